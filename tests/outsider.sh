@@ -1,0 +1,69 @@
+#!/bin/sh
+# The promise to outsiders: the template plugin, built with cc and pkg-config from an install in a foreign
+# prefix and dropped into a directory, is seen, chosen by ATTN_BACKEND, and runs; and the installed tools find
+# the installed plugins without any variable.
+#   tests/outsider.sh BUILD-DIRECTORY
+set -eu
+source=$(cd "$(dirname "$0")/.." && pwd)
+build=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+unset ATTN_PLUGIN_PATH ATTN_BACKEND ATTN_LOG 2>/dev/null || true
+
+fail() {
+    echo "outsider: $*" >&2
+    exit 1
+}
+
+# An install into a prefix that the build does not know: the tree is moved there.
+DESTDIR=$work/stage meson install -C "$build" --no-rebuild >"$work/install.log" 2>&1 ||
+    { tail -n 20 "$work/install.log" >&2; fail "meson install failed"; }
+built_prefix=$(meson introspect "$build" --buildoptions |
+    python3 -c 'import json, sys; print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
+prefix=$work/prefix
+mv "$work/stage$built_prefix" "$prefix"
+pc=$(find "$prefix" -name libattn.pc)
+libdir=$(dirname "$(dirname "$pc")")
+
+# Built the way plugins/README.md says, in an empty directory.
+mkdir "$work/plugin" "$work/drop"
+cp "$source/plugins/template/template.c" "$work/plugin"
+cd "$work/plugin"
+export PKG_CONFIG_PATH="$libdir/pkgconfig"
+flags=$(pkg-config --define-variable=prefix="$prefix" --cflags libattn)
+# shellcheck disable=SC2086 # a list of flags
+cc -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -fPIC -shared -fvisibility=hidden $flags \
+    -o libattn-template.so template.c -lm
+cp libattn-template.so "$work/drop"
+needs=$(readelf -d libattn-template.so | grep NEEDED | grep -c libattn || true)
+[ "$needs" -eq 0 ] || fail "the plugin links libattn"
+
+export LD_LIBRARY_PATH="$libdir"
+info=$prefix/bin/attn-info
+"$info" list | grep -q '^cpu/flash-attn .*ready' || fail "the installed attn-info does not find the installed cpu plugin"
+"$info" exists template && fail "the template is seen before it was dropped in"
+export ATTN_PLUGIN_PATH_ADD="$work/drop"
+"$info" list | grep -q '^template/flash-attn .*ready' || fail "attn-info list does not show the template"
+"$info" exists template || fail "attn-info exists template says no"
+"$info" why "$work/drop/libattn-template.so" || fail "attn-info why fails on the template"
+
+# By default the native CPU wins; by name the template does; what it cannot do is refused with the field.
+problem='heads=4 kv_heads=2 head_dim=24 q=f32 block=7'
+# shellcheck disable=SC2086 # a list of keys
+{
+    "$info" explain $problem | grep -q 'cpu/flash-attn' || fail "the cpu plugin does not win by default"
+    ATTN_BACKEND=template "$info" explain $problem | head -n 3 | grep -q 'template/flash-attn' ||
+        fail "ATTN_BACKEND=template does not choose it"
+    ATTN_BACKEND=template "$info" explain $problem kv=f16 >"$work/refused" && fail "kv=f16 is not refused"
+    grep -q DTYPE_K "$work/refused" || fail "the refusal of kv=f16 does not say DTYPE_K"
+}
+
+# It computes what the oracle says, and a model's attention runs on it.
+cd "$source"
+ATTN_PLUGIN_PATH="$work/drop" "$build/tests/conformance/check-kernels" --quick --backend template/flash-attn ||
+    fail "the template's results are wrong"
+"$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/native" >"$work/native.text"
+ATTN_BACKEND=template "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/log" >"$work/text"
+grep -q '^backend: template/flash-attn' "$work/log" || fail "attn-generate did not run on the template"
+cmp "$work/native.text" "$work/text" || fail "template and cpu generate different texts"
