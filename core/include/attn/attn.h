@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * libattn: the attention layer of a language-model server, on whatever hardware is there.
+ *
+ * The straight way, from the simplest call to the last:
+ *
+ *   1. attn_context_create    reads the environment and the notes of the plugins on the search path;
+ *                             nothing of any plugin has run yet.
+ *   2. attn_problem_parse     "heads=32 kv_heads=8 head_dim=128 q=bf16 max_seqs=8 ..."
+ *   3. attn_select            loads what was asked for, asks the candidates, decides, and keeps why.
+ *   4. attn_backend_open      the winner, on its device.
+ *   5. attn_plan_create       once per layer class: chosen kernels, immutable.
+ *   6. attn_plan_prepare      once per step: a schedule in the caller's memory.
+ *   7. attn_kv_write, attn_plan_run    once per layer: write the new keys, run attention.
+ *
+ * Errors: every fallible function returns a status (0 = ATTN_OK, negative = error) and fills the optional
+ * struct attn_error with one sentence that names the argument, its value and what is accepted. The library
+ * never aborts, never exits, and prints only through its log sink.
+ *
+ * Ownership: whoever allocates frees. Cache, inputs, outputs, schedules and scratch belong to the caller.
+ * Handles are counted: they may be destroyed in any order, and a parent goes with its last child. Destroy
+ * takes NULL and never fails. Strings returned by a handle live as long as the handle.
+ *
+ * Threads: contexts, reports, decisions, backends, plans and kv handles may be used from any thread at once.
+ * After fork a child may only destroy handles or make a new context; other calls answer ATTN_E_STATE.
+ */
+#ifndef ATTN_ATTN_H
+#define ATTN_ATTN_H
+
+#include "attn/types.h"
+#include "attn/version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ATTN_API __attribute__((visibility("default")))
+#else
+#define ATTN_API
+#endif
+
+struct attn_context;
+struct attn_report;
+struct attn_decision;
+struct attn_backend;
+struct attn_plan;
+struct attn_kv;
+
+/* ---------------------------------------------------------------- version, names, texts */
+
+/* "0.1.0", static. */
+ATTN_API const char *attn_version(void);
+
+/* "ATTN_E_SIZE" and one line of text or advice, static; never NULL ("ATTN_E_UNKNOWN" for a foreign number).
+ */
+ATTN_API const char *attn_status_name(int32_t status);
+ATTN_API const char *attn_status_text(int32_t status);
+ATTN_API const char *attn_status_advice(int32_t status);
+
+/* "HEAD_DIM", its text and its advice, static; never NULL. Codes of plugins are "PRIVATE". */
+ATTN_API const char *attn_reason_name(uint32_t reason);
+ATTN_API const char *attn_reason_text(uint32_t reason);
+ATTN_API const char *attn_reason_advice(uint32_t reason);
+
+/* 1 if the reason is an absence (information), 0 if it is a refusal or an advice. */
+ATTN_API int32_t attn_reason_is_absence(uint32_t reason);
+
+/* "f16", or NULL for a number that is no enum attn_dtype; and its size in bytes (0). */
+ATTN_API const char *attn_dtype_name(uint32_t dtype);
+ATTN_API uint32_t attn_dtype_size(uint32_t dtype);
+
+/* "cpu", "cuda", "opencl", "rocm", or NULL. */
+ATTN_API const char *attn_device_type_name(uint32_t type);
+
+/* ---------------------------------------------------------------- problems */
+
+/*
+ * Parses a problem string: KEY=VALUE separated by spaces or commas, in any order, each key once. Keys, values
+ * and defaults: docs/problem.md. The result is resolved (see below).
+ * ATTN_E_INVALID names the key, the value, what is accepted, and the nearest known key or value.
+ */
+ATTN_API int32_t attn_problem_parse(const char *text, struct attn_problem *out, struct attn_error *err);
+
+/*
+ * Checks a problem and fills every default, so that no member but `given` and counts depends on another one.
+ * `out` may be `problem`. Resolving twice changes nothing.
+ */
+ATTN_API int32_t attn_problem_resolve(const struct attn_problem *problem, struct attn_problem *out,
+                                      struct attn_error *err);
+
+/*
+ * Writes the canonical string of a problem: heads and head_dim, then every key that differs from its default,
+ * in a fixed order. Parsing it gives the same problem. Always ends with a zero byte if size > 0.
+ * *out_needed (optional) is the size it takes, with the end. ATTN_E_SIZE if it did not fit.
+ */
+ATTN_API int32_t attn_problem_format(const struct attn_problem *problem, char *text, size_t size,
+                                     size_t *out_needed, struct attn_error *err);
+
+/* Name and default of key number `index` in canonical order, or NULL past the last one. */
+ATTN_API const char *attn_problem_key(uint32_t index, const char **out_default, const char **out_values);
+
+/* ---------------------------------------------------------------- context */
+
+/* Receives log lines, from any thread. `text` has no line end. */
+typedef void (*attn_log_fn)(void *user, uint32_t level, const char *subsystem, const char *text);
+
+/* Bits of attn_context_options.given. */
+#define ATTN_GIVEN_LOG UINT32_C(1) /* `log` counts even if NULL: silence */
+
+struct attn_context_options {
+    uint32_t struct_size;
+    uint32_t given;          /* ATTN_GIVEN_* */
+    const char *plugin_path; /* over ATTN_PLUGIN_PATH */
+    attn_log_fn log;         /* replaces stderr */
+    void *log_user;
+    attn_parallel_for_fn parallel_for; /* the caller's threads, for plugins that compute on the host */
+    void *parallel_for_arg;
+    const char *const *variables; /* "NAME=VALUE" strings that stand before the environment */
+    uint32_t variable_count;
+    uint32_t reserved;
+};
+
+/*
+ * Makes a context. `options` may be NULL. Takes a snapshot of the environment, lists the search path and
+ * reads the note of each plugin file; loads nothing. Bad values of variables are logged and kept in the
+ * records of attn_context_get_variable, and the default holds. ATTN_E_INVALID (options), ATTN_E_MEMORY.
+ */
+ATTN_API int32_t attn_context_create(const struct attn_context_options *options, struct attn_context **out,
+                                     struct attn_error *err);
+ATTN_API void attn_context_destroy(struct attn_context *context);
+
+/* Reads the directories again: new files are seen, vanished ones are dropped unless they are loaded. */
+ATTN_API int32_t attn_context_rescan(struct attn_context *context, struct attn_error *err);
+
+/*
+ * Opens every plugin that the wanted list admits, and lists its devices. `attn_select` opens only what it
+ * needs; this is for programs that show everything.
+ */
+ATTN_API int32_t attn_context_load_all(struct attn_context *context, struct attn_error *err);
+
+/* One environment variable. */
+struct attn_variable_record {
+    const char *name;
+    const char *value;  /* in force */
+    const char *origin; /* "default", "environment", "call", "ignored: elevated process" */
+    const char *type;
+    const char *fallback; /* the default */
+    const char *help;
+    const char *problem; /* what is wrong with the given value, or NULL */
+};
+
+/*
+ * Record number `index`, or NULL past the last one: the variables of the table, then unknown ATTN_ variables
+ * (help says which known name is near). Lives as long as the context.
+ */
+ATTN_API const struct attn_variable_record *attn_context_get_variable(const struct attn_context *context,
+                                                                      uint32_t index);
+
+/* ---------------------------------------------------------------- report */
+
+/* How far a file came. */
+enum attn_stage {
+    ATTN_STAGE_FOUND = 1,
+    ATTN_STAGE_TRUSTED = 2,
+    ATTN_STAGE_NOTE = 3,
+    ATTN_STAGE_PROBED = 4,
+    ATTN_STAGE_LOADED = 5,
+    ATTN_STAGE_NEGOTIATED = 6,
+    ATTN_STAGE_READY = 7
+};
+/* "found", "trusted", "note", ... static. */
+ATTN_API const char *attn_stage_name(uint32_t stage);
+
+struct attn_directory_record {
+    const char *path;
+    const char *origin;      /* the variable, "option", "libattn" or "compiled-in" */
+    uint32_t reason;         /* 0 = trusted */
+    uint32_t group_writable; /* accepted, but worth a look */
+    const char *text;
+};
+
+struct attn_file_record {
+    const char *path;
+    uint32_t stage;  /* enum attn_stage: the last one reached */
+    uint32_t reason; /* enum attn_reason_code; 0 = nothing to say */
+    uint32_t signal; /* CRASHED: which */
+    uint32_t reserved;
+    uint64_t microseconds; /* spent on this file */
+    const char *text;      /* one sentence, "" if reason is 0 */
+    const char *advice;
+    const char *linker;  /* the dynamic linker's words, "" if it was not at fault */
+    const char *library; /* MISSING_LIBRARY: which, else "" */
+    const char *name;    /* from the note, "" if it was not read */
+    const char *vendor;
+    const char *version;
+    const char *backends; /* comma-separated, from the note */
+    uint32_t abi_major;
+    uint32_t abi_minor;
+    uint32_t device_class;
+    uint32_t cpu_level;
+};
+
+enum attn_backend_state {
+    ATTN_BACKEND_READY = 1,
+    ATTN_BACKEND_NO_DEVICE = 2,
+    ATTN_BACKEND_NOT_ASKED = 3,
+    ATTN_BACKEND_REFUSED = 4
+};
+/* "ready", "no-device", "not-asked", "refused", static. */
+ATTN_API const char *attn_backend_state_name(uint32_t state);
+
+/* One backend on one device, or a backend without one. */
+struct attn_backend_record {
+    const char *name;   /* "cpu/flash-attn" */
+    const char *vendor; /* who makes it */
+    const char *flavour;
+    const char *file;
+    uint32_t state; /* enum attn_backend_state */
+    uint32_t reason;
+    const char *text;
+    const char *advice;
+    uint32_t device_class;
+    uint32_t has_device; /* 1: the members below count */
+    struct attn_device device;
+    const char *device_name; /* "cpu:0" */
+    const char *device_text; /* the device's own name */
+    const char *device_arch;
+    uint64_t memory_bytes;
+    uint32_t units;
+    uint32_t reserved;
+};
+
+/* A copy of what is known now; immutable, lives on its own. */
+ATTN_API int32_t attn_context_get_report(struct attn_context *context, struct attn_report **out,
+                                         struct attn_error *err);
+/*
+ * Everything about one file, wherever it lies: goes through the same stages as a file of the search path, and
+ * is loaded only if it is loadable. The context's own registry is not changed.
+ */
+ATTN_API int32_t attn_context_inspect(struct attn_context *context, const char *path,
+                                      struct attn_report **out, struct attn_error *err);
+ATTN_API void attn_report_destroy(struct attn_report *report);
+
+/* Record number `index`, or NULL past the last one. Directories in search order, files as seen. */
+ATTN_API const struct attn_directory_record *attn_report_get_directory(const struct attn_report *report,
+                                                                       uint32_t index);
+ATTN_API const struct attn_file_record *attn_report_get_file(const struct attn_report *report,
+                                                             uint32_t index);
+ATTN_API const struct attn_backend_record *attn_report_get_backend(const struct attn_report *report,
+                                                                   uint32_t index);
+
+/* ---------------------------------------------------------------- selection */
+
+struct attn_select_options {
+    uint32_t struct_size;
+    uint32_t ask_all;    /* 1: ask every candidate, also those behind the winner's class */
+    const char *backend; /* wanted list, over ATTN_BACKEND; NULL = not given */
+    const char *device;  /* "cuda:3", "cuda", "cpu", ... or "any"; NULL = any */
+    uint32_t strict;     /* 1: a fallback is ATTN_E_NO_BACKEND, as ATTN_STRICT=1 */
+    uint32_t reserved;
+};
+
+/* Which layer decided about the wanted list. */
+enum attn_decided_by {
+    ATTN_DECIDED_BY_CALL = 1,
+    ATTN_DECIDED_BY_ENVIRONMENT = 2,
+    ATTN_DECIDED_BY_AUTOMATIC = 3
+};
+/* "call", "environment", "automatic", static. */
+ATTN_API const char *attn_decided_by_name(uint32_t decided_by);
+
+struct attn_candidate {
+    const char *name;   /* "cpu/flash-attn", or the name that nobody offers */
+    const char *device; /* "cpu:0", or NULL */
+    uint32_t accepted;
+    uint32_t device_class;
+    uint32_t cost_rank;
+    uint32_t graph_level;
+    const struct attn_kernel_info *kernels; /* rows that serve, of all problems */
+    uint32_t kernel_count;
+    uint32_t reason_count;
+    const struct attn_reason *reasons; /* also of rows of an accepted candidate */
+};
+
+struct attn_decision_info {
+    const char *requested; /* the wanted list in force */
+    const char *effective; /* the winner's name; NULL if there is none */
+    const char *device;    /* its device, "cpu:0"; NULL */
+    uint32_t decided_by;   /* enum attn_decided_by */
+    uint32_t fallback;     /* 1: not the first that was asked for, or below a refused better device */
+    const char *text;      /* one line that says it all; what the log said */
+    uint32_t candidate_count;
+    uint32_t reserved;
+};
+
+/*
+ * Chooses the backend that serves all `count` problems (the layer classes of one model) with one cache
+ * layout. `options` may be NULL. Order and fallback rules: docs/selection.md. Even on ATTN_E_NO_BACKEND *out
+ * is a decision that holds every candidate and its reasons; destroy it too. On other errors *out is NULL.
+ * `none` gives ATTN_OK and a decision without winner.
+ */
+ATTN_API int32_t attn_select(struct attn_context *context, const struct attn_problem *problems,
+                             uint32_t count, const struct attn_select_options *options,
+                             struct attn_decision **out, struct attn_error *err);
+ATTN_API void attn_decision_destroy(struct attn_decision *decision);
+ATTN_API const struct attn_decision_info *attn_decision_get_info(const struct attn_decision *decision);
+/* Candidate number `index` in the order asked, or NULL past the last one. */
+ATTN_API const struct attn_candidate *attn_decision_get_candidate(const struct attn_decision *decision,
+                                                                  uint32_t index);
+
+/*
+ * Asks one loaded backend by name about one problem, on one device or (device NULL) on none; see struct
+ * attn_query. Loads the plugin if its name is wanted. For tools that walk capabilities.
+ */
+ATTN_API int32_t attn_context_query(struct attn_context *context, const char *backend,
+                                    const struct attn_device *device, const struct attn_problem *problem,
+                                    struct attn_query *query, struct attn_error *err);
+/* The axes of a backend; they live as long as the context. */
+ATTN_API int32_t attn_context_get_axes(struct attn_context *context, const char *backend,
+                                       const struct attn_axis **out, uint32_t *out_count,
+                                       struct attn_error *err);
+
+/* ---------------------------------------------------------------- backend */
+
+/*
+ * Opens the winner of a decision on its device. `config` may be NULL. The backend holds what it needs of
+ * context and decision. ATTN_E_STATE if the decision has no winner.
+ */
+ATTN_API int32_t attn_backend_open(struct attn_context *context, const struct attn_decision *decision,
+                                   const struct attn_open_config *config, struct attn_backend **out,
+                                   struct attn_error *err);
+ATTN_API void attn_backend_destroy(struct attn_backend *backend);
+/* "cpu/flash-attn" and "cpu:0"; live as long as the backend. */
+ATTN_API const char *attn_backend_get_name(const struct attn_backend *backend);
+ATTN_API const char *attn_backend_get_device(const struct attn_backend *backend);
+
+/* ---------------------------------------------------------------- cache */
+
+/*
+ * The shape that the backend's flavour gives the cache of one layer of a problem with `pages` pages.
+ * Any strides may be used instead; this is what the flavour of the original would have.
+ */
+ATTN_API int32_t attn_kv_get_shape(struct attn_backend *backend, const struct attn_problem *problem,
+                                   uint32_t pages, struct attn_kv_shape *out, struct attn_error *err);
+
+/* Fills a description from a shape and the allocation that was made for it. */
+ATTN_API void attn_kv_desc_init(struct attn_kv_desc *desc, const struct attn_kv_shape *shape,
+                                const struct attn_buffer *memory);
+
+/* Checks and encodes the cache of one layer. The memory stays the caller's and must outlive the handle. */
+ATTN_API int32_t attn_kv_create(struct attn_backend *backend, const struct attn_kv_desc *desc,
+                                struct attn_kv **out, struct attn_error *err);
+ATTN_API void attn_kv_destroy(struct attn_kv *kv);
+
+/* Writes new keys and values into a cache: struct attn_kv_write_args. */
+ATTN_API int32_t attn_kv_write(struct attn_backend *backend, const struct attn_kv_write_args *args,
+                               void *stream, struct attn_error *err);
+
+/* ---------------------------------------------------------------- plan */
+
+/*
+ * Fixes kernels and layouts for a problem with all four maxima given. Immutable: any thread, any stream.
+ * ATTN_E_UNSUPPORTED with the first reason if the backend does not serve it.
+ */
+ATTN_API int32_t attn_plan_create(struct attn_backend *backend, const struct attn_problem *problem,
+                                  struct attn_plan **out, struct attn_error *err);
+ATTN_API void attn_plan_destroy(struct attn_plan *plan);
+
+/* Sizes of schedule, scratch, counters and staging. */
+ATTN_API int32_t attn_plan_get_sizes(const struct attn_plan *plan, struct attn_plan_sizes *out,
+                                     struct attn_error *err);
+/* Kernels, splits, demands on alignment. */
+ATTN_API int32_t attn_plan_describe(const struct attn_plan *plan, struct attn_plan_info *out,
+                                    struct attn_error *err);
+
+/*
+ * Plans one step: writes a schedule into the caller's memory, once per step, read by every layer's run.
+ * With host copies the batch is checked: ATTN_E_INVALID names array, index, value and range.
+ * ATTN_E_SIZE if schedule or staging is too small, with both numbers. staging may be NULL if its size is 0.
+ */
+ATTN_API int32_t attn_plan_prepare(const struct attn_plan *plan, const struct attn_batch *batch,
+                                   const struct attn_span *schedule, const struct attn_span *staging,
+                                   void *stream, struct attn_error *err);
+
+/* The same for n plans at once; staging is as large as the n plans' staging together. */
+ATTN_API int32_t attn_plan_prepare_many(const struct attn_plan *const *plans,
+                                        const struct attn_batch *const *batches,
+                                        const struct attn_span *schedules, uint32_t n,
+                                        const struct attn_span *staging, void *stream,
+                                        struct attn_error *err);
+
+/*
+ * Runs one layer. Allocates nothing, waits for nothing; on the CPU it has completed when it returns. Rows
+ * that see no key become zeros with lse -inf (or the sink); rows from q_offsets[n] on are not touched.
+ */
+ATTN_API int32_t attn_plan_run(const struct attn_plan *plan, const struct attn_batch *batch,
+                               const struct attn_tensors *tensors, const struct attn_span *schedule,
+                               const struct attn_scratch *scratch, void *stream, struct attn_error *err);
+
+/* ---------------------------------------------------------------- merge */
+
+/* Merges partial results: struct attn_merge_args. ATTN_E_UNSUPPORTED if the backend has no merge. */
+ATTN_API int32_t attn_merge(struct attn_backend *backend, const struct attn_merge_args *args, void *stream,
+                            struct attn_error *err);
+/* Weighs a partial result by its share: struct attn_rescale_args. */
+ATTN_API int32_t attn_rescale(struct attn_backend *backend, const struct attn_rescale_args *args,
+                              void *stream, struct attn_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

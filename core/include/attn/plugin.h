@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The interface between libattn and a plugin. A plugin is one shared object named libattn-<vendor>.so with
+ *
+ *   - an ELF note, written by ATTN_PLUGIN_NOTE, that is read before anything of the file runs, and
+ *   - one exported function, attn_plugin_entry_v1, that returns a constant table.
+ *
+ * A plugin links nothing of libattn: services come in through struct attn_host. plugins/README.md has the ten
+ * steps and the rules; plugins/template is the smallest complete plugin.
+ *
+ * Rules for every function in every table:
+ *   - it returns an int32_t status (attn/types.h) unless it returns nothing; it fills `err` if it fails and
+ * err is not NULL, with the name of the argument at fault in `field`;
+ *   - sized structs come in with at least the size that the plugin stated in its table; bytes beyond it are
+ *     zero, or the host has refused the call;
+ *   - strings in tables are static; no memory is freed by the other side;
+ *   - it may be called from any thread; no lock of the host is held;
+ *   - nothing is printed, no signal handler, exit handler, environment variable, locale or floating-point
+ *     mode is changed, and no thread outlives finish.
+ *
+ * Tables are const, begin with their size, and are copied once into zeroed tables of the host's size. A NULL
+ * entry that is marked optional means "not offered"; a NULL entry that is not makes the plugin unusable
+ * (reason MISSING_FUNCTION).
+ */
+#ifndef ATTN_PLUGIN_H
+#define ATTN_PLUGIN_H
+
+#include "attn/types.h"
+#include "attn/version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------- the note */
+
+/* Least CPU level of the whole file: checked before loading. Kernels above it are chosen at run time. */
+enum attn_cpu_level {
+    ATTN_CPU_BASELINE = 1, /* any CPU of the architecture */
+    ATTN_CPU_X86_64_V2 = 2,
+    ATTN_CPU_X86_64_V3 = 3,
+    ATTN_CPU_X86_64_V4 = 4
+};
+
+#define ATTN_NOTE_OWNER   "libattn" /* 8 bytes with its end */
+#define ATTN_NOTE_TYPE    1
+#define ATTN_NOTE_VERSION 1
+
+/* The note's contents. All texts end with a zero byte inside of their arrays. */
+struct attn_note {
+    uint32_t note_version; /* ATTN_NOTE_VERSION */
+    uint32_t abi_major;
+    uint32_t abi_minor;
+    uint32_t device_class; /* enum attn_device_class: the best that the file can offer */
+    uint32_t cpu_level;    /* enum attn_cpu_level */
+    uint32_t reserved;
+    char name[32];      /* the <vendor> of the file name and of the backend names */
+    char vendor[64];    /* who makes it, for people */
+    char version[32];   /* of the plugin */
+    char backends[160]; /* comma-separated names: "cpu/flash-attn,cpu/flashinfer" */
+};
+
+/* Places the note. Once per plugin, outside of any function. */
+#define ATTN_PLUGIN_NOTE(name_, vendor_, version_, backends_, device_class_, cpu_level_)                     \
+    __attribute__((used, aligned(4), section(".note.libattn"))) static const struct {                        \
+        uint32_t name_size, desc_size, type;                                                                 \
+        char owner[8];                                                                                       \
+        struct attn_note note;                                                                               \
+    } attn_plugin_note = {sizeof ATTN_NOTE_OWNER,                                                            \
+                          sizeof(struct attn_note),                                                          \
+                          ATTN_NOTE_TYPE,                                                                    \
+                          ATTN_NOTE_OWNER,                                                                   \
+                          {ATTN_NOTE_VERSION, ATTN_ABI_MAJOR, ATTN_ABI_MINOR, (device_class_), (cpu_level_), \
+                           0, name_, vendor_, version_, backends_}}
+
+/* ---------------------------------------------------------------- host services */
+
+/* An instance of a plugin, made by one call of its entry. Defined by the plugin. */
+struct attn_instance;
+
+/* Services of the host. Callable from any thread until finish returns. */
+struct attn_host {
+    uint32_t struct_size;
+    uint32_t abi_minor;                  /* of the host */
+    void *ctx;                           /* first argument of the functions */
+    struct attn_instance **out_instance; /* where the entry puts its instance; stays NULL if it has none */
+    /* One line of text. */
+    void (*log)(void *ctx, uint32_t level, const char *subsystem, const char *text);
+    /* The caller's threads, or NULL if the caller gave none: then the plugin uses its own. */
+    attn_parallel_for_fn parallel_for; /* first argument: ctx */
+    /* Monotonic nanoseconds. */
+    uint64_t (*clock)(void *ctx);
+    /* Value of an option (ATTN_THREADS, ATTN_<PLUGIN>_...) or NULL. Lives until finish returns. */
+    const char *(*get_option)(void *ctx, const char *key);
+};
+
+/* ---------------------------------------------------------------- tables */
+
+struct attn_backend_impl; /* one backend on one device; defined by the plugin */
+struct attn_plan_impl;
+struct attn_kv_impl;
+
+/* One device of a plugin. */
+struct attn_device_info {
+    uint32_t struct_size;
+    uint32_t device_class; /* enum attn_device_class of this device */
+    struct attn_device device;
+    uint64_t memory_bytes; /* 0 = not known */
+    uint32_t units;        /* multiprocessors, cores */
+    uint32_t reserved;
+    char name[64]; /* for people */
+    char arch[32]; /* "sm_90", "gfx942", "avx2" */
+};
+
+/*
+ * Plans. `stream` is the vendor's: cudaStream_t, hipStream_t, cl_command_queue, struct attn_cpu_executor *.
+ */
+struct attn_plan_table {
+    uint32_t struct_size;
+    uint32_t reserved;
+    /* Required. Everything lazy happens here. The problem is resolved, with all four maxima given. */
+    int32_t (*create)(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                      struct attn_plan_impl **out, struct attn_error *err);
+    /* Required. */
+    int32_t (*sizes)(const struct attn_plan_impl *plan, struct attn_plan_sizes *out);
+    /* Required. Writes a schedule: no pointers inside. Sizes were checked by the host. */
+    int32_t (*prepare)(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                       const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+                       struct attn_error *err);
+    /*
+     * Required. Reads the schedule, allocates nothing, waits for nothing. At most one of kv and desc is
+     * given. softmax_scale was checked by the host.
+     */
+    int32_t (*run)(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                   const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
+                   const struct attn_kv_desc *desc, const struct attn_span *schedule,
+                   const struct attn_scratch *scratch, void *stream, struct attn_error *err);
+    /* Required. */
+    void (*destroy)(struct attn_plan_impl *plan);
+    /* Optional. Prepares n plans with one staging copy. */
+    int32_t (*prepare_many)(const struct attn_plan_impl *const *plans,
+                            const struct attn_batch *const *batches, const struct attn_span *schedules,
+                            uint32_t n, const struct attn_span *staging, void *stream,
+                            struct attn_error *err);
+    /* Optional. */
+    int32_t (*describe)(const struct attn_plan_impl *plan, struct attn_plan_info *out);
+};
+
+/* Caches. */
+struct attn_kv_table {
+    uint32_t struct_size;
+    uint32_t reserved;
+    /* Required. Shape of a cache of `pages` pages for a resolved problem. */
+    int32_t (*shape)(struct attn_backend_impl *backend, const struct attn_problem *problem, uint32_t pages,
+                     struct attn_kv_shape *out, struct attn_error *err);
+    /* Required. Checks and encodes a description. The plugin copies it. */
+    int32_t (*create)(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
+                      struct attn_kv_impl **out, struct attn_error *err);
+    /* Required. */
+    void (*destroy)(struct attn_kv_impl *kv);
+    /* Required. Exactly one of kv and desc is given. */
+    int32_t (*write)(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
+                     const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
+                     struct attn_error *err);
+};
+
+/* Merge of partial results. The whole table is optional. */
+struct attn_merge_table {
+    uint32_t struct_size;
+    uint32_t reserved;
+    int32_t (*merge)(struct attn_backend_impl *backend, const struct attn_merge_args *args, void *stream,
+                     struct attn_error *err); /* optional */
+    int32_t (*rescale)(struct attn_backend_impl *backend, const struct attn_rescale_args *args, void *stream,
+                       struct attn_error *err); /* optional */
+};
+
+/* Memory and streams. */
+struct attn_memory_table {
+    uint32_t struct_size;
+    uint32_t reserved;
+    /* Required. Aligned to 64 bytes at least. */
+    int32_t (*alloc)(struct attn_backend_impl *backend, uint64_t size, struct attn_buffer *out,
+                     struct attn_error *err);
+    /* Required. */
+    void (*free)(struct attn_backend_impl *backend, const struct attn_buffer *buffer);
+    /* Required. In stream order; host memory must stay until the stream has passed. */
+    int32_t (*copy)(struct attn_backend_impl *backend, const struct attn_buffer *to,
+                    const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
+                    struct attn_error *err);
+    /* Optional: pinned host memory. */
+    int32_t (*alloc_pinned)(struct attn_backend_impl *backend, uint64_t size, void **out,
+                            struct attn_error *err);
+    void (*free_pinned)(struct attn_backend_impl *backend, void *memory);
+    /* Optional: streams. *out is what the other functions take as `stream`. */
+    int32_t (*stream_create)(struct attn_backend_impl *backend, void **out, struct attn_error *err);
+    int32_t (*stream_synchronize)(struct attn_backend_impl *backend, void *stream, struct attn_error *err);
+    void (*stream_destroy)(struct attn_backend_impl *backend, void *stream);
+};
+
+/* One backend: a vendor's kernels under one flavour. */
+struct attn_backend_table {
+    uint32_t struct_size;
+    uint32_t device_class; /* enum attn_device_class */
+    const char *name;      /* "vendor/flavour", as in the note */
+    const struct attn_plan_table *plan;
+    const struct attn_kv_table *kv;
+    const struct attn_merge_table *merge; /* optional */
+    const struct attn_memory_table *memory;
+    /*
+     * Required. Fills the caller's arrays. With device NULL only predicates that need no device are asked and
+     * no driver is opened. The problem is resolved. Returns ATTN_OK whether it is served or not.
+     */
+    int32_t (*query)(struct attn_instance *instance, const struct attn_device *device,
+                     const struct attn_problem *problem, struct attn_query *out);
+    /*
+     * Required. Per key of the problem string a constant list of values or ranges such that, other keys
+     * equal, one answer holds within a range.
+     */
+    int32_t (*axes)(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count);
+    /* Required. */
+    int32_t (*open)(struct attn_instance *instance, const struct attn_device *device,
+                    const struct attn_open_config *config, struct attn_backend_impl **out,
+                    struct attn_error *err);
+    /* Required. Every plan and kv of it was destroyed before. */
+    void (*close)(struct attn_backend_impl *backend);
+    /* Optional. A table of an extension, or NULL. */
+    const void *(*get_extension)(struct attn_instance *instance, const char *name);
+};
+
+/* A plugin. Every member is required. */
+struct attn_plugin {
+    uint32_t struct_size;
+    uint32_t abi_major;
+    uint32_t abi_minor;
+    /* Sizes of the argument structs that the plugin was built with: ATTN_PLUGIN_SIZES. */
+    uint32_t problem_size;
+    uint32_t batch_size;
+    uint32_t tensors_size;
+    uint32_t kv_desc_size;
+    uint32_t kv_write_size;
+    uint32_t merge_size;
+    uint32_t rescale_size;
+    uint32_t scratch_size;
+    uint32_t open_config_size;
+    const char *name; /* as in the note */
+    const char *vendor;
+    const char *version;
+    /*
+     * Devices, best first. Opens the driver. Writes at most `capacity` records and the true number. No
+     * driver: ATTN_E_DEVICE with reason NO_DRIVER; no device: ATTN_OK and 0.
+     */
+    int32_t (*get_devices)(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
+                           uint32_t *out_count, struct attn_error *err);
+    /* The tables of all backends; static. */
+    int32_t (*get_backends)(struct attn_instance *instance, const struct attn_backend_table *const **out,
+                            uint32_t *out_count, struct attn_error *err);
+    /* Joins all threads, releases all driver objects. */
+    void (*finish)(struct attn_instance *instance);
+};
+
+#define ATTN_PLUGIN_SIZES                                                                                    \
+    .problem_size = sizeof(struct attn_problem), .batch_size = sizeof(struct attn_batch),                    \
+    .tensors_size = sizeof(struct attn_tensors), .kv_desc_size = sizeof(struct attn_kv_desc),                \
+    .kv_write_size = sizeof(struct attn_kv_write_args), .merge_size = sizeof(struct attn_merge_args),        \
+    .rescale_size = sizeof(struct attn_rescale_args), .scratch_size = sizeof(struct attn_scratch),           \
+    .open_config_size = sizeof(struct attn_open_config)
+
+/*
+ * The entry. Puts its constant table into *out and, if it has state, its instance into *host->out_instance.
+ * May be called many times; each call is ended by finish. Opens no driver, starts no thread.
+ */
+#if defined(__GNUC__)
+#define ATTN_PLUGIN_EXPORT __attribute__((visibility("default")))
+#else
+#define ATTN_PLUGIN_EXPORT
+#endif
+ATTN_PLUGIN_EXPORT int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plugin **out,
+                                                struct attn_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Plain data shared by callers (attn.h) and implementers (plugin.h).
+ *
+ * Three kinds of struct exist:
+ *   - sized structs begin with `struct_size`. Whoever fills one sets it with ATTN_INIT, which also clears
+ *     the rest. Zero means "not given"; members are only ever appended. A larger struct from a newer caller
+ *     is accepted as long as every byte that this library does not know is zero.
+ *   - leaves (attn_buffer, attn_span, attn_tensor, attn_scale, attn_device) have no size, are frozen for the
+ *     ABI major and are the only structs embedded by value.
+ *   - tables of functions are in plugin.h.
+ *
+ * Enumerated members start at 1. A member whose zero is a legal value counts only if its bit in `given` is
+ * set. All strides are int64_t and in BYTES. All device addresses are struct attn_buffer. What is computed
+ * from these data is defined in docs/definition.md.
+ *
+ * Little-endian LP64 only.
+ */
+#ifndef ATTN_TYPES_H
+#define ATTN_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Clears a sized struct and states its size: ATTN_INIT(&problem). */
+#define ATTN_INIT(pointer)                                                                                   \
+    (memset((pointer), 0, sizeof *(pointer)), (void)((pointer)->struct_size = (uint32_t)sizeof *(pointer)))
+
+/* ---------------------------------------------------------------- statuses and reasons */
+
+/*
+ * What every fallible function returns, as int32_t: ATTN_OK (0) or a negative ATTN_E_*.
+ * Numbers are never reused. Names and texts: attn_status_name, attn_status_text.
+ */
+enum attn_status {
+#define ATTN_STATUS(name, value, text, advice) ATTN_##name = (value),
+#include "attn/status.def"
+#undef ATTN_STATUS
+    ATTN__STATUS_PAD = 0x7fffffff
+};
+
+/*
+ * Why something was refused or is absent: stable codes, kept in reports and decisions.
+ * Codes from ATTN_REASON_PRIVATE on belong to plugins.
+ */
+enum attn_reason_code {
+    ATTN_REASON_NONE = 0,
+#define ATTN_REASON(name, value, kind, text, advice) ATTN_REASON_##name = (value),
+#include "attn/reason.def"
+#undef ATTN_REASON
+    ATTN_REASON_PRIVATE = 0x10000,
+    ATTN__REASON_PAD = 0x7fffffff
+};
+
+/*
+ * Detail of a failure, owned by the caller, optional everywhere (NULL = not wanted).
+ * A function that fails fills it; one that succeeds leaves it alone.
+ */
+struct attn_error {
+    uint32_t struct_size;
+    int32_t status;  /* the status that was returned */
+    uint32_t reason; /* enum attn_reason_code, or 0 */
+    uint32_t reserved;
+    char field[48];    /* the argument, key, variable or file part that is at fault; may be "" */
+    char message[456]; /* one sentence: the thing, its value, what is accepted, what to do */
+};
+
+/* One reason of a query: which row of which backend does not serve a problem, and why. */
+struct attn_reason {
+    uint32_t code; /* enum attn_reason_code */
+    uint32_t reserved;
+    char kernel[64]; /* the kernel row that refuses; "" = the whole backend */
+    char field[32];  /* key of the problem string */
+    char got[48];    /* its value */
+    char wanted[80]; /* what is accepted */
+    char text[160];  /* the sentence */
+};
+
+/* ---------------------------------------------------------------- element types and devices */
+
+/* An element type: the three fields of a DLPack DLDataType (code, bits, lanes = 1) in one word. */
+#define ATTN_DTYPE(code, bits) ((uint32_t)(code) | (uint32_t)(bits) << 8 | (uint32_t)1 << 16)
+
+enum attn_dtype {
+    ATTN_INT8 = 0x00010800,  /* symmetric, stored -127..127 */
+    ATTN_INT32 = 0x00012000, /* index arrays only */
+    ATTN_INT64 = 0x00014000, /* index arrays only */
+    ATTN_F16 = 0x00011002,
+    ATTN_F32 = 0x00012002,
+    ATTN_BF16 = 0x00011004,
+    ATTN_E4M3 = 0x0001080a,     /* OCP e4m3fn */
+    ATTN_E4M3FNUZ = 0x0001080b, /* AMD gfx942 */
+    ATTN_E5M2 = 0x0001080c,     /* OCP */
+    ATTN_E5M2FNUZ = 0x0001080d
+};
+
+/* Device types, numbered as in DLPack. */
+enum attn_device_type {
+    ATTN_DEVICE_CPU = 1,
+    ATTN_DEVICE_CUDA = 2,
+    ATTN_DEVICE_OPENCL = 4,
+    ATTN_DEVICE_ROCM = 10
+};
+
+/* Leaf. One device. */
+struct attn_device {
+    uint32_t type;   /* enum attn_device_type */
+    int32_t ordinal; /* counted per type, from 0 */
+    uint64_t reserved[2];
+};
+
+/* Candidates are ordered by this class first, best (smallest) first. */
+enum attn_device_class {
+    ATTN_CLASS_ACCELERATOR = 1,          /* a GPU through its vendor's own interface */
+    ATTN_CLASS_PORTABLE_ACCELERATOR = 2, /* a GPU through a portable interface */
+    ATTN_CLASS_CPU = 3,                  /* native code for this CPU */
+    ATTN_CLASS_PORTABLE_CPU = 4          /* a CPU through a portable interface, or plain C */
+};
+
+/* ---------------------------------------------------------------- memory, tensors, scales */
+
+/*
+ * Leaf. A device address as in DLPack: `data` is an address, or a cl_mem; `byte_offset` is added to it by
+ * the backend. The library does no arithmetic on `data`.
+ */
+struct attn_buffer {
+    void *data;
+    uint64_t byte_offset;
+};
+
+/* Leaf. Memory together with its size in bytes. */
+struct attn_span {
+    struct attn_buffer buffer;
+    uint64_t size;
+};
+
+/*
+ * Leaf. A view [token, head, dim]: the innermost dimension is contiguous, its element type is the problem's.
+ * Strides are bytes and may be negative or zero where a tensor is only read.
+ */
+struct attn_tensor {
+    struct attn_buffer buffer;
+    int64_t token_stride;
+    int64_t head_stride;
+    uint64_t reserved[2];
+};
+
+/* Where the value of a scale is. */
+enum attn_scale_kind {
+    ATTN_SCALE_UNIT = 1,  /* 1, said by the caller */
+    ATTN_SCALE_HOST = 2,  /* buffer is host memory, read during the call */
+    ATTN_SCALE_DEVICE = 3 /* buffer is device memory, read in stream order */
+};
+
+/* How many values a scale has (the problem's q_scale, k_scale, v_scale, out_scale). */
+enum attn_granularity {
+    ATTN_SCALES_NONE = 1,
+    ATTN_SCALES_UNIT = 2,
+    ATTN_SCALES_TENSOR = 3,
+    ATTN_SCALES_HEAD = 4,
+    ATTN_SCALES_TOKEN_HEAD = 5,
+    ATTN_SCALES_KV_HEAD = 6 /* q only: one value per kv head */
+};
+
+/*
+ * Leaf. Scales, f32. The value for (outer, token, head) is at buffer + outer * outer_stride + token *
+ * token_stride + head * head_stride; a stride of 0 broadcasts. `outer` is the sequence for q, out, k_new and
+ * v_new, and the page for a cache.
+ */
+struct attn_scale {
+    uint32_t kind;        /* enum attn_scale_kind; 0 = not given */
+    uint32_t granularity; /* enum attn_granularity */
+    struct attn_buffer buffer;
+    int64_t outer_stride;
+    int64_t token_stride;
+    int64_t head_stride;
+    uint64_t reserved[2];
+};
+
+/* ---------------------------------------------------------------- the problem */
+
+enum attn_type {
+    ATTN_DECODER = 1,        /* causal self-attention over a cache */
+    ATTN_ENCODER = 2,        /* the encoder half of an encoder-decoder model */
+    ATTN_ENCODER_ONLY = 3,   /* bidirectional self-attention of an encoder-only model */
+    ATTN_ENCODER_DECODER = 4 /* cross-attention */
+};
+
+enum attn_addressing {
+    ATTN_DENSE = 1, /* keys of a sequence are consecutive */
+    ATTN_TABLE = 2, /* a padded table of pages, one row per sequence */
+    ATTN_CSR = 3    /* page numbers in one array with row pointers */
+};
+
+enum attn_causal { ATTN_CAUSAL_NO = 1, ATTN_CAUSAL_YES = 2 };
+
+enum attn_align {
+    ATTN_ALIGN_END = 1,  /* the last query token sees the last key (vLLM, FlashAttention) */
+    ATTN_ALIGN_START = 2 /* query token i sees key i (torch's is_causal) */
+};
+
+enum attn_alibi {
+    ATTN_ALIBI_NONE = 1,
+    ATTN_ALIBI_KEY = 2,      /* + slope * (key - query) */
+    ATTN_ALIBI_DISTANCE = 3, /* - slope * |key - query| */
+    ATTN_ALIBI_MASK = 4      /* slope times the additive mask */
+};
+
+enum attn_mask {
+    ATTN_MASK_NONE = 1,
+    ATTN_MASK_BITS = 2,
+    ATTN_MASK_F16 = 3, /* additive, element type f16 */
+    ATTN_MASK_BF16 = 4,
+    ATTN_MASK_F32 = 5
+};
+
+enum attn_span_kind {
+    ATTN_SPAN_SQUARE = 1, /* columns are the last Lq keys */
+    ATTN_SPAN_FULL = 2    /* columns are all keys */
+};
+
+enum attn_kv_source {
+    ATTN_KV_CACHE = 1,    /* keys are read from the cache */
+    ATTN_KV_NEW = 2,      /* keys are read from k_new and v_new */
+    ATTN_KV_CACHE_NEW = 3 /* the last q_len from k_new and v_new, the rest from the cache */
+};
+
+enum attn_layout {
+    ATTN_STRIDED = 1,
+    ATTN_PAGED_X = 2 /* key [page, head, dim/x, token, x], value [page, head, dim, token], x = 16 bytes */
+};
+
+/* What of a graph capture a plan supports, and what a problem needs at least. */
+enum attn_graph_level {
+    ATTN_GRAPH_NEVER = 1,
+    ATTN_GRAPH_SINGLE = 2,  /* one query token per sequence */
+    ATTN_GRAPH_UNIFORM = 3, /* the same number of query tokens per sequence */
+    ATTN_GRAPH_ALWAYS = 4
+};
+
+/* Bits of attn_problem.given. */
+#define ATTN_GIVEN_WINDOW_LEFT  UINT32_C(1)
+#define ATTN_GIVEN_WINDOW_RIGHT UINT32_C(2)
+
+/*
+ * A problem: what a layer class needs. `heads` and `head_dim` must be given; everything else has a default
+ * (in brackets), filled in by attn_problem_resolve. Each member is named like its key of the problem string.
+ */
+struct attn_problem {
+    uint32_t struct_size;
+    uint32_t given;       /* ATTN_GIVEN_* */
+    uint32_t type;        /* enum attn_type [decoder] */
+    uint32_t q_dtype;     /* enum attn_dtype [bf16] */
+    uint32_t k_dtype;     /* [q] */
+    uint32_t v_dtype;     /* [q] */
+    uint32_t out_dtype;   /* [q; bf16 if q has 8 bits] */
+    uint32_t heads;       /* query heads */
+    uint32_t kv_heads;    /* [heads]; heads is a multiple of it */
+    uint32_t head_dim;    /* of q and k */
+    uint32_t head_dim_vo; /* of v and out [head_dim] */
+    uint32_t addressing;  /* key addr: enum attn_addressing [table] */
+    uint32_t index_dtype; /* key index: ATTN_INT32 or ATTN_INT64 of CSR indices [i32] */
+    uint32_t block;       /* tokens per page [16] */
+    uint32_t causal;      /* enum attn_causal [yes for decoder, else no] */
+    uint32_t align;       /* enum attn_align [end] */
+    int32_t window_left;  /* keys visible before the query's own; -1 = all [-1] */
+    int32_t window_right; /* keys visible after it; -1 = all [0 in a causal sequence, else window_left] */
+    float softcap;        /* [0] = none */
+    uint32_t alibi;       /* enum attn_alibi [none] */
+    uint32_t sinks;       /* 0 or 1 [0] */
+    uint32_t mask;        /* enum attn_mask [none] */
+    uint32_t span;        /* enum attn_span_kind [square] */
+    uint32_t kv_source;   /* enum attn_kv_source [cache; new for encoder and encoder_only] */
+    uint32_t layout;      /* enum attn_layout [strided] */
+    uint32_t q_scale;     /* enum attn_granularity [none] */
+    uint32_t k_scale;
+    uint32_t v_scale;
+    uint32_t out_scale;
+    uint32_t positions;  /* 0, or 1: q_positions are given [0] */
+    uint32_t seq_causal; /* 0, or 1: a causal flag per sequence is given [0] */
+    uint32_t mla;        /* 0 or 1: latent attention, v is the first columns of k [0] */
+    uint32_t cp;         /* 0 or 1: keys are spread over ranks [0] */
+    uint32_t lse;        /* 0 or 1: the log-sum-exp is wanted [0] */
+    uint32_t det;        /* 0 or 1: results never depend on batch companions [0] */
+    uint32_t graph;      /* enum attn_graph_level needed at least [never] */
+    uint32_t max_seqs;   /* maxima of a step; 0 = not said: a query does not judge it, a plan wants it */
+    uint32_t max_q;      /* query tokens of one sequence */
+    uint32_t max_kv;     /* keys of one sequence */
+    uint32_t max_rows;   /* query tokens of a step */
+    uint32_t reserved[4];
+};
+
+/* ---------------------------------------------------------------- the batch of a step */
+
+/* Bits of attn_batch.given. */
+#define ATTN_GIVEN_HOST_COPIES UINT32_C(1) /* `host` holds a copy of every array that is given */
+
+/* Host copies of the arrays of a batch, same shapes. Read during attn_plan_prepare only. */
+struct attn_batch_host {
+    uint32_t struct_size;
+    uint32_t reserved;
+    const int32_t *q_offsets;
+    const int32_t *kv_lens;
+    const int32_t *kv_offsets;
+    const int32_t *table; /* rows of attn_batch.table_width entries, table_stride bytes apart */
+    const int32_t *csr_indptr;
+    const void *csr_indices;
+    const int32_t *last_page_lens;
+    const void *q_positions;
+    const uint8_t *seq_causal;
+    const int32_t *kv_global_lens;
+};
+
+/*
+ * One step: sequences of any phase in any order. Arrays live in the backend's memory and are read in stream
+ * order. Sizes in brackets; n is `seqs`.
+ */
+struct attn_batch {
+    uint32_t struct_size;
+    uint32_t given;                 /* ATTN_GIVEN_* */
+    uint32_t seqs;                  /* n, padding sequences included */
+    uint32_t rows;                  /* query tokens, exact: q_offsets[n] */
+    uint32_t max_q;                 /* upper bound of query tokens of a sequence */
+    uint32_t max_kv;                /* upper bound of keys of a sequence */
+    struct attn_buffer q_offsets;   /* i32 [n + 1], from 0, not falling */
+    struct attn_buffer kv_lens;     /* i32 [n] keys to attend, those of this step included */
+    struct attn_buffer kv_offsets;  /* dense: i32 [n + 1] in tokens; absent: sequence i begins at page i */
+    struct attn_buffer table;       /* table: i32 [n, table_width]; a negative entry is a hole */
+    int64_t table_stride;           /* bytes between rows */
+    uint32_t table_width;           /* entries of a row */
+    uint32_t pages;                 /* pages of the cache; 0 = not said. Host copies are checked against it */
+    struct attn_buffer csr_indptr;  /* csr: i32 [n + 1] */
+    struct attn_buffer csr_indices; /* csr: i32 or i64 [csr_indptr[n]]; a negative entry is a hole */
+    struct attn_buffer last_page_lens; /* i32 [n], optional, only checked (lengths follow from kv_lens) */
+    struct attn_buffer q_positions;    /* problem.positions: i32 or i64 [rows] */
+    uint32_t position_dtype;           /* ATTN_INT32 (default) or ATTN_INT64 */
+    uint32_t cp_rank;                  /* problem.cp: rank, world size, interleave */
+    uint32_t cp_world;
+    uint32_t cp_interleave;
+    struct attn_buffer seq_causal;      /* problem.seq_causal: u8 [n] */
+    struct attn_buffer kv_global_lens;  /* problem.cp: i32 [n] */
+    const struct attn_batch_host *host; /* see ATTN_GIVEN_HOST_COPIES */
+};
+
+/* ---------------------------------------------------------------- the cache of a layer */
+
+/*
+ * The cache of one layer. Key (page, token, head) is at k + page * k_page_stride + token * k_token_stride +
+ * head * k_head_stride; values alike. With dense addressing a page is a sequence, or k is one run of tokens
+ * if kv_offsets are given. With layout paged-x only page and head strides are used.
+ */
+struct attn_kv_desc {
+    uint32_t struct_size;
+    uint32_t k_dtype; /* enum attn_dtype */
+    uint32_t v_dtype;
+    uint32_t layout; /* enum attn_layout; 0 = strided */
+    uint32_t pages;
+    uint32_t block; /* tokens per page; dense: tokens of a sequence, or of the whole run */
+    uint32_t kv_heads;
+    uint32_t head_dim;
+    uint32_t head_dim_vo; /* 0 = head_dim */
+    uint32_t reserved;
+    struct attn_buffer k;
+    struct attn_buffer v;
+    int64_t k_page_stride;
+    int64_t k_token_stride;
+    int64_t k_head_stride;
+    int64_t v_page_stride;
+    int64_t v_token_stride;
+    int64_t v_head_stride;
+    struct attn_scale k_scale; /* 8-bit caches */
+    struct attn_scale v_scale;
+};
+
+/* The cache shape of a backend's flavour for one layer: one allocation that holds keys and values. */
+struct attn_kv_shape {
+    uint32_t struct_size;
+    uint32_t rank;        /* dimensions used */
+    uint64_t dims[6];     /* as the flavour names them, outermost first */
+    uint64_t bytes;       /* size of the allocation */
+    uint64_t scale_bytes; /* size of each token-head scale array (k and v); 0 = none */
+    uint64_t k_offset;    /* bytes from the start of the allocation */
+    uint64_t v_offset;
+    struct attn_kv_desc desc; /* filled but for addresses and scales */
+};
+
+/* ---------------------------------------------------------------- the tensors of a run */
+
+/*
+ * One run of one layer. Which members are wanted is the problem's. `out` and `lse` never overlap inputs.
+ */
+struct attn_tensors {
+    uint32_t struct_size;
+    float softmax_scale;       /* required: finite and > 0, no default */
+    struct attn_tensor q;      /* [rows, heads, head_dim] */
+    struct attn_tensor q_rope; /* mla, optional: rope columns of q apart from the latent ones */
+    struct attn_tensor k_new;  /* kv_source new and cache+new: [tokens, kv_heads, head_dim] */
+    struct attn_tensor v_new;
+    struct attn_tensor out;             /* [rows, heads, head_dim_vo] */
+    struct attn_tensor lse;             /* f32 [rows, heads], natural logarithm */
+    struct attn_kv *kv;                 /* the cache, as a handle ... */
+    const struct attn_kv_desc *kv_desc; /* ... or bare, checked and encoded at every call */
+    struct attn_buffer alibi_slopes;    /* f32 [heads] */
+    struct attn_buffer sinks;           /* [heads] */
+    uint32_t sinks_dtype;               /* ATTN_F32 or ATTN_BF16 */
+    uint32_t mask_packed;               /* bits only: row i begins at bit i * columns of its sequence */
+    struct attn_buffer mask;
+    struct attn_buffer mask_starts; /* i64 [n] byte starts, negative = none; absent: the stride below */
+    int64_t mask_seq_stride;
+    int64_t mask_head_stride; /* 0 = broadcast */
+    int64_t mask_row_stride;  /* 0 = broadcast */
+    struct attn_scale q_scale;
+    struct attn_scale k_new_scale;
+    struct attn_scale v_new_scale;
+    struct attn_scale out_scale;
+};
+
+/* Memory of a run beside the schedule. Sizes: attn_plan_get_sizes. */
+struct attn_scratch {
+    uint32_t struct_size;
+    uint32_t counters_dirty;   /* 1: clear the counters first (as after a failed run) */
+    struct attn_span scratch;  /* may hold anything */
+    struct attn_span counters; /* zeroed once by the caller, zero again after every completed run */
+};
+
+/* What a plan needs, in bytes, from the problem's maxima alone. */
+struct attn_plan_sizes {
+    uint32_t struct_size;
+    uint32_t alignment; /* of all four blocks */
+    uint64_t schedule;
+    uint64_t scratch;
+    uint64_t counters;
+    uint64_t staging; /* pinned host memory, one block per step in flight */
+};
+
+/* What a plan is. */
+struct attn_plan_info {
+    uint32_t struct_size;
+    uint32_t graph_level;     /* enum attn_graph_level */
+    uint32_t splits;          /* most parts that the keys of a sequence are cut into */
+    uint32_t split_keys;      /* keys of a part; 0 = never cut */
+    uint32_t alignment;       /* of q, k, v and out, in bytes */
+    uint32_t stride_multiple; /* strides are multiples of so many bytes */
+    uint64_t bytes_per_run;   /* read and written at most, from the maxima */
+    char kernels[256];        /* names, separated by commas */
+};
+
+/* ---------------------------------------------------------------- cache write, merge */
+
+/*
+ * Writes k_new and v_new into a cache: row i to slot slot_mapping[i] = page * block + token (a negative slot
+ * is skipped), or, without a slot mapping, the last q_len tokens of each sequence of `batch` to their places.
+ */
+struct attn_kv_write_args {
+    uint32_t struct_size;
+    uint32_t k_dtype; /* element types of k_new and v_new */
+    uint32_t v_dtype;
+    uint32_t rows;
+    struct attn_tensor k_new;           /* [rows, kv_heads, head_dim] */
+    struct attn_tensor v_new;           /* [rows, kv_heads, head_dim_vo] */
+    struct attn_kv *kv;                 /* the cache, as a handle ... */
+    const struct attn_kv_desc *kv_desc; /* ... or bare */
+    struct attn_buffer slot_mapping;    /* i64 [rows], or none */
+    uint32_t addressing;                /* of batch: enum attn_addressing */
+    uint32_t index_dtype;               /* of batch: ATTN_INT32 (default) or ATTN_INT64 */
+    const struct attn_batch *batch;
+};
+
+enum attn_lse_base { ATTN_LSE_NATURAL = 1, ATTN_LSE_BASE2 = 2 };
+
+/* One partial result. out is [rows, heads, dim], lse f32 [rows, heads]. */
+struct attn_merge_part {
+    struct attn_tensor out;
+    struct attn_tensor lse;
+};
+
+/* Merges partial results over disjoint keys (docs/definition.md, section 3). */
+struct attn_merge_args {
+    uint32_t struct_size;
+    uint32_t count; /* parts, at least 1 */
+    const struct attn_merge_part *parts;
+    uint32_t dtype;    /* of all parts and of out: f32, f16 or bf16 */
+    uint32_t lse_base; /* enum attn_lse_base of all parts; the result is natural */
+    uint32_t rows;
+    uint32_t heads;
+    uint32_t head_dim;
+    uint32_t reserved;
+    struct attn_tensor out; /* may be the out of a part */
+    struct attn_tensor lse; /* optional */
+};
+
+/* out * exp(own - ln sum exp(all)), 0 where own is -inf, in place (docs/definition.md, section 3). */
+struct attn_rescale_args {
+    uint32_t struct_size;
+    uint32_t dtype;                /* of out */
+    struct attn_tensor out;        /* read and written */
+    struct attn_tensor own;        /* lse of this rank */
+    const struct attn_tensor *all; /* lse of every rank */
+    uint32_t count;
+    uint32_t lse_base; /* of own and all */
+    uint32_t rows;
+    uint32_t heads;
+    uint32_t head_dim;
+    uint32_t reserved;
+};
+
+/* ---------------------------------------------------------------- threads of the CPU plugin */
+
+typedef void (*attn_task_fn)(void *arg, uint32_t index);
+
+/* Calls fn(task_arg, i) for every i below n, in any order, on any threads; returns when all are done. */
+typedef int32_t (*attn_parallel_for_fn)(void *arg, attn_task_fn fn, void *task_arg, uint32_t n);
+
+enum attn_executor_kind { ATTN_EXECUTOR_PARALLEL_FOR = 1, ATTN_EXECUTOR_TEAM = 2 };
+
+/*
+ * What `stream` points to on the CPU. NULL is the plugin's own pool. A call has completed when it returns.
+ * In a team all nth threads make the same call, each with its own ith; the work is split among them, and each
+ * returns when all is done. `barrier` is called by all of them.
+ */
+struct attn_cpu_executor {
+    uint32_t struct_size;
+    uint32_t kind; /* enum attn_executor_kind */
+    void *arg;     /* first argument of the two functions */
+    attn_parallel_for_fn parallel_for;
+    uint32_t threads; /* parallel_for: how many tasks run at once; 0 = not known */
+    uint32_t ith;     /* team */
+    uint32_t nth;
+    uint32_t reserved;
+    void (*barrier)(void *arg);
+};
+
+/* ---------------------------------------------------------------- what a query answers */
+
+/* One kernel row that serves a problem. */
+struct attn_kernel_info {
+    char name[64];
+    char when[64];        /* for which part of a batch it is taken */
+    uint32_t graph_level; /* enum attn_graph_level */
+    uint32_t reserved;
+};
+
+/*
+ * Answer to "do you serve this problem?". The caller gives the two arrays and their capacities; counts may
+ * come back larger than the capacities (then the rest was not written). accepted = 1 if at least one kernel
+ * row serves every part of a batch; reasons are given for every refusing row either way.
+ */
+struct attn_query {
+    uint32_t struct_size;
+    uint32_t accepted;
+    uint32_t cost_rank; /* among backends of one device class, smallest first */
+    uint32_t graph_level;
+    struct attn_reason *reasons;
+    uint32_t reason_capacity;
+    uint32_t reason_count;
+    struct attn_kernel_info *kernels;
+    uint32_t kernel_capacity;
+    uint32_t kernel_count;
+};
+
+/* One axis of what a backend serves: a key of the problem string and its values. */
+struct attn_axis {
+    const char *key;
+    const char *const *values; /* names, or NULL for a range */
+    uint32_t value_count;
+    uint32_t reserved;
+    int64_t first; /* range: first, first + step, ... last */
+    int64_t last;
+    int64_t step;
+};
+
+/* What a copy does; "device" is the backend's memory. */
+enum attn_copy_kind { ATTN_COPY_TO_DEVICE = 1, ATTN_COPY_TO_HOST = 2, ATTN_COPY_ON_DEVICE = 3 };
+
+enum attn_log_level {
+    ATTN_LOG_ERROR = 1,
+    ATTN_LOG_WARN = 2,
+    ATTN_LOG_INFO = 3,
+    ATTN_LOG_DISPATCH = 4,
+    ATTN_LOG_DEBUG = 5
+};
+
+/* Native objects of the caller, given to attn_backend_open. */
+struct attn_open_config {
+    uint32_t struct_size;
+    uint32_t threads;     /* CPU: threads of the plugin's pool; 0 = ATTN_THREADS, else all */
+    void *native_context; /* the caller's cl_context, CUcontext, ... or NULL */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
