@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Reads the headers of a shared object and the note of a plugin by pread alone: nothing is mapped or run. */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "loader.h"
+
+#if defined(__x86_64__)
+#define OWN_MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define OWN_MACHINE EM_AARCH64
+#else
+#error "libattn knows x86-64 and aarch64"
+#endif
+
+#define HEADERS_MOST 128
+#define NOTES_MOST   65536U
+
+/* An open file, and its first bytes: headers and notes mostly lie there, so that one read is enough. */
+struct file {
+    int fd;
+    uint64_t size;
+    size_t have;
+    unsigned char head[4096];
+    char *text;
+    size_t text_size;
+};
+
+static uint32_t refuse(const struct file *file, uint32_t reason, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static uint32_t refuse(const struct file *file, uint32_t reason, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(file->text, file->text_size, format, args);
+    va_end(args);
+    return reason;
+}
+
+static bool lies_inside(const struct file *file, uint64_t offset, uint64_t size)
+{
+    return offset <= file->size && size <= file->size - offset;
+}
+
+static bool read_at(const struct file *file, uint64_t offset, void *out, size_t size)
+{
+    if (offset <= file->have && size <= file->have - offset) {
+        memcpy(out, file->head + offset, size);
+        return true;
+    }
+    for (size_t done = 0; done < size;) {
+        ssize_t n = pread(file->fd, (char *)out + done, size - done, (off_t)(offset + done));
+        if (n <= 0)
+            return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+static uint32_t check_header(const struct file *file, const Elf64_Ehdr *header)
+{
+    if (file->have < SELFMAG || memcmp(file->head, ELFMAG, SELFMAG) != 0)
+        return refuse(file, ATTN_REASON_NOT_ELF, "the file (%llu bytes) does not begin as an ELF file",
+                      (unsigned long long)file->size);
+    if (file->have < sizeof *header)
+        return refuse(file, ATTN_REASON_TRUNCATED, "the file ends at byte %llu, inside of its ELF header",
+                      (unsigned long long)file->size);
+    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB)
+        return refuse(
+            file, ATTN_REASON_WRONG_ARCH,
+            "the file has ELF class %u and byte order %u; 64 bit (%u), little-endian (%u) is accepted",
+            header->e_ident[EI_CLASS], header->e_ident[EI_DATA], ELFCLASS64, ELFDATA2LSB);
+    if (header->e_machine != OWN_MACHINE)
+        return refuse(file, ATTN_REASON_WRONG_ARCH, "the file is for ELF machine %u; %u is accepted here",
+                      header->e_machine, (unsigned)OWN_MACHINE);
+    if (header->e_ident[EI_VERSION] != EV_CURRENT || header->e_version != EV_CURRENT)
+        return refuse(file, ATTN_REASON_BAD_ELF, "the file has ELF version %u; %u is accepted",
+                      (unsigned)header->e_version, EV_CURRENT);
+    if (header->e_type != ET_DYN)
+        return refuse(file, ATTN_REASON_BAD_ELF, "the file has ELF type %u; a shared object (%u) is accepted",
+                      header->e_type, ET_DYN);
+    if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 || header->e_phnum > HEADERS_MOST)
+        return refuse(file, ATTN_REASON_BAD_ELF,
+                      "the file has %u program headers of %u bytes; 1 to %d of %zu bytes are accepted",
+                      header->e_phnum, header->e_phentsize, HEADERS_MOST, sizeof(Elf64_Phdr));
+    if (!lies_inside(file, header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr)))
+        return refuse(file, ATTN_REASON_TRUNCATED,
+                      "the file ends at byte %llu, its program headers lie behind that",
+                      (unsigned long long)file->size);
+    return 0;
+}
+
+static const Elf64_Phdr *find_dynamic(const Elf64_Phdr *headers, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (headers[i].p_type == PT_DYNAMIC)
+            return &headers[i];
+    return NULL;
+}
+
+static uint32_t check_segments(const struct file *file, const Elf64_Phdr *headers, unsigned count)
+{
+    const Elf64_Phdr *dynamic = find_dynamic(headers, count);
+    bool loads = false, holds = false;
+    for (unsigned i = 0; i < count; i++) {
+        const Elf64_Phdr *p = &headers[i];
+        if (p->p_type != PT_LOAD && p->p_type != PT_NOTE && p->p_type != PT_DYNAMIC)
+            continue;
+        if (!lies_inside(file, p->p_offset, p->p_filesz))
+            return refuse(file, ATTN_REASON_TRUNCATED,
+                          "the file ends at byte %llu, its segment %u has %llu bytes from byte %llu on",
+                          (unsigned long long)file->size, i, (unsigned long long)p->p_filesz,
+                          (unsigned long long)p->p_offset);
+        if (p->p_type != PT_LOAD)
+            continue;
+        loads = true;
+        if (p->p_filesz > p->p_memsz || p->p_vaddr + p->p_memsz < p->p_vaddr)
+            return refuse(file, ATTN_REASON_BAD_ELF, "segment %u of the file is larger than its memory", i);
+        if (dynamic != NULL && dynamic->p_vaddr >= p->p_vaddr && dynamic->p_memsz <= p->p_filesz &&
+            dynamic->p_vaddr - p->p_vaddr <= p->p_filesz - dynamic->p_memsz)
+            holds = true;
+    }
+    if (!loads || dynamic == NULL)
+        return refuse(file, ATTN_REASON_BAD_ELF, "the file has no %s segment",
+                      loads ? "dynamic" : "loadable");
+    if (!holds)
+        return refuse(file, ATTN_REASON_BAD_ELF, "the dynamic segment of the file is not loaded");
+    return 0;
+}
+
+static uint32_t read_notes(const struct file *file, const Elf64_Phdr *header, struct attn__elf *out)
+{
+    unsigned char small[1024], *bytes = small;
+    size_t size = (size_t)header->p_filesz;
+    uint32_t reason = 0;
+    if (header->p_filesz > NOTES_MOST)
+        return refuse(file, ATTN_REASON_BAD_ELF, "the file has %llu bytes of notes; at most %u are accepted",
+                      (unsigned long long)header->p_filesz, NOTES_MOST);
+    if (size > sizeof small && (bytes = malloc(size)) == NULL)
+        return refuse(file, ATTN_REASON_UNREADABLE, "no memory for %zu bytes of notes", size);
+    if (!read_at(file, header->p_offset, bytes, size))
+        reason = refuse(file, ATTN_REASON_UNREADABLE, "the notes of the file cannot be read");
+    else if (!attn__note_find(bytes, size, (size_t)header->p_align, &out->note, &out->notes))
+        reason = refuse(file, ATTN_REASON_BAD_NOTE,
+                        "the notes of the file are no list, or the plugin note has not %zu bytes",
+                        sizeof out->note);
+    if (bytes != small)
+        free(bytes);
+    return reason;
+}
+
+static uint32_t find_note(const struct file *file, const Elf64_Phdr *headers, unsigned count,
+                          struct attn__elf *out)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (headers[i].p_type != PT_NOTE)
+            continue;
+        uint32_t reason = read_notes(file, &headers[i], out);
+        if (reason != 0)
+            return reason;
+    }
+    if (out->notes == 0)
+        return refuse(file, ATTN_REASON_NO_NOTE, "the file has no note of libattn");
+    if (out->notes > 1)
+        return refuse(file, ATTN_REASON_BAD_NOTE, "the file has %u notes of libattn; 1 is accepted",
+                      out->notes);
+    if (out->note.note_version > ATTN_NOTE_VERSION)
+        return refuse(file, ATTN_REASON_ABI_TOO_NEW, "the note has version %u; this libattn reads %u",
+                      out->note.note_version, ATTN_NOTE_VERSION);
+    if (out->note.note_version != ATTN_NOTE_VERSION)
+        return refuse(file, ATTN_REASON_BAD_NOTE, "the note has version %u; %u is accepted",
+                      out->note.note_version, ATTN_NOTE_VERSION);
+    return attn__note_check(&out->note, file->text, file->text_size);
+}
+
+uint32_t attn__elf_read(int fd, struct attn__elf *out, char *text, size_t size)
+{
+    struct file file = {.fd = fd, .text = text, .text_size = size};
+    struct stat status;
+    Elf64_Ehdr header;
+    Elf64_Phdr headers[HEADERS_MOST];
+    memset(out, 0, sizeof *out);
+    text[0] = '\0';
+    ssize_t have = pread(fd, file.head, sizeof file.head, 0);
+    if (have < 0 || fstat(fd, &status) != 0 || status.st_size < 0)
+        return refuse(&file, ATTN_REASON_UNREADABLE, "the file cannot be read");
+    file.have = (size_t)have;
+    file.size = (uint64_t)status.st_size;
+    memset(&header, 0, sizeof header);
+    memcpy(&header, file.head, file.have < sizeof header ? file.have : sizeof header);
+    uint32_t reason = check_header(&file, &header);
+    if (reason == 0 && !read_at(&file, header.e_phoff, headers, header.e_phnum * sizeof headers[0]))
+        reason = refuse(&file, ATTN_REASON_UNREADABLE, "the program headers of the file cannot be read");
+    if (reason == 0)
+        reason = check_segments(&file, headers, header.e_phnum);
+    if (reason == 0)
+        reason = find_note(&file, headers, header.e_phnum, out);
+    /* What was refused for other causes than its version may hold anything. */
+    if (reason != 0 && reason != ATTN_REASON_CPU_LEVEL &&
+        ((reason != ATTN_REASON_ABI_TOO_NEW && reason != ATTN_REASON_ABI_TOO_OLD) ||
+         out->note.note_version != ATTN_NOTE_VERSION))
+        memset(&out->note, 0, sizeof out->note);
+    return reason;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Loads one plugin: dlopen, is it still the file that was read, is the entry its own, then its tables. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "loader.h"
+
+typedef int32_t (*entry_fn)(const struct attn_host *host, const struct attn_plugin **out,
+                            struct attn_error *err);
+
+#define REFUSE(plugin, stage, reason, ...)                                                                   \
+    (attn__plugin_tell((plugin), (stage), (reason), __VA_ARGS__), ATTN_E_PLUGIN)
+
+/*
+ * What this process has loaded: the linker gives an old image again when a path is opened after its file was
+ * replaced. Images stay (RTLD_NODELETE), so the list only grows, by one per plugin file.
+ */
+static struct image {
+    struct image *next;
+    const struct link_map *map;
+    uint64_t device_id, inode, size;
+    int64_t mtime_ns;
+} * images;
+static pthread_mutex_t images_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* True if the image is of the file in the record. One that is new is remembered; without memory it is not. */
+static bool is_image_of(const struct link_map *map, const struct attn__plugin *plugin)
+{
+    bool same = true;
+    struct image *image;
+    pthread_mutex_lock(&images_lock);
+    for (image = images; image != NULL && image->map != map; image = image->next)
+        continue;
+    if (image != NULL) {
+        same = image->device_id == plugin->device_id && image->inode == plugin->inode &&
+               image->size == plugin->size && image->mtime_ns == plugin->mtime_ns;
+    } else if ((image = calloc(1, sizeof *image)) != NULL) {
+        *image =
+            (struct image){images, map, plugin->device_id, plugin->inode, plugin->size, plugin->mtime_ns};
+        images = image;
+    }
+    pthread_mutex_unlock(&images_lock);
+    return same;
+}
+
+/* The name of the library in "libx.so.1: cannot open shared object file: ...". */
+static bool names_missing_library(const char *words, char *library, size_t size)
+{
+    const char *end = strstr(words, ": cannot open shared object file");
+    if (end == NULL)
+        return false;
+    snprintf(library, size, "%.*s", (int)(end - words), words);
+    return true;
+}
+
+static int32_t refuse_linker(struct attn__plugin *plugin, const char *words)
+{
+    char library[sizeof plugin->library] = "";
+    pthread_mutex_lock(&plugin->context->lock);
+    snprintf(plugin->linker, sizeof plugin->linker, "%s", words);
+    pthread_mutex_unlock(&plugin->context->lock);
+    if (names_missing_library(words, library, sizeof library) && strcmp(library, plugin->path) != 0) {
+        pthread_mutex_lock(&plugin->context->lock);
+        memcpy(plugin->library, library, sizeof library);
+        pthread_mutex_unlock(&plugin->context->lock);
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_MISSING_LIBRARY,
+                      "plugin %s needs the library %s, which is not found", plugin->note.name, library);
+    }
+    const char *symbol = strstr(words, "undefined symbol: ");
+    if (symbol != NULL)
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_UNDEFINED_SYMBOL,
+                      "plugin %s needs the symbol %s, which no library has", plugin->note.name,
+                      symbol + strlen("undefined symbol: "));
+    if (strstr(words, "static TLS") != NULL)
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_STATIC_TLS,
+                      "plugin %s needs static thread-local storage, of which no more is left",
+                      plugin->note.name);
+    return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_DLOPEN_FAILED, "plugin %s cannot be loaded: %s",
+                  plugin->note.name, words);
+}
+
+/* The file must be the one whose note was read, before it is loaded and after. */
+static int32_t check_file(struct attn__plugin *plugin, const char *when)
+{
+    struct stat status;
+    if (stat(plugin->path, &status) != 0)
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_CHANGED_WHILE_LOADING,
+                      "%s cannot be read any more %s: %s", plugin->path, when, strerrordesc_np(errno));
+    if (!attn__plugin_is_same(plugin, &status))
+        return REFUSE(
+            plugin, ATTN_STAGE_NOTE, ATTN_REASON_CHANGED_WHILE_LOADING,
+            "%s is not the file any more whose note was read: it changed %s; rescan the directories",
+            plugin->path, when);
+    return ATTN_OK;
+}
+
+/* Search for the note of one image among all. */
+struct search {
+    const struct link_map *map;
+    struct attn_note note;
+    uint32_t count;
+};
+
+static int find_note(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct search *search = arg;
+    (void)size;
+    if (info->dlpi_addr != search->map->l_addr || strcmp(info->dlpi_name, search->map->l_name) != 0)
+        return 0;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type == PT_NOTE && !attn__note_find((const unsigned char *)(info->dlpi_addr + p->p_vaddr),
+                                                     p->p_memsz, p->p_align, &search->note, &search->count))
+            return 1;
+    }
+    return 1;
+}
+
+static int32_t check_image(struct attn__plugin *plugin, const struct link_map *map)
+{
+    struct search search = {.map = map};
+    if (!is_image_of(map, plugin))
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_REPLACED_AFTER_LOADING,
+                      "%s was replaced; this process has loaded its old version", plugin->path);
+    dl_iterate_phdr(find_note, &search);
+    if (search.count != 1 || memcmp(&search.note, &plugin->note, sizeof search.note) != 0)
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_NOTE_MISMATCH,
+                      "the note of %s in memory is not the one that was read from the file", plugin->path);
+    return ATTN_OK;
+}
+
+/* dlsym finds symbols of dependencies too. */
+static bool is_own(const void *symbol, const struct link_map *map)
+{
+    Dl_info info;
+    struct link_map *owner = NULL;
+    return dladdr1(symbol, &info, (void **)&owner, RTLD_DL_LINKMAP) != 0 && owner == map;
+}
+
+static int32_t find_entry(struct attn__plugin *plugin, const struct link_map *map, entry_fn *out)
+{
+    void *symbol = dlsym(plugin->handle, ATTN_PLUGIN_ENTRY_SYMBOL);
+    if (symbol == NULL)
+        return REFUSE(plugin, ATTN_STAGE_LOADED, ATTN_REASON_NO_ENTRY, "plugin %s does not export %s",
+                      plugin->note.name, ATTN_PLUGIN_ENTRY_SYMBOL);
+    if (!is_own(symbol, map)) {
+        Dl_info info;
+        const char *owner = dladdr(symbol, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "?";
+        return REFUSE(plugin, ATTN_STAGE_LOADED, ATTN_REASON_ENTRY_NOT_OWN,
+                      "%s of plugin %s is defined in %s, not in the plugin itself", ATTN_PLUGIN_ENTRY_SYMBOL,
+                      plugin->note.name, owner);
+    }
+    memcpy(out, &symbol, sizeof *out);
+    return ATTN_OK;
+}
+
+static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
+{
+    const struct attn_plugin *given = NULL;
+    struct attn_error err;
+    ATTN_INIT(&err);
+    int32_t status = entry(&plugin->host, &given, &err);
+    err.message[sizeof err.message - 1] = '\0';
+    if (status != ATTN_OK)
+        return REFUSE(plugin, ATTN_STAGE_LOADED, ATTN_REASON_ENTRY_FAILED,
+                      "the entry of plugin %s answered %s: %s", plugin->note.name, attn_status_name(status),
+                      err.message[0] != '\0' ? err.message : "no message");
+    if (given == NULL)
+        return REFUSE(plugin, ATTN_STAGE_LOADED, ATTN_REASON_ENTRY_FAILED,
+                      "the entry of plugin %s gave no table", plugin->note.name);
+    status = attn__negotiate(plugin, given);
+    /* Each call of the entry is ended by finish, if the table reaches so far. */
+    if (status != ATTN_OK && plugin->table.finish != NULL)
+        plugin->table.finish(plugin->instance);
+    return status;
+}
+
+int32_t attn__loader_load(struct attn__plugin *plugin)
+{
+    struct link_map *map = NULL;
+    entry_fn entry = NULL;
+    int32_t status = check_file(plugin, "before it was loaded");
+    if (status != ATTN_OK)
+        return status;
+    plugin->handle = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (plugin->handle == NULL) {
+        const char *words = dlerror();
+        return refuse_linker(plugin, words != NULL ? words : "no message");
+    }
+    if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL)
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_DLOPEN_FAILED,
+                      "the dynamic linker does not tell where plugin %s is", plugin->note.name);
+    status = check_file(plugin, "while it was loaded");
+    if (status == ATTN_OK)
+        status = check_image(plugin, map);
+    if (status == ATTN_OK)
+        status = find_entry(plugin, map, &entry);
+    if (status == ATTN_OK)
+        status = enter(plugin, entry);
+    if (status == ATTN_OK)
+        attn__plugin_tell(plugin, ATTN_STAGE_READY, 0, "%s", "");
+    return status;
+}

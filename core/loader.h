@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files on the way from the search path to an open plugin share with each other alone. */
+#ifndef ATTN_LOADER_H
+#define ATTN_LOADER_H
+
+#include <sys/stat.h>
+
+#include "core.h"
+
+/* ---------------------------------------------------------------- env.c, env-check.c */
+
+/* attn__env_init with everything it takes from the process: the environment and AT_SECURE. */
+int32_t attn__env_init_from(struct attn__env *env, const struct attn_context_options *options,
+                            char *const *environment, bool elevated, struct attn_error *err);
+/* Keeps a copy of text as long as env; NULL without memory. */
+char *attn__env_keep(struct attn__env *env, const char *text);
+/* True if value is right for a type of env.def; else problem says what is accepted. */
+bool attn__env_check(const char *name, const char *type, const char *value, char *problem, size_t size);
+/*
+ * Judges what only the notes can tell: variables of plugins, names in ATTN_BACKEND. Then says everything that
+ * is wrong, once. `notes` are those of the files seen.
+ */
+int32_t attn__env_settle(struct attn__env *env, struct attn__log *log, const struct attn_note *const *notes,
+                         uint32_t count, struct attn_error *err);
+
+/* ---------------------------------------------------------------- log.c */
+
+/* Parses "level,level:subsystem" into log (may be NULL: only check). False: problem says what is wrong. */
+bool attn__log_parse(const char *text, struct attn__log *log, char *problem, size_t size);
+
+/* ---------------------------------------------------------------- trust.c */
+
+/* File that holds this library's code: its path, or an empty string. */
+void attn__library_path(char *path, size_t size);
+
+/* Owners that are trusted; found out once per scan. */
+struct attn__trust {
+    bool elevated;
+    bool has_library;
+    uid_t user, library;
+};
+
+void attn__trust_init(struct attn__trust *trust, bool elevated);
+/* One component of a path. 0 or a reason with text. */
+uint32_t attn__trust_judge(const struct attn__trust *trust, const char *path, const struct stat *status,
+                           uint32_t *out_group_writable, char *text, size_t size);
+/* Every component from the root on, links followed by hand; *out is the status of what the path leads to. */
+uint32_t attn__trust_walk(const struct attn__trust *trust, const char *path, struct stat *out,
+                          uint32_t *out_group_writable, char *text, size_t size);
+
+/* ---------------------------------------------------------------- note.c */
+
+/*
+ * Counts the notes of libattn among `size` bytes of notes and copies the last one's description. False if the
+ * bytes are no list of notes, or if the description has another size.
+ */
+bool attn__note_find(const unsigned char *bytes, size_t size, size_t align, struct attn_note *out,
+                     uint32_t *count);
+/* 0, or BAD_NOTE, ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with a text. */
+uint32_t attn__note_check(const struct attn_note *note, char *text, size_t size);
+
+/* ---------------------------------------------------------------- scan.c */
+
+/*
+ * A record for one file, judged and read. `relative` is taken from directory `at`, which was judged before;
+ * with AT_FDCWD every component of path is judged. NULL without memory.
+ */
+struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
+                                       const char *path, int at, const char *relative);
+/* Reads every plugin file of the directories, in search order; *out is for free(). */
+int32_t attn__directories_read(struct attn_context *context, const struct attn__directory *directories,
+                               uint32_t directory_count, struct attn__plugin ***out, uint32_t *out_count);
+/* True if the file behind the record is still the one that was read. */
+bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *status);
+
+/* ---------------------------------------------------------------- registry.c, open.c */
+
+uint64_t attn__now(void);
+/* Finds out anew which files stand behind others of the same name; the caller holds the lock. */
+void attn__registry_settle(struct attn_context *context);
+/* Writes stage, reason and text under the lock. */
+void attn__plugin_tell(struct attn__plugin *plugin, uint32_t stage, uint32_t reason, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Copies a plugin's tables into zeroed ones of this library's size, and checks that nothing required is
+ * missing. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "loader.h"
+
+#define BACKENDS_MOST 32
+
+/* The least size of a table: up to the end of its last required member. */
+#define UP_TO(type, member) (offsetof(struct type, member) + sizeof(((struct type *)NULL)->member))
+
+/* Function pointers are compared as bytes: one list serves members of different types. */
+struct required {
+    const char *name;
+    size_t offset;
+};
+#define REQUIRED(type, member)                                                                               \
+    {                                                                                                        \
+#member, offsetof(struct type, member)                                                               \
+    }
+
+static const struct required plugin_required[] = {
+    REQUIRED(attn_plugin, name),        REQUIRED(attn_plugin, vendor),       REQUIRED(attn_plugin, version),
+    REQUIRED(attn_plugin, get_devices), REQUIRED(attn_plugin, get_backends), REQUIRED(attn_plugin, finish),
+};
+static const struct required backend_required[] = {
+    REQUIRED(attn_backend_table, name),  REQUIRED(attn_backend_table, plan),
+    REQUIRED(attn_backend_table, kv),    REQUIRED(attn_backend_table, memory),
+    REQUIRED(attn_backend_table, query), REQUIRED(attn_backend_table, axes),
+    REQUIRED(attn_backend_table, open),  REQUIRED(attn_backend_table, close),
+};
+static const struct required plan_required[] = {
+    REQUIRED(attn_plan_table, create), REQUIRED(attn_plan_table, sizes),   REQUIRED(attn_plan_table, prepare),
+    REQUIRED(attn_plan_table, run),    REQUIRED(attn_plan_table, destroy),
+};
+static const struct required kv_required[] = {
+    REQUIRED(attn_kv_table, shape),
+    REQUIRED(attn_kv_table, create),
+    REQUIRED(attn_kv_table, destroy),
+    REQUIRED(attn_kv_table, write),
+};
+static const struct required memory_required[] = {
+    REQUIRED(attn_memory_table, alloc),
+    REQUIRED(attn_memory_table, free),
+    REQUIRED(attn_memory_table, copy),
+};
+
+/* One kind of table. */
+struct kind {
+    const char *name; /* "" for the plugin and the backend themselves */
+    size_t size, least;
+    const struct required *required;
+    size_t required_count;
+};
+#define KIND(name, type, last, list)                                                                         \
+    {                                                                                                        \
+        name, sizeof(struct type), UP_TO(type, last), list, sizeof list / sizeof list[0]                     \
+    }
+
+static const struct kind plugin_kind = KIND("", attn_plugin, finish, plugin_required);
+static const struct kind backend_kind = KIND("", attn_backend_table, close, backend_required);
+static const struct kind plan_kind = KIND("plan", attn_plan_table, destroy, plan_required);
+static const struct kind kv_kind = KIND("kv", attn_kv_table, write, kv_required);
+static const struct kind memory_kind = KIND("memory", attn_memory_table, copy, memory_required);
+static const struct kind merge_kind = {"merge", sizeof(struct attn_merge_table),
+                                       UP_TO(attn_merge_table, reserved), NULL, 0};
+
+/* Keeps the stage: only the reason is told. */
+#define REFUSE(plugin, reason, ...)                                                                          \
+    (attn__plugin_tell((plugin), ATTN_STAGE_LOADED, (reason), __VA_ARGS__), ATTN_E_PLUGIN)
+
+/* Copies and checks one table; `owner` is the plugin or backend it belongs to. */
+static int32_t take(struct attn__plugin *plugin, const struct kind *kind, const char *owner,
+                    const void *source, void *target)
+{
+    static const unsigned char none[sizeof(void *)];
+    const char *dot = kind->name[0] != '\0' ? "." : "";
+    uint32_t size;
+    memcpy(&size, source, sizeof size);
+    if (size < kind->least)
+        return REFUSE(plugin, ATTN_REASON_STRUCT_TOO_SHORT,
+                      "%s: its %s table has struct_size %u; at least %zu is accepted", owner,
+                      kind->name[0] != '\0' ? kind->name : "own", size, kind->least);
+    memset(target, 0, kind->size);
+    memcpy(target, source, size < kind->size ? size : kind->size);
+    for (size_t i = 0; i < kind->required_count; i++)
+        if (memcmp((const char *)target + kind->required[i].offset, none, sizeof none) == 0)
+            return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION, "%s: %s%s%s", owner, kind->name, dot,
+                          kind->required[i].name);
+    return ATTN_OK;
+}
+
+static int32_t check_sizes(struct attn__plugin *plugin, const struct attn_plugin *table)
+{
+    const struct {
+        const char *name;
+        uint32_t size;
+    } sizes[] = {{"problem_size", table->problem_size},        {"batch_size", table->batch_size},
+                 {"tensors_size", table->tensors_size},        {"kv_desc_size", table->kv_desc_size},
+                 {"kv_write_size", table->kv_write_size},      {"merge_size", table->merge_size},
+                 {"rescale_size", table->rescale_size},        {"scratch_size", table->scratch_size},
+                 {"open_config_size", table->open_config_size}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].size < sizeof(uint32_t))
+            return REFUSE(plugin, ATTN_REASON_STRUCT_TOO_SHORT,
+                          "%s: its %s is %u; the size of the struct it was built with is accepted",
+                          plugin->note.name, sizes[i].name, sizes[i].size);
+    return ATTN_OK;
+}
+
+static int32_t compare_texts(struct attn__plugin *plugin, const struct attn_plugin *table)
+{
+    const struct attn_note *note = &plugin->note;
+    const struct {
+        const char *what, *note, *table;
+    } texts[] = {{"name", note->name, table->name},
+                 {"vendor", note->vendor, table->vendor},
+                 {"version", note->version, table->version}};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (strcmp(texts[i].note, texts[i].table) != 0)
+            return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH,
+                          "its %s is \"%s\" in the note and \"%.64s\" in the table", texts[i].what,
+                          texts[i].note, texts[i].table);
+    if (table->abi_major != note->abi_major || table->abi_minor != note->abi_minor)
+        return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH,
+                      "its interface is %u.%u in the note and %u.%u in the table", note->abi_major,
+                      note->abi_minor, table->abi_major, table->abi_minor);
+    return ATTN_OK;
+}
+
+/* Whether the note's list names the backend. */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *p = list;; p++) {
+        size_t item = strcspn(p, ",");
+        if (item == length && strncmp(p, name, length) == 0)
+            return true;
+        p += item;
+        if (*p == '\0')
+            return false;
+    }
+}
+
+static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backend_table *given,
+                            struct attn__backend *out)
+{
+    char owner[sizeof plugin->note.backends];
+    out->plugin = plugin;
+    snprintf(owner, sizeof owner, "a backend of %s", plugin->note.name);
+    int32_t status = take(plugin, &backend_kind, owner, given, &out->table);
+    if (status != ATTN_OK)
+        return status;
+    if (!is_listed(plugin->note.backends, out->table.name))
+        return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH, "its backend \"%.64s\" is not in the note (%s)",
+                      out->table.name, plugin->note.backends);
+    if (out->table.device_class < plugin->note.device_class ||
+        out->table.device_class > ATTN_CLASS_PORTABLE_CPU)
+        return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH,
+                      "%s has device class %u; the note's %u, or a larger one up to %u, is accepted",
+                      out->table.name, out->table.device_class, plugin->note.device_class,
+                      ATTN_CLASS_PORTABLE_CPU);
+    snprintf(owner, sizeof owner, "%s", out->table.name);
+    out->flavour = strchr(out->table.name, '/') + 1;
+    status = take(plugin, &plan_kind, owner, out->table.plan, &out->plan);
+    if (status == ATTN_OK)
+        status = take(plugin, &kv_kind, owner, out->table.kv, &out->kv);
+    if (status == ATTN_OK)
+        status = take(plugin, &memory_kind, owner, out->table.memory, &out->memory);
+    if (status == ATTN_OK && out->table.merge != NULL)
+        status = take(plugin, &merge_kind, owner, out->table.merge, &out->merge);
+    if (status != ATTN_OK)
+        return status;
+    out->table.plan = &out->plan;
+    out->table.kv = &out->kv;
+    out->table.memory = &out->memory;
+    out->table.merge = out->table.merge != NULL ? &out->merge : NULL;
+    return ATTN_OK;
+}
+
+static uint32_t count_items(const char *list)
+{
+    uint32_t count = 1;
+    for (const char *p = list; *p != '\0'; p++)
+        count += *p == ',';
+    return count;
+}
+
+static int32_t take_backends(struct attn__plugin *plugin)
+{
+    const struct attn_backend_table *const *given = NULL;
+    struct attn_error err;
+    uint32_t count = 0, expected = count_items(plugin->note.backends);
+    ATTN_INIT(&err);
+    int32_t status = plugin->table.get_backends(plugin->instance, &given, &count, &err);
+    err.message[sizeof err.message - 1] = '\0';
+    if (status != ATTN_OK || given == NULL)
+        return REFUSE(plugin, ATTN_REASON_ENTRY_FAILED, "get_backends of %s answered %s: %s",
+                      plugin->note.name, attn_status_name(status), err.message);
+    if (count != expected || count > BACKENDS_MOST)
+        return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH, "it offers %u backends; its note names %u (%s)",
+                      count, expected, plugin->note.backends);
+    plugin->backends = calloc(count, sizeof *plugin->backends);
+    if (plugin->backends == NULL)
+        return REFUSE(plugin, ATTN_REASON_DLOPEN_FAILED, "no memory for the tables of %u backends", count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (given[i] == NULL)
+            return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION, "%s: the table of backend %u",
+                          plugin->note.name, i);
+        status = take_backend(plugin, given[i], &plugin->backends[i]);
+        for (uint32_t j = 0; j < i && status == ATTN_OK; j++)
+            if (strcmp(plugin->backends[j].table.name, plugin->backends[i].table.name) == 0)
+                status = REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH, "it offers the backend %s twice",
+                                plugin->backends[i].table.name);
+        if (status != ATTN_OK)
+            return status;
+    }
+    plugin->backend_count = count;
+    return ATTN_OK;
+}
+
+int32_t attn__negotiate(struct attn__plugin *plugin, const struct attn_plugin *given)
+{
+    int32_t status = take(plugin, &plugin_kind, plugin->note.name, given, &plugin->table);
+    if (status == ATTN_OK)
+        status = check_sizes(plugin, &plugin->table);
+    if (status == ATTN_OK)
+        status = compare_texts(plugin, &plugin->table);
+    return status == ATTN_OK ? take_backends(plugin) : status;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Opens a plugin and lists its devices: once each, by one thread, while others wait. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "loader.h"
+
+#define DEVICES_FIRST 16
+#define DEVICES_MOST  1024
+
+void attn__plugin_tell(struct attn__plugin *plugin, uint32_t stage, uint32_t reason, const char *format, ...)
+{
+    char text[sizeof plugin->text];
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(text, sizeof text, format, args) < 0)
+        text[0] = '\0';
+    va_end(args);
+    pthread_mutex_lock(&plugin->context->lock);
+    plugin->stage = stage;
+    plugin->reason = reason;
+    memcpy(plugin->text, text, sizeof text);
+    pthread_mutex_unlock(&plugin->context->lock);
+}
+
+void attn__plugin_destroy(struct attn__plugin *plugin)
+{
+    if (plugin == NULL)
+        return;
+    /* In a child after fork the plugin's threads are gone; it could only wait for them. */
+    if (plugin->state == ATTN__OPEN && attn__check_fork(plugin->context->born, "finish", NULL) == ATTN_OK)
+        plugin->table.finish(plugin->instance);
+    free(plugin->devices);
+    free(plugin->backends);
+    free(plugin->path);
+    free(plugin);
+}
+
+/* Whether opening may be tried, or was. Under the lock. */
+static bool may_open(const struct attn__plugin *plugin)
+{
+    if (plugin->vanished)
+        return false;
+    return plugin->state != ATTN__CLOSED || (plugin->stage >= ATTN_STAGE_NOTE && plugin->reason == 0);
+}
+
+bool attn__plugin_is_usable(const struct attn__plugin *plugin)
+{
+    pthread_mutex_lock(&plugin->context->lock);
+    bool usable = may_open(plugin);
+    pthread_mutex_unlock(&plugin->context->lock);
+    return usable;
+}
+
+static void load(struct attn__plugin *plugin)
+{
+    struct attn_context *context = plugin->context;
+    uint64_t start = attn__now();
+    attn__host_init(plugin);
+    bool done = attn__loader_load(plugin) == ATTN_OK;
+
+    pthread_mutex_lock(&context->lock);
+    plugin->nanoseconds += attn__now() - start;
+    plugin->state = done ? ATTN__OPEN : ATTN__FAILED;
+    attn__registry_settle(context);
+    pthread_cond_broadcast(&context->changed);
+    pthread_mutex_unlock(&context->lock);
+
+    /* The record does not change any more. */
+    if (!done)
+        attn__log_once(&context->log, ATTN_LOG_WARN, "loader", "%s: %s: %s%s%s", plugin->path,
+                       attn_reason_name(plugin->reason), plugin->text,
+                       plugin->linker[0] != '\0' ? "; the linker says: " : "", plugin->linker);
+    else
+        attn__log_line(&context->log, ATTN_LOG_INFO, "loader", "%s: plugin %s %s is ready", plugin->path,
+                       plugin->note.name, plugin->note.version);
+}
+
+int32_t attn__plugin_open(struct attn__plugin *plugin)
+{
+    struct attn_context *context = plugin->context;
+    pthread_mutex_lock(&context->lock);
+    bool mine = plugin->state == ATTN__CLOSED && may_open(plugin);
+    if (mine) {
+        plugin->state = ATTN__OPENING;
+        pthread_mutex_unlock(&context->lock);
+        load(plugin);
+        pthread_mutex_lock(&context->lock);
+    }
+    while (plugin->state == ATTN__OPENING)
+        pthread_cond_wait(&context->changed, &context->lock);
+    int32_t status = plugin->state == ATTN__OPEN ? ATTN_OK : ATTN_E_PLUGIN;
+    pthread_mutex_unlock(&context->lock);
+    return status;
+}
+
+/* One call of get_devices; the records are cleared before it and checked after it. */
+static int32_t list_devices(struct attn__plugin *plugin, struct attn_device_info **devices, uint32_t capacity,
+                            uint32_t *out_count, struct attn_error *err)
+{
+    struct attn_device_info *more = realloc(*devices, capacity * sizeof *more);
+    if (more == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the records of %u devices", capacity);
+    *devices = more;
+    for (uint32_t i = 0; i < capacity; i++)
+        ATTN_INIT(&more[i]);
+    *out_count = 0;
+    int32_t status = plugin->table.get_devices(plugin->instance, more, capacity, out_count, err);
+    for (uint32_t i = 0; i < capacity && i < *out_count; i++) {
+        more[i].name[sizeof more[i].name - 1] = '\0';
+        more[i].arch[sizeof more[i].arch - 1] = '\0';
+        if (more[i].device_class < ATTN_CLASS_ACCELERATOR || more[i].device_class > ATTN_CLASS_PORTABLE_CPU)
+            more[i].device_class = plugin->note.device_class;
+    }
+    return status;
+}
+
+/* What the plugin said about its devices. */
+struct answer {
+    struct attn_device_info *devices;
+    uint32_t count;
+    uint32_t reason;
+    char text[256];
+};
+
+static void ask(struct attn__plugin *plugin, struct answer *answer)
+{
+    struct attn_error err;
+    uint32_t count = 0, capacity = DEVICES_FIRST;
+    ATTN_INIT(&err);
+    int32_t status = list_devices(plugin, &answer->devices, capacity, &count, &err);
+    if (status == ATTN_OK && count > capacity) {
+        capacity = count < DEVICES_MOST ? count : DEVICES_MOST;
+        status = list_devices(plugin, &answer->devices, capacity, &count, &err);
+    }
+    if (status == ATTN_OK && count > 0) {
+        /* A device may come or go between two calls. */
+        answer->count = count < capacity ? count : capacity;
+        return;
+    }
+    free(answer->devices);
+    answer->devices = NULL;
+    answer->reason = ATTN_REASON_NO_DEVICE;
+    err.message[sizeof err.message - 1] = '\0';
+    if (status == ATTN_OK)
+        snprintf(answer->text, sizeof answer->text, "plugin %s found no device", plugin->note.name);
+    else if (err.message[0] != '\0')
+        snprintf(answer->text, sizeof answer->text, "%.*s", (int)sizeof answer->text - 1, err.message);
+    else
+        snprintf(answer->text, sizeof answer->text, "plugin %s answered %s when asked for devices",
+                 plugin->note.name, attn_status_name(status));
+    if (status != ATTN_OK && err.reason == ATTN_REASON_NO_DRIVER)
+        answer->reason = ATTN_REASON_NO_DRIVER;
+}
+
+int32_t attn__plugin_ask_devices(struct attn__plugin *plugin)
+{
+    struct attn_context *context = plugin->context;
+    struct answer answer = {.count = 0};
+    int32_t status = attn__plugin_open(plugin);
+    if (status != ATTN_OK)
+        return status;
+    pthread_mutex_lock(&context->lock);
+    while (plugin->device_state == ATTN__ASKING)
+        pthread_cond_wait(&context->changed, &context->lock);
+    if (plugin->device_state == ATTN__NOT_ASKED) {
+        plugin->device_state = ATTN__ASKING;
+        pthread_mutex_unlock(&context->lock);
+        uint64_t start = attn__now();
+        ask(plugin, &answer);
+        pthread_mutex_lock(&context->lock);
+        plugin->nanoseconds += attn__now() - start;
+        plugin->devices = answer.devices;
+        plugin->device_count = answer.count;
+        plugin->device_reason = answer.reason;
+        memcpy(plugin->device_text, answer.text, sizeof answer.text);
+        plugin->device_state = ATTN__ASKED;
+        pthread_cond_broadcast(&context->changed);
+    }
+    pthread_mutex_unlock(&context->lock);
+    return ATTN_OK;
+}

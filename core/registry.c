@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The list of plugin files: scans are merged into it, duplicates stand behind the file that is taken. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loader.h"
+
+uint64_t attn__now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+static bool is_open(const struct attn__plugin *plugin)
+{
+    return plugin->state == ATTN__OPEN || plugin->state == ATTN__OPENING;
+}
+
+static bool is_same_file(const struct attn__plugin *a, const struct attn__plugin *b)
+{
+    return a->inode == b->inode && a->device_id == b->device_id && a->size == b->size &&
+           a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns && strcmp(a->path, b->path) == 0;
+}
+
+/* An earlier name of the same file, or NULL. */
+static const struct attn__plugin *find_twin(struct attn__plugin *const *plugins, uint32_t index)
+{
+    const struct attn__plugin *plugin = plugins[index];
+    for (uint32_t i = 0; i < index; i++)
+        if (!plugins[i]->vanished && plugin->inode != 0 && plugins[i]->inode == plugin->inode &&
+            plugins[i]->device_id == plugin->device_id)
+            return plugins[i];
+    return NULL;
+}
+
+/* The file that has the plugin's name before it: an open one, or an earlier one that has not failed. */
+static const struct attn__plugin *find_namesake(struct attn__plugin *const *plugins, uint32_t count,
+                                                uint32_t index)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct attn__plugin *other = plugins[i];
+        bool stands = is_open(other) || (i < index && other->state == ATTN__CLOSED &&
+                                         other->stage >= ATTN_STAGE_NOTE && other->reason == 0);
+        if (i != index && !other->vanished && stands &&
+            attn__same_name(other->note.name, plugins[index]->note.name))
+            return other;
+    }
+    return NULL;
+}
+
+/* Finds out anew which files stand behind others. Under the lock. */
+static void settle_duplicates(struct attn__plugin **plugins, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct attn__plugin *plugin = plugins[i];
+        const struct attn__plugin *other;
+        if (plugin->vanished || plugin->state != ATTN__CLOSED)
+            continue;
+        if ((other = find_twin(plugins, i)) != NULL) {
+            plugin->reason = ATTN_REASON_DUPLICATE;
+            snprintf(plugin->text, sizeof plugin->text, "the same file as %s", other->path);
+            continue;
+        }
+        if (plugin->reason == ATTN_REASON_DUPLICATE) {
+            plugin->reason = 0;
+            plugin->text[0] = '\0';
+        }
+        if (plugin->reason == 0 && (other = find_namesake(plugins, count, i)) != NULL) {
+            plugin->reason = ATTN_REASON_DUPLICATE;
+            snprintf(plugin->text, sizeof plugin->text, "the name %s is taken by %s", plugin->note.name,
+                     other->path);
+        }
+    }
+}
+
+void attn__registry_settle(struct attn_context *context)
+{
+    settle_duplicates(context->plugins, context->plugin_count);
+}
+
+/* The newest record of a path, or NULL. */
+static struct attn__plugin *find_path(const struct attn_context *context, const char *path)
+{
+    for (uint32_t i = context->plugin_count; i-- > 0;)
+        if (strcmp(context->plugins[i]->path, path) == 0 && !context->plugins[i]->vanished)
+            return context->plugins[i];
+    return NULL;
+}
+
+/* Whether a file that failed may be tried again: not if another one has taken its name meanwhile. */
+static bool may_retry(const struct attn_context *context, const struct attn__plugin *failed)
+{
+    for (uint32_t i = 0; i < context->plugin_count; i++)
+        if (is_open(context->plugins[i]) &&
+            attn__same_name(context->plugins[i]->note.name, failed->note.name))
+            return false;
+    return true;
+}
+
+/* Takes over an old record that is still right, so that its address stays; else judges the new one. */
+static struct attn__plugin *choose(struct attn_context *context, struct attn__plugin *found)
+{
+    struct attn__plugin *old = find_path(context, found->path);
+    if (old == NULL)
+        return found;
+    if (is_same_file(old, found) && (old->state != ATTN__FAILED || !may_retry(context, old))) {
+        attn__plugin_destroy(found);
+        return old;
+    }
+    if (is_open(old) && found->reason == 0) {
+        found->reason = ATTN_REASON_REPLACED_AFTER_LOADING;
+        snprintf(found->text, sizeof found->text, "%s changed after its old version was loaded", found->path);
+    }
+    return found;
+}
+
+static bool contains(struct attn__plugin *const *plugins, uint32_t count, const struct attn__plugin *plugin)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (plugins[i] == plugin)
+            return true;
+    return false;
+}
+
+/* Puts what was found into the list. Records are never freed: others may hold them. Under the lock. */
+static bool merge(struct attn_context *context, struct attn__plugin **found, uint32_t count)
+{
+    uint32_t most = count + context->plugin_count, n = 0;
+    struct attn__plugin **list = calloc(most > 0 ? most : 1, sizeof *list);
+    if (list == NULL)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        list[n++] = choose(context, found[i]);
+    for (uint32_t i = 0; i < context->plugin_count; i++) {
+        struct attn__plugin *old = context->plugins[i];
+        if (contains(list, count, old))
+            continue;
+        old->vanished = !is_open(old);
+        list[n++] = old;
+    }
+    free(context->plugins);
+    context->plugins = list;
+    context->plugin_count = n;
+    context->plugin_capacity = most;
+    settle_duplicates(list, n);
+    return true;
+}
+
+int32_t attn__registry_scan(struct attn_context *context, struct attn_error *err)
+{
+    struct attn__directory *directories = NULL;
+    struct attn__plugin **found = NULL;
+    uint32_t directory_count = 0, count = 0;
+    int32_t status =
+        attn__path_init(&context->env, context->plugin_path, &directories, &directory_count, err);
+    if (status != ATTN_OK)
+        return status;
+    bool done = attn__directories_read(context, directories, directory_count, &found, &count) == ATTN_OK;
+    if (done) {
+        pthread_mutex_lock(&context->lock);
+        done = merge(context, found, count);
+        if (done) {
+            struct attn__directory *old = context->directories;
+            uint32_t old_count = context->directory_count;
+            context->directories = directories;
+            context->directory_count = directory_count;
+            directories = old;
+            directory_count = old_count;
+        }
+        pthread_mutex_unlock(&context->lock);
+        for (uint32_t i = 0; i < count && !done; i++)
+            attn__plugin_destroy(found[i]);
+    }
+    free(found);
+    attn__path_finish(directories, directory_count);
+    return done ? ATTN_OK : attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the list of plugins");
+}
+
+int32_t attn__registry_list(struct attn_context *context, struct attn__plugin ***out, uint32_t *out_count)
+{
+    pthread_mutex_lock(&context->lock);
+    uint32_t count = context->plugin_count;
+    struct attn__plugin **list = calloc(count > 0 ? count : 1, sizeof *list);
+    for (uint32_t i = 0; i < count && list != NULL; i++)
+        list[i] = context->plugins[i];
+    pthread_mutex_unlock(&context->lock);
+    *out = list;
+    *out_count = list != NULL ? count : 0;
+    return list != NULL ? ATTN_OK : ATTN_E_MEMORY;
+}
+
+struct attn__plugin *attn__plugin_create(struct attn_context *context, const char *path)
+{
+    struct attn__trust trust;
+    char absolute[PATH_MAX];
+    size_t n = 0;
+    /* A path without a slash would make the dynamic linker search. */
+    if (path[0] != '/' && getcwd(absolute, sizeof absolute) != NULL) {
+        n = strlen(absolute);
+        if (n + 1 < sizeof absolute)
+            absolute[n++] = '/';
+    }
+    if (n != 0 && n + strlen(path) < sizeof absolute) {
+        memcpy(absolute + n, path, strlen(path) + 1);
+        path = absolute;
+    }
+    attn__trust_init(&trust, context->env.elevated);
+    return attn__plugin_read(context, &trust, path, AT_FDCWD, path);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Reads plugin directories: every file named libattn-*.so becomes a record that says how far it came. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "loader.h"
+
+#define OPEN_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+
+static int64_t nanoseconds(const struct timespec *time)
+{
+    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
+bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *status)
+{
+    return plugin->device_id == status->st_dev && plugin->inode == status->st_ino &&
+           plugin->size == (uint64_t)status->st_size && plugin->mtime_ns == nanoseconds(&status->st_mtim) &&
+           plugin->ctime_ns == nanoseconds(&status->st_ctim);
+}
+
+static void refuse(struct attn__plugin *plugin, uint32_t reason, const char *text)
+{
+    plugin->reason = reason;
+    snprintf(plugin->text, sizeof plugin->text, "%.*s", (int)sizeof plugin->text - 1, text);
+}
+
+static void cannot_open(struct attn__plugin *plugin, int error)
+{
+    char text[sizeof plugin->text];
+    snprintf(text, sizeof text, "%s cannot be opened: %s", plugin->path, strerrordesc_np(error));
+    /* A socket cannot be opened at all. */
+    refuse(plugin, error == ENXIO ? ATTN_REASON_NOT_A_FILE : ATTN_REASON_UNREADABLE, text);
+}
+
+/* Opens the file after its path was judged; -1 with the reason in the record. */
+static int open_judged(struct attn__plugin *plugin, const struct attn__trust *trust, int at,
+                       const char *relative)
+{
+    char text[PATH_MAX + 128];
+    struct stat status;
+    uint32_t group_writable;
+    int fd = -1;
+    if (at != AT_FDCWD) {
+        fd = openat(at, relative, OPEN_FLAGS | O_NOFOLLOW);
+        if (fd < 0 && errno != ELOOP)
+            cannot_open(plugin, errno);
+        if (fd >= 0 || errno != ELOOP)
+            return fd;
+    }
+    /* A link, or a path from outside of the search path: whatever it goes through is judged. */
+    uint32_t reason = attn__trust_walk(trust, plugin->path, &status, &group_writable, text, sizeof text);
+    if (reason != 0) {
+        refuse(plugin, reason, text);
+        return -1;
+    }
+    fd = openat(at, relative, OPEN_FLAGS);
+    if (fd < 0)
+        cannot_open(plugin, errno);
+    return fd;
+}
+
+static void read_file(struct attn__plugin *plugin, const struct attn__trust *trust, int fd)
+{
+    char text[PATH_MAX + 128];
+    struct attn__elf elf;
+    struct stat status;
+    uint32_t group_writable;
+    if (fstat(fd, &status) != 0) {
+        cannot_open(plugin, errno);
+        return;
+    }
+    plugin->device_id = status.st_dev;
+    plugin->inode = status.st_ino;
+    plugin->size = (uint64_t)status.st_size;
+    plugin->mtime_ns = nanoseconds(&status.st_mtim);
+    plugin->ctime_ns = nanoseconds(&status.st_ctim);
+    if (!S_ISREG(status.st_mode)) {
+        snprintf(text, sizeof text, "%s is no regular file", plugin->path);
+        refuse(plugin, ATTN_REASON_NOT_A_FILE, text);
+        return;
+    }
+    uint32_t reason = attn__trust_judge(trust, plugin->path, &status, &group_writable, text, sizeof text);
+    if (reason == 0) {
+        plugin->stage = ATTN_STAGE_TRUSTED;
+        reason = attn__elf_read(fd, &elf, text, sizeof text);
+        plugin->note = elf.note;
+        plugin->has_note = elf.note.name[0] != '\0';
+    }
+    if (reason == 0)
+        plugin->stage = ATTN_STAGE_NOTE;
+    else
+        refuse(plugin, reason, text);
+}
+
+struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
+                                       const char *path, int at, const char *relative)
+{
+    uint64_t start = attn__now();
+    struct attn__plugin *plugin = calloc(1, sizeof *plugin);
+    if (plugin == NULL)
+        return NULL;
+    plugin->context = context;
+    plugin->stage = ATTN_STAGE_FOUND;
+    plugin->path = strdup(path);
+    if (plugin->path == NULL) {
+        free(plugin);
+        return NULL;
+    }
+    int fd = open_judged(plugin, trust, at, relative);
+    if (fd >= 0) {
+        read_file(plugin, trust, fd);
+        close(fd);
+    }
+    plugin->nanoseconds = attn__now() - start;
+    return plugin;
+}
+
+static int is_plugin_name(const struct dirent *entry)
+{
+    return fnmatch("libattn-*.so", entry->d_name, FNM_PERIOD) == 0;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* What was read so far. */
+struct found {
+    struct attn__plugin **plugins;
+    uint32_t count, capacity;
+};
+
+static bool append(struct found *found, struct attn__plugin *plugin)
+{
+    if (found->count == found->capacity) {
+        uint32_t capacity = found->capacity + 16;
+        struct attn__plugin **more = realloc(found->plugins, capacity * sizeof *more);
+        if (more == NULL)
+            return false;
+        found->plugins = more;
+        found->capacity = capacity;
+    }
+    found->plugins[found->count++] = plugin;
+    return true;
+}
+
+static void say(struct attn_context *context, const struct attn__plugin *plugin)
+{
+    /* A plugin for a better CPU beside one for this CPU is no mistake. */
+    bool quiet = attn_reason_is_absence(plugin->reason) || plugin->reason == ATTN_REASON_CPU_LEVEL;
+    if (plugin->reason != 0)
+        attn__log_once(&context->log, quiet ? ATTN_LOG_INFO : ATTN_LOG_WARN, "loader", "%s: %s: %s",
+                       plugin->path, attn_reason_name(plugin->reason), plugin->text);
+}
+
+static bool read_entries(struct attn_context *context, const struct attn__trust *trust, const char *path,
+                         int at, struct dirent **entries, int count, struct found *found)
+{
+    char full[PATH_MAX];
+    for (int i = 0; i < count; i++) {
+        int n = snprintf(full, sizeof full, "%s/%s", strcmp(path, "/") == 0 ? "" : path, entries[i]->d_name);
+        if (n < 0 || (size_t)n >= sizeof full) {
+            attn__log_once(&context->log, ATTN_LOG_WARN, "loader", "%s/%s: the path is too long", path,
+                           entries[i]->d_name);
+            continue;
+        }
+        struct attn__plugin *plugin = attn__plugin_read(context, trust, full, at, entries[i]->d_name);
+        if (plugin == NULL)
+            return false;
+        say(context, plugin);
+        if (!append(found, plugin)) {
+            attn__plugin_destroy(plugin);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_directory(struct attn_context *context, const struct attn__trust *trust, const char *path,
+                           struct found *found)
+{
+    struct dirent **entries = NULL;
+    int at = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int count = at >= 0 ? scandirat(at, ".", &entries, is_plugin_name, by_bytes) : -1;
+    int error = errno;
+    bool done = true;
+    if (count >= 0)
+        done = read_entries(context, trust, path, at, entries, count, found);
+    else if (error == ENOMEM)
+        done = false;
+    else
+        attn__log_once(&context->log, ATTN_LOG_WARN, "path", "%s cannot be read: %s", path,
+                       strerrordesc_np(error));
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+    if (at >= 0)
+        close(at);
+    return done;
+}
+
+int32_t attn__directories_read(struct attn_context *context, const struct attn__directory *directories,
+                               uint32_t directory_count, struct attn__plugin ***out, uint32_t *out_count)
+{
+    struct attn__trust trust;
+    struct found found = {.count = 0};
+    bool done = true;
+    attn__trust_init(&trust, context->env.elevated);
+    for (uint32_t i = 0; i < directory_count && done; i++) {
+        const struct attn__directory *directory = &directories[i];
+        bool standard =
+            strcmp(directory->origin, "libattn") == 0 || strcmp(directory->origin, "compiled-in") == 0;
+        if (directory->reason == 0)
+            done = read_directory(context, &trust, directory->path, &found);
+        else /* a standard directory need not be there */
+            attn__log_once(&context->log,
+                           standard && directory->reason == ATTN_REASON_UNREADABLE ? ATTN_LOG_DEBUG
+                                                                                   : ATTN_LOG_WARN,
+                           "path", "%s (%s): %s", directory->path, directory->origin, directory->text);
+    }
+    if (!done) {
+        for (uint32_t i = 0; i < found.count; i++)
+            attn__plugin_destroy(found.plugins[i]);
+        free(found.plugins);
+        return ATTN_E_MEMORY;
+    }
+    *out = found.plugins;
+    *out_count = found.count;
+    return ATTN_OK;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of the selection share: items of the wanted list, candidates, the decision under way. */
+#ifndef ATTN_SELECT_H
+#define ATTN_SELECT_H
+
+#include "core.h"
+
+#define ATTN__NAME_SIZE   160 /* of a backend name: what a note can hold */
+#define ATTN__CLASSES     4
+#define ATTN__ITEM_BEHIND UINT32_MAX /* candidates that no item of the wanted list asked */
+
+/* One candidate. Address stable once it is in the decision. */
+struct attn__candidate {
+    struct attn_candidate info;
+    char name[ATTN__NAME_SIZE];
+    char device_name[32];
+    struct attn__backend *entry; /* NULL if the plugin is not open */
+    struct attn_device device;   /* counts if info.device is not NULL */
+    uint32_t item;               /* number in the wanted list under which it was asked */
+    uint32_t sequence;
+    bool excluded; /* the caller asked for another device: nothing was refused */
+    struct attn_reason *reasons;
+    struct attn_kernel_info *kernels;
+    uint32_t reason_capacity;
+    uint32_t kernel_capacity;
+};
+
+struct attn_decision {
+    struct attn_decision_info info;
+    struct attn_context *context; /* held: entries live in it */
+    struct attn__candidate **candidates;
+    uint32_t count;
+    uint32_t capacity;
+    struct attn__candidate *winner;
+    char *requested;
+    char text[768];
+    bool none;           /* the item `none` was reached */
+    bool overrules;      /* the call's list stands before ATTN_BACKEND */
+    uint32_t item_count; /* of the wanted list */
+    uint32_t won;        /* number of the item that won */
+};
+
+/* One backend name of one note. */
+struct attn__slot {
+    struct attn__plugin *plugin;
+    char name[ATTN__NAME_SIZE];
+    uint32_t reason; /* NOT_REQUESTED, DISABLED_BY_USER or 0 */
+    bool done;       /* stands as a candidate */
+};
+
+struct attn__selection {
+    struct attn_context *context;
+    struct attn_decision *decision;
+    struct attn_problem *problems;
+    uint32_t problem_count;
+    struct attn_select_options options;
+    bool strict;
+    bool any_device;
+    bool any_ordinal;
+    struct attn_device device;         /* the filter */
+    uint32_t order[ATTN__CLASSES + 1]; /* place of each class in the order of asking */
+    struct attn__plugin **plugins;
+    uint32_t plugin_count;
+    struct attn__slot *slots;
+    uint32_t slot_count;
+};
+
+/* ---------------------------------------------------------------- select-ask.c */
+
+/* Fills plugins and slots. */
+int32_t attn__selection_list(struct attn__selection *selection, struct attn_error *err);
+/* Fills the decision with candidates and picks the winner. */
+int32_t attn__selection_ask(struct attn__selection *selection, struct attn_error *err);
+
+/* ---------------------------------------------------------------- wanted.c */
+
+/* Next item of a comma list without the blanks around it; false at the end. Begin with *cursor = list. */
+bool attn__item_next(const char **cursor, char *item, size_t size);
+/* auto, vendor/flavour, vendor or flavour. */
+bool attn__item_matches(const char *item, const char *name);
+/* Next name of a note's list. */
+bool attn__note_next(const char **cursor, char *name, size_t size);
+/* Why nobody has the name of an item: the nearest known one, or that there is no such plugin. */
+void attn__item_explain(const char *item, struct attn__plugin *const *plugins, uint32_t count,
+                        bool from_environment, char *text, size_t size);
+
+/* ---------------------------------------------------------------- candidate.c */
+
+/* A new candidate at the end of the decision; NULL without memory. */
+struct attn__candidate *attn__candidate_add(struct attn_decision *decision, const char *name, uint32_t item,
+                                            uint32_t device_class);
+void attn__candidate_destroy(struct attn__candidate *candidate);
+void attn__candidate_set_device(struct attn__candidate *candidate, const struct attn_device *device);
+/* Appends a reason; an empty format stands for the text of the code. False without memory. */
+bool attn__candidate_refuse(struct attn__candidate *candidate, uint32_t code, const char *field,
+                            const char *got, const char *wanted, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+/* Asks its backend about every problem, on its device or (if it has none) on none. False without memory. */
+bool attn__candidate_ask(struct attn__candidate *candidate, const struct attn_problem *problems,
+                         uint32_t count);
+/* Order of interface: class, cost rank, device ordinal, name. */
+int attn__candidate_compare(const struct attn__candidate *a, const struct attn__candidate *b);
+/* Code of the first reason, 0 if it has none. */
+uint32_t attn__candidate_cause(const struct attn__candidate *candidate);
+
+/* An open plugin's backend by name, or NULL. */
+struct attn__backend *attn__plugin_find(const struct attn__plugin *plugin, const char *name);
+/* What the record says now, read under the lock. */
+uint32_t attn__plugin_reason(struct attn__plugin *plugin, char *text, size_t size);
+
+/* Copies what fits. */
+void attn__copy_text(char *target, size_t size, const char *source);
+
+/* ---------------------------------------------------------------- decision.c */
+
+/* Sorts, picks requested, effective, fallback and text, and logs. The status of attn_select. */
+int32_t attn__decision_conclude(struct attn_decision *decision, bool strict,
+                                struct attn__plugin *const *plugins, uint32_t plugin_count,
+                                struct attn_error *err);
+
+#endif

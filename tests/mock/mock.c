@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A plugin that computes nothing; -DMOCK_... makes of it a good one or one with exactly one fault. */
+#include <stdlib.h>
+
+#include "attn/plugin.h"
+
+#ifdef MOCK_ABI_MINOR
+#undef ATTN_ABI_MINOR
+#define ATTN_ABI_MINOR MOCK_ABI_MINOR
+#endif
+#ifndef MOCK_NAME
+#define MOCK_NAME "mock"
+#endif
+#ifndef MOCK_NOTE_NAME
+#define MOCK_NOTE_NAME MOCK_NAME
+#endif
+#ifndef MOCK_VERSION
+#define MOCK_VERSION "1.0"
+#endif
+#ifndef MOCK_NOTE_BACKENDS
+#define MOCK_NOTE_BACKENDS MOCK_NAME "/flash-attn"
+#endif
+#ifndef MOCK_DEVICES
+#define MOCK_DEVICES 1
+#endif
+#ifndef MOCK_CLASS
+#define MOCK_CLASS ATTN_CLASS_CPU
+#endif
+
+#ifndef MOCK_NO_NOTE
+ATTN_PLUGIN_NOTE(MOCK_NOTE_NAME, "Mock Makers", MOCK_VERSION, MOCK_NOTE_BACKENDS, ATTN_CLASS_CPU,
+                 ATTN_CPU_BASELINE);
+#endif
+
+#ifdef MOCK_NEEDS_SYMBOL
+extern int32_t mock_symbol_that_nobody_has(void);
+#endif
+#ifdef MOCK_NEEDS_LIBRARY
+extern int32_t mock_dependency(void);
+#endif
+#ifdef MOCK_DEPENDENCY
+extern int32_t mock_dependency(void);
+__attribute__((visibility("default"))) int32_t mock_dependency(void)
+{
+    return 1;
+}
+#endif
+
+/* What every entry allocates and finish frees: a forgotten finish is a leak. */
+struct attn_instance {
+    const struct attn_host *host;
+};
+
+static int32_t refuse(struct attn_error *err)
+{
+    if (err != NULL)
+        memcpy(err->message, "a mock computes nothing", sizeof "a mock computes nothing");
+    return ATTN_E_UNSUPPORTED;
+}
+
+static int32_t plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                           struct attn_plan_impl **out, struct attn_error *err)
+{
+    (void)backend, (void)problem, (void)out;
+    return refuse(err);
+}
+
+static int32_t plan_sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *out)
+{
+    (void)plan, (void)out;
+    return ATTN_E_UNSUPPORTED;
+}
+
+static int32_t plan_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                            const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+                            struct attn_error *err)
+{
+    (void)plan, (void)batch, (void)schedule, (void)staging, (void)stream;
+    return refuse(err);
+}
+
+#ifndef MOCK_NO_RUN
+static int32_t plan_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                        const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
+                        const struct attn_kv_desc *desc, const struct attn_span *schedule,
+                        const struct attn_scratch *scratch, void *stream, struct attn_error *err)
+{
+    (void)plan, (void)batch, (void)tensors, (void)kv, (void)desc, (void)schedule, (void)scratch, (void)stream;
+    return refuse(err);
+}
+#else
+#define plan_run NULL
+#endif
+
+static void plan_destroy(struct attn_plan_impl *plan)
+{
+    (void)plan;
+}
+
+static int32_t kv_shape(struct attn_backend_impl *backend, const struct attn_problem *problem, uint32_t pages,
+                        struct attn_kv_shape *out, struct attn_error *err)
+{
+    (void)backend, (void)problem, (void)pages, (void)out;
+    return refuse(err);
+}
+
+static int32_t kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
+                         struct attn_kv_impl **out, struct attn_error *err)
+{
+    (void)backend, (void)desc, (void)out;
+    return refuse(err);
+}
+
+static void kv_destroy(struct attn_kv_impl *kv)
+{
+    (void)kv;
+}
+
+static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
+                        const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
+                        struct attn_error *err)
+{
+    (void)backend, (void)args, (void)kv, (void)desc, (void)stream;
+    return refuse(err);
+}
+
+static int32_t memory_alloc(struct attn_backend_impl *backend, uint64_t size, struct attn_buffer *out,
+                            struct attn_error *err)
+{
+    (void)backend, (void)size, (void)out;
+    return refuse(err);
+}
+
+static void memory_free(struct attn_backend_impl *backend, const struct attn_buffer *buffer)
+{
+    (void)backend, (void)buffer;
+}
+
+static int32_t memory_copy(struct attn_backend_impl *backend, const struct attn_buffer *to,
+                           const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
+                           struct attn_error *err)
+{
+    (void)backend, (void)to, (void)from, (void)size, (void)kind, (void)stream;
+    return refuse(err);
+}
+
+static int32_t query(struct attn_instance *instance, const struct attn_device *device,
+                     const struct attn_problem *problem, struct attn_query *out)
+{
+    (void)instance, (void)device, (void)problem;
+    out->accepted = 0;
+    out->reason_count = out->kernel_count = 0;
+    return ATTN_OK;
+}
+
+static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
+{
+    (void)instance;
+    *out = NULL;
+    *out_count = 0;
+    return ATTN_OK;
+}
+
+static int32_t open_backend(struct attn_instance *instance, const struct attn_device *device,
+                            const struct attn_open_config *config, struct attn_backend_impl **out,
+                            struct attn_error *err)
+{
+    (void)instance, (void)device, (void)config, (void)out;
+    return refuse(err);
+}
+
+static void close_backend(struct attn_backend_impl *backend)
+{
+    (void)backend;
+}
+
+static const struct attn_plan_table plan = {.struct_size = sizeof plan,
+                                            .create = plan_create,
+                                            .sizes = plan_sizes,
+                                            .prepare = plan_prepare,
+                                            .run = plan_run,
+                                            .destroy = plan_destroy};
+static const struct attn_kv_table kv = {.struct_size = sizeof kv,
+                                        .shape = kv_shape,
+                                        .create = kv_create,
+                                        .destroy = kv_destroy,
+                                        .write = kv_write};
+static const struct attn_memory_table memory = {
+    .struct_size = sizeof memory, .alloc = memory_alloc, .free = memory_free, .copy = memory_copy};
+static const struct attn_backend_table backend = {.struct_size = sizeof backend,
+                                                  .device_class = MOCK_CLASS,
+                                                  .name = MOCK_NAME "/flash-attn",
+                                                  .plan = &plan,
+                                                  .kv = &kv,
+                                                  .memory = &memory,
+                                                  .query = query,
+                                                  .axes = axes,
+                                                  .open = open_backend,
+                                                  .close = close_backend};
+
+static int32_t get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
+                           uint32_t *out_count, struct attn_error *err)
+{
+    (void)instance;
+#ifdef MOCK_NO_DRIVER
+    (void)out, (void)capacity, (void)out_count;
+    err->reason = ATTN_REASON_NO_DRIVER;
+    memcpy(err->message, "libmock.so.1 is not installed", sizeof "libmock.so.1 is not installed");
+    return ATTN_E_DEVICE;
+#else
+    (void)err;
+    *out_count = MOCK_DEVICES;
+    for (uint32_t i = 0; i < capacity && i < MOCK_DEVICES; i++) {
+        out[i].device_class = MOCK_CLASS;
+        out[i].device.type = ATTN_DEVICE_CPU;
+        out[i].device.ordinal = (int32_t)i;
+        out[i].units = 4;
+        memcpy(out[i].name, "Mock CPU", sizeof "Mock CPU");
+    }
+    return ATTN_OK;
+#endif
+}
+
+static int32_t get_backends(struct attn_instance *instance, const struct attn_backend_table *const **out,
+                            uint32_t *out_count, struct attn_error *err)
+{
+    static const struct attn_backend_table *const backends[] = {&backend};
+    (void)instance, (void)err;
+    *out = backends;
+    *out_count = 1;
+    return ATTN_OK;
+}
+
+static void finish(struct attn_instance *instance)
+{
+    instance->host->log(instance->host->ctx, ATTN_LOG_DEBUG, "", "finish");
+    free(instance);
+}
+
+static const struct attn_plugin plugin = {
+#ifdef MOCK_SHORT_TABLE
+    .struct_size = sizeof plugin - sizeof(void *),
+#else
+    .struct_size = sizeof plugin,
+#endif
+    .abi_major = ATTN_ABI_MAJOR,
+    .abi_minor = ATTN_ABI_MINOR,
+    ATTN_PLUGIN_SIZES,
+    .name = MOCK_NAME,
+    .vendor = "Mock Makers",
+    .version = MOCK_VERSION,
+    .get_devices = get_devices,
+    .get_backends = get_backends,
+    .finish = finish,
+};
+
+#ifdef MOCK_NO_ENTRY
+extern const struct attn_plugin *mock_entry_of_another_name(void);
+__attribute__((visibility("default"))) const struct attn_plugin *mock_entry_of_another_name(void)
+{
+#ifdef MOCK_NEEDS_LIBRARY
+    if (mock_dependency() == 0)
+        return NULL;
+#endif
+    return &plugin;
+}
+#else
+int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plugin **out,
+                             struct attn_error *err)
+{
+#ifdef MOCK_ENTRY_FAILS
+    memcpy(err->message, "the mock does not want to", sizeof "the mock does not want to");
+    (void)host, (void)out, (void)plugin;
+    return ATTN_E_PLUGIN;
+#else
+#ifdef MOCK_NEEDS_SYMBOL
+    if (mock_symbol_that_nobody_has() == 0)
+        return ATTN_E_PLUGIN;
+#endif
+#ifndef MOCK_SHORT_TABLE /* a host that cannot reach finish could not end what is begun here */
+    struct attn_instance *instance = malloc(sizeof *instance);
+    if (instance == NULL)
+        return ATTN_E_MEMORY;
+    instance->host = host;
+    *host->out_instance = instance;
+#endif
+    (void)host, (void)err;
+    *out = &plugin;
+    return ATTN_OK;
+#endif
+}
+#endif

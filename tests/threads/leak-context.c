@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A thousand contexts, each loading good and bad plugins, leave neither memory nor open files behind. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "zoo.h"
+
+#define WARM_UP  50
+#define CONTEXTS 1000
+/* Less than one byte per context. */
+#define GROWTH_MOST 900
+
+static void one(const struct zoo *zoo)
+{
+    struct attn_report *report = NULL;
+    struct attn_context *context = zoo_context(zoo, NULL);
+    attn_context_load_all(context, NULL);
+    attn_context_get_report(context, &report, NULL);
+    attn_report_destroy(report);
+    attn_context_inspect(context, zoo_path(zoo, "libattn-a.so"), &report, NULL);
+    attn_report_destroy(report);
+    attn_context_inspect(context, zoo_path(zoo, "other"), &report, NULL);
+    attn_report_destroy(report);
+    attn_context_rescan(context, NULL);
+    attn_context_destroy(context);
+}
+
+static unsigned count_files(void)
+{
+    unsigned count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    if (directory == NULL)
+        return 0;
+    while (readdir(directory) != NULL)
+        count++;
+    closedir(directory);
+    return count;
+}
+
+int main(void)
+{
+    static const char *const kinds[] = {"good",   "many",        "no-note",      "too-new", "entry-fails",
+                                        "no-run", "short-table", "needs-symbol", "second",  "mismatch"};
+    struct zoo zoo;
+    zoo_create(&zoo);
+    chmod(zoo.path, 0755);
+    for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "libattn-%c.so", 'a' + (char)i);
+        zoo_add(&zoo, kinds[i], name);
+    }
+    zoo_add(&zoo, "other", "other");
+    for (int i = 0; i < WARM_UP; i++)
+        one(&zoo);
+    size_t before = mallinfo2().uordblks;
+    unsigned files = count_files();
+    for (int i = 0; i < CONTEXTS; i++)
+        one(&zoo);
+    size_t after = mallinfo2().uordblks;
+    unsigned files_after = count_files();
+    zoo_remove(&zoo);
+    printf("%d contexts: %zu bytes before, %zu after; %u files before, %u after\n", CONTEXTS, before, after,
+           files, files_after);
+    return after > before + GROWTH_MOST || files_after != files;
+}

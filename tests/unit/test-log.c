@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The log sink. */
+#define _GNU_SOURCE
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "loader.h"
+#include "zoo.h"
+
+static struct attn__env env;
+static struct attn__log logger;
+static char last[2048];
+static unsigned lines;
+
+static void listen(void *user, uint32_t level, const char *subsystem, const char *text)
+{
+    cr_assert_eq(user, &lines);
+    lines++;
+    snprintf(last, sizeof last, "%u %s %s", level, subsystem, text);
+}
+
+/* A log with ATTN_LOG=levels; with a callback if `given`. */
+static void start(const char *levels, const char *file, attn_log_fn fn, uint32_t given)
+{
+    char level_text[256], file_text[256];
+    struct attn_context_options options;
+    snprintf(level_text, sizeof level_text, "ATTN_LOG=%s", levels);
+    snprintf(file_text, sizeof file_text, "ATTN_LOG_FILE=%s", file);
+    char *environment[] = {level_text, file_text, NULL};
+    ATTN_INIT(&options);
+    options.log = fn;
+    options.log_user = &lines;
+    options.given = given;
+    cr_assert_eq(attn__env_init_from(&env, NULL, environment, false, NULL), ATTN_OK);
+    cr_assert_eq(attn__log_init(&logger, &options, &env, NULL), ATTN_OK);
+}
+
+static void stop(void)
+{
+    attn__log_finish(&logger);
+    attn__env_finish(&env);
+}
+
+Test(log, levels_by_subsystem)
+{
+    start("info,debug:loader,error:select,warn:loader", "", listen, 0);
+    cr_assert(attn__log_wants(&logger, ATTN_LOG_INFO, "path"));
+    cr_assert_not(attn__log_wants(&logger, ATTN_LOG_DISPATCH, "path"));
+    cr_assert(attn__log_wants(&logger, ATTN_LOG_ERROR, "select"));
+    cr_assert_not(attn__log_wants(&logger, ATTN_LOG_WARN, "select"));
+    cr_assert_not(attn__log_wants(&logger, ATTN_LOG_INFO, "loader"), "the last word holds");
+    cr_assert_not(attn__log_wants(&logger, 0, "path"));
+    cr_assert_not(attn__log_wants(&logger, 6, "path"));
+    stop();
+}
+
+Test(log, warn_is_the_default)
+{
+    start("", "", listen, 0);
+    cr_assert(attn__log_wants(&logger, ATTN_LOG_WARN, "x"));
+    cr_assert_not(attn__log_wants(&logger, ATTN_LOG_INFO, "x"));
+    stop();
+}
+
+Test(log, the_callback_gets_level_subsystem_and_clean_text)
+{
+    start("debug", "", listen, 0);
+    attn__log_line(&logger, ATTN_LOG_INFO, "loader", "a\nb\033[31m %d \x7f \xc3\xa9", 7);
+    cr_assert_str_eq(last, "3 loader a?b?[31m 7 ? \xc3\xa9");
+    stop();
+}
+
+Test(log, a_null_callback_is_silence)
+{
+    start("debug", "", NULL, ATTN_GIVEN_LOG);
+    cr_assert_not(attn__log_wants(&logger, ATTN_LOG_ERROR, "loader"));
+    attn__log_line(&logger, ATTN_LOG_ERROR, "loader", "nobody hears this");
+    stop();
+}
+
+Test(log, once_means_once_per_text)
+{
+    start("debug", "", listen, 0);
+    for (int i = 0; i < 100; i++)
+        for (int j = 0; j < 3; j++)
+            attn__log_once(&logger, ATTN_LOG_WARN, "env", "text %d", i);
+    cr_assert_eq(lines, 100);
+    attn__log_once(&logger, ATTN_LOG_WARN, "path", "text 1");
+    cr_assert_eq(lines, 101);
+    stop();
+}
+
+static size_t read_all(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    cr_assert_not_null(file, "%s", path);
+    size_t n = fread(text, 1, size - 1, file);
+    text[n] = '\0';
+    fclose(file);
+    return n;
+}
+
+Test(log, goes_to_a_file_with_the_process_id)
+{
+    struct zoo zoo;
+    char text[4096], name[64], wanted[128];
+    zoo_create(&zoo);
+    start("warn", zoo_path(&zoo, "log-%p-%p.txt"), NULL, 0);
+    cr_assert(logger.own_fd);
+    cr_assert(fcntl(logger.fd, F_GETFD) & FD_CLOEXEC);
+    cr_assert(fcntl(logger.fd, F_GETFL) & O_APPEND);
+    attn__log_line(&logger, ATTN_LOG_WARN, "loader", "first");
+    attn__log_line(&logger, ATTN_LOG_INFO, "loader", "not wanted");
+    attn__log_line(&logger, ATTN_LOG_ERROR, "path", "second");
+    stop();
+    snprintf(name, sizeof name, "log-%ld-%ld.txt", (long)getpid(), (long)getpid());
+    read_all(zoo_path(&zoo, name), text, sizeof text);
+    snprintf(wanted, sizeof wanted, "libattn: warn: loader: first\nlibattn: error: path: second\n");
+    cr_assert_str_eq(text, wanted);
+    zoo_remove(&zoo);
+}
+
+Test(log, long_lines_are_cut_and_end)
+{
+    struct zoo zoo;
+    char text[8192], word[4000];
+    zoo_create(&zoo);
+    memset(word, 'w', sizeof word);
+    word[sizeof word - 1] = '\0';
+    start("warn", zoo_path(&zoo, "log"), NULL, 0);
+    attn__log_line(&logger, ATTN_LOG_WARN, "loader", "%s", word);
+    stop();
+    size_t n = read_all(zoo_path(&zoo, "log"), text, sizeof text);
+    cr_assert(n > 1000 && n < 1300, "%zu", n);
+    cr_assert_eq(text[n - 1], '\n');
+    cr_assert_eq(strchr(text, '\n'), text + n - 1);
+    zoo_remove(&zoo);
+}
+
+Test(log, a_file_that_cannot_be_opened_is_a_problem_of_the_variable)
+{
+    start("warn", "/does/not/exist/log", NULL, 0);
+    cr_assert_eq(logger.fd, STDERR_FILENO);
+    cr_assert_not(logger.own_fd);
+    const char *problem = env.records[ATTN__VAR_ATTN_LOG_FILE].problem;
+    cr_assert(problem != NULL && strstr(problem, "/does/not/exist/log") != NULL &&
+              strstr(problem, "No such file") != NULL);
+    stop();
+}
+
+Test(log, by_default_lines_go_to_stderr)
+{
+    struct zoo zoo;
+    char text[512];
+    zoo_create(&zoo);
+    int saved = dup(STDERR_FILENO);
+    int fd = open(zoo_path(&zoo, "err"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    dup2(fd, STDERR_FILENO);
+    start("", "", NULL, 0);
+    attn__log_line(&logger, ATTN_LOG_WARN, "loader", "heard");
+    attn__log_line(&logger, ATTN_LOG_INFO, "loader", "not heard");
+    stop();
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(fd);
+    read_all(zoo_path(&zoo, "err"), text, sizeof text);
+    cr_assert_str_eq(text, "libattn: warn: loader: heard\n");
+    zoo_remove(&zoo);
+}

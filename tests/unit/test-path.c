@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The search path, and who is trusted on it. */
+#define _GNU_SOURCE
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "loader.h"
+#include "zoo.h"
+
+static struct zoo zoo;
+static struct attn__directory *directories;
+static uint32_t count;
+
+static void set_up(void)
+{
+    zoo_create(&zoo);
+    chmod(zoo.path, 0755);
+}
+
+static void tear_down(void)
+{
+    zoo_remove(&zoo);
+}
+
+static void make(const char *name, mode_t mode)
+{
+    cr_assert_eq(mkdir(zoo_path(&zoo, name), 0700), 0);
+    cr_assert_eq(chmod(zoo_path(&zoo, name), mode), 0);
+}
+
+/* The search path under "NAME=VALUE" strings and an option. */
+static void search(char *const *environment, const char *option, bool elevated)
+{
+    struct attn__env env;
+    cr_assert_eq(attn__env_init_from(&env, NULL, environment, elevated, NULL), ATTN_OK);
+    cr_assert_eq(attn__path_init(&env, option, &directories, &count, NULL), ATTN_OK);
+    attn__env_finish(&env);
+}
+
+static void search_option(const char *option)
+{
+    char *none[] = {NULL};
+    search(none, option, false);
+}
+
+static void forget(void)
+{
+    attn__path_finish(directories, count);
+    directories = NULL;
+}
+
+TestSuite(path, .init = set_up, .fini = tear_down);
+
+Test(path, order_of_the_search)
+{
+    char replace[512], add[512];
+    make("a", 0755);
+    make("b", 0755);
+    snprintf(add, sizeof add, "ATTN_PLUGIN_PATH_ADD=%s:%s", zoo_path(&zoo, "b"), zoo_path(&zoo, "a"));
+    snprintf(replace, sizeof replace, "ATTN_PLUGIN_PATH=%s", zoo_path(&zoo, "a"));
+
+    char *only_add[] = {add, NULL};
+    search(only_add, NULL, false);
+    cr_assert(count >= 3 && count <= 4);
+    cr_assert_str_eq(directories[0].path, zoo_path(&zoo, "b"));
+    cr_assert_str_eq(directories[0].origin, "ATTN_PLUGIN_PATH_ADD");
+    cr_assert_str_eq(directories[1].path, zoo_path(&zoo, "a"));
+    cr_assert_str_eq(directories[2].origin, "libattn");
+    cr_assert_str_eq(strrchr(directories[2].path, '/'), "/attn");
+    cr_assert_eq(directories[0].reason, 0);
+    forget();
+
+    char *both[] = {add, replace, NULL};
+    search(both, NULL, false);
+    cr_assert_eq(count, 1);
+    cr_assert_str_eq(directories[0].origin, "ATTN_PLUGIN_PATH");
+    forget();
+
+    search(both, zoo_path(&zoo, "b"), false);
+    cr_assert_eq(count, 1);
+    cr_assert_str_eq(directories[0].path, zoo_path(&zoo, "b"));
+    cr_assert_str_eq(directories[0].origin, "option");
+    forget();
+}
+
+Test(path, the_compiled_in_directory_is_the_last)
+{
+    char *none[] = {NULL};
+    search(none, NULL, false);
+    cr_assert_str_eq(directories[count - 1].path, ATTN_PLUGIN_DIR);
+    cr_assert_str_eq(directories[count - 1].origin, "compiled-in");
+    forget();
+}
+
+Test(path, elevated_processes_search_the_compiled_in_directory_alone)
+{
+    char *environment[] = {"ATTN_PLUGIN_PATH=/tmp", "ATTN_PLUGIN_PATH_ADD=/tmp", NULL};
+    search(environment, "/tmp", true);
+    cr_assert_eq(count, 1);
+    cr_assert_str_eq(directories[0].origin, "compiled-in");
+    forget();
+}
+
+Test(path, a_directory_is_listed_once)
+{
+    char list[1024];
+    make("a", 0755);
+    cr_assert_eq(symlink("a", zoo_path(&zoo, "link")), 0);
+    snprintf(list, sizeof list, ":%s:%s/:%s/./../a::%s:", zoo_path(&zoo, "a"), zoo_path(&zoo, "a"),
+             zoo_path(&zoo, "a"), zoo_path(&zoo, "link"));
+    search_option(list);
+    cr_assert_eq(count, 1);
+    cr_assert_str_eq(directories[0].path, zoo_path(&zoo, "a"));
+    forget();
+}
+
+Test(path, what_is_not_there_is_told)
+{
+    char list[1024];
+    zoo_write(&zoo, "file", "x", 1);
+    snprintf(list, sizeof list, "%s:%s:%s/below", zoo_path(&zoo, "absent"), zoo_path(&zoo, "file"),
+             zoo_path(&zoo, "file"));
+    search_option(list);
+    cr_assert_eq(count, 3);
+    cr_assert_eq(directories[0].reason, ATTN_REASON_UNREADABLE);
+    cr_assert(strstr(directories[0].text, "does not exist") != NULL, "%s", directories[0].text);
+    cr_assert_eq(directories[1].reason, ATTN_REASON_NOT_A_FILE);
+    cr_assert_eq(directories[2].reason, ATTN_REASON_NOT_A_FILE);
+    forget();
+}
+
+Test(path, relative_directories_become_absolute)
+{
+    make("a", 0755);
+    cr_assert_eq(chdir(zoo.path), 0);
+    search_option("a");
+    cr_assert_eq(count, 1);
+    cr_assert_str_eq(directories[0].path, zoo_path(&zoo, "a"));
+    forget();
+}
+
+Test(path, directories_writable_by_others_are_refused)
+{
+    char text[512];
+    make("open", 0757);
+    make("open/below", 0755);
+    search_option(zoo_path(&zoo, "open/below"));
+    cr_assert_eq(directories[0].reason, ATTN_REASON_UNTRUSTED_MODE);
+    snprintf(text, sizeof text, "%s is writable by others (mode 0757)", zoo_path(&zoo, "open"));
+    cr_assert_str_eq(directories[0].text, text);
+    forget();
+}
+
+Test(path, sticky_directories_are_accepted)
+{
+    make("sticky", 01777);
+    make("sticky/below", 0755);
+    search_option(zoo_path(&zoo, "sticky/below"));
+    cr_assert_eq(directories[0].reason, 0, "%s", directories[0].text);
+    cr_assert_eq(directories[0].group_writable, 0);
+    forget();
+}
+
+Test(path, group_writable_is_accepted_and_shown)
+{
+    make("group", 0775);
+    make("group/below", 0755);
+    search_option(zoo_path(&zoo, "group/below"));
+    cr_assert_eq(directories[0].reason, 0, "%s", directories[0].text);
+    cr_assert_eq(directories[0].group_writable, 1);
+    cr_assert(strstr(directories[0].text, "group") != NULL);
+    forget();
+}
+
+Test(path, links_are_judged_by_both_sides)
+{
+    char target[256];
+    make("open", 0757);
+    make("open/below", 0755);
+    make("good", 0755);
+    /* A good name that leads to a bad place. */
+    cr_assert_eq(symlink("open/below", zoo_path(&zoo, "to-bad")), 0);
+    search_option(zoo_path(&zoo, "to-bad"));
+    cr_assert_eq(directories[0].reason, ATTN_REASON_UNTRUSTED_MODE);
+    forget();
+    /* A good place under a name that others may change. */
+    snprintf(target, sizeof target, "%s", zoo_path(&zoo, "good"));
+    cr_assert_eq(symlink(target, zoo_path(&zoo, "open/to-good")), 0);
+    search_option(zoo_path(&zoo, "open/to-good"));
+    cr_assert_eq(directories[0].reason, ATTN_REASON_UNTRUSTED_MODE);
+    forget();
+    /* Good on both sides. */
+    cr_assert_eq(symlink(target, zoo_path(&zoo, "to-good")), 0);
+    search_option(zoo_path(&zoo, "to-good"));
+    cr_assert_eq(directories[0].reason, 0, "%s", directories[0].text);
+    forget();
+}
+
+Test(path, endless_links_end)
+{
+    cr_assert_eq(symlink("b", zoo_path(&zoo, "a")), 0);
+    cr_assert_eq(symlink("a", zoo_path(&zoo, "b")), 0);
+    search_option(zoo_path(&zoo, "a"));
+    cr_assert_eq(directories[0].reason, ATTN_REASON_UNREADABLE);
+    forget();
+}
+
+Test(path, a_link_to_the_root_ends_at_the_root)
+{
+    struct attn__trust trust;
+    struct stat status, root;
+    uint32_t group_writable;
+    char text[512];
+    cr_assert_eq(symlink("/", zoo_path(&zoo, "root")), 0);
+    attn__trust_init(&trust, false);
+    cr_assert_eq(
+        attn__trust_walk(&trust, zoo_path(&zoo, "root"), &status, &group_writable, text, sizeof text), 0,
+        "%s", text);
+    cr_assert_eq(stat("/", &root), 0);
+    cr_assert_eq(status.st_ino, root.st_ino);
+}
+
+Test(path, owners)
+{
+    struct attn__trust trust = {.user = 1000, .has_library = true, .library = 2000};
+    struct stat status = {.st_mode = S_IFDIR | 0755};
+    uint32_t group_writable = 0;
+    char text[512];
+    static const struct {
+        uid_t owner;
+        uint32_t plain, elevated;
+    } cases[] = {{0, 0, 0},
+                 {1000, 0, ATTN_REASON_UNTRUSTED_OWNER},
+                 {2000, 0, ATTN_REASON_UNTRUSTED_OWNER},
+                 {3000, ATTN_REASON_UNTRUSTED_OWNER, ATTN_REASON_UNTRUSTED_OWNER}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        status.st_uid = cases[i].owner;
+        trust.elevated = false;
+        cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, text, sizeof text),
+                     cases[i].plain);
+        trust.elevated = true;
+        cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, text, sizeof text),
+                     cases[i].elevated);
+    }
+    cr_assert(strstr(text, "/p belongs to user 3000") != NULL, "%s", text);
+}
+
+Test(path, elevated_processes_want_root_alone_to_write)
+{
+    struct attn__trust trust = {.elevated = true};
+    struct stat status = {.st_mode = S_IFDIR | 0775};
+    uint32_t group_writable = 0;
+    char text[512];
+    cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, text, sizeof text),
+                 ATTN_REASON_UNTRUSTED_MODE);
+    status.st_mode = S_IFDIR | 01777;
+    cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, text, sizeof text),
+                 ATTN_REASON_UNTRUSTED_MODE);
+    status.st_mode = S_IFDIR | 0755;
+    cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, text, sizeof text), 0);
+}
