@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Which keys a query token sees, holes aside: one range (docs/definition.md, section 1). */
+#ifndef ATTN_COMMON_VISIBLE_H
+#define ATTN_COMMON_VISIBLE_H
+
+#include "attn/types.h"
+
+/* The rules of one sequence. */
+struct attn_visible {
+    uint32_t causal;
+    uint32_t kv_len;
+    int64_t left; /* -1 = unlimited */
+    int64_t right;
+    int64_t shift; /* position of query token 0, where no positions are given */
+};
+
+/* `causal` is the sequence's own flag. The problem is resolved. */
+void attn__visible_init(struct attn_visible *visible, const struct attn_problem *problem, uint32_t causal,
+                        uint32_t q_len, uint32_t kv_len);
+
+/* Visible keys [*lo, *hi) of a query at a position; both 0 if there are none. */
+void attn__visible_range(const struct attn_visible *visible, int64_t position, uint32_t *lo, uint32_t *hi);
+
+/* Element `index` of an array of positions (ATTN_INT32 or ATTN_INT64). */
+static inline int64_t attn__position(const void *positions, uint32_t dtype, uint64_t index)
+{
+    if (dtype == ATTN_INT64)
+        return ((const int64_t *)positions)[index];
+    return ((const int32_t *)positions)[index];
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Attention in plain C for every type, size and addressing: what runs where no faster row fits, and what the
+ * other rows are held against.
+ *
+ * Up to PASS_ROWS rows of a kv head share each tile of converted keys and values. Scores are double, sums are
+ * staged: a tile of at most 64 keys from zero, a span of at most 512, the total. Tiles and spans lie at
+ * multiples of their size from key 0, so that a row's order of additions depends on its own keys alone.
+ */
+#include <math.h>
+
+#include "cpu.h"
+
+#define PASS_ROWS 16u
+/* The running maximum follows only jumps: exp(8) costs no precision, and each rescaling costs a rounding. */
+#define SLACK 8.0
+
+/* One row: its token and query head, and its staged sums. */
+struct row {
+    uint32_t t, h;
+    uint32_t lo, hi;
+    double most;
+    double l_span, l_total;
+    float *q, *tile, *span, *total;
+};
+
+/* Keys of a tile that exist: their numbers, and converted rows. */
+struct tile {
+    uint32_t count;
+    uint32_t key[CPU_TILE_KEYS];
+    float *k, *v;
+};
+
+struct pass {
+    const struct cpu_run *run;
+    const struct attn_work *work;
+    uint32_t head; /* kv head */
+    uint32_t dim, dim_vo;
+    uint32_t rows;
+    struct row row[PASS_ROWS];
+    struct tile tile;
+};
+
+uint64_t cpu_attention_c_scratch(const struct attn_problem *problem)
+{
+    uint64_t row = problem->head_dim + 3 * (uint64_t)problem->head_dim_vo;
+    uint64_t key = (uint64_t)problem->head_dim + problem->head_dim_vo;
+
+    return sizeof(float) * (PASS_ROWS * row + CPU_TILE_KEYS * key);
+}
+
+static void lay_out(struct pass *pass, void *scratch)
+{
+    float *next = scratch;
+
+    for (uint32_t r = 0; r < PASS_ROWS; r++) {
+        float **const blocks[] = {&pass->row[r].tile, &pass->row[r].span, &pass->row[r].total};
+        pass->row[r].q = next;
+        next += pass->dim;
+        for (uint32_t i = 0; i < 3; i++, next += pass->dim_vo)
+            *blocks[i] = next;
+    }
+    pass->tile.k = next;
+    pass->tile.v = next + (size_t)CPU_TILE_KEYS * pass->dim;
+}
+
+/* Row number `index` of the kv head: tokens outside, heads of the group inside. */
+static void begin_row(const struct pass *pass, struct row *row, uint32_t index)
+{
+    const struct cpu_run *run = pass->run;
+
+    row->t = index / run->group;
+    row->h = pass->head * run->group + index % run->group;
+    row->most = -(double)INFINITY;
+    row->l_span = row->l_total = 0;
+    cpu_visible(run, pass->work, row->t, &row->lo, &row->hi);
+    const char *q = run->q + ((int64_t)pass->work->row + row->t) * run->q_token + row->h * run->q_head;
+    cpu_load(run->problem->q_dtype, row->q, q, pass->dim);
+    memset(row->span, 0, pass->dim_vo * sizeof(float));
+    memset(row->total, 0, pass->dim_vo * sizeof(float));
+}
+
+/* Converts the keys [first, end) that are no holes. */
+static void load_tile(struct pass *pass, uint32_t first, uint32_t end)
+{
+    const struct cpu_run *run = pass->run;
+    struct tile *tile = &pass->tile;
+    struct cpu_keys keys;
+
+    cpu_walk(run, pass->work->seq, first, end - first, &keys);
+    tile->count = 0;
+    for (uint32_t i = 0; i < end - first; i++) {
+        if (keys.k[i] == -1 && keys.holes)
+            continue;
+        const char *k = run->k.base + keys.k[i] + pass->head * run->k.head_stride;
+        const char *v = run->v.base + keys.v[i] + pass->head * run->v.head_stride;
+        cpu_load(run->k.dtype, tile->k + (size_t)tile->count * pass->dim, k, pass->dim);
+        cpu_load(run->v.dtype, tile->v + (size_t)tile->count * pass->dim_vo, v, pass->dim_vo);
+        tile->key[tile->count++] = first + i;
+    }
+}
+
+static double score(const struct pass *pass, const float *q, const float *k)
+{
+    double sum[4] = {0};
+    double cap = (double)pass->run->softcap;
+    uint32_t d = 0;
+
+    for (; d + 4 <= pass->dim; d += 4) {
+        for (uint32_t i = 0; i < 4; i++)
+            sum[i] += (double)q[d + i] * (double)k[d + i];
+    }
+    for (; d < pass->dim; d++)
+        sum[0] += (double)q[d] * (double)k[d];
+    double s = ((sum[0] + sum[1]) + (sum[2] + sum[3])) * (double)pass->run->scale;
+    return cap > 0 ? cap * tanh(s / cap) : s;
+}
+
+/* A new maximum: what was summed so far shrinks. */
+static void raise_most(const struct pass *pass, struct row *row, double most)
+{
+    double factor = exp(row->most - most);
+
+    row->most = most;
+    row->l_span *= factor;
+    row->l_total *= factor;
+    for (uint32_t d = 0; d < pass->dim_vo; d++) {
+        row->span[d] *= (float)factor;
+        row->total[d] *= (float)factor;
+    }
+}
+
+/* One row against the keys of a tile that it sees. */
+static void add_tile(const struct pass *pass, struct row *row)
+{
+    const struct tile *tile = &pass->tile;
+    uint32_t begin = 0, end = tile->count, dim_vo = pass->dim_vo;
+    double s[CPU_TILE_KEYS], most = -(double)INFINITY;
+
+    while (begin < end && tile->key[begin] < row->lo)
+        begin++;
+    while (end > begin && tile->key[end - 1] >= row->hi)
+        end--;
+    if (begin == end)
+        return;
+    for (uint32_t i = begin; i < end; i++) {
+        s[i] = score(pass, row->q, tile->k + (size_t)i * pass->dim);
+        most = s[i] > most ? s[i] : most;
+    }
+    if (most > row->most + SLACK)
+        raise_most(pass, row, most);
+    memset(row->tile, 0, dim_vo * sizeof(float));
+    double l = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        const float *v = tile->v + (size_t)i * dim_vo;
+        float p = expf((float)(s[i] - row->most));
+        l += (double)p;
+        for (uint32_t d = 0; d < dim_vo; d++)
+            row->tile[d] += p * v[d];
+    }
+    row->l_span += l;
+    for (uint32_t d = 0; d < dim_vo; d++)
+        row->span[d] += row->tile[d];
+}
+
+static void end_span(const struct pass *pass, struct row *row)
+{
+    row->l_total += row->l_span;
+    row->l_span = 0;
+    for (uint32_t d = 0; d < pass->dim_vo; d++) {
+        row->total[d] += row->span[d];
+        row->span[d] = 0;
+    }
+}
+
+static void end_row(const struct pass *pass, struct row *row)
+{
+    if (row->l_total == 0) { /* no key existed: every key adds to it, NaN too */
+        cpu_emit(pass->run, pass->work, row->t, row->h, row->total, -INFINITY);
+        return;
+    }
+    for (uint32_t d = 0; d < pass->dim_vo; d++)
+        row->total[d] = (float)((double)row->total[d] / row->l_total);
+    cpu_emit(pass->run, pass->work, row->t, row->h, row->total, (float)(row->most + log(row->l_total)));
+}
+
+/* The rows of a pass over the keys that any of them sees. */
+static void sweep(struct pass *pass)
+{
+    uint32_t lo = UINT32_MAX, hi = 0;
+
+    for (uint32_t r = 0; r < pass->rows; r++) {
+        if (pass->row[r].lo < pass->row[r].hi) {
+            lo = pass->row[r].lo < lo ? pass->row[r].lo : lo;
+            hi = pass->row[r].hi > hi ? pass->row[r].hi : hi;
+        }
+    }
+    while (lo < hi) {
+        uint32_t left = CPU_TILE_KEYS - lo % CPU_TILE_KEYS;
+        uint32_t end = hi - lo < left ? hi : lo + left;
+        load_tile(pass, lo, end);
+        for (uint32_t r = 0; r < pass->rows; r++)
+            add_tile(pass, &pass->row[r]);
+        if (end % CPU_SPAN_KEYS == 0 || end == hi) {
+            for (uint32_t r = 0; r < pass->rows; r++)
+                end_span(pass, &pass->row[r]);
+        }
+        lo = end;
+    }
+    for (uint32_t r = 0; r < pass->rows; r++)
+        end_row(pass, &pass->row[r]);
+}
+
+void cpu_attention_c(const struct cpu_run *run, const struct attn_work *work, void *scratch)
+{
+    struct pass pass = {.run = run, .work = work};
+    uint64_t rows = (uint64_t)work->rows * run->group;
+
+    pass.dim = run->problem->head_dim;
+    pass.dim_vo = run->problem->head_dim_vo;
+    lay_out(&pass, scratch);
+    for (pass.head = work->kv_head; pass.head < work->kv_head + work->kv_heads; pass.head++) {
+        for (uint64_t first = 0; first < rows; first += PASS_ROWS) {
+            pass.rows = rows - first < PASS_ROWS ? (uint32_t)(rows - first) : PASS_ROWS;
+            for (uint32_t r = 0; r < pass.rows; r++)
+                begin_row(&pass, &pass.row[r], (uint32_t)first + r);
+            sweep(&pass);
+        }
+    }
+}

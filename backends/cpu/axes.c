@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The axes of what is served: per key of the problem string its values, or a range of one answer. */
+#include "cpu.h"
+
+#define LIST(key_, ...)                                                                                      \
+    {                                                                                                        \
+        .key = (key_), .values = (const char *const[]){__VA_ARGS__},                                         \
+        .value_count = sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)                     \
+    }
+#define RANGE(key_, first_, last_)                                                                           \
+    {                                                                                                        \
+        .key = (key_), .first = (first_), .last = (last_), .step = 1                                         \
+    }
+
+static const struct attn_axis axes[] = {
+    LIST("type", "decoder"),
+    LIST("q", "f32", "f16", "bf16"),
+    LIST("k", "f32", "f16", "bf16"),
+    LIST("v", "f32", "f16", "bf16"),
+    LIST("out", "f32", "f16", "bf16"),
+    RANGE("heads", 1, INT32_MAX),
+    RANGE("kv_heads", 1, INT32_MAX),
+    RANGE("head_dim", 1, 65536),
+    LIST("addr", "dense", "table", "csr"),
+    LIST("index", "i32", "i64"),
+    RANGE("block", 1, INT32_MAX),
+    LIST("causal", "0", "1"),
+    LIST("align", "end", "start"),
+    RANGE("window", -1, INT32_MAX),
+    RANGE("softcap", 0, INT32_MAX),
+    LIST("alibi", "none"),
+    LIST("sinks", "0"),
+    LIST("mask", "none"),
+    LIST("span", "square", "full"),
+    LIST("kv_source", "cache"),
+    LIST("layout", "strided"),
+    LIST("q_scale", "none"),
+    LIST("k_scale", "none"),
+    LIST("v_scale", "none"),
+    LIST("out_scale", "none"),
+    LIST("positions", "0", "1"),
+    LIST("seq_causal", "0", "1"),
+    LIST("mla", "0"),
+    LIST("cp", "0"),
+    LIST("lse", "0", "1"),
+    LIST("det", "0", "1"),
+    LIST("graph", "never"),
+};
+
+int32_t cpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
+{
+    (void)instance;
+    *out = axes;
+    *out_count = sizeof axes / sizeof axes[0];
+    return ATTN_OK;
+}

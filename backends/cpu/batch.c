@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Checks every array of a batch once a step, and finds the highest page or token that a run will read, so
+ * that each layer compares one number with its cache.
+ */
+#include "cpu.h"
+
+static int32_t fail_at(struct attn_error *err, const char *name, uint64_t index, int64_t value,
+                       const char *wanted)
+{
+    return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s[%llu] is %lld; %s", name, (unsigned long long)index,
+                    (long long)value, wanted);
+}
+
+/* A given array is aligned to its elements; a needed one is given. */
+static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, bool needed, const char *name,
+                           struct attn_error *err)
+{
+    uintptr_t address = (uintptr_t)cpu_address(buffer);
+
+    if (address == 0 && needed)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+    if ((address & (size - 1)) != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name, size);
+    return ATTN_OK;
+}
+
+static int32_t check_scalars(const struct attn_problem *problem, const struct attn_batch *batch,
+                             struct attn_error *err)
+{
+    const struct {
+        const char *name;
+        uint32_t value, most;
+    } counts[] = {{"seqs", batch->seqs, problem->max_seqs},
+                  {"rows", batch->rows, problem->max_rows},
+                  {"max_q", batch->max_q, problem->max_q},
+                  {"max_kv", batch->max_kv, problem->max_kv}};
+
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        if (counts[i].value > counts[i].most)
+            return cpu_fail(err, ATTN_E_INVALID, 0, counts[i].name, "%s is %u, the plan's maximum is %u",
+                            counts[i].name, counts[i].value, counts[i].most);
+    }
+    return ATTN_OK;
+}
+
+static int32_t check_arrays(const struct attn_problem *problem, const struct attn_batch *batch,
+                            struct attn_error *err)
+{
+    bool any = batch->seqs > 0;
+    uint32_t index_size = problem->index_dtype == ATTN_INT64 ? 8 : 4;
+    uint32_t position_size = batch->position_dtype == ATTN_INT64 ? 8 : 4;
+    const struct {
+        const struct attn_buffer *buffer;
+        const char *name;
+        uint32_t size;
+        bool needed;
+    } arrays[] = {
+        {&batch->q_offsets, "q_offsets", 4, any},
+        {&batch->kv_lens, "kv_lens", 4, any},
+        {&batch->kv_offsets, "kv_offsets", 4, false},
+        {&batch->csr_indptr, "csr_indptr", 4, any && problem->addressing == ATTN_CSR},
+        {&batch->csr_indices, "csr_indices", index_size, false},
+        {&batch->table, "table", 4, false},
+        {&batch->last_page_lens, "last_page_lens", 4, false},
+        {&batch->q_positions, "q_positions", position_size, problem->positions != 0 && batch->rows > 0},
+        {&batch->seq_causal, "seq_causal", 1, problem->seq_causal != 0 && any},
+    };
+
+    if (batch->table_stride % 4 != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "table_stride",
+                        "table_stride is %lld bytes, no multiple of 4", (long long)batch->table_stride);
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        int32_t status = check_array(arrays[i].buffer, arrays[i].size, arrays[i].needed, arrays[i].name, err);
+        if (status != ATTN_OK)
+            return status;
+    }
+    return ATTN_OK;
+}
+
+static const int32_t *array(const struct attn_buffer *buffer)
+{
+    return (const int32_t *)(const void *)cpu_address(buffer);
+}
+
+/* Query offsets begin at 0, never fall, and end at rows. */
+static int32_t check_queries(const struct attn_batch *batch, struct attn_error *err)
+{
+    const int32_t *offsets = array(&batch->q_offsets);
+
+    if (batch->seqs == 0) {
+        if (batch->rows != 0)
+            return cpu_fail(err, ATTN_E_INVALID, 0, "rows", "rows is %u, but there are no sequences",
+                            batch->rows);
+        return ATTN_OK;
+    }
+    if (offsets[0] != 0)
+        return fail_at(err, "q_offsets", 0, offsets[0], "it begins at 0");
+    for (uint32_t n = 0; n < batch->seqs; n++) {
+        int64_t length = (int64_t)offsets[n + 1] - offsets[n];
+        if (length < 0)
+            return fail_at(err, "q_offsets", n + 1, offsets[n + 1], "it must not fall");
+        if (length > batch->max_q)
+            return fail_at(err, "q_offsets", n + 1, offsets[n + 1],
+                           "the sequence has more query tokens than max_q");
+    }
+    if ((uint32_t)offsets[batch->seqs] != batch->rows)
+        return fail_at(err, "q_offsets", batch->seqs, offsets[batch->seqs], "it must end at rows");
+    return ATTN_OK;
+}
+
+static int32_t check_dense(const struct attn_batch *batch, uint32_t seq, int64_t kv_len,
+                           struct cpu_extent *extent, struct attn_error *err)
+{
+    const int32_t *offsets = array(&batch->kv_offsets);
+    int64_t last = seq;
+
+    if (offsets != NULL) {
+        if (offsets[seq] < 0)
+            return fail_at(err, "kv_offsets", seq, offsets[seq], "it must not be negative");
+        last = offsets[seq] + kv_len;
+        if (last > offsets[seq + 1])
+            return fail_at(err, "kv_offsets", (uint64_t)seq + 1, offsets[seq + 1],
+                           "the sequence's kv_lens reaches beyond it");
+        last--;
+    }
+    extent->last_key = last > extent->last_key ? last : extent->last_key;
+    return ATTN_OK;
+}
+
+/* Highest entry of a row of pages, -1 if all are holes. */
+static int64_t highest(const void *entries, uint32_t dtype, uint64_t first, uint64_t count)
+{
+    int64_t most = -1;
+
+    if (dtype == ATTN_INT64) {
+        const int64_t *wide = (const int64_t *)entries + first;
+        for (uint64_t i = 0; i < count; i++)
+            most = wide[i] > most ? wide[i] : most;
+        return most;
+    }
+    const int32_t *narrow = (const int32_t *)entries + first;
+    int32_t top = -1;
+    for (uint64_t i = 0; i < count; i++)
+        top = narrow[i] > top ? narrow[i] : top;
+    return top;
+}
+
+static int32_t check_pages(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
+                           uint32_t kv_len, struct cpu_extent *extent, struct attn_error *err)
+{
+    uint32_t needed = kv_len / problem->block + (kv_len % problem->block != 0);
+    bool is_table = problem->addressing == ATTN_TABLE;
+    const char *name = is_table ? "table" : "csr_indices", *entries = NULL;
+    int64_t there = batch->table_width, most;
+    uint64_t first = 0;
+
+    if (is_table) {
+        entries = cpu_address(&batch->table);
+    } else {
+        const int32_t *indptr = array(&batch->csr_indptr);
+        if (indptr[seq] < 0)
+            return fail_at(err, "csr_indptr", seq, indptr[seq], "it must not be negative");
+        there = (int64_t)indptr[seq + 1] - indptr[seq];
+        first = (uint64_t)indptr[seq];
+        entries = cpu_address(&batch->csr_indices);
+    }
+    if (needed > there)
+        return cpu_fail(err, ATTN_E_INVALID, 0, is_table ? "table_width" : "csr_indptr",
+                        "sequence %u has %u keys in %u pages, but %lld page entries", seq, kv_len, needed,
+                        (long long)there);
+    if (entries == NULL)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+    if (is_table)
+        most = highest(entries + (int64_t)seq * batch->table_stride, ATTN_INT32, 0, needed);
+    else
+        most = highest(entries, problem->index_dtype, first, needed);
+    if (batch->pages != 0 && most >= batch->pages)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "sequence %u has page %lld, the cache has %u pages",
+                        seq, (long long)most, batch->pages);
+    extent->last_key = most > extent->last_key ? most : extent->last_key;
+    return ATTN_OK;
+}
+
+static int32_t check_keys(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
+                          struct cpu_extent *extent, struct attn_error *err)
+{
+    int32_t kv_len = array(&batch->kv_lens)[seq];
+    const int32_t *last_page_lens = array(&batch->last_page_lens);
+
+    if (kv_len < 0 || (uint32_t)kv_len > batch->max_kv)
+        return fail_at(err, "kv_lens", seq, kv_len, "0 to max_kv is accepted");
+    extent->max_kv = (uint32_t)kv_len > extent->max_kv ? (uint32_t)kv_len : extent->max_kv;
+    if (kv_len == 0)
+        return ATTN_OK;
+    if (problem->addressing == ATTN_DENSE)
+        return check_dense(batch, seq, kv_len, extent, err);
+    if (last_page_lens != NULL && (int64_t)last_page_lens[seq] != ((int64_t)kv_len - 1) % problem->block + 1)
+        return fail_at(err, "last_page_lens", seq, last_page_lens[seq], "it contradicts kv_lens and block");
+    return check_pages(problem, batch, seq, (uint32_t)kv_len, extent, err);
+}
+
+int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
+                        struct cpu_extent *out, struct attn_error *err)
+{
+    int32_t status = check_scalars(problem, batch, err);
+
+    *out = (struct cpu_extent){.last_key = -1};
+    if (status == ATTN_OK)
+        status = check_arrays(problem, batch, err);
+    if (status == ATTN_OK)
+        status = check_queries(batch, err);
+    for (uint32_t n = 0; n < batch->seqs && status == ATTN_OK; n++)
+        status = check_keys(problem, batch, n, out, err);
+    return status;
+}
+
+int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
+                         const struct cpu_extent *extent, const struct attn_kv_desc *desc,
+                         struct attn_error *err)
+{
+    bool run_of_tokens = problem->addressing == ATTN_DENSE && batch->kv_offsets.data != NULL;
+    uint64_t there = run_of_tokens ? desc->block : desc->pages;
+
+    if (extent->last_key >= 0 && (uint64_t)extent->last_key >= there)
+        return cpu_fail(err, ATTN_E_INVALID, 0, run_of_tokens ? "kv_offsets" : "pages",
+                        "the batch reads %s %lld, the cache has %llu", run_of_tokens ? "token" : "page",
+                        (long long)extent->last_key, (unsigned long long)there);
+    if (problem->addressing == ATTN_DENSE && !run_of_tokens && extent->max_kv > desc->block)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
+                        "a sequence has %u keys, the cache has room for %u per sequence", extent->max_kv,
+                        desc->block);
+    return ATTN_OK;
+}

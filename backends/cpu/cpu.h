@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * What the files of the CPU plugin share: the objects behind the handles, and the calls from one file to
+ * another. The kernels see kernels.h only.
+ */
+#ifndef ATTN_CPU_H
+#define ATTN_CPU_H
+
+#include <stdatomic.h>
+
+#include "kernels.h"
+#include "planner.h"
+
+/* Alignment of the four blocks of a plan, and of everything inside of them. */
+#define CPU_ALIGNMENT 64u
+/* Most threads of a pool. */
+#define CPU_THREADS_MAX 1024u
+
+struct cpu_pool;
+
+struct attn_instance {
+    struct attn_host host; /* this plugin's size, zeroed beyond what the host gave */
+    uint32_t flags;        /* enum cpu_flag that may be used */
+    uint32_t threads;      /* ATTN_THREADS, 0 = not given */
+};
+
+struct attn_backend_impl {
+    struct attn_instance *instance;
+    uint32_t threads; /* lanes: how many tasks run at once */
+    struct cpu_pool *pool;
+};
+
+/* One flavour: the shape of its cache. */
+enum cpu_flavour { CPU_FLASH_ATTN, CPU_FLASHINFER };
+
+struct attn_plan_impl {
+    struct attn_backend_impl *backend;
+    struct attn_problem problem;
+    const struct cpu_kernel *kernels[2]; /* few rows, many rows */
+    struct attn_planner_bounds bounds;
+    struct attn_plan_sizes sizes;
+    uint64_t part_lse_offset; /* of scratch; the partial results begin at 0 */
+    uint64_t lanes_offset;
+    uint64_t lane_bytes;
+    uint32_t hash; /* of the problem: a schedule is taken only by the plan that it was made for */
+};
+
+struct attn_kv_impl {
+    struct attn_kv_desc desc;
+};
+
+/* ---------------------------------------------------------------- device.c */
+
+/* Fills err (may be NULL) and returns status. */
+int32_t cpu_fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
+void cpu_log(const struct attn_instance *instance, uint32_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* CPUs that this process may use, at least 1. */
+uint32_t cpu_available(void);
+/* ATTN_THREADS, 0 if it is not given or no number. */
+uint32_t cpu_threads_option(const struct attn_instance *instance);
+int32_t cpu_get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
+                        uint32_t *out_count, struct attn_error *err);
+
+static inline char *cpu_address(const struct attn_buffer *buffer)
+{
+    return buffer->data == NULL ? NULL : (char *)buffer->data + buffer->byte_offset;
+}
+
+/* Bytes of an element of f32, f16, bf16; 0 for all other types. */
+static inline uint32_t cpu_size(uint32_t dtype)
+{
+    return dtype == ATTN_F32 ? 4 : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2 : 0;
+}
+
+/* The name in problem strings. */
+const char *cpu_type_name(uint32_t dtype);
+
+/* ---------------------------------------------------------------- cpuflags.c */
+
+/* What the machine has, masked by ATTN_CPU_FLAGS. */
+uint32_t cpu_flags_detect(const struct attn_instance *instance);
+
+/* ---------------------------------------------------------------- caps.c, axes.c */
+
+/* The row that serves works of a phase (enum cpu_phase), or NULL. */
+const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,
+                                      const struct attn_problem *problem, uint32_t phase);
+int32_t cpu_query(struct attn_instance *instance, const struct attn_device *device,
+                  const struct attn_problem *problem, uint32_t cost_rank, struct attn_query *out);
+/* How the planner is to see a problem of this plugin. */
+struct attn_planner cpu_planner(const struct attn_problem *problem, uint32_t units);
+int32_t cpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count);
+
+/* ---------------------------------------------------------------- pool.c */
+
+/* `lane` is below the number of lanes, and no two tasks run on the same lane at once. */
+typedef void (*cpu_lane_fn)(void *arg, uint32_t lane);
+
+/* A pool of threads - 1 workers, which start at the first run. NULL on lack of memory. */
+struct cpu_pool *cpu_pool_create(uint32_t threads);
+/* Joins the workers. */
+void cpu_pool_destroy(struct cpu_pool *pool);
+/*
+ * Calls fn(arg, lane) for lane 0 on this thread and, as far as workers are free, for lanes 1 ... lanes - 1 on
+ * theirs; returns when all calls that began have returned. While another thread uses the pool, lane 0 is all.
+ */
+void cpu_pool_run(struct cpu_pool *pool, uint32_t lanes, cpu_lane_fn fn, void *arg);
+
+/* ---------------------------------------------------------------- executor.c */
+
+typedef void (*cpu_task_fn)(void *arg, uint32_t task, uint32_t lane);
+
+/* Whose threads a call runs on. */
+struct cpu_executor {
+    const struct attn_backend_impl *backend;
+    const struct attn_cpu_executor *team; /* or NULL */
+    attn_parallel_for_fn parallel_for;    /* or NULL: the pool */
+    void *parallel_for_arg;
+};
+
+/* Reads what `stream` points to. */
+int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backend_impl *backend,
+                          void *stream, struct attn_error *err);
+/*
+ * Calls fn(arg, task, lane) for all tasks and returns when all are done. `tickets` are two zeroed words that
+ * a team shares and finds zero again; without them a team takes every nth task each.
+ */
+int32_t cpu_execute(const struct cpu_executor *executor, _Atomic uint32_t *tickets, uint32_t tasks,
+                    cpu_task_fn fn, void *arg, struct attn_error *err);
+/* True for the one caller that does what is done once; all others wait at cpu_join. */
+static inline bool cpu_is_first(const struct cpu_executor *executor)
+{
+    return executor->team == NULL || executor->team->ith == 0;
+}
+/* The barrier of a team. */
+void cpu_join(const struct cpu_executor *executor);
+
+/* ---------------------------------------------------------------- plan.c, prepare.c, run.c */
+
+int32_t cpu_plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                        struct attn_plan_impl **out, struct attn_error *err);
+int32_t cpu_plan_sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *out);
+void cpu_plan_destroy(struct attn_plan_impl *plan);
+int32_t cpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_info *out);
+int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                    const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+                    struct attn_error *err);
+int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                      const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
+                      const struct attn_kv_desc *desc, const struct attn_span *schedule,
+                      const struct attn_scratch *scratch, void *stream, struct attn_error *err);
+/* ATTN_E_SIZE or ATTN_E_INVALID unless the block holds `size` bytes, aligned. */
+int32_t cpu_check_span(const struct attn_span *span, uint64_t size, const char *name, struct attn_error *err);
+
+/* ---------------------------------------------------------------- batch.c */
+
+/* What a check of a batch finds out. */
+struct cpu_extent {
+    uint32_t max_kv;
+    int64_t last_key; /* the highest page, or with kv_offsets the highest token; -1 = none */
+};
+
+/*
+ * Checks every array of a batch against the maxima. `with_q` 0: the arrays of queries are not looked at.
+ * `pages` 0: not known.
+ */
+int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
+                        struct cpu_extent *out, struct attn_error *err);
+/* ATTN_E_INVALID if keys up to `extent` lie outside of a cache. */
+int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
+                         const struct cpu_extent *extent, const struct attn_kv_desc *desc,
+                         struct attn_error *err);
+
+/* ---------------------------------------------------------------- emit.c */
+
+/* The last finisher of a split work merges its parts in order and writes the rows. */
+void cpu_merge_parts(const struct cpu_run *run, const struct attn_work *work);
+/* Elements to and from f32. Vectors, contiguous. */
+void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count);
+void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count);
+
+/* ---------------------------------------------------------------- walk.c */
+
+/* Fills the addressing part of a run. */
+void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
+                   const struct attn_kv_desc *desc);
+
+/* ---------------------------------------------------------------- kv.c, write.c */
+
+int32_t cpu_kv_shape(enum cpu_flavour flavour, const struct attn_problem *problem, uint32_t pages,
+                     struct attn_kv_shape *out, struct attn_error *err);
+/* ATTN_OK if a description can be used. */
+int32_t cpu_kv_check(const struct attn_kv_desc *desc, struct attn_error *err);
+int32_t cpu_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
+                      struct attn_kv_impl **out, struct attn_error *err);
+void cpu_kv_destroy(struct attn_kv_impl *kv);
+int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
+                     const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
+                     struct attn_error *err);
+
+/* ---------------------------------------------------------------- tensor.c */
+
+/*
+ * ATTN_OK if every element of a view [rows, heads, ...] can be addressed: it is given, aligned, and no offset
+ * overflows. `written` forbids elements that share memory.
+ */
+int32_t cpu_tensor_check(const struct attn_tensor *tensor, uint64_t rows, uint64_t heads, uint32_t dim,
+                         uint32_t size, uint32_t written, const char *name, struct attn_error *err);
+/* True if |a| * (n - 1) summed over up to three strides stays an offset. */
+bool cpu_strides_fit(const int64_t *strides, const uint64_t *counts, uint32_t n);
+
+/* ---------------------------------------------------------------- merge.c, memory.c */
+
+int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_args *args, void *stream,
+                  struct attn_error *err);
+int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale_args *args, void *stream,
+                    struct attn_error *err);
+extern const struct attn_memory_table cpu_memory_table;
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Micro-kernels of the decode sweep: up to four query rows against eight keys (scores) or eight values
+ * (weighted sum), read from the cache where they lie and converted in registers. Each also asks for the rows
+ * that come next, at the same pace at which it reads.
+ *
+ * The operations on one row and their order never depend on how many rows share a call.
+ */
+#ifndef ATTN_CPU_DECODE_MICRO_AVX2_H
+#define ATTN_CPU_DECODE_MICRO_AVX2_H
+
+#include "vec-avx2.h"
+
+/* Keys of one call. */
+#define STEP_KEYS 8u
+/* Query rows of one call, at most. */
+#define STEP_ROWS 4u
+/* Distance of score rows in floats: the keys of a tile. */
+#define SCORE_STRIDE 64u
+
+/* Rows that a call reads and rows that it prefetches (the same ones where nothing follows). */
+struct step_rows {
+    const char *now[STEP_KEYS];
+    const char *next[STEP_KEYS];
+};
+
+INLINE void fetch(const char *p)
+{
+    _mm_prefetch(p, _MM_HINT_T0);
+}
+
+/* Vector `at` of the rows, times the vectors of `rows` query rows, into a[row * keys + key]. */
+INLINE void scores_add(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k, size_t at,
+                       const float *q, uint32_t q_stride, __m256 *a)
+{
+    __m256 x[STEP_ROWS];
+    UNROLL
+    for (uint32_t r = 0; r < rows; r++)
+        x[r] = _mm256_loadu_ps(q + (size_t)r * q_stride);
+    UNROLL
+    for (uint32_t j = 0; j < keys; j++) {
+        const __m256 y = vec_load(type, k[j] + at);
+        UNROLL
+        for (uint32_t r = 0; r < rows; r++)
+            a[r * keys + j] = _mm256_fmadd_ps(x[r], y, a[r * keys + j]);
+    }
+}
+
+/* Scores of `rows` query rows and `keys` keys; rows * keys is a multiple of 4 and at most 12. */
+INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k,
+                         const char *const *next, uint32_t dim, const float *q, uint32_t q_stride, float *s)
+{
+    __m256 a[12];
+    UNROLL
+    for (uint32_t i = 0; i < rows * keys; i++)
+        a[i] = _mm256_setzero_ps();
+    const size_t step = (size_t)8 * vec_size(type), full = dim / 8 * step;
+    size_t at = 0;
+    for (; at < full; at += step, q += 8) {
+        if (at % 64 == 0) {
+            UNROLL
+            for (uint32_t j = 0; j < keys; j++)
+                fetch(next[j] + at);
+        }
+        scores_add(type, rows, keys, k, at, q, q_stride, a);
+    }
+    if (dim % 8) /* the query holds zeros where this vector overlaps the last one */
+        scores_add(type, rows, keys, k, (size_t)(dim - 8) * vec_size(type), q, q_stride, a);
+
+    if (keys == 2) {
+        UNROLL
+        for (uint32_t r = 0; r < rows; r += 2) {
+            const __m128 x = vec_sum4(a[2 * r], a[2 * r + 1], a[2 * r + 2], a[2 * r + 3]);
+            _mm_storel_pi((__m64 *)(void *)(s + r * SCORE_STRIDE), x);
+            _mm_storeh_pi((__m64 *)(void *)(s + (r + 1) * SCORE_STRIDE), x);
+        }
+        return;
+    }
+    UNROLL
+    for (uint32_t r = 0; r < rows; r++) {
+        UNROLL
+        for (uint32_t j = 0; j < keys; j += 4) {
+            const __m256 *b = a + r * keys + j;
+            _mm_storeu_ps(s + r * SCORE_STRIDE + j, vec_sum4(b[0], b[1], b[2], b[3]));
+        }
+    }
+}
+
+/* Scores of `rows` query rows and eight keys, to s[row * SCORE_STRIDE + key]. */
+INLINE void scores_step(enum vec_type type, uint32_t rows, const struct step_rows *k, uint32_t dim,
+                        const float *q, uint32_t q_stride, float *s)
+{
+    const uint32_t keys = rows == 1 ? 8 : rows == 4 ? 2 : 4;
+    for (uint32_t j = 0; j < STEP_KEYS; j += keys)
+        scores_block(type, rows, keys, k->now + j, k->next + j, dim, q, q_stride, s + j);
+}
+
+/* `wide` vectors of the output from element `at` on: out += weight * value over eight keys. */
+INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const struct step_rows *v,
+                       uint32_t at, const float *p, int first, float *o, uint32_t o_stride)
+{
+    const size_t byte = (size_t)at * vec_size(type), step = (size_t)8 * vec_size(type);
+    __m256 a[8];
+    UNROLL
+    for (uint32_t r = 0; r < rows; r++) {
+        UNROLL
+        for (uint32_t i = 0; i < wide; i++)
+            a[r * wide + i] = first ? _mm256_setzero_ps() : _mm256_loadu_ps(o + (size_t)r * o_stride + 8 * i);
+    }
+    UNROLL
+    for (uint32_t j = 0; j < STEP_KEYS; j++) {
+        const char *y = v->now[j] + byte;
+        __m256 x[4];
+        UNROLL
+        for (uint32_t i = 0; i < wide; i++)
+            x[i] = vec_load(type, y + i * step);
+        UNROLL
+        for (size_t line = 0; line < wide * step; line += 64)
+            fetch(v->next[j] + byte + line);
+        UNROLL
+        for (uint32_t r = 0; r < rows; r++) {
+            const __m256 w = _mm256_broadcast_ss(p + r * SCORE_STRIDE + j);
+            UNROLL
+            for (uint32_t i = 0; i < wide; i++)
+                a[r * wide + i] = _mm256_fmadd_ps(w, x[i], a[r * wide + i]);
+        }
+    }
+    UNROLL
+    for (uint32_t r = 0; r < rows; r++) {
+        UNROLL
+        for (uint32_t i = 0; i < wide; i++)
+            _mm256_storeu_ps(o + (size_t)r * o_stride + 8 * i, a[r * wide + i]);
+    }
+}
+
+/* out[row] += sum of p[row][key] * value[key] over eight keys, or = if `first`. */
+INLINE void sums_step(enum vec_type type, uint32_t rows, const struct step_rows *v, uint32_t dim,
+                      const float *p, int first, float *o, uint32_t o_stride)
+{
+    const uint32_t wide = rows == 1 ? 4 : 2;
+    uint32_t at = 0;
+    for (; at + 8 * wide <= dim; at += 8 * wide)
+        sums_block(type, rows, wide, v, at, p, first, o + at, o_stride);
+    for (; at < dim; at += 8)
+        sums_block(type, rows, 1, v, vec_offset(at / 8, dim), p, first, o + at, o_stride);
+}
+
+typedef void (*scores_fn)(const struct step_rows *k, uint32_t dim, const float *q, uint32_t q_stride,
+                          float *s);
+typedef void (*sums_fn)(const struct step_rows *v, uint32_t dim, const float *p, int first, float *o,
+                        uint32_t o_stride);
+
+#define STEPS_OF(name, type, rows)                                                                           \
+    static void scores_##name##_##rows(const struct step_rows *k, uint32_t dim, const float *q,              \
+                                       uint32_t q_stride, float *s)                                          \
+    {                                                                                                        \
+        scores_step(type, rows, k, dim, q, q_stride, s);                                                     \
+    }                                                                                                        \
+    static void sums_##name##_##rows(const struct step_rows *v, uint32_t dim, const float *p, int first,     \
+                                     float *o, uint32_t o_stride)                                            \
+    {                                                                                                        \
+        sums_step(type, rows, v, dim, p, first, o, o_stride);                                                \
+    }
+#define STEPS_OF_TYPE(name, type)                                                                            \
+    STEPS_OF(name, type, 1) STEPS_OF(name, type, 2) STEPS_OF(name, type, 3) STEPS_OF(name, type, 4)
+
+STEPS_OF_TYPE(f32, VEC_F32)
+STEPS_OF_TYPE(f16, VEC_F16)
+STEPS_OF_TYPE(bf16, VEC_BF16)
+
+#define ROW_OF_STEPS(kind, name)                                                                             \
+    {                                                                                                        \
+        kind##_##name##_1, kind##_##name##_2, kind##_##name##_3, kind##_##name##_4                           \
+    }
+static const scores_fn scores_table[VEC_TYPES][STEP_ROWS] = {
+    ROW_OF_STEPS(scores, f32), ROW_OF_STEPS(scores, f16), ROW_OF_STEPS(scores, bf16)};
+static const sums_fn sums_table[VEC_TYPES][STEP_ROWS] = {ROW_OF_STEPS(sums, f32), ROW_OF_STEPS(sums, f16),
+                                                         ROW_OF_STEPS(sums, bf16)};
+
+#endif

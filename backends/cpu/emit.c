@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What goes in and out of a kernel: the visible range of a token, and finished rows, whole or in parts. */
+#include <math.h>
+
+#include "cpu.h"
+#include "half.h"
+#include "visible.h"
+
+/* Columns that are converted or merged at once. */
+#define COLUMNS 64u
+
+void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t *lo,
+                 uint32_t *hi)
+{
+    struct attn_visible visible;
+    int64_t position;
+
+    attn__visible_init(&visible, run->problem, work->causal, work->q_len, work->kv_len);
+    position = visible.shift + work->q_index + t;
+    if (run->positions != NULL)
+        position = attn__position(run->positions, run->position_dtype, (uint64_t)work->row + t);
+    attn__visible_range(&visible, position, lo, hi);
+    *lo = *lo > work->key_begin ? *lo : work->key_begin;
+    *hi = *hi < work->key_end ? *hi : work->key_end;
+}
+
+void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count)
+{
+    uint16_t *half = to;
+
+    if (dtype == ATTN_F32) {
+        memcpy(to, from, count * sizeof *from);
+    } else if (dtype == ATTN_F16) {
+        for (uint32_t i = 0; i < count; i++)
+            half[i] = attn__f32_to_f16(from[i]);
+    } else {
+        for (uint32_t i = 0; i < count; i++)
+            half[i] = attn__f32_to_bf16(from[i]);
+    }
+}
+
+void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count)
+{
+    const uint16_t *half = from;
+
+    if (dtype == ATTN_F32) {
+        memcpy(to, from, count * sizeof *to);
+    } else if (dtype == ATTN_F16) {
+        for (uint32_t i = 0; i < count; i++)
+            to[i] = attn__f16_to_f32(half[i]);
+    } else {
+        for (uint32_t i = 0; i < count; i++)
+            to[i] = attn__bf16_to_f32(half[i]);
+    }
+}
+
+static char *out_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
+{
+    return run->out + ((int64_t)work->row + t) * run->out_token + h * run->out_head;
+}
+
+static void put_lse(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+                    float lse)
+{
+    if (run->lse != NULL)
+        memcpy(run->lse + ((int64_t)work->row + t) * run->lse_token + h * run->lse_head, &lse, sizeof lse);
+}
+
+/* Place of a row among the partial results of its group. */
+static uint64_t part_index(const struct cpu_run *run, const struct attn_work *work, uint32_t part, uint32_t t,
+                           uint32_t h)
+{
+    uint64_t heads = (uint64_t)work->kv_heads * run->group;
+
+    return work->part_row + ((uint64_t)part * work->rows + t) * heads + (h - work->kv_head * run->group);
+}
+
+void cpu_emit(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h, const float *o,
+              float lse)
+{
+    uint32_t dim = run->problem->head_dim_vo;
+
+    if (work->parts > 1) {
+        uint64_t row = part_index(run, work, work->part, t, h);
+        run->part_lse[row] = lse;
+        if (lse != -INFINITY)
+            memcpy(run->part_out + row * dim, o, dim * sizeof *o);
+        return;
+    }
+    put_lse(run, work, t, h, lse);
+    if (lse == -INFINITY)
+        memset(out_row(run, work, t, h), 0, (size_t)dim * cpu_size(run->problem->out_dtype));
+    else
+        cpu_store(run->problem->out_dtype, out_row(run, work, t, h), o, dim);
+}
+
+/* exp(lse - most) of a part, 0 for one that saw nothing. */
+static double weigh(float lse, float most)
+{
+    return lse == -INFINITY ? 0 : exp((double)lse - (double)most);
+}
+
+static void merge_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
+{
+    uint32_t dim = run->problem->head_dim_vo, size = cpu_size(run->problem->out_dtype);
+    float most = -INFINITY, weights[ATTN_PARTS_MAX], buffer[COLUMNS];
+    double sum = 0;
+
+    for (uint32_t part = 0; part < work->parts; part++) {
+        float lse = run->part_lse[part_index(run, work, part, t, h)];
+        most = lse > most || isnan(lse) ? lse : most;
+    }
+    if (most == -INFINITY) {
+        put_lse(run, work, t, h, most);
+        memset(out_row(run, work, t, h), 0, (size_t)dim * size);
+        return;
+    }
+    for (uint32_t part = 0; part < work->parts; part++)
+        sum += weigh(run->part_lse[part_index(run, work, part, t, h)], most);
+    for (uint32_t part = 0; part < work->parts; part++)
+        weights[part] = (float)(weigh(run->part_lse[part_index(run, work, part, t, h)], most) / sum);
+    for (uint32_t d = 0; d < dim; d += COLUMNS) {
+        uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
+        memset(buffer, 0, sizeof buffer);
+        for (uint32_t part = 0; part < work->parts; part++) {
+            uint64_t row = part_index(run, work, part, t, h);
+            const float *o = run->part_out + row * dim + d;
+            if (run->part_lse[row] == -INFINITY)
+                continue;
+            for (uint32_t i = 0; i < count; i++)
+                buffer[i] += weights[part] * o[i];
+        }
+        cpu_store(run->problem->out_dtype, out_row(run, work, t, h) + (size_t)d * size, buffer, count);
+    }
+    put_lse(run, work, t, h, (float)((double)most + log(sum)));
+}
+
+void cpu_merge_parts(const struct cpu_run *run, const struct attn_work *work)
+{
+    uint32_t first = work->kv_head * run->group, heads = work->kv_heads * run->group;
+
+    for (uint32_t t = 0; t < work->rows; t++) {
+        for (uint32_t h = first; h < first + heads; h++)
+            merge_row(run, work, t, h);
+    }
+}

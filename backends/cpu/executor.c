@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Whose threads a call runs on: the plugin's pool, the caller's parallel_for, or a team of the caller. */
+#include "cpu.h"
+
+int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backend_impl *backend,
+                          void *stream, struct attn_error *err)
+{
+    const struct attn_cpu_executor *given = stream;
+
+    *executor = (struct cpu_executor){.backend = backend};
+    if (given == NULL) {
+        executor->parallel_for = backend->instance->host.parallel_for;
+        executor->parallel_for_arg = backend->instance->host.ctx;
+        return ATTN_OK;
+    }
+    if (given->struct_size < sizeof *given)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "stream",
+                        "a struct attn_cpu_executor has %zu bytes, its struct_size is %u", sizeof *given,
+                        given->struct_size);
+    if (given->kind == ATTN_EXECUTOR_PARALLEL_FOR) {
+        if (given->parallel_for == NULL)
+            return cpu_fail(err, ATTN_E_INVALID, 0, "stream.parallel_for", "the function is missing");
+        executor->parallel_for = given->parallel_for;
+        executor->parallel_for_arg = given->arg;
+        return ATTN_OK;
+    }
+    if (given->kind != ATTN_EXECUTOR_TEAM)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "stream.kind",
+                        "kind is %u, 1 (parallel_for) or 2 (team) are accepted", given->kind);
+    if (given->nth == 0 || given->ith >= given->nth)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "stream.ith", "thread %u of a team of %u does not exist",
+                        given->ith, given->nth);
+    if (given->nth > 1 && given->barrier == NULL)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "stream.barrier", "a team of %u needs a barrier", given->nth);
+    executor->team = given;
+    return ATTN_OK;
+}
+
+void cpu_join(const struct cpu_executor *executor)
+{
+    if (executor->team != NULL && executor->team->nth > 1)
+        executor->team->barrier(executor->team->arg);
+}
+
+/* One call, shared by its lanes. */
+struct job {
+    cpu_task_fn fn;
+    void *arg;
+    uint32_t tasks;
+    _Atomic uint32_t *next;
+};
+
+/* Task numbers come from one counter, so that a slow lane takes fewer. */
+static void run_lane(void *arg, uint32_t lane)
+{
+    const struct job *job = arg;
+
+    for (;;) {
+        uint32_t task = atomic_fetch_add_explicit(job->next, 1, memory_order_relaxed);
+        if (task >= job->tasks)
+            return;
+        job->fn(job->arg, task, lane);
+    }
+}
+
+/* Lanes are as many as the scratch was sized for; members of a team beyond them only wait. */
+static void run_member(const struct cpu_executor *executor, _Atomic uint32_t *tickets, struct job *job)
+{
+    uint32_t ith = executor->team->ith, nth = executor->team->nth;
+    uint32_t lanes = executor->backend->threads < nth ? executor->backend->threads : nth;
+
+    if (tickets == NULL) {
+        for (uint64_t task = ith; ith < lanes && task < job->tasks; task += lanes)
+            job->fn(job->arg, (uint32_t)task, ith);
+        cpu_join(executor);
+        return;
+    }
+    job->next = &tickets[0];
+    if (ith < lanes)
+        run_lane(job, ith);
+    /* The last one to leave puts the words back before anybody may start the next call. */
+    if (atomic_fetch_add_explicit(&tickets[1], 1, memory_order_acq_rel) + 1 == nth) {
+        atomic_store_explicit(&tickets[0], 0, memory_order_relaxed);
+        atomic_store_explicit(&tickets[1], 0, memory_order_relaxed);
+    }
+    cpu_join(executor);
+}
+
+int32_t cpu_execute(const struct cpu_executor *executor, _Atomic uint32_t *tickets, uint32_t tasks,
+                    cpu_task_fn fn, void *arg, struct attn_error *err)
+{
+    _Atomic uint32_t next = 0;
+    struct job job = {.fn = fn, .arg = arg, .tasks = tasks, .next = &next};
+    uint32_t lanes = executor->backend->threads;
+
+    lanes = tasks < lanes ? tasks : lanes;
+    if (executor->team != NULL) {
+        run_member(executor, tickets, &job);
+        return ATTN_OK;
+    }
+    if (lanes < 2) {
+        run_lane(&job, 0);
+        return ATTN_OK;
+    }
+    if (executor->parallel_for == NULL) {
+        cpu_pool_run(executor->backend->pool, lanes, run_lane, &job);
+        return ATTN_OK;
+    }
+    int32_t status = executor->parallel_for(executor->parallel_for_arg, run_lane, &job, lanes);
+    if (status == ATTN_OK && atomic_load(&next) >= tasks)
+        return ATTN_OK;
+    return cpu_fail(err, status != ATTN_OK ? status : ATTN_E_INVALID, 0, "parallel_for",
+                    "the caller's parallel_for answered %d and ran %u of %u tasks", status,
+                    atomic_load(&next) < tasks ? atomic_load(&next) : tasks, tasks);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The table of attention kernels, best row first: dispatch and capability query in one. */
+#include "kernels.h"
+
+#define ALL_TYPES (CPU_TYPE_F32 | CPU_TYPE_F16 | CPU_TYPE_BF16)
+#define DIM_MAX   65536u
+
+#define AVX2_ROW(name_, phase_, type_, run_)                                                                 \
+    {                                                                                                        \
+        .name = (name_), .run = (run_), .scratch_bytes = run_##_scratch, .flags = CPU_AVX2 | CPU_F16C,       \
+        .phases = (phase_), .q_types = ALL_TYPES, .kv_types = (type_), .kv_mixed = (type_) == ALL_TYPES,     \
+        .dim_multiple = 1, .dim_max = DIM_MAX                                                                \
+    }
+
+const struct cpu_kernel cpu_kernels[] = {
+#if defined(__x86_64__)
+    AVX2_ROW("paged_decode_f32_avx2", CPU_FEW_ROWS, CPU_TYPE_F32, cpu_decode_avx2),
+    AVX2_ROW("paged_decode_f16_avx2", CPU_FEW_ROWS, CPU_TYPE_F16, cpu_decode_avx2),
+    AVX2_ROW("paged_decode_bf16_avx2", CPU_FEW_ROWS, CPU_TYPE_BF16, cpu_decode_avx2),
+    AVX2_ROW("paged_decode_mixed_avx2", CPU_FEW_ROWS, ALL_TYPES, cpu_decode_avx2),
+    AVX2_ROW("paged_prefill_f32_avx2", CPU_MANY_ROWS, CPU_TYPE_F32, cpu_prefill_avx2),
+    AVX2_ROW("paged_prefill_f16_avx2", CPU_MANY_ROWS, CPU_TYPE_F16, cpu_prefill_avx2),
+    AVX2_ROW("paged_prefill_bf16_avx2", CPU_MANY_ROWS, CPU_TYPE_BF16, cpu_prefill_avx2),
+    AVX2_ROW("paged_prefill_mixed_avx2", CPU_MANY_ROWS, ALL_TYPES, cpu_prefill_avx2),
+#endif
+    {.name = "paged_attention_c",
+     .run = cpu_attention_c,
+     .scratch_bytes = cpu_attention_c_scratch,
+     .phases = CPU_FEW_ROWS | CPU_MANY_ROWS,
+     .q_types = ALL_TYPES,
+     .kv_types = ALL_TYPES,
+     .kv_mixed = 1,
+     .dim_multiple = 1,
+     .dim_max = DIM_MAX},
+};
+
+const uint32_t cpu_kernel_count = sizeof cpu_kernels / sizeof cpu_kernels[0];

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The kernels' view of the CPU plugin: one run resolved to addresses, the function type of the attention
+ * family, and the table that is dispatch and capability query at once (kernels.c, best row first).
+ *
+ * A kernel processes one struct attn_work: for every query token t < work->rows and every query head of the
+ * kv heads [kv_head, kv_head + kv_heads), attention over the visible keys in [key_begin, key_end). It finds
+ * keys with cpu_walk, the visible range of a token with cpu_visible, and hands each finished row to cpu_emit.
+ */
+#ifndef ATTN_CPU_KERNELS_H
+#define ATTN_CPU_KERNELS_H
+
+#include <stdbool.h>
+
+#include "attn/plugin.h"
+#include "work.h"
+
+/* Keys of one tile: one accumulator takes at most this many before it is added to a span. */
+#define CPU_TILE_KEYS 64u
+/* Keys of one span: at most this many before the span is added to the total. */
+#define CPU_SPAN_KEYS 512u
+
+/* Keys or values of a cache. */
+struct cpu_cache {
+    const char *base;
+    int64_t page_stride;
+    int64_t token_stride;
+    int64_t head_stride;
+    uint32_t dtype;
+};
+
+/* One run, resolved once before the tasks start; constant while they run. */
+struct cpu_run {
+    const struct attn_problem *problem;
+    const struct attn_batch *batch;
+    float scale;    /* softmax_scale */
+    float softcap;  /* 0 = none */
+    uint32_t group; /* query heads per kv head */
+
+    const char *q; /* element (row, head, d) at q + row*q_token + head*q_head + d*size */
+    int64_t q_token, q_head;
+    char *out;
+    int64_t out_token, out_head;
+    char *lse; /* f32, or NULL */
+    int64_t lse_token, lse_head;
+
+    struct cpu_cache k, v;
+    uint32_t addressing;
+    uint32_t block;
+    uint32_t block_shift; /* log2 of block, or 32 if it is no power of two */
+    const char *table;    /* table: first row */
+    int64_t table_stride;
+    uint32_t table_width;
+    const int32_t *indptr; /* csr */
+    const void *indices;
+    uint32_t index_dtype;
+    const int32_t *kv_offsets; /* dense, or NULL: sequence i begins at page i */
+    const void *positions;     /* q_positions, or NULL */
+    uint32_t position_dtype;
+
+    float *part_out; /* partial results: f32 [part rows, head_dim_vo], normalised */
+    float *part_lse; /* f32 [part rows] */
+};
+
+/* Byte offsets of keys and values of one head from the caches' bases; -1 = the key does not exist. */
+struct cpu_keys {
+    int64_t k[CPU_TILE_KEYS];
+    int64_t v[CPU_TILE_KEYS];
+    bool holes; /* any -1 among them */
+};
+
+/*
+ * The page-table walk: offsets of keys [first, first + count) of a sequence for kv head 0 (add
+ * head * head_stride to an offset that is not -1). count <= CPU_TILE_KEYS, first + count <= kv_len.
+ */
+void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count, struct cpu_keys *out);
+
+/* Visible keys of query token t of the work: [*lo, *hi), cut to the work's part. Empty if lo >= hi. */
+void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t *lo,
+                 uint32_t *hi);
+
+/*
+ * Takes the row of query token t and query head h of a work: o is the normalised f32 row (ignored if lse is
+ * -inf), lse its natural log-sum-exp, -inf if no key was visible. Writes out and lse, or the partial result.
+ */
+void cpu_emit(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h, const float *o,
+              float lse);
+
+/* Processes one work. scratch: the row's bytes, 64-byte aligned, private to the thread, contents undefined.
+ */
+typedef void (*cpu_attention_fn)(const struct cpu_run *run, const struct attn_work *work, void *scratch);
+
+/* CPU features that a row may need. */
+enum cpu_flag {
+    CPU_AVX2 = 1, /* AVX2 and FMA */
+    CPU_F16C = 2,
+};
+
+/* Which works a row is taken for. */
+enum cpu_phase {
+    CPU_FEW_ROWS = 1, /* rows * group <= CPU_FEW: decode, short drafts */
+    CPU_MANY_ROWS = 2,
+};
+/* Query rows (tokens times heads of a group) up to which a work counts as few. */
+#define CPU_FEW 16u
+/* Query rows of a work with many rows, at most (tokens = CPU_MANY / group, at least 1). */
+#define CPU_MANY 64u
+
+/* Element types as a set. */
+#define CPU_TYPE_F32  1u
+#define CPU_TYPE_F16  2u
+#define CPU_TYPE_BF16 4u
+
+/* One row of the table. First row that fits wins; every row that does not yields a reason. */
+struct cpu_kernel {
+    const char *name;
+    cpu_attention_fn run;
+    uint64_t (*scratch_bytes)(const struct attn_problem *problem);
+    uint32_t flags;    /* enum cpu_flag, all needed */
+    uint32_t phases;   /* enum cpu_phase */
+    uint32_t q_types;  /* CPU_TYPE_* of q and out */
+    uint32_t kv_types; /* of k and v, which are alike unless kv_mixed */
+    uint32_t kv_mixed;
+    uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
+    uint32_t dim_max;
+};
+
+extern const struct cpu_kernel cpu_kernels[];
+extern const uint32_t cpu_kernel_count;
+
+/* attention-c.c: plain C, serves everything the plugin claims. */
+void cpu_attention_c(const struct cpu_run *run, const struct attn_work *work, void *scratch);
+uint64_t cpu_attention_c_scratch(const struct attn_problem *problem);
+
+#if defined(__x86_64__)
+/* decode-avx2.c, prefill-avx2.c: AVX2 + FMA + F16C. */
+void cpu_decode_avx2(const struct cpu_run *run, const struct attn_work *work, void *scratch);
+uint64_t cpu_decode_avx2_scratch(const struct attn_problem *problem);
+void cpu_prefill_avx2(const struct cpu_run *run, const struct attn_work *work, void *scratch);
+uint64_t cpu_prefill_avx2_scratch(const struct attn_problem *problem);
+#endif
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Caches: the shapes of both flavours, and the check of a description. */
+#include <stdlib.h>
+
+#include "cpu.h"
+
+/* a * b * c * d, or false. */
+static bool product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out) && !__builtin_mul_overflow(*out, c, out) &&
+           !__builtin_mul_overflow(*out, d, out);
+}
+
+/*
+ * [2, pages, block, kv heads, dim] or [pages, 2, block, kv heads, dim]. Where keys and values differ in size,
+ * both take the room of the larger, so that it stays one array.
+ */
+int32_t cpu_kv_shape(enum cpu_flavour flavour, const struct attn_problem *problem, uint32_t pages,
+                     struct attn_kv_shape *out, struct attn_error *err)
+{
+    uint32_t k_size = cpu_size(problem->k_dtype), v_size = cpu_size(problem->v_dtype);
+    uint32_t size = k_size > v_size ? k_size : v_size;
+    uint32_t dim = problem->head_dim > problem->head_dim_vo ? problem->head_dim : problem->head_dim_vo;
+    uint64_t plane, half, head = (uint64_t)dim * size;
+    uint32_t block = problem->block;
+
+    if (k_size == 0 || v_size == 0)
+        return cpu_fail(err, ATTN_E_UNSUPPORTED, k_size == 0 ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V,
+                        k_size == 0 ? "k" : "v", "%s is not served; f32, f16 and bf16 are",
+                        cpu_type_name(k_size == 0 ? problem->k_dtype : problem->v_dtype));
+    if (problem->addressing == ATTN_DENSE && problem->max_kv != 0)
+        block = problem->max_kv; /* a page is a sequence */
+    if (!product(block, problem->kv_heads, head, 1, &plane) || !product(plane, pages, 1, 1, &half) ||
+        half > INT64_MAX / 4)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "pages", "%u pages of %u tokens do not fit into 64 bits",
+                        pages, block);
+    ATTN_INIT(out);
+    out->rank = 5;
+    out->dims[flavour == CPU_FLASH_ATTN ? 0 : 1] = 2;
+    out->dims[flavour == CPU_FLASH_ATTN ? 1 : 0] = pages;
+    out->dims[2] = block;
+    out->dims[3] = problem->kv_heads;
+    out->dims[4] = dim;
+    out->bytes = 2 * half;
+    out->v_offset = flavour == CPU_FLASH_ATTN ? half : plane;
+    ATTN_INIT(&out->desc);
+    out->desc.k_dtype = problem->k_dtype;
+    out->desc.v_dtype = problem->v_dtype;
+    out->desc.layout = ATTN_STRIDED;
+    out->desc.pages = pages;
+    out->desc.block = block;
+    out->desc.kv_heads = problem->kv_heads;
+    out->desc.head_dim = problem->head_dim;
+    out->desc.head_dim_vo = problem->head_dim_vo;
+    out->desc.k_page_stride = out->desc.v_page_stride =
+        (int64_t)(flavour == CPU_FLASH_ATTN ? plane : 2 * plane);
+    out->desc.k_token_stride = out->desc.v_token_stride = (int64_t)(head * problem->kv_heads);
+    out->desc.k_head_stride = out->desc.v_head_stride = (int64_t)head;
+    return ATTN_OK;
+}
+
+/* Keys or values: type, address, strides. */
+static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct attn_error *err)
+{
+    const struct attn_buffer *buffer = values ? &desc->v : &desc->k;
+    const char *name = values ? "kv.v" : "kv.k";
+    uint32_t dtype = values ? desc->v_dtype : desc->k_dtype, size = cpu_size(dtype);
+    const int64_t strides[] = {values ? desc->v_page_stride : desc->k_page_stride,
+                               values ? desc->v_token_stride : desc->k_token_stride,
+                               values ? desc->v_head_stride : desc->k_head_stride};
+    const uint64_t counts[] = {desc->pages, desc->block, desc->kv_heads};
+    uintptr_t bits = (uintptr_t)cpu_address(buffer);
+
+    if (size == 0)
+        return cpu_fail(err, ATTN_E_UNSUPPORTED, values ? ATTN_REASON_DTYPE_V : ATTN_REASON_DTYPE_K,
+                        values ? "kv.v_dtype" : "kv.k_dtype", "%s is not served; f32, f16 and bf16 are",
+                        cpu_type_name(dtype));
+    if (bits == 0 && desc->pages > 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+    for (uint32_t i = 0; i < 3; i++)
+        bits |= counts[i] > 1 ? (uintptr_t)strides[i] : 0;
+    if ((bits & (size - 1)) != 0)
+        return cpu_fail(
+            err, ATTN_E_INVALID, 0, name,
+            "address and strides of %s (page %lld, token %lld, head %lld bytes) must be multiples "
+            "of its element size %u",
+            name, (long long)strides[0], (long long)strides[1], (long long)strides[2], size);
+    if (!cpu_strides_fit(strides, counts, 3))
+        return cpu_fail(
+            err, ATTN_E_INVALID, 0, name,
+            "strides of %s (page %lld, token %lld, head %lld bytes) reach beyond 64-bit addresses", name,
+            (long long)strides[0], (long long)strides[1], (long long)strides[2]);
+    return ATTN_OK;
+}
+
+int32_t cpu_kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
+{
+    if (desc->layout != 0 && desc->layout != ATTN_STRIDED)
+        return cpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_LAYOUT, "kv.layout",
+                        "layout %u is not served; strided (1) is", desc->layout);
+    if (desc->block == 0 || desc->kv_heads == 0 || desc->head_dim == 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0,
+                        desc->block == 0      ? "kv.block"
+                        : desc->kv_heads == 0 ? "kv.kv_heads"
+                                              : "kv.head_dim",
+                        "block is %u, kv_heads %u, head_dim %u; each must be at least 1", desc->block,
+                        desc->kv_heads, desc->head_dim);
+    int32_t status = check_half(desc, false, err);
+    return status != ATTN_OK ? status : check_half(desc, true, err);
+}
+
+int32_t cpu_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
+                      struct attn_kv_impl **out, struct attn_error *err)
+{
+    int32_t status = cpu_kv_check(desc, err);
+
+    (void)backend;
+    *out = NULL;
+    if (status != ATTN_OK)
+        return status;
+    struct attn_kv_impl *kv = malloc(sizeof *kv);
+    if (kv == NULL)
+        return cpu_fail(err, ATTN_E_MEMORY, 0, "kv", "no memory for the cache's description");
+    kv->desc = *desc;
+    *out = kv;
+    return ATTN_OK;
+}
+
+void cpu_kv_destroy(struct attn_kv_impl *kv)
+{
+    free(kv);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Memory of the backend: ordinary memory, in large pages where that pays. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "cpu.h"
+
+/* Blocks from this size on are aligned to, and hinted for, large pages: page tables walk random pages. */
+#define LARGE_PAGE ((uint64_t)1 << 21)
+
+static int32_t alloc_block(uint64_t size, void **out, struct attn_error *err)
+{
+    size_t alignment = size >= 2 * LARGE_PAGE ? (size_t)LARGE_PAGE : CPU_ALIGNMENT;
+
+    *out = NULL;
+    if (size == 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "size", "size is 0, at least 1 byte is wanted");
+    if (posix_memalign(out, alignment, size) != 0) {
+        *out = NULL;
+        return cpu_fail(err, ATTN_E_MEMORY, 0, "size", "no memory for %llu bytes", (unsigned long long)size);
+    }
+    if (alignment == LARGE_PAGE)
+        (void)madvise(*out, size & ~(LARGE_PAGE - 1), MADV_HUGEPAGE);
+    return ATTN_OK;
+}
+
+static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct attn_buffer *out,
+                     struct attn_error *err)
+{
+    (void)backend;
+    out->byte_offset = 0;
+    return alloc_block(size, &out->data, err);
+}
+
+static void free_buffer(struct attn_backend_impl *backend, const struct attn_buffer *buffer)
+{
+    (void)backend;
+    if (buffer != NULL)
+        free(buffer->data);
+}
+
+static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer *to,
+                    const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
+                    struct attn_error *err)
+{
+    struct cpu_executor executor;
+    int32_t status = cpu_executor_init(&executor, backend, stream, err);
+
+    if (status != ATTN_OK)
+        return status;
+    if (kind < ATTN_COPY_TO_DEVICE || kind > ATTN_COPY_ON_DEVICE)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", kind);
+    if (size > 0 && (cpu_address(to) == NULL || cpu_address(from) == NULL))
+        return cpu_fail(err, ATTN_E_INVALID, 0, cpu_address(to) == NULL ? "to" : "from",
+                        "an address is needed to copy %llu bytes", (unsigned long long)size);
+    if (size > 0 && cpu_is_first(&executor))
+        memcpy(cpu_address(to), cpu_address(from), size);
+    cpu_join(&executor);
+    return ATTN_OK;
+}
+
+static int32_t alloc_pinned(struct attn_backend_impl *backend, uint64_t size, void **out,
+                            struct attn_error *err)
+{
+    (void)backend;
+    return alloc_block(size, out, err);
+}
+
+static void free_pinned(struct attn_backend_impl *backend, void *memory)
+{
+    (void)backend;
+    free(memory);
+}
+
+const struct attn_memory_table cpu_memory_table = {
+    .struct_size = sizeof cpu_memory_table,
+    .alloc = alloc,
+    .free = free_buffer,
+    .copy = copy,
+    .alloc_pinned = alloc_pinned,
+    .free_pinned = free_pinned,
+};

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Merge and rescale of partial results (docs/definition.md, section 3). Weights are double, columns f32. */
+#include <math.h>
+
+#include "cpu.h"
+
+#define LN2 0.69314718055994530942
+/* Columns that are merged at once. */
+#define COLUMNS 64u
+/* (row, head) pairs of one task. */
+#define TASK_PAIRS 16u
+
+struct merge {
+    const struct attn_merge_args *args;
+    uint64_t pairs;
+};
+
+struct rescale {
+    const struct attn_rescale_args *args;
+    uint64_t pairs;
+};
+
+static char *pair_at(const struct attn_tensor *tensor, uint32_t row, uint32_t head)
+{
+    return cpu_address(&tensor->buffer) + row * tensor->token_stride + head * tensor->head_stride;
+}
+
+/* Natural logarithm; -inf for a part that is empty, whichever way it says so. */
+static double load_lse(const struct attn_tensor *tensor, uint32_t row, uint32_t head, uint32_t base)
+{
+    float lse;
+
+    memcpy(&lse, pair_at(tensor, row, head), sizeof lse);
+    if (isinf(lse))
+        return -(double)INFINITY;
+    return base == ATTN_LSE_BASE2 ? (double)lse * LN2 : (double)lse;
+}
+
+/* ln of the sum over lses; -inf if all are empty, NaN if one is. */
+static double add_lses(double most, double sum)
+{
+    return most == -(double)INFINITY ? most : most + log(sum);
+}
+
+static void merge_pair(const struct attn_merge_args *args, uint32_t row, uint32_t head)
+{
+    double most = -(double)INFINITY, sum = 0;
+    uint32_t size = cpu_size(args->dtype);
+    float buffer[COLUMNS], values[COLUMNS];
+
+    for (uint32_t k = 0; k < args->count; k++) {
+        double lse = load_lse(&args->parts[k].lse, row, head, args->lse_base);
+        most = lse > most || isnan(lse) ? lse : most;
+    }
+    for (uint32_t k = 0; k < args->count && most != -(double)INFINITY; k++)
+        sum += exp(load_lse(&args->parts[k].lse, row, head, args->lse_base) - most);
+    for (uint32_t d = 0; d < args->head_dim; d += COLUMNS) {
+        uint32_t count = args->head_dim - d < COLUMNS ? args->head_dim - d : COLUMNS;
+        memset(buffer, 0, sizeof buffer);
+        for (uint32_t k = 0; k < args->count; k++) {
+            double lse = load_lse(&args->parts[k].lse, row, head, args->lse_base);
+            if (lse == -(double)INFINITY)
+                continue;
+            float weight = (float)(exp(lse - most) / sum);
+            cpu_load(args->dtype, values, pair_at(&args->parts[k].out, row, head) + (size_t)d * size, count);
+            for (uint32_t i = 0; i < count; i++)
+                buffer[i] += weight * values[i];
+        }
+        /* Only now: the result may lie where a part lies. */
+        cpu_store(args->dtype, pair_at(&args->out, row, head) + (size_t)d * size, buffer, count);
+    }
+    if (cpu_address(&args->lse.buffer) != NULL) {
+        float lse = (float)add_lses(most, sum);
+        memcpy(pair_at(&args->lse, row, head), &lse, sizeof lse);
+    }
+}
+
+static void merge_task(void *arg, uint32_t task, uint32_t lane)
+{
+    const struct merge *merge = arg;
+    uint64_t first = (uint64_t)task * TASK_PAIRS, end = first + TASK_PAIRS;
+
+    (void)lane;
+    for (uint64_t pair = first; pair < end && pair < merge->pairs; pair++)
+        merge_pair(merge->args, (uint32_t)(pair / merge->args->heads), (uint32_t)(pair % merge->args->heads));
+}
+
+static void rescale_pair(const struct attn_rescale_args *args, uint32_t row, uint32_t head)
+{
+    double own = load_lse(&args->own, row, head, args->lse_base);
+    double most = -(double)INFINITY, sum = 0;
+    uint32_t size = cpu_size(args->dtype);
+    float buffer[COLUMNS];
+
+    for (uint32_t k = 0; k < args->count; k++) {
+        double lse = load_lse(&args->all[k], row, head, args->lse_base);
+        most = lse > most || isnan(lse) ? lse : most;
+    }
+    for (uint32_t k = 0; k < args->count && most != -(double)INFINITY; k++)
+        sum += exp(load_lse(&args->all[k], row, head, args->lse_base) - most);
+    float share = (float)exp(own - add_lses(most, sum));
+    for (uint32_t d = 0; d < args->head_dim; d += COLUMNS) {
+        uint32_t count = args->head_dim - d < COLUMNS ? args->head_dim - d : COLUMNS;
+        char *at = pair_at(&args->out, row, head) + (size_t)d * size;
+        cpu_load(args->dtype, buffer, at, count);
+        for (uint32_t i = 0; i < count; i++)
+            buffer[i] = own == -(double)INFINITY ? 0 : buffer[i] * share;
+        cpu_store(args->dtype, at, buffer, count);
+    }
+}
+
+static void rescale_task(void *arg, uint32_t task, uint32_t lane)
+{
+    const struct rescale *rescale = arg;
+    uint64_t first = (uint64_t)task * TASK_PAIRS, end = first + TASK_PAIRS;
+
+    (void)lane;
+    for (uint64_t pair = first; pair < end && pair < rescale->pairs; pair++)
+        rescale_pair(rescale->args, (uint32_t)(pair / rescale->args->heads),
+                     (uint32_t)(pair % rescale->args->heads));
+}
+
+static int32_t check_common(uint32_t count, uint32_t dtype, uint32_t base, uint32_t rows, uint32_t heads,
+                            struct attn_error *err)
+{
+    if (count == 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "count", "count is 0, at least 1 is needed");
+    if (cpu_size(dtype) == 0)
+        return cpu_fail(err, ATTN_E_UNSUPPORTED, 0, "dtype", "%s is not served; f32, f16 and bf16 are",
+                        cpu_type_name(dtype));
+    if (base != ATTN_LSE_NATURAL && base != ATTN_LSE_BASE2)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "lse_base",
+                        "lse_base is %u; natural (1) and base 2 (2) are accepted", base);
+    if ((uint64_t)rows * heads / TASK_PAIRS >= UINT32_MAX)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "rows", "%u rows of %u heads are too many for one call", rows,
+                        heads);
+    return ATTN_OK;
+}
+
+static uint32_t count_tasks(uint64_t pairs)
+{
+    return (uint32_t)((pairs + TASK_PAIRS - 1) / TASK_PAIRS);
+}
+
+int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_args *args, void *stream,
+                  struct attn_error *err)
+{
+    struct merge merge = {args, (uint64_t)args->rows * args->heads};
+    struct cpu_executor executor;
+    uint32_t size = cpu_size(args->dtype);
+    int32_t status = cpu_executor_init(&executor, backend, stream, err);
+
+    if (status == ATTN_OK)
+        status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
+    if (status == ATTN_OK && args->parts == NULL)
+        status = cpu_fail(err, ATTN_E_INVALID, 0, "parts", "parts is not given");
+    for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++) {
+        status = cpu_tensor_check(&args->parts[k].out, args->rows, args->heads, args->head_dim, size, 0,
+                                  "parts.out", err);
+        if (status == ATTN_OK)
+            status = cpu_tensor_check(&args->parts[k].lse, args->rows, args->heads, 1, sizeof(float), 0,
+                                      "parts.lse", err);
+    }
+    if (status == ATTN_OK)
+        status = cpu_tensor_check(&args->out, args->rows, args->heads, args->head_dim, size, 1, "out", err);
+    if (status == ATTN_OK && cpu_address(&args->lse.buffer) != NULL)
+        status = cpu_tensor_check(&args->lse, args->rows, args->heads, 1, sizeof(float), 1, "lse", err);
+    if (status != ATTN_OK)
+        return status;
+    return cpu_execute(&executor, NULL, count_tasks(merge.pairs), merge_task, &merge, err);
+}
+
+int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale_args *args, void *stream,
+                    struct attn_error *err)
+{
+    struct rescale rescale = {args, (uint64_t)args->rows * args->heads};
+    struct cpu_executor executor;
+    int32_t status = cpu_executor_init(&executor, backend, stream, err);
+
+    if (status == ATTN_OK)
+        status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
+    if (status == ATTN_OK && args->all == NULL)
+        status = cpu_fail(err, ATTN_E_INVALID, 0, "all", "all is not given");
+    if (status == ATTN_OK)
+        status = cpu_tensor_check(&args->out, args->rows, args->heads, args->head_dim, cpu_size(args->dtype),
+                                  1, "out", err);
+    if (status == ATTN_OK)
+        status = cpu_tensor_check(&args->own, args->rows, args->heads, 1, sizeof(float), 0, "own", err);
+    for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++)
+        status = cpu_tensor_check(&args->all[k], args->rows, args->heads, 1, sizeof(float), 0, "all", err);
+    if (status != ATTN_OK)
+        return status;
+    return cpu_execute(&executor, NULL, count_tasks(rescale.pairs), rescale_task, &rescale, err);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A plan: the rows that were dispatched, and the sizes that follow from the maxima. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cpu.h"
+#include "schedule.h"
+
+static uint64_t round_block(uint64_t size)
+{
+    return (size + CPU_ALIGNMENT - 1) / CPU_ALIGNMENT * CPU_ALIGNMENT;
+}
+
+/* Counts are below 2^32, rows of a kernel's scratch below 2^40: only the last product could overflow. */
+static bool find_sizes(struct attn_plan_impl *plan)
+{
+    const struct attn_problem *problem = &plan->problem;
+    uint64_t few = plan->kernels[0]->scratch_bytes(problem);
+    uint64_t many = plan->kernels[1]->scratch_bytes(problem);
+    uint64_t part = (uint64_t)plan->bounds.part_rows * sizeof(float);
+    uint64_t lanes;
+
+    plan->part_lse_offset = round_block(part * problem->head_dim_vo);
+    plan->lanes_offset = plan->part_lse_offset + round_block(part);
+    plan->lane_bytes = round_block(few > many ? few : many);
+    if (__builtin_mul_overflow(plan->lane_bytes, plan->backend->threads, &lanes))
+        return false;
+    ATTN_INIT(&plan->sizes);
+    plan->sizes.alignment = CPU_ALIGNMENT;
+    plan->sizes.schedule =
+        round_block(sizeof(struct cpu_schedule) + (uint64_t)plan->bounds.works * sizeof(struct attn_work));
+    plan->sizes.counters = CPU_ALIGNMENT + round_block((uint64_t)plan->bounds.counters * sizeof(uint32_t));
+    return !__builtin_add_overflow(plan->lanes_offset, lanes, &plan->sizes.scratch);
+}
+
+/* The first reason of a query, as an error. */
+static int32_t fail_unserved(const struct attn_backend_impl *backend, const struct attn_problem *problem,
+                             struct attn_error *err)
+{
+    struct attn_reason reason = {0};
+    struct attn_query query = {.struct_size = sizeof query, .reasons = &reason, .reason_capacity = 1};
+
+    cpu_query(backend->instance, NULL, problem, 0, &query);
+    return cpu_fail(err, ATTN_E_UNSUPPORTED, reason.code, reason.field, "%s", reason.text);
+}
+
+static int32_t check_maxima(const struct attn_problem *problem, struct attn_error *err)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+    } wanted[] = {{"max_seqs", problem->max_seqs}, {"max_q", problem->max_q},
+                  {"max_kv", problem->max_kv},     {"max_rows", problem->max_rows},
+                  {"heads", problem->heads},       {"kv_heads", problem->kv_heads},
+                  {"head_dim", problem->head_dim}, {"head_dim_vo", problem->head_dim_vo},
+                  {"block", problem->block}};
+
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        if (wanted[i].value == 0)
+            return cpu_fail(err, ATTN_E_INVALID, 0, wanted[i].name, "a plan needs %s, it is 0",
+                            wanted[i].name);
+    }
+    if (problem->heads % problem->kv_heads != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "heads", "heads is %u, no multiple of kv_heads %u",
+                        problem->heads, problem->kv_heads);
+    return ATTN_OK;
+}
+
+/* FNV-1a. */
+static uint32_t find_hash(const struct attn_problem *problem)
+{
+    const unsigned char *bytes = (const unsigned char *)problem;
+    uint32_t hash = UINT32_C(2166136261);
+
+    for (size_t i = 0; i < sizeof *problem; i++)
+        hash = (hash ^ bytes[i]) * UINT32_C(16777619);
+    return hash;
+}
+
+int32_t cpu_plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                        struct attn_plan_impl **out, struct attn_error *err)
+{
+    const struct cpu_kernel *few, *many;
+    int32_t status = check_maxima(problem, err);
+
+    *out = NULL;
+    if (status != ATTN_OK)
+        return status;
+    few = cpu_dispatch(backend->instance, problem, CPU_FEW_ROWS);
+    many = cpu_dispatch(backend->instance, problem, CPU_MANY_ROWS);
+    if (few == NULL || many == NULL)
+        return fail_unserved(backend, problem, err);
+    struct attn_plan_impl *plan = calloc(1, sizeof *plan);
+    if (plan == NULL)
+        return cpu_fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
+    plan->backend = backend;
+    plan->problem = *problem;
+    plan->kernels[0] = few;
+    plan->kernels[1] = many;
+    plan->hash = find_hash(problem);
+    struct attn_planner planner = cpu_planner(&plan->problem, backend->threads);
+    if (!attn__planner_get_bounds(&planner, &plan->bounds) || !find_sizes(plan)) {
+        free(plan);
+        return cpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
+                        "the maxima need blocks beyond 64-bit sizes");
+    }
+    *out = plan;
+    return ATTN_OK;
+}
+
+void cpu_plan_destroy(struct attn_plan_impl *plan)
+{
+    free(plan);
+}
+
+int32_t cpu_plan_sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *out)
+{
+    *out = plan->sizes;
+    return ATTN_OK;
+}
+
+/* a + b * c * d * e, or the largest number if that is too much. */
+static uint64_t add_product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
+{
+    uint64_t product;
+
+    if (__builtin_mul_overflow(b, c, &product) || __builtin_mul_overflow(product, d, &product) ||
+        __builtin_mul_overflow(product, e, &product) || __builtin_add_overflow(a, product, &product))
+        return UINT64_MAX;
+    return product;
+}
+
+int32_t cpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_info *out)
+{
+    const struct attn_problem *p = &plan->problem;
+    const uint32_t sizes[] = {cpu_size(p->q_dtype), cpu_size(p->k_dtype), cpu_size(p->v_dtype),
+                              cpu_size(p->out_dtype)};
+    uint64_t bytes = 0;
+
+    ATTN_INIT(out);
+    out->graph_level = ATTN_GRAPH_NEVER;
+    out->splits = plan->bounds.splits;
+    out->split_keys = ATTN_CUT_KEYS;
+    for (uint32_t i = 0; i < 4; i++)
+        out->alignment = sizes[i] > out->alignment ? sizes[i] : out->alignment;
+    out->stride_multiple = out->alignment;
+    bytes = add_product(bytes, (uint64_t)p->max_seqs * p->max_kv, p->kv_heads, p->head_dim, sizes[1]);
+    bytes = add_product(bytes, (uint64_t)p->max_seqs * p->max_kv, p->kv_heads, p->head_dim_vo, sizes[2]);
+    bytes = add_product(bytes, p->max_rows, p->heads, p->head_dim, sizes[0]);
+    bytes = add_product(bytes, p->max_rows, p->heads, p->head_dim_vo, sizes[3]);
+    out->bytes_per_run = add_product(bytes, p->max_rows, p->heads, p->lse, sizeof(float));
+    if (plan->kernels[0] == plan->kernels[1])
+        snprintf(out->kernels, sizeof out->kernels, "%s", plan->kernels[0]->name);
+    else
+        snprintf(out->kernels, sizeof out->kernels, "%s,%s", plan->kernels[0]->name, plan->kernels[1]->name);
+    return ATTN_OK;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A step's schedule: a header and the works, written by the host, because all arrays are host memory. */
+#include "cpu.h"
+#include "schedule.h"
+
+int32_t cpu_check_span(const struct attn_span *span, uint64_t size, const char *name, struct attn_error *err)
+{
+    if (span == NULL || cpu_address(&span->buffer) == NULL)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; it takes %llu bytes", name,
+                        (unsigned long long)size);
+    if (span->size < size)
+        return cpu_fail(err, ATTN_E_SIZE, 0, name, "%s has %llu bytes, it takes %llu", name,
+                        (unsigned long long)span->size, (unsigned long long)size);
+    if ((uintptr_t)cpu_address(&span->buffer) % CPU_ALIGNMENT != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name,
+                        CPU_ALIGNMENT);
+    return ATTN_OK;
+}
+
+static const int32_t *array(const struct attn_buffer *buffer)
+{
+    return (const int32_t *)(const void *)cpu_address(buffer);
+}
+
+static void write_schedule(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                           const struct cpu_extent *extent, struct cpu_schedule *out)
+{
+    struct attn_planner planner = cpu_planner(&plan->problem, plan->backend->threads);
+    struct attn_planner_batch arrays = {.seqs = batch->seqs, .position_dtype = batch->position_dtype};
+    struct attn_planner_result result;
+
+    arrays.q_offsets = array(&batch->q_offsets);
+    arrays.kv_lens = array(&batch->kv_lens);
+    if (plan->problem.seq_causal != 0)
+        arrays.seq_causal = (const uint8_t *)cpu_address(&batch->seq_causal);
+    if (plan->problem.positions != 0)
+        arrays.positions = cpu_address(&batch->q_positions);
+    attn__planner_run(&planner, &arrays, cpu_schedule_works(out), &result);
+    *out = (struct cpu_schedule){.magic = CPU_SCHEDULE_MAGIC,
+                                 .seqs = batch->seqs,
+                                 .rows = batch->rows,
+                                 .works = result.works,
+                                 .counters = result.counters,
+                                 .max_kv = extent->max_kv,
+                                 .last_key = extent->last_key,
+                                 .problem = plan->hash};
+}
+
+int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                    const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+                    struct attn_error *err)
+{
+    struct cpu_executor executor;
+    struct cpu_extent extent;
+    int32_t status = cpu_executor_init(&executor, plan->backend, stream, err);
+
+    (void)staging;
+    if (status == ATTN_OK)
+        status = cpu_check_span(schedule, plan->sizes.schedule, "schedule", err);
+    if (status == ATTN_OK)
+        status = cpu_batch_check(&plan->problem, batch, &extent, err);
+    if (status != ATTN_OK)
+        return status;
+    if (cpu_is_first(&executor))
+        write_schedule(plan, batch, &extent, (struct cpu_schedule *)(void *)cpu_address(&schedule->buffer));
+    cpu_join(&executor);
+    return ATTN_OK;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* One layer: resolve addresses once, execute the works, merge what was split. */
+#include "cpu.h"
+#include "schedule.h"
+
+/* What the tasks of a run share. */
+struct layer {
+    struct cpu_run run;
+    const struct attn_plan_impl *plan;
+    const struct attn_work *works;
+    char *lanes; /* scratch of lane i at i * lane_bytes */
+    _Atomic uint32_t *counters;
+};
+
+/* One word per group behind the two tickets of a team. */
+static _Atomic uint32_t *group_counters(const struct attn_scratch *scratch)
+{
+    return (_Atomic uint32_t *)(void *)(cpu_address(&scratch->counters.buffer) + CPU_ALIGNMENT);
+}
+
+/* The last finisher of a group merges; its counter is zero again for the next run. */
+static void do_work(void *arg, uint32_t task, uint32_t lane)
+{
+    const struct layer *layer = arg;
+    const struct attn_work *work = &layer->works[task];
+
+    layer->plan->kernels[work->kernel]->run(&layer->run, work, layer->lanes + lane * layer->plan->lane_bytes);
+    if (work->parts < 2)
+        return;
+    _Atomic uint32_t *counter = &layer->counters[work->counter];
+    if (atomic_fetch_add_explicit(counter, 1, memory_order_acq_rel) + 1 != work->parts)
+        return;
+    atomic_store_explicit(counter, 0, memory_order_relaxed);
+    cpu_merge_parts(&layer->run, work);
+}
+
+static int32_t check_kv(const struct attn_problem *problem, const struct attn_kv_desc *desc,
+                        struct attn_error *err)
+{
+    const struct {
+        const char *name;
+        uint32_t got, wanted;
+    } members[] = {
+        {"kv.k_dtype", desc->k_dtype, problem->k_dtype},
+        {"kv.v_dtype", desc->v_dtype, problem->v_dtype},
+        {"kv.kv_heads", desc->kv_heads, problem->kv_heads},
+        {"kv.head_dim", desc->head_dim, problem->head_dim},
+        {"kv.head_dim_vo", desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim, problem->head_dim_vo},
+        {"kv.block", problem->addressing == ATTN_DENSE ? problem->block : desc->block, problem->block}};
+
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        if (members[i].got == members[i].wanted)
+            continue;
+        if (i < 2)
+            return cpu_fail(err, ATTN_E_INVALID, 0, members[i].name, "%s is %s, the plan's is %s",
+                            members[i].name, cpu_type_name(members[i].got), cpu_type_name(members[i].wanted));
+        return cpu_fail(err, ATTN_E_INVALID, 0, members[i].name, "%s is %u, the plan's is %u",
+                        members[i].name, members[i].got, members[i].wanted);
+    }
+    return ATTN_OK;
+}
+
+static int32_t check_tensors(const struct attn_problem *p, const struct attn_tensors *tensors, uint32_t rows,
+                             struct attn_error *err)
+{
+    int32_t status =
+        cpu_tensor_check(&tensors->q, rows, p->heads, p->head_dim, cpu_size(p->q_dtype), 0, "tensors.q", err);
+
+    if (status == ATTN_OK)
+        status = cpu_tensor_check(&tensors->out, rows, p->heads, p->head_dim_vo, cpu_size(p->out_dtype), 1,
+                                  "tensors.out", err);
+    if (status == ATTN_OK && p->lse != 0)
+        status = cpu_tensor_check(&tensors->lse, rows, p->heads, 1, sizeof(float), 1, "tensors.lse", err);
+    return status;
+}
+
+static int32_t check_schedule(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                              const struct attn_span *span, struct attn_error *err)
+{
+    int32_t status = cpu_check_span(span, plan->sizes.schedule, "schedule", err);
+
+    if (status != ATTN_OK)
+        return status;
+    const struct cpu_schedule *schedule = (const void *)cpu_address(&span->buffer);
+    if (schedule->magic != CPU_SCHEDULE_MAGIC || schedule->works > plan->bounds.works ||
+        schedule->problem != plan->hash)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "schedule",
+                        "this is no schedule that the plan prepared; call attn_plan_prepare first");
+    if (schedule->seqs != batch->seqs || schedule->rows != batch->rows)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "schedule",
+                        "it was prepared for %u sequences and %u rows, the batch has %u and %u",
+                        schedule->seqs, schedule->rows, batch->seqs, batch->rows);
+    return ATTN_OK;
+}
+
+static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                         const struct attn_tensors *tensors, const struct attn_kv_desc *desc, bool bare,
+                         const struct attn_span *span, const struct attn_scratch *scratch,
+                         struct attn_error *err)
+{
+    int32_t status = check_schedule(plan, batch, span, err);
+
+    if (status == ATTN_OK && scratch == NULL)
+        status = cpu_fail(err, ATTN_E_INVALID, 0, "scratch", "scratch is not given");
+    if (status == ATTN_OK)
+        status = cpu_check_span(&scratch->scratch, plan->sizes.scratch, "scratch", err);
+    if (status == ATTN_OK)
+        status = cpu_check_span(&scratch->counters, plan->sizes.counters, "counters", err);
+    if (status == ATTN_OK && desc == NULL)
+        status = cpu_fail(err, ATTN_E_INVALID, 0, "tensors.kv", "neither a cache nor a description is given");
+    if (status == ATTN_OK && bare)
+        status = cpu_kv_check(desc, err);
+    if (status == ATTN_OK)
+        status = check_kv(&plan->problem, desc, err);
+    if (status == ATTN_OK)
+        status = check_tensors(&plan->problem, tensors, batch->rows, err);
+    if (status != ATTN_OK)
+        return status;
+    const struct cpu_schedule *schedule = (const void *)cpu_address(&span->buffer);
+    const struct cpu_extent extent = {schedule->max_kv, schedule->last_key};
+    return cpu_extent_check(&plan->problem, batch, &extent, desc, err);
+}
+
+static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                    const struct attn_tensors *tensors, const struct attn_kv_desc *desc,
+                    const struct attn_scratch *scratch)
+{
+    char *block = cpu_address(&scratch->scratch.buffer);
+
+    *run = (struct cpu_run){.problem = &plan->problem, .batch = batch};
+    run->scale = tensors->softmax_scale;
+    run->softcap = plan->problem.softcap;
+    run->group = plan->problem.heads / plan->problem.kv_heads;
+    run->q = cpu_address(&tensors->q.buffer);
+    run->q_token = tensors->q.token_stride;
+    run->q_head = tensors->q.head_stride;
+    run->out = cpu_address(&tensors->out.buffer);
+    run->out_token = tensors->out.token_stride;
+    run->out_head = tensors->out.head_stride;
+    if (plan->problem.lse != 0) {
+        run->lse = cpu_address(&tensors->lse.buffer);
+        run->lse_token = tensors->lse.token_stride;
+        run->lse_head = tensors->lse.head_stride;
+    }
+    cpu_walk_init(run, &plan->problem, batch, desc);
+    run->part_out = (float *)(void *)block;
+    run->part_lse = (float *)(void *)(block + plan->part_lse_offset);
+}
+
+int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                      const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
+                      const struct attn_kv_desc *desc, const struct attn_span *schedule,
+                      const struct attn_scratch *scratch, void *stream, struct attn_error *err)
+{
+    struct cpu_executor executor;
+    struct layer layer = {.plan = plan};
+    int32_t status = cpu_executor_init(&executor, plan->backend, stream, err);
+
+    if (kv != NULL)
+        desc = &kv->desc;
+    if (status == ATTN_OK)
+        status = check_run(plan, batch, tensors, desc, kv == NULL, schedule, scratch, err);
+    if (status != ATTN_OK)
+        return status;
+    struct cpu_schedule *header = (struct cpu_schedule *)(void *)cpu_address(&schedule->buffer);
+    char *counters = cpu_address(&scratch->counters.buffer);
+    resolve(&layer.run, plan, batch, tensors, desc, scratch);
+    layer.works = cpu_schedule_works(header);
+    layer.lanes = cpu_address(&scratch->scratch.buffer) + plan->lanes_offset;
+    layer.counters = group_counters(scratch);
+    if (scratch->counters_dirty != 0) {
+        if (cpu_is_first(&executor))
+            memset(counters, 0, plan->sizes.counters);
+        cpu_join(&executor);
+    }
+    status =
+        cpu_execute(&executor, (_Atomic uint32_t *)(void *)counters, header->works, do_work, &layer, err);
+    if (status != ATTN_OK) /* only the caller's parallel_for can fail: some works are missing */
+        memset(counters, 0, plan->sizes.counters);
+    return status;
+}

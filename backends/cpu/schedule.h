@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What prepare writes and run reads. No pointers: a schedule may be copied. */
+#ifndef ATTN_CPU_SCHEDULE_H
+#define ATTN_CPU_SCHEDULE_H
+
+#include "work.h"
+
+#define CPU_SCHEDULE_MAGIC UINT32_C(0x41434b53)
+
+/* The start of a schedule; the works follow. */
+struct cpu_schedule {
+    uint32_t magic;
+    uint32_t seqs;
+    uint32_t rows;
+    uint32_t works;
+    uint32_t counters;
+    uint32_t max_kv; /* the longest sequence */
+    int64_t
+        last_key; /* the highest page, or with kv_offsets the highest token, that a run reads; -1 = none */
+    uint32_t problem; /* hash of the problem that it was made for */
+    uint32_t reserved[7];
+};
+
+static inline struct attn_work *cpu_schedule_works(struct cpu_schedule *schedule)
+{
+    return (struct attn_work *)(void *)(schedule + 1);
+}
+
+#endif

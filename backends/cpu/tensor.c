@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Checks of addresses and strides, so that no kernel has to ask. */
+#include "cpu.h"
+
+bool cpu_strides_fit(const int64_t *strides, const uint64_t *counts, uint32_t n)
+{
+    uint64_t sum = 0, part;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t size = strides[i] < 0 ? 0 - (uint64_t)strides[i] : (uint64_t)strides[i];
+        if (counts[i] < 2)
+            continue;
+        if (__builtin_mul_overflow(size, counts[i] - 1, &part) || __builtin_add_overflow(sum, part, &sum))
+            return false;
+    }
+    return sum <= INT64_MAX / 2;
+}
+
+/* Elements that are written lie apart if the smaller stride steps over a row and the larger over all of them.
+ */
+static bool apart(const struct attn_tensor *tensor, uint64_t rows, uint64_t heads, uint64_t bytes)
+{
+    uint64_t token = (uint64_t)tensor->token_stride, head = (uint64_t)tensor->head_stride;
+
+    if ((rows > 1 && tensor->token_stride <= 0) || (heads > 1 && tensor->head_stride <= 0))
+        return false;
+    if (rows < 2)
+        return heads < 2 || head >= bytes;
+    if (heads < 2)
+        return token >= bytes;
+    if (head <= token)
+        return head >= bytes && token >= (heads - 1) * head + bytes;
+    return token >= bytes && head >= (rows - 1) * token + bytes;
+}
+
+int32_t cpu_tensor_check(const struct attn_tensor *tensor, uint64_t rows, uint64_t heads, uint32_t dim,
+                         uint32_t size, uint32_t written, const char *name, struct attn_error *err)
+{
+    const int64_t strides[] = {tensor->token_stride, tensor->head_stride};
+    const uint64_t counts[] = {rows, heads};
+    uintptr_t bits = (uintptr_t)cpu_address(&tensor->buffer);
+
+    if (rows == 0)
+        return ATTN_OK;
+    if (bits == 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+    bits |= rows > 1 ? (uintptr_t)tensor->token_stride : 0;
+    bits |= heads > 1 ? (uintptr_t)tensor->head_stride : 0;
+    if ((bits & (size - 1)) != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name,
+                        "address and strides of %s (token %lld, head %lld bytes) must be multiples of its "
+                        "element size %u",
+                        name, (long long)tensor->token_stride, (long long)tensor->head_stride, size);
+    if (!cpu_strides_fit(strides, counts, 2))
+        return cpu_fail(err, ATTN_E_INVALID, 0, name,
+                        "strides of %s (token %lld, head %lld bytes) reach beyond 64-bit addresses", name,
+                        (long long)tensor->token_stride, (long long)tensor->head_stride);
+    if (written != 0 && !apart(tensor, rows, heads, (uint64_t)dim * size))
+        return cpu_fail(
+            err, ATTN_E_INVALID, 0, name,
+            "strides of %s (token %lld, head %lld bytes) let rows of %llu bytes overlap; a tensor "
+            "that is written needs positive strides that keep them apart",
+            name, (long long)tensor->token_stride, (long long)tensor->head_stride,
+            (unsigned long long)dim * size);
+    return ATTN_OK;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The page-table walk: where the keys of a sequence lie, for every addressing. */
+#include "cpu.h"
+
+void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
+                   const struct attn_kv_desc *desc)
+{
+    run->k = (struct cpu_cache){cpu_address(&desc->k), desc->k_page_stride, desc->k_token_stride,
+                                desc->k_head_stride, desc->k_dtype};
+    run->v = (struct cpu_cache){cpu_address(&desc->v), desc->v_page_stride, desc->v_token_stride,
+                                desc->v_head_stride, desc->v_dtype};
+    run->addressing = problem->addressing;
+    run->block = problem->block;
+    run->block_shift = (run->block & (run->block - 1)) == 0 ? (uint32_t)__builtin_ctz(run->block) : 32;
+    run->table = cpu_address(&batch->table);
+    run->table_stride = batch->table_stride;
+    run->table_width = batch->table_width;
+    run->indptr = (const int32_t *)(const void *)cpu_address(&batch->csr_indptr);
+    run->indices = cpu_address(&batch->csr_indices);
+    run->index_dtype = problem->index_dtype;
+    run->kv_offsets = (const int32_t *)(const void *)cpu_address(&batch->kv_offsets);
+    run->positions = problem->positions != 0 ? cpu_address(&batch->q_positions) : NULL;
+    run->position_dtype = batch->position_dtype;
+}
+
+static void walk_dense(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count,
+                       struct cpu_keys *out)
+{
+    int64_t page = run->kv_offsets != NULL ? 0 : seq;
+    int64_t token = (run->kv_offsets != NULL ? run->kv_offsets[seq] : 0) + (int64_t)first;
+
+    for (uint32_t i = 0; i < count; i++, token++) {
+        out->k[i] = page * run->k.page_stride + token * run->k.token_stride;
+        out->v[i] = page * run->v.page_stride + token * run->v.token_stride;
+    }
+}
+
+/* Entry of the page table: page number, or negative for a hole. */
+static int64_t find_page(const struct cpu_run *run, uint32_t seq, uint32_t index)
+{
+    if (run->addressing == ATTN_TABLE) {
+        const int32_t *row = (const int32_t *)(const void *)(run->table + seq * run->table_stride);
+        return row[index];
+    }
+    int64_t at = (int64_t)run->indptr[seq] + index;
+    if (run->index_dtype == ATTN_INT64)
+        return ((const int64_t *)run->indices)[at];
+    return ((const int32_t *)run->indices)[at];
+}
+
+/* Keys of one page that the walk asks for. */
+static void walk_page(const struct cpu_run *run, int64_t page, uint32_t token, uint32_t count, int64_t *k,
+                      int64_t *v)
+{
+    if (page < 0) {
+        for (uint32_t i = 0; i < count; i++)
+            k[i] = v[i] = -1;
+        return;
+    }
+    int64_t k_at = page * run->k.page_stride + token * run->k.token_stride;
+    int64_t v_at = page * run->v.page_stride + token * run->v.token_stride;
+    for (uint32_t i = 0; i < count; i++) {
+        k[i] = k_at + i * run->k.token_stride;
+        v[i] = v_at + i * run->v.token_stride;
+    }
+}
+
+void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count, struct cpu_keys *out)
+{
+    out->holes = false;
+    if (run->addressing == ATTN_DENSE) {
+        walk_dense(run, seq, first, count, out);
+        return;
+    }
+    uint32_t shift = run->block_shift;
+    uint32_t index = shift < 32 ? first >> shift : first / run->block;
+    uint32_t token = shift < 32 ? first & (run->block - 1) : first % run->block;
+    for (uint32_t i = 0; i < count; index++) {
+        uint32_t run_length = run->block - token < count - i ? run->block - token : count - i;
+        int64_t page = find_page(run, seq, index);
+        out->holes |= page < 0;
+        walk_page(run, page, token, run_length, out->k + i, out->v + i);
+        i += run_length;
+        token = 0;
+    }
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Writes new keys and values into a cache, by slot mapping or by batch. All checks come before all writes. */
+#include "cpu.h"
+
+/* Elements that are converted at once. */
+#define ELEMENTS 64u
+/* Rows of one task hold about this many bytes of keys. */
+#define TASK_BYTES 32768u
+
+struct write {
+    const struct attn_kv_write_args *args;
+    const struct attn_kv_desc *desc;
+    const int64_t *slots;     /* or NULL: by batch */
+    const int32_t *q_offsets; /* of the batch */
+    const int32_t *kv_lens;
+    struct attn_problem problem; /* what of a problem the batch is read with */
+    struct cpu_run run;
+    uint32_t rows;
+    uint32_t task_rows;
+};
+
+static void copy_row(void *to, uint32_t to_dtype, const void *from, uint32_t from_dtype, uint32_t count)
+{
+    float buffer[ELEMENTS];
+
+    if (to_dtype == from_dtype) {
+        memcpy(to, from, (size_t)count * cpu_size(to_dtype));
+        return;
+    }
+    for (uint32_t i = 0; i < count; i += ELEMENTS) {
+        uint32_t part = count - i < ELEMENTS ? count - i : ELEMENTS;
+        cpu_load(from_dtype, buffer, (const char *)from + (size_t)i * cpu_size(from_dtype), part);
+        cpu_store(to_dtype, (char *)to + (size_t)i * cpu_size(to_dtype), buffer, part);
+    }
+}
+
+/* All heads of one row. k and v are offsets in the cache. */
+static void write_row(const struct write *write, uint32_t row, int64_t k, int64_t v)
+{
+    const struct attn_kv_write_args *args = write->args;
+    const struct attn_kv_desc *desc = write->desc;
+    uint32_t dim_vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
+    const char *k_new = cpu_address(&args->k_new.buffer) + row * args->k_new.token_stride;
+    const char *v_new = cpu_address(&args->v_new.buffer) + row * args->v_new.token_stride;
+    char *k_base = cpu_address(&desc->k) + k, *v_base = cpu_address(&desc->v) + v;
+
+    for (uint32_t head = 0; head < desc->kv_heads; head++) {
+        copy_row(k_base + head * desc->k_head_stride, desc->k_dtype, k_new + head * args->k_new.head_stride,
+                 args->k_dtype, desc->head_dim);
+        copy_row(v_base + head * desc->v_head_stride, desc->v_dtype, v_new + head * args->v_new.head_stride,
+                 args->v_dtype, dim_vo);
+    }
+}
+
+static void write_slots(const struct write *write, uint32_t first, uint32_t end)
+{
+    const struct attn_kv_desc *desc = write->desc;
+
+    for (uint32_t row = first; row < end; row++) {
+        int64_t slot = write->slots[row];
+        if (slot < 0)
+            continue;
+        int64_t page = slot / desc->block, token = slot % desc->block;
+        write_row(write, row, page * desc->k_page_stride + token * desc->k_token_stride,
+                  page * desc->v_page_stride + token * desc->v_token_stride);
+    }
+}
+
+/* The sequence of a row: the last one whose offset is not behind it. */
+static uint32_t find_sequence(const struct write *write, uint32_t row)
+{
+    uint32_t low = 0, high = write->args->batch->seqs;
+
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if ((uint32_t)write->q_offsets[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void write_batch(const struct write *write, uint32_t first, uint32_t end)
+{
+    struct cpu_keys keys;
+    uint32_t seq = find_sequence(write, first);
+
+    for (uint32_t row = first; row < end; row++) {
+        while ((uint32_t)write->q_offsets[seq + 1] <= row)
+            seq++;
+        int32_t key = write->kv_lens[seq] - (write->q_offsets[seq + 1] - (int32_t)row);
+        cpu_walk(&write->run, seq, (uint32_t)key, 1, &keys);
+        if (!keys.holes)
+            write_row(write, row, keys.k[0], keys.v[0]);
+    }
+}
+
+static void write_task(void *arg, uint32_t task, uint32_t lane)
+{
+    const struct write *write = arg;
+    uint32_t first = task * write->task_rows;
+    uint32_t end = write->rows - first < write->task_rows ? write->rows : first + write->task_rows;
+
+    (void)lane;
+    if (write->slots != NULL)
+        write_slots(write, first, end);
+    else
+        write_batch(write, first, end);
+}
+
+static int32_t check_slots(struct write *write, struct attn_error *err)
+{
+    uint64_t there = (uint64_t)write->desc->pages * write->desc->block;
+    uintptr_t address = (uintptr_t)cpu_address(&write->args->slot_mapping);
+
+    if (address % sizeof(int64_t) != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
+    write->slots = (const int64_t *)address;
+    for (uint32_t row = 0; row < write->rows; row++) {
+        if (write->slots[row] >= 0 && (uint64_t)write->slots[row] >= there)
+            return cpu_fail(err, ATTN_E_INVALID, 0, "slot_mapping",
+                            "slot_mapping[%u] is %lld, the cache has %llu slots", row,
+                            (long long)write->slots[row], (unsigned long long)there);
+    }
+    return ATTN_OK;
+}
+
+static int32_t check_batch(struct write *write, struct attn_error *err)
+{
+    const struct attn_batch *batch = write->args->batch;
+    struct attn_problem *problem = &write->problem;
+    struct cpu_extent extent;
+
+    if (batch == NULL)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "batch", "neither slot_mapping nor batch is given");
+    problem->addressing = write->args->addressing;
+    problem->index_dtype = write->args->index_dtype;
+    problem->block = write->desc->block;
+    problem->max_seqs = batch->seqs;
+    problem->max_rows = write->rows;
+    problem->max_q = batch->max_q;
+    problem->max_kv = batch->max_kv;
+    if (problem->addressing < ATTN_DENSE || problem->addressing > ATTN_CSR)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "addressing",
+                        "addressing is %u; dense (1), table (2) and csr (3) are accepted",
+                        problem->addressing);
+    int32_t status = cpu_batch_check(problem, batch, &extent, err);
+    if (status == ATTN_OK)
+        status = cpu_extent_check(problem, batch, &extent, write->desc, err);
+    if (status != ATTN_OK)
+        return status;
+    write->rows = batch->rows;
+    write->q_offsets = (const int32_t *)(const void *)cpu_address(&batch->q_offsets);
+    write->kv_lens = (const int32_t *)(const void *)cpu_address(&batch->kv_lens);
+    for (uint32_t n = 0; n < batch->seqs; n++) {
+        if (write->q_offsets[n + 1] - write->q_offsets[n] > write->kv_lens[n])
+            return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
+                            "kv_lens[%u] is %d, but the sequence has %d new tokens", n, write->kv_lens[n],
+                            write->q_offsets[n + 1] - write->q_offsets[n]);
+    }
+    cpu_walk_init(&write->run, problem, batch, write->desc);
+    return ATTN_OK;
+}
+
+static int32_t check_new(const struct write *write, struct attn_error *err)
+{
+    const struct attn_kv_write_args *args = write->args;
+    const struct attn_kv_desc *desc = write->desc;
+    uint32_t dim_vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
+    const char *wrong = cpu_size(args->k_dtype) == 0 ? "k_dtype" : "v_dtype";
+
+    if (cpu_size(args->k_dtype) == 0 || cpu_size(args->v_dtype) == 0)
+        return cpu_fail(err, ATTN_E_UNSUPPORTED,
+                        cpu_size(args->k_dtype) == 0 ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V, wrong,
+                        "%s of the new rows is not served; f32, f16 and bf16 are", wrong);
+    int32_t status = cpu_tensor_check(&args->k_new, write->rows, desc->kv_heads, desc->head_dim,
+                                      cpu_size(args->k_dtype), 0, "k_new", err);
+    if (status != ATTN_OK)
+        return status;
+    return cpu_tensor_check(&args->v_new, write->rows, desc->kv_heads, dim_vo, cpu_size(args->v_dtype), 0,
+                            "v_new", err);
+}
+
+int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
+                     const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
+                     struct attn_error *err)
+{
+    struct write write = {.args = args, .desc = kv != NULL ? &kv->desc : desc, .rows = args->rows};
+    struct cpu_executor executor;
+    int32_t status = cpu_executor_init(&executor, backend, stream, err);
+
+    if (status == ATTN_OK && write.desc == NULL)
+        status = cpu_fail(err, ATTN_E_INVALID, 0, "kv", "neither a cache nor a description is given");
+    if (status == ATTN_OK && kv == NULL)
+        status = cpu_kv_check(desc, err);
+    if (status == ATTN_OK)
+        status =
+            cpu_address(&args->slot_mapping) != NULL ? check_slots(&write, err) : check_batch(&write, err);
+    if (status == ATTN_OK)
+        status = check_new(&write, err);
+    if (status != ATTN_OK)
+        return status;
+    uint64_t bytes = (uint64_t)write.desc->kv_heads * write.desc->head_dim * cpu_size(args->k_dtype);
+    write.task_rows = bytes < TASK_BYTES ? (uint32_t)(TASK_BYTES / bytes) : 1;
+    uint32_t tasks = write.rows / write.task_rows + (write.rows % write.task_rows != 0);
+    return cpu_execute(&executor, NULL, tasks, write_task, &write, err);
+}

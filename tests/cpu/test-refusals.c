@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Tests that wrong arguments are refused by name before anything is read or written, and masks of features.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "plugin.h"
+
+static struct entered entered;
+static struct attn_backend_impl *backend;
+static struct step step;
+static struct attn_error err;
+
+static void set_up(void)
+{
+    plugin_enter(&entered, NULL, NULL);
+    backend = plugin_open(&entered, 2);
+    step_begin(&step, &entered, backend);
+    ATTN_INIT(&err);
+}
+
+static void tear_down(void)
+{
+    step_end(&step, &entered);
+    entered.table->close(backend);
+    plugin_leave(&entered);
+}
+
+TestSuite(refusals, .init = set_up, .fini = tear_down);
+
+static int32_t prepare(void)
+{
+    return entered.table->plan->prepare(step.plan, &step.batch, &step.schedule, NULL, NULL, &err);
+}
+
+static int32_t run_on(void *stream)
+{
+    return entered.table->plan->run(step.plan, &step.batch, &step.tensors, NULL, &step.kv, &step.schedule,
+                                    &step.scratch, stream, &err);
+}
+
+#define REFUSED(call, status_, field_)                                                                       \
+    do {                                                                                                     \
+        cr_expect_eq((call), (status_), "%s", err.message);                                                  \
+        cr_expect_str_eq(err.field, (field_), "%s", err.message);                                            \
+        cr_expect(err.message[0] != '\0');                                                                   \
+        ATTN_INIT(&err);                                                                                     \
+    } while (0)
+
+Test(refusals, batches)
+{
+    cr_assert_eq(prepare(), ATTN_OK);
+    step.kv_lens[1] = 4201;
+    REFUSED(prepare(), ATTN_E_INVALID, "kv_lens");
+    step.kv_lens[1] = -1;
+    REFUSED(prepare(), ATTN_E_INVALID, "kv_lens");
+    step.kv_lens[1] = 4100;
+    step.q_offsets[1] = 3;
+    REFUSED(prepare(), ATTN_E_INVALID, "q_offsets");
+    step.q_offsets[1] = 2;
+    REFUSED(prepare(), ATTN_E_INVALID, "q_offsets"); /* two tokens, max_q is 1 */
+    step.q_offsets[1] = 1;
+    step.batch.rows = 1;
+    REFUSED(prepare(), ATTN_E_INVALID, "q_offsets");
+    step.batch.rows = 3;
+    REFUSED(prepare(), ATTN_E_INVALID, "rows");
+    step.batch.rows = 2;
+    step.batch.table_width = 256; /* 4,100 keys take 257 pages */
+    REFUSED(prepare(), ATTN_E_INVALID, "table_width");
+    step.batch.table_width = STEP_PAGES;
+    step.batch.pages = 200;
+    REFUSED(prepare(), ATTN_E_INVALID, "table");
+    step.batch.pages = 0;
+    step.batch.kv_lens.data = NULL;
+    REFUSED(prepare(), ATTN_E_INVALID, "kv_lens");
+    step.batch.kv_lens.data = step.kv_lens;
+    step.schedule.size--;
+    REFUSED(prepare(), ATTN_E_SIZE, "schedule");
+    step.schedule.size++;
+    cr_assert_eq(prepare(), ATTN_OK);
+}
+
+Test(refusals, runs)
+{
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "schedule"); /* never prepared */
+    cr_assert_eq(prepare(), ATTN_OK);
+    cr_assert_eq(run_on(NULL), ATTN_OK, "%s", err.message);
+    step.batch.seqs = 1;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "schedule");
+    step.batch.seqs = 2;
+    step.kv.pages = STEP_PAGES - 1; /* the table names the last page */
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "pages");
+    step.kv.pages = STEP_PAGES;
+    step.kv.block = 8;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "kv.block");
+    step.kv.block = STEP_BLOCK;
+    step.kv.k_dtype = ATTN_BF16;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "kv.k_dtype");
+    step.kv.k_dtype = ATTN_F32;
+    step.kv.k_page_stride = INT64_MAX / 8;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "kv.k");
+    step.kv.k_page_stride = step.kv.v_page_stride;
+    step.tensors.out.head_stride = 4; /* rows overlap */
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "tensors.out");
+    step.tensors.out.head_stride = step.tensors.q.head_stride;
+    step.tensors.q.buffer.byte_offset = 2;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "tensors.q");
+    step.tensors.q.buffer.byte_offset = 0;
+    step.scratch.scratch.size--;
+    REFUSED(run_on(NULL), ATTN_E_SIZE, "scratch");
+    step.scratch.scratch.size++;
+    struct attn_cpu_executor executor;
+    ATTN_INIT(&executor);
+    executor.kind = 9;
+    REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.kind");
+    executor.kind = ATTN_EXECUTOR_TEAM;
+    executor.nth = executor.ith = 2;
+    REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.ith");
+    cr_assert_eq(run_on(NULL), ATTN_OK, "%s", err.message);
+}
+
+/* Runs one task of the many and gives up. */
+static int32_t give_up(void *arg, attn_task_fn fn, void *task_arg, uint32_t n)
+{
+    (void)arg;
+    (void)fn;
+    (void)task_arg;
+    (void)n;
+    return ATTN_E_DEVICE;
+}
+
+static bool counters_are_zero(void)
+{
+    const unsigned char *bytes = step.scratch.counters.buffer.data;
+    uint32_t sum = 0;
+
+    for (uint64_t i = 0; i < step.sizes.counters; i++)
+        sum += bytes[i];
+    return sum == 0;
+}
+
+Test(refusals, counters_are_clean_after_failures)
+{
+    float before[2 * STEP_HEADS * STEP_DIM];
+    struct attn_cpu_executor executor;
+
+    cr_assert_eq(prepare(), ATTN_OK);
+    cr_assert_eq(run_on(NULL), ATTN_OK);
+    cr_assert(counters_are_zero());
+    memcpy(before, step.out, sizeof before);
+    for (uint32_t i = 0; i < 2 * STEP_HEADS * STEP_DIM; i++)
+        cr_assert(before[i] != 0 && isfinite(before[i]));
+
+    ATTN_INIT(&executor);
+    executor.kind = ATTN_EXECUTOR_PARALLEL_FOR;
+    executor.parallel_for = give_up;
+    REFUSED(run_on(&executor), ATTN_E_DEVICE, "parallel_for");
+    cr_expect(counters_are_zero());
+
+    /* Said to be dirty, they are cleared; the split sequence is merged as before. */
+    memset(step.scratch.counters.buffer.data, 0xff, step.sizes.counters);
+    memset(step.out, 0xff, sizeof before);
+    step.scratch.counters_dirty = 1;
+    cr_assert_eq(run_on(NULL), ATTN_OK);
+    cr_expect(counters_are_zero());
+    cr_expect_arr_eq(step.out, before, sizeof before);
+}
+
+Test(refusals, writes_check_every_slot_first)
+{
+    int64_t slots[] = {5, -1, STEP_PAGES * STEP_BLOCK};
+    float rows[3 * STEP_HEADS * STEP_DIM];
+    float *slot = step.cache + 5 * STEP_HEADS * STEP_DIM, before = *slot;
+    struct attn_kv_write_args args;
+
+    for (uint32_t i = 0; i < 3 * STEP_HEADS * STEP_DIM; i++)
+        rows[i] = 77;
+    ATTN_INIT(&args);
+    args.k_dtype = args.v_dtype = ATTN_F32;
+    args.rows = 3;
+    args.k_new.buffer.data = rows;
+    args.k_new.head_stride = STEP_DIM * sizeof(float);
+    args.k_new.token_stride = STEP_HEADS * STEP_DIM * sizeof(float);
+    args.v_new = args.k_new;
+    args.slot_mapping.data = slots;
+    REFUSED(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_E_INVALID,
+            "slot_mapping");
+    cr_expect_eq(*slot, before);
+    args.rows = 2;
+    cr_assert_eq(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_OK);
+    cr_expect_eq(*slot, 77);
+    args.slot_mapping.data = NULL;
+    REFUSED(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_E_INVALID, "batch");
+    step.kv_lens[0] = 0; /* one new token, no room for it */
+    args.batch = &step.batch;
+    args.addressing = ATTN_TABLE;
+    REFUSED(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_E_INVALID, "kv_lens");
+}
+
+/* Name of the kernel that decodes, under a mask. */
+static void get_kernel(const char *flags, uint32_t warnings, char *name, size_t size)
+{
+    struct entered other;
+    struct attn_reason reasons[32];
+    struct attn_kernel_info kernels[4];
+    struct attn_query query = {.struct_size = sizeof query,
+                               .reasons = reasons,
+                               .reason_capacity = 32,
+                               .kernels = kernels,
+                               .kernel_capacity = 4};
+
+    plugin_enter(&other, flags, NULL);
+    cr_expect_eq(other.services.warnings, warnings, "%s: %s", flags, other.services.warning);
+    cr_assert_eq(other.table->query(other.instance, NULL, &step.problem, &query), ATTN_OK);
+    cr_assert_eq(query.accepted, 1);
+    cr_assert(query.kernel_count >= 1 && query.reason_count <= 32);
+    for (uint32_t i = 0; i < query.reason_count; i++)
+        cr_expect(reasons[i].code != 0 && reasons[i].text[0] != '\0' && reasons[i].kernel[0] != '\0');
+    snprintf(name, size, "%s", kernels[0].name);
+    plugin_leave(&other);
+}
+
+Test(refusals, flags_mask_kernels)
+{
+    char best[64], name[64];
+
+    get_kernel("", 0, best, sizeof best);
+    get_kernel("none", 0, name, sizeof name);
+    cr_expect_str_eq(name, "paged_attention_c");
+    get_kernel("f16c", 0, name, sizeof name);
+    cr_expect_str_eq(name, "paged_attention_c");
+    get_kernel("-avx2", 0, name, sizeof name);
+    cr_expect_str_eq(name, "paged_attention_c");
+    get_kernel("avx2,f16c", 0, name, sizeof name);
+    cr_expect_str_eq(name, best);
+    get_kernel("-fancy", 1, name, sizeof name);
+    cr_expect_str_eq(name, best);
+    if (strcmp(best, "paged_attention_c") == 0)
+        cr_skip("this machine has no AVX2: one level only");
+}
+
+Test(refusals, bad_thread_numbers_are_logged)
+{
+    struct entered other;
+
+    plugin_enter(&other, NULL, "many");
+    cr_expect_eq(other.services.warnings, 1);
+    cr_expect(strstr(other.services.warning, "many") != NULL);
+    plugin_leave(&other);
+    plugin_enter(&other, NULL, "3");
+    cr_expect_eq(other.services.warnings, 0);
+    plugin_leave(&other);
+}
+
+Test(refusals, problems_name_their_key)
+{
+    static const struct {
+        size_t member;
+        uint32_t value;
+        uint32_t code;
+    } cases[] = {
+        {offsetof(struct attn_problem, type), ATTN_ENCODER, ATTN_REASON_ATTN_TYPE},
+        {offsetof(struct attn_problem, q_dtype), ATTN_E4M3, ATTN_REASON_DTYPE_Q},
+        {offsetof(struct attn_problem, k_dtype), ATTN_INT8, ATTN_REASON_DTYPE_K},
+        {offsetof(struct attn_problem, alibi), ATTN_ALIBI_KEY, ATTN_REASON_ALIBI},
+        {offsetof(struct attn_problem, sinks), 1, ATTN_REASON_SINKS},
+        {offsetof(struct attn_problem, mask), ATTN_MASK_BITS, ATTN_REASON_MASK},
+        {offsetof(struct attn_problem, kv_source), ATTN_KV_NEW, ATTN_REASON_KV_SOURCE},
+        {offsetof(struct attn_problem, layout), ATTN_PAGED_X, ATTN_REASON_LAYOUT},
+        {offsetof(struct attn_problem, v_scale), ATTN_SCALES_HEAD, ATTN_REASON_SCALES},
+        {offsetof(struct attn_problem, mla), 1, ATTN_REASON_MLA},
+        {offsetof(struct attn_problem, cp), 1, ATTN_REASON_CONTEXT_PARALLEL},
+        {offsetof(struct attn_problem, graph), ATTN_GRAPH_SINGLE, ATTN_REASON_GRAPH},
+        {offsetof(struct attn_problem, head_dim), 65537, ATTN_REASON_HEAD_DIM},
+        {offsetof(struct attn_problem, max_kv), UINT32_MAX, ATTN_REASON_MAX_KV},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct attn_problem problem = step.problem;
+        struct attn_reason reasons[32];
+        struct attn_query query = {.struct_size = sizeof query, .reasons = reasons, .reason_capacity = 32};
+        struct attn_plan_impl *plan = NULL;
+        bool found = false;
+
+        memcpy((char *)&problem + cases[i].member, &cases[i].value, sizeof cases[i].value);
+        cr_assert_eq(entered.table->query(entered.instance, NULL, &problem, &query), ATTN_OK);
+        cr_expect_eq(query.accepted, 0);
+        for (uint32_t k = 0; k < query.reason_count && k < 32; k++)
+            found |= reasons[k].code == cases[i].code;
+        cr_expect(found, "case %zu", i);
+        cr_expect_eq(entered.table->plan->create(backend, &problem, &plan, &err), ATTN_E_UNSUPPORTED);
+        cr_expect_null(plan);
+    }
+}
