@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Random batches: lengths around every edge, shared pages, holes, and which keys are edges of what is seen.
+ */
+#include "conform.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "need.h"
+
+int64_t case_slot(const struct conform_case *the_case, uint32_t sequence, uint32_t j)
+{
+    const struct sequence *s = &the_case->sequences[sequence];
+    uint32_t block = the_case->problem.block;
+
+    if (the_case->problem.addressing == ATTN_DENSE)
+        return (int64_t)s->first_slot + j;
+    int32_t page = the_case->pages[s->first_page + j / block];
+    return page < 0 ? -1 : (int64_t)page * block + j % block;
+}
+
+static uint32_t pick_length(struct rng *rng, uint32_t block, uint32_t profile)
+{
+    const uint32_t small[] = {1,
+                              2,
+                              3,
+                              block,
+                              block > 1 ? block - 1 : 1,
+                              block + 1,
+                              2 * block + 1,
+                              15,
+                              16,
+                              17,
+                              31,
+                              33,
+                              63,
+                              64,
+                              65,
+                              127,
+                              128,
+                              129,
+                              200};
+    static const uint32_t middle[] = {255, 256, 257, 511, 512, 513, 640, 1023, 1025};
+    static const uint32_t large[] = {2047, 2048, 2049, 4097};
+
+    if (profile == 2)
+        return rng_pick(rng, large);
+    if (profile == 1 && rng_chance(rng, 50))
+        return rng_pick(rng, middle);
+    return rng_pick(rng, small);
+}
+
+/* Query tokens for so many keys: none, decode, a few, a chunk, all, more than keys. */
+static uint32_t pick_queries(struct rng *rng, uint32_t kv_len, uint32_t profile)
+{
+    static const uint32_t few[] = {2, 3, 4, 5, 8};
+    static const uint32_t chunk[] = {16, 17, 31, 32, 33, 63, 64, 65, 128};
+    uint32_t kind = rng_below(rng, 100);
+
+    if (profile == 1)
+        return kind < 90 ? 1 : 0;
+    if (profile == 2)
+        return kind < 60 ? 1 : rng_pick(rng, few);
+    if (kind < 8)
+        return 0;
+    if (kind < 35)
+        return 1;
+    if (kind < 50)
+        return rng_pick(rng, few);
+    if (kind < 70)
+        return rng_pick(rng, chunk);
+    return kind < 92 ? kv_len : kv_len + rng_pick(rng, few);
+}
+
+static double products(const struct conform_case *c)
+{
+    double sum = 0;
+
+    for (uint32_t n = 0; n < c->count; n++)
+        sum += (double)c->sequences[n].q_len * c->sequences[n].kv_len;
+    return sum * c->problem.heads * (c->problem.head_dim + c->problem.head_dim_vo);
+}
+
+static void pick_lengths(struct conform_case *c, struct rng *rng, const struct effort *effort, bool write)
+{
+    uint32_t draw = rng_below(rng, 100);
+    uint32_t profile = draw < 45 ? 0 : draw < 75 ? 1 : draw < 88 ? 2 : 3;
+    uint32_t per_key = c->problem.kv_heads * (c->problem.head_dim + c->problem.head_dim_vo);
+    uint32_t most = effort->elements / per_key;
+
+    if (profile == 2 && !effort->long_keys)
+        profile = 1;
+    c->count = 1 + rng_below(rng, profile == 2 ? 2 : profile == 3 ? 3 : 8);
+    for (uint32_t n = 0; n < c->count; n++) {
+        struct sequence *s = &c->sequences[n];
+        s->kv_len = rng_chance(rng, 8) ? 0 : pick_length(rng, c->problem.block, profile);
+        if (s->kv_len > most)
+            s->kv_len = most;
+        s->q_len = pick_queries(rng, s->kv_len, profile);
+        if (write && s->q_len > s->kv_len)
+            s->q_len = s->kv_len;
+        while (products(c) > effort->products && s->q_len > 1)
+            s->q_len /= 2;
+        while (products(c) > effort->products && s->kv_len > 1 && n > 0)
+            s->kv_len /= 2;
+        if (write && s->q_len > s->kv_len)
+            s->q_len = s->kv_len;
+        most -= s->kv_len < most ? s->kv_len : most - 1;
+    }
+}
+
+/* Pages of every sequence: own ones, a prefix shared with the sequence before, holes. */
+static void pick_pages(struct conform_case *c, struct rng *rng, bool write)
+{
+    uint32_t block = c->problem.block, entries = 0;
+    bool holes = rng_chance(rng, write ? 40 : 15), shared = rng_chance(rng, 30);
+
+    for (uint32_t n = 0; n < c->count; n++) {
+        c->sequences[n].pages = (c->sequences[n].kv_len + block - 1) / block;
+        c->sequences[n].first_page = entries;
+        entries += c->sequences[n].pages;
+    }
+    c->page_entries = entries;
+    c->pages = need(calloc((size_t)entries + 1, sizeof *c->pages));
+    for (uint32_t n = 0; n < c->count; n++) {
+        const struct sequence *s = &c->sequences[n];
+        uint32_t common = 0;
+        if (n > 0 && shared) {
+            uint32_t other = c->sequences[n - 1].pages;
+            common = rng_below(rng, 1 + (s->pages < other ? s->pages : other));
+        }
+        for (uint32_t b = 0; b < s->pages; b++) {
+            int32_t *page = &c->pages[s->first_page + b];
+            if (b < common)
+                *page = c->pages[c->sequences[n - 1].first_page + b];
+            else if (holes && rng_chance(rng, 20))
+                *page = -1;
+            else
+                *page = (int32_t)c->logical_pages++;
+        }
+    }
+    c->slot_count = c->logical_pages * block;
+}
+
+static void pick_dense(struct conform_case *c)
+{
+    for (uint32_t n = 0; n < c->count; n++) {
+        c->sequences[n].first_slot = c->slot_count;
+        c->slot_count += c->sequences[n].kv_len;
+    }
+}
+
+/* Positions in the numbering of the keys: a tree of drafts jumps back and forth; some lie behind the last
+ * key. */
+static void pick_positions(struct conform_case *c, struct rng *rng)
+{
+    uint32_t rows = 0;
+
+    for (uint32_t n = 0; n < c->count; n++) {
+        c->sequences[n].first_query = rows;
+        c->sequences[n].causal = (uint8_t)rng_below(rng, 2);
+        rows += c->sequences[n].q_len;
+    }
+    if (c->problem.positions == 0)
+        return;
+    c->positions = need(calloc((size_t)rows + 1, sizeof *c->positions));
+    for (uint32_t n = 0; n < c->count; n++) {
+        const struct sequence *s = &c->sequences[n];
+        bool jump = rng_chance(rng, 50);
+        for (uint32_t i = 0; i < s->q_len; i++) {
+            int32_t usual = (int32_t)(i + s->kv_len) - (int32_t)s->q_len;
+            int32_t position = jump ? (int32_t)rng_below(rng, s->kv_len + 4) : usual;
+            c->positions[s->first_query + i] = position < 0 ? 0 : position;
+        }
+    }
+}
+
+/* A batch that has just what the oracle's rules of visibility ask for. */
+struct plain_batch {
+    struct attn_batch batch;
+    int32_t q_offsets[2];
+    int32_t kv_len;
+    uint8_t causal;
+};
+
+static void plain_init(struct plain_batch *plain, const struct conform_case *c, uint32_t n,
+                       struct attn_problem *problem, struct oracle_sequence *sequence)
+{
+    ATTN_INIT(&plain->batch);
+    plain->q_offsets[0] = 0;
+    plain->q_offsets[1] = (int32_t)c->sequences[n].q_len;
+    plain->kv_len = (int32_t)c->sequences[n].kv_len;
+    plain->batch.q_offsets.data = plain->q_offsets;
+    plain->batch.kv_lens.data = &plain->kv_len;
+    plain->causal = c->sequences[n].causal;
+    plain->batch.seq_causal.data = &plain->causal;
+    plain->batch.q_positions.data = c->positions == NULL ? NULL : c->positions + c->sequences[n].first_query;
+    *problem = c->problem;
+    problem->addressing = ATTN_DENSE; /* holes are known here by case_slot */
+    oracle_sequence_init(sequence, problem, &plain->batch, 0);
+}
+
+/* Marks first and last visible key of a row. */
+static void mark_edges(struct conform_case *c, const struct oracle_sequence *sequence, uint32_t n, uint32_t i)
+{
+    int64_t first = -1, last = -1;
+
+    for (uint32_t j = 0; j < sequence->kv_len; j++) {
+        int64_t slot = case_slot(c, n, j);
+        if (slot < 0 || !oracle_visible(sequence, i, j))
+            continue;
+        if (first < 0)
+            first = slot;
+        last = slot;
+    }
+    if (first >= 0) {
+        c->slots[first] |= SLOT_EDGE;
+        c->slots[last] |= SLOT_EDGE;
+    }
+}
+
+static void mark_slots(struct conform_case *c, struct rng *rng)
+{
+    for (uint32_t n = 0; n < c->count; n++) {
+        struct plain_batch plain;
+        struct attn_problem problem;
+        struct oracle_sequence sequence;
+        uint32_t q_len = c->sequences[n].q_len, guess = 0;
+
+        plain_init(&plain, c, n, &problem, &sequence);
+        for (uint32_t j = 0; j < sequence.kv_len && q_len > 0; j++) {
+            int64_t slot = case_slot(c, n, j);
+            /* What key j - 1 was seen by mostly sees key j too. */
+            for (uint32_t tried = 0; slot >= 0 && tried < q_len; tried++) {
+                if (oracle_visible(&sequence, guess, j)) {
+                    c->slots[slot] |= SLOT_SEEN;
+                    break;
+                }
+                guess = guess + 1 < q_len ? guess + 1 : 0;
+            }
+        }
+        if (q_len > 0) {
+            mark_edges(c, &sequence, n, 0);
+            mark_edges(c, &sequence, n, q_len - 1);
+            mark_edges(c, &sequence, n, rng_below(rng, q_len));
+        }
+    }
+}
+
+static bool is_seen(const struct conform_case *c, uint32_t slot)
+{
+    return slot < c->slot_count && (c->slots[slot] & SLOT_SEEN) != 0;
+}
+
+/* Scores far from zero, where a kernel that starts its maximum at zero, or forgets it, finds nothing left. */
+static void pick_shift(struct conform_case *c, struct rng *rng)
+{
+    static const double shifts[] = {-150, -150, 120, 150};
+    struct injection *at = &c->injections[0];
+
+    if (!rng_chance(rng, 10))
+        return;
+    c->shift = rng_pick(rng, shifts);
+    if (c->shift < 0 || c->slot_count == 0 || c->injection_count > 0)
+        return;
+    at->kind = INJECT_BURIED;
+    at->slot = rng_below(rng, c->slot_count);
+    at->head = rng_below(rng, c->problem.kv_heads);
+    at->dim = rng_below(rng, c->problem.head_dim_vo);
+    c->injection_count = is_seen(c, at->slot);
+}
+
+static void pick_injections(struct conform_case *c, struct rng *rng)
+{
+    if (!rng_chance(rng, 15))
+        return;
+    uint32_t wanted = 1 + rng_below(rng, MAX_INJECTIONS);
+    for (uint32_t tries = 0; tries < 50 && c->injection_count < wanted; tries++) {
+        struct injection *at = &c->injections[c->injection_count];
+        at->kind = INJECT_Q + rng_below(rng, 4);
+        at->sequence = rng_below(rng, c->count);
+        at->token = rng_below(rng, c->sequences[at->sequence].q_len);
+        at->slot = c->slot_count > 0 ? rng_below(rng, c->slot_count) : 0;
+        at->head = rng_below(rng, at->kind == INJECT_Q ? c->problem.heads : c->problem.kv_heads);
+        at->dim = rng_below(rng, at->kind >= INJECT_V ? c->problem.head_dim_vo : c->problem.head_dim);
+        if (at->kind == INJECT_Q) {
+            /* A row that sees nothing is zero whatever its query holds; keep to rows that see a key. */
+            struct plain_batch plain;
+            struct attn_problem problem;
+            struct oracle_sequence sequence;
+            bool sees = false;
+            plain_init(&plain, c, at->sequence, &problem, &sequence);
+            for (uint32_t j = 0; j < sequence.kv_len && at->token < sequence.q_len && !sees; j++)
+                sees = case_slot(c, at->sequence, j) >= 0 && oracle_visible(&sequence, at->token, j);
+            c->injection_count += sees;
+        } else if (is_seen(c, at->slot)) {
+            c->injection_count++;
+            c->infinite |= at->kind == INJECT_INFINITE;
+        }
+    }
+}
+
+void case_init(struct conform_case *c, const struct attn_problem *problem, uint64_t seed,
+               const struct effort *effort, bool write)
+{
+    static const double amplitudes[] = {0.25, 1, 1, 1, 4, 25};
+    struct rng rng = {mix(seed, 2)};
+    size_t needed;
+
+    memset(c, 0, sizeof *c);
+    c->problem = *problem;
+    c->seed = seed;
+    if (attn_problem_format(problem, c->text, sizeof c->text, &needed, NULL) != ATTN_OK)
+        snprintf(c->text, sizeof c->text, "(problem that cannot be formatted)");
+    pick_lengths(c, &rng, effort, write);
+    pick_positions(c, &rng);
+    if (problem->addressing == ATTN_DENSE)
+        pick_dense(c);
+    else
+        pick_pages(c, &rng, write);
+    c->slots = need(calloc((size_t)c->slot_count + 1, 1));
+    mark_slots(c, &rng);
+    c->softmax_scale = rng_chance(&rng, 80) ? 1 / sqrtf((float)problem->head_dim) : 0.1f;
+    c->amplitude = rng_pick(&rng, amplitudes);
+    c->poison = rng_chance(&rng, 80) ? 0xff : 0x7b;
+    pick_injections(c, &rng);
+    pick_shift(c, &rng);
+}
+
+void case_finish(struct conform_case *c)
+{
+    free(c->pages);
+    free(c->slots);
+    free(c->positions);
+    memset(c, 0, sizeof *c);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Random problems: every key that the oracle covers, alone and mixed. */
+#include "conform.h"
+
+static uint32_t pick_dtype(struct rng *rng)
+{
+    static const uint32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+
+    return rng_pick(rng, types);
+}
+
+static void pick_shape(struct rng *rng, struct attn_problem *problem)
+{
+    static const uint32_t kv_heads[] = {1, 1, 2, 3, 4};
+    static const uint32_t groups[] = {1, 2, 3, 4, 6, 7, 8, 12};
+    static const struct {
+        uint32_t qk, vo;
+    } dims[] = {{1, 1},     {3, 3},    {8, 8},   {16, 16},   {40, 40},   {64, 64},   {64, 64},
+                {72, 72},   {80, 80},  {96, 96}, {128, 128}, {128, 128}, {128, 128}, {256, 256},
+                {192, 128}, {64, 128}, {40, 72}, {8, 3},     {5, 130},   {576, 512}, {33, 33}};
+
+    problem->kv_heads = rng_pick(rng, kv_heads);
+    problem->heads = problem->kv_heads * rng_pick(rng, groups);
+    uint32_t which = rng_below(rng, sizeof dims / sizeof dims[0]);
+    problem->head_dim = dims[which].qk;
+    problem->head_dim_vo = dims[which].vo;
+}
+
+static void pick_types(struct rng *rng, struct attn_problem *problem)
+{
+    problem->q_dtype = pick_dtype(rng);
+    problem->k_dtype = rng_chance(rng, 60) ? problem->q_dtype : pick_dtype(rng);
+    problem->v_dtype = rng_chance(rng, 90) ? problem->k_dtype : pick_dtype(rng);
+    problem->out_dtype = rng_chance(rng, 70) ? problem->q_dtype : pick_dtype(rng);
+}
+
+static void pick_window(struct rng *rng, struct attn_problem *problem)
+{
+    const uint32_t sizes[] = {0,   1,  problem->block - 1, problem->block, problem->block + 1, 63, 64, 65,
+                              100, 511};
+
+    if (!rng_chance(rng, 40))
+        return;
+    if (rng_chance(rng, 85)) {
+        problem->given |= ATTN_GIVEN_WINDOW_LEFT;
+        problem->window_left = (int32_t)rng_pick(rng, sizes);
+    }
+    if (rng_chance(rng, 40)) {
+        problem->given |= ATTN_GIVEN_WINDOW_RIGHT;
+        problem->window_right = rng_chance(rng, 20) ? -1 : (int32_t)rng_pick(rng, sizes);
+    }
+}
+
+void problem_generate(struct attn_problem *problem, uint64_t seed)
+{
+    static const uint32_t blocks[] = {1, 2, 5, 16, 16, 32, 33, 64};
+    static const float caps[] = {0.5f, 5, 30, 50};
+    static const uint32_t addressings[] = {ATTN_DENSE, ATTN_TABLE, ATTN_TABLE, ATTN_CSR};
+    struct rng rng = {mix(seed, 1)};
+
+    ATTN_INIT(problem);
+    problem->type = ATTN_DECODER;
+    pick_types(&rng, problem);
+    pick_shape(&rng, problem);
+    problem->addressing = rng_pick(&rng, addressings);
+    problem->block = problem->addressing == ATTN_DENSE ? 16 : rng_pick(&rng, blocks);
+    problem->index_dtype = problem->addressing == ATTN_CSR && rng_chance(&rng, 50) ? ATTN_INT64 : ATTN_INT32;
+    problem->causal = rng_chance(&rng, 75) ? ATTN_CAUSAL_YES : ATTN_CAUSAL_NO;
+    problem->align = rng_chance(&rng, 80) ? ATTN_ALIGN_END : ATTN_ALIGN_START;
+    pick_window(&rng, problem);
+    problem->softcap = rng_chance(&rng, 20) ? rng_pick(&rng, caps) : 0;
+    problem->lse = rng_chance(&rng, 60);
+    problem->det = rng_chance(&rng, 40);
+    problem->positions = rng_chance(&rng, 12);
+    problem->seq_causal = rng_chance(&rng, 12);
+}

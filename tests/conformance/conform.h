@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * What the files of the conformance checker share.
+ *
+ * A case is a problem and a seed; it says what the sequences are and what every logical key holds, but not
+ * where anything lies. A step is a case laid out in guarded memory: order of sequences, page numbers,
+ * strides. A target is a backend at one kernel level. The same step runs on every target and is judged by the
+ * oracle.
+ */
+#ifndef CONFORM_H
+#define CONFORM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attn/attn.h"
+#include "oracle.h"
+
+/* ---------------------------------------------------------------- random.c */
+
+struct rng {
+    uint64_t state;
+};
+
+uint64_t mix(uint64_t a, uint64_t b);
+uint64_t rng_next(struct rng *rng);
+/* 0 .. n - 1 */
+uint32_t rng_below(struct rng *rng, uint32_t n);
+bool rng_chance(struct rng *rng, uint32_t percent);
+#define rng_pick(rng, list) ((list)[rng_below((rng), (uint32_t)(sizeof(list) / sizeof *(list)))])
+/* Random order of 0 .. n - 1. */
+void rng_shuffle(struct rng *rng, uint32_t *list, uint32_t n);
+/* `count` elements of spread `factor`, a function of `key` alone. Positive ones lie around 1. */
+void fill_vector(uint32_t dtype, void *to, uint32_t count, uint64_t key, double factor, bool positive);
+
+/* ---------------------------------------------------------------- buffers.c: memory between guard pages */
+
+enum { ARENA_BUFFERS = 32 };
+
+struct guarded {
+    const char *name;
+    unsigned char *map; /* first guard page */
+    size_t map_size;
+    unsigned char *data;
+    size_t size;
+};
+
+struct arena {
+    struct guarded buffers[ARENA_BUFFERS];
+    uint32_t count;
+    bool before; /* data begin at a guard page instead of ending at one */
+};
+
+void arena_init(struct arena *arena, bool before);
+/* Ends the program if there is no memory. All bytes are `fill`; the rest of the mapping is a red zone. */
+struct guarded *arena_add(struct arena *arena, const char *name, size_t size, size_t alignment, uint8_t fill);
+/* Makes a buffer readable only, so that a write into an input is caught where it happens. */
+void guarded_protect(const struct guarded *buffer);
+/* False if a red zone of any buffer was written to; *out_name is the buffer. */
+bool arena_check(const struct arena *arena, const char **out_name);
+void arena_finish(struct arena *arena);
+/* Name of the buffer whose mapping holds the address, or NULL. For the signal handler. */
+const char *arena_find(const void *address);
+
+/* The bytes that an output holds before a run. */
+void pattern_fill(const struct guarded *buffer);
+/* Puts the pattern back over what was expected to be written. */
+void pattern_restore(const struct guarded *buffer, const void *from, size_t size);
+/* Offset of the first byte that is not the pattern, or -1. */
+int64_t pattern_check(const struct guarded *buffer);
+
+/* ---------------------------------------------------------------- cases.c, batches.c */
+
+enum { MAX_SEQS = 12, MAX_INJECTIONS = 3, PROBLEM_TEXT = 512 };
+
+struct sequence {
+    uint32_t q_len;
+    uint32_t kv_len;
+    uint32_t first_page; /* paged: its pages in conform_case.pages */
+    uint32_t pages;
+    uint32_t first_slot;  /* dense: logical slot of key 0 */
+    uint32_t first_query; /* of its positions in conform_case.positions */
+    uint8_t causal;       /* where each sequence has its own */
+};
+
+/* NaN; or an infinite value; or the NaN of a key whose weight underflows. */
+enum injection_kind { INJECT_Q = 1, INJECT_K, INJECT_V, INJECT_INFINITE, INJECT_BURIED };
+
+/* Something not finite that a row is meant to see. */
+struct injection {
+    uint32_t kind;
+    uint32_t sequence; /* q */
+    uint32_t token;    /* q */
+    uint32_t slot;     /* k, v: logical */
+    uint32_t head;
+    uint32_t dim;
+};
+
+/* Bits of conform_case.slots. */
+#define SLOT_SEEN UINT8_C(1) /* some row sees it: holds numbers; all others hold poison */
+#define SLOT_EDGE UINT8_C(2) /* first or last visible key of a chosen row: values are 32 times the rest */
+
+struct conform_case {
+    struct attn_problem problem;
+    char text[PROBLEM_TEXT];
+    uint64_t seed;
+    uint32_t count;
+    struct sequence sequences[MAX_SEQS];
+    int32_t *pages; /* logical page numbers, -1 = hole */
+    uint32_t page_entries;
+    uint32_t logical_pages;
+    uint8_t *slots;
+    uint32_t slot_count;
+    int32_t *positions; /* of query tokens, NULL if they are not given */
+    float softmax_scale;
+    double amplitude; /* of q */
+    double shift;     /* added to every score, by the last column of q and k; 0 = none */
+    uint8_t poison;   /* byte that fills what must not be read: NaN, or huge numbers */
+    struct injection injections[MAX_INJECTIONS];
+    uint32_t injection_count;
+    bool infinite; /* one of them: what is not finite in the reference is not specified */
+};
+
+/* What a generator may spend. */
+struct effort {
+    double products;   /* multiply-adds of one run */
+    uint32_t elements; /* of the cache */
+    bool long_keys;
+};
+
+/* A random problem of the kind that the oracle covers. */
+void problem_generate(struct attn_problem *problem, uint64_t seed);
+/* Sequences and contents of a problem. `write` keeps to what a write by batch accepts. */
+void case_init(struct conform_case *the_case, const struct attn_problem *problem, uint64_t seed,
+               const struct effort *effort, bool write);
+void case_finish(struct conform_case *the_case);
+/* Logical slot of a key, -1 for a hole. */
+int64_t case_slot(const struct conform_case *the_case, uint32_t sequence, uint32_t j);
+
+/* ---------------------------------------------------------------- layout.c, index.c, fill.c: a case in
+ * memory */
+
+/* Choices that must not change any result. */
+struct layout {
+    uint64_t seed;
+    uint32_t order[MAX_SEQS]; /* sequences of the case */
+    uint32_t count;
+    uint32_t padding; /* sequences without tokens put between them */
+    bool before;
+    bool host;
+    uint32_t alignment; /* demanded by the target */
+    uint32_t stride_multiple;
+};
+
+enum { STEP_SEQS = MAX_SEQS + 4 };
+
+struct step {
+    const struct conform_case *the_case;
+    struct layout layout;
+    struct arena arena;
+    int32_t source[STEP_SEQS]; /* sequence of the case, -1 = padding */
+    uint32_t first_row[STEP_SEQS];
+    uint32_t seqs;
+    uint32_t *physical;          /* page of a logical page */
+    uint32_t spare;              /* a page that nobody uses */
+    struct attn_problem problem; /* with maxima */
+    struct attn_batch batch;
+    struct attn_batch_host host;
+    struct attn_tensors tensors;
+    struct attn_kv_desc kv;
+    bool use_handle;
+    struct guarded *k_memory;
+    struct guarded *v_memory;
+    struct guarded *out_memory;
+    struct guarded *lse_memory; /* NULL without lse */
+};
+
+/* The plain layout of a case: its own order. */
+void layout_init(struct layout *layout, const struct conform_case *the_case, uint64_t seed);
+/* Lays out and fills everything; `attention` is 0 for a cache without tensors. */
+void step_init(struct step *step, const struct conform_case *the_case, const struct layout *layout,
+               bool attention);
+void step_finish(struct step *step);
+/* A view [tokens, heads, dim] with random strides in a new buffer that ends with its last element. */
+struct guarded *tensor_init(struct attn_tensor *tensor, struct arena *arena, const char *name,
+                            const uint32_t shape[3], uint32_t element, const struct layout *layout,
+                            struct rng *rng, uint8_t fill);
+unsigned char *tensor_at(const struct attn_tensor *tensor, uint32_t token, uint32_t head);
+/* Splits an address into data and byte offset at random. */
+struct attn_buffer buffer_at(void *address, struct rng *rng);
+void step_fill_cache(struct step *step);
+void step_fill_queries(struct step *step);
+/* index.c: everything of the batch, and the pages and tokens of the cache. */
+void step_place_batch(struct step *step, struct rng *rng);
+/* Where key j of a sequence of the step lies. */
+void step_place(const struct step *step, uint32_t index, uint32_t j, int64_t *out_page, int64_t *out_token);
+unsigned char *key_at(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head);
+unsigned char *value_at(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head);
+
+/* ---------------------------------------------------------------- executor.c */
+
+enum executor {
+    EXECUTOR_POOL,
+    EXECUTOR_SERIAL,
+    EXECUTOR_PARALLEL,
+    EXECUTOR_TEAM_2,
+    EXECUTOR_TEAM_3,
+    EXECUTORS
+};
+
+typedef int32_t (*call_fn)(void *arg, void *stream, struct attn_error *err);
+
+const char *executor_name(enum executor executor);
+/* Makes the same call on the plugin's pool, through parallel_for, or as a team. */
+int32_t executor_call(enum executor executor, call_fn call, void *arg, struct attn_error *err);
+
+/* ---------------------------------------------------------------- target.c */
+
+enum { MAX_TARGETS = 32, POOLS = 3 };
+
+struct target {
+    char name[64];
+    char level[64];
+    struct attn_device device;
+    struct attn_context *context;
+    struct attn_backend *backend;
+    struct attn_backend *pools[POOLS]; /* with 1, 2, 3 threads */
+    uint32_t accepted;
+};
+
+struct target_list {
+    struct target targets[MAX_TARGETS];
+    uint32_t count;
+    struct attn_context *contexts[MAX_TARGETS];
+    uint32_t context_count;
+};
+
+/* Opens every backend of the plugin path that matches at every level. False with a text on stderr. */
+bool targets_open(struct target_list *list, const char *plugin_path, const char *backend, const char *level);
+void targets_close(struct target_list *list);
+
+/* ---------------------------------------------------------------- tap.c */
+
+struct run_options {
+    const char *kind; /* NULL = all */
+    const char *filter;
+    uint64_t seed;
+    bool seed_given;
+    uint32_t cases; /* 0 = as the mode says */
+    bool full;
+};
+
+/* Names what runs now: for the result line, the reproduction line, and the signal handler. */
+void tap_begin(const struct target *target, const char *kind, const char *text, uint64_t seed);
+void tap_pass(void);
+void tap_skip(const char *why);
+void tap_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Plan and closing line; the exit status of the program. */
+int tap_finish(void);
+void tap_catch_signals(void);
+
+/* ---------------------------------------------------------------- run.c, judge.c */
+
+/* Bits of attempt.detours: legal ways to the same result. */
+#define DETOUR_MANY  UINT32_C(1) /* prepare_many with a second plan of the same kind */
+#define DETOUR_COPY  UINT32_C(2) /* the schedule is moved before the run */
+#define DETOUR_DIRTY UINT32_C(4) /* counters hold rubbish, and the run is told so */
+
+/* What may vary between runs of one step on one target. */
+struct attempt {
+    struct attn_backend *backend;
+    enum executor executor;
+    enum executor prepare_executor;
+    uint32_t slack; /* added to the problem's maxima */
+    uint32_t detours;
+};
+
+/* Asks, plans, prepares and runs. 1 = ran, 0 = refused by the query (why), -1 = failed (why). */
+int step_run(struct step *step, const struct target *target, const struct attempt *attempt, char *why,
+             size_t size);
+
+/* The reference of a step. */
+struct reference {
+    struct oracle_result result;
+    uint32_t pairs;
+};
+
+bool reference_init(struct reference *reference, const struct step *step, double budget);
+void reference_finish(struct reference *reference);
+/* True if the outputs are right. Afterwards they hold the pattern again. */
+bool step_judge(const struct step *step, const struct reference *reference, char *why, size_t size);
+/* Every byte that no row owns still holds the pattern. Outputs hold the pattern afterwards. */
+bool step_check_outside(const struct step *step, char *why, size_t size);
+/* Whether a target accepts a problem; `why` gets its first reason. */
+bool target_accepts(const struct target *target, const struct attn_problem *problem, char *why, size_t size);
+/* Alignment and strides that a target demands for a problem. */
+void target_demands(const struct target *target, const struct attn_problem *problem, struct layout *layout);
+
+/* ---------------------------------------------------------------- the kinds of checks */
+
+void check_attention(struct target_list *list, const struct run_options *options);
+void check_deterministic(struct target_list *list, const struct run_options *options);
+void check_write(struct target_list *list, const struct run_options *options);
+void check_merge(struct target_list *list, const struct run_options *options);
+void check_query(struct target_list *list, const struct run_options *options);
+
+/* Seed number `n` of a run, and its problem: the filter's, or a random one. False on a bad filter. */
+bool options_problem(const struct run_options *options, uint32_t n, uint64_t salt,
+                     struct attn_problem *out_problem, uint64_t *out_seed);
+uint32_t options_cases(const struct run_options *options, uint32_t quick, uint32_t full);
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Compares the outputs of a step with the oracle's, and everything around them with what was there before. */
+#include "conform.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "need.h"
+
+enum { SAMPLED_PAIRS = 96, LEAST_PAIRS = 64 };
+
+/* ---------------------------------------------------------------- the reference */
+
+struct sample {
+    const struct step *step;
+    unsigned char *chosen; /* [rows, heads] */
+};
+
+static bool is_chosen(void *user, uint32_t row, uint32_t head)
+{
+    const struct sample *sample = user;
+
+    return sample->chosen[(size_t)row * sample->step->problem.heads + head] != 0;
+}
+
+static double cost_of(const struct step *step, uint32_t n)
+{
+    return (double)step->host.kv_lens[n] * (step->problem.head_dim + step->problem.head_dim_vo);
+}
+
+/* First and last row of every sequence, then rows at random until enough are chosen or the budget is spent.
+ */
+static void choose(struct sample *sample, double budget)
+{
+    const struct step *step = sample->step;
+    struct rng rng = {mix(step->layout.seed, 8)};
+    uint32_t heads = step->problem.heads, chosen = 0;
+    double all = 0, spent = 0;
+
+    for (uint32_t n = 0; n < step->seqs; n++)
+        all += cost_of(step, n) * heads * (step->host.q_offsets[n + 1] - step->host.q_offsets[n]);
+    if (all <= budget) {
+        memset(sample->chosen, 1, (size_t)step->batch.rows * heads);
+        return;
+    }
+    for (uint32_t n = 0; n < step->seqs; n++) {
+        if (step->host.q_offsets[n] == step->host.q_offsets[n + 1])
+            continue;
+        const int32_t rows[] = {step->host.q_offsets[n], step->host.q_offsets[n + 1] - 1};
+        const uint32_t picked[] = {0, heads - 1, rng_below(&rng, heads)};
+        for (uint32_t at = 0; at < 6; at++)
+            sample->chosen[(size_t)rows[at / 3] * heads + picked[at % 3]] = 1;
+        chosen += 6;
+        spent += 6 * cost_of(step, n);
+    }
+    while (chosen < LEAST_PAIRS || (chosen < SAMPLED_PAIRS && spent < budget)) {
+        uint32_t pair = rng_below(&rng, step->batch.rows * heads);
+        sample->chosen[pair] = 1;
+        spent += cost_of(step, 0);
+        chosen++;
+    }
+}
+
+bool reference_init(struct reference *reference, const struct step *step, double budget)
+{
+    size_t pairs = (size_t)step->batch.rows * step->problem.heads;
+    struct sample sample = {step, need(calloc(pairs + 1, 1))};
+
+    reference->pairs = (uint32_t)pairs;
+    reference->result.out = need(calloc(pairs * step->problem.head_dim_vo + 1, sizeof(double)));
+    reference->result.lse = need(calloc(pairs + 1, sizeof(double)));
+    reference->result.seen = need(calloc(pairs + 1, sizeof(uint32_t)));
+    choose(&sample, budget);
+    bool good = oracle_attention(&step->problem, &step->batch, &step->tensors, &step->kv, is_chosen, &sample,
+                                 &reference->result);
+    free(sample.chosen);
+    return good;
+}
+
+void reference_finish(struct reference *reference)
+{
+    free(reference->result.out);
+    free(reference->result.lse);
+    free(reference->result.seen);
+}
+
+/* ---------------------------------------------------------------- the outputs */
+
+struct verdict {
+    double error; /* squares, summed over all judged rows */
+    double size;
+    double worst; /* rms of the worst row, relative */
+    uint32_t worst_row;
+    uint32_t worst_head;
+};
+
+static bool all_zero(const unsigned char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * A row that sees a key: adds its error; false if its pattern of NaN is wrong. With `lenient` the columns
+ * that are not finite in the reference may hold anything.
+ */
+static bool judge_row(struct verdict *verdict, const double *out, const double *wanted, uint32_t dim,
+                      bool lenient, uint32_t *out_column)
+{
+    double error = 0, size = 0;
+
+    for (uint32_t d = 0; d < dim; d++) {
+        *out_column = d;
+        if (lenient && !isfinite(wanted[d]))
+            continue;
+        if (isnan(out[d]) != isnan(wanted[d]) || isinf(out[d]))
+            return false;
+        if (isnan(wanted[d]))
+            continue;
+        error += (out[d] - wanted[d]) * (out[d] - wanted[d]);
+        size += wanted[d] * wanted[d];
+    }
+    verdict->error += error;
+    verdict->size += size;
+    double relative = error == 0 ? 0 : sqrt(error / size);
+    if (relative > verdict->worst)
+        verdict->worst = relative;
+    return true;
+}
+
+static bool judge_lse(const struct step *step, const struct reference *reference, uint32_t row, uint32_t head,
+                      char *why, size_t size)
+{
+    size_t pair = (size_t)row * step->problem.heads + head;
+    double wanted = reference->result.lse[pair], lse;
+
+    oracle_load(ATTN_F32, tensor_at(&step->tensors.lse, row, head), 1, &lse);
+    double bound =
+        oracle_bound_lse(ORACLE_UNROUNDED, reference->result.largest, isfinite(wanted) ? wanted : 0);
+    bool good = isfinite(wanted) ? fabs(lse - wanted) <= bound : isnan(wanted) ? isnan(lse) : lse == wanted;
+    if (!good)
+        snprintf(why, size, "row %u head %u: lse is %.9g, wanted %.9g within %.3g", row, head, lse, wanted,
+                 bound);
+    return good;
+}
+
+/* One (row, head). `vector` has room for a row. */
+static bool judge_pair(const struct step *step, const struct reference *reference, struct verdict *verdict,
+                       uint32_t row, uint32_t head, double *vector, char *why, size_t size)
+{
+    const struct attn_problem *problem = &step->problem;
+    size_t pair = (size_t)row * problem->heads + head;
+    uint32_t seen = reference->result.seen[pair], column = 0;
+    const double *wanted = reference->result.out + pair * problem->head_dim_vo;
+    const unsigned char *at = tensor_at(&step->tensors.out, row, head);
+    double before = verdict->worst;
+
+    oracle_load(problem->out_dtype, at, problem->head_dim_vo, vector);
+    if (seen == ORACLE_SKIPPED) {
+        for (uint32_t d = 0; d < problem->head_dim_vo && step->the_case->injection_count == 0; d++) {
+            if (!isfinite(vector[d])) {
+                snprintf(why, size, "row %u head %u column %u: %g, but nothing visible is", row, head, d,
+                         vector[d]);
+                return false;
+            }
+        }
+        return true;
+    }
+    if (problem->lse != 0 && !judge_lse(step, reference, row, head, why, size))
+        return false;
+    if (seen == 0) {
+        if (all_zero(at, (size_t)problem->head_dim_vo * oracle_size(problem->out_dtype)))
+            return true;
+        snprintf(why, size, "row %u head %u sees no key, but is %g %g ...", row, head, vector[0],
+                 vector[problem->head_dim_vo - 1]);
+        return false;
+    }
+    if (!judge_row(verdict, vector, wanted, problem->head_dim_vo, step->the_case->infinite, &column)) {
+        snprintf(why, size, "row %u head %u column %u: %g, wanted %g (%u keys visible)", row, head, column,
+                 vector[column], wanted[column], seen);
+        return false;
+    }
+    if (verdict->worst > before) {
+        verdict->worst_row = row;
+        verdict->worst_head = head;
+    }
+    return true;
+}
+
+bool step_judge(const struct step *step, const struct reference *reference, char *why, size_t size)
+{
+    double *vector = need(calloc(step->problem.head_dim_vo, sizeof *vector));
+    double bound = oracle_bound_out(ORACLE_UNROUNDED, step->problem.out_dtype, reference->result.largest);
+    struct verdict verdict = {0};
+    bool good = true;
+
+    for (uint32_t row = 0; good && row < step->batch.rows; row++) {
+        for (uint32_t head = 0; good && head < step->problem.heads; head++)
+            good = judge_pair(step, reference, &verdict, row, head, vector, why, size);
+    }
+    free(vector);
+    double rms = verdict.size > 0 ? sqrt(verdict.error / verdict.size) : 0;
+    if (good && (!(rms <= bound) || !(verdict.worst <= 4 * bound))) {
+        snprintf(
+            why, size,
+            "error %.3g of all rows, at most %.3g; %.3g of row %u head %u, at most %.3g; largest score %.3g",
+            rms, bound, verdict.worst, verdict.worst_row, verdict.worst_head, 4 * bound,
+            reference->result.largest);
+        good = false;
+    }
+    return step_check_outside(step, good ? why : NULL, size) && good;
+}
+
+bool step_check_outside(const struct step *step, char *why, size_t size)
+{
+    const struct attn_problem *problem = &step->problem;
+    size_t width = (size_t)problem->head_dim_vo * oracle_size(problem->out_dtype);
+
+    for (uint32_t row = 0; row < step->batch.rows; row++) {
+        for (uint32_t head = 0; head < problem->heads; head++) {
+            pattern_restore(step->out_memory, tensor_at(&step->tensors.out, row, head), width);
+            if (step->lse_memory != NULL)
+                pattern_restore(step->lse_memory, tensor_at(&step->tensors.lse, row, head), 4);
+        }
+    }
+    int64_t in_out = pattern_check(step->out_memory);
+    int64_t in_lse = step->lse_memory != NULL ? pattern_check(step->lse_memory) : -1;
+    if (in_out < 0 && in_lse < 0)
+        return true;
+    if (why != NULL)
+        snprintf(why, size, "byte %lld of %s was written, but belongs to no row of the step",
+                 (long long)(in_out >= 0 ? in_out : in_lse), in_out >= 0 ? "out" : "lse");
+    pattern_fill(step->out_memory);
+    if (step->lse_memory != NULL)
+        pattern_fill(step->lse_memory);
+    return false;
+}

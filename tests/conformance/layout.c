@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Lays a case out in memory: tensors and caches with strides of every legal kind. */
+#include "conform.h"
+
+#include <stdlib.h>
+
+#include "need.h"
+
+void layout_init(struct layout *layout, const struct conform_case *the_case, uint64_t seed)
+{
+    struct rng rng = {mix(seed, 3)};
+
+    memset(layout, 0, sizeof *layout);
+    layout->seed = seed;
+    layout->count = the_case->count;
+    for (uint32_t n = 0; n < the_case->count; n++)
+        layout->order[n] = n;
+    layout->padding = rng_chance(&rng, 30) ? 1 + rng_below(&rng, 2) : 0;
+    layout->before = rng_chance(&rng, 50);
+    layout->host = rng_chance(&rng, 50);
+    layout->alignment = 1;
+    layout->stride_multiple = 1;
+}
+
+struct attn_buffer buffer_at(void *address, struct rng *rng)
+{
+    struct attn_buffer buffer = {address, 0};
+
+    if (rng_chance(rng, 30)) {
+        buffer.byte_offset = 8 * (uint64_t)rng_below(rng, 100);
+        buffer.data = (unsigned char *)address - buffer.byte_offset;
+    }
+    return buffer;
+}
+
+unsigned char *tensor_at(const struct attn_tensor *tensor, uint32_t token, uint32_t head)
+{
+    return (unsigned char *)tensor->buffer.data + tensor->buffer.byte_offset +
+           (int64_t)token * tensor->token_stride + (int64_t)head * tensor->head_stride;
+}
+
+unsigned char *key_at(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head)
+{
+    return (unsigned char *)kv->k.data + kv->k.byte_offset + page * kv->k_page_stride +
+           token * kv->k_token_stride + (int64_t)head * kv->k_head_stride;
+}
+
+unsigned char *value_at(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head)
+{
+    return (unsigned char *)kv->v.data + kv->v.byte_offset + page * kv->v_page_stride +
+           token * kv->v_token_stride + (int64_t)head * kv->v_head_stride;
+}
+
+/* Size of a dimension in bytes: at least `least`, a multiple of what the target and the type ask for. */
+static int64_t padded(uint64_t least, uint32_t element, const struct layout *layout, struct rng *rng)
+{
+    uint64_t unit = element > layout->stride_multiple ? element : layout->stride_multiple;
+    uint64_t size = (least + unit - 1) / unit * unit;
+
+    if (rng_chance(rng, 50))
+        size += unit * rng_below(rng, 4);
+    return (int64_t)size;
+}
+
+struct guarded *tensor_init(struct attn_tensor *tensor, struct arena *arena, const char *name,
+                            const uint32_t shape[3], uint32_t element, const struct layout *layout,
+                            struct rng *rng, uint8_t fill)
+{
+    uint32_t tokens = shape[0], heads = shape[1];
+    uint64_t inner = (uint64_t)shape[2] * element, size = 0;
+
+    memset(tensor, 0, sizeof *tensor);
+    if (rng_chance(rng, 70)) {
+        tensor->head_stride = padded(inner, element, layout, rng);
+        tensor->token_stride = padded((uint64_t)tensor->head_stride * heads, element, layout, rng);
+    } else {
+        tensor->token_stride = padded(inner, element, layout, rng);
+        tensor->head_stride = padded((uint64_t)tensor->token_stride * tokens, element, layout, rng);
+    }
+    if (tokens > 0)
+        size = (uint64_t)tensor->token_stride * (tokens - 1) + (uint64_t)tensor->head_stride * (heads - 1) +
+               inner;
+    uint32_t alignment = element > layout->alignment ? element : layout->alignment;
+    struct guarded *memory = arena_add(arena, name, size, alignment, fill);
+    tensor->buffer = buffer_at(memory->data, rng);
+    return memory;
+}
+
+/* Strides of keys or values; returns the bytes of a page. */
+static uint64_t cache_strides(const struct step *step, struct rng *rng, uint32_t element, uint32_t dim,
+                              bool heads_first, int64_t *out_token, int64_t *out_head)
+{
+    const struct layout *layout = &step->layout;
+
+    if (heads_first) {
+        *out_token = padded((uint64_t)dim * element, element, layout, rng);
+        *out_head = padded((uint64_t)*out_token * step->kv.block, element, layout, rng);
+        return (uint64_t)padded((uint64_t)*out_head * step->kv.kv_heads, 4, layout, rng);
+    }
+    *out_head = padded((uint64_t)dim * element, element, layout, rng);
+    *out_token = padded((uint64_t)*out_head * step->kv.kv_heads, element, layout, rng);
+    return (uint64_t)padded((uint64_t)*out_token * step->kv.block, 4, layout, rng);
+}
+
+/* Bytes up to the last element. */
+static uint64_t extent(const struct attn_kv_desc *kv, int64_t page, int64_t token, int64_t head,
+                       uint64_t inner)
+{
+    if (kv->pages == 0 || kv->block == 0)
+        return 0;
+    return (uint64_t)(page * (kv->pages - 1) + token * (kv->block - 1) + head * (kv->kv_heads - 1)) + inner;
+}
+
+/* Cache memory: keys and values apart, or page by page in one allocation. */
+static void place_cache(struct step *step, struct rng *rng)
+{
+    struct attn_kv_desc *kv = &step->kv;
+    uint32_t k_size = oracle_size(kv->k_dtype), v_size = oracle_size(kv->v_dtype);
+    uint32_t alignment = step->layout.alignment > 4 ? step->layout.alignment : 4;
+    uint8_t poison = step->the_case->poison;
+    bool heads_first = rng_chance(rng, 40), together = rng_chance(rng, 40);
+    uint64_t k_inner = (uint64_t)kv->head_dim * k_size, v_inner = (uint64_t)kv->head_dim_vo * v_size;
+
+    uint64_t k_page =
+        cache_strides(step, rng, k_size, kv->head_dim, heads_first, &kv->k_token_stride, &kv->k_head_stride);
+    uint64_t v_page = cache_strides(step, rng, v_size, kv->head_dim_vo, heads_first, &kv->v_token_stride,
+                                    &kv->v_head_stride);
+    k_page = (k_page + alignment - 1) / alignment * alignment;
+    v_page = (v_page + alignment - 1) / alignment * alignment;
+    kv->k_page_stride = (int64_t)(together ? k_page + v_page : k_page);
+    kv->v_page_stride = (int64_t)(together ? k_page + v_page : v_page);
+    uint64_t k_bytes = extent(kv, kv->k_page_stride, kv->k_token_stride, kv->k_head_stride, k_inner);
+    uint64_t v_bytes = extent(kv, kv->v_page_stride, kv->v_token_stride, kv->v_head_stride, v_inner);
+    if (together) {
+        step->k_memory =
+            arena_add(&step->arena, "cache", v_bytes == 0 ? 0 : k_page + v_bytes, alignment, poison);
+        step->v_memory = step->k_memory;
+        kv->k = buffer_at(step->k_memory->data, rng);
+        kv->v = buffer_at(step->k_memory->data + (v_bytes == 0 ? 0 : k_page), rng);
+        return;
+    }
+    step->k_memory = arena_add(&step->arena, "key cache", k_bytes, alignment, poison);
+    step->v_memory = arena_add(&step->arena, "value cache", v_bytes, alignment, poison);
+    kv->k = buffer_at(step->k_memory->data, rng);
+    kv->v = buffer_at(step->v_memory->data, rng);
+}
+
+static void place_tensors(struct step *step, struct rng *rng)
+{
+    const struct attn_problem *problem = &step->problem;
+    uint32_t rows = step->batch.rows + rng_below(rng, 3);
+    const uint32_t q_shape[3] = {rows, problem->heads, problem->head_dim};
+    const uint32_t out_shape[3] = {rows, problem->heads, problem->head_dim_vo};
+    const uint32_t lse_shape[3] = {rows, problem->heads, 1};
+    uint8_t poison = step->the_case->poison;
+
+    ATTN_INIT(&step->tensors);
+    step->tensors.softmax_scale = step->the_case->softmax_scale;
+    tensor_init(&step->tensors.q, &step->arena, "q", q_shape, oracle_size(problem->q_dtype), &step->layout,
+                rng, poison);
+    if (rng_chance(rng, 10) && rows > 0) { /* rows backwards: inputs may have negative strides */
+        step->tensors.q.buffer.byte_offset += (uint64_t)step->tensors.q.token_stride * (rows - 1);
+        step->tensors.q.token_stride = -step->tensors.q.token_stride;
+    }
+    step->out_memory = tensor_init(&step->tensors.out, &step->arena, "out", out_shape,
+                                   oracle_size(problem->out_dtype), &step->layout, rng, 0);
+    pattern_fill(step->out_memory);
+    if (problem->lse != 0) {
+        step->lse_memory =
+            tensor_init(&step->tensors.lse, &step->arena, "lse", lse_shape, 4, &step->layout, rng, 0);
+        pattern_fill(step->lse_memory);
+    }
+    step_fill_queries(step);
+}
+
+void step_init(struct step *step, const struct conform_case *the_case, const struct layout *layout,
+               bool attention)
+{
+    struct rng rng = {mix(layout->seed, 4)};
+
+    memset(step, 0, sizeof *step);
+    step->the_case = the_case;
+    step->layout = *layout;
+    step->problem = the_case->problem;
+    arena_init(&step->arena, layout->before);
+    ATTN_INIT(&step->batch);
+    ATTN_INIT(&step->host);
+    ATTN_INIT(&step->kv);
+    step->kv.k_dtype = step->problem.k_dtype;
+    step->kv.v_dtype = step->problem.v_dtype;
+    step->kv.layout = ATTN_STRIDED;
+    step->kv.kv_heads = step->problem.kv_heads;
+    step->kv.head_dim = step->problem.head_dim;
+    step->kv.head_dim_vo = step->problem.head_dim_vo;
+    step_place_batch(step, &rng);
+    step->batch.pages = rng_chance(&rng, 50) ? step->kv.pages : 0;
+    if (layout->host) {
+        step->batch.given |= ATTN_GIVEN_HOST_COPIES;
+        step->batch.host = &step->host;
+    }
+    place_cache(step, &rng);
+    step->use_handle = rng_chance(&rng, 50);
+    if (attention) {
+        step_fill_cache(step);
+        place_tensors(step, &rng);
+    }
+}
+
+void step_finish(struct step *step)
+{
+    arena_finish(&step->arena);
+    free(step->physical);
+    step->physical = NULL;
+}

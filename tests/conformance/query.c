@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Honesty: what a query says, a plan does, and a refusal names the key; cache shapes hold what they claim. */
+#include "conform.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "need.h"
+
+/* Problems outside of what the oracle covers, with the reason that a refusal gives. */
+static const struct {
+    const char *problem;
+    uint32_t reason;
+} uncovered[] = {
+    {"heads=8 kv_heads=2 head_dim=64 q=bf16 k=e4m3 k_scale=unit", ATTN_REASON_DTYPE_K},
+    {"heads=8 kv_heads=2 head_dim=64 q=bf16 v=e4m3 v_scale=unit", ATTN_REASON_DTYPE_V},
+    {"heads=8 kv_heads=2 head_dim=64 q=f16 k=e5m2 k_scale=tensor", ATTN_REASON_DTYPE_K},
+    {"heads=8 kv_heads=2 head_dim=64 q=f32 k=int8 k_scale=head", ATTN_REASON_DTYPE_K},
+    {"heads=8 kv_heads=2 head_dim=64 q=bf16 v=e4m3fnuz v_scale=unit", ATTN_REASON_DTYPE_V},
+    {"heads=8 kv_heads=2 head_dim=64 q=e4m3 kv=bf16 q_scale=unit", ATTN_REASON_DTYPE_Q},
+    {"heads=8 kv_heads=2 head_dim=64 q=bf16 out=e4m3 out_scale=unit", ATTN_REASON_DTYPE_OUT},
+    {"heads=8 head_dim=64 q=f32 sinks=1", ATTN_REASON_SINKS},
+    {"heads=8 head_dim=64 q=f32 alibi=key", ATTN_REASON_ALIBI},
+    {"heads=8 head_dim=64 q=f32 alibi=distance", ATTN_REASON_ALIBI},
+    {"heads=8 head_dim=64 q=f32 mask=bits", ATTN_REASON_MASK},
+    {"heads=8 head_dim=64 q=f32 mask=f32", ATTN_REASON_MASK},
+    {"heads=8 head_dim=64 q=f32 cp=1", ATTN_REASON_CONTEXT_PARALLEL},
+    {"heads=8 kv_heads=1 head_dim=576/512 q=bf16 mla=1", ATTN_REASON_MLA},
+    {"heads=8 head_dim=64 q=f32 kv_source=new", ATTN_REASON_KV_SOURCE},
+    {"heads=8 head_dim=64 q=f32 kv_source=cache+new", ATTN_REASON_KV_SOURCE},
+    {"heads=8 head_dim=64 q=f16 layout=paged-x", ATTN_REASON_LAYOUT},
+    {"heads=8 head_dim=64 q=f32 type=encoder", ATTN_REASON_ATTN_TYPE},
+    {"heads=8 head_dim=64 q=f32 type=encoder_only", ATTN_REASON_ATTN_TYPE},
+    {"heads=8 head_dim=64 q=f32 type=encoder_decoder", ATTN_REASON_ATTN_TYPE},
+};
+
+enum { MOST_REASONS = 64 };
+
+static bool names_reason(const struct attn_query *query, uint32_t reason)
+{
+    for (uint32_t i = 0; i < query->reason_count && i < query->reason_capacity; i++) {
+        if (query->reasons[i].code == reason)
+            return true;
+    }
+    return false;
+}
+
+/* A refusal: both calls say it, with the reason that names the key. */
+static void check_refusal(const struct target *target, struct attn_problem *problem, uint32_t reason,
+                          const struct attn_query *query)
+{
+    struct attn_plan *plan = NULL;
+    struct attn_error err;
+
+    ATTN_INIT(&err);
+    problem->max_seqs = problem->max_q = problem->max_kv = problem->max_rows = 4;
+    int32_t status = attn_plan_create(target->backend, problem, &plan, &err);
+    attn_plan_destroy(plan);
+    if (query->accepted != 0)
+        tap_fail("accepted, but the oracle does not cover it: nothing can judge it");
+    else if (status != ATTN_E_UNSUPPORTED)
+        tap_fail("the query refuses, but plan_create says %s", attn_status_name(status));
+    else if (!names_reason(query, reason))
+        tap_fail("no reason %s among %u; the first is %s %s", attn_reason_name(reason), query->reason_count,
+                 attn_reason_name(query->reasons[0].code), query->reasons[0].text);
+    else if (err.reason != query->reasons[0].code)
+        tap_fail("plan_create fails with reason %s, the query's first is %s", attn_reason_name(err.reason),
+                 attn_reason_name(query->reasons[0].code));
+    else
+        tap_pass();
+}
+
+static void check_uncovered(const struct target *target)
+{
+    struct attn_reason *reasons = need(calloc(MOST_REASONS, sizeof *reasons));
+
+    for (size_t i = 0; i < sizeof uncovered / sizeof uncovered[0]; i++) {
+        struct attn_problem problem;
+        struct attn_query query;
+        struct attn_error err;
+        const char *key;
+        ATTN_INIT(&err);
+        ATTN_INIT(&query);
+        query.reasons = reasons;
+        query.reason_capacity = MOST_REASONS;
+        tap_begin(target, "query", uncovered[i].problem, 0);
+        if (attn_problem_parse(uncovered[i].problem, &problem, &err) != ATTN_OK)
+            tap_fail("%s", err.message);
+        else if (oracle_covers(&problem, &key))
+            tap_fail("the oracle covers this problem; it belongs to the random cases");
+        else if (attn_context_query(target->context, target->name, &target->device, &problem, &query, &err) !=
+                 ATTN_OK)
+            tap_fail("query failed: %s", err.message);
+        else
+            check_refusal(target, &problem, uncovered[i].reason, &query);
+    }
+    free(reasons);
+}
+
+/* Random problems: the answer with and without a device, and the plan, agree. */
+static void check_agreement(const struct target *target, const struct attn_problem *problem, uint64_t seed)
+{
+    struct attn_problem sized = *problem;
+    struct attn_plan *plan = NULL;
+    char text[PROBLEM_TEXT], why[512] = "", without[512] = "";
+    struct attn_query query;
+    struct attn_error err;
+
+    ATTN_INIT(&err);
+    ATTN_INIT(&query);
+    attn_problem_format(problem, text, sizeof text, NULL, NULL);
+    tap_begin(target, "query", text, seed);
+    sized.max_seqs = sized.max_q = sized.max_kv = sized.max_rows = 64;
+    bool accepted = target_accepts(target, problem, why, sizeof why);
+    bool accepted_sized = target_accepts(target, &sized, without, sizeof without);
+    int32_t status = attn_plan_create(target->backend, &sized, &plan, &err);
+    attn_plan_destroy(plan);
+    if (accepted_sized && !accepted)
+        tap_fail("accepted with maxima, refused without: %s", why);
+    else if (accepted_sized != (status == ATTN_OK))
+        tap_fail("the query %s, plan_create says %s %s", accepted_sized ? "accepts" : "refuses",
+                 attn_status_name(status), err.message);
+    else if (attn_context_query(target->context, target->name, NULL, problem, &query, &err) != ATTN_OK)
+        tap_fail("query without a device failed: %s", err.message);
+    else if (accepted && query.accepted == 0)
+        tap_fail("refused without a device, accepted on one");
+    else
+        tap_pass();
+}
+
+/* Marks the bytes of a vector; false if one lies outside or is taken already. */
+static bool claim(unsigned char *taken, uint64_t bytes, int64_t at, uint64_t size)
+{
+    if (at < 0 || (uint64_t)at + size > bytes)
+        return false;
+    for (uint64_t i = 0; i < size; i++) {
+        if (taken[at + (int64_t)i]++ != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool shape_is_sound(const struct attn_kv_shape *shape, unsigned char *taken)
+{
+    const struct attn_kv_desc *kv = &shape->desc;
+
+    for (uint32_t page = 0; page < kv->pages; page++) {
+        for (uint32_t token = 0; token < kv->block; token++) {
+            for (uint32_t head = 0; head < kv->kv_heads; head++) {
+                int64_t k = (int64_t)shape->k_offset + page * kv->k_page_stride + token * kv->k_token_stride +
+                            head * kv->k_head_stride;
+                int64_t v = (int64_t)shape->v_offset + page * kv->v_page_stride + token * kv->v_token_stride +
+                            head * kv->v_head_stride;
+                if (!claim(taken, shape->bytes, k, (uint64_t)kv->head_dim * attn_dtype_size(kv->k_dtype)) ||
+                    !claim(taken, shape->bytes, v, (uint64_t)kv->head_dim_vo * attn_dtype_size(kv->v_dtype)))
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void check_shape(const struct target *target, const struct attn_problem *problem, uint64_t seed)
+{
+    char text[PROBLEM_TEXT], why[512] = "";
+    struct attn_kv_shape shape;
+    struct attn_kv_desc desc;
+    struct attn_kv *kv = NULL;
+    struct attn_error err;
+    const uint32_t pages = 5;
+
+    ATTN_INIT(&shape);
+    ATTN_INIT(&err);
+    attn_problem_format(problem, text, sizeof text, NULL, NULL);
+    tap_begin(target, "query", text, seed);
+    if (!target_accepts(target, problem, why, sizeof why)) {
+        tap_skip(why);
+        return;
+    }
+    if (attn_kv_get_shape(target->backend, problem, pages, &shape, &err) != ATTN_OK) {
+        tap_fail("kv_get_shape: %s", err.message);
+        return;
+    }
+    unsigned char *memory = need(calloc(shape.bytes + 1, 1));
+    struct attn_buffer buffer = {memory, 0};
+    bool sound = shape.desc.pages == pages && shape.desc.kv_heads == problem->kv_heads &&
+                 shape.desc.head_dim == problem->head_dim && shape.desc.k_dtype == problem->k_dtype &&
+                 shape_is_sound(&shape, memory);
+    attn_kv_desc_init(&desc, &shape, &buffer);
+    if (!sound)
+        tap_fail("cache shape: a key or value lies outside of the allocation, or two overlap");
+    else if (attn_kv_create(target->backend, &desc, &kv, &err) != ATTN_OK)
+        tap_fail("kv_create refuses the backend's own shape: %s (%s)", err.message, err.field);
+    else
+        tap_pass();
+    attn_kv_destroy(kv);
+    free(memory);
+}
+
+void check_query(struct target_list *list, const struct run_options *options)
+{
+    uint32_t cases = options_cases(options, 40, 400);
+
+    for (uint32_t t = 0; t < list->count; t++) {
+        if (options->filter == NULL)
+            check_uncovered(&list->targets[t]);
+        for (uint32_t n = 0; n < cases; n++) {
+            struct attn_problem problem;
+            uint64_t seed;
+            if (!options_problem(options, n, 300, &problem, &seed))
+                continue;
+            check_agreement(&list->targets[t], &problem, seed);
+            check_shape(&list->targets[t], &problem, seed);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Cache writes: every conversion exact, every place right, nothing else touched. */
+#include "conform.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "need.h"
+
+/* Where a row of k_new and v_new goes. */
+struct place {
+    int64_t page; /* negative: nowhere */
+    int64_t token;
+};
+
+struct write_job {
+    struct step step;
+    struct attn_kv_write_args args;
+    struct attn_backend *backend;
+    struct place *places;
+    uint64_t *contents; /* rows with one number hold the same */
+};
+
+/* A value that is hard to convert: raw bits, halfway between two codes, subnormal, at the edge of infinity.
+ */
+static void fill_hard(uint32_t dtype, void *to, uint64_t key)
+{
+    struct rng rng = {key};
+    double sign = rng_chance(&rng, 50) ? 1 : -1;
+    double value = ldexp(1 + (double)rng_below(&rng, 1u << 24) * 0x1p-24, (int)rng_below(&rng, 50) - 30);
+    const double odd[] = {0,     (double)INFINITY, (double)NAN, 65504,  65519.99,
+                          65520, 0x1.fep127,       0x1.ffp127,  0x1p-25};
+    uint64_t bits = rng_next(&rng);
+
+    switch (rng_below(&rng, 8)) {
+    case 0:
+        memcpy(to, &bits, oracle_size(dtype));
+        return;
+    case 1:
+        value = ldexp(1024.5 + rng_below(&rng, 1024), (int)rng_below(&rng, 20) - 15); /* f16 midpoint */
+        break;
+    case 2:
+        value = ldexp(128.5 + rng_below(&rng, 128), (int)rng_below(&rng, 40) - 20); /* bf16 midpoint */
+        break;
+    case 3:
+        value = ldexp(rng_below(&rng, 1024) + 0.5, -24); /* midpoint of f16 subnormals */
+        break;
+    case 4:
+        value = ldexp(rng_below(&rng, 128) + 0.5, -133); /* of bf16 subnormals */
+        break;
+    case 5:
+        value = rng_pick(&rng, odd);
+        break;
+    default:
+        break;
+    }
+    oracle_store(dtype, sign * value, to);
+}
+
+static void fill_source(const struct write_job *job, const struct attn_tensor *tensor, uint32_t dtype,
+                        uint32_t dim, uint64_t salt)
+{
+    for (uint32_t row = 0; row < job->args.rows; row++) {
+        for (uint32_t head = 0; head < job->step.problem.kv_heads; head++) {
+            unsigned char *at = tensor_at(tensor, row, head);
+            for (uint32_t d = 0; d < dim; d++)
+                fill_hard(dtype, at + (size_t)d * oracle_size(dtype),
+                          mix(mix(job->contents[row], salt + head), d));
+        }
+    }
+}
+
+static void add_sources(struct write_job *job, struct rng *rng)
+{
+    static const uint32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    const struct attn_problem *problem = &job->step.problem;
+    const uint32_t k_shape[3] = {job->args.rows, problem->kv_heads, problem->head_dim};
+    const uint32_t v_shape[3] = {job->args.rows, problem->kv_heads, problem->head_dim_vo};
+    struct arena *arena = &job->step.arena;
+
+    job->args.k_dtype = rng_pick(rng, types);
+    job->args.v_dtype = rng_chance(rng, 70) ? job->args.k_dtype : rng_pick(rng, types);
+    struct guarded *k = tensor_init(&job->args.k_new, arena, "k_new", k_shape, oracle_size(job->args.k_dtype),
+                                    &job->step.layout, rng, 0xff);
+    struct guarded *v = tensor_init(&job->args.v_new, arena, "v_new", v_shape, oracle_size(job->args.v_dtype),
+                                    &job->step.layout, rng, 0xff);
+    fill_source(job, &job->args.k_new, job->args.k_dtype, problem->head_dim, 0);
+    fill_source(job, &job->args.v_new, job->args.v_dtype, problem->head_dim_vo, 1000);
+    guarded_protect(k);
+    guarded_protect(v);
+}
+
+/* Distinct slots of the whole cache, some rows nowhere. */
+static void map_slots(struct write_job *job, struct rng *rng)
+{
+    uint32_t slots = job->step.kv.pages * job->step.kv.block;
+    uint32_t rows = rng_below(rng, slots < 90 ? slots + 1 : 90);
+    uint32_t *order = need(calloc((size_t)slots + 1, sizeof *order));
+    int64_t *mapping = need(calloc((size_t)rows + 1, sizeof *mapping));
+
+    rng_shuffle(rng, order, slots);
+    job->args.rows = rows;
+    job->places = need(calloc((size_t)rows + 1, sizeof *job->places));
+    job->contents = need(calloc((size_t)rows + 1, sizeof *job->contents));
+    for (uint32_t row = 0; row < rows; row++) {
+        bool skip = rng_chance(rng, 15);
+        mapping[row] = skip ? -1 - (int64_t)rng_below(rng, 5) : (int64_t)order[row];
+        job->places[row].page = skip ? -1 : (int64_t)(order[row] / job->step.kv.block);
+        job->places[row].token = order[row] % job->step.kv.block;
+        job->contents[row] = rng_next(rng);
+    }
+    struct guarded *memory = arena_add(&job->step.arena, "slot_mapping", (size_t)rows * 8, 8, 0xff);
+    memcpy(memory->data, mapping, (size_t)rows * 8);
+    guarded_protect(memory);
+    job->args.slot_mapping = buffer_at(memory->data, rng);
+    free(order);
+    free(mapping);
+}
+
+/* The last q_len tokens of each sequence. Sequences that share a page write the same into it. */
+static void map_batch(struct write_job *job)
+{
+    const struct step *step = &job->step;
+    const struct conform_case *c = step->the_case;
+    uint32_t rows = step->batch.rows;
+
+    job->args.rows = rows;
+    job->args.batch = &step->batch;
+    job->args.addressing = step->problem.addressing;
+    job->args.index_dtype = step->problem.index_dtype;
+    job->places = need(calloc((size_t)rows + 1, sizeof *job->places));
+    job->contents = need(calloc((size_t)rows + 1, sizeof *job->contents));
+    for (uint32_t n = 0; n < step->seqs; n++) {
+        if (step->source[n] < 0)
+            continue;
+        const struct sequence *s = &c->sequences[step->source[n]];
+        for (uint32_t i = 0; i < s->q_len; i++) {
+            struct place *place = &job->places[step->first_row[n] + i];
+            uint32_t j = s->kv_len - s->q_len + i;
+            int64_t slot = case_slot(c, (uint32_t)step->source[n], j);
+            step_place(step, n, j, &place->page, &place->token);
+            job->contents[step->first_row[n] + i] = mix(c->seed, (uint64_t)slot);
+        }
+    }
+}
+
+static int32_t call_write(void *arg, void *stream, struct attn_error *err)
+{
+    struct write_job *job = arg;
+
+    return attn_kv_write(job->backend, &job->args, stream, err);
+}
+
+/* One stored vector against the source. */
+static bool is_stored(uint32_t from_dtype, const unsigned char *from, uint32_t to_dtype,
+                      const unsigned char *to, uint32_t dim, uint32_t *out_d)
+{
+    for (uint32_t d = 0; d < dim; d++) {
+        unsigned char wanted[4] = {0};
+        double value, stored;
+        oracle_load(from_dtype, from + (size_t)d * oracle_size(from_dtype), 1, &value);
+        oracle_load(to_dtype, to + (size_t)d * oracle_size(to_dtype), 1, &stored);
+        oracle_store(to_dtype, value, wanted);
+        *out_d = d;
+        if (isnan(value) ? !isnan(stored)
+                         : memcmp(wanted, to + (size_t)d * oracle_size(to_dtype), oracle_size(to_dtype)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The written places hold the rows; afterwards they hold the pattern again. */
+static bool check_places(const struct write_job *job, char *why, size_t size)
+{
+    const struct step *step = &job->step;
+    const struct attn_kv_desc *kv = &step->kv;
+    uint32_t d = 0;
+
+    for (int restore = 0; restore < 2; restore++) {
+        for (uint32_t row = 0; row < job->args.rows; row++) {
+            const struct place *place = &job->places[row];
+            for (uint32_t head = 0; head < kv->kv_heads && place->page >= 0; head++) {
+                unsigned char *k = key_at(kv, place->page, place->token, head);
+                unsigned char *v = value_at(kv, place->page, place->token, head);
+                if (restore == 1) {
+                    pattern_restore(step->k_memory, k, (size_t)kv->head_dim * oracle_size(kv->k_dtype));
+                    pattern_restore(step->v_memory, v, (size_t)kv->head_dim_vo * oracle_size(kv->v_dtype));
+                    continue;
+                }
+                bool good = is_stored(job->args.k_dtype, tensor_at(&job->args.k_new, row, head), kv->k_dtype,
+                                      k, kv->head_dim, &d);
+                if (good && is_stored(job->args.v_dtype, tensor_at(&job->args.v_new, row, head), kv->v_dtype,
+                                      v, kv->head_dim_vo, &d))
+                    continue;
+                snprintf(why, size,
+                         "row %u head %u dim %u of the %s at page %lld token %lld is not what it should be",
+                         row, head, d, good ? "values" : "keys", (long long)place->page,
+                         (long long)place->token);
+                return false;
+            }
+        }
+    }
+    int64_t at_k = pattern_check(step->k_memory), at_v = pattern_check(step->v_memory);
+    if (at_k < 0 && at_v < 0)
+        return true;
+    snprintf(why, size, "byte %lld of the %s was written, but belongs to no row",
+             (long long)(at_k >= 0 ? at_k : at_v), at_k >= 0 ? "keys" : "values");
+    return false;
+}
+
+static void run_write(struct write_job *job, const struct target *target, enum executor executor)
+{
+    struct attn_kv *kv = NULL;
+    struct attn_error err;
+    const char *name = "";
+    char why[512] = "";
+
+    ATTN_INIT(&err);
+    pattern_fill(job->step.k_memory);
+    pattern_fill(job->step.v_memory);
+    job->backend = target->backend;
+    job->args.kv_desc = job->step.use_handle ? NULL : &job->step.kv;
+    int32_t status =
+        job->step.use_handle ? attn_kv_create(target->backend, &job->step.kv, &kv, &err) : (int32_t)ATTN_OK;
+    job->args.kv = kv;
+    if (status == ATTN_OK)
+        status = executor_call(executor, call_write, job, &err);
+    attn_kv_destroy(kv);
+    if (status != ATTN_OK)
+        tap_fail("%s: %s (%s)", attn_status_name(status), err.message, err.field);
+    else if (!arena_check(&job->step.arena, &name))
+        tap_fail("wrote outside of %s", name);
+    else if (!check_places(job, why, sizeof why))
+        tap_fail("%s; %s, %s to %s", why, job->args.batch != NULL ? "by batch" : "by slot mapping",
+                 attn_dtype_name(job->args.k_dtype), attn_dtype_name(job->step.kv.k_dtype));
+    else
+        tap_pass();
+}
+
+static void check_case(struct target_list *list, const struct attn_problem *problem, uint64_t seed)
+{
+    static const struct effort effort = {5e7, 300000, false};
+    struct rng rng = {mix(seed, 10)};
+    struct conform_case the_case;
+    struct layout layout;
+    struct write_job job = {0};
+
+    case_init(&the_case, problem, seed, &effort, true);
+    layout_init(&layout, &the_case, seed);
+    step_init(&job.step, &the_case, &layout, false);
+    ATTN_INIT(&job.args);
+    if (rng_chance(&rng, 50))
+        map_slots(&job, &rng);
+    else
+        map_batch(&job);
+    add_sources(&job, &rng);
+    enum executor executor = rng_chance(&rng, 50) ? EXECUTOR_POOL : (enum executor)rng_below(&rng, EXECUTORS);
+    for (uint32_t t = 0; t < list->count; t++) {
+        tap_begin(&list->targets[t], "write", the_case.text, seed);
+        run_write(&job, &list->targets[t], executor);
+    }
+    free(job.places);
+    free(job.contents);
+    step_finish(&job.step);
+    case_finish(&the_case);
+}
+
+void check_write(struct target_list *list, const struct run_options *options)
+{
+    uint32_t cases = options_cases(options, 120, 800);
+
+    for (uint32_t n = 0; n < cases; n++) {
+        struct attn_problem problem;
+        uint64_t seed;
+        if (options_problem(options, n, 100, &problem, &seed))
+            check_case(list, &problem, seed);
+    }
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Exact decoding and correctly rounded encoding of the oracle's element types. */
+#include "oracle.h"
+
+#include <math.h>
+#include <string.h>
+
+const unsigned char *oracle_address(const struct attn_buffer *buffer)
+{
+    if (buffer->data == NULL)
+        return NULL;
+    return (const unsigned char *)buffer->data + buffer->byte_offset;
+}
+
+uint32_t oracle_size(uint32_t dtype)
+{
+    switch (dtype) {
+    case ATTN_F32:
+        return 4;
+    case ATTN_F16:
+    case ATTN_BF16:
+        return 2;
+    default:
+        return 0;
+    }
+}
+
+static double decode_f16(uint16_t bits)
+{
+    double sign = (bits & 0x8000) != 0 ? -1 : 1;
+    uint32_t exponent = bits >> 10 & 0x1f;
+    uint32_t fraction = bits & 0x3ff;
+
+    if (exponent == 0x1f)
+        return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
+    if (exponent == 0)
+        return sign * (double)fraction * 0x1p-24;
+    /* A double with the same exponent and fraction. */
+    uint64_t wide = (uint64_t)(exponent + 1023 - 15) << 52 | (uint64_t)fraction << 42;
+    double value;
+    memcpy(&value, &wide, sizeof value);
+    return sign * value;
+}
+
+static double decode_bf16(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+
+    memcpy(&value, &wide, sizeof value);
+    return (double)value;
+}
+
+void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to)
+{
+    const unsigned char *bytes = from;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (dtype == ATTN_F32) {
+            float value;
+            memcpy(&value, bytes + (size_t)4 * i, sizeof value);
+            to[i] = (double)value;
+            continue;
+        }
+        uint16_t bits;
+        memcpy(&bits, bytes + (size_t)2 * i, sizeof bits);
+        to[i] = dtype == ATTN_F16 ? decode_f16(bits) : decode_bf16(bits);
+    }
+}
+
+/* Exponent and step of a format with `digits` binary digits and smallest normal exponent `least`. */
+static double step_at(double value, int digits, int least)
+{
+    int exponent = least;
+
+    if (value != 0 && isfinite(value)) {
+        frexp(value, &exponent);
+        exponent -= 1; /* value = 1.x * 2^exponent */
+    }
+    if (exponent < least)
+        exponent = least;
+    return ldexp(1, exponent - (digits - 1));
+}
+
+static double round_to(double value, int digits, int least, double max)
+{
+    if (!isfinite(value))
+        return value;
+    double step = step_at(value, digits, least);
+    double rounded = nearbyint(value / step) * step; /* ties to even: the default rounding mode */
+
+    if (fabs(rounded) > max)
+        return copysign((double)INFINITY, value);
+    return copysign(rounded, value);
+}
+
+static uint16_t encode_f16(double value)
+{
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+
+    if (isnan(value))
+        return sign | 0x7e00;
+    value = fabs(round_to(value, 11, -14, 65504));
+    if (isinf(value))
+        return sign | 0x7c00;
+    if (value < 0x1p-14)
+        return (uint16_t)(sign | (uint16_t)(value * 0x1p24));
+    int exponent;
+    double fraction = frexp(value, &exponent); /* 0.5 <= fraction < 1 */
+    uint32_t bits = (uint32_t)(exponent - 1 + 15) << 10 | ((uint32_t)(fraction * 0x1p11) & 0x3ff);
+    return (uint16_t)(sign | bits);
+}
+
+static uint16_t encode_bf16(double value)
+{
+    if (isnan(value))
+        return 0x7fc0;
+    float rounded = (float)round_to(value, 8, -126, 0x1.fep127);
+    uint32_t bits;
+
+    memcpy(&bits, &rounded, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+void oracle_store(uint32_t dtype, double value, void *to)
+{
+    if (dtype == ATTN_F32) {
+        float narrow = (float)value;
+        memcpy(to, &narrow, sizeof narrow);
+        return;
+    }
+    uint16_t bits = dtype == ATTN_F16 ? encode_f16(value) : encode_bf16(value);
+    memcpy(to, &bits, sizeof bits);
+}
+
+double oracle_ulp32(double value)
+{
+    return step_at(value, 24, -126);
+}
+
+double oracle_half_step(uint32_t dtype, double value)
+{
+    switch (dtype) {
+    case ATTN_F16:
+        return step_at(value, 11, -14) / 2;
+    case ATTN_BF16:
+        return step_at(value, 8, -126) / 2;
+    default:
+        return step_at(value, 24, -126) / 2;
+    }
+}
