@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* attn-bench: rows and their numbers, and wrong keys. Times themselves are not judged. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* A number above zero. */
+static bool is_positive(const struct result *result, const char *path)
+{
+    return json_is_number(at(result, path)) && json_number_value(at(result, path)) > 0;
+}
+
+static void test_host_costs(void)
+{
+    struct result result;
+
+    run(&result, "ATTN_BACKEND=cuda ATTN_DISABLE=*", places.attn_bench, "dispatch --json reps=5");
+    check(result.code == 0 && is_text(&result, "rows.0.name", "dispatch_noop") &&
+              is_text(&result, "command", "dispatch") &&
+              is_text(&result, "rows.0.backend", "noop/flash-attn") &&
+              is_positive(&result, "rows.0.us.median"),
+          &result, "dispatch measures the no-op plugin whatever the environment says");
+    check(json_is_null(at(&result, "rows.0.error")) && json_is_null(at(&result, "rows.0.gbps")), &result,
+          "nothing is computed, so there is no error and no bandwidth");
+    result_finish(&result);
+    run(&result, "", places.attn_bench, "load --json reps=5");
+    check(result.code == 0 && is_text(&result, "rows.0.name", "load_10_files") &&
+              is_positive(&result, "rows.0.us.min") && is_positive(&result, "rows.0.us.median") &&
+              is_positive(&result, "rows.0.us.max"),
+          &result, "load measures ten files");
+    result_finish(&result);
+    run(&result, "", places.attn_bench, "load reps=3");
+    check(result.code == 0 && strncmp(result.out, "load_10_files\n", 14) == 0, &result, "load as text");
+    result_finish(&result);
+}
+
+static void test_attention(const char *arguments, double error)
+{
+    static const char *const positive[] = {
+        "rows.0.us.median",      "rows.0.gbps",    "rows.0.tflops",  "rows.0.ceiling_gbps",
+        "rows.0.ceiling_tflops", "rows.0.roof_us", "rows.0.balance", "rows.0.roof_ratio",
+    };
+    struct result result;
+    char text[256];
+
+    snprintf(text, sizeof text, "--json %s threads=1 reps=3", arguments);
+    run(&result, "ATTN_BACKEND=cpu", places.attn_bench, text);
+    check(result.code == 0 && json_array_size(at(&result, "rows")) == 1 &&
+              json_is_string(at(&result, "rows.0.backend")) && json_is_string(at(&result, "rows.0.kernel")) &&
+              json_is_string(at(&result, "rows.0.problem")),
+          &result, "%s: one row", arguments);
+    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
+        check(is_positive(&result, positive[i]), &result, "%s: %s is a number", arguments, positive[i]);
+    check(is_positive(&result, "rows.0.error") && json_number_value(at(&result, "rows.0.error")) < error,
+          &result, "%s: the error is below %g", arguments, error);
+    check(json_number_value(at(&result, "rows.0.balance")) <= 1, &result, "%s: balance is at most 1",
+          arguments);
+    result_finish(&result);
+}
+
+static void expect_usage(const char *arguments, const char *said)
+{
+    struct result result;
+
+    run(&result, "", places.attn_bench, arguments);
+    check(result.code == 2 && result.out[0] == '\0' && strstr(result.err, said) != NULL, &result,
+          "\"%s\" exits 2 and speaks of %s", arguments, said);
+    result_finish(&result);
+}
+
+static void test_failures(void)
+{
+    struct result result;
+
+    run(&result, "ATTN_BACKEND=cuda", places.attn_bench, "decode --json heads=4 head_dim=64 reps=1");
+    check(result.code == 1 && result.json != NULL && json_array_size(at(&result, "rows")) == 0 &&
+              strstr(result.err, "cuda") != NULL,
+          &result, "a backend that is not there is a failure with a message");
+    result_finish(&result);
+    run(&result, "", places.attn_bench, "--help");
+    check(result.code == 0 && strstr(result.out, "dispatch") != NULL && strstr(result.out, "--json") != NULL,
+          &result, "--help prints to standard output");
+    result_finish(&result);
+}
+
+int main(int argc, char **argv)
+{
+    cli_init(argc, argv);
+    test_host_costs();
+    test_attention("decode heads=8 kv_heads=2 head_dim=64 q=f32 seqs=2 ctx=300 layers=2", 3e-6);
+    test_attention("decode heads=8 kv_heads=2 head_dim=64 q=f16 seqs=2 ctx=300 layers=2 addr=csr index=i64",
+                   1e-3);
+    test_attention("prefill heads=4 kv_heads=4 head_dim=64 q=f32 q_len=70 ctx=130 window=50 addr=dense",
+                   3e-6);
+    expect_usage("", "mode");
+    expect_usage("decod", "decode");
+    expect_usage("decode ctxx=3", "ctx");
+    expect_usage("decode head_dims=3", "head_dim");
+    expect_usage("decode seqs=0", "seqs");
+    expect_usage("decode seqs=2 seqs=2", "seqs");
+    expect_usage("decode ctx=many", "ctx");
+    expect_usage("decode ctx=4 q_len=5", "q_len");
+    expect_usage("decode heads=4 head_dim=64 mask=bits", "mask");
+    expect_usage("decode heads=4", "head_dim");
+    expect_usage("load ctx=4", "reps");
+    expect_usage("dispatch --json nothing", "nothing");
+    test_failures();
+    return cli_finish();
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* attn-bench: measures attention, and what the library adds to it, next to what the machine can do. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "core.h"
+
+static const struct mode {
+    const char *name;
+    const char *keys; /* own ones; "problem": those of the problem string too */
+    int (*run)(struct bench *bench);
+} modes[] = {
+    {"decode", "seqs ctx q_len layers threads reps problem", attention_mode},
+    {"prefill", "seqs ctx q_len layers threads reps problem", attention_mode},
+    {"dispatch", "reps", dispatch_mode},
+    {"load", "reps", load_mode},
+    {"ceilings", "threads reps", ceilings_mode},
+};
+enum { MODES = sizeof modes / sizeof *modes };
+
+static const char doc[] =
+    "Measures attention on the selected backend next to what the machine can do at that moment.\v"
+    "Modes:\n"
+    "  decode     few query tokens over a long cold cache\n"
+    "  prefill    many query tokens\n"
+    "  dispatch   cost of a plan run by itself, with a plugin that computes nothing\n"
+    "  load       making a context with ten plugin files on the search path\n"
+    "  ceilings   read bandwidth and arithmetic peak\n"
+    "\n"
+    "Keys: those of the problem string, and seqs, ctx (keys of a sequence), q_len (query tokens of a "
+    "sequence), "
+    "layers, threads, reps. Without keys a mode runs its default cases. ATTN_BACKEND chooses the backend.\n"
+    "\n"
+    "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 a demanded thing is missing. See attn-bench(1).";
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct bench *bench = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &bench->common;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (bench->mode == NULL)
+            bench->mode = arg;
+        else
+            bench->args[bench->arg_count++] = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        complain("no mode is given; accepted are decode, prefill, dispatch, load and ceilings");
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&common_argp, 0, NULL, 0}, {0}};
+static const struct argp argp = {NULL, parse_option, "MODE [KEY=VALUE...]", doc, children, NULL, NULL};
+
+static const struct mode *mode_find(const char *name)
+{
+    const char *names[MODES];
+
+    for (size_t i = 0; i < MODES; i++) {
+        names[i] = modes[i].name;
+        if (strcmp(modes[i].name, name) == 0)
+            return &modes[i];
+    }
+    const char *nearest = attn__nearest(name, names, MODES);
+    complain("unknown mode \"%s\"%s%s%s; accepted are decode, prefill, dispatch, load and ceilings", name,
+             nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
+             nearest != NULL ? "\"?" : "");
+    return NULL;
+}
+
+static int run(struct bench *bench)
+{
+    const struct mode *mode = mode_find(bench->mode);
+
+    if (mode == NULL || !keys_parse(&bench->keys, mode->name, mode->keys, bench->args, bench->arg_count))
+        return EXIT_USAGE;
+    if (bench->common.json) {
+        bench->json = jsonout_create(mode->name);
+        jsonout_array(bench->json, "rows");
+    }
+    int code = mode->run(bench);
+    if (bench->json != NULL) {
+        jsonout_close(bench->json);
+        /* What was measured before a failure is worth printing; a wrong call has nothing to print. */
+        if (!jsonout_finish(bench->json, code != EXIT_USAGE ? output_stream() : NULL))
+            code = EXIT_NO;
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    output_init("attn-bench");
+    struct bench bench = {.args = need_memory(NULL, (size_t)argc, sizeof(char *))};
+
+    common_parse(&argp, argc, argv, &bench);
+    int code = run(&bench);
+    free(bench.args);
+    return output_finish(code);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Samples of bandwidth and arithmetic by a team of threads, over a set that no cache holds. */
+#define _GNU_SOURCE
+#include "ceilings.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "machine.h"
+#include "output.h"
+#include "team.h"
+
+/* A sample reads this much (all threads), and computes for about this long at 100 GFLOP/s per thread. */
+#define SAMPLE_BYTES (UINT64_C(128) << 20)
+#define SAMPLE_FLOPS UINT64_C(200000000)
+#define HUGE_PAGE    (UINT64_C(2) << 20)
+#define FIND_SAMPLES 3u
+
+static const struct way {
+    const char *name;
+    enum ceiling_level level;
+    unsigned streams;
+} ways[] = {
+    {"plain, 1 stream", LEVEL_PLAIN, 1},    {"plain, 4 streams", LEVEL_PLAIN, 4},
+    {"avx2, 1 stream", LEVEL_AVX2, 1},      {"avx2, 4 streams", LEVEL_AVX2, 4},
+    {"avx512, 1 stream", LEVEL_AVX512, 1},  {"avx512, 2 streams", LEVEL_AVX512, 2},
+    {"avx512, 4 streams", LEVEL_AVX512, 4},
+};
+
+struct ceilings {
+    struct team *team;
+    uint32_t threads;
+    unsigned char *set;
+    uint64_t bytes;
+    uint64_t cursor; /* where the next sample begins */
+    uint64_t sample; /* bytes of a sample */
+    const struct way *way;
+    const struct ceiling_functions *functions; /* of the sample that runs */
+    uint64_t rounds;
+    _Atomic uint64_t sink; /* keeps results alive */
+};
+
+static const struct ceiling_functions *functions_of(enum ceiling_level level)
+{
+#if defined(__x86_64__)
+    if (level == LEVEL_AVX512)
+        return &ceiling_avx512;
+    if (level == LEVEL_AVX2)
+        return &ceiling_avx2;
+#endif
+    (void)level;
+    return &ceiling_plain;
+}
+
+bool level_is_there(enum ceiling_level level)
+{
+#if defined(__x86_64__)
+    if (level == LEVEL_AVX512)
+        return __builtin_cpu_supports("avx512f") != 0;
+    if (level == LEVEL_AVX2)
+        return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+#endif
+    return level == LEVEL_PLAIN;
+}
+
+const char *level_name(enum ceiling_level level)
+{
+    static const char *const names[LEVELS] = {"plain", "avx2", "avx512"};
+
+    return names[level];
+}
+
+enum ceiling_level level_of_kernel(const char *kernel)
+{
+    enum ceiling_level level = strstr(kernel, "avx512") != NULL ? LEVEL_AVX512
+                               : strstr(kernel, "avx2") != NULL ? LEVEL_AVX2
+                                                                : LEVEL_PLAIN;
+
+    return level_is_there(level) ? level : LEVEL_PLAIN;
+}
+
+/* ---------------------------------------------------------------- what the team does */
+
+static void touch_task(void *arg, uint32_t index, uint32_t count)
+{
+    struct ceilings *ceilings = arg;
+    uint64_t part = ceilings->bytes / count;
+
+    memset(ceilings->set + part * index, 1, part);
+}
+
+static void read_task(void *arg, uint32_t index, uint32_t count)
+{
+    struct ceilings *ceilings = arg;
+    unsigned streams = ceilings->way->streams;
+    uint64_t part = ceilings->sample / count;
+    uint64_t run = part / streams / READ_LINE * READ_LINE;
+
+    ceilings->sink |=
+        ceilings->functions->read(ceilings->set + ceilings->cursor + part * index, run, streams, run);
+}
+
+static void compute_task(void *arg, uint32_t index, uint32_t count)
+{
+    struct ceilings *ceilings = arg;
+
+    (void)index;
+    (void)count;
+    ceilings->sink |= ceilings->functions->compute(ceilings->rounds) > 1.0f;
+}
+
+/* ---------------------------------------------------------------- samples */
+
+double ceilings_read(struct ceilings *ceilings)
+{
+    unsigned streams = ceilings->way->streams;
+    uint64_t read =
+        ceilings->sample / ceilings->threads / streams / READ_LINE * READ_LINE * streams * ceilings->threads;
+
+    ceilings->functions = functions_of(ceilings->way->level);
+    double seconds = team_run(ceilings->team, read_task, ceilings);
+    ceilings->cursor += ceilings->sample;
+    if (ceilings->cursor + ceilings->sample > ceilings->bytes)
+        ceilings->cursor = 0;
+    return (double)read / seconds * 1e-9;
+}
+
+double ceilings_compute(struct ceilings *ceilings, enum ceiling_level level)
+{
+    ceilings->functions = functions_of(level);
+    ceilings->rounds = SAMPLE_FLOPS / ceilings->functions->flops;
+    double seconds = team_run(ceilings->team, compute_task, ceilings);
+    double flops = (double)ceilings->rounds * ceilings->functions->flops * ceilings->threads;
+    return flops / seconds * 1e-12;
+}
+
+/* The way with the best median; differences between machines are large, between runs small. */
+static void find_way(struct ceilings *ceilings)
+{
+    const struct way *best = &ways[0];
+    double most = 0;
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        double samples[FIND_SAMPLES];
+        if (!level_is_there(ways[i].level))
+            continue;
+        ceilings->way = &ways[i];
+        for (unsigned j = 0; j < FIND_SAMPLES; j++)
+            samples[j] = ceilings_read(ceilings);
+        double middle = median(samples, FIND_SAMPLES);
+        if (middle > most) {
+            most = middle;
+            best = &ways[i];
+        }
+    }
+    ceilings->way = best;
+}
+
+struct ceilings *ceilings_create(uint32_t threads)
+{
+    struct ceilings *ceilings = need_memory(NULL, 1, sizeof *ceilings);
+
+    *ceilings = (struct ceilings){.threads = threads != 0 ? threads : machine_cpus()};
+    uint64_t unit = (uint64_t)ceilings->threads * READ_STREAMS * READ_LINE;
+    ceilings->sample = (SAMPLE_BYTES + unit - 1) / unit * unit;
+    ceilings->bytes = (machine_cold_set() + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    if (ceilings->sample > ceilings->bytes)
+        ceilings->sample = ceilings->bytes / unit * unit;
+    ceilings->set = aligned_alloc(HUGE_PAGE, ceilings->bytes);
+    if (ceilings->set == NULL || ceilings->sample == 0) {
+        complain("no memory for the set of %llu MiB that the read bandwidth is measured over",
+                 (unsigned long long)(ceilings->bytes >> 20));
+        exit(EXIT_NO);
+    }
+    madvise(ceilings->set, ceilings->bytes, MADV_HUGEPAGE);
+    ceilings->team = team_create(ceilings->threads);
+    team_run(ceilings->team, touch_task, ceilings);
+    find_way(ceilings);
+    return ceilings;
+}
+
+void ceilings_destroy(struct ceilings *ceilings)
+{
+    if (ceilings == NULL)
+        return;
+    team_destroy(ceilings->team);
+    free(ceilings->set);
+    free(ceilings);
+}
+
+const char *ceilings_read_name(const struct ceilings *ceilings)
+{
+    return ceilings->way->name;
+}
+
+uint64_t ceilings_set_bytes(const struct ceilings *ceilings)
+{
+    return ceilings->bytes;
+}
+
+uint32_t ceilings_threads(const struct ceilings *ceilings)
+{
+    return ceilings->threads;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The arrays of a step: offsets, lengths, and pages in an order that no prefetcher guesses. */
+#include <stdlib.h>
+
+#include "output.h"
+#include "workload.h"
+
+/* A permutation of 0 .. count - 1, the same at every call. */
+static void scatter(int32_t *list, uint32_t count)
+{
+    uint64_t state = 12345;
+
+    for (uint32_t i = 0; i < count; i++)
+        list[i] = (int32_t)i;
+    for (uint32_t i = count; i > 1; i--) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint32_t other = (uint32_t)((state >> 32) % i);
+        int32_t swap = list[i - 1];
+        list[i - 1] = list[other];
+        list[other] = swap;
+    }
+}
+
+static int32_t pages_init(struct workload *workload, struct attn_error *err)
+{
+    uint32_t seqs = workload->the_case->seqs, pages = workload->pages, count = seqs * pages;
+    struct attn_batch *batch = &workload->batch;
+    int32_t status;
+
+    workload->table = need_memory(NULL, count, sizeof *workload->table);
+    scatter(workload->table, count);
+    if (workload->problem.addressing == ATTN_TABLE) {
+        batch->table_stride = (int64_t)pages * 4;
+        batch->table_width = pages;
+        workload->host.table = workload->table;
+        return workload_upload(workload, workload->table, (uint64_t)count * 4, &batch->table, err);
+    }
+    workload->indptr = need_memory(NULL, (size_t)seqs + 1, sizeof *workload->indptr);
+    for (uint32_t i = 0; i <= seqs; i++)
+        workload->indptr[i] = (int32_t)(i * pages);
+    workload->host.csr_indptr = workload->indptr;
+    status = workload_upload(workload, workload->indptr, ((uint64_t)seqs + 1) * 4, &batch->csr_indptr, err);
+    if (status != ATTN_OK)
+        return status;
+    if (workload->problem.index_dtype == ATTN_INT32) {
+        workload->host.csr_indices = workload->table;
+        return workload_upload(workload, workload->table, (uint64_t)count * 4, &batch->csr_indices, err);
+    }
+    workload->wide_indices = need_memory(NULL, count, sizeof *workload->wide_indices);
+    for (uint32_t i = 0; i < count; i++)
+        workload->wide_indices[i] = workload->table[i];
+    workload->host.csr_indices = workload->wide_indices;
+    return workload_upload(workload, workload->wide_indices, (uint64_t)count * 8, &batch->csr_indices, err);
+}
+
+int32_t batch_init(struct workload *workload, struct attn_error *err)
+{
+    const struct bench_case *the_case = workload->the_case;
+    struct attn_batch *batch = &workload->batch;
+    uint32_t seqs = the_case->seqs;
+    int32_t status;
+
+    ATTN_INIT(batch);
+    ATTN_INIT(&workload->host);
+    batch->given = ATTN_GIVEN_HOST_COPIES;
+    batch->seqs = seqs;
+    batch->rows = seqs * the_case->q_len;
+    batch->max_q = the_case->q_len;
+    batch->max_kv = the_case->ctx;
+    batch->pages = seqs * workload->pages;
+    batch->host = &workload->host;
+    workload->q_offsets = need_memory(NULL, (size_t)seqs + 1, sizeof *workload->q_offsets);
+    workload->kv_lens = need_memory(NULL, seqs, sizeof *workload->kv_lens);
+    for (uint32_t i = 0; i <= seqs; i++)
+        workload->q_offsets[i] = (int32_t)(i * the_case->q_len);
+    for (uint32_t i = 0; i < seqs; i++)
+        workload->kv_lens[i] = (int32_t)the_case->ctx;
+    workload->host.q_offsets = workload->q_offsets;
+    workload->host.kv_lens = workload->kv_lens;
+    status = workload_upload(workload, workload->q_offsets, ((uint64_t)seqs + 1) * 4, &batch->q_offsets, err);
+    if (status == ATTN_OK)
+        status = workload_upload(workload, workload->kv_lens, (uint64_t)seqs * 4, &batch->kv_lens, err);
+    if (status == ATTN_OK && workload->problem.addressing != ATTN_DENSE)
+        status = pages_init(workload, err);
+    return status;
+}
+
+void batch_finish(struct workload *workload)
+{
+    free(workload->q_offsets);
+    free(workload->kv_lens);
+    free(workload->table);
+    free(workload->wide_indices);
+    free(workload->indptr);
+}

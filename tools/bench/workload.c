@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Allocates and fills everything that a measured step needs. */
+#include "workload.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fill.h"
+#include "machine.h"
+#include "output.h"
+
+enum { FILL_BYTES = 8 << 20 };
+
+/* ---------------------------------------------------------------- what a case amounts to */
+
+void case_count(const struct bench_case *the_case, double *out_pairs, double *out_keys)
+{
+    const struct attn_problem *problem = &the_case->problem;
+    int64_t keys = the_case->ctx, queries = the_case->q_len, left = problem->window_left, right = -1;
+    int64_t first = keys, end = 0;
+    double pairs = 0;
+
+    if ((problem->given & ATTN_GIVEN_WINDOW_RIGHT) != 0)
+        right = problem->window_right;
+    else if (left >= 0)
+        right = problem->causal == ATTN_CAUSAL_YES ? 0 : left;
+    for (int64_t i = 0; i < queries; i++) {
+        int64_t position = problem->align == ATTN_ALIGN_START ? i : i + keys - queries;
+        int64_t low = left >= 0 && position > left ? position - left : 0, high = keys - 1;
+        if (problem->causal == ATTN_CAUSAL_YES && position < high)
+            high = position;
+        if (right >= 0 && position + right < high)
+            high = position + right;
+        if (high < low)
+            continue;
+        pairs += (double)(high - low + 1);
+        first = low < first ? low : first;
+        end = high + 1 > end ? high + 1 : end;
+    }
+    *out_pairs = pairs * the_case->seqs;
+    *out_keys = end > first ? (double)(end - first) * the_case->seqs : 0;
+}
+
+double case_flops(const struct bench_case *the_case)
+{
+    const struct attn_problem *problem = &the_case->problem;
+    double pairs, keys;
+
+    case_count(the_case, &pairs, &keys);
+    return 2.0 * problem->heads * ((double)problem->head_dim + problem->head_dim_vo) * pairs;
+}
+
+static double key_bytes(const struct attn_problem *problem)
+{
+    return (double)problem->kv_heads * ((double)problem->head_dim * attn_dtype_size(problem->k_dtype) +
+                                        (double)problem->head_dim_vo * attn_dtype_size(problem->v_dtype));
+}
+
+double case_bytes(const struct bench_case *the_case)
+{
+    const struct attn_problem *problem = &the_case->problem;
+    double pairs, keys, rows = (double)the_case->seqs * the_case->q_len;
+
+    case_count(the_case, &pairs, &keys);
+    double bytes = keys * key_bytes(problem);
+    if (strcmp(the_case->mode, "prefill") == 0)
+        bytes += rows * problem->heads *
+                 ((double)problem->head_dim * attn_dtype_size(problem->q_dtype) +
+                  (double)problem->head_dim_vo * attn_dtype_size(problem->out_dtype));
+    return bytes;
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static int32_t buffer_alloc(struct workload *workload, uint64_t size, struct attn_buffer *out,
+                            struct attn_error *err)
+{
+    if (size == 0)
+        return ATTN_OK;
+    int32_t status = attn_memory_alloc(workload->backend, size, out, err);
+    if (status == ATTN_OK)
+        workload->buffers[workload->buffer_count++] = *out;
+    return status;
+}
+
+/* Copies a block of host memory again and again until `size` bytes of the device are written. */
+static int32_t repeat_upload(struct workload *workload, const void *block, uint64_t block_size,
+                             const struct attn_buffer *to, uint64_t size, struct attn_error *err)
+{
+    struct attn_buffer host = {(void *)(uintptr_t)block, 0};
+    int32_t status = ATTN_OK;
+
+    for (uint64_t done = 0; done < size && status == ATTN_OK; done += block_size) {
+        struct attn_buffer part = {to->data, to->byte_offset + done};
+        status = attn_memory_copy(workload->backend, &part, &host,
+                                  size - done < block_size ? size - done : block_size, ATTN_COPY_TO_DEVICE,
+                                  workload->stream, err);
+    }
+    if (status == ATTN_OK)
+        status = attn_stream_synchronize(workload->backend, workload->stream, err);
+    return status;
+}
+
+int32_t workload_upload(struct workload *workload, const void *from, uint64_t size, struct attn_buffer *out,
+                        struct attn_error *err)
+{
+    int32_t status = buffer_alloc(workload, size, out, err);
+
+    return status == ATTN_OK ? repeat_upload(workload, from, size, out, size, err) : status;
+}
+
+int32_t workload_download(struct workload *workload, const struct attn_buffer *from, void *to, uint64_t size,
+                          struct attn_error *err)
+{
+    struct attn_buffer host = {to, 0};
+    int32_t status =
+        attn_memory_copy(workload->backend, &host, from, size, ATTN_COPY_TO_HOST, workload->stream, err);
+
+    return status == ATTN_OK ? attn_stream_synchronize(workload->backend, workload->stream, err) : status;
+}
+
+/* Fills a device buffer with random numbers of a type. */
+static int32_t fill_buffer(struct workload *workload, uint32_t dtype, const struct attn_buffer *to,
+                           uint64_t size, uint64_t seed, struct attn_error *err)
+{
+    uint64_t block_size = size < FILL_BYTES ? size : FILL_BYTES;
+    void *block = need_memory(NULL, block_size, 1);
+    int32_t status = ATTN_E_INVALID;
+
+    if (fill_random(dtype, block, block_size / attn_dtype_size(dtype), seed))
+        status = repeat_upload(workload, block, block_size, to, size, err);
+    free(block);
+    return status;
+}
+
+/* ---------------------------------------------------------------- caches */
+
+static int32_t layer_init(struct workload *workload, uint32_t layer, struct attn_error *err)
+{
+    const struct attn_problem *problem = &workload->problem;
+    struct attn_kv_desc desc;
+    int32_t status =
+        attn_memory_alloc(workload->backend, workload->shape.bytes, &workload->cache[layer], err);
+
+    if (status == ATTN_OK)
+        status = fill_buffer(workload, problem->k_dtype, &workload->cache[layer], workload->shape.bytes,
+                             layer + 1, err);
+    if (status != ATTN_OK)
+        return status;
+    attn_kv_desc_init(&desc, &workload->shape, &workload->cache[layer]);
+    if (problem->k_scale == ATTN_SCALES_UNIT)
+        desc.k_scale = (struct attn_scale){.kind = ATTN_SCALE_UNIT, .granularity = ATTN_SCALES_UNIT};
+    if (problem->v_scale == ATTN_SCALES_UNIT)
+        desc.v_scale = (struct attn_scale){.kind = ATTN_SCALE_UNIT, .granularity = ATTN_SCALES_UNIT};
+    return attn_kv_create(workload->backend, &desc, &workload->kv[layer], err);
+}
+
+static int32_t cache_init(struct workload *workload, struct attn_error *err)
+{
+    const struct bench_case *the_case = workload->the_case;
+    double pairs, keys;
+
+    workload->pages = (the_case->ctx + workload->problem.block - 1) / workload->problem.block;
+    ATTN_INIT(&workload->shape);
+    int32_t status = attn_kv_get_shape(workload->backend, &workload->problem,
+                                       workload->pages * the_case->seqs, &workload->shape, err);
+    if (status != ATTN_OK)
+        return status;
+    case_count(the_case, &pairs, &keys);
+    workload->layers = the_case->layers;
+    if (workload->layers == 0 && strcmp(the_case->mode, "decode") == 0)
+        workload->layers =
+            (uint32_t)ceil((double)machine_cold_set() / fmax(keys * key_bytes(&workload->problem), 1e5));
+    if (workload->layers == 0)
+        workload->layers = 1;
+    workload->cache = need_memory(NULL, workload->layers, sizeof *workload->cache);
+    workload->kv = need_memory(NULL, workload->layers, sizeof(struct attn_kv *));
+    memset(workload->cache, 0, workload->layers * sizeof *workload->cache);
+    memset(workload->kv, 0, workload->layers * sizeof(struct attn_kv *));
+    for (uint32_t i = 0; i < workload->layers && status == ATTN_OK; i++)
+        status = layer_init(workload, i, err);
+    return status;
+}
+
+/* ---------------------------------------------------------------- tensors and plan */
+
+static int32_t tensor_init(struct workload *workload, struct attn_tensor *tensor, uint32_t dtype,
+                           uint32_t dim, uint64_t seed, struct attn_error *err)
+{
+    uint64_t element = attn_dtype_size(dtype);
+    uint64_t size = (uint64_t)workload->batch.rows * workload->problem.heads * dim * element;
+    int32_t status = buffer_alloc(workload, size, &tensor->buffer, err);
+
+    tensor->head_stride = (int64_t)(dim * element);
+    tensor->token_stride = (int64_t)(workload->problem.heads * dim * element);
+    return status == ATTN_OK ? fill_buffer(workload, dtype, &tensor->buffer, size, seed, err) : status;
+}
+
+/* Slopes as the ALiBi paper has them for a power of two, and sinks: f32 [heads] each. */
+static int32_t head_values(struct workload *workload, bool slopes, struct attn_buffer *out,
+                           struct attn_error *err)
+{
+    uint32_t heads = workload->problem.heads;
+    float *values = need_memory(NULL, heads, sizeof *values);
+
+    for (uint32_t i = 0; i < heads; i++)
+        values[i] = slopes ? exp2f(-8.0f * (float)(i + 1) / (float)heads) : 0.5f;
+    int32_t status = workload_upload(workload, values, (uint64_t)heads * 4, out, err);
+    free(values);
+    return status;
+}
+
+static int32_t tensors_init(struct workload *workload, struct attn_error *err)
+{
+    const struct attn_problem *problem = &workload->problem;
+    const struct attn_scale unit = {.kind = ATTN_SCALE_UNIT, .granularity = ATTN_SCALES_UNIT};
+    struct attn_tensors *tensors = &workload->tensors;
+    int32_t status;
+
+    ATTN_INIT(tensors);
+    tensors->softmax_scale = 1.0f / sqrtf((float)problem->head_dim);
+    status = tensor_init(workload, &tensors->q, problem->q_dtype, problem->head_dim, 1000, err);
+    if (status == ATTN_OK)
+        status = tensor_init(workload, &tensors->out, problem->out_dtype, problem->head_dim_vo, 1001, err);
+    if (status == ATTN_OK && problem->lse)
+        status = tensor_init(workload, &tensors->lse, ATTN_F32, 1, 1002, err);
+    if (status == ATTN_OK && problem->alibi != ATTN_ALIBI_NONE)
+        status = head_values(workload, true, &tensors->alibi_slopes, err);
+    if (status == ATTN_OK && problem->sinks) {
+        tensors->sinks_dtype = ATTN_F32;
+        status = head_values(workload, false, &tensors->sinks, err);
+    }
+    if (problem->q_scale == ATTN_SCALES_UNIT)
+        tensors->q_scale = unit;
+    if (problem->out_scale == ATTN_SCALES_UNIT)
+        tensors->out_scale = unit;
+    return status;
+}
+
+static int32_t plan_init(struct workload *workload, struct attn_error *err)
+{
+    struct attn_plan_sizes sizes;
+    int32_t status = attn_plan_create(workload->backend, &workload->problem, &workload->plan, err);
+
+    ATTN_INIT(&sizes);
+    ATTN_INIT(&workload->scratch);
+    if (status == ATTN_OK)
+        status = attn_plan_get_sizes(workload->plan, &sizes, err);
+    if (status == ATTN_OK)
+        status = buffer_alloc(workload, sizes.schedule, &workload->schedule.buffer, err);
+    if (status == ATTN_OK)
+        status = buffer_alloc(workload, sizes.scratch, &workload->scratch.scratch.buffer, err);
+    if (status == ATTN_OK)
+        status = buffer_alloc(workload, sizes.counters, &workload->scratch.counters.buffer, err);
+    if (status != ATTN_OK)
+        return status;
+    workload->schedule.size = sizes.schedule;
+    workload->scratch.scratch.size = sizes.scratch;
+    workload->scratch.counters.size = sizes.counters;
+    workload->scratch.counters_dirty = sizes.counters != 0;
+    workload->staging.size = sizes.staging;
+    if (sizes.staging != 0) {
+        status =
+            attn_memory_alloc_pinned(workload->backend, sizes.staging, &workload->staging.buffer.data, err);
+        if (status != ATTN_OK)
+            return status;
+    }
+    return attn_plan_prepare(workload->plan, &workload->batch, &workload->schedule,
+                             sizes.staging != 0 ? &workload->staging : NULL, workload->stream, err);
+}
+
+int32_t workload_init(struct workload *workload, const struct bench_case *the_case,
+                      struct attn_backend *backend, struct attn_error *err)
+{
+    int32_t status;
+
+    *workload = (struct workload){.the_case = the_case, .backend = backend, .problem = the_case->problem};
+    workload->problem.max_seqs = the_case->seqs;
+    workload->problem.max_q = the_case->q_len;
+    workload->problem.max_kv = the_case->ctx;
+    workload->problem.max_rows = the_case->seqs * the_case->q_len;
+    /* A backend without streams of its own takes NULL. */
+    if (attn_stream_create(backend, &workload->stream, NULL) != ATTN_OK)
+        workload->stream = NULL;
+    status = cache_init(workload, err);
+    if (status == ATTN_OK)
+        status = batch_init(workload, err);
+    if (status == ATTN_OK)
+        status = tensors_init(workload, err);
+    if (status == ATTN_OK)
+        status = plan_init(workload, err);
+    return status;
+}
+
+void workload_finish(struct workload *workload)
+{
+    attn_plan_destroy(workload->plan);
+    for (uint32_t i = 0; i < workload->layers && workload->kv != NULL; i++) {
+        attn_kv_destroy(workload->kv[i]);
+        attn_memory_free(workload->backend, &workload->cache[i]);
+    }
+    for (uint32_t i = 0; i < workload->buffer_count; i++)
+        attn_memory_free(workload->backend, &workload->buffers[i]);
+    if (workload->staging.buffer.data != NULL)
+        attn_memory_free_pinned(workload->backend, workload->staging.buffer.data);
+    if (workload->stream != NULL)
+        attn_stream_destroy(workload->backend, workload->stream);
+    free(workload->cache);
+    free(workload->kv);
+    batch_finish(workload);
+}
+
+int32_t workload_run(struct workload *workload, uint32_t layer, struct attn_error *err)
+{
+    workload->tensors.kv = workload->kv[layer];
+    int32_t status = attn_plan_run(workload->plan, &workload->batch, &workload->tensors, &workload->schedule,
+                                   &workload->scratch, workload->stream, err);
+    workload->scratch.counters_dirty = 0;
+    return status == ATTN_OK ? attn_stream_synchronize(workload->backend, workload->stream, err) : status;
+}

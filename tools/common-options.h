@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Options that every tool has: --json, --help, --usage, --version. */
+#ifndef COMMON_OPTIONS_H
+#define COMMON_OPTIONS_H
+
+#include <argp.h>
+#include <stdbool.h>
+
+struct common_options {
+    bool json;
+};
+
+/* A child parser; its input is a struct common_options. */
+extern const struct argp common_argp;
+
+/*
+ * Parses options that may stand anywhere between the arguments. Wrong ones end the program with EXIT_USAGE;
+ * --help, --usage and --version print on the kept output and end it with EXIT_YES.
+ */
+void common_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+#endif

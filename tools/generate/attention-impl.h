@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the parts of the attention object share. */
+#ifndef GENERATE_ATTENTION_IMPL_H
+#define GENERATE_ATTENTION_IMPL_H
+
+#include "attention.h"
+
+#include <attn/attn.h>
+#include <attn/device.h>
+
+/* A layer's cache: memory of the backend and the checked description of it. */
+struct attention_cache {
+    struct attn_buffer memory;
+    struct attn_kv *kv;
+};
+
+struct attention {
+    struct attention_shape shape;
+    struct attention_options options;
+    struct attn_context *context;
+    struct attn_decision *decision;
+    struct attn_backend *backend;
+    struct attn_plan *plan;
+    struct attn_plan_info plan_info;
+    struct attn_problem problem;
+    struct attention_cache *caches;
+    uint32_t pages;
+
+    /* Memory of a plan's runs. */
+    struct attn_span schedule;
+    struct attn_span staging;
+    struct attn_scratch scratch;
+
+    /* Arrays of a step: the host writes them, copies lie in the backend's memory. */
+    int32_t *table; /* pages in the shuffled order in which the sequence takes them */
+    int64_t *slots;
+    int32_t q_offsets[2];
+    int32_t kv_lens[1];
+    struct attn_buffer d_table;
+    struct attn_buffer d_slots;
+    struct attn_buffer d_q_offsets;
+    struct attn_buffer d_kv_lens;
+    struct attn_batch_host host;
+    struct attn_batch batch;
+
+    /* Tensors of a step in the backend's memory. */
+    struct attn_buffer d_q;
+    struct attn_buffer d_k;
+    struct attn_buffer d_v;
+    struct attn_buffer d_out;
+};
+
+/* Translates an error of libattn. */
+int attention_fail(struct failure *err, const char *what, const struct attn_error *error);
+
+/* Buffers, caches, block table: everything that comes after the plan. */
+int attention_allocate(struct attention *a, struct failure *err);
+void attention_free(struct attention *a);
+
+/* Copies between host and backend memory and waits for it. */
+int attention_to_device(struct attention *a, const struct attn_buffer *to, const void *from, uint64_t size,
+                        struct failure *err);
+int attention_to_host(struct attention *a, void *to, const struct attn_buffer *from, uint64_t size,
+                      struct failure *err);
+
+#endif

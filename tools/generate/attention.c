@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Selects a backend of libattn for the model and makes the plan that serves prompts and decoding. */
+#include "attention-impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int attention_fail(struct failure *err, const char *what, const struct attn_error *error)
+{
+    return failure_set(err, "%s: %s: %.400s", what, attn_status_name(error->status), error->message);
+}
+
+static uint32_t kv_dtype(const char *name)
+{
+    static const uint32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(name, attn_dtype_name(types[i])) == 0)
+            return types[i];
+    return 0;
+}
+
+static int describe_problem(struct attention *a, struct failure *err)
+{
+    struct attn_problem *p = &a->problem;
+    struct attn_error error;
+    ATTN_INIT(p);
+    ATTN_INIT(&error);
+    p->q_dtype = ATTN_F32;
+    p->k_dtype = kv_dtype(a->options.kv);
+    p->v_dtype = p->k_dtype;
+    if (!p->k_dtype)
+        return failure_set(err, "cache type %s; accepted are f32, f16 and bf16", a->options.kv);
+    p->heads = a->shape.heads;
+    p->kv_heads = a->shape.kv_heads;
+    p->head_dim = a->shape.head_dim;
+    p->block = a->options.block;
+    p->max_seqs = 1;
+    p->max_q = a->options.max_chunk;
+    p->max_rows = a->options.max_chunk;
+    p->max_kv = a->options.max_tokens;
+    if (attn_problem_resolve(p, p, &error) < 0)
+        return attention_fail(err, "problem", &error);
+    return 0;
+}
+
+static int choose(struct attention *a, struct failure *err)
+{
+    struct attn_context_options context;
+    struct attn_select_options select;
+    struct attn_open_config config;
+    struct attn_error error;
+    ATTN_INIT(&context);
+    ATTN_INIT(&select);
+    ATTN_INIT(&config);
+    ATTN_INIT(&error);
+    context.variables = a->options.variables;
+    context.variable_count = a->options.variable_count;
+    select.backend = a->options.backend;
+    config.threads = a->options.threads;
+    if (attn_context_create(&context, &a->context, &error) < 0)
+        return attention_fail(err, "context", &error);
+    if (attn_select(a->context, &a->problem, 1, &select, &a->decision, &error) < 0)
+        return attention_fail(err, "selection", &error);
+    if (attn_backend_open(a->context, a->decision, &config, &a->backend, &error) < 0)
+        return attention_fail(err, "backend", &error);
+    if (attn_plan_create(a->backend, &a->problem, &a->plan, &error) < 0)
+        return attention_fail(err, "plan", &error);
+    ATTN_INIT(&a->plan_info);
+    if (attn_plan_describe(a->plan, &a->plan_info, &error) < 0)
+        return attention_fail(err, "plan", &error);
+    return 0;
+}
+
+static int check_options(const struct attention_shape *shape, const struct attention_options *options,
+                         struct failure *err)
+{
+    if (!shape->layers || !shape->heads || !shape->kv_heads || !shape->head_dim)
+        return failure_set(err, "a model has %u layers, %u heads, %u kv heads of %u; accepted are 1 and more",
+                           shape->layers, shape->heads, shape->kv_heads, shape->head_dim);
+    if (!options->block || !options->max_tokens || !options->max_chunk ||
+        options->max_tokens > INT32_MAX / 2 || options->block > INT32_MAX / 2)
+        return failure_set(err, "block %u, tokens %u, chunk %u; accepted are 1 to %d", options->block,
+                           options->max_tokens, options->max_chunk, INT32_MAX / 2);
+    return 0;
+}
+
+int attention_create(const struct attention_shape *shape, const struct attention_options *options,
+                     struct attention **out, struct failure *err)
+{
+    if (check_options(shape, options, err) < 0)
+        return -1;
+    struct attention *a = calloc(1, sizeof *a);
+    if (!a)
+        return failure_set(err, "no memory for the attention layers");
+    a->shape = *shape;
+    a->options = *options;
+    if (describe_problem(a, err) < 0 || choose(a, err) < 0 || attention_allocate(a, err) < 0) {
+        attention_destroy(a);
+        return -1;
+    }
+    *out = a;
+    return 0;
+}
+
+void attention_destroy(struct attention *a)
+{
+    if (!a)
+        return;
+    attention_free(a);
+    attn_plan_destroy(a->plan);
+    attn_backend_destroy(a->backend);
+    attn_decision_destroy(a->decision);
+    attn_context_destroy(a->context);
+    free(a);
+}
+
+void attention_get_info(const struct attention *a, struct attention_info *out)
+{
+    out->backend = attn_backend_get_name(a->backend);
+    out->device = attn_backend_get_device(a->backend);
+    out->kernels = a->plan_info.kernels;
+}

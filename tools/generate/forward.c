@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Llama layers in order: norm, projections, rotary embedding, attention, feed-forward. */
+#include "forward.h"
+
+#include "matmul.h"
+#include "ops.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct forward {
+    const struct model *model;
+    uint32_t max_chunk;
+    float *x;    /* the residual stream */
+    float *norm; /* normalised input, also the output of a projection back to the stream */
+    float *q;
+    float *k;
+    float *v;
+    float *mixed; /* attention's result */
+    float *gate;
+    float *up;
+    float *rope;
+    float *memory;
+};
+
+int forward_create(const struct model *model, uint32_t max_chunk, struct forward **out, struct failure *err)
+{
+    const struct model_shape *s = &model->shape;
+    size_t q_width = (size_t)s->heads * s->head_dim;
+    size_t kv_width = (size_t)s->kv_heads * s->head_dim;
+    size_t per_row = 2 * (size_t)s->width + 2 * q_width + 2 * kv_width + 2 * (size_t)s->hidden + s->head_dim;
+    struct forward *f = calloc(1, sizeof *f);
+    size_t floats;
+    if (!f || __builtin_mul_overflow(per_row, max_chunk, &floats) ||
+        !(f->memory = calloc(floats, sizeof(float)))) {
+        free(f);
+        return failure_set(err, "no memory for the activations of %" PRIu32 " tokens", max_chunk);
+    }
+    f->model = model;
+    f->max_chunk = max_chunk;
+    const struct {
+        float **at;
+        size_t width;
+    } parts[] = {{&f->x, s->width},     {&f->norm, s->width}, {&f->q, q_width},
+                 {&f->mixed, q_width},  {&f->k, kv_width},    {&f->v, kv_width},
+                 {&f->gate, s->hidden}, {&f->up, s->hidden},  {&f->rope, s->head_dim}};
+    float *next = f->memory;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        *parts[i].at = next;
+        next += parts[i].width * max_chunk;
+    }
+    *out = f;
+    return 0;
+}
+
+void forward_destroy(struct forward *f)
+{
+    if (!f)
+        return;
+    free(f->memory);
+    free(f);
+}
+
+static int embed(struct forward *f, const int32_t *tokens, uint32_t count, struct failure *err)
+{
+    const struct model_shape *s = &f->model->shape;
+    for (uint32_t i = 0; i < count; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= s->vocab)
+            return failure_set(err, "token %" PRIu32 " is %" PRId32 "; accepted are 0 to %" PRIu32, i,
+                               tokens[i], s->vocab - 1);
+        memcpy(f->x + (size_t)i * s->width, f->model->embedding + (size_t)tokens[i] * s->width,
+               s->width * sizeof(float));
+    }
+    return 0;
+}
+
+static int attend(struct forward *f, struct attention *attention, uint32_t index, uint32_t count,
+                  struct failure *err)
+{
+    const struct model_shape *s = &f->model->shape;
+    const struct model_layer *l = &f->model->layers[index];
+    uint32_t q_width = s->heads * s->head_dim;
+    uint32_t kv_width = s->kv_heads * s->head_dim;
+    ops_norm(f->x, l->attn_norm, count, s->width, s->norm_epsilon, f->norm);
+    matmul(f->norm, l->q, count, s->width, q_width, f->q);
+    matmul(f->norm, l->k, count, s->width, kv_width, f->k);
+    matmul(f->norm, l->v, count, s->width, kv_width, f->v);
+    ops_rope(f->q, f->rope, count, s->heads, s->head_dim);
+    ops_rope(f->k, f->rope, count, s->kv_heads, s->head_dim);
+    if (attention_write(attention, index, f->k, f->v, err) < 0 ||
+        attention_run(attention, index, f->q, f->mixed, err) < 0)
+        return -1;
+    matmul(f->mixed, l->o, count, q_width, s->width, f->norm);
+    ops_add(f->x, f->norm, (uint64_t)count * s->width);
+    return 0;
+}
+
+static void feed_forward(struct forward *f, uint32_t index, uint32_t count)
+{
+    const struct model_shape *s = &f->model->shape;
+    const struct model_layer *l = &f->model->layers[index];
+    ops_norm(f->x, l->ffn_norm, count, s->width, s->norm_epsilon, f->norm);
+    matmul(f->norm, l->gate, count, s->width, s->hidden, f->gate);
+    matmul(f->norm, l->up, count, s->width, s->hidden, f->up);
+    ops_swiglu(f->gate, f->up, (uint64_t)count * s->hidden);
+    matmul(f->gate, l->down, count, s->hidden, s->width, f->norm);
+    ops_add(f->x, f->norm, (uint64_t)count * s->width);
+}
+
+int forward_step(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t past,
+                 uint32_t count, uint32_t first_row, float *logits, struct failure *err)
+{
+    const struct model_shape *s = &f->model->shape;
+    if (count == 0 || count > f->max_chunk || first_row > count)
+        return failure_set(err, "a step has %" PRIu32 " tokens; accepted are 1 to %" PRIu32, count,
+                           f->max_chunk);
+    if (embed(f, tokens, count, err) < 0 || attention_begin(attention, past, count, err) < 0)
+        return -1;
+    ops_rope_table(past, count, s->head_dim, s->rope_base, f->rope);
+    for (uint32_t i = 0; i < s->layers; i++) {
+        if (attend(f, attention, i, count, err) < 0)
+            return -1;
+        feed_forward(f, i, count);
+    }
+    uint32_t rows = count - first_row;
+    if (rows) {
+        ops_norm(f->x + (size_t)first_row * s->width, f->model->final_norm, rows, s->width, s->norm_epsilon,
+                 f->norm);
+        matmul(f->norm, f->model->output, rows, s->width, s->vocab, logits);
+    }
+    return 0;
+}
+
+int forward_prompt(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t count,
+                   uint32_t chunk, float *logits, struct failure *err)
+{
+    for (uint32_t past = 0; past < count;) {
+        uint32_t step = count - past < chunk ? count - past : chunk;
+        uint32_t first_row = past + step == count ? step - 1 : step;
+        if (forward_step(f, attention, tokens + past, past, step, first_row, logits, err) < 0)
+            return -1;
+        past += step;
+    }
+    return 0;
+}

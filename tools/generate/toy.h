@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A generated model for machines without a model file: it runs everything and means nothing. */
+#ifndef GENERATE_TOY_H
+#define GENERATE_TOY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "failure.h"
+
+/* A GGUF file in memory that the caller frees: general.name toy, one token per byte, weights from the seed.
+ */
+int toy_build(uint64_t seed, uint8_t **out, size_t *out_size, struct failure *err);
+
+#endif

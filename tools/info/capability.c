@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Walks the axes of a backend. An axis promises that, other keys equal, one answer holds within each of its
+ * ranges, so one question per range is enough.
+ */
+#include "capability.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output.h"
+
+static const char *const base_keys[BASE_KEYS] = {"heads", "kv_heads", "head_dim", "q", "block"};
+
+/*
+ * Keys that make sense only together with others: what is added, tried one after the other until one is
+ * served. Rows with `value` NULL hold for all values. Where `needed` is set the key says nothing by itself.
+ */
+static const struct companion {
+    const char *key;
+    const char *value;
+    const char *extra;
+    bool needed;
+} companions[] = {
+    {"kv", NULL, "scales=unit", false},
+    {"kv", NULL, "scales=tensor", false},
+    {"kv", NULL, "scales=token-head", false},
+    {"q", NULL, "q_scale=unit", false},
+    {"q", NULL, "q_scale=unit scales=unit", false},
+    {"out", NULL, "out_scale=unit", false},
+    {"out", NULL, "out_scale=tensor", false},
+    {"scales", NULL, "kv=e4m3", true},
+    {"scales", NULL, "kv=int8", true},
+    {"q_scale", NULL, "q=e4m3 scales=unit", true},
+    {"q_scale", NULL, "q=e4m3 kv=f16", true},
+    {"out_scale", NULL, "out=e4m3", true},
+    {"alibi", "mask", "mask=f16", true},
+    {"alibi", "mask", "mask=f32", true},
+    {"span", NULL, "mask=bits", true},
+    {"span", NULL, "mask=f32", true},
+    {"index", NULL, "addr=csr", true},
+    {"mla", "1", "kv_heads=1 head_dim=576/512", true},
+};
+
+/* A value that tells for keys whose values are numbers without end. */
+static const struct sample {
+    const char *key;
+    const char *value;
+} samples[] = {{"window", "127"}, {"softcap", "30"}};
+
+void words_add(struct words *words, const char *text)
+{
+    words->items = need_memory(words->items, (size_t)words->count + 1, sizeof *words->items);
+    words->items[words->count++] = need_copy(text);
+}
+
+void words_finish(struct words *words)
+{
+    for (unsigned i = 0; i < words->count; i++)
+        free(words->items[i]);
+    free(words->items);
+    *words = (struct words){0};
+}
+
+char *words_join(const struct words *words)
+{
+    char *text = need_copy("");
+
+    for (unsigned i = 0; i < words->count; i++) {
+        char *longer = need_format("%s%s%s", text, i > 0 ? ", " : "", words->items[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+/* True if a problem string gives the key. */
+static bool mentions(const char *text, const char *key)
+{
+    size_t size = strlen(key);
+
+    for (; *text != '\0'; text += strcspn(text, " "), text += strspn(text, " ")) {
+        if (strncmp(text, key, size) == 0 && text[size] == '=')
+            return true;
+    }
+    return false;
+}
+
+bool subject_serves(const struct subject *subject, const char *extra, uint32_t *out_graph_level)
+{
+    struct attn_problem problem;
+    struct attn_query query;
+    char *text = need_copy(extra);
+
+    for (unsigned i = 0; i < BASE_KEYS; i++) {
+        if (mentions(extra, base_keys[i]))
+            continue;
+        char *longer = need_format("%s %s=%s", text, base_keys[i], subject->base[i]);
+        free(text);
+        text = longer;
+    }
+    ATTN_INIT(&problem);
+    ATTN_INIT(&query);
+    bool served = attn_problem_parse(text, &problem, NULL) == ATTN_OK &&
+                  attn_context_query(subject->context, subject->backend, subject->device, &problem, &query,
+                                     NULL) == ATTN_OK &&
+                  query.accepted != 0;
+    if (served && out_graph_level != NULL)
+        *out_graph_level = query.graph_level;
+    free(text);
+    return served;
+}
+
+/* Texts of a key to begin with: the usual ones, then the first of every axis. */
+static void first_values(const struct subject *subject, const char *key, const char *usual, struct words *out)
+{
+    while (*usual != '\0') {
+        size_t size = strcspn(usual, " ");
+        char *value = need_format("%.*s", (int)size, usual);
+        words_add(out, value);
+        free(value);
+        usual += size + (usual[size] != '\0');
+    }
+    for (uint32_t i = 0; i < subject->axis_count; i++) {
+        const struct attn_axis *axis = &subject->axes[i];
+        if (strcmp(axis->key, key) != 0)
+            continue;
+        for (uint32_t j = 0; j < axis->value_count && axis->values != NULL; j++)
+            words_add(out, axis->values[j]);
+        if (axis->values == NULL) {
+            char *value = need_format("%" PRId64, axis->first);
+            words_add(out, value);
+            free(value);
+        }
+    }
+}
+
+static bool base_find(struct subject *subject)
+{
+    struct words dims = {0}, types = {0}, blocks = {0};
+    bool found = false;
+
+    first_values(subject, "head_dim", "128 64", &dims);
+    first_values(subject, "q", "f16 bf16 f32", &types);
+    first_values(subject, "block", "16", &blocks);
+    for (unsigned i = 0; i < dims.count * types.count * blocks.count && !found; i++) {
+        snprintf(subject->base[2], sizeof subject->base[2], "%s", dims.items[i % dims.count]);
+        snprintf(subject->base[3], sizeof subject->base[3], "%s", types.items[i / dims.count % types.count]);
+        snprintf(subject->base[4], sizeof subject->base[4], "%s", blocks.items[i / dims.count / types.count]);
+        found = subject_serves(subject, "", NULL);
+    }
+    words_finish(&dims);
+    words_finish(&types);
+    words_finish(&blocks);
+    return found;
+}
+
+bool subject_init(struct subject *subject, struct attn_context *context, const char *backend,
+                  const struct attn_device *device, struct attn_error *err)
+{
+    *subject = (struct subject){.context = context, .backend = backend, .device = device};
+    if (attn_context_get_axes(context, backend, &subject->axes, &subject->axis_count, err) != ATTN_OK)
+        return false;
+    snprintf(subject->base[0], sizeof subject->base[0], "8");
+    snprintf(subject->base[1], sizeof subject->base[1], "2");
+    if (base_find(subject))
+        return true;
+    err->message[0] = '\0';
+    return false;
+}
+
+/* Whether key=value is served, alone or with the companions that it needs. */
+static bool serves_value(const struct subject *subject, const char *key, const char *value)
+{
+    char *extra = need_format("%s=%s", key, value);
+    bool alone = true, served = false;
+
+    for (size_t i = 0; i < sizeof companions / sizeof *companions && !served; i++) {
+        const struct companion *companion = &companions[i];
+        if (strcmp(companion->key, key) != 0 ||
+            (companion->value != NULL && strcmp(companion->value, value) != 0))
+            continue;
+        char *longer = need_format("%s %s", extra, companion->extra);
+        served = subject_serves(subject, longer, NULL);
+        alone = alone && !companion->needed;
+        free(longer);
+    }
+    if (!served && alone)
+        served = subject_serves(subject, extra, NULL);
+    free(extra);
+    return served;
+}
+
+/* The list behind "a|b|c (remark)"; false if the values are no list. */
+static bool listed_values(const char *key, struct words *out)
+{
+    const char *name, *values;
+
+    for (uint32_t i = 0; (name = attn_problem_key(i, NULL, &values)) != NULL; i++) {
+        if (strcmp(name, key) != 0 || strchr(values, '|') == NULL)
+            continue;
+        size_t end = strcspn(values, " ");
+        for (size_t at = 0; at < end;) {
+            size_t size = strcspn(values + at, "| ");
+            char *value = need_format("%.*s", (int)size, values + at);
+            words_add(out, value);
+            free(value);
+            at += size + 1;
+        }
+        return true;
+    }
+    return false;
+}
+
+static void add_range(const struct attn_axis *axis, int64_t first, struct words *out)
+{
+    char *text;
+
+    if (first == axis->last)
+        text = need_format("%" PRId64, first);
+    else if (axis->step > 1)
+        text = need_format("%" PRId64 "-%" PRId64 "/%" PRId64, first, axis->last, axis->step);
+    else
+        text = need_format("%" PRId64 "-%" PRId64, first, axis->last);
+    words_add(out, text);
+    free(text);
+}
+
+/* Served ranges of a key; those that touch become one. */
+static void range_values(const struct subject *subject, const char *key, struct words *out)
+{
+    const struct attn_axis *open = NULL; /* last served range, not yet added */
+    int64_t first = 0;
+
+    for (uint32_t i = 0; i < subject->axis_count; i++) {
+        const struct attn_axis *axis = &subject->axes[i];
+        if (strcmp(axis->key, key) != 0 || axis->values != NULL)
+            continue;
+        char *value = need_format("%" PRId64, axis->first);
+        bool served = serves_value(subject, key, value);
+        free(value);
+        if (!served)
+            continue;
+        if (open != NULL && open->step <= 1 && axis->step <= 1 && open->last + 1 == axis->first) {
+            open = axis;
+            continue;
+        }
+        if (open != NULL)
+            add_range(open, first, out);
+        open = axis;
+        first = axis->first;
+    }
+    if (open != NULL)
+        add_range(open, first, out);
+}
+
+/* The values of a key that is no range: what the plugin lists, else what the library knows. */
+static void candidate_values(const struct subject *subject, const char *key, struct words *out)
+{
+    for (uint32_t i = 0; i < subject->axis_count; i++) {
+        const struct attn_axis *axis = &subject->axes[i];
+        for (uint32_t j = 0; j < axis->value_count && axis->values != NULL; j++) {
+            if (strcmp(axis->key, key) == 0)
+                words_add(out, axis->values[j]);
+        }
+    }
+    if (out->count == 0)
+        listed_values(key, out);
+}
+
+void subject_values(const struct subject *subject, const char *key, struct words *out)
+{
+    struct words values = {0};
+
+    candidate_values(subject, key, &values);
+    for (unsigned i = 0; i < values.count; i++) {
+        if (serves_value(subject, key, values.items[i]))
+            words_add(out, values.items[i]);
+    }
+    words_finish(&values);
+    range_values(subject, key, out);
+}
+
+/* Keys that have a line of their own, or say nothing about what a backend can do. */
+static bool is_feature(const char *key)
+{
+    static const char *const others[] = {"heads",  "kv_heads", "head_dim", "type",    "q",        "k",
+                                         "v",      "kv",       "out",      "block",   "max_seqs", "max_q",
+                                         "max_kv", "max_rows", "graph",    "k_scale", "v_scale"};
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strcmp(others[i], key) == 0)
+            return false;
+    }
+    return true;
+}
+
+static void add_feature(const struct subject *subject, const char *key, const char *value, struct words *out)
+{
+    bool is_zero = strcmp(value, "0") == 0;
+
+    if (strcmp(value, "none") == 0 || (is_zero && strcmp(key, "causal") != 0) ||
+        !serves_value(subject, key, value))
+        return;
+    char *text = strcmp(value, "1") == 0 && strcmp(key, "causal") != 0 ? need_copy(key)
+                                                                       : need_format("%s=%s", key, value);
+    words_add(out, text);
+    free(text);
+}
+
+void subject_features(const struct subject *subject, struct words *out)
+{
+    const char *key;
+
+    for (uint32_t i = 0; (key = attn_problem_key(i, NULL, NULL)) != NULL; i++) {
+        struct words values = {0};
+        if (!is_feature(key))
+            continue;
+        for (size_t j = 0; j < sizeof samples / sizeof *samples; j++) {
+            if (strcmp(samples[j].key, key) == 0 && serves_value(subject, key, samples[j].value))
+                words_add(out, key);
+        }
+        listed_values(key, &values);
+        for (unsigned j = 0; j < values.count; j++)
+            add_feature(subject, key, values.items[j], out);
+        words_finish(&values);
+    }
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Capabilities of a backend, found by asking it: one key is varied at a time around a problem that it serves.
+ */
+#ifndef CAPABILITY_H
+#define CAPABILITY_H
+
+#include <stdbool.h>
+
+#include "attn/attn.h"
+
+/* A growing list of texts. */
+struct words {
+    char **items;
+    unsigned count;
+};
+
+void words_add(struct words *words, const char *text);
+void words_finish(struct words *words);
+/* All of them with ", " between; free it. */
+char *words_join(const struct words *words);
+
+enum { BASE_KEYS = 5 };
+
+/* A backend under question, and the problem that is varied. */
+struct subject {
+    struct attn_context *context;
+    const char *backend;
+    const struct attn_device *device; /* NULL: what needs no device */
+    const struct attn_axis *axes;
+    uint32_t axis_count;
+    char base[BASE_KEYS][24]; /* values of heads, kv_heads, head_dim, q, block */
+};
+
+/* Finds a base problem. False if the backend serves none of those tried. */
+bool subject_init(struct subject *subject, struct attn_context *context, const char *backend,
+                  const struct attn_device *device, struct attn_error *err);
+
+/* Whether the base problem with the keys of `extra` in place of its own is served. */
+bool subject_serves(const struct subject *subject, const char *extra, uint32_t *out_graph_level);
+
+/* The served values of a key; ranges as "1-1024", or "16-256/16" with a step. */
+void subject_values(const struct subject *subject, const char *key, struct words *out);
+
+/* "key" or "key=value" of everything beside types, sizes and the attention type. */
+void subject_features(const struct subject *subject, struct words *out);
+
+#endif

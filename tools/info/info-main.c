@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* attn-info: what plugins, backends and devices there are, what they can do, and why one is chosen. */
+#include "info.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+static const struct command {
+    const char *name;
+    unsigned least; /* arguments */
+    unsigned most;
+    int (*run)(const struct info *info);
+} commands[] = {
+    {"list", 0, 0, list_command},          {"devices", 0, 0, devices_command}, {"caps", 0, 1, caps_command},
+    {"explain", 1, 1000, explain_command}, {"why", 1, 1, why_command},         {"env", 0, 0, env_command},
+    {"path", 0, 0, path_command},          {"exists", 1, 1, exists_command},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static const struct argp_option options[] = {
+    {"all", 'a', NULL, 0, "explain: ask every candidate, also those behind the winner", 0},
+    {"stable", 's', NULL, 0, "leave out times and addresses, which differ from run to run", 0},
+    {0},
+};
+
+static const char doc[] =
+    "Shows what attention backends there are, what they can do, and why one is chosen.\v"
+    "Commands:\n"
+    "  list                   backends and plugin files (the default)\n"
+    "  devices                devices of all backends\n"
+    "  caps [NAME]            what each backend serves\n"
+    "  explain KEY=VALUE...   which backend serves a problem, and why not the others\n"
+    "  why FILE               everything known about one plugin file\n"
+    "  env                    environment variables with value, origin and help\n"
+    "  path                   the search path, and whether it is trusted\n"
+    "  exists NAME            prints nothing; tells by its exit code whether NAME is ready\n"
+    "\n"
+    "NAME is vendor/flavour, vendor or flavour. KEY=VALUE is a part of a problem string, for example "
+    "heads=32 kv_heads=8 head_dim=128 q=bf16.\n"
+    "\n"
+    "Exit codes: 0 yes; 1 no, or failed; 2 wrong usage; 3 every file was tried and none became usable, or a "
+    "demanded thing is missing. See attn-info(1).";
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct info *info = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &info->common;
+        return 0;
+    case 'a':
+        info->all = true;
+        return 0;
+    case 's':
+        info->stable = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (info->command == NULL)
+            info->command = arg;
+        else
+            info->args[info->arg_count++] = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&common_argp, 0, NULL, 0}, {0}};
+static const struct argp argp = {options, parse_option, "[COMMAND [ARGUMENT...]]", doc, children, NULL, NULL};
+
+static const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    const char *names[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++)
+        names[i] = commands[i].name;
+    const char *nearest = attn__nearest(name, names, COMMANDS);
+    complain(
+        "unknown command \"%s\"%s%s%s; accepted are list, devices, caps, explain, why, env, path and exists",
+        name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
+        nearest != NULL ? "\"?" : "");
+    return NULL;
+}
+
+static const struct command *command_check(const struct info *info)
+{
+    const struct command *command = command_find(info->command);
+
+    if (command == NULL)
+        return NULL;
+    if (info->arg_count < command->least || info->arg_count > command->most) {
+        complain("command %s takes %s%u argument%s, not %u; see %s --help", command->name,
+                 command->most > command->least ? (command->least == 0 ? "at most " : "at least ") : "",
+                 command->least == 0 ? command->most : command->least,
+                 (command->least == 0 ? command->most : command->least) == 1 ? "" : "s", info->arg_count,
+                 output_program());
+        return NULL;
+    }
+    if (info->all && command->run != explain_command) {
+        complain("option --all belongs to the command explain, not to %s", command->name);
+        return NULL;
+    }
+    return command;
+}
+
+static int run(struct info *info)
+{
+    const struct command *command = command_check(info);
+    struct attn_error err;
+
+    if (command == NULL)
+        return EXIT_USAGE;
+    ATTN_INIT(&err);
+    if (attn_context_create(NULL, &info->context, &err) != ATTN_OK) {
+        complain("%s", err.message);
+        return EXIT_NO;
+    }
+    int code = command->run(info);
+    attn_context_destroy(info->context);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    output_init("attn-info");
+    struct info info = {.args = need_memory(NULL, (size_t)argc, sizeof(char *))};
+
+    common_parse(&argp, argc, argv, &info);
+    if (info.command == NULL)
+        info.command = "list";
+    int code = run(&info);
+    free(info.args);
+    return output_finish(code);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Standard output that plugins cannot spoil, messages, wrapped text, and memory. */
+#define _GNU_SOURCE
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static FILE *stream;
+static const char *program_name = "attn";
+
+/* Descriptors 0 to 2 must exist, or the next file opened would become one of them. */
+static void occupy_standard_descriptors(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+void output_init(const char *program)
+{
+    int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+    program_name = program;
+    occupy_standard_descriptors();
+    if (out < 0)
+        out = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 || (stream = fdopen(out, "w")) == NULL) {
+        complain("cannot set up standard output: %s", strerror(errno));
+        exit(EXIT_NO);
+    }
+}
+
+FILE *output_stream(void)
+{
+    return stream;
+}
+
+const char *output_program(void)
+{
+    return program_name;
+}
+
+int output_finish(int code)
+{
+    bool failed = ferror(stream) != 0;
+
+    if (fclose(stream) != 0)
+        failed = true;
+    stream = NULL;
+    if (!failed)
+        return code;
+    complain("standard output: %s", errno != 0 ? strerror(errno) : "not everything could be written");
+    return EXIT_NO;
+}
+
+void complain(const char *format, ...)
+{
+    va_list args;
+
+    flockfile(stderr);
+    fprintf(stderr, "%s: ", program_name);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    funlockfile(stderr);
+}
+
+/* Columns of a UTF-8 text: bytes that do not continue a character. */
+static unsigned text_width(const char *text, size_t size)
+{
+    unsigned width = 0;
+
+    for (size_t i = 0; i < size; i++)
+        width += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return width;
+}
+
+void output_wrap(unsigned column, unsigned indent, const char *text)
+{
+    bool fresh = true;
+
+    while (*text != '\0') {
+        text += strspn(text, " ");
+        size_t size = strcspn(text, " ");
+        unsigned width = text_width(text, size);
+        if (size == 0)
+            break;
+        if (column + width + !fresh > OUTPUT_COLUMNS && column > indent) {
+            fprintf(stream, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (!fresh) {
+            fputc(' ', stream);
+            column++;
+        }
+        fwrite(text, 1, size, stream);
+        column += width;
+        text += size;
+        fresh = false;
+    }
+    fputc('\n', stream);
+}
+
+void table_init(struct table *table, unsigned columns, const char *const *titles)
+{
+    *table = (struct table){.columns = columns};
+    table_add(table, titles);
+}
+
+void table_add(struct table *table, const char *const *cells)
+{
+    if (table->cells + table->columns > table->capacity) {
+        table->capacity = table->capacity * 2 + 16 * (size_t)table->columns;
+        table->cell = need_memory(table->cell, table->capacity, sizeof *table->cell);
+    }
+    for (unsigned i = 0; i < table->columns; i++)
+        table->cell[table->cells++] = need_copy(cells[i] != NULL ? cells[i] : "-");
+}
+
+static void print_row(char **cell, const unsigned *width, unsigned columns)
+{
+    const char *last = cell[columns - 1];
+    unsigned column = 0;
+
+    for (unsigned i = 0; i + 1 < columns; i++)
+        column += width[i] + 2;
+    unsigned indent = column > OUTPUT_COLUMNS / 2 ? 4 : column;
+    /* A last cell whose first word has too little room begins on a line of its own. */
+    bool apart = column + text_width(last, strcspn(last, " ")) > OUTPUT_COLUMNS;
+    for (unsigned i = 0; i + 1 < columns; i++) {
+        unsigned gap = width[i] - text_width(cell[i], strlen(cell[i])) + 2;
+        fprintf(stream, "%s%*s", cell[i], apart && i + 2 == columns ? 0 : (int)gap, "");
+    }
+    if (apart)
+        fprintf(stream, "\n%*s", (int)(indent = 4), "");
+    output_wrap(apart ? indent : column, indent, last);
+}
+
+void table_finish(struct table *table)
+{
+    unsigned width[TABLE_COLUMNS] = {0};
+
+    for (size_t i = 0; i < table->cells; i++) {
+        unsigned cell = text_width(table->cell[i], strlen(table->cell[i]));
+        if (cell > width[i % table->columns])
+            width[i % table->columns] = cell;
+    }
+    for (size_t i = 0; i < table->cells; i += table->columns)
+        print_row(table->cell + i, width, table->columns);
+    for (size_t i = 0; i < table->cells; i++)
+        free(table->cell[i]);
+    free(table->cell);
+    *table = (struct table){0};
+}
+
+void *need_memory(void *memory, size_t count, size_t size)
+{
+    void *result = reallocarray(memory, count != 0 ? count : 1, size);
+
+    if (result == NULL) {
+        complain("out of memory for %zu times %zu bytes", count, size);
+        exit(EXIT_NO);
+    }
+    return result;
+}
+
+char *need_copy(const char *text)
+{
+    size_t size = strlen(text) + 1;
+
+    return memcpy(need_memory(NULL, size, 1), text, size);
+}
+
+char *need_format(const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+
+    va_start(args, format);
+    int size = vasprintf(&text, format, args);
+    va_end(args);
+    if (size < 0) {
+        complain("out of memory");
+        exit(EXIT_NO);
+    }
+    return text;
+}

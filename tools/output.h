@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Standard output of a tool, kept clean, and text laid out for a terminal of 80 columns.
+ *
+ * Plugins may print to file descriptor 1. output_init keeps a private copy of it and points the descriptor at
+ * stderr, so only what goes through output_stream reaches the reader.
+ */
+#ifndef OUTPUT_H
+#define OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { OUTPUT_COLUMNS = 80 };
+
+/* What a tool tells its shell. */
+enum exit_code { EXIT_YES = 0, EXIT_NO = 1, EXIT_USAGE = 2, EXIT_MISSING = 3 };
+
+/* First call of main. Ends the program with EXIT_NO if descriptors cannot be had. */
+void output_init(const char *program);
+FILE *output_stream(void);
+const char *output_program(void);
+/* Flushes. Returns `code`, or EXIT_NO with a line on stderr if something could not be written. */
+int output_finish(int code);
+
+/* One line on stderr, after the program's name. */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prints `text` broken at spaces, every line but the first indented; `column` is where the first one begins.
+ */
+void output_wrap(unsigned column, unsigned indent, const char *text);
+
+/* ---------------------------------------------------------------- tables */
+
+enum { TABLE_COLUMNS = 6 };
+
+/* Rows of text cells. The last column is wrapped, the others are as wide as their widest cell. */
+struct table {
+    unsigned columns;
+    size_t cells;
+    size_t capacity;
+    char **cell;
+};
+
+void table_init(struct table *table, unsigned columns, const char *const *titles);
+void table_add(struct table *table, const char *const *cells);
+/* Prints and frees. */
+void table_finish(struct table *table);
+
+/* ---------------------------------------------------------------- memory that is there */
+
+/* As malloc, realloc and strdup, but end the program with a message if there is no memory. */
+void *need_memory(void *memory, size_t count, size_t size);
+char *need_copy(const char *text);
+char *need_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif
