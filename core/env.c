@@ -185,10 +185,36 @@ static int32_t fill(struct attn__env *env, const struct source *source, struct a
     return status == ATTN_OK ? pair_others(env, err) : status;
 }
 
+static void forget(char **variables)
+{
+    for (char **p = variables; p != NULL && *p != NULL; p++)
+        free(*p);
+    free(variables);
+}
+
+/* Copies what may be of interest in one go: another thread may change the environment behind our back. */
+static char **collect(char *const *environment)
+{
+    size_t count = 0;
+    char **list = calloc(1, sizeof *list);
+    for (char *const *p = environment; p != NULL && *p != NULL && list != NULL; p++) {
+        if (strncmp(*p, "ATTN_", 5) != 0)
+            continue;
+        char **more = realloc(list, (count + 2) * sizeof *list);
+        if (more == NULL || (more[count] = strdup(*p)) == NULL) {
+            forget(more != NULL ? more : list);
+            return NULL;
+        }
+        list = more;
+        list[++count] = NULL;
+    }
+    return list;
+}
+
 int32_t attn__env_init_from(struct attn__env *env, const struct attn_context_options *options,
                             char *const *environment, bool elevated, struct attn_error *err)
 {
-    struct source source = {.environment = environment};
+    struct source source = {.variable_count = 0};
     memset(env, 0, sizeof *env);
     env->elevated = elevated;
     if (options != NULL) {
@@ -198,10 +224,11 @@ int32_t attn__env_init_from(struct attn__env *env, const struct attn_context_opt
         source.variables = options->variables;
         source.variable_count = options->variable_count;
     }
+    char **variables = collect(environment);
     env->records = calloc(ATTN__VARIABLES, sizeof *env->records);
-    if (env->records == NULL)
-        return no_memory(err);
-    int32_t status = fill(env, &source, err);
+    source.environment = variables;
+    int32_t status = variables != NULL && env->records != NULL ? fill(env, &source, err) : no_memory(err);
+    forget(variables);
     if (status != ATTN_OK)
         attn__env_finish(env);
     return status;

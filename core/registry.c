@@ -84,15 +84,6 @@ void attn__registry_settle(struct attn_context *context)
     settle_duplicates(context->plugins, context->plugin_count);
 }
 
-/* The newest record of a path, or NULL. */
-static struct attn__plugin *find_path(const struct attn_context *context, const char *path)
-{
-    for (uint32_t i = context->plugin_count; i-- > 0;)
-        if (strcmp(context->plugins[i]->path, path) == 0 && !context->plugins[i]->vanished)
-            return context->plugins[i];
-    return NULL;
-}
-
 /* Whether a file that failed may be tried again: not if another one has taken its name meanwhile. */
 static bool may_retry(const struct attn_context *context, const struct attn__plugin *failed)
 {
@@ -106,17 +97,21 @@ static bool may_retry(const struct attn_context *context, const struct attn__plu
 /* Takes over an old record that is still right, so that its address stays; else judges the new one. */
 static struct attn__plugin *choose(struct attn_context *context, struct attn__plugin *found)
 {
-    struct attn__plugin *old = find_path(context, found->path);
-    if (old == NULL)
-        return found;
-    if (is_same_file(old, found) && (old->state != ATTN__FAILED || !may_retry(context, old))) {
-        attn__plugin_destroy(found);
-        return old;
+    for (uint32_t i = 0; i < context->plugin_count; i++) {
+        struct attn__plugin *old = context->plugins[i];
+        if (is_same_file(old, found) && (old->state != ATTN__FAILED || !may_retry(context, old))) {
+            attn__plugin_destroy(found);
+            old->vanished = false;
+            return old;
+        }
     }
-    if (is_open(old) && found->reason == 0) {
-        found->reason = ATTN_REASON_REPLACED_AFTER_LOADING;
-        snprintf(found->text, sizeof found->text, "%s changed after its old version was loaded", found->path);
-    }
+    for (uint32_t i = 0; i < context->plugin_count; i++)
+        if (is_open(context->plugins[i]) && strcmp(context->plugins[i]->path, found->path) == 0 &&
+            found->reason == 0) {
+            found->reason = ATTN_REASON_REPLACED_AFTER_LOADING;
+            snprintf(found->text, sizeof found->text, "%s changed after its old version was loaded",
+                     found->path);
+        }
     return found;
 }
 

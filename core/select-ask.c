@@ -126,38 +126,29 @@ static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot,
                                           : ask_without_device(selection, entry, item);
 }
 
-/*
- * Every wanted slot up to a class. A file that fails frees the next one of its name, so the list is walked
- * until nothing is new.
+/* Every wanted slot up to a class. A file that fails frees the next one of its name, which stands behind it.
  */
 static bool ask_class(struct attn__selection *selection, const char *name, uint32_t item, uint32_t place)
 {
-    for (bool again = true; again;) {
-        again = false;
-        for (uint32_t i = 0; i < selection->slot_count; i++) {
-            struct attn__slot *slot = &selection->slots[i];
-            if (slot->done || slot->reason != 0 || selection->order[note_class(slot)] > place ||
-                !attn__item_matches(name, slot->name)) {
-                continue;
-            }
-            if (attn__plugin_is_usable(slot->plugin)) {
-                again = true;
-                if (!ask_slot(selection, slot, item)) {
-                    return false;
-                }
-                continue;
-            }
-            char text[160];
-            const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
-            if (code != ATTN_REASON_DUPLICATE) {
-                slot->done = true; /* without a reason it vanished just now */
-                if (code != 0 && !stand(selection, slot, item, code, text)) {
-                    return false;
-                }
-            }
+    bool fits = true;
+    for (uint32_t i = 0; fits && i < selection->slot_count; i++) {
+        struct attn__slot *slot = &selection->slots[i];
+        if (slot->done || slot->reason != 0 || selection->order[note_class(slot)] > place ||
+            !attn__item_matches(name, slot->name)) {
+            continue;
+        }
+        if (attn__plugin_is_usable(slot->plugin)) {
+            fits = ask_slot(selection, slot, item);
+            continue;
+        }
+        char text[160];
+        const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
+        slot->done = code != ATTN_REASON_DUPLICATE;
+        if (slot->done && code != 0) { /* without a reason it vanished just now */
+            fits = stand(selection, slot, item, code, text);
         }
     }
-    return true;
+    return fits;
 }
 
 /* The best candidate of an item whose class can no longer be beaten by a file that was not asked. */

@@ -23,7 +23,7 @@ static const struct attn_axis axes[] = {
     RANGE("head_dim", 1, 65536),
     LIST("addr", "dense", "table", "csr"),
     LIST("index", "i32", "i64"),
-    RANGE("block", 1, INT32_MAX),
+    RANGE("block", 1, 1048576),
     LIST("causal", "0", "1"),
     LIST("align", "end", "start"),
     RANGE("window", -1, INT32_MAX),

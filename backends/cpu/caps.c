@@ -188,6 +188,7 @@ static void add_kernel(struct attn_query *out, const struct cpu_kernel *row, con
         snprintf(info->name, sizeof info->name, "%s", row->name);
         snprintf(info->when, sizeof info->when, "%s", when);
         info->graph_level = ATTN_GRAPH_NEVER;
+        info->numerics = row->numerics;
     }
     out->kernel_count++;
 }

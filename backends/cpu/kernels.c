@@ -9,7 +9,7 @@
     {                                                                                                        \
         .name = (name_), .run = (run_), .scratch_bytes = run_##_scratch, .flags = CPU_AVX2 | CPU_F16C,       \
         .phases = (phase_), .q_types = ALL_TYPES, .kv_types = (type_), .kv_mixed = (type_) == ALL_TYPES,     \
-        .dim_multiple = 1, .dim_max = DIM_MAX                                                                \
+        .dim_multiple = 1, .dim_max = DIM_MAX, .numerics = ATTN_NUMERICS_UNROUNDED                           \
     }
 
 const struct cpu_kernel cpu_kernels[] = {
@@ -31,7 +31,8 @@ const struct cpu_kernel cpu_kernels[] = {
      .kv_types = ALL_TYPES,
      .kv_mixed = 1,
      .dim_multiple = 1,
-     .dim_max = DIM_MAX},
+     .dim_max = DIM_MAX,
+     .numerics = ATTN_NUMERICS_UNROUNDED},
 };
 
 const uint32_t cpu_kernel_count = sizeof cpu_kernels / sizeof cpu_kernels[0];

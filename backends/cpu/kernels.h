@@ -123,6 +123,7 @@ struct cpu_kernel {
     uint32_t kv_mixed;
     uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
     uint32_t dim_max;
+    uint32_t numerics; /* enum attn_numerics */
 };
 
 extern const struct cpu_kernel cpu_kernels[];

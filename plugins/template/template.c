@@ -19,7 +19,7 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
     attn_util_refuse(out, p->out_dtype != ATTN_F32, ATTN_REASON_DTYPE_OUT, "out", "f32");
     attn_util_refuse(out, p->addressing == ATTN_CSR, ATTN_REASON_ADDRESSING, "addr", "dense or table");
     attn_util_refuse_extras(out, p);
-    return attn_util_answer(out, "attention_f32_plain", "always", 100);
+    return attn_util_answer(out, "attention_f32_plain", "always", ATTN_NUMERICS_P_F16, 100);
 }
 
 static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *count)
@@ -52,30 +52,32 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
                         struct attn_error *err)
 {
     const struct attn_kv_desc *d = attn_util_kv(kv_impl, desc);
-    (void)backend, (void)stream;
+    (void)backend;
     if (w->k_dtype != ATTN_F32 || w->v_dtype != ATTN_F32 || d->k_dtype != ATTN_F32 || d->v_dtype != ATTN_F32)
         return attn_util_fail(err, ATTN_E_UNSUPPORTED, "k_dtype", "only f32 is written");
     if (!w->slot_mapping.data && w->addressing == ATTN_CSR)
         return attn_util_fail(err, ATTN_E_UNSUPPORTED, "addressing", "give a slot mapping");
-    for (uint32_t i = 0; i < w->rows; i++) {
-        int64_t token, page = attn_util_place(w, d->block, i, &token);
-        if (page >= (int64_t)d->pages)
+    int64_t token;
+    for (uint32_t i = 0; i < w->rows; i++)
+        if (attn_util_place(w, d->block, i, &token) >= (int64_t)d->pages)
             return attn_util_fail(err, ATTN_E_INVALID, "slot", "it lies behind the last page");
+    for (uint32_t n, i = attn_util_member(stream, &n); i < w->rows; i += n) {
+        const int64_t page = attn_util_place(w, d->block, i, &token);
         for (uint32_t h = 0; page >= 0 && h < d->kv_heads; h++) {
             memcpy(attn_util_key(d, page, token, h), attn_util_element(&w->k_new, i, h), 4u * d->head_dim);
             memcpy(attn_util_value(d, page, token, h), attn_util_element(&w->v_new, i, h),
                    4u * d->head_dim_vo);
         }
     }
-    return ATTN_OK;
+    return attn_util_join(stream);
 }
 
-/* 3. A run. One row over keys [0, end): a running maximum m, a running sum z, the weighted values in out
- * itself. */
+/* 3. A run. One row over keys [0, end): running maximum m, running sum z, weighted values in out itself. */
 static float row(const struct attn_problem *p, const struct attn_batch *batch, const struct attn_kv_desc *d,
                  uint32_t seq, uint32_t g, int64_t end, const float *q, float scale, float *out)
 {
-    float m = -INFINITY, z = 0;
+    float m = -INFINITY;
+    double z = 0;
     memset(out, 0, sizeof *out * p->head_dim_vo);
     for (int64_t j = 0, token; j < end; j++) {
         const int64_t page = attn_util_locate(batch, p->addressing, d->block, seq, j, &token);
@@ -89,13 +91,13 @@ static float row(const struct attn_problem *p, const struct attn_batch *batch, c
         const float s = (float)(dot * (double)scale), old = s > m ? expf(m - s) : 1;
         m = s > m ? s : m;
         const float weight = expf(s - m);
-        z = z * old + weight;
+        z = z * (double)old + (double)weight;
         for (uint32_t c = 0; c < p->head_dim_vo; c++)
             out[c] = out[c] * old + weight * v[c];
     }
     for (uint32_t c = 0; c < p->head_dim_vo && z != 0; c++)
-        out[c] /= z;
-    return z != 0 ? m + logf(z) : -INFINITY;
+        out[c] = (float)((double)out[c] / z);
+    return z != 0 ? m + (float)log(z) : -INFINITY;
 }
 
 static int32_t run(const struct attn_plan_impl *impl, const struct attn_batch *batch,
@@ -106,13 +108,14 @@ static int32_t run(const struct attn_plan_impl *impl, const struct attn_batch *b
     const struct attn_problem *p = attn_util_problem(impl);
     const int32_t *q = (const int32_t *)(void *)attn_util_at(&batch->q_offsets);
     const int32_t *lens = (const int32_t *)(void *)attn_util_at(&batch->kv_lens);
-    (void)schedule, (void)scratch, (void)stream, (void)err;
+    (void)schedule, (void)scratch, (void)err;
+    uint32_t members, member = attn_util_member(stream, &members); /* heads are dealt out */
     for (uint32_t s = 0; s < batch->seqs; s++)
         for (int32_t i = q[s]; i < q[s + 1]; i++) {
             int64_t end = p->align == ATTN_ALIGN_START ? i - q[s] + 1 : i + 1 + (int64_t)lens[s] - q[s + 1];
             if (p->causal != ATTN_CAUSAL_YES || end > lens[s])
                 end = lens[s];
-            for (uint32_t h = 0; h < p->heads; h++) {
+            for (uint32_t h = member; h < p->heads; h += members) {
                 const float *query_row = (const float *)(void *)attn_util_element(&t->q, i, h);
                 float *out = (float *)(void *)attn_util_element(&t->out, i, h);
                 const float lse = row(p, batch, attn_util_kv(kv_impl, desc), s, h / (p->heads / p->kv_heads),
@@ -121,33 +124,26 @@ static int32_t run(const struct attn_plan_impl *impl, const struct attn_batch *b
                     memcpy(attn_util_element(&t->lse, i, h), &lse, sizeof lse);
             }
         }
-    return ATTN_OK;
+    return attn_util_join(stream);
 }
 
 /* 4. The tables and the entry. */
-static const struct attn_plan_table plan = {.struct_size = sizeof plan,
-                                            .create = attn_util_plan_create,
-                                            .sizes = attn_util_plan_sizes,
-                                            .prepare = attn_util_plan_prepare,
-                                            .run = run,
-                                            .destroy = attn_util_plan_destroy};
-static const struct attn_kv_table kv = {.struct_size = sizeof kv,
-                                        .shape = kv_shape,
-                                        .create = attn_util_kv_create,
-                                        .destroy = attn_util_kv_destroy,
-                                        .write = kv_write};
+static const struct attn_plan_table plan = {sizeof plan,
+                                            0,
+                                            attn_util_plan_create,
+                                            attn_util_plan_sizes,
+                                            attn_util_plan_prepare,
+                                            run,
+                                            attn_util_plan_destroy,
+                                            NULL,
+                                            NULL};
+static const struct attn_kv_table kv = {sizeof kv, 0, kv_shape, attn_util_kv_create, attn_util_kv_destroy,
+                                        kv_write};
 static const struct attn_memory_table memory = {
     .struct_size = sizeof memory, .alloc = attn_util_alloc, .free = attn_util_free, .copy = attn_util_copy};
-static const struct attn_backend_table backend = {.struct_size = sizeof backend,
-                                                  .device_class = ATTN_CLASS_PORTABLE_CPU,
-                                                  .name = "template/flash-attn",
-                                                  .plan = &plan,
-                                                  .kv = &kv,
-                                                  .memory = &memory,
-                                                  .query = query,
-                                                  .axes = axes,
-                                                  .open = attn_util_open,
-                                                  .close = attn_util_close};
+static const struct attn_backend_table backend = {
+    sizeof backend, ATTN_CLASS_PORTABLE_CPU, "template/flash-attn", &plan, &kv, NULL, &memory, query,
+    axes,           attn_util_open,          attn_util_close,       NULL};
 
 static int32_t get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
                            uint32_t *count, struct attn_error *err)

@@ -276,7 +276,7 @@ SIZE(attn_kernel_info, 136);
 AT(attn_kernel_info, name, 0);
 AT(attn_kernel_info, when, 64);
 AT(attn_kernel_info, graph_level, 128);
-AT(attn_kernel_info, reserved, 132);
+AT(attn_kernel_info, numerics, 132);
 
 SIZE(attn_query, 48);
 AT(attn_query, struct_size, 0);

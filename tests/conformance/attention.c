@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-static const struct effort quick_effort = {2.5e7, 1200000, true};
-static const struct effort full_effort = {2e8, 6000000, true};
+static const struct effort quick_effort = {2.5e7, 1200000, 13};
+static const struct effort full_effort = {2e8, 6000000, 13};
 
 /* A NaN in the reference that nobody planted would hide what it should show. */
 static bool reference_is_clean(const struct step *step, const struct reference *reference)

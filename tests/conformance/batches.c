@@ -84,14 +84,11 @@ static double products(const struct conform_case *c)
 
 static void pick_lengths(struct conform_case *c, struct rng *rng, const struct effort *effort, bool write)
 {
-    uint32_t draw = rng_below(rng, 100);
-    uint32_t profile = draw < 45 ? 0 : draw < 75 ? 1 : draw < 88 ? 2 : 3;
+    uint32_t profile = rng_chance(rng, effort->long_percent) ? 2 : rng_below(rng, 100) < 65 ? 0 : 1;
     uint32_t per_key = c->problem.kv_heads * (c->problem.head_dim + c->problem.head_dim_vo);
     uint32_t most = effort->elements / per_key;
 
-    if (profile == 2 && !effort->long_keys)
-        profile = 1;
-    c->count = 1 + rng_below(rng, profile == 2 ? 2 : profile == 3 ? 3 : 8);
+    c->count = 1 + rng_below(rng, profile == 2 || rng_chance(rng, 20) ? 3 : 8);
     for (uint32_t n = 0; n < c->count; n++) {
         struct sequence *s = &c->sequences[n];
         s->kv_len = rng_chance(rng, 8) ? 0 : pick_length(rng, c->problem.block, profile);
@@ -271,9 +268,20 @@ static void pick_shift(struct conform_case *c, struct rng *rng)
     c->injection_count = is_seen(c, at->slot);
 }
 
+/* Any slot, or one of the last keys of a sequence, which some of its tokens see and others do not. */
+static uint32_t pick_slot(const struct conform_case *c, struct rng *rng, uint32_t sequence)
+{
+    uint32_t kv_len = c->sequences[sequence].kv_len, back = rng_below(rng, 6);
+    int64_t slot = back < kv_len && rng_chance(rng, 60) ? case_slot(c, sequence, kv_len - 1 - back) : -1;
+
+    if (slot >= 0)
+        return (uint32_t)slot;
+    return c->slot_count > 0 ? rng_below(rng, c->slot_count) : 0;
+}
+
 static void pick_injections(struct conform_case *c, struct rng *rng)
 {
-    if (!rng_chance(rng, 15))
+    if (!rng_chance(rng, 25))
         return;
     uint32_t wanted = 1 + rng_below(rng, MAX_INJECTIONS);
     for (uint32_t tries = 0; tries < 50 && c->injection_count < wanted; tries++) {
@@ -281,7 +289,7 @@ static void pick_injections(struct conform_case *c, struct rng *rng)
         at->kind = INJECT_Q + rng_below(rng, 4);
         at->sequence = rng_below(rng, c->count);
         at->token = rng_below(rng, c->sequences[at->sequence].q_len);
-        at->slot = c->slot_count > 0 ? rng_below(rng, c->slot_count) : 0;
+        at->slot = pick_slot(c, rng, at->sequence);
         at->head = rng_below(rng, at->kind == INJECT_Q ? c->problem.heads : c->problem.kv_heads);
         at->dim = rng_below(rng, at->kind >= INJECT_V ? c->problem.head_dim_vo : c->problem.head_dim);
         if (at->kind == INJECT_Q) {

@@ -124,9 +124,9 @@ struct conform_case {
 
 /* What a generator may spend. */
 struct effort {
-    double products;   /* multiply-adds of one run */
-    uint32_t elements; /* of the cache */
-    bool long_keys;
+    double products;       /* multiply-adds of one run */
+    uint32_t elements;     /* of the cache */
+    uint32_t long_percent; /* cases with thousands of keys */
 };
 
 /* A random problem of the kind that the oracle covers. */
@@ -170,6 +170,7 @@ struct step {
     struct attn_tensors tensors;
     struct attn_kv_desc kv;
     bool use_handle;
+    uint32_t numerics; /* enum attn_numerics of the target that ran last, 0 before */
     struct guarded *k_memory;
     struct guarded *v_memory;
     struct guarded *out_memory;
@@ -293,7 +294,9 @@ bool step_judge(const struct step *step, const struct reference *reference, char
 /* Every byte that no row owns still holds the pattern. Outputs hold the pattern afterwards. */
 bool step_check_outside(const struct step *step, char *why, size_t size);
 /* Whether a target accepts a problem; `why` gets its first reason. */
-bool target_accepts(const struct target *target, const struct attn_problem *problem, char *why, size_t size);
+/* out_numerics (or NULL): raised to the class of the roughest kernel row, enum attn_numerics. */
+bool target_accepts(const struct target *target, const struct attn_problem *problem, uint32_t *out_numerics,
+                    char *why, size_t size);
 /* Alignment and strides that a target demands for a problem. */
 void target_demands(const struct target *target, const struct attn_problem *problem, struct layout *layout);
 

@@ -139,8 +139,8 @@ static bool judge_lse(const struct step *step, const struct reference *reference
     double wanted = reference->result.lse[pair], lse;
 
     oracle_load(ATTN_F32, tensor_at(&step->tensors.lse, row, head), 1, &lse);
-    double bound =
-        oracle_bound_lse(ORACLE_UNROUNDED, reference->result.largest, isfinite(wanted) ? wanted : 0);
+    double bound = oracle_bound_lse((enum oracle_class)step->numerics, reference->result.largest,
+                                    isfinite(wanted) ? wanted : 0);
     bool good = isfinite(wanted) ? fabs(lse - wanted) <= bound : isnan(wanted) ? isnan(lse) : lse == wanted;
     if (!good)
         snprintf(why, size, "row %u head %u: lse is %.9g, wanted %.9g within %.3g", row, head, lse, wanted,
@@ -194,7 +194,8 @@ static bool judge_pair(const struct step *step, const struct reference *referenc
 bool step_judge(const struct step *step, const struct reference *reference, char *why, size_t size)
 {
     double *vector = need(calloc(step->problem.head_dim_vo, sizeof *vector));
-    double bound = oracle_bound_out(ORACLE_UNROUNDED, step->problem.out_dtype, reference->result.largest);
+    double bound = oracle_bound_out((enum oracle_class)step->numerics, step->problem.out_dtype,
+                                    reference->result.largest);
     struct verdict verdict = {0};
     bool good = true;
 

@@ -111,8 +111,8 @@ static void check_agreement(const struct target *target, const struct attn_probl
     attn_problem_format(problem, text, sizeof text, NULL, NULL);
     tap_begin(target, "query", text, seed);
     sized.max_seqs = sized.max_q = sized.max_kv = sized.max_rows = 64;
-    bool accepted = target_accepts(target, problem, why, sizeof why);
-    bool accepted_sized = target_accepts(target, &sized, without, sizeof without);
+    bool accepted = target_accepts(target, problem, NULL, why, sizeof why);
+    bool accepted_sized = target_accepts(target, &sized, NULL, without, sizeof without);
     int32_t status = attn_plan_create(target->backend, &sized, &plan, &err);
     attn_plan_destroy(plan);
     if (accepted_sized && !accepted)
@@ -173,7 +173,7 @@ static void check_shape(const struct target *target, const struct attn_problem *
     ATTN_INIT(&err);
     attn_problem_format(problem, text, sizeof text, NULL, NULL);
     tap_begin(target, "query", text, seed);
-    if (!target_accepts(target, problem, why, sizeof why)) {
+    if (!target_accepts(target, problem, NULL, why, sizeof why)) {
         tap_skip(why);
         return;
     }

@@ -18,9 +18,11 @@ static int say(char *why, size_t size, int result, const char *format, ...)
     return result;
 }
 
-bool target_accepts(const struct target *target, const struct attn_problem *problem, char *why, size_t size)
+bool target_accepts(const struct target *target, const struct attn_problem *problem, uint32_t *out_numerics,
+                    char *why, size_t size)
 {
     struct attn_reason reasons[4];
+    struct attn_kernel_info kernels[16];
     struct attn_query query;
     struct attn_error err;
 
@@ -29,6 +31,9 @@ bool target_accepts(const struct target *target, const struct attn_problem *prob
     memset(reasons, 0, sizeof reasons);
     query.reasons = reasons;
     query.reason_capacity = 4;
+    memset(kernels, 0, sizeof kernels);
+    query.kernels = kernels;
+    query.kernel_capacity = 16;
     if (attn_context_query(target->context, target->name, &target->device, problem, &query, &err) !=
         ATTN_OK) {
         snprintf(why, size, "query failed: %s", err.message);
@@ -36,6 +41,9 @@ bool target_accepts(const struct target *target, const struct attn_problem *prob
     }
     if (query.accepted == 0)
         snprintf(why, size, "%s %s", attn_reason_name(reasons[0].code), reasons[0].text);
+    /* Rows of different classes may share a batch: the widest bound holds. */
+    for (uint32_t i = 0; out_numerics != NULL && i < query.kernel_count && i < 16; i++)
+        *out_numerics = kernels[i].numerics > *out_numerics ? kernels[i].numerics : *out_numerics;
     return query.accepted != 0;
 }
 
@@ -205,7 +213,8 @@ int step_run(struct step *step, const struct target *target, const struct attemp
     problem.max_q += attempt->slack;
     problem.max_kv += attempt->slack;
     problem.max_rows += attempt->slack;
-    bool accepted = target_accepts(target, &problem, why, size);
+    step->numerics = 0;
+    bool accepted = target_accepts(target, &problem, &step->numerics, why, size);
     int32_t status = attn_plan_create(attempt->backend, &problem, &plan, &err);
     if (accepted != (status == ATTN_OK)) {
         attn_plan_destroy(plan);

@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -63,6 +64,11 @@ int tap_finish(void)
 /* The process is lost: say which case and which buffer, close the report, end. */
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
+    static atomic_flag entered = ATOMIC_FLAG_INIT;
+
+    while (atomic_flag_test_and_set(&entered))
+        pause(); /* several threads may fault at once, and the first one reports */
+    alarm(10);   /* in case the report faults too */
     const char *name = arena_find(info->si_addr);
     bool memory = signal == SIGSEGV || signal == SIGBUS;
 
@@ -77,12 +83,12 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 
 void tap_catch_signals(void)
 {
-    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGALRM};
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
     struct sigaction action;
 
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_signal;
-    action.sa_flags = SA_SIGINFO | (int)SA_RESETHAND;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         sigaction(signals[i], &action, NULL);
 }

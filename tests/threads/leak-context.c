@@ -4,14 +4,14 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "zoo.h"
 
 #define WARM_UP  50
 #define CONTEXTS 1000
-/* Less than one byte per context. */
-#define GROWTH_MOST 900
 
 static void one(const struct zoo *zoo)
 {
@@ -40,11 +40,25 @@ static unsigned count_files(void)
     return count;
 }
 
-int main(void)
+/* The allocator counts freed blocks in its per-thread cache as used: only without that cache are its figures
+ * exact. */
+static void restart_without_cache(char **arguments)
+{
+    if (getenv("GLIBC_TUNABLES") != NULL)
+        return;
+    setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
+    execv("/proc/self/exe", arguments);
+    perror("execv");
+    exit(99);
+}
+
+int main(int count, char **arguments)
 {
     static const char *const kinds[] = {"good",   "many",        "no-note",      "too-new", "entry-fails",
                                         "no-run", "short-table", "needs-symbol", "second",  "mismatch"};
     struct zoo zoo;
+    (void)count;
+    restart_without_cache(arguments);
     zoo_create(&zoo);
     chmod(zoo.path, 0755);
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -64,5 +78,5 @@ int main(void)
     zoo_remove(&zoo);
     printf("%d contexts: %zu bytes before, %zu after; %u files before, %u after\n", CONTEXTS, before, after,
            files, files_after);
-    return after > before + GROWTH_MOST || files_after != files;
+    return after != before || files_after != files;
 }

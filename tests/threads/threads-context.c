@@ -11,7 +11,8 @@
 #define ROUNDS  20
 
 static struct zoo zoo;
-static struct attn_context *shared;
+static pthread_barrier_t barrier;
+static struct attn_context *shared; /* new in every round */
 static _Atomic unsigned failures;
 
 static void expect(int good, const char *what)
@@ -34,20 +35,38 @@ static void look(struct attn_context *context)
     attn_report_destroy(report);
 }
 
+/* Reads while others open. */
+static void watch(struct attn_context *context)
+{
+    for (int i = 0; i < 50; i++) {
+        struct attn_report *report = NULL;
+        expect(attn_context_get_report(context, &report, NULL) == ATTN_OK, "get_report");
+        attn_report_destroy(report);
+    }
+}
+
 static void *work(void *arg)
 {
-    (void)arg;
+    const int *number = arg;
     for (int i = 0; i < ROUNDS; i++) {
-        struct attn_context *own = zoo_context(&zoo, NULL);
         struct attn_report *report = NULL;
-        look(own);
-        attn_context_destroy(own);
+        if (*number == 0)
+            shared = zoo_context(&zoo, NULL);
+        pthread_barrier_wait(&barrier);
+        if (*number % 2 == 1)
+            watch(shared);
         look(shared);
         if (i % 4 == 0)
             expect(attn_context_rescan(shared, NULL) == ATTN_OK, "rescan");
         expect(attn_context_inspect(shared, zoo_path(&zoo, "libattn-c.so"), &report, NULL) == ATTN_OK,
                "inspect");
         attn_report_destroy(report);
+        struct attn_context *own = zoo_context(&zoo, NULL);
+        look(own);
+        attn_context_destroy(own);
+        pthread_barrier_wait(&barrier);
+        if (*number == 0)
+            attn_context_destroy(shared);
     }
     return NULL;
 }
@@ -55,18 +74,21 @@ static void *work(void *arg)
 int main(void)
 {
     pthread_t threads[THREADS];
+    int numbers[THREADS];
     zoo_create(&zoo);
     chmod(zoo.path, 0755);
     zoo_add(&zoo, "entry-fails", "libattn-a.so");
     zoo_add(&zoo, "good", "libattn-b.so");
     zoo_add(&zoo, "other", "libattn-c.so");
-    shared = zoo_context(&zoo, NULL);
-    for (int i = 0; i < THREADS; i++)
-        if (pthread_create(&threads[i], NULL, work, NULL) != 0)
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        if (pthread_create(&threads[i], NULL, work, &numbers[i]) != 0)
             return 99;
+    }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    attn_context_destroy(shared);
+    pthread_barrier_destroy(&barrier);
     zoo_remove(&zoo);
     printf("%u failures\n", atomic_load(&failures));
     return atomic_load(&failures) != 0;

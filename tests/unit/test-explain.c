@@ -89,8 +89,8 @@ Test(explain, a_file_that_fails_frees_the_next_of_its_name)
     cr_assert_str_eq(
         world_list(decision),
         "host/flash-attn - ENTRY_FAILED; host/flashinfer - ENTRY_FAILED; host/flash-attn cpu:0 ok; "
-                     "host/flashinfer cpu:0 ok",
-                     "the third file of the name is no candidate: %s", world_list(decision));
+        "host/flashinfer cpu:0 ok",
+        "the third file of the name is no candidate: %s", world_list(decision));
     attn_decision_destroy(decision);
     world_close(&world);
 }

@@ -218,7 +218,9 @@ Test(handles, a_child_may_only_destroy)
         attn_plan_destroy(desk.plan);
         attn_kv_destroy(desk.kv);
         attn_backend_destroy(desk.backend);
-        _exit(right && world_said(&desk.world, "destroy") == 0 ? 0 : 1);
+        _exit(right && world_said(&desk.world, "destroy") == 0 && world_said(&desk.world, "mock: close") == 0
+                  ? 0
+                  : 1);
     }
     int status;
     cr_assert_eq(waitpid(child, &status, 0), child);

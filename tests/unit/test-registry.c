@@ -255,6 +255,18 @@ Test(registry, rescan_sees_new_and_vanished_files)
     cr_assert_null(zoo_file(report, "libattn-a.so"));
     cr_assert_not_null(zoo_file(report, "libattn-b.so"));
     attn_report_destroy(report);
+
+    /* A file that comes back as it was has its old record again, at the same address. */
+    cr_assert_eq(chmod(zoo.path, 0777), 0);
+    const struct attn__plugin *record = context->plugins[0];
+    cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
+    cr_assert(record->vanished);
+    cr_assert_not(attn__plugin_is_usable(record));
+    cr_assert_eq(chmod(zoo.path, 0755), 0);
+    cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
+    cr_assert_not(record->vanished);
+    cr_assert_eq(context->plugins[0], record);
+    expect(context, "libattn-b.so", 0, ATTN_STAGE_NOTE);
     attn_context_destroy(context);
 }
 
@@ -309,6 +321,9 @@ Test(registry, a_new_version_of_a_loaded_file_waits_for_the_next_process)
     cr_assert_eq(attn_report_get_file(report, 1)->stage, ATTN_STAGE_READY);
     cr_assert_str_eq(attn_report_get_file(report, 1)->version, "1.0");
     attn_report_destroy(report);
+    uint32_t count = first->plugin_count;
+    cr_assert_eq(attn_context_rescan(first, NULL), ATTN_OK);
+    cr_assert_eq(first->plugin_count, count, "a rescan that finds nothing new keeps the records");
     attn_context_destroy(first);
 
     /* In a later one: the linker would give the old image again. */

@@ -128,7 +128,7 @@ static int32_t measure(struct run *run, struct workload *workload, const struct 
     for (uint32_t i = 0; i < reps && status == ATTN_OK; i++) {
         if (the_case->reps == 0 && i >= LEAST_REPS && machine_now() - begin > CASE_SECONDS)
             break;
-        double read = run->ceilings != NULL ? ceilings_read(run->ceilings) : NAN;
+        double read = run->ceilings != NULL ? ceilings_read(run->ceilings, bytes) : NAN;
         double start = machine_now();
         status = workload_run(workload, (i + WARM_UPS) % workload->layers, err);
         double seconds = machine_now() - start;

@@ -8,6 +8,7 @@
 #include "machine.h"
 
 enum { DEFAULT_REPS = 20 };
+#define SAMPLE_BYTES 32e6
 
 int ceilings_mode(struct bench *bench)
 {
@@ -17,7 +18,7 @@ int ceilings_mode(struct bench *bench)
     struct row row;
 
     for (uint32_t i = 0; i < reps; i++)
-        samples[i] = ceilings_read(ceilings);
+        samples[i] = ceilings_read(ceilings, SAMPLE_BYTES);
     row_init(&row, "read_bandwidth", "ceilings");
     row.ceiling_gbps = median(samples, reps);
     snprintf(row.kernel, sizeof row.kernel, "%s", ceilings_read_name(ceilings));

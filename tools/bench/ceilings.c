@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "ceilings.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,21 +13,25 @@
 #include "output.h"
 #include "team.h"
 
-/* A sample reads this much (all threads), and computes for about this long at 100 GFLOP/s per thread. */
-#define SAMPLE_BYTES (UINT64_C(128) << 20)
+/* A sample reads so much (all threads together), and computes for about 2 ms at 100 GFLOP/s per thread. */
+#define LEAST_BYTES  (UINT64_C(8) << 20)
+#define MOST_BYTES   (UINT64_C(128) << 20)
 #define SAMPLE_FLOPS UINT64_C(200000000)
 #define HUGE_PAGE    (UINT64_C(2) << 20)
-#define FIND_SAMPLES 3u
+#define FIND_SAMPLES 5u
+#define FIND_BYTES   32e6
 
 static const struct way {
-    const char *name;
     enum ceiling_level level;
     unsigned streams;
+    unsigned ahead; /* bytes */
+    const char *name;
 } ways[] = {
-    {"plain, 1 stream", LEVEL_PLAIN, 1},    {"plain, 4 streams", LEVEL_PLAIN, 4},
-    {"avx2, 1 stream", LEVEL_AVX2, 1},      {"avx2, 4 streams", LEVEL_AVX2, 4},
-    {"avx512, 1 stream", LEVEL_AVX512, 1},  {"avx512, 2 streams", LEVEL_AVX512, 2},
-    {"avx512, 4 streams", LEVEL_AVX512, 4},
+    {LEVEL_PLAIN, 1, 0, "plain, 1 stream"},    {LEVEL_PLAIN, 4, 1024, "plain, 4 streams, 1 KiB ahead"},
+    {LEVEL_AVX2, 1, 0, "avx2, 1 stream"},      {LEVEL_AVX2, 1, 2048, "avx2, 1 stream, 2 KiB ahead"},
+    {LEVEL_AVX2, 4, 0, "avx2, 4 streams"},     {LEVEL_AVX2, 4, 1024, "avx2, 4 streams, 1 KiB ahead"},
+    {LEVEL_AVX512, 1, 0, "avx512, 1 stream"},  {LEVEL_AVX512, 2, 0, "avx512, 2 streams"},
+    {LEVEL_AVX512, 4, 0, "avx512, 4 streams"}, {LEVEL_AVX512, 4, 1024, "avx512, 4 streams, 1 KiB ahead"},
 };
 
 struct ceilings {
@@ -35,7 +40,8 @@ struct ceilings {
     unsigned char *set;
     uint64_t bytes;
     uint64_t cursor; /* where the next sample begins */
-    uint64_t sample; /* bytes of a sample */
+    uint64_t most;   /* bytes of the largest sample */
+    uint64_t sample; /* of the sample that runs */
     const struct way *way;
     const struct ceiling_functions *functions; /* of the sample that runs */
     uint64_t rounds;
@@ -98,8 +104,8 @@ static void read_task(void *arg, uint32_t index, uint32_t count)
     uint64_t part = ceilings->sample / count;
     uint64_t run = part / streams / READ_LINE * READ_LINE;
 
-    ceilings->sink |=
-        ceilings->functions->read(ceilings->set + ceilings->cursor + part * index, run, streams, run);
+    ceilings->sink |= ceilings->functions->read(ceilings->set + ceilings->cursor + part * index, run, streams,
+                                                run, ceilings->way->ahead);
 }
 
 static void compute_task(void *arg, uint32_t index, uint32_t count)
@@ -113,18 +119,18 @@ static void compute_task(void *arg, uint32_t index, uint32_t count)
 
 /* ---------------------------------------------------------------- samples */
 
-double ceilings_read(struct ceilings *ceilings)
+double ceilings_read(struct ceilings *ceilings, double bytes)
 {
-    unsigned streams = ceilings->way->streams;
-    uint64_t read =
-        ceilings->sample / ceilings->threads / streams / READ_LINE * READ_LINE * streams * ceilings->threads;
+    uint64_t unit = (uint64_t)ceilings->threads * ceilings->way->streams * READ_LINE;
+    double wanted = fmin(fmax(bytes, (double)LEAST_BYTES), (double)ceilings->most);
 
-    ceilings->functions = functions_of(ceilings->way->level);
-    double seconds = team_run(ceilings->team, read_task, ceilings);
-    ceilings->cursor += ceilings->sample;
+    ceilings->sample = (uint64_t)wanted / unit * unit;
     if (ceilings->cursor + ceilings->sample > ceilings->bytes)
         ceilings->cursor = 0;
-    return (double)read / seconds * 1e-9;
+    ceilings->functions = functions_of(ceilings->way->level);
+    double seconds = team_run(ceilings->team, read_task, ceilings);
+    ceilings->cursor += (ceilings->sample + 4095) / 4096 * 4096;
+    return (double)ceilings->sample / seconds * 1e-9;
 }
 
 double ceilings_compute(struct ceilings *ceilings, enum ceiling_level level)
@@ -136,23 +142,22 @@ double ceilings_compute(struct ceilings *ceilings, enum ceiling_level level)
     return flops / seconds * 1e-12;
 }
 
-/* The way with the best median; differences between machines are large, between runs small. */
+/* The way with the fastest sample: what else the machine does can only make a sample slower. */
 static void find_way(struct ceilings *ceilings)
 {
     const struct way *best = &ways[0];
     double most = 0;
 
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        double samples[FIND_SAMPLES];
         if (!level_is_there(ways[i].level))
             continue;
         ceilings->way = &ways[i];
-        for (unsigned j = 0; j < FIND_SAMPLES; j++)
-            samples[j] = ceilings_read(ceilings);
-        double middle = median(samples, FIND_SAMPLES);
-        if (middle > most) {
-            most = middle;
-            best = &ways[i];
+        for (unsigned j = 0; j < FIND_SAMPLES; j++) {
+            double sample = ceilings_read(ceilings, FIND_BYTES);
+            if (sample > most) {
+                most = sample;
+                best = &ways[i];
+            }
         }
     }
     ceilings->way = best;
@@ -163,13 +168,10 @@ struct ceilings *ceilings_create(uint32_t threads)
     struct ceilings *ceilings = need_memory(NULL, 1, sizeof *ceilings);
 
     *ceilings = (struct ceilings){.threads = threads != 0 ? threads : machine_cpus()};
-    uint64_t unit = (uint64_t)ceilings->threads * READ_STREAMS * READ_LINE;
-    ceilings->sample = (SAMPLE_BYTES + unit - 1) / unit * unit;
     ceilings->bytes = (machine_cold_set() + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    if (ceilings->sample > ceilings->bytes)
-        ceilings->sample = ceilings->bytes / unit * unit;
+    ceilings->most = ceilings->bytes < MOST_BYTES ? ceilings->bytes : MOST_BYTES;
     ceilings->set = aligned_alloc(HUGE_PAGE, ceilings->bytes);
-    if (ceilings->set == NULL || ceilings->sample == 0) {
+    if (ceilings->set == NULL) {
         complain("no memory for the set of %llu MiB that the read bandwidth is measured over",
                  (unsigned long long)(ceilings->bytes >> 20));
         exit(EXIT_NO);

@@ -15,8 +15,12 @@ struct ceilings;
 struct ceilings *ceilings_create(uint32_t threads);
 void ceilings_destroy(struct ceilings *ceilings);
 
-/* One sample each: GB/s of reading a piece of the set that was not read lately; TFLOP/s of a level. */
-double ceilings_read(struct ceilings *ceilings);
+/*
+ * One sample each: GB/s of reading a piece of the set that was not read lately, about `bytes` large so that
+ * it meets the same interruptions as what it is compared with; TFLOP/s of a
+ * level.
+ */
+double ceilings_read(struct ceilings *ceilings, double bytes);
 double ceilings_compute(struct ceilings *ceilings, enum ceiling_level level);
 
 const char *ceilings_read_name(const struct ceilings *ceilings);
@@ -31,15 +35,16 @@ bool level_is_there(enum ceiling_level level);
 
 /* ---------------------------------------------------------------- one implementation per level */
 
-enum { READ_STREAMS = 4, READ_LINE = 512 };
+enum { READ_LINE = 512 };
 
 /*
  * read: reads `size` bytes (a multiple of READ_LINE) of each of `streams` runs, `apart` bytes from one to the
- * next, and returns a value that depends on all of them.
+ * next, asking for what lies `ahead` bytes further (0: leave that to the hardware), and returns a value that
+ * depends on all of them.
  * compute: `rounds` rounds of `flops` floating-point operations each.
  */
 struct ceiling_functions {
-    uint64_t (*read)(const unsigned char *from, size_t size, unsigned streams, size_t apart);
+    uint64_t (*read)(const unsigned char *from, size_t size, unsigned streams, size_t apart, size_t ahead);
     float (*compute)(uint64_t rounds);
     uint32_t flops; /* of a round */
 };

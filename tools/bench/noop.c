@@ -253,7 +253,10 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *o
     out->reason_count = 0;
     out->kernel_count = 1;
     if (out->kernel_capacity > 0) {
-        struct attn_kernel_info info = {.name = "noop", .when = "always", .graph_level = ATTN_GRAPH_NEVER};
+        struct attn_kernel_info info = {.name = "noop",
+                                        .when = "always",
+                                        .graph_level = ATTN_GRAPH_NEVER,
+                                        .numerics = ATTN_NUMERICS_UNROUNDED};
         out->kernels[0] = info;
     }
     return ATTN_OK;

@@ -4,7 +4,6 @@
 #include "team.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,30 +27,11 @@ struct team {
     struct member *members;
 };
 
-/* Puts a thread on the index-th CPU that this process may use; best effort. */
-static void pin(uint32_t index)
-{
-    cpu_set_t allowed, one;
-
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return;
-    index %= (uint32_t)CPU_COUNT(&allowed);
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &allowed) || index-- != 0)
-            continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-        return;
-    }
-}
-
 static void *member_main(void *arg)
 {
     struct member *member = arg;
     struct team *team = member->team;
 
-    pin(member->index);
     for (;;) {
         pthread_barrier_wait(&team->barrier);
         if (team->fn == NULL)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Threads, one per CPU, that do the same thing at the same time and are timed together. */
+/*
+ * Threads that do the same thing at the same time and are timed together. They are not bound to CPUs: on a
+ * busy machine they must be able to move, as the threads of a backend are.
+ */
 #ifndef TEAM_H
 #define TEAM_H
 

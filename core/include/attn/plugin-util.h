@@ -97,7 +97,7 @@ static inline void attn_util_refuse_extras(struct attn_query *query, const struc
 
 /* Ends a query: accepted if nothing was refused, then with this one kernel row. */
 static inline int32_t attn_util_answer(struct attn_query *query, const char *kernel, const char *when,
-                                       uint32_t cost_rank)
+                                       uint32_t numerics, uint32_t cost_rank)
 {
     query->accepted = query->reason_count == 0;
     query->cost_rank = cost_rank;
@@ -108,6 +108,7 @@ static inline int32_t attn_util_answer(struct attn_query *query, const char *ker
         snprintf(query->kernels->name, sizeof query->kernels->name, "%s", kernel);
         snprintf(query->kernels->when, sizeof query->kernels->when, "%s", when);
         query->kernels->graph_level = ATTN_GRAPH_NEVER;
+        query->kernels->numerics = numerics;
     }
     return ATTN_OK;
 }
@@ -238,6 +239,28 @@ static inline int32_t attn_util_plan_prepare(const struct attn_plan_impl *plan,
                                              struct attn_error *err)
 {
     (void)plan, (void)batch, (void)schedule, (void)staging, (void)stream, (void)err;
+    return ATTN_OK;
+}
+
+/* ---------------------------------------------------------------- threads of the caller's team */
+
+/* Which of *out_count threads that make this call together this is; without a team 0 of 1. */
+static inline uint32_t attn_util_member(const void *stream, uint32_t *out_count)
+{
+    const struct attn_cpu_executor *executor = (const struct attn_cpu_executor *)stream;
+    const int team = executor != NULL && executor->kind == ATTN_EXECUTOR_TEAM;
+
+    *out_count = team ? executor->nth : 1;
+    return team ? executor->ith : 0;
+}
+
+/* Waits for the rest of the team. */
+static inline int32_t attn_util_join(const void *stream)
+{
+    const struct attn_cpu_executor *executor = (const struct attn_cpu_executor *)stream;
+
+    if (executor != NULL && executor->kind == ATTN_EXECUTOR_TEAM)
+        executor->barrier(executor->arg);
     return ATTN_OK;
 }
 

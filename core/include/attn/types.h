@@ -537,12 +537,26 @@ struct attn_cpu_executor {
 
 /* ---------------------------------------------------------------- what a query answers */
 
+/*
+ * What a kernel row does to its operands; its error bounds follow (docs/definition.md, section 6). P are the
+ * softmax weights.
+ */
+enum attn_numerics {
+    ATTN_NUMERICS_UNROUNDED = 1,  /* nothing rounded, staged f32 sums */
+    ATTN_NUMERICS_P_F16 = 2,      /* P rounded to f16, row sum of unrounded P; or sums that are not staged */
+    ATTN_NUMERICS_P_BF16 = 3,     /* P rounded to bf16, row sum of unrounded P */
+    ATTN_NUMERICS_SUM_F16 = 4,    /* row sum of P rounded to f16 */
+    ATTN_NUMERICS_SUM_BF16 = 5,   /* row sum of P rounded to bf16 */
+    ATTN_NUMERICS_P_E4M3 = 6,     /* P in e4m3 */
+    ATTN_NUMERICS_Q_QUANTISED = 7 /* Q quantised by the kernel */
+};
+
 /* One kernel row that serves a problem. */
 struct attn_kernel_info {
     char name[64];
     char when[64];        /* for which part of a batch it is taken */
     uint32_t graph_level; /* enum attn_graph_level */
-    uint32_t reserved;
+    uint32_t numerics;    /* enum attn_numerics */
 };
 
 /*
