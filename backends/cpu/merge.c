@@ -98,13 +98,13 @@ static void rescale_pair(const struct attn_rescale_args *args, uint32_t row, uin
     }
     for (uint32_t k = 0; k < args->count && most != -(double)INFINITY; k++)
         sum += exp(load_lse(&args->all[k], row, head, args->lse_base) - most);
-    float share = (float)exp(own - add_lses(most, sum));
+    double share = exp(own - add_lses(most, sum));
     for (uint32_t d = 0; d < args->head_dim; d += COLUMNS) {
         uint32_t count = args->head_dim - d < COLUMNS ? args->head_dim - d : COLUMNS;
         char *at = pair_at(&args->out, row, head) + (size_t)d * size;
         cpu_load(args->dtype, buffer, at, count);
         for (uint32_t i = 0; i < count; i++)
-            buffer[i] = own == -(double)INFINITY ? 0 : buffer[i] * share;
+            buffer[i] = own == -(double)INFINITY ? 0 : (float)((double)buffer[i] * share);
         cpu_store(args->dtype, at, buffer, count);
     }
 }

@@ -259,7 +259,11 @@ void tap_skip(const char *why);
 void tap_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Plan and closing line; the exit status of the program. */
 int tap_finish(void);
-void tap_catch_signals(void);
+/*
+ * Goes on in a child process, so that its parent can close the report whatever happens to it. Returns in the
+ * child alone; call it before anything else.
+ */
+void tap_start(void);
 
 /* ---------------------------------------------------------------- run.c, judge.c */
 

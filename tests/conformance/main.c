@@ -121,7 +121,7 @@ int main(int argc, char **argv)
     bool known = false;
 
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-    tap_catch_signals();
+    tap_start();
     if (!targets_open(&list, arguments.plugins, arguments.backend, arguments.level))
         return 2;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

@@ -178,10 +178,10 @@ static bool same(double value, double wanted, double bound)
     return isinf(wanted) ? value == wanted : fabs(value - wanted) <= bound;
 }
 
-/* Rounding to the type of out comes on top of an error in f32. */
+/* Rounding to the type of out comes on top of an error in f32; of f32 only what is below its least number. */
 static double with_rounding(double bound, uint32_t dtype, double wanted)
 {
-    return dtype == ATTN_F32 ? bound : bound + oracle_half_step(dtype, fabs(wanted) + bound);
+    return dtype == ATTN_F32 ? bound + 0x1p-150 : bound + oracle_half_step(dtype, fabs(wanted) + bound);
 }
 
 static bool judge_out(const struct merge_job *job, const struct attn_tensor *out, bool rescale, char *why,

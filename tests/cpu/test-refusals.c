@@ -121,7 +121,7 @@ Test(refusals, runs)
     cr_assert_eq(run_on(NULL), ATTN_OK, "%s", err.message);
 }
 
-/* Runs one task of the many and gives up. */
+/* Threads of a caller that has none to give. */
 static int32_t give_up(void *arg, attn_task_fn fn, void *task_arg, uint32_t n)
 {
     (void)arg;

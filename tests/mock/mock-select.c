@@ -373,7 +373,7 @@ static int32_t get_devices(struct attn_instance *instance, struct attn_device_in
     if (MOCK_DEVICES < 0) {
         return fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver", "libmock.so.1 is not there");
     }
-    const uint32_t count = MOCK_DEVICES < 0 ? 0 : MOCK_DEVICES;
+    const uint32_t count = MOCK_DEVICES < 0 ? 0 : (uint32_t)MOCK_DEVICES;
     for (uint32_t i = 0; i < count && i < capacity; i++) {
         out[i].device_class = MOCK_DEVICE_CLASS;
         out[i].device.type = MOCK_DEVICE_TYPE;

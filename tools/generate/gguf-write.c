@@ -20,7 +20,7 @@ static void *extend(struct gguf_bytes *b, size_t size)
             b->room = room;
         }
     }
-    if (b->failed)
+    if (b->failed || !b->data)
         return NULL;
     b->size += size;
     return b->data + b->size - size;

@@ -60,9 +60,19 @@ struct attn_note {
     char backends[160]; /* comma-separated names: "cpu/flash-attn,cpu/flashinfer" */
 };
 
+/* AddressSanitizer of clang would put gaps around the note, and the gaps into the note section. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ATTN__NOTE_GAPLESS __attribute__((no_sanitize("address")))
+#endif
+#endif
+#ifndef ATTN__NOTE_GAPLESS
+#define ATTN__NOTE_GAPLESS
+#endif
+
 /* Places the note. Once per plugin, outside of any function. */
 #define ATTN_PLUGIN_NOTE(name_, vendor_, version_, backends_, device_class_, cpu_level_)                     \
-    __attribute__((used, aligned(4), section(".note.libattn"))) static const struct {                        \
+    ATTN__NOTE_GAPLESS __attribute__((used, aligned(4), section(".note.libattn"))) static const struct {     \
         uint32_t name_size, desc_size, type;                                                                 \
         char owner[8];                                                                                       \
         struct attn_note note;                                                                               \
