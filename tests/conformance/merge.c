@@ -196,8 +196,9 @@ static bool judge_out(const struct merge_job *job, const struct attn_tensor *out
         double value, wanted = rescale ? job->rescaled[at] : job->wanted.out[at];
         double lse = job->wanted.largest_lse[pair];
         double bound = oracle_bound_merge_out(parts, 1, lse, job->wanted.largest_out[at]);
-        if (rescale) /* the weight is exp of a difference of two lses */
-            bound = fabs(wanted) * (oracle_bound_merge_lse(parts, 1, lse) + (8 + fmax(1, lse)) * 0x1p-24);
+        if (rescale) /* the weight is exp of a difference of two lses, and may be subnormal as an f32 */
+            bound = fabs(wanted) * (oracle_bound_merge_lse(parts, 1, lse) + (8 + fmax(1, lse)) * 0x1p-24) +
+                    0x1p-147;
         bound = with_rounding(bound, args->dtype, wanted);
         oracle_load(args->dtype, tensor_at(out, row, head) + (size_t)d * oracle_size(args->dtype), 1, &value);
         if (!same(value, wanted, bound)) {
