@@ -127,10 +127,14 @@ static void *work(void *arg)
 /* Workers take no signals: handlers belong to the program's threads. Starts as many as the system allows. */
 static void start(struct cpu_pool *pool)
 {
+    static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
     sigset_t all, before;
 
     pool->started = true;
     sigfillset(&all);
+    /* A crash must reach the program's handler wherever it happens. */
+    for (size_t i = 0; i < sizeof synchronous / sizeof synchronous[0]; i++)
+        sigdelset(&all, synchronous[i]);
     if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
         return;
     while (pool->workers + 1 < pool->threads &&
