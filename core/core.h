@@ -269,6 +269,7 @@ struct attn_plan {
     struct attn_plan_impl *impl;
     struct attn_problem problem; /* resolved */
     struct attn_plan_sizes sizes;
+    struct attn_plan_info answer; /* what the query said: stands in for a plugin without describe */
 };
 
 struct attn_kv {

@@ -46,14 +46,35 @@ static int32_t fail_refused(const struct attn_backend *backend, struct attn_quer
                       attn_reason_advice(reason->code));
 }
 
+/* Names and level of the kernels of an answer; at most the first few of many. */
+static void keep_answer(const struct attn_query *query, struct attn_plan_info *out)
+{
+    size_t used = 0;
+    ATTN_INIT(out);
+    out->graph_level = query->graph_level;
+    for (uint32_t i = 0; i < query->kernel_count && i < query->kernel_capacity; i++) {
+        const size_t length = strnlen(query->kernels[i].name, sizeof query->kernels[i].name - 1);
+        if (used + length + 2 > sizeof out->kernels) {
+            break;
+        }
+        if (used > 0) {
+            out->kernels[used++] = ',';
+        }
+        memcpy(out->kernels + used, query->kernels[i].name, length);
+        used += length;
+    }
+}
+
 /* The capability query is the dispatch: what it refuses, no plan is made for. */
-static int32_t ask(struct attn_backend *backend, const struct attn_problem *problem, struct attn_error *err)
+static int32_t ask(struct attn_backend *backend, const struct attn_problem *problem,
+                   struct attn_plan_info *out_answer, struct attn_error *err)
 {
     struct attn_reason reasons[4];
     struct attn_kernel_info kernels[4];
     struct attn_query query;
     ATTN_INIT(&query);
     memset(reasons, 0, sizeof reasons);
+    memset(kernels, 0, sizeof kernels);
     query.reasons = reasons;
     query.reason_capacity = 4;
     query.kernels = kernels;
@@ -65,7 +86,11 @@ static int32_t ask(struct attn_backend *backend, const struct attn_problem *prob
         attn__error_open(&words);
         return attn__call_end(backend, status, &words, "query", err);
     }
-    return query.accepted == 1 ? ATTN_OK : fail_refused(backend, &query, err);
+    if (query.accepted != 1) {
+        return fail_refused(backend, &query, err);
+    }
+    keep_answer(&query, out_answer);
+    return ATTN_OK;
 }
 
 static int32_t create(struct attn_backend *backend, struct attn_plan *plan, struct attn_error *err)
@@ -118,7 +143,7 @@ int32_t attn_plan_create(struct attn_backend *backend, const struct attn_problem
                                 backend->entry->plugin->table.problem_size, "problem", &known, err);
     }
     if (status == ATTN_OK) {
-        status = ask(backend, &plan->problem, err);
+        status = ask(backend, &plan->problem, &plan->answer, err);
     }
     if (status == ATTN_OK) {
         status = create(backend, plan, err);
@@ -164,8 +189,7 @@ int32_t attn_plan_describe(const struct attn_plan *plan, struct attn_plan_info *
     }
     struct attn_backend *backend = plan->backend;
     if (backend->entry->plan.describe == NULL) {
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "describe", "%s does not describe its plans",
-                          backend->entry->table.name);
+        return attn__answer(out, &plan->answer, sizeof plan->answer, "out", err);
     }
     ATTN_INIT(&own);
     struct attn_error words;

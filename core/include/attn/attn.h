@@ -370,7 +370,10 @@ ATTN_API void attn_plan_destroy(struct attn_plan *plan);
 /* Sizes of schedule, scratch, counters and staging. */
 ATTN_API int32_t attn_plan_get_sizes(const struct attn_plan *plan, struct attn_plan_sizes *out,
                                      struct attn_error *err);
-/* Kernels, splits, demands on alignment. */
+/*
+ * Kernels, splits, demands on alignment. Of a plugin that does not describe its plans: names of the kernels
+ * and graph level, as its query gave them.
+ */
 ATTN_API int32_t attn_plan_describe(const struct attn_plan *plan, struct attn_plan_info *out,
                                     struct attn_error *err);
 
