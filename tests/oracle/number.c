@@ -21,7 +21,7 @@ uint32_t oracle_size(uint32_t dtype)
     case ATTN_BF16:
         return 2;
     default:
-        return 0;
+        return oracle_is_eight(dtype) ? 1 : 0;
     }
 }
 
@@ -62,14 +62,17 @@ void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to)
             to[i] = (double)value;
             continue;
         }
+        if (oracle_is_eight(dtype)) {
+            to[i] = oracle_decode8(dtype, bytes[i]);
+            continue;
+        }
         uint16_t bits;
         memcpy(&bits, bytes + (size_t)2 * i, sizeof bits);
         to[i] = dtype == ATTN_F16 ? decode_f16(bits) : decode_bf16(bits);
     }
 }
 
-/* Exponent and step of a format with `digits` binary digits and smallest normal exponent `least`. */
-static double step_at(double value, int digits, int least)
+double oracle_step(double value, int digits, int least)
 {
     int exponent = least;
 
@@ -86,7 +89,7 @@ static double round_to(double value, int digits, int least, double max)
 {
     if (!isfinite(value))
         return value;
-    double step = step_at(value, digits, least);
+    double step = oracle_step(value, digits, least);
     double rounded = nearbyint(value / step) * step; /* ties to even: the default rounding mode */
 
     if (fabs(rounded) > max)
@@ -129,23 +132,37 @@ void oracle_store(uint32_t dtype, double value, void *to)
         memcpy(to, &narrow, sizeof narrow);
         return;
     }
+    if (oracle_is_eight(dtype)) {
+        *(unsigned char *)to = oracle_encode8(dtype, value);
+        return;
+    }
     uint16_t bits = dtype == ATTN_F16 ? encode_f16(value) : encode_bf16(value);
     memcpy(to, &bits, sizeof bits);
 }
 
 double oracle_ulp32(double value)
 {
-    return step_at(value, 24, -126);
+    return oracle_step(value, 24, -126);
 }
 
 double oracle_half_step(uint32_t dtype, double value)
 {
     switch (dtype) {
     case ATTN_F16:
-        return step_at(value, 11, -14) / 2;
+        return oracle_step(value, 11, -14) / 2;
     case ATTN_BF16:
-        return step_at(value, 8, -126) / 2;
+        return oracle_step(value, 8, -126) / 2;
+    case ATTN_INT8:
+        return 0.5;
+    case ATTN_E4M3:
+        return oracle_step(value, 4, -6) / 2;
+    case ATTN_E4M3FNUZ:
+        return oracle_step(value, 4, -7) / 2;
+    case ATTN_E5M2:
+        return oracle_step(value, 3, -14) / 2;
+    case ATTN_E5M2FNUZ:
+        return oracle_step(value, 3, -15) / 2;
     default:
-        return step_at(value, 24, -126) / 2;
+        return oracle_step(value, 24, -126) / 2;
     }
 }

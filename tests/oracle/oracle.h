@@ -19,59 +19,161 @@
 /* Address of a buffer; NULL if it is not given. */
 const unsigned char *oracle_address(const struct attn_buffer *buffer);
 
-/* Bytes of an element of f32, f16 or bf16; 0 for other types. */
+/* Bytes of an element; 0 for what is no element type of the definition. */
 uint32_t oracle_size(uint32_t dtype);
 
 /* The value of `count` consecutive elements. Exact. */
 void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to);
 
-/* Writes one value, rounded to nearest even, subnormals included; beyond the largest it becomes infinite. */
+/*
+ * Writes one value, rounded to nearest even, subnormals included. Beyond the largest it becomes infinite, or
+ * the largest where the type has 8 bits.
+ */
 void oracle_store(uint32_t dtype, double value, void *to);
 
 /* Distance from |value| to the next larger f32. */
 double oracle_ulp32(double value);
 
-/* ---------------------------------------------------------------- attention.c */
+/* Step of a format with `digits` binary digits and smallest normal exponent `least`, at a value. */
+double oracle_step(double value, int digits, int least);
+
+/* ---------------------------------------------------------------- eight.c */
+
+bool oracle_is_eight(uint32_t dtype);
+
+/* Q: the largest value that is written. */
+double oracle_most8(uint32_t dtype);
+
+double oracle_decode8(uint32_t dtype, uint8_t code);
+
+/* The code of a quotient: nearest even, saturating. */
+uint8_t oracle_encode8(uint32_t dtype, double quotient);
+
+/* The code of an f32 value: one f32 division by its scale, then oracle_encode8. */
+uint8_t oracle_write8(uint32_t dtype, double value, double scale);
+
+/* Whether a device may write this code: a neighbour too where the quotient is within 3 ulp of a midpoint. */
+bool oracle_accepts8(uint32_t dtype, double value, double scale, uint8_t code);
+
+/* The scale that a write computes for the row of one token and head. */
+double oracle_token_scale(uint32_t dtype, const double *row, uint32_t count);
+
+/* Writes such a row; returns its scale. */
+double oracle_write_row8(uint32_t dtype, const double *row, uint32_t count, uint8_t *to);
+
+/* ---------------------------------------------------------------- plain.c */
+
+/*
+ * Whether a problem is plain: a decoder on f32, f16 or bf16 over a strided cache, no mask, bias, sink or
+ * scale. The oracle computes every problem; who only builds the inputs of plain ones asks this first. False:
+ * *out_key names what is not plain.
+ */
+bool oracle_covers(const struct attn_problem *problem, const char **out_key);
+
+/* ---------------------------------------------------------------- sequence.c */
 
 /* What the rules need to know about one sequence of a batch. */
 struct oracle_sequence {
     const struct attn_problem *problem;
     const struct attn_batch *batch;
+    const struct attn_tensors *tensors; /* NULL after init: then no mask is known */
+    const struct attn_kv_desc *kv;      /* NULL after init */
     uint32_t index;
     uint32_t first_row; /* row of query token 0 */
     uint32_t q_len;
-    uint32_t kv_len;
+    uint32_t kv_len;   /* keys that are here */
+    uint32_t all_keys; /* Lk: with those of other ranks */
+    uint32_t source;   /* enum attn_kv_source */
     bool causal;
     int64_t left; /* -1 = unlimited */
     int64_t right;
 };
 
-/* False if the problem uses something that the oracle does not cover; *out_key names it. */
-bool oracle_covers(const struct attn_problem *problem, const char **out_key);
+/* Where a key lies. */
+struct oracle_place {
+    bool fresh;    /* in k_new and v_new, not in the cache */
+    int64_t page;  /* fresh: the sequence, which is what scales count by */
+    int64_t token; /* in the page; fresh: the row of k_new */
+};
 
+/* One entry of an index array, i32 unless dtype is ATTN_INT64. */
+int64_t oracle_element(const struct attn_buffer *buffer, uint64_t index, uint32_t dtype);
+
+/* Lengths, causality and windows; tensors and kv stay NULL. */
 void oracle_sequence_init(struct oracle_sequence *sequence, const struct attn_problem *problem,
                           const struct attn_batch *batch, uint32_t index);
 
-/* Where key j lies in the cache. False for a hole. */
-bool oracle_locate(const struct oracle_sequence *sequence, uint32_t j, int64_t *out_page, int64_t *out_token);
+/* Where key j lies. False if it does not exist. */
+bool oracle_locate(const struct oracle_sequence *sequence, uint32_t j, struct oracle_place *out);
 
-/* Whether query token i sees key j. */
+/* p: where query token i stands in the numbering of the keys, and where key j does. */
+int64_t oracle_query_position(const struct oracle_sequence *sequence, uint32_t i);
+int64_t oracle_key_position(const struct oracle_sequence *sequence, uint32_t j);
+
+/* Whether causality and windows let query token i see key j. */
+bool oracle_in_reach(const struct oracle_sequence *sequence, uint32_t i, uint32_t j);
+
+/* Whether query token i sees key j, masks aside. */
 bool oracle_visible(const struct oracle_sequence *sequence, uint32_t i, uint32_t j);
+
+/* ---------------------------------------------------------------- mask.c */
+
+bool oracle_has_mask(const struct oracle_sequence *sequence);
+
+/* The column of key j in the mask of its sequence; -1 if no mask covers it. */
+int64_t oracle_mask_column(const struct oracle_sequence *sequence, uint32_t j);
+
+/* Whether query token i sees key j, all rules together; *out_bias is what an additive mask holds, or 0. */
+bool oracle_sees(const struct oracle_sequence *sequence, uint32_t head, uint32_t i, uint32_t j,
+                 double *out_bias);
+
+/* The position of key j for ALiBi. */
+int64_t oracle_alibi_position(const struct oracle_sequence *sequence, uint32_t j);
+
+/* ---------------------------------------------------------------- source.c */
+
+/*
+ * One value of a scale; 1 without one. `outer` is the sequence or the page, `token` the row of the tensor or
+ * the token in the page.
+ */
+double oracle_scale(const struct attn_scale *scale, uint32_t granularity, int64_t outer, int64_t token,
+                    int64_t head);
+
+/* g */
+uint32_t oracle_kv_head(const struct attn_problem *problem, uint32_t head);
+
+/* Vectors, their scales applied. */
+void oracle_load_query(const struct oracle_sequence *sequence, uint32_t i, uint32_t head, double *to);
+void oracle_load_key(const struct oracle_sequence *sequence, const struct oracle_place *place, uint32_t head,
+                     double *to);
+void oracle_load_value(const struct oracle_sequence *sequence, const struct oracle_place *place,
+                       uint32_t head, double *to);
+
+/* What a stored result is multiplied with to be the result. */
+double oracle_out_scale(const struct oracle_sequence *sequence, uint32_t i, uint32_t head);
+
+/* ---------------------------------------------------------------- attention.c */
 
 /* Which (row, head) pairs to compute; NULL in oracle_attention means all of them. */
 typedef bool (*oracle_filter_fn)(void *user, uint32_t row, uint32_t head);
 
-/* Arrays of the caller, [rows, heads] each and out [rows, heads, head_dim_vo]. */
+/*
+ * Arrays of the caller, [rows, heads] each and out [rows, heads, head_dim_vo]. Results are the true values:
+ * an 8-bit out holds them divided by its scale.
+ */
 struct oracle_result {
     double *out;
     double *lse;
     uint32_t *seen; /* keys that the pair sees; ORACLE_SKIPPED if it was not computed */
-    double largest; /* S: largest |s| of all computed pairs, NaN aside */
+    double largest; /* S: largest |s| of all computed pairs, bias included, finite ones only */
 };
 
 #define ORACLE_SKIPPED UINT32_MAX
 
-/* Every array of `batch`, `tensors` and `kv` is host memory. False on lack of memory. */
+/*
+ * `problem` is resolved. Every array of `batch`, `tensors` and `kv` is host memory; kv may be NULL where no
+ * cache is read. False on lack of memory.
+ */
 bool oracle_attention(const struct attn_problem *problem, const struct attn_batch *batch,
                       const struct attn_tensors *tensors, const struct attn_kv_desc *kv,
                       oracle_filter_fn filter, void *user, struct oracle_result *result);
