@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* attn-bench: rows and their numbers, and wrong keys. Times themselves are not judged. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ static void test_host_costs(void)
     result_finish(&result);
 }
 
-static void test_attention(const char *arguments, double error)
+static void test_attention(const char *arguments, const char *batch, double error)
 {
     static const char *const positive[] = {
         "rows.0.us.median",      "rows.0.gbps",    "rows.0.tflops",  "rows.0.ceiling_gbps",
@@ -56,6 +57,46 @@ static void test_attention(const char *arguments, double error)
           &result, "%s: the error is below %g", arguments, error);
     check(json_number_value(at(&result, "rows.0.balance")) <= 1, &result, "%s: balance is at most 1",
           arguments);
+    check(is_text(&result, "rows.0.batch", batch), &result, "%s: the batch is %s", arguments, batch);
+    result_finish(&result);
+}
+
+static double number_at(const struct result *result, const char *path)
+{
+    return json_number_value(at(result, path));
+}
+
+/* Bytes and operations of a batch are known by hand; both are there as rate times time, each of six digits.
+ */
+static void test_counts(const char *arguments, double bytes, double flops)
+{
+    struct result result;
+    char text[256];
+
+    snprintf(text, sizeof text, "--json %s threads=1 reps=3", arguments);
+    run(&result, "ATTN_BACKEND=cpu", places.attn_bench, text);
+    double us = number_at(&result, "rows.0.us.median");
+    check(fabs(number_at(&result, "rows.0.gbps") * us * 1e3 / bytes - 1) < 1e-4, &result, "%s: %.0f bytes",
+          arguments, bytes);
+    check(fabs(number_at(&result, "rows.0.tflops") * us * 1e6 / flops - 1) < 1e-4, &result,
+          "%s: %.0f operations", arguments, flops);
+    result_finish(&result);
+}
+
+/* The roof stands in the text of every attention mode, under the names that JSON has. */
+static void test_text(const char *mode)
+{
+    struct result result;
+    char text[128];
+
+    snprintf(text, sizeof text, "%s heads=4 head_dim=64 ctx=100 layers=1 reps=3 threads=1", mode);
+    run(&result, "ATTN_BACKEND=cpu", places.attn_bench, text);
+    const char *roof = strstr(result.out, "  roof_us ");
+    check(result.code == 0 && roof != NULL && strstr(roof, ", balance ") != NULL &&
+              strstr(roof, ", roof_ratio ") != NULL && strstr(roof, ", error ") != NULL,
+          &result, "%s prints roof_us, balance and roof_ratio", mode);
+    check(strstr(result.out, "\n  batch ") != NULL && fits_terminal(result.out), &result,
+          "%s prints the batch, within 80 columns", mode);
     result_finish(&result);
 }
 
@@ -88,11 +129,29 @@ int main(int argc, char **argv)
 {
     cli_init(argc, argv);
     test_host_costs();
-    test_attention("decode heads=8 kv_heads=2 head_dim=64 q=f32 seqs=2 ctx=300 layers=2", 3e-6);
+    test_attention("decode heads=8 kv_heads=2 head_dim=64 q=f32 seqs=2 ctx=300 layers=2", "2x1/300", 3e-6);
     test_attention("decode heads=8 kv_heads=2 head_dim=64 q=f16 seqs=2 ctx=300 layers=2 addr=csr index=i64",
-                   1e-3);
-    test_attention("prefill heads=4 kv_heads=4 head_dim=64 q=f32 q_len=70 ctx=130 window=50 addr=dense",
+                   "2x1/300", 1e-3);
+    test_attention("decode heads=8 kv_heads=2 head_dim=64 q=f32 skew=900:3x50 layers=2", "1x1/900 3x1/50",
                    3e-6);
+    test_attention("prefill heads=4 kv_heads=4 head_dim=64 q=f32 q_len=70 ctx=130 window=50 addr=dense",
+                   "1x70/130", 3e-6);
+    test_attention("prefill heads=4 kv_heads=4 head_dim=64 q=f32 skew=200:2x30", "1x200/200 2x30/30", 3e-6);
+    test_attention("mixed heads=8 kv_heads=2 head_dim=64 q=f32 layers=2", "2x64/2048 14x1/2048", 3e-6);
+    test_attention("mixed heads=8 kv_heads=2 head_dim=64 q=f32 seqs=2 ctx=30 layers=2", "1x30/30 1x1/30",
+                   3e-6);
+    test_attention("mixed heads=4 kv_heads=2 head_dim=64 q=f32 q_len=9 skew=300:16x33 addr=csr layers=2",
+                   "1x9/300 1x9/33 15x1/33", 3e-6);
+    test_attention("mixed heads=4 kv_heads=2 head_dim=64 q=f32 q_len=9 skew=20:3x333 addr=dense layers=2",
+                   "1x9/20 3x1/333", 3e-6);
+    /* 10 + 4 keys of 2 heads, k and v of 64 f32; 3 + 1 rows of 4 heads, q and out. 8 + 9 + 10 + 4 pairs. */
+    test_counts("mixed heads=4 kv_heads=2 head_dim=64 q=f32 q_len=3 skew=10:1x4 layers=1",
+                14 * 2 * 2 * 64 * 4 + 4 * 4 * 2 * 64 * 4, 31.0 * 4 * 4 * 64);
+    test_counts("decode heads=4 kv_heads=2 head_dim=64 q=f32 skew=10:2x4 layers=1", 18 * 2 * 2 * 64 * 4,
+                18.0 * 4 * 4 * 64);
+    test_text("decode");
+    test_text("prefill");
+    test_text("mixed");
     expect_usage("", "mode");
     expect_usage("decod", "decode");
     expect_usage("decode ctxx=3", "ctx");
@@ -101,6 +160,17 @@ int main(int argc, char **argv)
     expect_usage("decode seqs=2 seqs=2", "seqs");
     expect_usage("decode ctx=many", "ctx");
     expect_usage("decode ctx=4 q_len=5", "q_len");
+    expect_usage("mixed seqs=1", "seqs=1");
+    expect_usage("mixed skew=100:4x10 q_len=11 seqs=3", "leave out seqs");
+    expect_usage("mixed skew=10:4x100 q_len=11", "q_len=11");
+    expect_usage("decode skew=100", "LONG:COUNTxSHORT");
+    expect_usage("decode skew=100:0x3", "LONG:COUNTxSHORT");
+    expect_usage("decode skew=100:3x4x", "LONG:COUNTxSHORT");
+    expect_usage("decode skew=-1:3x4", "LONG:COUNTxSHORT");
+    expect_usage("decode skew=9:3x4 skew=9:3x4", "twice");
+    expect_usage("decode skew=268435456:1048575x1", "too many");
+    expect_usage("dispatch skew=9:3x4", "skew");
+    expect_usage("mixd", "mixed");
     expect_usage("decode heads=4 head_dim=64 mask=bits", "mask");
     expect_usage("decode heads=4", "head_dim");
     expect_usage("load ctx=4", "reps");

@@ -51,8 +51,10 @@ static int32_t measure_on(struct bench *bench, const struct bench_case *the_case
 
 int dispatch_mode(struct bench *bench)
 {
+    enum { SEQS = 8 };
+    struct bench_sequence sequence[SEQS];
     struct bench_case the_case = {
-        .name = "dispatch_noop", .mode = "dispatch", .seqs = 8, .ctx = 256, .q_len = 1, .layers = 1};
+        .name = "dispatch_noop", .mode = "dispatch", .seqs = SEQS, .sequence = sequence, .layers = 1};
     const char *text = "heads=32 kv_heads=8 head_dim=128 q=bf16";
     struct attn_context *context = NULL;
     struct attn_decision *decision = NULL;
@@ -60,6 +62,8 @@ int dispatch_mode(struct bench *bench)
     struct attn_error err;
 
     ATTN_INIT(&err);
+    for (unsigned i = 0; i < SEQS; i++)
+        sequence[i] = (struct bench_sequence){.ctx = 256, .q_len = 1};
     char *path = noop_path();
     if (path == NULL)
         return EXIT_MISSING;

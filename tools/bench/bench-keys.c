@@ -8,16 +8,17 @@
 #include "bench.h"
 #include "core.h"
 
-enum { NAMES = 96 };
+enum { NAMES = 96, MOST_SEQS = 1 << 20, MOST_KEYS = 1 << 28 };
 
 static const struct own_key {
     const char *name;
     size_t offset;
-    uint32_t most;
+    uint32_t most; /* 0: LONG:COUNTxSHORT */
 } own_keys[] = {
-    {"seqs", offsetof(struct bench_keys, seqs), 1u << 20},
-    {"ctx", offsetof(struct bench_keys, ctx), 1u << 28},
+    {"seqs", offsetof(struct bench_keys, seqs), MOST_SEQS},
+    {"ctx", offsetof(struct bench_keys, ctx), MOST_KEYS},
     {"q_len", offsetof(struct bench_keys, q_len), 1u << 24},
+    {"skew", offsetof(struct bench_keys, skew), 0},
     {"layers", offsetof(struct bench_keys, layers), 4096},
     {"threads", offsetof(struct bench_keys, threads), 4096},
     {"reps", offsetof(struct bench_keys, reps), 1000000},
@@ -73,14 +74,49 @@ static void complain_unknown(const char *mode, const char *allowed, const char *
     free(own);
 }
 
-static bool set_own(struct bench_keys *keys, const struct own_key *own, const char *value)
+/* A whole number at the start of a text; false if there is none from 1 to `most`. */
+static bool take_number(const char **text, uint32_t most, uint32_t *out)
 {
-    uint32_t number;
     char *end;
 
     errno = 0;
-    unsigned long long read = strtoull(value, &end, 10);
-    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || read < 1 || read > own->most) {
+    unsigned long long read = strtoull(*text, &end, 10);
+    if ((*text)[0] < '0' || (*text)[0] > '9' || errno != 0 || read < 1 || read > most)
+        return false;
+    *out = (uint32_t)read;
+    *text = end;
+    return true;
+}
+
+static bool set_skew(struct bench_keys *keys, const char *value)
+{
+    struct bench_skew skew;
+    const char *rest = value;
+
+    if (keys->skew.count != 0) {
+        complain("key skew is given twice; give it once");
+        return false;
+    }
+    if (!take_number(&rest, MOST_KEYS, &skew.longer) || *rest++ != ':' ||
+        !take_number(&rest, MOST_SEQS - 1, &skew.count) || *rest++ != 'x' ||
+        !take_number(&rest, MOST_KEYS, &skew.shorter) || *rest != '\0') {
+        complain("key skew has the value \"%s\"; accepted is LONG:COUNTxSHORT with whole numbers: one "
+                 "sequence of LONG keys (1 to %u) and COUNT (1 to %u) of SHORT keys (1 to %u)",
+                 value, MOST_KEYS, MOST_SEQS - 1, MOST_KEYS);
+        return false;
+    }
+    keys->skew = skew;
+    return true;
+}
+
+static bool set_own(struct bench_keys *keys, const struct own_key *own, const char *value)
+{
+    uint32_t number, wanted;
+    const char *rest = value;
+
+    if (own->most == 0)
+        return set_skew(keys, value);
+    if (!take_number(&rest, own->most, &wanted) || *rest != '\0') {
         complain("key %s has the value \"%s\"; accepted are whole numbers from 1 to %u", own->name, value,
                  own->most);
         return false;
@@ -90,8 +126,7 @@ static bool set_own(struct bench_keys *keys, const struct own_key *own, const ch
         complain("key %s is given twice; give it once", own->name);
         return false;
     }
-    number = (uint32_t)read;
-    memcpy((char *)keys + own->offset, &number, sizeof number);
+    memcpy((char *)keys + own->offset, &wanted, sizeof wanted);
     return true;
 }
 

@@ -12,8 +12,9 @@ static const struct mode {
     const char *keys; /* own ones; "problem": those of the problem string too */
     int (*run)(struct bench *bench);
 } modes[] = {
-    {"decode", "seqs ctx q_len layers threads reps problem", attention_mode},
-    {"prefill", "seqs ctx q_len layers threads reps problem", attention_mode},
+    {"decode", "seqs ctx q_len skew layers threads reps problem", attention_mode},
+    {"prefill", "seqs ctx q_len skew layers threads reps problem", attention_mode},
+    {"mixed", "seqs ctx q_len skew layers threads reps problem", attention_mode},
     {"dispatch", "reps", dispatch_mode},
     {"load", "reps", load_mode},
     {"ceilings", "threads reps", ceilings_mode},
@@ -25,13 +26,14 @@ static const char doc[] =
     "Modes:\n"
     "  decode     few query tokens over a long cold cache\n"
     "  prefill    many query tokens\n"
+    "  mixed      prefill chunks and decoding sequences in one batch\n"
     "  dispatch   cost of a plan run by itself, with a plugin that computes nothing\n"
     "  load       making a context with ten plugin files on the search path\n"
     "  ceilings   read bandwidth and arithmetic peak\n"
     "\n"
     "Keys: those of the problem string, and seqs, ctx (keys of a sequence), q_len (query tokens of a "
-    "sequence), "
-    "layers, threads, reps. Without keys a mode runs its default cases. ATTN_BACKEND chooses the backend.\n"
+    "sequence), skew (LONG:COUNTxSHORT, uneven sequences), layers, threads, reps. Without keys a mode runs "
+    "its default cases. ATTN_BACKEND chooses the backend.\n"
     "\n"
     "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 a demanded thing is missing. See attn-bench(1).";
 
@@ -50,7 +52,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             bench->args[bench->arg_count++] = arg;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        complain("no mode is given; accepted are decode, prefill, dispatch, load and ceilings");
+        complain("no mode is given; accepted are decode, prefill, mixed, dispatch, load and ceilings");
         return EINVAL;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -70,8 +72,8 @@ static const struct mode *mode_find(const char *name)
             return &modes[i];
     }
     const char *nearest = attn__nearest(name, names, MODES);
-    complain("unknown mode \"%s\"%s%s%s; accepted are decode, prefill, dispatch, load and ceilings", name,
-             nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
+    complain("unknown mode \"%s\"%s%s%s; accepted are decode, prefill, mixed, dispatch, load and ceilings",
+             name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
              nearest != NULL ? "\"?" : "");
     return NULL;
 }

@@ -39,6 +39,7 @@ static void emit_json(struct jsonout *json, const struct row *row)
     jsonout_string(json, "backend", row->backend[0] != '\0' ? row->backend : NULL);
     jsonout_string(json, "kernel", row->kernel[0] != '\0' ? row->kernel : NULL);
     jsonout_string(json, "problem", row->problem[0] != '\0' ? row->problem : NULL);
+    jsonout_string(json, "batch", row->batch[0] != '\0' ? row->batch : NULL);
     jsonout_object(json, "us");
     jsonout_real(json, "min", row->us_min);
     jsonout_real(json, "median", row->us_median);
@@ -88,6 +89,10 @@ static void print_text(const struct row *row)
         fputs("  ", out);
         output_wrap(2, 2, row->problem);
     }
+    if (row->batch[0] != '\0') {
+        fputs("  batch ", out);
+        output_wrap(8, 2, row->batch);
+    }
     if (!isnan(row->us_median))
         fprintf(out, "  %.4g us (%.4g to %.4g)\n", row->us_median, row->us_min, row->us_max);
     print_pair(&first, "bandwidth", row->gbps, row->ceiling_gbps, " GB/s");
@@ -95,9 +100,9 @@ static void print_text(const struct row *row)
     if (!first)
         fputc('\n', out);
     first = true;
-    print_number(&first, "roof", row->roof_us, " us");
-    print_number(&first, "reached", 100 * row->roof_ratio, " %");
+    print_number(&first, "roof_us", row->roof_us, "");
     print_number(&first, "balance", row->balance, "");
+    print_number(&first, "roof_ratio", row->roof_ratio, "");
     print_number(&first, "error", row->error, "");
     if (!first)
         fputc('\n', out);

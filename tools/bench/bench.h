@@ -13,11 +13,17 @@ enum { PROBLEM_TEXT = 640 };
 
 /* ---------------------------------------------------------------- bench-keys.c: KEY=VALUE arguments */
 
+/* skew=LONG:COUNTxSHORT: a sequence of `longer` keys and `count` of `shorter`. */
+struct bench_skew {
+    uint32_t longer, count, shorter;
+};
+
 /* Keys beside those of the problem string. 0 = not given. */
 struct bench_keys {
-    uint32_t seqs;   /* sequences */
-    uint32_t ctx;    /* keys of a sequence, those of the step included */
-    uint32_t q_len;  /* query tokens of a sequence */
+    uint32_t seqs;  /* sequences */
+    uint32_t ctx;   /* keys of a sequence, those of the step included */
+    uint32_t q_len; /* query tokens of a sequence */
+    struct bench_skew skew;
     uint32_t layers; /* caches visited in turn */
     uint32_t threads;
     uint32_t reps;
@@ -39,6 +45,7 @@ struct row {
     char backend[64];
     char kernel[256];
     char problem[PROBLEM_TEXT];
+    char batch[256]; /* what case_describe says */
     double us_min, us_median, us_max;
     double gbps, tflops;
     double ceiling_gbps, ceiling_tflops;
@@ -65,7 +72,7 @@ void bench_emit(struct bench *bench, const struct row *row);
 
 /* ---------------------------------------------------------------- modes; each returns an enum exit_code */
 
-int attention_mode(struct bench *bench); /* decode and prefill */
+int attention_mode(struct bench *bench); /* decode, prefill and mixed */
 int ceilings_mode(struct bench *bench);
 int dispatch_mode(struct bench *bench);
 int load_mode(struct bench *bench);

@@ -16,11 +16,17 @@ struct samples {
     uint32_t head[SAMPLES];
 };
 
-static void samples_init(struct samples *samples, uint32_t rows, uint32_t heads)
+/* Rows spread over the batch, and in between last rows of sequences, so that a decoding sequence among long
+ * chunks is met too. */
+static void samples_init(struct samples *samples, const struct workload *workload)
 {
+    uint32_t rows = workload->batch.rows, seqs = workload->batch.seqs, heads = workload->problem.heads;
+
     samples->count = SAMPLES;
     for (uint32_t i = 0; i < SAMPLES; i++) {
-        samples->row[i] = (uint32_t)((uint64_t)i * (rows - 1) / (SAMPLES - 1));
+        uint32_t seq = (uint32_t)((uint64_t)(i / 2) * (seqs - 1) / (SAMPLES / 2 - 1));
+        samples->row[i] = i % 2 != 0 ? (uint32_t)workload->q_offsets[seq + 1] - 1
+                                     : (uint32_t)((uint64_t)i * (rows - 1) / (SAMPLES - 2));
         samples->head[i] = i * 7 % heads;
     }
 }
@@ -127,7 +133,7 @@ double judge(struct workload *workload)
     if (!oracle_covers(problem, &key) || oracle_size(problem->out_dtype) == 0 ||
         workload_run(workload, 0, NULL) != ATTN_OK)
         return NAN;
-    samples_init(&samples, workload->batch.rows, problem->heads);
+    samples_init(&samples, workload);
     result.out = need_memory(NULL, pairs * problem->head_dim_vo, sizeof *result.out);
     result.lse = need_memory(NULL, pairs, sizeof *result.lse);
     result.seen = need_memory(NULL, pairs, sizeof *result.seen);

@@ -21,23 +21,50 @@ static void scatter(int32_t *list, uint32_t count)
     }
 }
 
+static uint32_t pages_of(const struct workload *workload, uint32_t seq)
+{
+    uint32_t block = workload->problem.block;
+
+    return (uint32_t)(((uint64_t)workload->the_case->sequence[seq].ctx + block - 1) / block);
+}
+
+/* Table rows; what lies behind the pages of a sequence is a hole. */
+static int32_t rows_of_table_init(struct workload *workload, const int32_t *pages, struct attn_error *err)
+{
+    uint32_t seqs = workload->the_case->seqs;
+    uint64_t width = workload->sizes.width, taken = 0;
+    struct attn_batch *batch = &workload->batch;
+
+    workload->table = need_memory(NULL, seqs * width, sizeof *workload->table);
+    for (uint32_t i = 0; i < seqs; i++) {
+        for (uint64_t j = 0; j < width; j++)
+            workload->table[i * width + j] = j < pages_of(workload, i) ? pages[taken + j] : -1;
+        taken += pages_of(workload, i);
+    }
+    batch->table_stride = (int64_t)width * 4;
+    batch->table_width = (uint32_t)width;
+    workload->host.table = workload->table;
+    return workload_upload(workload, workload->table, seqs * width * 4, &batch->table, err);
+}
+
 static int32_t pages_init(struct workload *workload, struct attn_error *err)
 {
-    uint32_t seqs = workload->the_case->seqs, pages = workload->pages, count = seqs * pages;
+    uint32_t seqs = workload->the_case->seqs, count = (uint32_t)workload->sizes.pages;
     struct attn_batch *batch = &workload->batch;
+    int32_t *pages = need_memory(NULL, count, sizeof *pages);
     int32_t status;
 
-    workload->table = need_memory(NULL, count, sizeof *workload->table);
-    scatter(workload->table, count);
+    scatter(pages, count);
     if (workload->problem.addressing == ATTN_TABLE) {
-        batch->table_stride = (int64_t)pages * 4;
-        batch->table_width = pages;
-        workload->host.table = workload->table;
-        return workload_upload(workload, workload->table, (uint64_t)count * 4, &batch->table, err);
+        status = rows_of_table_init(workload, pages, err);
+        free(pages);
+        return status;
     }
+    workload->table = pages;
     workload->indptr = need_memory(NULL, (size_t)seqs + 1, sizeof *workload->indptr);
-    for (uint32_t i = 0; i <= seqs; i++)
-        workload->indptr[i] = (int32_t)(i * pages);
+    workload->indptr[0] = 0;
+    for (uint32_t i = 0; i < seqs; i++)
+        workload->indptr[i + 1] = workload->indptr[i] + (int32_t)pages_of(workload, i);
     workload->host.csr_indptr = workload->indptr;
     status = workload_upload(workload, workload->indptr, ((uint64_t)seqs + 1) * 4, &batch->csr_indptr, err);
     if (status != ATTN_OK)
@@ -64,17 +91,18 @@ int32_t batch_init(struct workload *workload, struct attn_error *err)
     ATTN_INIT(&workload->host);
     batch->given = ATTN_GIVEN_HOST_COPIES;
     batch->seqs = seqs;
-    batch->rows = seqs * the_case->q_len;
-    batch->max_q = the_case->q_len;
-    batch->max_kv = the_case->ctx;
-    batch->pages = seqs * workload->pages;
+    batch->rows = (uint32_t)workload->sizes.rows;
+    batch->max_q = workload->sizes.max_q;
+    batch->max_kv = workload->sizes.max_kv;
+    batch->pages = (uint32_t)workload->sizes.pages;
     batch->host = &workload->host;
     workload->q_offsets = need_memory(NULL, (size_t)seqs + 1, sizeof *workload->q_offsets);
     workload->kv_lens = need_memory(NULL, seqs, sizeof *workload->kv_lens);
-    for (uint32_t i = 0; i <= seqs; i++)
-        workload->q_offsets[i] = (int32_t)(i * the_case->q_len);
-    for (uint32_t i = 0; i < seqs; i++)
-        workload->kv_lens[i] = (int32_t)the_case->ctx;
+    workload->q_offsets[0] = 0;
+    for (uint32_t i = 0; i < seqs; i++) {
+        workload->q_offsets[i + 1] = workload->q_offsets[i] + (int32_t)the_case->sequence[i].q_len;
+        workload->kv_lens[i] = (int32_t)the_case->sequence[i].ctx;
+    }
     workload->host.q_offsets = workload->q_offsets;
     workload->host.kv_lens = workload->kv_lens;
     status = workload_upload(workload, workload->q_offsets, ((uint64_t)seqs + 1) * 4, &batch->q_offsets, err);

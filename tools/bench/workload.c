@@ -12,65 +12,6 @@
 
 enum { FILL_BYTES = 8 << 20 };
 
-/* ---------------------------------------------------------------- what a case amounts to */
-
-void case_count(const struct bench_case *the_case, double *out_pairs, double *out_keys)
-{
-    const struct attn_problem *problem = &the_case->problem;
-    int64_t keys = the_case->ctx, queries = the_case->q_len, left = problem->window_left, right = -1;
-    int64_t first = keys, end = 0;
-    double pairs = 0;
-
-    if ((problem->given & ATTN_GIVEN_WINDOW_RIGHT) != 0)
-        right = problem->window_right;
-    else if (left >= 0)
-        right = problem->causal == ATTN_CAUSAL_YES ? 0 : left;
-    for (int64_t i = 0; i < queries; i++) {
-        int64_t position = problem->align == ATTN_ALIGN_START ? i : i + keys - queries;
-        int64_t low = left >= 0 && position > left ? position - left : 0, high = keys - 1;
-        if (problem->causal == ATTN_CAUSAL_YES && position < high)
-            high = position;
-        if (right >= 0 && position + right < high)
-            high = position + right;
-        if (high < low)
-            continue;
-        pairs += (double)(high - low + 1);
-        first = low < first ? low : first;
-        end = high + 1 > end ? high + 1 : end;
-    }
-    *out_pairs = pairs * the_case->seqs;
-    *out_keys = end > first ? (double)(end - first) * the_case->seqs : 0;
-}
-
-double case_flops(const struct bench_case *the_case)
-{
-    const struct attn_problem *problem = &the_case->problem;
-    double pairs, keys;
-
-    case_count(the_case, &pairs, &keys);
-    return 2.0 * problem->heads * ((double)problem->head_dim + problem->head_dim_vo) * pairs;
-}
-
-static double key_bytes(const struct attn_problem *problem)
-{
-    return (double)problem->kv_heads * ((double)problem->head_dim * attn_dtype_size(problem->k_dtype) +
-                                        (double)problem->head_dim_vo * attn_dtype_size(problem->v_dtype));
-}
-
-double case_bytes(const struct bench_case *the_case)
-{
-    const struct attn_problem *problem = &the_case->problem;
-    double pairs, keys, rows = (double)the_case->seqs * the_case->q_len;
-
-    case_count(the_case, &pairs, &keys);
-    double bytes = keys * key_bytes(problem);
-    if (strcmp(the_case->mode, "prefill") == 0)
-        bytes += rows * problem->heads *
-                 ((double)problem->head_dim * attn_dtype_size(problem->q_dtype) +
-                  (double)problem->head_dim_vo * attn_dtype_size(problem->out_dtype));
-    return bytes;
-}
-
 /* ---------------------------------------------------------------- memory */
 
 static int32_t buffer_alloc(struct workload *workload, uint64_t size, struct attn_buffer *out,
@@ -159,19 +100,15 @@ static int32_t layer_init(struct workload *workload, uint32_t layer, struct attn
 static int32_t cache_init(struct workload *workload, struct attn_error *err)
 {
     const struct bench_case *the_case = workload->the_case;
-    double pairs, keys;
 
-    workload->pages = (the_case->ctx + workload->problem.block - 1) / workload->problem.block;
     ATTN_INIT(&workload->shape);
-    int32_t status = attn_kv_get_shape(workload->backend, &workload->problem,
-                                       workload->pages * the_case->seqs, &workload->shape, err);
+    int32_t status = attn_kv_get_shape(workload->backend, &workload->problem, (uint32_t)workload->sizes.pages,
+                                       &workload->shape, err);
     if (status != ATTN_OK)
         return status;
-    case_count(the_case, &pairs, &keys);
     workload->layers = the_case->layers;
-    if (workload->layers == 0 && strcmp(the_case->mode, "decode") == 0)
-        workload->layers =
-            (uint32_t)ceil((double)machine_cold_set() / fmax(keys * key_bytes(&workload->problem), 1e5));
+    if (workload->layers == 0 && strcmp(the_case->mode, "prefill") != 0)
+        workload->layers = (uint32_t)ceil((double)machine_cold_set() / fmax(case_key_bytes(the_case), 1e5));
     if (workload->layers == 0)
         workload->layers = 1;
     workload->cache = need_memory(NULL, workload->layers, sizeof *workload->cache);
@@ -276,10 +213,11 @@ int32_t workload_init(struct workload *workload, const struct bench_case *the_ca
     int32_t status;
 
     *workload = (struct workload){.the_case = the_case, .backend = backend, .problem = the_case->problem};
+    case_measure(the_case, &workload->sizes);
     workload->problem.max_seqs = the_case->seqs;
-    workload->problem.max_q = the_case->q_len;
-    workload->problem.max_kv = the_case->ctx;
-    workload->problem.max_rows = the_case->seqs * the_case->q_len;
+    workload->problem.max_q = workload->sizes.max_q;
+    workload->problem.max_kv = workload->sizes.max_kv;
+    workload->problem.max_rows = (uint32_t)workload->sizes.rows;
     /* A backend without streams of its own takes NULL. */
     if (attn_stream_create(backend, &workload->stream, NULL) != ATTN_OK)
         workload->stream = NULL;

@@ -6,17 +6,29 @@
 #include "attn/attn.h"
 #include "attn/device.h"
 
-/* What is measured. All sequences are alike. */
+/* One sequence of a step. */
+struct bench_sequence {
+    uint32_t ctx;   /* keys, those of the step included */
+    uint32_t q_len; /* query tokens */
+};
+
+/* What is measured. */
 struct bench_case {
     const char *name;
     const char *mode;
     struct attn_problem problem; /* resolved, without maxima */
     uint32_t seqs;
-    uint32_t ctx;    /* keys of a sequence */
-    uint32_t q_len;  /* query tokens of a sequence */
+    struct bench_sequence *sequence;
     uint32_t layers; /* 0: as many as a cold cache takes */
     uint32_t threads;
     uint32_t reps; /* 0: default */
+};
+
+/* Sums and maxima over the sequences; 64 bits, so that they can be judged before they are used. */
+struct case_sizes {
+    uint64_t rows, pages, keys;
+    uint32_t max_q, max_kv;
+    uint64_t width; /* pages of the longest sequence */
 };
 
 enum { WORKLOAD_BUFFERS = 16 };
@@ -33,7 +45,7 @@ struct workload {
     struct attn_buffer *cache; /* of each layer */
     struct attn_kv **kv;
 
-    uint32_t pages;     /* of a sequence */
+    struct case_sizes sizes;
     int32_t *q_offsets; /* host copies */
     int32_t *kv_lens;
     int32_t *table;        /* table rows, or i32 CSR indices */
@@ -57,19 +69,24 @@ void workload_finish(struct workload *workload);
 /* One layer, waited for. */
 int32_t workload_run(struct workload *workload, uint32_t layer, struct attn_error *err);
 
-/* Query-key pairs that are visible, of all sequences and one head; keys that any row sees, of all sequences.
- */
-void case_count(const struct bench_case *the_case, double *out_pairs, double *out_keys);
-double case_flops(const struct bench_case *the_case);
-/* Keys and values that are seen, once; in prefill queries and results too. */
-double case_bytes(const struct bench_case *the_case);
-
 /* A buffer of the backend with a copy of host memory. */
 int32_t workload_upload(struct workload *workload, const void *from, uint64_t size, struct attn_buffer *out,
                         struct attn_error *err);
 /* Copies device memory to the host and waits. */
 int32_t workload_download(struct workload *workload, const struct attn_buffer *from, void *to, uint64_t size,
                           struct attn_error *err);
+
+/* ---------------------------------------------------------------- case-sizes.c */
+
+void case_measure(const struct bench_case *the_case, struct case_sizes *out_sizes);
+/* Operations: two per multiply-add of every visible pair of query and key. */
+double case_flops(const struct bench_case *the_case);
+/* Bytes of the keys and values that any query sees, each once. */
+double case_key_bytes(const struct bench_case *the_case);
+/* The same, and but for decode queries and results too. */
+double case_bytes(const struct bench_case *the_case);
+/* Runs of like sequences, "COUNTxQUERIES/KEYS" each; cut with "..." where they do not fit. */
+void case_describe(const struct bench_case *the_case, char *text, size_t size);
 
 /* ---------------------------------------------------------------- workload-batch.c */
 
