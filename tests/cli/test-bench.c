@@ -100,6 +100,24 @@ static void test_text(const char *mode)
     result_finish(&result);
 }
 
+/* Several modes make one document, which says what it was measured on. */
+static void test_list(void)
+{
+    struct result result;
+
+    run(&result, "ATTN_BACKEND=cpu ATTN_THREADS=1", places.attn_bench,
+        "decode,prefill,mixed --json heads=4 head_dim=64 seqs=2 ctx=40 layers=1 reps=3");
+    check(result.code == 0 && json_array_size(at(&result, "rows")) == 3 &&
+              is_text(&result, "command", "decode,prefill,mixed") &&
+              is_text(&result, "rows.0.mode", "decode") && is_text(&result, "rows.1.mode", "prefill") &&
+              is_text(&result, "rows.2.mode", "mixed"),
+          &result, "a list of modes makes one document");
+    check(number_at(&result, "machine.cpus") >= 1 && json_is_array(at(&result, "machine.caches")) &&
+              number_at(&result, "rows.0.threads") == 1,
+          &result, "the document tells the machine and the threads");
+    result_finish(&result);
+}
+
 static void expect_usage(const char *arguments, const char *said)
 {
     struct result result;
@@ -149,6 +167,7 @@ int main(int argc, char **argv)
                 14 * 2 * 2 * 64 * 4 + 4 * 4 * 2 * 64 * 4, 31.0 * 4 * 4 * 64);
     test_counts("decode heads=4 kv_heads=2 head_dim=64 q=f32 skew=10:2x4 layers=1", 18 * 2 * 2 * 64 * 4,
                 18.0 * 4 * 4 * 64);
+    test_list();
     test_text("decode");
     test_text("prefill");
     test_text("mixed");
@@ -171,6 +190,11 @@ int main(int argc, char **argv)
     expect_usage("decode skew=268435456:1048575x1", "too many");
     expect_usage("dispatch skew=9:3x4", "skew");
     expect_usage("mixd", "mixed");
+    expect_usage("decode,mixd", "mixed");
+    expect_usage("decode,decode", "twice");
+    expect_usage("decode,dispatch seqs=3", "seqs");
+    expect_usage("compare,decode", "compare cannot");
+    expect_usage("decode,compare", "compare cannot");
     expect_usage("decode heads=4 head_dim=64 mask=bits", "mask");
     expect_usage("decode heads=4", "head_dim");
     expect_usage("load ctx=4", "reps");

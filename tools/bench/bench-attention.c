@@ -95,6 +95,7 @@ static int32_t measure_on(struct run *run, const struct bench_case *the_case, st
     ATTN_INIT(&info);
     row_init(&row, the_case->name, the_case->mode);
     case_describe(the_case, row.batch, sizeof row.batch);
+    row.threads = run->ceilings != NULL ? ceilings_threads(run->ceilings) : 0;
     snprintf(row.backend, sizeof row.backend, "%s", attn_backend_get_name(backend));
     samples.seconds = need_memory(NULL, reps, sizeof(double));
     samples.read = need_memory(NULL, reps, sizeof(double));

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* attn-bench: measures attention, and what the library adds to it, next to what the machine can do. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
 #include "core.h"
+#include "machine.h"
 
 static const struct mode {
     const char *name;
-    const char *keys; /* own ones; "problem": those of the problem string too */
+    const char *keys; /* own ones; "problem": those of the problem string too; NULL: files, no keys */
     int (*run)(struct bench *bench);
 } modes[] = {
     {"decode", "seqs ctx q_len skew layers threads reps problem", attention_mode},
@@ -18,6 +20,7 @@ static const struct mode {
     {"dispatch", "reps", dispatch_mode},
     {"load", "reps", load_mode},
     {"ceilings", "threads reps", ceilings_mode},
+    {"compare", NULL, compare_mode},
 };
 enum { MODES = sizeof modes / sizeof *modes };
 
@@ -30,6 +33,8 @@ static const char doc[] =
     "  dispatch   cost of a plan run by itself, with a plugin that computes nothing\n"
     "  load       making a context with ten plugin files on the search path\n"
     "  ceilings   read bandwidth and arithmetic peak\n"
+    "  compare    two files of --json, row by row: compare A.json B.json\n"
+    "Several measuring modes may be given with commas between them: decode,prefill,mixed.\n"
     "\n"
     "Keys: those of the problem string, and seqs, ctx (keys of a sequence), q_len (query tokens of a "
     "sequence), skew (LONG:COUNTxSHORT, uneven sequences), layers, threads, reps. Without keys a mode runs "
@@ -52,7 +57,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             bench->args[bench->arg_count++] = arg;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        complain("no mode is given; accepted are decode, prefill, mixed, dispatch, load and ceilings");
+        complain(
+            "no mode is given; accepted are decode, prefill, mixed, dispatch, load, ceilings and compare");
         return EINVAL;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -72,23 +78,72 @@ static const struct mode *mode_find(const char *name)
             return &modes[i];
     }
     const char *nearest = attn__nearest(name, names, MODES);
-    complain("unknown mode \"%s\"%s%s%s; accepted are decode, prefill, mixed, dispatch, load and ceilings",
+    complain("unknown mode \"%s\"%s%s%s; accepted are decode, prefill, mixed, dispatch, load, ceilings and "
+             "compare",
              name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
              nearest != NULL ? "\"?" : "");
     return NULL;
 }
 
+/* Sorts out "decode,prefill" and the keys of each mode; 0 after a message. */
+static unsigned modes_parse(struct bench *bench, const struct mode **out)
+{
+    char *names = need_copy(bench->mode), *rest = names;
+    unsigned count = 0;
+    bool good = true;
+
+    for (char *name; good && (name = strsep(&rest, ",")) != NULL;) {
+        const struct mode *mode = mode_find(name);
+        good = mode != NULL;
+        for (unsigned i = 0; good && i < count; i++) {
+            if (mode->keys == NULL || out[i]->keys == NULL)
+                complain("mode compare cannot stand beside another mode");
+            else if (out[i] == mode)
+                complain("mode %s is given twice; give it once", mode->name);
+            else
+                continue;
+            good = false;
+        }
+        if (good && mode->keys != NULL) {
+            bench->keys = (struct bench_keys){0};
+            good = keys_parse(&bench->keys, mode->name, mode->keys, bench->args, bench->arg_count);
+        }
+        if (good)
+            out[count++] = mode;
+    }
+    free(names);
+    return good ? count : 0;
+}
+
+static int modes_run(struct bench *bench, const struct mode *const *list, unsigned count)
+{
+    int code = EXIT_YES;
+
+    for (unsigned i = 0; i < count && code != EXIT_USAGE; i++) {
+        bench->mode = list[i]->name;
+        bench->keys = (struct bench_keys){0};
+        keys_parse(&bench->keys, list[i]->name, list[i]->keys, bench->args, bench->arg_count);
+        int one = list[i]->run(bench);
+        code = one != EXIT_YES ? one : code;
+    }
+    return code;
+}
+
 static int run(struct bench *bench)
 {
-    const struct mode *mode = mode_find(bench->mode);
+    const struct mode *list[MODES];
+    unsigned count = modes_parse(bench, list);
 
-    if (mode == NULL || !keys_parse(&bench->keys, mode->name, mode->keys, bench->args, bench->arg_count))
+    if (count == 0)
         return EXIT_USAGE;
+    if (list[0]->keys == NULL)
+        return list[0]->run(bench);
     if (bench->common.json) {
-        bench->json = jsonout_create(mode->name);
+        bench->json = jsonout_create(bench->mode);
+        machine_describe(bench->json);
         jsonout_array(bench->json, "rows");
     }
-    int code = mode->run(bench);
+    int code = modes_run(bench, list, count);
     if (bench->json != NULL) {
         jsonout_close(bench->json);
         /* What was measured before a failure is worth printing; a wrong call has nothing to print. */

@@ -40,6 +40,10 @@ static void emit_json(struct jsonout *json, const struct row *row)
     jsonout_string(json, "kernel", row->kernel[0] != '\0' ? row->kernel : NULL);
     jsonout_string(json, "problem", row->problem[0] != '\0' ? row->problem : NULL);
     jsonout_string(json, "batch", row->batch[0] != '\0' ? row->batch : NULL);
+    if (row->threads != 0)
+        jsonout_integer(json, "threads", row->threads);
+    else
+        jsonout_string(json, "threads", NULL);
     jsonout_object(json, "us");
     jsonout_real(json, "min", row->us_min);
     jsonout_real(json, "median", row->us_median);

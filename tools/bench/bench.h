@@ -45,7 +45,8 @@ struct row {
     char backend[64];
     char kernel[256];
     char problem[PROBLEM_TEXT];
-    char batch[256]; /* what case_describe says */
+    char batch[256];  /* what case_describe says */
+    uint32_t threads; /* of a backend on the CPU; 0: nothing to say */
     double us_min, us_median, us_max;
     double gbps, tflops;
     double ceiling_gbps, ceiling_tflops;
@@ -74,6 +75,7 @@ void bench_emit(struct bench *bench, const struct row *row);
 
 int attention_mode(struct bench *bench); /* decode, prefill and mixed */
 int ceilings_mode(struct bench *bench);
+int compare_mode(struct bench *bench);
 int dispatch_mode(struct bench *bench);
 int load_mode(struct bench *bench);
 

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+struct jsonout;
+
 /* Monotonic seconds. */
 double machine_now(void);
 /* Bytes of the last-level cache; 0 if the kernel does not say. */
@@ -13,6 +15,9 @@ uint64_t machine_cache(void);
 uint64_t machine_memory(void);
 /* CPUs that this process may use, at least 1. */
 uint32_t machine_cpus(void);
+
+/* Adds the object "machine": what was measured on, and nothing that names one machine among its like. */
+void machine_describe(struct jsonout *json);
 
 /*
  * A set of memory that no cache holds: the larger of 256 MiB and 4 times the last-level cache, but at most a
