@@ -1,42 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Eight f32 lanes with AVX2, FMA and F16C: loads and conversions, 2^x, tanh, reductions. Included only by
- * files compiled for these instructions; everything is static inline, so nothing of it leaks elsewhere.
+ * Eight f32 lanes with AVX2, FMA and F16C, as vec-math.h and the kernels written on it want them. Included
+ * only by files compiled for these instructions; everything is static inline, so nothing of it leaks
+ * elsewhere.
  */
 #ifndef ATTN_CPU_VEC_AVX2_H
 #define ATTN_CPU_VEC_AVX2_H
 
 #include <immintrin.h>
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
 
-#include "attn/types.h"
+#include "vec-types.h"
 
-#define INLINE static inline __attribute__((always_inline))
+typedef __m256 vec;
+typedef __m256i vec_int;
+typedef __m256 vec_bool; /* lanes of ones or zeros */
+typedef __m128 vec_half; /* four lanes */
 
-/* Before a loop with constant bounds over an array that is to live in registers. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-/* Element types as small constants, so that a kernel can be instantiated for each. */
-enum vec_type { VEC_F32 = 0, VEC_F16 = 1, VEC_BF16 = 2, VEC_TYPES = 3 };
-
-INLINE enum vec_type vec_type_of(uint32_t dtype)
+INLINE vec vec_zero(void)
 {
-    return dtype == ATTN_F32 ? VEC_F32 : dtype == ATTN_F16 ? VEC_F16 : VEC_BF16;
+    return _mm256_setzero_ps();
 }
 
-INLINE uint32_t vec_size(enum vec_type type)
+INLINE vec vec_set(float x)
 {
-    return type == VEC_F32 ? 4 : 2;
+    return _mm256_set1_ps(x);
 }
 
-/* Eight elements at p, which needs no alignment, as f32. */
-INLINE __m256 vec_load(enum vec_type type, const char *p)
+INLINE vec vec_broadcast(const float *p)
+{
+    return _mm256_broadcast_ss(p);
+}
+
+/* Addresses need no alignment, here and below. */
+INLINE vec vec_get(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+
+INLINE void vec_put(float *p, vec x)
+{
+    _mm256_storeu_ps(p, x);
+}
+
+/* Eight elements at p as f32. */
+INLINE vec vec_load(enum vec_type type, const char *p)
 {
     if (type == VEC_F32)
         return _mm256_loadu_ps((const float *)(const void *)p);
@@ -46,69 +53,133 @@ INLINE __m256 vec_load(enum vec_type type, const char *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
 
-/*
- * 2^x, relative error below 1.1e-7; 2^0 is exactly 1, below 2^-126 the result is 0, NaN stays NaN. For
- * x <= 127. The fraction lies in [-1/2, 1/2]; the polynomial is a minimax fit with its first coefficient 1.
- */
-INLINE __m256 vec_exp2(__m256 x)
+INLINE vec vec_add(vec a, vec b)
 {
-    const __m256 magic = _mm256_set1_ps(0x1.8p23f);
-    x = _mm256_max_ps(_mm256_set1_ps(-127.0f), x); /* this order keeps a NaN */
-    const __m256 t = _mm256_add_ps(x, magic);
-    const __m256 f = _mm256_sub_ps(x, _mm256_sub_ps(t, magic));
-    __m256 p = _mm256_set1_ps(0x1.470b4ap-13f);
-    p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0x1.5f7276p-10f));
-    p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0x1.3b270ep-7f));
-    p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0x1.c6ae72p-5f));
-    p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0x1.ebfbe2p-3f));
-    p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0x1.62e432p-1f));
-    p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(1.0f));
-    /* a product instead of an addition to the exponent: a NaN must survive it */
-    const __m256i e =
-        _mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t), 23), _mm256_set1_epi32(127 << 23));
-    return _mm256_mul_ps(p, _mm256_castsi256_ps(e));
+    return _mm256_add_ps(a, b);
 }
 
-INLINE float vec_exp2_scalar(float x)
+INLINE vec vec_sub(vec a, vec b)
 {
-    return _mm256_cvtss_f32(vec_exp2(_mm256_set1_ps(x)));
+    return _mm256_sub_ps(a, b);
 }
 
-/* tanh, relative error below 3e-7 also for small arguments: an odd polynomial, or 1 - 2 / (1 + e^2x). */
-INLINE __m256 vec_tanh(__m256 x)
+INLINE vec vec_mul(vec a, vec b)
 {
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    const __m256 one = _mm256_set1_ps(1.0f), two = _mm256_set1_ps(2.0f);
-    const __m256 a = _mm256_andnot_ps(sign, x);
-    const __m256 z = _mm256_mul_ps(x, x);
-    __m256 p = _mm256_set1_ps(-0x1.722b06p-8f);
-    p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(0x1.5157fep-6f));
-    p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(-0x1.b81dc2p-5f));
-    p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(0x1.110646p-3f));
-    p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(-0x1.55552ep-2f));
-    const __m256 small = _mm256_fmadd_ps(_mm256_mul_ps(x, z), p, x);
-    /* tanh is 1 in f32 from 9.02 on; this order of the minimum keeps a NaN */
-    const __m256 b = _mm256_min_ps(_mm256_set1_ps(10.0f), a);
-    const __m256 e = vec_exp2(_mm256_mul_ps(b, _mm256_set1_ps(0x1.715476p+1f)));
-    const __m256 q = _mm256_sub_ps(one, _mm256_div_ps(two, _mm256_add_ps(one, e)));
-    const __m256 large = _mm256_or_ps(q, _mm256_and_ps(sign, x));
-    return _mm256_blendv_ps(large, small, _mm256_cmp_ps(a, _mm256_set1_ps(0.625f), _CMP_LT_OQ));
+    return _mm256_mul_ps(a, b);
+}
+
+INLINE vec vec_div(vec a, vec b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+/* a * b + c, rounded once. */
+INLINE vec vec_fma(vec a, vec b, vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+/* a > b ? a : b; so b where either is NaN. */
+INLINE vec vec_max(vec a, vec b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+/* a < b ? a : b; so b where either is NaN. */
+INLINE vec vec_min(vec a, vec b)
+{
+    return _mm256_min_ps(a, b);
+}
+
+INLINE vec vec_abs(vec a)
+{
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
+}
+
+/* `a`, which is not negative, with the sign of b. */
+INLINE vec vec_signed(vec a, vec b)
+{
+    return _mm256_or_ps(a, _mm256_and_ps(_mm256_set1_ps(-0.0f), b));
+}
+
+/* 2^n for n in [-127, 127] in the low bits of a float's mantissa; 0 for -127. */
+INLINE vec vec_power(vec n)
+{
+    const __m256i shifted = _mm256_slli_epi32(_mm256_castps_si256(n), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(shifted, _mm256_set1_epi32(127 << 23)));
+}
+
+INLINE vec_bool vec_less(vec a, vec b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
+}
+
+INLINE vec_bool vec_equal(vec a, vec b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_EQ_OQ);
+}
+
+INLINE vec vec_select(vec_bool which, vec yes, vec no)
+{
+    return _mm256_blendv_ps(no, yes, which);
+}
+
+INLINE int vec_any_nan(vec a)
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)) != 0;
+}
+
+/* Lanes whose bit is set. */
+INLINE vec_bool vec_lanes(uint32_t bits)
+{
+    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i set = _mm256_and_si256(_mm256_set1_epi32((int)bits), lane);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lane));
+}
+
+INLINE vec_int vec_int_get(const int32_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+/* Lanes with lo <= key < hi. */
+INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
+{
+    const __m256i k = _mm256_set1_epi32(key);
+    return _mm256_castsi256_ps(_mm256_andnot_si256(_mm256_cmpgt_epi32(lo, k), _mm256_cmpgt_epi32(hi, k)));
 }
 
 /* The sums of four vectors, each ((0+1)+(2+3)) + ((4+5)+(6+7)). */
-INLINE __m128 vec_sum4(__m256 a, __m256 b, __m256 c, __m256 d)
+INLINE vec_half vec_sum4(vec a, vec b, vec c, vec d)
 {
     const __m256 s = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
     return _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
 }
 
-INLINE float vec_sum(__m256 a)
+INLINE void vec_half_put(float *p, vec_half x)
+{
+    _mm_storeu_ps(p, x);
+}
+
+/* Lanes 0 and 1 to p, 2 and 3 to q. */
+INLINE void vec_half_put_pairs(float *p, float *q, vec_half x)
+{
+    _mm_storel_pi((__m64 *)(void *)p, x);
+    _mm_storeh_pi((__m64 *)(void *)q, x);
+}
+
+INLINE float vec_first(vec a)
+{
+    return _mm256_cvtss_f32(a);
+}
+
+INLINE float vec_sum(vec a)
 {
     return _mm_cvtss_f32(vec_sum4(a, a, a, a));
 }
 
 /* The largest lane; lanes are not NaN. */
-INLINE float vec_max(__m256 a)
+INLINE float vec_top(vec a)
 {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
@@ -116,54 +187,30 @@ INLINE float vec_max(__m256 a)
     return _mm_cvtss_f32(m);
 }
 
-/* Lanes whose bit is set, as a mask of whole lanes. */
-INLINE __m256 vec_mask(uint32_t bits)
+/* Rows to columns. */
+INLINE void vec_transpose(vec *a)
 {
-    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    const __m256i set = _mm256_and_si256(_mm256_set1_epi32((int)bits), lane);
-    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lane));
-}
-
-/*
- * A row of n >= 8 elements as vectors: vector i begins at element vec_offset(i, n). If n is no multiple of 8
- * the last one overlaps the one before it instead of reaching beyond the row.
- */
-INLINE uint32_t vec_count(uint32_t n)
-{
-    return (n + 7) / 8;
-}
-
-INLINE uint32_t vec_offset(uint32_t i, uint32_t n)
-{
-    return 8 * i + 8 <= n ? 8 * i : n - 8;
-}
-
-/* A row of n elements to f32 at dst, times `factor`. Returns 0 in lanes that saw finite elements only. */
-INLINE __m256 vec_convert(enum vec_type type, const char *src, uint32_t n, __m256 factor, float *dst)
-{
-    __m256 probe = _mm256_setzero_ps();
-    if (n < 8) {
-        char short_row[32] = {0};
-        float eight[8];
-        memcpy(short_row, src, (size_t)n * vec_size(type));
-        const __m256 x = vec_load(type, short_row);
-        _mm256_storeu_ps(eight, _mm256_mul_ps(x, factor));
-        memcpy(dst, eight, n * sizeof *dst);
-        return _mm256_mul_ps(x, probe);
+    __m256 b[8];
+    UNROLL
+    for (uint32_t i = 0; i < 4; i++) { /* pairs of rows, then of pairs, then of halves */
+        b[2 * i] = _mm256_unpacklo_ps(a[2 * i], a[2 * i + 1]);
+        b[2 * i + 1] = _mm256_unpackhi_ps(a[2 * i], a[2 * i + 1]);
     }
-    for (uint32_t i = 0; i < vec_count(n); i++) {
-        const uint32_t at = vec_offset(i, n);
-        const __m256 x = vec_load(type, src + (size_t)at * vec_size(type));
-        probe = _mm256_fmadd_ps(x, _mm256_setzero_ps(), probe);
-        _mm256_storeu_ps(dst + at, _mm256_mul_ps(x, factor));
+    __m256 c[8];
+    UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        c[4 * i] = _mm256_shuffle_ps(b[4 * i], b[4 * i + 2], 0x44);
+        c[4 * i + 1] = _mm256_shuffle_ps(b[4 * i], b[4 * i + 2], 0xee);
+        c[4 * i + 2] = _mm256_shuffle_ps(b[4 * i + 1], b[4 * i + 3], 0x44);
+        c[4 * i + 3] = _mm256_shuffle_ps(b[4 * i + 1], b[4 * i + 3], 0xee);
     }
-    return probe;
+    UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        a[i] = _mm256_permute2f128_ps(c[i], c[4 + i], 0x20);
+        a[4 + i] = _mm256_permute2f128_ps(c[i], c[4 + i], 0x31);
+    }
 }
 
-/* True if a probe of vec_convert saw NaN or infinity. */
-INLINE int vec_probe_hit(__m256 probe)
-{
-    return _mm256_movemask_ps(_mm256_cmp_ps(probe, probe, _CMP_UNORD_Q)) != 0;
-}
+#include "vec-math.h"
 
 #endif

@@ -6,10 +6,10 @@
  *
  * The operations on one row and their order never depend on how many rows share a call.
  */
-#ifndef ATTN_CPU_DECODE_MICRO_AVX2_H
-#define ATTN_CPU_DECODE_MICRO_AVX2_H
+#ifndef ATTN_CPU_DECODE_MICRO_H
+#define ATTN_CPU_DECODE_MICRO_H
 
-#include "vec-avx2.h"
+#include "vec-types.h"
 
 /* Keys of one call. */
 #define STEP_KEYS 8u
@@ -26,23 +26,23 @@ struct step_rows {
 
 INLINE void fetch(const char *p)
 {
-    _mm_prefetch(p, _MM_HINT_T0);
+    __builtin_prefetch(p, 0, 3);
 }
 
 /* Vector `at` of the rows, times the vectors of `rows` query rows, into a[row * keys + key]. */
 INLINE void scores_add(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k, size_t at,
-                       const float *q, uint32_t q_stride, __m256 *a)
+                       const float *q, uint32_t q_stride, vec *a)
 {
-    __m256 x[STEP_ROWS];
+    vec x[STEP_ROWS];
     UNROLL
     for (uint32_t r = 0; r < rows; r++)
-        x[r] = _mm256_loadu_ps(q + (size_t)r * q_stride);
+        x[r] = vec_get(q + (size_t)r * q_stride);
     UNROLL
     for (uint32_t j = 0; j < keys; j++) {
-        const __m256 y = vec_load(type, k[j] + at);
+        const vec y = vec_load(type, k[j] + at);
         UNROLL
         for (uint32_t r = 0; r < rows; r++)
-            a[r * keys + j] = _mm256_fmadd_ps(x[r], y, a[r * keys + j]);
+            a[r * keys + j] = vec_fma(x[r], y, a[r * keys + j]);
     }
 }
 
@@ -50,10 +50,10 @@ INLINE void scores_add(enum vec_type type, uint32_t rows, uint32_t keys, const c
 INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k,
                          const char *const *next, uint32_t dim, const float *q, uint32_t q_stride, float *s)
 {
-    __m256 a[12];
+    vec a[12];
     UNROLL
     for (uint32_t i = 0; i < rows * keys; i++)
-        a[i] = _mm256_setzero_ps();
+        a[i] = vec_zero();
     const size_t step = (size_t)8 * vec_size(type), full = dim / 8 * step;
     size_t at = 0;
     for (; at < full; at += step, q += 8) {
@@ -70,9 +70,8 @@ INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const
     if (keys == 2) {
         UNROLL
         for (uint32_t r = 0; r < rows; r += 2) {
-            const __m128 x = vec_sum4(a[2 * r], a[2 * r + 1], a[2 * r + 2], a[2 * r + 3]);
-            _mm_storel_pi((__m64 *)(void *)(s + r * SCORE_STRIDE), x);
-            _mm_storeh_pi((__m64 *)(void *)(s + (r + 1) * SCORE_STRIDE), x);
+            const vec_half x = vec_sum4(a[2 * r], a[2 * r + 1], a[2 * r + 2], a[2 * r + 3]);
+            vec_half_put_pairs(s + r * SCORE_STRIDE, s + (r + 1) * SCORE_STRIDE, x);
         }
         return;
     }
@@ -80,8 +79,8 @@ INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const
     for (uint32_t r = 0; r < rows; r++) {
         UNROLL
         for (uint32_t j = 0; j < keys; j += 4) {
-            const __m256 *b = a + r * keys + j;
-            _mm_storeu_ps(s + r * SCORE_STRIDE + j, vec_sum4(b[0], b[1], b[2], b[3]));
+            const vec *b = a + r * keys + j;
+            vec_half_put(s + r * SCORE_STRIDE + j, vec_sum4(b[0], b[1], b[2], b[3]));
         }
     }
 }
@@ -100,17 +99,17 @@ INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const s
                        uint32_t at, const float *p, int first, float *o, uint32_t o_stride)
 {
     const size_t byte = (size_t)at * vec_size(type), step = (size_t)8 * vec_size(type);
-    __m256 a[8];
+    vec a[8];
     UNROLL
     for (uint32_t r = 0; r < rows; r++) {
         UNROLL
         for (uint32_t i = 0; i < wide; i++)
-            a[r * wide + i] = first ? _mm256_setzero_ps() : _mm256_loadu_ps(o + (size_t)r * o_stride + 8 * i);
+            a[r * wide + i] = first ? vec_zero() : vec_get(o + (size_t)r * o_stride + 8 * i);
     }
     UNROLL
     for (uint32_t j = 0; j < STEP_KEYS; j++) {
         const char *y = v->now[j] + byte;
-        __m256 x[4];
+        vec x[4];
         UNROLL
         for (uint32_t i = 0; i < wide; i++)
             x[i] = vec_load(type, y + i * step);
@@ -119,17 +118,17 @@ INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const s
             fetch(v->next[j] + byte + line);
         UNROLL
         for (uint32_t r = 0; r < rows; r++) {
-            const __m256 w = _mm256_broadcast_ss(p + r * SCORE_STRIDE + j);
+            const vec w = vec_broadcast(p + r * SCORE_STRIDE + j);
             UNROLL
             for (uint32_t i = 0; i < wide; i++)
-                a[r * wide + i] = _mm256_fmadd_ps(w, x[i], a[r * wide + i]);
+                a[r * wide + i] = vec_fma(w, x[i], a[r * wide + i]);
         }
     }
     UNROLL
     for (uint32_t r = 0; r < rows; r++) {
         UNROLL
         for (uint32_t i = 0; i < wide; i++)
-            _mm256_storeu_ps(o + (size_t)r * o_stride + 8 * i, a[r * wide + i]);
+            vec_put(o + (size_t)r * o_stride + 8 * i, a[r * wide + i]);
     }
 }
 

@@ -5,10 +5,10 @@
  *
  * The operations on one row and their order never depend on how many rows share a call.
  */
-#ifndef ATTN_CPU_PREFILL_MICRO_AVX2_H
-#define ATTN_CPU_PREFILL_MICRO_AVX2_H
+#ifndef ATTN_CPU_PREFILL_MICRO_H
+#define ATTN_CPU_PREFILL_MICRO_H
 
-#include "vec-avx2.h"
+#include "vec-types.h"
 
 /* Query rows of a panel of transposed queries: panel[dimension][row]. */
 #define PANEL_ROWS 16u
@@ -23,30 +23,30 @@
 /* Partial sums of `keys` staged keys and a panel over dimensions [0, n), in pieces of SCORE_DIMS, into sum[].
  */
 INLINE void panel_partial(uint32_t keys, const float *k, uint32_t k_stride, const float *q, uint32_t n,
-                          __m256 *sum)
+                          vec *sum)
 {
     UNROLL
     for (uint32_t i = 0; i < 2 * keys; i++)
-        sum[i] = _mm256_setzero_ps();
+        sum[i] = vec_zero();
     for (uint32_t d0 = 0; d0 < n; d0 += SCORE_DIMS) {
         const uint32_t end = n - d0 < SCORE_DIMS ? n : d0 + SCORE_DIMS;
-        __m256 a[2 * SCORE_KEYS];
+        vec a[2 * SCORE_KEYS];
         UNROLL
         for (uint32_t i = 0; i < 2 * keys; i++)
-            a[i] = _mm256_setzero_ps();
+            a[i] = vec_zero();
         for (uint32_t d = d0; d < end; d++) {
             const float *column = q + (size_t)d * PANEL_ROWS;
-            const __m256 x = _mm256_loadu_ps(column), y = _mm256_loadu_ps(column + 8);
+            const vec x = vec_get(column), y = vec_get(column + 8);
             UNROLL
             for (uint32_t j = 0; j < keys; j++) {
-                const __m256 b = _mm256_broadcast_ss(k + (size_t)j * k_stride + d);
-                a[2 * j] = _mm256_fmadd_ps(b, x, a[2 * j]);
-                a[2 * j + 1] = _mm256_fmadd_ps(b, y, a[2 * j + 1]);
+                const vec b = vec_broadcast(k + (size_t)j * k_stride + d);
+                a[2 * j] = vec_fma(b, x, a[2 * j]);
+                a[2 * j + 1] = vec_fma(b, y, a[2 * j + 1]);
             }
         }
         UNROLL
         for (uint32_t i = 0; i < 2 * keys; i++)
-            sum[i] = _mm256_add_ps(sum[i], a[i]);
+            sum[i] = vec_add(sum[i], a[i]);
     }
 }
 
@@ -58,17 +58,17 @@ INLINE void panel_scores(uint32_t keys, const float *k, uint32_t k_stride, const
                          float *s)
 {
     const uint32_t half = (dim + 2 * SCORE_DIMS - 1) / (2 * SCORE_DIMS) * SCORE_DIMS;
-    __m256 low[2 * SCORE_KEYS], high[2 * SCORE_KEYS];
+    vec low[2 * SCORE_KEYS], high[2 * SCORE_KEYS];
     panel_partial(keys, k, k_stride, q, dim < half ? dim : half, low);
     if (dim > half) {
         panel_partial(keys, k + half, k_stride, q + (size_t)half * PANEL_ROWS, dim - half, high);
         UNROLL
         for (uint32_t i = 0; i < 2 * keys; i++)
-            low[i] = _mm256_add_ps(low[i], high[i]);
+            low[i] = vec_add(low[i], high[i]);
     }
     UNROLL
     for (uint32_t i = 0; i < 2 * keys; i++)
-        _mm256_storeu_ps(s + i / 2 * KEY_STRIDE + i % 2 * 8, low[i]);
+        vec_put(s + i / 2 * KEY_STRIDE + i % 2 * 8, low[i]);
 }
 
 /*
@@ -78,29 +78,29 @@ INLINE void panel_scores(uint32_t keys, const float *k, uint32_t k_stride, const
 INLINE void rows_sums(uint32_t rows, uint32_t n, const float *p, const float *v, uint32_t v_stride,
                       const float *factor, int first, float *o, uint32_t o_stride)
 {
-    __m256 a[2 * SUM_ROWS];
+    vec a[2 * SUM_ROWS];
     UNROLL
     for (uint32_t i = 0; i < 2 * rows; i++)
-        a[i] = _mm256_setzero_ps();
+        a[i] = vec_zero();
     for (uint32_t j = 0; j < n; j++, v += v_stride, p += KEY_STRIDE) {
-        const __m256 x = _mm256_loadu_ps(v), y = _mm256_loadu_ps(v + 8);
+        const vec x = vec_get(v), y = vec_get(v + 8);
         UNROLL
         for (uint32_t r = 0; r < rows; r++) {
-            const __m256 w = _mm256_broadcast_ss(p + r);
-            a[2 * r] = _mm256_fmadd_ps(w, x, a[2 * r]);
-            a[2 * r + 1] = _mm256_fmadd_ps(w, y, a[2 * r + 1]);
+            const vec w = vec_broadcast(p + r);
+            a[2 * r] = vec_fma(w, x, a[2 * r]);
+            a[2 * r + 1] = vec_fma(w, y, a[2 * r + 1]);
         }
     }
     UNROLL
     for (uint32_t r = 0; r < rows; r++) {
         float *to = o + (size_t)r * o_stride;
         if (!first) {
-            const __m256 f = _mm256_broadcast_ss(factor + r);
-            a[2 * r] = _mm256_fmadd_ps(_mm256_loadu_ps(to), f, a[2 * r]);
-            a[2 * r + 1] = _mm256_fmadd_ps(_mm256_loadu_ps(to + 8), f, a[2 * r + 1]);
+            const vec f = vec_broadcast(factor + r);
+            a[2 * r] = vec_fma(vec_get(to), f, a[2 * r]);
+            a[2 * r + 1] = vec_fma(vec_get(to + 8), f, a[2 * r + 1]);
         }
-        _mm256_storeu_ps(to, a[2 * r]);
-        _mm256_storeu_ps(to + 8, a[2 * r + 1]);
+        vec_put(to, a[2 * r]);
+        vec_put(to + 8, a[2 * r + 1]);
     }
 }
 
@@ -116,29 +116,16 @@ static void panel_scores_tile(const float *k, uint32_t k_stride, uint32_t from, 
 }
 
 /* Eight rows of q, from dimension d to d + 8, times `factor`, into columns of a panel. */
-INLINE void panel_transpose(const float *q, size_t q_stride, __m256 factor, float *panel)
+INLINE void panel_transpose(const float *q, size_t q_stride, vec factor, float *panel)
 {
-    __m256 a[8], b[8];
+    vec a[8];
     UNROLL
     for (uint32_t i = 0; i < 8; i++)
-        a[i] = _mm256_mul_ps(_mm256_loadu_ps(q + i * q_stride), factor);
+        a[i] = vec_mul(vec_get(q + i * q_stride), factor);
+    vec_transpose(a);
     UNROLL
-    for (uint32_t i = 0; i < 4; i++) { /* pairs of rows, then of pairs, then of halves */
-        b[2 * i] = _mm256_unpacklo_ps(a[2 * i], a[2 * i + 1]);
-        b[2 * i + 1] = _mm256_unpackhi_ps(a[2 * i], a[2 * i + 1]);
-    }
-    UNROLL
-    for (uint32_t i = 0; i < 2; i++) {
-        a[4 * i] = _mm256_shuffle_ps(b[4 * i], b[4 * i + 2], 0x44);
-        a[4 * i + 1] = _mm256_shuffle_ps(b[4 * i], b[4 * i + 2], 0xee);
-        a[4 * i + 2] = _mm256_shuffle_ps(b[4 * i + 1], b[4 * i + 3], 0x44);
-        a[4 * i + 3] = _mm256_shuffle_ps(b[4 * i + 1], b[4 * i + 3], 0xee);
-    }
-    UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        _mm256_storeu_ps(panel + i * PANEL_ROWS, _mm256_permute2f128_ps(a[i], a[4 + i], 0x20));
-        _mm256_storeu_ps(panel + (4 + i) * PANEL_ROWS, _mm256_permute2f128_ps(a[i], a[4 + i], 0x31));
-    }
+    for (uint32_t i = 0; i < 8; i++)
+        vec_put(panel + i * PANEL_ROWS, a[i]);
 }
 
 #endif

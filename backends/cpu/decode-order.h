@@ -4,12 +4,12 @@
  * by step (eight keys of one kv head), in memory order, each with the rows that are to be prefetched
  * meanwhile.
  */
-#ifndef ATTN_CPU_DECODE_ORDER_AVX2_H
-#define ATTN_CPU_DECODE_ORDER_AVX2_H
+#ifndef ATTN_CPU_DECODE_ORDER_H
+#define ATTN_CPU_DECODE_ORDER_H
 
 #include <string.h>
 
-#include "decode-micro-avx2.h"
+#include "decode-micro.h"
 #include "kernels.h"
 
 /* How many steps ahead rows are prefetched. */

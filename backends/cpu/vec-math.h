@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * 2^x, tanh and the conversion of rows, on the vectors of vec-avx2.h or vec-neon.h; either includes this file
+ * at its end. The operations and their order are the same for all instruction sets.
+ */
+#ifndef ATTN_CPU_VEC_MATH_H
+#define ATTN_CPU_VEC_MATH_H
+
+/*
+ * 2^x, relative error below 1.1e-7; 2^0 is exactly 1, below 2^-126 the result is 0, NaN stays NaN. For
+ * x <= 127. The fraction lies in [-1/2, 1/2]; the polynomial is a minimax fit with its first coefficient 1.
+ */
+INLINE vec vec_exp2(vec x)
+{
+    const vec magic = vec_set(0x1.8p23f);
+    x = vec_max(vec_set(-127.0f), x); /* this order keeps a NaN */
+    const vec t = vec_add(x, magic);
+    const vec f = vec_sub(x, vec_sub(t, magic));
+    vec p = vec_set(0x1.470b4ap-13f);
+    p = vec_fma(p, f, vec_set(0x1.5f7276p-10f));
+    p = vec_fma(p, f, vec_set(0x1.3b270ep-7f));
+    p = vec_fma(p, f, vec_set(0x1.c6ae72p-5f));
+    p = vec_fma(p, f, vec_set(0x1.ebfbe2p-3f));
+    p = vec_fma(p, f, vec_set(0x1.62e432p-1f));
+    p = vec_fma(p, f, vec_set(1.0f));
+    /* a product instead of an addition to the exponent: a NaN must survive it */
+    return vec_mul(p, vec_power(t));
+}
+
+INLINE float vec_exp2_scalar(float x)
+{
+    return vec_first(vec_exp2(vec_set(x)));
+}
+
+/* tanh, relative error below 3e-7 also for small arguments: an odd polynomial, or 1 - 2 / (1 + e^2x). */
+INLINE vec vec_tanh(vec x)
+{
+    const vec one = vec_set(1.0f), two = vec_set(2.0f);
+    const vec a = vec_abs(x);
+    const vec z = vec_mul(x, x);
+    vec p = vec_set(-0x1.722b06p-8f);
+    p = vec_fma(p, z, vec_set(0x1.5157fep-6f));
+    p = vec_fma(p, z, vec_set(-0x1.b81dc2p-5f));
+    p = vec_fma(p, z, vec_set(0x1.110646p-3f));
+    p = vec_fma(p, z, vec_set(-0x1.55552ep-2f));
+    const vec small = vec_fma(vec_mul(x, z), p, x);
+    /* tanh is 1 in f32 from 9.02 on; this order of the minimum keeps a NaN */
+    const vec b = vec_min(vec_set(10.0f), a);
+    const vec e = vec_exp2(vec_mul(b, vec_set(0x1.715476p+1f)));
+    const vec q = vec_sub(one, vec_div(two, vec_add(one, e)));
+    return vec_select(vec_less(a, vec_set(0.625f)), small, vec_signed(q, x));
+}
+
+/* A row of n elements to f32 at dst, times `factor`. Returns 0 in lanes that saw finite elements only. */
+INLINE vec vec_convert(enum vec_type type, const char *src, uint32_t n, vec factor, float *dst)
+{
+    vec probe = vec_zero();
+    if (n < 8) {
+        char short_row[32] = {0};
+        float eight[8];
+        memcpy(short_row, src, (size_t)n * vec_size(type));
+        const vec x = vec_load(type, short_row);
+        vec_put(eight, vec_mul(x, factor));
+        memcpy(dst, eight, n * sizeof *dst);
+        return vec_mul(x, probe);
+    }
+    for (uint32_t i = 0; i < vec_count(n); i++) {
+        const uint32_t at = vec_offset(i, n);
+        const vec x = vec_load(type, src + (size_t)at * vec_size(type));
+        probe = vec_fma(x, vec_zero(), probe);
+        vec_put(dst + at, vec_mul(x, factor));
+    }
+    return probe;
+}
+
+#endif
