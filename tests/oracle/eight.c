@@ -84,8 +84,10 @@ uint8_t oracle_encode8(uint32_t dtype, double value)
         size = format->most;
     size =
         nearbyint(size / oracle_step(size, format->digits, least)) * oracle_step(size, format->digits, least);
-    uint32_t code = (uint32_t)ldexp(size, fraction_bits - least); /* subnormal: a count of least steps */
-    if (size >= ldexp(1, least)) {
+    uint32_t code;
+    if (size < ldexp(1, least)) { /* subnormal: a count of least steps */
+        code = (uint32_t)ldexp(size, fraction_bits - least);
+    } else {
         int exponent;
         double fraction = frexp(size, &exponent); /* 0.5 <= fraction < 1 */
         code = (uint32_t)(exponent - 1 + format->bias) << fraction_bits |
