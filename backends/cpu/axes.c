@@ -29,7 +29,7 @@ static const struct attn_axis axes[] = {
     RANGE("window", -1, INT32_MAX),
     RANGE("softcap", 0, INT32_MAX),
     LIST("alibi", "none"),
-    LIST("sinks", "0"),
+    LIST("sinks", "0", "1"),
     LIST("mask", "none"),
     LIST("span", "square", "full"),
     LIST("kv_source", "cache"),

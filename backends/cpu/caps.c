@@ -16,7 +16,7 @@ struct rule {
     const char *wanted;
 };
 
-#define RULES 22u
+#define RULES 21u
 
 /* Name of an enumerated member, which counts from 1. */
 static const char *name_of(uint32_t value, const char *const *names, uint32_t count)
@@ -66,7 +66,6 @@ static void get_rules(const struct attn_problem *p, struct rule rules[RULES])
         {cpu_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", cpu_type_name(p->out_dtype), types},
         {p->alibi == ATTN_ALIBI_NONE, ATTN_REASON_ALIBI, "alibi",
          NAME(p->alibi, "none", "key", "distance", "mask"), "none"},
-        {p->sinks == 0, ATTN_REASON_SINKS, "sinks", "1", "0"},
         {p->mask == ATTN_MASK_NONE, ATTN_REASON_MASK, "mask",
          NAME(p->mask, "none", "bits", "f16", "bf16", "f32"), "none"},
         {p->kv_source == ATTN_KV_CACHE, ATTN_REASON_KV_SOURCE, "kv_source",

@@ -75,6 +75,48 @@ static uint64_t part_index(const struct cpu_run *run, const struct attn_work *wo
     return work->part_row + ((uint64_t)part * work->rows + t) * heads + (h - work->kv_head * run->group);
 }
 
+/* The term of a query head in the denominator; -inf = none. */
+static float sink_of(const struct cpu_run *run, uint32_t h)
+{
+    float sink = -INFINITY;
+
+    if (run->sinks != NULL)
+        cpu_load(run->sinks_dtype, &sink, run->sinks + (size_t)h * cpu_size(run->sinks_dtype), 1);
+    return sink;
+}
+
+/* A row that saw no key. */
+static void put_empty(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
+{
+    put_lse(run, work, t, h, sink_of(run, h));
+    memset(out_row(run, work, t, h), 0,
+           (size_t)run->problem->head_dim_vo * cpu_size(run->problem->out_dtype));
+}
+
+/* A finished row with its sink. */
+static void put_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+                    const float *o, float lse)
+{
+    uint32_t dim = run->problem->head_dim_vo, size = cpu_size(run->problem->out_dtype);
+    float sink = sink_of(run, h), buffer[COLUMNS];
+
+    if (sink == -INFINITY) {
+        put_lse(run, work, t, h, lse);
+        cpu_store(run->problem->out_dtype, out_row(run, work, t, h), o, dim);
+        return;
+    }
+    double most = sink > lse ? sink : lse;
+    double all = most + log(exp((double)lse - most) + exp((double)sink - most));
+    float share = (float)exp((double)lse - all);
+    for (uint32_t d = 0; d < dim; d += COLUMNS) {
+        uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
+        for (uint32_t i = 0; i < count; i++)
+            buffer[i] = o[d + i] * share;
+        cpu_store(run->problem->out_dtype, out_row(run, work, t, h) + (size_t)d * size, buffer, count);
+    }
+    put_lse(run, work, t, h, (float)all);
+}
+
 void cpu_emit(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h, const float *o,
               float lse)
 {
@@ -85,13 +127,11 @@ void cpu_emit(const struct cpu_run *run, const struct attn_work *work, uint32_t 
         run->part_lse[row] = lse;
         if (lse != -INFINITY)
             memcpy(run->part_out + row * dim, o, dim * sizeof *o);
-        return;
+    } else if (lse == -INFINITY) {
+        put_empty(run, work, t, h);
+    } else {
+        put_row(run, work, t, h, o, lse);
     }
-    put_lse(run, work, t, h, lse);
-    if (lse == -INFINITY)
-        memset(out_row(run, work, t, h), 0, (size_t)dim * cpu_size(run->problem->out_dtype));
-    else
-        cpu_store(run->problem->out_dtype, out_row(run, work, t, h), o, dim);
 }
 
 /* exp(lse - most) of a part, 0 for one that saw nothing. */
@@ -103,18 +143,19 @@ static double weigh(float lse, float most)
 static void merge_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
 {
     uint32_t dim = run->problem->head_dim_vo, size = cpu_size(run->problem->out_dtype);
-    float most = -INFINITY, weights[ATTN_PARTS_MAX], buffer[COLUMNS];
-    double sum = 0;
+    float most = -INFINITY, sink = sink_of(run, h), weights[ATTN_PARTS_MAX], buffer[COLUMNS];
+    double sum;
 
     for (uint32_t part = 0; part < work->parts; part++) {
         float lse = run->part_lse[part_index(run, work, part, t, h)];
         most = lse > most || isnan(lse) ? lse : most;
     }
     if (most == -INFINITY) {
-        put_lse(run, work, t, h, most);
-        memset(out_row(run, work, t, h), 0, (size_t)dim * size);
+        put_empty(run, work, t, h);
         return;
     }
+    most = sink > most ? sink : most;
+    sum = weigh(sink, most);
     for (uint32_t part = 0; part < work->parts; part++)
         sum += weigh(run->part_lse[part_index(run, work, part, t, h)], most);
     for (uint32_t part = 0; part < work->parts; part++)

@@ -58,6 +58,9 @@ struct cpu_run {
     const void *positions;     /* q_positions, or NULL */
     uint32_t position_dtype;
 
+    const char *sinks; /* [heads], or NULL */
+    uint32_t sinks_dtype;
+
     float *part_out; /* partial results: f32 [part rows, head_dim_vo], normalised */
     float *part_lse; /* f32 [part rows] */
 };
@@ -81,7 +84,8 @@ void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32
 
 /*
  * Takes the row of query token t and query head h of a work: o is the normalised f32 row (ignored if lse is
- * -inf), lse its natural log-sum-exp, -inf if no key was visible. Writes out and lse, or the partial result.
+ * -inf), lse its natural log-sum-exp, -inf if no key was visible; sinks are added here, not by the kernel.
+ * Writes out and lse, or the partial result.
  */
 void cpu_emit(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h, const float *o,
               float lse);

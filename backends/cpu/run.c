@@ -60,6 +60,30 @@ static int32_t check_kv(const struct attn_problem *problem, const struct attn_kv
     return ATTN_OK;
 }
 
+/* An array of the run: given, and aligned to its elements. */
+static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, const char *name,
+                           struct attn_error *err)
+{
+    uintptr_t address = (uintptr_t)cpu_address(buffer);
+
+    if (address == 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+    if (address % size != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name, size);
+    return ATTN_OK;
+}
+
+static int32_t check_extras(const struct attn_problem *p, const struct attn_tensors *tensors,
+                            struct attn_error *err)
+{
+    if (p->sinks != 0 && tensors->sinks_dtype != ATTN_F32 && tensors->sinks_dtype != ATTN_BF16)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "tensors.sinks_dtype",
+                        "sinks are %s; f32 and bf16 are served", cpu_type_name(tensors->sinks_dtype));
+    if (p->sinks != 0)
+        return check_array(&tensors->sinks, cpu_size(tensors->sinks_dtype), "tensors.sinks", err);
+    return ATTN_OK;
+}
+
 static int32_t check_tensors(const struct attn_problem *p, const struct attn_tensors *tensors, uint32_t rows,
                              struct attn_error *err)
 {
@@ -71,7 +95,7 @@ static int32_t check_tensors(const struct attn_problem *p, const struct attn_ten
                                   "tensors.out", err);
     if (status == ATTN_OK && p->lse != 0)
         status = cpu_tensor_check(&tensors->lse, rows, p->heads, 1, sizeof(float), 1, "tensors.lse", err);
-    return status;
+    return status == ATTN_OK ? check_extras(p, tensors, err) : status;
 }
 
 static int32_t check_schedule(const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -141,6 +165,10 @@ static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, cons
         run->lse = cpu_address(&tensors->lse.buffer);
         run->lse_token = tensors->lse.token_stride;
         run->lse_head = tensors->lse.head_stride;
+    }
+    if (plan->problem.sinks != 0) {
+        run->sinks = cpu_address(&tensors->sinks);
+        run->sinks_dtype = tensors->sinks_dtype;
     }
     cpu_walk_init(run, &plan->problem, batch, desc);
     run->part_out = (float *)(void *)block;

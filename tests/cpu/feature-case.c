@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Draws a case: problem, lengths, pages and contents. Keys that nobody sees hold NaN. */
+#include "feature-case.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "half.h"
+
+uint32_t case_draw(struct feature_case *c, uint32_t n)
+{
+    c->random ^= c->random << 13;
+    c->random ^= c->random >> 7;
+    c->random ^= c->random << 17;
+    return (uint32_t)(c->random >> 33) % n;
+}
+
+void *case_memory(struct feature_case *c, uint64_t size)
+{
+    void *memory = aligned_alloc(64, (size + 127) / 64 * 64);
+
+    cr_assert(memory != NULL && c->block_count < CASE_BLOCKS);
+    memset(memory, 0xff, (size + 127) / 64 * 64); /* NaN in every type with 16 bits and more */
+    c->blocks[c->block_count++] = memory;
+    return memory;
+}
+
+void case_end(struct feature_case *c)
+{
+    while (c->block_count > 0)
+        free(c->blocks[--c->block_count]);
+}
+
+/* A multiple of 1/64 within (-1, 1), exact in every type of 16 bits and more. Returns what is stored. */
+static double put_element(struct feature_case *c, uint32_t dtype, char *to)
+{
+    float value = ((float)case_draw(c, 127) - 63) / 64;
+    uint16_t half = dtype == ATTN_F16 ? attn__f32_to_f16(value) : attn__f32_to_bf16(value);
+
+    if (dtype == ATTN_F32)
+        memcpy(to, &value, sizeof value);
+    else
+        memcpy(to, &half, sizeof half);
+    return (double)value;
+}
+
+static void draw_problem(struct feature_case *c)
+{
+    static const uint32_t types[] = {ATTN_F32, ATTN_F32, ATTN_F16, ATTN_BF16};
+    struct attn_problem *p = &c->problem;
+    struct attn_error err;
+
+    ATTN_INIT(&err);
+    ATTN_INIT(p);
+    p->q_dtype = types[case_draw(c, 4)];
+    p->k_dtype = types[case_draw(c, 4)];
+    p->v_dtype = types[case_draw(c, 4)];
+    p->out_dtype = ATTN_F32;
+    p->kv_heads = 1 + case_draw(c, 2);
+    p->heads = p->kv_heads * (1 + case_draw(c, 3));
+    p->head_dim = 8 + 16 * case_draw(c, 3);
+    p->head_dim_vo = 8 + 16 * case_draw(c, 3);
+    p->addressing = 1 + case_draw(c, 3);
+    p->block = 4u << case_draw(c, 3);
+    p->causal = 1 + case_draw(c, 2);
+    p->align = 1 + case_draw(c, 2);
+    p->seq_causal = case_draw(c, 3) == 0;
+    p->positions = case_draw(c, 4) == 0;
+    p->softcap = case_draw(c, 3) == 0 ? 5 : 0;
+    p->lse = 1;
+    if (case_draw(c, 3) == 0) {
+        p->given |= ATTN_GIVEN_WINDOW_LEFT;
+        p->window_left = (int32_t)case_draw(c, 90);
+    }
+    if (case_draw(c, 4) == 0) {
+        p->given |= ATTN_GIVEN_WINDOW_RIGHT;
+        p->window_right = (int32_t)case_draw(c, 30);
+    }
+    p->sinks = (c->features & WITH_SINKS) != 0;
+    cr_assert_eq(attn_problem_resolve(p, p, &err), ATTN_OK, "%s", err.message);
+}
+
+static void draw_lengths(struct feature_case *c)
+{
+    static const uint32_t q_lens[] = {0, 1, 1, 2, 5, 17, 40};
+    static const uint32_t kv_lens[] = {0, 1, 7, 63, 64, 65, 130, 300};
+    uint32_t most_q = 1;
+
+    c->most_keys = 1;
+    for (uint32_t n = 0; n < CASE_SEQS; n++) {
+        uint32_t q_len = q_lens[case_draw(c, 7)], kv_len = kv_lens[case_draw(c, 8)];
+        if (case_draw(c, 12) == 0)
+            kv_len = 2049 + case_draw(c, 100);
+        c->q_offsets[n + 1] = c->q_offsets[n] + (int32_t)q_len;
+        c->kv_lens[n] = (int32_t)kv_len;
+        c->seq_causal[n] = case_draw(c, 2) == 0;
+        most_q = q_len > most_q ? q_len : most_q;
+        c->most_keys = kv_len > c->most_keys ? kv_len : c->most_keys;
+        for (uint32_t i = 0; i < q_len; i++)
+            c->positions[c->q_offsets[n] + (int32_t)i] = (int64_t)case_draw(c, kv_len + 8) - 4;
+    }
+    c->problem.max_seqs = CASE_SEQS;
+    c->problem.max_q = most_q;
+    c->problem.max_kv = c->most_keys;
+    c->problem.max_rows = CASE_ROWS;
+}
+
+/* Every sequence has pages of its own, out of order; some are holes. */
+static void draw_batch(struct feature_case *c)
+{
+    struct attn_batch *b = &c->batch;
+    uint32_t width = c->most_keys / c->problem.block + 1, dense = c->problem.addressing == ATTN_DENSE;
+
+    ATTN_INIT(b);
+    b->seqs = CASE_SEQS;
+    b->rows = (uint32_t)c->q_offsets[CASE_SEQS];
+    b->max_q = c->problem.max_q;
+    b->max_kv = c->most_keys;
+    b->q_offsets.data = c->q_offsets;
+    b->kv_lens.data = c->kv_lens;
+    for (uint32_t n = 0; n < CASE_SEQS; n++) {
+        for (uint32_t i = 0; i < width; i++)
+            c->table[n][i] = case_draw(c, 9) == 0 ? -1 : (int32_t)((i * CASE_SEQS + n) ^ 1u);
+    }
+    c->kv.pages = dense ? CASE_SEQS : width * CASE_SEQS + 1;
+    c->kv.block = dense ? c->most_keys : c->problem.block;
+    if (c->problem.addressing == ATTN_TABLE) {
+        b->table.data = c->table;
+        b->table_stride = sizeof c->table[0];
+        b->table_width = CASE_TABLE;
+    } else if (c->problem.addressing == ATTN_CSR) {
+        int32_t *indptr = case_memory(c, (CASE_SEQS + 1) * sizeof *indptr);
+        for (int32_t n = 0; n <= CASE_SEQS; n++)
+            indptr[n] = n * CASE_TABLE;
+        b->csr_indptr.data = indptr;
+        b->csr_indices.data = c->table;
+    }
+    if (c->problem.positions != 0) {
+        b->q_positions.data = c->positions;
+        b->position_dtype = ATTN_INT64;
+    }
+    if (c->problem.seq_causal != 0)
+        b->seq_causal.data = c->seq_causal;
+}
+
+static bool seen_by_anybody(const struct feature_case *c, uint32_t seq, uint32_t j, uint32_t g)
+{
+    uint32_t q_len = (uint32_t)(c->q_offsets[seq + 1] - c->q_offsets[seq]);
+    uint32_t group = c->problem.heads / c->problem.kv_heads;
+    double bias;
+
+    for (uint32_t i = 0; i < q_len; i++) {
+        for (uint32_t h = g * group; h < (g + 1) * group; h++) {
+            if (reference_sees(c, seq, i, h, j, &bias))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* One half of the cache: memory, strides, and the elements of keys that somebody sees. */
+static void fill_half(struct feature_case *c, bool values)
+{
+    uint32_t dim = values ? c->problem.head_dim_vo : c->problem.head_dim, heads = c->problem.kv_heads;
+    uint32_t dtype = values ? c->problem.v_dtype : c->problem.k_dtype, size = attn_dtype_size(dtype);
+    int64_t head = (int64_t)dim * size, token = head * heads, page = token * c->kv.block;
+    char *base = case_memory(c, (uint64_t)(page * c->kv.pages));
+    double *numbers = case_memory(c, (uint64_t)CASE_SEQS * c->most_keys * heads * dim * sizeof *numbers);
+
+    for (uint32_t n = 0; n < CASE_SEQS; n++) {
+        for (uint32_t j = 0; j < (uint32_t)c->kv_lens[n]; j++) {
+            for (uint32_t g = 0; g < heads; g++) {
+                int64_t at_page, at_token;
+                double *to = numbers + (((size_t)n * c->most_keys + j) * heads + g) * dim;
+                if (!seen_by_anybody(c, n, j, g) || !reference_locate(c, n, j, &at_page, &at_token))
+                    continue;
+                char *element = base + at_page * page + at_token * token + g * head;
+                for (uint32_t d = 0; d < dim; d++)
+                    to[d] = put_element(c, dtype, element + (size_t)d * size);
+            }
+        }
+    }
+    *(values ? &c->v : &c->k) = numbers;
+    *(values ? &c->kv.v : &c->kv.k) = (struct attn_buffer){base, 0};
+    *(values ? &c->kv.v_page_stride : &c->kv.k_page_stride) = page;
+    *(values ? &c->kv.v_token_stride : &c->kv.k_token_stride) = token;
+    *(values ? &c->kv.v_head_stride : &c->kv.k_head_stride) = head;
+}
+
+static void fill_cache(struct feature_case *c)
+{
+    c->kv.struct_size = sizeof c->kv;
+    c->kv.k_dtype = c->problem.k_dtype;
+    c->kv.v_dtype = c->problem.v_dtype;
+    c->kv.kv_heads = c->problem.kv_heads;
+    c->kv.head_dim = c->problem.head_dim;
+    c->kv.head_dim_vo = c->problem.head_dim_vo;
+    fill_half(c, false);
+    fill_half(c, true);
+}
+
+/* A tensor [CASE_ROWS, heads, dim] without gaps. */
+static struct attn_tensor make_tensor(struct feature_case *c, uint32_t heads, uint32_t dim, uint32_t size)
+{
+    struct attn_tensor tensor = {.head_stride = (int64_t)dim * size};
+
+    tensor.token_stride = heads * tensor.head_stride;
+    tensor.buffer.data = case_memory(c, (uint64_t)(CASE_ROWS * tensor.token_stride));
+    return tensor;
+}
+
+static void fill_sinks(struct feature_case *c)
+{
+    uint32_t dtype = case_draw(c, 2) == 0 ? ATTN_F32 : ATTN_BF16, size = attn_dtype_size(dtype);
+    char *sinks = case_memory(c, (uint64_t)CASE_HEADS * size);
+    uint16_t minus_infinity = 0xff80;
+
+    for (uint32_t h = 0; h < c->problem.heads; h++)
+        c->sinks[h] = put_element(c, dtype, sinks + (size_t)h * size);
+    if (dtype == ATTN_BF16) {
+        memcpy(sinks, &minus_infinity, sizeof minus_infinity);
+        c->sinks[0] = -INFINITY;
+    }
+    c->tensors.sinks.data = sinks;
+    c->tensors.sinks_dtype = dtype;
+}
+
+static void fill_tensors(struct feature_case *c)
+{
+    const struct attn_problem *p = &c->problem;
+    size_t count = (size_t)c->batch.rows * p->heads * p->head_dim;
+    uint32_t size = attn_dtype_size(p->q_dtype);
+
+    ATTN_INIT(&c->tensors);
+    c->tensors.softmax_scale = 0.75f;
+    c->tensors.q = make_tensor(c, p->heads, p->head_dim, size);
+    c->tensors.out = make_tensor(c, p->heads, p->head_dim_vo, attn_dtype_size(p->out_dtype));
+    c->tensors.lse = make_tensor(c, p->heads, 1, sizeof(float));
+    c->tensors.kv_desc = &c->kv;
+    c->q = case_memory(c, (count + 1) * sizeof *c->q);
+    for (size_t i = 0; i < count; i++)
+        c->q[i] = put_element(c, p->q_dtype, (char *)c->tensors.q.buffer.data + i * size);
+    if (p->sinks != 0)
+        fill_sinks(c);
+}
+
+void case_begin(struct feature_case *c, uint64_t seed, uint32_t features)
+{
+    memset(c, 0, sizeof *c);
+    c->random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    c->features = features;
+    draw_problem(c);
+    draw_lengths(c);
+    draw_batch(c);
+    fill_cache(c);
+    fill_tensors(c);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Attention of one row in double precision: the formulas of docs/definition.md, one after the other. */
+#include <math.h>
+
+#include "feature-case.h"
+
+bool reference_locate(const struct feature_case *c, uint32_t seq, uint32_t j, int64_t *page, int64_t *token)
+{
+    *page = c->problem.addressing == ATTN_DENSE ? (int64_t)seq : c->table[seq][j / c->problem.block];
+    *token = c->problem.addressing == ATTN_DENSE ? j : j % c->problem.block;
+    return *page >= 0;
+}
+
+static int64_t query_position(const struct feature_case *c, uint32_t seq, uint32_t i)
+{
+    int64_t q_len = c->q_offsets[seq + 1] - c->q_offsets[seq];
+
+    if (c->problem.positions != 0)
+        return c->positions[c->q_offsets[seq] + (int32_t)i];
+    return c->problem.align == ATTN_ALIGN_START ? (int64_t)i : (int64_t)i + c->kv_lens[seq] - q_len;
+}
+
+/* Causal and window. */
+static bool plain_rules(const struct feature_case *c, uint32_t seq, int64_t p, int64_t j)
+{
+    const struct attn_problem *problem = &c->problem;
+    bool causal = problem->seq_causal != 0 ? c->seq_causal[seq] != 0 : problem->causal == ATTN_CAUSAL_YES;
+    int64_t left = problem->window_left, right = causal ? 0 : left;
+
+    if ((problem->given & ATTN_GIVEN_WINDOW_RIGHT) != 0)
+        right = problem->window_right;
+    return (!causal || j <= p) && (left < 0 || j >= p - left) && (right < 0 || j <= p + right);
+}
+
+bool reference_sees(const struct feature_case *c, uint32_t seq, uint32_t i, uint32_t h, uint32_t j,
+                    double *bias)
+{
+    int64_t page, token;
+
+    (void)h;
+    *bias = 0;
+    return reference_locate(c, seq, j, &page, &token) &&
+           plain_rules(c, seq, query_position(c, seq, i), (int64_t)j);
+}
+
+static double score(const struct feature_case *c, const double *q, const double *k)
+{
+    double s = 0, cap = (double)c->problem.softcap;
+
+    for (uint32_t d = 0; d < c->problem.head_dim; d++)
+        s += q[d] * k[d];
+    s *= (double)c->tensors.softmax_scale;
+    return cap > 0 ? cap * tanh(s / cap) : s;
+}
+
+void reference_row(const struct feature_case *c, uint32_t seq, uint32_t i, uint32_t h,
+                   struct reference_row *out)
+{
+    const struct attn_problem *problem = &c->problem;
+    uint32_t g = h * problem->kv_heads / problem->heads;
+    const double *q = c->q + (((size_t)c->q_offsets[seq] + i) * problem->heads + h) * problem->head_dim;
+    double z = 0, sum[64] = {0};
+    const double shift = 20; /* scores of a case are below 40: no overflow, no running maximum */
+
+    for (uint32_t j = 0; j < (uint32_t)c->kv_lens[seq]; j++) {
+        size_t key = ((size_t)seq * c->most_keys + j) * problem->kv_heads + g;
+        double bias;
+        if (!reference_sees(c, seq, i, h, j, &bias))
+            continue;
+        double p = exp(score(c, q, c->k + key * problem->head_dim) + bias - shift);
+        z += p;
+        for (uint32_t d = 0; d < problem->head_dim_vo; d++)
+            sum[d] += p * c->v[key * problem->head_dim_vo + d];
+    }
+    if (problem->sinks != 0)
+        z += exp(c->sinks[h] - shift);
+    out->lse = z > 0 ? log(z) + shift : -INFINITY;
+    for (uint32_t d = 0; d < problem->head_dim_vo; d++)
+        out->out[d] = z > 0 ? sum[d] / z : 0;
+}
