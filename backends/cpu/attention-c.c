@@ -19,6 +19,8 @@
 struct row {
     uint32_t t, h;
     uint32_t lo, hi;
+    int64_t position;
+    double slope;
     double most;
     double l_span, l_total;
     float *q, *tile, *span, *total;
@@ -73,6 +75,8 @@ static void begin_row(const struct pass *pass, struct row *row, uint32_t index)
     row->h = pass->head * run->group + index % run->group;
     row->most = -(double)INFINITY;
     row->l_span = row->l_total = 0;
+    row->position = cpu_position(run, pass->work, row->t);
+    row->slope = run->slopes != NULL ? (double)run->slopes[row->h] : 0;
     cpu_visible(run, pass->work, row->t, &row->lo, &row->hi);
     const char *q = run->q + ((int64_t)pass->work->row + row->t) * run->q_token + row->h * run->q_head;
     cpu_load(run->problem->q_dtype, row->q, q, pass->dim);
@@ -116,6 +120,18 @@ static double score(const struct pass *pass, const float *q, const float *k)
     return cap > 0 ? cap * tanh(s / cap) : s;
 }
 
+/* ALiBi of a row and a key. Positions are integers that a double holds, so that far ones keep their digits.
+ */
+static double bias(const struct pass *pass, const struct row *row, int64_t key)
+{
+    if (pass->run->slopes == NULL)
+        return 0;
+    double difference = (double)key - (double)row->position;
+    if (pass->run->problem->alibi == ATTN_ALIBI_DISTANCE && difference > 0)
+        difference = -difference;
+    return row->slope * difference;
+}
+
 /* A new maximum: what was summed so far shrinks. */
 static void raise_most(const struct pass *pass, struct row *row, double most)
 {
@@ -144,7 +160,7 @@ static void add_tile(const struct pass *pass, struct row *row)
     if (begin == end)
         return;
     for (uint32_t i = begin; i < end; i++) {
-        s[i] = score(pass, row->q, tile->k + (size_t)i * pass->dim);
+        s[i] = score(pass, row->q, tile->k + (size_t)i * pass->dim) + bias(pass, row, tile->key[i]);
         most = s[i] > most ? s[i] : most;
     }
     if (most > row->most + SLACK)

@@ -28,7 +28,7 @@ static const struct attn_axis axes[] = {
     LIST("align", "end", "start"),
     RANGE("window", -1, INT32_MAX),
     RANGE("softcap", 0, INT32_MAX),
-    LIST("alibi", "none"),
+    LIST("alibi", "none", "key", "distance"),
     LIST("sinks", "0", "1"),
     LIST("mask", "none"),
     LIST("span", "square", "full"),

@@ -64,8 +64,8 @@ static void get_rules(const struct attn_problem *p, struct rule rules[RULES])
         {cpu_size(p->k_dtype) != 0, ATTN_REASON_DTYPE_K, "k", cpu_type_name(p->k_dtype), types},
         {cpu_size(p->v_dtype) != 0, ATTN_REASON_DTYPE_V, "v", cpu_type_name(p->v_dtype), types},
         {cpu_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", cpu_type_name(p->out_dtype), types},
-        {p->alibi == ATTN_ALIBI_NONE, ATTN_REASON_ALIBI, "alibi",
-         NAME(p->alibi, "none", "key", "distance", "mask"), "none"},
+        {p->alibi != ATTN_ALIBI_MASK, ATTN_REASON_ALIBI, "alibi",
+         NAME(p->alibi, "none", "key", "distance", "mask"), "none, key, distance"},
         {p->mask == ATTN_MASK_NONE, ATTN_REASON_MASK, "mask",
          NAME(p->mask, "none", "bits", "f16", "bf16", "f32"), "none"},
         {p->kv_source == ATTN_KV_CACHE, ATTN_REASON_KV_SOURCE, "kv_source",
@@ -102,6 +102,32 @@ static void list_types(uint32_t types, char *text, size_t size)
     size_t length = strlen(text);
     if (length > 0)
         text[length - 1] = '\0';
+}
+
+/* The first feature of a problem that a row lacks. */
+static void judge_features(const struct cpu_kernel *row, const struct attn_problem *p,
+                           struct attn_reason *why)
+{
+    const struct {
+        uint32_t feature;
+        bool asked;
+        struct rule rule;
+    } features[] = {
+        {CPU_ALIBI,
+         p->alibi != ATTN_ALIBI_NONE,
+         {false, ATTN_REASON_ALIBI, "alibi", NAME(p->alibi, "none", "key", "distance", "mask"), "none"}},
+    };
+
+    for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
+        const struct rule *rule = &features[i].rule;
+        if (!features[i].asked || (row->features & features[i].feature) != 0)
+            continue;
+        why->code = rule->code;
+        snprintf(why->field, sizeof why->field, "%s", rule->field);
+        snprintf(why->got, sizeof why->got, "%s", rule->got);
+        snprintf(why->wanted, sizeof why->wanted, "%s", rule->wanted);
+        return;
+    }
 }
 
 /* The first thing that keeps a row from a problem; code 0 if nothing does. */
@@ -156,6 +182,7 @@ static struct attn_reason judge_row(const struct cpu_kernel *row, uint32_t flags
         snprintf(why.wanted, sizeof why.wanted, "multiples of %u up to %u", row->dim_multiple, row->dim_max);
         return why;
     }
+    judge_features(row, p, &why);
     return why;
 }
 

@@ -9,17 +9,22 @@
 /* Columns that are converted or merged at once. */
 #define COLUMNS 64u
 
+int64_t cpu_position(const struct cpu_run *run, const struct attn_work *work, uint32_t t)
+{
+    struct attn_visible visible;
+
+    if (run->positions != NULL)
+        return attn__position(run->positions, run->position_dtype, (uint64_t)work->row + t);
+    attn__visible_init(&visible, run->problem, work->causal, work->q_len, work->kv_len);
+    return visible.shift + work->q_index + t;
+}
+
 void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t *lo,
                  uint32_t *hi)
 {
     struct attn_visible visible;
-    int64_t position;
-
     attn__visible_init(&visible, run->problem, work->causal, work->q_len, work->kv_len);
-    position = visible.shift + work->q_index + t;
-    if (run->positions != NULL)
-        position = attn__position(run->positions, run->position_dtype, (uint64_t)work->row + t);
-    attn__visible_range(&visible, position, lo, hi);
+    attn__visible_range(&visible, cpu_position(run, work, t), lo, hi);
     *lo = *lo > work->key_begin ? *lo : work->key_begin;
     *hi = *hi < work->key_end ? *hi : work->key_end;
 }

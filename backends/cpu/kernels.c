@@ -32,6 +32,7 @@ const struct cpu_kernel cpu_kernels[] = {
      .kv_mixed = 1,
      .dim_multiple = 1,
      .dim_max = DIM_MAX,
+     .features = CPU_FEATURES,
      .numerics = ATTN_NUMERICS_UNROUNDED},
 };
 

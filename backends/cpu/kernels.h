@@ -58,7 +58,8 @@ struct cpu_run {
     const void *positions;     /* q_positions, or NULL */
     uint32_t position_dtype;
 
-    const char *sinks; /* [heads], or NULL */
+    const float *slopes; /* [heads], or NULL: no ALiBi */
+    const char *sinks;   /* [heads], or NULL */
     uint32_t sinks_dtype;
 
     float *part_out; /* partial results: f32 [part rows, head_dim_vo], normalised */
@@ -77,6 +78,9 @@ struct cpu_keys {
  * head * head_stride to an offset that is not -1). count <= CPU_TILE_KEYS, first + count <= kv_len.
  */
 void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count, struct cpu_keys *out);
+
+/* Position of query token t of the work, in the numbering of the keys. */
+int64_t cpu_position(const struct cpu_run *run, const struct attn_work *work, uint32_t t);
 
 /* Visible keys of query token t of the work: [*lo, *hi), cut to the work's part. Empty if lo >= hi. */
 void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t *lo,
@@ -110,6 +114,12 @@ enum cpu_phase {
 /* Query rows of a work with many rows, at most (tokens = CPU_MANY / group, at least 1). */
 #define CPU_MANY 64u
 
+/* What of a problem a kernel has to do itself, as a set. Windows, soft caps and sinks are done for all. */
+enum cpu_feature {
+    CPU_ALIBI = 1, /* key and distance */
+};
+#define CPU_FEATURES UINT32_MAX
+
 /* Element types as a set. */
 #define CPU_TYPE_F32  1u
 #define CPU_TYPE_F16  2u
@@ -127,6 +137,7 @@ struct cpu_kernel {
     uint32_t kv_mixed;
     uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
     uint32_t dim_max;
+    uint32_t features; /* enum cpu_feature that the row does */
     uint32_t numerics; /* enum attn_numerics */
 };
 

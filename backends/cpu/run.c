@@ -76,6 +76,11 @@ static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, cons
 static int32_t check_extras(const struct attn_problem *p, const struct attn_tensors *tensors,
                             struct attn_error *err)
 {
+    if (p->alibi != ATTN_ALIBI_NONE) {
+        int32_t status = check_array(&tensors->alibi_slopes, sizeof(float), "tensors.alibi_slopes", err);
+        if (status != ATTN_OK)
+            return status;
+    }
     if (p->sinks != 0 && tensors->sinks_dtype != ATTN_F32 && tensors->sinks_dtype != ATTN_BF16)
         return cpu_fail(err, ATTN_E_INVALID, 0, "tensors.sinks_dtype",
                         "sinks are %s; f32 and bf16 are served", cpu_type_name(tensors->sinks_dtype));
@@ -166,6 +171,8 @@ static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, cons
         run->lse_token = tensors->lse.token_stride;
         run->lse_head = tensors->lse.head_stride;
     }
+    if (plan->problem.alibi != ATTN_ALIBI_NONE)
+        run->slopes = (const float *)(const void *)cpu_address(&tensors->alibi_slopes);
     if (plan->problem.sinks != 0) {
         run->sinks = cpu_address(&tensors->sinks);
         run->sinks_dtype = tensors->sinks_dtype;

@@ -77,6 +77,8 @@ static void draw_problem(struct feature_case *c)
         p->given |= ATTN_GIVEN_WINDOW_RIGHT;
         p->window_right = (int32_t)case_draw(c, 30);
     }
+    if ((c->features & WITH_ALIBI) != 0)
+        p->alibi = ATTN_ALIBI_KEY + case_draw(c, 2);
     p->sinks = (c->features & WITH_SINKS) != 0;
     cr_assert_eq(attn_problem_resolve(p, p, &err), ATTN_OK, "%s", err.message);
 }
@@ -243,6 +245,10 @@ static void fill_tensors(struct feature_case *c)
         c->q[i] = put_element(c, p->q_dtype, (char *)c->tensors.q.buffer.data + i * size);
     if (p->sinks != 0)
         fill_sinks(c);
+    for (uint32_t h = 0; h < p->heads; h++)
+        c->slopes[h] = ((float)case_draw(c, 9) - 2) / 300;
+    if (p->alibi != ATTN_ALIBI_NONE)
+        c->tensors.alibi_slopes.data = c->slopes;
 }
 
 void case_begin(struct feature_case *c, uint64_t seed, uint32_t features)

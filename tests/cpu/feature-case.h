@@ -12,6 +12,7 @@ enum { CASE_SEQS = 3, CASE_HEADS = 6, CASE_ROWS = 128, CASE_TABLE = 640, CASE_BL
 /* What a case may use beyond types, addressing, windows and soft caps. */
 enum feature {
     WITH_SINKS = 1,
+    WITH_ALIBI = 2,
 };
 
 /* One batch with all its memory, and the numbers that its stored elements stand for. */
@@ -29,6 +30,7 @@ struct feature_case {
     int64_t positions[CASE_ROWS];
     int32_t table[CASE_SEQS][CASE_TABLE];
     double sinks[CASE_HEADS];
+    float slopes[CASE_HEADS];
     double *q; /* [row, head, dim] */
     double *k; /* [sequence, key, kv head, dim] */
     double *v;

@@ -32,15 +32,24 @@ static bool plain_rules(const struct feature_case *c, uint32_t seq, int64_t p, i
     return (!causal || j <= p) && (left < 0 || j >= p - left) && (right < 0 || j <= p + right);
 }
 
+static double alibi(const struct feature_case *c, uint32_t h, int64_t p, int64_t j)
+{
+    double slope = (double)c->slopes[h];
+
+    if (c->problem.alibi == ATTN_ALIBI_KEY)
+        return slope * (double)(j - p);
+    return c->problem.alibi == ATTN_ALIBI_DISTANCE ? -slope * fabs((double)(j - p)) : 0;
+}
+
 bool reference_sees(const struct feature_case *c, uint32_t seq, uint32_t i, uint32_t h, uint32_t j,
                     double *bias)
 {
     int64_t page, token;
 
-    (void)h;
-    *bias = 0;
-    return reference_locate(c, seq, j, &page, &token) &&
-           plain_rules(c, seq, query_position(c, seq, i), (int64_t)j);
+    int64_t p = query_position(c, seq, i);
+
+    *bias = alibi(c, h, p, (int64_t)j);
+    return reference_locate(c, seq, j, &page, &token) && plain_rules(c, seq, p, (int64_t)j);
 }
 
 static double score(const struct feature_case *c, const double *q, const double *k)

@@ -22,7 +22,7 @@ static struct attn_backend *open_level(const char *flags, struct attn_context **
     ATTN_INIT(&options);
     ATTN_INIT(&config);
     options.variables = variables;
-    options.variable_count = 1;
+    options.variable_count = flags != NULL;
     config.threads = 2;
     cr_assert_eq(attn_context_create(&options, out, &err), ATTN_OK, "%s", err.message);
     cr_assert_eq(attn_problem_parse("heads=1 head_dim=8", &problem, &err), ATTN_OK);
@@ -85,7 +85,7 @@ static void judge_row(const struct feature_case *c, uint32_t seq, uint32_t i, ui
 
 static void check(uint32_t features, uint32_t cases)
 {
-    static const char *const levels[] = {"ATTN_CPU_FLAGS=all", "ATTN_CPU_FLAGS=none"};
+    static const char *const levels[] = {NULL, "ATTN_CPU_FLAGS=none"};
     struct feature_case *c = malloc(sizeof *c);
     uint32_t rows = 0;
 
@@ -97,7 +97,8 @@ static void check(uint32_t features, uint32_t cases)
             char text[600], problem[512] = "";
             case_begin(c, seed, features);
             attn_problem_format(&c->problem, problem, sizeof problem, NULL, NULL);
-            snprintf(text, sizeof text, "%s seed %u: %s", levels[level], seed, problem);
+            snprintf(text, sizeof text, "%s seed %u: %s", level == 0 ? "all flags" : levels[level], seed,
+                     problem);
             run_case(c, backend, text);
             for (uint32_t n = 0; n < CASE_SEQS; n++) {
                 for (uint32_t i = 0; i < (uint32_t)(c->q_offsets[n + 1] - c->q_offsets[n]); i++) {
@@ -122,4 +123,10 @@ Test(features, none)
 Test(features, sinks)
 {
     check(WITH_SINKS, 300);
+}
+
+Test(features, alibi)
+{
+    check(WITH_ALIBI, 300);
+    check(WITH_ALIBI | WITH_SINKS, 50);
 }

@@ -264,7 +264,7 @@ Test(refusals, problems_name_their_key)
         {offsetof(struct attn_problem, type), ATTN_ENCODER, ATTN_REASON_ATTN_TYPE},
         {offsetof(struct attn_problem, q_dtype), ATTN_E4M3, ATTN_REASON_DTYPE_Q},
         {offsetof(struct attn_problem, k_dtype), ATTN_INT8, ATTN_REASON_DTYPE_K},
-        {offsetof(struct attn_problem, alibi), ATTN_ALIBI_KEY, ATTN_REASON_ALIBI},
+        {offsetof(struct attn_problem, alibi), ATTN_ALIBI_MASK, ATTN_REASON_ALIBI},
         {offsetof(struct attn_problem, mask), ATTN_MASK_BITS, ATTN_REASON_MASK},
         {offsetof(struct attn_problem, kv_source), ATTN_KV_NEW, ATTN_REASON_KV_SOURCE},
         {offsetof(struct attn_problem, layout), ATTN_PAGED_X, ATTN_REASON_LAYOUT},
