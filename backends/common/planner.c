@@ -156,6 +156,14 @@ static void put_tile(struct pass *pass, const struct attn_visible *visible, stru
     }
 }
 
+static uint32_t count_keys(const struct attn_planner_batch *batch, uint32_t seq, uint32_t q_len)
+{
+    if (batch->kv_lens != NULL)
+        return (uint32_t)batch->kv_lens[seq];
+    return batch->kv_offsets != NULL ? (uint32_t)(batch->kv_offsets[seq + 1] - batch->kv_offsets[seq])
+                                     : q_len;
+}
+
 static void put_sequence(struct pass *pass, uint32_t seq)
 {
     const struct attn_planner_batch *batch = pass->batch;
@@ -164,7 +172,7 @@ static void put_sequence(struct pass *pass, uint32_t seq)
     struct attn_visible visible;
 
     work.q_len = (uint32_t)(batch->q_offsets[seq + 1] - batch->q_offsets[seq]);
-    work.kv_len = (uint32_t)batch->kv_lens[seq];
+    work.kv_len = count_keys(batch, seq, work.q_len);
     if (work.q_len == 0)
         return;
     if (batch->seq_causal != NULL)

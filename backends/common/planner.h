@@ -44,7 +44,8 @@ struct attn_planner_batch {
     uint32_t seqs;
     uint32_t position_dtype;
     const int32_t *q_offsets;
-    const int32_t *kv_lens;
+    const int32_t *kv_lens;    /* or NULL: by kv_offsets, or as many keys as queries */
+    const int32_t *kv_offsets; /* or NULL */
     const uint8_t *seq_causal; /* or NULL: the problem's */
     const void *positions;     /* or NULL: by the problem's alignment */
 };

@@ -84,23 +84,39 @@ static void begin_row(const struct pass *pass, struct row *row, uint32_t index)
     memset(row->total, 0, pass->dim_vo * sizeof(float));
 }
 
+/* Converts one key and its value, which lie at offsets of two bases. */
+static void load_key(struct pass *pass, uint32_t key, const struct cpu_cache *k, int64_t k_at,
+                     const struct cpu_cache *v, int64_t v_at)
+{
+    struct tile *tile = &pass->tile;
+
+    cpu_load(k->dtype, tile->k + (size_t)tile->count * pass->dim,
+             k->base + k_at + pass->head * k->head_stride, pass->dim);
+    cpu_load(v->dtype, tile->v + (size_t)tile->count * pass->dim_vo,
+             v->base + v_at + pass->head * v->head_stride, pass->dim_vo);
+    tile->key[tile->count++] = key;
+}
+
 /* Converts the keys [first, end) that are no holes. */
 static void load_tile(struct pass *pass, uint32_t first, uint32_t end)
 {
     const struct cpu_run *run = pass->run;
-    struct tile *tile = &pass->tile;
+    const struct attn_work *work = pass->work;
+    uint32_t fresh = run->k_new.base != NULL ? work->kv_len - work->q_len : UINT32_MAX; /* first new key */
+    uint32_t cached = end < fresh ? end : fresh;
     struct cpu_keys keys;
 
-    cpu_walk(run, pass->work->seq, first, end - first, &keys);
-    tile->count = 0;
-    for (uint32_t i = 0; i < end - first; i++) {
-        if (keys.k[i] == -1 && keys.holes)
-            continue;
-        const char *k = run->k.base + keys.k[i] + pass->head * run->k.head_stride;
-        const char *v = run->v.base + keys.v[i] + pass->head * run->v.head_stride;
-        cpu_load(run->k.dtype, tile->k + (size_t)tile->count * pass->dim, k, pass->dim);
-        cpu_load(run->v.dtype, tile->v + (size_t)tile->count * pass->dim_vo, v, pass->dim_vo);
-        tile->key[tile->count++] = first + i;
+    pass->tile.count = 0;
+    if (first < cached)
+        cpu_walk(run, work->seq, first, cached - first, &keys);
+    for (uint32_t key = first; key < cached; key++) {
+        if (keys.k[key - first] != -1 || !keys.holes)
+            load_key(pass, key, &run->k, keys.k[key - first], &run->v, keys.v[key - first]);
+    }
+    for (uint32_t key = first > fresh ? first : fresh; key < end; key++) {
+        int64_t row = (int64_t)work->row - work->q_index + (key - fresh);
+        load_key(pass, key, &run->k_new, row * run->k_new.token_stride, &run->v_new,
+                 row * run->v_new.token_stride);
     }
 }
 

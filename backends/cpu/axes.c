@@ -13,7 +13,7 @@
     }
 
 static const struct attn_axis axes[] = {
-    LIST("type", "decoder"),
+    LIST("type", "decoder", "encoder", "encoder_only", "encoder_decoder"),
     LIST("q", "f32", "f16", "bf16"),
     LIST("k", "f32", "f16", "bf16"),
     LIST("v", "f32", "f16", "bf16"),
@@ -32,7 +32,7 @@ static const struct attn_axis axes[] = {
     LIST("sinks", "0", "1"),
     LIST("mask", "none"),
     LIST("span", "square", "full"),
-    LIST("kv_source", "cache"),
+    LIST("kv_source", "cache", "new", "cache+new"),
     LIST("layout", "strided"),
     LIST("q_scale", "none"),
     LIST("k_scale", "none"),

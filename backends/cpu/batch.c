@@ -47,7 +47,7 @@ static int32_t check_scalars(const struct attn_problem *problem, const struct at
 static int32_t check_arrays(const struct attn_problem *problem, const struct attn_batch *batch,
                             struct attn_error *err)
 {
-    bool any = batch->seqs > 0;
+    bool any = batch->seqs > 0, cached = problem->kv_source != ATTN_KV_NEW;
     uint32_t index_size = problem->index_dtype == ATTN_INT64 ? 8 : 4;
     uint32_t position_size = batch->position_dtype == ATTN_INT64 ? 8 : 4;
     const struct {
@@ -57,9 +57,9 @@ static int32_t check_arrays(const struct attn_problem *problem, const struct att
         bool needed;
     } arrays[] = {
         {&batch->q_offsets, "q_offsets", 4, any},
-        {&batch->kv_lens, "kv_lens", 4, any},
+        {&batch->kv_lens, "kv_lens", 4, any && cached},
         {&batch->kv_offsets, "kv_offsets", 4, false},
-        {&batch->csr_indptr, "csr_indptr", 4, any && problem->addressing == ATTN_CSR},
+        {&batch->csr_indptr, "csr_indptr", 4, any && cached && problem->addressing == ATTN_CSR},
         {&batch->csr_indices, "csr_indices", index_size, false},
         {&batch->table, "table", 4, false},
         {&batch->last_page_lens, "last_page_lens", 4, false},
@@ -109,10 +109,10 @@ static int32_t check_queries(const struct attn_batch *batch, struct attn_error *
     return ATTN_OK;
 }
 
-static int32_t check_dense(const struct attn_batch *batch, uint32_t seq, int64_t kv_len,
-                           struct cpu_extent *extent, struct attn_error *err)
+/* `offsets`: where the tokens of a sequence begin, or NULL: a page is a sequence. */
+static int32_t check_dense(const int32_t *offsets, uint32_t seq, int64_t kv_len, struct cpu_extent *extent,
+                           struct attn_error *err)
 {
-    const int32_t *offsets = array(&batch->kv_offsets);
     int64_t last = seq;
 
     if (offsets != NULL) {
@@ -182,20 +182,50 @@ static int32_t check_pages(const struct attn_problem *problem, const struct attn
     return ATTN_OK;
 }
 
+/* Without a cache lengths may be left out, and follow from either offsets. */
+static int64_t count_keys(const struct attn_batch *batch, uint32_t seq)
+{
+    const int32_t *offsets = array(batch->kv_offsets.data != NULL ? &batch->kv_offsets : &batch->q_offsets);
+
+    if (batch->kv_lens.data != NULL)
+        return array(&batch->kv_lens)[seq];
+    return (int64_t)offsets[seq + 1] - offsets[seq];
+}
+
+/* What the new rows of a sequence ask of its length. */
+static int32_t check_new(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
+                         int64_t kv_len, struct attn_error *err)
+{
+    const int32_t *offsets = array(&batch->q_offsets);
+    int64_t q_len = (int64_t)offsets[seq + 1] - offsets[seq];
+
+    if (problem->kv_source == ATTN_KV_NEW && batch->kv_offsets.data == NULL && kv_len != q_len)
+        return fail_at(err, "kv_lens", seq, kv_len, "without kv_offsets it is the number of query tokens");
+    if (problem->kv_source == ATTN_KV_CACHE_NEW && kv_len < q_len)
+        return fail_at(err, "kv_lens", seq, kv_len, "it must not be less than the number of query tokens");
+    return ATTN_OK;
+}
+
 static int32_t check_keys(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
                           struct cpu_extent *extent, struct attn_error *err)
 {
-    int32_t kv_len = array(&batch->kv_lens)[seq];
+    int64_t kv_len = count_keys(batch, seq);
     const int32_t *last_page_lens = array(&batch->last_page_lens);
 
-    if (kv_len < 0 || (uint32_t)kv_len > batch->max_kv)
+    if (kv_len < 0 || kv_len > (int64_t)batch->max_kv)
         return fail_at(err, "kv_lens", seq, kv_len, "0 to max_kv is accepted");
+    int32_t status = check_new(problem, batch, seq, kv_len, err);
+    if (status != ATTN_OK)
+        return status;
     extent->max_kv = (uint32_t)kv_len > extent->max_kv ? (uint32_t)kv_len : extent->max_kv;
     if (kv_len == 0)
         return ATTN_OK;
+    if (problem->kv_source == ATTN_KV_NEW)
+        return check_dense(array(batch->kv_offsets.data != NULL ? &batch->kv_offsets : &batch->q_offsets),
+                           seq, kv_len, extent, err);
     if (problem->addressing == ATTN_DENSE)
-        return check_dense(batch, seq, kv_len, extent, err);
-    if (last_page_lens != NULL && (int64_t)last_page_lens[seq] != ((int64_t)kv_len - 1) % problem->block + 1)
+        return check_dense(array(&batch->kv_offsets), seq, kv_len, extent, err);
+    if (last_page_lens != NULL && (int64_t)last_page_lens[seq] != (kv_len - 1) % problem->block + 1)
         return fail_at(err, "last_page_lens", seq, last_page_lens[seq], "it contradicts kv_lens and block");
     return check_pages(problem, batch, seq, (uint32_t)kv_len, extent, err);
 }

@@ -186,6 +186,9 @@ void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count);
 /* Fills the addressing part of a run. */
 void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
                    const struct attn_kv_desc *desc);
+/* The same for a run that reads k_new and v_new, alone or beside a cache. */
+void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
+                  const struct attn_tensors *tensors);
 
 /* ---------------------------------------------------------------- kv.c, write.c */
 

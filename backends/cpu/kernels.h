@@ -44,7 +44,8 @@ struct cpu_run {
     char *lse; /* f32, or NULL */
     int64_t lse_token, lse_head;
 
-    struct cpu_cache k, v;
+    struct cpu_cache k, v;         /* kv_source new: the new rows */
+    struct cpu_cache k_new, v_new; /* kv_source cache+new: the last q_len keys of a sequence; else no base */
     uint32_t addressing;
     uint32_t block;
     uint32_t block_shift; /* log2 of block, or 32 if it is no power of two */
@@ -116,7 +117,8 @@ enum cpu_phase {
 
 /* What of a problem a kernel has to do itself, as a set. Windows, soft caps and sinks are done for all. */
 enum cpu_feature {
-    CPU_ALIBI = 1, /* key and distance */
+    CPU_ALIBI = 1,     /* key and distance */
+    CPU_CACHE_NEW = 2, /* keys from two places */
 };
 #define CPU_FEATURES UINT32_MAX
 

@@ -122,6 +122,32 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
     return ATTN_OK;
 }
 
+static int32_t check_new(const struct attn_problem *p, const struct attn_tensors *tensors, uint64_t tokens,
+                         struct attn_error *err)
+{
+    int32_t status = cpu_tensor_check(&tensors->k_new, tokens, p->kv_heads, p->head_dim, cpu_size(p->k_dtype),
+                                      0, "tensors.k_new", err);
+
+    return status == ATTN_OK ? cpu_tensor_check(&tensors->v_new, tokens, p->kv_heads, p->head_dim_vo,
+                                                cpu_size(p->v_dtype), 0, "tensors.v_new", err)
+                             : status;
+}
+
+static int32_t check_cache(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                           const struct cpu_extent *extent, const struct attn_kv_desc *desc, bool bare,
+                           struct attn_error *err)
+{
+    int32_t status = ATTN_OK;
+
+    if (desc == NULL)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "tensors.kv", "neither a cache nor a description is given");
+    if (bare)
+        status = cpu_kv_check(desc, err);
+    if (status == ATTN_OK)
+        status = check_kv(&plan->problem, desc, err);
+    return status == ATTN_OK ? cpu_extent_check(&plan->problem, batch, extent, desc, err) : status;
+}
+
 static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                          const struct attn_tensors *tensors, const struct attn_kv_desc *desc, bool bare,
                          const struct attn_span *span, const struct attn_scratch *scratch,
@@ -135,19 +161,17 @@ static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_ba
         status = cpu_check_span(&scratch->scratch, plan->sizes.scratch, "scratch", err);
     if (status == ATTN_OK)
         status = cpu_check_span(&scratch->counters, plan->sizes.counters, "counters", err);
-    if (status == ATTN_OK && desc == NULL)
-        status = cpu_fail(err, ATTN_E_INVALID, 0, "tensors.kv", "neither a cache nor a description is given");
-    if (status == ATTN_OK && bare)
-        status = cpu_kv_check(desc, err);
-    if (status == ATTN_OK)
-        status = check_kv(&plan->problem, desc, err);
     if (status == ATTN_OK)
         status = check_tensors(&plan->problem, tensors, batch->rows, err);
     if (status != ATTN_OK)
         return status;
     const struct cpu_schedule *schedule = (const void *)cpu_address(&span->buffer);
     const struct cpu_extent extent = {schedule->max_kv, schedule->last_key};
-    return cpu_extent_check(&plan->problem, batch, &extent, desc, err);
+    if (plan->problem.kv_source == ATTN_KV_NEW) /* the highest token is one of the new rows */
+        return check_new(&plan->problem, tensors, (uint64_t)(extent.last_key + 1), err);
+    if (plan->problem.kv_source == ATTN_KV_CACHE_NEW)
+        status = check_new(&plan->problem, tensors, batch->rows, err);
+    return status == ATTN_OK ? check_cache(plan, batch, &extent, desc, bare, err) : status;
 }
 
 static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -177,7 +201,10 @@ static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, cons
         run->sinks = cpu_address(&tensors->sinks);
         run->sinks_dtype = tensors->sinks_dtype;
     }
-    cpu_walk_init(run, &plan->problem, batch, desc);
+    if (plan->problem.kv_source != ATTN_KV_NEW)
+        cpu_walk_init(run, &plan->problem, batch, desc);
+    if (plan->problem.kv_source != ATTN_KV_CACHE)
+        cpu_walk_new(run, &plan->problem, batch, tensors);
     run->part_out = (float *)(void *)block;
     run->part_lse = (float *)(void *)(block + plan->part_lse_offset);
 }

@@ -23,6 +23,29 @@ void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, cons
     run->position_dtype = batch->position_dtype;
 }
 
+void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
+                  const struct attn_tensors *tensors)
+{
+    const struct attn_tensor *k = &tensors->k_new, *v = &tensors->v_new;
+
+    run->k_new =
+        (struct cpu_cache){cpu_address(&k->buffer), 0, k->token_stride, k->head_stride, problem->k_dtype};
+    run->v_new =
+        (struct cpu_cache){cpu_address(&v->buffer), 0, v->token_stride, v->head_stride, problem->v_dtype};
+    if (problem->kv_source == ATTN_KV_CACHE_NEW)
+        return;
+    /* The new rows alone are a dense cache of one run of tokens. */
+    const struct attn_buffer *starts =
+        batch->kv_offsets.data != NULL ? &batch->kv_offsets : &batch->q_offsets;
+    run->k = run->k_new;
+    run->v = run->v_new;
+    run->k_new.base = run->v_new.base = NULL;
+    run->addressing = ATTN_DENSE;
+    run->kv_offsets = (const int32_t *)(const void *)cpu_address(starts);
+    run->positions = problem->positions != 0 ? cpu_address(&batch->q_positions) : NULL;
+    run->position_dtype = batch->position_dtype;
+}
+
 static void walk_dense(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count,
                        struct cpu_keys *out)
 {

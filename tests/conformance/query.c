@@ -23,12 +23,7 @@ static const struct {
     {"heads=8 head_dim=64 q=f32 mask=f32", ATTN_REASON_MASK},
     {"heads=8 head_dim=64 q=f32 cp=1", ATTN_REASON_CONTEXT_PARALLEL},
     {"heads=8 kv_heads=1 head_dim=576/512 q=bf16 mla=1", ATTN_REASON_MLA},
-    {"heads=8 head_dim=64 q=f32 kv_source=new", ATTN_REASON_KV_SOURCE},
-    {"heads=8 head_dim=64 q=f32 kv_source=cache+new", ATTN_REASON_KV_SOURCE},
     {"heads=8 head_dim=64 q=f16 layout=paged-x", ATTN_REASON_LAYOUT},
-    {"heads=8 head_dim=64 q=f32 type=encoder", ATTN_REASON_ATTN_TYPE},
-    {"heads=8 head_dim=64 q=f32 type=encoder_only", ATTN_REASON_ATTN_TYPE},
-    {"heads=8 head_dim=64 q=f32 type=encoder_decoder", ATTN_REASON_ATTN_TYPE},
 };
 
 enum { MOST_REASONS = 64 };

@@ -79,6 +79,10 @@ static void draw_problem(struct feature_case *c)
     }
     if ((c->features & WITH_ALIBI) != 0)
         p->alibi = ATTN_ALIBI_KEY + case_draw(c, 2);
+    if ((c->features & (WITH_NEW | WITH_CACHE_NEW)) != 0) {
+        p->type = 1 + case_draw(c, 4);
+        p->kv_source = (c->features & WITH_NEW) != 0 ? ATTN_KV_NEW : ATTN_KV_CACHE_NEW;
+    }
     p->sinks = (c->features & WITH_SINKS) != 0;
     cr_assert_eq(attn_problem_resolve(p, p, &err), ATTN_OK, "%s", err.message);
 }
@@ -87,13 +91,18 @@ static void draw_lengths(struct feature_case *c)
 {
     static const uint32_t q_lens[] = {0, 1, 1, 2, 5, 17, 40};
     static const uint32_t kv_lens[] = {0, 1, 7, 63, 64, 65, 130, 300};
-    uint32_t most_q = 1;
+    uint32_t most_q = 1, same = case_draw(c, 2); /* as many keys as queries, and no other offsets */
 
     c->most_keys = 1;
     for (uint32_t n = 0; n < CASE_SEQS; n++) {
         uint32_t q_len = q_lens[case_draw(c, 7)], kv_len = kv_lens[case_draw(c, 8)];
         if (case_draw(c, 12) == 0)
             kv_len = 2049 + case_draw(c, 100);
+        if (c->problem.kv_source == ATTN_KV_CACHE_NEW && kv_len < q_len)
+            kv_len = q_len;
+        if (c->problem.kv_source == ATTN_KV_NEW && same)
+            kv_len = q_len;
+        c->kv_offsets[n + 1] = c->kv_offsets[n] + (int32_t)kv_len;
         c->q_offsets[n + 1] = c->q_offsets[n] + (int32_t)q_len;
         c->kv_lens[n] = (int32_t)kv_len;
         c->seq_causal[n] = case_draw(c, 2) == 0;
@@ -102,6 +111,10 @@ static void draw_lengths(struct feature_case *c)
         for (uint32_t i = 0; i < q_len; i++)
             c->positions[c->q_offsets[n] + (int32_t)i] = (int64_t)case_draw(c, kv_len + 8) - 4;
     }
+    if (c->problem.kv_source == ATTN_KV_CACHE_NEW)
+        memcpy(c->kv_offsets, c->q_offsets, sizeof c->kv_offsets);
+    else if (c->problem.kv_source == ATTN_KV_NEW && same == 0)
+        c->batch.kv_offsets.data = c->kv_offsets;
     c->problem.max_seqs = CASE_SEQS;
     c->problem.max_q = most_q;
     c->problem.max_kv = c->most_keys;
@@ -114,13 +127,14 @@ static void draw_batch(struct feature_case *c)
     struct attn_batch *b = &c->batch;
     uint32_t width = c->most_keys / c->problem.block + 1, dense = c->problem.addressing == ATTN_DENSE;
 
-    ATTN_INIT(b);
+    b->struct_size = sizeof *b;
     b->seqs = CASE_SEQS;
     b->rows = (uint32_t)c->q_offsets[CASE_SEQS];
     b->max_q = c->problem.max_q;
     b->max_kv = c->most_keys;
     b->q_offsets.data = c->q_offsets;
-    b->kv_lens.data = c->kv_lens;
+    if (c->problem.kv_source != ATTN_KV_NEW || case_draw(c, 2) == 0)
+        b->kv_lens.data = c->kv_lens;
     for (uint32_t n = 0; n < CASE_SEQS; n++) {
         for (uint32_t i = 0; i < width; i++)
             c->table[n][i] = case_draw(c, 9) == 0 ? -1 : (int32_t)((i * CASE_SEQS + n) ^ 1u);
@@ -161,37 +175,58 @@ static bool seen_by_anybody(const struct feature_case *c, uint32_t seq, uint32_t
     return false;
 }
 
-/* One half of the cache: memory, strides, and the elements of keys that somebody sees. */
+/* Memory of keys or values, [page, token, head, dim] without gaps. */
+struct place {
+    char *base;
+    int64_t page, token, head;
+};
+
+static struct place make_place(struct feature_case *c, uint64_t tokens, uint32_t dim, uint32_t size)
+{
+    struct place place = {.head = (int64_t)dim * size};
+
+    place.token = place.head * c->problem.kv_heads;
+    place.page = place.token * c->kv.block;
+    place.base = case_memory(c, (uint64_t)place.token * (tokens + 1));
+    return place;
+}
+
+/* Keys or values: memory of the cache and of the new rows, and the elements that somebody sees. */
 static void fill_half(struct feature_case *c, bool values)
 {
     uint32_t dim = values ? c->problem.head_dim_vo : c->problem.head_dim, heads = c->problem.kv_heads;
     uint32_t dtype = values ? c->problem.v_dtype : c->problem.k_dtype, size = attn_dtype_size(dtype);
-    int64_t head = (int64_t)dim * size, token = head * heads, page = token * c->kv.block;
-    char *base = case_memory(c, (uint64_t)(page * c->kv.pages));
+    struct place cache = make_place(c, (uint64_t)c->kv.pages * c->kv.block, dim, size);
+    struct place fresh = make_place(c, (uint64_t)c->kv_offsets[CASE_SEQS], dim, size);
     double *numbers = case_memory(c, (uint64_t)CASE_SEQS * c->most_keys * heads * dim * sizeof *numbers);
+    struct attn_tensor *tensor = values ? &c->tensors.v_new : &c->tensors.k_new;
 
     for (uint32_t n = 0; n < CASE_SEQS; n++) {
         for (uint32_t j = 0; j < (uint32_t)c->kv_lens[n]; j++) {
+            const struct place *place = reference_is_new(c, n, j) ? &fresh : &cache;
             for (uint32_t g = 0; g < heads; g++) {
-                int64_t at_page, at_token;
+                int64_t page, token;
                 double *to = numbers + (((size_t)n * c->most_keys + j) * heads + g) * dim;
-                if (!seen_by_anybody(c, n, j, g) || !reference_locate(c, n, j, &at_page, &at_token))
+                if (!seen_by_anybody(c, n, j, g) || !reference_locate(c, n, j, &page, &token))
                     continue;
-                char *element = base + at_page * page + at_token * token + g * head;
+                char *element = place->base + page * place->page + token * place->token + g * place->head;
                 for (uint32_t d = 0; d < dim; d++)
                     to[d] = put_element(c, dtype, element + (size_t)d * size);
             }
         }
     }
     *(values ? &c->v : &c->k) = numbers;
-    *(values ? &c->kv.v : &c->kv.k) = (struct attn_buffer){base, 0};
-    *(values ? &c->kv.v_page_stride : &c->kv.k_page_stride) = page;
-    *(values ? &c->kv.v_token_stride : &c->kv.k_token_stride) = token;
-    *(values ? &c->kv.v_head_stride : &c->kv.k_head_stride) = head;
+    *(values ? &c->kv.v : &c->kv.k) = (struct attn_buffer){cache.base, 0};
+    *(values ? &c->kv.v_page_stride : &c->kv.k_page_stride) = cache.page;
+    *(values ? &c->kv.v_token_stride : &c->kv.k_token_stride) = cache.token;
+    *(values ? &c->kv.v_head_stride : &c->kv.k_head_stride) = cache.head;
+    if (c->problem.kv_source != ATTN_KV_CACHE)
+        *tensor = (struct attn_tensor){{fresh.base, 0}, fresh.token, fresh.head, {0}};
 }
 
 static void fill_cache(struct feature_case *c)
 {
+    c->tensors.struct_size = sizeof c->tensors;
     c->kv.struct_size = sizeof c->kv;
     c->kv.k_dtype = c->problem.k_dtype;
     c->kv.v_dtype = c->problem.v_dtype;
@@ -234,12 +269,12 @@ static void fill_tensors(struct feature_case *c)
     size_t count = (size_t)c->batch.rows * p->heads * p->head_dim;
     uint32_t size = attn_dtype_size(p->q_dtype);
 
-    ATTN_INIT(&c->tensors);
     c->tensors.softmax_scale = 0.75f;
     c->tensors.q = make_tensor(c, p->heads, p->head_dim, size);
     c->tensors.out = make_tensor(c, p->heads, p->head_dim_vo, attn_dtype_size(p->out_dtype));
     c->tensors.lse = make_tensor(c, p->heads, 1, sizeof(float));
-    c->tensors.kv_desc = &c->kv;
+    if (p->kv_source != ATTN_KV_NEW)
+        c->tensors.kv_desc = &c->kv;
     c->q = case_memory(c, (count + 1) * sizeof *c->q);
     for (size_t i = 0; i < count; i++)
         c->q[i] = put_element(c, p->q_dtype, (char *)c->tensors.q.buffer.data + i * size);

@@ -13,6 +13,8 @@ enum { CASE_SEQS = 3, CASE_HEADS = 6, CASE_ROWS = 128, CASE_TABLE = 640, CASE_BL
 enum feature {
     WITH_SINKS = 1,
     WITH_ALIBI = 2,
+    WITH_NEW = 4,       /* all keys are new */
+    WITH_CACHE_NEW = 8, /* some */
 };
 
 /* One batch with all its memory, and the numbers that its stored elements stand for. */
@@ -26,6 +28,7 @@ struct feature_case {
     uint32_t most_keys;
     int32_t q_offsets[CASE_SEQS + 1];
     int32_t kv_lens[CASE_SEQS];
+    int32_t kv_offsets[CASE_SEQS + 1]; /* of the new keys */
     uint8_t seq_causal[CASE_SEQS];
     int64_t positions[CASE_ROWS];
     int32_t table[CASE_SEQS][CASE_TABLE];
@@ -54,7 +57,9 @@ bool reference_sees(const struct feature_case *c, uint32_t seq, uint32_t i, uint
                     double *bias);
 void reference_row(const struct feature_case *c, uint32_t seq, uint32_t i, uint32_t h,
                    struct reference_row *out);
-/* Where key j of a sequence lies; false for a hole. */
+/* Whether key j is read from the new rows. */
+bool reference_is_new(const struct feature_case *c, uint32_t seq, uint32_t j);
+/* Where key j of a sequence lies in the cache, or its new row as token; false for a hole. */
 bool reference_locate(const struct feature_case *c, uint32_t seq, uint32_t j, int64_t *page, int64_t *token);
 
 #endif

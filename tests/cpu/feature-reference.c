@@ -4,8 +4,21 @@
 
 #include "feature-case.h"
 
+bool reference_is_new(const struct feature_case *c, uint32_t seq, uint32_t j)
+{
+    int32_t q_len = c->q_offsets[seq + 1] - c->q_offsets[seq];
+
+    return c->problem.kv_source == ATTN_KV_NEW ||
+           (c->problem.kv_source == ATTN_KV_CACHE_NEW && (int32_t)j >= c->kv_lens[seq] - q_len);
+}
+
 bool reference_locate(const struct feature_case *c, uint32_t seq, uint32_t j, int64_t *page, int64_t *token)
 {
+    if (reference_is_new(c, seq, j)) {
+        *page = 0;
+        *token = c->kv_offsets[seq + 1] - c->kv_lens[seq] + (int64_t)j;
+        return true;
+    }
     *page = c->problem.addressing == ATTN_DENSE ? (int64_t)seq : c->table[seq][j / c->problem.block];
     *token = c->problem.addressing == ATTN_DENSE ? j : j % c->problem.block;
     return *page >= 0;

@@ -130,3 +130,15 @@ Test(features, alibi)
     check(WITH_ALIBI, 300);
     check(WITH_ALIBI | WITH_SINKS, 50);
 }
+
+Test(features, new_keys_alone)
+{
+    check(WITH_NEW, 300);
+    check(WITH_NEW | WITH_SINKS | WITH_ALIBI, 50);
+}
+
+Test(features, new_keys_beside_a_cache)
+{
+    check(WITH_CACHE_NEW, 300);
+    check(WITH_CACHE_NEW | WITH_SINKS | WITH_ALIBI, 50);
+}
