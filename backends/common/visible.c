@@ -16,6 +16,9 @@ void attn__visible_init(struct attn_visible *visible, const struct attn_problem 
     else
         visible->right = causal != 0 ? 0 : visible->left;
     visible->shift = problem->align == ATTN_ALIGN_START ? 0 : (int64_t)kv_len - q_len;
+    visible->square = -1;
+    if (problem->mask > ATTN_MASK_NONE && problem->span == ATTN_SPAN_SQUARE)
+        visible->square = kv_len > q_len ? kv_len - q_len : 0;
 }
 
 void attn__visible_range(const struct attn_visible *visible, int64_t position, uint32_t *lo, uint32_t *hi)
@@ -29,6 +32,10 @@ void attn__visible_range(const struct attn_visible *visible, int64_t position, u
         end = p + visible->right + 1;
     if (visible->left >= 0 && p - visible->left > begin)
         begin = p - visible->left;
+    if (visible->square >= 0) {
+        begin = begin < end && begin < visible->square ? begin : visible->square;
+        end = visible->kv_len;
+    }
     if (begin >= end)
         begin = end = 0;
     *lo = (uint32_t)begin;

@@ -11,14 +11,18 @@ struct attn_visible {
     uint32_t kv_len;
     int64_t left; /* -1 = unlimited */
     int64_t right;
-    int64_t shift; /* position of query token 0, where no positions are given */
+    int64_t shift;  /* position of query token 0, where no positions are given */
+    int64_t square; /* first key of a square mask, from which on the mask decides; -1 = there is none */
 };
 
 /* `causal` is the sequence's own flag. The problem is resolved. */
 void attn__visible_init(struct attn_visible *visible, const struct attn_problem *problem, uint32_t causal,
                         uint32_t q_len, uint32_t kv_len);
 
-/* Visible keys [*lo, *hi) of a query at a position; both 0 if there are none. */
+/*
+ * Visible keys [*lo, *hi) of a query at a position; both 0 if there are none. With a square mask all of its
+ * keys are in the range, and keys between it and those of the plain rules: the mask is not read here.
+ */
 void attn__visible_range(const struct attn_visible *visible, int64_t position, uint32_t *lo, uint32_t *hi);
 
 /* Element `index` of an array of positions (ATTN_INT32 or ATTN_INT64). */

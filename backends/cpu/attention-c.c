@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "cpu.h"
+#include "visible.h"
 
 #define PASS_ROWS 16u
 /* The running maximum follows only jumps: exp(8) costs no precision, and each rescaling costs a rounding. */
@@ -21,6 +22,7 @@ struct row {
     uint32_t lo, hi;
     int64_t position;
     double slope;
+    struct cpu_mask mask;
     double most;
     double l_span, l_total;
     float *q, *tile, *span, *total;
@@ -78,6 +80,7 @@ static void begin_row(const struct pass *pass, struct row *row, uint32_t index)
     row->position = cpu_position(run, pass->work, row->t);
     row->slope = run->slopes != NULL ? (double)run->slopes[row->h] : 0;
     cpu_visible(run, pass->work, row->t, &row->lo, &row->hi);
+    cpu_mask_init(run, pass->work, row->t, row->h, &row->mask);
     const char *q = run->q + ((int64_t)pass->work->row + row->t) * run->q_token + row->h * run->q_head;
     cpu_load(run->problem->q_dtype, row->q, q, pass->dim);
     memset(row->span, 0, pass->dim_vo * sizeof(float));
@@ -136,16 +139,38 @@ static double score(const struct pass *pass, const float *q, const float *k)
     return cap > 0 ? cap * tanh(s / cap) : s;
 }
 
-/* ALiBi of a row and a key. Positions are integers that a double holds, so that far ones keep their digits.
- */
-static double bias(const struct pass *pass, const struct row *row, int64_t key)
+/* Where a key lies to ALiBi: a token of a square mask is where its query is. */
+static double key_position(const struct pass *pass, const struct row *row, uint32_t key, bool covered)
 {
+    const struct cpu_run *run = pass->run;
+    uint64_t first = pass->work->row - pass->work->q_index;
+
+    if (!covered || !row->mask.square || run->positions == NULL)
+        return (double)key;
+    return (double)attn__position(run->positions, run->position_dtype,
+                                  first + (uint64_t)((int64_t)key - row->mask.first));
+}
+
+/* Whether a row sees a key that exists, and what is added to its score. */
+static bool sees(const struct pass *pass, const struct row *row, uint32_t key, double *bias)
+{
+    uint32_t alibi = pass->run->problem->alibi;
+    bool covered;
+
+    if (!cpu_mask_sees(&row->mask, key, &covered, bias))
+        return false;
     if (pass->run->slopes == NULL)
-        return 0;
-    double difference = (double)key - (double)row->position;
-    if (pass->run->problem->alibi == ATTN_ALIBI_DISTANCE && difference > 0)
+        return true;
+    if (alibi == ATTN_ALIBI_MASK) {
+        *bias *= row->slope;
+        return true;
+    }
+    /* Positions are integers that a double holds: far ones keep their digits. */
+    double difference = key_position(pass, row, key, covered) - (double)row->position;
+    if (alibi == ATTN_ALIBI_DISTANCE && difference > 0)
         difference = -difference;
-    return row->slope * difference;
+    *bias += row->slope * difference;
+    return true;
 }
 
 /* A new maximum: what was summed so far shrinks. */
@@ -166,25 +191,28 @@ static void raise_most(const struct pass *pass, struct row *row, double most)
 static void add_tile(const struct pass *pass, struct row *row)
 {
     const struct tile *tile = &pass->tile;
-    uint32_t begin = 0, end = tile->count, dim_vo = pass->dim_vo;
-    double s[CPU_TILE_KEYS], most = -(double)INFINITY;
+    uint32_t begin = 0, end = tile->count, dim_vo = pass->dim_vo, count = 0, seen[CPU_TILE_KEYS];
+    double s[CPU_TILE_KEYS], bias, most = -(double)INFINITY;
 
     while (begin < end && tile->key[begin] < row->lo)
         begin++;
     while (end > begin && tile->key[end - 1] >= row->hi)
         end--;
-    if (begin == end)
-        return;
     for (uint32_t i = begin; i < end; i++) {
-        s[i] = score(pass, row->q, tile->k + (size_t)i * pass->dim) + bias(pass, row, tile->key[i]);
-        most = s[i] > most ? s[i] : most;
+        if (!sees(pass, row, tile->key[i], &bias))
+            continue;
+        s[count] = score(pass, row->q, tile->k + (size_t)i * pass->dim) + bias;
+        most = s[count] > most ? s[count] : most;
+        seen[count++] = i;
     }
+    if (count == 0)
+        return;
     if (most > row->most + SLACK)
         raise_most(pass, row, most);
     memset(row->tile, 0, dim_vo * sizeof(float));
     double l = 0;
-    for (uint32_t i = begin; i < end; i++) {
-        const float *v = tile->v + (size_t)i * dim_vo;
+    for (uint32_t i = 0; i < count; i++) {
+        const float *v = tile->v + (size_t)seen[i] * dim_vo;
         float p = expf((float)(s[i] - row->most));
         l += (double)p;
         for (uint32_t d = 0; d < dim_vo; d++)

@@ -16,7 +16,7 @@ struct rule {
     const char *wanted;
 };
 
-#define RULES 19u
+#define RULES 17u
 
 /* Name of an enumerated member, which counts from 1. */
 static const char *name_of(uint32_t value, const char *const *names, uint32_t count)
@@ -62,10 +62,6 @@ static void get_rules(const struct attn_problem *p, struct rule rules[RULES])
         {cpu_size(p->k_dtype) != 0, ATTN_REASON_DTYPE_K, "k", cpu_type_name(p->k_dtype), types},
         {cpu_size(p->v_dtype) != 0, ATTN_REASON_DTYPE_V, "v", cpu_type_name(p->v_dtype), types},
         {cpu_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", cpu_type_name(p->out_dtype), types},
-        {p->alibi != ATTN_ALIBI_MASK, ATTN_REASON_ALIBI, "alibi",
-         NAME(p->alibi, "none", "key", "distance", "mask"), "none, key, distance"},
-        {p->mask == ATTN_MASK_NONE, ATTN_REASON_MASK, "mask",
-         NAME(p->mask, "none", "bits", "f16", "bf16", "f32"), "none"},
         {p->layout == ATTN_STRIDED, ATTN_REASON_LAYOUT, "layout", NAME(p->layout, "strided", "paged-x"),
          "strided"},
         {unscaled(p->q_scale), ATTN_REASON_SCALES, "q_scale", scale_name(p->q_scale), "none"},
@@ -115,6 +111,9 @@ static void judge_features(const struct cpu_kernel *row, const struct attn_probl
         {CPU_CACHE_NEW,
          p->kv_source == ATTN_KV_CACHE_NEW,
          {false, ATTN_REASON_KV_SOURCE, "kv_source", "cache+new", "cache, new"}},
+        {CPU_MASK,
+         p->mask != ATTN_MASK_NONE,
+         {false, ATTN_REASON_MASK, "mask", NAME(p->mask, "none", "bits", "f16", "bf16", "f32"), "none"}},
     };
 
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {

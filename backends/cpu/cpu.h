@@ -74,6 +74,15 @@ static inline uint32_t cpu_size(uint32_t dtype)
     return dtype == ATTN_F32 ? 4 : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2 : 0;
 }
 
+/* Element type of an additive mask; 0 for bits. */
+static inline uint32_t cpu_mask_dtype(uint32_t mask)
+{
+    return mask == ATTN_MASK_F16    ? (uint32_t)ATTN_F16
+           : mask == ATTN_MASK_BF16 ? (uint32_t)ATTN_BF16
+           : mask == ATTN_MASK_F32  ? (uint32_t)ATTN_F32
+                                    : 0;
+}
+
 /* The name in problem strings. */
 const char *cpu_type_name(uint32_t dtype);
 

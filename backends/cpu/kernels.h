@@ -63,6 +63,12 @@ struct cpu_run {
     const char *sinks;   /* [heads], or NULL */
     uint32_t sinks_dtype;
 
+    const char *mask; /* or NULL */
+    uint32_t mask_dtype;
+    uint32_t mask_packed;
+    const int64_t *mask_starts; /* or NULL: by stride */
+    int64_t mask_seq, mask_head, mask_row;
+
     float *part_out; /* partial results: f32 [part rows, head_dim_vo], normalised */
     float *part_lse; /* f32 [part rows] */
 };
@@ -86,6 +92,25 @@ int64_t cpu_position(const struct cpu_run *run, const struct attn_work *work, ui
 /* Visible keys of query token t of the work: [*lo, *hi), cut to the work's part. Empty if lo >= hi. */
 void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t *lo,
                  uint32_t *hi);
+
+/* The mask's row of one query token and head. */
+struct cpu_mask {
+    const char *row; /* NULL = this sequence has none */
+    uint64_t bit;    /* bits: of column 0, counted from the row */
+    uint32_t dtype;  /* 0 = bits */
+    bool square;
+    int64_t first; /* key of column 0 */
+    int64_t columns;
+    uint32_t lo, hi; /* keys that the plain rules show */
+};
+
+void cpu_mask_init(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+                   struct cpu_mask *out);
+/*
+ * Whether a key is seen. *covered: the mask has a column for it, and *value is what an additive one adds.
+ * The plain rules are asked only where the mask leaves it to them.
+ */
+bool cpu_mask_sees(const struct cpu_mask *mask, uint32_t key, bool *covered, double *value);
 
 /*
  * Takes the row of query token t and query head h of a work: o is the normalised f32 row (ignored if lse is
@@ -117,8 +142,9 @@ enum cpu_phase {
 
 /* What of a problem a kernel has to do itself, as a set. Windows, soft caps and sinks are done for all. */
 enum cpu_feature {
-    CPU_ALIBI = 1,     /* key and distance */
+    CPU_ALIBI = 1,
     CPU_CACHE_NEW = 2, /* keys from two places */
+    CPU_MASK = 4,
 };
 #define CPU_FEATURES UINT32_MAX
 

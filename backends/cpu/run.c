@@ -73,9 +73,36 @@ static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, cons
     return ATTN_OK;
 }
 
-static int32_t check_extras(const struct attn_problem *p, const struct attn_tensors *tensors,
-                            struct attn_error *err)
+/* Every element of an additive mask is aligned. */
+static int32_t check_mask(const struct attn_problem *p, const struct attn_batch *batch,
+                          const struct attn_tensors *tensors, struct attn_error *err)
 {
+    uint32_t size = p->mask == ATTN_MASK_BITS ? 1 : cpu_size(cpu_mask_dtype(p->mask));
+    const int64_t *starts = (const int64_t *)(const void *)cpu_address(&tensors->mask_starts);
+    uint64_t bits = (uint64_t)tensors->mask_head_stride | (uint64_t)tensors->mask_row_stride;
+    int32_t status = check_array(&tensors->mask, size, "tensors.mask", err);
+
+    if (status == ATTN_OK && starts != NULL)
+        status = check_array(&tensors->mask_starts, sizeof *starts, "tensors.mask_starts", err);
+    if (status != ATTN_OK)
+        return status;
+    bits |= starts == NULL ? (uint64_t)tensors->mask_seq_stride : 0;
+    for (uint32_t n = 0; size > 1 && starts != NULL && n < batch->seqs; n++)
+        bits |= starts[n] >= 0 ? (uint64_t)starts[n] : 0;
+    if ((bits & (size - 1)) != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "tensors.mask",
+                        "strides and starts of the mask must be multiples of its element size %u", size);
+    return ATTN_OK;
+}
+
+static int32_t check_extras(const struct attn_problem *p, const struct attn_batch *batch,
+                            const struct attn_tensors *tensors, struct attn_error *err)
+{
+    if (p->mask != ATTN_MASK_NONE) {
+        int32_t status = check_mask(p, batch, tensors, err);
+        if (status != ATTN_OK)
+            return status;
+    }
     if (p->alibi != ATTN_ALIBI_NONE) {
         int32_t status = check_array(&tensors->alibi_slopes, sizeof(float), "tensors.alibi_slopes", err);
         if (status != ATTN_OK)
@@ -89,9 +116,10 @@ static int32_t check_extras(const struct attn_problem *p, const struct attn_tens
     return ATTN_OK;
 }
 
-static int32_t check_tensors(const struct attn_problem *p, const struct attn_tensors *tensors, uint32_t rows,
-                             struct attn_error *err)
+static int32_t check_tensors(const struct attn_problem *p, const struct attn_batch *batch,
+                             const struct attn_tensors *tensors, struct attn_error *err)
 {
+    uint32_t rows = batch->rows;
     int32_t status =
         cpu_tensor_check(&tensors->q, rows, p->heads, p->head_dim, cpu_size(p->q_dtype), 0, "tensors.q", err);
 
@@ -100,7 +128,7 @@ static int32_t check_tensors(const struct attn_problem *p, const struct attn_ten
                                   "tensors.out", err);
     if (status == ATTN_OK && p->lse != 0)
         status = cpu_tensor_check(&tensors->lse, rows, p->heads, 1, sizeof(float), 1, "tensors.lse", err);
-    return status == ATTN_OK ? check_extras(p, tensors, err) : status;
+    return status == ATTN_OK ? check_extras(p, batch, tensors, err) : status;
 }
 
 static int32_t check_schedule(const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -162,7 +190,7 @@ static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_ba
     if (status == ATTN_OK)
         status = cpu_check_span(&scratch->counters, plan->sizes.counters, "counters", err);
     if (status == ATTN_OK)
-        status = check_tensors(&plan->problem, tensors, batch->rows, err);
+        status = check_tensors(&plan->problem, batch, tensors, err);
     if (status != ATTN_OK)
         return status;
     const struct cpu_schedule *schedule = (const void *)cpu_address(&span->buffer);
@@ -172,6 +200,17 @@ static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_ba
     if (plan->problem.kv_source == ATTN_KV_CACHE_NEW)
         status = check_new(&plan->problem, tensors, batch->rows, err);
     return status == ATTN_OK ? check_cache(plan, batch, &extent, desc, bare, err) : status;
+}
+
+static void resolve_mask(struct cpu_run *run, const struct attn_tensors *tensors)
+{
+    run->mask = cpu_address(&tensors->mask);
+    run->mask_dtype = cpu_mask_dtype(run->problem->mask);
+    run->mask_packed = tensors->mask_packed;
+    run->mask_starts = (const int64_t *)(const void *)cpu_address(&tensors->mask_starts);
+    run->mask_seq = tensors->mask_seq_stride;
+    run->mask_head = tensors->mask_head_stride;
+    run->mask_row = tensors->mask_row_stride;
 }
 
 static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -195,6 +234,8 @@ static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, cons
         run->lse_token = tensors->lse.token_stride;
         run->lse_head = tensors->lse.head_stride;
     }
+    if (plan->problem.mask != ATTN_MASK_NONE)
+        resolve_mask(run, tensors);
     if (plan->problem.alibi != ATTN_ALIBI_NONE)
         run->slopes = (const float *)(const void *)cpu_address(&tensors->alibi_slopes);
     if (plan->problem.sinks != 0) {

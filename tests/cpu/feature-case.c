@@ -83,6 +83,12 @@ static void draw_problem(struct feature_case *c)
         p->type = 1 + case_draw(c, 4);
         p->kv_source = (c->features & WITH_NEW) != 0 ? ATTN_KV_NEW : ATTN_KV_CACHE_NEW;
     }
+    if ((c->features & WITH_MASK) != 0) {
+        p->mask = ATTN_MASK_BITS + case_draw(c, 4);
+        p->span = 1 + case_draw(c, 2);
+        if (p->mask != ATTN_MASK_BITS && case_draw(c, 3) == 0)
+            p->alibi = ATTN_ALIBI_MASK;
+    }
     p->sinks = (c->features & WITH_SINKS) != 0;
     cr_assert_eq(attn_problem_resolve(p, p, &err), ATTN_OK, "%s", err.message);
 }
@@ -226,7 +232,6 @@ static void fill_half(struct feature_case *c, bool values)
 
 static void fill_cache(struct feature_case *c)
 {
-    c->tensors.struct_size = sizeof c->tensors;
     c->kv.struct_size = sizeof c->kv;
     c->kv.k_dtype = c->problem.k_dtype;
     c->kv.v_dtype = c->problem.v_dtype;
@@ -263,6 +268,16 @@ static void fill_sinks(struct feature_case *c)
     c->tensors.sinks_dtype = dtype;
 }
 
+static void fill_slopes(struct feature_case *c)
+{
+    float unit = c->problem.alibi == ATTN_ALIBI_MASK ? 4 : 300;
+
+    for (uint32_t h = 0; h < c->problem.heads; h++)
+        c->slopes[h] = ((float)case_draw(c, 9) - 2) / unit;
+    if (c->problem.alibi != ATTN_ALIBI_NONE)
+        c->tensors.alibi_slopes.data = c->slopes;
+}
+
 static void fill_tensors(struct feature_case *c)
 {
     const struct attn_problem *p = &c->problem;
@@ -280,10 +295,6 @@ static void fill_tensors(struct feature_case *c)
         c->q[i] = put_element(c, p->q_dtype, (char *)c->tensors.q.buffer.data + i * size);
     if (p->sinks != 0)
         fill_sinks(c);
-    for (uint32_t h = 0; h < p->heads; h++)
-        c->slopes[h] = ((float)case_draw(c, 9) - 2) / 300;
-    if (p->alibi != ATTN_ALIBI_NONE)
-        c->tensors.alibi_slopes.data = c->slopes;
 }
 
 void case_begin(struct feature_case *c, uint64_t seed, uint32_t features)
@@ -294,6 +305,10 @@ void case_begin(struct feature_case *c, uint64_t seed, uint32_t features)
     draw_problem(c);
     draw_lengths(c);
     draw_batch(c);
+    c->tensors.struct_size = sizeof c->tensors;
+    fill_slopes(c);
+    if (c->problem.mask != ATTN_MASK_NONE)
+        case_fill_mask(c);
     fill_cache(c);
     fill_tensors(c);
 }

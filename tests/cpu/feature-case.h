@@ -15,6 +15,7 @@ enum feature {
     WITH_ALIBI = 2,
     WITH_NEW = 4,       /* all keys are new */
     WITH_CACHE_NEW = 8, /* some */
+    WITH_MASK = 16,
 };
 
 /* One batch with all its memory, and the numbers that its stored elements stand for. */
@@ -33,6 +34,10 @@ struct feature_case {
     int64_t positions[CASE_ROWS];
     int32_t table[CASE_SEQS][CASE_TABLE];
     double sinks[CASE_HEADS];
+    double *mask; /* [sequence, head, row, column]; -inf = masked */
+    uint32_t columns[CASE_SEQS];
+    uint32_t most_columns;
+    int64_t mask_starts[CASE_SEQS];
     float slopes[CASE_HEADS];
     double *q; /* [row, head, dim] */
     double *k; /* [sequence, key, kv head, dim] */
@@ -46,6 +51,9 @@ void case_begin(struct feature_case *c, uint64_t seed, uint32_t features);
 void case_end(struct feature_case *c);
 uint32_t case_draw(struct feature_case *c, uint32_t n);
 void *case_memory(struct feature_case *c, uint64_t size);
+
+/* feature-mask.c: before the contents of keys, which depend on who sees them */
+void case_fill_mask(struct feature_case *c);
 
 /* feature-reference.c */
 struct reference_row {

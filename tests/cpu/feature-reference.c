@@ -45,24 +45,47 @@ static bool plain_rules(const struct feature_case *c, uint32_t seq, int64_t p, i
     return (!causal || j <= p) && (left < 0 || j >= p - left) && (right < 0 || j <= p + right);
 }
 
-static double alibi(const struct feature_case *c, uint32_t h, int64_t p, int64_t j)
+/* ALiBi of a query at p and a key at j, or of what a mask adds. */
+static double bias_of(const struct feature_case *c, uint32_t h, int64_t p, int64_t j, double added)
 {
     double slope = (double)c->slopes[h];
 
-    if (c->problem.alibi == ATTN_ALIBI_KEY)
-        return slope * (double)(j - p);
-    return c->problem.alibi == ATTN_ALIBI_DISTANCE ? -slope * fabs((double)(j - p)) : 0;
+    switch (c->problem.alibi) {
+    case ATTN_ALIBI_KEY:
+        return added + slope * (double)(j - p);
+    case ATTN_ALIBI_DISTANCE:
+        return added - slope * fabs((double)(j - p));
+    case ATTN_ALIBI_MASK:
+        return slope * added;
+    default:
+        return added;
+    }
 }
 
 bool reference_sees(const struct feature_case *c, uint32_t seq, uint32_t i, uint32_t h, uint32_t j,
                     double *bias)
 {
-    int64_t page, token;
+    const int64_t p = query_position(c, seq, i);
+    const bool square = c->problem.span == ATTN_SPAN_SQUARE;
+    bool masked = c->problem.mask != ATTN_MASK_NONE &&
+                  (c->tensors.mask_starts.data == NULL || c->mask_starts[seq] >= 0);
+    int64_t page, token, at = (int64_t)j, q_len = c->q_offsets[seq + 1] - c->q_offsets[seq];
+    int64_t column = square ? at - (c->kv_lens[seq] - q_len) : at;
+    double added = 0;
 
-    int64_t p = query_position(c, seq, i);
-
-    *bias = alibi(c, h, p, (int64_t)j);
-    return reference_locate(c, seq, j, &page, &token) && plain_rules(c, seq, p, (int64_t)j);
+    if (!reference_locate(c, seq, j, &page, &token))
+        return false;
+    masked = masked && column >= 0 && column < c->columns[seq];
+    if (masked)
+        added = c->mask[(((size_t)seq * CASE_HEADS + h) * CASE_ROWS + i) * c->most_columns + (size_t)column];
+    if (added == -INFINITY)
+        return false;
+    if (!(masked && square) && !plain_rules(c, seq, p, at))
+        return false;
+    if (masked && square && c->problem.positions != 0)
+        at = c->positions[c->q_offsets[seq] + column];
+    *bias = bias_of(c, h, p, at, added);
+    return true;
 }
 
 static double score(const struct feature_case *c, const double *q, const double *k)

@@ -142,3 +142,10 @@ Test(features, new_keys_beside_a_cache)
     check(WITH_CACHE_NEW, 300);
     check(WITH_CACHE_NEW | WITH_SINKS | WITH_ALIBI, 50);
 }
+
+Test(features, masks)
+{
+    check(WITH_MASK, 300);
+    check(WITH_MASK | WITH_SINKS | WITH_ALIBI, 150);
+    check(WITH_MASK | WITH_CACHE_NEW | WITH_ALIBI, 100);
+}

@@ -263,8 +263,6 @@ Test(refusals, problems_name_their_key)
     } cases[] = {
         {offsetof(struct attn_problem, q_dtype), ATTN_E4M3, ATTN_REASON_DTYPE_Q},
         {offsetof(struct attn_problem, k_dtype), ATTN_INT8, ATTN_REASON_DTYPE_K},
-        {offsetof(struct attn_problem, alibi), ATTN_ALIBI_MASK, ATTN_REASON_ALIBI},
-        {offsetof(struct attn_problem, mask), ATTN_MASK_BITS, ATTN_REASON_MASK},
         {offsetof(struct attn_problem, layout), ATTN_PAGED_X, ATTN_REASON_LAYOUT},
         {offsetof(struct attn_problem, v_scale), ATTN_SCALES_HEAD, ATTN_REASON_SCALES},
         {offsetof(struct attn_problem, mla), 1, ATTN_REASON_MLA},
