@@ -68,6 +68,12 @@ static void lay_out(struct pass *pass, void *scratch)
     pass->tile.v = next + (size_t)CPU_TILE_KEYS * pass->dim;
 }
 
+static void multiply(float *values, uint32_t count, float scale)
+{
+    for (uint32_t d = 0; scale != 1 && d < count; d++)
+        values[d] *= scale;
+}
+
 /* Row number `index` of the kv head: tokens outside, heads of the group inside. */
 static void begin_row(const struct pass *pass, struct row *row, uint32_t index)
 {
@@ -83,20 +89,35 @@ static void begin_row(const struct pass *pass, struct row *row, uint32_t index)
     cpu_mask_init(run, pass->work, row->t, row->h, &row->mask);
     const char *q = run->q + ((int64_t)pass->work->row + row->t) * run->q_token + row->h * run->q_head;
     cpu_load(run->problem->q_dtype, row->q, q, pass->dim);
+    multiply(row->q, pass->dim,
+             cpu_scale_at(&run->q_scale, pass->work->seq, (int64_t)pass->work->row + row->t,
+                          row->h / run->q_scale_group));
     memset(row->span, 0, pass->dim_vo * sizeof(float));
     memset(row->total, 0, pass->dim_vo * sizeof(float));
 }
 
-/* Converts one key and its value, which lie at offsets of two bases. */
-static void load_key(struct pass *pass, uint32_t key, const struct cpu_cache *k, int64_t k_at,
-                     const struct cpu_cache *v, int64_t v_at)
+/* Where one key lies: byte offsets, and what its scales are found by. */
+struct place {
+    int64_t k, v;
+    int64_t outer, token;
+};
+
+/* Converts one head's key or value and applies its scale. */
+static void load_head(const struct cpu_cache *cache, uint32_t head, int64_t at, const struct place *place,
+                      float *to, uint32_t dim)
+{
+    cpu_load(cache->dtype, to, cache->base + at + head * cache->head_stride, dim);
+    if (cache->scale.base != NULL)
+        multiply(to, dim, cpu_scale_at(&cache->scale, place->outer, place->token, head));
+}
+
+static void load_key(struct pass *pass, uint32_t key, const struct cpu_cache *k, const struct cpu_cache *v,
+                     const struct place *place)
 {
     struct tile *tile = &pass->tile;
 
-    cpu_load(k->dtype, tile->k + (size_t)tile->count * pass->dim,
-             k->base + k_at + pass->head * k->head_stride, pass->dim);
-    cpu_load(v->dtype, tile->v + (size_t)tile->count * pass->dim_vo,
-             v->base + v_at + pass->head * v->head_stride, pass->dim_vo);
+    load_head(k, pass->head, place->k, place, tile->k + (size_t)tile->count * pass->dim, pass->dim);
+    load_head(v, pass->head, place->v, place, tile->v + (size_t)tile->count * pass->dim_vo, pass->dim_vo);
     tile->key[tile->count++] = key;
 }
 
@@ -107,19 +128,30 @@ static void load_tile(struct pass *pass, uint32_t first, uint32_t end)
     const struct attn_work *work = pass->work;
     uint32_t fresh = run->k_new.base != NULL ? work->kv_len - work->q_len : UINT32_MAX; /* first new key */
     uint32_t cached = end < fresh ? end : fresh;
+    bool scaled = run->k.scale.base != NULL || run->v.scale.base != NULL;
+    struct place place = {0};
     struct cpu_keys keys;
 
     pass->tile.count = 0;
     if (first < cached)
         cpu_walk(run, work->seq, first, cached - first, &keys);
     for (uint32_t key = first; key < cached; key++) {
-        if (keys.k[key - first] != -1 || !keys.holes)
-            load_key(pass, key, &run->k, keys.k[key - first], &run->v, keys.v[key - first]);
+        if (keys.k[key - first] == -1 && keys.holes)
+            continue;
+        place.k = keys.k[key - first];
+        place.v = keys.v[key - first];
+        if (scaled)
+            cpu_locate(run, work->seq, key, &place.outer, &place.token);
+        if (run->problem->kv_source == ATTN_KV_NEW)
+            place.outer = work->seq;
+        load_key(pass, key, &run->k, &run->v, &place);
     }
     for (uint32_t key = first > fresh ? first : fresh; key < end; key++) {
-        int64_t row = (int64_t)work->row - work->q_index + (key - fresh);
-        load_key(pass, key, &run->k_new, row * run->k_new.token_stride, &run->v_new,
-                 row * run->v_new.token_stride);
+        place.outer = work->seq;
+        place.token = (int64_t)work->row - work->q_index + (key - fresh);
+        place.k = place.token * run->k_new.token_stride;
+        place.v = place.token * run->v_new.token_stride;
+        load_key(pass, key, &run->k_new, &run->v_new, &place);
     }
 }
 

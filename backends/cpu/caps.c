@@ -16,7 +16,7 @@ struct rule {
     const char *wanted;
 };
 
-#define RULES 17u
+#define RULES 14u
 
 /* Name of an enumerated member, which counts from 1. */
 static const char *name_of(uint32_t value, const char *const *names, uint32_t count)
@@ -27,16 +27,6 @@ static const char *name_of(uint32_t value, const char *const *names, uint32_t co
 #define NAME(value, ...)                                                                                     \
     name_of((value), (const char *const[]){__VA_ARGS__},                                                     \
             sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
-
-static const char *scale_name(uint32_t granularity)
-{
-    return NAME(granularity, "none", "unit", "tensor", "head", "token-head", "kv-head");
-}
-
-static bool unscaled(uint32_t granularity)
-{
-    return granularity == 0 || granularity == ATTN_SCALES_NONE;
-}
 
 static bool fits_counts(const struct attn_problem *problem)
 {
@@ -55,7 +45,7 @@ struct attn_planner cpu_planner(const struct attn_problem *problem, uint32_t uni
 
 static void get_rules(const struct attn_problem *p, struct rule rules[RULES])
 {
-    static const char types[] = "f32, f16, bf16";
+    static const char types[] = "f32, f16, bf16, 8 bits";
     static const char count[] = "at most 2147483647";
     const struct rule list[RULES] = {
         {cpu_size(p->q_dtype) != 0, ATTN_REASON_DTYPE_Q, "q", cpu_type_name(p->q_dtype), types},
@@ -64,10 +54,8 @@ static void get_rules(const struct attn_problem *p, struct rule rules[RULES])
         {cpu_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", cpu_type_name(p->out_dtype), types},
         {p->layout == ATTN_STRIDED, ATTN_REASON_LAYOUT, "layout", NAME(p->layout, "strided", "paged-x"),
          "strided"},
-        {unscaled(p->q_scale), ATTN_REASON_SCALES, "q_scale", scale_name(p->q_scale), "none"},
-        {unscaled(p->k_scale), ATTN_REASON_SCALES, "k_scale", scale_name(p->k_scale), "none"},
-        {unscaled(p->v_scale), ATTN_REASON_SCALES, "v_scale", scale_name(p->v_scale), "none"},
-        {unscaled(p->out_scale), ATTN_REASON_SCALES, "out_scale", scale_name(p->out_scale), "none"},
+        {p->out_scale != ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale", "token-head",
+         "none, unit, tensor, head"},
         {p->mla == 0, ATTN_REASON_MLA, "mla", "1", "0"},
         {p->cp == 0, ATTN_REASON_CONTEXT_PARALLEL, "cp", "1", "0"},
         {p->graph <= ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph",
@@ -84,6 +72,8 @@ static void get_rules(const struct attn_problem *p, struct rule rules[RULES])
 
 static uint32_t type_bit(uint32_t dtype)
 {
+    if (cpu_size(dtype) == 1)
+        return CPU_TYPE_8;
     return dtype == ATTN_F32 ? CPU_TYPE_F32 : dtype == ATTN_F16 ? CPU_TYPE_F16 : CPU_TYPE_BF16;
 }
 
@@ -137,7 +127,6 @@ static struct attn_reason judge_row(const struct cpu_kernel *row, uint32_t flags
         uint32_t code, dtype, types;
         const char *field;
     } dtypes[] = {{ATTN_REASON_DTYPE_Q, p->q_dtype, row->q_types, "q"},
-                  {ATTN_REASON_DTYPE_OUT, p->out_dtype, row->q_types, "out"},
                   {ATTN_REASON_DTYPE_K, p->k_dtype, row->kv_types, "k"},
                   {ATTN_REASON_DTYPE_V, p->v_dtype, row->kv_types, "v"}};
     const struct {

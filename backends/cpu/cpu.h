@@ -68,10 +68,24 @@ static inline char *cpu_address(const struct attn_buffer *buffer)
     return buffer->data == NULL ? NULL : (char *)buffer->data + buffer->byte_offset;
 }
 
-/* Bytes of an element of f32, f16, bf16; 0 for all other types. */
+/* Bytes of an element of f32, f16, bf16 and the 8-bit types; 0 for all other types. */
 static inline uint32_t cpu_size(uint32_t dtype)
 {
-    return dtype == ATTN_F32 ? 4 : dtype == ATTN_F16 || dtype == ATTN_BF16 ? 2 : 0;
+    switch (dtype) {
+    case ATTN_F32:
+        return 4;
+    case ATTN_F16:
+    case ATTN_BF16:
+        return 2;
+    case ATTN_E4M3:
+    case ATTN_E5M2:
+    case ATTN_E4M3FNUZ:
+    case ATTN_E5M2FNUZ:
+    case ATTN_INT8:
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 /* Element type of an additive mask; 0 for bits. */
@@ -192,6 +206,13 @@ void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count);
 
 /* ---------------------------------------------------------------- walk.c */
 
+/* The place of a key in a cache: page and token in it; false for a hole. */
+bool cpu_locate(const struct cpu_run *run, uint32_t seq, uint32_t key, int64_t *page, int64_t *token);
+/* A scale resolved: no base if it is 1. */
+struct cpu_scale cpu_scale_of(const struct attn_scale *scale);
+/* ATTN_OK if an 8-bit type has its scale, aligned, and no other type has one. */
+int32_t cpu_scale_check(const struct attn_scale *scale, uint32_t dtype, const char *name,
+                        struct attn_error *err);
 /* Fills the addressing part of a run. */
 void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
                    const struct attn_kv_desc *desc);

@@ -2,6 +2,7 @@
 /* What goes in and out of a kernel: the visible range of a token, and finished rows, whole or in parts. */
 #include <math.h>
 
+#include "code8.h"
 #include "cpu.h"
 #include "half.h"
 #include "visible.h"
@@ -32,8 +33,12 @@ void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32
 void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count)
 {
     uint16_t *half = to;
+    uint8_t *code = to;
 
-    if (dtype == ATTN_F32) {
+    if (cpu_size(dtype) == 1) {
+        for (uint32_t i = 0; i < count; i++)
+            code[i] = attn__code8_encode(dtype, from[i]);
+    } else if (dtype == ATTN_F32) {
         memcpy(to, from, count * sizeof *from);
     } else if (dtype == ATTN_F16) {
         for (uint32_t i = 0; i < count; i++)
@@ -47,8 +52,12 @@ void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count)
 void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count)
 {
     const uint16_t *half = from;
+    const uint8_t *code = from;
 
-    if (dtype == ATTN_F32) {
+    if (cpu_size(dtype) == 1) {
+        for (uint32_t i = 0; i < count; i++)
+            to[i] = attn__code8_decode(dtype, code[i]);
+    } else if (dtype == ATTN_F32) {
         memcpy(to, from, count * sizeof *to);
     } else if (dtype == ATTN_F16) {
         for (uint32_t i = 0; i < count; i++)
@@ -69,6 +78,20 @@ static void put_lse(const struct cpu_run *run, const struct attn_work *work, uin
 {
     if (run->lse != NULL)
         memcpy(run->lse + ((int64_t)work->row + t) * run->lse_token + h * run->lse_head, &lse, sizeof lse);
+}
+
+/* Columns [d, d + count) of a finished row. What is stored times the scale is the result. */
+static void put_columns(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+                        uint32_t d, float *from, uint32_t count)
+{
+    uint32_t dtype = run->problem->out_dtype;
+
+    if (run->out_scale.base != NULL) {
+        float scale = cpu_scale_at(&run->out_scale, work->seq, (int64_t)work->row + t, h);
+        for (uint32_t i = 0; i < count; i++)
+            from[i] /= scale;
+    }
+    cpu_store(dtype, out_row(run, work, t, h) + (size_t)d * cpu_size(dtype), from, count);
 }
 
 /* Place of a row among the partial results of its group. */
@@ -102,24 +125,22 @@ static void put_empty(const struct cpu_run *run, const struct attn_work *work, u
 static void put_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
                     const float *o, float lse)
 {
-    uint32_t dim = run->problem->head_dim_vo, size = cpu_size(run->problem->out_dtype);
-    float sink = sink_of(run, h), buffer[COLUMNS];
+    uint32_t dim = run->problem->head_dim_vo;
+    float sink = sink_of(run, h), share = 1, buffer[COLUMNS];
 
-    if (sink == -INFINITY) {
-        put_lse(run, work, t, h, lse);
-        cpu_store(run->problem->out_dtype, out_row(run, work, t, h), o, dim);
-        return;
+    if (sink != -INFINITY) {
+        double most = sink > lse ? sink : lse;
+        double all = most + log(exp((double)lse - most) + exp((double)sink - most));
+        share = (float)exp((double)lse - all);
+        lse = (float)all;
     }
-    double most = sink > lse ? sink : lse;
-    double all = most + log(exp((double)lse - most) + exp((double)sink - most));
-    float share = (float)exp((double)lse - all);
     for (uint32_t d = 0; d < dim; d += COLUMNS) {
         uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
         for (uint32_t i = 0; i < count; i++)
             buffer[i] = o[d + i] * share;
-        cpu_store(run->problem->out_dtype, out_row(run, work, t, h) + (size_t)d * size, buffer, count);
+        put_columns(run, work, t, h, d, buffer, count);
     }
-    put_lse(run, work, t, h, (float)all);
+    put_lse(run, work, t, h, lse);
 }
 
 void cpu_emit(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h, const float *o,
@@ -147,7 +168,7 @@ static double weigh(float lse, float most)
 
 static void merge_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
 {
-    uint32_t dim = run->problem->head_dim_vo, size = cpu_size(run->problem->out_dtype);
+    uint32_t dim = run->problem->head_dim_vo;
     float most = -INFINITY, sink = sink_of(run, h), weights[ATTN_PARTS_MAX], buffer[COLUMNS];
     double sum;
 
@@ -176,7 +197,7 @@ static void merge_row(const struct cpu_run *run, const struct attn_work *work, u
             for (uint32_t i = 0; i < count; i++)
                 buffer[i] += weights[part] * o[i];
         }
-        cpu_store(run->problem->out_dtype, out_row(run, work, t, h) + (size_t)d * size, buffer, count);
+        put_columns(run, work, t, h, d, buffer, count);
     }
     put_lse(run, work, t, h, (float)((double)most + log(sum)));
 }

@@ -20,6 +20,21 @@
 /* Keys of one span: at most this many before the span is added to the total. */
 #define CPU_SPAN_KEYS 512u
 
+/* Scales of an 8-bit tensor or cache; base NULL = 1. */
+struct cpu_scale {
+    char *base;
+    int64_t outer_stride; /* sequence, or page of a cache */
+    int64_t token_stride;
+    int64_t head_stride;
+};
+
+static inline float cpu_scale_at(const struct cpu_scale *scale, int64_t outer, int64_t token, int64_t head)
+{
+    const int64_t at = outer * scale->outer_stride + token * scale->token_stride + head * scale->head_stride;
+
+    return scale->base != NULL ? *(const float *)(const void *)(scale->base + at) : 1.0f;
+}
+
 /* Keys or values of a cache. */
 struct cpu_cache {
     const char *base;
@@ -27,6 +42,7 @@ struct cpu_cache {
     int64_t token_stride;
     int64_t head_stride;
     uint32_t dtype;
+    struct cpu_scale scale;
 };
 
 /* One run, resolved once before the tasks start; constant while they run. */
@@ -39,6 +55,9 @@ struct cpu_run {
 
     const char *q; /* element (row, head, d) at q + row*q_token + head*q_head + d*size */
     int64_t q_token, q_head;
+    struct cpu_scale q_scale;
+    uint32_t q_scale_group; /* query heads per value of q_scale */
+    struct cpu_scale out_scale;
     char *out;
     int64_t out_token, out_head;
     char *lse; /* f32, or NULL */
@@ -152,6 +171,7 @@ enum cpu_feature {
 #define CPU_TYPE_F32  1u
 #define CPU_TYPE_F16  2u
 #define CPU_TYPE_BF16 4u
+#define CPU_TYPE_8    8u /* e4m3, e5m2, their fnuz forms, int8 */
 
 /* One row of the table. First row that fits wins; every row that does not yields a reason. */
 struct cpu_kernel {
@@ -160,7 +180,7 @@ struct cpu_kernel {
     uint64_t (*scratch_bytes)(const struct attn_problem *problem);
     uint32_t flags;    /* enum cpu_flag, all needed */
     uint32_t phases;   /* enum cpu_phase */
-    uint32_t q_types;  /* CPU_TYPE_* of q and out */
+    uint32_t q_types;  /* CPU_TYPE_* of q */
     uint32_t kv_types; /* of k and v, which are alike unless kv_mixed */
     uint32_t kv_mixed;
     uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */

@@ -26,7 +26,7 @@ int32_t cpu_kv_shape(enum cpu_flavour flavour, const struct attn_problem *proble
 
     if (k_size == 0 || v_size == 0)
         return cpu_fail(err, ATTN_E_UNSUPPORTED, k_size == 0 ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V,
-                        k_size == 0 ? "k" : "v", "%s is not served; f32, f16 and bf16 are",
+                        k_size == 0 ? "k" : "v", "%s is not served; f32, f16, bf16 and 8-bit types are",
                         cpu_type_name(k_size == 0 ? problem->k_dtype : problem->v_dtype));
     if (problem->addressing == ATTN_DENSE && problem->max_kv != 0)
         block = problem->max_kv; /* a page is a sequence */
@@ -42,6 +42,8 @@ int32_t cpu_kv_shape(enum cpu_flavour flavour, const struct attn_problem *proble
     out->dims[3] = problem->kv_heads;
     out->dims[4] = dim;
     out->bytes = 2 * half;
+    if (problem->k_scale == ATTN_SCALES_TOKEN_HEAD || problem->v_scale == ATTN_SCALES_TOKEN_HEAD)
+        out->scale_bytes = sizeof(float) * (uint64_t)pages * block * problem->kv_heads;
     out->v_offset = flavour == CPU_FLASH_ATTN ? half : plane;
     ATTN_INIT(&out->desc);
     out->desc.k_dtype = problem->k_dtype;
@@ -73,8 +75,8 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
 
     if (size == 0)
         return cpu_fail(err, ATTN_E_UNSUPPORTED, values ? ATTN_REASON_DTYPE_V : ATTN_REASON_DTYPE_K,
-                        values ? "kv.v_dtype" : "kv.k_dtype", "%s is not served; f32, f16 and bf16 are",
-                        cpu_type_name(dtype));
+                        values ? "kv.v_dtype" : "kv.k_dtype",
+                        "%s is not served; f32, f16, bf16 and 8-bit types are", cpu_type_name(dtype));
     if (bits == 0 && desc->pages > 0)
         return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
     for (uint32_t i = 0; i < 3; i++)
@@ -90,7 +92,8 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
             err, ATTN_E_INVALID, 0, name,
             "strides of %s (page %lld, token %lld, head %lld bytes) reach beyond 64-bit addresses", name,
             (long long)strides[0], (long long)strides[1], (long long)strides[2]);
-    return ATTN_OK;
+    return cpu_scale_check(values ? &desc->v_scale : &desc->k_scale, dtype,
+                           values ? "kv.v_scale" : "kv.k_scale", err);
 }
 
 int32_t cpu_kv_check(const struct attn_kv_desc *desc, struct attn_error *err)

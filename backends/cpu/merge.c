@@ -125,7 +125,7 @@ static int32_t check_common(uint32_t count, uint32_t dtype, uint32_t base, uint3
 {
     if (count == 0)
         return cpu_fail(err, ATTN_E_INVALID, 0, "count", "count is 0, at least 1 is needed");
-    if (cpu_size(dtype) == 0)
+    if (cpu_size(dtype) < 2)
         return cpu_fail(err, ATTN_E_UNSUPPORTED, 0, "dtype", "%s is not served; f32, f16 and bf16 are",
                         cpu_type_name(dtype));
     if (base != ATTN_LSE_NATURAL && base != ATTN_LSE_BASE2)

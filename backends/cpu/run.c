@@ -128,6 +128,10 @@ static int32_t check_tensors(const struct attn_problem *p, const struct attn_bat
                                   "tensors.out", err);
     if (status == ATTN_OK && p->lse != 0)
         status = cpu_tensor_check(&tensors->lse, rows, p->heads, 1, sizeof(float), 1, "tensors.lse", err);
+    if (status == ATTN_OK)
+        status = cpu_scale_check(&tensors->q_scale, p->q_dtype, "tensors.q_scale", err);
+    if (status == ATTN_OK)
+        status = cpu_scale_check(&tensors->out_scale, p->out_dtype, "tensors.out_scale", err);
     return status == ATTN_OK ? check_extras(p, batch, tensors, err) : status;
 }
 
@@ -156,8 +160,12 @@ static int32_t check_new(const struct attn_problem *p, const struct attn_tensors
     int32_t status = cpu_tensor_check(&tensors->k_new, tokens, p->kv_heads, p->head_dim, cpu_size(p->k_dtype),
                                       0, "tensors.k_new", err);
 
-    return status == ATTN_OK ? cpu_tensor_check(&tensors->v_new, tokens, p->kv_heads, p->head_dim_vo,
-                                                cpu_size(p->v_dtype), 0, "tensors.v_new", err)
+    if (status == ATTN_OK)
+        status = cpu_scale_check(&tensors->k_new_scale, p->k_dtype, "tensors.k_new_scale", err);
+    if (status == ATTN_OK)
+        status = cpu_tensor_check(&tensors->v_new, tokens, p->kv_heads, p->head_dim_vo, cpu_size(p->v_dtype),
+                                  0, "tensors.v_new", err);
+    return status == ATTN_OK ? cpu_scale_check(&tensors->v_new_scale, p->v_dtype, "tensors.v_new_scale", err)
                              : status;
 }
 
@@ -234,6 +242,9 @@ static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, cons
         run->lse_token = tensors->lse.token_stride;
         run->lse_head = tensors->lse.head_stride;
     }
+    run->q_scale = cpu_scale_of(&tensors->q_scale);
+    run->q_scale_group = plan->problem.q_scale == ATTN_SCALES_KV_HEAD ? run->group : 1;
+    run->out_scale = cpu_scale_of(&tensors->out_scale);
     if (plan->problem.mask != ATTN_MASK_NONE)
         resolve_mask(run, tensors);
     if (plan->problem.alibi != ATTN_ALIBI_NONE)

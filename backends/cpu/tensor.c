@@ -2,6 +2,36 @@
 /* Checks of addresses and strides, so that no kernel has to ask. */
 #include "cpu.h"
 
+struct cpu_scale cpu_scale_of(const struct attn_scale *scale)
+{
+    if (scale->kind != ATTN_SCALE_HOST && scale->kind != ATTN_SCALE_DEVICE)
+        return (struct cpu_scale){0};
+    return (struct cpu_scale){cpu_address(&scale->buffer), scale->outer_stride, scale->token_stride,
+                              scale->head_stride};
+}
+
+int32_t cpu_scale_check(const struct attn_scale *scale, uint32_t dtype, const char *name,
+                        struct attn_error *err)
+{
+    uint64_t bits = (uint64_t)(uintptr_t)cpu_address(&scale->buffer) | (uint64_t)scale->outer_stride |
+                    (uint64_t)scale->token_stride | (uint64_t)scale->head_stride;
+
+    if (cpu_size(dtype) != 1)
+        return scale->kind == 0 ? ATTN_OK
+                                : cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is given, but %s has no scale",
+                                           name, cpu_type_name(dtype));
+    if (scale->kind == ATTN_SCALE_UNIT)
+        return ATTN_OK;
+    if ((scale->kind != ATTN_SCALE_HOST && scale->kind != ATTN_SCALE_DEVICE) ||
+        cpu_address(&scale->buffer) == NULL)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given, but %s needs it", name,
+                        cpu_type_name(dtype));
+    if (bits % sizeof(float) != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "address and strides of %s must be multiples of 4",
+                        name);
+    return ATTN_OK;
+}
+
 bool cpu_strides_fit(const int64_t *strides, const uint64_t *counts, uint32_t n)
 {
     uint64_t sum = 0, part;

@@ -6,9 +6,9 @@ void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, cons
                    const struct attn_kv_desc *desc)
 {
     run->k = (struct cpu_cache){cpu_address(&desc->k), desc->k_page_stride, desc->k_token_stride,
-                                desc->k_head_stride, desc->k_dtype};
+                                desc->k_head_stride,   desc->k_dtype,       cpu_scale_of(&desc->k_scale)};
     run->v = (struct cpu_cache){cpu_address(&desc->v), desc->v_page_stride, desc->v_token_stride,
-                                desc->v_head_stride, desc->v_dtype};
+                                desc->v_head_stride,   desc->v_dtype,       cpu_scale_of(&desc->v_scale)};
     run->addressing = problem->addressing;
     run->block = problem->block;
     run->block_shift = (run->block & (run->block - 1)) == 0 ? (uint32_t)__builtin_ctz(run->block) : 32;
@@ -28,10 +28,12 @@ void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const
 {
     const struct attn_tensor *k = &tensors->k_new, *v = &tensors->v_new;
 
-    run->k_new =
-        (struct cpu_cache){cpu_address(&k->buffer), 0, k->token_stride, k->head_stride, problem->k_dtype};
-    run->v_new =
-        (struct cpu_cache){cpu_address(&v->buffer), 0, v->token_stride, v->head_stride, problem->v_dtype};
+    run->k_new = (struct cpu_cache){cpu_address(&k->buffer), 0,
+                                    k->token_stride,         k->head_stride,
+                                    problem->k_dtype,        cpu_scale_of(&tensors->k_new_scale)};
+    run->v_new = (struct cpu_cache){cpu_address(&v->buffer), 0,
+                                    v->token_stride,         v->head_stride,
+                                    problem->v_dtype,        cpu_scale_of(&tensors->v_new_scale)};
     if (problem->kv_source == ATTN_KV_CACHE_NEW)
         return;
     /* The new rows alone are a dense cache of one run of tokens. */
@@ -69,6 +71,18 @@ static int64_t find_page(const struct cpu_run *run, uint32_t seq, uint32_t index
     if (run->index_dtype == ATTN_INT64)
         return ((const int64_t *)run->indices)[at];
     return ((const int32_t *)run->indices)[at];
+}
+
+bool cpu_locate(const struct cpu_run *run, uint32_t seq, uint32_t key, int64_t *page, int64_t *token)
+{
+    if (run->addressing == ATTN_DENSE) {
+        *page = run->kv_offsets != NULL ? 0 : seq;
+        *token = (run->kv_offsets != NULL ? run->kv_offsets[seq] : 0) + (int64_t)key;
+        return true;
+    }
+    *page = find_page(run, seq, key / run->block);
+    *token = key % run->block;
+    return *page >= 0;
 }
 
 /* Keys of one page that the walk asks for. */

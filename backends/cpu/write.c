@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Writes new keys and values into a cache, by slot mapping or by batch. All checks come before all writes. */
+#include <float.h>
+#include <math.h>
+
+#include "code8.h"
 #include "cpu.h"
 
 /* Elements that are converted at once. */
@@ -19,36 +23,94 @@ struct write {
     uint32_t task_rows;
 };
 
-static void copy_row(void *to, uint32_t to_dtype, const void *from, uint32_t from_dtype, uint32_t count)
-{
-    float buffer[ELEMENTS];
+/* Keys or values of a write. */
+struct half {
+    const struct attn_tensor *from;
+    uint32_t from_dtype;
+    char *to; /* of the cache */
+    int64_t page_stride, token_stride, head_stride;
+    uint32_t to_dtype;
+    const struct attn_scale *scale;
+    uint32_t dim;
+};
 
-    if (to_dtype == from_dtype) {
-        memcpy(to, from, (size_t)count * cpu_size(to_dtype));
+static struct half get_half(const struct write *write, bool values)
+{
+    const struct attn_kv_write_args *args = write->args;
+    const struct attn_kv_desc *d = write->desc;
+
+    if (values)
+        return (struct half){
+            &args->v_new,     args->v_dtype,     cpu_address(&d->v),
+            d->v_page_stride, d->v_token_stride, d->v_head_stride,
+            d->v_dtype,       &d->v_scale,       d->head_dim_vo != 0 ? d->head_dim_vo : d->head_dim};
+    return (struct half){&args->k_new,     args->k_dtype,     cpu_address(&d->k),
+                         d->k_page_stride, d->k_token_stride, d->k_head_stride,
+                         d->k_dtype,       &d->k_scale,       d->head_dim};
+}
+
+static float largest(const struct half *half, const char *from)
+{
+    float values[ELEMENTS], most = 0;
+
+    for (uint32_t i = 0; i < half->dim; i += ELEMENTS) {
+        uint32_t part = half->dim - i < ELEMENTS ? half->dim - i : ELEMENTS;
+        cpu_load(half->from_dtype, values, from + (size_t)i * cpu_size(half->from_dtype), part);
+        for (uint32_t k = 0; k < part; k++)
+            most = fabsf(values[k]) > most || isnan(values[k]) ? fabsf(values[k]) : most;
+        if (isnan(most))
+            break;
+    }
+    return most;
+}
+
+/* The scale that a row is divided by; those per token and head are found here and kept beside the cache. */
+static float find_scale(const struct half *half, const char *from, int64_t page, int64_t token, int64_t head)
+{
+    const struct cpu_scale scale = cpu_scale_of(half->scale);
+
+    if (scale.base == NULL || half->scale->granularity != ATTN_SCALES_TOKEN_HEAD)
+        return cpu_scale_at(&scale, page, token, head);
+    float most = largest(half, from), value = most / attn__code8_largest(half->to_dtype);
+    if (!isfinite(most))
+        value = NAN;
+    else if (value < FLT_MIN)
+        value = 1;
+    memcpy(scale.base + page * scale.outer_stride + token * scale.token_stride + head * scale.head_stride,
+           &value, sizeof value);
+    return value;
+}
+
+static void copy_row(const struct half *half, char *to, const char *from, int64_t page, int64_t token,
+                     int64_t head)
+{
+    float buffer[ELEMENTS], scale = 1;
+
+    if (half->to_dtype == half->from_dtype) {
+        memcpy(to, from, (size_t)half->dim * cpu_size(half->to_dtype));
         return;
     }
-    for (uint32_t i = 0; i < count; i += ELEMENTS) {
-        uint32_t part = count - i < ELEMENTS ? count - i : ELEMENTS;
-        cpu_load(from_dtype, buffer, (const char *)from + (size_t)i * cpu_size(from_dtype), part);
-        cpu_store(to_dtype, (char *)to + (size_t)i * cpu_size(to_dtype), buffer, part);
+    if (cpu_size(half->to_dtype) == 1)
+        scale = find_scale(half, from, page, token, head);
+    for (uint32_t i = 0; i < half->dim; i += ELEMENTS) {
+        uint32_t part = half->dim - i < ELEMENTS ? half->dim - i : ELEMENTS;
+        cpu_load(half->from_dtype, buffer, from + (size_t)i * cpu_size(half->from_dtype), part);
+        for (uint32_t k = 0; scale != 1 && k < part; k++)
+            buffer[k] /= scale;
+        cpu_store(half->to_dtype, to + (size_t)i * cpu_size(half->to_dtype), buffer, part);
     }
 }
 
-/* All heads of one row. k and v are offsets in the cache. */
-static void write_row(const struct write *write, uint32_t row, int64_t k, int64_t v)
+/* All heads of one row. */
+static void write_row(const struct write *write, uint32_t row, int64_t page, int64_t token)
 {
-    const struct attn_kv_write_args *args = write->args;
-    const struct attn_kv_desc *desc = write->desc;
-    uint32_t dim_vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    const char *k_new = cpu_address(&args->k_new.buffer) + row * args->k_new.token_stride;
-    const char *v_new = cpu_address(&args->v_new.buffer) + row * args->v_new.token_stride;
-    char *k_base = cpu_address(&desc->k) + k, *v_base = cpu_address(&desc->v) + v;
-
-    for (uint32_t head = 0; head < desc->kv_heads; head++) {
-        copy_row(k_base + head * desc->k_head_stride, desc->k_dtype, k_new + head * args->k_new.head_stride,
-                 args->k_dtype, desc->head_dim);
-        copy_row(v_base + head * desc->v_head_stride, desc->v_dtype, v_new + head * args->v_new.head_stride,
-                 args->v_dtype, dim_vo);
+    for (int values = 0; values < 2; values++) {
+        const struct half half = get_half(write, values != 0);
+        char *to = half.to + page * half.page_stride + token * half.token_stride;
+        const char *from = cpu_address(&half.from->buffer) + row * half.from->token_stride;
+        for (uint32_t head = 0; head < write->desc->kv_heads; head++)
+            copy_row(&half, to + head * half.head_stride, from + head * half.from->head_stride, page, token,
+                     head);
     }
 }
 
@@ -60,9 +122,7 @@ static void write_slots(const struct write *write, uint32_t first, uint32_t end)
         int64_t slot = write->slots[row];
         if (slot < 0)
             continue;
-        int64_t page = slot / desc->block, token = slot % desc->block;
-        write_row(write, row, page * desc->k_page_stride + token * desc->k_token_stride,
-                  page * desc->v_page_stride + token * desc->v_token_stride);
+        write_row(write, row, slot / desc->block, slot % desc->block);
     }
 }
 
@@ -83,16 +143,15 @@ static uint32_t find_sequence(const struct write *write, uint32_t row)
 
 static void write_batch(const struct write *write, uint32_t first, uint32_t end)
 {
-    struct cpu_keys keys;
+    int64_t page, token;
     uint32_t seq = find_sequence(write, first);
 
     for (uint32_t row = first; row < end; row++) {
         while ((uint32_t)write->q_offsets[seq + 1] <= row)
             seq++;
         int32_t key = write->kv_lens[seq] - (write->q_offsets[seq + 1] - (int32_t)row);
-        cpu_walk(&write->run, seq, (uint32_t)key, 1, &keys);
-        if (!keys.holes)
-            write_row(write, row, keys.k[0], keys.v[0]);
+        if (cpu_locate(&write->run, seq, (uint32_t)key, &page, &token))
+            write_row(write, row, page, token);
     }
 }
 
@@ -163,17 +222,31 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     return ATTN_OK;
 }
 
+/* New rows of 8 bits come without a scale: they are codes of the cache's own. */
+static int32_t check_types(uint32_t from, uint32_t to, const struct attn_scale *scale, const char *name,
+                           struct attn_error *err)
+{
+    if (cpu_size(from) > 1 ||
+        (cpu_size(from) == 1 && from == to &&
+         (scale->kind == ATTN_SCALE_UNIT || scale->granularity != ATTN_SCALES_TOKEN_HEAD)))
+        return ATTN_OK;
+    return cpu_fail(err, ATTN_E_UNSUPPORTED, name[0] == 'k' ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V, name,
+                    "%s of the new rows is %s, the cache's is %s; f32, f16 and bf16 are served, and codes of "
+                    "the cache's own 8-bit type if its scale is not token-head",
+                    name, cpu_type_name(from), cpu_type_name(to));
+}
+
 static int32_t check_new(const struct write *write, struct attn_error *err)
 {
     const struct attn_kv_write_args *args = write->args;
     const struct attn_kv_desc *desc = write->desc;
     uint32_t dim_vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    const char *wrong = cpu_size(args->k_dtype) == 0 ? "k_dtype" : "v_dtype";
+    int32_t wrong = check_types(args->k_dtype, desc->k_dtype, &desc->k_scale, "k_dtype", err);
 
-    if (cpu_size(args->k_dtype) == 0 || cpu_size(args->v_dtype) == 0)
-        return cpu_fail(err, ATTN_E_UNSUPPORTED,
-                        cpu_size(args->k_dtype) == 0 ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V, wrong,
-                        "%s of the new rows is not served; f32, f16 and bf16 are", wrong);
+    if (wrong == ATTN_OK)
+        wrong = check_types(args->v_dtype, desc->v_dtype, &desc->v_scale, "v_dtype", err);
+    if (wrong != ATTN_OK)
+        return wrong;
     int32_t status = cpu_tensor_check(&args->k_new, write->rows, desc->kv_heads, desc->head_dim,
                                       cpu_size(args->k_dtype), 0, "k_new", err);
     if (status != ATTN_OK)

@@ -12,13 +12,6 @@ static const struct {
     const char *problem;
     uint32_t reason;
 } uncovered[] = {
-    {"heads=8 kv_heads=2 head_dim=64 q=bf16 k=e4m3 k_scale=unit", ATTN_REASON_DTYPE_K},
-    {"heads=8 kv_heads=2 head_dim=64 q=bf16 v=e4m3 v_scale=unit", ATTN_REASON_DTYPE_V},
-    {"heads=8 kv_heads=2 head_dim=64 q=f16 k=e5m2 k_scale=tensor", ATTN_REASON_DTYPE_K},
-    {"heads=8 kv_heads=2 head_dim=64 q=f32 k=int8 k_scale=head", ATTN_REASON_DTYPE_K},
-    {"heads=8 kv_heads=2 head_dim=64 q=bf16 v=e4m3fnuz v_scale=unit", ATTN_REASON_DTYPE_V},
-    {"heads=8 kv_heads=2 head_dim=64 q=e4m3 kv=bf16 q_scale=unit", ATTN_REASON_DTYPE_Q},
-    {"heads=8 kv_heads=2 head_dim=64 q=bf16 out=e4m3 out_scale=unit", ATTN_REASON_DTYPE_OUT},
     {"heads=8 head_dim=64 q=f32 cp=1", ATTN_REASON_CONTEXT_PARALLEL},
     {"heads=8 kv_heads=1 head_dim=576/512 q=bf16 mla=1", ATTN_REASON_MLA},
     {"heads=8 head_dim=64 q=f16 layout=paged-x", ATTN_REASON_LAYOUT},

@@ -36,13 +36,39 @@ void case_end(struct feature_case *c)
 static double put_element(struct feature_case *c, uint32_t dtype, char *to)
 {
     float value = ((float)case_draw(c, 127) - 63) / 64;
+    uint8_t code = 0;
     uint16_t half = dtype == ATTN_F16 ? attn__f32_to_f16(value) : attn__f32_to_bf16(value);
 
+    if (attn_dtype_size(dtype) == 1) {
+        code = case_draw_code(c, dtype);
+        memcpy(to, &code, 1);
+        return number_of_code(dtype, code);
+    }
     if (dtype == ATTN_F32)
         memcpy(to, &value, sizeof value);
     else
         memcpy(to, &half, sizeof half);
     return (double)value;
+}
+
+/* Some of q, k, v and out in 8 bits, each with a scale of some granularity. */
+static void draw_8_bits(struct feature_case *c)
+{
+    static const uint32_t types[] = {ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_INT8};
+    struct attn_problem *p = &c->problem;
+    const struct {
+        uint32_t *dtype, *scale, granularities, chance;
+    } members[] = {{&p->k_dtype, &p->k_scale, 4, 1},
+                   {&p->v_dtype, &p->v_scale, 4, 2},
+                   {&p->q_dtype, &p->q_scale, 5, 3},
+                   {&p->out_dtype, &p->out_scale, 3, 3}};
+
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        if (case_draw(c, members[i].chance) != 0)
+            continue;
+        *members[i].dtype = types[case_draw(c, 5)];
+        *members[i].scale = ATTN_SCALES_UNIT + case_draw(c, members[i].granularities);
+    }
 }
 
 static void draw_problem(struct feature_case *c)
@@ -89,6 +115,8 @@ static void draw_problem(struct feature_case *c)
         if (p->mask != ATTN_MASK_BITS && case_draw(c, 3) == 0)
             p->alibi = ATTN_ALIBI_MASK;
     }
+    if ((c->features & WITH_8_BITS) != 0)
+        draw_8_bits(c);
     p->sinks = (c->features & WITH_SINKS) != 0;
     cr_assert_eq(attn_problem_resolve(p, p, &err), ATTN_OK, "%s", err.message);
 }
@@ -204,6 +232,16 @@ static void fill_half(struct feature_case *c, bool values)
     uint32_t dtype = values ? c->problem.v_dtype : c->problem.k_dtype, size = attn_dtype_size(dtype);
     struct place cache = make_place(c, (uint64_t)c->kv.pages * c->kv.block, dim, size);
     struct place fresh = make_place(c, (uint64_t)c->kv_offsets[CASE_SEQS], dim, size);
+    struct attn_scale old = {0}, new = {0};
+    uint32_t granularity = values ? c->problem.v_scale : c->problem.k_scale;
+    if (size == 1) {
+        uint32_t tokens = granularity == ATTN_SCALES_TOKEN_HEAD ? c->kv.block : 1;
+        old = case_draw_scale(c, dtype, granularity, c->kv.pages, tokens, heads);
+        /* one row of scales per token, whatever its sequence, or one per sequence */
+        new = case_draw_scale(c, dtype, granularity, tokens > 1 ? 1 : CASE_SEQS,
+                              tokens > 1 ? (uint32_t)c->kv_offsets[CASE_SEQS] + 1 : 1, heads);
+        new.outer_stride = tokens > 1 ? 0 : new.outer_stride;
+    }
     double *numbers = case_memory(c, (uint64_t)CASE_SEQS * c->most_keys * heads * dim * sizeof *numbers);
     struct attn_tensor *tensor = values ? &c->tensors.v_new : &c->tensors.k_new;
 
@@ -216,8 +254,10 @@ static void fill_half(struct feature_case *c, bool values)
                 if (!seen_by_anybody(c, n, j, g) || !reference_locate(c, n, j, &page, &token))
                     continue;
                 char *element = place->base + page * place->page + token * place->token + g * place->head;
+                double scale = reference_is_new(c, n, j) ? case_scale_at(&new, n, token, g)
+                                                         : case_scale_at(&old, page, token, g);
                 for (uint32_t d = 0; d < dim; d++)
-                    to[d] = put_element(c, dtype, element + (size_t)d * size);
+                    to[d] = scale * put_element(c, dtype, element + (size_t)d * size);
             }
         }
     }
@@ -226,6 +266,9 @@ static void fill_half(struct feature_case *c, bool values)
     *(values ? &c->kv.v_page_stride : &c->kv.k_page_stride) = cache.page;
     *(values ? &c->kv.v_token_stride : &c->kv.k_token_stride) = cache.token;
     *(values ? &c->kv.v_head_stride : &c->kv.k_head_stride) = cache.head;
+    *(values ? &c->kv.v_scale : &c->kv.k_scale) = old;
+    if (c->problem.kv_source != ATTN_KV_CACHE)
+        *(values ? &c->tensors.v_new_scale : &c->tensors.k_new_scale) = new;
     if (c->problem.kv_source != ATTN_KV_CACHE)
         *tensor = (struct attn_tensor){{fresh.base, 0}, fresh.token, fresh.head, {0}};
 }
@@ -278,6 +321,26 @@ static void fill_slopes(struct feature_case *c)
         c->tensors.alibi_slopes.data = c->slopes;
 }
 
+static void scale_q(struct feature_case *c)
+{
+    const struct attn_problem *p = &c->problem;
+    bool token = p->q_scale == ATTN_SCALES_TOKEN_HEAD, group = p->q_scale == ATTN_SCALES_KV_HEAD;
+    struct attn_scale *scale = &c->tensors.q_scale;
+
+    *scale = case_draw_scale(c, p->q_dtype, p->q_scale, token ? 1 : CASE_SEQS, token ? CASE_ROWS : 1,
+                             group ? p->kv_heads : p->heads);
+    scale->outer_stride = token ? 0 : scale->outer_stride;
+    for (uint32_t n = 0; n < CASE_SEQS; n++) {
+        for (int32_t row = c->q_offsets[n]; row < c->q_offsets[n + 1]; row++) {
+            for (uint32_t h = 0; h < p->heads; h++) {
+                double factor = case_scale_at(scale, n, row, group ? h * p->kv_heads / p->heads : h);
+                for (uint32_t d = 0; d < p->head_dim; d++)
+                    c->q[((size_t)row * p->heads + h) * p->head_dim + d] *= factor;
+            }
+        }
+    }
+}
+
 static void fill_tensors(struct feature_case *c)
 {
     const struct attn_problem *p = &c->problem;
@@ -285,6 +348,10 @@ static void fill_tensors(struct feature_case *c)
     uint32_t size = attn_dtype_size(p->q_dtype);
 
     c->tensors.softmax_scale = 0.75f;
+    if (p->k_dtype == ATTN_INT8 && p->k_scale == ATTN_SCALES_UNIT)
+        c->tensors.softmax_scale /= 128;
+    if (p->q_dtype == ATTN_INT8 && p->q_scale == ATTN_SCALES_UNIT)
+        c->tensors.softmax_scale /= 128;
     c->tensors.q = make_tensor(c, p->heads, p->head_dim, size);
     c->tensors.out = make_tensor(c, p->heads, p->head_dim_vo, attn_dtype_size(p->out_dtype));
     c->tensors.lse = make_tensor(c, p->heads, 1, sizeof(float));
@@ -293,6 +360,10 @@ static void fill_tensors(struct feature_case *c)
     c->q = case_memory(c, (count + 1) * sizeof *c->q);
     for (size_t i = 0; i < count; i++)
         c->q[i] = put_element(c, p->q_dtype, (char *)c->tensors.q.buffer.data + i * size);
+    if (size == 1)
+        scale_q(c);
+    if (attn_dtype_size(p->out_dtype) == 1)
+        c->tensors.out_scale = case_draw_scale(c, p->out_dtype, p->out_scale, CASE_SEQS, 1, p->heads);
     if (p->sinks != 0)
         fill_sinks(c);
 }

@@ -16,6 +16,7 @@ enum feature {
     WITH_NEW = 4,       /* all keys are new */
     WITH_CACHE_NEW = 8, /* some */
     WITH_MASK = 16,
+    WITH_8_BITS = 32,
 };
 
 /* One batch with all its memory, and the numbers that its stored elements stand for. */
@@ -52,6 +53,16 @@ void case_end(struct feature_case *c);
 uint32_t case_draw(struct feature_case *c, uint32_t n);
 void *case_memory(struct feature_case *c, uint64_t size);
 
+/* feature-scale.c */
+/* What a code of an 8-bit type stands for. */
+double number_of_code(uint32_t dtype, uint8_t code);
+/* Some code that is a number of moderate size. */
+uint8_t case_draw_code(struct feature_case *c, uint32_t dtype);
+/* A scale for [outer, tokens, heads] values; what is drawn depends on the type. */
+struct attn_scale case_draw_scale(struct feature_case *c, uint32_t dtype, uint32_t granularity,
+                                  uint32_t outer, uint32_t tokens, uint32_t heads);
+double case_scale_at(const struct attn_scale *scale, int64_t outer, int64_t token, int64_t head);
+
 /* feature-mask.c: before the contents of keys, which depend on who sees them */
 void case_fill_mask(struct feature_case *c);
 
@@ -59,6 +70,7 @@ void case_fill_mask(struct feature_case *c);
 struct reference_row {
     double out[64];
     double lse;
+    double largest; /* value that it sees, at least 1 */
 };
 /* Whether query token i and head h of a sequence see key j; *bias is what the score gets. */
 bool reference_sees(const struct feature_case *c, uint32_t seq, uint32_t i, uint32_t h, uint32_t j,

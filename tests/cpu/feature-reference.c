@@ -107,6 +107,7 @@ void reference_row(const struct feature_case *c, uint32_t seq, uint32_t i, uint3
     double z = 0, sum[64] = {0};
     const double shift = 20; /* scores of a case are below 40: no overflow, no running maximum */
 
+    out->largest = 1;
     for (uint32_t j = 0; j < (uint32_t)c->kv_lens[seq]; j++) {
         size_t key = ((size_t)seq * c->most_keys + j) * problem->kv_heads + g;
         double bias;
@@ -114,6 +115,8 @@ void reference_row(const struct feature_case *c, uint32_t seq, uint32_t i, uint3
             continue;
         double p = exp(score(c, q, c->k + key * problem->head_dim) + bias - shift);
         z += p;
+        for (uint32_t d = 0; d < problem->head_dim_vo; d++)
+            out->largest = fmax(out->largest, fabs(c->v[key * problem->head_dim_vo + d]));
         for (uint32_t d = 0; d < problem->head_dim_vo; d++)
             sum[d] += p * c->v[key * problem->head_dim_vo + d];
     }

@@ -62,7 +62,20 @@ static void run_case(struct feature_case *c, struct attn_backend *backend, const
     attn_plan_destroy(plan);
 }
 
-/* Elements are below 1 and sums staged: 2e-6 is a few roundings. */
+/* Distance from a value to the nearest number of an 8-bit type; -128 is never written. */
+static double nearest(uint32_t dtype, double value)
+{
+    double least = INFINITY;
+
+    for (uint32_t code = 0; code < 256; code++) {
+        double number = number_of_code(dtype, (uint8_t)code);
+        if (isfinite(number) && number > -128.5 + (dtype == ATTN_INT8 ? 1 : -1e6))
+            least = fabs(number - value) < least ? fabs(number - value) : least;
+    }
+    return least;
+}
+
+/* Sums are staged: 4e-6 of the largest value is a few roundings. */
 static void judge_row(const struct feature_case *c, uint32_t seq, uint32_t i, uint32_t h, const char *text)
 {
     const struct attn_problem *p = &c->problem;
@@ -77,10 +90,17 @@ static void judge_row(const struct feature_case *c, uint32_t seq, uint32_t i, ui
     reference_row(c, seq, i, h, &want);
     cr_assert(want.lse == -INFINITY ? *lse == -INFINITY : fabs((double)*lse - want.lse) < 2e-5,
               "%s: sequence %u row %u head %u: lse %g, not %.9g", text, seq, i, h, (double)*lse, want.lse);
-    for (uint32_t d = 0; d < p->head_dim_vo; d++)
-        cr_assert(fabs((double)out[d] - want.out[d]) < 4e-6,
-                  "%s: sequence %u row %u head %u column %u: %.9g, not %.9g", text, seq, i, h, d,
-                  (double)out[d], want.out[d]);
+    for (uint32_t d = 0; d < p->head_dim_vo; d++) {
+        double got = (double)out[d], room = 4e-6 * want.largest;
+        if (attn_dtype_size(p->out_dtype) == 1) {
+            double scale = case_scale_at(&t->out_scale, seq, row, h);
+            uint8_t code = ((const uint8_t *)out)[d];
+            got = scale * number_of_code(p->out_dtype, code);
+            room += scale * nearest(p->out_dtype, want.out[d] / scale);
+        }
+        cr_assert(fabs(got - want.out[d]) < room, "%s: sequence %u row %u head %u column %u: %.9g, not %.9g",
+                  text, seq, i, h, d, got, want.out[d]);
+    }
 }
 
 static void check(uint32_t features, uint32_t cases)
@@ -148,4 +168,11 @@ Test(features, masks)
     check(WITH_MASK, 300);
     check(WITH_MASK | WITH_SINKS | WITH_ALIBI, 150);
     check(WITH_MASK | WITH_CACHE_NEW | WITH_ALIBI, 100);
+}
+
+Test(features, eight_bits)
+{
+    check(WITH_8_BITS, 400);
+    check(WITH_8_BITS | WITH_NEW | WITH_SINKS, 100);
+    check(WITH_8_BITS | WITH_CACHE_NEW | WITH_MASK | WITH_ALIBI, 100);
 }

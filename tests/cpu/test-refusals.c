@@ -261,10 +261,9 @@ Test(refusals, problems_name_their_key)
         uint32_t value;
         uint32_t code;
     } cases[] = {
-        {offsetof(struct attn_problem, q_dtype), ATTN_E4M3, ATTN_REASON_DTYPE_Q},
-        {offsetof(struct attn_problem, k_dtype), ATTN_INT8, ATTN_REASON_DTYPE_K},
+        {offsetof(struct attn_problem, q_dtype), ATTN_INT32, ATTN_REASON_DTYPE_Q},
+        {offsetof(struct attn_problem, out_scale), ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES},
         {offsetof(struct attn_problem, layout), ATTN_PAGED_X, ATTN_REASON_LAYOUT},
-        {offsetof(struct attn_problem, v_scale), ATTN_SCALES_HEAD, ATTN_REASON_SCALES},
         {offsetof(struct attn_problem, mla), 1, ATTN_REASON_MLA},
         {offsetof(struct attn_problem, cp), 1, ATTN_REASON_CONTEXT_PARALLEL},
         {offsetof(struct attn_problem, graph), ATTN_GRAPH_SINGLE, ATTN_REASON_GRAPH},
