@@ -207,7 +207,10 @@ enum oracle_class {
     ORACLE_Q_QUANTISED
 };
 
-/* Bound of rms(out - ref) / rms(ref) over all rows that see a key. A single row may have four times it. */
+/*
+ * Bound of rms(out - ref) / rms(ref) over all rows that see a key. A single row may have four times it. For
+ * an 8-bit out it is that of f32: an element may err by it times the rms of its row, and by half a code step.
+ */
 double oracle_bound_out(enum oracle_class class, uint32_t out_dtype, double largest);
 /* Bound of |lse - ref|. */
 double oracle_bound_lse(enum oracle_class class, double largest, double lse);
@@ -216,7 +219,7 @@ double oracle_bound_lse(enum oracle_class class, double largest, double lse);
  */
 double oracle_bound_merge_out(uint32_t parts, uint32_t depth, double largest_lse, double largest_out);
 double oracle_bound_merge_lse(uint32_t parts, uint32_t depth, double largest_lse);
-/* Half a step of the type at `value`: what one rounding may add. */
+/* Half a step of the type at `value`: what one rounding may add. 8 bits: of codes, before their scale. */
 double oracle_half_step(uint32_t dtype, double value);
 
 #endif

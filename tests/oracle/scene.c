@@ -84,3 +84,29 @@ bool near(double a, double b)
 {
     return fabs(a - b) <= 1e-13 * fmax(1, fabs(b));
 }
+
+double kept[ROWS][HEADS][DIM], kept_lse[ROWS][HEADS];
+uint32_t kept_seen[ROWS][HEADS];
+
+void keep(void)
+{
+    memcpy(kept, scene.out, sizeof kept);
+    memcpy(kept_lse, scene.lse, sizeof kept_lse);
+    memcpy(kept_seen, scene.seen, sizeof kept_seen);
+}
+
+void expect_kept(void)
+{
+    cr_expect_arr_eq(kept, scene.out, sizeof kept);
+    cr_expect_arr_eq(kept_lse, scene.lse, sizeof kept_lse);
+    cr_expect_arr_eq(kept_seen, scene.seen, sizeof kept_seen);
+}
+
+void expect_near_kept(void)
+{
+    for (int n = 0; n < ROWS * HEADS * DIM; n++)
+        cr_expect(near((&scene.out[0][0][0])[n], (&kept[0][0][0])[n]));
+    for (int n = 0; n < ROWS * HEADS; n++)
+        cr_expect((&scene.lse[0][0])[n] == (&kept_lse[0][0])[n] ||
+                  near((&scene.lse[0][0])[n], (&kept_lse[0][0])[n]));
+}

@@ -36,6 +36,13 @@ void start(int q_len, int kv_len);
 /* Runs the oracle. */
 void compute(void);
 
+/* Results that were kept, to hold later ones against: equal, or equal but for rounding. */
+extern double kept[ROWS][HEADS][DIM], kept_lse[ROWS][HEADS];
+extern uint32_t kept_seen[ROWS][HEADS];
+void keep(void);
+void expect_kept(void);
+void expect_near_kept(void);
+
 /* Equal but for the rounding of doubles. */
 bool near(double a, double b);
 

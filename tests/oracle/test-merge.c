@@ -127,6 +127,8 @@ Test(bounds, table)
 {
     cr_expect(close_to(oracle_bound_out(ORACLE_UNROUNDED, ATTN_F32, 64), 6e-6));
     cr_expect(close_to(oracle_bound_out(ORACLE_UNROUNDED, ATTN_F16, 64), 6e-4));
+    cr_expect(close_to(oracle_bound_out(ORACLE_UNROUNDED, ATTN_E4M3, 64), 6e-6));
+    cr_expect(close_to(oracle_bound_out(ORACLE_P_F16, ATTN_INT8, 1), 6e-4));
     cr_expect(close_to(oracle_bound_out(ORACLE_P_BF16, ATTN_BF16, 1), 5e-3));
     cr_expect(close_to(oracle_bound_lse(ORACLE_UNROUNDED, 1, 1.5), 1e-5 + 0x1p-22));
     cr_expect(close_to(oracle_bound_merge_out(4, 1, 100, 2), 24 * 0x1p-24));

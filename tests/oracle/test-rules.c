@@ -7,25 +7,9 @@
 
 enum { COLUMNS = 16 };
 
-static double kept[ROWS][HEADS][DIM], kept_lse[ROWS][HEADS];
-static uint32_t kept_seen[ROWS][HEADS];
 static uint8_t bits[HEADS][ROWS][COLUMNS / 8];
 static unsigned char additive[HEADS][ROWS][COLUMNS][4];
 static float slopes[HEADS] = {0.25f, 0.5f};
-
-static void keep(void)
-{
-    memcpy(kept, scene.out, sizeof kept);
-    memcpy(kept_lse, scene.lse, sizeof kept_lse);
-    memcpy(kept_seen, scene.seen, sizeof kept_seen);
-}
-
-static void expect_kept(void)
-{
-    cr_expect_arr_eq(kept, scene.out, sizeof kept);
-    cr_expect_arr_eq(kept_lse, scene.lse, sizeof kept_lse);
-    cr_expect_arr_eq(kept_seen, scene.seen, sizeof kept_seen);
-}
 
 static void use_bits(uint32_t span)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Tests where the oracle takes keys from: new tensors, layouts, scales, latent keys, ranks, companions. */
+/* Tests where the oracle takes keys from: new tensors, layouts, latent keys, ranks, companions. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -7,29 +7,7 @@
 
 enum { KEYS = PAGES * BLOCK };
 
-static double kept[ROWS][HEADS][DIM], kept_lse[ROWS][HEADS];
 static float rows_k[KEYS][DIM], rows_v[KEYS][DIM];
-
-static void keep(void)
-{
-    memcpy(kept, scene.out, sizeof kept);
-    memcpy(kept_lse, scene.lse, sizeof kept_lse);
-}
-
-static void expect_kept(void)
-{
-    cr_expect_arr_eq(kept, scene.out, sizeof kept);
-    cr_expect_arr_eq(kept_lse, scene.lse, sizeof kept_lse);
-}
-
-static void expect_near_kept(void)
-{
-    for (int n = 0; n < ROWS * HEADS * DIM; n++)
-        cr_expect(near((&scene.out[0][0][0])[n], (&kept[0][0][0])[n]));
-    for (int n = 0; n < ROWS * HEADS; n++)
-        cr_expect((&scene.lse[0][0])[n] == (&kept_lse[0][0])[n] ||
-                  near((&scene.lse[0][0])[n], (&kept_lse[0][0])[n]));
-}
 
 static void use_rows(int first, int skipped, int count)
 {
@@ -100,85 +78,6 @@ Test(sources, paged_x_holds_the_same)
     scene.kv.k_token_stride = scene.kv.v_token_stride = 0;
     compute();
     expect_kept();
-}
-
-static int8_t codes_k[PAGES][BLOCK][DIM], codes_v[PAGES][BLOCK][DIM];
-
-/* Small integers in the cache, as f32 and as int8. */
-static void start_integers(void)
-{
-    start(3, 13);
-    for (int n = 0; n < PAGES * BLOCK * DIM; n++) {
-        (&codes_k[0][0][0])[n] = (int8_t)(n % 11 - 5);
-        (&codes_v[0][0][0])[n] = (int8_t)(n % 23 - 11);
-        (&scene.k[0][0][0])[n] = (float)(n % 11 - 5);
-        (&scene.v[0][0][0])[n] = (float)(n % 23 - 11);
-    }
-}
-
-static void use_codes(uint32_t granularity)
-{
-    scene.problem.k_dtype = scene.kv.k_dtype = scene.problem.v_dtype = scene.kv.v_dtype = ATTN_INT8;
-    scene.problem.k_scale = scene.problem.v_scale = granularity;
-    scene.kv.k.data = codes_k;
-    scene.kv.v.data = codes_v;
-    scene.kv.k_page_stride = scene.kv.v_page_stride = sizeof codes_k[0];
-    scene.kv.k_token_stride = scene.kv.v_token_stride = sizeof codes_k[0][0];
-    scene.kv.k_scale = (struct attn_scale){.kind = ATTN_SCALE_UNIT, .granularity = granularity};
-    scene.kv.v_scale = scene.kv.k_scale;
-}
-
-Test(sources, int8_with_unit_scale)
-{
-    start_integers();
-    compute();
-    keep();
-    use_codes(ATTN_SCALES_UNIT);
-    compute();
-    expect_kept();
-}
-
-Test(sources, scales_multiply_stored_values)
-{
-    static float scales[PAGES][BLOCK];
-
-    start_integers();
-    for (int page = 0; page < PAGES; page++)
-        for (int token = 0; token < BLOCK; token++) {
-            scales[page][token] = 0.25f * (float)(1 + page + 2 * token);
-            for (int d = 0; d < DIM; d++) {
-                scene.k[page][token][d] *= scales[page][token];
-                scene.v[page][token][d] *= scales[page][token];
-            }
-        }
-    compute();
-    keep();
-    use_codes(ATTN_SCALES_TOKEN_HEAD);
-    scene.kv.k_scale.kind = scene.kv.v_scale.kind = ATTN_SCALE_HOST;
-    scene.kv.k_scale.buffer.data = scene.kv.v_scale.buffer.data = scales;
-    scene.kv.k_scale.outer_stride = scene.kv.v_scale.outer_stride = sizeof scales[0];
-    scene.kv.k_scale.token_stride = scene.kv.v_scale.token_stride = sizeof scales[0][0];
-    compute();
-    expect_near_kept();
-    scales[scene.table[0]][0] = NAN; /* as a row that could not be written */
-    compute();
-    cr_expect(isnan(scene.out[2][0][0]) && isnan(scene.out[2][0][2]) && isnan(scene.lse[2][0]));
-}
-
-Test(sources, scale_of_q_per_kv_head)
-{
-    float scales[] = {3};
-
-    start(2, 9);
-    scene.tensors.softmax_scale = 1.5f;
-    compute();
-    keep();
-    scene.tensors.softmax_scale = 0.5f;
-    scene.problem.q_scale = ATTN_SCALES_KV_HEAD;
-    scene.tensors.q_scale = (struct attn_scale){
-        .kind = ATTN_SCALE_HOST, .granularity = ATTN_SCALES_KV_HEAD, .buffer = {scales, 0}, .head_stride = 4};
-    compute();
-    expect_near_kept();
 }
 
 Test(sources, latent_keys_hold_the_values)
