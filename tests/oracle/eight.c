@@ -109,7 +109,7 @@ bool oracle_accepts8(uint32_t dtype, double value, double scale, uint8_t code)
 
     if (code == oracle_write8(dtype, value, scale))
         return true;
-    if (!isfinite(exact) || exact == 0)
+    if (!isfinite(exact))
         return false;
     return code == oracle_encode8(dtype, copysign(least, exact)) ||
            code == oracle_encode8(dtype, copysign(fabs(exact) + reach, exact));
