@@ -309,6 +309,43 @@ static void pick_injections(struct conform_case *c, struct rng *rng)
     }
 }
 
+/* The score that the shift leads to. */
+static double shifted(const struct conform_case *c)
+{
+    double cap = (double)c->problem.softcap;
+
+    return cap > 0 ? cap * tanh(c->shift / cap) : c->shift;
+}
+
+/*
+ * Sinks near the scores, or none: far above them a result becomes too small for its type, which no relative
+ * bound survives. Slopes are as steep as models have them, or so flat that the first key still counts; with
+ * a sink always so.
+ */
+static void pick_per_head(struct conform_case *c)
+{
+    struct rng rng = {mix(c->seed, 10)};
+    bool flat = c->problem.sinks != 0 || rng_chance(&rng, 50);
+    uint32_t longest = 1;
+
+    for (uint32_t n = 0; n < c->count; n++) {
+        longest = c->sequences[n].kv_len > longest ? c->sequences[n].kv_len : longest;
+        longest = c->sequences[n].q_len > longest ? c->sequences[n].q_len : longest;
+    }
+    c->sinks_dtype = rng_chance(&rng, 50) ? ATTN_F32 : ATTN_BF16;
+    for (uint32_t head = 0; head < c->problem.heads && head < MAX_HEADS; head++) {
+        double unit = (double)rng_below(&rng, 1 << 24) * 0x1p-24, steep = ldexp(1, -(int)(head % 8) - 1);
+        c->sinks[head] = rng_chance(&rng, 15) ? -(double)INFINITY : shifted(c) - 2 + 4 * unit;
+        c->slopes[head] = (float)(rng_chance(&rng, 10) ? 0 : flat ? 3 * unit / longest : steep);
+        if (flat && rng_chance(&rng, 20))
+            c->slopes[head] = -c->slopes[head];
+    }
+    if (c->problem.sinks != 0) {
+        c->amplitude = c->amplitude > 1 ? 1 : c->amplitude;
+        c->softmax_scale = 1 / sqrtf((float)c->problem.head_dim);
+    }
+}
+
 void case_init(struct conform_case *c, const struct attn_problem *problem, uint64_t seed,
                const struct effort *effort, bool write)
 {
@@ -334,6 +371,7 @@ void case_init(struct conform_case *c, const struct attn_problem *problem, uint6
     c->poison = rng_chance(&rng, 80) ? 0xff : 0x7b;
     pick_injections(c, &rng);
     pick_shift(c, &rng);
+    pick_per_head(c);
 }
 
 void case_finish(struct conform_case *c)

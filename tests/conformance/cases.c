@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Random problems: every key that the oracle covers, alone and mixed. */
+/* Random problems: every key that can be laid out here, alone and mixed. */
 #include "conform.h"
 
 static uint32_t pick_dtype(struct rng *rng)
@@ -51,6 +51,14 @@ static void pick_window(struct rng *rng, struct attn_problem *problem)
     }
 }
 
+static void pick_extras(struct rng *rng, struct attn_problem *problem)
+{
+    problem->sinks = rng_chance(rng, 20);
+    problem->alibi = ATTN_ALIBI_NONE;
+    if (rng_chance(rng, 18))
+        problem->alibi = rng_chance(rng, 50) ? ATTN_ALIBI_KEY : ATTN_ALIBI_DISTANCE;
+}
+
 void problem_generate(struct attn_problem *problem, uint64_t seed)
 {
     static const uint32_t blocks[] = {1, 2, 5, 16, 16, 32, 33, 64};
@@ -73,4 +81,20 @@ void problem_generate(struct attn_problem *problem, uint64_t seed)
     problem->det = rng_chance(&rng, 40);
     problem->positions = rng_chance(&rng, 12);
     problem->seq_causal = rng_chance(&rng, 12);
+    pick_extras(&rng, problem);
+}
+
+bool problem_covered(const struct attn_problem *problem, const char **out_key)
+{
+    struct attn_problem plain = *problem;
+
+    /* What the generator adds to the plain problems of the oracle. */
+    plain.sinks = 0;
+    if (plain.alibi != ATTN_ALIBI_MASK)
+        plain.alibi = ATTN_ALIBI_NONE;
+    if (plain.heads > MAX_HEADS) {
+        *out_key = "heads";
+        return false;
+    }
+    return oracle_covers(&plain, out_key);
 }

@@ -72,7 +72,7 @@ int64_t pattern_check(const struct guarded *buffer);
 
 /* ---------------------------------------------------------------- cases.c, batches.c */
 
-enum { MAX_SEQS = 12, MAX_INJECTIONS = 3, PROBLEM_TEXT = 512 };
+enum { MAX_SEQS = 12, MAX_INJECTIONS = 3, PROBLEM_TEXT = 512, MAX_HEADS = 256 };
 
 struct sequence {
     uint32_t q_len;
@@ -119,6 +119,9 @@ struct conform_case {
     uint8_t poison;   /* byte that fills what must not be read: NaN, or huge numbers */
     struct injection injections[MAX_INJECTIONS];
     uint32_t injection_count;
+    float slopes[MAX_HEADS];
+    double sinks[MAX_HEADS];
+    uint32_t sinks_dtype;
     bool infinite; /* one of them: what is not finite in the reference is not specified */
 };
 
@@ -129,8 +132,10 @@ struct effort {
     uint32_t long_percent; /* cases with thousands of keys */
 };
 
-/* A random problem of the kind that the oracle covers. */
+/* A random problem of the kind that can be laid out here. */
 void problem_generate(struct attn_problem *problem, uint64_t seed);
+/* Whether a resolved problem is of that kind. False: *out_key names what is not. */
+bool problem_covered(const struct attn_problem *problem, const char **out_key);
 /* Sequences and contents of a problem. `write` keeps to what a write by batch accepts. */
 void case_init(struct conform_case *the_case, const struct attn_problem *problem, uint64_t seed,
                const struct effort *effort, bool write);

@@ -145,6 +145,35 @@ static void place_cache(struct step *step, struct rng *rng)
     kv->v = buffer_at(step->v_memory->data, rng);
 }
 
+static void place_array(struct step *step, const char *name, const void *from, size_t size,
+                        struct attn_buffer *out, struct rng *rng)
+{
+    struct guarded *memory = arena_add(&step->arena, name, size, 4, 0xff);
+
+    memcpy(memory->data, from, size);
+    guarded_protect(memory);
+    *out = buffer_at(memory->data, rng);
+}
+
+/* Slopes and sinks. */
+static void place_per_head(struct step *step, struct rng *rng)
+{
+    const struct conform_case *c = step->the_case;
+    uint32_t heads = step->problem.heads, size = oracle_size(c->sinks_dtype);
+    unsigned char *sinks = need(calloc(heads, size));
+
+    if (step->problem.sinks != 0) {
+        for (uint32_t head = 0; head < heads; head++)
+            oracle_store(c->sinks_dtype, c->sinks[head], sinks + (size_t)head * size);
+        step->tensors.sinks_dtype = c->sinks_dtype;
+        place_array(step, "sinks", sinks, (size_t)heads * size, &step->tensors.sinks, rng);
+    }
+    if (step->problem.alibi != ATTN_ALIBI_NONE)
+        place_array(step, "alibi_slopes", c->slopes, heads * sizeof *c->slopes, &step->tensors.alibi_slopes,
+                    rng);
+    free(sinks);
+}
+
 static void place_tensors(struct step *step, struct rng *rng)
 {
     const struct attn_problem *problem = &step->problem;
@@ -170,6 +199,7 @@ static void place_tensors(struct step *step, struct rng *rng)
             tensor_init(&step->tensors.lse, &step->arena, "lse", lse_shape, 4, &step->layout, rng, 0);
         pattern_fill(step->lse_memory);
     }
+    place_per_head(step, rng);
     step_fill_queries(step);
 }
 
