@@ -137,10 +137,11 @@ static struct attn_reason judge_row(const struct cpu_kernel *row, uint32_t flags
 
     if ((flags & row->flags) != row->flags) {
         why.code = ATTN_REASON_CPU_FLAGS;
-        snprintf(why.got, sizeof why.got, "%s%s%s", (flags & CPU_AVX2) != 0 ? "avx2 " : "",
-                 (flags & CPU_F16C) != 0 ? "f16c" : "", flags == 0 ? "none" : "");
-        snprintf(why.wanted, sizeof why.wanted, "%s%s", (row->flags & CPU_AVX2) != 0 ? "avx2 fma " : "",
-                 (row->flags & CPU_F16C) != 0 ? "f16c" : "");
+        snprintf(why.got, sizeof why.got, "%s%s%s%s", (flags & CPU_AVX2) != 0 ? "avx2 " : "",
+                 (flags & CPU_F16C) != 0 ? "f16c" : "", (flags & CPU_NEON) != 0 ? "neon" : "",
+                 flags == 0 ? "none" : "");
+        snprintf(why.wanted, sizeof why.wanted, "%s%s%s", (row->flags & CPU_AVX2) != 0 ? "avx2 fma " : "",
+                 (row->flags & CPU_F16C) != 0 ? "f16c" : "", (row->flags & CPU_NEON) != 0 ? "neon" : "");
         snprintf(why.field, sizeof why.field, "cpu_flags");
         return why;
     }

@@ -10,7 +10,7 @@
 static const struct {
     const char *name;
     uint32_t flag;
-} names[] = {{"avx2", CPU_AVX2}, {"fma", CPU_AVX2}, {"f16c", CPU_F16C}};
+} names[] = {{"avx2", CPU_AVX2}, {"fma", CPU_AVX2}, {"f16c", CPU_F16C}, {"neon", CPU_NEON}};
 
 static uint32_t detect(void)
 {
@@ -24,6 +24,8 @@ static uint32_t detect(void)
     unsigned a, b, c = 0, d;
     if (__builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0)
         flags |= CPU_F16C;
+#elif defined(__aarch64__)
+    flags |= CPU_NEON; /* part of the architecture */
 #endif
     return flags;
 }
@@ -54,10 +56,11 @@ uint32_t cpu_flags_detect(const struct attn_instance *instance)
             named |= flag;
             any_named = 1;
         } else if (length > 0) {
-            cpu_log(instance, ATTN_LOG_WARN,
-                    "ATTN_CPU_FLAGS: \"%.*s\" is not known; none, avx2, fma, f16c, or one of the last three "
-                    "behind a minus, are",
-                    (int)(length < 64 ? length : 64), text);
+            cpu_log(
+                instance, ATTN_LOG_WARN,
+                "ATTN_CPU_FLAGS: \"%.*s\" is not known; none, avx2, fma, f16c, neon, or one of the last four "
+                "behind a minus, are",
+                (int)(length < 64 ? length : 64), text);
         }
         text += length + (text[length] != '\0');
     }

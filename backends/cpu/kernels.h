@@ -147,6 +147,7 @@ typedef void (*cpu_attention_fn)(const struct cpu_run *run, const struct attn_wo
 enum cpu_flag {
     CPU_AVX2 = 1, /* AVX2 and FMA */
     CPU_F16C = 2,
+    CPU_NEON = 4,
 };
 
 /* Which works a row is taken for. */
@@ -202,6 +203,12 @@ void cpu_decode_avx2(const struct cpu_run *run, const struct attn_work *work, vo
 uint64_t cpu_decode_avx2_scratch(const struct attn_problem *problem);
 void cpu_prefill_avx2(const struct cpu_run *run, const struct attn_work *work, void *scratch);
 uint64_t cpu_prefill_avx2_scratch(const struct attn_problem *problem);
+#elif defined(__aarch64__)
+/* decode-neon.c, prefill-neon.c: what every aarch64 machine has. */
+void cpu_decode_neon(const struct cpu_run *run, const struct attn_work *work, void *scratch);
+uint64_t cpu_decode_neon_scratch(const struct attn_problem *problem);
+void cpu_prefill_neon(const struct cpu_run *run, const struct attn_work *work, void *scratch);
+uint64_t cpu_prefill_neon_scratch(const struct attn_problem *problem);
 #endif
 
 #endif

@@ -35,7 +35,7 @@ static const struct greedy_config configs[] = {
     {"cpu/flash-attn", "cpu/flash-attn", NULL, "f16", 16, 0, 2},
     {"cpu/flashinfer", "cpu/flashinfer", NULL, "f16", 16, 0, 2},
     {"cpu/flashinfer, block 33, chunk 7, one thread", "cpu/flashinfer", NULL, "f16", 33, 7, 1},
-    {"without AVX2", NULL, "ATTN_CPU_FLAGS=-avx2", "f16", 16, 0, 2},
+    {"without AVX2 and NEON", NULL, "ATTN_CPU_FLAGS=-avx2,-neon", "f16", 16, 0, 2},
     {"plain C", NULL, "ATTN_CPU_FLAGS=none", "f16", 16, 0, 2},
     {"plain C, cpu/flashinfer, block 1, chunk 7", "cpu/flashinfer", "ATTN_CPU_FLAGS=none", "f16", 1, 7, 1},
 };

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Eight f32 lanes with NEON, two registers each, as vec-math.h and the kernels written on it want them.
+ * Nothing here goes beyond ARMv8.0-A, the least that an aarch64 machine has.
+ */
+#ifndef ATTN_CPU_VEC_NEON_H
+#define ATTN_CPU_VEC_NEON_H
+
+#include <arm_neon.h>
+
+#include "vec-types.h"
+
+typedef struct {
+    float32x4_t lo, hi;
+} vec;
+typedef struct {
+    int32x4_t lo, hi;
+} vec_int;
+typedef struct {
+    uint32x4_t lo, hi;
+} vec_bool;                   /* lanes of ones or zeros */
+typedef float32x4_t vec_half; /* four lanes */
+
+INLINE vec vec_set(float x)
+{
+    return (vec){vdupq_n_f32(x), vdupq_n_f32(x)};
+}
+
+INLINE vec vec_zero(void)
+{
+    return vec_set(0);
+}
+
+INLINE vec vec_broadcast(const float *p)
+{
+    const float32x4_t x = vld1q_dup_f32(p);
+    return (vec){x, x};
+}
+
+INLINE vec vec_get(const float *p)
+{
+    return (vec){vld1q_f32(p), vld1q_f32(p + 4)};
+}
+
+INLINE void vec_put(float *p, vec x)
+{
+    vst1q_f32(p, x.lo);
+    vst1q_f32(p + 4, x.hi);
+}
+
+/* Eight elements at p, which needs no alignment, as f32. */
+INLINE vec vec_load(enum vec_type type, const char *p)
+{
+    if (type == VEC_F32) {
+        const uint8_t *bytes = (const uint8_t *)p;
+        return (vec){vreinterpretq_f32_u8(vld1q_u8(bytes)), vreinterpretq_f32_u8(vld1q_u8(bytes + 16))};
+    }
+    const uint16x8_t x = vreinterpretq_u16_u8(vld1q_u8((const uint8_t *)p));
+    if (type == VEC_F16) {
+        const float16x8_t h = vreinterpretq_f16_u16(x);
+        return (vec){vcvt_f32_f16(vget_low_f16(h)), vcvt_high_f32_f16(h)};
+    }
+    return (vec){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(x), 16)),
+                 vreinterpretq_f32_u32(vshll_high_n_u16(x, 16))};
+}
+
+INLINE vec vec_add(vec a, vec b)
+{
+    return (vec){vaddq_f32(a.lo, b.lo), vaddq_f32(a.hi, b.hi)};
+}
+
+INLINE vec vec_sub(vec a, vec b)
+{
+    return (vec){vsubq_f32(a.lo, b.lo), vsubq_f32(a.hi, b.hi)};
+}
+
+INLINE vec vec_mul(vec a, vec b)
+{
+    return (vec){vmulq_f32(a.lo, b.lo), vmulq_f32(a.hi, b.hi)};
+}
+
+INLINE vec vec_div(vec a, vec b)
+{
+    return (vec){vdivq_f32(a.lo, b.lo), vdivq_f32(a.hi, b.hi)};
+}
+
+/* a * b + c, rounded once. */
+INLINE vec vec_fma(vec a, vec b, vec c)
+{
+    return (vec){vfmaq_f32(c.lo, a.lo, b.lo), vfmaq_f32(c.hi, a.hi, b.hi)};
+}
+
+INLINE vec_bool vec_less(vec a, vec b)
+{
+    return (vec_bool){vcltq_f32(a.lo, b.lo), vcltq_f32(a.hi, b.hi)};
+}
+
+INLINE vec_bool vec_equal(vec a, vec b)
+{
+    return (vec_bool){vceqq_f32(a.lo, b.lo), vceqq_f32(a.hi, b.hi)};
+}
+
+INLINE vec vec_select(vec_bool which, vec yes, vec no)
+{
+    return (vec){vbslq_f32(which.lo, yes.lo, no.lo), vbslq_f32(which.hi, yes.hi, no.hi)};
+}
+
+/* a > b ? a : b; so b where either is NaN, which the instruction for the maximum would not give. */
+INLINE vec vec_max(vec a, vec b)
+{
+    return vec_select(vec_less(b, a), a, b);
+}
+
+/* a < b ? a : b; so b where either is NaN. */
+INLINE vec vec_min(vec a, vec b)
+{
+    return vec_select(vec_less(a, b), a, b);
+}
+
+INLINE vec vec_abs(vec a)
+{
+    return (vec){vabsq_f32(a.lo), vabsq_f32(a.hi)};
+}
+
+/* `a`, which is not negative, with the sign of b. */
+INLINE vec vec_signed(vec a, vec b)
+{
+    const uint32x4_t sign = vdupq_n_u32(UINT32_C(1) << 31);
+    return (vec){vbslq_f32(sign, b.lo, a.lo), vbslq_f32(sign, b.hi, a.hi)};
+}
+
+/* 2^n for n in [-127, 127] in the low bits of a float's mantissa; 0 for -127. */
+INLINE vec vec_power(vec n)
+{
+    const uint32x4_t bias = vdupq_n_u32(UINT32_C(127) << 23);
+    const uint32x4_t lo = vshlq_n_u32(vreinterpretq_u32_f32(n.lo), 23);
+    const uint32x4_t hi = vshlq_n_u32(vreinterpretq_u32_f32(n.hi), 23);
+    return (vec){vreinterpretq_f32_u32(vaddq_u32(lo, bias)), vreinterpretq_f32_u32(vaddq_u32(hi, bias))};
+}
+
+INLINE int vec_any_nan(vec a)
+{
+    const vec_bool same = vec_equal(a, a);
+    return vminvq_u32(vandq_u32(same.lo, same.hi)) == 0;
+}
+
+/* Lanes whose bit is set. */
+INLINE vec_bool vec_lanes(uint32_t bits)
+{
+    static const uint32_t lane[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+    const uint32x4_t b = vdupq_n_u32(bits);
+    return (vec_bool){vtstq_u32(b, vld1q_u32(lane)), vtstq_u32(b, vld1q_u32(lane + 4))};
+}
+
+INLINE vec_int vec_int_get(const int32_t *p)
+{
+    return (vec_int){vld1q_s32(p), vld1q_s32(p + 4)};
+}
+
+/* Lanes with lo <= key < hi. */
+INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
+{
+    const int32x4_t k = vdupq_n_s32(key);
+    return (vec_bool){vandq_u32(vcleq_s32(lo.lo, k), vcgtq_s32(hi.lo, k)),
+                      vandq_u32(vcleq_s32(lo.hi, k), vcgtq_s32(hi.hi, k))};
+}
+
+/* The sums of four vectors, each ((0+1)+(2+3)) + ((4+5)+(6+7)). */
+INLINE vec_half vec_sum4(vec a, vec b, vec c, vec d)
+{
+    const float32x4_t lo = vpaddq_f32(vpaddq_f32(a.lo, b.lo), vpaddq_f32(c.lo, d.lo));
+    const float32x4_t hi = vpaddq_f32(vpaddq_f32(a.hi, b.hi), vpaddq_f32(c.hi, d.hi));
+    return vaddq_f32(lo, hi);
+}
+
+INLINE void vec_half_put(float *p, vec_half x)
+{
+    vst1q_f32(p, x);
+}
+
+/* Lanes 0 and 1 to p, 2 and 3 to q. */
+INLINE void vec_half_put_pairs(float *p, float *q, vec_half x)
+{
+    vst1_f32(p, vget_low_f32(x));
+    vst1_f32(q, vget_high_f32(x));
+}
+
+INLINE float vec_first(vec a)
+{
+    return vgetq_lane_f32(a.lo, 0);
+}
+
+INLINE float vec_sum(vec a)
+{
+    return vgetq_lane_f32(vec_sum4(a, a, a, a), 0);
+}
+
+/* The largest lane; lanes are not NaN. */
+INLINE float vec_top(vec a)
+{
+    return vmaxvq_f32(vmaxq_f32(a.lo, a.hi));
+}
+
+/* Rows to columns, four lanes of four rows. */
+INLINE void vec_transpose4(float32x4_t *a)
+{
+    const float64x2_t x = vreinterpretq_f64_f32(vtrn1q_f32(a[0], a[1]));
+    const float64x2_t y = vreinterpretq_f64_f32(vtrn2q_f32(a[0], a[1]));
+    const float64x2_t z = vreinterpretq_f64_f32(vtrn1q_f32(a[2], a[3]));
+    const float64x2_t w = vreinterpretq_f64_f32(vtrn2q_f32(a[2], a[3]));
+    a[0] = vreinterpretq_f32_f64(vtrn1q_f64(x, z));
+    a[1] = vreinterpretq_f32_f64(vtrn1q_f64(y, w));
+    a[2] = vreinterpretq_f32_f64(vtrn2q_f64(x, z));
+    a[3] = vreinterpretq_f32_f64(vtrn2q_f64(y, w));
+}
+
+/* Rows to columns. */
+INLINE void vec_transpose(vec *a)
+{
+    float32x4_t top[8], bottom[8]; /* columns of rows 0 to 3, and of rows 4 to 7 */
+    UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        top[i] = a[i].lo;
+        top[4 + i] = a[i].hi;
+        bottom[i] = a[4 + i].lo;
+        bottom[4 + i] = a[4 + i].hi;
+    }
+    vec_transpose4(top);
+    vec_transpose4(top + 4);
+    vec_transpose4(bottom);
+    vec_transpose4(bottom + 4);
+    UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        a[i] = (vec){top[i], bottom[i]};
+}
+
+#include "vec-math.h"
+
+#endif
