@@ -288,3 +288,36 @@ Test(refusals, problems_name_their_key)
         cr_expect_null(plan);
     }
 }
+
+Test(refusals, rows_name_the_feature_they_lack)
+{
+    static const struct {
+        size_t member;
+        uint32_t value;
+        uint32_t code;
+    } cases[] = {
+        {offsetof(struct attn_problem, alibi), ATTN_ALIBI_KEY, ATTN_REASON_ALIBI},
+        {offsetof(struct attn_problem, mask), ATTN_MASK_BITS, ATTN_REASON_MASK},
+        {offsetof(struct attn_problem, kv_source), ATTN_KV_CACHE_NEW, ATTN_REASON_KV_SOURCE},
+        {offsetof(struct attn_problem, q_dtype), ATTN_INT8, ATTN_REASON_DTYPE_Q},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct attn_problem problem = step.problem;
+        struct attn_reason reasons[32];
+        struct attn_kernel_info kernels[4];
+        struct attn_query query = {.struct_size = sizeof query, .reasons = reasons, .reason_capacity = 32};
+
+        query.kernels = kernels;
+        query.kernel_capacity = 4;
+        cr_assert_eq(entered.table->query(entered.instance, NULL, &step.problem, &query), ATTN_OK);
+        if (strcmp(kernels[0].name, "paged_attention_c") == 0)
+            cr_skip("this machine has no AVX2: one level only");
+        memcpy((char *)&problem + cases[i].member, &cases[i].value, sizeof cases[i].value);
+        cr_assert_eq(entered.table->query(entered.instance, NULL, &problem, &query), ATTN_OK);
+        cr_expect(query.accepted == 1 && query.kernel_count == 1, "case %zu", i);
+        cr_expect_str_eq(kernels[0].name, "paged_attention_c");
+        cr_expect_eq(reasons[0].code, cases[i].code, "case %zu: %s", i, reasons[0].text);
+        cr_expect(strstr(reasons[0].kernel, "avx2") != NULL);
+    }
+}
