@@ -9,12 +9,23 @@
 
 #include "need.h"
 
+uint32_t case_first_fresh(const struct conform_case *the_case, uint32_t sequence)
+{
+    const struct sequence *s = &the_case->sequences[sequence];
+
+    if (the_case->problem.kv_source == ATTN_KV_NEW)
+        return 0;
+    return the_case->problem.kv_source == ATTN_KV_CACHE_NEW ? s->kv_len - s->q_len : s->kv_len;
+}
+
 int64_t case_slot(const struct conform_case *the_case, uint32_t sequence, uint32_t j)
 {
     const struct sequence *s = &the_case->sequences[sequence];
-    uint32_t block = the_case->problem.block;
+    uint32_t block = the_case->problem.block, old = case_first_fresh(the_case, sequence);
 
-    if (the_case->problem.addressing == ATTN_DENSE)
+    if (the_case->problem.kv_source == ATTN_KV_CACHE_NEW && j >= old)
+        return (int64_t)s->fresh_slot + j - old;
+    if (the_case->problem.addressing == ATTN_DENSE || the_case->problem.kv_source == ATTN_KV_NEW)
         return (int64_t)s->first_slot + j;
     int32_t page = the_case->pages[s->first_page + j / block];
     return page < 0 ? -1 : (int64_t)page * block + j % block;
@@ -88,6 +99,8 @@ static void pick_lengths(struct conform_case *c, struct rng *rng, const struct e
     uint32_t per_key = c->problem.kv_heads * (c->problem.head_dim + c->problem.head_dim_vo);
     uint32_t most = effort->elements / per_key;
 
+    c->equal = c->problem.kv_source == ATTN_KV_NEW && c->seed % 2 == 0;
+    bool few = write || c->problem.kv_source == ATTN_KV_CACHE_NEW; /* no more queries than keys */
     c->count = 1 + rng_below(rng, profile == 2 || rng_chance(rng, 20) ? 3 : 8);
     for (uint32_t n = 0; n < c->count; n++) {
         struct sequence *s = &c->sequences[n];
@@ -95,14 +108,16 @@ static void pick_lengths(struct conform_case *c, struct rng *rng, const struct e
         if (s->kv_len > most)
             s->kv_len = most;
         s->q_len = pick_queries(rng, s->kv_len, profile);
-        if (write && s->q_len > s->kv_len)
+        if (c->equal || (few && s->q_len > s->kv_len))
             s->q_len = s->kv_len;
         while (products(c) > effort->products && s->q_len > 1)
             s->q_len /= 2;
         while (products(c) > effort->products && s->kv_len > 1 && n > 0)
             s->kv_len /= 2;
-        if (write && s->q_len > s->kv_len)
+        if (few && s->q_len > s->kv_len)
             s->q_len = s->kv_len;
+        if (c->equal)
+            s->kv_len = s->q_len;
         most -= s->kv_len < most ? s->kv_len : most - 1;
     }
 }
@@ -145,6 +160,14 @@ static void pick_dense(struct conform_case *c)
     for (uint32_t n = 0; n < c->count; n++) {
         c->sequences[n].first_slot = c->slot_count;
         c->slot_count += c->sequences[n].kv_len;
+    }
+}
+
+static void pick_fresh(struct conform_case *c)
+{
+    for (uint32_t n = 0; n < c->count; n++) {
+        c->sequences[n].fresh_slot = c->slot_count;
+        c->slot_count += c->sequences[n].q_len;
     }
 }
 
@@ -195,6 +218,7 @@ static void plain_init(struct plain_batch *plain, const struct conform_case *c, 
     plain->batch.q_positions.data = c->positions == NULL ? NULL : c->positions + c->sequences[n].first_query;
     *problem = c->problem;
     problem->addressing = ATTN_DENSE; /* holes are known here by case_slot */
+    problem->kv_source = ATTN_KV_CACHE;
     oracle_sequence_init(sequence, problem, &plain->batch, 0);
 }
 
@@ -360,14 +384,19 @@ void case_init(struct conform_case *c, const struct attn_problem *problem, uint6
         snprintf(c->text, sizeof c->text, "(problem that cannot be formatted)");
     pick_lengths(c, &rng, effort, write);
     pick_positions(c, &rng);
-    if (problem->addressing == ATTN_DENSE)
+    if (problem->addressing == ATTN_DENSE || problem->kv_source == ATTN_KV_NEW)
         pick_dense(c);
     else
         pick_pages(c, &rng, write);
+    if (problem->kv_source == ATTN_KV_CACHE_NEW)
+        pick_fresh(c);
     c->slots = need(calloc((size_t)c->slot_count + 1, 1));
     mark_slots(c, &rng);
     c->softmax_scale = rng_chance(&rng, 80) ? 1 / sqrtf((float)problem->head_dim) : 0.1f;
     c->amplitude = rng_pick(&rng, amplitudes);
+    /* Bounds go by the scores behind a cap; sums of many columns before it round by what they cancel. */
+    if (problem->softcap > 0 && problem->head_dim > 256 && c->amplitude > 4)
+        c->amplitude = 4;
     c->poison = rng_chance(&rng, 80) ? 0xff : 0x7b;
     pick_injections(c, &rng);
     pick_shift(c, &rng);

@@ -59,6 +59,21 @@ static void pick_extras(struct rng *rng, struct attn_problem *problem)
         problem->alibi = rng_chance(rng, 50) ? ATTN_ALIBI_KEY : ATTN_ALIBI_DISTANCE;
 }
 
+/* Every type with every source: a type changes defaults alone. */
+static void pick_source(struct rng *rng, struct attn_problem *problem)
+{
+    problem->kv_source = ATTN_KV_CACHE;
+    if (rng_chance(rng, 30))
+        problem->kv_source = rng_chance(rng, 50) ? ATTN_KV_NEW : ATTN_KV_CACHE_NEW;
+    if (rng_chance(rng, 25)) {
+        problem->type = ATTN_ENCODER + rng_below(rng, 3);
+        if (problem->type != ATTN_ENCODER_DECODER && rng_chance(rng, 60))
+            problem->kv_source = ATTN_KV_NEW;
+        if (rng_chance(rng, 60))
+            problem->causal = ATTN_CAUSAL_NO;
+    }
+}
+
 void problem_generate(struct attn_problem *problem, uint64_t seed)
 {
     static const uint32_t blocks[] = {1, 2, 5, 16, 16, 32, 33, 64};
@@ -82,6 +97,7 @@ void problem_generate(struct attn_problem *problem, uint64_t seed)
     problem->positions = rng_chance(&rng, 12);
     problem->seq_causal = rng_chance(&rng, 12);
     pick_extras(&rng, problem);
+    pick_source(&rng, problem);
 }
 
 bool problem_covered(const struct attn_problem *problem, const char **out_key)
@@ -89,6 +105,8 @@ bool problem_covered(const struct attn_problem *problem, const char **out_key)
     struct attn_problem plain = *problem;
 
     /* What the generator adds to the plain problems of the oracle. */
+    plain.type = ATTN_DECODER;
+    plain.kv_source = ATTN_KV_CACHE;
     plain.sinks = 0;
     if (plain.alibi != ATTN_ALIBI_MASK)
         plain.alibi = ATTN_ALIBI_NONE;

@@ -79,7 +79,8 @@ struct sequence {
     uint32_t kv_len;
     uint32_t first_page; /* paged: its pages in conform_case.pages */
     uint32_t pages;
-    uint32_t first_slot;  /* dense: logical slot of key 0 */
+    uint32_t first_slot;  /* dense, or from new rows alone: logical slot of key 0 */
+    uint32_t fresh_slot;  /* cache+new: logical slot of the first new key */
     uint32_t first_query; /* of its positions in conform_case.positions */
     uint8_t causal;       /* where each sequence has its own */
 };
@@ -112,6 +113,7 @@ struct conform_case {
     uint32_t logical_pages;
     uint8_t *slots;
     uint32_t slot_count;
+    bool equal;         /* from new rows alone: as many keys as queries everywhere */
     int32_t *positions; /* of query tokens, NULL if they are not given */
     float softmax_scale;
     double amplitude; /* of q */
@@ -140,6 +142,8 @@ bool problem_covered(const struct attn_problem *problem, const char **out_key);
 void case_init(struct conform_case *the_case, const struct attn_problem *problem, uint64_t seed,
                const struct effort *effort, bool write);
 void case_finish(struct conform_case *the_case);
+/* Number of the first key that is read from new rows; the number of keys if none is. */
+uint32_t case_first_fresh(const struct conform_case *the_case, uint32_t sequence);
 /* Logical slot of a key, -1 for a hole. */
 int64_t case_slot(const struct conform_case *the_case, uint32_t sequence, uint32_t j);
 
@@ -166,6 +170,8 @@ struct step {
     struct arena arena;
     int32_t source[STEP_SEQS]; /* sequence of the case, -1 = padding */
     uint32_t first_row[STEP_SEQS];
+    uint32_t fresh_row[STEP_SEQS]; /* row of k_new and v_new of the first new key */
+    uint32_t fresh_rows;
     uint32_t seqs;
     uint32_t *physical;          /* page of a logical page */
     uint32_t spare;              /* a page that nobody uses */
@@ -178,6 +184,8 @@ struct step {
     uint32_t numerics; /* enum attn_numerics of the target that ran last, 0 before */
     struct guarded *k_memory;
     struct guarded *v_memory;
+    struct guarded *k_fresh; /* k_new and v_new, NULL without them */
+    struct guarded *v_fresh;
     struct guarded *out_memory;
     struct guarded *lse_memory; /* NULL without lse */
 };
@@ -195,7 +203,7 @@ struct guarded *tensor_init(struct attn_tensor *tensor, struct arena *arena, con
 unsigned char *tensor_at(const struct attn_tensor *tensor, uint32_t token, uint32_t head);
 /* Splits an address into data and byte offset at random. */
 struct attn_buffer buffer_at(void *address, struct rng *rng);
-void step_fill_cache(struct step *step);
+void step_fill_keys(struct step *step);
 void step_fill_queries(struct step *step);
 /* index.c: everything of the batch, and the pages and tokens of the cache. */
 void step_place_batch(struct step *step, struct rng *rng);

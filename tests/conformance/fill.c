@@ -31,14 +31,28 @@ static void put_nan(uint32_t dtype, unsigned char *vector, uint32_t dim)
     oracle_store(dtype, (double)NAN, vector + (size_t)dim * oracle_size(dtype));
 }
 
-static void fill_slot(const struct step *step, int64_t slot, int64_t page, int64_t token)
+/* Where the vectors of a key lie: in a cache, or in new rows. */
+struct key_place {
+    bool fresh;
+    int64_t page;
+    int64_t token;
+};
+
+static void fill_slot(const struct step *step, int64_t slot, const struct key_place *at_key)
 {
     const struct conform_case *c = step->the_case;
     const struct attn_problem *problem = &step->problem;
     double factor = (c->slots[slot] & SLOT_EDGE) != 0 ? 32 : 1;
 
     for (uint32_t head = 0; head < problem->kv_heads; head++) {
-        unsigned char *k = key_at(&step->kv, page, token, head), *v = value_at(&step->kv, page, token, head);
+        unsigned char *k, *v;
+        if (at_key->fresh) {
+            k = tensor_at(&step->tensors.k_new, (uint32_t)at_key->token, head);
+            v = tensor_at(&step->tensors.v_new, (uint32_t)at_key->token, head);
+        } else {
+            k = key_at(&step->kv, at_key->page, at_key->token, head);
+            v = value_at(&step->kv, at_key->page, at_key->token, head);
+        }
         fill_vector(problem->k_dtype, k, problem->head_dim, content_key(c, 5, (uint64_t)slot, head), 1,
                     false);
         fill_vector(problem->v_dtype, v, problem->head_dim_vo, content_key(c, 6, (uint64_t)slot, head),
@@ -61,7 +75,7 @@ static void fill_slot(const struct step *step, int64_t slot, int64_t page, int64
     }
 }
 
-void step_fill_cache(struct step *step)
+void step_fill_keys(struct step *step)
 {
     const struct conform_case *c = step->the_case;
 
@@ -70,15 +84,23 @@ void step_fill_cache(struct step *step)
             continue;
         uint32_t source = (uint32_t)step->source[n];
         for (uint32_t j = 0; j < c->sequences[source].kv_len; j++) {
-            int64_t slot = case_slot(c, source, j), page, token;
+            uint32_t old = case_first_fresh(c, source);
+            struct key_place place = {.fresh = j >= old};
+            int64_t slot = case_slot(c, source, j);
             if (slot < 0 || (c->slots[slot] & SLOT_SEEN) == 0)
                 continue;
-            step_place(step, n, j, &page, &token);
-            fill_slot(step, slot, page, token);
+            if (place.fresh)
+                place.token = (int64_t)step->fresh_row[n] + j - old;
+            else
+                step_place(step, n, j, &place.page, &place.token);
+            fill_slot(step, slot, &place);
         }
     }
-    guarded_protect(step->k_memory);
-    guarded_protect(step->v_memory);
+    struct guarded *const memories[] = {step->k_memory, step->v_memory, step->k_fresh, step->v_fresh};
+    for (uint32_t i = 0; i < 4; i++) {
+        if (memories[i] != NULL)
+            guarded_protect(memories[i]);
+    }
 }
 
 static const struct guarded *find_buffer(const struct step *step, const char *name)

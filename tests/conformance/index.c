@@ -93,6 +93,41 @@ static void place_csr(struct step *step, struct rng *rng)
     free(narrow);
 }
 
+/* Rows of k_new and v_new: those of the queries, or runs of their own, with or without gaps. */
+static void place_fresh(struct step *step, struct rng *rng)
+{
+    const struct conform_case *c = step->the_case;
+    int32_t offsets[STEP_SEQS + 1] = {0};
+    bool lengths = rng_chance(rng, 50);
+    int32_t end = rng_chance(rng, 30) ? (int32_t)rng_below(rng, 5) : 0;
+
+    for (uint32_t n = 0; n < step->seqs; n++)
+        step->fresh_row[n] = step->first_row[n];
+    step->fresh_rows = step->batch.rows;
+    if (c->problem.kv_source == ATTN_KV_CACHE_NEW)
+        return;
+    if (c->equal && rng_chance(rng, 50)) {
+        if (lengths)
+            return;
+    } else {
+        for (uint32_t n = 0; n < step->seqs; n++) {
+            const struct sequence *s = sequence_of(step, n);
+            offsets[n] = end;
+            step->fresh_row[n] = (uint32_t)end;
+            end += s == NULL ? 0 : (int32_t)s->kv_len;
+            end += lengths && rng_chance(rng, 40) ? (int32_t)rng_below(rng, 5) : 0;
+        }
+        offsets[step->seqs] = end;
+        step->fresh_rows = (uint32_t)end;
+        step->batch.kv_offsets = place_array(step, "kv_offsets", offsets, (size_t)step->seqs + 1, 4, rng);
+        step->host.kv_offsets = (const int32_t *)oracle_address(&step->batch.kv_offsets);
+    }
+    if (!lengths) { /* they follow */
+        step->batch.kv_lens = (struct attn_buffer){NULL, 0};
+        step->host.kv_lens = NULL;
+    }
+}
+
 /* Tokens of a dense sequence without offsets are a page of their own. */
 static void place_dense(struct step *step, struct rng *rng)
 {
@@ -216,6 +251,10 @@ void step_place_batch(struct step *step, struct rng *rng)
 {
     place_lengths(step, rng);
     place_rules(step, rng);
+    if (step->problem.kv_source != ATTN_KV_CACHE)
+        place_fresh(step, rng);
+    if (step->problem.kv_source == ATTN_KV_NEW)
+        return;
     if (step->problem.addressing == ATTN_DENSE) {
         place_dense(step, rng);
         return;

@@ -26,7 +26,9 @@ static bool is_chosen(void *user, uint32_t row, uint32_t head)
 
 static double cost_of(const struct step *step, uint32_t n)
 {
-    return (double)step->host.kv_lens[n] * (step->problem.head_dim + step->problem.head_dim_vo);
+    uint32_t keys = step->source[n] < 0 ? 0 : step->the_case->sequences[step->source[n]].kv_len;
+
+    return (double)keys * (step->problem.head_dim + step->problem.head_dim_vo);
 }
 
 /* First and last row of every sequence, then rows at random until enough are chosen or the budget is spent.

@@ -174,6 +174,21 @@ static void place_per_head(struct step *step, struct rng *rng)
     free(sinks);
 }
 
+/* Keys and values of a run that no cache holds. */
+static void place_fresh(struct step *step, struct rng *rng)
+{
+    const struct attn_problem *problem = &step->problem;
+    uint32_t rows = step->fresh_rows + rng_below(rng, 3);
+    const uint32_t k_shape[3] = {rows, problem->kv_heads, problem->head_dim};
+    const uint32_t v_shape[3] = {rows, problem->kv_heads, problem->head_dim_vo};
+    uint8_t poison = step->the_case->poison;
+
+    step->k_fresh = tensor_init(&step->tensors.k_new, &step->arena, "k_new", k_shape,
+                                oracle_size(problem->k_dtype), &step->layout, rng, poison);
+    step->v_fresh = tensor_init(&step->tensors.v_new, &step->arena, "v_new", v_shape,
+                                oracle_size(problem->v_dtype), &step->layout, rng, poison);
+}
+
 static void place_tensors(struct step *step, struct rng *rng)
 {
     const struct attn_problem *problem = &step->problem;
@@ -183,7 +198,6 @@ static void place_tensors(struct step *step, struct rng *rng)
     const uint32_t lse_shape[3] = {rows, problem->heads, 1};
     uint8_t poison = step->the_case->poison;
 
-    ATTN_INIT(&step->tensors);
     step->tensors.softmax_scale = step->the_case->softmax_scale;
     tensor_init(&step->tensors.q, &step->arena, "q", q_shape, oracle_size(problem->q_dtype), &step->layout,
                 rng, poison);
@@ -228,10 +242,14 @@ void step_init(struct step *step, const struct conform_case *the_case, const str
         step->batch.given |= ATTN_GIVEN_HOST_COPIES;
         step->batch.host = &step->host;
     }
-    place_cache(step, &rng);
+    if (step->problem.kv_source != ATTN_KV_NEW)
+        place_cache(step, &rng);
     step->use_handle = rng_chance(&rng, 50);
     if (attention) {
-        step_fill_cache(step);
+        ATTN_INIT(&step->tensors);
+        if (step->problem.kv_source != ATTN_KV_CACHE)
+            place_fresh(step, &rng);
+        step_fill_keys(step);
         place_tensors(step, &rng);
     }
 }

@@ -189,6 +189,8 @@ static int run_plan(struct step *step, struct attn_plan *plan, const struct atte
     struct attn_error err;
 
     ATTN_INIT(&err);
+    if (step->problem.kv_source == ATTN_KV_NEW)
+        return prepare_and_run(&job, attempt, why, size);
     if (!step->use_handle) {
         job.tensors.kv_desc = &step->kv;
         return prepare_and_run(&job, attempt, why, size);

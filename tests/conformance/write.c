@@ -284,7 +284,9 @@ void check_write(struct target_list *list, const struct run_options *options)
     for (uint32_t n = 0; n < cases; n++) {
         struct attn_problem problem;
         uint64_t seed;
-        if (options_problem(options, n, 100, &problem, &seed))
-            check_case(list, &problem, seed);
+        if (!options_problem(options, n, 100, &problem, &seed))
+            continue;
+        problem.kv_source = ATTN_KV_CACHE;
+        check_case(list, &problem, seed);
     }
 }
