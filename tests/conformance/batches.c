@@ -226,10 +226,11 @@ static void plain_init(struct plain_batch *plain, const struct conform_case *c, 
 static void mark_edges(struct conform_case *c, const struct oracle_sequence *sequence, uint32_t n, uint32_t i)
 {
     int64_t first = -1, last = -1;
+    uint32_t head = i % case_mask_heads(c);
 
     for (uint32_t j = 0; j < sequence->kv_len; j++) {
         int64_t slot = case_slot(c, n, j);
-        if (slot < 0 || !oracle_visible(sequence, i, j))
+        if (slot < 0 || !case_sees(c, sequence, n, head, i, j))
             continue;
         if (first < 0)
             first = slot;
@@ -247,18 +248,18 @@ static void mark_slots(struct conform_case *c, struct rng *rng)
         struct plain_batch plain;
         struct attn_problem problem;
         struct oracle_sequence sequence;
-        uint32_t q_len = c->sequences[n].q_len, guess = 0;
+        uint32_t q_len = c->sequences[n].q_len, guess = 0, heads = case_mask_heads(c);
 
         plain_init(&plain, c, n, &problem, &sequence);
         for (uint32_t j = 0; j < sequence.kv_len && q_len > 0; j++) {
             int64_t slot = case_slot(c, n, j);
             /* What key j - 1 was seen by mostly sees key j too. */
-            for (uint32_t tried = 0; slot >= 0 && tried < q_len; tried++) {
-                if (oracle_visible(&sequence, guess, j)) {
+            for (uint32_t tried = 0; slot >= 0 && tried < q_len * heads; tried++) {
+                if (case_sees(c, &sequence, n, guess % heads, guess / heads, j)) {
                     c->slots[slot] |= SLOT_SEEN;
                     break;
                 }
-                guess = guess + 1 < q_len ? guess + 1 : 0;
+                guess = guess + 1 < q_len * heads ? guess + 1 : 0;
             }
         }
         if (q_len > 0) {
@@ -324,7 +325,8 @@ static void pick_injections(struct conform_case *c, struct rng *rng)
             bool sees = false;
             plain_init(&plain, c, at->sequence, &problem, &sequence);
             for (uint32_t j = 0; j < sequence.kv_len && at->token < sequence.q_len && !sees; j++)
-                sees = case_slot(c, at->sequence, j) >= 0 && oracle_visible(&sequence, at->token, j);
+                sees = case_slot(c, at->sequence, j) >= 0 &&
+                       case_sees(c, &sequence, at->sequence, at->head, at->token, j);
             c->injection_count += sees;
         } else if (is_seen(c, at->slot)) {
             c->injection_count++;
@@ -390,6 +392,7 @@ void case_init(struct conform_case *c, const struct attn_problem *problem, uint6
         pick_pages(c, &rng, write);
     if (problem->kv_source == ATTN_KV_CACHE_NEW)
         pick_fresh(c);
+    case_pick_mask(c);
     c->slots = need(calloc((size_t)c->slot_count + 1, 1));
     mark_slots(c, &rng);
     c->softmax_scale = rng_chance(&rng, 80) ? 1 / sqrtf((float)problem->head_dim) : 0.1f;

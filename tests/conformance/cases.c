@@ -59,6 +59,17 @@ static void pick_extras(struct rng *rng, struct attn_problem *problem)
         problem->alibi = rng_chance(rng, 50) ? ATTN_ALIBI_KEY : ATTN_ALIBI_DISTANCE;
 }
 
+static void pick_mask(struct rng *rng, struct attn_problem *problem)
+{
+    problem->mask = ATTN_MASK_NONE;
+    problem->span = rng_chance(rng, 50) ? ATTN_SPAN_SQUARE : ATTN_SPAN_FULL;
+    if (!rng_chance(rng, 25))
+        return;
+    problem->mask = rng_chance(rng, 45) ? ATTN_MASK_BITS : ATTN_MASK_F16 + rng_below(rng, 3);
+    if (problem->mask != ATTN_MASK_BITS && rng_chance(rng, 30))
+        problem->alibi = ATTN_ALIBI_MASK;
+}
+
 /* Every type with every source: a type changes defaults alone. */
 static void pick_source(struct rng *rng, struct attn_problem *problem)
 {
@@ -98,6 +109,7 @@ void problem_generate(struct attn_problem *problem, uint64_t seed)
     problem->seq_causal = rng_chance(&rng, 12);
     pick_extras(&rng, problem);
     pick_source(&rng, problem);
+    pick_mask(&rng, problem);
 }
 
 bool problem_covered(const struct attn_problem *problem, const char **out_key)
@@ -108,8 +120,8 @@ bool problem_covered(const struct attn_problem *problem, const char **out_key)
     plain.type = ATTN_DECODER;
     plain.kv_source = ATTN_KV_CACHE;
     plain.sinks = 0;
-    if (plain.alibi != ATTN_ALIBI_MASK)
-        plain.alibi = ATTN_ALIBI_NONE;
+    plain.alibi = ATTN_ALIBI_NONE;
+    plain.mask = ATTN_MASK_NONE;
     if (plain.heads > MAX_HEADS) {
         *out_key = "heads";
         return false;

@@ -83,6 +83,7 @@ struct sequence {
     uint32_t fresh_slot;  /* cache+new: logical slot of the first new key */
     uint32_t first_query; /* of its positions in conform_case.positions */
     uint8_t causal;       /* where each sequence has its own */
+    bool masked;          /* where there are masks */
 };
 
 /* NaN; or an infinite value; or the NaN of a key whose weight underflows. */
@@ -124,8 +125,18 @@ struct conform_case {
     float slopes[MAX_HEADS];
     double sinks[MAX_HEADS];
     uint32_t sinks_dtype;
+    bool mask_heads; /* every head has a mask of its own, every row a row */
+    bool mask_rows;
     bool infinite; /* one of them: what is not finite in the reference is not specified */
 };
+
+/* mask.c: which sequences have a mask, and by what it varies. */
+void case_pick_mask(struct conform_case *the_case);
+/* Heads that have different masks. */
+uint32_t case_mask_heads(const struct conform_case *the_case);
+/* Whether query token i sees key j of sequence n, holes aside. `sequence` tells the rules without masks. */
+bool case_sees(const struct conform_case *the_case, const struct oracle_sequence *sequence, uint32_t n,
+               uint32_t head, uint32_t i, uint32_t j);
 
 /* What a generator may spend. */
 struct effort {
@@ -205,6 +216,8 @@ unsigned char *tensor_at(const struct attn_tensor *tensor, uint32_t token, uint3
 struct attn_buffer buffer_at(void *address, struct rng *rng);
 void step_fill_keys(struct step *step);
 void step_fill_queries(struct step *step);
+/* mask.c */
+void step_place_mask(struct step *step, struct rng *rng);
 /* index.c: everything of the batch, and the pages and tokens of the cache. */
 void step_place_batch(struct step *step, struct rng *rng);
 /* Where key j of a sequence of the step lies. */

@@ -214,6 +214,8 @@ static void place_tensors(struct step *step, struct rng *rng)
         pattern_fill(step->lse_memory);
     }
     place_per_head(step, rng);
+    if (problem->mask != ATTN_MASK_NONE)
+        step_place_mask(step, rng);
     step_fill_queries(step);
 }
 
