@@ -403,6 +403,7 @@ void case_init(struct conform_case *c, const struct attn_problem *problem, uint6
     c->poison = rng_chance(&rng, 80) ? 0xff : 0x7b;
     pick_injections(c, &rng);
     pick_shift(c, &rng);
+    case_pick_scales(c, write);
     pick_per_head(c);
 }
 

@@ -110,6 +110,7 @@ void problem_generate(struct attn_problem *problem, uint64_t seed)
     pick_extras(&rng, problem);
     pick_source(&rng, problem);
     pick_mask(&rng, problem);
+    problem_pick_eight(problem, seed);
 }
 
 bool problem_covered(const struct attn_problem *problem, const char **out_key)
@@ -122,6 +123,8 @@ bool problem_covered(const struct attn_problem *problem, const char **out_key)
     plain.sinks = 0;
     plain.alibi = ATTN_ALIBI_NONE;
     plain.mask = ATTN_MASK_NONE;
+    plain.q_dtype = plain.k_dtype = plain.v_dtype = plain.out_dtype = ATTN_F32;
+    plain.q_scale = plain.k_scale = plain.v_scale = plain.out_scale = ATTN_SCALES_NONE;
     if (plain.heads > MAX_HEADS) {
         *out_key = "heads";
         return false;

@@ -103,6 +103,20 @@ struct injection {
 #define SLOT_SEEN UINT8_C(1) /* some row sees it: holds numbers; all others hold poison */
 #define SLOT_EDGE UINT8_C(2) /* first or last visible key of a chosen row: values are 32 times the rest */
 
+/* What has a scale if its type has 8 bits. */
+enum scaled { SCALED_Q, SCALED_K, SCALED_V, SCALED_OUT, SCALED_K_NEW, SCALED_V_NEW, SCALED };
+
+/* Over which of sequence or page, token and head the values of a scale vary; the rest is broadcast. */
+struct case_scale {
+    uint32_t granularity; /* enum attn_granularity */
+    bool outer;
+    bool token;
+    bool head;
+    bool edges; /* scales of edges are 32 times the rest, not the codes */
+    bool raw;   /* codes are any of the type */
+    double base;
+};
+
 struct conform_case {
     struct attn_problem problem;
     char text[PROBLEM_TEXT];
@@ -128,6 +142,7 @@ struct conform_case {
     bool mask_heads; /* every head has a mask of its own, every row a row */
     bool mask_rows;
     bool infinite; /* one of them: what is not finite in the reference is not specified */
+    struct case_scale scales[SCALED];
 };
 
 /* mask.c: which sequences have a mask, and by what it varies. */
@@ -137,6 +152,41 @@ uint32_t case_mask_heads(const struct conform_case *the_case);
 /* Whether query token i sees key j of sequence n, holes aside. `sequence` tells the rules without masks. */
 bool case_sees(const struct conform_case *the_case, const struct oracle_sequence *sequence, uint32_t n,
                uint32_t head, uint32_t i, uint32_t j);
+
+/* scales.c. Where a value belongs in the numbering of the case. */
+struct scale_place {
+    int64_t outer; /* logical page; sequence of the case */
+    int64_t token; /* in the page; slot of a key; token of a sequence */
+    int64_t head;
+    int64_t slot; /* of keys and values */
+};
+
+/* Makes some problems of 8 bits. */
+void problem_pick_eight(struct attn_problem *problem, uint64_t seed);
+void case_pick_scales(struct conform_case *the_case, bool write);
+/* The value of a scale: an f32; 1 without one. */
+double case_scale_value(const struct conform_case *the_case, uint32_t what, const struct scale_place *place);
+
+/* codes.c. A vector of queries, keys or values and the scale that it is stored with. */
+struct scaled_vector {
+    uint32_t what; /* enum scaled */
+    uint32_t dtype;
+    uint32_t count;
+    void *to;
+    double scale;
+};
+
+/* The byte that fills what must not be read: in 8 bits a NaN of the type, or a large number. */
+uint8_t case_poison(const struct conform_case *the_case, uint32_t dtype);
+void case_fill_vector(const struct conform_case *the_case, const struct scaled_vector *vector, uint64_t key,
+                      double factor, bool positive);
+/* Any NaN of the type; false if it has none. */
+bool case_put_nan(const struct scaled_vector *vector, uint32_t dim);
+/* The least number where the type has no infinity. */
+void case_put_infinity(const struct scaled_vector *vector, uint32_t dim);
+/* One row of an 8-bit out; `bound` is that of f32. *out_column is the one that is wrong. */
+bool judge_codes(uint32_t dtype, const unsigned char *codes, const double *wanted, uint32_t dim, double scale,
+                 double bound, bool lenient, uint32_t *out_column);
 
 /* What a generator may spend. */
 struct effort {
@@ -198,7 +248,8 @@ struct step {
     struct guarded *k_fresh; /* k_new and v_new, NULL without them */
     struct guarded *v_fresh;
     struct guarded *out_memory;
-    struct guarded *lse_memory; /* NULL without lse */
+    struct guarded *lse_memory;     /* NULL without lse */
+    struct guarded *scales[SCALED]; /* NULL without values */
 };
 
 /* The plain layout of a case: its own order. */
@@ -216,6 +267,14 @@ unsigned char *tensor_at(const struct attn_tensor *tensor, uint32_t token, uint3
 struct attn_buffer buffer_at(void *address, struct rng *rng);
 void step_fill_keys(struct step *step);
 void step_fill_queries(struct step *step);
+/* scales.c: arrays without a number, those of the cache and those of the tensors. */
+void step_place_cache_scales(struct step *step);
+void step_place_scales(struct step *step);
+struct attn_scale *step_scale(struct step *step, uint32_t what);
+unsigned char *step_scale_at(struct step *step, uint32_t what, int64_t outer, int64_t token, int64_t head);
+/* Nothing happens where there is no value to put. */
+void step_put_scale(struct step *step, uint32_t what, int64_t outer, int64_t token, int64_t head,
+                    double value);
 /* mask.c */
 void step_place_mask(struct step *step, struct rng *rng);
 /* index.c: everything of the batch, and the pages and tokens of the cache. */

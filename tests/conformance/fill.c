@@ -18,59 +18,91 @@ static bool all_positive(const struct conform_case *c)
 
 /* The last column of q and k adds the shift to the score. It comes last in a sum, so it costs little
  * precision. */
-static void set_shift(const struct conform_case *c, uint32_t dtype, unsigned char *vector, double sign)
+static void set_shift(const struct conform_case *c, const struct scaled_vector *vector, double sign)
 {
-    double value = sqrt(fabs(c->shift) / (double)c->softmax_scale);
+    double value = sqrt(fabs(c->shift) / (double)c->softmax_scale) / vector->scale;
 
     if (c->shift != 0)
-        oracle_store(dtype, sign * value, vector + (size_t)(c->problem.head_dim - 1) * oracle_size(dtype));
-}
-
-static void put_nan(uint32_t dtype, unsigned char *vector, uint32_t dim)
-{
-    oracle_store(dtype, (double)NAN, vector + (size_t)dim * oracle_size(dtype));
+        oracle_store(vector->dtype, sign * value,
+                     (char *)vector->to + (size_t)(c->problem.head_dim - 1) * oracle_size(vector->dtype));
 }
 
 /* Where the vectors of a key lie: in a cache, or in new rows. */
 struct key_place {
     bool fresh;
+    uint32_t source; /* fresh: sequence of the case, and of the step */
+    uint32_t index;
     int64_t page;
     int64_t token;
 };
 
-static void fill_slot(const struct step *step, int64_t slot, const struct key_place *at_key)
+/* Puts the scale of a key or value where it belongs, and finds its vector. */
+static struct scaled_vector find_vector(struct step *step, int64_t slot, const struct key_place *at,
+                                        uint32_t head, bool values)
+{
+    const struct conform_case *c = step->the_case;
+    const struct attn_problem *problem = &step->problem;
+    struct scale_place place = {.outer = at->source, .token = slot, .head = head, .slot = slot};
+    struct scaled_vector vector = {.what = values ? SCALED_V : SCALED_K,
+                                   .dtype = values ? problem->v_dtype : problem->k_dtype,
+                                   .count = values ? problem->head_dim_vo : problem->head_dim};
+
+    if (at->fresh) {
+        const struct attn_tensor *tensor = values ? &step->tensors.v_new : &step->tensors.k_new;
+        vector.what = values ? SCALED_V_NEW : SCALED_K_NEW;
+        vector.to = tensor_at(tensor, (uint32_t)at->token, head);
+        vector.scale = case_scale_value(c, vector.what, &place);
+        step_put_scale(step, vector.what, at->index, at->token, head, vector.scale);
+        return vector;
+    }
+    if (problem->addressing != ATTN_DENSE) {
+        place.outer = slot / problem->block;
+        place.token = slot % problem->block;
+    }
+    vector.to = values ? value_at(&step->kv, at->page, at->token, head)
+                       : key_at(&step->kv, at->page, at->token, head);
+    vector.scale = case_scale_value(c, vector.what, &place);
+    step_put_scale(step, vector.what, at->page, at->token, head, vector.scale);
+    return vector;
+}
+
+/* A NaN in one element; for all of a vector by its own scale where its type has none, or at random. */
+static void inject_nan(struct step *step, const struct scaled_vector *vector, const struct key_place *at,
+                       uint32_t head, uint32_t dim)
+{
+    const struct case_scale *scale = &step->the_case->scales[vector->what];
+    bool own = scale->granularity == ATTN_SCALES_TOKEN_HEAD && scale->outer && scale->token && scale->head;
+
+    if (own && (dim % 2 == 0 || vector->dtype == ATTN_INT8))
+        step_put_scale(step, vector->what, at->fresh ? at->index : at->page, at->token, head, (double)NAN);
+    else
+        case_put_nan(vector, dim);
+}
+
+static void fill_slot(struct step *step, int64_t slot, const struct key_place *at_key)
 {
     const struct conform_case *c = step->the_case;
     const struct attn_problem *problem = &step->problem;
     double factor = (c->slots[slot] & SLOT_EDGE) != 0 ? 32 : 1;
 
     for (uint32_t head = 0; head < problem->kv_heads; head++) {
-        unsigned char *k, *v;
-        if (at_key->fresh) {
-            k = tensor_at(&step->tensors.k_new, (uint32_t)at_key->token, head);
-            v = tensor_at(&step->tensors.v_new, (uint32_t)at_key->token, head);
-        } else {
-            k = key_at(&step->kv, at_key->page, at_key->token, head);
-            v = value_at(&step->kv, at_key->page, at_key->token, head);
-        }
-        fill_vector(problem->k_dtype, k, problem->head_dim, content_key(c, 5, (uint64_t)slot, head), 1,
-                    false);
-        fill_vector(problem->v_dtype, v, problem->head_dim_vo, content_key(c, 6, (uint64_t)slot, head),
-                    factor, all_positive(c));
-        set_shift(c, problem->k_dtype, k, 1);
+        const struct scaled_vector k = find_vector(step, slot, at_key, head, false);
+        const struct scaled_vector v = find_vector(step, slot, at_key, head, true);
+        case_fill_vector(c, &k, content_key(c, 5, (uint64_t)slot, head), 1, false);
+        case_fill_vector(c, &v, content_key(c, 6, (uint64_t)slot, head), factor, all_positive(c));
+        set_shift(c, &k, 1);
         for (uint32_t i = 0; i < c->injection_count; i++) {
             const struct injection *at = &c->injections[i];
             if (at->slot != slot || at->head != head)
                 continue;
             if (at->kind == INJECT_K)
-                put_nan(problem->k_dtype, k, at->dim);
+                inject_nan(step, &k, at_key, head, at->dim);
             if (at->kind == INJECT_V || at->kind == INJECT_BURIED)
-                put_nan(problem->v_dtype, v, at->dim);
+                inject_nan(step, &v, at_key, head, at->dim);
             if (at->kind == INJECT_INFINITE)
-                oracle_store(problem->v_dtype, -(double)INFINITY,
-                             v + (size_t)at->dim * oracle_size(problem->v_dtype));
+                case_put_infinity(&v, at->dim);
             if (at->kind == INJECT_BURIED)
-                set_shift(c, problem->k_dtype, k, -1);
+                set_shift(c, &k, -1);
         }
     }
 }
@@ -85,7 +117,7 @@ void step_fill_keys(struct step *step)
         uint32_t source = (uint32_t)step->source[n];
         for (uint32_t j = 0; j < c->sequences[source].kv_len; j++) {
             uint32_t old = case_first_fresh(c, source);
-            struct key_place place = {.fresh = j >= old};
+            struct key_place place = {.fresh = j >= old, .source = source, .index = n};
             int64_t slot = case_slot(c, source, j);
             if (slot < 0 || (c->slots[slot] & SLOT_SEEN) == 0)
                 continue;
@@ -96,8 +128,15 @@ void step_fill_keys(struct step *step)
             fill_slot(step, slot, &place);
         }
     }
-    struct guarded *const memories[] = {step->k_memory, step->v_memory, step->k_fresh, step->v_fresh};
-    for (uint32_t i = 0; i < 4; i++) {
+    struct guarded *const memories[] = {step->k_memory,
+                                        step->v_memory,
+                                        step->k_fresh,
+                                        step->v_fresh,
+                                        step->scales[SCALED_K],
+                                        step->scales[SCALED_V],
+                                        step->scales[SCALED_K_NEW],
+                                        step->scales[SCALED_V_NEW]};
+    for (uint32_t i = 0; i < sizeof memories / sizeof memories[0]; i++) {
         if (memories[i] != NULL)
             guarded_protect(memories[i]);
     }
@@ -112,6 +151,25 @@ static const struct guarded *find_buffer(const struct step *step, const char *na
     return NULL;
 }
 
+/* Puts the scales of q and out of a row where they belong, and finds the vector of q. */
+static struct scaled_vector find_query(struct step *step, uint32_t n, uint32_t i, uint32_t head)
+{
+    const struct attn_problem *problem = &step->problem;
+    uint32_t row = step->first_row[n] + i, group = problem->heads / problem->kv_heads;
+    uint32_t own = problem->q_scale == ATTN_SCALES_KV_HEAD ? head / group : head;
+    struct scaled_vector q = {.what = SCALED_Q,
+                              .dtype = problem->q_dtype,
+                              .count = problem->head_dim,
+                              .to = tensor_at(&step->tensors.q, row, head)};
+    struct scale_place place = {.outer = step->source[n], .token = i, .head = own};
+
+    q.scale = case_scale_value(step->the_case, SCALED_Q, &place);
+    step_put_scale(step, SCALED_Q, n, row, own, q.scale);
+    place.head = head;
+    step_put_scale(step, SCALED_OUT, n, row, head, case_scale_value(step->the_case, SCALED_OUT, &place));
+    return q;
+}
+
 void step_fill_queries(struct step *step)
 {
     const struct conform_case *c = step->the_case;
@@ -123,20 +181,25 @@ void step_fill_queries(struct step *step)
         uint32_t source = (uint32_t)step->source[n];
         for (uint32_t i = 0; i < c->sequences[source].q_len; i++) {
             for (uint32_t head = 0; head < problem->heads; head++) {
-                unsigned char *q = tensor_at(&step->tensors.q, step->first_row[n] + i, head);
-                fill_vector(problem->q_dtype, q, problem->head_dim,
-                            content_key(c, 7 + ((uint64_t)source << 8), i, head), c->amplitude, false);
-                set_shift(c, problem->q_dtype, q, c->shift < 0 ? -1 : 1);
+                const struct scaled_vector q = find_query(step, n, i, head);
+                case_fill_vector(c, &q, content_key(c, 7 + ((uint64_t)source << 8), i, head), c->amplitude,
+                                 false);
+                set_shift(c, &q, c->shift < 0 ? -1 : 1);
             }
         }
         for (uint32_t k = 0; k < c->injection_count; k++) {
             const struct injection *at = &c->injections[k];
-            if (at->kind == INJECT_Q && at->sequence == source)
-                put_nan(problem->q_dtype,
-                        tensor_at(&step->tensors.q, step->first_row[n] + at->token, at->head), at->dim);
+            if (at->kind == INJECT_Q && at->sequence == source) {
+                const struct scaled_vector q = find_query(step, n, at->token, at->head);
+                case_put_nan(&q, at->dim);
+            }
         }
     }
     const struct guarded *memory = find_buffer(step, "q");
     if (memory != NULL)
         guarded_protect(memory);
+    for (uint32_t what = 0; what < SCALED; what++) {
+        if (step->scales[what] != NULL)
+            guarded_protect(step->scales[what]);
+    }
 }

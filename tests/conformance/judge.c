@@ -152,6 +152,30 @@ static bool judge_lse(const struct step *step, const struct reference *reference
     return good;
 }
 
+/* The sequence of a row. */
+static uint32_t sequence_of(const struct step *step, uint32_t row)
+{
+    uint32_t n = 0;
+
+    while ((uint32_t)step->host.q_offsets[n + 1] <= row)
+        n++;
+    return n;
+}
+
+/* A row of codes has bounds of its own, element by element. */
+static bool judge_eight(const struct step *step, const struct reference *reference, uint32_t row,
+                        uint32_t head, const double *wanted, uint32_t *out_column)
+{
+    const struct attn_problem *problem = &step->problem;
+    double scale =
+        oracle_scale(&step->tensors.out_scale, problem->out_scale, sequence_of(step, row), row, head);
+    double bound =
+        oracle_bound_out((enum oracle_class)step->numerics, problem->out_dtype, reference->result.largest);
+
+    return judge_codes(problem->out_dtype, tensor_at(&step->tensors.out, row, head), wanted,
+                       problem->head_dim_vo, scale, bound, step->the_case->infinite, out_column);
+}
+
 /* One (row, head). `vector` has room for a row. */
 static bool judge_pair(const struct step *step, const struct reference *reference, struct verdict *verdict,
                        uint32_t row, uint32_t head, double *vector, char *why, size_t size)
@@ -183,7 +207,10 @@ static bool judge_pair(const struct step *step, const struct reference *referenc
                  vector[problem->head_dim_vo - 1]);
         return false;
     }
-    if (!judge_row(verdict, vector, wanted, problem->head_dim_vo, step->the_case->infinite, &column)) {
+    bool eight = oracle_is_eight(problem->out_dtype);
+    if (eight
+            ? !judge_eight(step, reference, row, head, wanted, &column)
+            : !judge_row(verdict, vector, wanted, problem->head_dim_vo, step->the_case->infinite, &column)) {
         snprintf(why, size, "row %u head %u column %u: %g, wanted %g (%u keys visible)", row, head, column,
                  vector[column], wanted[column], seen);
         return false;

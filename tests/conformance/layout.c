@@ -117,7 +117,8 @@ static void place_cache(struct step *step, struct rng *rng)
     struct attn_kv_desc *kv = &step->kv;
     uint32_t k_size = oracle_size(kv->k_dtype), v_size = oracle_size(kv->v_dtype);
     uint32_t alignment = step->layout.alignment > 4 ? step->layout.alignment : 4;
-    uint8_t poison = step->the_case->poison;
+    uint8_t k_poison = case_poison(step->the_case, kv->k_dtype);
+    uint8_t v_poison = case_poison(step->the_case, kv->v_dtype);
     bool heads_first = rng_chance(rng, 40), together = rng_chance(rng, 40);
     uint64_t k_inner = (uint64_t)kv->head_dim * k_size, v_inner = (uint64_t)kv->head_dim_vo * v_size;
 
@@ -133,14 +134,16 @@ static void place_cache(struct step *step, struct rng *rng)
     uint64_t v_bytes = extent(kv, kv->v_page_stride, kv->v_token_stride, kv->v_head_stride, v_inner);
     if (together) {
         step->k_memory =
-            arena_add(&step->arena, "cache", v_bytes == 0 ? 0 : k_page + v_bytes, alignment, poison);
+            arena_add(&step->arena, "cache", v_bytes == 0 ? 0 : k_page + v_bytes, alignment, v_poison);
+        for (uint32_t page = 0; page < kv->pages && v_bytes > 0; page++)
+            memset(step->k_memory->data + page * (k_page + v_page), k_poison, k_page);
         step->v_memory = step->k_memory;
         kv->k = buffer_at(step->k_memory->data, rng);
         kv->v = buffer_at(step->k_memory->data + (v_bytes == 0 ? 0 : k_page), rng);
         return;
     }
-    step->k_memory = arena_add(&step->arena, "key cache", k_bytes, alignment, poison);
-    step->v_memory = arena_add(&step->arena, "value cache", v_bytes, alignment, poison);
+    step->k_memory = arena_add(&step->arena, "key cache", k_bytes, alignment, k_poison);
+    step->v_memory = arena_add(&step->arena, "value cache", v_bytes, alignment, v_poison);
     kv->k = buffer_at(step->k_memory->data, rng);
     kv->v = buffer_at(step->v_memory->data, rng);
 }
@@ -181,12 +184,14 @@ static void place_fresh(struct step *step, struct rng *rng)
     uint32_t rows = step->fresh_rows + rng_below(rng, 3);
     const uint32_t k_shape[3] = {rows, problem->kv_heads, problem->head_dim};
     const uint32_t v_shape[3] = {rows, problem->kv_heads, problem->head_dim_vo};
-    uint8_t poison = step->the_case->poison;
+    const struct conform_case *c = step->the_case;
 
-    step->k_fresh = tensor_init(&step->tensors.k_new, &step->arena, "k_new", k_shape,
-                                oracle_size(problem->k_dtype), &step->layout, rng, poison);
-    step->v_fresh = tensor_init(&step->tensors.v_new, &step->arena, "v_new", v_shape,
-                                oracle_size(problem->v_dtype), &step->layout, rng, poison);
+    step->k_fresh =
+        tensor_init(&step->tensors.k_new, &step->arena, "k_new", k_shape, oracle_size(problem->k_dtype),
+                    &step->layout, rng, case_poison(c, problem->k_dtype));
+    step->v_fresh =
+        tensor_init(&step->tensors.v_new, &step->arena, "v_new", v_shape, oracle_size(problem->v_dtype),
+                    &step->layout, rng, case_poison(c, problem->v_dtype));
 }
 
 static void place_tensors(struct step *step, struct rng *rng)
@@ -196,7 +201,7 @@ static void place_tensors(struct step *step, struct rng *rng)
     const uint32_t q_shape[3] = {rows, problem->heads, problem->head_dim};
     const uint32_t out_shape[3] = {rows, problem->heads, problem->head_dim_vo};
     const uint32_t lse_shape[3] = {rows, problem->heads, 1};
-    uint8_t poison = step->the_case->poison;
+    uint8_t poison = case_poison(step->the_case, problem->q_dtype);
 
     step->tensors.softmax_scale = step->the_case->softmax_scale;
     tensor_init(&step->tensors.q, &step->arena, "q", q_shape, oracle_size(problem->q_dtype), &step->layout,
@@ -244,13 +249,16 @@ void step_init(struct step *step, const struct conform_case *the_case, const str
         step->batch.given |= ATTN_GIVEN_HOST_COPIES;
         step->batch.host = &step->host;
     }
-    if (step->problem.kv_source != ATTN_KV_NEW)
+    if (step->problem.kv_source != ATTN_KV_NEW) {
         place_cache(step, &rng);
+        step_place_cache_scales(step);
+    }
     step->use_handle = rng_chance(&rng, 50);
     if (attention) {
         ATTN_INIT(&step->tensors);
         if (step->problem.kv_source != ATTN_KV_CACHE)
             place_fresh(step, &rng);
+        step_place_scales(step);
         step_fill_keys(step);
         place_tensors(step, &rng);
     }

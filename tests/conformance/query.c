@@ -143,6 +143,32 @@ static bool shape_is_sound(const struct attn_kv_shape *shape, unsigned char *tak
     return true;
 }
 
+/* The scale that a cache of a problem has, in an array as large as the shape says; NULL if it is too small.
+ */
+static float *make_scale(const struct attn_kv_shape *shape, uint32_t granularity, struct attn_scale *out)
+{
+    const struct attn_kv_desc *kv = &shape->desc;
+    uint64_t row = sizeof(float) * (uint64_t)kv->kv_heads, bytes = row;
+
+    if (granularity == ATTN_SCALES_TOKEN_HEAD) {
+        bytes = shape->scale_bytes;
+        if (bytes < row * kv->block * kv->pages)
+            return NULL;
+        out->outer_stride = (int64_t)(row * kv->block);
+        out->token_stride = (int64_t)row;
+    }
+    float *values = need(calloc(bytes + 1, 1));
+    if (granularity <= ATTN_SCALES_NONE)
+        return values;
+    out->kind = granularity == ATTN_SCALES_UNIT ? ATTN_SCALE_UNIT : ATTN_SCALE_DEVICE;
+    out->granularity = granularity;
+    if (granularity == ATTN_SCALES_UNIT)
+        return values;
+    out->buffer.data = values;
+    out->head_stride = granularity == ATTN_SCALES_TENSOR ? 0 : sizeof(float);
+    return values;
+}
+
 static void check_shape(const struct target *target, const struct attn_problem *problem, uint64_t seed)
 {
     char text[PROBLEM_TEXT], why[512] = "";
@@ -170,13 +196,20 @@ static void check_shape(const struct target *target, const struct attn_problem *
                  shape.desc.head_dim == problem->head_dim && shape.desc.k_dtype == problem->k_dtype &&
                  shape_is_sound(&shape, memory);
     attn_kv_desc_init(&desc, &shape, &buffer);
-    if (!sound)
+    float *k_scale = make_scale(&shape, problem->k_scale, &desc.k_scale);
+    float *v_scale = make_scale(&shape, problem->v_scale, &desc.v_scale);
+    if (k_scale == NULL || v_scale == NULL)
+        tap_fail("cache shape: %llu bytes of scales do not hold one for every page, token and head",
+                 (unsigned long long)shape.scale_bytes);
+    else if (!sound)
         tap_fail("cache shape: a key or value lies outside of the allocation, or two overlap");
     else if (attn_kv_create(target->backend, &desc, &kv, &err) != ATTN_OK)
         tap_fail("kv_create refuses the backend's own shape: %s (%s)", err.message, err.field);
     else
         tap_pass();
     attn_kv_destroy(kv);
+    free(k_scale);
+    free(v_scale);
     free(memory);
 }
 

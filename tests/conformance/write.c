@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "need.h"
+#include "write8.h"
 
 /* Where a row of k_new and v_new goes. */
 struct place {
@@ -20,6 +21,7 @@ struct write_job {
     struct attn_backend *backend;
     struct place *places;
     uint64_t *contents; /* rows with one number hold the same */
+    bool exact;         /* divisions of the target are correctly rounded */
 };
 
 /* A value that is hard to convert: raw bits, halfway between two codes, subnormal, at the edge of infinity.
@@ -58,35 +60,63 @@ static void fill_hard(uint32_t dtype, void *to, uint64_t key)
     oracle_store(dtype, sign * value, to);
 }
 
-static void fill_source(const struct write_job *job, const struct attn_tensor *tensor, uint32_t dtype,
-                        uint32_t dim, uint64_t salt)
+static struct row8 row_of(struct write_job *job, uint32_t what, uint32_t row, uint32_t head)
 {
+    const struct attn_tensor *from = what == SCALED_K ? &job->args.k_new : &job->args.v_new;
+
+    return write8_row(&job->step, what, what == SCALED_K ? job->args.k_dtype : job->args.v_dtype,
+                      tensor_at(from, row, head), job->places[row].page, job->places[row].token, head);
+}
+
+static void fill_source(struct write_job *job, uint32_t what, const struct attn_tensor *tensor,
+                        uint32_t dtype, uint32_t dim, uint64_t salt)
+{
+    bool eight = oracle_is_eight(what == SCALED_K ? job->step.kv.k_dtype : job->step.kv.v_dtype);
+
     for (uint32_t row = 0; row < job->args.rows; row++) {
         for (uint32_t head = 0; head < job->step.problem.kv_heads; head++) {
             unsigned char *at = tensor_at(tensor, row, head);
-            for (uint32_t d = 0; d < dim; d++)
+            if (eight) {
+                const struct row8 to = row_of(job, what, row, head);
+                write8_fill(&to, mix(job->contents[row], salt + head));
+            }
+            for (uint32_t d = 0; !eight && d < dim; d++)
                 fill_hard(dtype, at + (size_t)d * oracle_size(dtype),
                           mix(mix(job->contents[row], salt + head), d));
         }
     }
 }
 
-static void add_sources(struct write_job *job, struct rng *rng)
+/* Mostly the type that queries have; codes of the cache's own where their scale is given. */
+static uint32_t pick_source_type(struct rng *rng, uint32_t q_dtype, uint32_t to_dtype, uint32_t granularity)
 {
     static const uint32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+
+    if (!oracle_is_eight(to_dtype))
+        return rng_pick(rng, types);
+    if (granularity != ATTN_SCALES_TOKEN_HEAD && rng_chance(rng, 15))
+        return to_dtype;
+    return !oracle_is_eight(q_dtype) && rng_chance(rng, 40) ? q_dtype : rng_pick(rng, types);
+}
+
+static void add_sources(struct write_job *job, struct rng *rng)
+{
     const struct attn_problem *problem = &job->step.problem;
     const uint32_t k_shape[3] = {job->args.rows, problem->kv_heads, problem->head_dim};
     const uint32_t v_shape[3] = {job->args.rows, problem->kv_heads, problem->head_dim_vo};
     struct arena *arena = &job->step.arena;
 
-    job->args.k_dtype = rng_pick(rng, types);
-    job->args.v_dtype = rng_chance(rng, 70) ? job->args.k_dtype : rng_pick(rng, types);
+    job->args.k_dtype = pick_source_type(rng, problem->q_dtype, problem->k_dtype, problem->k_scale);
+    job->args.v_dtype = pick_source_type(rng, problem->q_dtype, problem->v_dtype, problem->v_scale);
+    if (rng_chance(rng, 70) && oracle_size(job->args.k_dtype) > 1 && oracle_size(job->args.v_dtype) > 1)
+        job->args.v_dtype = job->args.k_dtype;
+    write8_place_scales(&job->step);
     struct guarded *k = tensor_init(&job->args.k_new, arena, "k_new", k_shape, oracle_size(job->args.k_dtype),
                                     &job->step.layout, rng, 0xff);
     struct guarded *v = tensor_init(&job->args.v_new, arena, "v_new", v_shape, oracle_size(job->args.v_dtype),
                                     &job->step.layout, rng, 0xff);
-    fill_source(job, &job->args.k_new, job->args.k_dtype, problem->head_dim, 0);
-    fill_source(job, &job->args.v_new, job->args.v_dtype, problem->head_dim_vo, 1000);
+    fill_source(job, SCALED_K, &job->args.k_new, job->args.k_dtype, problem->head_dim, 0);
+    fill_source(job, SCALED_V, &job->args.v_new, job->args.v_dtype, problem->head_dim_vo, 1000);
     guarded_protect(k);
     guarded_protect(v);
 }
@@ -170,43 +200,64 @@ static bool is_stored(uint32_t from_dtype, const unsigned char *from, uint32_t t
     return true;
 }
 
+/* One vector of keys or values; its own scale holds the pattern again after `restore`. */
+static bool check_vector(struct write_job *job, uint32_t what, uint32_t row, uint32_t head, bool restore,
+                         char *why, size_t size)
+{
+    const struct attn_kv_desc *kv = &job->step.kv;
+    const struct place *place = &job->places[row];
+    bool keys = what == SCALED_K;
+    unsigned char *at =
+        keys ? key_at(kv, place->page, place->token, head) : value_at(kv, place->page, place->token, head);
+    uint32_t dtype = keys ? kv->k_dtype : kv->v_dtype, dim = keys ? kv->head_dim : kv->head_dim_vo, d = 0;
+    const struct row8 eight = row_of(job, what, row, head);
+    char detail[160] = "";
+    bool good;
+
+    if (restore) {
+        pattern_restore(keys ? job->step.k_memory : job->step.v_memory, at, (size_t)dim * oracle_size(dtype));
+        if (eight.own)
+            pattern_restore(job->step.scales[what], eight.stored_scale, sizeof(float));
+        return true;
+    }
+    if (oracle_is_eight(dtype)) {
+        good = write8_check(&eight, at, job->exact, detail, sizeof detail);
+    } else {
+        good = is_stored(eight.from_dtype, eight.from, dtype, at, dim, &d);
+        snprintf(detail, sizeof detail, "dim %u is not what it should be", d);
+    }
+    if (!good)
+        snprintf(why, size, "row %u head %u of the %s at page %lld token %lld: %s", row, head,
+                 keys ? "keys" : "values", (long long)place->page, (long long)place->token, detail);
+    return good;
+}
+
 /* The written places hold the rows; afterwards they hold the pattern again. */
-static bool check_places(const struct write_job *job, char *why, size_t size)
+static bool check_places(struct write_job *job, char *why, size_t size)
 {
     const struct step *step = &job->step;
-    const struct attn_kv_desc *kv = &step->kv;
-    uint32_t d = 0;
 
     for (int restore = 0; restore < 2; restore++) {
         for (uint32_t row = 0; row < job->args.rows; row++) {
-            const struct place *place = &job->places[row];
-            for (uint32_t head = 0; head < kv->kv_heads && place->page >= 0; head++) {
-                unsigned char *k = key_at(kv, place->page, place->token, head);
-                unsigned char *v = value_at(kv, place->page, place->token, head);
-                if (restore == 1) {
-                    pattern_restore(step->k_memory, k, (size_t)kv->head_dim * oracle_size(kv->k_dtype));
-                    pattern_restore(step->v_memory, v, (size_t)kv->head_dim_vo * oracle_size(kv->v_dtype));
-                    continue;
-                }
-                bool good = is_stored(job->args.k_dtype, tensor_at(&job->args.k_new, row, head), kv->k_dtype,
-                                      k, kv->head_dim, &d);
-                if (good && is_stored(job->args.v_dtype, tensor_at(&job->args.v_new, row, head), kv->v_dtype,
-                                      v, kv->head_dim_vo, &d))
-                    continue;
-                snprintf(why, size,
-                         "row %u head %u dim %u of the %s at page %lld token %lld is not what it should be",
-                         row, head, d, good ? "values" : "keys", (long long)place->page,
-                         (long long)place->token);
-                return false;
+            for (uint32_t head = 0; head < step->kv.kv_heads && job->places[row].page >= 0; head++) {
+                if (!check_vector(job, SCALED_K, row, head, restore == 1, why, size) ||
+                    !check_vector(job, SCALED_V, row, head, restore == 1, why, size))
+                    return false;
             }
         }
     }
     int64_t at_k = pattern_check(step->k_memory), at_v = pattern_check(step->v_memory);
     if (at_k < 0 && at_v < 0)
-        return true;
+        return write8_end(&job->step, why, size);
     snprintf(why, size, "byte %lld of the %s was written, but belongs to no row",
              (long long)(at_k >= 0 ? at_k : at_v), at_k >= 0 ? "keys" : "values");
     return false;
+}
+
+/* A cache's own type; or 8 bits out of what queries are. */
+static bool is_common(const struct write_job *job, uint32_t from, uint32_t to)
+{
+    return from == to || (oracle_is_eight(to) && from == job->step.problem.q_dtype);
 }
 
 /* A cache that is served can be written from its own types; conversions and other caches may be refused. */
@@ -214,7 +265,8 @@ static bool must_serve(const struct write_job *job, const struct target *target)
 {
     char why[160];
 
-    return job->args.k_dtype == job->step.kv.k_dtype && job->args.v_dtype == job->step.kv.v_dtype &&
+    return is_common(job, job->args.k_dtype, job->step.kv.k_dtype) &&
+           is_common(job, job->args.v_dtype, job->step.kv.v_dtype) &&
            target_accepts(target, &job->step.problem, NULL, why, sizeof why);
 }
 
@@ -228,6 +280,8 @@ static void run_write(struct write_job *job, const struct target *target, enum e
     ATTN_INIT(&err);
     pattern_fill(job->step.k_memory);
     pattern_fill(job->step.v_memory);
+    write8_begin(&job->step);
+    job->exact = target->device.type == ATTN_DEVICE_CPU;
     job->backend = target->backend;
     job->args.kv_desc = job->step.use_handle ? NULL : &job->step.kv;
     int32_t status =

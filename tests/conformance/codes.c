@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Contents of 8-bit vectors, and what must hold of 8-bit results. */
+#include "conform.h"
+
+#include <math.h>
+
+uint8_t case_poison(const struct conform_case *c, uint32_t dtype)
+{
+    if (c->poison != 0xff || !oracle_is_eight(dtype))
+        return c->poison;
+    return dtype == ATTN_E4M3 || dtype == ATTN_E5M2 ? 0xff : 0x80; /* NaN, or the least int8 */
+}
+
+/* Any number of the type, -128 too. */
+static uint8_t any_number(uint32_t dtype, uint64_t key)
+{
+    uint8_t code;
+
+    do {
+        key = mix(key, 1);
+        code = (uint8_t)(key >> 32);
+    } while (!isfinite(oracle_decode8(dtype, code)));
+    return code;
+}
+
+void case_fill_vector(const struct conform_case *c, const struct scaled_vector *vector, uint64_t key,
+                      double factor, bool positive)
+{
+    unsigned char *to = vector->to;
+
+    if (!oracle_is_eight(vector->dtype)) {
+        fill_vector(vector->dtype, to, vector->count, key, factor, positive);
+        return;
+    }
+    for (uint32_t i = 0; i < vector->count && c->scales[vector->what].raw; i++)
+        to[i] = any_number(vector->dtype, mix(key, i));
+    if (!c->scales[vector->what].raw)
+        fill_vector(vector->dtype, to, vector->count, key, factor / vector->scale, positive);
+}
+
+bool case_put_nan(const struct scaled_vector *vector, uint32_t dim)
+{
+    unsigned char *to = vector->to;
+    uint8_t code = (uint8_t)(dim * 37);
+
+    if (!oracle_is_eight(vector->dtype)) {
+        oracle_store(vector->dtype, (double)NAN, to + (size_t)dim * oracle_size(vector->dtype));
+        return true;
+    }
+    for (int tries = 0; tries < 256; tries++, code++) {
+        if (isnan(oracle_decode8(vector->dtype, code))) {
+            to[dim] = code;
+            return true;
+        }
+    }
+    return false;
+}
+
+void case_put_infinity(const struct scaled_vector *vector, uint32_t dim)
+{
+    unsigned char *to = vector->to;
+
+    if (vector->dtype == ATTN_E5M2)
+        to[dim] = 0xfc;
+    else
+        oracle_store(vector->dtype, -(double)INFINITY, to + (size_t)dim * oracle_size(vector->dtype));
+}
+
+/* A number: half a code step at the reference, and `slack`. Beyond the largest code there is the largest. */
+static bool is_number_right(uint32_t dtype, uint8_t code, double wanted, double slack)
+{
+    double most = oracle_most8(dtype), got = oracle_decode8(dtype, code);
+    double clamped = fabs(wanted) > most ? copysign(most, wanted) : wanted;
+
+    if (!isfinite(got) || fabs(got) > most) /* -128 too */
+        return false;
+    if (got == 0 && fabs(wanted) > slack && dtype != ATTN_INT8) {
+        bool fnuz = dtype == ATTN_E4M3FNUZ || dtype == ATTN_E5M2FNUZ;
+        if (code != (wanted < 0 && !fnuz ? 0x80 : 0))
+            return false;
+    }
+    return fabs(got - clamped) <= oracle_half_step(dtype, clamped) + slack;
+}
+
+bool judge_codes(uint32_t dtype, const unsigned char *codes, const double *wanted, uint32_t dim, double scale,
+                 double bound, bool lenient, uint32_t *out_column)
+{
+    double squares = 0;
+    uint32_t numbers = 0;
+
+    for (uint32_t d = 0; d < dim; d++) {
+        if (isfinite(wanted[d])) {
+            squares += wanted[d] * wanted[d];
+            numbers++;
+        }
+    }
+    double slack = numbers > 0 ? bound * sqrt(squares / numbers) / scale : 0;
+    for (uint32_t d = 0; d < dim; d++) {
+        *out_column = d;
+        if (lenient && !isfinite(wanted[d]))
+            continue;
+        if (isnan(wanted[d]) ? codes[d] != oracle_encode8(dtype, (double)NAN)
+                             : !is_number_right(dtype, codes[d], wanted[d] / scale, slack))
+            return false;
+    }
+    return true;
+}
