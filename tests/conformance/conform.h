@@ -396,6 +396,7 @@ void check_deterministic(struct target_list *list, const struct run_options *opt
 void check_write(struct target_list *list, const struct run_options *options);
 void check_merge(struct target_list *list, const struct run_options *options);
 void check_query(struct target_list *list, const struct run_options *options);
+void check_faults(struct target_list *list, const struct run_options *options);
 
 /* Seed number `n` of a run, and its problem: the filter's, or a random one. False on a bad filter. */
 bool options_problem(const struct run_options *options, uint32_t n, uint64_t salt,

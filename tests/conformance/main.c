@@ -109,11 +109,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*check)(struct target_list *list, const struct run_options *options);
-    } kinds[] = {{"query", check_query},
-                 {"write", check_write},
-                 {"merge", check_merge},
-                 {"det", check_deterministic},
-                 {"attention", check_attention}};
+    } kinds[] = {{"query", check_query}, {"faults", check_faults},     {"write", check_write},
+                 {"merge", check_merge}, {"det", check_deterministic}, {"attention", check_attention}};
     const struct argp argp = {
         argp_options, parse_option, NULL, "Checks attention kernels against the oracle.", NULL, NULL, NULL};
     static struct arguments arguments = {.run = {.seed = 1}};
