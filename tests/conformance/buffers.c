@@ -67,6 +67,23 @@ void guarded_protect(const struct guarded *buffer)
     mprotect(buffer->map + page, buffer->map_size - 2 * page, PROT_READ);
 }
 
+size_t guarded_gap(size_t row)
+{
+    size_t page = page_size();
+
+    return (row + page - 1) / page * page + page;
+}
+
+void guarded_forbid(const struct guarded *buffer, size_t from, size_t to)
+{
+    size_t page = page_size();
+    uintptr_t first = ((uintptr_t)(buffer->data + from) + page - 1) / page * page;
+    uintptr_t end = (uintptr_t)(buffer->data + to) / page * page;
+
+    if (first < end)
+        mprotect((void *)first, end - first, PROT_NONE);
+}
+
 static bool is_red(const unsigned char *from, const unsigned char *to)
 {
     for (; from < to; from++) {

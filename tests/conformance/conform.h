@@ -57,6 +57,10 @@ void arena_init(struct arena *arena, bool before);
 struct guarded *arena_add(struct arena *arena, const char *name, size_t size, size_t alignment, uint8_t fill);
 /* Makes a buffer readable only, so that a write into an input is caught where it happens. */
 void guarded_protect(const struct guarded *buffer);
+/* Makes the whole pages between two offsets of a buffer's data neither readable nor writable. */
+void guarded_forbid(const struct guarded *buffer, size_t from, size_t to);
+/* Bytes from row to row, so that a page between any two of them can be forbidden. */
+size_t guarded_gap(size_t row);
 /* False if a red zone of any buffer was written to; *out_name is the buffer. */
 bool arena_check(const struct arena *arena, const char **out_name);
 void arena_finish(struct arena *arena);

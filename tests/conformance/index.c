@@ -39,6 +39,15 @@ static int32_t entry_of(const struct step *step, uint32_t index, uint32_t b)
     return page < 0 ? -1 - (int32_t)(step->layout.seed % 3) : (int32_t)step->physical[page];
 }
 
+/* Rows that lie apart: each ends where a forbidden page begins. */
+static void forbid_gaps(const struct step *step, const struct guarded *memory)
+{
+    size_t row = (size_t)step->batch.table_width * 4, stride = (size_t)step->batch.table_stride;
+
+    for (uint32_t n = 0; n + 1 < step->seqs; n++)
+        guarded_forbid(memory, n * stride + row, (n + 1) * stride);
+}
+
 static void place_table(struct step *step, struct rng *rng)
 {
     /* What stands beyond a sequence's pages is never looked at: no page, a poisoned page, or nonsense. */
@@ -48,8 +57,11 @@ static void place_table(struct step *step, struct rng *rng)
 
     for (uint32_t n = 0; n < step->seqs; n++)
         width = pages_of(step, n) > width ? pages_of(step, n) : width;
-    width += rng_below(rng, 3);
+    bool apart = !step->arena.before && rng_chance(rng, 50);
+    width += apart ? 0 : rng_below(rng, 3);
     uint32_t stride = width + (rng_chance(rng, 50) ? rng_below(rng, 5) : 0);
+    if (apart)
+        stride = (uint32_t)guarded_gap((size_t)width * 4) / 4;
     int32_t *table = need(calloc((size_t)stride * step->seqs + 1, sizeof *table));
     for (size_t i = 0; i < (size_t)stride * step->seqs; i++)
         table[i] = filler;
@@ -61,6 +73,8 @@ static void place_table(struct step *step, struct rng *rng)
     step->batch.table_stride = (int64_t)stride * 4;
     step->batch.table = place_array(step, "table", table,
                                     step->seqs == 0 ? 0 : (size_t)stride * (step->seqs - 1) + width, 4, rng);
+    if (apart)
+        forbid_gaps(step, &step->arena.buffers[step->arena.count - 1]);
     step->host.table = (const int32_t *)oracle_address(&step->batch.table);
     free(table);
 }
