@@ -61,7 +61,7 @@ problem='heads=4 kv_heads=2 head_dim=24 q=f32 block=7'
 
 # It computes what the oracle says, and a model's attention runs on it.
 cd "$source"
-ATTN_PLUGIN_PATH="$work/drop" "$build/tests/conformance/check-kernels" --quick --backend template/flash-attn ||
+"$prefix/bin/attn-check" "$work/drop/libattn-template.so" --quick ||
     fail "the template's results are wrong"
 "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/native" >"$work/native.text"
 ATTN_BACKEND=template "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/log" >"$work/text"

@@ -61,8 +61,7 @@ static void check_case(struct target_list *list, const struct attn_problem *prob
 
     case_init(&the_case, problem, seed, effort, false);
     layout_init(&layout, &the_case, seed);
-    for (uint32_t t = 0; t < list->count; t++)
-        target_demands(&list->targets[t], problem, &layout);
+    targets_demand(list, problem, &layout);
     step_init(&step, &the_case, &layout, true);
     bool good =
         reference_init(&reference, &step, effort->products / 4) && reference_is_clean(&step, &reference);

@@ -3,10 +3,11 @@
 #define _GNU_SOURCE
 #include "conform.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "output.h"
 
 enum { RED_ZONE = 0xff, MAX_ARENAS = 8 };
 
@@ -37,15 +38,15 @@ struct guarded *arena_add(struct arena *arena, const char *name, size_t size, si
     struct guarded *buffer = &arena->buffers[arena->count];
 
     if (arena->count == ARENA_BUFFERS) {
-        fprintf(stderr, "check-kernels: too many buffers\n");
-        exit(2);
+        complain("too many buffers");
+        exit(EXIT_NO);
     }
     unsigned char *map =
         mmap(NULL, inner + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED || mprotect(map, page, PROT_NONE) != 0 ||
         mprotect(map + page + inner, page, PROT_NONE) != 0) {
-        fprintf(stderr, "check-kernels: no memory for %zu bytes of %s\n", size, name);
-        exit(2);
+        complain("no memory for %zu bytes of %s", size, name);
+        exit(EXIT_NO);
     }
     buffer->name = name;
     buffer->map = map;

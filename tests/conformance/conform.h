@@ -321,38 +321,66 @@ struct target {
 
 struct target_list {
     struct target targets[MAX_TARGETS];
-    uint32_t count;
+    uint32_t count; /* to be judged; the others behind them have a say in alignment and strides alone */
+    uint32_t opened;
     struct attn_context *contexts[MAX_TARGETS];
     uint32_t context_count;
 };
 
-/* Opens every backend of the plugin path that matches at every level. False with a text on stderr. */
-bool targets_open(struct target_list *list, const char *plugin_path, const char *backend, const char *level);
+/*
+ * Opens every backend of the plugin at every level; those that match come first. 0, or the exit status of the
+ * program after a text on stderr. `file` is the plugin as the user called it.
+ */
+int targets_open(struct target_list *list, const char *plugin_path, const char *file, const char *backend,
+                 const char *level);
 void targets_close(struct target_list *list);
+/* Alignment and strides that a target demands for a problem. */
+void target_demands(const struct target *target, const struct attn_problem *problem, struct layout *layout);
+/* What all targets demand, the same whichever of them are judged. */
+void targets_demand(const struct target_list *list, const struct attn_problem *problem,
+                    struct layout *layout);
+
+/* ---------------------------------------------------------------- plugin-path.c */
+
+/*
+ * Makes a private directory that holds nothing but a link to `file` under a name that libattn looks for, and
+ * takes every variable of libattn out of the environment, so that a run depends on its arguments alone.
+ * 0, or the exit status after a text on stderr.
+ */
+int plugin_path_make(const char *file);
+const char *plugin_path(void);      /* the directory */
+const char *plugin_path_file(void); /* absolute path of the file */
+void plugin_path_remove(void);
 
 /* ---------------------------------------------------------------- tap.c */
 
+enum filter_kind { FILTER_PROBLEM = 1, FILTER_PATTERN, FILTER_NAME };
+
 struct run_options {
-    const char *kind; /* NULL = all */
-    const char *filter;
+    const char *plugin;          /* absolute path of the file, for kinds that open it themselves */
+    const char *plugin_path;     /* directory that holds it alone, for attn_context_options */
+    const char *running;         /* the kind that runs now */
+    const char *kind;            /* NULL = all */
+    const char *filter;          /* NULL = none */
+    uint32_t filter_kind;        /* enum filter_kind, 0 = none */
+    struct attn_problem problem; /* FILTER_PROBLEM */
+    bool random;                 /* ... which the random cases cover */
     uint64_t seed;
     bool seed_given;
     uint32_t cases; /* 0 = as the mode says */
     bool full;
 };
 
-/* Names what runs now: for the result line, the reproduction line, and the signal handler. */
+/*
+ * Names what runs now: for the result line, the reproduction line, and the signal handler. `text` is the
+ * problem string, or the name of a case that has none; "" where the seed alone tells cases apart.
+ */
 void tap_begin(const struct target *target, const char *kind, const char *text, uint64_t seed);
 void tap_pass(void);
 void tap_skip(const char *why);
 void tap_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Plan and closing line; the exit status of the program. */
-int tap_finish(void);
-/*
- * Goes on in a child process, so that its parent can close the report whatever happens to it. Returns in the
- * child alone; call it before anything else.
- */
-void tap_start(void);
+/* A line for people, which is no result. */
+void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---------------------------------------------------------------- run.c, judge.c */
 
@@ -390,9 +418,6 @@ bool step_check_outside(const struct step *step, char *why, size_t size);
 /* out_numerics (or NULL): raised to the class of the roughest kernel row, enum attn_numerics. */
 bool target_accepts(const struct target *target, const struct attn_problem *problem, uint32_t *out_numerics,
                     char *why, size_t size);
-/* Alignment and strides that a target demands for a problem. */
-void target_demands(const struct target *target, const struct attn_problem *problem, struct layout *layout);
-
 /* ---------------------------------------------------------------- the kinds of checks */
 
 void check_attention(struct target_list *list, const struct run_options *options);
@@ -402,7 +427,10 @@ void check_merge(struct target_list *list, const struct run_options *options);
 void check_query(struct target_list *list, const struct run_options *options);
 void check_faults(struct target_list *list, const struct run_options *options);
 
-/* Seed number `n` of a run, and its problem: the filter's, or a random one. False on a bad filter. */
+/* Whether --filter admits a case of the running kind that has this text (see tap_begin). */
+bool options_wants(const struct run_options *options, const char *text);
+/* Seed number `n` of a run, and its problem: the filter's, or a random one. False if the filter excludes it.
+ */
 bool options_problem(const struct run_options *options, uint32_t n, uint64_t salt,
                      struct attn_problem *out_problem, uint64_t *out_seed);
 uint32_t options_cases(const struct run_options *options, uint32_t quick, uint32_t full);

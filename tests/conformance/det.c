@@ -172,8 +172,7 @@ void check_deterministic(struct target_list *list, const struct run_options *opt
         problem.det = 1;
         case_init(&the_case, &problem, seed, &effort, false);
         layout_init(&layout, &the_case, seed);
-        for (uint32_t t = 0; t < list->count; t++)
-            target_demands(&list->targets[t], &problem, &layout);
+        targets_demand(list, &problem, &layout);
         for (uint32_t t = 0; t < list->count; t++)
             check_target(&list->targets[t], &the_case, &layout, seed);
         case_finish(&the_case);

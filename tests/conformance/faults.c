@@ -195,11 +195,13 @@ void check_faults(struct target_list *list, const struct run_options *options)
     uint64_t seed = options->seed_given ? options->seed : 1;
 
     for (uint32_t t = 0; t < list->count; t++) {
-        if (options->filter != NULL) {
+        if (options->filter_kind == FILTER_PROBLEM) {
             check_target(&list->targets[t], options->filter, seed);
             continue;
         }
-        for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++)
-            check_target(&list->targets[t], problems[i], seed + i);
+        for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++) {
+            if (options_wants(options, problems[i]))
+                check_target(&list->targets[t], problems[i], seed + i);
+        }
     }
 }

@@ -1,136 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* check-kernels: runs the conformance cases on the backends of a plugin path and reports in TAP. */
-#include <argp.h>
-#include <stdio.h>
+/* attn-check: runs the conformance cases on one plugin and reports in TAP. */
 #include <stdlib.h>
 
-#include "conform.h"
+#include "options.h"
+#include "output.h"
+#include "tap.h"
 
-struct arguments {
-    struct run_options run;
-    const char *plugins;
-    const char *backend;
-    const char *level;
-};
+static const struct {
+    const char *name;
+    void (*check)(struct target_list *list, const struct run_options *options);
+} kinds[] = {{"query", check_query}, {"faults", check_faults},     {"write", check_write},
+             {"merge", check_merge}, {"det", check_deterministic}, {"attention", check_attention}};
 
-static const struct argp_option argp_options[] = {
-    {"quick", 'q', NULL, 0, "a selection of cases (default)", 0},
-    {"full", 'f', NULL, 0, "many more and larger cases", 0},
-    {"plugins", 'p', "DIRECTORIES", 0, "plugin path, over ATTN_PLUGIN_PATH", 0},
-    {"backend", 'b', "NAME", 0, "this backend only", 0},
-    {"level", 'l', "FLAGS", 0, "one kernel level: all, none, or a value of ATTN_CPU_FLAGS", 0},
-    {"kind", 'k', "KIND", 0, "attention, det, write, merge or query only", 0},
-    {"filter", 'F', "PROBLEM", 0, "this problem string only", 0},
-    {"seed", 's', "N", 0, "first seed; with --filter the very one", 0},
-    {"cases", 'n', "N", 0, "number of cases of each kind", 0},
-    {0}};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-static uint64_t parse_number(const char *text, struct argp_state *state)
+static bool is_wanted(const struct run_options *options, size_t kind)
 {
-    char *end;
-    uint64_t number = strtoull(text, &end, 10);
-
-    if (*text == '\0' || *end != '\0')
-        argp_error(state, "'%s' is not a number", text);
-    return number;
+    return options->kind == NULL || strcmp(options->kind, kinds[kind].name) == 0;
 }
 
-static error_t parse_option(int key, char *value, struct argp_state *state)
+static void refuse_unknown_kind(const struct run_options *options)
 {
-    struct arguments *arguments = state->input;
+    char names[512] = "";
+    size_t used = 0;
 
-    switch (key) {
-    case 'q':
-        arguments->run.full = false;
-        return 0;
-    case 'f':
-        arguments->run.full = true;
-        return 0;
-    case 'p':
-        arguments->plugins = value;
-        return 0;
-    case 'b':
-        arguments->backend = value;
-        return 0;
-    case 'l':
-        arguments->level = value;
-        return 0;
-    case 'k':
-        arguments->run.kind = value;
-        return 0;
-    case 'F':
-        arguments->run.filter = value;
-        return 0;
-    case 's':
-        arguments->run.seed = parse_number(value, state);
-        arguments->run.seed_given = true;
-        return 0;
-    case 'n':
-        arguments->run.cases = (uint32_t)parse_number(value, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
+    for (size_t i = 0; i < KINDS; i++) {
+        if (is_wanted(options, i))
+            return;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", kinds[i].name);
     }
+    complain("no kind %s; there are %s", options->kind, names);
+    exit(EXIT_USAGE);
 }
 
-uint32_t options_cases(const struct run_options *options, uint32_t quick, uint32_t full)
+/* Everything that loads the plugin, in the child process. */
+static int judge(void *arg)
 {
-    if (options->cases > 0)
-        return options->cases;
-    if (options->filter != NULL && options->seed_given)
-        return 1;
-    return options->full ? full : quick;
-}
+    static struct target_list list;
+    struct arguments *arguments = arg;
+    int code = targets_open(&list, plugin_path(), arguments->file, arguments->backend, arguments->level);
 
-bool options_problem(const struct run_options *options, uint32_t n, uint64_t salt,
-                     struct attn_problem *out_problem, uint64_t *out_seed)
-{
-    struct attn_error err;
-
-    ATTN_INIT(&err);
-    *out_seed = options->filter != NULL ? options->seed + n : mix(options->seed + salt, n) >> 32;
-    if (options->filter == NULL) {
-        problem_generate(out_problem, *out_seed);
-        if (attn_problem_resolve(out_problem, out_problem, &err) == ATTN_OK)
-            return true;
-    } else if (attn_problem_parse(options->filter, out_problem, &err) == ATTN_OK) {
-        const char *key;
-        out_problem->max_seqs = out_problem->max_q = out_problem->max_kv = out_problem->max_rows = 0;
-        if (problem_covered(out_problem, &key))
-            return true;
-        snprintf(err.message, sizeof err.message, "key %s is not covered", key);
+    for (size_t i = 0; i < KINDS && code == 0; i++) {
+        if (!is_wanted(&arguments->run, i))
+            continue;
+        arguments->run.running = kinds[i].name;
+        kinds[i].check(&list, &arguments->run);
     }
-    fprintf(stderr, "check-kernels: %s\n", err.message);
-    exit(2);
+    targets_close(&list);
+    return code;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*check)(struct target_list *list, const struct run_options *options);
-    } kinds[] = {{"query", check_query}, {"faults", check_faults},     {"write", check_write},
-                 {"merge", check_merge}, {"det", check_deterministic}, {"attention", check_attention}};
-    const struct argp argp = {
-        argp_options, parse_option, NULL, "Checks attention kernels against the oracle.", NULL, NULL, NULL};
-    static struct arguments arguments = {.run = {.seed = 1}};
-    static struct target_list list;
-    bool known = false;
+    static struct arguments arguments;
 
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-    tap_start();
-    if (!targets_open(&list, arguments.plugins, arguments.backend, arguments.level))
-        return 2;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (arguments.run.kind != NULL && strcmp(arguments.run.kind, kinds[i].name) != 0)
-            continue;
-        known = true;
-        kinds[i].check(&list, &arguments.run);
+    output_init("attn-check");
+    options_parse(&arguments, argc, argv);
+    refuse_unknown_kind(&arguments.run);
+    if (arguments.common.json) {
+        complain("built without jansson: there is no --json");
+        exit(EXIT_USAGE);
     }
-    targets_close(&list);
-    if (!known) {
-        fprintf(stderr, "check-kernels: no kind %s\n", arguments.run.kind);
-        return 2;
-    }
-    return tap_finish();
+    int code = plugin_path_make(arguments.file);
+    if (code != 0)
+        return output_finish(code);
+    arguments.run.plugin = plugin_path_file();
+    arguments.run.plugin_path = plugin_path();
+    tap_init(argc > 0 ? argv[0] : "attn-check", arguments.file, arguments.run.full, arguments.common.json);
+    process_run(judge, &arguments);
+    plugin_path_remove();
+    return output_finish(report_finish(arguments.common.json));
 }

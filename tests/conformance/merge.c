@@ -295,6 +295,8 @@ void check_merge(struct target_list *list, const struct run_options *options)
     uint32_t cases = options_cases(options, 120, 800);
     static struct merge_job job;
 
+    if (!options_wants(options, ""))
+        return;
     for (uint32_t n = 0; n < cases; n++) {
         uint64_t seed =
             options->seed_given && options->kind != NULL ? options->seed + n : mix(options->seed, n) >> 32;

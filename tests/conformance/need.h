@@ -3,14 +3,15 @@
 #ifndef NEED_H
 #define NEED_H
 
-#include <stdio.h>
 #include <stdlib.h>
+
+#include "output.h"
 
 static inline void *need(void *memory)
 {
     if (memory == NULL) {
-        fprintf(stderr, "check-kernels: out of memory\n");
-        exit(2);
+        complain("out of memory");
+        exit(EXIT_NO);
     }
     return memory;
 }

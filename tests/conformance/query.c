@@ -53,7 +53,7 @@ static void check_refusal(const struct target *target, struct attn_problem *prob
         tap_pass();
 }
 
-static void check_uncovered(const struct target *target)
+static void check_uncovered(const struct target *target, const struct run_options *options)
 {
     struct attn_reason *reasons = need(calloc(MOST_REASONS, sizeof *reasons));
 
@@ -62,6 +62,8 @@ static void check_uncovered(const struct target *target)
         struct attn_query query;
         struct attn_error err;
         const char *key;
+        if (!options_wants(options, uncovered[i].problem))
+            continue;
         ATTN_INIT(&err);
         ATTN_INIT(&query);
         query.reasons = reasons;
@@ -218,8 +220,7 @@ void check_query(struct target_list *list, const struct run_options *options)
     uint32_t cases = options_cases(options, 40, 400);
 
     for (uint32_t t = 0; t < list->count; t++) {
-        if (options->filter == NULL)
-            check_uncovered(&list->targets[t]);
+        check_uncovered(&list->targets[t], options);
         for (uint32_t n = 0; n < cases; n++) {
             struct attn_problem problem;
             uint64_t seed;

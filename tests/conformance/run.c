@@ -47,24 +47,6 @@ bool target_accepts(const struct target *target, const struct attn_problem *prob
     return query.accepted != 0;
 }
 
-void target_demands(const struct target *target, const struct attn_problem *problem, struct layout *layout)
-{
-    struct attn_problem sized = *problem;
-    struct attn_plan *plan = NULL;
-    struct attn_plan_info info;
-
-    sized.max_seqs = sized.max_q = sized.max_kv = sized.max_rows = 1;
-    ATTN_INIT(&info);
-    if (attn_plan_create(target->backend, &sized, &plan, NULL) == ATTN_OK &&
-        attn_plan_describe(plan, &info, NULL) == ATTN_OK) {
-        if (info.alignment > layout->alignment)
-            layout->alignment = info.alignment;
-        if (info.stride_multiple > layout->stride_multiple)
-            layout->stride_multiple = info.stride_multiple;
-    }
-    attn_plan_destroy(plan);
-}
-
 /* One attempt: handles, and the blocks that the plan asks for. */
 struct job {
     struct step *step;

@@ -1,144 +1,189 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* TAP on stdout: a line per case and target, how to repeat a failure, and a closing line even after a crash.
- */
+/* The record of what was judged, in memory that outlives the process that judges, and its lines of TAP. */
 #define _GNU_SOURCE
-#include "conform.h"
+#include "tap.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-/* Lies in memory that the parent process sees too, because it reports what the child cannot. */
-struct tap {
-    uint32_t passed, failed, skipped;
-    bool reported; /* the child has said why it ends */
-    char title[PROBLEM_TEXT + 256];
-    char again[PROBLEM_TEXT + 256];
-};
+#include "output.h"
 
-static struct tap *tap;
+struct tap *tap;
+
+void tap_init(const char *program, const char *file, bool full, bool quiet)
+{
+    /* Pages that are never written to cost nothing. */
+    tap = mmap(NULL, sizeof *tap, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (tap == MAP_FAILED) {
+        complain("out of memory");
+        exit(EXIT_NO);
+    }
+    setvbuf(output_stream(), NULL, _IOLBF, 0);
+    snprintf(tap->program, sizeof tap->program, "%s", program);
+    snprintf(tap->file, sizeof tap->file, "%s", file);
+    tap->full = full;
+    tap->quiet = quiet;
+    tap_begin(NULL, "start", "", 0);
+}
+
+static uint32_t kind_number(const char *kind)
+{
+    uint32_t i = 0;
+
+    while (i < tap->kind_count && strcmp(tap->kinds[i].name, kind) != 0)
+        i++;
+    if (i == tap->kind_count && i < MOST_KINDS) {
+        snprintf(tap->kinds[i].name, sizeof tap->kinds[i].name, "%s", kind);
+        tap->kind_count++;
+    }
+    return i < MOST_KINDS ? i : MOST_KINDS - 1;
+}
 
 void tap_begin(const struct target *target, const char *kind, const char *text, uint64_t seed)
 {
-    snprintf(tap->title, sizeof tap->title, "%s %s %s: %s seed %llu", target->name, target->level, kind, text,
-             (unsigned long long)seed);
-    snprintf(tap->again, sizeof tap->again,
-             "check-kernels --backend '%s' --level '%s' --kind %s --filter '%s' --seed %llu", target->name,
-             target->level, kind, text, (unsigned long long)seed);
+    struct record *now = &tap->now;
+
+    tap->beats++;
+    now->state = STATE_RUNNING;
+    snprintf(now->kind, sizeof now->kind, "%s", kind);
+    snprintf(now->backend, sizeof now->backend, "%s", target != NULL ? target->name : "");
+    snprintf(now->level, sizeof now->level, "%s", target != NULL ? target->level : "");
+    snprintf(now->problem, sizeof now->problem, "%s", text);
+    now->seed = seed;
+    now->text[0] = '\0';
 }
 
-static uint32_t number(void)
+/* A word of a shell command. */
+static void quote(char *to, size_t size, const char *from)
 {
-    return tap->passed + tap->failed + tap->skipped;
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,=:+";
+    size_t used = 0;
+
+    if (*from != '\0' && from[strspn(from, plain)] == '\0') {
+        snprintf(to, size, "%s", from);
+        return;
+    }
+    to[used++] = '\'';
+    for (; *from != '\0' && used + 6 < size; from++) {
+        if (*from == '\'')
+            used += (size_t)snprintf(to + used, size - used, "'\\''");
+        else
+            to[used++] = *from;
+    }
+    to[used++] = '\'';
+    to[used] = '\0';
+}
+
+void record_title(const struct record *record, char *to, size_t size)
+{
+    snprintf(to, size, "%s%s%s%s%s: %s%sseed %llu", record->backend, *record->backend != '\0' ? " " : "",
+             record->level, *record->level != '\0' ? " " : "", record->kind, record->problem,
+             *record->problem != '\0' ? " " : "", (unsigned long long)record->seed);
+}
+
+void record_command(const struct record *record, char *to, size_t size)
+{
+    char program[PATH_SIZE], file[PATH_SIZE], filter[PROBLEM_TEXT + 16], level[80];
+    int used;
+
+    quote(program, sizeof program, tap->program);
+    quote(file, sizeof file, tap->file);
+    quote(filter, sizeof filter, record->problem);
+    quote(level, sizeof level, record->level);
+    used = snprintf(to, size, "%s %s%s", program, file, tap->full ? " --full" : "");
+    if (*record->backend != '\0')
+        used += snprintf(to + used, size - (size_t)used, " --backend %s --level %s", record->backend, level);
+    used += snprintf(to + used, size - (size_t)used, " --kind %s --seed %llu", record->kind,
+                     (unsigned long long)record->seed);
+    if (*record->problem != '\0')
+        snprintf(to + used, size - (size_t)used, " --filter %s", filter);
+    else
+        snprintf(to + used, size - (size_t)used, " --cases 1");
+}
+
+/* Counts the case and keeps it if there is more to say than that it passed. */
+static void settle(enum record_state state)
+{
+    struct kind_count *kind = &tap->kinds[kind_number(tap->now.kind)];
+
+    tap->now.state = state;
+    kind->count[state]++;
+    tap->count[state]++;
+    if (state == STATE_PASSED)
+        return;
+    if (tap->record_count < MOST_RECORDS)
+        tap->records[tap->record_count++] = tap->now;
+    else
+        tap->lost++;
+}
+
+uint32_t tap_number(void)
+{
+    return tap->count[STATE_PASSED] + tap->count[STATE_FAILED] + tap->count[STATE_SKIPPED];
+}
+
+static void print_line(const char *verdict, const char *directive, const char *why)
+{
+    char title[TITLE_SIZE];
+
+    if (tap->quiet)
+        return;
+    record_title(&tap->now, title, sizeof title);
+    fprintf(output_stream(), "%s %u - %s%s%s\n", verdict, tap_number(), title, directive, why);
+}
+
+/* What a plugin says may have several lines. */
+static void keep_text(const char *text)
+{
+    snprintf(tap->now.text, sizeof tap->now.text, "%s", text);
+    for (char *at = tap->now.text; *at != '\0'; at++) {
+        if (*at == '\n' || *at == '\r')
+            *at = ' ';
+    }
 }
 
 void tap_pass(void)
 {
-    tap->passed++;
-    printf("ok %u - %s\n", number(), tap->title);
+    settle(STATE_PASSED);
+    print_line("ok", "", "");
 }
 
 void tap_skip(const char *why)
 {
-    tap->skipped++;
-    printf("ok %u - %s # SKIP %s\n", number(), tap->title, why);
+    keep_text(why);
+    settle(STATE_SKIPPED);
+    print_line("ok", " # SKIP ", tap->now.text);
 }
 
 void tap_fail(const char *format, ...)
 {
     va_list arguments;
-    char text[1024];
+    char text[TEXT_SIZE], again[COMMAND_SIZE];
 
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    tap->failed++;
-    printf("not ok %u - %s\n# %s\n# again: %s\n", number(), tap->title, text, tap->again);
-    fflush(stdout);
-}
-
-int tap_finish(void)
-{
-    printf("1..%u\n%u passed, %u failed, %u skipped\n", number(), tap->passed, tap->failed, tap->skipped);
-    fflush(stdout);
-    tap->reported = true;
-    return tap->failed == 0 && tap->passed > 0 ? 0 : 1;
-}
-
-/* The process is lost: say which case and which buffer, close the report, end. */
-static void on_signal(int signal, siginfo_t *info, void *context)
-{
-    static atomic_flag entered = ATOMIC_FLAG_INIT;
-
-    while (atomic_flag_test_and_set(&entered))
-        pause(); /* several threads may fault at once, and the first one reports */
-    alarm(10);   /* in case the report faults too */
-    const char *name = arena_find(info->si_addr);
-    bool memory = signal == SIGSEGV || signal == SIGBUS;
-
-    (void)context;
-    tap_fail("signal %d (%s)%s%s", signal, strsignal(signal),
-             memory ? ": forbidden access at or next to " : "",
-             memory ? (name != NULL ? name : "an address that no buffer has") : "");
-    printf("Bail out! the process cannot go on after the signal\n");
-    tap_finish();
-    _exit(1);
-}
-
-static void catch_signals(void)
-{
-    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-    struct sigaction action;
-
-    memset(&action, 0, sizeof action);
-    action.sa_sigaction = on_signal;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        sigaction(signals[i], &action, NULL);
-}
-
-/* Reports the end of a child that could not do so itself: a thread that faults with signals blocked kills it.
- */
-static int report_child(int status)
-{
-    if (!tap->reported && (WIFSIGNALED(status) || WEXITSTATUS(status) != 2)) {
-        if (WIFSIGNALED(status))
-            tap_fail("died of signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-        else
-            tap_fail("the process was ended with status %d", WEXITSTATUS(status));
-        printf("Bail out! the process is gone\n");
-        return tap_finish();
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-void tap_start(void)
-{
-    int status = 0;
-
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    tap = mmap(NULL, sizeof *tap, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tap == MAP_FAILED) {
-        fprintf(stderr, "check-kernels: out of memory\n");
-        exit(2);
-    }
-    memset(tap, 0, sizeof *tap);
-    pid_t child = fork();
-    if (child == 0) {
-        catch_signals();
+    keep_text(text);
+    settle(STATE_FAILED);
+    print_line("not ok", "", "");
+    if (tap->quiet)
         return;
-    }
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
-    if (child < 0) {
-        fprintf(stderr, "check-kernels: no child process\n");
-        exit(2);
-    }
-    exit(report_child(status));
+    record_command(&tap->now, again, sizeof again);
+    fprintf(output_stream(), "# %s\n# again: %s\n", tap->now.text, again);
+}
+
+void tap_note(const char *format, ...)
+{
+    va_list arguments;
+
+    if (tap->quiet)
+        return;
+    fputs("# ", output_stream());
+    va_start(arguments, format);
+    vfprintf(output_stream(), format, arguments);
+    va_end(arguments);
+    fputc('\n', output_stream());
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Opens the backends of the plugin path, each at every kernel level of the machine. */
+/* Opens the backends of the plugin, each at every kernel level of the machine. */
 #include "conform.h"
 
 #include <stdio.h>
+
+#include "output.h"
 
 /* What the CPU plugin may use: all that the machine has, or plain C. */
 static const char *const levels[] = {"all", "none"};
@@ -31,7 +33,7 @@ static struct attn_context *make_context(const char *plugin_path, const char *le
     }
     if (attn_context_create(&options, &context, &err) != ATTN_OK ||
         attn_context_load_all(context, &err) != ATTN_OK) {
-        fprintf(stderr, "check-kernels: %s\n", err.message);
+        complain("%s", err.message);
         attn_context_destroy(context);
         return NULL;
     }
@@ -56,7 +58,7 @@ static struct attn_backend *open_backend(const struct target *target, uint32_t t
     if (attn_problem_parse("heads=8 kv_heads=2 head_dim=64 q=f32", &problem, &err) != ATTN_OK ||
         attn_select(target->context, &problem, 1, &options, &decision, &err) != ATTN_OK ||
         attn_backend_open(target->context, decision, &config, &backend, &err) != ATTN_OK)
-        fprintf(stderr, "check-kernels: %s at level %s: %s\n", target->name, target->level, err.message);
+        complain("%s at level %s: %s", target->name, target->level, err.message);
     attn_decision_destroy(decision);
     return backend;
 }
@@ -78,54 +80,116 @@ static bool open_target(struct target *target, struct attn_context *context, con
     return target->backend != NULL;
 }
 
-/* Memory of the checker is host memory, so only backends that compute on the host are judged. */
-static bool open_level(struct target_list *list, const char *plugin_path, const char *backend,
-                       const char *level)
+/* Says why the file is not usable, in the library's words but with the name that the user gave it. */
+static int tell_refusal(const struct attn_report *report, const char *file)
 {
-    struct attn_context *context = make_context(plugin_path, level);
-    struct attn_report *report = NULL;
-    const struct attn_backend_record *record;
-    bool good = context != NULL;
+    const struct attn_file_record *record = attn_report_get_file(report, 0);
+    const char *link = record != NULL ? record->path : NULL;
+    const char *text = record != NULL ? record->text : "no such file";
+    size_t length = link != NULL ? strlen(link) : 0;
 
-    if (!good)
-        return false;
-    list->contexts[list->context_count++] = context;
-    if (attn_context_get_report(context, &report, NULL) != ATTN_OK)
-        return false;
-    for (uint32_t i = 0; good && (record = attn_report_get_backend(report, i)) != NULL; i++) {
-        if (backend != NULL && strcmp(backend, record->name) != 0)
-            continue;
-        if (record->has_device == 0 || record->device.type != ATTN_DEVICE_CPU || list->count == MAX_TARGETS)
-            continue;
-        good = open_target(&list->targets[list->count++], context, level, record);
-    }
-    attn_report_destroy(report);
-    return good;
+    if (record != NULL && record->stage == ATTN_STAGE_READY)
+        return 0;
+    const char *at = length > 0 ? strstr(text, link) : NULL;
+    complain("%s is not usable: %s", file, record != NULL ? attn_reason_name(record->reason) : "NOT_A_FILE");
+    if (at != NULL)
+        complain("%.*s%s%s", (int)(at - text), text, file, at + length);
+    else
+        complain("%s", text);
+    if (record != NULL && record->linker[0] != '\0')
+        complain("the linker says: %s", record->linker);
+    if (record != NULL && record->advice[0] != '\0')
+        complain("advice: %s", record->advice);
+    return EXIT_MISSING;
 }
 
-bool targets_open(struct target_list *list, const char *plugin_path, const char *backend, const char *level)
+/* Memory of the checker is host memory, so only backends that compute on the host are judged. */
+static int open_level(struct target_list *list, const char *path, const char *file, const char *level)
+{
+    struct attn_context *context = make_context(path, level);
+    struct attn_report *report = NULL;
+    const struct attn_backend_record *record;
+
+    if (context == NULL)
+        return EXIT_MISSING;
+    list->contexts[list->context_count++] = context;
+    if (attn_context_get_report(context, &report, NULL) != ATTN_OK)
+        return EXIT_MISSING;
+    int code = tell_refusal(report, file);
+    for (uint32_t i = 0; code == 0 && (record = attn_report_get_backend(report, i)) != NULL; i++) {
+        if (record->has_device == 0 || record->device.type != ATTN_DEVICE_CPU || list->opened == MAX_TARGETS)
+            continue;
+        if (!open_target(&list->targets[list->opened++], context, level, record))
+            code = EXIT_MISSING;
+    }
+    attn_report_destroy(report);
+    return code;
+}
+
+/* Those that are to be judged come first, in the order in which they were opened. */
+static void sort_targets(struct target_list *list, const char *backend, const char *level)
+{
+    for (uint32_t i = 0; i < list->opened; i++) {
+        struct target target = list->targets[i];
+        if ((backend != NULL && strcmp(backend, target.name) != 0) || !is_level_wanted(level, target.level))
+            continue;
+        memmove(&list->targets[list->count + 1], &list->targets[list->count],
+                (i - list->count) * sizeof target);
+        list->targets[list->count++] = target;
+    }
+}
+
+int targets_open(struct target_list *list, const char *path, const char *file, const char *backend,
+                 const char *level)
 {
     bool known = level == NULL;
+    int code = 0;
 
     memset(list, 0, sizeof *list);
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        if (!is_level_wanted(level, levels[i]))
-            continue;
-        known = true;
-        if (!open_level(list, plugin_path, backend, levels[i]))
-            return false;
+    for (size_t i = 0; code == 0 && i < sizeof levels / sizeof levels[0]; i++) {
+        known = known || strcmp(level, levels[i]) == 0;
+        code = open_level(list, path, file, levels[i]);
     }
-    if (!known && !open_level(list, plugin_path, backend, level))
-        return false;
-    if (list->count == 0)
-        fprintf(stderr, "check-kernels: no backend %s on the plugin path\n",
-                backend != NULL ? backend : "for the CPU");
-    return list->count > 0;
+    if (code == 0 && !known)
+        code = open_level(list, path, file, level);
+    if (code != 0)
+        return code;
+    sort_targets(list, backend, level);
+    if (list->count > 0)
+        return 0;
+    complain(backend != NULL ? "%s offers no backend %s on a device of this machine"
+                             : "%s offers no backend on a device of this machine",
+             file, backend);
+    return EXIT_MISSING;
+}
+
+void target_demands(const struct target *target, const struct attn_problem *problem, struct layout *layout)
+{
+    struct attn_problem sized = *problem;
+    struct attn_plan *plan = NULL;
+    struct attn_plan_info info;
+
+    sized.max_seqs = sized.max_q = sized.max_kv = sized.max_rows = 1;
+    ATTN_INIT(&info);
+    if (attn_plan_create(target->backend, &sized, &plan, NULL) == ATTN_OK &&
+        attn_plan_describe(plan, &info, NULL) == ATTN_OK) {
+        if (info.alignment > layout->alignment)
+            layout->alignment = info.alignment;
+        if (info.stride_multiple > layout->stride_multiple)
+            layout->stride_multiple = info.stride_multiple;
+    }
+    attn_plan_destroy(plan);
+}
+
+void targets_demand(const struct target_list *list, const struct attn_problem *problem, struct layout *layout)
+{
+    for (uint32_t t = 0; t < list->opened; t++)
+        target_demands(&list->targets[t], problem, layout);
 }
 
 void targets_close(struct target_list *list)
 {
-    for (uint32_t i = 0; i < list->count; i++) {
+    for (uint32_t i = 0; i < list->opened; i++) {
         attn_backend_destroy(list->targets[i].backend);
         for (uint32_t p = 0; p < POOLS; p++)
             attn_backend_destroy(list->targets[i].pools[p]);

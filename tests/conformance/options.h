@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The command line of attn-check. */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include "common-options.h"
+#include "conform.h"
+
+struct arguments {
+    struct common_options common;
+    struct run_options run;
+    const char *file; /* the plugin, as it was said */
+    const char *backend;
+    const char *level;
+};
+
+/* Wrong arguments end the program with EXIT_USAGE, --help and --version with EXIT_YES. */
+void options_parse(struct arguments *arguments, int argc, char **argv);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * What was judged. The process that judges may be lost at any time, so the record lies in memory that its
+ * parent sees too, and the parent reports.
+ */
+#ifndef TAP_H
+#define TAP_H
+
+#include "conform.h"
+
+enum {
+    PATH_SIZE = 4096 + 64,
+    TEXT_SIZE = 1024,
+    TITLE_SIZE = PROBLEM_TEXT + 256,
+    COMMAND_SIZE = 2 * PATH_SIZE + PROBLEM_TEXT + 256,
+    MOST_KINDS = 32,
+    MOST_RECORDS = 1 << 17
+};
+
+enum record_state { STATE_RUNNING, STATE_PASSED, STATE_FAILED, STATE_SKIPPED, STATES };
+
+/* A case, and what became of it. */
+struct record {
+    uint32_t state; /* enum record_state */
+    char kind[32];
+    char backend[64];
+    char level[64];
+    char problem[PROBLEM_TEXT];
+    uint64_t seed;
+    char text[TEXT_SIZE];
+};
+
+struct kind_count {
+    char name[32];
+    uint32_t count[STATES];
+};
+
+struct tap {
+    char program[PATH_SIZE];
+    char file[PATH_SIZE];
+    bool full;
+    bool quiet;    /* no lines of TAP: one JSON object at the end */
+    bool finished; /* the judging process came to its end, whatever it says */
+    bool reported; /* ... or has said what it died of */
+    int code;      /* 0, or the exit status after nothing could be judged */
+    uint64_t beats;
+    uint32_t count[STATES];
+    struct kind_count kinds[MOST_KINDS];
+    uint32_t kind_count;
+    struct record now;
+    uint32_t lost; /* records that found no room */
+    uint32_t record_count;
+    struct record records[MOST_RECORDS]; /* failed and skipped */
+};
+
+extern struct tap *tap;
+
+/* `program` and `file` as the user called them, for the reproduction lines. */
+void tap_init(const char *program, const char *file, bool full, bool quiet);
+uint32_t tap_number(void);
+void record_title(const struct record *record, char *to, size_t size);
+/* The command line that makes the same case again. */
+void record_command(const struct record *record, char *to, size_t size);
+
+/* process.c: a process of its own for everything that touches the plugin. */
+
+/*
+ * Runs `work` in a child process, waits for it, and adds a failure if it was lost or stood still. `work`
+ * returns 0, or an exit status if nothing could be judged.
+ */
+void process_run(int (*work)(void *arg), void *arg);
+
+/* report.c: the end of the output; the exit status of the program. */
+int report_finish(bool json);
+
+#endif
