@@ -10,7 +10,7 @@
 #include "common-options.h"
 #include "output.h"
 
-enum { OPTION_CASES = 300 };
+enum { OPTION_CASES = 300, OPTION_STABLE };
 
 static const struct argp_option argp_options[] = {
     {"quick", 'q', NULL, 0, "a selection of cases, below a minute on two cores (default)", 0},
@@ -21,6 +21,7 @@ static const struct argp_option argp_options[] = {
     {"filter", 'F', "PROBLEM", 0, "this problem only, or the cases whose name fits a pattern with * ? [", 0},
     {"seed", 's', "N", 0, "first seed; with a problem in --filter that of the case", 0},
     {"cases", OPTION_CASES, "N", 0, "number of cases of each kind", 0},
+    {"stable", OPTION_STABLE, NULL, 0, "leave times out of JSON", 0},
     {0}};
 
 static uint64_t parse_number(const char *text, struct argp_state *state)
@@ -85,6 +86,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case OPTION_CASES:
         arguments->run.cases = (uint32_t)parse_number(value, state);
         return 0;
+    case OPTION_STABLE:
+        arguments->stable = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (arguments->file != NULL)
             argp_error(state, "one plugin file at a time, not %s and %s", arguments->file, value);
@@ -114,6 +118,12 @@ void options_parse(struct arguments *arguments, int argc, char **argv)
     memset(arguments, 0, sizeof *arguments);
     arguments->run.seed = 1;
     common_parse(&argp, argc, argv, arguments);
+#ifndef HAVE_JSON
+    if (arguments->common.json) {
+        complain("there is no --json: this program was built without jansson");
+        exit(EXIT_USAGE);
+    }
+#endif
 }
 
 bool options_wants(const struct run_options *options, const char *text)

@@ -12,6 +12,7 @@ struct arguments {
     const char *file; /* the plugin, as it was said */
     const char *backend;
     const char *level;
+    bool stable;
 };
 
 /* Wrong arguments end the program with EXIT_USAGE, --help and --version with EXIT_YES. */

@@ -28,20 +28,35 @@ static void print_failures(void)
         tap_note("  and %u more", tap->count[STATE_FAILED] - told);
 }
 
-int report_finish(bool json)
+static void print_end(void)
 {
+    FILE *out = output_stream();
+
+    if (!tap->finished)
+        fprintf(out, "Bail out! the process that ran the cases is lost\n");
+    fprintf(out, "1..%u\n", tap_number());
+    print_failures();
+    fprintf(out, "%u passed, %u failed, %u skipped\n", tap->count[STATE_PASSED], tap->count[STATE_FAILED],
+            tap->count[STATE_SKIPPED]);
+}
+
+int report_finish(bool json, double seconds)
+{
+    bool printed = true;
+
     if (tap->code != 0)
         return tap->code;
-    if (!json) {
-        FILE *out = output_stream();
-        if (!tap->finished)
-            fprintf(out, "Bail out! the process that ran the cases is lost\n");
-        fprintf(out, "1..%u\n", tap_number());
-        print_failures();
-        fprintf(out, "%u passed, %u failed, %u skipped\n", tap->count[STATE_PASSED], tap->count[STATE_FAILED],
-                tap->count[STATE_SKIPPED]);
-    }
+#ifdef HAVE_JSON
+    if (json)
+        printed = report_json(seconds);
+#else
+    (void)seconds;
+#endif
+    if (!json)
+        print_end();
+    if (!printed)
+        complain("the JSON object could not be made");
     if (tap->count[STATE_PASSED] == 0 && tap->count[STATE_FAILED] == 0)
         complain("no case was judged");
-    return tap->count[STATE_FAILED] == 0 && tap->count[STATE_PASSED] > 0 ? EXIT_YES : EXIT_NO;
+    return printed && tap->count[STATE_FAILED] == 0 && tap->count[STATE_PASSED] > 0 ? EXIT_YES : EXIT_NO;
 }

@@ -70,7 +70,13 @@ void record_command(const struct record *record, char *to, size_t size);
  */
 void process_run(int (*work)(void *arg), void *arg);
 
-/* report.c: the end of the output; the exit status of the program. */
-int report_finish(bool json);
+/*
+ * report.c: the end of the output; the exit status of the program. `seconds` of the run are told in JSON
+ * unless negative.
+ */
+int report_finish(bool json, double seconds);
+/* report-json.c, only where jansson is there (HAVE_JSON). False if the object could not be made or printed.
+ */
+bool report_json(double seconds);
 
 #endif
