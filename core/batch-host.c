@@ -191,7 +191,7 @@ static int32_t check_sequence(struct sequence *sequence, struct attn_error *err)
 {
     const struct attn_batch_host *host = sequence->host;
     const bool cached = sequence->problem->kv_source != ATTN_KV_NEW;
-    int32_t status = check_queries(sequence, err);
+    int32_t status = host->q_offsets != NULL ? check_queries(sequence, err) : (int32_t)ATTN_OK;
     if (status == ATTN_OK) {
         status = check_keys(sequence, err);
     }
@@ -261,7 +261,7 @@ int32_t attn__batch_check_host(const struct attn_problem *problem, const struct 
     for (; sequence.index < batch->seqs && status == ATTN_OK; sequence.index++) {
         status = check_sequence(&sequence, err);
     }
-    if (status == ATTN_OK && (uint32_t)host.q_offsets[batch->seqs] != batch->rows) {
+    if (status == ATTN_OK && host.q_offsets != NULL && (uint32_t)host.q_offsets[batch->seqs] != batch->rows) {
         status = out_of_range(err, "q_offsets", batch->seqs, host.q_offsets[batch->seqs],
                               "the number of rows,", batch->rows);
     }

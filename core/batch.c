@@ -136,3 +136,12 @@ int32_t attn__batch_check(const struct attn_problem *problem, const struct attn_
     }
     return status == ATTN_OK && problem->cp ? check_ranks(problem, batch, err) : status;
 }
+
+int32_t attn__batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
+                               struct attn_error *err)
+{
+    struct attn_batch keys = *batch;
+    keys.rows = keys.max_q = 0;
+    const int32_t status = check_maxima(problem, &keys, err);
+    return status == ATTN_OK && batch->seqs > 0 ? check_addressing(problem, batch, err) : status;
+}

@@ -65,11 +65,14 @@ int32_t attn__answer(void *out, const void *own, size_t size, const char *name, 
 /* The same check before anything is asked. */
 int32_t attn__answer_begin(const void *out, size_t size, const char *name, struct attn_error *err);
 
-/* ---------------------------------------------------------------- batch.c, kv-check.c */
+/* ---------------------------------------------------------------- batch.c, kv-check.c, kv-batch.c */
 
 /* Scalars and presence of arrays; cheap enough for every run. */
 int32_t attn__batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
                           struct attn_error *err);
+/* The part of it that says where keys are, for calls that have no queries. */
+int32_t attn__batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
+                               struct attn_error *err);
 /* Contents of the host copies, if there are any. */
 int32_t attn__batch_check_host(const struct attn_problem *problem, const struct attn_batch *batch,
                                struct attn_error *err);
@@ -83,6 +86,29 @@ int32_t attn__kv_fits(const struct attn_kv_desc *desc, const struct attn_problem
 int32_t attn__kv_choose(const struct attn_backend *backend, const struct attn_kv *kv,
                         const struct attn_kv_desc *bare, struct attn_kv_desc *copy,
                         const struct attn_kv_desc **out, struct attn_error *err);
+
+/* Two checked descriptions: same types, layout, heads, dimensions and granularities of scales. */
+int32_t attn__kv_alike(const struct attn_kv_desc *from, const struct attn_kv_desc *to,
+                       struct attn_error *err);
+/* The part of it that holds for every pair of caches: heads, dimensions, latent or not. */
+int32_t attn__kv_same_vectors(const struct attn_kv_desc *from, const struct attn_kv_desc *to,
+                              struct attn_error *err);
+/* An element type of the problem string. */
+bool attn__kv_is_element(uint32_t dtype);
+
+/* How a call on a cache finds the keys of a batch. */
+struct attn__kv_find {
+    uint32_t addressing;
+    uint32_t index_dtype;
+    uint32_t block;
+    uint32_t pages; /* 0 = not known */
+    bool queries;   /* places of the last q_len keys; else nothing is asked of queries */
+};
+/* A batch by itself, against the cache as far as host copies tell. *out is the batch in this library's size.
+ */
+int32_t attn__kv_batch(const struct attn_backend *backend, const struct attn_batch *given,
+                       const struct attn__kv_find *find, struct attn_batch *copy,
+                       const struct attn_batch **out, struct attn_error *err);
 
 /* Present, of an 8-byte range of strides that fits `tokens` and `heads`, and in whole elements. */
 int32_t attn__tensor_check(const struct attn_tensor *tensor, uint32_t dtype, uint64_t tokens, uint64_t heads,

@@ -3,8 +3,7 @@
 #include "call.h"
 #include "problem.h"
 
-/* Element types of a cache: those of the problem string. */
-static bool is_element(uint32_t dtype)
+bool attn__kv_is_element(uint32_t dtype)
 {
     return attn_dtype_size(dtype) != 0 && dtype != ATTN_INT32 && dtype != ATTN_INT64;
 }
@@ -53,10 +52,10 @@ static int32_t check_strides(const struct attn_kv_desc *desc, const struct half 
 {
     const uint32_t size = attn__element_size(half->dtype);
     const bool paged_x = desc->layout == ATTN_PAGED_X;
-    if (paged_x && half->dim % (16 / size) != 0) {
+    if (paged_x && half->buffer == &desc->k && half->dim % (16 / size) != 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, "head_dim",
-                          "kv desc: the head dimension of %s is %u; layout paged-x accepts multiples of %u",
-                          half->name, half->dim, 16 / size);
+                          "kv desc.head_dim is %u; layout paged-x accepts multiples of %u with k of %s",
+                          half->dim, 16 / size, attn_dtype_name(half->dtype));
     }
     const int64_t token = paged_x ? (int64_t)half->dim * size : half->strides[1]; /* of a page without gaps */
     if (((half->strides[0] | token | half->strides[2]) & (int64_t)(size - 1)) != 0) {
@@ -118,16 +117,48 @@ static int32_t check_half(const struct attn_kv_desc *desc, const struct half *ha
     return status == ATTN_OK ? check_half_scale(desc, half, err) : status;
 }
 
+/* A latent cache has no v of its own: nothing of it may be given. */
+static int32_t check_latent(const struct attn_kv_desc *desc, struct attn_error *err)
+{
+    if (desc->v_dtype != 0 && desc->v_dtype != desc->k_dtype) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "v_dtype",
+                          "kv desc.v_dtype is %s, but without v it is that of k, %s, or 0",
+                          attn_dtype_name(desc->v_dtype), attn_dtype_name(desc->k_dtype));
+    }
+    if (desc->head_dim_vo > desc->head_dim) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "head_dim_vo",
+                          "kv desc.head_dim_vo is %u; accepted without v: up to head_dim, %u",
+                          desc->head_dim_vo, desc->head_dim);
+    }
+    return desc->v_scale.kind == 0
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "v_scale",
+                            "kv desc.v_scale is given, but without v the values have k_scale");
+}
+
+static int32_t check_type(const char *name, uint32_t dtype, struct attn_error *err)
+{
+    return attn__kv_is_element(dtype)
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, name,
+                            "kv desc.%s is 0x%x; accepted: f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz "
+                            "or int8",
+                            name, dtype);
+}
+
 int32_t attn__kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
 {
-    if (!is_element(desc->k_dtype) || !is_element(desc->v_dtype)) {
-        const bool bad_k = !is_element(desc->k_dtype);
-        return attn__fail(
-            err, ATTN_E_INVALID, 0, bad_k ? "k_dtype" : "v_dtype",
-            "kv desc.%s is 0x%x; accepted: f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz or int8",
-            bad_k ? "k_dtype" : "v_dtype", bad_k ? desc->k_dtype : desc->v_dtype);
+    const bool latent = desc->v.data == NULL;
+    int32_t status = check_type("k_dtype", desc->k_dtype, err);
+    if (status == ATTN_OK && !(latent && desc->v_dtype == 0)) {
+        status = check_type("v_dtype", desc->v_dtype, err);
     }
-    const int32_t status = check_counts(desc, err);
+    if (status == ATTN_OK && latent) {
+        status = check_latent(desc, err);
+    }
+    if (status == ATTN_OK) {
+        status = check_counts(desc, err);
+    }
     if (status != ATTN_OK) {
         return status;
     }
@@ -136,8 +167,8 @@ int32_t attn__kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
                            &desc->k,      {desc->k_page_stride, desc->k_token_stride, desc->k_head_stride},
                            &desc->k_scale};
     const int32_t of_k = check_half(desc, &k, err);
-    if (of_k != ATTN_OK || desc->v.data == NULL) {
-        return of_k; /* a latent cache has no v of its own */
+    if (of_k != ATTN_OK || latent) {
+        return of_k;
     }
     const struct half v = {"v",           "v_scale",
                            desc->v_dtype, desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim,
@@ -174,7 +205,7 @@ int32_t attn__kv_fits(const struct attn_kv_desc *desc, const struct attn_problem
     if (desc->k_dtype != problem->k_dtype) {
         return unlike_type(err, "k_dtype", desc->k_dtype, problem->k_dtype);
     }
-    if (desc->v_dtype != problem->v_dtype) {
+    if (desc->v_dtype != problem->v_dtype && !problem->mla) {
         return unlike_type(err, "v_dtype", desc->v_dtype, problem->v_dtype);
     }
     if (desc->kv_heads != problem->kv_heads) {
@@ -205,4 +236,59 @@ int32_t attn__kv_fits(const struct attn_kv_desc *desc, const struct attn_problem
         return unlike(err, "v_scale", granularity_of(&desc->v_scale), problem->v_scale);
     }
     return ATTN_OK;
+}
+
+/* ---------------------------------------------------------------- against another cache */
+
+static int32_t differ(struct attn_error *err, const char *name, uint32_t from, uint32_t to)
+{
+    return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is %u in from and %u in to; accepted: equal", name,
+                      from, to);
+}
+
+int32_t attn__kv_same_vectors(const struct attn_kv_desc *from, const struct attn_kv_desc *to,
+                              struct attn_error *err)
+{
+    const uint32_t from_vo = from->head_dim_vo != 0 ? from->head_dim_vo : from->head_dim;
+    const uint32_t to_vo = to->head_dim_vo != 0 ? to->head_dim_vo : to->head_dim;
+    if (from->kv_heads != to->kv_heads) {
+        return differ(err, "kv_heads", from->kv_heads, to->kv_heads);
+    }
+    if (from->head_dim != to->head_dim) {
+        return differ(err, "head_dim", from->head_dim, to->head_dim);
+    }
+    if (from_vo != to_vo) {
+        return differ(err, "head_dim_vo", from_vo, to_vo);
+    }
+    return (from->v.data != NULL) == (to->v.data != NULL)
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "v",
+                            "%s has v, the other cache has none; accepted: equal",
+                            from->v.data != NULL ? "from" : "to");
+}
+
+int32_t attn__kv_alike(const struct attn_kv_desc *from, const struct attn_kv_desc *to, struct attn_error *err)
+{
+    const bool paged_x[] = {from->layout == ATTN_PAGED_X, to->layout == ATTN_PAGED_X};
+    const bool latent = from->v.data == NULL;
+    if (from->k_dtype != to->k_dtype || (!latent && from->v_dtype != to->v_dtype)) {
+        const bool of_k = from->k_dtype != to->k_dtype;
+        const char *name = of_k ? "k_dtype" : "v_dtype";
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "%s is %s in from and %s in to; accepted: equal (attn_kv_convert changes it)", name,
+                          attn_dtype_name(of_k ? from->k_dtype : from->v_dtype),
+                          attn_dtype_name(of_k ? to->k_dtype : to->v_dtype));
+    }
+    if (paged_x[0] != paged_x[1]) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "layout",
+                          "layout is %s in from and %s in to; accepted: equal (attn_kv_convert changes it)",
+                          paged_x[0] ? "paged-x" : "strided", paged_x[1] ? "paged-x" : "strided");
+    }
+    if (granularity_of(&from->k_scale) != granularity_of(&to->k_scale)) {
+        return differ(err, "k_scale", granularity_of(&from->k_scale), granularity_of(&to->k_scale));
+    }
+    if (granularity_of(&from->v_scale) != granularity_of(&to->v_scale)) {
+        return differ(err, "v_scale", granularity_of(&from->v_scale), granularity_of(&to->v_scale));
+    }
+    return attn__kv_same_vectors(from, to, err);
 }

@@ -97,11 +97,15 @@ static int32_t check_sizes(struct attn__plugin *plugin, const struct attn_plugin
     const struct {
         const char *name;
         uint32_t size;
-    } sizes[] = {{"problem_size", table->problem_size},        {"batch_size", table->batch_size},
-                 {"tensors_size", table->tensors_size},        {"kv_desc_size", table->kv_desc_size},
-                 {"kv_write_size", table->kv_write_size},      {"merge_size", table->merge_size},
-                 {"rescale_size", table->rescale_size},        {"scratch_size", table->scratch_size},
-                 {"open_config_size", table->open_config_size}};
+    } sizes[] = {
+        {"problem_size", table->problem_size},         {"batch_size", table->batch_size},
+        {"tensors_size", table->tensors_size},         {"kv_desc_size", table->kv_desc_size},
+        {"kv_write_size", table->kv_write_size},       {"merge_size", table->merge_size},
+        {"rescale_size", table->rescale_size},         {"scratch_size", table->scratch_size},
+        {"open_config_size", table->open_config_size}, {"slot_mapping_size", table->slot_mapping_size},
+        {"copy_slots_size", table->copy_slots_size},   {"copy_blocks_size", table->copy_blocks_size},
+        {"swap_blocks_size", table->swap_blocks_size}, {"gather_size", table->gather_size},
+        {"convert_size", table->convert_size}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].size < sizeof(uint32_t))
             return REFUSE(plugin, ATTN_REASON_STRUCT_TOO_SHORT,

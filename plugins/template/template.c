@@ -137,8 +137,11 @@ static const struct attn_plan_table plan = {sizeof plan,
                                             attn_util_plan_destroy,
                                             NULL,
                                             NULL};
-static const struct attn_kv_table kv = {sizeof kv, 0, kv_shape, attn_util_kv_create, attn_util_kv_destroy,
-                                        kv_write};
+static const struct attn_kv_table kv = {.struct_size = sizeof kv,
+                                        .shape = kv_shape,
+                                        .create = attn_util_kv_create,
+                                        .destroy = attn_util_kv_destroy,
+                                        .write = kv_write};
 static const struct attn_memory_table memory = {
     .struct_size = sizeof memory, .alloc = attn_util_alloc, .free = attn_util_free, .copy = attn_util_copy};
 static const struct attn_backend_table backend = {

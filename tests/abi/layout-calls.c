@@ -52,13 +52,23 @@ AT(attn_plan_table, destroy, 40);
 AT(attn_plan_table, prepare_many, 48);
 AT(attn_plan_table, describe, 56);
 
-SIZE(attn_kv_table, 40);
+SIZE(attn_kv_ref, 16);
+AT(attn_kv_ref, kv, 0);
+AT(attn_kv_ref, desc, 8);
+
+SIZE(attn_kv_table, 88);
 AT(attn_kv_table, struct_size, 0);
 AT(attn_kv_table, reserved, 4);
 AT(attn_kv_table, shape, 8);
 AT(attn_kv_table, create, 16);
 AT(attn_kv_table, destroy, 24);
 AT(attn_kv_table, write, 32);
+AT(attn_kv_table, slot_mapping, 40);
+AT(attn_kv_table, copy_slots, 48);
+AT(attn_kv_table, copy_blocks, 56);
+AT(attn_kv_table, swap_blocks, 64);
+AT(attn_kv_table, gather, 72);
+AT(attn_kv_table, convert, 80);
 
 SIZE(attn_merge_table, 24);
 AT(attn_merge_table, struct_size, 0);
@@ -92,7 +102,7 @@ AT(attn_backend_table, open, 64);
 AT(attn_backend_table, close, 72);
 AT(attn_backend_table, get_extension, 80);
 
-SIZE(attn_plugin, 96);
+SIZE(attn_plugin, 120);
 AT(attn_plugin, struct_size, 0);
 AT(attn_plugin, abi_major, 4);
 AT(attn_plugin, abi_minor, 8);
@@ -105,12 +115,18 @@ AT(attn_plugin, merge_size, 32);
 AT(attn_plugin, rescale_size, 36);
 AT(attn_plugin, scratch_size, 40);
 AT(attn_plugin, open_config_size, 44);
-AT(attn_plugin, name, 48);
-AT(attn_plugin, vendor, 56);
-AT(attn_plugin, version, 64);
-AT(attn_plugin, get_devices, 72);
-AT(attn_plugin, get_backends, 80);
-AT(attn_plugin, finish, 88);
+AT(attn_plugin, slot_mapping_size, 48);
+AT(attn_plugin, copy_slots_size, 52);
+AT(attn_plugin, copy_blocks_size, 56);
+AT(attn_plugin, swap_blocks_size, 60);
+AT(attn_plugin, gather_size, 64);
+AT(attn_plugin, convert_size, 68);
+AT(attn_plugin, name, 72);
+AT(attn_plugin, vendor, 80);
+AT(attn_plugin, version, 88);
+AT(attn_plugin, get_devices, 96);
+AT(attn_plugin, get_backends, 104);
+AT(attn_plugin, finish, 112);
 
 SIZE(attn_context_options, 64);
 AT(attn_context_options, struct_size, 0);

@@ -217,20 +217,6 @@ AT(attn_plan_info, stride_multiple, 20);
 AT(attn_plan_info, bytes_per_run, 24);
 AT(attn_plan_info, kernels, 32);
 
-SIZE(attn_kv_write_args, 160);
-AT(attn_kv_write_args, struct_size, 0);
-AT(attn_kv_write_args, k_dtype, 4);
-AT(attn_kv_write_args, v_dtype, 8);
-AT(attn_kv_write_args, rows, 12);
-AT(attn_kv_write_args, k_new, 16);
-AT(attn_kv_write_args, v_new, 64);
-AT(attn_kv_write_args, kv, 112);
-AT(attn_kv_write_args, kv_desc, 120);
-AT(attn_kv_write_args, slot_mapping, 128);
-AT(attn_kv_write_args, addressing, 144);
-AT(attn_kv_write_args, index_dtype, 148);
-AT(attn_kv_write_args, batch, 152);
-
 SIZE(attn_merge_part, 96);
 AT(attn_merge_part, out, 0);
 AT(attn_merge_part, lse, 48);

@@ -45,6 +45,9 @@
 #ifndef MOCK_PROBLEM_SIZE
 #define MOCK_PROBLEM_SIZE sizeof(struct attn_problem)
 #endif
+#ifndef MOCK_COPY_SLOTS_SIZE
+#define MOCK_COPY_SLOTS_SIZE sizeof(struct attn_kv_copy_slots_args)
+#endif
 
 /* softmax scales that make a run fail */
 #define SCALE_LOST    666.0F
@@ -197,15 +200,17 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
                         const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
                         struct attn_error *err)
 {
-    (void)backend;
-    (void)args;
-    (void)stream;
+    (void)backend, (void)args, (void)stream;
     if ((kv != NULL) == (desc != NULL)) {
         return fail(err, ATTN_E_INVALID, 0, "kv", "exactly one of kv and desc is expected");
     }
     say("kv write");
     return ATTN_OK;
 }
+
+#ifdef MOCK_KV
+#include "mock-kv.h"
+#endif
 
 #ifdef MOCK_MERGE
 static int32_t merge(struct attn_backend_impl *backend, const struct attn_merge_args *args, void *stream,
@@ -239,10 +244,7 @@ static int32_t memory_copy(struct attn_backend_impl *backend, const struct attn_
                            const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
                            struct attn_error *err)
 {
-    (void)backend;
-    (void)kind;
-    (void)stream;
-    (void)err;
+    (void)backend, (void)kind, (void)stream, (void)err;
     memcpy((char *)to->data + to->byte_offset, (const char *)from->data + from->byte_offset, size);
     return ATTN_OK;
 }
@@ -341,11 +343,21 @@ static const struct attn_plan_table plan_table = {.struct_size = sizeof plan_tab
                                                   .prepare = plan_prepare,
                                                   .run = plan_run,
                                                   .destroy = plan_destroy};
-static const struct attn_kv_table kv_table = {.struct_size = sizeof kv_table,
-                                              .shape = kv_shape,
-                                              .create = kv_create,
-                                              .destroy = kv_destroy,
-                                              .write = kv_write};
+static const struct attn_kv_table kv_table = {
+    .struct_size = sizeof kv_table,
+    .shape = kv_shape,
+    .create = kv_create,
+    .destroy = kv_destroy,
+    .write = kv_write,
+#ifdef MOCK_KV
+    .slot_mapping = kv_slot_mapping,
+    .copy_slots = kv_copy_slots,
+    .copy_blocks = kv_copy_blocks,
+    .swap_blocks = kv_swap_blocks,
+    .gather = kv_gather,
+    .convert = kv_convert,
+#endif
+};
 static const struct attn_memory_table memory_table = {
     .struct_size = sizeof memory_table, .alloc = memory_alloc, .free = memory_free, .copy = memory_copy};
 
@@ -411,6 +423,12 @@ static const struct attn_plugin plugin = {.struct_size = sizeof plugin,
                                           .rescale_size = sizeof(struct attn_rescale_args),
                                           .scratch_size = sizeof(struct attn_scratch),
                                           .open_config_size = sizeof(struct attn_open_config),
+                                          .slot_mapping_size = sizeof(struct attn_kv_slot_mapping_args),
+                                          .copy_slots_size = MOCK_COPY_SLOTS_SIZE,
+                                          .copy_blocks_size = sizeof(struct attn_kv_copy_blocks_args),
+                                          .swap_blocks_size = sizeof(struct attn_kv_swap_blocks_args),
+                                          .gather_size = sizeof(struct attn_kv_gather_args),
+                                          .convert_size = sizeof(struct attn_kv_convert_args),
                                           .name = MOCK_NAME,
                                           .vendor = "libattn tests",
                                           .version = "0.1.0",

@@ -50,6 +50,10 @@ Test(kv, descriptions)
 {
     ACCEPTED(d.layout = ATTN_STRIDED);
     ACCEPTED(d.v.data = NULL; d.v_dtype = ATTN_F16);
+    ACCEPTED(d.v.data = NULL; d.v_dtype = 0; d.head_dim_vo = 48);
+    REFUSED("v_dtype", "that of k, f16", d.v.data = NULL; d.v_dtype = ATTN_BF16);
+    REFUSED("v_scale", "without v", d.v.data = NULL; d.v_scale.kind = ATTN_SCALE_UNIT);
+    REFUSED("head_dim_vo", "up to head_dim, 64", d.v.data = NULL; d.head_dim_vo = 65);
     ACCEPTED(d.k_page_stride = -4096; d.k_token_stride = 0);
     REFUSED("k_dtype", "0x0", d.k_dtype = 0);
     REFUSED("k_dtype", "accepted: f32", d.k_dtype = ATTN_INT32);
@@ -81,6 +85,11 @@ Test(kv, paged_x)
 {
     ACCEPTED(d.layout = ATTN_PAGED_X; d.k_token_stride = d.v_token_stride = 7);
     REFUSED("head_dim", "multiples of 8", d.layout = ATTN_PAGED_X; d.head_dim = 60);
+    ACCEPTED(d.layout = ATTN_PAGED_X; d.head_dim_vo = 60);
+    REFUSED("head_dim", "is 40; layout paged-x accepts multiples of 16 with k of int8",
+            d.layout = ATTN_PAGED_X;
+            d.head_dim = 40; d.k_dtype = ATTN_INT8; d.k_scale.kind = ATTN_SCALE_UNIT);
+    ACCEPTED(d.layout = ATTN_PAGED_X; d.head_dim = 4; d.k_dtype = ATTN_F32);
 }
 
 Test(kv, scales)
@@ -199,7 +208,17 @@ Test(kv, write)
     refuse_write(&world, backend, &args, "v_new", "the cache has no v");
     args.v_new.buffer.data = NULL;
     cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_OK, "%s", world.err.message);
-    cr_assert_eq(world_said(&world, "kv write"), 3);
+    args.k_rope.buffer.data = desc.k.data;
+    refuse_write(&world, backend, &args, "k_rope", "head_dim_vo is 0 of head_dim 64");
+    desc.head_dim_vo = 48;
+    args.k_rope.token_stride = 1;
+    refuse_write(&world, backend, &args, "k_rope", "multiples of its element size 2");
+    args.k_rope.token_stride = 2;
+    cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_OK, "%s", world.err.message);
+    desc.v.data = desc.k.data;
+    args.v_new.buffer.data = desc.k.data;
+    refuse_write(&world, backend, &args, "k_rope", "only a latent cache");
+    cr_assert_eq(world_said(&world, "kv write"), 4);
     attn_backend_destroy(backend);
     world_close(&world);
 }

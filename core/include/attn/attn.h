@@ -344,7 +344,7 @@ ATTN_API const char *attn_backend_get_device(const struct attn_backend *backend)
 ATTN_API int32_t attn_kv_get_shape(struct attn_backend *backend, const struct attn_problem *problem,
                                    uint32_t pages, struct attn_kv_shape *out, struct attn_error *err);
 
-/* Fills a description from a shape and the allocation that was made for it. */
+/* Fills a description from a shape and the allocation that was made for it; scales are left to the caller. */
 ATTN_API void attn_kv_desc_init(struct attn_kv_desc *desc, const struct attn_kv_shape *shape,
                                 const struct attn_buffer *memory);
 
@@ -356,6 +356,33 @@ ATTN_API void attn_kv_destroy(struct attn_kv *kv);
 /* Writes new keys and values into a cache: struct attn_kv_write_args. */
 ATTN_API int32_t attn_kv_write(struct attn_backend *backend, const struct attn_kv_write_args *args,
                                void *stream, struct attn_error *err);
+
+/*
+ * The other operations on caches, each described with its arguments in types.h. A backend need not offer
+ * them: ATTN_E_UNSUPPORTED names the backend and the operation.
+ */
+
+/* Slots of a batch's new tokens: struct attn_kv_slot_mapping_args. */
+ATTN_API int32_t attn_kv_slot_mapping(struct attn_backend *backend,
+                                      const struct attn_kv_slot_mapping_args *args, void *stream,
+                                      struct attn_error *err);
+/* Single tokens to other slots: struct attn_kv_copy_slots_args. */
+ATTN_API int32_t attn_kv_copy_slots(struct attn_backend *backend, const struct attn_kv_copy_slots_args *args,
+                                    void *stream, struct attn_error *err);
+/* Whole pages within the caches of all layers: struct attn_kv_copy_blocks_args. */
+ATTN_API int32_t attn_kv_copy_blocks(struct attn_backend *backend,
+                                     const struct attn_kv_copy_blocks_args *args, void *stream,
+                                     struct attn_error *err);
+/* Whole pages between device and host: struct attn_kv_swap_blocks_args. */
+ATTN_API int32_t attn_kv_swap_blocks(struct attn_backend *backend,
+                                     const struct attn_kv_swap_blocks_args *args, void *stream,
+                                     struct attn_error *err);
+/* Keys and values of sequences as contiguous rows: struct attn_kv_gather_args. */
+ATTN_API int32_t attn_kv_gather(struct attn_backend *backend, const struct attn_kv_gather_args *args,
+                                void *stream, struct attn_error *err);
+/* Whole pages to another type or layout: struct attn_kv_convert_args. */
+ATTN_API int32_t attn_kv_convert(struct attn_backend *backend, const struct attn_kv_convert_args *args,
+                                 void *stream, struct attn_error *err);
 
 /* ---------------------------------------------------------------- plan */
 

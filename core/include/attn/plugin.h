@@ -156,7 +156,17 @@ struct attn_plan_table {
     int32_t (*describe)(const struct attn_plan_impl *plan, struct attn_plan_info *out);
 };
 
-/* Caches. */
+/* Leaf. One cache of a call: exactly one of the two is given. */
+struct attn_kv_ref {
+    const struct attn_kv_impl *kv;
+    const struct attn_kv_desc *desc;
+};
+
+/*
+ * Caches. The optional entries are described with their arguments in types.h; the host has checked what host
+ * data show, and passes no call on that has nothing to do. Caches come as references; the handles and
+ * descriptions in the arguments are not looked at.
+ */
 struct attn_kv_table {
     uint32_t struct_size;
     uint32_t reserved;
@@ -172,6 +182,27 @@ struct attn_kv_table {
     int32_t (*write)(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
                      const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
                      struct attn_error *err);
+    /* Optional. */
+    int32_t (*slot_mapping)(struct attn_backend_impl *backend, const struct attn_kv_slot_mapping_args *args,
+                            void *stream, struct attn_error *err);
+    /* Optional. */
+    int32_t (*copy_slots)(struct attn_backend_impl *backend, const struct attn_kv_copy_slots_args *args,
+                          const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                          struct attn_error *err);
+    /* Optional. `caches` has args->layers members; of many layers the host passes on some at a time. */
+    int32_t (*copy_blocks)(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
+                           const struct attn_kv_ref *caches, void *stream, struct attn_error *err);
+    /* Optional. */
+    int32_t (*swap_blocks)(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
+                           const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                           struct attn_error *err);
+    /* Optional. */
+    int32_t (*gather)(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
+                      const struct attn_kv_ref *cache, void *stream, struct attn_error *err);
+    /* Optional. */
+    int32_t (*convert)(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
+                       const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                       struct attn_error *err);
 };
 
 /* Merge of partial results. The whole table is optional. */
@@ -252,6 +283,12 @@ struct attn_plugin {
     uint32_t rescale_size;
     uint32_t scratch_size;
     uint32_t open_config_size;
+    uint32_t slot_mapping_size;
+    uint32_t copy_slots_size;
+    uint32_t copy_blocks_size;
+    uint32_t swap_blocks_size;
+    uint32_t gather_size;
+    uint32_t convert_size;
     const char *name; /* as in the note */
     const char *vendor;
     const char *version;
@@ -273,7 +310,12 @@ struct attn_plugin {
     .tensors_size = sizeof(struct attn_tensors), .kv_desc_size = sizeof(struct attn_kv_desc),                \
     .kv_write_size = sizeof(struct attn_kv_write_args), .merge_size = sizeof(struct attn_merge_args),        \
     .rescale_size = sizeof(struct attn_rescale_args), .scratch_size = sizeof(struct attn_scratch),           \
-    .open_config_size = sizeof(struct attn_open_config)
+    .open_config_size = sizeof(struct attn_open_config),                                                     \
+    .slot_mapping_size = sizeof(struct attn_kv_slot_mapping_args),                                           \
+    .copy_slots_size = sizeof(struct attn_kv_copy_slots_args),                                               \
+    .copy_blocks_size = sizeof(struct attn_kv_copy_blocks_args),                                             \
+    .swap_blocks_size = sizeof(struct attn_kv_swap_blocks_args),                                             \
+    .gather_size = sizeof(struct attn_kv_gather_args), .convert_size = sizeof(struct attn_kv_convert_args)
 
 /*
  * The entry. Puts its constant table into *out and, if it has state, its instance into *host->out_instance.

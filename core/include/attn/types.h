@@ -352,13 +352,20 @@ struct attn_batch {
 /*
  * The cache of one layer. Key (page, token, head) is at k + page * k_page_stride + token * k_token_stride +
  * head * k_head_stride; values alike. With dense addressing a page is a sequence, or k is one run of tokens
- * if kv_offsets are given. With layout paged-x only page and head strides are used.
+ * if kv_offsets are given.
+ *
+ * With layout paged-x only page and head strides are used: within a page and head, element d of token t of a
+ * key is at element ((d / x) * block + t) * x + d % x with x = 16 bytes, of a value at d * block + t.
+ * head_dim must be a multiple of x.
+ *
+ * A latent cache (problem mla=1) has no v: its buffer is not given, v_dtype is 0 or k_dtype, v_scale is not
+ * given, and values are the first head_dim_vo columns of k.
  */
 struct attn_kv_desc {
     uint32_t struct_size;
     uint32_t k_dtype; /* enum attn_dtype */
-    uint32_t v_dtype;
-    uint32_t layout; /* enum attn_layout; 0 = strided */
+    uint32_t v_dtype; /* latent: 0 = k_dtype */
+    uint32_t layout;  /* enum attn_layout; 0 = strided */
     uint32_t pages;
     uint32_t block; /* tokens per page; dense: tokens of a sequence, or of the whole run */
     uint32_t kv_heads;
@@ -380,12 +387,12 @@ struct attn_kv_desc {
 /* The cache shape of a backend's flavour for one layer: one allocation that holds keys and values. */
 struct attn_kv_shape {
     uint32_t struct_size;
-    uint32_t rank;        /* dimensions used */
-    uint64_t dims[6];     /* as the flavour names them, outermost first */
-    uint64_t bytes;       /* size of the allocation */
-    uint64_t scale_bytes; /* size of each token-head scale array (k and v); 0 = none */
-    uint64_t k_offset;    /* bytes from the start of the allocation */
-    uint64_t v_offset;
+    uint32_t rank;            /* dimensions used */
+    uint64_t dims[6];         /* as the flavour names them, outermost first */
+    uint64_t bytes;           /* size of the allocation */
+    uint64_t scale_bytes;     /* size of each token-head scale array (k and v); 0 = none */
+    uint64_t k_offset;        /* bytes from the start of the allocation */
+    uint64_t v_offset;        /* equal to k_offset: a latent cache, which has no v of its own */
     struct attn_kv_desc desc; /* filled but for addresses and scales */
 };
 
@@ -450,11 +457,13 @@ struct attn_plan_info {
     char kernels[256];        /* names, separated by commas */
 };
 
-/* ---------------------------------------------------------------- cache write, merge */
+/* ---------------------------------------------------------------- cache write */
 
 /*
  * Writes k_new and v_new into a cache: row i to slot slot_mapping[i] = page * block + token (a negative slot
  * is skipped), or, without a slot mapping, the last q_len tokens of each sequence of `batch` to their places.
+ * Token-head scales of an 8-bit cache are computed and written too. Into a latent cache k_new is written
+ * alone, whole or in two pieces: the first head_dim_vo columns in k_new, the rest in k_rope.
  */
 struct attn_kv_write_args {
     uint32_t struct_size;
@@ -469,7 +478,131 @@ struct attn_kv_write_args {
     uint32_t addressing;                /* of batch: enum attn_addressing */
     uint32_t index_dtype;               /* of batch: ATTN_INT32 (default) or ATTN_INT64 */
     const struct attn_batch *batch;
+    struct attn_tensor k_rope; /* latent, optional: [rows, 1, head_dim - head_dim_vo] of k_dtype */
 };
+
+/* ---------------------------------------------------------------- other operations on caches */
+
+/*
+ * What holds for all of them. Caches, pairs and arrays in device memory are read and written in stream order
+ * and belong to the caller, who keeps them until the stream has passed. Each cache is given as a handle or
+ * bare, not both. Pairs are i64 [count, 2]: source, then target. They take effect in order, as if done one
+ * after the other: with a to b before b to c, c gets what a held, and of two pairs with one target the last
+ * one wins. A pair with a negative member is skipped; one from a place to itself changes nothing; no pairs
+ * are a call that does nothing. Only the bytes of elements and scales are written, never what lies between
+ * them. Errors that host data show come before anything is written: ATTN_E_INVALID names the member. A number
+ * in device memory that lies beyond its cache is an error where a backend can see it (the CPU does, before
+ * anything is written) and undefined elsewhere. ATTN_E_UNSUPPORTED: the backend has no such entry, or not for
+ * these types or layouts.
+ */
+
+/*
+ * Slots of the new tokens of a batch: for row i of a sequence, the place page * block + token of that of the
+ * last q_len keys of kv_lens. Dense: the token's number in the run of kv_offsets, or without them sequence *
+ * block + token. In a hole: -1. Rows from q_offsets[n] on are not touched. A sequence with more new tokens
+ * than keys is an error.
+ */
+struct attn_kv_slot_mapping_args {
+    uint32_t struct_size;
+    uint32_t addressing;            /* of batch: enum attn_addressing */
+    uint32_t index_dtype;           /* of batch: ATTN_INT32 (default) or ATTN_INT64 */
+    uint32_t block;                 /* tokens per page */
+    const struct attn_batch *batch; /* q_offsets, kv_lens and where the keys are */
+    struct attn_buffer slots;       /* written: i64 [batch.rows], device memory */
+};
+
+/*
+ * Copies single tokens: keys, values and token-head scales of slot a of one cache to slot b of another or the
+ * same one; a slot is page * block + token of its own cache. Both have the same types, layout, kv heads, head
+ * dimensions and granularities of scales; strides, pages and block may differ. Scales of other granularities
+ * stay as they are: both caches are to mean the same by a code.
+ */
+struct attn_kv_copy_slots_args {
+    uint32_t struct_size;
+    uint32_t count; /* pairs */
+    struct attn_kv *from;
+    const struct attn_kv_desc *from_desc;
+    struct attn_kv *to;
+    const struct attn_kv_desc *to_desc;
+    struct attn_buffer pairs; /* i64 [count, 2] of slots, device memory */
+};
+
+/*
+ * Copies whole pages within each of several caches, one per layer, which all get the same pairs. Token-head
+ * scales go along. The caches have the same number of pages, and need not be alike otherwise.
+ */
+struct attn_kv_copy_blocks_args {
+    uint32_t struct_size;
+    uint32_t count;                             /* pairs */
+    uint32_t layers;                            /* caches; 0 does nothing */
+    uint32_t reserved;                          /* 0 */
+    struct attn_kv *const *kvs;                 /* [layers] handles ... */
+    const struct attn_kv_desc *const *kv_descs; /* ... or [layers] bare descriptions */
+    struct attn_buffer pairs;                   /* i64 [count, 2] of pages, device memory */
+};
+
+/*
+ * Moves whole pages between a cache in device memory and one in host memory, or between two on the device.
+ * Both are alike as for copy_slots, and have the same block. A cache in host memory is given bare; its
+ * token-head scales have kind ATTN_SCALE_HOST and lie in host memory. Where copies are asynchronous, host
+ * memory should be pinned and must stay until the stream has passed. On the CPU all memory is the same.
+ */
+struct attn_kv_swap_blocks_args {
+    uint32_t struct_size;
+    uint32_t count; /* pairs */
+    struct attn_kv *from;
+    const struct attn_kv_desc *from_desc;
+    struct attn_kv *to;
+    const struct attn_kv_desc *to_desc;
+    const int64_t *pairs; /* [count, 2] of pages, HOST memory, read during the call */
+    uint32_t kind;        /* enum attn_copy_kind: where `to` is */
+    uint32_t reserved;    /* 0 */
+};
+
+/*
+ * Collects keys and values of sequences into contiguous rows (chunked prefill over a long context): rows
+ * offsets[i] to offsets[i + 1] of k and v get the keys of sequence i from starts[i] on, which all lie below
+ * its kv_lens. Other rows are not touched. Values of an 8-bit cache are decoded, multiplied by their scale in
+ * f32 and rounded once to k_dtype and v_dtype; with the cache's own type elements are moved unchanged, and
+ * scales go to k_scales and v_scales if given. A hole gives zeros, of scale 1.
+ */
+struct attn_kv_gather_args {
+    uint32_t struct_size;
+    uint32_t tokens;      /* rows that k and v have */
+    uint32_t k_dtype;     /* of k: f32, f16, bf16, or the cache's own type */
+    uint32_t v_dtype;     /* of v */
+    uint32_t addressing;  /* of batch: enum attn_addressing */
+    uint32_t index_dtype; /* of batch: ATTN_INT32 (default) or ATTN_INT64 */
+    struct attn_kv *kv;
+    const struct attn_kv_desc *kv_desc;
+    const struct attn_batch *batch; /* kv_lens and where the keys are; q_offsets may be left out */
+    struct attn_buffer offsets;     /* i32 [seqs + 1], not negative, not falling, at most tokens */
+    struct attn_buffer starts;      /* i32 [seqs]; not given = 0 */
+    struct attn_tensor k;           /* written: [tokens, kv_heads, head_dim]; k or v may be left out */
+    struct attn_tensor v;           /* written: [tokens, kv_heads, head_dim_vo]; a latent cache has none */
+    struct attn_tensor k_scales; /* written, optional: f32 [tokens, kv_heads], if k_dtype is an 8-bit type */
+    struct attn_tensor v_scales;
+};
+
+/*
+ * Converts whole pages to another element type, another layout, or both. Both caches have the same block, kv
+ * heads and head dimensions, and share no memory. An element is decoded, multiplied by its scale in f32, and
+ * written as by attn_kv_write: divided by the target's scale and rounded; token-head scales of the target are
+ * computed. Keys and values are judged apart: where type and granularity are the same on both sides, elements
+ * and token-head scales are moved unchanged, and tensor and head scales are to be equal.
+ */
+struct attn_kv_convert_args {
+    uint32_t struct_size;
+    uint32_t count; /* pairs; 0 without */
+    struct attn_kv *from;
+    const struct attn_kv_desc *from_desc;
+    struct attn_kv *to;
+    const struct attn_kv_desc *to_desc;
+    struct attn_buffer
+        pairs; /* i64 [count, 2] of pages, device memory; not given: every page to its number */
+};
+
+/* ---------------------------------------------------------------- merge */
 
 enum attn_lse_base { ATTN_LSE_NATURAL = 1, ATTN_LSE_BASE2 = 2 };
 
