@@ -174,12 +174,7 @@ static int32_t check_rank_keys(const struct sequence *sequence, struct attn_erro
         return out_of_range(err, "kv_global_lens", sequence->index, all, "at least", 0);
     }
     const int64_t share = batch->cp_interleave;
-    int64_t round;
-    if (__builtin_mul_overflow(share, batch->cp_world, &round)) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "cp_interleave",
-                          "batch.cp_interleave %u times cp_world %u overflows", batch->cp_interleave,
-                          batch->cp_world);
-    }
+    const int64_t round = share * batch->cp_world; /* fits, attn__batch_check says */
     const int64_t rest = all % round - batch->cp_rank * share;
     const int64_t own = all / round * share + (rest < 0 ? 0 : rest > share ? share : rest);
     return sequence->keys == own ? ATTN_OK

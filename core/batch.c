@@ -91,6 +91,7 @@ static int32_t check_optional(const struct attn_buffer *buffer, uint32_t wanted,
 static int32_t check_ranks(const struct attn_problem *problem, const struct attn_batch *batch,
                            struct attn_error *err)
 {
+    int64_t all;
     if (batch->cp_world == 0 || batch->cp_rank >= batch->cp_world) {
         return attn__fail(err, ATTN_E_INVALID, 0, "cp_rank",
                           "batch.cp_rank is %u of cp_world %u; accepted: rank < world", batch->cp_rank,
@@ -99,6 +100,11 @@ static int32_t check_ranks(const struct attn_problem *problem, const struct attn
     if (batch->cp_interleave == 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, "cp_interleave",
                           "batch.cp_interleave is 0; accepted: 1 or more");
+    }
+    if (__builtin_mul_overflow((int64_t)batch->cp_interleave, batch->cp_world, &all)) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "cp_interleave",
+                          "batch.cp_interleave is %u; accepted: what times cp_world=%u fits 63 bits",
+                          batch->cp_interleave, batch->cp_world);
     }
     if (problem->addressing != ATTN_DENSE && problem->block % batch->cp_interleave != 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, "cp_interleave",

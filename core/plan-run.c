@@ -68,6 +68,31 @@ static int32_t check_extras(const struct attn_problem *problem, const struct att
                              : status;
 }
 
+/* One tensor of queries, or with latent attention a latent and a rope one. */
+static int32_t check_queries(const struct attn_problem *problem, const struct attn_tensors *tensors,
+                             const struct attn_batch *batch, struct attn_error *err)
+{
+    if (tensors->q_rope.buffer.data == NULL) {
+        return attn__tensor_check(&tensors->q, problem->q_dtype, batch->rows, problem->heads,
+                                  problem->head_dim, "q", err);
+    }
+    if (!problem->mla) {
+        return check_presence(tensors->q_rope.buffer.data, false, "q_rope", "mla", err);
+    }
+    if (problem->head_dim == problem->head_dim_vo) {
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "q_rope",
+            "tensors.q_rope is given, but head_dim=%u/%u leaves it no columns; accepted: q alone",
+            problem->head_dim, problem->head_dim_vo);
+    }
+    const int32_t status = attn__tensor_check(&tensors->q, problem->q_dtype, batch->rows, problem->heads,
+                                              problem->head_dim_vo, "q", err);
+    return status == ATTN_OK
+               ? attn__tensor_check(&tensors->q_rope, problem->q_dtype, batch->rows, problem->heads,
+                                    problem->head_dim - problem->head_dim_vo, "q_rope", err)
+               : status;
+}
+
 static int32_t check_tensors(const struct attn_plan *plan, const struct attn_tensors *tensors,
                              const struct attn_batch *batch, struct attn_error *err)
 {
@@ -77,14 +102,10 @@ static int32_t check_tensors(const struct attn_plan *plan, const struct attn_ten
                           "tensors.softmax_scale is %g; accepted: finite and > 0; there is no default",
                           (double)tensors->softmax_scale);
     }
-    int32_t status = attn__tensor_check(&tensors->q, problem->q_dtype, batch->rows, problem->heads,
-                                        problem->head_dim, "q", err);
+    int32_t status = check_queries(problem, tensors, batch, err);
     if (status == ATTN_OK) {
         status = attn__tensor_check(&tensors->out, problem->out_dtype, batch->rows, problem->heads,
                                     problem->head_dim_vo, "out", err);
-    }
-    if (status == ATTN_OK && !problem->mla) {
-        status = check_presence(tensors->q_rope.buffer.data, false, "q_rope", "mla", err);
     }
     if (status == ATTN_OK && batch->rows > 0) {
         status = check_presence(tensors->lse.buffer.data, problem->lse != 0, "lse", "lse", err);

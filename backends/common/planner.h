@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "attn/types.h"
+#include "visible.h"
 #include "work.h"
 
 /*
@@ -44,10 +45,12 @@ struct attn_planner_batch {
     uint32_t seqs;
     uint32_t position_dtype;
     const int32_t *q_offsets;
-    const int32_t *kv_lens;    /* or NULL: by kv_offsets, or as many keys as queries */
-    const int32_t *kv_offsets; /* or NULL */
-    const uint8_t *seq_causal; /* or NULL: the problem's */
-    const void *positions;     /* or NULL: by the problem's alignment */
+    const int32_t *kv_lens;     /* or NULL: by kv_offsets, or as many keys as queries */
+    const int32_t *kv_offsets;  /* or NULL */
+    const uint8_t *seq_causal;  /* or NULL: the problem's */
+    const void *positions;      /* or NULL: by the problem's alignment */
+    const int32_t *global_lens; /* Lk of sequences whose keys are spread over ranks, or NULL */
+    struct attn_spread spread;
 };
 
 /* What was written. */

@@ -16,6 +16,7 @@ void attn__visible_init(struct attn_visible *visible, const struct attn_problem 
     else
         visible->right = causal != 0 ? 0 : visible->left;
     visible->shift = problem->align == ATTN_ALIGN_START ? 0 : (int64_t)kv_len - q_len;
+    visible->spread = (struct attn_spread){0};
     visible->square = -1;
     if (problem->mask > ATTN_MASK_NONE && problem->span == ATTN_SPAN_SQUARE)
         visible->square = kv_len > q_len ? kv_len - q_len : 0;
@@ -35,6 +36,10 @@ void attn__visible_range(const struct attn_visible *visible, int64_t position, u
     if (visible->square >= 0) {
         begin = begin < end && begin < visible->square ? begin : visible->square;
         end = visible->kv_len;
+    }
+    if (begin < end && visible->spread.world != 0) {
+        begin = attn__spread_count(&visible->spread, begin);
+        end = attn__spread_count(&visible->spread, end);
     }
     if (begin >= end)
         begin = end = 0;

@@ -5,6 +5,33 @@
 
 #include "attn/types.h"
 
+/* How keys are spread over ranks (section 4); world 0 = all are here. */
+struct attn_spread {
+    int64_t rank;
+    int64_t world;
+    int64_t interleave;
+};
+
+/* Position of local key j, which grows with j. */
+static inline int64_t attn__spread_position(const struct attn_spread *spread, int64_t j)
+{
+    if (spread->world == 0)
+        return j;
+    return (j / spread->interleave * spread->world + spread->rank) * spread->interleave +
+           j % spread->interleave;
+}
+
+/* How many of the keys 0 ... all - 1 are here. */
+static inline int64_t attn__spread_count(const struct attn_spread *spread, int64_t all)
+{
+    if (spread->world == 0)
+        return all;
+    int64_t share = spread->interleave, round = share * spread->world;
+    int64_t rest = all % round - share * spread->rank;
+
+    return all / round * share + (rest < 0 ? 0 : rest > share ? share : rest);
+}
+
 /* The rules of one sequence. */
 struct attn_visible {
     uint32_t causal;
@@ -13,14 +40,16 @@ struct attn_visible {
     int64_t right;
     int64_t shift;  /* position of query token 0, where no positions are given */
     int64_t square; /* first key of a square mask, from which on the mask decides; -1 = there is none */
+    struct attn_spread spread;
 };
 
-/* `causal` is the sequence's own flag. The problem is resolved. */
+/* `causal` is the sequence's own flag. The problem is resolved. kv_len: Lk, keys of all ranks. */
 void attn__visible_init(struct attn_visible *visible, const struct attn_problem *problem, uint32_t causal,
                         uint32_t q_len, uint32_t kv_len);
 
 /*
- * Visible keys [*lo, *hi) of a query at a position; both 0 if there are none. With a square mask all of its
+ * Visible keys [*lo, *hi) of a query at a position, counted as they lie here; both 0 if there are none. With
+ * `spread`, which is all 0 after init, they are those of this rank. With a square mask all of its
  * keys are in the range, and keys between it and those of the plain rules: the mask is not read here.
  */
 void attn__visible_range(const struct attn_visible *visible, int64_t position, uint32_t *lo, uint32_t *hi);

@@ -28,11 +28,12 @@ struct row {
     float *q, *tile, *span, *total;
 };
 
-/* Keys of a tile that exist: their numbers, and converted rows. */
+/* Keys of a tile that exist: their numbers, and converted rows. Of a latent cache v is k. */
 struct tile {
     uint32_t count;
     uint32_t key[CPU_TILE_KEYS];
     float *k, *v;
+    uint32_t v_stride;
 };
 
 struct pass {
@@ -66,12 +67,32 @@ static void lay_out(struct pass *pass, void *scratch)
     }
     pass->tile.k = next;
     pass->tile.v = next + (size_t)CPU_TILE_KEYS * pass->dim;
+    pass->tile.v_stride = pass->dim_vo;
+    if (pass->run->problem->mla != 0) {
+        pass->tile.v = next;
+        pass->tile.v_stride = pass->dim;
+    }
 }
 
 static void multiply(float *values, uint32_t count, float scale)
 {
     for (uint32_t d = 0; scale != 1 && d < count; d++)
         values[d] *= scale;
+}
+
+/* A query, which may lie in two pieces: latent columns and rope columns. */
+static void load_query(const struct pass *pass, const struct row *row)
+{
+    const struct cpu_run *run = pass->run;
+    uint32_t dtype = run->problem->q_dtype, first = run->q_rope != NULL ? pass->dim_vo : pass->dim;
+    int64_t at = (int64_t)pass->work->row + row->t;
+
+    cpu_load(dtype, row->q, run->q + at * run->q_token + row->h * run->q_head, first);
+    if (first < pass->dim)
+        cpu_load(dtype, row->q + first, run->q_rope + at * run->q_rope_token + row->h * run->q_rope_head,
+                 pass->dim - first);
+    multiply(row->q, pass->dim,
+             cpu_scale_at(&run->q_scale, pass->work->seq, at, row->h / run->q_scale_group));
 }
 
 /* Row number `index` of the kv head: tokens outside, heads of the group inside. */
@@ -87,11 +108,7 @@ static void begin_row(const struct pass *pass, struct row *row, uint32_t index)
     row->slope = run->slopes != NULL ? (double)run->slopes[row->h] : 0;
     cpu_visible(run, pass->work, row->t, &row->lo, &row->hi);
     cpu_mask_init(run, pass->work, row->t, row->h, &row->mask);
-    const char *q = run->q + ((int64_t)pass->work->row + row->t) * run->q_token + row->h * run->q_head;
-    cpu_load(run->problem->q_dtype, row->q, q, pass->dim);
-    multiply(row->q, pass->dim,
-             cpu_scale_at(&run->q_scale, pass->work->seq, (int64_t)pass->work->row + row->t,
-                          row->h / run->q_scale_group));
+    load_query(pass, row);
     memset(row->span, 0, pass->dim_vo * sizeof(float));
     memset(row->total, 0, pass->dim_vo * sizeof(float));
 }
@@ -106,7 +123,11 @@ struct place {
 static void load_head(const struct cpu_cache *cache, uint32_t head, int64_t at, const struct place *place,
                       float *to, uint32_t dim)
 {
-    cpu_load(cache->dtype, to, cache->base + at + head * cache->head_stride, dim);
+    const char *from = cache->base + at + head * cache->head_stride;
+    uint32_t piece = cache->piece != 0 && cache->piece < dim ? cache->piece : dim;
+
+    for (uint32_t d = 0; d < dim; d += piece, from += cache->piece_stride)
+        cpu_load(cache->dtype, to + d, from, dim - d < piece ? dim - d : piece);
     if (cache->scale.base != NULL)
         multiply(to, dim, cpu_scale_at(&cache->scale, place->outer, place->token, head));
 }
@@ -117,7 +138,8 @@ static void load_key(struct pass *pass, uint32_t key, const struct cpu_cache *k,
     struct tile *tile = &pass->tile;
 
     load_head(k, pass->head, place->k, place, tile->k + (size_t)tile->count * pass->dim, pass->dim);
-    load_head(v, pass->head, place->v, place, tile->v + (size_t)tile->count * pass->dim_vo, pass->dim_vo);
+    if (tile->v != tile->k)
+        load_head(v, pass->head, place->v, place, tile->v + (size_t)tile->count * pass->dim_vo, pass->dim_vo);
     tile->key[tile->count++] = key;
 }
 
@@ -176,11 +198,12 @@ static double key_position(const struct pass *pass, const struct row *row, uint3
 {
     const struct cpu_run *run = pass->run;
     uint64_t first = pass->work->row - pass->work->q_index;
+    int64_t position = attn__spread_position(&run->spread, key);
 
     if (!covered || !row->mask.square || run->positions == NULL)
-        return (double)key;
+        return (double)position;
     return (double)attn__position(run->positions, run->position_dtype,
-                                  first + (uint64_t)((int64_t)key - row->mask.first));
+                                  first + (uint64_t)(position - row->mask.first));
 }
 
 /* Whether a row sees a key that exists, and what is added to its score. */
@@ -244,7 +267,7 @@ static void add_tile(const struct pass *pass, struct row *row)
     memset(row->tile, 0, dim_vo * sizeof(float));
     double l = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const float *v = tile->v + (size_t)seen[i] * dim_vo;
+        const float *v = tile->v + (size_t)seen[i] * tile->v_stride;
         float p = expf((float)(s[i] - row->most));
         l += (double)p;
         for (uint32_t d = 0; d < dim_vo; d++)

@@ -65,6 +65,7 @@ static int32_t check_arrays(const struct attn_problem *problem, const struct att
         {&batch->last_page_lens, "last_page_lens", 4, false},
         {&batch->q_positions, "q_positions", position_size, problem->positions != 0 && batch->rows > 0},
         {&batch->seq_causal, "seq_causal", 1, problem->seq_causal != 0 && any},
+        {&batch->kv_global_lens, "kv_global_lens", 4, problem->cp != 0 && any},
     };
 
     if (batch->table_stride % 4 != 0)
@@ -75,6 +76,34 @@ static int32_t check_arrays(const struct attn_problem *problem, const struct att
         if (status != ATTN_OK)
             return status;
     }
+    return ATTN_OK;
+}
+
+struct attn_spread cpu_spread_of(const struct attn_problem *problem, const struct attn_batch *batch)
+{
+    if (problem->cp == 0)
+        return (struct attn_spread){0};
+    return (struct attn_spread){batch->cp_rank, batch->cp_world, batch->cp_interleave};
+}
+
+/* Whether this may be one of the ranks that keys are spread over. */
+static int32_t check_ranks(const struct attn_problem *problem, const struct attn_batch *batch,
+                           struct attn_error *err)
+{
+    int64_t all;
+
+    if (problem->cp == 0 || batch->seqs == 0)
+        return ATTN_OK;
+    if (batch->cp_rank >= batch->cp_world)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "cp_rank", "cp_rank is %u of cp_world %u; it must be less",
+                        batch->cp_rank, batch->cp_world);
+    if (batch->cp_interleave == 0 ||
+        (problem->addressing != ATTN_DENSE && problem->block % batch->cp_interleave != 0) ||
+        __builtin_mul_overflow((int64_t)batch->cp_interleave, batch->cp_world, &all))
+        return cpu_fail(err, ATTN_E_INVALID, 0, "cp_interleave",
+                        "cp_interleave is %u; divisors of block %u are accepted whose product with cp_world "
+                        "%u fits 63 bits",
+                        batch->cp_interleave, problem->block, batch->cp_world);
     return ATTN_OK;
 }
 
@@ -206,6 +235,26 @@ static int32_t check_new(const struct attn_problem *problem, const struct attn_b
     return ATTN_OK;
 }
 
+/* Of all keys of a sequence its length is what this rank holds. */
+static int32_t check_share(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
+                           int64_t kv_len, struct attn_error *err)
+{
+    const struct attn_spread spread = cpu_spread_of(problem, batch);
+
+    if (problem->cp == 0)
+        return ATTN_OK;
+    int64_t all = array(&batch->kv_global_lens)[seq];
+    if (all < 0)
+        return fail_at(err, "kv_global_lens", seq, all, "it must not be negative");
+    int64_t own = attn__spread_count(&spread, all);
+    if (kv_len != own)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
+                        "kv_lens[%u] is %lld, but of kv_global_lens[%u] = %lld keys rank %u of %u holds %lld",
+                        seq, (long long)kv_len, seq, (long long)all, batch->cp_rank, batch->cp_world,
+                        (long long)own);
+    return ATTN_OK;
+}
+
 static int32_t check_keys(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
                           struct cpu_extent *extent, struct attn_error *err)
 {
@@ -215,6 +264,8 @@ static int32_t check_keys(const struct attn_problem *problem, const struct attn_
     if (kv_len < 0 || kv_len > (int64_t)batch->max_kv)
         return fail_at(err, "kv_lens", seq, kv_len, "0 to max_kv is accepted");
     int32_t status = check_new(problem, batch, seq, kv_len, err);
+    if (status == ATTN_OK)
+        status = check_share(problem, batch, seq, kv_len, err);
     if (status != ATTN_OK)
         return status;
     extent->max_kv = (uint32_t)kv_len > extent->max_kv ? (uint32_t)kv_len : extent->max_kv;
@@ -238,6 +289,8 @@ int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_ba
     *out = (struct cpu_extent){.last_key = -1};
     if (status == ATTN_OK)
         status = check_arrays(problem, batch, err);
+    if (status == ATTN_OK)
+        status = check_ranks(problem, batch, err);
     if (status == ATTN_OK)
         status = check_queries(batch, err);
     for (uint32_t n = 0; n < batch->seqs && status == ATTN_OK; n++)

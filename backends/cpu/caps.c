@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "cpu.h"
+#include "kv-view.h"
 
 /* One predicate about the problem as a whole. */
 struct rule {
@@ -16,7 +17,13 @@ struct rule {
     const char *wanted;
 };
 
-#define RULES 14u
+#define RULES 12u
+
+/* All predicates, and text that they refer to. */
+struct ruling {
+    struct rule rules[RULES];
+    char head_dim[12];
+};
 
 /* Name of an enumerated member, which counts from 1. */
 static const char *name_of(uint32_t value, const char *const *names, uint32_t count)
@@ -43,21 +50,23 @@ struct attn_planner cpu_planner(const struct attn_problem *problem, uint32_t uni
     return (struct attn_planner){.problem = problem, .few = CPU_FEW, .many = CPU_MANY, .units = units};
 }
 
-static void get_rules(const struct attn_problem *p, struct rule rules[RULES])
+static void get_rules(const struct attn_problem *p, struct ruling *out)
 {
     static const char types[] = "f32, f16, bf16, 8 bits";
     static const char count[] = "at most 2147483647";
+    uint32_t k_size = cpu_size(p->k_dtype);
+    uint32_t pieces = p->layout == ATTN_PAGED_X && k_size != 0 ? ATTN__PAGED_X_BYTES / k_size : 0;
     const struct rule list[RULES] = {
         {cpu_size(p->q_dtype) != 0, ATTN_REASON_DTYPE_Q, "q", cpu_type_name(p->q_dtype), types},
         {cpu_size(p->k_dtype) != 0, ATTN_REASON_DTYPE_K, "k", cpu_type_name(p->k_dtype), types},
         {cpu_size(p->v_dtype) != 0, ATTN_REASON_DTYPE_V, "v", cpu_type_name(p->v_dtype), types},
         {cpu_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", cpu_type_name(p->out_dtype), types},
-        {p->layout == ATTN_STRIDED, ATTN_REASON_LAYOUT, "layout", NAME(p->layout, "strided", "paged-x"),
-         "strided"},
+        {pieces <= 1 || p->head_dim % pieces == 0, ATTN_REASON_HEAD_DIM, "head_dim", out->head_dim,
+         pieces == 4   ? "multiples of 4 with layout=paged-x"
+         : pieces == 8 ? "multiples of 8 with layout=paged-x"
+                       : "multiples of 16 with layout=paged-x"},
         {p->out_scale != ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale", "token-head",
          "none, unit, tensor, head"},
-        {p->mla == 0, ATTN_REASON_MLA, "mla", "1", "0"},
-        {p->cp == 0, ATTN_REASON_CONTEXT_PARALLEL, "cp", "1", "0"},
         {p->graph <= ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph",
          NAME(p->graph, "never", "single", "uniform", "always"), "never"},
         {p->max_seqs <= INT32_MAX, ATTN_REASON_MAX_SEQS, "max_seqs", "more", count},
@@ -67,7 +76,8 @@ static void get_rules(const struct attn_problem *p, struct rule rules[RULES])
         {fits_counts(p), ATTN_REASON_MAX_ROWS, "max_rows", "with max_seqs and heads",
          "a schedule of less than 2^32 works"},
     };
-    memcpy(rules, list, sizeof list);
+    memcpy(out->rules, list, sizeof list);
+    snprintf(out->head_dim, sizeof out->head_dim, "%u", p->head_dim);
 }
 
 static uint32_t type_bit(uint32_t dtype)
@@ -104,6 +114,9 @@ static void judge_features(const struct cpu_kernel *row, const struct attn_probl
         {CPU_MASK,
          p->mask != ATTN_MASK_NONE,
          {false, ATTN_REASON_MASK, "mask", NAME(p->mask, "none", "bits", "f16", "bf16", "f32"), "none"}},
+        {CPU_PAGED_X,
+         p->layout == ATTN_PAGED_X && p->kv_source != ATTN_KV_NEW,
+         {false, ATTN_REASON_LAYOUT, "layout", "paged-x", "strided"}},
     };
 
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
@@ -220,11 +233,11 @@ static const struct cpu_kernel *find_row(uint32_t flags, const struct attn_probl
 const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,
                                       const struct attn_problem *problem, uint32_t phase)
 {
-    struct rule rules[RULES];
+    struct ruling ruling;
 
-    get_rules(problem, rules);
+    get_rules(problem, &ruling);
     for (uint32_t i = 0; i < RULES; i++) {
-        if (!rules[i].served)
+        if (!ruling.rules[i].served)
             return NULL;
     }
     return find_row(instance->flags, problem, phase);
@@ -252,7 +265,7 @@ static void add_rows(struct attn_query *out, uint32_t flags, const struct attn_p
 int32_t cpu_query(struct attn_instance *instance, const struct attn_device *device,
                   const struct attn_problem *problem, uint32_t cost_rank, struct attn_query *out)
 {
-    struct rule rules[RULES];
+    struct ruling ruling;
 
     out->accepted = 1;
     out->cost_rank = cost_rank;
@@ -264,10 +277,10 @@ int32_t cpu_query(struct attn_instance *instance, const struct attn_device *devi
         add_rule(out, &rule);
         out->accepted = 0;
     }
-    get_rules(problem, rules);
+    get_rules(problem, &ruling);
     for (uint32_t i = 0; i < RULES; i++) {
-        if (!rules[i].served) {
-            add_rule(out, &rules[i]);
+        if (!ruling.rules[i].served) {
+            add_rule(out, &ruling.rules[i]);
             out->accepted = 0;
         }
     }

@@ -196,6 +196,9 @@ int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_b
                          const struct cpu_extent *extent, const struct attn_kv_desc *desc,
                          struct attn_error *err);
 
+/* How the keys of a batch are spread over ranks; world 0 if the problem says that they are not. */
+struct attn_spread cpu_spread_of(const struct attn_problem *problem, const struct attn_batch *batch);
+
 /* ---------------------------------------------------------------- emit.c */
 
 /* The last finisher of a split work merges its parts in order and writes the rows. */
@@ -208,6 +211,8 @@ void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count);
 
 /* The place of a key in a cache: page and token in it; false for a hole. */
 bool cpu_locate(const struct cpu_run *run, uint32_t seq, uint32_t key, int64_t *page, int64_t *token);
+/* The keys, or the values, of a cache, in either layout. */
+struct cpu_cache cpu_cache_of(const struct attn_kv_desc *desc, bool values);
 /* A scale resolved: no base if it is 1. */
 struct cpu_scale cpu_scale_of(const struct attn_scale *scale);
 /* ATTN_OK if an 8-bit type has its scale, aligned, and no other type has one. */

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "decode-order.h"
+#include "vec-query.h"
 
 /* Query rows whose state is held at once; kv heads beyond it are a second sweep. */
 #define SWEEP_ROWS 128u
@@ -65,7 +66,6 @@ static uint64_t decode_scratch(const struct attn_problem *problem)
 static void sweep_queries(const struct sweep *w)
 {
     const struct cpu_run *run = w->run;
-    const enum vec_type type = vec_type_of(run->problem->q_dtype);
     const double unit = run->softcap > 0 ? 1.0 / (double)run->softcap : LOG2E;
     const vec factor = vec_set((float)((double)run->scale * unit));
     const uint32_t rest = w->dim % 8, full = w->dim - rest;
@@ -73,8 +73,7 @@ static void sweep_queries(const struct sweep *w)
         const uint32_t t = i % w->rows / run->group;
         const uint32_t h = (w->head + i / w->rows) * run->group + i % run->group;
         float *q = w->q + (size_t)i * w->q_stride;
-        vec_convert(type, run->q + (int64_t)(w->work->row + t) * run->q_token + (int64_t)h * run->q_head,
-                    w->dim, factor, q);
+        query_convert(run, (int64_t)w->work->row + t, h, factor, q);
         if (rest) { /* the last vector of a key overlaps the one before: zeros there */
             memmove(q + full + 8 - rest, q + full, rest * sizeof *q);
             memset(q + full, 0, (8 - rest) * sizeof *q);

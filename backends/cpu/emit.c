@@ -10,13 +10,18 @@
 /* Columns that are converted or merged at once. */
 #define COLUMNS 64u
 
+uint32_t cpu_all_keys(const struct cpu_run *run, const struct attn_work *work)
+{
+    return run->global_lens != NULL ? (uint32_t)run->global_lens[work->seq] : work->kv_len;
+}
+
 int64_t cpu_position(const struct cpu_run *run, const struct attn_work *work, uint32_t t)
 {
     struct attn_visible visible;
 
     if (run->positions != NULL)
         return attn__position(run->positions, run->position_dtype, (uint64_t)work->row + t);
-    attn__visible_init(&visible, run->problem, work->causal, work->q_len, work->kv_len);
+    attn__visible_init(&visible, run->problem, work->causal, work->q_len, cpu_all_keys(run, work));
     return visible.shift + work->q_index + t;
 }
 
@@ -24,7 +29,8 @@ void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32
                  uint32_t *hi)
 {
     struct attn_visible visible;
-    attn__visible_init(&visible, run->problem, work->causal, work->q_len, work->kv_len);
+    attn__visible_init(&visible, run->problem, work->causal, work->q_len, cpu_all_keys(run, work));
+    visible.spread = run->spread;
     attn__visible_range(&visible, cpu_position(run, work, t), lo, hi);
     *lo = *lo > work->key_begin ? *lo : work->key_begin;
     *hi = *hi < work->key_end ? *hi : work->key_end;
@@ -103,12 +109,12 @@ static uint64_t part_index(const struct cpu_run *run, const struct attn_work *wo
     return work->part_row + ((uint64_t)part * work->rows + t) * heads + (h - work->kv_head * run->group);
 }
 
-/* The term of a query head in the denominator; -inf = none. */
+/* The term of a query head in the denominator; -inf = none, as on all ranks but the first. */
 static float sink_of(const struct cpu_run *run, uint32_t h)
 {
     float sink = -INFINITY;
 
-    if (run->sinks != NULL)
+    if (run->sinks != NULL && run->spread.rank == 0)
         cpu_load(run->sinks_dtype, &sink, run->sinks + (size_t)h * cpu_size(run->sinks_dtype), 1);
     return sink;
 }

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "attn/plugin.h"
+#include "visible.h"
 #include "work.h"
 
 /* Keys of one tile: one accumulator takes at most this many before it is added to a span. */
@@ -35,13 +36,18 @@ static inline float cpu_scale_at(const struct cpu_scale *scale, int64_t outer, i
     return scale->base != NULL ? *(const float *)(const void *)(scale->base + at) : 1.0f;
 }
 
-/* Keys or values of a cache. */
+/*
+ * Keys or values of a cache. A vector lies in one piece, or (layout paged-x) in pieces of so many elements,
+ * piece_stride bytes apart; token_stride then leads to the first piece of a token.
+ */
 struct cpu_cache {
     const char *base;
     int64_t page_stride;
     int64_t token_stride;
     int64_t head_stride;
     uint32_t dtype;
+    uint32_t piece; /* 0 = all of them */
+    int64_t piece_stride;
     struct cpu_scale scale;
 };
 
@@ -55,6 +61,8 @@ struct cpu_run {
 
     const char *q; /* element (row, head, d) at q + row*q_token + head*q_head + d*size */
     int64_t q_token, q_head;
+    const char *q_rope; /* columns from head_dim_vo on, or NULL: they are in q */
+    int64_t q_rope_token, q_rope_head;
     struct cpu_scale q_scale;
     uint32_t q_scale_group; /* query heads per value of q_scale */
     struct cpu_scale out_scale;
@@ -63,7 +71,7 @@ struct cpu_run {
     char *lse; /* f32, or NULL */
     int64_t lse_token, lse_head;
 
-    struct cpu_cache k, v;         /* kv_source new: the new rows */
+    struct cpu_cache k, v;         /* kv_source new: the new rows. mla: v is k */
     struct cpu_cache k_new, v_new; /* kv_source cache+new: the last q_len keys of a sequence; else no base */
     uint32_t addressing;
     uint32_t block;
@@ -74,8 +82,10 @@ struct cpu_run {
     const int32_t *indptr; /* csr */
     const void *indices;
     uint32_t index_dtype;
-    const int32_t *kv_offsets; /* dense, or NULL: sequence i begins at page i */
-    const void *positions;     /* q_positions, or NULL */
+    const int32_t *kv_offsets;  /* dense, or NULL: sequence i begins at page i */
+    const int32_t *global_lens; /* keys of all ranks, or NULL: all are here */
+    struct attn_spread spread;
+    const void *positions; /* q_positions, or NULL */
     uint32_t position_dtype;
 
     const float *slopes; /* [heads], or NULL: no ALiBi */
@@ -105,6 +115,9 @@ struct cpu_keys {
  */
 void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count, struct cpu_keys *out);
 
+/* Keys of the work's sequence, those of other ranks included. */
+uint32_t cpu_all_keys(const struct cpu_run *run, const struct attn_work *work);
+
 /* Position of query token t of the work, in the numbering of the keys. */
 int64_t cpu_position(const struct cpu_run *run, const struct attn_work *work, uint32_t t);
 
@@ -118,7 +131,8 @@ struct cpu_mask {
     uint64_t bit;    /* bits: of column 0, counted from the row */
     uint32_t dtype;  /* 0 = bits */
     bool square;
-    int64_t first; /* key of column 0 */
+    const struct attn_spread *spread;
+    int64_t first; /* position of column 0 */
     int64_t columns;
     uint32_t lo, hi; /* keys that the plain rules show */
 };
@@ -160,11 +174,15 @@ enum cpu_phase {
 /* Query rows of a work with many rows, at most (tokens = CPU_MANY / group, at least 1). */
 #define CPU_MANY 64u
 
-/* What of a problem a kernel has to do itself, as a set. Windows, soft caps and sinks are done for all. */
+/*
+ * What of a problem a kernel has to do itself, as a set. Windows, soft caps, sinks and keys spread over ranks
+ * are done for all; a latent cache is one whose values are its keys.
+ */
 enum cpu_feature {
     CPU_ALIBI = 1,
     CPU_CACHE_NEW = 2, /* keys from two places */
     CPU_MASK = 4,
+    CPU_PAGED_X = 8, /* vectors in pieces */
 };
 #define CPU_FEATURES UINT32_MAX
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cpu.h"
+#include "kv-view.h"
 
 /* a * b * c * d, or false. */
 static bool product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t *out)
@@ -67,8 +68,12 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
     const struct attn_buffer *buffer = values ? &desc->v : &desc->k;
     const char *name = values ? "kv.v" : "kv.k";
     uint32_t dtype = values ? desc->v_dtype : desc->k_dtype, size = cpu_size(dtype);
+    uint32_t dim = values && desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
+    bool pieces = desc->layout == ATTN_PAGED_X;
+    /* In pieces the tokens of a head take as much as without gaps. */
+    const int64_t token = values ? desc->v_token_stride : desc->k_token_stride;
     const int64_t strides[] = {values ? desc->v_page_stride : desc->k_page_stride,
-                               values ? desc->v_token_stride : desc->k_token_stride,
+                               pieces ? (int64_t)dim * size : token,
                                values ? desc->v_head_stride : desc->k_head_stride};
     const uint64_t counts[] = {desc->pages, desc->block, desc->kv_heads};
     uintptr_t bits = (uintptr_t)cpu_address(buffer);
@@ -77,6 +82,10 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
         return cpu_fail(err, ATTN_E_UNSUPPORTED, values ? ATTN_REASON_DTYPE_V : ATTN_REASON_DTYPE_K,
                         values ? "kv.v_dtype" : "kv.k_dtype",
                         "%s is not served; f32, f16, bf16 and 8-bit types are", cpu_type_name(dtype));
+    if (pieces && !values && dim % (ATTN__PAGED_X_BYTES / size) != 0)
+        return cpu_fail(err, ATTN_E_INVALID, ATTN_REASON_HEAD_DIM, "kv.head_dim",
+                        "kv.head_dim is %u; layout paged-x of %s accepts multiples of %u", dim,
+                        cpu_type_name(dtype), ATTN__PAGED_X_BYTES / size);
     if (bits == 0 && desc->pages > 0)
         return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
     for (uint32_t i = 0; i < 3; i++)
@@ -98,9 +107,9 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
 
 int32_t cpu_kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
 {
-    if (desc->layout != 0 && desc->layout != ATTN_STRIDED)
+    if (desc->layout > ATTN_PAGED_X)
         return cpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_LAYOUT, "kv.layout",
-                        "layout %u is not served; strided (1) is", desc->layout);
+                        "layout %u is not served; strided (1) and paged-x (2) are", desc->layout);
     if (desc->block == 0 || desc->kv_heads == 0 || desc->head_dim == 0)
         return cpu_fail(err, ATTN_E_INVALID, 0,
                         desc->block == 0      ? "kv.block"
@@ -109,7 +118,9 @@ int32_t cpu_kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
                         "block is %u, kv_heads %u, head_dim %u; each must be at least 1", desc->block,
                         desc->kv_heads, desc->head_dim);
     int32_t status = check_half(desc, false, err);
-    return status != ATTN_OK ? status : check_half(desc, true, err);
+    if (status != ATTN_OK || cpu_address(&desc->v) == NULL)
+        return status; /* without v it is a latent cache */
+    return check_half(desc, true, err);
 }
 
 int32_t cpu_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,

@@ -10,16 +10,19 @@ void cpu_mask_init(const struct cpu_run *run, const struct attn_work *work, uint
                    struct cpu_mask *out)
 {
     int64_t start = run->mask_starts != NULL ? run->mask_starts[work->seq] : work->seq * run->mask_seq;
+    int64_t all = cpu_all_keys(run, work);
     struct attn_visible visible;
 
-    *out = (struct cpu_mask){.dtype = run->mask_dtype, .square = run->problem->span == ATTN_SPAN_SQUARE};
-    attn__visible_init(&visible, run->problem, work->causal, work->q_len, work->kv_len);
+    *out = (struct cpu_mask){
+        .dtype = run->mask_dtype, .square = run->problem->span == ATTN_SPAN_SQUARE, .spread = &run->spread};
+    attn__visible_init(&visible, run->problem, work->causal, work->q_len, (uint32_t)all);
+    visible.spread = run->spread;
     visible.square = -1;
     attn__visible_range(&visible, cpu_position(run, work, t), &out->lo, &out->hi);
     if (run->mask == NULL || (run->mask_starts != NULL && start < 0))
         return;
-    out->columns = out->square ? work->q_len : work->kv_len;
-    out->first = out->square ? (int64_t)work->kv_len - work->q_len : 0;
+    out->columns = out->square ? work->q_len : all;
+    out->first = out->square ? all - work->q_len : 0;
     out->row = run->mask + start + h * run->mask_head;
     if (run->mask_packed != 0)
         out->bit = (uint64_t)(work->q_index + t) * (uint64_t)out->columns;
@@ -37,7 +40,7 @@ static bool hides(uint32_t dtype, float value)
 
 bool cpu_mask_sees(const struct cpu_mask *mask, uint32_t key, bool *covered, double *value)
 {
-    int64_t column = (int64_t)key - mask->first;
+    int64_t column = attn__spread_position(mask->spread, key) - mask->first;
     float number;
 
     *covered = mask->row != NULL && column >= 0 && column < mask->columns;

@@ -16,6 +16,7 @@
 
 #include "kernels.h"
 #include "prefill-micro.h"
+#include "vec-query.h"
 
 #define LOG2E 1.44269504088896340736
 #define LN2   0.69314718055994530942
@@ -87,7 +88,6 @@ static void pass_begin(struct pass *w)
 static void pass_queries(const struct pass *w)
 {
     const struct cpu_run *run = w->run;
-    const enum vec_type type = vec_type_of(run->problem->q_dtype);
     const double unit = run->softcap > 0 ? 1.0 / (double)run->softcap : LOG2E;
     const vec factor = vec_set((float)((double)run->scale * unit)), one = vec_set(1);
     const uint32_t stride = w->k_stride;
@@ -97,8 +97,7 @@ static void pass_queries(const struct pass *w)
         for (uint32_t i = 0; i < 8 && r + i < w->rows; i++) {
             const uint32_t t = (w->first + r + i) / run->group;
             const uint32_t h = w->head * run->group + (w->first + r + i) % run->group;
-            const char *q = run->q + (int64_t)(w->work->row + t) * run->q_token + (int64_t)h * run->q_head;
-            vec_convert(type, q, w->dim, one, eight + (size_t)i * stride);
+            query_convert(run, (int64_t)w->work->row + t, h, one, eight + (size_t)i * stride);
         }
         float *panel = w->q + (size_t)(r / PANEL_ROWS) * w->q_panel + r % PANEL_ROWS;
         for (uint32_t d = 0; d < w->dim; d += 8)

@@ -32,6 +32,9 @@ static void write_schedule(const struct attn_plan_impl *plan, const struct attn_
     arrays.q_offsets = array(&batch->q_offsets);
     arrays.kv_lens = array(&batch->kv_lens);
     arrays.kv_offsets = array(&batch->kv_offsets);
+    arrays.spread = cpu_spread_of(&plan->problem, batch);
+    if (plan->problem.cp != 0)
+        arrays.global_lens = array(&batch->kv_global_lens);
     if (plan->problem.seq_causal != 0)
         arrays.seq_causal = (const uint8_t *)cpu_address(&batch->seq_causal);
     if (plan->problem.positions != 0)

@@ -37,6 +37,10 @@ static void do_work(void *arg, uint32_t task, uint32_t lane)
 static int32_t check_kv(const struct attn_problem *problem, const struct attn_kv_desc *desc,
                         struct attn_error *err)
 {
+    /* The values of a latent cache are columns of its keys. */
+    const uint32_t vo = problem->mla != 0        ? problem->head_dim_vo
+                        : desc->head_dim_vo != 0 ? desc->head_dim_vo
+                                                 : desc->head_dim;
     const struct {
         const char *name;
         uint32_t got, wanted;
@@ -45,7 +49,8 @@ static int32_t check_kv(const struct attn_problem *problem, const struct attn_kv
         {"kv.v_dtype", desc->v_dtype, problem->v_dtype},
         {"kv.kv_heads", desc->kv_heads, problem->kv_heads},
         {"kv.head_dim", desc->head_dim, problem->head_dim},
-        {"kv.head_dim_vo", desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim, problem->head_dim_vo},
+        {"kv.head_dim_vo", vo, problem->head_dim_vo},
+        {"kv.layout", desc->layout != 0 ? desc->layout : (uint32_t)ATTN_STRIDED, problem->layout},
         {"kv.block", problem->addressing == ATTN_DENSE ? problem->block : desc->block, problem->block}};
 
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
@@ -57,6 +62,8 @@ static int32_t check_kv(const struct attn_problem *problem, const struct attn_kv
         return cpu_fail(err, ATTN_E_INVALID, 0, members[i].name, "%s is %u, the plan's is %u",
                         members[i].name, members[i].got, members[i].wanted);
     }
+    if (cpu_address(&desc->v) == NULL && problem->mla == 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "kv.v", "kv.v is not given");
     return ATTN_OK;
 }
 
@@ -119,10 +126,14 @@ static int32_t check_extras(const struct attn_problem *p, const struct attn_batc
 static int32_t check_tensors(const struct attn_problem *p, const struct attn_batch *batch,
                              const struct attn_tensors *tensors, struct attn_error *err)
 {
-    uint32_t rows = batch->rows;
-    int32_t status =
-        cpu_tensor_check(&tensors->q, rows, p->heads, p->head_dim, cpu_size(p->q_dtype), 0, "tensors.q", err);
+    uint32_t rows = batch->rows, size = cpu_size(p->q_dtype);
+    bool pieces = cpu_address(&tensors->q_rope.buffer) != NULL;
+    int32_t status = cpu_tensor_check(&tensors->q, rows, p->heads, pieces ? p->head_dim_vo : p->head_dim,
+                                      size, 0, "tensors.q", err);
 
+    if (status == ATTN_OK && pieces)
+        status = cpu_tensor_check(&tensors->q_rope, rows, p->heads, p->head_dim - p->head_dim_vo, size, 0,
+                                  "tensors.q_rope", err);
     if (status == ATTN_OK)
         status = cpu_tensor_check(&tensors->out, rows, p->heads, p->head_dim_vo, cpu_size(p->out_dtype), 1,
                                   "tensors.out", err);
@@ -162,9 +173,10 @@ static int32_t check_new(const struct attn_problem *p, const struct attn_tensors
 
     if (status == ATTN_OK)
         status = cpu_scale_check(&tensors->k_new_scale, p->k_dtype, "tensors.k_new_scale", err);
-    if (status == ATTN_OK)
-        status = cpu_tensor_check(&tensors->v_new, tokens, p->kv_heads, p->head_dim_vo, cpu_size(p->v_dtype),
-                                  0, "tensors.v_new", err);
+    if (status != ATTN_OK || p->mla != 0)
+        return status;
+    status = cpu_tensor_check(&tensors->v_new, tokens, p->kv_heads, p->head_dim_vo, cpu_size(p->v_dtype), 0,
+                              "tensors.v_new", err);
     return status == ATTN_OK ? cpu_scale_check(&tensors->v_new_scale, p->v_dtype, "tensors.v_new_scale", err)
                              : status;
 }
@@ -234,6 +246,11 @@ static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, cons
     run->q = cpu_address(&tensors->q.buffer);
     run->q_token = tensors->q.token_stride;
     run->q_head = tensors->q.head_stride;
+    if (plan->problem.mla != 0) {
+        run->q_rope = cpu_address(&tensors->q_rope.buffer);
+        run->q_rope_token = tensors->q_rope.token_stride;
+        run->q_rope_head = tensors->q_rope.head_stride;
+    }
     run->out = cpu_address(&tensors->out.buffer);
     run->out_token = tensors->out.token_stride;
     run->out_head = tensors->out.head_stride;

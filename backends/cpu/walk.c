@@ -1,14 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The page-table walk: where the keys of a sequence lie, for every addressing. */
 #include "cpu.h"
+#include "kv-view.h"
+
+struct cpu_cache cpu_cache_of(const struct attn_kv_desc *desc, bool values)
+{
+    char *base = cpu_address(values ? &desc->v : &desc->k);
+    const struct attn__kv_view view = attn__kv_view(desc, values, base);
+    const bool pieces = desc->layout == ATTN_PAGED_X;
+
+    return (struct cpu_cache){.base = base,
+                              .page_stride = view.page_stride,
+                              .token_stride = view.token_stride,
+                              .head_stride = view.head_stride,
+                              .dtype = view.dtype,
+                              .piece = pieces ? view.piece / view.size : 0,
+                              .piece_stride = view.piece_stride,
+                              .scale = cpu_scale_of(values ? &desc->v_scale : &desc->k_scale)};
+}
+
+static struct cpu_cache new_rows(const struct attn_tensor *rows, uint32_t dtype,
+                                 const struct attn_scale *scale)
+{
+    return (struct cpu_cache){.base = cpu_address(&rows->buffer),
+                              .token_stride = rows->token_stride,
+                              .head_stride = rows->head_stride,
+                              .dtype = dtype,
+                              .scale = cpu_scale_of(scale)};
+}
 
 void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
                    const struct attn_kv_desc *desc)
 {
-    run->k = (struct cpu_cache){cpu_address(&desc->k), desc->k_page_stride, desc->k_token_stride,
-                                desc->k_head_stride,   desc->k_dtype,       cpu_scale_of(&desc->k_scale)};
-    run->v = (struct cpu_cache){cpu_address(&desc->v), desc->v_page_stride, desc->v_token_stride,
-                                desc->v_head_stride,   desc->v_dtype,       cpu_scale_of(&desc->v_scale)};
+    run->k = cpu_cache_of(desc, false);
+    run->v = problem->mla != 0 ? run->k : cpu_cache_of(desc, true);
     run->addressing = problem->addressing;
     run->block = problem->block;
     run->block_shift = (run->block & (run->block - 1)) == 0 ? (uint32_t)__builtin_ctz(run->block) : 32;
@@ -19,6 +44,9 @@ void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, cons
     run->indices = cpu_address(&batch->csr_indices);
     run->index_dtype = problem->index_dtype;
     run->kv_offsets = (const int32_t *)(const void *)cpu_address(&batch->kv_offsets);
+    run->spread = cpu_spread_of(problem, batch);
+    if (problem->cp != 0)
+        run->global_lens = (const int32_t *)(const void *)cpu_address(&batch->kv_global_lens);
     run->positions = problem->positions != 0 ? cpu_address(&batch->q_positions) : NULL;
     run->position_dtype = batch->position_dtype;
 }
@@ -26,14 +54,9 @@ void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, cons
 void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
                   const struct attn_tensors *tensors)
 {
-    const struct attn_tensor *k = &tensors->k_new, *v = &tensors->v_new;
-
-    run->k_new = (struct cpu_cache){cpu_address(&k->buffer), 0,
-                                    k->token_stride,         k->head_stride,
-                                    problem->k_dtype,        cpu_scale_of(&tensors->k_new_scale)};
-    run->v_new = (struct cpu_cache){cpu_address(&v->buffer), 0,
-                                    v->token_stride,         v->head_stride,
-                                    problem->v_dtype,        cpu_scale_of(&tensors->v_new_scale)};
+    run->k_new = new_rows(&tensors->k_new, problem->k_dtype, &tensors->k_new_scale);
+    run->v_new =
+        problem->mla != 0 ? run->k_new : new_rows(&tensors->v_new, problem->v_dtype, &tensors->v_new_scale);
     if (problem->kv_source == ATTN_KV_CACHE_NEW)
         return;
     /* The new rows alone are a dense cache of one run of tokens. */

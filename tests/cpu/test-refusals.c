@@ -263,9 +263,6 @@ Test(refusals, problems_name_their_key)
     } cases[] = {
         {offsetof(struct attn_problem, q_dtype), ATTN_INT32, ATTN_REASON_DTYPE_Q},
         {offsetof(struct attn_problem, out_scale), ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES},
-        {offsetof(struct attn_problem, layout), ATTN_PAGED_X, ATTN_REASON_LAYOUT},
-        {offsetof(struct attn_problem, mla), 1, ATTN_REASON_MLA},
-        {offsetof(struct attn_problem, cp), 1, ATTN_REASON_CONTEXT_PARALLEL},
         {offsetof(struct attn_problem, graph), ATTN_GRAPH_SINGLE, ATTN_REASON_GRAPH},
         {offsetof(struct attn_problem, head_dim), 65537, ATTN_REASON_HEAD_DIM},
         {offsetof(struct attn_problem, max_kv), UINT32_MAX, ATTN_REASON_MAX_KV},
@@ -299,6 +296,7 @@ Test(refusals, rows_name_the_feature_they_lack)
         {offsetof(struct attn_problem, alibi), ATTN_ALIBI_KEY, ATTN_REASON_ALIBI},
         {offsetof(struct attn_problem, mask), ATTN_MASK_BITS, ATTN_REASON_MASK},
         {offsetof(struct attn_problem, kv_source), ATTN_KV_CACHE_NEW, ATTN_REASON_KV_SOURCE},
+        {offsetof(struct attn_problem, layout), ATTN_PAGED_X, ATTN_REASON_LAYOUT},
         {offsetof(struct attn_problem, q_dtype), ATTN_INT8, ATTN_REASON_DTYPE_Q},
     };
 

@@ -213,25 +213,51 @@ static bool listed_values(const char *key, struct words *out)
     return false;
 }
 
-static void add_range(const struct attn_axis *axis, int64_t first, struct words *out)
+/* What is left of axes that are ranges. */
+struct range {
+    int64_t first;
+    int64_t last;
+    int64_t step;
+};
+
+static void add_range(const struct range *range, struct words *out)
 {
     char *text;
 
-    if (first == axis->last)
-        text = need_format("%" PRId64, first);
-    else if (axis->step > 1)
-        text = need_format("%" PRId64 "-%" PRId64 "/%" PRId64, first, axis->last, axis->step);
+    if (range->first == range->last)
+        text = need_format("%" PRId64, range->first);
+    else if (range->step > 1)
+        text = need_format("%" PRId64 "-%" PRId64 "/%" PRId64, range->first, range->last, range->step);
     else
-        text = need_format("%" PRId64 "-%" PRId64, first, axis->last);
+        text = need_format("%" PRId64 "-%" PRId64, range->first, range->last);
     words_add(out, text);
     free(text);
 }
 
-/* Served ranges of a key; those that touch become one. */
+/* Joins b to a if both together are one range: they follow each other, or fill each other's gaps. */
+static bool join_ranges(struct range *a, const struct range *b)
+{
+    const struct range *low = a->first < b->first ? a : b, *high = low == a ? b : a;
+    int64_t step = a->step;
+
+    if (a->step != b->step || (a->step > 1 && a->step % 2 != 0))
+        return false;
+    if (a->step > 1) {
+        step = a->step / 2;
+        if (high->first - low->first != step || llabs(high->last - low->last) != step)
+            return false;
+    } else if (low->last + 1 != high->first) {
+        return false;
+    }
+    *a = (struct range){low->first, low->last > high->last ? low->last : high->last, step};
+    return true;
+}
+
+/* Served ranges of a key, joined as far as they can be. */
 static void range_values(const struct subject *subject, const char *key, struct words *out)
 {
-    const struct attn_axis *open = NULL; /* last served range, not yet added */
-    int64_t first = 0;
+    struct range *ranges = NULL;
+    unsigned count = 0;
 
     for (uint32_t i = 0; i < subject->axis_count; i++) {
         const struct attn_axis *axis = &subject->axes[i];
@@ -242,17 +268,22 @@ static void range_values(const struct subject *subject, const char *key, struct 
         free(value);
         if (!served)
             continue;
-        if (open != NULL && open->step <= 1 && axis->step <= 1 && open->last + 1 == axis->first) {
-            open = axis;
-            continue;
-        }
-        if (open != NULL)
-            add_range(open, first, out);
-        open = axis;
-        first = axis->first;
+        ranges = need_memory(ranges, (size_t)count + 1, sizeof *ranges);
+        ranges[count++] = (struct range){axis->first, axis->last, axis->step > 1 ? axis->step : 1};
     }
-    if (open != NULL)
-        add_range(open, first, out);
+    for (unsigned i = 0; i < count; i++) {
+        for (unsigned j = i + 1; j < count; j++) {
+            if (!join_ranges(&ranges[i], &ranges[j]))
+                continue;
+            memmove(&ranges[j], &ranges[j + 1], (count - j - 1) * sizeof *ranges);
+            count--;
+            i = (unsigned)-1; /* what was joined may join again */
+            break;
+        }
+    }
+    for (unsigned i = 0; i < count; i++)
+        add_range(&ranges[i], out);
+    free(ranges);
 }
 
 /* The values of a key that is no range: what the plugin lists, else what the library knows. */
