@@ -189,8 +189,8 @@ static void pick_positions(struct conform_case *c, struct rng *rng)
         const struct sequence *s = &c->sequences[n];
         bool jump = rng_chance(rng, 50);
         for (uint32_t i = 0; i < s->q_len; i++) {
-            int32_t usual = (int32_t)(i + s->kv_len) - (int32_t)s->q_len;
-            int32_t position = jump ? (int32_t)rng_below(rng, s->kv_len + 4) : usual;
+            int32_t usual = (int32_t)(i + s->all_keys) - (int32_t)s->q_len;
+            int32_t position = jump ? (int32_t)rng_below(rng, s->all_keys + 4) : usual;
             c->positions[s->first_query + i] = position < 0 ? 0 : position;
         }
     }
@@ -201,6 +201,7 @@ struct plain_batch {
     struct attn_batch batch;
     int32_t q_offsets[2];
     int32_t kv_len;
+    int32_t all_keys;
     uint8_t causal;
 };
 
@@ -213,6 +214,11 @@ static void plain_init(struct plain_batch *plain, const struct conform_case *c, 
     plain->kv_len = (int32_t)c->sequences[n].kv_len;
     plain->batch.q_offsets.data = plain->q_offsets;
     plain->batch.kv_lens.data = &plain->kv_len;
+    plain->all_keys = (int32_t)c->sequences[n].all_keys;
+    plain->batch.kv_global_lens.data = &plain->all_keys;
+    plain->batch.cp_rank = c->cp_rank;
+    plain->batch.cp_world = c->cp_world;
+    plain->batch.cp_interleave = c->cp_interleave;
     plain->causal = c->sequences[n].causal;
     plain->batch.seq_causal.data = &plain->causal;
     plain->batch.q_positions.data = c->positions == NULL ? NULL : c->positions + c->sequences[n].first_query;
@@ -355,7 +361,7 @@ static void pick_per_head(struct conform_case *c)
     uint32_t longest = 1;
 
     for (uint32_t n = 0; n < c->count; n++) {
-        longest = c->sequences[n].kv_len > longest ? c->sequences[n].kv_len : longest;
+        longest = c->sequences[n].all_keys > longest ? c->sequences[n].all_keys : longest;
         longest = c->sequences[n].q_len > longest ? c->sequences[n].q_len : longest;
     }
     c->sinks_dtype = rng_chance(&rng, 50) ? ATTN_F32 : ATTN_BF16;
@@ -385,6 +391,7 @@ void case_init(struct conform_case *c, const struct attn_problem *problem, uint6
     if (attn_problem_format(problem, c->text, sizeof c->text, &needed, NULL) != ATTN_OK)
         snprintf(c->text, sizeof c->text, "(problem that cannot be formatted)");
     pick_lengths(c, &rng, effort, write);
+    case_spread(c, effort->products);
     pick_positions(c, &rng);
     if (problem->addressing == ATTN_DENSE || problem->kv_source == ATTN_KV_NEW)
         pick_dense(c);
@@ -403,6 +410,7 @@ void case_init(struct conform_case *c, const struct attn_problem *problem, uint6
     c->poison = rng_chance(&rng, 80) ? 0xff : 0x7b;
     pick_injections(c, &rng);
     pick_shift(c, &rng);
+    case_make_latent(c);
     case_pick_scales(c, write);
     pick_per_head(c);
 }

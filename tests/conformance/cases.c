@@ -111,6 +111,7 @@ void problem_generate(struct attn_problem *problem, uint64_t seed)
     pick_source(&rng, problem);
     pick_mask(&rng, problem);
     problem_pick_eight(problem, seed);
+    shapes_generate(problem, seed);
 }
 
 bool problem_covered(const struct attn_problem *problem, const char **out_key)
@@ -125,6 +126,10 @@ bool problem_covered(const struct attn_problem *problem, const char **out_key)
     plain.mask = ATTN_MASK_NONE;
     plain.q_dtype = plain.k_dtype = plain.v_dtype = plain.out_dtype = ATTN_F32;
     plain.q_scale = plain.k_scale = plain.v_scale = plain.out_scale = ATTN_SCALES_NONE;
+    plain.mla = plain.cp = 0;
+    plain.layout = ATTN_STRIDED;
+    if (!shapes_covered(problem, out_key))
+        return false;
     if (plain.heads > MAX_HEADS) {
         *out_key = "heads";
         return false;

@@ -81,6 +81,7 @@ enum { MAX_SEQS = 12, MAX_INJECTIONS = 3, PROBLEM_TEXT = 512, MAX_HEADS = 256 };
 struct sequence {
     uint32_t q_len;
     uint32_t kv_len;
+    uint32_t all_keys;   /* those of other ranks included */
     uint32_t first_page; /* paged: its pages in conform_case.pages */
     uint32_t pages;
     uint32_t first_slot;  /* dense, or from new rows alone: logical slot of key 0 */
@@ -147,7 +148,17 @@ struct conform_case {
     bool mask_rows;
     bool infinite; /* one of them: what is not finite in the reference is not specified */
     struct case_scale scales[SCALED];
+    uint32_t cp_rank; /* keys spread over ranks */
+    uint32_t cp_world;
+    uint32_t cp_interleave;
 };
+
+/* shapes.c: latent caches, ranks, caches in pieces, on top of a generated problem. */
+void shapes_generate(struct attn_problem *problem, uint64_t seed);
+bool shapes_covered(const struct attn_problem *problem, const char **out_key);
+void case_make_latent(struct conform_case *the_case);
+/* ranks.c: the rank, and all keys of every sequence; `most_products` bounds the work of a run. */
+void case_spread(struct conform_case *the_case, double most_products);
 
 /* mask.c: which sequences have a mask, and by what it varies. */
 void case_pick_mask(struct conform_case *the_case);
@@ -191,6 +202,12 @@ void case_put_infinity(const struct scaled_vector *vector, uint32_t dim);
 /* One row of an 8-bit out; `bound` is that of f32. *out_column is the one that is wrong. */
 bool judge_codes(uint32_t dtype, const unsigned char *codes, const double *wanted, uint32_t dim, double scale,
                  double bound, bool lenient, uint32_t *out_column);
+
+/*
+ * shapes.c. Of a latent cache the first columns, times `factor`: 0 in every query, so that loud values of
+ * keys at edges leave the scores alone.
+ */
+void case_make_loud(const struct conform_case *the_case, const struct scaled_vector *vector, double factor);
 
 /* What a generator may spend. */
 struct effort {
@@ -251,6 +268,8 @@ struct step {
     struct guarded *v_memory;
     struct guarded *k_fresh; /* k_new and v_new, NULL without them */
     struct guarded *v_fresh;
+    struct guarded *q_memory;
+    struct guarded *rope_memory; /* NULL: queries lie in one piece */
     struct guarded *out_memory;
     struct guarded *lse_memory;     /* NULL without lse */
     struct guarded *scales[SCALED]; /* NULL without values */
@@ -287,6 +306,33 @@ void step_place_batch(struct step *step, struct rng *rng);
 void step_place(const struct step *step, uint32_t index, uint32_t j, int64_t *out_page, int64_t *out_token);
 unsigned char *key_at(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head);
 unsigned char *value_at(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head);
+/* A protected array of the batch. */
+struct attn_buffer step_add_array(struct step *step, const char *name, const void *from, size_t count,
+                                  uint32_t element, struct rng *rng);
+/* ranks.c: this rank, and all keys of the sequences of a step. */
+void step_place_ranks(struct step *step, struct rng *rng);
+
+/* ---------------------------------------------------------------- pieces.c: layouts in pieces */
+
+/* x: elements of a key that lie together in layout paged-x. */
+uint32_t paged_x_elements(uint32_t dtype);
+/* Memory for a vector before it is placed, kept until `which` (0 or 1) is asked for again. */
+unsigned char *vector_room(uint32_t which, uint32_t count);
+/* Elements of a cache of either layout. */
+unsigned char *key_element(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head,
+                           uint32_t d);
+unsigned char *value_element(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head,
+                             uint32_t d);
+void put_key(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head,
+             const unsigned char *vector);
+void put_value(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head,
+               const unsigned char *vector);
+void put_query(const struct step *step, uint32_t row, uint32_t head, const unsigned char *vector);
+/* q, in one piece or two. */
+void step_place_queries(struct step *step, uint32_t rows, struct rng *rng);
+/* Strides of a cache in pieces; returns the bytes of a page. */
+uint64_t paged_x_strides(const struct step *step, struct rng *rng, bool values, int64_t *out_token,
+                         int64_t *out_head);
 
 /* ---------------------------------------------------------------- executor.c */
 

@@ -36,7 +36,7 @@ struct key_place {
     int64_t token;
 };
 
-/* Puts the scale of a key or value where it belongs, and finds its vector. */
+/* Puts the scale of a key or value where it belongs; the vector itself is made apart from its place. */
 static struct scaled_vector find_vector(struct step *step, int64_t slot, const struct key_place *at,
                                         uint32_t head, bool values)
 {
@@ -47,10 +47,9 @@ static struct scaled_vector find_vector(struct step *step, int64_t slot, const s
                                    .dtype = values ? problem->v_dtype : problem->k_dtype,
                                    .count = values ? problem->head_dim_vo : problem->head_dim};
 
+    vector.to = vector_room(values, vector.count);
     if (at->fresh) {
-        const struct attn_tensor *tensor = values ? &step->tensors.v_new : &step->tensors.k_new;
         vector.what = values ? SCALED_V_NEW : SCALED_K_NEW;
-        vector.to = tensor_at(tensor, (uint32_t)at->token, head);
         vector.scale = case_scale_value(c, vector.what, &place);
         step_put_scale(step, vector.what, at->index, at->token, head, vector.scale);
         return vector;
@@ -59,8 +58,6 @@ static struct scaled_vector find_vector(struct step *step, int64_t slot, const s
         place.outer = slot / problem->block;
         place.token = slot % problem->block;
     }
-    vector.to = values ? value_at(&step->kv, at->page, at->token, head)
-                       : key_at(&step->kv, at->page, at->token, head);
     vector.scale = case_scale_value(c, vector.what, &place);
     step_put_scale(step, vector.what, at->page, at->token, head, vector.scale);
     return vector;
@@ -79,6 +76,21 @@ static void inject_nan(struct step *step, const struct scaled_vector *vector, co
         case_put_nan(vector, dim);
 }
 
+/* Puts a finished vector where it belongs. */
+static void place_vector(const struct step *step, const struct scaled_vector *vector,
+                         const struct key_place *at, uint32_t head, bool values)
+{
+    const struct attn_tensor *tensor = values ? &step->tensors.v_new : &step->tensors.k_new;
+
+    if (at->fresh)
+        memcpy(tensor_at(tensor, (uint32_t)at->token, head), vector->to,
+               (size_t)vector->count * oracle_size(vector->dtype));
+    else if (values)
+        put_value(&step->kv, at->page, at->token, head, vector->to);
+    else
+        put_key(&step->kv, at->page, at->token, head, vector->to);
+}
+
 static void fill_slot(struct step *step, int64_t slot, const struct key_place *at_key)
 {
     const struct conform_case *c = step->the_case;
@@ -88,7 +100,9 @@ static void fill_slot(struct step *step, int64_t slot, const struct key_place *a
     for (uint32_t head = 0; head < problem->kv_heads; head++) {
         const struct scaled_vector k = find_vector(step, slot, at_key, head, false);
         const struct scaled_vector v = find_vector(step, slot, at_key, head, true);
-        case_fill_vector(c, &k, content_key(c, 5, (uint64_t)slot, head), 1, false);
+        case_fill_vector(c, &k, content_key(c, 5, (uint64_t)slot, head), 1,
+                         problem->mla != 0 && all_positive(c));
+        case_make_loud(c, &k, factor);
         case_fill_vector(c, &v, content_key(c, 6, (uint64_t)slot, head), factor, all_positive(c));
         set_shift(c, &k, 1);
         for (uint32_t i = 0; i < c->injection_count; i++) {
@@ -104,6 +118,9 @@ static void fill_slot(struct step *step, int64_t slot, const struct key_place *a
             if (at->kind == INJECT_BURIED)
                 set_shift(c, &k, -1);
         }
+        place_vector(step, &k, at_key, head, false);
+        if (problem->mla == 0)
+            place_vector(step, &v, at_key, head, true);
     }
 }
 
@@ -142,16 +159,7 @@ void step_fill_keys(struct step *step)
     }
 }
 
-static const struct guarded *find_buffer(const struct step *step, const char *name)
-{
-    for (uint32_t i = 0; i < step->arena.count; i++) {
-        if (strcmp(step->arena.buffers[i].name, name) == 0)
-            return &step->arena.buffers[i];
-    }
-    return NULL;
-}
-
-/* Puts the scales of q and out of a row where they belong, and finds the vector of q. */
+/* Puts the scales of q and out of a row where they belong; the vector of q is made apart from its place. */
 static struct scaled_vector find_query(struct step *step, uint32_t n, uint32_t i, uint32_t head)
 {
     const struct attn_problem *problem = &step->problem;
@@ -160,7 +168,7 @@ static struct scaled_vector find_query(struct step *step, uint32_t n, uint32_t i
     struct scaled_vector q = {.what = SCALED_Q,
                               .dtype = problem->q_dtype,
                               .count = problem->head_dim,
-                              .to = tensor_at(&step->tensors.q, row, head)};
+                              .to = vector_room(0, problem->head_dim)};
     struct scale_place place = {.outer = step->source[n], .token = i, .head = own};
 
     q.scale = case_scale_value(step->the_case, SCALED_Q, &place);
@@ -168,6 +176,16 @@ static struct scaled_vector find_query(struct step *step, uint32_t n, uint32_t i
     place.head = head;
     step_put_scale(step, SCALED_OUT, n, row, head, case_scale_value(step->the_case, SCALED_OUT, &place));
     return q;
+}
+
+static void inject_query(const struct conform_case *c, const struct scaled_vector *q, uint32_t sequence,
+                         uint32_t i, uint32_t head)
+{
+    for (uint32_t k = 0; k < c->injection_count; k++) {
+        const struct injection *at = &c->injections[k];
+        if (at->kind == INJECT_Q && at->sequence == sequence && at->token == i && at->head == head)
+            case_put_nan(q, at->dim);
+    }
 }
 
 void step_fill_queries(struct step *step)
@@ -184,20 +202,16 @@ void step_fill_queries(struct step *step)
                 const struct scaled_vector q = find_query(step, n, i, head);
                 case_fill_vector(c, &q, content_key(c, 7 + ((uint64_t)source << 8), i, head), c->amplitude,
                                  false);
+                case_make_loud(c, &q, 0);
                 set_shift(c, &q, c->shift < 0 ? -1 : 1);
-            }
-        }
-        for (uint32_t k = 0; k < c->injection_count; k++) {
-            const struct injection *at = &c->injections[k];
-            if (at->kind == INJECT_Q && at->sequence == source) {
-                const struct scaled_vector q = find_query(step, n, at->token, at->head);
-                case_put_nan(&q, at->dim);
+                inject_query(c, &q, source, i, head);
+                put_query(step, step->first_row[n] + i, head, q.to);
             }
         }
     }
-    const struct guarded *memory = find_buffer(step, "q");
-    if (memory != NULL)
-        guarded_protect(memory);
+    guarded_protect(step->q_memory);
+    if (step->rope_memory != NULL)
+        guarded_protect(step->rope_memory);
     for (uint32_t what = 0; what < SCALED; what++) {
         if (step->scales[what] != NULL)
             guarded_protect(step->scales[what]);

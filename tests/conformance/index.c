@@ -18,6 +18,12 @@ static struct attn_buffer place_array(struct step *step, const char *name, const
     return buffer_at(memory->data, rng);
 }
 
+struct attn_buffer step_add_array(struct step *step, const char *name, const void *from, size_t count,
+                                  uint32_t element, struct rng *rng)
+{
+    return place_array(step, name, from, count, element, rng);
+}
+
 static const struct sequence *sequence_of(const struct step *step, uint32_t index)
 {
     return step->source[index] < 0 ? NULL : &step->the_case->sequences[step->source[index]];
@@ -265,6 +271,7 @@ void step_place_batch(struct step *step, struct rng *rng)
 {
     place_lengths(step, rng);
     place_rules(step, rng);
+    step_place_ranks(step, rng);
     if (step->problem.kv_source != ATTN_KV_CACHE)
         place_fresh(step, rng);
     if (step->problem.kv_source == ATTN_KV_NEW)

@@ -87,11 +87,15 @@ struct guarded *tensor_init(struct attn_tensor *tensor, struct arena *arena, con
 }
 
 /* Strides of keys or values; returns the bytes of a page. */
-static uint64_t cache_strides(const struct step *step, struct rng *rng, uint32_t element, uint32_t dim,
-                              bool heads_first, int64_t *out_token, int64_t *out_head)
+static uint64_t cache_strides(const struct step *step, struct rng *rng, bool values, bool heads_first,
+                              int64_t *out_token, int64_t *out_head)
 {
     const struct layout *layout = &step->layout;
+    uint32_t element = oracle_size(values ? step->kv.v_dtype : step->kv.k_dtype);
+    uint32_t dim = values ? step->kv.head_dim_vo : step->kv.head_dim;
 
+    if (step->kv.layout == ATTN_PAGED_X)
+        return paged_x_strides(step, rng, values, out_token, out_head);
     if (heads_first) {
         *out_token = padded((uint64_t)dim * element, element, layout, rng);
         *out_head = padded((uint64_t)*out_token * step->kv.block, element, layout, rng);
@@ -102,12 +106,14 @@ static uint64_t cache_strides(const struct step *step, struct rng *rng, uint32_t
     return (uint64_t)padded((uint64_t)*out_token * step->kv.block, 4, layout, rng);
 }
 
-/* Bytes up to the last element. */
+/* Bytes up to the last element. In pieces all tokens of a head lie side by side. */
 static uint64_t extent(const struct attn_kv_desc *kv, int64_t page, int64_t token, int64_t head,
                        uint64_t inner)
 {
     if (kv->pages == 0 || kv->block == 0)
         return 0;
+    if (kv->layout == ATTN_PAGED_X)
+        token = (int64_t)inner;
     return (uint64_t)(page * (kv->pages - 1) + token * (kv->block - 1) + head * (kv->kv_heads - 1)) + inner;
 }
 
@@ -120,19 +126,18 @@ static void place_cache(struct step *step, struct rng *rng)
     uint8_t k_poison = case_poison(step->the_case, kv->k_dtype);
     uint8_t v_poison = case_poison(step->the_case, kv->v_dtype);
     bool heads_first = rng_chance(rng, 40), together = rng_chance(rng, 40);
+    bool latent = step->problem.mla != 0; /* no values */
     uint64_t k_inner = (uint64_t)kv->head_dim * k_size, v_inner = (uint64_t)kv->head_dim_vo * v_size;
 
-    uint64_t k_page =
-        cache_strides(step, rng, k_size, kv->head_dim, heads_first, &kv->k_token_stride, &kv->k_head_stride);
-    uint64_t v_page = cache_strides(step, rng, v_size, kv->head_dim_vo, heads_first, &kv->v_token_stride,
-                                    &kv->v_head_stride);
+    uint64_t k_page = cache_strides(step, rng, false, heads_first, &kv->k_token_stride, &kv->k_head_stride);
+    uint64_t v_page = cache_strides(step, rng, true, heads_first, &kv->v_token_stride, &kv->v_head_stride);
     k_page = (k_page + alignment - 1) / alignment * alignment;
     v_page = (v_page + alignment - 1) / alignment * alignment;
     kv->k_page_stride = (int64_t)(together ? k_page + v_page : k_page);
     kv->v_page_stride = (int64_t)(together ? k_page + v_page : v_page);
     uint64_t k_bytes = extent(kv, kv->k_page_stride, kv->k_token_stride, kv->k_head_stride, k_inner);
     uint64_t v_bytes = extent(kv, kv->v_page_stride, kv->v_token_stride, kv->v_head_stride, v_inner);
-    if (together) {
+    if (together && !latent) {
         step->k_memory =
             arena_add(&step->arena, "cache", v_bytes == 0 ? 0 : k_page + v_bytes, alignment, v_poison);
         for (uint32_t page = 0; page < kv->pages && v_bytes > 0; page++)
@@ -143,9 +148,11 @@ static void place_cache(struct step *step, struct rng *rng)
         return;
     }
     step->k_memory = arena_add(&step->arena, "key cache", k_bytes, alignment, k_poison);
-    step->v_memory = arena_add(&step->arena, "value cache", v_bytes, alignment, v_poison);
+    if (!latent)
+        step->v_memory = arena_add(&step->arena, "value cache", v_bytes, alignment, v_poison);
     kv->k = buffer_at(step->k_memory->data, rng);
-    kv->v = buffer_at(step->v_memory->data, rng);
+    if (!latent)
+        kv->v = buffer_at(step->v_memory->data, rng);
 }
 
 static void place_array(struct step *step, const char *name, const void *from, size_t size,
@@ -189,6 +196,8 @@ static void place_fresh(struct step *step, struct rng *rng)
     step->k_fresh =
         tensor_init(&step->tensors.k_new, &step->arena, "k_new", k_shape, oracle_size(problem->k_dtype),
                     &step->layout, rng, case_poison(c, problem->k_dtype));
+    if (problem->mla != 0)
+        return;
     step->v_fresh =
         tensor_init(&step->tensors.v_new, &step->arena, "v_new", v_shape, oracle_size(problem->v_dtype),
                     &step->layout, rng, case_poison(c, problem->v_dtype));
@@ -198,18 +207,11 @@ static void place_tensors(struct step *step, struct rng *rng)
 {
     const struct attn_problem *problem = &step->problem;
     uint32_t rows = step->batch.rows + rng_below(rng, 3);
-    const uint32_t q_shape[3] = {rows, problem->heads, problem->head_dim};
     const uint32_t out_shape[3] = {rows, problem->heads, problem->head_dim_vo};
     const uint32_t lse_shape[3] = {rows, problem->heads, 1};
-    uint8_t poison = case_poison(step->the_case, problem->q_dtype);
 
     step->tensors.softmax_scale = step->the_case->softmax_scale;
-    tensor_init(&step->tensors.q, &step->arena, "q", q_shape, oracle_size(problem->q_dtype), &step->layout,
-                rng, poison);
-    if (rng_chance(rng, 10) && rows > 0) { /* rows backwards: inputs may have negative strides */
-        step->tensors.q.buffer.byte_offset += (uint64_t)step->tensors.q.token_stride * (rows - 1);
-        step->tensors.q.token_stride = -step->tensors.q.token_stride;
-    }
+    step_place_queries(step, rows, rng);
     step->out_memory = tensor_init(&step->tensors.out, &step->arena, "out", out_shape,
                                    oracle_size(problem->out_dtype), &step->layout, rng, 0);
     pattern_fill(step->out_memory);
@@ -239,7 +241,7 @@ void step_init(struct step *step, const struct conform_case *the_case, const str
     ATTN_INIT(&step->kv);
     step->kv.k_dtype = step->problem.k_dtype;
     step->kv.v_dtype = step->problem.v_dtype;
-    step->kv.layout = ATTN_STRIDED;
+    step->kv.layout = step->problem.layout;
     step->kv.kv_heads = step->problem.kv_heads;
     step->kv.head_dim = step->problem.head_dim;
     step->kv.head_dim_vo = step->problem.head_dim_vo;

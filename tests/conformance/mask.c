@@ -33,7 +33,8 @@ bool case_sees(const struct conform_case *c, const struct oracle_sequence *seque
 {
     const struct sequence *s = &c->sequences[n];
     bool full = c->problem.span == ATTN_SPAN_FULL;
-    int64_t column = full ? j : (int64_t)j - ((int64_t)s->kv_len - s->q_len);
+    int64_t position = oracle_key_position(sequence, j);
+    int64_t column = full ? position : position - ((int64_t)s->all_keys - s->q_len);
     bool covered = c->problem.mask != ATTN_MASK_NONE && s->masked && column >= 0;
 
     if (covered && !full)
@@ -47,7 +48,7 @@ void case_pick_mask(struct conform_case *c)
     uint64_t pairs = 0;
 
     for (uint32_t n = 0; n < c->count; n++) {
-        pairs += (uint64_t)c->sequences[n].q_len * c->sequences[n].kv_len;
+        pairs += (uint64_t)c->sequences[n].q_len * c->sequences[n].all_keys;
         c->sequences[n].masked = rng_chance(&rng, 85);
     }
     if (rng_chance(&rng, 50)) {
@@ -85,7 +86,7 @@ struct extent {
 
 static uint32_t columns_of(const struct extent *extent, const struct sequence *s)
 {
-    return extent->full ? s->kv_len : s->q_len;
+    return extent->full ? s->all_keys : s->q_len;
 }
 
 static int64_t row_bytes(const struct extent *extent, const struct sequence *s)

@@ -133,7 +133,7 @@ void case_pick_scales(struct conform_case *c, bool write)
         c->shift = 0;
     if (c->shift != 0)
         shift = fmax(shift, sqrt(fabs(c->shift) / (double)c->softmax_scale));
-    pick_pair(c, &rng, SCALED_K, problem->k_dtype, shift);
+    pick_pair(c, &rng, SCALED_K, problem->k_dtype, problem->mla != 0 ? 32 * shift : shift);
     pick_pair(c, &rng, SCALED_V, problem->v_dtype, 1.75);
     for (uint32_t what = SCALED_K; write && what <= SCALED_V; what++) { /* every row gets its own */
         struct case_scale *scale = &c->scales[what];

@@ -341,6 +341,9 @@ void check_write(struct target_list *list, const struct run_options *options)
         if (!options_problem(options, n, 100, &problem, &seed))
             continue;
         problem.kv_source = ATTN_KV_CACHE;
+        problem.v_scale = problem.mla != 0 ? problem.k_scale : problem.v_scale;
+        problem.cp = problem.mla = 0;
+        problem.layout = ATTN_STRIDED;
         check_case(list, &problem, seed);
     }
 }

@@ -80,7 +80,7 @@ static void take_cached(const struct whole *w, bool value, int64_t page, int64_t
     const struct attn_kv_desc *kv = w->kv;
     bool as_key = !value || p->mla, scattered = p->layout == ATTN_PAGED_X;
     uint32_t dtype = as_key ? p->k_dtype : p->v_dtype;
-    int size = width_of(dtype), columns = (int)(value ? p->head_dim_vo : p->head_dim), block = (int)p->block;
+    int size = width_of(dtype), columns = (int)(value ? p->head_dim_vo : p->head_dim), block = (int)kv->block;
     int64_t base = as_key ? page * kv->k_page_stride + head * kv->k_head_stride
                           : page * kv->v_page_stride + head * kv->v_head_stride;
     double scale = as_key ? factor(&kv->k_scale, p->k_scale, page, token, head)

@@ -78,7 +78,7 @@ static void load_stored_key(const struct oracle_sequence *sequence, const struct
     }
     uint32_t size = oracle_size(kv->k_dtype), x = PAGED_X_BYTES / size;
     for (uint32_t d = 0; d < count; d++) {
-        int64_t cell = ((int64_t)(d / x) * problem->block + place->token) * x + d % x;
+        int64_t cell = ((int64_t)(d / x) * kv->block + place->token) * x + d % x;
         oracle_load(kv->k_dtype, at + cell * size, 1, to + d);
     }
 }
@@ -101,7 +101,7 @@ static void load_stored_value(const struct oracle_sequence *sequence, const stru
         return;
     }
     for (uint32_t d = 0; d < count; d++) {
-        int64_t cell = (int64_t)d * problem->block + place->token;
+        int64_t cell = (int64_t)d * kv->block + place->token;
         oracle_load(kv->v_dtype, at + cell * oracle_size(kv->v_dtype), 1, to + d);
     }
 }
