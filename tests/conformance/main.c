@@ -2,6 +2,7 @@
 /* attn-check: runs the conformance cases on one plugin and reports in TAP. */
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "options.h"
 #include "output.h"
@@ -39,6 +40,7 @@ static int judge(void *arg)
 {
     static struct target_list list;
     struct arguments *arguments = arg;
+    tap->judge = arguments->fail_fast ? (int32_t)getpid() : 0;
     int code = targets_open(&list, plugin_path(), arguments->file, arguments->backend, arguments->level);
 
     for (size_t i = 0; i < KINDS && code == 0; i++) {

@@ -10,7 +10,7 @@
 #include "common-options.h"
 #include "output.h"
 
-enum { OPTION_CASES = 300, OPTION_STABLE };
+enum { OPTION_CASES = 300, OPTION_STABLE, OPTION_FAIL_FAST };
 
 static const struct argp_option argp_options[] = {
     {"quick", 'q', NULL, 0, "a selection of cases, below a minute on two cores (default)", 0},
@@ -22,6 +22,7 @@ static const struct argp_option argp_options[] = {
     {"seed", 's', "N", 0, "first seed; with a problem in --filter that of the case", 0},
     {"cases", OPTION_CASES, "N", 0, "number of cases of each kind", 0},
     {"stable", OPTION_STABLE, NULL, 0, "leave times out of JSON", 0},
+    {"fail-fast", OPTION_FAIL_FAST, NULL, 0, "end with the first failure", 0},
     {0}};
 
 static uint64_t parse_number(const char *text, struct argp_state *state)
@@ -88,6 +89,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case OPTION_STABLE:
         arguments->stable = true;
+        return 0;
+    case OPTION_FAIL_FAST:
+        arguments->fail_fast = true;
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->file != NULL)

@@ -13,6 +13,7 @@ struct arguments {
     const char *backend;
     const char *level;
     bool stable;
+    bool fail_fast;
 };
 
 /* Wrong arguments end the program with EXIT_USAGE, --help and --version with EXIT_YES. */

@@ -42,6 +42,7 @@ struct tap {
     bool quiet;    /* no lines of TAP: one JSON object at the end */
     bool finished; /* the judging process came to its end, whatever it says */
     bool reported; /* ... or has said what it died of */
+    int32_t judge; /* process that ends itself after a failure, 0 = none */
     int code;      /* 0, or the exit status after nothing could be judged */
     uint64_t beats;
     uint32_t count[STATES];
