@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "pairs.h"
+
 static const struct effort quick_effort = {2.5e7, 1200000, 13};
 static const struct effort full_effort = {2e8, 6000000, 13};
 
@@ -40,6 +42,7 @@ static void check_target(struct target *target, struct step *step, const struct 
         return;
     }
     target->accepted++;
+    pairs_judged(&step->the_case->problem);
     if (ran < 0) {
         step_check_outside(step, NULL, 0);
         tap_fail("%s", why);
@@ -78,18 +81,36 @@ static void check_case(struct target_list *list, const struct attn_problem *prob
     case_finish(&the_case);
 }
 
+struct run {
+    struct target_list *list;
+    const struct run_options *options;
+};
+
+static void run_pair(void *user, const struct attn_problem *problem, uint64_t seed)
+{
+    const struct run *run = user;
+    struct attn_problem sure = *problem;
+
+    problem_through_text(&sure);
+    check_case(run->list, &sure, seed, run->options);
+}
+
 void check_attention(struct target_list *list, const struct run_options *options)
 {
-    uint32_t cases = options_cases(options, 900, 4000);
+    uint32_t cases = options_cases(options, 700, 3000);
 
     for (uint32_t n = 0; n < cases; n++) {
         struct attn_problem problem;
         uint64_t seed;
-        if (options_problem(options, n, 0, &problem, &seed))
+        if (options_served(options, list, n, 0, &problem, &seed))
             check_case(list, &problem, seed, options);
     }
+    if (options->filter != NULL)
+        return;
+    struct run run = {list, options};
+    pairs_complete(list, options->seed, options_cases(options, 300, UINT32_MAX), run_pair, &run);
     /* Refusing everything would pass every case. */
-    for (uint32_t t = 0; t < list->count && options->filter == NULL; t++) {
+    for (uint32_t t = 0; t < list->count; t++) {
         tap_begin(&list->targets[t], "attention", "", options->seed);
         if (list->targets[t].accepted > 0)
             tap_pass();

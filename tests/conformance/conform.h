@@ -479,6 +479,14 @@ bool options_wants(const struct run_options *options, const char *text);
  */
 bool options_problem(const struct run_options *options, uint32_t n, uint64_t salt,
                      struct attn_problem *out_problem, uint64_t *out_seed);
+/*
+ * The same for kinds that need a problem that is served: a random one that no target accepts is brought
+ * closer to a plain one until one does.
+ */
+bool options_served(const struct run_options *options, const struct target_list *list, uint32_t n,
+                    uint64_t salt, struct attn_problem *out_problem, uint64_t *out_seed);
+/* Makes a problem what its text says, so that a reproduction line says what was run. */
+void problem_through_text(struct attn_problem *problem);
 uint32_t options_cases(const struct run_options *options, uint32_t quick, uint32_t full);
 
 #endif

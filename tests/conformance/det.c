@@ -167,7 +167,7 @@ void check_deterministic(struct target_list *list, const struct run_options *opt
         struct attn_problem problem;
         struct layout layout;
         uint64_t seed;
-        if (!options_problem(options, n, 200, &problem, &seed))
+        if (!options_served(options, list, n, 200, &problem, &seed))
             continue;
         problem.det = 1;
         case_init(&the_case, &problem, seed, &effort, false);

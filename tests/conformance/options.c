@@ -9,6 +9,7 @@
 
 #include "common-options.h"
 #include "output.h"
+#include "pairs.h"
 
 enum { OPTION_CASES = 300, OPTION_STABLE, OPTION_FAIL_FAST };
 
@@ -155,8 +156,7 @@ uint32_t options_cases(const struct run_options *options, uint32_t quick, uint32
     return options->full ? full : quick;
 }
 
-/* Through its text: what a reproduction line says is what was run. */
-static void through_text(struct attn_problem *problem)
+void problem_through_text(struct attn_problem *problem)
 {
     char text[PROBLEM_TEXT];
     struct attn_error err;
@@ -167,11 +167,12 @@ static void through_text(struct attn_problem *problem)
         attn_problem_parse(text, problem, &err) == ATTN_OK)
         return;
     complain("a generated problem is not one: %s", err.message);
-    exit(EXIT_USAGE);
+    exit(EXIT_NO);
 }
 
-bool options_problem(const struct run_options *options, uint32_t n, uint64_t salt,
-                     struct attn_problem *out_problem, uint64_t *out_seed)
+/* `list` is NULL where problems need not be served. */
+static bool next_problem(const struct run_options *options, const struct target_list *list, uint32_t n,
+                         uint64_t salt, struct attn_problem *out_problem, uint64_t *out_seed)
 {
     char text[PROBLEM_TEXT];
 
@@ -182,7 +183,23 @@ bool options_problem(const struct run_options *options, uint32_t n, uint64_t sal
     }
     *out_seed = mix(options->seed + salt, n) >> 32;
     problem_generate(out_problem, *out_seed);
-    through_text(out_problem);
+    problem_through_text(out_problem);
+    if (list != NULL) {
+        pairs_approach(list, out_problem, *out_seed);
+        problem_through_text(out_problem);
+    }
     return attn_problem_format(out_problem, text, sizeof text, NULL, NULL) == ATTN_OK &&
            options_wants(options, text);
+}
+
+bool options_problem(const struct run_options *options, uint32_t n, uint64_t salt,
+                     struct attn_problem *out_problem, uint64_t *out_seed)
+{
+    return next_problem(options, NULL, n, salt, out_problem, out_seed);
+}
+
+bool options_served(const struct run_options *options, const struct target_list *list, uint32_t n,
+                    uint64_t salt, struct attn_problem *out_problem, uint64_t *out_seed)
+{
+    return next_problem(options, list, n, salt, out_problem, out_seed);
 }

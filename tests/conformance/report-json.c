@@ -73,6 +73,23 @@ static void add_skips(struct jsonout *json)
     free(skips);
 }
 
+/* null where no random cases of attention ran. */
+static void add_pairs(struct jsonout *json)
+{
+    if (!tap->pairs.known) {
+        jsonout_string(json, "pairs", NULL);
+        return;
+    }
+    jsonout_object(json, "pairs");
+    jsonout_integer(json, "covered", tap->pairs.covered);
+    jsonout_integer(json, "possible", tap->pairs.possible);
+    jsonout_array(json, "missing");
+    for (uint32_t i = 0; i < tap->pairs.listed; i++)
+        jsonout_string(json, NULL, tap->pairs.missing[i]);
+    jsonout_close(json);
+    jsonout_close(json);
+}
+
 bool report_json(double seconds)
 {
     struct jsonout *json = jsonout_create("check");
@@ -100,6 +117,7 @@ bool report_json(double seconds)
     }
     jsonout_close(json);
     add_skips(json);
+    add_pairs(json);
     jsonout_integer(json, "lost_records", tap->lost);
     return jsonout_finish(json, output_stream());
 }

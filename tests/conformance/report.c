@@ -28,6 +28,17 @@ static void print_failures(void)
         tap_note("  and %u more", tap->count[STATE_FAILED] - told);
 }
 
+static void print_pairs(void)
+{
+    const struct pair_counts *pairs = &tap->pairs;
+
+    if (!pairs->known)
+        return;
+    tap_note("pairs: %u/%u", pairs->covered, pairs->possible);
+    for (uint32_t i = 0; i < pairs->listed && i < MOST_REPEATED; i++)
+        tap_note("  not covered: %s", pairs->missing[i]);
+}
+
 static void print_end(void)
 {
     FILE *out = output_stream();
@@ -35,6 +46,7 @@ static void print_end(void)
     if (!tap->finished)
         fprintf(out, "Bail out! the process that ran the cases is lost\n");
     fprintf(out, "1..%u\n", tap_number());
+    print_pairs();
     print_failures();
     fprintf(out, "%u passed, %u failed, %u skipped\n", tap->count[STATE_PASSED], tap->count[STATE_FAILED],
             tap->count[STATE_SKIPPED]);

@@ -35,6 +35,17 @@ struct kind_count {
     uint32_t count[STATES];
 };
 
+enum { MOST_MISSING = 64 };
+
+/* Pairs of key values, see pairs.h. */
+struct pair_counts {
+    bool known;
+    uint32_t covered;
+    uint32_t possible;
+    uint32_t listed;
+    char missing[MOST_MISSING][64];
+};
+
 struct tap {
     char program[PATH_SIZE];
     char file[PATH_SIZE];
@@ -48,6 +59,7 @@ struct tap {
     uint32_t count[STATES];
     struct kind_count kinds[MOST_KINDS];
     uint32_t kind_count;
+    struct pair_counts pairs;
     struct record now;
     uint32_t lost; /* records that found no room */
     uint32_t record_count;

@@ -338,7 +338,7 @@ void check_write(struct target_list *list, const struct run_options *options)
     for (uint32_t n = 0; n < cases; n++) {
         struct attn_problem problem;
         uint64_t seed;
-        if (!options_problem(options, n, 100, &problem, &seed))
+        if (!options_served(options, list, n, 100, &problem, &seed))
             continue;
         problem.kv_source = ATTN_KV_CACHE;
         problem.v_scale = problem.mla != 0 ? problem.k_scale : problem.v_scale;
