@@ -186,6 +186,8 @@ static void check_target(const struct target *target, const char *problem, uint6
         return;
     }
     check_allocations(bench, problem, seed);
+    faults_arguments(bench, problem, seed);
+    faults_handles(bench, problem, seed);
     bench_finish(bench);
     free(bench);
 }

@@ -4,6 +4,7 @@
  * fault is asked for. A symbol of the program stands before those of the libraries.
  */
 #define _GNU_SOURCE
+#undef _FILE_OFFSET_BITS /* so that mmap and mmap64 are two names here */
 #include "intercept.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -199,13 +200,22 @@ TAKE char *strdup(const char *text)
     return copy != NULL ? memcpy(copy, text, size) : NULL;
 }
 
-TAKE void *mmap(void *address, size_t size, int protection, int flags, int file, off_t offset)
+static void *map(void *address, size_t size, int protection, int flags, int file, int64_t offset,
+                 const void *caller)
 {
-    const void *caller = CALLER;
-
     if (lies_in(&state.watched, caller) && !admit(caller))
         return MAP_FAILED;
     return (void *)syscall(SYS_mmap, address, size, protection, flags, file, offset);
+}
+
+TAKE void *mmap(void *address, size_t size, int protection, int flags, int file, off_t offset)
+{
+    return map(address, size, protection, flags, file, offset, CALLER);
+}
+
+TAKE void *mmap64(void *address, size_t size, int protection, int flags, int file, off64_t offset)
+{
+    return map(address, size, protection, flags, file, offset, CALLER);
 }
 
 TAKE int pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*start)(void *), void *arg)

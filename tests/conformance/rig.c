@@ -25,7 +25,8 @@ static bool make_write(struct rig *rig, const struct target *target, char *why, 
         snprintf(why, size, "kv_get_shape: %s", err.message);
         return false;
     }
-    struct attn_buffer memory = {arena_add(&rig->arena, "written cache", shape.bytes, 64, 0xff)->data, 0};
+    rig->write_memory = arena_add(&rig->arena, "written cache", shape.bytes, 64, 0xff);
+    struct attn_buffer memory = {rig->write_memory->data, 0};
     attn_kv_desc_init(&rig->write_kv, &shape, &memory);
     ATTN_INIT(&rig->write);
     rig->write.rows = WRITE_ROWS;
@@ -74,6 +75,9 @@ static void find_step(struct rig *rig, const struct target *target, const struct
         layout.padding = 0;
         target_demands(target, problem, &layout);
         step_init(&rig->step, &rig->the_case, &layout, true);
+        rig->step.problem.max_q += 64; /* room to be wrong within the maxima */
+        rig->step.problem.max_rows += 64;
+        rig->step.problem.max_kv += 64;
         if (rig->step.batch.rows > 1 && rig->step.batch.max_kv > 1 && rig->step.seqs > 1 &&
             rig->the_case.injection_count == 0)
             return;

@@ -38,6 +38,7 @@ struct rig {
     struct attn_scratch scratch;
     struct attn_kv_write_args write; /* by slot mapping, into a cache of its own */
     struct attn_kv_desc write_kv;
+    struct guarded *write_memory;
     int64_t slots[4];
     struct reference reference;
     unsigned char *expected_out; /* what a run leaves, pattern included */
