@@ -195,15 +195,14 @@ static void check_target(const struct target *target, const char *problem, uint6
 void check_faults(struct target_list *list, const struct run_options *options)
 {
     uint64_t seed = options->seed_given ? options->seed : 1;
+    bool asked = options->kind != NULL && options->filter_kind == FILTER_PROBLEM;
 
     for (uint32_t t = 0; t < list->count; t++) {
-        if (options->filter_kind == FILTER_PROBLEM) {
+        if (asked)
             check_target(&list->targets[t], options->filter, seed);
-            continue;
-        }
-        for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++) {
+        for (size_t i = 0; i < sizeof problems / sizeof problems[0] && !asked; i++) {
             if (options_wants(options, problems[i]))
-                check_target(&list->targets[t], problems[i], seed + i);
+                check_target(&list->targets[t], problems[i], seed);
         }
     }
 }
