@@ -46,7 +46,7 @@ static int32_t check_kv(const struct attn_problem *problem, const struct attn_kv
         uint32_t got, wanted;
     } members[] = {
         {"kv.k_dtype", desc->k_dtype, problem->k_dtype},
-        {"kv.v_dtype", desc->v_dtype, problem->v_dtype},
+        {"kv.v_dtype", problem->mla != 0 ? problem->v_dtype : desc->v_dtype, problem->v_dtype},
         {"kv.kv_heads", desc->kv_heads, problem->kv_heads},
         {"kv.head_dim", desc->head_dim, problem->head_dim},
         {"kv.head_dim_vo", vo, problem->head_dim_vo},
