@@ -21,11 +21,13 @@ static unsigned directory_count;
 
 void cli_init(int argc, char **argv)
 {
-    if (argc != 7) {
-        fprintf(stderr, "usage: %s ATTN-INFO ATTN-BENCH PLUGIN-DIR NOOP-PLUGIN NOISY-DIR MAN-DIR\n", argv[0]);
+    if (argc != 7 && argc != 8) {
+        fprintf(stderr,
+                "usage: %s ATTN-INFO ATTN-BENCH PLUGIN-DIR NOOP-PLUGIN NOISY-DIR MAN-DIR [ATTN-GENERATE]\n",
+                argv[0]);
         exit(2);
     }
-    places = (struct places){argv[1], argv[2], argv[3], argv[4], argv[5], argv[6]};
+    places = (struct places){argv[1], argv[2], argv[3], argv[4], argv[5], argv[6], argv[7]};
 }
 
 /* Prints a text as TAP comments. */

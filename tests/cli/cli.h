@@ -10,10 +10,11 @@
 struct places {
     const char *attn_info;
     const char *attn_bench;
-    const char *plugins; /* directory of the CPU plugin */
-    const char *noop;    /* the no-op plugin */
-    const char *noisy;   /* directory of the plugin that prints */
-    const char *man;     /* sources of the manual pages */
+    const char *plugins;       /* directory of the CPU plugin */
+    const char *noop;          /* the no-op plugin */
+    const char *noisy;         /* directory of the plugin that prints */
+    const char *man;           /* sources of the manual pages */
+    const char *attn_generate; /* NULL: not given */
 };
 extern struct places places;
 

@@ -3,24 +3,41 @@
  * accepted. */
 #include "args.h"
 
-#include <argp.h>
-#include <attn/attn.h>
+#include "attention.h"
+#include "output.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BLOCK = 256, KEY_CHUNK, KEY_THREADS, KEY_KV, KEY_TEMP, KEY_SEED, KEY_RAW, KEY_TOY };
+enum {
+    KEY_BLOCK = 256,
+    KEY_CHUNK,
+    KEY_THREADS,
+    KEY_KV,
+    KEY_TEMP,
+    KEY_SEED,
+    KEY_RAW,
+    KEY_TOY,
+    KEY_BATCH,
+    KEY_PARALLEL,
+    KEY_COMPARE
+};
 
 static const struct argp_option options[] = {
     {"model", 'm', "FILE", 0, "model in GGUF format, Llama architecture", 0},
     {"prompt", 'p', "TEXT", 0, "what to ask or to continue", 0},
+    {"batch", KEY_BATCH, "FILE", 0, "a prompt on each line, in place of -p", 0},
     {"tokens", 'n', "N", 0, "generate at most N tokens (128)", 0},
     {"block", KEY_BLOCK, "N", 0, "tokens of a cache page (16)", 1},
     {"chunk", KEY_CHUNK, "N", 0, "prompt tokens of a step (256)", 1},
     {"threads", KEY_THREADS, "N", 0, "threads of attention and matrix products (one per CPU)", 1},
-    {"kv", KEY_KV, "TYPE", 0, "cache type: f32, f16 or bf16 (f16)", 1},
+    {"parallel", KEY_PARALLEL, "N", 0,
+     "sequences at once (8 with --batch); with -p so many texts of the one prompt (1)", 1},
+    {"kv", KEY_KV, "TYPE", 0, "cache type: " ATTENTION_CACHE_TYPES " (f16)", 1},
+    {"compare-kv", KEY_COMPARE, NULL, 0, "how far the logits are from those of an f32 cache", 1},
     {"temp", KEY_TEMP, "T", 0, "draw at temperature T; 0 takes the likeliest token (0)", 2},
     {"seed", KEY_SEED, "N", 0, "seed of the draw, of the page order and of the toy model (1)", 2},
     {"raw", KEY_RAW, NULL, 0, "give the prompt as it is, without the model's chat turns", 2},
@@ -29,14 +46,13 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static void usage_error(struct argp_state *state, const char *option, const char *value, const char *accepted)
+static void usage_error(const char *option, const char *value, const char *accepted)
 {
-    fprintf(stderr, "%s: --%s is '%s'; accepted: %s\n", state->name, option, value, accepted);
+    complain("--%s is '%s'; accepted: %s", option, value, accepted);
     exit(EXIT_USAGE);
 }
 
-static uint64_t number(struct argp_state *state, const char *option, const char *text, uint64_t least,
-                       uint64_t most)
+static uint64_t number(const char *option, const char *text, uint64_t least, uint64_t most)
 {
     char accepted[64];
     char *end;
@@ -45,42 +61,46 @@ static uint64_t number(struct argp_state *state, const char *option, const char 
     if (text[0] < '0' || text[0] > '9' || *end || errno || value < least || value > most) {
         snprintf(accepted, sizeof accepted, "%llu to %llu", (unsigned long long)least,
                  (unsigned long long)most);
-        usage_error(state, option, text, accepted);
+        usage_error(option, text, accepted);
     }
     return value;
 }
 
-static double temperature(struct argp_state *state, const char *text)
+static double temperature(const char *text)
 {
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value) || value < 0 || value > 100)
-        usage_error(state, "temp", text, "0 to 100");
+        usage_error("temp", text, "0 to 100");
     return value;
 }
 
-static const char *cache_type(struct argp_state *state, const char *text)
+static const char *cache_type(const char *text)
 {
-    if (strcmp(text, "f32") != 0 && strcmp(text, "f16") != 0 && strcmp(text, "bf16") != 0)
-        usage_error(state, "kv", text, "f32, f16, bf16");
+    if (!attention_cache_type(text))
+        usage_error("kv", text, ATTENTION_CACHE_TYPES);
     return text;
 }
 
-static void check(struct argp_state *state, const struct arguments *a)
+static void check(struct arguments *a)
 {
     const char *wrong = NULL;
     if (!a->model && !a->toy)
         wrong = "no model: give -m FILE.gguf, or --toy";
     else if (a->model && a->toy)
         wrong = "-m and --toy exclude each other";
-    else if (!a->prompt)
-        wrong = "no prompt: give -p TEXT";
-    else if (!a->prompt[0])
+    else if (!a->prompt && !a->batch)
+        wrong = "no prompt: give -p TEXT, or --batch FILE";
+    else if (a->prompt && a->batch)
+        wrong = "-p and --batch exclude each other";
+    else if (a->prompt && !a->prompt[0])
         wrong = "-p is empty; accepted are texts of at least one byte";
     if (wrong) {
-        fprintf(stderr, "%s: %s\n", state->name, wrong);
+        complain("%s", wrong);
         exit(EXIT_USAGE);
     }
+    if (!a->parallel)
+        a->parallel = a->batch ? DEFAULT_PARALLEL : 1;
 }
 
 static error_t parse_tuning(int key, char *text, struct argp_state *state)
@@ -88,22 +108,28 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state)
     struct arguments *a = state->input;
     switch (key) {
     case KEY_BLOCK:
-        a->block = (uint32_t)number(state, "block", text, 1, 65536);
+        a->block = (uint32_t)number("block", text, 1, 65536);
         return 0;
     case KEY_CHUNK:
-        a->chunk = (uint32_t)number(state, "chunk", text, 1, 65536);
+        a->chunk = (uint32_t)number("chunk", text, 1, 65536);
         return 0;
     case KEY_THREADS:
-        a->threads = (uint32_t)number(state, "threads", text, 1, MOST_THREADS);
+        a->threads = (uint32_t)number("threads", text, 1, MOST_THREADS);
+        return 0;
+    case KEY_PARALLEL:
+        a->parallel = (uint32_t)number("parallel", text, 1, MOST_PARALLEL);
+        return 0;
+    case KEY_COMPARE:
+        a->compare_kv = true;
         return 0;
     case KEY_KV:
-        a->kv = cache_type(state, text);
+        a->kv = cache_type(text);
         return 0;
     case KEY_TEMP:
-        a->temperature = temperature(state, text);
+        a->temperature = temperature(text);
         return 0;
     case KEY_SEED:
-        a->seed = number(state, "seed", text, 0, UINT64_MAX);
+        a->seed = number("seed", text, 0, UINT64_MAX);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -114,14 +140,20 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct arguments *a = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->common;
+        return 0;
     case 'm':
         a->model = text;
         return 0;
     case 'p':
         a->prompt = text;
         return 0;
+    case KEY_BATCH:
+        a->batch = text;
+        return 0;
     case 'n':
-        a->tokens = (uint32_t)number(state, "tokens", text, 1, 1u << 20);
+        a->tokens = (uint32_t)number("tokens", text, 1, 1u << 20);
         return 0;
     case KEY_RAW:
         a->raw = true;
@@ -133,30 +165,24 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         argp_error(state, "argument '%s' is not expected; a prompt of several words needs quotes", text);
         return 0;
     case ARGP_KEY_END:
-        check(state, a);
+        check(a);
         return 0;
     default:
         return parse_tuning(key, text, state);
     }
 }
 
-static void print_version(FILE *stream, struct argp_state *state)
-{
-    (void)state;
-    fprintf(stream, "attn-generate %s\n", attn_version());
-}
-
 void arguments_parse(int argc, char **argv, struct arguments *out)
 {
+    static const struct argp_child children[] = {{&common_argp, 0, NULL, 0}, {0}};
     static const struct argp argp = {
         .options = options,
         .parser = parse_option,
         .doc =
             "Runs a language model with every attention layer on libattn. The text goes to standard output, "
             "speed, backend and kernels to standard error.",
+        .children = children,
     };
     *out = (struct arguments){.tokens = 128, .block = 16, .chunk = 256, .kv = "f16", .seed = 1};
-    argp_program_version_hook = print_version;
-    argp_err_exit_status = EXIT_USAGE;
-    argp_parse(&argp, argc, argv, 0, NULL, out);
+    common_parse(&argp, argc, argv, out);
 }

@@ -6,23 +6,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common-options.h"
+
 struct arguments {
     const char *model;
     const char *prompt;
-    const char *toy; /* the reason why the toy model is used; NULL: it is not */
+    const char *batch; /* file of prompts; NULL: the one above */
+    const char *toy;   /* the reason why the toy model is used; NULL: it is not */
     const char *kv;
     uint32_t tokens;
     uint32_t block;
     uint32_t chunk;
     uint32_t threads; /* 0: not given */
+    uint32_t parallel;
     double temperature;
     uint64_t seed;
     bool raw;
+    bool compare_kv;
+    struct common_options common;
 };
 
-enum { MOST_THREADS = 1024 };
-
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISSING = 3 };
+enum { MOST_THREADS = 1024, MOST_PARALLEL = 1024, DEFAULT_PARALLEL = 8 };
 
 /* Exits with EXIT_USAGE after a message when the command line is wrong. */
 void arguments_parse(int argc, char **argv, struct arguments *out);

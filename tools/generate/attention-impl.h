@@ -4,6 +4,7 @@
 #define GENERATE_ATTENTION_IMPL_H
 
 #include "attention.h"
+#include "pages.h"
 
 #include <attn/attn.h>
 #include <attn/device.h>
@@ -11,6 +12,7 @@
 /* A layer's cache: memory of the backend and the checked description of it. */
 struct attention_cache {
     struct attn_buffer memory;
+    struct attn_buffer scales[2]; /* of keys and values, 8-bit types only */
     struct attn_kv *kv;
 };
 
@@ -24,7 +26,7 @@ struct attention {
     struct attn_plan_info plan_info;
     struct attn_problem problem;
     struct attention_cache *caches;
-    uint32_t pages;
+    struct pages pages;
 
     /* Memory of a plan's runs. */
     struct attn_span schedule;
@@ -32,10 +34,10 @@ struct attention {
     struct attn_scratch scratch;
 
     /* Arrays of a step: the host writes them, copies lie in the backend's memory. */
-    int32_t *table; /* pages in the shuffled order in which the sequence takes them */
+    int32_t *table; /* rows of the step's sequences, as wide as the longest of them needs */
     int64_t *slots;
-    int32_t q_offsets[2];
-    int32_t kv_lens[1];
+    int32_t *q_offsets;
+    int32_t *kv_lens;
     struct attn_buffer d_table;
     struct attn_buffer d_slots;
     struct attn_buffer d_q_offsets;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory behind the attention layers: paged caches, block table, schedule, scratch and the tensors of a step.
+/* Memory behind the attention layers: paged caches, block tables, schedule, scratch and the tensors of a
+ * step.
  */
 #include "attention-impl.h"
-
-#include "rng.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Pages beyond what the sequence needs, so that the ones in use are never simply all of them. */
+/* Pages beyond what the sequences need, so that the ones in use are never simply all of them. */
 enum { SPARE_PAGES = 3 };
 
 static int alloc(struct attention *a, const char *what, uint64_t size, struct attn_buffer *out,
@@ -80,6 +79,27 @@ static int alloc_plan_memory(struct attention *a, struct failure *err)
     return 0;
 }
 
+/* One scale per page, token and kv head beside an 8-bit cache. */
+static int make_scales(struct attention *a, struct attention_cache *cache, const struct attn_kv_shape *shape,
+                       struct attn_kv_desc *desc, struct failure *err)
+{
+    struct attn_scale *const scales[] = {&desc->k_scale, &desc->v_scale};
+    int64_t head = (int64_t)sizeof(float);
+    for (int i = 0; shape->scale_bytes && i < 2; i++) {
+        if (alloc(a, "cache scales", shape->scale_bytes, &cache->scales[i], err) < 0)
+            return -1;
+        *scales[i] = (struct attn_scale){
+            .kind = ATTN_SCALE_DEVICE,
+            .granularity = ATTN_SCALES_TOKEN_HEAD,
+            .buffer = cache->scales[i],
+            .outer_stride = head * desc->kv_heads * desc->block,
+            .token_stride = head * desc->kv_heads,
+            .head_stride = head,
+        };
+    }
+    return 0;
+}
+
 static int make_cache(struct attention *a, struct attention_cache *cache, struct failure *err)
 {
     struct attn_kv_shape shape;
@@ -87,37 +107,73 @@ static int make_cache(struct attention *a, struct attention_cache *cache, struct
     struct attn_error error;
     ATTN_INIT(&shape);
     ATTN_INIT(&error);
-    if (attn_kv_get_shape(a->backend, &a->problem, a->pages, &shape, &error) < 0)
+    if (attn_kv_get_shape(a->backend, &a->problem, a->pages.count, &shape, &error) < 0)
         return attention_fail(err, "cache shape", &error);
     if (alloc(a, "cache", shape.bytes, &cache->memory, err) < 0)
         return -1;
     attn_kv_desc_init(&desc, &shape, &cache->memory);
+    if (make_scales(a, cache, &shape, &desc, err) < 0)
+        return -1;
     if (attn_kv_create(a->backend, &desc, &cache->kv, &error) < 0)
         return attention_fail(err, "cache", &error);
     return 0;
 }
 
-/* Pages in random order: nothing may rely on neighbours in the table being neighbours in memory. */
-static int make_table(struct attention *a, struct failure *err)
+/* Adds to a message of a failed allocation how much the caches take together. */
+static int explain_caches(struct attention *a, struct failure *err)
 {
-    uint64_t state = a->options.seed;
-    a->table = calloc(a->pages, sizeof *a->table);
-    a->slots = calloc(a->options.max_chunk, sizeof *a->slots);
-    if (!a->table || !a->slots)
-        return failure_set(err, "no memory for a block table of %" PRIu32 " pages", a->pages);
-    for (uint32_t i = 0; i < a->pages; i++) {
-        uint32_t j = (uint32_t)(rng_next(&state) % (i + 1));
-        a->table[i] = a->table[j];
-        a->table[j] = (int32_t)i;
-    }
-    if (alloc(a, "block table", a->pages * sizeof *a->table, &a->d_table, err) < 0)
+    struct failure first = *err;
+    struct attn_kv_shape shape;
+    ATTN_INIT(&shape);
+    if (attn_kv_get_shape(a->backend, &a->problem, a->pages.count, &shape, NULL) < 0)
         return -1;
-    return attention_to_device(a, &a->d_table, a->table, a->pages * sizeof *a->table, err);
+    double bytes = ((double)shape.bytes + 2 * (double)shape.scale_bytes) * a->shape.layers;
+    return failure_set(err,
+                       "%.300s; %" PRIu32 " layers with %s caches for %" PRIu32 " sequences of up to %" PRIu32
+                       " tokens take %.0f MiB: fewer of them take less",
+                       first.text, a->shape.layers, a->options.kv, a->options.max_seqs, a->options.max_tokens,
+                       bytes / (1 << 20));
+}
+
+static int make_caches(struct attention *a, struct failure *err)
+{
+    a->caches = calloc(a->shape.layers, sizeof *a->caches);
+    if (!a->caches)
+        return failure_set(err, "no memory for %" PRIu32 " caches", a->shape.layers);
+    for (uint32_t i = 0; i < a->shape.layers; i++)
+        if (make_cache(a, &a->caches[i], err) < 0)
+            return explain_caches(a, err);
+    return 0;
+}
+
+static int make_pages(struct attention *a, struct failure *err)
+{
+    const struct attention_options *o = &a->options;
+    uint64_t width = ((uint64_t)o->max_tokens + o->block - 1) / o->block;
+    uint64_t count = (o->max_pages ? o->max_pages : width * o->max_seqs) + SPARE_PAGES;
+    if (count > INT32_MAX / o->block)
+        return failure_set(err,
+                           "%" PRIu64 " pages of %" PRIu32 " tokens; accepted are caches of up to %d tokens",
+                           count, o->block, INT32_MAX);
+    return pages_init(&a->pages, (uint32_t)count, o->block, o->max_seqs, (uint32_t)width, o->seed, err);
+}
+
+/* The host's arrays of a step. */
+static int make_arrays(struct attention *a, struct failure *err)
+{
+    a->table = calloc((size_t)a->options.max_seqs * a->pages.width, sizeof *a->table);
+    a->slots = calloc(a->options.max_rows, sizeof *a->slots);
+    a->q_offsets = calloc((size_t)a->options.max_seqs + 1, sizeof *a->q_offsets);
+    a->kv_lens = calloc(a->options.max_seqs, sizeof *a->kv_lens);
+    if (!a->table || !a->slots || !a->q_offsets || !a->kv_lens)
+        return failure_set(err, "no memory for the arrays of %" PRIu32 " sequences", a->options.max_seqs);
+    return 0;
 }
 
 static int alloc_step(struct attention *a, struct failure *err)
 {
-    uint64_t rows = a->options.max_chunk;
+    uint64_t rows = a->options.max_rows;
+    uint64_t seqs = a->options.max_seqs;
     uint64_t q_bytes = rows * a->shape.heads * a->shape.head_dim * sizeof(float);
     uint64_t kv_bytes = rows * a->shape.kv_heads * a->shape.head_dim * sizeof(float);
     const struct {
@@ -126,8 +182,9 @@ static int alloc_step(struct attention *a, struct failure *err)
         struct attn_buffer *buffer;
     } list[] = {
         {"slots", rows * sizeof *a->slots, &a->d_slots},
-        {"offsets", sizeof a->q_offsets, &a->d_q_offsets},
-        {"lengths", sizeof a->kv_lens, &a->d_kv_lens},
+        {"block table", seqs * a->pages.width * sizeof *a->table, &a->d_table},
+        {"offsets", (seqs + 1) * sizeof *a->q_offsets, &a->d_q_offsets},
+        {"lengths", seqs * sizeof *a->kv_lens, &a->d_kv_lens},
         {"queries", q_bytes, &a->d_q},
         {"keys", kv_bytes, &a->d_k},
         {"values", kv_bytes, &a->d_v},
@@ -141,16 +198,16 @@ static int alloc_step(struct attention *a, struct failure *err)
 
 int attention_allocate(struct attention *a, struct failure *err)
 {
-    a->pages = (a->options.max_tokens + a->options.block - 1) / a->options.block + SPARE_PAGES;
-    a->caches = calloc(a->shape.layers, sizeof *a->caches);
-    if (!a->caches)
-        return failure_set(err, "no memory for %" PRIu32 " caches", a->shape.layers);
-    for (uint32_t i = 0; i < a->shape.layers; i++)
-        if (make_cache(a, &a->caches[i], err) < 0)
-            return -1;
-    if (make_table(a, err) < 0 || alloc_step(a, err) < 0)
+    if (make_pages(a, err) < 0 || make_arrays(a, err) < 0 || make_caches(a, err) < 0 ||
+        alloc_step(a, err) < 0)
         return -1;
     return alloc_plan_memory(a, err);
+}
+
+static void free_buffer(struct attention *a, const struct attn_buffer *buffer)
+{
+    if (buffer->data)
+        attn_memory_free(a->backend, buffer);
 }
 
 void attention_free(struct attention *a)
@@ -170,14 +227,18 @@ void attention_free(struct attention *a)
     };
     for (uint32_t i = 0; a->caches && i < a->shape.layers; i++) {
         attn_kv_destroy(a->caches[i].kv);
-        if (a->caches[i].memory.data)
-            attn_memory_free(a->backend, &a->caches[i].memory);
+        free_buffer(a, &a->caches[i].memory);
+        free_buffer(a, &a->caches[i].scales[0]);
+        free_buffer(a, &a->caches[i].scales[1]);
     }
     for (size_t i = 0; a->backend && i < sizeof buffers / sizeof buffers[0]; i++)
-        attn_memory_free(a->backend, buffers[i]);
+        free_buffer(a, buffers[i]);
     if (a->staging.buffer.data)
         attn_memory_free_pinned(a->backend, a->staging.buffer.data);
     free(a->caches);
     free(a->table);
     free(a->slots);
+    free(a->q_offsets);
+    free(a->kv_lens);
+    pages_finish(&a->pages);
 }

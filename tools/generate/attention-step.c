@@ -4,60 +4,108 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
-static void fill_host(struct attention *a, uint32_t past, uint32_t count)
+static int check_parts(const struct attention *a, const struct attention_part *parts, uint32_t count,
+                       struct failure *err)
 {
-    a->q_offsets[0] = 0;
-    a->q_offsets[1] = (int32_t)count;
-    a->kv_lens[0] = (int32_t)(past + count);
+    const struct attention_options *o = &a->options;
+    uint64_t rows = 0;
+    if (count == 0 || count > o->max_seqs)
+        return failure_set(err, "a step of %" PRIu32 " sequences; accepted are 1 to %" PRIu32, count,
+                           o->max_seqs);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t position = past + i;
-        int64_t page = a->table[position / a->options.block];
-        a->slots[i] = page * a->options.block + position % a->options.block;
+        const struct attention_part *p = &parts[i];
+        if (p->seq >= o->max_seqs || p->count == 0 || p->count > o->max_chunk || p->past > o->max_tokens ||
+            p->count > o->max_tokens - p->past)
+            return failure_set(err,
+                               "sequence %" PRIu32 ": %" PRIu32 " tokens behind %" PRIu32
+                               "; accepted are sequences below %" PRIu32 ", steps of 1 to %" PRIu32
+                               " tokens and %" PRIu32 " tokens in all",
+                               p->seq, p->count, p->past, o->max_seqs, o->max_chunk, o->max_tokens);
+        rows += p->count;
     }
+    if (rows > o->max_rows)
+        return failure_set(err, "a step of %" PRIu64 " tokens; accepted are 1 to %" PRIu32, rows,
+                           o->max_rows);
+    return 0;
 }
 
-static void fill_batch(struct attention *a, uint32_t past, uint32_t count)
+/* Pages, then the host's arrays. */
+static int fill_host(struct attention *a, const struct attention_part *parts, uint32_t count,
+                     struct failure *err)
 {
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct attention_part *p = &parts[i];
+        if (pages_grow(&a->pages, p->seq, p->past + p->count, err) < 0)
+            return -1;
+        a->q_offsets[i] = (int32_t)rows;
+        a->kv_lens[i] = (int32_t)(p->past + p->count);
+        for (uint32_t k = 0; k < p->count; k++)
+            a->slots[rows++] = pages_slot(&a->pages, p->seq, p->past + k);
+    }
+    a->q_offsets[count] = (int32_t)rows;
+    return 0;
+}
+
+static void fill_batch(struct attention *a, const struct attention_part *parts, uint32_t count)
+{
+    struct attn_batch *b = &a->batch;
     ATTN_INIT(&a->host);
     a->host.q_offsets = a->q_offsets;
     a->host.kv_lens = a->kv_lens;
     a->host.table = a->table;
-    ATTN_INIT(&a->batch);
-    a->batch.given = ATTN_GIVEN_HOST_COPIES;
-    a->batch.seqs = 1;
-    a->batch.rows = count;
-    a->batch.max_q = count;
-    a->batch.max_kv = past + count;
-    a->batch.q_offsets = a->d_q_offsets;
-    a->batch.kv_lens = a->d_kv_lens;
-    a->batch.table = a->d_table;
-    a->batch.table_width = a->pages;
-    a->batch.table_stride = (int64_t)(a->pages * sizeof *a->table);
-    a->batch.pages = a->pages;
-    a->batch.host = &a->host;
+    ATTN_INIT(b);
+    b->given = ATTN_GIVEN_HOST_COPIES;
+    b->seqs = count;
+    b->rows = (uint32_t)a->q_offsets[count];
+    for (uint32_t i = 0; i < count; i++) {
+        b->max_q = parts[i].count > b->max_q ? parts[i].count : b->max_q;
+        b->max_kv = (uint32_t)a->kv_lens[i] > b->max_kv ? (uint32_t)a->kv_lens[i] : b->max_kv;
+    }
+    b->table_width = (b->max_kv - 1) / a->options.block + 1;
+    b->table_stride = (int64_t)(b->table_width * sizeof *a->table);
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(a->table + (size_t)i * b->table_width, a->pages.table + (size_t)parts[i].seq * a->pages.width,
+               (size_t)b->table_stride);
+    b->q_offsets = a->d_q_offsets;
+    b->kv_lens = a->d_kv_lens;
+    b->table = a->d_table;
+    b->pages = a->pages.count;
+    b->host = &a->host;
 }
 
-int attention_begin(struct attention *a, uint32_t past, uint32_t count, struct failure *err)
+int attention_begin(struct attention *a, const struct attention_part *parts, uint32_t count,
+                    struct failure *err)
 {
     struct attn_error error;
     ATTN_INIT(&error);
-    if (count == 0 || count > a->options.max_chunk || past > a->options.max_tokens ||
-        count > a->options.max_tokens - past)
-        return failure_set(err,
-                           "%" PRIu32 " tokens behind %" PRIu32 "; accepted are steps of 1 to %" PRIu32
-                           " and %" PRIu32 " tokens in all",
-                           count, past, a->options.max_chunk, a->options.max_tokens);
-    fill_host(a, past, count);
-    fill_batch(a, past, count);
-    if (attention_to_device(a, &a->d_q_offsets, a->q_offsets, sizeof a->q_offsets, err) < 0 ||
-        attention_to_device(a, &a->d_kv_lens, a->kv_lens, sizeof a->kv_lens, err) < 0 ||
-        attention_to_device(a, &a->d_slots, a->slots, count * sizeof *a->slots, err) < 0)
+    if (check_parts(a, parts, count, err) < 0 || fill_host(a, parts, count, err) < 0)
         return -1;
+    fill_batch(a, parts, count);
+    const struct {
+        const struct attn_buffer *to;
+        const void *from;
+        uint64_t size;
+    } list[] = {
+        {&a->d_q_offsets, a->q_offsets, (count + 1) * sizeof *a->q_offsets},
+        {&a->d_kv_lens, a->kv_lens, count * sizeof *a->kv_lens},
+        {&a->d_slots, a->slots, a->batch.rows * sizeof *a->slots},
+        {&a->d_table, a->table, count * (uint64_t)a->batch.table_stride},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (attention_to_device(a, list[i].to, list[i].from, list[i].size, err) < 0)
+            return -1;
     if (attn_plan_prepare(a->plan, &a->batch, &a->schedule, a->staging.size ? &a->staging : NULL, NULL,
                           &error) < 0)
         return attention_fail(err, "prepare", &error);
     return 0;
+}
+
+void attention_release(struct attention *a, uint32_t seq)
+{
+    pages_release(&a->pages, seq);
 }
 
 /* A contiguous view [token, head, dim] of floats. */

@@ -10,9 +10,10 @@ int attention_fail(struct failure *err, const char *what, const struct attn_erro
     return failure_set(err, "%s: %s: %.400s", what, attn_status_name(error->status), error->message);
 }
 
-static uint32_t kv_dtype(const char *name)
+uint32_t attention_cache_type(const char *name)
 {
-    static const uint32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    static const uint32_t types[] = {ATTN_F32,  ATTN_F16,      ATTN_BF16,     ATTN_E4M3,
+                                     ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_INT8};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (strcmp(name, attn_dtype_name(types[i])) == 0)
             return types[i];
@@ -26,21 +27,35 @@ static int describe_problem(struct attention *a, struct failure *err)
     ATTN_INIT(p);
     ATTN_INIT(&error);
     p->q_dtype = ATTN_F32;
-    p->k_dtype = kv_dtype(a->options.kv);
+    p->k_dtype = attention_cache_type(a->options.kv);
     p->v_dtype = p->k_dtype;
     if (!p->k_dtype)
-        return failure_set(err, "cache type %s; accepted are f32, f16 and bf16", a->options.kv);
+        return failure_set(err, "cache type %s; accepted are " ATTENTION_CACHE_TYPES, a->options.kv);
+    if (attn_dtype_size(p->k_dtype) == 1) {
+        p->k_scale = ATTN_SCALES_TOKEN_HEAD;
+        p->v_scale = ATTN_SCALES_TOKEN_HEAD;
+    }
     p->heads = a->shape.heads;
     p->kv_heads = a->shape.kv_heads;
     p->head_dim = a->shape.head_dim;
     p->block = a->options.block;
-    p->max_seqs = 1;
+    p->max_seqs = a->options.max_seqs;
     p->max_q = a->options.max_chunk;
-    p->max_rows = a->options.max_chunk;
+    p->max_rows = a->options.max_rows;
     p->max_kv = a->options.max_tokens;
     if (attn_problem_resolve(p, p, &error) < 0)
         return attention_fail(err, "problem", &error);
     return 0;
+}
+
+/* The first reason is in the error; the others are had from attn-info. */
+static int explain(const struct attention *a, struct failure *err, const struct attn_error *error)
+{
+    char problem[400];
+    if (attn_problem_format(&a->problem, problem, sizeof problem, NULL, NULL) < 0)
+        return attention_fail(err, "selection", error);
+    return failure_set(err, "selection: %s: %.400s; all reasons: attn-info explain %s",
+                       attn_status_name(error->status), error->message, problem);
 }
 
 static int choose(struct attention *a, struct failure *err)
@@ -60,7 +75,7 @@ static int choose(struct attention *a, struct failure *err)
     if (attn_context_create(&context, &a->context, &error) < 0)
         return attention_fail(err, "context", &error);
     if (attn_select(a->context, &a->problem, 1, &select, &a->decision, &error) < 0)
-        return attention_fail(err, "selection", &error);
+        return explain(a, err, &error);
     if (attn_backend_open(a->context, a->decision, &config, &a->backend, &error) < 0)
         return attention_fail(err, "backend", &error);
     if (attn_plan_create(a->backend, &a->problem, &a->plan, &error) < 0)
@@ -94,6 +109,10 @@ int attention_create(const struct attention_shape *shape, const struct attention
         return failure_set(err, "no memory for the attention layers");
     a->shape = *shape;
     a->options = *options;
+    if (!a->options.max_seqs)
+        a->options.max_seqs = 1;
+    if (!a->options.max_rows)
+        a->options.max_rows = options->max_chunk;
     if (describe_problem(a, err) < 0 || choose(a, err) < 0 || attention_allocate(a, err) < 0) {
         attention_destroy(a);
         return -1;

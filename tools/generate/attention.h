@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The attention layers of a model on libattn: cache, block table, one plan for prompt chunks and decoding
- * alike. */
+/* The attention layers of a model on libattn: one cache per layer for all sequences, a block table for each
+ * sequence, one plan for prompt chunks and decoding alike. */
 #ifndef GENERATE_ATTENTION_H
 #define GENERATE_ATTENTION_H
 
@@ -17,12 +17,21 @@ struct attention_shape {
     uint32_t head_dim;
 };
 
+/* Caches with 8 bits per element have one scale per token and kv head. */
+#define ATTENTION_CACHE_TYPES "f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, int8"
+
+/* enum attn_dtype of a cache type, 0 for any other text. */
+uint32_t attention_cache_type(const char *name);
+
 struct attention_options {
     uint32_t block;               /* tokens per page */
-    uint32_t max_tokens;          /* of the whole sequence */
-    uint32_t max_chunk;           /* tokens of one step */
+    uint32_t max_tokens;          /* of a whole sequence */
+    uint32_t max_chunk;           /* tokens of one sequence in a step */
+    uint32_t max_seqs;            /* sequences that have pages at the same time; 0: one */
+    uint32_t max_rows;            /* tokens of a step; 0: max_chunk */
+    uint32_t max_pages;           /* of each cache; 0: as many as all sequences can want */
     uint32_t threads;             /* 0: as libattn decides */
-    const char *kv;               /* "f32", "f16" or "bf16" */
+    const char *kv;               /* one of ATTENTION_CACHE_TYPES */
     const char *backend;          /* wanted list, NULL: as ATTN_BACKEND says */
     uint64_t seed;                /* of the order in which pages are used */
     const char *const *variables; /* "NAME=VALUE" before the environment */
@@ -41,13 +50,26 @@ int attention_create(const struct attention_shape *shape, const struct attention
 void attention_destroy(struct attention *a);
 void attention_get_info(const struct attention *a, struct attention_info *out);
 
-/* Begins a step of "count" new tokens behind "past" earlier ones. */
-int attention_begin(struct attention *a, uint32_t past, uint32_t count, struct failure *err);
+/* What a sequence brings to a step: "count" new tokens behind "past" earlier ones. */
+struct attention_part {
+    uint32_t seq; /* below max_seqs */
+    uint32_t past;
+    uint32_t count;
+};
 
-/* Puts the step's keys and values of one layer into its cache; both are [count, kv_heads, head_dim]. */
+/* Begins a step; each sequence appears at most once, and gets the pages that its new tokens need. */
+int attention_begin(struct attention *a, const struct attention_part *parts, uint32_t count,
+                    struct failure *err);
+
+/* Frees the pages of a sequence, whose number may begin a new one. */
+void attention_release(struct attention *a, uint32_t seq);
+
+/* Puts the step's keys and values of one layer into its cache; both are [rows, kv_heads, head_dim], the rows
+ * of the parts one after the other. */
 int attention_write(struct attention *a, uint32_t layer, const float *k, const float *v, struct failure *err);
 
-/* Attention of the step's queries over all tokens so far; q and out are [count, heads, head_dim]. */
+/* Attention of the step's queries over all tokens of their sequence so far; q and out are
+ * [rows, heads, head_dim]. */
 int attention_run(struct attention *a, uint32_t layer, const float *q, float *out, struct failure *err);
 
 #endif

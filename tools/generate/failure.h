@@ -4,7 +4,7 @@
 #define GENERATE_FAILURE_H
 
 struct failure {
-    char text[512];
+    char text[1024];
 };
 
 /* Stores a formatted text; f may be NULL. Returns -1, so that callers can write "return failure_set(…)". */

@@ -11,9 +11,10 @@
 
 struct forward {
     const struct model *model;
-    uint32_t max_chunk;
-    float *x;    /* the residual stream */
-    float *norm; /* normalised input, also the output of a projection back to the stream */
+    uint32_t max_rows;
+    struct attention_part *places; /* of a step's parts; each has a token */
+    float *x;                      /* the residual stream */
+    float *norm;                   /* normalised input, also the output of a projection back to the stream */
     float *q;
     float *k;
     float *v;
@@ -24,7 +25,7 @@ struct forward {
     float *memory;
 };
 
-int forward_create(const struct model *model, uint32_t max_chunk, struct forward **out, struct failure *err)
+int forward_create(const struct model *model, uint32_t max_rows, struct forward **out, struct failure *err)
 {
     const struct model_shape *s = &model->shape;
     size_t q_width = (size_t)s->heads * s->head_dim;
@@ -32,13 +33,13 @@ int forward_create(const struct model *model, uint32_t max_chunk, struct forward
     size_t per_row = 2 * (size_t)s->width + 2 * q_width + 2 * kv_width + 2 * (size_t)s->hidden + s->head_dim;
     struct forward *f = calloc(1, sizeof *f);
     size_t floats;
-    if (!f || __builtin_mul_overflow(per_row, max_chunk, &floats) ||
-        !(f->memory = calloc(floats, sizeof(float)))) {
-        free(f);
-        return failure_set(err, "no memory for the activations of %" PRIu32 " tokens", max_chunk);
+    if (!f || __builtin_mul_overflow(per_row, max_rows, &floats) ||
+        !(f->memory = calloc(floats, sizeof(float))) || !(f->places = calloc(max_rows, sizeof *f->places))) {
+        forward_destroy(f);
+        return failure_set(err, "no memory for the activations of %" PRIu32 " tokens", max_rows);
     }
     f->model = model;
-    f->max_chunk = max_chunk;
+    f->max_rows = max_rows;
     const struct {
         float **at;
         size_t width;
@@ -48,7 +49,7 @@ int forward_create(const struct model *model, uint32_t max_chunk, struct forward
     float *next = f->memory;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         *parts[i].at = next;
-        next += parts[i].width * max_chunk;
+        next += parts[i].width * max_rows;
     }
     *out = f;
     return 0;
@@ -58,18 +59,19 @@ void forward_destroy(struct forward *f)
 {
     if (!f)
         return;
+    free(f->places);
     free(f->memory);
     free(f);
 }
 
-static int embed(struct forward *f, const int32_t *tokens, uint32_t count, struct failure *err)
+static int embed(struct forward *f, const int32_t *tokens, uint32_t count, float *x, struct failure *err)
 {
     const struct model_shape *s = &f->model->shape;
     for (uint32_t i = 0; i < count; i++) {
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= s->vocab)
             return failure_set(err, "token %" PRIu32 " is %" PRId32 "; accepted are 0 to %" PRIu32, i,
                                tokens[i], s->vocab - 1);
-        memcpy(f->x + (size_t)i * s->width, f->model->embedding + (size_t)tokens[i] * s->width,
+        memcpy(x + (size_t)i * s->width, f->model->embedding + (size_t)tokens[i] * s->width,
                s->width * sizeof(float));
     }
     return 0;
@@ -108,28 +110,68 @@ static void feed_forward(struct forward *f, uint32_t index, uint32_t count)
     ops_add(f->x, f->norm, (uint64_t)count * s->width);
 }
 
+/* Checks the parts, then fills residual stream and rotary table. Returns the rows, 0 after a failure. */
+static uint32_t gather(struct forward *f, const struct forward_part *parts, uint32_t count,
+                       struct failure *err)
+{
+    const struct model_shape *s = &f->model->shape;
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct forward_part *p = &parts[i];
+        if (p->place.count == 0 || p->place.count > f->max_rows - rows || p->first_row > p->place.count) {
+            failure_set(err, "a step has %" PRIu32 " tokens and more; accepted are 1 to %" PRIu32,
+                        rows + p->place.count, f->max_rows);
+            return 0;
+        }
+        if (embed(f, p->tokens, p->place.count, f->x + (size_t)rows * s->width, err) < 0)
+            return 0;
+        ops_rope_table(p->place.past, p->place.count, s->head_dim, s->rope_base,
+                       f->rope + (size_t)rows * s->head_dim);
+        f->places[i] = p->place;
+        rows += p->place.count;
+    }
+    if (!rows)
+        failure_set(err, "a step has no tokens; accepted are 1 to %" PRIu32, f->max_rows);
+    return rows;
+}
+
+/* Logits of the rows that are wanted, one product for all of them. */
+static void project(struct forward *f, const struct forward_part *parts, uint32_t count, float *logits)
+{
+    const struct model_shape *s = &f->model->shape;
+    const float *x = f->x;
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t wanted = parts[i].place.count - parts[i].first_row;
+        ops_norm(x + (size_t)parts[i].first_row * s->width, f->model->final_norm, wanted, s->width,
+                 s->norm_epsilon, f->norm + (size_t)rows * s->width);
+        x += (size_t)parts[i].place.count * s->width;
+        rows += wanted;
+    }
+    if (rows)
+        matmul(f->norm, f->model->output, rows, s->width, s->vocab, logits);
+}
+
+int forward_run(struct forward *f, struct attention *attention, const struct forward_part *parts,
+                uint32_t count, float *logits, struct failure *err)
+{
+    uint32_t rows = gather(f, parts, count, err);
+    if (!rows || attention_begin(attention, f->places, count, err) < 0)
+        return -1;
+    for (uint32_t i = 0; i < f->model->shape.layers; i++) {
+        if (attend(f, attention, i, rows, err) < 0)
+            return -1;
+        feed_forward(f, i, rows);
+    }
+    project(f, parts, count, logits);
+    return 0;
+}
+
 int forward_step(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t past,
                  uint32_t count, uint32_t first_row, float *logits, struct failure *err)
 {
-    const struct model_shape *s = &f->model->shape;
-    if (count == 0 || count > f->max_chunk || first_row > count)
-        return failure_set(err, "a step has %" PRIu32 " tokens; accepted are 1 to %" PRIu32, count,
-                           f->max_chunk);
-    if (embed(f, tokens, count, err) < 0 || attention_begin(attention, past, count, err) < 0)
-        return -1;
-    ops_rope_table(past, count, s->head_dim, s->rope_base, f->rope);
-    for (uint32_t i = 0; i < s->layers; i++) {
-        if (attend(f, attention, i, count, err) < 0)
-            return -1;
-        feed_forward(f, i, count);
-    }
-    uint32_t rows = count - first_row;
-    if (rows) {
-        ops_norm(f->x + (size_t)first_row * s->width, f->model->final_norm, rows, s->width, s->norm_epsilon,
-                 f->norm);
-        matmul(f->norm, f->model->output, rows, s->width, s->vocab, logits);
-    }
-    return 0;
+    struct forward_part part = {{0, past, count}, tokens, first_row};
+    return forward_run(f, attention, &part, 1, logits, err);
 }
 
 int forward_prompt(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t count,

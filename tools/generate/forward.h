@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The forward pass of a model over a chunk of tokens. */
+/* The forward pass of a model over the tokens of a step. */
 #ifndef GENERATE_FORWARD_H
 #define GENERATE_FORWARD_H
 
@@ -11,18 +11,26 @@
 
 struct forward;
 
-/* The model must outlive it; max_chunk is the most tokens of a step. */
-int forward_create(const struct model *model, uint32_t max_chunk, struct forward **out, struct failure *err);
+/* The model must outlive it; max_rows is the most tokens of a step. */
+int forward_create(const struct model *model, uint32_t max_rows, struct forward **out, struct failure *err);
 void forward_destroy(struct forward *f);
 
-/*
- * Runs "count" tokens behind "past" earlier ones. Logits are written for the rows from first_row on, each
- * vocab floats; first_row = count wants none.
- */
+/* What a sequence brings to a step. Logits are wanted for its tokens from first_row on; place.count: none. */
+struct forward_part {
+    struct attention_part place;
+    const int32_t *tokens;
+    uint32_t first_row;
+};
+
+/* Runs the parts together. Logits receive vocab floats for each token that wants them, part by part. */
+int forward_run(struct forward *f, struct attention *attention, const struct forward_part *parts,
+                uint32_t count, float *logits, struct failure *err);
+
+/* The same with sequence 0 alone: "count" tokens behind "past" earlier ones. */
 int forward_step(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t past,
                  uint32_t count, uint32_t first_row, float *logits, struct failure *err);
 
-/* Runs a whole prompt in chunks; logits receives the last row. */
+/* Runs a whole prompt of sequence 0 in chunks; logits receives the last row. */
 int forward_prompt(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t count,
                    uint32_t chunk, float *logits, struct failure *err);
 

@@ -36,7 +36,8 @@ int engine_start(struct engine *e, const struct attention_options *options, stru
     const struct model_shape *s = &e->model.shape;
     struct attention_shape shape = {s->layers, s->heads, s->kv_heads, s->head_dim};
     matmul_set_threads(options->threads);
-    if (forward_create(&e->model, options->max_chunk, &e->forward, err) < 0)
+    if (forward_create(&e->model, options->max_rows ? options->max_rows : options->max_chunk, &e->forward,
+                       err) < 0)
         return -1;
     return attention_create(&shape, options, &e->attention, err);
 }

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* attn-generate on the toy model: what it prints where, and what it refuses with what words. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static void refuses(const char *arguments, int code, const char *text)
+{
+    struct result result;
+    run(&result, "", places.attn_generate, arguments);
+    check(result.code == code && strstr(result.err, text) != NULL && result.out[0] == '\0', &result,
+          "%s: exit code %d and \"%s\"", arguments, code, text);
+    result_finish(&result);
+}
+
+static void test_usage(void)
+{
+    refuses("--toy -p a --kv foo", 2,
+            "--kv is 'foo'; accepted: f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, int8");
+    refuses("--toy -p a --parallel 0", 2, "--parallel is '0'; accepted: 1 to 1024");
+    refuses("--toy -p a --parallel 1025", 2, "--parallel is '1025'; accepted: 1 to 1024");
+    refuses("--toy -p a --parallel -1", 2, "--parallel is '-1'; accepted: 1 to 1024");
+    refuses("--toy -p a --parallel 2x", 2, "--parallel is '2x'; accepted: 1 to 1024");
+    refuses("--toy -p a --chunk 0", 2, "--chunk is '0'; accepted: 1 to 65536");
+    refuses("--toy -p a --batch b", 2, "-p and --batch exclude each other");
+    refuses("--toy", 2, "no prompt: give -p TEXT, or --batch FILE");
+    refuses("-p a", 2, "no model: give -m FILE.gguf, or --toy");
+}
+
+static void test_files(void)
+{
+    const char *directory = directory_make();
+    char arguments[512], text[512];
+    static char line[5001];
+
+    refuses("--toy --batch no-such-file", 3, "--batch no-such-file: No such file or directory");
+    refuses("-m no-such-file -p a", 3, "No such file or directory");
+    snprintf(arguments, sizeof arguments, "--toy --batch %s", directory);
+    refuses(arguments, 1, "Is a directory");
+    file_write(directory, "empty", "");
+    snprintf(arguments, sizeof arguments, "--toy --batch %s/empty", directory);
+    refuses(arguments, 1, "there is no prompt in it");
+    file_write(directory, "latin", "good\ncaf\xe9\n");
+    snprintf(arguments, sizeof arguments, "--toy --batch %s/latin", directory);
+    refuses(arguments, 1, "line 2, byte 4 is 0xe9; accepted is text in UTF-8");
+    memset(line, 'x', sizeof line - 1);
+    memcpy(line, "short\n\n", 7);
+    file_write(directory, "long", line);
+    snprintf(arguments, sizeof arguments, "--toy --batch %s/long", directory);
+    snprintf(text, sizeof text,
+             "--batch %s/long: line 3: the prompt has 4993 tokens; the model accepts up to 4095", directory);
+    refuses(arguments, 1, text);
+    snprintf(arguments, sizeof arguments, "--toy --batch %s", places.attn_generate);
+    refuses(arguments, 1, "accepted is text in UTF-8");
+}
+
+static void test_batch(void)
+{
+    const char *directory = directory_make();
+    struct result alone, result;
+    char arguments[512];
+
+    file_write(directory, "prompts", "hello\n\nwhat is this\nthe third one is longer than the others\n");
+    run(&alone, "", places.attn_generate, "--toy -p hello -n 6");
+    snprintf(arguments, sizeof arguments, "--toy --batch %s/prompts -n 6 --parallel 2", directory);
+    run(&result, "", places.attn_generate, arguments);
+    check(result.code == 0 && strncmp(result.out, "=== 1 ===\n", 10) == 0 &&
+              strncmp(result.out + 10, alone.out, strlen(alone.out)) == 0 &&
+              strncmp(result.out + 10 + strlen(alone.out), "\n=== 2 ===\n", 11) == 0 &&
+              strstr(result.out, "\n\n=== 3 ===\n") != NULL && occurrences(result.out, "===") == 6,
+          &result, "three texts behind their numbers, the first as it is alone");
+    check(strstr(result.err, "sequences: 3, up to 2 at once\n") != NULL &&
+              strstr(result.err, "backend: cpu/flash-attn") != NULL,
+          &result, "the report counts sequences");
+    result_finish(&result);
+    result_finish(&alone);
+    snprintf(arguments, sizeof arguments, "--toy --batch %s/prompts -n 6 --kv int8 --compare-kv --json",
+             directory);
+    run(&result, "", places.attn_generate, arguments);
+    check(result.code == 0 && json_array_size(at(&result, "sequences")) == 3 &&
+              is_text(&result, "sequences.2.end", "length") && is_text(&result, "kv", "int8") &&
+              is_text(&result, "sequences.1.prompt", "what is this") &&
+              json_integer_value(at(&result, "sequences.1.line")) == 3 &&
+              json_integer_value(at(&result, "sequences.1.number")) == 2 &&
+              json_integer_value(at(&result, "sequences.1.prompt_tokens")) == 12 &&
+              json_integer_value(at(&result, "parallel")) == 3 && is_text(&result, "command", "generate"),
+          &result, "JSON has every sequence");
+    check(json_number_value(at(&result, "compare_kv.max_difference")) > 0 &&
+              json_number_value(at(&result, "compare_kv.max_difference")) < 1 &&
+              json_integer_value(at(&result, "compare_kv.positions")) == 18,
+          &result, "JSON has the comparison with an f32 cache");
+    check(strstr(result.err, "compare-kv: int8 to f32: largest difference of logits ") != NULL, &result,
+          "and so have the lines");
+    result_finish(&result);
+}
+
+static void test_copies(void)
+{
+    struct result result;
+
+    run(&result, "", places.attn_generate, "--toy -p hello -n 6 --parallel 2 --json");
+    const char *first = json_string_value(at(&result, "sequences.0.text"));
+    const char *second = json_string_value(at(&result, "sequences.1.text"));
+    check(result.code == 0 && first != NULL && second != NULL && first[0] != '\0' &&
+              strcmp(first, second) == 0 && json_is_null(at(&result, "compare_kv")) &&
+              json_is_null(at(&result, "sequences.0.line")),
+          &result, "greedy texts of one prompt are equal");
+    result_finish(&result);
+    run(&result, "", places.attn_generate, "--toy -p hello -n 20 --parallel 2 --temp 1 --json");
+    first = json_string_value(at(&result, "sequences.0.text"));
+    second = json_string_value(at(&result, "sequences.1.text"));
+    check(result.code == 0 && first != NULL && second != NULL && strcmp(first, second) != 0, &result,
+          "drawn texts of one prompt are not");
+    result_finish(&result);
+}
+
+static void test_refusals(void)
+{
+    struct result result;
+
+    run(&result, "ATTN_BACKEND=no/such", places.attn_generate, "--toy -p hello --kv int8");
+    check(result.code == 1 && strstr(result.err, "ATTN_E_NO_BACKEND") != NULL &&
+              strstr(result.err, "attn-info explain heads=4 head_dim=64 ") != NULL &&
+              strstr(result.err, "kv=int8") != NULL && strstr(result.err, "scales=token-head") != NULL,
+          &result, "without a backend the error names the problem to ask about");
+    result_finish(&result);
+}
+
+int main(int argc, char **argv)
+{
+    cli_init(argc, argv);
+    test_usage();
+    test_files();
+    test_batch();
+    test_copies();
+    test_refusals();
+    return cli_finish();
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Turns tokens into text on standard output, or in memory. */
+#include "printer.h"
+
+#include "output.h"
+
+#include <string.h>
+
+static char bytes[TOKENIZER_MOST_BYTES];
+
+static void print_token(struct printer *p, int32_t id)
+{
+    size_t size = tokenizer_decode(p->engine->tokenizer, id, bytes, sizeof bytes);
+    for (size_t i = 0; i < size; i++) {
+        char out[8];
+        fwrite(out, 1, utf8_stream_push(&p->stream, bytes[i], out), output_stream());
+    }
+}
+
+void printer_continue(struct printer *p)
+{
+    for (; p->current < p->count; p->current++) {
+        const struct sequence *s = &p->sequences[p->current];
+        if (p->numbered && !p->begun)
+            fprintf(output_stream(), "%s=== %u ===\n", p->current ? "\n" : "", p->current + 1);
+        p->begun = true;
+        for (; p->printed < s->made.count; p->printed++)
+            print_token(p, s->made.ids[p->printed]);
+        if (s->end == SEQUENCE_RUNS)
+            break;
+        char rest[8];
+        fwrite(rest, 1, utf8_stream_end(&p->stream, rest), output_stream());
+        fputc('\n', output_stream());
+        p->begun = false;
+        p->printed = 0;
+        p->stream = (struct utf8_stream){0};
+    }
+    fflush(output_stream());
+}
+
+char *sequence_text(const struct engine *e, const struct sequence *s)
+{
+    struct utf8_stream stream = {0};
+    size_t room = 0;
+    size_t used = 0;
+    char *text = NULL;
+    for (size_t t = 0; t < s->made.count; t++) {
+        size_t size = tokenizer_decode(e->tokenizer, s->made.ids[t], bytes, sizeof bytes);
+        if (used + 8 * size + 9 > room) {
+            room = 2 * room + 8 * size + 256;
+            text = need_memory(text, room, 1);
+        }
+        for (size_t i = 0; i < size; i++)
+            used += utf8_stream_push(&stream, bytes[i], text + used);
+    }
+    text = need_memory(text, used + 9, 1);
+    used += utf8_stream_end(&stream, text + used);
+    text[used] = 0;
+    return text;
+}
