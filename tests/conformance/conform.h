@@ -466,6 +466,9 @@ bool target_accepts(const struct target *target, const struct attn_problem *prob
                     char *why, size_t size);
 /* ---------------------------------------------------------------- the kinds of checks */
 
+/* In processes of their own: the plugin is not loaded in this one. */
+void check_manners(const struct run_options *options);
+
 void check_attention(struct target_list *list, const struct run_options *options);
 void check_deterministic(struct target_list *list, const struct run_options *options);
 void check_write(struct target_list *list, const struct run_options *options);

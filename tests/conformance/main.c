@@ -11,8 +11,12 @@
 static const struct {
     const char *name;
     void (*check)(struct target_list *list, const struct run_options *options);
-} kinds[] = {{"query", check_query}, {"faults", check_faults},     {"write", check_write},
-             {"merge", check_merge}, {"det", check_deterministic}, {"attention", check_attention}};
+    /* Or a kind that wants a process that has not loaded the plugin: these come first. */
+    void (*check_apart)(const struct run_options *options);
+} kinds[] = {{"manners", NULL, check_manners},    {"query", check_query, NULL},
+             {"faults", check_faults, NULL},      {"write", check_write, NULL},
+             {"merge", check_merge, NULL},        {"det", check_deterministic, NULL},
+             {"attention", check_attention, NULL}};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -35,16 +39,33 @@ static void refuse_unknown_kind(const struct run_options *options)
     exit(EXIT_USAGE);
 }
 
+/* False if no other kinds are wanted. */
+static bool judge_apart(struct run_options *options)
+{
+    bool others = false;
+
+    for (size_t i = 0; i < KINDS; i++) {
+        others |= is_wanted(options, i) && kinds[i].check != NULL;
+        if (!is_wanted(options, i) || kinds[i].check_apart == NULL)
+            continue;
+        options->running = kinds[i].name;
+        kinds[i].check_apart(options);
+    }
+    return others;
+}
+
 /* Everything that loads the plugin, in the child process. */
 static int judge(void *arg)
 {
     static struct target_list list;
     struct arguments *arguments = arg;
-    tap->judge = arguments->fail_fast ? (int32_t)getpid() : 0;
-    int code = targets_open(&list, plugin_path(), arguments->file, arguments->backend, arguments->level);
 
+    tap->judge = arguments->fail_fast ? (int32_t)getpid() : 0;
+    if (!judge_apart(&arguments->run))
+        return 0;
+    int code = targets_open(&list, plugin_path(), arguments->file, arguments->backend, arguments->level);
     for (size_t i = 0; i < KINDS && code == 0; i++) {
-        if (!is_wanted(&arguments->run, i))
+        if (!is_wanted(&arguments->run, i) || kinds[i].check == NULL)
             continue;
         arguments->run.running = kinds[i].name;
         kinds[i].check(&list, &arguments->run);
