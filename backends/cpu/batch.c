@@ -44,7 +44,7 @@ static int32_t check_scalars(const struct attn_problem *problem, const struct at
     return ATTN_OK;
 }
 
-static int32_t check_arrays(const struct attn_problem *problem, const struct attn_batch *batch,
+static int32_t check_arrays(const struct attn_problem *problem, const struct attn_batch *batch, bool queries,
                             struct attn_error *err)
 {
     bool any = batch->seqs > 0, cached = problem->kv_source != ATTN_KV_NEW;
@@ -56,7 +56,7 @@ static int32_t check_arrays(const struct attn_problem *problem, const struct att
         uint32_t size;
         bool needed;
     } arrays[] = {
-        {&batch->q_offsets, "q_offsets", 4, any},
+        {&batch->q_offsets, "q_offsets", 4, any && queries},
         {&batch->kv_lens, "kv_lens", 4, any && cached},
         {&batch->kv_offsets, "kv_offsets", 4, false},
         {&batch->csr_indptr, "csr_indptr", 4, any && cached && problem->addressing == ATTN_CSR},
@@ -288,11 +288,22 @@ int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_ba
 
     *out = (struct cpu_extent){.last_key = -1};
     if (status == ATTN_OK)
-        status = check_arrays(problem, batch, err);
+        status = check_arrays(problem, batch, true, err);
     if (status == ATTN_OK)
         status = check_ranks(problem, batch, err);
     if (status == ATTN_OK)
         status = check_queries(batch, err);
+    for (uint32_t n = 0; n < batch->seqs && status == ATTN_OK; n++)
+        status = check_keys(problem, batch, n, out, err);
+    return status;
+}
+
+int32_t cpu_batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
+                             struct cpu_extent *out, struct attn_error *err)
+{
+    int32_t status = check_arrays(problem, batch, false, err);
+
+    *out = (struct cpu_extent){.last_key = -1};
     for (uint32_t n = 0; n < batch->seqs && status == ATTN_OK; n++)
         status = check_keys(problem, batch, n, out, err);
     return status;

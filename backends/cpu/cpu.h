@@ -186,11 +186,13 @@ struct cpu_extent {
 };
 
 /*
- * Checks every array of a batch against the maxima. `with_q` 0: the arrays of queries are not looked at.
- * `pages` 0: not known.
+ * Checks every array of a batch against the maxima.
  */
 int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
                         struct cpu_extent *out, struct attn_error *err);
+/* The same of a batch without queries: lengths, and where the keys are. */
+int32_t cpu_batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
+                             struct cpu_extent *out, struct attn_error *err);
 /* ATTN_E_INVALID if keys up to `extent` lie outside of a cache. */
 int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
                          const struct cpu_extent *extent, const struct attn_kv_desc *desc,
@@ -237,6 +239,25 @@ void cpu_kv_destroy(struct attn_kv_impl *kv);
 int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
                      const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
                      struct attn_error *err);
+
+/* ---------------------------------------------------------------- kv-move.c, kv-convert.c, kv-gather.c,
+ * kv-slots.c */
+
+int32_t cpu_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn_kv_slot_mapping_args *args,
+                            void *stream, struct attn_error *err);
+int32_t cpu_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_kv_copy_slots_args *args,
+                          const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                          struct attn_error *err);
+int32_t cpu_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
+                           const struct attn_kv_ref *caches, void *stream, struct attn_error *err);
+int32_t cpu_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
+                           const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                           struct attn_error *err);
+int32_t cpu_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
+                      const struct attn_kv_ref *cache, void *stream, struct attn_error *err);
+int32_t cpu_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
+                       const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                       struct attn_error *err);
 
 /* ---------------------------------------------------------------- tensor.c */
 

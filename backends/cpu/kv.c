@@ -12,53 +12,92 @@ static bool product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t *ou
            !__builtin_mul_overflow(*out, d, out);
 }
 
-/*
- * [2, pages, block, kv heads, dim] or [pages, 2, block, kv heads, dim]. Where keys and values differ in size,
- * both take the room of the larger, so that it stays one array.
- */
-int32_t cpu_kv_shape(enum cpu_flavour flavour, const struct attn_problem *problem, uint32_t pages,
-                     struct attn_kv_shape *out, struct attn_error *err)
+/* What the shape of a cache is made of. */
+struct plane {
+    uint32_t block;
+    uint32_t dim;
+    uint64_t head;  /* bytes of a vector */
+    uint64_t bytes; /* keys or values of a page */
+    uint64_t half;  /* keys or values of all pages */
+};
+
+static int32_t plane_init(struct plane *plane, const struct attn_problem *p, uint32_t pages,
+                          struct attn_error *err)
 {
-    uint32_t k_size = cpu_size(problem->k_dtype), v_size = cpu_size(problem->v_dtype);
-    uint32_t size = k_size > v_size ? k_size : v_size;
-    uint32_t dim = problem->head_dim > problem->head_dim_vo ? problem->head_dim : problem->head_dim_vo;
-    uint64_t plane, half, head = (uint64_t)dim * size;
-    uint32_t block = problem->block;
+    uint32_t k_size = cpu_size(p->k_dtype), v_size = cpu_size(p->v_dtype);
 
     if (k_size == 0 || v_size == 0)
         return cpu_fail(err, ATTN_E_UNSUPPORTED, k_size == 0 ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V,
                         k_size == 0 ? "k" : "v", "%s is not served; f32, f16, bf16 and 8-bit types are",
-                        cpu_type_name(k_size == 0 ? problem->k_dtype : problem->v_dtype));
-    if (problem->addressing == ATTN_DENSE && problem->max_kv != 0)
-        block = problem->max_kv; /* a page is a sequence */
-    if (!product(block, problem->kv_heads, head, 1, &plane) || !product(plane, pages, 1, 1, &half) ||
-        half > INT64_MAX / 4)
+                        cpu_type_name(k_size == 0 ? p->k_dtype : p->v_dtype));
+    if (p->layout == ATTN_PAGED_X && p->head_dim % (ATTN__PAGED_X_BYTES / k_size) != 0)
+        return cpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_HEAD_DIM, "head_dim",
+                        "head_dim is %u; layout paged-x serves multiples of %u with k of %s", p->head_dim,
+                        ATTN__PAGED_X_BYTES / k_size, cpu_type_name(p->k_dtype));
+    /* Where keys and values differ in size, both take the room of the larger, so that it stays one array. */
+    plane->dim = p->head_dim > p->head_dim_vo ? p->head_dim : p->head_dim_vo;
+    plane->head = (uint64_t)plane->dim * (k_size > v_size ? k_size : v_size);
+    plane->block = p->block;
+    if (p->addressing == ATTN_DENSE && p->max_kv != 0)
+        plane->block = p->max_kv; /* a page is a sequence */
+    if (!product(plane->block, p->kv_heads, plane->head, 1, &plane->bytes) ||
+        !product(plane->bytes, pages, 1, 1, &plane->half) || plane->half > INT64_MAX / 4)
         return cpu_fail(err, ATTN_E_INVALID, 0, "pages", "%u pages of %u tokens do not fit into 64 bits",
-                        pages, block);
+                        pages, plane->block);
+    return ATTN_OK;
+}
+
+/*
+ * [2, pages, block, kv heads, dim] or [pages, 2, block, kv heads, dim]; a latent cache has no axis of two.
+ * With layout paged-x the last three axes are one.
+ */
+static void set_dims(enum cpu_flavour flavour, const struct attn_problem *p, const struct plane *plane,
+                     uint32_t pages, struct attn_kv_shape *out)
+{
+    bool first = flavour == CPU_FLASH_ATTN;
+
+    if (p->mla == 0)
+        out->dims[out->rank++] = first ? 2 : pages;
+    out->dims[out->rank++] = p->mla != 0 || first ? pages : 2;
+    if (p->layout == ATTN_PAGED_X) {
+        out->dims[out->rank++] = (uint64_t)plane->block * p->kv_heads * plane->dim;
+        return;
+    }
+    out->dims[out->rank++] = plane->block;
+    if (p->mla == 0)
+        out->dims[out->rank++] = p->kv_heads;
+    out->dims[out->rank++] = plane->dim;
+}
+
+int32_t cpu_kv_shape(enum cpu_flavour flavour, const struct attn_problem *problem, uint32_t pages,
+                     struct attn_kv_shape *out, struct attn_error *err)
+{
+    struct plane plane = {0};
+    bool paged_x = problem->layout == ATTN_PAGED_X, pairs = flavour == CPU_FLASHINFER && problem->mla == 0;
+    int32_t status = plane_init(&plane, problem, pages, err);
+
+    if (status != ATTN_OK)
+        return status;
     ATTN_INIT(out);
-    out->rank = 5;
-    out->dims[flavour == CPU_FLASH_ATTN ? 0 : 1] = 2;
-    out->dims[flavour == CPU_FLASH_ATTN ? 1 : 0] = pages;
-    out->dims[2] = block;
-    out->dims[3] = problem->kv_heads;
-    out->dims[4] = dim;
-    out->bytes = 2 * half;
+    set_dims(flavour, problem, &plane, pages, out);
+    out->bytes = problem->mla != 0 ? plane.half : 2 * plane.half;
     if (problem->k_scale == ATTN_SCALES_TOKEN_HEAD || problem->v_scale == ATTN_SCALES_TOKEN_HEAD)
-        out->scale_bytes = sizeof(float) * (uint64_t)pages * block * problem->kv_heads;
-    out->v_offset = flavour == CPU_FLASH_ATTN ? half : plane;
+        out->scale_bytes = sizeof(float) * (uint64_t)pages * plane.block * problem->kv_heads;
+    out->v_offset = problem->mla != 0 ? 0 : pairs ? plane.bytes : plane.half;
     ATTN_INIT(&out->desc);
     out->desc.k_dtype = problem->k_dtype;
     out->desc.v_dtype = problem->v_dtype;
-    out->desc.layout = ATTN_STRIDED;
+    out->desc.layout = paged_x ? ATTN_PAGED_X : ATTN_STRIDED;
     out->desc.pages = pages;
-    out->desc.block = block;
+    out->desc.block = plane.block;
     out->desc.kv_heads = problem->kv_heads;
     out->desc.head_dim = problem->head_dim;
     out->desc.head_dim_vo = problem->head_dim_vo;
-    out->desc.k_page_stride = out->desc.v_page_stride =
-        (int64_t)(flavour == CPU_FLASH_ATTN ? plane : 2 * plane);
-    out->desc.k_token_stride = out->desc.v_token_stride = (int64_t)(head * problem->kv_heads);
-    out->desc.k_head_stride = out->desc.v_head_stride = (int64_t)head;
+    out->desc.k_page_stride = out->desc.v_page_stride = (int64_t)(pairs ? 2 * plane.bytes : plane.bytes);
+    if (!paged_x)
+        out->desc.k_token_stride = out->desc.v_token_stride = (int64_t)(plane.head * problem->kv_heads);
+    out->desc.k_head_stride = out->desc.v_head_stride =
+        (int64_t)(paged_x ? plane.head * plane.block : plane.head);
     return ATTN_OK;
 }
 
@@ -107,9 +146,15 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
 
 int32_t cpu_kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
 {
+    uint32_t k_size = cpu_size(desc->k_dtype);
+
     if (desc->layout > ATTN_PAGED_X)
         return cpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_LAYOUT, "kv.layout",
                         "layout %u is not served; strided (1) and paged-x (2) are", desc->layout);
+    if (desc->layout == ATTN_PAGED_X && k_size != 0 && desc->head_dim % (ATTN__PAGED_X_BYTES / k_size) != 0)
+        return cpu_fail(err, ATTN_E_INVALID, ATTN_REASON_HEAD_DIM, "kv.head_dim",
+                        "head_dim is %u; layout paged-x accepts multiples of %u with k of %s", desc->head_dim,
+                        ATTN__PAGED_X_BYTES / k_size, cpu_type_name(desc->k_dtype));
     if (desc->block == 0 || desc->kv_heads == 0 || desc->head_dim == 0)
         return cpu_fail(err, ATTN_E_INVALID, 0,
                         desc->block == 0      ? "kv.block"

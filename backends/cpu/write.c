@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Writes new keys and values into a cache, by slot mapping or by batch. All checks come before all writes. */
-#include <float.h>
-#include <math.h>
+#include "row.h"
 
-#include "code8.h"
-#include "cpu.h"
-
-/* Elements that are converted at once. */
-#define ELEMENTS 64u
 /* Rows of one task hold about this many bytes of keys. */
 #define TASK_BYTES 32768u
 
 struct write {
     const struct attn_kv_write_args *args;
     const struct attn_kv_desc *desc;
+    struct cpu_half halves[2];
     const int64_t *slots;     /* or NULL: by batch */
     const int32_t *q_offsets; /* of the batch */
     const int32_t *kv_lens;
@@ -23,94 +18,32 @@ struct write {
     uint32_t task_rows;
 };
 
-/* Keys or values of a write. */
-struct half {
-    const struct attn_tensor *from;
-    uint32_t from_dtype;
-    char *to; /* of the cache */
-    int64_t page_stride, token_stride, head_stride;
-    uint32_t to_dtype;
-    const struct attn_scale *scale;
-    uint32_t dim;
-};
-
-static struct half get_half(const struct write *write, bool values)
+static const char *element(const struct attn_tensor *tensor, uint32_t row, uint32_t head)
 {
-    const struct attn_kv_write_args *args = write->args;
-    const struct attn_kv_desc *d = write->desc;
-
-    if (values)
-        return (struct half){
-            &args->v_new,     args->v_dtype,     cpu_address(&d->v),
-            d->v_page_stride, d->v_token_stride, d->v_head_stride,
-            d->v_dtype,       &d->v_scale,       d->head_dim_vo != 0 ? d->head_dim_vo : d->head_dim};
-    return (struct half){&args->k_new,     args->k_dtype,     cpu_address(&d->k),
-                         d->k_page_stride, d->k_token_stride, d->k_head_stride,
-                         d->k_dtype,       &d->k_scale,       d->head_dim};
-}
-
-static float largest(const struct half *half, const char *from)
-{
-    float values[ELEMENTS], most = 0;
-
-    for (uint32_t i = 0; i < half->dim; i += ELEMENTS) {
-        uint32_t part = half->dim - i < ELEMENTS ? half->dim - i : ELEMENTS;
-        cpu_load(half->from_dtype, values, from + (size_t)i * cpu_size(half->from_dtype), part);
-        for (uint32_t k = 0; k < part; k++)
-            most = fabsf(values[k]) > most || isnan(values[k]) ? fabsf(values[k]) : most;
-        if (isnan(most))
-            break;
-    }
-    return most;
-}
-
-/* The scale that a row is divided by; those per token and head are found here and kept beside the cache. */
-static float find_scale(const struct half *half, const char *from, int64_t page, int64_t token, int64_t head)
-{
-    const struct cpu_scale scale = cpu_scale_of(half->scale);
-
-    if (scale.base == NULL || half->scale->granularity != ATTN_SCALES_TOKEN_HEAD)
-        return cpu_scale_at(&scale, page, token, head);
-    float most = largest(half, from), value = most / attn__code8_largest(half->to_dtype);
-    if (!isfinite(most))
-        value = NAN;
-    else if (value < FLT_MIN)
-        value = 1;
-    memcpy(scale.base + page * scale.outer_stride + token * scale.token_stride + head * scale.head_stride,
-           &value, sizeof value);
-    return value;
-}
-
-static void copy_row(const struct half *half, char *to, const char *from, int64_t page, int64_t token,
-                     int64_t head)
-{
-    float buffer[ELEMENTS], scale = 1;
-
-    if (half->to_dtype == half->from_dtype) {
-        memcpy(to, from, (size_t)half->dim * cpu_size(half->to_dtype));
-        return;
-    }
-    if (cpu_size(half->to_dtype) == 1)
-        scale = find_scale(half, from, page, token, head);
-    for (uint32_t i = 0; i < half->dim; i += ELEMENTS) {
-        uint32_t part = half->dim - i < ELEMENTS ? half->dim - i : ELEMENTS;
-        cpu_load(half->from_dtype, buffer, from + (size_t)i * cpu_size(half->from_dtype), part);
-        for (uint32_t k = 0; scale != 1 && k < part; k++)
-            buffer[k] /= scale;
-        cpu_store(half->to_dtype, to + (size_t)i * cpu_size(half->to_dtype), buffer, part);
-    }
+    return cpu_address(&tensor->buffer) + row * tensor->token_stride + head * tensor->head_stride;
 }
 
 /* All heads of one row. */
 static void write_row(const struct write *write, uint32_t row, int64_t page, int64_t token)
 {
-    for (int values = 0; values < 2; values++) {
-        const struct half half = get_half(write, values != 0);
-        char *to = half.to + page * half.page_stride + token * half.token_stride;
-        const char *from = cpu_address(&half.from->buffer) + row * half.from->token_stride;
-        for (uint32_t head = 0; head < write->desc->kv_heads; head++)
-            copy_row(&half, to + head * half.head_stride, from + head * half.from->head_stride, page, token,
-                     head);
+    const struct attn_kv_write_args *args = write->args;
+
+    for (uint32_t i = 0; i < cpu_halves(write->desc); i++) {
+        const struct cpu_half *to = &write->halves[i];
+        const struct attn_tensor *tensor = i == 0 ? &args->k_new : &args->v_new;
+        struct cpu_row from = {
+            .dtype = i == 0 ? args->k_dtype : args->v_dtype, .dim = to->view.dim, .scale = 1};
+        for (uint32_t head = 0; head < write->desc->kv_heads; head++) {
+            from.at = element(tensor, row, head);
+            if (i == 0 && args->k_rope.buffer.data != NULL) {
+                from.rest = element(&args->k_rope, row, head);
+                from.split = write->desc->head_dim_vo;
+            }
+            if (from.dtype == to->view.dtype)
+                cpu_row_copy(&from, to, page, token, head);
+            else
+                cpu_row_write(&from, to, page, token, head);
+        }
     }
 }
 
@@ -240,19 +173,22 @@ static int32_t check_new(const struct write *write, struct attn_error *err)
 {
     const struct attn_kv_write_args *args = write->args;
     const struct attn_kv_desc *desc = write->desc;
+    bool latent = desc->v.data == NULL, pieces = latent && args->k_rope.buffer.data != NULL;
     uint32_t dim_vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    int32_t wrong = check_types(args->k_dtype, desc->k_dtype, &desc->k_scale, "k_dtype", err);
+    int32_t status = check_types(args->k_dtype, desc->k_dtype, &desc->k_scale, "k_dtype", err);
 
-    if (wrong == ATTN_OK)
-        wrong = check_types(args->v_dtype, desc->v_dtype, &desc->v_scale, "v_dtype", err);
-    if (wrong != ATTN_OK)
-        return wrong;
-    int32_t status = cpu_tensor_check(&args->k_new, write->rows, desc->kv_heads, desc->head_dim,
-                                      cpu_size(args->k_dtype), 0, "k_new", err);
-    if (status != ATTN_OK)
-        return status;
-    return cpu_tensor_check(&args->v_new, write->rows, desc->kv_heads, dim_vo, cpu_size(args->v_dtype), 0,
-                            "v_new", err);
+    if (status == ATTN_OK && !latent)
+        status = check_types(args->v_dtype, desc->v_dtype, &desc->v_scale, "v_dtype", err);
+    if (status == ATTN_OK)
+        status = cpu_tensor_check(&args->k_new, write->rows, desc->kv_heads, pieces ? dim_vo : desc->head_dim,
+                                  cpu_size(args->k_dtype), 0, "k_new", err);
+    if (status == ATTN_OK && pieces)
+        status = cpu_tensor_check(&args->k_rope, write->rows, desc->kv_heads, desc->head_dim - dim_vo,
+                                  cpu_size(args->k_dtype), 0, "k_rope", err);
+    if (status == ATTN_OK && !latent)
+        status = cpu_tensor_check(&args->v_new, write->rows, desc->kv_heads, dim_vo, cpu_size(args->v_dtype),
+                                  0, "v_new", err);
+    return status;
 }
 
 int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
@@ -274,6 +210,8 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
         status = check_new(&write, err);
     if (status != ATTN_OK)
         return status;
+    for (uint32_t i = 0; i < cpu_halves(write.desc); i++)
+        write.halves[i] = cpu_half_of(write.desc, i == 1);
     uint64_t bytes = (uint64_t)write.desc->kv_heads * write.desc->head_dim * cpu_size(args->k_dtype);
     write.task_rows = bytes < TASK_BYTES ? (uint32_t)(TASK_BYTES / bytes) : 1;
     uint32_t tasks = write.rows / write.task_rows + (write.rows % write.task_rows != 0);

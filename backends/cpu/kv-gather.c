@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Collects keys and values of sequences into contiguous rows. */
+#include "row.h"
+
+/* Rows of one task hold about this many bytes of keys. */
+#define TASK_BYTES 32768u
+
+/* Keys or values of a gather. */
+struct output {
+    bool wanted;
+    bool moved; /* as they are */
+    struct cpu_half from;
+    struct cpu_half to; /* the target as a cache of one page */
+    char *scales;       /* or NULL */
+    int64_t scales_token, scales_head;
+};
+
+struct gather {
+    struct cpu_run run;
+    struct output outputs[2];
+    const int32_t *offsets;
+    const int32_t *starts; /* or NULL */
+    uint32_t seqs;
+    uint32_t heads;
+    uint32_t first_row, rows;
+    uint32_t task_rows;
+};
+
+static void put_scale(const struct output *output, uint32_t row, uint32_t head, float value)
+{
+    if (output->scales != NULL)
+        memcpy(output->scales + row * output->scales_token + head * output->scales_head, &value,
+               sizeof value);
+}
+
+/* One key to one row: all heads of one half. */
+static void gather_row(const struct gather *gather, const struct output *output, bool hole, int64_t page,
+                       int64_t token, uint32_t row)
+{
+    const struct attn__kv_view *to = &output->to.view;
+
+    for (uint32_t head = 0; head < gather->heads; head++) {
+        if (hole) {
+            memset(attn__kv_at(to, 0, row, head), 0, (size_t)to->dim * to->size);
+            put_scale(output, row, head, 1);
+            continue;
+        }
+        struct cpu_row from = cpu_row_of(&output->from, page, token, head);
+        put_scale(output, row, head, from.scale);
+        if (output->moved)
+            cpu_row_copy(&from, &output->to, 0, row, head);
+        else
+            cpu_row_write(&from, &output->to, 0, row, head);
+    }
+}
+
+/* The last sequence that begins at or before a row. */
+static uint32_t find_sequence(const struct gather *gather, uint32_t row)
+{
+    uint32_t low = 0, high = gather->seqs;
+
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if ((uint32_t)gather->offsets[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void gather_task(void *arg, uint32_t task, uint32_t lane)
+{
+    const struct gather *gather = arg;
+    uint32_t done = task * gather->task_rows, left = gather->rows - done;
+    uint32_t first = gather->first_row + done;
+    uint32_t end = first + (left < gather->task_rows ? left : gather->task_rows);
+    int64_t page, token;
+
+    (void)lane;
+    for (uint32_t row = first, seq = find_sequence(gather, first); row < end; row++) {
+        while ((uint32_t)gather->offsets[seq + 1] <= row)
+            seq++;
+        uint32_t start = gather->starts != NULL ? (uint32_t)gather->starts[seq] : 0;
+        uint32_t key = start + row - (uint32_t)gather->offsets[seq];
+        bool hole = !cpu_locate(&gather->run, seq, key, &page, &token);
+        for (int i = 0; i < 2; i++) {
+            if (gather->outputs[i].wanted)
+                gather_row(gather, &gather->outputs[i], hole, page, token, row);
+        }
+    }
+}
+
+static int32_t check_rows(struct gather *gather, const struct attn_kv_gather_args *args,
+                          struct attn_error *err)
+{
+    const int32_t *lens = (const int32_t *)(const void *)cpu_address(&args->batch->kv_lens);
+
+    gather->offsets = (const int32_t *)(const void *)cpu_address(&args->offsets);
+    gather->starts = (const int32_t *)(const void *)cpu_address(&args->starts);
+    if (((uintptr_t)gather->offsets | (uintptr_t)gather->starts) % sizeof(int32_t) != 0)
+        return cpu_fail(err, ATTN_E_INVALID, 0, (uintptr_t)gather->offsets % 4 != 0 ? "offsets" : "starts",
+                        "the addresses of offsets and starts must be multiples of 4");
+    for (uint32_t n = 0; n < gather->seqs; n++) {
+        int64_t begin = gather->offsets[n], end = gather->offsets[n + 1];
+        int64_t start = gather->starts != NULL ? gather->starts[n] : 0;
+        if (begin < 0 || end < begin || end > (int64_t)args->tokens)
+            return cpu_fail(err, ATTN_E_INVALID, 0, "offsets",
+                            "offsets[%u] is %lld and the next %lld; they must not fall, from 0 to tokens, %u",
+                            n, (long long)begin, (long long)end, args->tokens);
+        if (start < 0 || start + end - begin > lens[n])
+            return cpu_fail(err, ATTN_E_INVALID, 0, gather->starts != NULL ? "starts" : "offsets",
+                            "sequence %u gives %lld keys from key %lld on; it has %d", n,
+                            (long long)(end - begin), (long long)start, lens[n]);
+    }
+    gather->first_row = (uint32_t)gather->offsets[0];
+    gather->rows = (uint32_t)gather->offsets[gather->seqs] - gather->first_row;
+    return ATTN_OK;
+}
+
+static int32_t check_batch(struct gather *gather, const struct attn_kv_gather_args *args,
+                           const struct attn_kv_desc *desc, struct attn_error *err)
+{
+    const struct attn_problem problem = {.addressing = args->addressing,
+                                         .index_dtype = args->index_dtype,
+                                         .block = desc->block,
+                                         .max_seqs = args->batch->seqs,
+                                         .max_kv = args->batch->max_kv};
+    struct cpu_extent extent;
+    int32_t status = cpu_batch_check_keys(&problem, args->batch, &extent, err);
+
+    if (status == ATTN_OK)
+        status = cpu_extent_check(&problem, args->batch, &extent, desc, err);
+    if (status == ATTN_OK)
+        cpu_walk_init(&gather->run, &problem, args->batch, desc);
+    return status;
+}
+
+static int32_t add_output(struct gather *gather, const struct attn_kv_gather_args *args,
+                          const struct attn_kv_desc *desc, bool values, struct attn_error *err)
+{
+    struct output *output = &gather->outputs[values ? 1 : 0];
+    const struct attn_tensor *to = values ? &args->v : &args->k;
+    const struct attn_tensor *scales = values ? &args->v_scales : &args->k_scales;
+    uint32_t dtype = values ? args->v_dtype : args->k_dtype, size = cpu_size(dtype);
+
+    if (to->buffer.data == NULL)
+        return ATTN_OK;
+    output->wanted = true;
+    output->from = cpu_half_of(desc, values);
+    uint32_t dim = output->from.view.dim;
+    output->moved = dtype == output->from.view.dtype;
+    output->to.view = (struct attn__kv_view){.base = cpu_address(&to->buffer),
+                                             .token_stride = to->token_stride,
+                                             .head_stride = to->head_stride,
+                                             .piece = dim * size,
+                                             .size = size,
+                                             .dim = dim,
+                                             .dtype = dtype};
+    int32_t status =
+        cpu_tensor_check(to, args->tokens, desc->kv_heads, dim, size, 1, values ? "v" : "k", err);
+    if (status == ATTN_OK && scales->buffer.data != NULL)
+        status = cpu_tensor_check(scales, args->tokens, desc->kv_heads, 1, sizeof(float), 1,
+                                  values ? "v_scales" : "k_scales", err);
+    output->scales = cpu_address(&scales->buffer);
+    output->scales_token = scales->token_stride;
+    output->scales_head = scales->head_stride;
+    return status;
+}
+
+int32_t cpu_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
+                      const struct attn_kv_ref *cache, void *stream, struct attn_error *err)
+{
+    struct gather gather = {.seqs = args->batch->seqs};
+    const struct attn_kv_desc *desc = NULL;
+    struct cpu_executor executor;
+    int32_t status = cpu_executor_init(&executor, backend, stream, err);
+
+    if (status == ATTN_OK)
+        status = cpu_kv_take(cache, &desc, err);
+    if (status == ATTN_OK)
+        status = check_batch(&gather, args, desc, err);
+    if (status == ATTN_OK)
+        status = check_rows(&gather, args, err);
+    for (uint32_t i = 0; i < 2 && status == ATTN_OK; i++)
+        status = add_output(&gather, args, desc, i == 1, err);
+    if (status != ATTN_OK)
+        return status;
+    gather.heads = desc->kv_heads;
+    uint64_t bytes = (uint64_t)desc->kv_heads * desc->head_dim * cpu_size(desc->k_dtype);
+    gather.task_rows = bytes < TASK_BYTES ? (uint32_t)(TASK_BYTES / bytes) : 1;
+    uint32_t tasks = gather.rows / gather.task_rows + (gather.rows % gather.task_rows != 0);
+    return cpu_execute(&executor, NULL, tasks, gather_task, &gather, err);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Moves one row into a cache: as it is, or converted and scaled (docs/definition.md, section 2). */
+#include "row.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "code8.h"
+
+/* Elements that are converted at once: whole pieces of every layout. */
+#define ELEMENTS 64u
+
+struct cpu_half cpu_half_of(const struct attn_kv_desc *desc, bool values)
+{
+    const struct attn_scale *scale = values ? &desc->v_scale : &desc->k_scale;
+    struct cpu_half half = {.scale = cpu_scale_of(scale)};
+
+    half.view = attn__kv_view(desc, values, cpu_address(values ? &desc->v : &desc->k));
+    half.token_head = half.scale.base != NULL && scale->granularity == ATTN_SCALES_TOKEN_HEAD;
+    return half;
+}
+
+struct cpu_row cpu_row_of(const struct cpu_half *half, int64_t page, int64_t token, int64_t head)
+{
+    return (struct cpu_row){.view = &half->view,
+                            .at = attn__kv_at(&half->view, page, token, head),
+                            .dtype = half->view.dtype,
+                            .dim = half->view.dim,
+                            .scale = cpu_scale_at(&half->scale, page, token, head)};
+}
+
+/* Elements [d, d + count) as they are stored. */
+static void take(const struct cpu_row *row, uint32_t d, uint32_t count, void *to)
+{
+    uint32_t size = cpu_size(row->dtype);
+
+    if (row->view != NULL) {
+        attn__kv_take(row->view, row->at, d, count, to);
+        return;
+    }
+    uint32_t split = row->rest != NULL ? row->split : row->dim;
+    uint32_t here = d >= split ? 0 : split - d < count ? split - d : count;
+    if (here > 0)
+        memcpy(to, row->at + (size_t)d * size, (size_t)here * size);
+    if (here < count)
+        memcpy((char *)to + (size_t)here * size, row->rest + (size_t)(d + here - split) * size,
+               (size_t)(count - here) * size);
+}
+
+/* The same as values. */
+static void load(const struct cpu_row *row, uint32_t d, uint32_t count, float *to)
+{
+    uint32_t raw[ELEMENTS]; /* aligned for every type */
+
+    take(row, d, count, raw);
+    cpu_load(row->dtype, to, raw, count);
+    for (uint32_t i = 0; row->scale != 1 && i < count; i++)
+        to[i] *= row->scale;
+}
+
+void cpu_row_copy(const struct cpu_row *row, const struct cpu_half *to, int64_t page, int64_t token,
+                  int64_t head)
+{
+    char *at = attn__kv_at(&to->view, page, token, head);
+    uint32_t raw[ELEMENTS];
+
+    if (row->view == NULL && row->rest == NULL) {
+        attn__kv_put(&to->view, at, 0, row->dim, row->at);
+        return;
+    }
+    for (uint32_t d = 0; d < row->dim; d += ELEMENTS) {
+        uint32_t count = row->dim - d < ELEMENTS ? row->dim - d : ELEMENTS;
+        take(row, d, count, raw);
+        attn__kv_put(&to->view, at, d, count, raw);
+    }
+}
+
+/* max|x|; NaN if any is NaN. */
+static float largest(const struct cpu_row *row)
+{
+    float values[ELEMENTS], most = 0;
+
+    for (uint32_t d = 0; d < row->dim && !isnan(most); d += ELEMENTS) {
+        uint32_t count = row->dim - d < ELEMENTS ? row->dim - d : ELEMENTS;
+        load(row, d, count, values);
+        for (uint32_t i = 0; i < count && !isnan(most); i++)
+            most = fabsf(values[i]) > most || isnan(values[i]) ? fabsf(values[i]) : most;
+    }
+    return most;
+}
+
+/* The scale that a row is divided by. */
+static float find_scale(const struct cpu_row *row, const struct cpu_half *to, int64_t page, int64_t token,
+                        int64_t head)
+{
+    if (!to->token_head)
+        return cpu_scale_at(&to->scale, page, token, head);
+    float most = largest(row), scale = most / attn__code8_largest(to->view.dtype);
+    if (!isfinite(most))
+        scale = NAN;
+    else if (scale < FLT_MIN)
+        scale = 1;
+    memcpy(cpu_scale_place(&to->scale, page, token, head), &scale, sizeof scale);
+    return scale;
+}
+
+void cpu_row_write(const struct cpu_row *row, const struct cpu_half *to, int64_t page, int64_t token,
+                   int64_t head)
+{
+    float scale = to->view.size == 1 ? find_scale(row, to, page, token, head) : 1;
+    char *at = attn__kv_at(&to->view, page, token, head);
+
+    for (uint32_t d = 0; d < row->dim; d += ELEMENTS) {
+        float values[ELEMENTS];
+        uint32_t raw[ELEMENTS], count = row->dim - d < ELEMENTS ? row->dim - d : ELEMENTS;
+        load(row, d, count, values);
+        for (uint32_t i = 0; scale != 1 && i < count; i++)
+            values[i] /= scale;
+        cpu_store(to->view.dtype, raw, values, count);
+        attn__kv_put(&to->view, at, d, count, raw);
+    }
+}
+
+int32_t cpu_kv_take(const struct attn_kv_ref *ref, const struct attn_kv_desc **out, struct attn_error *err)
+{
+    if (ref->kv == NULL && ref->desc == NULL)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "kv", "neither a cache nor a description is given");
+    *out = ref->kv != NULL ? &ref->kv->desc : ref->desc;
+    return ref->kv != NULL ? ATTN_OK : cpu_kv_check(ref->desc, err);
+}
