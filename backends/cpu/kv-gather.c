@@ -124,6 +124,7 @@ static int32_t check_batch(struct gather *gather, const struct attn_kv_gather_ar
     const struct attn_problem problem = {.addressing = args->addressing,
                                          .index_dtype = args->index_dtype,
                                          .block = desc->block,
+                                         .mla = desc->v.data == NULL,
                                          .max_seqs = args->batch->seqs,
                                          .max_kv = args->batch->max_kv};
     struct cpu_extent extent;

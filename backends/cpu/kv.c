@@ -146,15 +146,9 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
 
 int32_t cpu_kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
 {
-    uint32_t k_size = cpu_size(desc->k_dtype);
-
     if (desc->layout > ATTN_PAGED_X)
         return cpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_LAYOUT, "kv.layout",
                         "layout %u is not served; strided (1) and paged-x (2) are", desc->layout);
-    if (desc->layout == ATTN_PAGED_X && k_size != 0 && desc->head_dim % (ATTN__PAGED_X_BYTES / k_size) != 0)
-        return cpu_fail(err, ATTN_E_INVALID, ATTN_REASON_HEAD_DIM, "kv.head_dim",
-                        "head_dim is %u; layout paged-x accepts multiples of %u with k of %s", desc->head_dim,
-                        ATTN__PAGED_X_BYTES / k_size, cpu_type_name(desc->k_dtype));
     if (desc->block == 0 || desc->kv_heads == 0 || desc->head_dim == 0)
         return cpu_fail(err, ATTN_E_INVALID, 0,
                         desc->block == 0      ? "kv.block"

@@ -129,6 +129,7 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     problem->addressing = write->args->addressing;
     problem->index_dtype = write->args->index_dtype;
     problem->block = write->desc->block;
+    problem->mla = write->desc->v.data == NULL;
     problem->max_seqs = batch->seqs;
     problem->max_rows = write->rows;
     problem->max_q = batch->max_q;
