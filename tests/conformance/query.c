@@ -124,19 +124,35 @@ static bool claim(unsigned char *taken, uint64_t bytes, int64_t at, uint64_t siz
     return true;
 }
 
+/* The elements of one key or value, each in its place of the layout. */
+static bool claim_vector(unsigned char *taken, const struct attn_kv_shape *shape, bool values, uint32_t page,
+                         uint32_t token, uint32_t head)
+{
+    struct attn_kv_desc kv = shape->desc;
+    uint32_t dim = values ? kv.head_dim_vo : kv.head_dim;
+    uint32_t size = attn_dtype_size(values ? kv.v_dtype : kv.k_dtype);
+
+    kv.k = (struct attn_buffer){taken, shape->k_offset};
+    kv.v = (struct attn_buffer){taken, shape->v_offset};
+    for (uint32_t d = 0; d < dim; d++) {
+        const unsigned char *at =
+            values ? value_element(&kv, page, token, head, d) : key_element(&kv, page, token, head, d);
+        if (!claim(taken, shape->bytes, at - taken, size))
+            return false;
+    }
+    return true;
+}
+
 static bool shape_is_sound(const struct attn_kv_shape *shape, unsigned char *taken)
 {
     const struct attn_kv_desc *kv = &shape->desc;
+    bool latent = shape->v_offset == shape->k_offset;
 
     for (uint32_t page = 0; page < kv->pages; page++) {
         for (uint32_t token = 0; token < kv->block; token++) {
             for (uint32_t head = 0; head < kv->kv_heads; head++) {
-                int64_t k = (int64_t)shape->k_offset + page * kv->k_page_stride + token * kv->k_token_stride +
-                            head * kv->k_head_stride;
-                int64_t v = (int64_t)shape->v_offset + page * kv->v_page_stride + token * kv->v_token_stride +
-                            head * kv->v_head_stride;
-                if (!claim(taken, shape->bytes, k, (uint64_t)kv->head_dim * attn_dtype_size(kv->k_dtype)) ||
-                    !claim(taken, shape->bytes, v, (uint64_t)kv->head_dim_vo * attn_dtype_size(kv->v_dtype)))
+                if (!claim_vector(taken, shape, false, page, token, head) ||
+                    !(latent || claim_vector(taken, shape, true, page, token, head)))
                     return false;
             }
         }
@@ -195,7 +211,7 @@ static void check_shape(const struct target *target, const struct attn_problem *
     struct attn_buffer buffer = {memory, 0};
     bool sound = shape.desc.pages == pages && shape.desc.kv_heads == problem->kv_heads &&
                  shape.desc.head_dim == problem->head_dim && shape.desc.k_dtype == problem->k_dtype &&
-                 shape_is_sound(&shape, memory);
+                 (problem->mla != 0 || shape.v_offset != shape.k_offset) && shape_is_sound(&shape, memory);
     attn_kv_desc_init(&desc, &shape, &buffer);
     float *k_scale = make_scale(&shape, problem->k_scale, &desc.k_scale);
     float *v_scale = make_scale(&shape, problem->v_scale, &desc.v_scale);
