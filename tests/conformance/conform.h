@@ -475,6 +475,7 @@ void check_write(struct target_list *list, const struct run_options *options);
 void check_merge(struct target_list *list, const struct run_options *options);
 void check_query(struct target_list *list, const struct run_options *options);
 void check_faults(struct target_list *list, const struct run_options *options);
+void check_huge(struct target_list *list, const struct run_options *options);
 
 /* Whether --filter admits a case of the running kind that has this text (see tap_begin). */
 bool options_wants(const struct run_options *options, const char *text);

@@ -13,10 +13,11 @@ static const struct {
     void (*check)(struct target_list *list, const struct run_options *options);
     /* Or a kind that wants a process that has not loaded the plugin: these come first. */
     void (*check_apart)(const struct run_options *options);
-} kinds[] = {{"manners", NULL, check_manners},    {"query", check_query, NULL},
-             {"faults", check_faults, NULL},      {"write", check_write, NULL},
-             {"merge", check_merge, NULL},        {"det", check_deterministic, NULL},
-             {"attention", check_attention, NULL}};
+} kinds[] = {
+    {"manners", NULL, check_manners},   {"query", check_query, NULL},         {"faults", check_faults, NULL},
+    {"huge", check_huge, NULL},         {"write", check_write, NULL},         {"merge", check_merge, NULL},
+    {"det", check_deterministic, NULL}, {"attention", check_attention, NULL},
+};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
