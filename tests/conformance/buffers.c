@@ -13,6 +13,7 @@ enum { RED_ZONE = 0xff, MAX_ARENAS = 8 };
 
 /* Every live arena, so that the signal handler can name a buffer. */
 static struct arena *arenas[MAX_ARENAS];
+static bool nothing_forbidden;
 
 void arena_init(struct arena *arena, bool before)
 {
@@ -61,10 +62,11 @@ struct guarded *arena_add(struct arena *arena, const char *name, size_t size, si
     return buffer;
 }
 
-void guarded_protect(const struct guarded *buffer)
+void guarded_protect(struct guarded *buffer)
 {
     size_t page = page_size();
 
+    buffer->constant = true;
     mprotect(buffer->map + page, buffer->map_size - 2 * page, PROT_READ);
 }
 
@@ -75,13 +77,18 @@ size_t guarded_gap(size_t row)
     return (row + page - 1) / page * page + page;
 }
 
+void arena_forbid_nothing(void)
+{
+    nothing_forbidden = true;
+}
+
 void guarded_forbid(const struct guarded *buffer, size_t from, size_t to)
 {
     size_t page = page_size();
     uintptr_t first = ((uintptr_t)(buffer->data + from) + page - 1) / page * page;
     uintptr_t end = (uintptr_t)(buffer->data + to) / page * page;
 
-    if (first < end)
+    if (first < end && !nothing_forbidden)
         mprotect((void *)first, end - first, PROT_NONE);
 }
 
@@ -101,7 +108,8 @@ bool arena_check(const struct arena *arena, const char **out_name)
     for (uint32_t i = 0; i < arena->count; i++) {
         const struct guarded *buffer = &arena->buffers[i];
         const unsigned char *end = buffer->map + buffer->map_size - page;
-        if (!is_red(buffer->map + page, buffer->data) || !is_red(buffer->data + buffer->size, end)) {
+        if (buffer->spoiled || !is_red(buffer->map + page, buffer->data) ||
+            !is_red(buffer->data + buffer->size, end)) {
             *out_name = buffer->name;
             return false;
         }
@@ -115,23 +123,33 @@ void arena_finish(struct arena *arena)
         if (arenas[i] == arena)
             arenas[i] = NULL;
     }
-    for (uint32_t i = 0; i < arena->count; i++)
+    for (uint32_t i = 0; i < arena->count; i++) {
+        if (arena->buffers[i].drop_twins != NULL)
+            arena->buffers[i].drop_twins(&arena->buffers[i]);
         munmap(arena->buffers[i].map, arena->buffers[i].map_size);
+    }
     arena->count = 0;
 }
 
-const char *arena_find(const void *address)
+struct guarded *arena_buffer(const void *address)
 {
     const unsigned char *at = address;
 
     for (uint32_t a = 0; a < MAX_ARENAS; a++) {
         for (uint32_t i = 0; arenas[a] != NULL && i < arenas[a]->count; i++) {
-            const struct guarded *buffer = &arenas[a]->buffers[i];
+            struct guarded *buffer = &arenas[a]->buffers[i];
             if (at >= buffer->map && at < buffer->map + buffer->map_size)
-                return buffer->name;
+                return buffer;
         }
     }
     return NULL;
+}
+
+const char *arena_find(const void *address)
+{
+    const struct guarded *buffer = arena_buffer(address);
+
+    return buffer != NULL ? buffer->name : NULL;
 }
 
 static unsigned char pattern_byte(size_t offset)

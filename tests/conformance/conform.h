@@ -44,6 +44,10 @@ struct guarded {
     size_t map_size;
     unsigned char *data;
     size_t size;
+    bool constant; /* protected: nothing may change it */
+    bool spoiled;  /* its twin in device memory was written to where it must not be */
+    struct twin *twins;
+    void (*drop_twins)(struct guarded *buffer);
 };
 
 struct arena {
@@ -56,7 +60,7 @@ void arena_init(struct arena *arena, bool before);
 /* Ends the program if there is no memory. All bytes are `fill`; the rest of the mapping is a red zone. */
 struct guarded *arena_add(struct arena *arena, const char *name, size_t size, size_t alignment, uint8_t fill);
 /* Makes a buffer readable only, so that a write into an input is caught where it happens. */
-void guarded_protect(const struct guarded *buffer);
+void guarded_protect(struct guarded *buffer);
 /* Makes the whole pages between two offsets of a buffer's data neither readable nor writable. */
 void guarded_forbid(const struct guarded *buffer, size_t from, size_t to);
 /* Bytes from row to row, so that a page between any two of them can be forbidden. */
@@ -64,6 +68,10 @@ size_t guarded_gap(size_t row);
 /* False if a red zone of any buffer was written to; *out_name is the buffer. */
 bool arena_check(const struct arena *arena, const char **out_name);
 void arena_finish(struct arena *arena);
+/* The buffer whose mapping holds the address, or NULL. */
+struct guarded *arena_buffer(const void *address);
+/* From now on guarded_forbid does nothing: memory of devices has no such pages. */
+void arena_forbid_nothing(void);
 /* Name of the buffer whose mapping holds the address, or NULL. For the signal handler. */
 const char *arena_find(const void *address);
 
@@ -348,6 +356,8 @@ enum executor {
 typedef int32_t (*call_fn)(void *arg, void *stream, struct attn_error *err);
 
 const char *executor_name(enum executor executor);
+/* From now on calls are made as if on the plugin's pool, whatever is asked for. */
+void executors_lend_nothing(void);
 /* Makes the same call on the plugin's pool, through parallel_for, or as a team. */
 int32_t executor_call(enum executor executor, call_fn call, void *arg, struct attn_error *err);
 
@@ -380,6 +390,8 @@ struct target_list {
 int targets_open(struct target_list *list, const char *plugin_path, const char *file, const char *backend,
                  const char *level);
 void targets_close(struct target_list *list);
+/* Whether the memory of the targets is out of the host's reach. */
+bool targets_mirrored(const struct target_list *list);
 /* Alignment and strides that a target demands for a problem. */
 void target_demands(const struct target *target, const struct attn_problem *problem, struct layout *layout);
 /* What all targets demand, the same whichever of them are judged. */

@@ -9,6 +9,13 @@
 
 enum { MOST_THREADS = 3 };
 
+static bool nothing_lent;
+
+void executors_lend_nothing(void)
+{
+    nothing_lent = true;
+}
+
 const char *executor_name(enum executor executor)
 {
     static const char *const names[EXECUTORS] = {"pool", "serial parallel_for", "threaded parallel_for",
@@ -111,7 +118,7 @@ int32_t executor_call(enum executor executor, call_fn call, void *arg, struct at
 {
     struct attn_cpu_executor lent;
 
-    if (executor == EXECUTOR_POOL)
+    if (executor == EXECUTOR_POOL || nothing_lent)
         return call(arg, NULL, err);
     if (executor == EXECUTOR_TEAM_2 || executor == EXECUTOR_TEAM_3)
         return team_call(executor == EXECUTOR_TEAM_2 ? 2 : 3, call, arg, err);

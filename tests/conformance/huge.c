@@ -32,7 +32,8 @@ bool area_init(struct area *area, struct arena *arena, const char *name, uint64_
     if (map == MAP_FAILED)
         return false;
     area->memory = &arena->buffers[arena->count++];
-    *area->memory = (struct guarded){name, map, inner + 2 * page, map + page, inner};
+    *area->memory = (struct guarded){
+        .name = name, .map = map, .map_size = inner + 2 * page, .data = map + page, .size = inner};
     area->fill = fill;
     area->pages = need(calloc(SLOTS, sizeof *area->pages));
     return true;

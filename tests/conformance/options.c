@@ -11,7 +11,7 @@
 #include "output.h"
 #include "pairs.h"
 
-enum { OPTION_CASES = 300, OPTION_STABLE, OPTION_FAIL_FAST };
+enum { OPTION_CASES = 300, OPTION_STABLE, OPTION_FAIL_FAST, OPTION_DEVICE_MEMORY };
 
 static const struct argp_option argp_options[] = {
     {"quick", 'q', NULL, 0, "a selection of cases, below a minute on two cores (default)", 0},
@@ -22,6 +22,7 @@ static const struct argp_option argp_options[] = {
     {"filter", 'F', "PROBLEM", 0, "this problem only, or the cases whose name fits a pattern with * ? [", 0},
     {"seed", 's', "N", 0, "first seed; with a problem in --filter that of the case", 0},
     {"cases", OPTION_CASES, "N", 0, "number of cases of each kind", 0},
+    {"device-memory", OPTION_DEVICE_MEMORY, NULL, 0, "go through the backend's own memory even on a CPU", 0},
     {"stable", OPTION_STABLE, NULL, 0, "leave times out of JSON", 0},
     {"fail-fast", OPTION_FAIL_FAST, NULL, 0, "end with the first failure", 0},
     {0}};
@@ -87,6 +88,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case OPTION_CASES:
         arguments->run.cases = (uint32_t)parse_number(value, state);
+        return 0;
+    case OPTION_DEVICE_MEMORY:
+        arguments->device_memory = true;
         return 0;
     case OPTION_STABLE:
         arguments->stable = true;

@@ -13,6 +13,7 @@ struct arguments {
     const char *backend;
     const char *level;
     bool stable;
+    bool device_memory; /* all memory through the memory table, even a CPU's */
     bool fail_fast;
 };
 

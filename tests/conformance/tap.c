@@ -94,7 +94,8 @@ void record_command(const struct record *record, char *to, size_t size)
     quote(file, sizeof file, tap->file);
     quote(filter, sizeof filter, record->problem);
     quote(level, sizeof level, record->level);
-    used = snprintf(to, size, "%s %s%s", program, file, tap->full ? " --full" : "");
+    used = snprintf(to, size, "%s %s%s%s", program, file, tap->full ? " --full" : "",
+                    tap->device_memory ? " --device-memory" : "");
     if (*record->backend != '\0')
         used += snprintf(to + used, size - (size_t)used, " --backend %s --level %s", record->backend, level);
     used += snprintf(to + used, size - (size_t)used, " --kind %s --seed %llu", record->kind,

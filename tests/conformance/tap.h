@@ -50,6 +50,7 @@ struct tap {
     char program[PATH_SIZE];
     char file[PATH_SIZE];
     bool full;
+    bool device_memory;
     bool quiet;    /* no lines of TAP: one JSON object at the end */
     bool finished; /* the judging process came to its end, whatever it says */
     bool reported; /* ... or has said what it died of */
@@ -79,9 +80,9 @@ void record_command(const struct record *record, char *to, size_t size);
 
 /*
  * Runs `work` in a child process, waits for it, and adds a failure if it was lost or stood still. `work`
- * returns 0, or an exit status if nothing could be judged.
+ * returns 0, or an exit status if nothing could be judged. False if nothing else is to be run.
  */
-void process_run(int (*work)(void *arg), void *arg);
+bool process_run(int (*work)(void *arg), void *arg);
 
 /*
  * report.c: the end of the output; the exit status of the program. `seconds` of the run are told in JSON

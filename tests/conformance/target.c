@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "mirror.h"
 #include "output.h"
 
 /* What the CPU plugin may use: all that the machine has, or plain C. */
@@ -40,6 +41,27 @@ static struct attn_context *make_context(const char *plugin_path, const char *le
     return context;
 }
 
+/* Something to select the backend by. */
+static bool find_problem(const struct target *target, struct attn_problem *problem)
+{
+    static const uint32_t dtypes[] = {ATTN_F32, ATTN_F16, ATTN_BF16}, dims[] = {64, 128, 256, 80};
+    static const uint32_t addressings[] = {ATTN_TABLE, ATTN_DENSE, ATTN_CSR};
+    char why[8];
+
+    for (uint32_t i = 0; i < 36; i++) {
+        ATTN_INIT(problem);
+        problem->heads = 8;
+        problem->kv_heads = 2;
+        problem->q_dtype = dtypes[i % 3];
+        problem->head_dim = dims[i / 3 % 4];
+        problem->addressing = addressings[i / 12];
+        if (attn_problem_resolve(problem, problem, NULL) == ATTN_OK &&
+            target_accepts(target, problem, NULL, why, sizeof why))
+            return true;
+    }
+    return false;
+}
+
 static struct attn_backend *open_backend(const struct target *target, uint32_t threads)
 {
     struct attn_select_options options;
@@ -48,16 +70,20 @@ static struct attn_backend *open_backend(const struct target *target, uint32_t t
     struct attn_backend *backend = NULL;
     struct attn_problem problem;
     struct attn_error err;
+    char device[64];
 
     ATTN_INIT(&err);
     ATTN_INIT(&options);
     ATTN_INIT(&config);
     options.backend = target->name;
-    options.device = attn_device_type_name(target->device.type);
+    snprintf(device, sizeof device, "%s:%d", attn_device_type_name(target->device.type),
+             target->device.ordinal);
+    options.device = device;
     config.threads = threads;
-    if (attn_problem_parse("heads=8 kv_heads=2 head_dim=64 q=f32", &problem, &err) != ATTN_OK ||
-        attn_select(target->context, &problem, 1, &options, &decision, &err) != ATTN_OK ||
-        attn_backend_open(target->context, decision, &config, &backend, &err) != ATTN_OK)
+    if (!find_problem(target, &problem))
+        complain("%s accepts none of the plain problems", target->name);
+    else if (attn_select(target->context, &problem, 1, &options, &decision, &err) != ATTN_OK ||
+             attn_backend_open(target->context, decision, &config, &backend, &err) != ATTN_OK)
         complain("%s at level %s: %s", target->name, target->level, err.message);
     attn_decision_destroy(decision);
     return backend;
@@ -103,7 +129,6 @@ static int tell_refusal(const struct attn_report *report, const char *file)
     return EXIT_MISSING;
 }
 
-/* Memory of the checker is host memory, so only backends that compute on the host are judged. */
 static int open_level(struct target_list *list, const char *path, const char *file, const char *level)
 {
     struct attn_context *context = make_context(path, level);
@@ -117,8 +142,13 @@ static int open_level(struct target_list *list, const char *path, const char *fi
         return EXIT_MISSING;
     int code = tell_refusal(report, file);
     for (uint32_t i = 0; code == 0 && (record = attn_report_get_backend(report, i)) != NULL; i++) {
-        if (record->has_device == 0 || record->device.type != ATTN_DEVICE_CPU || list->opened == MAX_TARGETS)
+        bool cpu = record->device.type == ATTN_DEVICE_CPU;
+        if (record->has_device == 0 || list->opened == MAX_TARGETS || (!cpu && strcmp(level, "all") != 0))
             continue;
+        if (mirror_wanted(cpu ? "cpu" : NULL)) { /* threads and forbidden pages are the host's */
+            executors_lend_nothing();
+            arena_forbid_nothing();
+        }
         if (!open_target(&list->targets[list->opened++], context, level, record))
             code = EXIT_MISSING;
     }
@@ -185,6 +215,11 @@ void targets_demand(const struct target_list *list, const struct attn_problem *p
 {
     for (uint32_t t = 0; t < list->opened; t++)
         target_demands(&list->targets[t], problem, layout);
+}
+
+bool targets_mirrored(const struct target_list *list)
+{
+    return list->opened > 0 && mirror_of(list->targets[0].backend) != NULL;
 }
 
 void targets_close(struct target_list *list)

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Every call that takes addresses: brings them within reach and lets the CPU plugin do it. */
+#include <stdlib.h>
+
+#include "remote.h"
+
+struct attn_plan_impl {
+    const struct attn_plan_table *table;
+    struct attn_plan_impl *impl;
+    uint32_t heads;
+    uint32_t row_bytes; /* of out, one head */
+};
+
+struct attn_kv_impl {
+    const struct attn_kv_table *table;
+    struct attn_kv_impl *impl;
+};
+
+static int32_t far_away(struct attn_error *err, const char *field)
+{
+    if (err != NULL) {
+        strncpy(err->message, "a host address was given where memory of the device is wanted",
+                sizeof err->message - 1);
+        strncpy(err->field, field, sizeof err->field - 1);
+    }
+    return ATTN_E_INVALID;
+}
+
+static bool reach_scale(struct attn_scale *scale)
+{
+    return scale->kind != ATTN_SCALE_DEVICE || remote_reach(&scale->buffer);
+}
+
+static bool reach_batch(struct attn_batch *batch)
+{
+    return remote_reach(&batch->q_offsets) && remote_reach(&batch->kv_lens) &&
+           remote_reach(&batch->kv_offsets) && remote_reach(&batch->table) &&
+           remote_reach(&batch->csr_indptr) && remote_reach(&batch->csr_indices) &&
+           remote_reach(&batch->last_page_lens) && remote_reach(&batch->q_positions) &&
+           remote_reach(&batch->seq_causal) && remote_reach(&batch->kv_global_lens);
+}
+
+static bool reach_cache(struct attn_kv_desc *desc)
+{
+    return remote_reach(&desc->k) && remote_reach(&desc->v) && reach_scale(&desc->k_scale) &&
+           reach_scale(&desc->v_scale);
+}
+
+static bool reach_tensors(struct attn_tensors *tensors)
+{
+    return remote_reach(&tensors->q.buffer) && remote_reach(&tensors->q_rope.buffer) &&
+           remote_reach(&tensors->k_new.buffer) && remote_reach(&tensors->v_new.buffer) &&
+           remote_reach(&tensors->out.buffer) && remote_reach(&tensors->lse.buffer) &&
+           remote_reach(&tensors->alibi_slopes) && remote_reach(&tensors->sinks) &&
+           remote_reach(&tensors->mask) && remote_reach(&tensors->mask_starts) &&
+           reach_scale(&tensors->q_scale) && reach_scale(&tensors->k_new_scale) &&
+           reach_scale(&tensors->v_new_scale) && reach_scale(&tensors->out_scale);
+}
+
+/* ---------------------------------------------------------------- plans */
+
+static int32_t plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                           struct attn_plan_impl **out, struct attn_error *err)
+{
+    struct attn_plan_impl *plan = calloc(1, sizeof *plan);
+
+    if (plan == NULL)
+        return ATTN_E_MEMORY;
+    plan->table = backend->table->plan;
+    plan->heads = problem->heads;
+    plan->row_bytes = problem->head_dim_vo * ((problem->out_dtype >> 8 & 0xff) / 8);
+    int32_t status = plan->table->create(backend->impl, problem, &plan->impl, err);
+    if (status == ATTN_OK)
+        *out = plan;
+    else
+        free(plan);
+    return status;
+}
+
+static int32_t plan_sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *out)
+{
+    return plan->table->sizes(plan->impl, out);
+}
+
+static int32_t plan_describe(const struct attn_plan_impl *plan, struct attn_plan_info *out)
+{
+    return plan->table->describe(plan->impl, out);
+}
+
+static int32_t plan_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                            const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+                            struct attn_error *err)
+{
+    struct attn_batch near = *batch;
+    struct attn_span place = *schedule;
+
+    if (!reach_batch(&near))
+        return far_away(err, "batch");
+    if (!remote_reach(&place.buffer))
+        return far_away(err, "schedule");
+    remote_catch_up(stream);
+    return plan->table->prepare(plan->impl, &near, &place, staging, NULL, err);
+}
+
+/* What a careless kernel does. */
+static void misbehave(const struct attn_plan_impl *plan, const struct attn_tensors *tensors, uint32_t rows)
+{
+    unsigned char *out = (unsigned char *)tensors->out.buffer.data + tensors->out.buffer.byte_offset;
+    unsigned char *q = (unsigned char *)tensors->q.buffer.data + tensors->q.buffer.byte_offset;
+    int64_t last = ((int64_t)rows - 1) * tensors->out.token_stride;
+
+    last += ((int64_t)plan->heads - 1) * tensors->out.head_stride + plan->row_bytes;
+    if (REMOTE_FAULT == REMOTE_FAULT_BEYOND && rows > 0)
+        out[last] ^= 1;
+    if (REMOTE_FAULT == REMOTE_FAULT_INPUT && rows > 0)
+        q[0] ^= 1;
+}
+
+static int32_t plan_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                        const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
+                        const struct attn_kv_desc *desc, const struct attn_span *schedule,
+                        const struct attn_scratch *scratch, void *stream, struct attn_error *err)
+{
+    struct attn_batch near = *batch;
+    struct attn_tensors things = *tensors;
+    struct attn_kv_desc cache;
+    struct attn_span place = *schedule;
+    struct attn_scratch blocks = *scratch;
+
+    if (!reach_batch(&near) || !reach_tensors(&things))
+        return far_away(err, "tensors");
+    if (desc != NULL) {
+        cache = *desc;
+        if (!reach_cache(&cache))
+            return far_away(err, "kv");
+    }
+    if (!remote_reach(&place.buffer) || !remote_reach(&blocks.scratch.buffer) ||
+        !remote_reach(&blocks.counters.buffer))
+        return far_away(err, "scratch");
+    remote_catch_up(stream);
+    int32_t status = plan->table->run(plan->impl, &near, &things, kv != NULL ? kv->impl : NULL,
+                                      desc != NULL ? &cache : NULL, &place, &blocks, NULL, err);
+    misbehave(plan, &things, batch->rows);
+    return status;
+}
+
+static void plan_destroy(struct attn_plan_impl *plan)
+{
+    plan->table->destroy(plan->impl);
+    free(plan);
+}
+
+const struct attn_plan_table remote_plan = {
+    .struct_size = sizeof remote_plan,
+    .create = plan_create,
+    .sizes = plan_sizes,
+    .prepare = plan_prepare,
+    .run = plan_run,
+    .destroy = plan_destroy,
+    .describe = plan_describe,
+};
+
+/* ---------------------------------------------------------------- caches */
+
+static int32_t kv_shape(struct attn_backend_impl *backend, const struct attn_problem *problem, uint32_t pages,
+                        struct attn_kv_shape *out, struct attn_error *err)
+{
+    return backend->table->kv->shape(backend->impl, problem, pages, out, err);
+}
+
+/* Descriptions of caches that are not there yet may say any address. */
+static int32_t kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
+                         struct attn_kv_impl **out, struct attn_error *err)
+{
+    struct attn_kv_impl *kv = calloc(1, sizeof *kv);
+    struct attn_kv_desc near = *desc;
+
+    if (kv == NULL)
+        return ATTN_E_MEMORY;
+    (void)reach_cache(&near);
+    kv->table = backend->table->kv;
+    int32_t status = kv->table->create(backend->impl, &near, &kv->impl, err);
+    if (status == ATTN_OK)
+        *out = kv;
+    else
+        free(kv);
+    return status;
+}
+
+static void kv_destroy(struct attn_kv_impl *kv)
+{
+    kv->table->destroy(kv->impl);
+    free(kv);
+}
+
+static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
+                        const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
+                        struct attn_error *err)
+{
+    struct attn_kv_write_args near = *args;
+    struct attn_batch batch;
+    struct attn_kv_desc cache;
+
+    if (!remote_reach(&near.k_new.buffer) || !remote_reach(&near.v_new.buffer) ||
+        !remote_reach(&near.k_rope.buffer) || !remote_reach(&near.slot_mapping))
+        return far_away(err, "k_new");
+    if (near.batch != NULL) {
+        batch = *near.batch;
+        near.batch = &batch;
+        if (!reach_batch(&batch))
+            return far_away(err, "batch");
+    }
+    if (desc != NULL) {
+        cache = *desc;
+        if (!reach_cache(&cache))
+            return far_away(err, "kv");
+    }
+    remote_catch_up(stream);
+    return backend->table->kv->write(backend->impl, &near, kv != NULL ? kv->impl : NULL,
+                                     desc != NULL ? &cache : NULL, NULL, err);
+}
+
+const struct attn_kv_table remote_kv = {
+    .struct_size = sizeof remote_kv,
+    .shape = kv_shape,
+    .create = kv_create,
+    .destroy = kv_destroy,
+    .write = kv_write,
+};
+
+/* ---------------------------------------------------------------- merge */
+
+static int32_t merge(struct attn_backend_impl *backend, const struct attn_merge_args *args, void *stream,
+                     struct attn_error *err)
+{
+    struct attn_merge_args near = *args;
+    struct attn_merge_part *parts = calloc(args->count, sizeof *parts);
+    bool good = parts != NULL && remote_reach(&near.out.buffer) && remote_reach(&near.lse.buffer);
+
+    for (uint32_t i = 0; i < args->count && good; i++) {
+        parts[i] = args->parts[i];
+        good = remote_reach(&parts[i].out.buffer) && remote_reach(&parts[i].lse.buffer);
+    }
+    near.parts = parts;
+    remote_catch_up(stream);
+    int32_t status =
+        good ? backend->table->merge->merge(backend->impl, &near, NULL, err) : far_away(err, "parts");
+    free(parts);
+    return status;
+}
+
+static int32_t rescale(struct attn_backend_impl *backend, const struct attn_rescale_args *args, void *stream,
+                       struct attn_error *err)
+{
+    struct attn_rescale_args near = *args;
+    struct attn_tensor *all = calloc(args->count, sizeof *all);
+    bool good = all != NULL && remote_reach(&near.out.buffer) && remote_reach(&near.own.buffer);
+
+    for (uint32_t i = 0; i < args->count && good; i++) {
+        all[i] = args->all[i];
+        good = remote_reach(&all[i].buffer);
+    }
+    near.all = all;
+    remote_catch_up(stream);
+    int32_t status =
+        good ? backend->table->merge->rescale(backend->impl, &near, NULL, err) : far_away(err, "all");
+    free(all);
+    return status;
+}
+
+const struct attn_merge_table remote_merge = {
+    .struct_size = sizeof remote_merge,
+    .merge = merge,
+    .rescale = rescale,
+};

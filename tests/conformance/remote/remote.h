@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A plugin for tests: the CPU plugin behind a memory that the host cannot reach. */
+#ifndef REMOTE_H
+#define REMOTE_H
+
+#include <stdbool.h>
+
+#include "attn/plugin.h"
+
+/* Faults that are planted, one a build. */
+#define REMOTE_FAULT_NONE   0
+#define REMOTE_FAULT_BEYOND 1 /* a run writes one byte behind the last row of out */
+#define REMOTE_FAULT_INPUT  2 /* a run changes a byte of q */
+#define REMOTE_FAULT_COPY   3 /* copies to the device leave the last 320 bytes out */
+#define REMOTE_FAULT_STREAM 4 /* a stream is called done while copies wait */
+
+#ifndef REMOTE_FAULT
+#define REMOTE_FAULT REMOTE_FAULT_NONE
+#endif
+
+struct attn_backend_impl {
+    const struct attn_backend_table *table; /* of the CPU plugin */
+    struct attn_backend_impl *impl;
+};
+
+/* ---------------------------------------------------------------- memory.c */
+
+extern const struct attn_memory_table remote_memory;
+
+/*
+ * Addresses of the device are those of the host with one bit more, so that the host faults on them. False if
+ * the address is none of the device's.
+ */
+bool remote_reach(struct attn_buffer *buffer);
+/* Does what waits on the stream, as the device would before the next kernel. */
+void remote_catch_up(void *stream);
+
+/* ---------------------------------------------------------------- calls.c */
+
+extern const struct attn_kv_table remote_kv;
+extern const struct attn_plan_table remote_plan;
+extern const struct attn_merge_table remote_merge;
+
+#endif
