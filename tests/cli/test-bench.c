@@ -162,6 +162,37 @@ int main(int argc, char **argv)
                    "1x9/300 1x9/33 15x1/33", 3e-6);
     test_attention("mixed heads=4 kv_heads=2 head_dim=64 q=f32 q_len=9 skew=20:3x333 addr=dense layers=2",
                    "1x9/20 3x1/333", 3e-6);
+    test_attention(
+        "decode heads=8 kv_heads=2 head_dim=64 q=f32 kv=int8 scales=token-head seqs=2 ctx=300 layers=2",
+        "2x1/300", 3e-6);
+    test_attention("decode heads=8 kv_heads=2 head_dim=64 q=f32 k=e4m3 v=e4m3 k_scale=head v_scale=tensor "
+                   "seqs=3 ctx=77 layers=2 addr=csr",
+                   "3x1/77", 3e-6);
+    test_attention(
+        "mixed heads=8 kv_heads=2 head_dim=64 q=e5m2 q_scale=kv-head out=f32 kv=f32 seqs=2 ctx=40 layers=2",
+        "1x40/40 1x1/40", 3e-6);
+    test_attention(
+        "prefill heads=8 kv_heads=2 head_dim=64 q=int8 q_scale=token-head kv=f32 out=e4m3 out_scale=head "
+        "ctx=50",
+        "1x50/50", 0.05);
+    test_attention("decode heads=8 head_dim=96/64 mla=1 q=f32 kv=int8 scales=token-head ctx=90 layers=2",
+                   "8x1/90", 3e-6);
+    test_attention(
+        "prefill heads=8 kv_heads=2 head_dim=64 q=f32 layout=paged-x kv=int8 scales=token-head ctx=50",
+        "1x50/50", 3e-6);
+    test_attention("prefill heads=8 kv_heads=2 head_dim=64 q=f32 cp=1 q_len=40 ctx=75 window=60", "1x40/75",
+                   3e-6);
+    test_attention("decode heads=4 head_dim=64 q=f32 sinks=1 alibi=distance ctx=75 layers=2", "8x1/75", 3e-6);
+    /* 20 keys of 2 heads, k and v of 64 codes and a scale. */
+    test_counts(
+        "decode heads=4 kv_heads=2 head_dim=64 q=f32 kv=int8 scales=token-head seqs=2 ctx=10 layers=1",
+        20 * 2 * 2 * (64 + 4), 20.0 * 4 * 4 * 64);
+    /* 20 latent keys of 96 f32, of which the first 64 are values. */
+    test_counts("decode heads=4 head_dim=96/64 mla=1 q=f32 seqs=2 ctx=10 layers=1", 20 * 96 * 4,
+                20.0 * 4 * 2 * (96 + 64));
+    /* 6 of 10 keys are here, 0 to 3 and 8 to 9; queries stand at 7, 8 and 9 and see 4, 5 and 6 of them. */
+    test_counts("prefill heads=4 kv_heads=2 head_dim=64 q=f32 cp=1 block=4 seqs=1 q_len=3 ctx=6",
+                6 * 2 * 2 * 64 * 4 + 3 * 4 * 2 * 64 * 4, 15.0 * 4 * 4 * 64);
     /* 10 + 4 keys of 2 heads, k and v of 64 f32; 3 + 1 rows of 4 heads, q and out. 8 + 9 + 10 + 4 pairs. */
     test_counts("mixed heads=4 kv_heads=2 head_dim=64 q=f32 q_len=3 skew=10:1x4 layers=1",
                 14 * 2 * 2 * 64 * 4 + 4 * 4 * 2 * 64 * 4, 31.0 * 4 * 4 * 64);
@@ -196,6 +227,9 @@ int main(int argc, char **argv)
     expect_usage("compare,decode", "compare cannot");
     expect_usage("decode,compare", "compare cannot");
     expect_usage("decode heads=4 head_dim=64 mask=bits", "mask");
+    expect_usage("decode heads=4 head_dim=64 kv=int8", "k_scale");
+    expect_usage("decode heads=4 head_dim=64 kv=int8 scales=tokens", "scales");
+    expect_usage("decode heads=4 head_dim=64 kv_source=new", "kv_source");
     expect_usage("decode heads=4", "head_dim");
     expect_usage("load ctx=4", "reps");
     expect_usage("dispatch --json nothing", "nothing");

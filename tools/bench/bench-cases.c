@@ -52,16 +52,9 @@ static bool case_is_measurable(const struct bench_case *the_case)
         {problem->mask == ATTN_MASK_NONE, "mask", "none"},
         {problem->alibi != ATTN_ALIBI_MASK, "alibi", "none, key and distance"},
         {problem->kv_source == ATTN_KV_CACHE, "kv_source", "cache"},
-        {problem->layout == ATTN_STRIDED, "layout", "strided"},
         {problem->k_dtype == problem->v_dtype, "v", "the type of k"},
-        {problem->q_scale <= ATTN_SCALES_UNIT, "q_scale", "none and unit"},
-        {problem->k_scale <= ATTN_SCALES_UNIT, "k_scale", "none and unit"},
-        {problem->v_scale <= ATTN_SCALES_UNIT, "v_scale", "none and unit"},
-        {problem->out_scale <= ATTN_SCALES_UNIT, "out_scale", "none and unit"},
         {problem->positions == 0, "positions", "0"},
         {problem->seq_causal == 0, "seq_causal", "0"},
-        {problem->mla == 0, "mla", "0"},
-        {problem->cp == 0, "cp", "0"},
         {(problem->max_seqs | problem->max_q | problem->max_kv | problem->max_rows) == 0, "max_...",
          "0; say seqs, q_len, ctx or skew instead"},
     };
@@ -91,7 +84,7 @@ static bool sizes_are_sane(const struct bench_case *the_case)
         return false;
     }
     case_measure(the_case, &sizes);
-    if (sizes.keys > INT32_MAX || sizes.rows * problem->heads > INT32_MAX ||
+    if (sizes.keys > INT32_MAX / CASE_RANKS || sizes.rows * problem->heads > INT32_MAX ||
         sizes.width * the_case->seqs > INT32_MAX) {
         complain("%" PRIu64 " keys, %" PRIu64 " rows of %u heads and %" PRIu64
                  " table cells are too many; lower seqs, ctx, q_len or skew",

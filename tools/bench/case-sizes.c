@@ -28,11 +28,27 @@ void case_measure(const struct bench_case *the_case, struct case_sizes *out_size
     }
 }
 
+uint32_t case_all_keys(const struct attn_problem *problem, uint32_t here)
+{
+    uint32_t last = here - 1, run = problem->block;
+
+    return problem->cp && here != 0 ? last / run * run * CASE_RANKS + last % run + 1 : here;
+}
+
+/* Keys of this rank below a position. */
+static int64_t keys_below(const struct attn_problem *problem, int64_t position)
+{
+    int64_t run = problem->block, round = run * CASE_RANKS, rest = position % round;
+
+    return problem->cp ? position / round * run + (rest < run ? rest : run) : position;
+}
+
 /* Visible pairs of query and key of one head, and keys that any query sees. */
 static void sequence_count(const struct attn_problem *problem, const struct bench_sequence *sequence,
                            double *out_pairs, double *out_keys)
 {
-    int64_t keys = sequence->ctx, queries = sequence->q_len, left = problem->window_left, right = -1;
+    int64_t keys = case_all_keys(problem, sequence->ctx), queries = sequence->q_len,
+            left = problem->window_left, right = -1;
     int64_t first = keys, end = 0;
     double pairs = 0;
 
@@ -49,9 +65,10 @@ static void sequence_count(const struct attn_problem *problem, const struct benc
             high = position + right;
         if (high < low)
             continue;
-        pairs += (double)(high - low + 1);
-        first = low < first ? low : first;
-        end = high + 1 > end ? high + 1 : end;
+        int64_t begin = keys_below(problem, low), stop = keys_below(problem, high + 1);
+        pairs += (double)(stop - begin);
+        first = begin < first ? begin : first;
+        end = stop > end ? stop : end;
     }
     *out_pairs = pairs;
     *out_keys = end > first ? (double)(end - first) : 0;
@@ -87,15 +104,22 @@ double case_flops(const struct bench_case *the_case)
     return 2.0 * problem->heads * ((double)problem->head_dim + problem->head_dim_vo) * pairs;
 }
 
+/* A scale for each token and head is read with its row; fewer ones are nothing beside the rows. */
+static double scale_bytes(uint32_t granularity)
+{
+    return granularity == ATTN_SCALES_TOKEN_HEAD ? sizeof(float) : 0;
+}
+
 double case_key_bytes(const struct bench_case *the_case)
 {
     const struct attn_problem *problem = &the_case->problem;
     double pairs, keys;
 
     case_count(the_case, &pairs, &keys);
-    return keys * problem->kv_heads *
-           ((double)problem->head_dim * attn_dtype_size(problem->k_dtype) +
-            (double)problem->head_dim_vo * attn_dtype_size(problem->v_dtype));
+    double k = (double)problem->head_dim * attn_dtype_size(problem->k_dtype) + scale_bytes(problem->k_scale);
+    double v =
+        (double)problem->head_dim_vo * attn_dtype_size(problem->v_dtype) + scale_bytes(problem->v_scale);
+    return keys * problem->kv_heads * (problem->mla ? k : k + v); /* latent values are columns of the keys */
 }
 
 double case_bytes(const struct bench_case *the_case)

@@ -80,6 +80,22 @@ static int32_t pages_init(struct workload *workload, struct attn_error *err)
     return workload_upload(workload, workload->wide_indices, (uint64_t)count * 8, &batch->csr_indices, err);
 }
 
+static int32_t ranks_init(struct workload *workload, struct attn_error *err)
+{
+    uint32_t seqs = workload->the_case->seqs;
+    struct attn_batch *batch = &workload->batch;
+
+    batch->cp_world = CASE_RANKS;
+    batch->cp_interleave = workload->problem.block;
+    workload->kv_global_lens = need_memory(NULL, seqs, sizeof *workload->kv_global_lens);
+    for (uint32_t i = 0; i < seqs; i++)
+        workload->kv_global_lens[i] =
+            (int32_t)case_all_keys(&workload->problem, workload->the_case->sequence[i].ctx);
+    workload->host.kv_global_lens = workload->kv_global_lens;
+    return workload_upload(workload, workload->kv_global_lens, (uint64_t)seqs * 4, &batch->kv_global_lens,
+                           err);
+}
+
 int32_t batch_init(struct workload *workload, struct attn_error *err)
 {
     const struct bench_case *the_case = workload->the_case;
@@ -110,6 +126,8 @@ int32_t batch_init(struct workload *workload, struct attn_error *err)
         status = workload_upload(workload, workload->kv_lens, (uint64_t)seqs * 4, &batch->kv_lens, err);
     if (status == ATTN_OK && workload->problem.addressing != ATTN_DENSE)
         status = pages_init(workload, err);
+    if (status == ATTN_OK && workload->problem.cp)
+        status = ranks_init(workload, err);
     return status;
 }
 
@@ -117,6 +135,7 @@ void batch_finish(struct workload *workload)
 {
     free(workload->q_offsets);
     free(workload->kv_lens);
+    free(workload->kv_global_lens);
     free(workload->table);
     free(workload->wide_indices);
     free(workload->indptr);

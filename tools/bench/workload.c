@@ -14,8 +14,8 @@ enum { FILL_BYTES = 8 << 20 };
 
 /* ---------------------------------------------------------------- memory */
 
-static int32_t buffer_alloc(struct workload *workload, uint64_t size, struct attn_buffer *out,
-                            struct attn_error *err)
+int32_t workload_alloc(struct workload *workload, uint64_t size, struct attn_buffer *out,
+                       struct attn_error *err)
 {
     if (size == 0)
         return ATTN_OK;
@@ -46,7 +46,7 @@ static int32_t repeat_upload(struct workload *workload, const void *block, uint6
 int32_t workload_upload(struct workload *workload, const void *from, uint64_t size, struct attn_buffer *out,
                         struct attn_error *err)
 {
-    int32_t status = buffer_alloc(workload, size, out, err);
+    int32_t status = workload_alloc(workload, size, out, err);
 
     return status == ATTN_OK ? repeat_upload(workload, from, size, out, size, err) : status;
 }
@@ -90,10 +90,11 @@ static int32_t layer_init(struct workload *workload, uint32_t layer, struct attn
     if (status != ATTN_OK)
         return status;
     attn_kv_desc_init(&desc, &workload->shape, &workload->cache[layer]);
-    if (problem->k_scale == ATTN_SCALES_UNIT)
-        desc.k_scale = (struct attn_scale){.kind = ATTN_SCALE_UNIT, .granularity = ATTN_SCALES_UNIT};
-    if (problem->v_scale == ATTN_SCALES_UNIT)
-        desc.v_scale = (struct attn_scale){.kind = ATTN_SCALE_UNIT, .granularity = ATTN_SCALES_UNIT};
+    status = cache_scales_init(workload, layer, &desc, err);
+    if (status != ATTN_OK)
+        return status;
+    if (layer == 0)
+        workload->desc = desc;
     return attn_kv_create(workload->backend, &desc, &workload->kv[layer], err);
 }
 
@@ -112,7 +113,9 @@ static int32_t cache_init(struct workload *workload, struct attn_error *err)
     if (workload->layers == 0)
         workload->layers = 1;
     workload->cache = need_memory(NULL, workload->layers, sizeof *workload->cache);
+    workload->scale = need_memory(NULL, workload->layers, 2 * sizeof *workload->scale);
     workload->kv = need_memory(NULL, workload->layers, sizeof(struct attn_kv *));
+    memset(workload->scale, 0, workload->layers * 2 * sizeof *workload->scale);
     memset(workload->cache, 0, workload->layers * sizeof *workload->cache);
     memset(workload->kv, 0, workload->layers * sizeof(struct attn_kv *));
     for (uint32_t i = 0; i < workload->layers && status == ATTN_OK; i++)
@@ -127,7 +130,7 @@ static int32_t tensor_init(struct workload *workload, struct attn_tensor *tensor
 {
     uint64_t element = attn_dtype_size(dtype);
     uint64_t size = (uint64_t)workload->batch.rows * workload->problem.heads * dim * element;
-    int32_t status = buffer_alloc(workload, size, &tensor->buffer, err);
+    int32_t status = workload_alloc(workload, size, &tensor->buffer, err);
 
     tensor->head_stride = (int64_t)(dim * element);
     tensor->token_stride = (int64_t)(workload->problem.heads * dim * element);
@@ -151,7 +154,6 @@ static int32_t head_values(struct workload *workload, bool slopes, struct attn_b
 static int32_t tensors_init(struct workload *workload, struct attn_error *err)
 {
     const struct attn_problem *problem = &workload->problem;
-    const struct attn_scale unit = {.kind = ATTN_SCALE_UNIT, .granularity = ATTN_SCALES_UNIT};
     struct attn_tensors *tensors = &workload->tensors;
     int32_t status;
 
@@ -168,11 +170,7 @@ static int32_t tensors_init(struct workload *workload, struct attn_error *err)
         tensors->sinks_dtype = ATTN_F32;
         status = head_values(workload, false, &tensors->sinks, err);
     }
-    if (problem->q_scale == ATTN_SCALES_UNIT)
-        tensors->q_scale = unit;
-    if (problem->out_scale == ATTN_SCALES_UNIT)
-        tensors->out_scale = unit;
-    return status;
+    return status == ATTN_OK ? tensor_scales_init(workload, err) : status;
 }
 
 static int32_t plan_init(struct workload *workload, struct attn_error *err)
@@ -185,11 +183,11 @@ static int32_t plan_init(struct workload *workload, struct attn_error *err)
     if (status == ATTN_OK)
         status = attn_plan_get_sizes(workload->plan, &sizes, err);
     if (status == ATTN_OK)
-        status = buffer_alloc(workload, sizes.schedule, &workload->schedule.buffer, err);
+        status = workload_alloc(workload, sizes.schedule, &workload->schedule.buffer, err);
     if (status == ATTN_OK)
-        status = buffer_alloc(workload, sizes.scratch, &workload->scratch.scratch.buffer, err);
+        status = workload_alloc(workload, sizes.scratch, &workload->scratch.scratch.buffer, err);
     if (status == ATTN_OK)
-        status = buffer_alloc(workload, sizes.counters, &workload->scratch.counters.buffer, err);
+        status = workload_alloc(workload, sizes.counters, &workload->scratch.counters.buffer, err);
     if (status != ATTN_OK)
         return status;
     workload->schedule.size = sizes.schedule;
@@ -237,6 +235,9 @@ void workload_finish(struct workload *workload)
     for (uint32_t i = 0; i < workload->layers && workload->kv != NULL; i++) {
         attn_kv_destroy(workload->kv[i]);
         attn_memory_free(workload->backend, &workload->cache[i]);
+        for (uint32_t k = 0; k < 2; k++)
+            if (workload->scale[2 * i + k].data != NULL)
+                attn_memory_free(workload->backend, &workload->scale[2 * i + k]);
     }
     for (uint32_t i = 0; i < workload->buffer_count; i++)
         attn_memory_free(workload->backend, &workload->buffers[i]);
@@ -245,6 +246,7 @@ void workload_finish(struct workload *workload)
     if (workload->stream != NULL)
         attn_stream_destroy(workload->backend, workload->stream);
     free(workload->cache);
+    free(workload->scale);
     free(workload->kv);
     batch_finish(workload);
 }

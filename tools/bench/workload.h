@@ -43,11 +43,14 @@ struct workload {
     uint32_t layers;
     struct attn_kv_shape shape;
     struct attn_buffer *cache; /* of each layer */
+    struct attn_buffer *scale; /* of each layer's keys and values, those of 8 bits */
     struct attn_kv **kv;
+    struct attn_kv_desc desc; /* of layer 0 */
 
     struct case_sizes sizes;
     int32_t *q_offsets; /* host copies */
     int32_t *kv_lens;
+    int32_t *kv_global_lens;
     int32_t *table;        /* table rows, or i32 CSR indices */
     int64_t *wide_indices; /* i64 CSR indices */
     int32_t *indptr;
@@ -69,6 +72,9 @@ void workload_finish(struct workload *workload);
 /* One layer, waited for. */
 int32_t workload_run(struct workload *workload, uint32_t layer, struct attn_error *err);
 
+/* A buffer of the backend that workload_finish frees; nothing if size is 0. */
+int32_t workload_alloc(struct workload *workload, uint64_t size, struct attn_buffer *out,
+                       struct attn_error *err);
 /* A buffer of the backend with a copy of host memory. */
 int32_t workload_upload(struct workload *workload, const void *from, uint64_t size, struct attn_buffer *out,
                         struct attn_error *err);
@@ -78,6 +84,10 @@ int32_t workload_download(struct workload *workload, const struct attn_buffer *f
 
 /* ---------------------------------------------------------------- case-sizes.c */
 
+/* cp=1: keys are spread over so many ranks in runs of a page, and this is the first of them. */
+enum { CASE_RANKS = 2 };
+/* Keys of a sequence on all ranks, when so many are on this one. */
+uint32_t case_all_keys(const struct attn_problem *problem, uint32_t here);
 void case_measure(const struct bench_case *the_case, struct case_sizes *out_sizes);
 /* Operations: two per multiply-add of every visible pair of query and key. */
 double case_flops(const struct bench_case *the_case);
@@ -94,9 +104,19 @@ void case_describe(const struct bench_case *the_case, char *text, size_t size);
 int32_t batch_init(struct workload *workload, struct attn_error *err);
 void batch_finish(struct workload *workload);
 
+/* ---------------------------------------------------------------- workload-scales.c */
+
+/* Allocates and fills the scales of a layer's cache, those of q and out. */
+int32_t cache_scales_init(struct workload *workload, uint32_t layer, struct attn_kv_desc *desc,
+                          struct attn_error *err);
+int32_t tensor_scales_init(struct workload *workload, struct attn_error *err);
+/* Bytes of such a scale. */
+uint64_t cache_scale_size(const struct workload *workload, uint32_t granularity);
+uint64_t tensor_scale_size(const struct workload *workload, uint32_t granularity);
+
 /* ---------------------------------------------------------------- judge.c */
 
-/* Relative rms of the results of layer 0 on sampled rows; NAN if the oracle does not cover the problem. */
+/* Relative rms of the results of layer 0 on sampled rows; NAN if they could not be had. */
 double judge(struct workload *workload);
 
 #endif
