@@ -181,7 +181,9 @@ static bool applies(const struct offence *offence, const struct bench *bench, in
            (offence->needs != TABLE_PROBLEM || problem->addressing == ATTN_TABLE) &&
            (offence->needs != CSR_PROBLEM || problem->addressing == ATTN_CSR) &&
            (offence->needs != LSE_PROBLEM || problem->lse != 0) &&
-           (offence->needs != WIDE_PROBLEM || oracle_size(problem->k_dtype) > 1);
+           (offence->needs != WIDE_PROBLEM || oracle_size(problem->k_dtype) > 1) &&
+           (offence->needs != SCRATCH_PLAN || bench->rig.scratch.scratch.size > 0) &&
+           (offence->needs != COUNTERS_PLAN || bench->rig.scratch.counters.size > 0);
 }
 
 /* What a refused call may not touch. */

@@ -11,7 +11,15 @@ enum offence_call { CALL_PREPARE, CALL_RUN, CALL_WRITE, CALL_MERGE, CALL_RESCALE
 enum { BY_LIBRARY = 1, BY_PLUGIN = 2, BY_BOTH = 3 };
 
 /* The problem that an offence makes sense for. */
-enum { ANY_PROBLEM, TABLE_PROBLEM, CSR_PROBLEM, LSE_PROBLEM, WIDE_PROBLEM /* elements of several bytes */ };
+enum {
+    ANY_PROBLEM,
+    TABLE_PROBLEM,
+    CSR_PROBLEM,
+    LSE_PROBLEM,
+    WIDE_PROBLEM, /* elements of several bytes */
+    SCRATCH_PLAN, /* a plan that asks for scratch */
+    COUNTERS_PLAN
+};
 
 enum { OFFENCE_ENTRIES = 4096 };
 

@@ -24,6 +24,7 @@ DEFECTS = {
     "padding_row": ("attention", "*", OUT),
     "scale_ignored": ("attention", "*scale*", WRONG),
     "scale_twice": ("attention", "*scale*", WRONG),
+    "offset32": ("huge", "*", WRONG + "|" + READ % ""),
     "split_batch": ("det", "*", r"without companions: .* has other bits"),
     "group": ("attention", "*", WRONG),
     "softcap_order": ("attention", "*softcap=*", WRONG),
