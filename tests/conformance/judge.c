@@ -108,14 +108,16 @@ static bool all_zero(const unsigned char *bytes, size_t size)
 
 /*
  * A row that sees a key: adds its error; false if its pattern of NaN is wrong. With `lenient` the columns
- * that are not finite in the reference may hold anything.
+ * that are not finite in the reference may hold anything. Half of the type's least number is no error: a
+ * weight can leave less than that, and rounds to zero.
  */
-static bool judge_row(struct verdict *verdict, const double *out, const double *wanted, uint32_t dim,
-                      bool lenient, uint32_t *out_column)
+static bool judge_row(struct verdict *verdict, const struct step *step, const double *out,
+                      const double *wanted, uint32_t *out_column)
 {
-    double error = 0, size = 0;
+    double error = 0, size = 0, least = oracle_half_step(step->problem.out_dtype, 0);
+    bool lenient = step->the_case->infinite;
 
-    for (uint32_t d = 0; d < dim; d++) {
+    for (uint32_t d = 0; d < step->problem.head_dim_vo; d++) {
         *out_column = d;
         if (lenient && !isfinite(wanted[d]))
             continue;
@@ -123,7 +125,8 @@ static bool judge_row(struct verdict *verdict, const double *out, const double *
             return false;
         if (isnan(wanted[d]))
             continue;
-        error += (out[d] - wanted[d]) * (out[d] - wanted[d]);
+        if (fabs(out[d] - wanted[d]) > least)
+            error += (out[d] - wanted[d]) * (out[d] - wanted[d]);
         size += wanted[d] * wanted[d];
     }
     verdict->error += error;
@@ -208,9 +211,8 @@ static bool judge_pair(const struct step *step, const struct reference *referenc
         return false;
     }
     bool eight = oracle_is_eight(problem->out_dtype);
-    if (eight
-            ? !judge_eight(step, reference, row, head, wanted, &column)
-            : !judge_row(verdict, vector, wanted, problem->head_dim_vo, step->the_case->infinite, &column)) {
+    if (eight ? !judge_eight(step, reference, row, head, wanted, &column)
+              : !judge_row(verdict, step, vector, wanted, &column)) {
         snprintf(why, size, "row %u head %u column %u: %g, wanted %g (%u keys visible)", row, head, column,
                  vector[column], wanted[column], seen);
         return false;
