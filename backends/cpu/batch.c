@@ -226,6 +226,9 @@ static int32_t check_new(const struct attn_problem *problem, const struct attn_b
                          int64_t kv_len, struct attn_error *err)
 {
     const int32_t *offsets = array(&batch->q_offsets);
+
+    if (problem->kv_source != ATTN_KV_NEW && problem->kv_source != ATTN_KV_CACHE_NEW)
+        return ATTN_OK; /* a batch that only says where keys are has no queries */
     int64_t q_len = (int64_t)offsets[seq + 1] - offsets[seq];
 
     if (problem->kv_source == ATTN_KV_NEW && batch->kv_offsets.data == NULL && kv_len != q_len)

@@ -484,6 +484,7 @@ void check_manners(const struct run_options *options);
 void check_attention(struct target_list *list, const struct run_options *options);
 void check_deterministic(struct target_list *list, const struct run_options *options);
 void check_write(struct target_list *list, const struct run_options *options);
+void check_cache(struct target_list *list, const struct run_options *options);
 void check_merge(struct target_list *list, const struct run_options *options);
 void check_query(struct target_list *list, const struct run_options *options);
 void check_faults(struct target_list *list, const struct run_options *options);

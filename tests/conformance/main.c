@@ -22,6 +22,7 @@ static const struct {
     {"faults", check_faults, true, NULL},
     {"huge", check_huge, true, NULL},
     {"write", check_write, false, NULL},
+    {"cache", check_cache, true, NULL},
     {"merge", check_merge, false, NULL},
     {"det", check_deterministic, false, NULL},
     {"attention", check_attention, false, NULL},
