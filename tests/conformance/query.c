@@ -127,40 +127,46 @@ static bool claim(unsigned char *taken, uint64_t bytes, int64_t at, uint64_t siz
     return true;
 }
 
-/* The elements of one key or value, each in its place of the layout. */
-static bool claim_vector(unsigned char *taken, const struct attn_kv_shape *shape, bool values, uint32_t page,
-                         uint32_t token, uint32_t head)
+/* One vector, element by element: they may lie in pieces. */
+static bool claim_vector(const struct attn_kv_desc *kv, bool values, const uint32_t place[3],
+                         unsigned char *taken, uint64_t bytes)
 {
-    struct attn_kv_desc kv = shape->desc;
-    uint32_t dim = values ? kv.head_dim_vo : kv.head_dim;
-    uint32_t size = attn_dtype_size(values ? kv.v_dtype : kv.k_dtype);
+    uint32_t dim = values ? kv->head_dim_vo : kv->head_dim;
+    uint32_t size = attn_dtype_size(values ? kv->v_dtype : kv->k_dtype);
 
-    kv.k = (struct attn_buffer){taken, shape->k_offset};
-    kv.v = (struct attn_buffer){taken, shape->v_offset};
     for (uint32_t d = 0; d < dim; d++) {
-        const unsigned char *at =
-            values ? value_element(&kv, page, token, head, d) : key_element(&kv, page, token, head, d);
-        if (!claim(taken, shape->bytes, at - taken, size))
+        const unsigned char *at = values ? value_element(kv, place[0], place[1], place[2], d)
+                                         : key_element(kv, place[0], place[1], place[2], d);
+        if (!claim(taken, bytes, at - taken, size))
             return false;
     }
     return true;
 }
 
-static bool shape_is_sound(const struct attn_kv_shape *shape, unsigned char *taken)
+/* `kv` is the shape's description of a cache that begins at `taken`. */
+static bool shape_is_sound(const struct attn_kv_desc *kv, unsigned char *taken, uint64_t bytes)
 {
-    const struct attn_kv_desc *kv = &shape->desc;
-    bool latent = shape->v_offset == shape->k_offset;
-
     for (uint32_t page = 0; page < kv->pages; page++) {
         for (uint32_t token = 0; token < kv->block; token++) {
             for (uint32_t head = 0; head < kv->kv_heads; head++) {
-                if (!claim_vector(taken, shape, false, page, token, head) ||
-                    !(latent || claim_vector(taken, shape, true, page, token, head)))
+                const uint32_t place[3] = {page, token, head};
+                if (!claim_vector(kv, false, place, taken, bytes) ||
+                    (kv->v.data != NULL && !claim_vector(kv, true, place, taken, bytes)))
                     return false;
             }
         }
     }
     return true;
+}
+
+/* Whether a description is of a cache of the problem. */
+static bool is_of_problem(const struct attn_kv_desc *kv, const struct attn_problem *problem, uint32_t pages)
+{
+    uint32_t layout = kv->layout != 0 ? kv->layout : (uint32_t)ATTN_STRIDED;
+
+    return kv->pages == pages && kv->kv_heads == problem->kv_heads && kv->head_dim == problem->head_dim &&
+           kv->k_dtype == problem->k_dtype && layout == problem->layout &&
+           (kv->v.data == NULL) == (problem->mla != 0);
 }
 
 /* The scale that a cache of a problem has, in an array as large as the shape says; NULL if it is too small.
@@ -212,17 +218,15 @@ static void check_shape(const struct target *target, const struct attn_problem *
     }
     unsigned char *memory = need(calloc(shape.bytes + 1, 1));
     struct attn_buffer buffer = {memory, 0};
-    bool sound = shape.desc.pages == pages && shape.desc.kv_heads == problem->kv_heads &&
-                 shape.desc.head_dim == problem->head_dim && shape.desc.k_dtype == problem->k_dtype &&
-                 (problem->mla != 0 || shape.v_offset != shape.k_offset) && shape_is_sound(&shape, memory);
     attn_kv_desc_init(&desc, &shape, &buffer);
+    bool sound = is_of_problem(&desc, problem, pages) && shape_is_sound(&desc, memory, shape.bytes);
     float *k_scale = make_scale(&shape, problem->k_scale, &desc.k_scale);
     float *v_scale = make_scale(&shape, problem->v_scale, &desc.v_scale);
     if (k_scale == NULL || v_scale == NULL)
         tap_fail("cache shape: %llu bytes of scales do not hold one for every page, token and head",
                  (unsigned long long)shape.scale_bytes);
     else if (!sound)
-        tap_fail("cache shape: a key or value lies outside of the allocation, or two overlap");
+        tap_fail("cache shape: it is of another cache, a key or value lies outside of it, or two overlap");
     else if (attn_kv_create(target->backend, &desc, &kv, &err) != ATTN_OK)
         tap_fail("kv_create refuses the backend's own shape: %s (%s)", err.message, err.field);
     else

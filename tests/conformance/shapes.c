@@ -17,6 +17,10 @@ static void make_latent(struct rng *rng, struct attn_problem *problem)
     problem->head_dim_vo = dims[which].vo;
     problem->v_dtype = problem->k_dtype;
     problem->v_scale = ATTN_SCALES_NONE;
+    if (rng_chance(rng, 15)) { /* the scale of both pieces of a query */
+        problem->q_dtype = rng_chance(rng, 50) ? ATTN_E4M3 : ATTN_INT8;
+        problem->q_scale = rng_chance(rng, 50) ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_HEAD;
+    }
 }
 
 void shapes_generate(struct attn_problem *problem, uint64_t seed)

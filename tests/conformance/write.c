@@ -18,6 +18,7 @@ struct place {
 struct write_job {
     struct step step;
     struct attn_kv_write_args args;
+    struct attn_tensor keys; /* whole, whatever args.k_new is */
     struct attn_backend *backend;
     struct place *places;
     uint64_t *contents; /* rows with one number hold the same */
@@ -62,7 +63,7 @@ static void fill_hard(uint32_t dtype, void *to, uint64_t key)
 
 static struct row8 row_of(struct write_job *job, uint32_t what, uint32_t row, uint32_t head)
 {
-    const struct attn_tensor *from = what == SCALED_K ? &job->args.k_new : &job->args.v_new;
+    const struct attn_tensor *from = what == SCALED_K ? &job->keys : &job->args.v_new;
 
     return write8_row(&job->step, what, what == SCALED_K ? job->args.k_dtype : job->args.v_dtype,
                       tensor_at(from, row, head), job->places[row].page, job->places[row].token, head);
@@ -99,6 +100,31 @@ static uint32_t pick_source_type(struct rng *rng, uint32_t q_dtype, uint32_t to_
     return !oracle_is_eight(q_dtype) && rng_chance(rng, 40) ? q_dtype : rng_pick(rng, types);
 }
 
+/* Latent keys in two tensors, at random. */
+static void split_keys(struct write_job *job, struct rng *rng)
+{
+    const struct attn_kv_desc *kv = &job->step.kv;
+    uint32_t size = oracle_size(job->args.k_dtype), rope = kv->head_dim - kv->head_dim_vo;
+    const uint32_t shape[3] = {job->args.rows, 1, kv->head_dim_vo};
+    const uint32_t rope_shape[3] = {job->args.rows, 1, rope};
+    struct arena *arena = &job->step.arena;
+
+    if (rope == 0 || rng_chance(rng, 50))
+        return;
+    struct guarded *first =
+        tensor_init(&job->args.k_new, arena, "latent of k_new", shape, size, &job->step.layout, rng, 0xff);
+    struct guarded *second =
+        tensor_init(&job->args.k_rope, arena, "k_rope", rope_shape, size, &job->step.layout, rng, 0xff);
+    for (uint32_t row = 0; row < job->args.rows; row++) {
+        const unsigned char *from = tensor_at(&job->keys, row, 0);
+        memcpy(tensor_at(&job->args.k_new, row, 0), from, (size_t)kv->head_dim_vo * size);
+        memcpy(tensor_at(&job->args.k_rope, row, 0), from + (size_t)kv->head_dim_vo * size,
+               (size_t)rope * size);
+    }
+    guarded_protect(first);
+    guarded_protect(second);
+}
+
 static void add_sources(struct write_job *job, struct rng *rng)
 {
     const struct attn_problem *problem = &job->step.problem;
@@ -108,16 +134,23 @@ static void add_sources(struct write_job *job, struct rng *rng)
 
     job->args.k_dtype = pick_source_type(rng, problem->q_dtype, problem->k_dtype, problem->k_scale);
     job->args.v_dtype = pick_source_type(rng, problem->q_dtype, problem->v_dtype, problem->v_scale);
-    if (rng_chance(rng, 70) && oracle_size(job->args.k_dtype) > 1 && oracle_size(job->args.v_dtype) > 1)
+    if (problem->mla != 0)
+        job->args.v_dtype = 0;
+    else if (rng_chance(rng, 70) && oracle_size(job->args.k_dtype) > 1 && oracle_size(job->args.v_dtype) > 1)
         job->args.v_dtype = job->args.k_dtype;
     write8_place_scales(&job->step);
     struct guarded *k = tensor_init(&job->args.k_new, arena, "k_new", k_shape, oracle_size(job->args.k_dtype),
                                     &job->step.layout, rng, 0xff);
+    job->keys = job->args.k_new;
+    fill_source(job, SCALED_K, &job->keys, job->args.k_dtype, problem->head_dim, 0);
+    guarded_protect(k);
+    if (problem->mla != 0) {
+        split_keys(job, rng);
+        return;
+    }
     struct guarded *v = tensor_init(&job->args.v_new, arena, "v_new", v_shape, oracle_size(job->args.v_dtype),
                                     &job->step.layout, rng, 0xff);
-    fill_source(job, SCALED_K, &job->args.k_new, job->args.k_dtype, problem->head_dim, 0);
     fill_source(job, SCALED_V, &job->args.v_new, job->args.v_dtype, problem->head_dim_vo, 1000);
-    guarded_protect(k);
     guarded_protect(v);
 }
 
@@ -207,19 +240,27 @@ static bool check_vector(struct write_job *job, uint32_t what, uint32_t row, uin
     const struct attn_kv_desc *kv = &job->step.kv;
     const struct place *place = &job->places[row];
     bool keys = what == SCALED_K;
-    unsigned char *at =
-        keys ? key_at(kv, place->page, place->token, head) : value_at(kv, place->page, place->token, head);
     uint32_t dtype = keys ? kv->k_dtype : kv->v_dtype, dim = keys ? kv->head_dim : kv->head_dim_vo, d = 0;
+    uint32_t element = oracle_size(dtype);
+    unsigned char *at = vector_room(0, dim);
     const struct row8 eight = row_of(job, what, row, head);
     char detail[160] = "";
     bool good;
 
     if (restore) {
-        pattern_restore(keys ? job->step.k_memory : job->step.v_memory, at, (size_t)dim * oracle_size(dtype));
+        for (d = 0; d < dim; d++)
+            pattern_restore(keys ? job->step.k_memory : job->step.v_memory,
+                            keys ? key_element(kv, place->page, place->token, head, d)
+                                 : value_element(kv, place->page, place->token, head, d),
+                            element);
         if (eight.own)
             pattern_restore(job->step.scales[what], eight.stored_scale, sizeof(float));
         return true;
     }
+    if (keys)
+        get_key(kv, place->page, place->token, head, at);
+    else
+        get_value(kv, place->page, place->token, head, at);
     if (oracle_is_eight(dtype)) {
         good = write8_check(&eight, at, job->exact, detail, sizeof detail);
     } else {
@@ -241,12 +282,14 @@ static bool check_places(struct write_job *job, char *why, size_t size)
         for (uint32_t row = 0; row < job->args.rows; row++) {
             for (uint32_t head = 0; head < step->kv.kv_heads && job->places[row].page >= 0; head++) {
                 if (!check_vector(job, SCALED_K, row, head, restore == 1, why, size) ||
-                    !check_vector(job, SCALED_V, row, head, restore == 1, why, size))
+                    (step->v_memory != NULL &&
+                     !check_vector(job, SCALED_V, row, head, restore == 1, why, size)))
                     return false;
             }
         }
     }
-    int64_t at_k = pattern_check(step->k_memory), at_v = pattern_check(step->v_memory);
+    int64_t at_k = pattern_check(step->k_memory);
+    int64_t at_v = step->v_memory != NULL ? pattern_check(step->v_memory) : -1;
     if (at_k < 0 && at_v < 0)
         return write8_end(&job->step, why, size);
     snprintf(why, size, "byte %lld of the %s was written, but belongs to no row",
@@ -266,7 +309,7 @@ static bool must_serve(const struct write_job *job, const struct target *target)
     char why[160];
 
     return is_common(job, job->args.k_dtype, job->step.kv.k_dtype) &&
-           is_common(job, job->args.v_dtype, job->step.kv.v_dtype) &&
+           (job->step.problem.mla != 0 || is_common(job, job->args.v_dtype, job->step.kv.v_dtype)) &&
            target_accepts(target, &job->step.problem, NULL, why, sizeof why);
 }
 
@@ -279,7 +322,8 @@ static void run_write(struct write_job *job, const struct target *target, enum e
 
     ATTN_INIT(&err);
     pattern_fill(job->step.k_memory);
-    pattern_fill(job->step.v_memory);
+    if (job->step.v_memory != NULL)
+        pattern_fill(job->step.v_memory);
     write8_begin(&job->step);
     job->exact = target->device.type == ATTN_DEVICE_CPU;
     job->backend = target->backend;
@@ -341,9 +385,7 @@ void check_write(struct target_list *list, const struct run_options *options)
         if (!options_served(options, list, n, 100, &problem, &seed))
             continue;
         problem.kv_source = ATTN_KV_CACHE;
-        problem.v_scale = problem.mla != 0 ? problem.k_scale : problem.v_scale;
-        problem.cp = problem.mla = 0;
-        problem.layout = ATTN_STRIDED;
+        problem.cp = 0;
         check_case(list, &problem, seed);
     }
 }
