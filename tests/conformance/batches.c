@@ -31,102 +31,16 @@ int64_t case_slot(const struct conform_case *the_case, uint32_t sequence, uint32
     return page < 0 ? -1 : (int64_t)page * block + j % block;
 }
 
-static uint32_t pick_length(struct rng *rng, uint32_t block, uint32_t profile)
-{
-    const uint32_t small[] = {1,
-                              2,
-                              3,
-                              block,
-                              block > 1 ? block - 1 : 1,
-                              block + 1,
-                              2 * block + 1,
-                              15,
-                              16,
-                              17,
-                              31,
-                              33,
-                              63,
-                              64,
-                              65,
-                              127,
-                              128,
-                              129,
-                              200};
-    static const uint32_t middle[] = {255, 256, 257, 511, 512, 513, 640, 1023, 1025};
-    static const uint32_t large[] = {2047, 2048, 2049, 4097};
-
-    if (profile == 2)
-        return rng_pick(rng, large);
-    if (profile == 1 && rng_chance(rng, 50))
-        return rng_pick(rng, middle);
-    return rng_pick(rng, small);
-}
-
-/* Query tokens for so many keys: none, decode, a few, a chunk, all, more than keys. */
-static uint32_t pick_queries(struct rng *rng, uint32_t kv_len, uint32_t profile)
-{
-    static const uint32_t few[] = {2, 3, 4, 5, 8};
-    static const uint32_t chunk[] = {16, 17, 31, 32, 33, 63, 64, 65, 128};
-    uint32_t kind = rng_below(rng, 100);
-
-    if (profile == 1)
-        return kind < 90 ? 1 : 0;
-    if (profile == 2)
-        return kind < 60 ? 1 : rng_pick(rng, few);
-    if (kind < 8)
-        return 0;
-    if (kind < 35)
-        return 1;
-    if (kind < 50)
-        return rng_pick(rng, few);
-    if (kind < 70)
-        return rng_pick(rng, chunk);
-    return kind < 92 ? kv_len : kv_len + rng_pick(rng, few);
-}
-
-static double products(const struct conform_case *c)
-{
-    double sum = 0;
-
-    for (uint32_t n = 0; n < c->count; n++)
-        sum += (double)c->sequences[n].q_len * c->sequences[n].kv_len;
-    return sum * c->problem.heads * (c->problem.head_dim + c->problem.head_dim_vo);
-}
-
-static void pick_lengths(struct conform_case *c, struct rng *rng, const struct effort *effort, bool write)
-{
-    uint32_t profile = rng_chance(rng, effort->long_percent) ? 2 : rng_below(rng, 100) < 65 ? 0 : 1;
-    uint32_t per_key = c->problem.kv_heads * (c->problem.head_dim + c->problem.head_dim_vo);
-    uint32_t most = effort->elements / per_key;
-
-    c->equal = c->problem.kv_source == ATTN_KV_NEW && c->seed % 2 == 0;
-    bool few = write || c->problem.kv_source == ATTN_KV_CACHE_NEW; /* no more queries than keys */
-    c->count = 1 + rng_below(rng, profile == 2 || rng_chance(rng, 20) ? 3 : 8);
-    for (uint32_t n = 0; n < c->count; n++) {
-        struct sequence *s = &c->sequences[n];
-        s->kv_len = rng_chance(rng, 8) ? 0 : pick_length(rng, c->problem.block, profile);
-        if (s->kv_len > most)
-            s->kv_len = most;
-        s->q_len = pick_queries(rng, s->kv_len, profile);
-        if (c->equal || (few && s->q_len > s->kv_len))
-            s->q_len = s->kv_len;
-        while (products(c) > effort->products && s->q_len > 1)
-            s->q_len /= 2;
-        while (products(c) > effort->products && s->kv_len > 1 && n > 0)
-            s->kv_len /= 2;
-        if (few && s->q_len > s->kv_len)
-            s->q_len = s->kv_len;
-        if (c->equal)
-            s->kv_len = s->q_len;
-        most -= s->kv_len < most ? s->kv_len : most - 1;
-    }
-}
-
 /* Pages of every sequence: own ones, a prefix shared with the sequence before, holes. */
-static void pick_pages(struct conform_case *c, struct rng *rng, bool write)
+static void pick_pages(struct conform_case *c, struct rng *rng, const struct fixed_lengths *fixed, bool write)
 {
     uint32_t block = c->problem.block, entries = 0;
     bool holes = rng_chance(rng, write ? 40 : 15), shared = rng_chance(rng, 30);
+
+    if (fixed != NULL) {
+        holes = false;
+        shared = fixed->shared;
+    }
 
     for (uint32_t n = 0; n < c->count; n++) {
         c->sequences[n].pages = (c->sequences[n].kv_len + block - 1) / block;
@@ -140,7 +54,8 @@ static void pick_pages(struct conform_case *c, struct rng *rng, bool write)
         uint32_t common = 0;
         if (n > 0 && shared) {
             uint32_t other = c->sequences[n - 1].pages;
-            common = rng_below(rng, 1 + (s->pages < other ? s->pages : other));
+            common = s->pages < other ? s->pages : other;
+            common = fixed != NULL ? common : rng_below(rng, 1 + common);
         }
         for (uint32_t b = 0; b < s->pages; b++) {
             int32_t *page = &c->pages[s->first_page + b];
@@ -378,8 +293,9 @@ static void pick_per_head(struct conform_case *c)
     }
 }
 
-void case_init(struct conform_case *c, const struct attn_problem *problem, uint64_t seed,
-               const struct effort *effort, bool write)
+/* `effort` is of no matter to given lengths, which may be NULL. */
+static void init(struct conform_case *c, const struct attn_problem *problem, uint64_t seed,
+                 const struct effort *effort, const struct fixed_lengths *lengths, bool write)
 {
     static const double amplitudes[] = {0.25, 1, 1, 1, 4, 25};
     struct rng rng = {mix(seed, 2)};
@@ -390,13 +306,17 @@ void case_init(struct conform_case *c, const struct attn_problem *problem, uint6
     c->seed = seed;
     if (attn_problem_format(problem, c->text, sizeof c->text, &needed, NULL) != ATTN_OK)
         snprintf(c->text, sizeof c->text, "(problem that cannot be formatted)");
-    pick_lengths(c, &rng, effort, write);
-    case_spread(c, effort->products);
+    if (lengths != NULL) {
+        case_set_lengths(c, lengths);
+    } else {
+        case_pick_lengths(c, &rng, effort, write);
+        case_spread(c, effort->products);
+    }
     pick_positions(c, &rng);
     if (problem->addressing == ATTN_DENSE || problem->kv_source == ATTN_KV_NEW)
         pick_dense(c);
     else
-        pick_pages(c, &rng, write);
+        pick_pages(c, &rng, lengths, write);
     if (problem->kv_source == ATTN_KV_CACHE_NEW)
         pick_fresh(c);
     case_pick_mask(c);
@@ -408,11 +328,25 @@ void case_init(struct conform_case *c, const struct attn_problem *problem, uint6
     if (problem->softcap > 0 && problem->head_dim > 256 && c->amplitude > 4)
         c->amplitude = 4;
     c->poison = rng_chance(&rng, 80) ? 0xff : 0x7b;
-    pick_injections(c, &rng);
-    pick_shift(c, &rng);
+    if (lengths == NULL) {
+        pick_injections(c, &rng);
+        pick_shift(c, &rng);
+    }
     case_make_latent(c);
     case_pick_scales(c, write);
     pick_per_head(c);
+}
+
+void case_init(struct conform_case *c, const struct attn_problem *problem, uint64_t seed,
+               const struct effort *effort, bool write)
+{
+    init(c, problem, seed, effort, NULL, write);
+}
+
+void case_init_fixed(struct conform_case *c, const struct attn_problem *problem, uint64_t seed,
+                     const struct fixed_lengths *lengths)
+{
+    init(c, problem, seed, NULL, lengths, false);
 }
 
 void case_finish(struct conform_case *c)

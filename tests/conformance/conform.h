@@ -159,6 +159,7 @@ struct conform_case {
     uint32_t cp_rank; /* keys spread over ranks */
     uint32_t cp_world;
     uint32_t cp_interleave;
+    bool long_tail; /* contents are those of long.c */
 };
 
 /* shapes.c: latent caches, ranks, caches in pieces, on top of a generated problem. */
@@ -199,6 +200,10 @@ struct scaled_vector {
     double scale;
 };
 
+/* long.c: contents of its cases. */
+void long_fill_key(const struct conform_case *the_case, const struct scaled_vector *k,
+                   const struct scaled_vector *v, int64_t slot);
+void long_fill_query(const struct conform_case *the_case, const struct scaled_vector *q, uint32_t row);
 /* The byte that fills what must not be read: in 8 bits a NaN of the type, or a large number. */
 uint8_t case_poison(const struct conform_case *the_case, uint32_t dtype);
 void case_fill_vector(const struct conform_case *the_case, const struct scaled_vector *vector, uint64_t key,
@@ -216,6 +221,13 @@ bool judge_codes(uint32_t dtype, const unsigned char *codes, const double *wante
  * keys at edges leave the scores alone.
  */
 void case_make_loud(const struct conform_case *the_case, const struct scaled_vector *vector, double factor);
+/* Lengths of sequences that are not left to chance; with them nothing is shifted or injected either. */
+struct fixed_lengths {
+    uint32_t count;
+    uint32_t q_len[MAX_SEQS];
+    uint32_t kv_len[MAX_SEQS];
+    bool shared; /* all pages are the first sequence's */
+};
 
 /* What a generator may spend. */
 struct effort {
@@ -224,6 +236,11 @@ struct effort {
     uint32_t long_percent; /* cases with thousands of keys */
 };
 
+/* lengths.c */
+void case_set_lengths(struct conform_case *the_case, const struct fixed_lengths *lengths);
+void case_pick_lengths(struct conform_case *the_case, struct rng *rng, const struct effort *effort,
+                       bool write);
+
 /* A random problem of the kind that can be laid out here. */
 void problem_generate(struct attn_problem *problem, uint64_t seed);
 /* Whether a resolved problem is of that kind. False: *out_key names what is not. */
@@ -231,6 +248,9 @@ bool problem_covered(const struct attn_problem *problem, const char **out_key);
 /* Sequences and contents of a problem. `write` keeps to what a write by batch accepts. */
 void case_init(struct conform_case *the_case, const struct attn_problem *problem, uint64_t seed,
                const struct effort *effort, bool write);
+/* The same with given lengths. */
+void case_init_fixed(struct conform_case *the_case, const struct attn_problem *problem, uint64_t seed,
+                     const struct fixed_lengths *lengths);
 void case_finish(struct conform_case *the_case);
 /* Number of the first key that is read from new rows; the number of keys if none is. */
 uint32_t case_first_fresh(const struct conform_case *the_case, uint32_t sequence);
@@ -488,6 +508,8 @@ void check_deterministic(struct target_list *list, const struct run_options *opt
 void check_write(struct target_list *list, const struct run_options *options);
 void check_cache(struct target_list *list, const struct run_options *options);
 void check_merge(struct target_list *list, const struct run_options *options);
+void check_nan(struct target_list *list, const struct run_options *options);
+void check_long(struct target_list *list, const struct run_options *options);
 void check_query(struct target_list *list, const struct run_options *options);
 void check_faults(struct target_list *list, const struct run_options *options);
 void check_huge(struct target_list *list, const struct run_options *options);

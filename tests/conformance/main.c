@@ -25,6 +25,8 @@ static const struct {
     {"cache", check_cache, true, NULL},
     {"merge", check_merge, false, NULL},
     {"det", check_deterministic, false, NULL},
+    {"nan", check_nan, false, NULL},
+    {"long", check_long, false, NULL},
     {"attention", check_attention, false, NULL},
     /* clang-format on */
 };
