@@ -208,6 +208,7 @@ static void place(struct step *step, uint32_t what, const char *name, const uint
     struct attn_scale *to = step_scale(step, what);
     struct rng rng = {mix(step->layout.seed, 70 + what)};
     bool token_head = scale->granularity == ATTN_SCALES_TOKEN_HEAD, spread = rng_chance(&rng, 30);
+    bool cached = what == SCALED_K || what == SCALED_V; /* token-head: beside the cache, a write fills it */
     const bool varied[3] = {scale->outer || (spread && scale->granularity >= ATTN_SCALES_HEAD),
                             scale->token || (spread && token_head),
                             scale->head || (spread && scale->granularity >= ATTN_SCALES_HEAD)};
@@ -216,16 +217,16 @@ static void place(struct step *step, uint32_t what, const char *name, const uint
     memset(to, 0, sizeof *to);
     if (scale->granularity <= ATTN_SCALES_NONE)
         return;
-    to->kind = scale->granularity == ATTN_SCALES_UNIT ? ATTN_SCALE_UNIT
-               : rng_chance(&rng, 50)                 ? ATTN_SCALE_HOST
-                                                      : ATTN_SCALE_DEVICE;
+    to->kind = scale->granularity == ATTN_SCALES_UNIT           ? ATTN_SCALE_UNIT
+               : rng_chance(&rng, 50) || (cached && token_head) ? ATTN_SCALE_DEVICE
+                                                                : ATTN_SCALE_HOST;
     to->granularity = scale->granularity == ATTN_SCALES_UNIT && rng_chance(&rng, 50) ? 0 : scale->granularity;
     if (scale->granularity == ATTN_SCALES_UNIT)
         return;
     for (int i = 0; i < 3; i++)
         used[i] = varied[i] ? counts[i] : 0;
     /* Rows count through all sequences: their own number is enough. */
-    if (what != SCALED_K && what != SCALED_V && token_head && !(spread && counts[1] < 500))
+    if (!cached && token_head && !(spread && counts[1] < 500))
         used[0] = 0;
     uint64_t bytes = pick_strides(to, used, &rng);
     step->scales[what] = arena_add(&step->arena, name, bytes, 4, step->the_case->poison);
