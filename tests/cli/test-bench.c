@@ -182,11 +182,18 @@ int main(int argc, char **argv)
         "1x50/50", 3e-6);
     test_attention("prefill heads=8 kv_heads=2 head_dim=64 q=f32 cp=1 q_len=40 ctx=75 window=60", "1x40/75",
                    3e-6);
+    test_attention("prefill heads=8 kv_heads=2 head_dim=64 q=f32 mask=bits q_len=40 ctx=75 window=20",
+                   "1x40/75", 3e-6);
+    test_attention("decode heads=4 head_dim=64 q=f32 mask=f16 span=full alibi=mask ctx=75 layers=2", "8x1/75",
+                   3e-6);
     test_attention("decode heads=4 head_dim=64 q=f32 sinks=1 alibi=distance ctx=75 layers=2", "8x1/75", 3e-6);
     /* 20 keys of 2 heads, k and v of 64 codes and a scale. */
     test_counts(
         "decode heads=4 kv_heads=2 head_dim=64 q=f32 kv=int8 scales=token-head seqs=2 ctx=10 layers=1",
         20 * 2 * 2 * (64 + 4), 20.0 * 4 * 4 * 64);
+    /* 2 rows of a mask with 5 columns; they see 4 and 5 keys. */
+    test_counts("prefill heads=4 kv_heads=2 head_dim=64 q=f32 mask=f32 span=full q_len=2 ctx=5",
+                5 * 2 * 2 * 64 * 4 + 2 * 4 * 2 * 64 * 4 + 2 * 5 * 4, 9.0 * 4 * 4 * 64);
     /* 20 latent keys of 96 f32, of which the first 64 are values. */
     test_counts("decode heads=4 head_dim=96/64 mla=1 q=f32 seqs=2 ctx=10 layers=1", 20 * 96 * 4,
                 20.0 * 4 * 2 * (96 + 64));
@@ -226,7 +233,8 @@ int main(int argc, char **argv)
     expect_usage("decode,dispatch seqs=3", "seqs");
     expect_usage("compare,decode", "compare cannot");
     expect_usage("decode,compare", "compare cannot");
-    expect_usage("decode heads=4 head_dim=64 mask=bits", "mask");
+    expect_usage("decode heads=4 head_dim=64 mask=bit", "mask");
+    expect_usage("decode heads=4 head_dim=64 positions=1", "positions");
     expect_usage("decode heads=4 head_dim=64 kv=int8", "k_scale");
     expect_usage("decode heads=4 head_dim=64 kv=int8 scales=tokens", "scales");
     expect_usage("decode heads=4 head_dim=64 kv_source=new", "kv_source");

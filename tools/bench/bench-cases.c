@@ -49,8 +49,6 @@ static bool case_is_measurable(const struct bench_case *the_case)
         bool good;
         const char *key, *accepted;
     } rules[] = {
-        {problem->mask == ATTN_MASK_NONE, "mask", "none"},
-        {problem->alibi != ATTN_ALIBI_MASK, "alibi", "none, key and distance"},
         {problem->kv_source == ATTN_KV_CACHE, "kv_source", "cache"},
         {problem->k_dtype == problem->v_dtype, "v", "the type of k"},
         {problem->positions == 0, "positions", "0"},

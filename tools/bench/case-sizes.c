@@ -43,26 +43,33 @@ static int64_t keys_below(const struct attn_problem *problem, int64_t position)
     return problem->cp ? position / round * run + (rest < run ? rest : run) : position;
 }
 
-/* Visible pairs of query and key of one head, and keys that any query sees. */
-static void sequence_count(const struct attn_problem *problem, const struct bench_sequence *sequence,
-                           double *out_pairs, double *out_keys)
+void case_reach(const struct attn_problem *problem, const struct bench_sequence *sequence, uint32_t i,
+                int64_t *out_low, int64_t *out_high)
 {
-    int64_t keys = case_all_keys(problem, sequence->ctx), queries = sequence->q_len,
-            left = problem->window_left, right = -1;
-    int64_t first = keys, end = 0;
-    double pairs = 0;
+    int64_t keys = case_all_keys(problem, sequence->ctx), left = problem->window_left, right = -1;
+    int64_t position = problem->align == ATTN_ALIGN_START ? i : i + keys - sequence->q_len;
 
     if ((problem->given & ATTN_GIVEN_WINDOW_RIGHT) != 0)
         right = problem->window_right;
     else if (left >= 0)
         right = problem->causal == ATTN_CAUSAL_YES ? 0 : left;
-    for (int64_t i = 0; i < queries; i++) {
-        int64_t position = problem->align == ATTN_ALIGN_START ? i : i + keys - queries;
-        int64_t low = left >= 0 && position > left ? position - left : 0, high = keys - 1;
-        if (problem->causal == ATTN_CAUSAL_YES && position < high)
-            high = position;
-        if (right >= 0 && position + right < high)
-            high = position + right;
+    *out_low = left >= 0 && position > left ? position - left : 0;
+    *out_high = keys - 1;
+    if (problem->causal == ATTN_CAUSAL_YES && position < *out_high)
+        *out_high = position;
+    if (right >= 0 && position + right < *out_high)
+        *out_high = position + right;
+}
+
+/* Visible pairs of query and key of one head, and keys that any query sees. */
+static void sequence_count(const struct attn_problem *problem, const struct bench_sequence *sequence,
+                           double *out_pairs, double *out_keys)
+{
+    int64_t first = sequence->ctx, end = 0, low, high;
+    double pairs = 0;
+
+    for (uint32_t i = 0; i < sequence->q_len; i++) {
+        case_reach(problem, sequence, i, &low, &high);
         if (high < low)
             continue;
         int64_t begin = keys_below(problem, low), stop = keys_below(problem, high + 1);
@@ -128,6 +135,8 @@ double case_bytes(const struct bench_case *the_case)
     double bytes = case_key_bytes(the_case);
     struct case_sizes sizes;
 
+    for (uint32_t i = 0; i < the_case->seqs; i++)
+        bytes += (double)case_mask_row(problem, &the_case->sequence[i]) * the_case->sequence[i].q_len;
     if (strcmp(the_case->mode, "decode") == 0)
         return bytes;
     case_measure(the_case, &sizes);

@@ -112,7 +112,8 @@ static bool mirror_init(struct mirror *mirror, struct workload *workload)
                          rows * heads * problem->head_dim_vo * attn_dtype_size(problem->out_dtype)) &&
            mirror_buffer(mirror, workload, &mirror->tensors.lse.buffer, rows * heads * 4) &&
            mirror_buffer(mirror, workload, &mirror->tensors.alibi_slopes, heads * 4) &&
-           mirror_buffer(mirror, workload, &mirror->tensors.sinks, heads * 4);
+           mirror_buffer(mirror, workload, &mirror->tensors.sinks, heads * 4) &&
+           mirror_buffer(mirror, workload, &mirror->tensors.mask, workload->mask_bytes);
 }
 
 static void mirror_finish(struct mirror *mirror)

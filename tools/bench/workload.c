@@ -170,6 +170,8 @@ static int32_t tensors_init(struct workload *workload, struct attn_error *err)
         tensors->sinks_dtype = ATTN_F32;
         status = head_values(workload, false, &tensors->sinks, err);
     }
+    if (status == ATTN_OK)
+        status = mask_init(workload, err);
     return status == ATTN_OK ? tensor_scales_init(workload, err) : status;
 }
 

@@ -57,6 +57,7 @@ struct workload {
     struct attn_batch_host host;
     struct attn_batch batch;
     struct attn_tensors tensors;
+    uint64_t mask_bytes;
 
     struct attn_span schedule;
     struct attn_span staging; /* host */
@@ -95,6 +96,9 @@ double case_flops(const struct bench_case *the_case);
 double case_key_bytes(const struct bench_case *the_case);
 /* The same, and but for decode queries and results too. */
 double case_bytes(const struct bench_case *the_case);
+/* First and last key, in the numbering of all ranks, that causality and windows let query token i see. */
+void case_reach(const struct attn_problem *problem, const struct bench_sequence *sequence, uint32_t i,
+                int64_t *out_low, int64_t *out_high);
 /* Runs of like sequences, "COUNTxQUERIES/KEYS" each; cut with "..." where they do not fit. */
 void case_describe(const struct bench_case *the_case, char *text, size_t size);
 
@@ -113,6 +117,13 @@ int32_t tensor_scales_init(struct workload *workload, struct attn_error *err);
 /* Bytes of such a scale. */
 uint64_t cache_scale_size(const struct workload *workload, uint32_t granularity);
 uint64_t tensor_scale_size(const struct workload *workload, uint32_t granularity);
+
+/* ---------------------------------------------------------------- workload-mask.c */
+
+/* Allocates and fills the mask, if the problem has one. */
+int32_t mask_init(struct workload *workload, struct attn_error *err);
+/* Bytes of a row of a sequence's mask; 0 without one. */
+uint64_t case_mask_row(const struct attn_problem *problem, const struct bench_sequence *sequence);
 
 /* ---------------------------------------------------------------- judge.c */
 
