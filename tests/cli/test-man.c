@@ -43,13 +43,13 @@ static void compare(const char *text, const char *start, const char *other, cons
     check(found >= 4, NULL, "options were found to look for in %s", where);
 }
 
-static void test_tool(const char *tool, const char *page_name)
+static void test_tool(const char *tool, const char *page_name, const char *close)
 {
     struct result help;
     char *page = page_read(page_name);
 
     run(&help, "", tool, "--help");
-    compare(help.out, "--", page, "*", "*\n", page_name);
+    compare(help.out, "--", page, "*", close, page_name);
     compare(page, "--", help.out, "", "", "--help");
     free(page);
     result_finish(&help);
@@ -74,9 +74,15 @@ int main(int argc, char **argv)
                                         "dispatch", "load",    "ceilings", "seqs",    "ctx",
                                         "q_len",    "layers",  "threads",  "reps",    NULL};
 
+    static const char *const kinds[] = {"manners", "query", "faults",    "huge", "write",
+                                        "merge",   "det",   "attention", NULL};
+    const char *attn_check = getenv("CLI_ATTN_CHECK");
+
     cli_init(argc, argv);
-    test_tool(places.attn_info, "attn-info.1.scd");
-    test_tool(places.attn_bench, "attn-bench.1.scd");
+    test_tool(places.attn_info, "attn-info.1.scd", "*\n");
+    test_tool(places.attn_bench, "attn-bench.1.scd", "*\n");
+    test_tool(attn_check != NULL ? attn_check : "", "attn-check.1.scd", "*");
+    test_words("attn-check.1.scd", kinds);
     test_words("attn-info.1.scd", commands);
     test_words("attn-bench.1.scd", modes);
     return cli_finish();

@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     arguments.run.plugin_path = plugin_path();
     tap_init(argc > 0 ? argv[0] : "attn-check", arguments.file, arguments.run.full, arguments.common.json);
     tap->device_memory = arguments.device_memory;
-    if (process_run(try_out, &arguments))
+    if (process_try(try_out, &arguments))
         process_run(judge, &arguments);
     plugin_path_remove();
     double seconds = arguments.stable ? -1 : now() - began;

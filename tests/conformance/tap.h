@@ -52,6 +52,7 @@ struct tap {
     bool full;
     bool device_memory;
     bool quiet;    /* no lines of TAP: one JSON object at the end */
+    bool trying;   /* only an exit status counts */
     bool finished; /* the judging process came to its end, whatever it says */
     bool reported; /* ... or has said what it died of */
     int32_t judge; /* process that ends itself after a failure, 0 = none */
@@ -83,6 +84,8 @@ void record_command(const struct record *record, char *to, size_t size);
  * returns 0, or an exit status if nothing could be judged. False if nothing else is to be run.
  */
 bool process_run(int (*work)(void *arg), void *arg);
+/* The same, but a process that is lost is no failure: whoever judges will say more about it. */
+bool process_try(int (*work)(void *arg), void *arg);
 
 /*
  * report.c: the end of the output; the exit status of the program. `seconds` of the run are told in JSON
