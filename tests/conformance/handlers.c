@@ -44,6 +44,17 @@ static void note(const char *what, const void *caller, const void *object)
 /* The function of the C library that `name` would be without this file. */
 #define NEXT(type, name) ((type)(uintptr_t)dlsym(RTLD_NEXT, name))
 
+/* A thread sanitizer installs handlers before its own are ready to be followed. */
+#if defined(__SANITIZE_THREAD__)
+#define UNTAKEN
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNTAKEN
+#endif
+#endif
+
+#ifndef UNTAKEN
+
 int __cxa_atexit(arg_fn fn, void *arg, void *object)
 {
     int (*next)(arg_fn, void *, void *) = NEXT(int (*)(arg_fn, void *, void *), "__cxa_atexit");
@@ -76,6 +87,8 @@ int __register_atfork(plain_fn prepare, plain_fn parent, plain_fn child, void *o
     note("pthread_atfork", __builtin_return_address(0), object);
     return next != NULL ? next(prepare, parent, child, object) : -1;
 }
+
+#endif
 
 static bool lies_in(const void *address, const void *from, const void *to)
 {
