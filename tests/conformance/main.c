@@ -21,6 +21,7 @@ static const struct {
     {"query", check_query, false, NULL},
     {"faults", check_faults, true, NULL},
     {"huge", check_huge, true, NULL},
+    {"concurrency", check_concurrency, true, NULL},
     {"write", check_write, false, NULL},
     {"cache", check_cache, true, NULL},
     {"merge", check_merge, false, NULL},
