@@ -81,8 +81,10 @@ bool area_is_clean(const struct area *area)
     uint64_t page = page_size();
 
     for (uint32_t i = 0; i < SLOTS; i++) {
+        if (area->pages[i] == 0)
+            continue;
         const unsigned char *start = area->memory->data + (area->pages[i] - 1) * page;
-        for (uint64_t k = 0; area->pages[i] != 0 && k < page; k++) {
+        for (uint64_t k = 0; k < page; k++) {
             if (start[k] != area->fill)
                 return false;
         }
