@@ -32,9 +32,10 @@ DEFECTS = {
     "lse_base": ("attention", "*lse=1*", r"lse is"),
     "nan_leak": ("attention", "*", NAN),
     "hole": ("attention", "*", WRONG + "|" + READ % ""),
+    "claims_dim": ("query", "*head_dim=576*", r"the query accepts, plan_create says ATTN_E_UNSUPPORTED"),
     "descriptor": ("manners", "*", r"descriptor|open after finish"),
     "prints": ("manners", "*", r"is printed"),
-    "rounding": ("manners", "*", r"rounding|floating"),
+    "rounding": ("manners", "*floating-point*", r"changed in stage 'plan run'"),
     "thread": ("manners", "*", r"thread"),
     "host": ("manners", "*host*", r"died of signal|called after finish"),
     "beyond_out": ("attention", "*", OUT),
@@ -47,7 +48,7 @@ DEFECTS = {
 def run_check(program, directory, name, *options):
     plugin = f"{directory}/libattn-defect-{name}.so"
     command = [program, plugin, "--level", "all", *options]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=280, check=False)
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=500, check=False)
 
 
 def last_line(run):

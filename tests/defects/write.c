@@ -118,7 +118,7 @@ static int32_t write_rows(struct attn_backend_impl *backend, const struct attn_k
 
     if (d == NULL)
         return attn_util_fail(err, ATTN_E_INVALID, "kv", "it is not given");
-    if (d->v.data == NULL || d->head_dim > DIM_MAX || d->head_dim_vo > DIM_MAX)
+    if (d->head_dim > DIM_MAX || d->head_dim_vo > DIM_MAX)
         return attn_util_fail(err, ATTN_E_UNSUPPORTED, "kv", "such a cache is not served");
     int32_t status = check_cache(d, err);
     if (status != ATTN_OK)
