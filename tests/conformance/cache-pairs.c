@@ -65,7 +65,9 @@ static void init_slots(struct cache_case *c)
     struct box *from = box_add(c, NULL), *to = from;
 
     if (rng_chance(&c->rng, 50)) {
-        to = box_add(c, from);
+        struct box other = *from; /* its pages may be of another size */
+        other.desc.block += rng_below(&c->rng, 3);
+        to = box_add(c, &other);
     }
     pick_pairs(c, from->desc.pages * from->desc.block, to->desc.pages * to->desc.block);
     c->args.copy_slots.count = c->pair_count;
