@@ -94,6 +94,33 @@ static bool judge(struct cache_case *c, int32_t status, const struct attn_error 
     return false;
 }
 
+/* Whether a target serves attention over all caches of a case: others it need not take. */
+static bool is_claimed(const struct cache_case *c, const struct target *target)
+{
+    for (uint32_t i = 0; i < c->box_count; i++) {
+        const struct attn_kv_desc *desc = &c->boxes[i].desc;
+        struct attn_problem problem;
+        char why[160];
+        ATTN_INIT(&problem);
+        problem.heads = problem.kv_heads = desc->kv_heads;
+        problem.head_dim = desc->head_dim;
+        problem.head_dim_vo = desc->head_dim_vo;
+        problem.k_dtype = desc->k_dtype;
+        problem.q_dtype = problem.out_dtype =
+            oracle_is_eight(desc->k_dtype) ? (uint32_t)ATTN_F32 : desc->k_dtype;
+        problem.block = desc->block;
+        problem.layout = desc->layout;
+        problem.k_scale = desc->k_scale.granularity;
+        problem.mla = desc->v.data == NULL;
+        problem.v_dtype = problem.mla != 0 ? desc->k_dtype : desc->v_dtype;
+        problem.v_scale = problem.mla != 0 ? (uint32_t)ATTN_SCALES_NONE : desc->v_scale.granularity;
+        if (attn_problem_resolve(&problem, &problem, NULL) != ATTN_OK ||
+            !target_accepts(target, &problem, NULL, why, sizeof why))
+            return false;
+    }
+    return true;
+}
+
 /* The first run is judged by the reference; whatever threads do the next ones, not a bit may change. */
 static void run_target(struct cache_case *c, const struct target *target)
 {
@@ -106,7 +133,8 @@ static void run_target(struct cache_case *c, const struct target *target)
         ATTN_INIT(&err);
         cache_restore(c);
         status = run(c, i < EXECUTORS ? target->backend : target->pools[i - EXECUTORS], executor, &err);
-        if (status == ATTN_E_UNSUPPORTED && i == 0) {
+        if (i == 0 && status != ATTN_OK &&
+            (status == ATTN_E_UNSUPPORTED || (!c->refused && !is_claimed(c, target)))) {
             tap_skip(err.message);
             return;
         }
