@@ -34,7 +34,7 @@ static const struct attn_axis axes[] = {
     LIST("causal", "0", "1"),
     LIST("align", "end", "start"),
     RANGE("window", -1, INT32_MAX),
-    RANGE("softcap", 0, INT32_MAX),
+    RANGE("softcap", 0, INT64_MAX),
     LIST("alibi", "none", "key", "distance", "mask"),
     LIST("sinks", "0", "1"),
     LIST("mask", "none", "bits", "f16", "bf16", "f32"),

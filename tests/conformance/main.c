@@ -19,6 +19,7 @@ static const struct {
     /* clang-format off */
     {"manners", NULL, false, check_manners},
     {"query", check_query, false, NULL},
+    {"axes", check_axes, false, NULL},
     {"faults", check_faults, true, NULL},
     {"huge", check_huge, true, NULL},
     {"concurrency", check_concurrency, true, NULL},
