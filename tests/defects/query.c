@@ -29,7 +29,7 @@ const struct attn_axis defect_axes[] = {
     LIST("causal", "0", "1"),
     LIST("align", "end", "start"),
     RANGE("window", -1, INT32_MAX),
-    RANGE("softcap", 0, INT32_MAX),
+    RANGE("softcap", 0, INT64_MAX),
     LIST("alibi", "none", "key", "distance"),
     LIST("sinks", "0", "1"),
     LIST("mask", "none", "bits"),
