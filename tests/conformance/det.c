@@ -160,7 +160,7 @@ static void check_target(struct target *target, const struct conform_case *c, co
 void check_deterministic(struct target_list *list, const struct run_options *options)
 {
     static const struct effort effort = {1e7, 2000000, 50};
-    uint32_t cases = options_cases(options, 60, 300);
+    uint32_t cases = options_cases(options, 36, 300);
 
     for (uint32_t n = 0; n < cases; n++) {
         struct conform_case the_case;

@@ -31,7 +31,21 @@ static double cost_of(const struct step *step, uint32_t n)
     return (double)keys * (step->problem.head_dim + step->problem.head_dim_vo);
 }
 
-/* First and last row of every sequence, then rows at random until enough are chosen or the budget is spent.
+/* The rows on both sides of an edge between 64 keys, where tiles and parts begin. */
+static void choose_edges(struct sample *sample, uint32_t n, struct rng *rng)
+{
+    const struct step *step = sample->step;
+    uint32_t first = (uint32_t)step->host.q_offsets[n], rows = (uint32_t)step->host.q_offsets[n + 1] - first;
+    uint32_t keys = step->source[n] < 0 ? 0 : step->the_case->sequences[step->source[n]].kv_len;
+    uint32_t heads = step->problem.heads, before = (64 - (keys - rows) % 64) % 64;
+
+    for (uint32_t row = before > 0 ? before - 1 : 0; row <= before && row < rows; row++)
+        sample->chosen[(size_t)(first + row) * heads + rng_below(rng, heads)] = 1;
+}
+
+/*
+ * First and last row of every sequence and those at an edge, then rows at random until enough are chosen or
+ * the budget is spent.
  */
 static void choose(struct sample *sample, double budget)
 {
@@ -53,6 +67,7 @@ static void choose(struct sample *sample, double budget)
         const uint32_t picked[] = {0, heads - 1, rng_below(&rng, heads)};
         for (uint32_t at = 0; at < 6; at++)
             sample->chosen[(size_t)rows[at / 3] * heads + picked[at % 3]] = 1;
+        choose_edges(sample, n, &rng);
         chosen += 6;
         spent += 6 * cost_of(step, n);
     }
