@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 # What a failure says.
-WRONG = r"row \d+ head \d+.*(wanted|at most)"
+WRONG = r"row \d+ head \d+.*(wanted|at most|sees no key, but is)"
 NAN = r"row \d+ head \d+.*nan, wanted"
 OUT = r"of out was written|outside of out|next to out"
 READ = r"forbidden access at or next to %s"
