@@ -33,6 +33,7 @@ DEFECTS = {
     "nan_leak": ("attention", "*", NAN),
     "hole": ("attention", "*", WRONG + "|" + READ % "" + "|process was ended"),  # that is a sanitizer
     "claims_dim": ("query", "*head_dim=576*", r"the query accepts, plan_create says ATTN_E_UNSUPPORTED"),
+    "refuses_dim": ("axes", "*head_dim*", r"is refused and head_dim=\d+ is served|is on the axes, but refused"),
     "descriptor": ("manners", "*", r"descriptor|open after finish"),
     "prints": ("manners", "*", r"is printed"),
     "rounding": ("manners", "*floating-point*", r"changed in stage 'plan run'"),
