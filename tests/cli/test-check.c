@@ -99,8 +99,7 @@ static void test_filters(void)
     check(result.code == 0 && strstr(result.out, "--filter") != NULL && fits_terminal(result.out), &result,
           "--help fits a terminal");
     result_finish(&result);
-    check_file(&result, cpu_file(),
-               "--kind=attention --level=none --cases=60 --filter=*kv_source=new*");
+    check_file(&result, cpu_file(), "--kind=attention --level=none --cases=60 --filter=*kv_source=new*");
     check(result.code == 0 && strstr(result.out, "kv_source=new") != NULL &&
               occurrences(result.out, "kv_source=new") == occurrences(result.out, "ok "),
           &result, "a pattern picks the cases whose name fits");
