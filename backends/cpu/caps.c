@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "attn/plugin-util.h"
 #include "cpu.h"
 #include "kv-view.h"
 
@@ -230,6 +231,14 @@ static const struct cpu_kernel *find_row(uint32_t flags, const struct attn_probl
     return NULL;
 }
 
+static bool is_known(const struct attn_problem *problem)
+{
+    struct attn_query query = {.reason_count = 0};
+
+    attn_util_refuse_unknown(&query, problem);
+    return query.reason_count == 0;
+}
+
 const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,
                                       const struct attn_problem *problem, uint32_t phase)
 {
@@ -240,7 +249,7 @@ const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,
         if (!ruling.rules[i].served)
             return NULL;
     }
-    return find_row(instance->flags, problem, phase);
+    return is_known(problem) ? find_row(instance->flags, problem, phase) : NULL;
 }
 
 static void add_rows(struct attn_query *out, uint32_t flags, const struct attn_problem *problem)
@@ -284,6 +293,8 @@ int32_t cpu_query(struct attn_instance *instance, const struct attn_device *devi
             out->accepted = 0;
         }
     }
+    attn_util_refuse_unknown(out, problem);
+    out->accepted = out->reason_count == 0;
     if (out->accepted != 0)
         add_rows(out, instance->flags, problem);
     return ATTN_OK;

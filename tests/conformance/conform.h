@@ -502,6 +502,7 @@ bool target_accepts(const struct target *target, const struct attn_problem *prob
 
 /* In processes of their own: the plugin is not loaded in this one. */
 void check_manners(const struct run_options *options);
+void check_abi(const struct run_options *options);
 
 void check_attention(struct target_list *list, const struct run_options *options);
 void check_deterministic(struct target_list *list, const struct run_options *options);

@@ -74,13 +74,12 @@ static bool place(struct work *work, const void *bytes, uint64_t size, struct at
 {
     const struct life_backend *backend = work->backend;
     struct attn_buffer from = {NULL, 0};
-    struct attn_error err;
+    struct attn_error *err = life_error(backend->life);
 
-    ATTN_INIT(&err);
     if (work->count == BLOCKS)
         return false;
     life_enter(backend->life, "memory alloc");
-    if (!life_leave(backend->life, backend->table->memory->alloc(backend->impl, size, out, &err), &err))
+    if (!life_leave(backend->life, backend->table->memory->alloc(backend->impl, size, out, err), err))
         return false;
     work->blocks[work->count++] = *out;
     unsigned char *filled = need(malloc(size));
@@ -90,10 +89,10 @@ static bool place(struct work *work, const void *bytes, uint64_t size, struct at
     from.data = filled;
     life_enter(backend->life, "memory copy");
     int32_t status = backend->table->memory->copy(backend->impl, out, &from, size, ATTN_COPY_TO_DEVICE,
-                                                  backend->stream, &err);
+                                                  backend->stream, err);
     if (status == ATTN_OK && backend->stream != NULL)
-        status = backend->table->memory->stream_synchronize(backend->impl, backend->stream, &err);
-    bool good = life_leave(backend->life, status, &err);
+        status = backend->table->memory->stream_synchronize(backend->impl, backend->stream, err);
+    bool good = life_leave(backend->life, status, err);
     free(filled);
     return good;
 }
@@ -142,19 +141,18 @@ static bool make_cache(struct work *work)
     struct life_backend *backend = work->backend;
     struct attn_buffer memory;
     struct attn_kv_shape shape;
-    struct attn_error err;
+    struct attn_error *err = life_error(backend->life);
 
     ATTN_INIT(&shape);
-    ATTN_INIT(&err);
     life_enter(backend->life, "kv shape");
     if (!life_leave(backend->life,
-                    backend->table->kv->shape(backend->impl, &backend->problem, PAGES, &shape, &err), &err) ||
+                    backend->table->kv->shape(backend->impl, &backend->problem, PAGES, &shape, err), err) ||
         !place(work, NULL, shape.bytes, &memory))
         return false;
     attn_kv_desc_init(&work->desc, &shape, &memory);
     life_enter(backend->life, "kv create");
-    return life_leave(backend->life, backend->table->kv->create(backend->impl, &work->desc, &work->kv, &err),
-                      &err);
+    return life_leave(backend->life, backend->table->kv->create(backend->impl, &work->desc, &work->kv, err),
+                      err);
 }
 
 static bool write_cache(struct work *work)
@@ -162,10 +160,9 @@ static bool write_cache(struct work *work)
     struct life_backend *backend = work->backend;
     const struct attn_problem *problem = &backend->problem;
     struct attn_kv_write_args args;
-    struct attn_error err;
+    struct attn_error *err = life_error(backend->life);
 
     ATTN_INIT(&args);
-    ATTN_INIT(&err);
     args.k_dtype = problem->k_dtype;
     args.v_dtype = problem->v_dtype;
     args.rows = ROWS;
@@ -175,8 +172,8 @@ static bool write_cache(struct work *work)
         return false;
     life_enter(backend->life, "kv write");
     return life_leave(backend->life,
-                      backend->table->kv->write(backend->impl, &args, work->kv, NULL, backend->stream, &err),
-                      &err);
+                      backend->table->kv->write(backend->impl, &args, work->kv, NULL, backend->stream, err),
+                      err);
 }
 
 static bool make_plan(struct work *work)
@@ -184,13 +181,12 @@ static bool make_plan(struct work *work)
     struct life_backend *backend = work->backend;
     const struct attn_plan_table *plan = backend->table->plan;
     struct attn_plan_info info;
-    struct attn_error err;
+    struct attn_error *err = life_error(backend->life);
 
-    ATTN_INIT(&err);
     ATTN_INIT(&work->sizes);
     ATTN_INIT(&info);
     life_enter(backend->life, "plan create");
-    if (!life_leave(backend->life, plan->create(backend->impl, &backend->problem, &work->plan, &err), &err))
+    if (!life_leave(backend->life, plan->create(backend->impl, &backend->problem, &work->plan, err), err))
         return false;
     life_enter(backend->life, "plan sizes");
     if (!life_leave(backend->life, plan->sizes(work->plan, &work->sizes), NULL))
@@ -206,9 +202,8 @@ static bool prepare(struct work *work)
     struct life_backend *backend = work->backend;
     const struct attn_memory_table *memory = backend->table->memory;
     struct attn_span staging = {{NULL, 0}, work->sizes.staging};
-    struct attn_error err;
+    struct attn_error *err = life_error(backend->life);
 
-    ATTN_INIT(&err);
     ATTN_INIT(&work->scratch);
     if (!place_batch(work) || !place_span(work, work->sizes.schedule, false, &work->schedule) ||
         !place_span(work, work->sizes.scratch, false, &work->scratch.scratch) ||
@@ -216,8 +211,8 @@ static bool prepare(struct work *work)
         return false;
     if (staging.size > 0 && memory->alloc_pinned != NULL) {
         life_enter(backend->life, "memory alloc_pinned");
-        if (!life_leave(backend->life,
-                        memory->alloc_pinned(backend->impl, staging.size, &work->staging, &err), &err))
+        if (!life_leave(backend->life, memory->alloc_pinned(backend->impl, staging.size, &work->staging, err),
+                        err))
             return false;
         work->pinned = true;
     } else if (staging.size > 0) {
@@ -227,22 +222,21 @@ static bool prepare(struct work *work)
     life_enter(backend->life, "plan prepare");
     return life_leave(backend->life,
                       backend->table->plan->prepare(work->plan, &work->batch, &work->schedule, &staging,
-                                                    backend->stream, &err),
-                      &err);
+                                                    backend->stream, err),
+                      err);
 }
 
 static bool run_on(struct work *work, const char *stage, void *stream)
 {
     struct life_backend *backend = work->backend;
-    struct attn_error err;
+    struct attn_error *err = life_error(backend->life);
 
-    ATTN_INIT(&err);
     life_enter(backend->life, stage);
     int32_t status = backend->table->plan->run(work->plan, &work->batch, &work->tensors, work->kv, NULL,
-                                               &work->schedule, &work->scratch, stream, &err);
+                                               &work->schedule, &work->scratch, stream, err);
     if (status == ATTN_OK && backend->stream != NULL)
-        status = backend->table->memory->stream_synchronize(backend->impl, backend->stream, &err);
-    return life_leave(backend->life, status, &err);
+        status = backend->table->memory->stream_synchronize(backend->impl, backend->stream, err);
+    return life_leave(backend->life, status, err);
 }
 
 /* The caller's threads, looked at before and after every task. */
@@ -299,11 +293,10 @@ static bool merge(struct work *work)
     struct attn_tensor all[2];
     struct attn_merge_args args;
     struct attn_rescale_args rescale;
-    struct attn_error err;
+    struct attn_error *err = life_error(backend->life);
 
     ATTN_INIT(&args);
     ATTN_INIT(&rescale);
-    ATTN_INIT(&err);
     if (merges == NULL)
         return true;
     args.dtype = rescale.dtype = ATTN_F32;
@@ -324,11 +317,11 @@ static bool merge(struct work *work)
     rescale.all = all;
     life_enter(backend->life, "merge");
     if (merges->merge != NULL &&
-        !life_leave(backend->life, merges->merge(backend->impl, &args, backend->stream, &err), &err))
+        !life_leave(backend->life, merges->merge(backend->impl, &args, backend->stream, err), err))
         return false;
     life_enter(backend->life, "rescale");
     return merges->rescale == NULL ||
-           life_leave(backend->life, merges->rescale(backend->impl, &rescale, backend->stream, &err), &err);
+           life_leave(backend->life, merges->rescale(backend->impl, &rescale, backend->stream, err), err);
 }
 
 static void give_back(struct work *work)
@@ -362,14 +355,13 @@ bool life_work(struct life_backend *backend)
 {
     const struct attn_memory_table *memory = backend->table->memory;
     struct work *work = need(calloc(1, sizeof *work));
-    struct attn_error err;
+    struct attn_error *err = life_error(backend->life);
     bool good = true;
 
-    ATTN_INIT(&err);
     work->backend = backend;
     if (memory->struct_size >= sizeof *memory && memory->stream_create != NULL) {
         life_enter(backend->life, "memory stream_create");
-        good = life_leave(backend->life, memory->stream_create(backend->impl, &backend->stream, &err), &err);
+        good = life_leave(backend->life, memory->stream_create(backend->impl, &backend->stream, err), err);
     }
     good = good && make_cache(work) && write_cache(work) && make_plan(work) && prepare(work) &&
            run_all(work) && merge(work);

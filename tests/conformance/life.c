@@ -25,6 +25,12 @@ bool life_leave(struct life *life, int32_t status, const struct attn_error *err)
     return false;
 }
 
+struct attn_error *life_error(struct life *life)
+{
+    ATTN_INIT(&life->err);
+    return life->without_errors ? NULL : &life->err;
+}
+
 bool life_load(struct life *life, struct apart *apart, const char *plugin)
 {
     life->apart = apart;
@@ -45,15 +51,14 @@ bool life_load(struct life *life, struct apart *apart, const char *plugin)
 
 bool life_begin(struct life *life)
 {
-    struct attn_error err;
+    struct attn_error *err = life_error(life);
 
-    ATTN_INIT(&err);
     life->table = NULL;
     life->instance = NULL;
     life->device_count = 0;
     life->host = life_host_create();
     life_enter(life, "entry");
-    if (!life_leave(life, life->entry(life_host_table(life->host), &life->table, &err), &err))
+    if (!life_leave(life, life->entry(life_host_table(life->host), &life->table, err), err))
         return false;
     life->instance = life_host_instance(life->host);
     if (life->table == NULL) {
@@ -62,7 +67,7 @@ bool life_begin(struct life *life)
     }
     life_enter(life, "get_backends");
     return life_leave(
-        life, life->table->get_backends(life->instance, &life->backends, &life->backend_count, &err), &err);
+        life, life->table->get_backends(life->instance, &life->backends, &life->backend_count, err), err);
 }
 
 static bool ask_backend(struct life *life, const struct attn_backend_table *table)
@@ -79,34 +84,32 @@ static bool ask_backend(struct life *life, const struct attn_backend_table *tabl
 
 bool life_ask(struct life *life)
 {
-    struct attn_error err;
+    struct attn_error *err = life_error(life);
 
     for (uint32_t i = 0; i < life->backend_count; i++) {
         if (!ask_backend(life, life->backends[i]))
             return false;
     }
-    ATTN_INIT(&err);
     for (uint32_t i = 0; i < LIFE_DEVICES; i++)
         ATTN_INIT(&life->devices[i]);
     life_enter(life, "get_devices");
     int32_t status =
-        life->table->get_devices(life->instance, life->devices, LIFE_DEVICES, &life->device_count, &err);
+        life->table->get_devices(life->instance, life->devices, LIFE_DEVICES, &life->device_count, err);
     if (status == ATTN_E_DEVICE) {
         life->device_count = 0; /* no driver: there is nothing to open */
         status = ATTN_OK;
     }
     if (life->device_count > LIFE_DEVICES)
         life->device_count = LIFE_DEVICES;
-    return life_leave(life, status, &err);
+    return life_leave(life, status, err);
 }
 
 bool life_open(struct life *life, uint32_t backend, struct life_backend *out)
 {
     struct attn_open_config config;
-    struct attn_error err;
+    struct attn_error *err = life_error(life);
 
     memset(out, 0, sizeof *out);
-    ATTN_INIT(&err);
     ATTN_INIT(&config);
     out->life = life;
     out->table = life->backends[backend];
@@ -120,7 +123,7 @@ bool life_open(struct life *life, uint32_t backend, struct life_backend *out)
         if (out->problem.heads == 0)
             return false;
         life_enter(life, "open");
-        return life_leave(life, out->table->open(life->instance, device, &config, &out->impl, &err), &err);
+        return life_leave(life, out->table->open(life->instance, device, &config, &out->impl, err), err);
     }
     return false;
 }

@@ -82,6 +82,8 @@ struct life {
     uint32_t backend_count;
     struct attn_device_info devices[LIFE_DEVICES];
     uint32_t device_count;
+    bool without_errors; /* passes NULL for every err */
+    struct attn_error err;
     bool ran; /* some backend accepted a problem and ran it */
     life_watch_fn watch;
     void *watch_arg;
@@ -113,6 +115,8 @@ void life_forget(struct life *life);
 /* Everything from the entry to finish, on every backend. */
 bool life_live(struct life *life);
 
+/* What to pass for err: cleared, or NULL. */
+struct attn_error *life_error(struct life *life);
 void life_enter(struct life *life, const char *stage);
 /* After the call: tells the watcher, judges the status. */
 bool life_leave(struct life *life, int32_t status, const struct attn_error *err);

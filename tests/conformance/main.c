@@ -18,6 +18,7 @@ static const struct {
 } kinds[] = {
     /* clang-format off */
     {"manners", NULL, false, check_manners},
+    {"abi", NULL, false, check_abi},
     {"query", check_query, false, NULL},
     {"axes", check_axes, false, NULL},
     {"faults", check_faults, true, NULL},
@@ -54,19 +55,24 @@ static void refuse_unknown_kind(const struct run_options *options)
     exit(EXIT_USAGE);
 }
 
-/* False if no other kinds are wanted. */
-static bool judge_apart(struct run_options *options)
+static void judge_apart(struct run_options *options)
 {
-    bool others = false;
-
     for (size_t i = 0; i < KINDS; i++) {
-        others |= is_wanted(options, i) && kinds[i].check != NULL;
         if (!is_wanted(options, i) || kinds[i].check_apart == NULL)
             continue;
         options->running = kinds[i].name;
         kinds[i].check_apart(options);
     }
-    return others;
+}
+
+/* Such a kind says more about a file that cannot be used than that it cannot. */
+static bool only_apart(const struct run_options *options)
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        if (is_wanted(options, i) && kinds[i].check != NULL)
+            return false;
+    }
+    return true;
 }
 
 /* Everything that loads the plugin, in the child process. */
@@ -77,7 +83,8 @@ static int judge(void *arg)
 
     mirror_all(arguments->device_memory);
     tap->judge = arguments->fail_fast ? (int32_t)getpid() : 0;
-    if (!judge_apart(&arguments->run))
+    judge_apart(&arguments->run);
+    if (only_apart(&arguments->run))
         return 0;
     int code = targets_open(&list, plugin_path(), arguments->file, arguments->backend, arguments->level);
     for (size_t i = 0; i < KINDS && code == 0; i++) {
@@ -130,7 +137,7 @@ int main(int argc, char **argv)
     arguments.run.plugin_path = plugin_path();
     tap_init(argc > 0 ? argv[0] : "attn-check", arguments.file, arguments.run.full, arguments.common.json);
     tap->device_memory = arguments.device_memory;
-    if (process_try(try_out, &arguments))
+    if (only_apart(&arguments.run) || process_try(try_out, &arguments))
         process_run(judge, &arguments);
     plugin_path_remove();
     double seconds = arguments.stable ? -1 : now() - began;

@@ -38,6 +38,7 @@ static void read_locale(char *text, size_t size)
 /* Rounding, flushing of small numbers, and which exceptions trap; not the flags that every sum may raise. */
 static void read_float(char *text, size_t size)
 {
+    add_line(text, size, "rounding %d", fegetround());
 #if defined(__x86_64__)
     uint16_t x87;
     __asm__ volatile("fnstcw %0" : "=m"(x87));
@@ -47,7 +48,6 @@ static void read_float(char *text, size_t size)
     __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
     add_line(text, size, "FPCR %08llx", (unsigned long long)fpcr);
 #endif
-    add_line(text, size, "rounding %d", fegetround());
 }
 
 static void read_umask(char *text, size_t size)

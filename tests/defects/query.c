@@ -92,6 +92,7 @@ int32_t defect_query(struct attn_instance *instance, const struct attn_device *d
     attn_util_refuse(out, p->mla != 0, ATTN_REASON_MLA, "mla", "0");
     attn_util_refuse(out, p->cp != 0, ATTN_REASON_CONTEXT_PARALLEL, "cp", "0");
     attn_util_refuse(out, p->graph > ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
+    attn_util_refuse_unknown(out, p);
     attn_util_refuse(out, !limits_init(&limits, p), ATTN_REASON_MAX_ROWS, "max_rows", "fewer rows");
     return attn_util_answer(out, "attention_plain", "always", ATTN_NUMERICS_UNROUNDED, 100);
 }

@@ -75,7 +75,8 @@ static const struct attn_memory_table memory_table = {
 static int32_t query(struct attn_instance *instance, const struct attn_device *device,
                      const struct attn_problem *problem, struct attn_query *out)
 {
-    (void)instance, (void)device, (void)problem;
+    (void)instance, (void)device;
+    attn_util_refuse_unknown(out, problem);
     return attn_util_answer(out, NAME, "always", ATTN_NUMERICS_UNROUNDED, 1000);
 }
 

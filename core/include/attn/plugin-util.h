@@ -75,9 +75,67 @@ static inline void attn_util_refuse(struct attn_query *query, int refused, uint3
     query->reason_count++;
 }
 
+/* Whether an element type is one that this version of the interface has. */
+static inline int attn_util_is_dtype(uint32_t dtype)
+{
+    return dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16 || dtype == ATTN_INT8 ||
+           dtype == ATTN_E4M3 || dtype == ATTN_E4M3FNUZ || dtype == ATTN_E5M2 || dtype == ATTN_E5M2FNUZ;
+}
+
+/*
+ * Refuses values that this version of the interface does not have. A later host may know more of them, in
+ * members that are here already, and then only the plugin can tell that it does not serve them.
+ */
+static inline void attn_util_refuse_unknown(struct attn_query *query, const struct attn_problem *p)
+{
+    const struct {
+        const char *key;
+        uint32_t value, least, most;
+    } members[] = {{"type", p->type, ATTN_DECODER, ATTN_ENCODER_DECODER},
+                   {"addr", p->addressing, ATTN_DENSE, ATTN_CSR},
+                   {"causal", p->causal, ATTN_CAUSAL_NO, ATTN_CAUSAL_YES},
+                   {"align", p->align, ATTN_ALIGN_END, ATTN_ALIGN_START},
+                   {"alibi", p->alibi, ATTN_ALIBI_NONE, ATTN_ALIBI_MASK},
+                   {"mask", p->mask, ATTN_MASK_NONE, ATTN_MASK_F32},
+                   {"span", p->span, ATTN_SPAN_SQUARE, ATTN_SPAN_FULL},
+                   {"kv_source", p->kv_source, ATTN_KV_CACHE, ATTN_KV_CACHE_NEW},
+                   {"layout", p->layout, ATTN_STRIDED, ATTN_PAGED_X},
+                   {"q_scale", p->q_scale, ATTN_SCALES_NONE, ATTN_SCALES_KV_HEAD},
+                   {"k_scale", p->k_scale, ATTN_SCALES_NONE, ATTN_SCALES_TOKEN_HEAD},
+                   {"v_scale", p->v_scale, ATTN_SCALES_NONE, ATTN_SCALES_TOKEN_HEAD},
+                   {"out_scale", p->out_scale, ATTN_SCALES_NONE, ATTN_SCALES_TOKEN_HEAD},
+                   {"graph", p->graph, ATTN_GRAPH_NEVER, ATTN_GRAPH_ALWAYS},
+                   {"sinks", p->sinks, 0, 1},
+                   {"positions", p->positions, 0, 1},
+                   {"seq_causal", p->seq_causal, 0, 1},
+                   {"mla", p->mla, 0, 1},
+                   {"cp", p->cp, 0, 1},
+                   {"lse", p->lse, 0, 1},
+                   {"det", p->det, 0, 1},
+                   {"given", p->given, 0, ATTN_GIVEN_WINDOW_LEFT | ATTN_GIVEN_WINDOW_RIGHT}};
+    const struct {
+        const char *key;
+        uint32_t dtype;
+    } types[] = {{"q", p->q_dtype}, {"k", p->k_dtype}, {"v", p->v_dtype}, {"out", p->out_dtype}};
+    uint32_t reserved = 0;
+
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        attn_util_refuse(query, members[i].value < members[i].least || members[i].value > members[i].most,
+                         ATTN_REASON_UNKNOWN_TO_PLUGIN, members[i].key, "a value that the plugin knows");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        attn_util_refuse(query, !attn_util_is_dtype(types[i].dtype), ATTN_REASON_UNKNOWN_TO_PLUGIN,
+                         types[i].key, "a type that the plugin knows");
+    attn_util_refuse(query, p->index_dtype != ATTN_INT32 && p->index_dtype != ATTN_INT64,
+                     ATTN_REASON_UNKNOWN_TO_PLUGIN, "index", "i32 or i64");
+    for (size_t i = 0; i < sizeof p->reserved / sizeof *p->reserved; i++)
+        reserved |= p->reserved[i];
+    attn_util_refuse(query, reserved != 0, ATTN_REASON_UNKNOWN_TO_PLUGIN, "reserved", "0");
+}
+
 /* Refuses every key that a problem need not have: what a new plugin leaves for later. */
 static inline void attn_util_refuse_extras(struct attn_query *query, const struct attn_problem *p)
 {
+    attn_util_refuse_unknown(query, p);
     attn_util_refuse(query, p->kv_source != ATTN_KV_CACHE, ATTN_REASON_KV_SOURCE, "kv_source", "cache");
     attn_util_refuse(query,
                      p->window_left >= 0 || ((p->given & ATTN_GIVEN_WINDOW_RIGHT) && p->window_right >= 0),

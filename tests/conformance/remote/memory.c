@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 
+#include "attn/plugin-util.h"
 #include "remote.h"
 
 /* No user address of x86-64 or aarch64 has it. */
@@ -48,9 +49,8 @@ static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct at
     void *memory = NULL;
 
     (void)backend;
-    (void)err;
     if (posix_memalign(&memory, 64, size) != 0)
-        return ATTN_E_MEMORY;
+        return attn_util_fail(err, ATTN_E_MEMORY, "size", "out of memory");
     out->data = (void *)((uintptr_t)memory | FAR);
     out->byte_offset = 0;
     return ATTN_OK;

@@ -131,12 +131,16 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
         .finish = finish,
     };
     typedef int32_t (*entry_fn)(const struct attn_host *, const struct attn_plugin **, struct attn_error *);
+
+    if (host->struct_size < sizeof *host)
+        return ATTN_E_ABI;
     void *library = dlopen(REMOTE_CPU, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     void *symbol = library != NULL ? dlsym(library, "attn_plugin_entry_v1") : NULL;
     struct attn_instance *mine = calloc(1, sizeof *mine);
     struct attn_host other = *host;
     entry_fn entry;
 
+    other.struct_size = sizeof other;
     memcpy(&entry, &symbol, sizeof entry);
     if (library != NULL)
         dlclose(library);

@@ -9,12 +9,40 @@
 #ifndef RUDE_ACT
 #define RUDE_ACT behave
 #endif
+#ifndef RUDE_FAULT
+#define RUDE_FAULT NO_FAULT
+#endif
 #define BACKEND "rude/flash-attn"
+
+/* Faults of the interface. Those of the file are #ifdefs below. */
+enum fault {
+    NO_FAULT,
+    OTHER_VERSION, /* in the table than in the note */
+    OLD_SIZE,      /* of the problem */
+    NO_CLOSE,      /* a required entry is NULL */
+    MOVING_AXES,   /* a new list at every call */
+    HEAP_TABLE,    /* the table of the first instance is not that of the second */
+    ONE_INSTANCE,  /* refuses to be entered twice */
+    WHOLE_HOST,    /* copies more of the host's table than there is */
+    FEW_DEVICES,   /* counts no more than it may write */
+    DEVICE_BEYOND, /* writes a record that has no room */
+    FEW_KERNELS,   /* counts no more than it may write */
+    REASON_BEYOND, /* writes a reason that has no room */
+    ANY_VALUE,     /* serves what it has never heard of */
+    WORDLESS,      /* fails without words */
+    ALWAYS_WORDS   /* does not ask whether err is there */
+};
+
+static bool is(enum fault fault)
+{
+    return fault == RUDE_FAULT;
+}
 
 ATTN_PLUGIN_NOTE("rude", "libattn", "1", BACKEND, ATTN_CLASS_PORTABLE_CPU, ATTN_CPU_BASELINE);
 
 struct attn_instance {
     struct attn_host host;
+    struct attn_plugin *table;
 };
 
 #ifdef RUDE_CONSTRUCTOR
@@ -28,6 +56,41 @@ __attribute__((destructor)) static void end(void)
 {
     __asm__ volatile("");
 }
+#endif
+
+#ifdef RUDE_EXPORT
+ATTN_PLUGIN_EXPORT int32_t rude_export(void);
+ATTN_PLUGIN_EXPORT int32_t rude_export(void)
+{
+    return 1;
+}
+#endif
+#ifdef RUDE_OPEN_SYMBOL
+ATTN_PLUGIN_EXPORT int32_t attn_plugin_entry_v99(int32_t value);
+ATTN_PLUGIN_EXPORT __attribute__((noinline)) int32_t attn_plugin_entry_v99(int32_t value)
+{
+    __asm__ volatile("" : "+r"(value));
+    return value;
+}
+#else
+#define attn_plugin_entry_v99(value) (value)
+#endif
+#ifdef RUDE_STATIC_TLS
+__attribute__((tls_model("initial-exec"))) static __thread volatile int32_t of_thread;
+#else
+static int32_t of_thread;
+#endif
+#ifdef RUDE_RELOCATED_CODE
+__asm__(".text\n.balign 8\nrude_data:\n.quad rude_data\n");
+#endif
+#ifdef RUDE_UNIQUE
+__asm__(".data\n.globl attn_plugin_entry_v98\n.type attn_plugin_entry_v98, %gnu_unique_object\n"
+        "attn_plugin_entry_v98: .long 1\n.size attn_plugin_entry_v98, 4\n.text\n");
+#endif
+#ifdef RUDE_NEED
+int32_t attn_reason_is_absence(uint32_t reason);
+#else
+#define attn_reason_is_absence(reason) ((int32_t)(reason))
 #endif
 
 /* What a backend and a plan remember is the instance. */
@@ -107,9 +170,15 @@ static const struct attn_kv_table kv_table = {
     .write = kv_write,
 };
 
+static int32_t memory_alloc(struct attn_backend_impl *backend, uint64_t size, struct attn_buffer *out,
+                            struct attn_error *err)
+{
+    return attn_util_alloc(backend, size, out, is(WORDLESS) ? NULL : err);
+}
+
 static const struct attn_memory_table memory_table = {
     .struct_size = sizeof memory_table,
-    .alloc = attn_util_alloc,
+    .alloc = memory_alloc,
     .free = attn_util_free,
     .copy = attn_util_copy,
 };
@@ -117,18 +186,27 @@ static const struct attn_memory_table memory_table = {
 static int32_t query(struct attn_instance *instance, const struct attn_device *device,
                      const struct attn_problem *problem, struct attn_query *out)
 {
-    (void)device, (void)problem;
+    (void)device;
     if (!act(AT_QUERY, instance))
         return ATTN_E_STATE;
-    return attn_util_answer(out, "nothing", "always", ATTN_NUMERICS_UNROUNDED, 1000);
+    if (is(REASON_BEYOND))
+        out->reasons[out->reason_capacity].code = 0;
+    if (!is(ANY_VALUE))
+        attn_util_refuse_unknown(out, problem);
+    int32_t status = attn_util_answer(out, "nothing", "always", ATTN_NUMERICS_UNROUNDED, 1000);
+    if (is(FEW_KERNELS) && out->kernel_count > out->kernel_capacity)
+        out->kernel_count = out->kernel_capacity;
+    return status;
 }
 
 static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
 {
-    static const struct attn_axis list[] = {{.key = "head_dim", .first = 1, .last = 65536, .step = 1}};
+    static const struct attn_axis list[] = {{.key = "head_dim", .first = 1, .last = 65536, .step = 1},
+                                            {.key = "head_dim", .first = 1, .last = 65536, .step = 1}};
+    static unsigned call;
 
     (void)instance;
-    *out = list;
+    *out = is(MOVING_AXES) ? list + ++call % 2 : list;
     *out_count = 1;
     return ATTN_OK;
 }
@@ -139,6 +217,8 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
 {
     (void)device, (void)config;
     *out = (struct attn_backend_impl *)(void *)instance;
+    if (is(ALWAYS_WORDS))
+        err->reason = 0;
     return judge(act(AT_OPEN, instance), err, "open");
 }
 
@@ -157,7 +237,7 @@ static const struct attn_backend_table backend_table = {
     .query = query,
     .axes = axes,
     .open = open_backend,
-    .close = close_backend,
+    .close = RUDE_FAULT == NO_CLOSE ? NULL : close_backend,
 };
 
 static int32_t get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
@@ -168,9 +248,9 @@ static int32_t get_devices(struct attn_instance *instance, struct attn_device_in
                                                 .device = {.type = ATTN_DEVICE_CPU},
                                                 .name = "rude"};
 
-    if (capacity > 0)
+    if (capacity > 0 || is(DEVICE_BEYOND))
         *out = cpu;
-    *out_count = 1;
+    *out_count = is(FEW_DEVICES) && capacity == 0 ? 0 : 1;
     return judge(act(AT_DEVICES, instance), err, "devices");
 }
 
@@ -180,15 +260,20 @@ static int32_t get_backends(struct attn_instance *instance, const struct attn_ba
     static const struct attn_backend_table *const list[] = {&backend_table};
 
     (void)instance, (void)err;
+    of_thread = attn_plugin_entry_v99(of_thread + attn_reason_is_absence(0));
     *out = list;
     *out_count = 1;
     return ATTN_OK;
 }
 
+static bool entered;
+
 static void finish(struct attn_instance *instance)
 {
     act(AT_FINISH, instance);
+    free(instance->table);
     free(instance);
+    entered = false;
 }
 
 static const struct attn_plugin plugin = {
@@ -198,22 +283,39 @@ static const struct attn_plugin plugin = {
     ATTN_PLUGIN_SIZES,
     .name = "rude",
     .vendor = "libattn",
-    .version = "1",
+    .version = RUDE_FAULT == OTHER_VERSION ? "2" : "1",
     .get_devices = get_devices,
     .get_backends = get_backends,
     .finish = finish,
 };
 
+/* A copy of the table that differs, or that lies where it should not. */
+static const struct attn_plugin *give_table(struct attn_instance *instance)
+{
+    static struct attn_plugin older;
+
+    if (is(HEAP_TABLE) && (instance->table = malloc(sizeof plugin)) != NULL)
+        return memcpy(instance->table, &plugin, sizeof plugin);
+    if (!is(OLD_SIZE))
+        return &plugin;
+    older = plugin;
+    older.problem_size -= 8;
+    return &older;
+}
+
 int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plugin **out,
                              struct attn_error *err)
 {
-    if (!RUDE_ACT(AT_ENTRY, host))
+    if (!is(WHOLE_HOST) && host->struct_size < sizeof *host)
+        return attn_util_fail(err, ATTN_E_ABI, "host", "the host's table is too small");
+    if (!RUDE_ACT(AT_ENTRY, host) || (is(ONE_INSTANCE) && entered))
         return attn_util_fail(err, ATTN_E_STATE, "entry", "this is rude");
-    struct attn_instance *instance = malloc(sizeof *instance);
+    struct attn_instance *instance = calloc(1, sizeof *instance);
     if (instance == NULL)
         return attn_util_fail(err, ATTN_E_MEMORY, "instance", "out of memory");
     instance->host = *host;
     *host->out_instance = instance;
-    *out = &plugin;
+    *out = give_table(instance);
+    entered = true;
     return ATTN_OK;
 }
