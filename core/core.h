@@ -2,8 +2,8 @@
 /*
  * What the files of libattn share: the objects behind the handles, and the calls from one file to another.
  *
- * Way of a plugin file: path.c finds it, elfnote.c reads its note, registry.c keeps it, loader.c opens it
- * when somebody wants it, negotiate.c copies its tables, select.c asks it. Strings that records point to live
+ * Way of a plugin file: path.c finds it, elfnote.c reads its note, registry.c keeps it, gate.c has it tried in
+ * a child process and loader.c opens it when somebody wants it, negotiate.c copies its tables, select.c asks it. Strings that records point to live
  * in the object that holds the record.
  */
 #ifndef ATTN_CORE_H
@@ -167,6 +167,8 @@ struct attn__plugin {
     char linker[256];
     char library[128];
     uint64_t nanoseconds;
+    uint32_t signal;   /* CRASHED: which */
+    char manners[160]; /* what its trial saw it leave behind, or "" */
     bool has_note;
     struct attn_note note;
 
@@ -221,6 +223,12 @@ bool attn__plugin_is_usable(const struct attn__plugin *plugin);
  * record. If a file fails, duplicates of its name that stood behind it become usable.
  */
 int32_t attn__plugin_open(struct attn__plugin *plugin);
+/*
+ * The same for several at once, whose trials run side by side. `named`: somebody asked for them by name, so
+ * that a quarantined one is tried again. What went wrong stands in the records.
+ */
+void attn__plugins_open(struct attn_context *context, struct attn__plugin *const *plugins, uint32_t count,
+                        bool named);
 /* Lists devices once (opens first). ATTN_OK even without devices: see device_reason. */
 int32_t attn__plugin_ask_devices(struct attn__plugin *plugin);
 

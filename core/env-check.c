@@ -55,6 +55,11 @@ bool attn__env_check(const char *name, const char *type, const char *value, char
             return refuse(problem, size, name, value, "a value without control characters");
     if (strcmp(type, "0|1") == 0 && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
         return refuse(problem, size, name, value, "0 or 1");
+    if (strcmp(type, "auto|always|never") == 0 && strcmp(value, "auto") != 0 &&
+        strcmp(value, "always") != 0 && strcmp(value, "never") != 0)
+        return refuse(problem, size, name, value, "auto, always or never");
+    if (strcmp(type, "directory") == 0 && value[0] != '\0' && value[0] != '/')
+        return refuse(problem, size, name, value, "an absolute path");
     if (strcmp(type, "number") == 0 && !is_number(value))
         return refuse(problem, size, name, value, "a number from 0 to 65535");
     /* Not for lists of backends: dropping what somebody asked for or forbade would be worse than an odd item.

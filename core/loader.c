@@ -202,7 +202,10 @@ int32_t attn__loader_load(struct attn__plugin *plugin)
         status = find_entry(plugin, map, &entry);
     if (status == ATTN_OK)
         status = enter(plugin, entry);
-    if (status == ATTN_OK)
+    if (status == ATTN_OK && plugin->manners[0] == '\0')
         attn__plugin_tell(plugin, ATTN_STAGE_READY, 0, "%s", "");
+    else if (status == ATTN_OK)
+        attn__plugin_tell(plugin, ATTN_STAGE_READY, ATTN_REASON_BAD_MANNERS, "plugin %s %s",
+                          plugin->note.name, plugin->manners);
     return status;
 }

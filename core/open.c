@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "loader.h"
+#include "probe.h"
 
 #define DEVICES_FIRST 16
 #define DEVICES_MOST  1024
@@ -52,12 +52,13 @@ bool attn__plugin_is_usable(const struct attn__plugin *plugin)
     return usable;
 }
 
-static void load(struct attn__plugin *plugin)
+/* Loads a file that passed the gate, and says how it went. */
+static void load(struct attn__plugin *plugin, bool passed)
 {
     struct attn_context *context = plugin->context;
     uint64_t start = attn__now();
     attn__host_init(plugin);
-    bool done = attn__loader_load(plugin) == ATTN_OK;
+    bool done = passed && attn__loader_load(plugin) == ATTN_OK;
 
     pthread_mutex_lock(&context->lock);
     plugin->nanoseconds += attn__now() - start;
@@ -72,21 +73,55 @@ static void load(struct attn__plugin *plugin)
                        attn_reason_name(plugin->reason), plugin->text,
                        plugin->linker[0] != '\0' ? "; the linker says: " : "", plugin->linker);
     else
-        attn__log_line(&context->log, ATTN_LOG_INFO, "loader", "%s: plugin %s %s is ready", plugin->path,
-                       plugin->note.name, plugin->note.version);
+        attn__log_line(&context->log, ATTN_LOG_INFO, "loader", "%s: plugin %s %s is ready%s%s", plugin->path,
+                       plugin->note.name, plugin->note.version, plugin->manners[0] != '\0' ? ", but " : "",
+                       plugin->manners);
+}
+
+/* Takes those that nobody opens yet; the others are waited for. Under the lock. */
+static uint32_t claim(struct attn__plugin *const *plugins, uint32_t count, bool named,
+                      struct attn__plugin **mine)
+{
+    uint32_t claimed = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct attn__plugin *plugin = plugins[i];
+        if (named && plugin->state == ATTN__FAILED && plugin->reason == ATTN_REASON_QUARANTINED) {
+            plugin->state = ATTN__CLOSED;
+            plugin->reason = 0;
+        }
+        if (plugin->state != ATTN__CLOSED || !may_open(plugin))
+            continue;
+        plugin->state = ATTN__OPENING;
+        mine[claimed++] = plugin;
+    }
+    return claimed;
+}
+
+void attn__plugins_open(struct attn_context *context, struct attn__plugin *const *plugins, uint32_t count,
+                        bool named)
+{
+    struct attn__plugin *one = NULL, **mine = count > 1 ? calloc(count, sizeof *mine) : &one;
+    bool passed_one = false, *passed = count > 1 ? calloc(count, sizeof *passed) : &passed_one;
+    if (mine != NULL && passed != NULL) { /* without memory each is opened when it is asked */
+        pthread_mutex_lock(&context->lock);
+        uint32_t claimed = claim(plugins, count, named, mine);
+        pthread_mutex_unlock(&context->lock);
+        if (claimed > 0)
+            attn__gate_pass(context, mine, passed, claimed, named);
+        for (uint32_t i = 0; i < claimed; i++)
+            load(mine[i], passed[i]);
+    }
+    if (count > 1) {
+        free(mine);
+        free(passed);
+    }
 }
 
 int32_t attn__plugin_open(struct attn__plugin *plugin)
 {
     struct attn_context *context = plugin->context;
+    attn__plugins_open(context, &plugin, 1, false);
     pthread_mutex_lock(&context->lock);
-    bool mine = plugin->state == ATTN__CLOSED && may_open(plugin);
-    if (mine) {
-        plugin->state = ATTN__OPENING;
-        pthread_mutex_unlock(&context->lock);
-        load(plugin);
-        pthread_mutex_lock(&context->lock);
-    }
     while (plugin->state == ATTN__OPENING)
         pthread_cond_wait(&context->changed, &context->lock);
     int32_t status = plugin->state == ATTN__OPEN ? ATTN_OK : ATTN_E_PLUGIN;

@@ -86,6 +86,7 @@ static void add_file(struct attn_report *report, const struct attn__plugin *plug
     record->path = keep(report, plugin->path);
     record->stage = plugin->stage;
     record->reason = plugin->reason != 0 ? plugin->reason : closed;
+    record->signal = plugin->signal;
     record->microseconds = plugin->nanoseconds / 1000;
     record->text = closed != 0 ? attn_reason_text(closed) : keep(report, plugin->text);
     record->advice = record->reason != 0 ? attn_reason_advice(record->reason) : "";

@@ -126,15 +126,37 @@ static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot,
                                           : ask_without_device(selection, entry, item);
 }
 
+/* Whether a slot is to be asked now. */
+static bool is_due(const struct attn__selection *selection, const struct attn__slot *slot, const char *name,
+                   uint32_t place)
+{
+    return !slot->done && slot->reason == 0 && selection->order[note_class(slot)] <= place &&
+           attn__item_matches(name, slot->name);
+}
+
+/* Opens all files of a class at once, so that their trials run side by side. False without memory. */
+static bool open_class(struct attn__selection *selection, const char *name, uint32_t place)
+{
+    struct attn__plugin **plugins = calloc(selection->slot_count + (size_t)1, sizeof *plugins);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < selection->slot_count && plugins != NULL; i++)
+        if (is_due(selection, &selection->slots[i], name, place) &&
+            (count == 0 || plugins[count - 1] != selection->slots[i].plugin))
+            plugins[count++] = selection->slots[i].plugin;
+    if (count > 0)
+        attn__plugins_open(selection->context, plugins, count, !attn__same_name(name, "auto"));
+    free(plugins);
+    return plugins != NULL;
+}
+
 /* Every wanted slot up to a class. A file that fails frees the next one of its name, which stands behind it.
  */
 static bool ask_class(struct attn__selection *selection, const char *name, uint32_t item, uint32_t place)
 {
-    bool fits = true;
+    bool fits = open_class(selection, name, place);
     for (uint32_t i = 0; fits && i < selection->slot_count; i++) {
         struct attn__slot *slot = &selection->slots[i];
-        if (slot->done || slot->reason != 0 || selection->order[note_class(slot)] > place ||
-            !attn__item_matches(name, slot->name)) {
+        if (!is_due(selection, slot, name, place)) {
             continue;
         }
         if (attn__plugin_is_usable(slot->plugin)) {

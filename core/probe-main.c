@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * attn-probe FILE: leads one plugin through a short life and tells descriptor 3 how it went.
+ *
+ * Lines: "step NAME" before each part of the life; "manner TEXT" for each trace that the plugin left in the
+ * process; "good" after the whole life, or "refused" if linker or tables refused it; last, from the guard,
+ * "signal N" or "exit N" for the end of the worker. Run by libattn alone; opens no driver of an accelerator.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "probe.h"
+#include "traces.h"
+
+/* Sanitizers map terabytes. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define DATA_MOST RLIM_INFINITY
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define DATA_MOST RLIM_INFINITY
+#endif
+#endif
+#ifndef DATA_MOST
+#define DATA_MOST (UINT64_C(4) << 30)
+#endif
+
+static void say(const char *word, const char *text)
+{
+    char line[256];
+    int length = snprintf(line, sizeof line, "%s%s%s\n", word, text[0] != '\0' ? " " : "", text);
+
+    if (length >= (int)sizeof line) {
+        length = (int)sizeof line - 1;
+        line[length - 1] = '\n';
+    }
+    for (int at = 0; at < length;) {
+        ssize_t count = write(ATTN__PROBE_FD, line + at, (size_t)(length - at));
+        if (count < 0 && errno != EINTR)
+            return;
+        at += count > 0 ? (int)count : 0;
+    }
+}
+
+static void limit(int resource, rlim_t most)
+{
+    struct rlimit limit;
+
+    if (getrlimit(resource, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_cur < most ? limit.rlim_cur : most;
+        (void)setrlimit(resource, &limit);
+    }
+}
+
+/* Asks one backend about a plain problem, without a device or on one. */
+static void ask(const struct attn__backend *backend, const struct attn_device *device)
+{
+    struct attn_reason reasons[8];
+    struct attn_kernel_info kernels[8];
+    struct attn_problem problem;
+    struct attn_query query;
+
+    memset(reasons, 0, sizeof reasons);
+    memset(kernels, 0, sizeof kernels);
+    ATTN_INIT(&query);
+    query.reasons = reasons;
+    query.reason_capacity = 8;
+    query.kernels = kernels;
+    query.kernel_capacity = 8;
+    if (attn_problem_parse("heads=8 kv_heads=2 head_dim=64", &problem, NULL) == ATTN_OK)
+        (void)backend->table.query(backend->plugin->instance, device, &problem, &query);
+}
+
+static void live(struct attn__plugin *plugin)
+{
+    const struct attn_axis *axes;
+    uint32_t count;
+
+    say("step", "axes");
+    for (uint32_t i = 0; i < plugin->backend_count; i++)
+        (void)plugin->backends[i].table.axes(plugin->instance, &axes, &count);
+    say("step", "query");
+    for (uint32_t i = 0; i < plugin->backend_count; i++)
+        ask(&plugin->backends[i], NULL);
+    if (plugin->note.device_class < ATTN_CLASS_CPU)
+        return; /* no driver of an accelerator is opened for a trial */
+    say("step", "get_devices");
+    if (attn__plugin_ask_devices(plugin) != ATTN_OK)
+        return;
+    say("step", "query");
+    for (uint32_t i = 0; i < plugin->backend_count; i++)
+        for (uint32_t d = 0; d < plugin->device_count; d++)
+            ask(&plugin->backends[i], &plugin->devices[d].device);
+}
+
+static void tell_manner(void *user, const char *text)
+{
+    (void)user;
+    say("manner", text);
+}
+
+/* Never returns: what exit handlers do is no part of the trial. */
+static void work(const char *path)
+{
+    static const char *const variables[] = {"ATTN_PROBE=never", "ATTN_DISABLE=", "ATTN_BACKEND=auto"};
+    struct attn_context_options options;
+    struct attn_context *context;
+    struct traces traces;
+
+    ATTN_INIT(&options);
+    options.given = ATTN_GIVEN_LOG;
+    options.plugin_path = "/dev/null"; /* nothing else is looked at */
+    options.variables = variables;
+    options.variable_count = sizeof variables / sizeof variables[0];
+    if (attn_context_create(&options, &context, NULL) != ATTN_OK)
+        _exit(0);
+    struct attn__plugin *plugin = attn__plugin_create(context, path);
+    traces_take(&traces);
+    say("step", "load");
+    bool opened = plugin != NULL && attn__plugin_open(plugin) == ATTN_OK;
+    if (opened) {
+        live(plugin);
+        say("step", "finish");
+    }
+    attn__plugin_destroy(plugin);
+    say("step", "after finish");
+    if (opened)
+        traces_compare(&traces, tell_manner, NULL);
+    say(opened ? "good" : "refused", "");
+    _exit(0);
+}
+
+/* Watches the worker; the host hears of its end from here. */
+static void guard(pid_t worker)
+{
+    char number[16];
+    int status;
+
+    alarm(2 * (unsigned)(ATTN__PROBE_DEADLINE_NS / 1000000000)); /* should the host be gone */
+    while (waitpid(worker, &status, 0) < 0) {
+        if (errno != EINTR)
+            return;
+    }
+    snprintf(number, sizeof number, "%d", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    say(WIFSIGNALED(status) ? "signal" : "exit", number);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fprintf(stderr, "attn-probe: a part of libattn that tries one plugin file; run attn-info why FILE\n");
+        return 2;
+    }
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_DATA, DATA_MOST);
+    pid_t worker = fork();
+    if (worker < 0)
+        return 1;
+    if (worker == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        work(argv[1]);
+    }
+    guard(worker);
+    return 0;
+}

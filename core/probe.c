@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Starts one child per file to be tried, and listens to all of them until they have spoken or time is up. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "probe.h"
+
+extern char **environ;
+
+enum { LINE_MOST = 256 };
+
+/* One child. */
+struct child {
+    struct attn__verdict *verdict;
+    pid_t pid;
+    int fd; /* -1: nothing more comes from it */
+    char line[LINE_MOST];
+    size_t length;
+    bool done; /* the worker went all the way */
+};
+
+/* ---------------------------------------------------------------- starting */
+
+static void cannot_start(struct child *child, const char *what, int error)
+{
+    child->verdict->outcome = ATTN__UNAVAILABLE;
+    snprintf(child->verdict->text, sizeof child->verdict->text, "%s: %s", what, strerrordesc_np(error));
+}
+
+/* Everything that the child must not inherit: descriptors, signal handlers, the signal mask. */
+static int make_spawn(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, int writer)
+{
+    sigset_t all, none;
+    int error = 0;
+
+    sigfillset(&all);
+    sigemptyset(&none);
+    for (int fd = 0; fd < 3 && error == 0; fd++)
+        error = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(actions, writer, ATTN__PROBE_FD);
+    if (error == 0)
+        error = posix_spawn_file_actions_addclosefrom_np(actions, ATTN__PROBE_FD + 1);
+    if (error == 0)
+        error = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
+                                                         POSIX_SPAWN_SETSIGMASK);
+    if (error == 0)
+        error = posix_spawnattr_setsigdefault(attributes, &all);
+    if (error == 0)
+        error = posix_spawnattr_setsigmask(attributes, &none);
+    return error;
+}
+
+static int spawn(const char *helper, const char *path, int writer, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    char *arguments[] = {(char *)(uintptr_t)helper, (char *)(uintptr_t)path, NULL};
+    int error = posix_spawn_file_actions_init(&actions);
+
+    if (error != 0)
+        return error;
+    error = posix_spawnattr_init(&attributes);
+    if (error == 0) {
+        error = make_spawn(&actions, &attributes, writer);
+        if (error == 0)
+            error = posix_spawn(pid, helper, &actions, &attributes, arguments, environ);
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+/* The write end must lie above the descriptors that the child opens anew. */
+static int raise_writer(int writer)
+{
+    int raised = fcntl(writer, F_DUPFD_CLOEXEC, ATTN__PROBE_FD + 1);
+
+    close(writer);
+    return raised;
+}
+
+static void start(struct child *child, const char *helper, const char *path)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        cannot_start(child, "pipe", errno);
+        return;
+    }
+    int writer = raise_writer(ends[1]);
+    int error = writer < 0 ? errno : spawn(helper, path, writer, &child->pid);
+    if (writer >= 0)
+        close(writer);
+    if (error != 0) {
+        close(ends[0]);
+        cannot_start(child, helper, error);
+        return;
+    }
+    child->fd = ends[0];
+}
+
+/* ---------------------------------------------------------------- listening */
+
+/* Appends a manner to the list of them. */
+static void add_manner(struct attn__verdict *verdict, const char *text)
+{
+    size_t used = strlen(verdict->text);
+
+    snprintf(verdict->text + used, sizeof verdict->text - used, "%s%s", used > 0 ? "; " : "", text);
+}
+
+/* One line of the guard or the worker; see probe-main.c. True if nothing more is to come. */
+static bool hear(struct child *child, const char *line)
+{
+    struct attn__verdict *verdict = child->verdict;
+    int number;
+
+    if (strncmp(line, "step ", 5) == 0) {
+        snprintf(verdict->step, sizeof verdict->step, "%.20s", line + 5);
+    } else if (strncmp(line, "manner ", 7) == 0) {
+        add_manner(verdict, line + 7);
+    } else if (strcmp(line, "good") == 0) {
+        child->done = true;
+        verdict->outcome = ATTN__GOOD;
+    } else if (strcmp(line, "refused") == 0) {
+        child->done = true;
+    } else if (sscanf(line, "signal %d", &number) == 1) {
+        verdict->outcome = ATTN__CRASHED;
+        verdict->number = (uint32_t)number;
+        return true;
+    } else if (sscanf(line, "exit %d", &number) == 1) {
+        verdict->number = (uint32_t)number;
+        if (!child->done || number != 0)
+            verdict->outcome = ATTN__EXITED;
+        return true;
+    }
+    return false;
+}
+
+/* What arrived of a child. True if nothing more is to come. */
+static bool listen_to(struct child *child)
+{
+    char bytes[512];
+    ssize_t count = read(child->fd, bytes, sizeof bytes);
+
+    if (count < 0 && (errno == EINTR || errno == EAGAIN))
+        return false;
+    if (count <= 0) { /* even the guard is gone */
+        child->verdict->outcome = ATTN__EXITED;
+        return true;
+    }
+    for (ssize_t i = 0; i < count; i++) {
+        if (bytes[i] != '\n') {
+            if (child->length + 1 < sizeof child->line)
+                child->line[child->length++] = bytes[i];
+            continue;
+        }
+        child->line[child->length] = '\0';
+        child->length = 0;
+        if (hear(child, child->line))
+            return true;
+    }
+    return false;
+}
+
+static void end(struct child *child)
+{
+    int status;
+
+    close(child->fd);
+    child->fd = -1;
+    (void)kill(-child->pid, SIGKILL); /* whatever the plugin started in its process group */
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+}
+
+static void time_out(struct child *child)
+{
+    child->verdict->outcome = ATTN__TIMED_OUT;
+    child->verdict->text[0] = '\0';
+    end(child);
+}
+
+/* Waits for the children until the deadline. */
+static void listen_all(struct child *children, struct pollfd *polls, uint32_t count, uint64_t deadline)
+{
+    for (;;) {
+        uint32_t waiting = 0;
+        uint64_t now = attn__now();
+        for (uint32_t i = 0; i < count; i++) {
+            polls[i] = (struct pollfd){.fd = children[i].fd, .events = POLLIN};
+            waiting += children[i].fd >= 0;
+        }
+        if (waiting == 0 || now >= deadline)
+            return;
+        if (poll(polls, count, (int)((deadline - now) / 1000000 + 1)) < 0 && errno != EINTR)
+            return;
+        for (uint32_t i = 0; i < count; i++)
+            if (polls[i].fd >= 0 && polls[i].revents != 0 && listen_to(&children[i]))
+                end(&children[i]);
+    }
+}
+
+void attn__probe_run(const char *helper, const char *const *paths, struct attn__verdict *verdicts,
+                     uint32_t count)
+{
+    struct child *children = calloc(count, sizeof *children);
+    struct pollfd *polls = calloc(count, sizeof *polls);
+    uint64_t deadline = attn__now() + ATTN__PROBE_DEADLINE_NS;
+
+    memset(verdicts, 0, count * sizeof *verdicts);
+    for (uint32_t i = 0; i < count; i++) {
+        verdicts[i].since = (int64_t)time(NULL);
+        if (children == NULL || polls == NULL) {
+            verdicts[i].outcome = ATTN__UNAVAILABLE;
+            snprintf(verdicts[i].text, sizeof verdicts[i].text, "no memory");
+            continue;
+        }
+        children[i].verdict = &verdicts[i];
+        children[i].fd = -1;
+        start(&children[i], helper, paths[i]);
+    }
+    if (children != NULL && polls != NULL) {
+        listen_all(children, polls, count, deadline);
+        for (uint32_t i = 0; i < count; i++)
+            if (children[i].fd >= 0)
+                time_out(&children[i]);
+    }
+    free(children);
+    free(polls);
+}
+
+/* Beside the library in the build tree; else where the installation puts helpers. */
+bool attn__probe_find_helper(char *path, size_t size)
+{
+    static const char *const places[] = {"attn-probe", ATTN_PROBE_FROM_LIB};
+    char library[PATH_MAX];
+
+    attn__library_path(library, sizeof library);
+    char *slash = strrchr(library, '/');
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && slash != NULL; i++) {
+        slash[1] = '\0';
+        int length = places[i][0] == '/' ? snprintf(path, size, "%s", places[i])
+                                         : snprintf(path, size, "%s%s", library, places[i]);
+        if (length > 0 && (size_t)length < size && access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
+}

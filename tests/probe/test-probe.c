@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Plugins that crash, hang, exit and leave traces: each has its reason, the host lives, the others serve. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "zoo.h"
+
+/* Plugins print to stdout, tests do not. */
+static FILE *tap;
+static unsigned tests, failures;
+
+static void check(bool good, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void check(bool good, const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(tap, "%sok %u - ", good ? "" : "not ", ++tests);
+    va_start(arguments, format);
+    vfprintf(tap, format, arguments);
+    va_end(arguments);
+    fputc('\n', tap);
+    fflush(tap);
+    failures += !good;
+}
+
+static double now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* A zoo with a cache directory of its own. */
+struct place {
+    struct zoo zoo, home;
+    char cache[128];
+    const char *variables[4];
+};
+
+static void place_create(struct place *place, const char *probe)
+{
+    zoo_create(&place->zoo);
+    zoo_create(&place->home);
+    snprintf(place->cache, sizeof place->cache, "ATTN_CACHE_DIR=%s/cache", place->home.path);
+    place->variables[0] = place->cache;
+    place->variables[1] = probe;
+    place->variables[2] = NULL;
+}
+
+static void place_remove(struct place *place)
+{
+    zoo_remove(&place->zoo);
+    zoo_remove(&place->home);
+}
+
+/* Loads everything in a context of its own and hands out what is known then. */
+static struct attn_report *load(const struct place *place, double *out_seconds)
+{
+    struct attn_context *context = zoo_context(&place->zoo, place->variables);
+    struct attn_report *report = NULL;
+    double start = now();
+
+    if (attn_context_load_all(context, NULL) != ATTN_OK ||
+        attn_context_get_report(context, &report, NULL) != ATTN_OK)
+        exit(99);
+    if (out_seconds != NULL)
+        *out_seconds = now() - start;
+    attn_context_destroy(context);
+    return report;
+}
+
+static bool serves(const struct attn_report *report, const char *name)
+{
+    const struct attn_backend_record *record;
+
+    for (uint32_t i = 0; (record = attn_report_get_backend(report, i)) != NULL; i++)
+        if (strcmp(record->name, name) == 0)
+            return record->state == ATTN_BACKEND_READY;
+    return false;
+}
+
+/* One plugin that makes trouble beside a good one, in a place of its own. */
+static void check_trouble(const char *kind, uint32_t reason, uint32_t signal, const char *word)
+{
+    struct place place;
+
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, kind, "libattn-a.so");
+    zoo_add(&place.zoo, "other", "libattn-b.so");
+    struct attn_report *report = load(&place, NULL);
+    const struct attn_file_record *record = zoo_file(report, "libattn-a.so");
+    bool good = record != NULL && record->reason == reason && record->signal == signal &&
+                strstr(record->text, word) != NULL;
+    check(good, "%s: %s", kind, attn_reason_name(reason));
+    if (!good && record != NULL)
+        fprintf(tap, "# %s, signal %u: %s\n", attn_reason_name(record->reason), record->signal, record->text);
+    check(record != NULL && (record->stage == ATTN_STAGE_READY) == (reason == ATTN_REASON_BAD_MANNERS),
+          "%s: %s", kind, reason == ATTN_REASON_BAD_MANNERS ? "still loads" : "is not loaded");
+    check(serves(report, "other/flash-attn"), "%s: the good plugin beside it serves", kind);
+    attn_report_destroy(report);
+    place_remove(&place);
+}
+
+static void check_troubles(void)
+{
+    check_trouble("trouble-segfault", ATTN_REASON_CRASHED, SIGSEGV, "SIGSEGV");
+    check_trouble("trouble-abort", ATTN_REASON_CRASHED, SIGABRT, "SIGABRT");
+    check_trouble("trouble-exit", ATTN_REASON_EXITED, 0, "status 0");
+    check_trouble("trouble-hang", ATTN_REASON_TIMED_OUT, 0, "2 seconds");
+    check_trouble("trouble-fork", ATTN_REASON_BAD_MANNERS, 0, "child process");
+    check_trouble("trouble-hungry", ATTN_REASON_CRASHED, SIGABRT, "SIGABRT");
+    check_trouble("trouble-print", ATTN_REASON_BAD_MANNERS, 0, "prints \"trouble");
+    check_trouble("trouble-thread", ATTN_REASON_BAD_MANNERS, 0, "thread");
+    check_trouble("trouble-descriptor", ATTN_REASON_BAD_MANNERS, 0, "descriptor");
+    check_trouble("trouble-environment", ATTN_REASON_BAD_MANNERS, 0, "environment");
+    check_trouble("trouble-signals", ATTN_REASON_BAD_MANNERS, 0, "signal mask");
+}
+
+/* What the linker refuses is no verdict: the host's own attempt says why. */
+static void check_link_error(void)
+{
+    struct place place;
+
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, "needs-symbol", "libattn-a.so");
+    for (int i = 0; i < 2; i++) {
+        struct attn_report *report = load(&place, NULL);
+        check(zoo_file(report, "libattn-a.so")->reason == ATTN_REASON_UNDEFINED_SYMBOL,
+              "a link error keeps its own reason, time %d", i + 1);
+        attn_report_destroy(report);
+    }
+    place_remove(&place);
+}
+
+/* In a new process, which remembers nothing: only the cache can tell. */
+static int in_child(int (*work)(const struct place *place), const struct place *place)
+{
+    int status = -1;
+
+    pid_t child = fork();
+    if (child == 0)
+        _exit(work(place));
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+}
+
+static int load_once(const struct place *place)
+{
+    struct attn_report *report = load(place, NULL);
+    uint32_t reason = zoo_file(report, "libattn-a.so")->reason;
+
+    attn_report_destroy(report);
+    return (int)reason;
+}
+
+static int load_after_rescan(const struct place *place)
+{
+    struct attn_context *context = zoo_context(&place->zoo, place->variables);
+    struct attn_report *report = NULL;
+
+    if (attn_context_rescan(context, NULL) != ATTN_OK || attn_context_load_all(context, NULL) != ATTN_OK ||
+        attn_context_get_report(context, &report, NULL) != ATTN_OK)
+        return 999;
+    uint32_t reason = zoo_file(report, "libattn-a.so")->reason;
+    attn_report_destroy(report);
+    attn_context_destroy(context);
+    return (int)reason;
+}
+
+/* The reason of the only candidate when the plugin is asked for as `backend`. */
+static int ask_as(const struct place *place, const char *backend)
+{
+    struct attn_context *context = zoo_context(&place->zoo, place->variables);
+    struct attn_select_options options;
+    struct attn_decision *decision = NULL;
+    struct attn_problem problem;
+
+    ATTN_INIT(&options);
+    options.backend = backend;
+    if (attn_problem_parse("heads=8 head_dim=64", &problem, NULL) != ATTN_OK ||
+        attn_select(context, &problem, 1, &options, &decision, NULL) != ATTN_E_NO_BACKEND)
+        return 999;
+    const struct attn_candidate *candidate = attn_decision_get_candidate(decision, 0);
+    int reason = candidate != NULL && candidate->reason_count > 0 ? (int)candidate->reasons[0].code : 998;
+    attn_decision_destroy(decision);
+    attn_context_destroy(context);
+    return reason;
+}
+
+static int ask_by_name(const struct place *place)
+{
+    return ask_as(place, "mock");
+}
+
+static int ask_automatically(const struct place *place)
+{
+    return ask_as(place, "auto");
+}
+
+static void check_quarantine(void)
+{
+    struct place place;
+
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, "trouble-segfault", "libattn-a.so");
+    check(in_child(load_once, &place) == ATTN_REASON_CRASHED, "the first trial crashes");
+    check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "the next process knows of it");
+    check(in_child(ask_automatically, &place) == ATTN_REASON_QUARANTINED, "auto does not try it again");
+    check(in_child(ask_by_name, &place) == ATTN_REASON_CRASHED, "who asks by name has it tried again");
+    check(in_child(load_after_rescan, &place) == ATTN_REASON_CRASHED, "a rescan has it tried again");
+    zoo_add(&place.zoo, "good", "libattn-a.so");
+    check(in_child(load_once, &place) == 0, "another file of the same name is not in quarantine");
+    place_remove(&place);
+}
+
+/* Changes the times of all kept verdicts; the cache is a text file. */
+static void age_verdicts(const struct place *place, long seconds)
+{
+    char from[256], to[256], line[512], key[64];
+    unsigned outcome, number;
+    long since;
+    int rest;
+
+    snprintf(from, sizeof from, "%s/cache/verdicts", place->home.path);
+    snprintf(to, sizeof to, "%s/cache/new", place->home.path);
+    FILE *in = fopen(from, "re"), *out = fopen(to, "we");
+    if (in == NULL || out == NULL)
+        exit(99);
+    while (fgets(line, sizeof line, in) != NULL) {
+        if (sscanf(line, "%63[0-9a-f] %u %u %ld%n", key, &outcome, &number, &since, &rest) == 4)
+            fprintf(out, "%s %u %u %ld%s", key, outcome, number, since - seconds, line + rest);
+        else
+            fputs(line, out);
+    }
+    fclose(in);
+    if (fclose(out) != 0 || rename(to, from) != 0)
+        exit(99);
+}
+
+static void check_expiry(void)
+{
+    struct place place;
+
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
+    check(in_child(load_once, &place) == ATTN_REASON_EXITED, "the first trial exits");
+    age_verdicts(&place, 23 * 3600);
+    check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "after 23 hours it is still in quarantine");
+    age_verdicts(&place, 2 * 3600);
+    check(in_child(load_once, &place) == ATTN_REASON_EXITED, "after a day it is tried again");
+    place_remove(&place);
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, "trouble-hang", "libattn-a.so");
+    check(in_child(load_once, &place) == ATTN_REASON_TIMED_OUT, "the first trial hangs");
+    age_verdicts(&place, 9 * 60);
+    check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "after 9 minutes it is in quarantine");
+    age_verdicts(&place, 2 * 60);
+    check(in_child(load_once, &place) == ATTN_REASON_TIMED_OUT, "after 10 minutes it is tried again");
+    place_remove(&place);
+}
+
+/* Caches that must not be used, and files that are none. */
+static void check_cache_rules(void)
+{
+    struct place place;
+    char path[256];
+
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
+    snprintf(path, sizeof path, "%s/cache", place.home.path);
+    mkdir(path, 0700);
+    chmod(path, 0777);
+    check(in_child(load_once, &place) == ATTN_REASON_EXITED &&
+              in_child(load_once, &place) == ATTN_REASON_EXITED,
+          "a cache directory that others may write to is not used");
+    chmod(path, 0700);
+    snprintf(path, sizeof path, "%s/cache/verdicts", place.home.path);
+    for (int i = 0; i < 3; i++) {
+        static const char *const nonsense[] = {"", "libattn verdicts 1\n\n\nzzz\n0123|\n", "\xff\xfe\n|||"};
+        FILE *file = fopen(path, "we");
+        if (file == NULL || fputs(nonsense[i], file) < 0 || fclose(file) != 0)
+            exit(99);
+        check(in_child(load_once, &place) == ATTN_REASON_EXITED &&
+                  in_child(load_once, &place) == ATTN_REASON_QUARANTINED,
+              "a damaged cache is replaced, kind %d", i);
+    }
+    if (remove(path) != 0 || symlink("/etc/hostname", path) != 0)
+        exit(99);
+    check(in_child(load_once, &place) == ATTN_REASON_EXITED, "a link in the place of the cache is not read");
+    place_remove(&place);
+}
+
+/* Several plugins that hang cost one deadline together. */
+static void check_deadline(void)
+{
+    struct place place;
+    double first, second;
+
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, "trouble-hang", "libattn-a.so");
+    zoo_add(&place.zoo, "trouble-hang-2", "libattn-b.so");
+    zoo_add(&place.zoo, "other", "libattn-c.so");
+    struct attn_report *report = load(&place, &first);
+    check(first < 3 && serves(report, "other/flash-attn"),
+          "two plugins that hang cost one deadline, and the third one serves");
+    fprintf(tap, "# %.3f seconds\n", first);
+    attn_report_destroy(report);
+    attn_report_destroy(load(&place, &second));
+    check(second < 1, "the next context does not wait");
+    fprintf(tap, "# %.3f seconds\n", second);
+    place_remove(&place);
+}
+
+static void check_modes(void)
+{
+    struct place place;
+
+    place_create(&place, "ATTN_PROBE=always");
+    zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
+    check(in_child(load_once, &place) == ATTN_REASON_EXITED &&
+              in_child(load_once, &place) == ATTN_REASON_EXITED,
+          "always tries it every time");
+    place_remove(&place);
+    place_create(&place, "ATTN_PROBE=never");
+    zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
+    check(in_child(load_once, &place) == 0, "never contains nothing: the process is ended");
+    place_remove(&place);
+}
+
+/* In a sandbox that forbids to start programs. */
+static int load_without_children(const struct place *place)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_execve, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof code[0], code};
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        return 999;
+    return load_once(place);
+}
+
+static int load_ignoring_children(const struct place *place)
+{
+    signal(SIGCHLD, SIG_IGN);
+    return load_once(place);
+}
+
+static void *reap(void *arg)
+{
+    _Atomic bool *stop = arg;
+
+    while (!*stop) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            continue;
+        sched_yield();
+    }
+    return NULL;
+}
+
+static int load_while_reaping(const struct place *place)
+{
+    _Atomic bool stop = false;
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, reap, &stop) != 0)
+        return 999;
+    int reason = load_once(place);
+    stop = true;
+    pthread_join(thread, NULL);
+    return reason;
+}
+
+static int load_blocking_signals(const struct place *place)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    return load_once(place);
+}
+
+static void check_hosts(void)
+{
+    static const struct {
+        const char *name;
+        int (*work)(const struct place *place);
+    } hosts[] = {{"that ignores SIGCHLD", load_ignoring_children},
+                 {"that reaps every child", load_while_reaping},
+                 {"that blocks every signal", load_blocking_signals}};
+
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        struct place place;
+        place_create(&place, "ATTN_PROBE=always");
+        zoo_add(&place.zoo, "trouble-segfault", "libattn-a.so");
+        check(in_child(hosts[i].work, &place) == ATTN_REASON_CRASHED, "a host %s hears of a crash",
+              hosts[i].name);
+        zoo_add(&place.zoo, "good", "libattn-a.so");
+        check(in_child(hosts[i].work, &place) == 0, "a host %s loads a good plugin", hosts[i].name);
+        place_remove(&place);
+    }
+}
+
+static void check_no_children(void)
+{
+    struct place place;
+
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, "good", "libattn-a.so");
+    int reason = in_child(load_without_children, &place);
+    check(reason == ATTN_REASON_PROBE_UNAVAILABLE,
+          "where nothing can be started a file from elsewhere is refused (%s)",
+          attn_reason_name((uint32_t)reason));
+    place_remove(&place);
+}
+
+int main(void)
+{
+    tap = fdopen(dup(STDOUT_FILENO), "w");
+    if (tap == NULL || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return 99;
+    check_troubles();
+    check_link_error();
+    check_quarantine();
+    check_expiry();
+    check_cache_rules();
+    check_deadline();
+    check_modes();
+    check_hosts();
+    check_no_children();
+    fprintf(tap, "1..%u\n", tests);
+    fclose(tap);
+    return failures > 0;
+}
