@@ -13,9 +13,11 @@ static const struct command {
     unsigned most;
     int (*run)(const struct info *info);
 } commands[] = {
-    {"list", 0, 0, list_command},          {"devices", 0, 0, devices_command}, {"caps", 0, 1, caps_command},
-    {"explain", 1, 1000, explain_command}, {"why", 1, 1, why_command},         {"env", 0, 0, env_command},
-    {"path", 0, 0, path_command},          {"exists", 1, 1, exists_command},
+    {"list", 0, 0, list_command},     {"devices", 0, 0, devices_command},
+    {"caps", 0, 1, caps_command},     {"explain", 1, 1000, explain_command},
+    {"why", 1, 1, why_command},       {"env", 0, 0, env_command},
+    {"path", 0, 0, path_command},     {"exists", 1, 1, exists_command},
+    {"rescan", 0, 0, rescan_command},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -35,6 +37,7 @@ static const char doc[] =
     "  why FILE               everything known about one plugin file\n"
     "  env                    environment variables with value, origin and help\n"
     "  path                   the search path, and whether it is trusted\n"
+    "  rescan                 ends every quarantine, tries the files anew, and lists them\n"
     "  exists NAME            prints nothing; tells by its exit code whether NAME is ready\n"
     "\n"
     "NAME is vendor/flavour, vendor or flavour. KEY=VALUE is a part of a problem string, for example "
@@ -81,10 +84,10 @@ static const struct command *command_find(const char *name)
     for (size_t i = 0; i < COMMANDS; i++)
         names[i] = commands[i].name;
     const char *nearest = attn__nearest(name, names, COMMANDS);
-    complain(
-        "unknown command \"%s\"%s%s%s; accepted are list, devices, caps, explain, why, env, path and exists",
-        name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
-        nearest != NULL ? "\"?" : "");
+    complain("unknown command \"%s\"%s%s%s; accepted are list, devices, caps, explain, why, env, path, "
+             "rescan and exists",
+             name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
+             nearest != NULL ? "\"?" : "");
     return NULL;
 }
 

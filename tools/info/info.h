@@ -28,6 +28,7 @@ int why_command(const struct info *info);
 int env_command(const struct info *info);
 int path_command(const struct info *info);
 int exists_command(const struct info *info);
+int rescan_command(const struct info *info);
 
 /* ---------------------------------------------------------------- info-common.c */
 
