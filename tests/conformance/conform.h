@@ -513,6 +513,7 @@ void check_nan(struct target_list *list, const struct run_options *options);
 void check_long(struct target_list *list, const struct run_options *options);
 void check_query(struct target_list *list, const struct run_options *options);
 void check_faults(struct target_list *list, const struct run_options *options);
+void check_distrust(struct target_list *list, const struct run_options *options);
 void check_huge(struct target_list *list, const struct run_options *options);
 void check_axes(struct target_list *list, const struct run_options *options);
 void check_concurrency(struct target_list *list, const struct run_options *options);

@@ -170,18 +170,19 @@ static int32_t call_plugin(struct arguments *a, enum offence_call call, struct a
 }
 
 /* Whether an offence can be committed here at all. */
-static bool applies(const struct offence *offence, const struct bench *bench, int side)
+static bool applies(const struct offence *offence, const struct bench *bench, int by)
 {
     const struct attn_problem *problem = &bench->rig.step.problem;
     const struct attn_merge_table *merge = bench->direct.table->merge;
     bool merges = merge != NULL && merge->merge != NULL && merge->rescale != NULL;
 
-    return (offence->side & side) != 0 &&
+    return (offence->by & by) != 0 &&
            (merges || (offence->call != CALL_MERGE && offence->call != CALL_RESCALE)) &&
            (offence->needs != TABLE_PROBLEM || problem->addressing == ATTN_TABLE) &&
            (offence->needs != CSR_PROBLEM || problem->addressing == ATTN_CSR) &&
            (offence->needs != LSE_PROBLEM || problem->lse != 0) &&
            (offence->needs != WIDE_PROBLEM || oracle_size(problem->k_dtype) > 1) &&
+           (offence->needs != SCHEDULE_PLAN || bench->rig.schedule.size > 0) &&
            (offence->needs != SCRATCH_PLAN || bench->rig.scratch.scratch.size > 0) &&
            (offence->needs != COUNTERS_PLAN || bench->rig.scratch.counters.size > 0);
 }
@@ -245,17 +246,18 @@ static void commit(struct bench *bench, const struct offence *offence, int side,
         snprintf(why, size, "it is refused (%s), but something was written", err.message);
 }
 
-static void commit_all(struct bench *bench, const struct offence *list, int side, bool host, const char *text,
-                       uint64_t seed)
+/* Those that `by` refuses, in calls on `side`. */
+static void commit_all(struct bench *bench, const struct offence *list, int by, int side, bool host,
+                       const char *text, uint64_t seed)
 {
     struct witness witness;
 
     witness_init(&witness, bench, bench->rig.write_memory->size);
     for (const struct offence *offence = list; offence->name != NULL; offence++) {
         char why[768] = "";
-        if (!applies(offence, bench, side))
+        if (!applies(offence, bench, by))
             continue;
-        tap_begin(bench->target, "faults", text, seed);
+        tap_begin(bench->target, bench->kind, text, seed);
         commit(bench, offence, side, host, &witness, why, sizeof why);
         if (why[0] == '\0')
             tap_pass();
@@ -270,12 +272,20 @@ static void commit_all(struct bench *bench, const struct offence *list, int side
     free(witness.merged);
 }
 
+/* All that scalars and host copies tell. */
 void faults_arguments(struct bench *bench, const char *text, uint64_t seed)
 {
+    commit_all(bench, batch_offences, BY_LIBRARY, BY_LIBRARY, true, text, seed);
+    commit_all(bench, run_offences, BY_LIBRARY, BY_LIBRARY, false, text, seed);
+    commit_all(bench, other_offences, BY_LIBRARY, BY_LIBRARY, false, text, seed);
+}
+
+void faults_distrust(struct bench *bench, const char *text, uint64_t seed)
+{
     for (int side = BY_LIBRARY; side <= BY_PLUGIN; side++) {
-        commit_all(bench, batch_offences, side, true, text, seed);
-        commit_all(bench, batch_offences, side, false, text, seed);
-        commit_all(bench, run_offences, side, false, text, seed);
-        commit_all(bench, other_offences, side, false, text, seed);
+        commit_all(bench, batch_offences, BY_PLUGIN, side, false, text, seed);
+        commit_all(bench, run_offences, BY_PLUGIN, side, false, text, seed);
+        commit_all(bench, other_offences, BY_PLUGIN, side, false, text, seed);
     }
+    commit_all(bench, batch_offences, BY_PLUGIN, BY_PLUGIN, true, text, seed);
 }

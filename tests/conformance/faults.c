@@ -170,21 +170,32 @@ static void check_allocations(struct bench *bench, const char *text, uint64_t se
     check_first_run(bench, text, seed);
 }
 
-static void check_target(const struct target *target, const char *problem, uint64_t seed)
+/* A bench for one problem; NULL after a line that says why there is none. */
+static struct bench *bench_make(const struct target *target, const char *kind, const char *problem,
+                                uint64_t seed)
 {
     struct bench *bench = need(malloc(sizeof *bench));
     char why[640] = "";
     int made = bench_init(bench, target, problem, seed, why, sizeof why);
 
-    if (made != 1) {
-        tap_begin(target, "faults", problem, seed);
-        if (made == 0)
-            tap_skip(why);
-        else
-            tap_fail("%s", why);
-        free(bench);
+    bench->kind = kind;
+    if (made == 1)
+        return bench;
+    tap_begin(target, kind, problem, seed);
+    if (made == 0)
+        tap_skip(why);
+    else
+        tap_fail("%s", why);
+    free(bench);
+    return NULL;
+}
+
+static void find_faults(const struct target *target, const char *problem, uint64_t seed)
+{
+    struct bench *bench = bench_make(target, "faults", problem, seed);
+
+    if (bench == NULL)
         return;
-    }
     check_allocations(bench, problem, seed);
     faults_arguments(bench, problem, seed);
     faults_handles(bench, problem, seed);
@@ -192,17 +203,40 @@ static void check_target(const struct target *target, const char *problem, uint6
     free(bench);
 }
 
-void check_faults(struct target_list *list, const struct run_options *options)
+static void find_trust(const struct target *target, const char *problem, uint64_t seed)
+{
+    struct bench *bench = bench_make(target, "distrust", problem, seed);
+
+    if (bench == NULL)
+        return;
+    faults_entry(bench, problem, seed);
+    faults_distrust(bench, problem, seed);
+    bench_finish(bench);
+    free(bench);
+}
+
+static void check_problems(struct target_list *list, const struct run_options *options,
+                           void (*find)(const struct target *target, const char *problem, uint64_t seed))
 {
     uint64_t seed = options->seed_given ? options->seed : 1;
     bool asked = options->kind != NULL && options->filter_kind == FILTER_PROBLEM;
 
     for (uint32_t t = 0; t < list->count; t++) {
         if (asked)
-            check_target(&list->targets[t], options->filter, seed);
+            find(&list->targets[t], options->filter, seed);
         for (size_t i = 0; i < sizeof problems / sizeof problems[0] && !asked; i++) {
             if (options_wants(options, problems[i]))
-                check_target(&list->targets[t], problems[i], seed);
+                find(&list->targets[t], problems[i], seed);
         }
     }
+}
+
+void check_faults(struct target_list *list, const struct run_options *options)
+{
+    check_problems(list, options, find_faults);
+}
+
+void check_distrust(struct target_list *list, const struct run_options *options)
+{
+    check_problems(list, options, find_trust);
 }

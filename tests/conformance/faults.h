@@ -7,6 +7,7 @@
 
 /* A rig, and the objects that a series of calls is made on. */
 struct bench {
+    const char *kind; /* "faults", or "distrust" */
     const struct target *target;
     struct rig rig;
     struct direct direct;
@@ -68,6 +69,9 @@ extern const struct call life_calls[];
 
 /* faults-arguments.c, faults-handles.c */
 void faults_arguments(struct bench *bench, const char *text, uint64_t seed);
+/* On request alone: what a plugin may leave to the library. */
+void faults_entry(struct bench *bench, const char *text, uint64_t seed);
+void faults_distrust(struct bench *bench, const char *text, uint64_t seed);
 void faults_handles(struct bench *bench, const char *text, uint64_t seed);
 
 #endif

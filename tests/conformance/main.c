@@ -12,25 +12,27 @@
 static const struct {
     const char *name;
     void (*check)(struct target_list *list, const struct run_options *options);
-    bool host; /* hands its own memory to the plugin, so not for backends whose memory is elsewhere */
+    bool asked; /* only on request: a plugin need not pass */
+    bool host;  /* hands its own memory to the plugin, so not for backends whose memory is elsewhere */
     /* Or a kind that wants a process that has not loaded the plugin: these come first. */
     void (*check_apart)(const struct run_options *options);
 } kinds[] = {
     /* clang-format off */
-    {"manners", NULL, false, check_manners},
-    {"abi", NULL, false, check_abi},
-    {"query", check_query, false, NULL},
-    {"axes", check_axes, false, NULL},
-    {"faults", check_faults, true, NULL},
-    {"huge", check_huge, true, NULL},
-    {"concurrency", check_concurrency, true, NULL},
-    {"write", check_write, false, NULL},
-    {"cache", check_cache, true, NULL},
-    {"merge", check_merge, false, NULL},
-    {"det", check_deterministic, false, NULL},
-    {"nan", check_nan, false, NULL},
-    {"long", check_long, false, NULL},
-    {"attention", check_attention, false, NULL},
+    {"manners", NULL, false, false, check_manners},
+    {"abi", NULL, false, false, check_abi},
+    {"query", check_query, false, false, NULL},
+    {"axes", check_axes, false, false, NULL},
+    {"faults", check_faults, false, true, NULL},
+    {"distrust", check_distrust, true, true, NULL},
+    {"huge", check_huge, false, true, NULL},
+    {"concurrency", check_concurrency, false, true, NULL},
+    {"write", check_write, false, false, NULL},
+    {"cache", check_cache, false, true, NULL},
+    {"merge", check_merge, false, false, NULL},
+    {"det", check_deterministic, false, false, NULL},
+    {"nan", check_nan, false, false, NULL},
+    {"long", check_long, false, false, NULL},
+    {"attention", check_attention, false, false, NULL},
     /* clang-format on */
 };
 
@@ -38,7 +40,7 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static bool is_wanted(const struct run_options *options, size_t kind)
 {
-    return options->kind == NULL || strcmp(options->kind, kinds[kind].name) == 0;
+    return options->kind == NULL ? !kinds[kind].asked : strcmp(options->kind, kinds[kind].name) == 0;
 }
 
 static void refuse_unknown_kind(const struct run_options *options)

@@ -59,9 +59,9 @@ SPOIL(odd_indices, a->batch.csr_indices.byte_offset++)
 
 const struct offence batch_offences[] = {
     {"no batch", "batch", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, no_batch},
-    {"no schedule", "schedule", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, no_schedule},
-    {"too small a schedule", "schedule", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, small_schedule},
-    {"a misaligned schedule", "schedule", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, odd_schedule},
+    {"no schedule", "schedule", CALL_PREPARE, BY_LIBRARY, SCHEDULE_PLAN, no_schedule},
+    {"too small a schedule", "schedule", CALL_PREPARE, BY_BOTH, SCHEDULE_PLAN, small_schedule},
+    {"a misaligned schedule", "schedule", CALL_PREPARE, BY_PLUGIN, SCHEDULE_PLAN, odd_schedule},
     {"too many sequences", "seqs", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, many_seqs},
     {"too many rows", "rows", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, many_rows},
     {"too large a max_q", "max_q", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, long_queries},
@@ -78,8 +78,8 @@ const struct offence batch_offences[] = {
     {"kv_lens of -2^31", "kv_lens", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, least_len},
     {"kv_lens beyond max_kv", "kv_lens", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, large_len},
     {"kv_lens of 2^31 - 1", "kv_lens", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, largest_len},
-    {"misaligned q_offsets", "q_offsets", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, odd_offsets},
-    {"misaligned kv_lens", "kv_lens", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, odd_lens},
+    {"misaligned q_offsets", "q_offsets", CALL_PREPARE, BY_PLUGIN, ANY_PROBLEM, odd_offsets},
+    {"misaligned kv_lens", "kv_lens", CALL_PREPARE, BY_PLUGIN, ANY_PROBLEM, odd_lens},
     {"positions that the problem has not", "q_positions", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM,
      given_positions},
     {"seq_causal that the problem has not", "seq_causal", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM,
@@ -96,6 +96,6 @@ const struct offence batch_offences[] = {
     {"too few csr_indices", "csr_ind", CALL_PREPARE, BY_BOTH, CSR_PROBLEM, short_indptr},
     {"an index beyond the cache", "csr_indices", CALL_PREPARE, BY_BOTH, CSR_PROBLEM, wrong_index},
     {"index 2^63 - 1", "csr_indices", CALL_PREPARE, BY_BOTH, CSR_PROBLEM, wildest_index},
-    {"misaligned csr_indices", "csr_indices", CALL_PREPARE, BY_BOTH, CSR_PROBLEM, odd_indices},
+    {"misaligned csr_indices", "csr_indices", CALL_PREPARE, BY_PLUGIN, CSR_PROBLEM, odd_indices},
     {NULL, NULL, CALL_PREPARE, 0, 0, NULL},
 };

@@ -7,7 +7,7 @@
 
 enum offence_call { CALL_PREPARE, CALL_RUN, CALL_WRITE, CALL_MERGE, CALL_RESCALE, CALL_PLAN, CALL_KV };
 
-/* Whom the call is made on. A plugin alone is asked what its table says that it checks. */
+/* Who refuses: the library, whatever the plugin is like, or a plugin that trusts nobody. */
 enum { BY_LIBRARY = 1, BY_PLUGIN = 2, BY_BOTH = 3 };
 
 /* The problem that an offence makes sense for. */
@@ -16,8 +16,9 @@ enum {
     TABLE_PROBLEM,
     CSR_PROBLEM,
     LSE_PROBLEM,
-    WIDE_PROBLEM, /* elements of several bytes */
-    SCRATCH_PLAN, /* a plan that asks for scratch */
+    WIDE_PROBLEM,  /* elements of several bytes */
+    SCHEDULE_PLAN, /* a plan that has a schedule */
+    SCRATCH_PLAN,  /* a plan that asks for scratch */
     COUNTERS_PLAN
 };
 
@@ -58,7 +59,7 @@ struct offence {
     const char *name;
     const char *field; /* part of what the error names */
     enum offence_call call;
-    int side;
+    int by;
     int needs;
     void (*spoil)(struct arguments *arguments);
 };
