@@ -2,9 +2,9 @@
 /*
  * What the files of libattn share: the objects behind the handles, and the calls from one file to another.
  *
- * Way of a plugin file: path.c finds it, elfnote.c reads its note, registry.c keeps it, gate.c has it tried in
- * a child process and loader.c opens it when somebody wants it, negotiate.c copies its tables, select.c asks it. Strings that records point to live
- * in the object that holds the record.
+ * Way of a plugin file: path.c finds it, elfnote.c reads its note, registry.c keeps it, gate.c has it tried
+ * in a child process and loader.c opens it when somebody wants it, negotiate.c copies its tables, select.c
+ * asks it. Strings that records point to live in the object that holds the record.
  */
 #ifndef ATTN_CORE_H
 #define ATTN_CORE_H

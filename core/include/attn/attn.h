@@ -131,8 +131,8 @@ ATTN_API int32_t attn_context_create(const struct attn_context_options *options,
 ATTN_API void attn_context_destroy(struct attn_context *context);
 
 /*
- * Reads the directories again: new files are seen, vanished ones are dropped unless they are loaded, and every
- * quarantine ends.
+ * Reads the directories again: new files are seen, vanished ones are dropped unless they are loaded, and
+ * every quarantine ends.
  */
 ATTN_API int32_t attn_context_rescan(struct attn_context *context, struct attn_error *err);
 
