@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* golden-check DIR: replays every recorded file of a directory and closes with "N passed, N failed". */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "golden.h"
+#include "rules.h"
+
+static const struct {
+    const char *file;
+    golden_fn check;
+} handlers[] = {
+    {"cache_ops.json", check_cache_ops},
+    {"selector.json", check_selector},
+    {"shapes_and_checks.json", check_shapes},
+};
+
+/* Recordings that wait for the layers which they need. */
+static const char later[] = "forward_traces.json";
+
+static void check_file(struct golden *g, const char *file)
+{
+    char path[4096];
+    json_error_t error;
+    golden_fn check = NULL;
+
+    g->file = file;
+    if (strcmp(file, later) == 0) {
+        printf("not counted: %s; its calls are checked with the layers that make them\n", file);
+        return;
+    }
+    for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++)
+        if (strcmp(file, handlers[i].file) == 0)
+            check = handlers[i].check;
+    if (check == NULL) {
+        golden_broken(g, "no format of this name is known");
+        return;
+    }
+    snprintf(path, sizeof path, "%s/%s", g->directory, file);
+    json_t *root = json_load_file(path, JSON_ALLOW_NUL, &error);
+    json_t *data = json_object_get(root, "data");
+    unsigned long before = g->passed + g->failed;
+    if (data == NULL)
+        golden_broken(g, "%s", root == NULL ? error.text : "there is no member \"data\"");
+    else
+        check(g, data);
+    if (data != NULL && g->passed + g->failed == before)
+        golden_broken(g, "it holds no case");
+    json_decref(root);
+}
+
+static int is_json(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+
+    return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct golden g = {0};
+    struct dirent **entries = NULL;
+
+    if (argc != 2 || argv[1][0] == '-') {
+        FILE *out = argc == 2 && strcmp(argv[1], "--help") == 0 ? stdout : stderr;
+        fprintf(out, "Usage: golden-check DIR\nReplays the recorded results in DIR (*.json) through libattn "
+                     "and closes with \"N passed, N failed\".\n");
+        return out == stdout ? 0 : 2;
+    }
+    g.directory = argv[1];
+    int count = scandir(argv[1], &entries, is_json, alphasort);
+    if (count <= 0) {
+        fprintf(stderr, "golden-check: %s: %s\n", argv[1], count < 0 ? strerror(errno) : "no *.json inside");
+        free(entries);
+        return 2;
+    }
+    for (int i = 0; i < count; i++) {
+        check_file(&g, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    golden_context_end(&g);
+    rules_print();
+    printf("%lu passed, %lu failed\n", g.passed, g.failed);
+    return g.failed == 0 ? 0 : 1;
+}
