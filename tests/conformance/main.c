@@ -27,7 +27,7 @@ static const struct {
     {"huge", check_huge, false, true, NULL},
     {"concurrency", check_concurrency, false, true, NULL},
     {"write", check_write, false, false, NULL},
-    {"cache", check_cache, false, true, NULL},
+    {"cache", check_cache, false, false, NULL},
     {"merge", check_merge, false, false, NULL},
     {"det", check_deterministic, false, false, NULL},
     {"nan", check_nan, false, false, NULL},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Every call that takes addresses: brings them within reach and lets the CPU plugin do it. */
+/* Plans and merges: brings every address within reach and lets the CPU plugin do it. */
 #include <stdlib.h>
 
 #include "remote.h"
@@ -10,41 +10,6 @@ struct attn_plan_impl {
     uint32_t heads;
     uint32_t row_bytes; /* of out, one head */
 };
-
-struct attn_kv_impl {
-    const struct attn_kv_table *table;
-    struct attn_kv_impl *impl;
-};
-
-static int32_t far_away(struct attn_error *err, const char *field)
-{
-    if (err != NULL) {
-        strncpy(err->message, "a host address was given where memory of the device is wanted",
-                sizeof err->message - 1);
-        strncpy(err->field, field, sizeof err->field - 1);
-    }
-    return ATTN_E_INVALID;
-}
-
-static bool reach_scale(struct attn_scale *scale)
-{
-    return scale->kind != ATTN_SCALE_DEVICE || remote_reach(&scale->buffer);
-}
-
-static bool reach_batch(struct attn_batch *batch)
-{
-    return remote_reach(&batch->q_offsets) && remote_reach(&batch->kv_lens) &&
-           remote_reach(&batch->kv_offsets) && remote_reach(&batch->table) &&
-           remote_reach(&batch->csr_indptr) && remote_reach(&batch->csr_indices) &&
-           remote_reach(&batch->last_page_lens) && remote_reach(&batch->q_positions) &&
-           remote_reach(&batch->seq_causal) && remote_reach(&batch->kv_global_lens);
-}
-
-static bool reach_cache(struct attn_kv_desc *desc)
-{
-    return remote_reach(&desc->k) && remote_reach(&desc->v) && reach_scale(&desc->k_scale) &&
-           reach_scale(&desc->v_scale);
-}
 
 static bool reach_tensors(struct attn_tensors *tensors)
 {
@@ -158,74 +123,6 @@ const struct attn_plan_table remote_plan = {
     .run = plan_run,
     .destroy = plan_destroy,
     .describe = plan_describe,
-};
-
-/* ---------------------------------------------------------------- caches */
-
-static int32_t kv_shape(struct attn_backend_impl *backend, const struct attn_problem *problem, uint32_t pages,
-                        struct attn_kv_shape *out, struct attn_error *err)
-{
-    return backend->table->kv->shape(backend->impl, problem, pages, out, err);
-}
-
-/* Descriptions of caches that are not there yet may say any address. */
-static int32_t kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
-                         struct attn_kv_impl **out, struct attn_error *err)
-{
-    struct attn_kv_impl *kv = calloc(1, sizeof *kv);
-    struct attn_kv_desc near = *desc;
-
-    if (kv == NULL)
-        return ATTN_E_MEMORY;
-    (void)reach_cache(&near);
-    kv->table = backend->table->kv;
-    int32_t status = kv->table->create(backend->impl, &near, &kv->impl, err);
-    if (status == ATTN_OK)
-        *out = kv;
-    else
-        free(kv);
-    return status;
-}
-
-static void kv_destroy(struct attn_kv_impl *kv)
-{
-    kv->table->destroy(kv->impl);
-    free(kv);
-}
-
-static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
-                        const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
-                        struct attn_error *err)
-{
-    struct attn_kv_write_args near = *args;
-    struct attn_batch batch;
-    struct attn_kv_desc cache;
-
-    if (!remote_reach(&near.k_new.buffer) || !remote_reach(&near.v_new.buffer) ||
-        !remote_reach(&near.k_rope.buffer) || !remote_reach(&near.slot_mapping))
-        return far_away(err, "k_new");
-    if (near.batch != NULL) {
-        batch = *near.batch;
-        near.batch = &batch;
-        if (!reach_batch(&batch))
-            return far_away(err, "batch");
-    }
-    if (desc != NULL) {
-        cache = *desc;
-        if (!reach_cache(&cache))
-            return far_away(err, "kv");
-    }
-    remote_catch_up(stream);
-    return backend->table->kv->write(backend->impl, &near, kv != NULL ? kv->impl : NULL,
-                                     desc != NULL ? &cache : NULL, NULL, err);
-}
-
-const struct attn_kv_table remote_kv = {
-    .struct_size = sizeof remote_kv,
-    .shape = kv_shape,
-    .create = kv_create,
-    .destroy = kv_destroy,
-    .write = kv_write,
 };
 
 /* ---------------------------------------------------------------- merge */

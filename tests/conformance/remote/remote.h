@@ -18,6 +18,11 @@
 #define REMOTE_FAULT REMOTE_FAULT_NONE
 #endif
 
+struct attn_kv_impl {
+    const struct attn_kv_table *table;
+    struct attn_kv_impl *impl;
+};
+
 struct attn_backend_impl {
     const struct attn_backend_table *table; /* of the CPU plugin */
     struct attn_backend_impl *impl;
@@ -35,7 +40,15 @@ bool remote_reach(struct attn_buffer *buffer);
 /* Does what waits on the stream, as the device would before the next kernel. */
 void remote_catch_up(void *stream);
 
-/* ---------------------------------------------------------------- calls.c */
+/* ---------------------------------------------------------------- reach.c: all addresses of an argument */
+
+/* The error of an address that is the host's. */
+int32_t far_away(struct attn_error *err, const char *field);
+bool reach_scale(struct attn_scale *scale);
+bool reach_batch(struct attn_batch *batch);
+bool reach_cache(struct attn_kv_desc *desc);
+
+/* ---------------------------------------------------------------- caches.c, calls.c */
 
 extern const struct attn_kv_table remote_kv;
 extern const struct attn_plan_table remote_plan;
