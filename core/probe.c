@@ -118,6 +118,15 @@ static void add_manner(struct attn__verdict *verdict, const char *text)
     size_t used = strlen(verdict->text);
 
     snprintf(verdict->text + used, sizeof verdict->text - used, "%s%s", used > 0 ? "; " : "", text);
+    for (char *p = verdict->text + used; *p != '\0'; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
+}
+
+/* Code of the plugin can write into the pipe too; what is no name of a step was not said by the worker. */
+static bool is_step(const char *text)
+{
+    return text[0] != ' ' && text[0] != '\0' && text[strspn(text, "abcdefghijklmnopqrstuvwxyz_ ")] == '\0';
 }
 
 /* One line of the guard or the worker; see probe-main.c. True if nothing more is to come. */
@@ -127,7 +136,8 @@ static bool hear(struct child *child, const char *line)
     int number;
 
     if (strncmp(line, "step ", 5) == 0) {
-        snprintf(verdict->step, sizeof verdict->step, "%.20s", line + 5);
+        if (is_step(line + 5))
+            snprintf(verdict->step, sizeof verdict->step, "%.20s", line + 5);
     } else if (strncmp(line, "manner ", 7) == 0) {
         add_manner(verdict, line + 7);
     } else if (strcmp(line, "good") == 0) {

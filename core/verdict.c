@@ -195,11 +195,11 @@ static bool parse_line(const char *line, struct kept *out)
 /* A time to come is nonsense. */
 bool attn__verdict_counts(const struct attn__verdict *verdict, int64_t now)
 {
-    int64_t age = now - verdict->since;
-
     if (verdict->outcome == ATTN__GOOD)
         return true;
-    return age >= 0 && age <= (verdict->outcome == ATTN__TIMED_OUT ? TEN_MINUTES : DAY);
+    /* The file may hold any number: signed ones would overflow. */
+    uint64_t age = (uint64_t)now - (uint64_t)verdict->since;
+    return verdict->since <= now && age <= (verdict->outcome == ATTN__TIMED_OUT ? TEN_MINUTES : DAY);
 }
 
 static uint32_t read_all(int directory, struct kept *list, uint32_t most)

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes the seed files of the fuzz targets of libattn and of the tokenizer.
+
+Usage: make-corpora.py DIRECTORY. Makes DIRECTORY/corpus-NAME. Files found there by a fuzzer (found-*) stay.
+"""
+import os
+import struct
+import sys
+
+KEY = "0123456789abcdef0123456789abcdef"
+OTHER = "fedcba9876543210fedcba9876543210"
+
+
+def note(name=b"mock", backends=b"mock/flash-attn", version=1, major=0, minor=2, kind=1, cls=4, level=1, owner=b"libattn\0",
+         size=None, extra=b""):
+    body = struct.pack("<6I", version, major, minor, cls, level, 0) + struct.pack(
+        "<32s64s32s160s", name, b"Somebody", b"1.0", backends) + extra
+    return struct.pack("<3I", len(owner), len(body) if size is None else size, kind) + owner + body
+
+
+def elf(notes, machine=62, phnum=None, kind=3, cls=2, dynamic=True, note_size=None, filesz=None, align=4, phoff=64,
+        gap=0, parts=1):
+    count = 1 + dynamic + parts
+    head = 64 + 56 * count
+    at = head + gap
+    size = at + len(notes) + 16
+    phdr = lambda t, o, n, m=None, a=4096: struct.pack("<2I6Q", t, 4, o, o, o, n, n if m is None else m, a)
+    table = phdr(1, 0, size if filesz is None else filesz)
+    if dynamic:
+        table += phdr(2, size - 16, 16, a=8)
+    for _ in range(parts):
+        table += phdr(4, at, len(notes) if note_size is None else note_size, a=align)
+    ident = b"\x7fELF" + bytes([cls, 1, 1, 0]) + bytes(8)
+    header = ident + struct.pack("<2HI3QI6H", kind, machine, 1, 0, phoff, 0, 0, 64, 56, count if phnum is None else phnum,
+                                 64, 0, 0)
+    return header + table + bytes(gap) + notes + bytes(16)
+
+
+def elfnote():
+    gnu = struct.pack("<3I", 4, 16, 5) + b"GNU\0" + bytes(16)
+    good = elf(note())
+    yield "good", good
+    yield "good-two-backends", elf(note(backends=b"mock/flash-attn,mock/flashinfer"))
+    yield "good-after-gnu", elf(gnu + note())
+    yield "good-far", elf(note(), gap=4096)
+    yield "good-align-8", elf(note(), align=8)
+    yield "notes-alone", gnu + note()
+    for cut in (0, 3, 4, 16, 63, 64, 100, 119, 231, 232, 243, 252, 300, len(good) - 17, len(good) - 1):
+        yield "cut-%04d" % cut, good[:cut]
+    yield "machine", elf(note(), machine=40)
+    yield "class-32", elf(note(), cls=1)
+    yield "executable", elf(note(), kind=2)
+    yield "headers-none", elf(note(), phnum=0)
+    yield "headers-many", elf(note(), phnum=65535)
+    yield "headers-far", elf(note(), phoff=1 << 63)
+    yield "no-dynamic", elf(note(), dynamic=False)
+    yield "load-beyond", elf(note(), filesz=1 << 40)
+    yield "load-short", elf(note(), filesz=10)
+    yield "no-note", elf(gnu)
+    yield "note-beyond", elf(note(), note_size=1 << 20)
+    yield "note-huge", elf(note() + bytes(70000))
+    yield "note-cut", elf(note(), note_size=40)
+    yield "note-size-huge", elf(note(size=0xffffffff))
+    yield "note-size-short", elf(note(size=20))
+    yield "note-long", elf(note(extra=bytes(8)))
+    yield "note-twice", elf(note() + note())
+    yield "note-segment-twice", elf(note(), parts=2)
+    yield "note-other-type", elf(note(kind=2))
+    yield "note-other-owner", elf(note(owner=b"libattm\0"))
+    yield "note-version-0", elf(note(version=0))
+    yield "note-version-2", elf(note(version=2))
+    yield "abi-major-9", elf(note(major=9))
+    yield "abi-minor-0", elf(note(minor=0))
+    yield "abi-minor-99", elf(note(minor=99))
+    yield "name-empty", elf(note(name=b""))
+    yield "name-capital", elf(note(name=b"Mock"))
+    yield "name-endless", elf(note(name=b"m" * 32))
+    yield "name-newline", elf(note(name=b"mo\nck"))
+    yield "backends-other", elf(note(backends=b"other/flash-attn"))
+    yield "backends-comma", elf(note(backends=b"mock/flash-attn,"))
+    yield "class-0", elf(note(cls=0))
+    yield "class-9", elf(note(cls=9))
+    yield "level-4", elf(note(level=4))
+    yield "level-99", elf(note(level=99))
+
+
+def env():
+    variables = {
+        "ATTN_BACKEND": ["cpu", "auto", "none", "cuda,auto", " CPU/Flash_Attn , flashinfer,,", "xformers", "a-b", ",,,"],
+        "ATTN_STRICT": ["1", "0", "yes"], "ATTN_DISABLE": ["cpu*", "*/flashinfer", "[", "**a*b*c*d*e*f*g*", "a_b/*"],
+        "ATTN_PLUGIN_PATH": ["/tmp:/usr/lib", ":", "relative", "/proc/self/fd", "/tmp/../tmp/./", "/" * 50],
+        "ATTN_PLUGIN_PATH_ADD": ["/tmp:/tmp", "/nowhere"], "ATTN_PROBE": ["auto", "always", "never", "Never"],
+        "ATTN_CACHE_DIR": ["/tmp", "tmp"], "ATTN_LOG": ["debug", "info:loader,warn", "loud", "error:", "warn,"],
+        "ATTN_LOG_FILE": ["/tmp/%p.log", "%%p%"], "ATTN_CPU_FLAGS": ["avx2,fma", "-avx2", "none", "a b", ","],
+        "ATTN_THREADS": ["4", "65536", "-1", "4 ", ""], "ATTN_DETERMINISTIC": ["1", "2"], "ATTN_A_B_KEY": ["value"],
+        "ATTN_CPU_SECRET": ["x"], "ATTN_BACKEMD": ["cpu"], "ATTN_": ["x"], "ATTN_X" * 30: ["x"],
+    }
+    for name, values in variables.items():
+        for i, value in enumerate(values):
+            yield "%s-%d" % (name[:24].lower().replace("_", "-"), i), "%s=%s" % (name, value)
+    yield "call", ">ATTN_BACKEND=cpu\nATTN_BACKEND=cuda"
+    yield "call-empty", ">ATTN_STRICT=\nATTN_STRICT=1"
+    yield "call-wrong", ">PATH=/bin"
+    yield "call-no-value", ">ATTN_STRICT"
+    yield "elevated", "!ATTN_BACKEND=cpu\nATTN_PLUGIN_PATH=/tmp\nATTN_LOG=debug\nATTN_CPU_X=1"
+    yield "twice", "ATTN_BACKEND=cpu\nATTN_BACKEND=a-b\nATTN_ODD=1\nATTN_ODD=2"
+    yield "newline", "ATTN_LOG_FILE=a\1b\nATTN_ODD=a\1b"
+    yield "long", "ATTN_BACKEND=" + "cpu," * 1030 + "\nATTN_DISABLE=" + "x" * 5000
+    yield "no-equals", "ATTN_BACKEND\n=\nPATH=/bin"
+
+
+def problem():
+    base = "heads=32 head_dim=128"
+    yield "least", base
+    yield "empty", ""
+    more = ["kv_heads=8", "kv_heads=5", "q=f16 kv=e4m3 scales=tensor", "q=bf16,k=int8,v=e5m2,k_scale=head,v_scale=token-head",
+            "type=encoder_decoder causal=0", "type=encoder kv_source=new", "type=encoder_only mask=bits span=full",
+            "addr=dense", "addr=csr index=i64", "addr=table block=128 layout=paged-x", "window=4096", "window=-1/7",
+            "window=2147483648", "softcap=50", "softcap=1e-3", "softcap=nan", "softcap=-0", "softcap=inf", "alibi=mask mask=f16",
+            "alibi=key sinks=1", "alibi=distance", "mask=bits alibi=mask", "positions=1 seq_causal=1 lse=1 det=1 cp=1",
+            "graph=uniform max_seqs=256 max_q=8192 max_kv=131072 max_rows=8192", "max_seqs=2147483647 max_kv=2147483647",
+            "mla=1 kv_heads=1 k=bf16", "align=start causal=1", "q=e4m3fnuz q_scale=unit kv=f16 out=f32",
+            "out=int8 out_scale=head", "hed_dim=1", "type=decodr", "block=0", "heads=4", "q", "q=", "=", "causal=2",
+            "index=i32 index=i32", "kv=f16 k=f16", "scales=unit k_scale=unit"]
+    for i, text in enumerate(more):
+        yield "keys-%02d" % i, base + " " + text
+    yield "mla", "heads=128 head_dim=576/512 mla=1 kv=e4m3 scales=tensor"
+    yield "dims", "heads=8 head_dim=192/128,kv_heads=8"
+    yield "dims-odd", "heads=8 head_dim=/128"
+    yield "long", "heads=8 " + "x" * 200 + "=" + "y" * 200
+    yield "control", "heads=8\n head_dim=\x07"
+
+
+def verdict():
+    head = "libattn verdicts 1\n"
+    now = 1700000000
+    line = lambda key, outcome=1, number=0, since=now, step="finish", text="": "%s %d %d %d %s|%s\n" % (
+        key, outcome, number, since, step, text)
+    yield "good", head + line(OTHER)
+    yield "manners", head + line(OTHER, text="prints; starts threads")
+    yield "crashed", head + line(OTHER, 2, 11, now - 100, "entry")
+    yield "crashed-old", head + line(OTHER, 2, 11, now - 100000, "entry")
+    yield "timed-out", head + line(OTHER, 3, 0, now - 599, "dlopen")
+    yield "timed-out-old", head + line(OTHER, 3, 0, now - 601, "dlopen")
+    yield "exited", head + line(OTHER, 4, 7, now - 86400, "query")
+    yield "to-come", head + line(OTHER, 4, 7, now + 1, "query")
+    yield "own-key", head + line(KEY, 2, 6)
+    yield "two", head + line(OTHER) + line(KEY) + line("a" * 32, 2)
+    yield "same-twice", head + line(OTHER, 2, 11) + line(OTHER)
+    yield "many", head + "".join(line("%032x" % i, 1 + i % 4) for i in range(1, 300))
+    yield "long-text", head + line(OTHER, text="x" * 1000)
+    yield "long-step", head + line(OTHER, step="s" * 100)
+    yield "outcome-0", head + line(OTHER, 0)
+    yield "outcome-5", head + line(OTHER, 5)
+    yield "outcome-huge", head + line(OTHER, 99999999999999999999)
+    yield "since-huge", head + line(OTHER, 2, 0, 1 << 63)
+    yield "since-least", head + line(OTHER, 2, 0, -(1 << 63))
+    yield "no-bar", head + OTHER + " 1 0 1700000000 finish\n"
+    yield "key-short", head + line("abc")
+    yield "other-header", "libattn verdicts 2\n" + line(OTHER)
+    yield "no-header", line(OTHER)
+    yield "no-end", (head + line(OTHER)).rstrip("\n")
+    yield "zeros", head + "\0" * 100
+    yield "empty", ""
+
+
+def trial():
+    good = "step dlopen\nstep entry\nstep query\nstep finish\ngood\nexit 0\n"
+    yield "good", good
+    yield "manners", "step dlopen\nmanner prints\nmanner changes the environment\ngood\nexit 0\n"
+    yield "crashed", "step entry\nsignal 11\n"
+    yield "crashed-after", "step finish\ngood\nsignal 6\n"
+    yield "exited", "step constructor\nexit 7\n"
+    yield "exited-0", "step constructor\nexit 0\n"
+    yield "refused", "step dlopen\nrefused\nexit 0\n"
+    yield "silent", ""
+    yield "cut", "step dl"
+    yield "long-line", "manner " + "x" * 3000 + "\ngood\nexit 0\n"
+    yield "many-manners", "manner x\n" * 500 + "good\nexit 0\n"
+    yield "numbers", "signal 99999999999999999999\n"
+    yield "negative", "signal -1\n"
+    yield "exit-odd", "exit x\nexit\nexit 3x\n"
+    yield "zeros", "step a\0b\ngood\0\n" + good
+    yield "noise", "hello\n\n\nstep\nmanner\n" + good
+
+
+def log():
+    yield "plain", "warn\nx\nhello"
+    yield "subsystem", "warn,debug:loader\n%p.log"
+    yield "many", ",".join("info:s%d" % i for i in range(20)) + "\n"
+    yield "same", "info:a,debug:a,error:a\n"
+    for i, text in enumerate(["", ",", ":", "loud", "warn,", "debug:", "debug:abcdefghijklmnop", "debug:abcdefghijklmno",
+                              "WARN", "warn:a:b", "warn ", "error,warn,info,dispatch,debug"]):
+        yield "odd-%02d" % i, text + "\n%p%%p%"
+    yield "long-file", "warn\n" + "%p" * 2500
+    yield "control", "warn\na\x1b[31mb\x07\x7f\nsecond\r"
+    yield "long-text", "warn\n" + "x" * 2000
+
+
+def tokenizer():
+    texts = ["hello", " hello hehe\nthe 12 hens", "<|im_start|>he<|im_end|>", "<|im_end|", "a   b\t\n\n c  \r\n",
+             "I'm 42 years; we'll see!!! (no)", "\u00e9\u20ac\U0001f600 \u0416 \u0967\u0968\u0663", "\ufeffhello\nsecond\n\n",
+             "\u0120h\u0120", "\U0010ffff\ud7ff\ue000\ufffd", "x" * 300, "he" * 200, " " * 100, "\r\n\r\n", "", "\u0301\u0301a\u0301"]
+    for i, text in enumerate(texts):
+        yield "text-%02d" % i, text
+    for i, data in enumerate([b"ab\xff", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80",
+                              b"\xf5\x80\x80\x80", b"a\0b", b"\x80\x80", b"\xe0\x80\x80", b"hello\n\xff\n"]):
+        yield "bytes-%02d" % i, data
+
+
+def main():
+    for make in (elfnote, env, problem, verdict, trial, log, tokenizer):
+        directory = os.path.join(sys.argv[1], "corpus-" + make.__name__)
+        os.makedirs(directory, exist_ok=True)
+        for name in os.listdir(directory):
+            if not name.startswith("found-"):
+                os.remove(os.path.join(directory, name))
+        for name, data in make():
+            with open(os.path.join(directory, name), "wb") as file:
+                file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
+
+
+main()
