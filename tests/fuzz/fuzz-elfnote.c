@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static int file = -1;
+static int plugin_file = -1;
 
 /* The corpus is written for one machine and runs on all. */
 static void set_machine(const uint8_t *data, size_t size)
@@ -22,14 +22,15 @@ static void set_machine(const uint8_t *data, size_t size)
     static const uint8_t own[] = {EM_X86_64, 0};
 #endif
     if (size >= 20 && data[18] == EM_X86_64 && data[19] == 0)
-        FUZZ_CHECK(pwrite(file, own, sizeof own, 18) == (ssize_t)sizeof own);
+        FUZZ_CHECK(pwrite(plugin_file, own, sizeof own, 18) == (ssize_t)sizeof own);
 }
 
 static void fill(const uint8_t *data, size_t size)
 {
-    if (file < 0)
-        file = memfd_create("plugin", MFD_CLOEXEC);
-    FUZZ_CHECK(file >= 0 && ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == (ssize_t)size);
+    if (plugin_file < 0)
+        plugin_file = memfd_create("plugin", MFD_CLOEXEC);
+    FUZZ_CHECK(plugin_file >= 0 && ftruncate(plugin_file, 0) == 0 &&
+               pwrite(plugin_file, data, size, 0) == (ssize_t)size);
     set_machine(data, size);
 }
 
@@ -61,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char text[320];
     uint32_t count = 0;
     fill(data, size);
-    uint32_t reason = attn__elf_read(file, &elf, text, sizeof text);
+    uint32_t reason = attn__elf_read(plugin_file, &elf, text, sizeof text);
     FUZZ_CHECK(fuzz_ends(text, sizeof text) && (reason == 0) == (text[0] == '\0'));
     FUZZ_CHECK(reason == 0 || strcmp(attn_reason_name(reason), "UNKNOWN") != 0);
     if (elf.note.name[0] != '\0') {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Fuzz target for everything in attn-generate that reads a model file: the reader, the vocabulary, the chat
- * template and the loading of the tensors. Built with -fsanitize=fuzzer it searches; built with
- * -DATTN_FUZZ_REPLAY it runs the files, or all files of the directories, that are its arguments.
+ * template and the loading of the tensors.
  */
 #include "chat.h"
 #include "model.h"

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static struct gguf file;
+static struct gguf vocabulary;
 static struct tokenizer *tokenizer;
 static int prompt_file = -1;
 static char prompt_path[64];
@@ -48,8 +48,8 @@ static void prepare(void)
         return;
     write_vocabulary(&w);
     uint8_t *bytes = gguf_write_finish(&w, &size); /* lives as long as the program */
-    FUZZ_CHECK(bytes != NULL && gguf_open_memory("small", bytes, size, &file, NULL) == 0);
-    FUZZ_CHECK(tokenizer_create(&file, &tokenizer, NULL) == 0);
+    FUZZ_CHECK(bytes != NULL && gguf_open_memory("small", bytes, size, &vocabulary, NULL) == 0);
+    FUZZ_CHECK(tokenizer_create(&vocabulary, &tokenizer, NULL) == 0);
     prompt_file = memfd_create("prompts", MFD_CLOEXEC);
     FUZZ_CHECK(prompt_file >= 0);
     snprintf(prompt_path, sizeof prompt_path, "/proc/self/fd/%d", prompt_file);
