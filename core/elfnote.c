@@ -2,6 +2,7 @@
 /* Reads the headers of a shared object and the note of a plugin by pread alone: nothing is mapped or run. */
 #define _GNU_SOURCE
 #include <elf.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,11 +64,58 @@ static bool read_at(const struct file *file, uint64_t offset, void *out, size_t 
     return true;
 }
 
+/* What lies in plugin directories instead of plugins. */
+static const char *guess_kind(const struct file *file)
+{
+    static const struct {
+        const char *start, *kind;
+    } kinds[] = {
+        {"#!", "a script"},
+        {"!<arch>\n", "an archive of object files"},
+        {"!<thin>\n", "an archive of object files"},
+        {"\x1f\x8b", "a compressed file"},
+        {"BZh", "a compressed file"},
+        {"\xfd"
+         "7zXZ",
+         "a compressed file"},
+        {"\x28\xb5\x2f\xfd", "a compressed file"},
+        {"PK\3\4", "a compressed file"},
+        {"MZ", "a file for Windows"},
+        {"\xcf\xfa\xed\xfe", "a file for macOS"},
+        {"version https://git-lfs", "a pointer of git-lfs to the file"},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (file->have >= strlen(kinds[i].start) &&
+            memcmp(file->head, kinds[i].start, strlen(kinds[i].start)) == 0)
+            return kinds[i].kind;
+    return NULL;
+}
+
+static uint32_t refuse_content(const struct file *file)
+{
+    const char *kind = guess_kind(file);
+    if (kind != NULL)
+        return refuse(file, ATTN_REASON_NOT_ELF, "the file (%llu bytes) is %s, not an ELF file",
+                      (unsigned long long)file->size, kind);
+    return refuse(file, ATTN_REASON_NOT_ELF, "the file (%llu bytes) does not begin as an ELF file",
+                  (unsigned long long)file->size);
+}
+
+static uint32_t refuse_type(const struct file *file, unsigned type)
+{
+    return refuse(file, ATTN_REASON_BAD_ELF, "the file has ELF type %u%s; a shared object (%u) is accepted",
+                  type,
+                  type == ET_REL    ? " (an object file)"
+                  : type == ET_EXEC ? " (a program)"
+                  : type == ET_CORE ? " (a core dump)"
+                                    : "",
+                  ET_DYN);
+}
+
 static uint32_t check_header(const struct file *file, const Elf64_Ehdr *header)
 {
     if (file->have < SELFMAG || memcmp(file->head, ELFMAG, SELFMAG) != 0)
-        return refuse(file, ATTN_REASON_NOT_ELF, "the file (%llu bytes) does not begin as an ELF file",
-                      (unsigned long long)file->size);
+        return refuse_content(file);
     if (file->have < sizeof *header)
         return refuse(file, ATTN_REASON_TRUNCATED, "the file ends at byte %llu, inside of its ELF header",
                       (unsigned long long)file->size);
@@ -82,9 +130,12 @@ static uint32_t check_header(const struct file *file, const Elf64_Ehdr *header)
     if (header->e_ident[EI_VERSION] != EV_CURRENT || header->e_version != EV_CURRENT)
         return refuse(file, ATTN_REASON_BAD_ELF, "the file has ELF version %u; %u is accepted",
                       (unsigned)header->e_version, EV_CURRENT);
+    if (header->e_ident[EI_OSABI] != ELFOSABI_SYSV && header->e_ident[EI_OSABI] != ELFOSABI_GNU)
+        return refuse(file, ATTN_REASON_WRONG_ARCH,
+                      "the file is for operating system %u; %u and %u are accepted",
+                      header->e_ident[EI_OSABI], ELFOSABI_SYSV, ELFOSABI_GNU);
     if (header->e_type != ET_DYN)
-        return refuse(file, ATTN_REASON_BAD_ELF, "the file has ELF type %u; a shared object (%u) is accepted",
-                      header->e_type, ET_DYN);
+        return refuse_type(file, header->e_type);
     if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 || header->e_phnum > HEADERS_MOST)
         return refuse(file, ATTN_REASON_BAD_ELF,
                       "the file has %u program headers of %u bytes; 1 to %d of %zu bytes are accepted",
@@ -96,17 +147,17 @@ static uint32_t check_header(const struct file *file, const Elf64_Ehdr *header)
     return 0;
 }
 
-static const Elf64_Phdr *find_dynamic(const Elf64_Phdr *headers, unsigned count)
+static const Elf64_Phdr *find_segment(const Elf64_Phdr *headers, unsigned count, uint32_t type)
 {
     for (unsigned i = 0; i < count; i++)
-        if (headers[i].p_type == PT_DYNAMIC)
+        if (headers[i].p_type == type)
             return &headers[i];
     return NULL;
 }
 
 static uint32_t check_segments(const struct file *file, const Elf64_Phdr *headers, unsigned count)
 {
-    const Elf64_Phdr *dynamic = find_dynamic(headers, count);
+    const Elf64_Phdr *dynamic = find_segment(headers, count, PT_DYNAMIC);
     bool loads = false, holds = false;
     for (unsigned i = 0; i < count; i++) {
         const Elf64_Phdr *p = &headers[i];
@@ -140,7 +191,7 @@ static uint32_t read_notes(const struct file *file, const Elf64_Phdr *header, st
     size_t size = (size_t)header->p_filesz;
     uint32_t reason = 0;
     if (header->p_filesz > NOTES_MOST)
-        return refuse(file, ATTN_REASON_BAD_ELF, "the file has %llu bytes of notes; at most %u are accepted",
+        return refuse(file, ATTN_REASON_BAD_NOTE, "the file has %llu bytes of notes; at most %u are accepted",
                       (unsigned long long)header->p_filesz, NOTES_MOST);
     if (size > sizeof small && (bytes = malloc(size)) == NULL)
         return refuse(file, ATTN_REASON_UNREADABLE, "no memory for %zu bytes of notes", size);
@@ -159,14 +210,15 @@ static uint32_t find_note(const struct file *file, const Elf64_Phdr *headers, un
                           struct attn__elf *out)
 {
     for (unsigned i = 0; i < count; i++) {
-        if (headers[i].p_type != PT_NOTE)
+        if (headers[i].p_type != PT_NOTE || attn__note_is_covered(headers, count, i))
             continue;
         uint32_t reason = read_notes(file, &headers[i], out);
         if (reason != 0)
             return reason;
     }
     if (out->notes == 0)
-        return refuse(file, ATTN_REASON_NO_NOTE, "the file has no note of libattn");
+        return refuse(file, ATTN_REASON_NO_NOTE, "the file%s has no note of libattn",
+                      find_segment(headers, count, PT_INTERP) != NULL ? " (a program)" : "");
     if (out->notes > 1)
         return refuse(file, ATTN_REASON_BAD_NOTE, "the file has %u notes of libattn; 1 is accepted",
                       out->notes);
@@ -187,9 +239,12 @@ uint32_t attn__elf_read(int fd, struct attn__elf *out, char *text, size_t size)
     Elf64_Phdr headers[HEADERS_MOST];
     memset(out, 0, sizeof *out);
     text[0] = '\0';
-    ssize_t have = pread(fd, file.head, sizeof file.head, 0);
-    if (have < 0 || fstat(fd, &status) != 0 || status.st_size < 0)
+    if (fstat(fd, &status) != 0 || status.st_size < 0)
         return refuse(&file, ATTN_REASON_UNREADABLE, "the file cannot be read");
+    /* Files of the kernel have no size; some lose what is read of them. */
+    ssize_t have = status.st_size > 0 ? pread(fd, file.head, sizeof file.head, 0) : 0;
+    if (have < 0)
+        return refuse(&file, ATTN_REASON_UNREADABLE, "the file cannot be read: %s", strerrordesc_np(errno));
     file.have = (size_t)have;
     file.size = (uint64_t)status.st_size;
     memset(&header, 0, sizeof header);

@@ -114,8 +114,9 @@ static int find_note(struct dl_phdr_info *info, size_t size, void *arg)
         return 0;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type == PT_NOTE && !attn__note_find((const unsigned char *)(info->dlpi_addr + p->p_vaddr),
-                                                     p->p_memsz, p->p_align, &search->note, &search->count))
+        if (p->p_type == PT_NOTE && !attn__note_is_covered(info->dlpi_phdr, info->dlpi_phnum, i) &&
+            !attn__note_find((const unsigned char *)(info->dlpi_addr + p->p_vaddr), p->p_memsz, p->p_align,
+                             &search->note, &search->count))
             return 1;
     }
     return 1;

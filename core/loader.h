@@ -3,6 +3,7 @@
 #ifndef ATTN_LOADER_H
 #define ATTN_LOADER_H
 
+#include <elf.h>
 #include <sys/stat.h>
 
 #include "core.h"
@@ -56,6 +57,8 @@ uint32_t attn__trust_walk(const struct attn__trust *trust, const char *path, str
  */
 bool attn__note_find(const unsigned char *bytes, size_t size, size_t align, struct attn_note *out,
                      uint32_t *count);
+/* Whether all of a note segment belongs to another one too, as some tools leave it: it is read only once. */
+bool attn__note_is_covered(const Elf64_Phdr *headers, unsigned count, unsigned index);
 /* 0, or BAD_NOTE, ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with a text. */
 uint32_t attn__note_check(const struct attn_note *note, char *text, size_t size);
 

@@ -31,18 +31,19 @@ static size_t round_up(size_t size, size_t align)
     return (size + align - 1) / align * align;
 }
 
-bool attn__note_find(const unsigned char *bytes, size_t size, size_t align, struct attn_note *out,
-                     uint32_t *count)
+/* One reading of the list, with its notes aligned to 4 or 8 bytes. */
+static bool walk(const unsigned char *bytes, size_t size, size_t align, struct attn_note *out,
+                 uint32_t *count)
 {
-    align = align == 8 ? 8 : 4;
     for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= size;) {
         Elf64_Nhdr header;
         memcpy(&header, bytes + at, sizeof header);
-        at += sizeof header;
-        if (header.n_namesz > size - at || round_up(header.n_namesz, align) > size - at)
+        /* Description and next note are aligned as seen from the start of the list. */
+        const unsigned char *owner = bytes + at + sizeof header;
+        size_t end = round_up(at + sizeof header + header.n_namesz, align);
+        if (end > size)
             return false;
-        const unsigned char *owner = bytes + at;
-        at += round_up(header.n_namesz, align);
+        at = end;
         if (header.n_descsz > size - at)
             return false;
         if (header.n_namesz == sizeof ATTN_NOTE_OWNER && header.n_type == ATTN_NOTE_TYPE &&
@@ -55,10 +56,36 @@ bool attn__note_find(const unsigned char *bytes, size_t size, size_t align, stru
                 return false;
         }
         /* The last one may lack its padding. */
-        size_t step = round_up(header.n_descsz, align);
-        at += step < size - at ? step : size - at;
+        end = round_up(at + header.n_descsz, align);
+        at = end < size ? end : size;
     }
     return true;
+}
+
+bool attn__note_find(const unsigned char *bytes, size_t size, size_t align, struct attn_note *out,
+                     uint32_t *count)
+{
+    uint32_t before = *count;
+    bool is_list = align == 8 && walk(bytes, size, 8, out, count);
+    if (is_list && *count > before)
+        return true;
+    /* Some linkers put notes of both kinds into one segment, and call it aligned to 8. */
+    *count = before;
+    return walk(bytes, size, 4, out, count) || is_list;
+}
+
+bool attn__note_is_covered(const Elf64_Phdr *headers, unsigned count, unsigned index)
+{
+    const Elf64_Phdr *own = &headers[index];
+    for (unsigned i = 0; i < count; i++) {
+        const Elf64_Phdr *p = &headers[i];
+        if (i == index || p->p_type != PT_NOTE || own->p_offset < p->p_offset ||
+            own->p_filesz > p->p_filesz || own->p_offset - p->p_offset > p->p_filesz - own->p_filesz)
+            continue;
+        if (own->p_filesz < p->p_filesz || i < index)
+            return true;
+    }
+    return false;
 }
 
 static bool is_text(const char *text, size_t size)

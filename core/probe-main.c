@@ -31,6 +31,8 @@
 #define DATA_MOST (UINT64_C(4) << 30)
 #endif
 
+#define FILE_MOST (UINT64_C(64) << 20)
+
 static void say(const char *word, const char *text)
 {
     char line[256];
@@ -159,6 +161,7 @@ int main(int argc, char **argv)
     }
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_DATA, DATA_MOST);
+    limit(RLIMIT_FSIZE, FILE_MOST); /* what it prints goes into memory */
     pid_t worker = fork();
     if (worker < 0)
         return 1;

@@ -27,6 +27,7 @@ struct child {
     char line[LINE_MOST];
     size_t length;
     bool done; /* the worker went all the way */
+    bool mute; /* nothing was said of its end */
 };
 
 /* ---------------------------------------------------------------- starting */
@@ -168,6 +169,7 @@ static bool listen_to(struct child *child)
         return false;
     if (count <= 0) { /* even the guard is gone */
         child->verdict->outcome = ATTN__EXITED;
+        child->mute = true;
         return true;
     }
     for (ssize_t i = 0; i < count; i++) {
@@ -186,13 +188,19 @@ static bool listen_to(struct child *child)
 
 static void end(struct child *child)
 {
-    int status;
+    int status = 0;
+    pid_t ended;
 
     close(child->fd);
     child->fd = -1;
     (void)kill(-child->pid, SIGKILL); /* whatever the plugin started in its process group */
-    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+    while ((ended = waitpid(child->pid, &status, 0)) < 0 && errno == EINTR)
         continue;
+    if (child->mute && ended == child->pid &&
+        WIFSIGNALED(status)) { /* worker and guard were killed at once */
+        child->verdict->outcome = ATTN__CRASHED;
+        child->verdict->number = (uint32_t)WTERMSIG(status);
+    }
 }
 
 static void time_out(struct child *child)

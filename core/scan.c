@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,10 +40,47 @@ static void cannot_open(struct attn__plugin *plugin, int error)
     refuse(plugin, error == ENXIO ? ATTN_REASON_NOT_A_FILE : ATTN_REASON_UNREADABLE, text);
 }
 
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISFIFO(mode) ? "a fifo"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISCHR(mode)  ? "a character device"
+           : S_ISBLK(mode)  ? "a block device"
+                            : "something else";
+}
+
+static void refuse_kind(struct attn__plugin *plugin, const char *verb, mode_t mode)
+{
+    char text[PATH_MAX + 128];
+    snprintf(text, sizeof text, "%s %s %s; a regular file is accepted", plugin->path, verb, kind_of(mode));
+    refuse(plugin, ATTN_REASON_NOT_A_FILE, text);
+}
+
+/* Found out without opening: that alone would wake a writer of a fifo, or move a tape. */
+static bool is_no_file(struct attn__plugin *plugin, int at, const char *relative)
+{
+    struct stat status;
+    const char *verb = "is";
+    if (fstatat(at, relative, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return false;
+    if (S_ISLNK(status.st_mode)) {
+        verb = "leads to";
+        if (fstatat(at, relative, &status, 0) != 0)
+            return false;
+    }
+    if (S_ISREG(status.st_mode))
+        return false;
+    refuse_kind(plugin, verb, status.st_mode);
+    return true;
+}
+
 /* Opens the file after its path was judged; -1 with the reason in the record. */
 static int open_judged(struct attn__plugin *plugin, const struct attn__trust *trust, int at,
                        const char *relative)
 {
+    if (is_no_file(plugin, at, relative))
+        return -1;
     char text[PATH_MAX + 128];
     struct stat status;
     uint32_t group_writable;
@@ -84,8 +120,7 @@ static void read_file(struct attn__plugin *plugin, const struct attn__trust *tru
     plugin->mtime_ns = nanoseconds(&status.st_mtim);
     plugin->ctime_ns = nanoseconds(&status.st_ctim);
     if (!S_ISREG(status.st_mode)) {
-        snprintf(text, sizeof text, "%s is no regular file", plugin->path);
-        refuse(plugin, ATTN_REASON_NOT_A_FILE, text);
+        refuse_kind(plugin, "is", status.st_mode);
         return;
     }
     uint32_t reason = attn__trust_judge(trust, plugin->path, &status, &group_writable, text, sizeof text);
@@ -126,7 +161,11 @@ struct attn__plugin *attn__plugin_read(struct attn_context *context, const struc
 
 static int is_plugin_name(const struct dirent *entry)
 {
-    return fnmatch("libattn-*.so", entry->d_name, FNM_PERIOD) == 0;
+    /* Not fnmatch: to that, bytes that are no text of the locale match nothing. */
+    static const char start[] = "libattn-", end[] = ".so";
+    size_t length = strlen(entry->d_name);
+    return length >= sizeof start + sizeof end - 2 && memcmp(entry->d_name, start, sizeof start - 1) == 0 &&
+           strcmp(entry->d_name + length - (sizeof end - 1), end) == 0;
 }
 
 static int by_bytes(const struct dirent **a, const struct dirent **b)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A plugin that computes nothing; -DMOCK_... makes of it a good one or one with exactly one fault. */
+#include <signal.h>
 #include <stdlib.h>
 
 #include "attn/plugin.h"
@@ -23,14 +24,34 @@
 #ifndef MOCK_DEVICES
 #define MOCK_DEVICES 1
 #endif
+#ifndef MOCK_TABLE_VERSION
+#define MOCK_TABLE_VERSION MOCK_VERSION
+#endif
+#ifndef MOCK_CPU_LEVEL
+#define MOCK_CPU_LEVEL ATTN_CPU_BASELINE
+#endif
+#ifndef MOCK_CRASH_IN
+#define MOCK_CRASH_IN ""
+#endif
 #ifndef MOCK_CLASS
 #define MOCK_CLASS ATTN_CLASS_CPU
 #endif
 
 #ifndef MOCK_NO_NOTE
 ATTN_PLUGIN_NOTE(MOCK_NOTE_NAME, "Mock Makers", MOCK_VERSION, MOCK_NOTE_BACKENDS, ATTN_CLASS_CPU,
-                 ATTN_CPU_BASELINE);
+                 MOCK_CPU_LEVEL);
 #endif
+
+#ifdef MOCK_STATIC_TLS
+/* Far more than the dynamic linker keeps in reserve. */
+static __thread char mock_block[1 << 20] __attribute__((tls_model("initial-exec")));
+#endif
+
+static void reach(const char *step)
+{
+    if (strcmp(step, MOCK_CRASH_IN) == 0)
+        (void)raise(SIGSEGV);
+}
 
 #ifdef MOCK_NEEDS_SYMBOL
 extern int32_t mock_symbol_that_nobody_has(void);
@@ -148,7 +169,12 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
                      const struct attn_problem *problem, struct attn_query *out)
 {
     (void)instance, (void)device, (void)problem;
+    reach("query");
+#ifdef MOCK_SERVES
+    out->accepted = 1;
+#else
     out->accepted = 0;
+#endif
     out->reason_count = out->kernel_count = 0;
     return ATTN_OK;
 }
@@ -156,6 +182,7 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
 static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
 {
     (void)instance;
+    reach("axes");
     *out = NULL;
     *out_count = 0;
     return ATTN_OK;
@@ -165,8 +192,16 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
                             const struct attn_open_config *config, struct attn_backend_impl **out,
                             struct attn_error *err)
 {
-    (void)instance, (void)device, (void)config, (void)out;
+    (void)instance, (void)device, (void)config;
+#ifdef MOCK_SERVES
+    static char impl;
+    (void)err;
+    *out = (struct attn_backend_impl *)(void *)&impl;
+    return ATTN_OK;
+#else
+    (void)out;
     return refuse(err);
+#endif
 }
 
 static void close_backend(struct attn_backend_impl *backend)
@@ -174,12 +209,17 @@ static void close_backend(struct attn_backend_impl *backend)
     (void)backend;
 }
 
-static const struct attn_plan_table plan = {.struct_size = sizeof plan,
-                                            .create = plan_create,
-                                            .sizes = plan_sizes,
-                                            .prepare = plan_prepare,
-                                            .run = plan_run,
-                                            .destroy = plan_destroy};
+static const struct attn_plan_table plan = {
+#ifdef MOCK_SHORT_PLAN
+    .struct_size = sizeof(uint32_t),
+#else
+    .struct_size = sizeof plan,
+#endif
+    .create = plan_create,
+    .sizes = plan_sizes,
+    .prepare = plan_prepare,
+    .run = plan_run,
+    .destroy = plan_destroy};
 static const struct attn_kv_table kv = {.struct_size = sizeof kv,
                                         .shape = kv_shape,
                                         .create = kv_create,
@@ -198,10 +238,12 @@ static const struct attn_backend_table backend = {.struct_size = sizeof backend,
                                                   .open = open_backend,
                                                   .close = close_backend};
 
-static int32_t get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
-                           uint32_t *out_count, struct attn_error *err)
+__attribute__((unused)) static int32_t get_devices(struct attn_instance *instance,
+                                                   struct attn_device_info *out, uint32_t capacity,
+                                                   uint32_t *out_count, struct attn_error *err)
 {
     (void)instance;
+    reach("get_devices");
 #ifdef MOCK_NO_DRIVER
     (void)out, (void)capacity, (void)out_count;
     err->reason = ATTN_REASON_NO_DRIVER;
@@ -226,6 +268,7 @@ static int32_t get_backends(struct attn_instance *instance, const struct attn_ba
 {
     static const struct attn_backend_table *const backends[] = {&backend};
     (void)instance, (void)err;
+    reach("get_backends");
     *out = backends;
     *out_count = 1;
     return ATTN_OK;
@@ -233,26 +276,39 @@ static int32_t get_backends(struct attn_instance *instance, const struct attn_ba
 
 static void finish(struct attn_instance *instance)
 {
+    reach("finish");
     instance->host->log(instance->host->ctx, ATTN_LOG_DEBUG, "", "finish");
     free(instance);
 }
 
-static const struct attn_plugin plugin = {
-#ifdef MOCK_SHORT_TABLE
-    .struct_size = sizeof plugin - sizeof(void *),
-#else
-    .struct_size = sizeof plugin,
-#endif
-    .abi_major = ATTN_ABI_MAJOR,
-    .abi_minor = ATTN_ABI_MINOR,
-    ATTN_PLUGIN_SIZES,
-    .name = MOCK_NAME,
-    .vendor = "Mock Makers",
-    .version = MOCK_VERSION,
-    .get_devices = get_devices,
-    .get_backends = get_backends,
-    .finish = finish,
+/* Members of interfaces to come. */
+static char plugin_of_the_future;
+struct newer {
+    struct attn_plugin plugin;
+    void *members[4];
 };
+static const struct newer table = {.plugin =
+                                       {
+#if defined(MOCK_SHORT_TABLE)
+                                           .struct_size = sizeof table.plugin - sizeof(void *),
+#elif defined(MOCK_LONG_TABLE)
+                                           .struct_size = sizeof table,
+#else
+                                           .struct_size = sizeof table.plugin,
+#endif
+                                           .abi_major = ATTN_ABI_MAJOR,
+                                           .abi_minor = ATTN_ABI_MINOR,
+                                           ATTN_PLUGIN_SIZES,
+                                           .name = MOCK_NAME,
+                                           .vendor = "Mock Makers",
+                                           .version = MOCK_TABLE_VERSION,
+#ifndef MOCK_NO_DEVICES_FUNCTION
+                                           .get_devices = get_devices,
+#endif
+                                           .get_backends = get_backends,
+                                           .finish = finish,
+                                       },
+                                   .members = {&plugin_of_the_future, &plugin_of_the_future, NULL, NULL}};
 
 #ifdef MOCK_NO_ENTRY
 extern const struct attn_plugin *mock_entry_of_another_name(void);
@@ -262,7 +318,7 @@ __attribute__((visibility("default"))) const struct attn_plugin *mock_entry_of_a
     if (mock_dependency() == 0)
         return NULL;
 #endif
-    return &plugin;
+    return &table.plugin;
 }
 #else
 int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plugin **out,
@@ -270,9 +326,13 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
 {
 #ifdef MOCK_ENTRY_FAILS
     memcpy(err->message, "the mock does not want to", sizeof "the mock does not want to");
-    (void)host, (void)out, (void)plugin;
+    (void)host, (void)out, (void)table;
     return ATTN_E_PLUGIN;
 #else
+    reach("entry");
+#ifdef MOCK_STATIC_TLS
+    mock_block[0]++;
+#endif
 #ifdef MOCK_NEEDS_SYMBOL
     if (mock_symbol_that_nobody_has() == 0)
         return ATTN_E_PLUGIN;
@@ -285,7 +345,12 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
     *host->out_instance = instance;
 #endif
     (void)host, (void)err;
-    *out = &plugin;
+#ifdef MOCK_NULL_TABLE
+    *out = NULL;
+    free(instance);
+#else
+    *out = &table.plugin;
+#endif
     return ATTN_OK;
 #endif
 }

@@ -4,12 +4,36 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { SEGFAULT = 1, ABORT, EXIT, HANG, FORK, PRINT, THREAD, DESCRIPTOR, ENVIRONMENT, SIGNALS, HUNGRY };
+enum {
+    SEGFAULT = 1,
+    ABORT,
+    EXIT,
+    HANG,
+    FORK,
+    PRINT,
+    THREAD,
+    DESCRIPTOR,
+    ENVIRONMENT,
+    SIGNALS,
+    HUNGRY,
+    SPIN,
+    STOP,
+    FLOOD,
+    CLOSE,
+    SESSION,
+    GROUP,
+    EXECUTE,
+    HANDLER,
+    UMASK
+};
 
 static void *wait_for_ever(void *arg)
 {
@@ -54,6 +78,46 @@ static void eat(void)
             abort();
 }
 
+/* A child that leaves the process group, so that a kill of the group does not reach it. */
+static void leave_session(void)
+{
+    if (fork() == 0) {
+        (void)setsid();
+        alarm(10);
+        wait_for_ever(NULL);
+    }
+}
+
+/* Text without end. */
+static void flood(void)
+{
+    static char text[1 << 16];
+
+    memset(text, 'x', sizeof text);
+    while (write(STDOUT_FILENO, text, sizeof text) > 0)
+        continue;
+    wait_for_ever(NULL);
+}
+
+static void close_all(void)
+{
+    for (int fd = 0; fd < 256; fd++)
+        (void)close(fd);
+}
+
+static void execute(void)
+{
+    char *const arguments[] = {(char *)(uintptr_t) "true", NULL};
+
+    (void)execv("/bin/true", arguments);
+}
+
+static void spin(void)
+{
+    for (volatile int i = 0;; i++)
+        continue;
+}
+
 __attribute__((constructor)) static void make_trouble(void)
 {
     switch (TROUBLE) {
@@ -88,6 +152,33 @@ __attribute__((constructor)) static void make_trouble(void)
         break;
     case HUNGRY:
         eat();
+        break;
+    case SPIN:
+        spin();
+        break;
+    case STOP:
+        (void)raise(SIGSTOP);
+        break;
+    case FLOOD:
+        flood();
+        break;
+    case CLOSE:
+        close_all();
+        break;
+    case SESSION:
+        leave_session();
+        break;
+    case GROUP:
+        (void)kill(0, SIGKILL);
+        break;
+    case EXECUTE:
+        execute();
+        break;
+    case HANDLER:
+        (void)signal(SIGUSR2, SIG_IGN);
+        break;
+    case UMASK:
+        (void)umask(0);
         break;
     }
 }

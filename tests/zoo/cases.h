@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The zoo: one row per kind of file, with what must be said about it. */
+#ifndef ATTN_TEST_CASES_H
+#define ATTN_TEST_CASES_H
+
+#include "place.h"
+
+/* The file that a case is about; it stands before the sane one. */
+#define CASE_FILE "libattn-a.so"
+
+enum {
+    CASE_SLOW = 1, /* costs a deadline each time it is tried */
+    CASE_ROOT = 2, /* only root can make it */
+    CASE_ALONE = 4 /* its trial takes the machine's time: not under threads */
+};
+
+struct zoo_case {
+    const char *name;
+    /* Makes CASE_FILE in the zoo. */
+    void (*make)(const struct zoo *zoo, const char *kind);
+    const char *kind;
+    uint32_t reason; /* 0: it is a good one */
+    uint32_t stage;
+    const char *word; /* stands in the text */
+    unsigned flags;
+};
+
+/* Plugins as compilers make them, each with one fault. */
+extern const struct zoo_case mock_cases[];
+/* Directory entries that are no plugin files, or may not be read. */
+extern const struct zoo_case file_cases[];
+/* A note that was damaged. */
+extern const struct zoo_case note_cases[];
+/* Each list ends with a row without a name. */
+
+#endif
