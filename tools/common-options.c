@@ -6,8 +6,10 @@
 #include "common-options.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "attn/attn.h"
+#include "core.h"
 #include "output.h"
 
 enum { OPTION_USAGE = 256 };
@@ -45,9 +47,76 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 const struct argp common_argp = {options, parse_option, NULL, NULL, NULL, NULL, NULL};
 
+/* Long names of a parser and of its children from `*count` on; as many as fit. */
+static void names_add(const struct argp *argp, const struct argp_option **list, unsigned *count)
+{
+    for (const struct argp_option *option = argp->options; option != NULL && option->name != NULL; option++) {
+        if (*count < COMMON_OPTIONS_MOST)
+            list[(*count)++] = option;
+    }
+    for (const struct argp_child *child = argp->children; child != NULL && child->argp != NULL; child++)
+        names_add(child->argp, list, count);
+}
+
+unsigned common_options_list(const struct argp *argp, const struct argp_option **list)
+{
+    unsigned count = 0;
+
+    names_add(argp, list, &count);
+    return count;
+}
+
+/* Ends the program if a long option is none and no beginning of one; getopt would not say which is near. */
+static void check_name(const char *word, const struct argp_option *const *list, unsigned count)
+{
+    size_t size = strcspn(word, "=");
+    const char *names[COMMON_OPTIONS_MOST];
+
+    for (unsigned i = 0; i < count; i++) {
+        names[i] = list[i]->name;
+        if (strncmp(names[i], word, size) == 0)
+            return;
+    }
+    char *name = need_format("%.*s", (int)size, word);
+    const char *nearest = attn__nearest(name, names, count);
+    complain("unknown option --%s%s%s%s; see %s --help", name, nearest != NULL ? ", did you mean --" : "",
+             nearest != NULL ? nearest : "", nearest != NULL ? "?" : "", output_program());
+    free(name);
+    exit(EXIT_USAGE);
+}
+
+/* The option of a word such as "--name" or "-n" if its value is the next word. */
+static bool takes_next(const char *word, const struct argp_option *const *list, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (list[i]->arg == NULL || (list[i]->flags & OPTION_ARG_OPTIONAL) != 0)
+            continue;
+        if (word[1] == '-' ? strcmp(word + 2, list[i]->name) == 0
+                           : word[1] == list[i]->key && word[2] == '\0')
+            return true;
+    }
+    return false;
+}
+
+static void check_names(const struct argp *argp, int argc, char **argv)
+{
+    const struct argp_option *list[COMMON_OPTIONS_MOST];
+    unsigned count = common_options_list(argp, list);
+
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (argv[i][0] != '-' || argv[i][1] == '\0')
+            continue;
+        if (argv[i][1] == '-')
+            check_name(argv[i] + 2, list, count);
+        if (takes_next(argv[i], list, count))
+            i++;
+    }
+}
+
 void common_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     argp_err_exit_status = EXIT_USAGE;
+    check_names(argp, argc, argv);
     if (argp_parse(argp, argc, argv, ARGP_NO_HELP, NULL, input) != 0)
         exit(EXIT_USAGE);
 }

@@ -13,6 +13,10 @@ struct common_options {
 /* A child parser; its input is a struct common_options. */
 extern const struct argp common_argp;
 
+enum { COMMON_OPTIONS_MOST = 64 };
+/* The options of a parser and of its children; at most COMMON_OPTIONS_MOST. */
+unsigned common_options_list(const struct argp *argp, const struct argp_option **list);
+
 /*
  * Parses options that may stand anywhere between the arguments. Wrong ones end the program with EXIT_USAGE;
  * --help, --usage and --version print on the kept output and end it with EXIT_YES.

@@ -140,7 +140,8 @@ bool jsonout_finish(struct jsonout *json, FILE *stream)
     bool good = !json->failed;
 
     if (good && stream != NULL) {
-        good = json_dumpf(json->open[0], stream, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0;
+        good = json_dumpf(json->open[0], stream, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ||
+               ferror(stream) != 0; /* told by output_finish */
         fputc('\n', stream);
     }
     json_decref(json->open[0]);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,7 @@ void output_init(const char *program)
         complain("cannot set up standard output: %s", strerror(errno));
         exit(EXIT_NO);
     }
+    style_init(out);
 }
 
 FILE *output_stream(void)
@@ -49,14 +51,26 @@ const char *output_program(void)
     return program_name;
 }
 
+/* True for a pipe or socket that nobody reads any more, as behind "| head -1". */
+static bool reader_is_gone(int fd)
+{
+    struct pollfd end = {.fd = fd};
+
+    return poll(&end, 1, 0) == 1 && (end.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 int output_finish(int code)
 {
     bool failed = ferror(stream) != 0;
 
+    errno = 0;
+    if (fflush(stream) != 0)
+        failed = true;
+    bool quiet = failed && reader_is_gone(fileno(stream));
     if (fclose(stream) != 0)
         failed = true;
     stream = NULL;
-    if (!failed)
+    if (!failed || quiet)
         return code;
     complain("standard output: %s", errno != 0 ? strerror(errno) : "not everything could be written");
     return EXIT_NO;
@@ -126,8 +140,10 @@ void table_add(struct table *table, const char *const *cells)
         table->cell[table->cells++] = need_copy(cells[i] != NULL ? cells[i] : "-");
 }
 
-static void print_row(char **cell, const unsigned *width, unsigned columns)
+static void print_row(const struct table *table, size_t row, const unsigned *width)
 {
+    char **cell = table->cell + row;
+    unsigned columns = table->columns;
     const char *last = cell[columns - 1];
     unsigned column = 0;
 
@@ -138,7 +154,11 @@ static void print_row(char **cell, const unsigned *width, unsigned columns)
     bool apart = column + text_width(last, strcspn(last, " ")) > OUTPUT_COLUMNS;
     for (unsigned i = 0; i + 1 < columns; i++) {
         unsigned gap = width[i] - text_width(cell[i], strlen(cell[i])) + 2;
-        fprintf(stream, "%s%*s", cell[i], apart && i + 2 == columns ? 0 : (int)gap, "");
+        enum style style = row == 0               ? STYLE_TITLE
+                           : table->style != NULL ? table->style(i, cell[i])
+                                                  : STYLE_PLAIN;
+        style_print(stream, style, cell[i]);
+        fprintf(stream, "%*s", apart && i + 2 == columns ? 0 : (int)gap, "");
     }
     if (apart)
         fprintf(stream, "\n%*s", (int)(indent = 4), "");
@@ -155,7 +175,7 @@ void table_finish(struct table *table)
             width[i % table->columns] = cell;
     }
     for (size_t i = 0; i < table->cells; i += table->columns)
-        print_row(table->cell + i, width, table->columns);
+        print_row(table, i, width);
     for (size_t i = 0; i < table->cells; i++)
         free(table->cell[i]);
     free(table->cell);

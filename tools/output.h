@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "style.h"
+
 enum { OUTPUT_COLUMNS = 80 };
 
 /* What a tool tells its shell. */
@@ -22,7 +24,8 @@ enum exit_code { EXIT_YES = 0, EXIT_NO = 1, EXIT_USAGE = 2, EXIT_MISSING = 3 };
 void output_init(const char *program);
 FILE *output_stream(void);
 const char *output_program(void);
-/* Flushes. Returns `code`, or EXIT_NO with a line on stderr if something could not be written. */
+/* Flushes. Returns `code`, or EXIT_NO with a line on stderr if something could not be written. A reader that
+ * went away is no failure: it has what it wanted. */
 int output_finish(int code);
 
 /* One line on stderr, after the program's name. */
@@ -34,14 +37,16 @@ void output_wrap(unsigned column, unsigned indent, const char *text);
 
 /* ---------------------------------------------------------------- tables */
 
-enum { TABLE_COLUMNS = 6 };
+enum { TABLE_COLUMNS = 16 };
 
-/* Rows of text cells. The last column is wrapped, the others are as wide as their widest cell. */
+/* Rows of text cells. The last column is wrapped, the others are as wide as their widest cell. The cells of
+ * the first row are titles. */
 struct table {
     unsigned columns;
     size_t cells;
     size_t capacity;
     char **cell;
+    enum style (*style)(unsigned column, const char *cell); /* NULL: all plain; not for the last column */
 };
 
 void table_init(struct table *table, unsigned columns, const char *const *titles);

@@ -11,6 +11,8 @@
 
 #include "output.h"
 
+enum { REASONS = 32 };
+
 static const char *const base_keys[BASE_KEYS] = {"heads", "kv_heads", "head_dim", "q", "block"};
 
 /*
@@ -43,38 +45,6 @@ static const struct companion {
     {"mla", "1", "kv_heads=1 head_dim=576/512", true},
 };
 
-/* A value that tells for keys whose values are numbers without end. */
-static const struct sample {
-    const char *key;
-    const char *value;
-} samples[] = {{"window", "127"}, {"softcap", "30"}};
-
-void words_add(struct words *words, const char *text)
-{
-    words->items = need_memory(words->items, (size_t)words->count + 1, sizeof *words->items);
-    words->items[words->count++] = need_copy(text);
-}
-
-void words_finish(struct words *words)
-{
-    for (unsigned i = 0; i < words->count; i++)
-        free(words->items[i]);
-    free(words->items);
-    *words = (struct words){0};
-}
-
-char *words_join(const struct words *words)
-{
-    char *text = need_copy("");
-
-    for (unsigned i = 0; i < words->count; i++) {
-        char *longer = need_format("%s%s%s", text, i > 0 ? ", " : "", words->items[i]);
-        free(text);
-        text = longer;
-    }
-    return text;
-}
-
 /* True if a problem string gives the key. */
 static bool mentions(const char *text, const char *key)
 {
@@ -87,9 +57,36 @@ static bool mentions(const char *text, const char *key)
     return false;
 }
 
-bool subject_serves(const struct subject *subject, const char *extra, uint32_t *out_graph_level)
+/* The reason about the key itself, or else the first one; one about the whole backend rather than a kernel.
+ */
+static void take_reason(const struct attn_query *query, const char *extra, struct verdict *out)
+{
+    uint32_t count =
+        query->reason_count < query->reason_capacity ? query->reason_count : query->reason_capacity;
+    unsigned best = 0;
+
+    *out = (struct verdict){.served = query->accepted != 0};
+    for (uint32_t i = 0; i < count && !out->served; i++) {
+        const struct attn_reason *reason = &query->reasons[i];
+        size_t size = strlen(reason->field);
+        bool about = size > 0 && strncmp(extra, reason->field, size) == 0 && extra[size] == '=';
+        unsigned rank = 1U + (about ? 2U : 0U) + (reason->kernel[0] == '\0' ? 1U : 0U);
+        if (rank <= best)
+            continue;
+        best = rank;
+        out->reason = reason->code;
+        snprintf(out->text, sizeof out->text, "%s",
+                 reason->text[0] != '\0' ? reason->text : attn_reason_text(reason->code));
+    }
+}
+
+/* Asks for the base problem with the keys of `extra` in place of its own. */
+static bool ask(const struct subject *subject, const char *extra, struct verdict *out,
+                uint32_t *out_graph_level)
 {
     struct attn_problem problem;
+    struct attn_reason reasons[REASONS];
+    struct attn_error err;
     struct attn_query query;
     char *text = need_copy(extra);
 
@@ -102,26 +99,36 @@ bool subject_serves(const struct subject *subject, const char *extra, uint32_t *
     }
     ATTN_INIT(&problem);
     ATTN_INIT(&query);
-    bool served = attn_problem_parse(text, &problem, NULL) == ATTN_OK &&
-                  attn_context_query(subject->context, subject->backend, subject->device, &problem, &query,
-                                     NULL) == ATTN_OK &&
-                  query.accepted != 0;
-    if (served && out_graph_level != NULL)
+    ATTN_INIT(&err);
+    memset(reasons, 0, sizeof reasons);
+    query.reasons = reasons;
+    query.reason_capacity = REASONS;
+    *out = (struct verdict){.served = false};
+    if (attn_problem_parse(text, &problem, &err) != ATTN_OK ||
+        attn_context_query(subject->context, subject->backend, subject->device, &problem, &query, &err) !=
+            ATTN_OK) {
+        out->reason = err.reason;
+        snprintf(out->text, sizeof out->text, "%.*s", (int)sizeof out->text - 1, err.message);
+    } else {
+        take_reason(&query, extra, out);
+    }
+    if (out->served && out_graph_level != NULL)
         *out_graph_level = query.graph_level;
     free(text);
-    return served;
+    return out->served;
+}
+
+bool subject_serves(const struct subject *subject, const char *extra, uint32_t *out_graph_level)
+{
+    struct verdict verdict;
+
+    return ask(subject, extra, &verdict, out_graph_level);
 }
 
 /* Texts of a key to begin with: the usual ones, then the first of every axis. */
 static void first_values(const struct subject *subject, const char *key, const char *usual, struct words *out)
 {
-    while (*usual != '\0') {
-        size_t size = strcspn(usual, " ");
-        char *value = need_format("%.*s", (int)size, usual);
-        words_add(out, value);
-        free(value);
-        usual += size + (usual[size] != '\0');
-    }
+    words_split(out, usual);
     for (uint32_t i = 0; i < subject->axis_count; i++) {
         const struct attn_axis *axis = &subject->axes[i];
         if (strcmp(axis->key, key) != 0)
@@ -170,47 +177,33 @@ bool subject_init(struct subject *subject, struct attn_context *context, const c
     return false;
 }
 
-/* Whether key=value is served, alone or with the companions that it needs. */
-static bool serves_value(const struct subject *subject, const char *key, const char *value)
+void subject_judge(const struct subject *subject, const char *key, const char *value, struct verdict *out)
 {
     char *extra = need_format("%s=%s", key, value);
-    bool alone = true, served = false;
+    bool alone = true;
 
-    for (size_t i = 0; i < sizeof companions / sizeof *companions && !served; i++) {
+    *out = (struct verdict){.served = false};
+    for (size_t i = 0; i < sizeof companions / sizeof *companions && !out->served; i++) {
         const struct companion *companion = &companions[i];
         if (strcmp(companion->key, key) != 0 ||
             (companion->value != NULL && strcmp(companion->value, value) != 0))
             continue;
         char *longer = need_format("%s %s", extra, companion->extra);
-        served = subject_serves(subject, longer, NULL);
+        ask(subject, longer, out, NULL);
         alone = alone && !companion->needed;
         free(longer);
     }
-    if (!served && alone)
-        served = subject_serves(subject, extra, NULL);
+    if (!out->served && alone)
+        ask(subject, extra, out, NULL);
     free(extra);
-    return served;
 }
 
-/* The list behind "a|b|c (remark)"; false if the values are no list. */
-static bool listed_values(const char *key, struct words *out)
+static bool serves_value(const struct subject *subject, const char *key, const char *value)
 {
-    const char *name, *values;
+    struct verdict verdict;
 
-    for (uint32_t i = 0; (name = attn_problem_key(i, NULL, &values)) != NULL; i++) {
-        if (strcmp(name, key) != 0 || strchr(values, '|') == NULL)
-            continue;
-        size_t end = strcspn(values, " ");
-        for (size_t at = 0; at < end;) {
-            size_t size = strcspn(values + at, "| ");
-            char *value = need_format("%.*s", (int)size, values + at);
-            words_add(out, value);
-            free(value);
-            at += size + 1;
-        }
-        return true;
-    }
-    return false;
+    subject_judge(subject, key, value, &verdict);
+    return verdict.served;
 }
 
 /* What is left of axes that are ranges. */
@@ -286,6 +279,24 @@ static void range_values(const struct subject *subject, const char *key, struct 
     free(ranges);
 }
 
+/* Usual values of keys that are ranges, for a backend whose axes do not have the key. */
+static const struct usual {
+    const char *key;
+    const char *values;
+} usuals[] = {{"head_dim", "32 64 80 96 128 192 256 512"}, {"block", "1 8 16 32 64 128 256"}};
+
+static void usual_values(const struct subject *subject, const char *key, struct words *out)
+{
+    for (uint32_t i = 0; i < subject->axis_count; i++) {
+        if (strcmp(subject->axes[i].key, key) == 0)
+            return;
+    }
+    for (size_t i = 0; i < sizeof usuals / sizeof *usuals; i++) {
+        if (strcmp(usuals[i].key, key) == 0)
+            words_split(out, usuals[i].values);
+    }
+}
+
 /* The values of a key that is no range: what the plugin lists, else what the library knows. */
 static void candidate_values(const struct subject *subject, const char *key, struct words *out)
 {
@@ -296,8 +307,8 @@ static void candidate_values(const struct subject *subject, const char *key, str
                 words_add(out, axis->values[j]);
         }
     }
-    if (out->count == 0)
-        listed_values(key, out);
+    if (out->count == 0 && !key_list(key, out))
+        usual_values(subject, key, out);
 }
 
 void subject_values(const struct subject *subject, const char *key, struct words *out)
@@ -327,19 +338,6 @@ static bool is_feature(const char *key)
     return true;
 }
 
-static void add_feature(const struct subject *subject, const char *key, const char *value, struct words *out)
-{
-    bool is_zero = strcmp(value, "0") == 0;
-
-    if (strcmp(value, "none") == 0 || (is_zero && strcmp(key, "causal") != 0) ||
-        !serves_value(subject, key, value))
-        return;
-    char *text = strcmp(value, "1") == 0 && strcmp(key, "causal") != 0 ? need_copy(key)
-                                                                       : need_format("%s=%s", key, value);
-    words_add(out, text);
-    free(text);
-}
-
 void subject_features(const struct subject *subject, struct words *out)
 {
     const char *key;
@@ -348,13 +346,14 @@ void subject_features(const struct subject *subject, struct words *out)
         struct words values = {0};
         if (!is_feature(key))
             continue;
-        for (size_t j = 0; j < sizeof samples / sizeof *samples; j++) {
-            if (strcmp(samples[j].key, key) == 0 && serves_value(subject, key, samples[j].value))
-                words_add(out, key);
+        key_values(key, &values);
+        for (unsigned j = 0; j < values.count; j++) {
+            if (!serves_value(subject, key, values.items[j]))
+                continue;
+            char *label = key_label(key, values.items[j]);
+            words_add(out, label);
+            free(label);
         }
-        listed_values(key, &values);
-        for (unsigned j = 0; j < values.count; j++)
-            add_feature(subject, key, values.items[j], out);
         words_finish(&values);
     }
 }

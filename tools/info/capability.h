@@ -7,17 +7,7 @@
 #include <stdbool.h>
 
 #include "attn/attn.h"
-
-/* A growing list of texts. */
-struct words {
-    char **items;
-    unsigned count;
-};
-
-void words_add(struct words *words, const char *text);
-void words_finish(struct words *words);
-/* All of them with ", " between; free it. */
-char *words_join(const struct words *words);
+#include "key-values.h"
 
 enum { BASE_KEYS = 5 };
 
@@ -37,6 +27,16 @@ bool subject_init(struct subject *subject, struct attn_context *context, const c
 
 /* Whether the base problem with the keys of `extra` in place of its own is served. */
 bool subject_serves(const struct subject *subject, const char *extra, uint32_t *out_graph_level);
+
+/* What a backend says to one value of one key. */
+struct verdict {
+    bool served;
+    uint32_t reason; /* 0 if served */
+    char text[160];
+};
+
+/* Asks for key=value with everything else as in the base problem, alone or with the keys that it needs. */
+void subject_judge(const struct subject *subject, const char *key, const char *value, struct verdict *out);
 
 /* The served values of a key; ranges as "1-1024", or "16-256/16" with a step. */
 void subject_values(const struct subject *subject, const char *key, struct words *out);

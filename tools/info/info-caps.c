@@ -95,20 +95,6 @@ static void print_json(struct jsonout *json, const struct caps *caps,
     jsonout_close(json);
 }
 
-/* Backends that can be asked, once per name, on their first device. */
-static bool is_asked(const struct info *info, const struct attn_report *report, uint32_t index)
-{
-    const struct attn_backend_record *backend = attn_report_get_backend(report, index);
-
-    if (backend->state != ATTN_BACKEND_READY && backend->state != ATTN_BACKEND_NO_DEVICE)
-        return false;
-    for (uint32_t i = 0; i < index; i++) {
-        if (strcmp(attn_report_get_backend(report, i)->name, backend->name) == 0)
-            return false;
-    }
-    return info->arg_count == 0 || backend_matches(info->args[0], backend->name);
-}
-
 static unsigned print_all(const struct info *info, const struct attn_report *report, struct jsonout *json)
 {
     const struct attn_backend_record *backend;
@@ -116,7 +102,8 @@ static unsigned print_all(const struct info *info, const struct attn_report *rep
 
     for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
         struct caps caps;
-        if (!is_asked(info, report, i))
+        if (!backend_can_be_asked(report, i) ||
+            (info->arg_count > 0 && !backend_matches(info->args[0], backend->name)))
             continue;
         caps_init(&caps, info->context, backend);
         if (json != NULL) {

@@ -43,6 +43,31 @@ const char *reason_or_null(uint32_t reason)
     return reason != 0 ? attn_reason_name(reason) : NULL;
 }
 
+const char *stable_text(const struct info *info, const char *text)
+{
+    static const char pattern[] = "0000-00-00 00:00:00", word[] = "(time)";
+    static char kept[1024];
+    size_t length = sizeof pattern - 1, used = 0;
+
+    if (!info->stable || text == NULL)
+        return text;
+    while (*text != '\0' && used + sizeof word < sizeof kept) {
+        size_t same = 0;
+        while (same < length &&
+               (pattern[same] == '0' ? text[same] >= '0' && text[same] <= '9' : text[same] == pattern[same]))
+            same++;
+        if (same == length) {
+            memcpy(kept + used, word, sizeof word - 1);
+            used += sizeof word - 1;
+            text += length;
+        } else {
+            kept[used++] = *text++;
+        }
+    }
+    kept[used] = '\0';
+    return kept;
+}
+
 const char *text_or_null(const char *text)
 {
     return text != NULL && text[0] != '\0' ? text : NULL;
@@ -112,6 +137,19 @@ bool backend_matches(const char *wanted, const char *name)
     return same;
 }
 
+bool backend_can_be_asked(const struct attn_report *report, uint32_t index)
+{
+    const struct attn_backend_record *backend = attn_report_get_backend(report, index);
+
+    if (backend->state != ATTN_BACKEND_READY && backend->state != ATTN_BACKEND_NO_DEVICE)
+        return false;
+    for (uint32_t i = 0; i < index; i++) {
+        if (strcmp(attn_report_get_backend(report, i)->name, backend->name) == 0)
+            return false;
+    }
+    return true;
+}
+
 int json_end(struct jsonout *json, int code)
 {
     return jsonout_finish(json, output_stream()) ? code : EXIT_NO;
@@ -145,7 +183,7 @@ void json_file(const struct info *info, struct jsonout *json, const struct attn_
     jsonout_object(json, NULL);
     jsonout_string(json, "path", file->path);
     jsonout_string(json, "stage", attn_stage_name(file->stage));
-    json_reason(json, file->reason, file->text, file->advice);
+    json_reason(json, file->reason, stable_text(info, file->text), file->advice);
     if (text_or_null(file->linker) != NULL)
         jsonout_string(json, "linker", file->linker);
     if (text_or_null(file->library) != NULL)
@@ -159,7 +197,7 @@ void json_file(const struct info *info, struct jsonout *json, const struct attn_
     jsonout_close(json);
 }
 
-void json_backend(struct jsonout *json, const struct attn_backend_record *backend)
+void json_backend(const struct info *info, struct jsonout *json, const struct attn_backend_record *backend)
 {
     char *vendor = vendor_of(backend->name);
 
@@ -172,7 +210,7 @@ void json_backend(struct jsonout *json, const struct attn_backend_record *backen
     jsonout_string(json, "device", backend->has_device ? backend->device_name : NULL);
     jsonout_string(json, "device_class", class_name(backend->device_class));
     jsonout_string(json, "file", backend->file);
-    json_reason(json, backend->reason, backend->text, backend->advice);
+    json_reason(json, backend->reason, stable_text(info, backend->text), backend->advice);
     jsonout_close(json);
     free(vendor);
 }
@@ -185,6 +223,13 @@ void print_reason(const char *lead, uint32_t reason, const char *text)
     output_wrap((unsigned)column, (unsigned)strspn(lead, " ") + 2, said);
 }
 
+static enum style state_style(unsigned column, const char *cell)
+{
+    if (column != 2)
+        return STYLE_PLAIN;
+    return strcmp(cell, "ready") == 0 ? STYLE_GOOD : strcmp(cell, "refused") == 0 ? STYLE_BAD : STYLE_PLAIN;
+}
+
 void print_backend_table(const struct attn_report *report)
 {
     static const char *const titles[] = {"BACKEND", "DEVICE", "STATE", "FILE"};
@@ -192,6 +237,7 @@ void print_backend_table(const struct attn_report *report)
     struct table table;
 
     table_init(&table, 4, titles);
+    table.style = state_style;
     for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
         const char *const cells[] = {backend->name, backend->has_device ? backend->device_name : NULL,
                                      attn_backend_state_name(backend->state), backend->file};

@@ -70,7 +70,7 @@ static void print_text(const struct attn_report *report)
     }
 }
 
-static int print_json(const struct attn_report *report, int code)
+static int print_json(const struct info *info, const struct attn_report *report, int code)
 {
     struct jsonout *json = jsonout_create("devices");
     const struct attn_backend_record *backend;
@@ -97,7 +97,7 @@ static int print_json(const struct attn_report *report, int code)
     jsonout_array(json, "absent");
     for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
         if (!backend->has_device)
-            json_backend(json, backend);
+            json_backend(info, json, backend);
     }
     jsonout_close(json);
     return json_end(json, code);
@@ -112,7 +112,7 @@ int devices_command(const struct info *info)
         return code;
     code = usable_or_missing(report);
     if (info->common.json)
-        code = print_json(report, code);
+        code = print_json(info, report, code);
     else
         print_text(report);
     attn_report_destroy(report);

@@ -34,11 +34,11 @@ static void print_winner(const struct attn_decision_info *decision)
 {
     FILE *out = output_stream();
 
-    if (decision->effective != NULL)
-        fprintf(out, "%s on %s%s\n", decision->effective, decision->device,
-                decision->fallback ? " (fallback)" : "");
-    else
-        fputs("no backend\n", out);
+    bool won = decision->effective != NULL;
+    style_print(out, won ? STYLE_GOOD : STYLE_BAD, won ? decision->effective : "no backend");
+    if (won)
+        fprintf(out, " on %s%s", decision->device, decision->fallback ? " (fallback)" : "");
+    fputc('\n', out);
     fprintf(out, "  requested: %s, by %s\n", decision->requested,
             decision->decided_by == ATTN_DECIDED_BY_CALL          ? "the call"
             : decision->decided_by == ATTN_DECIDED_BY_ENVIRONMENT ? "ATTN_BACKEND"
@@ -90,9 +90,11 @@ static void print_candidate(const struct attn_decision *decision, uint32_t index
     const struct attn_candidate *candidate = attn_decision_get_candidate(decision, index);
     FILE *out = output_stream();
 
-    fprintf(out, "\n%s%s%s: %s\n", candidate->name, candidate->device != NULL ? " on " : "",
-            candidate->device != NULL ? candidate->device : "",
-            candidate->accepted ? "accepted" : "not taken");
+    fprintf(out, "\n%s%s%s: ", candidate->name, candidate->device != NULL ? " on " : "",
+            candidate->device != NULL ? candidate->device : "");
+    style_print(out, candidate->accepted ? STYLE_GOOD : STYLE_BAD,
+                candidate->accepted ? "accepted" : "not taken");
+    fputc('\n', out);
     for (uint32_t i = 0; i < candidate->kernel_count && candidate->accepted; i++) {
         const struct attn_kernel_info *kernel = &candidate->kernels[i];
         const char *level = graph_level_name(kernel->graph_level);

@@ -2,28 +2,35 @@
 /* attn-info: what plugins, backends and devices there are, what they can do, and why one is chosen. */
 #include "info.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
 
-static const struct command {
-    const char *name;
-    unsigned least; /* arguments */
-    unsigned most;
-    int (*run)(const struct info *info);
-} commands[] = {
-    {"list", 0, 0, list_command},     {"devices", 0, 0, devices_command},
-    {"caps", 0, 1, caps_command},     {"explain", 1, 1000, explain_command},
-    {"why", 1, 1, why_command},       {"env", 0, 0, env_command},
-    {"path", 0, 0, path_command},     {"exists", 1, 1, exists_command},
+const struct command commands[] = {
+    {"list", 0, 0, list_command},
+    {"devices", 0, 0, devices_command},
+    {"caps", 0, 1, caps_command},
+    {"matrix", 0, 0, matrix_command},
+    {"explain", 1, 1000, explain_command},
+    {"why", 1, 1, why_command},
+    {"env", 0, 0, env_command},
+    {"path", 0, 0, path_command},
     {"rescan", 0, 0, rescan_command},
+    {"exists", 1, 1, exists_command},
+    {NULL, 0, 0, NULL},
 };
-enum { COMMANDS = sizeof commands / sizeof *commands };
+enum { COMMANDS = sizeof commands / sizeof *commands - 1 };
+
+enum { OPTION_COMPLETE = 300 };
 
 static const struct argp_option options[] = {
     {"all", 'a', NULL, 0, "explain: ask every candidate, also those behind the winner", 0},
+    {"markdown", 'm', NULL, 0, "matrix: print a page of documentation", 0},
     {"stable", 's', NULL, 0, "leave out times and addresses, which differ from run to run", 0},
+    {"complete", OPTION_COMPLETE, NULL, 0, "print how the last argument may go on, for completion in shells",
+     0},
     {0},
 };
 
@@ -33,6 +40,7 @@ static const char doc[] =
     "  list                   backends and plugin files (the default)\n"
     "  devices                devices of all backends\n"
     "  caps [NAME]            what each backend serves\n"
+    "  matrix                 what every backend says to every value of every key\n"
     "  explain KEY=VALUE...   which backend serves a problem, and why not the others\n"
     "  why FILE               everything known about one plugin file\n"
     "  env                    environment variables with value, origin and help\n"
@@ -57,8 +65,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'a':
         info->all = true;
         return 0;
+    case 'm':
+        info->markdown = true;
+        return 0;
     case 's':
         info->stable = true;
+        return 0;
+    case OPTION_COMPLETE:
+        info->complete = true;
         return 0;
     case ARGP_KEY_ARG:
         if (info->command == NULL)
@@ -72,7 +86,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = {{&common_argp, 0, NULL, 0}, {0}};
-static const struct argp argp = {options, parse_option, "[COMMAND [ARGUMENT...]]", doc, children, NULL, NULL};
+const struct argp info_argp = {options, parse_option, "[COMMAND [ARGUMENT...]]", doc, children, NULL, NULL};
 
 static const struct command *command_find(const char *name)
 {
@@ -84,10 +98,11 @@ static const struct command *command_find(const char *name)
     for (size_t i = 0; i < COMMANDS; i++)
         names[i] = commands[i].name;
     const char *nearest = attn__nearest(name, names, COMMANDS);
-    complain("unknown command \"%s\"%s%s%s; accepted are list, devices, caps, explain, why, env, path, "
-             "rescan and exists",
-             name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
-             nearest != NULL ? "\"?" : "");
+    complain(
+        "unknown command \"%s\"%s%s%s; accepted are list, devices, caps, matrix, explain, why, env, path, "
+        "rescan and exists",
+        name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
+        nearest != NULL ? "\"?" : "");
     return NULL;
 }
 
@@ -109,22 +124,30 @@ static const struct command *command_check(const struct info *info)
         complain("option --all belongs to the command explain, not to %s", command->name);
         return NULL;
     }
+    if (info->markdown && command->run != matrix_command) {
+        complain("option --markdown belongs to the command matrix, not to %s", command->name);
+        return NULL;
+    }
+    if (info->markdown && info->common.json) {
+        complain("options --json and --markdown exclude each other; give one of them");
+        return NULL;
+    }
     return command;
 }
 
 static int run(struct info *info)
 {
-    const struct command *command = command_check(info);
+    const struct command *command = info->complete ? NULL : command_check(info);
     struct attn_error err;
 
-    if (command == NULL)
+    if (command == NULL && !info->complete)
         return EXIT_USAGE;
     ATTN_INIT(&err);
     if (attn_context_create(NULL, &info->context, &err) != ATTN_OK) {
         complain("%s", err.message);
         return EXIT_NO;
     }
-    int code = command->run(info);
+    int code = info->complete ? complete_command(info) : command->run(info);
     attn_context_destroy(info->context);
     return code;
 }
@@ -134,8 +157,9 @@ int main(int argc, char **argv)
     output_init("attn-info");
     struct info info = {.args = need_memory(NULL, (size_t)argc, sizeof(char *))};
 
-    common_parse(&argp, argc, argv, &info);
-    if (info.command == NULL)
+    signal(SIGPIPE, SIG_IGN); /* so that "attn-info list | head -1" has the exit code of the command */
+    common_parse(&info_argp, argc, argv, &info);
+    if (info.command == NULL && !info.complete)
         info.command = "list";
     int code = run(&info);
     free(info.args);

@@ -10,7 +10,7 @@ static void print_line(const char *name, const char *value)
 {
     if (text_or_null(value) == NULL)
         return;
-    int column = fprintf(output_stream(), "  %-13s", name);
+    int column = fprintf(output_stream(), "  %-14s", name);
     output_wrap((unsigned)column, (unsigned)column, value);
 }
 
@@ -39,7 +39,7 @@ static void print_text(const struct info *info, const struct attn_report *report
         print_line("verdict:", usable ? "usable" : "not usable");
         print_line("stage:", attn_stage_name(file->stage));
         print_line("reason:", reason_or_null(file->reason));
-        print_line("text:", file->text);
+        print_line("text:", stable_text(info, file->text));
         print_line("advice:", file->advice);
         print_line("linker:", file->linker);
         print_line("library:", file->library);
@@ -71,7 +71,7 @@ static int print_json(const struct info *info, const struct attn_report *report,
     jsonout_close(json);
     jsonout_array(json, "backends");
     for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++)
-        json_backend(json, backend);
+        json_backend(info, json, backend);
     jsonout_close(json);
     return json_end(json, code);
 }

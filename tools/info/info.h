@@ -11,24 +11,39 @@
 /* One call of the program. */
 struct info {
     struct common_options common;
-    bool stable; /* without times and addresses */
-    bool all;    /* explain: ask every candidate */
+    bool stable;   /* without times and addresses */
+    bool all;      /* explain: ask every candidate */
+    bool markdown; /* matrix: a page of documentation */
+    bool complete; /* print how the last argument may go on */
     const char *command;
     char **args; /* what follows the command */
     unsigned arg_count;
     struct attn_context *context;
 };
 
+/* Ends with a row without a name. */
+struct command {
+    const char *name;
+    unsigned least; /* arguments */
+    unsigned most;
+    int (*run)(const struct info *info);
+};
+extern const struct command commands[];
+extern const struct argp info_argp;
+
 /* The commands. Each returns an enum exit_code. */
 int list_command(const struct info *info);
 int devices_command(const struct info *info);
 int caps_command(const struct info *info);
+int matrix_command(const struct info *info);
 int explain_command(const struct info *info);
 int why_command(const struct info *info);
 int env_command(const struct info *info);
 int path_command(const struct info *info);
 int exists_command(const struct info *info);
 int rescan_command(const struct info *info);
+/* --complete: the arguments are a command line as far as it was typed. */
+int complete_command(const struct info *info);
 
 /* ---------------------------------------------------------------- info-common.c */
 
@@ -39,11 +54,16 @@ int usable_or_missing(const struct attn_report *report);
 
 /* NULL for 0, else the reason's name. */
 const char *reason_or_null(uint32_t reason);
+/* The text, with --stable without its times. Valid until the next call. */
+const char *stable_text(const struct info *info, const char *text);
 /* NULL instead of "". */
 const char *text_or_null(const char *text);
 const char *class_name(uint32_t device_class);
 const char *graph_level_name(uint32_t graph_level);
 const char *cpu_level_name(uint32_t cpu_level);
+
+/* Whether a backend can be queried, and is the first of its name: each is asked on its first device. */
+bool backend_can_be_asked(const struct attn_report *report, uint32_t index);
 
 /* Whether NAME means this backend: vendor/flavour, vendor or flavour; case, - and _ do not count. */
 bool backend_matches(const char *wanted, const char *name);
@@ -55,7 +75,7 @@ int json_end(struct jsonout *json, int code);
 /* reason, text and advice, null if there is none. */
 void json_reason(struct jsonout *json, uint32_t reason, const char *text, const char *advice);
 void json_file(const struct info *info, struct jsonout *json, const struct attn_file_record *file);
-void json_backend(struct jsonout *json, const struct attn_backend_record *backend);
+void json_backend(const struct info *info, struct jsonout *json, const struct attn_backend_record *backend);
 
 /* "  CODE: text", wrapped. */
 void print_reason(const char *lead, uint32_t reason, const char *text);
