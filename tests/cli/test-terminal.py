@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""attn-info at a terminal: colour, readers that go away, completion in bash and zsh.
+
+usage: test-terminal.py ATTN-INFO PLUGINS COMPLETION-DIRECTORY BUILD-ROOT
+"""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+INFO, PLUGINS, SCRIPTS, BUILD = sys.argv[1:5]
+ESCAPE = "\033["
+count = failed = 0
+
+
+def check(good, name, more=""):
+    global count, failed
+    count += 1
+    failed += not good
+    print(f"{'' if good else 'not '}ok {count} - {name}", flush=True)
+    if not good and more:
+        print("\n".join(f"# {line!r}" for line in str(more).splitlines()))
+
+
+def environment(**variables):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("ATTN_")}
+    for name in ["NO_COLOR", "TERM", "PROMPT_COMMAND"]:
+        kept.pop(name, None)
+    if "ATTN_CACHE_DIR" in os.environ:
+        kept["ATTN_CACHE_DIR"] = os.environ["ATTN_CACHE_DIR"]
+    kept.update({"ATTN_PLUGIN_PATH": PLUGINS, **variables})
+    return kept
+
+
+class Terminal:
+    """A program whose input and output are a terminal."""
+
+    def __init__(self, words, **variables):
+        self.said = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(words[0], words, environment(**variables))
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def read(self, wanted=None, seconds=20.0):
+        """Reads until `wanted` was said, or to the end; True if it was said."""
+        end = time.monotonic() + seconds
+        while wanted is None or wanted not in self.plain():
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.fd], [], [], left)[0]:
+                return False
+            try:
+                piece = os.read(self.fd, 65536)
+            except OSError:
+                piece = b""
+            if not piece:
+                return wanted is None
+            self.said += piece.decode(errors="replace")
+        return True
+
+    def plain(self):
+        """What was said, without the sequences that move a cursor or switch something."""
+        return re.sub(r"\033\[[?0-9;]*[A-Za-z]|\r|\007", "", self.said)
+
+    def close(self):
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def on_terminal(*arguments, **variables):
+    terminal = Terminal([INFO, *arguments], **variables)
+    terminal.read()
+    return terminal.said, terminal.close()
+
+
+def test_colour():
+    for arguments in [["list"], ["matrix"], ["explain", "heads=8", "head_dim=64"]]:
+        name = " ".join(arguments[:1])
+        said, code = on_terminal(*arguments, TERM="xterm")
+        check(code == 0 and ESCAPE in said, f"{name} is coloured on a terminal", said)
+        plain = said.replace("\033[1m", "").replace("\033[32m", "").replace("\033[31m", "").replace("\033[0m", "")
+        check(ESCAPE not in plain, f"{name} begins and ends colours with four sequences", said)
+        for variables in [{"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb"}, {}]:
+            said, code = on_terminal(*arguments, **variables)
+            check(code == 0 and ESCAPE not in said, f"{name} has no colour with {variables or 'no TERM'}", said)
+            check(said == plain, f"{name} says the same with {variables or 'no TERM'}", said)
+        said, code = on_terminal(*arguments, TERM="xterm", NO_COLOR="")
+        check(ESCAPE in said, f"an empty NO_COLOR is none for {name}", said)
+        piped = subprocess.run([INFO, *arguments], env=environment(TERM="xterm"), capture_output=True, text=True)
+        check(ESCAPE not in piped.stdout + piped.stderr, f"{name} has no colour in a pipe", piped.stdout)
+    said, code = on_terminal("list", "--json", TERM="xterm")
+    check(code == 0 and ESCAPE not in said, "JSON has no colour on a terminal", said)
+
+
+def test_pipes():
+    """Nobody reads: quiet, and the exit code is the command's."""
+    for handler in [signal.SIG_DFL, signal.SIG_IGN]:
+        name = "ignored" if handler == signal.SIG_IGN else "not ignored"
+        for arguments, wanted in [
+            (["list"], 0),
+            (["matrix", "--json"], 0),
+            (["--help"], 0),
+            (["explain", "heads=8", "head_dim=64", "graph=always", "--json"], 1),
+        ]:
+            reader, writer = os.pipe()
+            os.close(reader)
+            result = subprocess.run(
+                [INFO, *arguments],
+                env=environment(),
+                stdout=writer,
+                stderr=subprocess.PIPE,
+                text=True,
+                restore_signals=False,
+                preexec_fn=lambda: signal.signal(signal.SIGPIPE, handler),
+            )
+            os.close(writer)
+            broken = "standard output" in result.stderr or "JSON" in result.stderr
+            check(
+                result.returncode == wanted and not broken,
+                f"{' '.join(arguments)} without a reader, SIGPIPE {name}",
+                f"exit {result.returncode}\n{result.stderr}",
+            )
+    line = f"set -o pipefail; '{INFO}' matrix --json | head -n 1; echo $?"
+    result = subprocess.run(["bash", "-c", line], env=environment(), capture_output=True, text=True)
+    check(result.stdout == "{\n0\n" and result.stderr == "", "attn-info | head -n 1", result.stdout + result.stderr)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run([INFO, "list"], env=environment(), stdout=full, stderr=subprocess.PIPE, text=True)
+    check(result.returncode == 1 and "No space" in result.stderr, "a full disk is still a failure", result.stderr)
+
+
+def complete(*words):
+    return subprocess.run(
+        [INFO, "--complete", "--", *words], env=environment(), capture_output=True, text=True
+    ).stdout.split()
+
+
+def test_candidates():
+    commands = complete("")
+    check("list" in commands and "matrix" in commands and "rescan" in commands, "commands", commands)
+    check(complete("e") == ["explain", "env", "exists"], "commands that begin with e", complete("e"))
+    options = complete("--")
+    check("--json" in options and "--stable" in options and "--all" in options, "options", options)
+    check(complete("list", "--sta") == ["--stable"], "an option behind a command", complete("list", "--sta"))
+    check(complete("--json", "expl") == ["explain"], "a command behind an option", complete("--json", "expl"))
+    keys = complete("explain", "heads=8", "h")
+    check(keys == ["head_dim="], "keys, but for those that are given", keys)
+    values = complete("explain", "addr=")
+    check(values == ["addr=dense", "addr=table", "addr=csr"], "values of a key", values)
+    check(complete("explain", "heads=") == [], "a number has none", complete("explain", "heads="))
+    names = complete("caps", "cpu")
+    check("cpu" in names and "cpu/flash-attn" in names, "names of backends", names)
+    check(complete("exists", "cpu/flashi") == ["cpu/flashinfer"], "one backend", complete("exists", "cpu/flashi"))
+    check(complete("why", "/et") == [], "files are the shell's business", complete("why", "/et"))
+    check(complete("list", "") == [], "list takes no argument", complete("list", ""))
+
+
+LINES = [
+    ("attn-info matr", "attn-info matrix"),
+    ("attn-info --mark", "attn-info --markdown"),
+    ("attn-info --json expl", "attn-info --json explain"),
+    ("attn-info explain heads=8 alib", "attn-info explain heads=8 alibi="),
+    ("attn-info explain alibi=dis", "attn-info explain alibi=distance"),
+    ("attn-info exists cpu/flash-", "attn-info exists cpu/flash-attn"),
+    ("attn-info why /etc/passw", "attn-info why /etc/passwd"),
+]
+
+
+def test_shell(name, words, prepare):
+    """Types into an interactive shell; an echo before the line shows what Tab made of it."""
+    path = f"{os.path.dirname(INFO)}:{os.environ['PATH']}"
+    terminal = Terminal(words, PATH=path, TERM="xterm", PS1="> ", HISTFILE="/dev/null", ZDOTDIR="/nonexistent")
+    terminal.type(prepare + "; echo pre''pared\n")
+    check(terminal.read("prepared"), f"{name} starts", terminal.said)
+    for typed, wanted in LINES:
+        terminal.said = ""
+        terminal.type(typed + "\t")
+        terminal.read(wanted, 5)
+        # To the front of the line, where an echo makes an argument of it.
+        terminal.type("\001echo got: \n")
+        good = terminal.read(f"\ngot: {wanted}", 5)
+        rest = terminal.plain().rsplit("got: ", 1)[-1].splitlines()[:1]
+        check(good and rest and rest[0].strip() == wanted, f"{name}: {typed} Tab", terminal.said)
+    terminal.type("exit\n")
+    terminal.read()
+    terminal.close()
+
+
+def test_completion():
+    global count
+    installed = json.loads((pathlib.Path(BUILD) / "meson-info/intro-installed.json").read_text(encoding="utf-8"))
+    for script, place in [
+        ("attn-info.bash", "share/bash-completion/completions/attn-info"),
+        ("_attn-info", "share/zsh/site-functions/_attn-info"),
+    ]:
+        targets = [to for origin, to in installed.items() if origin == os.path.join(SCRIPTS, script)]
+        check(len(targets) == 1 and targets[0].endswith(place), f"{script} is installed as {place}", targets)
+    test_shell("bash", ["bash", "--norc", "--noprofile", "-i"], f". '{SCRIPTS}/attn-info.bash'")
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        count += 1
+        print(f"ok {count} - zsh # SKIP zsh is not installed")
+        return
+    test_shell(
+        "zsh",
+        [zsh, "-f", "-i"],
+        f"PROMPT='> '; fpath=('{SCRIPTS}' $fpath); autoload -Uz compinit; compinit -D; bindkey -e; unsetopt auto_menu",
+    )
+
+
+test_colour()
+test_pipes()
+test_candidates()
+test_completion()
+print(f"1..{count}")
+sys.exit(failed != 0)
