@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Linked into everything that tools/coverage builds, with --wrap=_exit: children that end without running exit
- * handlers write their counts too.
+ * Linked into everything that tools/coverage builds, with --wrap=_exit: children that end without running
+ * exit handlers write their counts too.
  */
 #include <gcov.h>
 
