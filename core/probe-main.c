@@ -50,7 +50,7 @@ static void say(const char *word, const char *text)
     }
 }
 
-static void limit(int resource, rlim_t most)
+static void limit(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;
 

@@ -287,28 +287,29 @@ struct newer {
     struct attn_plugin plugin;
     void *members[4];
 };
-static const struct newer table = {.plugin =
-                                       {
+static const struct newer table
+    __attribute__((unused)) = {.plugin =
+                                   {
 #if defined(MOCK_SHORT_TABLE)
-                                           .struct_size = sizeof table.plugin - sizeof(void *),
+                                       .struct_size = sizeof table.plugin - sizeof(void *),
 #elif defined(MOCK_LONG_TABLE)
-                                           .struct_size = sizeof table,
+                                       .struct_size = sizeof table,
 #else
-                                           .struct_size = sizeof table.plugin,
+                                       .struct_size = sizeof table.plugin,
 #endif
-                                           .abi_major = ATTN_ABI_MAJOR,
-                                           .abi_minor = ATTN_ABI_MINOR,
-                                           ATTN_PLUGIN_SIZES,
-                                           .name = MOCK_NAME,
-                                           .vendor = "Mock Makers",
-                                           .version = MOCK_TABLE_VERSION,
+                                       .abi_major = ATTN_ABI_MAJOR,
+                                       .abi_minor = ATTN_ABI_MINOR,
+                                       ATTN_PLUGIN_SIZES,
+                                       .name = MOCK_NAME,
+                                       .vendor = "Mock Makers",
+                                       .version = MOCK_TABLE_VERSION,
 #ifndef MOCK_NO_DEVICES_FUNCTION
-                                           .get_devices = get_devices,
+                                       .get_devices = get_devices,
 #endif
-                                           .get_backends = get_backends,
-                                           .finish = finish,
-                                       },
-                                   .members = {&plugin_of_the_future, &plugin_of_the_future, NULL, NULL}};
+                                       .get_backends = get_backends,
+                                       .finish = finish,
+                                   },
+                               .members = {&plugin_of_the_future, &plugin_of_the_future, NULL, NULL}};
 
 #ifdef MOCK_NO_ENTRY
 extern const struct attn_plugin *mock_entry_of_another_name(void);
