@@ -105,7 +105,7 @@ static int32_t check_sizes(struct attn__plugin *plugin, const struct attn_plugin
         {"open_config_size", table->open_config_size}, {"slot_mapping_size", table->slot_mapping_size},
         {"copy_slots_size", table->copy_slots_size},   {"copy_blocks_size", table->copy_blocks_size},
         {"swap_blocks_size", table->swap_blocks_size}, {"gather_size", table->gather_size},
-        {"convert_size", table->convert_size}};
+        {"convert_size", table->convert_size},         {"advance_step_size", table->advance_step_size}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].size < sizeof(uint32_t))
             return REFUSE(plugin, ATTN_REASON_STRUCT_TOO_SHORT,

@@ -90,7 +90,8 @@ static const struct attn_plan_table plan_table = {
         .struct_size = sizeof(struct attn_kv_table), .shape = (shape_), .create = cpu_kv_create,             \
         .destroy = cpu_kv_destroy, .write = cpu_kv_write, .slot_mapping = cpu_kv_slot_mapping,               \
         .copy_slots = cpu_kv_copy_slots, .copy_blocks = cpu_kv_copy_blocks,                                  \
-        .swap_blocks = cpu_kv_swap_blocks, .gather = cpu_kv_gather, .convert = cpu_kv_convert                \
+        .swap_blocks = cpu_kv_swap_blocks, .gather = cpu_kv_gather, .convert = cpu_kv_convert,               \
+        .advance_step = cpu_kv_advance_step                                                                  \
     }
 
 static const struct attn_kv_table flash_attn_kv = KV_TABLE(shape_flash_attn);

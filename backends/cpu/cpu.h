@@ -258,6 +258,8 @@ int32_t cpu_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_ga
 int32_t cpu_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
                        const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
                        struct attn_error *err);
+int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn_kv_advance_step_args *args,
+                            void *stream, struct attn_error *err);
 
 /* ---------------------------------------------------------------- tensor.c */
 

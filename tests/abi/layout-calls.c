@@ -56,7 +56,7 @@ SIZE(attn_kv_ref, 16);
 AT(attn_kv_ref, kv, 0);
 AT(attn_kv_ref, desc, 8);
 
-SIZE(attn_kv_table, 88);
+SIZE(attn_kv_table, 96);
 AT(attn_kv_table, struct_size, 0);
 AT(attn_kv_table, reserved, 4);
 AT(attn_kv_table, shape, 8);
@@ -69,6 +69,7 @@ AT(attn_kv_table, copy_blocks, 56);
 AT(attn_kv_table, swap_blocks, 64);
 AT(attn_kv_table, gather, 72);
 AT(attn_kv_table, convert, 80);
+AT(attn_kv_table, advance_step, 88);
 
 SIZE(attn_merge_table, 24);
 AT(attn_merge_table, struct_size, 0);
@@ -102,7 +103,7 @@ AT(attn_backend_table, open, 64);
 AT(attn_backend_table, close, 72);
 AT(attn_backend_table, get_extension, 80);
 
-SIZE(attn_plugin, 120);
+SIZE(attn_plugin, 128);
 AT(attn_plugin, struct_size, 0);
 AT(attn_plugin, abi_major, 4);
 AT(attn_plugin, abi_minor, 8);
@@ -121,12 +122,14 @@ AT(attn_plugin, copy_blocks_size, 56);
 AT(attn_plugin, swap_blocks_size, 60);
 AT(attn_plugin, gather_size, 64);
 AT(attn_plugin, convert_size, 68);
-AT(attn_plugin, name, 72);
-AT(attn_plugin, vendor, 80);
-AT(attn_plugin, version, 88);
-AT(attn_plugin, get_devices, 96);
-AT(attn_plugin, get_backends, 104);
-AT(attn_plugin, finish, 112);
+AT(attn_plugin, advance_step_size, 72);
+AT(attn_plugin, reserved, 76);
+AT(attn_plugin, name, 80);
+AT(attn_plugin, vendor, 88);
+AT(attn_plugin, version, 96);
+AT(attn_plugin, get_devices, 104);
+AT(attn_plugin, get_backends, 112);
+AT(attn_plugin, finish, 120);
 
 SIZE(attn_context_options, 64);
 AT(attn_context_options, struct_size, 0);

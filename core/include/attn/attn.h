@@ -387,6 +387,11 @@ ATTN_API int32_t attn_kv_gather(struct attn_backend *backend, const struct attn_
 ATTN_API int32_t attn_kv_convert(struct attn_backend *backend, const struct attn_kv_convert_args *args,
                                  void *stream, struct attn_error *err);
 
+/* One step of decoding in place: struct attn_kv_advance_step_args. */
+ATTN_API int32_t attn_kv_advance_step(struct attn_backend *backend,
+                                      const struct attn_kv_advance_step_args *args, void *stream,
+                                      struct attn_error *err);
+
 /* ---------------------------------------------------------------- plan */
 
 /*

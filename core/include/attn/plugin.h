@@ -203,6 +203,9 @@ struct attn_kv_table {
     int32_t (*convert)(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
                        const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
                        struct attn_error *err);
+    /* Optional. */
+    int32_t (*advance_step)(struct attn_backend_impl *backend, const struct attn_kv_advance_step_args *args,
+                            void *stream, struct attn_error *err);
 };
 
 /* Merge of partial results. The whole table is optional. */
@@ -289,6 +292,8 @@ struct attn_plugin {
     uint32_t swap_blocks_size;
     uint32_t gather_size;
     uint32_t convert_size;
+    uint32_t advance_step_size;
+    uint32_t reserved;
     const char *name; /* as in the note */
     const char *vendor;
     const char *version;
@@ -315,7 +320,8 @@ struct attn_plugin {
     .copy_slots_size = sizeof(struct attn_kv_copy_slots_args),                                               \
     .copy_blocks_size = sizeof(struct attn_kv_copy_blocks_args),                                             \
     .swap_blocks_size = sizeof(struct attn_kv_swap_blocks_args),                                             \
-    .gather_size = sizeof(struct attn_kv_gather_args), .convert_size = sizeof(struct attn_kv_convert_args)
+    .gather_size = sizeof(struct attn_kv_gather_args), .convert_size = sizeof(struct attn_kv_convert_args),  \
+    .advance_step_size = sizeof(struct attn_kv_advance_step_args)
 
 /*
  * The entry. Puts its constant table into *out and, if it has state, its instance into *host->out_instance.

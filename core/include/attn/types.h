@@ -602,6 +602,41 @@ struct attn_kv_convert_args {
         pairs; /* i64 [count, 2] of pages, device memory; not given: every page to its number */
 };
 
+/*
+ * One step of decoding without a new batch: the first `queries` of `seqs` sequences grow by their accepted
+ * tokens, and the rows of their queries become the last ones. Lengths are those of before. An array that is
+ * not given is left out; seq_lens is needed, table with slots or csr_indptr, and the four arrays of csr go
+ * together. Sequences from `queries` on are padding: they stay as they are, but their rows get token 0,
+ * position 0 and slot -1 unless keep_padding is set. A length that its row of the table does not hold is a
+ * number beyond its cache.
+ */
+struct attn_kv_advance_step_args {
+    uint32_t struct_size;
+    uint32_t block;   /* tokens per page */
+    uint32_t seqs;    /* padding included */
+    uint32_t queries; /* sequences that advance */
+    uint32_t rows;    /* of tokens, positions and slots, padding included */
+    uint32_t keep_padding;
+    uint32_t index_dtype; /* of table and csr_indices: ATTN_INT32 (default) or ATTN_INT64 */
+    uint32_t table_width;
+    struct attn_buffer table;          /* [seqs, table_width]; a negative entry is a hole */
+    int64_t table_stride;              /* bytes between rows */
+    uint64_t csr_capacity;             /* entries of csr_indices */
+    struct attn_buffer query_starts;   /* i32 [queries + 1]: rows of each; not given: one each */
+    struct attn_buffer accepted;       /* i32 [queries]; not given: 1 each */
+    struct attn_buffer sampled;        /* i64 [rows of queries]: the next tokens; may be tokens itself */
+    struct attn_buffer tokens;         /* written from sampled: i64 [rows] */
+    struct attn_buffer positions;      /* written: i64 [rows] */
+    struct attn_buffer slots;          /* written: i64 [rows] */
+    struct attn_buffer seq_lens;       /* i32 [seqs], read and written */
+    struct attn_buffer context_lens;   /* written: i32 [queries], lengths without the rows */
+    struct attn_buffer seq_starts;     /* written: i32 [seqs + 1], sums of seq_lens */
+    struct attn_buffer csr_indptr;     /* written: i32 [seqs + 1] */
+    struct attn_buffer csr_indices;    /* written up to csr_indptr[seqs] */
+    struct attn_buffer last_page_lens; /* written: i32 [queries] */
+    struct attn_buffer csr_pages;      /* written: i32 [queries], pages of each */
+};
+
 /* ---------------------------------------------------------------- merge */
 
 enum attn_lse_base { ATTN_LSE_NATURAL = 1, ATTN_LSE_BASE2 = 2 };
