@@ -148,6 +148,7 @@ struct attn__backend {
     struct attn_kv_table kv;
     struct attn_merge_table merge;
     struct attn_memory_table memory;
+    struct attn_builder_table builder;
     const char *flavour; /* behind the slash of the name */
 };
 

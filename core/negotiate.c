@@ -47,6 +47,12 @@ static const struct required memory_required[] = {
     REQUIRED(attn_memory_table, copy),
 };
 
+static const struct required builder_required[] = {
+    REQUIRED(attn_builder_table, create), REQUIRED(attn_builder_table, destroy),
+    REQUIRED(attn_builder_table, reset),  REQUIRED(attn_builder_table, add),
+    REQUIRED(attn_builder_table, build),  REQUIRED(attn_builder_table, get),
+};
+
 /* One kind of table. */
 struct kind {
     const char *name; /* "" for the plugin and the backend themselves */
@@ -64,6 +70,7 @@ static const struct kind backend_kind = KIND("", attn_backend_table, close, back
 static const struct kind plan_kind = KIND("plan", attn_plan_table, destroy, plan_required);
 static const struct kind kv_kind = KIND("kv", attn_kv_table, write, kv_required);
 static const struct kind memory_kind = KIND("memory", attn_memory_table, copy, memory_required);
+static const struct kind builder_kind = KIND("builder", attn_builder_table, get, builder_required);
 static const struct kind merge_kind = {"merge", sizeof(struct attn_merge_table),
                                        UP_TO(attn_merge_table, reserved), NULL, 0};
 
@@ -175,12 +182,15 @@ static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backe
         status = take(plugin, &memory_kind, owner, out->table.memory, &out->memory);
     if (status == ATTN_OK && out->table.merge != NULL)
         status = take(plugin, &merge_kind, owner, out->table.merge, &out->merge);
+    if (status == ATTN_OK && out->table.builder != NULL)
+        status = take(plugin, &builder_kind, owner, out->table.builder, &out->builder);
     if (status != ATTN_OK)
         return status;
     out->table.plan = &out->plan;
     out->table.kv = &out->kv;
     out->table.memory = &out->memory;
     out->table.merge = out->table.merge != NULL ? &out->merge : NULL;
+    out->table.builder = out->table.builder != NULL ? &out->builder : NULL;
     return ATTN_OK;
 }
 

@@ -89,7 +89,7 @@ AT(attn_memory_table, stream_create, 48);
 AT(attn_memory_table, stream_synchronize, 56);
 AT(attn_memory_table, stream_destroy, 64);
 
-SIZE(attn_backend_table, 88);
+SIZE(attn_backend_table, 96);
 AT(attn_backend_table, struct_size, 0);
 AT(attn_backend_table, device_class, 4);
 AT(attn_backend_table, name, 8);
@@ -102,6 +102,7 @@ AT(attn_backend_table, axes, 56);
 AT(attn_backend_table, open, 64);
 AT(attn_backend_table, close, 72);
 AT(attn_backend_table, get_extension, 80);
+AT(attn_backend_table, builder, 88);
 
 SIZE(attn_plugin, 128);
 AT(attn_plugin, struct_size, 0);

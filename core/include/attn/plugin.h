@@ -25,6 +25,7 @@
 #ifndef ATTN_PLUGIN_H
 #define ATTN_PLUGIN_H
 
+#include "attn/layer-types.h"
 #include "attn/types.h"
 #include "attn/version.h"
 
@@ -241,6 +242,46 @@ struct attn_memory_table {
     void (*stream_destroy)(struct attn_backend_impl *backend, void *stream);
 };
 
+struct attn_builder_impl;  /* defined by whoever brings the builder */
+struct attn_metadata_impl; /* belongs to its builder */
+
+/*
+ * A builder of metadata. The whole table is optional: without one libattn uses its own, which is also in the
+ * static library libattn-common for plugins that change a part of it. attn/layer.h says what the calls do.
+ */
+struct attn_builder_table {
+    uint32_t struct_size;
+    uint32_t params_size; /* of the argument structs that the plugin was built with: ATTN_BUILDER_SIZES */
+    uint32_t add_size;
+    uint32_t row_size;
+    uint32_t build_size;
+    uint32_t reserved;
+    /*
+     * Required. `memory` is the backend's and `device_type` its device's; without a backend `memory` is NULL
+     * and everything lies in host memory. Strings and lists behind the parameters are the caller's.
+     */
+    int32_t (*create)(struct attn_backend_impl *backend, const struct attn_memory_table *memory,
+                      uint32_t device_type, const struct attn_builder_params *params,
+                      struct attn_builder_impl **out, struct attn_error *err);
+    /* Required. */
+    void (*destroy)(struct attn_builder_impl *builder);
+    /* Required. */
+    int32_t (*reset)(struct attn_builder_impl *builder, struct attn_error *err);
+    /* Required. */
+    int32_t (*add)(struct attn_builder_impl *builder, const struct attn_builder_add_args *args,
+                   struct attn_error *err);
+    /* Required. `args` is never NULL. */
+    int32_t (*build)(struct attn_builder_impl *builder, const struct attn_builder_build_args *args,
+                     void *stream, struct attn_metadata_impl **out, struct attn_error *err);
+    /* Required. `out` has this plugin's size or more. */
+    int32_t (*get)(const struct attn_metadata_impl *metadata, uint32_t field, uint32_t index,
+                   struct attn_view *out, struct attn_error *err);
+};
+
+#define ATTN_BUILDER_SIZES                                                                                   \
+    .params_size = sizeof(struct attn_builder_params), .add_size = sizeof(struct attn_builder_add_args),     \
+    .row_size = sizeof(struct attn_builder_row_args), .build_size = sizeof(struct attn_builder_build_args)
+
 /* One backend: a vendor's kernels under one flavour. */
 struct attn_backend_table {
     uint32_t struct_size;
@@ -269,6 +310,7 @@ struct attn_backend_table {
     void (*close)(struct attn_backend_impl *backend);
     /* Optional. A table of an extension, or NULL. */
     const void *(*get_extension)(struct attn_instance *instance, const char *name);
+    const struct attn_builder_table *builder; /* optional */
 };
 
 /* A plugin. Every member is required. */

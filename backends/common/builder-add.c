@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Adding a sequence to a step. Everything is checked before anything is written, so that a refused sequence
+ * leaves the step as it was.
+ */
+#include "builder-add.h"
+#include "fail.h"
+
+#define INVALID(err, field, ...) attn__common_fail((err), ATTN_E_INVALID, (field), __VA_ARGS__)
+
+static int32_t too_many(const char *field, uint64_t have, uint64_t room, struct attn_error *err)
+{
+    return attn__common_fail(err, ATTN_E_SIZE, field,
+                             "with this sequence the step has %llu %s; the builder was made for %llu",
+                             (unsigned long long)have, field, (unsigned long long)room);
+}
+
+static int32_t check_lengths(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
+                             struct attn_error *err)
+{
+    const uint64_t seq_len = (uint64_t)a->context_len + a->query_len;
+
+    if (a->prompt > 1 || a->prefix_hit > a->prompt)
+        return INVALID(err, a->prompt > 1 ? "prompt" : "prefix_hit",
+                       "prompt is %u and prefix_hit %u; 0 and 1 are accepted, prefix hits of prompts only",
+                       a->prompt, a->prefix_hit);
+    if (seq_len > INT32_MAX)
+        return INVALID(err, "context_len", "context_len + query_len is %llu; at most %d is accepted",
+                       (unsigned long long)seq_len, INT32_MAX);
+    if (a->prompt == 1 && b->seqs > b->prefills)
+        return INVALID(err, "prompt", "a prompt stands behind decodes; prompts come first");
+    if (a->prompt == 0 && !b->flash && a->query_len != 1)
+        return INVALID(
+            err, "query_len",
+            "seq_len: %u, context_len: %u, query_len: %u; a decode of this flavour has query_len 1",
+            a->blocks[0].seq_len != 0 ? a->blocks[0].seq_len : (uint32_t)seq_len, a->context_len,
+            a->query_len);
+    if (b->seqs == b->params.max_seqs)
+        return too_many("max_seqs", (uint64_t)b->seqs + 1, b->params.max_seqs, err);
+    if ((uint64_t)b->prompt_tokens + b->decode_tokens + a->query_len > b->params.max_tokens)
+        return too_many("max_tokens", (uint64_t)b->prompt_tokens + b->decode_tokens + a->query_len,
+                        b->params.max_tokens, err);
+    return ATTN_OK;
+}
+
+static int32_t check_row(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
+                         struct attn_error *err)
+{
+    const uint32_t next = b->seqs == 0 ? 0 : b->first_row + b->seqs;
+
+    if ((a->given & ATTN_GIVEN_ROW) != 0 && b->seqs > 0 && a->row != next)
+        return INVALID(err, "row", "row is %u; the rows of a step follow one another, and the next is %u",
+                       a->row, next);
+    if ((a->given & ATTN_GIVEN_ROW) != 0 && a->row >= b->params.max_seqs)
+        return INVALID(err, "row", "row is %u; the block tables have %u rows", a->row, b->params.max_seqs);
+    return next < b->params.max_seqs
+               ? ATTN_OK
+               : attn__common_fail(err, ATTN_E_SIZE, "row", "the step has reached row %u; there are %u", next,
+                                   b->params.max_seqs);
+}
+
+/* Which part of a list the row of a sequence shows. */
+static void choose_row(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
+                       const struct attn_blocks *blocks, struct attn__wanted *w)
+{
+    w->row_start = 0;
+    w->row_count = 0;
+    w->later = false;
+    if (a->prefix_hit == 1) {
+        w->row_count = b->infer ? blocks->computed : blocks->count;
+    } else if (b->params.chunked != 0 || a->prompt == 0) {
+        const uint32_t shown = blocks->window_blocks;
+        w->row_count = shown != 0 && shown < blocks->count ? shown : blocks->count;
+        w->row_start = blocks->count - w->row_count;
+    } else {
+        w->later = b->flash; /* a prefix hit elsewhere in the batch shows this row too */
+    }
+}
+
+/* A list that the row and the slots are taken from. */
+static int32_t check_list(const struct attn__group *group, const struct attn_blocks *blocks, uint32_t row,
+                          uint32_t needed, const struct attn__wanted *w, struct attn_error *err)
+{
+    const struct attn__table_row *state = &group->table.row[row];
+
+    if (blocks->kind == ATTN_BLOCKS_ROW) {
+        if (blocks->count > state->filled || state->start != 0 || w->row_start != 0 ||
+            w->row_count != blocks->count)
+            return INVALID(
+                err, "count",
+                "the row as it stands is to have %u blocks from block 0 on; row %u has %u from %u on",
+                blocks->count, row, state->filled, state->start);
+    } else if (blocks->blocks == NULL && blocks->count > 0) {
+        return INVALID(err, "blocks", "blocks is NULL; %u are needed", blocks->count);
+    }
+    if (blocks->count < needed)
+        return INVALID(err, "blocks", "the sequence has %u blocks of %u tokens; %u are needed", blocks->count,
+                       group->given.block, needed);
+    if (blocks->unchanged > blocks->count || blocks->computed > blocks->count)
+        return INVALID(err, blocks->unchanged > blocks->count ? "unchanged" : "computed",
+                       "unchanged is %u and computed %u; the list has %u blocks", blocks->unchanged,
+                       blocks->computed, blocks->count);
+    for (uint32_t p = w->first / group->given.block; blocks->blocks != NULL && p < needed; p++)
+        if (blocks->blocks[p] > ATTN__BLOCK_NUMBER_MAX)
+            return INVALID(err, "blocks", "block %lld at index %u; at most %lld is accepted",
+                           (long long)blocks->blocks[p], p, (long long)ATTN__BLOCK_NUMBER_MAX);
+    if (w->row_count > group->given.max_blocks)
+        return too_many("max_blocks", w->row_count, group->given.max_blocks, err);
+    if (blocks->kind == ATTN_BLOCKS_ROW || w->row_count == 0)
+        return ATTN_OK;
+    const uint32_t kept = attn__table_kept(state, w->row_start, w->row_count, blocks->unchanged);
+    const int64_t *from = blocks->blocks + w->row_start + kept;
+    const uint32_t bad = attn__table_misfit(&group->table, from, w->row_count - kept);
+    if (bad < w->row_count - kept)
+        return INVALID(err, "blocks",
+                       "block %lld at index %u does not fit a table of i32; index_dtype i64 does",
+                       (long long)from[bad], w->row_start + kept + bad);
+    return ATTN_OK;
+}
+
+static int32_t check_infer(const struct attn__group *group, const struct attn_blocks *blocks,
+                           const struct attn__wanted *w, struct attn_error *err)
+{
+    const uint64_t total = group->total_blocks + blocks->count;
+
+    if (blocks->count < w->pages)
+        return INVALID(err, "blocks", "the sequence has %u blocks of %u tokens; %u are needed", blocks->count,
+                       group->given.block, w->pages);
+    if (total > group->given.max_indices)
+        return too_many("max_indices", total, group->given.max_indices, err);
+    const uint32_t bad =
+        blocks->blocks != NULL ? attn__table_misfit(&group->table, blocks->blocks, w->pages) : w->pages;
+    if (bad < w->pages)
+        return INVALID(err, "blocks",
+                       "block %lld at index %u does not fit indices of i32; index_dtype i64 does",
+                       (long long)blocks->blocks[bad], bad);
+    return ATTN_OK;
+}
+
+static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
+                           const struct attn_builder_add_args *a, uint32_t row, struct attn__wanted *w,
+                           struct attn_error *err)
+{
+    const struct attn__group *group = &b->group[g];
+    const struct attn_blocks *blocks = &a->blocks[g];
+    const uint32_t seq_len = a->context_len + a->query_len, block = group->given.block;
+
+    w->seq_len = blocks->seq_len != 0 ? blocks->seq_len : seq_len;
+    w->profile = blocks->kind == 0 || blocks->kind == ATTN_BLOCKS_NULL;
+    if (blocks->kind > ATTN_BLOCKS_ROW)
+        return INVALID(err, "kind", "kind is %u; enum attn_blocks_kind is accepted", blocks->kind);
+    if (w->seq_len > seq_len)
+        return INVALID(err, "seq_len", "seq_len is %u; a sequence of %u tokens is not trimmed to more",
+                       w->seq_len, seq_len);
+    const int64_t sum = group->seq_start + w->seq_len;
+    if (sum > INT32_MAX)
+        return INVALID(err, "seq_len", "seq_start_loc would be %lld; at most %d is accepted", (long long)sum,
+                       INT32_MAX);
+    choose_row(b, a, blocks, w);
+    w->start =
+        attn__slots_start(a->prompt == 1, a->query_len,
+                          (group->given.given & ATTN_GIVEN_WINDOW) != 0 ? (int64_t)group->given.window : -1);
+    w->slots = w->profile ? seq_len : a->query_len;
+    w->first = w->start > a->context_len ? w->start : a->context_len;
+    w->pages = w->profile ? 0 : seq_len / block + (seq_len % block != 0);
+    if ((uint64_t)group->slots + w->slots > b->params.max_tokens)
+        return too_many("max_tokens", (uint64_t)group->slots + w->slots, b->params.max_tokens, err);
+    if (w->profile) {
+        if (a->prefix_hit == 1 ||
+            (blocks->kind == ATTN_BLOCKS_NULL && !(a->prompt == 1 && b->params.chunked == 0)))
+            return INVALID(err, "kind", "the table of the sequence is null, but its row is wanted (%s)",
+                           a->prefix_hit == 1 ? "prefix_hit"
+                           : a->prompt == 1   ? "chunked"
+                                              : "decode");
+        w->row_start = w->row_count = 0;
+        return ATTN_OK;
+    }
+    const uint32_t needed = w->first < seq_len ? (seq_len - 1) / block + 1 : 0;
+    const int32_t status = check_list(group, blocks, row, needed, w, err);
+    return status == ATTN_OK && b->infer ? check_infer(group, blocks, w, err) : status;
+}
+
+static void commit_infer(struct attn_builder_impl *b, struct attn__group *group, uint32_t row,
+                         const struct attn_blocks *blocks, struct attn__member *member, uint32_t seq_len)
+{
+    const uint32_t i = group->paged, rest = seq_len % group->given.block;
+
+    for (uint32_t p = 0; p < member->pages; p++) {
+        const int64_t page =
+            blocks->kind == ATTN_BLOCKS_ROW ? attn__table_get(&group->table, row, p) : blocks->blocks[p];
+        if (b->params.index_dtype == ATTN_INT64)
+            attn__i64(group, ATTN_FIELD_PAGED_KV_INDICES)[group->indices + p] = page;
+        else
+            attn__i32(group, ATTN_FIELD_PAGED_KV_INDICES)[group->indices + p] = (int32_t)page;
+    }
+    member->page = group->indices;
+    group->indices += member->pages;
+    attn__i32(group, ATTN_FIELD_PAGED_KV_INDPTR)[i + 1] = (int32_t)group->indices;
+    attn__i32(group, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN)[i] = (int32_t)(rest != 0 ? rest : group->given.block);
+    group->paged++;
+    group->total_blocks += blocks->count;
+}
+
+static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct attn_builder_add_args *a,
+                         uint32_t row, const struct attn__wanted *w)
+{
+    struct attn__group *group = &b->group[g];
+    const struct attn_blocks *blocks = &a->blocks[g];
+    struct attn__member *member = &group->members[b->seqs];
+    int64_t *slots = attn__i64(group, ATTN_FIELD_SLOT_MAPPING) + group->slots;
+    const uint32_t seq_len = a->context_len + a->query_len;
+
+    *member = (struct attn__member){.blocks = blocks->kind == ATTN_BLOCKS_LIST ? blocks->blocks : NULL,
+                                    .count = blocks->count,
+                                    .unchanged = blocks->unchanged,
+                                    .first = w->first,
+                                    .slot = group->slots,
+                                    .pages = w->pages,
+                                    .window_blocks = blocks->window_blocks,
+                                    .computed = blocks->computed,
+                                    .later = w->later && !w->profile};
+    if (w->profile)
+        attn__slots_none(slots, w->slots);
+    else if (blocks->kind == ATTN_BLOCKS_ROW)
+        attn__slots_row(slots, &group->table, row, a->context_len, w->start, seq_len, group->given.block);
+    else
+        attn__slots_list(slots, blocks->blocks, a->context_len, w->start, seq_len, group->given.block);
+    group->slots += w->slots;
+    if (b->infer && !w->profile)
+        commit_infer(b, group, row, blocks, member, seq_len);
+    if (blocks->kind == ATTN_BLOCKS_LIST && w->row_count > 0)
+        attn__table_set(&group->table, row, blocks->blocks, w->row_start, w->row_count, blocks->unchanged);
+    else
+        attn__table_cut(&group->table, row, w->row_count);
+    if (w->row_count > group->longest)
+        group->longest = w->row_count;
+    if (a->prompt == 0 && w->seq_len > group->max_decode)
+        group->max_decode = w->seq_len;
+    group->seq_start += w->seq_len;
+    attn__i32(group, ATTN_FIELD_SEQ_LENS)[b->seqs] = (int32_t)w->seq_len;
+    attn__i32(group, ATTN_FIELD_SEQ_LENS_TENSOR)[b->seqs] = (int32_t)w->seq_len;
+    attn__i32(group, ATTN_FIELD_SEQ_START_LOC)[b->seqs + 1] = (int32_t)group->seq_start;
+    b->profile = b->profile || w->profile;
+}
+
+static void commit_sequence(struct attn_builder_impl *b, const struct attn_builder_add_args *a)
+{
+    int32_t *starts = attn__i32(b->group, ATTN_FIELD_QUERY_START_LOC);
+    const uint32_t n = b->seqs, seq_len = a->context_len + a->query_len;
+
+    attn__i32(b->group, ATTN_FIELD_CONTEXT_LENS_TENSOR)[n] = (int32_t)a->context_len;
+    starts[n + 1] = starts[n] + (int32_t)a->query_len;
+    b->sequence[n] = (struct attn__sequence){seq_len, a->context_len, a->query_len, a->prompt};
+    b->max_q = a->query_len > b->max_q ? a->query_len : b->max_q;
+    b->hit = b->hit || a->prefix_hit == 1;
+    if (a->prompt == 1) {
+        b->prefills++;
+        b->prompt_tokens += a->query_len;
+        b->max_prefill = seq_len > b->max_prefill ? seq_len : b->max_prefill;
+    } else {
+        b->decode_tokens += a->query_len;
+        b->max_decode_q = a->query_len > b->max_decode_q ? a->query_len : b->max_decode_q;
+    }
+    b->seqs++;
+}
+
+int32_t attn__builder_add(struct attn_builder_impl *b, const struct attn_builder_add_args *a,
+                          struct attn_error *err)
+{
+    struct attn__wanted wanted[ATTN__GROUPS_MOST];
+    int32_t status;
+
+    if (a->blocks == NULL)
+        return INVALID(err, "blocks", "blocks is NULL; one list for each of %u cache groups is needed",
+                       b->params.groups);
+    status = check_lengths(b, a, err);
+    if (status == ATTN_OK)
+        status = check_row(b, a, err);
+    const uint32_t first = b->seqs > 0 ? b->first_row : (a->given & ATTN_GIVEN_ROW) != 0 ? a->row : 0;
+    for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++)
+        status = check_group(b, g, a, first + b->seqs, &wanted[g], err);
+    if (status == ATTN_OK)
+        status = attn__add_check_extras(b, a, first + b->seqs, err);
+    if (status != ATTN_OK)
+        return status;
+    b->first_row = first;
+    for (uint32_t g = 0; g < b->params.groups; g++)
+        commit_group(b, g, a, first + b->seqs, &wanted[g]);
+    attn__add_extras(b, a, first + b->seqs);
+    commit_sequence(b, a);
+    return ATTN_OK;
+}

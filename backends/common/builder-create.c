@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Builders: what they are made for is checked, and all memory that steps will need is allocated. */
+#include <stdlib.h>
+
+#include "builder-room.h"
+#include "builder.h"
+#include "fail.h"
+
+#define COUNT_MAX UINT32_C(0x7fffffff)
+#define BLOCK_MAX (UINT32_C(1) << 20)
+
+static int32_t check_range(const char *name, uint64_t value, uint64_t least, uint64_t most,
+                           struct attn_error *err)
+{
+    if (value >= least && value <= most)
+        return ATTN_OK;
+    return attn__common_fail(err, ATTN_E_INVALID, name, "%s is %llu; accepted: %llu to %llu", name,
+                             (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
+}
+
+static int32_t check_params(const struct attn_builder_params *p, struct attn_error *err)
+{
+    const struct {
+        const char *name;
+        uint64_t value, least, most;
+    } ranges[] = {{"flavour", p->flavour, ATTN_FLASH_ATTN, ATTN_XFORMERS},
+                  {"groups", p->groups, 0, 64},
+                  {"chunked", p->chunked, 0, 1},
+                  {"max_seqs", p->max_seqs, 1, COUNT_MAX - 1},
+                  {"max_tokens", p->max_tokens, 1, COUNT_MAX - 1},
+                  {"steps", p->steps, 0, 64},
+                  {"max_encoder_tokens", p->max_encoder_tokens, 0, COUNT_MAX - 1},
+                  {"modality_count", p->modality_count, 0, 64},
+                  {"max_map", p->max_map, 0, COUNT_MAX}};
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        const int32_t status =
+            check_range(ranges[i].name, ranges[i].value, ranges[i].least, ranges[i].most, err);
+        if (status != ATTN_OK)
+            return status;
+    }
+    if (p->index_dtype != 0 && p->index_dtype != ATTN_INT32 && p->index_dtype != ATTN_INT64)
+        return attn__common_fail(err, ATTN_E_INVALID, "index_dtype",
+                                 "index_dtype is 0x%x; ATTN_INT32 and ATTN_INT64 are accepted",
+                                 p->index_dtype);
+    if (p->group == NULL)
+        return attn__common_fail(err, ATTN_E_INVALID, "group",
+                                 "group is NULL; one per cache group is needed");
+    if (p->cross != NULL && p->max_encoder_tokens == 0)
+        return attn__common_fail(err, ATTN_E_INVALID, "cross", "cross is given, but max_encoder_tokens is 0");
+    if (p->modality_count > 0 && p->modalities == NULL)
+        return attn__common_fail(err, ATTN_E_INVALID, "modalities", "modalities is NULL; %u names are needed",
+                                 p->modality_count);
+    return ATTN_OK;
+}
+
+static int32_t check_group(const struct attn_builder_group *g, uint32_t max_seqs, uint32_t cell,
+                           const char *name, struct attn_error *err)
+{
+    const int64_t least = (int64_t)g->max_blocks * cell;
+    int32_t status = check_range("block", g->block, 1, BLOCK_MAX, err);
+
+    if (status == ATTN_OK)
+        status = check_range("max_blocks", g->max_blocks, 1, COUNT_MAX, err);
+    if (status == ATTN_OK)
+        status = check_range("graph_blocks", g->graph_blocks, 0, g->max_blocks, err);
+    if (status == ATTN_OK)
+        status = check_range("window", g->window, 0, COUNT_MAX, err);
+    if (status != ATTN_OK || g->table.buffer.data == NULL)
+        return status;
+    if (g->table_stride != 0 && (g->table_stride < least || g->table_stride % cell != 0))
+        return attn__common_fail(err, ATTN_E_INVALID, "table_stride",
+                                 "table_stride of %s is %lld; multiples of %u from %lld on are accepted",
+                                 name, (long long)g->table_stride, cell, (long long)least);
+    const uint64_t stride = (uint64_t)(g->table_stride != 0 ? g->table_stride : least);
+    if (g->table.size < stride * (max_seqs - 1) + (uint64_t)least)
+        return attn__common_fail(err, ATTN_E_SIZE, "table", "table of %s has %llu bytes; %llu are needed",
+                                 name, (unsigned long long)g->table.size,
+                                 (unsigned long long)(stride * (max_seqs - 1) + (uint64_t)least));
+    return ATTN_OK;
+}
+
+/* Groups of a builder, defaults filled in. */
+static int32_t take_groups(struct attn_builder_impl *b, const struct attn_builder_params *p,
+                           struct attn_error *err)
+{
+    const uint32_t cell = b->params.index_dtype == ATTN_INT64 ? 8 : 4;
+
+    for (uint32_t g = 0; g < b->params.groups; g++) {
+        struct attn_builder_group *given = &b->group[g].given;
+        const int32_t status = check_group(&p->group[g], p->max_seqs, cell, "a cache group", err);
+        if (status != ATTN_OK)
+            return status;
+        *given = p->group[g];
+        given->graph_blocks = given->graph_blocks != 0 ? given->graph_blocks : given->max_blocks;
+        const uint64_t most = (uint64_t)given->max_blocks * p->max_seqs;
+        given->max_indices = given->max_indices != 0 ? given->max_indices
+                             : most < COUNT_MAX      ? (uint32_t)most
+                                                     : COUNT_MAX;
+    }
+    if (b->cross == NULL || p->cross == NULL)
+        return ATTN_OK;
+    const int32_t status = check_group(p->cross, p->max_seqs, cell, "the cross group", err);
+    b->cross->given = *p->cross;
+    if (b->cross->given.graph_blocks == 0)
+        b->cross->given.graph_blocks = b->cross->given.max_blocks;
+    return status;
+}
+
+static void take_rules(struct attn_builder_impl *b, const struct attn_builder_params *p)
+{
+    b->params = *p;
+    b->params.groups = p->groups != 0 ? p->groups : 1;
+    b->params.steps = p->steps != 0 ? p->steps : 1;
+    b->params.index_dtype = p->index_dtype != 0 ? p->index_dtype : (uint32_t)ATTN_INT32;
+    b->flash = p->flavour == ATTN_FLASH_ATTN;
+    b->infer = p->flavour == ATTN_FLASHINFER;
+}
+
+int32_t attn__builder_create(struct attn_backend_impl *backend, const struct attn_memory_table *memory,
+                             uint32_t device_type, const struct attn_builder_params *params,
+                             struct attn_builder_impl **out, struct attn_error *err)
+{
+    int32_t status = check_params(params, err);
+
+    *out = NULL;
+    if (status != ATTN_OK)
+        return status;
+    struct attn_builder_impl *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return attn__common_fail(err, ATTN_E_MEMORY, "builder", "no memory for a builder");
+    b->backend = backend;
+    b->memory = memory;
+    b->direct = memory == NULL || device_type == ATTN_DEVICE_CPU;
+    take_rules(b, params);
+    const uint32_t groups = b->params.groups + (params->max_encoder_tokens > 0 ? 1u : 0u);
+    b->group = calloc(groups, sizeof *b->group);
+    if (b->group == NULL) {
+        attn__builder_destroy(b);
+        return attn__common_fail(err, ATTN_E_MEMORY, "groups", "no memory for a builder");
+    }
+    b->cross = groups > b->params.groups ? &b->group[b->params.groups] : NULL;
+    status = take_groups(b, params, err);
+    if (status == ATTN_OK)
+        status = attn__builder_room(b, err);
+    if (status == ATTN_OK)
+        status = attn__builder_reset(b, err);
+    if (status != ATTN_OK) {
+        attn__builder_destroy(b);
+        return status;
+    }
+    *out = b;
+    return ATTN_OK;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Bringing a step to a device with memory of its own: the small arrays by one copy, the large ones by one
+ * each, and of the block tables the changed cells, row by row. What is copied waits in the step's block,
+ * which is not written again before `steps` further steps.
+ */
+#include "builder.h"
+
+static int32_t copy(struct attn_builder_impl *b, const struct attn_buffer *to, char *from, uint64_t size,
+                    void *stream, struct attn_error *err)
+{
+    const struct attn_buffer source = {from, 0};
+
+    return size == 0 ? ATTN_OK
+                     : b->memory->copy(b->backend, to, &source, size, ATTN_COPY_TO_DEVICE, stream, err);
+}
+
+static int32_t flush_view(struct attn_builder_impl *b, const struct attn_view *view, void *stream,
+                          struct attn_error *err)
+{
+    if (view->kind != ATTN_VIEW_ARRAY)
+        return ATTN_OK;
+    return copy(b, &view->device, view->host, view->shape[0] * (view->dtype == ATTN_INT64 ? 8 : 4), stream,
+                err);
+}
+
+static int32_t flush_table(struct attn_builder_impl *b, struct attn__group *group, void *stream,
+                           struct attn_error *err)
+{
+    struct attn__table *table = &group->table;
+    const uint32_t size = table->dtype == ATTN_INT64 ? 8 : 4;
+    int32_t status = ATTN_OK;
+
+    while (table->dirty_count > 0 && status == ATTN_OK) {
+        const uint32_t row = table->dirty[table->dirty_count - 1];
+        struct attn__table_row *state = &table->row[row];
+        const uint64_t cell = (uint64_t)state->dirty_from * size;
+        const uint64_t bytes = (uint64_t)(state->dirty_to - state->dirty_from) * size;
+        const uint64_t at = (uint64_t)row * (uint64_t)table->stride + cell;
+        struct attn_buffer to = table->device;
+        char *staged = b->blocks[b->step] + group->staged + at;
+        to.byte_offset += (uint64_t)row * (uint64_t)table->device_stride + cell;
+        memcpy(staged, table->cells + at, bytes);
+        status = copy(b, &to, staged, bytes, stream, err);
+        if (status == ATTN_OK) {
+            state->dirty_from = state->dirty_to = 0;
+            table->dirty_count--;
+        }
+    }
+    return status;
+}
+
+int32_t attn__builder_flush(struct attn_builder_impl *b, void *stream, struct attn_error *err)
+{
+    const uint32_t groups = b->params.groups + (b->cross != NULL ? 1u : 0u);
+    int32_t status = copy(b, &b->device, b->blocks[b->step], b->small_bytes, stream, err);
+
+    for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++) {
+        status = flush_view(b, attn__field(&b->whole, ATTN_FIELD_SLOT_MAPPING, g), stream, err);
+        if (status == ATTN_OK && b->infer)
+            status = flush_view(b, attn__field(&b->whole, ATTN_FIELD_PAGED_KV_INDICES, g), stream, err);
+    }
+    if (status == ATTN_OK && b->cross != NULL)
+        status = flush_view(b, attn__field(&b->whole, ATTN_FIELD_CROSS_SLOT_MAPPING, 0), stream, err);
+    for (uint32_t g = 0; g < groups && status == ATTN_OK; g++)
+        status = flush_table(b, &b->group[g], stream, err);
+    return status;
+}

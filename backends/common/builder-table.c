@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The builder as a plugin's table. */
+#include "builder-table.h"
+#include "builder.h"
+
+const struct attn_builder_table attn__common_builder = {
+    .struct_size = sizeof attn__common_builder,
+    ATTN_BUILDER_SIZES,
+    .create = attn__builder_create,
+    .destroy = attn__builder_destroy,
+    .reset = attn__builder_reset,
+    .add = attn__builder_add,
+    .build = attn__builder_build,
+    .get = attn__metadata_get,
+};

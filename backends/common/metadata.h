@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The metadata of a step from the inside: a table of views, one per field and cache group, and the numbers
+ * that a state needs beside them. It belongs to a builder, whose arrays the views show.
+ *
+ * Reading a field: attn__field(metadata, ATTN_FIELD_X, group). Parts of the metadata are further tables of
+ * views over the same arrays.
+ */
+#ifndef ATTN_COMMON_METADATA_H
+#define ATTN_COMMON_METADATA_H
+
+#include <stdbool.h>
+
+#include "attn/layer-types.h"
+
+struct attn_builder_impl;
+
+enum attn__scope { ATTN__BATCH, ATTN__GROUP, ATTN__MODALITY };
+
+/* Bits of attn__field_info.flavours. */
+#define ATTN__IN(flavour) (1u << (flavour))
+
+struct attn__field_info {
+    const char *name; /* NULL for numbers that are no field */
+    enum attn__scope scope;
+    uint32_t flavours;
+};
+
+/* [ATTN_FIELDS], by number. */
+extern const struct attn__field_info attn__field_infos[];
+
+struct attn_metadata_impl {
+    struct attn_builder_impl *builder;
+    uint32_t flavour;
+    uint32_t groups;
+    uint32_t modalities;
+    uint32_t seqs;           /* sequences, padding of a graph included */
+    uint32_t queries;        /* sequences without it */
+    uint32_t prefills;       /* of which prompts */
+    uint32_t prompt_tokens;  /* new tokens of prompts */
+    uint32_t tokens;         /* new tokens, padding included: query_start_loc has seqs + 1 entries in memory,
+                                though its view shows queries + 1 */
+    uint32_t first_row;      /* row of the block tables that sequence 0 has */
+    uint32_t max_q;          /* most new tokens of a sequence */
+    uint32_t graph;          /* 1: for a captured graph */
+    struct attn_view *views; /* [sets][ATTN_FIELDS]; sets = the larger of groups and modalities */
+};
+
+/* `index`: group or modality; 0 for fields that exist once. */
+static inline struct attn_view *attn__field(const struct attn_metadata_impl *metadata, uint32_t field,
+                                            uint32_t index)
+{
+    return &metadata->views[(size_t)index * ATTN_FIELDS + field];
+}
+
+static inline const int32_t *attn__field_i32(const struct attn_metadata_impl *metadata, uint32_t field,
+                                             uint32_t index)
+{
+    return (const int32_t *)attn__field(metadata, field, index)->host;
+}
+
+static inline void attn__set_number(struct attn_view *view, int64_t value)
+{
+    view->kind = ATTN_VIEW_NUMBER;
+    view->value = value;
+}
+
+static inline void attn__set_null(struct attn_view *view)
+{
+    view->kind = ATTN_VIEW_NULL;
+}
+
+/* Copies a field out; ATTN_E_INVALID for numbers that are no field, group or modality. */
+int32_t attn__metadata_get(const struct attn_metadata_impl *metadata, uint32_t field, uint32_t index,
+                           struct attn_view *out, struct attn_error *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * A block table whose rows outlive steps: in host memory, and on a device with memory of its own there too,
+ * where only changed cells are copied. Cells behind the blocks of a row are always 0.
+ */
+#ifndef ATTN_COMMON_TABLE_H
+#define ATTN_COMMON_TABLE_H
+
+#include <stdbool.h>
+
+#include "attn/layer-types.h"
+
+/* Blocks [start, start + filled) of a sequence's list lie in cells [0, filled). */
+struct attn__table_row {
+    uint32_t filled;
+    uint32_t start;
+    uint32_t dirty_from; /* cells [dirty_from, dirty_to) are to travel; equal = none */
+    uint32_t dirty_to;
+};
+
+struct attn__table {
+    char *cells;               /* in host memory */
+    struct attn_buffer device; /* where kernels read; the same memory if `direct` */
+    int64_t device_stride;     /* bytes between rows there */
+    int64_t stride;            /* bytes between rows of `cells` */
+    struct attn__table_row *row;
+    uint32_t *dirty; /* numbers of rows with cells that are to travel */
+    uint32_t dirty_count;
+    uint32_t rows;
+    uint32_t width; /* columns */
+    uint32_t dtype; /* ATTN_INT32 or ATTN_INT64 */
+    bool direct;
+};
+
+static inline int64_t attn__table_get(const struct attn__table *table, uint32_t row, uint32_t cell)
+{
+    const char *at = table->cells + (int64_t)row * table->stride;
+
+    return table->dtype == ATTN_INT64 ? ((const int64_t *)(const void *)at)[cell]
+                                      : ((const int32_t *)(const void *)at)[cell];
+}
+
+/* Index of the first of `count` blocks that a cell cannot hold, or `count`. */
+uint32_t attn__table_misfit(const struct attn__table *table, const int64_t *blocks, uint32_t count);
+
+/* How many of the leading blocks of a list need not be written again when the row shows it from `start` on.
+ */
+static inline uint32_t attn__table_kept(const struct attn__table_row *row, uint32_t start, uint32_t count,
+                                        uint32_t unchanged)
+{
+    uint32_t kept = unchanged > start ? unchanged - start : 0;
+
+    if (row->start != start)
+        return 0;
+    kept = kept < row->filled ? kept : row->filled;
+    return kept < count ? kept : count;
+}
+
+/*
+ * Shows blocks [start, start + count) of the list in a row; those below `unchanged` are there already if the
+ * row began at the same block. Cells that are no longer in use become 0. The caller has checked the numbers.
+ */
+void attn__table_set(struct attn__table *table, uint32_t row, const int64_t *blocks, uint32_t start,
+                     uint32_t count, uint32_t unchanged);
+/* Writes `count` cells from `first` on, which is at most the row's filled. */
+void attn__table_put(struct attn__table *table, uint32_t row, uint32_t first, const int64_t *blocks,
+                     uint32_t count);
+/* Empties a row behind its first `keep` cells. */
+void attn__table_cut(struct attn__table *table, uint32_t row, uint32_t keep);
+
+#endif

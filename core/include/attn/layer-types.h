@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Plain data of the serving layer, shared by callers (layer.h) and implementers (plugin.h): what a builder is
+ * told about a step, and the view through which a field of the metadata is read.
+ *
+ * Words used here: context_len = tokens of a sequence whose keys are in the cache already; query_len = its
+ * new tokens of this step; seq_len = both together; slot = block number * tokens per block + token. The token
+ * axis of a step is [all prompt tokens][all decode tokens][padding of a graph].
+ */
+#ifndef ATTN_LAYER_TYPES_H
+#define ATTN_LAYER_TYPES_H
+
+#include "attn/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which builder, state and flow: the part of a backend's name behind the slash. */
+enum attn_flavour {
+    ATTN_FLASH_ATTN = 1, /* flash-attn */
+    ATTN_FLASHINFER = 2, /* flashinfer */
+    ATTN_ROCM_FLASH = 3, /* rocm-flash */
+    ATTN_XFORMERS = 4    /* xformers: no backend of that name, but the builder and state that ROCm shares */
+};
+
+/* ---------------------------------------------------------------- reading a field */
+
+/* The fields: field.def. */
+enum attn_field {
+#define ATTN_FIELD(name, value, text, scope, flavours) ATTN_FIELD_##name = (value),
+#include "attn/field.def"
+#undef ATTN_FIELD
+    ATTN_FIELDS = 37 /* one more than the last number */
+};
+
+enum attn_view_kind {
+    ATTN_VIEW_NULL = 1,   /* the field has no value: not of this flavour, or not in this part */
+    ATTN_VIEW_NUMBER = 2, /* `value`; flags are 0 or 1, data types enum attn_dtype */
+    ATTN_VIEW_LIST = 3,   /* host memory only */
+    ATTN_VIEW_ARRAY = 4   /* device memory; `host` is a copy, or NULL if only the device knows the values */
+};
+
+/* One field. Arrays of rank 2 are rows of contiguous elements, `stride` bytes apart. */
+struct attn_view {
+    uint32_t struct_size;
+    uint32_t kind;  /* enum attn_view_kind */
+    uint32_t dtype; /* of the elements: ATTN_INT32 or ATTN_INT64 */
+    uint32_t rank;  /* 1 or 2; 0 for numbers */
+    uint64_t shape[2];
+    int64_t stride;
+    int64_t value;
+    void *host;
+    struct attn_buffer device;
+};
+
+/* ---------------------------------------------------------------- what a builder is made for */
+
+/* Bits of attn_builder_group.given. */
+#define ATTN_GIVEN_WINDOW UINT32_C(1)
+
+/*
+ * Leaf. One cache group: layers whose caches share block numbers. The cross group is described by the same
+ * struct.
+ */
+struct attn_builder_group {
+    uint32_t given;         /* ATTN_GIVEN_* */
+    uint32_t block;         /* tokens per block */
+    uint32_t window;        /* sliding window in tokens, 0 included, if given */
+    uint32_t max_blocks;    /* columns of the block table: the most blocks of a sequence */
+    uint32_t graph_blocks;  /* columns that a graph sees; 0 = max_blocks */
+    uint32_t max_indices;   /* FlashInfer: blocks of all sequences together; 0 = max_seqs * max_blocks */
+    struct attn_span table; /* the engine's own block table on the device; none: the builder allocates it */
+    int64_t table_stride;   /* bytes between its rows; 0 = max_blocks elements */
+    uint64_t reserved[4];
+};
+
+/*
+ * Sizes are maxima; a step beyond one is ATTN_E_SIZE with both numbers. Padding of graphs counts.
+ */
+struct attn_builder_params {
+    uint32_t struct_size;
+    uint32_t flavour;                       /* enum attn_flavour; 0 = the backend's own */
+    uint32_t groups;                        /* cache groups; 0 = 1 */
+    uint32_t chunked;                       /* 1: chunked prefill, so that prompts have block table rows */
+    const struct attn_builder_group *group; /* [groups] */
+    uint32_t max_seqs;                      /* sequences of a step, and rows of the block tables */
+    uint32_t max_tokens;                    /* new tokens of a step */
+    uint32_t index_dtype; /* of block tables and indices: ATTN_INT32 (default), ATTN_INT64 */
+    uint32_t steps;       /* steps whose copies may be under way at once; 0 = 1 */
+    uint32_t heads;       /* FlashInfer reports these five */
+    uint32_t kv_heads;
+    uint32_t head_dim;
+    uint32_t q_dtype;
+    uint32_t kv_dtype;
+    uint32_t max_encoder_tokens;            /* of a step; 0: no encoder, no cross-attention */
+    const struct attn_builder_group *cross; /* cross-attention's blocks; NULL without */
+    const char *const *modalities;          /* [modality_count] names; strings must outlive the builder */
+    uint32_t modality_count;
+    uint32_t max_map; /* index pairs of one modality in a step */
+};
+
+/* ---------------------------------------------------------------- what a step is made of */
+
+enum attn_blocks_kind {
+    ATTN_BLOCKS_LIST = 1, /* `blocks` and `count`; may be empty */
+    ATTN_BLOCKS_NULL = 2, /* a table that is null, as of pooling models: a profile run without rows */
+    ATTN_BLOCKS_ROW = 3   /* the row as it stands in the block table: `count` of its cells */
+};
+
+/*
+ * Leaf. The blocks of one sequence in one cache group. All zero: there is no table at all, which makes the
+ * step a profile run: nothing is cached.
+ */
+struct attn_blocks {
+    uint32_t kind; /* enum attn_blocks_kind; 0 = no table */
+    uint32_t count;
+    const int64_t *blocks;  /* [count]; read until attn_builder_build has returned */
+    uint32_t unchanged;     /* leading blocks that are the same as at the row's last add */
+    uint32_t computed;      /* prefix hit: leading blocks that were computed before */
+    uint32_t window_blocks; /* decode with a window: the row shows the last so many blocks; 0 = all */
+    uint32_t seq_len;       /* length that kernels see: trimmed to the window; 0 = the sequence's own */
+    uint64_t reserved;
+};
+
+/*
+ * Leaf. Embeddings of one modality among the new tokens of a prompt: row sources[i] of the sequence's own
+ * embeddings belongs at its new token destinations[i]. The metadata holds the maps of all sequences one
+ * behind the other, counted in the step's embeddings and tokens.
+ */
+struct attn_index_map {
+    uint32_t modality;           /* number in attn_builder_params.modalities */
+    uint32_t count;              /* pairs */
+    const int64_t *sources;      /* [count] below rows */
+    const int64_t *destinations; /* [count] below query_len */
+    uint64_t rows;               /* embeddings that the sequence brings */
+};
+
+/* Bits of attn_builder_add_args.given. */
+#define ATTN_GIVEN_ROW UINT32_C(1)
+
+/* One sequence of a step. Prompts come before decodes. */
+struct attn_builder_add_args {
+    uint32_t struct_size;
+    uint32_t given;      /* ATTN_GIVEN_* */
+    uint32_t row;        /* row of the block tables, if given; the rows of a step follow one another */
+    uint32_t prompt;     /* 1: prompt or chunk of one; 0: decode */
+    uint32_t prefix_hit; /* 1: leading blocks of a prompt were found in the prefix cache */
+    uint32_t context_len;
+    uint32_t query_len;
+    uint32_t encoder_len;             /* tokens of the encoder's sequence */
+    const struct attn_blocks *blocks; /* one per cache group */
+    const struct attn_blocks *cross;  /* cross-attention's blocks; NULL = no table */
+    const struct attn_index_map *maps;
+    uint32_t map_count;
+    uint32_t reserved;
+};
+
+/* New blocks of a row: cells `first` to `first` + `count` of the sequence's list. */
+struct attn_builder_row_args {
+    uint32_t struct_size;
+    uint32_t group; /* cache group; `groups` = the cross table */
+    uint32_t row;
+    uint32_t first;
+    uint32_t count;
+    uint32_t reserved;
+    const int64_t *blocks;
+};
+
+/* How a step ends. */
+struct attn_builder_build_args {
+    uint32_t struct_size;
+    uint32_t graph; /* 1: for a captured graph, padded by `pad` sequences */
+    uint32_t pad;
+    uint32_t reserved;
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
