@@ -25,14 +25,34 @@ static int32_t settle_env(struct attn_context *context, struct attn_error *err)
     return status;
 }
 
+/*
+ * A child after fork may find the context in the middle of a change by a thread that it does not have: then
+ * it leaves the memory alone rather than follow a dangling pointer.
+ */
+static bool is_torn(struct attn_context *context)
+{
+    if (pthread_mutex_trylock(&context->lock) != 0)
+        return true;
+    bool torn = pthread_mutex_trylock(&context->log.lock) != 0;
+    if (!torn)
+        pthread_mutex_unlock(&context->log.lock);
+    pthread_mutex_unlock(&context->lock);
+    return torn;
+}
+
 static void free_context(struct attn_context *context)
 {
+    bool child = context->born != attn__fork_generation();
+    if (child && is_torn(context))
+        return;
     for (uint32_t i = 0; i < context->plugin_count; i++)
         attn__plugin_destroy(context->plugins[i]);
     free(context->plugins);
     attn__path_finish(context->directories, context->directory_count);
-    pthread_cond_destroy(&context->changed);
-    pthread_mutex_destroy(&context->lock);
+    if (!child) { /* it would wait for ever for the parent's threads to wake up */
+        pthread_cond_destroy(&context->changed);
+        pthread_mutex_destroy(&context->lock);
+    }
     attn__log_finish(&context->log);
     attn__env_finish(&context->env);
     free(context->plugin_path);
@@ -64,6 +84,10 @@ static int32_t fill(struct attn_context *context, const struct attn_context_opti
         if (context->plugin_path == NULL)
             return no_memory(err);
     }
+    if (context->plugin_path != NULL && context->env.elevated)
+        attn__log_once(&context->log, ATTN_LOG_WARN, "path",
+                       "options.plugin_path=%s is ignored: an elevated process searches %s alone",
+                       context->plugin_path, ATTN_PLUGIN_DIR);
     context->parallel_for = options->parallel_for;
     context->parallel_for_arg = options->parallel_for_arg;
     int32_t status = attn__registry_scan(context, err);

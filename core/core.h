@@ -30,9 +30,21 @@ int32_t attn__fail(struct attn_error *err, int32_t status, uint32_t reason, cons
 int32_t attn__take(void *target, size_t size, const void *source, size_t least, const char *name,
                    struct attn_error *err);
 
+/* ---------------------------------------------------------------- fork.c */
+
 /* ATTN_E_STATE in a child after fork, else ATTN_OK. `born` is attn__fork_generation() at creation. */
 uint32_t attn__fork_generation(void);
 int32_t attn__check_fork(uint32_t born, const char *what, struct attn_error *err);
+
+/*
+ * Around calls of the dynamic linker that change its state or hold its locks: a fork of another thread waits
+ * for the end of them, because a child could neither finish nor undo them.
+ */
+void attn__linker_enter(void);
+void attn__linker_leave(void);
+/* Held while gate.c and loader.c touch what all contexts of the process share; a fork waits for it too. */
+void attn__shared_lock(void);
+void attn__shared_unlock(void);
 
 /* ---------------------------------------------------------------- suggest.c */
 
@@ -58,6 +70,7 @@ struct attn__env {
     bool elevated; /* AT_SECURE */
     char **owned;  /* strings behind the records, and the snapshot of plugin-owned variables */
     uint32_t owned_count;
+    char **environment;        /* everything, as it was when the context was made */
     const char **plugin_names; /* "ATTN_CPU_..." style variables: name, value pairs for get_option */
     uint32_t plugin_count;
 };
@@ -71,6 +84,8 @@ const char *attn__env_get(const struct attn__env *env, enum attn__variable varia
 bool attn__env_is_given(const struct attn__env *env, enum attn__variable variable);
 /* Any variable of the table or of a plugin, or NULL: behind attn_host.get_option. */
 const char *attn__env_option(const struct attn__env *env, const char *key);
+/* A variable of others (HOME) in the snapshot, or NULL; an elevated process has none. */
+const char *attn__env_outside(const struct attn__env *env, const char *name);
 
 /* ---------------------------------------------------------------- log.c */
 
@@ -193,6 +208,7 @@ struct attn__plugin {
 struct attn_context {
     _Atomic uint32_t refs; /* the handle's and one per child */
     uint32_t born;         /* fork generation */
+    bool is_trial;         /* inside the helper: what is loaded here is being tried */
     struct attn__env env;
     struct attn__log log;
     char *plugin_path; /* option, or NULL */

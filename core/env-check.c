@@ -5,14 +5,24 @@
 #include <stdlib.h>
 
 #include "loader.h"
+#include "show.h"
 
 #define VALUE_MOST  4096
 #define NUMBER_MOST 65535
-#define SHOWN       80
+#define SHOWN       96 /* of a value in a message, with the end */
+
+/* The beginning of a value, fit for a terminal; text has room for SHOWN bytes. */
+static const char *shown(const char *value, char *text)
+{
+    if (!attn__show(value, text, SHOWN - 3))
+        strcat(text, "...");
+    return text;
+}
 
 static bool refuse(char *problem, size_t size, const char *name, const char *value, const char *accepted)
 {
-    snprintf(problem, size, "%s=\"%.*s\": %s is accepted", name, SHOWN, value, accepted);
+    char text[SHOWN];
+    snprintf(problem, size, "%s=\"%s\": %s is accepted", name, shown(value, text), accepted);
     return false;
 }
 
@@ -62,14 +72,13 @@ bool attn__env_check(const char *name, const char *type, const char *value, char
         return refuse(problem, size, name, value, "an absolute path");
     if (strcmp(type, "number") == 0 && !is_number(value))
         return refuse(problem, size, name, value, "a number from 0 to 65535");
-    /* Not for lists of backends: dropping what somebody asked for or forbade would be worse than an odd item.
-     */
     if (strcmp(type, "flags") == 0 && !is_list(value))
         return refuse(problem, size, name, value, "a comma-separated list of names");
     if (strcmp(type, "levels") == 0) {
         char why[256];
         if (!attn__log_parse(value, NULL, why, sizeof why)) {
-            snprintf(problem, size, "%s=\"%.*s\": %s", name, SHOWN, value, why);
+            char text[SHOWN];
+            snprintf(problem, size, "%s=\"%s\": %s", name, shown(value, text), why);
             return false;
         }
     }
@@ -153,13 +162,13 @@ static int32_t settle_backend(struct attn__env *env, const struct attn_note *con
                               bool *out_all, struct attn_error *err)
 {
     struct attn_variable_record *record = &env->records[ATTN__VAR_ATTN_BACKEND];
-    char list[VALUE_MOST + 1], text[400], *rest = list;
+    char list[VALUE_MOST + 1], text[400], name[SHOWN], *rest = list;
     const char *first = NULL;
     bool all = true;
     snprintf(list, sizeof list, "%s", record->value);
     for (char *item; (item = strsep(&rest, ",")) != NULL;) {
-        item += strspn(item, " ");
-        item[strcspn(item, " ")] = '\0';
+        item += strspn(item, " \t");
+        item[strcspn(item, " \t")] = '\0';
         if (item[0] == '\0')
             continue;
         if (is_offered(item, notes, count))
@@ -171,11 +180,11 @@ static int32_t settle_backend(struct attn__env *env, const struct attn_note *con
     if (first == NULL || !attn__env_is_given(env, ATTN__VAR_ATTN_BACKEND))
         return ATTN_OK;
     snprintf(text, sizeof text,
-             "ATTN_BACKEND names \"%.*s\", which no plugin that is there offers; vendor/flavour, vendor, "
+             "ATTN_BACKEND names \"%s\", which no plugin that is there offers; vendor/flavour, vendor, "
              "flavour, auto and none are accepted. Other software reads a variable of this name too "
              "(TRELLIS: xformers, sdpa)",
-             SHOWN, first);
-    record->problem = attn__env_keep(env, text);
+             shown(first, name));
+    record->problem = attn__env_keep_words(env, text);
     return record->problem != NULL ? ATTN_OK : no_memory(err);
 }
 
@@ -200,7 +209,10 @@ int32_t attn__env_settle(struct attn__env *env, struct attn__log *log, const str
             attn__log_once(log, ATTN_LOG_WARN, "env", "%s; \"%s\" holds", record->problem, record->value);
     }
     for (uint32_t i = ATTN__VARIABLES; i < env->count; i++)
-        if (strcmp(env->records[i].type, "unknown") == 0)
-            attn__log_once(log, ATTN_LOG_WARN, "env", "%s: %s", env->records[i].name, env->records[i].help);
+        if (strcmp(env->records[i].type, "unknown") == 0) {
+            char name[SHOWN];
+            attn__log_once(log, ATTN_LOG_WARN, "env", "%s: %s", shown(env->records[i].name, name),
+                           env->records[i].help);
+        }
     return ATTN_OK;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "loader.h"
+#include "show.h"
 
 static const struct row {
     const char *name, *type, *fallback;
@@ -20,9 +21,9 @@ static const struct row {
 
 static const char ignored[] = "ignored: elevated process";
 
-char *attn__env_keep(struct attn__env *env, const char *text)
+static char *keep(struct attn__env *env, const char *text, size_t length)
 {
-    char *copy = strdup(text);
+    char *copy = strndup(text, length);
     char **more = copy != NULL ? realloc(env->owned, (env->owned_count + 1) * sizeof *more) : NULL;
     if (more == NULL) {
         free(copy);
@@ -31,6 +32,18 @@ char *attn__env_keep(struct attn__env *env, const char *text)
     env->owned = more;
     env->owned[env->owned_count++] = copy;
     return copy;
+}
+
+char *attn__env_keep(struct attn__env *env, const char *text)
+{
+    return keep(env, text, strlen(text));
+}
+
+char *attn__env_keep_words(struct attn__env *env, const char *words)
+{
+    char text[1024];
+    attn__show(words, text, sizeof text);
+    return attn__env_keep(env, text);
 }
 
 /* "NAME=VALUE": whether the name is that; *out_value is what follows. */
@@ -89,18 +102,22 @@ static int32_t fill_row(struct attn__env *env, uint32_t index, const struct sour
         return ATTN_OK;
     }
     if (!attn__env_check(row->name, row->type, value, problem, sizeof problem)) {
-        record->problem = attn__env_keep(env, problem);
-        return record->problem != NULL ? ATTN_OK : no_memory(err);
+        record->problem = attn__env_keep_words(env, problem);
+        if (record->problem == NULL)
+            return no_memory(err);
+        /* What somebody asked for or forbade by name is never dropped: an odd item names no backend. */
+        if (strcmp(row->type, "list") != 0 && strcmp(row->type, "globs") != 0)
+            return ATTN_OK;
     }
     record->origin = origin;
     record->value = attn__env_keep(env, value);
     return record->value != NULL ? ATTN_OK : no_memory(err);
 }
 
-static bool is_known(const struct attn__env *env, const char *name)
+static bool is_known(const struct attn__env *env, const char *name, size_t length)
 {
     for (uint32_t i = 0; i < env->count; i++)
-        if (strcmp(env->records[i].name, name) == 0)
+        if (strncmp(env->records[i].name, name, length) == 0 && env->records[i].name[length] == '\0')
             return true;
     return false;
 }
@@ -109,14 +126,12 @@ static bool is_known(const struct attn__env *env, const char *name)
 static int32_t fill_other(struct attn__env *env, const char *text, const struct source *source,
                           struct attn_error *err)
 {
-    char name[128];
     size_t length = strcspn(text, "=");
-    if (strncmp(text, "ATTN_", 5) != 0 || text[length] != '=' || length >= sizeof name)
+    if (strncmp(text, "ATTN_", 5) != 0 || text[length] != '=' || is_known(env, text, length))
         return ATTN_OK;
-    memcpy(name, text, length);
-    name[length] = '\0';
-    if (is_known(env, name))
-        return ATTN_OK;
+    char *name = keep(env, text, length);
+    if (name == NULL)
+        return no_memory(err);
     const char *origin, *value = find(source, name, &origin);
     if (value == NULL)
         return ATTN_OK;
@@ -125,14 +140,14 @@ static int32_t fill_other(struct attn__env *env, const char *text, const struct 
         return no_memory(err);
     env->records = more;
     struct attn_variable_record record = {
-        .name = attn__env_keep(env, name),
+        .name = name,
         .value = env->elevated ? "" : attn__env_keep(env, value),
         .origin = env->elevated ? ignored : origin,
         .type = "unknown",
         .fallback = "",
         .help = "",
     };
-    if (record.name == NULL || record.value == NULL)
+    if (record.value == NULL)
         return no_memory(err);
     env->records[env->count++] = record;
     return ATTN_OK;
@@ -185,30 +200,32 @@ static int32_t fill(struct attn__env *env, const struct source *source, struct a
     return status == ATTN_OK ? pair_others(env, err) : status;
 }
 
-static void forget(char **variables)
+/*
+ * The whole environment in one block: names and values do not change any more, whatever the process does to
+ * its own. Lengths are taken anew while copying, so that a change behind our back cannot overrun the block.
+ */
+static char **copy_environment(char *const *environment)
 {
-    for (char **p = variables; p != NULL && *p != NULL; p++)
-        free(*p);
-    free(variables);
-}
-
-/* Copies what may be of interest in one go: another thread may change the environment behind our back. */
-static char **collect(char *const *environment)
-{
-    size_t count = 0;
-    char **list = calloc(1, sizeof *list);
-    for (char *const *p = environment; p != NULL && *p != NULL && list != NULL; p++) {
-        if (strncmp(*p, "ATTN_", 5) != 0)
-            continue;
-        char **more = realloc(list, (count + 2) * sizeof *list);
-        if (more == NULL || (more[count] = strdup(*p)) == NULL) {
-            forget(more != NULL ? more : list);
-            return NULL;
-        }
-        list = more;
-        list[++count] = NULL;
+    size_t count = 0, bytes = 0;
+    for (char *const *p = environment; p != NULL && *p != NULL; p++, count++)
+        bytes += strlen(*p) + 1;
+    char **block = malloc((count + 1) * sizeof *block + bytes);
+    if (block == NULL)
+        return NULL;
+    char *text = (char *)(block + count + 1);
+    size_t copied = 0;
+    for (; copied < count && environment[copied] != NULL; copied++) {
+        size_t length = strnlen(environment[copied], bytes);
+        if (length >= bytes)
+            break;
+        memcpy(text, environment[copied], length);
+        text[length] = '\0';
+        block[copied] = text;
+        text += length + 1;
+        bytes -= length + 1;
     }
-    return list;
+    block[copied] = NULL;
+    return block;
 }
 
 int32_t attn__env_init_from(struct attn__env *env, const struct attn_context_options *options,
@@ -224,11 +241,11 @@ int32_t attn__env_init_from(struct attn__env *env, const struct attn_context_opt
         source.variables = options->variables;
         source.variable_count = options->variable_count;
     }
-    char **variables = collect(environment);
+    env->environment = copy_environment(environment);
     env->records = calloc(ATTN__VARIABLES, sizeof *env->records);
-    source.environment = variables;
-    int32_t status = variables != NULL && env->records != NULL ? fill(env, &source, err) : no_memory(err);
-    forget(variables);
+    source.environment = env->environment;
+    int32_t status =
+        env->environment != NULL && env->records != NULL ? fill(env, &source, err) : no_memory(err);
     if (status != ATTN_OK)
         attn__env_finish(env);
     return status;
@@ -246,6 +263,7 @@ void attn__env_finish(struct attn__env *env)
         free(env->owned[i]);
     free(env->owned);
     free(env->plugin_names);
+    free(env->environment);
     free(env->records);
     memset(env, 0, sizeof *env);
 }
@@ -269,5 +287,14 @@ const char *attn__env_option(const struct attn__env *env, const char *key)
     for (uint32_t i = 0; i < env->plugin_count; i++)
         if (strcmp(env->plugin_names[2 * i], key) == 0)
             return env->plugin_names[2 * i + 1];
+    return NULL;
+}
+
+const char *attn__env_outside(const struct attn__env *env, const char *name)
+{
+    const char *value;
+    for (char *const *p = env->environment; *p != NULL && !env->elevated; p++)
+        if (is_variable(*p, name, &value))
+            return value;
     return NULL;
 }

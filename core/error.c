@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How functions fail: error details, sized structs of callers, and calls in a child after fork. */
+/* How functions fail: error details, and sized structs of callers. */
 #include <stdio.h>
 
 #include "core.h"
+#include "show.h"
 
 /* Larger than any struct of the interface: a size beyond it was never set. */
 #define STRUCT_MOST 65536U
-
-static _Atomic uint32_t generation = 1;
-static pthread_once_t generation_once = PTHREAD_ONCE_INIT;
 
 int32_t attn__fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
                    const char *format, ...)
@@ -23,13 +21,13 @@ int32_t attn__fail(struct attn_error *err, int32_t status, uint32_t reason, cons
         message[0] = '\0';
     va_end(args);
     char name[sizeof err->field];
-    snprintf(name, sizeof name, "%s", field != NULL ? field : "");
+    attn__show(field != NULL ? field : "", name, sizeof name);
 
     err->status = status;
     err->reason = reason;
     err->reserved = 0;
     memcpy(err->field, name, sizeof name);
-    memcpy(err->message, message, sizeof message);
+    attn__show(message, err->message, sizeof err->message);
     return status;
 }
 
@@ -58,30 +56,4 @@ int32_t attn__take(void *target, size_t size, const void *source, size_t least, 
     uint32_t own = (uint32_t)size;
     memcpy(target, &own, sizeof own);
     return ATTN_OK;
-}
-
-static void count_child(void)
-{
-    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
-}
-
-static void watch_forks(void)
-{
-    /* Without memory for the handler children are not recognised; nothing else depends on it. */
-    (void)pthread_atfork(NULL, NULL, count_child);
-}
-
-uint32_t attn__fork_generation(void)
-{
-    pthread_once(&generation_once, watch_forks);
-    return atomic_load_explicit(&generation, memory_order_relaxed);
-}
-
-int32_t attn__check_fork(uint32_t born, const char *what, struct attn_error *err)
-{
-    if (born == atomic_load_explicit(&generation, memory_order_relaxed))
-        return ATTN_OK;
-    return attn__fail(
-        err, ATTN_E_STATE, 0, what,
-        "%s: the handle was made before fork; a child may only destroy it, or make a new context", what);
 }

@@ -15,13 +15,13 @@
 
 enum { KNOWN_MOST = 256 };
 
-/* Verdicts of this process: they hold where there is no cache directory, and spare reading the file. */
+/* Verdicts of this process: they hold where there is no cache directory, and spare reading the file. Under
+ * the shared lock. */
 static struct known {
     char key[ATTN__KEY_SIZE];
     struct attn__verdict verdict;
 } known[KNOWN_MOST];
 static uint32_t known_count;
-static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct known *find_known(const char *key)
 {
@@ -33,19 +33,19 @@ static struct known *find_known(const char *key)
 
 static bool recall(const char *key, int64_t now, struct attn__verdict *out)
 {
-    pthread_mutex_lock(&known_lock);
+    attn__shared_lock();
     const struct known *found = find_known(key);
     bool counts = found != NULL && attn__verdict_counts(&found->verdict, now);
     if (counts)
         *out = found->verdict;
-    pthread_mutex_unlock(&known_lock);
+    attn__shared_unlock();
     return counts;
 }
 
 static void remember(const char *key, const struct attn__verdict *verdict)
 {
     static uint32_t oldest;
-    pthread_mutex_lock(&known_lock);
+    attn__shared_lock();
     struct known *place = find_known(key);
     if (place == NULL) {
         place = &known[known_count < KNOWN_MOST ? known_count : oldest++ % KNOWN_MOST];
@@ -53,7 +53,7 @@ static void remember(const char *key, const struct attn__verdict *verdict)
     }
     memcpy(place->key, key, ATTN__KEY_SIZE);
     place->verdict = *verdict;
-    pthread_mutex_unlock(&known_lock);
+    attn__shared_unlock();
 }
 
 void attn__gate_pardon(struct attn_context *context)
@@ -61,12 +61,12 @@ void attn__gate_pardon(struct attn_context *context)
     char directory[PATH_MAX];
     uint32_t kept = 0;
 
-    pthread_mutex_lock(&known_lock);
+    attn__shared_lock();
     for (uint32_t i = 0; i < known_count; i++)
         if (known[i].verdict.outcome == ATTN__GOOD)
             known[kept++] = known[i];
     known_count = kept;
-    pthread_mutex_unlock(&known_lock);
+    attn__shared_unlock();
     if (attn__verdict_directory(&context->env, directory, sizeof directory))
         attn__verdict_pardon(directory);
 }
@@ -175,6 +175,9 @@ static void try_all(struct attn_context *context, const struct visitor *visitors
     struct attn__verdict *verdicts = calloc(count, sizeof *verdicts);
     char(*keys)[ATTN__KEY_SIZE] = calloc(count, sizeof *keys);
     char helper[PATH_MAX];
+    /* Who raised the privileges of this process must not steer a child that has them too. */
+    char *nothing[] = {NULL}, *const *environment =
+                                  context->env.elevated ? nothing : context->env.environment;
     bool ready = paths != NULL && verdicts != NULL && keys != NULL;
     const char *why = !ready ? "no memory" : "the program attn-probe is not where libattn is";
 
@@ -184,7 +187,7 @@ static void try_all(struct attn_context *context, const struct visitor *visitors
         memcpy(keys[i], visitors[i].key, ATTN__KEY_SIZE);
     }
     if (ready)
-        attn__probe_run(helper, paths, verdicts, count);
+        attn__probe_run(helper, paths, environment, verdicts, count);
     for (uint32_t i = 0; i < count; i++) {
         struct attn__plugin *plugin = visitors[i].plugin;
         if (!ready || verdicts[i].outcome == ATTN__UNAVAILABLE) {
@@ -214,10 +217,11 @@ void attn__gate_pass(struct attn_context *context, struct attn__plugin *const *p
     int64_t now = (int64_t)time(NULL);
     uint32_t untried = 0;
 
+    bool open = context->is_trial || strcmp(mode, "never") == 0;
     for (uint32_t i = 0; i < count; i++)
-        passed[i] = strcmp(mode, "never") == 0;
-    if (strcmp(mode, "never") == 0 || visitors == NULL) {
-        for (uint32_t i = 0; i < count && visitors == NULL; i++)
+        passed[i] = open;
+    if (open || visitors == NULL) {
+        for (uint32_t i = 0; i < count && !open; i++)
             passed[i] = pass_untried(plugins[i], "no memory");
         free(visitors);
         return;

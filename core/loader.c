@@ -18,7 +18,8 @@ typedef int32_t (*entry_fn)(const struct attn_host *host, const struct attn_plug
 
 /*
  * What this process has loaded: the linker gives an old image again when a path is opened after its file was
- * replaced. Images stay (RTLD_NODELETE), so the list only grows, by one per plugin file.
+ * replaced. Images stay (RTLD_NODELETE), so the list only grows, by one per plugin file. Under the shared
+ * lock.
  */
 static struct image {
     struct image *next;
@@ -26,14 +27,13 @@ static struct image {
     uint64_t device_id, inode, size;
     int64_t mtime_ns;
 } * images;
-static pthread_mutex_t images_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* True if the image is of the file in the record. One that is new is remembered; without memory it is not. */
 static bool is_image_of(const struct link_map *map, const struct attn__plugin *plugin)
 {
     bool same = true;
     struct image *image;
-    pthread_mutex_lock(&images_lock);
+    attn__shared_lock();
     for (image = images; image != NULL && image->map != map; image = image->next)
         continue;
     if (image != NULL) {
@@ -44,7 +44,7 @@ static bool is_image_of(const struct link_map *map, const struct attn__plugin *p
             (struct image){images, map, plugin->device_id, plugin->inode, plugin->size, plugin->mtime_ns};
         images = image;
     }
-    pthread_mutex_unlock(&images_lock);
+    attn__shared_unlock();
     return same;
 }
 
@@ -181,13 +181,10 @@ static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
     return status;
 }
 
-int32_t attn__loader_load(struct attn__plugin *plugin)
+/* Everything that the linker does. */
+static int32_t link_plugin(struct attn__plugin *plugin, entry_fn *out)
 {
     struct link_map *map = NULL;
-    entry_fn entry = NULL;
-    int32_t status = check_file(plugin, "before it was loaded");
-    if (status != ATTN_OK)
-        return status;
     plugin->handle = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (plugin->handle == NULL) {
         const char *words = dlerror();
@@ -196,11 +193,21 @@ int32_t attn__loader_load(struct attn__plugin *plugin)
     if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL)
         return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_DLOPEN_FAILED,
                       "the dynamic linker does not tell where plugin %s is", plugin->note.name);
-    status = check_file(plugin, "while it was loaded");
+    int32_t status = check_file(plugin, "while it was loaded");
     if (status == ATTN_OK)
         status = check_image(plugin, map);
-    if (status == ATTN_OK)
-        status = find_entry(plugin, map, &entry);
+    return status == ATTN_OK ? find_entry(plugin, map, out) : status;
+}
+
+int32_t attn__loader_load(struct attn__plugin *plugin)
+{
+    entry_fn entry = NULL;
+    int32_t status = check_file(plugin, "before it was loaded");
+    if (status != ATTN_OK)
+        return status;
+    attn__linker_enter();
+    status = link_plugin(plugin, &entry);
+    attn__linker_leave();
     if (status == ATTN_OK)
         status = enter(plugin, entry);
     if (status == ATTN_OK && plugin->manners[0] == '\0')

@@ -15,6 +15,8 @@ int32_t attn__env_init_from(struct attn__env *env, const struct attn_context_opt
                             char *const *environment, bool elevated, struct attn_error *err);
 /* Keeps a copy of text as long as env; NULL without memory. */
 char *attn__env_keep(struct attn__env *env, const char *text);
+/* The same for a message: with what is no plain text escaped. */
+char *attn__env_keep_words(struct attn__env *env, const char *words);
 /* True if value is right for a type of env.def; else problem says what is accepted. */
 bool attn__env_check(const char *name, const char *type, const char *value, char *problem, size_t size);
 /*
@@ -70,8 +72,11 @@ uint32_t attn__note_check(const struct attn_note *note, char *text, size_t size)
  */
 struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
                                        const char *path, int at, const char *relative);
-/* Reads every plugin file of the directories, in search order; *out is for free(). */
-int32_t attn__directories_read(struct attn_context *context, const struct attn__directory *directories,
+/*
+ * Reads every plugin file of the directories, in search order; *out is for free(). A directory that cannot be
+ * read gets its reason.
+ */
+int32_t attn__directories_read(struct attn_context *context, struct attn__directory *directories,
                                uint32_t directory_count, struct attn__plugin ***out, uint32_t *out_count);
 /* True if the file behind the record is still the one that was read. */
 bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *status);

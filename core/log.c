@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "loader.h"
+#include "quiet.h"
+#include "show.h"
 
 #define LINE_MOST 1200
 #define SAID_MOST 4096
@@ -93,6 +95,17 @@ static bool expand(const char *pattern, char *path, size_t size)
     return true;
 }
 
+/* Not 0, 1 or 2, where somebody may expect standard streams or put them later. */
+static int raise_descriptor(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int raised = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+    close(fd);
+    errno = error == EINVAL ? EMFILE : error;
+    return raised;
+}
+
 static void open_file(struct attn__log *log, struct attn__env *env)
 {
     const char *pattern = attn__env_get(env, ATTN__VAR_ATTN_LOG_FILE);
@@ -102,7 +115,8 @@ static void open_file(struct attn__log *log, struct attn__env *env)
     path[0] = '\0';
     int fd = -1;
     if (expand(pattern, path, sizeof path)) /* O_NONBLOCK: a pipe without reader must not stop the program */
-        fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+        fd = raise_descriptor(
+            open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644));
     else
         errno = ENAMETOOLONG;
     if (fd >= 0) {
@@ -112,7 +126,7 @@ static void open_file(struct attn__log *log, struct attn__env *env)
     }
     snprintf(problem, sizeof problem, "%s cannot be opened for writing (%s); log lines go to stderr", path,
              strerrordesc_np(errno));
-    env->records[ATTN__VAR_ATTN_LOG_FILE].problem = attn__env_keep(env, problem);
+    env->records[ATTN__VAR_ATTN_LOG_FILE].problem = attn__env_keep_words(env, problem);
 }
 
 int32_t attn__log_init(struct attn__log *log, const struct attn_context_options *options,
@@ -154,29 +168,27 @@ bool attn__log_wants(const struct attn__log *log, uint32_t level, const char *su
     return level <= log->level;
 }
 
-/* A text of a plugin or of a file must not steer a terminal or forge a second line. */
-static void clean(char *text)
+static void emit(struct attn__log *log, uint32_t level, const char *subsystem, const char *words)
 {
-    for (char *p = text; *p != '\0'; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
-}
-
-static void emit(struct attn__log *log, uint32_t level, const char *subsystem, char *text)
-{
-    clean(text);
+    /* A text of a plugin or of a file must not steer a terminal or forge a second line. */
+    char text[LINE_MOST], name[32];
+    attn__show(words, text, sizeof text);
+    attn__show(subsystem, name, sizeof name);
     if (log->callback) {
-        log->fn(log->user, level, subsystem, text);
+        log->fn(log->user, level, name, text);
         return;
     }
     char line[LINE_MOST + 64];
-    int n = snprintf(line, sizeof line, "libattn: %s: %s: %s", level_names[level], subsystem, text);
+    int n = snprintf(line, sizeof line, "libattn: %s: %s: %s", level_names[level], name, text);
     if (n < 0)
         return;
     size_t length = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
     line[length++] = '\n';
+    struct attn__quiet quiet;
+    attn__quiet_begin(&quiet);
     while (write(log->fd, line, length) < 0 && errno == EINTR)
         continue;
+    attn__quiet_end(&quiet);
 }
 
 void attn__log_line(struct attn__log *log, uint32_t level, const char *subsystem, const char *format, ...)

@@ -2,9 +2,10 @@
 /*
  * attn-probe FILE: leads one plugin through a short life and tells descriptor 3 how it went.
  *
- * Lines: "step NAME" before each part of the life; "manner TEXT" for each trace that the plugin left in the
- * process; "good" after the whole life, or "refused" if linker or tables refused it; last, from the guard,
- * "signal N" or "exit N" for the end of the worker. Run by libattn alone; opens no driver of an accelerator.
+ * Lines: "cannot WHY" if no worker could be started; "step NAME" before each part of the life; "manner TEXT"
+ * for each trace that the plugin left in the process; "good" after the whole life, or "refused" if linker or
+ * tables refused it; last, from the guard, "signal N" or "exit N" for the end of the worker. Run by libattn
+ * alone; opens no driver of an accelerator.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -110,7 +111,7 @@ static void tell_manner(void *user, const char *text)
 /* Never returns: what exit handlers do is no part of the trial. */
 static void work(const char *path)
 {
-    static const char *const variables[] = {"ATTN_PROBE=never", "ATTN_DISABLE=", "ATTN_BACKEND=auto"};
+    static const char *const variables[] = {"ATTN_DISABLE=", "ATTN_BACKEND=auto"};
     struct attn_context_options options;
     struct attn_context *context;
     struct traces traces;
@@ -122,6 +123,7 @@ static void work(const char *path)
     options.variable_count = sizeof variables / sizeof variables[0];
     if (attn_context_create(&options, &context, NULL) != ATTN_OK)
         _exit(0);
+    context->is_trial = true; /* an elevated process does not honour ATTN_PROBE */
     struct attn__plugin *plugin = attn__plugin_create(context, path);
     traces_take(&traces);
     say("step", "load");
@@ -163,8 +165,10 @@ int main(int argc, char **argv)
     limit(RLIMIT_DATA, DATA_MOST);
     limit(RLIMIT_FSIZE, FILE_MOST); /* what it prints goes into memory */
     pid_t worker = fork();
-    if (worker < 0)
+    if (worker < 0) {
+        say("cannot", strerrordesc_np(errno));
         return 1;
+    }
     if (worker == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         work(argv[1]);

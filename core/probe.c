@@ -15,8 +15,6 @@
 
 #include "probe.h"
 
-extern char **environ;
-
 enum { LINE_MOST = 256 };
 
 /* One child. */
@@ -32,10 +30,15 @@ struct child {
 
 /* ---------------------------------------------------------------- starting */
 
-static void cannot_start(struct child *child, const char *what, int error)
+static void unavailable(struct child *child, const char *what, const char *why)
 {
     child->verdict->outcome = ATTN__UNAVAILABLE;
-    snprintf(child->verdict->text, sizeof child->verdict->text, "%s: %s", what, strerrordesc_np(error));
+    snprintf(child->verdict->text, sizeof child->verdict->text, "%s: %s", what, why);
+}
+
+static void cannot_start(struct child *child, const char *what, int error)
+{
+    unavailable(child, what, strerrordesc_np(error));
 }
 
 /* Everything that the child must not inherit: descriptors, signal handlers, the signal mask. */
@@ -62,7 +65,7 @@ static int make_spawn(posix_spawn_file_actions_t *actions, posix_spawnattr_t *at
     return error;
 }
 
-static int spawn(const char *helper, const char *path, int writer, pid_t *pid)
+static int spawn(const char *helper, const char *path, char *const *environment, int writer, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -75,7 +78,7 @@ static int spawn(const char *helper, const char *path, int writer, pid_t *pid)
     if (error == 0) {
         error = make_spawn(&actions, &attributes, writer);
         if (error == 0)
-            error = posix_spawn(pid, helper, &actions, &attributes, arguments, environ);
+            error = posix_spawn(pid, helper, &actions, &attributes, arguments, environment);
         posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);
@@ -85,13 +88,14 @@ static int spawn(const char *helper, const char *path, int writer, pid_t *pid)
 /* The write end must lie above the descriptors that the child opens anew. */
 static int raise_writer(int writer)
 {
-    int raised = fcntl(writer, F_DUPFD_CLOEXEC, ATTN__PROBE_FD + 1);
+    int raised = fcntl(writer, F_DUPFD_CLOEXEC, ATTN__PROBE_FD + 1), error = errno;
 
     close(writer);
+    errno = error == EINVAL ? EMFILE : error; /* the limit of descriptors is below it */
     return raised;
 }
 
-static void start(struct child *child, const char *helper, const char *path)
+static void start(struct child *child, const char *helper, const char *path, char *const *environment)
 {
     int ends[2];
 
@@ -100,7 +104,7 @@ static void start(struct child *child, const char *helper, const char *path)
         return;
     }
     int writer = raise_writer(ends[1]);
-    int error = writer < 0 ? errno : spawn(helper, path, writer, &child->pid);
+    int error = writer < 0 ? errno : spawn(helper, path, environment, writer, &child->pid);
     if (writer >= 0)
         close(writer);
     if (error != 0) {
@@ -136,6 +140,10 @@ static bool hear(struct child *child, const char *line)
     struct attn__verdict *verdict = child->verdict;
     int number;
 
+    if (strncmp(line, "cannot ", 7) == 0 && verdict->step[0] == '\0') {
+        unavailable(child, "the second process of a trial cannot be started", line + 7);
+        return true;
+    }
     if (strncmp(line, "step ", 5) == 0) {
         if (is_step(line + 5))
             snprintf(verdict->step, sizeof verdict->step, "%.20s", line + 5);
@@ -146,6 +154,9 @@ static bool hear(struct child *child, const char *line)
         verdict->outcome = ATTN__GOOD;
     } else if (strcmp(line, "refused") == 0) {
         child->done = true;
+    } else if (verdict->step[0] == '\0') { /* the plugin has not had its turn */
+        unavailable(child, "attn-probe", "it ended before the trial began");
+        return true;
     } else if (sscanf(line, "signal %d", &number) == 1) {
         verdict->outcome = ATTN__CRASHED;
         verdict->number = (uint32_t)number;
@@ -169,7 +180,9 @@ static bool listen_to(struct child *child)
         return false;
     if (count <= 0) { /* even the guard is gone */
         child->verdict->outcome = ATTN__EXITED;
-        child->mute = true;
+        child->mute = child->verdict->step[0] != '\0';
+        if (!child->mute)
+            unavailable(child, "attn-probe", "it ended before the trial began");
         return true;
     }
     for (ssize_t i = 0; i < count; i++) {
@@ -207,6 +220,8 @@ static void time_out(struct child *child)
 {
     child->verdict->outcome = ATTN__TIMED_OUT;
     child->verdict->text[0] = '\0';
+    if (child->verdict->step[0] == '\0')
+        unavailable(child, "attn-probe", "it did not begin the trial in time");
     end(child);
 }
 
@@ -230,8 +245,8 @@ static void listen_all(struct child *children, struct pollfd *polls, uint32_t co
     }
 }
 
-void attn__probe_run(const char *helper, const char *const *paths, struct attn__verdict *verdicts,
-                     uint32_t count)
+void attn__probe_run(const char *helper, const char *const *paths, char *const *environment,
+                     struct attn__verdict *verdicts, uint32_t count)
 {
     struct child *children = calloc(count, sizeof *children);
     struct pollfd *polls = calloc(count, sizeof *polls);
@@ -247,7 +262,7 @@ void attn__probe_run(const char *helper, const char *const *paths, struct attn__
         }
         children[i].verdict = &verdicts[i];
         children[i].fd = -1;
-        start(&children[i], helper, paths[i]);
+        start(&children[i], helper, paths[i], environment);
     }
     if (children != NULL && polls != NULL) {
         listen_all(children, polls, count, deadline);

@@ -37,11 +37,11 @@ struct attn__verdict {
 };
 
 /*
- * Tries `count` files at once and fills one verdict each. `helper` is the path of attn-probe. Takes at most
- * the deadline, whatever the files do.
+ * Tries `count` files at once and fills one verdict each. `helper` is the path of attn-probe, `environment`
+ * is what the children get. Takes at most the deadline, whatever the files do.
  */
-void attn__probe_run(const char *helper, const char *const *paths, struct attn__verdict *verdicts,
-                     uint32_t count);
+void attn__probe_run(const char *helper, const char *const *paths, char *const *environment,
+                     struct attn__verdict *verdicts, uint32_t count);
 /* Path of the helper that belongs to this library. False if there is none. */
 bool attn__probe_find_helper(char *path, size_t size);
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "probe.h"
+#include "quiet.h"
 
 enum { VERDICTS_MOST = 256, LINE_MOST = 400, FILE_MOST = VERDICTS_MOST * LINE_MOST };
 enum { DAY = 24 * 60 * 60, TEN_MINUTES = 10 * 60 };
@@ -85,7 +86,7 @@ static void mix_cpu(struct hash *hash)
 void attn__verdict_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE])
 {
     struct hash hash = {UINT64_C(0xcbf29ce484222325), 1};
-    const char *library_path = secure_getenv("LD_LIBRARY_PATH");
+    const char *library_path = attn__env_outside(&plugin->context->env, "LD_LIBRARY_PATH");
     char library[PATH_MAX];
     struct utsname host;
 
@@ -134,7 +135,7 @@ static bool make_directory(const char *path)
 bool attn__verdict_directory(const struct attn__env *env, char *path, size_t size)
 {
     const char *given = attn__env_get(env, ATTN__VAR_ATTN_CACHE_DIR);
-    const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+    const char *cache = attn__env_outside(env, "XDG_CACHE_HOME"), *home = attn__env_outside(env, "HOME");
     int length = -1;
 
     if (env->elevated)
@@ -233,6 +234,7 @@ static void write_all(int directory, const struct kept *list, uint32_t count)
 {
     char name[64];
     static _Atomic uint32_t number;
+    struct attn__quiet quiet;
 
     snprintf(name, sizeof name, ".%s.%ld.%u", file_name, (long)getpid(), number++);
     int fd = openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -242,8 +244,10 @@ static void write_all(int directory, const struct kept *list, uint32_t count)
             close(fd);
         return;
     }
+    attn__quiet_begin(&quiet);
     bool written = write_lines(file, list, count);
     written = fclose(file) == 0 && written;
+    attn__quiet_end(&quiet);
     if (!written || renameat(directory, name, directory, file_name) != 0)
         (void)unlinkat(directory, name, 0);
 }

@@ -10,10 +10,11 @@ static const char *const vendors[] = {"cpu", "cuda", "hip", "rocm", "opencl"};
 
 bool attn__item_next(const char **cursor, char *item, size_t size)
 {
-    const char *start = *cursor + strspn(*cursor, " \t,");
+    /* Line ends too: lists come out of files. */
+    const char *start = *cursor + strspn(*cursor, " \t\r\n,");
     size_t length = strcspn(start, ",");
     *cursor = start + length;
-    while (length > 0 && (start[length - 1] == ' ' || start[length - 1] == '\t')) {
+    while (length > 0 && strchr(" \t\r\n", start[length - 1]) != NULL) {
         length--;
     }
     if (length == 0) {

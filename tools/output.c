@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "show.h"
+
 static FILE *stream;
 static const char *program_name = "attn";
 
@@ -78,15 +80,14 @@ int output_finish(int code)
 
 void complain(const char *format, ...)
 {
+    char words[2048], text[2048];
     va_list args;
 
-    flockfile(stderr);
-    fprintf(stderr, "%s: ", program_name);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(words, sizeof words, format, args);
     va_end(args);
-    fputc('\n', stderr);
-    funlockfile(stderr);
+    attn__show(words, text, sizeof text);
+    fprintf(stderr, "%s: %s\n", program_name, text);
 }
 
 /* Columns of a UTF-8 text: bytes that do not continue a character. */
@@ -99,8 +100,30 @@ static unsigned text_width(const char *text, size_t size)
     return width;
 }
 
-void output_wrap(unsigned column, unsigned indent, const char *text)
+static char *need_shown(const char *text)
 {
+    size_t size = 4 * strlen(text) + 1;
+    char *shown = need_memory(NULL, size, 1);
+
+    attn__show(text, shown, size);
+    return shown;
+}
+
+const char *output_shown(const char *text)
+{
+    static char *kept[4];
+    static unsigned next;
+    char **place = &kept[next++ % (sizeof kept / sizeof kept[0])];
+
+    free(*place);
+    *place = need_shown(text);
+    return *place;
+}
+
+void output_wrap(unsigned column, unsigned indent, const char *words)
+{
+    char *shown = need_shown(words);
+    const char *text = shown;
     bool fresh = true;
 
     while (*text != '\0') {
@@ -122,6 +145,7 @@ void output_wrap(unsigned column, unsigned indent, const char *text)
         fresh = false;
     }
     fputc('\n', stream);
+    free(shown);
 }
 
 void table_init(struct table *table, unsigned columns, const char *const *titles)
@@ -137,7 +161,7 @@ void table_add(struct table *table, const char *const *cells)
         table->cell = need_memory(table->cell, table->capacity, sizeof *table->cell);
     }
     for (unsigned i = 0; i < table->columns; i++)
-        table->cell[table->cells++] = need_copy(cells[i] != NULL ? cells[i] : "-");
+        table->cell[table->cells++] = need_shown(cells[i] != NULL ? cells[i] : "-");
 }
 
 static void print_row(const struct table *table, size_t row, const unsigned *width)

@@ -31,6 +31,8 @@ int output_finish(int code);
 /* One line on stderr, after the program's name. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The text with what could steer a terminal escaped; lives until the fourth call after it. */
+const char *output_shown(const char *text);
 /* Prints `text` broken at spaces, every line but the first indented; `column` is where the first one begins.
  */
 void output_wrap(unsigned column, unsigned indent, const char *text);

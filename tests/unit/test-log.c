@@ -68,7 +68,7 @@ Test(log, the_callback_gets_level_subsystem_and_clean_text)
 {
     start("debug", "", listen, 0);
     attn__log_line(&logger, ATTN_LOG_INFO, "loader", "a\nb\033[31m %d \x7f \xc3\xa9", 7);
-    cr_assert_str_eq(last, "3 loader a?b?[31m 7 ? \xc3\xa9");
+    cr_assert_str_eq(last, "3 loader a\\nb\\x1b[31m 7 \\x7f \xc3\xa9");
     stop();
 }
 

@@ -10,7 +10,7 @@ static void print_text(const struct info *info)
     FILE *out = output_stream();
 
     for (uint32_t i = 0; (variable = attn_context_get_variable(info->context, i)) != NULL; i++) {
-        int column = fprintf(out, "%s = ", variable->name);
+        int column = fprintf(out, "%s = ", output_shown(variable->name));
         char *rest =
             need_format("%s (%s)", text_or_null(variable->value) != NULL ? variable->value : "(empty)",
                         variable->origin != NULL ? variable->origin : "environment");

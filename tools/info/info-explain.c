@@ -39,7 +39,7 @@ static void print_winner(const struct attn_decision_info *decision)
     if (won)
         fprintf(out, " on %s%s", decision->device, decision->fallback ? " (fallback)" : "");
     fputc('\n', out);
-    fprintf(out, "  requested: %s, by %s\n", decision->requested,
+    fprintf(out, "  requested: %s, by %s\n", output_shown(decision->requested),
             decision->decided_by == ATTN_DECIDED_BY_CALL          ? "the call"
             : decision->decided_by == ATTN_DECIDED_BY_ENVIRONMENT ? "ATTN_BACKEND"
                                                                   : "default");
@@ -90,7 +90,7 @@ static void print_candidate(const struct attn_decision *decision, uint32_t index
     const struct attn_candidate *candidate = attn_decision_get_candidate(decision, index);
     FILE *out = output_stream();
 
-    fprintf(out, "\n%s%s%s: ", candidate->name, candidate->device != NULL ? " on " : "",
+    fprintf(out, "\n%s%s%s: ", output_shown(candidate->name), candidate->device != NULL ? " on " : "",
             candidate->device != NULL ? candidate->device : "");
     style_print(out, candidate->accepted ? STYLE_GOOD : STYLE_BAD,
                 candidate->accepted ? "accepted" : "not taken");

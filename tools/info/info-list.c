@@ -52,7 +52,7 @@ static void print_files(const struct info *info, const struct attn_report *repor
     for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++) {
         if (file->reason == 0)
             continue;
-        fprintf(output_stream(), "\n%s (%s)\n", file->path,
+        fprintf(output_stream(), "\n%s (%s)\n", output_shown(file->path),
                 file->stage == ATTN_STAGE_READY             ? "usable, with a remark"
                 : attn_reason_is_absence(file->reason) != 0 ? "not in use"
                                                             : "refused");

@@ -17,7 +17,8 @@ static void print_text(const struct attn_report *report)
     FILE *out = output_stream();
 
     for (uint32_t i = 0; (directory = attn_report_get_directory(report, i)) != NULL; i++) {
-        fprintf(out, "%s\n  %s (from %s)\n", directory->path, verdict(directory), directory->origin);
+        fprintf(out, "%s\n  %s (from %s)\n", output_shown(directory->path), verdict(directory),
+                directory->origin);
         if (directory->reason != 0) {
             print_reason("  ", directory->reason, directory->text);
         } else if (text_or_null(directory->text) != NULL) {
