@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Where plugins are looked for: the directories in search order, each judged once. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,8 @@ static bool grow(struct list *list)
     return true;
 }
 
-/* An absolute path without slashes at the end; scanning must not depend on a later working directory. */
+/* An absolute path without slashes at the end; scanning must not depend on a later working directory. False
+ * with errno. */
 static bool make_absolute(const char *path, size_t length, char *out, size_t size)
 {
     size_t n = 0;
@@ -53,8 +55,10 @@ static bool make_absolute(const char *path, size_t length, char *out, size_t siz
         if (n + 1 < size)
             out[n++] = '/';
     }
-    if (n + length + 1 > size)
+    if (n + length + 1 > size) {
+        errno = ENAMETOOLONG;
         return false;
+    }
     memcpy(out + n, path, length);
     n += length;
     while (n > 1 && out[n - 1] == '/')
@@ -83,10 +87,15 @@ static bool add(struct list *list, const char *path, size_t length, const char *
         else if (directory.group_writable)
             snprintf(text, sizeof text, "%s, or a directory above it, is writable by a group", absolute);
     } else {
+        int error = errno;
         snprintf(absolute, sizeof absolute, "%.*s", (int)(length < PATH_MAX / 2 ? length : PATH_MAX / 2),
                  path);
         directory.reason = ATTN_REASON_UNREADABLE;
-        snprintf(text, sizeof text, "the path is longer than %d bytes", PATH_MAX);
+        if (error == ENAMETOOLONG)
+            snprintf(text, sizeof text, "the path is longer than %d bytes", PATH_MAX);
+        else
+            snprintf(text, sizeof text, "the path is relative, and the working directory cannot be told: %s",
+                     strerrordesc_np(error));
     }
     if (is_seen(list, absolute, &status))
         return true;

@@ -238,6 +238,18 @@ static struct attn__plugin *find_known(struct attn_context *context, const char 
     return known;
 }
 
+/* An elevated process loads from one directory alone, whoever owns the others. */
+static void confine(struct attn__plugin *plugin)
+{
+    static const char place[] = ATTN_PLUGIN_DIR "/";
+    bool inside = strncmp(plugin->path, place, sizeof place - 1) == 0 &&
+                  strchr(plugin->path + sizeof place - 1, '/') == NULL;
+    if (plugin->context->env.elevated && plugin->reason == 0 && !inside)
+        attn__plugin_tell(plugin, plugin->stage, ATTN_REASON_UNTRUSTED_OWNER,
+                          "%s lies outside of %s, from which alone an elevated process loads plugins",
+                          plugin->path, ATTN_PLUGIN_DIR);
+}
+
 int32_t attn_context_inspect(struct attn_context *context, const char *path, struct attn_report **out,
                              struct attn_error *err)
 {
@@ -258,7 +270,10 @@ int32_t attn_context_inspect(struct attn_context *context, const char *path, str
         report->failed = true;
         return finish(report, out, err);
     }
-    (void)attn__plugin_ask_devices(plugin); /* the record keeps what went wrong */
+    if (own != NULL)
+        confine(own);
+    if (attn__plugin_is_usable(plugin))
+        (void)attn__plugin_ask_devices(plugin); /* the record keeps what went wrong */
     pthread_mutex_lock(&context->lock);
     add_file(report, plugin);
     add_backends(report, plugin);

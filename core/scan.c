@@ -225,21 +225,34 @@ static bool read_entries(struct attn_context *context, const struct attn__trust 
     return true;
 }
 
-static bool read_directory(struct attn_context *context, const struct attn__trust *trust, const char *path,
-                           struct found *found)
+/* The directory is trusted, but cannot be read: no more descriptors, say. */
+static bool refuse_directory(struct attn_context *context, struct attn__directory *directory, int error)
+{
+    char text[PATH_MAX + 64];
+    snprintf(text, sizeof text, "%s cannot be read: %s", directory->path, strerrordesc_np(error));
+    char *copy = strdup(text);
+    if (copy == NULL)
+        return false;
+    free(directory->text);
+    directory->text = copy;
+    directory->reason = ATTN_REASON_UNREADABLE;
+    attn__log_once(&context->log, ATTN_LOG_WARN, "path", "%s", text);
+    return true;
+}
+
+static bool read_directory(struct attn_context *context, const struct attn__trust *trust,
+                           struct attn__directory *directory, struct found *found)
 {
     struct dirent **entries = NULL;
+    const char *path = directory->path;
     int at = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int count = at >= 0 ? scandirat(at, ".", &entries, is_plugin_name, by_bytes) : -1;
     int error = errno;
     bool done = true;
     if (count >= 0)
         done = read_entries(context, trust, path, at, entries, count, found);
-    else if (error == ENOMEM)
-        done = false;
     else
-        attn__log_once(&context->log, ATTN_LOG_WARN, "path", "%s cannot be read: %s", path,
-                       strerrordesc_np(error));
+        done = error != ENOMEM && refuse_directory(context, directory, error);
     for (int i = 0; i < count; i++)
         free(entries[i]);
     free(entries);
@@ -248,7 +261,7 @@ static bool read_directory(struct attn_context *context, const struct attn__trus
     return done;
 }
 
-int32_t attn__directories_read(struct attn_context *context, const struct attn__directory *directories,
+int32_t attn__directories_read(struct attn_context *context, struct attn__directory *directories,
                                uint32_t directory_count, struct attn__plugin ***out, uint32_t *out_count)
 {
     struct attn__trust trust;
@@ -256,11 +269,11 @@ int32_t attn__directories_read(struct attn_context *context, const struct attn__
     bool done = true;
     attn__trust_init(&trust, context->env.elevated);
     for (uint32_t i = 0; i < directory_count && done; i++) {
-        const struct attn__directory *directory = &directories[i];
+        struct attn__directory *directory = &directories[i];
         bool standard =
             strcmp(directory->origin, "libattn") == 0 || strcmp(directory->origin, "compiled-in") == 0;
         if (directory->reason == 0)
-            done = read_directory(context, &trust, directory->path, &found);
+            done = read_directory(context, &trust, directory, &found);
         else /* a standard directory need not be there */
             attn__log_once(&context->log,
                            standard && directory->reason == ATTN_REASON_UNREADABLE ? ATTN_LOG_DEBUG

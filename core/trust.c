@@ -154,8 +154,11 @@ uint32_t attn__trust_walk(const struct attn__trust *trust, const char *path, str
     bool link;
     *out_group_writable = 0;
     text[0] = '\0';
-    if (path[0] != '/' && getcwd(walk.rest, PATH_MAX) == NULL)
-        return unreadable(text, size, path, errno);
+    if (path[0] != '/' && getcwd(walk.rest, PATH_MAX) == NULL) {
+        snprintf(text, size, "%s is relative, and the working directory cannot be told: %s", path,
+                 strerrordesc_np(errno));
+        return ATTN_REASON_UNREADABLE;
+    }
     size_t before = strlen(walk.rest);
     int n = snprintf(walk.rest + before, sizeof walk.rest - before, "/%s", path);
     if (n < 0 || (size_t)n >= sizeof walk.rest - before)
