@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "probe.h"
+#include "show.h"
 
 enum { LINE_MOST = 256 };
 
@@ -32,8 +33,11 @@ struct child {
 
 static void unavailable(struct child *child, const char *what, const char *why)
 {
+    char words[sizeof child->line + 128];
+
     child->verdict->outcome = ATTN__UNAVAILABLE;
-    snprintf(child->verdict->text, sizeof child->verdict->text, "%s: %s", what, why);
+    snprintf(words, sizeof words, "%s: %s", what, why);
+    attn__show(words, child->verdict->text, sizeof child->verdict->text);
 }
 
 static void cannot_start(struct child *child, const char *what, int error)

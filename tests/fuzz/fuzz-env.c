@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "fuzz.h"
 #include "loader.h"
+#include "show.h"
 
 enum { VARIABLES_MOST = 64 };
 
@@ -40,8 +41,7 @@ static void listen(void *user, uint32_t level, const char *subsystem, const char
 {
     FUZZ_CHECK(user != NULL && level >= ATTN_LOG_ERROR && level <= ATTN_LOG_DEBUG);
     FUZZ_CHECK(subsystem[0] != '\0' && text[0] != '\0');
-    for (const char *p = text; *p != '\0'; p++)
-        FUZZ_CHECK((unsigned char)*p >= 0x20 && *p != 0x7f);
+    FUZZ_CHECK(attn__is_plain(text));
 }
 
 static void check_records(const struct attn__env *env)
@@ -52,8 +52,12 @@ static void check_records(const struct attn__env *env)
         char problem[600];
         FUZZ_CHECK(record->name && record->value && record->origin && record->type && record->fallback);
         FUZZ_CHECK(record->help != NULL && record->help[0] != '\0');
+        FUZZ_CHECK(record->problem == NULL || attn__is_plain(record->problem));
+        /* Names of backends are kept whatever is wrong with them, and that is told. */
+        bool names = strcmp(record->type, "list") == 0 || strcmp(record->type, "globs") == 0;
         if (i < ATTN__VARIABLES && attn__env_is_given(env, (enum attn__variable)i))
-            FUZZ_CHECK(attn__env_check(record->name, record->type, record->value, problem, sizeof problem));
+            FUZZ_CHECK(attn__env_check(record->name, record->type, record->value, problem, sizeof problem) ||
+                       (names && record->problem != NULL));
         const char *option = attn__env_option(env, record->name);
         FUZZ_CHECK(option == NULL ? i >= ATTN__VARIABLES : strcmp(option, record->value) == 0);
     }

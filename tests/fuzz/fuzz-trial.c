@@ -11,7 +11,7 @@ static void check_texts(const struct attn__verdict *verdict)
 {
     FUZZ_CHECK(fuzz_ends(verdict->step, sizeof verdict->step));
     FUZZ_CHECK(fuzz_ends(verdict->text, sizeof verdict->text));
-    FUZZ_CHECK(verdict->outcome <= ATTN__EXITED);
+    FUZZ_CHECK(verdict->outcome <= ATTN__UNAVAILABLE);
     for (const char *p = verdict->text; *p != '\0'; p++)
         FUZZ_CHECK((unsigned char)*p >= 0x20 && *p != 0x7f);
 }
