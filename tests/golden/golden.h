@@ -86,6 +86,10 @@ typedef void (*golden_fn)(struct golden *g, const json_t *data);
 
 void check_selector(struct golden *g, const json_t *data);
 void check_shapes(struct golden *g, const json_t *data);
+void check_slot_mapping(struct golden *g, const json_t *data);
+void check_start_idx(struct golden *g, const json_t *data);
+void check_block_tables_empty(struct golden *g, const json_t *data);
+void check_graph_batch_size(struct golden *g, const json_t *data);
 void check_cache_ops(struct golden *g, const json_t *data);
 
 #endif

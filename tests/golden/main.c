@@ -14,8 +14,12 @@ static const struct {
     golden_fn check;
 } handlers[] = {
     {"cache_ops.json", check_cache_ops},
+    {"graph_batch_size.json", check_graph_batch_size},
+    {"is_block_tables_empty.json", check_block_tables_empty},
     {"selector.json", check_selector},
     {"shapes_and_checks.json", check_shapes},
+    {"slot_mapping.json", check_slot_mapping},
+    {"start_idx.json", check_start_idx},
 };
 
 /* Recordings that wait for the layers which they need. */

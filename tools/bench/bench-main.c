@@ -17,6 +17,7 @@ static const struct mode {
     {"decode", "seqs ctx q_len skew layers threads reps problem", attention_mode},
     {"prefill", "seqs ctx q_len skew layers threads reps problem", attention_mode},
     {"mixed", "seqs ctx q_len skew layers threads reps problem", attention_mode},
+    {"metadata", "seqs ctx reps", metadata_mode},
     {"dispatch", "reps", dispatch_mode},
     {"load", "reps", load_mode},
     {"ceilings", "threads reps", ceilings_mode},
@@ -30,6 +31,7 @@ static const char doc[] =
     "  decode     few query tokens over a long cold cache\n"
     "  prefill    many query tokens\n"
     "  mixed      prefill chunks and decoding sequences in one batch\n"
+    "  metadata   what the metadata of a step costs on the host, and a slot mapping\n"
     "  dispatch   cost of a plan run by itself, with a plugin that computes nothing\n"
     "  load       making a context with ten plugin files on the search path\n"
     "  ceilings   read bandwidth and arithmetic peak\n"
@@ -57,8 +59,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             bench->args[bench->arg_count++] = arg;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        complain(
-            "no mode is given; accepted are decode, prefill, mixed, dispatch, load, ceilings and compare");
+        complain("no mode is given; accepted are decode, prefill, mixed, metadata, dispatch, load, ceilings "
+                 "and compare");
         return EINVAL;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -78,7 +80,8 @@ static const struct mode *mode_find(const char *name)
             return &modes[i];
     }
     const char *nearest = attn__nearest(name, names, MODES);
-    complain("unknown mode \"%s\"%s%s%s; accepted are decode, prefill, mixed, dispatch, load, ceilings and "
+    complain("unknown mode \"%s\"%s%s%s; accepted are decode, prefill, mixed, metadata, dispatch, load, "
+             "ceilings and "
              "compare",
              name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
              nearest != NULL ? "\"?" : "");

@@ -78,6 +78,7 @@ int ceilings_mode(struct bench *bench);
 int compare_mode(struct bench *bench);
 int dispatch_mode(struct bench *bench);
 int load_mode(struct bench *bench);
+int metadata_mode(struct bench *bench);
 
 /* ---------------------------------------------------------------- noop-path.c */
 

@@ -15,6 +15,7 @@
 #define ATTN_LAYER_H
 
 #include "attn/attn.h"
+#include "attn/compat.h"
 #include "attn/layer-types.h"
 
 #ifdef __cplusplus
