@@ -51,7 +51,7 @@ static const struct attn_axis axes[] = {
     LIST("cp", "0", "1"),
     LIST("lse", "0", "1"),
     LIST("det", "0", "1"),
-    LIST("graph", "never"),
+    LIST("graph", "never", "single", "uniform", "always"),
 };
 
 int32_t cpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)

@@ -18,7 +18,7 @@ struct rule {
     const char *wanted;
 };
 
-#define RULES 12u
+#define RULES 11u
 
 /* All predicates, and text that they refer to. */
 struct ruling {
@@ -68,8 +68,6 @@ static void get_rules(const struct attn_problem *p, struct ruling *out)
                        : "multiples of 16 with layout=paged-x"},
         {p->out_scale != ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale", "token-head",
          "none, unit, tensor, head"},
-        {p->graph <= ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph",
-         NAME(p->graph, "never", "single", "uniform", "always"), "never"},
         {p->max_seqs <= INT32_MAX, ATTN_REASON_MAX_SEQS, "max_seqs", "more", count},
         {p->max_q <= INT32_MAX, ATTN_REASON_MAX_Q, "max_q", "more", count},
         {p->max_kv <= INT32_MAX, ATTN_REASON_MAX_KV, "max_kv", "more", count},
@@ -215,7 +213,7 @@ static void add_kernel(struct attn_query *out, const struct cpu_kernel *row, con
         memset(info, 0, sizeof *info);
         snprintf(info->name, sizeof info->name, "%s", row->name);
         snprintf(info->when, sizeof info->when, "%s", when);
-        info->graph_level = ATTN_GRAPH_NEVER;
+        info->graph_level = ATTN_GRAPH_ALWAYS;
         info->numerics = row->numerics;
     }
     out->kernel_count++;
@@ -278,7 +276,7 @@ int32_t cpu_query(struct attn_instance *instance, const struct attn_device *devi
 
     out->accepted = 1;
     out->cost_rank = cost_rank;
-    out->graph_level = ATTN_GRAPH_NEVER;
+    out->graph_level = ATTN_GRAPH_ALWAYS; /* a graph is a list of calls: it holds any of them */
     out->reason_count = 0;
     out->kernel_count = 0;
     if (device != NULL && (device->type != ATTN_DEVICE_CPU || device->ordinal != 0)) {

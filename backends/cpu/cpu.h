@@ -34,6 +34,7 @@ struct attn_backend_impl {
 enum cpu_flavour { CPU_FLASH_ATTN, CPU_FLASHINFER };
 
 struct attn_plan_impl {
+    _Atomic uint32_t refs; /* the handle's and one per call of a graph */
     struct attn_backend_impl *backend;
     struct attn_problem problem;
     const struct cpu_kernel *kernels[2]; /* few rows, many rows */
@@ -141,6 +142,7 @@ struct cpu_executor {
     const struct attn_cpu_executor *team; /* or NULL */
     attn_parallel_for_fn parallel_for;    /* or NULL: the pool */
     void *parallel_for_arg;
+    struct attn_graph_impl *recording; /* keeps calls instead of doing them, or NULL */
 };
 
 /* Reads what `stream` points to. */
@@ -279,5 +281,23 @@ int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_arg
 int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale_args *args, void *stream,
                     struct attn_error *err);
 extern const struct attn_memory_table cpu_memory_table;
+
+/* ---------------------------------------------------------------- stream.c, graph.c */
+
+int32_t cpu_stream_create(struct attn_backend_impl *backend, void **out, struct attn_error *err);
+int32_t cpu_stream_synchronize(struct attn_backend_impl *backend, void *stream, struct attn_error *err);
+void cpu_stream_destroy(struct attn_backend_impl *backend, void *stream);
+int32_t cpu_event_create(struct attn_backend_impl *backend, void **out, struct attn_error *err);
+int32_t cpu_event_record(struct attn_backend_impl *backend, void *event, void *stream,
+                         struct attn_error *err);
+/* Query and synchronize. */
+int32_t cpu_event_done(struct attn_backend_impl *backend, void *event, struct attn_error *err);
+void cpu_event_destroy(struct attn_backend_impl *backend, void *event);
+int32_t cpu_graph_begin(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
+                        struct attn_error *err);
+int32_t cpu_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void *arg, struct attn_error *err);
+int32_t cpu_graph_end(struct attn_graph_impl *graph, struct attn_error *err);
+int32_t cpu_graph_launch(struct attn_graph_impl *graph, void *stream, struct attn_error *err);
+void cpu_graph_destroy(struct attn_graph_impl *graph);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Whose threads a call runs on: the plugin's pool, the caller's parallel_for, or a team of the caller. */
-#include "cpu.h"
+#include "graph.h"
 
 int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backend_impl *backend,
                           void *stream, struct attn_error *err)
@@ -17,6 +17,14 @@ int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backe
         return cpu_fail(err, ATTN_E_INVALID, 0, "stream",
                         "a struct attn_cpu_executor has %zu bytes, its struct_size is %u", sizeof *given,
                         given->struct_size);
+    executor->recording = given->recording;
+    if (given->recording != NULL && given->recording->backend != backend)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "stream", "the stream is captured by another backend");
+    if (given->kind == ATTN_EXECUTOR_POOL) {
+        executor->parallel_for = backend->instance->host.parallel_for;
+        executor->parallel_for_arg = backend->instance->host.ctx;
+        return ATTN_OK;
+    }
     if (given->kind == ATTN_EXECUTOR_PARALLEL_FOR) {
         if (given->parallel_for == NULL)
             return cpu_fail(err, ATTN_E_INVALID, 0, "stream.parallel_for", "the function is missing");
@@ -26,7 +34,7 @@ int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backe
     }
     if (given->kind != ATTN_EXECUTOR_TEAM)
         return cpu_fail(err, ATTN_E_INVALID, 0, "stream.kind",
-                        "kind is %u, 1 (parallel_for) or 2 (team) are accepted", given->kind);
+                        "kind is %u; 1 (parallel_for), 2 (team) and 3 (pool) are accepted", given->kind);
     if (given->nth == 0 || given->ith >= given->nth)
         return cpu_fail(err, ATTN_E_INVALID, 0, "stream.ith", "thread %u of a team of %u does not exist",
                         given->ith, given->nth);

@@ -2,7 +2,7 @@
 /* One step of decoding in place: the arrays of a batch grow by the accepted tokens. */
 #include "advance.h"
 
-#include "cpu.h"
+#include "graph.h"
 
 /* An array of the call, and what its elements are. */
 struct array {
@@ -83,6 +83,8 @@ int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn
 
     if (status == ATTN_OK)
         status = check_alignment(args, index_size, err);
+    if (status == ATTN_OK && executor.recording != NULL)
+        return cpu_record_advance_step(executor.recording, args, err);
     if (status == ATTN_OK)
         status = attn__advance_check(&advance, err);
     if (status != ATTN_OK)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Converts pages of a cache to another element type or layout. */
+#include "graph.h"
 #include "row.h"
 
 /* Tokens of a page in one task. */
@@ -95,6 +96,8 @@ int32_t cpu_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_c
         status = cpu_kv_take(from, &source, err);
     if (status == ATTN_OK)
         status = cpu_kv_take(to, &target, err);
+    if (status == ATTN_OK && executor.recording != NULL)
+        return cpu_record_convert(executor.recording, args, source, target, err);
     if (status == ATTN_OK)
         status = check_pairs(&convert, source, target, err);
     if (status != ATTN_OK)

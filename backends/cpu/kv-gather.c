@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Collects keys and values of sequences into contiguous rows. */
+#include "graph.h"
 #include "row.h"
 
 /* Rows of one task hold about this many bytes of keys. */
@@ -179,6 +180,8 @@ int32_t cpu_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_ga
 
     if (status == ATTN_OK)
         status = cpu_kv_take(cache, &desc, err);
+    if (status == ATTN_OK && executor.recording != NULL)
+        return cpu_record_gather(executor.recording, args, desc, err);
     if (status == ATTN_OK)
         status = check_batch(&gather, args, desc, err);
     if (status == ATTN_OK)

@@ -3,6 +3,7 @@
  * Moves tokens and pages between caches of one type and layout. A task owns some bytes of every token or page
  * and goes through all pairs in order, so that pairs may depend on each other and tasks never do.
  */
+#include "graph.h"
 #include "row.h"
 
 /* Elements of a vector in one task of copy_slots: whole pieces of every layout. */
@@ -131,6 +132,8 @@ int32_t cpu_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_k
         status = cpu_kv_take(to, &target, err);
     if (status != ATTN_OK)
         return status;
+    if (executor.recording != NULL)
+        return cpu_record_copy_slots(executor.recording, args, source, target, err);
     const uint64_t limits[] = {(uint64_t)source->pages * source->block,
                                (uint64_t)target->pages * target->block};
     status = check_pairs(moves.pairs, moves.count, limits, "slot", err);
@@ -222,6 +225,10 @@ int32_t cpu_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_
     struct cpu_executor executor;
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
+    for (uint32_t i = 0; i < args->layers && status == ATTN_OK && executor.recording != NULL; i++)
+        status = cpu_kv_take(&caches[i], &descs[0], err);
+    if (status == ATTN_OK && executor.recording != NULL)
+        return cpu_record_copy_blocks(executor.recording, args, caches, err);
     for (uint32_t first = 0; first < args->layers && status == ATTN_OK; first += CACHES) {
         struct moves moves = {.pairs = pair_array(&args->pairs), .count = args->count};
         uint32_t n = args->layers - first < CACHES ? args->layers - first : CACHES;
@@ -260,6 +267,8 @@ int32_t cpu_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_
     status = check_pairs(moves.pairs, moves.count, limits, "page", err);
     if (status != ATTN_OK)
         return status;
+    if (executor.recording != NULL)
+        return cpu_record_swap_blocks(executor.recording, args, source, target, err);
     (void)add_pages(&moves, 0, source, target); /* one cache cannot have too many tasks */
     return cpu_execute(&executor, NULL, moves.first_task[1], pages_task, &moves, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Slots of the new tokens of a batch. */
-#include "cpu.h"
+#include "graph.h"
 
 /* Rows of one task. */
 #define TASK_ROWS 2048u
@@ -116,6 +116,8 @@ int32_t cpu_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn
 
     if (status == ATTN_OK && (uintptr_t)slots.slots % sizeof *slots.slots != 0)
         status = cpu_fail(err, ATTN_E_INVALID, 0, "slots", "the address of slots is no multiple of 8");
+    if (status == ATTN_OK && executor.recording != NULL)
+        return cpu_record_slot_mapping(executor.recording, args, err);
     if (status == ATTN_OK)
         status = check_batch(&slots, args, err);
     if (status != ATTN_OK)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory of the backend: ordinary memory, in large pages where that pays. */
+/* Memory of the backend: ordinary memory, in large pages where that pays; and the table of it all. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "cpu.h"
+#include "graph.h"
 
 /* Blocks from this size on are aligned to, and hinted for, large pages: page tables walk random pages. */
 #define LARGE_PAGE ((uint64_t)1 << 21)
@@ -54,6 +54,8 @@ static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer 
     if (size > 0 && (cpu_address(to) == NULL || cpu_address(from) == NULL))
         return cpu_fail(err, ATTN_E_INVALID, 0, cpu_address(to) == NULL ? "to" : "from",
                         "an address is needed to copy %llu bytes", (unsigned long long)size);
+    if (executor.recording != NULL)
+        return cpu_record_copy(executor.recording, to, from, size, kind, err);
     if (size > 0 && cpu_is_first(&executor))
         memcpy(cpu_address(to), cpu_address(from), size);
     cpu_join(&executor);
@@ -80,4 +82,17 @@ const struct attn_memory_table cpu_memory_table = {
     .copy = copy,
     .alloc_pinned = alloc_pinned,
     .free_pinned = free_pinned,
+    .stream_create = cpu_stream_create,
+    .stream_synchronize = cpu_stream_synchronize,
+    .stream_destroy = cpu_stream_destroy,
+    .event_create = cpu_event_create,
+    .event_record = cpu_event_record,
+    .event_query = cpu_event_done,
+    .event_synchronize = cpu_event_done,
+    .event_destroy = cpu_event_destroy,
+    .graph_begin = cpu_graph_begin,
+    .graph_add_host = cpu_graph_add_host,
+    .graph_end = cpu_graph_end,
+    .graph_launch = cpu_graph_launch,
+    .graph_destroy = cpu_graph_destroy,
 };

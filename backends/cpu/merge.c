@@ -2,7 +2,7 @@
 /* Merge and rescale of partial results (docs/definition.md, section 3). Weights are double, columns f32. */
 #include <math.h>
 
-#include "cpu.h"
+#include "graph.h"
 
 #define LN2 0.69314718055994530942
 /* Columns that are merged at once. */
@@ -167,6 +167,8 @@ int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_arg
         status = cpu_tensor_check(&args->lse, args->rows, args->heads, 1, sizeof(float), 1, "lse", err);
     if (status != ATTN_OK)
         return status;
+    if (executor.recording != NULL)
+        return cpu_record_merge(executor.recording, args, err);
     return cpu_execute(&executor, NULL, count_tasks(merge.pairs), merge_task, &merge, err);
 }
 
@@ -190,5 +192,7 @@ int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale
         status = cpu_tensor_check(&args->all[k], args->rows, args->heads, 1, sizeof(float), 0, "all", err);
     if (status != ATTN_OK)
         return status;
+    if (executor.recording != NULL)
+        return cpu_record_rescale(executor.recording, args, err);
     return cpu_execute(&executor, NULL, count_tasks(rescale.pairs), rescale_task, &rescale, err);
 }

@@ -93,6 +93,7 @@ int32_t cpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
     struct attn_plan_impl *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
         return cpu_fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
+    atomic_init(&plan->refs, 1);
     plan->backend = backend;
     plan->problem = *problem;
     plan->kernels[0] = few;
@@ -110,7 +111,8 @@ int32_t cpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
 
 void cpu_plan_destroy(struct attn_plan_impl *plan)
 {
-    free(plan);
+    if (plan != NULL && atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) == 1)
+        free(plan);
 }
 
 int32_t cpu_plan_sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *out)
@@ -138,7 +140,7 @@ int32_t cpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_in
     uint64_t bytes = 0;
 
     ATTN_INIT(out);
-    out->graph_level = ATTN_GRAPH_NEVER;
+    out->graph_level = ATTN_GRAPH_ALWAYS;
     out->splits = plan->bounds.splits;
     out->split_keys = ATTN_CUT_KEYS;
     for (uint32_t i = 0; i < 4; i++)

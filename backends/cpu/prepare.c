@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A step's schedule: a header and the works, written by the host, because all arrays are host memory. */
-#include "cpu.h"
+#include "graph.h"
 #include "schedule.h"
 
 int32_t cpu_check_span(const struct attn_span *span, uint64_t size, const char *name, struct attn_error *err)
@@ -61,6 +61,12 @@ int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *
     (void)staging;
     if (status == ATTN_OK)
         status = cpu_check_span(schedule, plan->sizes.schedule, "schedule", err);
+    if (status == ATTN_OK && executor.recording != NULL) {
+        if ((batch->given & ATTN_GIVEN_HOST_COPIES) != 0)
+            return cpu_fail(err, ATTN_E_STATE, 0, "batch.host",
+                            "host copies are read once; a step that a graph plans has none");
+        return cpu_record_prepare(executor.recording, plan, batch, schedule, err);
+    }
     if (status == ATTN_OK)
         status = cpu_batch_check(&plan->problem, batch, &extent, err);
     if (status != ATTN_OK)

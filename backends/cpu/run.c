@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* One layer: resolve addresses once, execute the works, merge what was split. */
-#include "cpu.h"
+#include "graph.h"
 #include "schedule.h"
 
 /* What the tasks of a run share. */
@@ -196,6 +196,16 @@ static int32_t check_cache(const struct attn_plan_impl *plan, const struct attn_
     return status == ATTN_OK ? cpu_extent_check(&plan->problem, batch, extent, desc, err) : status;
 }
 
+static int32_t check_scratch(const struct attn_plan_impl *plan, const struct attn_scratch *scratch,
+                             struct attn_error *err)
+{
+    if (scratch == NULL)
+        return cpu_fail(err, ATTN_E_INVALID, 0, "scratch", "scratch is not given");
+    int32_t status = cpu_check_span(&scratch->scratch, plan->sizes.scratch, "scratch", err);
+    return status == ATTN_OK ? cpu_check_span(&scratch->counters, plan->sizes.counters, "counters", err)
+                             : status;
+}
+
 static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                          const struct attn_tensors *tensors, const struct attn_kv_desc *desc, bool bare,
                          const struct attn_span *span, const struct attn_scratch *scratch,
@@ -203,12 +213,8 @@ static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_ba
 {
     int32_t status = check_schedule(plan, batch, span, err);
 
-    if (status == ATTN_OK && scratch == NULL)
-        status = cpu_fail(err, ATTN_E_INVALID, 0, "scratch", "scratch is not given");
     if (status == ATTN_OK)
-        status = cpu_check_span(&scratch->scratch, plan->sizes.scratch, "scratch", err);
-    if (status == ATTN_OK)
-        status = cpu_check_span(&scratch->counters, plan->sizes.counters, "counters", err);
+        status = check_scratch(plan, scratch, err);
     if (status == ATTN_OK)
         status = check_tensors(&plan->problem, batch, tensors, err);
     if (status != ATTN_OK)
@@ -220,6 +226,27 @@ static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_ba
     if (plan->problem.kv_source == ATTN_KV_CACHE_NEW)
         status = check_new(&plan->problem, tensors, batch->rows, err);
     return status == ATTN_OK ? check_cache(plan, batch, &extent, desc, bare, err) : status;
+}
+
+/* What can be told before there is a schedule; a launch checks the rest. */
+static int32_t record(struct attn_graph_impl *graph, const struct attn_plan_impl *plan,
+                      const struct attn_batch *batch, const struct attn_tensors *tensors,
+                      const struct attn_kv_desc *desc, bool bare, const struct attn_span *span,
+                      const struct attn_scratch *scratch, struct attn_error *err)
+{
+    const struct cpu_extent none = {.last_key = -1};
+    const bool cached = plan->problem.kv_source != ATTN_KV_NEW;
+    int32_t status = cpu_check_span(span, plan->sizes.schedule, "schedule", err);
+
+    if (status == ATTN_OK)
+        status = check_scratch(plan, scratch, err);
+    if (status == ATTN_OK)
+        status = check_tensors(&plan->problem, batch, tensors, err);
+    if (status == ATTN_OK && cached)
+        status = check_cache(plan, batch, &none, desc, bare, err);
+    if (status != ATTN_OK)
+        return status;
+    return cpu_record_run(graph, plan, batch, tensors, cached ? desc : NULL, span, scratch, err);
 }
 
 static void resolve_mask(struct cpu_run *run, const struct attn_tensors *tensors)
@@ -289,6 +316,8 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
 
     if (kv != NULL)
         desc = &kv->desc;
+    if (status == ATTN_OK && executor.recording != NULL)
+        return record(executor.recording, plan, batch, tensors, desc, kv == NULL, schedule, scratch, err);
     if (status == ATTN_OK)
         status = check_run(plan, batch, tensors, desc, kv == NULL, schedule, scratch, err);
     if (status != ATTN_OK)

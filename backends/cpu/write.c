@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Writes new keys and values into a cache, by slot mapping or by batch. All checks come before all writes. */
+#include "graph.h"
 #include "row.h"
 
 /* Rows of one task hold about this many bytes of keys. */
@@ -204,6 +205,10 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
         status = cpu_fail(err, ATTN_E_INVALID, 0, "kv", "neither a cache nor a description is given");
     if (status == ATTN_OK && kv == NULL)
         status = cpu_kv_check(desc, err);
+    if (status == ATTN_OK && executor.recording != NULL) {
+        status = check_new(&write, err);
+        return status == ATTN_OK ? cpu_record_write(executor.recording, args, write.desc, err) : status;
+    }
     if (status == ATTN_OK)
         status =
             cpu_address(&args->slot_mapping) != NULL ? check_slots(&write, err) : check_batch(&write, err);

@@ -77,7 +77,7 @@ AT(attn_merge_table, reserved, 4);
 AT(attn_merge_table, merge, 8);
 AT(attn_merge_table, rescale, 16);
 
-SIZE(attn_memory_table, 72);
+SIZE(attn_memory_table, 152);
 AT(attn_memory_table, struct_size, 0);
 AT(attn_memory_table, reserved, 4);
 AT(attn_memory_table, alloc, 8);
@@ -88,6 +88,16 @@ AT(attn_memory_table, free_pinned, 40);
 AT(attn_memory_table, stream_create, 48);
 AT(attn_memory_table, stream_synchronize, 56);
 AT(attn_memory_table, stream_destroy, 64);
+AT(attn_memory_table, event_create, 72);
+AT(attn_memory_table, event_record, 80);
+AT(attn_memory_table, event_query, 88);
+AT(attn_memory_table, event_synchronize, 96);
+AT(attn_memory_table, event_destroy, 104);
+AT(attn_memory_table, graph_begin, 112);
+AT(attn_memory_table, graph_add_host, 120);
+AT(attn_memory_table, graph_end, 128);
+AT(attn_memory_table, graph_launch, 136);
+AT(attn_memory_table, graph_destroy, 144);
 
 SIZE(attn_backend_table, 96);
 AT(attn_backend_table, struct_size, 0);

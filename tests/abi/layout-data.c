@@ -247,7 +247,7 @@ AT(attn_rescale_args, heads, 124);
 AT(attn_rescale_args, head_dim, 128);
 AT(attn_rescale_args, reserved, 132);
 
-SIZE(attn_cpu_executor, 48);
+SIZE(attn_cpu_executor, 56);
 AT(attn_cpu_executor, struct_size, 0);
 AT(attn_cpu_executor, kind, 4);
 AT(attn_cpu_executor, arg, 8);
@@ -257,6 +257,7 @@ AT(attn_cpu_executor, ith, 28);
 AT(attn_cpu_executor, nth, 32);
 AT(attn_cpu_executor, reserved, 36);
 AT(attn_cpu_executor, barrier, 40);
+AT(attn_cpu_executor, recording, 48);
 
 SIZE(attn_kernel_info, 136);
 AT(attn_kernel_info, name, 0);

@@ -39,16 +39,16 @@ static void test_refusal(void)
 {
     struct result result;
 
-    run(&result, "", places.attn_info, "--json explain heads=8 head_dim=64 graph=always");
+    run(&result, "", places.attn_info, "--json explain heads=8 head_dim=63 layout=paged-x");
     check(result.code == 1 && json_is_null(at(&result, "effective")) &&
               json_is_false(at(&result, "candidates.0.accepted")) &&
-              has_item(&result, "candidates.0.reasons", "code", "GRAPH", NULL),
-          &result, "graph capture, which no CPU has, exits 1 with GRAPH");
+              has_item(&result, "candidates.0.reasons", "code", "HEAD_DIM", NULL),
+          &result, "a head dimension that fits no piece exits 1 with HEAD_DIM");
     check(json_is_string(at(&result, "candidates.0.reasons.0.text")), &result, "a reason has a text");
     result_finish(&result);
-    run(&result, "", places.attn_info, "explain heads=8 head_dim=64 graph=always");
+    run(&result, "", places.attn_info, "explain heads=8 head_dim=63 layout=paged-x");
     check(result.code == 1 && strncmp(result.out, "no backend\n", 11) == 0 &&
-              strstr(result.out, "GRAPH: ") != NULL,
+              strstr(result.out, "HEAD_DIM: ") != NULL,
           &result, "the same as text");
     check(occurrences(result.out, "advice: ") == 1 && strstr(result.err, "attn-info: ") != NULL, &result,
           "with its advice once, and a message on standard error");

@@ -197,8 +197,9 @@ def test_info(directory):
     expect("attn-info-list.json", "attn-info list without a plugin", result, [3])
     result = run(INFO, "why", directory + "/libattn-text.so", "--json")
     expect("attn-info-why.json", "attn-info why of a text", result, [1])
-    for problem, backend in [("graph=always", "auto"), ("lse=1", "nosuch,cuda"), ("lse=1", "none")]:
-        result = run(INFO, "explain", "--json", "--all", "heads=8", "head_dim=64", problem, ATTN_BACKEND=backend)
+    for problem, backend in [("head_dim=63 layout=paged-x", "auto"), ("head_dim=64", "nosuch,cuda"),
+                             ("head_dim=64", "none")]:
+        result = run(INFO, "explain", "--json", "--all", "heads=8", *problem.split(), ATTN_BACKEND=backend)
         expect("attn-info-explain.json", f"attn-info explain {problem} of {backend}", result, [1])
 
 

@@ -110,7 +110,7 @@ def test_pipes():
             (["list"], 0),
             (["matrix", "--json"], 0),
             (["--help"], 0),
-            (["explain", "heads=8", "head_dim=64", "graph=always", "--json"], 1),
+            (["explain", "heads=8", "head_dim=63", "layout=paged-x", "--json"], 1),
         ]:
             reader, writer = os.pipe()
             os.close(reader)

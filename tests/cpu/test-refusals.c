@@ -263,7 +263,6 @@ Test(refusals, problems_name_their_key)
     } cases[] = {
         {offsetof(struct attn_problem, q_dtype), ATTN_INT32, ATTN_REASON_DTYPE_Q},
         {offsetof(struct attn_problem, out_scale), ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES},
-        {offsetof(struct attn_problem, graph), ATTN_GRAPH_SINGLE, ATTN_REASON_GRAPH},
         {offsetof(struct attn_problem, head_dim), 65537, ATTN_REASON_HEAD_DIM},
         {offsetof(struct attn_problem, max_kv), UINT32_MAX, ATTN_REASON_MAX_KV},
     };

@@ -110,6 +110,7 @@ struct attn_host {
 struct attn_backend_impl; /* one backend on one device; defined by the plugin */
 struct attn_plan_impl;
 struct attn_kv_impl;
+struct attn_graph_impl;
 
 /* One device of a plugin. */
 struct attn_device_info {
@@ -219,7 +220,7 @@ struct attn_merge_table {
                        struct attn_error *err); /* optional */
 };
 
-/* Memory and streams. */
+/* Memory, streams, events and graphs. attn/device.h says what the optional ones do. */
 struct attn_memory_table {
     uint32_t struct_size;
     uint32_t reserved;
@@ -240,6 +241,25 @@ struct attn_memory_table {
     int32_t (*stream_create)(struct attn_backend_impl *backend, void **out, struct attn_error *err);
     int32_t (*stream_synchronize)(struct attn_backend_impl *backend, void *stream, struct attn_error *err);
     void (*stream_destroy)(struct attn_backend_impl *backend, void *stream);
+    /* Optional, all or none: events. A query answers ATTN_OK or ATTN_E_BUSY. */
+    int32_t (*event_create)(struct attn_backend_impl *backend, void **out, struct attn_error *err);
+    int32_t (*event_record)(struct attn_backend_impl *backend, void *event, void *stream,
+                            struct attn_error *err);
+    int32_t (*event_query)(struct attn_backend_impl *backend, void *event, struct attn_error *err);
+    int32_t (*event_synchronize)(struct attn_backend_impl *backend, void *event, struct attn_error *err);
+    void (*event_destroy)(struct attn_backend_impl *backend, void *event);
+    /*
+     * Optional, all or none: graphs. A plugin whose query answers a graph level has them. The host passes no
+     * stream NULL to graph_begin, calls add_host only before and launch only after a graph_end that
+     * succeeded. Plans and caches may be destroyed before the graph.
+     */
+    int32_t (*graph_begin)(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
+                           struct attn_error *err);
+    int32_t (*graph_add_host)(struct attn_graph_impl *graph, attn_host_fn fn, void *arg,
+                              struct attn_error *err);
+    int32_t (*graph_end)(struct attn_graph_impl *graph, struct attn_error *err);
+    int32_t (*graph_launch)(struct attn_graph_impl *graph, void *stream, struct attn_error *err);
+    void (*graph_destroy)(struct attn_graph_impl *graph);
 };
 
 struct attn_builder_impl;  /* defined by whoever brings the builder */

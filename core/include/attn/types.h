@@ -684,12 +684,23 @@ typedef void (*attn_task_fn)(void *arg, uint32_t index);
 /* Calls fn(task_arg, i) for every i below n, in any order, on any threads; returns when all are done. */
 typedef int32_t (*attn_parallel_for_fn)(void *arg, attn_task_fn fn, void *task_arg, uint32_t n);
 
-enum attn_executor_kind { ATTN_EXECUTOR_PARALLEL_FOR = 1, ATTN_EXECUTOR_TEAM = 2 };
+/* The program's own work in a graph. */
+typedef void (*attn_host_fn)(void *arg);
+
+enum attn_executor_kind {
+    ATTN_EXECUTOR_PARALLEL_FOR = 1,
+    ATTN_EXECUTOR_TEAM = 2,
+    ATTN_EXECUTOR_POOL = 3 /* the plugin's own pool */
+};
+
+struct attn_graph_impl;
 
 /*
  * What `stream` points to on the CPU. NULL is the plugin's own pool. A call has completed when it returns.
  * In a team all nth threads make the same call, each with its own ith; the work is split among them, and each
  * returns when all is done. `barrier` is called by all of them.
+ *
+ * While a graph is captured, calls on the executor are kept instead of done. It then must stay where it is.
  */
 struct attn_cpu_executor {
     uint32_t struct_size;
@@ -701,6 +712,7 @@ struct attn_cpu_executor {
     uint32_t nth;
     uint32_t reserved;
     void (*barrier)(void *arg);
+    struct attn_graph_impl *recording; /* NULL; set while a graph is captured, by the plugin alone */
 };
 
 /* ---------------------------------------------------------------- what a query answers */

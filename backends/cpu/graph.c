@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Graphs: calls are appended while an executor is recorded, and made again in order by a launch. */
+#include <stdlib.h>
+
+#include "graph.h"
+
+/* Calls and arguments are carved out of chunks of at least this size. */
+#define CHUNK_BYTES 16384u
+
+struct cpu_call {
+    struct cpu_call *next;
+    cpu_call_fn fn;
+    const void *args;
+    struct attn_plan_impl *plan; /* held, or NULL */
+};
+
+struct cpu_chunk {
+    struct cpu_chunk *next;
+    uint64_t size;
+    uint64_t used;
+    uint64_t reserved;
+    unsigned char bytes[];
+};
+
+void *cpu_graph_take(struct attn_graph_impl *graph, uint64_t size)
+{
+    struct cpu_chunk *chunk = graph->chunks;
+    uint64_t rounded = size > UINT64_MAX - 15 ? UINT64_MAX : (size + 15) / 16 * 16;
+
+    if (chunk == NULL || chunk->size - chunk->used < rounded) {
+        uint64_t bytes = rounded > CHUNK_BYTES ? rounded : CHUNK_BYTES;
+        chunk = bytes < SIZE_MAX - sizeof *chunk ? malloc(sizeof *chunk + bytes) : NULL;
+        if (chunk == NULL) {
+            graph->status = graph->status != ATTN_OK ? graph->status : ATTN_E_MEMORY;
+            return NULL;
+        }
+        *chunk = (struct cpu_chunk){.next = graph->chunks, .size = bytes};
+        graph->chunks = chunk;
+    }
+    void *at = chunk->bytes + chunk->used;
+    chunk->used += rounded;
+    return at;
+}
+
+int32_t cpu_graph_add(struct attn_graph_impl *graph, cpu_call_fn fn, const void *args,
+                      struct attn_plan_impl *plan, struct attn_error *err)
+{
+    struct cpu_call *call = args != NULL ? cpu_graph_take(graph, sizeof *call) : NULL;
+
+    if (call == NULL)
+        return cpu_fail(err, ATTN_E_MEMORY, 0, "graph", "no memory to keep a call");
+    *call = (struct cpu_call){.fn = fn, .args = args, .plan = plan};
+    if (plan != NULL)
+        atomic_fetch_add_explicit(&plan->refs, 1, memory_order_relaxed);
+    if (graph->last != NULL)
+        graph->last->next = call;
+    else
+        graph->first = call;
+    graph->last = call;
+    return ATTN_OK;
+}
+
+int32_t cpu_graph_begin(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
+                        struct attn_error *err)
+{
+    struct attn_cpu_executor *given = stream;
+    struct cpu_executor executor;
+    int32_t status = cpu_executor_init(&executor, backend, stream, err);
+
+    *out = NULL;
+    if (status != ATTN_OK)
+        return status;
+    if (given == NULL)
+        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "stream is NULL, which cannot be captured");
+    if (executor.recording != NULL)
+        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "the stream is captured already");
+    if (executor.team != NULL)
+        return cpu_fail(err, ATTN_E_UNSUPPORTED, 0, "stream.kind",
+                        "a team of threads cannot be captured; parallel_for (1) and pool (3) can, and a team "
+                        "can launch");
+    struct attn_graph_impl *graph = calloc(1, sizeof *graph);
+    if (graph == NULL)
+        return cpu_fail(err, ATTN_E_MEMORY, 0, "graph", "no memory for a graph");
+    graph->backend = backend;
+    graph->executor = given;
+    given->recording = graph;
+    *out = graph;
+    return ATTN_OK;
+}
+
+/* A piece of the program's own work. */
+struct host_work {
+    attn_host_fn fn;
+    void *arg;
+};
+
+static int32_t run_host(struct attn_backend_impl *backend, const void *args, void *stream,
+                        struct attn_error *err)
+{
+    const struct host_work *work = args;
+    struct cpu_executor executor;
+    int32_t status = cpu_executor_init(&executor, backend, stream, err);
+
+    if (status != ATTN_OK)
+        return status;
+    if (cpu_is_first(&executor))
+        work->fn(work->arg);
+    cpu_join(&executor);
+    return ATTN_OK;
+}
+
+int32_t cpu_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void *arg, struct attn_error *err)
+{
+    struct host_work *work = cpu_graph_take(graph, sizeof *work);
+
+    if (work != NULL)
+        *work = (struct host_work){fn, arg};
+    return cpu_graph_add(graph, run_host, work, NULL, err);
+}
+
+static void stop_recording(struct attn_graph_impl *graph)
+{
+    if (graph->executor != NULL)
+        graph->executor->recording = NULL;
+    graph->executor = NULL;
+}
+
+int32_t cpu_graph_end(struct attn_graph_impl *graph, struct attn_error *err)
+{
+    if (graph->executor == NULL)
+        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "the stream was destroyed while it was captured");
+    stop_recording(graph);
+    if (graph->status != ATTN_OK)
+        return cpu_fail(err, graph->status, 0, "graph", "a call of the capture could not be kept");
+    return ATTN_OK;
+}
+
+int32_t cpu_graph_launch(struct attn_graph_impl *graph, void *stream, struct attn_error *err)
+{
+    struct cpu_executor executor;
+    int32_t status = cpu_executor_init(&executor, graph->backend, stream, err);
+
+    if (status == ATTN_OK && executor.recording != NULL)
+        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "a graph cannot be launched into a capture");
+    for (const struct cpu_call *call = graph->first; call != NULL && status == ATTN_OK; call = call->next)
+        status = call->fn(graph->backend, call->args, stream, err);
+    return status;
+}
+
+void cpu_graph_destroy(struct attn_graph_impl *graph)
+{
+    if (graph == NULL)
+        return;
+    stop_recording(graph);
+    for (const struct cpu_call *call = graph->first; call != NULL; call = call->next) {
+        if (call->plan != NULL)
+            cpu_plan_destroy(call->plan);
+    }
+    for (struct cpu_chunk *chunk = graph->chunks, *next; chunk != NULL; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+    free(graph);
+}
