@@ -131,10 +131,6 @@ int32_t attn__path_init(const struct attn__env *env, const char *option, struct 
                         uint32_t *out_count, struct attn_error *err);
 void attn__path_finish(struct attn__directory *directories, uint32_t count);
 
-/* Whether file and all directories above it may be trusted. 0, or a reason with text naming the component. */
-uint32_t attn__trust_check(const char *path, bool elevated, uint32_t *out_group_writable, char *text,
-                           size_t size);
-
 /* ---------------------------------------------------------------- elfnote.c */
 
 /* What was read of a file by pread alone. */

@@ -176,12 +176,3 @@ uint32_t attn__trust_walk(const struct attn__trust *trust, const char *path, str
     } while (step(&walk, &error) || link);
     return 0;
 }
-
-uint32_t attn__trust_check(const char *path, bool elevated, uint32_t *out_group_writable, char *text,
-                           size_t size)
-{
-    struct attn__trust trust;
-    struct stat status;
-    attn__trust_init(&trust, elevated);
-    return attn__trust_walk(&trust, path, &status, out_group_writable, text, size);
-}
