@@ -39,9 +39,8 @@ int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, st
     return status == ATTN_OK ? ATTN_OK : attn__fail(err, status, own->reason, own->field, "%s", own->message);
 }
 
-/* A sized argument in this library's size; what the builder's maker did not know must be zero. */
-static int32_t take(const void *given, void *copy, size_t size, uint32_t known, const char *name,
-                    const void **out, struct attn_error *err)
+int32_t attn__builder_take(const void *given, void *copy, size_t size, uint32_t known, const char *name,
+                           const void **out, struct attn_error *err)
 {
     *out = given;
     if (given == NULL || *(const uint32_t *)given != (uint32_t)size) {
@@ -70,7 +69,8 @@ static int32_t create_impl(struct attn_builder *builder, const struct attn_build
     struct attn_backend *backend = builder->backend;
     struct attn_builder_params copy;
     const void *known = NULL;
-    int32_t status = take(params, &copy, sizeof copy, builder->table->params_size, "params", &known, err);
+    int32_t status =
+        attn__builder_take(params, &copy, sizeof copy, builder->table->params_size, "params", &known, err);
     if (status != ATTN_OK)
         return status;
     copy = *(const struct attn_builder_params *)known;
@@ -149,7 +149,7 @@ int32_t attn_builder_add(struct attn_builder *builder, const struct attn_builder
     const void *known;
     int32_t status = attn__builder_begin(builder, "attn_builder_add", err);
     if (status == ATTN_OK)
-        status = take(args, &copy, sizeof copy, builder->table->add_size, "args", &known, err);
+        status = attn__builder_take(args, &copy, sizeof copy, builder->table->add_size, "args", &known, err);
     if (status != ATTN_OK)
         return status;
     if (builder->whole.impl != NULL)
@@ -173,7 +173,8 @@ int32_t attn_builder_build(struct attn_builder *builder, const struct attn_build
     *out = NULL;
     int32_t status = attn__builder_begin(builder, "attn_builder_build", err);
     if (status == ATTN_OK && args != NULL)
-        status = take(args, &copy, sizeof copy, builder->table->build_size, "args", &known, err);
+        status =
+            attn__builder_take(args, &copy, sizeof copy, builder->table->build_size, "args", &known, err);
     if (status != ATTN_OK)
         return status;
     end_step(builder);

@@ -30,4 +30,8 @@ int32_t attn__metadata_begin(const struct attn_metadata *metadata, const char *w
 int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, struct attn_error *own,
                           const char *what, struct attn_error *err);
 
+/* A sized argument in this library's size; what the builder's maker did not know must be zero. */
+int32_t attn__builder_take(const void *given, void *copy, size_t size, uint32_t known, const char *name,
+                           const void **out, struct attn_error *err);
+
 #endif

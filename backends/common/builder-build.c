@@ -4,6 +4,7 @@
 
 #include "builder-add.h"
 #include "fail.h"
+#include "parts.h"
 
 void attn__builder_turn(struct attn_builder_impl *b)
 {
@@ -202,6 +203,7 @@ int32_t attn__builder_build(struct attn_builder_impl *b, const struct attn_build
     pad_step(b, args, rows);
     pad_indices(b);
     attn__builder_show(b, args, args->graph == 1 ? rows : b->seqs);
+    attn__parts_prepare(b);
     if (!b->direct)
         status = attn__builder_flush(b, stream, err);
     *out = status == ATTN_OK ? &b->whole : NULL;

@@ -2,6 +2,9 @@
 /* The builder as a plugin's table. */
 #include "builder-table.h"
 #include "builder.h"
+#include "flat.h"
+#include "parts.h"
+#include "step.h"
 
 const struct attn_builder_table attn__common_builder = {
     .struct_size = sizeof attn__common_builder,
@@ -12,4 +15,8 @@ const struct attn_builder_table attn__common_builder = {
     .add = attn__builder_add,
     .build = attn__builder_build,
     .get = attn__metadata_get,
+    .part = attn__builder_part,
+    .advance = attn__builder_advance,
+    .serialise = attn__builder_serialise,
+    .restore = attn__builder_restore,
 };

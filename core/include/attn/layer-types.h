@@ -175,6 +175,69 @@ struct attn_builder_build_args {
     uint32_t reserved;
 };
 
+/* ---------------------------------------------------------------- after a step */
+
+enum attn_part {
+    ATTN_PART_PREFILL = 1, /* prompts and chunks of them */
+    ATTN_PART_DECODE = 2   /* the rest, with the padding of a graph */
+};
+
+/*
+ * One step of decoding in place. Every sequence keeps its number of query tokens and grows by its accepted
+ * ones; the rows of its query become its last ones.
+ */
+struct attn_advance_args {
+    uint32_t struct_size;
+    uint32_t seqs;           /* of the step, padding of a graph included */
+    uint32_t queries;        /* without it */
+    uint32_t turn;           /* 1: prompts of the step before become decodes of one token (FlashAttention) */
+    const int32_t *accepted; /* host memory [queries]; NULL: 1 each */
+    uint32_t max_accepted;   /* largest count that only the device knows; 0 = 1 */
+    uint32_t reserved;
+    struct attn_buffer
+        accepted_device;          /* i32 [queries]: the same counts for a device with memory of its own */
+    struct attn_buffer sampled;   /* i64 [query tokens]: the next tokens; FlashInfer wants them */
+    struct attn_buffer tokens;    /* i64 [tokens of the step], written from sampled, which it may be */
+    struct attn_buffer positions; /* i64 [tokens of the step], written; may be left out */
+};
+
+/* ---------------------------------------------------------------- a step as bytes */
+
+#define ATTN_FLAT_MAGIC   UINT64_C(0x504554534e545441)
+#define ATTN_FLAT_VERSION UINT32_C(1)
+
+/*
+ * What attn_metadata_serialise writes: this header, a word per cache group (tokens per block), the records,
+ * and the elements of arrays and lists, each at a multiple of 8 bytes from the start. Little-endian.
+ */
+struct attn_flat_header {
+    uint64_t magic; /* "ATTNSTEP" */
+    uint32_t version;
+    uint32_t records;
+    uint64_t bytes; /* of all */
+    uint32_t flavour;
+    uint32_t groups;
+    uint32_t modalities;
+    uint32_t index_dtype;
+    uint32_t seqs;
+    uint32_t queries;
+    uint32_t first_row;
+    uint32_t reserved;
+};
+
+/* One field that has a value. Rows of arrays of rank 2 follow one another without a gap. */
+struct attn_flat_record {
+    uint32_t field; /* enum attn_field */
+    uint32_t index; /* cache group or modality */
+    uint32_t kind;  /* enum attn_view_kind */
+    uint32_t dtype;
+    uint32_t rank;
+    uint32_t reserved;
+    uint64_t shape[2];
+    int64_t value;
+    uint64_t offset; /* of the elements, from the start */
+};
+
 #ifdef __cplusplus
 }
 #endif

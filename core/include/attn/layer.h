@@ -73,6 +73,43 @@ ATTN_API const char *attn_field_name(uint32_t field);
 ATTN_API int32_t attn_metadata_get(const struct attn_metadata *metadata, uint32_t field, uint32_t index,
                                    struct attn_view *out, struct attn_error *err);
 
+/* ---------------------------------------------------------------- from step to step */
+
+/*
+ * The prompts or the decodes of a step alone (enum attn_part), as views of the same arrays; *out is NULL if
+ * there are none. FlashInfer has no parts: the answer is the whole. A part lives until the next build, reset
+ * or advance. ATTN_E_INVALID names a field that a part needs and that is not set.
+ */
+ATTN_API int32_t attn_metadata_get_part(struct attn_metadata *metadata, uint32_t part,
+                                        struct attn_metadata **out, struct attn_error *err);
+
+/*
+ * Advances a step of decodes in place, without a builder: lengths, positions, slots, start locations, and
+ * pages of the FlashInfer flavour, on the host and on the device. Blocks that the new tokens need must be in
+ * the block tables already. Parts end here. ATTN_E_INVALID names the field that is not as it is to be, and
+ * then nothing has changed; ATTN_E_UNSUPPORTED: rows trimmed to a window, the xformers flavour, or a device
+ * whose backend has no advance_step.
+ */
+ATTN_API int32_t attn_metadata_advance_step(struct attn_metadata *metadata,
+                                            const struct attn_advance_args *args, void *stream,
+                                            struct attn_error *err);
+
+/*
+ * Writes a step into `capacity` bytes for builders of other processes: struct attn_flat_header. *out_size
+ * gets the size, of what is needed with ATTN_E_SIZE; `data` may be NULL with capacity 0. ATTN_E_STATE: some
+ * values are on the device alone.
+ */
+ATTN_API int32_t attn_metadata_serialise(const struct attn_metadata *metadata, void *data, uint64_t capacity,
+                                         uint64_t *out_size, struct attn_error *err);
+
+/*
+ * Makes the step that was written the step of this builder, as a build would; the one at hand ends. Flavour,
+ * cache groups, their blocks and modalities are to be the same, the builder's maxima large enough. Nothing in
+ * `data` is trusted: ATTN_E_INVALID or ATTN_E_SIZE names the field that cannot be, and leaves no step.
+ */
+ATTN_API int32_t attn_builder_restore(struct attn_builder *builder, const void *data, uint64_t size,
+                                      void *stream, struct attn_metadata **out, struct attn_error *err);
+
 #ifdef __cplusplus
 }
 #endif

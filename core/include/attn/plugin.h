@@ -275,7 +275,7 @@ struct attn_builder_table {
     uint32_t add_size;
     uint32_t row_size;
     uint32_t build_size;
-    uint32_t reserved;
+    uint32_t advance_size;
     /*
      * Required. `memory` is the backend's and `device_type` its device's; without a backend `memory` is NULL
      * and everything lies in host memory. Strings and lists behind the parameters are the caller's.
@@ -296,11 +296,23 @@ struct attn_builder_table {
     /* Required. `out` has this plugin's size or more. */
     int32_t (*get)(const struct attn_metadata_impl *metadata, uint32_t field, uint32_t index,
                    struct attn_view *out, struct attn_error *err);
+    /* Optional, like the rest. */
+    int32_t (*part)(struct attn_builder_impl *builder, uint32_t part, struct attn_metadata_impl **out,
+                    struct attn_error *err);
+    /* `kv` is the backend's table, NULL without a backend. */
+    int32_t (*advance)(struct attn_builder_impl *builder, const struct attn_advance_args *args,
+                       const struct attn_kv_table *kv, void *stream, struct attn_error *err);
+    /* *out_size is set to what is needed even if that is more than `capacity`. */
+    int32_t (*serialise)(const struct attn_builder_impl *builder, void *data, uint64_t capacity,
+                         uint64_t *out_size, struct attn_error *err);
+    int32_t (*restore)(struct attn_builder_impl *builder, const void *data, uint64_t size, void *stream,
+                       struct attn_metadata_impl **out, struct attn_error *err);
 };
 
 #define ATTN_BUILDER_SIZES                                                                                   \
     .params_size = sizeof(struct attn_builder_params), .add_size = sizeof(struct attn_builder_add_args),     \
-    .row_size = sizeof(struct attn_builder_row_args), .build_size = sizeof(struct attn_builder_build_args)
+    .row_size = sizeof(struct attn_builder_row_args), .build_size = sizeof(struct attn_builder_build_args),  \
+    .advance_size = sizeof(struct attn_advance_args)
 
 /* One backend: a vendor's kernels under one flavour. */
 struct attn_backend_table {

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Whether bytes are a step that this builder can hold. Every number in them may be hostile. */
+#include "fail.h"
+#include "flat.h"
+
+static const char *name_of(uint32_t field)
+{
+    return field == ATTN__FLAT_ROWS ? "rows" : attn__field_infos[field].name;
+}
+
+bool attn__flat_find(const struct attn__flat *flat, uint32_t field, uint32_t index,
+                     struct attn_flat_record *out)
+{
+    const uint64_t blocks = flat->header.groups + (flat->header.groups & 1u);
+    const char *at = flat->data + sizeof flat->header + blocks * sizeof(uint32_t);
+
+    for (uint32_t i = 0; i < flat->header.records; i++, at += sizeof *out) {
+        memcpy(out, at, sizeof *out);
+        if (out->field == field && out->index == index)
+            return true;
+    }
+    return false;
+}
+
+/* A number of the header that is to be the builder's. */
+static int32_t same(const char *name, uint64_t got, uint64_t wanted, struct attn_error *err)
+{
+    return got == wanted ? ATTN_OK
+                         : attn__common_fail(err, ATTN_E_INVALID, name, "%s is %llu; this builder takes %llu",
+                                             name, (unsigned long long)got, (unsigned long long)wanted);
+}
+
+static int32_t check_header(struct attn__flat *flat, struct attn_error *err)
+{
+    const struct attn_metadata_impl *m = &flat->b->whole;
+    struct attn_flat_header *h = &flat->header;
+    const uint64_t sets = m->groups > m->modalities ? m->groups : m->modalities;
+
+    if (flat->size < sizeof *h)
+        return attn__common_fail(err, ATTN_E_SIZE, "data", "data has %llu bytes; a header alone has %zu",
+                                 (unsigned long long)flat->size, sizeof *h);
+    memcpy(h, flat->data, sizeof *h);
+    if (h->magic != ATTN_FLAT_MAGIC)
+        return attn__common_fail(err, ATTN_E_INVALID, "magic", "the bytes are no step");
+    if (h->reserved != 0)
+        return attn__common_fail(err, ATTN_E_INVALID, "reserved", "reserved is %u; accepted: 0", h->reserved);
+    const struct {
+        const char *name;
+        uint64_t got, wanted;
+    } numbers[] = {{"version", h->version, ATTN_FLAT_VERSION},
+                   {"bytes", h->bytes, flat->size},
+                   {"flavour", h->flavour, m->flavour},
+                   {"groups", h->groups, m->groups},
+                   {"modalities", h->modalities, m->modalities},
+                   {"index_dtype", h->index_dtype, flat->b->params.index_dtype}};
+    int32_t status = ATTN_OK;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && status == ATTN_OK; i++)
+        status = same(numbers[i].name, numbers[i].got, numbers[i].wanted, err);
+    if (status != ATTN_OK)
+        return status;
+    const uint64_t front = sizeof *h + (m->groups + (m->groups & 1u)) * sizeof(uint32_t);
+    if (h->records > sets * ATTN_FIELDS + m->groups + 1 ||
+        front + h->records * sizeof(struct attn_flat_record) > flat->size)
+        return attn__common_fail(err, ATTN_E_INVALID, "records", "records is %u, more than there can be",
+                                 h->records);
+    for (uint32_t g = 0; g < m->groups && status == ATTN_OK; g++) {
+        uint32_t block;
+        memcpy(&block, flat->data + sizeof *h + g * sizeof block, sizeof block);
+        status = same("block", block, flat->b->group[g].given.block, err);
+    }
+    if (status == ATTN_OK && (h->seqs > flat->b->params.max_seqs || h->queries > h->seqs ||
+                              h->first_row > flat->b->params.max_seqs - h->seqs))
+        status = attn__common_fail(err, ATTN_E_SIZE, "seqs",
+                                   "%u sequences, %u of them real, from row %u on; this builder has %u rows",
+                                   h->seqs, h->queries, h->first_row, flat->b->params.max_seqs);
+    return status;
+}
+
+/* What a field is to be like. */
+struct form {
+    uint32_t kind;
+    uint32_t dtype;
+    uint32_t rank;
+    uint64_t most[2];
+};
+
+static bool find_form(const struct attn__flat *flat, uint32_t field, uint32_t index, struct form *form)
+{
+    const struct attn__array *array = attn__flat_array(flat->b, field, index);
+    const struct attn__table *table = attn__flat_table(flat->b, field, index);
+    const uint32_t rows = flat->b->params.max_seqs - flat->header.first_row;
+    const bool encoder = attn__field_infos[field].name != NULL && field >= ATTN_FIELD_ENCODER_SEQ_LENS &&
+                         field <= ATTN_FIELD_CROSS_BLOCK_TABLES;
+
+    if (encoder && flat->b->cross == NULL)
+        return false;
+    if (array != NULL)
+        *form = (struct form){array->kind, array->dtype, 1, {array->room, 0}};
+    else if (table != NULL && field == ATTN__FLAT_ROWS)
+        *form = (struct form){ATTN_VIEW_LIST, ATTN_INT32, 2, {rows, 1}};
+    else if (table != NULL)
+        *form = (struct form){ATTN_VIEW_ARRAY, table->dtype, 2, {rows, table->width}};
+    else
+        *form = (struct form){.kind = ATTN_VIEW_NUMBER};
+    return form->kind != 0 && (table == NULL || table->cells != NULL);
+}
+
+static int32_t check_elements(const struct attn__flat *flat, const struct attn_flat_record *r,
+                              const struct form *form, struct attn_error *err)
+{
+    const uint64_t cell = form->dtype == ATTN_INT64 ? 8 : 4;
+
+    if (r->dtype != form->dtype || r->rank != form->rank)
+        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field),
+                                 "%s has dtype 0x%x and rank %u, not 0x%x and %u", name_of(r->field),
+                                 r->dtype, r->rank, form->dtype, form->rank);
+    if (r->shape[0] > form->most[0] || r->shape[1] > form->most[1])
+        return attn__common_fail(
+            err, ATTN_E_SIZE, name_of(r->field), "%s is [%llu, %llu]; this builder has room for [%llu, %llu]",
+            name_of(r->field), (unsigned long long)r->shape[0], (unsigned long long)r->shape[1],
+            (unsigned long long)form->most[0], (unsigned long long)form->most[1]);
+    /* The shape is bounded by arrays in memory, so that the product fits. */
+    const uint64_t bytes = r->shape[0] * (r->rank == 2 ? r->shape[1] : 1) * cell;
+    if (r->offset > flat->size || bytes > flat->size - r->offset)
+        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field),
+                                 "%s has %llu bytes at %llu, beyond the %llu of the step", name_of(r->field),
+                                 (unsigned long long)bytes, (unsigned long long)r->offset,
+                                 (unsigned long long)flat->size);
+    return ATTN_OK;
+}
+
+/* The builder reports its own shapes of heads; a step of others is not for it. */
+static int32_t check_number(const struct attn__flat *flat, const struct attn_flat_record *r,
+                            struct attn_error *err)
+{
+    const struct attn_builder_params *p = &flat->b->params;
+    const int64_t most =
+        r->field == ATTN_FIELD_USE_CUDA_GRAPH || r->field == ATTN_FIELD_IS_PROFILE_RUN ? 1 : INT32_MAX;
+    const struct {
+        uint32_t field, value;
+    } own[] = {{ATTN_FIELD_NUM_QO_HEADS, p->heads},
+               {ATTN_FIELD_NUM_KV_HEADS, p->kv_heads},
+               {ATTN_FIELD_HEAD_DIM, p->head_dim},
+               {ATTN_FIELD_DATA_TYPE, p->kv_dtype},
+               {ATTN_FIELD_Q_DATA_TYPE, p->q_dtype}};
+
+    if (r->value < 0 || r->value > most)
+        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field), "%s is %lld; accepted: 0 to %lld",
+                                 name_of(r->field), (long long)r->value, (long long)most);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (r->field == own[i].field)
+            return same(name_of(r->field), (uint64_t)r->value, own[i].value, err);
+    return r->field == ATTN_FIELD_PAGE_SIZE
+               ? same("page_size", (uint64_t)r->value, flat->b->group[r->index].given.block, err)
+               : ATTN_OK;
+}
+
+static int32_t check_record(const struct attn__flat *flat, const struct attn_flat_record *r,
+                            struct attn_error *err)
+{
+    const struct attn_metadata_impl *m = &flat->b->whole;
+    struct form form;
+
+    if (r->field >= ATTN_FIELDS || r->index >= attn__flat_count(m, r->field))
+        return attn__common_fail(err, ATTN_E_INVALID, "records",
+                                 "a record is of field %u, index %u; there is none", r->field, r->index);
+    const bool known =
+        r->field == ATTN__FLAT_ROWS || (attn__field_infos[r->field].flavours & ATTN__IN(m->flavour)) != 0;
+    if (!known || !find_form(flat, r->field, r->index, &form))
+        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field), "this builder has no %s",
+                                 name_of(r->field));
+    if (r->kind == ATTN_VIEW_NULL && r->field != ATTN__FLAT_ROWS)
+        return ATTN_OK;
+    if (r->kind != form.kind)
+        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field), "%s is of kind %u, not %u",
+                                 name_of(r->field), r->kind, form.kind);
+    return form.kind == ATTN_VIEW_NUMBER ? check_number(flat, r, err) : check_elements(flat, r, &form, err);
+}
+
+static int32_t check_records(const struct attn__flat *flat, struct attn_error *err)
+{
+    const uint64_t blocks = flat->header.groups + (flat->header.groups & 1u);
+    const char *first = flat->data + sizeof flat->header + blocks * sizeof(uint32_t);
+    struct attn_flat_record record, other;
+    int32_t status = ATTN_OK;
+
+    for (uint32_t i = 0; i < flat->header.records && status == ATTN_OK; i++) {
+        memcpy(&record, first + i * sizeof record, sizeof record);
+        status = check_record(flat, &record, err);
+        for (uint32_t k = 0; k < i && status == ATTN_OK; k++) {
+            memcpy(&other, first + k * sizeof other, sizeof other);
+            if (other.field == record.field && other.index == record.index)
+                status = attn__common_fail(err, ATTN_E_INVALID, name_of(record.field), "%s is there twice",
+                                           name_of(record.field));
+        }
+    }
+    return status;
+}
+
+int32_t attn__flat_check(struct attn__flat *flat, struct attn_builder_impl *b, const void *data,
+                         uint64_t size, struct attn_error *err)
+{
+    int32_t status;
+
+    *flat = (struct attn__flat){.b = b, .data = data, .size = size};
+    status = check_header(flat, err);
+    if (status == ATTN_OK)
+        status = check_records(flat, err);
+    return status == ATTN_OK ? attn__flat_check_values(flat, err) : status;
+}
