@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "elf-object.h"
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64
@@ -19,8 +19,7 @@
 #error "libattn knows x86-64 and aarch64"
 #endif
 
-#define HEADERS_MOST 128
-#define NOTES_MOST   65536U
+#define NOTES_MOST 65536U
 
 /* An open file, and its first bytes: headers and notes mostly lie there, so that one read is enough. */
 struct file {
@@ -136,52 +135,15 @@ static uint32_t check_header(const struct file *file, const Elf64_Ehdr *header)
                       header->e_ident[EI_OSABI], ELFOSABI_SYSV, ELFOSABI_GNU);
     if (header->e_type != ET_DYN)
         return refuse_type(file, header->e_type);
-    if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 || header->e_phnum > HEADERS_MOST)
+    if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 ||
+        header->e_phnum > ATTN__HEADERS_MOST)
         return refuse(file, ATTN_REASON_BAD_ELF,
                       "the file has %u program headers of %u bytes; 1 to %d of %zu bytes are accepted",
-                      header->e_phnum, header->e_phentsize, HEADERS_MOST, sizeof(Elf64_Phdr));
+                      header->e_phnum, header->e_phentsize, ATTN__HEADERS_MOST, sizeof(Elf64_Phdr));
     if (!lies_inside(file, header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr)))
         return refuse(file, ATTN_REASON_TRUNCATED,
                       "the file ends at byte %llu, its program headers lie behind that",
                       (unsigned long long)file->size);
-    return 0;
-}
-
-static const Elf64_Phdr *find_segment(const Elf64_Phdr *headers, unsigned count, uint32_t type)
-{
-    for (unsigned i = 0; i < count; i++)
-        if (headers[i].p_type == type)
-            return &headers[i];
-    return NULL;
-}
-
-static uint32_t check_segments(const struct file *file, const Elf64_Phdr *headers, unsigned count)
-{
-    const Elf64_Phdr *dynamic = find_segment(headers, count, PT_DYNAMIC);
-    bool loads = false, holds = false;
-    for (unsigned i = 0; i < count; i++) {
-        const Elf64_Phdr *p = &headers[i];
-        if (p->p_type != PT_LOAD && p->p_type != PT_NOTE && p->p_type != PT_DYNAMIC)
-            continue;
-        if (!lies_inside(file, p->p_offset, p->p_filesz))
-            return refuse(file, ATTN_REASON_TRUNCATED,
-                          "the file ends at byte %llu, its segment %u has %llu bytes from byte %llu on",
-                          (unsigned long long)file->size, i, (unsigned long long)p->p_filesz,
-                          (unsigned long long)p->p_offset);
-        if (p->p_type != PT_LOAD)
-            continue;
-        loads = true;
-        if (p->p_filesz > p->p_memsz || p->p_vaddr + p->p_memsz < p->p_vaddr)
-            return refuse(file, ATTN_REASON_BAD_ELF, "segment %u of the file is larger than its memory", i);
-        if (dynamic != NULL && dynamic->p_vaddr >= p->p_vaddr && dynamic->p_memsz <= p->p_filesz &&
-            dynamic->p_vaddr - p->p_vaddr <= p->p_filesz - dynamic->p_memsz)
-            holds = true;
-    }
-    if (!loads || dynamic == NULL)
-        return refuse(file, ATTN_REASON_BAD_ELF, "the file has no %s segment",
-                      loads ? "dynamic" : "loadable");
-    if (!holds)
-        return refuse(file, ATTN_REASON_BAD_ELF, "the dynamic segment of the file is not loaded");
     return 0;
 }
 
@@ -209,7 +171,9 @@ static uint32_t read_notes(const struct file *file, const Elf64_Phdr *header, st
 static uint32_t find_note(const struct file *file, const Elf64_Phdr *headers, unsigned count,
                           struct attn__elf *out)
 {
+    bool is_program = false;
     for (unsigned i = 0; i < count; i++) {
+        is_program = is_program || headers[i].p_type == PT_INTERP;
         if (headers[i].p_type != PT_NOTE || attn__note_is_covered(headers, count, i))
             continue;
         uint32_t reason = read_notes(file, &headers[i], out);
@@ -218,7 +182,7 @@ static uint32_t find_note(const struct file *file, const Elf64_Phdr *headers, un
     }
     if (out->notes == 0)
         return refuse(file, ATTN_REASON_NO_NOTE, "the file%s has no note of libattn",
-                      find_segment(headers, count, PT_INTERP) != NULL ? " (a program)" : "");
+                      is_program ? " (a program)" : "");
     if (out->notes > 1)
         return refuse(file, ATTN_REASON_BAD_NOTE, "the file has %u notes of libattn; 1 is accepted",
                       out->notes);
@@ -231,31 +195,52 @@ static uint32_t find_note(const struct file *file, const Elf64_Phdr *headers, un
     return attn__note_check(&out->note, file->text, file->text_size);
 }
 
+/* Size, first bytes and program headers of a file, judged. */
+static uint32_t read_headers(struct file *file, Elf64_Phdr *headers, unsigned *out_count)
+{
+    struct stat status;
+    Elf64_Ehdr header;
+    if (fstat(file->fd, &status) != 0 || status.st_size < 0)
+        return refuse(file, ATTN_REASON_UNREADABLE, "the file cannot be read");
+    /* Files of the kernel have no size; some lose what is read of them. */
+    ssize_t have = status.st_size > 0 ? pread(file->fd, file->head, sizeof file->head, 0) : 0;
+    if (have < 0)
+        return refuse(file, ATTN_REASON_UNREADABLE, "the file cannot be read: %s", strerrordesc_np(errno));
+    file->have = (size_t)have;
+    file->size = (uint64_t)status.st_size;
+    memset(&header, 0, sizeof header);
+    memcpy(&header, file->head, file->have < sizeof header ? file->have : sizeof header);
+    uint32_t reason = check_header(file, &header);
+    if (reason == 0 && !read_at(file, header.e_phoff, headers, header.e_phnum * sizeof headers[0]))
+        reason = refuse(file, ATTN_REASON_UNREADABLE, "the program headers of the file cannot be read");
+    const struct attn__object object = {.file_size = file->size,
+                                        .headers = headers,
+                                        .count = header.e_phnum,
+                                        .text = file->text,
+                                        .text_size = file->text_size};
+    *out_count = header.e_phnum;
+    return reason == 0 ? attn__segments_check(&object) : reason;
+}
+
+uint32_t attn__elf_headers(struct attn__object *object, Elf64_Phdr *headers)
+{
+    struct file file = {.fd = object->fd, .text = object->text, .text_size = object->text_size};
+    uint32_t reason = read_headers(&file, headers, &object->count);
+    object->headers = headers;
+    object->file_size = file.size;
+    return reason;
+}
+
 uint32_t attn__elf_read(int fd, struct attn__elf *out, char *text, size_t size)
 {
     struct file file = {.fd = fd, .text = text, .text_size = size};
-    struct stat status;
-    Elf64_Ehdr header;
-    Elf64_Phdr headers[HEADERS_MOST];
+    Elf64_Phdr headers[ATTN__HEADERS_MOST];
+    unsigned count = 0;
     memset(out, 0, sizeof *out);
     text[0] = '\0';
-    if (fstat(fd, &status) != 0 || status.st_size < 0)
-        return refuse(&file, ATTN_REASON_UNREADABLE, "the file cannot be read");
-    /* Files of the kernel have no size; some lose what is read of them. */
-    ssize_t have = status.st_size > 0 ? pread(fd, file.head, sizeof file.head, 0) : 0;
-    if (have < 0)
-        return refuse(&file, ATTN_REASON_UNREADABLE, "the file cannot be read: %s", strerrordesc_np(errno));
-    file.have = (size_t)have;
-    file.size = (uint64_t)status.st_size;
-    memset(&header, 0, sizeof header);
-    memcpy(&header, file.head, file.have < sizeof header ? file.have : sizeof header);
-    uint32_t reason = check_header(&file, &header);
-    if (reason == 0 && !read_at(&file, header.e_phoff, headers, header.e_phnum * sizeof headers[0]))
-        reason = refuse(&file, ATTN_REASON_UNREADABLE, "the program headers of the file cannot be read");
+    uint32_t reason = read_headers(&file, headers, &count);
     if (reason == 0)
-        reason = check_segments(&file, headers, header.e_phnum);
-    if (reason == 0)
-        reason = find_note(&file, headers, header.e_phnum, out);
+        reason = find_note(&file, headers, count, out);
     /* What was refused for other causes than its version may hold anything. */
     if (reason != 0 && reason != ATTN_REASON_CPU_LEVEL &&
         ((reason != ATTN_REASON_ABI_TOO_NEW && reason != ATTN_REASON_ABI_TOO_OLD) ||

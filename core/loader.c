@@ -3,10 +3,12 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "loader.h"
 
@@ -181,6 +183,19 @@ static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
     return status;
 }
 
+/* What is damaged must not get so far that the linker believes it. */
+static int32_t check_elf(struct attn__plugin *plugin)
+{
+    char text[sizeof plugin->text];
+    int fd = open(plugin->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_UNREADABLE, "%s cannot be opened any more: %s",
+                      plugin->path, strerrordesc_np(errno));
+    uint32_t reason = attn__elf_check(fd, text, sizeof text);
+    close(fd);
+    return reason == 0 ? ATTN_OK : REFUSE(plugin, ATTN_STAGE_NOTE, reason, "%s", text);
+}
+
 /* Everything that the linker does. */
 static int32_t link_plugin(struct attn__plugin *plugin, entry_fn *out)
 {
@@ -203,6 +218,8 @@ int32_t attn__loader_load(struct attn__plugin *plugin)
 {
     entry_fn entry = NULL;
     int32_t status = check_file(plugin, "before it was loaded");
+    if (status == ATTN_OK)
+        status = check_elf(plugin);
     if (status != ATTN_OK)
         return status;
     attn__linker_enter();

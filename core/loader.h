@@ -64,6 +64,11 @@ bool attn__note_is_covered(const Elf64_Phdr *headers, unsigned count, unsigned i
 /* 0, or BAD_NOTE, ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with a text. */
 uint32_t attn__note_check(const struct attn_note *note, char *text, size_t size);
 
+/* ---------------------------------------------------------------- elf-dynamic.c */
+
+/* Everything that the dynamic linker believes of an open file: 0, or BAD_ELF and the like with a text. */
+uint32_t attn__elf_check(int fd, char *text, size_t size);
+
 /* ---------------------------------------------------------------- scan.c */
 
 /*

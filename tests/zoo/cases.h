@@ -31,6 +31,8 @@ extern const struct zoo_case mock_cases[];
 extern const struct zoo_case file_cases[];
 /* A note that was damaged. */
 extern const struct zoo_case note_cases[];
+/* An ELF structure that was damaged, or is something else. */
+extern const struct zoo_case elf_cases[];
 /* Each list ends with a row without a name. */
 
 #endif

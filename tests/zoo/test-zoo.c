@@ -171,5 +171,6 @@ int main(int argc, char **argv)
     check_list(mock_cases, argc > 1 ? argv[1] : NULL);
     check_list(file_cases, argc > 1 ? argv[1] : NULL);
     check_list(note_cases, argc > 1 ? argv[1] : NULL);
+    check_list(elf_cases, argc > 1 ? argv[1] : NULL);
     return tap_end();
 }
