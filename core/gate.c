@@ -11,62 +11,11 @@
 
 #include "probe.h"
 
-/* ---------------------------------------------------------------- what this process knows */
-
-enum { KNOWN_MOST = 256 };
-
-/* Verdicts of this process: they hold where there is no cache directory, and spare reading the file. Under
- * the shared lock. */
-static struct known {
-    char key[ATTN__KEY_SIZE];
-    struct attn__verdict verdict;
-} known[KNOWN_MOST];
-static uint32_t known_count;
-
-static struct known *find_known(const char *key)
-{
-    for (uint32_t i = 0; i < known_count; i++)
-        if (strcmp(known[i].key, key) == 0)
-            return &known[i];
-    return NULL;
-}
-
-static bool recall(const char *key, int64_t now, struct attn__verdict *out)
-{
-    attn__shared_lock();
-    const struct known *found = find_known(key);
-    bool counts = found != NULL && attn__verdict_counts(&found->verdict, now);
-    if (counts)
-        *out = found->verdict;
-    attn__shared_unlock();
-    return counts;
-}
-
-static void remember(const char *key, const struct attn__verdict *verdict)
-{
-    static uint32_t oldest;
-    attn__shared_lock();
-    struct known *place = find_known(key);
-    if (place == NULL) {
-        place = &known[known_count < KNOWN_MOST ? known_count : oldest++ % KNOWN_MOST];
-        known_count += known_count < KNOWN_MOST;
-    }
-    memcpy(place->key, key, ATTN__KEY_SIZE);
-    place->verdict = *verdict;
-    attn__shared_unlock();
-}
-
 void attn__gate_pardon(struct attn_context *context)
 {
     char directory[PATH_MAX];
-    uint32_t kept = 0;
 
-    attn__shared_lock();
-    for (uint32_t i = 0; i < known_count; i++)
-        if (known[i].verdict.outcome == ATTN__GOOD)
-            known[kept++] = known[i];
-    known_count = kept;
-    attn__shared_unlock();
+    attn__known_pardon();
     if (attn__verdict_directory(&context->env, directory, sizeof directory))
         attn__verdict_pardon(directory);
 }
@@ -165,10 +114,23 @@ struct visitor {
     struct attn__plugin *plugin;
     bool *passed;
     char key[ATTN__KEY_SIZE];
+    struct attn__trial *trial;
 };
 
-/* Tries those that nothing is known of, all at once. */
-static void try_all(struct attn_context *context, const struct visitor *visitors, uint32_t count,
+/* What came of a trial, made by this thread or by another one. */
+static void conclude(struct attn_context *context, const struct visitor *visitor,
+                     const struct attn__verdict *verdict)
+{
+    struct attn__plugin *plugin = visitor->plugin;
+
+    attn__log_line(&context->log, ATTN_LOG_DEBUG, "probe", "%s: tried, outcome %u", plugin->path,
+                   verdict->outcome);
+    *visitor->passed = verdict->outcome == ATTN__UNAVAILABLE ? pass_untried(plugin, verdict->text)
+                                                             : pass(plugin, verdict, false);
+}
+
+/* Tries files at once, and lets the threads know that wait for one of them. */
+static void try_own(const struct attn_context *context, struct visitor *const *visitors, uint32_t count,
                     const char *directory, int64_t now)
 {
     const char **paths = calloc(count, sizeof *paths);
@@ -178,33 +140,54 @@ static void try_all(struct attn_context *context, const struct visitor *visitors
     /* Who raised the privileges of this process must not steer a child that has them too. */
     char *nothing[] = {NULL}, *const *environment =
                                   context->env.elevated ? nothing : context->env.environment;
-    bool ready = paths != NULL && verdicts != NULL && keys != NULL;
-    const char *why = !ready ? "no memory" : "the program attn-probe is not where libattn is";
+    bool memory = paths != NULL && verdicts != NULL && keys != NULL;
+    bool ready = memory && attn__probe_find_helper(helper, sizeof helper);
 
-    ready = ready && attn__probe_find_helper(helper, sizeof helper);
     for (uint32_t i = 0; i < count && ready; i++) {
-        paths[i] = visitors[i].plugin->path;
-        memcpy(keys[i], visitors[i].key, ATTN__KEY_SIZE);
+        paths[i] = visitors[i]->plugin->path;
+        memcpy(keys[i], visitors[i]->key, ATTN__KEY_SIZE);
     }
     if (ready)
         attn__probe_run(helper, paths, environment, verdicts, count);
     for (uint32_t i = 0; i < count; i++) {
-        struct attn__plugin *plugin = visitors[i].plugin;
-        if (!ready || verdicts[i].outcome == ATTN__UNAVAILABLE) {
-            *visitors[i].passed = pass_untried(plugin, ready ? verdicts[i].text : why);
-            continue;
-        }
-        if (verdicts[i].outcome != ATTN__NO_VERDICT)
-            remember(keys[i], &verdicts[i]);
-        *visitors[i].passed = pass(plugin, &verdicts[i], false);
-        attn__log_line(&context->log, ATTN_LOG_DEBUG, "probe", "%s: tried, outcome %u", plugin->path,
-                       verdicts[i].outcome);
+        struct attn__verdict none = {.outcome = ATTN__UNAVAILABLE};
+        snprintf(none.text, sizeof none.text, "%s",
+                 memory ? "the program attn-probe is not where libattn is" : "no memory");
+        attn__trial_end(visitors[i]->trial, visitors[i]->key, ready ? &verdicts[i] : &none);
     }
     if (ready && directory != NULL)
         attn__verdict_store(directory, (const char(*)[ATTN__KEY_SIZE])keys, verdicts, count, now);
     free(keys);
     free(verdicts);
     free(paths);
+}
+
+/* Tries those that nothing is known of, all at once; what another thread tries just now is waited for. */
+static void try_all(struct attn_context *context, struct visitor *visitors, uint32_t count,
+                    const char *directory, int64_t now, bool anew)
+{
+    struct visitor **own = calloc(count, sizeof *own);
+    uint32_t mine = 0;
+
+    for (uint32_t i = 0; i < count && own != NULL; i++) {
+        struct attn__verdict verdict;
+        bool first = false;
+        visitors[i].trial = attn__trial_begin(visitors[i].key, &first);
+        /* Another thread may have ended one since its verdict was looked for. */
+        if (first && !anew && attn__known_recall(visitors[i].key, now, &verdict))
+            attn__trial_end(visitors[i].trial, visitors[i].key, &verdict);
+        else if (first)
+            own[mine++] = &visitors[i];
+    }
+    if (mine > 0)
+        try_own(context, own, mine, directory, now);
+    free(own);
+    for (uint32_t i = 0; i < count; i++) {
+        struct attn__verdict verdict = {.outcome = ATTN__UNAVAILABLE, .text = "no memory"};
+        if (visitors[i].trial != NULL)
+            attn__trial_take(visitors[i].trial, &verdict);
+        conclude(context, &visitors[i], &verdict);
+    }
 }
 
 void attn__gate_pass(struct attn_context *context, struct attn__plugin *const *plugins, bool *passed,
@@ -234,7 +217,7 @@ void attn__gate_pass(struct attn_context *context, struct attn__plugin *const *p
         *visitor = (struct visitor){.plugin = plugins[i], .passed = &passed[i]};
         attn__verdict_key(plugins[i], visitor->key);
         bool kept = strcmp(mode, "always") != 0 &&
-                    (recall(visitor->key, now, &verdict) ||
+                    (attn__known_recall(visitor->key, now, &verdict) ||
                      (directory != NULL && attn__verdict_load(directory, visitor->key, now, &verdict)));
         /* Who names a plugin wants it tried, whatever happened before. */
         if (kept && !(named && verdict.outcome != ATTN__GOOD))
@@ -243,6 +226,6 @@ void attn__gate_pass(struct attn_context *context, struct attn__plugin *const *p
             untried++;
     }
     if (untried > 0)
-        try_all(context, visitors, untried, directory, now);
+        try_all(context, visitors, untried, directory, now, named || strcmp(mode, "always") == 0);
     free(visitors);
 }

@@ -91,6 +91,10 @@ bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *
 uint64_t attn__now(void);
 /* Finds out anew which files stand behind others of the same name; the caller holds the lock. */
 void attn__registry_settle(struct attn_context *context);
+/* Whether a file stands behind one that is being opened, so that nobody can say yet. Under the lock. */
+bool attn__registry_waits(const struct attn__plugin *plugin);
+/* Makes a file that failed one that was never opened; its address stays. Under the lock. */
+void attn__plugin_reset(struct attn__plugin *plugin);
 /* Writes stage, reason and text under the lock. */
 void attn__plugin_tell(struct attn__plugin *plugin, uint32_t stage, uint32_t reason, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

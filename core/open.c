@@ -36,6 +36,20 @@ void attn__plugin_destroy(struct attn__plugin *plugin)
     free(plugin);
 }
 
+void attn__plugin_reset(struct attn__plugin *plugin)
+{
+    free(plugin->backends);
+    plugin->backends = NULL;
+    plugin->backend_count = 0;
+    plugin->instance = NULL;
+    memset(&plugin->table, 0, sizeof plugin->table);
+    plugin->state = ATTN__CLOSED;
+    plugin->stage = ATTN_STAGE_NOTE;
+    plugin->reason = 0;
+    plugin->signal = 0;
+    plugin->text[0] = plugin->linker[0] = plugin->library[0] = plugin->manners[0] = '\0';
+}
+
 /* Whether opening may be tried, or was. Under the lock. */
 static bool may_open(const struct attn__plugin *plugin)
 {
@@ -47,6 +61,8 @@ static bool may_open(const struct attn__plugin *plugin)
 bool attn__plugin_is_usable(const struct attn__plugin *plugin)
 {
     pthread_mutex_lock(&plugin->context->lock);
+    while (attn__registry_waits(plugin))
+        pthread_cond_wait(&plugin->context->changed, &plugin->context->lock);
     bool usable = may_open(plugin);
     pthread_mutex_unlock(&plugin->context->lock);
     return usable;
@@ -64,14 +80,18 @@ static void load(struct attn__plugin *plugin, bool passed)
     plugin->nanoseconds += attn__now() - start;
     plugin->state = done ? ATTN__OPEN : ATTN__FAILED;
     attn__registry_settle(context);
+    /* A rescan may begin anew with a file that failed. */
+    uint32_t reason = plugin->reason;
+    char text[sizeof plugin->text], linker[sizeof plugin->linker];
+    memcpy(text, plugin->text, sizeof text);
+    memcpy(linker, plugin->linker, sizeof linker);
     pthread_cond_broadcast(&context->changed);
     pthread_mutex_unlock(&context->lock);
 
-    /* The record does not change any more. */
     if (!done)
         attn__log_once(&context->log, ATTN_LOG_WARN, "loader", "%s: %s: %s%s%s", plugin->path,
-                       attn_reason_name(plugin->reason), plugin->text,
-                       plugin->linker[0] != '\0' ? "; the linker says: " : "", plugin->linker);
+                       attn_reason_name(reason), text, linker[0] != '\0' ? "; the linker says: " : "",
+                       linker);
     else
         attn__log_line(&context->log, ATTN_LOG_INFO, "loader", "%s: plugin %s %s is ready%s%s", plugin->path,
                        plugin->note.name, plugin->note.version, plugin->manners[0] != '\0' ? ", but " : "",
@@ -85,14 +105,13 @@ static uint32_t claim(struct attn__plugin *const *plugins, uint32_t count, bool 
     uint32_t claimed = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct attn__plugin *plugin = plugins[i];
-        if (named && plugin->state == ATTN__FAILED && plugin->reason == ATTN_REASON_QUARANTINED) {
-            plugin->state = ATTN__CLOSED;
-            plugin->reason = 0;
-        }
+        if (named && plugin->state == ATTN__FAILED && plugin->reason == ATTN_REASON_QUARANTINED)
+            attn__plugin_reset(plugin);
         if (plugin->state != ATTN__CLOSED || !may_open(plugin))
             continue;
         plugin->state = ATTN__OPENING;
         mine[claimed++] = plugin;
+        attn__registry_settle(plugin->context); /* others of its name stand behind it now */
     }
     return claimed;
 }

@@ -18,10 +18,15 @@
 
 enum { LINE_MOST = 256 };
 
+/* A machine that is too busy to try a plugin gets so much more time for it. */
+#define STARVED_DEADLINES 5
+
 /* One child. */
 struct child {
     struct attn__verdict *verdict;
     pid_t pid;
+    pid_t worker; /* 0: not told yet */
+    uint64_t start, deadline;
     int fd; /* -1: nothing more comes from it */
     char line[LINE_MOST];
     size_t length;
@@ -153,6 +158,8 @@ static bool hear(struct child *child, const char *line)
             snprintf(verdict->step, sizeof verdict->step, "%.20s", line + 5);
     } else if (strncmp(line, "manner ", 7) == 0) {
         add_manner(verdict, line + 7);
+    } else if (sscanf(line, "worker %d", &number) == 1) {
+        child->worker = number;
     } else if (strcmp(line, "good") == 0) {
         child->done = true;
         verdict->outcome = ATTN__GOOD;
@@ -229,53 +236,119 @@ static void time_out(struct child *child)
     end(child);
 }
 
-/* Waits for the children until the deadline. */
-static void listen_all(struct child *children, struct pollfd *polls, uint32_t count, uint64_t deadline)
+/* State and processor time of a process. False if it is not there. */
+static bool look_at(pid_t process, char *out_state, uint64_t *out_ns)
 {
-    for (;;) {
-        uint32_t waiting = 0;
-        uint64_t now = attn__now();
-        for (uint32_t i = 0; i < count; i++) {
-            polls[i] = (struct pollfd){.fd = children[i].fd, .events = POLLIN};
-            waiting += children[i].fd >= 0;
+    char path[64], text[512];
+    unsigned long user = 0, kernel = 0;
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t count = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[count > 0 ? count : 0] = '\0';
+    const char *name_end = strrchr(text, ')');
+    if (name_end == NULL || sscanf(name_end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                                   out_state, &user, &kernel) != 3)
+        return false;
+    *out_ns = (uint64_t)(user + kernel) * (UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK));
+    return true;
+}
+
+/* Whether it wants to go on but the machine gives it no time: that is no fault of the plugin. */
+static bool is_starved(const struct child *child)
+{
+    char state = 0;
+    uint64_t used = 0;
+
+    return look_at(child->worker > 0 ? child->worker : child->pid, &state, &used) &&
+           (state == 'R' || state == 'D') && used < ATTN__PROBE_DEADLINE_NS / 2;
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+/* So many at once, lest a directory of hundreds takes the time of each from all. */
+enum { CHILDREN_MOST = 16 };
+
+/* Ends those that have had their time. Nanoseconds until the next one's end. */
+static uint64_t watch(struct child *const *running, uint32_t count)
+{
+    uint64_t now = attn__now(), rest = ATTN__PROBE_DEADLINE_NS;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct child *child = running[i];
+        if (child->fd >= 0 && now >= child->deadline) {
+            if (now - child->start < STARVED_DEADLINES * ATTN__PROBE_DEADLINE_NS && is_starved(child))
+                child->deadline = now + ATTN__PROBE_DEADLINE_NS / 8;
+            else
+                time_out(child);
         }
-        if (waiting == 0 || now >= deadline)
-            return;
-        if (poll(polls, count, (int)((deadline - now) / 1000000 + 1)) < 0 && errno != EINTR)
-            return;
-        for (uint32_t i = 0; i < count; i++)
-            if (polls[i].fd >= 0 && polls[i].revents != 0 && listen_to(&children[i]))
-                end(&children[i]);
+        if (child->fd >= 0 && child->deadline - now < rest)
+            rest = child->deadline - now;
     }
+    return rest;
+}
+
+/* Hears what the running ones say until one of them speaks or `rest` is over. False if nobody can be heard.
+ */
+static bool listen_all(struct child *const *running, uint32_t count, uint64_t rest)
+{
+    struct pollfd polls[CHILDREN_MOST];
+
+    for (uint32_t i = 0; i < count; i++)
+        polls[i] = (struct pollfd){.fd = running[i]->fd, .events = POLLIN};
+    if (poll(polls, count, (int)(rest / 1000000 + 1)) < 0 && errno != EINTR)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (polls[i].fd >= 0 && polls[i].revents != 0 && listen_to(running[i]))
+            end(running[i]);
+    return true;
+}
+
+/* Those that still run, moved to the front. */
+static uint32_t keep_running(struct child **running, uint32_t count)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (running[i]->fd >= 0)
+            running[kept++] = running[i];
+    return kept;
 }
 
 void attn__probe_run(const char *helper, const char *const *paths, char *const *environment,
                      struct attn__verdict *verdicts, uint32_t count)
 {
-    struct child *children = calloc(count, sizeof *children);
-    struct pollfd *polls = calloc(count, sizeof *polls);
-    uint64_t deadline = attn__now() + ATTN__PROBE_DEADLINE_NS;
+    struct child *children = calloc(count, sizeof *children), *running[CHILDREN_MOST];
+    uint32_t next = 0, active = 0;
 
     memset(verdicts, 0, count * sizeof *verdicts);
     for (uint32_t i = 0; i < count; i++) {
         verdicts[i].since = (int64_t)time(NULL);
-        if (children == NULL || polls == NULL) {
+        if (children == NULL) {
             verdicts[i].outcome = ATTN__UNAVAILABLE;
             snprintf(verdicts[i].text, sizeof verdicts[i].text, "no memory");
-            continue;
         }
-        children[i].verdict = &verdicts[i];
-        children[i].fd = -1;
-        start(&children[i], helper, paths[i], environment);
     }
-    if (children != NULL && polls != NULL) {
-        listen_all(children, polls, count, deadline);
-        for (uint32_t i = 0; i < count; i++)
-            if (children[i].fd >= 0)
-                time_out(&children[i]);
+    while (children != NULL && (active > 0 || next < count)) {
+        while (active < CHILDREN_MOST && next < count) {
+            struct child *child = &children[next];
+            *child = (struct child){.verdict = &verdicts[next], .fd = -1, .start = attn__now()};
+            child->deadline = child->start + ATTN__PROBE_DEADLINE_NS;
+            start(child, helper, paths[next++], environment);
+            if (child->fd >= 0)
+                running[active++] = child;
+        }
+        uint64_t rest = watch(running, active);
+        active = keep_running(running, active);
+        if (active > 0 && !listen_all(running, active, rest))
+            for (uint32_t i = 0; i < active; i++)
+                if (running[i]->fd >= 0)
+                    time_out(running[i]);
+        active = keep_running(running, active);
     }
     free(children);
-    free(polls);
 }
 
 /* Beside the library in the build tree; else where the installation puts helpers. */

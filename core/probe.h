@@ -2,10 +2,10 @@
 /*
  * Trial of plugin files in child processes.
  *
- * gate.c decides which files need one, verdict.c keeps what came of earlier ones, probe.c starts the children
- * and listens, and probe-main.c is the program that they run: a guard that watches a worker, and the worker
- * that leads the plugin through one short life. The host only ever reads what the guard writes, so neither a
- * host that ignores SIGCHLD nor one that reaps every child disturbs it.
+ * gate.c decides which files need one, known.c and verdict.c keep what came of earlier ones, probe.c starts
+ * the children and listens, and probe-main.c is the program that they run: a guard that watches a worker, and
+ * the worker that leads the plugin through one short life. The host only ever reads what the guard writes, so
+ * neither a host that ignores SIGCHLD nor one that reaps every child disturbs it.
  */
 #ifndef ATTN_PROBE_H
 #define ATTN_PROBE_H
@@ -37,8 +37,9 @@ struct attn__verdict {
 };
 
 /*
- * Tries `count` files at once and fills one verdict each. `helper` is the path of attn-probe, `environment`
- * is what the children get. Takes at most the deadline, whatever the files do.
+ * Tries `count` files, many at once, and fills one verdict each. `helper` is the path of attn-probe,
+ * `environment` is what the children get. Each takes at most the deadline, whatever it does, unless the
+ * machine gives it no time.
  */
 void attn__probe_run(const char *helper, const char *const *paths, char *const *environment,
                      struct attn__verdict *verdicts, uint32_t count);
@@ -62,6 +63,25 @@ void attn__verdict_store(const char *directory, const char (*keys)[ATTN__KEY_SIZ
                          const struct attn__verdict *verdicts, uint32_t count, int64_t now);
 /* Drops every bad verdict. */
 void attn__verdict_pardon(const char *directory);
+
+/* ---------------------------------------------------------------- known.c */
+
+/* True if this process knows a verdict that still counts at `now`. */
+bool attn__known_recall(const char *key, int64_t now, struct attn__verdict *out);
+/* Drops every bad verdict. */
+void attn__known_pardon(void);
+
+/* A trial under way. */
+struct attn__trial;
+
+/*
+ * Joins the trial of a key, or begins one: then *out_first is true, and the caller ends it. Every caller
+ * takes the verdict, for which it waits. NULL without memory.
+ */
+struct attn__trial *attn__trial_begin(const char *key, bool *out_first);
+/* Lets everybody know, and this process remember. */
+void attn__trial_end(struct attn__trial *trial, const char *key, const struct attn__verdict *verdict);
+void attn__trial_take(struct attn__trial *trial, struct attn__verdict *out);
 
 /* ---------------------------------------------------------------- gate.c */
 

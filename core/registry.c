@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "loader.h"
+#include "select.h"
 
 uint64_t attn__now(void)
 {
@@ -39,14 +40,34 @@ static const struct attn__plugin *find_twin(struct attn__plugin *const *plugins,
     return NULL;
 }
 
-/* The file that has the plugin's name before it: an open one, or an earlier one that has not failed. */
+/* True if the first one's note names every backend of the second one's. */
+static bool offers_all(const struct attn__plugin *first, const struct attn__plugin *second)
+{
+    char name[sizeof first->note.backends], other[sizeof first->note.backends];
+    const char *cursor = second->note.backends;
+    while (attn__note_next(&cursor, name, sizeof name)) {
+        const char *others = first->note.backends;
+        bool found = false;
+        while (!found && attn__note_next(&others, other, sizeof other))
+            found = attn__same_name(name, other);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * The file that has the plugin's name before it: an open one, or an earlier one that has not failed. What
+ * offers less may never be asked for, so that it counts only once it is open.
+ */
 static const struct attn__plugin *find_namesake(struct attn__plugin *const *plugins, uint32_t count,
                                                 uint32_t index)
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct attn__plugin *other = plugins[i];
-        bool stands = is_open(other) || (i < index && other->state == ATTN__CLOSED &&
-                                         other->stage >= ATTN_STAGE_NOTE && other->reason == 0);
+        bool stands =
+            is_open(other) || (i < index && other->state == ATTN__CLOSED && other->stage >= ATTN_STAGE_NOTE &&
+                               other->reason == 0 && offers_all(other, plugins[index]));
         if (i != index && !other->vanished && stands &&
             attn__same_name(other->note.name, plugins[index]->note.name))
             return other;
@@ -94,16 +115,34 @@ static bool may_retry(const struct attn_context *context, const struct attn__plu
     return true;
 }
 
+bool attn__registry_waits(const struct attn__plugin *plugin)
+{
+    const struct attn_context *context = plugin->context;
+    if (plugin->state != ATTN__CLOSED || plugin->reason != ATTN_REASON_DUPLICATE || plugin->vanished)
+        return false;
+    for (uint32_t i = 0; i < context->plugin_count; i++)
+        if (context->plugins[i]->state == ATTN__OPENING &&
+            attn__same_name(context->plugins[i]->note.name, plugin->note.name))
+            return true;
+    return false;
+}
+
 /* Takes over an old record that is still right, so that its address stays; else judges the new one. */
 static struct attn__plugin *choose(struct attn_context *context, struct attn__plugin *found)
 {
     for (uint32_t i = 0; i < context->plugin_count; i++) {
         struct attn__plugin *old = context->plugins[i];
-        if (is_same_file(old, found) && (old->state != ATTN__FAILED || !may_retry(context, old))) {
-            attn__plugin_destroy(found);
-            old->vanished = false;
-            return old;
+        if (!is_same_file(old, found))
+            continue;
+        if (old->state == ATTN__FAILED && may_retry(context, old)) {
+            attn__plugin_reset(old);
+            old->stage = found->stage;
+            old->reason = found->reason;
+            memcpy(old->text, found->text, sizeof old->text);
         }
+        attn__plugin_destroy(found);
+        old->vanished = false;
+        return old;
     }
     for (uint32_t i = 0; i < context->plugin_count; i++)
         if (is_open(context->plugins[i]) && strcmp(context->plugins[i]->path, found->path) == 0 &&

@@ -109,9 +109,15 @@ static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot,
 {
     slot->done = true;
     char text[160] = "";
-    if (attn__plugin_open(slot->plugin) != ATTN_OK) {
+    for (int tries = 0; attn__plugin_open(slot->plugin) != ATTN_OK; tries++) {
         const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
-        return stand(selection, slot, item, code, text);
+        if (code != 0) {
+            return stand(selection, slot, item, code, text);
+        }
+        if (tries == 3) { /* each time a rescan began anew with the file */
+            return stand(selection, slot, item, ATTN_REASON_NOT_ASKED,
+                         "the directories are read again just now");
+        }
     }
     struct attn__backend *entry = attn__plugin_find(slot->plugin, slot->name);
     if (entry == NULL) {

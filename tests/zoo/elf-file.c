@@ -45,8 +45,10 @@ void elf_rename(struct elf_file *file, const char *name)
     static const char old[] = "zoo000";
     unsigned char *end = file->bytes + file->size, *p = file->bytes;
 
-    while ((p = memmem(p, (size_t)(end - p), old, sizeof old - 1)) != NULL)
+    while ((p = memmem(p, (size_t)(end - p), old, sizeof old - 1)) != NULL) {
         memcpy(p, name, sizeof old - 1);
+        p += sizeof old - 1;
+    }
 }
 
 Elf64_Ehdr *elf_header(const struct elf_file *file)
