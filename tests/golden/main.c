@@ -13,6 +13,15 @@ static const struct {
     const char *file;
     golden_fn check;
 } handlers[] = {
+    {"advance_edges.json", check_advance_edges},
+    {"advance_flash_attn.json", check_advance},
+    {"advance_flashinfer.json", check_advance},
+    {"advance_rocm.json", check_advance},
+    {"builder_common_rocm.json", check_builder},
+    {"builder_common_xformers.json", check_builder},
+    {"builder_edges.json", check_edges},
+    {"builder_flash_attn.json", check_builder},
+    {"builder_flashinfer.json", check_builder},
     {"cache_ops.json", check_cache_ops},
     {"graph_batch_size.json", check_graph_batch_size},
     {"is_block_tables_empty.json", check_block_tables_empty},
