@@ -118,7 +118,8 @@ static void start(struct child *child, const char *helper, const char *path, cha
         close(writer);
     if (error != 0) {
         close(ends[0]);
-        cannot_start(child, helper, error);
+        bool lacks = access(helper, X_OK) == 0 && access("/dev/null", R_OK | W_OK) != 0;
+        cannot_start(child, lacks ? "/dev/null" : helper, error);
         return;
     }
     child->fd = ends[0];

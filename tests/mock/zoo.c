@@ -95,6 +95,14 @@ void zoo_add(const struct zoo *zoo, const char *kind, const char *name)
     free(bytes);
 }
 
+void zoo_copy(const struct zoo *zoo, const char *from, const char *name)
+{
+    size_t size;
+    unsigned char *bytes = read_file(from, &size);
+    zoo_write(zoo, name, bytes, size);
+    free(bytes);
+}
+
 void zoo_add_dependency(const struct zoo *zoo)
 {
     char path[512];

@@ -19,6 +19,8 @@ void zoo_remove(struct zoo *zoo);
 const char *zoo_path(const struct zoo *zoo, const char *name);
 /* Copies the mock `kind` ("good", "no-note", ...) to `name`. */
 void zoo_add(const struct zoo *zoo, const char *kind, const char *name);
+/* Copies any file. */
+void zoo_copy(const struct zoo *zoo, const char *from, const char *name);
 /* Copies the library that the mock needs-library needs. */
 void zoo_add_dependency(const struct zoo *zoo);
 void zoo_write(const struct zoo *zoo, const char *name, const void *bytes, size_t size);
