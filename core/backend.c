@@ -37,7 +37,10 @@ static int32_t check_open(struct attn_context *context, const struct attn_decisi
 {
     if (context == NULL || decision == NULL || out == NULL) {
         const char *name = context == NULL ? "context" : decision == NULL ? "decision" : "out";
-        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is NULL", name);
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "attn_backend_open: %s is NULL; what attn_context_create and attn_select made is "
+                          "accepted, and a place for the backend",
+                          name);
     }
     *out = NULL;
     const int32_t status = attn__check_fork(context->born, "attn_backend_open", err);
@@ -45,7 +48,9 @@ static int32_t check_open(struct attn_context *context, const struct attn_decisi
         return status;
     }
     if (decision->context != context) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "decision", "the decision was made by another context");
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "decision",
+            "the decision was made by another context; give one of this context to attn_backend_open");
     }
     if (decision->winner == NULL) {
         return attn__fail(err, ATTN_E_STATE, 0, "decision", "the decision has no winner to open: %s",

@@ -111,7 +111,8 @@ static int32_t check_table(const struct sequence *sequence, struct attn_error *e
     const uint32_t width = sequence->batch->table_width;
     if (sequence->pages > width) {
         return attn__fail(err, ATTN_E_INVALID, 0, "table_width",
-                          "batch.table_width is %u, but kv_lens[%u]=%lld takes %lld pages of %u tokens",
+                          "batch.table_width is %u, but kv_lens[%u]=%lld takes %lld pages of %u tokens; "
+                          "accepted: that many and more",
                           width, sequence->index, (long long)sequence->keys, (long long)sequence->pages,
                           sequence->problem->block);
     }

@@ -32,11 +32,12 @@ static int32_t check_maxima(const struct attn_problem *problem, const struct att
     }
     if (batch->rows > (uint64_t)batch->seqs * batch->max_q) {
         return attn__fail(err, ATTN_E_INVALID, 0, "rows",
-                          "batch.rows is %u; %u sequences of at most max_q=%u have fewer", batch->rows,
-                          batch->seqs, batch->max_q);
+                          "batch.rows is %u; accepted: up to what %u sequences of at most max_q=%u have",
+                          batch->rows, batch->seqs, batch->max_q);
     }
     if (batch->given & ~ATTN_GIVEN_HOST_COPIES) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "given", "batch.given has the unknown bits 0x%x",
+        return attn__fail(err, ATTN_E_INVALID, 0, "given",
+                          "batch.given has the unknown bits 0x%x; accepted: ATTN_GIVEN_HOST_COPIES or 0",
                           batch->given & ~ATTN_GIVEN_HOST_COPIES);
     }
     return ATTN_OK;

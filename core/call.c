@@ -5,7 +5,8 @@
 int32_t attn__call_begin(const struct attn_backend *backend, const char *what, struct attn_error *err)
 {
     if (backend == NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "backend", "%s: the handle is NULL", what);
+        return attn__fail(err, ATTN_E_INVALID, 0, "backend",
+                          "%s: the handle is NULL; an open one is accepted", what);
     }
     const int32_t status = attn__check_fork(backend->born, what, err);
     if (status != ATTN_OK) {
@@ -142,7 +143,7 @@ int32_t attn__scale_check(const struct attn_scale *scale, uint32_t granularity, 
             return ATTN_OK;
         }
         return attn__fail(err, ATTN_E_INVALID, 0, name,
-                          "%s is given, but the type or the problem has no scale", name);
+                          "%s is given, but the type or the problem has no scale; leave its kind 0", name);
     }
     if (scale->kind == 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; %s is needed", name,
@@ -159,7 +160,7 @@ int32_t attn__scale_check(const struct attn_scale *scale, uint32_t granularity, 
                           scale->kind, scale->granularity, granularity);
     }
     if (scale->kind != ATTN_SCALE_UNIT && scale->buffer.data == NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s has no buffer", name);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s has no buffer; an address is needed", name);
     }
     return ATTN_OK;
 }

@@ -103,7 +103,10 @@ static int32_t check_half_scale(const struct attn_kv_desc *desc, const struct ha
     const uint64_t counts[] = {desc->pages, desc->block, desc->kv_heads};
     if (!unit && !attn__extent_fits(strides, counts, 3, sizeof(float))) {
         return attn__fail(err, ATTN_E_INVALID, 0, half->scale_name,
-                          "kv desc: strides of %s do not fit 63 bits", half->scale_name);
+                          "kv desc: strides of %s are %lld, %lld, %lld bytes (page, token, head), which do "
+                          "not fit 63 bits; smaller ones are accepted",
+                          half->scale_name, (long long)strides[0], (long long)strides[1],
+                          (long long)strides[2]);
     }
     return attn__scale_check(scale, granularity, half->scale_name, err);
 }
@@ -111,7 +114,8 @@ static int32_t check_half_scale(const struct attn_kv_desc *desc, const struct ha
 static int32_t check_half(const struct attn_kv_desc *desc, const struct half *half, struct attn_error *err)
 {
     if (half->buffer->data == NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, half->name, "kv desc.%s has no buffer", half->name);
+        return attn__fail(err, ATTN_E_INVALID, 0, half->name,
+                          "kv desc.%s has no buffer; an address is needed", half->name);
     }
     const int32_t status = check_strides(desc, half, err);
     return status == ATTN_OK ? check_half_scale(desc, half, err) : status;
@@ -132,8 +136,9 @@ static int32_t check_latent(const struct attn_kv_desc *desc, struct attn_error *
     }
     return desc->v_scale.kind == 0
                ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, "v_scale",
-                            "kv desc.v_scale is given, but without v the values have k_scale");
+               : attn__fail(
+                     err, ATTN_E_INVALID, 0, "v_scale",
+                     "kv desc.v_scale is given, but without v the values have k_scale; leave its kind 0");
 }
 
 static int32_t check_type(const char *name, uint32_t dtype, struct attn_error *err)
@@ -226,8 +231,9 @@ int32_t attn__kv_fits(const struct attn_kv_desc *desc, const struct attn_problem
         return unlike(err, "layout", layout, problem->layout);
     }
     if (desc->v.data == NULL && !problem->mla) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "v",
-                          "the cache has no v, but the plan's problem says mla=0");
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "v",
+            "the cache has no v, but the plan's problem says mla=0; give a cache with v, or plan with mla=1");
     }
     if (granularity_of(&desc->k_scale) != problem->k_scale) {
         return unlike(err, "k_scale", granularity_of(&desc->k_scale), problem->k_scale);

@@ -17,7 +17,8 @@ static int32_t check_slots(const struct attn_kv_slot_mapping_args *args, struct 
     }
     return args->batch->rows == 0 || args->slots.data != NULL
                ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, "slots", "slots is not given, but the batch has %u rows",
+               : attn__fail(err, ATTN_E_INVALID, 0, "slots",
+                            "slots is not given, but the batch has %u rows; an array of as many is needed",
                             args->batch->rows);
 }
 
@@ -72,8 +73,8 @@ static int32_t check_half(const struct attn_kv_gather_args *args, const struct h
     if (half->to->buffer.data == NULL) {
         return half->scales->buffer.data == NULL
                    ? ATTN_OK
-                   : attn__fail(err, ATTN_E_INVALID, 0, half->scales_name, "%s is given without %s",
-                                half->scales_name, half->name);
+                   : attn__fail(err, ATTN_E_INVALID, 0, half->scales_name,
+                                "%s is given without %s; give both, or none", half->scales_name, half->name);
     }
     if (!wide && half->to_dtype != half->dtype) {
         return attn__fail(err, ATTN_E_INVALID, 0, half->dtype_name,
@@ -105,15 +106,17 @@ static int32_t check_gather(const struct attn_kv_gather_args *args, const struct
                           ATTN__COUNT_MAX);
     }
     if (args->k.buffer.data == NULL && args->v.buffer.data == NULL && args->tokens > 0) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "k", "neither k nor v is given");
+        return attn__fail(err, ATTN_E_INVALID, 0, "k", "neither k nor v is given; give one of them, or both");
     }
     if (desc->v.data == NULL && args->v.buffer.data != NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "v",
-                          "v is given, but the cache has none: its values are the first columns of k");
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "v",
+            "v is given, but the cache has none: its values are the first columns of k; leave v out");
     }
     if (args->batch->seqs > 0 && args->offsets.data == NULL) {
         return attn__fail(err, ATTN_E_INVALID, 0, "offsets",
-                          "offsets is not given, but there are %u sequences", args->batch->seqs);
+                          "offsets is not given, but there are %u sequences; an array of one more is needed",
+                          args->batch->seqs);
     }
     const int32_t status = check_half(args, &k, desc->kv_heads, err);
     return status == ATTN_OK ? check_half(args, &v, desc->kv_heads, err) : status;

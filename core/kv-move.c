@@ -55,7 +55,8 @@ static int32_t check_pairs(uint32_t count, const void *pairs, struct attn_error 
     }
     return count == 0 || pairs != NULL
                ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, "pairs", "pairs is not given, but count is %u", count);
+               : attn__fail(err, ATTN_E_INVALID, 0, "pairs",
+                            "pairs is not given, but count is %u; an array of as many is needed", count);
 }
 
 static int32_t check_offered(const struct attn_backend *backend, bool offered, const char *entry,

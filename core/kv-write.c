@@ -9,7 +9,8 @@ static int32_t check_batch(const struct attn_backend *backend, struct attn_kv_wr
     const struct attn__kv_find find = {args->addressing, args->index_dtype, desc->block, desc->pages, true};
     const int32_t status = attn__kv_batch(backend, args->batch, &find, copy, &args->batch, err);
     if (status == ATTN_OK && args->batch->rows != args->rows) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "rows", "rows is %u, but the batch has %u rows", args->rows,
+        return attn__fail(err, ATTN_E_INVALID, 0, "rows",
+                          "rows is %u, but the batch has %u rows; accepted: as many", args->rows,
                           args->batch->rows);
     }
     return status;
@@ -20,7 +21,8 @@ static int32_t check_latent(const struct attn_kv_write_args *args, const struct 
                             struct attn_error *err)
 {
     if (args->v_new.buffer.data != NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "v_new", "v_new is given, but the cache has no v");
+        return attn__fail(err, ATTN_E_INVALID, 0, "v_new",
+                          "v_new is given, but the cache has no v; leave it out");
     }
     if (args->k_rope.buffer.data == NULL) {
         return attn__tensor_check(&args->k_new, args->k_dtype, args->rows, desc->kv_heads, desc->head_dim,
@@ -59,9 +61,9 @@ static int32_t check_rows(const struct attn_kv_write_args *args, const struct at
         return check_latent(args, desc, err);
     }
     if (args->k_rope.buffer.data != NULL) {
-        return attn__fail(
-            err, ATTN_E_INVALID, 0, "k_rope",
-            "k_rope is given, but the cache has v: only a latent cache takes keys in two pieces");
+        return attn__fail(err, ATTN_E_INVALID, 0, "k_rope",
+                          "k_rope is given, but the cache has v: only a latent cache takes keys in two "
+                          "pieces; leave k_rope out");
     }
     const int32_t status = attn__tensor_check(&args->k_new, args->k_dtype, args->rows, desc->kv_heads,
                                               desc->head_dim, "k_new", err);

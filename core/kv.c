@@ -75,7 +75,7 @@ int32_t attn_kv_create(struct attn_backend *backend, const struct attn_kv_desc *
 {
     int32_t status = attn__call_begin(backend, "attn_kv_create", err);
     if (status == ATTN_OK && out == NULL) {
-        status = attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL");
+        status = attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL; a place for the answer is accepted");
     }
     if (status != ATTN_OK) {
         return status;
@@ -128,7 +128,8 @@ int32_t attn__kv_choose(const struct attn_backend *backend, const struct attn_kv
         *out = &kv->desc;
         return kv->backend == backend
                    ? ATTN_OK
-                   : attn__fail(err, ATTN_E_INVALID, 0, "kv", "kv belongs to another backend, %s on %s",
+                   : attn__fail(err, ATTN_E_INVALID, 0, "kv",
+                                "kv belongs to another backend, %s on %s; one of this backend is accepted",
                                 kv->backend->entry->table.name, kv->backend->device_name);
     }
     const void *known = NULL;

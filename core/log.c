@@ -52,7 +52,7 @@ static bool parse_item(const char *item, size_t length, struct attn__log *log, c
     if (log == NULL)
         return true;
     if (log->subsystems == sizeof log->subsystem / sizeof log->subsystem[0]) {
-        snprintf(problem, size, "more than %u subsystems", log->subsystems);
+        snprintf(problem, size, "it names more than %u subsystems; as many are accepted", log->subsystems);
         return false;
     }
     memcpy(log->subsystem[log->subsystems].name, colon + 1, name_length);

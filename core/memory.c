@@ -16,7 +16,8 @@ static int32_t begin_alloc(const struct attn_backend *backend, uint64_t size, co
         return status;
     }
     if (out == NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "out", "%s: out is NULL", what);
+        return attn__fail(err, ATTN_E_INVALID, 0, "out",
+                          "%s: out is NULL; a place for the buffer is accepted", what);
     }
     if (size == 0 || size > INT64_MAX) {
         return attn__fail(err, ATTN_E_INVALID, 0, "size", "%s: size is %llu; accepted: 1 to 2^63 - 1 bytes",
@@ -73,7 +74,8 @@ int32_t attn_memory_copy(struct attn_backend *backend, const struct attn_buffer 
     }
     if (to == NULL || to->data == NULL || from == NULL || from->data == NULL) {
         const char *name = to == NULL || to->data == NULL ? "to" : "from";
-        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is NULL, but %llu bytes are to be copied", name,
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "%s is NULL, but %llu bytes are to be copied; an address is needed", name,
                           (unsigned long long)size);
     }
     struct attn_error own;
@@ -115,7 +117,7 @@ int32_t attn_stream_create(struct attn_backend *backend, void **out, struct attn
         return status;
     }
     if (out == NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL");
+        return attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL; a place for the stream is accepted");
     }
     *out = NULL;
     const struct attn_memory_table *memory = &backend->entry->memory;

@@ -65,7 +65,8 @@ static int32_t check_merge(const struct attn_merge_args *args, struct attn_error
                                 args->rows,  args->heads,    args->head_dim};
     int32_t status = check_shape(&shape, err);
     if (status == ATTN_OK && args->parts == NULL) {
-        status = attn__fail(err, ATTN_E_INVALID, 0, "parts", "parts is NULL, but count is %u", args->count);
+        status = attn__fail(err, ATTN_E_INVALID, 0, "parts",
+                            "parts is NULL, but count is %u; an array of as many is needed", args->count);
     }
     for (uint32_t i = 0; status == ATTN_OK && i < args->count; i++) {
         status = check_out(&shape, &args->parts[i].out, "parts.out", err);
@@ -112,7 +113,8 @@ static int32_t check_rescale(const struct attn_rescale_args *args, struct attn_e
                                 args->rows,  args->heads,    args->head_dim};
     int32_t status = check_shape(&shape, err);
     if (status == ATTN_OK && args->all == NULL) {
-        status = attn__fail(err, ATTN_E_INVALID, 0, "all", "all is NULL, but count is %u", args->count);
+        status = attn__fail(err, ATTN_E_INVALID, 0, "all",
+                            "all is NULL, but count is %u; an array of as many is needed", args->count);
     }
     for (uint32_t i = 0; status == ATTN_OK && i < args->count; i++) {
         status = check_lse(&shape, &args->all[i], "all", err);

@@ -94,7 +94,8 @@ static int32_t take(struct attn__plugin *plugin, const struct kind *kind, const 
     memcpy(target, source, size < kind->size ? size : kind->size);
     for (size_t i = 0; i < kind->required_count; i++)
         if (memcmp((const char *)target + kind->required[i].offset, none, sizeof none) == 0)
-            return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION, "%s: %s%s%s", owner, kind->name, dot,
+            return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION,
+                          "%s: %s%s%s is NULL; the interface requires it", owner, kind->name, dot,
                           kind->required[i].name);
     return ATTN_OK;
 }
@@ -221,8 +222,9 @@ static int32_t take_backends(struct attn__plugin *plugin)
         return REFUSE(plugin, ATTN_REASON_DLOPEN_FAILED, "no memory for the tables of %u backends", count);
     for (uint32_t i = 0; i < count; i++) {
         if (given[i] == NULL)
-            return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION, "%s: the table of backend %u",
-                          plugin->note.name, i);
+            return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION,
+                          "%s: the table of backend %u is NULL; the interface requires it", plugin->note.name,
+                          i);
         status = take_backend(plugin, given[i], &plugin->backends[i]);
         for (uint32_t j = 0; j < i && status == ATTN_OK; j++)
             if (strcmp(plugin->backends[j].table.name, plugin->backends[i].table.name) == 0)

@@ -55,8 +55,9 @@ static int32_t check_many(const struct attn_plan *const *plans, const struct att
             return status;
         }
         if (plans[i]->backend != plans[0]->backend) {
-            return attn__fail(err, ATTN_E_INVALID, 0, "plans",
-                              "plans[%u] belongs to another backend than plans[0]", i);
+            return attn__fail(
+                err, ATTN_E_INVALID, 0, "plans",
+                "plans[%u] belongs to another backend than plans[0]; plans of one backend are accepted", i);
         }
         struct attn_batch copy;
         const struct attn_batch *known;
@@ -66,7 +67,8 @@ static int32_t check_many(const struct attn_plan *const *plans, const struct att
         }
         *out_plain = *out_plain && known == batches[i];
         if (__builtin_add_overflow(*out_staging, plans[i]->sizes.staging, out_staging)) {
-            return attn__fail(err, ATTN_E_SIZE, 0, "staging", "the staging of %u plans overflows 64 bits", n);
+            return attn__fail(err, ATTN_E_SIZE, 0, "staging",
+                              "the staging of %u plans overflows 64 bits; fewer plans are accepted", n);
         }
     }
     return ATTN_OK;
@@ -101,7 +103,8 @@ int32_t attn_plan_prepare_many(const struct attn_plan *const *plans, const struc
     }
     if (plans == NULL || batches == NULL || schedules == NULL) {
         const char *name = plans == NULL ? "plans" : batches == NULL ? "batches" : "schedules";
-        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is NULL, but n is %u", name, n);
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "%s is NULL, but n is %u; an array of as many is needed", name, n);
     }
     uint64_t needed;
     bool plain;

@@ -59,7 +59,8 @@ static int32_t check_extras(const struct attn_problem *problem, const struct att
     }
     if (status == ATTN_OK && tensors->mask_packed != 0 && problem->mask != ATTN_MASK_BITS) {
         status = attn__fail(err, ATTN_E_INVALID, 0, "mask_packed",
-                            "tensors.mask_packed is %u; only mask=bits is packed", tensors->mask_packed);
+                            "tensors.mask_packed is %u; only mask=bits is packed, with others 0 is accepted",
+                            tensors->mask_packed);
     }
     if (status == ATTN_OK) {
         status = attn__scale_check(&tensors->q_scale, problem->q_scale, "q_scale", err);

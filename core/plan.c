@@ -123,7 +123,7 @@ int32_t attn_plan_create(struct attn_backend *backend, const struct attn_problem
 {
     int32_t status = attn__call_begin(backend, "attn_plan_create", err);
     if (status == ATTN_OK && out == NULL) {
-        status = attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL");
+        status = attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL; a place for the plan is accepted");
     }
     if (status != ATTN_OK) {
         return status;

@@ -9,7 +9,7 @@
 static inline int32_t attn__plan_begin(const struct attn_plan *plan, const char *what, struct attn_error *err)
 {
     if (plan == NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "plan", "%s: the handle is NULL", what);
+        return attn__fail(err, ATTN_E_INVALID, 0, "plan", "%s: the handle is NULL; a plan is accepted", what);
     }
     return attn__call_begin(plan->backend, what, err);
 }
@@ -25,10 +25,10 @@ static inline int32_t attn__span_check(const struct attn_span *span, uint64_t ne
         return attn__fail(err, ATTN_E_SIZE, 0, name, "%s has %llu bytes; the plan needs %llu", name,
                           span != NULL ? (unsigned long long)span->size : 0, (unsigned long long)needed);
     }
-    return span->buffer.data != NULL
-               ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, name, "%s has size %llu, but no buffer", name,
-                            (unsigned long long)span->size);
+    return span->buffer.data != NULL ? ATTN_OK
+                                     : attn__fail(err, ATTN_E_INVALID, 0, name,
+                                                  "%s has size %llu, but no buffer; an address is needed",
+                                                  name, (unsigned long long)span->size);
 }
 
 /* A batch in this library's size, checked but for the contents of its arrays. */

@@ -210,8 +210,10 @@ static int32_t check_products(const struct attn_problem *problem, struct attn_er
 static int32_t check_raw(const struct attn_problem *problem, struct attn_error *err)
 {
     if (problem->given & ~KNOWN_GIVEN) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "given", "given has the unknown bits 0x%x",
-                          problem->given & ~KNOWN_GIVEN);
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "given",
+            "given has the unknown bits 0x%x; accepted: ATTN_GIVEN_WINDOW_LEFT, ATTN_GIVEN_WINDOW_RIGHT",
+            problem->given & ~KNOWN_GIVEN);
     }
     for (size_t i = 0; i < sizeof problem->reserved / sizeof problem->reserved[0]; i++) {
         if (problem->reserved[i] != 0) {
@@ -220,13 +222,15 @@ static int32_t check_raw(const struct attn_problem *problem, struct attn_error *
     }
     if (!(problem->given & ATTN_GIVEN_WINDOW_LEFT) && problem->window_left != 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, "window",
-                          "window_left is %d, but ATTN_GIVEN_WINDOW_LEFT is not set in given",
+                          "window_left is %d, but ATTN_GIVEN_WINDOW_LEFT is not set in given; set it, or "
+                          "leave window_left 0",
                           problem->window_left);
     }
     if (!(problem->given & ATTN_GIVEN_WINDOW_RIGHT) && problem->window_right != 0 &&
         problem->window_right != -1 && problem->window_right != problem->window_left) {
         return attn__fail(err, ATTN_E_INVALID, 0, "window",
-                          "window_right is %d, but ATTN_GIVEN_WINDOW_RIGHT is not set in given",
+                          "window_right is %d, but ATTN_GIVEN_WINDOW_RIGHT is not set in given; set it, or "
+                          "leave window_right 0",
                           problem->window_right);
     }
     return ATTN_OK;

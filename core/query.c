@@ -103,7 +103,9 @@ static int32_t take_query(const struct attn_query *query, struct attn_query *own
     }
     if ((own->reasons == NULL && own->reason_capacity > 0) ||
         (own->kernels == NULL && own->kernel_capacity > 0)) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "query", "query has a capacity, but its array is NULL");
+        return attn__fail(err, ATTN_E_INVALID, 0, "query",
+                          "query.reasons or query.kernels is NULL, but its capacity is not 0; give an array, "
+                          "or the capacity 0");
     }
     own->accepted = own->cost_rank = own->graph_level = own->reason_count = own->kernel_count = 0;
     return ATTN_OK;
@@ -149,7 +151,8 @@ int32_t attn_context_get_axes(struct attn_context *context, const char *backend,
 {
     int32_t status = begin(context, backend, out, "attn_context_get_axes", err);
     if (status == ATTN_OK && out_count == NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "out_count", "out_count is NULL");
+        return attn__fail(err, ATTN_E_INVALID, 0, "out_count",
+                          "out_count is NULL; a place for the count is accepted");
     }
     struct attn__backend *entry = NULL;
     if (status == ATTN_OK) {

@@ -192,7 +192,8 @@ static int32_t check(const struct attn_context *context, const char *what, struc
                      struct attn_report **report, struct attn_error *err)
 {
     if (context == NULL || out == NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, context == NULL ? "context" : "out", "%s: %s is NULL", what,
+        return attn__fail(err, ATTN_E_INVALID, 0, context == NULL ? "context" : "out",
+                          "%s: %s is NULL; a context and a place for the report are accepted", what,
                           context == NULL ? "context" : "out");
     *out = NULL;
     int32_t status = attn__check_fork(context->born, what, err);

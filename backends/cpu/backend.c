@@ -44,7 +44,8 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
     uint32_t threads = config != NULL ? config->threads : 0;
 
     if (device == NULL || device->type != ATTN_DEVICE_CPU || device->ordinal != 0)
-        return cpu_fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "device", "the only device is cpu:0");
+        return cpu_fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "device",
+                        "only the device cpu:0 is accepted");
     if (threads > CPU_THREADS_MAX)
         return cpu_fail(err, ATTN_E_INVALID, 0, "threads", "threads is %u, at most %u are accepted", threads,
                         CPU_THREADS_MAX);

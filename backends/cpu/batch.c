@@ -19,7 +19,7 @@ static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, bool
     uintptr_t address = (uintptr_t)cpu_address(buffer);
 
     if (address == 0 && needed)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     if ((address & (size - 1)) != 0)
         return cpu_fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name, size);
     return ATTN_OK;
@@ -38,8 +38,9 @@ static int32_t check_scalars(const struct attn_problem *problem, const struct at
 
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         if (counts[i].value > counts[i].most)
-            return cpu_fail(err, ATTN_E_INVALID, 0, counts[i].name, "%s is %u, the plan's maximum is %u",
-                            counts[i].name, counts[i].value, counts[i].most);
+            return cpu_fail(err, ATTN_E_INVALID, 0, counts[i].name,
+                            "%s is %u; up to the plan's maximum %u is accepted", counts[i].name,
+                            counts[i].value, counts[i].most);
     }
     return ATTN_OK;
 }
@@ -119,8 +120,8 @@ static int32_t check_queries(const struct attn_batch *batch, struct attn_error *
 
     if (batch->seqs == 0) {
         if (batch->rows != 0)
-            return cpu_fail(err, ATTN_E_INVALID, 0, "rows", "rows is %u, but there are no sequences",
-                            batch->rows);
+            return cpu_fail(err, ATTN_E_INVALID, 0, "rows",
+                            "rows is %u, but there are no sequences; 0 is accepted", batch->rows);
         return ATTN_OK;
     }
     if (offsets[0] != 0)
@@ -199,13 +200,15 @@ static int32_t check_pages(const struct attn_problem *problem, const struct attn
                         "sequence %u has %u keys in %u pages, but %lld page entries", seq, kv_len, needed,
                         (long long)there);
     if (entries == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     if (is_table)
         most = highest(entries + (int64_t)seq * batch->table_stride, ATTN_INT32, 0, needed);
     else
         most = highest(entries, problem->index_dtype, first, needed);
     if (batch->pages != 0 && most >= batch->pages)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "sequence %u has page %lld, the cache has %u pages",
+        return cpu_fail(err, ATTN_E_INVALID, 0, name,
+                        "sequence %u has page %lld, the cache has %u pages; pages below that and holes "
+                        "(negative) are accepted",
                         seq, (long long)most, batch->pages);
     extent->last_key = most > extent->last_key ? most : extent->last_key;
     return ATTN_OK;
@@ -321,8 +324,9 @@ int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_b
 
     if (extent->last_key >= 0 && (uint64_t)extent->last_key >= there)
         return cpu_fail(err, ATTN_E_INVALID, 0, run_of_tokens ? "kv_offsets" : "pages",
-                        "the batch reads %s %lld, the cache has %llu", run_of_tokens ? "token" : "page",
-                        (long long)extent->last_key, (unsigned long long)there);
+                        "the batch reads %s %lld; of this cache those below %llu are accepted",
+                        run_of_tokens ? "token" : "page", (long long)extent->last_key,
+                        (unsigned long long)there);
     if (problem->addressing == ATTN_DENSE && !run_of_tokens && extent->max_kv > desc->block)
         return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
                         "a sequence has %u keys, the cache has room for %u per sequence", extent->max_kv,

@@ -15,11 +15,12 @@ int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backe
     }
     if (given->struct_size < sizeof *given)
         return cpu_fail(err, ATTN_E_INVALID, 0, "stream",
-                        "a struct attn_cpu_executor has %zu bytes, its struct_size is %u", sizeof *given,
-                        given->struct_size);
+                        "struct_size must be %zu or more for a struct attn_cpu_executor, it is %u",
+                        sizeof *given, given->struct_size);
     executor->recording = given->recording;
     if (given->recording != NULL && given->recording->backend != backend)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "stream", "the stream is captured by another backend");
+        return cpu_fail(err, ATTN_E_INVALID, 0, "stream",
+                        "the stream is captured by another backend; one of this backend is accepted");
     if (given->kind == ATTN_EXECUTOR_POOL) {
         executor->parallel_for = backend->instance->host.parallel_for;
         executor->parallel_for_arg = backend->instance->host.ctx;
@@ -27,7 +28,8 @@ int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backe
     }
     if (given->kind == ATTN_EXECUTOR_PARALLEL_FOR) {
         if (given->parallel_for == NULL)
-            return cpu_fail(err, ATTN_E_INVALID, 0, "stream.parallel_for", "the function is missing");
+            return cpu_fail(err, ATTN_E_INVALID, 0, "stream.parallel_for",
+                            "parallel_for is NULL; an executor of this kind needs the function");
         executor->parallel_for = given->parallel_for;
         executor->parallel_for_arg = given->arg;
         return ATTN_OK;
@@ -36,8 +38,8 @@ int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backe
         return cpu_fail(err, ATTN_E_INVALID, 0, "stream.kind",
                         "kind is %u; 1 (parallel_for), 2 (team) and 3 (pool) are accepted", given->kind);
     if (given->nth == 0 || given->ith >= given->nth)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "stream.ith", "thread %u of a team of %u does not exist",
-                        given->ith, given->nth);
+        return cpu_fail(err, ATTN_E_INVALID, 0, "stream.ith",
+                        "ith is %u, but nth is %u; 0 to nth - 1 are accepted", given->ith, given->nth);
     if (given->nth > 1 && given->barrier == NULL)
         return cpu_fail(err, ATTN_E_INVALID, 0, "stream.barrier", "a team of %u needs a barrier", given->nth);
     executor->team = given;

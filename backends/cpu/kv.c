@@ -42,8 +42,9 @@ static int32_t plane_init(struct plane *plane, const struct attn_problem *p, uin
         plane->block = p->max_kv; /* a page is a sequence */
     if (!product(plane->block, p->kv_heads, plane->head, 1, &plane->bytes) ||
         !product(plane->bytes, pages, 1, 1, &plane->half) || plane->half > INT64_MAX / 4)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "pages", "%u pages of %u tokens do not fit into 64 bits",
-                        pages, plane->block);
+        return cpu_fail(err, ATTN_E_INVALID, 0, "pages",
+                        "%u pages of %u tokens do not fit into 64 bits; fewer are accepted", pages,
+                        plane->block);
     return ATTN_OK;
 }
 
@@ -126,7 +127,7 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
                         "kv.head_dim is %u; layout paged-x of %s accepts multiples of %u", dim,
                         cpu_type_name(dtype), ATTN__PAGED_X_BYTES / size);
     if (bits == 0 && desc->pages > 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; a cache needs it", name);
     for (uint32_t i = 0; i < 3; i++)
         bits |= counts[i] > 1 ? (uintptr_t)strides[i] : 0;
     if ((bits & (size - 1)) != 0)

@@ -132,7 +132,8 @@ static int32_t check_common(uint32_t count, uint32_t dtype, uint32_t base, uint3
         return cpu_fail(err, ATTN_E_INVALID, 0, "lse_base",
                         "lse_base is %u; natural (1) and base 2 (2) are accepted", base);
     if ((uint64_t)rows * heads / TASK_PAIRS >= UINT32_MAX)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "rows", "%u rows of %u heads are too many for one call", rows,
+        return cpu_fail(err, ATTN_E_INVALID, 0, "rows",
+                        "%u rows of %u heads are too many for one call; merge them in several calls", rows,
                         heads);
     return ATTN_OK;
 }
@@ -153,7 +154,8 @@ int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_arg
     if (status == ATTN_OK)
         status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
     if (status == ATTN_OK && args->parts == NULL)
-        status = cpu_fail(err, ATTN_E_INVALID, 0, "parts", "parts is not given");
+        status =
+            cpu_fail(err, ATTN_E_INVALID, 0, "parts", "parts is NULL; an array of count parts is needed");
     for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++) {
         status = cpu_tensor_check(&args->parts[k].out, args->rows, args->heads, args->head_dim, size, 0,
                                   "parts.out", err);
@@ -182,7 +184,7 @@ int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale
     if (status == ATTN_OK)
         status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
     if (status == ATTN_OK && args->all == NULL)
-        status = cpu_fail(err, ATTN_E_INVALID, 0, "all", "all is not given");
+        status = cpu_fail(err, ATTN_E_INVALID, 0, "all", "all is NULL; an array of count results is needed");
     if (status == ATTN_OK)
         status = cpu_tensor_check(&args->out, args->rows, args->heads, args->head_dim, cpu_size(args->dtype),
                                   1, "out", err);

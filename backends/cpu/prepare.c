@@ -6,10 +6,10 @@
 int32_t cpu_check_span(const struct attn_span *span, uint64_t size, const char *name, struct attn_error *err)
 {
     if (span == NULL || cpu_address(&span->buffer) == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; it takes %llu bytes", name,
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; %llu bytes are needed", name,
                         (unsigned long long)size);
     if (span->size < size)
-        return cpu_fail(err, ATTN_E_SIZE, 0, name, "%s has %llu bytes, it takes %llu", name,
+        return cpu_fail(err, ATTN_E_SIZE, 0, name, "%s has %llu bytes; %llu are needed", name,
                         (unsigned long long)span->size, (unsigned long long)size);
     if ((uintptr_t)cpu_address(&span->buffer) % CPU_ALIGNMENT != 0)
         return cpu_fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name,

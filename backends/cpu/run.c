@@ -57,13 +57,16 @@ static int32_t check_kv(const struct attn_problem *problem, const struct attn_kv
         if (members[i].got == members[i].wanted)
             continue;
         if (i < 2)
-            return cpu_fail(err, ATTN_E_INVALID, 0, members[i].name, "%s is %s, the plan's is %s",
-                            members[i].name, cpu_type_name(members[i].got), cpu_type_name(members[i].wanted));
-        return cpu_fail(err, ATTN_E_INVALID, 0, members[i].name, "%s is %u, the plan's is %u",
-                        members[i].name, members[i].got, members[i].wanted);
+            return cpu_fail(err, ATTN_E_INVALID, 0, members[i].name,
+                            "%s is %s, the plan's is %s; they must be equal", members[i].name,
+                            cpu_type_name(members[i].got), cpu_type_name(members[i].wanted));
+        return cpu_fail(err, ATTN_E_INVALID, 0, members[i].name,
+                        "%s is %u, the plan's is %u; they must be equal", members[i].name, members[i].got,
+                        members[i].wanted);
     }
     if (cpu_address(&desc->v) == NULL && problem->mla == 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "kv.v", "kv.v is not given");
+        return cpu_fail(err, ATTN_E_INVALID, 0, "kv.v",
+                        "kv.v is not given; the plan needs values of their own");
     return ATTN_OK;
 }
 
@@ -74,7 +77,7 @@ static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, cons
     uintptr_t address = (uintptr_t)cpu_address(buffer);
 
     if (address == 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     if (address % size != 0)
         return cpu_fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name, size);
     return ATTN_OK;
@@ -160,7 +163,8 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
                         "this is no schedule that the plan prepared; call attn_plan_prepare first");
     if (schedule->seqs != batch->seqs || schedule->rows != batch->rows)
         return cpu_fail(err, ATTN_E_INVALID, 0, "schedule",
-                        "it was prepared for %u sequences and %u rows, the batch has %u and %u",
+                        "the schedule was prepared for %u sequences and %u rows, the batch has %u and %u; "
+                        "prepare it for this batch",
                         schedule->seqs, schedule->rows, batch->seqs, batch->rows);
     return ATTN_OK;
 }
@@ -188,7 +192,8 @@ static int32_t check_cache(const struct attn_plan_impl *plan, const struct attn_
     int32_t status = ATTN_OK;
 
     if (desc == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "tensors.kv", "neither a cache nor a description is given");
+        return cpu_fail(err, ATTN_E_INVALID, 0, "tensors.kv",
+                        "neither a cache nor a description is given; one of them is needed");
     if (bare)
         status = cpu_kv_check(desc, err);
     if (status == ATTN_OK)
@@ -200,7 +205,8 @@ static int32_t check_scratch(const struct attn_plan_impl *plan, const struct att
                              struct attn_error *err)
 {
     if (scratch == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "scratch", "scratch is not given");
+        return cpu_fail(err, ATTN_E_INVALID, 0, "scratch",
+                        "scratch is not given; what attn_plan_get_sizes says is needed");
     int32_t status = cpu_check_span(&scratch->scratch, plan->sizes.scratch, "scratch", err);
     return status == ATTN_OK ? cpu_check_span(&scratch->counters, plan->sizes.counters, "counters", err)
                              : status;

@@ -18,8 +18,9 @@ int32_t cpu_scale_check(const struct attn_scale *scale, uint32_t dtype, const ch
 
     if (cpu_size(dtype) != 1)
         return scale->kind == 0 ? ATTN_OK
-                                : cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is given, but %s has no scale",
-                                           name, cpu_type_name(dtype));
+                                : cpu_fail(err, ATTN_E_INVALID, 0, name,
+                                           "%s is given, but %s has no scale; leave its kind 0", name,
+                                           cpu_type_name(dtype));
     if (scale->kind == ATTN_SCALE_UNIT)
         return ATTN_OK;
     if ((scale->kind != ATTN_SCALE_HOST && scale->kind != ATTN_SCALE_DEVICE) ||
@@ -73,7 +74,7 @@ int32_t cpu_tensor_check(const struct attn_tensor *tensor, uint64_t rows, uint64
     if (rows == 0)
         return ATTN_OK;
     if (bits == 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given", name);
+        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     bits |= rows > 1 ? (uintptr_t)tensor->token_stride : 0;
     bits |= heads > 1 ? (uintptr_t)tensor->head_stride : 0;
     if ((bits & (size - 1)) != 0)

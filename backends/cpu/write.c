@@ -112,9 +112,10 @@ static int32_t check_slots(struct write *write, struct attn_error *err)
     write->slots = (const int64_t *)address;
     for (uint32_t row = 0; row < write->rows; row++) {
         if (write->slots[row] >= 0 && (uint64_t)write->slots[row] >= there)
-            return cpu_fail(err, ATTN_E_INVALID, 0, "slot_mapping",
-                            "slot_mapping[%u] is %lld, the cache has %llu slots", row,
-                            (long long)write->slots[row], (unsigned long long)there);
+            return cpu_fail(
+                err, ATTN_E_INVALID, 0, "slot_mapping",
+                "slot_mapping[%u] is %lld, the cache has %llu slots; slots below that are accepted", row,
+                (long long)write->slots[row], (unsigned long long)there);
     }
     return ATTN_OK;
 }
@@ -126,7 +127,8 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     struct cpu_extent extent;
 
     if (batch == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "batch", "neither slot_mapping nor batch is given");
+        return cpu_fail(err, ATTN_E_INVALID, 0, "batch",
+                        "neither slot_mapping nor batch is given; one of them must say where the rows go");
     problem->addressing = write->args->addressing;
     problem->index_dtype = write->args->index_dtype;
     problem->block = write->desc->block;
@@ -202,7 +204,8 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK && write.desc == NULL)
-        status = cpu_fail(err, ATTN_E_INVALID, 0, "kv", "neither a cache nor a description is given");
+        status = cpu_fail(err, ATTN_E_INVALID, 0, "kv",
+                          "neither a cache nor a description is given; one of them is needed");
     if (status == ATTN_OK && kv == NULL)
         status = cpu_kv_check(desc, err);
     if (status == ATTN_OK && executor.recording != NULL) {

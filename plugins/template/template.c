@@ -60,7 +60,9 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
     int64_t token;
     for (uint32_t i = 0; i < w->rows; i++)
         if (attn_util_place(w, d->block, i, &token) >= (int64_t)d->pages)
-            return attn_util_fail(err, ATTN_E_INVALID, "slot_mapping", "a slot lies behind the last page");
+            return attn_util_fail(
+                err, ATTN_E_INVALID, "slot_mapping",
+                "a slot lies behind the last page; slots below pages times block are accepted");
     for (uint32_t n, i = attn_util_member(stream, &n); i < w->rows; i += n) {
         const int64_t page = attn_util_place(w, d->block, i, &token);
         for (uint32_t h = 0; page >= 0 && h < d->kv_heads; h++) {

@@ -119,7 +119,7 @@ Test(batch, scalars)
     REFUSED("", "rows", "maximum 16", s.batch.rows = 17);
     REFUSED("", "max_q", "maximum 8", s.batch.max_q = 9);
     REFUSED("", "max_kv", "maximum 64", s.batch.max_kv = 65);
-    REFUSED("", "rows", "have fewer", s.batch.max_q = 2);
+    REFUSED("", "rows", "accepted: up to", s.batch.max_q = 2);
     REFUSED("", "given", "0x6", s.batch.given = 7);
     REFUSED("", "table_stride", "multiples of 4", s.batch.table_stride = 18);
     REFUSED("", "position_dtype", "ATTN_INT64", s.batch.position_dtype = ATTN_F32);

@@ -150,7 +150,7 @@ bool keys_parse(struct bench_keys *keys, const char *mode, const char *allowed, 
         bool good;
 
         if (args[i][size] != '=' || size == 0) {
-            complain("argument \"%s\" is no KEY=VALUE", args[i]);
+            complain("argument \"%s\" is not accepted; KEY=VALUE is", args[i]);
             return false;
         }
         for (size_t j = 0; j < sizeof own_keys / sizeof *own_keys; j++) {

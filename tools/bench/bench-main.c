@@ -100,7 +100,7 @@ static unsigned modes_parse(struct bench *bench, const struct mode **out)
         good = mode != NULL;
         for (unsigned i = 0; good && i < count; i++) {
             if (mode->keys == NULL || out[i]->keys == NULL)
-                complain("mode compare cannot stand beside another mode");
+                complain("mode compare cannot stand beside another mode; give it alone");
             else if (out[i] == mode)
                 complain("mode %s is given twice; give it once", mode->name);
             else

@@ -27,7 +27,8 @@ void report_print(const struct report *r)
     attention_get_info(e->attention, &info);
     for (uint32_t i = 0; i < r->prompts->count; i++)
         if (r->sequences[i].end == SEQUENCE_CONTEXT)
-            complain("sequence %u: the context of %u tokens is full", i + 1, e->model.shape.context);
+            complain("sequence %u: the context of %u tokens is full, its text ends there", i + 1,
+                     e->model.shape.context);
     if (r->arguments->toy)
         fprintf(stderr, "model: %s (reason: %s)\n", e->name, r->arguments->toy);
     else

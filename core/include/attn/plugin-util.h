@@ -181,7 +181,8 @@ static inline int32_t attn_util_shape(const struct attn_problem *p, uint32_t pag
     const long double bytes = ((long double)k_head + (long double)v_head) * p->kv_heads * p->block * pages;
 
     if (bytes > 9.2e18L)
-        return attn_util_fail(err, ATTN_E_INVALID, "pages", "the cache would exceed 2^63 bytes");
+        return attn_util_fail(err, ATTN_E_INVALID, "pages",
+                              "the cache would exceed 2^63 bytes; fewer pages are accepted");
     out->rank = 5;
     out->dims[0] = 2;
     out->dims[1] = pages;
