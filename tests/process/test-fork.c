@@ -109,7 +109,7 @@ static void call_backend(struct calls *calls)
     EXPECT(calls, attn_memory_alloc_pinned, step->backend, 64, &pointer);
     EXPECT(calls, attn_stream_create, step->backend, &pointer);
     EXPECT(calls, attn_stream_synchronize, step->backend, NULL);
-#define ARGS(type, function, ...)                                                                            \
+#define ARGS(type, function)                                                                                 \
     do {                                                                                                     \
         struct type args;                                                                                    \
         ATTN_INIT(&args);                                                                                    \

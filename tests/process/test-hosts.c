@@ -96,7 +96,7 @@ static int load_and_compute(void)
     return result == 0 && !step_works(&linked_library, "3") ? wrong("computing") : result;
 }
 
-static void limit(int resource, rlim_t most)
+static void limit(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) != 0)
