@@ -35,17 +35,25 @@ struct config {
     uint32_t chunk;
     uint32_t threads;
     bool reversed;
+    /* A cache that is as small as the longest text allows, and blocks on the host for those that give way. */
+    bool tight;
+    uint32_t host_blocks;
+    bool twice; /* every prompt again, whose blocks are there already */
 };
 
 static const struct config configs[] = {
-    {"all at once", NULL, PROMPTS, 16, 256, 2, false},
-    {"reversed", NULL, PROMPTS, 16, 256, 2, true},
-    {"two at once", NULL, 2, 16, 256, 2, false},
-    {"three at once, reversed, block 1, chunk 7", NULL, 3, 1, 7, 2, true},
-    {"three at once, block 33, chunk 1", NULL, 3, 33, 1, 2, false},
-    {"four at once, chunk 64, one thread", NULL, 4, 16, 64, 1, false},
-    {"one at once", NULL, 1, 16, 256, 2, false},
-    {"cpu/flashinfer, two at once, reversed, chunk 7", "cpu/flashinfer", 2, 16, 7, 2, true},
+    {"all at once", NULL, PROMPTS, 16, 256, 2, .reversed = false},
+    {"all at once in a small cache, computed again", NULL, PROMPTS, 4, 64, 2, .tight = true},
+    {"all at once in a small cache, by way of the host", NULL, PROMPTS, 4, 64, 2, .tight = true,
+     .host_blocks = 200},
+    {"each twice, the second time found", NULL, PROMPTS, 4, 256, 2, .twice = true},
+    {"reversed", NULL, PROMPTS, 16, 256, 2, .reversed = true},
+    {"two at once", NULL, 2, 16, 256, 2, .reversed = false},
+    {"three at once, reversed, block 1, chunk 7", NULL, 3, 1, 7, 2, .reversed = true},
+    {"three at once, block 33, chunk 1", NULL, 3, 33, 1, 2, .reversed = false},
+    {"four at once, chunk 64, one thread", NULL, 4, 16, 64, 1, .reversed = false},
+    {"one at once", NULL, 1, 16, 256, 2, .reversed = false},
+    {"cpu/flashinfer, two at once, reversed, chunk 7", "cpu/flashinfer", 2, 16, 7, 2, .reversed = true},
 };
 
 /* A cache type, from which margin between the two largest logits on a choice is compared (rounding that
@@ -84,42 +92,96 @@ static uint32_t place(const struct config *config, uint32_t i)
     return config->reversed ? PROMPTS - 1 - i : i;
 }
 
+/* Whether what a configuration is about happened. */
+static bool went_its_way(const struct config *config, const struct batch_result *result)
+{
+    if (config->twice)
+        return result->counts.hit_tokens > 0;
+    if (config->tight)
+        return config->host_blocks > 0 ? result->counts.swapped > 0 : result->counts.recomputed > 0;
+    return result->most_at_once == config->parallel &&
+           result->counts.recomputed + result->counts.swapped == 0;
+}
+
 static void test_config(struct engine *e, const struct kind *kind, const struct base *bases,
                         const struct config *config)
 {
-    struct sequence sequences[PROMPTS] = {0};
+    struct sequence sequences[2 * PROMPTS] = {0};
     struct batch_result result = {0};
     struct failure err = {0};
+    uint32_t count = config->twice ? 2 * PROMPTS : PROMPTS;
     uint32_t compared = 0;
     uint32_t wrong = 0;
-    const struct batch_options options = {
+    struct batch_options options = {
         .parallel = config->parallel,
         .chunk = config->chunk,
+        .reuse = config->twice,
         .attention = {.block = config->block,
+                      .host_blocks = config->host_blocks,
                       .threads = config->threads,
                       .kv = kind->kv,
                       .backend = config->backend,
                       .seed = config->parallel},
     };
-    for (uint32_t i = 0; i < PROMPTS; i++) {
-        sequences[i].prompt = bases[place(config, i)].prompt;
+    for (uint32_t i = 0; i < count; i++) {
+        sequences[i].prompt = bases[place(config, i % PROMPTS)].prompt;
         /* Ends at different steps, so that others come in between. */
-        sequences[i].most = GREEDY_TOKENS - place(config, i) % 3;
+        sequences[i].most = GREEDY_TOKENS - place(config, i % PROMPTS) % 3;
+        uint32_t blocks = ((uint32_t)sequences[i].prompt.count + sequences[i].most) / config->block + 1;
+        if (config->tight && blocks > options.attention.blocks)
+            options.attention.blocks = blocks;
     }
-    int status = batch_run(e, sequences, PROMPTS, &options, &result, &err);
-    for (uint32_t i = 0; status == 0 && i < PROMPTS; i++) {
-        const struct base *base = &bases[place(config, i)];
-        uint32_t count = base->count < sequences[i].most ? base->count : sequences[i].most;
-        compared += count;
-        wrong += sequences[i].made.count < count ||
-                 memcmp(sequences[i].made.ids, base->result.ids, count * sizeof(int32_t)) != 0;
+    int status = batch_run(e, sequences, count, &options, &result, &err);
+    for (uint32_t i = 0; status == 0 && i < count; i++) {
+        const struct base *base = &bases[place(config, i % PROMPTS)];
+        uint32_t tokens = base->count < sequences[i].most ? base->count : sequences[i].most;
+        compared += tokens;
+        wrong += sequences[i].made.count < tokens ||
+                 memcmp(sequences[i].made.ids, base->result.ids, tokens * sizeof(int32_t)) != 0;
     }
-    tap_result(status == 0 && !wrong && compared >= kind->least && result.most_at_once == config->parallel,
-               "cache %s, %s: the same %u tokens (%u sequences differ)%s", kind->kv, config->name, compared,
-               wrong, err.text);
+    tap_result(
+        status == 0 && !wrong && compared >= kind->least && went_its_way(config, &result),
+        "cache %s, %s: the same %u tokens (%u sequences differ; %llu computed again, %llu by way of the "
+        "host, %llu tokens found)%s",
+        kind->kv, config->name, compared, wrong, (unsigned long long)result.counts.recomputed,
+        (unsigned long long)result.counts.swapped, (unsigned long long)result.counts.hit_tokens, err.text);
     engine_stop(e);
-    for (uint32_t i = 0; i < PROMPTS; i++)
+    for (uint32_t i = 0; i < count; i++)
         tokens_finish(&sequences[i].made);
+}
+
+/* Texts that share the blocks of their prompt are those that have blocks of their own. */
+static void test_samples(struct engine *e, const struct base *base)
+{
+    enum { SAMPLES = 5 };
+    struct sequence sequences[2][SAMPLES] = {0};
+    struct batch_result result = {0};
+    struct failure err = {0};
+    uint32_t wrong = 0;
+    int status = 0;
+    for (int shared = 0; shared < 2 && status == 0; shared++) {
+        const struct batch_options options = {
+            .parallel = SAMPLES,
+            .chunk = 16,
+            .attention = {.block = 7, .threads = 2, .kv = "f32", .seed = 3}};
+        for (uint32_t i = 0; i < SAMPLES; i++)
+            sequences[shared][i] = (struct sequence){.prompt = base->prompt,
+                                                     .most = GREEDY_TOKENS,
+                                                     .sampler = {0.8, i},
+                                                     .sample = shared && i > 0};
+        status = batch_run(e, sequences[shared], SAMPLES, &options, &result, &err);
+        engine_stop(e);
+    }
+    for (uint32_t i = 0; status == 0 && i < SAMPLES; i++)
+        wrong += sequences[0][i].made.count != sequences[1][i].made.count ||
+                 memcmp(sequences[0][i].made.ids, sequences[1][i].made.ids,
+                        sequences[0][i].made.count * sizeof(int32_t)) != 0;
+    tap_result(
+        status == 0 && !wrong && result.counts.copied > 0 && result.prompt_tokens == base->prompt.count,
+        "%d samples on shared blocks: the same texts (%u differ; %llu blocks copied, %u prompt tokens)%s",
+        SAMPLES, wrong, (unsigned long long)result.counts.copied, result.prompt_tokens, err.text);
+    for (uint32_t i = 0; i < 2 * SAMPLES; i++)
+        tokens_finish(&sequences[i / SAMPLES][i % SAMPLES].made);
 }
 
 /* The generated model takes every configuration with every type; a real one, being slow, only the first ones.
@@ -139,13 +201,15 @@ static void test_kind(struct engine *e, const struct kind *kind, bool toy)
     size_t count = toy ? sizeof configs / sizeof configs[0] : kind->configs;
     for (size_t i = 0; status == 0 && i < count; i++)
         test_config(e, kind, bases, &configs[i]);
+    if (status == 0 && toy && strcmp(kind->kv, "f32") == 0)
+        test_samples(e, &bases[0]);
     for (uint32_t i = 0; i < PROMPTS; i++)
         tokens_finish(&bases[i].prompt);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct kind kinds[] = {{"f16", 2e-3, 60, 8}, {"f32", 2e-3, 60, 1}, {"int8", 0.05, 30, 3}};
+    static const struct kind kinds[] = {{"f16", 2e-3, 60, 11}, {"f32", 2e-3, 60, 1}, {"int8", 0.05, 30, 6}};
     struct engine e = {0};
     struct failure err = {0};
     bool absent = false;

@@ -54,7 +54,7 @@ static void test_kind(struct engine *e, const struct kind *kind, bool toy)
         status = batch_run(e, sequences, PROMPTS, &options, &result, &err);
     uint32_t expected = 0;
     for (uint32_t i = 0; i < PROMPTS; i++)
-        expected += (uint32_t)sequences[i].made.count + (sequences[i].end == SEQUENCE_ENDED);
+        expected += (uint32_t)sequences[i].made.count + (sequences[i].end == END_TEXT);
     tap_result(status == 0 && c->largest >= kind->least && c->largest <= kind->most[!toy],
                "cache %s: logits within %g of those of f32 (%.3g at sequence %u, position %u, token %d)%s",
                kind->kv, kind->most[!toy], c->largest, c->sequence + 1, c->position, c->token, err.text);

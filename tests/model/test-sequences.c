@@ -100,7 +100,7 @@ static int run_alone(const struct config *config, struct outputs *out, struct fa
         struct attention *a = NULL;
         int status = attention_create(&shape, &options, &a, err);
         for (uint32_t past = 0; status == 0 && past < sequences[id].length;) {
-            struct attention_part part = {0, past, rest_of(id, past)};
+            struct attention_part part = {NULL, past, rest_of(id, past)};
             status = step(a, &part, &id, 1, out, err);
             past += part.count;
         }
@@ -111,52 +111,114 @@ static int run_alone(const struct config *config, struct outputs *out, struct fa
     return 0;
 }
 
-/* Sequences in the given order on PARALLEL places; each step a random part of those that run. */
-static int run_together(const struct config *config, const uint32_t *order, struct outputs *out,
-                        struct failure *err)
+/* A sequence that runs, and its blocks. */
+struct place {
+    uint32_t id; /* SEQUENCES = free */
+    uint32_t past;
+    uint32_t count;
+    int32_t blocks[LONGEST];
+    uint32_t held;
+};
+
+static void grow(struct place *place, struct blocks *blocks, uint32_t block)
 {
-    struct attention_options options = options_of(config);
-    struct attention_part running[PARALLEL] = {{0}};
-    uint32_t ids[PARALLEL] = {0};
+    while (place->held * block < place->past + place->count)
+        place->blocks[place->held++] = blocks_take(blocks);
+}
+
+/* The first half of its blocks are moved elsewhere, within the cache or by way of the host. */
+static int travel(struct attention *a, struct place *place, struct blocks *blocks, bool by_host,
+                  struct failure *err)
+{
+    struct block_move list[2][LONGEST];
+    struct block_moves moves[2] = {{list[0], 0, 0}, {list[1], 0, 0}};
+    uint32_t count = place->held / 2;
+    for (uint32_t i = 0; i < count; i++) {
+        int32_t host = (int32_t)(count - 1 - i);
+        int32_t to = blocks_take(blocks);
+        list[0][i] = (struct block_move){0, place->blocks[i], by_host ? host : to};
+        list[1][i] = (struct block_move){0, host, to};
+        blocks_drop(blocks, place->blocks[i]);
+        place->blocks[i] = to;
+    }
+    moves[0].count = moves[1].count = count;
+    if (!by_host)
+        return attention_copy(a, &moves[0], err);
+    return attention_swap_out(a, &moves[0], err) < 0 ? -1 : attention_swap_in(a, &moves[1], err);
+}
+
+static uint32_t blocks_for(uint32_t tokens, uint32_t block)
+{
+    return (tokens + block - 1) / block;
+}
+
+/* Whoever has ended gives its blocks to others. */
+static void end_part(struct place *place, struct blocks *blocks)
+{
+    while (place->held > 0)
+        blocks_drop(blocks, place->blocks[--place->held]);
+    place->id = SEQUENCES;
+}
+
+/* Sequences in the given order on PARALLEL places; each step a random part of those that run. */
+static int run_steps(struct attention *a, const struct config *config, const uint32_t *order,
+                     struct blocks *blocks, struct outputs *out, struct failure *err)
+{
+    struct place places[PARALLEL] = {{.id = SEQUENCES}, {.id = SEQUENCES}, {.id = SEQUENCES}};
+    uint64_t state = config->block;
     uint32_t next = 0;
     uint32_t ended = 0;
-    uint64_t state = config->block;
-    struct attention *a = NULL;
-    options.max_seqs = PARALLEL;
-    options.max_rows = PARALLEL * LONGEST;
-    /* The longest three, and no page more. */
-    options.max_pages = (75 + config->block - 1) / config->block + (64 + config->block - 1) / config->block +
-                        (48 + config->block - 1) / config->block;
-    int status = attention_create(&shape, &options, &a, err);
-    for (uint32_t i = 0; i < PARALLEL; i++)
-        running[i].seq = SEQUENCES; /* free */
+    int status = 0;
     while (status == 0 && ended < SEQUENCES) {
         struct attention_part parts[PARALLEL];
-        uint32_t members[PARALLEL];
+        struct place *members[PARALLEL];
+        uint32_t ids[PARALLEL];
         uint32_t count = 0;
-        for (uint32_t i = 0; i < PARALLEL; i++) {
-            if (running[i].seq == SEQUENCES && next < SEQUENCES) {
-                ids[i] = order[next++];
-                running[i] = (struct attention_part){.seq = i};
-            }
-            if (running[i].seq == SEQUENCES || rng_unit(&state) < 0.3)
+        for (uint32_t i = 0; status == 0 && i < PARALLEL; i++) {
+            struct place *p = &places[i];
+            if (p->id == SEQUENCES && next < SEQUENCES)
+                *p = (struct place){.id = order[next++]};
+            if (p->id == SEQUENCES || rng_unit(&state) < 0.3)
                 continue;
-            running[i].count = rest_of(ids[i], running[i].past);
-            members[count] = ids[i];
-            parts[count++] = running[i];
+            p->count = rest_of(p->id, p->past);
+            if (rng_unit(&state) < 0.4)
+                status = travel(a, p, blocks, rng_unit(&state) < 0.5, err);
+            grow(p, blocks, config->block);
+            members[count] = p;
+            ids[count] = p->id;
+            parts[count++] = (struct attention_part){p->blocks, p->past, p->count};
         }
-        status = count ? step(a, parts, members, count, out, err) : 0;
+        status = status == 0 && count ? step(a, parts, ids, count, out, err) : status;
         for (uint32_t i = 0; i < count; i++) {
-            struct attention_part *r = &running[parts[i].seq];
-            r->past += parts[i].count;
-            if (r->past == sequences[members[i]].length) {
-                attention_release(a, r->seq);
-                r->seq = SEQUENCES;
+            members[i]->past += members[i]->count;
+            if (members[i]->past == sequences[ids[i]].length) {
+                end_part(members[i], blocks);
                 ended++;
             }
         }
     }
+    return status;
+}
+
+static int run_together(const struct config *config, const uint32_t *order, struct outputs *out,
+                        struct failure *err)
+{
+    struct attention_options options = options_of(config);
+    struct attention *a = NULL;
+    struct blocks blocks = {0};
+    options.max_seqs = PARALLEL;
+    options.max_rows = PARALLEL * LONGEST;
+    /* The longest three, and room for a journey of one of them. */
+    options.blocks = blocks_for(75, config->block) + blocks_for(64, config->block) +
+                     blocks_for(48, config->block) + blocks_for(75, config->block);
+    options.host_blocks = blocks_for(75, config->block);
+    int status = blocks_init(&blocks, options.blocks, 0, err);
+    if (status == 0)
+        status = attention_create(&shape, &options, &a, err);
+    if (status == 0)
+        status = run_steps(a, config, order, &blocks, out, err);
     attention_destroy(a);
+    blocks_finish(&blocks);
     return status;
 }
 

@@ -23,7 +23,10 @@ enum {
     KEY_TOY,
     KEY_BATCH,
     KEY_PARALLEL,
-    KEY_COMPARE
+    KEY_COMPARE,
+    KEY_BLOCKS,
+    KEY_HOST_BLOCKS,
+    KEY_NO_REUSE
 };
 
 static const struct argp_option options[] = {
@@ -36,6 +39,11 @@ static const struct argp_option options[] = {
     {"threads", KEY_THREADS, "N", 0, "threads of attention and matrix products (one per CPU)", 1},
     {"parallel", KEY_PARALLEL, "N", 0,
      "sequences at once (8 with --batch); with -p so many texts of the one prompt (1)", 1},
+    {"blocks", KEY_BLOCKS, "N", 0, "pages of the cache; with fewer than the texts want some wait (as many)",
+     1},
+    {"host-blocks", KEY_HOST_BLOCKS, "N", 0,
+     "pages on the host for texts that have to wait; without them they are computed again (0)", 1},
+    {"no-reuse", KEY_NO_REUSE, NULL, 0, "compute what prompts have in common for each of them", 1},
     {"kv", KEY_KV, "TYPE", 0, "cache type: " ATTENTION_CACHE_TYPES " (f16)", 1},
     {"compare-kv", KEY_COMPARE, NULL, 0, "how far the logits are from those of an f32 cache", 1},
     {"temp", KEY_TEMP, "T", 0, "draw at temperature T; 0 takes the likeliest token (0)", 2},
@@ -119,6 +127,15 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state)
     case KEY_PARALLEL:
         a->parallel = (uint32_t)number("parallel", text, 1, MOST_PARALLEL);
         return 0;
+    case KEY_BLOCKS:
+        a->blocks = (uint32_t)number("blocks", text, 1, MOST_BLOCKS);
+        return 0;
+    case KEY_HOST_BLOCKS:
+        a->host_blocks = (uint32_t)number("host-blocks", text, 0, MOST_BLOCKS);
+        return 0;
+    case KEY_NO_REUSE:
+        a->reuse = false;
+        return 0;
     case KEY_COMPARE:
         a->compare_kv = true;
         return 0;
@@ -183,6 +200,7 @@ void arguments_parse(int argc, char **argv, struct arguments *out)
             "speed, backend and kernels to standard error.",
         .children = children,
     };
-    *out = (struct arguments){.tokens = 128, .block = 16, .chunk = 256, .kv = "f16", .seed = 1};
+    *out =
+        (struct arguments){.tokens = 128, .block = 16, .chunk = 256, .kv = "f16", .seed = 1, .reuse = true};
     common_parse(&argp, argc, argv, out);
 }

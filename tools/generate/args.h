@@ -19,6 +19,9 @@ struct arguments {
     uint32_t chunk;
     uint32_t threads; /* 0: not given */
     uint32_t parallel;
+    uint32_t blocks;      /* 0: as many as can be wanted */
+    uint32_t host_blocks; /* 0: blocks that are given up are computed again */
+    bool reuse;
     double temperature;
     uint64_t seed;
     bool raw;
@@ -26,7 +29,7 @@ struct arguments {
     struct common_options common;
 };
 
-enum { MOST_THREADS = 1024, MOST_PARALLEL = 1024, DEFAULT_PARALLEL = 8 };
+enum { MOST_THREADS = 1024, MOST_PARALLEL = 1024, DEFAULT_PARALLEL = 8, MOST_BLOCKS = 1 << 24 };
 
 /* Exits with EXIT_USAGE after a message when the command line is wrong. */
 void arguments_parse(int argc, char **argv, struct arguments *out);

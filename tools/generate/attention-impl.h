@@ -4,7 +4,6 @@
 #define GENERATE_ATTENTION_IMPL_H
 
 #include "attention.h"
-#include "pages.h"
 
 #include <attn/attn.h>
 #include <attn/device.h>
@@ -14,6 +13,13 @@ struct attention_cache {
     struct attn_buffer memory;
     struct attn_buffer scales[2]; /* of keys and values, 8-bit types only */
     struct attn_kv *kv;
+};
+
+/* The same for blocks that are moved out, in the host's memory. */
+struct host_cache {
+    void *memory;
+    void *scales[2];
+    struct attn_kv_desc desc;
 };
 
 struct attention {
@@ -26,7 +32,14 @@ struct attention {
     struct attn_plan_info plan_info;
     struct attn_problem problem;
     struct attention_cache *caches;
-    struct pages pages;
+    struct host_cache *host_caches; /* NULL without host blocks */
+    uint32_t width;                 /* most blocks of a sequence */
+    uint32_t pages;                 /* of each cache */
+    int32_t *page;                  /* [pages] where a block lies: not in order, as after a long run */
+
+    /* Blocks to move: pairs on the host, and a copy in the backend's memory. */
+    int64_t *pairs;
+    struct attn_buffer d_pairs;
 
     /* Memory of a plan's runs. */
     struct attn_span schedule;
@@ -58,6 +71,13 @@ int attention_fail(struct failure *err, const char *what, const struct attn_erro
 /* Buffers, caches, block table: everything that comes after the plan. */
 int attention_allocate(struct attention *a, struct failure *err);
 void attention_free(struct attention *a);
+
+/* attention-move.c: what moves need. */
+int attention_make_moves(struct attention *a, struct failure *err);
+void attention_free_moves(struct attention *a);
+
+int attention_alloc(struct attention *a, const char *what, uint64_t size, struct attn_buffer *out,
+                    struct failure *err);
 
 /* Copies between host and backend memory and waits for it. */
 int attention_to_device(struct attention *a, const struct attn_buffer *to, const void *from, uint64_t size,

@@ -4,14 +4,16 @@
  */
 #include "attention-impl.h"
 
+#include "rng.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
 /* Pages beyond what the sequences need, so that the ones in use are never simply all of them. */
 enum { SPARE_PAGES = 3 };
 
-static int alloc(struct attention *a, const char *what, uint64_t size, struct attn_buffer *out,
-                 struct failure *err)
+int attention_alloc(struct attention *a, const char *what, uint64_t size, struct attn_buffer *out,
+                    struct failure *err)
 {
     struct attn_error error;
     ATTN_INIT(&error);
@@ -55,7 +57,7 @@ static int alloc_span(struct attention *a, const char *what, uint64_t size, stru
                       struct failure *err)
 {
     out->size = size;
-    return size ? alloc(a, what, size, &out->buffer, err) : 0;
+    return size ? attention_alloc(a, what, size, &out->buffer, err) : 0;
 }
 
 static int alloc_plan_memory(struct attention *a, struct failure *err)
@@ -86,7 +88,7 @@ static int make_scales(struct attention *a, struct attention_cache *cache, const
     struct attn_scale *const scales[] = {&desc->k_scale, &desc->v_scale};
     int64_t head = (int64_t)sizeof(float);
     for (int i = 0; shape->scale_bytes && i < 2; i++) {
-        if (alloc(a, "cache scales", shape->scale_bytes, &cache->scales[i], err) < 0)
+        if (attention_alloc(a, "cache scales", shape->scale_bytes, &cache->scales[i], err) < 0)
             return -1;
         *scales[i] = (struct attn_scale){
             .kind = ATTN_SCALE_DEVICE,
@@ -107,9 +109,9 @@ static int make_cache(struct attention *a, struct attention_cache *cache, struct
     struct attn_error error;
     ATTN_INIT(&shape);
     ATTN_INIT(&error);
-    if (attn_kv_get_shape(a->backend, &a->problem, a->pages.count, &shape, &error) < 0)
+    if (attn_kv_get_shape(a->backend, &a->problem, a->pages, &shape, &error) < 0)
         return attention_fail(err, "cache shape", &error);
-    if (alloc(a, "cache", shape.bytes, &cache->memory, err) < 0)
+    if (attention_alloc(a, "cache", shape.bytes, &cache->memory, err) < 0)
         return -1;
     attn_kv_desc_init(&desc, &shape, &cache->memory);
     if (make_scales(a, cache, &shape, &desc, err) < 0)
@@ -125,7 +127,7 @@ static int explain_caches(struct attention *a, struct failure *err)
     struct failure first = *err;
     struct attn_kv_shape shape;
     ATTN_INIT(&shape);
-    if (attn_kv_get_shape(a->backend, &a->problem, a->pages.count, &shape, NULL) < 0)
+    if (attn_kv_get_shape(a->backend, &a->problem, a->pages, &shape, NULL) < 0)
         return -1;
     double bytes = ((double)shape.bytes + 2 * (double)shape.scale_bytes) * a->shape.layers;
     return failure_set(err,
@@ -150,18 +152,29 @@ static int make_pages(struct attention *a, struct failure *err)
 {
     const struct attention_options *o = &a->options;
     uint64_t width = ((uint64_t)o->max_tokens + o->block - 1) / o->block;
-    uint64_t count = (o->max_pages ? o->max_pages : width * o->max_seqs) + SPARE_PAGES;
+    uint64_t count = (o->blocks ? o->blocks : width * o->max_seqs) + SPARE_PAGES;
+    uint64_t seed = o->seed;
     if (count > INT32_MAX / o->block)
         return failure_set(err,
-                           "%" PRIu64 " pages of %" PRIu32 " tokens; accepted are caches of up to %d tokens",
+                           "%" PRIu64 " blocks of %" PRIu32 " tokens; accepted are caches of up to %d tokens",
                            count, o->block, INT32_MAX);
-    return pages_init(&a->pages, (uint32_t)count, o->block, o->max_seqs, (uint32_t)width, o->seed, err);
+    a->width = (uint32_t)width;
+    a->pages = (uint32_t)count;
+    a->page = calloc(count, sizeof *a->page);
+    if (!a->page)
+        return failure_set(err, "no memory for the order of %" PRIu64 " blocks", count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t j = (uint32_t)(rng_next(&seed) % (i + 1));
+        a->page[i] = a->page[j];
+        a->page[j] = (int32_t)i;
+    }
+    return 0;
 }
 
 /* The host's arrays of a step. */
 static int make_arrays(struct attention *a, struct failure *err)
 {
-    a->table = calloc((size_t)a->options.max_seqs * a->pages.width, sizeof *a->table);
+    a->table = calloc((size_t)a->options.max_seqs * a->width, sizeof *a->table);
     a->slots = calloc(a->options.max_rows, sizeof *a->slots);
     a->q_offsets = calloc((size_t)a->options.max_seqs + 1, sizeof *a->q_offsets);
     a->kv_lens = calloc(a->options.max_seqs, sizeof *a->kv_lens);
@@ -182,7 +195,7 @@ static int alloc_step(struct attention *a, struct failure *err)
         struct attn_buffer *buffer;
     } list[] = {
         {"slots", rows * sizeof *a->slots, &a->d_slots},
-        {"block table", seqs * a->pages.width * sizeof *a->table, &a->d_table},
+        {"block table", seqs * a->width * sizeof *a->table, &a->d_table},
         {"offsets", (seqs + 1) * sizeof *a->q_offsets, &a->d_q_offsets},
         {"lengths", seqs * sizeof *a->kv_lens, &a->d_kv_lens},
         {"queries", q_bytes, &a->d_q},
@@ -191,7 +204,7 @@ static int alloc_step(struct attention *a, struct failure *err)
         {"output", q_bytes, &a->d_out},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (alloc(a, list[i].what, list[i].size, list[i].buffer, err) < 0)
+        if (attention_alloc(a, list[i].what, list[i].size, list[i].buffer, err) < 0)
             return -1;
     return 0;
 }
@@ -199,7 +212,7 @@ static int alloc_step(struct attention *a, struct failure *err)
 int attention_allocate(struct attention *a, struct failure *err)
 {
     if (make_pages(a, err) < 0 || make_arrays(a, err) < 0 || make_caches(a, err) < 0 ||
-        alloc_step(a, err) < 0)
+        attention_make_moves(a, err) < 0 || alloc_step(a, err) < 0)
         return -1;
     return alloc_plan_memory(a, err);
 }
@@ -225,6 +238,7 @@ void attention_free(struct attention *a)
         &a->d_v,
         &a->d_out,
     };
+    attention_free_moves(a);
     for (uint32_t i = 0; a->caches && i < a->shape.layers; i++) {
         attn_kv_destroy(a->caches[i].kv);
         free_buffer(a, &a->caches[i].memory);
@@ -240,5 +254,5 @@ void attention_free(struct attention *a)
     free(a->slots);
     free(a->q_offsets);
     free(a->kv_lens);
-    pages_finish(&a->pages);
+    free(a->page);
 }

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 static int check_parts(const struct attention *a, const struct attention_part *parts, uint32_t count,
                        struct failure *err)
@@ -16,13 +15,14 @@ static int check_parts(const struct attention *a, const struct attention_part *p
                            o->max_seqs);
     for (uint32_t i = 0; i < count; i++) {
         const struct attention_part *p = &parts[i];
-        if (p->seq >= o->max_seqs || p->count == 0 || p->count > o->max_chunk || p->past > o->max_tokens ||
-            p->count > o->max_tokens - p->past)
+        if ((!p->blocks && count > 1) || p->count == 0 || p->count > o->max_chunk ||
+            p->past > o->max_tokens || p->count > o->max_tokens - p->past)
             return failure_set(err,
-                               "sequence %" PRIu32 ": %" PRIu32 " tokens behind %" PRIu32
-                               "; accepted are sequences below %" PRIu32 ", steps of 1 to %" PRIu32
-                               " tokens and %" PRIu32 " tokens in all",
-                               p->seq, p->count, p->past, o->max_seqs, o->max_chunk, o->max_tokens);
+                               "part %" PRIu32 ": %" PRIu32 " tokens behind %" PRIu32
+                               " %s blocks; accepted are steps of 1 to %" PRIu32 " tokens, %" PRIu32
+                               " tokens in all, and no blocks for a part that is alone",
+                               i, p->count, p->past, p->blocks ? "with" : "without", o->max_chunk,
+                               o->max_tokens);
         rows += p->count;
     }
     if (rows > o->max_rows)
@@ -31,22 +31,24 @@ static int check_parts(const struct attention *a, const struct attention_part *p
     return 0;
 }
 
-/* Pages, then the host's arrays. */
-static int fill_host(struct attention *a, const struct attention_part *parts, uint32_t count,
-                     struct failure *err)
+/* Page of a block of a part; the table and the slots hold nothing else. */
+static int32_t page_of(const struct attention *a, const struct attention_part *part, uint32_t index)
 {
+    return a->page[part->blocks ? (uint32_t)part->blocks[index] : index];
+}
+
+static void fill_host(struct attention *a, const struct attention_part *parts, uint32_t count)
+{
+    uint32_t block = a->options.block;
     uint32_t rows = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct attention_part *p = &parts[i];
-        if (pages_grow(&a->pages, p->seq, p->past + p->count, err) < 0)
-            return -1;
         a->q_offsets[i] = (int32_t)rows;
         a->kv_lens[i] = (int32_t)(p->past + p->count);
         for (uint32_t k = 0; k < p->count; k++)
-            a->slots[rows++] = pages_slot(&a->pages, p->seq, p->past + k);
+            a->slots[rows++] = (int64_t)page_of(a, p, (p->past + k) / block) * block + (p->past + k) % block;
     }
     a->q_offsets[count] = (int32_t)rows;
-    return 0;
 }
 
 static void fill_batch(struct attention *a, const struct attention_part *parts, uint32_t count)
@@ -66,13 +68,16 @@ static void fill_batch(struct attention *a, const struct attention_part *parts, 
     }
     b->table_width = (b->max_kv - 1) / a->options.block + 1;
     b->table_stride = (int64_t)(b->table_width * sizeof *a->table);
-    for (uint32_t i = 0; i < count; i++)
-        memcpy(a->table + (size_t)i * b->table_width, a->pages.table + (size_t)parts[i].seq * a->pages.width,
-               (size_t)b->table_stride);
+    for (uint32_t i = 0; i < count; i++) {
+        int32_t *row = a->table + (size_t)i * b->table_width;
+        uint32_t held = ((uint32_t)a->kv_lens[i] - 1) / a->options.block + 1;
+        for (uint32_t j = 0; j < b->table_width; j++)
+            row[j] = j < held ? page_of(a, &parts[i], j) : -1;
+    }
     b->q_offsets = a->d_q_offsets;
     b->kv_lens = a->d_kv_lens;
     b->table = a->d_table;
-    b->pages = a->pages.count;
+    b->pages = a->pages;
     b->host = &a->host;
 }
 
@@ -81,8 +86,9 @@ int attention_begin(struct attention *a, const struct attention_part *parts, uin
 {
     struct attn_error error;
     ATTN_INIT(&error);
-    if (check_parts(a, parts, count, err) < 0 || fill_host(a, parts, count, err) < 0)
+    if (check_parts(a, parts, count, err) < 0)
         return -1;
+    fill_host(a, parts, count);
     fill_batch(a, parts, count);
     const struct {
         const struct attn_buffer *to;
@@ -101,11 +107,6 @@ int attention_begin(struct attention *a, const struct attention_part *parts, uin
                           &error) < 0)
         return attention_fail(err, "prepare", &error);
     return 0;
-}
-
-void attention_release(struct attention *a, uint32_t seq)
-{
-    pages_release(&a->pages, seq);
 }
 
 /* A contiguous view [token, head, dim] of floats. */

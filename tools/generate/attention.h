@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The attention layers of a model on libattn: one cache per layer for all sequences, a block table for each
- * sequence, one plan for prompt chunks and decoding alike. */
+/* The attention layers of a model on libattn: one cache per layer for all sequences, one plan for prompt
+ * chunks and decoding alike. Which blocks of the caches a sequence has is the caller's business. */
 #ifndef GENERATE_ATTENTION_H
 #define GENERATE_ATTENTION_H
 
 #include <stdint.h>
 
 #include "failure.h"
+#include "scheduler.h"
 
 struct attention;
 
@@ -24,16 +25,17 @@ struct attention_shape {
 uint32_t attention_cache_type(const char *name);
 
 struct attention_options {
-    uint32_t block;               /* tokens per page */
+    uint32_t block;               /* tokens of a block */
     uint32_t max_tokens;          /* of a whole sequence */
     uint32_t max_chunk;           /* tokens of one sequence in a step */
-    uint32_t max_seqs;            /* sequences that have pages at the same time; 0: one */
+    uint32_t max_seqs;            /* sequences of a step; 0: one */
     uint32_t max_rows;            /* tokens of a step; 0: max_chunk */
-    uint32_t max_pages;           /* of each cache; 0: as many as all sequences can want */
+    uint32_t blocks;              /* of each cache; 0: as many as all sequences can want */
+    uint32_t host_blocks;         /* for blocks that are moved out of each cache */
     uint32_t threads;             /* 0: as libattn decides */
     const char *kv;               /* one of ATTENTION_CACHE_TYPES */
     const char *backend;          /* wanted list, NULL: as ATTN_BACKEND says */
-    uint64_t seed;                /* of the order in which pages are used */
+    uint64_t seed;                /* of the order in which blocks lie in memory */
     const char *const *variables; /* "NAME=VALUE" before the environment */
     uint32_t variable_count;
 };
@@ -52,17 +54,19 @@ void attention_get_info(const struct attention *a, struct attention_info *out);
 
 /* What a sequence brings to a step: "count" new tokens behind "past" earlier ones. */
 struct attention_part {
-    uint32_t seq; /* below max_seqs */
+    const int32_t *blocks; /* of its tokens in order; NULL: 0, 1, 2 …, for a sequence that is alone */
     uint32_t past;
     uint32_t count;
 };
 
-/* Begins a step; each sequence appears at most once, and gets the pages that its new tokens need. */
+/* Begins a step; each sequence appears at most once. */
 int attention_begin(struct attention *a, const struct attention_part *parts, uint32_t count,
                     struct failure *err);
 
-/* Frees the pages of a sequence, whose number may begin a new one. */
-void attention_release(struct attention *a, uint32_t seq);
+/* Before a step: moves blocks of all layers to the host, back from it, or within the caches, in order. */
+int attention_swap_out(struct attention *a, const struct block_moves *moves, struct failure *err);
+int attention_swap_in(struct attention *a, const struct block_moves *moves, struct failure *err);
+int attention_copy(struct attention *a, const struct block_moves *moves, struct failure *err);
 
 /* Puts the step's keys and values of one layer into its cache; both are [rows, kv_heads, head_dim], the rows
  * of the parts one after the other. */

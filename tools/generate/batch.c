@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Continuous batching: admits sequences in order, composes steps, samples, and frees what has ended. */
+/* Continuous batching: takes steps from the scheduler, computes and samples them, and ends what has ended. */
 #include "batch.h"
 
 #include <inttypes.h>
@@ -13,15 +13,9 @@ struct batch {
     uint32_t count;
     const struct batch_options *options;
     struct batch_result *result;
-    uint32_t *running; /* sequences that have pages, in order; at most options->parallel */
-    uint32_t running_count;
-    uint32_t *free_slots;
-    uint32_t free_count;
-    uint32_t next; /* the first sequence that has not begun */
+    struct scheduler *scheduler;
     struct forward_part *parts;
-    uint32_t *members; /* sequence of each part */
-    uint32_t part_count;
-    uint32_t prompt_rows; /* of the step */
+    struct sequence **members; /* of the parts */
     float *logits;
 };
 
@@ -37,10 +31,15 @@ static uint32_t least(uint64_t a, uint64_t b)
     return (uint32_t)(a < b ? a : b);
 }
 
-/* Tokens that a sequence has at most. The last one generated is never fed, but may fill the context. */
+/* Tokens of a whole text. The last one is never computed, so it may be one more than the context holds. */
 static uint32_t length(const struct batch *b, const struct sequence *s)
 {
-    return least((uint64_t)s->prompt.count + s->most, b->engine->model.shape.context);
+    return least((uint64_t)s->prompt.count + s->most, (uint64_t)b->engine->model.shape.context + 1);
+}
+
+static uint32_t blocks_of(const struct batch *b, const struct sequence *s)
+{
+    return (length(b, s) - 2) / b->options->attention.block + 1;
 }
 
 static int descending(const void *a, const void *b)
@@ -50,180 +49,222 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Pages for the longest sequences that can meet: no order of ends makes others want more. */
-static int count_pages(const struct batch *b, struct attention_options *o, struct failure *err)
+/* Blocks for the longest sequences that can meet: no order of ends makes others want more. */
+static int count_blocks(const struct batch *b, struct attention_options *o, struct failure *err)
 {
     uint32_t *wanted = malloc(b->count * sizeof *wanted);
-    uint64_t pages = 0;
+    uint64_t blocks = 0;
     if (!wanted)
         return failure_set(err, "no memory for %" PRIu32 " sequences", b->count);
     for (uint32_t i = 0; i < b->count; i++)
-        wanted[i] = (length(b, &b->sequences[i]) - 1) / o->block + 1;
+        wanted[i] = blocks_of(b, &b->sequences[i]);
     qsort(wanted, b->count, sizeof *wanted, descending);
     for (uint32_t i = 0; i < o->max_seqs; i++)
-        pages += wanted[i];
+        blocks += wanted[i];
     free(wanted);
-    o->max_pages = least(pages, UINT32_MAX);
+    o->blocks = least(blocks, UINT32_MAX);
+    return 0;
+}
+
+static void count_maxima(const struct batch *b, struct attention_options *o)
+{
+    uint64_t all = 0;
+    uint32_t longest = 0;
+    o->max_seqs = least(b->options->parallel, b->count);
+    o->max_tokens = 0;
+    for (uint32_t i = 0; i < b->count; i++) {
+        uint32_t tokens = length(b, &b->sequences[i]) - 1;
+        all += tokens;
+        longest = tokens > longest ? tokens : longest;
+    }
+    /* Whoever gave up its blocks computes what it generated as if it were a prompt. */
+    o->max_tokens = longest;
+    o->max_chunk = least(b->options->chunk, longest);
+    o->max_rows = least(b->options->chunk, all) + o->max_seqs - 1;
+}
+
+static int start_scheduler(struct batch *b, const struct attention_options *o, struct failure *err)
+{
+    struct scheduler_options options = {
+        .block = o->block,
+        .groups = 1,
+        .group = {{.blocks = o->blocks}},
+        .host_blocks = o->host_blocks,
+        .max_seqs = o->max_seqs,
+        .chunk = b->options->chunk,
+        .reuse = b->options->reuse,
+    };
+    return scheduler_create(&options, &b->scheduler, err);
+}
+
+/* Samples come later: they are forks of the sequence before them. */
+static int add_requests(struct batch *b, struct failure *err)
+{
+    for (uint32_t i = 0; i < b->count; i++) {
+        struct sequence *s = &b->sequences[i];
+        if (s->sample && i > 0)
+            continue;
+        s->scheduled =
+            scheduler_add(b->scheduler, s->prompt.ids, (uint32_t)s->prompt.count, length(b, s), s, err);
+        if (!s->scheduled)
+            return -1;
+    }
     return 0;
 }
 
 static int start(struct batch *b, struct failure *err)
 {
     struct attention_options o = b->options->attention;
-    uint64_t all = 0;
-    uint64_t longest = 0;
-    o.max_seqs = least(b->options->parallel, b->count);
-    o.max_tokens = 0;
-    for (uint32_t i = 0; i < b->count; i++) {
-        const struct sequence *s = &b->sequences[i];
-        all += s->prompt.count;
-        longest = s->prompt.count > longest ? s->prompt.count : longest;
-        o.max_tokens = length(b, s) > o.max_tokens ? length(b, s) : o.max_tokens;
-    }
-    o.max_chunk = least(b->options->chunk, longest);
-    o.max_rows = least(b->options->chunk, all) + o.max_seqs - 1;
-    b->running = calloc(o.max_seqs, sizeof *b->running);
-    b->free_slots = calloc(o.max_seqs, sizeof *b->free_slots);
+    count_maxima(b, &o);
     b->parts = calloc(o.max_seqs, sizeof *b->parts);
     b->members = calloc(o.max_seqs, sizeof *b->members);
     b->logits = malloc((size_t)o.max_seqs * b->engine->model.shape.vocab * sizeof *b->logits);
-    if (!b->running || !b->free_slots || !b->parts || !b->members || !b->logits)
+    if (!b->parts || !b->members || !b->logits)
         return failure_set(err, "no memory for %" PRIu32 " times %" PRIu32 " logits", o.max_seqs,
                            b->engine->model.shape.vocab);
-    while (b->free_count < o.max_seqs) {
-        b->free_slots[b->free_count] = o.max_seqs - 1 - b->free_count;
-        b->free_count++;
-    }
-    if (count_pages(b, &o, err) < 0 || engine_start(b->engine, &o, err) < 0)
+    if (o.blocks == 0 && count_blocks(b, &o, err) < 0)
+        return -1;
+    if (start_scheduler(b, &o, err) < 0 || add_requests(b, err) < 0 || engine_start(b->engine, &o, err) < 0)
         return -1;
     if (!b->options->compare)
         return 0;
     return comparison_start(&b->result->comparison, b->engine, &o, o.max_seqs, err);
 }
 
-static void add_part(struct batch *b, uint32_t index, uint32_t count)
+static bool is_last(const struct scheduled_part *part)
 {
-    struct sequence *s = &b->sequences[index];
-    bool in_prompt = s->past < s->prompt.count;
-    bool last = s->past + count >= s->prompt.count;
-    b->members[b->part_count] = index;
-    b->parts[b->part_count++] = (struct forward_part){
-        .place = {s->slot, s->past, count},
-        .tokens = in_prompt ? s->prompt.ids + s->past : &s->made.ids[s->made.count - 1],
-        .first_row = last ? count - 1 : count,
-    };
-    b->prompt_rows += in_prompt ? count : 0;
+    return part->first + part->count == part->sequence->count;
 }
 
-/* Every sequence that decodes brings a token; prompts share the chunk in order. Ones that have not begun take
- * the free places. */
-static void compose(struct batch *b)
+static void fill_parts(struct batch *b, const struct scheduler_step *step)
 {
-    uint32_t left = b->options->chunk;
-    while (b->free_count && b->next < b->count) {
-        b->sequences[b->next].slot = b->free_slots[--b->free_count];
-        b->running[b->running_count++] = b->next++;
+    for (uint32_t i = 0; i < step->part_count; i++) {
+        const struct scheduled_part *p = &step->parts[i];
+        b->members[i] = p->sequence->user;
+        b->parts[i] = (struct forward_part){
+            .place = {p->sequence->blocks[0], p->first, p->count},
+            .tokens = p->sequence->tokens + p->first,
+            .first_row = is_last(p) ? p->count - 1 : p->count,
+        };
     }
-    b->part_count = 0;
-    b->prompt_rows = 0;
-    for (uint32_t i = 0; i < b->running_count; i++) {
-        const struct sequence *s = &b->sequences[b->running[i]];
-        uint32_t rest = least(s->prompt.count - least(s->past, s->prompt.count), left);
-        if (s->past >= s->prompt.count)
-            add_part(b, b->running[i], 1);
-        else if (rest)
-            add_part(b, b->running[i], rest);
-        left -= s->past < s->prompt.count ? rest : 0;
-    }
-    if (b->part_count > b->result->most_at_once)
-        b->result->most_at_once = b->part_count;
+    if (step->part_count > b->result->most_at_once)
+        b->result->most_at_once = step->part_count;
 }
 
-static int sample(struct batch *b, uint32_t index, const float *logits, struct failure *err)
+static int move_blocks(struct attention *attention, const struct scheduler_step *step, struct failure *err)
+{
+    if (attention_swap_out(attention, &step->out, err) < 0 ||
+        attention_swap_in(attention, &step->in, err) < 0)
+        return -1;
+    return attention_copy(attention, &step->copies, err);
+}
+
+static int sample(struct batch *b, struct sequence *s, const float *logits, struct failure *err)
 {
     const struct engine *e = b->engine;
-    struct sequence *s = &b->sequences[index];
     int32_t token;
     if (sampler_next(&s->sampler, logits, e->model.shape.vocab, &token, err) < 0)
         return -1;
     if (tokenizer_ends(e->tokenizer, token)) {
-        s->end = SEQUENCE_ENDED;
-        return 0;
+        s->end = END_TEXT;
+    } else {
+        if (tokens_add(&s->made, token, err) < 0 || scheduler_append(s->scheduled, &token, 1, err) < 0)
+            return -1;
+        b->result->made_tokens++;
+        if (s->made.count == s->most)
+            s->end = END_LENGTH;
+        else if (s->scheduled->count > e->model.shape.context)
+            s->end = END_CONTEXT;
     }
-    if (tokens_add(&s->made, token, err) < 0)
-        return -1;
-    b->result->made_tokens++;
-    if (s->made.count == s->most)
-        s->end = SEQUENCE_LENGTH;
-    else if (s->past == e->model.shape.context)
-        s->end = SEQUENCE_CONTEXT;
+    if (s->end != END_NONE)
+        scheduler_end(b->scheduler, s->scheduled);
     return 0;
 }
 
-/* Frees the pages of the sequences that have ended. */
-static void retire(struct batch *b)
+/* Samples begin when the logits behind their prompt are there. */
+static int begin_samples(struct batch *b, struct sequence *first, const float *logits, struct failure *err)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < b->running_count; i++) {
-        struct sequence *s = &b->sequences[b->running[i]];
-        if (s->end == SEQUENCE_RUNS) {
-            b->running[kept++] = b->running[i];
-            continue;
-        }
-        attention_release(b->engine->attention, s->slot);
-        if (b->result->comparison.attention)
-            attention_release(b->result->comparison.attention, s->slot);
-        b->free_slots[b->free_count++] = s->slot;
+    if (first->made.count > 0)
+        return 0;
+    for (struct sequence *s = first + 1; s < b->sequences + b->count && s->sample; s++) {
+        s->scheduled = scheduler_fork(b->scheduler, first->scheduled, s, err);
+        if (!s->scheduled || sample(b, s, logits, err) < 0)
+            return -1;
     }
-    b->running_count = kept;
+    return 0;
 }
 
 /* Chooses the next token of each part whose logits are there. */
-static int sample_all(struct batch *b, struct failure *err)
+static int sample_all(struct batch *b, uint32_t count, struct failure *err)
 {
     struct comparison *c = &b->result->comparison;
     uint32_t vocab = b->engine->model.shape.vocab;
     uint32_t row = 0;
-    for (uint32_t i = 0; i < b->part_count; i++) {
-        struct sequence *s = &b->sequences[b->members[i]];
+    for (uint32_t i = 0; i < count; i++) {
+        struct sequence *s = b->members[i];
         const float *logits = b->logits + (size_t)row * vocab;
-        s->past += b->parts[i].place.count;
         if (b->parts[i].first_row == b->parts[i].place.count)
             continue;
         if (c->attention)
-            comparison_judge(c, logits, row, vocab, b->members[i], s->past - 1);
-        if (sample(b, b->members[i], logits, err) < 0)
+            comparison_judge(c, logits, row, vocab, (uint32_t)(s - b->sequences), s->scheduled->computed - 1);
+        if (begin_samples(b, s, logits, err) < 0 || sample(b, s, logits, err) < 0)
             return -1;
         row++;
     }
     return 0;
 }
 
-static int step(struct batch *b, struct failure *err)
+static int run_second(struct batch *b, const struct scheduler_step *step, struct failure *err)
+{
+    struct comparison *c = &b->result->comparison;
+    if (!c->attention)
+        return 0;
+    if (move_blocks(c->attention, step, err) < 0)
+        return -1;
+    return comparison_step(c, b->engine, b->parts, step->part_count, err);
+}
+
+static int run_step(struct batch *b, const struct scheduler_step *step, struct failure *err)
 {
     struct batch_result *r = b->result;
-    uint32_t rows = 0;
     double begin = now();
-    compose(b);
-    if (forward_run(b->engine->forward, b->engine->attention, b->parts, b->part_count, b->logits, err) < 0)
+    fill_parts(b, step);
+    if (move_blocks(b->engine->attention, step, err) < 0 ||
+        forward_run(b->engine->forward, b->engine->attention, b->parts, step->part_count, b->logits, err) < 0)
         return -1;
     double seconds = now() - begin;
-    if (r->comparison.attention &&
-        comparison_step(&r->comparison, b->engine, b->parts, b->part_count, err) < 0)
+    if (run_second(b, step, err) < 0)
         return -1;
     begin = now();
-    if (sample_all(b, err) < 0)
+    uint32_t count = step->part_count;
+    scheduler_commit(b->scheduler);
+    if (sample_all(b, count, err) < 0)
         return -1;
-    retire(b);
     if (b->options->on_step)
         b->options->on_step(b->options->user);
     seconds += now() - begin;
-    for (uint32_t i = 0; i < b->part_count; i++)
-        rows += b->parts[i].place.count;
-    r->prompt_tokens += b->prompt_rows;
-    r->prompt_seconds += seconds * b->prompt_rows / rows;
-    r->made_seconds += seconds * (rows - b->prompt_rows) / rows;
+    r->prompt_tokens += step->prompt_rows;
+    r->prompt_seconds += seconds * step->prompt_rows / step->rows;
+    r->made_seconds += seconds * (step->rows - step->prompt_rows) / step->rows;
     return 0;
+}
+
+static void finish(struct batch *b)
+{
+    if (b->scheduler)
+        b->result->counts = *scheduler_get_counts(b->scheduler);
+    for (uint32_t i = 0; i < b->count; i++) {
+        struct scheduled *scheduled = b->sequences[i].scheduled;
+        if (scheduled)
+            scheduler_end(b->scheduler, scheduled);
+        scheduled_free(scheduled);
+        b->sequences[i].scheduled = NULL;
+    }
+    scheduler_destroy(b->scheduler);
+    comparison_finish(&b->result->comparison);
+    free(b->parts);
+    free(b->members);
+    free(b->logits);
 }
 
 int batch_run(struct engine *e, struct sequence *sequences, uint32_t count,
@@ -232,13 +273,12 @@ int batch_run(struct engine *e, struct sequence *sequences, uint32_t count,
     struct batch b = {.engine = e, .sequences = sequences, .count = count, .options = options, .result = out};
     *out = (struct batch_result){0};
     int status = start(&b, err);
-    while (status == 0 && (b.running_count || b.next < count))
-        status = step(&b, err);
-    comparison_finish(&out->comparison);
-    free(b.running);
-    free(b.free_slots);
-    free(b.parts);
-    free(b.members);
-    free(b.logits);
+    while (status == 0 && scheduler_left(b.scheduler) > 0) {
+        const struct scheduler_step *step = scheduler_step(b.scheduler);
+        status = step->part_count > 0 ? run_step(&b, step, err)
+                                      : failure_set(err, "%" PRIu32 " sequences are left, and none can go on",
+                                                    scheduler_left(b.scheduler));
+    }
+    finish(&b);
     return status;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Several sequences at once: when one ends, the next takes its place, and chunks of prompts share steps with
- * sequences that decode. */
+/* Several sequences at once: the scheduler says what each step computes and where, the engine computes it. */
 #ifndef GENERATE_BATCH_H
 #define GENERATE_BATCH_H
 
@@ -10,28 +9,30 @@
 #include "compare.h"
 #include "generate.h"
 #include "sample.h"
+#include "scheduler.h"
 
 enum sequence_end {
-    SEQUENCE_RUNS,
-    SEQUENCE_ENDED,  /* the model ended its text */
-    SEQUENCE_LENGTH, /* as many tokens as wanted */
-    SEQUENCE_CONTEXT /* the model's context is full */
+    END_NONE,
+    END_TEXT,   /* the model ended its text */
+    END_LENGTH, /* as many tokens as wanted */
+    END_CONTEXT /* the model's context is full */
 };
 
-/* The caller gives prompt, most and sampler; the rest begins as zeros. */
+/* The caller gives prompt, most, sampler and sample; the rest begins as zeros. */
 struct sequence {
     struct tokens prompt;
     uint32_t most; /* tokens to generate */
     struct sampler sampler;
+    bool sample;        /* one more text for the prompt of the sequence before it, whose blocks it shares */
     struct tokens made; /* without the token that ends the text */
     enum sequence_end end;
-    uint32_t past; /* tokens in the cache */
-    uint32_t slot; /* of the attention layers */
+    struct scheduled *scheduled;
 };
 
 struct batch_options {
     uint32_t parallel;                  /* sequences at once */
     uint32_t chunk;                     /* prompt tokens of a step */
+    bool reuse;                         /* of blocks that hold the same text */
     struct attention_options attention; /* the maxima are filled in */
     bool compare;                       /* every step through a second cache in f32 too */
     void (*on_step)(void *user);        /* after each step; NULL: nobody looks */
@@ -45,6 +46,7 @@ struct batch_result {
     double prompt_seconds;
     double made_seconds;
     uint32_t most_at_once; /* sequences in one step */
+    struct scheduler_counts counts;
     struct comparison comparison;
 };
 

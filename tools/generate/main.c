@@ -62,6 +62,7 @@ static int make_sequences(const struct engine *e, const struct arguments *a, con
     for (uint32_t i = 0; i < prompts->count; i++) {
         sequences[i].most = a->tokens;
         sequences[i].sampler = (struct sampler){a->temperature, a->seed + i};
+        sequences[i].sample = !a->batch && i > 0;
         if (encode_prompt(e, a, &prompts->list[i], &sequences[i].prompt, err) < 0)
             return -1;
     }
@@ -84,7 +85,10 @@ static int answer(struct engine *e, const struct arguments *a, const struct prom
     struct batch_options options = {
         .parallel = a->parallel,
         .chunk = a->chunk,
+        .reuse = a->reuse,
         .attention = {.block = a->block,
+                      .blocks = a->blocks,
+                      .host_blocks = a->host_blocks,
                       .threads = a->threads ? a->threads : default_threads(),
                       .kv = a->kv,
                       .seed = a->seed},

@@ -26,7 +26,7 @@ void printer_continue(struct printer *p)
         p->begun = true;
         for (; p->printed < s->made.count; p->printed++)
             print_token(p, s->made.ids[p->printed]);
-        if (s->end == SEQUENCE_RUNS)
+        if (s->end == END_NONE)
             break;
         char rest[8];
         fwrite(rest, 1, utf8_stream_end(&p->stream, rest), output_stream());

@@ -14,7 +14,7 @@
 static void add_sequence(const struct report *r, struct jsonout *json, uint32_t index)
 {
     static const char *const ends[] = {
-        [SEQUENCE_ENDED] = "end", [SEQUENCE_LENGTH] = "length", [SEQUENCE_CONTEXT] = "context"};
+        [END_TEXT] = "end", [END_LENGTH] = "length", [END_CONTEXT] = "context"};
     const struct sequence *s = &r->sequences[index];
     const struct prompt *prompt = &r->prompts->list[index];
     char *text = sequence_text(r->engine, s);
@@ -38,6 +38,17 @@ static void add_speed(struct jsonout *json, const char *key, uint32_t tokens, do
     jsonout_object(json, key);
     jsonout_integer(json, "tokens", tokens);
     jsonout_real(json, "seconds", seconds);
+    jsonout_close(json);
+}
+
+static void add_cache(const struct scheduler_counts *c, struct jsonout *json)
+{
+    jsonout_object(json, "cache");
+    jsonout_integer(json, "asked_tokens", (int64_t)c->asked_tokens);
+    jsonout_integer(json, "reused_tokens", (int64_t)c->hit_tokens);
+    jsonout_integer(json, "copied_blocks", (int64_t)c->copied);
+    jsonout_integer(json, "recomputed", (int64_t)c->recomputed);
+    jsonout_integer(json, "swapped", (int64_t)c->swapped);
     jsonout_close(json);
 }
 
@@ -75,6 +86,7 @@ bool report_json(const struct report *r)
     jsonout_close(json);
     add_speed(json, "prompt", r->result->prompt_tokens, r->result->prompt_seconds);
     add_speed(json, "generated", r->result->made_tokens, r->result->made_seconds);
+    add_cache(&r->result->counts, json);
     if (r->arguments->compare_kv)
         add_comparison(r, json);
     else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The one way in which the parts of attn-generate say what went wrong. */
-#ifndef GENERATE_FAILURE_H
-#define GENERATE_FAILURE_H
+/* The one way in which the parts of the engines under tools/ say what went wrong. */
+#ifndef FAILURE_H
+#define FAILURE_H
 
 struct failure {
     char text[1024];

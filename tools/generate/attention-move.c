@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Blocks that are copied within the caches, and blocks that wait on the host. */
+#include "attention-impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static int make_host_cache(struct attention *a, struct host_cache *host, struct failure *err)
+{
+    uint32_t count = a->options.host_blocks;
+    struct attn_buffer memory = {0};
+    struct attn_kv_shape shape;
+    struct attn_error error;
+    ATTN_INIT(&shape);
+    ATTN_INIT(&error);
+    if (attn_kv_get_shape(a->backend, &a->problem, count, &shape, &error) < 0)
+        return attention_fail(err, "host cache shape", &error);
+    memory.data = host->memory = malloc(shape.bytes);
+    if (!host->memory)
+        return failure_set(err, "no memory for %" PRIu32 " blocks on the host", count);
+    attn_kv_desc_init(&host->desc, &shape, &memory);
+    struct attn_scale *const scales[] = {&host->desc.k_scale, &host->desc.v_scale};
+    int64_t head = (int64_t)sizeof(float);
+    for (int i = 0; shape.scale_bytes && i < 2; i++) {
+        host->scales[i] = malloc(shape.scale_bytes);
+        if (!host->scales[i])
+            return failure_set(err, "no memory for scales of %" PRIu32 " blocks on the host", count);
+        *scales[i] = (struct attn_scale){
+            .kind = ATTN_SCALE_HOST,
+            .granularity = ATTN_SCALES_TOKEN_HEAD,
+            .buffer = {.data = host->scales[i]},
+            .outer_stride = head * host->desc.kv_heads * host->desc.block,
+            .token_stride = head * host->desc.kv_heads,
+            .head_stride = head,
+        };
+    }
+    return 0;
+}
+
+int attention_make_moves(struct attention *a, struct failure *err)
+{
+    uint64_t bytes = 2 * sizeof *a->pairs * (uint64_t)a->pages;
+    a->pairs = malloc(bytes);
+    if (!a->pairs)
+        return failure_set(err, "no memory for moves of %" PRIu32 " blocks", a->pages);
+    if (attention_alloc(a, "moves of blocks", bytes, &a->d_pairs, err) < 0)
+        return -1;
+    if (a->options.host_blocks == 0)
+        return 0;
+    a->host_caches = calloc(a->shape.layers, sizeof *a->host_caches);
+    if (!a->host_caches)
+        return failure_set(err, "no memory for %" PRIu32 " host caches", a->shape.layers);
+    for (uint32_t i = 0; i < a->shape.layers; i++)
+        if (make_host_cache(a, &a->host_caches[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+void attention_free_moves(struct attention *a)
+{
+    for (uint32_t i = 0; a->host_caches && i < a->shape.layers; i++) {
+        free(a->host_caches[i].memory);
+        free(a->host_caches[i].scales[0]);
+        free(a->host_caches[i].scales[1]);
+    }
+    free(a->host_caches);
+    free(a->pairs);
+    if (a->d_pairs.data)
+        attn_memory_free(a->backend, &a->d_pairs);
+}
+
+/* The caches lie in the backend's order, the host's in that of their numbers. */
+static void fill_pairs(struct attention *a, const struct block_moves *moves, bool from_cache, bool to_cache)
+{
+    for (uint32_t i = 0; i < moves->count; i++) {
+        const struct block_move *m = &moves->moves[i];
+        a->pairs[2 * i] = from_cache ? a->page[m->from] : m->from;
+        a->pairs[2 * i + 1] = to_cache ? a->page[m->to] : m->to;
+    }
+}
+
+static int swap(struct attention *a, const struct block_moves *moves, bool out, struct failure *err)
+{
+    struct attn_error error;
+    ATTN_INIT(&error);
+    fill_pairs(a, moves, out, !out);
+    for (uint32_t i = 0; moves->count && i < a->shape.layers; i++) {
+        struct attn_kv_swap_blocks_args args;
+        ATTN_INIT(&args);
+        args.count = moves->count;
+        args.pairs = a->pairs;
+        args.kind = out ? ATTN_COPY_TO_HOST : ATTN_COPY_TO_DEVICE;
+        args.from = out ? a->caches[i].kv : NULL;
+        args.from_desc = out ? NULL : &a->host_caches[i].desc;
+        args.to = out ? NULL : a->caches[i].kv;
+        args.to_desc = out ? &a->host_caches[i].desc : NULL;
+        if (attn_kv_swap_blocks(a->backend, &args, NULL, &error) < 0)
+            return attention_fail(err, out ? "moving blocks to the host" : "moving blocks back", &error);
+    }
+    return 0;
+}
+
+int attention_swap_out(struct attention *a, const struct block_moves *moves, struct failure *err)
+{
+    return swap(a, moves, true, err);
+}
+
+int attention_swap_in(struct attention *a, const struct block_moves *moves, struct failure *err)
+{
+    return swap(a, moves, false, err);
+}
+
+int attention_copy(struct attention *a, const struct block_moves *moves, struct failure *err)
+{
+    struct attn_kv_copy_blocks_args args;
+    struct attn_error error;
+    ATTN_INIT(&args);
+    ATTN_INIT(&error);
+    if (moves->count == 0)
+        return 0;
+    fill_pairs(a, moves, true, true);
+    if (attention_to_device(a, &a->d_pairs, a->pairs, 2 * sizeof *a->pairs * (uint64_t)moves->count, err) < 0)
+        return -1;
+    struct attn_kv **kvs = calloc(a->shape.layers, sizeof *kvs);
+    if (!kvs)
+        return failure_set(err, "no memory for %" PRIu32 " caches", a->shape.layers);
+    for (uint32_t i = 0; i < a->shape.layers; i++)
+        kvs[i] = a->caches[i].kv;
+    args.count = moves->count;
+    args.layers = a->shape.layers;
+    args.kvs = kvs;
+    args.pairs = a->d_pairs;
+    int status = attn_kv_copy_blocks(a->backend, &args, NULL, &error) < 0
+                     ? attention_fail(err, "copying blocks", &error)
+                     : 0;
+    free(kvs);
+    return status;
+}

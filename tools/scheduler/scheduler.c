@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The life of requests: added, forked, continued, ended. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scheduler-impl.h"
+
+/* ---------------------------------------------------------------- making */
+
+static int check_options(const struct scheduler_options *o, struct failure *err)
+{
+    if (o->block == 0 || o->max_seqs == 0 || o->chunk == 0)
+        return failure_set(
+            err, "block is %" PRIu32 ", max_seqs %" PRIu32 ", chunk %" PRIu32 "; none of them may be 0",
+            o->block, o->max_seqs, o->chunk);
+    if (o->groups == 0 || o->groups > SCHEDULER_GROUPS)
+        return failure_set(err, "groups is %" PRIu32 "; 1 to %d are accepted", o->groups, SCHEDULER_GROUPS);
+    if (o->reuse && (o->groups > 1 || o->group[0].window > 0))
+        return failure_set(err, "reuse needs a single group that has no window");
+    return 0;
+}
+
+/* Room for as many moves as one step can have: every block of every group once. */
+static int make_moves(struct block_moves *moves, const struct scheduler_options *o, struct failure *err)
+{
+    uint64_t room = 0;
+    for (uint32_t g = 0; g < o->groups; g++)
+        room += o->group[g].blocks;
+    moves->moves = calloc(room + 1, sizeof *moves->moves);
+    return moves->moves ? 0 : failure_set(err, "no memory for %" PRIu64 " moves of blocks", room);
+}
+
+static int make_lists(struct scheduler *s, struct failure *err)
+{
+    uint32_t seats = s->options.max_seqs;
+    s->running = calloc(seats, sizeof *s->running);
+    s->seats = calloc(seats, sizeof *s->seats);
+    s->parts = calloc(seats, sizeof *s->parts);
+    if (!s->running || !s->seats || !s->parts)
+        return failure_set(err, "no memory for %" PRIu32 " sequences", seats);
+    while (s->seat_count < seats) {
+        s->seats[s->seat_count] = seats - 1 - s->seat_count;
+        s->seat_count++;
+    }
+    s->step.parts = s->parts;
+    if (make_moves(&s->step.copies, &s->options, err) < 0)
+        return -1;
+    if (s->options.host_blocks == 0)
+        return 0;
+    return make_moves(&s->step.out, &s->options, err) < 0 ? -1 : make_moves(&s->step.in, &s->options, err);
+}
+
+int scheduler_create(const struct scheduler_options *options, struct scheduler **out, struct failure *err)
+{
+    struct scheduler *s = NULL;
+    int status = check_options(options, err);
+    if (status == 0 && !(s = calloc(1, sizeof *s)))
+        status = failure_set(err, "no memory for a scheduler");
+    if (status == 0) {
+        s->options = *options;
+        status = make_lists(s, err);
+    }
+    for (uint32_t g = 0; status == 0 && g < options->groups; g++) {
+        status =
+            blocks_init(&s->cache[g], options->group[g].blocks, options->reuse ? options->block : 0, err);
+        if (status == 0)
+            status = blocks_init(&s->host[g], options->host_blocks, 0, err);
+    }
+    if (status < 0) {
+        scheduler_destroy(s);
+        return -1;
+    }
+    *out = s;
+    return 0;
+}
+
+static void free_queue(struct queue *queue)
+{
+    while (queue->first != NULL) {
+        struct scheduled *sequence = queue->first;
+        queue_remove(queue, sequence);
+        scheduled_free(sequence);
+    }
+}
+
+void scheduler_destroy(struct scheduler *s)
+{
+    if (!s)
+        return;
+    for (uint32_t i = 0; i < s->running_count; i++)
+        scheduled_free(s->running[i]);
+    free_queue(&s->waiting);
+    free_queue(&s->swapped);
+    for (uint32_t g = 0; g < s->options.groups; g++) {
+        blocks_finish(&s->cache[g]);
+        blocks_finish(&s->host[g]);
+    }
+    free(s->running);
+    free(s->seats);
+    free(s->parts);
+    free(s->step.out.moves);
+    free(s->step.in.moves);
+    free(s->step.copies.moves);
+    free(s);
+}
+
+/* ---------------------------------------------------------------- requests */
+
+/* Blocks that a sequence of so many tokens needs at once, whatever else runs. */
+static uint64_t demand(const struct scheduler_options *o, uint32_t group, uint32_t tokens)
+{
+    uint64_t window = o->group[group].window;
+    uint64_t all = (uint64_t)tokens / o->block + (tokens % o->block != 0);
+    uint64_t seen = (window + o->chunk + o->lookahead) / o->block + 2;
+    return window > 0 && seen < all ? seen : all;
+}
+
+static int check_request(const struct scheduler *s, uint32_t prompt, uint32_t most, struct failure *err)
+{
+    const struct scheduler_options *o = &s->options;
+    if (prompt == 0 || most < prompt)
+        return failure_set(err, "a request of %" PRIu32 " tokens that ends with %" PRIu32 "; %s", prompt,
+                           most, prompt == 0 ? "one token is the least" : "it may not end before it begins");
+    uint32_t end = most > prompt ? most - 1 : prompt;
+    for (uint32_t g = 0; g < o->groups; g++) {
+        if (demand(o, g, end) > o->group[g].blocks)
+            return failure_set(err,
+                               "a request of up to %" PRIu32 " tokens needs %" PRIu64 " blocks of %" PRIu32
+                               " tokens, and the cache has %" PRIu32,
+                               most, demand(o, g, end), o->block, o->group[g].blocks);
+    }
+    return 0;
+}
+
+static struct scheduled *make(const struct scheduler *s, uint32_t most, void *user, struct failure *err)
+{
+    struct scheduled *sequence = calloc(1, sizeof *sequence);
+    bool good = sequence != NULL;
+    if (good) {
+        sequence->user = user;
+        sequence->most = most;
+        good = (sequence->tokens = malloc((size_t)most * sizeof *sequence->tokens)) != NULL;
+    }
+    for (uint32_t g = 0; good && g < s->options.groups; g++)
+        good = (sequence->blocks[g] =
+                    malloc(((size_t)most / s->options.block + 1) * sizeof *sequence->blocks[g])) != NULL;
+    if (!good) {
+        failure_set(err, "no memory for a sequence of %" PRIu32 " tokens", most);
+        scheduled_free(sequence);
+        return NULL;
+    }
+    return sequence;
+}
+
+struct scheduled *scheduler_add(struct scheduler *s, const int32_t *tokens, uint32_t prompt, uint32_t most,
+                                void *user, struct failure *err)
+{
+    struct scheduled *sequence;
+    if (check_request(s, prompt, most, err) < 0 || !(sequence = make(s, most, user, err)))
+        return NULL;
+    memcpy(sequence->tokens, tokens, prompt * sizeof *tokens);
+    sequence->count = sequence->prompt = prompt;
+    sequence->order = s->arrivals++;
+    queue_insert(&s->waiting, sequence);
+    s->left++;
+    return sequence;
+}
+
+struct scheduled *scheduler_fork(struct scheduler *s, struct scheduled *from, void *user, struct failure *err)
+{
+    struct scheduled *sequence;
+    if (from->state != SEQUENCE_RUNS || from->computed != from->count) {
+        failure_set(err, "only a sequence that runs, and whose tokens are all computed, has further samples");
+        return NULL;
+    }
+    if (!(sequence = make(s, from->most, user, err)))
+        return NULL;
+    memcpy(sequence->tokens, from->tokens, from->count * sizeof *from->tokens);
+    sequence->count = from->count;
+    sequence->prompt = from->prompt;
+    sequence->order = from->order;
+    s->left++;
+    if (s->seat_count == 0) {
+        sequence->state = SEQUENCE_WAITS;
+        queue_insert(&s->waiting, sequence);
+        return sequence;
+    }
+    sequence->computed = from->computed;
+    /* Blocks for tokens to come are not shared. */
+    sequence->held = from->computed / s->options.block + (from->computed % s->options.block != 0);
+    sequence->published = from->published;
+    sequence->chain = from->chain;
+    from->ahead = 0; /* the last block is nobody's own */
+    for (uint32_t g = 0; g < s->options.groups; g++) {
+        sequence->trimmed[g] = from->trimmed[g];
+        memcpy(sequence->blocks[g], from->blocks[g], sequence->held * sizeof *from->blocks[g]);
+        for (uint32_t i = from->trimmed[g]; i < sequence->held; i++)
+            blocks_hold(&s->cache[g], from->blocks[g][i]);
+    }
+    running_insert(s, sequence);
+    return sequence;
+}
+
+void scheduler_end(struct scheduler *s, struct scheduled *sequence)
+{
+    if (sequence->state == SEQUENCE_ENDED)
+        return;
+    sequence_drop(s, sequence);
+    if (sequence->state == SEQUENCE_RUNS)
+        running_remove(s, sequence);
+    else
+        queue_remove(sequence->state == SEQUENCE_WAITS ? &s->waiting : &s->swapped, sequence);
+    sequence->state = SEQUENCE_ENDED;
+    s->left--;
+}
+
+void scheduled_free(struct scheduled *sequence)
+{
+    if (!sequence)
+        return;
+    for (uint32_t g = 0; g < SCHEDULER_GROUPS; g++)
+        free(sequence->blocks[g]);
+    free(sequence->tokens);
+    free(sequence);
+}
+
+/* ---------------------------------------------------------------- steps */
+
+const struct scheduler_step *scheduler_step(struct scheduler *s)
+{
+    step_compose(s);
+    return &s->step;
+}
+
+void scheduler_commit(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->step.part_count; i++) {
+        struct scheduled *sequence = s->parts[i].sequence;
+        sequence->computed += s->parts[i].count;
+        sequence->unchanged = sequence->held;
+        sequence_publish(s, sequence);
+        sequence_trim(s, sequence);
+    }
+    s->step.part_count = 0;
+}
+
+int scheduler_append(struct scheduled *sequence, const int32_t *tokens, uint32_t count, struct failure *err)
+{
+    if (count > sequence->most - sequence->count)
+        return failure_set(
+            err, "%" PRIu32 " tokens to append to %" PRIu32 "; up to %" PRIu32 " are accepted in all", count,
+            sequence->count, sequence->most);
+    if (count > 1 && (uint64_t)sequence->computed + count - 1 > sequence->ahead)
+        return failure_set(err,
+                           "%" PRIu32 " tokens at once behind %" PRIu32
+                           " computed ones, and the last step went up "
+                           "to %" PRIu32,
+                           count, sequence->computed, sequence->ahead);
+    memcpy(sequence->tokens + sequence->count, tokens, count * sizeof *tokens);
+    sequence->count += count;
+    sequence->computed += count > 0 ? count - 1 : 0;
+    return 0;
+}
+
+uint32_t scheduler_left(const struct scheduler *s)
+{
+    return s->left;
+}
+
+const struct scheduler_counts *scheduler_get_counts(const struct scheduler *s)
+{
+    return &s->counts;
+}
+
+uint32_t scheduler_used(const struct scheduler *s, uint32_t group)
+{
+    return s->cache[group].count - s->cache[group].unheld;
+}
