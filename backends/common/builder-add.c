@@ -100,7 +100,7 @@ static int32_t check_list(const struct attn__group *group, const struct attn_blo
         return INVALID(err, blocks->unchanged > blocks->count ? "unchanged" : "computed",
                        "unchanged is %u and computed %u; the list has %u blocks", blocks->unchanged,
                        blocks->computed, blocks->count);
-    for (uint32_t p = w->first / group->given.block; blocks->blocks != NULL && p < needed; p++)
+    for (uint32_t p = w->page; blocks->blocks != NULL && p < needed; p++)
         if (blocks->blocks[p] > ATTN__BLOCK_NUMBER_MAX)
             return INVALID(err, "blocks", "block %lld at index %u; at most %lld is accepted",
                            (long long)blocks->blocks[p], p, (long long)ATTN__BLOCK_NUMBER_MAX);
@@ -109,6 +109,8 @@ static int32_t check_list(const struct attn__group *group, const struct attn_blo
     if (blocks->kind == ATTN_BLOCKS_ROW || w->row_count == 0)
         return ATTN_OK;
     const uint32_t kept = attn__table_kept(state, w->row_start, w->row_count, blocks->unchanged);
+    if (kept == w->row_count)
+        return ATTN_OK;
     const int64_t *from = blocks->blocks + w->row_start + kept;
     const uint32_t bad = attn__table_misfit(&group->table, from, w->row_count - kept);
     if (bad < w->row_count - kept)
@@ -162,6 +164,7 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
                           (group->given.given & ATTN_GIVEN_WINDOW) != 0 ? (int64_t)group->given.window : -1);
     w->slots = w->profile ? seq_len : a->query_len;
     w->first = w->start > a->context_len ? w->start : a->context_len;
+    w->page = w->first / block;
     w->pages = w->profile ? 0 : seq_len / block + (seq_len % block != 0);
     if ((uint64_t)group->slots + w->slots > b->params.max_tokens)
         return too_many("max_tokens", (uint64_t)group->slots + w->slots, b->params.max_tokens, err);
@@ -175,7 +178,7 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
         w->row_start = w->row_count = 0;
         return ATTN_OK;
     }
-    const uint32_t needed = w->first < seq_len ? (seq_len - 1) / block + 1 : 0;
+    const uint32_t needed = w->first < seq_len ? w->pages : 0;
     const int32_t status = check_list(group, blocks, row, needed, w, err);
     return status == ATTN_OK && b->infer ? check_infer(group, blocks, w, err) : status;
 }
@@ -223,12 +226,17 @@ static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct a
         attn__slots_none(slots, w->slots);
     else if (blocks->kind == ATTN_BLOCKS_ROW)
         attn__slots_row(slots, &group->table, row, a->context_len, w->start, seq_len, group->given.block);
+    else if (w->slots == 1 && w->first + 1 == seq_len)
+        *slots = attn__slots_one(blocks->blocks[w->page], w->first - w->page * group->given.block,
+                                 group->given.block);
     else
         attn__slots_list(slots, blocks->blocks, a->context_len, w->start, seq_len, group->given.block);
     group->slots += w->slots;
     if (b->infer && !w->profile)
         commit_infer(b, group, row, blocks, member, seq_len);
-    if (blocks->kind == ATTN_BLOCKS_LIST && w->row_count > 0)
+    if (attn__table_shows(&group->table.row[row], w->row_start, w->row_count, blocks->unchanged)) {
+        /* nothing to write, as in most steps of a decode */
+    } else if (blocks->kind == ATTN_BLOCKS_LIST && w->row_count > 0)
         attn__table_set(&group->table, row, blocks->blocks, w->row_start, w->row_count, blocks->unchanged);
     else
         attn__table_cut(&group->table, row, w->row_count);
@@ -279,14 +287,16 @@ int32_t attn__builder_add(struct attn_builder_impl *b, const struct attn_builder
     const uint32_t first = b->seqs > 0 ? b->first_row : (a->given & ATTN_GIVEN_ROW) != 0 ? a->row : 0;
     for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++)
         status = check_group(b, g, a, first + b->seqs, &wanted[g], err);
-    if (status == ATTN_OK)
+    const bool extras = b->cross != NULL || a->cross != NULL || a->encoder_len != 0 || a->map_count != 0;
+    if (status == ATTN_OK && extras)
         status = attn__add_check_extras(b, a, first + b->seqs, err);
     if (status != ATTN_OK)
         return status;
     b->first_row = first;
     for (uint32_t g = 0; g < b->params.groups; g++)
         commit_group(b, g, a, first + b->seqs, &wanted[g]);
-    attn__add_extras(b, a, first + b->seqs);
+    if (extras)
+        attn__add_extras(b, a, first + b->seqs);
     commit_sequence(b, a);
     return ATTN_OK;
 }

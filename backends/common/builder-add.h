@@ -13,7 +13,8 @@
 struct attn__wanted {
     uint32_t seq_len;   /* that kernels see */
     uint32_t start;     /* positions before it get no slot */
-    uint32_t first;     /* the first that gets one */
+    uint32_t first;     /* the first that gets one, */
+    uint32_t page;      /* and the block of the list that it is in */
     uint32_t slots;     /* entries of the slot mapping */
     uint32_t row_start; /* part of the list that the row shows */
     uint32_t row_count;
@@ -40,6 +41,12 @@ static inline void attn__slots_none(int64_t *out, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         out[i] = -1;
+}
+
+/* The slot of one token of a block; -1 in a hole. */
+static inline int64_t attn__slots_one(int64_t number, uint32_t token, uint32_t block)
+{
+    return number < 0 ? -1 : number * (int64_t)block + token;
 }
 
 /* Slots of positions [context_len, seq_len), -1 before `start` and in holes. The list is long enough. */

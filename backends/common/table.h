@@ -56,6 +56,14 @@ static inline uint32_t attn__table_kept(const struct attn__table_row *row, uint3
     return kept < count ? kept : count;
 }
 
+/* Whether a row shows just that already. */
+static inline bool attn__table_shows(const struct attn__table_row *row, uint32_t start, uint32_t count,
+                                     uint32_t unchanged)
+{
+    return row->filled == count && attn__table_kept(row, start, count, unchanged) == count &&
+           row->start == start;
+}
+
 /*
  * Shows blocks [start, start + count) of the list in a row; those below `unchanged` are there already if the
  * row began at the same block. Cells that are no longer in use become 0. The caller has checked the numbers.
