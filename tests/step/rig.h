@@ -68,4 +68,11 @@ uint64_t rig_count(const struct attn_view *view);
 void rig_same(const struct rig_step *step, const struct attn_metadata_impl *a,
               const struct attn_metadata_impl *b, int bound, uint64_t seed);
 
+/* Reads all of a step, takes its parts, and advances it, with no device. use.c */
+void rig_use(const struct rig_step *step, struct attn_builder_impl *builder,
+             struct attn_metadata_impl *whole);
+/* A step of bytes that nobody vouches for; NULL if they are refused, which is to name a field. */
+struct attn_metadata_impl *rig_restore(struct attn_builder_impl *builder, const void *data, uint64_t size,
+                                       uint64_t seed);
+
 #endif

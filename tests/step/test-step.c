@@ -11,7 +11,7 @@
 #define CASES 110000
 
 unsigned long checks_failed;
-static unsigned long parts_seen, advances_seen, turns_seen, restores_seen;
+static unsigned long parts_seen, advances_seen, turns_seen, restores_seen, damaged_seen;
 static struct fence bytes_fence, token_fence, position_fence;
 
 /* ---------------------------------------------------------------- parts */
@@ -150,6 +150,35 @@ static struct attn_metadata_impl *check_bytes(const struct rig_step *step, struc
     return restored;
 }
 
+/* Words and bytes are changed; what is not refused can be used like any step. */
+static void check_damage(struct dice *dice, const struct rig_step *step, struct attn_builder_impl *builder,
+                         struct attn_builder_impl *other, uint64_t seed)
+{
+    static const int64_t odd[] = {-1,        0,         1,         2,          255,    INT32_MAX,
+                                  INT32_MIN, INT64_MAX, INT64_MIN, UINT32_MAX, 1 << 20};
+    uint64_t size;
+    char *data = write_bytes(builder, &size, seed);
+
+    for (int64_t n = dice_roll(dice, 1, 3); n > 0; n--) {
+        const uint64_t most = dice_roll(dice, 0, 1) && size > 1500 ? 1500 : size,
+                       at = (uint64_t)dice_roll(dice, 0, (int64_t)most - 8);
+        const int64_t word = odd[dice_roll(dice, 0, 10)];
+        if (dice_roll(dice, 0, 1))
+            memcpy(data + at / 8 * 8, &word, sizeof word);
+        else if (dice_roll(dice, 0, 1))
+            memcpy(data + at / 4 * 4, &word, 4);
+        else
+            data[at] = (char)dice_roll(dice, -128, 127);
+    }
+    const uint64_t shown = dice_roll(dice, 0, 9) ? size : (uint64_t)dice_roll(dice, 0, (int64_t)size);
+    char *copy = fence_end(&bytes_fence, shown);
+    memmove(copy, data, shown);
+    struct attn_metadata_impl *restored = rig_restore(other, copy, shown, seed);
+    damaged_seen += restored != NULL;
+    if (restored != NULL && !step->apart)
+        rig_use(step, other, restored);
+}
+
 /* ---------------------------------------------------------------- the next step */
 
 struct tokens {
@@ -236,6 +265,7 @@ static void check_advance(struct dice *dice, const struct rig_step *step, struct
             seq->prompt = seq->hit = 0;
         }
         struct attn_metadata_impl *scratch = rig_build(fresh, &next);
+        const struct attn_metadata_impl *stale = part_of(builder, ATTN_PART_DECODE, seed);
         const int32_t status =
             advance(dice, &next, builder, counted ? accepted : NULL, whole, turn && n == 0, &at);
         CHECK(status == ATTN_OK, seed, "step %d", n);
@@ -243,6 +273,9 @@ static void check_advance(struct dice *dice, const struct rig_step *step, struct
             break;
         advances_seen++;
         turns_seen += turn && n == 0;
+        CHECK(stale == NULL || stale == whole ||
+                  rig_get(stale, ATTN_FIELD_SLOT_MAPPING, 0).kind == ATTN_VIEW_NULL,
+              seed, "a part outlived its step");
         rig_same(&next, whole, scratch, 0, seed);
         check_positions(&next, &at, seed);
         check_bound(&next, whole, seed);
@@ -282,6 +315,8 @@ static void one_case(uint64_t seed)
     }
     struct attn_builder_impl *other = rig_builder(&step);
     check_bytes(&step, builder, whole, other, seed);
+    for (int n = 0; n < 3; n++)
+        check_damage(&dice, &step, builder, other, seed);
     attn__common_builder.destroy(builder);
     attn__common_builder.destroy(other);
 }
@@ -299,9 +334,10 @@ int main(int argc, char **argv)
     fence_finish(&bytes_fence);
     fence_finish(&token_fence);
     fence_finish(&position_fence);
-    printf(
-        "%llu steps: %lu of both parts, %lu advances, %lu of them turns, %lu restored; %lu checks failed\n",
-        (unsigned long long)(last - first + 1), parts_seen, advances_seen, turns_seen, restores_seen,
-        checks_failed);
+    printf("%llu steps: %lu of both parts, %lu advances, %lu of them turns, %lu restored, %lu damaged ones "
+           "accepted; "
+           "%lu checks failed\n",
+           (unsigned long long)(last - first + 1), parts_seen, advances_seen, turns_seen, restores_seen,
+           damaged_seen, checks_failed);
     return checks_failed != 0;
 }
