@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "loader.h"
+#include "own-image.h"
 
 typedef int32_t (*entry_fn)(const struct attn_host *host, const struct attn_plugin **out,
                             struct attn_error *err);
@@ -30,8 +31,17 @@ static struct image {
     int64_t mtime_ns;
 } * images;
 
-/* True if the image is of the file in the record. One that is new is remembered; without memory it is not. */
-static bool is_image_of(const struct link_map *map, const struct attn__plugin *plugin)
+/* Whoever asked for no containment gets what the linker gives, with the file's symbols for profilers. */
+static bool is_to_be_owned(const struct attn_context *context)
+{
+    return !context->is_trial && strcmp(attn__env_get(&context->env, ATTN__VAR_ATTN_PROBE), "never") != 0;
+}
+
+/*
+ * True if the image is of the file in the record, which fd has open. One that is new is remembered (without
+ * memory it is not) and made independent of its file; other threads wait for that.
+ */
+static bool is_image_of(const struct link_map *map, const struct attn__plugin *plugin, int fd)
 {
     bool same = true;
     struct image *image;
@@ -45,6 +55,8 @@ static bool is_image_of(const struct link_map *map, const struct attn__plugin *p
         *image =
             (struct image){images, map, plugin->device_id, plugin->inode, plugin->size, plugin->mtime_ns};
         images = image;
+        if (is_to_be_owned(plugin->context))
+            attn__image_own(map, fd, strrchr(plugin->path, '/') + 1);
     }
     attn__shared_unlock();
     return same;
@@ -124,10 +136,10 @@ static int find_note(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-static int32_t check_image(struct attn__plugin *plugin, const struct link_map *map)
+static int32_t check_image(struct attn__plugin *plugin, const struct link_map *map, int fd)
 {
     struct search search = {.map = map};
-    if (!is_image_of(map, plugin))
+    if (!is_image_of(map, plugin, fd))
         return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_REPLACED_AFTER_LOADING,
                       "%s was replaced; this process has loaded its old version", plugin->path);
     dl_iterate_phdr(find_note, &search);
@@ -184,20 +196,15 @@ static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
 }
 
 /* What is damaged must not get so far that the linker believes it. */
-static int32_t check_elf(struct attn__plugin *plugin)
+static int32_t check_elf(struct attn__plugin *plugin, int fd)
 {
     char text[sizeof plugin->text];
-    int fd = open(plugin->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0)
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_UNREADABLE, "%s cannot be opened any more: %s",
-                      plugin->path, strerrordesc_np(errno));
     uint32_t reason = attn__elf_check(fd, text, sizeof text);
-    close(fd);
     return reason == 0 ? ATTN_OK : REFUSE(plugin, ATTN_STAGE_NOTE, reason, "%s", text);
 }
 
 /* Everything that the linker does. */
-static int32_t link_plugin(struct attn__plugin *plugin, entry_fn *out)
+static int32_t link_plugin(struct attn__plugin *plugin, int fd, entry_fn *out)
 {
     struct link_map *map = NULL;
     plugin->handle = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -208,23 +215,42 @@ static int32_t link_plugin(struct attn__plugin *plugin, entry_fn *out)
     if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL)
         return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_DLOPEN_FAILED,
                       "the dynamic linker does not tell where plugin %s is", plugin->note.name);
-    int32_t status = check_file(plugin, "while it was loaded");
+    int32_t status = check_image(plugin, map, fd);
     if (status == ATTN_OK)
-        status = check_image(plugin, map);
+        status = check_file(plugin, "while it was loaded");
     return status == ATTN_OK ? find_entry(plugin, map, out) : status;
+}
+
+/* From the open file to its entry, while nobody may write to it. */
+static int32_t load_held(struct attn__plugin *plugin, entry_fn *out)
+{
+    struct attn__hold hold;
+    int fd = open(plugin->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_CHANGED_WHILE_LOADING,
+                      "%s cannot be opened any more: %s", plugin->path, strerrordesc_np(errno));
+    if (!attn__hold_file(&hold, fd)) {
+        close(fd);
+        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_CHANGED_WHILE_LOADING,
+                      "%s is open for writing: somebody changes it just now", plugin->path);
+    }
+    int32_t status = check_file(plugin, "before it was loaded");
+    if (status == ATTN_OK)
+        status = check_elf(plugin, fd);
+    if (status == ATTN_OK) {
+        attn__linker_enter();
+        status = link_plugin(plugin, fd, out);
+        attn__linker_leave();
+    }
+    attn__release_file(&hold);
+    close(fd);
+    return status;
 }
 
 int32_t attn__loader_load(struct attn__plugin *plugin)
 {
     entry_fn entry = NULL;
-    int32_t status = check_file(plugin, "before it was loaded");
-    if (status == ATTN_OK)
-        status = check_elf(plugin);
-    if (status != ATTN_OK)
-        return status;
-    attn__linker_enter();
-    status = link_plugin(plugin, &entry);
-    attn__linker_leave();
+    int32_t status = load_held(plugin, &entry);
     if (status == ATTN_OK)
         status = enter(plugin, entry);
     if (status == ATTN_OK && plugin->manners[0] == '\0')

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Plugin files that are replaced, cut and rewritten in place, before, while and after they are loaded. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "elf-file.h"
+#include "place.h"
+
+static struct attn_context *context_of(const struct place *place)
+{
+    return zoo_context(&place->zoo, place->variables);
+}
+
+static const struct attn_file_record *find(struct attn_context *context, const char *name,
+                                           struct attn_report **report)
+{
+    if (attn_context_get_report(context, report, NULL) != ATTN_OK)
+        exit(99);
+    return zoo_file(*report, name);
+}
+
+static bool has_reason(struct attn_context *context, const char *name, uint32_t reason)
+{
+    struct attn_report *report;
+    const struct attn_file_record *record = find(context, name, &report);
+    const bool right = record != NULL && record->reason == reason && record->text[0] != '\0';
+
+    if (!right)
+        tap_note("%s: %s: %s", name, record != NULL ? attn_reason_name(record->reason) : "none",
+                 record != NULL ? record->text : "");
+    attn_report_destroy(report);
+    return right;
+}
+
+/* Writes into the file as it is, as cp does. */
+static void overwrite(const char *path, const unsigned char *bytes, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+    if (fd < 0 || (size > 0 && write(fd, bytes, size) != (ssize_t)size) || close(fd) != 0)
+        exit(99);
+}
+
+/* ---------------------------------------------------------------- after its note was read */
+
+static void check_before(const void *arg)
+{
+    const struct place *place = arg;
+    struct attn_context *context = context_of(place);
+
+    zoo_add(&place->zoo, "second", "libattn-a.so");
+    if (attn_context_load_all(context, NULL) != ATTN_OK)
+        exit(99);
+    tap_check(has_reason(context, "libattn-a.so", ATTN_REASON_CHANGED_WHILE_LOADING),
+              "a file that was replaced since its note was read");
+    tap_check(place_serves(context), "the sane plugin serves");
+    attn_context_destroy(context);
+    context = context_of(place);
+    if (truncate(zoo_path(&place->zoo, "libattn-a.so"), 5000) != 0 ||
+        attn_context_load_all(context, NULL) != ATTN_OK)
+        exit(99);
+    tap_check(has_reason(context, "libattn-a.so", ATTN_REASON_CHANGED_WHILE_LOADING),
+              "a file that was cut since its note was read");
+    tap_check(attn_context_rescan(context, NULL) == ATTN_OK && place_serves(context) &&
+                  has_reason(context, "libattn-a.so", ATTN_REASON_TRUNCATED),
+              "a rescan sees what it is now");
+    attn_context_destroy(context);
+}
+
+/* ---------------------------------------------------------------- after it was loaded */
+
+/* The loaded plugin goes on serving, whatever happens to its file. */
+static void check_after(const void *arg)
+{
+    const struct place *place = arg;
+    const char *path = zoo_path(&place->zoo, SANE_FILE);
+    unsigned char nonsense[64] = "no plugin at all";
+    struct attn_context *context = context_of(place);
+
+    tap_check(place_serves(context), "a plugin serves before its file changes");
+    overwrite(path, NULL, 0);
+    tap_check(place_serves(context), "and after it was cut to nothing");
+    tap_check(attn_context_rescan(context, NULL) == ATTN_OK && place_serves(context), "and after a rescan");
+    overwrite(path, nonsense, sizeof nonsense);
+    tap_check(attn_context_rescan(context, NULL) == ATTN_OK && place_serves(context),
+              "and after something else was written into it");
+    struct attn_context *later = context_of(place);
+    tap_check(!place_serves(later) && has_reason(later, SANE_FILE, ATTN_REASON_NOT_ELF),
+              "a later context sees what the file is now");
+    attn_context_destroy(later);
+    zoo_add(&place->zoo, "sane", SANE_FILE);
+    later = context_of(place);
+    tap_check(!place_serves(later) && has_reason(later, SANE_FILE, ATTN_REASON_REPLACED_AFTER_LOADING),
+              "a new file of that name waits for the next process");
+    attn_context_destroy(later);
+    tap_check(place_serves(context), "the first context goes on");
+    attn_context_destroy(context);
+}
+
+/* ---------------------------------------------------------------- all the time */
+
+enum { READERS = 4, SECONDS = 2 };
+
+struct storm {
+    const struct place *place;
+    const char *path;
+    unsigned char *bytes;
+    size_t size;
+    void (*change)(struct storm *storm);
+    _Atomic bool stop;
+    _Atomic unsigned wrong, answers, loads;
+};
+
+static void cut_and_write(struct storm *storm)
+{
+    overwrite(storm->path, NULL, 0);
+    overwrite(storm->path, storm->bytes, storm->size / 2);
+    overwrite(storm->path, storm->bytes, storm->size);
+}
+
+static void replace(struct storm *storm)
+{
+    zoo_write(&storm->place->zoo, "libattn-a.so", storm->bytes, storm->size);
+}
+
+static void *write_on(void *arg)
+{
+    struct storm *storm = arg;
+    uint32_t seed = 1;
+
+    while (!storm->stop) {
+        storm->change(storm);
+        seed = seed * 1664525 + 1013904223;
+        usleep(seed >> 17); /* up to 32 ms: trials must have time to end in between */
+    }
+    return NULL;
+}
+
+static void *read_on(void *arg)
+{
+    struct storm *storm = arg;
+
+    while (!storm->stop) {
+        struct attn_context *context = context_of(storm->place);
+        struct attn_report *report;
+        storm->wrong += attn_context_load_all(context, NULL) != ATTN_OK;
+        const struct attn_file_record *record = find(context, "libattn-a.so", &report);
+        storm->loads += record != NULL && record->stage == ATTN_STAGE_READY;
+        storm->wrong += record != NULL && record->stage != ATTN_STAGE_READY && record->text[0] == '\0';
+        attn_report_destroy(report);
+        storm->wrong += !place_serves(context);
+        storm->answers++;
+        attn_context_destroy(context);
+    }
+    return NULL;
+}
+
+static void check_storm(const struct place *place, const char *name, void (*change)(struct storm *storm))
+{
+    struct storm storm = {.place = place, .change = change};
+    pthread_t writer, readers[READERS];
+
+    storm.path = zoo_path(&place->zoo, "libattn-a.so");
+    storm.bytes = zoo_read("good", &storm.size);
+    zoo_write(&place->zoo, "libattn-a.so", storm.bytes, storm.size);
+    if (pthread_create(&writer, NULL, write_on, &storm) != 0)
+        exit(99);
+    for (int i = 0; i < READERS; i++)
+        if (pthread_create(&readers[i], NULL, read_on, &storm) != 0)
+            exit(99);
+    sleep(SECONDS);
+    storm.stop = true;
+    pthread_join(writer, NULL);
+    for (int i = 0; i < READERS; i++)
+        pthread_join(readers[i], NULL);
+    free(storm.bytes);
+    tap_check(storm.wrong == 0 && storm.answers > 0, "a file that is %s all the time", name);
+    tap_note("%u contexts, %u loaded it", storm.answers, storm.loads);
+}
+
+static void check_cutting(const void *arg)
+{
+    check_storm(arg, "cut and written", cut_and_write);
+}
+
+static void check_replacing(const void *arg)
+{
+    check_storm(arg, "replaced", replace);
+}
+
+static void run(const char *name, void (*work)(const void *arg))
+{
+    struct place place;
+
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, "sane", SANE_FILE);
+    zoo_add(&place.zoo, "good", "libattn-a.so");
+    tap_in_child(name, 60, work, &place);
+    place_remove(&place);
+}
+
+int main(void)
+{
+    tap_begin();
+    run("before loading", check_before);
+    run("after loading", check_after);
+    run("cut while loading", check_cutting);
+    run("replaced while loading", check_replacing);
+    return tap_end();
+}
