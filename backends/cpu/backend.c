@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The plugin: note, entry, and the tables of both flavours. */
+/* The plugin: note, entry, and the tables of all flavours. */
 #include <stdlib.h>
 
 #include "cpu.h"
@@ -8,7 +8,7 @@
 #define TEXT(x)  TEXT2(x)
 #define VERSION  TEXT(LIBATTN_VERSION_MAJOR) "." TEXT(LIBATTN_VERSION_MINOR) "." TEXT(LIBATTN_VERSION_PATCH)
 
-ATTN_PLUGIN_NOTE("cpu", "libattn", VERSION, "cpu/flash-attn,cpu/flashinfer", ATTN_CLASS_CPU,
+ATTN_PLUGIN_NOTE("cpu", "libattn", VERSION, "cpu/flash-attn,cpu/flashinfer,cpu/rocm-flash", ATTN_CLASS_CPU,
                  ATTN_CPU_BASELINE);
 
 static int32_t query_flash_attn(struct attn_instance *instance, const struct attn_device *device,
@@ -23,6 +23,12 @@ static int32_t query_flashinfer(struct attn_instance *instance, const struct att
     return cpu_query(instance, device, problem, CPU_FLASHINFER, out);
 }
 
+static int32_t query_rocm_flash(struct attn_instance *instance, const struct attn_device *device,
+                                const struct attn_problem *problem, struct attn_query *out)
+{
+    return cpu_query(instance, device, problem, CPU_ROCM_FLASH, out);
+}
+
 static int32_t shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
                                 uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
 {
@@ -35,6 +41,13 @@ static int32_t shape_flashinfer(struct attn_backend_impl *backend, const struct 
 {
     (void)backend;
     return cpu_kv_shape(CPU_FLASHINFER, problem, pages, out, err);
+}
+
+static int32_t shape_rocm_flash(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
+{
+    (void)backend;
+    return cpu_kv_shape(CPU_ROCM_FLASH, problem, pages, out, err);
 }
 
 static int32_t open_backend(struct attn_instance *instance, const struct attn_device *device,
@@ -97,6 +110,7 @@ static const struct attn_plan_table plan_table = {
 
 static const struct attn_kv_table flash_attn_kv = KV_TABLE(shape_flash_attn);
 static const struct attn_kv_table flashinfer_kv = KV_TABLE(shape_flashinfer);
+static const struct attn_kv_table rocm_flash_kv = KV_TABLE(shape_rocm_flash);
 
 static const struct attn_merge_table merge_table = {
     .struct_size = sizeof merge_table,
@@ -115,7 +129,9 @@ static const struct attn_backend_table flash_attn =
     BACKEND_TABLE("cpu/flash-attn", &flash_attn_kv, query_flash_attn);
 static const struct attn_backend_table flashinfer =
     BACKEND_TABLE("cpu/flashinfer", &flashinfer_kv, query_flashinfer);
-static const struct attn_backend_table *const backends[] = {&flash_attn, &flashinfer};
+static const struct attn_backend_table rocm_flash =
+    BACKEND_TABLE("cpu/rocm-flash", &rocm_flash_kv, query_rocm_flash);
+static const struct attn_backend_table *const backends[] = {&flash_attn, &flashinfer, &rocm_flash};
 
 static int32_t get_backends(struct attn_instance *instance, const struct attn_backend_table *const **out,
                             uint32_t *out_count, struct attn_error *err)

@@ -30,8 +30,8 @@ struct attn_backend_impl {
     struct cpu_pool *pool;
 };
 
-/* One flavour: the shape of its cache. */
-enum cpu_flavour { CPU_FLASH_ATTN, CPU_FLASHINFER };
+/* One flavour: the shape of its cache. In order of cost rank. */
+enum cpu_flavour { CPU_FLASH_ATTN, CPU_FLASHINFER, CPU_ROCM_FLASH };
 
 struct attn_plan_impl {
     _Atomic uint32_t refs; /* the handle's and one per call of a graph */

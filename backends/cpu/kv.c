@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Caches: the shapes of both flavours, and the check of a description. */
+/* Caches: the shapes of all flavours, and the check of a description. */
 #include <stdlib.h>
 
 #include "cpu.h"
@@ -50,17 +50,17 @@ static int32_t plane_init(struct plane *plane, const struct attn_problem *p, uin
 
 /*
  * [2, pages, block, kv heads, dim] or [pages, 2, block, kv heads, dim]; a latent cache has no axis of two.
- * With layout paged-x the last three axes are one.
+ * With layout paged-x, and always in the rocm-flash flavour, the last three axes are one.
  */
 static void set_dims(enum cpu_flavour flavour, const struct attn_problem *p, const struct plane *plane,
                      uint32_t pages, struct attn_kv_shape *out)
 {
-    bool first = flavour == CPU_FLASH_ATTN;
+    bool first = flavour != CPU_FLASHINFER;
 
     if (p->mla == 0)
         out->dims[out->rank++] = first ? 2 : pages;
     out->dims[out->rank++] = p->mla != 0 || first ? pages : 2;
-    if (p->layout == ATTN_PAGED_X) {
+    if (p->layout == ATTN_PAGED_X || flavour == CPU_ROCM_FLASH) {
         out->dims[out->rank++] = (uint64_t)plane->block * p->kv_heads * plane->dim;
         return;
     }

@@ -43,7 +43,7 @@ void plugin_enter(struct entered *entered, const char *flags, const char *thread
     host.get_option = get_option;
     cr_assert_eq(attn_plugin_entry_v1(&host, &entered->plugin, NULL), ATTN_OK);
     cr_assert_eq(entered->plugin->get_backends(entered->instance, &tables, &count, NULL), ATTN_OK);
-    cr_assert_eq(count, 2);
+    cr_assert_eq(count, 3);
     entered->table = tables[0];
 }
 
