@@ -162,6 +162,22 @@ int32_t attn_builder_add(struct attn_builder *builder, const struct attn_builder
                              err);
 }
 
+int32_t attn_builder_set_row(struct attn_builder *builder, const struct attn_builder_row_args *args,
+                             struct attn_error *err)
+{
+    struct attn_builder_row_args copy;
+    const void *known;
+    int32_t status = attn__builder_begin(builder, "attn_builder_set_row", err);
+    if (status == ATTN_OK)
+        status = attn__builder_take(args, &copy, sizeof copy, builder->table->row_size, "args", &known, err);
+    if (status != ATTN_OK)
+        return status;
+    struct attn_error own;
+    attn__error_open(&own);
+    return attn__builder_end(builder, builder->table->set_row(builder->impl, known, &own), &own,
+                             "builder set_row", err);
+}
+
 int32_t attn_builder_build(struct attn_builder *builder, const struct attn_builder_build_args *args,
                            void *stream, struct attn_metadata **out, struct attn_error *err)
 {

@@ -48,9 +48,10 @@ static const struct required memory_required[] = {
 };
 
 static const struct required builder_required[] = {
-    REQUIRED(attn_builder_table, create), REQUIRED(attn_builder_table, destroy),
-    REQUIRED(attn_builder_table, reset),  REQUIRED(attn_builder_table, add),
-    REQUIRED(attn_builder_table, build),  REQUIRED(attn_builder_table, get),
+    REQUIRED(attn_builder_table, create),  REQUIRED(attn_builder_table, destroy),
+    REQUIRED(attn_builder_table, reset),   REQUIRED(attn_builder_table, add),
+    REQUIRED(attn_builder_table, set_row), REQUIRED(attn_builder_table, build),
+    REQUIRED(attn_builder_table, get),
 };
 
 /* One kind of table. */

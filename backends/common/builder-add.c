@@ -65,15 +65,16 @@ static void choose_row(const struct attn_builder_impl *b, const struct attn_buil
 {
     w->row_start = 0;
     w->row_count = 0;
-    w->later = false;
+    w->shown = ATTN__SHOWN_LIST;
     if (a->prefix_hit == 1) {
         w->row_count = b->infer ? blocks->computed : blocks->count;
+        w->shown = b->infer ? ATTN__SHOWN_COMPUTED : ATTN__SHOWN_LIST;
     } else if (b->params.chunked != 0 || a->prompt == 0) {
         const uint32_t shown = blocks->window_blocks;
         w->row_count = shown != 0 && shown < blocks->count ? shown : blocks->count;
         w->row_start = blocks->count - w->row_count;
     } else {
-        w->later = b->flash; /* a prefix hit elsewhere in the batch shows this row too */
+        w->shown = b->flash ? ATTN__SHOWN_LATER : ATTN__SHOWN_NONE;
     }
 }
 
@@ -176,6 +177,7 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
                            : a->prompt == 1   ? "chunked"
                                               : "decode");
         w->row_start = w->row_count = 0;
+        w->shown = ATTN__SHOWN_NONE;
         return ATTN_OK;
     }
     const uint32_t needed = w->first < seq_len ? w->pages : 0;
@@ -219,9 +221,9 @@ static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct a
                                     .first = w->first,
                                     .slot = group->slots,
                                     .pages = w->pages,
-                                    .window_blocks = blocks->window_blocks,
-                                    .computed = blocks->computed,
-                                    .later = w->later && !w->profile};
+                                    .window_blocks = a->prefix_hit == 1 ? 0 : blocks->window_blocks,
+                                    .shown = w->shown,
+                                    .profile = w->profile};
     if (w->profile)
         attn__slots_none(slots, w->slots);
     else if (blocks->kind == ATTN_BLOCKS_ROW)

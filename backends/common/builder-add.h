@@ -19,8 +19,8 @@ struct attn__wanted {
     uint32_t row_start; /* part of the list that the row shows */
     uint32_t row_count;
     uint32_t pages;
-    bool profile; /* no table */
-    bool later;   /* the row is shown if any sequence of the step has a prefix hit */
+    uint32_t shown; /* enum attn__shown */
+    bool profile;   /* no table */
 };
 
 /* The encoder's length, cross-attention's blocks, and the index maps. */

@@ -58,12 +58,12 @@ static int32_t show_rows(struct attn_builder_impl *b, struct attn_error *err)
             struct attn__group *group = &b->group[i / b->seqs];
             const uint32_t n = i % b->seqs;
             struct attn__member *member = &group->members[n];
-            if (!member->later)
+            if (member->shown != ATTN__SHOWN_LATER)
                 continue;
             if (pass == 1) {
                 attn__table_set(&group->table, b->first_row + n, member->blocks, 0, member->count, 0);
                 group->longest = member->count > group->longest ? member->count : group->longest;
-                member->later = false;
+                member->shown = ATTN__SHOWN_LIST;
                 continue;
             }
             const uint32_t bad = attn__table_misfit(&group->table, member->blocks, member->count);

@@ -13,6 +13,7 @@ const struct attn_builder_table attn__common_builder = {
     .destroy = attn__builder_destroy,
     .reset = attn__builder_reset,
     .add = attn__builder_add,
+    .set_row = attn__builder_set_row,
     .build = attn__builder_build,
     .get = attn__metadata_get,
     .part = attn__builder_part,

@@ -11,6 +11,14 @@
 #include "metadata.h"
 #include "table.h"
 
+/* Which of its blocks the row of a sequence shows. */
+enum attn__shown {
+    ATTN__SHOWN_NONE,    /* none */
+    ATTN__SHOWN_LATER,   /* all, but only if some sequence of the step has a prefix hit (FlashAttention) */
+    ATTN__SHOWN_LIST,    /* all, or the last window_blocks */
+    ATTN__SHOWN_COMPUTED /* those that were computed before (FlashInfer) */
+};
+
 /* What a sequence of the step has in one cache group: what set_row must know to change it. */
 struct attn__member {
     const int64_t *blocks; /* of the add; NULL if the row was to stay as it stands */
@@ -21,8 +29,8 @@ struct attn__member {
     uint32_t page;  /* FlashInfer: where its pages begin in the indices */
     uint32_t pages;
     uint32_t window_blocks;
-    uint32_t computed;
-    bool later; /* the row is shown if any sequence of the step has a prefix hit */
+    uint32_t shown; /* enum attn__shown */
+    bool profile;   /* no table */
 };
 
 /* A sequence of the step. */
@@ -116,6 +124,8 @@ int32_t attn__builder_flush(struct attn_builder_impl *builder, void *stream, str
 int32_t attn__builder_reset(struct attn_builder_impl *builder, struct attn_error *err);
 int32_t attn__builder_add(struct attn_builder_impl *builder, const struct attn_builder_add_args *args,
                           struct attn_error *err);
+int32_t attn__builder_set_row(struct attn_builder_impl *builder, const struct attn_builder_row_args *args,
+                              struct attn_error *err);
 int32_t attn__builder_build(struct attn_builder_impl *builder, const struct attn_builder_build_args *args,
                             void *stream, struct attn_metadata_impl **out, struct attn_error *err);
 

@@ -62,6 +62,17 @@ void attn__table_cut(struct attn__table *table, uint32_t row, uint32_t keep)
     state->filled = keep;
 }
 
+void attn__table_shift(struct attn__table *table, uint32_t row, uint32_t cells)
+{
+    struct attn__table_row *state = &table->row[row];
+    const uint32_t size = table->dtype == ATTN_INT64 ? 8 : 4, left = state->filled - cells;
+    char *at = table->cells + (int64_t)row * table->stride;
+
+    memmove(at, at + (size_t)cells * size, (size_t)left * size);
+    mark(table, row, 0, left);
+    attn__table_cut(table, row, left);
+}
+
 void attn__table_put(struct attn__table *table, uint32_t row, uint32_t first, const int64_t *blocks,
                      uint32_t count)
 {

@@ -73,6 +73,8 @@ void attn__table_set(struct attn__table *table, uint32_t row, const int64_t *blo
 /* Writes `count` cells from `first` on, which is at most the row's filled. */
 void attn__table_put(struct attn__table *table, uint32_t row, uint32_t first, const int64_t *blocks,
                      uint32_t count);
+/* Drops the first `cells` cells of a row, which has at least as many: the others move to the front. */
+void attn__table_shift(struct attn__table *table, uint32_t row, uint32_t cells);
 /* Empties a row behind its first `keep` cells. */
 void attn__table_cut(struct attn__table *table, uint32_t row, uint32_t keep);
 

@@ -54,6 +54,16 @@ ATTN_API int32_t attn_builder_add(struct attn_builder *builder, const struct att
                                   struct attn_error *err);
 
 /*
+ * Changes blocks of a row: cells [first, first + count) of the sequence's list, which they may lengthen. Of a
+ * sequence of the step, also a built one, slots, pages and table become what an add with the new list would
+ * have made; what is on the device follows with the next attn_builder_build. Of another row only the table
+ * changes, and its next add says ATTN_BLOCKS_ROW, or what of its list is unchanged. Only changed cells
+ * travel.
+ */
+ATTN_API int32_t attn_builder_set_row(struct attn_builder *builder, const struct attn_builder_row_args *args,
+                                      struct attn_error *err);
+
+/*
  * Ends a step and gives its metadata, which belongs to the builder and lives until reset, destroy, or the
  * next build. `args` may be NULL: no graph. Copies to the device are in order of `stream`. A failing call
  * leaves the step as it was.

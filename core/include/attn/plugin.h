@@ -290,6 +290,9 @@ struct attn_builder_table {
     /* Required. */
     int32_t (*add)(struct attn_builder_impl *builder, const struct attn_builder_add_args *args,
                    struct attn_error *err);
+    /* Required. */
+    int32_t (*set_row)(struct attn_builder_impl *builder, const struct attn_builder_row_args *args,
+                       struct attn_error *err);
     /* Required. `args` is never NULL. */
     int32_t (*build)(struct attn_builder_impl *builder, const struct attn_builder_build_args *args,
                      void *stream, struct attn_metadata_impl **out, struct attn_error *err);

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Changing cells of a row: of one that waits for its next add, or of a sequence of the step, whose slots and
+ * pages then follow, as if it had been added with the new blocks.
+ */
+#include "builder-add.h"
+#include "fail.h"
+
+#define INVALID(err, field, ...) attn__common_fail((err), ATTN_E_INVALID, (field), __VA_ARGS__)
+
+/* The sequence of the step that has a row, or NULL. */
+static struct attn__member *member_of(const struct attn_builder_impl *b, const struct attn__group *group,
+                                      uint32_t row)
+{
+    return row >= b->first_row && row - b->first_row < b->seqs && group != b->cross
+               ? &group->members[row - b->first_row]
+               : NULL;
+}
+
+static int32_t check_place(const struct attn_builder_impl *b, const struct attn_builder_row_args *a,
+                           struct attn_error *err)
+{
+    const uint32_t groups = b->params.groups + (b->cross != NULL ? 1u : 0u);
+
+    if (a->group >= groups || b->group[a->group].given.max_blocks == 0)
+        return INVALID(err, "group", "group is %u; the builder has tables of %u groups%s", a->group,
+                       b->params.groups, b->cross != NULL ? " and the cross group" : "");
+    if (a->row >= b->params.max_seqs)
+        return INVALID(err, "row", "row is %u; the block tables have %u rows", a->row, b->params.max_seqs);
+    if (a->blocks == NULL && a->count > 0)
+        return INVALID(err, "blocks", "blocks is NULL; %u are needed", a->count);
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->blocks[i] > ATTN__BLOCK_NUMBER_MAX)
+            return INVALID(err, "blocks", "block %lld at index %u; at most %lld is accepted",
+                           (long long)a->blocks[i], i, (long long)ATTN__BLOCK_NUMBER_MAX);
+    const struct attn__table *table = &b->group[a->group].table;
+    const uint32_t bad = attn__table_misfit(table, a->blocks, a->count);
+    return bad == a->count
+               ? ATTN_OK
+               : INVALID(err, "blocks",
+                         "block %lld at index %u does not fit a table of i32; index_dtype i64 does",
+                         (long long)a->blocks[bad], bad);
+}
+
+/* What the change makes of the row: its first block, its cells, and how many of them stay. */
+struct change {
+    uint32_t count; /* blocks of the list afterwards */
+    uint32_t start;
+    uint32_t cells;
+};
+
+static int32_t check_change(const struct attn_builder_impl *b, const struct attn_builder_row_args *a,
+                            const struct attn__member *member, struct change *out, struct attn_error *err)
+{
+    const struct attn__group *group = &b->group[a->group];
+    const struct attn__table_row *state = &group->table.row[a->row];
+    const uint32_t have = member != NULL ? member->count : state->start + state->filled;
+    const uint64_t end = (uint64_t)a->first + a->count;
+
+    if (a->first > have)
+        return INVALID(err, "first", "first is %u; the sequence has %u blocks", a->first, have);
+    out->count = end > have ? (uint32_t)end : have;
+    out->start = state->start;
+    if (member != NULL && member->window_blocks != 0)
+        out->start = out->count > member->window_blocks ? out->count - member->window_blocks : 0;
+    out->cells = out->count - out->start;
+    if (member != NULL && member->shown != ATTN__SHOWN_LIST)
+        out->cells = state->filled; /* none, or the computed blocks alone */
+    if (end > UINT32_MAX || out->cells > group->given.max_blocks)
+        return attn__common_fail(err, ATTN_E_SIZE, "max_blocks",
+                                 "with the change the row has %llu blocks; the builder was made for %u",
+                                 (unsigned long long)(end > UINT32_MAX ? end : out->cells),
+                                 group->given.max_blocks);
+    if (member != NULL && b->infer && member->pages > 0 &&
+        group->total_blocks + (out->count - have) > group->given.max_indices)
+        return attn__common_fail(err, ATTN_E_SIZE, "max_indices",
+                                 "with the change the step has %llu blocks; the builder was made for %u",
+                                 (unsigned long long)group->total_blocks + out->count - have,
+                                 group->given.max_indices);
+    return ATTN_OK;
+}
+
+/* Moves the window of a row and writes those of the new blocks that it shows. */
+static void change_row(struct attn__table *table, const struct attn_builder_row_args *a,
+                       const struct change *change)
+{
+    struct attn__table_row *state = &table->row[a->row];
+    const uint32_t moved = change->start - state->start;
+
+    if (moved > 0)
+        attn__table_shift(table, a->row, moved < state->filled ? moved : state->filled);
+    state->start = change->start;
+    const uint32_t from = a->first > change->start ? a->first : change->start;
+    uint32_t end = a->first + a->count;
+    end = end < change->start + change->cells ? end : change->start + change->cells;
+    if (from < end)
+        attn__table_put(table, a->row, from - change->start, a->blocks + (from - a->first), end - from);
+}
+
+/* Slots of those new tokens that lie in changed blocks. */
+static void change_slots(struct attn_builder_impl *b, struct attn__group *group, uint32_t n,
+                         const struct attn_builder_row_args *a)
+{
+    const struct attn__member *member = &group->members[n];
+    const struct attn__sequence *sequence = &b->sequence[n];
+    int64_t *slots = attn__i64(group, ATTN_FIELD_SLOT_MAPPING) + member->slot;
+    const uint64_t block = group->given.block;
+    const uint64_t from = a->first * block, end = ((uint64_t)a->first + a->count) * block;
+
+    for (uint64_t at = member->first > from ? member->first : from; at < sequence->seq_len && at < end;
+         at++) {
+        const int64_t number = a->blocks[at / block - a->first];
+        slots[at - sequence->context_len] = number < 0 ? -1 : number * (int64_t)block + (int64_t)(at % block);
+    }
+}
+
+static void change_pages(struct attn_builder_impl *b, struct attn__group *group,
+                         const struct attn__member *member, const struct attn_builder_row_args *a)
+{
+    for (uint32_t i = 0; i < a->count && a->first + i < member->pages; i++) {
+        const uint32_t at = member->page + a->first + i;
+        if (b->params.index_dtype == ATTN_INT64)
+            attn__i64(group, ATTN_FIELD_PAGED_KV_INDICES)[at] = a->blocks[i];
+        else
+            attn__i32(group, ATTN_FIELD_PAGED_KV_INDICES)[at] = (int32_t)a->blocks[i];
+    }
+}
+
+int32_t attn__builder_set_row(struct attn_builder_impl *b, const struct attn_builder_row_args *a,
+                              struct attn_error *err)
+{
+    struct change change = {0};
+    int32_t status = check_place(b, a, err);
+
+    if (status != ATTN_OK)
+        return status;
+    struct attn__group *group = &b->group[a->group];
+    struct attn__member *member = member_of(b, group, a->row);
+    if (member != NULL && member->profile)
+        return INVALID(err, "row", "the sequence of row %u has no table", a->row);
+    if (member != NULL && member->shown == ATTN__SHOWN_LATER)
+        return INVALID(err, "row", "row %u of a prompt shows no blocks; only its list can be changed",
+                       a->row);
+    status = check_change(b, a, member, &change, err);
+    if (status != ATTN_OK || a->count == 0)
+        return status;
+    change_row(&group->table, a, &change);
+    if (member == NULL)
+        return ATTN_OK;
+    change_slots(b, group, a->row - b->first_row, a);
+    if (b->infer) {
+        change_pages(b, group, member, a);
+        group->total_blocks += change.count - member->count;
+    }
+    member->count = change.count;
+    group->longest = change.cells > group->longest ? change.cells : group->longest;
+    return ATTN_OK;
+}
