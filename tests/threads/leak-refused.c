@@ -248,6 +248,7 @@ int main(void)
     for (int after = 0; after < 2; after++)
         for (last = 1; run(last, after) > 0; last++)
             continue;
+    refuse_at = 0;
     zoo_remove(&zoo);
     printf("%u allocations, each refused; %u calls said so, %u failures\n", last - 1, told, failures);
     return failures != 0 || told == 0;

@@ -169,3 +169,17 @@ Test(log, by_default_lines_go_to_stderr)
     cr_assert_str_eq(text, "libattn: warn: loader: heard\n");
     zoo_remove(&zoo);
 }
+
+Test(log, a_name_that_grows_too_long_is_a_problem_of_the_variable)
+{
+    char name[4000] = "/tmp/";
+    for (size_t at = 5; at + 3 < sizeof name; at += 2)
+        memcpy(name + at, "%p", 3); /* each becomes the process id, of three digits and more */
+    cr_assert_gt(getpid(), 99);
+    start("warn", name, NULL, 0);
+    const char *problem = env.records[ATTN__VAR_ATTN_LOG_FILE].problem;
+    cr_assert_not(logger.own_fd);
+    cr_assert(problem != NULL && strstr(problem, "File name too long") != NULL, "%s",
+              problem != NULL ? problem : "no problem");
+    stop();
+}

@@ -261,3 +261,30 @@ Test(path, elevated_processes_want_root_alone_to_write)
     status.st_mode = S_IFDIR | 0755;
     cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, text, sizeof text), 0);
 }
+
+Test(path, a_path_that_is_too_long_is_a_reason)
+{
+    static char far[5001];
+    char here[1024];
+    memset(far, 'x', sizeof far - 1);
+    cr_assert_not_null(getcwd(here, sizeof here));
+    far[0] = '/';
+    search_option(far);
+    cr_assert_eq(count, 1);
+    cr_assert_eq(directories[0].reason, ATTN_REASON_UNREADABLE);
+    cr_assert_not_null(strstr(directories[0].text, "longer than 4096 bytes"), "%s", directories[0].text);
+    forget();
+    /* Alone it would do; below the working directory it does not. */
+    far[0] = 'x';
+    far[4095 - strlen(here)] = '\0';
+    search_option(far);
+    cr_assert_eq(directories[0].reason, ATTN_REASON_UNREADABLE);
+    cr_assert_not_null(strstr(directories[0].text, "longer than 4096 bytes"), "%s", directories[0].text);
+    forget();
+    /* A single name of more than 255 bytes is no directory that could be there. */
+    far[0] = '/';
+    far[300] = '\0';
+    search_option(far);
+    cr_assert_eq(directories[0].reason, ATTN_REASON_UNREADABLE);
+    forget();
+}
