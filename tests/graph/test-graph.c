@@ -257,7 +257,7 @@ int main(void)
     struct attn_context *context = NULL;
     struct attn_backend *backend = NULL;
 
-    backend_open(&context, &backend);
+    backend_open("cpu/flash-attn", &context, &backend);
     test_replay(backend, ATTN_F32, false);
     test_replay(backend, ATTN_F32, true);
     test_replay(backend, ATTN_E4M3, false);

@@ -22,7 +22,7 @@
         .buffer = {(array), 0}, .token_stride = sizeof(array)[0], .head_stride = sizeof(array)[0][0]         \
     }
 
-void backend_open(struct attn_context **out_context, struct attn_backend **out)
+void backend_open(const char *name, struct attn_context **out_context, struct attn_backend **out)
 {
     struct attn_select_options options;
     struct attn_open_config config;
@@ -31,7 +31,7 @@ void backend_open(struct attn_context **out_context, struct attn_backend **out)
 
     ATTN_INIT(&options);
     ATTN_INIT(&config);
-    options.backend = "cpu/flash-attn";
+    options.backend = name;
     config.threads = 2;
     MUST(attn_context_create(NULL, out_context, err));
     MUST(attn_problem_parse("heads=4 head_dim=32 graph=always", &problem, err));

@@ -60,8 +60,8 @@ struct world {
     int64_t swaps[PAIRS][2];
 };
 
-/* Opens cpu/flash-attn with two threads. */
-void backend_open(struct attn_context **out_context, struct attn_backend **out);
+/* Opens a backend of the CPU with two threads. */
+void backend_open(const char *name, struct attn_context **out_context, struct attn_backend **out);
 /* A zeroed world for caches of f32 or an 8-bit type. */
 void world_init(struct world *world, struct attn_backend *backend, uint32_t kv_dtype);
 void world_finish(struct world *world);

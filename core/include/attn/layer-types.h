@@ -238,6 +238,45 @@ struct attn_flat_record {
     uint64_t offset; /* of the elements, from the start */
 };
 
+/* ---------------------------------------------------------------- what a state is made for */
+
+/* Leaf. A layer class of a model: a problem with all four maxima, and the cache group that its layers use. */
+struct attn_layer_class {
+    const struct attn_problem *problem;
+    uint32_t group; /* encoder classes and cross-attention have none: 0 */
+    uint32_t reserved[3];
+};
+
+/* Capture buffers follow from max_batch, max_kv and the groups, everything else from the problems' maxima. */
+struct attn_state_params {
+    uint32_t struct_size;
+    uint32_t flavour;                       /* enum attn_flavour; 0 = the backend's own */
+    const struct attn_builder_group *group; /* [groups], as the builder has them; `table` does not count */
+    uint32_t groups;                        /* cache groups; 0 = 1 */
+    uint32_t index_dtype;                   /* of FlashInfer's indices: ATTN_INT32 (default), ATTN_INT64 */
+    uint32_t max_capture_len;               /* most tokens of a sequence in a graph; 0 = the least max_kv */
+    uint32_t steps;                         /* steps whose copies may be under way at once; 0 = 1 */
+    const struct attn_builder_group *cross; /* cross-attention's blocks; NULL without */
+};
+
+/* One size to capture. */
+struct attn_state_capture_args {
+    uint32_t struct_size;
+    uint32_t batch;           /* sequences, of one token each */
+    uint32_t encoder_decoder; /* 1: with the fields of cross-attention */
+    uint32_t reserved;
+};
+
+/* What a layer of one class runs with in the step that was begun. Valid until the next begin. */
+struct attn_state_step {
+    uint32_t struct_size;
+    uint32_t reserved;
+    const struct attn_plan *plan;
+    const struct attn_batch *batch; /* no sequences: the step has nothing for this class */
+    const struct attn_span *schedule;
+    const struct attn_scratch *scratch;
+};
+
 #ifdef __cplusplus
 }
 #endif

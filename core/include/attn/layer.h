@@ -120,6 +120,86 @@ ATTN_API int32_t attn_metadata_serialise(const struct attn_metadata *metadata, v
 ATTN_API int32_t attn_builder_restore(struct attn_builder *builder, const void *data, uint64_t size,
                                       void *stream, struct attn_metadata **out, struct attn_error *err);
 
+/* ---------------------------------------------------------------- state */
+
+/*
+ * The state of a model: one plan per layer class with schedules, staging, scratch and counters, and what
+ * graphs are captured with.
+ *
+ *   once         attn_state_create
+ *   once         attn_state_begin_capture, then for sizes from large to small
+ *                    attn_state_get_capture_metadata, attn_state_clone, warm up, capture,
+ *                and attn_state_end_capture
+ *   each step    attn_state_prepare (of a graph), attn_state_begin_forward, then layers or the launch
+ *
+ * A clone is the state of one captured size: layers are captured with it. States of one model share
+ * schedules and scratch, so that steps of all of them are put on one stream, or one after the other is done.
+ */
+struct attn_state;
+
+/*
+ * Makes a state of `count` layer classes. ATTN_E_INVALID names a parameter, or as classes[I].KEY a key of a
+ * problem: a FlashInfer state reads index lists (addr=csr), others block tables (addr=table).
+ * ATTN_E_UNSUPPORTED if the backend does not serve a class, or stages copies but has no events.
+ */
+ATTN_API int32_t attn_state_create(struct attn_backend *backend, const struct attn_layer_class *classes,
+                                   uint32_t count, const struct attn_state_params *params,
+                                   struct attn_state **out, struct attn_error *err);
+/* Graphs that were captured with it go before it. */
+ATTN_API void attn_state_destroy(struct attn_state *state);
+
+/*
+ * Begins to capture graphs of at most max_batch sequences: allocates the capture buffers. They live as long
+ * as the capture or any clone. ATTN_E_STATE if a capture was begun already, or on a clone.
+ */
+ATTN_API int32_t attn_state_begin_capture(struct attn_state *state, uint32_t max_batch, void *stream,
+                                          struct attn_error *err);
+/* Ends it; also after a failure in between. */
+ATTN_API int32_t attn_state_end_capture(struct attn_state *state, struct attn_error *err);
+
+/*
+ * Metadata of a graph of one size, over the capture buffers. It lives until the next call of this
+ * function or the end of the capture, if no clone is made of it. A FlashInfer state makes plans of this size.
+ * ATTN_E_STATE outside of a capture.
+ */
+ATTN_API int32_t attn_state_get_capture_metadata(struct attn_state *state,
+                                                 const struct attn_state_capture_args *args, void *stream,
+                                                 struct attn_metadata **out, struct attn_error *err);
+/*
+ * The state of the size whose capture metadata was taken last; that metadata now lives as long as the clone.
+ * Before layers run, for a warm-up or a capture, its step is begun with it. attn_state_begin_forward of
+ * `state` finds the clone by its size as long as both live. ATTN_E_STATE outside of a capture.
+ */
+ATTN_API int32_t attn_state_clone(struct attn_state *state, uint32_t batch, struct attn_state **out,
+                                  struct attn_error *err);
+
+/*
+ * A capture buffer of a clone that engines fill or capture with, by the field that it is the input for:
+ * slot_mapping, and but for FlashInfer seq_lens_tensor and block_tables, and with encoder and decoder
+ * encoder_seq_lens_tensor, cross_slot_mapping and cross_block_tables. Others have kind ATTN_VIEW_NULL.
+ */
+ATTN_API int32_t attn_state_get_input(const struct attn_state *state, uint32_t field, uint32_t index,
+                                      struct attn_view *out, struct attn_error *err);
+
+/*
+ * Copies the inputs of a graph's step into the capture buffers, in order of the stream. A clone takes
+ * metadata of its own size; a state looks its clone up. The field at fault is named if a shape does not fit.
+ */
+ATTN_API int32_t attn_state_prepare(struct attn_state *state, const struct attn_metadata *metadata,
+                                    void *stream, struct attn_error *err);
+
+/*
+ * Plans the step for all classes, with one staging copy. Of a graph's metadata the clone of its size plans,
+ * over the capture buffers. ATTN_E_BUSY, at once and with nothing done, if the copies of params.steps earlier
+ * steps are still under way. After a failure there is no step.
+ */
+ATTN_API int32_t attn_state_begin_forward(struct attn_state *state, const struct attn_metadata *metadata,
+                                          void *stream, struct attn_error *err);
+
+/* ATTN_E_STATE if no step was begun, or another state of the model has begun one since. */
+ATTN_API int32_t attn_state_get_step(const struct attn_state *state, uint32_t layer_class,
+                                     struct attn_state_step *out, struct attn_error *err);
+
 #ifdef __cplusplus
 }
 #endif

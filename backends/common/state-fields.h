@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The buffers that graphs are captured with, and the metadata of a captured size over them. */
+#ifndef ATTN_COMMON_STATE_FIELDS_H
+#define ATTN_COMMON_STATE_FIELDS_H
+
+#include "metadata.h"
+
+/* One array: at an offset of the image in host memory and of its copy on the device. */
+struct attn__capture_array {
+    uint64_t offset;
+    uint64_t elements;
+    uint32_t size; /* bytes of one */
+    uint32_t reserved;
+};
+
+struct attn__capture_group {
+    uint32_t block;
+    uint32_t width; /* columns of the table */
+    struct attn__capture_array slots;
+    struct attn__capture_array table;
+    struct attn__capture_array indptr; /* FlashInfer: and the next two */
+    struct attn__capture_array indices;
+    struct attn__capture_array last_page_lens;
+};
+
+/* Everything for graphs of up to max_batch sequences. Groups share the lengths' initial values, not them. */
+struct attn__capture_layout {
+    uint32_t flavour;
+    uint32_t groups;
+    uint32_t max_batch;
+    uint32_t max_len;
+    uint32_t index_dtype;
+    uint32_t cross_width; /* 0: no cross-attention */
+    uint64_t bytes;
+    struct attn__capture_group *group; /* [groups] */
+    struct attn__capture_array *lens;  /* [groups] */
+    struct attn__capture_array starts; /* 0, 1, 2, ...: one token each */
+    struct attn__capture_array encoder_lens;
+    struct attn__capture_array cross_table;
+};
+
+/* Lays out all arrays; false if they do not fit 64 bits. group[].block and width are given. */
+bool attn__capture_layout(struct attn__capture_layout *layout, const uint64_t *max_indices);
+/* What the buffers hold at first, into an image of `bytes` zeroed bytes. */
+void attn__capture_fill(const struct attn__capture_layout *layout, char *image);
+
+/* Where an image and its copy are. */
+struct attn__capture_place {
+    char *host;
+    struct attn_buffer device;
+};
+
+/* The first `count` elements of an array. */
+void attn__capture_show(const struct attn__capture_array *array, const struct attn__capture_place *place,
+                        uint32_t dtype, uint64_t count, struct attn_view *out);
+/* Rows of a table. */
+void attn__capture_show_table(const struct attn__capture_array *array,
+                              const struct attn__capture_place *place, uint32_t rows, uint32_t width,
+                              struct attn_view *out);
+
+/* All fields of the metadata of a size; metadata->views has room for all groups. */
+void attn__capture_fields(const struct attn__capture_layout *layout, const struct attn__capture_place *place,
+                          const struct attn_problem *problem, uint32_t batch, bool cross,
+                          struct attn_metadata_impl *metadata);
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* From the metadata of a step to the batch of each layer class. */
+#include "call.h"
+#include "state.h"
+
+/* What all classes ask of a step. */
+struct step {
+    const struct attn_state *state;
+    const struct attn_metadata *metadata;
+    int32_t *lens;
+    uint32_t rows;
+    uint32_t prefills;
+    uint32_t max_q; /* 0 = not said */
+    struct attn_view starts;
+};
+
+static int32_t get(const struct step *step, uint32_t field, uint32_t index, struct attn_view *out,
+                   struct attn_error *err)
+{
+    ATTN_INIT(out);
+    return attn_metadata_get(step->metadata, field, index, out, err);
+}
+
+/* A number, 0 if the flavour has none. */
+static int32_t get_number(const struct step *step, uint32_t field, uint32_t index, int64_t *out,
+                          struct attn_error *err)
+{
+    struct attn_view view;
+    const int32_t status = get(step, field, index, &view, err);
+
+    *out = status == ATTN_OK && view.kind == ATTN_VIEW_NUMBER ? view.value : 0;
+    return status;
+}
+
+static int32_t get_step(struct step *step, struct attn_error *err)
+{
+    int64_t prompts, decodes, prefills, max_q, decode_q;
+    int32_t status = get_number(step, ATTN_FIELD_NUM_PREFILL_TOKENS, 0, &prompts, err);
+
+    if (status == ATTN_OK)
+        status = get_number(step, ATTN_FIELD_NUM_DECODE_TOKENS, 0, &decodes, err);
+    if (status == ATTN_OK)
+        status = get_number(step, ATTN_FIELD_NUM_PREFILLS, 0, &prefills, err);
+    if (status == ATTN_OK)
+        status = get_number(step, ATTN_FIELD_MAX_QUERY_LEN, 0, &max_q, err);
+    if (status == ATTN_OK)
+        status = get_number(step, ATTN_FIELD_DECODE_QUERY_LEN, 0, &decode_q, err);
+    if (status == ATTN_OK)
+        status = get(step, ATTN_FIELD_QUERY_START_LOC, 0, &step->starts, err);
+    if (status != ATTN_OK)
+        return status;
+    step->rows = (uint32_t)(prompts + decodes);
+    step->prefills = (uint32_t)prefills;
+    step->max_q = (uint32_t)(max_q != 0 ? max_q : prefills == 0 ? decode_q : 0);
+    if (step->state->batch != 0 && step->max_q > 1)
+        return attn__fail(err, ATTN_E_INVALID, 0, "max_query_len",
+                          "a sequence has %u new tokens; graphs are captured with one of each", step->max_q);
+    return ATTN_OK;
+}
+
+/* ---------------------------------------------------------------- members of a batch */
+
+static void set_capture(const struct attn_state *state, const struct attn__capture_array *array,
+                        struct attn_buffer *out)
+{
+    *out = state->capture->place.device;
+    out->byte_offset += array->offset;
+}
+
+static uint32_t longest(const int32_t *lens, uint32_t count, uint32_t most)
+{
+    int32_t max = 0;
+
+    for (uint32_t i = 0; lens != NULL && i < count; i++)
+        max = lens[i] > max ? lens[i] : max;
+    return lens != NULL ? (uint32_t)max : most;
+}
+
+/* Queries: one token of each sequence in a graph. */
+static void set_queries(const struct step *step, const struct attn_problem *problem, uint32_t seqs,
+                        struct attn_batch *batch, struct attn_batch_host *host)
+{
+    const uint32_t most = problem->max_q < step->rows ? problem->max_q : step->rows;
+
+    batch->seqs = seqs;
+    batch->rows = step->rows;
+    batch->max_q = step->max_q != 0 ? step->max_q : most;
+    batch->q_offsets = step->starts.device;
+    host->q_offsets = step->starts.host;
+    if (step->state->batch != 0)
+        set_capture(step->state, &step->state->capture->layout.starts, &batch->q_offsets);
+}
+
+/* A block table, from which keys are read; false if it has no columns: nothing was cached. */
+static int32_t set_table(const struct step *step, uint32_t field, uint32_t group, struct attn_batch *batch,
+                         struct attn_batch_host *host, bool *out_given, struct attn_error *err)
+{
+    struct attn_view table;
+    const int32_t status = get(step, field, group, &table, err);
+
+    *out_given = false;
+    if (status != ATTN_OK || table.kind != ATTN_VIEW_ARRAY || table.shape[1] == 0)
+        return status;
+    if (table.dtype != ATTN_INT32)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, attn_field_name(field),
+                          "%s has elements of i64; a plan reads tables of i32", attn_field_name(field));
+    *out_given = true;
+    batch->table = table.device;
+    batch->table_stride = table.stride;
+    batch->table_width = (uint32_t)table.shape[1];
+    host->table = table.host;
+    if (step->state->batch == 0)
+        return ATTN_OK;
+    const struct attn__capture_layout *layout = &step->state->capture->layout;
+    const bool cross = field == ATTN_FIELD_CROSS_BLOCK_TABLES;
+    batch->table_width = cross ? layout->cross_width : layout->group[group].width;
+    batch->table_stride = (int64_t)batch->table_width * 4;
+    set_capture(step->state, cross ? &layout->cross_table : &layout->group[group].table, &batch->table);
+    return ATTN_OK;
+}
+
+/* ---------------------------------------------------------------- classes */
+
+/* FlashInfer: lengths follow from pages, so that padding of a graph has none. */
+static int32_t set_pages(const struct step *step, uint32_t group, uint32_t seqs, struct attn_batch *batch,
+                         struct attn_batch_host *host, bool *out_given, struct attn_error *err)
+{
+    const struct attn__state_core *core = step->state->core;
+    const int32_t block = (int32_t)core->groups[group].block;
+    struct attn_view indptr, indices, last;
+    int32_t status = get(step, ATTN_FIELD_PAGED_KV_INDPTR, group, &indptr, err);
+
+    if (status == ATTN_OK)
+        status = get(step, ATTN_FIELD_PAGED_KV_INDICES, group, &indices, err);
+    if (status == ATTN_OK)
+        status = get(step, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, group, &last, err);
+    *out_given = status == ATTN_OK && indptr.kind != ATTN_VIEW_NULL && indptr.shape[0] > 1;
+    if (!*out_given)
+        return status;
+    if (seqs > core->max_seqs)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_MAX_SEQS, "seqs",
+                          "the step has %u sequences; the largest max_seqs of the classes is %u", seqs,
+                          core->max_seqs);
+    if (indptr.shape[0] != (uint64_t)seqs + 1 || last.shape[0] != seqs)
+        return attn__fail(err, ATTN_E_INVALID, 0, "paged_kv_indptr",
+                          "paged_kv_indptr has %llu elements; %u sequences want %u",
+                          (unsigned long long)indptr.shape[0], seqs, seqs + 1);
+    if (indptr.host == NULL || last.host == NULL)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "paged_kv_indptr",
+                          "paged_kv_indptr is known to the device alone; lengths follow from its host copy");
+    const int32_t *starts = indptr.host, *lasts = last.host;
+    int32_t *lens = step->lens + (size_t)group * core->max_seqs;
+    for (uint32_t i = 0; i < seqs; i++)
+        lens[i] = starts[i + 1] > starts[i] ? (starts[i + 1] - starts[i] - 1) * block + lasts[i] : 0;
+    batch->kv_lens = core->lens.buffer;
+    batch->kv_lens.byte_offset += (uint64_t)group * core->max_seqs * 4;
+    batch->csr_indptr = indptr.device;
+    batch->csr_indices = indices.device;
+    host->kv_lens = lens;
+    host->csr_indptr = indptr.host;
+    host->csr_indices = indices.host;
+    if (step->state->batch == 0)
+        return ATTN_OK;
+    const struct attn__capture_group *buffers = &step->state->capture->layout.group[group];
+    set_capture(step->state, &buffers->indptr, &batch->csr_indptr);
+    set_capture(step->state, &buffers->indices, &batch->csr_indices);
+    return ATTN_OK;
+}
+
+/* Self-attention over the cache of a group, or over the new tokens. */
+static int32_t set_self(const struct step *step, uint32_t i, struct attn_batch *batch,
+                        struct attn_batch_host *host, bool *out_given, struct attn_error *err)
+{
+    const struct attn_state *state = step->state;
+    const uint32_t group = state->core->group_of[i];
+    const struct attn_problem *problem = &state->core->problems[i];
+    struct attn_view lens;
+    int32_t status = get(step, ATTN_FIELD_SEQ_LENS_TENSOR, group, &lens, err);
+
+    *out_given = status == ATTN_OK;
+    if (status != ATTN_OK)
+        return status;
+    const uint32_t seqs = state->batch != 0 ? state->batch : (uint32_t)lens.shape[0];
+    if (state->batch != 0 && lens.kind != ATTN_VIEW_NULL && lens.shape[0] != seqs)
+        return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens_tensor",
+                          "the step has %llu sequences; the graph was captured for %u",
+                          (unsigned long long)lens.shape[0], seqs);
+    set_queries(step, problem, seqs, batch, host);
+    if (state->core->infer && problem->kv_source != ATTN_KV_NEW)
+        return set_pages(step, group, seqs, batch, host, out_given, err);
+    batch->kv_lens = lens.device;
+    host->kv_lens = lens.host;
+    if (state->batch != 0 && !state->core->infer)
+        set_capture(state, &state->capture->layout.lens[group], &batch->kv_lens);
+    if (problem->kv_source != ATTN_KV_NEW)
+        return set_table(step, ATTN_FIELD_BLOCK_TABLES, group, batch, host, out_given, err);
+    /* What was computed before is in no cache that this class reads: it attends to its new tokens. */
+    batch->kv_lens = (struct attn_buffer){NULL, 0};
+    host->kv_lens = NULL;
+    return ATTN_OK;
+}
+
+/* The encoder's own tokens: a step with prompts has them. */
+static int32_t set_encoder(const struct step *step, const struct attn_view *lens, uint32_t most,
+                           struct attn_batch *batch, struct attn_batch_host *host, bool *out_given,
+                           struct attn_error *err)
+{
+    struct attn_view starts;
+    int64_t tokens;
+    int32_t status = get(step, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, &starts, err);
+
+    if (status == ATTN_OK)
+        status = get_number(step, ATTN_FIELD_NUM_ENCODER_TOKENS, 0, &tokens, err);
+    *out_given = status == ATTN_OK && step->prefills > 0 && starts.kind != ATTN_VIEW_NULL;
+    if (!*out_given)
+        return status;
+    batch->seqs = (uint32_t)lens->shape[0];
+    batch->rows = (uint32_t)tokens;
+    batch->max_q = most;
+    batch->q_offsets = starts.device;
+    host->q_offsets = starts.host;
+    return ATTN_OK;
+}
+
+/* Classes whose keys are the encoder's. */
+static int32_t set_cross(const struct step *step, uint32_t i, struct attn_batch *batch,
+                         struct attn_batch_host *host, bool *out_given, struct attn_error *err)
+{
+    const struct attn_state *state = step->state;
+    const struct attn_problem *problem = &state->core->problems[i];
+    struct attn_view lens, starts;
+    int64_t most;
+    int32_t status = get(step, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0, &lens, err);
+
+    if (status == ATTN_OK)
+        status = get_number(step, ATTN_FIELD_MAX_ENCODER_SEQ_LEN, 0, &most, err);
+    *out_given = status == ATTN_OK && lens.kind != ATTN_VIEW_NULL;
+    if (!*out_given)
+        return status;
+    batch->kv_lens = lens.device;
+    host->kv_lens = lens.host;
+    if (problem->type == ATTN_ENCODER)
+        return set_encoder(step, &lens, (uint32_t)most, batch, host, out_given, err);
+    set_queries(step, problem, (uint32_t)lens.shape[0], batch, host);
+    if (state->batch != 0)
+        set_capture(state, &state->capture->layout.encoder_lens, &batch->kv_lens);
+    if (problem->kv_source != ATTN_KV_NEW)
+        return set_table(step, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, batch, host, out_given, err);
+    status = get(step, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, &starts, err);
+    *out_given = status == ATTN_OK && starts.kind != ATTN_VIEW_NULL && step->prefills > 0;
+    batch->kv_offsets = starts.device;
+    host->kv_offsets = starts.host;
+    return status;
+}
+
+/* Host copies are given all or not at all. In a graph the buffers hold the step, whatever the hosts' strides.
+ */
+static void finish(const struct step *step, const struct attn_problem *problem, struct attn_batch *batch,
+                   struct attn_batch_host *host)
+{
+    const struct {
+        const void *device, *host;
+    } arrays[] = {{batch->q_offsets.data, host->q_offsets},   {batch->kv_lens.data, host->kv_lens},
+                  {batch->kv_offsets.data, host->kv_offsets}, {batch->table.data, host->table},
+                  {batch->csr_indptr.data, host->csr_indptr}, {batch->csr_indices.data, host->csr_indices}};
+    bool all = step->state->batch == 0;
+
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        all = all && (arrays[i].device == NULL || arrays[i].host != NULL);
+    batch->max_kv =
+        host->kv_lens != NULL ? longest(host->kv_lens, batch->seqs, problem->max_kv) : problem->max_kv;
+    if (step->state->batch != 0) /* what a capture bakes in holds for every replay */
+        batch->max_kv = step->state->core->params.max_capture_len < problem->max_kv
+                            ? step->state->core->params.max_capture_len
+                            : problem->max_kv;
+    batch->given = all ? ATTN_GIVEN_HOST_COPIES : 0;
+    batch->host = all ? host : NULL;
+}
+
+int32_t attn__state_batches(const struct attn_state *state, const struct attn_metadata *metadata,
+                            int32_t *lens, struct attn_error *err)
+{
+    struct attn__state_core *core = state->core;
+    struct step step = {.state = state, .metadata = metadata, .lens = lens};
+    int32_t status = get_step(&step, err);
+
+    for (uint32_t i = 0; i < core->count && status == ATTN_OK; i++) {
+        const struct attn_problem *problem = &core->problems[i];
+        struct attn_batch *batch = &core->batches[i];
+        struct attn_batch_host *host = &core->hosts[i];
+        bool given;
+        ATTN_INIT(batch);
+        ATTN_INIT(host);
+        if (problem->type == ATTN_ENCODER || problem->type == ATTN_ENCODER_DECODER)
+            status = set_cross(&step, i, batch, host, &given, err);
+        else
+            status = set_self(&step, i, batch, host, &given, err);
+        if (status == ATTN_OK && given)
+            finish(&step, problem, batch, host);
+        else
+            ATTN_INIT(batch);
+    }
+    return status;
+}

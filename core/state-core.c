@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What all states of a model share: plans, and memory that is sized from their maxima alone. */
+#include <stdlib.h>
+
+#include "attn/device.h"
+#include "call.h"
+#include "state.h"
+
+int32_t attn__block_alloc(struct attn_backend *backend, uint64_t size, struct attn__block *out,
+                          struct attn_error *err)
+{
+    *out = (struct attn__block){.size = size};
+    return size == 0 ? ATTN_OK : attn_memory_alloc(backend, size, &out->buffer, err);
+}
+
+void attn__block_free(struct attn_backend *backend, struct attn__block *block)
+{
+    attn_memory_free(backend, &block->buffer);
+    *block = (struct attn__block){.size = 0};
+}
+
+/* ---------------------------------------------------------------- sets */
+
+void attn__set_destroy(struct attn__state_core *core, struct attn__plan_set *set)
+{
+    if (set == NULL)
+        return;
+    for (uint32_t i = 0; set->plans != NULL && i < set->count; i++)
+        attn_plan_destroy(set->plans[i]);
+    attn__block_free(core->backend, &set->memory);
+    free(set->plans);
+    free(set->schedules);
+    free(set);
+}
+
+/* The member of `problem` at fault, under the number of its class. */
+static int32_t fail_class(uint32_t number, int32_t status, const struct attn_error *words,
+                          struct attn_error *err)
+{
+    return attn__fail(err, status, words->reason, words->field, "classes[%u]: %s", number, words->message);
+}
+
+/* The problem of a class, or of graphs of one token for each of `batch` sequences. */
+static struct attn_problem problem_of(const struct attn__state_core *core, uint32_t i, uint32_t batch)
+{
+    struct attn_problem problem = core->problems[i];
+
+    if (batch == 0)
+        return problem;
+    problem.max_seqs = problem.max_rows = batch;
+    problem.max_q = 1;
+    problem.max_kv =
+        core->params.max_capture_len < problem.max_kv ? core->params.max_capture_len : problem.max_kv;
+    return problem;
+}
+
+static uint64_t round_up(uint64_t value, uint64_t alignment)
+{
+    return alignment < 2 ? value : (value + alignment - 1) / alignment * alignment;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* One allocation for all schedules. */
+static int32_t place_schedules(struct attn__state_core *core, struct attn__plan_set *set,
+                               struct attn_error *err)
+{
+    uint64_t bytes = 0;
+    struct attn_plan_sizes sizes;
+
+    for (uint32_t i = 0; i < set->count; i++) {
+        ATTN_INIT(&sizes);
+        int32_t status = attn_plan_get_sizes(set->plans[i], &sizes, err);
+        if (status != ATTN_OK)
+            return status;
+        set->sizes.alignment =
+            sizes.alignment > set->sizes.alignment ? sizes.alignment : set->sizes.alignment;
+        set->sizes.scratch = larger(set->sizes.scratch, sizes.scratch);
+        set->sizes.counters = larger(set->sizes.counters, sizes.counters);
+        bytes = round_up(bytes, sizes.alignment);
+        set->schedules[i] = (struct attn_span){{NULL, bytes}, sizes.schedule};
+        if (__builtin_add_overflow(bytes, sizes.schedule, &bytes) ||
+            __builtin_add_overflow(set->sizes.staging, sizes.staging, &set->sizes.staging))
+            return attn__fail(err, ATTN_E_SIZE, 0, "classes", "schedules of %u classes do not fit 64 bits",
+                              set->count);
+    }
+    int32_t status = attn__block_alloc(core->backend, bytes, &set->memory, err);
+    for (uint32_t i = 0; i < set->count && status == ATTN_OK; i++) {
+        set->schedules[i].buffer.data = set->memory.buffer.data;
+        set->schedules[i].buffer.byte_offset += set->memory.buffer.byte_offset;
+    }
+    return status;
+}
+
+int32_t attn__set_create(struct attn__state_core *core, uint32_t batch, struct attn__plan_set **out,
+                         struct attn_error *err)
+{
+    struct attn__plan_set *set = calloc(1, sizeof *set);
+    struct attn_error words;
+    int32_t status = ATTN_OK;
+
+    *out = NULL;
+    if (set != NULL) {
+        set->count = core->count;
+        set->batch = batch;
+        set->plans = calloc(core->count, sizeof(struct attn_plan *));
+        set->schedules = calloc(core->count, sizeof *set->schedules);
+    }
+    if (set == NULL || set->plans == NULL || set->schedules == NULL) {
+        attn__set_destroy(core, set);
+        return attn__fail(err, ATTN_E_MEMORY, 0, "classes", "no memory for the plans of %u classes",
+                          core->count);
+    }
+    for (uint32_t i = 0; i < core->count && status == ATTN_OK; i++) {
+        const struct attn_problem problem = problem_of(core, i, batch);
+        attn__error_open(&words);
+        status = attn_plan_create(core->backend, &problem, &set->plans[i], &words);
+        if (status != ATTN_OK)
+            fail_class(i, status, &words, err);
+    }
+    if (status == ATTN_OK)
+        status = place_schedules(core, set, err);
+    if (status != ATTN_OK) {
+        attn__set_destroy(core, set);
+        return status;
+    }
+    *out = set;
+    return ATTN_OK;
+}
+
+/* ---------------------------------------------------------------- memory */
+
+/* Scratch and counters of the largest plan, which all share, and the lengths of FlashInfer's sequences. */
+static int32_t make_memory(struct attn__state_core *core, struct attn_error *err)
+{
+    const struct attn_plan_sizes *sizes = &core->set->sizes;
+    const uint64_t alignment = larger(sizes->alignment, 64);
+    const uint64_t counters = round_up(sizes->scratch, alignment);
+    const uint64_t lens = round_up(counters + sizes->counters, alignment);
+
+    core->lens.size = core->infer ? (uint64_t)core->params.groups * core->max_seqs * 4 : 0;
+    int32_t status = attn__block_alloc(core->backend, lens + core->lens.size, &core->memory, err);
+    if (status != ATTN_OK || core->memory.size == 0)
+        return status;
+    ATTN_INIT(&core->scratch);
+    core->scratch.scratch = (struct attn_span){core->memory.buffer, sizes->scratch};
+    core->scratch.counters = (struct attn_span){core->memory.buffer, sizes->counters};
+    core->scratch.counters.buffer.byte_offset += counters;
+    core->lens.buffer = core->memory.buffer;
+    core->lens.buffer.byte_offset += lens;
+    if (sizes->counters == 0)
+        return ATTN_OK;
+    void *zeros = calloc(1, sizes->counters);
+    if (zeros == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "counters", "no memory to clear %llu bytes",
+                          (unsigned long long)sizes->counters);
+    const struct attn_buffer from = {zeros, 0};
+    status = attn_memory_copy(core->backend, &core->scratch.counters.buffer, &from, sizes->counters,
+                              ATTN_COPY_TO_DEVICE, NULL, err);
+    if (status == ATTN_OK)
+        status = attn_stream_synchronize(core->backend, NULL, err);
+    free(zeros);
+    return status;
+}
+
+static int32_t make_slot(struct attn__state_core *core, struct attn__slot *slot, struct attn_error *err)
+{
+    int32_t status = attn_event_create(core->backend, &slot->event, err);
+
+    if (status == ATTN_OK && core->pinned)
+        status = attn_memory_alloc_pinned(core->backend, core->slot_bytes, &slot->memory, err);
+    if (status != ATTN_OK || core->pinned)
+        return status;
+    if (posix_memalign(&slot->memory, 64, core->slot_bytes) != 0) {
+        slot->memory = NULL;
+        return attn__fail(err, ATTN_E_MEMORY, 0, "steps", "no memory for %llu bytes of staging",
+                          (unsigned long long)core->slot_bytes);
+    }
+    return ATTN_OK;
+}
+
+/* A block and a mark for each step whose copies may be under way; none if nothing is staged. */
+static int32_t make_slots(struct attn__state_core *core, struct attn_error *err)
+{
+    const struct attn_memory_table *memory = &core->backend->entry->memory;
+    int32_t status = ATTN_OK;
+
+    core->slot_bytes = round_up(core->set->sizes.staging, 64) + core->lens.size;
+    if (core->slot_bytes == 0)
+        return ATTN_OK;
+    core->pinned = memory->alloc_pinned != NULL && memory->free_pinned != NULL;
+    core->slots = calloc(core->params.steps, sizeof *core->slots);
+    if (core->slots == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "steps", "no memory for %u steps", core->params.steps);
+    for (uint32_t i = 0; i < core->params.steps && status == ATTN_OK; i++)
+        status = make_slot(core, &core->slots[i], err);
+    return status;
+}
+
+/* ---------------------------------------------------------------- core */
+
+void attn__core_drop(struct attn__state_core *core)
+{
+    if (core == NULL || --core->refs > 0)
+        return;
+    attn__set_destroy(core, core->set);
+    attn__block_free(core->backend, &core->memory);
+    for (uint32_t i = 0; core->slots != NULL && i < core->params.steps; i++) {
+        attn_event_destroy(core->backend, core->slots[i].event);
+        if (core->pinned)
+            attn_memory_free_pinned(core->backend, core->slots[i].memory);
+        else
+            free(core->slots[i].memory);
+    }
+    attn__backend_drop(core->backend);
+    free(core->slots);
+    free(core->problems);
+    free(core->group_of);
+    free(core->groups);
+    free(core->batches);
+    free(core->hosts);
+    free(core->batch_list);
+    free(core);
+}
+
+/* What a class asks of its flavour and of the groups. */
+static int32_t check_class(struct attn__state_core *core, uint32_t i, const struct attn_layer_class *given,
+                           struct attn_error *err)
+{
+    struct attn_problem *problem = &core->problems[i];
+    struct attn_error words;
+    const uint32_t wanted = core->infer ? ATTN_CSR : ATTN_TABLE;
+
+    attn__error_open(&words);
+    if (given->problem == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "problem", "classes[%u]: problem is NULL", i);
+    const int32_t status = attn_problem_resolve(given->problem, problem, &words);
+    if (status != ATTN_OK)
+        return fail_class(i, status, &words, err);
+    if (given->group >= core->params.groups)
+        return attn__fail(err, ATTN_E_INVALID, 0, "group",
+                          "classes[%u]: group is %u; there are %u cache groups", i, given->group,
+                          core->params.groups);
+    core->group_of[i] = given->group;
+    core->max_seqs = problem->max_seqs > core->max_seqs ? problem->max_seqs : core->max_seqs;
+    if (core->params.max_capture_len == 0 || problem->max_kv < core->params.max_capture_len)
+        core->params.max_capture_len = problem->max_kv;
+    if (problem->kv_source == ATTN_KV_NEW)
+        return ATTN_OK;
+    if (problem->addressing != wanted)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_ADDRESSING, "addr",
+                          "classes[%u]: addr is no %s, which is what a state of flavour %s reads", i,
+                          core->infer ? "csr" : "table", attn_flavour_name(core->params.flavour));
+    const uint32_t index = problem->index_dtype == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
+    if (core->infer && index != core->params.index_dtype)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "index",
+                          "classes[%u]: index is not the index_dtype of the state", i);
+    if (problem->type != ATTN_ENCODER_DECODER && problem->block != core->groups[given->group].block)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_BLOCK_SIZE, "block",
+                          "classes[%u]: block is %u, that of cache group %u is %u", i, problem->block,
+                          given->group, core->groups[given->group].block);
+    return ATTN_OK;
+}
+
+static int32_t check_groups(struct attn__state_core *core, const struct attn_state_params *params,
+                            struct attn_error *err)
+{
+    if (params->group == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "group", "group is NULL, but there are %u cache groups",
+                          core->params.groups);
+    memcpy(core->groups, params->group, core->params.groups * sizeof *core->groups);
+    for (uint32_t g = 0; g < core->params.groups; g++) {
+        struct attn_builder_group *group = &core->groups[g];
+        if (group->block == 0)
+            return attn__fail(err, ATTN_E_INVALID, 0, "block", "group[%u].block is 0; at least 1 is accepted",
+                              g);
+        group->graph_blocks = group->graph_blocks != 0 ? group->graph_blocks : group->max_blocks;
+    }
+    if (params->cross != NULL)
+        core->cross_width =
+            params->cross->graph_blocks != 0 ? params->cross->graph_blocks : params->cross->max_blocks;
+    return ATTN_OK;
+}
+
+static struct attn__state_core *new_core(struct attn_backend *backend, uint32_t count,
+                                         const struct attn_state_params *params)
+{
+    struct attn__state_core *core = calloc(1, sizeof *core);
+
+    if (core == NULL)
+        return NULL;
+    attn__backend_hold(backend);
+    core->refs = 1;
+    core->backend = backend;
+    core->count = count;
+    core->params = *params;
+    core->params.groups = params->groups != 0 ? params->groups : 1;
+    core->params.steps = params->steps != 0 ? params->steps : 1;
+    core->params.index_dtype = params->index_dtype != 0 ? params->index_dtype : (uint32_t)ATTN_INT32;
+    core->infer = params->flavour == ATTN_FLASHINFER;
+    core->problems = calloc(count, sizeof *core->problems);
+    core->group_of = calloc(count, sizeof *core->group_of);
+    core->groups = calloc(core->params.groups, sizeof *core->groups);
+    core->batches = calloc(count, sizeof *core->batches);
+    core->hosts = calloc(count, sizeof *core->hosts);
+    core->batch_list = calloc(count, sizeof(const struct attn_batch *));
+    if (core->problems == NULL || core->group_of == NULL || core->groups == NULL || core->batches == NULL ||
+        core->hosts == NULL || core->batch_list == NULL) {
+        attn__core_drop(core);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        core->batch_list[i] = &core->batches[i];
+    return core;
+}
+
+int32_t attn__core_create(struct attn_backend *backend, const struct attn_layer_class *classes,
+                          uint32_t count, const struct attn_state_params *params,
+                          struct attn__state_core **out, struct attn_error *err)
+{
+    struct attn__state_core *core = new_core(backend, count, params);
+    if (core == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "state", "no memory for a state of %u classes", count);
+    int32_t status = check_groups(core, params, err);
+    for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
+        status = check_class(core, i, &classes[i], err);
+    if (status == ATTN_OK)
+        status = attn__set_create(core, 0, &core->set, err);
+    if (status == ATTN_OK)
+        status = make_memory(core, err);
+    if (status == ATTN_OK)
+        status = make_slots(core, err);
+    if (status != ATTN_OK) {
+        attn__core_drop(core);
+        return status;
+    }
+    *out = core;
+    return ATTN_OK;
+}
