@@ -37,6 +37,18 @@ static bool is_to_be_owned(const struct attn_context *context)
     return !context->is_trial && strcmp(attn__env_get(&context->env, ATTN__VAR_ATTN_PROBE), "never") != 0;
 }
 
+/* A copy of the library that is closed again leaves nothing behind. */
+__attribute__((destructor)) static void forget_images(void)
+{
+    attn__shared_lock();
+    for (struct image *image = images, *next; image != NULL; image = next) {
+        next = image->next;
+        free(image);
+    }
+    images = NULL;
+    attn__shared_unlock();
+}
+
 /*
  * True if the image is of the file in the record, which fd has open. One that is new is remembered (without
  * memory it is not) and made independent of its file; other threads wait for that.

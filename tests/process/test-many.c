@@ -10,7 +10,7 @@
 
 #include "process.h"
 
-enum { CONTEXTS = 10000, COMPUTING = 100, WARM_UP = 300 };
+enum { CONTEXTS = 10000, SANITIZED = 1000, COMPUTING = 100, WARM_UP = 300 };
 
 struct held {
     size_t heap;
@@ -94,6 +94,7 @@ static void restart_with_exact_figures(char **arguments)
 
 int main(int count, char **arguments)
 {
+    const int contexts = is_sanitized() ? SANITIZED : CONTEXTS;
     unsigned wrong = 0;
     (void)count;
     restart_with_exact_figures(arguments);
@@ -101,10 +102,10 @@ int main(int count, char **arguments)
     for (int i = 0; i < WARM_UP; i++)
         wrong += !use(i);
     struct held before = measure();
-    for (int i = 0; i < CONTEXTS; i++)
+    for (int i = 0; i < contexts; i++)
         wrong += !use(i);
     struct held after = measure();
-    check(wrong == 0, "%d contexts are made, used and destroyed: %u went wrong", CONTEXTS, wrong);
+    check(wrong == 0, "%d contexts are made, used and destroyed: %u went wrong", contexts, wrong);
     check(after.descriptors == before.descriptors, "descriptors: %u, then %u", before.descriptors,
           after.descriptors);
     check(after.threads == before.threads, "threads: %u, then %u", before.threads, after.threads);

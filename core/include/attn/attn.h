@@ -123,7 +123,9 @@ struct attn_context_options {
 
 /*
  * Makes a context. `options` may be NULL. Takes a snapshot of the environment, lists the search path and
- * reads the note of each plugin file; loads nothing. Bad values of variables are logged and kept in the
+ * reads the note of each plugin file; loads nothing. What the process does to its environment afterwards does
+ * not matter to the context; setenv, putenv or unsetenv in another thread during this call is a data race, as
+ * it is with getenv. Bad values of variables are logged and kept in the
  * records of attn_context_get_variable, and the default holds. ATTN_E_INVALID (options), ATTN_E_MEMORY.
  */
 ATTN_API int32_t attn_context_create(const struct attn_context_options *options, struct attn_context **out,
