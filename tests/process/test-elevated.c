@@ -10,9 +10,11 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <link.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -86,6 +88,7 @@ static void fill_root(const char *host)
         exit(99);
     dl_iterate_phdr(put_library, NULL);
     put(host, "/host", 0755);
+    make_parents("/proc/");
     make_parents("/dev/");
     zoo_write(&root, "dev/null", "", 0);
     chmod(inside("/dev/null"), 0666);
@@ -121,6 +124,13 @@ static char *const environment[] = {"ATTN_BACKEND=mock,auto",
                                     "XDG_CACHE_HOME=/tmp/xdg",
                                     NULL};
 
+/* Helpers find themselves through /proc; where no name space is to be had, they do without. */
+static void bring_proc(void)
+{
+    if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
+        (void)mount("/proc", inside("/proc"), NULL, MS_BIND | MS_REC, NULL);
+}
+
 /* Starts /host in the root directory as the user; false if it did not end within ten seconds. */
 static bool run_host(uid_t user, char *const *arguments)
 {
@@ -130,6 +140,7 @@ static bool run_host(uid_t user, char *const *arguments)
     pid_t child = fork();
     if (child == 0) {
         alarm(10);
+        bring_proc();
         if (dup2(ends[1], STDOUT_FILENO) < 0 || dup2(ends[1], STDERR_FILENO) < 0 || chroot(root.path) != 0 ||
             chdir("/tmp") != 0 || setgid(user) != 0 || setuid(user) != 0)
             _exit(98);
