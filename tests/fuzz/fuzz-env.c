@@ -12,7 +12,9 @@
 enum { VARIABLES_MOST = 64 };
 
 static const struct attn_note notes[] = {
-    {.note_version = ATTN_NOTE_VERSION, .name = "cpu", .backends = "cpu/flash-attn,cpu/flashinfer,cpu/rocm-flash"},
+    {.note_version = ATTN_NOTE_VERSION,
+     .name = "cpu",
+     .backends = "cpu/flash-attn,cpu/flashinfer,cpu/rocm-flash"},
     {.note_version = ATTN_NOTE_VERSION, .name = "a-b", .backends = "a-b/rocm-flash"},
 };
 

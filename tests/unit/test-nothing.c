@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 
 #include "attn/device.h"
+#include "attn/layer.h"
 #include "world.h"
 
 #define PROBLEM "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
@@ -61,6 +62,46 @@ Test(nothing, handles_that_are_null)
     attn_backend_destroy(NULL);
     attn_plan_destroy(NULL);
     attn_kv_destroy(NULL);
+}
+
+Test(nothing, handles_of_the_layer_and_of_devices_that_are_null)
+{
+    struct attn_builder_params params;
+    struct attn_builder *builder;
+    struct attn_metadata *metadata;
+    struct attn_graph *graph;
+    struct attn_view view;
+    void *event;
+    uint64_t size;
+    ATTN_INIT(&err);
+    ATTN_INIT(&params);
+    ATTN_INIT(&view);
+    refused(attn_builder_create(NULL, &params, NULL, &err), "out");
+    refused(attn_builder_create(NULL, &params, &builder, &err), "flavour");
+    refused(attn_builder_create(NULL, NULL, &builder, &err), "params");
+    cr_assert_null(builder);
+    refused(attn_builder_reset(NULL, &err), "builder");
+    refused(attn_builder_add(NULL, NULL, &err), "builder");
+    refused(attn_builder_set_row(NULL, NULL, &err), "builder");
+    refused(attn_builder_build(NULL, NULL, NULL, NULL, &err), "out");
+    refused(attn_builder_build(NULL, NULL, NULL, &metadata, &err), "builder");
+    refused(attn_builder_restore(NULL, "", 0, NULL, &metadata, &err), "builder");
+    refused(attn_metadata_get(NULL, 0, 0, &view, &err), "metadata");
+    refused(attn_metadata_get_part(NULL, 0, &metadata, &err), "metadata");
+    refused(attn_metadata_advance_step(NULL, NULL, NULL, &err), "metadata");
+    refused(attn_metadata_serialise(NULL, NULL, 0, &size, &err), "metadata");
+    refused(attn_event_create(NULL, &event, &err), "backend");
+    refused(attn_event_record(NULL, NULL, NULL, &err), "backend");
+    refused(attn_event_query(NULL, NULL, &err), "backend");
+    refused(attn_event_synchronize(NULL, NULL, &err), "backend");
+    refused(attn_graph_begin(NULL, NULL, &graph, &err), "backend");
+    refused(attn_graph_end(NULL, &err), "graph");
+    refused(attn_graph_launch(NULL, NULL, &err), "graph");
+    cr_assert_null(attn_flavour_name(1000));
+    cr_assert_null(attn_field_name(1000));
+    attn_builder_destroy(NULL);
+    attn_event_destroy(NULL, NULL);
+    attn_graph_destroy(NULL);
 }
 
 static struct world world;
