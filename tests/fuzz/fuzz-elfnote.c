@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Fuzz target for the reader of plugin files: the input is a file, and a list of notes too. Versions in the
+ * Fuzz target for the readers of plugin files: the input is a file, and a list of notes too. Versions in the
  * note are brought up to date, so that the corpus does not age with the interface.
  */
 #define _GNU_SOURCE
@@ -70,6 +70,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_again(elf.note);
     }
     FUZZ_CHECK(reason != 0 || elf.notes == 1);
+    /* What the linker would make of the file is judged apart, and of files without a note too. */
+    text[0] = '\0';
+    reason = attn__elf_check(plugin_file, text, sizeof text);
+    FUZZ_CHECK(fuzz_ends(text, sizeof text) && (reason == 0) == (text[0] == '\0'));
+    FUZZ_CHECK(reason == 0 || strcmp(attn_reason_name(reason), "UNKNOWN") != 0);
     for (size_t align = 4; align <= 8; align += 4)
         if (attn__note_find(data, size, align, &note, &count) && count > 0)
             check_again(note);

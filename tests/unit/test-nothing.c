@@ -88,6 +88,8 @@ Test(nothing, handles_of_the_layer_and_of_devices_that_are_null)
     refused(attn_builder_restore(NULL, "", 0, NULL, &metadata, &err), "builder");
     refused(attn_metadata_get(NULL, 0, 0, &view, &err), "metadata");
     refused(attn_metadata_get_part(NULL, 0, &metadata, &err), "metadata");
+    refused(attn_builder_restore(NULL, "", 0, NULL, NULL, &err), "out");
+    refused(attn_metadata_get_part(NULL, 0, NULL, &err), "out");
     refused(attn_metadata_advance_step(NULL, NULL, NULL, &err), "metadata");
     refused(attn_metadata_serialise(NULL, NULL, 0, &size, &err), "metadata");
     refused(attn_event_create(NULL, &event, &err), "backend");
@@ -135,6 +137,14 @@ Test(nothing, places_that_are_null)
     refused(attn_kv_create(backend, &desc, NULL, &err), "out");
     refused(attn_memory_copy(backend, &buffer, &buffer, UINT64_MAX, ATTN_COPY_TO_HOST, NULL, &err), "size");
     refused(attn_memory_alloc(backend, UINT64_MAX, &buffer, &err), "size");
+    /* What the mock does not offer is refused in its name. */
+    void *event = &buffer;
+    struct attn_graph *graph = NULL;
+    cr_assert_eq(attn_event_create(backend, &event, &err), ATTN_E_UNSUPPORTED, "%s", err.message);
+    cr_assert_not_null(strstr(err.message, "gpu/flash-attn"), "%s", err.message);
+    cr_assert_eq(attn_graph_begin(backend, NULL, &graph, &err), ATTN_E_UNSUPPORTED, "%s", err.message);
+    cr_assert_not_null(strstr(err.message, "gpu/flash-attn"), "%s", err.message);
+    cr_assert(event == NULL && graph == NULL);
     attn_backend_destroy(backend);
     world_close(&world);
 }
