@@ -159,11 +159,14 @@ static int32_t set_pages(const struct step *step, uint32_t group, uint32_t seqs,
     host->kv_lens = lens;
     host->csr_indptr = indptr.host;
     host->csr_indices = indices.host;
+    batch->last_page_lens = last.device;
+    host->last_page_lens = last.host;
     if (step->state->batch == 0)
         return ATTN_OK;
     const struct attn__capture_group *buffers = &step->state->capture->layout.group[group];
     set_capture(step->state, &buffers->indptr, &batch->csr_indptr);
     set_capture(step->state, &buffers->indices, &batch->csr_indices);
+    set_capture(step->state, &buffers->last_page_lens, &batch->last_page_lens);
     return ATTN_OK;
 }
 

@@ -120,6 +120,20 @@ int32_t attn_state_prepare(struct attn_state *state, const struct attn_metadata 
 
 /* ---------------------------------------------------------------- begin_forward */
 
+static int32_t copy_lasts(const struct attn_state *clone, const struct attn_metadata *metadata, uint32_t g,
+                          void *stream, struct attn_error *err)
+{
+    struct attn_buffer to = clone->capture->place.device;
+    struct attn_view last;
+
+    ATTN_INIT(&last);
+    const int32_t status = attn_metadata_get(metadata, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g, &last, err);
+    to.byte_offset += clone->capture->layout.group[g].last_page_lens.offset;
+    return status == ATTN_OK ? attn_memory_copy(clone->core->backend, &to, &last.device, last.shape[0] * 4,
+                                                ATTN_COPY_ON_DEVICE, stream, err)
+                             : status;
+}
+
 /* Index lists of a step into the buffers that its graph reads. */
 static int32_t copy_pages(const struct attn_state *clone, const struct attn_metadata *metadata, uint32_t g,
                           void *stream, struct attn_error *err)
@@ -144,6 +158,8 @@ static int32_t copy_pages(const struct attn_state *clone, const struct attn_meta
     status = attn_memory_copy(clone->core->backend, &to, &indptr.device, indptr.shape[0] * 4,
                               ATTN_COPY_ON_DEVICE, stream, err);
     to.byte_offset += group->indices.offset - group->indptr.offset;
+    if (status == ATTN_OK)
+        status = copy_lasts(clone, metadata, g, stream, err);
     return status == ATTN_OK ? attn_memory_copy(clone->core->backend, &to, &indices.device,
                                                 used * group->indices.size, ATTN_COPY_ON_DEVICE, stream, err)
                              : status;
@@ -234,7 +250,7 @@ int32_t attn_state_begin_forward(struct attn_state *state, const struct attn_met
     if (status == ATTN_OK)
         status = attn__metadata_begin(metadata, "attn_state_begin_forward", err);
     if (status == ATTN_OK && state->core->infer && state->batch == 0 && state->capture != NULL)
-        return attn__fail(err, ATTN_E_STATE, 0, "state",
+        return attn__fail(err, ATTN_E_INVALID, 0, "state",
                           "attn_state_begin_forward: graphs are captured; clones can begin steps, or end it");
     if (status == ATTN_OK)
         status = find_state(state, metadata, &found, err);

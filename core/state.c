@@ -280,7 +280,7 @@ int32_t attn_state_get_capture_metadata(struct attn_state *state, const struct a
         return status;
     *out = NULL;
     if (state->batch != 0 || state->capture == NULL)
-        return attn__fail(err, ATTN_E_STATE, 0, "state",
+        return attn__fail(err, ATTN_E_INVALID, 0, "state",
                           "attn_state_get_capture_metadata: the state does not capture");
     status = attn__take(&own, sizeof own, args, sizeof own, "args", err);
     if (status == ATTN_OK && (own.batch == 0 || own.batch > state->capture->layout.max_batch))
@@ -317,7 +317,7 @@ int32_t attn_state_clone(struct attn_state *state, uint32_t batch, struct attn_s
         return attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL");
     *out = NULL;
     if (state->batch != 0 || state->capture == NULL)
-        return attn__fail(err, ATTN_E_STATE, 0, "state", "attn_state_clone: the state does not capture");
+        return attn__fail(err, ATTN_E_INVALID, 0, "state", "attn_state_clone: the state does not capture");
     if (state->pending == NULL || state->pending->batch != batch)
         return attn__fail(
             err, ATTN_E_STATE, 0, "batch", "batch is %u; the capture metadata that was taken last %s", batch,

@@ -165,6 +165,7 @@ void attn__capture_fields(const struct attn__capture_layout *l, const struct att
 {
     m->flavour = l->flavour;
     m->groups = l->groups;
+    m->modalities = 1; /* without maps */
     m->seqs = m->queries = m->tokens = batch;
     m->max_q = 1;
     m->graph = 1;

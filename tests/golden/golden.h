@@ -90,6 +90,7 @@ void check_slot_mapping(struct golden *g, const json_t *data);
 void check_start_idx(struct golden *g, const json_t *data);
 void check_block_tables_empty(struct golden *g, const json_t *data);
 void check_graph_batch_size(struct golden *g, const json_t *data);
+void check_graph_state(struct golden *g, const json_t *data);
 void check_builder(struct golden *g, const json_t *data);
 void check_advance(struct golden *g, const json_t *data);
 void check_advance_edges(struct golden *g, const json_t *data);

@@ -24,6 +24,7 @@ static const struct {
     {"builder_flashinfer.json", check_builder},
     {"cache_ops.json", check_cache_ops},
     {"graph_batch_size.json", check_graph_batch_size},
+    {"graph_state.json", check_graph_state},
     {"is_block_tables_empty.json", check_block_tables_empty},
     {"selector.json", check_selector},
     {"shapes_and_checks.json", check_shapes},

@@ -201,8 +201,8 @@ static void test_order(struct attn_backend *backend)
     ATTN_INIT(&step);
     ATTN_INIT(&view);
     model_init(&model, backend);
-    REFUSED(get_capture(&model, 4, 0), ATTN_E_STATE, "state");
-    REFUSED(attn_state_clone(model.state, 4, &clone, &err), ATTN_E_STATE, "state");
+    REFUSED(get_capture(&model, 4, 0), ATTN_E_INVALID, "state");
+    REFUSED(attn_state_clone(model.state, 4, &clone, &err), ATTN_E_INVALID, "state");
     REFUSED(attn_state_end_capture(model.state, &err), ATTN_E_STATE, "state");
     REFUSED(attn_state_get_step(model.state, 0, &step, &err), ATTN_E_STATE, "state");
     REFUSED(attn_state_begin_capture(model.state, 0, NULL, &err), ATTN_E_INVALID, "max_batch");
@@ -222,7 +222,7 @@ static void test_order(struct attn_backend *backend)
     must(get_capture(&model, 2, 0)); /* nobody takes it */
     struct attn_metadata *metadata = model_step(&model, 3, 0, 0, 0, 1);
     if (infer)
-        REFUSED(attn_state_begin_forward(model.state, metadata, NULL, &err), ATTN_E_STATE, "state");
+        REFUSED(attn_state_begin_forward(model.state, metadata, NULL, &err), ATTN_E_INVALID, "state");
     must(attn_state_end_capture(model.state, &err));
     must(attn_state_begin_forward(model.state, metadata, NULL, &err));
     REFUSED(attn_state_get_step(model.state, MODEL_CLASSES, &step, &err), ATTN_E_INVALID, "layer_class");

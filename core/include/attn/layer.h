@@ -160,7 +160,7 @@ ATTN_API int32_t attn_state_end_capture(struct attn_state *state, struct attn_er
 /*
  * Metadata of a graph of one size, over the capture buffers. It lives until the next call of this
  * function or the end of the capture, if no clone is made of it. A FlashInfer state makes plans of this size.
- * ATTN_E_STATE outside of a capture.
+ * ATTN_E_INVALID outside of a capture.
  */
 ATTN_API int32_t attn_state_get_capture_metadata(struct attn_state *state,
                                                  const struct attn_state_capture_args *args, void *stream,
@@ -168,7 +168,7 @@ ATTN_API int32_t attn_state_get_capture_metadata(struct attn_state *state,
 /*
  * The state of the size whose capture metadata was taken last; that metadata now lives as long as the clone.
  * Before layers run, for a warm-up or a capture, its step is begun with it. attn_state_begin_forward of
- * `state` finds the clone by its size as long as both live. ATTN_E_STATE outside of a capture.
+ * `state` finds the clone by its size as long as both live. ATTN_E_INVALID outside of a capture.
  */
 ATTN_API int32_t attn_state_clone(struct attn_state *state, uint32_t batch, struct attn_state **out,
                                   struct attn_error *err);
