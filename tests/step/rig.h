@@ -75,4 +75,7 @@ void rig_use(const struct rig_step *step, struct attn_builder_impl *builder,
 struct attn_metadata_impl *rig_restore(struct attn_builder_impl *builder, const void *data, uint64_t size,
                                        uint64_t seed);
 
+/* Calls of malloc and its like so far: the linker leads them through wrappers here. wrap.c */
+extern unsigned long rig_allocations;
+
 #endif

@@ -108,10 +108,17 @@ static void check_parts(const struct rig_step *step, struct attn_builder_impl *b
 
 /* ---------------------------------------------------------------- bytes */
 
+/* Whether nothing was allocated since then. */
+static void check_heap(unsigned long before, const char *what, uint64_t seed)
+{
+    CHECK(rig_allocations == before, seed, "%s allocates", what);
+}
+
 static void *write_bytes(struct attn_builder_impl *builder, uint64_t *size, uint64_t seed)
 {
     struct attn_error err;
     uint64_t again;
+    const unsigned long before = rig_allocations;
 
     ATTN_INIT(&err);
     CHECK(attn__common_builder.serialise(builder, NULL, 0, size, &err) == ATTN_E_SIZE, seed, "%s",
@@ -119,6 +126,7 @@ static void *write_bytes(struct attn_builder_impl *builder, uint64_t *size, uint
     char *data = fence_end(&bytes_fence, *size);
     CHECK(attn__common_builder.serialise(builder, data, *size, &again, &err) == ATTN_OK && again == *size,
           seed, "%s", err.message);
+    check_heap(before, "serialise", seed);
     return data;
 }
 
@@ -135,9 +143,11 @@ static struct attn_metadata_impl *check_bytes(const struct rig_step *step, struc
     char *data = write_bytes(builder, &size, seed);
     char *kept = malloc(size);
     memcpy(kept, data, size);
+    const unsigned long before = rig_allocations;
     attn__common_builder.reset(other, &err);
     CHECK(attn__common_builder.restore(other, data, size, NULL, &restored, &err) == ATTN_OK, seed, "%s: %s",
           err.field, err.message);
+    check_heap(before, "restore", seed);
     if (restored != NULL) {
         restores_seen++;
         rig_same(step, whole, restored, 1, seed);
@@ -264,11 +274,14 @@ static void check_advance(struct dice *dice, const struct rig_step *step, struct
             seq->context_len = len - seq->query_len;
             seq->prompt = seq->hit = 0;
         }
+        unsigned long before = rig_allocations;
         struct attn_metadata_impl *scratch = rig_build(fresh, &next);
+        check_heap(before, "build", seed);
         const struct attn_metadata_impl *stale = part_of(builder, ATTN_PART_DECODE, seed);
         const int32_t status =
             advance(dice, &next, builder, counted ? accepted : NULL, whole, turn && n == 0, &at);
         CHECK(status == ATTN_OK, seed, "step %d", n);
+        check_heap(before, "advance", seed);
         if (status != ATTN_OK)
             break;
         advances_seen++;
@@ -331,6 +344,7 @@ int main(int argc, char **argv)
     fence_init(&position_fence, RIG_TOKENS * sizeof(int64_t));
     for (uint64_t seed = first; seed <= last; seed++)
         one_case(seed);
+    CHECK(rig_allocations > 0, 0, "allocations are not counted");
     fence_finish(&bytes_fence);
     fence_finish(&token_fence);
     fence_finish(&position_fence);
