@@ -29,7 +29,7 @@ int32_t attn__builder_reset(struct attn_builder_impl *b, struct attn_error *err)
         attn__builder_turn(b);
     b->seqs = b->prefills = b->prompt_tokens = b->decode_tokens = 0;
     b->max_prefill = b->max_q = b->max_decode_q = b->first_row = 0;
-    b->hit = b->profile = false;
+    b->hit = b->profile = b->moved = false;
     b->encoder_tokens = b->max_encoder = 0;
     for (uint32_t m = 0; m < b->params.modality_count; m++)
         b->map_rows[m] = b->map_count[m] = 0;
@@ -98,6 +98,10 @@ static int32_t check_step(const struct attn_builder_impl *b, const struct attn_b
     const uint64_t seqs = (uint64_t)b->seqs + args->pad;
     const uint64_t tokens = (uint64_t)b->prompt_tokens + b->decode_tokens + args->pad;
 
+    if (b->moved)
+        return attn__common_fail(
+            err, ATTN_E_STATE, "builder",
+            "the step advanced or was restored; the next one begins with attn_builder_reset");
     if (args->graph > 1 || (args->graph == 0 && args->pad > 0))
         return attn__common_fail(err, ATTN_E_INVALID, args->graph > 1 ? "graph" : "pad",
                                  "graph is %u and pad %u; graph is 0 or 1, and without one nothing is padded",

@@ -50,9 +50,18 @@ static int32_t flush_table(struct attn_builder_impl *b, struct attn__group *grou
     return status;
 }
 
-int32_t attn__builder_flush(struct attn_builder_impl *b, void *stream, struct attn_error *err)
+int32_t attn__builder_flush_tables(struct attn_builder_impl *b, void *stream, struct attn_error *err)
 {
     const uint32_t groups = b->params.groups + (b->cross != NULL ? 1u : 0u);
+    int32_t status = ATTN_OK;
+
+    for (uint32_t g = 0; g < groups && status == ATTN_OK; g++)
+        status = flush_table(b, &b->group[g], stream, err);
+    return status;
+}
+
+int32_t attn__builder_flush(struct attn_builder_impl *b, void *stream, struct attn_error *err)
+{
     int32_t status = copy(b, &b->device, b->blocks[b->step], b->small_bytes, stream, err);
 
     for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++) {
@@ -62,7 +71,5 @@ int32_t attn__builder_flush(struct attn_builder_impl *b, void *stream, struct at
     }
     if (status == ATTN_OK && b->cross != NULL)
         status = flush_view(b, attn__field(&b->whole, ATTN_FIELD_CROSS_SLOT_MAPPING, 0), stream, err);
-    for (uint32_t g = 0; g < groups && status == ATTN_OK; g++)
-        status = flush_table(b, &b->group[g], stream, err);
-    return status;
+    return status == ATTN_OK ? attn__builder_flush_tables(b, stream, err) : status;
 }

@@ -8,11 +8,11 @@
 
 #define INVALID(err, field, ...) attn__common_fail((err), ATTN_E_INVALID, (field), __VA_ARGS__)
 
-/* The sequence of the step that has a row, or NULL. */
+/* The sequence of the step that has a row, or NULL; once the step moved on its rows are like any other. */
 static struct attn__member *member_of(const struct attn_builder_impl *b, const struct attn__group *group,
                                       uint32_t row)
 {
-    return row >= b->first_row && row - b->first_row < b->seqs && group != b->cross
+    return row >= b->first_row && row - b->first_row < b->seqs && group != b->cross && !b->moved
                ? &group->members[row - b->first_row]
                : NULL;
 }

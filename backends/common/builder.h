@@ -101,6 +101,7 @@ struct attn_builder_impl {
     uint32_t first_row;
     bool hit;     /* some sequence had a prefix hit */
     bool profile; /* some sequence had no table */
+    bool moved;   /* the step advanced or was restored: its adds no longer say what it is */
     uint32_t encoder_tokens;
     uint32_t max_encoder;
 
@@ -121,6 +122,8 @@ void attn__builder_show(struct attn_builder_impl *builder, const struct attn_bui
                         uint32_t rows);
 /* Copies what the device does not have yet, in order of the stream. */
 int32_t attn__builder_flush(struct attn_builder_impl *builder, void *stream, struct attn_error *err);
+/* The changed cells of the block tables alone. */
+int32_t attn__builder_flush_tables(struct attn_builder_impl *builder, void *stream, struct attn_error *err);
 int32_t attn__builder_reset(struct attn_builder_impl *builder, struct attn_error *err);
 int32_t attn__builder_add(struct attn_builder_impl *builder, const struct attn_builder_add_args *args,
                           struct attn_error *err);

@@ -97,7 +97,7 @@ static bool find_form(const struct attn__flat *flat, uint32_t field, uint32_t in
     if (array != NULL)
         *form = (struct form){array->kind, array->dtype, 1, {array->room, 0}};
     else if (table != NULL && field == ATTN__FLAT_ROWS)
-        *form = (struct form){ATTN_VIEW_LIST, ATTN_INT32, 2, {rows, 1}};
+        *form = (struct form){ATTN_VIEW_LIST, ATTN_INT32, 2, {rows, 2}};
     else if (table != NULL)
         *form = (struct form){ATTN_VIEW_ARRAY, table->dtype, 2, {rows, table->width}};
     else

@@ -71,7 +71,7 @@ static void restore_table(const struct attn__flat *flat, const struct attn_flat_
     (void)attn__flat_find(flat, ATTN__FLAT_ROWS, group, &rows);
     for (uint64_t i = 0; i < r->shape[0]; i++) {
         const uint32_t row = flat->header.first_row + (uint32_t)i;
-        const uint32_t filled = (uint32_t)attn__flat_at(flat, &rows, i);
+        const uint32_t filled = (uint32_t)attn__flat_at(flat, &rows, 2 * i);
         attn__table_cut(table, row, 0);
         for (uint32_t first = 0; first < filled; first += CELLS) {
             int64_t cells[CELLS];
@@ -81,8 +81,7 @@ static void restore_table(const struct attn__flat *flat, const struct attn_flat_
                 cells[k] = first + k < r->shape[1] ? attn__flat_at(flat, r, i * r->shape[1] + first + k) : 0;
             attn__table_put(table, row, first, cells, some);
         }
-        /* No add can rely on what is in the row. */
-        table->row[row].start = UINT32_MAX;
+        table->row[row].start = (uint32_t)attn__flat_at(flat, &rows, 2 * i + 1);
     }
 }
 
@@ -132,6 +131,7 @@ int32_t attn__builder_restore(struct attn_builder_impl *b, const void *data, uin
     args.graph = (uint32_t)number(&flat, ATTN_FIELD_USE_CUDA_GRAPH);
     args.pad = flat.header.seqs - flat.header.queries;
     count(&flat);
+    b->moved = true;
     attn__builder_show(b, &args, flat.header.seqs);
     for (uint32_t field = 1; field < ATTN_FIELDS; field++)
         for (uint32_t i = 0; i < attn__flat_count(&b->whole, field); i++)

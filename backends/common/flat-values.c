@@ -104,17 +104,18 @@ static int32_t check_table(const struct attn__flat *flat, uint32_t field, uint32
     if (!attn__flat_find(flat, field, index, &t) || t.kind == ATTN_VIEW_NULL)
         return has_rows ? attn__common_fail(err, ATTN_E_INVALID, "rows", "rows are given without their table")
                         : ATTN_OK;
-    if (!has_rows || rows.shape[0] != t.shape[0] || rows.shape[1] != 1)
+    if (!has_rows || rows.shape[0] != t.shape[0] || rows.shape[1] != 2)
         return attn__common_fail(err, ATTN_E_INVALID, "rows",
                                  "%s has %llu rows, of which the blocks are not told",
                                  attn__field_infos[field].name, (unsigned long long)t.shape[0]);
     const uint32_t width = attn__flat_table(flat->b, field, index)->width;
     for (uint64_t i = 0; i < t.shape[0]; i++) {
-        const int64_t filled = attn__flat_at(flat, &rows, i);
-        if (filled < 0 || filled > width)
+        const int64_t filled = attn__flat_at(flat, &rows, 2 * i),
+                      start = attn__flat_at(flat, &rows, 2 * i + 1);
+        if (filled < 0 || filled > width || start < 0 || start > INT32_MAX - filled)
             return attn__common_fail(err, ATTN_E_INVALID, "rows",
-                                     "row %llu has %lld blocks; accepted: 0 to %u", (unsigned long long)i,
-                                     (long long)filled, width);
+                                     "row %llu has %lld blocks from %lld on; accepted: 0 to %u",
+                                     (unsigned long long)i, (long long)filled, (long long)start, width);
         for (uint64_t cell = (uint64_t)filled; cell < t.shape[1]; cell++)
             if (attn__flat_at(flat, &t, i * t.shape[1] + cell) != 0)
                 return refuse(field, i * t.shape[1] + cell, attn__flat_at(flat, &t, i * t.shape[1] + cell),

@@ -123,9 +123,10 @@ static void put_rows(struct writer *w, uint32_t index, uint32_t field)
 
     if (table == NULL || view->kind != ATTN_VIEW_ARRAY || view->host == NULL)
         return;
+    _Static_assert(offsetof(struct attn__table_row, start) == sizeof(uint32_t), "two words in a row");
     record.shape[0] = view->shape[0];
-    record.shape[1] = 1;
-    put(w, &record, (const char *)&table->row[m->first_row].filled, sizeof *table->row);
+    record.shape[1] = 2;
+    put(w, &record, (const char *)&table->row[m->first_row], sizeof *table->row);
 }
 
 static int32_t put_all(struct writer *w, struct attn_error *err)

@@ -5,7 +5,10 @@
 
 #include "builder.h"
 
-/* Record number of the blocks that rows of a block table have: i32 [rows], cells behind them are 0. */
+/*
+ * Record number of what rows of a block table show: i32 [rows, 2], how many cells, and from which block of
+ * the sequence's list on. Cells behind them are 0.
+ */
 #define ATTN__FLAT_ROWS 0u
 
 /* Bytes that are being read. They may lie at any address, so that everything is copied out. */

@@ -119,6 +119,20 @@ static void turn_block(struct attn_builder_impl *b)
     }
 }
 
+/* Rows that attn_builder_set_row has lengthened may need more columns than the step showed. */
+static void widen(struct attn_builder_impl *b)
+{
+    const struct attn_metadata_impl *m = &b->whole;
+
+    for (uint32_t g = 0; g < m->groups && m->graph == 0; g++) {
+        const struct attn__table *table = &b->group[g].table;
+        struct attn_view *view = attn__field(m, ATTN_FIELD_BLOCK_TABLES, g);
+        for (uint64_t i = 0; view->kind == ATTN_VIEW_ARRAY && i < view->shape[0]; i++)
+            if (table->row[m->first_row + i].filled > view->shape[1])
+                view->shape[1] = table->row[m->first_row + i].filled;
+    }
+}
+
 /* Prompts of the step before become decodes. */
 static void turn_prompts(const struct attn__step *step)
 {
@@ -145,9 +159,9 @@ static int32_t on_device(const struct attn__step *step, const struct attn_kv_tab
                          struct attn_error *err)
 {
     struct attn_builder_impl *b = step->b;
-    int32_t status = ATTN_OK;
+    int32_t status = attn__builder_flush_tables(b, stream, err);
 
-    if (step->args->turn != 0) {
+    if (status == ATTN_OK && step->args->turn != 0) {
         const struct attn_view *starts = attn__field(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0);
         const struct attn_buffer from = {starts->host, 0};
         status =
@@ -191,6 +205,7 @@ int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_adv
 
     if (b->direct && own.accepted == NULL)
         own.accepted = (const int32_t *)(const void *)longs(&own.accepted_device);
+    widen(b);
     int32_t status = attn__step_check(&step, err);
     if (status == ATTN_OK && !b->direct && (kv == NULL || kv->advance_step == NULL))
         status =
@@ -208,6 +223,7 @@ int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_adv
     if (!b->direct && mirrored)
         turn_block(b);
     step.starts = step.starts != NULL ? ints(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0) : NULL;
+    b->moved = true;
     attn__parts_drop(b);
     if (args->turn != 0)
         turn_prompts(&step);

@@ -96,9 +96,11 @@ ATTN_API int32_t attn_metadata_get_part(struct attn_metadata *metadata, uint32_t
 /*
  * Advances a step of decodes in place, without a builder: lengths, positions, slots, start locations, and
  * pages of the FlashInfer flavour, on the host and on the device. Blocks that the new tokens need must be in
- * the block tables already. Parts end here. ATTN_E_INVALID names the field that is not as it is to be, and
- * then nothing has changed; ATTN_E_UNSUPPORTED: rows trimmed to a window, the xformers flavour, or a device
- * whose backend has no advance_step.
+ * the block tables already: attn_builder_set_row adds them, and from the first advance on changes nothing
+ * else of the step. FlashInfer takes no more blocks than the step was built with. Parts end here.
+ * ATTN_E_INVALID names the field that is not as it is to be, and then nothing has changed;
+ * ATTN_E_UNSUPPORTED: rows trimmed to a window, the xformers flavour, or a device whose backend has no
+ * advance_step.
  */
 ATTN_API int32_t attn_metadata_advance_step(struct attn_metadata *metadata,
                                             const struct attn_advance_args *args, void *stream,
