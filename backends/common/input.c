@@ -41,7 +41,8 @@ int32_t attn_slot_mapping(const struct attn_slot_args *args, int64_t *slots, uin
     if (*out_count > 0 && slots == NULL)
         return attn__common_fail(err, ATTN_E_INVALID, "slots", "slots is NULL, but capacity is %llu",
                                  (unsigned long long)capacity);
-    attn__slots_write(&checked, slots);
+    if (*out_count > 0)
+        attn__slots_write(&checked, slots);
     return ATTN_OK;
 }
 
