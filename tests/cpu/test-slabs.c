@@ -176,3 +176,8 @@ Test(slabs, flashinfer)
 {
     check_flavour("cpu/flashinfer");
 }
+
+Test(slabs, rocm_flash)
+{
+    check_flavour("cpu/rocm-flash");
+}
