@@ -44,7 +44,7 @@ ATTN_PLUGIN_NOTE(MOCK_NOTE_NAME, "Mock Makers", MOCK_VERSION, MOCK_NOTE_BACKENDS
 
 #ifdef MOCK_STATIC_TLS
 /* Far more than the dynamic linker keeps in reserve. */
-static __thread char mock_block[1 << 20] __attribute__((tls_model("initial-exec")));
+static __thread volatile char mock_block[1 << 20] __attribute__((tls_model("initial-exec")));
 #endif
 
 static void reach(const char *step)

@@ -88,7 +88,7 @@ const struct zoo_case mock_cases[] = {
     {"another program in its place", add, "trouble-execute", R(EXITED), NOTE, "status 0", 0},
     {"no descriptor left", add, "trouble-close", R(EXITED), NOTE, "step load", 0},
     {"a kill of its process group", add, "trouble-group", R(CRASHED), NOTE, "SIGKILL", 0},
-    {"memory without end", add, "trouble-hungry", R(CRASHED), NOTE, "SIGABRT", 0},
+    {"memory without end", add, "trouble-hungry", R(CRASHED), NOTE, "SIGABRT", CASE_DATA},
     {"text without end", add, "trouble-flood", R(CRASHED), NOTE, "SIGXFSZ", CASE_ALONE},
     {"a constructor that sleeps", add, "trouble-hang", R(TIMED_OUT), NOTE, "2 seconds", CASE_SLOW},
     {"a constructor that stops", add, "trouble-stop", R(TIMED_OUT), NOTE, "2 seconds", CASE_ALONE},
