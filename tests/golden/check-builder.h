@@ -9,4 +9,8 @@
 /* Prepares the input of a row, compares what was recorded on the way, and leaves the step to be built. */
 bool builder_prepare(struct golden *g, const json_t *row, struct step *step);
 
+/* The planning calls of a FlashInfer step, recorded by a plan table that runs nothing. */
+void check_plans(struct golden *g, const json_t *expected, const struct step *step,
+                 struct attn_backend *backend, struct attn_metadata *metadata);
+
 #endif

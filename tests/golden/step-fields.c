@@ -68,8 +68,9 @@ static json_t *write_maps(const struct attn_metadata *metadata)
 
     ATTN_INIT(&err);
     ATTN_INIT(&sources);
+    /* Metadata without modalities has no such field. */
     if (attn_metadata_get(metadata, ATTN_FIELD_MULTI_MODAL_SOURCES, 0, &sources, &err) != ATTN_OK)
-        return json_string(err.message);
+        return json_null();
     if (sources.kind == ATTN_VIEW_NULL)
         return json_null();
     return sources.shape[0] == 0 ? json_object() : json_pack("{s:o}", "image", elements(&sources));
