@@ -129,11 +129,15 @@ static void check_size(struct golden *g, struct attn_state *state, const json_t 
 
     ATTN_INIT(&err);
     ATTN_INIT(&args);
-    args.batch = (uint32_t)golden_int(size, "batch", 0);
+    args.batch = (uint32_t)golden_int(size, "batch", MAX_BATCH);
     args.encoder_decoder = cross;
     json_array_clear(tape.calls);
-    if (!golden_ok(g, "attn_state_get_capture_metadata",
-                   attn_state_get_capture_metadata(state, &args, NULL, &metadata, &err), &err) ||
+    const int32_t status = attn_state_get_capture_metadata(state, &args, NULL, &metadata, &err);
+    if (golden_exception(size) != NULL) {
+        golden_check_exception(g, golden_exception(size), status, &err);
+        return;
+    }
+    if (!golden_ok(g, "attn_state_get_capture_metadata", status, &err) ||
         !golden_ok(g, "attn_state_clone", attn_state_clone(state, args.batch, &clone, &err), &err))
         return;
     json_t *fields = step_fields(metadata, json_object_get(size, "meta"));
@@ -202,6 +206,8 @@ static void check_row(struct golden *g, struct attn_backend *backend, const json
     if (golden_ok(g, "attn_state_begin_capture", attn_state_begin_capture(state, MAX_BATCH, NULL, &err),
                   &err)) {
         json_array_foreach(json_object_get(row, "per_batch"), i, size) check_size(g, state, size, cross);
+        if (golden_exception(row) != NULL) /* instead of the first size */
+            check_size(g, state, row, cross);
         golden_ok(g, "attn_state_end_capture", attn_state_end_capture(state, &err), &err);
         if (attn_state_end_capture(state, &err) == ATTN_OK)
             golden_differ(g, "the state still captures");

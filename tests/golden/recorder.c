@@ -36,6 +36,7 @@ void golden_recorder_clear(void)
         free(calls[i].kv_lens);
         free(calls[i].csr_indptr);
         free(calls[i].csr_indices);
+        free(calls[i].last_page_lens);
     }
     count = 0;
 }
@@ -68,6 +69,7 @@ static void keep(uint32_t kind, const struct attn_plan_impl *plan, const struct 
     call->q_offsets = copy(host->q_offsets, &batch->q_offsets, batch->seqs + 1);
     call->kv_lens = copy(host->kv_lens, &batch->kv_lens, batch->seqs);
     call->csr_indptr = copy(host->csr_indptr, &batch->csr_indptr, batch->seqs + 1);
+    call->last_page_lens = copy(host->last_page_lens, &batch->last_page_lens, batch->seqs);
     if (call->csr_indptr != NULL)
         call->csr_indices =
             copy(host->csr_indices, &batch->csr_indices, (uint32_t)call->csr_indptr[batch->seqs]);

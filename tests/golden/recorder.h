@@ -14,10 +14,11 @@ struct recorded_call {
     /* PREPARE and RUN */
     uint32_t seqs;
     uint32_t rows;
-    int32_t *q_offsets;   /* [seqs + 1] or NULL; so are the others */
-    int32_t *kv_lens;     /* [seqs] */
-    int32_t *csr_indptr;  /* [seqs + 1] */
-    int32_t *csr_indices; /* [csr_indptr[seqs]] */
+    int32_t *q_offsets;      /* [seqs + 1] or NULL; so are the others */
+    int32_t *kv_lens;        /* [seqs] */
+    int32_t *csr_indptr;     /* [seqs + 1] */
+    int32_t *csr_indices;    /* [csr_indptr[seqs]] */
+    int32_t *last_page_lens; /* [seqs] */
 };
 
 /* Found by name in the loaded plugin: every call since the last clear, and forgetting them. */
