@@ -72,6 +72,42 @@ static void check_before(const void *arg)
     attn_context_destroy(context);
 }
 
+/* Leases are not for every file system. */
+static bool has_leases(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool has = fd >= 0 && fcntl(fd, F_SETLEASE, F_RDLCK) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return has;
+}
+
+/* Somebody writes to the file, and has not ended yet. */
+static void check_writer(const void *arg)
+{
+    const struct place *place = arg;
+    const char *path = zoo_path(&place->zoo, "libattn-a.so");
+
+    if (!has_leases(path)) {
+        tap_skip("a file that is open for writing", "no leases on this file system");
+        return;
+    }
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    struct attn_context *context = context_of(place);
+    if (fd < 0 || attn_context_load_all(context, NULL) != ATTN_OK)
+        exit(99);
+    tap_check(has_reason(context, "libattn-a.so", ATTN_REASON_CHANGED_WHILE_LOADING),
+              "a file that is open for writing");
+    tap_check(place_serves(context), "the sane plugin serves");
+    close(fd);
+    tap_check(attn_context_rescan(context, NULL) == ATTN_OK &&
+                  attn_context_load_all(context, NULL) == ATTN_OK &&
+                  !has_reason(context, "libattn-a.so", ATTN_REASON_CHANGED_WHILE_LOADING),
+              "and is not any more");
+    attn_context_destroy(context);
+}
+
 /* ---------------------------------------------------------------- after it was loaded */
 
 /* The loaded plugin goes on serving, whatever happens to its file. */
@@ -208,6 +244,7 @@ int main(void)
 {
     tap_begin();
     run("before loading", check_before);
+    run("being written", check_writer);
     run("after loading", check_after);
     run("cut while loading", check_cutting);
     run("replaced while loading", check_replacing);
