@@ -99,6 +99,7 @@ static void call_backend(struct calls *calls)
     struct attn_kv *kv = NULL;
     struct attn_kv_shape shape;
     struct attn_buffer buffer = {step->out, 0};
+    struct attn_graph *graph = NULL;
     void *pointer = NULL;
     ATTN_INIT(&shape);
     EXPECT(calls, attn_kv_get_shape, step->backend, &step->problem, 4, &shape);
@@ -109,6 +110,8 @@ static void call_backend(struct calls *calls)
     EXPECT(calls, attn_memory_alloc_pinned, step->backend, 64, &pointer);
     EXPECT(calls, attn_stream_create, step->backend, &pointer);
     EXPECT(calls, attn_stream_synchronize, step->backend, NULL);
+    EXPECT(calls, attn_event_create, step->backend, &pointer);
+    EXPECT(calls, attn_graph_begin, step->backend, NULL, &graph);
 #define ARGS(type, function)                                                                                 \
     do {                                                                                                     \
         struct type args;                                                                                    \
@@ -122,6 +125,7 @@ static void call_backend(struct calls *calls)
     ARGS(attn_kv_swap_blocks_args, attn_kv_swap_blocks);
     ARGS(attn_kv_gather_args, attn_kv_gather);
     ARGS(attn_kv_convert_args, attn_kv_convert);
+    ARGS(attn_kv_advance_step_args, attn_kv_advance_step);
     ARGS(attn_merge_args, attn_merge);
     ARGS(attn_rescale_args, attn_rescale);
 #undef ARGS
