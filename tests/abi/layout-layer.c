@@ -84,3 +84,32 @@ AT(attn_flat_record, reserved, 20);
 AT(attn_flat_record, shape, 24);
 AT(attn_flat_record, value, 40);
 AT(attn_flat_record, offset, 48);
+
+SIZE(attn_layer_class, 24);
+AT(attn_layer_class, problem, 0);
+AT(attn_layer_class, group, 8);
+AT(attn_layer_class, reserved, 12);
+
+SIZE(attn_state_params, 40);
+AT(attn_state_params, struct_size, 0);
+AT(attn_state_params, flavour, 4);
+AT(attn_state_params, group, 8);
+AT(attn_state_params, groups, 16);
+AT(attn_state_params, index_dtype, 20);
+AT(attn_state_params, max_capture_len, 24);
+AT(attn_state_params, steps, 28);
+AT(attn_state_params, cross, 32);
+
+SIZE(attn_state_capture_args, 16);
+AT(attn_state_capture_args, struct_size, 0);
+AT(attn_state_capture_args, batch, 4);
+AT(attn_state_capture_args, encoder_decoder, 8);
+AT(attn_state_capture_args, reserved, 12);
+
+SIZE(attn_state_step, 40);
+AT(attn_state_step, struct_size, 0);
+AT(attn_state_step, reserved, 4);
+AT(attn_state_step, plan, 8);
+AT(attn_state_step, batch, 16);
+AT(attn_state_step, schedule, 24);
+AT(attn_state_step, scratch, 32);
