@@ -85,8 +85,8 @@ static int32_t check_optional(const struct attn_buffer *buffer, uint32_t wanted,
         return attn__fail(err, ATTN_E_INVALID, 0, name, "batch.%s is not given, but %s=1 needs it", name,
                           key);
     }
-    return attn__fail(err, ATTN_E_INVALID, 0, name, "batch.%s is given, but the problem says %s=0", name,
-                      key);
+    return attn__fail(err, ATTN_E_INVALID, 0, name,
+                      "batch.%s is given, but the problem says %s=0; leave it out", name, key);
 }
 
 static int32_t check_ranks(const struct attn_problem *problem, const struct attn_batch *batch,

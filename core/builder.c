@@ -76,8 +76,9 @@ static int32_t create_impl(struct attn_builder *builder, const struct attn_build
     copy = *(const struct attn_builder_params *)known;
     copy.flavour = copy.flavour != 0 ? copy.flavour : own_flavour(backend);
     if (copy.flavour == 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "flavour", "flavour is not given, and %s does not tell it",
-                          backend != NULL ? backend->entry->table.name : "there is no backend that");
+        return attn__fail(err, ATTN_E_INVALID, 0, "flavour", "flavour is not given, and %s%s; give it",
+                          backend != NULL ? "none is known of " : "there is no backend to take it from",
+                          backend != NULL ? backend->entry->table.name : "");
     struct attn_error own;
     attn__error_open(&own);
     status = builder->table->create(

@@ -128,7 +128,8 @@ int32_t attn__tensor_check(const struct attn_tensor *tensor, uint32_t dtype, uin
     const uint64_t counts[] = {tokens, heads};
     if (!attn__extent_fits(strides, counts, 2, dim * (uint64_t)size)) {
         return attn__fail(err, ATTN_E_INVALID, 0, name,
-                          "%s: %llu tokens at stride %lld and %llu heads at stride %lld do not fit 63 bits",
+                          "%s: %llu tokens at stride %lld and %llu heads at stride %lld do not fit 63 bits; "
+                          "smaller strides are accepted",
                           name, (unsigned long long)tokens, (long long)tensor->token_stride,
                           (unsigned long long)heads, (long long)tensor->head_stride);
     }

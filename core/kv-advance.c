@@ -9,7 +9,7 @@ static int32_t check_given(const struct attn_buffer *buffer, const char *name, c
 {
     return buffer->data != NULL
                ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given, but %s", name, why);
+               : attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given, but %s; give it", name, why);
 }
 
 static int32_t check_counts(const struct attn_kv_advance_step_args *args, struct attn_error *err)

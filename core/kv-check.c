@@ -69,11 +69,11 @@ static int32_t check_strides(const struct attn_kv_desc *desc, const struct half 
     const int64_t strides[] = {half->strides[0], token, half->strides[2]};
     const uint64_t counts[] = {desc->pages, desc->block, desc->kv_heads};
     if (!attn__extent_fits(strides, counts, 3, (uint64_t)half->dim * size)) {
-        return attn__fail(
-            err, ATTN_E_INVALID, 0, half->name,
-            "kv desc: %s does not fit 63 bits: %u pages at stride %lld, %u tokens at %lld, %u heads at %lld",
-            half->name, desc->pages, (long long)half->strides[0], desc->block, (long long)half->strides[1],
-            desc->kv_heads, (long long)half->strides[2]);
+        return attn__fail(err, ATTN_E_INVALID, 0, half->name,
+                          "kv desc: %s does not fit 63 bits: %u pages at stride %lld, %u tokens at %lld, %u "
+                          "heads at %lld; smaller ones are accepted",
+                          half->name, desc->pages, (long long)half->strides[0], desc->block,
+                          (long long)half->strides[1], desc->kv_heads, (long long)half->strides[2]);
     }
     return ATTN_OK;
 }
@@ -126,7 +126,7 @@ static int32_t check_latent(const struct attn_kv_desc *desc, struct attn_error *
 {
     if (desc->v_dtype != 0 && desc->v_dtype != desc->k_dtype) {
         return attn__fail(err, ATTN_E_INVALID, 0, "v_dtype",
-                          "kv desc.v_dtype is %s, but without v it is that of k, %s, or 0",
+                          "kv desc.v_dtype is %s; without v that of k, %s, is accepted, or 0",
                           attn_dtype_name(desc->v_dtype), attn_dtype_name(desc->k_dtype));
     }
     if (desc->head_dim_vo > desc->head_dim) {

@@ -87,7 +87,8 @@ static int32_t check_half(const struct attn_kv_gather_args *args, const struct h
         return status;
     }
     return wide ? attn__fail(err, ATTN_E_INVALID, 0, half->scales_name,
-                             "%s is given, but %s has no scale: its values are multiplied with theirs",
+                             "%s is given, but %s has no scale: its values are multiplied with theirs; leave "
+                             "its kind 0",
                              half->scales_name, attn_dtype_name(half->to_dtype))
                 : attn__tensor_check(half->scales, ATTN_F32, args->tokens, kv_heads, 1, half->scales_name,
                                      err);

@@ -226,10 +226,10 @@ static int32_t check_swap(const struct attn_kv_swap_blocks_args *args, const str
         }
         const bool bad_from = from >= (int64_t)two->from->pages;
         if (bad_from || to >= (int64_t)two->to->pages) {
-            status =
-                attn__fail(err, ATTN_E_INVALID, 0, "pairs", "pairs[%u] names page %lld of %s, which has %u",
-                           i, (long long)(bad_from ? from : to), bad_from ? "from" : "to",
-                           bad_from ? two->from->pages : two->to->pages);
+            status = attn__fail(err, ATTN_E_INVALID, 0, "pairs",
+                                "pairs[%u] names page %lld of %s; pages below %u are accepted", i,
+                                (long long)(bad_from ? from : to), bad_from ? "from" : "to",
+                                bad_from ? two->from->pages : two->to->pages);
         }
     }
     return status;

@@ -127,9 +127,9 @@ static int32_t check_cache(const struct attn_plan *plan, const struct attn_tenso
         return check_presence(given, false, tensors->kv != NULL ? "kv" : "kv_desc", "kv_source", err);
     }
     if (tensors->kv == NULL && tensors->kv_desc == NULL) {
-        return attn__fail(
-            err, ATTN_E_INVALID, 0, "kv",
-            "neither tensors.kv nor kv_desc is given, but the problem's kv_source reads a cache");
+        return attn__fail(err, ATTN_E_INVALID, 0, "kv",
+                          "neither tensors.kv nor kv_desc is given, but the problem's kv_source reads a "
+                          "cache; give one of them");
     }
     const int32_t status = attn__kv_choose(plan->backend, tensors->kv, tensors->kv_desc, copy, out, err);
     return status == ATTN_OK ? attn__kv_fits(*out, &plan->problem, err) : status;

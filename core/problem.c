@@ -193,15 +193,17 @@ static int32_t check_products(const struct attn_problem *problem, struct attn_er
     const uint32_t keys = problem->max_kv > problem->block ? problem->max_kv : problem->block;
     int64_t bytes;
     if (__builtin_mul_overflow(row * 4, problem->max_rows, &bytes)) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "max_rows",
-                          "max_rows=%u rows of heads=%u times head_dim=%u do not fit 63 bits",
-                          problem->max_rows, problem->heads, dim);
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "max_rows",
+            "max_rows=%u rows of heads=%u times head_dim=%u do not fit 63 bits; lower one of them",
+            problem->max_rows, problem->heads, dim);
     }
     if (__builtin_mul_overflow(row * 4, keys, &bytes) ||
         __builtin_mul_overflow(bytes, problem->max_seqs, &bytes)) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "max_kv",
-                          "%u keys of heads=%u times head_dim=%u for max_seqs=%u do not fit 63 bits", keys,
-                          problem->heads, dim, problem->max_seqs);
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "max_kv",
+            "%u keys of heads=%u times head_dim=%u for max_seqs=%u do not fit 63 bits; lower one of them",
+            keys, problem->heads, dim, problem->max_seqs);
     }
     return ATTN_OK;
 }

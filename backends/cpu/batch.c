@@ -196,9 +196,10 @@ static int32_t check_pages(const struct attn_problem *problem, const struct attn
         entries = cpu_address(&batch->csr_indices);
     }
     if (needed > there)
-        return cpu_fail(err, ATTN_E_INVALID, 0, is_table ? "table_width" : "csr_indptr",
-                        "sequence %u has %u keys in %u pages, but %lld page entries", seq, kv_len, needed,
-                        (long long)there);
+        return cpu_fail(
+            err, ATTN_E_INVALID, 0, is_table ? "table_width" : "csr_indptr",
+            "sequence %u has %u keys in %u pages, but %lld page entries; as many as pages are needed", seq,
+            kv_len, needed, (long long)there);
     if (entries == NULL)
         return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     if (is_table)
@@ -255,7 +256,8 @@ static int32_t check_share(const struct attn_problem *problem, const struct attn
     int64_t own = attn__spread_count(&spread, all);
     if (kv_len != own)
         return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
-                        "kv_lens[%u] is %lld, but of kv_global_lens[%u] = %lld keys rank %u of %u holds %lld",
+                        "kv_lens[%u] is %lld, but of kv_global_lens[%u] = %lld keys rank %u of %u holds "
+                        "%lld, which is accepted",
                         seq, (long long)kv_len, seq, (long long)all, batch->cp_rank, batch->cp_world,
                         (long long)own);
     return ATTN_OK;
@@ -328,8 +330,9 @@ int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_b
                         run_of_tokens ? "token" : "page", (long long)extent->last_key,
                         (unsigned long long)there);
     if (problem->addressing == ATTN_DENSE && !run_of_tokens && extent->max_kv > desc->block)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
-                        "a sequence has %u keys, the cache has room for %u per sequence", extent->max_kv,
-                        desc->block);
+        return cpu_fail(
+            err, ATTN_E_INVALID, 0, "kv_lens",
+            "a sequence has %u keys; up to the %u that the cache has room for per sequence are accepted",
+            extent->max_kv, desc->block);
     return ATTN_OK;
 }

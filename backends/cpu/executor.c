@@ -119,7 +119,8 @@ int32_t cpu_execute(const struct cpu_executor *executor, _Atomic uint32_t *ticke
     int32_t status = executor->parallel_for(executor->parallel_for_arg, run_lane, &job, lanes);
     if (status == ATTN_OK && atomic_load(&next) >= tasks)
         return ATTN_OK;
-    return cpu_fail(err, status != ATTN_OK ? status : ATTN_E_INVALID, 0, "parallel_for",
-                    "the caller's parallel_for answered %d and ran %u of %u tasks", status,
-                    atomic_load(&next) < tasks ? atomic_load(&next) : tasks, tasks);
+    return cpu_fail(
+        err, status != ATTN_OK ? status : ATTN_E_INVALID, 0, "parallel_for",
+        "the caller's parallel_for answered %d and ran %u of %u tasks; it must run all of them and answer 0",
+        status, atomic_load(&next) < tasks ? atomic_load(&next) : tasks, tasks);
 }

@@ -54,7 +54,7 @@ static int32_t check_pairs(const int64_t *pairs, uint32_t count, const uint64_t 
         for (int side = 0; side < 2; side++)
             if ((uint64_t)pair[side] >= limits[side])
                 return cpu_fail(err, ATTN_E_INVALID, 0, "pairs",
-                                "pairs[%u] names %s %lld of %s, which has %llu", i, what,
+                                "pairs[%u] names %s %lld of %s; those below %llu are accepted", i, what,
                                 (long long)pair[side], side == 0 ? "the source" : "the target",
                                 (unsigned long long)limits[side]);
     }
@@ -239,8 +239,10 @@ int32_t cpu_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_
             const uint64_t limits[] = {descs[i]->pages, descs[i]->pages};
             status = check_pairs(moves.pairs, moves.count, limits, "page", err);
             if (status == ATTN_OK && !add_pages(&moves, i, descs[i], descs[i]))
-                status = cpu_fail(err, ATTN_E_INVALID, 0, "block",
-                                  "pages of %u tokens in %u caches are too many", descs[i]->block, n);
+                status =
+                    cpu_fail(err, ATTN_E_INVALID, 0, "block",
+                             "pages of %u tokens in %u caches are too many; pass fewer caches in one call",
+                             descs[i]->block, n);
         }
         if (status == ATTN_OK)
             status = cpu_execute(&executor, NULL, moves.first_task[n], pages_task, &moves, err);

@@ -66,8 +66,8 @@ static int32_t check_pages(const struct slots *slots, int64_t last_page, struct 
 
     if (__builtin_add_overflow(last_page, 1, &end) || __builtin_mul_overflow(end, slots->block, &end))
         return cpu_fail(err, ATTN_E_INVALID, 0, "csr_indices",
-                        "page %lld of %lld tokens has no slots of 64 bits", (long long)last_page,
-                        (long long)slots->block);
+                        "page %lld of %lld tokens has no slots of 64 bits; lower page numbers are accepted",
+                        (long long)last_page, (long long)slots->block);
     return ATTN_OK;
 }
 
@@ -89,13 +89,15 @@ static int32_t check_batch(struct slots *slots, const struct attn_kv_slot_mappin
     if (status != ATTN_OK)
         return status;
     if (problem.addressing == ATTN_DENSE && batch->kv_offsets.data == NULL && extent.max_kv > args->block)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens", "a sequence has %u keys, a page has %u tokens",
-                        extent.max_kv, args->block);
+        return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
+                        "a sequence has %u keys; up to the %u tokens of a page are accepted", extent.max_kv,
+                        args->block);
     for (uint32_t n = 0; n < batch->seqs; n++) {
         if (slots->q_offsets[n + 1] - slots->q_offsets[n] > slots->kv_lens[n])
-            return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
-                            "kv_lens[%u] is %d, but the sequence has %d new tokens", n, slots->kv_lens[n],
-                            slots->q_offsets[n + 1] - slots->q_offsets[n]);
+            return cpu_fail(
+                err, ATTN_E_INVALID, 0, "kv_lens",
+                "kv_lens[%u] is %d, but the sequence has %d new tokens; as many and more are accepted", n,
+                slots->kv_lens[n], slots->q_offsets[n + 1] - slots->q_offsets[n]);
     }
     cpu_walk_init(&slots->run, &problem, batch, &none);
     return check_pages(slots, extent.last_key, err);

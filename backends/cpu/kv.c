@@ -137,10 +137,10 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
             "of its element size %u",
             name, (long long)strides[0], (long long)strides[1], (long long)strides[2], size);
     if (!cpu_strides_fit(strides, counts, 3))
-        return cpu_fail(
-            err, ATTN_E_INVALID, 0, name,
-            "strides of %s (page %lld, token %lld, head %lld bytes) reach beyond 64-bit addresses", name,
-            (long long)strides[0], (long long)strides[1], (long long)strides[2]);
+        return cpu_fail(err, ATTN_E_INVALID, 0, name,
+                        "strides of %s (page %lld, token %lld, head %lld bytes) reach beyond 64-bit "
+                        "addresses; smaller ones are accepted",
+                        name, (long long)strides[0], (long long)strides[1], (long long)strides[2]);
     return cpu_scale_check(values ? &desc->v_scale : &desc->k_scale, dtype,
                            values ? "kv.v_scale" : "kv.k_scale", err);
 }

@@ -84,8 +84,9 @@ int32_t cpu_tensor_check(const struct attn_tensor *tensor, uint64_t rows, uint64
                         name, (long long)tensor->token_stride, (long long)tensor->head_stride, size);
     if (!cpu_strides_fit(strides, counts, 2))
         return cpu_fail(err, ATTN_E_INVALID, 0, name,
-                        "strides of %s (token %lld, head %lld bytes) reach beyond 64-bit addresses", name,
-                        (long long)tensor->token_stride, (long long)tensor->head_stride);
+                        "strides of %s (token %lld, head %lld bytes) reach beyond 64-bit addresses; smaller "
+                        "ones are accepted",
+                        name, (long long)tensor->token_stride, (long long)tensor->head_stride);
     if (written != 0 && !apart(tensor, rows, heads, (uint64_t)dim * size))
         return cpu_fail(
             err, ATTN_E_INVALID, 0, name,

@@ -151,9 +151,10 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     write->kv_lens = (const int32_t *)(const void *)cpu_address(&batch->kv_lens);
     for (uint32_t n = 0; n < batch->seqs; n++) {
         if (write->q_offsets[n + 1] - write->q_offsets[n] > write->kv_lens[n])
-            return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
-                            "kv_lens[%u] is %d, but the sequence has %d new tokens", n, write->kv_lens[n],
-                            write->q_offsets[n + 1] - write->q_offsets[n]);
+            return cpu_fail(
+                err, ATTN_E_INVALID, 0, "kv_lens",
+                "kv_lens[%u] is %d, but the sequence has %d new tokens; as many and more are accepted", n,
+                write->kv_lens[n], write->q_offsets[n + 1] - write->q_offsets[n]);
     }
     cpu_walk_init(&write->run, problem, batch, write->desc);
     return ATTN_OK;
