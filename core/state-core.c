@@ -252,16 +252,16 @@ static int32_t check_class(struct attn__state_core *core, uint32_t i, const stru
         return ATTN_OK;
     if (problem->addressing != wanted)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_ADDRESSING, "addr",
-                          "classes[%u]: addr is no %s, which is what a state of flavour %s reads", i,
+                          "classes[%u]: addr=%s is needed, which a state of flavour %s reads", i,
                           core->infer ? "csr" : "table", attn_flavour_name(core->params.flavour));
     const uint32_t index = problem->index_dtype == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
     if (core->infer && index != core->params.index_dtype)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "index",
-                          "classes[%u]: index is not the index_dtype of the state", i);
+                          "classes[%u]: index must be the index_dtype of the state", i);
     if (problem->type != ATTN_ENCODER_DECODER && problem->block != core->groups[given->group].block)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_BLOCK_SIZE, "block",
-                          "classes[%u]: block is %u, that of cache group %u is %u", i, problem->block,
-                          given->group, core->groups[given->group].block);
+                          "classes[%u]: block is %u; that of cache group %u, %u, is accepted", i,
+                          problem->block, given->group, core->groups[given->group].block);
     return ATTN_OK;
 }
 

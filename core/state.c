@@ -206,8 +206,9 @@ int32_t attn_state_end_capture(struct attn_state *state, struct attn_error *err)
     if (status != ATTN_OK)
         return status;
     if (state->batch != 0 || state->capture == NULL)
-        return attn__fail(err, ATTN_E_STATE, 0, "state",
-                          "attn_state_end_capture: the state does not capture");
+        return attn__fail(
+            err, ATTN_E_STATE, 0, "state",
+            "attn_state_end_capture: the state does not capture; call attn_state_begin_capture first");
     attn_state_destroy(state->pending);
     state->pending = NULL;
     drop_capture(state->capture);
@@ -226,8 +227,9 @@ static int32_t check_cross(const struct attn__state_core *core, struct attn_erro
                           names[core->params.flavour]);
     return core->cross_width > 0
                ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, "encoder_decoder",
-                            "encoder_decoder is 1, but the state was made without a cross group");
+               : attn__fail(
+                     err, ATTN_E_INVALID, 0, "encoder_decoder",
+                     "encoder_decoder is 1, but the state was made without a cross group; give it one");
 }
 
 static int32_t make_clone(struct attn_state *state, const struct attn_state_capture_args *args,
@@ -281,7 +283,8 @@ int32_t attn_state_get_capture_metadata(struct attn_state *state, const struct a
     *out = NULL;
     if (state->batch != 0 || state->capture == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "state",
-                          "attn_state_get_capture_metadata: the state does not capture");
+                          "attn_state_get_capture_metadata: the state does not capture; call "
+                          "attn_state_begin_capture first");
     status = attn__take(&own, sizeof own, args, sizeof own, "args", err);
     if (status == ATTN_OK && (own.batch == 0 || own.batch > state->capture->layout.max_batch))
         status =
@@ -317,7 +320,9 @@ int32_t attn_state_clone(struct attn_state *state, uint32_t batch, struct attn_s
         return attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL");
     *out = NULL;
     if (state->batch != 0 || state->capture == NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, "state", "attn_state_clone: the state does not capture");
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "state",
+            "attn_state_clone: the state does not capture; call attn_state_begin_capture first");
     if (state->pending == NULL || state->pending->batch != batch)
         return attn__fail(
             err, ATTN_E_STATE, 0, "batch", "batch is %u; the capture metadata that was taken last %s", batch,
