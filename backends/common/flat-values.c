@@ -199,13 +199,15 @@ static int32_t check_encoder(const struct attn__flat *flat, struct attn_error *e
 static int32_t check_map(const struct attn__flat *flat, uint32_t modality, int64_t prompt_tokens,
                          struct attn_error *err)
 {
-    struct attn_flat_record sources = {0};
+    struct attn_flat_record sources;
+    const bool given = attn__flat_find(flat, ATTN_FIELD_MULTI_MODAL_SOURCES, modality, &sources) &&
+                       sources.kind != ATTN_VIEW_NULL;
+    const uint64_t pairs = given ? sources.shape[0] : 0;
+    const int32_t status =
+        check_field(flat, ATTN_FIELD_MULTI_MODAL_SOURCES, modality, pairs, FROM_ZERO, INT64_MAX, err);
 
-    (void)attn__flat_find(flat, ATTN_FIELD_MULTI_MODAL_SOURCES, modality, &sources);
-    const int32_t status = check_field(flat, ATTN_FIELD_MULTI_MODAL_SOURCES, modality, sources.shape[0],
-                                       FROM_ZERO, INT64_MAX, err);
-    return status == ATTN_OK ? check_field(flat, ATTN_FIELD_MULTI_MODAL_DESTINATIONS, modality,
-                                           sources.shape[0], FROM_ZERO, prompt_tokens - 1, err)
+    return status == ATTN_OK ? check_field(flat, ATTN_FIELD_MULTI_MODAL_DESTINATIONS, modality, pairs,
+                                           FROM_ZERO, prompt_tokens - 1, err)
                              : status;
 }
 
