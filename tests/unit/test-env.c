@@ -189,7 +189,8 @@ static struct attn__env settle(char *const *environment, const struct attn_note 
     return env;
 }
 
-static const struct attn_note cpu_note = {.name = "cpu", .backends = "cpu/flash-attn,cpu/flashinfer,cpu/rocm-flash"};
+static const struct attn_note cpu_note = {.name = "cpu",
+                                          .backends = "cpu/flash-attn,cpu/flashinfer,cpu/rocm-flash"};
 static const struct attn_note my_note = {.name = "my-npu", .backends = "my-npu/flash-attn"};
 static const struct attn_note *const notes[] = {&cpu_note, &my_note};
 
