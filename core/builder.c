@@ -179,6 +179,29 @@ int32_t attn_builder_set_row(struct attn_builder *builder, const struct attn_bui
                              "builder set_row", err);
 }
 
+int32_t attn_builder_set_device(struct attn_builder *builder, const struct attn_builder_device_args *args,
+                                struct attn_error *err)
+{
+    struct attn_builder_device_args copy;
+    const void *known;
+    int32_t status = attn__builder_begin(builder, "attn_builder_set_device", err);
+    if (status == ATTN_OK)
+        status = attn__builder_take(args, &copy, sizeof copy, (uint32_t)sizeof copy, "args", &known, err);
+    if (status != ATTN_OK)
+        return status;
+    if (builder->whole.impl != NULL)
+        return attn__fail(err, ATTN_E_STATE, 0, "builder",
+                          "attn_builder_set_device: the step was built; accepted: after attn_builder_reset");
+    if (builder->table->set_device == NULL)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "set_device",
+                          "the backend's builder has no set_device");
+    struct attn_error own;
+    attn__error_open(&own);
+    const struct attn_kv_table *kv = builder->backend != NULL ? &builder->backend->entry->kv : NULL;
+    return attn__builder_end(builder, builder->table->set_device(builder->impl, known, kv, &own), &own,
+                             "builder set_device", err);
+}
+
 int32_t attn_builder_build(struct attn_builder *builder, const struct attn_builder_build_args *args,
                            void *stream, struct attn_metadata **out, struct attn_error *err)
 {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "builder-add.h"
+#include "builder-device.h"
 #include "fail.h"
 #include "parts.h"
 
@@ -20,6 +21,7 @@ void attn__builder_turn(struct attn_builder_impl *b)
     for (uint32_t m = 0; m < 2 * b->params.modality_count; m++)
         b->maps[m].host = block + b->maps[m].offset;
     b->decode_start.host = block + b->decode_start.offset;
+    b->zeros.host = block + b->zeros.offset;
 }
 
 int32_t attn__builder_reset(struct attn_builder_impl *b, struct attn_error *err)
@@ -29,7 +31,7 @@ int32_t attn__builder_reset(struct attn_builder_impl *b, struct attn_error *err)
         attn__builder_turn(b);
     b->seqs = b->prefills = b->prompt_tokens = b->decode_tokens = 0;
     b->max_prefill = b->max_q = b->max_decode_q = b->first_row = 0;
-    b->hit = b->profile = b->moved = false;
+    b->hit = b->profile = b->moved = b->on_device = false;
     b->encoder_tokens = b->max_encoder = 0;
     for (uint32_t m = 0; m < b->params.modality_count; m++)
         b->map_rows[m] = b->map_count[m] = 0;
@@ -197,6 +199,11 @@ int32_t attn__builder_build(struct attn_builder_impl *b, const struct attn_build
     *out = NULL;
     args = args != NULL ? args : &none;
     status = check_step(b, args, err);
+    if (status == ATTN_OK && b->on_device) {
+        status = attn__builder_build_device(b, args, stream, err);
+        *out = status == ATTN_OK ? &b->whole : NULL;
+        return status;
+    }
     if (status == ATTN_OK && b->hit && b->flash)
         status = show_rows(b, err);
     if (status != ATTN_OK)

@@ -33,6 +33,7 @@ static void place_small(struct attn_builder_impl *b)
     place(b, attn__array(b, ATTN_FIELD_QUERY_START_LOC, 0), n + 1, ATTN_INT32, ATTN_VIEW_ARRAY);
     place(b, attn__array(b, ATTN_FIELD_CONTEXT_LENS_TENSOR, 0), n, ATTN_INT32, ATTN_VIEW_ARRAY);
     place(b, &b->decode_start, n + 1, ATTN_INT32, ATTN_VIEW_ARRAY);
+    place(b, &b->zeros, n, ATTN_INT32, ATTN_VIEW_ARRAY);
     for (uint32_t g = 0; g < b->params.groups; g++) {
         place(b, attn__array(b, ATTN_FIELD_SEQ_LENS_TENSOR, g), n, ATTN_INT32, ATTN_VIEW_ARRAY);
         place(b, attn__array(b, ATTN_FIELD_SEQ_START_LOC, g), n + 1, ATTN_INT32, ATTN_VIEW_ARRAY);
@@ -156,6 +157,8 @@ static int32_t make_blocks(struct attn_builder_impl *b, struct attn_error *err)
          */
         status = device_memory(b, b->bytes, &b->device, err);
         b->blocks[0] = status == ATTN_OK ? (char *)b->device.data + b->device.byte_offset : NULL;
+        if (status == ATTN_OK)
+            memset(b->blocks[0], 0, b->small_bytes);
         b->params.steps = 1;
         return status;
     }
@@ -167,6 +170,8 @@ static int32_t make_blocks(struct attn_builder_impl *b, struct attn_error *err)
         else if (posix_memalign(&block, ALIGNMENT, b->bytes) != 0)
             status = no_memory("arrays", b->bytes, err);
         b->blocks[i] = status == ATTN_OK ? block : NULL;
+        if (status == ATTN_OK)
+            memset(block, 0, b->small_bytes);
     }
     return status == ATTN_OK ? device_memory(b, b->array_bytes, &b->device, err) : status;
 }

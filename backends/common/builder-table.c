@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The builder as a plugin's table. */
 #include "builder-table.h"
+#include "builder-device.h"
 #include "builder.h"
 #include "flat.h"
 #include "parts.h"
@@ -20,4 +21,5 @@ const struct attn_builder_table attn__common_builder = {
     .advance = attn__builder_advance,
     .serialise = attn__builder_serialise,
     .restore = attn__builder_restore,
+    .set_device = attn__builder_set_device,
 };

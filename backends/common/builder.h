@@ -59,6 +59,7 @@ struct attn__group {
     uint64_t staged; /* where changed cells wait for their copy, in the step's block */
     struct attn__array arrays[ATTN_FIELDS];
     struct attn__member *members; /* [max_seqs] */
+    struct attn_batch batch;      /* of a step on the device */
     uint32_t slots;               /* entries of the slot mapping so far */
     uint32_t longest;             /* cells of the longest row */
     uint32_t max_decode;
@@ -82,6 +83,7 @@ struct attn_builder_impl {
     uint32_t *map_count;             /* [modality_count] pairs of the step so far */
     struct attn__array decode_start; /* i32 [max_seqs + 1]: query_start_loc of the decode part */
     struct attn__sequence *sequence;
+    struct attn__array zeros;  /* i32 [max_seqs]: never written */
     char **blocks;             /* [steps] the arrays of a step, in host memory */
     struct attn_buffer device; /* the arrays, unless direct */
     uint64_t bytes;            /* of a block */
@@ -99,9 +101,12 @@ struct attn_builder_impl {
     uint32_t max_q;
     uint32_t max_decode_q;
     uint32_t first_row;
-    bool hit;     /* some sequence had a prefix hit */
-    bool profile; /* some sequence had no table */
-    bool moved;   /* the step advanced or was restored: its adds no longer say what it is */
+    bool hit;       /* some sequence had a prefix hit */
+    bool profile;   /* some sequence had no table */
+    bool moved;     /* the step advanced or was restored: its adds no longer say what it is */
+    bool on_device; /* by set_device */
+    const struct attn_kv_table *kv;
+    struct attn_buffer positions;
     uint32_t encoder_tokens;
     uint32_t max_encoder;
 

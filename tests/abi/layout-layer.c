@@ -113,3 +113,12 @@ AT(attn_state_step, plan, 8);
 AT(attn_state_step, batch, 16);
 AT(attn_state_step, schedule, 24);
 AT(attn_state_step, scratch, 32);
+
+SIZE(attn_builder_device_args, 48);
+AT(attn_builder_device_args, struct_size, 0);
+AT(attn_builder_device_args, prefills, 4);
+AT(attn_builder_device_args, prompt_tokens, 8);
+AT(attn_builder_device_args, max_prefill_seq_len, 12);
+AT(attn_builder_device_args, max_decode_query_len, 16);
+AT(attn_builder_device_args, batches, 24);
+AT(attn_builder_device_args, positions, 32);

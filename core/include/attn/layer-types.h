@@ -167,6 +167,22 @@ struct attn_builder_row_args {
     const int64_t *blocks;
 };
 
+/*
+ * A step that is on the device already: one batch per cache group, all of the same sequences and rows,
+ * prompts first. Of a batch q_offsets, kv_lens, table and its stride and width are read, and max_q and
+ * max_kv. The arrays are shown as they are, so that they must stay as long as the metadata.
+ */
+struct attn_builder_device_args {
+    uint32_t struct_size;
+    uint32_t prefills;
+    uint32_t prompt_tokens;
+    uint32_t max_prefill_seq_len;  /* upper bounds are accepted */
+    uint32_t max_decode_query_len; /* 0 = max_q */
+    uint32_t reserved;
+    const struct attn_batch *const *batches; /* [groups] */
+    struct attn_buffer positions;            /* written if given: i64 [rows] */
+};
+
 /* How a step ends. */
 struct attn_builder_build_args {
     uint32_t struct_size;

@@ -310,6 +310,9 @@ struct attn_builder_table {
                          uint64_t *out_size, struct attn_error *err);
     int32_t (*restore)(struct attn_builder_impl *builder, const void *data, uint64_t size, void *stream,
                        struct attn_metadata_impl **out, struct attn_error *err);
+    /* `kv` as in advance; it lives as long as the builder. */
+    int32_t (*set_device)(struct attn_builder_impl *builder, const struct attn_builder_device_args *args,
+                          const struct attn_kv_table *kv, struct attn_error *err);
 };
 
 #define ATTN_BUILDER_SIZES                                                                                   \

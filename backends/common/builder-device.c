@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Steps whose arrays are on the device already. They are shown as they are, and one kernel per cache group
+ * works out the rest: it is the one that advances a step, here by no tokens.
+ */
+#include "builder-device.h"
+#include "advance.h"
+#include "fail.h"
+#include "parts.h"
+
+#define INVALID(err, field, ...) attn__common_fail((err), ATTN_E_INVALID, (field), __VA_ARGS__)
+
+static int32_t check_counts(const struct attn_builder_impl *b, const struct attn_builder_device_args *a,
+                            const struct attn_batch *batch, struct attn_error *err)
+{
+    if (b->seqs > 0)
+        return INVALID(err, "batches", "the step has %u sequences already; a step is added or on the device",
+                       b->seqs);
+    if (batch->seqs == 0 || batch->rows == 0)
+        return INVALID(err, "seqs", "the batch has %u sequences and %u rows; at least one is needed",
+                       batch->seqs, batch->rows);
+    if (batch->seqs > b->params.max_seqs || batch->rows > b->params.max_tokens)
+        return attn__common_fail(err, ATTN_E_SIZE, "seqs",
+                                 "the batch has %u sequences and %u rows; the builder was made for %u and %u",
+                                 batch->seqs, batch->rows, b->params.max_seqs, b->params.max_tokens);
+    if (a->prefills > batch->seqs || a->prompt_tokens > batch->rows)
+        return INVALID(err, "prefills", "prefills is %u of %u sequences, prompt_tokens %u of %u rows",
+                       a->prefills, batch->seqs, a->prompt_tokens, batch->rows);
+    if (!b->flash && batch->rows - a->prompt_tokens != batch->seqs - a->prefills)
+        return INVALID(err, "rows", "%u decodes have %u rows; one each is accepted in this flavour",
+                       batch->seqs - a->prefills, batch->rows - a->prompt_tokens);
+    return ATTN_OK;
+}
+
+static int32_t check_batch(const struct attn_builder_impl *b, const struct attn_builder_device_args *a,
+                           uint32_t g, struct attn_error *err)
+{
+    const struct attn_batch *batch = a->batches[g], *first = a->batches[0];
+    const uint32_t cell = b->params.index_dtype == ATTN_INT64 ? 8 : 4;
+
+    if (batch->struct_size < sizeof *batch)
+        return INVALID(err, "batches", "the batch of group %u has struct_size %u; %zu is accepted", g,
+                       batch->struct_size, sizeof *batch);
+    if (batch->seqs != first->seqs || batch->rows != first->rows)
+        return INVALID(err, "batches", "group %u has %u sequences and %u rows, group 0 has %u and %u", g,
+                       batch->seqs, batch->rows, first->seqs, first->rows);
+    if (batch->kv_lens.data == NULL || batch->table.data == NULL || batch->q_offsets.data == NULL)
+        return INVALID(err, "batches", "group %u lacks q_offsets, kv_lens or table", g);
+    if (batch->table_width == 0 || batch->table_stride < (int64_t)batch->table_width * cell ||
+        batch->table_stride % cell != 0)
+        return INVALID(err, "table_stride",
+                       "the table of group %u has %u columns of %u bytes and rows %lld bytes apart", g,
+                       batch->table_width, cell, (long long)batch->table_stride);
+    if ((b->group[g].given.given & ATTN_GIVEN_WINDOW) != 0 && a->prefills > 0)
+        return attn__common_fail(err, ATTN_E_UNSUPPORTED, "window",
+                                 "group %u has a window, which masks slots of prompts; such steps are added",
+                                 g);
+    return ATTN_OK;
+}
+
+int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_builder_device_args *a,
+                                 const struct attn_kv_table *kv, struct attn_error *err)
+{
+    if (a->batches == NULL || a->batches[0] == NULL)
+        return INVALID(err, "batches", "batches is NULL; one for each of %u cache groups is needed",
+                       b->params.groups);
+    int32_t status = check_counts(b, a, a->batches[0], err);
+    for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++)
+        status = a->batches[g] != NULL ? check_batch(b, a, g, err)
+                                       : INVALID(err, "batches", "the batch of group %u is NULL", g);
+    if (status == ATTN_OK && b->cross != NULL)
+        status = attn__common_fail(err, ATTN_E_UNSUPPORTED, "max_encoder_tokens",
+                                   "steps with an encoder are added, not set on the device");
+    if (status == ATTN_OK && !b->direct && (kv == NULL || kv->advance_step == NULL))
+        status = attn__common_fail(err, ATTN_E_UNSUPPORTED, "advance_step",
+                                   "the backend has no advance_step, which works out slots on the device");
+    const struct attn_batch *first = a->batches[0];
+    if (status == ATTN_OK && !b->direct && a->prefills > 0 &&
+        first->rows - a->prompt_tokens != first->seqs - a->prefills)
+        status = attn__common_fail(err, ATTN_E_UNSUPPORTED, "rows",
+                                   "%u decodes beside prompts have %u rows; accepted on a device: one each",
+                                   first->seqs - a->prefills, first->rows - a->prompt_tokens);
+    if (status != ATTN_OK)
+        return status;
+    b->on_device = true;
+    b->kv = kv;
+    b->positions = a->positions;
+    b->seqs = first->seqs;
+    b->prefills = a->prefills;
+    b->prompt_tokens = a->prompt_tokens;
+    b->decode_tokens = first->rows - a->prompt_tokens;
+    b->max_q = first->max_q;
+    b->max_decode_q = a->max_decode_query_len != 0 ? a->max_decode_query_len : first->max_q;
+    b->max_prefill = a->prefills > 0 ? a->max_prefill_seq_len : 0;
+    for (uint32_t g = 0; g < b->params.groups; g++) {
+        struct attn__group *group = &b->group[g];
+        const uint64_t pages = (uint64_t)a->batches[g]->table_width * first->seqs;
+        group->batch = *a->batches[g];
+        group->slots = first->rows;
+        group->longest = group->batch.table_width;
+        group->max_decode = first->seqs > a->prefills ? group->batch.max_kv : 0;
+        group->paged = first->seqs;
+        group->total_blocks = pages < group->given.max_indices ? pages : group->given.max_indices;
+    }
+    return ATTN_OK;
+}
+
+static char *address(const struct attn_buffer *buffer)
+{
+    return buffer->data == NULL ? NULL : (char *)buffer->data + buffer->byte_offset;
+}
+
+/* The caller's array in place of the builder's. */
+static void show_given(const struct attn_builder_impl *b, struct attn_view *view,
+                       const struct attn_buffer *given)
+{
+    view->device = *given;
+    view->host = b->direct ? address(given) : NULL;
+}
+
+static void show_group(struct attn_builder_impl *b, uint32_t g)
+{
+    static const uint32_t made[] = {ATTN_FIELD_SLOT_MAPPING,        ATTN_FIELD_SEQ_START_LOC,
+                                    ATTN_FIELD_CONTEXT_LENS_TENSOR, ATTN_FIELD_PAGED_KV_INDPTR,
+                                    ATTN_FIELD_PAGED_KV_INDICES,    ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN,
+                                    ATTN_FIELD_BLOCK_TABLE_BOUND};
+    const struct attn_batch *batch = &b->group[g].batch;
+    struct attn_view *table = attn__field(&b->whole, ATTN_FIELD_BLOCK_TABLES, g);
+
+    attn__set_null(attn__field(&b->whole, ATTN_FIELD_SEQ_LENS, g));
+    show_given(b, attn__field(&b->whole, ATTN_FIELD_SEQ_LENS_TENSOR, g), &batch->kv_lens);
+    show_given(b, table, &batch->table);
+    table->stride = batch->table_stride;
+    table->shape[1] = batch->table_width;
+    for (size_t i = 0; !b->direct && i < sizeof made / sizeof made[0]; i++)
+        attn__field(&b->whole, made[i], g)->host = NULL;
+}
+
+static struct attn_buffer place_of(const struct attn_builder_impl *b, const struct attn__array *array)
+{
+    return (struct attn_buffer){b->device.data, array->kind != 0 ? b->device.byte_offset + array->offset : 0};
+}
+
+/* Everything that the kernel of a group reads and writes. */
+static void arrays_of(const struct attn_builder_impl *b, uint32_t g, struct attn_kv_advance_step_args *to)
+{
+    const struct attn__group *group = &b->group[g];
+
+    ATTN_INIT(to);
+    to->block = group->given.block;
+    to->seqs = to->queries = b->seqs;
+    to->rows = b->prompt_tokens + b->decode_tokens;
+    to->index_dtype = b->params.index_dtype;
+    to->table_width = group->batch.table_width;
+    to->table = group->batch.table;
+    to->table_stride = group->batch.table_stride;
+    to->query_starts = group->batch.q_offsets;
+    to->accepted = place_of(b, &b->zeros);
+    to->slots = place_of(b, &group->arrays[ATTN_FIELD_SLOT_MAPPING]);
+    to->seq_lens = group->batch.kv_lens;
+    to->seq_starts = place_of(b, &group->arrays[ATTN_FIELD_SEQ_START_LOC]);
+    if (g == 0) {
+        to->positions = b->positions;
+        to->context_lens = place_of(b, &group->arrays[ATTN_FIELD_CONTEXT_LENS_TENSOR]);
+    }
+    if (!b->infer)
+        return;
+    to->csr_capacity = group->total_blocks;
+    to->csr_indptr = place_of(b, &group->arrays[ATTN_FIELD_PAGED_KV_INDPTR]);
+    to->csr_indices = place_of(b, &group->arrays[ATTN_FIELD_PAGED_KV_INDICES]);
+    to->last_page_lens = place_of(b, &group->arrays[ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN]);
+    to->csr_pages = place_of(b, &b->decode_start); /* the bound itself is 0 until a step advances */
+}
+
+static int32_t run_here(const struct attn_kv_advance_step_args *args, bool check, struct attn_error *err)
+{
+    const struct attn_advance arrays = {
+        .seqs = args->seqs,
+        .queries = args->queries,
+        .rows = args->rows,
+        .block = args->block,
+        .table_width = args->table_width,
+        .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
+        .table_stride = args->table_stride,
+        .table = address(&args->table),
+        .query_starts = (const int32_t *)(const void *)address(&args->query_starts),
+        .accepted = (const int32_t *)(const void *)address(&args->accepted),
+        .positions = (int64_t *)(void *)address(&args->positions),
+        .slots = (int64_t *)(void *)address(&args->slots),
+        .seq_lens = (int32_t *)(void *)address(&args->seq_lens),
+        .context_lens = (int32_t *)(void *)address(&args->context_lens),
+        .seq_starts = (int32_t *)(void *)address(&args->seq_starts),
+        .csr_capacity = args->csr_capacity,
+        .csr_indptr = (int32_t *)(void *)address(&args->csr_indptr),
+        .csr_indices = address(&args->csr_indices),
+        .csr_last_page_lens = (int32_t *)(void *)address(&args->last_page_lens),
+        .csr_pages = (int32_t *)(void *)address(&args->csr_pages)};
+
+    if (check)
+        return attn__advance_check(&arrays, err);
+    attn__advance_write(&arrays);
+    return ATTN_OK;
+}
+
+static int32_t copy_zeros(struct attn_builder_impl *b, const struct attn__array *array, void *stream,
+                          struct attn_error *err)
+{
+    const struct attn_buffer to = place_of(b, array), from = {b->zeros.host, 0};
+
+    return b->memory->copy(b->backend, &to, &from, (uint64_t)b->seqs * sizeof(int32_t), ATTN_COPY_TO_DEVICE,
+                           stream, err);
+}
+
+/* The decode part's query_start_loc: what the prompts have is known, and decodes have one row each. */
+static int32_t make_parts(struct attn_builder_impl *b, void *stream, struct attn_error *err)
+{
+    int32_t *starts = attn__i32(b->group, ATTN_FIELD_QUERY_START_LOC);
+    const struct attn_buffer to = place_of(b, &b->decode_start), from = {b->decode_start.host, 0};
+
+    if (b->direct)
+        memcpy(starts, address(&b->group[0].batch.q_offsets), ((size_t)b->seqs + 1) * sizeof *starts);
+    for (uint32_t i = b->prefills; !b->direct && i <= b->seqs; i++)
+        starts[i] = (int32_t)(b->prompt_tokens + (i - b->prefills));
+    attn__parts_prepare(b);
+    return b->direct || b->prefills == 0
+               ? ATTN_OK
+               : b->memory->copy(b->backend, &to, &from,
+                                 (uint64_t)(b->seqs - b->prefills + 1) * sizeof *starts, ATTN_COPY_TO_DEVICE,
+                                 stream, err);
+}
+
+int32_t attn__builder_build_device(struct attn_builder_impl *b, const struct attn_builder_build_args *args,
+                                   void *stream, struct attn_error *err)
+{
+    struct attn_kv_advance_step_args arrays;
+    int32_t status = ATTN_OK;
+
+    if (args->pad > 0)
+        return attn__common_fail(err, ATTN_E_UNSUPPORTED, "pad",
+                                 "pad is %u; padding of a step on the device is in its arrays", args->pad);
+    for (uint32_t g = 0; b->direct && g < b->params.groups && status == ATTN_OK; g++) {
+        arrays_of(b, g, &arrays);
+        status = run_here(&arrays, true, err);
+    }
+    if (status == ATTN_OK && !b->direct)
+        status = copy_zeros(b, &b->zeros, stream, err);
+    for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++) {
+        arrays_of(b, g, &arrays);
+        if (b->infer && !b->direct)
+            status = copy_zeros(b, &b->group[g].arrays[ATTN_FIELD_BLOCK_TABLE_BOUND], stream, err);
+        if (status == ATTN_OK)
+            status = b->direct ? run_here(&arrays, false, err)
+                               : b->kv->advance_step(b->backend, &arrays, stream, err);
+    }
+    if (status != ATTN_OK)
+        return status;
+    attn__builder_show(b, args, b->seqs);
+    show_given(b, attn__field(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0), &b->group[0].batch.q_offsets);
+    for (uint32_t g = 0; g < b->params.groups; g++)
+        show_group(b, g);
+    return b->infer ? ATTN_OK : make_parts(b, stream, err);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Steps whose arrays are on the device already. */
+#ifndef ATTN_COMMON_BUILDER_DEVICE_H
+#define ATTN_COMMON_BUILDER_DEVICE_H
+
+#include "builder.h"
+
+/* Takes note of the arrays. `kv` must live as long as the builder; NULL without a backend. */
+int32_t attn__builder_set_device(struct attn_builder_impl *builder,
+                                 const struct attn_builder_device_args *args, const struct attn_kv_table *kv,
+                                 struct attn_error *err);
+/* Works out and shows the step. */
+int32_t attn__builder_build_device(struct attn_builder_impl *builder,
+                                   const struct attn_builder_build_args *args, void *stream,
+                                   struct attn_error *err);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Steps that are on the device already: what the builder works out there is what a build from lists gives,
+ * byte for byte, in host memory and on a device of its own. argv[1]: steps; argv[2]: seed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "advance.h"
+#include "engine.h"
+
+static struct attn_error err;
+
+static char *at(const struct attn_buffer *buffer)
+{
+    return buffer->data != NULL ? (char *)buffer->data + buffer->byte_offset : NULL;
+}
+
+/* The device's kernel. Copies that came before it are done first. */
+static int32_t advance(struct attn_backend_impl *backend, const struct attn_kv_advance_step_args *args,
+                       void *stream, struct attn_error *words)
+{
+    const struct attn_advance arrays = {.seqs = args->seqs,
+                                        .queries = args->queries,
+                                        .rows = args->rows,
+                                        .block = args->block,
+                                        .table_width = args->table_width,
+                                        .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
+                                        .table_stride = args->table_stride,
+                                        .table = at(&args->table),
+                                        .query_starts =
+                                            (const int32_t *)(const void *)at(&args->query_starts),
+                                        .accepted = (const int32_t *)(const void *)at(&args->accepted),
+                                        .positions = (int64_t *)(void *)at(&args->positions),
+                                        .slots = (int64_t *)(void *)at(&args->slots),
+                                        .seq_lens = (int32_t *)(void *)at(&args->seq_lens),
+                                        .context_lens = (int32_t *)(void *)at(&args->context_lens),
+                                        .seq_starts = (int32_t *)(void *)at(&args->seq_starts),
+                                        .csr_capacity = args->csr_capacity,
+                                        .csr_indptr = (int32_t *)(void *)at(&args->csr_indptr),
+                                        .csr_indices = at(&args->csr_indices),
+                                        .csr_last_page_lens = (int32_t *)(void *)at(&args->last_page_lens),
+                                        .csr_pages = (int32_t *)(void *)at(&args->csr_pages)};
+    (void)backend, (void)stream;
+    engine_pass(0);
+    const int32_t status = attn__advance_check(&arrays, words);
+    if (status == ATTN_OK)
+        attn__advance_write(&arrays);
+    return status;
+}
+
+static const struct attn_kv_table kv = {.struct_size = sizeof kv, .advance_step = advance};
+
+/* What the device would hold: the arrays of a step that was built from lists. */
+static void make_batch(const struct engine *e, const struct attn_metadata_impl *built, uint32_t g,
+                       struct attn_batch *batch)
+{
+    const struct attn_view *table = attn__field(built, ATTN_FIELD_BLOCK_TABLES, g);
+
+    ATTN_INIT(batch);
+    batch->seqs = e->seqs;
+    batch->rows = built->tokens;
+    batch->max_q = built->max_q;
+    batch->q_offsets = attn__field(built, ATTN_FIELD_QUERY_START_LOC, 0)->device;
+    batch->kv_lens = attn__field(built, ATTN_FIELD_SEQ_LENS_TENSOR, g)->device;
+    batch->table = table->device;
+    batch->table_stride = table->stride;
+    batch->table_width = (uint32_t)table->shape[1];
+    const int32_t *lens = attn__field_i32(built, ATTN_FIELD_SEQ_LENS_TENSOR, g);
+    for (uint32_t i = built->prefills; i < e->seqs; i++)
+        batch->max_kv = batch->max_kv > (uint32_t)lens[i] ? batch->max_kv : (uint32_t)lens[i];
+}
+
+/* Null lists and pages behind those in use apart. */
+static int equal(struct attn_metadata_impl *want, struct attn_metadata_impl *got)
+{
+    for (uint32_t g = 0; g < want->groups; g++) {
+        attn__set_null(attn__field(want, ATTN_FIELD_SEQ_LENS, g));
+        struct attn_view *pages = attn__field(want, ATTN_FIELD_PAGED_KV_INDICES, g);
+        if (pages->kind != ATTN_VIEW_NULL) {
+            const uint64_t used = (uint64_t)attn__field_i32(want, ATTN_FIELD_PAGED_KV_INDPTR, g)[want->seqs];
+            pages->shape[0] = attn__field(got, ATTN_FIELD_PAGED_KV_INDICES, g)->shape[0] = used;
+        }
+    }
+    return engine_equal(want, got, 1);
+}
+
+static int32_t run_device(const struct engine *e, struct attn_builder_impl *builder,
+                          const struct attn_metadata_impl *built, const int64_t *positions,
+                          struct attn_metadata_impl **out)
+{
+    struct attn_batch batch[ENGINE_GROUPS];
+    const struct attn_batch *batches[ENGINE_GROUPS];
+    struct attn_builder_device_args args;
+
+    ATTN_INIT(&args);
+    for (uint32_t g = 0; g < e->params.groups; g++) {
+        make_batch(e, built, g, &batch[g]);
+        batches[g] = &batch[g];
+    }
+    args.batches = batches;
+    args.prefills = built->prefills;
+    args.prompt_tokens = built->prompt_tokens;
+    args.max_prefill_seq_len = (uint32_t)attn__field(built, ATTN_FIELD_MAX_PREFILL_SEQ_LEN, 0)->value;
+    for (uint32_t n = built->prefills; n < e->seqs; n++)
+        if (e->add[n].query_len > args.max_decode_query_len)
+            args.max_decode_query_len = e->add[n].query_len;
+    args.positions.data = (void *)positions;
+    int32_t status = attn__common_builder.reset(builder, &err);
+    if (status == ATTN_OK)
+        status = attn__common_builder.set_device(builder, &args, &kv, &err);
+    return status == ATTN_OK ? attn__common_builder.build(builder, &e->build, NULL, out, &err) : status;
+}
+
+static int right_positions(const struct engine *e, const int64_t *positions)
+{
+    for (uint32_t n = 0, row = 0; n < e->seqs; n++)
+        for (uint32_t i = 0; i < e->add[n].query_len; i++, row++)
+            if (positions[row] != (int64_t)e->add[n].context_len + i)
+                return 0;
+    return 1;
+}
+
+/* Lists without windows, hits or padding, decodes of one token: what may be on a device. */
+static void make_step(struct engine *e)
+{
+    do
+        engine_step(e);
+    while (e->build.graph != 0);
+    for (uint32_t n = 0; n < e->seqs; n++) {
+        e->add[n].prefix_hit = 0;
+        if (e->add[n].prompt == 0)
+            e->add[n].query_len = 1;
+        for (uint32_t g = 0; g < e->params.groups; g++)
+            e->blocks[n][g].computed = e->blocks[n][g].window_blocks = e->blocks[n][g].seq_len = 0;
+    }
+}
+
+static int run_engine(uint64_t seed, uint32_t steps)
+{
+    static int64_t positions[1024];
+    struct engine e;
+    struct attn_builder_impl *host, *here, *there;
+    struct attn_metadata_impl *built = NULL, *got = NULL;
+    int good = 1;
+
+    engine_init(&e, seed, 1 + (uint32_t)(seed % 4));
+    e.params.chunked = 1;
+    for (uint32_t g = 0; g < ENGINE_GROUPS; g++)
+        e.group[g].given = 0;
+    if (attn__common_builder.create(NULL, NULL, ATTN_DEVICE_CPU, &e.params, &host, &err) != ATTN_OK ||
+        attn__common_builder.create(NULL, &engine_memory, ATTN_DEVICE_CPU, &e.params, &here, &err) !=
+            ATTN_OK ||
+        attn__common_builder.create(NULL, &engine_memory, ATTN_DEVICE_CUDA, &e.params, &there, &err) !=
+            ATTN_OK)
+        return 0;
+    for (uint32_t i = 0; i < steps && good != 0; i++) {
+        make_step(&e);
+        int32_t status = engine_run(&e, host, &built, &err);
+        if (status == ATTN_OK)
+            status = run_device(&e, here, built, positions, &got);
+        good = status == ATTN_OK && equal(built, got) && right_positions(&e, positions);
+        if (good == 0)
+            printf("not ok - in host memory, seed %llu: %s\n", (unsigned long long)seed, err.message);
+        memset(positions, 0x5a, sizeof positions);
+        status = good != 0 ? run_device(&e, there, built, positions, &got) : status;
+        engine_pass(0);
+        if (good != 0 && !(status == ATTN_OK && equal(built, got) && right_positions(&e, positions))) {
+            printf("not ok - on a device, seed %llu: %s\n", (unsigned long long)seed, err.message);
+            good = 0;
+        }
+    }
+    attn__common_builder.destroy(host);
+    attn__common_builder.destroy(here);
+    attn__common_builder.destroy(there);
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    const uint32_t steps = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 4000, each = 40;
+    const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    uint32_t done = 0;
+
+    ATTN_INIT(&err);
+    for (uint64_t i = 0; done < steps; i++, done += each)
+        if (run_engine(seed + i, each) == 0)
+            return 1;
+    printf("ok - %u random steps, on the device twice\n1..1\n", done);
+    return 0;
+}
