@@ -172,3 +172,45 @@ int engine_equal(const struct attn_metadata_impl *a, const struct attn_metadata_
         }
     return 1;
 }
+
+int engine_equal_late(const struct attn_metadata_impl *want, const struct attn_builder_impl *builder)
+{
+    for (uint32_t f = 0; f < ATTN_FIELDS; f++)
+        for (uint32_t g = 0; g < want->groups; g++) {
+            const struct attn_view *x = attn__field(want, f, g);
+            const struct attn__table *table = &builder->group[g].table;
+            struct attn_view y = *x;
+            if (x->kind != ATTN_VIEW_ARRAY)
+                continue;
+            y.device = attn__field(&builder->whole, f, g)->device;
+            if (f == ATTN_FIELD_BLOCK_TABLES) {
+                y.device = table->device;
+                y.device.byte_offset += (uint64_t)want->first_row * (uint64_t)table->device_stride;
+                y.stride = table->device_stride;
+            }
+            if (!equal_values(x, &y, attn__field_infos[f].name, 1))
+                return 0;
+        }
+    return 1;
+}
+
+int engine_is_clean(const struct engine *e, const struct attn_metadata_impl *built)
+{
+    for (uint32_t g = 0; g < e->params.groups; g++) {
+        const struct attn_view *view = attn__field(built, ATTN_FIELD_BLOCK_TABLES, g);
+        for (uint64_t row = 0; row < view->shape[0]; row++) {
+            const char *at = (const char *)view->host + (int64_t)row * view->stride;
+            const uint64_t own = row < e->seqs ? e->blocks[row][g].count : 0;
+            for (uint64_t i = own; i < view->shape[1]; i++) {
+                const int64_t cell = view->dtype == ATTN_INT64 ? ((const int64_t *)(const void *)at)[i]
+                                                               : ((const int32_t *)(const void *)at)[i];
+                if (cell != 0) {
+                    printf("# block_tables[%llu][%llu] is not 0\n", (unsigned long long)row,
+                           (unsigned long long)i);
+                    return 0;
+                }
+            }
+        }
+    }
+    return 1;
+}

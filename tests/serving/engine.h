@@ -53,6 +53,11 @@ int32_t engine_run(const struct engine *engine, struct attn_builder_impl *builde
  */
 int engine_equal(const struct attn_metadata_impl *a, const struct attn_metadata_impl *b, int device);
 
+/* The same of an earlier step and what the device of a builder holds now. */
+int engine_equal_late(const struct attn_metadata_impl *want, const struct attn_builder_impl *builder);
+/* 1 if all cells behind the blocks of a sequence, and those of padding, are 0. */
+int engine_is_clean(const struct engine *engine, const struct attn_metadata_impl *built);
+
 /* Memory of a device: apart from the host, between pages that cannot be touched. */
 extern const struct attn_memory_table engine_memory;
 /* Executes copies that still wait; `keep` of the newest steps stay waiting. */
