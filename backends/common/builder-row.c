@@ -12,7 +12,8 @@
 static struct attn__member *member_of(const struct attn_builder_impl *b, const struct attn__group *group,
                                       uint32_t row)
 {
-    return row >= b->first_row && row - b->first_row < b->seqs && group != b->cross && !b->moved
+    return row >= b->first_row && row - b->first_row < b->seqs && group != b->cross && !b->moved &&
+                   !b->on_device
                ? &group->members[row - b->first_row]
                : NULL;
 }
