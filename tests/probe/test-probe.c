@@ -133,7 +133,7 @@ static void check_troubles(void)
 {
     check_trouble("trouble-segfault", ATTN_REASON_CRASHED, SIGSEGV, "SIGSEGV");
     check_trouble("trouble-abort", ATTN_REASON_CRASHED, SIGABRT, "SIGABRT");
-    check_trouble("trouble-exit", ATTN_REASON_EXITED, 0, "status 0");
+    check_trouble("trouble-exit", ATTN_REASON_EXITED, 0, "ended its process");
     check_trouble("trouble-hang", ATTN_REASON_TIMED_OUT, 0, "2 seconds");
     check_trouble("trouble-fork", ATTN_REASON_BAD_MANNERS, 0, "child process");
     if (!SANITIZED)

@@ -84,7 +84,7 @@ const struct zoo_case mock_cases[] = {
     {"crash in get_devices", add, "crash-devices", R(CRASHED), NOTE, "step get_devices", 0},
     {"crash in finish", add, "crash-finish", R(CRASHED), NOTE, "step finish", 0},
     {"abort", add, "trouble-abort", R(CRASHED), NOTE, "SIGABRT", 0},
-    {"exit", add, "trouble-exit", R(EXITED), NOTE, "status 0", 0},
+    {"exit", add, "trouble-exit", R(EXITED), NOTE, "ended its process", 0},
     {"another program in its place", add, "trouble-execute", R(EXITED), NOTE, "status 0", 0},
     {"no descriptor left", add, "trouble-close", R(EXITED), NOTE, "step load", 0},
     {"a kill of its process group", add, "trouble-group", R(CRASHED), NOTE, "SIGKILL", 0},
