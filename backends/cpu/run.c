@@ -84,32 +84,47 @@ static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, cons
 }
 
 /* Every element of an additive mask is aligned. */
-static int32_t check_mask(const struct attn_problem *p, const struct attn_batch *batch,
-                          const struct attn_tensors *tensors, struct attn_error *err)
+static int32_t check_mask_bits(const struct attn_problem *p, uint64_t bits, struct attn_error *err)
 {
     uint32_t size = p->mask == ATTN_MASK_BITS ? 1 : cpu_size(cpu_mask_dtype(p->mask));
-    const int64_t *starts = (const int64_t *)(const void *)cpu_address(&tensors->mask_starts);
+
+    return (bits & (size - 1)) == 0
+               ? ATTN_OK
+               : cpu_fail(err, ATTN_E_INVALID, 0, "tensors.mask",
+                          "strides and starts of the mask must be multiples of its element size %u", size);
+}
+
+static int32_t check_mask(const struct attn_problem *p, const struct attn_tensors *tensors,
+                          struct attn_error *err)
+{
+    uint32_t size = p->mask == ATTN_MASK_BITS ? 1 : cpu_size(cpu_mask_dtype(p->mask));
+    bool starts = cpu_address(&tensors->mask_starts) != NULL;
     uint64_t bits = (uint64_t)tensors->mask_head_stride | (uint64_t)tensors->mask_row_stride;
     int32_t status = check_array(&tensors->mask, size, "tensors.mask", err);
 
-    if (status == ATTN_OK && starts != NULL)
-        status = check_array(&tensors->mask_starts, sizeof *starts, "tensors.mask_starts", err);
-    if (status != ATTN_OK)
-        return status;
-    bits |= starts == NULL ? (uint64_t)tensors->mask_seq_stride : 0;
-    for (uint32_t n = 0; size > 1 && starts != NULL && n < batch->seqs; n++)
-        bits |= starts[n] >= 0 ? (uint64_t)starts[n] : 0;
-    if ((bits & (size - 1)) != 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "tensors.mask",
-                        "strides and starts of the mask must be multiples of its element size %u", size);
-    return ATTN_OK;
+    if (status == ATTN_OK && starts)
+        status = check_array(&tensors->mask_starts, sizeof(int64_t), "tensors.mask_starts", err);
+    bits |= starts ? 0 : (uint64_t)tensors->mask_seq_stride;
+    return status == ATTN_OK ? check_mask_bits(p, bits, err) : status;
 }
 
-static int32_t check_extras(const struct attn_problem *p, const struct attn_batch *batch,
-                            const struct attn_tensors *tensors, struct attn_error *err)
+/* What the array of starts holds; a graph's has its contents at the launch. */
+static int32_t check_mask_starts(const struct attn_problem *p, const struct attn_batch *batch,
+                                 const struct attn_tensors *tensors, struct attn_error *err)
+{
+    const int64_t *starts = (const int64_t *)(const void *)cpu_address(&tensors->mask_starts);
+    uint64_t bits = 0;
+
+    for (uint32_t n = 0; p->mask != ATTN_MASK_NONE && starts != NULL && n < batch->seqs; n++)
+        bits |= starts[n] >= 0 ? (uint64_t)starts[n] : 0;
+    return p->mask != ATTN_MASK_NONE ? check_mask_bits(p, bits, err) : ATTN_OK;
+}
+
+static int32_t check_extras(const struct attn_problem *p, const struct attn_tensors *tensors,
+                            struct attn_error *err)
 {
     if (p->mask != ATTN_MASK_NONE) {
-        int32_t status = check_mask(p, batch, tensors, err);
+        int32_t status = check_mask(p, tensors, err);
         if (status != ATTN_OK)
             return status;
     }
@@ -146,7 +161,7 @@ static int32_t check_tensors(const struct attn_problem *p, const struct attn_bat
         status = cpu_scale_check(&tensors->q_scale, p->q_dtype, "tensors.q_scale", err);
     if (status == ATTN_OK)
         status = cpu_scale_check(&tensors->out_scale, p->out_dtype, "tensors.out_scale", err);
-    return status == ATTN_OK ? check_extras(p, batch, tensors, err) : status;
+    return status == ATTN_OK ? check_extras(p, tensors, err) : status;
 }
 
 static int32_t check_schedule(const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -223,6 +238,8 @@ static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_ba
         status = check_scratch(plan, scratch, err);
     if (status == ATTN_OK)
         status = check_tensors(&plan->problem, batch, tensors, err);
+    if (status == ATTN_OK)
+        status = check_mask_starts(&plan->problem, batch, tensors, err);
     if (status != ATTN_OK)
         return status;
     const struct cpu_schedule *schedule = (const void *)cpu_address(&span->buffer);

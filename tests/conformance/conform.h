@@ -48,6 +48,7 @@ void check_manners(const struct run_options *options);
 void check_abi(const struct run_options *options);
 
 void check_attention(struct target_list *list, const struct run_options *options);
+void check_replay(struct target_list *list, const struct run_options *options);
 void check_deterministic(struct target_list *list, const struct run_options *options);
 void check_write(struct target_list *list, const struct run_options *options);
 void check_cache(struct target_list *list, const struct run_options *options);

@@ -29,6 +29,7 @@ static const struct {
     {"write", check_write, false, false, NULL},
     {"cache", check_cache, false, false, NULL},
     {"merge", check_merge, false, false, NULL},
+    {"graph", check_replay, false, false, NULL},
     {"det", check_deterministic, false, false, NULL},
     {"nan", check_nan, false, false, NULL},
     {"long", check_long, false, false, NULL},

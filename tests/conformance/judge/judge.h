@@ -11,6 +11,8 @@
 #define DETOUR_MANY  UINT32_C(1) /* prepare_many with a second plan of the same kind */
 #define DETOUR_COPY  UINT32_C(2) /* the schedule is moved before the run */
 #define DETOUR_DIRTY UINT32_C(4) /* counters hold rubbish, and the run is told so */
+#define DETOUR_GRAPH                                                                                         \
+    UINT32_C(8) /* prepare and run are captured, and the graph is launched; without the others */
 
 /* What may vary between runs of one step on one target. */
 struct attempt {
@@ -24,6 +26,10 @@ struct attempt {
 /* Asks, plans, prepares and runs. 1 = ran, 0 = refused by the query (why), -1 = failed (why). */
 int step_run(struct step *step, const struct target *target, const struct attempt *attempt, char *why,
              size_t size);
+
+/* replay.c: captures both calls while the batch holds other numbers, and launches them with its own. */
+int32_t replay(struct step *step, struct attn_backend *backend, call_fn prepare, call_fn run, void *arg,
+               struct attn_error *err);
 
 /* The reference of a step. */
 struct reference {

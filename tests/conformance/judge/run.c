@@ -147,12 +147,16 @@ static int prepare_and_run(struct job *job, const struct attempt *attempt, char 
     ATTN_INIT(&err);
     arena_init(&arena, job->step->layout.before);
     result = make_blocks(job, &arena, why, size);
-    if (result == 1 && executor_call(attempt->prepare_executor, call_prepare, job, &err) != ATTN_OK)
+    bool graph = (attempt->detours & DETOUR_GRAPH) != 0;
+    if (result == 1 && graph &&
+        replay(job->step, attempt->backend, call_prepare, call_run, job, &err) != ATTN_OK)
+        result = say(why, size, -1, "captured and launched: %s (%s)", err.message, err.field);
+    if (result == 1 && !graph && executor_call(attempt->prepare_executor, call_prepare, job, &err) != ATTN_OK)
         result = say(why, size, -1, "prepare on %s: %s (%s)", executor_name(attempt->prepare_executor),
                      err.message, err.field);
     if (result == 1)
         move_schedule(job);
-    if (result == 1 && executor_call(attempt->executor, call_run, job, &err) != ATTN_OK)
+    if (result == 1 && !graph && executor_call(attempt->executor, call_run, job, &err) != ATTN_OK)
         result = say(why, size, -1, "run on %s: %s (%s)", executor_name(attempt->executor), err.message,
                      err.field);
     if (result == 1 && !counters_clean(job))

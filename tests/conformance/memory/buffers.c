@@ -70,6 +70,14 @@ void guarded_protect(struct guarded *buffer)
     mprotect(buffer->map + page, buffer->map_size - 2 * page, PROT_READ);
 }
 
+void guarded_unprotect(struct guarded *buffer)
+{
+    size_t page = page_size();
+
+    buffer->constant = false;
+    mprotect(buffer->map + page, buffer->map_size - 2 * page, PROT_READ | PROT_WRITE);
+}
+
 size_t guarded_gap(size_t row)
 {
     size_t page = page_size();

@@ -32,6 +32,8 @@ void arena_init(struct arena *arena, bool before);
 struct guarded *arena_add(struct arena *arena, const char *name, size_t size, size_t alignment, uint8_t fill);
 /* Makes a buffer readable only, so that a write into an input is caught where it happens. */
 void guarded_protect(struct guarded *buffer);
+/* The other way round. What was forbidden is not any more. */
+void guarded_unprotect(struct guarded *buffer);
 /* Makes the whole pages between two offsets of a buffer's data neither readable nor writable. */
 void guarded_forbid(const struct guarded *buffer, size_t from, size_t to);
 /* Bytes from row to row, so that a page between any two of them can be forbidden. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "attn/device.h"
 #include "mirror.h"
 #include "need.h"
 
@@ -39,16 +40,31 @@ static void buffer(struct call *call, struct attn_buffer *buffer)
         call->status = mirror_translate(call->mirror, buffer, call->err);
 }
 
+/* The capture that is under way, and the graph that came of it: the checker has one at a time. */
+static struct {
+    struct attn_backend *backend;
+    const struct attn_graph *graph;
+    void *stream; /* NULL unless it is captured */
+} capture;
+
+/* Calls that are captured move nothing yet: the launch does. */
+static bool is_captured(const struct call *call)
+{
+    return capture.stream != NULL && call->stream == capture.stream;
+}
+
 static bool ready(struct call *call)
 {
-    if (call->status == ATTN_OK)
+    if (call->status == ATTN_OK && !is_captured(call))
         call->status = mirror_push(call->mirror, call->stream, call->err);
     return call->status == ATTN_OK;
 }
 
 static int32_t end(struct call *call, int32_t status)
 {
-    if (call->status == ATTN_OK) {
+    if (call->status == ATTN_OK && is_captured(call)) {
+        call->status = status;
+    } else if (call->status == ATTN_OK) {
         call->status = mirror_pull(call->mirror, call->stream, call->err);
         call->status = status != ATTN_OK ? status : call->status;
     }
@@ -263,6 +279,52 @@ WRAP(int32_t, attn_plan_run, const struct attn_plan *plan, const struct attn_bat
     return end(&call, ready(&call)
                           ? __real_attn_plan_run(plan, &copy, &moved, &place, &scratch, call.stream, err)
                           : ATTN_OK);
+}
+
+/* ---------------------------------------------------------------- graphs */
+
+WRAP(int32_t, attn_graph_begin, struct attn_backend *backend, void *stream, struct attn_graph **out,
+     struct attn_error *err)
+{
+    int32_t status = __real_attn_graph_begin(backend, stream, out, err);
+
+    mirror_lock();
+    if (status == ATTN_OK && mirror_of(backend) != NULL) {
+        capture.backend = backend;
+        capture.graph = *out;
+        capture.stream = stream;
+    }
+    mirror_unlock();
+    return status;
+}
+
+WRAP(int32_t, attn_graph_end, struct attn_graph *graph, struct attn_error *err)
+{
+    mirror_lock();
+    if (capture.graph == graph)
+        capture.stream = NULL;
+    mirror_unlock();
+    return __real_attn_graph_end(graph, err);
+}
+
+WRAP(int32_t, attn_graph_launch, struct attn_graph *graph, void *stream, struct attn_error *err)
+{
+    struct call call;
+
+    if (capture.graph != graph || !begin(&call, capture.backend, stream, err))
+        return __real_attn_graph_launch(graph, stream, err);
+    return end(&call, ready(&call) ? __real_attn_graph_launch(graph, call.stream, err) : ATTN_OK);
+}
+
+WRAP(void, attn_graph_destroy, struct attn_graph *graph)
+{
+    mirror_lock();
+    if (capture.graph == graph) {
+        capture.graph = NULL;
+        capture.stream = NULL;
+    }
+    mirror_unlock();
+    __real_attn_graph_destroy(graph);
 }
 
 /* ---------------------------------------------------------------- caches */
