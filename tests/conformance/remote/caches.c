@@ -57,9 +57,9 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
         if (!reach_cache(&cache))
             return far_away(err, "kv");
     }
-    remote_catch_up(stream);
+    stream = remote_catch_up(stream);
     return backend->table->kv->write(backend->impl, &near, kv != NULL ? kv->impl : NULL,
-                                     desc != NULL ? &cache : NULL, NULL, err);
+                                     desc != NULL ? &cache : NULL, stream, err);
 }
 
 /* One of the two caches of a swap is the host's, so its addresses are nobody's business here. */
@@ -101,8 +101,8 @@ static int32_t kv_slot_mapping(struct attn_backend_impl *backend,
         return far_away(err, "batch");
     if (!remote_reach(&near.slots))
         return far_away(err, "slots");
-    remote_catch_up(stream);
-    return backend->table->kv->slot_mapping(backend->impl, &near, NULL, err);
+    stream = remote_catch_up(stream);
+    return backend->table->kv->slot_mapping(backend->impl, &near, stream, err);
 }
 
 static int32_t kv_copy_slots(struct attn_backend_impl *backend, const struct attn_kv_copy_slots_args *args,
@@ -116,8 +116,8 @@ static int32_t kv_copy_slots(struct attn_backend_impl *backend, const struct att
         return far_away(err, "pairs");
     if (!reach_two(&two, from, false, to, false))
         return far_away(err, "from or to");
-    remote_catch_up(stream);
-    return backend->table->kv->copy_slots(backend->impl, &near, &two.refs[0], &two.refs[1], NULL, err);
+    stream = remote_catch_up(stream);
+    return backend->table->kv->copy_slots(backend->impl, &near, &two.refs[0], &two.refs[1], stream, err);
 }
 
 static int32_t kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
@@ -130,8 +130,8 @@ static int32_t kv_copy_blocks(struct attn_backend_impl *backend, const struct at
 
     for (uint32_t i = 0; i < args->layers && good; i++)
         good = reach_ref(&caches[i], false, &copies[i], &refs[i]);
-    remote_catch_up(stream);
-    int32_t status = good ? backend->table->kv->copy_blocks(backend->impl, &near, refs, NULL, err)
+    stream = remote_catch_up(stream);
+    int32_t status = good ? backend->table->kv->copy_blocks(backend->impl, &near, refs, stream, err)
                           : far_away(err, "caches");
     free(refs);
     free(copies);
@@ -146,8 +146,8 @@ static int32_t kv_swap_blocks(struct attn_backend_impl *backend, const struct at
 
     if (!reach_two(&two, from, args->kind == ATTN_COPY_TO_DEVICE, to, args->kind == ATTN_COPY_TO_HOST))
         return far_away(err, "from or to");
-    remote_catch_up(stream);
-    return backend->table->kv->swap_blocks(backend->impl, args, &two.refs[0], &two.refs[1], NULL, err);
+    stream = remote_catch_up(stream);
+    return backend->table->kv->swap_blocks(backend->impl, args, &two.refs[0], &two.refs[1], stream, err);
 }
 
 static int32_t kv_gather(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
@@ -166,8 +166,8 @@ static int32_t kv_gather(struct attn_backend_impl *backend, const struct attn_kv
         return far_away(err, "k or v");
     if (!reach_ref(cache, false, &copy, &ref))
         return far_away(err, "cache");
-    remote_catch_up(stream);
-    return backend->table->kv->gather(backend->impl, &near, &ref, NULL, err);
+    stream = remote_catch_up(stream);
+    return backend->table->kv->gather(backend->impl, &near, &ref, stream, err);
 }
 
 static int32_t kv_convert(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
@@ -181,8 +181,8 @@ static int32_t kv_convert(struct attn_backend_impl *backend, const struct attn_k
         return far_away(err, "pairs");
     if (!reach_two(&two, from, false, to, false))
         return far_away(err, "from or to");
-    remote_catch_up(stream);
-    return backend->table->kv->convert(backend->impl, &near, &two.refs[0], &two.refs[1], NULL, err);
+    stream = remote_catch_up(stream);
+    return backend->table->kv->convert(backend->impl, &near, &two.refs[0], &two.refs[1], stream, err);
 }
 
 const struct attn_kv_table remote_kv = {

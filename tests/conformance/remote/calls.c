@@ -63,8 +63,8 @@ static int32_t plan_prepare(const struct attn_plan_impl *plan, const struct attn
         return far_away(err, "batch");
     if (!remote_reach(&place.buffer))
         return far_away(err, "schedule");
-    remote_catch_up(stream);
-    return plan->table->prepare(plan->impl, &near, &place, staging, NULL, err);
+    stream = remote_catch_up(stream);
+    return plan->table->prepare(plan->impl, &near, &place, staging, stream, err);
 }
 
 /* What a careless kernel does. */
@@ -102,9 +102,9 @@ static int32_t plan_run(const struct attn_plan_impl *plan, const struct attn_bat
     if (!remote_reach(&place.buffer) || !remote_reach(&blocks.scratch.buffer) ||
         !remote_reach(&blocks.counters.buffer))
         return far_away(err, "scratch");
-    remote_catch_up(stream);
+    stream = remote_catch_up(stream);
     int32_t status = plan->table->run(plan->impl, &near, &things, kv != NULL ? kv->impl : NULL,
-                                      desc != NULL ? &cache : NULL, &place, &blocks, NULL, err);
+                                      desc != NULL ? &cache : NULL, &place, &blocks, stream, err);
     misbehave(plan, &things, batch->rows);
     return status;
 }
@@ -139,9 +139,9 @@ static int32_t merge(struct attn_backend_impl *backend, const struct attn_merge_
         good = remote_reach(&parts[i].out.buffer) && remote_reach(&parts[i].lse.buffer);
     }
     near.parts = parts;
-    remote_catch_up(stream);
+    stream = remote_catch_up(stream);
     int32_t status =
-        good ? backend->table->merge->merge(backend->impl, &near, NULL, err) : far_away(err, "parts");
+        good ? backend->table->merge->merge(backend->impl, &near, stream, err) : far_away(err, "parts");
     free(parts);
     return status;
 }
@@ -158,9 +158,9 @@ static int32_t rescale(struct attn_backend_impl *backend, const struct attn_resc
         good = remote_reach(&all[i].buffer);
     }
     near.all = all;
-    remote_catch_up(stream);
+    stream = remote_catch_up(stream);
     int32_t status =
-        good ? backend->table->merge->rescale(backend->impl, &near, NULL, err) : far_away(err, "all");
+        good ? backend->table->merge->rescale(backend->impl, &near, stream, err) : far_away(err, "all");
     free(all);
     return status;
 }

@@ -20,6 +20,7 @@ struct copy {
 struct stream {
     uint32_t waiting;
     struct copy copies[MOST_WAITING];
+    void *keeps; /* the CPU's stream while a graph is captured */
 };
 
 bool remote_reach(struct attn_buffer *buffer)
@@ -32,15 +33,21 @@ bool remote_reach(struct attn_buffer *buffer)
     return true;
 }
 
-void remote_catch_up(void *stream)
+void *remote_catch_up(void *stream)
 {
     struct stream *mine = stream;
 
-    if (mine == NULL)
-        return;
+    if (mine == NULL || mine->keeps != NULL)
+        return mine != NULL ? mine->keeps : NULL;
     for (uint32_t i = 0; i < mine->waiting; i++)
         memcpy(mine->copies[i].to, mine->copies[i].from, mine->copies[i].size);
     mine->waiting = 0;
+    return NULL;
+}
+
+void remote_stream_keep(void *stream, void *cpu_stream)
+{
+    ((struct stream *)stream)->keeps = cpu_stream;
 }
 
 static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct attn_buffer *out,
@@ -95,7 +102,7 @@ static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer 
         return ATTN_OK;
     }
     if (mine->waiting == MOST_WAITING)
-        remote_catch_up(mine);
+        (void)remote_catch_up(mine);
     mine->copies[mine->waiting++] = now;
     return ATTN_OK;
 }
@@ -113,7 +120,7 @@ static int32_t stream_synchronize(struct attn_backend_impl *backend, void *strea
     (void)backend;
     (void)err;
     if (REMOTE_FAULT != REMOTE_FAULT_STREAM)
-        remote_catch_up(stream);
+        (void)remote_catch_up(stream);
     return ATTN_OK;
 }
 
@@ -131,4 +138,9 @@ const struct attn_memory_table remote_memory = {
     .stream_create = stream_create,
     .stream_synchronize = stream_synchronize,
     .stream_destroy = stream_destroy,
+    .graph_begin = remote_graph_begin,
+    .graph_add_host = remote_graph_add_host,
+    .graph_end = remote_graph_end,
+    .graph_launch = remote_graph_launch,
+    .graph_destroy = remote_graph_destroy,
 };

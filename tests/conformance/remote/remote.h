@@ -37,8 +37,23 @@ extern const struct attn_memory_table remote_memory;
  * the address is none of the device's.
  */
 bool remote_reach(struct attn_buffer *buffer);
-/* Does what waits on the stream, as the device would before the next kernel. */
-void remote_catch_up(void *stream);
+/*
+ * Does what waits on the stream, as the device would before the next kernel. Returns the CPU's stream for the
+ * call: NULL, or while a graph is captured the one that keeps it.
+ */
+void *remote_catch_up(void *stream);
+/* From now on the stream keeps calls for a graph; NULL ends that. */
+void remote_stream_keep(void *stream, void *cpu_stream);
+
+/* ---------------------------------------------------------------- graph.c: the CPU's graphs */
+
+int32_t remote_graph_begin(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
+                           struct attn_error *err);
+int32_t remote_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void *arg,
+                              struct attn_error *err);
+int32_t remote_graph_end(struct attn_graph_impl *graph, struct attn_error *err);
+int32_t remote_graph_launch(struct attn_graph_impl *graph, void *stream, struct attn_error *err);
+void remote_graph_destroy(struct attn_graph_impl *graph);
 
 /* ---------------------------------------------------------------- reach.c: all addresses of an argument */
 
