@@ -200,6 +200,14 @@ static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
     if (given == NULL)
         return REFUSE(plugin, ATTN_STAGE_LOADED, ATTN_REASON_ENTRY_FAILED,
                       "the entry of plugin %s gave no table", plugin->note.name);
+    /* A table that is somewhere else is no constant of the plugin, and most likely no table. */
+    struct link_map *map = NULL;
+    if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, &map) != 0 || !is_own(given, map))
+        return REFUSE(
+            plugin, ATTN_STAGE_LOADED, ATTN_REASON_ENTRY_FAILED,
+            "the table that the entry of plugin %s gave is no part of its file; a constant of the plugin is "
+            "accepted",
+            plugin->note.name);
     status = attn__negotiate(plugin, given);
     /* Each call of the entry is ended by finish, if the table reaches so far. */
     if (status != ATTN_OK && plugin->table.finish != NULL)

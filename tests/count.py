@@ -12,6 +12,7 @@ import re
 import sys
 
 TAP = re.compile(r"^(not ok|ok)\b\s*\d*\s*(?:-\s*)?(.*?)\s*(?:#\s*(SKIP|TODO)\b\s*(.*))?$", re.I)
+NOTES = 6  # lines that a test said before a failure
 PLAN_SKIP = re.compile(r"^1\.\.0\s*#\s*SKIP\s*(.*)$", re.I)
 
 
@@ -19,15 +20,20 @@ def read_test(record):
     """Yields (name, state, reason) of one record of meson's log."""
     name = record["name"]
     tap = []
+    notes = []
     lines = record.get("stdout", "").splitlines()
     for line in lines:
+        if line.startswith("#"):
+            notes.append(line)
         plan = PLAN_SKIP.match(line)
         if plan:
             tap.append((name, "skip", plan.group(1)))
         match = TAP.match(line)
         if match:
             state = "fail" if match.group(1).lower() == "not ok" else "skip" if match.group(3) else "pass"
-            tap.append((name + " " + match.group(2), state, match.group(4) or ""))
+            text = "\n    ".join([""] + notes[-NOTES:]) if state == "fail" else match.group(4) or ""
+            tap.append((name + " " + match.group(2), state, text))
+            notes = []
     failed = record["result"] not in ("OK", "SKIP", "EXPECTEDFAIL")
     if record["result"] == "SKIP" and not tap:
         text = [line for line in lines + record.get("stderr", "").splitlines() if line.strip()]

@@ -209,7 +209,7 @@ static void test_kind(struct engine *e, const struct kind *kind, bool toy)
 
 int main(int argc, char **argv)
 {
-    static const struct kind kinds[] = {{"f16", 2e-3, 60, 11}, {"f32", 2e-3, 60, 1}, {"int8", 0.05, 30, 6}};
+    static const struct kind kinds[] = {{"f16", 2e-3, 60, 5}, {"f32", 2e-3, 60, 1}, {"int8", 0.05, 30, 4}};
     struct engine e = {0};
     struct failure err = {0};
     bool absent = false;

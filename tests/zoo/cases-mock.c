@@ -66,6 +66,8 @@ const struct zoo_case mock_cases[] = {
     {"static TLS without end", add, "static-tls", R(STATIC_TLS), NOTE, "plugin mock", 0},
     {"no entry", add, "no-entry", R(NO_ENTRY), LOAD, "attn_plugin_entry_v1", 0},
     {"an entry that fails", add, "entry-fails", R(ENTRY_FAILED), LOAD, "does not want to", 0},
+    {"an entry with the table of another", add, "foreign-table", R(ENTRY_FAILED), LOAD, "no part of its file",
+     0},
     {"an entry without a table", add, "no-table", R(ENTRY_FAILED), LOAD, "no table", 0},
     {"a short table", add, "short-table", R(STRUCT_TOO_SHORT), LOAD, "struct_size", 0},
     {"a short inner table", add, "short-plan", R(STRUCT_TOO_SHORT), LOAD, "mock/flash-attn: its plan table",
