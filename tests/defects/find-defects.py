@@ -53,7 +53,8 @@ def run_check(program, directory, name, *options):
 
 
 def last_line(run):
-    return ((run.stdout + run.stderr).strip().splitlines() or [""])[-1]
+    """Of the report; of what was complained about, if there is none."""
+    return ((run.stdout.strip() or run.stderr.strip()).splitlines() or [""])[-1]
 
 
 def pass_good(program, directory):

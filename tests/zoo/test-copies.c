@@ -287,7 +287,10 @@ int main(int argc, char **argv)
         first_seed = (uint32_t)strtoul(argv[1], NULL, 10);
     tap_begin();
     run("cut copies", check_cuts);
-    run("changed copies", check_flips);
+    if (SANITIZED)
+        tap_skip("changed copies", "a sanitizer believes what an instrumented plugin says of itself");
+    else
+        run("changed copies", check_flips);
     run("two of one name", check_namesake);
     return tap_end();
 }
