@@ -65,8 +65,14 @@ static int32_t check_group(const struct attn_builder_group *g, uint32_t max_seqs
         status = check_range("graph_blocks", g->graph_blocks, 0, g->max_blocks, err);
     if (status == ATTN_OK)
         status = check_range("window", g->window, 0, COUNT_MAX, err);
-    if (status != ATTN_OK || g->table.buffer.data == NULL)
+    if (status != ATTN_OK)
         return status;
+    if (g->table.buffer.data == NULL && g->table_stride != 0)
+        return attn__common_fail(err, ATTN_E_INVALID, "table_stride",
+                                 "table_stride of %s is %lld, but it has no table; 0 is accepted", name,
+                                 (long long)g->table_stride);
+    if (g->table.buffer.data == NULL)
+        return ATTN_OK;
     if (g->table_stride != 0 && (g->table_stride < least || g->table_stride % cell != 0))
         return attn__common_fail(err, ATTN_E_INVALID, "table_stride",
                                  "table_stride of %s is %lld; multiples of %u from %lld on are accepted",

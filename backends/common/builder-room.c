@@ -104,16 +104,17 @@ static int32_t make_table(struct attn_builder_impl *b, struct attn__group *group
 {
     struct attn__table *table = &group->table;
     const uint64_t cell = cell_size(b->params.index_dtype), row = group->given.max_blocks * cell;
-    const uint64_t size = row * b->params.max_seqs;
+    const uint64_t stride = group->given.table_stride != 0 ? (uint64_t)group->given.table_stride : row;
+    const uint64_t size = stride * b->params.max_seqs;
     int32_t status = ATTN_OK;
 
     table->rows = b->params.max_seqs;
     table->width = group->given.max_blocks;
     table->dtype = b->params.index_dtype;
     table->direct = b->direct;
-    table->stride = (int64_t)row;
+    /* A view tells one stride for both sides. */
+    table->stride = table->device_stride = (int64_t)stride;
     table->device = group->given.table.buffer;
-    table->device_stride = group->given.table_stride != 0 ? group->given.table_stride : (int64_t)row;
     table->row = calloc(table->rows, sizeof *table->row);
     table->dirty = calloc(table->rows, sizeof *table->dirty);
     if (table->row == NULL || table->dirty == NULL)
@@ -126,7 +127,6 @@ static int32_t make_table(struct attn_builder_impl *b, struct attn__group *group
         return status;
     if (b->direct) {
         table->cells = (char *)table->device.data + table->device.byte_offset;
-        table->stride = table->device_stride;
     } else {
         table->cells = calloc(1, size);
         group->own_cells = table->cells != NULL;

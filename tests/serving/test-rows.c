@@ -5,18 +5,51 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine.h"
 
 static struct attn_error err;
 
-static struct attn_builder_impl *create(const struct engine *e, const struct attn_memory_table *memory,
-                                        uint32_t device, uint32_t steps)
+/* Tables of the engine's own on the device, with rows further apart than they have to be. */
+struct tables {
+    struct attn_buffer buffer[ENGINE_GROUPS];
+};
+
+static void make_tables(struct engine *e, struct tables *tables, struct attn_builder_group *group)
+{
+    const uint64_t cell = e->params.index_dtype == ATTN_INT64 ? 8 : 4;
+
+    for (uint32_t g = 0; g < e->params.groups; g++) {
+        const uint64_t row = group[g].max_blocks * cell, stride = row + cell * engine_below(&e->seed, 4);
+        group[g].table_stride = (int64_t)stride;
+        group[g].table.size = stride * (e->params.max_seqs - 1) + row;
+        if (engine_memory.alloc(NULL, group[g].table.size, &tables->buffer[g], &err) != ATTN_OK)
+            exit(1);
+        group[g].table.buffer = tables->buffer[g];
+    }
+}
+
+static void free_tables(const struct engine *e, const struct tables *tables)
+{
+    for (uint32_t g = 0; g < e->params.groups; g++)
+        if (tables->buffer[g].data != NULL)
+            engine_memory.free(NULL, &tables->buffer[g]);
+}
+
+/* With `tables` the builder adopts those that are made there. */
+static struct attn_builder_impl *create(struct engine *e, const struct attn_memory_table *memory,
+                                        uint32_t device, uint32_t steps, struct tables *tables)
 {
     struct attn_builder_params params = e->params;
+    struct attn_builder_group group[ENGINE_GROUPS];
     struct attn_builder_impl *builder;
 
     params.steps = steps;
+    memcpy(group, e->group, sizeof group);
+    params.group = group;
+    if (tables != NULL)
+        make_tables(e, tables, group);
     if (attn__common_builder.create(NULL, memory, device, &params, &builder, &err) != ATTN_OK) {
         printf("Bail out! create: %s\n", err.message);
         exit(1);
@@ -131,12 +164,16 @@ static int run_engine(uint64_t seed, uint32_t steps)
 {
     struct engine e;
     engine_init(&e, seed, 1 + (uint32_t)(seed % 4));
-    struct attn_builder_impl *const fresh[] = {create(&e, NULL, ATTN_DEVICE_CPU, 1),
-                                               create(&e, NULL, ATTN_DEVICE_CPU, 1)};
-    struct attn_builder_impl *rows = create(&e, &engine_memory, ATTN_DEVICE_CPU, 1);
-    struct attn_builder_impl *device = create(&e, &engine_memory, ATTN_DEVICE_CUDA, 2);
-    struct attn_builder_impl *changed = create(&e, NULL, ATTN_DEVICE_CPU, 1);
-    struct attn_builder_impl *stand = create(&e, NULL, ATTN_DEVICE_CPU, 1);
+    struct tables tables[2] = {0};
+    const bool adopted = seed / 4 % 2 != 0;
+    struct attn_builder_impl *const fresh[] = {create(&e, NULL, ATTN_DEVICE_CPU, 1, NULL),
+                                               create(&e, NULL, ATTN_DEVICE_CPU, 1, NULL)};
+    struct attn_builder_impl *rows =
+        create(&e, &engine_memory, ATTN_DEVICE_CPU, 1, adopted ? &tables[0] : NULL);
+    struct attn_builder_impl *device =
+        create(&e, &engine_memory, ATTN_DEVICE_CUDA, 2, adopted ? &tables[1] : NULL);
+    struct attn_builder_impl *changed = create(&e, NULL, ATTN_DEVICE_CPU, 1, NULL);
+    struct attn_builder_impl *stand = create(&e, NULL, ATTN_DEVICE_CPU, 1, NULL);
     struct attn_metadata_impl *want = NULL, *got = NULL, *before;
     int good = 1;
 
@@ -165,6 +202,8 @@ static int run_engine(uint64_t seed, uint32_t steps)
     struct attn_builder_impl *const all[] = {fresh[0], fresh[1], rows, device, changed, stand};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         attn__common_builder.destroy(all[i]);
+    free_tables(&e, &tables[0]);
+    free_tables(&e, &tables[1]);
     return good;
 }
 
