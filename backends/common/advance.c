@@ -3,6 +3,7 @@
 #include "advance.h"
 
 #include "fail.h"
+#include "slot-map.h"
 
 static int64_t first_row(const struct attn_advance *a, uint32_t seq)
 {
@@ -144,7 +145,7 @@ static void write_rows(const struct attn_advance *a, uint32_t seq, int64_t len)
             a->positions[row] = position;
         if (a->slots != NULL) {
             const int64_t page = page_at(a, seq, position / a->block);
-            a->slots[row] = page < 0 ? -1 : page * a->block + position % a->block;
+            a->slots[row] = attn__slot_of(page, position % a->block, a->block);
         }
     }
     if (a->context_lens != NULL)

@@ -160,9 +160,8 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
         return INVALID(err, "seq_len", "seq_start_loc would be %lld; at most %d is accepted", (long long)sum,
                        INT32_MAX);
     choose_row(b, a, blocks, w);
-    w->start =
-        attn__slots_start(a->prompt == 1, a->query_len,
-                          (group->given.given & ATTN_GIVEN_WINDOW) != 0 ? (int64_t)group->given.window : -1);
+    const int64_t window = (group->given.given & ATTN_GIVEN_WINDOW) != 0 ? (int64_t)group->given.window : -1;
+    w->start = (uint32_t)attn_input_start(a->prompt == 1, a->query_len, window);
     w->slots = w->profile ? seq_len : a->query_len;
     w->first = w->start > a->context_len ? w->start : a->context_len;
     w->page = w->first / block;
@@ -206,6 +205,24 @@ static void commit_infer(struct attn_builder_impl *b, struct attn__group *group,
     group->total_blocks += blocks->count;
 }
 
+/* From the list, or from the row as it stands. */
+static void write_slots(const struct attn__group *group, const struct attn_blocks *blocks, uint32_t row,
+                        const struct attn_builder_add_args *a, const struct attn__wanted *w, int64_t *slots)
+{
+    const struct attn__table *table = &group->table;
+    const uint32_t seq_len = a->context_len + a->query_len, block = group->given.block;
+    const bool list = blocks->kind == ATTN_BLOCKS_LIST;
+
+    if (list && w->slots == 1 && w->first + 1 == seq_len) { /* a decode */
+        *slots = attn__slot_of(blocks->blocks[w->page], w->first - w->page * block, block);
+        return;
+    }
+    const struct attn_slots all =
+        attn__slots_plain(list ? (const void *)blocks->blocks : attn__table_cells(table, row),
+                          list || table->dtype == ATTN_INT64, block, a->context_len, w->start, seq_len);
+    attn__slots_write(&all, slots);
+}
+
 static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct attn_builder_add_args *a,
                          uint32_t row, const struct attn__wanted *w)
 {
@@ -226,13 +243,8 @@ static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct a
                                     .profile = w->profile};
     if (w->profile)
         attn__slots_none(slots, w->slots);
-    else if (blocks->kind == ATTN_BLOCKS_ROW)
-        attn__slots_row(slots, &group->table, row, a->context_len, w->start, seq_len, group->given.block);
-    else if (w->slots == 1 && w->first + 1 == seq_len)
-        *slots = attn__slots_one(blocks->blocks[w->page], w->first - w->page * group->given.block,
-                                 group->given.block);
     else
-        attn__slots_list(slots, blocks->blocks, a->context_len, w->start, seq_len, group->given.block);
+        write_slots(group, blocks, row, a, w, slots);
     group->slots += w->slots;
     if (b->infer && !w->profile)
         commit_infer(b, group, row, blocks, member, seq_len);

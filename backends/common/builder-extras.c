@@ -153,10 +153,10 @@ void attn__add_extras(struct attn_builder_impl *b, const struct attn_builder_add
     b->max_encoder = a->encoder_len > b->max_encoder ? a->encoder_len : b->max_encoder;
     if (a->prompt == 1) {
         int64_t *slots = attn__i64(group, ATTN_FIELD_CROSS_SLOT_MAPPING) + group->slots;
-        if (list)
-            attn__slots_list(slots, cross->blocks, 0, 0, a->encoder_len, group->given.block);
-        else
-            attn__slots_none(slots, a->encoder_len);
+        const struct attn_slots all =
+            list ? attn__slots_plain(cross->blocks, true, group->given.block, 0, 0, a->encoder_len)
+                 : (struct attn_slots){.masked = a->encoder_len};
+        attn__slots_write(&all, slots);
         group->slots += a->encoder_len;
     }
     if (group->given.max_blocks == 0)

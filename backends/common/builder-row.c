@@ -111,7 +111,7 @@ static void change_slots(struct attn_builder_impl *b, struct attn__group *group,
     for (uint64_t at = member->first > from ? member->first : from; at < sequence->seq_len && at < end;
          at++) {
         const int64_t number = a->blocks[at / block - a->first];
-        slots[at - sequence->context_len] = number < 0 ? -1 : number * (int64_t)block + (int64_t)(at % block);
+        slots[at - sequence->context_len] = attn__slot_of(number, (int64_t)(at % block), (int64_t)block);
     }
 }
 

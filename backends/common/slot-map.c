@@ -125,18 +125,12 @@ static inline void run_up(int64_t *restrict out, int64_t slot, int64_t count)
         out[i] = slot + i;
 }
 
-static inline void no_slots(int64_t *restrict out, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        out[i] = -1;
-}
-
 /* Tokens [token, token + count) of a page. */
 static inline void write_page(int64_t page, int64_t block, int64_t token, int64_t count,
                               int64_t *restrict out)
 {
     if (page < 0)
-        no_slots(out, count);
+        attn__slots_none(out, count);
     else
         run_up(out, page * block + token, count);
 }
@@ -206,7 +200,7 @@ static void write_spread(const struct attn_slots *slots, int64_t *out)
             write_page(page_at(slots->blocks, slots->wide, local / slots->block), slots->block,
                        local % slots->block, count, out);
         } else {
-            no_slots(out, count);
+            attn__slots_none(out, count);
         }
         out += count;
         position += count;
@@ -215,7 +209,7 @@ static void write_spread(const struct attn_slots *slots, int64_t *out)
 
 void attn__slots_write(const struct attn_slots *slots, int64_t *out)
 {
-    no_slots(out, slots->masked);
+    attn__slots_none(out, slots->masked);
     out += slots->masked;
     if (slots->from == slots->to)
         return;

@@ -3,6 +3,8 @@
 #ifndef ATTN_COMMON_SLOT_MAP_H
 #define ATTN_COMMON_SLOT_MAP_H
 
+#include <stdbool.h>
+
 #include "attn/input.h"
 #include "visible.h"
 
@@ -16,6 +18,33 @@ struct attn_slots {
     int64_t to;
     struct attn_spread spread;
 };
+
+/* The slot of one token of a page; -1 in a hole. */
+static inline int64_t attn__slot_of(int64_t page, int64_t token, int64_t block)
+{
+    return page < 0 ? -1 : page * block + token;
+}
+
+/* `count` times no slot. */
+static inline void attn__slots_none(int64_t *restrict out, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = -1;
+}
+
+/* Positions [context_len, seq_len), those before `start` masked, of a list that was checked elsewhere. */
+static inline struct attn_slots attn__slots_plain(const void *blocks, bool wide, uint32_t block,
+                                                  uint32_t context_len, uint32_t start, uint32_t seq_len)
+{
+    const uint32_t from = context_len > start ? context_len : start;
+
+    return (struct attn_slots){.blocks = blocks,
+                               .wide = wide,
+                               .block = block,
+                               .masked = from - context_len,
+                               .from = from,
+                               .to = seq_len > from ? seq_len : from};
+}
 
 /* Checks a sequence. struct_size is not looked at. */
 int32_t attn__slots_init(struct attn_slots *slots, const struct attn_slot_args *args, struct attn_error *err);

@@ -32,12 +32,16 @@ struct attn__table {
     bool direct;
 };
 
+static inline const void *attn__table_cells(const struct attn__table *table, uint32_t row)
+{
+    return table->cells + (int64_t)row * table->stride;
+}
+
 static inline int64_t attn__table_get(const struct attn__table *table, uint32_t row, uint32_t cell)
 {
-    const char *at = table->cells + (int64_t)row * table->stride;
+    const void *at = attn__table_cells(table, row);
 
-    return table->dtype == ATTN_INT64 ? ((const int64_t *)(const void *)at)[cell]
-                                      : ((const int32_t *)(const void *)at)[cell];
+    return table->dtype == ATTN_INT64 ? ((const int64_t *)at)[cell] : ((const int32_t *)at)[cell];
 }
 
 /* Index of the first of `count` blocks that a cell cannot hold, or `count`. */
