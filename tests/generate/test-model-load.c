@@ -112,7 +112,9 @@ Test(model, refuses_numbers_that_do_not_fit)
     expect_number("llama.feed_forward_length", 5, "tensor blk.0.ffn_gate.weight has shape [8, 6, 1, 1]");
     expect_number("llama.vocab_size", 7, "llama.vocab_size is 7");
     expect_number("llama.expert_count", 8, "llama.expert_count is 8");
-    expect_number("llama.attention.sliding_window", 8, "llama.attention.sliding_window is not supported");
+    expect_number("llama.attention.sliding_window_pattern", 1025,
+                  "llama.attention.sliding_window_pattern is 1025");
+    expect_number("llama.attention.scale", 8, "llama.attention.scale is not supported");
 }
 
 Test(model, refuses_what_it_would_have_to_ignore)

@@ -128,8 +128,8 @@ static void test_config(struct engine *e, const struct kind *kind, const struct 
         /* Ends at different steps, so that others come in between. */
         sequences[i].most = GREEDY_TOKENS - place(config, i % PROMPTS) % 3;
         uint32_t blocks = ((uint32_t)sequences[i].prompt.count + sequences[i].most) / config->block + 1;
-        if (config->tight && blocks > options.attention.blocks)
-            options.attention.blocks = blocks;
+        if (config->tight && blocks > options.attention.blocks[0])
+            options.attention.blocks[0] = blocks;
     }
     int status = batch_run(e, sequences, count, &options, &result, &err);
     for (uint32_t i = 0; status == 0 && i < count; i++) {

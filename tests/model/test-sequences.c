@@ -20,7 +20,8 @@ static const struct {
     uint32_t chunk;
 } sequences[SEQUENCES] = {{33, 7}, {16, 16}, {75, 64}, {1, 1}, {17, 5}, {64, 1}, {48, 31}};
 
-static const struct attention_shape shape = {LAYERS, HEADS, KV_HEADS, DIM};
+static const struct attention_shape shape = {
+    .layers = LAYERS, .heads = HEADS, .kv_heads = KV_HEADS, .head_dim = DIM};
 
 struct config {
     const char *backend;
@@ -64,7 +65,7 @@ static int step(struct attention *a, const struct attention_part *parts, const u
             fill(k + row * KV_WIDTH, KV_WIDTH, 1, ids[i], layer, parts[i].past, parts[i].count);
             fill(v + row * KV_WIDTH, KV_WIDTH, 2, ids[i], layer, parts[i].past, parts[i].count);
         }
-        if (attention_write(a, layer, k, v, err) < 0 || attention_run(a, layer, q, result, err) < 0)
+        if (attention_forward(a, layer, q, k, v, result, err) < 0)
             return -1;
         row = 0;
         for (uint32_t i = 0; i < count; row += parts[i++].count)
@@ -100,7 +101,7 @@ static int run_alone(const struct config *config, struct outputs *out, struct fa
         struct attention *a = NULL;
         int status = attention_create(&shape, &options, &a, err);
         for (uint32_t past = 0; status == 0 && past < sequences[id].length;) {
-            struct attention_part part = {NULL, past, rest_of(id, past)};
+            struct attention_part part = {.past = past, .count = rest_of(id, past)};
             status = step(a, &part, &id, 1, out, err);
             past += part.count;
         }
@@ -186,7 +187,8 @@ static int run_steps(struct attention *a, const struct config *config, const uin
             grow(p, blocks, config->block);
             members[count] = p;
             ids[count] = p->id;
-            parts[count++] = (struct attention_part){p->blocks, p->past, p->count};
+            parts[count++] =
+                (struct attention_part){.blocks = {p->blocks}, .past = p->past, .count = p->count, .seat = i};
         }
         status = status == 0 && count ? step(a, parts, ids, count, out, err) : status;
         for (uint32_t i = 0; i < count; i++) {
@@ -209,10 +211,10 @@ static int run_together(const struct config *config, const uint32_t *order, stru
     options.max_seqs = PARALLEL;
     options.max_rows = PARALLEL * LONGEST;
     /* The longest three, and room for a journey of one of them. */
-    options.blocks = blocks_for(75, config->block) + blocks_for(64, config->block) +
-                     blocks_for(48, config->block) + blocks_for(75, config->block);
+    options.blocks[0] = blocks_for(75, config->block) + blocks_for(64, config->block) +
+                        blocks_for(48, config->block) + blocks_for(75, config->block);
     options.host_blocks = blocks_for(75, config->block);
-    int status = blocks_init(&blocks, options.blocks, 0, err);
+    int status = blocks_init(&blocks, options.blocks[0], 0, err);
     if (status == 0)
         status = attention_create(&shape, &options, &a, err);
     if (status == 0)

@@ -7,6 +7,7 @@
 
 #include <attn/attn.h>
 #include <attn/device.h>
+#include <attn/layer.h>
 
 /* A layer's cache: memory of the backend and the checked description of it. */
 struct attention_cache {
@@ -22,59 +23,105 @@ struct host_cache {
     struct attn_kv_desc desc;
 };
 
+/* Layers that share block numbers: a cache group and the layer class that reads it. */
+struct attention_group {
+    struct attn_problem problem;
+    uint32_t pages;  /* of each cache */
+    int32_t *page;   /* [pages] where a block lies: not in order, as after a long run */
+    int64_t *blocks; /* [max_seqs, width] pages of each seat's sequence */
+};
+
+/* The graphs of one size: one for each layer, since the products between layers are the host's. */
+struct attention_size {
+    uint32_t seqs;
+    struct attn_state *state;
+    struct attn_graph **layers;
+};
+
+/* Which seat a row of the block tables shows, and when a seat had its last part. */
+struct attention_row {
+    uint32_t seat;
+    uint64_t step;
+};
+
 struct attention {
     struct attention_shape shape;
     struct attention_options options;
     struct attn_context *context;
     struct attn_decision *decision;
     struct attn_backend *backend;
-    struct attn_plan *plan;
     struct attn_plan_info plan_info;
-    struct attn_problem problem;
+    struct attention_group groups[SCHEDULER_GROUPS];
     struct attention_cache *caches;
     struct host_cache *host_caches; /* NULL without host blocks */
     uint32_t width;                 /* most blocks of a sequence */
-    uint32_t pages;                 /* of each cache */
-    int32_t *page;                  /* [pages] where a block lies: not in order, as after a long run */
 
     /* Blocks to move: pairs on the host, and a copy in the backend's memory. */
     int64_t *pairs;
     struct attn_buffer d_pairs;
+    uint32_t most_pairs;
 
-    /* Memory of a plan's runs. */
-    struct attn_span schedule;
-    struct attn_span staging;
-    struct attn_scratch scratch;
+    struct attn_builder *builder;
+    struct attn_state *state;
+    struct attn_builder_group builder_groups[SCHEDULER_GROUPS];
+    struct attn_layer_class classes[SCHEDULER_GROUPS];
 
-    /* Arrays of a step: the host writes them, copies lie in the backend's memory. */
-    int32_t *table; /* rows of the step's sequences, as wide as the longest of them needs */
-    int64_t *slots;
-    int32_t *q_offsets;
-    int32_t *kv_lens;
-    struct attn_buffer d_table;
-    struct attn_buffer d_slots;
-    struct attn_buffer d_q_offsets;
-    struct attn_buffer d_kv_lens;
-    struct attn_batch_host host;
-    struct attn_batch batch;
+    /* Graphs, sizes from small to large. */
+    struct attention_size *sizes;
+    uint32_t size_count;
+    void *stream; /* that they are captured on */
+
+    /* The step at hand. */
+    struct attn_metadata *metadata;
+    const struct attention_size *size; /* NULL: without graphs */
+    uint32_t seqs;
+    uint32_t rows;
+    bool decodes; /* one token for each sequence */
+    uint64_t step;
+    struct attention_row *row; /* [max_seqs] */
+    uint64_t *seat_step;       /* [max_seqs] */
+    uint64_t replayed;
+    uint64_t advanced;
 
     /* Tensors of a step in the backend's memory. */
     struct attn_buffer d_q;
     struct attn_buffer d_k;
     struct attn_buffer d_v;
     struct attn_buffer d_out;
+    int64_t *tokens; /* that an advance is told */
+    struct attn_buffer d_tokens;
 };
 
 /* Translates an error of libattn. */
 int attention_fail(struct failure *err, const char *what, const struct attn_error *error);
 
-/* Buffers, caches, block table: everything that comes after the plan. */
+static inline uint32_t attention_group_of(const struct attention *a, uint32_t layer)
+{
+    return a->shape.group ? a->shape.group[layer] : 0;
+}
+
+/* Buffers, caches, block lists: everything that comes after the backend. */
 int attention_allocate(struct attention *a, struct failure *err);
 void attention_free(struct attention *a);
 
 /* attention-move.c: what moves need. */
 int attention_make_moves(struct attention *a, struct failure *err);
 void attention_free_moves(struct attention *a);
+
+/* attention-model.c: builder and state. */
+int attention_make_model(struct attention *a, struct failure *err);
+void attention_free_model(struct attention *a);
+
+/* attention-graph.c */
+int attention_capture(struct attention *a, struct failure *err);
+void attention_free_graphs(struct attention *a);
+/* The smallest captured size for so many sequences; NULL: none. */
+const struct attention_size *attention_find_size(const struct attention *a, uint32_t seqs);
+
+/* attention-layer.c: one layer over "rows" rows of the tensors of the step that was begun with a state. */
+int attention_run_layer(struct attention *a, const struct attn_state *state,
+                        const struct attn_metadata *metadata, uint32_t layer, uint32_t rows, void *stream,
+                        struct failure *err);
 
 int attention_alloc(struct attention *a, const char *what, uint64_t size, struct attn_buffer *out,
                     struct failure *err);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory behind the attention layers: paged caches, block tables, schedule, scratch and the tensors of a
- * step.
- */
+/* Memory behind the attention layers: paged caches, lists of blocks and the tensors of a step. */
 #include "attention-impl.h"
 
 #include "rng.h"
@@ -53,34 +51,6 @@ int attention_to_host(struct attention *a, void *to, const struct attn_buffer *f
     return wait(a, "copy from the backend", err);
 }
 
-static int alloc_span(struct attention *a, const char *what, uint64_t size, struct attn_span *out,
-                      struct failure *err)
-{
-    out->size = size;
-    return size ? attention_alloc(a, what, size, &out->buffer, err) : 0;
-}
-
-static int alloc_plan_memory(struct attention *a, struct failure *err)
-{
-    struct attn_plan_sizes sizes;
-    struct attn_error error;
-    ATTN_INIT(&sizes);
-    ATTN_INIT(&error);
-    ATTN_INIT(&a->scratch);
-    if (attn_plan_get_sizes(a->plan, &sizes, &error) < 0)
-        return attention_fail(err, "plan", &error);
-    if (alloc_span(a, "schedule", sizes.schedule, &a->schedule, err) < 0 ||
-        alloc_span(a, "scratch", sizes.scratch, &a->scratch.scratch, err) < 0 ||
-        alloc_span(a, "counters", sizes.counters, &a->scratch.counters, err) < 0)
-        return -1;
-    a->scratch.counters_dirty = sizes.counters != 0; /* the first run clears them */
-    a->staging.size = sizes.staging;
-    if (sizes.staging &&
-        attn_memory_alloc_pinned(a->backend, sizes.staging, &a->staging.buffer.data, &error) < 0)
-        return attention_fail(err, "staging", &error);
-    return 0;
-}
-
 /* One scale per page, token and kv head beside an 8-bit cache. */
 static int make_scales(struct attention *a, struct attention_cache *cache, const struct attn_kv_shape *shape,
                        struct attn_kv_desc *desc, struct failure *err)
@@ -102,14 +72,15 @@ static int make_scales(struct attention *a, struct attention_cache *cache, const
     return 0;
 }
 
-static int make_cache(struct attention *a, struct attention_cache *cache, struct failure *err)
+static int make_cache(struct attention *a, const struct attention_group *group, struct attention_cache *cache,
+                      struct failure *err)
 {
     struct attn_kv_shape shape;
     struct attn_kv_desc desc;
     struct attn_error error;
     ATTN_INIT(&shape);
     ATTN_INIT(&error);
-    if (attn_kv_get_shape(a->backend, &a->problem, a->pages, &shape, &error) < 0)
+    if (attn_kv_get_shape(a->backend, &group->problem, group->pages, &shape, &error) < 0)
         return attention_fail(err, "cache shape", &error);
     if (attention_alloc(a, "cache", shape.bytes, &cache->memory, err) < 0)
         return -1;
@@ -125,11 +96,15 @@ static int make_cache(struct attention *a, struct attention_cache *cache, struct
 static int explain_caches(struct attention *a, struct failure *err)
 {
     struct failure first = *err;
-    struct attn_kv_shape shape;
-    ATTN_INIT(&shape);
-    if (attn_kv_get_shape(a->backend, &a->problem, a->pages, &shape, NULL) < 0)
-        return -1;
-    double bytes = ((double)shape.bytes + 2 * (double)shape.scale_bytes) * a->shape.layers;
+    double bytes = 0;
+    for (uint32_t i = 0; i < a->shape.layers; i++) {
+        const struct attention_group *group = &a->groups[attention_group_of(a, i)];
+        struct attn_kv_shape shape;
+        ATTN_INIT(&shape);
+        if (attn_kv_get_shape(a->backend, &group->problem, group->pages, &shape, NULL) < 0)
+            return -1;
+        bytes += (double)shape.bytes + 2 * (double)shape.scale_bytes;
+    }
     return failure_set(err,
                        "%.300s; %" PRIu32 " layers with %s caches for %" PRIu32 " sequences of up to %" PRIu32
                        " tokens take %.0f MiB: fewer of them take less",
@@ -143,50 +118,62 @@ static int make_caches(struct attention *a, struct failure *err)
     if (!a->caches)
         return failure_set(err, "no memory for %" PRIu32 " caches", a->shape.layers);
     for (uint32_t i = 0; i < a->shape.layers; i++)
-        if (make_cache(a, &a->caches[i], err) < 0)
+        if (make_cache(a, &a->groups[attention_group_of(a, i)], &a->caches[i], err) < 0)
             return explain_caches(a, err);
     return 0;
 }
 
-static int make_pages(struct attention *a, struct failure *err)
+static int make_group(struct attention *a, uint32_t g, uint64_t *seed, struct failure *err)
 {
     const struct attention_options *o = &a->options;
-    uint64_t width = ((uint64_t)o->max_tokens + o->block - 1) / o->block;
-    uint64_t count = (o->blocks ? o->blocks : width * o->max_seqs) + SPARE_PAGES;
-    uint64_t seed = o->seed;
+    struct attention_group *group = &a->groups[g];
+    uint64_t count = (o->blocks[g] ? o->blocks[g] : (uint64_t)a->width * o->max_seqs) + SPARE_PAGES;
     if (count > INT32_MAX / o->block)
         return failure_set(err,
                            "%" PRIu64 " blocks of %" PRIu32 " tokens; accepted are caches of up to %d tokens",
                            count, o->block, INT32_MAX);
-    a->width = (uint32_t)width;
-    a->pages = (uint32_t)count;
-    a->page = calloc(count, sizeof *a->page);
-    if (!a->page)
+    group->pages = (uint32_t)count;
+    group->page = calloc(count, sizeof *group->page);
+    group->blocks = calloc((size_t)o->max_seqs * a->width, sizeof *group->blocks);
+    if (!group->page || !group->blocks)
         return failure_set(err, "no memory for the order of %" PRIu64 " blocks", count);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t j = (uint32_t)(rng_next(&seed) % (i + 1));
-        a->page[i] = a->page[j];
-        a->page[j] = (int32_t)i;
+        uint32_t j = (uint32_t)(rng_next(seed) % (i + 1));
+        group->page[i] = group->page[j];
+        group->page[j] = (int32_t)i;
     }
     return 0;
 }
 
-/* The host's arrays of a step. */
-static int make_arrays(struct attention *a, struct failure *err)
+static int make_groups(struct attention *a, struct failure *err)
 {
-    a->table = calloc((size_t)a->options.max_seqs * a->width, sizeof *a->table);
-    a->slots = calloc(a->options.max_rows, sizeof *a->slots);
-    a->q_offsets = calloc((size_t)a->options.max_seqs + 1, sizeof *a->q_offsets);
-    a->kv_lens = calloc(a->options.max_seqs, sizeof *a->kv_lens);
-    if (!a->table || !a->slots || !a->q_offsets || !a->kv_lens)
-        return failure_set(err, "no memory for the arrays of %" PRIu32 " sequences", a->options.max_seqs);
+    uint64_t seed = a->options.seed;
+    a->width = (a->options.max_tokens - 1) / a->options.block + 1;
+    for (uint32_t g = 0; g < a->shape.groups; g++)
+        if (make_group(a, g, &seed, err) < 0)
+            return -1;
+    a->row = calloc(a->options.max_seqs, sizeof *a->row);
+    a->seat_step = calloc(a->options.max_seqs, sizeof *a->seat_step);
+    a->tokens = calloc(a->options.max_seqs, sizeof *a->tokens);
+    if (!a->row || !a->seat_step || !a->tokens)
+        return failure_set(err, "no memory for the rows of %" PRIu32 " sequences", a->options.max_seqs);
     return 0;
+}
+
+/* Rows that a graph pads a step with are computed too: whatever they hold, it was written once. */
+static int clear(struct attention *a, const struct attn_buffer *buffer, uint64_t size, struct failure *err)
+{
+    void *zeros = calloc(1, size);
+    if (!zeros)
+        return failure_set(err, "no memory for %" PRIu64 " bytes", size);
+    int status = attention_to_device(a, buffer, zeros, size, err);
+    free(zeros);
+    return status;
 }
 
 static int alloc_step(struct attention *a, struct failure *err)
 {
     uint64_t rows = a->options.max_rows;
-    uint64_t seqs = a->options.max_seqs;
     uint64_t q_bytes = rows * a->shape.heads * a->shape.head_dim * sizeof(float);
     uint64_t kv_bytes = rows * a->shape.kv_heads * a->shape.head_dim * sizeof(float);
     const struct {
@@ -194,27 +181,24 @@ static int alloc_step(struct attention *a, struct failure *err)
         uint64_t size;
         struct attn_buffer *buffer;
     } list[] = {
-        {"slots", rows * sizeof *a->slots, &a->d_slots},
-        {"block table", seqs * a->width * sizeof *a->table, &a->d_table},
-        {"offsets", (seqs + 1) * sizeof *a->q_offsets, &a->d_q_offsets},
-        {"lengths", seqs * sizeof *a->kv_lens, &a->d_kv_lens},
         {"queries", q_bytes, &a->d_q},
         {"keys", kv_bytes, &a->d_k},
         {"values", kv_bytes, &a->d_v},
         {"output", q_bytes, &a->d_out},
+        {"tokens", a->options.max_seqs * sizeof *a->tokens, &a->d_tokens},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (attention_alloc(a, list[i].what, list[i].size, list[i].buffer, err) < 0)
+        if (attention_alloc(a, list[i].what, list[i].size, list[i].buffer, err) < 0 ||
+            clear(a, list[i].buffer, list[i].size, err) < 0)
             return -1;
     return 0;
 }
 
 int attention_allocate(struct attention *a, struct failure *err)
 {
-    if (make_pages(a, err) < 0 || make_arrays(a, err) < 0 || make_caches(a, err) < 0 ||
-        attention_make_moves(a, err) < 0 || alloc_step(a, err) < 0)
+    if (make_groups(a, err) < 0 || make_caches(a, err) < 0 || attention_make_moves(a, err) < 0)
         return -1;
-    return alloc_plan_memory(a, err);
+    return alloc_step(a, err);
 }
 
 static void free_buffer(struct attention *a, const struct attn_buffer *buffer)
@@ -225,19 +209,7 @@ static void free_buffer(struct attention *a, const struct attn_buffer *buffer)
 
 void attention_free(struct attention *a)
 {
-    const struct attn_buffer *buffers[] = {
-        &a->schedule.buffer,
-        &a->scratch.scratch.buffer,
-        &a->scratch.counters.buffer,
-        &a->d_table,
-        &a->d_slots,
-        &a->d_q_offsets,
-        &a->d_kv_lens,
-        &a->d_q,
-        &a->d_k,
-        &a->d_v,
-        &a->d_out,
-    };
+    const struct attn_buffer *buffers[] = {&a->d_q, &a->d_k, &a->d_v, &a->d_out, &a->d_tokens};
     attention_free_moves(a);
     for (uint32_t i = 0; a->caches && i < a->shape.layers; i++) {
         attn_kv_destroy(a->caches[i].kv);
@@ -247,12 +219,12 @@ void attention_free(struct attention *a)
     }
     for (size_t i = 0; a->backend && i < sizeof buffers / sizeof buffers[0]; i++)
         free_buffer(a, buffers[i]);
-    if (a->staging.buffer.data)
-        attn_memory_free_pinned(a->backend, a->staging.buffer.data);
+    for (uint32_t g = 0; g < SCHEDULER_GROUPS; g++) {
+        free(a->groups[g].page);
+        free(a->groups[g].blocks);
+    }
     free(a->caches);
-    free(a->table);
-    free(a->slots);
-    free(a->q_offsets);
-    free(a->kv_lens);
-    free(a->page);
+    free(a->row);
+    free(a->seat_step);
+    free(a->tokens);
 }

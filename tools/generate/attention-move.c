@@ -5,7 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static int make_host_cache(struct attention *a, struct host_cache *host, struct failure *err)
+static int make_host_cache(struct attention *a, const struct attention_group *group, struct host_cache *host,
+                           struct failure *err)
 {
     uint32_t count = a->options.host_blocks;
     struct attn_buffer memory = {0};
@@ -13,7 +14,7 @@ static int make_host_cache(struct attention *a, struct host_cache *host, struct 
     struct attn_error error;
     ATTN_INIT(&shape);
     ATTN_INIT(&error);
-    if (attn_kv_get_shape(a->backend, &a->problem, count, &shape, &error) < 0)
+    if (attn_kv_get_shape(a->backend, &group->problem, count, &shape, &error) < 0)
         return attention_fail(err, "host cache shape", &error);
     memory.data = host->memory = malloc(shape.bytes);
     if (!host->memory)
@@ -39,10 +40,14 @@ static int make_host_cache(struct attention *a, struct host_cache *host, struct 
 
 int attention_make_moves(struct attention *a, struct failure *err)
 {
-    uint64_t bytes = 2 * sizeof *a->pairs * (uint64_t)a->pages;
+    a->most_pairs = a->options.host_blocks;
+    for (uint32_t g = 0; g < a->shape.groups; g++)
+        if (a->groups[g].pages > a->most_pairs)
+            a->most_pairs = a->groups[g].pages;
+    uint64_t bytes = 2 * sizeof *a->pairs * (uint64_t)a->most_pairs;
     a->pairs = malloc(bytes);
     if (!a->pairs)
-        return failure_set(err, "no memory for moves of %" PRIu32 " blocks", a->pages);
+        return failure_set(err, "no memory for moves of %" PRIu32 " blocks", a->most_pairs);
     if (attention_alloc(a, "moves of blocks", bytes, &a->d_pairs, err) < 0)
         return -1;
     if (a->options.host_blocks == 0)
@@ -51,7 +56,7 @@ int attention_make_moves(struct attention *a, struct failure *err)
     if (!a->host_caches)
         return failure_set(err, "no memory for %" PRIu32 " host caches", a->shape.layers);
     for (uint32_t i = 0; i < a->shape.layers; i++)
-        if (make_host_cache(a, &a->host_caches[i], err) < 0)
+        if (make_host_cache(a, &a->groups[attention_group_of(a, i)], &a->host_caches[i], err) < 0)
             return -1;
     return 0;
 }
@@ -69,33 +74,50 @@ void attention_free_moves(struct attention *a)
         attn_memory_free(a->backend, &a->d_pairs);
 }
 
-/* The caches lie in the backend's order, the host's in that of their numbers. */
-static void fill_pairs(struct attention *a, const struct block_moves *moves, bool from_cache, bool to_cache)
+/*
+ * Pairs of one cache group; returns how many. The caches lie in the backend's order, the host's in that of
+ * their numbers.
+ */
+static uint32_t fill_pairs(struct attention *a, const struct block_moves *moves, uint32_t group,
+                           bool from_cache, bool to_cache)
 {
-    for (uint32_t i = 0; i < moves->count; i++) {
+    const int32_t *page = a->groups[group].page;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < moves->count && count < a->most_pairs; i++) {
         const struct block_move *m = &moves->moves[i];
-        a->pairs[2 * i] = from_cache ? a->page[m->from] : m->from;
-        a->pairs[2 * i + 1] = to_cache ? a->page[m->to] : m->to;
+        if (m->group != group)
+            continue;
+        a->pairs[2 * count] = from_cache ? page[m->from] : m->from;
+        a->pairs[2 * count++ + 1] = to_cache ? page[m->to] : m->to;
     }
+    return count;
+}
+
+static int swap_layer(struct attention *a, uint32_t layer, uint32_t count, bool out, struct failure *err)
+{
+    struct attn_kv_swap_blocks_args args;
+    struct attn_error error;
+    ATTN_INIT(&args);
+    ATTN_INIT(&error);
+    args.count = count;
+    args.pairs = a->pairs;
+    args.kind = out ? ATTN_COPY_TO_HOST : ATTN_COPY_TO_DEVICE;
+    args.from = out ? a->caches[layer].kv : NULL;
+    args.from_desc = out ? NULL : &a->host_caches[layer].desc;
+    args.to = out ? NULL : a->caches[layer].kv;
+    args.to_desc = out ? &a->host_caches[layer].desc : NULL;
+    if (attn_kv_swap_blocks(a->backend, &args, NULL, &error) < 0)
+        return attention_fail(err, out ? "moving blocks to the host" : "moving blocks back", &error);
+    return 0;
 }
 
 static int swap(struct attention *a, const struct block_moves *moves, bool out, struct failure *err)
 {
-    struct attn_error error;
-    ATTN_INIT(&error);
-    fill_pairs(a, moves, out, !out);
-    for (uint32_t i = 0; moves->count && i < a->shape.layers; i++) {
-        struct attn_kv_swap_blocks_args args;
-        ATTN_INIT(&args);
-        args.count = moves->count;
-        args.pairs = a->pairs;
-        args.kind = out ? ATTN_COPY_TO_HOST : ATTN_COPY_TO_DEVICE;
-        args.from = out ? a->caches[i].kv : NULL;
-        args.from_desc = out ? NULL : &a->host_caches[i].desc;
-        args.to = out ? NULL : a->caches[i].kv;
-        args.to_desc = out ? &a->host_caches[i].desc : NULL;
-        if (attn_kv_swap_blocks(a->backend, &args, NULL, &error) < 0)
-            return attention_fail(err, out ? "moving blocks to the host" : "moving blocks back", &error);
+    for (uint32_t g = 0; moves->count && g < a->shape.groups; g++) {
+        uint32_t count = fill_pairs(a, moves, g, out, !out);
+        for (uint32_t i = 0; count && i < a->shape.layers; i++)
+            if (attention_group_of(a, i) == g && swap_layer(a, i, count, out, err) < 0)
+                return -1;
     }
     return 0;
 }
@@ -110,24 +132,21 @@ int attention_swap_in(struct attention *a, const struct block_moves *moves, stru
     return swap(a, moves, false, err);
 }
 
-int attention_copy(struct attention *a, const struct block_moves *moves, struct failure *err)
+static int copy_group(struct attention *a, uint32_t group, uint32_t count, struct failure *err)
 {
     struct attn_kv_copy_blocks_args args;
     struct attn_error error;
     ATTN_INIT(&args);
     ATTN_INIT(&error);
-    if (moves->count == 0)
-        return 0;
-    fill_pairs(a, moves, true, true);
-    if (attention_to_device(a, &a->d_pairs, a->pairs, 2 * sizeof *a->pairs * (uint64_t)moves->count, err) < 0)
+    if (attention_to_device(a, &a->d_pairs, a->pairs, 2 * sizeof *a->pairs * (uint64_t)count, err) < 0)
         return -1;
     struct attn_kv **kvs = calloc(a->shape.layers, sizeof *kvs);
     if (!kvs)
         return failure_set(err, "no memory for %" PRIu32 " caches", a->shape.layers);
     for (uint32_t i = 0; i < a->shape.layers; i++)
-        kvs[i] = a->caches[i].kv;
-    args.count = moves->count;
-    args.layers = a->shape.layers;
+        if (attention_group_of(a, i) == group)
+            kvs[args.layers++] = a->caches[i].kv;
+    args.count = count;
     args.kvs = kvs;
     args.pairs = a->d_pairs;
     int status = attn_kv_copy_blocks(a->backend, &args, NULL, &error) < 0
@@ -135,4 +154,14 @@ int attention_copy(struct attention *a, const struct block_moves *moves, struct 
                      : 0;
     free(kvs);
     return status;
+}
+
+int attention_copy(struct attention *a, const struct block_moves *moves, struct failure *err)
+{
+    for (uint32_t g = 0; moves->count && g < a->shape.groups; g++) {
+        uint32_t count = fill_pairs(a, moves, g, true, true);
+        if (count && copy_group(a, g, count, err) < 0)
+            return -1;
+    }
+    return 0;
 }

@@ -1,9 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One step through the attention layers: prepare once, then write and run per layer. */
+/* The metadata of a step: from the parts of a scheduler, or in place from the step before. */
 #include "attention-impl.h"
 
 #include <inttypes.h>
-#include <math.h>
+
+static uint32_t blocks_for(const struct attention *a, const struct attention_part *p)
+{
+    return (p->past + p->count - 1) / a->options.block + 1;
+}
+
+static int check_part(const struct attention *a, const struct attention_part *p, uint32_t index,
+                      uint32_t count, struct failure *err)
+{
+    const struct attention_options *o = &a->options;
+    if ((!p->blocks[0] && count > 1) || p->count == 0 || p->count > o->max_chunk || p->past > o->max_tokens ||
+        p->count > o->max_tokens - p->past)
+        return failure_set(err,
+                           "part %" PRIu32 ": %" PRIu32 " tokens behind %" PRIu32
+                           " %s blocks; accepted are steps of 1 to %" PRIu32 " tokens, %" PRIu32
+                           " tokens in all, and no blocks for a part that is alone",
+                           index, p->count, p->past, p->blocks[0] ? "with" : "without", o->max_chunk,
+                           o->max_tokens);
+    if (p->seat >= o->max_seqs || (p->held && p->held < blocks_for(a, p)) || p->unchanged > a->width)
+        return failure_set(err,
+                           "part %" PRIu32 ": seat %" PRIu32 ", %" PRIu32 " blocks, %" PRIu32
+                           " of them unchanged; accepted are seats below %" PRIu32 " and at least %" PRIu32
+                           " blocks",
+                           index, p->seat, p->held, p->unchanged, o->max_seqs, blocks_for(a, p));
+    return 0;
+}
 
 static int check_parts(const struct attention *a, const struct attention_part *parts, uint32_t count,
                        struct failure *err)
@@ -14,16 +39,9 @@ static int check_parts(const struct attention *a, const struct attention_part *p
         return failure_set(err, "a step of %" PRIu32 " sequences; accepted are 1 to %" PRIu32, count,
                            o->max_seqs);
     for (uint32_t i = 0; i < count; i++) {
-        const struct attention_part *p = &parts[i];
-        if ((!p->blocks && count > 1) || p->count == 0 || p->count > o->max_chunk ||
-            p->past > o->max_tokens || p->count > o->max_tokens - p->past)
-            return failure_set(err,
-                               "part %" PRIu32 ": %" PRIu32 " tokens behind %" PRIu32
-                               " %s blocks; accepted are steps of 1 to %" PRIu32 " tokens, %" PRIu32
-                               " tokens in all, and no blocks for a part that is alone",
-                               i, p->count, p->past, p->blocks ? "with" : "without", o->max_chunk,
-                               o->max_tokens);
-        rows += p->count;
+        if (check_part(a, &parts[i], i, count, err) < 0)
+            return -1;
+        rows += parts[i].count;
     }
     if (rows > o->max_rows)
         return failure_set(err, "a step of %" PRIu64 " tokens; accepted are 1 to %" PRIu32, rows,
@@ -31,133 +49,117 @@ static int check_parts(const struct attention *a, const struct attention_part *p
     return 0;
 }
 
-/* Page of a block of a part; the table and the slots hold nothing else. */
-static int32_t page_of(const struct attention *a, const struct attention_part *part, uint32_t index)
+/* The pages of a seat's sequence; of those that are unchanged only the ones that were not written then. */
+static void fill_blocks(struct attention *a, uint32_t group, const struct attention_part *p, uint32_t held)
 {
-    return a->page[part->blocks ? (uint32_t)part->blocks[index] : index];
+    struct attention_group *g = &a->groups[group];
+    int64_t *to = g->blocks + (size_t)p->seat * a->width;
+    const int32_t *from = p->blocks[group];
+    for (uint32_t i = p->unchanged; i < held; i++) {
+        int32_t block = from ? from[i] : (int32_t)i;
+        to[i] = block < 0 ? -1 : g->page[block];
+    }
 }
 
-static void fill_host(struct attention *a, const struct attention_part *parts, uint32_t count)
+/* A row keeps its cells from step to step: they are this sequence's if it was the last one to write them. */
+static uint32_t unchanged(const struct attention *a, uint32_t row, const struct attention_part *p)
 {
-    uint32_t block = a->options.block;
-    uint32_t rows = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct attention_part *p = &parts[i];
-        a->q_offsets[i] = (int32_t)rows;
-        a->kv_lens[i] = (int32_t)(p->past + p->count);
-        for (uint32_t k = 0; k < p->count; k++)
-            a->slots[rows++] = (int64_t)page_of(a, p, (p->past + k) / block) * block + (p->past + k) % block;
-    }
-    a->q_offsets[count] = (int32_t)rows;
+    const struct attention_row *r = &a->row[row];
+    bool own = r->seat == p->seat && r->step == a->seat_step[p->seat];
+    return own ? p->unchanged : 0;
 }
 
-static void fill_batch(struct attention *a, const struct attention_part *parts, uint32_t count)
+static int add(struct attention *a, uint32_t row, const struct attention_part *p, bool prompt,
+               struct failure *err)
 {
-    struct attn_batch *b = &a->batch;
-    ATTN_INIT(&a->host);
-    a->host.q_offsets = a->q_offsets;
-    a->host.kv_lens = a->kv_lens;
-    a->host.table = a->table;
-    ATTN_INIT(b);
-    b->given = ATTN_GIVEN_HOST_COPIES;
-    b->seqs = count;
-    b->rows = (uint32_t)a->q_offsets[count];
-    for (uint32_t i = 0; i < count; i++) {
-        b->max_q = parts[i].count > b->max_q ? parts[i].count : b->max_q;
-        b->max_kv = (uint32_t)a->kv_lens[i] > b->max_kv ? (uint32_t)a->kv_lens[i] : b->max_kv;
+    struct attn_blocks blocks[SCHEDULER_GROUPS] = {0};
+    struct attn_builder_add_args args;
+    struct attn_error error;
+    ATTN_INIT(&args);
+    ATTN_INIT(&error);
+    uint32_t held = p->held ? p->held : blocks_for(a, p);
+    held = held < a->width ? held : a->width;
+    for (uint32_t g = 0; g < a->shape.groups; g++) {
+        fill_blocks(a, g, p, held);
+        blocks[g].kind = ATTN_BLOCKS_LIST;
+        blocks[g].blocks = a->groups[g].blocks + (size_t)p->seat * a->width;
+        blocks[g].count = held;
+        blocks[g].unchanged = unchanged(a, row, p);
     }
-    b->table_width = (b->max_kv - 1) / a->options.block + 1;
-    b->table_stride = (int64_t)(b->table_width * sizeof *a->table);
-    for (uint32_t i = 0; i < count; i++) {
-        int32_t *row = a->table + (size_t)i * b->table_width;
-        uint32_t held = ((uint32_t)a->kv_lens[i] - 1) / a->options.block + 1;
-        for (uint32_t j = 0; j < b->table_width; j++)
-            row[j] = j < held ? page_of(a, &parts[i], j) : -1;
-    }
-    b->q_offsets = a->d_q_offsets;
-    b->kv_lens = a->d_kv_lens;
-    b->table = a->d_table;
-    b->pages = a->pages;
-    b->host = &a->host;
+    args.prompt = prompt;
+    args.context_len = p->past;
+    args.query_len = p->count;
+    args.blocks = blocks;
+    if (attn_builder_add(a->builder, &args, &error) < 0)
+        return attention_fail(err, "builder", &error);
+    a->row[row] = (struct attention_row){p->seat, a->step};
+    a->seat_step[p->seat] = a->step;
+    return 0;
+}
+
+/* The metadata is planned for all layer classes; for graphs it goes to the buffers that they read. */
+static int begin(struct attention *a, struct failure *err)
+{
+    struct attn_error error;
+    ATTN_INIT(&error);
+    if (a->size && attn_state_prepare(a->state, a->metadata, NULL, &error) < 0)
+        return attention_fail(err, "graph", &error);
+    if (attn_state_begin_forward(a->state, a->metadata, NULL, &error) < 0)
+        return attention_fail(err, "state", &error);
+    a->replayed += a->size != NULL;
+    return 0;
 }
 
 int attention_begin(struct attention *a, const struct attention_part *parts, uint32_t count,
                     struct failure *err)
 {
+    struct attn_builder_build_args build;
     struct attn_error error;
+    uint32_t prompts = 0;
+    ATTN_INIT(&build);
     ATTN_INIT(&error);
     if (check_parts(a, parts, count, err) < 0)
         return -1;
-    fill_host(a, parts, count);
-    fill_batch(a, parts, count);
-    const struct {
-        const struct attn_buffer *to;
-        const void *from;
-        uint64_t size;
-    } list[] = {
-        {&a->d_q_offsets, a->q_offsets, (count + 1) * sizeof *a->q_offsets},
-        {&a->d_kv_lens, a->kv_lens, count * sizeof *a->kv_lens},
-        {&a->d_slots, a->slots, a->batch.rows * sizeof *a->slots},
-        {&a->d_table, a->table, count * (uint64_t)a->batch.table_stride},
-    };
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (attention_to_device(a, list[i].to, list[i].from, list[i].size, err) < 0)
+    if (attn_builder_reset(a->builder, &error) < 0)
+        return attention_fail(err, "builder", &error);
+    a->metadata = NULL;
+    a->rows = 0;
+    a->step++;
+    /* One token behind others is a decode; what stands before a prompt is added like one, which is the same.
+     */
+    for (uint32_t i = 0; i < count; i++)
+        prompts = parts[i].count > 1 || parts[i].past == 0 ? i + 1 : prompts;
+    for (uint32_t i = 0; i < count; a->rows += parts[i++].count)
+        if (add(a, i, &parts[i], i < prompts, err) < 0)
             return -1;
-    if (attn_plan_prepare(a->plan, &a->batch, &a->schedule, a->staging.size ? &a->staging : NULL, NULL,
-                          &error) < 0)
-        return attention_fail(err, "prepare", &error);
-    return 0;
+    a->seqs = count;
+    a->decodes = prompts == 0;
+    a->size = a->decodes ? attention_find_size(a, count) : NULL;
+    build.graph = a->size != NULL;
+    build.pad = a->size ? a->size->seqs - count : 0;
+    if (attn_builder_build(a->builder, &build, NULL, &a->metadata, &error) < 0)
+        return attention_fail(err, "builder", &error);
+    return begin(a, err);
 }
 
-/* A contiguous view [token, head, dim] of floats. */
-static struct attn_tensor view(struct attn_buffer buffer, uint32_t heads, uint32_t dim)
+int attention_advance(struct attention *a, const int32_t *tokens, struct failure *err)
 {
-    int64_t head_stride = (int64_t)(dim * sizeof(float));
-    return (struct attn_tensor){
-        .buffer = buffer, .token_stride = heads * head_stride, .head_stride = head_stride};
-}
-
-int attention_write(struct attention *a, uint32_t layer, const float *k, const float *v, struct failure *err)
-{
-    const struct attention_shape *s = &a->shape;
-    uint64_t bytes = (uint64_t)a->batch.rows * s->kv_heads * s->head_dim * sizeof(float);
-    struct attn_kv_write_args args;
+    struct attn_advance_args args;
     struct attn_error error;
     ATTN_INIT(&args);
     ATTN_INIT(&error);
-    if (attention_to_device(a, &a->d_k, k, bytes, err) < 0 ||
-        attention_to_device(a, &a->d_v, v, bytes, err) < 0)
+    if (!a->metadata || !a->decodes)
+        return failure_set(err, "the step before was no step of one token for each sequence");
+    for (uint32_t i = 0; i < a->seqs; i++)
+        a->tokens[i] = tokens[i];
+    if (attention_to_device(a, &a->d_tokens, a->tokens, a->seqs * sizeof *a->tokens, err) < 0)
         return -1;
-    args.k_dtype = ATTN_F32;
-    args.v_dtype = ATTN_F32;
-    args.rows = a->batch.rows;
-    args.k_new = view(a->d_k, s->kv_heads, s->head_dim);
-    args.v_new = view(a->d_v, s->kv_heads, s->head_dim);
-    args.kv = a->caches[layer].kv;
-    args.slot_mapping = a->d_slots;
-    if (attn_kv_write(a->backend, &args, NULL, &error) < 0)
-        return attention_fail(err, "cache write", &error);
-    return 0;
-}
-
-int attention_run(struct attention *a, uint32_t layer, const float *q, float *out, struct failure *err)
-{
-    const struct attention_shape *s = &a->shape;
-    uint64_t bytes = (uint64_t)a->batch.rows * s->heads * s->head_dim * sizeof(float);
-    struct attn_tensors tensors;
-    struct attn_error error;
-    ATTN_INIT(&tensors);
-    ATTN_INIT(&error);
-    if (attention_to_device(a, &a->d_q, q, bytes, err) < 0)
-        return -1;
-    tensors.softmax_scale = 1.0f / sqrtf((float)s->head_dim);
-    tensors.q = view(a->d_q, s->heads, s->head_dim);
-    tensors.out = view(a->d_out, s->heads, s->head_dim);
-    tensors.kv = a->caches[layer].kv;
-    if (attn_plan_run(a->plan, &a->batch, &tensors, &a->schedule, &a->scratch, NULL, &error) < 0) {
-        a->scratch.counters_dirty = 1;
-        return attention_fail(err, "run", &error);
-    }
-    a->scratch.counters_dirty = 0;
-    return attention_to_host(a, out, &a->d_out, bytes, err);
+    args.seqs = a->size ? a->size->seqs : a->seqs;
+    args.queries = a->seqs;
+    args.sampled = a->d_tokens;
+    args.tokens = a->d_tokens;
+    if (attn_metadata_advance_step(a->metadata, &args, NULL, &error) < 0)
+        return attention_fail(err, "advance", &error);
+    a->advanced++;
+    return begin(a, err);
 }

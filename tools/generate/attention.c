@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Selects a backend of libattn for the model and makes the plan that serves prompts and decoding. */
+/* Selects one backend of libattn for all layer classes of the model. */
 #include "attention-impl.h"
 
 #include <stdlib.h>
@@ -20,9 +20,9 @@ uint32_t attention_cache_type(const char *name)
     return 0;
 }
 
-static int describe_problem(struct attention *a, struct failure *err)
+static int describe_problem(struct attention *a, uint32_t group, struct failure *err)
 {
-    struct attn_problem *p = &a->problem;
+    struct attn_problem *p = &a->groups[group].problem;
     struct attn_error error;
     ATTN_INIT(p);
     ATTN_INIT(&error);
@@ -43,6 +43,12 @@ static int describe_problem(struct attention *a, struct failure *err)
     p->max_q = a->options.max_chunk;
     p->max_rows = a->options.max_rows;
     p->max_kv = a->options.max_tokens;
+    if (a->shape.window[group]) {
+        p->given |= ATTN_GIVEN_WINDOW_LEFT;
+        p->window_left = (int32_t)a->shape.window[group] - 1; /* the query's own token is not counted */
+    }
+    if (a->options.graph)
+        p->graph = ATTN_GRAPH_SINGLE;
     if (attn_problem_resolve(p, p, &error) < 0)
         return attention_fail(err, "problem", &error);
     return 0;
@@ -52,14 +58,47 @@ static int describe_problem(struct attention *a, struct failure *err)
 static int explain(const struct attention *a, struct failure *err, const struct attn_error *error)
 {
     char problem[400];
-    if (attn_problem_format(&a->problem, problem, sizeof problem, NULL, NULL) < 0)
+    if (attn_problem_format(&a->groups[0].problem, problem, sizeof problem, NULL, NULL) < 0)
         return attention_fail(err, "selection", error);
     return failure_set(err, "selection: %s: %.400s; all reasons: attn-info explain %s",
                        attn_status_name(error->status), error->message, problem);
 }
 
+/* FlashInfer's layers read index lists. */
+static int fit_addressing(struct attention *a, struct failure *err)
+{
+    const char *flavour = strchr(attn_backend_get_name(a->backend), '/');
+    struct attn_error error;
+    ATTN_INIT(&error);
+    if (!flavour || strcmp(flavour + 1, attn_flavour_name(ATTN_FLASHINFER)) != 0)
+        return 0;
+    for (uint32_t g = 0; g < a->shape.groups; g++) {
+        struct attn_problem *p = &a->groups[g].problem;
+        p->addressing = ATTN_CSR;
+        if (attn_problem_resolve(p, p, &error) < 0)
+            return attention_fail(err, "problem", &error);
+    }
+    return 0;
+}
+
+/* The kernels that a plan of the first class chooses; the state's own plans are asked per step. */
+static int name_kernels(struct attention *a, struct failure *err)
+{
+    struct attn_plan *plan = NULL;
+    struct attn_error error;
+    ATTN_INIT(&error);
+    ATTN_INIT(&a->plan_info);
+    if (attn_plan_create(a->backend, &a->groups[0].problem, &plan, &error) < 0)
+        return attention_fail(err, "plan", &error);
+    int status =
+        attn_plan_describe(plan, &a->plan_info, &error) < 0 ? attention_fail(err, "plan", &error) : 0;
+    attn_plan_destroy(plan);
+    return status;
+}
+
 static int choose(struct attention *a, struct failure *err)
 {
+    struct attn_problem problems[SCHEDULER_GROUPS];
     struct attn_context_options context;
     struct attn_select_options select;
     struct attn_open_config config;
@@ -72,18 +111,15 @@ static int choose(struct attention *a, struct failure *err)
     context.variable_count = a->options.variable_count;
     select.backend = a->options.backend;
     config.threads = a->options.threads;
+    for (uint32_t g = 0; g < a->shape.groups; g++)
+        problems[g] = a->groups[g].problem;
     if (attn_context_create(&context, &a->context, &error) < 0)
         return attention_fail(err, "context", &error);
-    if (attn_select(a->context, &a->problem, 1, &select, &a->decision, &error) < 0)
+    if (attn_select(a->context, problems, a->shape.groups, &select, &a->decision, &error) < 0)
         return explain(a, err, &error);
     if (attn_backend_open(a->context, a->decision, &config, &a->backend, &error) < 0)
         return attention_fail(err, "backend", &error);
-    if (attn_plan_create(a->backend, &a->problem, &a->plan, &error) < 0)
-        return attention_fail(err, "plan", &error);
-    ATTN_INIT(&a->plan_info);
-    if (attn_plan_describe(a->plan, &a->plan_info, &error) < 0)
-        return attention_fail(err, "plan", &error);
-    return 0;
+    return fit_addressing(a, err) < 0 ? -1 : name_kernels(a, err);
 }
 
 static int check_options(const struct attention_shape *shape, const struct attention_options *options,
@@ -96,7 +132,23 @@ static int check_options(const struct attention_shape *shape, const struct atten
         options->max_tokens > INT32_MAX / 2 || options->block > INT32_MAX / 2)
         return failure_set(err, "block %u, tokens %u, chunk %u; accepted are 1 to %d", options->block,
                            options->max_tokens, options->max_chunk, INT32_MAX / 2);
+    for (uint32_t i = 0; shape->group && i < shape->layers; i++)
+        if (shape->group[i] >= (shape->groups ? shape->groups : 1))
+            return failure_set(err, "layer %u is in cache group %u; accepted are 0 to %u", i, shape->group[i],
+                               shape->groups ? shape->groups - 1 : 0);
+    if (shape->groups > SCHEDULER_GROUPS)
+        return failure_set(err, "%u cache groups; accepted are 1 to %d", shape->groups, SCHEDULER_GROUPS);
     return 0;
+}
+
+static int make(struct attention *a, struct failure *err)
+{
+    for (uint32_t g = 0; g < a->shape.groups; g++)
+        if (describe_problem(a, g, err) < 0)
+            return -1;
+    if (choose(a, err) < 0 || attention_allocate(a, err) < 0 || attention_make_model(a, err) < 0)
+        return -1;
+    return a->options.graph ? attention_capture(a, err) : 0;
 }
 
 int attention_create(const struct attention_shape *shape, const struct attention_options *options,
@@ -113,7 +165,11 @@ int attention_create(const struct attention_shape *shape, const struct attention
         a->options.max_seqs = 1;
     if (!a->options.max_rows)
         a->options.max_rows = options->max_chunk;
-    if (describe_problem(a, err) < 0 || choose(a, err) < 0 || attention_allocate(a, err) < 0) {
+    if (a->options.max_rows < a->options.max_seqs) /* padding of graphs counts */
+        a->options.max_rows = a->options.max_seqs;
+    if (!a->shape.groups)
+        a->shape.groups = 1;
+    if (make(a, err) < 0) {
         attention_destroy(a);
         return -1;
     }
@@ -125,8 +181,9 @@ void attention_destroy(struct attention *a)
 {
     if (!a)
         return;
+    attention_free_graphs(a);
+    attention_free_model(a);
     attention_free(a);
-    attn_plan_destroy(a->plan);
     attn_backend_destroy(a->backend);
     attn_decision_destroy(a->decision);
     attn_context_destroy(a->context);
@@ -138,4 +195,7 @@ void attention_get_info(const struct attention *a, struct attention_info *out)
     out->backend = attn_backend_get_name(a->backend);
     out->device = attn_backend_get_device(a->backend);
     out->kernels = a->plan_info.kernels;
+    out->graphs = a->size_count;
+    out->replayed = a->replayed;
+    out->advanced = a->advanced;
 }

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* The state of a run. */
@@ -14,8 +15,9 @@ struct batch {
     const struct batch_options *options;
     struct batch_result *result;
     struct scheduler *scheduler;
-    struct forward_part *parts;
-    struct sequence **members; /* of the parts */
+    struct scheduled_part *order;
+    struct forward_part *parts; /* in this order */
+    struct sequence **members;  /* of the parts */
     float *logits;
 };
 
@@ -62,7 +64,8 @@ static int count_blocks(const struct batch *b, struct attention_options *o, stru
     for (uint32_t i = 0; i < o->max_seqs; i++)
         blocks += wanted[i];
     free(wanted);
-    o->blocks = least(blocks, UINT32_MAX);
+    for (uint32_t g = 0; g < SCHEDULER_GROUPS; g++)
+        o->blocks[g] = least(blocks, UINT32_MAX);
     return 0;
 }
 
@@ -85,15 +88,17 @@ static void count_maxima(const struct batch *b, struct attention_options *o)
 
 static int start_scheduler(struct batch *b, const struct attention_options *o, struct failure *err)
 {
+    const struct attention_shape *shape = &b->engine->shape;
     struct scheduler_options options = {
         .block = o->block,
-        .groups = 1,
-        .group = {{.blocks = o->blocks}},
+        .groups = shape->groups,
         .host_blocks = o->host_blocks,
         .max_seqs = o->max_seqs,
         .chunk = b->options->chunk,
-        .reuse = b->options->reuse,
+        .reuse = b->options->reuse && shape->groups == 1 && shape->window[0] == 0,
     };
+    for (uint32_t g = 0; g < shape->groups; g++)
+        options.group[g] = (struct scheduler_group){o->blocks[g], shape->window[g]};
     return scheduler_create(&options, &b->scheduler, err);
 }
 
@@ -116,13 +121,14 @@ static int start(struct batch *b, struct failure *err)
 {
     struct attention_options o = b->options->attention;
     count_maxima(b, &o);
+    b->order = calloc(o.max_seqs, sizeof *b->order);
     b->parts = calloc(o.max_seqs, sizeof *b->parts);
     b->members = calloc(o.max_seqs, sizeof *b->members);
     b->logits = malloc((size_t)o.max_seqs * b->engine->model.shape.vocab * sizeof *b->logits);
-    if (!b->parts || !b->members || !b->logits)
+    if (!b->order || !b->parts || !b->members || !b->logits)
         return failure_set(err, "no memory for %" PRIu32 " times %" PRIu32 " logits", o.max_seqs,
                            b->engine->model.shape.vocab);
-    if (o.blocks == 0 && count_blocks(b, &o, err) < 0)
+    if (o.blocks[0] == 0 && count_blocks(b, &o, err) < 0)
         return -1;
     if (start_scheduler(b, &o, err) < 0 || add_requests(b, err) < 0 || engine_start(b->engine, &o, err) < 0)
         return -1;
@@ -136,16 +142,42 @@ static bool is_last(const struct scheduled_part *part)
     return part->first + part->count == part->sequence->count;
 }
 
+static struct forward_part part_of(const struct scheduled_part *p)
+{
+    const struct scheduled *s = p->sequence;
+    struct forward_part part = {
+        .place = {.past = p->first,
+                  .count = p->count,
+                  .held = s->held,
+                  .seat = s->seat,
+                  .unchanged = s->unchanged},
+        .tokens = s->tokens + p->first,
+        .first_row = is_last(p) ? p->count - 1 : p->count,
+    };
+    for (uint32_t g = 0; g < SCHEDULER_GROUPS; g++)
+        part.place.blocks[g] = s->blocks[g];
+    return part;
+}
+
+/* Prompts first, then those that generate in the order of their seats: so each mostly keeps its row. */
+static int by_row(const void *a, const void *b)
+{
+    const struct scheduled_part *x = a;
+    const struct scheduled_part *y = b;
+    bool decodes_x = x->count == 1 && x->first > 0;
+    bool decodes_y = y->count == 1 && y->first > 0;
+    if (decodes_x != decodes_y)
+        return decodes_x ? 1 : -1;
+    return x->sequence->seat < y->sequence->seat ? -1 : 1;
+}
+
 static void fill_parts(struct batch *b, const struct scheduler_step *step)
 {
+    memcpy(b->order, step->parts, step->part_count * sizeof *b->order);
+    qsort(b->order, step->part_count, sizeof *b->order, by_row);
     for (uint32_t i = 0; i < step->part_count; i++) {
-        const struct scheduled_part *p = &step->parts[i];
-        b->members[i] = p->sequence->user;
-        b->parts[i] = (struct forward_part){
-            .place = {p->sequence->blocks[0], p->first, p->count},
-            .tokens = p->sequence->tokens + p->first,
-            .first_row = is_last(p) ? p->count - 1 : p->count,
-        };
+        b->members[i] = b->order[i].sequence->user;
+        b->parts[i] = part_of(&b->order[i]);
     }
     if (step->part_count > b->result->most_at_once)
         b->result->most_at_once = step->part_count;
@@ -221,7 +253,7 @@ static int run_second(struct batch *b, const struct scheduler_step *step, struct
         return 0;
     if (move_blocks(c->attention, step, err) < 0)
         return -1;
-    return comparison_step(c, b->engine, b->parts, step->part_count, err);
+    return comparison_step(c, b->engine, b->parts, step->part_count, false, err);
 }
 
 static int run_step(struct batch *b, const struct scheduler_step *step, struct failure *err)
@@ -262,6 +294,7 @@ static void finish(struct batch *b)
     }
     scheduler_destroy(b->scheduler);
     comparison_finish(&b->result->comparison);
+    free(b->order);
     free(b->parts);
     free(b->members);
     free(b->logits);

@@ -11,14 +11,13 @@ int comparison_start(struct comparison *c, const struct engine *e, const struct 
                      uint32_t rows, struct failure *err)
 {
     const struct model_shape *s = &e->model.shape;
-    struct attention_shape shape = {s->layers, s->heads, s->kv_heads, s->head_dim};
     struct attention_options plain = *options;
     plain.kv = "f32";
     c->largest = -1; /* so that the first row has a place, even where all is equal */
     c->logits = malloc((size_t)rows * s->vocab * sizeof *c->logits);
     if (!c->logits)
         return failure_set(err, "no memory for %" PRIu32 " times %" PRIu32 " logits", rows, s->vocab);
-    return attention_create(&shape, &plain, &c->attention, err);
+    return attention_create(&e->shape, &plain, &c->attention, err);
 }
 
 void comparison_finish(struct comparison *c)
@@ -30,9 +29,10 @@ void comparison_finish(struct comparison *c)
 }
 
 int comparison_step(struct comparison *c, const struct engine *e, const struct forward_part *parts,
-                    uint32_t count, struct failure *err)
+                    uint32_t count, bool advances, struct failure *err)
 {
-    return forward_run(e->forward, c->attention, parts, count, c->logits, err);
+    return advances ? forward_advance(e->forward, c->attention, parts, count, c->logits, err)
+                    : forward_run(e->forward, c->attention, parts, count, c->logits, err);
 }
 
 /* A difference that is not a number is larger than every other. */

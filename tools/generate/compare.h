@@ -3,6 +3,7 @@
 #ifndef GENERATE_COMPARE_H
 #define GENERATE_COMPARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "forward.h"
@@ -24,9 +25,9 @@ int comparison_start(struct comparison *c, const struct engine *e, const struct 
                      uint32_t rows, struct failure *err);
 void comparison_finish(struct comparison *c);
 
-/* Runs a step through the second caches. */
+/* Runs a step through the second caches; one that advances follows the step before without a builder. */
 int comparison_step(struct comparison *c, const struct engine *e, const struct forward_part *parts,
-                    uint32_t count, struct failure *err);
+                    uint32_t count, bool advances, struct failure *err);
 
 /* Judges row number "row" of the last step against the logits of the first caches. */
 void comparison_judge(struct comparison *c, const float *logits, uint32_t row, uint32_t vocab,

@@ -8,11 +8,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct forward {
     const struct model *model;
     uint32_t max_rows;
     struct attention_part *places; /* of a step's parts; each has a token */
+    int32_t *next;                 /* tokens of a step that follows another */
     float *x;                      /* the residual stream */
     float *norm;                   /* normalised input, also the output of a projection back to the stream */
     float *q;
@@ -23,7 +25,19 @@ struct forward {
     float *up;
     float *rope;
     float *memory;
+    struct forward_times times;
+    double since; /* the clock at the last change of work */
 };
+
+/* Books the time since the last call. */
+static void book(struct forward *f, double *account)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    double now = (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+    *account += now - f->since;
+    f->since = now;
+}
 
 int forward_create(const struct model *model, uint32_t max_rows, struct forward **out, struct failure *err)
 {
@@ -34,7 +48,8 @@ int forward_create(const struct model *model, uint32_t max_rows, struct forward 
     struct forward *f = calloc(1, sizeof *f);
     size_t floats;
     if (!f || __builtin_mul_overflow(per_row, max_rows, &floats) ||
-        !(f->memory = calloc(floats, sizeof(float))) || !(f->places = calloc(max_rows, sizeof *f->places))) {
+        !(f->memory = calloc(floats, sizeof(float))) || !(f->places = calloc(max_rows, sizeof *f->places)) ||
+        !(f->next = calloc(max_rows, sizeof *f->next))) {
         forward_destroy(f);
         return failure_set(err, "no memory for the activations of %" PRIu32 " tokens", max_rows);
     }
@@ -60,6 +75,7 @@ void forward_destroy(struct forward *f)
     if (!f)
         return;
     free(f->places);
+    free(f->next);
     free(f->memory);
     free(f);
 }
@@ -85,15 +101,19 @@ static int attend(struct forward *f, struct attention *attention, uint32_t index
     uint32_t q_width = s->heads * s->head_dim;
     uint32_t kv_width = s->kv_heads * s->head_dim;
     ops_norm(f->x, l->attn_norm, count, s->width, s->norm_epsilon, f->norm);
+    book(f, &f->times.rest);
     matmul(f->norm, l->q, count, s->width, q_width, f->q);
     matmul(f->norm, l->k, count, s->width, kv_width, f->k);
     matmul(f->norm, l->v, count, s->width, kv_width, f->v);
+    book(f, &f->times.products);
     ops_rope(f->q, f->rope, count, s->heads, s->head_dim);
     ops_rope(f->k, f->rope, count, s->kv_heads, s->head_dim);
-    if (attention_write(attention, index, f->k, f->v, err) < 0 ||
-        attention_run(attention, index, f->q, f->mixed, err) < 0)
+    book(f, &f->times.rest);
+    if (attention_forward(attention, index, f->q, f->k, f->v, f->mixed, err) < 0)
         return -1;
+    book(f, &f->times.attention);
     matmul(f->mixed, l->o, count, q_width, s->width, f->norm);
+    book(f, &f->times.products);
     ops_add(f->x, f->norm, (uint64_t)count * s->width);
     return 0;
 }
@@ -103,10 +123,14 @@ static void feed_forward(struct forward *f, uint32_t index, uint32_t count)
     const struct model_shape *s = &f->model->shape;
     const struct model_layer *l = &f->model->layers[index];
     ops_norm(f->x, l->ffn_norm, count, s->width, s->norm_epsilon, f->norm);
+    book(f, &f->times.rest);
     matmul(f->norm, l->gate, count, s->width, s->hidden, f->gate);
     matmul(f->norm, l->up, count, s->width, s->hidden, f->up);
+    book(f, &f->times.products);
     ops_swiglu(f->gate, f->up, (uint64_t)count * s->hidden);
+    book(f, &f->times.rest);
     matmul(f->gate, l->down, count, s->hidden, s->width, f->norm);
+    book(f, &f->times.products);
     ops_add(f->x, f->norm, (uint64_t)count * s->width);
 }
 
@@ -148,16 +172,17 @@ static void project(struct forward *f, const struct forward_part *parts, uint32_
         x += (size_t)parts[i].place.count * s->width;
         rows += wanted;
     }
+    book(f, &f->times.rest);
     if (rows)
         matmul(f->norm, f->model->output, rows, s->width, s->vocab, logits);
+    book(f, &f->times.products);
 }
 
-int forward_run(struct forward *f, struct attention *attention, const struct forward_part *parts,
-                uint32_t count, float *logits, struct failure *err)
+/* The step is begun by the caller of this. */
+static int run_layers(struct forward *f, struct attention *attention, const struct forward_part *parts,
+                      uint32_t count, uint32_t rows, float *logits, struct failure *err)
 {
-    uint32_t rows = gather(f, parts, count, err);
-    if (!rows || attention_begin(attention, f->places, count, err) < 0)
-        return -1;
+    book(f, &f->times.attention);
     for (uint32_t i = 0; i < f->model->shape.layers; i++) {
         if (attend(f, attention, i, rows, err) < 0)
             return -1;
@@ -167,10 +192,47 @@ int forward_run(struct forward *f, struct attention *attention, const struct for
     return 0;
 }
 
+int forward_run(struct forward *f, struct attention *attention, const struct forward_part *parts,
+                uint32_t count, float *logits, struct failure *err)
+{
+    book(f, &(double){0});
+    uint32_t rows = gather(f, parts, count, err);
+    book(f, &f->times.rest);
+    if (!rows || attention_begin(attention, f->places, count, err) < 0)
+        return -1;
+    return run_layers(f, attention, parts, count, rows, logits, err);
+}
+
+int forward_advance(struct forward *f, struct attention *attention, const struct forward_part *parts,
+                    uint32_t count, float *logits, struct failure *err)
+{
+    book(f, &(double){0});
+    uint32_t rows = gather(f, parts, count, err);
+    if (!rows)
+        return -1;
+    if (rows != count)
+        return failure_set(err,
+                           "a step of %" PRIu32 " tokens for %" PRIu32
+                           " sequences to advance to; one token for each is accepted",
+                           rows, count);
+    for (uint32_t i = 0; i < count; i++)
+        f->next[i] = parts[i].tokens[0];
+    book(f, &f->times.rest);
+    if (attention_advance(attention, f->next, err) < 0)
+        return -1;
+    return run_layers(f, attention, parts, count, rows, logits, err);
+}
+
+void forward_get_times(const struct forward *f, struct forward_times *out)
+{
+    *out = f->times;
+}
+
 int forward_step(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t past,
                  uint32_t count, uint32_t first_row, float *logits, struct failure *err)
 {
-    struct forward_part part = {{0, past, count}, tokens, first_row};
+    struct forward_part part = {
+        .place = {.past = past, .count = count}, .tokens = tokens, .first_row = first_row};
     return forward_run(f, attention, &part, 1, logits, err);
 }
 

@@ -26,7 +26,22 @@ struct forward_part {
 int forward_run(struct forward *f, struct attention *attention, const struct forward_part *parts,
                 uint32_t count, float *logits, struct failure *err);
 
-/* The same with sequence 0 alone: "count" tokens behind "past" earlier ones. */
+/*
+ * After a step of one token for each part: the step of the tokens that follow, one for each part again, in
+ * the blocks that the parts of the step before held.
+ */
+int forward_advance(struct forward *f, struct attention *attention, const struct forward_part *parts,
+                    uint32_t count, float *logits, struct failure *err);
+
+/* Where the time of all steps went, in seconds. */
+struct forward_times {
+    double products;  /* with weight matrices */
+    double attention; /* the layers on libattn, and beginning their steps */
+    double rest;      /* norms, rotation, activation */
+};
+void forward_get_times(const struct forward *f, struct forward_times *out);
+
+/* A step of sequence 0 alone: "count" tokens behind "past" earlier ones. */
 int forward_step(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t past,
                  uint32_t count, uint32_t first_row, float *logits, struct failure *err);
 

@@ -18,6 +18,23 @@ static int open_file(struct engine *e, const char *path, uint64_t seed, struct f
     return gguf_open_memory("toy", e->toy, size, &e->file, err);
 }
 
+/* Layers that see all tokens have one cache group, those that see a window another. */
+static void describe_layers(struct engine *e)
+{
+    const struct model_shape *s = &e->model.shape;
+    uint32_t windowed = 0;
+    for (uint32_t i = 0; i < s->layers; i++)
+        windowed += model_is_windowed(s, i);
+    e->shape = (struct attention_shape){
+        .layers = s->layers, .heads = s->heads, .kv_heads = s->kv_heads, .head_dim = s->head_dim};
+    e->shape.groups = windowed > 0 && windowed < s->layers ? 2 : 1;
+    e->shape.group = e->groups;
+    for (uint32_t i = 0; i < s->layers; i++)
+        e->groups[i] = e->shape.groups == 2 && model_is_windowed(s, i) ? 1 : 0;
+    if (windowed > 0)
+        e->shape.window[e->shape.groups - 1] = s->window;
+}
+
 int engine_load(struct engine *e, const char *path, uint64_t seed, struct failure *err)
 {
     if (open_file(e, path, seed, err) < 0 || tokenizer_create(&e->file, &e->tokenizer, err) < 0 ||
@@ -26,6 +43,7 @@ int engine_load(struct engine *e, const char *path, uint64_t seed, struct failur
     if (tokenizer_size(e->tokenizer) != e->model.shape.vocab)
         return failure_set(err, "%s: the vocabulary has %u tokens; token_embd.weight has %u rows",
                            e->file.path, tokenizer_size(e->tokenizer), e->model.shape.vocab);
+    describe_layers(e);
     model_name(&e->file, e->name, sizeof e->name);
     SHA256Data(e->file.data, e->file.size, e->hash);
     return 0;
@@ -33,13 +51,11 @@ int engine_load(struct engine *e, const char *path, uint64_t seed, struct failur
 
 int engine_start(struct engine *e, const struct attention_options *options, struct failure *err)
 {
-    const struct model_shape *s = &e->model.shape;
-    struct attention_shape shape = {s->layers, s->heads, s->kv_heads, s->head_dim};
     matmul_set_threads(options->threads);
-    if (forward_create(&e->model, options->max_rows ? options->max_rows : options->max_chunk, &e->forward,
-                       err) < 0)
+    uint32_t rows = options->max_rows ? options->max_rows : options->max_chunk;
+    if (forward_create(&e->model, rows, &e->forward, err) < 0)
         return -1;
-    return attention_create(&shape, options, &e->attention, err);
+    return attention_create(&e->shape, options, &e->attention, err);
 }
 
 void engine_stop(struct engine *e)

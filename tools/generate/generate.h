@@ -15,6 +15,8 @@ struct engine {
     uint8_t *toy; /* the file's bytes when it was generated */
     struct tokenizer *tokenizer;
     struct model model;
+    struct attention_shape shape;
+    uint8_t groups[MODEL_MOST_LAYERS]; /* cache group of each layer */
     struct forward *forward;
     struct attention *attention;
     char hash[65];

@@ -87,7 +87,7 @@ static int answer(struct engine *e, const struct arguments *a, const struct prom
         .chunk = a->chunk,
         .reuse = a->reuse,
         .attention = {.block = a->block,
-                      .blocks = a->blocks,
+                      .blocks = {a->blocks, a->blocks},
                       .host_blocks = a->host_blocks,
                       .threads = a->threads ? a->threads : default_threads(),
                       .kv = a->kv,

@@ -39,9 +39,9 @@ static int check_variants(const struct gguf *file, struct failure *err)
     if (!gguf_string_equals(scaling, "none"))
         return failure_set(err, "%s: llama.rope.scaling.type is %.*s; accepted is none", file->path,
                            gguf_width(scaling), scaling.data);
-    static const char *const unknown[] = {
-        "llama.attention.sliding_window", "llama.rope.scale_linear", "llama.attention.clamp_kqv",
-        "llama.attention.max_alibi_bias", "llama.logit_scale",       "llama.attention.scale"};
+    static const char *const unknown[] = {"llama.rope.scale_linear", "llama.attention.clamp_kqv",
+                                          "llama.attention.max_alibi_bias", "llama.logit_scale",
+                                          "llama.attention.scale"};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
         if (gguf_find(file, unknown[i]))
             return failure_set(err, "%s: metadata key %s is not supported; accepted are plain Llama models",
@@ -74,6 +74,25 @@ static int read_heads(const struct gguf *file, struct model_shape *s, struct fai
     return 0;
 }
 
+/* As the files of Gemma have it: a window, and every so many-th layer without. */
+static int read_window(const struct gguf *file, struct model_shape *s, struct failure *err)
+{
+    uint64_t window = 0;
+    uint64_t pattern = 0;
+    if (gguf_get_u64(file, "llama.attention.sliding_window", false, 0, INT32_MAX, &window, err) < 0 ||
+        gguf_get_u64(file, "llama.attention.sliding_window_pattern", false, 0, MODEL_MOST_LAYERS, &pattern,
+                     err) < 0)
+        return -1;
+    s->window = (uint32_t)window;
+    s->pattern = (uint32_t)pattern;
+    return 0;
+}
+
+bool model_is_windowed(const struct model_shape *shape, uint32_t layer)
+{
+    return shape->window > 0 && (shape->pattern == 0 || (layer + 1) % shape->pattern != 0);
+}
+
 static int read_numbers(const struct gguf *file, struct model_shape *s, struct failure *err)
 {
     double epsilon = 0;
@@ -96,13 +115,13 @@ int model_read_shape(const struct gguf *file, struct model_shape *out, struct fa
 {
     *out = (struct model_shape){0};
     if (check_architecture(file, err) < 0 || check_variants(file, err) < 0 ||
-        get_u32(file, "llama.block_count", 1024, &out->layers, err) < 0 ||
+        get_u32(file, "llama.block_count", MODEL_MOST_LAYERS, &out->layers, err) < 0 ||
         get_u32(file, "llama.context_length", 1u << 24, &out->context, err) < 0 ||
         get_u32(file, "llama.embedding_length", 1u << 20, &out->width, err) < 0 ||
         get_u32(file, "llama.feed_forward_length", 1u << 22, &out->hidden, err) < 0 ||
         get_u32(file, "llama.attention.head_count", 1024, &out->heads, err) < 0)
         return -1;
-    if (read_heads(file, out, err) < 0)
+    if (read_heads(file, out, err) < 0 || read_window(file, out, err) < 0)
         return -1;
     return read_numbers(file, out, err);
 }

@@ -3,6 +3,7 @@
 #ifndef GENERATE_MODEL_H
 #define GENERATE_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,9 +19,13 @@ struct model_shape {
     uint32_t head_dim;
     uint32_t vocab;
     uint32_t context;
+    uint32_t window;  /* tokens that windowed layers see, the token's own included; 0: none is windowed */
+    uint32_t pattern; /* every so many-th layer sees all tokens all the same; 0: none does */
     float norm_epsilon;
     double rope_base;
 };
+
+enum { MODEL_MOST_LAYERS = 1024 };
 
 /* Matrices are [outputs, inputs], rows contiguous. */
 struct model_layer {
@@ -43,6 +48,9 @@ struct model {
     float *output; /* the embedding itself where the file has no output matrix */
     float *memory;
 };
+
+/* Whether a layer sees no more than the window. */
+bool model_is_windowed(const struct model_shape *shape, uint32_t layer);
 
 /* Reads and checks the hyper-parameters alone. */
 int model_read_shape(const struct gguf *file, struct model_shape *out, struct failure *err);

@@ -25,8 +25,9 @@ static int check_options(const struct scheduler_options *o, struct failure *err)
 static int make_moves(struct block_moves *moves, const struct scheduler_options *o, struct failure *err)
 {
     uint64_t room = 0;
+    /* A shared block moves once for each that holds it, but every move to the host takes a block there. */
     for (uint32_t g = 0; g < o->groups; g++)
-        room += o->group[g].blocks;
+        room += o->group[g].blocks > o->host_blocks ? o->group[g].blocks : o->host_blocks;
     moves->moves = calloc(room + 1, sizeof *moves->moves);
     return moves->moves ? 0 : failure_set(err, "no memory for %" PRIu64 " moves of blocks", room);
 }
