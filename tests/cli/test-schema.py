@@ -217,6 +217,12 @@ def test_bench(directory):
         expect("attn-bench.json", f"attn-bench {mode}", result)
         paths.append(pathlib.Path(directory) / f"{mode}.json")
         paths[-1].write_text(result.stdout, encoding="utf-8")
+    trace = pathlib.Path(directory) / "trace.csv"
+    lines = [f"2023-11-16 18:15:{i:02}.5,{7 * i % 50 + 1},{i % 5 + 1}" for i in range(40)]
+    trace.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]), encoding="utf-8")
+    for seqs in [4, 100]:
+        result = run(BENCH, "serve", f"trace={trace}", "noop=1", f"seqs={seqs}", "--json")
+        expect("attn-bench.json", f"attn-bench serve of {seqs} seats", result)
     result = run(BENCH, "compare", *map(str, paths), "--json")
     expect("attn-bench-compare.json", "attn-bench compare", result)
 

@@ -10,18 +10,33 @@
 
 enum { NAMES = 96, MOST_SEQS = 1 << 20, MOST_KEYS = 1 << 28 };
 
+struct own_key;
+static bool set_skew(const struct own_key *own, void *to, const char *value);
+static bool set_switch(const struct own_key *own, void *to, const char *value);
+static bool set_file(const struct own_key *own, void *to, const char *value);
+static bool set_speed(const struct own_key *own, void *to, const char *value);
+
 static const struct own_key {
     const char *name;
     size_t offset;
-    uint32_t most; /* 0: LONG:COUNTxSHORT */
+    uint32_t most; /* 0: what `set` takes */
+    bool (*set)(const struct own_key *own, void *to, const char *value);
 } own_keys[] = {
-    {"seqs", offsetof(struct bench_keys, seqs), MOST_SEQS},
-    {"ctx", offsetof(struct bench_keys, ctx), MOST_KEYS},
-    {"q_len", offsetof(struct bench_keys, q_len), 1u << 24},
-    {"skew", offsetof(struct bench_keys, skew), 0},
-    {"layers", offsetof(struct bench_keys, layers), 4096},
-    {"threads", offsetof(struct bench_keys, threads), 4096},
-    {"reps", offsetof(struct bench_keys, reps), 1000000},
+    {"seqs", offsetof(struct bench_keys, seqs), MOST_SEQS, NULL},
+    {"ctx", offsetof(struct bench_keys, ctx), MOST_KEYS, NULL},
+    {"q_len", offsetof(struct bench_keys, q_len), 1u << 24, NULL},
+    {"skew", offsetof(struct bench_keys, skew), 0, set_skew},
+    {"layers", offsetof(struct bench_keys, layers), 4096, NULL},
+    {"threads", offsetof(struct bench_keys, threads), 4096, NULL},
+    {"reps", offsetof(struct bench_keys, reps), 1000000, NULL},
+    {"trace", offsetof(struct bench_keys, trace), 0, set_file},
+    {"requests", offsetof(struct bench_keys, requests), 1u << 30, NULL},
+    {"chunk", offsetof(struct bench_keys, chunk), 1u << 24, NULL},
+    {"blocks", offsetof(struct bench_keys, blocks), 1u << 28, NULL},
+    {"host_blocks", offsetof(struct bench_keys, host_blocks), 1u << 28, NULL},
+    {"reuse", offsetof(struct bench_keys, reuse), 0, set_switch},
+    {"speed", offsetof(struct bench_keys, speed), 0, set_speed},
+    {"noop", offsetof(struct bench_keys, noop), 0, set_switch},
 };
 
 /* True if the list, separated by spaces, holds the word. */
@@ -88,15 +103,20 @@ static bool take_number(const char **text, uint32_t most, uint32_t *out)
     return true;
 }
 
-static bool set_skew(struct bench_keys *keys, const char *value)
+static bool is_twice(const struct own_key *own, bool given)
 {
-    struct bench_skew skew;
+    if (given)
+        complain("key %s is given twice; give it once", own->name);
+    return given;
+}
+
+static bool set_skew(const struct own_key *own, void *to, const char *value)
+{
+    struct bench_skew skew, *out = to;
     const char *rest = value;
 
-    if (keys->skew.count != 0) {
-        complain("key skew is given twice; give it once");
+    if (is_twice(own, out->count != 0))
         return false;
-    }
     if (!take_number(&rest, MOST_KEYS, &skew.longer) || *rest++ != ':' ||
         !take_number(&rest, MOST_SEQS - 1, &skew.count) || *rest++ != 'x' ||
         !take_number(&rest, MOST_KEYS, &skew.shorter) || *rest != '\0') {
@@ -105,7 +125,53 @@ static bool set_skew(struct bench_keys *keys, const char *value)
                  value, MOST_KEYS, MOST_SEQS - 1, MOST_KEYS);
         return false;
     }
-    keys->skew = skew;
+    *out = skew;
+    return true;
+}
+
+static bool set_switch(const struct own_key *own, void *to, const char *value)
+{
+    struct bench_switch *out = to;
+
+    if (is_twice(own, out->given))
+        return false;
+    if ((value[0] != '0' && value[0] != '1') || value[1] != '\0') {
+        complain("key %s has the value \"%s\"; accepted are 0 and 1", own->name, value);
+        return false;
+    }
+    *out = (struct bench_switch){.given = 1, .on = value[0] == '1'};
+    return true;
+}
+
+static bool set_file(const struct own_key *own, void *to, const char *value)
+{
+    const char **out = to;
+
+    if (is_twice(own, *out != NULL))
+        return false;
+    if (value[0] == '\0') {
+        complain("key %s has no value; accepted is the path of a file", own->name);
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+static bool set_speed(const struct own_key *own, void *to, const char *value)
+{
+    const char **out = to;
+    char *end;
+    double speed = strtod(value, &end);
+
+    if (is_twice(own, *out != NULL))
+        return false;
+    if (strspn(value, "0123456789.") != strlen(value) || value[0] == '\0' || *end != '\0' ||
+        (speed != 0 && !(speed >= 1e-3 && speed <= 1e6))) {
+        complain("key %s has the value \"%s\"; accepted are 0 and numbers from 0.001 to 1000000", own->name,
+                 value);
+        return false;
+    }
+    *out = value;
     return true;
 }
 
@@ -114,18 +180,16 @@ static bool set_own(struct bench_keys *keys, const struct own_key *own, const ch
     uint32_t number, wanted;
     const char *rest = value;
 
-    if (own->most == 0)
-        return set_skew(keys, value);
+    if (own->set != NULL)
+        return own->set(own, (char *)keys + own->offset, value);
     if (!take_number(&rest, own->most, &wanted) || *rest != '\0') {
         complain("key %s has the value \"%s\"; accepted are whole numbers from 1 to %u", own->name, value,
                  own->most);
         return false;
     }
     memcpy(&number, (const char *)keys + own->offset, sizeof number);
-    if (number != 0) {
-        complain("key %s is given twice; give it once", own->name);
+    if (is_twice(own, number != 0))
         return false;
-    }
     memcpy((char *)keys + own->offset, &wanted, sizeof wanted);
     return true;
 }
@@ -140,6 +204,17 @@ static bool add_problem(struct bench_keys *keys, const char *text)
     }
     snprintf(keys->problem + used, sizeof keys->problem - used, "%s%s", used > 0 ? " " : "", text);
     return true;
+}
+
+bool keys_have(const struct bench_keys *keys, const char *key)
+{
+    const size_t size = strlen(key);
+
+    for (const char *at = keys->problem; *at != '\0'; at += strcspn(at, " "), at += strspn(at, " ")) {
+        if (strncmp(at, key, size) == 0 && at[size] == '=')
+            return true;
+    }
+    return false;
 }
 
 bool keys_parse(struct bench_keys *keys, const char *mode, const char *allowed, char **args, unsigned count)

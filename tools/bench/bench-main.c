@@ -21,6 +21,8 @@ static const struct mode {
     {"dispatch", "reps", dispatch_mode},
     {"load", "reps", load_mode},
     {"ceilings", "threads reps", ceilings_mode},
+    {"serve", "trace requests seqs layers threads chunk blocks host_blocks reuse speed noop problem",
+     serve_mode},
     {"compare", NULL, compare_mode},
 };
 enum { MODES = sizeof modes / sizeof *modes };
@@ -35,12 +37,14 @@ static const char doc[] =
     "  dispatch   cost of a plan run by itself, with a plugin that computes nothing\n"
     "  load       making a context with ten plugin files on the search path\n"
     "  ceilings   read bandwidth and arithmetic peak\n"
+    "  serve      a recorded trace of requests, replayed through all layers\n"
     "  compare    two files of --json, row by row: compare A.json B.json\n"
     "Several measuring modes may be given with commas between them: decode,prefill,mixed.\n"
     "\n"
     "Keys: those of the problem string, and seqs, ctx (keys of a sequence), q_len (query tokens of a "
     "sequence), skew (LONG:COUNTxSHORT, uneven sequences), layers, threads, reps. Without keys a mode runs "
-    "its default cases. ATTN_BACKEND chooses the backend.\n"
+    "its default cases; serve needs trace=FILE.csv and takes requests, chunk, blocks, host_blocks, reuse, "
+    "speed and noop too. ATTN_BACKEND chooses the backend.\n"
     "\n"
     "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 a demanded thing is missing. See attn-bench(1).";
 
@@ -59,8 +63,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             bench->args[bench->arg_count++] = arg;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        complain("no mode is given; accepted are decode, prefill, mixed, metadata, dispatch, load, ceilings "
-                 "and compare");
+        complain("no mode is given; accepted are decode, prefill, mixed, metadata, dispatch, load, ceilings, "
+                 "serve and compare");
         return EINVAL;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -81,8 +85,7 @@ static const struct mode *mode_find(const char *name)
     }
     const char *nearest = attn__nearest(name, names, MODES);
     complain("unknown mode \"%s\"%s%s%s; accepted are decode, prefill, mixed, metadata, dispatch, load, "
-             "ceilings and "
-             "compare",
+             "ceilings, serve and compare",
              name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
              nearest != NULL ? "\"?" : "");
     return NULL;

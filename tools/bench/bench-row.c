@@ -57,6 +57,8 @@ static void emit_json(struct jsonout *json, const struct row *row)
     jsonout_real(json, "balance", row->balance);
     jsonout_real(json, "roof_ratio", row->roof_ratio);
     jsonout_real(json, "error", row->error);
+    if (row->more != NULL)
+        row->more(json, row->arg);
     jsonout_close(json);
 }
 
@@ -110,6 +112,8 @@ static void print_text(const struct row *row)
     print_number(&first, "error", row->error, "");
     if (!first)
         fputc('\n', out);
+    if (row->more != NULL)
+        row->more(NULL, row->arg);
     fflush(out);
 }
 

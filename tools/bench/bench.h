@@ -18,6 +18,11 @@ struct bench_skew {
     uint32_t longer, count, shorter;
 };
 
+/* 0 or 1. */
+struct bench_switch {
+    uint8_t given, on;
+};
+
 /* Keys beside those of the problem string. 0 = not given. */
 struct bench_keys {
     uint32_t seqs;  /* sequences */
@@ -27,6 +32,10 @@ struct bench_keys {
     uint32_t layers; /* caches visited in turn */
     uint32_t threads;
     uint32_t reps;
+    uint32_t requests, chunk, blocks, host_blocks;
+    struct bench_switch reuse, noop;
+    const char *trace;          /* a file; NULL = not given */
+    const char *speed;          /* a checked number; NULL = not given */
     char problem[PROBLEM_TEXT]; /* the rest, "" if there is none */
 };
 
@@ -35,6 +44,8 @@ struct bench_keys {
  * those of the problem string. False after a message that names the key and what is accepted.
  */
 bool keys_parse(struct bench_keys *keys, const char *mode, const char *allowed, char **args, unsigned count);
+/* True if the problem string has this key. */
+bool keys_have(const struct bench_keys *keys, const char *key);
 
 /* ---------------------------------------------------------------- bench-row.c: results */
 
@@ -52,6 +63,9 @@ struct row {
     double ceiling_gbps, ceiling_tflops;
     double roof_us, balance, roof_ratio;
     double error;
+    /* What else the mode says: members of a JSON object, or lines of text if json is NULL; NULL: nothing. */
+    void (*more)(struct jsonout *json, const void *arg);
+    const void *arg;
 };
 
 void row_init(struct row *row, const char *name, const char *mode);
@@ -79,6 +93,7 @@ int compare_mode(struct bench *bench);
 int dispatch_mode(struct bench *bench);
 int load_mode(struct bench *bench);
 int metadata_mode(struct bench *bench);
+int serve_mode(struct bench *bench);
 
 /* ---------------------------------------------------------------- noop-path.c */
 

@@ -57,12 +57,29 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
     return ATTN_OK;
 }
 
+static int32_t kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
+                              const struct attn_kv_ref *caches, void *stream, struct attn_error *err)
+{
+    (void)backend, (void)args, (void)caches, (void)stream, (void)err;
+    return ATTN_OK;
+}
+
+static int32_t kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
+                              const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                              struct attn_error *err)
+{
+    (void)backend, (void)args, (void)from, (void)to, (void)stream, (void)err;
+    return ATTN_OK;
+}
+
 static const struct attn_kv_table kv_table = {
     .struct_size = sizeof kv_table,
     .shape = kv_shape,
     .create = attn_util_kv_create,
     .destroy = attn_util_kv_destroy,
     .write = kv_write,
+    .copy_blocks = kv_copy_blocks,
+    .swap_blocks = kv_swap_blocks,
 };
 
 static const struct attn_memory_table memory_table = {

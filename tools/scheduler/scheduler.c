@@ -278,3 +278,32 @@ uint32_t scheduler_used(const struct scheduler *s, uint32_t group)
 {
     return s->cache[group].count - s->cache[group].unheld;
 }
+
+static int check_blocks(const struct blocks *b, const char *side, uint32_t group, struct failure *err)
+{
+    for (uint32_t i = 0; i < b->count; i++) {
+        if (blocks_references(b, (int32_t)i) != 0)
+            return failure_set(
+                err, "block %" PRIu32 " of group %" PRIu32 " %s is held %" PRIu32 " times, and nobody runs",
+                i, group, side, blocks_references(b, (int32_t)i));
+    }
+    return b->unheld == b->count
+               ? 0
+               : failure_set(err, "group %" PRIu32 " %s has %" PRIu32 " free blocks of %" PRIu32, group, side,
+                             b->unheld, b->count);
+}
+
+int scheduler_check_idle(const struct scheduler *s, struct failure *err)
+{
+    if (s->left > 0 || s->running_count > 0 || s->seat_count != s->options.max_seqs)
+        return failure_set(err,
+                           "%" PRIu32 " sequences have not ended, %" PRIu32 " run, %" PRIu32 " of %" PRIu32
+                           " seats are free",
+                           s->left, s->running_count, s->seat_count, s->options.max_seqs);
+    for (uint32_t g = 0; g < s->options.groups; g++) {
+        if (check_blocks(&s->cache[g], "in the cache", g, err) < 0 ||
+            check_blocks(&s->host[g], "on the host", g, err) < 0)
+            return -1;
+    }
+    return 0;
+}

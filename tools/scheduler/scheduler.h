@@ -131,5 +131,7 @@ uint32_t scheduler_left(const struct scheduler *s);
 const struct scheduler_counts *scheduler_get_counts(const struct scheduler *s);
 /* Blocks of a group that are held. */
 uint32_t scheduler_used(const struct scheduler *s, uint32_t group);
+/* When all sequences have ended: every block was given back, as often as it was held. */
+int scheduler_check_idle(const struct scheduler *s, struct failure *err);
 
 #endif
