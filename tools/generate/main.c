@@ -5,6 +5,7 @@
 #include "args.h"
 #include "batch.h"
 #include "chat.h"
+#include "other-models.h"
 #include "output.h"
 #include "printer.h"
 #include "prompts.h"
@@ -112,6 +113,8 @@ static int run(const struct arguments *a, struct engine *e, struct prompts *prom
 {
     int status = a->batch ? prompts_read(a->batch, prompts, err)
                           : prompts_repeat(a->prompt, a->parallel, prompts, err);
+    if (status == 0 && a->model && model_is(a->model, "bert"))
+        return embed_prompts(a, prompts, a->threads ? a->threads : default_threads(), err);
     if (status < 0 || engine_load(e, a->model, a->seed, err) < 0)
         return -1;
     struct sequence *sequences = need_memory(NULL, prompts->count, sizeof *sequences);

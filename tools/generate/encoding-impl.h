@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the parts of the attention of models with an encoder share. */
+#ifndef GENERATE_ENCODING_IMPL_H
+#define GENERATE_ENCODING_IMPL_H
+
+#include "encoding.h"
+
+#include <attn/attn.h>
+#include <attn/device.h>
+#include <attn/layer.h>
+
+struct encoding_cache {
+    struct attn_buffer memory;
+    struct attn_buffer scales[2]; /* of keys and values, 8-bit types only */
+    struct attn_kv *kv;
+};
+
+/* Seats of a class in its caches: seat i has the blocks from page[i * width] on. */
+struct encoding_seats {
+    uint32_t width;
+    int64_t *page;
+    struct encoding_cache *caches; /* one per layer */
+};
+
+struct encoding {
+    struct encoding_shape shape;
+    struct encoding_options options;
+    uint32_t kv_dtype;
+    uint32_t index_of[ENCODING_CLASSES]; /* in the list of problems */
+    uint32_t count;
+    struct attn_problem problems[ENCODING_CLASSES];
+    struct attn_context *context;
+    struct attn_decision *decision;
+    struct attn_backend *backend;
+    struct attn_builder *builder;
+    struct attn_state *state;
+    struct attn_metadata *metadata; /* of the step that was begun */
+    struct encoding_seats self;
+    struct encoding_seats cross;
+    uint32_t rows;         /* new tokens of the step */
+    uint32_t encoder_rows; /* of the encoder in a step of prompts */
+
+    /* Tensors of a layer in the backend's memory. */
+    struct attn_buffer q;
+    struct attn_buffer k;
+    struct attn_buffer v;
+    struct attn_buffer out;
+};
+
+/* Translates an error of libattn. */
+int encoding_fail(struct failure *err, const char *what, const struct attn_error *error);
+
+/* Caches and the buffers of a layer. */
+int encoding_allocate(struct encoding *e, struct failure *err);
+void encoding_free(struct encoding *e);
+
+/* Copies between host and backend memory and waits for it. */
+int encoding_to_device(struct encoding *e, const struct attn_buffer *to, const void *from, uint64_t size,
+                       struct failure *err);
+int encoding_to_host(struct encoding *e, void *to, const struct attn_buffer *from, uint64_t size,
+                     struct failure *err);
+
+static inline bool encoding_has(const struct encoding *e, enum encoding_class class)
+{
+    return e->shape.layers[class] > 0;
+}
+
+#endif

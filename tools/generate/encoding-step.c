@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* One step through the attention of a model with an encoder: metadata once, then layer after layer. */
+#include "encoding-impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static int check_parts(const struct encoding *e, const struct encoding_part *parts, uint32_t count,
+                       struct failure *err)
+{
+    const struct encoding_options *o = &e->options;
+    if (count == 0 || count > o->max_seqs)
+        return failure_set(err, "a step of %" PRIu32 " sequences; accepted are 1 to %" PRIu32, count,
+                           o->max_seqs);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct encoding_part *p = &parts[i];
+        if (p->seat >= o->max_seqs || p->count == 0 || p->past > o->max_tokens ||
+            p->count > o->max_tokens - p->past || p->encoder > o->max_encoder ||
+            (p->past == 0) != (parts[0].past == 0))
+            return failure_set(err,
+                               "part %" PRIu32 ": seat %" PRIu32 ", %" PRIu32 " tokens behind %" PRIu32
+                               ", %" PRIu32 " rows of the encoder; accepted are %" PRIu32 " seats, %" PRIu32
+                               " tokens, %" PRIu32 " rows, and either prompts or decodes in a step",
+                               i, p->seat, p->count, p->past, p->encoder, o->max_seqs, o->max_tokens,
+                               o->max_encoder);
+    }
+    return 0;
+}
+
+/* Blocks of a seat, as many as the tokens need. */
+static struct attn_blocks seat_blocks(const struct encoding *e, const struct encoding_seats *seats,
+                                      uint32_t seat, uint32_t tokens)
+{
+    return (struct attn_blocks){.kind = ATTN_BLOCKS_LIST,
+                                .count = (tokens + e->options.block - 1) / e->options.block,
+                                .blocks = seats->page + (size_t)seat * seats->width};
+}
+
+static int add(struct encoding *e, const struct encoding_part *part, struct failure *err)
+{
+    struct attn_builder_add_args args;
+    struct attn_blocks blocks = {0}; /* none: nothing is cached */
+    struct attn_blocks cross = {0};
+    struct attn_error error;
+    ATTN_INIT(&args);
+    ATTN_INIT(&error);
+    if (encoding_has(e, ENCODING_SELF))
+        blocks = seat_blocks(e, &e->self, part->seat, part->past + part->count);
+    if (encoding_has(e, ENCODING_CROSS))
+        cross = seat_blocks(e, &e->cross, part->seat, part->encoder);
+    args.prompt = part->past == 0;
+    args.context_len = part->past;
+    args.query_len = part->count;
+    args.encoder_len = encoding_has(e, ENCODING_CROSS) ? part->encoder : 0;
+    args.blocks = &blocks;
+    args.cross = encoding_has(e, ENCODING_CROSS) ? &cross : NULL;
+    return attn_builder_add(e->builder, &args, &error) < 0 ? encoding_fail(err, "builder", &error) : 0;
+}
+
+int encoding_begin(struct encoding *e, const struct encoding_part *parts, uint32_t count, struct failure *err)
+{
+    struct attn_error error;
+    ATTN_INIT(&error);
+    if (check_parts(e, parts, count, err) < 0)
+        return -1;
+    if (attn_builder_reset(e->builder, &error) < 0)
+        return encoding_fail(err, "builder", &error);
+    e->rows = 0;
+    e->encoder_rows = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (add(e, &parts[i], err) < 0)
+            return -1;
+        e->rows += parts[i].count;
+        e->encoder_rows += parts[i].encoder;
+    }
+    if (attn_builder_build(e->builder, NULL, NULL, &e->metadata, &error) < 0)
+        return encoding_fail(err, "builder", &error);
+    if (attn_state_begin_forward(e->state, e->metadata, NULL, &error) < 0)
+        return encoding_fail(err, "state", &error);
+    return 0;
+}
+
+/* A contiguous view [token, head, dim] of floats. */
+static struct attn_tensor view(const struct encoding *e, struct attn_buffer buffer)
+{
+    int64_t head_stride = (int64_t)(e->shape.head_dim * sizeof(float));
+    return (struct attn_tensor){
+        .buffer = buffer, .token_stride = e->shape.heads * head_stride, .head_stride = head_stride};
+}
+
+static int write(struct encoding *e, uint32_t field, uint32_t rows, struct attn_kv *kv, struct failure *err)
+{
+    struct attn_kv_write_args args;
+    struct attn_view slots;
+    struct attn_error error;
+    ATTN_INIT(&args);
+    ATTN_INIT(&slots);
+    ATTN_INIT(&error);
+    if (attn_metadata_get(e->metadata, field, 0, &slots, &error) < 0)
+        return encoding_fail(err, "slots", &error);
+    args.k_dtype = ATTN_F32;
+    args.v_dtype = ATTN_F32;
+    args.rows = rows;
+    args.k_new = view(e, e->k);
+    args.v_new = view(e, e->v);
+    args.kv = kv;
+    args.slot_mapping = slots.device;
+    return attn_kv_write(e->backend, &args, NULL, &error) < 0 ? encoding_fail(err, "write", &error) : 0;
+}
+
+static int forward(struct encoding *e, enum encoding_class class, uint32_t layer, uint32_t kv_rows,
+                   struct failure *err)
+{
+    struct encoding_seats *seats = class == ENCODING_SELF ? &e->self : &e->cross;
+    bool cached = class == ENCODING_SELF || class == ENCODING_CROSS;
+    struct attn_tensors tensors;
+    struct attn_state_step step;
+    struct attn_error error;
+    ATTN_INIT(&tensors);
+    ATTN_INIT(&step);
+    ATTN_INIT(&error);
+    if (cached && kv_rows &&
+        write(e, class == ENCODING_SELF ? ATTN_FIELD_SLOT_MAPPING : ATTN_FIELD_CROSS_SLOT_MAPPING, kv_rows,
+              seats->caches[layer].kv, err) < 0)
+        return -1;
+    tensors.softmax_scale = 1.0f / sqrtf((float)e->shape.head_dim);
+    tensors.q = view(e, e->q);
+    tensors.out = view(e, e->out);
+    if (cached) {
+        tensors.kv = seats->caches[layer].kv;
+    } else {
+        tensors.k_new = view(e, e->k);
+        tensors.v_new = view(e, e->v);
+    }
+    if (attn_state_get_step(e->state, e->index_of[class], &step, &error) < 0 ||
+        attn_plan_run(step.plan, step.batch, &tensors, step.schedule, step.scratch, NULL, &error) < 0)
+        return encoding_fail(err, "run", &error);
+    return 0;
+}
+
+int encoding_run(struct encoding *e, enum encoding_class class, uint32_t layer, const float *q,
+                 const float *k, const float *v, float *out, struct failure *err)
+{
+    uint64_t row = (uint64_t)e->shape.heads * e->shape.head_dim * sizeof(float);
+    uint32_t rows = class == ENCODING_ENCODER ? e->encoder_rows : e->rows;
+    uint32_t kv_rows = class == ENCODING_CROSS ? e->encoder_rows : rows;
+    if (!k)
+        kv_rows = 0;
+    if (encoding_to_device(e, &e->q, q, rows * row, err) < 0)
+        return -1;
+    if (k && (encoding_to_device(e, &e->k, k, kv_rows * row, err) < 0 ||
+              encoding_to_device(e, &e->v, v, kv_rows * row, err) < 0))
+        return -1;
+    if (forward(e, class, layer, kv_rows, err) < 0)
+        return -1;
+    return encoding_to_host(e, out, &e->out, rows * row, err);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Selects a backend for all classes of layers, and makes builder and state. */
+#include "encoding-impl.h"
+
+#include "attention.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int encoding_fail(struct failure *err, const char *what, const struct attn_error *error)
+{
+    return failure_set(err, "%s: %s: %.400s", what, attn_status_name(error->status), error->message);
+}
+
+static uint32_t blocks_of(const struct encoding *e, uint32_t tokens)
+{
+    return (tokens + e->options.block - 1) / e->options.block;
+}
+
+/* Classes without a cache read what is new; results of a sequence are its own business. */
+static int describe(struct encoding *e, enum encoding_class class, struct failure *err)
+{
+    static const uint32_t types[] = {ATTN_ENCODER_ONLY, ATTN_ENCODER, ATTN_DECODER, ATTN_ENCODER_DECODER};
+    const struct encoding_options *o = &e->options;
+    bool cached = class == ENCODING_SELF || class == ENCODING_CROSS;
+    bool encoder = class == ENCODING_ENCODER;
+    uint32_t index = e->count++;
+    struct attn_problem *p = &e->problems[index];
+    struct attn_error error;
+    ATTN_INIT(p);
+    ATTN_INIT(&error);
+    p->type = types[class];
+    p->q_dtype = ATTN_F32;
+    p->k_dtype = cached ? e->kv_dtype : ATTN_F32;
+    p->v_dtype = p->k_dtype;
+    if (attn_dtype_size(p->k_dtype) == 1) {
+        p->k_scale = ATTN_SCALES_TOKEN_HEAD;
+        p->v_scale = ATTN_SCALES_TOKEN_HEAD;
+    }
+    p->heads = e->shape.heads;
+    p->head_dim = e->shape.head_dim;
+    p->block = o->block;
+    p->det = 1;
+    p->max_seqs = o->max_seqs;
+    p->max_q = encoder ? o->max_encoder : o->max_tokens;
+    p->max_rows = encoder ? o->max_encoder * o->max_seqs : o->max_rows;
+    p->max_kv = encoder || class == ENCODING_CROSS ? o->max_encoder : o->max_tokens;
+    e->index_of[class] = index;
+    return attn_problem_resolve(p, p, &error) < 0 ? encoding_fail(err, "problem", &error) : 0;
+}
+
+/* The first reason is in the error; the others are had from attn-info, class by class. */
+static int explain(const struct encoding *e, struct failure *err, const struct attn_error *error)
+{
+    char problem[400];
+    if (attn_problem_format(&e->problems[0], problem, sizeof problem, NULL, NULL) < 0)
+        return encoding_fail(err, "selection", error);
+    return failure_set(err, "selection: %s: %.400s; all reasons: attn-info explain %s",
+                       attn_status_name(error->status), error->message, problem);
+}
+
+static int choose(struct encoding *e, struct failure *err)
+{
+    struct attn_context_options context;
+    struct attn_select_options select;
+    struct attn_open_config config;
+    struct attn_error error;
+    ATTN_INIT(&context);
+    ATTN_INIT(&select);
+    ATTN_INIT(&config);
+    ATTN_INIT(&error);
+    context.variables = e->options.variables;
+    context.variable_count = e->options.variable_count;
+    select.backend = e->options.backend;
+    config.threads = e->options.threads;
+    if (attn_context_create(&context, &e->context, &error) < 0)
+        return encoding_fail(err, "context", &error);
+    if (attn_select(e->context, e->problems, e->count, &select, &e->decision, &error) < 0)
+        return explain(e, err, &error);
+    if (attn_backend_open(e->context, e->decision, &config, &e->backend, &error) < 0)
+        return encoding_fail(err, "backend", &error);
+    return 0;
+}
+
+/*
+ * Steps are described as FlashAttention does it, whatever cache the backend has: the other flavours know
+ * nothing of encoders.
+ */
+static int make_steps(struct encoding *e, struct failure *err)
+{
+    const struct encoding_options *o = &e->options;
+    const struct attn_builder_group group = {.block = o->block, .max_blocks = blocks_of(e, o->max_tokens)};
+    const struct attn_builder_group cross = {.block = o->block, .max_blocks = blocks_of(e, o->max_encoder)};
+    const bool crossing = encoding_has(e, ENCODING_CROSS);
+    struct attn_layer_class classes[ENCODING_CLASSES] = {0};
+    struct attn_builder_params builder;
+    struct attn_state_params state;
+    struct attn_error error;
+    ATTN_INIT(&builder);
+    ATTN_INIT(&state);
+    ATTN_INIT(&error);
+    builder.flavour = state.flavour = ATTN_FLASH_ATTN;
+    builder.group = state.group = &group;
+    builder.cross = state.cross = crossing ? &cross : NULL;
+    builder.max_seqs = o->max_seqs;
+    builder.max_tokens = o->max_rows;
+    builder.max_encoder_tokens = crossing ? o->max_encoder * o->max_seqs : 0;
+    for (uint32_t i = 0; i < e->count; i++)
+        classes[i].problem = &e->problems[i];
+    if (attn_builder_create(e->backend, &builder, &e->builder, &error) < 0)
+        return encoding_fail(err, "builder", &error);
+    if (attn_state_create(e->backend, classes, e->count, &state, &e->state, &error) < 0)
+        return encoding_fail(err, "state", &error);
+    return 0;
+}
+
+static int check_options(const struct encoding *e, struct failure *err)
+{
+    const struct encoding_options *o = &e->options;
+    uint64_t encoder_rows = (uint64_t)o->max_encoder * o->max_seqs;
+    if (!o->block || !o->max_seqs || !o->max_rows || !o->max_tokens || o->block > INT32_MAX / 2 ||
+        o->max_tokens > INT32_MAX / 2 || encoder_rows > INT32_MAX / 2)
+        return failure_set(err,
+                           "block %" PRIu32 ", sequences %" PRIu32 ", tokens %" PRIu32 " of %" PRIu32
+                           ", rows of encoders %" PRIu64 "; accepted are 1 to %d",
+                           o->block, o->max_seqs, o->max_rows, o->max_tokens, encoder_rows, INT32_MAX / 2);
+    if (!e->kv_dtype)
+        return failure_set(err, "cache type %s; accepted are " ATTENTION_CACHE_TYPES, o->kv);
+    return 0;
+}
+
+static int make(struct encoding *e, struct failure *err)
+{
+    if (check_options(e, err) < 0)
+        return -1;
+    for (int class = 0; class < ENCODING_CLASSES; class ++)
+        if (encoding_has(e, (enum encoding_class) class) && describe(e, (enum encoding_class) class, err) < 0)
+            return -1;
+    if (choose(e, err) < 0 || make_steps(e, err) < 0)
+        return -1;
+    return encoding_allocate(e, err);
+}
+
+int encoding_create(const struct encoding_shape *shape, const struct encoding_options *options,
+                    struct encoding **out, struct failure *err)
+{
+    struct encoding *e = calloc(1, sizeof *e);
+    if (!e)
+        return failure_set(err, "no memory for the attention layers");
+    e->shape = *shape;
+    e->options = *options;
+    e->kv_dtype = options->kv ? attention_cache_type(options->kv) : ATTN_F32;
+    if (make(e, err) < 0) {
+        encoding_destroy(e);
+        return -1;
+    }
+    *out = e;
+    return 0;
+}
+
+void encoding_destroy(struct encoding *e)
+{
+    if (!e)
+        return;
+    encoding_free(e);
+    attn_state_destroy(e->state);
+    attn_builder_destroy(e->builder);
+    attn_backend_destroy(e->backend);
+    attn_decision_destroy(e->decision);
+    attn_context_destroy(e->context);
+    free(e);
+}
+
+/* Kernels of all classes, each name once. */
+void encoding_get_info(const struct encoding *e, struct encoding_info *out)
+{
+    out->backend = attn_backend_get_name(e->backend);
+    out->device = attn_backend_get_device(e->backend);
+    out->kernels[0] = 0;
+    for (uint32_t i = 0; i < e->count; i++) {
+        struct attn_plan *plan = NULL;
+        struct attn_plan_info info;
+        ATTN_INIT(&info);
+        size_t used = strlen(out->kernels);
+        if (attn_plan_create(e->backend, &e->problems[i], &plan, NULL) < 0)
+            continue;
+        if (attn_plan_describe(plan, &info, NULL) >= 0 && !strstr(out->kernels, info.kernels))
+            snprintf(out->kernels + used, sizeof out->kernels - used, "%s%s", used ? ", " : "", info.kernels);
+        attn_plan_destroy(plan);
+    }
+}
