@@ -26,9 +26,37 @@ struct attn_builder {
 int32_t attn__builder_begin(const struct attn_builder *builder, const char *what, struct attn_error *err);
 /* The same for metadata, which is to be of a step that has not ended. */
 int32_t attn__metadata_begin(const struct attn_metadata *metadata, const char *what, struct attn_error *err);
+/* How many prompts of a step have blocks that their rows of the block tables do not show. */
+uint32_t attn__metadata_untabled(const struct attn_metadata *metadata);
 /* What a table's call returned, as attn__call_end has it; without a backend as it is. */
 int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, struct attn_error *own,
                           const char *what, struct attn_error *err);
+
+/* ---------------------------------------------------------------- layers */
+
+struct attn_layer {
+    struct attn_backend *backend; /* held */
+    struct attn_problem problem;  /* resolved */
+    struct attn_layer_class layer_class;
+    struct attn_layer_desc desc;
+};
+
+/* What strict_original cannot be joined with; `number` is that of the class. */
+int32_t attn__layer_check_strict(uint32_t number, const struct attn_layer_class *layer_class,
+                                 const struct attn_problem *problem, struct attn_error *err);
+/* The original's own refusals at construction. */
+int32_t attn__layer_check_create(const struct attn_layer *layer, struct attn_error *err);
+
+/* The same in a forward. */
+struct attn__class_step;
+int32_t attn__layer_check_forward(const struct attn_layer *layer, const struct attn__class_step *step,
+                                  const struct attn_kv *kv, const struct attn_layer_tensors *tensors,
+                                  struct attn_error *err);
+
+/* Encoders and cross-attention on ROCm are refused wherever they come up. */
+int32_t attn__layer_check_hip(const struct attn_backend *backend, uint32_t type, struct attn_error *err);
+
+/* ---------------------------------------------------------------- builders */
 
 /* A sized argument in this library's size; what the builder's maker did not know must be zero. */
 int32_t attn__builder_take(const void *given, void *copy, size_t size, uint32_t known, const char *name,

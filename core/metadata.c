@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What becomes of metadata after its build: parts, the next step in place, bytes for other processes. */
+#include "metadata.h"
+#include "builder-table.h"
 #include "call.h"
 #include "layer.h"
 
@@ -16,6 +18,12 @@ static int32_t begin(const struct attn_metadata *metadata, const char *what, boo
     return offered ? ATTN_OK
                    : attn__fail(err, ATTN_E_UNSUPPORTED, 0, "metadata", "%s: the backend's builder has none",
                                 what);
+}
+
+/* Builders of plugins show all rows. */
+uint32_t attn__metadata_untabled(const struct attn_metadata *metadata)
+{
+    return metadata->builder->table == &attn__common_builder ? metadata->impl->untabled : 0;
 }
 
 /* The table of a handle that may be NULL. */

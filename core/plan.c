@@ -66,8 +66,8 @@ static void keep_answer(const struct attn_query *query, struct attn_plan_info *o
 }
 
 /* The capability query is the dispatch: what it refuses, no plan is made for. */
-static int32_t ask(struct attn_backend *backend, const struct attn_problem *problem,
-                   struct attn_plan_info *out_answer, struct attn_error *err)
+int32_t attn__plan_ask(struct attn_backend *backend, const struct attn_problem *problem,
+                       struct attn_plan_info *out_answer, struct attn_error *err)
 {
     struct attn_reason reasons[4];
     struct attn_kernel_info kernels[4];
@@ -79,8 +79,7 @@ static int32_t ask(struct attn_backend *backend, const struct attn_problem *prob
     query.reason_capacity = 4;
     query.kernels = kernels;
     query.kernel_capacity = 4;
-    const int32_t status =
-        backend->entry->table.query(backend->entry->plugin->instance, &backend->device, problem, &query);
+    const int32_t status = attn__ask_backend(backend->entry, &backend->device, problem, &query);
     if (status != ATTN_OK) {
         struct attn_error words;
         attn__error_open(&words);
@@ -143,7 +142,7 @@ int32_t attn_plan_create(struct attn_backend *backend, const struct attn_problem
                                 backend->entry->plugin->table.problem_size, "problem", &known, err);
     }
     if (status == ATTN_OK) {
-        status = ask(backend, &plan->problem, &plan->answer, err);
+        status = attn__plan_ask(backend, &plan->problem, &plan->answer, err);
     }
     if (status == ATTN_OK) {
         status = create(backend, plan, err);

@@ -31,6 +31,10 @@ static inline int32_t attn__span_check(const struct attn_span *span, uint64_t ne
                                                   name, (unsigned long long)span->size);
 }
 
+/* Asks the backend; refused is ATTN_E_UNSUPPORTED with the first reason. plan.c */
+int32_t attn__plan_ask(struct attn_backend *backend, const struct attn_problem *problem,
+                       struct attn_plan_info *out_answer, struct attn_error *err);
+
 /* A batch in this library's size, checked but for the contents of its arrays. */
 static inline int32_t attn__batch_take(const struct attn_plan *plan, const struct attn_batch *batch,
                                        struct attn_batch *copy, const struct attn_batch **out,

@@ -1,61 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* From the metadata of a step to the batch of each layer class. */
+/* From the metadata of a step to the batches of each layer class. */
 #include "call.h"
-#include "state.h"
-
-/* What all classes ask of a step. */
-struct step {
-    const struct attn_state *state;
-    const struct attn_metadata *metadata;
-    int32_t *lens;
-    uint32_t rows;
-    uint32_t prefills;
-    uint32_t max_q; /* 0 = not said */
-    struct attn_view starts;
-};
-
-static int32_t get(const struct step *step, uint32_t field, uint32_t index, struct attn_view *out,
-                   struct attn_error *err)
-{
-    ATTN_INIT(out);
-    return attn_metadata_get(step->metadata, field, index, out, err);
-}
+#include "state-step.h"
 
 /* A number, 0 if the flavour has none. */
-static int32_t get_number(const struct step *step, uint32_t field, uint32_t index, int64_t *out,
+int32_t attn__step_number(const struct attn__step_view *step, uint32_t field, uint32_t index, int64_t *out,
                           struct attn_error *err)
 {
     struct attn_view view;
-    const int32_t status = get(step, field, index, &view, err);
+    const int32_t status = attn__step_get(step, field, index, &view, err);
 
     *out = status == ATTN_OK && view.kind == ATTN_VIEW_NUMBER ? view.value : 0;
     return status;
-}
-
-static int32_t get_step(struct step *step, struct attn_error *err)
-{
-    int64_t prompts, decodes, prefills, max_q, decode_q;
-    int32_t status = get_number(step, ATTN_FIELD_NUM_PREFILL_TOKENS, 0, &prompts, err);
-
-    if (status == ATTN_OK)
-        status = get_number(step, ATTN_FIELD_NUM_DECODE_TOKENS, 0, &decodes, err);
-    if (status == ATTN_OK)
-        status = get_number(step, ATTN_FIELD_NUM_PREFILLS, 0, &prefills, err);
-    if (status == ATTN_OK)
-        status = get_number(step, ATTN_FIELD_MAX_QUERY_LEN, 0, &max_q, err);
-    if (status == ATTN_OK)
-        status = get_number(step, ATTN_FIELD_DECODE_QUERY_LEN, 0, &decode_q, err);
-    if (status == ATTN_OK)
-        status = get(step, ATTN_FIELD_QUERY_START_LOC, 0, &step->starts, err);
-    if (status != ATTN_OK)
-        return status;
-    step->rows = (uint32_t)(prompts + decodes);
-    step->prefills = (uint32_t)prefills;
-    step->max_q = (uint32_t)(max_q != 0 ? max_q : prefills == 0 ? decode_q : 0);
-    if (step->state->batch != 0 && step->max_q > 1)
-        return attn__fail(err, ATTN_E_INVALID, 0, "max_query_len",
-                          "a sequence has %u new tokens; graphs are captured with one of each", step->max_q);
-    return ATTN_OK;
 }
 
 /* ---------------------------------------------------------------- members of a batch */
@@ -77,9 +33,11 @@ static uint32_t longest(const int32_t *lens, uint32_t count, uint32_t most)
 }
 
 /* Queries: one token of each sequence in a graph. */
-static void set_queries(const struct step *step, const struct attn_problem *problem, uint32_t seqs,
-                        struct attn_batch *batch, struct attn_batch_host *host)
+static void set_queries(const struct attn__step_view *step, const struct attn_problem *problem, uint32_t seqs,
+                        struct attn__run *run)
 {
+    struct attn_batch *batch = run->batch;
+    struct attn_batch_host *host = run->host;
     const uint32_t most = problem->max_q < step->rows ? problem->max_q : step->rows;
 
     batch->seqs = seqs;
@@ -92,11 +50,11 @@ static void set_queries(const struct step *step, const struct attn_problem *prob
 }
 
 /* A block table, from which keys are read; false if it has no columns: nothing was cached. */
-static int32_t set_table(const struct step *step, uint32_t field, uint32_t group, struct attn_batch *batch,
-                         struct attn_batch_host *host, bool *out_given, struct attn_error *err)
+static int32_t set_table(const struct attn__step_view *step, uint32_t field, uint32_t group,
+                         struct attn__run *run, bool *out_given, struct attn_error *err)
 {
     struct attn_view table;
-    const int32_t status = get(step, field, group, &table, err);
+    const int32_t status = attn__step_get(step, field, group, &table, err);
 
     *out_given = false;
     if (status != ATTN_OK || table.kind != ATTN_VIEW_ARRAY || table.shape[1] == 0)
@@ -104,11 +62,12 @@ static int32_t set_table(const struct step *step, uint32_t field, uint32_t group
     if (table.dtype != ATTN_INT32)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, attn_field_name(field),
                           "%s has elements of i64; a plan reads tables of i32", attn_field_name(field));
+    struct attn_batch *batch = run->batch;
     *out_given = true;
     batch->table = table.device;
     batch->table_stride = table.stride;
     batch->table_width = (uint32_t)table.shape[1];
-    host->table = table.host;
+    run->host->table = table.host;
     if (step->state->batch == 0)
         return ATTN_OK;
     const struct attn__capture_layout *layout = &step->state->capture->layout;
@@ -122,18 +81,20 @@ static int32_t set_table(const struct step *step, uint32_t field, uint32_t group
 /* ---------------------------------------------------------------- classes */
 
 /* FlashInfer: lengths follow from pages, so that padding of a graph has none. */
-static int32_t set_pages(const struct step *step, uint32_t group, uint32_t seqs, struct attn_batch *batch,
-                         struct attn_batch_host *host, bool *out_given, struct attn_error *err)
+static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uint32_t seqs,
+                         struct attn__run *run, bool *out_given, struct attn_error *err)
 {
     const struct attn__state_core *core = step->state->core;
     const int32_t block = (int32_t)core->groups[group].block;
+    struct attn_batch *batch = run->batch;
+    struct attn_batch_host *host = run->host;
     struct attn_view indptr, indices, last;
-    int32_t status = get(step, ATTN_FIELD_PAGED_KV_INDPTR, group, &indptr, err);
+    int32_t status = attn__step_get(step, ATTN_FIELD_PAGED_KV_INDPTR, group, &indptr, err);
 
     if (status == ATTN_OK)
-        status = get(step, ATTN_FIELD_PAGED_KV_INDICES, group, &indices, err);
+        status = attn__step_get(step, ATTN_FIELD_PAGED_KV_INDICES, group, &indices, err);
     if (status == ATTN_OK)
-        status = get(step, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, group, &last, err);
+        status = attn__step_get(step, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, group, &last, err);
     *out_given = status == ATTN_OK && indptr.kind != ATTN_VIEW_NULL && indptr.shape[0] > 1;
     if (!*out_given)
         return status;
@@ -171,14 +132,14 @@ static int32_t set_pages(const struct step *step, uint32_t group, uint32_t seqs,
 }
 
 /* Self-attention over the cache of a group, or over the new tokens. */
-static int32_t set_self(const struct step *step, uint32_t i, struct attn_batch *batch,
-                        struct attn_batch_host *host, bool *out_given, struct attn_error *err)
+static int32_t set_self(const struct attn__step_view *step, uint32_t i, struct attn__run *run,
+                        bool *out_given, struct attn_error *err)
 {
     const struct attn_state *state = step->state;
-    const uint32_t group = state->core->group_of[i];
-    const struct attn_problem *problem = &state->core->problems[i];
+    const uint32_t group = state->core->classes[i].group;
+    struct attn_batch *batch = run->batch;
     struct attn_view lens;
-    int32_t status = get(step, ATTN_FIELD_SEQ_LENS_TENSOR, group, &lens, err);
+    int32_t status = attn__step_get(step, ATTN_FIELD_SEQ_LENS_TENSOR, group, &lens, err);
 
     *out_given = status == ATTN_OK;
     if (status != ATTN_OK)
@@ -188,79 +149,94 @@ static int32_t set_self(const struct step *step, uint32_t i, struct attn_batch *
         return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens_tensor",
                           "the step has %llu sequences; the graph was captured for %u",
                           (unsigned long long)lens.shape[0], seqs);
-    set_queries(step, problem, seqs, batch, host);
-    if (state->core->infer && problem->kv_source != ATTN_KV_NEW)
-        return set_pages(step, group, seqs, batch, host, out_given, err);
+    set_queries(step, &state->core->problems[i], seqs, run);
+    if (state->core->infer && run->source != ATTN_KV_NEW)
+        return set_pages(step, group, seqs, run, out_given, err);
     batch->kv_lens = lens.device;
-    host->kv_lens = lens.host;
+    run->host->kv_lens = lens.host;
     if (state->batch != 0 && !state->core->infer)
         set_capture(state, &state->capture->layout.lens[group], &batch->kv_lens);
-    if (problem->kv_source != ATTN_KV_NEW)
-        return set_table(step, ATTN_FIELD_BLOCK_TABLES, group, batch, host, out_given, err);
-    /* What was computed before is in no cache that this class reads: it attends to its new tokens. */
+    if (run->source != ATTN_KV_NEW)
+        return set_table(step, ATTN_FIELD_BLOCK_TABLES, group, run, out_given, err);
+    /* What was computed before is in no cache that this run reads: it attends to its new tokens. */
     batch->kv_lens = (struct attn_buffer){NULL, 0};
-    host->kv_lens = NULL;
+    run->host->kv_lens = NULL;
     return ATTN_OK;
 }
 
-/* The encoder's own tokens: a step with prompts has them. */
-static int32_t set_encoder(const struct step *step, const struct attn_view *lens, uint32_t most,
-                           struct attn_batch *batch, struct attn_batch_host *host, bool *out_given,
-                           struct attn_error *err)
+/* The encoder's own tokens: those of prompts. */
+static int32_t set_encoder(const struct attn__step_view *step, uint32_t most, struct attn__run *run,
+                           bool *out_given, struct attn_error *err)
 {
     struct attn_view starts;
     int64_t tokens;
-    int32_t status = get(step, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, &starts, err);
+    int32_t status = attn__step_get(step, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, &starts, err);
 
     if (status == ATTN_OK)
-        status = get_number(step, ATTN_FIELD_NUM_ENCODER_TOKENS, 0, &tokens, err);
+        status = attn__step_number(step, ATTN_FIELD_NUM_ENCODER_TOKENS, 0, &tokens, err);
     *out_given = status == ATTN_OK && step->prefills > 0 && starts.kind != ATTN_VIEW_NULL;
     if (!*out_given)
         return status;
-    batch->seqs = (uint32_t)lens->shape[0];
-    batch->rows = (uint32_t)tokens;
-    batch->max_q = most;
-    batch->q_offsets = starts.device;
-    host->q_offsets = starts.host;
+    const int32_t *host = starts.host;
+    run->batch->seqs = step->prefills;
+    run->batch->rows = host != NULL ? (uint32_t)host[step->prefills] : (uint32_t)tokens;
+    run->batch->max_q = most;
+    run->batch->q_offsets = starts.device;
+    run->host->q_offsets = host;
     return ATTN_OK;
 }
 
 /* Classes whose keys are the encoder's. */
-static int32_t set_cross(const struct step *step, uint32_t i, struct attn_batch *batch,
-                         struct attn_batch_host *host, bool *out_given, struct attn_error *err)
+static int32_t set_cross(const struct attn__step_view *step, uint32_t i, struct attn__run *run,
+                         bool *out_given, struct attn_error *err)
 {
     const struct attn_state *state = step->state;
     const struct attn_problem *problem = &state->core->problems[i];
+    struct attn_batch *batch = run->batch;
     struct attn_view lens, starts;
     int64_t most;
-    int32_t status = get(step, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0, &lens, err);
+    int32_t status = attn__step_get(step, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0, &lens, err);
 
     if (status == ATTN_OK)
-        status = get_number(step, ATTN_FIELD_MAX_ENCODER_SEQ_LEN, 0, &most, err);
+        status = attn__step_number(step, ATTN_FIELD_MAX_ENCODER_SEQ_LEN, 0, &most, err);
     *out_given = status == ATTN_OK && lens.kind != ATTN_VIEW_NULL;
     if (!*out_given)
         return status;
     batch->kv_lens = lens.device;
-    host->kv_lens = lens.host;
+    run->host->kv_lens = lens.host;
     if (problem->type == ATTN_ENCODER)
-        return set_encoder(step, &lens, (uint32_t)most, batch, host, out_given, err);
-    set_queries(step, problem, (uint32_t)lens.shape[0], batch, host);
+        return set_encoder(step, (uint32_t)most, run, out_given, err);
+    set_queries(step, problem, (uint32_t)lens.shape[0], run);
     if (state->batch != 0)
         set_capture(state, &state->capture->layout.encoder_lens, &batch->kv_lens);
-    if (problem->kv_source != ATTN_KV_NEW)
-        return set_table(step, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, batch, host, out_given, err);
-    status = get(step, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, &starts, err);
+    if (run->source != ATTN_KV_NEW)
+        return set_table(step, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, run, out_given, err);
+    status = attn__step_get(step, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, &starts, err);
     *out_given = status == ATTN_OK && starts.kind != ATTN_VIEW_NULL && step->prefills > 0;
     batch->kv_offsets = starts.device;
-    host->kv_offsets = starts.host;
+    run->host->kv_offsets = starts.host;
     return status;
+}
+
+int32_t attn__run_fill(const struct attn__step_view *step, uint32_t layer_class, struct attn__run *run,
+                       bool *out_given, struct attn_error *err)
+{
+    const uint32_t type = step->state->core->problems[layer_class].type;
+
+    ATTN_INIT(run->batch);
+    ATTN_INIT(run->host);
+    return type == ATTN_ENCODER || type == ATTN_ENCODER_DECODER
+               ? set_cross(step, layer_class, run, out_given, err)
+               : set_self(step, layer_class, run, out_given, err);
 }
 
 /* Host copies are given all or not at all. In a graph the buffers hold the step, whatever the hosts' strides.
  */
-static void finish(const struct step *step, const struct attn_problem *problem, struct attn_batch *batch,
-                   struct attn_batch_host *host)
+void attn__run_finish(const struct attn__step_view *step, const struct attn_problem *problem,
+                      struct attn__run *run)
 {
+    struct attn_batch *batch = run->batch;
+    const struct attn_batch_host *host = run->host;
     const struct {
         const void *device, *host;
     } arrays[] = {{batch->q_offsets.data, host->q_offsets},   {batch->kv_lens.data, host->kv_lens},
@@ -278,30 +254,4 @@ static void finish(const struct step *step, const struct attn_problem *problem, 
                             : problem->max_kv;
     batch->given = all ? ATTN_GIVEN_HOST_COPIES : 0;
     batch->host = all ? host : NULL;
-}
-
-int32_t attn__state_batches(const struct attn_state *state, const struct attn_metadata *metadata,
-                            int32_t *lens, struct attn_error *err)
-{
-    struct attn__state_core *core = state->core;
-    struct step step = {.state = state, .metadata = metadata, .lens = lens};
-    int32_t status = get_step(&step, err);
-
-    for (uint32_t i = 0; i < core->count && status == ATTN_OK; i++) {
-        const struct attn_problem *problem = &core->problems[i];
-        struct attn_batch *batch = &core->batches[i];
-        struct attn_batch_host *host = &core->hosts[i];
-        bool given;
-        ATTN_INIT(batch);
-        ATTN_INIT(host);
-        if (problem->type == ATTN_ENCODER || problem->type == ATTN_ENCODER_DECODER)
-            status = set_cross(&step, i, batch, host, &given, err);
-        else
-            status = set_self(&step, i, batch, host, &given, err);
-        if (status == ATTN_OK && given)
-            finish(&step, problem, batch, host);
-        else
-            ATTN_INIT(batch);
-    }
-    return status;
 }

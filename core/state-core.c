@@ -19,151 +19,58 @@ void attn__block_free(struct attn_backend *backend, struct attn__block *block)
     *block = (struct attn__block){.size = 0};
 }
 
-/* ---------------------------------------------------------------- sets */
+/* ---------------------------------------------------------------- memory */
 
-void attn__set_destroy(struct attn__state_core *core, struct attn__plan_set *set)
+/* Zeroed counters, and the start locations 0, 1, 2, ... */
+static int32_t fill_memory(struct attn__state_core *core, struct attn_error *err)
 {
-    if (set == NULL)
-        return;
-    for (uint32_t i = 0; set->plans != NULL && i < set->count; i++)
-        attn_plan_destroy(set->plans[i]);
-    attn__block_free(core->backend, &set->memory);
-    free(set->plans);
-    free(set->schedules);
-    free(set);
-}
+    const uint64_t counters = core->scratch.counters.size;
+    void *zeros = calloc(1, counters > 0 ? counters : 1);
+    const struct attn_buffer from = {zeros, 0}, starts = {core->host_starts, 0};
+    int32_t status = ATTN_OK;
 
-/* The member of `problem` at fault, under the number of its class. */
-static int32_t fail_class(uint32_t number, int32_t status, const struct attn_error *words,
-                          struct attn_error *err)
-{
-    return attn__fail(err, status, words->reason, words->field, "classes[%u]: %s", number, words->message);
-}
-
-/* The problem of a class, or of graphs of one token for each of `batch` sequences. */
-static struct attn_problem problem_of(const struct attn__state_core *core, uint32_t i, uint32_t batch)
-{
-    struct attn_problem problem = core->problems[i];
-
-    if (batch == 0)
-        return problem;
-    problem.max_seqs = problem.max_rows = batch;
-    problem.max_q = 1;
-    problem.max_kv =
-        core->params.max_capture_len < problem.max_kv ? core->params.max_capture_len : problem.max_kv;
-    return problem;
-}
-
-static uint64_t round_up(uint64_t value, uint64_t alignment)
-{
-    return alignment < 2 ? value : (value + alignment - 1) / alignment * alignment;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* One allocation for all schedules. */
-static int32_t place_schedules(struct attn__state_core *core, struct attn__plan_set *set,
-                               struct attn_error *err)
-{
-    uint64_t bytes = 0;
-    struct attn_plan_sizes sizes;
-
-    for (uint32_t i = 0; i < set->count; i++) {
-        ATTN_INIT(&sizes);
-        int32_t status = attn_plan_get_sizes(set->plans[i], &sizes, err);
-        if (status != ATTN_OK)
-            return status;
-        set->sizes.alignment =
-            sizes.alignment > set->sizes.alignment ? sizes.alignment : set->sizes.alignment;
-        set->sizes.scratch = larger(set->sizes.scratch, sizes.scratch);
-        set->sizes.counters = larger(set->sizes.counters, sizes.counters);
-        bytes = round_up(bytes, sizes.alignment);
-        set->schedules[i] = (struct attn_span){{NULL, bytes}, sizes.schedule};
-        if (__builtin_add_overflow(bytes, sizes.schedule, &bytes) ||
-            __builtin_add_overflow(set->sizes.staging, sizes.staging, &set->sizes.staging))
-            return attn__fail(err, ATTN_E_SIZE, 0, "classes", "schedules of %u classes do not fit 64 bits",
-                              set->count);
-    }
-    int32_t status = attn__block_alloc(core->backend, bytes, &set->memory, err);
-    for (uint32_t i = 0; i < set->count && status == ATTN_OK; i++) {
-        set->schedules[i].buffer.data = set->memory.buffer.data;
-        set->schedules[i].buffer.byte_offset += set->memory.buffer.byte_offset;
-    }
+    if (zeros == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "counters", "no memory to clear %llu bytes",
+                          (unsigned long long)counters);
+    for (uint32_t i = 0; i <= core->max_seqs; i++)
+        core->host_starts[i] = (int32_t)i;
+    if (counters > 0)
+        status = attn_memory_copy(core->backend, &core->scratch.counters.buffer, &from, counters,
+                                  ATTN_COPY_TO_DEVICE, NULL, err);
+    if (status == ATTN_OK)
+        status = attn_memory_copy(core->backend, &core->starts, &starts, (core->max_seqs + UINT64_C(1)) * 4,
+                                  ATTN_COPY_TO_DEVICE, NULL, err);
+    if (status == ATTN_OK)
+        status = attn_stream_synchronize(core->backend, NULL, err);
+    free(zeros);
     return status;
 }
 
-int32_t attn__set_create(struct attn__state_core *core, uint32_t batch, struct attn__plan_set **out,
-                         struct attn_error *err)
-{
-    struct attn__plan_set *set = calloc(1, sizeof *set);
-    struct attn_error words;
-    int32_t status = ATTN_OK;
-
-    *out = NULL;
-    if (set != NULL) {
-        set->count = core->count;
-        set->batch = batch;
-        set->plans = calloc(core->count, sizeof(struct attn_plan *));
-        set->schedules = calloc(core->count, sizeof *set->schedules);
-    }
-    if (set == NULL || set->plans == NULL || set->schedules == NULL) {
-        attn__set_destroy(core, set);
-        return attn__fail(err, ATTN_E_MEMORY, 0, "classes", "no memory for the plans of %u classes",
-                          core->count);
-    }
-    for (uint32_t i = 0; i < core->count && status == ATTN_OK; i++) {
-        const struct attn_problem problem = problem_of(core, i, batch);
-        attn__error_open(&words);
-        status = attn_plan_create(core->backend, &problem, &set->plans[i], &words);
-        if (status != ATTN_OK)
-            fail_class(i, status, &words, err);
-    }
-    if (status == ATTN_OK)
-        status = place_schedules(core, set, err);
-    if (status != ATTN_OK) {
-        attn__set_destroy(core, set);
-        return status;
-    }
-    *out = set;
-    return ATTN_OK;
-}
-
-/* ---------------------------------------------------------------- memory */
-
-/* Scratch and counters of the largest plan, which all share, and the lengths of FlashInfer's sequences. */
+/* Scratch and counters of the largest plan, which all share, start locations, and FlashInfer's lengths. */
 static int32_t make_memory(struct attn__state_core *core, struct attn_error *err)
 {
     const struct attn_plan_sizes *sizes = &core->set->sizes;
-    const uint64_t alignment = larger(sizes->alignment, 64);
-    const uint64_t counters = round_up(sizes->scratch, alignment);
-    const uint64_t lens = round_up(counters + sizes->counters, alignment);
+    const uint64_t alignment = attn__larger(sizes->alignment, 64);
+    const uint64_t counters = attn__round_up(sizes->scratch, alignment);
+    const uint64_t starts = attn__round_up(counters + sizes->counters, alignment);
+    const uint64_t lens = attn__round_up(starts + (core->max_seqs + UINT64_C(1)) * 4, alignment);
 
     core->lens.size = core->infer ? (uint64_t)core->params.groups * core->max_seqs * 4 : 0;
-    int32_t status = attn__block_alloc(core->backend, lens + core->lens.size, &core->memory, err);
-    if (status != ATTN_OK || core->memory.size == 0)
+    core->host_starts = malloc((core->max_seqs + (size_t)1) * sizeof *core->host_starts);
+    if (core->host_starts == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "max_seqs", "no memory for %u start locations",
+                          core->max_seqs + 1);
+    const int32_t status = attn__block_alloc(core->backend, lens + core->lens.size, &core->memory, err);
+    if (status != ATTN_OK)
         return status;
     ATTN_INIT(&core->scratch);
     core->scratch.scratch = (struct attn_span){core->memory.buffer, sizes->scratch};
     core->scratch.counters = (struct attn_span){core->memory.buffer, sizes->counters};
     core->scratch.counters.buffer.byte_offset += counters;
-    core->lens.buffer = core->memory.buffer;
+    core->starts = core->lens.buffer = core->memory.buffer;
+    core->starts.byte_offset += starts;
     core->lens.buffer.byte_offset += lens;
-    if (sizes->counters == 0)
-        return ATTN_OK;
-    void *zeros = calloc(1, sizes->counters);
-    if (zeros == NULL)
-        return attn__fail(err, ATTN_E_MEMORY, 0, "counters", "no memory to clear %llu bytes",
-                          (unsigned long long)sizes->counters);
-    const struct attn_buffer from = {zeros, 0};
-    status = attn_memory_copy(core->backend, &core->scratch.counters.buffer, &from, sizes->counters,
-                              ATTN_COPY_TO_DEVICE, NULL, err);
-    if (status == ATTN_OK)
-        status = attn_stream_synchronize(core->backend, NULL, err);
-    free(zeros);
-    return status;
+    return fill_memory(core, err);
 }
 
 static int32_t make_slot(struct attn__state_core *core, struct attn__slot *slot, struct attn_error *err)
@@ -188,7 +95,7 @@ static int32_t make_slots(struct attn__state_core *core, struct attn_error *err)
     const struct attn_memory_table *memory = &core->backend->entry->memory;
     int32_t status = ATTN_OK;
 
-    core->slot_bytes = round_up(core->set->sizes.staging, 64) + core->lens.size;
+    core->slot_bytes = attn__round_up(core->set->sizes.staging, 64) + core->lens.size;
     if (core->slot_bytes == 0)
         return ATTN_OK;
     core->pinned = memory->alloc_pinned != NULL && memory->free_pinned != NULL;
@@ -217,13 +124,34 @@ void attn__core_drop(struct attn__state_core *core)
     }
     attn__backend_drop(core->backend);
     free(core->slots);
+    free(core->host_starts);
     free(core->problems);
-    free(core->group_of);
+    free(core->classes);
+    free(core->no_new);
     free(core->groups);
+    free(core->steps);
     free(core->batches);
     free(core->hosts);
+    free(core->plan_list);
     free(core->batch_list);
+    free(core->schedule_list);
     free(core);
+}
+
+/* The type of new keys and values where the cache has one of its own, and the switch. */
+static int32_t check_kind(struct attn__state_core *core, uint32_t i, struct attn_error *err)
+{
+    struct attn_layer_class *class = &core->classes[i];
+    const struct attn_problem *problem = &core->problems[i];
+
+    if (class->new_dtype == 0)
+        class->new_dtype = attn__element_size(problem->q_dtype) > 1 ? problem->q_dtype : (uint32_t)ATTN_BF16;
+    if (class->new_dtype != ATTN_F32 && class->new_dtype != ATTN_F16 && class->new_dtype != ATTN_BF16)
+        return attn__fail(err, ATTN_E_INVALID, 0, "new_dtype",
+                          "classes[%u]: new_dtype is 0x%x; ATTN_F32, ATTN_F16 and ATTN_BF16 are accepted, or "
+                          "0 for that of q",
+                          i, class->new_dtype);
+    return attn__layer_check_strict(i, class, problem, err);
 }
 
 /* What a class asks of its flavour and of the groups. */
@@ -239,12 +167,16 @@ static int32_t check_class(struct attn__state_core *core, uint32_t i, const stru
         return attn__fail(err, ATTN_E_INVALID, 0, "problem", "classes[%u]: problem is NULL", i);
     const int32_t status = attn_problem_resolve(given->problem, problem, &words);
     if (status != ATTN_OK)
-        return fail_class(i, status, &words, err);
+        return attn__fail_class(i, status, &words, err);
     if (given->group >= core->params.groups)
         return attn__fail(err, ATTN_E_INVALID, 0, "group",
                           "classes[%u]: group is %u; there are %u cache groups", i, given->group,
                           core->params.groups);
-    core->group_of[i] = given->group;
+    core->classes[i] = *given;
+    core->classes[i].problem = problem;
+    const int32_t kind = check_kind(core, i, err);
+    if (kind != ATTN_OK)
+        return kind;
     core->max_seqs = problem->max_seqs > core->max_seqs ? problem->max_seqs : core->max_seqs;
     if (core->params.max_capture_len == 0 || problem->max_kv < core->params.max_capture_len)
         core->params.max_capture_len = problem->max_kv;
@@ -289,6 +221,7 @@ static struct attn__state_core *new_core(struct attn_backend *backend, uint32_t 
                                          const struct attn_state_params *params)
 {
     struct attn__state_core *core = calloc(1, sizeof *core);
+    const size_t runs = (size_t)count * ATTN__RUNS;
 
     if (core == NULL)
         return NULL;
@@ -302,18 +235,21 @@ static struct attn__state_core *new_core(struct attn_backend *backend, uint32_t 
     core->params.index_dtype = params->index_dtype != 0 ? params->index_dtype : (uint32_t)ATTN_INT32;
     core->infer = params->flavour == ATTN_FLASHINFER;
     core->problems = calloc(count, sizeof *core->problems);
-    core->group_of = calloc(count, sizeof *core->group_of);
+    core->classes = calloc(count, sizeof *core->classes);
+    core->no_new = calloc(count, sizeof *core->no_new);
     core->groups = calloc(core->params.groups, sizeof *core->groups);
-    core->batches = calloc(count, sizeof *core->batches);
-    core->hosts = calloc(count, sizeof *core->hosts);
-    core->batch_list = calloc(count, sizeof(const struct attn_batch *));
-    if (core->problems == NULL || core->group_of == NULL || core->groups == NULL || core->batches == NULL ||
-        core->hosts == NULL || core->batch_list == NULL) {
+    core->steps = calloc(count, sizeof *core->steps);
+    core->batches = calloc(runs, sizeof *core->batches);
+    core->hosts = calloc(runs, sizeof *core->hosts);
+    core->plan_list = calloc(runs, sizeof(const struct attn_plan *));
+    core->batch_list = calloc(runs, sizeof(const struct attn_batch *));
+    core->schedule_list = calloc(runs, sizeof *core->schedule_list);
+    if (core->problems == NULL || core->classes == NULL || core->no_new == NULL || core->groups == NULL ||
+        core->steps == NULL || core->batches == NULL || core->hosts == NULL || core->plan_list == NULL ||
+        core->batch_list == NULL || core->schedule_list == NULL) {
         attn__core_drop(core);
         return NULL;
     }
-    for (uint32_t i = 0; i < count; i++)
-        core->batch_list[i] = &core->batches[i];
     return core;
 }
 

@@ -165,6 +165,26 @@ static int32_t copy_pages(const struct attn_state *clone, const struct attn_meta
                              : status;
 }
 
+/* The runs that there are, in the order in which a layer has them. */
+static uint32_t list_runs(const struct attn_state *state)
+{
+    static const enum attn__run_kind order[] = {ATTN__RUN_NEW, ATTN__RUN_PROMPTS, ATTN__RUN_MAIN};
+    const struct attn__state_core *core = state->core;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < core->count * ATTN__RUNS; i++) {
+        const enum attn__run_kind kind = order[i % ATTN__RUNS];
+        const uint32_t r = i / ATTN__RUNS * ATTN__RUNS + kind;
+        const struct attn_plan *plan = attn__set_plan(state->set, r / ATTN__RUNS, kind);
+        if (core->batches[r].seqs == 0 || plan == NULL)
+            continue;
+        core->plan_list[count] = plan;
+        core->batch_list[count] = &core->batches[r];
+        core->schedule_list[count++] = state->set->schedules[r];
+    }
+    return count;
+}
+
 /* Lengths, index lists and plans of all classes. */
 static int32_t plan_step(const struct attn_state *state, const struct attn_metadata *metadata,
                          const struct attn__slot *slot, void *stream, struct attn_error *err)
@@ -185,8 +205,8 @@ static int32_t plan_step(const struct attn_state *state, const struct attn_metad
     if (status != ATTN_OK)
         return status;
     const struct attn_span span = {{slot != NULL ? slot->memory : NULL, 0}, staging};
-    return attn_plan_prepare_many((const struct attn_plan *const *)state->set->plans, core->batch_list,
-                                  state->set->schedules, core->count, &span, stream, err);
+    return attn_plan_prepare_many(core->plan_list, core->batch_list, core->schedule_list, list_runs(state),
+                                  &span, stream, err);
 }
 
 /* The next block of staging, if its last copies are done. */
@@ -233,11 +253,12 @@ int32_t attn__state_forward(struct attn_state *state, const struct attn_metadata
         status = status == ATTN_OK ? marked : status;
         core->turn = (core->turn + 1) % core->params.steps;
     }
-    for (uint32_t i = 0; i < core->count; i++) { /* host copies are read by a prepare alone */
+    for (uint32_t i = 0; i < core->count * ATTN__RUNS; i++) { /* host copies are read by a prepare alone */
         core->batches[i].given = 0;
         core->batches[i].host = NULL;
     }
     core->owner = status == ATTN_OK ? state : NULL;
+    core->begun = metadata;
     return status;
 }
 
@@ -259,11 +280,22 @@ int32_t attn_state_begin_forward(struct attn_state *state, const struct attn_met
     return attn__state_forward(found, metadata, stream, err);
 }
 
+/* The state whose step is begun, this one or a clone of it. */
+int32_t attn__state_owner(const struct attn_state *state, const char *what, struct attn_error *err)
+{
+    const struct attn__state_core *core = state->core;
+
+    if (core->owner == state || (core->owner != NULL && core->owner->parent == state))
+        return ATTN_OK;
+    return attn__fail(err, ATTN_E_STATE, 0, "state",
+                      "%s: the state has no step; call attn_state_begin_forward first", what);
+}
+
 int32_t attn_state_get_step(const struct attn_state *state, uint32_t layer_class, struct attn_state_step *out,
                             struct attn_error *err)
 {
     struct attn_state_step own;
-    const int32_t status = attn__state_begin(state, "attn_state_get_step", err);
+    int32_t status = attn__state_begin(state, "attn_state_get_step", err);
 
     if (status != ATTN_OK)
         return status;
@@ -271,13 +303,25 @@ int32_t attn_state_get_step(const struct attn_state *state, uint32_t layer_class
     if (layer_class >= core->count)
         return attn__fail(err, ATTN_E_INVALID, 0, "layer_class", "layer_class is %u; there are %u classes",
                           layer_class, core->count);
-    if (core->owner != state && (core->owner == NULL || core->owner->parent != state))
-        return attn__fail(err, ATTN_E_STATE, 0, "state",
-                          "attn_state_get_step: the state has no step; call attn_state_begin_forward first");
+    status = attn__state_owner(state, "attn_state_get_step", err);
+    if (status != ATTN_OK)
+        return status;
+    const size_t first = (size_t)layer_class * ATTN__RUNS;
+    uint32_t kind = ATTN__RUN_MAIN, runs = 0;
+    for (uint32_t k = 0; k < ATTN__RUNS; k++)
+        if (core->batches[first + k].seqs > 0) {
+            kind = k;
+            runs++;
+        }
+    if (runs > 1)
+        return attn__fail(
+            err, ATTN_E_UNSUPPORTED, 0, "layer_class",
+            "class %u runs prompts and decodes of this step apart; attn_layer_forward does both",
+            layer_class);
     ATTN_INIT(&own);
-    own.plan = core->owner->set->plans[layer_class];
-    own.batch = &core->batches[layer_class];
-    own.schedule = &core->owner->set->schedules[layer_class];
+    own.plan = attn__set_plan(core->owner->set, layer_class, (enum attn__run_kind)kind);
+    own.batch = &core->batches[first + kind];
+    own.schedule = &core->owner->set->schedules[first + kind];
     own.scratch = &core->scratch;
     return attn__answer(out, &own, sizeof own, "out", err);
 }

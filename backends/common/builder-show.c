@@ -126,6 +126,17 @@ static void show_encoder(struct attn_builder_impl *b, uint32_t graph, uint32_t p
                width);
 }
 
+/* Prompts of which no row shows the blocks; with FlashInfer the pages do. */
+static uint32_t count_untabled(const struct attn_builder_impl *b)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < b->prefills && !b->infer && !b->on_device; i++)
+        count +=
+            b->group->members[i].shown == ATTN__SHOWN_NONE || b->group->members[i].shown == ATTN__SHOWN_LATER;
+    return count;
+}
+
 void attn__builder_show(struct attn_builder_impl *b, const struct attn_builder_build_args *args,
                         uint32_t rows)
 {
@@ -139,6 +150,7 @@ void attn__builder_show(struct attn_builder_impl *b, const struct attn_builder_b
     m->first_row = b->first_row;
     m->max_q = b->max_q;
     m->graph = args->graph;
+    m->untabled = count_untabled(b);
     show_numbers(b, args->graph, args->pad);
     show_array(b, attn__field(m, ATTN_FIELD_QUERY_START_LOC, 0),
                attn__array(b, ATTN_FIELD_QUERY_START_LOC, 0), (uint64_t)b->seqs + 1);

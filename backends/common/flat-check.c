@@ -42,8 +42,9 @@ static int32_t check_header(struct attn__flat *flat, struct attn_error *err)
     memcpy(h, flat->data, sizeof *h);
     if (h->magic != ATTN_FLAT_MAGIC)
         return attn__common_fail(err, ATTN_E_INVALID, "magic", "the bytes are no step");
-    if (h->reserved != 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "reserved", "reserved is %u; accepted: 0", h->reserved);
+    if (h->untabled > h->queries)
+        return attn__common_fail(err, ATTN_E_INVALID, "untabled", "untabled is %u; accepted: up to %u",
+                                 h->untabled, h->queries);
     const struct {
         const char *name;
         uint64_t got, wanted;

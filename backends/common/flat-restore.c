@@ -133,6 +133,7 @@ int32_t attn__builder_restore(struct attn_builder_impl *b, const void *data, uin
     count(&flat);
     b->moved = true;
     attn__builder_show(b, &args, flat.header.seqs);
+    b->whole.untabled = flat.header.untabled;
     for (uint32_t field = 1; field < ATTN_FIELDS; field++)
         for (uint32_t i = 0; i < attn__flat_count(&b->whole, field); i++)
             restore_field(&flat, field, i);

@@ -156,7 +156,8 @@ int32_t attn__builder_serialise(const struct attn_builder_impl *b, void *data, u
                                       .index_dtype = b->params.index_dtype,
                                       .seqs = m->seqs,
                                       .queries = m->queries,
-                                      .first_row = m->first_row};
+                                      .first_row = m->first_row,
+                                      .untabled = m->untabled};
     struct writer w = {.b = b};
     int32_t status = put_all(&w, err);
     const uint64_t front = sizeof header + blocks * sizeof(uint32_t);

@@ -43,6 +43,7 @@ struct attn_metadata_impl {
     uint32_t first_row;      /* row of the block tables that sequence 0 has */
     uint32_t max_q;          /* most new tokens of a sequence */
     uint32_t graph;          /* 1: for a captured graph */
+    uint32_t untabled;       /* prompts that have no row in the block tables */
     struct attn_view *views; /* [sets][ATTN_FIELDS]; sets = the larger of groups and modalities */
 };
 

@@ -149,7 +149,7 @@ static void turn_prompts(const struct attn__step *step)
     attn__field(m, ATTN_FIELD_MAX_QUERY_LEN, 0)->value = 1;
     for (uint32_t g = 0; g < m->groups; g++)
         attn__field(m, ATTN_FIELD_SLOT_MAPPING, g)->shape[0] = step->seqs;
-    m->prefills = m->prompt_tokens = b->prefills = b->prompt_tokens = 0;
+    m->prefills = m->prompt_tokens = m->untabled = b->prefills = b->prompt_tokens = 0;
     m->tokens = step->seqs;
     m->max_q = b->max_q = 1;
     b->decode_tokens = step->queries;

@@ -72,7 +72,7 @@ AT(attn_flat_header, index_dtype, 36);
 AT(attn_flat_header, seqs, 40);
 AT(attn_flat_header, queries, 44);
 AT(attn_flat_header, first_row, 48);
-AT(attn_flat_header, reserved, 52);
+AT(attn_flat_header, untabled, 52);
 
 SIZE(attn_flat_record, 56);
 AT(attn_flat_record, field, 0);
@@ -88,7 +88,9 @@ AT(attn_flat_record, offset, 48);
 SIZE(attn_layer_class, 24);
 AT(attn_layer_class, problem, 0);
 AT(attn_layer_class, group, 8);
-AT(attn_layer_class, reserved, 12);
+AT(attn_layer_class, new_dtype, 12);
+AT(attn_layer_class, strict_original, 16);
+AT(attn_layer_class, reserved, 20);
 
 SIZE(attn_state_params, 40);
 AT(attn_state_params, struct_size, 0);
@@ -113,6 +115,35 @@ AT(attn_state_step, plan, 8);
 AT(attn_state_step, batch, 16);
 AT(attn_state_step, schedule, 24);
 AT(attn_state_step, scratch, 32);
+
+SIZE(attn_layer_desc, 56);
+AT(attn_layer_desc, struct_size, 0);
+AT(attn_layer_desc, class_index, 4);
+AT(attn_layer_desc, layer_class, 8);
+AT(attn_layer_desc, softmax_scale, 16);
+AT(attn_layer_desc, sinks_dtype, 20);
+AT(attn_layer_desc, alibi_slopes, 24);
+AT(attn_layer_desc, sinks, 40);
+
+SIZE(attn_layer_tensors, 656);
+AT(attn_layer_tensors, struct_size, 0);
+AT(attn_layer_tensors, mask_packed, 4);
+AT(attn_layer_tensors, q, 8);
+AT(attn_layer_tensors, q_rope, 56);
+AT(attn_layer_tensors, k_new, 104);
+AT(attn_layer_tensors, v_new, 152);
+AT(attn_layer_tensors, k_rope, 200);
+AT(attn_layer_tensors, out, 248);
+AT(attn_layer_tensors, lse, 296);
+AT(attn_layer_tensors, mask, 344);
+AT(attn_layer_tensors, mask_starts, 360);
+AT(attn_layer_tensors, mask_seq_stride, 376);
+AT(attn_layer_tensors, mask_head_stride, 384);
+AT(attn_layer_tensors, mask_row_stride, 392);
+AT(attn_layer_tensors, q_scale, 400);
+AT(attn_layer_tensors, k_new_scale, 464);
+AT(attn_layer_tensors, v_new_scale, 528);
+AT(attn_layer_tensors, out_scale, 592);
 
 SIZE(attn_builder_device_args, 48);
 AT(attn_builder_device_args, struct_size, 0);

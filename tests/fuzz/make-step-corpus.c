@@ -62,7 +62,7 @@ static void damage(const char *directory, uint8_t kind, char *data, uint64_t siz
                   {"seqs-many", 40, 0xffffffff},
                   {"queries-many", 44, 99},
                   {"first-row", 48, 12},
-                  {"reserved", 52, 1},
+                  {"untabled", 52, 0xffff},
                   {"block", 56, 16},
                   {"field-none", 64, 36},
                   {"field-large", 64, 0xffffffff},

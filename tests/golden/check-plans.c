@@ -44,7 +44,7 @@ static bool capture(struct golden *g, struct attn_state *state, const struct ste
     return golden_ok(g, "capture", status, &err);
 }
 
-/* One prepare plans both parts; it is taken apart where the decodes begin. */
+/* Prompts come first, and are planned by themselves. What reads new tokens has no wrapper. */
 static json_t *calls_of(const struct step *step)
 {
     uint32_t count;
@@ -55,14 +55,15 @@ static json_t *calls_of(const struct step *step)
     for (size_t i = 0; i < step->count; i++)
         prompts += step->sequence[i].prompt;
     for (uint32_t i = 0; i < count; i++) {
-        if (calls[i].kind != RECORDED_PREPARE || calls[i].seqs == 0)
+        if (calls[i].kind != RECORDED_PREPARE || calls[i].problem.kv_source == ATTN_KV_NEW)
             continue;
         if (prompts > 0)
             json_array_append_new(
-                list, plans_prefill(&calls[i], "BatchPrefillWithPagedKVCacheWrapper.begin_forward", prompts));
-        if (calls[i].seqs > prompts)
+                list, plans_prefill(&calls[i], "BatchPrefillWithPagedKVCacheWrapper.begin_forward"));
+        else
             json_array_append_new(
-                list, plans_decode(&calls[i], "BatchDecodeWithPagedKVCacheWrapper.begin_forward", prompts));
+                list, plans_decode(&calls[i], "BatchDecodeWithPagedKVCacheWrapper.begin_forward"));
+        prompts = 0;
     }
     return list;
 }

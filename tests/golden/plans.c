@@ -76,7 +76,7 @@ struct attn_state *plans_state(struct golden *g, struct attn_backend *backend,
                                        .graph_blocks = (uint32_t)model->columns,
                                        .max_indices = (uint32_t)model->max_indices};
     struct attn_problem problem;
-    struct attn_layer_class class = {.problem = &problem};
+    struct attn_layer_class class = {.problem = &problem, .strict_original = 1};
     struct attn_state_params params;
     struct attn_state *state = NULL;
     struct attn_error err;
@@ -124,11 +124,11 @@ static const char *dtype_name(uint32_t dtype)
 }
 
 /* Tokens in the last page of each sequence: as given, and what its length leaves beside its other pages. */
-static json_t *last_pages(const struct recorded_call *call, size_t first, size_t end)
+static json_t *last_pages(const struct recorded_call *call)
 {
     json_t *list = json_array();
 
-    for (size_t i = first; i < end; i++) {
+    for (uint32_t i = 0; i < call->seqs; i++) {
         int32_t pages = call->csr_indptr != NULL ? call->csr_indptr[i + 1] - call->csr_indptr[i] : 0;
         int32_t length = call->kv_lens != NULL ? call->kv_lens[i] : -1;
         int32_t rest = pages > 0 ? length - (pages - 1) * (int32_t)call->problem.block : 0;
@@ -138,26 +138,26 @@ static json_t *last_pages(const struct recorded_call *call, size_t first, size_t
     return list;
 }
 
-json_t *plans_prefill(const struct recorded_call *call, const char *name, size_t p)
+json_t *plans_prefill(const struct recorded_call *call, const char *name)
 {
     json_t *args = json_array();
 
-    json_array_append_new(args, tensor(numbers(call->q_offsets, 0, p + 1)));
-    json_array_append_new(args, tensor(numbers(call->csr_indptr, 0, p + 1)));
+    json_array_append_new(args, tensor(numbers(call->q_offsets, 0, call->seqs + (size_t)1)));
+    json_array_append_new(args, tensor(numbers(call->csr_indptr, 0, call->seqs + (size_t)1)));
     json_array_append_new(args, tensor(numbers(call->csr_indices, 0, used(call))));
-    json_array_append_new(args, tensor(last_pages(call, 0, p)));
+    json_array_append_new(args, tensor(last_pages(call)));
     append_sizes(args, &call->problem);
     return json_pack("[s, o, {}]", name, args);
 }
 
-json_t *plans_decode(const struct recorded_call *call, const char *name, size_t p)
+json_t *plans_decode(const struct recorded_call *call, const char *name)
 {
     json_t *args = json_array();
     bool plain = call->problem.alibi == ATTN_ALIBI_NONE && call->problem.positions == 0;
 
-    json_array_append_new(args, tensor(numbers(call->csr_indptr, p, (size_t)call->seqs + 1)));
+    json_array_append_new(args, tensor(numbers(call->csr_indptr, 0, call->seqs + (size_t)1)));
     json_array_append_new(args, tensor(numbers(call->csr_indices, 0, used(call))));
-    json_array_append_new(args, tensor(last_pages(call, p, call->seqs)));
+    json_array_append_new(args, tensor(last_pages(call)));
     append_sizes(args, &call->problem);
     return json_pack("[s, o, {s:s, s:s, s:s}]", name, args, "pos_encoding_mode", plain ? "NONE" : "?",
                      "data_type", dtype_name(call->problem.k_dtype), "q_data_type",

@@ -31,9 +31,9 @@ struct plans_model {
 struct attn_state *plans_state(struct golden *g, struct attn_backend *backend,
                                const struct plans_model *model);
 
-/* A prepare call as the planning call of the prefill part [0, p) or of the decode part [p, n). */
-json_t *plans_prefill(const struct recorded_call *call, const char *name, size_t p);
-json_t *plans_decode(const struct recorded_call *call, const char *name, size_t p);
+/* A prepare call as the planning call of the prefill or of the decode part. */
+json_t *plans_prefill(const struct recorded_call *call, const char *name);
+json_t *plans_decode(const struct recorded_call *call, const char *name);
 
 /* Compares recorded calls with `actual`; the ends of plans count for nothing, and indices are compared as far
  * as they are used. */

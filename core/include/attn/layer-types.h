@@ -238,7 +238,7 @@ struct attn_flat_header {
     uint32_t seqs;
     uint32_t queries;
     uint32_t first_row;
-    uint32_t reserved;
+    uint32_t untabled; /* prompts whose blocks the block tables do not show */
 };
 
 /* One field that has a value. Rows of arrays of rank 2 follow one another without a gap. */
@@ -256,11 +256,19 @@ struct attn_flat_record {
 
 /* ---------------------------------------------------------------- what a state is made for */
 
-/* Leaf. A layer class of a model: a problem with all four maxima, and the cache group that its layers use. */
+/*
+ * Leaf. A layer class of a model: a problem with all four maxima, and the cache group that its layers use.
+ *
+ * Prompts whose blocks are in no table, and prompts of cross-attention, read their keys from k_new and v_new
+ * even where the problem reads a cache; then a step can have two runs, prompts and decodes.
+ */
 struct attn_layer_class {
     const struct attn_problem *problem;
-    uint32_t group; /* encoder classes and cross-attention have none: 0 */
-    uint32_t reserved[3];
+    uint32_t group;           /* encoder classes and cross-attention have none: 0 */
+    uint32_t new_dtype;       /* of k_new and v_new where the problem reads the cache alone: f32, f16 or bf16;
+                                 0 = that of q, or bf16 if q has 8 bits */
+    uint32_t strict_original; /* 1: limits and order of runs of the original, attn/compat.h */
+    uint32_t reserved;
 };
 
 /* Capture buffers follow from max_batch, max_kv and the groups, everything else from the problems' maxima. */
@@ -283,7 +291,7 @@ struct attn_state_capture_args {
     uint32_t reserved;
 };
 
-/* What a layer of one class runs with in the step that was begun. Valid until the next begin. */
+/* What the one run of a layer class has in the step that was begun. Valid until the next begin. */
 struct attn_state_step {
     uint32_t struct_size;
     uint32_t reserved;
@@ -291,6 +299,45 @@ struct attn_state_step {
     const struct attn_batch *batch; /* no sequences: the step has nothing for this class */
     const struct attn_span *schedule;
     const struct attn_scratch *scratch;
+};
+
+/* ---------------------------------------------------------------- layers */
+
+/* What one layer is. */
+struct attn_layer_desc {
+    uint32_t struct_size;
+    uint32_t class_index; /* of its class among those of the states that it runs with */
+    const struct attn_layer_class *layer_class;
+    float softmax_scale;             /* required: finite and > 0, no default */
+    uint32_t sinks_dtype;            /* ATTN_F32 or ATTN_BF16 */
+    struct attn_buffer alibi_slopes; /* f32 [heads], exactly if the problem has alibi; stays the caller's */
+    struct attn_buffer sinks;        /* [heads], exactly if the problem has sinks; stays the caller's */
+};
+
+/*
+ * One forward of one layer, all in the backend's memory. Rows are the step's tokens in its order: prompts,
+ * decodes, padding. Of `encoder` and of cross-attention's keys they are the encoder's tokens of all prompts.
+ */
+struct attn_layer_tensors {
+    uint32_t struct_size;
+    uint32_t mask_packed;      /* as in attn_tensors, like all that begins with mask */
+    struct attn_tensor q;      /* [rows, heads, head_dim]; with q_rope the latent columns alone */
+    struct attn_tensor q_rope; /* mla, optional */
+    struct attn_tensor
+        k_new; /* [rows, kv_heads, head_dim]; none: nothing is written, keys are in the cache */
+    struct attn_tensor v_new;  /* [rows, kv_heads, head_dim_vo]; none where the cache has no v */
+    struct attn_tensor k_rope; /* mla, optional: rope columns of k_new, which then holds the latent ones */
+    struct attn_tensor out;    /* [rows, heads, head_dim_vo], written */
+    struct attn_tensor lse;    /* f32 [rows, heads], written exactly if the problem has lse */
+    struct attn_buffer mask;
+    struct attn_buffer mask_starts;
+    int64_t mask_seq_stride;
+    int64_t mask_head_stride;
+    int64_t mask_row_stride;
+    struct attn_scale q_scale;
+    struct attn_scale k_new_scale;
+    struct attn_scale v_new_scale;
+    struct attn_scale out_scale;
 };
 
 #ifdef __cplusplus

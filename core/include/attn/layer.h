@@ -209,9 +209,46 @@ ATTN_API int32_t attn_state_prepare(struct attn_state *state, const struct attn_
 ATTN_API int32_t attn_state_begin_forward(struct attn_state *state, const struct attn_metadata *metadata,
                                           void *stream, struct attn_error *err);
 
-/* ATTN_E_STATE if no step was begun, or another state of the model has begun one since. */
+/*
+ * For engines that write caches and run plans themselves. ATTN_E_STATE if no step was begun, or another state
+ * of the model has begun one since; ATTN_E_UNSUPPORTED if the step has two runs for the class.
+ */
 ATTN_API int32_t attn_state_get_step(const struct attn_state *state, uint32_t layer_class,
                                      struct attn_state_step *out, struct attn_error *err);
+
+/* ---------------------------------------------------------------- layers */
+
+/*
+ * A layer of a model. It is immutable, and any thread and any state of its backend may use it, in parallel.
+ */
+struct attn_layer;
+
+/*
+ * Makes a layer. The backend is asked whether it serves the class: ATTN_E_UNSUPPORTED with its reason, and
+ * ENC_DEC_ROCM_HIP of encoders and cross-attention for ROCm. With strict_original also what the original
+ * refuses at construction, in its words. ATTN_E_INVALID names a member.
+ */
+ATTN_API int32_t attn_layer_create(struct attn_backend *backend, const struct attn_layer_desc *desc,
+                                   struct attn_layer **out, struct attn_error *err);
+ATTN_API void attn_layer_destroy(struct attn_layer *layer);
+
+/*
+ * One layer in the step that attn_state_begin_forward has begun with `state` and `metadata`: writes keys and
+ * values into `kv` and runs attention.
+ *
+ * Written is what k_new and v_new hold, to the step's slots of the class' cache group: never for encoders,
+ * and not without k_new or kv; after the run where the problem reads cache+new, else before it. The run reads
+ * as the problem's kv_source says; without `kv` (a profile run), and where prompts have no rows in a block
+ * table, it reads k_new and v_new alone.
+ *
+ * In order of `stream`, and legal inside a capture with the clone of a size and its capture metadata. Nothing
+ * is allocated. ATTN_E_STATE: no step, or of other metadata. ATTN_E_INVALID names what is missing or does not
+ * fit. After a failure what was written to the cache and to `out` is undefined.
+ */
+ATTN_API int32_t attn_layer_forward(const struct attn_layer *layer, struct attn_state *state,
+                                    const struct attn_metadata *metadata, struct attn_kv *kv,
+                                    const struct attn_layer_tensors *tensors, void *stream,
+                                    struct attn_error *err);
 
 #ifdef __cplusplus
 }
