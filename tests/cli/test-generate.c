@@ -28,6 +28,65 @@ static void test_usage(void)
     refuses("-p a", 2, "no model: give -m FILE.gguf, or --toy");
 }
 
+static void test_more_usage(void)
+{
+    refuses("--toy -p a --graph maybe", 2, "--graph is 'maybe'; accepted: on, off");
+    refuses("--toy -p a --steps 65", 2, "--steps is '65'; accepted: 1 to 64");
+    refuses("--toy-window 0 -p a", 2, "--toy-window is '0'; accepted: 1 to 2147483647");
+}
+
+/* A prompt that cannot be served says why; the others are answered. */
+static void test_refused_prompts(void)
+{
+    const char *directory = directory_make();
+    struct result alone, result;
+    char arguments[512];
+
+    refuses("--toy --ids -p 104,257", 1, "token 2 of the prompt is 257; accepted are 0 to 256");
+    refuses("--toy --ids -p -1,104", 1, "token 1 of the prompt is -1; accepted are 0 to 256");
+    refuses("--toy --ids -p 104,x1", 1, "number 2 of the prompt is 'x1'; accepted are numbers of tokens");
+    refuses("--toy --ids -p ,", 1, "the prompt has no tokens; accepted are 1 to 4095");
+    refuses("--toy -p hello -n 100 --block 4 --blocks 10", 1,
+            "a request of up to 105 tokens needs 26 blocks of 4 tokens, and the cache has 10");
+    file_write(directory, "ids", "104 101 108 108 111\n104 300\n104 101 y\n104 101 108 108 111\n");
+    run(&alone, "", places.attn_generate, "--toy --raw -p hello -n 6");
+    snprintf(arguments, sizeof arguments, "--toy --ids --batch %s/ids -n 6 --json", directory);
+    run(&result, "", places.attn_generate, arguments);
+    const char *first = json_string_value(at(&result, "sequences.0.text"));
+    const char *last = json_string_value(at(&result, "sequences.3.text"));
+    check(
+        result.code == 1 && first != NULL && last != NULL && strlen(alone.out) == strlen(first) + 1 &&
+            strncmp(alone.out, first, strlen(first)) == 0 && strcmp(first, last) == 0 &&
+            is_text(&result, "sequences.1.end", "refused") &&
+            is_text(&result, "sequences.1.refusal", "token 2 of the prompt is 300; accepted are 0 to 256") &&
+            json_is_null(at(&result, "sequences.0.refusal")),
+        &result, "the other prompts have the texts that they have alone");
+    check(strstr(result.err, "line 2: token 2 of the prompt is 300") != NULL &&
+              strstr(result.err, "line 3: number 3 of the prompt is 'y'") != NULL &&
+              strstr(result.err, "2 of 4 prompts were refused") != NULL,
+          &result, "the messages name their lines");
+    result_finish(&result);
+    result_finish(&alone);
+}
+
+/* The same text by other ways, and the report says that they were taken. */
+static void test_ways(void)
+{
+    struct result alone, result;
+
+    run(&alone, "", places.attn_generate, "--toy-window 24 -p hello -n 24 --parallel 3");
+    run(&result, "", places.attn_generate,
+        "--toy-window 24 -p hello -n 24 --parallel 3 --graph on --steps 4 --stats");
+    check(result.code == 0 && alone.code == 0 && strcmp(alone.out, result.out) == 0 &&
+              strstr(alone.err, "graphs:") == NULL && strstr(alone.err, "time:") == NULL,
+          &alone, "graphs and steps give the same texts");
+    check(strstr(result.err, "graphs: 3 sizes; ") != NULL && strstr(result.err, "advanced: ") != NULL &&
+              strstr(result.err, "time: ") != NULL && strstr(result.err, "\033") == NULL,
+          &result, "the report tells of them, without a line of progress");
+    result_finish(&result);
+    result_finish(&alone);
+}
+
 static void test_files(void)
 {
     const char *directory = directory_make();
@@ -45,11 +104,10 @@ static void test_files(void)
     snprintf(arguments, sizeof arguments, "--toy --batch %s/latin", directory);
     refuses(arguments, 1, "line 2, byte 4 is 0xe9; accepted is text in UTF-8");
     memset(line, 'x', sizeof line - 1);
-    memcpy(line, "short\n\n", 7);
     file_write(directory, "long", line);
     snprintf(arguments, sizeof arguments, "--toy --batch %s/long", directory);
     snprintf(text, sizeof text,
-             "--batch %s/long: line 3: the prompt has 4993 tokens; the model accepts up to 4095", directory);
+             "--batch %s/long: line 1: the prompt has 5000 tokens; the model accepts up to 4095", directory);
     refuses(arguments, 1, text);
     snprintf(arguments, sizeof arguments, "--toy --batch %s", places.attn_generate);
     refuses(arguments, 1, "accepted is text in UTF-8");
@@ -131,6 +189,9 @@ int main(int argc, char **argv)
 {
     cli_init(argc, argv);
     test_usage();
+    test_more_usage();
+    test_refused_prompts();
+    test_ways();
     test_files();
     test_batch();
     test_copies();

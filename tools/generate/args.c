@@ -26,7 +26,12 @@ enum {
     KEY_COMPARE,
     KEY_BLOCKS,
     KEY_HOST_BLOCKS,
-    KEY_NO_REUSE
+    KEY_NO_REUSE,
+    KEY_GRAPH,
+    KEY_STEPS,
+    KEY_IDS,
+    KEY_STATS,
+    KEY_TOY_WINDOW
 };
 
 static const struct argp_option options[] = {
@@ -44,13 +49,19 @@ static const struct argp_option options[] = {
     {"host-blocks", KEY_HOST_BLOCKS, "N", 0,
      "pages on the host for texts that have to wait; without them they are computed again (0)", 1},
     {"no-reuse", KEY_NO_REUSE, NULL, 0, "compute what prompts have in common for each of them", 1},
+    {"graph", KEY_GRAPH, "on|off", 0, "replay captured graphs where all texts generate (off)", 1},
+    {"steps", KEY_STEPS, "N", 0, "generate up to N tokens of each text before prompts are looked at (1)", 1},
     {"kv", KEY_KV, "TYPE", 0, "cache type: " ATTENTION_CACHE_TYPES " (f16)", 1},
     {"compare-kv", KEY_COMPARE, NULL, 0, "how far the logits are from those of an f32 cache", 1},
     {"temp", KEY_TEMP, "T", 0, "draw at temperature T; 0 takes the likeliest token (0)", 2},
     {"seed", KEY_SEED, "N", 0, "seed of the draw, of the page order and of the toy model (1)", 2},
     {"raw", KEY_RAW, NULL, 0, "give the prompt as it is, without the model's chat turns", 2},
+    {"ids", KEY_IDS, NULL, 0, "prompts are numbers of tokens, with blanks or commas between them", 2},
+    {"stats", KEY_STATS, NULL, 0, "say where the time went", 2},
     {"toy", KEY_TOY, "REASON", OPTION_ARG_OPTIONAL,
      "use a small generated model; REASON appears in the report", 3},
+    {"toy-window", KEY_TOY_WINDOW, "N", 0,
+     "the small model with layers that see N tokens and layers that see all", 3},
     {0},
 };
 
@@ -88,6 +99,13 @@ static const char *cache_type(const char *text)
     if (!attention_cache_type(text))
         usage_error("kv", text, ATTENTION_CACHE_TYPES);
     return text;
+}
+
+static bool on_or_off(const char *option, const char *text)
+{
+    if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0)
+        usage_error(option, text, "on, off");
+    return strcmp(text, "on") == 0;
 }
 
 static void check(struct arguments *a)
@@ -132,6 +150,12 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_HOST_BLOCKS:
         a->host_blocks = (uint32_t)number("host-blocks", text, 0, MOST_BLOCKS);
+        return 0;
+    case KEY_STEPS:
+        a->steps = (uint32_t)number("steps", text, 1, MOST_STEPS);
+        return 0;
+    case KEY_GRAPH:
+        a->graph = on_or_off("graph", text);
         return 0;
     case KEY_NO_REUSE:
         a->reuse = false;
@@ -178,6 +202,16 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case KEY_TOY:
         a->toy = text ? text : "asked for";
         return 0;
+    case KEY_IDS:
+        a->ids = true;
+        return 0;
+    case KEY_STATS:
+        a->stats = true;
+        return 0;
+    case KEY_TOY_WINDOW:
+        a->toy_window = (uint32_t)number("toy-window", text, 1, INT32_MAX);
+        a->toy = a->toy ? a->toy : "asked for";
+        return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "argument '%s' is not expected; a prompt of several words needs quotes", text);
         return 0;
@@ -200,7 +234,7 @@ void arguments_parse(int argc, char **argv, struct arguments *out)
             "speed, backend and kernels to standard error.",
         .children = children,
     };
-    *out =
-        (struct arguments){.tokens = 128, .block = 16, .chunk = 256, .kv = "f16", .seed = 1, .reuse = true};
+    *out = (struct arguments){
+        .tokens = 128, .block = 16, .chunk = 256, .steps = 1, .kv = "f16", .seed = 1, .reuse = true};
     common_parse(&argp, argc, argv, out);
 }

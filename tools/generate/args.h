@@ -21,7 +21,12 @@ struct arguments {
     uint32_t parallel;
     uint32_t blocks;      /* 0: as many as can be wanted */
     uint32_t host_blocks; /* 0: blocks that are given up are computed again */
+    uint32_t steps;
+    uint32_t toy_window; /* 0: all of its layers see all tokens */
     bool reuse;
+    bool graph;
+    bool ids; /* prompts are numbers of tokens */
+    bool stats;
     double temperature;
     uint64_t seed;
     bool raw;
@@ -29,7 +34,13 @@ struct arguments {
     struct common_options common;
 };
 
-enum { MOST_THREADS = 1024, MOST_PARALLEL = 1024, DEFAULT_PARALLEL = 8, MOST_BLOCKS = 1 << 24 };
+enum {
+    MOST_THREADS = 1024,
+    MOST_PARALLEL = 1024,
+    DEFAULT_PARALLEL = 8,
+    MOST_BLOCKS = 1 << 24,
+    MOST_STEPS = 64
+};
 
 /* Exits with EXIT_USAGE after a message when the command line is wrong. */
 void arguments_parse(int argc, char **argv, struct arguments *out);

@@ -1,140 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Continuous batching: takes steps from the scheduler, computes and samples them, and ends what has ended. */
-#include "batch.h"
+/* Continuous batching: takes steps from the scheduler, computes them, and hands the tokens back. */
+#include "batch-impl.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* The state of a run. */
-struct batch {
-    struct engine *engine;
-    struct sequence *sequences;
-    uint32_t count;
-    const struct batch_options *options;
-    struct batch_result *result;
-    struct scheduler *scheduler;
-    struct scheduled_part *order;
-    struct forward_part *parts; /* in this order */
-    struct sequence **members;  /* of the parts */
-    float *logits;
-};
-
 static double now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static uint32_t least(uint64_t a, uint64_t b)
-{
-    return (uint32_t)(a < b ? a : b);
-}
-
-/* Tokens of a whole text. The last one is never computed, so it may be one more than the context holds. */
-static uint32_t length(const struct batch *b, const struct sequence *s)
-{
-    return least((uint64_t)s->prompt.count + s->most, (uint64_t)b->engine->model.shape.context + 1);
-}
-
-static uint32_t blocks_of(const struct batch *b, const struct sequence *s)
-{
-    return (length(b, s) - 2) / b->options->attention.block + 1;
-}
-
-static int descending(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a;
-    uint32_t y = *(const uint32_t *)b;
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
-/* Blocks for the longest sequences that can meet: no order of ends makes others want more. */
-static int count_blocks(const struct batch *b, struct attention_options *o, struct failure *err)
-{
-    uint32_t *wanted = malloc(b->count * sizeof *wanted);
-    uint64_t blocks = 0;
-    if (!wanted)
-        return failure_set(err, "no memory for %" PRIu32 " sequences", b->count);
-    for (uint32_t i = 0; i < b->count; i++)
-        wanted[i] = blocks_of(b, &b->sequences[i]);
-    qsort(wanted, b->count, sizeof *wanted, descending);
-    for (uint32_t i = 0; i < o->max_seqs; i++)
-        blocks += wanted[i];
-    free(wanted);
-    for (uint32_t g = 0; g < SCHEDULER_GROUPS; g++)
-        o->blocks[g] = least(blocks, UINT32_MAX);
-    return 0;
-}
-
-static void count_maxima(const struct batch *b, struct attention_options *o)
-{
-    uint64_t all = 0;
-    uint32_t longest = 0;
-    o->max_seqs = least(b->options->parallel, b->count);
-    o->max_tokens = 0;
-    for (uint32_t i = 0; i < b->count; i++) {
-        uint32_t tokens = length(b, &b->sequences[i]) - 1;
-        all += tokens;
-        longest = tokens > longest ? tokens : longest;
-    }
-    /* Whoever gave up its blocks computes what it generated as if it were a prompt. */
-    o->max_tokens = longest;
-    o->max_chunk = least(b->options->chunk, longest);
-    o->max_rows = least(b->options->chunk, all) + o->max_seqs - 1;
-}
-
-static int start_scheduler(struct batch *b, const struct attention_options *o, struct failure *err)
-{
-    const struct attention_shape *shape = &b->engine->shape;
-    struct scheduler_options options = {
-        .block = o->block,
-        .groups = shape->groups,
-        .host_blocks = o->host_blocks,
-        .max_seqs = o->max_seqs,
-        .chunk = b->options->chunk,
-        .reuse = b->options->reuse && shape->groups == 1 && shape->window[0] == 0,
-    };
-    for (uint32_t g = 0; g < shape->groups; g++)
-        options.group[g] = (struct scheduler_group){o->blocks[g], shape->window[g]};
-    return scheduler_create(&options, &b->scheduler, err);
-}
-
-/* Samples come later: they are forks of the sequence before them. */
-static int add_requests(struct batch *b, struct failure *err)
-{
-    for (uint32_t i = 0; i < b->count; i++) {
-        struct sequence *s = &b->sequences[i];
-        if (s->sample && i > 0)
-            continue;
-        s->scheduled =
-            scheduler_add(b->scheduler, s->prompt.ids, (uint32_t)s->prompt.count, length(b, s), s, err);
-        if (!s->scheduled)
-            return -1;
-    }
-    return 0;
-}
-
-static int start(struct batch *b, struct failure *err)
-{
-    struct attention_options o = b->options->attention;
-    count_maxima(b, &o);
-    b->order = calloc(o.max_seqs, sizeof *b->order);
-    b->parts = calloc(o.max_seqs, sizeof *b->parts);
-    b->members = calloc(o.max_seqs, sizeof *b->members);
-    b->logits = malloc((size_t)o.max_seqs * b->engine->model.shape.vocab * sizeof *b->logits);
-    if (!b->order || !b->parts || !b->members || !b->logits)
-        return failure_set(err, "no memory for %" PRIu32 " times %" PRIu32 " logits", o.max_seqs,
-                           b->engine->model.shape.vocab);
-    if (o.blocks[0] == 0 && count_blocks(b, &o, err) < 0)
-        return -1;
-    if (start_scheduler(b, &o, err) < 0 || add_requests(b, err) < 0 || engine_start(b->engine, &o, err) < 0)
-        return -1;
-    if (!b->options->compare)
-        return 0;
-    return comparison_start(&b->result->comparison, b->engine, &o, o.max_seqs, err);
 }
 
 static bool is_last(const struct scheduled_part *part)
@@ -191,97 +68,148 @@ static int move_blocks(struct attention *attention, const struct scheduler_step 
     return attention_copy(attention, &step->copies, err);
 }
 
-static int sample(struct batch *b, struct sequence *s, const float *logits, struct failure *err)
+/* The first turn of a step, or one that follows it without the scheduler and the builder. */
+static int run_turn(struct batch *b, const struct scheduler_step *step, uint32_t turn, struct failure *err)
 {
-    const struct engine *e = b->engine;
-    int32_t token;
-    if (sampler_next(&s->sampler, logits, e->model.shape.vocab, &token, err) < 0)
+    struct engine *e = b->engine;
+    uint32_t count = step->part_count;
+    if (turn > 0)
+        return forward_advance(e->forward, e->attention, b->parts, count, b->logits, err);
+    if (move_blocks(e->attention, step, err) < 0)
         return -1;
-    if (tokenizer_ends(e->tokenizer, token)) {
-        s->end = END_TEXT;
-    } else {
-        if (tokens_add(&s->made, token, err) < 0 || scheduler_append(s->scheduled, &token, 1, err) < 0)
-            return -1;
-        b->result->made_tokens++;
-        if (s->made.count == s->most)
-            s->end = END_LENGTH;
-        else if (s->scheduled->count > e->model.shape.context)
-            s->end = END_CONTEXT;
-    }
-    if (s->end != END_NONE)
-        scheduler_end(b->scheduler, s->scheduled);
-    return 0;
+    return forward_run(e->forward, e->attention, b->parts, count, b->logits, err);
 }
 
-/* Samples begin when the logits behind their prompt are there. */
-static int begin_samples(struct batch *b, struct sequence *first, const float *logits, struct failure *err)
-{
-    if (first->made.count > 0)
-        return 0;
-    for (struct sequence *s = first + 1; s < b->sequences + b->count && s->sample; s++) {
-        s->scheduled = scheduler_fork(b->scheduler, first->scheduled, s, err);
-        if (!s->scheduled || sample(b, s, logits, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* Chooses the next token of each part whose logits are there. */
-static int sample_all(struct batch *b, uint32_t count, struct failure *err)
-{
-    struct comparison *c = &b->result->comparison;
-    uint32_t vocab = b->engine->model.shape.vocab;
-    uint32_t row = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct sequence *s = b->members[i];
-        const float *logits = b->logits + (size_t)row * vocab;
-        if (b->parts[i].first_row == b->parts[i].place.count)
-            continue;
-        if (c->attention)
-            comparison_judge(c, logits, row, vocab, (uint32_t)(s - b->sequences), s->scheduled->computed - 1);
-        if (begin_samples(b, s, logits, err) < 0 || sample(b, s, logits, err) < 0)
-            return -1;
-        row++;
-    }
-    return 0;
-}
-
-static int run_second(struct batch *b, const struct scheduler_step *step, struct failure *err)
+static int run_second(struct batch *b, const struct scheduler_step *step, uint32_t turn, struct failure *err)
 {
     struct comparison *c = &b->result->comparison;
     if (!c->attention)
         return 0;
-    if (move_blocks(c->attention, step, err) < 0)
+    if (turn == 0 && move_blocks(c->attention, step, err) < 0)
         return -1;
-    return comparison_step(c, b->engine, b->parts, step->part_count, false, err);
+    return comparison_step(c, b->engine, b->parts, step->part_count, turn > 0, err);
+}
+
+/* Turns for which all sequences have blocks: one where a prompt is among them. */
+static uint32_t count_turns(const struct batch *b, uint32_t count)
+{
+    uint32_t turns = b->steps;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct scheduled_part *p = &b->order[i];
+        uint32_t ahead = p->count == 1 ? p->sequence->ahead - p->first : 1;
+        turns = ahead < turns ? ahead : turns;
+    }
+    return turns;
+}
+
+/* The tokens that were chosen become the next turn's. */
+static void advance_parts(struct batch *b, uint32_t count, uint32_t turn)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        b->parts[i].place.past++;
+        b->parts[i].tokens = &b->chosen[(size_t)i * b->steps + turn];
+    }
+}
+
+/* Turns end early with a text. Adds the seconds that were the first caches' own. */
+static int run_turns(struct batch *b, const struct scheduler_step *step, uint32_t *out_turns, double *seconds,
+                     struct failure *err)
+{
+    uint32_t turns = count_turns(b, step->part_count);
+    bool ended = false;
+    for (uint32_t turn = 0; turn < turns && !ended; turn++) {
+        double begin = now();
+        if (turn > 0)
+            advance_parts(b, step->part_count, turn - 1);
+        if (run_turn(b, step, turn, err) < 0)
+            return -1;
+        double sample = now();
+        *seconds += sample - begin;
+        if (run_second(b, step, turn, err) < 0)
+            return -1;
+        sample = now();
+        if (batch_choose(b, step->part_count, turn, &ended, err) < 0)
+            return -1;
+        sample = now() - sample;
+        b->result->sample_seconds += sample;
+        *seconds += sample;
+        *out_turns = turn + 1;
+    }
+    return 0;
 }
 
 static int run_step(struct batch *b, const struct scheduler_step *step, struct failure *err)
 {
     struct batch_result *r = b->result;
-    double begin = now();
-    fill_parts(b, step);
-    if (move_blocks(b->engine->attention, step, err) < 0 ||
-        forward_run(b->engine->forward, b->engine->attention, b->parts, step->part_count, b->logits, err) < 0)
-        return -1;
-    double seconds = now() - begin;
-    if (run_second(b, step, err) < 0)
-        return -1;
-    begin = now();
     uint32_t count = step->part_count;
-    scheduler_commit(b->scheduler);
-    if (sample_all(b, count, err) < 0)
+    uint32_t rows = step->rows;
+    uint32_t prompt_rows = step->prompt_rows;
+    uint32_t turns = 0;
+    double seconds = 0;
+    fill_parts(b, step);
+    if (run_turns(b, step, &turns, &seconds, err) < 0)
         return -1;
-    if (b->options->on_step)
-        b->options->on_step(b->options->user);
+    double begin = now();
+    scheduler_commit(b->scheduler);
+    if (batch_settle(b, count, turns, err) < 0)
+        return -1;
     seconds += now() - begin;
-    r->prompt_tokens += step->prompt_rows;
-    r->prompt_seconds += seconds * step->prompt_rows / step->rows;
-    r->made_seconds += seconds * (step->rows - step->prompt_rows) / step->rows;
+    r->steps += turns;
+    r->prompt_tokens += prompt_rows;
+    r->prompt_seconds += seconds * prompt_rows / rows;
+    r->made_seconds += seconds * (rows - prompt_rows) / rows;
     return 0;
 }
 
-static void finish(struct batch *b)
+static void tell(const struct batch *b, uint32_t running)
+{
+    const struct batch_result *r = b->result;
+    struct batch_progress p = {
+        .running = running, .made_tokens = r->made_tokens, .seconds = r->prompt_seconds + r->made_seconds};
+    if (!b->options->on_step)
+        return;
+    for (uint32_t i = 0; i < b->count; i++)
+        p.done += b->sequences[i].end != END_NONE;
+    p.running = p.running < b->count - p.done ? p.running : b->count - p.done;
+    p.waiting = b->count - p.done - p.running;
+    for (uint32_t g = 0; g < b->engine->shape.groups; g++) {
+        p.blocks += b->attention.blocks[g];
+        p.used += scheduler_used(b->scheduler, g);
+    }
+    b->options->on_step(b->options->user, &p);
+}
+
+static int run(struct batch *b, struct failure *err)
+{
+    for (;;) {
+        batch_end_cancelled(b);
+        if (scheduler_left(b->scheduler) == 0)
+            return 0;
+        const struct scheduler_step *step = scheduler_step(b->scheduler);
+        uint32_t running = step->part_count;
+        if (running == 0)
+            return failure_set(err, "%" PRIu32 " sequences are left, and none can go on",
+                               scheduler_left(b->scheduler));
+        if (run_step(b, step, err) < 0) {
+            bool stopped = b->options->stop && *b->options->stop;
+            batch_end_cancelled(b); /* the step is given up */
+            return stopped ? 0 : -1;
+        }
+        tell(b, running);
+    }
+}
+
+/* Every block is back when all have ended, however they did. */
+static int check_blocks(const struct batch *b, struct failure *err)
+{
+    for (uint32_t g = 0; g < b->engine->shape.groups; g++)
+        if (scheduler_used(b->scheduler, g) != 0)
+            return failure_set(err, "%" PRIu32 " blocks of cache group %" PRIu32 " are held by nobody's text",
+                               scheduler_used(b->scheduler, g), g);
+    return 0;
+}
+
+static int finish(struct batch *b, int status, struct failure *err)
 {
     if (b->scheduler)
         b->result->counts = *scheduler_get_counts(b->scheduler);
@@ -292,26 +220,38 @@ static void finish(struct batch *b)
         scheduled_free(scheduled);
         b->sequences[i].scheduled = NULL;
     }
+    if (status == 0 && b->scheduler)
+        status = check_blocks(b, err);
     scheduler_destroy(b->scheduler);
     comparison_finish(&b->result->comparison);
     free(b->order);
     free(b->parts);
     free(b->members);
+    free(b->chosen);
     free(b->logits);
+    return status;
+}
+
+/* Between layers: whoever looks may set what stops the run. */
+static bool stops(void *user)
+{
+    const struct batch_options *o = user;
+    if (o->on_layer)
+        o->on_layer(o->user);
+    return o->stop && *o->stop;
 }
 
 int batch_run(struct engine *e, struct sequence *sequences, uint32_t count,
               const struct batch_options *options, struct batch_result *out, struct failure *err)
 {
     struct batch b = {.engine = e, .sequences = sequences, .count = count, .options = options, .result = out};
+    struct batch_options own = *options; /* for the hook, which changes nothing */
     *out = (struct batch_result){0};
-    int status = start(&b, err);
-    while (status == 0 && scheduler_left(b.scheduler) > 0) {
-        const struct scheduler_step *step = scheduler_step(b.scheduler);
-        status = step->part_count > 0 ? run_step(&b, step, err)
-                                      : failure_set(err, "%" PRIu32 " sequences are left, and none can go on",
-                                                    scheduler_left(b.scheduler));
+    int status = batch_start(&b, err);
+    if (status == 0 && out->refused < count) {
+        forward_set_stop(e->forward, stops, &own);
+        status = run(&b, err);
+        forward_set_stop(e->forward, NULL, NULL);
     }
-    finish(&b);
-    return status;
+    return finish(&b, status, err);
 }

@@ -26,6 +26,8 @@ struct forward {
     float *rope;
     float *memory;
     struct forward_times times;
+    bool (*stop)(void *user);
+    void *user;
     double since; /* the clock at the last change of work */
 };
 
@@ -184,6 +186,8 @@ static int run_layers(struct forward *f, struct attention *attention, const stru
 {
     book(f, &f->times.attention);
     for (uint32_t i = 0; i < f->model->shape.layers; i++) {
+        if (f->stop && f->stop(f->user))
+            return failure_set(err, "stopped in layer %" PRIu32 " of a step", i);
         if (attend(f, attention, i, rows, err) < 0)
             return -1;
         feed_forward(f, i, rows);
@@ -221,6 +225,12 @@ int forward_advance(struct forward *f, struct attention *attention, const struct
     if (attention_advance(attention, f->next, err) < 0)
         return -1;
     return run_layers(f, attention, parts, count, rows, logits, err);
+}
+
+void forward_set_stop(struct forward *f, bool (*stop)(void *user), void *user)
+{
+    f->stop = stop;
+    f->user = user;
 }
 
 void forward_get_times(const struct forward *f, struct forward_times *out)

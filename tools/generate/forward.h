@@ -3,6 +3,7 @@
 #ifndef GENERATE_FORWARD_H
 #define GENERATE_FORWARD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "attention.h"
@@ -40,6 +41,12 @@ struct forward_times {
     double rest;      /* norms, rotation, activation */
 };
 void forward_get_times(const struct forward *f, struct forward_times *out);
+
+/*
+ * Asked before each layer, where it returns true the step fails; NULL: never. What the step wrote to the
+ * caches by then is nobody's.
+ */
+void forward_set_stop(struct forward *f, bool (*stop)(void *user), void *user);
 
 /* A step of sequence 0 alone: "count" tokens behind "past" earlier ones. */
 int forward_step(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t past,

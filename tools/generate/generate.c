@@ -8,16 +8,6 @@
 #include <sha2.h>
 #include <stdlib.h>
 
-static int open_file(struct engine *e, const char *path, uint64_t seed, struct failure *err)
-{
-    size_t size;
-    if (path)
-        return gguf_open(path, &e->file, err);
-    if (toy_build(seed, &e->toy, &size, err) < 0)
-        return -1;
-    return gguf_open_memory("toy", e->toy, size, &e->file, err);
-}
-
 /* Layers that see all tokens have one cache group, those that see a window another. */
 static void describe_layers(struct engine *e)
 {
@@ -35,10 +25,9 @@ static void describe_layers(struct engine *e)
         e->shape.window[e->shape.groups - 1] = s->window;
 }
 
-int engine_load(struct engine *e, const char *path, uint64_t seed, struct failure *err)
+static int load(struct engine *e, struct failure *err)
 {
-    if (open_file(e, path, seed, err) < 0 || tokenizer_create(&e->file, &e->tokenizer, err) < 0 ||
-        model_load(&e->file, &e->model, err) < 0)
+    if (tokenizer_create(&e->file, &e->tokenizer, err) < 0 || model_load(&e->file, &e->model, err) < 0)
         return -1;
     if (tokenizer_size(e->tokenizer) != e->model.shape.vocab)
         return failure_set(err, "%s: the vocabulary has %u tokens; token_embd.weight has %u rows",
@@ -47,6 +36,25 @@ int engine_load(struct engine *e, const char *path, uint64_t seed, struct failur
     model_name(&e->file, e->name, sizeof e->name);
     SHA256Data(e->file.data, e->file.size, e->hash);
     return 0;
+}
+
+int engine_load(struct engine *e, const char *path, uint64_t seed, struct failure *err)
+{
+    size_t size;
+    if (path)
+        return gguf_open(path, &e->file, err) < 0 ? -1 : load(e, err);
+    if (toy_build(seed, &e->toy, &size, err) < 0 || gguf_open_memory("toy", e->toy, size, &e->file, err) < 0)
+        return -1;
+    return load(e, err);
+}
+
+int engine_load_windowed(struct engine *e, uint32_t window, uint64_t seed, struct failure *err)
+{
+    size_t size;
+    if (toy_build_windowed(seed, window, &e->toy, &size, err) < 0 ||
+        gguf_open_memory("toy", e->toy, size, &e->file, err) < 0)
+        return -1;
+    return load(e, err);
 }
 
 int engine_start(struct engine *e, const struct attention_options *options, struct failure *err)

@@ -26,6 +26,9 @@ struct engine {
 /* Opens a file, or generates the toy model where path is NULL; then vocabulary and weights. */
 int engine_load(struct engine *e, const char *path, uint64_t seed, struct failure *err);
 
+/* The toy model of windowed and full layers. */
+int engine_load_windowed(struct engine *e, uint32_t window, uint64_t seed, struct failure *err);
+
 /* Makes forward pass and attention; options->max_tokens and max_chunk are the caller's. */
 int engine_start(struct engine *e, const struct attention_options *options, struct failure *err);
 

@@ -8,12 +8,16 @@
 #include "other-models.h"
 #include "output.h"
 #include "printer.h"
+#include "progress.h"
 #include "prompts.h"
 #include "report.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What libattn would take too: ATTN_THREADS, else one thread per CPU that this process may use. */
 static uint32_t default_threads(void)
@@ -26,87 +30,125 @@ static uint32_t default_threads(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
-/* "" for a prompt of the command line, else where it stands. */
-static void name_prompt(const struct arguments *a, const struct prompt *prompt, char *out, size_t size)
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
 {
-    if (prompt->line)
-        snprintf(out, size, "--batch %.200s: line %u: ", a->batch, prompt->line);
-    else
-        out[0] = 0;
+    (void)number;
+    interrupted = 1;
+}
+
+/* Ctrl-C ends the texts where they are; a second one ends the program. */
+static void watch_signal(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+}
+
+/* Whole numbers with blanks or commas between them; whether the model has such tokens is asked later. */
+static int read_ids(const char *text, struct tokens *out, struct failure *err)
+{
+    static const char blanks[] = " \t,";
+    for (text += strspn(text, blanks); *text; text += strspn(text, blanks)) {
+        char *end;
+        errno = 0;
+        long id = strtol(text, &end, 10);
+        if (end == text || (*end && !strchr(blanks, *end)) || errno || id < -INT32_MAX || id > INT32_MAX)
+            return failure_set(err,
+                               "number %zu of the prompt is '%.*s'; accepted are numbers of tokens with "
+                               "blanks or commas between them",
+                               out->count + 1, (int)strcspn(text, blanks), text);
+        if (tokens_add(out, (int32_t)id, err) < 0)
+            return -1;
+        text = end;
+    }
+    return 0;
 }
 
 static int encode_prompt(const struct engine *e, const struct arguments *a, const struct prompt *prompt,
                          struct tokens *out, struct failure *err)
 {
     char *text = NULL;
-    char name[256];
+    if (a->ids)
+        return read_ids(prompt->text, out, err);
     if (a->raw)
         text = need_copy(prompt->text);
     else if (chat_render(&e->file, prompt->text, &text, err) < 0)
         return -1;
     int status = tokenizer_encode(e->tokenizer, text, strlen(text), out, err);
     free(text);
-    name_prompt(a, prompt, name, sizeof name);
-    if (status == 0 && out->count == 0)
-        return failure_set(err, "%sthe prompt has no tokens; accepted are 1 to %u", name,
-                           e->model.shape.context - 1);
-    if (status == 0 && out->count >= e->model.shape.context)
-        return failure_set(err, "%sthe prompt has %zu tokens; the model accepts up to %u", name, out->count,
-                           e->model.shape.context - 1);
     return status;
 }
 
-/* One sequence per prompt, each drawing with a seed of its own. */
-static int make_sequences(const struct engine *e, const struct arguments *a, const struct prompts *prompts,
-                          struct sequence *sequences, struct failure *err)
+/* One sequence per prompt, each drawing with a seed of its own. A prompt that cannot be read is refused
+ * alone.
+ */
+static void make_sequences(const struct engine *e, const struct arguments *a, const struct prompts *prompts,
+                           struct sequence *sequences)
 {
     for (uint32_t i = 0; i < prompts->count; i++) {
         sequences[i].most = a->tokens;
         sequences[i].sampler = (struct sampler){a->temperature, a->seed + i};
         sequences[i].sample = !a->batch && i > 0;
-        if (encode_prompt(e, a, &prompts->list[i], &sequences[i].prompt, err) < 0)
-            return -1;
+        if (encode_prompt(e, a, &prompts->list[i], &sequences[i].prompt, &sequences[i].refusal) < 0)
+            sequences[i].end = END_REFUSED;
     }
-    return 0;
 }
 
-static void on_step(void *user)
+static void on_step(void *user, const struct batch_progress *progress)
 {
-    printer_continue(user);
+    struct printer *printer = user;
+    if (printer->sequences)
+        printer_continue(printer);
+    progress_show(progress);
 }
 
 static int answer(struct engine *e, const struct arguments *a, const struct prompts *prompts,
                   struct sequence *sequences, struct failure *err)
 {
     struct printer printer = {.engine = e,
-                              .sequences = sequences,
+                              .sequences = a->common.json ? NULL : sequences,
                               .count = prompts->count,
-                              .numbered = a->batch || prompts->count > 1};
+                              .numbered = a->batch || prompts->count > 1,
+                              .whole = a->batch && progress_begin() && isatty(fileno(output_stream()))};
     struct batch_result result;
     struct batch_options options = {
         .parallel = a->parallel,
         .chunk = a->chunk,
+        .steps = a->steps,
         .reuse = a->reuse,
         .attention = {.block = a->block,
                       .blocks = {a->blocks, a->blocks},
                       .host_blocks = a->host_blocks,
                       .threads = a->threads ? a->threads : default_threads(),
                       .kv = a->kv,
+                      .graph = a->graph,
                       .seed = a->seed},
         .compare = a->compare_kv,
-        .on_step = a->common.json ? NULL : on_step,
+        .stop = &interrupted,
+        .on_step = on_step,
         .user = &printer,
     };
-    if (make_sequences(e, a, prompts, sequences, err) < 0)
-        return -1;
-    if (batch_run(e, sequences, prompts->count, &options, &result, err) < 0) {
-        if (printer.begun) /* the message begins on a line of its own */
-            fputc('\n', output_stream());
-        return -1;
-    }
+    make_sequences(e, a, prompts, sequences);
+    watch_signal();
+    int status = batch_run(e, sequences, prompts->count, &options, &result, err);
+    progress_clear();
+    if (status == 0 && !a->common.json && result.refused < prompts->count)
+        printer_continue(&printer);       /* those that were interrupted or refused */
+    else if (status < 0 && printer.begun) /* the message begins on a line of its own */
+        fputc('\n', output_stream());
     const struct report report = {e, a, prompts, sequences, &result, options.attention.threads};
+    if (status < 0 || report_refusals(&report, err) < 0)
+        return -1;
     report_print(&report);
-    return a->common.json && !report_json(&report) ? failure_set(err, "there is no JSON document") : 0;
+    if (a->common.json && !report_json(&report))
+        return failure_set(err, "there is no JSON document");
+    if (interrupted)
+        return failure_set(err, "interrupted: %u of %u texts are not complete", result.cancelled,
+                           prompts->count);
+    return result.refused == 0
+               ? 0
+               : failure_set(err, "%u of %u prompts were refused", result.refused, prompts->count);
 }
 
 static int run(const struct arguments *a, struct engine *e, struct prompts *prompts, struct failure *err)
@@ -115,7 +157,11 @@ static int run(const struct arguments *a, struct engine *e, struct prompts *prom
                           : prompts_repeat(a->prompt, a->parallel, prompts, err);
     if (status == 0 && a->model && model_is(a->model, "bert"))
         return embed_prompts(a, prompts, a->threads ? a->threads : default_threads(), err);
-    if (status < 0 || engine_load(e, a->model, a->seed, err) < 0)
+    if (status < 0)
+        return -1;
+    status = a->toy_window ? engine_load_windowed(e, a->toy_window, a->seed, err)
+                           : engine_load(e, a->model, a->seed, err);
+    if (status < 0)
         return -1;
     struct sequence *sequences = need_memory(NULL, prompts->count, sizeof *sequences);
     memset(sequences, 0, prompts->count * sizeof *sequences);

@@ -3,6 +3,7 @@
 #include "printer.h"
 
 #include "output.h"
+#include "progress.h"
 
 #include <string.h>
 
@@ -21,6 +22,10 @@ void printer_continue(struct printer *p)
 {
     for (; p->current < p->count; p->current++) {
         const struct sequence *s = &p->sequences[p->current];
+        if (p->whole && s->end == END_NONE)
+            break;
+        if (p->whole)
+            progress_clear();
         if (p->numbered && !p->begun)
             fprintf(output_stream(), "%s=== %u ===\n", p->current ? "\n" : "", p->current + 1);
         p->begun = true;

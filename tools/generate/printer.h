@@ -12,7 +12,8 @@ struct printer {
     const struct engine *engine;
     const struct sequence *sequences;
     uint32_t count;
-    bool numbered;    /* a line with the number stands before each text */
+    bool numbered; /* a line with the number stands before each text */
+    bool whole;    /* a text is printed when it is complete: a line of progress stands where it would grow */
     uint32_t current; /* the first sequence whose text is not complete */
     uint32_t printed; /* tokens of it */
     bool begun;       /* its first line is printed */

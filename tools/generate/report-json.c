@@ -13,8 +13,9 @@
 
 static void add_sequence(const struct report *r, struct jsonout *json, uint32_t index)
 {
-    static const char *const ends[] = {
-        [END_TEXT] = "end", [END_LENGTH] = "length", [END_CONTEXT] = "context"};
+    static const char *const ends[] = {[END_NONE] = "none",           [END_TEXT] = "end",
+                                       [END_LENGTH] = "length",       [END_CONTEXT] = "context",
+                                       [END_CANCELLED] = "cancelled", [END_REFUSED] = "refused"};
     const struct sequence *s = &r->sequences[index];
     const struct prompt *prompt = &r->prompts->list[index];
     char *text = sequence_text(r->engine, s);
@@ -27,6 +28,7 @@ static void add_sequence(const struct report *r, struct jsonout *json, uint32_t 
     jsonout_string(json, "prompt", prompt->text);
     jsonout_string(json, "text", text);
     jsonout_string(json, "end", ends[s->end]);
+    jsonout_string(json, "refusal", s->end == END_REFUSED ? s->refusal.text : NULL);
     jsonout_integer(json, "prompt_tokens", (int64_t)s->prompt.count);
     jsonout_integer(json, "tokens", (int64_t)s->made.count);
     jsonout_close(json);
@@ -49,6 +51,16 @@ static void add_cache(const struct scheduler_counts *c, struct jsonout *json)
     jsonout_integer(json, "copied_blocks", (int64_t)c->copied);
     jsonout_integer(json, "recomputed", (int64_t)c->recomputed);
     jsonout_integer(json, "swapped", (int64_t)c->swapped);
+    jsonout_close(json);
+}
+
+static void add_steps(const struct report *r, const struct attention_info *info, struct jsonout *json)
+{
+    jsonout_object(json, "steps");
+    jsonout_integer(json, "all", (int64_t)r->result->steps);
+    jsonout_integer(json, "graphs", info->graphs);
+    jsonout_integer(json, "replayed", (int64_t)info->replayed);
+    jsonout_integer(json, "advanced", (int64_t)info->advanced);
     jsonout_close(json);
 }
 
@@ -87,6 +99,7 @@ bool report_json(const struct report *r)
     add_speed(json, "prompt", r->result->prompt_tokens, r->result->prompt_seconds);
     add_speed(json, "generated", r->result->made_tokens, r->result->made_seconds);
     add_cache(&r->result->counts, json);
+    add_steps(r, &info, json);
     if (r->arguments->compare_kv)
         add_comparison(r, json);
     else

@@ -33,6 +33,67 @@ static void print_cache(const struct scheduler_counts *c)
                 (unsigned long long)(c->recomputed + c->swapped), (unsigned long long)c->swapped);
 }
 
+/* "" for a prompt of the command line, else where it stands. */
+static void name_prompt(const struct report *r, uint32_t index, char *out, size_t size)
+{
+    if (r->prompts->list[index].line)
+        snprintf(out, size, "--batch %.200s: line %u: ", r->arguments->batch, r->prompts->list[index].line);
+    else
+        out[0] = 0;
+}
+
+int report_refusals(const struct report *r, struct failure *err)
+{
+    uint32_t left = r->result->refused;
+    bool all = left == r->prompts->count;
+    for (uint32_t i = 0; i < r->prompts->count; i++) {
+        char name[256];
+        if (r->sequences[i].end != END_REFUSED)
+            continue;
+        name_prompt(r, i, name, sizeof name);
+        if (all && --left == 0)
+            return failure_set(err, "%s%.700s", name, r->sequences[i].refusal.text);
+        /* The further samples of a prompt say nothing new. */
+        if (!r->sequences[i].sample)
+            complain("%s%s", name, r->sequences[i].refusal.text);
+    }
+    return 0;
+}
+
+static void print_steps(const struct report *r)
+{
+    struct attention_info info;
+    attention_get_info(r->engine->attention, &info);
+    if (info.graphs)
+        fprintf(stderr, "graphs: %u sizes; %llu of %llu steps replayed them\n", info.graphs,
+                (unsigned long long)info.replayed, (unsigned long long)r->result->steps);
+    if (info.advanced)
+        fprintf(stderr, "advanced: %llu of %llu steps followed one without scheduler and builder\n",
+                (unsigned long long)info.advanced, (unsigned long long)r->result->steps);
+}
+
+/* Parts of the time that the speeds are told of; what is left over belongs to the scheduler. */
+static void print_times(const struct report *r)
+{
+    double all = r->result->prompt_seconds + r->result->made_seconds;
+    struct forward_times t;
+    forward_get_times(r->engine->forward, &t);
+    const struct {
+        const char *name;
+        double seconds;
+    } list[] = {{"matrix products", t.products},
+                {"attention with builder and state", t.attention},
+                {"norms, rotation, activation", t.rest},
+                {"choosing tokens", r->result->sample_seconds}};
+    double rest = all;
+    fprintf(stderr, "time: %.3f s in %llu steps", all, (unsigned long long)r->result->steps);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        fprintf(stderr, "; %s %.1f %%", list[i].name, all > 0 ? 100 * list[i].seconds / all : 0.0);
+        rest -= list[i].seconds;
+    }
+    fprintf(stderr, "; scheduler and others %.1f %%\n", all > 0 ? 100 * rest / all : 0.0);
+}
+
 void report_print(const struct report *r)
 {
     const struct engine *e = r->engine;
@@ -51,6 +112,9 @@ void report_print(const struct report *r)
     print_cache(&r->result->counts);
     print_speed("prompt", r->result->prompt_tokens, r->result->prompt_seconds);
     print_speed("generated", r->result->made_tokens, r->result->made_seconds);
+    print_steps(r);
+    if (r->arguments->stats)
+        print_times(r);
     fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device);
     fprintf(stderr, "kernels: %s\n", info.kernels);
     fprintf(stderr, "threads: %u\n", r->threads);

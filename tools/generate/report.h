@@ -16,6 +16,9 @@ struct report {
     uint32_t threads;
 };
 
+/* A line for each prompt that was refused. Fails with the last one if there was nothing else. */
+int report_refusals(const struct report *r, struct failure *err);
+
 /* Lines on standard error. */
 void report_print(const struct report *r);
 

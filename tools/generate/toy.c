@@ -8,12 +8,14 @@
 #include "rng.h"
 #include "tokenizer-impl.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
     LAYERS = 2,
+    WINDOWED_LAYERS = 4,
     HEADS = 4,
     KV_HEADS = 2,
     HEAD_DIM = 64,
@@ -22,11 +24,11 @@ enum {
     VOCAB = 257
 };
 
-static void write_metadata(struct gguf_writer *w)
+static void write_metadata(struct gguf_writer *w, uint32_t layers, uint32_t window)
 {
     gguf_write_string(w, "general.architecture", "llama");
     gguf_write_string(w, "general.name", "toy");
-    gguf_write_u32(w, "llama.block_count", LAYERS);
+    gguf_write_u32(w, "llama.block_count", layers);
     gguf_write_u32(w, "llama.context_length", 4096);
     gguf_write_u32(w, "llama.embedding_length", WIDTH);
     gguf_write_u32(w, "llama.feed_forward_length", HIDDEN);
@@ -34,6 +36,10 @@ static void write_metadata(struct gguf_writer *w)
     gguf_write_u32(w, "llama.attention.head_count_kv", KV_HEADS);
     gguf_write_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     gguf_write_f32(w, "llama.rope.freq_base", 10000.0f);
+    if (window) {
+        gguf_write_u32(w, "llama.attention.sliding_window", window);
+        gguf_write_u32(w, "llama.attention.sliding_window_pattern", 2);
+    }
     gguf_write_string(w, "tokenizer.ggml.model", "gpt2");
     gguf_write_string(w, "tokenizer.ggml.pre", "smollm");
     gguf_write_u32(w, "tokenizer.ggml.eos_token_id", VOCAB - 1);
@@ -82,7 +88,7 @@ static void write_embedding(struct gguf_writer *w, const char *name, uint64_t *s
         fill(at + (size_t)i * WIDTH, WIDTH, 1.0 / sqrt(WIDTH), state);
 }
 
-static void write_layer(struct gguf_writer *w, int index, uint64_t *state)
+static void write_layer(struct gguf_writer *w, uint32_t index, uint64_t *state)
 {
     static const struct {
         const char *name;
@@ -99,26 +105,37 @@ static void write_layer(struct gguf_writer *w, int index, uint64_t *state)
     };
     char name[64];
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) {
-        snprintf(name, sizeof name, "blk.%d.%s.weight", index, matrices[i].name);
+        snprintf(name, sizeof name, "blk.%" PRIu32 ".%s.weight", index, matrices[i].name);
         write_matrix(w, name, matrices[i].inputs, matrices[i].outputs, state);
     }
-    snprintf(name, sizeof name, "blk.%d.attn_norm.weight", index);
+    snprintf(name, sizeof name, "blk.%" PRIu32 ".attn_norm.weight", index);
     write_ones(w, name);
-    snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", index);
+    snprintf(name, sizeof name, "blk.%" PRIu32 ".ffn_norm.weight", index);
     write_ones(w, name);
 }
 
-int toy_build(uint64_t seed, uint8_t **out, size_t *out_size, struct failure *err)
+static int build(uint64_t seed, uint32_t layers, uint32_t window, uint8_t **out, size_t *out_size,
+                 struct failure *err)
 {
     struct gguf_writer w = {0};
     uint64_t state = seed;
-    write_metadata(&w);
+    write_metadata(&w, layers, window);
     write_vocab(&w);
     write_embedding(&w, "token_embd.weight", &state);
     write_embedding(&w, "output.weight", &state);
     write_ones(&w, "output_norm.weight");
-    for (int i = 0; i < LAYERS; i++)
+    for (uint32_t i = 0; i < layers; i++)
         write_layer(&w, i, &state);
     *out = gguf_write_finish(&w, out_size);
     return *out ? 0 : failure_set(err, "no memory for the toy model");
+}
+
+int toy_build(uint64_t seed, uint8_t **out, size_t *out_size, struct failure *err)
+{
+    return build(seed, LAYERS, 0, out, out_size, err);
+}
+
+int toy_build_windowed(uint64_t seed, uint32_t window, uint8_t **out, size_t *out_size, struct failure *err)
+{
+    return build(seed, WINDOWED_LAYERS, window, out, out_size, err);
 }

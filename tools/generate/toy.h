@@ -12,4 +12,7 @@
  */
 int toy_build(uint64_t seed, uint8_t **out, size_t *out_size, struct failure *err);
 
+/* The same with more layers, of which every second sees all tokens and the others a window of them. */
+int toy_build_windowed(uint64_t seed, uint32_t window, uint8_t **out, size_t *out_size, struct failure *err);
+
 #endif
