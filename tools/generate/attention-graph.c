@@ -41,7 +41,7 @@ static int capture_layer(struct attention *a, struct attention_size *size,
     ATTN_INIT(&error);
     if (attn_graph_begin(a->backend, a->stream, &size->layers[layer], &error) < 0)
         return attention_fail(err, "graph", &error);
-    int status = attention_run_layer(a, size->state, metadata, layer, size->seqs, a->stream, err);
+    int status = attention_run_layer(a, size->state, metadata, layer, a->stream, err);
     if (attn_graph_end(size->layers[layer], &error) < 0 && status == 0)
         status = attention_fail(err, "graph", &error);
     return status;
@@ -60,7 +60,7 @@ static int capture_size(struct attention *a, struct attention_size *size, struct
         attn_state_begin_forward(size->state, metadata, NULL, &error) < 0)
         return attention_fail(err, "graph", &error);
     for (uint32_t i = 0; i < a->shape.layers; i++)
-        if (attention_run_layer(a, size->state, metadata, i, size->seqs, NULL, err) < 0 || /* warm-up */
+        if (attention_run_layer(a, size->state, metadata, i, NULL, err) < 0 || /* warm-up */
             capture_layer(a, size, metadata, i, err) < 0)
             return -1;
     return 0;

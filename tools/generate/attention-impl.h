@@ -26,9 +26,10 @@ struct host_cache {
 /* Layers that share block numbers: a cache group and the layer class that reads it. */
 struct attention_group {
     struct attn_problem problem;
-    uint32_t pages;  /* of each cache */
-    int32_t *page;   /* [pages] where a block lies: not in order, as after a long run */
-    int64_t *blocks; /* [max_seqs, width] pages of each seat's sequence */
+    struct attn_layer *layer; /* what the layers of the class have in common; each brings its own cache */
+    uint32_t pages;           /* of each cache */
+    int32_t *page;            /* [pages] where a block lies: not in order, as after a long run */
+    int64_t *blocks;          /* [max_seqs, width] pages of each seat's sequence */
 };
 
 /* The graphs of one size: one for each layer, since the products between layers are the host's. */
@@ -108,7 +109,7 @@ void attention_free(struct attention *a);
 int attention_make_moves(struct attention *a, struct failure *err);
 void attention_free_moves(struct attention *a);
 
-/* attention-model.c: builder and state. */
+/* attention-model.c: builder, state and layers. */
 int attention_make_model(struct attention *a, struct failure *err);
 void attention_free_model(struct attention *a);
 
@@ -118,10 +119,9 @@ void attention_free_graphs(struct attention *a);
 /* The smallest captured size for so many sequences; NULL: none. */
 const struct attention_size *attention_find_size(const struct attention *a, uint32_t seqs);
 
-/* attention-layer.c: one layer over "rows" rows of the tensors of the step that was begun with a state. */
-int attention_run_layer(struct attention *a, const struct attn_state *state,
-                        const struct attn_metadata *metadata, uint32_t layer, uint32_t rows, void *stream,
-                        struct failure *err);
+/* attention-layer.c: one layer over the tensors of the step that was begun with state and metadata. */
+int attention_run_layer(struct attention *a, struct attn_state *state, const struct attn_metadata *metadata,
+                        uint32_t layer, void *stream, struct failure *err);
 
 int attention_alloc(struct attention *a, const char *what, uint64_t size, struct attn_buffer *out,
                     struct failure *err);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Builder and state of the model: one cache group and one layer class for each kind of layer. */
+/* Builder, state and layers of the model: one cache group and one layer class for each kind of layer. */
 #include "attention-impl.h"
+
+#include <math.h>
 
 static void describe_groups(struct attention *a)
 {
@@ -46,14 +48,34 @@ static int make_state(struct attention *a, struct failure *err)
     return 0;
 }
 
+static int make_layers(struct attention *a, struct failure *err)
+{
+    for (uint32_t g = 0; g < a->shape.groups; g++) {
+        struct attn_layer_desc desc;
+        struct attn_error error;
+        ATTN_INIT(&desc);
+        ATTN_INIT(&error);
+        desc.class_index = g;
+        desc.layer_class = &a->classes[g];
+        desc.softmax_scale = 1.0f / sqrtf((float)a->shape.head_dim);
+        if (attn_layer_create(a->backend, &desc, &a->groups[g].layer, &error) < 0)
+            return attention_fail(err, "layer", &error);
+    }
+    return 0;
+}
+
 int attention_make_model(struct attention *a, struct failure *err)
 {
     describe_groups(a);
-    return make_builder(a, err) < 0 ? -1 : make_state(a, err);
+    if (make_builder(a, err) < 0 || make_state(a, err) < 0)
+        return -1;
+    return make_layers(a, err);
 }
 
 void attention_free_model(struct attention *a)
 {
+    for (uint32_t g = 0; g < SCHEDULER_GROUPS; g++)
+        attn_layer_destroy(a->groups[g].layer);
     attn_state_destroy(a->state);
     attn_builder_destroy(a->builder);
 }
