@@ -3,6 +3,8 @@
 #include "progress.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,7 +14,8 @@ static double last;
 
 bool progress_begin(void)
 {
-    wanted = isatty(STDERR_FILENO) == 1;
+    const char *terminal = getenv("TERM");
+    wanted = isatty(STDERR_FILENO) == 1 && terminal && terminal[0] && strcmp(terminal, "dumb") != 0;
     return wanted;
 }
 

@@ -5,7 +5,7 @@
 
 #include "batch.h"
 
-/* Whether standard error is a terminal; otherwise nothing of this prints anything. */
+/* Whether standard error is a terminal that can rewrite a line; otherwise nothing of this prints anything. */
 bool progress_begin(void);
 /* Replaces the line, ten times a second at most. */
 void progress_show(const struct batch_progress *p);
