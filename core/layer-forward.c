@@ -58,7 +58,7 @@ static int32_t check_class(const struct attn_layer *layer, const struct attn__st
         return ATTN_OK;
     return attn__fail(err, ATTN_E_INVALID, 0, "class_index",
                       "the layer was made for another class than class %u of the state: problem, group, "
-                      "new_dtype and strict_original are to be the same",
+                      "new_dtype and strict_original must be the same",
                       i);
 }
 
@@ -234,9 +234,10 @@ static int32_t forward(const struct forward *f, struct attn_error *err)
     if (status != ATTN_OK)
         return status;
     if (!has_run(f))
-        return attn__fail(err, ATTN_E_INVALID, 0, "metadata",
-                          "the step has nothing for a layer of class %u: no prompts with an encoder's tokens",
-                          f->layer->desc.class_index);
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "metadata",
+            "the step has nothing for a layer of class %u: it needs prompts with an encoder's tokens",
+            f->layer->desc.class_index);
     if (writes(f) && !after)
         status = write_cache(f, err);
     if (status == ATTN_OK)
