@@ -88,9 +88,9 @@ static int32_t check_decode_query(const struct flavour *flavour, const struct at
         if (desc->type == ATTN_ENCODER_ONLY)
             return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_ATTN_TYPE, "type",
                               "Invalid attention type encoder_only for a decode part");
-    } else if (flavour->id == FLASHINFER && many) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "decode_query_len", "decode_query_len is %u; 1 is accepted",
-                          desc->max_decode_query);
+    } else if (flavour->id == FLASHINFER && many && has(desc, ATTN_COMPAT_PREFILL)) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "decode_query_len",
+                          "decode_query_len is %u; beside prompts 1 is accepted", desc->max_decode_query);
     }
     return ATTN_OK;
 }

@@ -98,7 +98,7 @@ int32_t attn__layer_check_forward(const struct attn_layer *layer, const struct a
     desc.parts = step->parts | (tensors->k_new.buffer.data != NULL ? ATTN_COMPAT_KEY : 0) |
                  (tensors->v_new.buffer.data != NULL ? ATTN_COMPAT_VALUE : 0) |
                  (kv != NULL ? ATTN_COMPAT_HAS_CACHE : 0);
-    desc.given |= ATTN_COMPAT_GIVEN_DECODE_QUERY;
+    desc.given |= step->given;
     desc.max_decode_query = step->max_decode_query;
     desc.max_decode_len = step->max_decode_len;
     desc.seqs = step->decodes;

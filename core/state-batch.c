@@ -23,13 +23,23 @@ static void set_capture(const struct attn_state *state, const struct attn__captu
     out->byte_offset += array->offset;
 }
 
-static uint32_t longest(const int32_t *lens, uint32_t count, uint32_t most)
+static uint32_t longest(const int32_t *lens, uint32_t count)
 {
     int32_t max = 0;
 
-    for (uint32_t i = 0; lens != NULL && i < count; i++)
+    for (uint32_t i = 0; i < count; i++)
         max = lens[i] > max ? lens[i] : max;
-    return lens != NULL ? (uint32_t)max : most;
+    return (uint32_t)max;
+}
+
+/* The most new tokens of a sequence, where the flavour does not tell and its start locations do. */
+static uint32_t widest(const int32_t *starts, uint32_t count)
+{
+    int32_t max = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        max = starts[i + 1] - starts[i] > max ? starts[i + 1] - starts[i] : max;
+    return (uint32_t)max;
 }
 
 /* Queries: one token of each sequence in a graph. */
@@ -246,9 +256,14 @@ void attn__run_finish(const struct attn__step_view *step, const struct attn_prob
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         all = all && (arrays[i].device == NULL || arrays[i].host != NULL);
-    batch->max_kv =
-        host->kv_lens != NULL ? longest(host->kv_lens, batch->seqs, problem->max_kv) : problem->max_kv;
-    if (step->state->batch != 0) /* what a capture bakes in holds for every replay */
+    if (step->max_q == 0 && host->q_offsets != NULL)
+        batch->max_q = widest(host->q_offsets, batch->seqs);
+    batch->max_kv = problem->max_kv;
+    if (host->kv_lens != NULL)
+        batch->max_kv = longest(host->kv_lens, batch->seqs);
+    else if (batch->kv_lens.data == NULL && batch->kv_offsets.data == NULL)
+        batch->max_kv = batch->max_q; /* the new tokens are all there is */
+    if (step->state->batch != 0)      /* what a capture bakes in holds for every replay */
         batch->max_kv = step->state->core->params.max_capture_len < problem->max_kv
                             ? step->state->core->params.max_capture_len
                             : problem->max_kv;

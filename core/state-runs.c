@@ -246,8 +246,8 @@ static int32_t note_parts(const struct attn__step_view *step, uint32_t i, struct
 {
     const struct attn__state_core *core = step->state->core;
     const uint32_t group = core->classes[i].group;
-    const size_t r = (size_t)i * ATTN__RUNS;
-    bool lens, tensor, longest, slots, table, tokens;
+    bool lens, tensor, longest, slots, table, tokens, decode_q;
+    struct attn_view rows;
     int64_t decode_len = 0;
     int32_t status = has_array(step, ATTN_FIELD_ENCODER_SEQ_LENS, 0, &lens, err);
 
@@ -262,14 +262,21 @@ static int32_t note_parts(const struct attn__step_view *step, uint32_t i, struct
     if (status == ATTN_OK)
         status = has_array(step, ATTN_FIELD_NUM_ENCODER_TOKENS, 0, &tokens, err);
     if (status == ATTN_OK)
+        status = has_array(step, ATTN_FIELD_MAX_DECODE_QUERY_LEN, 0, &decode_q, err);
+    if (status == ATTN_OK)
+        status = attn__step_get(step, ATTN_FIELD_BLOCK_TABLES, group, &rows, err);
+    if (status == ATTN_OK)
         status = attn__step_number(step, ATTN_FIELD_MAX_DECODE_SEQ_LEN, group, &decode_len, err);
     if (status != ATTN_OK)
         return status;
-    out->parts = (step->prefills > 0 ? ATTN_COMPAT_PREFILL : 0) |
-                 (step->rows > step->prompt_rows ? ATTN_COMPAT_DECODE : 0) |
-                 (core->batches[r + ATTN__RUN_PROMPTS].seqs > 0 ? ATTN_COMPAT_HAS_TABLE : 0) |
-                 (lens && tensor && longest ? ATTN_COMPAT_ENCODER_LENS : 0) |
-                 (slots && table ? ATTN_COMPAT_CROSS : 0) | (tokens ? ATTN_COMPAT_ENCODER_TOKENS : 0);
+    out->parts =
+        (step->prefills > 0 ? ATTN_COMPAT_PREFILL : 0) |
+        (step->rows > step->prompt_rows ? ATTN_COMPAT_DECODE : 0) |
+        (step->prefills > 0 && rows.kind == ATTN_VIEW_ARRAY && rows.shape[1] > 0 ? ATTN_COMPAT_HAS_TABLE
+                                                                                 : 0) |
+        (lens && tensor && longest ? ATTN_COMPAT_ENCODER_LENS : 0) |
+        (slots && table ? ATTN_COMPAT_CROSS : 0) | (tokens ? ATTN_COMPAT_ENCODER_TOKENS : 0);
+    out->given = decode_q ? ATTN_COMPAT_GIVEN_DECODE_QUERY : 0;
     out->max_decode_query = step->decode_q;
     out->max_decode_len = (uint32_t)decode_len;
     out->decodes = step->rows > step->prompt_rows ? step->rows - step->prompt_rows : 0;

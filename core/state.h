@@ -53,6 +53,7 @@ struct attn__class_step {
     uint32_t slot_count;
     uint32_t skipped; /* rows of prompts before those of the decodes, where these have a run of their own */
     uint32_t parts;   /* ATTN_COMPAT_*: what the step has of fields */
+    uint32_t given;   /* ATTN_COMPAT_GIVEN_* */
     uint32_t max_decode_query;
     uint32_t max_decode_len;
     uint32_t decodes; /* sequences */

@@ -95,6 +95,7 @@ void check_builder(struct golden *g, const json_t *data);
 void check_advance(struct golden *g, const json_t *data);
 void check_advance_edges(struct golden *g, const json_t *data);
 void check_edges(struct golden *g, const json_t *data);
+void check_forward(struct golden *g, const json_t *data);
 void check_cache_ops(struct golden *g, const json_t *data);
 
 #endif

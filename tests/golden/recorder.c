@@ -37,6 +37,10 @@ void golden_recorder_clear(void)
         free(calls[i].csr_indptr);
         free(calls[i].csr_indices);
         free(calls[i].last_page_lens);
+        free(calls[i].kv_offsets);
+        free(calls[i].table);
+        free(calls[i].slopes);
+        free(calls[i].slots);
     }
     count = 0;
 }
@@ -51,17 +55,38 @@ static int32_t *copy(const void *host, const struct attn_buffer *buffer, uint32_
     return to;
 }
 
-static void keep(uint32_t kind, const struct attn_plan_impl *plan, const struct attn_problem *problem,
-                 const struct attn_batch *batch)
+/* Bytes of memory that is the host's own. */
+static void *copy_bytes(const struct attn_buffer *buffer, size_t size)
+{
+    void *to = buffer->data != NULL ? calloc(size + 1, 1) : NULL;
+
+    if (to != NULL)
+        memcpy(to, attn_util_at(buffer), size);
+    return to;
+}
+
+static int32_t *copy_table(const struct attn_batch *batch)
+{
+    const size_t row = (size_t)batch->table_width * 4;
+    char *to = batch->table.data != NULL ? calloc(batch->seqs + (size_t)1, row + 4) : NULL;
+
+    for (uint32_t i = 0; to != NULL && i < batch->seqs; i++)
+        memcpy(to + i * row, (const char *)attn_util_at(&batch->table) + i * batch->table_stride, row);
+    return (int32_t *)(void *)to;
+}
+
+/* The call that is written down next; NULL if there is no room. */
+static struct recorded_call *keep(uint32_t kind, const struct attn_plan_impl *plan,
+                                  const struct attn_problem *problem, const struct attn_batch *batch)
 {
     static const struct attn_batch_host none;
 
     if (count == MOST)
-        return;
+        return NULL;
     struct recorded_call *call = &calls[count++];
     *call = (struct recorded_call){.kind = kind, .plan = plan, .problem = *problem};
     if (batch == NULL)
-        return;
+        return call;
     const struct attn_batch_host *host =
         (batch->given & ATTN_GIVEN_HOST_COPIES) != 0 && batch->host != NULL ? batch->host : &none;
     call->seqs = batch->seqs;
@@ -73,6 +98,7 @@ static void keep(uint32_t kind, const struct attn_plan_impl *plan, const struct 
     if (call->csr_indptr != NULL)
         call->csr_indices =
             copy(host->csr_indices, &batch->csr_indices, (uint32_t)call->csr_indptr[batch->seqs]);
+    return call;
 }
 
 static int32_t plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
@@ -107,8 +133,22 @@ static int32_t plan_run(const struct attn_plan_impl *plan, const struct attn_bat
                         const struct attn_kv_desc *desc, const struct attn_span *schedule,
                         const struct attn_scratch *scratch, void *stream, struct attn_error *err)
 {
-    (void)tensors, (void)kv, (void)desc, (void)schedule, (void)scratch, (void)stream, (void)err;
-    keep(RECORDED_RUN, plan, attn_util_problem(plan), batch);
+    const struct attn_problem *problem = attn_util_problem(plan);
+    struct recorded_call *call = keep(RECORDED_RUN, plan, problem, batch);
+
+    (void)schedule, (void)scratch, (void)stream, (void)err;
+    if (call == NULL)
+        return ATTN_OK;
+    call->kv_offsets = copy(NULL, &batch->kv_offsets, batch->seqs + 1);
+    call->table = copy_table(batch);
+    call->table_width = batch->table_width;
+    call->max_q = batch->max_q;
+    call->max_kv = batch->max_kv;
+    call->softmax_scale = tensors->softmax_scale;
+    call->slopes = copy_bytes(&tensors->alibi_slopes, problem->heads * sizeof(float));
+    call->cached = attn_util_kv(kv, desc) != NULL;
+    if (call->cached)
+        call->cache = *attn_util_kv(kv, desc);
     return ATTN_OK;
 }
 
@@ -132,7 +172,17 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
                         const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
                         struct attn_error *err)
 {
-    (void)backend, (void)args, (void)kv, (void)desc, (void)stream, (void)err;
+    static const struct attn_problem none;
+    struct recorded_call *call = keep(RECORDED_WRITE, NULL, &none, NULL);
+
+    (void)backend, (void)stream, (void)err;
+    if (call == NULL)
+        return ATTN_OK;
+    call->rows = args->rows;
+    call->new_dtype = args->k_dtype;
+    call->slots = copy_bytes(&args->slot_mapping, args->rows * sizeof(int64_t));
+    call->cached = true;
+    call->cache = *attn_util_kv(kv, desc);
     return ATTN_OK;
 }
 

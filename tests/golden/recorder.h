@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the recording plugin keeps: the calls into its plan tables, with copies of the batch's arrays. */
+/* What the recording plugin keeps: the calls into its tables, with copies of their arrays. */
 #ifndef GOLDEN_RECORDER_H
 #define GOLDEN_RECORDER_H
 
+#include <stdbool.h>
+
 #include "attn/types.h"
 
-enum recorded_kind { RECORDED_CREATE = 1, RECORDED_PREPARE = 2, RECORDED_RUN = 3 };
+enum recorded_kind { RECORDED_CREATE = 1, RECORDED_PREPARE, RECORDED_RUN, RECORDED_WRITE };
 
 struct recorded_call {
     uint32_t kind; /* enum recorded_kind */
@@ -19,6 +21,20 @@ struct recorded_call {
     int32_t *csr_indptr;     /* [seqs + 1] */
     int32_t *csr_indices;    /* [csr_indptr[seqs]] */
     int32_t *last_page_lens; /* [seqs] */
+    /* RUN */
+    int32_t *kv_offsets; /* [seqs + 1] */
+    int32_t *table;      /* [seqs][table_width] */
+    uint32_t table_width;
+    uint32_t max_q;
+    uint32_t max_kv;
+    float softmax_scale;
+    float *slopes; /* [heads] */
+    /* RUN and WRITE */
+    bool cached; /* a cache is read or written: */
+    struct attn_kv_desc cache;
+    /* WRITE, with rows */
+    uint32_t new_dtype;
+    int64_t *slots; /* [rows] */
 };
 
 /* Found by name in the loaded plugin: every call since the last clear, and forgetting them. */

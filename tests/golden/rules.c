@@ -17,6 +17,10 @@ static const struct {
     [RULE_LONG_ROW] = {"B6", "builder_common_*, builder_edges",
                        "common builder, graph, a row longer than the graph table",
                        "exception: none; block_tables: truncated row"},
+    [RULE_SCALE] = {"B2", "forward_traces", "FlashInfer, prefill",
+                    "sm_scale, alibi_slopes, logits_soft_cap: the layer's"},
+    [RULE_PLAIN_SCALES] = {"6.1", "forward_traces", "a cache that is not of 8 bits, k_scale or v_scale not 1",
+                           "k_scale, v_scale: 1"},
     [RULE_STALE_CELLS] = {"B7", "builder_*, advance_*", "graph, cells beyond a row's own blocks",
                           "block_tables: 0"},
 };

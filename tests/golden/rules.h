@@ -8,7 +8,15 @@
 
 #include <jansson.h>
 
-enum rule { RULE_CONTEXT, RULE_STARTS, RULE_LONG_ROW, RULE_STALE_CELLS, RULES };
+enum rule {
+    RULE_CONTEXT,
+    RULE_STARTS,
+    RULE_LONG_ROW,
+    RULE_STALE_CELLS,
+    RULE_SCALE,
+    RULE_PLAIN_SCALES,
+    RULES
+};
 
 /* Counts one use. */
 void rules_hit(enum rule rule);
