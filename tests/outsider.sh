@@ -1,5 +1,5 @@
 #!/bin/sh
-# The promise to outsiders: the template plugin, built with cc and pkg-config from an install in a foreign
+# The promise to outsiders: the example builds and runs; the template plugin, built with cc and pkg-config from an install in a foreign
 # prefix and dropped into a directory, is seen, chosen by ATTN_BACKEND, and runs; and the installed tools find
 # the installed plugins without any variable.
 #   tests/outsider.sh BUILD-DIRECTORY
@@ -39,7 +39,13 @@ cp libattn-template.so "$work/drop"
 needs=$(readelf -d libattn-template.so | grep NEEDED | grep -c libattn || true)
 [ "$needs" -eq 0 ] || fail "the plugin links libattn"
 
+# The example of the README, as its reader would build it.
+# shellcheck disable=SC2086,SC2046 # lists of flags
+cc -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -o layers "$source/examples/layers.c" $flags \
+    $(pkg-config --define-variable=prefix="$prefix" --libs libattn) -lm
+
 export LD_LIBRARY_PATH="$libdir"
+./layers | grep -q '^cpu/flash-attn: 2 layers' || fail "examples/layers.c does not run on the installed library"
 info=$prefix/bin/attn-info
 "$info" list | grep -q '^cpu/flash-attn .*ready' || fail "the installed attn-info does not find the installed cpu plugin"
 "$info" exists template && fail "the template is seen before it was dropped in"
