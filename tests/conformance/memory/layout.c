@@ -22,70 +22,6 @@ void layout_init(struct layout *layout, const struct conform_case *the_case, uin
     layout->stride_multiple = 1;
 }
 
-struct attn_buffer buffer_at(void *address, struct rng *rng)
-{
-    struct attn_buffer buffer = {address, 0};
-
-    if (rng_chance(rng, 30)) {
-        buffer.byte_offset = 8 * (uint64_t)rng_below(rng, 100);
-        buffer.data = (unsigned char *)address - buffer.byte_offset;
-    }
-    return buffer;
-}
-
-unsigned char *tensor_at(const struct attn_tensor *tensor, uint32_t token, uint32_t head)
-{
-    return (unsigned char *)tensor->buffer.data + tensor->buffer.byte_offset +
-           (int64_t)token * tensor->token_stride + (int64_t)head * tensor->head_stride;
-}
-
-unsigned char *key_at(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head)
-{
-    return (unsigned char *)kv->k.data + kv->k.byte_offset + page * kv->k_page_stride +
-           token * kv->k_token_stride + (int64_t)head * kv->k_head_stride;
-}
-
-unsigned char *value_at(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head)
-{
-    return (unsigned char *)kv->v.data + kv->v.byte_offset + page * kv->v_page_stride +
-           token * kv->v_token_stride + (int64_t)head * kv->v_head_stride;
-}
-
-/* Size of a dimension in bytes: at least `least`, a multiple of what the target and the type ask for. */
-static int64_t padded(uint64_t least, uint32_t element, const struct layout *layout, struct rng *rng)
-{
-    uint64_t unit = element > layout->stride_multiple ? element : layout->stride_multiple;
-    uint64_t size = (least + unit - 1) / unit * unit;
-
-    if (rng_chance(rng, 50))
-        size += unit * rng_below(rng, 4);
-    return (int64_t)size;
-}
-
-struct guarded *tensor_init(struct attn_tensor *tensor, struct arena *arena, const char *name,
-                            const uint32_t shape[3], uint32_t element, const struct layout *layout,
-                            struct rng *rng, uint8_t fill)
-{
-    uint32_t tokens = shape[0], heads = shape[1];
-    uint64_t inner = (uint64_t)shape[2] * element, size = 0;
-
-    memset(tensor, 0, sizeof *tensor);
-    if (rng_chance(rng, 70)) {
-        tensor->head_stride = padded(inner, element, layout, rng);
-        tensor->token_stride = padded((uint64_t)tensor->head_stride * heads, element, layout, rng);
-    } else {
-        tensor->token_stride = padded(inner, element, layout, rng);
-        tensor->head_stride = padded((uint64_t)tensor->token_stride * tokens, element, layout, rng);
-    }
-    if (tokens > 0)
-        size = (uint64_t)tensor->token_stride * (tokens - 1) + (uint64_t)tensor->head_stride * (heads - 1) +
-               inner;
-    uint32_t alignment = element > layout->alignment ? element : layout->alignment;
-    struct guarded *memory = arena_add(arena, name, size, alignment, fill);
-    tensor->buffer = buffer_at(memory->data, rng);
-    return memory;
-}
-
 /* Strides of keys or values; returns the bytes of a page. */
 static uint64_t cache_strides(const struct step *step, struct rng *rng, bool values, bool heads_first,
                               int64_t *out_token, int64_t *out_head)
@@ -97,13 +33,13 @@ static uint64_t cache_strides(const struct step *step, struct rng *rng, bool val
     if (step->kv.layout == ATTN_PAGED_X)
         return paged_x_strides(step, rng, values, out_token, out_head);
     if (heads_first) {
-        *out_token = padded((uint64_t)dim * element, element, layout, rng);
-        *out_head = padded((uint64_t)*out_token * step->kv.block, element, layout, rng);
-        return (uint64_t)padded((uint64_t)*out_head * step->kv.kv_heads, 4, layout, rng);
+        *out_token = stride_padded((uint64_t)dim * element, element, layout, rng);
+        *out_head = stride_padded((uint64_t)*out_token * step->kv.block, element, layout, rng);
+        return (uint64_t)stride_padded((uint64_t)*out_head * step->kv.kv_heads, 4, layout, rng);
     }
-    *out_head = padded((uint64_t)dim * element, element, layout, rng);
-    *out_token = padded((uint64_t)*out_head * step->kv.kv_heads, element, layout, rng);
-    return (uint64_t)padded((uint64_t)*out_token * step->kv.block, 4, layout, rng);
+    *out_head = stride_padded((uint64_t)dim * element, element, layout, rng);
+    *out_token = stride_padded((uint64_t)*out_head * step->kv.kv_heads, element, layout, rng);
+    return (uint64_t)stride_padded((uint64_t)*out_token * step->kv.block, 4, layout, rng);
 }
 
 /* Bytes up to the last element. In pieces all tokens of a head lie side by side. */

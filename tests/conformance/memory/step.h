@@ -107,6 +107,8 @@ void layout_init(struct layout *layout, const struct conform_case *the_case, uin
 void step_init(struct step *step, const struct conform_case *the_case, const struct layout *layout,
                bool attention);
 void step_finish(struct step *step);
+/* Size of a dimension in bytes: at least `least`, a multiple of what the target and the type ask for. */
+int64_t stride_padded(uint64_t least, uint32_t element, const struct layout *layout, struct rng *rng);
 /* A view [tokens, heads, dim] with random strides in a new buffer that ends with its last element. */
 struct guarded *tensor_init(struct attn_tensor *tensor, struct arena *arena, const char *name,
                             const uint32_t shape[3], uint32_t element, const struct layout *layout,
