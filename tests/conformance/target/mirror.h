@@ -2,9 +2,9 @@
 /*
  * Backends whose memory the host cannot reach. Cases are made and judged in host memory between guard pages;
  * every buffer of an arena gets a twin in the backend's memory, with red zones on both sides. The calls of
- * the library that take addresses are wrapped by the linker (mirror-calls.c): they bring the twins up to
- * date, make the call with translated addresses on a stream of the backend, wait, and bring the results back.
- * The kinds of checks know nothing of it.
+ * the library that take addresses are wrapped by the linker (mirror-plans.c, mirror-kv.c): they bring the
+ * twins up to date, make the call with translated addresses on a stream of the backend, wait, and bring the
+ * results back. The kinds of checks know nothing of it.
  */
 #ifndef MIRROR_H
 #define MIRROR_H
