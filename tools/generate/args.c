@@ -31,12 +31,14 @@ enum {
     KEY_STEPS,
     KEY_IDS,
     KEY_STATS,
-    KEY_TOY_WINDOW
+    KEY_TOY_WINDOW,
+    KEY_AUDIO
 };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "FILE", 0, "model in GGUF format, Llama architecture", 0},
+    {"model", 'm', "FILE", 0, "model in GGUF format: Llama, BERT or Whisper architecture", 0},
     {"prompt", 'p', "TEXT", 0, "what to ask or to continue", 0},
+    {"audio", KEY_AUDIO, "FILE", 0, "what a speech model is to listen to: a WAV file", 0},
     {"batch", KEY_BATCH, "FILE", 0, "a prompt on each line, in place of -p", 0},
     {"tokens", 'n', "N", 0, "generate at most N tokens (128)", 0},
     {"block", KEY_BLOCK, "N", 0, "tokens of a cache page (16)", 1},
@@ -115,7 +117,9 @@ static void check(struct arguments *a)
         wrong = "no model: give -m FILE.gguf, or --toy";
     else if (a->model && a->toy)
         wrong = "-m and --toy exclude each other";
-    else if (!a->prompt && !a->batch)
+    else if (a->audio && (a->prompt || a->batch))
+        wrong = "--audio excludes -p and --batch";
+    else if (!a->prompt && !a->batch && !a->audio)
         wrong = "no prompt: give -p TEXT, or --batch FILE";
     else if (a->prompt && a->batch)
         wrong = "-p and --batch exclude each other";
@@ -125,6 +129,8 @@ static void check(struct arguments *a)
         complain("%s", wrong);
         exit(EXIT_USAGE);
     }
+    if (a->audio)
+        a->prompt = a->audio;
     if (!a->parallel)
         a->parallel = a->batch ? DEFAULT_PARALLEL : 1;
 }
@@ -192,6 +198,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_BATCH:
         a->batch = text;
+        return 0;
+    case KEY_AUDIO:
+        a->audio = text;
         return 0;
     case 'n':
         a->tokens = (uint32_t)number("tokens", text, 1, 1u << 20);

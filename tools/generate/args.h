@@ -12,6 +12,7 @@ struct arguments {
     const char *model;
     const char *prompt;
     const char *batch; /* file of prompts; NULL: the one above */
+    const char *audio; /* a WAV file, whose path is the prompt then; NULL: text is asked for */
     const char *toy;   /* the reason why the toy model is used; NULL: it is not */
     const char *kv;
     uint32_t tokens;

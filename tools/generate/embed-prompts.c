@@ -24,18 +24,6 @@ struct embedding_job {
     double seconds;
 };
 
-bool model_is(const char *path, const char *architecture)
-{
-    struct gguf file = {0};
-    struct gguf_string name = {0};
-    if (gguf_open(path, &file, NULL) < 0)
-        return false;
-    bool same = gguf_get_string(&file, "general.architecture", true, &name, NULL) == 0 &&
-                gguf_string_equals(name, architecture);
-    gguf_close(&file);
-    return same;
-}
-
 static double now(void)
 {
     struct timespec time;

@@ -34,7 +34,8 @@ struct encoding {
     struct attn_backend *backend;
     struct attn_builder *builder;
     struct attn_state *state;
-    struct attn_metadata *metadata; /* of the step that was begun */
+    struct attn_layer *layers[ENCODING_CLASSES]; /* one serves all layers of a class */
+    struct attn_metadata *metadata;              /* of the step that was begun */
     struct encoding_seats self;
     struct encoding_seats cross;
     uint32_t rows;         /* new tokens of the step */

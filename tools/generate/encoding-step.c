@@ -3,7 +3,6 @@
 #include "encoding-impl.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 static int check_parts(const struct encoding *e, const struct encoding_part *parts, uint32_t count,
                        struct failure *err)
@@ -16,11 +15,11 @@ static int check_parts(const struct encoding *e, const struct encoding_part *par
         const struct encoding_part *p = &parts[i];
         if (p->seat >= o->max_seqs || p->count == 0 || p->past > o->max_tokens ||
             p->count > o->max_tokens - p->past || p->encoder > o->max_encoder ||
-            (p->past == 0) != (parts[0].past == 0))
+            (p->past == 0 && i > 0 && parts[i - 1].past > 0))
             return failure_set(err,
                                "part %" PRIu32 ": seat %" PRIu32 ", %" PRIu32 " tokens behind %" PRIu32
                                ", %" PRIu32 " rows of the encoder; accepted are %" PRIu32 " seats, %" PRIu32
-                               " tokens, %" PRIu32 " rows, and either prompts or decodes in a step",
+                               " tokens, %" PRIu32 " rows, and prompts before decodes",
                                i, p->seat, p->count, p->past, p->encoder, o->max_seqs, o->max_tokens,
                                o->max_encoder);
     }
@@ -71,7 +70,7 @@ int encoding_begin(struct encoding *e, const struct encoding_part *parts, uint32
         if (add(e, &parts[i], err) < 0)
             return -1;
         e->rows += parts[i].count;
-        e->encoder_rows += parts[i].encoder;
+        e->encoder_rows += parts[i].past == 0 ? parts[i].encoder : 0;
     }
     if (attn_builder_build(e->builder, NULL, NULL, &e->metadata, &error) < 0)
         return encoding_fail(err, "builder", &error);
@@ -88,53 +87,25 @@ static struct attn_tensor view(const struct encoding *e, struct attn_buffer buff
         .buffer = buffer, .token_stride = e->shape.heads * head_stride, .head_stride = head_stride};
 }
 
-static int write(struct encoding *e, uint32_t field, uint32_t rows, struct attn_kv *kv, struct failure *err)
-{
-    struct attn_kv_write_args args;
-    struct attn_view slots;
-    struct attn_error error;
-    ATTN_INIT(&args);
-    ATTN_INIT(&slots);
-    ATTN_INIT(&error);
-    if (attn_metadata_get(e->metadata, field, 0, &slots, &error) < 0)
-        return encoding_fail(err, "slots", &error);
-    args.k_dtype = ATTN_F32;
-    args.v_dtype = ATTN_F32;
-    args.rows = rows;
-    args.k_new = view(e, e->k);
-    args.v_new = view(e, e->v);
-    args.kv = kv;
-    args.slot_mapping = slots.device;
-    return attn_kv_write(e->backend, &args, NULL, &error) < 0 ? encoding_fail(err, "write", &error) : 0;
-}
-
-static int forward(struct encoding *e, enum encoding_class class, uint32_t layer, uint32_t kv_rows,
+static int forward(struct encoding *e, enum encoding_class class, uint32_t layer, bool fresh,
                    struct failure *err)
 {
-    struct encoding_seats *seats = class == ENCODING_SELF ? &e->self : &e->cross;
-    bool cached = class == ENCODING_SELF || class == ENCODING_CROSS;
-    struct attn_tensors tensors;
-    struct attn_state_step step;
+    const struct encoding_seats *seats = class == ENCODING_SELF    ? &e->self
+                                         : class == ENCODING_CROSS ? &e->cross
+                                                                   : NULL;
+    struct attn_layer_tensors tensors;
     struct attn_error error;
     ATTN_INIT(&tensors);
-    ATTN_INIT(&step);
     ATTN_INIT(&error);
-    if (cached && kv_rows &&
-        write(e, class == ENCODING_SELF ? ATTN_FIELD_SLOT_MAPPING : ATTN_FIELD_CROSS_SLOT_MAPPING, kv_rows,
-              seats->caches[layer].kv, err) < 0)
-        return -1;
-    tensors.softmax_scale = 1.0f / sqrtf((float)e->shape.head_dim);
     tensors.q = view(e, e->q);
     tensors.out = view(e, e->out);
-    if (cached) {
-        tensors.kv = seats->caches[layer].kv;
-    } else {
+    if (fresh) {
         tensors.k_new = view(e, e->k);
         tensors.v_new = view(e, e->v);
     }
-    if (attn_state_get_step(e->state, e->index_of[class], &step, &error) < 0 ||
-        attn_plan_run(step.plan, step.batch, &tensors, step.schedule, step.scratch, NULL, &error) < 0)
-        return encoding_fail(err, "run", &error);
+    if (attn_layer_forward(e->layers[class], e->state, e->metadata, seats ? seats->caches[layer].kv : NULL,
+                           &tensors, NULL, &error) < 0)
+        return encoding_fail(err, "layer", &error);
     return 0;
 }
 
@@ -144,14 +115,12 @@ int encoding_run(struct encoding *e, enum encoding_class class, uint32_t layer, 
     uint64_t row = (uint64_t)e->shape.heads * e->shape.head_dim * sizeof(float);
     uint32_t rows = class == ENCODING_ENCODER ? e->encoder_rows : e->rows;
     uint32_t kv_rows = class == ENCODING_CROSS ? e->encoder_rows : rows;
-    if (!k)
-        kv_rows = 0;
     if (encoding_to_device(e, &e->q, q, rows * row, err) < 0)
         return -1;
     if (k && (encoding_to_device(e, &e->k, k, kv_rows * row, err) < 0 ||
               encoding_to_device(e, &e->v, v, kv_rows * row, err) < 0))
         return -1;
-    if (forward(e, class, layer, kv_rows, err) < 0)
+    if (forward(e, class, layer, k != NULL, err) < 0)
         return -1;
     return encoding_to_host(e, out, &e->out, rows * row, err);
 }

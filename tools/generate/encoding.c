@@ -5,6 +5,7 @@
 #include "attention.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,25 @@ static int make_steps(struct encoding *e, struct failure *err)
     return 0;
 }
 
+static int make_layers(struct encoding *e, struct failure *err)
+{
+    for (int class = 0; class < ENCODING_CLASSES; class ++) {
+        if (!encoding_has(e, (enum encoding_class) class))
+            continue;
+        const struct attn_layer_class own = {.problem = &e->problems[e->index_of[class]]};
+        struct attn_layer_desc desc;
+        struct attn_error error;
+        ATTN_INIT(&desc);
+        ATTN_INIT(&error);
+        desc.class_index = e->index_of[class];
+        desc.layer_class = &own;
+        desc.softmax_scale = 1.0f / sqrtf((float)e->shape.head_dim);
+        if (attn_layer_create(e->backend, &desc, &e->layers[class], &error) < 0)
+            return encoding_fail(err, "layer", &error);
+    }
+    return 0;
+}
+
 static int check_options(const struct encoding *e, struct failure *err)
 {
     const struct encoding_options *o = &e->options;
@@ -138,7 +158,7 @@ static int make(struct encoding *e, struct failure *err)
     for (int class = 0; class < ENCODING_CLASSES; class ++)
         if (encoding_has(e, (enum encoding_class) class) && describe(e, (enum encoding_class) class, err) < 0)
             return -1;
-    if (choose(e, err) < 0 || make_steps(e, err) < 0)
+    if (choose(e, err) < 0 || make_steps(e, err) < 0 || make_layers(e, err) < 0)
         return -1;
     return encoding_allocate(e, err);
 }
@@ -165,12 +185,19 @@ void encoding_destroy(struct encoding *e)
     if (!e)
         return;
     encoding_free(e);
+    for (int class = 0; class < ENCODING_CLASSES; class ++)
+        attn_layer_destroy(e->layers[class]);
     attn_state_destroy(e->state);
     attn_builder_destroy(e->builder);
     attn_backend_destroy(e->backend);
     attn_decision_destroy(e->decision);
     attn_context_destroy(e->context);
     free(e);
+}
+
+uint32_t encoding_seats(const struct encoding *e)
+{
+    return e->options.max_seqs;
 }
 
 /* Kernels of all classes, each name once. */

@@ -44,6 +44,9 @@ struct encoding_info {
 int encoding_create(const struct encoding_shape *shape, const struct encoding_options *options,
                     struct encoding **out, struct failure *err);
 void encoding_destroy(struct encoding *e);
+/* How many sequences have a seat. */
+uint32_t encoding_seats(const struct encoding *e);
+
 void encoding_get_info(const struct encoding *e, struct encoding_info *out);
 
 /* What a sequence brings to a step: "count" new tokens behind "past" earlier ones. */
@@ -54,14 +57,14 @@ struct encoding_part {
     uint32_t encoder; /* rows of its encoder, in every step the same */
 };
 
-/* Begins a step: prompts alone, or decodes alone. */
+/* Begins a step: prompts, then decodes. */
 int encoding_begin(struct encoding *e, const struct encoding_part *parts, uint32_t count,
                    struct failure *err);
 
 /*
  * One layer of a class. q and out are [rows, heads, head_dim], k and v too; rows are those of the encoder for
- * the encoder's layers and for keys and values of cross-attention, else the step's new tokens. In decodes
- * cross-attention has neither k nor v.
+ * the encoder's layers and for keys and values of cross-attention (those of the step's prompts), else the
+ * step's new tokens. Without prompts cross-attention has neither k nor v.
  */
 int encoding_run(struct encoding *e, enum encoding_class class, uint32_t layer, const float *q,
                  const float *k, const float *v, float *out, struct failure *err);

@@ -155,8 +155,11 @@ static int run(const struct arguments *a, struct engine *e, struct prompts *prom
 {
     int status = a->batch ? prompts_read(a->batch, prompts, err)
                           : prompts_repeat(a->prompt, a->parallel, prompts, err);
-    if (status == 0 && a->model && model_is(a->model, "bert"))
-        return embed_prompts(a, prompts, a->threads ? a->threads : default_threads(), err);
+    bool handled = false;
+    if (status == 0)
+        status = other_models_run(a, prompts, a->threads ? a->threads : default_threads(), &handled, err);
+    if (handled)
+        return status;
     if (status < 0)
         return -1;
     status = a->toy_window ? engine_load_windowed(e, a->toy_window, a->seed, err)

@@ -9,11 +9,15 @@
 #include "failure.h"
 #include "prompts.h"
 
-/* Whether the file is of the architecture; false also for files that cannot be read, which others report. */
-bool model_is(const char *path, const char *architecture);
+/* Does what such a model is for. *out_handled stays false, with success, for language models. */
+int other_models_run(const struct arguments *a, struct prompts *prompts, uint32_t threads, bool *out_handled,
+                     struct failure *err);
 
 /* Prints an embedding of each prompt, with an encoder of the architecture bert. */
 int embed_prompts(const struct arguments *a, const struct prompts *prompts, uint32_t threads,
                   struct failure *err);
+
+/* Prints the text of each WAV file, with a model of the architecture whisper; the prompts are paths. */
+int speech_clips(const struct arguments *a, struct prompts *files, uint32_t threads, struct failure *err);
 
 #endif
