@@ -20,7 +20,7 @@ CLIPS = [("harbour.wav", None), ("morning.wav", None), ("seven.wav", None), ("mo
 PROMPT = [50257, 50362]  # <|startoftranscript|> <|notimestamps|>
 END = 50256
 SAMPLES = 32
-STEPS = 13
+STEPS = 8
 
 
 def sample_ids(count, size):

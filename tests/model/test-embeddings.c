@@ -30,7 +30,11 @@ struct set {
 
 static int start(struct embedder *e, const struct set *s, const char *backend, struct failure *err)
 {
-    struct encoding_options options = {.block = 16, .max_seqs = s->count, .backend = backend, .seed = 1};
+    struct encoding_options options = {.block = 16,
+                                       .max_seqs = s->count,
+                                       .threads = s->width == SMALL_BERT_WIDTH ? 0 : 1,
+                                       .backend = backend,
+                                       .seed = 1};
     for (uint32_t i = 0; i < s->count; i++)
         options.max_rows += (uint32_t)s->texts[i].count;
     return embedder_start(e, &options, err);

@@ -97,7 +97,7 @@ static struct clip fresh(const struct set *s, uint32_t index)
 static int start(struct set *s, uint32_t seats, const char *backend, const char *kv, struct failure *err)
 {
     struct encoding_options options = {
-        .block = 16, .max_seqs = seats, .backend = backend, .kv = kv, .seed = 1};
+        .block = 16, .max_seqs = seats, .threads = 1, .backend = backend, .kv = kv, .seed = 1};
     for (uint32_t i = 0; i < s->count; i++)
         options.max_encoder = fresh(s, i).rows > options.max_encoder ? fresh(s, i).rows : options.max_encoder;
     return speech_start(&s->speech, &options, err);
