@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The words of port.h in CUDA C++ for sm_80 and newer. */
+#ifndef ATTN_GPU_PORT_CUDA_H
+#define ATTN_GPU_PORT_CUDA_H
+
+#define GPU_INLINE static __device__ __forceinline__
+#define GPU_DEVICE static __device__
+/* For headers that the host reads as well (backends/common). */
+#define ATTN__DEVICE                    __device__
+#define GPU_KERNEL(name, threads, ctas) extern "C" __global__ void __launch_bounds__(threads, ctas) name
+#define GPU_ARGUMENT(type, arg)         const __grid_constant__ type arg
+#define GPU_SHARED                      __shared__
+#define GPU_UNROLL                      _Pragma("unroll")
+#define GPU_WARP                        32u
+#define GPU_COPY_WAIT(n)                asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+struct gpu_u128 {
+    uint32_t x[4];
+};
+
+/* ---------------------------------------------------------------- threads */
+
+GPU_INLINE uint32_t gpu_thread(void)
+{
+    return threadIdx.x;
+}
+GPU_INLINE uint32_t gpu_threads(void)
+{
+    return blockDim.x;
+}
+GPU_INLINE uint32_t gpu_cta(void)
+{
+    return blockIdx.x;
+}
+GPU_INLINE uint32_t gpu_cta_y(void)
+{
+    return blockIdx.y;
+}
+GPU_INLINE uint32_t gpu_cta_z(void)
+{
+    return blockIdx.z;
+}
+GPU_INLINE uint32_t gpu_ctas(void)
+{
+    return gridDim.x;
+}
+
+GPU_INLINE unsigned char *gpu_shared(void)
+{
+    extern __shared__ __align__(128) unsigned char gpu_shared_bytes[];
+    return gpu_shared_bytes;
+}
+
+GPU_INLINE void gpu_barrier(void)
+{
+    __syncthreads();
+}
+GPU_INLINE void gpu_warp_barrier(void)
+{
+    __syncwarp();
+}
+GPU_INLINE void gpu_fence(void)
+{
+    __threadfence();
+}
+GPU_INLINE void gpu_barrier_part(uint32_t id, uint32_t threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+GPU_INLINE uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)
+{
+    return atomicAdd(at, value);
+}
+
+#define GPU__ALL 0xffffffffu
+GPU_INLINE float gpu_shuffle_f32(float value, uint32_t lane)
+{
+    return __shfl_sync(GPU__ALL, value, lane);
+}
+GPU_INLINE uint32_t gpu_shuffle_u32(uint32_t value, uint32_t lane)
+{
+    return __shfl_sync(GPU__ALL, value, lane);
+}
+GPU_INLINE uint64_t gpu_shuffle_u64(uint64_t value, uint32_t lane)
+{
+    return __shfl_sync(GPU__ALL, (unsigned long long)value, lane);
+}
+GPU_INLINE float gpu_shuffle_xor_f32(float value, uint32_t mask)
+{
+    return __shfl_xor_sync(GPU__ALL, value, mask);
+}
+GPU_INLINE uint32_t gpu_shuffle_xor_u32(uint32_t value, uint32_t mask)
+{
+    return __shfl_xor_sync(GPU__ALL, value, mask);
+}
+GPU_INLINE double gpu_shuffle_xor_f64(double value, uint32_t mask)
+{
+    return __shfl_xor_sync(GPU__ALL, value, mask);
+}
+GPU_INLINE uint32_t gpu_ballot(bool predicate)
+{
+    return __ballot_sync(GPU__ALL, predicate);
+}
+
+/* ---------------------------------------------------------------- numbers */
+
+GPU_INLINE float gpu_exp2(float x)
+{
+    return exp2f(x);
+}
+GPU_INLINE float gpu_exp(float x)
+{
+    return expf(x);
+}
+GPU_INLINE float gpu_tanh(float x)
+{
+    return tanhf(x);
+}
+GPU_INLINE float gpu_fma(float a, float b, float c)
+{
+    return __fmaf_rn(a, b, c);
+}
+GPU_INLINE float gpu_divide(float a, float b)
+{
+    return __fdiv_rn(a, b);
+}
+GPU_INLINE double gpu_exp_f64(double x)
+{
+    return exp(x);
+}
+GPU_INLINE double gpu_log_f64(double x)
+{
+    return log(x);
+}
+GPU_INLINE double gpu_tanh_f64(double x)
+{
+    return tanh(x);
+}
+GPU_INLINE uint32_t gpu_count_leading(uint32_t x)
+{
+    return (uint32_t)__clz((int)x);
+}
+GPU_INLINE uint32_t gpu_first_bit(uint32_t x)
+{
+    return (uint32_t)__ffs((int)x) - 1;
+}
+GPU_INLINE uint32_t gpu_f32_bits(float x)
+{
+    return __float_as_uint(x);
+}
+GPU_INLINE float gpu_f32_of_bits(uint32_t x)
+{
+    return __uint_as_float(x);
+}
+
+GPU_INLINE float gpu_f16_to_f32(uint16_t x)
+{
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+GPU_INLINE uint16_t gpu_f32_to_f16(float x)
+{
+    uint16_t y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+GPU_INLINE float gpu_bf16_to_f32(uint16_t x)
+{
+    return __uint_as_float((uint32_t)x << 16);
+}
+GPU_INLINE uint16_t gpu_f32_to_bf16(float x)
+{
+    uint16_t y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+GPU_INLINE uint32_t gpu_pack_f16(float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+GPU_INLINE uint32_t gpu_pack_bf16(float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+/* ---------------------------------------------------------------- memory */
+
+GPU_INLINE struct gpu_u128 gpu_load_u128(const void *at)
+{
+    const uint4 v = *(const uint4 *)at;
+    struct gpu_u128 to;
+    to.x[0] = v.x, to.x[1] = v.y, to.x[2] = v.z, to.x[3] = v.w;
+    return to;
+}
+GPU_INLINE void gpu_store_u128(void *at, struct gpu_u128 from)
+{
+    *(uint4 *)at = make_uint4(from.x[0], from.x[1], from.x[2], from.x[3]);
+}
+GPU_INLINE uint32_t gpu__shared_address(const void *at)
+{
+    return (uint32_t)__cvta_generic_to_shared(at);
+}
+GPU_INLINE void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(gpu__shared_address(shared)),
+                 "l"(global), "r"(bytes)
+                 : "memory");
+}
+GPU_INLINE void gpu_copy_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* ---------------------------------------------------------------- matrices */
+
+GPU_INLINE void gpu_load_matrix4(uint32_t to[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(gpu__shared_address(row))
+                 : "memory");
+}
+GPU_INLINE void gpu_load_matrix4_trans(uint32_t to[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(gpu__shared_address(row))
+                 : "memory");
+}
+GPU_INLINE void gpu_load_matrix2(uint32_t to[2], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "r"(gpu__shared_address(row))
+                 : "memory");
+}
+GPU_INLINE void gpu_load_matrix2_trans(uint32_t to[2], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "r"(gpu__shared_address(row))
+                 : "memory");
+}
+GPU_INLINE void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+                 "{%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+GPU_INLINE void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+                 "{%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * What device code may use beyond plain C: the words that a port gives a meaning to. Everything else in this
+ * folder is C11 that is CUDA C++ too (no templates, no designated initialisers, no compound literals; what
+ * varies at compile time is an argument of a GPU_INLINE function or a macro of an included file).
+ *
+ *   port-cuda.h                 CUDA C++, sm_80 and newer
+ *   tests/gpu/port-fiber.h      the host: one fiber per thread, so that the same source is tested without a
+ * GPU
+ *
+ * Words of a port
+ *   GPU_KERNEL(name, threads, ctas)   head of a kernel: a function `name` with one argument, struct gpu_run,
+ *                                     written GPU_ARGUMENT(type, arg); `ctas` of `threads` threads are to fit
+ *                                     a multiprocessor
+ *   GPU_ARGUMENT(type, arg)           that argument, constant
+ *   GPU_INLINE                        a function that is always inlined into device code
+ *   GPU_DEVICE                        a function of device code that need not be
+ *   GPU_SHARED                        in front of a static array in a kernel's shared memory
+ *   GPU_UNROLL                        in front of a loop that is unrolled whole; its bounds are constants
+ *   GPU_WARP                          32
+ *
+ *   uint32_t gpu_thread(void)  gpu_threads(void)      index in the CTA and its threads, one dimension
+ *   uint32_t gpu_cta(void)  gpu_cta_y(void)  gpu_cta_z(void)  gpu_ctas(void)   index in the grid; x extent
+ *   unsigned char *gpu_shared(void)                   the dynamic shared memory of the CTA, 128-byte aligned
+ *   void gpu_barrier(void)                            all threads of the CTA
+ *   void gpu_barrier_part(uint32_t id, uint32_t threads)  named barrier 1 ... 15, a multiple of GPU_WARP
+ *   void gpu_warp_barrier(void)
+ *   void gpu_fence(void)                              orders memory for the whole device
+ *   uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)     device-wide; returns what was there
+ *
+ * All lanes of a warp call these together:
+ *   float    gpu_shuffle_f32(float value, uint32_t lane)          uint32_t gpu_shuffle_u32, uint64_t
+ * gpu_shuffle_u64 float    gpu_shuffle_xor_f32(float value, uint32_t mask)      uint32_t gpu_shuffle_xor_u32,
+ * double ..._f64 uint32_t gpu_ballot(bool predicate)               bit per lane
+ *
+ * Numbers (IEEE unless said otherwise; no flush to zero):
+ *   float gpu_exp2(float)        to 2 ulp          float gpu_fma(float, float, float)
+ *   float gpu_exp(float)         to 2 ulp          double gpu_log_f64(double)  double gpu_exp_f64(double)
+ *   double gpu_tanh_f64(double)  float gpu_tanh(float)   to 2^-20 relative or better
+ *   float gpu_divide(float, float)                    correctly rounded
+ *   float gpu_f16_to_f32(uint16_t)  uint16_t gpu_f32_to_f16(float)   bf16 alike; nearest even, NaN stays NaN
+ *   uint32_t gpu_pack_f16(float low, float high)      two at once; gpu_pack_bf16
+ *   uint32_t gpu_count_leading(uint32_t)  gpu_first_bit(uint32_t)    of a number that is not 0
+ *   uint32_t gpu_f32_bits(float)  float gpu_f32_of_bits(uint32_t)
+ *
+ * Memory:
+ *   struct gpu_u128 { uint32_t x[4]; }   gpu_load_u128(const void *), gpu_store_u128: 16-byte aligned
+ *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)   16 bytes, of which `bytes` (0
+ * to 16) are read and the rest is zero; both sides 16-byte aligned void gpu_copy_commit(void) closes a group
+ * of copies GPU_COPY_WAIT(n)                     until at most the n latest groups of this thread are under
+ * way
+ *
+ * Matrices (a warp together; fragments as the PTX manual lays out m16n8k16):
+ *   void gpu_load_matrix4(uint32_t to[4], const void *row)         four 8x8 of 16-bit; lane l gives the
+ * address void gpu_load_matrix4_trans(uint32_t to[4], const void *row)   of row l % 8 of matrix l / 8, in
+ * shared memory void gpu_load_matrix2(uint32_t to[2], const void *row)         two, lanes 0 to 15; ..._trans
+ * alike void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])   d += a b, 16x8x16, f32 sums
+ *   void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+ */
+#ifndef ATTN_GPU_PORT_H
+#define ATTN_GPU_PORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#include "port-cuda.h"
+#else
+#include "port-fiber.h"
+#endif
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The one argument of every attention kernel on a GPU: a run resolved to device addresses, plain data that is
+ * passed by value.
+ *
+ * Addresses are device addresses as integers, 0 = not there; strides are bytes. The host fills it once per
+ * run (device side: read only). Members follow docs/definition.md and the public structs of the same names.
+ */
+#ifndef ATTN_GPU_RUN_H
+#define ATTN_GPU_RUN_H
+
+#include "attn/types.h"
+
+/* Scales, f32. base 0: every value is `value` (1 for types without scales and for unit scales). */
+struct gpu_scale {
+    uint64_t base;        /* value of (outer, token, head) at base + the strides times these */
+    int64_t outer_stride; /* sequence, or page of a cache */
+    int64_t token_stride; /* row of a tensor, or token of a page */
+    int64_t head_stride;  /* q with one value per kv head: per kv head */
+    float value;          /* the host's, or 1 */
+    uint32_t reserved;
+};
+
+/* A tensor [row, head, dim], innermost dimension contiguous. */
+struct gpu_tensor {
+    uint64_t base;
+    int64_t token_stride;
+    int64_t head_stride;
+};
+
+/*
+ * Keys or values: of a cache, or new rows as a cache of one page. Element d of vector (page, token, head) is
+ * at base + page * page_stride + token * token_stride + head * head_stride + its column: byte b = d * size
+ * of the vector lies at b / piece * piece_stride + b % piece (backends/common/kv-view.h).
+ */
+struct gpu_cache {
+    uint64_t base;
+    int64_t page_stride;
+    int64_t token_stride;
+    int64_t head_stride;
+    int64_t piece_stride; /* used where the vector is longer than a piece */
+    uint32_t piece;       /* bytes; a whole vector unless the layout is paged-x */
+    uint32_t size;        /* bytes of an element */
+    uint32_t dim;         /* elements of a vector; latent values: the first head_dim_vo columns of the keys */
+    uint32_t dtype;       /* enum attn_dtype */
+    struct gpu_scale scale;
+};
+
+/* Where the queries and keys of the step are. */
+struct gpu_batch {
+    uint32_t seqs;
+    uint32_t rows;           /* rows of q at most; those from q_offsets[seqs] on are not touched */
+    uint32_t max_q;          /* upper bounds of the step */
+    uint32_t max_kv;         /*                          */
+    uint64_t q_offsets;      /* i32 [seqs + 1] */
+    uint64_t kv_lens;        /* i32 [seqs], or 0: differences of kv_starts if given, else of q_offsets */
+    uint64_t kv_starts;      /* i32 [seqs + 1], first token of a sequence in page 0; 0 = it begins at page i.
+                                Dense: kv_offsets. kv_source new: kv_offsets, or else q_offsets */
+    uint64_t table;          /* i32 */
+    int64_t table_stride;    /* bytes between rows */
+    uint32_t table_width;    /* entries of a row */
+    uint32_t addressing;     /* enum attn_addressing; kv_source new: dense */
+    uint64_t indptr;         /* csr: i32 [seqs + 1] */
+    uint64_t indices;        /* csr: i32 or i64 */
+    uint32_t index_dtype;    /* ATTN_INT32 or ATTN_INT64 */
+    uint32_t block;          /* tokens per page */
+    uint32_t block_shift;    /* log2 of block, or 32 if it is no power of two */
+    uint32_t position_dtype; /* ATTN_INT32 or ATTN_INT64 */
+    uint64_t positions;      /* q_positions [rows], or 0 */
+    uint64_t seq_causal;     /* u8 [seqs], or 0: the problem's causal for all */
+    uint64_t global_lens;    /* i32 [seqs]: Lk of sequences whose keys are spread over ranks, or 0 */
+    uint32_t cp_rank;        /* cp_world 0 = all keys are here */
+    uint32_t cp_world;
+    uint32_t cp_interleave;
+    uint32_t reserved;
+};
+
+/* An explicit mask. */
+struct gpu_mask {
+    uint64_t base;   /* 0 = none */
+    uint64_t starts; /* i64 [seqs] byte starts, negative = this sequence has none; 0 = by seq_stride */
+    int64_t seq_stride;
+    int64_t head_stride;
+    int64_t row_stride;
+    uint32_t dtype;  /* ATTN_F16, ATTN_BF16 or ATTN_F32; 0 = bits */
+    uint32_t packed; /* bits: row i begins at bit i * columns of its sequence */
+};
+
+struct gpu_run {
+    struct attn_problem problem; /* resolved, with its maxima: every key */
+    struct gpu_batch batch;
+
+    float softmax_scale;
+    uint32_t group; /* query heads per kv head */
+    struct gpu_tensor q;
+    struct gpu_tensor q_rope; /* base 0: columns from head_dim_vo on are in q too */
+    struct gpu_tensor out;
+    struct gpu_tensor lse; /* f32; base 0 = not wanted */
+    struct gpu_scale q_scale;
+    struct gpu_scale out_scale;
+    uint32_t q_scale_group; /* query heads per value of q_scale: group with one value per kv head, else 1 */
+    uint32_t sinks_dtype;   /* ATTN_F32 or ATTN_BF16 */
+    uint64_t slopes;        /* f32 [heads], or 0 */
+    uint64_t sinks;         /* [heads], or 0; 0 too on ranks other than the first */
+
+    struct gpu_cache k, v;         /* kv_source new: the new rows. mla: v is k, with head_dim_vo columns */
+    struct gpu_cache k_new, v_new; /* kv_source cache+new: the last q_len keys of a sequence; else base 0 */
+    struct gpu_mask mask;
+
+    uint64_t schedule; /* what prepare wrote, or 0 where the kernel takes none */
+    uint64_t schedule_bytes;
+    uint64_t scratch;
+    uint64_t scratch_bytes;
+    uint64_t counters; /* zero before and after a run */
+    uint64_t counters_bytes;
+    uint64_t part_out; /* partial results in scratch: f32 [part rows, head_dim_vo], normalised */
+    uint64_t part_lse; /* f32 [part rows] */
+
+    uint32_t ctas;  /* CTAs of a fixed grid */
+    uint32_t units; /* multiprocessors of the device */
+    uint32_t phase; /* which sequences the launch takes: 0 = all, else enum gpu_phase */
+    uint32_t reserved[5];
+};
+
+/*
+ * Which kernel of a plan takes a sequence: one rule for host and device, a function of its own query tokens
+ * and the group.
+ */
+enum gpu_phase { GPU_ALL_ROWS = 0, GPU_FEW_ROWS = 1, GPU_MANY_ROWS = 2 };
+
+/* Query rows (tokens times heads of a group) of a sequence that go to the decode kernel. */
+#define GPU_FEW 64u
+
+#define GPU_TAKES(phase, q_len, group)                                                                       \
+    ((phase) == GPU_ALL_ROWS || ((uint64_t)(q_len) * (group) <= GPU_FEW) == ((phase) == GPU_FEW_ROWS))
+
+#ifdef __cplusplus
+static_assert(sizeof(struct gpu_run) < 4000, "the argument block of a launch");
+#else
+_Static_assert(sizeof(struct gpu_run) < 4000, "the argument block of a launch");
+#endif
+
+#endif
