@@ -11,8 +11,9 @@ struct block_entry {
     uint32_t references;
     int32_t before, after; /* in the ring, while nobody holds it */
     int32_t next;          /* in the bucket, while it can be found */
-    uint64_t parent;       /* chain that it continues */
-    uint64_t chain;        /* 0 = cannot be found */
+    uint32_t bucket;
+    uint64_t parent; /* chain that it continues */
+    uint64_t chain;  /* 0 = cannot be found */
 };
 
 /* The ring begins and ends at entry `count`. */
@@ -41,18 +42,21 @@ int blocks_init(struct blocks *b, uint32_t count, uint32_t tokens, struct failur
     if (count >= INT32_MAX / 2)
         return failure_set(err, "%" PRIu32 " blocks are too many; fewer than %d are accepted", count,
                            INT32_MAX / 2);
-    while (buckets < count)
+    /* Many, so that few blocks lie behind another one. */
+    while (buckets / 4 < count && buckets < UINT32_C(1) << 31)
         buckets *= 2;
     b->mask = buckets - 1;
     b->entries = calloc((size_t)count + 1, sizeof *b->entries);
     if (tokens) {
         b->contents = malloc((size_t)count * tokens * sizeof *b->contents);
-        b->buckets = malloc(buckets * sizeof *b->buckets);
+        b->buckets = malloc((size_t)buckets * sizeof *b->buckets);
     }
     if (!b->entries || (tokens && (!b->contents || !b->buckets)))
         return failure_set(err, "no memory for %" PRIu32 " blocks of %" PRIu32 " tokens", count, tokens);
-    for (uint32_t i = 0; tokens && i < buckets; i++)
-        b->buckets[i] = -1;
+    if (tokens) { /* touched now, so that no step waits for pages */
+        memset(b->contents, 0, (size_t)count * tokens * sizeof *b->contents);
+        memset(b->buckets, 0xff, (size_t)buckets * sizeof *b->buckets);
+    }
     b->entries[count].before = b->entries[count].after = (int32_t)count;
     for (uint32_t i = 0; i < count; i++)
         ring_insert(b, (int32_t)i, b->entries[count].before);
@@ -67,12 +71,22 @@ void blocks_finish(struct blocks *b)
     *b = (struct blocks){0};
 }
 
-static int32_t *bucket(const struct blocks *b, uint64_t parent, const int32_t *tokens)
+/* Two lanes, so that a block's tokens are not one chain of multiplications. */
+static uint32_t bucket_of(const struct blocks *b, uint64_t parent, const int32_t *tokens)
 {
-    uint64_t hash = parent * UINT64_C(0x9e3779b97f4a7c15);
-    for (uint32_t i = 0; i < b->tokens; i++)
-        hash = (hash ^ (hash >> 29) ^ (uint32_t)tokens[i]) * UINT64_C(0xbf58476d1ce4e5b9);
-    return &b->buckets[(hash ^ (hash >> 32)) & b->mask];
+    uint64_t lane[2] = {parent * UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0x2545f4914f6cdd1d)};
+    uint32_t i = 0;
+    for (; i + 4 <= b->tokens; i += 4) {
+        for (uint32_t l = 0; l < 2; l++) {
+            const uint64_t pair =
+                (uint64_t)(uint32_t)tokens[i + 2 * l] << 32 | (uint32_t)tokens[i + 2 * l + 1];
+            lane[l] = (lane[l] ^ (lane[l] >> 29) ^ pair) * UINT64_C(0xbf58476d1ce4e5b9);
+        }
+    }
+    for (; i < b->tokens; i++)
+        lane[0] = (lane[0] ^ (lane[0] >> 29) ^ (uint32_t)tokens[i]) * UINT64_C(0xbf58476d1ce4e5b9);
+    uint64_t hash = (lane[0] ^ (lane[1] >> 31) ^ (lane[1] << 7)) * UINT64_C(0x94d049bb133111eb);
+    return (uint32_t)(hash ^ (hash >> 32)) & b->mask;
 }
 
 static int32_t *content(const struct blocks *b, int32_t block)
@@ -86,7 +100,7 @@ static void forget(struct blocks *b, int32_t block)
     struct block_entry *entry = &b->entries[block];
     if (entry->chain == 0)
         return;
-    int32_t *at = bucket(b, entry->parent, content(b, block));
+    int32_t *at = &b->buckets[entry->bucket];
     while (*at != block)
         at = &b->entries[*at].next;
     *at = entry->next;
@@ -99,6 +113,11 @@ int32_t blocks_take(struct blocks *b)
     if (block == (int32_t)b->count)
         return -1;
     ring_remove(b, block);
+    /* What the next calls will read: long unused, it lies far away. */
+    const struct block_entry *next = &b->entries[b->entries[b->count].after];
+    __builtin_prefetch(&b->entries[next->after]);
+    if (b->buckets != NULL)
+        __builtin_prefetch(&b->buckets[next->bucket]);
     forget(b, block);
     b->entries[block].references = 1;
     return block;
@@ -124,9 +143,9 @@ uint32_t blocks_references(const struct blocks *b, int32_t block)
     return b->entries[block].references;
 }
 
-static int32_t look_up(const struct blocks *b, uint64_t chain, const int32_t *tokens)
+static int32_t look_up(const struct blocks *b, uint32_t bucket, uint64_t chain, const int32_t *tokens)
 {
-    int32_t block = *bucket(b, chain, tokens);
+    int32_t block = b->buckets[bucket];
     while (block >= 0 && (b->entries[block].parent != chain ||
                           memcmp(content(b, block), tokens, b->tokens * sizeof *tokens) != 0))
         block = b->entries[block].next;
@@ -135,7 +154,7 @@ static int32_t look_up(const struct blocks *b, uint64_t chain, const int32_t *to
 
 int32_t blocks_find(struct blocks *b, uint64_t chain, const int32_t *tokens, uint64_t *out_chain)
 {
-    int32_t block = look_up(b, chain, tokens);
+    int32_t block = look_up(b, bucket_of(b, chain, tokens), chain, tokens);
     if (block >= 0) {
         *out_chain = b->entries[block].chain;
         blocks_hold(b, block);
@@ -146,14 +165,15 @@ int32_t blocks_find(struct blocks *b, uint64_t chain, const int32_t *tokens, uin
 uint64_t blocks_publish(struct blocks *b, int32_t block, uint64_t chain, const int32_t *tokens)
 {
     struct block_entry *entry = &b->entries[block];
-    int32_t other = look_up(b, chain, tokens);
+    const uint32_t bucket = bucket_of(b, chain, tokens);
+    const int32_t other = look_up(b, bucket, chain, tokens);
     if (other >= 0)
         return b->entries[other].chain;
-    int32_t *at = bucket(b, chain, tokens);
     memcpy(content(b, block), tokens, b->tokens * sizeof *tokens);
     entry->parent = chain;
     entry->chain = ++b->chains;
-    entry->next = *at;
-    *at = block;
+    entry->bucket = bucket;
+    entry->next = b->buckets[bucket];
+    b->buckets[bucket] = block;
     return entry->chain;
 }

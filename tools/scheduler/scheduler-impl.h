@@ -27,7 +27,17 @@ struct scheduler {
     struct scheduled_part *parts;
     struct scheduler_step step;
     struct scheduler_counts counts;
+    struct scheduled *made; /* [options.requests] */
+    struct scheduled *idle; /* of them */
+    int32_t *made_memory;   /* their tokens and lists */
 };
+
+/* ---------------------------------------------------------------- pool.c */
+
+int pool_make(struct scheduler *s, struct failure *err);
+void pool_free(struct scheduler *s);
+/* A fresh sequence of at most so many tokens; NULL with a failure. */
+struct scheduled *pool_take(struct scheduler *s, uint32_t most, void *user, struct failure *err);
 
 /* ---------------------------------------------------------------- sequence.c: the blocks of one sequence */
 

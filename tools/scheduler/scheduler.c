@@ -60,7 +60,7 @@ int scheduler_create(const struct scheduler_options *options, struct scheduler *
         status = failure_set(err, "no memory for a scheduler");
     if (status == 0) {
         s->options = *options;
-        status = make_lists(s, err);
+        status = make_lists(s, err) < 0 ? -1 : pool_make(s, err);
     }
     for (uint32_t g = 0; status == 0 && g < options->groups; g++) {
         status =
@@ -97,6 +97,7 @@ void scheduler_destroy(struct scheduler *s)
         blocks_finish(&s->cache[g]);
         blocks_finish(&s->host[g]);
     }
+    pool_free(s);
     free(s->running);
     free(s->seats);
     free(s->parts);
@@ -134,31 +135,11 @@ static int check_request(const struct scheduler *s, uint32_t prompt, uint32_t mo
     return 0;
 }
 
-static struct scheduled *make(const struct scheduler *s, uint32_t most, void *user, struct failure *err)
-{
-    struct scheduled *sequence = calloc(1, sizeof *sequence);
-    bool good = sequence != NULL;
-    if (good) {
-        sequence->user = user;
-        sequence->most = most;
-        good = (sequence->tokens = malloc((size_t)most * sizeof *sequence->tokens)) != NULL;
-    }
-    for (uint32_t g = 0; good && g < s->options.groups; g++)
-        good = (sequence->blocks[g] =
-                    malloc(((size_t)most / s->options.block + 1) * sizeof *sequence->blocks[g])) != NULL;
-    if (!good) {
-        failure_set(err, "no memory for a sequence of %" PRIu32 " tokens", most);
-        scheduled_free(sequence);
-        return NULL;
-    }
-    return sequence;
-}
-
 struct scheduled *scheduler_add(struct scheduler *s, const int32_t *tokens, uint32_t prompt, uint32_t most,
                                 void *user, struct failure *err)
 {
     struct scheduled *sequence;
-    if (check_request(s, prompt, most, err) < 0 || !(sequence = make(s, most, user, err)))
+    if (check_request(s, prompt, most, err) < 0 || !(sequence = pool_take(s, most, user, err)))
         return NULL;
     memcpy(sequence->tokens, tokens, prompt * sizeof *tokens);
     sequence->count = sequence->prompt = prompt;
@@ -175,7 +156,7 @@ struct scheduled *scheduler_fork(struct scheduler *s, struct scheduled *from, vo
         failure_set(err, "only a sequence that runs, and whose tokens are all computed, has further samples");
         return NULL;
     }
-    if (!(sequence = make(s, from->most, user, err)))
+    if (!(sequence = pool_take(s, from->most, user, err)))
         return NULL;
     memcpy(sequence->tokens, from->tokens, from->count * sizeof *from->tokens);
     sequence->count = from->count;
@@ -193,6 +174,7 @@ struct scheduled *scheduler_fork(struct scheduler *s, struct scheduled *from, vo
     sequence->published = from->published;
     sequence->chain = from->chain;
     from->ahead = 0; /* the last block is nobody's own */
+    sequence->shares = from->shares = true;
     for (uint32_t g = 0; g < s->options.groups; g++) {
         sequence->trimmed[g] = from->trimmed[g];
         memcpy(sequence->blocks[g], from->blocks[g], sequence->held * sizeof *from->blocks[g]);
@@ -214,16 +196,6 @@ void scheduler_end(struct scheduler *s, struct scheduled *sequence)
         queue_remove(sequence->state == SEQUENCE_WAITS ? &s->waiting : &s->swapped, sequence);
     sequence->state = SEQUENCE_ENDED;
     s->left--;
-}
-
-void scheduled_free(struct scheduled *sequence)
-{
-    if (!sequence)
-        return;
-    for (uint32_t g = 0; g < SCHEDULER_GROUPS; g++)
-        free(sequence->blocks[g]);
-    free(sequence->tokens);
-    free(sequence);
 }
 
 /* ---------------------------------------------------------------- steps */

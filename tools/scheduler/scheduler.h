@@ -33,6 +33,8 @@ struct scheduler_options {
     uint32_t max_seqs;    /* seats */
     uint32_t chunk;       /* prompt tokens of a step */
     uint32_t lookahead;   /* tokens beyond the next for which generating sequences have blocks */
+    uint32_t requests;    /* sequences whose memory is made in advance; others allocate theirs */
+    uint32_t tokens;      /* of each of these */
     bool reuse;           /* of full blocks; only with one group without window */
 };
 
@@ -52,11 +54,13 @@ struct scheduled {
     uint32_t unchanged; /* leading entries that are as in the last step that it had a part in */
     int32_t *blocks[SCHEDULER_GROUPS]; /* -1: behind the window */
     uint32_t trimmed[SCHEDULER_GROUPS];
-    uint32_t published;     /* full blocks that were offered for reuse */
-    uint64_t chain;         /* of these */
-    uint64_t order;         /* of arrival */
-    uint32_t ahead;         /* tokens up to which the engine may go on by itself after its last part */
-    struct scheduled *next; /* of those that wait or are swapped */
+    uint32_t published;      /* full blocks that were offered for reuse */
+    uint64_t chain;          /* of these */
+    uint64_t order;          /* of arrival */
+    bool shares;             /* the block that the next token goes to may be another's too */
+    uint32_t ahead;          /* tokens up to which the engine may go on by itself after its last part */
+    struct scheduled *next;  /* of those that wait or are swapped, or are idle */
+    struct scheduled **home; /* where it is idle, if its memory was made in advance */
 };
 
 /* Rows of one sequence: tokens [first, first + count). Those up to the last one there is want a next token.
@@ -123,7 +127,10 @@ void scheduler_commit(struct scheduler *s);
 int scheduler_append(struct scheduled *sequence, const int32_t *tokens, uint32_t count, struct failure *err);
 /* Gives back everything but the tokens; not while a step runs. In any state: to cancel is the same. */
 void scheduler_end(struct scheduler *s, struct scheduled *sequence);
-/* Frees a sequence that has ended; NULL is nothing. Those that have not go with the scheduler. */
+/*
+ * Frees a sequence that has ended; NULL is nothing. Those that have not go with the scheduler, as do all
+ * whose memory was made in advance.
+ */
 void scheduled_free(struct scheduled *sequence);
 
 /* Sequences that have not ended. */

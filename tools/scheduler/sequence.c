@@ -46,6 +46,8 @@ static void copy_shared(struct scheduler *s, struct scheduled *sequence, uint32_
 
 bool sequence_grow(struct scheduler *s, struct scheduled *sequence, uint32_t tokens)
 {
+    if (!sequence->shares && tokens <= (uint64_t)sequence->held * s->options.block)
+        return true; /* as in most steps of a sequence that generates */
     uint32_t lacks = sequence_lacks(s, sequence, tokens);
     for (uint32_t g = 0; g < s->options.groups; g++) {
         uint32_t wanted = lacks + (shared_entry(s, sequence, g) < sequence->held);
@@ -142,7 +144,7 @@ void sequence_publish(struct scheduler *s, struct scheduled *sequence)
     uint32_t block = s->options.block;
     if (!s->options.reuse)
         return;
-    for (; sequence->published < sequence->computed / block; sequence->published++)
+    for (; (sequence->published + UINT64_C(1)) * block <= sequence->computed; sequence->published++)
         sequence->chain =
             blocks_publish(&s->cache[0], sequence->blocks[0][sequence->published], sequence->chain,
                            sequence->tokens + (size_t)sequence->published * block);
