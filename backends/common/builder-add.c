@@ -164,8 +164,9 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
     w->start = (uint32_t)attn_input_start(a->prompt == 1, a->query_len, window);
     w->slots = w->profile ? seq_len : a->query_len;
     w->first = w->start > a->context_len ? w->start : a->context_len;
-    w->page = w->first / block;
-    w->pages = w->profile ? 0 : seq_len / block + (seq_len % block != 0);
+    const uint32_t last = seq_len > 0 ? (seq_len - 1) / block : 0;
+    w->page = w->first + 1 == seq_len ? last : w->first / block; /* of a decode it is the last one */
+    w->pages = w->profile || seq_len == 0 ? 0 : last + 1;
     if ((uint64_t)group->slots + w->slots > b->params.max_tokens)
         return too_many("max_tokens", (uint64_t)group->slots + w->slots, b->params.max_tokens, err);
     if (w->profile) {
@@ -292,6 +293,8 @@ int32_t attn__builder_add(struct attn_builder_impl *b, const struct attn_builder
     struct attn__wanted wanted[ATTN__GROUPS_MOST];
     int32_t status;
 
+    if (attn__add_decode(b, a))
+        return ATTN_OK;
     if (a->blocks == NULL)
         return INVALID(err, "blocks", "blocks is NULL; one list for each of %u cache groups is needed",
                        b->params.groups);

@@ -31,4 +31,7 @@ int32_t attn__add_check_extras(const struct attn_builder_impl *builder,
 void attn__add_extras(struct attn_builder_impl *builder, const struct attn_builder_add_args *args,
                       uint32_t row);
 
+/* Adds a sequence that is as plain as most; false, with nothing done, if it is not. */
+bool attn__add_decode(struct attn_builder_impl *builder, const struct attn_builder_add_args *args);
+
 #endif

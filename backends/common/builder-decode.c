@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The plainest add, which most of a server's are: a decode of one token whose row shows its blocks already.
+ * What this one does not take goes the long way, which also has the words for what is wrong.
+ */
+#include "builder-add.h"
+
+/* Every check of the long way that such a sequence could fail, and every choice that it could take there. */
+static bool is_plain(const struct attn_builder_impl *b, const struct attn_builder_add_args *a, uint32_t row)
+{
+    const struct attn_blocks *blocks = a->blocks;
+    const struct attn__group *group = b->group;
+
+    if (b->infer || b->cross != NULL || b->params.groups != 1 ||
+        (group->given.given & ATTN_GIVEN_WINDOW) != 0)
+        return false;
+    if ((a->prompt | a->prefix_hit | a->encoder_len | a->map_count) != 0 || a->cross != NULL ||
+        a->query_len != 1 || blocks == NULL || a->context_len >= INT32_MAX)
+        return false;
+    if (((a->given & ATTN_GIVEN_ROW) != 0 && a->row != row) || row >= b->params.max_seqs ||
+        b->seqs >= b->params.max_seqs)
+        return false;
+    const struct attn__table_row *shown = &group->table.row[row];
+    const uint32_t count = blocks->count;
+    if (blocks->kind != ATTN_BLOCKS_LIST || blocks->blocks == NULL || count == 0 ||
+        blocks->unchanged != count || (blocks->computed | blocks->window_blocks | blocks->seq_len) != 0 ||
+        shown->filled != count || shown->start != 0)
+        return false;
+    return (uint64_t)count * group->given.block > a->context_len &&
+           (uint64_t)b->prompt_tokens + b->decode_tokens < b->params.max_tokens &&
+           group->slots < b->params.max_tokens && group->seq_start + a->context_len < INT32_MAX;
+}
+
+static void add_plain(struct attn_builder_impl *b, const struct attn_builder_add_args *a, int64_t block,
+                      uint32_t page)
+{
+    struct attn__group *group = b->group;
+    const struct attn_blocks *blocks = a->blocks;
+    const uint32_t n = b->seqs, seq_len = a->context_len + 1;
+    int32_t *starts = attn__i32(group, ATTN_FIELD_QUERY_START_LOC);
+
+    group->members[n] = (struct attn__member){.blocks = blocks->blocks,
+                                              .count = blocks->count,
+                                              .unchanged = blocks->unchanged,
+                                              .first = a->context_len,
+                                              .slot = group->slots,
+                                              .pages = page + 1,
+                                              .shown = ATTN__SHOWN_LIST};
+    attn__i64(group, ATTN_FIELD_SLOT_MAPPING)[group->slots++] =
+        attn__slot_of(block, a->context_len - page * group->given.block, group->given.block);
+    group->longest = blocks->count > group->longest ? blocks->count : group->longest;
+    group->max_decode = seq_len > group->max_decode ? seq_len : group->max_decode;
+    group->seq_start += seq_len;
+    attn__i32(group, ATTN_FIELD_SEQ_LENS)[n] = (int32_t)seq_len;
+    attn__i32(group, ATTN_FIELD_SEQ_LENS_TENSOR)[n] = (int32_t)seq_len;
+    attn__i32(group, ATTN_FIELD_SEQ_START_LOC)[n + 1] = (int32_t)group->seq_start;
+    attn__i32(group, ATTN_FIELD_CONTEXT_LENS_TENSOR)[n] = (int32_t)a->context_len;
+    starts[n + 1] = starts[n] + 1;
+    b->sequence[n] = (struct attn__sequence){seq_len, a->context_len, 1, 0};
+    b->max_q = b->max_q > 1 ? b->max_q : 1;
+    b->max_decode_q = b->max_decode_q > 1 ? b->max_decode_q : 1;
+    b->decode_tokens++;
+    b->seqs++;
+}
+
+bool attn__add_decode(struct attn_builder_impl *b, const struct attn_builder_add_args *a)
+{
+    const uint32_t first = b->seqs > 0 ? b->first_row : (a->given & ATTN_GIVEN_ROW) != 0 ? a->row : 0;
+
+    if (!is_plain(b, a, first + b->seqs))
+        return false;
+    const uint32_t page = a->context_len / b->group->given.block;
+    const int64_t block = a->blocks->blocks[page];
+    if (block > ATTN__BLOCK_NUMBER_MAX)
+        return false;
+    b->first_row = first;
+    add_plain(b, a, block, page);
+    return true;
+}
