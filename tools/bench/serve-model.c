@@ -10,6 +10,8 @@
 #include "fill.h"
 #include "noop-context.h"
 
+enum { AHEAD = 4 };
+
 int serve_fail(struct failure *err, const char *what, const struct attn_error *error)
 {
     return failure_set(err, "%s: %s: %.400s", what, attn_status_name(error->status), error->message);
@@ -99,6 +101,21 @@ static int make_scales(struct serve_model *model, struct serve_layer *layer,
     return 0;
 }
 
+static int make_layer(struct serve_model *model, struct serve_layer *layer, struct failure *err)
+{
+    const struct attn_layer_class class = {.problem = &model->problem};
+    struct attn_layer_desc desc;
+    struct attn_error error;
+
+    ATTN_INIT(&desc);
+    ATTN_INIT(&error);
+    desc.layer_class = &class;
+    desc.softmax_scale = 1.0f / sqrtf((float)model->problem.head_dim);
+    if (attn_layer_create(model->backend, &desc, &layer->layer, &error) != ATTN_OK)
+        return serve_fail(err, "layer", &error);
+    return 0;
+}
+
 static int make_layers(struct serve_model *model, struct failure *err)
 {
     struct attn_kv_shape shape;
@@ -127,6 +144,8 @@ static int make_layers(struct serve_model *model, struct failure *err)
         if (attn_kv_create(model->backend, &desc, &layer->kv, &error) != ATTN_OK)
             return serve_fail(err, "cache", &error);
         model->kvs[i] = layer->kv;
+        if (make_layer(model, layer, err) < 0)
+            return -1;
     }
     return 0;
 }
@@ -172,8 +191,9 @@ static int make_tensors(struct serve_model *model, struct failure *err)
         make_tensor(model, p->q_dtype, p->kv_heads, p->head_dim_vo, 4, &model->v, err) < 0)
         return -1;
     ATTN_INIT(&model->tensors);
-    model->tensors.softmax_scale = 1.0f / sqrtf((float)p->head_dim);
     model->tensors.q = view(&model->q, p->q_dtype, p->heads, p->head_dim);
+    model->tensors.k_new = view(&model->k, p->q_dtype, p->kv_heads, p->head_dim);
+    model->tensors.v_new = view(&model->v, p->q_dtype, p->kv_heads, p->head_dim_vo);
     model->tensors.out = view(&model->out, p->out_dtype, p->heads, p->head_dim_vo);
     return 0;
 }
@@ -199,6 +219,7 @@ void serve_model_finish(struct serve_model *model)
     attn_state_destroy(model->state);
     attn_builder_destroy(model->builder);
     for (uint32_t i = 0; model->layers != NULL && i < model->layer_count; i++) {
+        attn_layer_destroy(model->layers[i].layer);
         attn_kv_destroy(model->layers[i].kv);
         attn_memory_free(model->backend, &model->layers[i].cache);
         attn_memory_free(model->backend, &model->layers[i].scales[0]);
@@ -224,8 +245,11 @@ int serve_model_build(struct serve_model *model, const struct attn_builder_add_a
 
     ATTN_INIT(&error);
     int32_t status = attn_builder_reset(model->builder, &error);
-    for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
+    for (uint32_t i = 0; i < count && status == ATTN_OK; i++) {
+        if (i + AHEAD < count) /* the end of a list is what its add reads */
+            __builtin_prefetch(adds[i + AHEAD].blocks->blocks + adds[i + AHEAD].blocks->count - 1);
         status = attn_builder_add(model->builder, &adds[i], &error);
+    }
     if (status == ATTN_OK)
         status = attn_builder_build(model->builder, NULL, model->stream, &model->metadata, &error);
     return status == ATTN_OK ? 0 : serve_fail(err, "builder", &error);
@@ -243,31 +267,13 @@ int serve_model_begin(struct serve_model *model, struct failure *err)
 
 int serve_model_run(struct serve_model *model, struct failure *err)
 {
-    const struct attn_problem *p = &model->problem;
-    struct attn_kv_write_args write;
-    struct attn_state_step step;
-    struct attn_view slots;
     struct attn_error error;
+    int32_t status = ATTN_OK;
 
     ATTN_INIT(&error);
-    ATTN_INIT(&step);
-    ATTN_INIT(&slots);
-    ATTN_INIT(&write);
-    int32_t status = attn_state_get_step(model->state, 0, &step, &error);
-    if (status == ATTN_OK)
-        status = attn_metadata_get(model->metadata, ATTN_FIELD_SLOT_MAPPING, 0, &slots, &error);
-    write.k_dtype = write.v_dtype = p->q_dtype;
-    write.k_new = view(&model->k, p->q_dtype, p->kv_heads, p->head_dim);
-    write.v_new = view(&model->v, p->q_dtype, p->kv_heads, p->head_dim_vo);
-    write.slot_mapping = slots.device;
-    write.rows = status == ATTN_OK ? step.batch->rows : 0;
-    for (uint32_t i = 0; i < model->layer_count && status == ATTN_OK; i++) {
-        write.kv = model->tensors.kv = model->layers[i].kv;
-        status = attn_kv_write(model->backend, &write, model->stream, &error);
-        if (status == ATTN_OK)
-            status = attn_plan_run(step.plan, step.batch, &model->tensors, step.schedule, step.scratch,
-                                   model->stream, &error);
-    }
+    for (uint32_t i = 0; i < model->layer_count && status == ATTN_OK; i++)
+        status = attn_layer_forward(model->layers[i].layer, model->state, model->metadata,
+                                    model->layers[i].kv, &model->tensors, model->stream, &error);
     if (status == ATTN_OK)
         status = attn_stream_synchronize(model->backend, model->stream, &error);
     return status == ATTN_OK ? 0 : serve_fail(err, "layers", &error);

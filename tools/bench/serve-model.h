@@ -17,6 +17,7 @@ struct serve_shape {
 };
 
 struct serve_layer {
+    struct attn_layer *layer;
     struct attn_buffer cache;
     struct attn_buffer scales[2]; /* of keys and values, those of 8 bits */
     struct attn_kv *kv;
@@ -39,7 +40,7 @@ struct serve_model {
     uint32_t blocks;
     uint32_t host_blocks;
     struct attn_buffer q, k, v, out;
-    struct attn_tensors tensors;
+    struct attn_layer_tensors tensors;
     struct attn_buffer device_pairs;
     int64_t *pairs;
     uint32_t width;                 /* most blocks of a sequence */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 int serve_rows_init(struct serve_rows *rows, uint32_t seqs, uint32_t width, struct failure *err)
 {
@@ -15,12 +16,13 @@ int serve_rows_init(struct serve_rows *rows, uint32_t seqs, uint32_t width, stru
     rows->decodes = calloc(seqs, sizeof *rows->decodes);
     rows->prompts = calloc(seqs, sizeof *rows->prompts);
     rows->owner = calloc(all, sizeof *rows->owner);
-    rows->blocks = calloc(all * width, sizeof *rows->blocks);
+    rows->blocks = malloc(all * width * sizeof *rows->blocks);
     rows->lists = calloc(seqs, sizeof *rows->lists);
     rows->adds = calloc(seqs, sizeof *rows->adds);
     if (!rows->sequences || !rows->decodes || !rows->prompts || !rows->owner || !rows->blocks ||
         !rows->lists || !rows->adds)
         return failure_set(err, "no memory for %" PRIu32 " sequences of %" PRIu32 " blocks", seqs, width);
+    memset(rows->blocks, 0, all * width * sizeof *rows->blocks); /* its pages are there from now on */
     for (size_t i = all; i-- > 0;) {
         struct serve_sequence *sequence = &rows->sequences[i];
         sequence->blocks = rows->blocks + i * width;

@@ -21,6 +21,8 @@ static int make_scheduler(struct serve *serve, struct failure *err)
                                         .host_blocks = o->shape.host_blocks,
                                         .max_seqs = o->seqs,
                                         .chunk = o->chunk,
+                                        .requests = 2 * o->seqs,
+                                        .tokens = o->trace->longest,
                                         .reuse = o->reuse};
 
     options.group[0].blocks = o->shape.blocks;
@@ -35,7 +37,8 @@ int serve_init(struct serve *serve, const struct serve_options *options, struct 
     serve->all = calloc(1, sizeof *serve->all);
     serve->full = calloc(1, sizeof *serve->full);
     serve->tokens = malloc((size_t)options->trace->longest * sizeof *serve->tokens);
-    if (serve->all == NULL || serve->full == NULL || serve->tokens == NULL)
+    serve->sampled = malloc(options->seqs * sizeof *serve->sampled);
+    if (serve->all == NULL || serve->full == NULL || serve->tokens == NULL || serve->sampled == NULL)
         return failure_set(err, "no memory for a prompt of %" PRIu32 " tokens", options->trace->longest);
     if (make_scheduler(serve, err) < 0 ||
         serve_rows_init(&serve->rows, options->seqs, (options->trace->longest - 1) / block + 1, err) < 0 ||
@@ -51,6 +54,7 @@ void serve_finish(struct serve *serve)
     serve_rows_finish(&serve->rows);
     serve_model_finish(&serve->model);
     free(serve->tokens);
+    free(serve->sampled);
     free(serve->all);
     free(serve->full);
 }
@@ -131,28 +135,37 @@ static void hash_step(struct serve *serve, const struct scheduler_step *step)
     hash_moves(serve, &step->copies);
 }
 
+/* What a sampler would have chosen: the next token of each part. */
+static void sample(struct serve *serve, const struct scheduler_step *step)
+{
+    for (uint32_t i = 0; i < step->part_count; i++) {
+        const struct serve_sequence *sequence = step->parts[i].sequence->user;
+        serve_trace_tokens(serve->options.trace, sequence->request, step->parts[i].sequence->count, 1,
+                           &serve->sampled[i]);
+    }
+}
+
 /* Before the step is committed, so that those who end count. */
 static void observe(struct serve *serve, const struct scheduler_step *step)
 {
     const double use = (double)scheduler_used(serve->scheduler, 0) / serve->options.shape.blocks;
 
     hash_step(serve, step);
+    sample(serve, step);
     serve->use += use;
     serve->most_use = use > serve->most_use ? use : serve->most_use;
 }
 
 /* The next token of a sequence whose tokens are all computed, or its end. */
-static int go_on(struct serve *serve, struct scheduled *scheduled, struct failure *err)
+static int go_on(struct serve *serve, struct scheduled *scheduled, const int32_t *token, struct failure *err)
 {
     struct serve_sequence *sequence = scheduled->user;
 
     if (scheduled->computed < scheduled->count)
         return 0;
     if (scheduled->count < scheduled->most) {
-        int32_t token;
-        serve_trace_tokens(serve->options.trace, sequence->request, scheduled->count, 1, &token);
         serve->answered++;
-        if (scheduler_append(scheduled, &token, 1, err) < 0)
+        if (scheduler_append(scheduled, token, 1, err) < 0)
             return -1;
     }
     if (scheduled->count < scheduled->most)
@@ -170,7 +183,7 @@ static int commit(struct serve *serve, const struct scheduler_step *step, struct
 
     scheduler_commit(serve->scheduler);
     for (uint32_t i = 0; i < count; i++) {
-        if (go_on(serve, step->parts[i].sequence, err) < 0)
+        if (go_on(serve, step->parts[i].sequence, &serve->sampled[i], err) < 0)
             return -1;
     }
     return 0;

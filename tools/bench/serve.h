@@ -49,9 +49,10 @@ struct serve {
     struct scheduler *scheduler;
     struct serve_rows rows;
     struct serve_model model;
-    int32_t *tokens; /* of one prompt */
-    uint32_t next;   /* request to come */
-    uint64_t began;  /* nanoseconds */
+    int32_t *tokens;  /* of one prompt */
+    int32_t *sampled; /* [seqs] of one step */
+    uint32_t next;    /* request to come */
+    uint64_t began;   /* nanoseconds */
     uint64_t ended;
     uint64_t steps;
     uint64_t tokens_run; /* rows of all steps */
