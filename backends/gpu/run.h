@@ -18,7 +18,7 @@ struct gpu_scale {
     int64_t token_stride; /* row of a tensor, or token of a page */
     int64_t head_stride;  /* q with one value per kv head: per kv head */
     float value;          /* the host's, or 1 */
-    uint32_t reserved;
+    uint32_t host;        /* 1: base is host memory, which the host replaces before the launch */
 };
 
 /* A tensor [row, head, dim], innermost dimension contiguous. */
