@@ -188,6 +188,11 @@ static int32_t run(const struct forward *f, enum attn__run_kind kind, struct att
                           "the step has prompts without blocks, which attend to k_new and v_new: %s",
                           why->message);
     set_tensors(f, kind, &tensors);
+    if (is_given(&tensors.k_new) && is_given(&f->tensors->k_rope))
+        return attn__fail(
+            err, ATTN_E_UNSUPPORTED, 0, "k_rope",
+            "k_rope is given, but this step reads keys from k_new, and only a cache takes them in "
+            "two pieces; all columns in k_new are accepted");
     const int32_t status = attn_plan_run(plan, batch, &tensors, &set->schedules[f->first + kind],
                                          &f->core->scratch, f->stream, err);
     f->core->scratch.counters_dirty = status == ATTN_OK ? 0 : 1;

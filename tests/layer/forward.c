@@ -44,8 +44,11 @@ static int32_t add_entry(struct model *model, const struct step_def *step, uint3
             continue;
         blocks[g].blocks = sequence->blocks[g];
         blocks[g].count = sequence->counts[g];
-        if (g < GROUPS && step->row != UINT32_MAX)
-            blocks[g].unchanged = unchanged_blocks(model, g, step->row + n, sequence);
+        if (g < GROUPS) {
+            const uint32_t same =
+                unchanged_blocks(model, g, (step->row != UINT32_MAX ? step->row : 0) + n, sequence);
+            blocks[g].unchanged = step->row != UINT32_MAX ? same : 0;
+        }
         blocks[g].computed = g < GROUPS ? entry->hit : 0;
         if (g < GROUPS && entry->trimmed > 0 && entry->trimmed < sequence->counts[g]) {
             blocks[g].window_blocks = entry->trimmed;
@@ -167,6 +170,31 @@ static void make_queries(struct call *call, struct model *model, uint32_t c, con
     }
 }
 
+static bool given_cache(const struct model *model, uint32_t c, const struct step_def *step)
+{
+    return model->caches[c].made && !step->profile && !step->no_kv;
+}
+
+/* Whether prompts read the cache. */
+static bool prompts_cached(const struct model *model, uint32_t c, const struct step_def *step)
+{
+    bool hit = false;
+
+    if (!given_cache(model, c, step) || model->problems[c].kv_source == ATTN_KV_NEW || is_cross(model, c) ||
+        step->null_table)
+        return false;
+    for (uint32_t n = 0; n < step->count; n++)
+        hit = hit || step->entries[n].hit > 0;
+    return model->flavour == ATTN_FLASHINFER || model->def->chunked == 1 || hit;
+}
+
+/* Whether some sequence of the step reads keys from k_new. */
+static bool reads_new(const struct model *model, uint32_t c, const struct step_def *step)
+{
+    return model->problems[c].kv_source != ATTN_KV_CACHE || !given_cache(model, c, step) ||
+           (step->entries[0].prompt == 1 && !prompts_cached(model, c, step));
+}
+
 static void make_keys(struct call *call, struct model *model, uint32_t c, const struct step_def *step)
 {
     const struct attn_problem *problem = &model->problems[c];
@@ -185,9 +213,7 @@ static void make_keys(struct call *call, struct model *model, uint32_t c, const 
     const bool latent = problem->mla != 0;
     const struct pair k =
         make_pair(call, model, &call->tensors.k_new, &call->tensors.k_rope, k_shape, dtype,
-                  latent && problem->kv_source == ATTN_KV_CACHE && !step->profile ? problem->head_dim_vo
-                                                                                  : problem->head_dim,
-                  "k_new");
+                  latent && !reads_new(model, c, step) ? problem->head_dim_vo : problem->head_dim, "k_new");
     if (!latent)
         tensor_init(&call->tensors.v_new, &call->arena, "v_new", v_shape, oracle_size(dtype), &layout,
                     &model->rng, 0xff);
@@ -263,11 +289,6 @@ void call_finish(struct call *call)
 
 /* ---------------------------------------------------------------- what is expected */
 
-static bool given_cache(const struct model *model, uint32_t c, const struct step_def *step)
-{
-    return model->caches[c].made && !step->profile && !step->no_kv;
-}
-
 /* Tokens whose slots the builder drops: those of a prompt before its window. */
 static uint32_t first_written(const struct model *model, uint32_t c, const struct entry *entry)
 {
@@ -289,19 +310,6 @@ static void expect_writes(struct model *model, uint32_t c, const struct step_def
         shadow_write(model, c, entry->sequence, first_written(model, c, entry),
                      first + key_count(model, c, entry));
     }
-}
-
-/* Whether prompts read the cache. */
-static bool prompts_cached(const struct model *model, uint32_t c, const struct step_def *step)
-{
-    bool hit = false;
-
-    if (!given_cache(model, c, step) || model->problems[c].kv_source == ATTN_KV_NEW || is_cross(model, c) ||
-        step->null_table)
-        return false;
-    for (uint32_t n = 0; n < step->count; n++)
-        hit = hit || step->entries[n].hit > 0;
-    return model->flavour == ATTN_FLASHINFER || model->def->chunked == 1 || hit;
 }
 
 static bool judge_layer(struct model *model, uint32_t c, const struct step_def *step, const struct call *call)

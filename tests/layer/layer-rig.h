@@ -15,7 +15,7 @@ enum {
     GROUPS = 2,
     CROSS = GROUPS, /* the number of the cross cache's blocks behind those of the groups */
     ENTRIES = 12,   /* sequences of a step */
-    BLOCK = 4,
+    BLOCK = 8,
     MOST_LEN = 80,
     MOST_BLOCKS = MOST_LEN / BLOCK,
     MOST_ROWS = 96,

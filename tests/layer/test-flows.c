@@ -1,57 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Every flow of a layer on every backend of the CPU, step by step against the oracle. */
+/* Every flow of a layer with every kind of layer on every backend of the CPU, step by step against the
+ * oracle. */
 #include <stdio.h>
 
-#include "layer-rig.h"
+#include "flows.h"
 
 static uint32_t count, failed;
 
-static void report(bool good, const char *backend, const char *name, const char *why)
+static void run_case(struct attn_context *context, struct attn_backend *backend, const struct kind *kind,
+                     const struct flow *flow, uint32_t strict)
 {
-    printf("%s %u - %s: %s\n", good ? "ok" : "not ok", ++count, backend, name);
+    struct model_def def = {.name = kind->name, .chunked = flow->chunked};
+    static struct model model;
+
+    memcpy(def.classes, kind->classes, sizeof def.classes);
+    memcpy(def.windows, kind->windows, sizeof def.windows);
+    def.cross = (kind->has & FLOW_CROSS) != 0;
+    for (uint32_t c = 0; c < CLASSES; c++)
+        def.classes[c].strict = strict;
+    const bool good = model_init(&model, &def, context, backend, count + 1) && flow->run(&model);
+    printf("%s %u - %s%s: %s: %s\n", good ? "ok" : "not ok", ++count, attn_backend_get_name(backend),
+           strict == 1 ? " as the original" : "", kind->name, flow->name);
     if (!good)
-        printf("# %s\n", why);
+        printf("# %s\n", model.why);
     failed += !good;
+    model_finish(&model);
 }
 
-static void flow_decoder(struct model *model)
+/*
+ * Encoders and cross-attention have fields in the FlashAttention flavour alone. FlashInfer's prompts read the
+ * cache in every step, so that all of their tokens are to have slots.
+ */
+static bool is_served(uint32_t flavour, const struct kind *kind)
 {
-    struct sequence_state a = {.id = 1}, b = {.id = 2};
-    struct step_def step = {
-        .entries = {{.sequence = &a, .prompt = 1, .q_len = 9}, {.sequence = &b, .prompt = 1, .q_len = 5}},
-        .count = 2,
-        .row = UINT32_MAX};
-    bool good = model_step(model, &step);
-
-    step.entries[0].prompt = step.entries[1].prompt = 0;
-    step.entries[0].q_len = step.entries[1].q_len = 1;
-    for (uint32_t i = 0; i < 4 && good; i++)
-        good = model_step(model, &step);
-    report(good, model->name, model->def->name, model->why);
+    if ((kind->has & FLOW_CROSS) != 0)
+        return flavour == ATTN_FLASH_ATTN;
+    return flavour != ATTN_FLASHINFER || kind->windows[0] == 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    static const char *const names[] = {"cpu/flash-attn", "cpu/flashinfer", "cpu/rocm-flash"};
-    static const struct model_def defs[] = {
-        {.name = "decoder", .classes = {{.problem = "q=f32 heads=4 kv_heads=2 head_dim=32"}}},
-        {.name = "decoder chunked",
-         .classes = {{.problem = "q=f32 heads=4 kv_heads=2 head_dim=32"}},
-         .chunked = 1},
-    };
+    static const char *const names[] = {"", "cpu/flash-attn", "cpu/flashinfer", "cpu/rocm-flash"};
 
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = ATTN_FLASH_ATTN; i <= ATTN_ROCM_FLASH; i++) {
         struct attn_context *context = NULL;
         struct attn_backend *backend = NULL;
         if (!rig_open(names[i], &context, &backend))
             return 1;
-        for (uint32_t d = 0; d < sizeof defs / sizeof defs[0]; d++) {
-            static struct model model;
-            if (model_init(&model, &defs[d], context, backend, d + 1))
-                flow_decoder(&model);
-            else
-                report(false, names[i], defs[d].name, model.why);
-            model_finish(&model);
+        for (uint32_t k = 0; k < kind_count; k++) {
+            if (!is_served(i, &kinds[k]) || (argc > 1 && strcmp(argv[1], kinds[k].name) != 0))
+                continue;
+            for (uint32_t f = 0; f < flow_count; f++) {
+                const uint32_t here = FLOW_LENIENT | (i == ATTN_FLASH_ATTN ? FLOW_SEVERAL : 0) |
+                                      (i == ATTN_FLASHINFER ? 0 : FLOW_NO_PAGES);
+                if ((flows[f].wants & ~(kinds[k].has | here)) != 0)
+                    continue;
+                run_case(context, backend, &kinds[k], &flows[f], 0);
+                if ((kinds[k].strict >> i & 1) != 0 && (flows[f].wants & FLOW_LENIENT) == 0)
+                    run_case(context, backend, &kinds[k], &flows[f], 1);
+            }
         }
         attn_backend_destroy(backend);
         attn_context_destroy(context);
