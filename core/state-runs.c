@@ -182,6 +182,29 @@ static int32_t check_tables(const struct attn__step_view *step, bool given, uint
     return ATTN_OK;
 }
 
+/*
+ * Of a prompt longer than its group's window the builder gives slots to the last tokens alone. A run that
+ * reads the cache would not find the others.
+ */
+static int32_t check_window(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
+{
+    const struct attn__state_core *core = step->state->core;
+    const struct attn_builder_group *group = &core->groups[core->classes[i].group];
+    const int32_t *starts = step->starts.host;
+
+    if ((group->given & ATTN_GIVEN_WINDOW) == 0 || core->problems[i].kv_source != ATTN_KV_CACHE)
+        return ATTN_OK;
+    for (uint32_t n = 0; starts != NULL && n < step->prefills; n++)
+        if ((uint32_t)(starts[n + 1] - starts[n]) > group->window)
+            return attn__fail(
+                err, ATTN_E_UNSUPPORTED, ATTN_REASON_WINDOW, "window",
+                "prompt %u has %d new tokens, of which only the last %u, the window of cache "
+                "group %u, have slots, and class %u reads the cache; shorter chunks or a builder "
+                "without the window are accepted",
+                n, starts[n + 1] - starts[n], group->window, core->classes[i].group, i);
+    return ATTN_OK;
+}
+
 /* A class that reads a cache. */
 static int32_t fill_cached(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
 {
@@ -196,7 +219,9 @@ static int32_t fill_cached(const struct attn__step_view *step, uint32_t i, struc
     if (status != ATTN_OK || step->prefills == 0)
         return status;
     const bool tabled = given && !cross && step->untabled == 0;
-    if (strict || !tabled)
+    if (tabled)
+        status = check_window(step, i, err);
+    if (status == ATTN_OK && (strict || !tabled))
         status = fill_new(step, i, err);
     if (status != ATTN_OK || (tabled && !strict))
         return status;
