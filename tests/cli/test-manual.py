@@ -72,7 +72,7 @@ def test_options():
         check(not [b for _, b in repeated if len(b.split()) < 4], f"{name} --help breaks no line of a list", repeated)
     for path in sorted(MAN.glob("*.scd")):
         words = set(re.findall(r"(?<![\w-])--([a-z][a-z-]*[a-z])", path.read_text(encoding="utf-8")))
-        words -= {"variable"}  # of pkg-config
+        words -= {"variable", "cflags", "libs"}  # of pkg-config
         check(words <= every, f"{path.name} speaks of no option that does not exist", sorted(words - every))
     return pages
 
@@ -102,6 +102,8 @@ def test_modes(page):
 def test_variables():
     table = (MAN / "../../core/env.def").read_text(encoding="utf-8")
     known = set(re.findall(r"ATTN_VARIABLE\((\w+)", table))
+    for header in (MAN / "../../core/include/attn").glob("*.h"):
+        known |= set(re.findall(r"\bATTN_[A-Z_]*[A-Z]\b", header.read_text(encoding="utf-8")))
     for path in sorted(MAN.glob("*.scd")):
         words = set(re.findall(r"\bATTN_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8").replace("\\_", "_")))
         wrong = [
@@ -109,7 +111,7 @@ def test_variables():
             for word in words - known
             if not re.match(r"ATTN_(E_|OK$|PLUGIN_NOTE|MODEL$|HIP_LIBRARY|CUDA_LIBRARY|ABI_|VERSION)", word)
         ]
-        check(not wrong, f"{path.name} speaks of no variable that does not exist", sorted(wrong))
+        check(not wrong, f"{path.name} speaks of no variable or constant that does not exist", sorted(wrong))
 
 
 PAGES = test_options()
