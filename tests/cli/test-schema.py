@@ -2,7 +2,7 @@
 """What the tools print with --json is what docs/schema says, and what docs/schema says stands in the manual;
 docs/matrix.md is what attn-info prints.
 
-usage: test-schema.py SCHEMAS MAN ATTN-INFO ATTN-BENCH ATTN-CHECK PLUGINS NOOP NOISY [ATTN-GENERATE]
+usage: test-schema.py SCHEMAS MAN ATTN-INFO ATTN-BENCH ATTN-CHECK PLUGINS NOOP NOISY [ATTN-GENERATE SMALL-MODELS]
 
 Readers may meet new keys, so the schemas allow them; the test does not, or a key could be printed that no schema
 has. To see that a schema holds something back, every document is also damaged: a key is left out, added, or its
@@ -26,6 +26,7 @@ except ImportError:
 SCHEMAS, MAN = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 INFO, BENCH, CHECK, PLUGINS, NOOP, NOISY = sys.argv[3:9]
 GENERATE = sys.argv[9] if len(sys.argv) > 9 else None
+SMALL_MODELS = sys.argv[10] if len(sys.argv) > 10 else None
 SAMPLE = 2  # entries of an array that are damaged
 count = failed = 0
 
@@ -244,6 +245,19 @@ def test_generate(directory):
         expect("attn-generate.json", f"attn-generate {' '.join(arguments[:1] + arguments[2:])}", result)
 
 
+def test_other_models(directory):
+    subprocess.run([SMALL_MODELS, directory], check=True)
+    texts = pathlib.Path(directory) / "batch"
+    clips = pathlib.Path(directory) / "clips"
+    clips.write_text(f"{directory}/clip.wav\n{directory}/clip.wav\n", encoding="utf-8")
+    for arguments in [["-p", "a"], ["--batch", str(texts)]]:
+        result = run(GENERATE, "-m", f"{directory}/bert.gguf", "--json", *arguments)
+        expect("attn-generate-embed.json", f"attn-generate of an encoder {arguments[0]}", result)
+    for arguments in [["--audio", f"{directory}/clip.wav"], ["--batch", str(clips)]]:
+        result = run(GENERATE, "-m", f"{directory}/whisper.gguf", "--json", "-n", "2", *arguments)
+        expect("attn-generate-speech.json", f"attn-generate of speech {arguments[0]}", result)
+
+
 with tempfile.TemporaryDirectory() as place:
     (pathlib.Path(place) / "libattn-text.so").write_text("no shared object\n", encoding="utf-8")
     test_schemas()
@@ -254,5 +268,7 @@ with tempfile.TemporaryDirectory() as place:
     test_check()
     if GENERATE:
         test_generate(place)
+    if SMALL_MODELS:
+        test_other_models(place)
 print(f"1..{count}")
 sys.exit(failed != 0)

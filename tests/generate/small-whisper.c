@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+const char small_clip[44 + 640] =
+    "RIFF\xa4\x02\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x80\x3e\0\0\0\x7d\0\0\2\0\x10\0data\x80\x02";
+
 enum { WIDTH = 64, HIDDEN = 96, LAYERS = 2, HEADS = 2 };
 
 struct maker {

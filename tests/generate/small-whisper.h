@@ -5,6 +5,9 @@
 
 #include "gguf-write.h"
 
+/* A WAV file of 20 ms of silence. */
+extern const char small_clip[44 + 640];
+
 enum {
     SMALL_WHISPER_BANDS = 8,
     SMALL_WHISPER_ROWS = 70,

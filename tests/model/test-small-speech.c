@@ -162,8 +162,6 @@ static void expect(const char *generate, const char *hip, const char *directory,
 
 static void test_commands(const char *generate, const char *hip)
 {
-    static const char silence[44 + 640] =
-        "RIFF\xa4\x02\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x80\x3e\0\0\0\x7d\0\0\2\0\x10\0data\x80\x02";
     char directory[] = "/tmp/small-speech-XXXXXX";
     char line[100];
     size_t size = 0;
@@ -172,7 +170,7 @@ static void test_commands(const char *generate, const char *hip)
     uint8_t *bert = small_bert_build(&(struct small_bert){0}, &bert_size);
     bool made = mkdtemp(directory) && write_file(directory, "s.gguf", data, size) &&
                 write_file(directory, "b.gguf", bert, bert_size) &&
-                write_file(directory, "clip.wav", silence, sizeof silence) &&
+                write_file(directory, "clip.wav", small_clip, sizeof small_clip) &&
                 write_file(directory, "list", "clip.wav\nno.wav\n", 16);
     tap_result(made, "files in a temporary directory");
     if (made) {

@@ -137,7 +137,7 @@ static void add_sequence(const struct embedding_job *job, struct jsonout *json, 
 static bool print_json(const struct embedding_job *job)
 {
     const struct embedder *e = &job->embedder;
-    struct jsonout *json = jsonout_create("generate");
+    struct jsonout *json = jsonout_create("embed");
     struct encoding_info info;
     encoding_get_info(e->attention, &info);
     jsonout_string(json, "model", e->name);

@@ -4,24 +4,30 @@
 
 #include "gguf.h"
 
-/* False also for files that cannot be read, which whoever opens them for good reports. */
-static bool model_is(const char *path, const char *architecture)
+enum kind { KIND_OTHER, KIND_ENCODER, KIND_SPEECH };
+
+/* KIND_OTHER also for files that cannot be read, which whoever opens them for good reports. */
+static enum kind kind_of(const char *path)
 {
     struct gguf file = {0};
     struct gguf_string name = {0};
+    enum kind kind = KIND_OTHER;
     if (!path || gguf_open(path, &file, NULL) < 0)
-        return false;
-    bool same = gguf_get_string(&file, "general.architecture", true, &name, NULL) == 0 &&
-                gguf_string_equals(name, architecture);
+        return kind;
+    if (gguf_get_string(&file, "general.architecture", true, &name, NULL) == 0)
+        kind = gguf_string_equals(name, "bert")      ? KIND_ENCODER
+               : gguf_string_equals(name, "whisper") ? KIND_SPEECH
+                                                     : KIND_OTHER;
     gguf_close(&file);
-    return same;
+    return kind;
 }
 
 int other_models_run(const struct arguments *a, struct prompts *prompts, uint32_t threads, bool *out_handled,
                      struct failure *err)
 {
-    bool speech = model_is(a->model, "whisper");
-    bool encoder = !speech && model_is(a->model, "bert");
+    enum kind kind = kind_of(a->model);
+    bool speech = kind == KIND_SPEECH;
+    bool encoder = kind == KIND_ENCODER;
     *out_handled = speech || encoder || a->audio;
     if (speech && !a->audio && !a->batch)
         return failure_set(err,

@@ -120,7 +120,7 @@ static void report(const struct speech_job *job)
 static bool print_json(const struct speech_job *job)
 {
     const struct speech *s = &job->speech;
-    struct jsonout *json = jsonout_create("generate");
+    struct jsonout *json = jsonout_create("transcribe");
     struct encoding_info info;
     encoding_get_info(s->attention, &info);
     jsonout_string(json, "model", s->name);
