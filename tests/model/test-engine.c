@@ -97,7 +97,7 @@ static uint32_t run(struct engine *e, const struct base *bases, const struct con
         .reuse = c->reuse,
         .attention = {.block = c->block,
                       .host_blocks = c->host_blocks,
-                      .threads = 2,
+                      .threads = c->parallel == 4 ? 2 : 1,
                       .kv = c->kv,
                       .backend = c->backend,
                       .graph = c->graph,

@@ -125,7 +125,10 @@ void scheduler_commit(struct scheduler *s);
  * too: the engine went on by itself. Not more than `most` allows.
  */
 int scheduler_append(struct scheduled *sequence, const int32_t *tokens, uint32_t count, struct failure *err);
-/* Gives back everything but the tokens; not while a step runs. In any state: to cancel is the same. */
+/*
+ * Gives back everything but the tokens; not while a step runs, but after one that was given up. In any state:
+ * to cancel is the same.
+ */
 void scheduler_end(struct scheduler *s, struct scheduled *sequence);
 /*
  * Frees a sequence that has ended; NULL is nothing. Those that have not go with the scheduler, as do all
