@@ -226,6 +226,7 @@ int32_t attn_builder_build(struct attn_builder *builder, const struct attn_build
     if (status != ATTN_OK)
         return status;
     builder->whole.impl = impl;
+    builder->whole.step++;
     *out = &builder->whole;
     return ATTN_OK;
 }

@@ -10,6 +10,7 @@
 struct attn_metadata {
     struct attn_builder *builder;
     struct attn_metadata_impl *impl;
+    uint64_t step; /* of the whole: counts the steps that its builder has made, built, restored or advanced */
 };
 
 struct attn_builder {

@@ -84,6 +84,7 @@ int32_t attn_metadata_advance_step(struct attn_metadata *metadata, const struct 
         return status;
     struct attn_error own;
     attn__error_open(&own);
+    metadata->step++;
     status = builder->table->advance(
         builder->impl, known, builder->backend != NULL ? &builder->backend->entry->kv : NULL, stream, &own);
     if (status == ATTN_OK)
@@ -133,6 +134,7 @@ int32_t attn_builder_restore(struct attn_builder *builder, const void *data, uin
     if (status != ATTN_OK)
         return status;
     builder->whole.impl = impl;
+    builder->whole.step++;
     *out = &builder->whole;
     return ATTN_OK;
 }

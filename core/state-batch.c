@@ -16,11 +16,16 @@ int32_t attn__step_number(const struct attn__step_view *step, uint32_t field, ui
 
 /* ---------------------------------------------------------------- members of a batch */
 
-static void set_capture(const struct attn_state *state, const struct attn__capture_array *array,
-                        struct attn_buffer *out)
+/* An array of a captured size, and its copy where the host knows the step. */
+static const void *set_capture(const struct attn__step_view *step, const struct attn__capture_array *array,
+                               struct attn_buffer *out)
 {
-    *out = state->capture->place.device;
+    const struct attn__capture *capture = step->state->capture;
+    const char *image = step->metadata == &step->state->face.whole ? NULL : capture->image;
+
+    *out = capture->place.device;
     out->byte_offset += array->offset;
+    return image != NULL ? image + array->offset : NULL;
 }
 
 static uint32_t longest(const int32_t *lens, uint32_t count)
@@ -56,7 +61,7 @@ static void set_queries(const struct attn__step_view *step, const struct attn_pr
     batch->q_offsets = step->starts.device;
     host->q_offsets = step->starts.host;
     if (step->state->batch != 0)
-        set_capture(step->state, &step->state->capture->layout.starts, &batch->q_offsets);
+        host->q_offsets = set_capture(step, &step->state->capture->layout.starts, &batch->q_offsets);
 }
 
 /* A block table, from which keys are read; false if it has no columns: nothing was cached. */
@@ -83,14 +88,29 @@ static int32_t set_table(const struct attn__step_view *step, uint32_t field, uin
     const struct attn__capture_layout *layout = &step->state->capture->layout;
     const bool cross = field == ATTN_FIELD_CROSS_BLOCK_TABLES;
     batch->table_width = cross ? layout->cross_width : layout->group[group].width;
-    batch->table_stride = (int64_t)batch->table_width * 4;
-    set_capture(step->state, cross ? &layout->cross_table : &layout->group[group].table, &batch->table);
+    batch->table_stride = (int64_t)layout->row_stride;
+    run->host->table =
+        set_capture(step, cross ? &layout->cross_table : &layout->group[group].table, &batch->table);
     return ATTN_OK;
 }
 
 /* ---------------------------------------------------------------- classes */
 
-/* FlashInfer: lengths follow from pages, so that padding of a graph has none. */
+/* FlashInfer in a graph: everything is in the buffers. */
+static void set_captured_pages(const struct attn__step_view *step, uint32_t group, struct attn__run *run)
+{
+    const struct attn__capture_layout *layout = &step->state->capture->layout;
+    const struct attn__capture_group *buffers = &layout->group[group];
+    struct attn_batch *batch = run->batch;
+    struct attn_batch_host *host = run->host;
+
+    host->kv_lens = set_capture(step, &layout->lens[group], &batch->kv_lens);
+    host->csr_indptr = set_capture(step, &buffers->indptr, &batch->csr_indptr);
+    host->csr_indices = set_capture(step, &buffers->indices, &batch->csr_indices);
+    host->last_page_lens = set_capture(step, &buffers->last_page_lens, &batch->last_page_lens);
+}
+
+/* FlashInfer: lengths follow from pages. */
 static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uint32_t seqs,
                          struct attn__run *run, bool *out_given, struct attn_error *err)
 {
@@ -108,6 +128,10 @@ static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uin
     *out_given = status == ATTN_OK && indptr.kind != ATTN_VIEW_NULL && indptr.shape[0] > 1;
     if (!*out_given)
         return status;
+    if (step->state->batch != 0) {
+        set_captured_pages(step, group, run);
+        return ATTN_OK;
+    }
     if (seqs > core->max_seqs)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_MAX_SEQS, "seqs",
                           "the step has %u sequences; the largest max_seqs of the classes is %u", seqs,
@@ -132,12 +156,6 @@ static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uin
     host->csr_indices = indices.host;
     batch->last_page_lens = last.device;
     host->last_page_lens = last.host;
-    if (step->state->batch == 0)
-        return ATTN_OK;
-    const struct attn__capture_group *buffers = &step->state->capture->layout.group[group];
-    set_capture(step->state, &buffers->indptr, &batch->csr_indptr);
-    set_capture(step->state, &buffers->indices, &batch->csr_indices);
-    set_capture(step->state, &buffers->last_page_lens, &batch->last_page_lens);
     return ATTN_OK;
 }
 
@@ -165,7 +183,7 @@ static int32_t set_self(const struct attn__step_view *step, uint32_t i, struct a
     batch->kv_lens = lens.device;
     run->host->kv_lens = lens.host;
     if (state->batch != 0 && !state->core->infer)
-        set_capture(state, &state->capture->layout.lens[group], &batch->kv_lens);
+        run->host->kv_lens = set_capture(step, &state->capture->layout.lens[group], &batch->kv_lens);
     if (run->source != ATTN_KV_NEW)
         return set_table(step, ATTN_FIELD_BLOCK_TABLES, group, run, out_given, err);
     /* What was computed before is in no cache that this run reads: it attends to its new tokens. */
@@ -218,7 +236,7 @@ static int32_t set_cross(const struct attn__step_view *step, uint32_t i, struct 
         return set_encoder(step, (uint32_t)most, run, out_given, err);
     set_queries(step, problem, (uint32_t)lens.shape[0], run);
     if (state->batch != 0)
-        set_capture(state, &state->capture->layout.encoder_lens, &batch->kv_lens);
+        run->host->kv_lens = set_capture(step, &state->capture->layout.encoder_lens, &batch->kv_lens);
     if (run->source != ATTN_KV_NEW)
         return set_table(step, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, run, out_given, err);
     status = attn__step_get(step, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, &starts, err);
@@ -240,8 +258,7 @@ int32_t attn__run_fill(const struct attn__step_view *step, uint32_t layer_class,
                : set_self(step, layer_class, run, out_given, err);
 }
 
-/* Host copies are given all or not at all. In a graph the buffers hold the step, whatever the hosts' strides.
- */
+/* Host copies are given all or not at all. */
 void attn__run_finish(const struct attn__step_view *step, const struct attn_problem *problem,
                       struct attn__run *run)
 {
@@ -252,7 +269,7 @@ void attn__run_finish(const struct attn__step_view *step, const struct attn_prob
     } arrays[] = {{batch->q_offsets.data, host->q_offsets},   {batch->kv_lens.data, host->kv_lens},
                   {batch->kv_offsets.data, host->kv_offsets}, {batch->table.data, host->table},
                   {batch->csr_indptr.data, host->csr_indptr}, {batch->csr_indices.data, host->csr_indices}};
-    bool all = step->state->batch == 0;
+    bool all = true;
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         all = all && (arrays[i].device == NULL || arrays[i].host != NULL);

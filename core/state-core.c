@@ -73,40 +73,6 @@ static int32_t make_memory(struct attn__state_core *core, struct attn_error *err
     return fill_memory(core, err);
 }
 
-static int32_t make_slot(struct attn__state_core *core, struct attn__slot *slot, struct attn_error *err)
-{
-    int32_t status = attn_event_create(core->backend, &slot->event, err);
-
-    if (status == ATTN_OK && core->pinned)
-        status = attn_memory_alloc_pinned(core->backend, core->slot_bytes, &slot->memory, err);
-    if (status != ATTN_OK || core->pinned)
-        return status;
-    if (posix_memalign(&slot->memory, 64, core->slot_bytes) != 0) {
-        slot->memory = NULL;
-        return attn__fail(err, ATTN_E_MEMORY, 0, "steps", "no memory for %llu bytes of staging",
-                          (unsigned long long)core->slot_bytes);
-    }
-    return ATTN_OK;
-}
-
-/* A block and a mark for each step whose copies may be under way; none if nothing is staged. */
-static int32_t make_slots(struct attn__state_core *core, struct attn_error *err)
-{
-    const struct attn_memory_table *memory = &core->backend->entry->memory;
-    int32_t status = ATTN_OK;
-
-    core->slot_bytes = attn__round_up(core->set->sizes.staging, 64) + core->lens.size;
-    if (core->slot_bytes == 0)
-        return ATTN_OK;
-    core->pinned = memory->alloc_pinned != NULL && memory->free_pinned != NULL;
-    core->slots = calloc(core->params.steps, sizeof *core->slots);
-    if (core->slots == NULL)
-        return attn__fail(err, ATTN_E_MEMORY, 0, "steps", "no memory for %u steps", core->params.steps);
-    for (uint32_t i = 0; i < core->params.steps && status == ATTN_OK; i++)
-        status = make_slot(core, &core->slots[i], err);
-    return status;
-}
-
 /* ---------------------------------------------------------------- core */
 
 void attn__core_drop(struct attn__state_core *core)
@@ -115,15 +81,8 @@ void attn__core_drop(struct attn__state_core *core)
         return;
     attn__set_destroy(core, core->set);
     attn__block_free(core->backend, &core->memory);
-    for (uint32_t i = 0; core->slots != NULL && i < core->params.steps; i++) {
-        attn_event_destroy(core->backend, core->slots[i].event);
-        if (core->pinned)
-            attn_memory_free_pinned(core->backend, core->slots[i].memory);
-        else
-            free(core->slots[i].memory);
-    }
+    attn__staging_finish(&core->staging, core->backend);
     attn__backend_drop(core->backend);
-    free(core->slots);
     free(core->host_starts);
     free(core->problems);
     free(core->classes);
@@ -211,9 +170,11 @@ static int32_t check_groups(struct attn__state_core *core, const struct attn_sta
                               g);
         group->graph_blocks = group->graph_blocks != 0 ? group->graph_blocks : group->max_blocks;
     }
-    if (params->cross != NULL)
+    if (params->cross != NULL) {
         core->cross_width =
             params->cross->graph_blocks != 0 ? params->cross->graph_blocks : params->cross->max_blocks;
+        core->cross_block = params->cross->block;
+    }
     return ATTN_OK;
 }
 
@@ -268,7 +229,8 @@ int32_t attn__core_create(struct attn_backend *backend, const struct attn_layer_
     if (status == ATTN_OK)
         status = make_memory(core, err);
     if (status == ATTN_OK)
-        status = make_slots(core, err);
+        status = attn__staging_init(&core->staging, core->backend, core->params.steps,
+                                    attn__round_up(core->set->sizes.staging, 64) + core->lens.size, err);
     if (status != ATTN_OK) {
         attn__core_drop(core);
         return status;

@@ -30,9 +30,6 @@ static int32_t open_step(struct attn__step_view *step, struct attn_error *err)
     step->untabled = attn__metadata_untabled(step->metadata);
     step->decode_q = (uint32_t)decode_q;
     step->max_q = (uint32_t)(max_q != 0 ? max_q : step->prefills == 0 ? decode_q : 0);
-    if (step->state->batch != 0 && step->max_q > 1)
-        return attn__fail(err, ATTN_E_INVALID, 0, "max_query_len",
-                          "a sequence has %u new tokens; graphs are captured with one of each", step->max_q);
     return ATTN_OK;
 }
 
@@ -324,6 +321,12 @@ static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct
     if (slots.kind == ATTN_VIEW_ARRAY) {
         out->slots = slots.device;
         out->slot_count = (uint32_t)slots.shape[0];
+    }
+    if (step->state->batch != 0 && !cross) { /* whatever metadata it was begun with */
+        const struct attn__capture *capture = step->state->capture;
+        out->slots = capture->place.device;
+        out->slots.byte_offset += capture->layout.group[core->classes[i].group].slots.offset;
+        out->slot_count = step->state->batch;
     }
     const struct attn_batch *main = &core->batches[(size_t)i * ATTN__RUNS];
     if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 && main->rows < step->rows)

@@ -31,6 +31,8 @@ static void drop_capture(struct attn__capture *capture)
     if (capture == NULL || --capture->refs > 0)
         return;
     attn_memory_free(capture->core->backend, &capture->place.device);
+    attn__staging_finish(&capture->images, capture->core->backend);
+    attn__staging_finish(&capture->staging, capture->core->backend);
     free(capture->place.host);
     free(capture->layout.group);
     free(capture->layout.lens);
@@ -149,11 +151,42 @@ static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct
                              "capture buffers of %u sequences do not fit 64 bits", max_batch);
 }
 
-static int32_t make_buffers(struct attn__capture *capture, void *stream, struct attn_error *err)
+/* What the buffers hold at first, so that a warm-up writes no cache and reads pages that are there. */
+static int32_t refresh(struct attn__capture *capture, void *stream, struct attn_error *err)
 {
     struct attn_backend *backend = capture->core->backend;
+    const struct attn_buffer from = {capture->place.host, 0};
+
+    if (capture->fresh)
+        return ATTN_OK;
+    capture->metadata = NULL;
+    int32_t status = attn_memory_copy(backend, &capture->place.device, &from, capture->layout.bytes,
+                                      ATTN_COPY_TO_DEVICE, stream, err);
+    if (status == ATTN_OK)
+        status = attn_stream_synchronize(backend, stream, err);
+    capture->fresh = status == ATTN_OK;
+    return status;
+}
+
+/* Staging of steps that are put into the buffers, and of plans that are made over them. */
+static int32_t make_slots(struct attn__capture *capture, struct attn_error *err)
+{
+    struct attn__state_core *core = capture->core;
     const uint64_t bytes = capture->layout.bytes;
-    struct attn_buffer from = {NULL, 0};
+
+    capture->direct = core->backend->device.type == ATTN_DEVICE_CPU;
+    int32_t status = attn__staging_init(&capture->staging, core->backend, 1, core->set->sizes.staging, err);
+    if (status == ATTN_OK)
+        status = attn__staging_init(&capture->images, core->backend, core->params.steps,
+                                    capture->direct ? 0 : bytes, err);
+    for (uint32_t i = 0; i < capture->images.count && status == ATTN_OK; i++)
+        memcpy(capture->images.slot[i].memory, capture->place.host, bytes);
+    return status;
+}
+
+static int32_t make_buffers(struct attn__capture *capture, void *stream, struct attn_error *err)
+{
+    const uint64_t bytes = capture->layout.bytes;
     void *image = NULL;
 
     if (posix_memalign(&image, 64, bytes) != 0)
@@ -161,12 +194,10 @@ static int32_t make_buffers(struct attn__capture *capture, void *stream, struct 
                           (unsigned long long)bytes);
     capture->place.host = memset(image, 0, bytes);
     attn__capture_fill(&capture->layout, image);
-    int32_t status = attn_memory_alloc(backend, bytes, &capture->place.device, err);
-    from.data = image;
+    int32_t status = attn_memory_alloc(capture->core->backend, bytes, &capture->place.device, err);
     if (status == ATTN_OK)
-        status =
-            attn_memory_copy(backend, &capture->place.device, &from, bytes, ATTN_COPY_TO_DEVICE, stream, err);
-    return status == ATTN_OK ? attn_stream_synchronize(backend, stream, err) : status;
+        status = make_slots(capture, err);
+    return status == ATTN_OK ? refresh(capture, stream, err) : status;
 }
 
 int32_t attn_state_begin_capture(struct attn_state *state, uint32_t max_batch, void *stream,
@@ -297,9 +328,13 @@ int32_t attn_state_get_capture_metadata(struct attn_state *state, const struct a
     attn_state_destroy(state->pending);
     state->pending = NULL;
     struct attn_state *clone = NULL;
-    status = make_clone(state, &own, &clone, err);
+    status = refresh(state->capture, stream, err);
+    if (status == ATTN_OK)
+        status = make_clone(state, &own, &clone, err);
     if (status == ATTN_OK && state->core->infer)
         status = attn__state_forward(clone, &clone->face.whole, stream, err);
+    if (status == ATTN_E_UNSUPPORTED) /* plans are made on the host alone, when there is a step */
+        status = ATTN_OK;
     if (status != ATTN_OK) {
         attn_state_destroy(clone);
         return status;

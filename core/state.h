@@ -60,9 +60,18 @@ struct attn__class_step {
 };
 
 /* What a step in flight uses until its copies are done. */
-struct attn__slot {
+struct attn__staging_block {
     void *memory;
     void *event; /* reached when the memory may be written again */
+};
+
+/* As many as steps may be in flight, taken in turn. */
+struct attn__staging {
+    struct attn__staging_block *slot; /* [count], or NULL: nothing is staged */
+    uint32_t count;
+    uint32_t turn;  /* the next one */
+    uint64_t bytes; /* of each */
+    bool pinned;
 };
 
 struct attn__state_core {
@@ -75,6 +84,7 @@ struct attn__state_core {
     struct attn_state_params params;  /* defaults filled in; group and cross are not to be used */
     struct attn_builder_group *groups;
     uint32_t cross_width;
+    uint32_t cross_block;
     bool infer;
     uint32_t max_seqs; /* the largest of all classes */
     struct attn__plan_set *set;
@@ -83,10 +93,7 @@ struct attn__state_core {
     struct attn_span lens;     /* FlashInfer: i32 [groups][max_seqs] */
     struct attn_buffer starts; /* i32 [max_seqs + 1]: 0, 1, 2, ... for decodes of one token */
     int32_t *host_starts;
-    struct attn__slot *slots; /* [params.steps], or NULL: nothing is staged */
-    uint64_t slot_bytes;
-    bool pinned;
-    uint32_t turn;                     /* the next slot */
+    struct attn__staging staging;        /* staging of plans, then FlashInfer's lengths */
     const struct attn_state *owner;    /* whose step the schedules hold */
     const struct attn_metadata *begun; /* what it was begun with */
     struct attn__class_step *steps;    /* [count] */
@@ -98,12 +105,23 @@ struct attn__state_core {
     struct attn_span *schedule_list;
 };
 
-/* The buffers that graphs are captured with, shared by a state and its clones. */
+/*
+ * The buffers that graphs are captured with, shared by a state and its clones. A step is put into an image of
+ * them on the host, which travels in one piece.
+ */
 struct attn__capture {
     uint32_t refs;
+    bool direct; /* the image is the buffers themselves */
+    bool fresh;  /* they hold what they held at first */
     struct attn__state_core *core;
     struct attn__capture_layout layout;
     struct attn__capture_place place;
+    struct attn__staging images;
+    struct attn__staging staging; /* one, for plans over the buffers, which a graph may keep */
+    /* The step that is held. */
+    const struct attn_metadata *metadata;
+    uint64_t step;
+    const char *image; /* NULL: only the device knows it */
 };
 
 struct attn_state {
@@ -135,6 +153,20 @@ int32_t attn__block_alloc(struct attn_backend *backend, uint64_t size, struct at
                           struct attn_error *err);
 void attn__block_free(struct attn_backend *backend, struct attn__block *block);
 
+/* ---------------------------------------------------------------- state-staging.c */
+
+/* bytes 0: none. After a failure attn__staging_finish is due. */
+int32_t attn__staging_init(struct attn__staging *staging, struct attn_backend *backend, uint32_t count,
+                           uint64_t bytes, struct attn_error *err);
+void attn__staging_finish(struct attn__staging *staging, struct attn_backend *backend);
+/* The next block, NULL without any; ATTN_E_BUSY if its last copies are not done. */
+int32_t attn__staging_take(const struct attn__staging *staging, struct attn_backend *backend, char **out,
+                           struct attn_error *err);
+/* Ends the use of the block that was taken last, whose copies are on the stream. Returns `status`, or why
+ * not. */
+int32_t attn__staging_mark(struct attn__staging *staging, struct attn_backend *backend, int32_t status,
+                           void *stream, struct attn_error *err);
+
 /* ---------------------------------------------------------------- state-plans.c */
 
 /* True if the class has prompts that read new tokens though its problem reads a cache. */
@@ -158,6 +190,17 @@ int32_t attn__fail_class(uint32_t number, int32_t status, const struct attn_erro
  */
 int32_t attn__state_batches(const struct attn_state *state, const struct attn_metadata *metadata,
                             int32_t *lens, struct attn_error *err);
+
+/* ---------------------------------------------------------------- state-prepare.c */
+
+/* The state that a step is for: itself, or the clone of a graph's size. */
+int32_t attn__state_find(struct attn_state *state, const struct attn_metadata *metadata,
+                         struct attn_state **out, struct attn_error *err);
+/* Puts a step into the buffers of a clone. */
+int32_t attn__capture_put(const struct attn_state *clone, const struct attn_metadata *metadata, void *stream,
+                          struct attn_error *err);
+/* True if the buffers hold the step as it is now. */
+bool attn__capture_holds(const struct attn__capture *capture, const struct attn_metadata *metadata);
 
 /* ---------------------------------------------------------------- state-forward.c */
 

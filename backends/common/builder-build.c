@@ -31,7 +31,7 @@ int32_t attn__builder_reset(struct attn_builder_impl *b, struct attn_error *err)
         attn__builder_turn(b);
     b->seqs = b->prefills = b->prompt_tokens = b->decode_tokens = 0;
     b->max_prefill = b->max_q = b->max_decode_q = b->first_row = 0;
-    b->hit = b->profile = b->moved = b->on_device = false;
+    b->hit = b->profile = b->moved = b->on_device = b->host_only = false;
     b->encoder_tokens = b->max_encoder = 0;
     for (uint32_t m = 0; m < b->params.modality_count; m++)
         b->map_rows[m] = b->map_count[m] = 0;
@@ -121,6 +121,11 @@ static int32_t check_step(const struct attn_builder_impl *b, const struct attn_b
     if (args->graph == 1 && b->first_row != 0)
         return attn__common_fail(err, ATTN_E_INVALID, "row", "a graph's rows begin at 0; this step's at %u",
                                  b->first_row);
+    if (args->host_only > 1 || (args->host_only == 1 && (args->graph == 0 || b->on_device)))
+        return attn__common_fail(err, ATTN_E_INVALID, "host_only",
+                                 "host_only is %u, graph %u%s; 1 is accepted for graphs of steps that the "
+                                 "host has",
+                                 args->host_only, args->graph, b->on_device ? " after set_device" : "");
     for (uint32_t g = 0; g < b->params.groups; g++)
         if (b->group[g].slots + (uint64_t)args->pad > b->params.max_tokens ||
             b->group[g].seq_start + args->pad > INT32_MAX)
@@ -211,11 +216,12 @@ int32_t attn__builder_build(struct attn_builder_impl *b, const struct attn_build
     const uint32_t tokens = b->prompt_tokens + b->decode_tokens + args->pad;
     const uint32_t wanted = b->flash ? b->seqs + args->pad : tokens;
     const uint32_t rows = wanted < b->params.max_seqs ? wanted : b->params.max_seqs;
+    b->host_only = args->host_only == 1 && !b->direct;
     pad_step(b, args, rows);
     pad_indices(b);
     attn__builder_show(b, args, args->graph == 1 ? rows : b->seqs);
     attn__parts_prepare(b);
-    if (!b->direct)
+    if (!b->direct && !b->host_only)
         status = attn__builder_flush(b, stream, err);
     *out = status == ATTN_OK ? &b->whole : NULL;
     return status;

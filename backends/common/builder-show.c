@@ -13,14 +13,14 @@ static void show_array(const struct attn_builder_impl *b, struct attn_view *view
     view->host = array->host;
     view->device.data = NULL;
     view->device.byte_offset = 0;
-    if (array->kind == ATTN_VIEW_ARRAY) {
+    if (array->kind == ATTN_VIEW_ARRAY && !b->host_only) {
         view->device.data = b->device.data;
         view->device.byte_offset = b->device.byte_offset + array->offset;
     }
 }
 
-static void show_table(struct attn_view *view, const struct attn__table *table, uint32_t first, uint32_t rows,
-                       uint32_t width)
+static void show_table(const struct attn_builder_impl *b, struct attn_view *view,
+                       const struct attn__table *table, uint32_t first, uint32_t rows, uint32_t width)
 {
     view->kind = ATTN_VIEW_ARRAY;
     view->dtype = table->dtype;
@@ -29,8 +29,11 @@ static void show_table(struct attn_view *view, const struct attn__table *table, 
     view->shape[1] = width;
     view->stride = table->device_stride;
     view->host = table->cells + (int64_t)first * table->stride;
-    view->device.data = table->device.data;
-    view->device.byte_offset = table->device.byte_offset + (uint64_t)first * (uint64_t)table->device_stride;
+    view->device = (struct attn_buffer){NULL, 0};
+    if (b->host_only)
+        return;
+    view->device = table->device;
+    view->device.byte_offset += (uint64_t)first * (uint64_t)table->device_stride;
 }
 
 static bool has(const struct attn_builder_impl *b, uint32_t field)
@@ -90,7 +93,8 @@ static void show_group(struct attn_builder_impl *b, uint32_t g, uint32_t graph, 
         if (has(b, arrays[i].field))
             show_array(b, attn__field(&b->whole, arrays[i].field, g), &group->arrays[arrays[i].field],
                        arrays[i].count);
-    show_table(attn__field(&b->whole, ATTN_FIELD_BLOCK_TABLES, g), &group->table, b->first_row, rows, width);
+    show_table(b, attn__field(&b->whole, ATTN_FIELD_BLOCK_TABLES, g), &group->table, b->first_row, rows,
+               width);
     if (has(b, ATTN_FIELD_MAX_DECODE_SEQ_LEN))
         attn__set_number(attn__field(&b->whole, ATTN_FIELD_MAX_DECODE_SEQ_LEN, g), group->max_decode);
     if (!b->infer)
@@ -122,8 +126,8 @@ static void show_encoder(struct attn_builder_impl *b, uint32_t graph, uint32_t p
         return;
     show_array(b, attn__field(m, ATTN_FIELD_CROSS_SLOT_MAPPING, 0),
                &group->arrays[ATTN_FIELD_CROSS_SLOT_MAPPING], group->slots);
-    show_table(attn__field(m, ATTN_FIELD_CROSS_BLOCK_TABLES, 0), &group->table, b->first_row, (uint32_t)seqs,
-               width);
+    show_table(b, attn__field(m, ATTN_FIELD_CROSS_BLOCK_TABLES, 0), &group->table, b->first_row,
+               (uint32_t)seqs, width);
 }
 
 /* Prompts of which no row shows the blocks; with FlashInfer the pages do. */

@@ -105,6 +105,7 @@ struct attn_builder_impl {
     bool profile;   /* some sequence had no table */
     bool moved;     /* the step advanced or was restored: its adds no longer say what it is */
     bool on_device; /* by set_device */
+    bool host_only; /* the device has none of it */
     const struct attn_kv_table *kv;
     struct attn_buffer positions;
     uint32_t encoder_tokens;

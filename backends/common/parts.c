@@ -99,8 +99,11 @@ static void rebase(const struct attn_builder_impl *b, struct attn_view *view)
     if (b->whole.prefills == 0)
         return;
     view->host = view->host != NULL ? b->decode_start.host : NULL;
-    view->device.data = b->device.data;
-    view->device.byte_offset = b->device.byte_offset + b->decode_start.offset;
+    view->device = (struct attn_buffer){NULL, 0};
+    if (b->host_only)
+        return;
+    view->device = b->device;
+    view->device.byte_offset += b->decode_start.offset;
 }
 
 static void take(const struct attn_builder_impl *b, const struct attn_metadata_impl *part, enum take how,

@@ -16,25 +16,65 @@ static bool place_array(struct attn__capture_array *array, uint64_t elements, ui
     return true;
 }
 
+/* The columns of one table, in rows that all tables share. */
+static bool place_columns(struct attn__capture_array *array, uint64_t batch, uint64_t width, uint64_t *row)
+{
+    *array = (struct attn__capture_array){.offset = *row, .elements = batch * width, .size = 4};
+    return !__builtin_add_overflow(*row, (width * 4 + 15) / 16 * 16, row);
+}
+
+static bool place_rows(struct attn__capture_layout *l)
+{
+    uint64_t row = 0, all;
+    bool fits = true;
+
+    l->rows = l->bytes;
+    for (uint32_t g = 0; g < l->groups && fits && l->flavour != ATTN_FLASHINFER; g++)
+        fits = place_columns(&l->group[g].table, l->max_batch, l->group[g].width, &row);
+    if (fits && l->cross_width > 0)
+        fits = place_columns(&l->cross_table, l->max_batch, l->cross_width, &row);
+    l->row_stride = row;
+    for (uint32_t g = 0; g < l->groups && l->flavour != ATTN_FLASHINFER; g++)
+        l->group[g].table.offset += l->rows;
+    l->cross_table.offset += l->rows;
+    if (!fits || __builtin_mul_overflow(row, l->max_batch, &all) ||
+        all > (uint64_t)INT64_MAX - l->bytes - ALIGNMENT)
+        return false;
+    l->bytes = (l->bytes + all + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return true;
+}
+
+/* What no step changes: query offsets, and the block tables that FlashInfer shows and nobody reads. */
+static bool place_constants(struct attn__capture_layout *l)
+{
+    bool fits = place_array(&l->starts, (uint64_t)l->max_batch + 1, 4, &l->bytes);
+
+    for (uint32_t g = 0; g < l->groups && fits && l->flavour == ATTN_FLASHINFER; g++)
+        fits = place_array(&l->group[g].table, (uint64_t)l->max_batch * l->group[g].width, 4, &l->bytes);
+    l->first = l->bytes;
+    return fits;
+}
+
 bool attn__capture_layout(struct attn__capture_layout *l, const uint64_t *max_indices)
 {
     const uint64_t batch = l->max_batch;
     const uint32_t index = l->index_dtype == ATTN_INT64 ? 8 : 4;
-    bool fits = place_array(&l->starts, batch + 1, 4, &l->bytes);
+    const bool infer = l->flavour == ATTN_FLASHINFER;
+    bool fits = place_constants(l);
 
     for (uint32_t g = 0; g < l->groups && fits; g++) {
         struct attn__capture_group *group = &l->group[g];
-        fits = place_array(&group->slots, batch, 8, &l->bytes) &&
-               place_array(&l->lens[g], batch, 4, &l->bytes) &&
-               place_array(&group->table, batch * group->width, 4, &l->bytes);
-        if (fits && l->flavour == ATTN_FLASHINFER)
+        fits =
+            place_array(&group->slots, batch, 8, &l->bytes) && place_array(&l->lens[g], batch, 4, &l->bytes);
+        if (fits && infer)
             fits = place_array(&group->indptr, batch + 1, 4, &l->bytes) &&
-                   place_array(&group->indices, max_indices[g], index, &l->bytes) &&
                    place_array(&group->last_page_lens, batch, 4, &l->bytes);
     }
     if (fits && l->cross_width > 0)
-        fits = place_array(&l->encoder_lens, batch, 4, &l->bytes) &&
-               place_array(&l->cross_table, batch * l->cross_width, 4, &l->bytes);
+        fits = place_array(&l->encoder_lens, batch, 4, &l->bytes);
+    fits = fits && place_rows(l);
+    for (uint32_t g = 0; g < l->groups && fits && infer; g++)
+        fits = place_array(&l->group[g].indices, max_indices[g], index, &l->bytes);
     return fits;
 }
 
@@ -72,13 +112,17 @@ void attn__capture_fill(const struct attn__capture_layout *l, char *image)
     if (l->cross_width == 0)
         return;
     fill_i32(image, &l->encoder_lens, batch, 1, 0);
-    fill_i32(image, &l->cross_table, batch * l->cross_width, 1, 0);
+    for (uint64_t row = 0; row < batch; row++) {
+        const struct attn__capture_array cells = {.offset = l->cross_table.offset + row * l->row_stride};
+        fill_i32(image, &cells, l->cross_width, 1, 0);
+    }
 }
 
 /* ---------------------------------------------------------------- views */
 
-void attn__capture_show(const struct attn__capture_array *array, const struct attn__capture_place *place,
-                        uint32_t dtype, uint64_t count, struct attn_view *out)
+/* The first `count` elements of an array. */
+static void show_array(const struct attn__capture_array *array, const struct attn__capture_place *place,
+                       uint32_t dtype, uint64_t count, struct attn_view *out)
 {
     ATTN_INIT(out);
     out->kind = ATTN_VIEW_ARRAY;
@@ -90,14 +134,14 @@ void attn__capture_show(const struct attn__capture_array *array, const struct at
     out->device.byte_offset += array->offset;
 }
 
-void attn__capture_show_table(const struct attn__capture_array *array,
-                              const struct attn__capture_place *place, uint32_t rows, uint32_t width,
-                              struct attn_view *out)
+/* Rows of a table. */
+static void show_table(const struct attn__capture_array *array, const struct attn__capture_place *place,
+                       uint32_t rows, uint32_t width, uint64_t stride, struct attn_view *out)
 {
-    attn__capture_show(array, place, ATTN_INT32, rows, out);
+    show_array(array, place, ATTN_INT32, rows, out);
     out->rank = 2;
     out->shape[1] = width;
-    out->stride = (int64_t)width * 4;
+    out->stride = (int64_t)stride;
 }
 
 static struct attn_view *view_of(struct attn_metadata_impl *m, uint32_t field, uint32_t group)
@@ -142,20 +186,19 @@ static void show_group(const struct attn__capture_layout *l, const struct attn__
     const struct attn__capture_group *group = &l->group[g];
     const bool infer = l->flavour == ATTN_FLASHINFER;
 
-    attn__capture_show(&group->slots, place, ATTN_INT64, batch, view_of(m, ATTN_FIELD_SLOT_MAPPING, g));
-    attn__capture_show_table(&group->table, place, infer ? l->max_batch : batch, group->width,
-                             view_of(m, ATTN_FIELD_BLOCK_TABLES, g));
+    show_array(&group->slots, place, ATTN_INT64, batch, view_of(m, ATTN_FIELD_SLOT_MAPPING, g));
+    show_table(&group->table, place, infer ? l->max_batch : batch, group->width,
+               infer ? group->width * UINT64_C(4) : l->row_stride, view_of(m, ATTN_FIELD_BLOCK_TABLES, g));
     if (!infer) {
-        attn__capture_show(&l->lens[g], place, ATTN_INT32, batch, view_of(m, ATTN_FIELD_SEQ_LENS_TENSOR, g));
+        show_array(&l->lens[g], place, ATTN_INT32, batch, view_of(m, ATTN_FIELD_SEQ_LENS_TENSOR, g));
         attn__set_number(view_of(m, ATTN_FIELD_MAX_DECODE_SEQ_LEN, g), l->max_len);
         return;
     }
-    attn__capture_show(&group->indptr, place, ATTN_INT32, (uint64_t)batch + 1,
-                       view_of(m, ATTN_FIELD_PAGED_KV_INDPTR, g));
-    attn__capture_show(&group->indices, place, l->index_dtype, batch,
-                       view_of(m, ATTN_FIELD_PAGED_KV_INDICES, g));
-    attn__capture_show(&group->last_page_lens, place, ATTN_INT32, batch,
-                       view_of(m, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g));
+    show_array(&group->indptr, place, ATTN_INT32, (uint64_t)batch + 1,
+               view_of(m, ATTN_FIELD_PAGED_KV_INDPTR, g));
+    show_array(&group->indices, place, l->index_dtype, batch, view_of(m, ATTN_FIELD_PAGED_KV_INDICES, g));
+    show_array(&group->last_page_lens, place, ATTN_INT32, batch,
+               view_of(m, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g));
     attn__set_number(view_of(m, ATTN_FIELD_PAGE_SIZE, g), group->block);
 }
 
@@ -177,16 +220,15 @@ void attn__capture_fields(const struct attn__capture_layout *l, const struct att
     for (uint32_t g = 0; g < l->groups; g++)
         show_group(l, place, batch, g, m);
     if (l->flavour == ATTN_FLASHINFER)
-        attn__capture_show(&l->starts, place, ATTN_INT32, (uint64_t)batch + 1,
-                           view_of(m, ATTN_FIELD_QUERY_START_LOC, 0));
+        show_array(&l->starts, place, ATTN_INT32, (uint64_t)batch + 1,
+                   view_of(m, ATTN_FIELD_QUERY_START_LOC, 0));
     if (!cross)
         return;
-    attn__capture_show(&l->encoder_lens, place, ATTN_INT32, batch,
-                       view_of(m, ATTN_FIELD_ENCODER_SEQ_LENS, 0));
+    show_array(&l->encoder_lens, place, ATTN_INT32, batch, view_of(m, ATTN_FIELD_ENCODER_SEQ_LENS, 0));
     *view_of(m, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0) = *view_of(m, ATTN_FIELD_ENCODER_SEQ_LENS, 0);
     attn__set_number(view_of(m, ATTN_FIELD_MAX_ENCODER_SEQ_LEN, 0), l->max_len);
     attn__set_number(view_of(m, ATTN_FIELD_NUM_ENCODER_TOKENS, 0), 0);
-    attn__capture_show(&l->encoder_lens, place, ATTN_INT32, 0, view_of(m, ATTN_FIELD_CROSS_SLOT_MAPPING, 0));
-    attn__capture_show_table(&l->cross_table, place, batch, l->cross_width,
-                             view_of(m, ATTN_FIELD_CROSS_BLOCK_TABLES, 0));
+    show_array(&l->encoder_lens, place, ATTN_INT32, 0, view_of(m, ATTN_FIELD_CROSS_SLOT_MAPPING, 0));
+    show_table(&l->cross_table, place, batch, l->cross_width, l->row_stride,
+               view_of(m, ATTN_FIELD_CROSS_BLOCK_TABLES, 0));
 }

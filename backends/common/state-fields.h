@@ -5,7 +5,7 @@
 
 #include "metadata.h"
 
-/* One array: at an offset of the image in host memory and of its copy on the device. */
+/* One array: at an offset of the buffers. */
 struct attn__capture_array {
     uint64_t offset;
     uint64_t elements;
@@ -23,7 +23,11 @@ struct attn__capture_group {
     struct attn__capture_array last_page_lens;
 };
 
-/* Everything for graphs of up to max_batch sequences. Groups share the lengths' initial values, not them. */
+/*
+ * Everything for graphs of up to max_batch sequences. What a step brings lies between `first` and `bytes` in
+ * one piece: arrays of one element a sequence, then the rows of all block tables, row by row, then
+ * FlashInfer's indices. A step of few sequences thus ends early. Before it is what no step changes.
+ */
 struct attn__capture_layout {
     uint32_t flavour;
     uint32_t groups;
@@ -32,6 +36,9 @@ struct attn__capture_layout {
     uint32_t index_dtype;
     uint32_t cross_width; /* 0: no cross-attention */
     uint64_t bytes;
+    uint64_t first;                    /* of what steps bring */
+    uint64_t rows;                     /* where the rows of block tables begin */
+    uint64_t row_stride;               /* bytes from one row to the next, the same in all tables */
     struct attn__capture_group *group; /* [groups] */
     struct attn__capture_array *lens;  /* [groups] */
     struct attn__capture_array starts; /* 0, 1, 2, ...: one token each */
@@ -44,19 +51,11 @@ bool attn__capture_layout(struct attn__capture_layout *layout, const uint64_t *m
 /* What the buffers hold at first, into an image of `bytes` zeroed bytes. */
 void attn__capture_fill(const struct attn__capture_layout *layout, char *image);
 
-/* Where an image and its copy are. */
+/* The buffers, and on the host what they hold at first. */
 struct attn__capture_place {
     char *host;
     struct attn_buffer device;
 };
-
-/* The first `count` elements of an array. */
-void attn__capture_show(const struct attn__capture_array *array, const struct attn__capture_place *place,
-                        uint32_t dtype, uint64_t count, struct attn_view *out);
-/* Rows of a table. */
-void attn__capture_show_table(const struct attn__capture_array *array,
-                              const struct attn__capture_place *place, uint32_t rows, uint32_t width,
-                              struct attn_view *out);
 
 /* All fields of the metadata of a size; metadata->views has room for all groups. */
 void attn__capture_fields(const struct attn__capture_layout *layout, const struct attn__capture_place *place,

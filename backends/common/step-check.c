@@ -43,6 +43,10 @@ static int32_t check_counts(const struct attn__step *step, struct attn_error *er
 {
     const struct attn_metadata_impl *m = &step->b->whole;
 
+    if (step->b->host_only)
+        return attn__common_fail(err, ATTN_E_STATE, "host_only",
+                                 "the step was built with host_only, so that there is none on the device to "
+                                 "advance");
     if (step->b->params.flavour == ATTN_XFORMERS)
         return attn__common_fail(err, ATTN_E_UNSUPPORTED, "flavour", "xformers metadata does not advance");
     if (step->seqs != step->queries &&

@@ -65,6 +65,7 @@ static void capture(struct model *model, void *stream, struct captured *out)
         get_slots(out[i].state, slots);
         must(model_layers(model, out[i].state, 1, slots, sizes[i], NULL, &err)); /* warm-up */
         must(attn_graph_begin(model->backend, stream, &out[i].graph, &err));
+        must(attn_state_begin_forward(out[i].state, metadata, stream, &err));
         must(model_layers(model, out[i].state, 1, slots, sizes[i], stream, &err));
         must(attn_graph_end(out[i].graph, &err));
     }
@@ -95,9 +96,7 @@ static int32_t replay(struct model *model, const struct captured *captured, uint
     while (sizes[size] < seqs)
         size--;
     struct attn_metadata *metadata = model_step(model, seqs, 0, 1, sizes[size] - seqs, seed);
-    int32_t status = attn_state_prepare(model->state, metadata, NULL, &err);
-    if (status == ATTN_OK)
-        status = attn_state_begin_forward(model->state, metadata, NULL, &err);
+    const int32_t status = attn_state_prepare(model->state, metadata, NULL, &err);
     return status == ATTN_OK ? attn_graph_launch(captured[size].graph, NULL, &err) : status;
 }
 

@@ -38,7 +38,8 @@ enum attn_view_kind {
     ATTN_VIEW_NULL = 1,   /* the field has no value: not of this flavour, or not in this part */
     ATTN_VIEW_NUMBER = 2, /* `value`; flags are 0 or 1, data types enum attn_dtype */
     ATTN_VIEW_LIST = 3,   /* host memory only */
-    ATTN_VIEW_ARRAY = 4   /* device memory; `host` is a copy, or NULL if only the device knows the values */
+    ATTN_VIEW_ARRAY = 4   /* device memory; `host` is a copy, or NULL if only the device knows the values; of
+                             steps that were built with host_only there is the copy alone */
 };
 
 /* One field. Arrays of rank 2 are rows of contiguous elements, `stride` bytes apart. */
@@ -188,7 +189,9 @@ struct attn_builder_build_args {
     uint32_t struct_size;
     uint32_t graph; /* 1: for a captured graph, padded by `pad` sequences */
     uint32_t pad;
-    uint32_t reserved;
+    /* 1: for a captured graph that attn_state_prepare gets it to. Nothing is copied, and arrays have a host
+       copy alone. No difference where the device is the host. */
+    uint32_t host_only;
 };
 
 /* ---------------------------------------------------------------- after a step */

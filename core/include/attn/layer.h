@@ -141,12 +141,29 @@ ATTN_API int32_t attn_builder_restore(struct attn_builder *builder, const void *
  *
  *   once         attn_state_create
  *   once         attn_state_begin_capture, then for sizes from large to small
- *                    attn_state_get_capture_metadata, attn_state_clone, warm up, capture,
+ *                    attn_state_get_capture_metadata, attn_state_clone,
+ *                    warm up: attn_state_begin_forward of the clone with that metadata, and the layers,
+ *                    capture: the same two again between attn_graph_begin and attn_graph_end,
  *                and attn_state_end_capture
- *   each step    attn_state_prepare (of a graph), attn_state_begin_forward, then layers or the launch
+ *   each step    attn_state_begin_forward and the layers
+ *   or, replayed attn_state_prepare and attn_graph_launch
  *
  * A clone is the state of one captured size: layers are captured with it. States of one model share
  * schedules and scratch, so that steps of all of them are put on one stream, or one after the other is done.
+ *
+ * The begin_forward of a capture becomes part of the graph: with every launch the device plans for what the
+ * buffers hold then. A replayed step is thus one copy, of attn_state_prepare, and one launch; the host plans
+ * nothing and allocates nothing. On the CPU the copy falls away, since the buffers are host memory, and the
+ * launch makes the recorded calls, that of planning among them.
+ *
+ * A capture without begin_forward keeps the layers alone. Then each step is begun before its launch, with
+ * attn_state_begin_forward, which plans on the host. So are layers captured one by one, and models on a
+ * backend that plans on the host alone: there attn_state_begin_forward of capture metadata is
+ * ATTN_E_UNSUPPORTED, and the clone is warmed up and captured in a step of that size, which was prepared and
+ * begun with it.
+ *
+ * Rows of padding write no cache. FlashInfer's have no keys, so that `out` becomes zeros; others attend to
+ * the first token of block 0, so that what stands in `out` means nothing. Rows behind the captured size stay.
  */
 struct attn_state;
 
@@ -158,12 +175,13 @@ struct attn_state;
 ATTN_API int32_t attn_state_create(struct attn_backend *backend, const struct attn_layer_class *classes,
                                    uint32_t count, const struct attn_state_params *params,
                                    struct attn_state **out, struct attn_error *err);
-/* Graphs that were captured with it go before it. */
+/* Graphs that were captured with it or its clones go before them, or are not launched any more. */
 ATTN_API void attn_state_destroy(struct attn_state *state);
 
 /*
- * Begins to capture graphs of at most max_batch sequences: allocates the capture buffers. They live as long
- * as the capture or any clone. ATTN_E_STATE if a capture was begun already, or on a clone.
+ * Begins to capture graphs of at most max_batch sequences: allocates the capture buffers, and unless the
+ * device is the host as much staging for each of params.steps. They live as long as the capture or any clone.
+ * ATTN_E_STATE if a capture was begun already, or on a clone; ATTN_E_UNSUPPORTED without events.
  */
 ATTN_API int32_t attn_state_begin_capture(struct attn_state *state, uint32_t max_batch, void *stream,
                                           struct attn_error *err);
@@ -171,17 +189,17 @@ ATTN_API int32_t attn_state_begin_capture(struct attn_state *state, uint32_t max
 ATTN_API int32_t attn_state_end_capture(struct attn_state *state, struct attn_error *err);
 
 /*
- * Metadata of a graph of one size, over the capture buffers. It lives until the next call of this
- * function or the end of the capture, if no clone is made of it. A FlashInfer state makes plans of this size.
- * ATTN_E_INVALID outside of a capture.
+ * Metadata of a graph of one size, over the capture buffers, which again hold what a warm-up can read. It
+ * lives until the next call of this function or the end of the capture, if no clone is made of it. A
+ * FlashInfer state makes plans of this size. ATTN_E_INVALID outside of a capture.
  */
 ATTN_API int32_t attn_state_get_capture_metadata(struct attn_state *state,
                                                  const struct attn_state_capture_args *args, void *stream,
                                                  struct attn_metadata **out, struct attn_error *err);
 /*
  * The state of the size whose capture metadata was taken last; that metadata now lives as long as the clone.
- * Before layers run, for a warm-up or a capture, its step is begun with it. attn_state_begin_forward of
- * `state` finds the clone by its size as long as both live. ATTN_E_INVALID outside of a capture.
+ * attn_state_prepare and attn_state_begin_forward of `state` find the clone by its size as long as both live.
+ * ATTN_E_INVALID outside of a capture.
  */
 ATTN_API int32_t attn_state_clone(struct attn_state *state, uint32_t batch, struct attn_state **out,
                                   struct attn_error *err);
@@ -195,16 +213,26 @@ ATTN_API int32_t attn_state_get_input(const struct attn_state *state, uint32_t f
                                       struct attn_view *out, struct attn_error *err);
 
 /*
- * Copies the inputs of a graph's step into the capture buffers, in order of the stream. A clone takes
- * metadata of its own size; a state looks its clone up. The field at fault is named if a shape does not fit.
+ * Puts a graph's step into the capture buffers, in order of the stream: slots, lengths, block tables, pages
+ * and the encoder's lengths of all cache groups, by one copy from the host, whose size follows from the
+ * number of sequences. A step that only the device knows is moved there, field by field. The step that was
+ * begun ends.
+ *
+ * A clone takes metadata of its own size; a state looks its clone up. ATTN_E_STATE: no such size was
+ * captured. ATTN_E_BUSY, at once and with nothing done, if the copies of params.steps earlier steps are still
+ * under way. ATTN_E_INVALID names a field whose shape does not fit, ATTN_E_SIZE one with a sequence longer
+ * than max_capture_len or its row of the block table; the buffers then hold the step before.
  */
 ATTN_API int32_t attn_state_prepare(struct attn_state *state, const struct attn_metadata *metadata,
                                     void *stream, struct attn_error *err);
 
 /*
  * Plans the step for all classes, with one staging copy. Of a graph's metadata the clone of its size plans,
- * over the capture buffers. ATTN_E_BUSY, at once and with nothing done, if the copies of params.steps earlier
- * steps are still under way. After a failure there is no step.
+ * over the capture buffers, which are prepared if they do not hold this step. With the metadata of a capture
+ * the device plans for what the buffers hold: nothing is copied, and the call can be captured.
+ *
+ * ATTN_E_BUSY, at once and with nothing done, if the copies of params.steps earlier steps are still under
+ * way. After any other failure there is no step.
  */
 ATTN_API int32_t attn_state_begin_forward(struct attn_state *state, const struct attn_metadata *metadata,
                                           void *stream, struct attn_error *err);
