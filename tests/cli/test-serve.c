@@ -273,6 +273,24 @@ static void test_refusals(void)
     refuse_keys("decode trace=a", "trace");
 }
 
+/* What fails before the first step is told, and nothing crashes. */
+static void test_failures(void)
+{
+    struct result result;
+    char text[8192];
+
+    snprintf(text, sizeof text, "serve --json trace=%s", made);
+    run(&result, "ATTN_BACKEND=cuda", places.attn_bench, text);
+    check(result.code == 1 && result.json != NULL && json_array_size(at(&result, "rows")) == 0 &&
+              strstr(result.err, "cuda") != NULL,
+          &result, "a backend that is not there is a failure with a message");
+    result_finish(&result);
+    serve(&result, "layers=4096 blocks=1000000 heads=64 kv_heads=64 head_dim=256 q=f32");
+    check(result.code == 1 && strstr(result.err, "fewer layers or blocks") != NULL, &result,
+          "caches that find no memory are a failure with a message");
+    result_finish(&result);
+}
+
 int main(int argc, char **argv)
 {
     cli_init(argc, argv);
@@ -288,5 +306,6 @@ int main(int argc, char **argv)
     test_text();
     test_traces();
     test_refusals();
+    test_failures();
     return cli_finish();
 }

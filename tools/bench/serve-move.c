@@ -58,7 +58,7 @@ int serve_moves_init(struct serve_model *model, struct failure *err)
 
 void serve_moves_finish(struct serve_model *model)
 {
-    for (uint32_t i = 0; i < model->layer_count; i++) {
+    for (uint32_t i = 0; model->layers != NULL && i < model->layer_count; i++) {
         free(model->layers[i].host);
         free(model->layers[i].host_scales[0]);
         free(model->layers[i].host_scales[1]);
