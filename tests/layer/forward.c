@@ -2,6 +2,7 @@
 /* One step through builder, state and attn_layer_forward, each layer judged. */
 #include <stdio.h>
 
+#include "allocations.h"
 #include "layer-rig.h"
 
 /* ---------------------------------------------------------------- builder and state */
@@ -332,15 +333,22 @@ static bool run_layer(struct model *model, uint32_t c, const struct step_def *st
     struct call call;
     struct attn_error err;
     const char *where = "";
+    static bool warm; /* the plugin's threads start with its first run */
 
     ATTN_INIT(&err);
     call_init(&call, model, c, step);
+    const uint64_t before = allocations_made();
     const int32_t status = attn_layer_forward(model->layers[c], model->state, model->metadata,
                                               given_cache(model, c, step) ? model->caches[c].kv : NULL,
                                               &call.tensors, NULL, &err);
     bool good = status == ATTN_OK;
     if (!good)
         snprintf(model->why, sizeof model->why, "class %u: %s (%s)", c, err.message, err.field);
+    if (good && warm && allocations_counted() && allocations_made() != before) {
+        snprintf(model->why, sizeof model->why, "class %u: the forward allocates", c);
+        good = false;
+    }
+    warm = true;
     expect_writes(model, c, step);
     good = good && judge_layer(model, c, step, &call);
     if (good && (!arena_check(&call.arena, &where) || !arena_check(&model->arena, &where))) {

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What attn_layer_create refuses: status, field and text; and the original's words. */
+#include <math.h>
+#include <stdio.h>
+
+#include "expect.h"
+
+static void expect_create(struct attn_backend *backend, const struct create *create, int32_t wanted,
+                          const char *field, const char *words, const char *what)
+{
+    struct attn_layer *layer = NULL;
+    struct attn_error err;
+
+    ATTN_INIT(&err);
+    const int32_t status = attn_layer_create(backend, create != NULL ? &create->desc : NULL, &layer, &err);
+    expect(status, &err, wanted, field, words, what);
+    if (status != ATTN_OK && layer != NULL)
+        expect(status, &err, ATTN_OK, "", "", "a failing create leaves no layer");
+    attn_layer_destroy(layer);
+}
+
+static void test_description(struct attn_backend *backend)
+{
+    static const float bad[] = {0, -1, NAN, INFINITY};
+    struct create create;
+    struct attn_error err;
+    float slopes[4];
+
+    ATTN_INIT(&err);
+    create_init(&create, HEADS);
+    expect_create(backend, &create, ATTN_OK, "", "", "a plain layer is made");
+    expect_create(NULL, &create, ATTN_E_INVALID, "backend", "NULL", "no backend");
+    expect_create(backend, NULL, ATTN_E_INVALID, "desc", "NULL", "no description");
+    expect(attn_layer_create(backend, &create.desc, NULL, &err), &err, ATTN_E_INVALID, "out", "out is NULL",
+           "nowhere to put the layer");
+    create.desc.struct_size = 4;
+    expect_create(backend, &create, ATTN_E_INVALID, "desc", "struct_size 4",
+                  "a description that is too small");
+    create_init(&create, HEADS);
+    create.desc.layer_class = NULL;
+    expect_create(backend, &create, ATTN_E_INVALID, "layer_class", "layer_class is NULL", "no class");
+    create_init(&create, HEADS);
+    create.layer_class.problem = NULL;
+    expect_create(backend, &create, ATTN_E_INVALID, "problem", "NULL", "no problem");
+    for (uint32_t i = 0; i < 4; i++) {
+        create_init(&create, HEADS);
+        create.desc.softmax_scale = bad[i];
+        expect_create(backend, &create, ATTN_E_INVALID, "softmax_scale", "finite and > 0",
+                      "a softmax scale that is none");
+    }
+    create_init(&create, HEADS "alibi=key");
+    create.desc.alibi_slopes.data = NULL;
+    expect_create(backend, &create, ATTN_E_INVALID, "alibi_slopes", "not given", "slopes are missing");
+    create_init(&create, HEADS);
+    create.desc.alibi_slopes.data = slopes;
+    expect_create(backend, &create, ATTN_E_INVALID, "alibi_slopes", "does not use", "slopes without use");
+    create_init(&create, HEADS "sinks=1");
+    create.desc.sinks.data = NULL;
+    expect_create(backend, &create, ATTN_E_INVALID, "sinks", "not given", "sinks are missing");
+    create_init(&create, HEADS "sinks=1");
+    create.desc.sinks_dtype = ATTN_F16;
+    expect_create(backend, &create, ATTN_E_INVALID, "sinks_dtype", "ATTN_BF16", "sinks of a wrong type");
+    create_init(&create, HEADS);
+    create.desc.sinks.data = slopes;
+    expect_create(backend, &create, ATTN_E_INVALID, "sinks", "does not use", "sinks without use");
+    create_init(&create, HEADS);
+    create.problem.heads = 3;
+    expect_create(backend, &create, ATTN_E_INVALID, "kv_heads", "heads=3",
+                  "heads that kv_heads do not divide");
+    create_init(&create, "heads=8 head_dim=63 layout=paged-x");
+    expect_create(backend, &create, ATTN_E_UNSUPPORTED, "head_dim", "63", "what the query refuses");
+    create_init(&create, HEADS);
+    create.layer_class.strict_original = 2;
+    expect_create(backend, &create, ATTN_E_INVALID, "strict_original", "0 and 1", "a flag that is none");
+}
+
+/* What the original says at construction, by backend; and what it does not know. */
+static void test_strict_create(struct attn_backend *backend)
+{
+    static const struct {
+        const char *backend, *problem, *field, *words;
+    } rows[] = {
+        {"cpu/flash-attn", "heads=4 head_dim=48", "head_dim",
+         "Head size 48 is not supported by FlashAttention. Supported head sizes are: [32, 64, 96, 128, 160, "
+         "192, "
+         "224, 256]."},
+        {"cpu/rocm-flash", "heads=4 head_dim=48", "head_dim",
+         "Head size 48 is not supported by PagedAttention. Supported head sizes are: [32, 64, 80, 96, 112, "
+         "120, "
+         "128, 192, 256]."},
+        {"cpu/rocm-flash", HEADS "softcap=30", "softcap",
+         "ROCmFlashAttention does not support attention logits soft capping."},
+        {"", HEADS "mask=bits", "mask", "the original knows no mask"},
+        {"", HEADS "sinks=1", "sinks", "the original knows no sinks"},
+        {"", HEADS "lse=1", "lse", "the original knows no lse"},
+        {"", "mla=1 heads=4 kv_heads=1 head_dim=48/32", "mla", "the original knows no mla"},
+        {"", HEADS "positions=1", "positions", "the original knows no positions"},
+        {"", HEADS "seq_causal=1", "seq_causal", "the original knows no seq_causal"},
+        {"", HEADS "kv_source=cache+new", "kv_source", "the original knows no kv_source"},
+    };
+    struct create create;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].backend[0] != '\0' && strcmp(rows[i].backend, attn_backend_get_name(backend)) != 0)
+            continue;
+        create_init(&create, rows[i].problem);
+        create.layer_class.strict_original = 1;
+        const bool own = rows[i].backend[0] == '\0'; /* the original's are ValueErrors */
+        expect_create(backend, &create, own ? ATTN_E_UNSUPPORTED : ATTN_E_INVALID, rows[i].field,
+                      rows[i].words, rows[i].words);
+        create.layer_class.strict_original = 0;
+        expect_create(backend, &create, ATTN_OK, "", "", "without strict_original it is made");
+    }
+}
+
+int main(void)
+{
+    static const char *const names[] = {"cpu/flash-attn", "cpu/flashinfer", "cpu/rocm-flash"};
+
+    for (uint32_t i = 0; i < 3; i++) {
+        struct attn_context *context = NULL;
+        struct attn_backend *backend = NULL;
+        if (!rig_open(names[i], &context, &backend))
+            return 1;
+        printf("# %s\n", names[i]);
+        test_description(backend);
+        test_strict_create(backend);
+        attn_backend_destroy(backend);
+        attn_context_destroy(context);
+    }
+    return expect_end();
+}
