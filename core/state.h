@@ -93,7 +93,7 @@ struct attn__state_core {
     struct attn_span lens;     /* FlashInfer: i32 [groups][max_seqs] */
     struct attn_buffer starts; /* i32 [max_seqs + 1]: 0, 1, 2, ... for decodes of one token */
     int32_t *host_starts;
-    struct attn__staging staging;        /* staging of plans, then FlashInfer's lengths */
+    struct attn__staging staging;      /* staging of plans, then FlashInfer's lengths */
     const struct attn_state *owner;    /* whose step the schedules hold */
     const struct attn_metadata *begun; /* what it was begun with */
     struct attn__class_step *steps;    /* [count] */
