@@ -87,6 +87,23 @@ static void test_ways(void)
     result_finish(&alone);
 }
 
+/* A backend that stands for one without graphs. */
+static void test_no_graphs(void)
+{
+    const char *directory = directory_make();
+    struct result result;
+    char variables[512];
+
+    file_copy(directory, "libattn-noop.so", places.noop);
+    snprintf(variables, sizeof variables, "ATTN_PLUGIN_PATH=%s ATTN_BACKEND=noop", directory);
+    run(&result, variables, places.attn_generate, "--toy -p hello -n 3 --graph on");
+    check(result.code == 1 && result.out[0] == '\0' &&
+              strstr(result.err, "graph is on, and backend noop/flash-attn has no graphs: ") != NULL &&
+              strstr(result.err, "; accepted is off\n") != NULL,
+          &result, "a backend without graphs is refused");
+    result_finish(&result);
+}
+
 static void test_files(void)
 {
     const char *directory = directory_make();
@@ -192,6 +209,7 @@ int main(int argc, char **argv)
     test_more_usage();
     test_refused_prompts();
     test_ways();
+    test_no_graphs();
     test_files();
     test_batch();
     test_copies();
