@@ -5,6 +5,11 @@
 
 #include "attn/types.h"
 
+/* How a function that device code takes in is marked; nothing for host code. */
+#ifndef ATTN__DEVICE
+#define ATTN__DEVICE
+#endif
+
 /* How keys are spread over ranks (section 4); world 0 = all are here. */
 struct attn_spread {
     int64_t rank;
@@ -13,7 +18,7 @@ struct attn_spread {
 };
 
 /* Position of local key j, which grows with j. */
-static inline int64_t attn__spread_position(const struct attn_spread *spread, int64_t j)
+static inline ATTN__DEVICE int64_t attn__spread_position(const struct attn_spread *spread, int64_t j)
 {
     if (spread->world == 0)
         return j;
@@ -22,7 +27,7 @@ static inline int64_t attn__spread_position(const struct attn_spread *spread, in
 }
 
 /* How many of the keys 0 ... all - 1 are here. */
-static inline int64_t attn__spread_count(const struct attn_spread *spread, int64_t all)
+static inline ATTN__DEVICE int64_t attn__spread_count(const struct attn_spread *spread, int64_t all)
 {
     if (spread->world == 0)
         return all;
@@ -55,7 +60,7 @@ void attn__visible_init(struct attn_visible *visible, const struct attn_problem 
 void attn__visible_range(const struct attn_visible *visible, int64_t position, uint32_t *lo, uint32_t *hi);
 
 /* Element `index` of an array of positions (ATTN_INT32 or ATTN_INT64). */
-static inline int64_t attn__position(const void *positions, uint32_t dtype, uint64_t index)
+static inline ATTN__DEVICE int64_t attn__position(const void *positions, uint32_t dtype, uint64_t index)
 {
     if (dtype == ATTN_INT64)
         return ((const int64_t *)positions)[index];

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -19,7 +20,9 @@ KERNEL = "backends/cpu/attention-c.c"
 EMIT = "backends/cpu/emit.c"
 MASK = "backends/cpu/mask.c"
 WALK = "backends/cpu/walk.c"
-VISIBLE = "backends/common/visible.c"
+VISIBLE = "backends/common/visible-range.h"
+# What is compiled for a header: its only user in the plugin.
+USERS = {VISIBLE: "backends/common/visible.c"}
 
 # File, text, and what of it becomes what.
 MUTANTS = [
@@ -67,7 +70,7 @@ def read_commands(build):
     with open(f"{build}/compile_commands.json", encoding="utf-8") as file:
         commands = json.load(file)
     source_root = os.path.realpath(f"{os.path.dirname(os.path.abspath(__file__))}/../..")
-    wanted = {mutant[0] for mutant in MUTANTS}
+    wanted = {USERS.get(mutant[0], mutant[0]) for mutant in MUTANTS}
     found = {}
     for entry in commands:
         name = os.path.relpath(os.path.realpath(os.path.join(entry["directory"], entry["file"])), source_root)
@@ -94,10 +97,13 @@ class Builder:
             source = file.read()
         if source.count(text) != 1:
             fail(f"{name} has {source.count(text)} times, not once: {text}")
-        changed, result = f"{folder}/{os.path.basename(name)}", f"{folder}/{os.path.basename(name)}.o"
-        with open(changed, "w", encoding="utf-8") as file:
+        user = USERS.get(name, name)
+        with open(f"{folder}/{os.path.basename(name)}", "w", encoding="utf-8") as file:
             file.write(source.replace(text, text.replace(old, new, 1)))
-        entry = self.commands[name]
+        changed, result = f"{folder}/{os.path.basename(user)}", f"{folder}/{os.path.basename(user)}.o"
+        if user != name:  # beside the changed header, which it then includes
+            shutil.copyfile(f"{self.root}/{user}", changed)
+        entry = self.commands[user]
         command = shlex.split(entry["command"])
         original = command[command.index("-o") + 1]
         command = [changed if word == entry["file"] else word for word in command]

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The bodies of visible.h, in 64-bit arithmetic: host code calls them through visible.c, device code takes
+ * them in (ATTN__DEVICE says how a device's compiler marks its functions).
+ */
+#ifndef ATTN_COMMON_VISIBLE_RANGE_H
+#define ATTN_COMMON_VISIBLE_RANGE_H
+
+#include "visible.h"
+
+/* Positions beyond this see the same as this one, and sums with window sides cannot overflow. */
+#define ATTN__FAR ((int64_t)1 << 40)
+
+static inline ATTN__DEVICE void attn__visible_start(struct attn_visible *visible,
+                                                    const struct attn_problem *problem, uint32_t causal,
+                                                    uint32_t q_len, uint32_t kv_len)
+{
+    visible->causal = causal;
+    visible->kv_len = kv_len;
+    visible->left = (problem->given & ATTN_GIVEN_WINDOW_LEFT) != 0 ? problem->window_left : -1;
+    if ((problem->given & ATTN_GIVEN_WINDOW_RIGHT) != 0)
+        visible->right = problem->window_right;
+    else
+        visible->right = causal != 0 ? 0 : visible->left;
+    visible->shift = problem->align == ATTN_ALIGN_START ? 0 : (int64_t)kv_len - q_len;
+    visible->spread.rank = visible->spread.world = visible->spread.interleave = 0;
+    visible->square = -1;
+    if (problem->mask > ATTN_MASK_NONE && problem->span == ATTN_SPAN_SQUARE)
+        visible->square = kv_len > q_len ? kv_len - q_len : 0;
+}
+
+static inline ATTN__DEVICE void attn__visible_find(const struct attn_visible *visible, int64_t position,
+                                                   uint32_t *lo, uint32_t *hi)
+{
+    int64_t p = position < -ATTN__FAR ? -ATTN__FAR : position > ATTN__FAR ? ATTN__FAR : position;
+    int64_t begin = 0, end = visible->kv_len;
+
+    if (visible->causal != 0 && p + 1 < end)
+        end = p + 1;
+    if (visible->right >= 0 && p + visible->right + 1 < end)
+        end = p + visible->right + 1;
+    if (visible->left >= 0 && p - visible->left > begin)
+        begin = p - visible->left;
+    if (visible->square >= 0) {
+        begin = begin < end && begin < visible->square ? begin : visible->square;
+        end = visible->kv_len;
+    }
+    if (begin < end && visible->spread.world != 0) {
+        begin = attn__spread_count(&visible->spread, begin);
+        end = attn__spread_count(&visible->spread, end);
+    }
+    if (begin >= end)
+        begin = end = 0;
+    *lo = (uint32_t)begin;
+    *hi = (uint32_t)end;
+}
+
+#endif

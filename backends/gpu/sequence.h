@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What device code knows about one sequence of the step, and where its keys lie: every addressing. */
+#ifndef ATTN_GPU_SEQUENCE_H
+#define ATTN_GPU_SEQUENCE_H
+
+#include "number.h"
+#include "run.h"
+#include "visible-range.h"
+
+/* Arrays are addresses as integers. */
+#define GPU_I32(base) ((const int32_t *)(base))
+#define GPU_I64(base) ((const int64_t *)(base))
+#define GPU_F32(base) ((const float *)(base))
+#define GPU_U8(base)  ((const unsigned char *)(base))
+
+struct gpu_sequence {
+    uint32_t index;
+    uint32_t row; /* of query token 0 */
+    uint32_t q_len;
+    uint32_t kv_len;   /* keys that are here */
+    uint32_t all_keys; /* Lk: with those of other ranks */
+    uint32_t fresh;    /* first key that lies in k_new; kv_len if none does */
+    int64_t start;     /* dense: page and first token */
+    int64_t page;
+    struct attn_visible visible;
+};
+
+/* The sequence of a row below q_offsets[seqs]; sequences without queries are stepped over. */
+GPU_INLINE uint32_t gpu_find_sequence(const struct gpu_run *run, uint32_t row)
+{
+    uint32_t lo = 0, hi = run->batch.seqs;
+
+    while (hi - lo > 1) {
+        const uint32_t middle = lo + (hi - lo) / 2;
+        if ((uint32_t)GPU_I32(run->batch.q_offsets)[middle] <= row)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    return lo;
+}
+
+GPU_INLINE struct gpu_sequence gpu_sequence(const struct gpu_run *run, uint32_t index)
+{
+    const struct gpu_batch *batch = &run->batch;
+    struct gpu_sequence s;
+    uint32_t causal = run->problem.causal == ATTN_CAUSAL_YES;
+
+    s.index = index;
+    s.row = (uint32_t)GPU_I32(batch->q_offsets)[index];
+    s.q_len = (uint32_t)GPU_I32(batch->q_offsets)[index + 1] - s.row;
+    s.page = index;
+    s.start = 0;
+    s.kv_len = s.q_len;
+    if (batch->kv_starts != 0) {
+        s.page = 0;
+        s.start = GPU_I32(batch->kv_starts)[index];
+        s.kv_len = (uint32_t)GPU_I32(batch->kv_starts)[index + 1] - (uint32_t)s.start;
+    }
+    if (batch->kv_lens != 0)
+        s.kv_len = (uint32_t)GPU_I32(batch->kv_lens)[index];
+    s.all_keys = batch->global_lens != 0 ? (uint32_t)GPU_I32(batch->global_lens)[index] : s.kv_len;
+    s.fresh = run->problem.kv_source == ATTN_KV_CACHE_NEW ? s.kv_len - s.q_len : s.kv_len;
+    if (batch->seq_causal != 0)
+        causal = GPU_U8(batch->seq_causal)[index] != 0;
+    attn__visible_start(&s.visible, &run->problem, causal, s.q_len, s.all_keys);
+    s.visible.spread.rank = batch->cp_rank;
+    s.visible.spread.world = batch->cp_world;
+    s.visible.spread.interleave = batch->cp_interleave;
+    return s;
+}
+
+/* A row's position if positions are given. */
+GPU_INLINE int64_t gpu_given_position(const struct gpu_run *run, int64_t row)
+{
+    return run->batch.position_dtype == ATTN_INT64 ? GPU_I64(run->batch.positions)[row]
+                                                   : (int64_t)GPU_I32(run->batch.positions)[row];
+}
+
+/* Position of query token i in the numbering of the keys. */
+GPU_INLINE int64_t gpu_position(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t i)
+{
+    return run->batch.positions != 0 ? gpu_given_position(run, (int64_t)s->row + i) : s->visible.shift + i;
+}
+
+/* Where a key lies, and what its scales are found by. */
+struct gpu_place {
+    int64_t page;
+    int64_t token;
+    int64_t outer; /* of scales: the page, or the sequence for new rows */
+    bool fresh;    /* in k_new and v_new */
+};
+
+/* False for a hole. key < kv_len. */
+GPU_INLINE bool gpu_locate(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
+                           struct gpu_place *out)
+{
+    const struct gpu_batch *batch = &run->batch;
+
+    out->fresh = key >= s->fresh;
+    out->page = s->page;
+    out->outer = s->index;
+    out->token = s->start + key;
+    if (out->fresh) {
+        out->page = 0;
+        out->token = (int64_t)s->row + (key - s->fresh);
+        return true;
+    }
+    if (batch->addressing != ATTN_DENSE) {
+        const uint32_t shift = batch->block_shift;
+        const uint32_t entry = shift < 32 ? key >> shift : key / batch->block;
+        out->token = key - entry * batch->block;
+        if (batch->addressing == ATTN_TABLE)
+            out->page = GPU_I32(batch->table + (uint64_t)(s->index * batch->table_stride))[entry];
+        else if (batch->index_dtype == ATTN_INT64)
+            out->page = GPU_I64(batch->indices)[(int64_t)GPU_I32(batch->indptr)[s->index] + entry];
+        else
+            out->page = GPU_I32(batch->indices)[(int64_t)GPU_I32(batch->indptr)[s->index] + entry];
+    }
+    if (run->problem.kv_source != ATTN_KV_NEW)
+        out->outer = out->page;
+    return out->page >= 0;
+}
+
+GPU_INLINE float gpu_scale_at(const struct gpu_scale *scale, int64_t outer, int64_t token, int64_t head)
+{
+    const int64_t at = outer * scale->outer_stride + token * scale->token_stride + head * scale->head_stride;
+
+    return scale->base != 0 ? *GPU_F32(scale->base + (uint64_t)at) : scale->value;
+}
+
+/* Element 0 of a vector. */
+GPU_INLINE uint64_t gpu_vector(const struct gpu_cache *cache, int64_t page, int64_t token, uint32_t head)
+{
+    return cache->base +
+           (uint64_t)(page * cache->page_stride + token * cache->token_stride + head * cache->head_stride);
+}
+
+/* Byte offset of element d of a vector. */
+GPU_INLINE int64_t gpu_column(const struct gpu_cache *cache, uint32_t d)
+{
+    const uint32_t byte = d * cache->size;
+
+    if (cache->piece_stride == 0)
+        return byte;
+    return (int64_t)(byte / cache->piece) * cache->piece_stride + byte % cache->piece;
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The CTA that runs: its threads, and what they wait for. */
+#ifndef FIBER_CTA_H
+#define FIBER_CTA_H
+
+#include <stdarg.h>
+
+#include "fiber-switch.h"
+#include "fiber.h"
+#include "port-fiber.h"
+
+enum { NAMED_BARRIERS = 16 };
+
+enum fiber_state { FIBER_READY, FIBER_IN_WARP, FIBER_AT_BARRIER, FIBER_DONE };
+
+/* A copy that was begun. */
+struct fiber_copy {
+    void *to;
+    const void *from;
+    uint32_t bytes;
+    uint32_t group;
+};
+
+struct fiber_thread {
+    struct fiber_stack stack;
+    enum fiber_state state;
+    uint32_t barrier; /* that it waits at */
+    struct fiber_copy *copies;
+    uint32_t copy_count, copy_room;
+    uint32_t groups; /* closed */
+};
+
+struct fiber_warp {
+    struct gpu_fiber_slot slots[2][GPU_WARP]; /* of this meeting and the last one */
+    uint32_t phase;
+    uint32_t arrived;
+    enum gpu_fiber_op op;
+    uint32_t ready; /* lanes that can go on */
+};
+
+struct fiber_cta {
+    struct fiber_grid grid;
+    uint32_t x, y, z;
+    uint32_t current; /* thread */
+    uint32_t done;
+    fiber_kernel_fn kernel;
+    const void *argument;
+    unsigned char *shared;
+    struct fiber_stack scheduler;
+    struct fiber_thread thread[FIBER_THREADS];
+    struct fiber_warp warp[FIBER_THREADS / 32];
+    uint32_t arrived[NAMED_BARRIERS];
+};
+
+extern struct fiber_cta fiber_cta;
+
+/* Ends the program with the place in the grid and a reason. */
+_Noreturn void fiber_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Lets the threads at a barrier go on if as many as `wanted` are there. */
+void fiber_open_barrier(uint32_t id, uint32_t wanted);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Where fibers meet: warps, barriers, copies that arrive late, matrix fragments by their definition. */
+#include "port-fiber.h"
+
+#include <stdlib.h>
+
+#include "fiber-cta.h"
+
+/* ---------------------------------------------------------------- places */
+
+uint32_t gpu_thread(void)
+{
+    return fiber_cta.current;
+}
+uint32_t gpu_threads(void)
+{
+    return fiber_cta.grid.threads;
+}
+uint32_t gpu_cta(void)
+{
+    return fiber_cta.x;
+}
+uint32_t gpu_cta_y(void)
+{
+    return fiber_cta.y;
+}
+uint32_t gpu_cta_z(void)
+{
+    return fiber_cta.z;
+}
+uint32_t gpu_ctas(void)
+{
+    return fiber_cta.grid.x;
+}
+unsigned char *gpu_shared(void)
+{
+    return fiber_cta.shared;
+}
+
+/* ---------------------------------------------------------------- meetings */
+
+static struct fiber_thread *own_thread(void)
+{
+    return &fiber_cta.thread[fiber_cta.current];
+}
+
+/* Others run until somebody makes this thread ready. */
+static void wait_as(enum fiber_state state)
+{
+    struct fiber_thread *thread = own_thread();
+
+    thread->state = state;
+    fiber_cta.warp[fiber_cta.current / GPU_WARP].ready--;
+    fiber_step(&thread->stack, &fiber_cta.scheduler);
+}
+
+static void make_ready(uint32_t index)
+{
+    fiber_cta.thread[index].state = FIBER_READY;
+    fiber_cta.warp[index / GPU_WARP].ready++;
+}
+
+const struct gpu_fiber_slot *gpu_fiber_meet(enum gpu_fiber_op op, const struct gpu_fiber_slot *own)
+{
+    const uint32_t index = fiber_cta.current / GPU_WARP, first = index * GPU_WARP;
+    struct fiber_warp *warp = &fiber_cta.warp[index];
+    struct gpu_fiber_slot *slots = warp->slots[warp->phase % 2];
+
+    if (warp->arrived > 0 && warp->op != op)
+        fiber_die("warp operation %d, while other lanes wait in operation %d", (int)op, (int)warp->op);
+    warp->op = op;
+    slots[fiber_cta.current - first] = *own;
+    if (++warp->arrived < GPU_WARP) {
+        wait_as(FIBER_IN_WARP);
+        return slots;
+    }
+    warp->arrived = 0;
+    warp->phase++;
+    for (uint32_t i = first; i < first + GPU_WARP; i++) {
+        if (i != fiber_cta.current)
+            make_ready(i);
+    }
+    return slots;
+}
+
+void fiber_open_barrier(uint32_t id, uint32_t wanted)
+{
+    if (fiber_cta.arrived[id] == 0 || fiber_cta.arrived[id] < wanted)
+        return;
+    fiber_cta.arrived[id] = 0;
+    for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
+        if (fiber_cta.thread[i].state == FIBER_AT_BARRIER && fiber_cta.thread[i].barrier == id)
+            make_ready(i);
+    }
+}
+
+static void wait_at(uint32_t id, uint32_t wanted)
+{
+    struct fiber_thread *thread = own_thread();
+
+    if (id >= NAMED_BARRIERS || wanted % GPU_WARP != 0)
+        fiber_die("barrier %u of %u threads; 0 to 15 and multiples of %u are accepted", id, wanted, GPU_WARP);
+    thread->barrier = id;
+    fiber_cta.arrived[id]++;
+    thread->state = FIBER_AT_BARRIER;
+    fiber_cta.warp[fiber_cta.current / GPU_WARP].ready--;
+    fiber_open_barrier(id, wanted);
+    if (thread->state == FIBER_AT_BARRIER)
+        fiber_step(&thread->stack, &fiber_cta.scheduler);
+}
+
+void gpu_barrier(void)
+{
+    const uint32_t live = fiber_cta.grid.threads - fiber_cta.done;
+
+    /* Threads that returned count as there, as on sm_70 and later. */
+    wait_at(0, fiber_cta.done == 0 ? live : live - live % GPU_WARP);
+}
+
+void gpu_barrier_part(uint32_t id, uint32_t threads)
+{
+    wait_at(id, threads);
+}
+
+uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)
+{
+    const uint32_t old = *at;
+
+    *at += value;
+    return old;
+}
+
+/* ---------------------------------------------------------------- shared memory */
+
+extern unsigned char __start_gpu_shared[] __attribute__((weak));
+extern unsigned char __stop_gpu_shared[] __attribute__((weak));
+
+static void check_shared(const void *at)
+{
+    const uintptr_t address = (uintptr_t)at, dynamic = (uintptr_t)fiber_cta.shared;
+    const bool in_dynamic = address >= dynamic && address + 16 <= dynamic + fiber_cta.grid.shared;
+    const bool in_fixed =
+        address >= (uintptr_t)__start_gpu_shared && address + 16 <= (uintptr_t)__stop_gpu_shared;
+
+    if (!in_dynamic && !in_fixed)
+        fiber_die("%p does not lie in shared memory", at);
+    if (address % 16 != 0)
+        fiber_die("%p is not aligned to 16 bytes", at);
+}
+
+void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
+{
+    struct fiber_thread *thread = own_thread();
+
+    check_shared(shared);
+    if ((bytes > 0 && (uintptr_t)global % 16 != 0) || bytes > 16)
+        fiber_die("a copy of %u bytes from %p; up to 16 from a multiple of 16 are accepted", bytes, global);
+    if (thread->copy_count == thread->copy_room) {
+        thread->copy_room = thread->copy_room > 0 ? 2 * thread->copy_room : 16;
+        thread->copies = realloc(thread->copies, thread->copy_room * sizeof *thread->copies);
+        if (thread->copies == NULL)
+            fiber_die("no memory for %u copies", thread->copy_room);
+    }
+    memset(shared, 0xff, 16);
+    thread->copies[thread->copy_count++] = (struct fiber_copy){shared, global, bytes, thread->groups};
+}
+
+void gpu_copy_commit(void)
+{
+    own_thread()->groups++;
+}
+
+void gpu_fiber_copy_wait(uint32_t groups)
+{
+    struct fiber_thread *thread = own_thread();
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < thread->copy_count; i++) {
+        const struct fiber_copy copy = thread->copies[i];
+        if (copy.group + groups >= thread->groups) {
+            thread->copies[kept++] = copy;
+            continue;
+        }
+        memset(copy.to, 0, 16);
+        if (copy.bytes > 0)
+            memcpy(copy.to, copy.from, copy.bytes);
+    }
+    thread->copy_count = kept;
+}
+
+/* ---------------------------------------------------------------- matrices */
+
+void gpu_fiber_load_matrix(uint32_t *to, const void *row, uint32_t matrices, uint32_t trans)
+{
+    const uint32_t lane = fiber_cta.current % GPU_WARP, major = lane / 4, minor = lane % 4 * 2;
+    const struct gpu_fiber_slot own = {(uint64_t)(uintptr_t)row, {matrices, trans}};
+    const struct gpu_fiber_slot *slots;
+
+    if (lane < 8 * matrices)
+        check_shared(row);
+    slots = gpu_fiber_meet(GPU_FIBER_MATRIX, &own);
+    if (memcmp(slots[0].fragment, own.fragment, sizeof own.fragment) != 0)
+        fiber_die("lanes of one warp load matrices in two ways");
+    for (uint32_t m = 0; m < matrices; m++) {
+        uint16_t pair[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint32_t r = trans ? minor + i : major, c = trans ? major : minor + i;
+            memcpy(&pair[i], (const char *)(uintptr_t)slots[8 * m + r].word + c * sizeof *pair, sizeof *pair);
+        }
+        memcpy(&to[m], pair, sizeof pair);
+    }
+}
+
+static float half_of(const struct gpu_fiber_slot *slot, uint32_t word, uint32_t high, uint32_t bf16)
+{
+    const uint16_t bits = (uint16_t)(slot->fragment[word] >> (16 * high));
+
+    return bf16 ? attn__bf16_to_f32(bits) : attn__f16_to_f32(bits);
+}
+
+/* Element (row, k) of the 16x16 operand, element (k, column) of the 16x8 one. */
+static float element_a(const struct gpu_fiber_slot *slots, uint32_t row, uint32_t k, uint32_t bf16)
+{
+    return half_of(&slots[row % 8 * 4 + k % 8 / 2], row / 8 + k / 8 * 2, k % 2, bf16);
+}
+static float element_b(const struct gpu_fiber_slot *slots, uint32_t k, uint32_t column, uint32_t bf16)
+{
+    return half_of(&slots[column * 4 + k % 8 / 2], 4 + k / 8, k % 2, bf16);
+}
+
+void gpu_fiber_mma(float d[4], const uint32_t a[4], const uint32_t b[2], uint32_t bf16)
+{
+    const uint32_t lane = fiber_cta.current % GPU_WARP;
+    const struct gpu_fiber_slot own = {bf16, {a[0], a[1], a[2], a[3], b[0], b[1]}};
+    const struct gpu_fiber_slot *slots = gpu_fiber_meet(GPU_FIBER_MMA, &own);
+
+    if (slots[0].word != bf16)
+        fiber_die("lanes of one warp multiply two types");
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        double sum = (double)d[i];
+        for (uint32_t k = 0; k < 16; k++)
+            sum += (double)element_a(slots, row, k, bf16) * (double)element_b(slots, k, column, bf16);
+        d[i] = (float)sum;
+    }
+}

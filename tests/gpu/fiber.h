@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Runs a kernel of backends/gpu on the host: every thread of a CTA is a fiber that runs until it meets the
+ * others, at a barrier or in an operation of its warp. CTAs run one after the other.
+ *
+ * What a GPU leaves undefined is an end of the program with a word about it: threads that never meet, lanes
+ * of a warp in different operations, a lane that is gone. Shared memory holds NaN at the start of a CTA, and
+ * asynchronous copies arrive as late as they may.
+ */
+#ifndef FIBER_H
+#define FIBER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef void (*fiber_kernel_fn)(const void *argument);
+
+/* Most threads of a CTA. */
+#define FIBER_THREADS 1024u
+
+struct fiber_grid {
+    uint32_t x, y, z; /* CTAs; y and z: 0 = 1 */
+    uint32_t threads;
+    size_t shared;  /* dynamic shared memory, bytes */
+    uint32_t order; /* in which order threads run between meetings: any number */
+};
+
+/* Calls kernel(argument) on every thread of the grid. */
+void fiber_launch(fiber_kernel_fn kernel, const void *argument, const struct fiber_grid *grid);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The words of backends/gpu/port.h on the host, for tests: one fiber per thread (fiber.h). */
+#ifndef PORT_FIBER_H
+#define PORT_FIBER_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "half.h"
+
+#define GPU_INLINE static inline __attribute__((unused))
+#define GPU_DEVICE static __attribute__((unused))
+#define GPU_KERNEL(name, threads, ctas)                                                                      \
+    _Static_assert((threads) % GPU_WARP == 0 && (ctas) > 0, #name);                                          \
+    static void name
+#define GPU_ARGUMENT(type, arg) const type arg
+/* One CTA runs at a time. The section is filled before each. */
+#define GPU_SHARED static __attribute__((section("gpu_shared")))
+#define GPU_UNROLL
+#define GPU_WARP         32u
+#define GPU_COPY_WAIT(n) gpu_fiber_copy_wait(n)
+
+struct gpu_u128 {
+    uint32_t x[4];
+};
+
+/* ---------------------------------------------------------------- fiber-port.c */
+
+enum gpu_fiber_op {
+    GPU_FIBER_SHUFFLE = 1,
+    GPU_FIBER_XOR,
+    GPU_FIBER_BALLOT,
+    GPU_FIBER_SYNC,
+    GPU_FIBER_MATRIX,
+    GPU_FIBER_MMA
+};
+
+/* What a lane shows to its warp. */
+struct gpu_fiber_slot {
+    uint64_t word;
+    uint32_t fragment[6];
+};
+
+uint32_t gpu_thread(void);
+uint32_t gpu_threads(void);
+uint32_t gpu_cta(void);
+uint32_t gpu_cta_y(void);
+uint32_t gpu_cta_z(void);
+uint32_t gpu_ctas(void);
+unsigned char *gpu_shared(void);
+void gpu_barrier(void);
+void gpu_barrier_part(uint32_t id, uint32_t threads);
+uint32_t gpu_atomic_add(uint32_t *at, uint32_t value);
+
+/* Meets the other lanes of the warp; returns what each showed, until the next meeting. */
+const struct gpu_fiber_slot *gpu_fiber_meet(enum gpu_fiber_op op, const struct gpu_fiber_slot *own);
+
+void gpu_copy_async16(void *shared, const void *global, uint32_t bytes);
+void gpu_copy_commit(void);
+void gpu_fiber_copy_wait(uint32_t groups);
+
+void gpu_fiber_load_matrix(uint32_t *to, const void *row, uint32_t matrices, uint32_t trans);
+/* `bf16`: the type of a and b, else f16. */
+void gpu_fiber_mma(float d[4], const uint32_t a[4], const uint32_t b[2], uint32_t bf16);
+
+/* ---------------------------------------------------------------- warps */
+
+GPU_INLINE uint64_t gpu_shuffle_u64(uint64_t value, uint32_t lane)
+{
+    const struct gpu_fiber_slot own = {value, {0}};
+
+    return gpu_fiber_meet(GPU_FIBER_SHUFFLE, &own)[lane % GPU_WARP].word;
+}
+
+GPU_INLINE uint64_t gpu_fiber_xor(uint64_t value, uint32_t mask)
+{
+    const struct gpu_fiber_slot own = {value, {0}};
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    return gpu_fiber_meet(GPU_FIBER_XOR, &own)[(lane ^ mask) % GPU_WARP].word;
+}
+
+GPU_INLINE uint32_t gpu_f32_bits(float value)
+{
+    return attn__f32_bits(value);
+}
+GPU_INLINE float gpu_f32_of_bits(uint32_t bits)
+{
+    return attn__f32_of_bits(bits);
+}
+
+GPU_INLINE uint32_t gpu_shuffle_u32(uint32_t value, uint32_t lane)
+{
+    return (uint32_t)gpu_shuffle_u64(value, lane);
+}
+GPU_INLINE float gpu_shuffle_f32(float value, uint32_t lane)
+{
+    return gpu_f32_of_bits(gpu_shuffle_u32(gpu_f32_bits(value), lane));
+}
+GPU_INLINE uint32_t gpu_shuffle_xor_u32(uint32_t value, uint32_t mask)
+{
+    return (uint32_t)gpu_fiber_xor(value, mask);
+}
+GPU_INLINE float gpu_shuffle_xor_f32(float value, uint32_t mask)
+{
+    return gpu_f32_of_bits(gpu_shuffle_xor_u32(gpu_f32_bits(value), mask));
+}
+GPU_INLINE double gpu_shuffle_xor_f64(double value, uint32_t mask)
+{
+    uint64_t word;
+
+    memcpy(&word, &value, sizeof word);
+    word = gpu_fiber_xor(word, mask);
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+GPU_INLINE uint32_t gpu_ballot(bool predicate)
+{
+    const struct gpu_fiber_slot own = {predicate, {0}};
+    const struct gpu_fiber_slot *slots = gpu_fiber_meet(GPU_FIBER_BALLOT, &own);
+    uint32_t bits = 0;
+
+    for (uint32_t lane = 0; lane < GPU_WARP; lane++)
+        bits |= (uint32_t)slots[lane].word << lane;
+    return bits;
+}
+
+GPU_INLINE void gpu_warp_barrier(void)
+{
+    const struct gpu_fiber_slot own = {0, {0}};
+
+    gpu_fiber_meet(GPU_FIBER_SYNC, &own);
+}
+
+/* CTAs and threads run one at a time. */
+GPU_INLINE void gpu_fence(void)
+{
+}
+
+/* ---------------------------------------------------------------- numbers */
+
+GPU_INLINE float gpu_exp2(float x)
+{
+    return exp2f(x);
+}
+GPU_INLINE float gpu_exp(float x)
+{
+    return expf(x);
+}
+GPU_INLINE float gpu_tanh(float x)
+{
+    return tanhf(x);
+}
+GPU_INLINE float gpu_fma(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+GPU_INLINE float gpu_divide(float a, float b)
+{
+    return a / b;
+}
+GPU_INLINE double gpu_exp_f64(double x)
+{
+    return exp(x);
+}
+GPU_INLINE double gpu_log_f64(double x)
+{
+    return log(x);
+}
+GPU_INLINE double gpu_tanh_f64(double x)
+{
+    return tanh(x);
+}
+GPU_INLINE uint32_t gpu_count_leading(uint32_t x)
+{
+    return (uint32_t)__builtin_clz(x);
+}
+GPU_INLINE uint32_t gpu_first_bit(uint32_t x)
+{
+    return (uint32_t)__builtin_ctz(x);
+}
+GPU_INLINE float gpu_f16_to_f32(uint16_t x)
+{
+    return attn__f16_to_f32(x);
+}
+GPU_INLINE uint16_t gpu_f32_to_f16(float x)
+{
+    return attn__f32_to_f16(x);
+}
+GPU_INLINE float gpu_bf16_to_f32(uint16_t x)
+{
+    return attn__bf16_to_f32(x);
+}
+GPU_INLINE uint16_t gpu_f32_to_bf16(float x)
+{
+    return attn__f32_to_bf16(x);
+}
+GPU_INLINE uint32_t gpu_pack_f16(float low, float high)
+{
+    return attn__f32_to_f16(low) | (uint32_t)attn__f32_to_f16(high) << 16;
+}
+GPU_INLINE uint32_t gpu_pack_bf16(float low, float high)
+{
+    return attn__f32_to_bf16(low) | (uint32_t)attn__f32_to_bf16(high) << 16;
+}
+
+/* ---------------------------------------------------------------- memory and matrices */
+
+/* UBSan sees addresses that are not aligned. */
+GPU_INLINE struct gpu_u128 gpu_load_u128(const void *at)
+{
+    const struct {
+        struct gpu_u128 value;
+    } __attribute__((aligned(16))) *from = at;
+
+    return from->value;
+}
+GPU_INLINE void gpu_store_u128(void *at, struct gpu_u128 value)
+{
+    struct {
+        struct gpu_u128 value;
+    } __attribute__((aligned(16))) *to = at;
+
+    to->value = value;
+}
+
+GPU_INLINE void gpu_load_matrix4(uint32_t to[4], const void *row)
+{
+    gpu_fiber_load_matrix(to, row, 4, 0);
+}
+GPU_INLINE void gpu_load_matrix4_trans(uint32_t to[4], const void *row)
+{
+    gpu_fiber_load_matrix(to, row, 4, 1);
+}
+GPU_INLINE void gpu_load_matrix2(uint32_t to[2], const void *row)
+{
+    gpu_fiber_load_matrix(to, row, 2, 0);
+}
+GPU_INLINE void gpu_load_matrix2_trans(uint32_t to[2], const void *row)
+{
+    gpu_fiber_load_matrix(to, row, 2, 1);
+}
+GPU_INLINE void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    gpu_fiber_mma(d, a, b, 0);
+}
+GPU_INLINE void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    gpu_fiber_mma(d, a, b, 1);
+}
+
+#endif
