@@ -106,7 +106,7 @@ static void set_captured_pages(const struct attn__step_view *step, uint32_t grou
 
     host->kv_lens = set_capture(step, &layout->lens[group], &batch->kv_lens);
     host->csr_indptr = set_capture(step, &buffers->indptr, &batch->csr_indptr);
-    host->csr_indices = set_capture(step, &buffers->indices, &batch->csr_indices);
+    host->csr_indices = set_capture(step, &layout->indices, &batch->csr_indices);
     host->last_page_lens = set_capture(step, &buffers->last_page_lens, &batch->last_page_lens);
 }
 

@@ -135,24 +135,62 @@ static int32_t each_table(struct attn__put *put, uint32_t g, piece_fn fn, struct
     return status == ATTN_OK ? fn(put, &piece, err) : status;
 }
 
-/* FlashInfer: lengths follow from pages, so that padding of a graph has none. */
-static int32_t put_lens(struct attn__put *put, uint32_t g, const int32_t *indptr, const int32_t *last,
-                        struct attn_error *err)
+/* Pages of one group: a row pointer for each sequence, and what lengths follow from. */
+struct pages {
+    struct attn_view indptr, last, indices;
+    int64_t used;
+};
+
+static int32_t get_pages(const struct attn__put *put, uint32_t g, struct pages *out, struct attn_error *err)
 {
     const struct attn__capture_layout *l = &put->clone->capture->layout;
     const uint32_t batch = put->clone->batch;
+    struct piece piece;
+    int32_t status =
+        get_piece(put, ATTN_FIELD_PAGED_KV_INDPTR, g, &l->group[g].indptr, (uint64_t)batch + 1, &piece, err);
+
+    out->indptr = piece.view;
+    if (status == ATTN_OK)
+        status = get_piece(put, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g, &l->group[g].last_page_lens, batch,
+                           &piece, err);
+    out->last = piece.view;
+    if (status == ATTN_OK)
+        status = attn__step_get(&put->step, ATTN_FIELD_PAGED_KV_INDICES, g, &out->indices, err);
+    if (status != ATTN_OK)
+        return status;
+    if (!put->on_host || out->indptr.host == NULL || out->last.host == NULL || out->indices.host == NULL)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "paged_kv_indptr",
+                          "paged_kv_indptr is known to the device alone; lengths follow from its host copy");
+    if (out->indices.kind != ATTN_VIEW_ARRAY || (out->indices.dtype == ATTN_INT64 ? 8 : 4) != l->indices.size)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "paged_kv_indices",
+                          "paged_kv_indices of the step are not of the state's index_dtype");
+    out->used = ((const int32_t *)out->indptr.host)[batch];
+    if (out->used < 0 || (uint64_t)out->used > l->group[g].max_indices ||
+        (uint64_t)out->used > out->indices.shape[0])
+        return attn__fail(err, ATTN_E_SIZE, 0, "paged_kv_indices",
+                          "the step has %lld pages in cache group %u; the graphs were captured for %llu",
+                          (long long)out->used, g, (unsigned long long)l->group[g].max_indices);
+    return ATTN_OK;
+}
+
+/* Lengths follow from pages, so that padding of a graph has none. */
+static int32_t check_pages(const struct attn__put *put, uint32_t g, const struct pages *pages, int32_t *lens,
+                           struct attn_error *err)
+{
+    const struct attn__capture_layout *l = &put->clone->capture->layout;
+    const int32_t *indptr = pages->indptr.host, *last = pages->last.host;
     const int32_t block = (int32_t)l->group[g].block;
 
-    for (uint32_t i = 0; i < batch; i++) {
-        const int64_t pages = (int64_t)indptr[i + 1] - indptr[i];
-        const int64_t len = pages > 0 ? (pages - 1) * block + last[i] : 0;
-        if (pages < 0 || len < 0 || len > l->max_len)
+    for (uint32_t i = 0; i < put->clone->batch; i++) {
+        const int64_t count = (int64_t)indptr[i + 1] - indptr[i];
+        const int64_t len = count > 0 ? (count - 1) * block + last[i] : 0;
+        if (count < 0 || len < 0 || len > l->max_len)
             return attn__fail(err, ATTN_E_SIZE, 0, "paged_kv_indptr",
                               "sequence %u has %lld pages and %lld tokens in cache group %u; graphs were "
                               "captured for 0 to %u tokens",
-                              i, (long long)pages, (long long)len, g, l->max_len);
-        if (put->image != NULL)
-            ((int32_t *)(void *)(put->image + l->lens[g].offset))[i] = (int32_t)len;
+                              i, (long long)count, (long long)len, g, l->max_len);
+        if (lens != NULL)
+            lens[i] = (int32_t)len;
     }
     return ATTN_OK;
 }
@@ -160,43 +198,21 @@ static int32_t put_lens(struct attn__put *put, uint32_t g, const int32_t *indptr
 static int32_t each_list(struct attn__put *put, uint32_t g, piece_fn fn, struct attn_error *err)
 {
     const struct attn__capture_layout *l = &put->clone->capture->layout;
-    const struct attn__capture_group *group = &l->group[g];
     const uint32_t batch = put->clone->batch;
-    struct piece indptr, last, indices;
-    int32_t status =
-        get_piece(put, ATTN_FIELD_PAGED_KV_INDPTR, g, &group->indptr, (uint64_t)batch + 1, &indptr, err);
+    struct pages pages;
+    int32_t status = get_pages(put, g, &pages, err);
 
-    if (status == ATTN_OK)
-        status =
-            get_piece(put, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g, &group->last_page_lens, batch, &last, err);
-    if (status == ATTN_OK)
-        status = attn__step_get(&put->step, ATTN_FIELD_PAGED_KV_INDICES, g, &indices.view, err);
-    if (status != ATTN_OK)
-        return status;
-    if (indptr.view.host == NULL || last.view.host == NULL || indices.view.host == NULL)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "paged_kv_indptr",
-                          "paged_kv_indptr is known to the device alone; lengths follow from its host copy");
-    const int32_t used = ((const int32_t *)indptr.view.host)[batch];
-    if (used < 0 || (uint64_t)used > group->indices.elements || (uint64_t)used > indices.view.shape[0])
-        return attn__fail(err, ATTN_E_SIZE, 0, "paged_kv_indices",
-                          "the step has %d pages in cache group %u; the graphs were captured for %llu", used,
-                          g, (unsigned long long)group->indices.elements);
-    const uint64_t there = indices.view.shape[0];
-    indices.view.shape[0] = (uint64_t)used;
-    if (indices.view.kind != ATTN_VIEW_ARRAY ||
-        (indices.view.dtype == ATTN_INT64 ? 8 : 4) != group->indices.size)
-        return fail_shape(ATTN_FIELD_PAGED_KV_INDICES, &indices.view, there, 0, err);
-    indices.to = group->indices.offset;
-    indices.to_stride = 0;
-    indices.rows = 1;
-    indices.bytes = (uint64_t)used * group->indices.size;
-    put->end = indices.to + indices.bytes;
-    status = put_lens(put, g, indptr.view.host, last.view.host, err);
-    if (status == ATTN_OK)
-        status = fn(put, &indptr, err);
-    if (status == ATTN_OK)
-        status = fn(put, &last, err);
-    return status == ATTN_OK ? fn(put, &indices, err) : status;
+    if (status != ATTN_OK || fn == note_piece)
+        return status == ATTN_OK ? check_pages(put, g, &pages, NULL, err) : status;
+    const uint64_t to = l->indices.offset + put->indices * l->indices.size;
+    int32_t *indptr = (int32_t *)(void *)(put->image + l->group[g].indptr.offset);
+    for (uint32_t i = 0; i <= batch; i++)
+        indptr[i] = ((const int32_t *)pages.indptr.host)[i] + (int32_t)put->indices;
+    memcpy(put->image + l->group[g].last_page_lens.offset, pages.last.host, batch * sizeof(int32_t));
+    memcpy(put->image + to, pages.indices.host, (uint64_t)pages.used * l->indices.size);
+    put->indices += (uint64_t)pages.used;
+    put->end = l->indices.offset + put->indices * l->indices.size;
+    return check_pages(put, g, &pages, (int32_t *)(void *)(put->image + l->lens[g].offset), err);
 }
 
 static int32_t each_cross(struct attn__put *put, piece_fn fn, struct attn_error *err)
@@ -225,6 +241,7 @@ static int32_t each_piece(struct attn__put *put, piece_fn fn, struct attn_error 
     int32_t status = ATTN_OK;
 
     put->end = l->rows + put->clone->batch * l->row_stride;
+    put->indices = 0;
     for (uint32_t g = 0; g < l->groups && status == ATTN_OK; g++) {
         struct piece slots;
         status =

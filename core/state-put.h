@@ -9,9 +9,10 @@
 struct attn__put {
     const struct attn_state *clone;
     struct attn__step_view step;
-    char *image;  /* NULL: from device to device */
-    bool on_host; /* all values are known there */
-    uint64_t end; /* of the buffers that it fills */
+    char *image;      /* NULL: from device to device */
+    bool on_host;     /* all values are known there */
+    uint64_t end;     /* of the buffers that it fills */
+    uint64_t indices; /* FlashInfer's of the groups so far */
     void *stream;
 };
 

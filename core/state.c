@@ -123,7 +123,6 @@ static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct
     struct attn__state_core *core = capture->core;
     struct attn__capture_layout *layout = &capture->layout;
     const uint32_t groups = core->params.groups;
-    uint64_t *indices = calloc(groups, sizeof *indices);
 
     layout->flavour = core->params.flavour;
     layout->groups = groups;
@@ -133,22 +132,20 @@ static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct
     layout->cross_width = core->cross_width;
     layout->group = calloc(groups, sizeof *layout->group);
     layout->lens = calloc(groups, sizeof *layout->lens);
-    if (indices == NULL || layout->group == NULL || layout->lens == NULL) {
-        free(indices);
+    if (layout->group == NULL || layout->lens == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "group", "no memory for %u cache groups", groups);
-    }
     for (uint32_t g = 0; g < groups; g++) {
         const struct attn_builder_group *group = &core->groups[g];
         layout->group[g].block = group->block;
         layout->group[g].width = group->graph_blocks;
-        indices[g] = group->max_indices != 0 ? group->max_indices : (uint64_t)max_batch * group->max_blocks;
-        indices[g] = indices[g] > max_batch ? indices[g] : max_batch; /* a page of each to capture with */
+        const uint64_t indices =
+            group->max_indices != 0 ? group->max_indices : (uint64_t)max_batch * group->max_blocks;
+        layout->group[g].max_indices = attn__larger(indices, max_batch); /* a page of each to capture with */
     }
-    const bool fits = attn__capture_layout(layout, indices);
-    free(indices);
-    return fits ? ATTN_OK
-                : attn__fail(err, ATTN_E_SIZE, 0, "max_batch",
-                             "capture buffers of %u sequences do not fit 64 bits", max_batch);
+    return attn__capture_layout(layout)
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_SIZE, 0, "max_batch",
+                            "capture buffers of %u sequences do not fit 64 bits", max_batch);
 }
 
 /* What the buffers hold at first, so that a warm-up writes no cache and reads pages that are there. */

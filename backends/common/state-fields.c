@@ -55,7 +55,7 @@ static bool place_constants(struct attn__capture_layout *l)
     return fits;
 }
 
-bool attn__capture_layout(struct attn__capture_layout *l, const uint64_t *max_indices)
+bool attn__capture_layout(struct attn__capture_layout *l)
 {
     const uint64_t batch = l->max_batch;
     const uint32_t index = l->index_dtype == ATTN_INT64 ? 8 : 4;
@@ -73,8 +73,11 @@ bool attn__capture_layout(struct attn__capture_layout *l, const uint64_t *max_in
     if (fits && l->cross_width > 0)
         fits = place_array(&l->encoder_lens, batch, 4, &l->bytes);
     fits = fits && place_rows(l);
-    for (uint32_t g = 0; g < l->groups && fits && infer; g++)
-        fits = place_array(&l->group[g].indices, max_indices[g], index, &l->bytes);
+    uint64_t indices = 0;
+    for (uint32_t g = 0; g < l->groups && fits; g++)
+        fits = !__builtin_add_overflow(indices, l->group[g].max_indices, &indices);
+    if (fits && infer) /* indptr is of i32 */
+        fits = indices <= INT32_MAX && place_array(&l->indices, indices, index, &l->bytes);
     return fits;
 }
 
@@ -102,11 +105,11 @@ void attn__capture_fill(const struct attn__capture_layout *l, char *image)
             continue;
         fill_i32(image, &group->indptr, batch + 1, 0, 1);
         fill_i32(image, &group->last_page_lens, batch, (int32_t)group->block, 0);
-        for (uint64_t i = 0; i < batch && i < group->indices.elements; i++) {
-            if (group->indices.size == 8)
-                ((int64_t *)(void *)(image + group->indices.offset))[i] = (int64_t)i;
+        for (uint64_t i = 0; i < batch; i++) { /* the same for all */
+            if (l->indices.size == 8)
+                ((int64_t *)(void *)(image + l->indices.offset))[i] = (int64_t)i;
             else
-                ((int32_t *)(void *)(image + group->indices.offset))[i] = (int32_t)i;
+                ((int32_t *)(void *)(image + l->indices.offset))[i] = (int32_t)i;
         }
     }
     if (l->cross_width == 0)
@@ -196,7 +199,7 @@ static void show_group(const struct attn__capture_layout *l, const struct attn__
     }
     show_array(&group->indptr, place, ATTN_INT32, (uint64_t)batch + 1,
                view_of(m, ATTN_FIELD_PAGED_KV_INDPTR, g));
-    show_array(&group->indices, place, l->index_dtype, batch, view_of(m, ATTN_FIELD_PAGED_KV_INDICES, g));
+    show_array(&l->indices, place, l->index_dtype, batch, view_of(m, ATTN_FIELD_PAGED_KV_INDICES, g));
     show_array(&group->last_page_lens, place, ATTN_INT32, batch,
                view_of(m, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g));
     attn__set_number(view_of(m, ATTN_FIELD_PAGE_SIZE, g), group->block);

@@ -19,14 +19,15 @@ struct attn__capture_group {
     struct attn__capture_array slots;
     struct attn__capture_array table;
     struct attn__capture_array indptr; /* FlashInfer: and the next two */
-    struct attn__capture_array indices;
     struct attn__capture_array last_page_lens;
+    uint64_t max_indices;
 };
 
 /*
  * Everything for graphs of up to max_batch sequences. What a step brings lies between `first` and `bytes` in
  * one piece: arrays of one element a sequence, then the rows of all block tables, row by row, then
- * FlashInfer's indices. A step of few sequences thus ends early. Before it is what no step changes.
+ * FlashInfer's indices of one group behind those of the other. A step of few sequences thus ends early.
+ * Before it is what no step changes.
  */
 struct attn__capture_layout {
     uint32_t flavour;
@@ -44,10 +45,11 @@ struct attn__capture_layout {
     struct attn__capture_array starts; /* 0, 1, 2, ...: one token each */
     struct attn__capture_array encoder_lens;
     struct attn__capture_array cross_table;
+    struct attn__capture_array indices; /* FlashInfer: of all groups, whose indptr say where theirs begin */
 };
 
-/* Lays out all arrays; false if they do not fit 64 bits. group[].block and width are given. */
-bool attn__capture_layout(struct attn__capture_layout *layout, const uint64_t *max_indices);
+/* Lays out all arrays; false if they do not fit. block, width and max_indices of the groups are given. */
+bool attn__capture_layout(struct attn__capture_layout *layout);
 /* What the buffers hold at first, into an image of `bytes` zeroed bytes. */
 void attn__capture_fill(const struct attn__capture_layout *layout, char *image);
 
