@@ -173,11 +173,19 @@ static int32_t graph_launch(struct attn_graph_impl *graph, void *stream, struct 
 
 /* ---------------------------------------------------------------- plans and caches */
 
+/* What is called outside of a graph is done at once, after all that waits. */
+static void catch_up(const void *stream)
+{
+    if (waits(stream))
+        drain();
+}
+
 static int32_t prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                        const struct attn_span *schedule, const struct attn_span *staging, void *stream,
                        struct attn_error *err)
 {
     queue.counts.prepares++;
+    catch_up(stream);
     if (queue.refuse_plans && batch->host == NULL)
         return ATTN_E_UNSUPPORTED;
     return queue.plain.plan.prepare(plan, batch, schedule, staging, stream, err);
@@ -189,6 +197,7 @@ static int32_t run(const struct attn_plan_impl *plan, const struct attn_batch *b
                    const struct attn_scratch *scratch, void *stream, struct attn_error *err)
 {
     queue.counts.runs++;
+    catch_up(stream);
     return queue.plain.plan.run(plan, batch, tensors, kv, desc, schedule, scratch, stream, err);
 }
 
@@ -197,6 +206,7 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
                         struct attn_error *err)
 {
     queue.counts.writes++;
+    catch_up(stream);
     return queue.plain.kv.write(backend, args, kv, desc, stream, err);
 }
 

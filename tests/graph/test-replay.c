@@ -10,30 +10,10 @@
 #include "allocations.h"
 #include "queue.h"
 #include "stack.h"
+#include "tap.h"
 #include "world.h"
 
 enum { STEPS = 1000, FLIGHT = 2 };
-
-static uint32_t passed, failed;
-static struct attn_error err;
-
-static void check(bool good, const char *what, const char *name)
-{
-    printf("%s %u - %s: %s\n", good ? "ok" : "not ok", ++passed, name, what);
-    if (!good)
-        printf("# %s: %s\n", err.field, err.message);
-    failed += !good;
-}
-
-static void must(int32_t status, const char *what)
-{
-    if (status == ATTN_OK)
-        return;
-    fprintf(stderr, "%s: %s: %s\n", what, err.field, err.message);
-    exit(1);
-}
-
-#define MUST(call) must((call), #call)
 
 /* A step under way: its numbers stay on the host until the stream has passed. */
 struct flight {
@@ -106,7 +86,7 @@ static void land(struct fuzz *fuzz)
 {
     const struct stack *stack = &fuzz->stack;
 
-    MUST(attn_stream_synchronize(stack->backend, stack->stream, &err));
+    must(attn_stream_synchronize(stack->backend, stack->stream, &err));
     if (queue_status() != ATTN_OK)
         fuzz->same = false;
     for (uint32_t i = fuzz->under_way; i-- > 0;)
@@ -121,11 +101,11 @@ static void run_eager(struct fuzz *fuzz, struct flight *f)
     struct stack *stack = &fuzz->stack;
     struct attn_metadata *metadata = NULL;
 
-    MUST(crowd_decodes(&fuzz->crowd, &stack->eager, -1, &metadata, &err));
-    MUST(stack_copy_in(stack, 0, &f->inputs, NULL, &err));
-    MUST(attn_state_begin_forward(stack->state, metadata, NULL, &err));
-    MUST(stack_forward(stack, stack->state, metadata, 0, &stack->way[0].outputs, NULL, &err));
-    MUST(stack_copy_out(stack, 0, &f->eager, NULL, &err));
+    must(crowd_decodes(&fuzz->crowd, &stack->eager, -1, &metadata, &err));
+    must(stack_copy_in(stack, 0, &f->inputs, NULL, &err));
+    must(attn_state_begin_forward(stack->state, metadata, NULL, &err));
+    must(stack_forward(stack, stack->state, metadata, 0, &stack->way[0].outputs, NULL, &err));
+    must(stack_copy_out(stack, 0, &f->eager, NULL, &err));
 }
 
 /* What a replay may ask of the backend. */
@@ -152,12 +132,12 @@ static void run_replay(struct fuzz *fuzz, struct flight *f)
     struct attn_metadata *metadata = NULL;
 
     f->size = size->seqs;
-    MUST(stack_copy_in(stack, 1, &f->inputs, stack->stream, &err));
+    must(stack_copy_in(stack, 1, &f->inputs, stack->stream, &err));
     const uint64_t before = allocations_made();
     queue_clear();
-    MUST(crowd_decodes(&fuzz->crowd, &stack->replay, (int32_t)(size->seqs - f->seqs), &metadata, &err));
-    MUST(attn_state_prepare(stack->state, metadata, stack->stream, &err));
-    MUST(attn_graph_launch(size->graph, stack->stream, &err));
+    must(crowd_decodes(&fuzz->crowd, &stack->replay, (int32_t)(size->seqs - f->seqs), &metadata, &err));
+    must(attn_state_prepare(stack->state, metadata, stack->stream, &err));
+    must(attn_graph_launch(size->graph, stack->stream, &err));
     const struct queue_counts counts = queue_counts();
     fuzz->made += allocations_made() - before;
     if (!is_frugal(fuzz, &counts) && fuzz->odd++ == 0)
@@ -166,7 +146,7 @@ static void run_replay(struct fuzz *fuzz, struct flight *f)
                fuzz->step, counts.to_device, counts.to_host, counts.on_device, counts.launches,
                counts.prepares, counts.runs, counts.writes);
     note_bytes(fuzz, f, counts.bytes);
-    MUST(stack_copy_out(stack, 1, &f->replay, stack->stream, &err));
+    must(stack_copy_out(stack, 1, &f->replay, stack->stream, &err));
     fuzz->padded += size->seqs > f->seqs;
 }
 
@@ -178,12 +158,12 @@ static void run_prompts(struct fuzz *fuzz, uint32_t came)
     uint32_t rows;
 
     land(fuzz);
-    MUST(crowd_prompts(&fuzz->crowd, &stack->eager, fuzz->crowd.seqs - came, &metadata, &rows, &err));
+    must(crowd_prompts(&fuzz->crowd, &stack->eager, fuzz->crowd.seqs - came, &metadata, &rows, &err));
     memset(stack->eager.rows, 0, sizeof stack->eager.rows);
-    MUST(attn_state_begin_forward(stack->state, metadata, NULL, &err));
+    must(attn_state_begin_forward(stack->state, metadata, NULL, &err));
     for (uint32_t way = 0; way < STACK_WAYS; way++) {
-        MUST(stack_copy_in(stack, way, &fuzz->flight[0].inputs, NULL, &err));
-        MUST(stack_forward(stack, stack->state, metadata, way, &stack->way[way].spare, NULL, &err));
+        must(stack_copy_in(stack, way, &fuzz->flight[0].inputs, NULL, &err));
+        must(stack_forward(stack, stack->state, metadata, way, &stack->way[way].spare, NULL, &err));
     }
 }
 
@@ -196,7 +176,7 @@ static void try_busy(struct fuzz *fuzz, const struct stack_size *size)
 
     ATTN_INIT(&words);
     queue_clear();
-    MUST(crowd_decodes(&fuzz->crowd, &stack->replay, (int32_t)(size->seqs - fuzz->crowd.seqs), &metadata,
+    must(crowd_decodes(&fuzz->crowd, &stack->replay, (int32_t)(size->seqs - fuzz->crowd.seqs), &metadata,
                        &err));
     const int32_t status = attn_state_prepare(stack->state, metadata, stack->stream, &words);
     const struct queue_counts counts = queue_counts();
@@ -251,11 +231,11 @@ static void test_fuzz(const struct stack_config *config)
         exit(1);
     backend_open(config->backend, &context, &backend);
     queue_init(backend, config->late);
-    MUST(stack_init(&fuzz->stack, backend, config, &err));
+    must(stack_init(&fuzz->stack, backend, config, &err));
     crowd_init(&fuzz->crowd, 20261, config->cross);
-    MUST(stack_capture(&fuzz->stack, true, &err));
+    must(stack_capture(&fuzz->stack, true, &err));
     check(stack_same_caches(&fuzz->stack), "warm-up and capture write no cache", config->name);
-    MUST(stack_copy_out(&fuzz->stack, 1, &fuzz->last, NULL, &err));
+    must(stack_copy_out(&fuzz->stack, 1, &fuzz->last, NULL, &err));
     fuzz->same = true;
     while (fuzz->step < STEPS && fuzz->same)
         one_step(fuzz);
@@ -299,6 +279,5 @@ int main(void)
     ATTN_INIT(&err);
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++)
         test_fuzz(&configs[i]);
-    printf("1..%u\n", passed);
-    return failed != 0;
+    return finish_checks();
 }
