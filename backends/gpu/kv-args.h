@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The arguments of the kernels that work on caches, plain data that is passed by value. Addresses are device
+ * addresses as integers, 0 = not there; strides are bytes.
+ */
+#ifndef ATTN_GPU_KV_ARGS_H
+#define ATTN_GPU_KV_ARGS_H
+
+#include "run.h"
+
+/* Threads of a CTA of all these kernels. */
+#define GPU_KV_THREADS 256u
+/* Heads that one launch takes: the scales that lie in host memory travel with the arguments. */
+#define GPU_KV_HEADS 128u
+
+/* Keys or values of a cache; a tensor is one of a single page. */
+struct gpu_kv_side {
+    struct gpu_cache cache; /* scale.base 0: `value`, or `values` */
+    uint32_t piece_shift;   /* log2 of a piece, or 31 if a vector is one */
+    uint32_t token_head;    /* 1: the scale of a vector belongs to it alone, and is written with it */
+    uint32_t by_head;       /* 1: scales are `values` */
+    uint32_t reserved;
+    float values[GPU_KV_HEADS]; /* of the heads of the launch */
+};
+
+/* Writes rows. Keys and values of a row that has a place. */
+struct gpu_kv_write {
+    struct gpu_kv_side to[2];
+    struct gpu_tensor from[2];
+    struct gpu_tensor rope; /* columns of keys from `split` on, or base 0 */
+    uint32_t from_dtype[2];
+    uint32_t wide[2]; /* elements that lie together on both sides, aligned: 4 or 1 */
+    uint32_t split;
+    uint32_t halves;
+    uint32_t heads;
+    uint32_t rows;
+    uint32_t block;
+    uint32_t pages;
+    uint64_t slots; /* i64 [rows], or 0: the batch */
+    struct gpu_batch batch;
+};
+
+struct gpu_kv_slots {
+    uint64_t slots; /* written: i64 [rows] */
+    uint32_t block;
+    uint32_t reserved;
+    struct gpu_batch batch;
+};
+
+/* Rows of a cache into tensors. Scales of `to` are tensors of one element, base 0 = not wanted. */
+struct gpu_kv_gather {
+    struct gpu_kv_side from[2];
+    struct gpu_tensor to[2]; /* base 0 = not wanted */
+    struct gpu_tensor scales[2];
+    uint32_t to_dtype[2];
+    uint32_t wide[2];
+    uint32_t moved[2]; /* 1: elements as they are */
+    uint32_t heads;
+    uint32_t tokens;
+    uint64_t offsets;
+    uint64_t starts; /* or 0 */
+    struct gpu_batch batch;
+};
+
+struct gpu_kv_convert {
+    struct gpu_kv_side from[2];
+    struct gpu_kv_side to[2];
+    uint32_t wide[2];
+    uint32_t moved[2]; /* 1: elements and scales as they are */
+    uint32_t halves;
+    uint32_t heads;
+    uint32_t block;
+    uint32_t count; /* pairs; without them pages */
+    uint32_t from_pages;
+    uint32_t to_pages;
+    uint32_t parts; /* y extent of the grid: shares of a page */
+    uint32_t reserved;
+    uint64_t pairs; /* or 0: every page to its number */
+};
+
+/*
+ * What moves from place to place of two caches: units (n2, n1, n0), each at the address of its place plus the
+ * strides of its side; along n0 units lie together. A place is slot / block at the page's stride plus slot %
+ * block at the token's; block 1 for pages.
+ */
+struct gpu_kv_lane {
+    uint64_t base;
+    int64_t page_stride;
+    int64_t token_stride;
+    int64_t stride2;
+    int64_t stride1;
+    uint64_t places; /* of the cache; a pair with another one is left out */
+    uint32_t block;
+    uint32_t reserved;
+};
+
+/* Keys, values or scales of a pair of caches. Slices [first, first of the next plane) are its own. */
+struct gpu_kv_plane {
+    struct gpu_kv_lane from, to;
+    uint64_t n1, n0;
+    uint64_t units; /* n2 * n1 * n0 */
+    uint64_t first;
+    uint32_t unit; /* bytes: 1, 2, 4, 8 or 16 */
+    uint32_t reserved;
+};
+
+/* Units of a slice, and pairs that are moved at once. */
+#define GPU_KV_SLICE 8u
+#define GPU_KV_CHUNK 256u
+
+#define GPU_KV_PLANES 12u
+/* Pairs that come with a launch. */
+#define GPU_KV_PAIRS 96u
+
+struct gpu_kv_move {
+    struct gpu_kv_plane planes[GPU_KV_PLANES];
+    uint64_t slices;
+    uint32_t plane_count;
+    uint32_t count; /* pairs */
+    uint64_t pairs; /* device memory, or 0: `here` */
+    int64_t here[2 * GPU_KV_PAIRS];
+};
+
+/* One step of decoding; members as in struct attn_kv_advance_step_args. */
+struct gpu_step {
+    uint32_t block;
+    uint32_t seqs;
+    uint32_t queries;
+    uint32_t rows;
+    uint32_t keep_padding;
+    uint32_t index_size;
+    uint32_t table_width;
+    uint32_t reserved;
+    int64_t table_stride;
+    uint64_t csr_capacity;
+    uint64_t table;
+    uint64_t query_starts;
+    uint64_t accepted;
+    uint64_t sampled;
+    uint64_t tokens;
+    uint64_t positions;
+    uint64_t slots;
+    uint64_t seq_lens;
+    uint64_t context_lens;
+    uint64_t seq_starts;
+    uint64_t csr_indptr;
+    uint64_t csr_indices;
+    uint64_t last_page_lens;
+    uint64_t csr_pages;
+};
+
+/* Parts of a merge. Beyond `GPU_MERGE_PARTS` they lie at equal distances, the first one's. */
+#define GPU_MERGE_PARTS 68u
+
+struct gpu_merge_part {
+    struct gpu_tensor out;
+    struct gpu_tensor lse;
+};
+
+struct gpu_merge {
+    struct gpu_merge_part parts[GPU_MERGE_PARTS]; /* rescale: `lse` of the ranks alone */
+    int64_t out_step;                             /* from part to part, if `stepped` */
+    int64_t lse_step;
+    struct gpu_tensor out;
+    struct gpu_tensor lse; /* base 0 = not wanted; rescale: the rank's own */
+    uint32_t stepped;
+    uint32_t count;
+    uint32_t dtype;
+    uint32_t base2; /* 1: logarithms of the parts are of base 2 */
+    uint32_t rows;
+    uint32_t heads;
+    uint32_t head_dim;
+    uint32_t wide;
+};
+
+#ifdef __cplusplus
+#define GPU_KV_FITS(type) static_assert(sizeof(struct type) < 4000, "the argument block of a launch")
+#else
+#define GPU_KV_FITS(type) _Static_assert(sizeof(struct type) < 4000, "the argument block of a launch")
+#endif
+GPU_KV_FITS(gpu_kv_write);
+GPU_KV_FITS(gpu_kv_gather);
+GPU_KV_FITS(gpu_kv_convert);
+GPU_KV_FITS(gpu_kv_move);
+GPU_KV_FITS(gpu_merge);
+
+#endif

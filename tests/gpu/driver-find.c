@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* All kernels that the driver of tests knows. */
+#include <string.h>
+
+#include "driver.h"
+
+const struct driver_kernel *driver_find(const char *name)
+{
+    static const struct driver_kernel *const tables[] = {driver_kv_kernels};
+
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
+        for (const struct driver_kernel *kernel = tables[t]; kernel->name != NULL; kernel++)
+            if (strcmp(kernel->name, name) == 0)
+                return kernel;
+    return NULL;
+}

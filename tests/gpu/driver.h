@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * A CUDA driver library for tests, whose device is this machine: device memory is the heap's, and kernels of
+ * backends/gpu run as fibers (fiber.h). Every call has completed when it returns, or is kept by a capture.
+ * Plugin, kernels and checker are those that a GPU runs, so that attn-check judges them without one.
+ */
+#ifndef GPU_DRIVER_H
+#define GPU_DRIVER_H
+
+#include "fiber.h"
+
+/* A kernel by the name that a module knows. */
+struct driver_kernel {
+    const char *name;
+    fiber_kernel_fn call;
+    size_t size; /* of the argument */
+};
+
+/* Declares how a kernel is called with the address of its argument. */
+#define DRIVER_KERNEL(name, type)                                                                            \
+    static void call_##name(const void *argument)                                                            \
+    {                                                                                                        \
+        name(*(const struct type *)argument);                                                                \
+    }
+/* Its line of a table. */
+#define DRIVER_LINE(name, type)                                                                              \
+    {                                                                                                        \
+#name, call_##name, sizeof(struct type)                                                              \
+    }
+
+/* Tables end with a name of NULL. */
+extern const struct driver_kernel driver_kv_kernels[];
+
+/* The kernel of that name, or NULL. */
+const struct driver_kernel *driver_find(const char *name);
+
+#endif
