@@ -250,6 +250,27 @@ static bool flow_trimmed(struct model *model)
     return good;
 }
 
+/* Two blocks in turn: what is written takes the places of keys that the step still reads. */
+static bool flow_ring(struct model *model)
+{
+    static const uint32_t chunks[] = {13, 9, 12, 10, 1, 1, 14};
+    struct scene scene = scene_of(model);
+    bool good = true;
+
+    sequence_grow(model, &scene.all[0], 2 * BLOCK);
+    for (uint32_t g = 0; g < GROUPS; g++)
+        for (uint32_t i = 0; i < MOST_BLOCKS; i++)
+            scene.all[0].blocks[g][i] = scene.all[0].blocks[g][i % 2];
+    for (uint32_t g = 0; g < GROUPS; g++)
+        scene.all[0].counts[g] = MOST_BLOCKS;
+    for (uint32_t i = 0; i < sizeof chunks / sizeof chunks[0] && good; i++) {
+        begin(&scene);
+        add(&scene, 0, chunks[i] > 1, chunks[i]);
+        good = run(&scene);
+    }
+    return good;
+}
+
 /* ---------------------------------------------------------------- encoders */
 
 static bool run_encoder_only(struct model *model, bool null_table, bool profile)
@@ -334,6 +355,7 @@ const struct flow flows[] = {
     {"chunks not written", FLOW_DECODER | FLOW_REPEAT | FLOW_WHOLE, 1, flow_chunks_not_written},
     {"trimmed rows", FLOW_DECODER | FLOW_WINDOW, 0, flow_trimmed},
     {"trimmed rows, chunked", FLOW_DECODER | FLOW_WINDOW | FLOW_WHOLE, 1, flow_trimmed},
+    {"ring buffer", FLOW_RING, 1, flow_ring},
     {"encoder only", FLOW_ENCODER_ONLY, 0, flow_encoder_only},
     {"encoder only, no table", FLOW_ENCODER_ONLY, 0, flow_encoder_null},
     {"encoder only, profile run", FLOW_ENCODER_ONLY, 0, flow_encoder_profile},

@@ -72,11 +72,11 @@ int32_t model_begin(struct model *model, const struct step_def *step, struct att
     for (uint32_t n = 0; n < step->count && status == ATTN_OK; n++)
         status = add_entry(model, step, n, err);
     ATTN_INIT(&build);
-    build.graph = step->pad > 0;
+    build.graph = step->graph;
     build.pad = step->pad;
     if (status == ATTN_OK)
         status = attn_builder_build(model->builder, &build, NULL, &model->metadata, err);
-    if (status == ATTN_OK && step->pad > 0)
+    if (status == ATTN_OK && step->graph)
         status = attn_state_prepare(model->state, model->metadata, NULL, err);
     return status == ATTN_OK ? attn_state_begin_forward(model->state, model->metadata, NULL, err) : status;
 }

@@ -75,7 +75,8 @@ struct entry {
 struct step_def {
     struct entry entries[ENTRIES];
     uint32_t count;
-    uint32_t pad;    /* with a graph */
+    uint32_t pad;    /* sequences of padding, with a graph */
+    bool graph;      /* for a captured size */
     bool profile;    /* no blocks, no kv */
     bool null_table; /* blocks of kind ATTN_BLOCKS_NULL, as in pooling models */
     bool no_new;     /* k_new and v_new are not given */
