@@ -42,6 +42,8 @@ WORLDS = {
         "h-empty": b"",
         "noisy": NOISY / "libattn-noisy.so",
     },
+    "hip": {"hip": SELECT / "libattn-hip.so"},
+    "hip-nodev": {"hip": SELECT / "libattn-hip-nodev.so"},
     "refused": {"text": b"no shared object\n", "no-note": MOCKS / "libattn-no-note.so"},
     "empty": {},
 }
@@ -72,6 +74,9 @@ CASES = {
     "explain-fallback": ("devices", "explain heads=8 head_dim=200", {}),
     "explain-strict": ("devices", "explain heads=8 head_dim=200", {"ATTN_STRICT": "1"}),
     "explain-wanted": ("devices", "explain heads=8 head_dim=64", {"ATTN_BACKEND": "gpux,nodrv,host"}),
+    "explain-hip": ("hip", "explain type=encoder_decoder heads=8 head_dim=64", {"ATTN_BACKEND": "hip"}),
+    "explain-hip-nodev": ("hip-nodev", "explain type=encoder heads=8 head_dim=64", {"ATTN_BACKEND": "hip"}),
+    "explain-hip-served": ("hip", "explain type=encoder_only heads=8 head_dim=64", {"ATTN_BACKEND": "hip"}),
     "explain-empty": ("empty", "explain heads=8 head_dim=64", {}),
     "explain-key": ("devices", "explain heads=8 head_dims=64", {}),
     "explain-value": ("devices", "explain heads=8 head_dim=64 q=f61", {}),

@@ -42,6 +42,12 @@
 #ifndef MOCK_ENTRY_STATUS
 #define MOCK_ENTRY_STATUS ATTN_OK
 #endif
+#ifndef MOCK_STAGING
+#define MOCK_STAGING 32 /* bytes of a plan */
+#endif
+#ifndef MOCK_FLAVOUR
+#define MOCK_FLAVOUR "flash-attn" /* of the first backend */
+#endif
 #ifndef MOCK_PROBLEM_SIZE
 #define MOCK_PROBLEM_SIZE sizeof(struct attn_problem)
 #endif
@@ -54,7 +60,7 @@
 #define SCALE_FOREIGN 667.0F
 
 #define SECOND MOCK_NAME "/flashinfer"
-#define FIRST  MOCK_NAME "/flash-attn"
+#define FIRST  MOCK_NAME "/" MOCK_FLAVOUR
 
 ATTN_PLUGIN_NOTE(MOCK_NAME, "libattn tests", "0.1.0", FIRST "," SECOND, MOCK_CLASS, ATTN_CPU_BASELINE);
 
@@ -105,7 +111,7 @@ static int32_t plan_sizes(const struct attn_plan_impl *plan, struct attn_plan_si
     out->schedule = 128;
     out->scratch = 256;
     out->counters = 64;
-    out->staging = 32;
+    out->staging = MOCK_STAGING;
     return ATTN_OK;
 }
 
