@@ -266,8 +266,8 @@ ATTN_API void attn_layer_destroy(struct attn_layer *layer);
  *
  * Written is what k_new and v_new hold, to the step's slots of the class' cache group: never for encoders,
  * and not without k_new or kv; after the run where the problem reads cache+new, else before it. The run reads
- * as the problem's kv_source says; without `kv` (a profile run), and where prompts have no rows in a block
- * table, it reads k_new and v_new alone.
+ * as the problem's kv_source says; in a profile run, whose sequences have no blocks, and of prompts without
+ * rows in a block table, it reads k_new and v_new alone. `kv` may be NULL where nothing is read from a cache.
  *
  * In order of `stream`, and legal inside a capture with the clone of a size and its capture metadata. Nothing
  * is allocated. ATTN_E_STATE: no step, or of other metadata. ATTN_E_INVALID names what is missing or does not
