@@ -162,8 +162,9 @@ static int32_t get_pages(const struct attn__put *put, uint32_t g, struct pages *
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "paged_kv_indptr",
                           "paged_kv_indptr is known to the device alone; lengths follow from its host copy");
     if (out->indices.kind != ATTN_VIEW_ARRAY || (out->indices.dtype == ATTN_INT64 ? 8 : 4) != l->indices.size)
-        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "paged_kv_indices",
-                          "paged_kv_indices of the step are not of the state's index_dtype");
+        return attn__fail(
+            err, ATTN_E_INVALID, ATTN_REASON_INDEX, "paged_kv_indices",
+            "paged_kv_indices of the step have another type; the state's index_dtype is accepted");
     out->used = ((const int32_t *)out->indptr.host)[batch];
     if (out->used < 0 || (uint64_t)out->used > l->group[g].max_indices ||
         (uint64_t)out->used > out->indices.shape[0])
