@@ -359,6 +359,7 @@ const struct flow flows[] = {
     {"encoder only", FLOW_ENCODER_ONLY, 0, flow_encoder_only},
     {"encoder only, no table", FLOW_ENCODER_ONLY, 0, flow_encoder_null},
     {"encoder only, profile run", FLOW_ENCODER_ONLY, 0, flow_encoder_profile},
+    {"encoder, decoder and cross-attention, profile run", FLOW_CROSS, 0, flow_profile},
     {"encoder, decoder and cross-attention", FLOW_CROSS, 0, flow_cross},
     {"encoder, decoder and cross-attention, chunked", FLOW_CROSS | FLOW_LENIENT, 1, flow_cross},
     {"encoder, decoder and cross-attention, mixed", FLOW_CROSS | FLOW_LENIENT, 0, flow_cross_mixed},
