@@ -16,7 +16,6 @@
  * of 8 bits each, 0u = any at all each. The first that fits is the fastest.
  */
 #define GPU_LANE_DIMS(X, suffix, type)                                                                       \
-    X(attn_lane_64_##suffix, 64, type)                                                                       \
     X(attn_lane_128_##suffix, 128, type)                                                                     \
     X(attn_lane_256_##suffix, 256, type)                                                                     \
     X(attn_lane_576_##suffix, 576, type)

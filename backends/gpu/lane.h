@@ -15,7 +15,7 @@
 
 #define GPU_LANE_TILE  64u /* keys */
 #define GPU_LANE_SPAN  8u  /* tiles */
-#define GPU_LANE_GROUP 8u  /* keys whose vectors are under way at once */
+#define GPU_LANE_GROUP 4u  /* keys whose vectors are under way at once */
 #define GPU_LANE_MOST  (GPU_LANE_DIM / GPU_WARP)
 /* The running maximum follows only jumps: exp(8) costs no precision, and each rescaling a rounding. */
 #define GPU_LANE_SLACK 8.0f
@@ -26,6 +26,13 @@ struct gpu_lane_columns {
     int64_t step;
 };
 
+/* What the warps of a CTA leave to each other. */
+struct gpu_lane_parts {
+    float total[GPU_LANE_WARPS][GPU_LANE_DIM];
+    double l[GPU_LANE_WARPS];
+    float most[GPU_LANE_WARPS];
+};
+
 /* One warp's part of a row. */
 struct gpu_lane {
     struct gpu_sequence s;
@@ -33,9 +40,10 @@ struct gpu_lane {
     uint32_t lane, kv_head;
     double q_scale;
     struct gpu_lane_columns k, v; /* of caches; new rows lie in one piece */
-    float q[GPU_LANE_MOST], tile[GPU_LANE_MOST], span[GPU_LANE_MOST], total[GPU_LANE_MOST];
-    float most; /* the same in all lanes */
-    double l;   /* of the keys that this lane judged */
+    float q[GPU_LANE_MOST], tile[GPU_LANE_MOST], span[GPU_LANE_MOST];
+    float *total; /* in shared memory: of this lane's columns, GPU_WARP apart */
+    float most;   /* the same in all lanes */
+    double l;     /* of the keys that this lane judged */
 };
 
 /* 32 keys, one per lane. Lanes without a key that is seen hold another's addresses and no weight. */
@@ -81,7 +89,7 @@ GPU_INLINE void gpu_lane_begin(const struct gpu_run *run, struct gpu_lane *w, ui
     GPU_UNROLL
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t d = i * GPU_WARP + w->lane;
-        w->q[i] = w->tile[i] = w->span[i] = w->total[i] = 0;
+        w->q[i] = w->tile[i] = w->span[i] = w->total[i * GPU_WARP] = 0;
         if (d < p->head_dim)
             w->q[i] = gpu_load(
                 p->q_dtype, GPU_U8(d < split ? q + (uint64_t)d * size : rope + (uint64_t)(d - split) * size));
@@ -124,23 +132,17 @@ GPU_INLINE void gpu_lane_judge(const struct gpu_run *run, const struct gpu_lane 
         out->fresh |= ~out->seen;
 }
 
-/* Sums over the lanes of 8 values at once: lane 4 * i has that of value i. */
-GPU_INLINE float gpu_lane_reduce(float value[GPU_LANE_GROUP], uint32_t lane)
+/* Sums over the lanes of 4 values at once: lanes 8 * i to 8 * i + 7 have that of value i. */
+GPU_INLINE float gpu_lane_reduce(const float value[GPU_LANE_GROUP], uint32_t lane)
 {
-    GPU_UNROLL
-    for (uint32_t half = GPU_LANE_GROUP / 2; half > 0; half /= 2) {
-        const uint32_t mask = half * 4;
-        GPU_UNROLL
-        for (uint32_t i = 0; i < GPU_LANE_GROUP / 2; i++) {
-            if (i >= half)
-                continue;
-            const float keep = lane & mask ? value[i + half] : value[i];
-            const float give = lane & mask ? value[i] : value[i + half];
-            value[i] = keep + gpu_shuffle_xor_f32(give, mask);
-        }
-    }
-    value[0] += gpu_shuffle_xor_f32(value[0], 2);
-    return value[0] + gpu_shuffle_xor_f32(value[0], 1);
+    const bool high = lane & 16, odd = lane & 8;
+    const float a = (high ? value[2] : value[0]) + gpu_shuffle_xor_f32(high ? value[0] : value[2], 16);
+    const float b = (high ? value[3] : value[1]) + gpu_shuffle_xor_f32(high ? value[1] : value[3], 16);
+    float sum = (odd ? b : a) + gpu_shuffle_xor_f32(odd ? a : b, 8);
+
+    sum += gpu_shuffle_xor_f32(sum, 4);
+    sum += gpu_shuffle_xor_f32(sum, 2);
+    return sum + gpu_shuffle_xor_f32(sum, 1);
 }
 
 /* Products of the query with the stored keys: each lane gets that of its own key. */
@@ -151,6 +153,7 @@ GPU_INLINE float gpu_lane_products(const struct gpu_run *run, const struct gpu_l
     const uint32_t size = GPU_SIZE(type > GPU_EIGHT ? type : dtype);
     float product = 0;
 
+    GPU_LOOP
     for (uint32_t first = 0; first < GPU_WARP; first += GPU_LANE_GROUP) {
         float sum[GPU_LANE_GROUP];
         if ((keys->seen >> first & ((1u << GPU_LANE_GROUP) - 1)) == 0)
@@ -158,18 +161,18 @@ GPU_INLINE float gpu_lane_products(const struct gpu_run *run, const struct gpu_l
         GPU_UNROLL
         for (uint32_t key = 0; key < GPU_LANE_GROUP; key++) {
             const bool fresh = keys->fresh >> (first + key) & 1;
-            const uint64_t at = gpu_shuffle_u64(keys->k, first + key) +
-                                (fresh ? (uint64_t)w->lane * size : (uint64_t)w->k.first);
+            uint64_t at = gpu_shuffle_u64(keys->k, first + key) +
+                          (fresh ? (uint64_t)w->lane * size : (uint64_t)w->k.first);
             const uint64_t step = fresh ? GPU_WARP * size : (uint64_t)w->k.step;
             sum[key] = 0;
             GPU_UNROLL
-            for (uint32_t i = 0; i < n; i++) {
+            for (uint32_t i = 0; i < n; i++, at += step) {
                 if (i * GPU_WARP + w->lane < dim)
-                    sum[key] = gpu_fma(w->q[i], gpu_lane_load(type, dtype, at + i * step), sum[key]);
+                    sum[key] = gpu_fma(w->q[i], gpu_lane_load(type, dtype, at), sum[key]);
             }
         }
         const float all = gpu_lane_reduce(sum, w->lane);
-        const float own = gpu_shuffle_f32(all, w->lane % GPU_LANE_GROUP * 4);
+        const float own = gpu_shuffle_f32(all, w->lane % GPU_LANE_GROUP * 8);
         if (w->lane / GPU_LANE_GROUP == first / GPU_LANE_GROUP)
             product = own;
     }
@@ -183,20 +186,21 @@ GPU_INLINE void gpu_lane_values(const struct gpu_run *run, struct gpu_lane *w,
     const uint32_t dim = run->problem.head_dim_vo, dtype = run->problem.v_dtype;
     const uint32_t size = GPU_SIZE(type > GPU_EIGHT ? type : dtype);
 
+    GPU_LOOP
     for (uint32_t first = 0; first < GPU_WARP; first += GPU_LANE_GROUP) {
         if ((keys->seen >> first & ((1u << GPU_LANE_GROUP) - 1)) == 0)
             continue;
         GPU_UNROLL
         for (uint32_t key = 0; key < GPU_LANE_GROUP; key++) {
             const bool fresh = keys->fresh >> (first + key) & 1;
-            const uint64_t at = gpu_shuffle_u64(keys->v, first + key) +
-                                (fresh ? (uint64_t)w->lane * size : (uint64_t)w->v.first);
+            uint64_t at = gpu_shuffle_u64(keys->v, first + key) +
+                          (fresh ? (uint64_t)w->lane * size : (uint64_t)w->v.first);
             const uint64_t step = fresh ? GPU_WARP * size : (uint64_t)w->v.step;
             const float share = gpu_shuffle_f32(weight, first + key);
             GPU_UNROLL
-            for (uint32_t i = 0; i < n; i++) {
+            for (uint32_t i = 0; i < n; i++, at += step) {
                 if (i * GPU_WARP + w->lane < dim)
-                    w->tile[i] = gpu_fma(share, gpu_lane_load(type, dtype, at + i * step), w->tile[i]);
+                    w->tile[i] = gpu_fma(share, gpu_lane_load(type, dtype, at), w->tile[i]);
             }
         }
     }
@@ -213,7 +217,7 @@ GPU_INLINE void gpu_lane_raise(struct gpu_lane *w, float most, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         w->tile[i] *= factor;
         w->span[i] *= factor;
-        w->total[i] *= factor;
+        w->total[i * GPU_WARP] *= factor;
     }
 }
 
@@ -242,6 +246,15 @@ GPU_INLINE void gpu_lane_batch(const struct gpu_run *run, struct gpu_lane *w, ui
     gpu_lane_values(run, w, &keys, seen ? p * keys.v_scale : 0, n, type);
 }
 
+GPU_INLINE void gpu_lane_end_span(struct gpu_lane *w, uint32_t n)
+{
+    GPU_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        w->total[i * GPU_WARP] += w->span[i];
+        w->span[i] = 0;
+    }
+}
+
 /* This warp's tiles. */
 GPU_INLINE void gpu_lane_sweep(const struct gpu_run *run, struct gpu_lane *w, uint32_t warp, uint32_t n,
                                uint32_t type)
@@ -250,6 +263,7 @@ GPU_INLINE void gpu_lane_sweep(const struct gpu_run *run, struct gpu_lane *w, ui
     uint32_t tile = least + (warp + GPU_LANE_WARPS - least % GPU_LANE_WARPS) % GPU_LANE_WARPS;
 
     for (; w->row.lo < w->row.hi && tile * GPU_LANE_TILE < w->row.hi; tile += GPU_LANE_WARPS) {
+        GPU_LOOP
         for (uint32_t half = 0; half < GPU_LANE_TILE; half += GPU_WARP)
             gpu_lane_batch(run, w, tile * GPU_LANE_TILE + half, w->row.hi, n, type);
         const bool ends = tile / GPU_LANE_WARPS % GPU_LANE_SPAN == GPU_LANE_SPAN - 1;
@@ -257,27 +271,18 @@ GPU_INLINE void gpu_lane_sweep(const struct gpu_run *run, struct gpu_lane *w, ui
         for (uint32_t i = 0; i < n; i++) {
             w->span[i] += w->tile[i];
             w->tile[i] = 0;
-            w->total[i] += ends ? w->span[i] : 0;
-            w->span[i] = ends ? 0 : w->span[i];
         }
+        if (ends)
+            gpu_lane_end_span(w, n);
     }
 }
-
-/* What the warps of a CTA leave to each other. */
-struct gpu_lane_parts {
-    float total[GPU_LANE_WARPS][GPU_LANE_DIM];
-    double l[GPU_LANE_WARPS];
-    float most[GPU_LANE_WARPS];
-};
 
 GPU_INLINE void gpu_lane_leave(struct gpu_lane *w, struct gpu_lane_parts *parts, uint32_t warp, uint32_t n)
 {
     GPU_UNROLL
     for (uint32_t mask = GPU_WARP / 2; mask > 0; mask /= 2)
         w->l += gpu_shuffle_xor_f64(w->l, mask);
-    GPU_UNROLL
-    for (uint32_t i = 0; i < n; i++)
-        parts->total[warp][i * GPU_WARP + w->lane] = w->total[i] + w->span[i];
+    gpu_lane_end_span(w, n);
     if (w->lane == 0) {
         parts->l[warp] = w->l;
         parts->most[warp] = w->most;
@@ -338,6 +343,7 @@ GPU_INLINE void gpu_lane(const struct gpu_run *run, uint32_t n, uint32_t type)
     if (!GPU_TAKES(run->phase, w.s.q_len, run->group))
         return;
     w.lane = gpu_thread() % GPU_WARP;
+    w.total = &parts.total[warp][w.lane];
     w.row = gpu_row(run, &w.s, row - w.s.row, head);
     gpu_lane_begin(run, &w, head, row, n);
     gpu_lane_sweep(run, &w, warp, n, type);

@@ -11,6 +11,7 @@
 #define GPU_ARGUMENT(type, arg)         const __grid_constant__ type arg
 #define GPU_SHARED                      __shared__
 #define GPU_UNROLL                      _Pragma("unroll")
+#define GPU_LOOP                        _Pragma("unroll 1")
 #define GPU_WARP                        32u
 #define GPU_COPY_WAIT(n)                asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 

@@ -17,6 +17,7 @@
  *   GPU_DEVICE                        a function of device code that need not be
  *   GPU_SHARED                        in front of a static array in a kernel's shared memory
  *   GPU_UNROLL                        in front of a loop that is unrolled whole; its bounds are constants
+ *   GPU_LOOP                          in front of a loop that stays one
  *   GPU_WARP                          32
  *
  *   uint32_t gpu_thread(void)  gpu_threads(void)      index in the CTA and its threads, one dimension

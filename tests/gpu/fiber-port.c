@@ -132,15 +132,15 @@ uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)
 
 /* ---------------------------------------------------------------- shared memory */
 
-extern unsigned char __start_gpu_shared[] __attribute__((weak));
-extern unsigned char __stop_gpu_shared[] __attribute__((weak));
+extern unsigned char __start_gpu_shared_arrays[] __attribute__((weak));
+extern unsigned char __stop_gpu_shared_arrays[] __attribute__((weak));
 
 static void check_shared(const void *at)
 {
     const uintptr_t address = (uintptr_t)at, dynamic = (uintptr_t)fiber_cta.shared;
     const bool in_dynamic = address >= dynamic && address + 16 <= dynamic + fiber_cta.grid.shared;
-    const bool in_fixed =
-        address >= (uintptr_t)__start_gpu_shared && address + 16 <= (uintptr_t)__stop_gpu_shared;
+    const bool in_fixed = address >= (uintptr_t)__start_gpu_shared_arrays &&
+                          address + 16 <= (uintptr_t)__stop_gpu_shared_arrays;
 
     if (!in_dynamic && !in_fixed)
         fiber_die("%p does not lie in shared memory", at);

@@ -12,8 +12,8 @@
 struct fiber_cta fiber_cta;
 
 /* The arrays marked GPU_SHARED; absent if there are none. */
-extern unsigned char __start_gpu_shared[] __attribute__((weak));
-extern unsigned char __stop_gpu_shared[] __attribute__((weak));
+extern unsigned char __start_gpu_shared_arrays[] __attribute__((weak));
+extern unsigned char __stop_gpu_shared_arrays[] __attribute__((weak));
 
 void fiber_die(const char *format, ...)
 {
@@ -43,10 +43,10 @@ static void run_thread(void)
 
 static void begin_cta(void)
 {
-    const size_t fixed = (size_t)(__stop_gpu_shared - __start_gpu_shared);
+    const size_t fixed = (size_t)(__stop_gpu_shared_arrays - __start_gpu_shared_arrays);
 
     if (fixed > 0)
-        memset(__start_gpu_shared, 0xff, fixed);
+        memset(__start_gpu_shared_arrays, 0xff, fixed);
     if (fiber_cta.grid.shared > 0)
         memset(fiber_cta.shared, 0xff, fiber_cta.grid.shared);
     memset(fiber_cta.arrived, 0, sizeof fiber_cta.arrived);

@@ -18,8 +18,9 @@
     static void name
 #define GPU_ARGUMENT(type, arg) const type arg
 /* One CTA runs at a time. The section is filled before each. */
-#define GPU_SHARED static __attribute__((section("gpu_shared")))
+#define GPU_SHARED static __attribute__((section("gpu_shared_arrays")))
 #define GPU_UNROLL
+#define GPU_LOOP
 #define GPU_WARP         32u
 #define GPU_COPY_WAIT(n) gpu_fiber_copy_wait(n)
 

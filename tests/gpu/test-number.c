@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Conversions of device code against those of the host: all codes, and values at and beside every midpoint.
+ */
+#include <criterion/criterion.h>
+
+#include "number.h"
+
+#include "code8.h"
+
+static const uint32_t eights[] = {ATTN_INT8, ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ};
+
+static bool same(float a, float b)
+{
+    return isnan(a) ? isnan(b) : attn__f32_bits(a) == attn__f32_bits(b);
+}
+
+Test(number, decodes_every_code)
+{
+    for (size_t i = 0; i < sizeof eights / sizeof eights[0]; i++) {
+        for (uint32_t code = 0; code < 256; code++) {
+            const float wanted = attn__code8_decode(eights[i], (uint8_t)code);
+            const float got = gpu_decode8(eights[i], code);
+            cr_assert(same(got, wanted), "type %#x code %02x: %a, not %a", eights[i], code, (double)got,
+                      (double)wanted);
+        }
+    }
+}
+
+static void encode(uint32_t dtype, float value)
+{
+    const uint32_t wanted = attn__code8_encode(dtype, value), got = gpu_encode8(dtype, value);
+
+    cr_assert_eq(got, wanted, "type %#x value %a: %02x, not %02x", dtype, (double)value, got, wanted);
+}
+
+/* Every number of a type, the middle to its neighbour, and the floats beside both. */
+static void encode_around(uint32_t dtype, uint32_t code)
+{
+    const float low = attn__code8_decode(dtype, (uint8_t)code);
+    const float high = attn__code8_decode(dtype, (uint8_t)(code + 1));
+    const float middle = (low + high) / 2;
+    const float values[] = {low, middle};
+
+    for (size_t i = 0; i < 2 && !isnan(middle); i++) {
+        encode(dtype, values[i]);
+        encode(dtype, nextafterf(values[i], INFINITY));
+        encode(dtype, nextafterf(values[i], -INFINITY));
+    }
+}
+
+Test(number, encodes_to_nearest_even)
+{
+    for (size_t i = 0; i < sizeof eights / sizeof eights[0]; i++) {
+        for (uint32_t code = 0; code < 256; code++)
+            encode_around(eights[i], code);
+        /* Every exponent and sign, with fractions of all kinds: beyond the largest, infinite, NaN. */
+        for (uint32_t top = 0; top < 1024; top++) {
+            for (uint32_t rest = 0; rest < 64; rest++)
+                encode(eights[i], attn__f32_of_bits(top << 22 | (rest * 2654435761u & 0x3fffff)));
+        }
+    }
+}
+
+Test(number, loads_and_stores_every_type)
+{
+    const uint32_t dtypes[] = {ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_E4M3, ATTN_INT8};
+    const float values[] = {0, -1, 1.5f, 3, -24, 100};
+
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+            uint32_t place = 0;
+            const float value = dtypes[i] == ATTN_INT8 ? nearbyintf(values[j]) : values[j];
+            const float wanted = dtypes[i] == ATTN_E4M3 && value == 100 ? 96 : value;
+            gpu_store(dtypes[i], (unsigned char *)&place, value);
+            cr_assert_eq(gpu_load(dtypes[i], (unsigned char *)&place), wanted);
+            cr_assert(GPU_SIZE(dtypes[i]) == 4 || place >> (8 * GPU_SIZE(dtypes[i])) == 0,
+                      "a store of type %#x went beyond its element", dtypes[i]);
+        }
+    }
+}
