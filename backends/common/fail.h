@@ -9,4 +9,8 @@
 int32_t attn__common_fail(struct attn_error *err, int32_t status, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5), cold));
 
+/* The same with a reason. */
+int32_t attn__common_refuse(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
+                            const char *format, ...) __attribute__((format(printf, 5, 6), cold));
+
 #endif

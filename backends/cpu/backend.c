@@ -14,40 +14,40 @@ ATTN_PLUGIN_NOTE("cpu", "libattn", VERSION, "cpu/flash-attn,cpu/flashinfer,cpu/r
 static int32_t query_flash_attn(struct attn_instance *instance, const struct attn_device *device,
                                 const struct attn_problem *problem, struct attn_query *out)
 {
-    return cpu_query(instance, device, problem, CPU_FLASH_ATTN, out);
+    return cpu_query(instance, device, problem, 0, out);
 }
 
 static int32_t query_flashinfer(struct attn_instance *instance, const struct attn_device *device,
                                 const struct attn_problem *problem, struct attn_query *out)
 {
-    return cpu_query(instance, device, problem, CPU_FLASHINFER, out);
+    return cpu_query(instance, device, problem, 1, out);
 }
 
 static int32_t query_rocm_flash(struct attn_instance *instance, const struct attn_device *device,
                                 const struct attn_problem *problem, struct attn_query *out)
 {
-    return cpu_query(instance, device, problem, CPU_ROCM_FLASH, out);
+    return cpu_query(instance, device, problem, 2, out);
 }
 
 static int32_t shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
                                 uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
 {
     (void)backend;
-    return cpu_kv_shape(CPU_FLASH_ATTN, problem, pages, out, err);
+    return attn__kv_shape(ATTN_FLASH_ATTN, problem, pages, out, err);
 }
 
 static int32_t shape_flashinfer(struct attn_backend_impl *backend, const struct attn_problem *problem,
                                 uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
 {
     (void)backend;
-    return cpu_kv_shape(CPU_FLASHINFER, problem, pages, out, err);
+    return attn__kv_shape(ATTN_FLASHINFER, problem, pages, out, err);
 }
 
 static int32_t shape_rocm_flash(struct attn_backend_impl *backend, const struct attn_problem *problem,
                                 uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
 {
     (void)backend;
-    return cpu_kv_shape(CPU_ROCM_FLASH, problem, pages, out, err);
+    return attn__kv_shape(ATTN_ROCM_FLASH, problem, pages, out, err);
 }
 
 static int32_t open_backend(struct attn_instance *instance, const struct attn_device *device,

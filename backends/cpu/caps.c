@@ -55,13 +55,14 @@ static void get_rules(const struct attn_problem *p, struct ruling *out)
 {
     static const char types[] = "f32, f16, bf16, 8 bits";
     static const char count[] = "at most 2147483647";
-    uint32_t k_size = cpu_size(p->k_dtype);
+    uint32_t k_size = attn__dtype_size(p->k_dtype);
     uint32_t pieces = p->layout == ATTN_PAGED_X && k_size != 0 ? ATTN__PAGED_X_BYTES / k_size : 0;
     const struct rule list[RULES] = {
-        {cpu_size(p->q_dtype) != 0, ATTN_REASON_DTYPE_Q, "q", cpu_type_name(p->q_dtype), types},
-        {cpu_size(p->k_dtype) != 0, ATTN_REASON_DTYPE_K, "k", cpu_type_name(p->k_dtype), types},
-        {cpu_size(p->v_dtype) != 0, ATTN_REASON_DTYPE_V, "v", cpu_type_name(p->v_dtype), types},
-        {cpu_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", cpu_type_name(p->out_dtype), types},
+        {attn__dtype_size(p->q_dtype) != 0, ATTN_REASON_DTYPE_Q, "q", attn__dtype_name(p->q_dtype), types},
+        {attn__dtype_size(p->k_dtype) != 0, ATTN_REASON_DTYPE_K, "k", attn__dtype_name(p->k_dtype), types},
+        {attn__dtype_size(p->v_dtype) != 0, ATTN_REASON_DTYPE_V, "v", attn__dtype_name(p->v_dtype), types},
+        {attn__dtype_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", attn__dtype_name(p->out_dtype),
+         types},
         {pieces <= 1 || p->head_dim % pieces == 0, ATTN_REASON_HEAD_DIM, "head_dim", out->head_dim,
          pieces == 4   ? "multiples of 4 with layout=paged-x"
          : pieces == 8 ? "multiples of 8 with layout=paged-x"
@@ -81,7 +82,7 @@ static void get_rules(const struct attn_problem *p, struct ruling *out)
 
 static uint32_t type_bit(uint32_t dtype)
 {
-    if (cpu_size(dtype) == 1)
+    if (attn__dtype_size(dtype) == 1)
         return CPU_TYPE_8;
     return dtype == ATTN_F32 ? CPU_TYPE_F32 : dtype == ATTN_F16 ? CPU_TYPE_F16 : CPU_TYPE_BF16;
 }
@@ -162,15 +163,15 @@ static struct attn_reason judge_row(const struct cpu_kernel *row, uint32_t flags
             continue;
         why.code = dtypes[i].code;
         snprintf(why.field, sizeof why.field, "%s", dtypes[i].field);
-        snprintf(why.got, sizeof why.got, "%s", cpu_type_name(dtypes[i].dtype));
+        snprintf(why.got, sizeof why.got, "%s", attn__dtype_name(dtypes[i].dtype));
         list_types(dtypes[i].types, why.wanted, sizeof why.wanted);
         return why;
     }
     if (p->k_dtype != p->v_dtype && row->kv_mixed == 0) {
         why.code = ATTN_REASON_DTYPE_V;
         snprintf(why.field, sizeof why.field, "v");
-        snprintf(why.got, sizeof why.got, "%s", cpu_type_name(p->v_dtype));
-        snprintf(why.wanted, sizeof why.wanted, "%s as k", cpu_type_name(p->k_dtype));
+        snprintf(why.got, sizeof why.got, "%s", attn__dtype_name(p->v_dtype));
+        snprintf(why.wanted, sizeof why.wanted, "%s as k", attn__dtype_name(p->k_dtype));
         return why;
     }
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "check.h"
 #include "kernels.h"
 #include "planner.h"
 
@@ -29,9 +30,6 @@ struct attn_backend_impl {
     uint32_t threads; /* lanes: how many tasks run at once */
     struct cpu_pool *pool;
 };
-
-/* One flavour: the shape of its cache. In order of cost rank. */
-enum cpu_flavour { CPU_FLASH_ATTN, CPU_FLASHINFER, CPU_ROCM_FLASH };
 
 struct attn_plan_impl {
     _Atomic uint32_t refs; /* the handle's and one per call of a graph */
@@ -63,43 +61,6 @@ uint32_t cpu_available(void);
 uint32_t cpu_threads_option(const struct attn_instance *instance);
 int32_t cpu_get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
                         uint32_t *out_count, struct attn_error *err);
-
-static inline char *cpu_address(const struct attn_buffer *buffer)
-{
-    return buffer->data == NULL ? NULL : (char *)buffer->data + buffer->byte_offset;
-}
-
-/* Bytes of an element of f32, f16, bf16 and the 8-bit types; 0 for all other types. */
-static inline uint32_t cpu_size(uint32_t dtype)
-{
-    switch (dtype) {
-    case ATTN_F32:
-        return 4;
-    case ATTN_F16:
-    case ATTN_BF16:
-        return 2;
-    case ATTN_E4M3:
-    case ATTN_E5M2:
-    case ATTN_E4M3FNUZ:
-    case ATTN_E5M2FNUZ:
-    case ATTN_INT8:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-/* Element type of an additive mask; 0 for bits. */
-static inline uint32_t cpu_mask_dtype(uint32_t mask)
-{
-    return mask == ATTN_MASK_F16    ? (uint32_t)ATTN_F16
-           : mask == ATTN_MASK_BF16 ? (uint32_t)ATTN_BF16
-           : mask == ATTN_MASK_F32  ? (uint32_t)ATTN_F32
-                                    : 0;
-}
-
-/* The name in problem strings. */
-const char *cpu_type_name(uint32_t dtype);
 
 /* ---------------------------------------------------------------- cpuflags.c */
 
@@ -176,32 +137,6 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
                       const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
                       const struct attn_kv_desc *desc, const struct attn_span *schedule,
                       const struct attn_scratch *scratch, void *stream, struct attn_error *err);
-/* ATTN_E_SIZE or ATTN_E_INVALID unless the block holds `size` bytes, aligned. */
-int32_t cpu_check_span(const struct attn_span *span, uint64_t size, const char *name, struct attn_error *err);
-
-/* ---------------------------------------------------------------- batch.c */
-
-/* What a check of a batch finds out. */
-struct cpu_extent {
-    uint32_t max_kv;
-    int64_t last_key; /* the highest page, or with kv_offsets the highest token; -1 = none */
-};
-
-/*
- * Checks every array of a batch against the maxima.
- */
-int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
-                        struct cpu_extent *out, struct attn_error *err);
-/* The same of a batch without queries: lengths, and where the keys are. */
-int32_t cpu_batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
-                             struct cpu_extent *out, struct attn_error *err);
-/* ATTN_E_INVALID if keys up to `extent` lie outside of a cache. */
-int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
-                         const struct cpu_extent *extent, const struct attn_kv_desc *desc,
-                         struct attn_error *err);
-
-/* How the keys of a batch are spread over ranks; world 0 if the problem says that they are not. */
-struct attn_spread cpu_spread_of(const struct attn_problem *problem, const struct attn_batch *batch);
 
 /* ---------------------------------------------------------------- emit.c */
 
@@ -219,9 +154,6 @@ bool cpu_locate(const struct cpu_run *run, uint32_t seq, uint32_t key, int64_t *
 struct cpu_cache cpu_cache_of(const struct attn_kv_desc *desc, bool values);
 /* A scale resolved: no base if it is 1. */
 struct cpu_scale cpu_scale_of(const struct attn_scale *scale);
-/* ATTN_OK if an 8-bit type has its scale, aligned, and no other type has one. */
-int32_t cpu_scale_check(const struct attn_scale *scale, uint32_t dtype, const char *name,
-                        struct attn_error *err);
 /* Fills the addressing part of a run. */
 void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
                    const struct attn_kv_desc *desc);
@@ -231,10 +163,6 @@ void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const
 
 /* ---------------------------------------------------------------- kv.c, write.c */
 
-int32_t cpu_kv_shape(enum cpu_flavour flavour, const struct attn_problem *problem, uint32_t pages,
-                     struct attn_kv_shape *out, struct attn_error *err);
-/* ATTN_OK if a description can be used. */
-int32_t cpu_kv_check(const struct attn_kv_desc *desc, struct attn_error *err);
 int32_t cpu_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
                       struct attn_kv_impl **out, struct attn_error *err);
 void cpu_kv_destroy(struct attn_kv_impl *kv);
@@ -262,17 +190,6 @@ int32_t cpu_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_c
                        struct attn_error *err);
 int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn_kv_advance_step_args *args,
                             void *stream, struct attn_error *err);
-
-/* ---------------------------------------------------------------- tensor.c */
-
-/*
- * ATTN_OK if every element of a view [rows, heads, ...] can be addressed: it is given, aligned, and no offset
- * overflows. `written` forbids elements that share memory.
- */
-int32_t cpu_tensor_check(const struct attn_tensor *tensor, uint64_t rows, uint64_t heads, uint32_t dim,
-                         uint32_t size, uint32_t written, const char *name, struct attn_error *err);
-/* True if |a| * (n - 1) summed over up to three strides stays an offset. */
-bool cpu_strides_fit(const int64_t *strides, const uint64_t *counts, uint32_t n);
 
 /* ---------------------------------------------------------------- merge.c, memory.c */
 

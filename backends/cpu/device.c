@@ -38,30 +38,6 @@ void cpu_log(const struct attn_instance *instance, uint32_t level, const char *f
     instance->host.log(instance->host.ctx, level, "cpu", text);
 }
 
-const char *cpu_type_name(uint32_t dtype)
-{
-    switch (dtype) {
-    case ATTN_F32:
-        return "f32";
-    case ATTN_F16:
-        return "f16";
-    case ATTN_BF16:
-        return "bf16";
-    case ATTN_INT8:
-        return "int8";
-    case ATTN_E4M3:
-        return "e4m3";
-    case ATTN_E4M3FNUZ:
-        return "e4m3fnuz";
-    case ATTN_E5M2:
-        return "e5m2";
-    case ATTN_E5M2FNUZ:
-        return "e5m2fnuz";
-    default:
-        return "unknown";
-    }
-}
-
 uint32_t cpu_available(void)
 {
     cpu_set_t set;

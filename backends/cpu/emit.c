@@ -41,7 +41,7 @@ void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count)
     uint16_t *half = to;
     uint8_t *code = to;
 
-    if (cpu_size(dtype) == 1) {
+    if (attn__dtype_size(dtype) == 1) {
         for (uint32_t i = 0; i < count; i++)
             code[i] = attn__code8_encode(dtype, from[i]);
     } else if (dtype == ATTN_F32) {
@@ -60,7 +60,7 @@ void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count)
     const uint16_t *half = from;
     const uint8_t *code = from;
 
-    if (cpu_size(dtype) == 1) {
+    if (attn__dtype_size(dtype) == 1) {
         for (uint32_t i = 0; i < count; i++)
             to[i] = attn__code8_decode(dtype, code[i]);
     } else if (dtype == ATTN_F32) {
@@ -97,7 +97,7 @@ static void put_columns(const struct cpu_run *run, const struct attn_work *work,
         for (uint32_t i = 0; i < count; i++)
             from[i] /= scale;
     }
-    cpu_store(dtype, out_row(run, work, t, h) + (size_t)d * cpu_size(dtype), from, count);
+    cpu_store(dtype, out_row(run, work, t, h) + (size_t)d * attn__dtype_size(dtype), from, count);
 }
 
 /* Place of a row among the partial results of its group. */
@@ -115,7 +115,7 @@ static float sink_of(const struct cpu_run *run, uint32_t h)
     float sink = -INFINITY;
 
     if (run->sinks != NULL && run->spread.rank == 0)
-        cpu_load(run->sinks_dtype, &sink, run->sinks + (size_t)h * cpu_size(run->sinks_dtype), 1);
+        cpu_load(run->sinks_dtype, &sink, run->sinks + (size_t)h * attn__dtype_size(run->sinks_dtype), 1);
     return sink;
 }
 
@@ -124,7 +124,7 @@ static void put_empty(const struct cpu_run *run, const struct attn_work *work, u
 {
     put_lse(run, work, t, h, sink_of(run, h));
     memset(out_row(run, work, t, h), 0,
-           (size_t)run->problem->head_dim_vo * cpu_size(run->problem->out_dtype));
+           (size_t)run->problem->head_dim_vo * attn__dtype_size(run->problem->out_dtype));
 }
 
 /* A finished row with its sink. */

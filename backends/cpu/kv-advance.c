@@ -32,7 +32,7 @@ static int32_t check_alignment(const struct attn_kv_advance_step_args *args, uin
     };
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        if ((uintptr_t)cpu_address(arrays[i].buffer) % arrays[i].size != 0)
+        if ((uintptr_t)attn__address(arrays[i].buffer) % arrays[i].size != 0)
             return cpu_fail(err, ATTN_E_INVALID, 0, arrays[i].name, "the address of %s is no multiple of %u",
                             arrays[i].name, arrays[i].size);
     if (args->table_stride % (int64_t)index_size != 0)
@@ -43,12 +43,12 @@ static int32_t check_alignment(const struct attn_kv_advance_step_args *args, uin
 
 static int32_t *ints(const struct attn_buffer *buffer)
 {
-    return (int32_t *)(void *)cpu_address(buffer);
+    return (int32_t *)(void *)attn__address(buffer);
 }
 
 static int64_t *longs(const struct attn_buffer *buffer)
 {
-    return (int64_t *)(void *)cpu_address(buffer);
+    return (int64_t *)(void *)attn__address(buffer);
 }
 
 int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn_kv_advance_step_args *args,
@@ -63,7 +63,7 @@ int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn
                                          .table_width = args->table_width,
                                          .index_size = index_size,
                                          .table_stride = args->table_stride,
-                                         .table = cpu_address(&args->table),
+                                         .table = attn__address(&args->table),
                                          .query_starts = ints(&args->query_starts),
                                          .accepted = ints(&args->accepted),
                                          .sampled = longs(&args->sampled),
@@ -75,7 +75,7 @@ int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn
                                          .seq_starts = ints(&args->seq_starts),
                                          .csr_capacity = args->csr_capacity,
                                          .csr_indptr = ints(&args->csr_indptr),
-                                         .csr_indices = cpu_address(&args->csr_indices),
+                                         .csr_indices = attn__address(&args->csr_indices),
                                          .csr_last_page_lens = ints(&args->last_page_lens),
                                          .csr_pages = ints(&args->csr_pages)};
     struct cpu_executor executor;

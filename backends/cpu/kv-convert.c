@@ -63,8 +63,8 @@ static bool is_moved(const struct attn_kv_desc *from, const struct attn_kv_desc 
 
     if (from_dtype != to_dtype)
         return false;
-    return cpu_size(from_dtype) != 1 || granularity(values ? &from->v_scale : &from->k_scale) ==
-                                            granularity(values ? &to->v_scale : &to->k_scale);
+    return attn__dtype_size(from_dtype) != 1 || granularity(values ? &from->v_scale : &from->k_scale) ==
+                                                    granularity(values ? &to->v_scale : &to->k_scale);
 }
 
 static int32_t check_pairs(const struct convert *convert, const struct attn_kv_desc *from,
@@ -87,7 +87,7 @@ int32_t cpu_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_c
                        const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
                        struct attn_error *err)
 {
-    struct convert convert = {.pairs = (const int64_t *)(const void *)cpu_address(&args->pairs),
+    struct convert convert = {.pairs = (const int64_t *)(const void *)attn__address(&args->pairs),
                               .count = args->count};
     const struct attn_kv_desc *source = NULL, *target = NULL;
     struct cpu_executor executor;

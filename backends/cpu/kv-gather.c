@@ -95,10 +95,10 @@ static void gather_task(void *arg, uint32_t task, uint32_t lane)
 static int32_t check_rows(struct gather *gather, const struct attn_kv_gather_args *args,
                           struct attn_error *err)
 {
-    const int32_t *lens = (const int32_t *)(const void *)cpu_address(&args->batch->kv_lens);
+    const int32_t *lens = (const int32_t *)(const void *)attn__address(&args->batch->kv_lens);
 
-    gather->offsets = (const int32_t *)(const void *)cpu_address(&args->offsets);
-    gather->starts = (const int32_t *)(const void *)cpu_address(&args->starts);
+    gather->offsets = (const int32_t *)(const void *)attn__address(&args->offsets);
+    gather->starts = (const int32_t *)(const void *)attn__address(&args->starts);
     if (((uintptr_t)gather->offsets | (uintptr_t)gather->starts) % sizeof(int32_t) != 0)
         return cpu_fail(err, ATTN_E_INVALID, 0, (uintptr_t)gather->offsets % 4 != 0 ? "offsets" : "starts",
                         "the addresses of offsets and starts must be multiples of 4");
@@ -128,11 +128,11 @@ static int32_t check_batch(struct gather *gather, const struct attn_kv_gather_ar
                                          .mla = desc->v.data == NULL,
                                          .max_seqs = args->batch->seqs,
                                          .max_kv = args->batch->max_kv};
-    struct cpu_extent extent;
-    int32_t status = cpu_batch_check_keys(&problem, args->batch, &extent, err);
+    struct attn_extent extent;
+    int32_t status = attn__batch_check_keys(&problem, args->batch, &extent, err);
 
     if (status == ATTN_OK)
-        status = cpu_extent_check(&problem, args->batch, &extent, desc, err);
+        status = attn__extent_check(&problem, args->batch, &extent, desc, err);
     if (status == ATTN_OK)
         cpu_walk_init(&gather->run, &problem, args->batch, desc);
     return status;
@@ -144,7 +144,7 @@ static int32_t add_output(struct gather *gather, const struct attn_kv_gather_arg
     struct output *output = &gather->outputs[values ? 1 : 0];
     const struct attn_tensor *to = values ? &args->v : &args->k;
     const struct attn_tensor *scales = values ? &args->v_scales : &args->k_scales;
-    uint32_t dtype = values ? args->v_dtype : args->k_dtype, size = cpu_size(dtype);
+    uint32_t dtype = values ? args->v_dtype : args->k_dtype, size = attn__dtype_size(dtype);
 
     if (to->buffer.data == NULL)
         return ATTN_OK;
@@ -152,7 +152,7 @@ static int32_t add_output(struct gather *gather, const struct attn_kv_gather_arg
     output->from = cpu_half_of(desc, values);
     uint32_t dim = output->from.view.dim;
     output->moved = dtype == output->from.view.dtype;
-    output->to.view = (struct attn__kv_view){.base = cpu_address(&to->buffer),
+    output->to.view = (struct attn__kv_view){.base = attn__address(&to->buffer),
                                              .token_stride = to->token_stride,
                                              .head_stride = to->head_stride,
                                              .piece = dim * size,
@@ -160,11 +160,11 @@ static int32_t add_output(struct gather *gather, const struct attn_kv_gather_arg
                                              .dim = dim,
                                              .dtype = dtype};
     int32_t status =
-        cpu_tensor_check(to, args->tokens, desc->kv_heads, dim, size, 1, values ? "v" : "k", err);
+        attn__tensor_check(to, args->tokens, desc->kv_heads, dim, size, 1, values ? "v" : "k", err);
     if (status == ATTN_OK && scales->buffer.data != NULL)
-        status = cpu_tensor_check(scales, args->tokens, desc->kv_heads, 1, sizeof(float), 1,
-                                  values ? "v_scales" : "k_scales", err);
-    output->scales = cpu_address(&scales->buffer);
+        status = attn__tensor_check(scales, args->tokens, desc->kv_heads, 1, sizeof(float), 1,
+                                    values ? "v_scales" : "k_scales", err);
+    output->scales = attn__address(&scales->buffer);
     output->scales_token = scales->token_stride;
     output->scales_head = scales->head_stride;
     return status;
@@ -191,7 +191,7 @@ int32_t cpu_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_ga
     if (status != ATTN_OK)
         return status;
     gather.heads = desc->kv_heads;
-    uint64_t bytes = (uint64_t)desc->kv_heads * desc->head_dim * cpu_size(desc->k_dtype);
+    uint64_t bytes = (uint64_t)desc->kv_heads * desc->head_dim * attn__dtype_size(desc->k_dtype);
     gather.task_rows = bytes < TASK_BYTES ? (uint32_t)(TASK_BYTES / bytes) : 1;
     uint32_t tasks = gather.rows / gather.task_rows + (gather.rows % gather.task_rows != 0);
     return cpu_execute(&executor, NULL, tasks, gather_task, &gather, err);

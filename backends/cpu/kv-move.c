@@ -63,7 +63,7 @@ static int32_t check_pairs(const int64_t *pairs, uint32_t count, const uint64_t 
 
 static const int64_t *pair_array(const struct attn_buffer *buffer)
 {
-    return (const int64_t *)(const void *)cpu_address(buffer);
+    return (const int64_t *)(const void *)attn__address(buffer);
 }
 
 /* A scale goes with its row. */

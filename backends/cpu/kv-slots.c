@@ -83,8 +83,8 @@ static int32_t check_batch(struct slots *slots, const struct attn_kv_slot_mappin
                                          .max_q = batch->max_q,
                                          .max_kv = batch->max_kv};
     const struct attn_kv_desc none = {0};
-    struct cpu_extent extent;
-    int32_t status = cpu_batch_check(&problem, batch, &extent, err);
+    struct attn_extent extent;
+    int32_t status = attn__batch_check(&problem, batch, &extent, err);
 
     if (status != ATTN_OK)
         return status;
@@ -107,9 +107,9 @@ int32_t cpu_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn
                             void *stream, struct attn_error *err)
 {
     const struct attn_batch *batch = args->batch;
-    struct slots slots = {.q_offsets = (const int32_t *)(const void *)cpu_address(&batch->q_offsets),
-                          .kv_lens = (const int32_t *)(const void *)cpu_address(&batch->kv_lens),
-                          .slots = (int64_t *)(void *)cpu_address(&args->slots),
+    struct slots slots = {.q_offsets = (const int32_t *)(const void *)attn__address(&batch->q_offsets),
+                          .kv_lens = (const int32_t *)(const void *)attn__address(&batch->kv_lens),
+                          .slots = (int64_t *)(void *)attn__address(&args->slots),
                           .seqs = batch->seqs,
                           .rows = batch->rows,
                           .block = args->block};

@@ -50,7 +50,7 @@ bool cpu_mask_sees(const struct cpu_mask *mask, uint32_t key, bool *covered, dou
         if (((unsigned char)mask->row[bit / 8] >> (bit % 8) & 1) == 0)
             return false;
     } else if (*covered) {
-        cpu_load(mask->dtype, &number, mask->row + column * (int64_t)cpu_size(mask->dtype), 1);
+        cpu_load(mask->dtype, &number, mask->row + column * (int64_t)attn__dtype_size(mask->dtype), 1);
         if (hides(mask->dtype, number))
             return false;
         *value = (double)number;

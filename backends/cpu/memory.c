@@ -51,13 +51,13 @@ static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer 
         return status;
     if (kind < ATTN_COPY_TO_DEVICE || kind > ATTN_COPY_ON_DEVICE)
         return cpu_fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", kind);
-    if (size > 0 && (cpu_address(to) == NULL || cpu_address(from) == NULL))
-        return cpu_fail(err, ATTN_E_INVALID, 0, cpu_address(to) == NULL ? "to" : "from",
+    if (size > 0 && (attn__address(to) == NULL || attn__address(from) == NULL))
+        return cpu_fail(err, ATTN_E_INVALID, 0, attn__address(to) == NULL ? "to" : "from",
                         "an address is needed to copy %llu bytes", (unsigned long long)size);
     if (executor.recording != NULL)
         return cpu_record_copy(executor.recording, to, from, size, kind, err);
     if (size > 0 && cpu_is_first(&executor))
-        memcpy(cpu_address(to), cpu_address(from), size);
+        memcpy(attn__address(to), attn__address(from), size);
     cpu_join(&executor);
     return ATTN_OK;
 }

@@ -22,7 +22,7 @@ struct rescale {
 
 static char *pair_at(const struct attn_tensor *tensor, uint32_t row, uint32_t head)
 {
-    return cpu_address(&tensor->buffer) + row * tensor->token_stride + head * tensor->head_stride;
+    return attn__address(&tensor->buffer) + row * tensor->token_stride + head * tensor->head_stride;
 }
 
 /* Natural logarithm; -inf for a part that is empty, whichever way it says so. */
@@ -45,7 +45,7 @@ static double add_lses(double most, double sum)
 static void merge_pair(const struct attn_merge_args *args, uint32_t row, uint32_t head)
 {
     double most = -(double)INFINITY, sum = 0;
-    uint32_t size = cpu_size(args->dtype);
+    uint32_t size = attn__dtype_size(args->dtype);
     float buffer[COLUMNS], values[COLUMNS];
 
     for (uint32_t k = 0; k < args->count; k++) {
@@ -69,7 +69,7 @@ static void merge_pair(const struct attn_merge_args *args, uint32_t row, uint32_
         /* Only now: the result may lie where a part lies. */
         cpu_store(args->dtype, pair_at(&args->out, row, head) + (size_t)d * size, buffer, count);
     }
-    if (cpu_address(&args->lse.buffer) != NULL) {
+    if (attn__address(&args->lse.buffer) != NULL) {
         float lse = (float)add_lses(most, sum);
         memcpy(pair_at(&args->lse, row, head), &lse, sizeof lse);
     }
@@ -89,7 +89,7 @@ static void rescale_pair(const struct attn_rescale_args *args, uint32_t row, uin
 {
     double own = load_lse(&args->own, row, head, args->lse_base);
     double most = -(double)INFINITY, sum = 0;
-    uint32_t size = cpu_size(args->dtype);
+    uint32_t size = attn__dtype_size(args->dtype);
     float buffer[COLUMNS];
 
     for (uint32_t k = 0; k < args->count; k++) {
@@ -125,9 +125,9 @@ static int32_t check_common(uint32_t count, uint32_t dtype, uint32_t base, uint3
 {
     if (count == 0)
         return cpu_fail(err, ATTN_E_INVALID, 0, "count", "count is 0, at least 1 is needed");
-    if (cpu_size(dtype) < 2)
+    if (attn__dtype_size(dtype) < 2)
         return cpu_fail(err, ATTN_E_UNSUPPORTED, 0, "dtype", "%s is not served; f32, f16 and bf16 are",
-                        cpu_type_name(dtype));
+                        attn__dtype_name(dtype));
     if (base != ATTN_LSE_NATURAL && base != ATTN_LSE_BASE2)
         return cpu_fail(err, ATTN_E_INVALID, 0, "lse_base",
                         "lse_base is %u; natural (1) and base 2 (2) are accepted", base);
@@ -148,7 +148,7 @@ int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_arg
 {
     struct merge merge = {args, (uint64_t)args->rows * args->heads};
     struct cpu_executor executor;
-    uint32_t size = cpu_size(args->dtype);
+    uint32_t size = attn__dtype_size(args->dtype);
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
@@ -157,16 +157,16 @@ int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_arg
         status =
             cpu_fail(err, ATTN_E_INVALID, 0, "parts", "parts is NULL; an array of count parts is needed");
     for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++) {
-        status = cpu_tensor_check(&args->parts[k].out, args->rows, args->heads, args->head_dim, size, 0,
-                                  "parts.out", err);
+        status = attn__tensor_check(&args->parts[k].out, args->rows, args->heads, args->head_dim, size, 0,
+                                    "parts.out", err);
         if (status == ATTN_OK)
-            status = cpu_tensor_check(&args->parts[k].lse, args->rows, args->heads, 1, sizeof(float), 0,
-                                      "parts.lse", err);
+            status = attn__tensor_check(&args->parts[k].lse, args->rows, args->heads, 1, sizeof(float), 0,
+                                        "parts.lse", err);
     }
     if (status == ATTN_OK)
-        status = cpu_tensor_check(&args->out, args->rows, args->heads, args->head_dim, size, 1, "out", err);
-    if (status == ATTN_OK && cpu_address(&args->lse.buffer) != NULL)
-        status = cpu_tensor_check(&args->lse, args->rows, args->heads, 1, sizeof(float), 1, "lse", err);
+        status = attn__tensor_check(&args->out, args->rows, args->heads, args->head_dim, size, 1, "out", err);
+    if (status == ATTN_OK && attn__address(&args->lse.buffer) != NULL)
+        status = attn__tensor_check(&args->lse, args->rows, args->heads, 1, sizeof(float), 1, "lse", err);
     if (status != ATTN_OK)
         return status;
     if (executor.recording != NULL)
@@ -186,12 +186,12 @@ int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale
     if (status == ATTN_OK && args->all == NULL)
         status = cpu_fail(err, ATTN_E_INVALID, 0, "all", "all is NULL; an array of count results is needed");
     if (status == ATTN_OK)
-        status = cpu_tensor_check(&args->out, args->rows, args->heads, args->head_dim, cpu_size(args->dtype),
-                                  1, "out", err);
+        status = attn__tensor_check(&args->out, args->rows, args->heads, args->head_dim,
+                                    attn__dtype_size(args->dtype), 1, "out", err);
     if (status == ATTN_OK)
-        status = cpu_tensor_check(&args->own, args->rows, args->heads, 1, sizeof(float), 0, "own", err);
+        status = attn__tensor_check(&args->own, args->rows, args->heads, 1, sizeof(float), 0, "own", err);
     for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++)
-        status = cpu_tensor_check(&args->all[k], args->rows, args->heads, 1, sizeof(float), 0, "all", err);
+        status = attn__tensor_check(&args->all[k], args->rows, args->heads, 1, sizeof(float), 0, "all", err);
     if (status != ATTN_OK)
         return status;
     if (executor.recording != NULL)

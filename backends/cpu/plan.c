@@ -135,8 +135,8 @@ static uint64_t add_product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint
 int32_t cpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_info *out)
 {
     const struct attn_problem *p = &plan->problem;
-    const uint32_t sizes[] = {cpu_size(p->q_dtype), cpu_size(p->k_dtype), cpu_size(p->v_dtype),
-                              cpu_size(p->out_dtype)};
+    const uint32_t sizes[] = {attn__dtype_size(p->q_dtype), attn__dtype_size(p->k_dtype),
+                              attn__dtype_size(p->v_dtype), attn__dtype_size(p->out_dtype)};
     uint64_t bytes = 0;
 
     ATTN_INIT(out);

@@ -3,27 +3,13 @@
 #include "graph.h"
 #include "schedule.h"
 
-int32_t cpu_check_span(const struct attn_span *span, uint64_t size, const char *name, struct attn_error *err)
-{
-    if (span == NULL || cpu_address(&span->buffer) == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; %llu bytes are needed", name,
-                        (unsigned long long)size);
-    if (span->size < size)
-        return cpu_fail(err, ATTN_E_SIZE, 0, name, "%s has %llu bytes; %llu are needed", name,
-                        (unsigned long long)span->size, (unsigned long long)size);
-    if ((uintptr_t)cpu_address(&span->buffer) % CPU_ALIGNMENT != 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name,
-                        CPU_ALIGNMENT);
-    return ATTN_OK;
-}
-
 static const int32_t *array(const struct attn_buffer *buffer)
 {
-    return (const int32_t *)(const void *)cpu_address(buffer);
+    return (const int32_t *)(const void *)attn__address(buffer);
 }
 
 static void write_schedule(const struct attn_plan_impl *plan, const struct attn_batch *batch,
-                           const struct cpu_extent *extent, struct cpu_schedule *out)
+                           const struct attn_extent *extent, struct cpu_schedule *out)
 {
     struct attn_planner planner = cpu_planner(&plan->problem, plan->backend->threads);
     struct attn_planner_batch arrays = {.seqs = batch->seqs, .position_dtype = batch->position_dtype};
@@ -32,13 +18,13 @@ static void write_schedule(const struct attn_plan_impl *plan, const struct attn_
     arrays.q_offsets = array(&batch->q_offsets);
     arrays.kv_lens = array(&batch->kv_lens);
     arrays.kv_offsets = array(&batch->kv_offsets);
-    arrays.spread = cpu_spread_of(&plan->problem, batch);
+    arrays.spread = attn__spread_of(&plan->problem, batch);
     if (plan->problem.cp != 0)
         arrays.global_lens = array(&batch->kv_global_lens);
     if (plan->problem.seq_causal != 0)
-        arrays.seq_causal = (const uint8_t *)cpu_address(&batch->seq_causal);
+        arrays.seq_causal = (const uint8_t *)attn__address(&batch->seq_causal);
     if (plan->problem.positions != 0)
-        arrays.positions = cpu_address(&batch->q_positions);
+        arrays.positions = attn__address(&batch->q_positions);
     attn__planner_run(&planner, &arrays, cpu_schedule_works(out), &result);
     *out = (struct cpu_schedule){.magic = CPU_SCHEDULE_MAGIC,
                                  .seqs = batch->seqs,
@@ -55,12 +41,12 @@ int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *
                     struct attn_error *err)
 {
     struct cpu_executor executor;
-    struct cpu_extent extent;
+    struct attn_extent extent;
     int32_t status = cpu_executor_init(&executor, plan->backend, stream, err);
 
     (void)staging;
     if (status == ATTN_OK)
-        status = cpu_check_span(schedule, plan->sizes.schedule, "schedule", err);
+        status = attn__span_check(schedule, plan->sizes.schedule, CPU_ALIGNMENT, "schedule", err);
     if (status == ATTN_OK && executor.recording != NULL) {
         if ((batch->given & ATTN_GIVEN_HOST_COPIES) != 0)
             return cpu_fail(err, ATTN_E_STATE, 0, "batch.host",
@@ -68,11 +54,11 @@ int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *
         return cpu_record_prepare(executor.recording, plan, batch, schedule, err);
     }
     if (status == ATTN_OK)
-        status = cpu_batch_check(&plan->problem, batch, &extent, err);
+        status = attn__batch_check(&plan->problem, batch, &extent, err);
     if (status != ATTN_OK)
         return status;
     if (cpu_is_first(&executor))
-        write_schedule(plan, batch, &extent, (struct cpu_schedule *)(void *)cpu_address(&schedule->buffer));
+        write_schedule(plan, batch, &extent, (struct cpu_schedule *)(void *)attn__address(&schedule->buffer));
     cpu_join(&executor);
     return ATTN_OK;
 }

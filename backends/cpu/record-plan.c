@@ -29,7 +29,7 @@ static bool keep_scale(struct attn_graph_impl *graph, struct attn_scale *scale, 
     float *values = cpu_graph_take(graph, count * sizeof(float));
     if (values == NULL)
         return false;
-    const char *from = cpu_address(&scale->buffer);
+    const char *from = attn__address(&scale->buffer);
     for (uint64_t outer = 0; outer < outers; outer++) {
         for (uint64_t head = 0; head < heads; head++)
             memcpy(&values[outer * heads + head],

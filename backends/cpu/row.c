@@ -15,7 +15,7 @@ struct cpu_half cpu_half_of(const struct attn_kv_desc *desc, bool values)
     const struct attn_scale *scale = values ? &desc->v_scale : &desc->k_scale;
     struct cpu_half half = {.scale = cpu_scale_of(scale)};
 
-    half.view = attn__kv_view(desc, values, cpu_address(values ? &desc->v : &desc->k));
+    half.view = attn__kv_view(desc, values, attn__address(values ? &desc->v : &desc->k));
     half.token_head = half.scale.base != NULL && scale->granularity == ATTN_SCALES_TOKEN_HEAD;
     return half;
 }
@@ -32,7 +32,7 @@ struct cpu_row cpu_row_of(const struct cpu_half *half, int64_t page, int64_t tok
 /* Elements [d, d + count) as they are stored. */
 static void take(const struct cpu_row *row, uint32_t d, uint32_t count, void *to)
 {
-    uint32_t size = cpu_size(row->dtype);
+    uint32_t size = attn__dtype_size(row->dtype);
 
     if (row->view != NULL) {
         attn__kv_take(row->view, row->at, d, count, to);
@@ -127,5 +127,5 @@ int32_t cpu_kv_take(const struct attn_kv_ref *ref, const struct attn_kv_desc **o
         return cpu_fail(err, ATTN_E_INVALID, 0, "kv",
                         "neither a cache nor a description is given; one of them is needed");
     *out = ref->kv != NULL ? &ref->kv->desc : ref->desc;
-    return ref->kv != NULL ? ATTN_OK : cpu_kv_check(ref->desc, err);
+    return ref->kv != NULL ? ATTN_OK : attn__kv_check(ref->desc, err);
 }

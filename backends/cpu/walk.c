@@ -3,9 +3,17 @@
 #include "cpu.h"
 #include "kv-view.h"
 
+struct cpu_scale cpu_scale_of(const struct attn_scale *scale)
+{
+    if (scale->kind != ATTN_SCALE_HOST && scale->kind != ATTN_SCALE_DEVICE)
+        return (struct cpu_scale){0};
+    return (struct cpu_scale){attn__address(&scale->buffer), scale->outer_stride, scale->token_stride,
+                              scale->head_stride};
+}
+
 struct cpu_cache cpu_cache_of(const struct attn_kv_desc *desc, bool values)
 {
-    char *base = cpu_address(values ? &desc->v : &desc->k);
+    char *base = attn__address(values ? &desc->v : &desc->k);
     const struct attn__kv_view view = attn__kv_view(desc, values, base);
     const bool pieces = desc->layout == ATTN_PAGED_X;
 
@@ -22,7 +30,7 @@ struct cpu_cache cpu_cache_of(const struct attn_kv_desc *desc, bool values)
 static struct cpu_cache new_rows(const struct attn_tensor *rows, uint32_t dtype,
                                  const struct attn_scale *scale)
 {
-    return (struct cpu_cache){.base = cpu_address(&rows->buffer),
+    return (struct cpu_cache){.base = attn__address(&rows->buffer),
                               .token_stride = rows->token_stride,
                               .head_stride = rows->head_stride,
                               .dtype = dtype,
@@ -37,17 +45,17 @@ void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, cons
     run->addressing = problem->addressing;
     run->block = problem->block;
     run->block_shift = (run->block & (run->block - 1)) == 0 ? (uint32_t)__builtin_ctz(run->block) : 32;
-    run->table = cpu_address(&batch->table);
+    run->table = attn__address(&batch->table);
     run->table_stride = batch->table_stride;
     run->table_width = batch->table_width;
-    run->indptr = (const int32_t *)(const void *)cpu_address(&batch->csr_indptr);
-    run->indices = cpu_address(&batch->csr_indices);
+    run->indptr = (const int32_t *)(const void *)attn__address(&batch->csr_indptr);
+    run->indices = attn__address(&batch->csr_indices);
     run->index_dtype = problem->index_dtype;
-    run->kv_offsets = (const int32_t *)(const void *)cpu_address(&batch->kv_offsets);
-    run->spread = cpu_spread_of(problem, batch);
+    run->kv_offsets = (const int32_t *)(const void *)attn__address(&batch->kv_offsets);
+    run->spread = attn__spread_of(problem, batch);
     if (problem->cp != 0)
-        run->global_lens = (const int32_t *)(const void *)cpu_address(&batch->kv_global_lens);
-    run->positions = problem->positions != 0 ? cpu_address(&batch->q_positions) : NULL;
+        run->global_lens = (const int32_t *)(const void *)attn__address(&batch->kv_global_lens);
+    run->positions = problem->positions != 0 ? attn__address(&batch->q_positions) : NULL;
     run->position_dtype = batch->position_dtype;
 }
 
@@ -66,8 +74,8 @@ void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const
     run->v = run->v_new;
     run->k_new.base = run->v_new.base = NULL;
     run->addressing = ATTN_DENSE;
-    run->kv_offsets = (const int32_t *)(const void *)cpu_address(starts);
-    run->positions = problem->positions != 0 ? cpu_address(&batch->q_positions) : NULL;
+    run->kv_offsets = (const int32_t *)(const void *)attn__address(starts);
+    run->positions = problem->positions != 0 ? attn__address(&batch->q_positions) : NULL;
     run->position_dtype = batch->position_dtype;
 }
 

@@ -21,7 +21,7 @@ struct write {
 
 static const char *element(const struct attn_tensor *tensor, uint32_t row, uint32_t head)
 {
-    return cpu_address(&tensor->buffer) + row * tensor->token_stride + head * tensor->head_stride;
+    return attn__address(&tensor->buffer) + row * tensor->token_stride + head * tensor->head_stride;
 }
 
 /* All heads of one row. */
@@ -105,7 +105,7 @@ static void write_task(void *arg, uint32_t task, uint32_t lane)
 static int32_t check_slots(struct write *write, struct attn_error *err)
 {
     uint64_t there = (uint64_t)write->desc->pages * write->desc->block;
-    uintptr_t address = (uintptr_t)cpu_address(&write->args->slot_mapping);
+    uintptr_t address = (uintptr_t)attn__address(&write->args->slot_mapping);
 
     if (address % sizeof(int64_t) != 0)
         return cpu_fail(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
@@ -124,7 +124,7 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
 {
     const struct attn_batch *batch = write->args->batch;
     struct attn_problem *problem = &write->problem;
-    struct cpu_extent extent;
+    struct attn_extent extent;
 
     if (batch == NULL)
         return cpu_fail(err, ATTN_E_INVALID, 0, "batch",
@@ -141,14 +141,14 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
         return cpu_fail(err, ATTN_E_INVALID, 0, "addressing",
                         "addressing is %u; dense (1), table (2) and csr (3) are accepted",
                         problem->addressing);
-    int32_t status = cpu_batch_check(problem, batch, &extent, err);
+    int32_t status = attn__batch_check(problem, batch, &extent, err);
     if (status == ATTN_OK)
-        status = cpu_extent_check(problem, batch, &extent, write->desc, err);
+        status = attn__extent_check(problem, batch, &extent, write->desc, err);
     if (status != ATTN_OK)
         return status;
     write->rows = batch->rows;
-    write->q_offsets = (const int32_t *)(const void *)cpu_address(&batch->q_offsets);
-    write->kv_lens = (const int32_t *)(const void *)cpu_address(&batch->kv_lens);
+    write->q_offsets = (const int32_t *)(const void *)attn__address(&batch->q_offsets);
+    write->kv_lens = (const int32_t *)(const void *)attn__address(&batch->kv_lens);
     for (uint32_t n = 0; n < batch->seqs; n++) {
         if (write->q_offsets[n + 1] - write->q_offsets[n] > write->kv_lens[n])
             return cpu_fail(
@@ -164,14 +164,14 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
 static int32_t check_types(uint32_t from, uint32_t to, const struct attn_scale *scale, const char *name,
                            struct attn_error *err)
 {
-    if (cpu_size(from) > 1 ||
-        (cpu_size(from) == 1 && from == to &&
+    if (attn__dtype_size(from) > 1 ||
+        (attn__dtype_size(from) == 1 && from == to &&
          (scale->kind == ATTN_SCALE_UNIT || scale->granularity != ATTN_SCALES_TOKEN_HEAD)))
         return ATTN_OK;
     return cpu_fail(err, ATTN_E_UNSUPPORTED, name[0] == 'k' ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V, name,
                     "%s of the new rows is %s, the cache's is %s; f32, f16 and bf16 are served, and codes of "
                     "the cache's own 8-bit type if its scale is not token-head",
-                    name, cpu_type_name(from), cpu_type_name(to));
+                    name, attn__dtype_name(from), attn__dtype_name(to));
 }
 
 static int32_t check_new(const struct write *write, struct attn_error *err)
@@ -185,14 +185,15 @@ static int32_t check_new(const struct write *write, struct attn_error *err)
     if (status == ATTN_OK && !latent)
         status = check_types(args->v_dtype, desc->v_dtype, &desc->v_scale, "v_dtype", err);
     if (status == ATTN_OK)
-        status = cpu_tensor_check(&args->k_new, write->rows, desc->kv_heads, pieces ? dim_vo : desc->head_dim,
-                                  cpu_size(args->k_dtype), 0, "k_new", err);
+        status =
+            attn__tensor_check(&args->k_new, write->rows, desc->kv_heads, pieces ? dim_vo : desc->head_dim,
+                               attn__dtype_size(args->k_dtype), 0, "k_new", err);
     if (status == ATTN_OK && pieces)
-        status = cpu_tensor_check(&args->k_rope, write->rows, desc->kv_heads, desc->head_dim - dim_vo,
-                                  cpu_size(args->k_dtype), 0, "k_rope", err);
+        status = attn__tensor_check(&args->k_rope, write->rows, desc->kv_heads, desc->head_dim - dim_vo,
+                                    attn__dtype_size(args->k_dtype), 0, "k_rope", err);
     if (status == ATTN_OK && !latent)
-        status = cpu_tensor_check(&args->v_new, write->rows, desc->kv_heads, dim_vo, cpu_size(args->v_dtype),
-                                  0, "v_new", err);
+        status = attn__tensor_check(&args->v_new, write->rows, desc->kv_heads, dim_vo,
+                                    attn__dtype_size(args->v_dtype), 0, "v_new", err);
     return status;
 }
 
@@ -208,21 +209,21 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
         status = cpu_fail(err, ATTN_E_INVALID, 0, "kv",
                           "neither a cache nor a description is given; one of them is needed");
     if (status == ATTN_OK && kv == NULL)
-        status = cpu_kv_check(desc, err);
+        status = attn__kv_check(desc, err);
     if (status == ATTN_OK && executor.recording != NULL) {
         status = check_new(&write, err);
         return status == ATTN_OK ? cpu_record_write(executor.recording, args, write.desc, err) : status;
     }
     if (status == ATTN_OK)
         status =
-            cpu_address(&args->slot_mapping) != NULL ? check_slots(&write, err) : check_batch(&write, err);
+            attn__address(&args->slot_mapping) != NULL ? check_slots(&write, err) : check_batch(&write, err);
     if (status == ATTN_OK)
         status = check_new(&write, err);
     if (status != ATTN_OK)
         return status;
     for (uint32_t i = 0; i < cpu_halves(write.desc); i++)
         write.halves[i] = cpu_half_of(write.desc, i == 1);
-    uint64_t bytes = (uint64_t)write.desc->kv_heads * write.desc->head_dim * cpu_size(args->k_dtype);
+    uint64_t bytes = (uint64_t)write.desc->kv_heads * write.desc->head_dim * attn__dtype_size(args->k_dtype);
     write.task_rows = bytes < TASK_BYTES ? (uint32_t)(TASK_BYTES / bytes) : 1;
     uint32_t tasks = write.rows / write.task_rows + (write.rows % write.task_rows != 0);
     return cpu_execute(&executor, NULL, tasks, write_task, &write, err);

@@ -3,25 +3,26 @@
  * Checks every array of a batch once a step, and finds the highest page or token that a run will read, so
  * that each layer compares one number with its cache.
  */
-#include "cpu.h"
+#include "check.h"
 
 static int32_t fail_at(struct attn_error *err, const char *name, uint64_t index, int64_t value,
                        const char *wanted)
 {
-    return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s[%llu] is %lld; %s", name, (unsigned long long)index,
-                    (long long)value, wanted);
+    return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s[%llu] is %lld; %s", name,
+                               (unsigned long long)index, (long long)value, wanted);
 }
 
 /* A given array is aligned to its elements; a needed one is given. */
 static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, bool needed, const char *name,
                            struct attn_error *err)
 {
-    uintptr_t address = (uintptr_t)cpu_address(buffer);
+    uintptr_t address = (uintptr_t)attn__address(buffer);
 
     if (address == 0 && needed)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
+        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     if ((address & (size - 1)) != 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name, size);
+        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u",
+                                   name, size);
     return ATTN_OK;
 }
 
@@ -38,9 +39,9 @@ static int32_t check_scalars(const struct attn_problem *problem, const struct at
 
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         if (counts[i].value > counts[i].most)
-            return cpu_fail(err, ATTN_E_INVALID, 0, counts[i].name,
-                            "%s is %u; up to the plan's maximum %u is accepted", counts[i].name,
-                            counts[i].value, counts[i].most);
+            return attn__common_refuse(err, ATTN_E_INVALID, 0, counts[i].name,
+                                       "%s is %u; up to the plan's maximum %u is accepted", counts[i].name,
+                                       counts[i].value, counts[i].most);
     }
     return ATTN_OK;
 }
@@ -70,8 +71,9 @@ static int32_t check_arrays(const struct attn_problem *problem, const struct att
     };
 
     if (batch->table_stride % 4 != 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "table_stride",
-                        "table_stride is %lld bytes, no multiple of 4", (long long)batch->table_stride);
+        return attn__common_refuse(err, ATTN_E_INVALID, 0, "table_stride",
+                                   "table_stride is %lld bytes, no multiple of 4",
+                                   (long long)batch->table_stride);
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         int32_t status = check_array(arrays[i].buffer, arrays[i].size, arrays[i].needed, arrays[i].name, err);
         if (status != ATTN_OK)
@@ -80,7 +82,7 @@ static int32_t check_arrays(const struct attn_problem *problem, const struct att
     return ATTN_OK;
 }
 
-struct attn_spread cpu_spread_of(const struct attn_problem *problem, const struct attn_batch *batch)
+struct attn_spread attn__spread_of(const struct attn_problem *problem, const struct attn_batch *batch)
 {
     if (problem->cp == 0)
         return (struct attn_spread){0};
@@ -96,21 +98,23 @@ static int32_t check_ranks(const struct attn_problem *problem, const struct attn
     if (problem->cp == 0 || batch->seqs == 0)
         return ATTN_OK;
     if (batch->cp_rank >= batch->cp_world)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "cp_rank", "cp_rank is %u of cp_world %u; it must be less",
-                        batch->cp_rank, batch->cp_world);
+        return attn__common_refuse(err, ATTN_E_INVALID, 0, "cp_rank",
+                                   "cp_rank is %u of cp_world %u; it must be less", batch->cp_rank,
+                                   batch->cp_world);
     if (batch->cp_interleave == 0 ||
         (problem->addressing != ATTN_DENSE && problem->block % batch->cp_interleave != 0) ||
         __builtin_mul_overflow((int64_t)batch->cp_interleave, batch->cp_world, &all))
-        return cpu_fail(err, ATTN_E_INVALID, 0, "cp_interleave",
-                        "cp_interleave is %u; divisors of block %u are accepted whose product with cp_world "
-                        "%u fits 63 bits",
-                        batch->cp_interleave, problem->block, batch->cp_world);
+        return attn__common_refuse(
+            err, ATTN_E_INVALID, 0, "cp_interleave",
+            "cp_interleave is %u; divisors of block %u are accepted whose product with cp_world "
+            "%u fits 63 bits",
+            batch->cp_interleave, problem->block, batch->cp_world);
     return ATTN_OK;
 }
 
 static const int32_t *array(const struct attn_buffer *buffer)
 {
-    return (const int32_t *)(const void *)cpu_address(buffer);
+    return (const int32_t *)(const void *)attn__address(buffer);
 }
 
 /* Query offsets begin at 0, never fall, and end at rows. */
@@ -120,8 +124,8 @@ static int32_t check_queries(const struct attn_batch *batch, struct attn_error *
 
     if (batch->seqs == 0) {
         if (batch->rows != 0)
-            return cpu_fail(err, ATTN_E_INVALID, 0, "rows",
-                            "rows is %u, but there are no sequences; 0 is accepted", batch->rows);
+            return attn__common_refuse(err, ATTN_E_INVALID, 0, "rows",
+                                       "rows is %u, but there are no sequences; 0 is accepted", batch->rows);
         return ATTN_OK;
     }
     if (offsets[0] != 0)
@@ -140,7 +144,7 @@ static int32_t check_queries(const struct attn_batch *batch, struct attn_error *
 }
 
 /* `offsets`: where the tokens of a sequence begin, or NULL: a page is a sequence. */
-static int32_t check_dense(const int32_t *offsets, uint32_t seq, int64_t kv_len, struct cpu_extent *extent,
+static int32_t check_dense(const int32_t *offsets, uint32_t seq, int64_t kv_len, struct attn_extent *extent,
                            struct attn_error *err)
 {
     int64_t last = seq;
@@ -177,7 +181,7 @@ static int64_t highest(const void *entries, uint32_t dtype, uint64_t first, uint
 }
 
 static int32_t check_pages(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
-                           uint32_t kv_len, struct cpu_extent *extent, struct attn_error *err)
+                           uint32_t kv_len, struct attn_extent *extent, struct attn_error *err)
 {
     uint32_t needed = kv_len / problem->block + (kv_len % problem->block != 0);
     bool is_table = problem->addressing == ATTN_TABLE;
@@ -186,31 +190,32 @@ static int32_t check_pages(const struct attn_problem *problem, const struct attn
     uint64_t first = 0;
 
     if (is_table) {
-        entries = cpu_address(&batch->table);
+        entries = attn__address(&batch->table);
     } else {
         const int32_t *indptr = array(&batch->csr_indptr);
         if (indptr[seq] < 0)
             return fail_at(err, "csr_indptr", seq, indptr[seq], "it must not be negative");
         there = (int64_t)indptr[seq + 1] - indptr[seq];
         first = (uint64_t)indptr[seq];
-        entries = cpu_address(&batch->csr_indices);
+        entries = attn__address(&batch->csr_indices);
     }
     if (needed > there)
-        return cpu_fail(
+        return attn__common_refuse(
             err, ATTN_E_INVALID, 0, is_table ? "table_width" : "csr_indptr",
             "sequence %u has %u keys in %u pages, but %lld page entries; as many as pages are needed", seq,
             kv_len, needed, (long long)there);
     if (entries == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
+        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     if (is_table)
         most = highest(entries + (int64_t)seq * batch->table_stride, ATTN_INT32, 0, needed);
     else
         most = highest(entries, problem->index_dtype, first, needed);
     if (batch->pages != 0 && most >= batch->pages)
-        return cpu_fail(err, ATTN_E_INVALID, 0, name,
-                        "sequence %u has page %lld, the cache has %u pages; pages below that and holes "
-                        "(negative) are accepted",
-                        seq, (long long)most, batch->pages);
+        return attn__common_refuse(
+            err, ATTN_E_INVALID, 0, name,
+            "sequence %u has page %lld, the cache has %u pages; pages below that and holes "
+            "(negative) are accepted",
+            seq, (long long)most, batch->pages);
     extent->last_key = most > extent->last_key ? most : extent->last_key;
     return ATTN_OK;
 }
@@ -246,7 +251,7 @@ static int32_t check_new(const struct attn_problem *problem, const struct attn_b
 static int32_t check_share(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
                            int64_t kv_len, struct attn_error *err)
 {
-    const struct attn_spread spread = cpu_spread_of(problem, batch);
+    const struct attn_spread spread = attn__spread_of(problem, batch);
 
     if (problem->cp == 0)
         return ATTN_OK;
@@ -255,16 +260,16 @@ static int32_t check_share(const struct attn_problem *problem, const struct attn
         return fail_at(err, "kv_global_lens", seq, all, "it must not be negative");
     int64_t own = attn__spread_count(&spread, all);
     if (kv_len != own)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
-                        "kv_lens[%u] is %lld, but of kv_global_lens[%u] = %lld keys rank %u of %u holds "
-                        "%lld, which is accepted",
-                        seq, (long long)kv_len, seq, (long long)all, batch->cp_rank, batch->cp_world,
-                        (long long)own);
+        return attn__common_refuse(
+            err, ATTN_E_INVALID, 0, "kv_lens",
+            "kv_lens[%u] is %lld, but of kv_global_lens[%u] = %lld keys rank %u of %u holds "
+            "%lld, which is accepted",
+            seq, (long long)kv_len, seq, (long long)all, batch->cp_rank, batch->cp_world, (long long)own);
     return ATTN_OK;
 }
 
 static int32_t check_keys(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
-                          struct cpu_extent *extent, struct attn_error *err)
+                          struct attn_extent *extent, struct attn_error *err)
 {
     int64_t kv_len = count_keys(batch, seq);
     const int32_t *last_page_lens = array(&batch->last_page_lens);
@@ -289,16 +294,22 @@ static int32_t check_keys(const struct attn_problem *problem, const struct attn_
     return check_pages(problem, batch, seq, (uint32_t)kv_len, extent, err);
 }
 
-int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
-                        struct cpu_extent *out, struct attn_error *err)
+int32_t attn__batch_check_given(const struct attn_problem *problem, const struct attn_batch *batch,
+                                struct attn_error *err)
 {
     int32_t status = check_scalars(problem, batch, err);
 
-    *out = (struct cpu_extent){.last_key = -1};
     if (status == ATTN_OK)
         status = check_arrays(problem, batch, true, err);
-    if (status == ATTN_OK)
-        status = check_ranks(problem, batch, err);
+    return status == ATTN_OK ? check_ranks(problem, batch, err) : status;
+}
+
+int32_t attn__batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
+                          struct attn_extent *out, struct attn_error *err)
+{
+    int32_t status = attn__batch_check_given(problem, batch, err);
+
+    *out = (struct attn_extent){.last_key = -1};
     if (status == ATTN_OK)
         status = check_queries(batch, err);
     for (uint32_t n = 0; n < batch->seqs && status == ATTN_OK; n++)
@@ -306,31 +317,31 @@ int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_ba
     return status;
 }
 
-int32_t cpu_batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
-                             struct cpu_extent *out, struct attn_error *err)
+int32_t attn__batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
+                               struct attn_extent *out, struct attn_error *err)
 {
     int32_t status = check_arrays(problem, batch, false, err);
 
-    *out = (struct cpu_extent){.last_key = -1};
+    *out = (struct attn_extent){.last_key = -1};
     for (uint32_t n = 0; n < batch->seqs && status == ATTN_OK; n++)
         status = check_keys(problem, batch, n, out, err);
     return status;
 }
 
-int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
-                         const struct cpu_extent *extent, const struct attn_kv_desc *desc,
-                         struct attn_error *err)
+int32_t attn__extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
+                           const struct attn_extent *extent, const struct attn_kv_desc *desc,
+                           struct attn_error *err)
 {
     bool run_of_tokens = problem->addressing == ATTN_DENSE && batch->kv_offsets.data != NULL;
     uint64_t there = run_of_tokens ? desc->block : desc->pages;
 
     if (extent->last_key >= 0 && (uint64_t)extent->last_key >= there)
-        return cpu_fail(err, ATTN_E_INVALID, 0, run_of_tokens ? "kv_offsets" : "pages",
-                        "the batch reads %s %lld; of this cache those below %llu are accepted",
-                        run_of_tokens ? "token" : "page", (long long)extent->last_key,
-                        (unsigned long long)there);
+        return attn__common_refuse(err, ATTN_E_INVALID, 0, run_of_tokens ? "kv_offsets" : "pages",
+                                   "the batch reads %s %lld; of this cache those below %llu are accepted",
+                                   run_of_tokens ? "token" : "page", (long long)extent->last_key,
+                                   (unsigned long long)there);
     if (problem->addressing == ATTN_DENSE && !run_of_tokens && extent->max_kv > desc->block)
-        return cpu_fail(
+        return attn__common_refuse(
             err, ATTN_E_INVALID, 0, "kv_lens",
             "a sequence has %u keys; up to the %u that the cache has room for per sequence are accepted",
             extent->max_kv, desc->block);
