@@ -69,9 +69,10 @@ static struct gpu_cache latent_values(const struct gpu_cache *keys, uint32_t dim
     return values;
 }
 
-static void resolve_batch(struct gpu_batch *out, const struct attn_problem *problem,
-                          const struct attn_batch *batch)
+void gpu_resolve_batch(struct gpu_batch *out, const struct attn_problem *problem,
+                       const struct attn_batch *batch)
 {
+    memset(out, 0, sizeof *out);
     out->seqs = batch->seqs;
     out->rows = batch->rows;
     out->max_q = batch->max_q;
@@ -161,7 +162,7 @@ void gpu_resolve(struct gpu_run *run, const struct attn_problem *problem, const 
 {
     memset(run, 0, sizeof *run);
     run->problem = *problem;
-    resolve_batch(&run->batch, problem, batch);
+    gpu_resolve_batch(&run->batch, problem, batch);
     run->softmax_scale = tensors->softmax_scale;
     run->group = problem->heads / problem->kv_heads;
     run->q = tensor_of(&tensors->q);

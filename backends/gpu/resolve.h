@@ -17,6 +17,10 @@ struct gpu_scale gpu_scale_of(const struct attn_scale *scale);
 /* Keys, or values, of a cache in either layout. */
 struct gpu_cache gpu_cache_of(const struct attn_kv_desc *desc, uint32_t values);
 
+/* The batch alone, as a planner of schedules wants it. */
+void gpu_resolve_batch(struct gpu_batch *out, const struct attn_problem *problem,
+                       const struct attn_batch *batch);
+
 /*
  * Fills all of a run but schedule, scratch, counters, partial results and the members about the launch, which
  * become 0. Everything was checked; `desc` may be NULL where no cache is read.

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The table of attention kernels, best row first: dispatch and capability query in one. */
+#include "cuda.h"
+
+const struct cuda_kernel cuda_kernels[] = {
+    {.name = ""},
+};
+
+const uint32_t cuda_kernel_count = 0;
+
+int32_t cuda_launch(struct cuda_context *context, cuda_handle function, const uint32_t grid[3],
+                    uint32_t threads, uint32_t shared_bytes, const void *argument, const char *name,
+                    void *stream, struct attn_error *err)
+{
+    /* The driver reads the argument during the call and does not write it. */
+    void *arguments[] = {(void *)(uintptr_t)argument};
+
+    return cuda_check(context,
+                      context->driver->cuLaunchKernel(function, grid[0], grid[1], grid[2], threads, 1, 1,
+                                                      shared_bytes, stream, arguments, NULL),
+                      "kernel", name, err);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The table of attention kernels: dispatch and capability query in one, best row first; and what a family of
+ * kernels does for a plan. A family brings its functions here and its rows to kernels.c; nothing else of the
+ * plugin knows it.
+ */
+#ifndef ATTN_CUDA_KERNELS_H
+#define ATTN_CUDA_KERNELS_H
+
+#include "check.h"
+#include "context.h"
+#include "planner.h"
+#include "run.h"
+
+/* Element types as a set. */
+enum cuda_type {
+    CUDA_TYPE_F32 = 1,
+    CUDA_TYPE_F16 = 2,
+    CUDA_TYPE_BF16 = 4,
+    CUDA_TYPE_E4M3 = 8,
+    CUDA_TYPE_E5M2 = 16,
+    CUDA_TYPE_FNUZ = 32, /* e4m3fnuz, e5m2fnuz */
+    CUDA_TYPE_INT8 = 64,
+    CUDA_TYPES_16 = CUDA_TYPE_F16 | CUDA_TYPE_BF16,
+    CUDA_TYPES_8 = CUDA_TYPE_E4M3 | CUDA_TYPE_E5M2 | CUDA_TYPE_FNUZ | CUDA_TYPE_INT8,
+    CUDA_TYPES_ALL = CUDA_TYPE_F32 | CUDA_TYPES_16 | CUDA_TYPES_8
+};
+
+/* What of a problem a kernel has to do itself, as a set. */
+enum cuda_feature {
+    CUDA_ALIBI = 1,
+    CUDA_MASK = 2,
+    CUDA_NEW = 4,       /* kv_source new */
+    CUDA_CACHE_NEW = 8, /* keys from two places */
+    CUDA_PAGED_X = 16,  /* vectors in pieces */
+    CUDA_WINDOW = 32,
+    CUDA_SOFTCAP = 64,
+    CUDA_SINKS = 128,
+    CUDA_POSITIONS = 256,
+    CUDA_SEQ_CAUSAL = 512,
+    CUDA_ALIGN_START = 1024,
+    CUDA_MLA = 2048,
+    CUDA_CP = 4096,
+    CUDA_DENSE = 8192,
+    CUDA_CSR = 16384,
+    CUDA_TOKEN_HEAD = 32768, /* scales of cached keys or values per token and head */
+    CUDA_DET = 65536,
+    CUDA_FEATURES = 131071
+};
+
+struct cuda_family;
+
+/* One row of the table. First row that fits wins; every row that does not yields a reason. */
+struct cuda_kernel {
+    const char *name;
+    const struct cuda_family *family;
+    uint32_t variant;  /* the family's */
+    uint32_t arch;     /* least compute capability, 80 or more */
+    uint32_t phases;   /* enum gpu_phase, as a set */
+    uint32_t q_types;  /* enum cuda_type */
+    uint32_t kv_types; /* of k and v, which are alike unless kv_mixed */
+    uint32_t out_types;
+    uint32_t kv_mixed;
+    uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
+    uint32_t dim_max;
+    uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, but for a latent cache */
+    uint32_t features;  /* enum cuda_feature that the row does */
+    uint32_t graph_level;
+    uint32_t numerics; /* enum attn_numerics */
+};
+
+extern const struct cuda_kernel cuda_kernels[];
+extern const uint32_t cuda_kernel_count;
+
+/* One kernel of a plan, with its share of the plan's blocks. */
+struct cuda_part {
+    const struct cuda_kernel *kernel;
+    uint32_t phase; /* enum gpu_phase of its launches */
+    uint32_t ctas;  /* the family's: extent of a fixed grid */
+    uint32_t threads;
+    uint32_t shared_bytes;
+    uint32_t splits;       /* most parts of the keys of a sequence; 0 = 1 */
+    uint32_t split_keys;   /* keys of a part; 0 = never cut */
+    cuda_handle attention; /* functions, found when the plan is made */
+    cuda_handle planner;
+    cuda_handle merge;
+    uint64_t schedule_offset, schedule_bytes;
+    uint64_t scratch_offset, scratch_bytes;
+    uint64_t counters_offset, counters_bytes;
+};
+
+struct attn_plan_impl {
+    struct attn_backend_impl *backend;
+    struct attn_problem problem;
+    struct cuda_part parts[2]; /* few rows, many rows; one alone takes all */
+    uint32_t part_count;
+    struct attn_plan_sizes sizes;
+    cuda_handle put; /* writes values of the host into device memory */
+    uint32_t units;  /* multiprocessors */
+};
+
+/*
+ * What a family does. `plan` has problem, units and backend; the context is current. Pointers in a
+ * planner batch are host memory. Functions that are NULL are not needed by the family.
+ */
+struct cuda_family {
+    /* Finds functions, sets grid and block, and the bytes of schedule, scratch and counters. */
+    int32_t (*create)(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err);
+    /* Writes the schedule on the host; the same bytes as the next. */
+    void (*prepare_host)(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                         const struct attn_planner_batch *batch, void *schedule);
+    /* Has the device write it: run->batch and run->schedule are filled. */
+    int32_t (*prepare_device)(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                              const struct gpu_run *run, void *stream, struct attn_error *err);
+    /* Launches the kernel. `run` is whole, with this part's blocks. */
+    int32_t (*launch)(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                      const struct gpu_run *run, void *stream, struct attn_error *err);
+};
+
+/* A launch of one dimension, two or three, with one argument of any size. */
+int32_t cuda_launch(struct cuda_context *context, cuda_handle function, const uint32_t grid[3],
+                    uint32_t threads, uint32_t shared_bytes, const void *argument, const char *name,
+                    void *stream, struct attn_error *err);
+
+/* The row that serves sequences of a phase on a device of this architecture (0 = any), or NULL. */
+const struct cuda_kernel *cuda_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch);
+
+#endif

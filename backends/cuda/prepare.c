@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * A step's schedule. With host copies of the batch it is written here and copied, and the batch is checked;
+ * without them a kernel of the family writes the same bytes.
+ */
+#include "cuda.h"
+
+static struct attn_buffer buffer_of(const void *memory)
+{
+    return (struct attn_buffer){(void *)(uintptr_t)memory, 0};
+}
+
+/* The batch with every array where the host can read it. */
+static struct attn_batch batch_on_host(const struct attn_batch *batch)
+{
+    const struct attn_batch_host *host = batch->host;
+    struct attn_batch out = *batch;
+
+    out.q_offsets = buffer_of(host->q_offsets);
+    out.kv_lens = buffer_of(host->kv_lens);
+    out.kv_offsets = buffer_of(host->kv_offsets);
+    out.table = buffer_of(host->table);
+    out.csr_indptr = buffer_of(host->csr_indptr);
+    out.csr_indices = buffer_of(host->csr_indices);
+    out.last_page_lens = buffer_of(host->last_page_lens);
+    out.q_positions = buffer_of(host->q_positions);
+    out.seq_causal = buffer_of(host->seq_causal);
+    out.kv_global_lens = buffer_of(host->kv_global_lens);
+    return out;
+}
+
+/* What planners read of it. */
+static struct attn_planner_batch planner_batch(const struct attn_problem *problem,
+                                               const struct attn_batch *batch)
+{
+    const struct attn_batch_host *host = batch->host;
+    struct attn_planner_batch out = {.seqs = batch->seqs, .position_dtype = batch->position_dtype};
+
+    out.q_offsets = host->q_offsets;
+    out.kv_lens = host->kv_lens;
+    out.kv_offsets = host->kv_offsets;
+    out.spread = attn__spread_of(problem, batch);
+    if (problem->cp != 0)
+        out.global_lens = host->kv_global_lens;
+    if (problem->seq_causal != 0)
+        out.seq_causal = host->seq_causal;
+    if (problem->positions != 0)
+        out.positions = host->q_positions;
+    return out;
+}
+
+static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn_span *schedule,
+                            const struct attn_span *staging, bool host, struct attn_error *err)
+{
+    int32_t status = ATTN_OK;
+
+    if (plan->sizes.schedule > 0)
+        status = attn__span_check(schedule, plan->sizes.schedule, CUDA_ALIGNMENT, "schedule", err);
+    if (status == ATTN_OK && host && plan->sizes.staging > 0)
+        status = attn__span_check(staging, plan->sizes.staging, CUDA_ALIGNMENT, "staging", err);
+    return status;
+}
+
+/* Writes all parts into staging, and has them copied at once. The context is current. */
+static int32_t prepare_host(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                            const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+                            struct attn_error *err)
+{
+    struct cuda_context *context = plan->backend->context;
+    const struct attn_planner_batch arrays = planner_batch(&plan->problem, batch);
+
+    if (plan->sizes.schedule == 0)
+        return ATTN_OK;
+    char *memory = attn__address(&staging->buffer);
+    for (uint32_t i = 0; i < plan->part_count; i++) {
+        const struct cuda_part *part = &plan->parts[i];
+        if (part->kernel->family->prepare_host != NULL)
+            part->kernel->family->prepare_host(plan, part, &arrays, memory + part->schedule_offset);
+    }
+    return cuda_check(context,
+                      context->driver->cuMemcpyHtoDAsync(gpu_address(&schedule->buffer), memory,
+                                                         plan->sizes.schedule, stream),
+                      "schedule", "cuMemcpyHtoDAsync", err);
+}
+
+static int32_t prepare_device(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                              const struct attn_span *schedule, void *stream, struct attn_error *err)
+{
+    struct gpu_run run;
+    int32_t status = ATTN_OK;
+
+    memset(&run, 0, sizeof run);
+    run.problem = plan->problem;
+    run.group = plan->problem.heads / plan->problem.kv_heads;
+    run.units = plan->units;
+    gpu_resolve_batch(&run.batch, &plan->problem, batch);
+    for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
+        const struct cuda_part *part = &plan->parts[i];
+        if (part->kernel->family->prepare_device == NULL)
+            continue;
+        run.phase = part->phase;
+        run.ctas = part->ctas;
+        run.schedule = gpu_address(&schedule->buffer) + part->schedule_offset;
+        run.schedule_bytes = part->schedule_bytes;
+        status = part->kernel->family->prepare_device(plan, part, &run, stream, err);
+    }
+    return status;
+}
+
+static int32_t check_host(const struct attn_plan_impl *plan, const struct attn_batch *batch, void *stream,
+                          struct attn_error *err)
+{
+    struct attn_extent extent;
+    bool captured;
+    int32_t status = cuda_stream_is_captured(plan->backend->context, stream, &captured, err);
+
+    if (status == ATTN_OK && captured)
+        return cuda_fail(err, ATTN_E_STATE, 0, "batch.host",
+                         "host copies are read once; a step that a graph plans has none");
+    if (status != ATTN_OK)
+        return status;
+    if (batch->host == NULL)
+        return cuda_fail(err, ATTN_E_INVALID, 0, "batch.host",
+                         "batch.host is not given, but `given` says that there are host copies");
+    const struct attn_batch host = batch_on_host(batch);
+    return attn__batch_check(&plan->problem, &host, &extent, err);
+}
+
+int32_t cuda_plan_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                          const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+                          struct attn_error *err)
+{
+    const bool host = (batch->given & ATTN_GIVEN_HOST_COPIES) != 0;
+    struct cuda_context *context = plan->backend->context;
+    int32_t status = check_blocks(plan, schedule, staging, host, err);
+
+    if (status == ATTN_OK)
+        status = attn__batch_check_given(&plan->problem, batch, err);
+    if (status == ATTN_OK)
+        status = cuda_enter(context, err);
+    if (status != ATTN_OK)
+        return status;
+    if (host)
+        status = check_host(plan, batch, stream, err);
+    if (status == ATTN_OK)
+        status = host ? prepare_host(plan, batch, schedule, staging, stream, err)
+                      : prepare_device(plan, batch, schedule, stream, err);
+    return cuda_leave(context, status, err);
+}

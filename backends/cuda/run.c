@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* One layer: check what is given, resolve it to the argument of the kernels, launch them. */
+#include "cuda.h"
+#include "scales.h"
+
+static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn_span *schedule,
+                            const struct attn_scratch *scratch, struct attn_error *err)
+{
+    const struct attn_plan_sizes *sizes = &plan->sizes;
+    int32_t status = ATTN_OK;
+
+    if (sizes->schedule > 0)
+        status = attn__span_check(schedule, sizes->schedule, CUDA_ALIGNMENT, "schedule", err);
+    if (status != ATTN_OK || (sizes->scratch == 0 && sizes->counters == 0))
+        return status;
+    if (scratch == NULL)
+        return cuda_fail(err, ATTN_E_INVALID, 0, "scratch",
+                         "scratch is not given; what attn_plan_get_sizes says is needed");
+    if (sizes->scratch > 0)
+        status = attn__span_check(&scratch->scratch, sizes->scratch, CUDA_ALIGNMENT, "scratch", err);
+    if (status == ATTN_OK && sizes->counters > 0)
+        status = attn__span_check(&scratch->counters, sizes->counters, CUDA_ALIGNMENT, "counters", err);
+    return status;
+}
+
+static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                         const struct attn_tensors *tensors, const struct attn_kv_desc *desc, bool bare,
+                         struct attn_error *err)
+{
+    const struct attn_problem *problem = &plan->problem;
+    const struct attn_extent none = {.last_key = -1}; /* which pages are read only the device knows */
+    int32_t status = attn__batch_check_given(problem, batch, err);
+
+    if (status == ATTN_OK)
+        status = attn__run_check_tensors(problem, batch, tensors, err);
+    if (status != ATTN_OK)
+        return status;
+    if (problem->kv_source == ATTN_KV_NEW)
+        return attn__run_check_new(problem, tensors, batch->rows, err);
+    if (problem->kv_source == ATTN_KV_CACHE_NEW)
+        status = attn__run_check_new(problem, tensors, batch->rows, err);
+    return status == ATTN_OK ? attn__run_check_cache(problem, batch, &none, desc, bare, err) : status;
+}
+
+/* The context is current. */
+static int32_t launch_parts(const struct attn_plan_impl *plan, struct gpu_run *run,
+                            const struct attn_span *schedule, const struct attn_scratch *scratch,
+                            void *stream, struct attn_error *err)
+{
+    struct cuda_context *context = plan->backend->context;
+    int32_t status = ATTN_OK;
+
+    if (plan->sizes.counters > 0 && scratch->counters_dirty != 0)
+        status = cuda_check(context,
+                            context->driver->cuMemsetD8Async(gpu_address(&scratch->counters.buffer), 0,
+                                                             plan->sizes.counters, stream),
+                            "counters", "cuMemsetD8Async", err);
+    for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
+        const struct cuda_part *part = &plan->parts[i];
+        run->phase = part->phase;
+        run->ctas = part->ctas;
+        run->schedule_bytes = part->schedule_bytes;
+        run->scratch_bytes = part->scratch_bytes;
+        run->counters_bytes = part->counters_bytes;
+        run->schedule = part->schedule_bytes > 0 ? gpu_address(&schedule->buffer) + part->schedule_offset : 0;
+        run->scratch =
+            part->scratch_bytes > 0 ? gpu_address(&scratch->scratch.buffer) + part->scratch_offset : 0;
+        run->counters =
+            part->counters_bytes > 0 ? gpu_address(&scratch->counters.buffer) + part->counters_offset : 0;
+        status = part->kernel->family->launch(plan, part, run, stream, err);
+    }
+    return status;
+}
+
+int32_t cuda_plan_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                      const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
+                      const struct attn_kv_desc *desc, const struct attn_span *schedule,
+                      const struct attn_scratch *scratch, void *stream, struct attn_error *err)
+{
+    struct cuda_context *context = plan->backend->context;
+    const struct attn_kv_desc *cache = kv != NULL ? &kv->desc : desc;
+    struct gpu_run run;
+    uint64_t scales = 0;
+    int32_t status = check_blocks(plan, schedule, scratch, err);
+
+    if (status == ATTN_OK)
+        status = check_run(plan, batch, tensors, cache, kv == NULL, err);
+    if (status != ATTN_OK)
+        return status;
+    if (batch->seqs == 0 || batch->rows == 0)
+        return cuda_is_lost(context) ? cuda_enter(context, err) : ATTN_OK;
+    gpu_resolve(&run, &plan->problem, batch, tensors, cache);
+    run.units = plan->units;
+    status = cuda_enter(context, err);
+    if (status != ATTN_OK)
+        return status;
+    status = cuda_scales_place(plan, &run, cache, stream, &scales, err);
+    if (status == ATTN_OK)
+        status = launch_parts(plan, &run, schedule, scratch, stream, err);
+    status = cuda_scales_release(plan, scales, stream, status, err);
+    return cuda_leave(context, status, err);
+}
