@@ -73,8 +73,7 @@ int32_t attn__kv_shape(enum attn_flavour flavour, const struct attn_problem *pro
                        struct attn_kv_shape *out, struct attn_error *err)
 {
     struct plane plane = {0};
-    bool paged_x = problem->layout == ATTN_PAGED_X,
-         pairs = flavour == ATTN_FLASHINFER && problem->mla == 0;
+    bool paged_x = problem->layout == ATTN_PAGED_X, pairs = flavour == ATTN_FLASHINFER && problem->mla == 0;
     int32_t status = plane_init(&plane, problem, pages, err);
 
     if (status != ATTN_OK)

@@ -30,7 +30,7 @@ static void add_reason(struct attn_query *out, struct attn_reason *why, const ch
 
 /* ---------------------------------------------------------------- the problem as a whole */
 
-#define RULES 10u
+#define RULES 11u
 
 /* Asks every rule; the first ones that do not hold go to `out`, if given. True if all hold. */
 static bool judge_problem(const struct attn_problem *p, struct attn_query *out)
@@ -57,6 +57,8 @@ static bool judge_problem(const struct attn_problem *p, struct attn_query *out)
         {p->max_q <= INT32_MAX, ATTN_REASON_MAX_Q, "max_q", "more", count},
         {p->max_kv <= INT32_MAX, ATTN_REASON_MAX_KV, "max_kv", "more", count},
         {p->max_rows <= INT32_MAX, ATTN_REASON_MAX_ROWS, "max_rows", "more", count},
+        {(uint64_t)p->max_rows * p->heads <= INT32_MAX, ATTN_REASON_MAX_ROWS, "max_rows", "times heads more",
+         count},
     };
     bool all = true;
 

@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The table of attention kernels, best row first: dispatch and capability query in one. */
 #include "cuda.h"
+#include "lane-list.h"
 
 const struct cuda_kernel cuda_kernels[] = {
-    {.name = ""},
+    {.name = "attn_lane",
+     .family = &cuda_lane,
+     .arch = CUDA_ARCH_LEAST,
+     .phases = GPU_FEW_ROWS | GPU_MANY_ROWS,
+     .q_types = CUDA_TYPES_ALL,
+     .kv_types = CUDA_TYPES_ALL,
+     .out_types = CUDA_TYPES_ALL,
+     .kv_mixed = 1,
+     .dim_multiple = 1,
+     .dim_max = GPU_LANE_DIM,
+     .features = CUDA_FEATURES,
+     .graph_level = ATTN_GRAPH_ALWAYS,
+     .numerics = ATTN_NUMERICS_UNROUNDED},
 };
 
-const uint32_t cuda_kernel_count = 0;
+const uint32_t cuda_kernel_count = sizeof cuda_kernels / sizeof cuda_kernels[0];
 
 int32_t cuda_launch(struct cuda_context *context, cuda_handle function, const uint32_t grid[3],
                     uint32_t threads, uint32_t shared_bytes, const void *argument, const char *name,

@@ -117,6 +117,9 @@ struct cuda_family {
                       const struct gpu_run *run, void *stream, struct attn_error *err);
 };
 
+/* The families, one file each. */
+extern const struct cuda_family cuda_lane;
+
 /* A launch of one dimension, two or three, with one argument of any size. */
 int32_t cuda_launch(struct cuda_context *context, cuda_handle function, const uint32_t grid[3],
                     uint32_t threads, uint32_t shared_bytes, const void *argument, const char *name,

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The family of plain kernels: one CTA for one query row and head, no schedule, no scratch. */
+#include "lane-list.h"
+
+#include "cuda.h"
+
+static const struct {
+    const char *name;
+    uint32_t dim, type;
+} functions[] = {
+#define ROW(name_, dim_, type_) {#name_, dim_, type_},
+    GPU_LANE_LIST(ROW)
+#undef ROW
+};
+
+static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err)
+{
+    const size_t count = sizeof functions / sizeof functions[0];
+    size_t i = 0;
+
+    /* The last ones take any type, and the table's row has seen to the dimensions. */
+    while (i + 1 < count && !gpu_lane_fits(&plan->problem, functions[i].dim, functions[i].type))
+        i++;
+    part->threads = GPU_LANE_THREADS;
+    return cuda_module_function(plan->backend->context, CUDA_MODULE_lane, functions[i].name, 0,
+                                &part->attention, err);
+}
+
+static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                      const struct gpu_run *run, void *stream, struct attn_error *err)
+{
+    const uint32_t grid[3] = {run->batch.rows * plan->problem.heads, 1, 1};
+
+    return cuda_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, run,
+                       "attn_lane", stream, err);
+}
+
+const struct cuda_family cuda_lane = {.create = create, .launch = launch};
