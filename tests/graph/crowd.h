@@ -9,12 +9,12 @@
 
 enum {
     CROWD_SEQS = 16,
-    CROWD_LEN = 88,   /* most tokens of a sequence */
-    CROWD_CHUNK = 6,  /* most new tokens of a prompt */
-    CROWD_ROWS = 32,  /* most new tokens of a step */
-    CROWD_GROUPS = 2, /* cache groups */
-    CROWD_TABLES = 3, /* and the cross table */
-    CROWD_BLOCKS = 22,
+    CROWD_LEN = 88,     /* most tokens of a sequence */
+    CROWD_CHUNK = 6,    /* most new tokens of a prompt */
+    CROWD_ROWS = 32,    /* most new tokens of a step */
+    CROWD_GROUPS = 2,   /* cache groups */
+    CROWD_TABLES = 3,   /* and the cross table */
+    CROWD_BLOCKS = 24,  /* of a sequence that is too long, too */
     CROWD_ENCODER = 40, /* most tokens of an encoder's sequence */
     /* Pages of a group; page 0 is nobody's. */
     CROWD_PAGES = CROWD_SEQS * CROWD_BLOCKS + 8
