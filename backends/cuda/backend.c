@@ -23,20 +23,6 @@ static int32_t query_flashinfer(struct attn_instance *instance, const struct att
     return cuda_query(instance, device, problem, 1, out);
 }
 
-static int32_t shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return attn__kv_shape(ATTN_FLASH_ATTN, problem, pages, out, err);
-}
-
-static int32_t shape_flashinfer(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return attn__kv_shape(ATTN_FLASHINFER, problem, pages, out, err);
-}
-
 static int32_t check_device(const struct attn_instance *instance, const struct attn_device *device,
                             const struct cuda_device_record **out, struct attn_error *err)
 {
@@ -69,6 +55,11 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
     backend->instance = instance;
     status = cuda_context_open(instance, record, config != NULL ? config->native_context : NULL,
                                &backend->context, err);
+    if (status == ATTN_OK) {
+        status = cuda_kv_open(backend, err);
+        if (status != ATTN_OK)
+            cuda_context_close(backend->context);
+    }
     if (status != ATTN_OK) {
         free(backend);
         return status;
@@ -97,26 +88,18 @@ static const struct attn_plan_table plan_table = {
     .describe = cuda_plan_describe,
 };
 
-#define KV_TABLE(shape_)                                                                                     \
-    {                                                                                                        \
-        .struct_size = sizeof(struct attn_kv_table), .shape = (shape_), .create = cuda_kv_create,            \
-        .destroy = cuda_kv_destroy, .write = cuda_kv_write                                                   \
-    }
-
-static const struct attn_kv_table flash_attn_kv = KV_TABLE(shape_flash_attn);
-static const struct attn_kv_table flashinfer_kv = KV_TABLE(shape_flashinfer);
-
 #define BACKEND_TABLE(name_, kv_, query_)                                                                    \
     {                                                                                                        \
         .struct_size = sizeof(struct attn_backend_table), .device_class = ATTN_CLASS_ACCELERATOR,            \
-        .name = (name_), .plan = &plan_table, .kv = (kv_), .memory = &cuda_memory_table, .query = (query_),  \
-        .axes = cuda_axes, .open = open_backend, .close = close_backend                                      \
+        .name = (name_), .plan = &plan_table, .kv = (kv_), .merge = &cuda_merge_table,                       \
+        .memory = &cuda_memory_table, .query = (query_), .axes = cuda_axes, .open = open_backend,            \
+        .close = close_backend                                                                               \
     }
 
 static const struct attn_backend_table flash_attn =
-    BACKEND_TABLE("cuda/flash-attn", &flash_attn_kv, query_flash_attn);
+    BACKEND_TABLE("cuda/flash-attn", &cuda_kv_flash_attn, query_flash_attn);
 static const struct attn_backend_table flashinfer =
-    BACKEND_TABLE("cuda/flashinfer", &flashinfer_kv, query_flashinfer);
+    BACKEND_TABLE("cuda/flashinfer", &cuda_kv_flashinfer, query_flashinfer);
 static const struct attn_backend_table *const backends[] = {&flash_attn, &flashinfer};
 
 static int32_t get_backends(struct attn_instance *instance, const struct attn_backend_table *const **out,

@@ -9,6 +9,7 @@
 
 #include "attn/plugin.h"
 #include "driver.h"
+#include "kv.h"
 #include "resolve.h"
 
 /* Alignment of the four blocks of a plan, and of everything inside of them. */
@@ -38,6 +39,7 @@ struct attn_instance {
 struct attn_backend_impl {
     struct attn_instance *instance;
     struct cuda_context *context;
+    struct cuda_kv_functions kv;      /* kernels on caches */
     pthread_mutex_t lock;             /* of captures */
     struct attn_graph_impl *captures; /* graphs whose stream is captured */
 };
@@ -112,12 +114,5 @@ int32_t cuda_plan_run(const struct attn_plan_impl *plan, const struct attn_batch
                       const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
                       const struct attn_kv_desc *desc, const struct attn_span *schedule,
                       const struct attn_scratch *scratch, void *stream, struct attn_error *err);
-
-int32_t cuda_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
-                       struct attn_kv_impl **out, struct attn_error *err);
-void cuda_kv_destroy(struct attn_kv_impl *kv);
-int32_t cuda_kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
-                      const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
-                      struct attn_error *err);
 
 #endif

@@ -1,11 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Caches: a handle is a description that was checked once. */
+/* Caches: their tables, shapes and handles, and the write of new rows. */
 #include <stdlib.h>
 
 #include "cuda.h"
 
-int32_t cuda_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
-                       struct attn_kv_impl **out, struct attn_error *err)
+#include "../gpu/kv-resolve.h"
+
+/* Vectors that a CTA works on at once. */
+#define VECTORS (GPU_KV_THREADS / 32u)
+
+static int32_t shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
+{
+    (void)backend;
+    return attn__kv_shape(ATTN_FLASH_ATTN, problem, pages, out, err);
+}
+
+static int32_t shape_flashinfer(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
+{
+    (void)backend;
+    return attn__kv_shape(ATTN_FLASHINFER, problem, pages, out, err);
+}
+
+static int32_t create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
+                      struct attn_kv_impl **out, struct attn_error *err)
 {
     int32_t status = attn__kv_check(desc, err);
 
@@ -21,15 +40,74 @@ int32_t cuda_kv_create(struct attn_backend_impl *backend, const struct attn_kv_d
     return ATTN_OK;
 }
 
-void cuda_kv_destroy(struct attn_kv_impl *kv)
+static void destroy(struct attn_kv_impl *kv)
 {
     free(kv);
 }
 
-int32_t cuda_kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
-                      const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
-                      struct attn_error *err)
+int32_t cuda_kv_take(const struct attn_kv_ref *ref, const struct attn_kv_desc **out, struct attn_error *err)
 {
-    (void)backend, (void)args, (void)kv, (void)desc, (void)stream;
-    return cuda_fail(err, ATTN_E_UNSUPPORTED, 0, "kv", "no kernel of this build writes caches");
+    return gpu_kv_take(ref->kv != NULL ? &ref->kv->desc : NULL, ref->desc, out, err);
 }
+
+static int32_t launch_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
+                            const struct attn_kv_desc *desc, void *stream, struct attn_error *err)
+{
+    const uint32_t heads = desc->kv_heads, most = gpu_kv_heads(desc);
+    struct gpu_kv_write write;
+    int32_t status = ATTN_OK;
+
+    for (uint32_t first = 0, count; first < heads && status == ATTN_OK; first += count) {
+        count = heads - first < most ? heads - first : most;
+        gpu_kv_write_resolve(&write, args, desc, first, count);
+        status = cuda_kv_launch(backend, CUDA_KV_WRITE, (uint64_t)args->rows * write.halves * count, VECTORS,
+                                1, &write, stream, err);
+    }
+    return status;
+}
+
+static int32_t write_rows(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
+                          const struct attn_kv_impl *kv, const struct attn_kv_desc *bare, void *stream,
+                          struct attn_error *err)
+{
+    const struct attn_kv_ref ref = {kv, bare};
+    const struct attn_kv_desc *desc = NULL;
+    int32_t status = cuda_kv_take(&ref, &desc, err);
+
+    if (status == ATTN_OK)
+        status = gpu_kv_write_check(args, desc, err);
+    if (status == ATTN_OK)
+        status = cuda_enter(backend->context, err);
+    if (status != ATTN_OK)
+        return status;
+    status = launch_write(backend, args, desc, stream, err);
+    return cuda_leave(backend->context, status, err);
+}
+
+int32_t cuda_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn_kv_slot_mapping_args *args,
+                             void *stream, struct attn_error *err)
+{
+    struct gpu_kv_slots slots;
+    int32_t status = gpu_kv_slots_check(args, err);
+
+    if (status == ATTN_OK)
+        status = cuda_enter(backend->context, err);
+    if (status != ATTN_OK)
+        return status;
+    gpu_kv_slots_resolve(&slots, args);
+    status =
+        cuda_kv_launch(backend, CUDA_KV_SLOTS, args->batch->rows, GPU_KV_THREADS, 1, &slots, stream, err);
+    return cuda_leave(backend->context, status, err);
+}
+
+#define TABLE(shape_)                                                                                        \
+    {                                                                                                        \
+        .struct_size = sizeof(struct attn_kv_table), .shape = (shape_), .create = create,                    \
+        .destroy = destroy, .write = write_rows, .slot_mapping = cuda_kv_slot_mapping,                       \
+        .copy_slots = cuda_kv_copy_slots, .copy_blocks = cuda_kv_copy_blocks,                                \
+        .swap_blocks = cuda_kv_swap_blocks, .gather = cuda_kv_gather, .convert = cuda_kv_convert,            \
+        .advance_step = cuda_kv_advance_step                                                                 \
+    }
+
+const struct attn_kv_table cuda_kv_flash_attn = TABLE(shape_flash_attn);
+const struct attn_kv_table cuda_kv_flashinfer = TABLE(shape_flashinfer);

@@ -2,12 +2,15 @@
 /* The kernels that work on caches, for the driver of tests. */
 #include "driver.h"
 
+#include "../../backends/cuda/put.cu"
+
 #include "kv-gather.h"
 #include "kv-move.h"
 #include "kv-write.h"
 #include "merge.h"
 #include "step.h"
 
+DRIVER_KERNEL(gpu_put, gpu_put)
 DRIVER_KERNEL(gpu_kv_write_rows, gpu_kv_write)
 DRIVER_KERNEL(gpu_kv_map_slots, gpu_kv_slots)
 DRIVER_KERNEL(gpu_kv_gather_rows, gpu_kv_gather)
@@ -19,9 +22,15 @@ DRIVER_KERNEL(gpu_step_lengths, gpu_step)
 DRIVER_KERNEL(gpu_step_rows, gpu_step)
 
 const struct driver_kernel driver_kv_kernels[] = {
-    DRIVER_LINE(gpu_kv_write_rows, gpu_kv_write),   DRIVER_LINE(gpu_kv_map_slots, gpu_kv_slots),
-    DRIVER_LINE(gpu_kv_gather_rows, gpu_kv_gather), DRIVER_LINE(gpu_kv_convert_pages, gpu_kv_convert),
-    DRIVER_LINE(gpu_kv_move_pairs, gpu_kv_move),    DRIVER_LINE(gpu_merge_rows, gpu_merge),
-    DRIVER_LINE(gpu_rescale_rows, gpu_merge),       DRIVER_LINE(gpu_step_lengths, gpu_step),
-    DRIVER_LINE(gpu_step_rows, gpu_step),           {NULL, NULL, 0},
+    DRIVER_LINE(gpu_put, gpu_put),
+    DRIVER_LINE(gpu_kv_write_rows, gpu_kv_write),
+    DRIVER_LINE(gpu_kv_map_slots, gpu_kv_slots),
+    DRIVER_LINE(gpu_kv_gather_rows, gpu_kv_gather),
+    DRIVER_LINE(gpu_kv_convert_pages, gpu_kv_convert),
+    DRIVER_LINE(gpu_kv_move_pairs, gpu_kv_move),
+    DRIVER_LINE(gpu_merge_rows, gpu_merge),
+    DRIVER_LINE(gpu_rescale_rows, gpu_merge),
+    DRIVER_LINE(gpu_step_lengths, gpu_step),
+    DRIVER_LINE(gpu_step_rows, gpu_step),
+    {NULL, NULL, 0},
 };

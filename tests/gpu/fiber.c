@@ -131,8 +131,10 @@ void fiber_launch(fiber_kernel_fn kernel, const void *argument, const struct fib
     }
     for (fiber_cta.z = 0; fiber_cta.z < (grid->z > 0 ? grid->z : 1); fiber_cta.z++) {
         for (fiber_cta.y = 0; fiber_cta.y < (grid->y > 0 ? grid->y : 1); fiber_cta.y++) {
-            for (fiber_cta.x = 0; fiber_cta.x < grid->x; fiber_cta.x++)
+            for (uint32_t i = 0; i < grid->x; i++) {
+                fiber_cta.x = in_order(i, grid->x);
                 run_cta();
+            }
         }
     }
     free(fiber_cta.shared);

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Argument blocks of what goes between caches and rows, or pages: write, slot mapping, gather, convert. */
+#include <string.h>
+
+#include "kv-resolve.h"
+
+static bool is_aligned(const struct attn_buffer *buffer, uint32_t size)
+{
+    return gpu_address(buffer) % size == 0;
+}
+
+static int32_t check_addressing(uint32_t addressing, struct attn_error *err)
+{
+    return addressing >= ATTN_DENSE && addressing <= ATTN_CSR
+               ? ATTN_OK
+               : attn__common_refuse(err, ATTN_E_INVALID, 0, "addressing",
+                                     "addressing is %u; dense (1), table (2) and csr (3) are accepted",
+                                     addressing);
+}
+
+/* What host data show of a batch of the given addressing. */
+static int32_t check_batch(const struct attn_batch *batch, uint32_t addressing, uint32_t index_dtype,
+                           uint32_t block, struct attn_error *err)
+{
+    struct attn_problem problem = {.addressing = addressing,
+                                   .index_dtype = index_dtype,
+                                   .block = block,
+                                   .kv_source = ATTN_KV_CACHE,
+                                   .max_seqs = batch->seqs,
+                                   .max_rows = batch->rows,
+                                   .max_q = batch->max_q,
+                                   .max_kv = batch->max_kv};
+    int32_t status = check_addressing(addressing, err);
+
+    return status == ATTN_OK ? attn__batch_check_given(&problem, batch, err) : status;
+}
+
+/* ---------------------------------------------------------------- write */
+
+/* New rows of 8 bits come without a scale: they are codes of the cache's own. */
+static int32_t check_types(uint32_t from, uint32_t to, const struct attn_scale *scale, const char *name,
+                           struct attn_error *err)
+{
+    if (attn__dtype_size(from) > 1 ||
+        (attn__dtype_size(from) == 1 && from == to &&
+         (scale->kind == ATTN_SCALE_UNIT || scale->granularity != ATTN_SCALES_TOKEN_HEAD)))
+        return ATTN_OK;
+    return attn__common_refuse(
+        err, ATTN_E_UNSUPPORTED, name[0] == 'k' ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V, name,
+        "%s of the new rows is %s, the cache's is %s; f32, f16 and bf16 are served, and codes of "
+        "the cache's own 8-bit type if its scale is not token-head",
+        name, attn__dtype_name(from), attn__dtype_name(to));
+}
+
+static int32_t check_new(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
+                         struct attn_error *err)
+{
+    bool latent = desc->v.data == NULL, pieces = latent && args->k_rope.buffer.data != NULL;
+    uint32_t dim_vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
+    int32_t status = check_types(args->k_dtype, desc->k_dtype, &desc->k_scale, "k_dtype", err);
+
+    if (status == ATTN_OK && !latent)
+        status = check_types(args->v_dtype, desc->v_dtype, &desc->v_scale, "v_dtype", err);
+    if (status == ATTN_OK)
+        status =
+            attn__tensor_check(&args->k_new, args->rows, desc->kv_heads, pieces ? dim_vo : desc->head_dim,
+                               attn__dtype_size(args->k_dtype), 0, "k_new", err);
+    if (status == ATTN_OK && pieces)
+        status = attn__tensor_check(&args->k_rope, args->rows, desc->kv_heads, desc->head_dim - dim_vo,
+                                    attn__dtype_size(args->k_dtype), 0, "k_rope", err);
+    if (status == ATTN_OK && !latent)
+        status = attn__tensor_check(&args->v_new, args->rows, desc->kv_heads, dim_vo,
+                                    attn__dtype_size(args->v_dtype), 0, "v_new", err);
+    return status;
+}
+
+int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
+                           struct attn_error *err)
+{
+    int32_t status = gpu_kv_scales_check(desc, err);
+
+    if (status == ATTN_OK && !is_aligned(&args->slot_mapping, 8))
+        status =
+            attn__common_refuse(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
+    if (status == ATTN_OK && args->slot_mapping.data == NULL && args->batch == NULL)
+        status = attn__common_refuse(
+            err, ATTN_E_INVALID, 0, "batch",
+            "neither slot_mapping nor batch is given; one of them must say where the rows go");
+    if (status == ATTN_OK && args->slot_mapping.data == NULL)
+        status = check_batch(args->batch, args->addressing, args->index_dtype, desc->block, err);
+    return status == ATTN_OK ? check_new(args, desc, err) : status;
+}
+
+void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_args *args,
+                          const struct attn_kv_desc *desc, uint32_t first, uint32_t count)
+{
+    const uint32_t types[] = {args->k_dtype, args->v_dtype};
+
+    memset(out, 0, sizeof *out);
+    out->halves = gpu_kv_halves(desc);
+    out->heads = count;
+    out->rows = args->rows;
+    out->block = desc->block;
+    out->pages = desc->pages;
+    out->slots = gpu_address(&args->slot_mapping);
+    if (out->slots == 0)
+        out->batch = gpu_kv_batch_of(args->batch, args->addressing, args->index_dtype, desc->block);
+    for (uint32_t i = 0; i < out->halves; i++) {
+        out->to[i] = gpu_kv_side_of(desc, i == 1, first, count);
+        out->from[i] = gpu_kv_tensor_of(i == 0 ? &args->k_new : &args->v_new, first);
+        out->from_dtype[i] = types[i];
+        out->wide[i] = gpu_kv_wide(&out->to[i], &out->from[i], types[i]);
+    }
+    if (out->halves == 1 && args->k_rope.buffer.data != NULL) {
+        out->rope = gpu_kv_tensor_of(&args->k_rope, first);
+        out->split = desc->head_dim_vo;
+        if (out->split % 4 != 0 || gpu_kv_wide_tensor(&out->rope, 4, types[0]) == 1)
+            out->wide[0] = 1;
+    }
+}
+
+/* ---------------------------------------------------------------- slots */
+
+int32_t gpu_kv_slots_check(const struct attn_kv_slot_mapping_args *args, struct attn_error *err)
+{
+    if (!is_aligned(&args->slots, 8))
+        return attn__common_refuse(err, ATTN_E_INVALID, 0, "slots",
+                                   "the address of slots is no multiple of 8");
+    return check_batch(args->batch, args->addressing, args->index_dtype, args->block, err);
+}
+
+void gpu_kv_slots_resolve(struct gpu_kv_slots *out, const struct attn_kv_slot_mapping_args *args)
+{
+    *out = (struct gpu_kv_slots){
+        .slots = gpu_address(&args->slots),
+        .block = args->block,
+        .batch = gpu_kv_batch_of(args->batch, args->addressing, args->index_dtype, args->block)};
+}
+
+/* ---------------------------------------------------------------- gather */
+
+static int32_t check_output(const struct attn_kv_gather_args *args, const struct attn_kv_desc *desc,
+                            bool values, struct attn_error *err)
+{
+    const struct attn_tensor *to = values ? &args->v : &args->k;
+    const struct attn_tensor *scales = values ? &args->v_scales : &args->k_scales;
+    uint32_t dim = values && desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
+    uint32_t size = attn__dtype_size(values ? args->v_dtype : args->k_dtype);
+
+    if (to->buffer.data == NULL)
+        return ATTN_OK;
+    int32_t status =
+        attn__tensor_check(to, args->tokens, desc->kv_heads, dim, size, 1, values ? "v" : "k", err);
+    if (status == ATTN_OK && scales->buffer.data != NULL)
+        status = attn__tensor_check(scales, args->tokens, desc->kv_heads, 1, sizeof(float), 1,
+                                    values ? "v_scales" : "k_scales", err);
+    return status;
+}
+
+int32_t gpu_kv_gather_check(const struct attn_kv_gather_args *args, const struct attn_kv_desc *desc,
+                            struct attn_error *err)
+{
+    struct attn_batch batch = *args->batch;
+    int32_t status = gpu_kv_scales_check(desc, err);
+
+    if (status == ATTN_OK && (!is_aligned(&args->offsets, 4) || !is_aligned(&args->starts, 4)))
+        status =
+            attn__common_refuse(err, ATTN_E_INVALID, 0, !is_aligned(&args->offsets, 4) ? "offsets" : "starts",
+                                "the addresses of offsets and starts must be multiples of 4");
+    if (batch.q_offsets.data == NULL)
+        batch.q_offsets = batch.kv_lens; /* nobody reads them: queries do not count here */
+    if (status == ATTN_OK)
+        status = check_batch(&batch, args->addressing, args->index_dtype, desc->block, err);
+    if (status == ATTN_OK)
+        status = check_output(args, desc, false, err);
+    return status == ATTN_OK ? check_output(args, desc, true, err) : status;
+}
+
+void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gather_args *args,
+                           const struct attn_kv_desc *desc, uint32_t first, uint32_t count)
+{
+    memset(out, 0, sizeof *out);
+    out->heads = count;
+    out->tokens = args->tokens;
+    out->offsets = gpu_address(&args->offsets);
+    out->starts = gpu_address(&args->starts);
+    out->batch = gpu_kv_batch_of(args->batch, args->addressing, args->index_dtype, desc->block);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct attn_tensor *to = i == 0 ? &args->k : &args->v;
+        if (to->buffer.data == NULL)
+            continue;
+        out->from[i] = gpu_kv_side_of(desc, i == 1, first, count);
+        out->to[i] = gpu_kv_tensor_of(to, first);
+        out->scales[i] = gpu_kv_tensor_of(i == 0 ? &args->k_scales : &args->v_scales, first);
+        out->to_dtype[i] = i == 0 ? args->k_dtype : args->v_dtype;
+        out->moved[i] = out->to_dtype[i] == out->from[i].cache.dtype;
+        out->wide[i] = gpu_kv_wide(&out->from[i], &out->to[i], out->to_dtype[i]);
+    }
+}
+
+/* ---------------------------------------------------------------- convert */
+
+int32_t gpu_kv_pairs_check(const struct attn_buffer *pairs, struct attn_error *err)
+{
+    return is_aligned(pairs, 8) ? ATTN_OK
+                                : attn__common_refuse(err, ATTN_E_INVALID, 0, "pairs",
+                                                      "the address of pairs is no multiple of 8");
+}
+
+int32_t gpu_kv_convert_check(const struct attn_kv_convert_args *args, const struct attn_kv_desc *from,
+                             const struct attn_kv_desc *to, struct attn_error *err)
+{
+    int32_t status = gpu_kv_pairs_check(&args->pairs, err);
+
+    if (status == ATTN_OK)
+        status = gpu_kv_scales_check(from, err);
+    return status == ATTN_OK ? gpu_kv_scales_check(to, err) : status;
+}
+
+static uint32_t granularity(const struct attn_scale *scale)
+{
+    return scale->kind == ATTN_SCALE_UNIT ? (uint32_t)ATTN_SCALES_UNIT : scale->granularity;
+}
+
+static bool is_moved(const struct attn_kv_desc *from, const struct attn_kv_desc *to, bool values)
+{
+    uint32_t dtype = values ? from->v_dtype : from->k_dtype;
+
+    if (dtype != (values ? to->v_dtype : to->k_dtype))
+        return false;
+    return attn__dtype_size(dtype) != 1 || granularity(values ? &from->v_scale : &from->k_scale) ==
+                                               granularity(values ? &to->v_scale : &to->k_scale);
+}
+
+void gpu_kv_convert_resolve(struct gpu_kv_convert *out, const struct attn_kv_convert_args *args,
+                            const struct attn_kv_desc *from, const struct attn_kv_desc *to, uint32_t first,
+                            uint32_t count)
+{
+    memset(out, 0, sizeof *out);
+    out->halves = gpu_kv_halves(from);
+    out->heads = count;
+    out->block = from->block;
+    out->pairs = gpu_address(&args->pairs);
+    out->count = out->pairs != 0 ? args->count : from->pages;
+    out->from_pages = from->pages;
+    out->to_pages = to->pages;
+    /* Eight vectors a warp, but not more shares than the scan of the pairs is worth. */
+    const uint64_t shares = ((uint64_t)from->block * out->halves * count + 63) / 64;
+    out->parts = shares < 64 ? (uint32_t)shares : 64;
+    for (uint32_t i = 0; i < out->halves; i++) {
+        out->from[i] = gpu_kv_side_of(from, i == 1, first, count);
+        out->to[i] = gpu_kv_side_of(to, i == 1, first, count);
+        out->moved[i] = is_moved(from, to, i == 1);
+        const bool four = gpu_kv_wide(&out->from[i], NULL, 0) == 4 && gpu_kv_wide(&out->to[i], NULL, 0) == 4;
+        out->wide[i] = four ? 4 : 1;
+    }
+}

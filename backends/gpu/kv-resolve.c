@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Sides of a cache, tensors and batches for the kernels on caches, and how wide they can be moved. */
+#include "kv-resolve.h"
+
+#include <string.h>
+
+int32_t gpu_kv_take(const struct attn_kv_desc *handle, const struct attn_kv_desc *bare,
+                    const struct attn_kv_desc **out, struct attn_error *err)
+{
+    *out = handle != NULL ? handle : bare;
+    if (*out == NULL)
+        return attn__common_refuse(err, ATTN_E_INVALID, 0, "kv",
+                                   "neither a cache nor a description is given; one of them is needed");
+    return handle != NULL ? ATTN_OK : attn__kv_check(bare, err);
+}
+
+/* ---------------------------------------------------------------- scales */
+
+static bool is_host_array(const struct attn_scale *scale)
+{
+    return scale->kind == ATTN_SCALE_HOST && scale->granularity != ATTN_SCALES_TENSOR;
+}
+
+uint32_t gpu_kv_heads(const struct attn_kv_desc *desc)
+{
+    bool limited = is_host_array(&desc->k_scale) || is_host_array(&desc->v_scale);
+
+    return limited ? GPU_KV_HEADS : UINT32_MAX;
+}
+
+static int32_t check_scale(const struct attn_kv_desc *desc, const struct attn_scale *scale, const char *name,
+                           struct attn_error *err)
+{
+    bool varies = (desc->pages > 1 && scale->outer_stride != 0) ||
+                  (desc->block > 1 && scale->token_stride != 0) ||
+                  scale->granularity == ATTN_SCALES_TOKEN_HEAD;
+
+    if (scale->kind != ATTN_SCALE_HOST || !varies)
+        return ATTN_OK;
+    return attn__common_refuse(err, ATTN_E_UNSUPPORTED, 0, name,
+                               "%s is in host memory and varies from token to token; in device memory it is "
+                               "served",
+                               name);
+}
+
+int32_t gpu_kv_scales_check(const struct attn_kv_desc *desc, struct attn_error *err)
+{
+    int32_t status = check_scale(desc, &desc->k_scale, "k_scale", err);
+
+    return status == ATTN_OK ? check_scale(desc, &desc->v_scale, "v_scale", err) : status;
+}
+
+/* ---------------------------------------------------------------- sides */
+
+static void set_scale(struct gpu_kv_side *side, const struct attn_scale *scale, uint32_t first,
+                      uint32_t count)
+{
+    struct gpu_scale *out = &side->cache.scale;
+
+    if (scale->kind != ATTN_SCALE_HOST) {
+        side->token_head = out->base != 0 && scale->granularity == ATTN_SCALES_TOKEN_HEAD;
+        out->base += out->base != 0 ? (uint64_t)(first * out->head_stride) : 0;
+        return;
+    }
+    const char *values = (const char *)scale->buffer.data + scale->buffer.byte_offset;
+    side->by_head = 1;
+    for (uint32_t i = 0; i < count && i < GPU_KV_HEADS; i++)
+        memcpy(&side->values[i], values + (int64_t)(first + i) * scale->head_stride, sizeof side->values[i]);
+    if (scale->head_stride == 0) {
+        side->by_head = 0;
+        memcpy(&out->value, values, sizeof out->value);
+    }
+    out->base = 0;
+}
+
+struct gpu_kv_side gpu_kv_side_of(const struct attn_kv_desc *desc, bool values, uint32_t first,
+                                  uint32_t count)
+{
+    struct gpu_kv_side side = {.cache = gpu_cache_of(desc, values)};
+    const struct gpu_cache *cache = &side.cache;
+
+    side.cache.base += (uint64_t)(first * cache->head_stride);
+    side.piece_shift = cache->piece_stride != 0 ? (uint32_t)__builtin_ctz(cache->piece) : 31;
+    if (cache->size == 1)
+        set_scale(&side, values ? &desc->v_scale : &desc->k_scale, first, count);
+    return side;
+}
+
+struct gpu_tensor gpu_kv_tensor_of(const struct attn_tensor *tensor, uint32_t first)
+{
+    uint64_t base = gpu_address(&tensor->buffer);
+
+    return (struct gpu_tensor){base != 0 ? base + (uint64_t)(first * tensor->head_stride) : 0,
+                               tensor->token_stride, tensor->head_stride};
+}
+
+struct gpu_batch gpu_kv_batch_of(const struct attn_batch *batch, uint32_t addressing, uint32_t index_dtype,
+                                 uint32_t block)
+{
+    return (struct gpu_batch){
+        .seqs = batch->seqs,
+        .rows = batch->rows,
+        .max_q = batch->max_q,
+        .max_kv = batch->max_kv,
+        .q_offsets = gpu_address(&batch->q_offsets),
+        .kv_lens = gpu_address(&batch->kv_lens),
+        .kv_starts = addressing == ATTN_DENSE ? gpu_address(&batch->kv_offsets) : 0,
+        .table = gpu_address(&batch->table),
+        .table_stride = batch->table_stride,
+        .table_width = batch->table_width,
+        .addressing = addressing,
+        .indptr = gpu_address(&batch->csr_indptr),
+        .indices = gpu_address(&batch->csr_indices),
+        .index_dtype = index_dtype == ATTN_INT64 ? (uint32_t)ATTN_INT64 : (uint32_t)ATTN_INT32,
+        .block = block,
+        .block_shift = (block & (block - 1)) == 0 ? (uint32_t)__builtin_ctz(block) : 32,
+    };
+}
+
+/* ---------------------------------------------------------------- width */
+
+uint32_t gpu_kv_wide_tensor(const struct gpu_tensor *tensor, uint32_t dim, uint32_t dtype)
+{
+    uint64_t bits = tensor->base | (uint64_t)tensor->token_stride | (uint64_t)tensor->head_stride;
+
+    return dim % 4 == 0 && bits % (4 * attn__dtype_size(dtype)) == 0 ? 4 : 1;
+}
+
+uint32_t gpu_kv_wide(const struct gpu_kv_side *side, const struct gpu_tensor *tensor, uint32_t dtype)
+{
+    const struct gpu_cache *cache = &side->cache;
+    uint64_t bits = cache->base | (uint64_t)cache->page_stride | (uint64_t)cache->token_stride |
+                    (uint64_t)cache->head_stride | (uint64_t)cache->piece_stride | cache->piece;
+
+    if (cache->dim % 4 != 0 || bits % (4 * cache->size) != 0)
+        return 1;
+    return tensor == NULL || tensor->base == 0 ? 4 : gpu_kv_wide_tensor(tensor, cache->dim, dtype);
+}

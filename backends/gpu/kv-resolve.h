@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Host code: from the public arguments of calls on caches to the argument blocks of their kernels. What host
+ * data show was checked by the caller of the plugin; what is checked here is what only a device has to ask.
+ */
+#ifndef ATTN_GPU_KV_RESOLVE_H
+#define ATTN_GPU_KV_RESOLVE_H
+
+#include <stdbool.h>
+
+#include "check.h"
+#include "kv-args.h"
+#include "resolve.h"
+
+/* CTAs of a launch at most: the kernels go on until all is done. */
+#define GPU_KV_CTAS 65536u
+
+/* 2, or 1 of a latent cache. */
+static inline uint32_t gpu_kv_halves(const struct attn_kv_desc *desc)
+{
+    return desc->v.data != NULL ? 2 : 1;
+}
+
+/* Description behind a reference, checked if it comes bare; `handle` is what the plugin keeps of a cache. */
+int32_t gpu_kv_take(const struct attn_kv_desc *handle, const struct attn_kv_desc *bare,
+                    const struct attn_kv_desc **out, struct attn_error *err);
+
+/* How many heads a launch on this cache takes at most. */
+uint32_t gpu_kv_heads(const struct attn_kv_desc *desc);
+
+/* Refuses scales that a kernel cannot reach: those in host memory that differ from token to token. */
+int32_t gpu_kv_scales_check(const struct attn_kv_desc *desc, struct attn_error *err);
+
+/* Heads [first, first + count) of keys or values, of a cache that was checked. */
+struct gpu_kv_side gpu_kv_side_of(const struct attn_kv_desc *desc, bool values, uint32_t first,
+                                  uint32_t count);
+struct gpu_tensor gpu_kv_tensor_of(const struct attn_tensor *tensor, uint32_t first);
+/* What of a batch the kernels read, `block` tokens a page. */
+struct gpu_batch gpu_kv_batch_of(const struct attn_batch *batch, uint32_t addressing, uint32_t index_dtype,
+                                 uint32_t block);
+/* Elements of vectors in `side` and `tensor` (may be NULL) that can be moved at once. */
+uint32_t gpu_kv_wide(const struct gpu_kv_side *side, const struct gpu_tensor *tensor, uint32_t dtype);
+uint32_t gpu_kv_wide_tensor(const struct gpu_tensor *tensor, uint32_t dim, uint32_t dtype);
+
+int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
+                           struct attn_error *err);
+void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_args *args,
+                          const struct attn_kv_desc *desc, uint32_t first, uint32_t count);
+
+int32_t gpu_kv_slots_check(const struct attn_kv_slot_mapping_args *args, struct attn_error *err);
+void gpu_kv_slots_resolve(struct gpu_kv_slots *out, const struct attn_kv_slot_mapping_args *args);
+
+int32_t gpu_kv_gather_check(const struct attn_kv_gather_args *args, const struct attn_kv_desc *desc,
+                            struct attn_error *err);
+void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gather_args *args,
+                           const struct attn_kv_desc *desc, uint32_t first, uint32_t count);
+
+int32_t gpu_kv_convert_check(const struct attn_kv_convert_args *args, const struct attn_kv_desc *from,
+                             const struct attn_kv_desc *to, struct attn_error *err);
+void gpu_kv_convert_resolve(struct gpu_kv_convert *out, const struct attn_kv_convert_args *args,
+                            const struct attn_kv_desc *from, const struct attn_kv_desc *to, uint32_t first,
+                            uint32_t count);
+
+/* Address of i64 pairs, aligned. */
+int32_t gpu_kv_pairs_check(const struct attn_buffer *pairs, struct attn_error *err);
+/* Planes of tokens or of whole pages between two caches that are alike; the room is there. */
+void gpu_kv_move_slots(struct gpu_kv_move *out, const struct attn_kv_desc *from,
+                       const struct attn_kv_desc *to);
+void gpu_kv_move_pages(struct gpu_kv_move *out, const struct attn_kv_desc *from,
+                       const struct attn_kv_desc *to);
+/* Planes of a pair of caches at most. */
+#define GPU_KV_PLANES_EACH 4u
+
+int32_t gpu_step_check(const struct attn_kv_advance_step_args *args, struct attn_error *err);
+void gpu_step_resolve(struct gpu_step *out, const struct attn_kv_advance_step_args *args);
+/* Threads that the second kernel of a step has work for. */
+uint64_t gpu_step_work(const struct gpu_step *step);
+
+int32_t gpu_merge_resolve(struct gpu_merge *out, const struct attn_merge_args *args, struct attn_error *err);
+int32_t gpu_rescale_resolve(struct gpu_merge *out, const struct attn_rescale_args *args,
+                            struct attn_error *err);
+
+#endif
