@@ -18,22 +18,18 @@ int32_t cuda_enter(struct cuda_context *context, struct attn_error *err)
                      text);
 }
 
-int32_t cuda_leave(struct cuda_context *context, int32_t status, struct attn_error *err)
+int32_t cuda_leave(struct cuda_context *context, int32_t status)
 {
     cuda_handle popped;
-    cuda_result result = context->driver->cuCtxPopCurrent(&popped);
 
-    return status != ATTN_OK ? status : cuda_check(context, result, "device", "cuCtxPopCurrent", err);
+    /* What was made stands. An error of earlier work that shows here makes the next call fail. */
+    (void)cuda_check(context, context->driver->cuCtxPopCurrent(&popped), "device", "cuCtxPopCurrent", NULL);
+    return status;
 }
 
 bool cuda_enter_to_free(struct cuda_context *context)
 {
     return !cuda_is_lost(context) && cuda_enter(context, NULL) == ATTN_OK;
-}
-
-void cuda_leave_freed(struct cuda_context *context)
-{
-    (void)cuda_leave(context, ATTN_OK, NULL);
 }
 
 /* The caller's context has to be of the device that the backend is opened on. */
@@ -46,7 +42,7 @@ static int32_t check_native(struct cuda_context *context, struct attn_error *err
         return status;
     status = cuda_check(context, context->driver->cuCtxGetDevice(&device), "native_context", "cuCtxGetDevice",
                         err);
-    status = cuda_leave(context, status, err);
+    status = cuda_leave(context, status);
     if (status == ATTN_OK && device != context->record->device)
         return cuda_fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "native_context",
                          "the context given belongs to another device than cuda:%d",
@@ -124,7 +120,7 @@ void cuda_context_close(struct cuda_context *context)
         return;
     if (cuda_enter_to_free(context)) {
         cuda_module_unload_all(context);
-        cuda_leave_freed(context);
+        (void)cuda_leave(context, ATTN_OK);
     }
     if (context->primary && !cuda_is_lost(context))
         (void)context->driver->cuDevicePrimaryCtxRelease(context->record->device);

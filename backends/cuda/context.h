@@ -40,11 +40,10 @@ void cuda_context_close(struct cuda_context *context);
 
 /* Makes the context current; fails if it is lost. Each success is ended by cuda_leave. */
 int32_t cuda_enter(struct cuda_context *context, struct attn_error *err);
-/* Makes current what was current before. Returns `status`, or what went wrong if that was ATTN_OK. */
-int32_t cuda_leave(struct cuda_context *context, int32_t status, struct attn_error *err);
-/* The same two for destroying: false if the context is lost, when only host memory goes. */
+/* Makes current what was current before, and returns `status`. */
+int32_t cuda_leave(struct cuda_context *context, int32_t status);
+/* cuda_enter for destroying: false if the context is lost, when only host memory goes. */
 bool cuda_enter_to_free(struct cuda_context *context);
-void cuda_leave_freed(struct cuda_context *context);
 
 /* What a result of the driver means; `call` is what was tried. A sticky error makes the context lost. */
 int32_t cuda_check(struct cuda_context *context, cuda_result result, const char *field, const char *call,

@@ -70,12 +70,19 @@ static cuda_result end_capture(struct attn_graph_impl *graph, cuda_handle *out)
     return driver->cuStreamEndCapture(stream, out);
 }
 
+static void drop_captured(struct cuda_context *context, cuda_handle captured)
+{
+    if (captured != NULL && !cuda_is_lost(context))
+        (void)cuda_check(context, context->driver->cuGraphDestroy(captured), "graph", "cuGraphDestroy", NULL);
+}
+
 static void drop_capture(struct attn_graph_impl *graph)
 {
     cuda_handle captured;
 
-    if (end_capture(graph, &captured) == CUDA_SUCCESS && captured != NULL)
-        (void)graph->backend->context->driver->cuGraphDestroy(captured);
+    (void)cuda_check(graph->backend->context, end_capture(graph, &captured), "graph", "cuStreamEndCapture",
+                     NULL);
+    drop_captured(graph->backend->context, captured);
 }
 
 int32_t cuda_graph_begin(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
@@ -93,7 +100,7 @@ int32_t cuda_graph_begin(struct attn_backend_impl *backend, void *stream, struct
         status = begin_capture(graph, stream, err);
         if (status == ATTN_OK)
             add_capture(graph);
-        status = cuda_leave(backend->context, status, err);
+        status = cuda_leave(backend->context, status);
     }
     if (status != ATTN_OK) {
         if (graph->stream != NULL)
@@ -116,7 +123,7 @@ int32_t cuda_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void
         return status;
     status = cuda_check(context, context->driver->cuLaunchHostFunc(graph->stream, fn, arg), "graph",
                         "cuLaunchHostFunc", err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 int32_t cuda_graph_end(struct attn_graph_impl *graph, struct attn_error *err)
@@ -137,9 +144,9 @@ int32_t cuda_graph_end(struct attn_graph_impl *graph, struct attn_error *err)
                             "graph", "cuGraphInstantiateWithFlags", err);
         if (status != ATTN_OK)
             graph->exec = NULL;
-        (void)context->driver->cuGraphDestroy(captured);
+        drop_captured(context, captured);
     }
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 int32_t cuda_graph_launch(struct attn_graph_impl *graph, void *stream, struct attn_error *err)
@@ -156,7 +163,7 @@ int32_t cuda_graph_launch(struct attn_graph_impl *graph, void *stream, struct at
     if (status == ATTN_OK)
         status = cuda_check(context, context->driver->cuGraphLaunch(graph->exec, stream), "graph",
                             "cuGraphLaunch", err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 void cuda_graph_destroy(struct attn_graph_impl *graph)
@@ -166,10 +173,10 @@ void cuda_graph_destroy(struct attn_graph_impl *graph)
     struct cuda_context *context = graph->backend->context;
     if (cuda_enter_to_free(context)) {
         drop_capture(graph);
-        if (graph->exec != NULL)
+        if (graph->exec != NULL && !cuda_is_lost(context))
             (void)cuda_check(context, context->driver->cuGraphExecDestroy(graph->exec), "graph",
                              "cuGraphExecDestroy", NULL);
-        cuda_leave_freed(context);
+        (void)cuda_leave(context, ATTN_OK);
     } else if (graph->stream != NULL) {
         remove_capture(graph);
     }

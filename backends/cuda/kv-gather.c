@@ -37,7 +37,7 @@ int32_t cuda_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_g
     if (status != ATTN_OK)
         return status;
     status = launch_gather(backend, args, desc, stream, err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }
 
 static int32_t launch_convert(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
@@ -74,5 +74,5 @@ int32_t cuda_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_
     if (status != ATTN_OK)
         return status;
     status = launch_convert(backend, args, source, target, stream, err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }

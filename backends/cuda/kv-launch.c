@@ -28,7 +28,7 @@ int32_t cuda_kv_open(struct attn_backend_impl *backend, struct attn_error *err)
     for (uint32_t i = 0; i < CUDA_KV_KERNELS && status == ATTN_OK; i++)
         status = cuda_module_function(backend->context, kernels[i].module, kernels[i].name, 0,
                                       &backend->kv.function[i], err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }
 
 int32_t cuda_kv_launch(struct attn_backend_impl *backend, enum cuda_kv_kernel kernel, uint64_t work,

@@ -52,7 +52,7 @@ int32_t cuda_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_
     move_init(&move, &args->pairs, args->count);
     gpu_kv_move_slots(&move, source, target);
     status = launch_move(backend, &move, stream, err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }
 
 /* Checks all caches before anything is written. */
@@ -91,7 +91,7 @@ int32_t cuda_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn
     }
     if (status == ATTN_OK)
         status = launch_move(backend, &move, stream, err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }
 
 /* ---------------------------------------------------------------- swap */
@@ -194,5 +194,5 @@ int32_t cuda_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn
     gpu_kv_move_pages(&move, source, target);
     status = args->kind == ATTN_COPY_ON_DEVICE ? move_pairs(backend, args, &move, stream, err)
                                                : copy_pairs(backend, args, &move, stream, err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }

@@ -81,7 +81,7 @@ static int32_t write_rows(struct attn_backend_impl *backend, const struct attn_k
     if (status != ATTN_OK)
         return status;
     status = launch_write(backend, args, desc, stream, err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }
 
 int32_t cuda_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn_kv_slot_mapping_args *args,
@@ -97,7 +97,7 @@ int32_t cuda_kv_slot_mapping(struct attn_backend_impl *backend, const struct att
     gpu_kv_slots_resolve(&slots, args);
     status =
         cuda_kv_launch(backend, CUDA_KV_SLOTS, args->batch->rows, GPU_KV_THREADS, 1, &slots, stream, err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }
 
 #define TABLE(shape_)                                                                                        \

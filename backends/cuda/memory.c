@@ -19,13 +19,9 @@ static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct at
         return status;
     snprintf(call, sizeof call, "cuMemAlloc of %llu bytes", (unsigned long long)size);
     status = cuda_check(context, context->driver->cuMemAlloc(&address, size), "size", call, err);
-    const bool allocated = status == ATTN_OK;
-    status = cuda_leave(context, status, err);
     if (status == ATTN_OK)
         out->data = (void *)(uintptr_t)address;
-    else if (allocated)
-        (void)context->driver->cuMemFree(address);
-    return status;
+    return cuda_leave(context, status);
 }
 
 static void free_buffer(struct attn_backend_impl *backend, const struct attn_buffer *buffer)
@@ -36,7 +32,7 @@ static void free_buffer(struct attn_backend_impl *backend, const struct attn_buf
         return;
     (void)cuda_check(context, context->driver->cuMemFree((cuda_address)(uintptr_t)buffer->data), "buffer",
                      "cuMemFree", NULL);
-    cuda_leave_freed(context);
+    (void)cuda_leave(context, ATTN_OK);
 }
 
 static int32_t check_copy(const struct attn_buffer *to, const struct attn_buffer *from, uint64_t size,
@@ -75,7 +71,7 @@ static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer 
     else
         status = cuda_check(context, driver->cuMemcpyDtoDAsync(target, source, size, stream), "from",
                             "cuMemcpyDtoDAsync", err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 static int32_t alloc_pinned(struct attn_backend_impl *backend, uint64_t size, void **out,
@@ -95,13 +91,7 @@ static int32_t alloc_pinned(struct attn_backend_impl *backend, uint64_t size, vo
                         err);
     if (status != ATTN_OK)
         *out = NULL;
-    void *memory = *out;
-    status = cuda_leave(context, status, err);
-    if (status != ATTN_OK && memory != NULL) {
-        (void)context->driver->cuMemFreeHost(memory);
-        *out = NULL;
-    }
-    return status;
+    return cuda_leave(context, status);
 }
 
 static void free_pinned(struct attn_backend_impl *backend, void *memory)
@@ -111,7 +101,7 @@ static void free_pinned(struct attn_backend_impl *backend, void *memory)
     if (memory == NULL || !cuda_enter_to_free(context))
         return;
     (void)cuda_check(context, context->driver->cuMemFreeHost(memory), "memory", "cuMemFreeHost", NULL);
-    cuda_leave_freed(context);
+    (void)cuda_leave(context, ATTN_OK);
 }
 
 const struct attn_memory_table cuda_memory_table = {

@@ -13,7 +13,7 @@ static int32_t launch(struct attn_backend_impl *backend, enum cuda_kv_kernel ker
         return status;
     status = cuda_kv_launch(backend, kernel, (uint64_t)merge->rows * merge->heads, GPU_KV_THREADS / 32u, 1,
                             merge, stream, err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }
 
 static int32_t merge_parts(struct attn_backend_impl *backend, const struct attn_merge_args *args,
@@ -52,5 +52,5 @@ int32_t cuda_kv_advance_step(struct attn_backend_impl *backend, const struct att
     if (status == ATTN_OK)
         status = cuda_kv_launch(backend, CUDA_KV_STEP_ROWS, gpu_step_work(&step), GPU_KV_THREADS, 1, &step,
                                 stream, err);
-    return cuda_leave(backend->context, status, err);
+    return cuda_leave(backend->context, status);
 }

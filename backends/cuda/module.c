@@ -65,8 +65,9 @@ int32_t cuda_module_function(struct cuda_context *context, enum cuda_module modu
 void cuda_module_unload_all(struct cuda_context *context)
 {
     for (uint32_t i = 0; i < CUDA_MODULES; i++) {
-        if (context->modules[i] != NULL)
-            (void)context->driver->cuModuleUnload(context->modules[i]);
+        if (context->modules[i] != NULL && !cuda_is_lost(context))
+            (void)cuda_check(context, context->driver->cuModuleUnload(context->modules[i]), "module",
+                             "cuModuleUnload", NULL);
         context->modules[i] = NULL;
     }
 }

@@ -96,7 +96,7 @@ static int32_t find_functions(struct attn_plan_impl *plan, struct attn_error *er
     status = cuda_module_function(context, CUDA_MODULE_put, "gpu_put", 0, &plan->put, err);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++)
         status = plan->parts[i].kernel->family->create(plan, &plan->parts[i], err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 int32_t cuda_plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,

@@ -145,5 +145,5 @@ int32_t cuda_plan_prepare(const struct attn_plan_impl *plan, const struct attn_b
     if (status == ATTN_OK)
         status = host ? prepare_host(plan, batch, schedule, staging, stream, err)
                       : prepare_device(plan, batch, schedule, stream, err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }

@@ -98,5 +98,5 @@ int32_t cuda_plan_run(const struct attn_plan_impl *plan, const struct attn_batch
     if (status == ATTN_OK)
         status = launch_parts(plan, &run, schedule, scratch, stream, err);
     status = cuda_scales_release(plan, scales, stream, status, err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }

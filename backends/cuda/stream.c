@@ -39,7 +39,7 @@ int32_t cuda_stream_create(struct attn_backend_impl *backend, void **out, struct
                         "cuStreamCreate", err);
     if (status != ATTN_OK)
         *out = NULL;
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 int32_t cuda_stream_synchronize(struct attn_backend_impl *backend, void *stream, struct attn_error *err)
@@ -53,7 +53,7 @@ int32_t cuda_stream_synchronize(struct attn_backend_impl *backend, void *stream,
     if (status == ATTN_OK)
         status = cuda_check(context, context->driver->cuStreamSynchronize(stream), "stream",
                             "cuStreamSynchronize", err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 void cuda_stream_destroy(struct attn_backend_impl *backend, void *stream)
@@ -63,8 +63,10 @@ void cuda_stream_destroy(struct attn_backend_impl *backend, void *stream)
     if (stream == NULL || !cuda_enter_to_free(context))
         return;
     cuda_graph_forget_stream(backend, stream);
-    (void)cuda_check(context, context->driver->cuStreamDestroy(stream), "stream", "cuStreamDestroy", NULL);
-    cuda_leave_freed(context);
+    if (!cuda_is_lost(context))
+        (void)cuda_check(context, context->driver->cuStreamDestroy(stream), "stream", "cuStreamDestroy",
+                         NULL);
+    (void)cuda_leave(context, ATTN_OK);
 }
 
 int32_t cuda_event_create(struct attn_backend_impl *backend, void **out, struct attn_error *err)
@@ -79,7 +81,7 @@ int32_t cuda_event_create(struct attn_backend_impl *backend, void **out, struct 
                         "cuEventCreate", err);
     if (status != ATTN_OK)
         *out = NULL;
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 int32_t cuda_event_record(struct attn_backend_impl *backend, void *event, void *stream,
@@ -94,7 +96,7 @@ int32_t cuda_event_record(struct attn_backend_impl *backend, void *event, void *
     if (status == ATTN_OK)
         status =
             cuda_check(context, context->driver->cuEventRecord(event, stream), "event", "cuEventRecord", err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 int32_t cuda_event_query(struct attn_backend_impl *backend, void *event, struct attn_error *err)
@@ -105,7 +107,7 @@ int32_t cuda_event_query(struct attn_backend_impl *backend, void *event, struct 
     if (status != ATTN_OK)
         return status;
     status = cuda_check(context, context->driver->cuEventQuery(event), "event", "cuEventQuery", err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 int32_t cuda_event_synchronize(struct attn_backend_impl *backend, void *event, struct attn_error *err)
@@ -117,7 +119,7 @@ int32_t cuda_event_synchronize(struct attn_backend_impl *backend, void *event, s
         return status;
     status =
         cuda_check(context, context->driver->cuEventSynchronize(event), "event", "cuEventSynchronize", err);
-    return cuda_leave(context, status, err);
+    return cuda_leave(context, status);
 }
 
 void cuda_event_destroy(struct attn_backend_impl *backend, void *event)
@@ -127,5 +129,5 @@ void cuda_event_destroy(struct attn_backend_impl *backend, void *event)
     if (event == NULL || !cuda_enter_to_free(context))
         return;
     (void)cuda_check(context, context->driver->cuEventDestroy(event), "event", "cuEventDestroy", NULL);
-    cuda_leave_freed(context);
+    (void)cuda_leave(context, ATTN_OK);
 }

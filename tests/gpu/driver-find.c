@@ -2,7 +2,7 @@
 /* All kernels that the driver of tests knows. */
 #include <string.h>
 
-#include "driver.h"
+#include "fiber-names.h"
 
 const struct driver_kernel *driver_find(const char *name)
 {

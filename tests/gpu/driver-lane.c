@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The plain attention kernels, for the driver of tests. */
-#include "driver.h"
+#include "fiber-names.h"
 
 #include "lane.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "advance.h"
-#include "driver.h"
+#include "fiber-names.h"
 #include "kv-resolve.h"
 
 enum { SEQS = 600, ROWS = 1400, WIDTH = 24, CASES = 60, GAP = 7 };

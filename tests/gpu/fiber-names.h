@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * A CUDA driver library for tests, whose device is this machine: device memory is the heap's, and kernels of
- * backends/gpu run as fibers (fiber.h). Every call has completed when it returns, or is kept by a capture.
- * Plugin, kernels and checker are those that a GPU runs, so that attn-check judges them without one.
+ * Kernels by name, run as fibers (fiber.h): what the fake driver of tests/cuda has in place of modules, so
+ * that attn-check judges plugin and kernels without a GPU.
  */
-#ifndef GPU_DRIVER_H
-#define GPU_DRIVER_H
+#ifndef FIBER_NAMES_H
+#define FIBER_NAMES_H
 
 #include "fiber.h"
 

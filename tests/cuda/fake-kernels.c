@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The fake driver's modules: any image holds all kernels, which are host code on fibers. */
+#include <pthread.h>
+#include <string.h>
+
+#include "fiber-names.h"
+#include "fake-state.h"
+
+void fake_kernel_run(const struct fake_work *work)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint32_t launches;
+    const struct driver_kernel *kernel = work->kernel;
+    struct fiber_grid grid = work->grid;
+
+    pthread_mutex_lock(&lock);
+    grid.order = launches++;
+    fiber_launch(kernel->call, work->argument, &grid);
+    pthread_mutex_unlock(&lock);
+}
+
+cuda_result cuModuleLoadData(cuda_handle *module, const void *image)
+{
+    cuda_result result = fake_enter("cuModuleLoadData", true);
+
+    if (result == CUDA_SUCCESS && image == NULL)
+        return CUDA_INVALID_IMAGE;
+    if (result == CUDA_SUCCESS)
+        *module = fake_new(FAKE_MODULE);
+    return result;
+}
+
+cuda_result cuModuleUnload(cuda_handle module)
+{
+    cuda_result result = fake_enter("cuModuleUnload", true);
+    struct fake_object *object = fake_take(module, FAKE_MODULE, "cuModuleUnload");
+
+    if (object != NULL)
+        fake_drop(object);
+    return result;
+}
+
+cuda_result cuModuleGetFunction(cuda_handle *function, cuda_handle module, const char *name)
+{
+    cuda_result result = fake_enter("cuModuleGetFunction", true);
+    const struct driver_kernel *kernel = driver_find(name);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (fake_take(module, FAKE_MODULE, "cuModuleGetFunction") == NULL || kernel == NULL)
+        return 500;
+    struct fake_object *object = fake_new(FAKE_FUNCTION);
+    object->kernel = kernel;
+    *function = object;
+    return CUDA_SUCCESS;
+}
+
+cuda_result cuFuncGetAttribute(int *value, int attribute, cuda_handle function)
+{
+    (void)attribute, (void)function;
+    *value = 0;
+    return fake_enter("cuFuncGetAttribute", true);
+}
+
+cuda_result cuFuncSetAttribute(cuda_handle function, int attribute, int value)
+{
+    (void)attribute, (void)value, (void)function;
+    return fake_enter("cuFuncSetAttribute", true);
+}
+
+cuda_result cuFuncLoad(cuda_handle function)
+{
+    (void)function;
+    return fake_enter("cuFuncLoad", true);
+}
+
+cuda_result cuLaunchKernel(cuda_handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                           cuda_handle stream, void **arguments, void **extra)
+{
+    cuda_result result = fake_enter("cuLaunchKernel", true);
+    struct fake_work work = {.what = FAKE_LAUNCH, .grid = {grid_x, grid_y, grid_z, block_x, shared_bytes, 0}};
+
+    (void)extra;
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct fake_object *object = fake_take(function, FAKE_FUNCTION, "cuLaunchKernel");
+    if (object == NULL)
+        return CUDA_INVALID_VALUE;
+    const struct driver_kernel *kernel = object->kernel;
+    if (grid_x == 0 || grid_y == 0 || grid_z == 0 || block_x == 0 || block_y * block_z != 1 ||
+        kernel->size > sizeof work.argument)
+        fake_offend("%s is launched with a shape that is none", kernel->name);
+    work.kernel = kernel;
+    memcpy(work.argument, arguments[0], kernel->size);
+    return fake_submit("cuLaunchKernel", stream, &work);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of the fake driver share. */
+#ifndef FAKE_STATE_H
+#define FAKE_STATE_H
+
+#include "fake.h"
+#include "fiber.h"
+
+/* The driver's interface under the names that its file exports. */
+#define CUDA_ENTRY(name, symbol, optional, parameters) FAKE_API cuda_result name parameters __asm__(symbol);
+#include "driver.def"
+#undef CUDA_ENTRY
+
+#define FAKE_DEVICES_MAX 4
+
+enum fake_kind {
+    FAKE_CONTEXT = 1,
+    FAKE_MEMORY,
+    FAKE_PINNED,
+    FAKE_STREAM,
+    FAKE_EVENT,
+    FAKE_GRAPH,
+    FAKE_EXEC,
+    FAKE_MODULE,
+    FAKE_FUNCTION /* goes with its module */
+};
+
+/* One call that a capture keeps. */
+struct fake_work {
+    struct fake_work *next;
+    enum { FAKE_COPY = 1, FAKE_SET, FAKE_LAUNCH, FAKE_HOST } what;
+    void *to;
+    const void *from;
+    size_t size;
+    int value;
+    const void *kernel;
+    struct fiber_grid grid;
+    void (*host)(void *arg);
+    void *arg;
+    _Alignas(16) unsigned char argument[4096];
+};
+
+struct fake_object {
+    struct fake_object *next;
+    enum fake_kind kind;
+    struct fake_object *context;
+    void *memory; /* FAKE_MEMORY, FAKE_PINNED */
+    size_t size;
+    struct fake_work *works, **last_work; /* graph, exec */
+    struct fake_object *capture; /* stream: the graph that it keeps calls for; memory: that frees it */
+    const void *kernel;          /* function */
+    cuda_result lost;            /* context: the error that it answers from now on */
+};
+
+/* Begins a call: counts it, and answers what it is to return, CUDA_SUCCESS if it is to be done. */
+cuda_result fake_enter(const char *name, bool needs_context);
+void fake_offend(const char *format, ...) __attribute__((format(printf, 1, 2)));
+struct fake_object *fake_new(enum fake_kind kind);
+/* The live object of a handle, or NULL after saying so. */
+struct fake_object *fake_take(cuda_handle handle, enum fake_kind kind, const char *name);
+/* The device memory at an address, of `size` bytes at least; NULL after saying so. */
+void *fake_reach(cuda_address address, size_t size, const char *name);
+/* The live allocation that begins at an address, or NULL. */
+struct fake_object *fake_find_memory(const void *memory, enum fake_kind kind);
+struct fake_object *fake_context(void);
+/* Forgets an object: a handle of it is one that does not exist. */
+void fake_drop(struct fake_object *object);
+void fake_release_works(struct fake_object *object);
+
+/* A stream that is not captured does a work at once; one that is keeps it. */
+cuda_result fake_submit(const char *name, cuda_handle stream, const struct fake_work *work);
+
+void fake_kernel_run(const struct fake_work *work);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * A small attention problem: two sequences of one and three query rows over four keys each. All keys are
+ * alike, so that every row of out is the mean of its values, which are alike too but for the sequence.
+ */
+#include <math.h>
+
+#include "world.h"
+
+enum { SEQS = 2, ROWS = 4, HEADS = 2, DIM = 8, BLOCK = 4, KEYS = 4 };
+
+static const int32_t q_offsets[] = {0, 1, ROWS}, kv_lens[] = {KEYS, KEYS}, pages[] = {1, 0};
+static float q[ROWS * HEADS * DIM], keys[2 * KEYS * HEADS * DIM], values[2 * KEYS * HEADS * DIM];
+
+/* Places in the block. */
+enum {
+    AT_OFFSETS = 0,
+    AT_LENS = 64,
+    AT_TABLE = 128,
+    AT_Q = 256,
+    AT_K = AT_Q + (int)sizeof q,
+    AT_V = AT_K + (int)sizeof keys,
+    AT_OUT = AT_V + (int)sizeof values,
+    AT_END = AT_OUT + ROWS * HEADS * DIM * 4
+};
+
+static struct attn_buffer at(const struct job *job, uint64_t offset)
+{
+    return (struct attn_buffer){job->block.data, offset};
+}
+
+static struct attn_tensor rows_at(const struct job *job, uint64_t offset)
+{
+    return (struct attn_tensor){
+        .buffer = at(job, offset), .token_stride = HEADS * DIM * 4, .head_stride = DIM * 4};
+}
+
+static int32_t put(struct job *job, struct world *world, uint64_t offset, const void *from, size_t size)
+{
+    const struct attn_buffer to = at(job, offset), source = {(void *)(uintptr_t)from, 0};
+
+    return world->table->memory->copy(job->backend, &to, &source, size, ATTN_COPY_TO_DEVICE, job->stream,
+                                      &world->err);
+}
+
+static void describe(struct job *job)
+{
+    struct attn_problem *p = &job->problem;
+
+    ATTN_INIT(p);
+    p->type = ATTN_DECODER;
+    p->q_dtype = p->k_dtype = p->v_dtype = p->out_dtype = ATTN_F32;
+    p->heads = p->kv_heads = HEADS;
+    p->head_dim = p->head_dim_vo = DIM;
+    p->addressing = ATTN_TABLE;
+    p->index_dtype = ATTN_INT32;
+    p->block = BLOCK;
+    p->causal = ATTN_CAUSAL_YES;
+    p->align = ATTN_ALIGN_END;
+    p->window_left = -1;
+    p->window_right = -1;
+    p->alibi = ATTN_ALIBI_NONE;
+    p->mask = ATTN_MASK_NONE;
+    p->span = ATTN_SPAN_SQUARE;
+    p->kv_source = ATTN_KV_CACHE;
+    p->layout = ATTN_STRIDED;
+    p->q_scale = p->k_scale = p->v_scale = p->out_scale = ATTN_SCALES_NONE;
+    p->graph = ATTN_GRAPH_NEVER;
+    p->max_seqs = SEQS;
+    p->max_q = 3;
+    p->max_kv = KEYS;
+    p->max_rows = ROWS;
+}
+
+static int32_t fill(struct job *job, struct world *world)
+{
+    int32_t status = put(job, world, AT_OFFSETS, q_offsets, sizeof q_offsets);
+
+    for (int i = 0; i < ROWS * HEADS * DIM; i++)
+        q[i] = (float)(i % 5) / 4;
+    for (int i = 0; i < 2 * KEYS * HEADS * DIM; i++) {
+        keys[i] = 0.5f;
+        values[i] = i < KEYS * HEADS * DIM ? 2.0f : 3.0f; /* of page 0, of page 1 */
+    }
+    if (status == ATTN_OK)
+        status = put(job, world, AT_LENS, kv_lens, sizeof kv_lens);
+    if (status == ATTN_OK)
+        status = put(job, world, AT_TABLE, pages, sizeof pages);
+    if (status == ATTN_OK)
+        status = put(job, world, AT_Q, q, sizeof q);
+    if (status == ATTN_OK)
+        status = put(job, world, AT_K, keys, sizeof keys);
+    return status == ATTN_OK ? put(job, world, AT_V, values, sizeof values) : status;
+}
+
+static int32_t make_cache(struct job *job, struct world *world)
+{
+    struct attn_kv_desc desc;
+
+    ATTN_INIT(&desc);
+    desc.k_dtype = desc.v_dtype = ATTN_F32;
+    desc.pages = 2;
+    desc.block = BLOCK;
+    desc.kv_heads = HEADS;
+    desc.head_dim = DIM;
+    desc.k = at(job, AT_K);
+    desc.v = at(job, AT_V);
+    desc.k_page_stride = desc.v_page_stride = BLOCK * HEADS * DIM * 4;
+    desc.k_token_stride = desc.v_token_stride = HEADS * DIM * 4;
+    desc.k_head_stride = desc.v_head_stride = DIM * 4;
+    return world->table->kv->create(job->backend, &desc, &job->kv, &world->err);
+}
+
+static void make_step(struct job *job)
+{
+    ATTN_INIT(&job->host);
+    job->host.q_offsets = q_offsets;
+    job->host.kv_lens = kv_lens;
+    job->host.table = pages;
+    ATTN_INIT(&job->batch);
+    job->batch.given = ATTN_GIVEN_HOST_COPIES;
+    job->batch.host = &job->host;
+    job->batch.seqs = SEQS;
+    job->batch.rows = ROWS;
+    job->batch.max_q = 3;
+    job->batch.max_kv = KEYS;
+    job->batch.q_offsets = at(job, AT_OFFSETS);
+    job->batch.kv_lens = at(job, AT_LENS);
+    job->batch.table = at(job, AT_TABLE);
+    job->batch.table_stride = 4;
+    job->batch.table_width = 1;
+    ATTN_INIT(&job->tensors);
+    job->tensors.softmax_scale = 0.5f;
+    job->tensors.q = rows_at(job, AT_Q);
+    job->tensors.out = rows_at(job, AT_OUT);
+    ATTN_INIT(&job->scratch);
+}
+
+int32_t job_init(struct job *job, struct world *world, int32_t ordinal, void *native_context)
+{
+    const struct attn_memory_table *memory = world->table->memory;
+    const struct attn_device device = cuda_device_of(ordinal);
+    struct attn_open_config config;
+
+    memset(job, 0, sizeof *job);
+    describe(job);
+    ATTN_INIT(&config);
+    config.native_context = native_context;
+    int32_t status = world->table->open(world->instance, &device, &config, &job->backend, &world->err);
+    if (status == ATTN_OK)
+        status = memory->stream_create(job->backend, &job->stream, &world->err);
+    if (status == ATTN_OK)
+        status = memory->alloc(job->backend, AT_END, &job->block, &world->err);
+    if (status == ATTN_OK)
+        status = fill(job, world);
+    if (status == ATTN_OK)
+        status = make_cache(job, world);
+    if (status == ATTN_OK)
+        status = world->table->plan->create(job->backend, &job->problem, &job->plan, &world->err);
+    make_step(job);
+    return status;
+}
+
+int32_t job_run(struct job *job, struct world *world)
+{
+    const struct attn_plan_table *plan = world->table->plan;
+    int32_t status =
+        plan->prepare(job->plan, &job->batch, &job->schedule, &job->schedule, job->stream, &world->err);
+
+    if (status == ATTN_OK)
+        status = plan->run(job->plan, &job->batch, &job->tensors, job->kv, NULL, &job->schedule,
+                           &job->scratch, job->stream, &world->err);
+    return status;
+}
+
+int32_t job_spoil(struct job *job, struct world *world)
+{
+    static const float rubbish[ROWS * HEADS * DIM];
+
+    return put(job, world, AT_OUT, rubbish, sizeof rubbish);
+}
+
+int32_t job_judge(struct job *job, struct world *world)
+{
+    float out[ROWS * HEADS * DIM];
+    const struct attn_buffer from = at(job, AT_OUT), to = {out, 0};
+    int32_t status = world->table->memory->copy(job->backend, &to, &from, sizeof out, ATTN_COPY_TO_HOST,
+                                                job->stream, &world->err);
+
+    if (status == ATTN_OK)
+        status = world->table->memory->stream_synchronize(job->backend, job->stream, &world->err);
+    for (int i = 0; i < ROWS * HEADS * DIM && status == ATTN_OK; i++)
+        job->wrong = job->wrong || !(fabsf(out[i] - (i < HEADS * DIM ? 3.0f : 2.0f)) < 1e-5f);
+    return status;
+}
+
+void job_finish(struct job *job, struct world *world)
+{
+    const struct attn_memory_table *memory = world->table->memory;
+
+    if (job->backend == NULL)
+        return;
+    if (job->plan != NULL)
+        world->table->plan->destroy(job->plan);
+    if (job->kv != NULL)
+        world->table->kv->destroy(job->kv);
+    memory->free(job->backend, &job->block);
+    memory->stream_destroy(job->backend, job->stream);
+    world->table->close(job->backend);
+}

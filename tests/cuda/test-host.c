@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The CUDA plugin's host code on the fake driver: machines, contexts, losses, and a failure of every call. */
+#include <stdio.h>
+
+#include "world.h"
+
+static const struct fake_machine good = {.devices = 2, .major = 9, .minor = 0, .version = 13000};
+
+static uint32_t query(struct world *world, const struct attn_device *device, struct attn_reason *reason)
+{
+    struct attn_query out = {.struct_size = sizeof out, .reasons = reason, .reason_capacity = 1};
+    struct job job;
+
+    memset(reason, 0, sizeof *reason);
+    memset(&job, 0, sizeof job);
+    ATTN_INIT(&job.problem);
+    job.problem = (struct attn_problem){.struct_size = sizeof job.problem,
+                                        .type = ATTN_DECODER,
+                                        .q_dtype = ATTN_BF16,
+                                        .k_dtype = ATTN_BF16,
+                                        .v_dtype = ATTN_BF16,
+                                        .out_dtype = ATTN_BF16,
+                                        .heads = 8,
+                                        .kv_heads = 2,
+                                        .head_dim = 128,
+                                        .head_dim_vo = 128,
+                                        .addressing = ATTN_TABLE,
+                                        .index_dtype = ATTN_INT32,
+                                        .block = 16,
+                                        .causal = ATTN_CAUSAL_YES,
+                                        .align = ATTN_ALIGN_END,
+                                        .window_left = -1,
+                                        .window_right = -1,
+                                        .alibi = ATTN_ALIBI_NONE,
+                                        .mask = ATTN_MASK_NONE,
+                                        .span = ATTN_SPAN_SQUARE,
+                                        .kv_source = ATTN_KV_CACHE,
+                                        .layout = ATTN_STRIDED,
+                                        .q_scale = ATTN_SCALES_NONE,
+                                        .k_scale = ATTN_SCALES_NONE,
+                                        .v_scale = ATTN_SCALES_NONE,
+                                        .out_scale = ATTN_SCALES_NONE,
+                                        .graph = ATTN_GRAPH_ALWAYS};
+    world->table->query(world->instance, device, &job.problem, &out);
+    return out.accepted;
+}
+
+/* How many devices there are, and with what status. */
+static int32_t count_devices(struct world *world, uint32_t *out_count)
+{
+    struct attn_device_info infos[4];
+
+    return world->plugin->get_devices(world->instance, infos, 4, out_count, &world->err);
+}
+
+/* ---------------------------------------------------------------- machines */
+
+static void test_absent(struct world *world)
+{
+    const char *fake = world->library;
+    struct attn_reason reason;
+    uint32_t count = 7;
+
+    world->library = "/nonexistent/libcuda.so.1";
+    world_begin(world, &good);
+    int32_t first = count_devices(world, &count);
+    check(world,
+          first == ATTN_E_DEVICE && count == 0 && world->err.reason == ATTN_REASON_NO_DRIVER &&
+              strstr(world->err.message, "/nonexistent/libcuda.so.1") != NULL,
+          "without a driver: NO_DRIVER, with the file");
+    check(world, count_devices(world, &count) == first && world->err.reason == ATTN_REASON_NO_DRIVER,
+          "the same answer again");
+    check(world, query(world, NULL, &reason) == 1, "a query without a device needs no driver");
+    world_end(world);
+    world->library = fake;
+}
+
+static void test_machines(struct world *world)
+{
+    static const struct {
+        struct fake_machine machine;
+        int32_t status;
+        uint32_t reason, count;
+        const char *what;
+    } machines[] = {
+        {{.devices = 2, .major = 9, .version = 13000}, ATTN_OK, 0, 2, "two devices"},
+        {{.devices = 2, .major = 9, .version = 13000, .no_lookup = true},
+         ATTN_OK,
+         0,
+         2,
+         "a driver without cuGetProcAddress"},
+        {{.devices = 0, .version = 13000}, ATTN_OK, 0, 0, "no device"},
+        {{.version = 13000, .init = CUDA_NO_DEVICE}, ATTN_OK, 0, 0, "a driver that says NO_DEVICE"},
+        {{.devices = 1, .major = 9, .version = 11040},
+         ATTN_E_DEVICE,
+         ATTN_REASON_NO_DRIVER,
+         0,
+         "a driver that is too old"},
+        {{.devices = 1, .version = 13000, .init = 803},
+         ATTN_E_DEVICE,
+         ATTN_REASON_NO_DRIVER,
+         0,
+         "a driver that does not start"},
+    };
+
+    for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
+        uint32_t count = 7;
+        world->err.reason = 0;
+        world_begin(world, &machines[i].machine);
+        int32_t status = count_devices(world, &count);
+        check(world,
+              status == machines[i].status && count == machines[i].count &&
+                  world->err.reason == machines[i].reason,
+              machines[i].what);
+        world_end(world);
+        check_clean(world, "and nothing is left");
+    }
+}
+
+static void test_devices(struct world *world)
+{
+    const struct fake_machine old = {.devices = 1, .major = 7, .minor = 5, .version = 13000};
+    const struct attn_device first = cuda_device_of(0), second = cuda_device_of(1), none = cuda_device_of(2);
+    struct attn_device_info infos[2];
+    struct attn_reason reason;
+    struct job job;
+    uint32_t count;
+
+    world_begin(world, &good);
+    world->plugin->get_devices(world->instance, infos, 2, &count, &world->err);
+    check(world,
+          infos[1].device.ordinal == 1 && strcmp(infos[1].arch, "sm_90") == 0 &&
+              strcmp(infos[1].name, "Fake GPU 1") == 0 && infos[1].units == 4 &&
+              infos[1].memory_bytes == (uint64_t)1 << 30,
+          "a device is described");
+    check(world, query(world, &first, &reason) == 1 && query(world, &second, &reason) == 1, "both serve");
+    check(world, query(world, &none, &reason) == 0 && reason.code == ATTN_REASON_DEVICE,
+          "a third one is refused: DEVICE");
+    world_end(world);
+    world_begin(world, &old);
+    check(world, count_devices(world, &count) == ATTN_OK && count == 1, "an old device is listed");
+    check(world, query(world, &first, &reason) == 0 && reason.code == ATTN_REASON_DEVICE_ARCH,
+          "and refused: DEVICE_ARCH");
+    check(world, job_init(&job, world, 0, NULL) == ATTN_E_UNSUPPORTED, "nor can it be opened");
+    world_end(world);
+    check_clean(world, "nothing is left");
+}
+
+/* ---------------------------------------------------------------- one whole use */
+
+static void count_call(void *arg)
+{
+    ++*(int *)arg;
+}
+
+/* Events and pinned memory. */
+static int32_t use_memory(struct job *job, struct world *world)
+{
+    const struct attn_memory_table *memory = world->table->memory;
+    void *event = NULL, *pinned = NULL;
+    int32_t status = memory->alloc_pinned(job->backend, 100, &pinned, &world->err);
+
+    if (status == ATTN_OK)
+        status = memory->event_create(job->backend, &event, &world->err);
+    if (status == ATTN_OK)
+        status = memory->event_record(job->backend, event, job->stream, &world->err);
+    if (status == ATTN_OK)
+        status = memory->event_query(job->backend, event, &world->err);
+    if (status == ATTN_OK)
+        status = memory->event_synchronize(job->backend, event, &world->err);
+    memory->event_destroy(job->backend, event);
+    memory->free_pinned(job->backend, pinned);
+    return status;
+}
+
+/* A run that is captured and launched twice, between two calls of the host. */
+static int32_t use_graph(struct job *job, struct world *world)
+{
+    const struct attn_memory_table *memory = world->table->memory;
+    const uint32_t given = job->batch.given;
+    struct attn_graph_impl *graph = NULL;
+    int called = 0;
+    int32_t status = memory->graph_begin(job->backend, job->stream, &graph, &world->err);
+
+    if (status != ATTN_OK)
+        return status;
+    job->batch.given = 0;
+    status = memory->graph_add_host(graph, count_call, &called, &world->err);
+    if (status == ATTN_OK)
+        status = job_run(job, world);
+    if (status == ATTN_OK)
+        status = memory->graph_end(graph, &world->err);
+    for (int i = 0; i < 2 && status == ATTN_OK; i++) {
+        status = job_spoil(job, world);
+        if (status == ATTN_OK)
+            status = memory->graph_launch(graph, job->stream, &world->err);
+        if (status == ATTN_OK)
+            status = job_judge(job, world);
+    }
+    job->batch.given = given;
+    job->wrong = job->wrong || (status == ATTN_OK && called != 2);
+    memory->graph_destroy(graph);
+    return status;
+}
+
+/* Everything from opening to closing; *out_wrong: a result was wrong though all succeeded. */
+static int32_t use_all(struct world *world, void *native, bool *out_wrong)
+{
+    struct job job;
+    uint32_t count;
+    int32_t status = count_devices(world, &count);
+
+    memset(&job, 0, sizeof job);
+    if (status == ATTN_OK)
+        status = job_init(&job, world, 0, native);
+    if (status == ATTN_OK)
+        status = use_memory(&job, world);
+    if (status == ATTN_OK)
+        status = job_run(&job, world);
+    if (status == ATTN_OK)
+        status = job_judge(&job, world);
+    if (status == ATTN_OK)
+        status = use_graph(&job, world);
+    *out_wrong = job.wrong;
+    job_finish(&job, world);
+    return status;
+}
+
+static void test_whole(struct world *world)
+{
+    bool wrong;
+    uint32_t depth;
+
+    world_begin(world, &good);
+    check(world, use_all(world, NULL, &wrong) == ATTN_OK && !wrong, "a whole use gives the right result");
+    world_end(world);
+    check_clean(world, "and leaves nothing");
+    world_begin(world, &good);
+    cuda_handle own = world->fake->context_push(1);
+    check(world, use_all(world, NULL, &wrong) == ATTN_OK && !wrong, "the same under the caller's context");
+    check(world, world->fake->current(&depth) == own && depth == 1, "which stays the current one");
+    world->fake->context_pop();
+    world_end(world);
+    check_clean(world, "and leaves nothing");
+}
+
+static void test_native(struct world *world)
+{
+    bool wrong;
+
+    world_begin(world, &good);
+    cuda_handle own = world->fake->context_push(0);
+    world->fake->context_pop();
+    check(world, use_all(world, own, &wrong) == ATTN_OK && !wrong, "the caller's context is used");
+    check(world, world->fake->calls_of("cuDevicePrimaryCtxRetain") == 0, "and not the device's own");
+    own = world->fake->context_push(1);
+    world->fake->context_pop();
+    check(world,
+          use_all(world, own, &wrong) == ATTN_E_INVALID && strcmp(world->err.field, "native_context") == 0,
+          "one of another device is refused");
+    world_end(world);
+    check_clean(world, "and nothing is left");
+}
+
+/* ---------------------------------------------------------------- failures */
+
+/* Every call in turn fails with one result. */
+static void test_failures(struct world *world, cuda_result result, int32_t status, const char *name)
+{
+    uint64_t call = 0, bad = 0, last = 0;
+    char text[256], what[96];
+
+    do {
+        bool wrong;
+        uint32_t depth;
+        world_begin(world, &good);
+        world->fake->fail(++call, result);
+        int32_t got = use_all(world, NULL, &wrong);
+        world_end(world);
+        last = *world->fake->failed() == '\0';
+        const uint32_t left = world->fake->leaks(text, sizeof text);
+        const bool sticky = status == ATTN_E_DEVICE_LOST;
+        world->fake->current(&depth);
+        const char *failed = world->fake->failed();
+        /* What is lost is not released, nor is what a release did not get to: its context cannot be entered.
+         */
+        const bool kept = sticky || (got == ATTN_OK && strcmp(failed, "cuCtxPushCurrent") == 0);
+        if ((got == ATTN_OK && wrong) || (got != ATTN_OK && got != status && got != ATTN_E_DEVICE) ||
+            depth != 0 || *world->fake->offence() != '\0' || (left != 0 && !kept)) {
+            printf("# call %llu, %s: status %d, left %u (%s), depth %u, %s; %s\n", (unsigned long long)call,
+                   failed, got, left, text, depth, world->fake->offence(), world->err.message);
+            bad++;
+        }
+    } while (last == 0 && call < 1000);
+    snprintf(what, sizeof what, "%s of each of %llu calls", name, (unsigned long long)call - 1);
+    check(world, bad == 0 && call > 60, what);
+}
+
+static void test_lost(struct world *world)
+{
+    const struct attn_device first = cuda_device_of(0), second = cuda_device_of(1);
+    struct attn_reason reason;
+    struct job job, other;
+
+    world_begin(world, &good);
+    check(world,
+          job_init(&job, world, 0, NULL) == ATTN_OK && job_init(&other, world, 1, NULL) == ATTN_OK &&
+              job_run(&job, world) == ATTN_OK,
+          "two devices at work");
+    world->fake->fail(world->fake->calls() + 2, CUDA_ILLEGAL_ADDRESS);
+    int32_t status = world->table->memory->stream_synchronize(job.backend, job.stream, &world->err);
+    check(world,
+          status == ATTN_E_DEVICE_LOST && strstr(world->err.message, "CUDA_ERROR_ILLEGAL_ADDRESS") != NULL,
+          "a sticky error is told in the driver's words");
+    check(world, job_run(&job, world) == ATTN_E_DEVICE_LOST, "from then on the device is lost");
+    check(world, query(world, &first, &reason) == 0 && reason.code == ATTN_REASON_DEVICE_LOST,
+          "and refused: DEVICE_LOST");
+    check(world, query(world, &second, &reason) == 1, "another device is not");
+    const uint64_t before = world->fake->calls();
+    job_finish(&job, world);
+    check(world, world->fake->calls() == before, "what is lost is released without the driver");
+    world->fake->fail(0, CUDA_SUCCESS);
+    job_finish(&other, world);
+    world_end(world);
+}
+
+int main(int argc, char **argv)
+{
+    struct world world;
+
+    if (argc != 3)
+        return 2;
+    world_init(&world, argv[1], argv[2]);
+    test_absent(&world);
+    test_machines(&world);
+    test_devices(&world);
+    test_whole(&world);
+    test_native(&world);
+    test_failures(&world, CUDA_INVALID_VALUE, ATTN_E_DEVICE, "INVALID_VALUE");
+    test_failures(&world, CUDA_OUT_OF_MEMORY, ATTN_E_MEMORY, "OUT_OF_MEMORY");
+    test_failures(&world, CUDA_ILLEGAL_ADDRESS, ATTN_E_DEVICE_LOST, "ILLEGAL_ADDRESS");
+    test_lost(&world);
+    return check_end();
+}

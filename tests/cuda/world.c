@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The plugin and the fake driver, opened once; instances, and lines of the test's report. */
+#include "world.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static unsigned lines, failures;
+
+static const char *get_option(void *ctx, const char *key)
+{
+    const struct world *world = ctx;
+
+    return strcmp(key, "ATTN_CUDA_LIBRARY") == 0 ? world->library : NULL;
+}
+
+static void *find(const char *path, const char *name)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *symbol = library != NULL ? dlsym(library, name) : NULL;
+
+    if (symbol == NULL) {
+        printf("Bail out! %s\n", dlerror());
+        exit(1);
+    }
+    return symbol;
+}
+
+static __typeof__(attn_plugin_entry_v1) *entry;
+
+void world_init(struct world *world, const char *plugin, const char *fake)
+{
+    fake_get_fn get;
+    void *symbol = find(fake, "fake_get");
+
+    memset(world, 0, sizeof *world);
+    memcpy(&get, &symbol, sizeof get);
+    world->fake = get();
+    symbol = find(plugin, "attn_plugin_entry_v1");
+    memcpy(&entry, &symbol, sizeof entry);
+    world->library = fake;
+    ATTN_INIT(&world->err);
+}
+
+void world_begin(struct world *world, const struct fake_machine *machine)
+{
+    struct attn_host host = {.struct_size = sizeof host,
+                             .abi_minor = ATTN_ABI_MINOR,
+                             .ctx = world,
+                             .out_instance = &world->instance,
+                             .get_option = get_option};
+    const struct attn_backend_table *const *tables;
+    uint32_t count;
+
+    world->fake->reset(machine);
+    world->instance = NULL;
+    if (entry(&host, &world->plugin, &world->err) != ATTN_OK ||
+        world->plugin->get_backends(world->instance, &tables, &count, &world->err) != ATTN_OK || count != 2) {
+        printf("Bail out! the plugin does not start: %s\n", world->err.message);
+        exit(1);
+    }
+    world->table = tables[0];
+}
+
+void world_end(struct world *world)
+{
+    world->plugin->finish(world->instance);
+    world->instance = NULL;
+}
+
+struct attn_device cuda_device_of(int32_t ordinal)
+{
+    return (struct attn_device){.type = ATTN_DEVICE_CUDA, .ordinal = ordinal};
+}
+
+void check(const struct world *world, bool good, const char *what)
+{
+    printf("%sok %u - %s\n", good ? "" : "not ", ++lines, what);
+    if (good)
+        return;
+    failures++;
+    printf("# last error: %d, field %s: %s\n# offence: %s\n", world->err.status, world->err.field,
+           world->err.message, world->fake->offence());
+}
+
+void check_clean(const struct world *world, const char *what)
+{
+    char text[256];
+    uint32_t depth;
+    const uint32_t left = world->fake->leaks(text, sizeof text);
+
+    world->fake->current(&depth);
+    if (left != 0)
+        printf("# left: %s\n", text);
+    if (depth != 0)
+        printf("# contexts on the stack: %u\n", depth);
+    check(world, left == 0 && depth == 0 && *world->fake->offence() == '\0', what);
+}
+
+int check_end(void)
+{
+    printf("1..%u\n", lines);
+    return failures != 0;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The CUDA plugin on the fake driver: opening both, and what every test asks. */
+#ifndef WORLD_H
+#define WORLD_H
+
+#include <attn/plugin.h>
+
+#include "fake.h"
+
+struct world {
+    const struct fake *fake;
+    const struct attn_plugin *plugin;
+    struct attn_instance *instance;
+    const struct attn_backend_table *table; /* flash-attn */
+    struct attn_error err;
+    const char *library; /* ATTN_CUDA_LIBRARY */
+};
+
+/* PLUGIN and FAKE are the two files. */
+void world_init(struct world *world, const char *plugin, const char *fake);
+/* A new instance on a machine; the fake has forgotten all. */
+void world_begin(struct world *world, const struct fake_machine *machine);
+/* Ends the instance. */
+void world_end(struct world *world);
+struct attn_device cuda_device_of(int32_t ordinal);
+
+/* A test line; the fake's offence and `text` are shown if it fails. */
+void check(const struct world *world, bool good, const char *what);
+/* Nothing is left, no offence was made, and the stack of contexts is as it was. */
+void check_clean(const struct world *world, const char *what);
+int check_end(void);
+
+/* A small attention problem with everything that it needs in device memory. */
+struct job {
+    struct attn_backend_impl *backend;
+    struct attn_problem problem;
+    struct attn_plan_impl *plan;
+    struct attn_kv_impl *kv;
+    struct attn_batch batch;
+    struct attn_batch_host host;
+    struct attn_tensors tensors;
+    struct attn_span schedule;
+    struct attn_scratch scratch;
+    struct attn_buffer block; /* all of the device's memory */
+    void *stream;
+    bool wrong; /* a result was not the right one */
+};
+
+/* Each returns the first failure, after which job_finish still releases all that there is. */
+int32_t job_init(struct job *job, struct world *world, int32_t ordinal, void *native_context);
+int32_t job_run(struct job *job, struct world *world);
+/* Whether out is what it has to be; reads it back. */
+int32_t job_judge(struct job *job, struct world *world);
+/* Fills out with rubbish. */
+int32_t job_spoil(struct job *job, struct world *world);
+void job_finish(struct job *job, struct world *world);
+
+#endif
