@@ -94,6 +94,9 @@ static int32_t kv_shape(struct attn_backend_impl *backend, const struct attn_pro
                         struct attn_kv_shape *out, struct attn_error *err)
 {
     (void)backend;
+    if (problem->mla != 0 || problem->layout == ATTN_PAGED_X)
+        return attn_util_fail(err, ATTN_E_UNSUPPORTED, "layout",
+                              "only strided caches of keys and values have a shape here");
     return attn_util_shape(problem, pages, out, err);
 }
 
