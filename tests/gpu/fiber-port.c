@@ -44,14 +44,22 @@ static struct fiber_thread *own_thread(void)
     return &fiber_cta.thread[fiber_cta.current];
 }
 
-/* Others run until somebody makes this thread ready. */
-static void wait_as(enum fiber_state state)
+/* Others run until somebody makes this thread ready: first the lane that is next in the launch's order. */
+static void wait_in_warp(void)
 {
     struct fiber_thread *thread = own_thread();
+    const uint32_t lane = fiber_cta.current % GPU_WARP;
+    const uint32_t next = (fiber_cta.grid.order % 3 == 1 ? lane + GPU_WARP - 1 : lane + 1) % GPU_WARP;
+    struct fiber_thread *other = thread - lane + next;
 
-    thread->state = state;
+    thread->state = FIBER_IN_WARP;
     fiber_cta.warp[fiber_cta.current / GPU_WARP].ready--;
-    fiber_step(&thread->stack, &fiber_cta.scheduler);
+    if (other->state != FIBER_READY) {
+        fiber_step(&thread->stack, &fiber_cta.scheduler);
+        return;
+    }
+    fiber_cta.current += next - lane;
+    fiber_step(&thread->stack, &other->stack);
 }
 
 static void make_ready(uint32_t index)
@@ -71,7 +79,7 @@ const struct gpu_fiber_slot *gpu_fiber_meet(enum gpu_fiber_op op, const struct g
     warp->op = op;
     slots[fiber_cta.current - first] = *own;
     if (++warp->arrived < GPU_WARP) {
-        wait_as(FIBER_IN_WARP);
+        wait_in_warp();
         return slots;
     }
     warp->arrived = 0;

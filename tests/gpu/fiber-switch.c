@@ -138,8 +138,12 @@ void fiber_arrive(struct fiber_stack *from)
 {
 #ifdef WITH_ASAN
     const void *base;
-    __sanitizer_finish_switch_fiber(NULL, &base, &from->size);
-    from->base = (char *)(uintptr_t)base;
+    size_t size;
+    __sanitizer_finish_switch_fiber(NULL, &base, &size);
+    if (from->base == NULL) { /* the first to arrive comes from there */
+        from->base = (char *)(uintptr_t)base;
+        from->size = size;
+    }
 #else
     (void)from;
 #endif

@@ -19,7 +19,7 @@ void fiber_stack_destroy(struct fiber_stack *stack);
 void fiber_stack_start(struct fiber_stack *stack, void (*entry)(void));
 /* Leaves `from`, goes on at `to`; returns when something steps to `from` again. */
 void fiber_step(struct fiber_stack *from, struct fiber_stack *to);
-/* What an entry calls first; `from` is where it was stepped to from. */
+/* What an entry calls first; a `from` without a base is where it was stepped to from, and gets its own. */
 void fiber_arrive(struct fiber_stack *from);
 /* The same as fiber_step, never to come back. */
 void fiber_leave(struct fiber_stack *from, struct fiber_stack *to);
