@@ -53,16 +53,15 @@ int32_t cuda_kv_take(const struct attn_kv_ref *ref, const struct attn_kv_desc **
 static int32_t launch_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
                             const struct attn_kv_desc *desc, void *stream, struct attn_error *err)
 {
-    const uint32_t heads = desc->kv_heads, most = gpu_kv_heads(desc);
+    struct gpu_kv_share share = gpu_kv_share_first(desc);
     struct gpu_kv_write write;
-    int32_t status = ATTN_OK;
+    int32_t status;
 
-    for (uint32_t first = 0, count; first < heads && status == ATTN_OK; first += count) {
-        count = heads - first < most ? heads - first : most;
-        gpu_kv_write_resolve(&write, args, desc, first, count);
-        status = cuda_kv_launch(backend, CUDA_KV_WRITE, (uint64_t)args->rows * write.halves * count, VECTORS,
-                                1, &write, stream, err);
-    }
+    do {
+        gpu_kv_write_resolve(&write, args, desc, &share);
+        status = cuda_kv_launch(backend, CUDA_KV_WRITE, (uint64_t)args->rows * write.halves * share.count,
+                                VECTORS, 1, &write, stream, err);
+    } while (status == ATTN_OK && gpu_kv_share_next(desc, &share));
     return status;
 }
 

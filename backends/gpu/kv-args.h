@@ -36,6 +36,8 @@ struct gpu_kv_write {
     uint32_t rows;
     uint32_t block;
     uint32_t pages;
+    int64_t page; /* rows for other pages and tokens than these are left out; -1 = none is */
+    int64_t token;
     uint64_t slots; /* i64 [rows], or 0: the batch */
     struct gpu_batch batch;
 };

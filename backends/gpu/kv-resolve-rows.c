@@ -74,11 +74,22 @@ static int32_t check_new(const struct attn_kv_write_args *args, const struct att
     return status;
 }
 
+/* Scales of their own are written by the kernel. */
+static int32_t check_written(const struct attn_scale *scale, const char *name, struct attn_error *err)
+{
+    if (scale->kind != ATTN_SCALE_HOST || scale->granularity != ATTN_SCALES_TOKEN_HEAD)
+        return ATTN_OK;
+    return attn__common_refuse(err, ATTN_E_UNSUPPORTED, 0, name,
+                               "%s is token-head and in host memory; in device memory it is served", name);
+}
+
 int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
                            struct attn_error *err)
 {
-    int32_t status = gpu_kv_scales_check(desc, err);
+    int32_t status = check_written(&desc->k_scale, "k_scale", err);
 
+    if (status == ATTN_OK)
+        status = check_written(&desc->v_scale, "v_scale", err);
     if (status == ATTN_OK && !is_aligned(&args->slot_mapping, 8))
         status =
             attn__common_refuse(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
@@ -92,13 +103,15 @@ int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct a
 }
 
 void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_args *args,
-                          const struct attn_kv_desc *desc, uint32_t first, uint32_t count)
+                          const struct attn_kv_desc *desc, const struct gpu_kv_share *share)
 {
     const uint32_t types[] = {args->k_dtype, args->v_dtype};
 
     memset(out, 0, sizeof *out);
     out->halves = gpu_kv_halves(desc);
-    out->heads = count;
+    out->heads = share->count;
+    out->page = share->page;
+    out->token = share->token;
     out->rows = args->rows;
     out->block = desc->block;
     out->pages = desc->pages;
@@ -106,13 +119,13 @@ void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_a
     if (out->slots == 0)
         out->batch = gpu_kv_batch_of(args->batch, args->addressing, args->index_dtype, desc->block);
     for (uint32_t i = 0; i < out->halves; i++) {
-        out->to[i] = gpu_kv_side_of(desc, i == 1, first, count);
-        out->from[i] = gpu_kv_tensor_of(i == 0 ? &args->k_new : &args->v_new, first);
+        out->to[i] = gpu_kv_side_of(desc, i == 1, share);
+        out->from[i] = gpu_kv_tensor_of(i == 0 ? &args->k_new : &args->v_new, share->first);
         out->from_dtype[i] = types[i];
         out->wide[i] = gpu_kv_wide(&out->to[i], &out->from[i], types[i]);
     }
     if (out->halves == 1 && args->k_rope.buffer.data != NULL) {
-        out->rope = gpu_kv_tensor_of(&args->k_rope, first);
+        out->rope = gpu_kv_tensor_of(&args->k_rope, share->first);
         out->split = desc->head_dim_vo;
         if (out->split % 4 != 0 || gpu_kv_wide_tensor(&out->rope, 4, types[0]) == 1)
             out->wide[0] = 1;
@@ -179,6 +192,8 @@ int32_t gpu_kv_gather_check(const struct attn_kv_gather_args *args, const struct
 void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gather_args *args,
                            const struct attn_kv_desc *desc, uint32_t first, uint32_t count)
 {
+    const struct gpu_kv_share share = {-1, -1, first, count};
+
     memset(out, 0, sizeof *out);
     out->heads = count;
     out->tokens = args->tokens;
@@ -189,7 +204,7 @@ void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gathe
         const struct attn_tensor *to = i == 0 ? &args->k : &args->v;
         if (to->buffer.data == NULL)
             continue;
-        out->from[i] = gpu_kv_side_of(desc, i == 1, first, count);
+        out->from[i] = gpu_kv_side_of(desc, i == 1, &share);
         out->to[i] = gpu_kv_tensor_of(to, first);
         out->scales[i] = gpu_kv_tensor_of(i == 0 ? &args->k_scales : &args->v_scales, first);
         out->to_dtype[i] = i == 0 ? args->k_dtype : args->v_dtype;
@@ -236,6 +251,8 @@ void gpu_kv_convert_resolve(struct gpu_kv_convert *out, const struct attn_kv_con
                             const struct attn_kv_desc *from, const struct attn_kv_desc *to, uint32_t first,
                             uint32_t count)
 {
+    const struct gpu_kv_share share = {-1, -1, first, count};
+
     memset(out, 0, sizeof *out);
     out->halves = gpu_kv_halves(from);
     out->heads = count;
@@ -248,8 +265,8 @@ void gpu_kv_convert_resolve(struct gpu_kv_convert *out, const struct attn_kv_con
     const uint64_t shares = ((uint64_t)from->block * out->halves * count + 63) / 64;
     out->parts = shares < 64 ? (uint32_t)shares : 64;
     for (uint32_t i = 0; i < out->halves; i++) {
-        out->from[i] = gpu_kv_side_of(from, i == 1, first, count);
-        out->to[i] = gpu_kv_side_of(to, i == 1, first, count);
+        out->from[i] = gpu_kv_side_of(from, i == 1, &share);
+        out->to[i] = gpu_kv_side_of(to, i == 1, &share);
         out->moved[i] = is_moved(from, to, i == 1);
         const bool four = gpu_kv_wide(&out->from[i], NULL, 0) == 4 && gpu_kv_wide(&out->to[i], NULL, 0) == 4;
         out->wide[i] = four ? 4 : 1;

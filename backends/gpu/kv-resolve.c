@@ -18,7 +18,7 @@ int32_t gpu_kv_take(const struct attn_kv_desc *handle, const struct attn_kv_desc
 
 static bool is_host_array(const struct attn_scale *scale)
 {
-    return scale->kind == ATTN_SCALE_HOST && scale->granularity != ATTN_SCALES_TENSOR;
+    return scale->kind == ATTN_SCALE_HOST && scale->head_stride != 0;
 }
 
 uint32_t gpu_kv_heads(const struct attn_kv_desc *desc)
@@ -28,17 +28,24 @@ uint32_t gpu_kv_heads(const struct attn_kv_desc *desc)
     return limited ? GPU_KV_HEADS : UINT32_MAX;
 }
 
+static bool by_page(const struct attn_kv_desc *desc, const struct attn_scale *scale)
+{
+    return scale->kind == ATTN_SCALE_HOST && desc->pages > 1 && scale->outer_stride != 0;
+}
+
+static bool by_token(const struct attn_kv_desc *desc, const struct attn_scale *scale)
+{
+    return scale->kind == ATTN_SCALE_HOST && desc->block > 1 && scale->token_stride != 0;
+}
+
 static int32_t check_scale(const struct attn_kv_desc *desc, const struct attn_scale *scale, const char *name,
                            struct attn_error *err)
 {
-    bool varies = (desc->pages > 1 && scale->outer_stride != 0) ||
-                  (desc->block > 1 && scale->token_stride != 0) ||
-                  scale->granularity == ATTN_SCALES_TOKEN_HEAD;
-
-    if (scale->kind != ATTN_SCALE_HOST || !varies)
+    if (scale->kind != ATTN_SCALE_HOST ||
+        (!by_page(desc, scale) && !by_token(desc, scale) && scale->granularity != ATTN_SCALES_TOKEN_HEAD))
         return ATTN_OK;
     return attn__common_refuse(err, ATTN_E_UNSUPPORTED, 0, name,
-                               "%s is in host memory and varies from token to token; in device memory it is "
+                               "%s is in host memory and not the same for all tokens; in device memory it is "
                                "served",
                                name);
 }
@@ -50,39 +57,71 @@ int32_t gpu_kv_scales_check(const struct attn_kv_desc *desc, struct attn_error *
     return status == ATTN_OK ? check_scale(desc, &desc->v_scale, "v_scale", err) : status;
 }
 
+/* ---------------------------------------------------------------- shares */
+
+static uint32_t heads_left(const struct attn_kv_desc *desc, uint32_t first)
+{
+    const uint32_t most = gpu_kv_heads(desc);
+
+    return desc->kv_heads - first < most ? desc->kv_heads - first : most;
+}
+
+struct gpu_kv_share gpu_kv_share_first(const struct attn_kv_desc *desc)
+{
+    const bool pages = by_page(desc, &desc->k_scale) || by_page(desc, &desc->v_scale);
+    const bool tokens = by_token(desc, &desc->k_scale) || by_token(desc, &desc->v_scale);
+
+    return (struct gpu_kv_share){pages ? 0 : -1, tokens ? 0 : -1, 0, heads_left(desc, 0)};
+}
+
+bool gpu_kv_share_next(const struct attn_kv_desc *desc, struct gpu_kv_share *share)
+{
+    share->first += share->count;
+    if (share->first >= desc->kv_heads) {
+        share->first = 0;
+        if (share->token >= 0 && ++share->token == (int64_t)desc->block)
+            share->token = 0;
+        if (share->token <= 0 && (share->page < 0 || ++share->page == (int64_t)desc->pages))
+            return false;
+    }
+    share->count = heads_left(desc, share->first);
+    return true;
+}
+
 /* ---------------------------------------------------------------- sides */
 
-static void set_scale(struct gpu_kv_side *side, const struct attn_scale *scale, uint32_t first,
-                      uint32_t count)
+static void set_scale(struct gpu_kv_side *side, const struct attn_scale *scale,
+                      const struct gpu_kv_share *share)
 {
     struct gpu_scale *out = &side->cache.scale;
+    const int64_t page = share->page > 0 ? share->page : 0, token = share->token > 0 ? share->token : 0;
 
     if (scale->kind != ATTN_SCALE_HOST) {
         side->token_head = out->base != 0 && scale->granularity == ATTN_SCALES_TOKEN_HEAD;
-        out->base += out->base != 0 ? (uint64_t)(first * out->head_stride) : 0;
+        out->base += out->base != 0 ? (uint64_t)(share->first * out->head_stride) : 0;
         return;
     }
-    const char *values = (const char *)scale->buffer.data + scale->buffer.byte_offset;
-    side->by_head = 1;
-    for (uint32_t i = 0; i < count && i < GPU_KV_HEADS; i++)
-        memcpy(&side->values[i], values + (int64_t)(first + i) * scale->head_stride, sizeof side->values[i]);
-    if (scale->head_stride == 0) {
-        side->by_head = 0;
-        memcpy(&out->value, values, sizeof out->value);
-    }
+    const char *values = (const char *)scale->buffer.data + scale->buffer.byte_offset +
+                         page * scale->outer_stride + token * scale->token_stride;
     out->base = 0;
+    side->by_head = scale->head_stride != 0;
+    if (side->by_head == 0)
+        memcpy(&out->value, values, sizeof out->value);
+    for (uint32_t i = 0; side->by_head != 0 && i < share->count; i++)
+        memcpy(&side->values[i], values + (int64_t)(share->first + i) * scale->head_stride,
+               sizeof side->values[i]);
 }
 
-struct gpu_kv_side gpu_kv_side_of(const struct attn_kv_desc *desc, bool values, uint32_t first,
-                                  uint32_t count)
+struct gpu_kv_side gpu_kv_side_of(const struct attn_kv_desc *desc, bool values,
+                                  const struct gpu_kv_share *share)
 {
     struct gpu_kv_side side = {.cache = gpu_cache_of(desc, values)};
     const struct gpu_cache *cache = &side.cache;
 
-    side.cache.base += (uint64_t)(first * cache->head_stride);
+    side.cache.base += (uint64_t)(share->first * cache->head_stride);
     side.piece_shift = cache->piece_stride != 0 ? (uint32_t)__builtin_ctz(cache->piece) : 31;
     if (cache->size == 1)
-        set_scale(&side, values ? &desc->v_scale : &desc->k_scale, first, count);
+        set_scale(&side, values ? &desc->v_scale : &desc->k_scale, share);
     return side;
 }
 

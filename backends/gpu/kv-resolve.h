@@ -28,12 +28,25 @@ int32_t gpu_kv_take(const struct attn_kv_desc *handle, const struct attn_kv_desc
 /* How many heads a launch on this cache takes at most. */
 uint32_t gpu_kv_heads(const struct attn_kv_desc *desc);
 
-/* Refuses scales that a kernel cannot reach: those in host memory that differ from token to token. */
+/* Refuses scales that a kernel cannot reach: those in host memory that are not the same everywhere. */
 int32_t gpu_kv_scales_check(const struct attn_kv_desc *desc, struct attn_error *err);
 
-/* Heads [first, first + count) of keys or values, of a cache that was checked. */
-struct gpu_kv_side gpu_kv_side_of(const struct attn_kv_desc *desc, bool values, uint32_t first,
-                                  uint32_t count);
+/*
+ * What part of a cache one launch of a write takes: all of it, or where scales of the host are not the same
+ * everywhere, one page or one token of it. `page` and `token` are -1 where there is no need to tell.
+ */
+struct gpu_kv_share {
+    int64_t page, token;
+    uint32_t first, count; /* heads */
+};
+
+/* The first share; the next one, or false. */
+struct gpu_kv_share gpu_kv_share_first(const struct attn_kv_desc *desc);
+bool gpu_kv_share_next(const struct attn_kv_desc *desc, struct gpu_kv_share *share);
+
+/* Heads of keys or values, of a cache that was checked. */
+struct gpu_kv_side gpu_kv_side_of(const struct attn_kv_desc *desc, bool values,
+                                  const struct gpu_kv_share *share);
 struct gpu_tensor gpu_kv_tensor_of(const struct attn_tensor *tensor, uint32_t first);
 /* What of a batch the kernels read, `block` tokens a page. */
 struct gpu_batch gpu_kv_batch_of(const struct attn_batch *batch, uint32_t addressing, uint32_t index_dtype,
@@ -45,7 +58,7 @@ uint32_t gpu_kv_wide_tensor(const struct gpu_tensor *tensor, uint32_t dim, uint3
 int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
                            struct attn_error *err);
 void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_args *args,
-                          const struct attn_kv_desc *desc, uint32_t first, uint32_t count);
+                          const struct attn_kv_desc *desc, const struct gpu_kv_share *share);
 
 int32_t gpu_kv_slots_check(const struct attn_kv_slot_mapping_args *args, struct attn_error *err);
 void gpu_kv_slots_resolve(struct gpu_kv_slots *out, const struct attn_kv_slot_mapping_args *args);

@@ -17,6 +17,8 @@ GPU_INLINE bool gpu_kv_write_place(const struct gpu_kv_write *a, uint32_t row, i
     } else if (!gpu_kv_locate_row(&a->batch, row, page, token)) {
         return false;
     }
+    if ((a->page >= 0 && a->page != *page) || (a->token >= 0 && a->token != *token))
+        return false;
     return *page < (int64_t)a->pages && *token < (int64_t)a->block;
 }
 
