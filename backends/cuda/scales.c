@@ -117,6 +117,15 @@ static void point_to(const struct host_array *array, uint64_t block)
         scale->outer_stride != 0 ? size * (int64_t)(array->counts[1] * array->counts[2]) : 0;
 }
 
+/* New rows that arrays of the device lay out: their number is not known here. */
+static bool has_uncounted(const struct gpu_run *run)
+{
+    const bool per_token = (run->k.scale.host != 0 && run->k.scale.token_stride != 0) ||
+                           (run->v.scale.host != 0 && run->v.scale.token_stride != 0);
+
+    return per_token && run->problem.kv_source == ATTN_KV_NEW && run->batch.kv_starts != run->batch.q_offsets;
+}
+
 int32_t cuda_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run,
                           const struct attn_kv_desc *cache, void *stream, uint64_t *out_block,
                           struct attn_error *err)
@@ -127,6 +136,11 @@ int32_t cuda_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run
     const uint32_t count = find_arrays(run, cache, arrays, &total);
 
     *out_block = 0;
+    if (has_uncounted(run))
+        return cuda_fail(
+            err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, "tensors.k_new_scale",
+            "with kv_offsets the scales of single tokens of k_new and v_new must be device memory, "
+            "for nothing on the host says how many there are");
     if (count == 0)
         return ATTN_OK;
     if (count == UINT32_MAX)

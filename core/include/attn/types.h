@@ -170,7 +170,8 @@ enum attn_granularity {
 /*
  * Leaf. Scales, f32. The value for (outer, token, head) is at buffer + outer * outer_stride + token *
  * token_stride + head * head_stride; a stride of 0 broadcasts. `outer` is the sequence for q, out, k_new and
- * v_new, and the page for a cache.
+ * v_new, and the page for a cache. Values per token of k_new and v_new that kv_offsets lay out are device
+ * memory: nothing on the host says how many rows there are.
  */
 struct attn_scale {
     uint32_t kind;        /* enum attn_scale_kind; 0 = not given */

@@ -209,6 +209,8 @@ static void place(struct step *step, uint32_t what, const char *name, const uint
     struct rng rng = {mix(step->layout.seed, 70 + what)};
     bool token_head = scale->granularity == ATTN_SCALES_TOKEN_HEAD, spread = rng_chance(&rng, 30);
     bool cached = what == SCALED_K || what == SCALED_V; /* token-head: beside the cache, a write fills it */
+    /* Nothing on the host says how many rows there are. */
+    bool uncounted = (what == SCALED_K_NEW || what == SCALED_V_NEW) && step->problem.kv_source == ATTN_KV_NEW;
     const bool varied[3] = {scale->outer || (spread && scale->granularity >= ATTN_SCALES_HEAD),
                             scale->token || (spread && token_head),
                             scale->head || (spread && scale->granularity >= ATTN_SCALES_HEAD)};
@@ -217,9 +219,9 @@ static void place(struct step *step, uint32_t what, const char *name, const uint
     memset(to, 0, sizeof *to);
     if (scale->granularity <= ATTN_SCALES_NONE)
         return;
-    to->kind = scale->granularity == ATTN_SCALES_UNIT           ? ATTN_SCALE_UNIT
-               : rng_chance(&rng, 50) || (cached && token_head) ? ATTN_SCALE_DEVICE
-                                                                : ATTN_SCALE_HOST;
+    to->kind = scale->granularity == ATTN_SCALES_UNIT                          ? ATTN_SCALE_UNIT
+               : rng_chance(&rng, 50) || ((cached || uncounted) && token_head) ? ATTN_SCALE_DEVICE
+                                                                               : ATTN_SCALE_HOST;
     to->granularity = scale->granularity == ATTN_SCALES_UNIT && rng_chance(&rng, 50) ? 0 : scale->granularity;
     if (scale->granularity == ATTN_SCALES_UNIT)
         return;
