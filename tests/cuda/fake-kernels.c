@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "fiber-names.h"
 #include "fake-state.h"
+#include "fiber-names.h"
 
 void fake_kernel_run(const struct fake_work *work)
 {
