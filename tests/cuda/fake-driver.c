@@ -387,11 +387,12 @@ cuda_result cuDevicePrimaryCtxRetain(cuda_handle *context, cuda_device device)
 
     if (result != CUDA_SUCCESS)
         return result;
-    if (primary[device] == NULL) {
-        primary[device] = fake_new(FAKE_CONTEXT);
-        primary[device]->size = (size_t)device;
-    }
+    struct fake_object *fresh = fake_new(FAKE_CONTEXT);
+    fresh->size = (size_t)device;
+    pthread_mutex_lock(&lock);
+    primary[device] = primary[device] == NULL ? fresh : primary[device];
     retained[device]++;
+    pthread_mutex_unlock(&lock);
     *context = primary[device];
     return CUDA_SUCCESS;
 }
@@ -400,10 +401,12 @@ cuda_result cuDevicePrimaryCtxRelease(cuda_device device)
 {
     cuda_result result = fake_enter("cuDevicePrimaryCtxRelease", false);
 
-    if (retained[device] == 0)
+    pthread_mutex_lock(&lock);
+    const bool held = retained[device] > 0;
+    retained[device] -= held;
+    pthread_mutex_unlock(&lock);
+    if (!held)
         fake_offend("a primary context is released once too often");
-    else
-        retained[device]--;
     return result;
 }
 

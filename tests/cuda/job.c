@@ -10,18 +10,19 @@
 enum { SEQS = 2, ROWS = 4, HEADS = 2, DIM = 8, BLOCK = 4, KEYS = 4 };
 
 static const int32_t q_offsets[] = {0, 1, ROWS}, kv_lens[] = {KEYS, KEYS}, pages[] = {1, 0};
-static float q[ROWS * HEADS * DIM], keys[2 * KEYS * HEADS * DIM], values[2 * KEYS * HEADS * DIM];
 
 /* Places in the block. */
 enum {
+    Q_BYTES = ROWS * HEADS * DIM * 4,
+    KEY_BYTES = 2 * KEYS * HEADS * DIM * 4,
     AT_OFFSETS = 0,
     AT_LENS = 64,
     AT_TABLE = 128,
     AT_Q = 256,
-    AT_K = AT_Q + (int)sizeof q,
-    AT_V = AT_K + (int)sizeof keys,
-    AT_OUT = AT_V + (int)sizeof values,
-    AT_END = AT_OUT + ROWS * HEADS * DIM * 4
+    AT_K = AT_Q + Q_BYTES,
+    AT_V = AT_K + KEY_BYTES,
+    AT_OUT = AT_V + KEY_BYTES,
+    AT_END = AT_OUT + Q_BYTES
 };
 
 static struct attn_buffer at(const struct job *job, uint64_t offset)
@@ -74,6 +75,7 @@ static void describe(struct job *job)
 
 static int32_t fill(struct job *job, struct world *world)
 {
+    float q[ROWS * HEADS * DIM], keys[2 * KEYS * HEADS * DIM], values[2 * KEYS * HEADS * DIM];
     int32_t status = put(job, world, AT_OFFSETS, q_offsets, sizeof q_offsets);
 
     for (int i = 0; i < ROWS * HEADS * DIM; i++)
