@@ -82,13 +82,15 @@ struct fake_object *fake_context(void)
     return depth > 0 ? stack[depth - 1] : NULL;
 }
 
-struct fake_object *fake_new(enum fake_kind kind)
+struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size)
 {
     struct fake_object *object = calloc(1, sizeof *object);
 
     if (object == NULL)
         abort();
     object->kind = kind;
+    object->memory = memory;
+    object->size = size;
     object->context = fake_context();
     object->last_work = &object->works;
     pthread_mutex_lock(&lock);
@@ -257,9 +259,8 @@ static cuda_handle current(uint32_t *out_depth)
 
 static cuda_handle context_push(int ordinal)
 {
-    struct fake_object *context = fake_new(FAKE_CONTEXT);
+    struct fake_object *context = fake_new(FAKE_CONTEXT, NULL, (size_t)ordinal);
 
-    context->size = (size_t)ordinal;
     stack[depth++] = context;
     return context;
 }
@@ -387,8 +388,7 @@ cuda_result cuDevicePrimaryCtxRetain(cuda_handle *context, cuda_device device)
 
     if (result != CUDA_SUCCESS)
         return result;
-    struct fake_object *fresh = fake_new(FAKE_CONTEXT);
-    fresh->size = (size_t)device;
+    struct fake_object *fresh = fake_new(FAKE_CONTEXT, NULL, (size_t)device);
     pthread_mutex_lock(&lock);
     primary[device] = primary[device] == NULL ? fresh : primary[device];
     retained[device]++;

@@ -26,7 +26,7 @@ cuda_result cuModuleLoadData(cuda_handle *module, const void *image)
     if (result == CUDA_SUCCESS && image == NULL)
         return CUDA_INVALID_IMAGE;
     if (result == CUDA_SUCCESS)
-        *module = fake_new(FAKE_MODULE);
+        *module = fake_new(FAKE_MODULE, NULL, 0);
     return result;
 }
 
@@ -49,7 +49,7 @@ cuda_result cuModuleGetFunction(cuda_handle *function, cuda_handle module, const
         return result;
     if (fake_take(module, FAKE_MODULE, "cuModuleGetFunction") == NULL || kernel == NULL)
         return 500;
-    struct fake_object *object = fake_new(FAKE_FUNCTION);
+    struct fake_object *object = fake_new(FAKE_FUNCTION, NULL, 0);
     object->kernel = kernel;
     *function = object;
     return CUDA_SUCCESS;

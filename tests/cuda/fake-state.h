@@ -44,8 +44,8 @@ struct fake_object {
     struct fake_object *next;
     enum fake_kind kind;
     struct fake_object *context;
-    void *memory; /* FAKE_MEMORY, FAKE_PINNED */
-    size_t size;
+    void *memory;                         /* FAKE_MEMORY, FAKE_PINNED */
+    size_t size;                          /* of it; context: the ordinal of its device */
     struct fake_work *works, **last_work; /* graph, exec */
     struct fake_object *capture; /* stream: the graph that it keeps calls for; memory: that frees it */
     const void *kernel;          /* function */
@@ -55,7 +55,7 @@ struct fake_object {
 /* Begins a call: counts it, and answers what it is to return, CUDA_SUCCESS if it is to be done. */
 cuda_result fake_enter(const char *name, bool needs_context);
 void fake_offend(const char *format, ...) __attribute__((format(printf, 1, 2)));
-struct fake_object *fake_new(enum fake_kind kind);
+struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size);
 /* The live object of a handle, or NULL after saying so. */
 struct fake_object *fake_take(cuda_handle handle, enum fake_kind kind, const char *name);
 /* The device memory at an address, of `size` bytes at least; NULL after saying so. */

@@ -50,12 +50,10 @@ static cuda_result alloc(const char *name, enum fake_kind kind, size_t size, voi
         return result;
     if (size > (size_t)1 << 28)
         return CUDA_OUT_OF_MEMORY;
-    struct fake_object *object = fake_new(kind);
-    object->size = size;
-    if (posix_memalign(&object->memory, 256, size) != 0)
+    if (posix_memalign(out, 256, size) != 0)
         abort();
-    memset(object->memory, 0xa5, size);
-    *out = object->memory;
+    memset(*out, 0xa5, size);
+    (void)fake_new(kind, *out, size);
     return CUDA_SUCCESS;
 }
 
@@ -178,7 +176,7 @@ static cuda_result create(const char *name, enum fake_kind kind, cuda_handle *ou
     cuda_result result = fake_enter(name, true);
 
     if (result == CUDA_SUCCESS)
-        *out = fake_new(kind);
+        *out = fake_new(kind, NULL, 0);
     return result;
 }
 
@@ -247,7 +245,7 @@ cuda_result cuStreamBeginCapture(cuda_handle stream, int mode)
         return result != CUDA_SUCCESS ? result : CUDA_CAPTURE_FIRST;
     if (object->capture != NULL)
         fake_offend("a capture begins on a stream that is captured");
-    object->capture = fake_new(FAKE_GRAPH);
+    object->capture = fake_new(FAKE_GRAPH, NULL, 0);
     return result;
 }
 
@@ -286,7 +284,7 @@ cuda_result cuGraphInstantiateWithFlags(cuda_handle *exec, cuda_handle graph, un
     (void)flags;
     if (result != CUDA_SUCCESS)
         return result;
-    struct fake_object *object = fake_new(FAKE_EXEC);
+    struct fake_object *object = fake_new(FAKE_EXEC, NULL, 0);
     for (const struct fake_work *work = from->works; work != NULL; work = work->next) {
         struct fake_work *copy = malloc(sizeof *copy);
         if (copy == NULL)

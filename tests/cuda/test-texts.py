@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What attn-info says of the CUDA plugin with no driver, no device, an old one, and a good one.
+
+test-texts.py ATTN-INFO DIRECTORY-OF-THE-CUDA-PLUGIN DIRECTORY-OF-THE-CPU-PLUGIN FAKE-DRIVER
+"""
+import json
+import os
+import subprocess
+import sys
+
+INFO, CUDA, CPU, FAKE = sys.argv[1:5]
+PROBLEM = ["heads=8", "kv_heads=2", "head_dim=128"]
+NONE = "/nonexistent/libcuda.so.1"
+lines = 0
+failures = 0
+
+
+def run(library, *arguments, **more):
+    env = dict(os.environ, ATTN_PLUGIN_PATH=CUDA + ":" + CPU, ATTN_CUDA_LIBRARY=library, ATTN_LOG="warn", **more)
+    for name in ["ATTN_BACKEND", "ATTN_DISABLE", "ATTN_STRICT"]:
+        if name not in more:
+            env.pop(name, None)
+    return subprocess.run([INFO, *arguments], env=env, capture_output=True, text=True, check=False)
+
+
+def check(good, what, result):
+    global lines, failures
+    lines += 1
+    print(f"{'' if good else 'not '}ok {lines} - {what}")
+    if not good:
+        failures += 1
+        for line in (result.stdout + result.stderr).splitlines()[:40]:
+            print("# " + line)
+
+
+def candidates(result, name):
+    return [c for c in json.loads(result.stdout)["candidates"] if c["name"] == name]
+
+
+def test_no_driver():
+    result = run(NONE, "list", "--json")
+    states = {b["name"]: b["state"] for b in json.loads(result.stdout)["backends"]}
+    check(states.get("cuda/flash-attn") == "no-device" and states.get("cuda/flashinfer") == "no-device" and
+          states.get("cpu/flash-attn") == "ready", "without a driver both backends have no device", result)
+    result = run(NONE, "list")
+    check("NO_DRIVER" in result.stdout and NONE in result.stdout.replace("\n    ", ""),
+          "the list says which file is missing", result)
+    result = run(NONE, "explain", "--json", *PROBLEM)
+    answer = json.loads(result.stdout)
+    cuda = candidates(result, "cuda/flash-attn")
+    check(result.returncode == 0 and answer["effective"] == "cpu/flash-attn" and not answer["fallback"],
+          "the CPU serves, which is no fallback", result)
+    check(result.stderr == "", "and nothing is printed about it", result)
+    check(len(cuda) == 1 and cuda[0]["device"] is None and [r["code"] for r in cuda[0]["reasons"]] == ["NO_DRIVER"],
+          "a problem that is served has one reason: NO_DRIVER", result)
+    result = run(NONE, "explain", "--json", "heads=8", "head_dim=1024")
+    codes = [r["code"] for r in candidates(result, "cuda/flash-attn")[0]["reasons"]]
+    check(codes[0] == "NO_DRIVER" and "HEAD_DIM" in codes, "one that is not also tells why", result)
+    result = run(NONE, "why", CUDA + "/libattn-cuda.so")
+    check("cuda/flash-attn" in result.stdout and "no-device" in result.stdout, "why tells of one file", result)
+    result = run(NONE, "explain", *PROBLEM, ATTN_BACKEND="cuda")
+    check(result.returncode == 1 and "NO_DRIVER" in result.stdout, "cuda alone is no backend", result)
+    result = run(NONE, "explain", "--json", *PROBLEM, ATTN_BACKEND="cuda,auto")
+    check(result.returncode == 0 and json.loads(result.stdout)["fallback"], "cuda,auto falls back", result)
+
+
+def test_driver():
+    result = run(FAKE, "devices", "--json")
+    text = result.stdout
+    check("Fake GPU 0" in text and "sm_90" in text, "with a driver its device is listed", result)
+    result = run(FAKE, "explain", "--json", *PROBLEM)
+    answer = json.loads(result.stdout)
+    check(answer["effective"] == "cuda/flash-attn" and answer["device"] == "cuda:0", "and serves", result)
+    cuda = candidates(result, "cuda/flash-attn")
+    check(cuda[0]["accepted"] and len(cuda[0]["kernels"]) >= 1, "with the names of its kernels", result)
+    result = run(FAKE, "explain", "--json", "heads=8", "head_dim=1024")
+    check(json.loads(result.stdout)["effective"] == "cpu/flash-attn" and json.loads(result.stdout)["fallback"],
+          "what it refuses goes to the CPU, as a fallback", result)
+    result = run(FAKE, "caps", "--json", "cuda/flash-attn")
+    check("bf16" in result.stdout and "e4m3" in result.stdout, "its capabilities come from the predicates", result)
+
+
+test_no_driver()
+test_driver()
+print(f"1..{lines}")
+sys.exit(failures != 0)
