@@ -3,7 +3,36 @@
 #include "cuda.h"
 #include "lane-list.h"
 
+/*
+ * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.
+ * Scales of new 8-bit rows go by sequence, which they do not.
+ */
+#define MMA_CACHED (CUDA_FEATURES & ~(CUDA_MLA | CUDA_NEW | CUDA_CACHE_NEW))
+
+#define MMA_ROW(name_, phases_, q_, kv_, features_, numerics_)                                               \
+    {                                                                                                        \
+        .name = (name_), .family = &cuda_mma, .arch = CUDA_ARCH_LEAST, .phases = (phases_), .q_types = (q_), \
+        .kv_types = (kv_), .out_types = CUDA_TYPE_F32 | CUDA_TYPES_16, .dim_multiple = 1, .dim_max = 256,    \
+        .features = (features_), .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)                   \
+    }
+
 const struct cuda_kernel cuda_kernels[] = {
+    MMA_ROW("decode_mma_f16", GPU_FEW_ROWS, CUDA_TYPE_F16, CUDA_TYPE_F16, CUDA_FEATURES & ~CUDA_MLA,
+            ATTN_NUMERICS_P_F16),
+    MMA_ROW("decode_mma_f16_kv8", GPU_FEW_ROWS, CUDA_TYPE_F16, CUDA_TYPES_8, MMA_CACHED,
+            ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_bf16", GPU_FEW_ROWS, CUDA_TYPE_BF16, CUDA_TYPE_BF16, CUDA_FEATURES & ~CUDA_MLA,
+            ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_bf16_kv8", GPU_FEW_ROWS, CUDA_TYPE_BF16, CUDA_TYPES_8, MMA_CACHED,
+            ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_f16", GPU_MANY_ROWS, CUDA_TYPE_F16, CUDA_TYPE_F16, CUDA_FEATURES & ~CUDA_MLA,
+            ATTN_NUMERICS_P_F16),
+    MMA_ROW("prefill_mma_f16_kv8", GPU_MANY_ROWS, CUDA_TYPE_F16, CUDA_TYPES_8, MMA_CACHED,
+            ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_bf16", GPU_MANY_ROWS, CUDA_TYPE_BF16, CUDA_TYPE_BF16, CUDA_FEATURES & ~CUDA_MLA,
+            ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, CUDA_TYPE_BF16, CUDA_TYPES_8, MMA_CACHED,
+            ATTN_NUMERICS_P_BF16),
     {.name = "attn_lane",
      .family = &cuda_lane,
      .arch = CUDA_ARCH_LEAST,

@@ -119,6 +119,7 @@ struct cuda_family {
 
 /* The families, one file each. */
 extern const struct cuda_family cuda_lane;
+extern const struct cuda_family cuda_mma;
 
 /* A launch of one dimension, two or three, with one argument of any size. */
 int32_t cuda_launch(struct cuda_context *context, cuda_handle function, const uint32_t grid[3],

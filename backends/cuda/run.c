@@ -55,6 +55,8 @@ static int32_t launch_parts(const struct attn_plan_impl *plan, struct gpu_run *r
                             context->driver->cuMemsetD8Async(gpu_address(&scratch->counters.buffer), 0,
                                                              plan->sizes.counters, stream),
                             "counters", "cuMemsetD8Async", err);
+    if (run->batch.seqs == 0 || run->batch.rows == 0)
+        return status;
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
         const struct cuda_part *part = &plan->parts[i];
         run->phase = part->phase;
@@ -87,8 +89,6 @@ int32_t cuda_plan_run(const struct attn_plan_impl *plan, const struct attn_batch
         status = check_run(plan, batch, tensors, cache, kv == NULL, err);
     if (status != ATTN_OK)
         return status;
-    if (batch->seqs == 0 || batch->rows == 0)
-        return cuda_is_lost(context) ? cuda_enter(context, err) : ATTN_OK;
     gpu_resolve(&run, &plan->problem, batch, tensors, cache);
     run.units = plan->units;
     status = cuda_enter(context, err);

@@ -28,7 +28,7 @@ struct driver_kernel {
     }
 
 /* Tables end with a name of NULL. */
-extern const struct driver_kernel driver_kv_kernels[], driver_lane_kernels[];
+extern const struct driver_kernel driver_kv_kernels[], driver_lane_kernels[], driver_mma_kernels[];
 
 /* The kernel of that name, or NULL. */
 const struct driver_kernel *driver_find(const char *name);

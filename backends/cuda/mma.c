@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The family of matrix kernels: which of them a plan launches, how large their blocks are, and their
+ * schedules. */
+#include <stdio.h>
+
+#include "cuda.h"
+#include "cuts.h"
+#include "mma.h"
+
+/* Columns that kernels are made for, and the modules with caches of 16 and of 8 bits. */
+static const struct {
+    uint32_t dim;
+    enum cuda_module modules[2];
+} sizes[] = {{64, {CUDA_MODULE_mma_64, CUDA_MODULE_mma_64_kv8}},
+             {128, {CUDA_MODULE_mma_128, CUDA_MODULE_mma_128_kv8}},
+             {256, {CUDA_MODULE_mma_256, CUDA_MODULE_mma_256_kv8}}};
+
+enum { ROWS_FEW = 16, ROWS_MANY = 64, THREADS = 128 };
+
+static uint32_t size_of(const struct attn_problem *problem)
+{
+    uint32_t i = 0;
+
+    while (problem->head_dim > sizes[i].dim || problem->head_dim_vo > sizes[i].dim)
+        i++;
+    return i;
+}
+
+/* Rows of a CTA: one block where all sequences of few rows fit it. With det=1 maxima decide nothing. */
+static uint32_t rows_of(const struct attn_problem *problem, uint32_t phase)
+{
+    const uint64_t most = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
+
+    return phase == GPU_FEW_ROWS && most <= ROWS_FEW && problem->det == 0 ? ROWS_FEW : ROWS_MANY;
+}
+
+static uint32_t pieces_of(const struct attn_plan_impl *plan, const struct cuda_part *part)
+{
+    const struct attn_problem *p = &plan->problem;
+
+    return p->det != 0 ? p->max_seqs * p->kv_heads * GPU_CUTS : 2 * part->ctas;
+}
+
+static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err)
+{
+    const struct attn_problem *p = &plan->problem;
+    const uint32_t i = size_of(p), element = attn__dtype_size(p->k_dtype), rows = rows_of(p, part->phase);
+    const uint32_t stages = GPU_MMA_STAGES(rows, sizes[i].dim, sizes[i].dim, element);
+    struct cuda_context *context = plan->backend->context;
+    char name[64];
+
+    part->threads = THREADS;
+    part->shared_bytes = GPU_MMA_SHARED(rows, 1, stages, sizes[i].dim, sizes[i].dim, element);
+    part->ctas = plan->units * (sizes[i].dim > 128 ? 1 : 2);
+    part->schedule_bytes = (p->max_seqs + UINT64_C(1)) * sizeof(uint32_t);
+    snprintf(name, sizeof name, "mma_%u%s_r%u_%s", sizes[i].dim, element == 1 ? "_kv8" : "",
+             rows == ROWS_FEW ? 1 : 4, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
+    if (part->phase == GPU_FEW_ROWS) {
+        const uint64_t slots = pieces_of(plan, part);
+        part->splits = p->det != 0 ? GPU_CUTS : part->ctas;
+        part->scratch_bytes = slots * rows * (sizes[i].dim + UINT64_C(2)) * sizeof(float);
+        part->counters_bytes = (uint64_t)p->max_seqs * p->kv_heads * sizeof(uint32_t);
+    }
+    const int32_t status = cuda_module_function(context, sizes[i].modules[element == 1], name,
+                                                part->shared_bytes, &part->attention, err);
+    return status == ATTN_OK
+               ? cuda_module_function(context, CUDA_MODULE_mma_plan, "mma_plan", 0, &part->planner, err)
+               : status;
+}
+
+/* Rules of one sequence of a batch on the host. */
+static uint32_t share_of(const struct attn_plan_impl *plan, const struct gpu_cuts *cuts,
+                         const struct attn_planner_batch *batch, uint32_t i)
+{
+    const uint32_t q_len = (uint32_t)(batch->q_offsets[i + 1] - batch->q_offsets[i]);
+    uint32_t causal = plan->problem.causal == ATTN_CAUSAL_YES, kv_len = q_len;
+    struct attn_visible visible;
+
+    if (batch->kv_offsets != NULL)
+        kv_len = (uint32_t)(batch->kv_offsets[i + 1] - batch->kv_offsets[i]);
+    if (batch->kv_lens != NULL)
+        kv_len = (uint32_t)batch->kv_lens[i];
+    if (batch->seq_causal != NULL)
+        causal = batch->seq_causal[i] != 0;
+    attn__visible_start(&visible, &plan->problem, causal, q_len,
+                        batch->global_lens != NULL ? (uint32_t)batch->global_lens[i] : kv_len);
+    visible.spread = batch->spread;
+    return gpu_share(cuts, &visible, q_len, kv_len);
+}
+
+static void prepare_host(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                         const struct attn_planner_batch *batch, void *schedule)
+{
+    const struct gpu_cuts cuts = gpu_cuts_of(&plan->problem, part->phase, ROWS_MANY);
+    uint32_t *sums = schedule, sum = 0;
+
+    for (uint32_t i = 0; i < batch->seqs; i++) {
+        sums[i] = sum;
+        sum += share_of(plan, &cuts, batch, i);
+    }
+    sums[batch->seqs] = sum;
+}
+
+static int32_t prepare_device(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                              const struct gpu_run *run, void *stream, struct attn_error *err)
+{
+    static const uint32_t grid[] = {1, 1, 1};
+    struct gpu_run own = *run;
+
+    own.ctas = ROWS_MANY;
+    return cuda_launch(plan->backend->context, part->planner, grid, 1024, 0, &own, "mma_plan", stream, err);
+}
+
+static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                      const struct gpu_run *run, void *stream, struct attn_error *err)
+{
+    const struct attn_problem *p = &plan->problem;
+    const uint32_t grid[] = {part->ctas, 1, 1}, i = size_of(p);
+    struct gpu_run own = *run;
+
+    /* A step without sequences of many rows needs no launch for them, and the other way round. */
+    if (part->phase == GPU_MANY_ROWS && (uint64_t)run->batch.max_q * run->group <= GPU_FEW)
+        return ATTN_OK;
+    if (part->phase == GPU_FEW_ROWS) {
+        const uint64_t slots = pieces_of(plan, part), rows = rows_of(p, part->phase);
+        own.part_out = run->scratch;
+        own.part_lse = run->scratch + slots * rows * sizes[i].dim * sizeof(float);
+    }
+    return cuda_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, &own,
+                       part->kernel->name, stream, err);
+}
+
+const struct cuda_family cuda_mma = {
+    .create = create, .prepare_host = prepare_host, .prepare_device = prepare_device, .launch = launch};

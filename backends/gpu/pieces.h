@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What a CTA of a matrix kernel takes of the schedule. */
+#ifndef ATTN_GPU_PIECES_H
+#define ATTN_GPU_PIECES_H
+
+#include "cuts.h"
+#include "sequence.h"
+
+GPU_INLINE const uint32_t *gpu_sums(const struct gpu_run *run)
+{
+    return (const uint32_t *)run->schedule;
+}
+
+/* The last of sums[0 ... count] that is not above `at`; at < sums[count]. */
+GPU_INLINE uint32_t gpu_find_sum(const uint32_t *sums, uint32_t count, uint64_t at)
+{
+    uint32_t lo = 0, hi = count;
+
+    while (hi - lo > 1) {
+        const uint32_t middle = lo + (hi - lo) / 2;
+        if (sums[middle] <= at)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    return lo;
+}
+
+/* ---------------------------------------------------------------- pieces of the line */
+
+/* One piece: tiles of one sequence and kv head, and whether the keys of these are cut. */
+struct gpu_piece {
+    uint32_t seq;
+    uint32_t kv_head;
+    uint32_t row0;  /* first query row of the sequence and head */
+    uint32_t first; /* tiles [first, end) of the sequence's keys */
+    uint32_t end;
+    uint64_t next;       /* where the line goes on */
+    uint32_t parts;      /* pieces of this sequence and head */
+    uint32_t part;       /* which of them */
+    uint32_t first_slot; /* of partial results: part p > 0 lies at rest_slot + p * slot_step */
+    uint32_t rest_slot;
+    uint32_t slot_step;
+};
+
+/* Where the piece of a CTA begins. */
+GPU_INLINE uint64_t gpu_line_begin(uint64_t all, uint32_t cta, uint32_t ctas)
+{
+    return all * cta / ctas;
+}
+
+/* The CTA whose piece holds a place. */
+GPU_INLINE uint32_t gpu_line_cta(uint64_t all, uint64_t at, uint32_t ctas)
+{
+    return (uint32_t)(((at + 1) * ctas - 1) / all);
+}
+
+/* The piece that begins at `at` and ends at `end` at the latest. `s` is left as its sequence. */
+GPU_INLINE struct gpu_piece gpu_piece_at(const struct gpu_run *run, uint64_t at, uint64_t end, uint32_t cta,
+                                         uint32_t ctas, struct gpu_sequence *s)
+{
+    const uint32_t *few = gpu_sums(run);
+    const struct gpu_cuts cuts = gpu_cuts_of(&run->problem, GPU_FEW_ROWS, 0);
+    const uint32_t heads = run->problem.kv_heads;
+    const uint64_t all = (uint64_t)few[run->batch.seqs] * heads;
+    struct gpu_piece p;
+
+    p.seq = gpu_find_sum(few, run->batch.seqs, at / heads);
+    const uint32_t length = few[p.seq + 1] - few[p.seq];
+    const uint64_t base = (uint64_t)few[p.seq] * heads;
+    p.row0 = 0;
+    p.kv_head = (uint32_t)((at - base) / length);
+    const uint32_t inside = (uint32_t)((at - base) % length);
+    const uint64_t begin = at - inside;
+    uint64_t stop = begin + length;
+    uint32_t low;
+    *s = gpu_sequence(run, p.seq);
+    const uint32_t tiles = gpu_key_tiles(&cuts, &s->visible, 0, s->q_len - 1, s->kv_len, &low);
+    if (run->problem.det != 0) {
+        const uint32_t cut = gpu_cut_tiles(s->kv_len), number = low / cut + inside;
+        p.first = number * cut > low ? number * cut : low;
+        p.end = (number + 1) * cut < low + tiles ? (number + 1) * cut : low + tiles;
+        p.next = at + gpu_ctas();
+        p.parts = length;
+        p.part = inside;
+        p.first_slot = (uint32_t)begin;
+        p.rest_slot = (uint32_t)begin;
+        p.slot_step = 1;
+        return p;
+    }
+    stop = stop < end ? stop : end;
+    p.first = low + inside;
+    p.end = low + inside + (uint32_t)(stop - at);
+    if (p.end > low + tiles)
+        p.end = low + tiles;
+    p.next = stop;
+    const uint32_t from = gpu_line_cta(all, begin, ctas), to = gpu_line_cta(all, begin + length - 1, ctas);
+    p.parts = to - from + 1;
+    p.part = cta - from;
+    /* A CTA's first piece has its even slot, its last one the odd slot. */
+    p.first_slot = 2 * from + (gpu_line_begin(all, from, ctas) < begin ? 1 : 0);
+    p.rest_slot = 2 * from;
+    p.slot_step = 2;
+    return p;
+}
+
+GPU_INLINE uint32_t gpu_slot(const struct gpu_piece *p, uint32_t part)
+{
+    return part == 0 ? p->first_slot : p->rest_slot + part * p->slot_step;
+}
+
+#endif
