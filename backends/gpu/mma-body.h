@@ -36,7 +36,9 @@
 #define mma_comes_last   MMA(comes_last)
 #define mma_emit         MMA(emit)
 #define mma_fetch        MMA(fetch)
+#define mma_find         MMA(find)
 #define mma_find_plain   MMA(find_plain)
+#define mma_note         MMA(note)
 #define mma_finish       MMA(finish)
 #define mma_gather       MMA(gather)
 #define mma_is_odd       MMA(is_odd)
@@ -70,9 +72,11 @@ struct mma_shared {
     float scale[MMA_ROWS]; /* score of a product, per row */
     float total[MMA_ROWS];
     float peak[MMA_ROWS];
-    float k_scale[MMA_STAGES][64];
-    float v_scale[MMA_STAGES][64];
-    unsigned char exists[MMA_STAGES][64];
+    /* Of tiles under way, and of the next one: addresses of vectors, 0 for keys that are not there. */
+    uint64_t k_at[MMA_STAGES + 1][64];
+    uint64_t v_at[MMA_STAGES + 1][64];
+    float k_scale[MMA_STAGES + 1][64];
+    float v_scale[MMA_STAGES + 1][64];
     unsigned char odd[64][MMA_DV / 8]; /* a bit for every value of a tile that is no number */
     uint32_t odd_tile;                 /* the last tile with such a value, and one more */
     struct gpu_row row[MMA_ROWS];
@@ -114,33 +118,43 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, struct mma_shared *shared,
         for (uint32_t n = 0; n < MMA_DV / 8; n++)
             o[m][n][0] = o[m][n][1] = o[m][n][2] = o[m][n][3] = 0;
     }
-    for (uint32_t i = 0; i < MMA_STAGES - 1; i++) {
-        if (first + i < end)
-            mma_load(run, shared, stages + i * MMA_STAGE, i, first + i, kv_head, whole);
-        gpu_copy_commit();
+    for (uint32_t i = 0; i < MMA_STAGES && first + i < end; i++) {
+        struct gpu_place place;
+        const bool exists = mma_find(run, shared, first + i, &place);
+        mma_note(run, shared, i, kv_head, &place, exists);
     }
     mma_load_queries(run, &shared->sequence, queries, row0, kv_head);
     mma_load_rows(run, shared, row0, kv_head);
     gpu_barrier();
+    for (uint32_t i = 0; i < MMA_STAGES - 1; i++) {
+        if (first + i < end)
+            mma_load(run, shared, stages + i * MMA_STAGE, i, first + i, whole);
+        gpu_copy_commit();
+    }
     mma_find_plain(run, shared);
     for (uint32_t tile = first; tile < end; tile++) {
-        const uint32_t slot = (tile - first) % MMA_STAGES, next = tile + MMA_STAGES - 1;
-        unsigned char *stage = stages + slot * MMA_STAGE;
+        const uint32_t next = tile + MMA_STAGES - 1, later = tile + MMA_STAGES;
+        const uint32_t ring = (tile - first) % (MMA_STAGES + 1);
+        unsigned char *stage = stages + (tile - first) % MMA_STAGES * MMA_STAGE;
         float s[MMA_MI][MMA_KEYS / 8][4];
+        struct gpu_place place;
         GPU_COPY_WAIT(MMA_STAGES - 2);
         gpu_barrier(); /* the tile is there, and the one before has been read */
         if (next < end)
             mma_load(run, shared, stages + (next - first) % MMA_STAGES * MMA_STAGE,
-                     (next - first) % MMA_STAGES, next, kv_head, whole);
+                     (next - first) % (MMA_STAGES + 1), next, whole);
         gpu_copy_commit();
+        const bool exists = later < end && mma_find(run, shared, later, &place); /* arrives meanwhile */
         mma_scores(run, queries, stage, row_group, key0, s);
-        const bool all = mma_apply_rules(run, shared, slot, row_group, tile, key0, s);
+        const bool all = mma_apply_rules(run, shared, ring, row_group, tile, key0, s);
         if (!all)
             mma_clean(run, shared, stage + 64 * MMA_KB, tile);
         if (!all && shared->odd_tile == tile + 1)
             mma_mark(shared, key0, s, o);
         mma_softmax(s, max, sum, o);
-        mma_values(run, shared, stage + 64 * MMA_KB, slot, key0, s, o);
+        mma_values(run, shared, stage + 64 * MMA_KB, ring, key0, s, o);
+        if (later < end)
+            mma_note(run, shared, (later - first) % (MMA_STAGES + 1), kv_head, &place, exists);
     }
     GPU_COPY_WAIT(0);
     mma_join(shared, (float *)(void *)stages, row_group, key_group, max, sum, o);
@@ -221,7 +235,9 @@ GPU_KERNEL(MMA(mma), 128, MMA_CTAS)(GPU_ARGUMENT(struct gpu_run, run))
 #undef mma_comes_last
 #undef mma_emit
 #undef mma_fetch
+#undef mma_find
 #undef mma_find_plain
+#undef mma_note
 #undef mma_finish
 #undef mma_gather
 #undef mma_is_odd

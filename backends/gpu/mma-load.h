@@ -30,49 +30,65 @@ GPU_INLINE struct gpu_u128 mma_zero(void)
     return out;
 }
 
-/* 16 bytes of a key or value on their way to shared memory. */
-GPU_INLINE void mma_fetch(const struct gpu_cache *cache, const struct gpu_place *place, bool exists,
-                          bool whole, uint32_t head, uint32_t chunk, unsigned char *to)
-{
-    const uint64_t vector = exists ? gpu_vector(cache, place->page, place->token, head) : cache->base;
-
-    if (whole)
-        gpu_copy_async16(to, (const void *)(vector + (exists ? chunk * 16u : 0u)),
-                         exists && chunk * 16u < cache->dim * cache->size ? 16 : 0);
-    else if (exists)
-        gpu_store_u128(to, mma_gather(cache, vector, chunk));
-    else
-        gpu_store_u128(to, mma_zero());
-}
-
-/* Keys and values of a tile. `whole`: vectors lie on 16 bytes in one piece. */
-GPU_INLINE void mma_load(const struct gpu_run *run, struct mma_shared *shared, unsigned char *stage,
-                         uint32_t slot, uint32_t tile, uint32_t kv_head, bool whole)
+/* Where the keys and values of a tile are, and their scales: a row for each of 64 threads. */
+GPU_INLINE bool mma_find(const struct gpu_run *run, const struct mma_shared *shared, uint32_t tile,
+                         struct gpu_place *place)
 {
     const struct gpu_sequence *s = &shared->sequence;
-    const uint32_t wide = MMA_KB > MMA_VB ? MMA_KB / 16 : MMA_VB / 16;
+    const uint32_t key = tile * GPU_TILE + gpu_thread();
 
-    for (uint32_t i = gpu_thread(); i < 64 * wide; i += 128) {
-        const uint32_t row = i / wide, chunk = i % wide, key = tile * GPU_TILE + row;
-        struct gpu_place place;
-        const bool exists = key < s->kv_len && gpu_locate(run, s, key, &place);
-        const struct gpu_cache *k = exists && place.fresh ? &run->k_new : &run->k;
-        const struct gpu_cache *v = exists && place.fresh ? &run->v_new : &run->v;
-        if (chunk < MMA_KB / 16)
-            mma_fetch(k, &place, exists, whole, kv_head, chunk, stage + MMA_AT(row, chunk, MMA_KB));
-        if (chunk < MMA_VB / 16)
-            mma_fetch(v, &place, exists, whole, kv_head, chunk,
-                      stage + 64 * MMA_KB + MMA_AT(row, chunk, MMA_VB));
-        if (chunk != 0)
-            continue;
-        shared->exists[slot][row] = exists;
-        if (mma_by_key(run->problem.k_scale))
-            shared->k_scale[slot][row] =
-                exists ? gpu_scale_at(&k->scale, place.outer, place.token, kv_head) : 1;
-        if (mma_by_key(run->problem.v_scale))
-            shared->v_scale[slot][row] =
-                exists ? gpu_scale_at(&v->scale, place.outer, place.token, kv_head) : 1;
+    return gpu_thread() < 64 && key < s->kv_len && gpu_locate(run, s, key, place);
+}
+
+GPU_INLINE void mma_note(const struct gpu_run *run, struct mma_shared *shared, uint32_t ring,
+                         uint32_t kv_head, const struct gpu_place *place, bool exists)
+{
+    const uint32_t row = gpu_thread();
+    const struct gpu_cache *k = exists && place->fresh ? &run->k_new : &run->k;
+    const struct gpu_cache *v = exists && place->fresh ? &run->v_new : &run->v;
+
+    if (row >= 64)
+        return;
+    shared->k_at[ring][row] = exists ? gpu_vector(k, place->page, place->token, kv_head) : 0;
+    shared->v_at[ring][row] = exists ? gpu_vector(v, place->page, place->token, kv_head) : 0;
+    if (mma_by_key(run->problem.k_scale))
+        shared->k_scale[ring][row] =
+            exists ? gpu_scale_at(&k->scale, place->outer, place->token, kv_head) : 1;
+    if (mma_by_key(run->problem.v_scale))
+        shared->v_scale[ring][row] =
+            exists ? gpu_scale_at(&v->scale, place->outer, place->token, kv_head) : 1;
+}
+
+/* A tile's vectors of `bytes` bytes into shared memory. `whole`: they lie on 16 bytes in one piece. */
+GPU_INLINE void mma_fetch(const struct gpu_cache *cached, const struct gpu_cache *fresh,
+                          const uint64_t at[64], uint32_t fresh_row, uint32_t bytes, bool whole,
+                          unsigned char *to)
+{
+    const uint32_t chunks = bytes / 16, used = cached->dim * cached->size;
+
+    GPU_UNROLL
+    for (uint32_t j = 0; j < 64 * chunks / 128; j++) {
+        const uint32_t i = j * 128 + gpu_thread(), row = i / chunks, chunk = i % chunks;
+        unsigned char *place = to + MMA_AT(row, chunk, bytes);
+        const uint64_t vector = at[row];
+        if (whole)
+            gpu_copy_async16(place, (const void *)(vector != 0 ? vector + chunk * 16u : cached->base),
+                             vector != 0 && chunk * 16u < used ? 16 : 0);
+        else
+            gpu_store_u128(place, vector != 0 ? mma_gather(row >= fresh_row ? fresh : cached, vector, chunk)
+                                              : mma_zero());
     }
+}
+
+/* Keys and values of a tile whose places are noted. */
+GPU_INLINE void mma_load(const struct gpu_run *run, const struct mma_shared *shared, unsigned char *stage,
+                         uint32_t ring, uint32_t tile, bool whole)
+{
+    const uint32_t first = tile * GPU_TILE, fresh = shared->sequence.fresh;
+    const uint32_t fresh_row = fresh > first ? fresh - first : 0;
+
+    mma_fetch(&run->k, &run->k_new, shared->k_at[ring], fresh_row, MMA_KB, whole, stage);
+    mma_fetch(&run->v, &run->v_new, shared->v_at[ring], fresh_row, MMA_VB, whole, stage + 64 * MMA_KB);
 }
 
 /* Token and head of a row of the sequence; false behind its last one. */

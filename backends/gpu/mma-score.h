@@ -75,7 +75,7 @@ GPU_INLINE float mma_rule(const struct gpu_run *run, const struct mma_shared *sh
     const uint32_t at = tile * GPU_TILE + key;
     double bias;
 
-    if (at < r->lo || at >= r->hi || shared->exists[slot][key] == 0)
+    if (at < r->lo || at >= r->hi || shared->k_at[slot][key] == 0)
         return -GPU_INFINITY;
     if (!special)
         return score * GPU_LOG2E;
@@ -102,8 +102,7 @@ GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const struct mma_shar
     bool all = !special && tile * GPU_TILE >= shared->row_lo && (tile + 1) * GPU_TILE <= shared->row_hi;
 
     if (!plain && all) /* holes of a table */
-        all = gpu_ballot(shared->exists[slot][lane] != 0 && shared->exists[slot][lane + 32] != 0) ==
-              0xffffffffu;
+        all = gpu_ballot(shared->k_at[slot][lane] != 0 && shared->k_at[slot][lane + 32] != 0) == 0xffffffffu;
     GPU_UNROLL
     for (uint32_t m = 0; m < MMA_MI; m++)
         GPU_UNROLL

@@ -5,7 +5,7 @@
 
 /* Bytes of shared memory beside queries and tiles, a multiple of 128. */
 #define GPU_MMA_FIXED(rows, mi, stages)                                                                      \
-    ((1024 + 2048 + 512 * (mi) + 96 * (rows) + 576 * (stages) + 127) / 128 * 128)
+    ((1024 + 2048 + 512 * (mi) + 96 * (rows) + 1536 * ((stages) + 1) + 127) / 128 * 128)
 /* Of the whole kernel; `size`: bytes of a key's or value's element. */
 #define GPU_MMA_SHARED(rows, mi, stages, dk, dv, size)                                                       \
     (GPU_MMA_FIXED(rows, mi, stages) + (rows) * (dk)*2 + (stages)*64 * ((dk) + (dv)) * (size))
