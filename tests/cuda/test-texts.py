@@ -30,7 +30,7 @@ def check(good, what, result):
     print(f"{'' if good else 'not '}ok {lines} - {what}")
     if not good:
         failures += 1
-        for line in (result.stdout + result.stderr).splitlines()[:40]:
+        for line in (result.stderr.splitlines() + result.stdout.splitlines())[:40]:
             print("# " + line)
 
 
@@ -52,8 +52,12 @@ def test_no_driver():
     check(result.returncode == 0 and answer["effective"] == "cpu/flash-attn" and not answer["fallback"],
           "the CPU serves, which is no fallback", result)
     check(result.stderr == "", "and nothing is printed about it", result)
-    check(len(cuda) == 1 and cuda[0]["device"] is None and [r["code"] for r in cuda[0]["reasons"]] == ["NO_DRIVER"],
-          "a problem that is served has one reason: NO_DRIVER", result)
+    check(len(cuda) == 1 and cuda[0]["device"] is None and cuda[0]["kernels"] and
+          [r["code"] for r in cuda[0]["reasons"] if r["kernel"] is None] == ["NO_DRIVER"],
+          "a problem that kernels would serve has one reason of its own: NO_DRIVER", result)
+    serving = {k["name"] for k in cuda[0]["kernels"]}
+    check(serving.isdisjoint(r["kernel"] for r in cuda[0]["reasons"]),
+          "every other reason is of a kernel that would not serve it", result)
     result = run(NONE, "explain", "--json", "heads=8", "head_dim=1024")
     codes = [r["code"] for r in candidates(result, "cuda/flash-attn")[0]["reasons"]]
     check(codes[0] == "NO_DRIVER" and "HEAD_DIM" in codes, "one that is not also tells why", result)
