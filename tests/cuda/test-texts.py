@@ -17,10 +17,9 @@ failures = 0
 
 
 def run(library, *arguments, **more):
-    env = dict(os.environ, ATTN_PLUGIN_PATH=CUDA + ":" + CPU, ATTN_CUDA_LIBRARY=library, ATTN_LOG="warn", **more)
-    for name in ["ATTN_BACKEND", "ATTN_DISABLE", "ATTN_STRICT"]:
-        if name not in more:
-            env.pop(name, None)
+    # Variables of other tests are none of libattn's, which would be said.
+    env = {n: v for n, v in os.environ.items() if not n.startswith("ATTN_") or n == "ATTN_CACHE_DIR"}
+    env.update(ATTN_PLUGIN_PATH=CUDA + ":" + CPU, ATTN_CUDA_LIBRARY=library, ATTN_LOG="warn", **more)
     return subprocess.run([INFO, *arguments], env=env, capture_output=True, text=True, check=False)
 
 
