@@ -5,14 +5,14 @@
 #include "output.h"
 #include "workload.h"
 
-/* A permutation of 0 .. count - 1, the same at every call. */
-static void scatter(int32_t *list, uint32_t count)
+/* 0 .. count - 1 in order, or a permutation of them that is the same at every call. */
+static void number_pages(int32_t *list, uint32_t count, bool ordered)
 {
     uint64_t state = 12345;
 
     for (uint32_t i = 0; i < count; i++)
         list[i] = (int32_t)i;
-    for (uint32_t i = count; i > 1; i--) {
+    for (uint32_t i = ordered ? 0 : count; i > 1; i--) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         uint32_t other = (uint32_t)((state >> 32) % i);
         int32_t swap = list[i - 1];
@@ -54,7 +54,7 @@ static int32_t pages_init(struct workload *workload, struct attn_error *err)
     int32_t *pages = need_memory(NULL, count, sizeof *pages);
     int32_t status;
 
-    scatter(pages, count);
+    number_pages(pages, count, workload->the_case->ordered);
     if (workload->problem.addressing == ATTN_TABLE) {
         status = rows_of_table_init(workload, pages, err);
         free(pages);

@@ -3,6 +3,8 @@
 #ifndef WORKLOAD_H
 #define WORKLOAD_H
 
+#include <stdbool.h>
+
 #include "attn/attn.h"
 #include "attn/device.h"
 
@@ -22,6 +24,7 @@ struct bench_case {
     uint32_t layers; /* 0: as many as a cold cache takes */
     uint32_t threads;
     uint32_t reps; /* 0: default */
+    bool ordered;  /* pages of a sequence follow each other */
 };
 
 /* Sums and maxima over the sequences; 64 bits, so that they can be judged before they are used. */

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Measures one case: libattn, torch's kernels and a ceiling in alternation, each checked before."""
+
+import math
+import statistics
+import time
+
+import bridge as libattn
+import peers
+
+COLD_BYTES = 600e6  # what the buffers of a graph hold together at least: L2 serves nothing of it
+CALLS = 4  # of a graph at least
+MOST_SETS = 256
+BOUND = 8e-3  # relative error above which a kernel counts as wrong, and is not timed
+SINGLE_BYTES = 512 << 20  # of the fill before a single call, which hides the call's way to the device
+PAUSE = 0.03  # seconds between single calls: the device is to be cool
+
+
+class Runner:
+    """Something that is timed: `launch` puts it on the stream, `calls` of them."""
+
+    def __init__(self, launch, calls, flops, bytes_read, error=None, close=None, problem=None):
+        self.launch, self.calls, self.flops, self.bytes = launch, calls, flops, bytes_read
+        self.error, self.close, self.problem = error, close, problem
+        self.samples = []
+
+
+class Bench:
+    """What all cases share."""
+
+    def __init__(self, bridge, torch, missing, ordinal, seed, rounds):
+        self.bridge, self.torch, self.missing = bridge, torch, missing
+        self.seed, self.rounds = seed, rounds
+        self.torch_stream = torch.cuda.Stream() if torch else None
+        if torch:
+            torch.cuda.set_stream(self.torch_stream)  # one stream for all: nothing overlaps
+        self.stream = self.torch_stream.cuda_stream if torch else bridge.stream()
+        self.clock = libattn.Clock(bridge, self.stream, ordinal)
+        self.filler = torch.empty(SINGLE_BYTES, dtype=torch.uint8, device="cuda") if torch else None
+        self.matmul = peers.Matmul(torch) if torch else None
+
+    def fill(self):
+        """Work that the device is busy with while the next call is on its way."""
+        if self.torch:
+            self.filler.zero_()
+
+
+def sets_of(case, bridge, problem, lengths):
+    """Caches that together hold what L2 cannot, of a case that is bound by memory."""
+    if any(queries > 1 for queries, _ in lengths) and len({pair for pair in lengths}) == 1:
+        return 1
+    probe = libattn.Case(bridge, problem, [min(lengths, key=lambda pair: pair[1])], 1)
+    shortest = min(keys for _, keys in lengths)
+    each = probe.key_bytes / shortest
+    probe.close()
+    return max(1, min(MOST_SETS, math.ceil(COLD_BYTES / (each * sum(keys for _, keys in lengths)))))
+
+
+class Measurement:
+    """The runners of one case. Closed in any event."""
+
+    def __init__(self, bench, case, with_peers=True):
+        self.bench, self.case = bench, case
+        self.runners, self.missing, self.wrong, self.cases = {}, {}, {}, []
+        self.graphs = case.group not in ("prefill", "chunked prefill")
+        try:
+            self.build(with_peers)
+        except BaseException:
+            self.close()
+            raise
+
+    def build(self, with_peers):
+        bench, case, lengths = self.bench, self.case, self.case.lengths
+        self.add_libattn("libattn", case.problem, lengths, False)
+        for name, (problem, ordered) in case.others.items():
+            self.add_libattn(name, problem, lengths, ordered)
+        if not with_peers:
+            return
+        if bench.torch is None:
+            for name in ("flash", "cudnn", "read" if self.graphs else "matmul"):
+                self.missing[name] = bench.missing
+            return
+        self.add_torch(lengths)
+
+    def close(self):
+        for runner in self.runners.values():
+            if runner.close:
+                runner.close()
+        self.runners.clear()
+        for case in self.cases:
+            case.close()
+        if self.bench.torch:
+            self.bench.torch.cuda.empty_cache()
+
+    def add(self, name, runner):
+        if runner.error is not None and not runner.error <= BOUND:
+            self.wrong[name] = f"error {runner.error:.2g}, at most {BOUND:g} is right"
+            if runner.close:
+                runner.close()
+            return
+        self.runners[name] = runner
+
+    def repeat(self, sets):
+        """Sets in the order in which a graph's calls read them."""
+        return [index for _ in range(-(-CALLS // sets)) for index in range(sets)]
+
+    def add_libattn(self, name, problem, lengths, ordered):
+        bench = self.bench
+        sets = sets_of(self.case, bench.bridge, problem, lengths)
+        case = libattn.Case(bench.bridge, problem, lengths, sets, ordered)
+        self.cases.append(case)
+        error = self.check(name, case)
+        if self.graphs:
+            order = self.repeat(sets)
+            graph = libattn.Graph(bench.bridge, bench.stream,
+                                  lambda: [case.run(index, bench.stream) for index in order])
+            runner = Runner(graph.launch, len(order), case.flops, case.key_bytes, error, graph.close, case)
+        else:
+            runner = Runner(lambda stream: case.run(0, stream), 1, case.flops, case.key_bytes, error, None, case)
+        self.add(name, runner)
+
+    def check(self, name, case):
+        """Fills a case, runs it once and returns its error."""
+        bench = self.bench
+        if bench.torch is None:
+            return case.judge()
+        view = peers.View(bench.torch, case)
+        view.fill(bench.seed)
+        if name == "libattn":
+            self.view = view
+        view.out.fill_(float("nan"))
+        bench.torch.cuda.synchronize()
+        case.run(0, bench.stream)
+        bench.bridge.synchronize(bench.stream)
+        return case.judge() if view.scaled else view.error()
+
+    def add_torch(self, lengths):
+        bench, view, torch = self.bench, self.view, self.bench.torch
+        paths = {"flash": ("flash", False), "cudnn": ("cudnn", False)}
+        if self.graphs:
+            paths["cudnn, heads first"] = ("cudnn", True)
+        alike = len(set(lengths)) == 1
+        for name, (backend, heads_first) in paths.items() if self.case.peers and alike else ():
+            try:
+                self.add_peer(name, peers.Peer(view, backend, heads_first))
+            except (RuntimeError, ValueError) as error:
+                text = str(error).strip()
+                self.missing[name] = text.splitlines()[0][:200] if text else type(error).__name__
+        if self.graphs:
+            order = self.repeat(view.case.sets)
+            peers.read(view, 0)
+            graph = peers.Captured(torch, bench.torch_stream, lambda: [peers.read(view, index) for index in order])
+            self.add("read", Runner(graph.launch, len(order), 0.0, float(view.case.number("cache_bytes"))))
+        else:
+            self.add("matmul", Runner(lambda _: bench.matmul.run(), 1, bench.matmul.flops, 0.0))
+
+    def add_peer(self, name, peer):
+        bench, own = self.bench, self.cases[0]
+        error = peer.error()
+        if self.graphs:
+            order = self.repeat(own.sets)
+            graph = peers.Captured(bench.torch, bench.torch_stream, lambda: [peer.run(index) for index in order])
+            self.add(name, Runner(graph.launch, len(order), own.flops, own.key_bytes, error))
+            return
+        self.add(name, Runner(lambda _: peer.run(0), 1, own.flops, own.key_bytes, error))
+
+    def run(self):
+        """Samples all runners in alternation."""
+        bench = self.bench
+        for runner in self.runners.values():
+            runner.launch(bench.stream)
+        bench.bridge.synchronize(bench.stream)
+        for _ in range(bench.rounds):
+            for runner in self.runners.values():
+                if self.graphs:
+                    runner.launch(bench.stream)
+                else:
+                    bench.bridge.synchronize(bench.stream)
+                    time.sleep(PAUSE)
+                    bench.fill()
+                took = bench.clock.measure(lambda runner=runner: runner.launch(bench.stream))
+                runner.samples.append(took / runner.calls)
+
+    def result(self):
+        """The case as it goes into the document."""
+        runs = {}
+        for name, runner in self.runners.items():
+            median = statistics.median(runner.samples)
+            runs[name] = {
+                "us": {"median": median, "min": min(runner.samples), "max": max(runner.samples)},
+                "samples_us": runner.samples,
+                "calls": runner.calls,
+                "bytes": runner.bytes,
+                "flops": runner.flops,
+                "tbps": runner.bytes / median * 1e-6,
+                "tflops": runner.flops / median * 1e-6,
+                "error": runner.error,
+            }
+            if runner.problem is not None:
+                runs[name]["problem"] = runner.problem.text("problem")
+                runs[name]["kernels"] = runner.problem.text("kernels")
+                runs[name]["sets"] = runner.problem.sets
+        for name, text in self.missing.items():
+            runs[name] = {"missing": text}
+        for name, text in self.wrong.items():
+            runs[name] = {"wrong": text}
+        return {
+            "name": self.case.name,
+            "group": self.case.group,
+            "batch": self.case.batch,
+            "timed": "calls in a graph" if self.graphs else "single calls",
+            "runs": runs,
+            "bars": [judge_bar(bar, runs) for bar in self.case.bars],
+        }
+
+
+def judge_bar(bar, runs):
+    """A bar with its ratio, which is none where a side of it was not measured."""
+    def time_of(name):
+        names = [run for run in runs if run.startswith(("flash", "cudnn"))] if name == "peers" else [name]
+        return min((runs[run]["us"]["median"] for run in names if "us" in runs.get(run, {})), default=None)
+
+    above, below = time_of(bar.above), time_of(bar.below)
+    ratio = above / below if above and below else None
+    passed = None if ratio is None else ratio >= bar.aim if bar.sense == "least" else ratio <= bar.aim
+    return {"text": bar.text, "ratio": ratio, "aim": bar.aim, "sense": bar.sense, "passed": passed}
