@@ -140,33 +140,96 @@ class Graph:
         self.handle = None
 
 
-class Clock:
-    """Microseconds between two marks in a stream, by the driver's events; by the host's clock where there
-    are none."""
+class Gather(ctypes.Structure):
+    """Of the kernel ceiling_gather."""
 
-    def __init__(self, bridge, stream, ordinal):
-        self.bridge, self.stream, self.begin = bridge, stream, 0.0
+    _fields_ = [("k", c_int64), ("v", c_int64), ("table", c_int64), ("page_stride", c_int64),
+                ("token_stride", c_int64), ("head_stride", c_int64), ("table_width", c_uint32), ("block", c_uint32),
+                ("keys", c_uint32), ("splits", c_uint32)]
+
+
+class Driver:
+    """The driver itself: it takes the time, and launches the kernels of the ceilings. Where it has no events
+    that tell time, the host's clock does, and there are no ceilings."""
+
+    MULTIPROCESSORS, SHARED_BYTES = 16, 8  # numbers of the driver's attributes
+    BULK, STAGE_BYTES, TILE, ROW = 8192, 128 << 10, 64, 256  # as in ceiling.cu
+    GATHER_BYTES = 3 * TILE * ROW
+    BLOCKS_EACH = 16  # blocks of a gather for every multiprocessor, at least
+
+    def __init__(self, bridge, stream, ordinal, kernels):
+        self.bridge, self.stream = bridge, stream
         path = os.environ.get("ATTN_CUDA_LIBRARY") or "libcuda.so.1"
-        self.library = ctypes.CDLL(path)
+        try:
+            self.library = ctypes.CDLL(path)
+        except OSError as error:
+            raise Failure(f"the driver cannot be loaded: {error}") from error
         self.by_events = hasattr(self.library, "cuEventElapsedTime")
         self.events = [c_void_p(), c_void_p()]
+        self.read, self.gather, self.missing = None, None, "the driver has no events"
         if not self.by_events:
             return
-        device, context = c_int(), c_void_p()
+        device, context, units = c_int(), c_void_p(), c_int()
         self.call("cuInit", 0)
         self.call("cuDeviceGet", ctypes.byref(device), ordinal)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxPushCurrent_v2", context)
         for event in self.events:
             self.call("cuEventCreate", ctypes.byref(event), 0)
+        self.call("cuDeviceGetAttribute", ctypes.byref(units), self.MULTIPROCESSORS, device)
+        self.units = units.value
+        try:
+            self.load(kernels)
+        except (Failure, OSError) as error:
+            self.missing = str(error)
+
+    def load(self, kernels):
+        """The kernels of the ceilings."""
+        module = c_void_p()
+        self.image = kernels.read_bytes()
+        self.call("cuModuleLoadData", ctypes.byref(module), self.image)
+        found = {}
+        for name, shared in (("ceiling_read", self.STAGE_BYTES), ("ceiling_gather", self.GATHER_BYTES)):
+            function = c_void_p()
+            self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+            self.call("cuFuncSetAttribute", function, self.SHARED_BYTES, shared)
+            found[name] = function
+        self.read, self.gather = found["ceiling_read"], found["ceiling_gather"]
 
     def call(self, name, *arguments):
         result = getattr(self.library, name)(*arguments)
         if result != 0:
             raise Failure(f"{name} of the driver failed with {result}")
 
+    def launch(self, function, grid, shared, *arguments):
+        places = (c_void_p * len(arguments))(*[ctypes.addressof(argument) for argument in arguments])
+        self.call("cuLaunchKernel", function, *grid, 128, 1, 1, shared, c_void_p(self.stream), places, None)
+
+    def read_memory(self, address, size):
+        """Reads whole pieces of memory; their bytes."""
+        chunks = size // self.BULK
+        self.launch(self.read, (self.units, 1, 1), self.STAGE_BYTES, c_int64(address), c_int64(chunks))
+        return chunks * self.BULK
+
+    def can_gather(self, case):
+        """Whether the gather's kernel knows such a cache: rows of 256 bytes in pages, sequences alike."""
+        number = case.number
+        return (number("table") != 0 and number("head_dim") * number("k_bytes") == self.ROW
+                and number("head_dim_vo") * number("v_bytes") == self.ROW and len(set(case.lengths)) == 1
+                and all(number("k_" + name) == number("v_" + name)
+                        for name in ("page_stride", "token_stride", "head_stride")))
+
+    def gather_pages(self, case, index):
+        number, keys = case.number, case.lengths[0][1]
+        heads, seqs = number("kv_heads"), number("seqs")
+        splits = max(1, min(-(-keys // (4 * self.TILE)), -(-self.units * self.BLOCKS_EACH // (heads * seqs))))
+        arguments = Gather(number("k", index), number("v", index), number("table"), number("k_page_stride"),
+                           number("k_token_stride"), number("k_head_stride"), number("table_width"),
+                           number("block"), keys, splits)
+        self.launch(self.gather, (splits, heads, seqs), self.GATHER_BYTES, arguments)
+
     def measure(self, launch):
-        """Time that what `launch` puts on the stream takes."""
+        """Microseconds that what `launch` puts on the stream takes."""
         if not self.by_events:
             self.bridge.synchronize(self.stream)
             begin = time.perf_counter()

@@ -28,14 +28,14 @@ class Runner:
 class Bench:
     """What all cases share."""
 
-    def __init__(self, bridge, torch, missing, ordinal, seed, rounds):
+    def __init__(self, bridge, torch, missing, ordinal, seed, rounds, kernels):
         self.bridge, self.torch, self.missing = bridge, torch, missing
         self.seed, self.rounds = seed, rounds
         self.torch_stream = torch.cuda.Stream() if torch else None
         if torch:
             torch.cuda.set_stream(self.torch_stream)  # one stream for all: nothing overlaps
         self.stream = self.torch_stream.cuda_stream if torch else bridge.stream()
-        self.clock = libattn.Clock(bridge, self.stream, ordinal)
+        self.driver = libattn.Driver(bridge, self.stream, ordinal, kernels)
         self.filler = torch.empty(SINGLE_BYTES, dtype=torch.uint8, device="cuda") if torch else None
         self.matmul = peers.Matmul(torch) if torch else None
 
@@ -61,7 +61,7 @@ class Measurement:
 
     def __init__(self, bench, case, with_peers=True):
         self.bench, self.case = bench, case
-        self.runners, self.missing, self.wrong, self.cases = {}, {}, {}, []
+        self.runners, self.missing, self.wrong, self.cases, self.names = {}, {}, {}, [], []
         self.graphs = case.group not in ("prefill", "chunked prefill")
         try:
             self.build(with_peers)
@@ -76,8 +76,10 @@ class Measurement:
             self.add_libattn(name, problem, lengths, ordered)
         if not with_peers:
             return
+        if self.graphs:
+            self.add_ceilings()
         if bench.torch is None:
-            for name in ("flash", "cudnn", "read" if self.graphs else "matmul"):
+            for name in (["flash", "cudnn"] if case.peers else []) + ([] if self.graphs else ["matmul"]):
                 self.missing[name] = bench.missing
             return
         self.add_torch(lengths)
@@ -109,6 +111,7 @@ class Measurement:
         sets = sets_of(self.case, bench.bridge, problem, lengths)
         case = libattn.Case(bench.bridge, problem, lengths, sets, ordered)
         self.cases.append(case)
+        self.names.append(name)
         error = self.check(name, case)
         if self.graphs:
             order = self.repeat(sets)
@@ -134,6 +137,26 @@ class Measurement:
         bench.bridge.synchronize(bench.stream)
         return case.judge() if view.scaled else view.error()
 
+    def add_ceilings(self):
+        """Reading all bytes of the caches in order, and bringing their pages in as a kernel would."""
+        bench, driver = self.bench, self.bench.driver
+        if driver.read is None:
+            self.missing["read"] = driver.missing
+            return
+        own, number = self.cases[0], self.cases[0].number
+        size = number("cache_bytes")
+        self.add_ceiling("read", own, lambda index: driver.read_memory(number("cache", index), size),
+                         float(size // driver.BULK * driver.BULK))
+        for name, case in zip(self.names, self.cases):
+            if driver.can_gather(case):
+                self.add_ceiling("gather" if case is own else f"gather, {name}", case,
+                                 lambda index, case=case: driver.gather_pages(case, index), case.key_bytes)
+
+    def add_ceiling(self, name, case, call, size):
+        bench, order = self.bench, self.repeat(case.sets)
+        graph = libattn.Graph(bench.bridge, bench.stream, lambda: [call(index) for index in order])
+        self.add(name, Runner(graph.launch, len(order), 0.0, size, close=graph.close))
+
     def add_torch(self, lengths):
         bench, view, torch = self.bench, self.view, self.bench.torch
         paths = {"flash": ("flash", False), "cudnn": ("cudnn", False)}
@@ -146,12 +169,7 @@ class Measurement:
             except (RuntimeError, ValueError) as error:
                 text = str(error).strip()
                 self.missing[name] = text.splitlines()[0][:200] if text else type(error).__name__
-        if self.graphs:
-            order = self.repeat(view.case.sets)
-            peers.read(view, 0)
-            graph = peers.Captured(torch, bench.torch_stream, lambda: [peers.read(view, index) for index in order])
-            self.add("read", Runner(graph.launch, len(order), 0.0, float(view.case.number("cache_bytes"))))
-        else:
+        if not self.graphs:
             self.add("matmul", Runner(lambda _: bench.matmul.run(), 1, bench.matmul.flops, 0.0))
 
     def add_peer(self, name, peer):
@@ -178,7 +196,7 @@ class Measurement:
                     bench.bridge.synchronize(bench.stream)
                     time.sleep(PAUSE)
                     bench.fill()
-                took = bench.clock.measure(lambda runner=runner: runner.launch(bench.stream))
+                took = bench.driver.measure(lambda runner=runner: runner.launch(bench.stream))
                 runner.samples.append(took / runner.calls)
 
     def result(self):

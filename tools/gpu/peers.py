@@ -4,7 +4,6 @@
 import warnings
 
 SAMPLED_SEQUENCES, SAMPLED_ROWS = 5, 48
-READ_ALONE = 1 << 30  # bytes that the read ceiling takes where a case has no cache to read
 
 
 def find():
@@ -203,12 +202,6 @@ class Captured:
 
     def launch(self, _):
         self.graph.replay()
-
-
-def read(view, index):
-    """Reads a set's whole allocation."""
-    memory = view.cache(index)
-    return memory[: memory.numel() // 16 * 16].view(view.torch.int32).amax()
 
 
 class Matmul:
