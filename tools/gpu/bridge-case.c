@@ -7,29 +7,20 @@
 
 /* ---------------------------------------------------------------- making one */
 
-static int32_t refuse(struct attn_error *err, const char *field, const char *text)
-{
-    snprintf(err->field, sizeof err->field, "%s", field);
-    snprintf(err->message, sizeof err->message, "%s", text);
-    err->status = ATTN_E_INVALID;
-    return ATTN_E_INVALID;
-}
-
-static int32_t sequences_init(struct bench_case *measured, const uint32_t *lengths, uint32_t seqs,
-                              struct attn_error *err)
+static int32_t sequences_init(struct bench_case *measured, const uint32_t *lengths, uint32_t seqs)
 {
     if (seqs == 0 || seqs > 1 << 20)
-        return refuse(err, "seqs", "the batch has no sequence or too many; accepted are 1 to 1048576");
+        return gpu_bench_refuse("seqs", "the batch has no sequence or too many; accepted are 1 to 1048576");
     measured->sequence = calloc(seqs, sizeof *measured->sequence);
     if (measured->sequence == NULL)
-        return refuse(err, "seqs", "out of memory");
+        return gpu_bench_refuse("seqs", "out of memory");
     measured->seqs = seqs;
     for (uint32_t i = 0; i < seqs; i++) {
         measured->sequence[i].q_len = lengths[2 * i];
         measured->sequence[i].ctx = lengths[2 * i + 1];
         if (lengths[2 * i] == 0 || lengths[2 * i] > lengths[2 * i + 1] || lengths[2 * i + 1] > INT32_MAX / 2)
-            return refuse(err, "lengths",
-                          "a sequence has no query token, more of them than keys, or too many keys");
+            return gpu_bench_refuse(
+                "lengths", "a sequence has no query token, more of them than keys, or too many keys");
     }
     return ATTN_OK;
 }
@@ -43,7 +34,7 @@ struct gpu_case *gpu_case_create(struct gpu_bench *bench, const char *problem, c
     int32_t status;
 
     if (the_case == NULL) {
-        refuse(err, "", "out of memory");
+        gpu_bench_refuse("", "out of memory");
         return NULL;
     }
     the_case->bench = bench;
@@ -52,9 +43,9 @@ struct gpu_case *gpu_case_create(struct gpu_bench *bench, const char *problem, c
     the_case->measured.layers = sets;
     the_case->measured.ordered = ordered != 0;
     status = sets != 0 ? attn_problem_parse(problem, &the_case->measured.problem, err)
-                       : refuse(err, "sets", "no set of buffers; accepted is 1 at least");
+                       : gpu_bench_refuse("sets", "no set of buffers; accepted is 1 at least");
     if (status == ATTN_OK)
-        status = sequences_init(&the_case->measured, lengths, seqs, err);
+        status = sequences_init(&the_case->measured, lengths, seqs);
     if (status == ATTN_OK)
         case_measure(&the_case->measured, &sizes);
     /* A page of a dense cache is a sequence. */
@@ -81,8 +72,10 @@ void gpu_case_destroy(struct gpu_case *the_case)
 {
     if (the_case == NULL)
         return;
-    if (the_case->workload.the_case != NULL)
+    if (the_case->workload.the_case != NULL) {
+        gpu_case_kv_finish(the_case);
         workload_finish(&the_case->workload);
+    }
     free(the_case->measured.sequence);
     free(the_case);
 }
@@ -95,7 +88,7 @@ int32_t gpu_case_run(struct gpu_case *the_case, uint32_t set, void *stream)
     struct attn_error *err = gpu_bench_err();
 
     if (set >= workload->layers)
-        return refuse(err, "set", "there is no such set of buffers");
+        return gpu_bench_refuse("set", "there is no such set of buffers");
     workload->tensors.kv = workload->kv[set];
     int32_t status = attn_plan_run(workload->plan, &workload->batch, &workload->tensors, &workload->schedule,
                                    &workload->scratch, stream, err);
@@ -191,6 +184,6 @@ int64_t gpu_case_number(struct gpu_case *the_case, const char *name, uint32_t se
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strcmp(name, numbers[i].name) == 0)
             return numbers[i].value;
-    refuse(gpu_bench_err(), "name", "the case has no number of this name");
+    gpu_bench_refuse("name", "the case has no number of this name");
     return -1;
 }

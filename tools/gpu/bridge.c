@@ -6,21 +6,46 @@
 
 #include "bridge-inner.h"
 
-struct attn_error gpu_bench_last;
+static struct attn_error last;
 
 const char *gpu_bench_error(void)
 {
-    return gpu_bench_last.message;
+    return last.message;
 }
 
 struct attn_error *gpu_bench_err(void)
 {
-    ATTN_INIT(&gpu_bench_last);
-    return &gpu_bench_last;
+    ATTN_INIT(&last);
+    return &last;
+}
+
+int32_t gpu_bench_refuse(const char *field, const char *text)
+{
+    struct attn_error *err = gpu_bench_err();
+
+    snprintf(err->field, sizeof err->field, "%s", field);
+    snprintf(err->message, sizeof err->message, "%s: %s", field, text);
+    err->status = ATTN_E_INVALID;
+    return ATTN_E_INVALID;
 }
 
 /* Any problem that every backend of a GPU serves: the winner is opened, and plans are asked one by one. */
 static const char anything[] = "heads=8 kv_heads=8 head_dim=128";
+
+/* Says why the whole backend is not there, where that is why nobody serves: it comes before any kernel's. */
+static void explain(const struct attn_decision *decision, struct attn_error *err)
+{
+    const struct attn_candidate *first = decision != NULL ? attn_decision_get_candidate(decision, 0) : NULL;
+
+    for (uint32_t i = 0; first != NULL && i < first->reason_count; i++) {
+        const struct attn_reason *reason = &first->reasons[i];
+        if (reason->kernel[0] != '\0')
+            continue;
+        snprintf(err->message, sizeof err->message, "%s: %s; %s", attn_reason_name(reason->code),
+                 reason->text, attn_reason_advice(reason->code));
+        return;
+    }
+}
 
 struct gpu_bench *gpu_bench_open(const char *plugins, const char *backend, const char *device)
 {
@@ -46,6 +71,8 @@ struct gpu_bench *gpu_bench_open(const char *plugins, const char *backend, const
         status = attn_problem_parse(anything, &problem, err);
     if (status == ATTN_OK)
         status = attn_select(bench->context, &problem, 1, &wanted, &decision, err);
+    if (status == ATTN_E_NO_BACKEND)
+        explain(decision, err);
     if (status == ATTN_OK)
         status = attn_backend_open(bench->context, decision, NULL, &bench->backend, err);
     attn_decision_destroy(decision);

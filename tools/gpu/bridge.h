@@ -62,4 +62,16 @@ GPU_BENCH_API double gpu_case_key_bytes(const struct gpu_case *the_case);
 /* Runs set 0 and returns its distance to the double-precision oracle on sampled rows; NaN if it failed. */
 GPU_BENCH_API double gpu_case_judge(struct gpu_case *the_case);
 
+/*
+ * Operations on the cache of set 0: "write" and "gather" of all keys of the batch, "copy pages" of one half
+ * over the other, "swap out" and "swap in" of some pages; and "plain copy", "plain to host", "plain to
+ * device", which are what the memory and the bus give at best.
+ */
+GPU_BENCH_API int32_t gpu_case_kv_init(struct gpu_case *the_case);
+GPU_BENCH_API int32_t gpu_case_kv_run(struct gpu_case *the_case, const char *name, void *stream);
+/* Runs it and compares every byte; for the first five. */
+GPU_BENCH_API int32_t gpu_case_kv_check(struct gpu_case *the_case, const char *name);
+/* Bytes read and written; those over the bus alone where it is used. */
+GPU_BENCH_API double gpu_case_kv_bytes(const struct gpu_case *the_case, const char *name);
+
 #endif

@@ -35,6 +35,10 @@ class Bridge:
         "gpu_case_flops": (c_double, c_void_p),
         "gpu_case_key_bytes": (c_double, c_void_p),
         "gpu_case_judge": (c_double, c_void_p),
+        "gpu_case_kv_init": (c_int32, c_void_p),
+        "gpu_case_kv_run": (c_int32, c_void_p, c_char_p, c_void_p),
+        "gpu_case_kv_check": (c_int32, c_void_p, c_char_p),
+        "gpu_case_kv_bytes": (c_double, c_void_p, c_char_p),
     }
 
     def __init__(self, library, plugins, backend, device):
@@ -107,6 +111,18 @@ class Case:
 
     def judge(self):
         return self.bridge.library.gpu_case_judge(self.handle)
+
+    def kv_init(self):
+        self.bridge.check(self.bridge.library.gpu_case_kv_init(self.handle), self.given)
+
+    def kv_run(self, name, stream):
+        self.bridge.check(self.bridge.library.gpu_case_kv_run(self.handle, name.encode(), stream), name)
+
+    def kv_check(self, name):
+        self.bridge.check(self.bridge.library.gpu_case_kv_check(self.handle, name.encode()), name)
+
+    def kv_bytes(self, name):
+        return self.bridge.library.gpu_case_kv_bytes(self.handle, name.encode())
 
     @property
     def flops(self):

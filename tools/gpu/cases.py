@@ -4,6 +4,7 @@
 import re
 from dataclasses import dataclass, field
 
+SINGLE = ("prefill", "chunked prefill", "operations on caches")  # groups whose calls are timed one by one
 HEADS = "heads=32 kv_heads=8 head_dim=128"
 MOST_SEQUENCES, MOST_KEYS = 65536, 1 << 24
 
@@ -122,4 +123,5 @@ def build():
         Case("mixed", "mixed", HEADS, "1x2048/8192+63x1/4096", peers=False),
         Case("mla-16-128-4k", "latent decode", latent.format(16), "128x1/4096", peers=False),
         Case("mla-128-32-4k", "latent decode", latent.format(128), "32x1/4096", peers=False),
+        Case("cache", "operations on caches", HEADS, "32x1/2048", peers=False),
     ]

@@ -6,6 +6,7 @@ import statistics
 import time
 
 import bridge as libattn
+import cases as known
 import peers
 
 COLD_BYTES = 600e6  # what the buffers of a graph hold together at least: L2 serves nothing of it
@@ -14,6 +15,13 @@ MOST_SETS = 256
 BOUND = 8e-3  # relative error above which a kernel counts as wrong, and is not timed
 SINGLE_BYTES = 512 << 20  # of the fill before a single call, which hides the call's way to the device
 PAUSE = 0.03  # seconds between single calls: the device is to be cool
+
+
+CACHE_CEILINGS = {  # of each operation on caches; a ceiling is its own
+    "write": "plain copy", "gather": "plain copy", "copy pages": "plain copy", "plain copy": "plain copy",
+    "swap out": "plain to host", "plain to host": "plain to host",
+    "swap in": "plain to device", "plain to device": "plain to device",
+}
 
 
 class Runner:
@@ -62,7 +70,7 @@ class Measurement:
     def __init__(self, bench, case, with_peers=True):
         self.bench, self.case = bench, case
         self.runners, self.missing, self.wrong, self.cases, self.names = {}, {}, {}, [], []
-        self.graphs = case.group not in ("prefill", "chunked prefill")
+        self.graphs = case.group not in known.SINGLE
         try:
             self.build(with_peers)
         except BaseException:
@@ -71,6 +79,9 @@ class Measurement:
 
     def build(self, with_peers):
         bench, case, lengths = self.bench, self.case, self.case.lengths
+        if case.group == "operations on caches":
+            self.add_cache_operations(lengths)
+            return
         self.add_libattn("libattn", case.problem, lengths, False)
         for name, (problem, ordered) in case.others.items():
             self.add_libattn(name, problem, lengths, ordered)
@@ -121,6 +132,22 @@ class Measurement:
         else:
             runner = Runner(lambda stream: case.run(0, stream), 1, case.flops, case.key_bytes, error, None, case)
         self.add(name, runner)
+
+    def add_cache_operations(self, lengths):
+        """Each compared byte by byte, beside the plain copy that is its ceiling."""
+        bench = self.bench
+        case = libattn.Case(bench.bridge, self.case.problem, lengths, 1)
+        self.cases.append(case)
+        case.kv_init()
+        for name, ceiling in CACHE_CEILINGS.items():
+            try:
+                if name != ceiling:
+                    case.kv_check(name)
+            except libattn.Failure as failure:
+                self.wrong[name] = str(failure)
+                continue
+            self.add(name, Runner(lambda stream, name=name: case.kv_run(name, stream), 1, 0.0, case.kv_bytes(name),
+                                  None if name == ceiling else 0.0, None, case))
 
     def check(self, name, case):
         """Fills a case, runs it once and returns its error."""
@@ -218,6 +245,7 @@ class Measurement:
                 runs[name]["problem"] = runner.problem.text("problem")
                 runs[name]["kernels"] = runner.problem.text("kernels")
                 runs[name]["sets"] = runner.problem.sets
+        self.add_shares(runs)
         for name, text in self.missing.items():
             runs[name] = {"missing": text}
         for name, text in self.wrong.items():
@@ -230,6 +258,14 @@ class Measurement:
             "runs": runs,
             "bars": [judge_bar(bar, runs) for bar in self.case.bars],
         }
+
+    def add_shares(self, runs):
+        """What share of its ceiling each run reaches."""
+        for name, run in runs.items():
+            ceiling = CACHE_CEILINGS.get(name, "read" if self.graphs else "matmul")
+            unit = "tflops" if ceiling == "matmul" else "tbps"
+            run["ceiling"] = ceiling if ceiling in runs else None
+            run["share"] = run[unit] / runs[ceiling][unit] if ceiling in runs else None
 
 
 def judge_bar(bar, runs):
