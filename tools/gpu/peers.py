@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """torch beside libattn: its attention kernels on the same device memory, a float32 reference, and ceilings."""
 
+import ctypes
 import warnings
 
 SAMPLED_SEQUENCES, SAMPLED_ROWS = 5, 48
@@ -19,13 +20,24 @@ def find():
     return torch, ""
 
 
-class Memory:
-    """Device memory of somebody else, as torch takes it."""
+class Memory(ctypes.Structure):
+    """Bytes of somebody else's device memory as a DLPack tensor, which torch takes without another package."""
 
-    def __init__(self, address, size):
-        self.__cuda_array_interface__ = {
-            "shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3,
-        }
+    CUDA, UNSIGNED = 2, 1
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p),
+                ("byte_offset", ctypes.c_uint64), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+    kept = []  # torch looks at them until its tensors are gone
+
+    @classmethod
+    def wrap(cls, torch, address, size):
+        memory = cls(address, cls.CUDA, torch.cuda.current_device(), 1, cls.UNSIGNED, 8, 1,
+                     (ctypes.c_int64 * 1)(size))
+        cls.kept.append(memory)
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return torch.from_dlpack(make(ctypes.addressof(memory), b"dltensor", None))
 
 
 def parse_problem(text):
@@ -57,7 +69,7 @@ class View:
             "table", torch.int32, (number("seqs"), number("table_width")))
 
     def wrap(self, address, size, kind):
-        return self.torch.as_tensor(Memory(address, size), device="cuda").view(kind)
+        return Memory.wrap(self.torch, address, size).view(kind)
 
     def tensor(self, name, kind, shape):
         size = kind.itemsize
@@ -95,12 +107,12 @@ class View:
             for part in memory.split(1 << 26):
                 part.copy_(torch.randn(part.shape, generator=generator, device="cuda"))
 
-    def reference(self, sequence, rows, scattered=True):
-        """Attention of rows of a sequence in float32: [row, head, dim]."""
+    def reference(self, index, sequence, rows, scattered=True):
+        """Attention of rows of a sequence over a set, in float32: [row, head, dim]."""
         torch = self.torch
         queries, keys = self.case.lengths[sequence]
         first = sum(pair[0] for pair in self.case.lengths[:sequence])
-        k, v = self.sides(0)
+        k, v = self.sides(index)
         if self.dense:
             pages = torch.tensor([sequence], device="cuda")
         elif scattered:
@@ -133,12 +145,12 @@ class View:
             picked = sorted({index * (queries - 1) // max(1, SAMPLED_ROWS - 1) for index in range(SAMPLED_ROWS)})
             yield sequence, self.torch.tensor(picked, device="cuda")
 
-    def error(self, out=None):
+    def error(self, index, out=None):
         """Relative distance (Frobenius) of libattn's result, or of a peer's [row, head, dim], on samples."""
         above = below = 0.0
         for sequence, rows in self.samples():
             first = sum(pair[0] for pair in self.case.lengths[:sequence])
-            want = self.reference(sequence, rows, out is None)
+            want = self.reference(index, sequence, rows, out is None)
             got = (self.out if out is None else out)[first + rows].float()
             above += float((got - want).square().sum(dtype=self.torch.float64))
             below += float(want.square().sum(dtype=self.torch.float64))
@@ -188,7 +200,7 @@ class Peer:
 
     def error(self):
         out = self.run(0).transpose(1, 2)
-        return self.view.error(out.reshape(self.view.rows, self.view.heads, self.view.dim_vo))
+        return self.view.error(0, out.reshape(self.view.rows, self.view.heads, self.view.dim_vo))
 
 
 class Captured:
