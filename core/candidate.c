@@ -264,10 +264,15 @@ bool attn__candidate_ask(struct attn__candidate *candidate, const struct attn_pr
                          uint32_t count)
 {
     bool all = true;
+    candidate->refused_from = UINT32_MAX;
     for (uint32_t i = 0; i < count; i++) {
+        const uint32_t before = candidate->info.reason_count;
         bool accepted;
         if (!ask_one(candidate, &problems[i], &accepted)) {
             return false;
+        }
+        if (all && !accepted) {
+            candidate->refused_from = before;
         }
         all = all && accepted;
     }

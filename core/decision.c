@@ -110,9 +110,10 @@ static bool is_about_problem(uint32_t code)
     return code >= ATTN_REASON_ATTN_TYPE;
 }
 
+/* Rows that would not serve a problem which others serve have reasons too: they are not what is missing. */
 static const struct attn_reason *leading_reason(const struct attn__candidate *candidate)
 {
-    for (uint32_t i = 0; i < candidate->info.reason_count; i++) {
+    for (uint32_t i = candidate->refused_from; i < candidate->info.reason_count; i++) {
         if (is_about_problem(candidate->reasons[i].code)) {
             return &candidate->reasons[i];
         }

@@ -18,7 +18,8 @@ struct attn__candidate {
     struct attn_device device;   /* counts if info.device is not NULL */
     uint32_t item;               /* number in the wanted list under which it was asked */
     uint32_t sequence;
-    bool excluded; /* the caller asked for another device: nothing was refused */
+    bool excluded;         /* the caller asked for another device: nothing was refused */
+    uint32_t refused_from; /* the first reason of a problem that is not served; UINT32_MAX: all are */
     struct attn_reason *reasons;
     struct attn_kernel_info *kernels;
     uint32_t reason_capacity;

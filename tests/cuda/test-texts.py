@@ -64,6 +64,9 @@ def test_no_driver():
     check("cuda/flash-attn" in result.stdout and "no-device" in result.stdout, "why tells of one file", result)
     result = run(NONE, "explain", *PROBLEM, ATTN_BACKEND="cuda")
     check(result.returncode == 1 and "NO_DRIVER" in result.stdout, "cuda alone is no backend", result)
+    result = run(NONE, "explain", "heads=8", "head_dim=128", "q=f32", ATTN_BACKEND="cuda")
+    check("closest is cuda/flash-attn: NO_DRIVER" in result.stderr,
+          "the driver is what is missing, not the types of kernels beside the one that would serve", result)
     result = run(NONE, "explain", "--json", *PROBLEM, ATTN_BACKEND="cuda,auto")
     check(result.returncode == 0 and json.loads(result.stdout)["fallback"], "cuda,auto falls back", result)
 
