@@ -185,6 +185,23 @@ static int32_t kv_convert(struct attn_backend_impl *backend, const struct attn_k
     return backend->table->kv->convert(backend->impl, &near, &two.refs[0], &two.refs[1], stream, err);
 }
 
+static int32_t kv_advance_step(struct attn_backend_impl *backend,
+                               const struct attn_kv_advance_step_args *args, void *stream,
+                               struct attn_error *err)
+{
+    struct attn_kv_advance_step_args near = *args;
+
+    if (!remote_reach(&near.table) || !remote_reach(&near.query_starts) || !remote_reach(&near.accepted) ||
+        !remote_reach(&near.sampled) || !remote_reach(&near.tokens) || !remote_reach(&near.positions) ||
+        !remote_reach(&near.slots) || !remote_reach(&near.seq_lens) || !remote_reach(&near.context_lens) ||
+        !remote_reach(&near.seq_starts) || !remote_reach(&near.csr_indptr) ||
+        !remote_reach(&near.csr_indices) || !remote_reach(&near.last_page_lens) ||
+        !remote_reach(&near.csr_pages))
+        return far_away(err, "an array");
+    stream = remote_catch_up(stream);
+    return backend->table->kv->advance_step(backend->impl, &near, stream, err);
+}
+
 const struct attn_kv_table remote_kv = {
     .struct_size = sizeof remote_kv,
     .shape = kv_shape,
@@ -197,4 +214,5 @@ const struct attn_kv_table remote_kv = {
     .swap_blocks = kv_swap_blocks,
     .gather = kv_gather,
     .convert = kv_convert,
+    .advance_step = kv_advance_step,
 };

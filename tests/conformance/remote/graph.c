@@ -11,11 +11,6 @@ struct attn_graph_impl {
     struct attn_graph_impl *impl;
 };
 
-static const struct attn_memory_table *near_memory(const struct attn_graph_impl *graph)
-{
-    return graph->backend->table->memory;
-}
-
 int32_t remote_graph_begin(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
                            struct attn_error *err)
 {
@@ -25,12 +20,14 @@ int32_t remote_graph_begin(struct attn_backend_impl *backend, void *stream, stru
         return ATTN_E_MEMORY;
     graph->backend = backend;
     (void)remote_catch_up(stream);
-    int32_t status = near_memory(graph)->stream_create(backend->impl, &graph->cpu_stream, err);
+    int32_t status =
+        remote_near_memory(graph->backend)->stream_create(backend->impl, &graph->cpu_stream, err);
     if (status == ATTN_OK)
-        status = near_memory(graph)->graph_begin(backend->impl, graph->cpu_stream, &graph->impl, err);
+        status = remote_near_memory(graph->backend)
+                     ->graph_begin(backend->impl, graph->cpu_stream, &graph->impl, err);
     if (status != ATTN_OK) {
         if (graph->cpu_stream != NULL)
-            near_memory(graph)->stream_destroy(backend->impl, graph->cpu_stream);
+            remote_near_memory(graph->backend)->stream_destroy(backend->impl, graph->cpu_stream);
         free(graph);
         return status;
     }
@@ -43,7 +40,7 @@ int32_t remote_graph_begin(struct attn_backend_impl *backend, void *stream, stru
 int32_t remote_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void *arg,
                               struct attn_error *err)
 {
-    return near_memory(graph)->graph_add_host(graph->impl, fn, arg, err);
+    return remote_near_memory(graph->backend)->graph_add_host(graph->impl, fn, arg, err);
 }
 
 static void stop_keeping(struct attn_graph_impl *graph)
@@ -56,19 +53,19 @@ static void stop_keeping(struct attn_graph_impl *graph)
 int32_t remote_graph_end(struct attn_graph_impl *graph, struct attn_error *err)
 {
     stop_keeping(graph);
-    return near_memory(graph)->graph_end(graph->impl, err);
+    return remote_near_memory(graph->backend)->graph_end(graph->impl, err);
 }
 
 int32_t remote_graph_launch(struct attn_graph_impl *graph, void *stream, struct attn_error *err)
 {
     (void)remote_catch_up(stream);
-    return near_memory(graph)->graph_launch(graph->impl, NULL, err);
+    return remote_near_memory(graph->backend)->graph_launch(graph->impl, NULL, err);
 }
 
 void remote_graph_destroy(struct attn_graph_impl *graph)
 {
     stop_keeping(graph);
-    near_memory(graph)->graph_destroy(graph->impl);
-    near_memory(graph)->stream_destroy(graph->backend->impl, graph->cpu_stream);
+    remote_near_memory(graph->backend)->graph_destroy(graph->impl);
+    remote_near_memory(graph->backend)->stream_destroy(graph->backend->impl, graph->cpu_stream);
     free(graph);
 }

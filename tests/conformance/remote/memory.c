@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory out of the host's reach, and streams on which copies wait until somebody synchronises or computes.
- */
+/* Memory out of the host's reach. */
 #include <stdlib.h>
 
 #include "attn/plugin-util.h"
@@ -9,19 +8,7 @@
 /* No user address of x86-64 or aarch64 has it. */
 #define FAR ((uintptr_t)1 << 55)
 
-enum { MOST_WAITING = 256, LEFT_OUT = 320 };
-
-struct copy {
-    void *to;
-    const void *from;
-    uint64_t size;
-};
-
-struct stream {
-    uint32_t waiting;
-    struct copy copies[MOST_WAITING];
-    void *keeps; /* the CPU's stream while a graph is captured */
-};
+enum { LEFT_OUT = 320 };
 
 bool remote_reach(struct attn_buffer *buffer)
 {
@@ -33,21 +20,9 @@ bool remote_reach(struct attn_buffer *buffer)
     return true;
 }
 
-void *remote_catch_up(void *stream)
+const struct attn_memory_table *remote_near_memory(const struct attn_backend_impl *backend)
 {
-    struct stream *mine = stream;
-
-    if (mine == NULL || mine->keeps != NULL)
-        return mine != NULL ? mine->keeps : NULL;
-    for (uint32_t i = 0; i < mine->waiting; i++)
-        memcpy(mine->copies[i].to, mine->copies[i].from, mine->copies[i].size);
-    mine->waiting = 0;
-    return NULL;
-}
-
-void remote_stream_keep(void *stream, void *cpu_stream)
-{
-    ((struct stream *)stream)->keeps = cpu_stream;
+    return backend->table->memory;
 }
 
 static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct attn_buffer *out,
@@ -86,48 +61,20 @@ static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer 
                     struct attn_error *err)
 {
     struct attn_buffer target = *to, source = *from;
-    struct stream *mine = stream;
+    void *keeps = remote_stream_keeps(stream);
 
-    (void)backend;
     if (kind != ATTN_COPY_TO_HOST && !remote_reach(&target))
         return refuse(err, "the target of a copy to the device is no address of it");
     if (kind != ATTN_COPY_TO_DEVICE && !remote_reach(&source))
         return refuse(err, "the source of a copy from the device is no address of it");
     if (REMOTE_FAULT == REMOTE_FAULT_COPY && kind == ATTN_COPY_TO_DEVICE && size > LEFT_OUT)
         size -= LEFT_OUT;
-    struct copy now = {(unsigned char *)target.data + target.byte_offset,
-                       (const unsigned char *)source.data + source.byte_offset, size};
-    if (mine == NULL) {
-        memcpy(now.to, now.from, now.size);
-        return ATTN_OK;
-    }
-    if (mine->waiting == MOST_WAITING)
-        (void)remote_catch_up(mine);
-    mine->copies[mine->waiting++] = now;
+    if (keeps != NULL) /* both addresses are within the CPU's reach */
+        return remote_near_memory(backend)->copy(backend->impl, &target, &source, size, kind, keeps, err);
+    const struct remote_copy now = {(unsigned char *)target.data + target.byte_offset,
+                                    (const unsigned char *)source.data + source.byte_offset, size};
+    remote_stream_copy(stream, &now);
     return ATTN_OK;
-}
-
-static int32_t stream_create(struct attn_backend_impl *backend, void **out, struct attn_error *err)
-{
-    (void)backend;
-    (void)err;
-    *out = calloc(1, sizeof(struct stream));
-    return *out != NULL ? ATTN_OK : ATTN_E_MEMORY;
-}
-
-static int32_t stream_synchronize(struct attn_backend_impl *backend, void *stream, struct attn_error *err)
-{
-    (void)backend;
-    (void)err;
-    if (REMOTE_FAULT != REMOTE_FAULT_STREAM)
-        (void)remote_catch_up(stream);
-    return ATTN_OK;
-}
-
-static void stream_destroy(struct attn_backend_impl *backend, void *stream)
-{
-    (void)backend;
-    free(stream);
 }
 
 const struct attn_memory_table remote_memory = {
@@ -135,9 +82,14 @@ const struct attn_memory_table remote_memory = {
     .alloc = alloc,
     .free = give_back,
     .copy = copy,
-    .stream_create = stream_create,
-    .stream_synchronize = stream_synchronize,
-    .stream_destroy = stream_destroy,
+    .stream_create = remote_stream_create,
+    .stream_synchronize = remote_stream_synchronize,
+    .stream_destroy = remote_stream_destroy,
+    .event_create = remote_event_create,
+    .event_record = remote_event_record,
+    .event_query = remote_event_query,
+    .event_synchronize = remote_event_synchronize,
+    .event_destroy = remote_event_destroy,
     .graph_begin = remote_graph_begin,
     .graph_add_host = remote_graph_add_host,
     .graph_end = remote_graph_end,

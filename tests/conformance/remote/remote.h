@@ -42,8 +42,32 @@ bool remote_reach(struct attn_buffer *buffer);
  * call: NULL, or while a graph is captured the one that keeps it.
  */
 void *remote_catch_up(void *stream);
+/* The CPU's memory, where calls of a stream that is captured end. */
+const struct attn_memory_table *remote_near_memory(const struct attn_backend_impl *backend);
 /* From now on the stream keeps calls for a graph; NULL ends that. */
 void remote_stream_keep(void *stream, void *cpu_stream);
+
+/* ---------------------------------------------------------------- stream.c: streams and events */
+
+struct remote_copy {
+    void *to;
+    const void *from;
+    uint64_t size;
+};
+
+/* Puts a copy on a stream, which may be NULL. */
+void remote_stream_copy(void *stream, const struct remote_copy *copy);
+/* The stream of the CPU that keeps calls for a graph, or NULL. */
+void *remote_stream_keeps(void *stream);
+int32_t remote_stream_create(struct attn_backend_impl *backend, void **out, struct attn_error *err);
+int32_t remote_stream_synchronize(struct attn_backend_impl *backend, void *stream, struct attn_error *err);
+void remote_stream_destroy(struct attn_backend_impl *backend, void *stream);
+int32_t remote_event_create(struct attn_backend_impl *backend, void **out, struct attn_error *err);
+int32_t remote_event_record(struct attn_backend_impl *backend, void *event, void *stream,
+                            struct attn_error *err);
+int32_t remote_event_query(struct attn_backend_impl *backend, void *event, struct attn_error *err);
+int32_t remote_event_synchronize(struct attn_backend_impl *backend, void *event, struct attn_error *err);
+void remote_event_destroy(struct attn_backend_impl *backend, void *event);
 
 /* ---------------------------------------------------------------- graph.c: the CPU's graphs */
 
