@@ -104,6 +104,22 @@ static void test_no_graphs(void)
     result_finish(&result);
 }
 
+/* The option goes before the variable, and nothing else serves in its place. */
+static void test_backend(void)
+{
+    struct result result;
+    run(&result, "ATTN_BACKEND=cpu/flash-attn", places.attn_generate,
+        "--toy -p hello -n 3 --backend cpu/flashinfer");
+    check(result.code == 0 && strstr(result.err, "\nbackend: cpu/flashinfer (cpu:0, ") != NULL, &result,
+          "--backend is what runs");
+    result_finish(&result);
+    run(&result, "ATTN_BACKEND=cpu/flash-attn", places.attn_generate, "--toy -p hello -n 3 --backend noise");
+    check(result.code == 1 && result.out[0] == '\0' &&
+              strstr(result.err, "NO_SUCH_BACKEND: no plugin of vendor or flavour 'noise'") != NULL,
+          &result, "a backend that is not there is an error");
+    result_finish(&result);
+}
+
 static void test_files(void)
 {
     const char *directory = directory_make();
@@ -210,6 +226,7 @@ int main(int argc, char **argv)
     test_refused_prompts();
     test_ways();
     test_no_graphs();
+    test_backend();
     test_files();
     test_batch();
     test_copies();

@@ -2,9 +2,11 @@
 /*
  * The engine on generated models, one of full layers and one of windowed and full ones, against a plain model
  * without pages: the same tokens for chosen and for random configurations of batch, blocks, chunks, cache
- * size, backend, graphs and steps. Usage: test-engine [--tap]
+ * size, backend, graphs and steps. Usage: test-engine [--tap] [--some] [BACKEND ...]; without names those of
+ * the CPU. --some: the windowed model and four configurations that take every way.
  */
 #include "batch.h"
+#include "fake-watch.h"
 #include "plain.h"
 #include "rng.h"
 #include "tap.h"
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROMPTS = 6, WINDOW = 24, RANDOM = 24 };
+enum { PROMPTS = 6, WINDOW = 24, RANDOM = 24, RANDOM_ELSEWHERE = 6, SOME = 4 };
 
 /* From one token to several windows; two begin alike. */
 static const char *const prompts[PROMPTS] = {
@@ -37,6 +39,13 @@ struct config {
     uint32_t host_blocks;
     bool reuse;
     bool reversed;
+};
+
+/* Backends that were asked for; NULL: each configuration has its own. */
+struct wanted {
+    char **names;
+    uint32_t count;
+    bool some;
 };
 
 struct base {
@@ -125,6 +134,7 @@ static uint32_t run(struct engine *e, const struct base *bases, const struct con
     *info = (struct attention_info){0};
     if (e->attention)
         attention_get_info(e->attention, info);
+    wrong += info->backend && strcmp(info->backend, c->backend) != 0;
     engine_stop(e);
     return status == 0 && wrong == 0 && result->refused == 0 ? compared : 0;
 }
@@ -139,31 +149,36 @@ static bool went_its_way(const struct config *c, const struct batch_result *r, c
     return good && (!c->reuse || r->counts.asked_tokens > 0);
 }
 
-static void test_chosen(struct engine *e, const struct base *bases, const char *model)
+static void test_chosen(struct engine *e, const struct base *bases, const char *model,
+                        const struct wanted *wanted)
 {
     static const struct config configs[] = {
+        /* The first four are --some. */
+        {"cpu/flash-attn", "f32", 6, 4, 16, 3, true, true, 200, false, false},
+        {"cpu/flashinfer", "f32", 6, 4, 64, 5, true, false, 0, false, false},
+        {"cpu/rocm-flash", "f32", 6, 8, 16, 1, false, true, 200, false, false},
+        {"cpu/flashinfer", "f16", 4, 8, 64, 4, true, false, 0, false, false},
         {"cpu/flash-attn", "f32", 6, 16, 256, 1, false, false, 0, false, false},
         {"cpu/flash-attn", "f32", 6, 4, 7, 1, true, false, 0, false, false},
         {"cpu/flashinfer", "f32", 6, 4, 7, 1, true, false, 0, false, true},
         {"cpu/rocm-flash", "f32", 5, 16, 7, 1, true, false, 0, false, false},
         {"cpu/flash-attn", "f32", 6, 4, 64, 5, false, false, 0, false, false},
-        {"cpu/flashinfer", "f32", 6, 4, 64, 5, true, false, 0, false, false},
         {"cpu/rocm-flash", "f32", 6, 8, 64, 3, true, false, 0, false, true},
         {"cpu/flash-attn", "f32", 6, 4, 16, 3, true, true, 0, false, false},
         {"cpu/flashinfer", "f32", 6, 4, 16, 1, false, true, 0, false, false},
-        {"cpu/flash-attn", "f32", 6, 4, 16, 3, true, true, 200, false, false},
-        {"cpu/rocm-flash", "f32", 6, 8, 16, 1, false, true, 200, false, false},
         {"cpu/flash-attn", "f16", 6, 16, 64, 4, true, false, 0, false, false},
-        {"cpu/flashinfer", "f16", 4, 8, 64, 4, true, false, 0, false, false},
     };
-    for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
+    for (size_t i = 0; i < (wanted->some ? SOME : sizeof configs / sizeof configs[0]); i++) {
+        struct config c = configs[i];
         struct batch_result result;
         struct attention_info info;
         struct failure err = {0};
         char text[200];
-        describe(&configs[i], text, sizeof text);
-        uint32_t compared = run(e, bases, &configs[i], &result, &info, &err);
-        tap_result(compared >= 40 && went_its_way(&configs[i], &result, &info),
+        if (wanted->count)
+            c.backend = wanted->names[i % wanted->count];
+        describe(&c, text, sizeof text);
+        uint32_t compared = run(e, bases, &c, &result, &info, &err);
+        tap_result(compared >= 40 && went_its_way(&c, &result, &info),
                    "%s, %s: the %u tokens of the plain model (%llu replayed, %llu advanced, %llu computed "
                    "again, %llu by way of the host)%s",
                    model, text, compared, (unsigned long long)info.replayed,
@@ -172,20 +187,24 @@ static void test_chosen(struct engine *e, const struct base *bases, const char *
     }
 }
 
-static void test_random(struct engine *e, const struct base *bases, const char *model)
+static void test_random(struct engine *e, const struct base *bases, const char *model,
+                        const struct wanted *wanted)
 {
     static const char *const backends[] = {"cpu/flash-attn", "cpu/flashinfer", "cpu/rocm-flash"};
     static const uint32_t blocks[] = {1, 4, 8, 16, 32, 64};
     static const uint32_t chunks[] = {1, 3, 7, 16, 64, 256};
+    const uint32_t count = wanted->count ? RANDOM_ELSEWHERE : RANDOM;
     uint64_t state = 7;
     uint32_t wrong = 0;
     uint32_t compared = 0;
-    for (uint32_t n = 0; n < RANDOM; n++) {
+    for (uint32_t n = 0; n < count; n++) {
         struct batch_result result;
         struct attention_info info;
         struct failure err = {0};
         struct config c = {.backend = backends[n % 3], .kv = rng_next(&state) % 4 == 0 ? "f16" : "f32"};
         char text[200];
+        if (wanted->count)
+            c.backend = wanted->names[n % wanted->count];
         c.parallel = 1 + (uint32_t)(rng_next(&state) % PROMPTS);
         c.block = blocks[rng_next(&state) % 6];
         c.chunk = chunks[rng_next(&state) % 6];
@@ -203,9 +222,9 @@ static void test_random(struct engine *e, const struct base *bases, const char *
             wrong++;
         }
     }
-    tap_result(wrong == 0 && compared > RANDOM * 40,
+    tap_result(wrong == 0 && compared > count * 40,
                "%s, %d random configurations: the tokens of the plain model (%u compared; %u runs differ)",
-               model, RANDOM, compared, wrong);
+               model, count, compared, wrong);
 }
 
 /* Otherwise the windowed model would show nothing. */
@@ -222,10 +241,18 @@ static void test_windows(struct engine *e, const struct base *bases)
     tap_result(others >= 3, "windows matter: without them %u of %d texts are others", others, PROMPTS);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const char *const names[] = {"full", "windowed"};
-    for (int windowed = 0; windowed < 2; windowed++) {
+    struct wanted wanted = {argv, 0, false};
+    struct fake_watch watch;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--some") == 0)
+            wanted.some = true;
+        else if (strcmp(argv[i], "--tap") != 0)
+            wanted.names[wanted.count++] = argv[i];
+    fake_watch_begin(&watch);
+    for (int windowed = wanted.some; windowed < 2; windowed++) {
         struct base bases[PROMPTS] = {0};
         struct engine e = {0};
         struct failure err = {0};
@@ -234,15 +261,16 @@ int main(void)
             status = make_bases(&e, bases, &err);
         tap_result(status == 0 && e.shape.groups == 1 + (uint32_t)windowed, "%s: %u cache groups%s",
                    names[windowed], e.shape.groups, err.text);
-        if (status == 0) {
-            test_chosen(&e, bases, names[windowed]);
-            test_random(&e, bases, names[windowed]);
-        }
+        if (status == 0)
+            test_chosen(&e, bases, names[windowed], &wanted);
+        if (status == 0 && !wanted.some)
+            test_random(&e, bases, names[windowed], &wanted);
         if (status == 0 && windowed)
             test_windows(&e, bases);
         for (uint32_t i = 0; i < PROMPTS; i++)
             tokens_finish(&bases[i].prompt);
         engine_finish(&e);
     }
+    fake_watch_end(&watch);
     return tap_finish();
 }

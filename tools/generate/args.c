@@ -32,7 +32,8 @@ enum {
     KEY_IDS,
     KEY_STATS,
     KEY_TOY_WINDOW,
-    KEY_AUDIO
+    KEY_AUDIO,
+    KEY_BACKEND
 };
 
 static const struct argp_option options[] = {
@@ -54,6 +55,8 @@ static const struct argp_option options[] = {
     {"graph", KEY_GRAPH, "on|off", 0, "replay captured graphs where all texts generate (off)", 1},
     {"steps", KEY_STEPS, "N", 0, "generate up to N tokens of each text before prompts are looked at (1)", 1},
     {"kv", KEY_KV, "TYPE", 0, "cache type: " ATTENTION_CACHE_TYPES " (f16)", 1},
+    {"backend", KEY_BACKEND, "LIST", 0,
+     "backends that are wanted, the first that serves wins (as ATTN_BACKEND says)", 1},
     {"compare-kv", KEY_COMPARE, NULL, 0, "how far the logits are from those of an f32 cache", 1},
     {"temp", KEY_TEMP, "T", 0, "draw at temperature T; 0 takes the likeliest token (0)", 2},
     {"seed", KEY_SEED, "N", 0, "seed of the draw, of the page order and of the toy model (1)", 2},
@@ -168,6 +171,9 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_COMPARE:
         a->compare_kv = true;
+        return 0;
+    case KEY_BACKEND:
+        a->backend = text;
         return 0;
     case KEY_KV:
         a->kv = cache_type(text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Captures the attention of decode steps for a ladder of sizes. The products between layers are the host's,
- * so that there is one graph for each layer and size: the cache write and the attention of one layer. A step
- * of fewer sequences is padded to the next size.
+ * so that there is one graph for each layer and size: the copy of its tensors to the backend, the cache
+ * write, the attention and the copy of the output back. A step of fewer sequences is padded to the next size.
  */
 #include "attention-impl.h"
 
@@ -34,16 +34,24 @@ static int make_sizes(struct attention *a, struct failure *err)
     return 0;
 }
 
+static int refuse(const struct attention *a, const char *why, struct failure *err)
+{
+    return failure_set(err, "graph is on, and backend %s has no graphs: %.300s; accepted is off",
+                       attn_backend_get_name(a->backend), why);
+}
+
 static int capture_layer(struct attention *a, struct attention_size *size,
                          const struct attn_metadata *metadata, uint32_t layer, struct failure *err)
 {
     struct attn_error error;
     ATTN_INIT(&error);
-    if (attn_graph_begin(a->backend, a->stream, &size->layers[layer], &error) < 0)
-        return attention_fail(err, "graph", &error);
-    int status = attention_run_layer(a, size->state, metadata, layer, a->stream, err);
+    int32_t begun = attn_graph_begin(a->backend, a->device.stream, &size->layers[layer], &error);
+    if (begun < 0)
+        return begun == ATTN_E_UNSUPPORTED ? refuse(a, error.message, err)
+                                           : device_fail(err, "graph", &error);
+    int status = attention_run_layer(a, size->state, metadata, layer, err);
     if (attn_graph_end(size->layers[layer], &error) < 0 && status == 0)
-        status = attention_fail(err, "graph", &error);
+        status = device_fail(err, "graph", &error);
     return status;
 }
 
@@ -55,12 +63,13 @@ static int capture_size(struct attention *a, struct attention_size *size, struct
     ATTN_INIT(&args);
     ATTN_INIT(&error);
     args.batch = size->seqs;
-    if (attn_state_get_capture_metadata(a->state, &args, NULL, &metadata, &error) < 0 ||
+    device_tensors_place(&a->tensors, attention_q_bytes(a, size->seqs), attention_kv_bytes(a, size->seqs));
+    if (attn_state_get_capture_metadata(a->state, &args, a->device.stream, &metadata, &error) < 0 ||
         attn_state_clone(a->state, size->seqs, &size->state, &error) < 0 ||
-        attn_state_begin_forward(size->state, metadata, NULL, &error) < 0)
-        return attention_fail(err, "graph", &error);
+        attn_state_begin_forward(size->state, metadata, a->device.stream, &error) < 0)
+        return device_fail(err, "graph", &error);
     for (uint32_t i = 0; i < a->shape.layers; i++)
-        if (attention_run_layer(a, size->state, metadata, i, NULL, err) < 0 || /* warm-up */
+        if (attention_run_layer(a, size->state, metadata, i, err) < 0 || /* warm-up */
             capture_layer(a, size, metadata, i, err) < 0)
             return -1;
     return 0;
@@ -71,26 +80,20 @@ static int capture_all(struct attention *a, struct failure *err)
 {
     struct attn_error error;
     ATTN_INIT(&error);
-    if (attn_state_begin_capture(a->state, a->options.max_seqs, NULL, &error) < 0)
-        return attention_fail(err, "graph", &error);
+    if (attn_state_begin_capture(a->state, a->options.max_seqs, a->device.stream, &error) < 0)
+        return device_fail(err, "graph", &error);
     int status = 0;
     for (uint32_t i = a->size_count; status == 0 && i-- > 0;)
         status = capture_size(a, &a->sizes[i], err);
     if (attn_state_end_capture(a->state, &error) < 0 && status == 0)
-        status = attention_fail(err, "graph", &error);
+        status = device_fail(err, "graph", &error);
     return status;
 }
 
 int attention_capture(struct attention *a, struct failure *err)
 {
-    struct attn_error error;
-    ATTN_INIT(&error);
-    int32_t status = attn_stream_create(a->backend, &a->stream, &error);
-    if (status == ATTN_E_UNSUPPORTED)
-        return failure_set(err, "graph is on, and backend %s has no graphs: %.300s; accepted is off",
-                           attn_backend_get_name(a->backend), error.message);
-    if (status < 0)
-        return attention_fail(err, "graph", &error);
+    if (!a->device.stream)
+        return refuse(a, "it has no streams that could be captured", err);
     return make_sizes(a, err) < 0 ? -1 : capture_all(a, err);
 }
 
@@ -111,6 +114,4 @@ void attention_free_graphs(struct attention *a)
         free(a->sizes[i].layers);
     }
     free(a->sizes);
-    if (a->stream)
-        attn_stream_destroy(a->backend, a->stream);
 }

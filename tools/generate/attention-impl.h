@@ -4,9 +4,8 @@
 #define GENERATE_ATTENTION_IMPL_H
 
 #include "attention.h"
+#include "device.h"
 
-#include <attn/attn.h>
-#include <attn/device.h>
 #include <attn/layer.h>
 
 /* A layer's cache: memory of the backend and the checked description of it. */
@@ -18,8 +17,8 @@ struct attention_cache {
 
 /* The same for blocks that are moved out, in the host's memory. */
 struct host_cache {
-    void *memory;
-    void *scales[2];
+    struct device_host memory;
+    struct device_host scales[2];
     struct attn_kv_desc desc;
 };
 
@@ -51,7 +50,8 @@ struct attention {
     struct attn_context *context;
     struct attn_decision *decision;
     struct attn_backend *backend;
-    struct attn_plan_info plan_info;
+    struct device device;
+    char kernels[256];
     struct attention_group groups[SCHEDULER_GROUPS];
     struct attention_cache *caches;
     struct host_cache *host_caches; /* NULL without host blocks */
@@ -70,7 +70,6 @@ struct attention {
     /* Graphs, sizes from small to large. */
     struct attention_size *sizes;
     uint32_t size_count;
-    void *stream; /* that they are captured on */
 
     /* The step at hand. */
     struct attn_metadata *metadata;
@@ -84,17 +83,10 @@ struct attention {
     uint64_t replayed;
     uint64_t advanced;
 
-    /* Tensors of a step in the backend's memory. */
-    struct attn_buffer d_q;
-    struct attn_buffer d_k;
-    struct attn_buffer d_v;
-    struct attn_buffer d_out;
-    int64_t *tokens; /* that an advance is told */
+    struct device_tensors tensors; /* of a layer in this step */
+    struct device_host tokens;     /* int64_t [max_seqs] that an advance is told */
     struct attn_buffer d_tokens;
 };
-
-/* Translates an error of libattn. */
-int attention_fail(struct failure *err, const char *what, const struct attn_error *error);
 
 static inline uint32_t attention_group_of(const struct attention *a, uint32_t layer)
 {
@@ -119,17 +111,15 @@ void attention_free_graphs(struct attention *a);
 /* The smallest captured size for so many sequences; NULL: none. */
 const struct attention_size *attention_find_size(const struct attention *a, uint32_t seqs);
 
-/* attention-layer.c: one layer over the tensors of the step that was begun with state and metadata. */
+/* attention-layer.c: bytes of a layer's queries and of its keys for so many rows. */
+uint64_t attention_q_bytes(const struct attention *a, uint32_t rows);
+uint64_t attention_kv_bytes(const struct attention *a, uint32_t rows);
+
+/*
+ * attention-layer.c: one layer over the tensors of the step that was begun with state and metadata, from the
+ * copy that brings them to the one that takes the output back.
+ */
 int attention_run_layer(struct attention *a, struct attn_state *state, const struct attn_metadata *metadata,
-                        uint32_t layer, void *stream, struct failure *err);
-
-int attention_alloc(struct attention *a, const char *what, uint64_t size, struct attn_buffer *out,
-                    struct failure *err);
-
-/* Copies between host and backend memory and waits for it. */
-int attention_to_device(struct attention *a, const struct attn_buffer *to, const void *from, uint64_t size,
-                        struct failure *err);
-int attention_to_host(struct attention *a, void *to, const struct attn_buffer *from, uint64_t size,
-                      struct failure *err);
+                        uint32_t layer, struct failure *err);
 
 #endif

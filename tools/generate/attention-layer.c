@@ -2,49 +2,56 @@
 /* One layer of a step: writes its cache and attends, or launches the graph that does both. */
 #include "attention-impl.h"
 
-/* A contiguous view [token, head, dim] of floats. */
-static struct attn_tensor view(struct attn_buffer buffer, uint32_t heads, uint32_t dim)
+#include <string.h>
+
+uint64_t attention_q_bytes(const struct attention *a, uint32_t rows)
 {
-    int64_t head_stride = (int64_t)(dim * sizeof(float));
-    return (struct attn_tensor){
-        .buffer = buffer, .token_stride = heads * head_stride, .head_stride = head_stride};
+    return (uint64_t)rows * a->shape.heads * a->shape.head_dim * sizeof(float);
+}
+
+uint64_t attention_kv_bytes(const struct attention *a, uint32_t rows)
+{
+    return (uint64_t)rows * a->shape.kv_heads * a->shape.head_dim * sizeof(float);
 }
 
 int attention_run_layer(struct attention *a, struct attn_state *state, const struct attn_metadata *metadata,
-                        uint32_t layer, void *stream, struct failure *err)
+                        uint32_t layer, struct failure *err)
 {
     const struct attention_shape *s = &a->shape;
+    const struct device_tensors *t = &a->tensors;
     struct attn_layer_tensors tensors;
     struct attn_error error;
     ATTN_INIT(&tensors);
     ATTN_INIT(&error);
-    tensors.q = view(a->d_q, s->heads, s->head_dim);
-    tensors.k_new = view(a->d_k, s->kv_heads, s->head_dim);
-    tensors.v_new = view(a->d_v, s->kv_heads, s->head_dim);
-    tensors.out = view(a->d_out, s->heads, s->head_dim);
+    tensors.q = device_view(t->d_up, 0, s->heads, s->head_dim);
+    tensors.k_new = device_view(t->d_up, t->k, s->kv_heads, s->head_dim);
+    tensors.v_new = device_view(t->d_up, t->v, s->kv_heads, s->head_dim);
+    tensors.out = device_view(t->d_down, 0, s->heads, s->head_dim);
+    if (device_tensors_upload(&a->device, t, err) < 0)
+        return -1;
     if (attn_layer_forward(a->groups[attention_group_of(a, layer)].layer, state, metadata,
-                           a->caches[layer].kv, &tensors, stream, &error) < 0)
-        return attention_fail(err, "layer", &error);
+                           a->caches[layer].kv, &tensors, a->device.stream, &error) < 0)
+        return device_fail(err, "layer", &error);
+    return device_tensors_download(&a->device, t, err);
+}
+
+static int launch(struct attention *a, uint32_t layer, struct failure *err)
+{
+    struct attn_error error;
+    ATTN_INIT(&error);
+    if (attn_graph_launch(a->size->layers[layer], a->device.stream, &error) < 0)
+        return device_fail(err, "graph", &error);
     return 0;
 }
 
 int attention_forward(struct attention *a, uint32_t layer, const float *q, const float *k, const float *v,
                       float *out, struct failure *err)
 {
-    const struct attention_shape *s = &a->shape;
-    uint64_t q_bytes = (uint64_t)a->rows * s->heads * s->head_dim * sizeof(float);
-    uint64_t kv_bytes = (uint64_t)a->rows * s->kv_heads * s->head_dim * sizeof(float);
-    struct attn_error error;
-    ATTN_INIT(&error);
-    if (attention_to_device(a, &a->d_q, q, q_bytes, err) < 0 ||
-        attention_to_device(a, &a->d_k, k, kv_bytes, err) < 0 ||
-        attention_to_device(a, &a->d_v, v, kv_bytes, err) < 0)
+    const uint64_t q_bytes = attention_q_bytes(a, a->rows);
+    device_tensors_fill(&a->tensors, q, q_bytes, k, v, attention_kv_bytes(a, a->rows));
+    if ((a->size ? launch(a, layer, err) : attention_run_layer(a, a->state, a->metadata, layer, err)) < 0 ||
+        device_wait(&a->device, err) < 0)
         return -1;
-    if (!a->size) {
-        if (attention_run_layer(a, a->state, a->metadata, layer, NULL, err) < 0)
-            return -1;
-    } else if (attn_graph_launch(a->size->layers[layer], NULL, &error) < 0) {
-        return attention_fail(err, "graph", &error);
-    }
-    return attention_to_host(a, out, &a->d_out, q_bytes, err);
+    memcpy(out, a->tensors.down.memory, q_bytes);
+    return 0;
 }

@@ -10,47 +10,6 @@
 /* Pages beyond what the sequences need, so that the ones in use are never simply all of them. */
 enum { SPARE_PAGES = 3 };
 
-int attention_alloc(struct attention *a, const char *what, uint64_t size, struct attn_buffer *out,
-                    struct failure *err)
-{
-    struct attn_error error;
-    ATTN_INIT(&error);
-    if (attn_memory_alloc(a->backend, size, out, &error) < 0)
-        return attention_fail(err, what, &error);
-    return 0;
-}
-
-static int wait(struct attention *a, const char *what, struct failure *err)
-{
-    struct attn_error error;
-    ATTN_INIT(&error);
-    if (attn_stream_synchronize(a->backend, NULL, &error) < 0)
-        return attention_fail(err, what, &error);
-    return 0;
-}
-
-int attention_to_device(struct attention *a, const struct attn_buffer *to, const void *from, uint64_t size,
-                        struct failure *err)
-{
-    struct attn_buffer host = {(void *)(uintptr_t)from, 0};
-    struct attn_error error;
-    ATTN_INIT(&error);
-    if (attn_memory_copy(a->backend, to, &host, size, ATTN_COPY_TO_DEVICE, NULL, &error) < 0)
-        return attention_fail(err, "copy to the backend", &error);
-    return wait(a, "copy to the backend", err);
-}
-
-int attention_to_host(struct attention *a, void *to, const struct attn_buffer *from, uint64_t size,
-                      struct failure *err)
-{
-    struct attn_buffer host = {to, 0};
-    struct attn_error error;
-    ATTN_INIT(&error);
-    if (attn_memory_copy(a->backend, &host, from, size, ATTN_COPY_TO_HOST, NULL, &error) < 0)
-        return attention_fail(err, "copy from the backend", &error);
-    return wait(a, "copy from the backend", err);
-}
-
 /* One scale per page, token and kv head beside an 8-bit cache. */
 static int make_scales(struct attention *a, struct attention_cache *cache, const struct attn_kv_shape *shape,
                        struct attn_kv_desc *desc, struct failure *err)
@@ -58,7 +17,7 @@ static int make_scales(struct attention *a, struct attention_cache *cache, const
     struct attn_scale *const scales[] = {&desc->k_scale, &desc->v_scale};
     int64_t head = (int64_t)sizeof(float);
     for (int i = 0; shape->scale_bytes && i < 2; i++) {
-        if (attention_alloc(a, "cache scales", shape->scale_bytes, &cache->scales[i], err) < 0)
+        if (device_alloc(&a->device, "cache scales", shape->scale_bytes, &cache->scales[i], err) < 0)
             return -1;
         *scales[i] = (struct attn_scale){
             .kind = ATTN_SCALE_DEVICE,
@@ -81,14 +40,14 @@ static int make_cache(struct attention *a, const struct attention_group *group, 
     ATTN_INIT(&shape);
     ATTN_INIT(&error);
     if (attn_kv_get_shape(a->backend, &group->problem, group->pages, &shape, &error) < 0)
-        return attention_fail(err, "cache shape", &error);
-    if (attention_alloc(a, "cache", shape.bytes, &cache->memory, err) < 0)
+        return device_fail(err, "cache shape", &error);
+    if (device_alloc(&a->device, "cache", shape.bytes, &cache->memory, err) < 0)
         return -1;
     attn_kv_desc_init(&desc, &shape, &cache->memory);
     if (make_scales(a, cache, &shape, &desc, err) < 0)
         return -1;
     if (attn_kv_create(a->backend, &desc, &cache->kv, &error) < 0)
-        return attention_fail(err, "cache", &error);
+        return device_fail(err, "cache", &error);
     return 0;
 }
 
@@ -154,44 +113,23 @@ static int make_groups(struct attention *a, struct failure *err)
             return -1;
     a->row = calloc(a->options.max_seqs, sizeof *a->row);
     a->seat_step = calloc(a->options.max_seqs, sizeof *a->seat_step);
-    a->tokens = calloc(a->options.max_seqs, sizeof *a->tokens);
-    if (!a->row || !a->seat_step || !a->tokens)
+    if (!a->row || !a->seat_step)
         return failure_set(err, "no memory for the rows of %" PRIu32 " sequences", a->options.max_seqs);
     return 0;
 }
 
 /* Rows that a graph pads a step with are computed too: whatever they hold, it was written once. */
-static int clear(struct attention *a, const struct attn_buffer *buffer, uint64_t size, struct failure *err)
-{
-    void *zeros = calloc(1, size);
-    if (!zeros)
-        return failure_set(err, "no memory for %" PRIu64 " bytes", size);
-    int status = attention_to_device(a, buffer, zeros, size, err);
-    free(zeros);
-    return status;
-}
-
 static int alloc_step(struct attention *a, struct failure *err)
 {
-    uint64_t rows = a->options.max_rows;
-    uint64_t q_bytes = rows * a->shape.heads * a->shape.head_dim * sizeof(float);
-    uint64_t kv_bytes = rows * a->shape.kv_heads * a->shape.head_dim * sizeof(float);
-    const struct {
-        const char *what;
-        uint64_t size;
-        struct attn_buffer *buffer;
-    } list[] = {
-        {"queries", q_bytes, &a->d_q},
-        {"keys", kv_bytes, &a->d_k},
-        {"values", kv_bytes, &a->d_v},
-        {"output", q_bytes, &a->d_out},
-        {"tokens", a->options.max_seqs * sizeof *a->tokens, &a->d_tokens},
-    };
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (attention_alloc(a, list[i].what, list[i].size, list[i].buffer, err) < 0 ||
-            clear(a, list[i].buffer, list[i].size, err) < 0)
-            return -1;
-    return 0;
+    const uint32_t rows = a->options.max_rows;
+    const uint64_t tokens = a->options.max_seqs * sizeof(int64_t);
+    if (device_tensors_make(&a->device, attention_q_bytes(a, rows), attention_kv_bytes(a, rows), &a->tensors,
+                            err) < 0 ||
+        device_host_alloc(&a->device, "tokens on the host", tokens, &a->tokens, err) < 0 ||
+        device_alloc(&a->device, "tokens", tokens, &a->d_tokens, err) < 0 ||
+        device_put(&a->device, &a->d_tokens, a->tokens.memory, tokens, err) < 0)
+        return -1;
+    return device_wait(&a->device, err);
 }
 
 int attention_allocate(struct attention *a, struct failure *err)
@@ -201,24 +139,18 @@ int attention_allocate(struct attention *a, struct failure *err)
     return alloc_step(a, err);
 }
 
-static void free_buffer(struct attention *a, const struct attn_buffer *buffer)
-{
-    if (buffer->data)
-        attn_memory_free(a->backend, buffer);
-}
-
 void attention_free(struct attention *a)
 {
-    const struct attn_buffer *buffers[] = {&a->d_q, &a->d_k, &a->d_v, &a->d_out, &a->d_tokens};
     attention_free_moves(a);
     for (uint32_t i = 0; a->caches && i < a->shape.layers; i++) {
         attn_kv_destroy(a->caches[i].kv);
-        free_buffer(a, &a->caches[i].memory);
-        free_buffer(a, &a->caches[i].scales[0]);
-        free_buffer(a, &a->caches[i].scales[1]);
+        device_free(&a->device, &a->caches[i].memory);
+        device_free(&a->device, &a->caches[i].scales[0]);
+        device_free(&a->device, &a->caches[i].scales[1]);
     }
-    for (size_t i = 0; a->backend && i < sizeof buffers / sizeof buffers[0]; i++)
-        free_buffer(a, buffers[i]);
+    device_tensors_free(&a->device, &a->tensors);
+    device_host_free(&a->device, &a->tokens);
+    device_free(&a->device, &a->d_tokens);
     for (uint32_t g = 0; g < SCHEDULER_GROUPS; g++) {
         free(a->groups[g].page);
         free(a->groups[g].blocks);
@@ -226,5 +158,4 @@ void attention_free(struct attention *a)
     free(a->caches);
     free(a->row);
     free(a->seat_step);
-    free(a->tokens);
 }

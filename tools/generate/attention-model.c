@@ -31,7 +31,7 @@ static int make_builder(struct attention *a, struct failure *err)
     params.q_dtype = p->q_dtype;
     params.kv_dtype = p->k_dtype;
     if (attn_builder_create(a->backend, &params, &a->builder, &error) < 0)
-        return attention_fail(err, "builder", &error);
+        return device_fail(err, "builder", &error);
     return 0;
 }
 
@@ -44,7 +44,7 @@ static int make_state(struct attention *a, struct failure *err)
     params.groups = a->shape.groups;
     params.group = a->builder_groups;
     if (attn_state_create(a->backend, a->classes, a->shape.groups, &params, &a->state, &error) < 0)
-        return attention_fail(err, "state", &error);
+        return device_fail(err, "state", &error);
     return 0;
 }
 
@@ -59,7 +59,7 @@ static int make_layers(struct attention *a, struct failure *err)
         desc.layer_class = &a->classes[g];
         desc.softmax_scale = 1.0f / sqrtf((float)a->shape.head_dim);
         if (attn_layer_create(a->backend, &desc, &a->groups[g].layer, &error) < 0)
-            return attention_fail(err, "layer", &error);
+            return device_fail(err, "layer", &error);
     }
     return 0;
 }

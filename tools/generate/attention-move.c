@@ -15,21 +15,21 @@ static int make_host_cache(struct attention *a, const struct attention_group *gr
     ATTN_INIT(&shape);
     ATTN_INIT(&error);
     if (attn_kv_get_shape(a->backend, &group->problem, count, &shape, &error) < 0)
-        return attention_fail(err, "host cache shape", &error);
-    memory.data = host->memory = malloc(shape.bytes);
-    if (!host->memory)
-        return failure_set(err, "no memory for %" PRIu32 " blocks on the host", count);
+        return device_fail(err, "host cache shape", &error);
+    if (device_host_alloc(&a->device, "blocks on the host", shape.bytes, &host->memory, err) < 0)
+        return -1;
+    memory.data = host->memory.memory;
     attn_kv_desc_init(&host->desc, &shape, &memory);
     struct attn_scale *const scales[] = {&host->desc.k_scale, &host->desc.v_scale};
     int64_t head = (int64_t)sizeof(float);
     for (int i = 0; shape.scale_bytes && i < 2; i++) {
-        host->scales[i] = malloc(shape.scale_bytes);
-        if (!host->scales[i])
-            return failure_set(err, "no memory for scales of %" PRIu32 " blocks on the host", count);
+        if (device_host_alloc(&a->device, "scales of blocks on the host", shape.scale_bytes, &host->scales[i],
+                              err) < 0)
+            return -1;
         *scales[i] = (struct attn_scale){
             .kind = ATTN_SCALE_HOST,
             .granularity = ATTN_SCALES_TOKEN_HEAD,
-            .buffer = {.data = host->scales[i]},
+            .buffer = {.data = host->scales[i].memory},
             .outer_stride = head * host->desc.kv_heads * host->desc.block,
             .token_stride = head * host->desc.kv_heads,
             .head_stride = head,
@@ -48,7 +48,7 @@ int attention_make_moves(struct attention *a, struct failure *err)
     a->pairs = malloc(bytes);
     if (!a->pairs)
         return failure_set(err, "no memory for moves of %" PRIu32 " blocks", a->most_pairs);
-    if (attention_alloc(a, "moves of blocks", bytes, &a->d_pairs, err) < 0)
+    if (device_alloc(&a->device, "moves of blocks", bytes, &a->d_pairs, err) < 0)
         return -1;
     if (a->options.host_blocks == 0)
         return 0;
@@ -64,14 +64,13 @@ int attention_make_moves(struct attention *a, struct failure *err)
 void attention_free_moves(struct attention *a)
 {
     for (uint32_t i = 0; a->host_caches && i < a->shape.layers; i++) {
-        free(a->host_caches[i].memory);
-        free(a->host_caches[i].scales[0]);
-        free(a->host_caches[i].scales[1]);
+        device_host_free(&a->device, &a->host_caches[i].memory);
+        device_host_free(&a->device, &a->host_caches[i].scales[0]);
+        device_host_free(&a->device, &a->host_caches[i].scales[1]);
     }
     free(a->host_caches);
     free(a->pairs);
-    if (a->d_pairs.data)
-        attn_memory_free(a->backend, &a->d_pairs);
+    device_free(&a->device, &a->d_pairs);
 }
 
 /*
@@ -106,8 +105,8 @@ static int swap_layer(struct attention *a, uint32_t layer, uint32_t count, bool 
     args.from_desc = out ? NULL : &a->host_caches[layer].desc;
     args.to = out ? NULL : a->caches[layer].kv;
     args.to_desc = out ? &a->host_caches[layer].desc : NULL;
-    if (attn_kv_swap_blocks(a->backend, &args, NULL, &error) < 0)
-        return attention_fail(err, out ? "moving blocks to the host" : "moving blocks back", &error);
+    if (attn_kv_swap_blocks(a->backend, &args, a->device.stream, &error) < 0)
+        return device_fail(err, out ? "moving blocks to the host" : "moving blocks back", &error);
     return 0;
 }
 
@@ -138,7 +137,8 @@ static int copy_group(struct attention *a, uint32_t group, uint32_t count, struc
     struct attn_error error;
     ATTN_INIT(&args);
     ATTN_INIT(&error);
-    if (attention_to_device(a, &a->d_pairs, a->pairs, 2 * sizeof *a->pairs * (uint64_t)count, err) < 0)
+    if (device_put(&a->device, &a->d_pairs, a->pairs, 2 * sizeof *a->pairs * (uint64_t)count, err) < 0 ||
+        device_wait(&a->device, err) < 0) /* the next group's pairs are written there */
         return -1;
     struct attn_kv **kvs = calloc(a->shape.layers, sizeof *kvs);
     if (!kvs)
@@ -149,8 +149,8 @@ static int copy_group(struct attention *a, uint32_t group, uint32_t count, struc
     args.count = count;
     args.kvs = kvs;
     args.pairs = a->d_pairs;
-    int status = attn_kv_copy_blocks(a->backend, &args, NULL, &error) < 0
-                     ? attention_fail(err, "copying blocks", &error)
+    int status = attn_kv_copy_blocks(a->backend, &args, a->device.stream, &error) < 0
+                     ? device_fail(err, "copying blocks", &error)
                      : 0;
     free(kvs);
     return status;

@@ -91,10 +91,17 @@ static int add(struct attention *a, uint32_t row, const struct attention_part *p
     args.query_len = p->count;
     args.blocks = blocks;
     if (attn_builder_add(a->builder, &args, &error) < 0)
-        return attention_fail(err, "builder", &error);
+        return device_fail(err, "builder", &error);
     a->row[row] = (struct attention_row){p->seat, a->step};
     a->seat_step[p->seat] = a->step;
     return 0;
+}
+
+/* A graph copies its padding too. */
+static void place_tensors(struct attention *a)
+{
+    uint32_t rows = a->size ? a->size->seqs : a->rows;
+    device_tensors_place(&a->tensors, attention_q_bytes(a, rows), attention_kv_bytes(a, rows));
 }
 
 /* The metadata is planned for all layer classes; for graphs it goes to the buffers that they read. */
@@ -102,10 +109,10 @@ static int begin(struct attention *a, struct failure *err)
 {
     struct attn_error error;
     ATTN_INIT(&error);
-    if (a->size && attn_state_prepare(a->state, a->metadata, NULL, &error) < 0)
-        return attention_fail(err, "graph", &error);
-    if (attn_state_begin_forward(a->state, a->metadata, NULL, &error) < 0)
-        return attention_fail(err, "state", &error);
+    if (a->size && attn_state_prepare(a->state, a->metadata, a->device.stream, &error) < 0)
+        return device_fail(err, "graph", &error);
+    if (attn_state_begin_forward(a->state, a->metadata, a->device.stream, &error) < 0)
+        return device_fail(err, "state", &error);
     a->replayed += a->size != NULL;
     return 0;
 }
@@ -121,7 +128,7 @@ int attention_begin(struct attention *a, const struct attention_part *parts, uin
     if (check_parts(a, parts, count, err) < 0)
         return -1;
     if (attn_builder_reset(a->builder, &error) < 0)
-        return attention_fail(err, "builder", &error);
+        return device_fail(err, "builder", &error);
     a->metadata = NULL;
     a->rows = 0;
     a->step++;
@@ -135,15 +142,17 @@ int attention_begin(struct attention *a, const struct attention_part *parts, uin
     a->seqs = count;
     a->decodes = prompts == 0;
     a->size = a->decodes ? attention_find_size(a, count) : NULL;
+    place_tensors(a);
     build.graph = a->size != NULL;
     build.pad = a->size ? a->size->seqs - count : 0;
-    if (attn_builder_build(a->builder, &build, NULL, &a->metadata, &error) < 0)
-        return attention_fail(err, "builder", &error);
+    if (attn_builder_build(a->builder, &build, a->device.stream, &a->metadata, &error) < 0)
+        return device_fail(err, "builder", &error);
     return begin(a, err);
 }
 
 int attention_advance(struct attention *a, const int32_t *tokens, struct failure *err)
 {
+    int64_t *next = a->tokens.memory; /* every layer of the step before was waited for */
     struct attn_advance_args args;
     struct attn_error error;
     ATTN_INIT(&args);
@@ -151,15 +160,15 @@ int attention_advance(struct attention *a, const int32_t *tokens, struct failure
     if (!a->metadata || !a->decodes)
         return failure_set(err, "the step before was no step of one token for each sequence");
     for (uint32_t i = 0; i < a->seqs; i++)
-        a->tokens[i] = tokens[i];
-    if (attention_to_device(a, &a->d_tokens, a->tokens, a->seqs * sizeof *a->tokens, err) < 0)
+        next[i] = tokens[i];
+    if (device_put(&a->device, &a->d_tokens, next, a->seqs * sizeof *next, err) < 0)
         return -1;
     args.seqs = a->size ? a->size->seqs : a->seqs;
     args.queries = a->seqs;
     args.sampled = a->d_tokens;
     args.tokens = a->d_tokens;
-    if (attn_metadata_advance_step(a->metadata, &args, NULL, &error) < 0)
-        return attention_fail(err, "advance", &error);
+    if (attn_metadata_advance_step(a->metadata, &args, a->device.stream, &error) < 0)
+        return device_fail(err, "advance", &error);
     a->advanced++;
     return begin(a, err);
 }

@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int attention_fail(struct failure *err, const char *what, const struct attn_error *error)
-{
-    return failure_set(err, "%s: %s: %.400s", what, attn_status_name(error->status), error->message);
-}
-
 uint32_t attention_cache_type(const char *name)
 {
     static const uint32_t types[] = {ATTN_F32,  ATTN_F16,      ATTN_BF16,     ATTN_E4M3,
@@ -50,7 +45,7 @@ static int describe_problem(struct attention *a, uint32_t group, struct failure 
     if (a->options.graph)
         p->graph = ATTN_GRAPH_SINGLE;
     if (attn_problem_resolve(p, p, &error) < 0)
-        return attention_fail(err, "problem", &error);
+        return device_fail(err, "problem", &error);
     return 0;
 }
 
@@ -59,7 +54,7 @@ static int explain(const struct attention *a, struct failure *err, const struct 
 {
     char problem[400];
     if (attn_problem_format(&a->groups[0].problem, problem, sizeof problem, NULL, NULL) < 0)
-        return attention_fail(err, "selection", error);
+        return device_fail(err, "selection", error);
     return failure_set(err, "selection: %s: %.400s; all reasons: attn-info explain %s",
                        attn_status_name(error->status), error->message, problem);
 }
@@ -76,24 +71,18 @@ static int fit_addressing(struct attention *a, struct failure *err)
         struct attn_problem *p = &a->groups[g].problem;
         p->addressing = ATTN_CSR;
         if (attn_problem_resolve(p, p, &error) < 0)
-            return attention_fail(err, "problem", &error);
+            return device_fail(err, "problem", &error);
     }
     return 0;
 }
 
-/* The kernels that a plan of the first class chooses; the state's own plans are asked per step. */
+/* Kernels of all classes. */
 static int name_kernels(struct attention *a, struct failure *err)
 {
-    struct attn_plan *plan = NULL;
-    struct attn_error error;
-    ATTN_INIT(&error);
-    ATTN_INIT(&a->plan_info);
-    if (attn_plan_create(a->backend, &a->groups[0].problem, &plan, &error) < 0)
-        return attention_fail(err, "plan", &error);
-    int status =
-        attn_plan_describe(plan, &a->plan_info, &error) < 0 ? attention_fail(err, "plan", &error) : 0;
-    attn_plan_destroy(plan);
-    return status;
+    for (uint32_t g = 0; g < a->shape.groups; g++)
+        if (device_name_kernels(&a->device, &a->groups[g].problem, a->kernels, sizeof a->kernels, err) < 0)
+            return -1;
+    return 0;
 }
 
 static int choose(struct attention *a, struct failure *err)
@@ -114,12 +103,14 @@ static int choose(struct attention *a, struct failure *err)
     for (uint32_t g = 0; g < a->shape.groups; g++)
         problems[g] = a->groups[g].problem;
     if (attn_context_create(&context, &a->context, &error) < 0)
-        return attention_fail(err, "context", &error);
+        return device_fail(err, "context", &error);
     if (attn_select(a->context, problems, a->shape.groups, &select, &a->decision, &error) < 0)
         return explain(a, err, &error);
     if (attn_backend_open(a->context, a->decision, &config, &a->backend, &error) < 0)
-        return attention_fail(err, "backend", &error);
-    return fit_addressing(a, err) < 0 ? -1 : name_kernels(a, err);
+        return device_fail(err, "backend", &error);
+    if (device_open(&a->device, a->context, a->backend, err) < 0 || fit_addressing(a, err) < 0)
+        return -1;
+    return name_kernels(a, err);
 }
 
 static int check_options(const struct attention_shape *shape, const struct attention_options *options,
@@ -181,9 +172,11 @@ void attention_destroy(struct attention *a)
 {
     if (!a)
         return;
+    device_settle(&a->device);
     attention_free_graphs(a);
     attention_free_model(a);
     attention_free(a);
+    device_close(&a->device);
     attn_backend_destroy(a->backend);
     attn_decision_destroy(a->decision);
     attn_context_destroy(a->context);
@@ -194,7 +187,8 @@ void attention_get_info(const struct attention *a, struct attention_info *out)
 {
     out->backend = attn_backend_get_name(a->backend);
     out->device = attn_backend_get_device(a->backend);
-    out->kernels = a->plan_info.kernels;
+    out->device_name = a->device.name;
+    out->kernels = a->kernels;
     out->graphs = a->size_count;
     out->replayed = a->replayed;
     out->advanced = a->advanced;

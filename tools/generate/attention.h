@@ -53,6 +53,7 @@ struct attention_options {
 struct attention_info {
     const char *backend;
     const char *device;
+    const char *device_name; /* with the words of its maker */
     const char *kernels;
     uint32_t graphs;   /* captured sizes */
     uint64_t replayed; /* steps that ran as graphs */

@@ -70,6 +70,7 @@ static int run(struct embedding_job *job, struct failure *err)
         return -1;
     job->at_once = a->parallel < count ? a->parallel : count;
     const struct encoding_options options = {.block = a->block,
+                                             .backend = a->backend,
                                              .max_seqs = job->at_once,
                                              .max_rows = most_rows(job),
                                              .threads = job->threads,
@@ -108,7 +109,7 @@ static void report(const struct embedding_job *job)
         fprintf(stderr, "sequences: %u, up to %u at once\n", job->prompts->count, job->at_once);
     fprintf(stderr, "embedding: %u numbers from %llu tokens, %.1f tokens/s\n", e->model.shape.width,
             (unsigned long long)job->tokens, job->seconds > 0 ? (double)job->tokens / job->seconds : 0.0);
-    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device);
+    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device_name);
     fprintf(stderr, "kernels: %s\n", info.kernels);
     fprintf(stderr, "threads: %u\n", job->threads);
 }
@@ -144,6 +145,7 @@ static bool print_json(const struct embedding_job *job)
     jsonout_string(json, "sha256", e->hash);
     jsonout_string(json, "backend", info.backend);
     jsonout_string(json, "device", info.device);
+    jsonout_string(json, "device_name", info.device_name);
     jsonout_strings(json, "kernels", info.kernels, ',');
     jsonout_integer(json, "threads", job->threads);
     jsonout_integer(json, "parallel", job->at_once);

@@ -3,10 +3,9 @@
 #ifndef GENERATE_ENCODING_IMPL_H
 #define GENERATE_ENCODING_IMPL_H
 
+#include "device.h"
 #include "encoding.h"
 
-#include <attn/attn.h>
-#include <attn/device.h>
 #include <attn/layer.h>
 
 struct encoding_cache {
@@ -32,6 +31,8 @@ struct encoding {
     struct attn_context *context;
     struct attn_decision *decision;
     struct attn_backend *backend;
+    struct device device;
+    char kernels[256]; /* of all classes */
     struct attn_builder *builder;
     struct attn_state *state;
     struct attn_layer *layers[ENCODING_CLASSES]; /* one serves all layers of a class */
@@ -41,25 +42,12 @@ struct encoding {
     uint32_t rows;         /* new tokens of the step */
     uint32_t encoder_rows; /* of the encoder in a step of prompts */
 
-    /* Tensors of a layer in the backend's memory. */
-    struct attn_buffer q;
-    struct attn_buffer k;
-    struct attn_buffer v;
-    struct attn_buffer out;
+    struct device_tensors tensors; /* of a layer */
 };
-
-/* Translates an error of libattn. */
-int encoding_fail(struct failure *err, const char *what, const struct attn_error *error);
 
 /* Caches and the buffers of a layer. */
 int encoding_allocate(struct encoding *e, struct failure *err);
 void encoding_free(struct encoding *e);
-
-/* Copies between host and backend memory and waits for it. */
-int encoding_to_device(struct encoding *e, const struct attn_buffer *to, const void *from, uint64_t size,
-                       struct failure *err);
-int encoding_to_host(struct encoding *e, void *to, const struct attn_buffer *from, uint64_t size,
-                     struct failure *err);
 
 static inline bool encoding_has(const struct encoding *e, enum encoding_class class)
 {

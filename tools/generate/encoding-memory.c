@@ -10,39 +10,6 @@
 /* Pages beyond what the seats need, so that the ones in use are never simply all of them. */
 enum { SPARE_PAGES = 3 };
 
-static int alloc(struct encoding *e, const char *what, uint64_t size, struct attn_buffer *out,
-                 struct failure *err)
-{
-    struct attn_error error;
-    ATTN_INIT(&error);
-    return attn_memory_alloc(e->backend, size, out, &error) < 0 ? encoding_fail(err, what, &error) : 0;
-}
-
-static int copy(struct encoding *e, const struct attn_buffer *to, const struct attn_buffer *from,
-                uint64_t size, uint32_t kind, struct failure *err)
-{
-    struct attn_error error;
-    ATTN_INIT(&error);
-    if (attn_memory_copy(e->backend, to, from, size, kind, NULL, &error) < 0 ||
-        attn_stream_synchronize(e->backend, NULL, &error) < 0)
-        return encoding_fail(err, "copy", &error);
-    return 0;
-}
-
-int encoding_to_device(struct encoding *e, const struct attn_buffer *to, const void *from, uint64_t size,
-                       struct failure *err)
-{
-    struct attn_buffer host = {(void *)(uintptr_t)from, 0};
-    return copy(e, to, &host, size, ATTN_COPY_TO_DEVICE, err);
-}
-
-int encoding_to_host(struct encoding *e, void *to, const struct attn_buffer *from, uint64_t size,
-                     struct failure *err)
-{
-    struct attn_buffer host = {to, 0};
-    return copy(e, &host, from, size, ATTN_COPY_TO_HOST, err);
-}
-
 /* One scale per page, token and head beside an 8-bit cache. */
 static int make_scales(struct encoding *e, struct encoding_cache *cache, const struct attn_kv_shape *shape,
                        struct attn_kv_desc *desc, struct failure *err)
@@ -50,7 +17,7 @@ static int make_scales(struct encoding *e, struct encoding_cache *cache, const s
     struct attn_scale *const scales[] = {&desc->k_scale, &desc->v_scale};
     int64_t head = (int64_t)sizeof(float);
     for (int i = 0; shape->scale_bytes && i < 2; i++) {
-        if (alloc(e, "cache scales", shape->scale_bytes, &cache->scales[i], err) < 0)
+        if (device_alloc(&e->device, "cache scales", shape->scale_bytes, &cache->scales[i], err) < 0)
             return -1;
         *scales[i] = (struct attn_scale){
             .kind = ATTN_SCALE_DEVICE,
@@ -73,14 +40,14 @@ static int make_cache(struct encoding *e, const struct attn_problem *problem, ui
     ATTN_INIT(&shape);
     ATTN_INIT(&error);
     if (attn_kv_get_shape(e->backend, problem, pages, &shape, &error) < 0)
-        return encoding_fail(err, "cache shape", &error);
-    if (alloc(e, "cache", shape.bytes, &cache->memory, err) < 0)
+        return device_fail(err, "cache shape", &error);
+    if (device_alloc(&e->device, "cache", shape.bytes, &cache->memory, err) < 0)
         return -1;
     attn_kv_desc_init(&desc, &shape, &cache->memory);
     if (make_scales(e, cache, &shape, &desc, err) < 0)
         return -1;
     if (attn_kv_create(e->backend, &desc, &cache->kv, &error) < 0)
-        return encoding_fail(err, "cache", &error);
+        return device_fail(err, "cache", &error);
     return 0;
 }
 
@@ -117,10 +84,8 @@ int encoding_allocate(struct encoding *e, struct failure *err)
     uint64_t encoder_rows = (uint64_t)o->max_encoder * o->max_seqs;
     uint64_t rows = encoder_rows > o->max_rows ? encoder_rows : o->max_rows;
     uint64_t bytes = rows * e->shape.heads * e->shape.head_dim * sizeof(float);
-    struct attn_buffer *const buffers[] = {&e->q, &e->k, &e->v, &e->out};
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        if (alloc(e, "the tensors of a layer", bytes, buffers[i], err) < 0)
-            return -1;
+    if (device_tensors_make(&e->device, bytes, bytes, &e->tensors, err) < 0)
+        return -1;
     if (encoding_has(e, ENCODING_SELF) && make_seats(e, ENCODING_SELF, o->max_tokens, &e->self, err) < 0)
         return -1;
     if (encoding_has(e, ENCODING_CROSS) && make_seats(e, ENCODING_CROSS, o->max_encoder, &e->cross, err) < 0)
@@ -128,19 +93,13 @@ int encoding_allocate(struct encoding *e, struct failure *err)
     return 0;
 }
 
-static void free_buffer(struct encoding *e, const struct attn_buffer *buffer)
-{
-    if (buffer->data)
-        attn_memory_free(e->backend, buffer);
-}
-
 static void free_seats(struct encoding *e, struct encoding_seats *seats, uint32_t layers)
 {
     for (uint32_t i = 0; seats->caches && i < layers; i++) {
         attn_kv_destroy(seats->caches[i].kv);
-        free_buffer(e, &seats->caches[i].memory);
-        free_buffer(e, &seats->caches[i].scales[0]);
-        free_buffer(e, &seats->caches[i].scales[1]);
+        device_free(&e->device, &seats->caches[i].memory);
+        device_free(&e->device, &seats->caches[i].scales[0]);
+        device_free(&e->device, &seats->caches[i].scales[1]);
     }
     free(seats->caches);
     free(seats->page);
@@ -150,8 +109,5 @@ void encoding_free(struct encoding *e)
 {
     free_seats(e, &e->self, e->shape.layers[ENCODING_SELF]);
     free_seats(e, &e->cross, e->shape.layers[ENCODING_CROSS]);
-    free_buffer(e, &e->q);
-    free_buffer(e, &e->k);
-    free_buffer(e, &e->v);
-    free_buffer(e, &e->out);
+    device_tensors_free(&e->device, &e->tensors);
 }

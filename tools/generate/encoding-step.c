@@ -3,6 +3,7 @@
 #include "encoding-impl.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static int check_parts(const struct encoding *e, const struct encoding_part *parts, uint32_t count,
                        struct failure *err)
@@ -53,7 +54,7 @@ static int add(struct encoding *e, const struct encoding_part *part, struct fail
     args.encoder_len = encoding_has(e, ENCODING_CROSS) ? part->encoder : 0;
     args.blocks = &blocks;
     args.cross = encoding_has(e, ENCODING_CROSS) ? &cross : NULL;
-    return attn_builder_add(e->builder, &args, &error) < 0 ? encoding_fail(err, "builder", &error) : 0;
+    return attn_builder_add(e->builder, &args, &error) < 0 ? device_fail(err, "builder", &error) : 0;
 }
 
 int encoding_begin(struct encoding *e, const struct encoding_part *parts, uint32_t count, struct failure *err)
@@ -63,7 +64,7 @@ int encoding_begin(struct encoding *e, const struct encoding_part *parts, uint32
     if (check_parts(e, parts, count, err) < 0)
         return -1;
     if (attn_builder_reset(e->builder, &error) < 0)
-        return encoding_fail(err, "builder", &error);
+        return device_fail(err, "builder", &error);
     e->rows = 0;
     e->encoder_rows = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -72,19 +73,11 @@ int encoding_begin(struct encoding *e, const struct encoding_part *parts, uint32
         e->rows += parts[i].count;
         e->encoder_rows += parts[i].past == 0 ? parts[i].encoder : 0;
     }
-    if (attn_builder_build(e->builder, NULL, NULL, &e->metadata, &error) < 0)
-        return encoding_fail(err, "builder", &error);
-    if (attn_state_begin_forward(e->state, e->metadata, NULL, &error) < 0)
-        return encoding_fail(err, "state", &error);
+    if (attn_builder_build(e->builder, NULL, e->device.stream, &e->metadata, &error) < 0)
+        return device_fail(err, "builder", &error);
+    if (attn_state_begin_forward(e->state, e->metadata, e->device.stream, &error) < 0)
+        return device_fail(err, "state", &error);
     return 0;
-}
-
-/* A contiguous view [token, head, dim] of floats. */
-static struct attn_tensor view(const struct encoding *e, struct attn_buffer buffer)
-{
-    int64_t head_stride = (int64_t)(e->shape.head_dim * sizeof(float));
-    return (struct attn_tensor){
-        .buffer = buffer, .token_stride = e->shape.heads * head_stride, .head_stride = head_stride};
 }
 
 static int forward(struct encoding *e, enum encoding_class class, uint32_t layer, bool fresh,
@@ -93,34 +86,36 @@ static int forward(struct encoding *e, enum encoding_class class, uint32_t layer
     const struct encoding_seats *seats = class == ENCODING_SELF    ? &e->self
                                          : class == ENCODING_CROSS ? &e->cross
                                                                    : NULL;
+    const struct encoding_shape *s = &e->shape;
+    const struct device_tensors *t = &e->tensors;
     struct attn_layer_tensors tensors;
     struct attn_error error;
     ATTN_INIT(&tensors);
     ATTN_INIT(&error);
-    tensors.q = view(e, e->q);
-    tensors.out = view(e, e->out);
+    tensors.q = device_view(t->d_up, 0, s->heads, s->head_dim);
+    tensors.out = device_view(t->d_down, 0, s->heads, s->head_dim);
     if (fresh) {
-        tensors.k_new = view(e, e->k);
-        tensors.v_new = view(e, e->v);
+        tensors.k_new = device_view(t->d_up, t->k, s->heads, s->head_dim);
+        tensors.v_new = device_view(t->d_up, t->v, s->heads, s->head_dim);
     }
     if (attn_layer_forward(e->layers[class], e->state, e->metadata, seats ? seats->caches[layer].kv : NULL,
-                           &tensors, NULL, &error) < 0)
-        return encoding_fail(err, "layer", &error);
+                           &tensors, e->device.stream, &error) < 0)
+        return device_fail(err, "layer", &error);
     return 0;
 }
 
 int encoding_run(struct encoding *e, enum encoding_class class, uint32_t layer, const float *q,
                  const float *k, const float *v, float *out, struct failure *err)
 {
-    uint64_t row = (uint64_t)e->shape.heads * e->shape.head_dim * sizeof(float);
-    uint32_t rows = class == ENCODING_ENCODER ? e->encoder_rows : e->rows;
-    uint32_t kv_rows = class == ENCODING_CROSS ? e->encoder_rows : rows;
-    if (encoding_to_device(e, &e->q, q, rows * row, err) < 0)
+    const uint64_t row = (uint64_t)e->shape.heads * e->shape.head_dim * sizeof(float);
+    const uint32_t rows = class == ENCODING_ENCODER ? e->encoder_rows : e->rows;
+    const uint64_t kv_bytes = k ? row * (class == ENCODING_CROSS ? e->encoder_rows : rows) : 0;
+    device_tensors_place(&e->tensors, rows * row, kv_bytes);
+    device_tensors_fill(&e->tensors, q, rows * row, k, v, kv_bytes);
+    if (device_tensors_upload(&e->device, &e->tensors, err) < 0 ||
+        forward(e, class, layer, k != NULL, err) < 0 ||
+        device_tensors_download(&e->device, &e->tensors, err) < 0 || device_wait(&e->device, err) < 0)
         return -1;
-    if (k && (encoding_to_device(e, &e->k, k, kv_rows * row, err) < 0 ||
-              encoding_to_device(e, &e->v, v, kv_rows * row, err) < 0))
-        return -1;
-    if (forward(e, class, layer, k != NULL, err) < 0)
-        return -1;
-    return encoding_to_host(e, out, &e->out, rows * row, err);
+    memcpy(out, e->tensors.down.memory, rows * row);
+    return 0;
 }

@@ -10,11 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int encoding_fail(struct failure *err, const char *what, const struct attn_error *error)
-{
-    return failure_set(err, "%s: %s: %.400s", what, attn_status_name(error->status), error->message);
-}
-
 static uint32_t blocks_of(const struct encoding *e, uint32_t tokens)
 {
     return (tokens + e->options.block - 1) / e->options.block;
@@ -49,7 +44,7 @@ static int describe(struct encoding *e, enum encoding_class class, struct failur
     p->max_rows = encoder ? o->max_encoder * o->max_seqs : o->max_rows;
     p->max_kv = encoder || class == ENCODING_CROSS ? o->max_encoder : o->max_tokens;
     e->index_of[class] = index;
-    return attn_problem_resolve(p, p, &error) < 0 ? encoding_fail(err, "problem", &error) : 0;
+    return attn_problem_resolve(p, p, &error) < 0 ? device_fail(err, "problem", &error) : 0;
 }
 
 /* The first reason is in the error; the others are had from attn-info, class by class. */
@@ -57,7 +52,7 @@ static int explain(const struct encoding *e, struct failure *err, const struct a
 {
     char problem[400];
     if (attn_problem_format(&e->problems[0], problem, sizeof problem, NULL, NULL) < 0)
-        return encoding_fail(err, "selection", error);
+        return device_fail(err, "selection", error);
     return failure_set(err, "selection: %s: %.400s; all reasons: attn-info explain %s",
                        attn_status_name(error->status), error->message, problem);
 }
@@ -77,11 +72,16 @@ static int choose(struct encoding *e, struct failure *err)
     select.backend = e->options.backend;
     config.threads = e->options.threads;
     if (attn_context_create(&context, &e->context, &error) < 0)
-        return encoding_fail(err, "context", &error);
+        return device_fail(err, "context", &error);
     if (attn_select(e->context, e->problems, e->count, &select, &e->decision, &error) < 0)
         return explain(e, err, &error);
     if (attn_backend_open(e->context, e->decision, &config, &e->backend, &error) < 0)
-        return encoding_fail(err, "backend", &error);
+        return device_fail(err, "backend", &error);
+    if (device_open(&e->device, e->context, e->backend, err) < 0)
+        return -1;
+    for (uint32_t i = 0; i < e->count; i++)
+        if (device_name_kernels(&e->device, &e->problems[i], e->kernels, sizeof e->kernels, err) < 0)
+            return -1;
     return 0;
 }
 
@@ -111,9 +111,9 @@ static int make_steps(struct encoding *e, struct failure *err)
     for (uint32_t i = 0; i < e->count; i++)
         classes[i].problem = &e->problems[i];
     if (attn_builder_create(e->backend, &builder, &e->builder, &error) < 0)
-        return encoding_fail(err, "builder", &error);
+        return device_fail(err, "builder", &error);
     if (attn_state_create(e->backend, classes, e->count, &state, &e->state, &error) < 0)
-        return encoding_fail(err, "state", &error);
+        return device_fail(err, "state", &error);
     return 0;
 }
 
@@ -131,7 +131,7 @@ static int make_layers(struct encoding *e, struct failure *err)
         desc.layer_class = &own;
         desc.softmax_scale = 1.0f / sqrtf((float)e->shape.head_dim);
         if (attn_layer_create(e->backend, &desc, &e->layers[class], &error) < 0)
-            return encoding_fail(err, "layer", &error);
+            return device_fail(err, "layer", &error);
     }
     return 0;
 }
@@ -184,11 +184,13 @@ void encoding_destroy(struct encoding *e)
 {
     if (!e)
         return;
+    device_settle(&e->device);
     encoding_free(e);
     for (int class = 0; class < ENCODING_CLASSES; class ++)
         attn_layer_destroy(e->layers[class]);
     attn_state_destroy(e->state);
     attn_builder_destroy(e->builder);
+    device_close(&e->device);
     attn_backend_destroy(e->backend);
     attn_decision_destroy(e->decision);
     attn_context_destroy(e->context);
@@ -200,21 +202,10 @@ uint32_t encoding_seats(const struct encoding *e)
     return e->options.max_seqs;
 }
 
-/* Kernels of all classes, each name once. */
 void encoding_get_info(const struct encoding *e, struct encoding_info *out)
 {
     out->backend = attn_backend_get_name(e->backend);
     out->device = attn_backend_get_device(e->backend);
-    out->kernels[0] = 0;
-    for (uint32_t i = 0; i < e->count; i++) {
-        struct attn_plan *plan = NULL;
-        struct attn_plan_info info;
-        ATTN_INIT(&info);
-        size_t used = strlen(out->kernels);
-        if (attn_plan_create(e->backend, &e->problems[i], &plan, NULL) < 0)
-            continue;
-        if (attn_plan_describe(plan, &info, NULL) >= 0 && !strstr(out->kernels, info.kernels))
-            snprintf(out->kernels + used, sizeof out->kernels - used, "%s%s", used ? ", " : "", info.kernels);
-        attn_plan_destroy(plan);
-    }
+    out->device_name = e->device.name;
+    out->kernels = e->kernels;
 }

@@ -38,7 +38,8 @@ struct encoding_options {
 struct encoding_info {
     const char *backend;
     const char *device;
-    char kernels[256];
+    const char *device_name; /* with the words of its maker */
+    const char *kernels;
 };
 
 int encoding_create(const struct encoding_shape *shape, const struct encoding_options *options,

@@ -88,6 +88,7 @@ bool report_json(const struct report *r)
     jsonout_string(json, "toy", r->arguments->toy);
     jsonout_string(json, "backend", info.backend);
     jsonout_string(json, "device", info.device);
+    jsonout_string(json, "device_name", info.device_name);
     jsonout_strings(json, "kernels", info.kernels, ',');
     jsonout_string(json, "kv", r->arguments->kv);
     jsonout_integer(json, "threads", r->threads);

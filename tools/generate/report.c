@@ -115,7 +115,7 @@ void report_print(const struct report *r)
     print_steps(r);
     if (r->arguments->stats)
         print_times(r);
-    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device);
+    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device_name);
     fprintf(stderr, "kernels: %s\n", info.kernels);
     fprintf(stderr, "threads: %u\n", r->threads);
     if (r->arguments->compare_kv)

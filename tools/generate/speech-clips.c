@@ -69,6 +69,7 @@ static int run(struct speech_job *job, struct failure *err)
             return -1;
     job->at_once = a->parallel < count ? a->parallel : count;
     const struct encoding_options options = {.block = a->block,
+                                             .backend = a->backend,
                                              .max_seqs = job->at_once,
                                              .max_encoder = job->speech.model.shape.encoder_rows,
                                              .threads = job->threads,
@@ -110,7 +111,7 @@ static void report(const struct speech_job *job)
         fprintf(stderr, "sequences: %u, up to %u at once\n", job->files->count, job->at_once);
     fprintf(stderr, "text: %llu tokens from %llu rows of the encoder, %.1f s\n",
             (unsigned long long)job->tokens, (unsigned long long)job->rows, job->seconds);
-    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device);
+    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device_name);
     fprintf(stderr, "kernels: %s\n", info.kernels);
     fprintf(stderr, "threads: %u\n", job->threads);
 }
@@ -127,6 +128,7 @@ static bool print_json(const struct speech_job *job)
     jsonout_string(json, "sha256", s->hash);
     jsonout_string(json, "backend", info.backend);
     jsonout_string(json, "device", info.device);
+    jsonout_string(json, "device_name", info.device_name);
     jsonout_strings(json, "kernels", info.kernels, ',');
     jsonout_string(json, "kv", job->arguments->kv);
     jsonout_integer(json, "threads", job->threads);

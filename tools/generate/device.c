@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Stream, memory and copies of the backend that a model's attention runs on. */
+#include "device.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int device_fail(struct failure *err, const char *what, const struct attn_error *error)
+{
+    return failure_set(err, "%s: %s: %.400s", what, attn_status_name(error->status), error->message);
+}
+
+/*
+ * The device's own words are in the records of backends on it. That of the one that was opened comes first;
+ * where ATTN_BACKEND names another one it has none.
+ */
+static void name_device(struct device *d, struct attn_context *context)
+{
+    const char *backend = attn_backend_get_name(d->backend);
+    const char *device = attn_backend_get_device(d->backend);
+    struct attn_report *report = NULL;
+    const struct attn_backend_record *r;
+    bool found = false;
+    snprintf(d->name, sizeof d->name, "%s", device);
+    if (attn_context_get_report(context, &report, NULL) < 0)
+        return;
+    for (uint32_t i = 0; !found && (r = attn_report_get_backend(report, i)) != NULL; i++) {
+        if (!r->has_device || strcmp(r->device_name, device) != 0)
+            continue;
+        found = strcmp(r->name, backend) == 0;
+        snprintf(d->name, sizeof d->name, "%s, %s, %s", device, r->device_text, r->device_arch);
+    }
+    attn_report_destroy(report);
+}
+
+int device_open(struct device *d, struct attn_context *context, struct attn_backend *backend,
+                struct failure *err)
+{
+    struct attn_error error;
+    ATTN_INIT(&error);
+    *d = (struct device){.backend = backend};
+    name_device(d, context);
+    int32_t status = attn_stream_create(backend, &d->stream, &error);
+    if (status == ATTN_E_UNSUPPORTED)
+        d->stream = NULL;
+    return status < 0 && status != ATTN_E_UNSUPPORTED ? device_fail(err, "stream", &error) : 0;
+}
+
+void device_settle(struct device *d)
+{
+    if (d->backend)
+        (void)attn_stream_synchronize(d->backend, d->stream, NULL);
+}
+
+void device_close(struct device *d)
+{
+    if (d->stream)
+        attn_stream_destroy(d->backend, d->stream);
+    *d = (struct device){0};
+}
+
+static bool has_name(const char *list, const char *name, size_t length)
+{
+    for (; *list; list += strcspn(list, ","), list += *list == ',')
+        if (strcspn(list, ",") == length && memcmp(list, name, length) == 0)
+            return true;
+    return false;
+}
+
+static void add_names(const char *names, char *list, size_t size)
+{
+    for (size_t length; *names; names += length, names += *names == ',') {
+        size_t used = strlen(list);
+        length = strcspn(names, ",");
+        if (!has_name(list, names, length))
+            snprintf(list + used, size - used, "%s%.*s", used ? "," : "", (int)length, names);
+    }
+}
+
+int device_name_kernels(const struct device *d, const struct attn_problem *problem, char *list, size_t size,
+                        struct failure *err)
+{
+    struct attn_plan *plan = NULL;
+    struct attn_plan_info info;
+    struct attn_error error;
+    ATTN_INIT(&info);
+    ATTN_INIT(&error);
+    if (attn_plan_create(d->backend, problem, &plan, &error) < 0)
+        return device_fail(err, "plan", &error);
+    int status = attn_plan_describe(plan, &info, &error) < 0 ? device_fail(err, "plan", &error) : 0;
+    if (status == 0)
+        add_names(info.kernels, list, size);
+    attn_plan_destroy(plan);
+    return status;
+}
+
+int device_alloc(const struct device *d, const char *what, uint64_t size, struct attn_buffer *out,
+                 struct failure *err)
+{
+    struct attn_error error;
+    ATTN_INIT(&error);
+    return attn_memory_alloc(d->backend, size, out, &error) < 0 ? device_fail(err, what, &error) : 0;
+}
+
+void device_free(const struct device *d, struct attn_buffer *buffer)
+{
+    if (buffer->data)
+        attn_memory_free(d->backend, buffer);
+    *buffer = (struct attn_buffer){0};
+}
+
+int device_host_alloc(const struct device *d, const char *what, uint64_t size, struct device_host *out,
+                      struct failure *err)
+{
+    struct attn_error error;
+    ATTN_INIT(&error);
+    int32_t status = attn_memory_alloc_pinned(d->backend, size, &out->memory, &error);
+    out->pinned = status >= 0;
+    if (out->pinned)
+        memset(out->memory, 0, size);
+    else if (status == ATTN_E_UNSUPPORTED)
+        out->memory = calloc(1, size);
+    else
+        return device_fail(err, what, &error);
+    return out->memory ? 0 : failure_set(err, "%s: no memory for %" PRIu64 " bytes of the host", what, size);
+}
+
+void device_host_free(const struct device *d, struct device_host *host)
+{
+    if (host->pinned)
+        attn_memory_free_pinned(d->backend, host->memory);
+    else
+        free(host->memory);
+    *host = (struct device_host){0};
+}
+
+static int copy(const struct device *d, const struct attn_buffer *to, const struct attn_buffer *from,
+                uint64_t size, uint32_t kind, struct failure *err)
+{
+    struct attn_error error;
+    ATTN_INIT(&error);
+    if (attn_memory_copy(d->backend, to, from, size, kind, d->stream, &error) < 0)
+        return device_fail(err, kind == ATTN_COPY_TO_HOST ? "copy from the backend" : "copy to the backend",
+                           &error);
+    return 0;
+}
+
+int device_put(const struct device *d, const struct attn_buffer *to, const void *from, uint64_t size,
+               struct failure *err)
+{
+    const struct attn_buffer host = {(void *)(uintptr_t)from, 0};
+    return copy(d, to, &host, size, ATTN_COPY_TO_DEVICE, err);
+}
+
+int device_get(const struct device *d, void *to, const struct attn_buffer *from, uint64_t size,
+               struct failure *err)
+{
+    const struct attn_buffer host = {to, 0};
+    return copy(d, &host, from, size, ATTN_COPY_TO_HOST, err);
+}
+
+int device_wait(const struct device *d, struct failure *err)
+{
+    struct attn_error error;
+    ATTN_INIT(&error);
+    return attn_stream_synchronize(d->backend, d->stream, &error) < 0 ? device_fail(err, "stream", &error)
+                                                                      : 0;
+}

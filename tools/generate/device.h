@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * A backend's memory as the attention of all models uses it: one stream that keeps everything in order, host
+ * memory that copies run from and to, and the tensors of a layer.
+ */
+#ifndef GENERATE_DEVICE_H
+#define GENERATE_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <attn/attn.h>
+#include <attn/device.h>
+
+#include "failure.h"
+
+struct device {
+    struct attn_backend *backend;
+    void *stream; /* NULL: the backend has none of its own */
+    char name[160];
+};
+
+/* Makes the stream, and the name of the device as a report has it: "cuda:0, NVIDIA H200, sm_90". */
+int device_open(struct device *d, struct attn_context *context, struct attn_backend *backend,
+                struct failure *err);
+/* Waits for what is on the stream: from then on memory may be freed. */
+void device_settle(struct device *d);
+void device_close(struct device *d);
+
+/* Translates an error of libattn. */
+int device_fail(struct failure *err, const char *what, const struct attn_error *error);
+
+/* Appends the names of the kernels of a plan for the problem to a list with commas, each name once. */
+int device_name_kernels(const struct device *d, const struct attn_problem *problem, char *list, size_t size,
+                        struct failure *err);
+
+int device_alloc(const struct device *d, const char *what, uint64_t size, struct attn_buffer *out,
+                 struct failure *err);
+void device_free(const struct device *d, struct attn_buffer *buffer);
+
+/* Memory of the host, zeroed: pinned where the backend has such memory, so that copies need no other one. */
+struct device_host {
+    void *memory;
+    bool pinned;
+};
+
+int device_host_alloc(const struct device *d, const char *what, uint64_t size, struct device_host *out,
+                      struct failure *err);
+void device_host_free(const struct device *d, struct device_host *host);
+
+/* In the order of the stream; memory of the host must stay as it is until device_wait. */
+int device_put(const struct device *d, const struct attn_buffer *to, const void *from, uint64_t size,
+               struct failure *err);
+int device_get(const struct device *d, void *to, const struct attn_buffer *from, uint64_t size,
+               struct failure *err);
+int device_wait(const struct device *d, struct failure *err);
+
+/* What a layer reads and writes: queries, keys and values go up in one copy, the output comes down in one. */
+struct device_tensors {
+    struct device_host up;
+    struct device_host down;
+    struct attn_buffer d_up;
+    struct attn_buffer d_down;
+    uint64_t q_bytes, kv_bytes; /* the most of them */
+    uint64_t k, v, up_size;     /* where keys and values begin in this step, and all ends */
+    uint64_t down_size;
+};
+
+int device_tensors_make(const struct device *d, uint64_t q_bytes, uint64_t kv_bytes,
+                        struct device_tensors *out, struct failure *err);
+void device_tensors_free(const struct device *d, struct device_tensors *t);
+
+/* Places tensors of so many bytes each, no more than they were made for. */
+void device_tensors_place(struct device_tensors *t, uint64_t q_bytes, uint64_t kv_bytes);
+/* Puts them where the next upload takes them from; k and v may be NULL, with no bytes. */
+void device_tensors_fill(struct device_tensors *t, const void *q, uint64_t q_bytes, const void *k,
+                         const void *v, uint64_t kv_bytes);
+/* Both go into a graph where the stream is captured. */
+int device_tensors_upload(const struct device *d, const struct device_tensors *t, struct failure *err);
+int device_tensors_download(const struct device *d, const struct device_tensors *t, struct failure *err);
+
+/* A contiguous view [token, head, dim] of floats that begins so many bytes into a buffer. */
+struct attn_tensor device_view(struct attn_buffer buffer, uint64_t offset, uint32_t heads, uint32_t dim);
+
+#endif
