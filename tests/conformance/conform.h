@@ -28,6 +28,7 @@ struct run_options {
     bool seed_given;
     uint32_t cases; /* 0 = as the mode says */
     bool full;
+    uint32_t share, shares; /* this process runs case `share` of every `shares` */
 };
 
 /*
@@ -77,5 +78,7 @@ bool options_served(const struct run_options *options, const struct target_list 
 /* Makes a problem what its text says, so that a reproduction line says what was run. */
 void problem_through_text(struct attn_problem *problem);
 uint32_t options_cases(const struct run_options *options, uint32_t quick, uint32_t full);
+/* Whether case number `n` of a kind is of this process's share. */
+bool options_mine(const struct run_options *options, uint64_t n);
 
 #endif

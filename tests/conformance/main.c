@@ -12,28 +12,29 @@
 static const struct {
     const char *name;
     void (*check)(struct target_list *list, const struct run_options *options);
-    bool asked; /* only on request: a plugin need not pass */
-    bool host;  /* hands its own memory to the plugin, so not for backends whose memory is elsewhere */
+    bool shared; /* divides its cases among the processes of --share; the others belong to the first */
+    bool asked;  /* only on request: a plugin need not pass */
+    bool host;   /* hands its own memory to the plugin, so not for backends whose memory is elsewhere */
     /* Or a kind that wants a process that has not loaded the plugin: these come first. */
     void (*check_apart)(const struct run_options *options);
 } kinds[] = {
     /* clang-format off */
-    {"manners", NULL, false, false, check_manners},
-    {"abi", NULL, false, false, check_abi},
-    {"query", check_query, false, false, NULL},
-    {"axes", check_axes, false, false, NULL},
-    {"faults", check_faults, false, true, NULL},
-    {"distrust", check_distrust, true, true, NULL},
-    {"huge", check_huge, false, true, NULL},
-    {"concurrency", check_concurrency, false, true, NULL},
-    {"write", check_write, false, false, NULL},
-    {"cache", check_cache, false, false, NULL},
-    {"merge", check_merge, false, false, NULL},
-    {"graph", check_replay, false, false, NULL},
-    {"det", check_deterministic, false, false, NULL},
-    {"nan", check_nan, false, false, NULL},
-    {"long", check_long, false, false, NULL},
-    {"attention", check_attention, false, false, NULL},
+    {"manners", NULL, false, false, false, check_manners},
+    {"abi", NULL, false, false, false, check_abi},
+    {"query", check_query, true, false, false, NULL},
+    {"axes", check_axes, false, false, false, NULL},
+    {"faults", check_faults, false, false, true, NULL},
+    {"distrust", check_distrust, false, true, true, NULL},
+    {"huge", check_huge, true, false, true, NULL},
+    {"concurrency", check_concurrency, false, false, true, NULL},
+    {"write", check_write, true, false, false, NULL},
+    {"cache", check_cache, true, false, false, NULL},
+    {"merge", check_merge, true, false, false, NULL},
+    {"graph", check_replay, true, false, false, NULL},
+    {"det", check_deterministic, true, false, false, NULL},
+    {"nan", check_nan, false, false, false, NULL},
+    {"long", check_long, false, false, false, NULL},
+    {"attention", check_attention, true, false, false, NULL},
     /* clang-format on */
 };
 
@@ -41,6 +42,8 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static bool is_wanted(const struct run_options *options, size_t kind)
 {
+    if (!kinds[kind].shared && options->share != 0)
+        return false;
     return options->kind == NULL ? !kinds[kind].asked : strcmp(options->kind, kinds[kind].name) == 0;
 }
 
@@ -50,7 +53,7 @@ static void refuse_unknown_kind(const struct run_options *options)
     size_t used = 0;
 
     for (size_t i = 0; i < KINDS; i++) {
-        if (is_wanted(options, i))
+        if (options->kind == NULL || strcmp(options->kind, kinds[i].name) == 0)
             return;
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", kinds[i].name);
     }

@@ -11,7 +11,7 @@
 #include "output.h"
 #include "pairs.h"
 
-enum { OPTION_CASES = 300, OPTION_STABLE, OPTION_FAIL_FAST, OPTION_DEVICE_MEMORY };
+enum { OPTION_CASES = 300, OPTION_STABLE, OPTION_FAIL_FAST, OPTION_DEVICE_MEMORY, OPTION_SHARE };
 
 static const struct argp_option argp_options[] = {
     {"quick", 'q', NULL, 0, "a selection of cases, below a minute on two cores (default)", 0},
@@ -22,6 +22,7 @@ static const struct argp_option argp_options[] = {
     {"filter", 'F', "PROBLEM", 0, "this problem only, or the cases whose name fits a pattern with * ? [", 0},
     {"seed", 's', "N", 0, "first seed; with a problem in --filter that of the case", 0},
     {"cases", OPTION_CASES, "N", 0, "number of cases of each kind", 0},
+    {"share", OPTION_SHARE, "K/N", 0, "every Nth case from the Kth on: N processes do all of them", 0},
     {"device-memory", OPTION_DEVICE_MEMORY, NULL, 0, "go through the backend's own memory even on a CPU", 0},
     {"stable", OPTION_STABLE, NULL, 0, "leave times out of JSON", 0},
     {"fail-fast", OPTION_FAIL_FAST, NULL, 0, "end with the first failure", 0},
@@ -35,6 +36,18 @@ static uint64_t parse_number(const char *text, struct argp_state *state)
     if (*text < '0' || *text > '9' || *end != '\0')
         argp_error(state, "'%s' is not a number", text);
     return number;
+}
+
+static void parse_share(struct run_options *run, const char *text, struct argp_state *state)
+{
+    char *end;
+    const uint64_t share = strtoull(text, &end, 10);
+    const uint64_t shares = *end == '/' ? parse_number(end + 1, state) : 0;
+
+    if (*text < '0' || *text > '9' || share == 0 || share > shares || shares > 1000)
+        argp_error(state, "--share is '%s', K/N with K from 1 to N and N up to 1000 is accepted", text);
+    run->share = (uint32_t)share - 1;
+    run->shares = (uint32_t)shares;
 }
 
 /* A problem must be one: a filter that fits nothing would look like a plugin without faults. */
@@ -89,6 +102,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case OPTION_CASES:
         arguments->run.cases = (uint32_t)parse_number(value, state);
         return 0;
+    case OPTION_SHARE:
+        parse_share(&arguments->run, value, state);
+        return 0;
     case OPTION_DEVICE_MEMORY:
         arguments->device_memory = true;
         return 0;
@@ -126,6 +142,7 @@ void options_parse(struct arguments *arguments, int argc, char **argv)
 
     memset(arguments, 0, sizeof *arguments);
     arguments->run.seed = 1;
+    arguments->run.shares = 1;
     common_parse(&argp, argc, argv, arguments);
 #ifndef HAVE_JSON
     if (arguments->common.json) {
@@ -158,6 +175,11 @@ uint32_t options_cases(const struct run_options *options, uint32_t quick, uint32
     if (options->filter_kind == FILTER_PROBLEM && options->seed_given)
         return 1;
     return options->full ? full : quick;
+}
+
+bool options_mine(const struct run_options *options, uint64_t n)
+{
+    return n % options->shares == options->share;
 }
 
 void problem_through_text(struct attn_problem *problem)

@@ -84,15 +84,19 @@ static void check_case(struct target_list *list, const struct attn_problem *prob
 struct run {
     struct target_list *list;
     const struct run_options *options;
+    uint32_t cases;
 };
 
 static void run_pair(void *user, const struct attn_problem *problem, uint64_t seed)
 {
-    const struct run *run = user;
+    struct run *run = user;
     struct attn_problem sure = *problem;
 
     problem_through_text(&sure);
-    check_case(run->list, &sure, seed, run->options);
+    if (!options_mine(run->options, run->cases++))
+        pairs_judged(&sure); /* the process whose it is does */
+    else
+        check_case(run->list, &sure, seed, run->options);
 }
 
 void check_attention(struct target_list *list, const struct run_options *options)
@@ -102,12 +106,16 @@ void check_attention(struct target_list *list, const struct run_options *options
     for (uint32_t n = 0; n < cases; n++) {
         struct attn_problem problem;
         uint64_t seed;
-        if (options_served(options, list, n, 0, &problem, &seed))
+        if (!options_served(options, list, n, 0, &problem, &seed))
+            continue;
+        if (options_mine(options, n))
             check_case(list, &problem, seed, options);
+        else if (pairs_served(list, &problem))
+            pairs_judged(&problem);
     }
     if (options->filter != NULL)
         return;
-    struct run run = {list, options};
+    struct run run = {list, options, 0};
     pairs_complete(list, options->seed, options_cases(options, 300, UINT32_MAX), run_pair, &run);
     /* Refusing everything would pass every case. */
     for (uint32_t t = 0; t < list->count; t++) {

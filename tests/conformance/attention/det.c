@@ -167,7 +167,7 @@ void check_deterministic(struct target_list *list, const struct run_options *opt
         struct attn_problem problem;
         struct layout layout;
         uint64_t seed;
-        if (!options_served(options, list, n, 200, &problem, &seed))
+        if (!options_mine(options, n) || !options_served(options, list, n, 200, &problem, &seed))
             continue;
         problem.det = 1;
         problem.lse |= n % 2; /* bits that no 16-bit result hides */

@@ -99,7 +99,7 @@ void check_replay(struct target_list *list, const struct run_options *options)
     for (uint32_t n = 0; n < cases; n++) {
         struct attn_problem problem;
         uint64_t seed;
-        if (!options_served(options, list, n, 300, &problem, &seed))
+        if (!options_mine(options, n) || !options_served(options, list, n, 300, &problem, &seed))
             continue;
         for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
             problem.graph = levels[l];

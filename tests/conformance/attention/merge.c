@@ -300,6 +300,8 @@ void check_merge(struct target_list *list, const struct run_options *options)
     for (uint32_t n = 0; n < cases; n++) {
         uint64_t seed =
             options->seed_given && options->kind != NULL ? options->seed + n : mix(options->seed, n) >> 32;
+        if (!options_mine(options, n))
+            continue;
         job_init(&job, seed);
         struct rng rng = {mix(seed, 12)};
         enum executor executor =

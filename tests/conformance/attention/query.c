@@ -246,7 +246,7 @@ void check_query(struct target_list *list, const struct run_options *options)
         for (uint32_t n = 0; n < cases; n++) {
             struct attn_problem problem;
             uint64_t seed;
-            if (!options_problem(options, n, 300, &problem, &seed))
+            if (!options_mine(options, n) || !options_problem(options, n, 300, &problem, &seed))
                 continue;
             check_agreement(&list->targets[t], &problem, seed);
             check_shape(&list->targets[t], &problem, seed);

@@ -175,7 +175,7 @@ void check_cache(struct target_list *list, const struct run_options *options)
     for (uint32_t n = 0; n < cases; n++) {
         for (uint32_t i = 0; i < OPERATIONS; i++) {
             uint64_t seed = one ? options->seed : mix(options->seed + 300 + i, n) >> 32;
-            if (options_wants(options, operations[i]->name))
+            if (options_mine(options, n) && options_wants(options, operations[i]->name))
                 check_case(list, operations[i], seed);
         }
     }

@@ -90,7 +90,7 @@ void check_huge(struct target_list *list, const struct run_options *options)
     for (uint32_t n = 0; n < cases; n++) {
         struct attn_problem problem;
         uint64_t seed;
-        if (options_problem(options, n, 500, &problem, &seed))
+        if (options_mine(options, n) && options_problem(options, n, 500, &problem, &seed))
             check_case(list, &problem, seed);
     }
 }

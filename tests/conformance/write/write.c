@@ -382,7 +382,7 @@ void check_write(struct target_list *list, const struct run_options *options)
     for (uint32_t n = 0; n < cases; n++) {
         struct attn_problem problem;
         uint64_t seed;
-        if (!options_served(options, list, n, 100, &problem, &seed))
+        if (!options_mine(options, n) || !options_served(options, list, n, 100, &problem, &seed))
             continue;
         problem.kv_source = ATTN_KV_CACHE;
         problem.cp = 0;
