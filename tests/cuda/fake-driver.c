@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The fake driver's control, devices, contexts and objects. */
+/* The fake driver's control and objects, and its lookup of functions. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,13 +9,10 @@
 #include "fake-state.h"
 
 #define NAMES_MAX 64
-#define STACK_MAX 16
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fake_machine machine = {.devices = 1, .major = 9, .version = 13000};
+struct fake_machine fake_machine = {.devices = 1, .major = 9, .version = 13000, .memory = FAKE_MEMORY_BYTES};
 static struct fake_object *objects;
-static struct fake_object *primary[FAKE_DEVICES_MAX];
-static uint32_t retained[FAKE_DEVICES_MAX];
 static uint64_t calls, fail_at;
 static cuda_result fail_with;
 static const char *failed_name;
@@ -24,8 +21,6 @@ static struct {
     const char *name;
     uint64_t count;
 } counts[NAMES_MAX];
-static _Thread_local struct fake_object *stack[STACK_MAX];
-static _Thread_local uint32_t depth;
 
 void fake_offend(const char *format, ...)
 {
@@ -58,28 +53,25 @@ cuda_result fake_enter(const char *name, bool needs_context)
 {
     cuda_result result = CUDA_SUCCESS;
 
+    struct fake_object *context = fake_context();
+
     pthread_mutex_lock(&lock);
     calls++;
     count(name);
     if (calls == fail_at) {
         failed_name = name;
         result = fail_with;
-        if (is_sticky(result) && depth > 0)
-            stack[depth - 1]->lost = result;
-    } else if (needs_context && depth > 0 && stack[depth - 1]->lost != CUDA_SUCCESS) {
+        if (is_sticky(result) && context != NULL)
+            context->lost = result;
+    } else if (needs_context && context != NULL && context->lost != CUDA_SUCCESS) {
         fake_offend("%s is called though the context is lost", name);
-        result = stack[depth - 1]->lost;
-    } else if (needs_context && depth == 0) {
+        result = context->lost;
+    } else if (needs_context && context == NULL) {
         fake_offend("%s is called without a context", name);
         result = 201;
     }
     pthread_mutex_unlock(&lock);
     return result;
-}
-
-struct fake_object *fake_context(void)
-{
-    return depth > 0 ? stack[depth - 1] : NULL;
 }
 
 struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size)
@@ -116,8 +108,11 @@ struct fake_object *fake_take(cuda_handle handle, enum fake_kind kind, const cha
     for (object = objects; object != NULL && (cuda_handle)object != handle; object = object->next)
         continue;
     pthread_mutex_unlock(&lock);
-    if (object != NULL && object->kind == kind)
+    if (object != NULL && object->kind == kind) {
+        if (kind != FAKE_CONTEXT && object->context != fake_context())
+            fake_offend("%s of a %s of another context", name, kind_name(kind));
         return object;
+    }
     fake_offend("%s of a %s that does not exist", name, kind_name(kind));
     return NULL;
 }
@@ -136,6 +131,8 @@ void *fake_reach(cuda_address address, size_t size, const char *name)
     pthread_mutex_unlock(&lock);
     if (object == NULL)
         fake_offend("%s reaches %zu bytes outside of device memory", name, size);
+    else if (object->context != fake_context())
+        fake_offend("%s reaches memory of another context", name);
     return object != NULL ? at : NULL;
 }
 
@@ -150,6 +147,17 @@ struct fake_object *fake_find_memory(const void *memory, enum fake_kind kind)
     }
     pthread_mutex_unlock(&lock);
     return object;
+}
+
+uint64_t fake_taken(void)
+{
+    uint64_t sum = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct fake_object *object = objects; object != NULL; object = object->next)
+        sum += object->kind == FAKE_MEMORY ? object->size : 0;
+    pthread_mutex_unlock(&lock);
+    return sum;
 }
 
 void fake_drop(struct fake_object *object)
@@ -186,15 +194,15 @@ static void reset(const struct fake_machine *to)
         free(object);
     }
     objects = NULL;
-    machine = *to;
-    memset(primary, 0, sizeof primary);
-    memset(retained, 0, sizeof retained);
+    fake_machine = *to;
+    if (to->memory == 0)
+        fake_machine.memory = FAKE_MEMORY_BYTES;
+    fake_devices_reset();
     memset(counts, 0, sizeof counts);
     calls = fail_at = 0;
     fail_with = CUDA_SUCCESS;
     failed_name = "";
     offence[0] = '\0';
-    depth = 0;
 }
 
 static void fail(uint64_t call, cuda_result result)
@@ -243,7 +251,7 @@ static uint32_t leaks(char *text, size_t size)
     }
     for (int i = 0; i < FAKE_DEVICES_MAX; i++) {
         const size_t length = strlen(text);
-        if (retained[i] == 0)
+        if (fake_retained(i) == 0)
             continue;
         found++;
         snprintf(text + length, size - length, "primary context of %d ", i);
@@ -251,30 +259,11 @@ static uint32_t leaks(char *text, size_t size)
     return found;
 }
 
-static cuda_handle current(uint32_t *out_depth)
-{
-    *out_depth = depth;
-    return fake_context();
-}
-
-static cuda_handle context_push(int ordinal)
-{
-    struct fake_object *context = fake_new(FAKE_CONTEXT, NULL, (size_t)ordinal);
-
-    stack[depth++] = context;
-    return context;
-}
-
-static void context_pop(void)
-{
-    depth--;
-}
-
 FAKE_API const struct fake *fake_get(void);
 const struct fake *fake_get(void)
 {
-    static const struct fake table = {reset,       fail,  get_calls, calls_of,     failed,
-                                      get_offence, leaks, current,   context_push, context_pop};
+    static const struct fake table = {reset,       fail,  get_calls,    calls_of,          failed,
+                                      get_offence, leaks, fake_current, fake_context_push, fake_context_pop};
 
     return &table;
 }
@@ -296,7 +285,7 @@ cuda_result fake_lookup(const char *name, void **out, int version, uint64_t flag
 #undef CUDA_ENTRY
     (void)version, (void)flags, (void)status;
     *out = NULL;
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0] && !machine.no_lookup; i++) {
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0] && !fake_machine.no_lookup; i++) {
         if (strcmp(entries[i].name, name) == 0)
             memcpy(out, &entries[i].function, sizeof *out);
     }
@@ -321,7 +310,7 @@ cuda_result cuDriverGetVersion(int *version)
 {
     cuda_result result = fake_enter("cuDriverGetVersion", false);
 
-    *version = machine.version;
+    *version = fake_machine.version;
     return result;
 }
 
@@ -330,118 +319,6 @@ cuda_result cuInit(unsigned flags)
     cuda_result result = fake_enter("cuInit", false);
 
     (void)flags;
-    return result != CUDA_SUCCESS ? result : machine.init;
-}
-
-/* ---------------------------------------------------------------- devices */
-
-cuda_result cuDeviceGetCount(int *devices)
-{
-    cuda_result result = fake_enter("cuDeviceGetCount", false);
-
-    *devices = machine.devices;
-    return result;
-}
-
-cuda_result cuDeviceGet(cuda_device *device, int ordinal)
-{
-    cuda_result result = fake_enter("cuDeviceGet", false);
-
-    *device = ordinal;
-    return result;
-}
-
-cuda_result cuDeviceGetName(char *name, int size, cuda_device device)
-{
-    cuda_result result = fake_enter("cuDeviceGetName", false);
-
-    snprintf(name, (size_t)size, "Fake GPU %d", device);
-    return result;
-}
-
-cuda_result cuDeviceGetAttribute(int *value, int attribute, cuda_device device)
-{
-    cuda_result result = fake_enter("cuDeviceGetAttribute", false);
-
-    (void)device;
-    *value = attribute == CUDA_DEVICE_MAJOR             ? machine.major
-             : attribute == CUDA_DEVICE_MINOR           ? machine.minor
-             : attribute == CUDA_DEVICE_MULTIPROCESSORS ? 4
-                                                        : 0;
-    return result;
-}
-
-cuda_result cuDeviceTotalMem(size_t *bytes, cuda_device device)
-{
-    cuda_result result = fake_enter("cuDeviceTotalMem", false);
-
-    (void)device;
-    *bytes = (size_t)1 << 30;
-    return result;
-}
-
-/* ---------------------------------------------------------------- contexts */
-
-cuda_result cuDevicePrimaryCtxRetain(cuda_handle *context, cuda_device device)
-{
-    cuda_result result = fake_enter("cuDevicePrimaryCtxRetain", false);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    struct fake_object *fresh = fake_new(FAKE_CONTEXT, NULL, (size_t)device);
-    pthread_mutex_lock(&lock);
-    primary[device] = primary[device] == NULL ? fresh : primary[device];
-    retained[device]++;
-    pthread_mutex_unlock(&lock);
-    *context = primary[device];
-    return CUDA_SUCCESS;
-}
-
-cuda_result cuDevicePrimaryCtxRelease(cuda_device device)
-{
-    cuda_result result = fake_enter("cuDevicePrimaryCtxRelease", false);
-
-    pthread_mutex_lock(&lock);
-    const bool held = retained[device] > 0;
-    retained[device] -= held;
-    pthread_mutex_unlock(&lock);
-    if (!held)
-        fake_offend("a primary context is released once too often");
-    return result;
-}
-
-cuda_result cuCtxPushCurrent(cuda_handle context)
-{
-    cuda_result result = fake_enter("cuCtxPushCurrent", false);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (fake_take(context, FAKE_CONTEXT, "cuCtxPushCurrent") == NULL)
-        return CUDA_INVALID_VALUE;
-    if (depth == STACK_MAX)
-        fake_offend("contexts are pushed and not popped");
-    else
-        stack[depth++] = context;
-    return CUDA_SUCCESS;
-}
-
-cuda_result cuCtxPopCurrent(cuda_handle *context)
-{
-    cuda_result result = fake_enter("cuCtxPopCurrent", false);
-
-    *context = fake_context();
-    if (depth == 0)
-        fake_offend("a context is popped that was not pushed");
-    else
-        depth--;
-    return result;
-}
-
-cuda_result cuCtxGetDevice(cuda_device *device)
-{
-    cuda_result result = fake_enter("cuCtxGetDevice", true);
-
-    if (result == CUDA_SUCCESS)
-        *device = (cuda_device)fake_context()->size;
-    return result;
+    fake_keep_at_start();
+    return result != CUDA_SUCCESS ? result : fake_machine.init;
 }

@@ -11,7 +11,8 @@
 #include "driver.def"
 #undef CUDA_ENTRY
 
-#define FAKE_DEVICES_MAX 4
+#define FAKE_DEVICES_MAX  4
+#define FAKE_MEMORY_BYTES (UINT64_C(1) << 30)
 
 enum fake_kind {
     FAKE_CONTEXT = 1,
@@ -62,13 +63,29 @@ struct fake_object *fake_take(cuda_handle handle, enum fake_kind kind, const cha
 void *fake_reach(cuda_address address, size_t size, const char *name);
 /* The live allocation that begins at an address, or NULL. */
 struct fake_object *fake_find_memory(const void *memory, enum fake_kind kind);
+/* The current one. */
 struct fake_object *fake_context(void);
 /* Forgets an object: a handle of it is one that does not exist. */
 void fake_drop(struct fake_object *object);
+/* Bytes of device memory in use, of all contexts. */
+uint64_t fake_taken(void);
 void fake_release_works(struct fake_object *object);
 
 /* A stream that is not captured does a work at once; one that is keeps it. */
 cuda_result fake_submit(const char *name, cuda_handle stream, const struct fake_work *work);
+
+extern struct fake_machine fake_machine;
+
+/* fake-device.c */
+void fake_devices_reset(void);
+uint32_t fake_retained(int ordinal);
+cuda_handle fake_current(uint32_t *out_depth);
+cuda_handle fake_context_push(int ordinal);
+void fake_context_pop(void);
+
+/* fake-keep.c: what the variable FAKE_CUDA says, for programs that are no tests of this driver. */
+void fake_keep_at_start(void);
+void fake_keep_at_open(void);
 
 void fake_kernel_run(const struct fake_work *work);
 

@@ -48,7 +48,7 @@ static cuda_result alloc(const char *name, enum fake_kind kind, size_t size, voi
 
     if (result != CUDA_SUCCESS)
         return result;
-    if (size > (size_t)1 << 28)
+    if (size > (size_t)1 << 28 || (kind == FAKE_MEMORY && size > fake_machine.memory - fake_taken()))
         return CUDA_OUT_OF_MEMORY;
     if (posix_memalign(out, 256, size) != 0)
         abort();

@@ -22,6 +22,7 @@ struct fake_machine {
     int version;      /* of the driver */
     cuda_result init; /* of cuInit */
     bool no_lookup;   /* no cuGetProcAddress */
+    uint64_t memory;  /* bytes of all devices together, 0 = 2^30 */
 };
 
 /* Functions of the fake, found with dlsym. */

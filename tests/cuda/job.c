@@ -138,9 +138,21 @@ static void make_step(struct job *job)
     ATTN_INIT(&job->scratch);
 }
 
-int32_t job_init(struct job *job, struct world *world, int32_t ordinal, void *native_context)
+/* Stream, memory and cache. */
+static int32_t make_rest(struct job *job, struct world *world)
 {
     const struct attn_memory_table *memory = world->table->memory;
+    int32_t status = memory->stream_create(job->backend, &job->stream, &world->err);
+
+    if (status == ATTN_OK)
+        status = memory->alloc(job->backend, AT_END, &job->block, &world->err);
+    if (status == ATTN_OK)
+        status = fill(job, world);
+    return status == ATTN_OK ? make_cache(job, world) : status;
+}
+
+int32_t job_init(struct job *job, struct world *world, int32_t ordinal, void *native_context)
+{
     const struct attn_device device = cuda_device_of(ordinal);
     struct attn_open_config config;
 
@@ -150,15 +162,21 @@ int32_t job_init(struct job *job, struct world *world, int32_t ordinal, void *na
     config.native_context = native_context;
     int32_t status = world->table->open(world->instance, &device, &config, &job->backend, &world->err);
     if (status == ATTN_OK)
-        status = memory->stream_create(job->backend, &job->stream, &world->err);
-    if (status == ATTN_OK)
-        status = memory->alloc(job->backend, AT_END, &job->block, &world->err);
-    if (status == ATTN_OK)
-        status = fill(job, world);
-    if (status == ATTN_OK)
-        status = make_cache(job, world);
+        status = make_rest(job, world);
     if (status == ATTN_OK)
         status = world->table->plan->create(job->backend, &job->problem, &job->plan, &world->err);
+    make_step(job);
+    return status;
+}
+
+int32_t job_init_beside(struct job *job, struct world *world, const struct job *other)
+{
+    memset(job, 0, sizeof *job);
+    describe(job);
+    job->beside = true;
+    job->backend = other->backend;
+    job->plan = other->plan;
+    int32_t status = make_rest(job, world);
     make_step(job);
     return status;
 }
@@ -202,11 +220,12 @@ void job_finish(struct job *job, struct world *world)
 
     if (job->backend == NULL)
         return;
-    if (job->plan != NULL)
+    if (job->plan != NULL && !job->beside)
         world->table->plan->destroy(job->plan);
     if (job->kv != NULL)
         world->table->kv->destroy(job->kv);
     memory->free(job->backend, &job->block);
     memory->stream_destroy(job->backend, job->stream);
-    world->table->close(job->backend);
+    if (!job->beside)
+        world->table->close(job->backend);
 }

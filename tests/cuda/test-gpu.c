@@ -1,214 +1,232 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The CUDA plugin on the driver and the device of this machine: contexts, graphs, threads, memory that is not
- * there, and last a device that is lost. Without a device all of it is skipped.
+ * The CUDA plugin on a driver that is watched (shim.h): that of this machine, on which all is skipped without
+ * a device, or the fake. Contexts, several devices, threads with streams, memory that is not there, failures
+ * of every call, and devices that are lost.
+ *
+ * test-gpu PLUGIN SHIM [LIBRARY]
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "world.h"
-
-/* The driver beside the plugin, as another user of the device has it. */
-static struct {
-    cuda_result (*get_current)(cuda_handle *context);
-    cuda_result (*create)(cuda_handle *context, unsigned flags, cuda_device device);
-    cuda_result (*destroy)(cuda_handle context);
-} driver;
-
-static void find(void *library, const char *name, void *out)
-{
-    void *symbol = library != NULL ? dlsym(library, name) : NULL;
-
-    memcpy(out, &symbol, sizeof symbol);
-}
-
-static void nothing_fails(uint64_t call, cuda_result result)
-{
-    (void)call, (void)result;
-}
-
-static void reset(const struct fake_machine *machine)
-{
-    (void)machine;
-}
-
-static const char *no_offence(void)
-{
-    return "";
-}
-
-static cuda_handle current(uint32_t *depth)
-{
-    cuda_handle context = NULL;
-
-    driver.get_current(&context);
-    *depth = context != NULL;
-    return context;
-}
-
-/* A real driver counts nothing. */
-static const struct fake real = {
-    .reset = reset, .fail = nothing_fails, .offence = no_offence, .current = current};
-
-static void count(void *arg)
-{
-    ++*(int *)arg;
-}
-
-/* A run at once, and one of a graph that is launched twice. */
-static int32_t use(struct job *job, struct world *world)
-{
-    const struct attn_memory_table *memory = world->table->memory;
-    const uint32_t given = job->batch.given;
-    struct attn_graph_impl *graph = NULL;
-    int called = 0;
-    int32_t status = job_run(job, world);
-
-    if (status == ATTN_OK)
-        status = job_judge(job, world);
-    if (status == ATTN_OK)
-        status = memory->graph_begin(job->backend, job->stream, &graph, &world->err);
-    if (status != ATTN_OK)
-        return status;
-    job->batch.given = 0;
-    status = job_run(job, world);
-    if (status == ATTN_OK)
-        status = memory->graph_add_host(graph, count, &called, &world->err);
-    if (status == ATTN_OK)
-        status = memory->graph_end(graph, &world->err);
-    for (int i = 0; i < 2 && status == ATTN_OK; i++) {
-        status = job_spoil(job, world);
-        if (status == ATTN_OK)
-            status = memory->graph_launch(graph, job->stream, &world->err);
-        if (status == ATTN_OK)
-            status = job_judge(job, world);
-    }
-    job->wrong = job->wrong || (status == ATTN_OK && called != 2);
-    job->batch.given = given;
-    memory->graph_destroy(graph);
-    return status;
-}
+#include "test-gpu.h"
 
 static bool works(struct world *world, void *native)
 {
-    struct job job;
-    int32_t status = job_init(&job, world, 0, native);
+    bool wrong = true;
 
-    if (status == ATTN_OK)
-        status = use(&job, world);
-    job_finish(&job, world);
-    return status == ATTN_OK && !job.wrong;
+    return use_all(world, native, &wrong) == ATTN_OK && !wrong;
 }
 
-static void test_contexts(struct world *world)
+static void test_contexts(struct world *world, const struct shim *shim)
 {
-    cuda_handle own = NULL, now = NULL;
+    uint32_t depth;
 
-    check(world, works(world, NULL), "a run and a graph");
-    check(world, driver.get_current(&now) == CUDA_SUCCESS && now == NULL, "leave no context behind");
-    check(world, driver.create(&own, 0, 0) == CUDA_SUCCESS && works(world, NULL),
-          "under a context of the caller");
-    check(world, driver.get_current(&now) == CUDA_SUCCESS && now == own, "which stays current");
-    check(world, works(world, own), "in a context of the caller");
-    driver.destroy(own);
+    world_begin(world, NULL);
+    check(world, works(world, NULL), "a use gives the right result");
+    check(world, world->fake->current(&depth) == NULL, "and leaves no context behind");
+    cuda_handle own = world->fake->context_push(0);
+    check(world, own != NULL && works(world, NULL), "the same under a context of the caller");
+    check(world, world->fake->current(&depth) == own, "which stays the current one");
+    const uint64_t retained = world->fake->calls_of("cuDevicePrimaryCtxRetain");
+    check(world, works(world, own) && world->fake->calls_of("cuDevicePrimaryCtxRetain") == retained,
+          "the caller's context is used where it is given, and no other");
+    world->fake->context_pop();
+    check(world, works(world, own) && world->fake->current(&depth) == NULL, "also by a thread that has none");
+    check(world, shim->living(own) == 0, "nothing of it stays there");
+    world_end(world);
+    check_clean(world, "nothing is left");
 }
 
-static void test_exhausted(struct world *world)
+/* Two jobs take turns under a third context; each has its things in its own. */
+static void take_turns(struct world *world, const struct shim *shim, struct job jobs[2],
+                       const cuda_handle contexts[2], const char *what)
 {
-    struct attn_buffer buffer;
-    struct job job;
+    cuda_handle third = world->fake->context_push(0);
+    bool good = third != NULL, kept = true;
+    uint32_t depth;
 
+    for (int i = 0; i < 20 && good; i++) {
+        struct job *job = &jobs[i % 2];
+        good = job_spoil(job, world) == ATTN_OK && job_run(job, world) == ATTN_OK &&
+               job_judge(job, world) == ATTN_OK && use_graph(job, world) == ATTN_OK && !job->wrong;
+        kept = kept && world->fake->current(&depth) == third;
+    }
+    check(world, good, what);
+    check(world, kept, "the caller's context is current after each call");
     check(world,
-          job_init(&job, world, 0, NULL) == ATTN_OK &&
-              world->table->memory->alloc(job.backend, (uint64_t)1 << 46, &buffer, &world->err) ==
-                  ATTN_E_MEMORY &&
-              strstr(world->err.message, "CUDA_ERROR_OUT_OF_MEMORY") != NULL,
-          "memory that is not there is refused");
-    check(world, use(&job, world) == ATTN_OK && !job.wrong, "and all goes on");
-    job_finish(&job, world);
+          contexts[0] != contexts[1] && shim->living(contexts[0]) >= 3 && shim->living(contexts[1]) >= 3 &&
+              shim->living(third) == 0,
+          "streams, memory and modules are in the context of their backend");
+    world->fake->context_pop();
 }
+
+static void test_two_contexts(struct world *world, const struct shim *shim)
+{
+    struct job jobs[2];
+
+    world_begin(world, NULL);
+    cuda_handle own = world->fake->context_push(0);
+    world->fake->context_pop();
+    check(world,
+          job_init(&jobs[0], world, 0, NULL) == ATTN_OK && job_init(&jobs[1], world, 0, own) == ATTN_OK,
+          "two contexts of one device are open");
+    take_turns(world, shim, jobs, (cuda_handle[]){shim->primary(), own}, "they take turns");
+    job_finish(&jobs[0], world);
+    job_finish(&jobs[1], world);
+    world_end(world);
+    check_clean(world, "nothing is left");
+}
+
+static void test_two_devices(struct world *world, const struct shim *shim, int devices)
+{
+    cuda_handle contexts[2];
+    struct job jobs[2];
+    bool good = true;
+
+    if (devices < 2) {
+        check_skip("two devices in one process", "one CUDA device only");
+        return;
+    }
+    world_begin(world, NULL);
+    for (int i = 1; i >= 0; i--) { /* the second one first: nothing may rest on the order */
+        good = good && job_init(&jobs[i], world, i, NULL) == ATTN_OK;
+        contexts[i] = shim->primary();
+    }
+    check(world, good, "two devices are open");
+    take_turns(world, shim, jobs, contexts, "they take turns");
+    job_finish(&jobs[0], world);
+    check(world, shim->living(contexts[0]) == 0 && shim->living(contexts[1]) >= 3,
+          "closing one leaves the other");
+    check(world, job_run(&jobs[1], world) == ATTN_OK && job_judge(&jobs[1], world) == ATTN_OK,
+          "which goes on");
+    job_finish(&jobs[1], world);
+    world_end(world);
+    check_clean(world, "nothing is left");
+}
+
+/* ---------------------------------------------------------------- threads */
+
+enum { THREADS = 6, ROUNDS = 40 };
 
 struct thread {
     pthread_t id;
     struct world world;
+    struct job job;
     bool good;
 };
 
+static pthread_barrier_t start;
+
+/* Runs at once and by graphs, on a stream of its own. */
 static void *run_thread(void *arg)
 {
     struct thread *thread = arg;
+    struct world *world = &thread->world;
+    struct job *job = &thread->job;
 
-    thread->good = true;
-    for (int i = 0; i < 10; i++)
-        thread->good = thread->good && works(&thread->world, NULL);
+    pthread_barrier_wait(&start);
+    for (int i = 0; i < ROUNDS && thread->good; i++) {
+        thread->good = job_spoil(job, world) == ATTN_OK && job_run(job, world) == ATTN_OK &&
+                       job_judge(job, world) == ATTN_OK && use_graph(job, world) == ATTN_OK && !job->wrong;
+    }
     return NULL;
 }
 
-static void test_threads(struct world *world)
+/* One backend and one plan; a stream, memory and a cache each. */
+static void test_streams(struct world *world)
 {
-    struct thread threads[4];
+    static struct thread threads[THREADS];
+    struct job first;
     bool good = true;
 
-    for (int i = 0; i < 4; i++) {
+    world_begin(world, NULL);
+    check(world, job_init(&first, world, 0, NULL) == ATTN_OK, "one backend and one plan");
+    pthread_barrier_init(&start, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
         threads[i].world = *world;
+        threads[i].good = job_init_beside(&threads[i].job, world, &first) == ATTN_OK;
+    }
+    for (int i = 0; i < THREADS; i++) {
         if (pthread_create(&threads[i].id, NULL, run_thread, &threads[i]) != 0)
             abort();
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i].id, NULL);
         good = good && threads[i].good;
+        world->err = threads[i].good ? world->err : threads[i].world.err;
+        job_finish(&threads[i].job, world);
     }
-    check(world, good, "four threads open, run and close");
+    check(world, good, "six threads run and capture on streams of their own");
+    pthread_barrier_destroy(&start);
+    job_finish(&first, world);
+    world_end(world);
+    check_clean(world, "nothing is left");
 }
 
-static void test_lost(struct world *world)
+static void *open_thread(void *arg)
 {
-    struct attn_buffer buffer;
-    struct job job;
+    struct thread *thread = arg;
 
-    check(world, job_init(&job, world, 0, NULL) == ATTN_OK, "a backend is opened");
-    job.tensors.q.buffer = (struct attn_buffer){(void *)(uintptr_t)64, 0};
-    int32_t status = job_run(&job, world);
-    if (status == ATTN_OK)
-        status = world->table->memory->stream_synchronize(job.backend, job.stream, &world->err);
-    check(world, status == ATTN_E_DEVICE_LOST, "a kernel that reads nowhere loses the device");
-    printf("# %s\n", world->err.message);
-    check(world,
-          world->table->memory->alloc(job.backend, 64, &buffer, &world->err) == ATTN_E_DEVICE_LOST &&
-              job_run(&job, world) == ATTN_E_DEVICE_LOST,
-          "then every call says so");
-    job_finish(&job, world);
+    pthread_barrier_wait(&start);
+    for (int i = 0; i < 5 && thread->good; i++)
+        thread->good = works(&thread->world, NULL);
+    return NULL;
+}
+
+static void test_openers(struct world *world)
+{
+    static struct thread threads[THREADS];
+    bool good = true;
+
+    world_begin(world, NULL);
+    pthread_barrier_init(&start, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        threads[i].world = *world;
+        threads[i].good = true;
+        if (pthread_create(&threads[i].id, NULL, open_thread, &threads[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i].id, NULL);
+        good = good && threads[i].good;
+        world->err = threads[i].good ? world->err : threads[i].world.err;
+    }
+    check(world, good, "six threads open, run and close");
+    pthread_barrier_destroy(&start);
+    world_end(world);
+    check_clean(world, "nothing is left");
 }
 
 int main(int argc, char **argv)
 {
+    const char *library = argc == 4 ? argv[3] : NULL;
     struct world world;
-    struct attn_device_info info;
-    uint32_t devices = 0;
+    shim_get_fn get;
 
-    if (argc != 3)
+    if (argc != 3 && argc != 4)
         return 2;
-    world_init(&world, argv[1], argv[2]);
-    world.fake = &real;
-    world.library = NULL;
-    world_begin(&world, NULL);
-    int32_t status = world.plugin->get_devices(world.instance, &info, 1, &devices, &world.err);
-    if (status != ATTN_OK || devices == 0) {
+    void *symbol = world_find(argv[2], "shim_get");
+    memcpy(&get, &symbol, sizeof get);
+    const struct shim *shim = get();
+    const int devices = shim->use(library);
+    if (devices == 0) {
         printf("1..0 # SKIP no CUDA device\n");
-        world_end(&world);
         return 0;
     }
-    printf("# %s, %s\n", info.name, info.arch);
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    find(library, "cuCtxGetCurrent", &driver.get_current);
-    find(library, "cuCtxCreate_v2", &driver.create);
-    find(library, "cuCtxDestroy_v2", &driver.destroy);
-    test_contexts(&world);
-    test_exhausted(&world);
-    test_threads(&world);
-    test_lost(&world);
-    world_end(&world);
+    world_init(&world, argv[1], argv[2]);
+    for (int i = 0; i < devices && i < 2; i++)
+        shim->hold(i);
+    test_contexts(&world, shim);
+    test_two_contexts(&world, shim);
+    test_two_devices(&world, shim, devices);
+    test_streams(&world);
+    test_openers(&world);
+    test_exhausted(&world, shim);
+    test_failures(&world);
+    test_lost(&world, shim, devices);
+    if (shim->real())
+        test_faulty(&world);
     return check_end();
 }

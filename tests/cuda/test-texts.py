@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What attn-info says of the CUDA plugin with no driver, no device, an old one, and a good one.
+"""What attn-info says of the CUDA plugin with no driver, an old one, no device, an old one, and good ones.
 
 test-texts.py ATTN-INFO DIRECTORY-OF-THE-CUDA-PLUGIN DIRECTORY-OF-THE-CPU-PLUGIN FAKE-DRIVER
 """
@@ -71,6 +71,46 @@ def test_no_driver():
     check(result.returncode == 0 and json.loads(result.stdout)["fallback"], "cuda,auto falls back", result)
 
 
+def test_old_driver():
+    result = run(FAKE, "list", FAKE_CUDA="version=11040")
+    text = " ".join(result.stdout.split())
+    check("NO_DRIVER" in text and "11.4" in text and "12.0" in text,
+          "of an old driver the list says which it is and which is needed", result)
+    result = run(FAKE, "explain", "--json", *PROBLEM, FAKE_CUDA="version=11040")
+    cuda = candidates(result, "cuda/flash-attn")
+    check(result.returncode == 0 and json.loads(result.stdout)["effective"] == "cpu/flash-attn" and
+          len(cuda) == 1 and cuda[0]["device"] is None and
+          [r["code"] for r in cuda[0]["reasons"] if r["kernel"] is None] == ["NO_DRIVER"],
+          "and the CPU serves: NO_DRIVER", result)
+    check("11.4" in [r["text"] for r in cuda[0]["reasons"] if r["kernel"] is None][0],
+          "the reason has the version too", result)
+
+
+def test_no_device():
+    result = run(FAKE, "explain", "--json", *PROBLEM, FAKE_CUDA="devices=0")
+    cuda = candidates(result, "cuda/flash-attn")
+    check(result.returncode == 0 and not json.loads(result.stdout)["fallback"] and len(cuda) == 1 and
+          [r["code"] for r in cuda[0]["reasons"] if r["kernel"] is None] == ["NO_DEVICE"],
+          "a driver without a device: NO_DEVICE, and no fallback", result)
+
+
+def test_old_device():
+    result = run(FAKE, "explain", "--json", *PROBLEM, FAKE_CUDA="arch=75")
+    cuda = candidates(result, "cuda/flash-attn")
+    reasons = [r for r in cuda[0]["reasons"] if r["code"] == "DEVICE_ARCH"]
+    check(json.loads(result.stdout)["effective"] == "cpu/flash-attn" and len(cuda) == 1 and
+          cuda[0]["device"] == "cuda:0" and reasons and "sm_75" in reasons[0]["text"] and "80" in reasons[0]["text"],
+          "an old device is refused with its architecture: DEVICE_ARCH", result)
+    check(json.loads(result.stdout)["fallback"], "which is a fallback: there is a GPU", result)
+
+
+def test_two_devices():
+    result = run(FAKE, "explain", "--json", *PROBLEM, FAKE_CUDA="devices=2")
+    devices = [c["device"] for c in candidates(result, "cuda/flash-attn") if c["accepted"]]
+    check(devices == ["cuda:0", "cuda:1"] and json.loads(result.stdout)["device"] == "cuda:0",
+          "of two devices both serve, and the first is chosen", result)
+
+
 def test_driver():
     result = run(FAKE, "devices", "--json")
     text = result.stdout
@@ -88,6 +128,10 @@ def test_driver():
 
 
 test_no_driver()
+test_old_driver()
+test_no_device()
+test_old_device()
+test_two_devices()
 test_driver()
 print(f"1..{lines}")
 sys.exit(failures != 0)

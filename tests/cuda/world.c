@@ -15,7 +15,7 @@ static const char *get_option(void *ctx, const char *key)
     return strcmp(key, "ATTN_CUDA_LIBRARY") == 0 ? world->library : NULL;
 }
 
-static void *find(const char *path, const char *name)
+void *world_find(const char *path, const char *name)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *symbol = library != NULL ? dlsym(library, name) : NULL;
@@ -32,12 +32,12 @@ static __typeof__(attn_plugin_entry_v1) *entry;
 void world_init(struct world *world, const char *plugin, const char *fake)
 {
     fake_get_fn get;
-    void *symbol = find(fake, "fake_get");
+    void *symbol = world_find(fake, "fake_get");
 
     memset(world, 0, sizeof *world);
     memcpy(&get, &symbol, sizeof get);
     world->fake = get();
-    symbol = find(plugin, "attn_plugin_entry_v1");
+    symbol = world_find(plugin, "attn_plugin_entry_v1");
     memcpy(&entry, &symbol, sizeof entry);
     world->library = fake;
     ATTN_INIT(&world->err);
@@ -96,6 +96,11 @@ void check_clean(const struct world *world, const char *what)
     if (depth != 0)
         printf("# contexts on the stack: %u\n", depth);
     check(world, left == 0 && depth == 0 && *world->fake->offence() == '\0', what);
+}
+
+void check_skip(const char *what, const char *why)
+{
+    printf("ok %u - %s # SKIP %s\n", ++lines, what, why);
 }
 
 int check_end(void)

@@ -24,10 +24,14 @@ void world_begin(struct world *world, const struct fake_machine *machine);
 void world_end(struct world *world);
 struct attn_device cuda_device_of(int32_t ordinal);
 
+/* Finds what a library exports; ends the test if it is not there. */
+void *world_find(const char *path, const char *name);
 /* A test line; the fake's offence and `text` are shown if it fails. */
 void check(const struct world *world, bool good, const char *what);
 /* Nothing is left, no offence was made, and the stack of contexts is as it was. */
 void check_clean(const struct world *world, const char *what);
+/* A test line that nothing is said with. */
+void check_skip(const char *what, const char *why);
 int check_end(void);
 
 /* A small attention problem with everything that it needs in device memory. */
@@ -43,16 +47,29 @@ struct job {
     struct attn_scratch scratch;
     struct attn_buffer block; /* all of the device's memory */
     void *stream;
-    bool wrong; /* a result was not the right one */
+    bool wrong;  /* a result was not the right one */
+    bool beside; /* backend and plan are another job's */
 };
 
 /* Each returns the first failure, after which job_finish still releases all that there is. */
 int32_t job_init(struct job *job, struct world *world, int32_t ordinal, void *native_context);
+/* The same with backend and plan of another job, which goes after this one. */
+int32_t job_init_beside(struct job *job, struct world *world, const struct job *other);
 int32_t job_run(struct job *job, struct world *world);
 /* Whether out is what it has to be; reads it back. */
 int32_t job_judge(struct job *job, struct world *world);
 /* Fills out with rubbish. */
 int32_t job_spoil(struct job *job, struct world *world);
 void job_finish(struct job *job, struct world *world);
+
+/* ---------------------------------------------------------------- use.c */
+
+/* A run that is captured and launched twice, with a call of the host. */
+int32_t use_graph(struct job *job, struct world *world);
+/* Everything from opening to closing; *out_wrong: a result was wrong though all succeeded. */
+int32_t use_all(struct world *world, void *native, bool *out_wrong);
+/* One test line: every call of a use in turn fails with one result, and the use with `status`. */
+void use_failing(struct world *world, const struct fake_machine *machine, cuda_result result, int32_t status,
+                 const char *name);
 
 #endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The fake driver's devices and contexts, and every thread's stack of them. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fake-state.h"
+
+#define STACK_MAX 16
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fake_object *primary[FAKE_DEVICES_MAX];
+static uint32_t retained[FAKE_DEVICES_MAX];
+static _Thread_local struct fake_object *stack[STACK_MAX];
+static _Thread_local uint32_t depth;
+
+struct fake_object *fake_context(void)
+{
+    return depth > 0 ? stack[depth - 1] : NULL;
+}
+
+void fake_devices_reset(void)
+{
+    memset(primary, 0, sizeof primary);
+    memset(retained, 0, sizeof retained);
+    depth = 0;
+}
+
+uint32_t fake_retained(int ordinal)
+{
+    return retained[ordinal];
+}
+
+cuda_handle fake_current(uint32_t *out_depth)
+{
+    *out_depth = depth;
+    return fake_context();
+}
+
+cuda_handle fake_context_push(int ordinal)
+{
+    struct fake_object *context = fake_new(FAKE_CONTEXT, NULL, (size_t)ordinal);
+
+    stack[depth++] = context;
+    return context;
+}
+
+void fake_context_pop(void)
+{
+    depth--;
+}
+
+/* ---------------------------------------------------------------- devices */
+
+cuda_result cuDeviceGetCount(int *devices)
+{
+    cuda_result result = fake_enter("cuDeviceGetCount", false);
+
+    *devices = fake_machine.devices;
+    return result;
+}
+
+cuda_result cuDeviceGet(cuda_device *device, int ordinal)
+{
+    cuda_result result = fake_enter("cuDeviceGet", false);
+
+    *device = ordinal;
+    return result;
+}
+
+cuda_result cuDeviceGetName(char *name, int size, cuda_device device)
+{
+    cuda_result result = fake_enter("cuDeviceGetName", false);
+
+    snprintf(name, (size_t)size, "Fake GPU %d", device);
+    return result;
+}
+
+cuda_result cuDeviceGetAttribute(int *value, int attribute, cuda_device device)
+{
+    cuda_result result = fake_enter("cuDeviceGetAttribute", false);
+
+    (void)device;
+    *value = attribute == CUDA_DEVICE_MAJOR             ? fake_machine.major
+             : attribute == CUDA_DEVICE_MINOR           ? fake_machine.minor
+             : attribute == CUDA_DEVICE_MULTIPROCESSORS ? 4
+                                                        : 0;
+    return result;
+}
+
+cuda_result cuDeviceTotalMem(size_t *bytes, cuda_device device)
+{
+    cuda_result result = fake_enter("cuDeviceTotalMem", false);
+
+    (void)device;
+    *bytes = fake_machine.memory;
+    return result;
+}
+
+/* ---------------------------------------------------------------- contexts */
+
+cuda_result cuDevicePrimaryCtxRetain(cuda_handle *context, cuda_device device)
+{
+    cuda_result result = fake_enter("cuDevicePrimaryCtxRetain", false);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fake_object *fresh = fake_new(FAKE_CONTEXT, NULL, (size_t)device);
+    pthread_mutex_lock(&lock);
+    primary[device] = primary[device] == NULL ? fresh : primary[device];
+    retained[device]++;
+    pthread_mutex_unlock(&lock);
+    *context = primary[device];
+    fake_keep_at_open();
+    return CUDA_SUCCESS;
+}
+
+cuda_result cuDevicePrimaryCtxRelease(cuda_device device)
+{
+    cuda_result result = fake_enter("cuDevicePrimaryCtxRelease", false);
+
+    pthread_mutex_lock(&lock);
+    const bool held = retained[device] > 0;
+    retained[device] -= held;
+    pthread_mutex_unlock(&lock);
+    if (!held)
+        fake_offend("a primary context is released once too often");
+    return result;
+}
+
+cuda_result cuCtxPushCurrent(cuda_handle context)
+{
+    cuda_result result = fake_enter("cuCtxPushCurrent", false);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (fake_take(context, FAKE_CONTEXT, "cuCtxPushCurrent") == NULL)
+        return CUDA_INVALID_VALUE;
+    if (depth == STACK_MAX)
+        fake_offend("contexts are pushed and not popped");
+    else
+        stack[depth++] = context;
+    return CUDA_SUCCESS;
+}
+
+cuda_result cuCtxPopCurrent(cuda_handle *context)
+{
+    cuda_result result = fake_enter("cuCtxPopCurrent", false);
+
+    *context = fake_context();
+    if (depth == 0)
+        fake_offend("a context is popped that was not pushed");
+    else
+        depth--;
+    return result;
+}
+
+cuda_result cuCtxGetDevice(cuda_device *device)
+{
+    cuda_result result = fake_enter("cuCtxGetDevice", true);
+
+    if (result == CUDA_SUCCESS)
+        *device = (cuda_device)fake_context()->size;
+    return result;
+}
+
+/* ---------------------------------------------------------------- contexts of other users of the device */
+
+FAKE_API cuda_result cuCtxGetCurrent(cuda_handle *context);
+FAKE_API cuda_result fake_create(cuda_handle *context, unsigned flags,
+                                 cuda_device device) __asm__("cuCtxCreate_v2");
+FAKE_API cuda_result fake_destroy(cuda_handle context) __asm__("cuCtxDestroy_v2");
+
+cuda_result cuCtxGetCurrent(cuda_handle *context)
+{
+    *context = fake_context();
+    return CUDA_SUCCESS;
+}
+
+cuda_result fake_create(cuda_handle *context, unsigned flags, cuda_device device)
+{
+    (void)flags;
+    *context = fake_context_push(device);
+    return CUDA_SUCCESS;
+}
+
+cuda_result fake_destroy(cuda_handle context)
+{
+    if (fake_context() == context)
+        fake_context_pop();
+    fake_drop(context);
+    return CUDA_SUCCESS;
+}
