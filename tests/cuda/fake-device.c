@@ -109,8 +109,10 @@ cuda_result cuDevicePrimaryCtxRetain(cuda_handle *context, cuda_device device)
     pthread_mutex_lock(&lock);
     primary[device] = primary[device] == NULL ? fresh : primary[device];
     retained[device]++;
-    pthread_mutex_unlock(&lock);
     *context = primary[device];
+    pthread_mutex_unlock(&lock);
+    if (*context != fresh)
+        fake_drop(fresh);
     fake_keep_at_open();
     return CUDA_SUCCESS;
 }
@@ -122,7 +124,12 @@ cuda_result cuDevicePrimaryCtxRelease(cuda_device device)
     pthread_mutex_lock(&lock);
     const bool held = retained[device] > 0;
     retained[device] -= held;
+    struct fake_object *last = held && retained[device] == 0 ? primary[device] : NULL;
+    if (last != NULL)
+        primary[device] = NULL;
     pthread_mutex_unlock(&lock);
+    if (last != NULL)
+        fake_drop(last);
     if (!held)
         fake_offend("a primary context is released once too often");
     return result;

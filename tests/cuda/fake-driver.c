@@ -174,6 +174,22 @@ void fake_drop(struct fake_object *object)
     free(object);
 }
 
+void fake_drop_functions(const struct fake_object *module)
+{
+    struct fake_object *function;
+
+    do {
+        pthread_mutex_lock(&lock);
+        for (function = objects; function != NULL; function = function->next) {
+            if (function->kind == FAKE_FUNCTION && function->capture == module)
+                break;
+        }
+        pthread_mutex_unlock(&lock);
+        if (function != NULL)
+            fake_drop(function);
+    } while (function != NULL);
+}
+
 void fake_release_works(struct fake_object *object)
 {
     for (struct fake_work *work = object->works, *next; work != NULL; work = next) {

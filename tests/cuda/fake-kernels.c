@@ -35,8 +35,10 @@ cuda_result cuModuleUnload(cuda_handle module)
     cuda_result result = fake_enter("cuModuleUnload", true);
     struct fake_object *object = fake_take(module, FAKE_MODULE, "cuModuleUnload");
 
-    if (object != NULL)
+    if (object != NULL) {
+        fake_drop_functions(object);
         fake_drop(object);
+    }
     return result;
 }
 
@@ -51,6 +53,7 @@ cuda_result cuModuleGetFunction(cuda_handle *function, cuda_handle module, const
         return 500;
     struct fake_object *object = fake_new(FAKE_FUNCTION, NULL, 0);
     object->kernel = kernel;
+    object->capture = module;
     *function = object;
     return CUDA_SUCCESS;
 }

@@ -48,9 +48,10 @@ struct fake_object {
     void *memory;                         /* FAKE_MEMORY, FAKE_PINNED */
     size_t size;                          /* of it; context: the ordinal of its device */
     struct fake_work *works, **last_work; /* graph, exec */
-    struct fake_object *capture; /* stream: the graph that it keeps calls for; memory: that frees it */
-    const void *kernel;          /* function */
-    cuda_result lost;            /* context: the error that it answers from now on */
+    struct fake_object
+        *capture; /* stream: the graph that it keeps calls for; memory: that frees it; function: its module */
+    const void *kernel; /* function */
+    cuda_result lost;   /* context: the error that it answers from now on */
 };
 
 /* Begins a call: counts it, and answers what it is to return, CUDA_SUCCESS if it is to be done. */
@@ -67,6 +68,8 @@ struct fake_object *fake_find_memory(const void *memory, enum fake_kind kind);
 struct fake_object *fake_context(void);
 /* Forgets an object: a handle of it is one that does not exist. */
 void fake_drop(struct fake_object *object);
+/* Those of a module that goes. */
+void fake_drop_functions(const struct fake_object *module);
 /* Bytes of device memory in use, of all contexts. */
 uint64_t fake_taken(void);
 void fake_release_works(struct fake_object *object);

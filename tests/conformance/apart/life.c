@@ -169,6 +169,15 @@ bool life_live(struct life *life)
     return good;
 }
 
+bool life_has_driver(const struct life *life)
+{
+    for (uint32_t i = 0; i < life->device_count; i++) {
+        if (life->devices[i].device.type != ATTN_DEVICE_CPU)
+            return true;
+    }
+    return false;
+}
+
 /* ---------------------------------------------------------------- the loaded image */
 
 struct search {

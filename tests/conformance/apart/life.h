@@ -114,6 +114,12 @@ void life_end(struct life *life);
 void life_forget(struct life *life);
 /* Everything from the entry to finish, on every backend. */
 bool life_live(struct life *life);
+/*
+ * Whether the plugin has devices behind a driver of its vendor, which opens descriptors and starts threads
+ * for the rest of the process when it is used first: what one life leaves is then where counting begins, and
+ * no later one may leave more. Where there is no such device nothing may be left at all.
+ */
+bool life_has_driver(const struct life *life);
 
 /* What to pass for err: cleared, or NULL. */
 struct attn_error *life_error(struct life *life);
@@ -137,11 +143,15 @@ enum { TRACES = 20 };
 void trace_begin(void);
 /* Compares; differences are put down to `stage`, and remembered as the state from then on. */
 void trace_stage(struct life *life, const char *stage, bool during);
+/* From here on descriptors and threads may be what they are now, and no more. */
+void trace_restart(void);
 /* Compares what may only come back at the end: descriptors and threads. Then reports every line. */
 void trace_end(struct apart *apart);
 /* Numbers of open descriptors and of threads; threads that are ending are waited for. */
 uint32_t trace_count_descriptors(void);
 uint32_t trace_count_threads(uint32_t expected);
+/* Where it is not known how many stay: their number when it has not changed for a while. */
+uint32_t trace_settle_threads(void);
 /* "0, 3 (/dev/null)": open descriptors that `before` does not hold. */
 void trace_list_descriptors(char *text, size_t size);
 

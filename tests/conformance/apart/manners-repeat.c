@@ -128,6 +128,12 @@ void live_often(struct apart *apart, const char *plugin)
         return;
     }
     uint32_t threads = trace_count_threads(1);
+    if (!live(&life, 1, &uses[0])) {
+        apart_fail(apart, "many lives", "%s", life.why);
+        return;
+    }
+    if (life_has_driver(&life))
+        threads = trace_settle_threads();
     for (uint32_t i = 0; i <= BLOCKS; i++) {
         if (!live(&life, i == 0 ? WARM_UP : BLOCK, &uses[i])) {
             apart_fail(apart, "many lives", "%s", life.why);
@@ -200,6 +206,11 @@ void destroy_in_every_order(struct apart *apart, const char *plugin)
     }
     threads = trace_count_threads(1);
     files = trace_count_descriptors();
+    if (life_live(&life) && life_has_driver(&life)) {
+        threads = trace_settle_threads();
+        files = trace_count_descriptors();
+    }
+    life_forget(&life);
     for (uint32_t i = 0; i < ORDERS && life.apart->count == 0; i++) {
         if (!try_order(&life, orders[i], why, sizeof why))
             apart_fail(apart, name, "order %u: %s", i, why);

@@ -36,6 +36,14 @@ static void watch_life(struct apart *apart, const char *plugin)
     apart_stage(apart, "after finish");
     wait_a_while();
     trace_stage(&life, "after finish", false);
+    if (good && life_has_driver(&life)) {
+        struct life again = {.apart = apart, .entry = life.entry};
+        trace_restart();
+        good = life_live(&again);
+        wait_a_while();
+        life_forget(&again);
+        memcpy(life.why, again.why, sizeof life.why);
+    }
     trace_end(apart);
     if (!good)
         apart_fail(apart, "life", "%s", life.why);
@@ -96,6 +104,11 @@ static void close_files(struct apart *apart, const char *plugin)
         close(fd);
     uint32_t before = trace_count_descriptors();
     bool good = life_load(&life, apart, plugin) && life_live(&life);
+    if (good && life_has_driver(&life)) {
+        before = trace_count_descriptors();
+        life_forget(&life);
+        good = life_live(&life);
+    }
     trace_list_descriptors(text, sizeof text);
     if (!good)
         apart_fail(apart, "closed standard files", "ATTN_P13: without descriptors 0, 1, 2: %s", life.why);

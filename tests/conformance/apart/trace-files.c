@@ -124,16 +124,105 @@ uint32_t trace_count_threads(uint32_t expected)
     return count;
 }
 
+uint32_t trace_settle_threads(void)
+{
+    const struct timespec pause = {0, 2000000};
+    uint32_t count = list("/proc/self/task", NULL, 0);
+
+    for (uint32_t i = 0, same = 0; i < 250 && same < 15; i++) {
+        nanosleep(&pause, NULL);
+        const uint32_t now = list("/proc/self/task", NULL, 0);
+        same = now == count ? same + 1 : 0;
+        count = now;
+    }
+    return count;
+}
+
+/* ---------------------------------------------------------------- what has come since */
+
+enum { MOST_KINDS = 64, KIND = 128 };
+
+/* Descriptors by what they lead to: numbers, and those of pipes and sockets, are others each time. */
+struct kinds {
+    char names[MOST_KINDS][KIND];
+    uint32_t counts[MOST_KINDS];
+    uint32_t count;
+};
+
+static struct kinds kept;
+static uint32_t kept_threads; /* 0 before files_restart */
+
+static void count_kind(struct kinds *kinds, int fd)
+{
+    char link[64], name[KIND];
+    uint32_t i = 0;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, name, sizeof name - 1);
+    if (length <= 0)
+        return;
+    name[length] = '\0';
+    if (strncmp(name, "pipe:", 5) == 0 || strncmp(name, "socket:", 7) == 0)
+        *strchr(name, ':') = '\0';
+    while (i < kinds->count && strcmp(kinds->names[i], name) != 0)
+        i++;
+    if (i == MOST_KINDS)
+        i--;
+    if (i == kinds->count)
+        memcpy(kinds->names[kinds->count++], name, sizeof name);
+    kinds->counts[i]++;
+}
+
+static void count_kinds(struct kinds *kinds)
+{
+    DIR *dir = need(opendir("/proc/self/fd"));
+
+    memset(kinds, 0, sizeof *kinds);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) != dirfd(dir))
+            count_kind(kinds, atoi(entry->d_name));
+    }
+    closedir(dir);
+}
+
+void files_restart(void)
+{
+    count_kinds(&kept);
+    kept_threads = trace_settle_threads();
+}
+
+static void list_more(char *text, size_t size)
+{
+    static struct kinds now;
+
+    count_kinds(&now);
+    for (uint32_t i = 0; i < now.count; i++) {
+        uint32_t before = 0;
+        for (uint32_t k = 0; k < kept.count; k++)
+            before += strcmp(kept.names[k], now.names[i]) == 0 ? kept.counts[k] : 0;
+        if (now.counts[i] > before)
+            add_line(text, size, "%u more of %s than after a life before", now.counts[i] - before,
+                     now.names[i]);
+    }
+}
+
 void read_descriptors(char *text, size_t size)
 {
-    trace_list_descriptors(text, size);
+    if (kept_threads == 0)
+        trace_list_descriptors(text, size);
+    else
+        list_more(text, size);
 }
 
 void read_threads(char *text, size_t size)
 {
     static uint32_t first;
-    uint32_t count = trace_count_threads(first == 0 ? UINT32_MAX : first);
+    const uint32_t expected = kept_threads > 0 ? kept_threads : first == 0 ? UINT32_MAX : first;
+    const uint32_t count = trace_count_threads(expected);
 
     first = first == 0 ? count : first;
-    add_line(text, size, "%u threads", count);
+    if (kept_threads == 0)
+        add_line(text, size, "%u threads", count);
+    else if (count > kept_threads)
+        add_line(text, size, "%u threads more than after a life before", count - kept_threads);
 }

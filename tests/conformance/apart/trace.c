@@ -106,6 +106,17 @@ void trace_stage(struct life *life, const char *stage, bool during)
     read_handlers(life, stage);
 }
 
+void trace_restart(void)
+{
+    files_restart();
+    for (uint32_t i = 0; i < process_trait_count; i++) {
+        if (process_traits[i].time == TRAIT_END)
+            compare(i, "restart", true);
+        if (process_traits[i].time == TRAIT_END)
+            found[i][0] = '\0';
+    }
+}
+
 void trace_end(struct apart *apart)
 {
     for (uint32_t i = 0; i < process_trait_count; i++) {

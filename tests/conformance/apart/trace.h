@@ -29,6 +29,8 @@ void read_errors(char *text, size_t size);
 void read_input(char *text, size_t size);
 void read_descriptors(char *text, size_t size);
 void read_threads(char *text, size_t size);
+/* From now on these two tell only of what has come since. */
+void files_restart(void);
 /* Puts files of the checker in place of standard input, output and error. */
 void files_begin(void);
 
