@@ -19,7 +19,7 @@ struct run_options {
     const char *plugin;          /* absolute path of the file, for kinds that open it themselves */
     const char *plugin_path;     /* directory that holds it alone, for attn_context_options */
     const char *running;         /* the kind that runs now */
-    const char *kind;            /* NULL = all */
+    const char *kind;            /* names with commas between; NULL = all */
     const char *filter;          /* NULL = none */
     uint32_t filter_kind;        /* enum filter_kind, 0 = none */
     struct attn_problem problem; /* FILTER_PROBLEM */
@@ -61,6 +61,9 @@ void check_faults(struct target_list *list, const struct run_options *options);
 void check_distrust(struct target_list *list, const struct run_options *options);
 void check_huge(struct target_list *list, const struct run_options *options);
 void check_axes(struct target_list *list, const struct run_options *options);
+void check_replays(struct target_list *list, const struct run_options *options);
+void check_streams(struct target_list *list, const struct run_options *options);
+void check_exhausted(struct target_list *list, const struct run_options *options);
 void check_concurrency(struct target_list *list, const struct run_options *options);
 
 /* Whether --filter admits a case of the running kind that has this text (see tap_begin). */

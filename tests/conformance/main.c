@@ -27,6 +27,9 @@ static const struct {
     {"distrust", check_distrust, false, true, true, NULL},
     {"huge", check_huge, true, false, true, NULL},
     {"concurrency", check_concurrency, false, false, true, NULL},
+    {"streams", check_streams, false, false, false, NULL},
+    {"replay", check_replays, false, false, false, NULL},
+    {"exhausted", check_exhausted, false, false, false, NULL},
     {"write", check_write, true, false, false, NULL},
     {"cache", check_cache, true, false, false, NULL},
     {"merge", check_merge, true, false, false, NULL},
@@ -40,11 +43,24 @@ static const struct {
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
+/* Whether a list of names has this one. */
+static bool is_named(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, length) == 0 && (at[length] == '\0' || at[length] == ','))
+            return true;
+    }
+    return false;
+}
+
 static bool is_wanted(const struct run_options *options, size_t kind)
 {
     if (!kinds[kind].shared && options->share != 0)
         return false;
-    return options->kind == NULL ? !kinds[kind].asked : strcmp(options->kind, kinds[kind].name) == 0;
+    return options->kind == NULL ? !kinds[kind].asked : is_named(options->kind, kinds[kind].name);
 }
 
 static void refuse_unknown_kind(const struct run_options *options)
@@ -52,13 +68,17 @@ static void refuse_unknown_kind(const struct run_options *options)
     char names[512] = "";
     size_t used = 0;
 
-    for (size_t i = 0; i < KINDS; i++) {
-        if (options->kind == NULL || strcmp(options->kind, kinds[i].name) == 0)
-            return;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", kinds[i].name);
+    for (size_t i = 0; i < KINDS; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? "," : "", kinds[i].name);
+    for (const char *at = options->kind; at != NULL; at = strchr(at, ',')) {
+        char name[64];
+        at += *at == ',';
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
+        if (is_named(names, name))
+            continue;
+        complain("no kind %s; there are %s", name, names);
+        exit(EXIT_USAGE);
     }
-    complain("no kind %s; there are %s", options->kind, names);
-    exit(EXIT_USAGE);
 }
 
 static void judge_apart(struct run_options *options)

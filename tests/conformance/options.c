@@ -18,7 +18,7 @@ static const struct argp_option argp_options[] = {
     {"full", 'f', NULL, 0, "many more and larger cases", 0},
     {"backend", 'b', "NAME", 0, "judge this backend only", 0},
     {"level", 'l', "FLAGS", 0, "judge one kernel level only: all, none, or a value of ATTN_CPU_FLAGS", 0},
-    {"kind", 'k', "KIND", 0, "this kind of checks only", 0},
+    {"kind", 'k', "KIND", 0, "this kind of checks only, or several with commas between", 0},
     {"filter", 'F', "PROBLEM", 0, "this problem only, or the cases whose name fits a pattern with * ? [", 0},
     {"seed", 's', "N", 0, "first seed; with a problem in --filter that of the case", 0},
     {"cases", OPTION_CASES, "N", 0, "number of cases of each kind", 0},

@@ -4,7 +4,9 @@
  * a device, or the fake. Contexts, several devices, threads with streams, memory that is not there, failures
  * of every call, and devices that are lost.
  *
- * test-gpu PLUGIN SHIM [LIBRARY]
+ * test-gpu PLUGIN SHIM [LIBRARY | --faulty]
+ *
+ * With --faulty only a kernel that reads nowhere runs, for tools that are to see it.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -201,7 +203,8 @@ static void test_openers(struct world *world)
 
 int main(int argc, char **argv)
 {
-    const char *library = argc == 4 ? argv[3] : NULL;
+    const bool faulty = argc == 4 && strcmp(argv[3], "--faulty") == 0;
+    const char *library = argc == 4 && !faulty ? argv[3] : NULL;
     struct world world;
     shim_get_fn get;
 
@@ -218,6 +221,10 @@ int main(int argc, char **argv)
     world_init(&world, argv[1], argv[2]);
     for (int i = 0; i < devices && i < 2; i++)
         shim->hold(i);
+    if (faulty) {
+        test_faulty(&world);
+        return check_end();
+    }
     test_contexts(&world, shim);
     test_two_contexts(&world, shim);
     test_two_devices(&world, shim, devices);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cache-codes.h"
+#include "device.h"
 
 /* A cache of one head of 16 columns, 16 tokens a page. */
 enum { COLUMNS = 16, BLOCK = 16 };
@@ -19,7 +20,8 @@ static uint32_t type_of(const char *name)
     return strcmp(name, "float8_e5m2fnuz") == 0 ? (uint32_t)ATTN_E5M2FNUZ : 0;
 }
 
-static void describe(uint32_t dtype, unsigned char *codes, uint32_t pages, struct attn_kv_desc *desc)
+static void describe(uint32_t dtype, const struct attn_buffer *codes, uint32_t pages,
+                     struct attn_kv_desc *desc)
 {
     ATTN_INIT(desc);
     desc->k_dtype = desc->v_dtype = dtype;
@@ -28,8 +30,8 @@ static void describe(uint32_t dtype, unsigned char *codes, uint32_t pages, struc
     desc->block = BLOCK;
     desc->kv_heads = 1;
     desc->head_dim = COLUMNS;
-    desc->k.data = codes;
-    desc->v.data = codes + (size_t)pages * BLOCK * COLUMNS;
+    desc->k = desc->v = *codes;
+    desc->v.byte_offset += (uint64_t)pages * BLOCK * COLUMNS;
     desc->k_page_stride = desc->v_page_stride = BLOCK * COLUMNS;
     desc->k_token_stride = desc->v_token_stride = COLUMNS;
     desc->k_head_stride = desc->v_head_stride = COLUMNS;
@@ -53,13 +55,16 @@ static void check_decode(struct golden *g, struct attn_backend *backend, uint32_
 
     for (size_t i = 0; i < sizeof codes; i++)
         codes[i] = (unsigned char)i;
-    describe(dtype, codes, 1, &desc);
+    const struct golden_lent lent[] = {golden_lend(codes, sizeof codes), golden_lend(lens, sizeof lens),
+                                       golden_lend(table, sizeof table), golden_lend(offsets, sizeof offsets),
+                                       golden_lend(numbers, sizeof numbers)};
+    describe(dtype, &lent[0].buffer, 1, &desc);
     ATTN_INIT(&err);
     ATTN_INIT(&batch);
     batch.seqs = 1;
     batch.max_kv = BLOCK;
-    batch.kv_lens.data = lens;
-    batch.table.data = table;
+    batch.kv_lens = lent[1].buffer;
+    batch.table = lent[2].buffer;
     batch.table_width = 1;
     batch.table_stride = sizeof table;
     ATTN_INIT(&args);
@@ -69,10 +74,13 @@ static void check_decode(struct golden *g, struct attn_backend *backend, uint32_
     args.addressing = ATTN_TABLE;
     args.kv_desc = &desc;
     args.batch = &batch;
-    args.offsets.data = offsets;
-    args.k.buffer.data = numbers;
+    args.offsets = lent[3].buffer;
+    args.k.buffer = lent[4].buffer;
     args.k.token_stride = args.k.head_stride = COLUMNS * (int64_t)sizeof(float);
-    if (golden_ok(g, "attn_kv_gather", attn_kv_gather(backend, &args, NULL, &err), &err)) {
+    const int32_t status = attn_kv_gather(backend, &args, NULL, &err);
+    for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)
+        golden_return(&lent[i]);
+    if (golden_ok(g, "attn_kv_gather", status, &err)) {
         json_t *actual = json_array();
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
             double number = (double)numbers[i];
@@ -106,17 +114,23 @@ static void check_encode(struct golden *g, struct attn_backend *backend, uint32_
     }
     for (uint32_t i = 0; i < rows; i++)
         slots[i] = i;
-    describe(dtype, codes, pages, &desc);
+    const struct golden_lent lent[] = {golden_lend(codes, 2 * (uint64_t)pages * BLOCK * COLUMNS),
+                                       golden_lend(numbers, (uint64_t)rows * COLUMNS * sizeof *numbers),
+                                       golden_lend(slots, rows * sizeof *slots)};
+    describe(dtype, &lent[0].buffer, pages, &desc);
     ATTN_INIT(&err);
     ATTN_INIT(&args);
     args.k_dtype = args.v_dtype = ATTN_F32;
     args.rows = rows;
-    args.k_new.buffer.data = args.v_new.buffer.data = numbers;
+    args.k_new.buffer = args.v_new.buffer = lent[1].buffer;
     args.k_new.token_stride = args.v_new.token_stride = COLUMNS * (int64_t)sizeof(float);
     args.k_new.head_stride = args.v_new.head_stride = COLUMNS * (int64_t)sizeof(float);
     args.kv_desc = &desc;
-    args.slot_mapping.data = slots;
-    if (golden_ok(g, "attn_kv_write", attn_kv_write(backend, &args, NULL, &err), &err)) {
+    args.slot_mapping = lent[2].buffer;
+    const int32_t status = attn_kv_write(backend, &args, NULL, &err);
+    for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)
+        golden_return(&lent[i]);
+    if (golden_ok(g, "attn_kv_write", status, &err)) {
         json_t *actual = json_array();
         for (size_t i = 0; i < count; i++)
             json_array_append_new(

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cache-codes.h"
+#include "device.h"
 
 /* The caches that were recorded: pages of 6 floats; layer l begins at 1000 l in keys, 500 above in values. */
 enum { PAGE = 6, MOST_LAYERS = 16 };
@@ -11,6 +12,7 @@ enum { PAGE = 6, MOST_LAYERS = 16 };
 struct copy {
     float *keys[MOST_LAYERS];
     float *values[MOST_LAYERS];
+    struct golden_lent lent[2 * MOST_LAYERS];
     struct attn_kv_desc desc[MOST_LAYERS];
     const struct attn_kv_desc *descs[MOST_LAYERS];
     uint32_t layers;
@@ -39,8 +41,10 @@ static void make_layers(struct copy *copy)
         desc->block = 3;
         desc->kv_heads = 1;
         desc->head_dim = 2;
-        desc->k.data = copy->keys[l];
-        desc->v.data = copy->values[l];
+        copy->lent[2 * l] = golden_lend(copy->keys[l], copy->elements * sizeof(float));
+        copy->lent[2 * l + 1] = golden_lend(copy->values[l], copy->elements * sizeof(float));
+        desc->k = copy->lent[2 * l].buffer;
+        desc->v = copy->lent[2 * l + 1].buffer;
         desc->k_page_stride = desc->v_page_stride = PAGE * (int64_t)sizeof(float);
         desc->k_token_stride = desc->v_token_stride = 2 * (int64_t)sizeof(float);
         desc->k_head_stride = desc->v_head_stride = 2 * (int64_t)sizeof(float);
@@ -85,8 +89,13 @@ void check_copy(struct golden *g, struct attn_backend *backend, const json_t *ro
     args.count = (uint32_t)json_array_size(pairs);
     args.layers = copy.layers;
     args.kv_descs = copy.descs;
-    args.pairs.data = flat;
-    if (golden_ok(g, "attn_kv_copy_blocks", attn_kv_copy_blocks(backend, &args, NULL, &err), &err)) {
+    const struct golden_lent lent = golden_lend(flat, 2 * (uint64_t)args.count * sizeof *flat);
+    args.pairs = lent.buffer;
+    const int32_t status = attn_kv_copy_blocks(backend, &args, NULL, &err);
+    golden_return(&lent);
+    for (uint32_t i = 0; i < 2 * copy.layers; i++)
+        golden_return(&copy.lent[i]);
+    if (golden_ok(g, "attn_kv_copy_blocks", status, &err)) {
         json_t *actual_keys = layers_of(copy.keys, &copy);
         json_t *actual_values = layers_of(copy.values, &copy);
         golden_same(g, "key", keys, actual_keys, NULL);

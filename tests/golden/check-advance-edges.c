@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device.h"
 #include "steps.h"
 
 /* Three decodes of lengths 6, 11 and 16 in blocks of 8. */
@@ -123,10 +124,17 @@ static int32_t advance(const json_t *row, struct attn_metadata *metadata, struct
     args.seqs = (uint32_t)golden_int(row, "num_seqs", 0);
     args.queries = (uint32_t)golden_int(row, "num_queries", 0);
     args.turn = golden_bool(row, "turn");
-    args.sampled.data = strcmp(golden_text(row, "tag", ""), "sampled_none") == 0 ? NULL : sampled;
-    args.tokens.data = tokens;
-    args.positions.data = positions;
-    return attn_metadata_advance_step(metadata, &args, NULL, err);
+    const struct golden_lent lent[] = {golden_lend(sampled, sizeof sampled),
+                                       golden_lend(tokens, sizeof tokens),
+                                       golden_lend(positions, sizeof positions)};
+    if (strcmp(golden_text(row, "tag", ""), "sampled_none") != 0)
+        args.sampled = lent[0].buffer;
+    args.tokens = lent[1].buffer;
+    args.positions = lent[2].buffer;
+    const int32_t status = attn_metadata_advance_step(metadata, &args, NULL, err);
+    for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)
+        golden_return(&lent[i]);
+    return status;
 }
 
 void check_advance_edges(struct golden *g, const json_t *data)
@@ -138,7 +146,7 @@ void check_advance_edges(struct golden *g, const json_t *data)
     {
         const char *tag = golden_text(row, "tag", "");
         const json_t *exception = golden_exception(row);
-        struct step step = {0};
+        struct step step = {.backend = golden_device()};
         struct attn_builder *builder = NULL;
         struct attn_metadata *metadata = NULL;
         struct attn_error err;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check-builder.h"
+#include "device.h"
 #include "rules.h"
 
 /* The arrays beside the metadata. */
@@ -101,13 +102,18 @@ static bool advance(struct golden *g, const json_t *expected, struct running *ru
     args.seqs = run->seqs;
     args.queries = run->queries;
     args.turn = golden_bool(expected, "turn");
-    args.sampled.data = sampled;
-    args.tokens.data = run->tokens;
-    args.positions.data = run->positions;
+    const struct golden_lent lent[] = {golden_lend(sampled, count * sizeof *sampled),
+                                       golden_lend(run->tokens, run->rows * sizeof *run->tokens),
+                                       golden_lend(run->positions, run->rows * sizeof *run->positions)};
+    args.sampled = lent[0].buffer;
+    args.tokens = lent[1].buffer;
+    args.positions = lent[2].buffer;
     /* The rows of prompts end where they turn into decodes. */
     if (args.turn != 0)
         run->rows = run->seqs;
     int32_t status = attn_metadata_advance_step(run->metadata, &args, NULL, &err);
+    for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)
+        golden_return(&lent[i]);
     free(sampled);
     return golden_ok(g, "attn_metadata_advance_step", status, &err);
 }
@@ -143,7 +149,7 @@ void check_advance(struct golden *g, const json_t *data)
 
     json_array_foreach(data, i, row)
     {
-        struct step step = {.flavour = flavour};
+        struct step step = {.flavour = flavour, .backend = golden_device()};
         struct attn_builder *builder = NULL;
         struct attn_metadata *metadata = NULL;
         struct attn_error err;

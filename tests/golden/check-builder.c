@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check-builder.h"
+#include "device.h"
 #include "plans.h"
 
 static void read_rules(const json_t *cfg, struct attn_input_rules *rules)
@@ -208,7 +209,7 @@ static void check_row(struct golden *g, const json_t *row, struct step *step)
         return;
     int32_t status = step_build(step, &builder, &metadata, &err);
     step_check_built(g, step, row, status, &err, metadata);
-    if (status == ATTN_OK && step->backend != NULL)
+    if (status == ATTN_OK && step->backend != NULL && golden_device() == NULL)
         check_plans(g, json_object_get(row, "begin_forward_calls"), step, step->backend, metadata);
     attn_builder_destroy(builder);
 }
@@ -216,16 +217,16 @@ static void check_row(struct golden *g, const json_t *row, struct step *step)
 void check_builder(struct golden *g, const json_t *data)
 {
     const uint32_t flavour = flavour_of(g->file);
-    struct attn_backend *backend = NULL;
+    struct attn_backend *backend = NULL, *device = golden_device();
 
-    if (flavour == ATTN_FLASHINFER) {
+    if (device == NULL && flavour == ATTN_FLASHINFER) {
         backend = golden_backend(g, plans_backend(flavour), "heads=8 kv_heads=2 head_dim=128 addr=csr");
         if (backend == NULL)
             golden_broken(g, "the recording plugin cannot be opened");
     }
     for (size_t i = 0; i < json_array_size(data); i++) {
         const json_t *row = json_array_get(data, i);
-        struct step step = {.flavour = flavour, .backend = backend};
+        struct step step = {.flavour = flavour, .backend = device != NULL ? device : backend};
         golden_begin(g, "[%zu] %s", i, golden_text(json_object_get(row, "cfg"), "mode", ""));
         check_row(g, row, &step);
         golden_end(g);

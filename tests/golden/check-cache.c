@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_ops.json: writing new keys and values, copying pages, and the codes of 8-bit caches. */
 #include "cache-codes.h"
+#include "device.h"
 #include "golden.h"
 
 #include <string.h>
@@ -64,7 +65,8 @@ static void set_scale(struct attn_scale *scale, float *value)
     scale->buffer.data = value;
 }
 
-static void describe(struct reshape *r, void *keys, void *values, struct attn_kv_desc *desc)
+static void describe(struct reshape *r, const struct attn_buffer *keys, const struct attn_buffer *values,
+                     struct attn_kv_desc *desc)
 {
     int64_t element = r->element;
 
@@ -75,8 +77,8 @@ static void describe(struct reshape *r, void *keys, void *values, struct attn_kv
     desc->block = r->block;
     desc->kv_heads = r->heads;
     desc->head_dim = r->head_dim;
-    desc->k.data = keys;
-    desc->v.data = values;
+    desc->k = *keys;
+    desc->v = *values;
     desc->k_page_stride = (int64_t)r->page_stride * element;
     desc->k_head_stride = (int64_t)r->head_dim * (r->paged ? (int64_t)r->block : 1) * element;
     desc->k_token_stride = r->paged ? 0 : (int64_t)r->heads * r->head_dim * element;
@@ -120,25 +122,31 @@ static float *floats(const json_t *list)
     return values;
 }
 
+/* `count` numbers are in keys and values each, `bytes` in each half of the cache. */
 static int32_t write_once(struct attn_backend *backend, struct reshape *r, float *keys, float *values,
-                          void *k_cache, void *v_cache, struct attn_error *err)
+                          void *k_cache, void *v_cache, const uint64_t sizes[2], struct attn_error *err)
 {
     struct attn_kv_desc desc;
     struct attn_kv_write_args args;
     size_t count;
     int64_t *slots = golden_ints(json_object_get(r->row, "slots"), &count);
 
-    describe(r, k_cache, v_cache, &desc);
+    const struct golden_lent lent[] = {golden_lend(k_cache, sizes[1]), golden_lend(v_cache, sizes[1]),
+                                       golden_lend(keys, sizes[0]), golden_lend(values, sizes[0]),
+                                       golden_lend(slots, count * sizeof *slots)};
+    describe(r, &lent[0].buffer, &lent[1].buffer, &desc);
     ATTN_INIT(&args);
     args.k_dtype = args.v_dtype = ATTN_F32;
     args.rows = r->rows;
-    args.k_new.buffer.data = keys;
-    args.v_new.buffer.data = values;
+    args.k_new.buffer = lent[2].buffer;
+    args.v_new.buffer = lent[3].buffer;
     args.k_new.token_stride = args.v_new.token_stride = (int64_t)r->token_stride * (int64_t)sizeof(float);
     args.k_new.head_stride = args.v_new.head_stride = (int64_t)r->head_dim * (int64_t)sizeof(float);
     args.kv_desc = &desc;
-    args.slot_mapping.data = slots;
+    args.slot_mapping = lent[4].buffer;
     int32_t status = attn_kv_write(backend, &args, NULL, err);
+    for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)
+        golden_return(&lent[i]);
     free(slots);
     return status;
 }
@@ -175,11 +183,12 @@ static void check_reshape(struct golden *g, struct attn_backend *backend, const 
     float *keys = floats(json_object_get(inputs, "key"));
     float *values = floats(json_object_get(inputs, "value"));
     size_t bytes = (size_t)(r.page_stride * r.pages * r.element);
+    const uint64_t sizes[2] = {json_array_size(json_object_get(inputs, "key")) * sizeof *keys, bytes};
     half_init(&k, bytes);
     half_init(&v, bytes);
-    int32_t status = write_once(backend, &r, keys, values, k.memory, v.memory, &err);
+    int32_t status = write_once(backend, &r, keys, values, k.memory, v.memory, sizes, &err);
     if (status == ATTN_OK)
-        status = write_once(backend, &r, keys, values, k.other, v.other, &err);
+        status = write_once(backend, &r, keys, values, k.other, v.other, sizes, &err);
     if (golden_ok(g, "attn_kv_write", status, &err)) {
         json_t *k_written = written(&r, &k);
         json_t *v_written = written(&r, &v);
@@ -208,11 +217,13 @@ static const json_t *inputs_of(const json_t *list, const json_t *row)
 
 void check_cache_ops(struct golden *g, const json_t *data)
 {
-    struct attn_backend *backend = golden_backend(g, "cpu/flash-attn", "heads=1 head_dim=64 q=f32 block=16");
+    struct attn_backend *backend = golden_device();
     const json_t *reshape = json_object_get(data, "reshape");
     size_t i;
     json_t *row;
 
+    if (backend == NULL)
+        backend = golden_backend(g, "cpu/flash-attn", "heads=1 head_dim=64 q=f32 block=16");
     if (backend == NULL) {
         golden_broken(g, "the CPU plugin cannot be opened");
         return;
@@ -232,5 +243,6 @@ void check_cache_ops(struct golden *g, const json_t *data)
         golden_end(g);
     }
     check_codes(g, backend, json_object_get(data, "fp8"));
-    attn_backend_destroy(backend);
+    if (backend != golden_device())
+        attn_backend_destroy(backend);
 }

@@ -2,6 +2,7 @@
 /* builder_edges.json: builders called with data made by hand, exceptions among them. */
 #include <stdlib.h>
 
+#include "device.h"
 #include "steps.h"
 
 static int64_t nth(const json_t *object, const char *key, size_t index)
@@ -39,6 +40,7 @@ void check_edges(struct golden *g, const json_t *data)
     {
         const char *backend = golden_text(row, "backend", "");
         struct step step = {.flavour = step_flavour(backend),
+                            .backend = golden_device(),
                             .block = golden_int(row, "bs", 0),
                             .window = golden_int(row, "sw", -1),
                             .chunked = golden_bool(row, "chunked"),

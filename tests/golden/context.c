@@ -16,7 +16,7 @@ static bool open_context(struct golden *g)
     static const char *const variables[] = {"ATTN_BACKEND=", "ATTN_DISABLE=", "ATTN_STRICT=0",
                                             "ATTN_PROBE=never"};
     char program[PATH_MAX];
-    char path[2 * PATH_MAX];
+    char path[3 * PATH_MAX + 8];
     struct attn_context_options options;
     struct attn_error err;
 
@@ -27,7 +27,8 @@ static bool open_context(struct golden *g)
         return false;
     program[size] = '\0';
     const char *directory = dirname(program);
-    snprintf(path, sizeof path, "%s/%s:%s", directory, PLUGINS, directory);
+    snprintf(path, sizeof path, "%s/%s:%s%s%s", directory, PLUGINS, directory,
+             g->plugin_directory != NULL ? ":" : "", g->plugin_directory != NULL ? g->plugin_directory : "");
     ATTN_INIT(&err);
     ATTN_INIT(&options);
     options.plugin_path = path;

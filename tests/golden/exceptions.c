@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "golden.h"
+#include "device.h"
 
 const json_t *golden_exception(const json_t *value)
 {
@@ -76,7 +76,7 @@ void golden_check_exception(struct golden *g, const json_t *exception, int32_t s
     join(json_object_get(exception, "args"), text, sizeof text);
     if (err->status != status || err->message[0] == '\0')
         golden_differ(g, "%s came without a text", attn_status_name(status));
-    else if (!is_foreign(error, text) && strncmp(err->message, text, strlen(text)) != 0)
+    else if (!is_foreign(error, text) && strncmp(golden_message(err), text, strlen(text)) != 0)
         golden_differ(g, "the text is \"%s\", recorded is \"%s\"", err->message, text);
 }
 

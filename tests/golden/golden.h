@@ -23,6 +23,7 @@ struct golden {
     bool bad;       /* the case at hand has failed */
     char name[128]; /* of the case at hand */
     struct attn_context *context;
+    const char *plugin_directory; /* another one that is searched for plugins, or NULL */
 };
 
 /* ---------------------------------------------------------------- report.c: cases */

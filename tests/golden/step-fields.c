@@ -2,13 +2,15 @@
 /* Fields of metadata as recorded JSON, and the comparison of the two. */
 #include "steps.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "device.h"
 #include "rules.h"
 
-static int64_t element(const struct attn_view *view, uint64_t row, uint64_t column)
+static int64_t element(const struct attn_view *view, const void *from, uint64_t row, uint64_t column)
 {
-    const char *at = (const char *)view->host + (int64_t)row * view->stride;
+    const char *at = (const char *)from + (int64_t)row * view->stride;
 
     return view->dtype == ATTN_INT64 ? ((const int64_t *)(const void *)at)[column]
                                      : ((const int32_t *)(const void *)at)[column];
@@ -19,10 +21,16 @@ static json_t *elements(const struct attn_view *view)
     json_t *list = json_array();
     uint64_t rows = view->rank == 2 ? view->shape[0] : 1;
     uint64_t columns = view->rank == 2 ? view->shape[1] : view->shape[0];
+    uint64_t row = columns * (view->dtype == ATTN_INT64 ? 8 : 4);
+    uint64_t size = rows > 1 ? (rows - 1) * (uint64_t)view->stride + row : row * rows;
+    void *copy = golden_memory((size_t)size + 1, 1);
+    /* What the device has; lists are the host's alone. */
+    bool there = view->kind == ATTN_VIEW_ARRAY && golden_read(&view->device, copy, size);
 
     for (uint64_t r = 0; r < rows; r++)
         for (uint64_t c = 0; c < columns; c++)
-            json_array_append_new(list, json_integer(element(view, r, c)));
+            json_array_append_new(list, json_integer(element(view, there ? copy : view->host, r, c)));
+    free(copy);
     return list;
 }
 

@@ -30,7 +30,7 @@ struct twin {
 };
 
 static struct mirror mirrors[MOST_MIRRORS];
-static bool every_device;
+static bool every_device, suspended;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void mirror_lock(void)
@@ -48,14 +48,23 @@ void mirror_all(bool all)
     every_device = all;
 }
 
+void mirror_suspend(bool on)
+{
+    mirror_lock();
+    suspended = on;
+    mirror_unlock();
+}
+
 bool mirror_wanted(const char *device)
 {
+    if (suspended)
+        return false;
     return every_device || device == NULL || strncmp(device, "cpu", 3) != 0;
 }
 
 struct mirror *mirror_of(const struct attn_backend *backend)
 {
-    for (uint32_t i = 0; i < MOST_MIRRORS && backend != NULL; i++) {
+    for (uint32_t i = 0; i < MOST_MIRRORS && backend != NULL && !suspended; i++) {
         if (mirrors[i].backend == backend)
             return &mirrors[i];
     }

@@ -18,6 +18,8 @@ struct twin;   /* of one guarded buffer */
  * as. */
 bool mirror_wanted(const char *device);
 void mirror_all(bool all);
+/* Meanwhile calls go through as they are, with addresses of the backend, and nothing new has a mirror. */
+void mirror_suspend(bool suspended);
 /* NULL for a backend that works on host memory. */
 struct mirror *mirror_of(const struct attn_backend *backend);
 /* The stream for a call. */
