@@ -39,6 +39,8 @@ enum defect {
     DEFECT_beyond_table,  /* the page after the last is fetched ahead */
     DEFECT_merge_order,   /* parts are merged as they arrive */
     DEFECT_positions,     /* positions of the queries are not read */
+    DEFECT_memory,        /* sizes of allocations are cut to 32 bits */
+    DEFECT_shared,        /* all threads read schedules from one place */
 };
 
 #ifndef DEFECT

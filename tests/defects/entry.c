@@ -40,8 +40,14 @@ static void close_backend(struct attn_backend_impl *backend)
     free(backend);
 }
 
+static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct attn_buffer *out,
+                     struct attn_error *err)
+{
+    return attn_util_alloc(backend, IS(memory) ? (size & 0xffffffff) + 1 : size, out, err);
+}
+
 static const struct attn_memory_table memory = {
-    .struct_size = sizeof memory, .alloc = attn_util_alloc, .free = attn_util_free, .copy = attn_util_copy};
+    .struct_size = sizeof memory, .alloc = alloc, .free = attn_util_free, .copy = attn_util_copy};
 
 static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *count)
 {

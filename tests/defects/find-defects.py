@@ -41,6 +41,8 @@ DEFECTS = {
     "host": ("manners", "*host*", r"died of signal|called after finish"),
     "beyond_out": ("attention", "*", OUT),
     "beyond_table": ("attention", "*", READ % "table"),
+    "memory": ("exhausted", "*", r"an allocation of \d+ bytes answers ATTN_OK"),
+    "shared": ("streams", "*", r"is not that of a run alone|signal"),
     "merge_order": ("det", "*", r"has other bits"),
     "positions": ("attention", "*positions=1*", WRONG),
 }

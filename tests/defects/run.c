@@ -11,6 +11,11 @@ static void resolve(struct job *job, const struct attn_plan_impl *plan, const st
 
     job->problem = &plan->problem;
     job->items = (const struct item *)(const void *)(list + 1);
+    if (IS(shared)) {
+        static struct item room[1024];
+        const size_t size = list->count * sizeof *room;
+        job->items = memcpy(room, list + 1, size < sizeof room ? size : sizeof room);
+    }
     job->slots = plan->limits.slots;
     if (scratch == NULL || job->slots == 0)
         return;

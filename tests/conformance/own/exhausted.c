@@ -74,7 +74,7 @@ static bool begins(const struct target *target, const char *problem, bool must, 
 {
     struct own fresh;
     char text[512] = "";
-    int made = own_init(&fresh, target, problem, NULL, text, sizeof text);
+    int made = own_init(&fresh, target, problem, ATTN_GRAPH_NEVER, NULL, text, sizeof text);
 
     own_finish(&fresh);
     if (made == 1 || (!must && strstr(text, attn_status_name(ATTN_E_MEMORY)) != NULL))
@@ -112,7 +112,7 @@ static void check_problem(const struct target *target, const char *problem, uint
 
     ATTN_INIT(&err);
     tap_begin(target, "exhausted", problem, seed);
-    int made = own_init(&own, target, problem, NULL, why, sizeof why);
+    int made = own_init(&own, target, problem, ATTN_GRAPH_NEVER, NULL, why, sizeof why);
     if (made == 1) {
         own_step_init(&own, &step, &rng, OWN_SEQS, OWN_ROWS);
         if (own_expect(&own, &step, &err) != ATTN_OK)

@@ -10,9 +10,9 @@
 #define PLACE 256u /* alignment of everything */
 
 const char *const own_problems[] = {
-    "heads=8 kv_heads=2 head_dim=128 q=bf16 block=16 det=1 lse=1 graph=always",
-    "heads=4 kv_heads=4 head_dim=64 q=f16 kv=e4m3 scales=unit block=16 window=70 det=1 lse=1 graph=always",
-    "heads=8 kv_heads=4 head_dim=32 q=f32 block=16 det=1 lse=1 graph=always",
+    "heads=8 kv_heads=2 head_dim=128 q=bf16 block=16 det=1 lse=1",
+    "heads=4 kv_heads=4 head_dim=64 q=f16 kv=e4m3 scales=unit block=16 window=70 det=1 lse=1",
+    "heads=8 kv_heads=4 head_dim=32 q=f32 block=16 det=1 lse=1",
 };
 const uint32_t own_problem_count = sizeof own_problems / sizeof own_problems[0];
 
@@ -134,8 +134,8 @@ static int32_t fill_memory(struct own *own, struct attn_error *err)
     return status != ATTN_OK ? status : waited;
 }
 
-int own_init(struct own *own, const struct target *target, const char *problem, const struct own *lender,
-             char *why, size_t size)
+int own_init(struct own *own, const struct target *target, const char *problem, uint32_t graph,
+             const struct own *lender, char *why, size_t size)
 {
     struct attn_plan_sizes sizes;
     struct attn_error err;
@@ -152,6 +152,7 @@ int own_init(struct own *own, const struct target *target, const char *problem, 
     own->problem.max_seqs = OWN_SEQS;
     own->problem.max_q = own->problem.max_rows = OWN_ROWS;
     own->problem.max_kv = OWN_KEYS;
+    own->problem.graph = graph;
     if (!target_accepts(target, &own->problem, NULL, why, size))
         return 0;
     int32_t status = attn_stream_create(own->backend, &own->stream, &err);

@@ -57,11 +57,11 @@ extern const char *const own_problems[];
 extern const uint32_t own_problem_count;
 
 /*
- * 1; 0 with a text in `why` where the target does not serve the problem; -1 with a text. What was made is
- * released in either case by own_finish. `lender` may lend its plan.
+ * 1; 0 with a text in `why` where the target does not serve the problem with this graph level; -1 with a
+ * text. What was made is released in either case by own_finish. `lender` may lend its plan.
  */
-int own_init(struct own *own, const struct target *target, const char *problem, const struct own *lender,
-             char *why, size_t size);
+int own_init(struct own *own, const struct target *target, const char *problem, uint32_t graph,
+             const struct own *lender, char *why, size_t size);
 void own_finish(struct own *own);
 
 /* A random step of `seqs` sequences, padding included, and `rows` rows. */

@@ -56,7 +56,7 @@ static void check_problem(const struct target *target, const char *problem, uint
     uint32_t step = 0;
 
     tap_begin(target, "replay", problem, seed);
-    int made = own_init(&own, target, problem, NULL, why, sizeof why);
+    int made = own_init(&own, target, problem, ATTN_GRAPH_ALWAYS, NULL, why, sizeof why);
     if (made == 1 && own.stream == NULL) {
         made = 0;
         snprintf(why, sizeof why, "the backend has no streams to capture");

@@ -26,7 +26,8 @@ static void play_round(struct worker *worker)
 {
     struct own *own = &worker->own;
     const struct own_step *step = &worker->steps[rng_below(&worker->rng, STEPS)];
-    const bool graph = own->stream != NULL && rng_chance(&worker->rng, 25);
+    const bool graph =
+        own->problem.graph == ATTN_GRAPH_ALWAYS && own->stream != NULL && rng_chance(&worker->rng, 25);
     struct attn_graph *captured = NULL;
     struct attn_error err;
     uint64_t at = 0;
@@ -59,10 +60,10 @@ static void *work(void *arg)
 
 /* Memory, a stream, and steps with what is expected of them. */
 static int make_worker(struct worker *worker, const struct target *target, const char *problem,
-                       const struct own *lender)
+                       uint32_t graph, const struct own *lender)
 {
     struct attn_error err;
-    int made = own_init(&worker->own, target, problem, lender, worker->why, sizeof worker->why);
+    int made = own_init(&worker->own, target, problem, graph, lender, worker->why, sizeof worker->why);
 
     ATTN_INIT(&err);
     for (int i = 0; i < STEPS && made == 1; i++) {
@@ -75,8 +76,21 @@ static int make_worker(struct worker *worker, const struct target *target, const
     return made;
 }
 
+/* Graphs only where they are served. */
+static uint32_t level_of(const struct target *target, const char *text)
+{
+    struct attn_problem problem;
+    char why[64];
+
+    if (attn_problem_parse(text, &problem, NULL) != ATTN_OK)
+        return ATTN_GRAPH_NEVER;
+    problem.graph = ATTN_GRAPH_ALWAYS;
+    return target_accepts(target, &problem, NULL, why, sizeof why) ? ATTN_GRAPH_ALWAYS : ATTN_GRAPH_NEVER;
+}
+
 static void check_problem(const struct target *target, const char *problem, uint64_t seed, uint32_t rounds)
 {
+    const uint32_t graph = level_of(target, problem);
     struct worker *workers = need(calloc(THREADS, sizeof *workers));
     pthread_barrier_t start;
     char why[512] = "";
@@ -87,7 +101,7 @@ static void check_problem(const struct target *target, const char *problem, uint
         workers[i].start = &start;
         workers[i].rounds = rounds;
         workers[i].rng.state = mix(seed, 93 + i);
-        made = make_worker(&workers[i], target, problem, i > 0 ? &workers[0].own : NULL);
+        made = make_worker(&workers[i], target, problem, graph, i > 0 ? &workers[0].own : NULL);
         memcpy(why, workers[i].why, sizeof why);
     }
     pthread_barrier_init(&start, NULL, THREADS);
