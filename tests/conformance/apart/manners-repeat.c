@@ -135,7 +135,7 @@ void live_often(struct apart *apart, const char *plugin)
     if (life_has_driver(&life))
         threads = trace_settle_threads();
     for (uint32_t i = 0; i <= BLOCKS; i++) {
-        if (!live(&life, i == 0 ? WARM_UP : BLOCK, &uses[i])) {
+        if (!live(&life, i == 0 ? WARM_UP - 1 : BLOCK, &uses[i])) {
             apart_fail(apart, "many lives", "%s", life.why);
             return;
         }
@@ -206,7 +206,11 @@ void destroy_in_every_order(struct apart *apart, const char *plugin)
     }
     threads = trace_count_threads(1);
     files = trace_count_descriptors();
-    if (life_live(&life) && life_has_driver(&life)) {
+    bool begun = life_begin(&life), asked = begun && life_ask(&life);
+    if (begun)
+        life_end(&life);
+    life_forget(&life);
+    if (asked && life_has_driver(&life) && life_live(&life)) {
         threads = trace_settle_threads();
         files = trace_count_descriptors();
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Memory out of the host's reach. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "attn/plugin-util.h"
@@ -8,7 +9,12 @@
 /* No user address of x86-64 or aarch64 has it. */
 #define FAR ((uintptr_t)1 << 55)
 
-enum { LEFT_OUT = 320 };
+enum { LEFT_OUT = 320, HEAD = 64 };
+
+/* What the device has: a check takes all of it, and the machine has other uses for its own. */
+#define MOST_BYTES (UINT64_C(1) << 30)
+
+static _Atomic uint64_t taken;
 
 bool remote_reach(struct attn_buffer *buffer)
 {
@@ -31,8 +37,17 @@ static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct at
     void *memory = NULL;
 
     (void)backend;
-    if (posix_memalign(&memory, 64, size) != 0)
+    if (size > MOST_BYTES || atomic_fetch_add(&taken, size) + size > MOST_BYTES) {
+        if (size <= MOST_BYTES)
+            atomic_fetch_sub(&taken, size);
+        return attn_util_fail(err, ATTN_E_MEMORY, "size", "the memory of this device is taken");
+    }
+    if (posix_memalign(&memory, 64, size + HEAD) != 0) {
+        atomic_fetch_sub(&taken, size);
         return attn_util_fail(err, ATTN_E_MEMORY, "size", "out of memory");
+    }
+    memcpy(memory, &size, sizeof size);
+    memory = (char *)memory + HEAD;
     out->data = (void *)((uintptr_t)memory | FAR);
     out->byte_offset = 0;
     return ATTN_OK;
@@ -42,9 +57,15 @@ static void give_back(struct attn_backend_impl *backend, const struct attn_buffe
 {
     struct attn_buffer here = *buffer;
 
+    uint64_t size;
+
     (void)backend;
-    if (remote_reach(&here))
-        free(here.data);
+    if (!remote_reach(&here) || here.data == NULL)
+        return;
+    char *head = (char *)here.data - HEAD;
+    memcpy(&size, head, sizeof size);
+    atomic_fetch_sub(&taken, size);
+    free(head);
 }
 
 static int32_t refuse(struct attn_error *err, const char *text)
