@@ -32,21 +32,6 @@ int32_t gpu_bench_refuse(const char *field, const char *text)
 /* Any problem that every backend of a GPU serves: the winner is opened, and plans are asked one by one. */
 static const char anything[] = "heads=8 kv_heads=8 head_dim=128";
 
-/* Says why the whole backend is not there, where that is why nobody serves: it comes before any kernel's. */
-static void explain(const struct attn_decision *decision, struct attn_error *err)
-{
-    const struct attn_candidate *first = decision != NULL ? attn_decision_get_candidate(decision, 0) : NULL;
-
-    for (uint32_t i = 0; first != NULL && i < first->reason_count; i++) {
-        const struct attn_reason *reason = &first->reasons[i];
-        if (reason->kernel[0] != '\0')
-            continue;
-        snprintf(err->message, sizeof err->message, "%s: %s; %s", attn_reason_name(reason->code),
-                 reason->text, attn_reason_advice(reason->code));
-        return;
-    }
-}
-
 struct gpu_bench *gpu_bench_open(const char *plugins, const char *backend, const char *device)
 {
     struct attn_context_options options;
@@ -71,8 +56,6 @@ struct gpu_bench *gpu_bench_open(const char *plugins, const char *backend, const
         status = attn_problem_parse(anything, &problem, err);
     if (status == ATTN_OK)
         status = attn_select(bench->context, &problem, 1, &wanted, &decision, err);
-    if (status == ATTN_E_NO_BACKEND)
-        explain(decision, err);
     if (status == ATTN_OK)
         status = attn_backend_open(bench->context, decision, NULL, &bench->backend, err);
     attn_decision_destroy(decision);
