@@ -120,6 +120,29 @@ static void test_backend(void)
     result_finish(&result);
 }
 
+/* The message is about the kind of layers that is refused, which is the second one here. */
+static void test_narrow_backend(void)
+{
+    const char *directory = directory_make();
+    struct result result;
+    char from[512], variables[512];
+
+    snprintf(from, sizeof from, "%s/narrow/libattn-template.so", places.noisy);
+    file_copy(directory, "libattn-template.so", from);
+    snprintf(variables, sizeof variables, "ATTN_PLUGIN_PATH=%s", directory);
+    run(&result, variables, places.attn_generate, "--toy -p hello -n 3 --kv f32 --backend template");
+    check(result.code == 0 && strstr(result.err, "\nkernels: attention_f32_plain\n") != NULL, &result,
+          "somebody's plugin runs the model that it serves");
+    result_finish(&result);
+    run(&result, variables, places.attn_generate,
+        "--toy-window 20 -p hello -n 3 --kv f32 --backend template");
+    check(result.code == 1 && result.out[0] == '\0' &&
+              strstr(result.err, " WINDOW: window: only -1 is served") &&
+              strstr(result.err, "attn-info explain heads=4 head_dim=64 kv_heads=2 q=f32 window=19 "),
+          &result, "and refuses windowed layers by name");
+    result_finish(&result);
+}
+
 static void test_files(void)
 {
     const char *directory = directory_make();
@@ -227,6 +250,7 @@ int main(int argc, char **argv)
     test_ways();
     test_no_graphs();
     test_backend();
+    test_narrow_backend();
     test_files();
     test_batch();
     test_copies();

@@ -49,16 +49,6 @@ static int describe_problem(struct attention *a, uint32_t group, struct failure 
     return 0;
 }
 
-/* The first reason is in the error; the others are had from attn-info. */
-static int explain(const struct attention *a, struct failure *err, const struct attn_error *error)
-{
-    char problem[400];
-    if (attn_problem_format(&a->groups[0].problem, problem, sizeof problem, NULL, NULL) < 0)
-        return device_fail(err, "selection", error);
-    return failure_set(err, "selection: %s: %.400s; all reasons: attn-info explain %s",
-                       attn_status_name(error->status), error->message, problem);
-}
-
 /* FlashInfer's layers read index lists. */
 static int fit_addressing(struct attention *a, struct failure *err)
 {
@@ -89,23 +79,20 @@ static int choose(struct attention *a, struct failure *err)
 {
     struct attn_problem problems[SCHEDULER_GROUPS];
     struct attn_context_options context;
-    struct attn_select_options select;
     struct attn_open_config config;
     struct attn_error error;
     ATTN_INIT(&context);
-    ATTN_INIT(&select);
     ATTN_INIT(&config);
     ATTN_INIT(&error);
     context.variables = a->options.variables;
     context.variable_count = a->options.variable_count;
-    select.backend = a->options.backend;
     config.threads = a->options.threads;
     for (uint32_t g = 0; g < a->shape.groups; g++)
         problems[g] = a->groups[g].problem;
     if (attn_context_create(&context, &a->context, &error) < 0)
         return device_fail(err, "context", &error);
-    if (attn_select(a->context, problems, a->shape.groups, &select, &a->decision, &error) < 0)
-        return explain(a, err, &error);
+    if (device_select(a->context, problems, a->shape.groups, a->options.backend, &a->decision, err) < 0)
+        return -1;
     if (attn_backend_open(a->context, a->decision, &config, &a->backend, &error) < 0)
         return device_fail(err, "backend", &error);
     if (device_open(&a->device, a->context, a->backend, err) < 0 || fit_addressing(a, err) < 0)

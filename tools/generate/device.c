@@ -12,6 +12,37 @@ int device_fail(struct failure *err, const char *what, const struct attn_error *
     return failure_set(err, "%s: %s: %.400s", what, attn_status_name(error->status), error->message);
 }
 
+static int explain(const struct attn_problem *problem, const struct attn_error *error, struct failure *err)
+{
+    char text[400];
+    if (attn_problem_format(problem, text, sizeof text, NULL, NULL) < 0)
+        return device_fail(err, "selection", error);
+    return failure_set(err, "selection: %s: %.400s; all reasons: attn-info explain %s",
+                       attn_status_name(error->status), error->message, text);
+}
+
+int device_select(struct attn_context *context, const struct attn_problem *problems, uint32_t count,
+                  const char *backend, struct attn_decision **out, struct failure *err)
+{
+    struct attn_select_options options;
+    struct attn_error error;
+    ATTN_INIT(&options);
+    ATTN_INIT(&error);
+    options.backend = backend;
+    if (attn_select(context, problems, count, &options, out, &error) >= 0)
+        return 0;
+    for (uint32_t i = 0; count > 1 && i < count; i++) {
+        struct attn_decision *alone = NULL;
+        struct attn_error own;
+        ATTN_INIT(&own);
+        int32_t status = attn_select(context, &problems[i], 1, &options, &alone, &own);
+        attn_decision_destroy(alone);
+        if (status < 0)
+            return explain(&problems[i], &own, err);
+    }
+    return explain(&problems[0], &error, err);
+}
+
 /*
  * The device's own words are in the records of backends on it. That of the one that was opened comes first;
  * where ATTN_BACKEND names another one it has none.

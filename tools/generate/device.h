@@ -20,6 +20,13 @@ struct device {
     char name[160];
 };
 
+/*
+ * Selects one backend for all problems. The message of a failure is that of the first problem which is
+ * refused by itself, with what to ask attn-info for the other reasons.
+ */
+int device_select(struct attn_context *context, const struct attn_problem *problems, uint32_t count,
+                  const char *backend, struct attn_decision **out, struct failure *err);
+
 /* Makes the stream, and the name of the device as a report has it: "cuda:0, NVIDIA H200, sm_90". */
 int device_open(struct device *d, struct attn_context *context, struct attn_backend *backend,
                 struct failure *err);

@@ -47,34 +47,21 @@ static int describe(struct encoding *e, enum encoding_class class, struct failur
     return attn_problem_resolve(p, p, &error) < 0 ? device_fail(err, "problem", &error) : 0;
 }
 
-/* The first reason is in the error; the others are had from attn-info, class by class. */
-static int explain(const struct encoding *e, struct failure *err, const struct attn_error *error)
-{
-    char problem[400];
-    if (attn_problem_format(&e->problems[0], problem, sizeof problem, NULL, NULL) < 0)
-        return device_fail(err, "selection", error);
-    return failure_set(err, "selection: %s: %.400s; all reasons: attn-info explain %s",
-                       attn_status_name(error->status), error->message, problem);
-}
-
 static int choose(struct encoding *e, struct failure *err)
 {
     struct attn_context_options context;
-    struct attn_select_options select;
     struct attn_open_config config;
     struct attn_error error;
     ATTN_INIT(&context);
-    ATTN_INIT(&select);
     ATTN_INIT(&config);
     ATTN_INIT(&error);
     context.variables = e->options.variables;
     context.variable_count = e->options.variable_count;
-    select.backend = e->options.backend;
     config.threads = e->options.threads;
     if (attn_context_create(&context, &e->context, &error) < 0)
         return device_fail(err, "context", &error);
-    if (attn_select(e->context, e->problems, e->count, &select, &e->decision, &error) < 0)
-        return explain(e, err, &error);
+    if (device_select(e->context, e->problems, e->count, e->options.backend, &e->decision, err) < 0)
+        return -1;
     if (attn_backend_open(e->context, e->decision, &config, &e->backend, &error) < 0)
         return device_fail(err, "backend", &error);
     if (device_open(&e->device, e->context, e->backend, err) < 0)
