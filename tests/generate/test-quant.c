@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Conversions of block formats against their definition, written out once more in the simplest way. */
 #include "quant.h"
+#include "round.h"
 
+#include <attn/types.h>
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -117,4 +119,40 @@ Test(quant, knows_sizes_of_types_it_does_not_convert)
     cr_assert(type && type->bytes == 210 && type->elements == 256);
     cr_assert_null(type->to_float);
     cr_assert_null(quant_type_find(4));
+}
+
+/* Every finite f16 comes back; half way to its neighbour the even one is taken, a bit further the farther. */
+Test(quant, rounds_to_f16)
+{
+    for (unsigned bits = 0; bits < 0x7c00; bits++) {
+        const double low = half(bits), high = bits == 0x7bff ? 65536 : half(bits + 1);
+        const float middle = (float)((low + high) / 2);
+        const float from[] = {(float)low, middle, nextafterf(middle, 0), nextafterf(middle, INFINITY),
+                              -(float)low};
+        uint16_t to[5];
+        round_from_float(ATTN_F16, from, 5, to);
+        cr_assert(to[0] == bits && to[1] == bits + (bits & 1) && to[2] == bits && to[3] == bits + 1 &&
+                      to[4] == (bits | 0x8000),
+                  "%04x: %04x %04x %04x %04x %04x", bits, to[0], to[1], to[2], to[3], to[4]);
+    }
+}
+
+Test(quant, rounds_what_is_no_number_and_bf16)
+{
+    const float odd[] = {INFINITY, -INFINITY, NAN, 1e30f, -1e-30f};
+    const float from[] = {1.00390625f, 1.01171875f, 1.005f, INFINITY, 3.4e38f};
+    const uint16_t wanted[] = {0x3f80, 0x3f82, 0x3f81, 0x7f80, 0x7f80};
+    uint16_t to[5];
+    float back[5];
+    round_from_float(ATTN_F16, odd, 5, to);
+    cr_assert(to[0] == 0x7c00 && to[1] == 0xfc00 && (to[2] & 0x7fff) > 0x7c00 && to[3] == 0x7c00 &&
+              to[4] == 0x8000);
+    round_from_float(ATTN_BF16, odd, 3, to);
+    cr_assert(to[0] == 0x7f80 && to[1] == 0xff80 && (to[2] & 0x7fff) > 0x7f80);
+    round_from_float(ATTN_BF16, from, 5, to);
+    cr_assert_arr_eq(to, wanted, sizeof wanted);
+    round_to_float(ATTN_BF16, to, 5, back);
+    cr_assert(back[0] == 1.0f && back[1] == 1.015625f && back[2] == 1.0078125f);
+    round_from_float(ATTN_F32, from, 5, back);
+    cr_assert_arr_eq(back, from, sizeof from);
 }

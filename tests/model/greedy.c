@@ -48,6 +48,7 @@ int greedy_run(struct engine *e, const struct tokens *prompt, const struct greed
         .max_chunk = chunk,
         .threads = config->threads,
         .kv = config->kv,
+        .q = config->q,
         .backend = config->backend,
         .seed = config->block,
         .variables = &config->variable,

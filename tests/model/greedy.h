@@ -15,6 +15,7 @@ struct greedy_config {
     uint32_t block;
     uint32_t chunk; /* 0: the whole prompt */
     uint32_t threads;
+    const char *q; /* NULL: f32 */
 };
 
 struct greedy_result {

@@ -78,7 +78,7 @@ struct base {
 static int make_base(struct engine *e, const struct kind *kind, struct base *base, const char *text,
                      struct failure *err)
 {
-    const struct greedy_config config = {"base", NULL, NULL, kind->kv, 16, 0, 2};
+    const struct greedy_config config = {"base", NULL, NULL, kind->kv, 16, 0, 2, NULL};
     *base = (struct base){0};
     if (tokenizer_encode(e->tokenizer, text, strlen(text), &base->prompt, err) < 0 ||
         greedy_run(e, &base->prompt, &config, &base->result, err) < 0)

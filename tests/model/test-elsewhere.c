@@ -28,15 +28,17 @@ static bool is_same(const struct tokens *a, const struct tokens *b)
 /* ---------------------------------------------------------------- types of caches */
 
 /*
- * Up to the first choice that rounding could decide: codes of 8 bits move logits by more. Chunks are the same,
- * so that the products that codes are made of are, too.
+ * Up to the first choice that rounding could decide: codes of 8 bits move logits by more. Chunks are the
+ * same, so that the products that codes are made of are, too.
  */
-static void test_type(struct engine *e, const struct tokens *prompt, const char *kv, const char *backend)
+static void test_type(struct engine *e, const struct tokens *prompt, const char *q, const char *kv,
+                      const char *backend)
 {
     static const double undecided[] = {1e-2, 2e-3};
-    const double least = undecided[strcmp(kv, "f32") == 0 || strstr(kv, "16") != NULL];
-    const struct greedy_config configs[] = {{"here", here, NULL, kv, 16, 0, 1},
-                                            {"elsewhere", backend, NULL, kv, 5, 0, 1}};
+    const double least =
+        undecided[strcmp(q, "f32") == 0 && (strcmp(kv, "f32") == 0 || strstr(kv, "16") != NULL)];
+    const struct greedy_config configs[] = {{"here", here, NULL, kv, 16, 0, 1, q},
+                                            {"elsewhere", backend, NULL, kv, 5, 0, 1, q}};
     struct greedy_result results[2];
     struct failure err = {0};
     uint32_t count = 0;
@@ -48,7 +50,7 @@ static void test_type(struct engine *e, const struct tokens *prompt, const char 
            results[0].ids[count] == results[1].ids[count])
         count++;
     tap_result(ran && count >= 6 && (count == GREEDY_TOKENS || results[0].margins[count] < least),
-               "%s, %s cache: the %u tokens of the CPU (%s)%s", backend, kv, count,
+               "%s, %s and %s cache: the %u tokens of the CPU (%s)%s", backend, q, kv, count,
                ran ? results[1].kernels : "", err.text);
 }
 
@@ -95,7 +97,12 @@ static void test_language(const char *backend)
                   tokenizer_encode(e.tokenizer, text, strlen(text), &prompt, &err) == 0;
     tap_result(loaded, "the generated model loads%s", err.text);
     for (size_t i = 0; loaded && i < sizeof types / sizeof types[0]; i++)
-        test_type(&e, &prompt, types[i], backend);
+        test_type(&e, &prompt, "f32", types[i], backend);
+    if (loaded) {
+        test_type(&e, &prompt, "f16", "f16", backend);
+        test_type(&e, &prompt, "f16", "e4m3", backend);
+        test_type(&e, &prompt, "bf16", "bf16", backend);
+    }
     if (loaded)
         test_shared(&e, &prompt, backend);
     tokens_finish(&prompt);

@@ -39,6 +39,7 @@ struct config {
     uint32_t host_blocks;
     bool reuse;
     bool reversed;
+    const char *q; /* NULL: f32 */
 };
 
 /* Backends that were asked for; NULL: each configuration has its own. */
@@ -51,11 +52,11 @@ struct wanted {
 struct base {
     struct tokens prompt;
     struct plain_result result;
-    uint32_t count[2]; /* tokens that are decided, with f32 and with f16 caches */
+    uint32_t count[3]; /* tokens that are decided, with f32 and with f16 caches, with f16 all through */
 };
 
-/* Rounding of logits, and what f16 keys and values move them by. */
-static const double undecided[2] = {2e-3, 1.2e-2};
+/* Rounding of logits, what f16 keys and values move them by, and what f16 queries and outputs do. */
+static const double undecided[3] = {2e-3, 1.2e-2, 2e-2};
 
 static int make_bases(struct engine *e, struct base *bases, struct failure *err)
 {
@@ -65,7 +66,7 @@ static int make_bases(struct engine *e, struct base *bases, struct failure *err)
         status = tokenizer_encode(e->tokenizer, prompts[i], strlen(prompts[i]), &b->prompt, err);
         if (status == 0)
             status = plain_run(&e->model, b->prompt.ids, (uint32_t)b->prompt.count, true, &b->result, err);
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 3; k++)
             while (b->count[k] < PLAIN_TOKENS && b->result.margins[b->count[k]] >= undecided[k] &&
                    !tokenizer_ends(e->tokenizer, b->result.ids[b->count[k]]))
                 b->count[k]++;
@@ -88,8 +89,9 @@ static uint32_t least_blocks(const struct config *c, const struct base *bases, u
 
 static void describe(const struct config *c, char *out, size_t size)
 {
-    snprintf(out, size, "%s %s, %u at once, block %u, chunk %u, steps %u%s%s%s%s", c->backend, c->kv,
-             c->parallel, c->block, c->chunk, c->steps, c->graph ? ", graphs" : "",
+    snprintf(out, size, "%s %s%s, %u at once, block %u, chunk %u, steps %u%s%s%s%s", c->backend,
+             c->q ? "f16 and " : "", c->kv, c->parallel, c->block, c->chunk, c->steps,
+             c->graph ? ", graphs" : "",
              c->tight ? c->host_blocks ? ", small cache and host" : ", small cache" : "",
              c->reuse ? ", reuse" : "", c->reversed ? ", reversed" : "");
 }
@@ -108,11 +110,12 @@ static uint32_t run(struct engine *e, const struct base *bases, const struct con
                       .host_blocks = c->host_blocks,
                       .threads = c->parallel == 4 ? 2 : 1,
                       .kv = c->kv,
+                      .q = c->q,
                       .backend = c->backend,
                       .graph = c->graph,
                       .seed = c->parallel},
     };
-    int exact = strcmp(c->kv, "f32") == 0 ? 0 : 1;
+    int exact = c->q ? 2 : strcmp(c->kv, "f32") == 0 ? 0 : 1;
     uint32_t compared = 0;
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < PROMPTS; i++) {
@@ -154,19 +157,20 @@ static void test_chosen(struct engine *e, const struct base *bases, const char *
 {
     static const struct config configs[] = {
         /* The first four are --some. */
-        {"cpu/flash-attn", "f32", 6, 4, 16, 3, true, true, 200, false, false},
-        {"cpu/flashinfer", "f32", 6, 4, 64, 5, true, false, 0, false, false},
-        {"cpu/rocm-flash", "f32", 6, 8, 16, 1, false, true, 200, false, false},
-        {"cpu/flashinfer", "f16", 4, 8, 64, 4, true, false, 0, false, false},
-        {"cpu/flash-attn", "f32", 6, 16, 256, 1, false, false, 0, false, false},
-        {"cpu/flash-attn", "f32", 6, 4, 7, 1, true, false, 0, false, false},
-        {"cpu/flashinfer", "f32", 6, 4, 7, 1, true, false, 0, false, true},
-        {"cpu/rocm-flash", "f32", 5, 16, 7, 1, true, false, 0, false, false},
-        {"cpu/flash-attn", "f32", 6, 4, 64, 5, false, false, 0, false, false},
-        {"cpu/rocm-flash", "f32", 6, 8, 64, 3, true, false, 0, false, true},
-        {"cpu/flash-attn", "f32", 6, 4, 16, 3, true, true, 0, false, false},
-        {"cpu/flashinfer", "f32", 6, 4, 16, 1, false, true, 0, false, false},
-        {"cpu/flash-attn", "f16", 6, 16, 64, 4, true, false, 0, false, false},
+        {"cpu/flash-attn", "f32", 6, 4, 16, 3, true, true, 200, false, false, NULL},
+        {"cpu/flashinfer", "f32", 6, 4, 64, 5, true, false, 0, false, false, NULL},
+        {"cpu/flashinfer", "f16", 4, 8, 64, 4, true, false, 0, false, false, NULL},
+        {"cpu/flash-attn", "f16", 6, 4, 16, 3, true, true, 200, false, false, "f16"},
+        {"cpu/rocm-flash", "f32", 6, 8, 16, 1, false, true, 200, false, false, NULL},
+        {"cpu/flash-attn", "f32", 6, 16, 256, 1, false, false, 0, false, false, NULL},
+        {"cpu/flash-attn", "f32", 6, 4, 7, 1, true, false, 0, false, false, NULL},
+        {"cpu/flashinfer", "f32", 6, 4, 7, 1, true, false, 0, false, true, NULL},
+        {"cpu/rocm-flash", "f32", 5, 16, 7, 1, true, false, 0, false, false, NULL},
+        {"cpu/flash-attn", "f32", 6, 4, 64, 5, false, false, 0, false, false, NULL},
+        {"cpu/rocm-flash", "f32", 6, 8, 64, 3, true, false, 0, false, true, NULL},
+        {"cpu/flash-attn", "f32", 6, 4, 16, 3, true, true, 0, false, false, NULL},
+        {"cpu/flashinfer", "f32", 6, 4, 16, 1, false, true, 0, false, false, NULL},
+        {"cpu/flash-attn", "f16", 6, 16, 64, 4, true, false, 0, false, false, NULL},
     };
     for (size_t i = 0; i < (wanted->some ? SOME : sizeof configs / sizeof configs[0]); i++) {
         struct config c = configs[i];

@@ -25,19 +25,20 @@ static const char *const prompts[] = {
 };
 
 static const struct greedy_config configs[] = {
-    {"block 1", NULL, NULL, "f16", 1, 0, 2},
-    {"block 33", NULL, NULL, "f16", 33, 0, 2},
-    {"block 64", NULL, NULL, "f16", 64, 0, 2},
-    {"chunk 1", NULL, NULL, "f16", 16, 1, 2},
-    {"chunk 7", NULL, NULL, "f16", 16, 7, 2},
-    {"chunk 64", NULL, NULL, "f16", 16, 64, 2},
-    {"one thread", NULL, NULL, "f16", 16, 0, 1},
-    {"cpu/flash-attn", "cpu/flash-attn", NULL, "f16", 16, 0, 2},
-    {"cpu/flashinfer", "cpu/flashinfer", NULL, "f16", 16, 0, 2},
-    {"cpu/flashinfer, block 33, chunk 7, one thread", "cpu/flashinfer", NULL, "f16", 33, 7, 1},
-    {"without AVX2 and NEON", NULL, "ATTN_CPU_FLAGS=-avx2,-neon", "f16", 16, 0, 2},
-    {"plain C", NULL, "ATTN_CPU_FLAGS=none", "f16", 16, 0, 2},
-    {"plain C, cpu/flashinfer, block 1, chunk 7", "cpu/flashinfer", "ATTN_CPU_FLAGS=none", "f16", 1, 7, 1},
+    {"block 1", NULL, NULL, "f16", 1, 0, 2, NULL},
+    {"block 33", NULL, NULL, "f16", 33, 0, 2, NULL},
+    {"block 64", NULL, NULL, "f16", 64, 0, 2, NULL},
+    {"chunk 1", NULL, NULL, "f16", 16, 1, 2, NULL},
+    {"chunk 7", NULL, NULL, "f16", 16, 7, 2, NULL},
+    {"chunk 64", NULL, NULL, "f16", 16, 64, 2, NULL},
+    {"one thread", NULL, NULL, "f16", 16, 0, 1, NULL},
+    {"cpu/flash-attn", "cpu/flash-attn", NULL, "f16", 16, 0, 2, NULL},
+    {"cpu/flashinfer", "cpu/flashinfer", NULL, "f16", 16, 0, 2, NULL},
+    {"cpu/flashinfer, block 33, chunk 7, one thread", "cpu/flashinfer", NULL, "f16", 33, 7, 1, NULL},
+    {"without AVX2 and NEON", NULL, "ATTN_CPU_FLAGS=-avx2,-neon", "f16", 16, 0, 2, NULL},
+    {"plain C", NULL, "ATTN_CPU_FLAGS=none", "f16", 16, 0, 2, NULL},
+    {"plain C, cpu/flashinfer, block 1, chunk 7", "cpu/flashinfer", "ATTN_CPU_FLAGS=none", "f16", 1, 7, 1,
+     NULL},
 };
 
 static uint32_t agreed(const struct greedy_result *a, const struct greedy_result *b, bool *out_same)
@@ -98,7 +99,7 @@ static void test_prompt(struct engine *e, int number, const char *text)
     if (tokenizer_encode(e->tokenizer, text, strlen(text), &prompt, &err) < 0)
         tap_result(false, "prompt %d: %s", number, err.text);
     for (int t = 0; t < 3 && prompt.count; t++) {
-        struct greedy_config config = {"base", NULL, NULL, types[t], 16, 0, 2};
+        struct greedy_config config = {"base", NULL, NULL, types[t], 16, 0, 2, NULL};
         struct greedy_result base;
         if (greedy_run(e, &prompt, &config, &base, &err) < 0) {
             tap_result(false, "prompt %d, base, cache %s: %s", number, types[t], err.text);

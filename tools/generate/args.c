@@ -33,7 +33,8 @@ enum {
     KEY_STATS,
     KEY_TOY_WINDOW,
     KEY_AUDIO,
-    KEY_BACKEND
+    KEY_BACKEND,
+    KEY_Q
 };
 
 static const struct argp_option options[] = {
@@ -57,6 +58,7 @@ static const struct argp_option options[] = {
     {"kv", KEY_KV, "TYPE", 0, "cache type: " ATTENTION_CACHE_TYPES " (f16)", 1},
     {"backend", KEY_BACKEND, "LIST", 0,
      "backends that are wanted, the first that serves wins (as ATTN_BACKEND says)", 1},
+    {"q", KEY_Q, "TYPE", 0, "type of queries, new keys and values and the output: f32, f16, bf16 (f32)", 1},
     {"compare-kv", KEY_COMPARE, NULL, 0, "how far the logits are from those of an f32 cache", 1},
     {"temp", KEY_TEMP, "T", 0, "draw at temperature T; 0 takes the likeliest token (0)", 2},
     {"seed", KEY_SEED, "N", 0, "seed of the draw, of the page order and of the toy model (1)", 2},
@@ -103,6 +105,13 @@ static const char *cache_type(const char *text)
 {
     if (!attention_cache_type(text))
         usage_error("kv", text, ATTENTION_CACHE_TYPES);
+    return text;
+}
+
+static const char *activation_type(const char *text)
+{
+    if (strcmp(text, "f32") != 0 && strcmp(text, "f16") != 0 && strcmp(text, "bf16") != 0)
+        usage_error("q", text, "f32, f16, bf16");
     return text;
 }
 
@@ -171,6 +180,9 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_COMPARE:
         a->compare_kv = true;
+        return 0;
+    case KEY_Q:
+        a->q = activation_type(text);
         return 0;
     case KEY_BACKEND:
         a->backend = text;
@@ -249,7 +261,13 @@ void arguments_parse(int argc, char **argv, struct arguments *out)
             "speed, backend and kernels to standard error.",
         .children = children,
     };
-    *out = (struct arguments){
-        .tokens = 128, .block = 16, .chunk = 256, .steps = 1, .kv = "f16", .seed = 1, .reuse = true};
+    *out = (struct arguments){.tokens = 128,
+                              .block = 16,
+                              .chunk = 256,
+                              .steps = 1,
+                              .kv = "f16",
+                              .q = "f32",
+                              .seed = 1,
+                              .reuse = true};
     common_parse(&argp, argc, argv, out);
 }

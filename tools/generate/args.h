@@ -15,6 +15,7 @@ struct arguments {
     const char *audio; /* a WAV file, whose path is the prompt then; NULL: text is asked for */
     const char *toy;   /* the reason why the toy model is used; NULL: it is not */
     const char *kv;
+    const char *q;       /* type of activations at the attention */
     const char *backend; /* wanted list; NULL: as ATTN_BACKEND says */
     uint32_t tokens;
     uint32_t block;

@@ -63,7 +63,7 @@ static int capture_size(struct attention *a, struct attention_size *size, struct
     ATTN_INIT(&args);
     ATTN_INIT(&error);
     args.batch = size->seqs;
-    device_tensors_place(&a->tensors, attention_q_bytes(a, size->seqs), attention_kv_bytes(a, size->seqs));
+    device_tensors_place(&a->tensors, attention_q_count(a, size->seqs), attention_kv_count(a, size->seqs));
     if (attn_state_get_capture_metadata(a->state, &args, a->device.stream, &metadata, &error) < 0 ||
         attn_state_clone(a->state, size->seqs, &size->state, &error) < 0 ||
         attn_state_begin_forward(size->state, metadata, a->device.stream, &error) < 0)

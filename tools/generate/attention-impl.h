@@ -111,9 +111,9 @@ void attention_free_graphs(struct attention *a);
 /* The smallest captured size for so many sequences; NULL: none. */
 const struct attention_size *attention_find_size(const struct attention *a, uint32_t seqs);
 
-/* attention-layer.c: bytes of a layer's queries and of its keys for so many rows. */
-uint64_t attention_q_bytes(const struct attention *a, uint32_t rows);
-uint64_t attention_kv_bytes(const struct attention *a, uint32_t rows);
+/* attention-layer.c: numbers in a layer's queries and in its keys for so many rows. */
+uint64_t attention_q_count(const struct attention *a, uint32_t rows);
+uint64_t attention_kv_count(const struct attention *a, uint32_t rows);
 
 /*
  * attention-layer.c: one layer over the tensors of the step that was begun with state and metadata, from the

@@ -2,16 +2,14 @@
 /* One layer of a step: writes its cache and attends, or launches the graph that does both. */
 #include "attention-impl.h"
 
-#include <string.h>
-
-uint64_t attention_q_bytes(const struct attention *a, uint32_t rows)
+uint64_t attention_q_count(const struct attention *a, uint32_t rows)
 {
-    return (uint64_t)rows * a->shape.heads * a->shape.head_dim * sizeof(float);
+    return (uint64_t)rows * a->shape.heads * a->shape.head_dim;
 }
 
-uint64_t attention_kv_bytes(const struct attention *a, uint32_t rows)
+uint64_t attention_kv_count(const struct attention *a, uint32_t rows)
 {
-    return (uint64_t)rows * a->shape.kv_heads * a->shape.head_dim * sizeof(float);
+    return (uint64_t)rows * a->shape.kv_heads * a->shape.head_dim;
 }
 
 int attention_run_layer(struct attention *a, struct attn_state *state, const struct attn_metadata *metadata,
@@ -23,10 +21,10 @@ int attention_run_layer(struct attention *a, struct attn_state *state, const str
     struct attn_error error;
     ATTN_INIT(&tensors);
     ATTN_INIT(&error);
-    tensors.q = device_view(t->d_up, 0, s->heads, s->head_dim);
-    tensors.k_new = device_view(t->d_up, t->k, s->kv_heads, s->head_dim);
-    tensors.v_new = device_view(t->d_up, t->v, s->kv_heads, s->head_dim);
-    tensors.out = device_view(t->d_down, 0, s->heads, s->head_dim);
+    tensors.q = device_view(t, t->d_up, 0, s->heads, s->head_dim);
+    tensors.k_new = device_view(t, t->d_up, t->k, s->kv_heads, s->head_dim);
+    tensors.v_new = device_view(t, t->d_up, t->v, s->kv_heads, s->head_dim);
+    tensors.out = device_view(t, t->d_down, 0, s->heads, s->head_dim);
     if (device_tensors_upload(&a->device, t, err) < 0)
         return -1;
     if (attn_layer_forward(a->groups[attention_group_of(a, layer)].layer, state, metadata,
@@ -47,11 +45,11 @@ static int launch(struct attention *a, uint32_t layer, struct failure *err)
 int attention_forward(struct attention *a, uint32_t layer, const float *q, const float *k, const float *v,
                       float *out, struct failure *err)
 {
-    const uint64_t q_bytes = attention_q_bytes(a, a->rows);
-    device_tensors_fill(&a->tensors, q, q_bytes, k, v, attention_kv_bytes(a, a->rows));
+    const uint64_t count = attention_q_count(a, a->rows);
+    device_tensors_fill(&a->tensors, q, count, k, v, attention_kv_count(a, a->rows));
     if ((a->size ? launch(a, layer, err) : attention_run_layer(a, a->state, a->metadata, layer, err)) < 0 ||
         device_wait(&a->device, err) < 0)
         return -1;
-    memcpy(out, a->tensors.down.memory, q_bytes);
+    device_tensors_take(&a->tensors, out, count);
     return 0;
 }

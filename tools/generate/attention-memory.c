@@ -123,8 +123,8 @@ static int alloc_step(struct attention *a, struct failure *err)
 {
     const uint32_t rows = a->options.max_rows;
     const uint64_t tokens = a->options.max_seqs * sizeof(int64_t);
-    if (device_tensors_make(&a->device, attention_q_bytes(a, rows), attention_kv_bytes(a, rows), &a->tensors,
-                            err) < 0 ||
+    if (device_tensors_make(&a->device, a->groups[0].problem.q_dtype, attention_q_count(a, rows),
+                            attention_kv_count(a, rows), &a->tensors, err) < 0 ||
         device_host_alloc(&a->device, "tokens on the host", tokens, &a->tokens, err) < 0 ||
         device_alloc(&a->device, "tokens", tokens, &a->d_tokens, err) < 0 ||
         device_put(&a->device, &a->d_tokens, a->tokens.memory, tokens, err) < 0)

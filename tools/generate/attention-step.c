@@ -101,7 +101,7 @@ static int add(struct attention *a, uint32_t row, const struct attention_part *p
 static void place_tensors(struct attention *a)
 {
     uint32_t rows = a->size ? a->size->seqs : a->rows;
-    device_tensors_place(&a->tensors, attention_q_bytes(a, rows), attention_kv_bytes(a, rows));
+    device_tensors_place(&a->tensors, attention_q_count(a, rows), attention_kv_count(a, rows));
 }
 
 /* The metadata is planned for all layer classes; for graphs it goes to the buffers that they read. */

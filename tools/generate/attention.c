@@ -21,9 +21,11 @@ static int describe_problem(struct attention *a, uint32_t group, struct failure 
     struct attn_error error;
     ATTN_INIT(p);
     ATTN_INIT(&error);
-    p->q_dtype = ATTN_F32;
+    p->q_dtype = a->options.q ? attention_cache_type(a->options.q) : ATTN_F32;
     p->k_dtype = attention_cache_type(a->options.kv);
     p->v_dtype = p->k_dtype;
+    if (attn_dtype_size(p->q_dtype) < 2)
+        return failure_set(err, "activations of type %s; accepted are f32, f16, bf16", a->options.q);
     if (!p->k_dtype)
         return failure_set(err, "cache type %s; accepted are " ATTENTION_CACHE_TYPES, a->options.kv);
     if (attn_dtype_size(p->k_dtype) == 1) {

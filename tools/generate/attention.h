@@ -42,10 +42,11 @@ struct attention_options {
     uint32_t host_blocks;              /* for blocks that are moved out of each cache */
     uint32_t threads;                  /* 0: as libattn decides */
     const char *kv;                    /* one of ATTENTION_CACHE_TYPES */
-    const char *backend;               /* wanted list, NULL: as ATTN_BACKEND says */
-    uint64_t seed;                     /* of the order in which blocks lie in memory */
-    bool graph;                        /* steps of one token per sequence replay captured graphs */
-    const char *const *variables;      /* "NAME=VALUE" before the environment */
+    const char *q;       /* of queries, new keys and values, and the output: f32, f16 or bf16; NULL: f32 */
+    const char *backend; /* wanted list, NULL: as ATTN_BACKEND says */
+    uint64_t seed;       /* of the order in which blocks lie in memory */
+    bool graph;          /* steps of one token per sequence replay captured graphs */
+    const char *const *variables; /* "NAME=VALUE" before the environment */
     uint32_t variable_count;
 };
 

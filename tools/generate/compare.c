@@ -13,6 +13,7 @@ int comparison_start(struct comparison *c, const struct engine *e, const struct 
     const struct model_shape *s = &e->model.shape;
     struct attention_options plain = *options;
     plain.kv = "f32";
+    plain.q = "f32";
     c->largest = -1; /* so that the first row has a place, even where all is equal */
     c->logits = malloc((size_t)rows * s->vocab * sizeof *c->logits);
     if (!c->logits)

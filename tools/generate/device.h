@@ -62,31 +62,38 @@ int device_get(const struct device *d, void *to, const struct attn_buffer *from,
                struct failure *err);
 int device_wait(const struct device *d, struct failure *err);
 
-/* What a layer reads and writes: queries, keys and values go up in one copy, the output comes down in one. */
+/*
+ * What a layer reads and writes: queries, keys and values go up in one copy, the output comes down in one.
+ * The model's numbers are f32; on the way they get the type that the backend is given. Sizes count elements.
+ */
 struct device_tensors {
     struct device_host up;
     struct device_host down;
     struct attn_buffer d_up;
     struct attn_buffer d_down;
-    uint64_t q_bytes, kv_bytes; /* the most of them */
-    uint64_t k, v, up_size;     /* where keys and values begin in this step, and all ends */
+    uint32_t dtype;         /* f32, f16 or bf16 */
+    uint64_t k, v, up_size; /* bytes: where keys and values begin in this step, and all ends */
     uint64_t down_size;
 };
 
-int device_tensors_make(const struct device *d, uint64_t q_bytes, uint64_t kv_bytes,
+/* For so many of them at most. */
+int device_tensors_make(const struct device *d, uint32_t dtype, uint64_t q, uint64_t kv,
                         struct device_tensors *out, struct failure *err);
 void device_tensors_free(const struct device *d, struct device_tensors *t);
 
-/* Places tensors of so many bytes each, no more than they were made for. */
-void device_tensors_place(struct device_tensors *t, uint64_t q_bytes, uint64_t kv_bytes);
-/* Puts them where the next upload takes them from; k and v may be NULL, with no bytes. */
-void device_tensors_fill(struct device_tensors *t, const void *q, uint64_t q_bytes, const void *k,
-                         const void *v, uint64_t kv_bytes);
+/* Places those of a step, no more than they were made for. */
+void device_tensors_place(struct device_tensors *t, uint64_t q, uint64_t kv);
+/* Puts numbers where the next upload takes them from; of keys and values there may be none. */
+void device_tensors_fill(struct device_tensors *t, const float *q, uint64_t q_count, const float *k,
+                         const float *v, uint64_t kv_count);
+/* Takes the output that the last download brought. */
+void device_tensors_take(const struct device_tensors *t, float *out, uint64_t count);
 /* Both go into a graph where the stream is captured. */
 int device_tensors_upload(const struct device *d, const struct device_tensors *t, struct failure *err);
 int device_tensors_download(const struct device *d, const struct device_tensors *t, struct failure *err);
 
-/* A contiguous view [token, head, dim] of floats that begins so many bytes into a buffer. */
-struct attn_tensor device_view(struct attn_buffer buffer, uint64_t offset, uint32_t heads, uint32_t dim);
+/* A contiguous view [token, head, dim] that begins so many bytes into a buffer. */
+struct attn_tensor device_view(const struct device_tensors *t, struct attn_buffer buffer, uint64_t offset,
+                               uint32_t heads, uint32_t dim);
 
 #endif

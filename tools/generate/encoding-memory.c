@@ -83,8 +83,8 @@ int encoding_allocate(struct encoding *e, struct failure *err)
     const struct encoding_options *o = &e->options;
     uint64_t encoder_rows = (uint64_t)o->max_encoder * o->max_seqs;
     uint64_t rows = encoder_rows > o->max_rows ? encoder_rows : o->max_rows;
-    uint64_t bytes = rows * e->shape.heads * e->shape.head_dim * sizeof(float);
-    if (device_tensors_make(&e->device, bytes, bytes, &e->tensors, err) < 0)
+    uint64_t count = rows * e->shape.heads * e->shape.head_dim;
+    if (device_tensors_make(&e->device, ATTN_F32, count, count, &e->tensors, err) < 0)
         return -1;
     if (encoding_has(e, ENCODING_SELF) && make_seats(e, ENCODING_SELF, o->max_tokens, &e->self, err) < 0)
         return -1;

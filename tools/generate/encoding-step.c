@@ -3,7 +3,6 @@
 #include "encoding-impl.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static int check_parts(const struct encoding *e, const struct encoding_part *parts, uint32_t count,
                        struct failure *err)
@@ -92,11 +91,11 @@ static int forward(struct encoding *e, enum encoding_class class, uint32_t layer
     struct attn_error error;
     ATTN_INIT(&tensors);
     ATTN_INIT(&error);
-    tensors.q = device_view(t->d_up, 0, s->heads, s->head_dim);
-    tensors.out = device_view(t->d_down, 0, s->heads, s->head_dim);
+    tensors.q = device_view(t, t->d_up, 0, s->heads, s->head_dim);
+    tensors.out = device_view(t, t->d_down, 0, s->heads, s->head_dim);
     if (fresh) {
-        tensors.k_new = device_view(t->d_up, t->k, s->heads, s->head_dim);
-        tensors.v_new = device_view(t->d_up, t->v, s->heads, s->head_dim);
+        tensors.k_new = device_view(t, t->d_up, t->k, s->heads, s->head_dim);
+        tensors.v_new = device_view(t, t->d_up, t->v, s->heads, s->head_dim);
     }
     if (attn_layer_forward(e->layers[class], e->state, e->metadata, seats ? seats->caches[layer].kv : NULL,
                            &tensors, e->device.stream, &error) < 0)
@@ -107,15 +106,15 @@ static int forward(struct encoding *e, enum encoding_class class, uint32_t layer
 int encoding_run(struct encoding *e, enum encoding_class class, uint32_t layer, const float *q,
                  const float *k, const float *v, float *out, struct failure *err)
 {
-    const uint64_t row = (uint64_t)e->shape.heads * e->shape.head_dim * sizeof(float);
+    const uint64_t row = (uint64_t)e->shape.heads * e->shape.head_dim;
     const uint32_t rows = class == ENCODING_ENCODER ? e->encoder_rows : e->rows;
-    const uint64_t kv_bytes = k ? row * (class == ENCODING_CROSS ? e->encoder_rows : rows) : 0;
-    device_tensors_place(&e->tensors, rows * row, kv_bytes);
-    device_tensors_fill(&e->tensors, q, rows * row, k, v, kv_bytes);
+    const uint64_t kv_count = k ? row * (class == ENCODING_CROSS ? e->encoder_rows : rows) : 0;
+    device_tensors_place(&e->tensors, rows * row, kv_count);
+    device_tensors_fill(&e->tensors, q, rows * row, k, v, kv_count);
     if (device_tensors_upload(&e->device, &e->tensors, err) < 0 ||
         forward(e, class, layer, k != NULL, err) < 0 ||
         device_tensors_download(&e->device, &e->tensors, err) < 0 || device_wait(&e->device, err) < 0)
         return -1;
-    memcpy(out, e->tensors.down.memory, rows * row);
+    device_tensors_take(&e->tensors, out, rows * row);
     return 0;
 }

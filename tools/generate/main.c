@@ -122,6 +122,7 @@ static int answer(struct engine *e, const struct arguments *a, const struct prom
                       .host_blocks = a->host_blocks,
                       .threads = a->threads ? a->threads : default_threads(),
                       .kv = a->kv,
+                      .q = a->q,
                       .backend = a->backend,
                       .graph = a->graph,
                       .seed = a->seed},

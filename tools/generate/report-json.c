@@ -91,6 +91,7 @@ bool report_json(const struct report *r)
     jsonout_string(json, "device_name", info.device_name);
     jsonout_strings(json, "kernels", info.kernels, ',');
     jsonout_string(json, "kv", r->arguments->kv);
+    jsonout_string(json, "q", r->arguments->q);
     jsonout_integer(json, "threads", r->threads);
     jsonout_integer(json, "parallel", r->result->most_at_once);
     jsonout_array(json, "sequences");
