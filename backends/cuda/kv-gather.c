@@ -5,9 +5,6 @@
 
 #include "../gpu/kv-resolve.h"
 
-/* Vectors that a CTA works on at once. */
-#define VECTORS (GPU_KV_THREADS / 32u)
-
 static int32_t launch_gather(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
                              const struct attn_kv_desc *desc, void *stream, struct attn_error *err)
 {
@@ -18,8 +15,8 @@ static int32_t launch_gather(struct attn_backend_impl *backend, const struct att
     for (uint32_t first = 0, count; first < heads && status == ATTN_OK; first += count) {
         count = heads - first < most ? heads - first : most;
         gpu_kv_gather_resolve(&gather, args, desc, first, count);
-        status = cuda_kv_launch(backend, CUDA_KV_GATHER, (uint64_t)args->tokens * 2 * count, VECTORS, 1,
-                                &gather, stream, err);
+        const uint64_t ctas = gpu_kv_rows_ctas(gather.by_row, gather.tokens, gather.heads, gather.each);
+        status = cuda_kv_launch(backend, CUDA_KV_GATHER, ctas, 1, 2, &gather, stream, err);
     }
     return status;
 }
@@ -52,8 +49,8 @@ static int32_t launch_convert(struct attn_backend_impl *backend, const struct at
     for (uint32_t first = 0, count; first < heads && status == ATTN_OK; first += count) {
         count = heads - first < most ? heads - first : most;
         gpu_kv_convert_resolve(&convert, args, from, to, first, count);
-        status =
-            cuda_kv_launch(backend, CUDA_KV_CONVERT, convert.count, 1, convert.parts, &convert, stream, err);
+        status = cuda_kv_launch(backend, CUDA_KV_CONVERT, convert.count, 1, convert.parts * convert.halves,
+                                &convert, stream, err);
     }
     return status;
 }

@@ -16,9 +16,10 @@ static void move_init(struct gpu_kv_move *move, const struct attn_buffer *pairs,
     move->pairs = pairs != NULL ? gpu_address(pairs) : 0;
 }
 
-static int32_t launch_move(struct attn_backend_impl *backend, const struct gpu_kv_move *move, void *stream,
+static int32_t launch_move(struct attn_backend_impl *backend, struct gpu_kv_move *move, void *stream,
                            struct attn_error *err)
 {
+    gpu_kv_move_cut(move);
     return cuda_kv_launch(backend, CUDA_KV_MOVE, move->slices, 1, 1, move, stream, err);
 }
 

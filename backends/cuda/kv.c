@@ -6,9 +6,6 @@
 
 #include "../gpu/kv-resolve.h"
 
-/* Vectors that a CTA works on at once. */
-#define VECTORS (GPU_KV_THREADS / 32u)
-
 static int32_t shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
                                 uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
 {
@@ -59,8 +56,8 @@ static int32_t launch_write(struct attn_backend_impl *backend, const struct attn
 
     do {
         gpu_kv_write_resolve(&write, args, desc, &share);
-        status = cuda_kv_launch(backend, CUDA_KV_WRITE, (uint64_t)args->rows * write.halves * share.count,
-                                VECTORS, 1, &write, stream, err);
+        const uint64_t ctas = gpu_kv_rows_ctas(write.by_row, write.rows, write.heads, write.each);
+        status = cuda_kv_launch(backend, CUDA_KV_WRITE, ctas, 1, write.halves, &write, stream, err);
     } while (status == ATTN_OK && gpu_kv_share_next(desc, &share));
     return status;
 }

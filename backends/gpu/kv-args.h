@@ -6,6 +6,7 @@
 #ifndef ATTN_GPU_KV_ARGS_H
 #define ATTN_GPU_KV_ARGS_H
 
+#include "divisor.h"
 #include "run.h"
 
 /* Threads of a CTA of all these kernels. */
@@ -23,8 +24,37 @@ struct gpu_kv_side {
     float values[GPU_KV_HEADS]; /* of the heads of the launch */
 };
 
+/* One end of rows that move: vectors of the heads of a row, from the address of the first on. */
+struct gpu_kv_end {
+    int64_t head_stride;
+    int64_t piece_stride;
+    uint32_t piece_shift; /* as in a side */
+    uint32_t dtype;
+    uint32_t size; /* bytes of an element */
+    uint32_t reserved;
+};
+
+/*
+ * How whole rows move. A unit is 16 bytes where elements stay what they are, else 8 elements; a row has
+ * `lanes` places for units of each head, of which the first `units` are taken.
+ */
+enum { GPU_KV_NO_ROWS, GPU_KV_BY_VECTOR, GPU_KV_MOVED, GPU_KV_CONVERTED };
+
+struct gpu_kv_rows {
+    struct gpu_kv_end from, to;
+    struct gpu_divisor row;    /* places of a row */
+    struct gpu_divisor vector; /* `lanes` */
+    uint32_t way;              /* BY_VECTOR: none of this, a warp per vector; NO_ROWS: nothing moves */
+    uint32_t units;
+    uint32_t split; /* units from here on come from elsewhere; 0 = none */
+};
+
+/* Rows of a warp at once: a power of two. */
+#define GPU_KV_ROWS_MOST 32u
+
 /* Writes rows. Keys and values of a row that has a place. */
 struct gpu_kv_write {
+    struct gpu_kv_rows by_row[2];
     struct gpu_kv_side to[2];
     struct gpu_tensor from[2];
     struct gpu_tensor rope; /* columns of keys from `split` on, or base 0 */
@@ -34,8 +64,10 @@ struct gpu_kv_write {
     uint32_t halves;
     uint32_t heads;
     uint32_t rows;
+    uint32_t each; /* rows of a warp at once */
     uint32_t block;
     uint32_t pages;
+    uint32_t reserved;
     int64_t page; /* rows for other pages and tokens than these are left out; -1 = none is */
     int64_t token;
     uint64_t slots; /* i64 [rows], or 0: the batch */
@@ -51,6 +83,7 @@ struct gpu_kv_slots {
 
 /* Rows of a cache into tensors. Scales of `to` are tensors of one element, base 0 = not wanted. */
 struct gpu_kv_gather {
+    struct gpu_kv_rows by_row[2];
     struct gpu_kv_side from[2];
     struct gpu_tensor to[2]; /* base 0 = not wanted */
     struct gpu_tensor scales[2];
@@ -59,12 +92,15 @@ struct gpu_kv_gather {
     uint32_t moved[2]; /* 1: elements as they are */
     uint32_t heads;
     uint32_t tokens;
+    uint32_t each; /* rows of a warp at once */
+    uint32_t reserved;
     uint64_t offsets;
     uint64_t starts; /* or 0 */
     struct gpu_batch batch;
 };
 
 struct gpu_kv_convert {
+    struct gpu_kv_rows by_row[2];
     struct gpu_kv_side from[2];
     struct gpu_kv_side to[2];
     uint32_t wide[2];
@@ -75,8 +111,8 @@ struct gpu_kv_convert {
     uint32_t count; /* pairs; without them pages */
     uint32_t from_pages;
     uint32_t to_pages;
-    uint32_t parts; /* y extent of the grid: shares of a page */
-    uint32_t reserved;
+    uint32_t parts; /* shares of a page; y extent of the grid: as many for each half */
+    uint32_t each;  /* tokens of a warp at once */
     uint64_t pairs; /* or 0: every page to its number */
 };
 
@@ -102,11 +138,12 @@ struct gpu_kv_plane {
     uint64_t n1, n0;
     uint64_t units; /* n2 * n1 * n0 */
     uint64_t first;
-    uint32_t unit; /* bytes: 1, 2, 4, 8 or 16 */
-    uint32_t reserved;
+    uint32_t unit;  /* bytes: 1, 2, 4, 8 or 16 */
+    uint32_t alike; /* 1: a place has the same address on both sides */
 };
 
-/* Units of a slice, and pairs that are moved at once. */
+/* Least units of a slice, and most pairs that are moved at once; with slices of more units fewer pairs are.
+ */
 #define GPU_KV_SLICE 8u
 #define GPU_KV_CHUNK 256u
 
@@ -117,8 +154,10 @@ struct gpu_kv_plane {
 struct gpu_kv_move {
     struct gpu_kv_plane planes[GPU_KV_PLANES];
     uint64_t slices;
+    uint32_t slice_shift; /* log2 of the units of a slice */
     uint32_t plane_count;
     uint32_t count; /* pairs */
+    uint32_t reserved;
     uint64_t pairs; /* device memory, or 0: `here` */
     int64_t here[2 * GPU_KV_PAIRS];
 };

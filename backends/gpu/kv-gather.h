@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Vectors of a cache into contiguous rows, and pages into a cache of another type or layout: a warp each. */
+/* Rows of a cache into contiguous ones, and pages into a cache of another type or layout. */
 #ifndef ATTN_GPU_KV_GATHER_H
 #define ATTN_GPU_KV_GATHER_H
 
-#include "kv-side.h"
+#include "kv-rows.h"
 
 /* ---------------------------------------------------------------- gather */
 
@@ -42,23 +42,79 @@ GPU_INLINE void gpu_kv_gather_one(const struct gpu_kv_gather *a, uint32_t row, u
     }
 }
 
-GPU_KERNEL(gpu_kv_gather_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_gather, a))
+/* Where the key of a row lies: `hole` if nowhere. False if no sequence has the row. */
+GPU_INLINE bool gpu_kv_gather_place(const struct gpu_kv_gather *a, uint32_t row, bool *hole, int64_t *page,
+                                    int64_t *token)
 {
-    const uint32_t vectors = 2 * a.heads, warps = GPU_KV_THREADS / GPU_WARP;
-    const uint64_t all = (uint64_t)a.tokens * vectors;
+    if (row >= a->tokens || !gpu_kv_has_row(a->offsets, a->batch.seqs, row))
+        return false;
+    const uint32_t seq = gpu_kv_find(a->offsets, a->batch.seqs, row);
+    const uint32_t start = a->starts != 0 ? (uint32_t)GPU_AT(const int32_t, a->starts, seq) : 0;
+    const uint32_t key = start + row - (uint32_t)GPU_AT(const int32_t, a->offsets, seq);
+
+    *hole = !gpu_kv_locate(&a->batch, seq, key, page, token);
+    return true;
+}
+
+/* A warp per vector. */
+GPU_INLINE void gpu_kv_gather_vectors(const struct gpu_kv_gather *a, uint32_t half)
+{
+    const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
+    const uint64_t all = (uint64_t)a->tokens * a->heads;
     int64_t page = 0, token = 0;
+    bool hole = false;
 
     for (uint64_t at = (uint64_t)gpu_cta() * warps + gpu_kv_warp(); at < all;
          at += (uint64_t)gpu_ctas() * warps) {
-        const uint32_t row = (uint32_t)(at / vectors), which = (uint32_t)(at - (uint64_t)row * vectors);
-        const uint32_t half = which / a.heads;
-        if (a.to[half].base == 0 || !gpu_kv_has_row(a.offsets, a.batch.seqs, row))
-            continue;
-        const uint32_t seq = gpu_kv_find(a.offsets, a.batch.seqs, row);
-        const uint32_t start = a.starts != 0 ? (uint32_t)GPU_AT(const int32_t, a.starts, seq) : 0;
-        const uint32_t key = start + row - (uint32_t)GPU_AT(const int32_t, a.offsets, seq);
-        const bool hole = !gpu_kv_locate(&a.batch, seq, key, &page, &token);
-        gpu_kv_gather_one(&a, row, half, which - half * a.heads, hole, page, token);
+        const uint32_t row = (uint32_t)(at / a->heads);
+        if (gpu_kv_gather_place(a, row, &hole, &page, &token))
+            gpu_kv_gather_one(a, row, half, (uint32_t)(at - (uint64_t)row * a->heads), hole, page, token);
+    }
+}
+
+/* What a lane knows of its row. */
+GPU_INLINE struct gpu_kv_row gpu_kv_gather_row(const struct gpu_kv_gather *a, uint32_t row, uint32_t half)
+{
+    struct gpu_kv_row mine = {0, 0, 0, 0, 0};
+    int64_t page = 0, token = 0;
+    bool hole = false;
+
+    if (!gpu_kv_gather_place(a, row, &hole, &page, &token))
+        return mine;
+    mine.to = gpu_kv_vector_in(&a->to[half], a->to_dtype[half], row, 0).at;
+    if (a->scales[half].base != 0)
+        mine.to_scale = gpu_kv_vector_in(&a->scales[half], ATTN_F32, row, 0).at;
+    if (!hole) {
+        mine.from = gpu_kv_vector_of(&a->from[half], page, token, 0).at;
+        mine.from_scale = gpu_kv_row_scale(&a->from[half], page, token);
+    }
+    return mine;
+}
+
+/* x: shares of the rows, y: keys or values. */
+GPU_KERNEL(gpu_kv_gather_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_gather, a))
+{
+    const uint32_t half = gpu_cta_y(), warps = GPU_KV_THREADS / GPU_WARP;
+    const struct gpu_kv_rows *by = &a.by_row[half];
+
+    if (a.to[half].base == 0)
+        return;
+    if (by->way == GPU_KV_BY_VECTOR) {
+        gpu_kv_gather_vectors(&a, half);
+        return;
+    }
+    for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a.each; first < a.tokens;
+         first += (uint64_t)gpu_ctas() * warps * a.each) {
+        const uint32_t left = a.tokens - (uint32_t)first, rows = left < a.each ? left : a.each;
+        const uint32_t lane = gpu_thread() % GPU_WARP;
+        const struct gpu_kv_row mine =
+            gpu_kv_gather_row(&a, lane < rows ? (uint32_t)first + lane : a.tokens, half);
+        if (by->way == GPU_KV_MOVED)
+            gpu_kv_rows_move(by, &mine, rows);
+        else
+            gpu_kv_rows_convert(by, &mine, rows, &a.from[half], NULL);
+        if (a.scales[half].base != 0)
+            gpu_kv_rows_scales(&a.from[half], a.scales[half].head_stride, &mine, rows, a.heads);
     }
 }
 
@@ -103,11 +159,48 @@ GPU_INLINE bool gpu_kv_convert_later(const struct gpu_kv_convert *a, uint32_t i,
     return later;
 }
 
-/* A CTA per pair (x) and part of a page (y, `parts` of them). */
-GPU_KERNEL(gpu_kv_convert_pages, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_convert, a))
+/* A warp per vector, of this share of a page. */
+GPU_INLINE void gpu_kv_convert_vectors(const struct gpu_kv_convert *a, uint32_t half, uint32_t part,
+                                       int64_t from, int64_t to)
 {
-    const uint32_t vectors = a.halves * a.heads, warps = GPU_KV_THREADS / GPU_WARP;
-    const uint64_t all = (uint64_t)a.block * vectors;
+    const uint32_t all = a->block * a->heads, warps = GPU_KV_THREADS / GPU_WARP;
+
+    for (uint32_t at = part * warps + gpu_kv_warp(); at < all; at += a->parts * warps) {
+        const uint32_t token = at / a->heads;
+        gpu_kv_convert_one(a, half, token, at - token * a->heads, from, to);
+    }
+}
+
+GPU_INLINE void gpu_kv_convert_rows(const struct gpu_kv_convert *a, uint32_t half, uint32_t part,
+                                    int64_t from, int64_t to)
+{
+    const struct gpu_kv_side *one = &a->from[half], *two = &a->to[half];
+    const struct gpu_kv_rows *by = &a->by_row[half];
+    const uint32_t warps = GPU_KV_THREADS / GPU_WARP, lane = gpu_thread() % GPU_WARP;
+
+    for (uint32_t first = (part * warps + gpu_kv_warp()) * a->each; first < a->block;
+         first += a->parts * warps * a->each) {
+        const uint32_t left = a->block - first, rows = left < a->each ? left : a->each;
+        struct gpu_kv_row mine = {0, 0, 0, 0, 0};
+        if (lane < rows) {
+            mine.from = gpu_kv_vector_of(one, from, first + lane, 0).at;
+            mine.to = gpu_kv_vector_of(two, to, first + lane, 0).at;
+            mine.from_scale = gpu_kv_row_scale(one, from, first + lane);
+            mine.to_scale = gpu_kv_row_scale(two, to, first + lane);
+        }
+        if (by->way == GPU_KV_CONVERTED)
+            gpu_kv_rows_convert(by, &mine, rows, one, two);
+        else
+            gpu_kv_rows_move(by, &mine, rows);
+        if (by->way == GPU_KV_MOVED && one->token_head != 0)
+            gpu_kv_rows_scales(one, two->cache.scale.head_stride, &mine, rows, a->heads);
+    }
+}
+
+/* x: pairs, y: shares of a page of keys, then of values. */
+GPU_KERNEL(gpu_kv_convert_pages, GPU_KV_THREADS, 3)(GPU_ARGUMENT(struct gpu_kv_convert, a))
+{
+    const uint32_t half = gpu_cta_y() / a.parts, part = gpu_cta_y() % a.parts;
     GPU_SHARED uint32_t later;
     int64_t from, to;
 
@@ -120,13 +213,12 @@ GPU_KERNEL(gpu_kv_convert_pages, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_c
         if (valid && gpu_kv_convert_later(&a, (uint32_t)i, to))
             later = 1; /* all write the same */
         gpu_barrier();
-        for (uint64_t at = (uint64_t)gpu_cta_y() * warps + gpu_kv_warp(); valid && later == 0 && at < all;
-             at += (uint64_t)a.parts * warps) {
-            const uint32_t token = (uint32_t)(at / vectors),
-                           which = (uint32_t)(at - (uint64_t)token * vectors);
-            const uint32_t half = which / a.heads;
-            gpu_kv_convert_one(&a, half, token, which - half * a.heads, from, to);
-        }
+        if (!valid || later != 0)
+            continue;
+        if (a.by_row[half].way == GPU_KV_BY_VECTOR)
+            gpu_kv_convert_vectors(&a, half, part, from, to);
+        else
+            gpu_kv_convert_rows(&a, half, part, from, to);
     }
 }
 

@@ -15,10 +15,15 @@
 /* Units that a thread holds at once. */
 #define GPU_KV_HELD (GPU_KV_CHUNK * GPU_KV_SLICE / GPU_KV_THREADS)
 
+/* Places that are told apart at no cost. */
+#define GPU_KV_SEEN (1u << 17)
+
 /* A chunk of pairs. */
 struct gpu_kv_chunk {
-    uint64_t from[GPU_KV_CHUNK];   /* addresses of places */
-    uint64_t to[GPU_KV_CHUNK];     /* GPU_KV_NOWHERE: nothing is written */
+    uint32_t seen[GPU_KV_SEEN / 32]; /* a bit for each target, none between chunks */
+    uint32_t meet;                   /* 1: some pairs may have to do with each other */
+    uint64_t from[GPU_KV_CHUNK];     /* addresses of places */
+    uint64_t to[GPU_KV_CHUNK];       /* GPU_KV_NOWHERE: nothing is written */
     uint16_t before[GPU_KV_CHUNK]; /* the last earlier pair that writes what this one reads; itself if none */
 };
 
@@ -30,20 +35,50 @@ GPU_INLINE uint64_t gpu_kv_lane_at(const struct gpu_kv_lane *lane, int64_t place
            (uint64_t)(page * lane->page_stride + (place - page * lane->block) * lane->token_stride);
 }
 
+/* The word and the bit of a place. */
+GPU_INLINE uint32_t *gpu_kv_seen(struct gpu_kv_chunk *chunk, uint64_t place, uint32_t *bit)
+{
+    const uint32_t at = (uint32_t)place % GPU_KV_SEEN;
+
+    *bit = 1u << at % 32;
+    return &chunk->seen[at / 32];
+}
+
+/*
+ * Reads a chunk, and finds out whether it is one of moves that can be done at once as they are: no target
+ * comes twice, and none is a source. That is said of numbers of places, which mean the same on both sides.
+ */
 GPU_INLINE void gpu_kv_chunk_read(struct gpu_kv_chunk *chunk, const struct gpu_kv_move *a,
                                   const struct gpu_kv_plane *plane, uint32_t first, uint32_t count)
 {
     const uint32_t i = gpu_thread();
+    int64_t from = -1, to = -1;
+    uint32_t bit;
 
-    if (i >= count)
-        return;
-    const uint64_t at = 2 * ((uint64_t)first + i);
-    const int64_t from = a->pairs != 0 ? GPU_AT(const int64_t, a->pairs, at) : a->here[at];
-    const int64_t to = a->pairs != 0 ? GPU_AT(const int64_t, a->pairs, at + 1) : a->here[at + 1];
+    if (i == 0)
+        chunk->meet = plane->alike == 0;
+    gpu_barrier();
+    if (i < count) {
+        const uint64_t at = 2 * ((uint64_t)first + i);
+        from = a->pairs != 0 ? GPU_AT(const int64_t, a->pairs, at) : a->here[at];
+        to = a->pairs != 0 ? GPU_AT(const int64_t, a->pairs, at + 1) : a->here[at + 1];
+    }
     const bool valid =
         from >= 0 && to >= 0 && (uint64_t)from < plane->from.places && (uint64_t)to < plane->to.places;
-    chunk->from[i] = valid ? gpu_kv_lane_at(&plane->from, from) : 0;
-    chunk->to[i] = valid ? gpu_kv_lane_at(&plane->to, to) : GPU_KV_NOWHERE;
+    if (i < count) {
+        chunk->from[i] = valid ? gpu_kv_lane_at(&plane->from, from) : 0;
+        chunk->to[i] = valid ? gpu_kv_lane_at(&plane->to, to) : GPU_KV_NOWHERE;
+    }
+    uint32_t *const target = gpu_kv_seen(chunk, (uint64_t)to, &bit);
+    if (valid && (gpu_atomic_or(target, bit) & bit) != 0)
+        chunk->meet = 1; /* all write the same */
+    gpu_barrier();
+    if (valid && (*gpu_kv_seen(chunk, (uint64_t)from, &bit) & bit) != 0)
+        chunk->meet = 1;
+    gpu_barrier();
+    if (valid)
+        *target = 0;
+    gpu_barrier();
 }
 
 /* From pairs in order to moves that can be done at once. */
@@ -80,7 +115,7 @@ GPU_INLINE struct gpu_u128 gpu_kv_unit_load(uint64_t at, uint32_t unit)
 
     all.x[0] = all.x[1] = all.x[2] = all.x[3] = 0;
     if (unit == 16) {
-        all = gpu_load_u128((const void *)(uintptr_t)at);
+        all = gpu_load_global_u128(at);
     } else if (unit == 8) {
         const uint64_t two = GPU_AT(const uint64_t, at, 0);
         all.x[0] = (uint32_t)two;
@@ -96,7 +131,7 @@ GPU_INLINE struct gpu_u128 gpu_kv_unit_load(uint64_t at, uint32_t unit)
 GPU_INLINE void gpu_kv_unit_store(uint64_t at, uint32_t unit, struct gpu_u128 all)
 {
     if (unit == 16)
-        gpu_store_u128((void *)(uintptr_t)at, all);
+        gpu_store_global_u128(at, all);
     else if (unit == 8)
         GPU_AT(uint64_t, at, 0) = (uint64_t)all.x[1] << 32 | all.x[0];
     else if (unit == 4)
@@ -107,32 +142,37 @@ GPU_INLINE void gpu_kv_unit_store(uint64_t at, uint32_t unit, struct gpu_u128 al
         GPU_AT(uint8_t, at, 0) = (uint8_t)all.x[0];
 }
 
-/* Address of a unit from that of its place. */
-GPU_INLINE uint64_t gpu_kv_unit_offset(const struct gpu_kv_plane *plane, const struct gpu_kv_lane *lane,
-                                       uint64_t unit)
+/* Addresses of a unit from those of its places. */
+GPU_INLINE void gpu_kv_unit_offsets(const struct gpu_kv_plane *plane, uint64_t unit, uint64_t *from,
+                                    uint64_t *to)
 {
-    const uint64_t outer = unit / plane->n0, n2 = outer / plane->n1;
+    const struct gpu_kv_lane *one = &plane->from, *two = &plane->to;
+    const bool small = plane->units >> 32 == 0; /* as good as always, and much faster to divide */
+    const uint64_t outer = small ? (uint32_t)unit / (uint32_t)plane->n0 : unit / plane->n0;
+    const uint64_t n2 = small ? (uint32_t)outer / (uint32_t)plane->n1 : outer / plane->n1;
+    const uint64_t n1 = outer - n2 * plane->n1, rest = (unit - outer * plane->n0) * plane->unit;
 
-    return (uint64_t)((int64_t)n2 * lane->stride2 + (int64_t)(outer - n2 * plane->n1) * lane->stride1) +
-           (unit - outer * plane->n0) * plane->unit;
+    *from = (uint64_t)((int64_t)n2 * one->stride2 + (int64_t)n1 * one->stride1) + rest;
+    *to = (uint64_t)((int64_t)n2 * two->stride2 + (int64_t)n1 * two->stride1) + rest;
 }
 
-/* All pairs for one slice of a plane. Thread t has unit t % GPU_KV_SLICE of it. */
+/* All pairs for one slice of a plane. Threads that follow one another have units that do. */
 GPU_INLINE void gpu_kv_move_slice(struct gpu_kv_chunk *chunk, const struct gpu_kv_move *a,
                                   const struct gpu_kv_plane *plane, uint64_t slice)
 {
-    const uint64_t unit = slice * GPU_KV_SLICE + gpu_thread() % GPU_KV_SLICE;
+    const uint32_t size = 1u << a->slice_shift, mine = gpu_thread() >> a->slice_shift;
+    const uint32_t step = GPU_KV_THREADS >> a->slice_shift, most = step * GPU_KV_HELD;
+    const uint64_t unit = (slice << a->slice_shift) + (gpu_thread() & (size - 1));
     const bool there = unit < plane->units;
-    const uint64_t from = gpu_kv_unit_offset(plane, &plane->from, unit);
-    const uint64_t to = gpu_kv_unit_offset(plane, &plane->to, unit);
-    const uint32_t step = GPU_KV_THREADS / GPU_KV_SLICE, mine = gpu_thread() / GPU_KV_SLICE;
+    uint64_t from, to;
     struct gpu_u128 held[GPU_KV_HELD];
 
-    for (uint32_t first = 0; first < a->count; first += GPU_KV_CHUNK) {
-        const uint32_t left = a->count - first, count = left < GPU_KV_CHUNK ? left : GPU_KV_CHUNK;
+    gpu_kv_unit_offsets(plane, there ? unit : 0, &from, &to);
+    for (uint32_t first = 0; first < a->count; first += most) {
+        const uint32_t left = a->count - first, count = left < most ? left : most;
         gpu_kv_chunk_read(chunk, a, plane, first, count);
-        gpu_barrier();
-        gpu_kv_chunk_resolve(chunk, count);
+        if (chunk->meet != 0)
+            gpu_kv_chunk_resolve(chunk, count);
         GPU_UNROLL
         for (uint32_t k = 0; k < GPU_KV_HELD; k++) {
             const uint32_t i = k * step + mine;
@@ -154,6 +194,9 @@ GPU_KERNEL(gpu_kv_move_pairs, GPU_KV_THREADS, 3)(GPU_ARGUMENT(struct gpu_kv_move
 {
     GPU_SHARED struct gpu_kv_chunk chunk;
 
+    for (uint32_t i = gpu_thread(); i < GPU_KV_SEEN / 32; i += GPU_KV_THREADS)
+        chunk.seen[i] = 0;
+    gpu_barrier();
     for (uint64_t slice = gpu_cta(); slice < a.slices; slice += gpu_ctas()) {
         uint32_t n = 0;
         while (n + 1 < a.plane_count && slice >= a.planes[n + 1].first)

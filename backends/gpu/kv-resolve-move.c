@@ -53,7 +53,6 @@ static void add_plane(struct gpu_kv_move *out, const struct place *from, const s
     plane->n0 = run / plane->unit;
     plane->n1 = inner.count;
     plane->units = plane->n0 * inner.count * outer.count;
-    plane->first = out->slices;
     plane->from.base = from->base;
     plane->from.page_stride = from->page_stride;
     plane->from.token_stride = from->token_stride;
@@ -64,7 +63,6 @@ static void add_plane(struct gpu_kv_move *out, const struct place *from, const s
     plane->to.token_stride = to->token_stride;
     plane->to.stride1 = inner.to;
     plane->to.stride2 = outer.to;
-    out->slices += (plane->units + GPU_KV_SLICE - 1) / GPU_KV_SLICE;
 }
 
 /* Places of the planes from `first` on. */
@@ -76,6 +74,9 @@ static void set_places(struct gpu_kv_move *out, uint32_t first, const uint64_t p
         out->planes[i].to.places = places[1];
         out->planes[i].from.block = blocks[0];
         out->planes[i].to.block = blocks[1];
+        const struct gpu_kv_lane *from = &out->planes[i].from, *to = &out->planes[i].to;
+        out->planes[i].alike = from->base == to->base && from->page_stride == to->page_stride &&
+                               from->token_stride == to->token_stride && from->block == to->block;
     }
 }
 
@@ -156,4 +157,29 @@ void gpu_kv_move_pages(struct gpu_kv_move *out, const struct attn_kv_desc *from,
     for (uint32_t i = 0; i < gpu_kv_halves(from); i++)
         add_pages(out, from, to, i == 1);
     set_places(out, first, places, blocks);
+}
+
+/* ---------------------------------------------------------------- slices */
+
+/* CTAs that a launch is to have, before any of them has more units than the least. */
+#define CTAS_WANTED 1024u
+
+void gpu_kv_move_cut(struct gpu_kv_move *out)
+{
+    uint64_t units = 0;
+    uint32_t size = GPU_KV_SLICE;
+
+    for (uint32_t i = 0; i < out->plane_count; i++)
+        units += out->planes[i].units;
+    /* Few pairs leave threads to more units; many units make long runs of memory. */
+    while (size < GPU_KV_THREADS && GPU_KV_THREADS / size > out->count)
+        size *= 2;
+    while (size < GPU_KV_THREADS / 4 && units / (2 * size) >= CTAS_WANTED)
+        size *= 2;
+    out->slice_shift = (uint32_t)__builtin_ctz(size);
+    out->slices = 0;
+    for (uint32_t i = 0; i < out->plane_count; i++) {
+        out->planes[i].first = out->slices;
+        out->slices += (out->planes[i].units + size - 1) / size;
+    }
 }

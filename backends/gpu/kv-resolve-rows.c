@@ -115,6 +115,7 @@ void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_a
     out->rows = args->rows;
     out->block = desc->block;
     out->pages = desc->pages;
+    out->each = gpu_kv_each(args->rows);
     out->slots = gpu_address(&args->slot_mapping);
     if (out->slots == 0)
         out->batch = gpu_kv_batch_of(args->batch, args->addressing, args->index_dtype, desc->block);
@@ -130,6 +131,14 @@ void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_a
         if (out->split % 4 != 0 || gpu_kv_wide_tensor(&out->rope, 4, types[0]) == 1)
             out->wide[0] = 1;
     }
+    for (uint32_t i = 0; i < out->halves; i++) {
+        const struct gpu_kv_kind from = gpu_kv_kind_of_tensor(&out->from[i], types[i]);
+        const struct gpu_kv_kind to = gpu_kv_kind_of_side(&out->to[i]);
+        gpu_kv_rows_resolve(&out->by_row[i], &from, &to, out->to[i].cache.dim, out->heads,
+                            types[i] == out->to[i].cache.dtype, out->to[i].token_head != 0);
+    }
+    if (out->rope.base != 0)
+        gpu_kv_rows_split(&out->by_row[0], &out->rope, types[0], out->split);
 }
 
 /* ---------------------------------------------------------------- slots */
@@ -197,6 +206,7 @@ void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gathe
     memset(out, 0, sizeof *out);
     out->heads = count;
     out->tokens = args->tokens;
+    out->each = gpu_kv_each(args->tokens);
     out->offsets = gpu_address(&args->offsets);
     out->starts = gpu_address(&args->starts);
     out->batch = gpu_kv_batch_of(args->batch, args->addressing, args->index_dtype, desc->block);
@@ -210,6 +220,10 @@ void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gathe
         out->to_dtype[i] = i == 0 ? args->k_dtype : args->v_dtype;
         out->moved[i] = out->to_dtype[i] == out->from[i].cache.dtype;
         out->wide[i] = gpu_kv_wide(&out->from[i], &out->to[i], out->to_dtype[i]);
+        const struct gpu_kv_kind source = gpu_kv_kind_of_side(&out->from[i]);
+        const struct gpu_kv_kind target = gpu_kv_kind_of_tensor(&out->to[i], out->to_dtype[i]);
+        gpu_kv_rows_resolve(&out->by_row[i], &source, &target, out->from[i].cache.dim, count,
+                            out->moved[i] != 0, false);
     }
 }
 
@@ -261,14 +275,21 @@ void gpu_kv_convert_resolve(struct gpu_kv_convert *out, const struct attn_kv_con
     out->count = out->pairs != 0 ? args->count : from->pages;
     out->from_pages = from->pages;
     out->to_pages = to->pages;
-    /* Eight vectors a warp, but not more shares than the scan of the pairs is worth. */
-    const uint64_t shares = ((uint64_t)from->block * out->halves * count + 63) / 64;
-    out->parts = shares < 64 ? (uint32_t)shares : 64;
+    out->each = gpu_kv_each_of_block(out->block);
     for (uint32_t i = 0; i < out->halves; i++) {
         out->from[i] = gpu_kv_side_of(from, i == 1, &share);
         out->to[i] = gpu_kv_side_of(to, i == 1, &share);
         out->moved[i] = is_moved(from, to, i == 1);
         const bool four = gpu_kv_wide(&out->from[i], NULL, 0) == 4 && gpu_kv_wide(&out->to[i], NULL, 0) == 4;
         out->wide[i] = four ? 4 : 1;
+        const struct gpu_kv_kind source = gpu_kv_kind_of_side(&out->from[i]);
+        const struct gpu_kv_kind target = gpu_kv_kind_of_side(&out->to[i]);
+        gpu_kv_rows_resolve(&out->by_row[i], &source, &target, out->to[i].cache.dim, count,
+                            out->moved[i] != 0, out->to[i].token_head != 0);
     }
+    /* Shares of eight vectors a warp, or as many as there are rows for; each scans all pairs. */
+    const uint32_t rows = out->each * (GPU_KV_THREADS / 32);
+    const uint64_t shares = gpu_kv_rows_by_vector(out->by_row) ? ((uint64_t)out->block * count + 63) / 64
+                                                               : ((uint64_t)out->block + rows - 1) / rows;
+    out->parts = shares < 32 ? (uint32_t)shares : 32;
 }

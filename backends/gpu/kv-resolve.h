@@ -55,6 +55,38 @@ struct gpu_batch gpu_kv_batch_of(const struct attn_batch *batch, uint32_t addres
 uint32_t gpu_kv_wide(const struct gpu_kv_side *side, const struct gpu_tensor *tensor, uint32_t dtype);
 uint32_t gpu_kv_wide_tensor(const struct gpu_tensor *tensor, uint32_t dim, uint32_t dtype);
 
+/* ---------------------------------------------------------------- kv-resolve-units.c */
+
+/* An end of rows, and what decides whether it can be moved in units. */
+struct gpu_kv_kind {
+    struct gpu_kv_end end;
+    uint64_t bits; /* of all that has to be aligned */
+    uint32_t piece;
+};
+
+struct gpu_kv_kind gpu_kv_kind_of_side(const struct gpu_kv_side *side);
+struct gpu_kv_kind gpu_kv_kind_of_tensor(const struct gpu_tensor *tensor, uint32_t dtype);
+/* Decides how rows of `heads` vectors of `dim` elements go. `own`: a vector's scale comes from itself. */
+void gpu_kv_rows_resolve(struct gpu_kv_rows *out, const struct gpu_kv_kind *from,
+                         const struct gpu_kv_kind *to, uint32_t dim, uint32_t heads, bool moved, bool own);
+/* Elements from `split` on come from `rest`. */
+void gpu_kv_rows_split(struct gpu_kv_rows *rows, const struct gpu_tensor *rest, uint32_t dtype,
+                       uint32_t split);
+/* Rows of a warp at once. */
+uint32_t gpu_kv_each(uint32_t rows);
+uint32_t gpu_kv_each_of_block(uint32_t block);
+
+/* Whether some warps take a vector each. */
+static inline bool gpu_kv_rows_by_vector(const struct gpu_kv_rows rows[2])
+{
+    return rows[0].way == GPU_KV_BY_VECTOR || rows[1].way == GPU_KV_BY_VECTOR;
+}
+
+/* CTAs that rows are shared among, both halves alike. */
+uint64_t gpu_kv_rows_ctas(const struct gpu_kv_rows rows[2], uint32_t count, uint32_t heads, uint32_t each);
+
+/* ---------------------------------------------------------------- kv-resolve-rows.c */
+
 int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
                            struct attn_error *err);
 void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_args *args,
@@ -81,6 +113,8 @@ void gpu_kv_move_slots(struct gpu_kv_move *out, const struct attn_kv_desc *from,
                        const struct attn_kv_desc *to);
 void gpu_kv_move_pages(struct gpu_kv_move *out, const struct attn_kv_desc *from,
                        const struct attn_kv_desc *to);
+/* Cuts all planes into slices, for as many pairs as there are. */
+void gpu_kv_move_cut(struct gpu_kv_move *out);
 /* Planes of a pair of caches at most. */
 #define GPU_KV_PLANES_EACH 4u
 

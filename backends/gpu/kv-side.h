@@ -139,7 +139,7 @@ GPU_INLINE void gpu_kv_take(const struct gpu_kv_vector *vector, uint32_t d, uint
                  : vector->size == 2 ? GPU_AT(const uint16_t, at, 0)
                                      : GPU_AT(const uint8_t, at, 0);
     } else if (vector->size == 4) {
-        const struct gpu_u128 all = gpu_load_u128((const void *)(uintptr_t)at);
+        const struct gpu_u128 all = gpu_load_global_u128(at);
         GPU_UNROLL
         for (uint32_t i = 0; i < 4; i++)
             raw[i] = all.x[i];
@@ -173,7 +173,7 @@ GPU_INLINE void gpu_kv_put(const struct gpu_kv_vector *vector, uint32_t d, uint3
         GPU_UNROLL
         for (uint32_t i = 0; i < 4; i++)
             all.x[i] = raw[i];
-        gpu_store_u128((void *)(uintptr_t)at, all);
+        gpu_store_global_u128(at, all);
     } else if (vector->size == 2) {
         GPU_AT(uint64_t, at, 0) = (uint64_t)(raw[2] | raw[3] << 16) << 32 | (raw[0] | raw[1] << 16);
     } else {
@@ -272,6 +272,15 @@ GPU_INLINE float gpu_kv_largest(uint32_t dtype)
     return dtype == ATTN_INT8 ? 127.0f : gpu_decode8(dtype, gpu_largest(dtype));
 }
 
+/* max|x| / Q from the bits of max|x|, NaN for a NaN or an infinity, 1 for what has no scale. */
+GPU_INLINE float gpu_kv_scale_of_largest(uint32_t most, uint32_t dtype)
+{
+    if (most >= 0x7f800000u)
+        return gpu_f32_of_bits(0x7fc00000u);
+    const float own = gpu_divide(gpu_f32_of_bits(most), gpu_kv_largest(dtype));
+    return gpu_f32_bits(own) < 0x00800000u ? 1.0f : own;
+}
+
 /* The scale of a vector that has its own: max|x| / Q, NaN if there is a NaN or an infinity. */
 GPU_INLINE float gpu_kv_own_scale(const struct gpu_kv_vector *from, uint32_t dim, uint32_t wide, float scale,
                                   uint32_t dtype)
@@ -291,10 +300,7 @@ GPU_INLINE float gpu_kv_own_scale(const struct gpu_kv_vector *from, uint32_t dim
         const uint32_t other = gpu_shuffle_xor_u32(most, mask);
         most = other > most ? other : most;
     }
-    if (most >= 0x7f800000u)
-        return gpu_f32_of_bits(0x7fc00000u);
-    const float own = gpu_divide(gpu_f32_of_bits(most), gpu_kv_largest(dtype));
-    return gpu_f32_bits(own) < 0x00800000u ? 1.0f : own;
+    return gpu_kv_scale_of_largest(most, dtype);
 }
 
 /*

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* New rows into a cache, a warp per vector, and the slots where they go, a thread per row. */
+/* New rows into a cache, and the slots where they go, a thread per row. */
 #ifndef ATTN_GPU_KV_WRITE_H
 #define ATTN_GPU_KV_WRITE_H
 
-#include "kv-side.h"
+#include "kv-rows.h"
 
 /* Where a row goes; false if nowhere. */
 GPU_INLINE bool gpu_kv_write_place(const struct gpu_kv_write *a, uint32_t row, int64_t *page, int64_t *token)
@@ -40,19 +40,57 @@ GPU_INLINE void gpu_kv_write_one(const struct gpu_kv_write *a, uint32_t row, uin
     }
 }
 
-GPU_KERNEL(gpu_kv_write_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_write, a))
+/* A warp per vector. */
+GPU_INLINE void gpu_kv_write_vectors(const struct gpu_kv_write *a, uint32_t half)
 {
-    const uint32_t vectors = a.halves * a.heads;
-    const uint64_t all = (uint64_t)a.rows * vectors;
+    const uint64_t all = (uint64_t)a->rows * a->heads;
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
     int64_t page = 0, token = 0;
 
     for (uint64_t at = (uint64_t)gpu_cta() * warps + gpu_kv_warp(); at < all;
          at += (uint64_t)gpu_ctas() * warps) {
-        const uint32_t row = (uint32_t)(at / vectors), which = (uint32_t)(at - (uint64_t)row * vectors);
-        const uint32_t half = which / a.heads;
-        if (gpu_kv_write_place(&a, row, &page, &token))
-            gpu_kv_write_one(&a, row, half, which - half * a.heads, page, token);
+        const uint32_t row = (uint32_t)(at / a->heads);
+        if (gpu_kv_write_place(a, row, &page, &token))
+            gpu_kv_write_one(a, row, half, (uint32_t)(at - (uint64_t)row * a->heads), page, token);
+    }
+}
+
+/* What a lane knows of its row. */
+GPU_INLINE struct gpu_kv_row gpu_kv_write_row(const struct gpu_kv_write *a, uint32_t row, uint32_t half)
+{
+    const struct gpu_kv_side *to = &a->to[half];
+    struct gpu_kv_row mine = {0, 0, 0, 0, 0};
+    int64_t page = 0, token = 0;
+
+    if (row >= a->rows || !gpu_kv_write_place(a, row, &page, &token))
+        return mine;
+    mine.from = gpu_kv_vector_in(&a->from[half], a->from_dtype[half], row, 0).at;
+    mine.rest = a->rope.base != 0 ? gpu_kv_vector_in(&a->rope, a->from_dtype[0], row, 0).at : 0;
+    mine.to = gpu_kv_vector_of(to, page, token, 0).at;
+    mine.to_scale = gpu_kv_row_scale(to, page, token);
+    return mine;
+}
+
+/* x: shares of the rows, y: keys or values. */
+GPU_KERNEL(gpu_kv_write_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_write, a))
+{
+    const uint32_t half = gpu_cta_y(), warps = GPU_KV_THREADS / GPU_WARP;
+    const struct gpu_kv_rows *by = &a.by_row[half];
+
+    if (by->way == GPU_KV_BY_VECTOR) {
+        gpu_kv_write_vectors(&a, half);
+        return;
+    }
+    for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a.each; first < a.rows;
+         first += (uint64_t)gpu_ctas() * warps * a.each) {
+        const uint32_t left = a.rows - (uint32_t)first, rows = left < a.each ? left : a.each;
+        const uint32_t lane = gpu_thread() % GPU_WARP;
+        const struct gpu_kv_row mine =
+            gpu_kv_write_row(&a, lane < rows ? (uint32_t)first + lane : a.rows, half);
+        if (by->way == GPU_KV_MOVED)
+            gpu_kv_rows_move(by, &mine, rows);
+        else
+            gpu_kv_rows_convert(by, &mine, rows, NULL, &a.to[half]);
     }
 }
 

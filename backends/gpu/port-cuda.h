@@ -72,6 +72,10 @@ GPU_INLINE uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)
 {
     return atomicAdd(at, value);
 }
+GPU_INLINE uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)
+{
+    return atomicOr(at, bits);
+}
 
 #define GPU__ALL 0xffffffffu
 GPU_INLINE float gpu_shuffle_f32(float value, uint32_t lane)
@@ -201,6 +205,21 @@ GPU_INLINE struct gpu_u128 gpu_load_u128(const void *at)
 GPU_INLINE void gpu_store_u128(void *at, struct gpu_u128 from)
 {
     *(uint4 *)at = make_uint4(from.x[0], from.x[1], from.x[2], from.x[3]);
+}
+/* In their order; no look at which memory is meant. */
+GPU_INLINE struct gpu_u128 gpu_load_global_u128(uint64_t at)
+{
+    struct gpu_u128 to;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to.x[0]), "=r"(to.x[1]), "=r"(to.x[2]), "=r"(to.x[3])
+                 : "l"(at));
+    return to;
+}
+GPU_INLINE void gpu_store_global_u128(uint64_t at, struct gpu_u128 from)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(from.x[0]), "r"(from.x[1]),
+                 "r"(from.x[2]), "r"(from.x[3])
+                 : "memory");
 }
 GPU_INLINE uint32_t gpu__shared_address(const void *at)
 {

@@ -28,6 +28,7 @@
  *   void gpu_warp_barrier(void)
  *   void gpu_fence(void)                              orders memory for the whole device
  *   uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)     device-wide; returns what was there
+ *   uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)       alike
  *
  * All lanes of a warp call these together:
  *   float    gpu_shuffle_f32(float value, uint32_t lane)          uint32_t gpu_shuffle_u32, uint64_t
@@ -45,6 +46,7 @@
  *   uint32_t gpu_f32_bits(float)  float gpu_f32_of_bits(uint32_t)
  *
  * Memory:
+ *   gpu_load_global_u128(uint64_t), gpu_store_global_u128: by address, in global memory, in their order
  *   struct gpu_u128 { uint32_t x[4]; }   gpu_load_u128(const void *), gpu_store_u128: 16-byte aligned
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)   16 bytes, of which `bytes` (0
  * to 16) are read and the rest is zero; both sides 16-byte aligned void gpu_copy_commit(void) closes a group

@@ -138,6 +138,14 @@ uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)
     return old;
 }
 
+uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)
+{
+    const uint32_t old = *at;
+
+    *at |= bits;
+    return old;
+}
+
 /* ---------------------------------------------------------------- shared memory */
 
 extern unsigned char __start_gpu_shared_arrays[] __attribute__((weak));

@@ -55,6 +55,7 @@ unsigned char *gpu_shared(void);
 void gpu_barrier(void);
 void gpu_barrier_part(uint32_t id, uint32_t threads);
 uint32_t gpu_atomic_add(uint32_t *at, uint32_t value);
+uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits);
 
 /* Meets the other lanes of the warp; returns what each showed, until the next meeting. */
 const struct gpu_fiber_slot *gpu_fiber_meet(enum gpu_fiber_op op, const struct gpu_fiber_slot *own);
@@ -227,6 +228,14 @@ GPU_INLINE void gpu_store_u128(void *at, struct gpu_u128 value)
     } __attribute__((aligned(16))) *to = at;
 
     to->value = value;
+}
+GPU_INLINE struct gpu_u128 gpu_load_global_u128(uint64_t at)
+{
+    return gpu_load_u128((const void *)(uintptr_t)at);
+}
+GPU_INLINE void gpu_store_global_u128(uint64_t at, struct gpu_u128 from)
+{
+    gpu_store_u128((void *)(uintptr_t)at, from);
 }
 
 GPU_INLINE void gpu_load_matrix4(uint32_t to[4], const void *row)

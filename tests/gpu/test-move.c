@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Many pairs over few places by the kernel, on fibers, against the same pairs one after the other: chains,
- * cycles and targets that come many times, within a chunk of pairs and from one to the next.
+ * cycles and targets that come many times, within a chunk of pairs and from one to the next; and lists
+ * without any of these.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "fiber-names.h"
 #include "kv-resolve.h"
 
-enum { PAGES = 24, BLOCK = 4, HEADS = 2, DIM = 12, VECTOR = 2 * DIM, PAIRS = 600, CASES = 24 };
+enum { PAGES = 24, BLOCK = 4, HEADS = 2, DIM = 12, VECTOR = 2 * DIM, PAIRS = 600, CASES = 60 };
 /* Token, head and page of keys and values, with gaps. */
 enum { HEAD = VECTOR + 4, TOKEN = HEADS * HEAD + 8, PAGE = BLOCK * TOKEN + 16, HALF = PAGES * PAGE };
 
@@ -74,13 +75,14 @@ static void on_fibers(unsigned char *memory, const int64_t *pairs, uint32_t coun
         gpu_kv_move_pages(&move, &desc, &desc);
     else
         gpu_kv_move_slots(&move, &desc, &desc);
-    const struct fiber_grid grid = {
-        .x = order % 4 == 0 ? 3 : (uint32_t)move.slices, .threads = GPU_KV_THREADS, .order = order};
     for (uint32_t first = 0; first < count; first += move.count) {
         if (here != 0) {
             move.count = count - first < GPU_KV_PAIRS ? count - first : GPU_KV_PAIRS;
             memcpy(move.here, pairs + 2 * first, 2 * sizeof *pairs * move.count);
         }
+        gpu_kv_move_cut(&move);
+        const struct fiber_grid grid = {
+            .x = order % 4 == 0 ? 3 : (uint32_t)move.slices, .threads = GPU_KV_THREADS, .order = order};
         fiber_launch(driver_find("gpu_kv_move_pairs")->call, &move, &grid);
     }
 }
@@ -91,7 +93,9 @@ static int run_case(uint32_t number)
     static int64_t pairs[2 * PAIRS];
     const int pages = (int)below(2), here = (int)below(3) == 0;
     const uint32_t places = (uint32_t)PAGES * (pages != 0 ? 1 : BLOCK);
-    const uint32_t few = 2 + below(places - 1), count = 1 + below(PAIRS);
+    const uint32_t few = 2 + below(places - 1), half = places / 2;
+    const bool apart = below(3) == 0;
+    const uint32_t count = 1 + below(apart ? half : PAIRS);
 
     for (size_t i = 0; i < sizeof wanted; i++)
         wanted[i] = got[i] = (unsigned char)below(256);
@@ -100,6 +104,13 @@ static int run_case(uint32_t number)
     for (uint32_t i = 1; i < count; i++)
         if (below(4) == 0)
             pairs[2 * i] = pairs[2 * i - 1];
+    /* Targets that come once, and sources that may be one; or targets that are no source. */
+    const uint32_t sources = below(2) == 0 ? half : places;
+    const bool twice = sources == half && below(2) == 0;
+    for (uint32_t i = 0; i < count && apart; i++) {
+        pairs[2 * i] = (int64_t)below(sources);
+        pairs[2 * i + 1] = half + (twice ? below(half) : i);
+    }
     by_hand(wanted, pairs, count, pages);
     on_fibers(got, pairs, count, pages, here, number);
     if (memcmp(wanted, got, sizeof wanted) == 0)

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Decides whether rows of a cache or a tensor can be moved in units, and lays the units out. */
+#include "kv-resolve.h"
+
+/* Warps that a launch is to have at least, before any of them takes more rows than one at once. */
+#define WARPS_WANTED 4096u
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+struct gpu_kv_kind gpu_kv_kind_of_side(const struct gpu_kv_side *side)
+{
+    const struct gpu_cache *cache = &side->cache;
+    struct gpu_kv_kind out = {
+        .end = {.head_stride = cache->head_stride,
+                .piece_stride = cache->piece_stride,
+                .piece_shift = side->piece_shift,
+                .dtype = cache->dtype,
+                .size = cache->size},
+        .bits = cache->base | (uint64_t)cache->page_stride | (uint64_t)cache->token_stride |
+                (uint64_t)cache->head_stride,
+        .piece = cache->dim * cache->size,
+    };
+
+    if (cache->piece_stride != 0) {
+        out.piece = cache->piece;
+        out.bits |= (uint64_t)cache->piece_stride;
+    }
+    return out;
+}
+
+struct gpu_kv_kind gpu_kv_kind_of_tensor(const struct gpu_tensor *tensor, uint32_t dtype)
+{
+    return (struct gpu_kv_kind){
+        .end = {.head_stride = tensor->head_stride,
+                .piece_shift = 31,
+                .dtype = dtype,
+                .size = attn__dtype_size(dtype)},
+        .bits = tensor->base | (uint64_t)tensor->token_stride | (uint64_t)tensor->head_stride,
+    };
+}
+
+/* Whether units of `bytes` are whole in every piece, and aligned. */
+static bool fits(const struct gpu_kv_kind *kind, uint32_t bytes)
+{
+    return kind->piece % bytes == 0 && kind->bits % smaller(bytes, 16) == 0;
+}
+
+/* The power of two that is not below. */
+static uint32_t round_power(uint32_t value)
+{
+    uint32_t out = 1;
+
+    while (out < value)
+        out *= 2;
+    return out;
+}
+
+void gpu_kv_rows_resolve(struct gpu_kv_rows *out, const struct gpu_kv_kind *from,
+                         const struct gpu_kv_kind *to, uint32_t dim, uint32_t heads, bool moved, bool own)
+{
+    const uint32_t elements = moved ? 16 / to->end.size : 8;
+    uint32_t lanes = dim / elements;
+
+    *out = (struct gpu_kv_rows){.from = from->end, .to = to->end, .way = GPU_KV_BY_VECTOR};
+    out->units = lanes;
+    if (dim % elements != 0 || !fits(from, elements * from->end.size) || !fits(to, elements * to->end.size))
+        return;
+    if (own && !moved) { /* the lanes of a vector meet */
+        if (lanes > 32)
+            return;
+        lanes = round_power(lanes);
+    }
+    if ((uint64_t)lanes * heads * GPU_KV_ROWS_MOST >= GPU_DIVIDE_BELOW / 2)
+        return;
+    out->row = gpu_divisor_of(lanes * heads);
+    out->vector = gpu_divisor_of(lanes);
+    out->way = moved ? GPU_KV_MOVED : GPU_KV_CONVERTED;
+}
+
+void gpu_kv_rows_split(struct gpu_kv_rows *rows, const struct gpu_tensor *rest, uint32_t dtype,
+                       uint32_t split)
+{
+    const struct gpu_kv_kind kind = gpu_kv_kind_of_tensor(rest, dtype);
+    const uint32_t elements = rows->way == GPU_KV_MOVED ? 16 / kind.end.size : 8;
+
+    /* A unit behind the split is addressed with the strides of those before it. */
+    if (split % elements != 0 || !fits(&kind, elements * kind.end.size) ||
+        (rest->head_stride != rows->from.head_stride && rows->row.value != rows->vector.value))
+        rows->way = GPU_KV_BY_VECTOR;
+    rows->split = split / elements;
+}
+
+static uint32_t power_below(uint32_t value)
+{
+    uint32_t out = 1;
+
+    while (out < GPU_KV_ROWS_MOST && 2 * out <= value)
+        out *= 2;
+    return out;
+}
+
+uint32_t gpu_kv_each(uint32_t rows)
+{
+    return power_below(rows / WARPS_WANTED);
+}
+
+uint32_t gpu_kv_each_of_block(uint32_t block)
+{
+    return power_below(block / (GPU_KV_THREADS / 32));
+}
+
+uint64_t gpu_kv_rows_ctas(const struct gpu_kv_rows rows[2], uint32_t count, uint32_t heads, uint32_t each)
+{
+    const uint32_t warps = GPU_KV_THREADS / 32;
+    const uint64_t work = gpu_kv_rows_by_vector(rows) ? (uint64_t)count * heads : count;
+    const uint64_t share = gpu_kv_rows_by_vector(rows) ? warps : warps * each;
+
+    return work / share + (work % share != 0);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Rows move: all heads of a token at once. A warp takes some rows. Each lane finds the addresses of one of
+ * them, then all lanes go through the units of all rows in their order in memory, several under way at once.
+ */
+#ifndef ATTN_GPU_KV_ROWS_H
+#define ATTN_GPU_KV_ROWS_H
+
+#include "kv-side.h"
+
+/* Units that a lane has under way. */
+#define GPU_KV_MOVED_HELD     4u
+#define GPU_KV_CONVERTED_HELD 2u
+
+/* A row, as the lane knows it that found it: addresses of head 0, or 0. */
+struct gpu_kv_row {
+    uint64_t from;       /* 0: zeros */
+    uint64_t rest;       /* of what is from elsewhere */
+    uint64_t to;         /* 0: the row is left out */
+    uint64_t from_scale; /* of scales that are the row's own */
+    uint64_t to_scale;
+};
+
+/* A unit of a warp's rows. */
+struct gpu_kv_spot {
+    uint32_t row, head, unit;
+    bool there;
+};
+
+GPU_INLINE uint32_t gpu_kv_divide(uint32_t n, const struct gpu_divisor *by)
+{
+    return ((uint32_t)(((uint64_t)n * by->multiply) >> 32) + n) >> by->shift;
+}
+
+GPU_INLINE struct gpu_kv_spot gpu_kv_spot_of(const struct gpu_kv_rows *by, uint32_t at, uint32_t all)
+{
+    struct gpu_kv_spot spot;
+
+    spot.row = gpu_kv_divide(at, &by->row);
+    const uint32_t rest = at - spot.row * by->row.value;
+    spot.head = gpu_kv_divide(rest, &by->vector);
+    spot.unit = rest - spot.head * by->vector.value;
+    spot.there = at < all && spot.unit < by->units;
+    spot.row %= GPU_WARP; /* behind the end: any lane */
+    return spot;
+}
+
+/* Address of a byte of a vector. */
+GPU_INLINE uint64_t gpu_kv_end_at(const struct gpu_kv_end *end, uint64_t row, uint32_t head, uint32_t byte)
+{
+    return row +
+           (uint64_t)((int64_t)head * end->head_stride +
+                      (int64_t)(byte >> end->piece_shift) * end->piece_stride) +
+           (byte & ((1u << end->piece_shift) - 1));
+}
+
+/* Where a unit comes from, and where it goes; `bytes` of it on either side. All lanes together. */
+GPU_INLINE uint64_t gpu_kv_spot_from(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine,
+                                     const struct gpu_kv_spot *spot, uint32_t bytes)
+{
+    uint64_t row = gpu_shuffle_u64(mine->from, spot->row);
+    uint32_t unit = spot->unit;
+
+    if (by->split != 0) {
+        const uint64_t rest = gpu_shuffle_u64(mine->rest, spot->row);
+        row = unit < by->split ? row : rest;
+        unit = unit < by->split ? unit : unit - by->split;
+    }
+    return row != 0 ? gpu_kv_end_at(&by->from, row, spot->head, unit * bytes) : 0;
+}
+
+GPU_INLINE uint64_t gpu_kv_spot_to(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine,
+                                   const struct gpu_kv_spot *spot, uint32_t bytes)
+{
+    const uint64_t row = gpu_shuffle_u64(mine->to, spot->row);
+
+    return spot->there && row != 0 ? gpu_kv_end_at(&by->to, row, spot->head, spot->unit * bytes) : 0;
+}
+
+/* ---------------------------------------------------------------- as they are */
+
+GPU_INLINE void gpu_kv_rows_move(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine, uint32_t rows)
+{
+    const uint32_t all = rows * by->row.value, lane = gpu_thread() % GPU_WARP;
+    struct gpu_u128 held[GPU_KV_MOVED_HELD];
+    uint64_t to[GPU_KV_MOVED_HELD];
+
+    for (uint32_t first = 0; first < all; first += GPU_WARP * GPU_KV_MOVED_HELD) {
+        GPU_UNROLL
+        for (uint32_t k = 0; k < GPU_KV_MOVED_HELD; k++) {
+            const struct gpu_kv_spot spot = gpu_kv_spot_of(by, first + k * GPU_WARP + lane, all);
+            const uint64_t from = gpu_kv_spot_from(by, mine, &spot, 16);
+            to[k] = gpu_kv_spot_to(by, mine, &spot, 16);
+            held[k].x[0] = held[k].x[1] = held[k].x[2] = held[k].x[3] = 0;
+            if (to[k] != 0 && from != 0)
+                held[k] = gpu_load_global_u128(from);
+        }
+        GPU_UNROLL
+        for (uint32_t k = 0; k < GPU_KV_MOVED_HELD; k++)
+            if (to[k] != 0)
+                gpu_store_global_u128(to[k], held[k]);
+    }
+}
+
+/* ---------------------------------------------------------------- eight elements */
+
+struct gpu_kv_eight {
+    uint32_t x[8]; /* as they lie in memory */
+};
+
+GPU_INLINE void gpu_kv_eight_load(uint64_t at, uint32_t size, struct gpu_kv_eight *out)
+{
+    if (size == 1) {
+        const uint64_t all = GPU_AT(const uint64_t, at, 0);
+        out->x[0] = (uint32_t)all;
+        out->x[1] = (uint32_t)(all >> 32);
+        return;
+    }
+    const struct gpu_u128 low = gpu_load_global_u128(at);
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        out->x[i] = low.x[i];
+    if (size == 4) {
+        const struct gpu_u128 high = gpu_load_global_u128(at + 16);
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            out->x[4 + i] = high.x[i];
+    }
+}
+
+GPU_INLINE void gpu_kv_eight_store(uint64_t at, uint32_t size, const struct gpu_kv_eight *all)
+{
+    struct gpu_u128 low, high;
+
+    if (size == 1) {
+        GPU_AT(uint64_t, at, 0) = (uint64_t)all->x[1] << 32 | all->x[0];
+        return;
+    }
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        low.x[i] = all->x[i];
+        high.x[i] = all->x[4 + i];
+    }
+    gpu_store_global_u128(at, low);
+    if (size == 4)
+        gpu_store_global_u128(at + 16, high);
+}
+
+GPU_INLINE void gpu_kv_eight_decode(uint32_t dtype, const struct gpu_kv_eight *all, float values[8])
+{
+    if (dtype == ATTN_BF16 || dtype == ATTN_F16) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint16_t code = (uint16_t)(all->x[i / 2] >> 16 * (i % 2));
+            values[i] = dtype == ATTN_BF16 ? gpu_bf16_to_f32(code) : gpu_f16_to_f32(code);
+        }
+    } else if (dtype == ATTN_F32) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            values[i] = gpu_f32_of_bits(all->x[i]);
+    } else {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            values[i] = gpu_decode8(dtype, all->x[i / 4] >> 8 * (i % 4) & 0xffu);
+    }
+}
+
+GPU_INLINE void gpu_kv_eight_encode(uint32_t dtype, const float values[8], struct gpu_kv_eight *out)
+{
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        out->x[i] = 0;
+    if (dtype == ATTN_BF16 || dtype == ATTN_F16) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            out->x[i] = dtype == ATTN_BF16 ? gpu_pack_bf16(values[2 * i], values[2 * i + 1])
+                                           : gpu_pack_f16(values[2 * i], values[2 * i + 1]);
+    } else if (dtype == ATTN_F32) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            out->x[i] = gpu_f32_bits(values[i]);
+    } else {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            out->x[i / 4] |= gpu_encode8(dtype, values[i]) << 8 * (i % 4);
+    }
+}
+
+/* ---------------------------------------------------------------- scales of rows */
+
+/* Address of the scale of head 0, 0 if scales are no array. */
+GPU_INLINE uint64_t gpu_kv_row_scale(const struct gpu_kv_side *side, int64_t page, int64_t token)
+{
+    return side->cache.scale.base != 0 ? gpu_kv_scale_place(&side->cache.scale, page, token, 0) : 0;
+}
+
+/* What the elements of a vector are times; `row` is the address of its row's. All lanes together. */
+GPU_INLINE float gpu_kv_spot_scale(const struct gpu_kv_side *side, uint64_t row,
+                                   const struct gpu_kv_spot *spot)
+{
+    if (side->by_head != 0)
+        return side->values[spot->there ? spot->head : 0];
+    if (side->cache.scale.base == 0)
+        return side->cache.scale.value;
+    const uint64_t own = gpu_shuffle_u64(row, spot->row);
+    return spot->there && own != 0
+               ? GPU_AT(const float, own + (uint64_t)((int64_t)spot->head * side->cache.scale.head_stride), 0)
+               : 1.0f;
+}
+
+/* Scales of all heads of the rows to where they belong, and 1 for a row that comes from nowhere. */
+GPU_INLINE void gpu_kv_rows_scales(const struct gpu_kv_side *from, int64_t to_stride,
+                                   const struct gpu_kv_row *mine, uint32_t rows, uint32_t heads)
+{
+    const uint32_t all = rows * heads;
+
+    for (uint32_t first = 0; first < all; first += GPU_WARP) {
+        const uint32_t at = first + gpu_thread() % GPU_WARP;
+        struct gpu_kv_spot spot;
+        spot.row = at / heads;
+        spot.head = at - spot.row * heads;
+        spot.unit = 0;
+        spot.row %= GPU_WARP;
+        spot.there = at < all;
+        const float scale = gpu_kv_spot_scale(from, mine->from_scale, &spot);
+        const uint64_t source = gpu_shuffle_u64(mine->from, spot.row);
+        const uint64_t target = gpu_shuffle_u64(mine->to_scale, spot.row);
+        if (spot.there && target != 0)
+            GPU_AT(float, target + (uint64_t)((int64_t)spot.head * to_stride), 0) =
+                source != 0 ? scale : 1.0f;
+    }
+}
+
+/* The scale of a vector that has its own, from the eight elements of each of its lanes, which are together.
+ */
+GPU_INLINE float gpu_kv_lanes_scale(const float values[8], bool there, uint32_t lanes, uint32_t dtype)
+{
+    uint32_t most = 0; /* as bits: in order of size, and NaN above all */
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 8; i++) {
+        const uint32_t bits = there ? gpu_f32_bits(values[i]) & 0x7fffffffu : 0;
+        most = bits > most ? bits : most;
+    }
+    for (uint32_t mask = lanes / 2; mask > 0; mask /= 2) {
+        const uint32_t other = gpu_shuffle_xor_u32(most, mask);
+        most = other > most ? other : most;
+    }
+    return gpu_kv_scale_of_largest(most, dtype);
+}
+
+/* ---------------------------------------------------------------- from type to type */
+
+/*
+ * One unit, which has been loaded: `scale` is what its source's elements are times, `to` the target's side
+ * or NULL, `at` where it goes. All lanes together.
+ */
+GPU_INLINE void gpu_kv_spot_convert(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine,
+                                    const struct gpu_kv_spot *spot, const struct gpu_kv_side *to,
+                                    struct gpu_kv_eight *all, float scale, uint64_t at)
+{
+    float values[8], divisor = 1;
+
+    gpu_kv_eight_decode(by->from.dtype, all, values);
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        values[i] *= scale;
+    if (to != NULL && to->token_head != 0) {
+        const uint64_t row = gpu_shuffle_u64(mine->to_scale, spot->row);
+        divisor = gpu_kv_lanes_scale(values, at != 0, by->vector.value, by->to.dtype);
+        if (at != 0 && spot->unit == 0)
+            GPU_AT(float, row + (uint64_t)((int64_t)spot->head * to->cache.scale.head_stride), 0) = divisor;
+    } else if (to != NULL && by->to.size == 1) {
+        divisor = gpu_kv_spot_scale(to, mine->to_scale, spot);
+    }
+    if (at == 0)
+        return;
+    if (divisor != 1) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            values[i] = gpu_divide(values[i], divisor);
+    }
+    gpu_kv_eight_encode(by->to.dtype, values, all);
+    gpu_kv_eight_store(at, by->to.size, all);
+}
+
+/* `from` and `to` are NULL where that end has no scales. */
+GPU_INLINE void gpu_kv_rows_convert(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine,
+                                    uint32_t rows, const struct gpu_kv_side *from,
+                                    const struct gpu_kv_side *to)
+{
+    const uint32_t all = rows * by->row.value, lane = gpu_thread() % GPU_WARP;
+    struct gpu_kv_eight held[GPU_KV_CONVERTED_HELD];
+    struct gpu_kv_spot spot[GPU_KV_CONVERTED_HELD];
+    float scale[GPU_KV_CONVERTED_HELD];
+    uint64_t at[GPU_KV_CONVERTED_HELD];
+
+    for (uint32_t first = 0; first < all; first += GPU_WARP * GPU_KV_CONVERTED_HELD) {
+        GPU_UNROLL
+        for (uint32_t k = 0; k < GPU_KV_CONVERTED_HELD; k++) {
+            spot[k] = gpu_kv_spot_of(by, first + k * GPU_WARP + lane, all);
+            const uint64_t source = gpu_kv_spot_from(by, mine, &spot[k], 8 * by->from.size);
+            at[k] = gpu_kv_spot_to(by, mine, &spot[k], 8 * by->to.size);
+            scale[k] = from != NULL ? gpu_kv_spot_scale(from, mine->from_scale, &spot[k]) : 1.0f;
+            scale[k] = source != 0 ? scale[k] : 1.0f;
+            GPU_UNROLL
+            for (uint32_t i = 0; i < 8; i++)
+                held[k].x[i] = 0; /* codes of 0 in every type */
+            if (at[k] != 0 && source != 0)
+                gpu_kv_eight_load(source, by->from.size, &held[k]);
+        }
+        GPU_UNROLL
+        for (uint32_t k = 0; k < GPU_KV_CONVERTED_HELD; k++)
+            gpu_kv_spot_convert(by, mine, &spot[k], to, &held[k], scale[k], at[k]);
+    }
+}
+
+#endif
