@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * A whole model in a backend's memory: four layers of two classes, each layer's queries what the one before
+ * A whole model in a backend's memory: layers of two classes, four if nothing else is wanted, each layer's queries what the one before
  * gave out. Twice, to do the same step in two ways.
  */
 #ifndef TEST_GRAPH_STACK_H
@@ -8,8 +8,12 @@
 
 #include "crowd.h"
 
+#ifndef STACK_LAYERS_WANTED
+#define STACK_LAYERS_WANTED 4
+#endif
+
 enum {
-    STACK_LAYERS = 4,
+    STACK_LAYERS = STACK_LAYERS_WANTED,
     STACK_CLASSES = 2,
     STACK_WAYS = 2, /* 0: without graphs, 1: on graphs */
     STACK_HEADS = 4,

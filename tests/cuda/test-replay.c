@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * A model of 32 layers and two layer classes decodes on graphs of the CUDA plugin, a ladder of batch sizes:
+ * what a replayed step asks of the driver is one copy, one launch and no memory, and it gives what the same
+ * step without graphs gives, bit for bit.
+ *
+ * The plugin is looked for as always, and so is the driver (ATTN_CUDA_LIBRARY), so that a real one is as
+ * good. Calls are counted by a library that can say how many there were (fake.h): the fake driver, or one
+ * that stands before a real one. With any other the results alone are judged.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../graph/stack.h"
+#include "../graph/tap.h"
+#include "../graph/world.h"
+#include "attn/device.h"
+#include "fake.h"
+
+enum { MOST_STEPS = 8, WAITS = 3 };
+
+/* The driver's calls that a step may make beside pushing the context and popping it, and how many. */
+static const struct {
+    const char *name;
+    uint64_t least, most;
+} allowed[] = {
+    {"cuMemcpyHtoDAsync", 1, 1},   /* the step's image */
+    {"cuGraphLaunch", 1, 1},       /* all layers */
+    {"cuEventQuery", 0, 1},        /* is the block of staging free? */
+    {"cuEventRecord", 1, 1},       /* it is in use until here */
+    {"cuStreamIsCapturing", 0, 2}, /* nothing is waited for, nor launched, in a capture */
+};
+enum { ALLOWED = sizeof allowed / sizeof allowed[0] };
+
+struct run {
+    struct stack stack;
+    struct crowd crowd;
+    struct stack_inputs inputs;
+    struct stack_outputs eager, replay;
+    const struct fake *driver; /* NULL: does not count */
+    bool same, frugal;
+    uint32_t steps;
+};
+
+/* Counts of all that is allowed, then of contexts pushed, and of everything. */
+struct counts {
+    uint64_t of[ALLOWED];
+    uint64_t contexts, all;
+};
+
+static struct counts count(const struct fake *driver)
+{
+    struct counts out = {.all = driver->calls()};
+
+    for (uint32_t i = 0; i < ALLOWED; i++)
+        out.of[i] = driver->calls_of(allowed[i].name);
+    out.contexts = driver->calls_of("cuCtxPushCurrent") + driver->calls_of("cuCtxPopCurrent");
+    return out;
+}
+
+static bool is_frugal(const struct counts *before, const struct counts *after)
+{
+    uint64_t known = after->contexts - before->contexts;
+    bool good = true;
+
+    for (uint32_t i = 0; i < ALLOWED; i++) {
+        const uint64_t made = after->of[i] - before->of[i];
+        known += made;
+        if (made < allowed[i].least || made > allowed[i].most)
+            printf("# %s: %llu calls\n", allowed[i].name, (unsigned long long)made);
+        good = good && made >= allowed[i].least && made <= allowed[i].most;
+    }
+    if (known != after->all - before->all)
+        printf("# %llu calls of other functions\n", (unsigned long long)(after->all - before->all - known));
+    return good && known == after->all - before->all;
+}
+
+/* `seqs` sequences of lengths of their own, the longest as long as a graph sees. */
+static void gather_crowd(struct run *run, uint32_t seqs)
+{
+    crowd_init(&run->crowd, 7 + seqs, false);
+    run->crowd.seqs = seqs;
+    for (uint32_t i = 0; i < seqs; i++)
+        run->crowd.seq[i].len =
+            i == 0 ? CROWD_LEN - MOST_STEPS : crowd_random(&run->crowd, CROWD_LEN - MOST_STEPS);
+    crowd_reserve(&run->crowd);
+}
+
+static void run_eager(struct run *run)
+{
+    struct stack *stack = &run->stack;
+    struct attn_metadata *metadata = NULL;
+
+    must(crowd_decodes(&run->crowd, &stack->eager, -1, &metadata, &err));
+    must(stack_copy_in(stack, 0, &run->inputs, NULL, &err));
+    must(attn_state_begin_forward(stack->state, metadata, NULL, &err));
+    must(stack_forward(stack, stack->state, metadata, 0, &stack->way[0].outputs, NULL, &err));
+    must(stack_copy_out(stack, 0, &run->eager, NULL, &err));
+    must(attn_stream_synchronize(stack->backend, NULL, &err));
+}
+
+/* Staging may be in use still: then the step before is waited for. */
+static int32_t prepare(struct run *run, const struct attn_metadata *metadata)
+{
+    int32_t status = ATTN_E_BUSY;
+
+    for (uint32_t i = 0; i < WAITS && status == ATTN_E_BUSY; i++) {
+        if (i > 0)
+            must(attn_stream_synchronize(run->stack.backend, run->stack.stream, &err));
+        status = attn_state_prepare(run->stack.state, metadata, run->stack.stream, &err);
+    }
+    return status;
+}
+
+static void run_replay(struct run *run, const struct stack_size *size)
+{
+    struct stack *stack = &run->stack;
+    struct attn_metadata *metadata = NULL;
+    struct counts before = {.all = 0}, after = before;
+
+    must(stack_copy_in(stack, 1, &run->inputs, stack->stream, &err));
+    must(attn_stream_synchronize(stack->backend, stack->stream, &err));
+    if (run->driver != NULL)
+        before = count(run->driver);
+    must(
+        crowd_decodes(&run->crowd, &stack->replay, (int32_t)(size->seqs - run->crowd.seqs), &metadata, &err));
+    must(prepare(run, metadata));
+    must(attn_graph_launch(size->graph, stack->stream, &err));
+    if (run->driver != NULL)
+        after = count(run->driver);
+    run->frugal = run->frugal && (run->driver == NULL || is_frugal(&before, &after));
+    must(stack_copy_out(stack, 1, &run->replay, stack->stream, &err));
+    must(attn_stream_synchronize(stack->backend, stack->stream, &err));
+}
+
+static void step(struct run *run)
+{
+    const size_t row = (size_t)STACK_HEADS * STACK_DIM * run->stack.element;
+    const struct stack_size *size = stack_find(&run->stack, run->crowd.seqs);
+
+    stack_draw(&run->stack, &run->crowd, &run->inputs);
+    run_eager(run);
+    run_replay(run, size);
+    for (uint32_t i = 0; i < STACK_LAYERS && run->same; i++) {
+        run->same = memcmp(run->eager.out[i], run->replay.out[i], run->crowd.seqs * row) == 0;
+        if (!run->same)
+            printf("# %u sequences on a graph of %u: layer %u differs\n", run->crowd.seqs, size->seqs, i);
+    }
+    crowd_grow(&run->crowd);
+    crowd_reserve(&run->crowd);
+    run->steps++;
+}
+
+static void test_ladder(const struct stack_config *config, const struct fake *driver, uint32_t steps)
+{
+    struct attn_context *context = NULL;
+    struct attn_backend *backend = NULL;
+    struct run *run = calloc(1, sizeof *run);
+    char text[96];
+
+    if (run == NULL)
+        exit(1);
+    run->driver = driver;
+    run->same = run->frugal = true;
+    backend_open(config->backend, &context, &backend);
+    must(stack_init(&run->stack, backend, config, &err));
+    must(stack_capture(&run->stack, true, &err));
+    for (uint32_t i = 0; i < run->stack.size_count && run->same && run->frugal; i++) {
+        const uint32_t seqs = run->stack.sizes[i].seqs;
+        gather_crowd(run, seqs > 2 ? seqs - 1 : seqs);
+        for (uint32_t k = 0; k < steps; k++)
+            step(run);
+    }
+    snprintf(text, sizeof text, "%u steps of %d layers on graphs of %u sizes equal those without", run->steps,
+             STACK_LAYERS, run->stack.size_count);
+    check(run->same && run->stack.size_count > 1, text, config->name);
+    check(stack_same_caches(&run->stack), "so do all caches", config->name);
+    if (driver != NULL)
+        check(run->frugal, "a replayed step is one copy and one launch for the driver", config->name);
+    stack_finish(&run->stack);
+    attn_backend_destroy(backend);
+    attn_context_destroy(context);
+    free(run);
+}
+
+/* The driver's library, if it can count. */
+static const struct fake *find_driver(void)
+{
+    const char *path = getenv("ATTN_CUDA_LIBRARY");
+    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *symbol = library != NULL ? dlsym(library, "fake_get") : NULL;
+    fake_get_fn get;
+
+    if (symbol == NULL)
+        return NULL;
+    memcpy(&get, &symbol, sizeof get);
+    return get();
+}
+
+/* Arguments: steps of each size, and a type of queries and keys, f32 or bf16; without one both. */
+int main(int argc, char **argv)
+{
+    static const struct stack_config configs[] = {
+        {"flash-attn f32", "cuda/flash-attn", 0, ATTN_F32, "q=f32", 0, false, false},
+        {"flashinfer f32", "cuda/flashinfer", 0, ATTN_F32, "q=f32", 0, false, false},
+        {"flash-attn bf16", "cuda/flash-attn", 0, ATTN_BF16, "q=bf16", 0, false, false},
+        {"flashinfer bf16", "cuda/flashinfer", 0, ATTN_BF16, "q=bf16", 0, false, false},
+    };
+    const uint32_t wanted = argc > 1 ? (uint32_t)atoi(argv[1]) : 2;
+    const uint32_t steps = wanted < 1 ? 1 : wanted > MOST_STEPS ? MOST_STEPS : wanted;
+    const struct fake *driver = find_driver();
+
+    ATTN_INIT(&err);
+    if (driver == NULL)
+        printf("# the driver's library does not count calls; results alone are judged\n");
+    for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++)
+        if (argc < 3 || strcmp(configs[i].types + strlen("q="), argv[2]) == 0)
+            test_ladder(&configs[i], driver, steps);
+    return finish_checks();
+}
