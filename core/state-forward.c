@@ -4,17 +4,16 @@
 #include "call.h"
 #include "state.h"
 
-/* The runs that there are, in the order in which a layer has them. */
+/* The runs that there are. */
 static uint32_t list_runs(const struct attn_state *state)
 {
-    static const enum attn__run_kind order[] = {ATTN__RUN_NEW, ATTN__RUN_PROMPTS, ATTN__RUN_MAIN};
     const struct attn__state_core *core = state->core;
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < core->count * ATTN__RUNS; i++) {
-        const enum attn__run_kind kind = order[i % ATTN__RUNS];
-        const uint32_t r = i / ATTN__RUNS * ATTN__RUNS + kind;
-        const struct attn_plan *plan = attn__set_plan(state->set, r / ATTN__RUNS, kind);
+    for (uint32_t n = 0; n < core->count * ATTN__RUNS; n++) {
+        const enum attn__run_kind kind = attn__run_order[n / core->count];
+        const uint32_t i = n % core->count, r = i * ATTN__RUNS + kind;
+        const struct attn_plan *plan = attn__set_plan(state->set, i, kind);
         if (core->batches[r].seqs == 0 || plan == NULL)
             continue;
         core->plan_list[count] = plan;

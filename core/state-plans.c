@@ -90,6 +90,8 @@ static int32_t make_plan(struct attn__state_core *core, struct attn__plan_set *s
 
 /* ---------------------------------------------------------------- schedules */
 
+const enum attn__run_kind attn__run_order[ATTN__RUNS] = {ATTN__RUN_NEW, ATTN__RUN_PROMPTS, ATTN__RUN_MAIN};
+
 /* Room for one more run; false if it does not fit 64 bits. */
 static bool place(struct attn__plan_set *set, const struct attn_plan_sizes *sizes, struct attn_span *schedule,
                   uint64_t *bytes)
@@ -120,12 +122,13 @@ static int32_t place_schedules(struct attn__state_core *core, struct attn__plan_
     uint64_t bytes = 0;
     struct attn_plan_sizes sizes;
 
-    for (uint32_t r = 0; r < runs; r++) {
-        const enum attn__run_kind kind = (enum attn__run_kind)(r % ATTN__RUNS);
-        if (!has_run(core, set, r / ATTN__RUNS, kind))
+    for (uint32_t n = 0; n < runs; n++) {
+        const enum attn__run_kind kind = attn__run_order[n / set->count];
+        const uint32_t i = n % set->count, r = i * ATTN__RUNS + kind;
+        if (!has_run(core, set, i, kind))
             continue;
         ATTN_INIT(&sizes);
-        const int32_t status = attn_plan_get_sizes(attn__set_plan(set, r / ATTN__RUNS, kind), &sizes, err);
+        const int32_t status = attn_plan_get_sizes(attn__set_plan(set, i, kind), &sizes, err);
         if (status != ATTN_OK)
             return status;
         if (!place(set, &sizes, &set->schedules[r], &bytes))

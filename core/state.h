@@ -169,6 +169,11 @@ int32_t attn__staging_mark(struct attn__staging *staging, struct attn_backend *b
 
 /* ---------------------------------------------------------------- state-plans.c */
 
+/*
+ * The order of runs in a layer, in which they are prepared too, all classes before the next run: their
+ * schedules lie in this order, so that those of a step of one kind can be copied at once.
+ */
+extern const enum attn__run_kind attn__run_order[ATTN__RUNS];
 /* True if the class has prompts that read new tokens though its problem reads a cache. */
 bool attn__class_has_new(const struct attn_problem *problem);
 /* batch 0: the problems' maxima. */

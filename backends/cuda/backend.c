@@ -83,6 +83,7 @@ static const struct attn_plan_table plan_table = {
     .create = cuda_plan_create,
     .sizes = cuda_plan_sizes,
     .prepare = cuda_plan_prepare,
+    .prepare_many = cuda_plan_prepare_many,
     .run = cuda_plan_run,
     .destroy = cuda_plan_destroy,
     .describe = cuda_plan_describe,

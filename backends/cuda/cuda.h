@@ -110,6 +110,10 @@ int32_t cuda_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_i
 int32_t cuda_plan_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                           const struct attn_span *schedule, const struct attn_span *staging, void *stream,
                           struct attn_error *err);
+int32_t cuda_plan_prepare_many(const struct attn_plan_impl *const *plans,
+                               const struct attn_batch *const *batches, const struct attn_span *schedules,
+                               uint32_t n, const struct attn_span *staging, void *stream,
+                               struct attn_error *err);
 int32_t cuda_plan_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                       const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
                       const struct attn_kv_desc *desc, const struct attn_span *schedule,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * A step's schedule. With host copies of the batch it is written here and copied, and the batch is checked;
- * without them a kernel of the family writes the same bytes.
+ * A step's schedules, of one plan or of several. With host copies of the batch they are written here and
+ * copied, those that lie behind one another at once, and the batch is checked; without them a kernel of the
+ * family writes the same bytes.
  */
 #include "cuda.h"
 
@@ -61,26 +62,46 @@ static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn
     return status;
 }
 
-/* Writes all parts into staging, and has them copied at once. The context is current. */
-static int32_t prepare_host(const struct attn_plan_impl *plan, const struct attn_batch *batch,
-                            const struct attn_span *schedule, const struct attn_span *staging, void *stream,
-                            struct attn_error *err)
-{
-    struct cuda_context *context = plan->backend->context;
-    const struct attn_planner_batch arrays = planner_batch(&plan->problem, batch);
+/* A copy that is to be made: what comes next may lie behind it on both sides. */
+struct pending {
+    uint64_t to;
+    const char *from;
+    uint64_t size;
+};
 
-    if (plan->sizes.schedule == 0)
+/* The context is current. */
+static int32_t flush(struct cuda_context *context, const struct pending *copy, void *stream,
+                     struct attn_error *err)
+{
+    if (copy->size == 0)
         return ATTN_OK;
-    char *memory = attn__address(&staging->buffer);
+    return cuda_check(context, context->driver->cuMemcpyHtoDAsync(copy->to, copy->from, copy->size, stream),
+                      "schedule", "cuMemcpyHtoDAsync", err);
+}
+
+/* Writes all parts into staging; the copy is added to the one that is pending, or takes its place. */
+static int32_t prepare_host(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                            const struct attn_span *schedule, char *memory, struct pending *copy,
+                            void *stream, struct attn_error *err)
+{
+    const struct attn_planner_batch arrays = planner_batch(&plan->problem, batch);
+    const uint64_t to = gpu_address(&schedule->buffer), size = plan->sizes.schedule;
+    int32_t status = ATTN_OK;
+
+    if (size == 0)
+        return ATTN_OK;
     for (uint32_t i = 0; i < plan->part_count; i++) {
         const struct cuda_part *part = &plan->parts[i];
         if (part->kernel->family->prepare_host != NULL)
             part->kernel->family->prepare_host(plan, part, &arrays, memory + part->schedule_offset);
     }
-    return cuda_check(context,
-                      context->driver->cuMemcpyHtoDAsync(gpu_address(&schedule->buffer), memory,
-                                                         plan->sizes.schedule, stream),
-                      "schedule", "cuMemcpyHtoDAsync", err);
+    if (copy->size > 0 && copy->to + copy->size == to && copy->from + copy->size == memory) {
+        copy->size += size;
+        return ATTN_OK;
+    }
+    status = flush(plan->backend->context, copy, stream, err);
+    *copy = (struct pending){to, memory, size};
+    return status;
 }
 
 static int32_t prepare_device(const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -126,24 +147,69 @@ static int32_t check_host(const struct attn_plan_impl *plan, const struct attn_b
     return attn__batch_check(&plan->problem, &host, &extent, err);
 }
 
-int32_t cuda_plan_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
-                          const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+static bool has_host(const struct attn_batch *batch)
+{
+    return (batch->given & ATTN_GIVEN_HOST_COPIES) != 0;
+}
+
+/* What can be refused without a look at host copies. */
+static int32_t check_step(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                          const struct attn_span *schedule, const struct attn_span *staging,
                           struct attn_error *err)
 {
-    const bool host = (batch->given & ATTN_GIVEN_HOST_COPIES) != 0;
-    struct cuda_context *context = plan->backend->context;
-    int32_t status = check_blocks(plan, schedule, staging, host, err);
+    const int32_t status = check_blocks(plan, schedule, staging, has_host(batch), err);
 
-    if (status == ATTN_OK)
-        status = attn__batch_check_given(&plan->problem, batch, err);
+    return status == ATTN_OK ? attn__batch_check_given(&plan->problem, batch, err) : status;
+}
+
+/* The share of plan i of all staging. */
+static struct attn_span next_staging(const struct attn_plan_impl *plan, struct attn_span *left)
+{
+    const uint64_t size = plan->sizes.staging < left->size ? plan->sizes.staging : left->size;
+    const struct attn_span own = {left->buffer, size};
+
+    left->buffer.byte_offset += own.size;
+    left->size -= own.size;
+    return own;
+}
+
+int32_t cuda_plan_prepare_many(const struct attn_plan_impl *const *plans,
+                               const struct attn_batch *const *batches, const struct attn_span *schedules,
+                               uint32_t n, const struct attn_span *staging, void *stream,
+                               struct attn_error *err)
+{
+    struct cuda_context *context = plans[0]->backend->context;
+    const struct attn_span all = staging != NULL ? *staging : (struct attn_span){{NULL, 0}, 0};
+    struct attn_span left = all;
+    struct pending copy = {0, NULL, 0};
+    int32_t status = ATTN_OK;
+
+    for (uint32_t i = 0; i < n && status == ATTN_OK; i++) {
+        const struct attn_span own = next_staging(plans[i], &left);
+        status = check_step(plans[i], batches[i], &schedules[i], &own, err);
+    }
     if (status == ATTN_OK)
         status = cuda_enter(context, err);
     if (status != ATTN_OK)
         return status;
-    if (host)
-        status = check_host(plan, batch, stream, err);
+    for (uint32_t i = 0; i < n && status == ATTN_OK; i++)
+        if (has_host(batches[i]))
+            status = check_host(plans[i], batches[i], stream, err);
+    left = all;
+    for (uint32_t i = 0; i < n && status == ATTN_OK; i++) {
+        const struct attn_span own = next_staging(plans[i], &left);
+        status = has_host(batches[i]) ? prepare_host(plans[i], batches[i], &schedules[i],
+                                                     attn__address(&own.buffer), &copy, stream, err)
+                                      : prepare_device(plans[i], batches[i], &schedules[i], stream, err);
+    }
     if (status == ATTN_OK)
-        status = host ? prepare_host(plan, batch, schedule, staging, stream, err)
-                      : prepare_device(plan, batch, schedule, stream, err);
+        status = flush(context, &copy, stream, err);
     return cuda_leave(context, status);
+}
+
+int32_t cuda_plan_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                          const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+                          struct attn_error *err)
+{
+    return cuda_plan_prepare_many(&plan, &batch, schedule, 1, staging, stream, err);
 }
