@@ -40,6 +40,7 @@ enum cuda_result_code {
     CUDA_INVALID_ADDRESS_SPACE = 717,
     CUDA_INVALID_PC = 718,
     CUDA_LAUNCH_FAILED = 719,
+    CUDA_NOT_SUPPORTED = 801,
     CUDA_CAPTURE_FIRST = 900, /* stream capture: unsupported, invalidated, merged, ... */
     CUDA_CAPTURE_LAST = 908,
     CUDA_UNKNOWN = 999
@@ -57,6 +58,15 @@ enum cuda_attribute {
 #define CUDA_EVENT_DISABLE_TIMING 2u
 #define CUDA_HOST_PORTABLE        1u
 #define CUDA_CAPTURE_RELAXED      2
+
+/* How copies of a batch read their sources, and hints where these and the targets are. */
+struct cuda_copy_attributes {
+    int source_order;
+    int source_hint[2];
+    int target_hint[2];
+    unsigned flags;
+};
+#define CUDA_COPY_IN_STREAM_ORDER 1
 
 /* The oldest interface of the driver that serves. */
 #define CUDA_DRIVER_LEAST 12000

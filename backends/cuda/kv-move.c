@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Moves tokens and pages between caches: on the device by one kernel that keeps the order of pairs; between
- * host and device by copies of the driver, which the stream keeps in order.
+ * Moves tokens and pages between caches on the device, by one kernel that keeps the order of pairs.
  */
 #include <string.h>
 
@@ -97,71 +96,6 @@ int32_t cuda_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn
 
 /* ---------------------------------------------------------------- swap */
 
-static int32_t copy_run(struct attn_backend_impl *backend, uint32_t kind, uint64_t to, uint64_t from,
-                        uint64_t size, void *stream, struct attn_error *err)
-{
-    const struct cuda_driver *driver = backend->context->driver;
-
-    if (kind == ATTN_COPY_TO_DEVICE)
-        return cuda_check(backend->context,
-                          driver->cuMemcpyHtoDAsync(to, (const void *)(uintptr_t)from, size, stream), "to",
-                          "cuMemcpyHtoDAsync", err);
-    return cuda_check(backend->context, driver->cuMemcpyDtoHAsync((void *)(uintptr_t)to, from, size, stream),
-                      "from", "cuMemcpyDtoHAsync", err);
-}
-
-/* `pages` pages from a pair on, which follow one another on both sides. */
-static int32_t copy_plane(struct attn_backend_impl *backend, uint32_t kind, const struct gpu_kv_plane *plane,
-                          const int64_t *pair, uint64_t pages, void *stream, struct attn_error *err)
-{
-    const uint64_t run = plane->n0 * plane->unit, n2 = plane->units / (plane->n0 * plane->n1);
-    const uint64_t from = plane->from.base + (uint64_t)(pair[0] * plane->from.page_stride);
-    const uint64_t to = plane->to.base + (uint64_t)(pair[1] * plane->to.page_stride);
-    int32_t status = ATTN_OK;
-
-    for (uint64_t i = 0; i < n2; i++)
-        for (uint64_t j = 0; j < plane->n1 && status == ATTN_OK; j++)
-            status = copy_run(
-                backend, kind,
-                to + (uint64_t)((int64_t)i * plane->to.stride2 + (int64_t)j * plane->to.stride1),
-                from + (uint64_t)((int64_t)i * plane->from.stride2 + (int64_t)j * plane->from.stride1),
-                run * pages, stream, err);
-    return status;
-}
-
-/* How many pairs from the first on are pages that lie behind one another without gaps, in both caches. */
-static uint32_t count_run(const struct gpu_kv_move *move, const int64_t *pairs, uint32_t count)
-{
-    uint32_t n = 1;
-
-    for (uint32_t i = 0; i < move->plane_count; i++) {
-        const struct gpu_kv_plane *plane = &move->planes[i];
-        const int64_t bytes = (int64_t)(plane->units * plane->unit);
-        if (plane->units != plane->n0 || plane->from.page_stride != bytes || plane->to.page_stride != bytes)
-            return 1;
-    }
-    while (n < count && pairs[2 * n] == pairs[0] + n && pairs[2 * n + 1] == pairs[1] + n)
-        n++;
-    return n;
-}
-
-static int32_t copy_pairs(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
-                          const struct gpu_kv_move *move, void *stream, struct attn_error *err)
-{
-    int32_t status = ATTN_OK;
-
-    for (uint32_t i = 0, n; i < args->count && status == ATTN_OK; i += n) {
-        const int64_t *pair = args->pairs + 2 * (size_t)i;
-        n = 1;
-        if (pair[0] < 0 || pair[1] < 0)
-            continue;
-        n = count_run(move, pair, args->count - i);
-        for (uint32_t p = 0; p < move->plane_count && status == ATTN_OK; p++)
-            status = copy_plane(backend, args->kind, &move->planes[p], pair, n, stream, err);
-    }
-    return status;
-}
-
 /* The pairs travel with the launches. */
 static int32_t move_pairs(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
                           struct gpu_kv_move *move, void *stream, struct attn_error *err)
@@ -194,6 +128,6 @@ int32_t cuda_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn
     move_init(&move, NULL, args->count);
     gpu_kv_move_pages(&move, source, target);
     status = args->kind == ATTN_COPY_ON_DEVICE ? move_pairs(backend, args, &move, stream, err)
-                                               : copy_pairs(backend, args, &move, stream, err);
+                                               : cuda_kv_swap_copy(backend, args, &move, stream, err);
     return cuda_leave(backend->context, status);
 }

@@ -62,4 +62,9 @@ int32_t cuda_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_
 int32_t cuda_kv_advance_step(struct attn_backend_impl *backend, const struct attn_kv_advance_step_args *args,
                              void *stream, struct attn_error *err);
 
+struct gpu_kv_move;
+/* Pages between host and device, whose planes are given. The context is current. */
+int32_t cuda_kv_swap_copy(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
+                          struct gpu_kv_move *move, void *stream, struct attn_error *err);
+
 #endif

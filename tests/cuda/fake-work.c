@@ -158,6 +158,23 @@ cuda_result cuMemcpyDtoDAsync(cuda_address to, cuda_address from, size_t size, c
                              fake_reach(from, size, "cuMemcpyDtoDAsync"), size, stream);
 }
 
+/* Last first: the order of a batch is nobody's. */
+cuda_result cuMemcpyBatchAsync(cuda_address *to, cuda_address *from, size_t *sizes, size_t count,
+                               struct cuda_copy_attributes *attributes, size_t *first, size_t attribute_count,
+                               size_t *failed, cuda_handle stream)
+{
+    cuda_result result = fake_enter("cuMemcpyBatchAsync", true);
+
+    *failed = SIZE_MAX;
+    if (stream == NULL || count == 0 || attribute_count != 1 || first[0] != 0 ||
+        attributes->source_order != CUDA_COPY_IN_STREAM_ORDER)
+        fake_offend("cuMemcpyBatchAsync with arguments that it does not take");
+    for (size_t i = count; i-- > 0 && result == CUDA_SUCCESS;)
+        result = submit_copy("cuMemcpyBatchAsync", (void *)(uintptr_t)to[i],
+                             (const void *)(uintptr_t)from[i], sizes[i], stream);
+    return result;
+}
+
 cuda_result cuMemsetD8Async(cuda_address to, unsigned char value, size_t size, cuda_handle stream)
 {
     cuda_result result = fake_enter("cuMemsetD8Async", true);

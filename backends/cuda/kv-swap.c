@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Pages between host and device: what lies together on both sides goes in one piece, and all pieces by one
+ * call of the driver where it has such a call, which says nothing of their order.
+ */
+#include <stdlib.h>
+
+#include "cuda.h"
+
+#include "../gpu/kv-resolve.h"
+
+/* Pieces of one call. */
+#define PIECES_MOST 512u
+/* Handles up to this one are the driver's own streams, which take no batches. */
+#define OWN_STREAM_LAST 2u
+
+struct pieces {
+    struct attn_backend_impl *backend;
+    void *stream;
+    uint32_t kind;
+    bool together; /* in any order, by one call */
+    uint32_t count;
+    cuda_address to[PIECES_MOST];
+    cuda_address from[PIECES_MOST];
+    size_t size[PIECES_MOST];
+};
+
+static int32_t copy_one(const struct pieces *p, uint32_t i, struct attn_error *err)
+{
+    struct cuda_context *context = p->backend->context;
+    const struct cuda_driver *driver = context->driver;
+
+    if (p->kind == ATTN_COPY_TO_DEVICE)
+        return cuda_check(
+            context,
+            driver->cuMemcpyHtoDAsync(p->to[i], (const void *)(uintptr_t)p->from[i], p->size[i], p->stream),
+            "to", "cuMemcpyHtoDAsync", err);
+    return cuda_check(
+        context, driver->cuMemcpyDtoHAsync((void *)(uintptr_t)p->to[i], p->from[i], p->size[i], p->stream),
+        "from", "cuMemcpyDtoHAsync", err);
+}
+
+/* False if the driver does not take them so: memory of a kind that it wants to have one by one. */
+static bool copy_together(struct pieces *p, int32_t *status, struct attn_error *err)
+{
+    struct cuda_copy_attributes attributes = {.source_order = CUDA_COPY_IN_STREAM_ORDER};
+    struct cuda_context *context = p->backend->context;
+    size_t first = 0, failed = 0;
+    const cuda_result result = context->driver->cuMemcpyBatchAsync(
+        p->to, p->from, p->size, p->count, &attributes, &first, 1, &failed, p->stream);
+
+    if (result == CUDA_INVALID_VALUE || result == CUDA_NOT_SUPPORTED)
+        return false;
+    *status = cuda_check(context, result, p->kind == ATTN_COPY_TO_DEVICE ? "to" : "from",
+                         "cuMemcpyBatchAsync", err);
+    return true;
+}
+
+static int32_t flush(struct pieces *p, struct attn_error *err)
+{
+    int32_t status = ATTN_OK;
+
+    p->together = p->together && (p->count < 2 || copy_together(p, &status, err));
+    if (!p->together || p->count == 1)
+        for (uint32_t i = 0; i < p->count && status == ATTN_OK; i++)
+            status = copy_one(p, i, err);
+    p->count = 0;
+    return status;
+}
+
+static int32_t add_piece(struct pieces *p, uint64_t to, uint64_t from, uint64_t size, struct attn_error *err)
+{
+    const uint32_t last = p->count - 1;
+    int32_t status = ATTN_OK;
+
+    if (p->count > 0 && p->to[last] + p->size[last] == to && p->from[last] + p->size[last] == from) {
+        p->size[last] += size;
+        return ATTN_OK;
+    }
+    if (p->count == PIECES_MOST)
+        status = flush(p, err);
+    p->to[p->count] = to;
+    p->from[p->count] = from;
+    p->size[p->count++] = size;
+    return status;
+}
+
+static int32_t add_page(struct pieces *p, const struct gpu_kv_plane *plane, const int64_t *pair,
+                        struct attn_error *err)
+{
+    const uint64_t run = plane->n0 * plane->unit, n2 = plane->units / (plane->n0 * plane->n1);
+    const uint64_t from = plane->from.base + (uint64_t)(pair[0] * plane->from.page_stride);
+    const uint64_t to = plane->to.base + (uint64_t)(pair[1] * plane->to.page_stride);
+    int32_t status = ATTN_OK;
+
+    for (uint64_t i = 0; i < n2; i++)
+        for (uint64_t j = 0; j < plane->n1 && status == ATTN_OK; j++)
+            status = add_piece(
+                p, to + (uint64_t)((int64_t)i * plane->to.stride2 + (int64_t)j * plane->to.stride1),
+                from + (uint64_t)((int64_t)i * plane->from.stride2 + (int64_t)j * plane->from.stride1), run,
+                err);
+    return status;
+}
+
+/* Keys and values that follow one another in every page of both caches are one plane. */
+static void join_planes(struct gpu_kv_move *move)
+{
+    struct gpu_kv_plane *k = &move->planes[0], *v = &move->planes[1];
+    const uint64_t bytes = k->units * k->unit;
+
+    if (move->plane_count != 2 || k->units != k->n0 || v->units != v->n0 || k->unit != v->unit ||
+        v->from.base != k->from.base + bytes || v->to.base != k->to.base + bytes ||
+        v->from.page_stride != k->from.page_stride || v->to.page_stride != k->to.page_stride)
+        return;
+    k->n0 += v->n0;
+    k->units = k->n0;
+    move->plane_count = 1;
+}
+
+/* Whether no target comes twice, as far as can be told. */
+static bool has_own_targets(const struct attn_kv_swap_blocks_args *args, uint64_t places)
+{
+    unsigned char *seen = calloc(places / 8 + 1, 1);
+    bool good = seen != NULL;
+
+    for (uint32_t i = 0; i < args->count && good; i++) {
+        const int64_t to = args->pairs[2 * (size_t)i + 1];
+        if (args->pairs[2 * (size_t)i] < 0 || to < 0)
+            continue;
+        good = (uint64_t)to < places && (seen[to / 8] & 1u << to % 8) == 0;
+        if (good)
+            seen[to / 8] |= (unsigned char)(1u << to % 8);
+    }
+    free(seen);
+    return good;
+}
+
+int32_t cuda_kv_swap_copy(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
+                          struct gpu_kv_move *move, void *stream, struct attn_error *err)
+{
+    struct pieces p = {.backend = backend, .stream = stream, .kind = args->kind};
+    bool captured = false;
+    int32_t status = ATTN_OK;
+
+    if (backend->context->driver->cuMemcpyBatchAsync != NULL && (uintptr_t)stream > OWN_STREAM_LAST) {
+        status = cuda_stream_is_captured(backend->context, stream, &captured, err);
+        p.together = !captured && has_own_targets(args, move->planes[0].to.places);
+    }
+    join_planes(move);
+    for (uint32_t n = 0; n < move->plane_count; n++) {
+        for (uint32_t i = 0; i < args->count && status == ATTN_OK; i++) {
+            const int64_t *pair = args->pairs + 2 * (size_t)i;
+            if (pair[0] >= 0 && pair[1] >= 0)
+                status = add_page(&p, &move->planes[n], pair, err);
+        }
+    }
+    return status == ATTN_OK ? flush(&p, err) : status;
+}
