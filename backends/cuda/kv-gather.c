@@ -16,7 +16,7 @@ static int32_t launch_gather(struct attn_backend_impl *backend, const struct att
         count = heads - first < most ? heads - first : most;
         gpu_kv_gather_resolve(&gather, args, desc, first, count);
         const uint64_t ctas = gpu_kv_rows_ctas(gather.by_row, gather.tokens, gather.heads, gather.each);
-        status = cuda_kv_launch(backend, CUDA_KV_GATHER, ctas, 1, 2, &gather, stream, err);
+        status = cuda_kv_launch(backend, CUDA_KV_GATHER, ctas, 1, 2 * gather.shares, &gather, stream, err);
     }
     return status;
 }

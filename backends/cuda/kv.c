@@ -57,7 +57,8 @@ static int32_t launch_write(struct attn_backend_impl *backend, const struct attn
     do {
         gpu_kv_write_resolve(&write, args, desc, &share);
         const uint64_t ctas = gpu_kv_rows_ctas(write.by_row, write.rows, write.heads, write.each);
-        status = cuda_kv_launch(backend, CUDA_KV_WRITE, ctas, 1, write.halves, &write, stream, err);
+        status =
+            cuda_kv_launch(backend, CUDA_KV_WRITE, ctas, 1, write.halves * write.shares, &write, stream, err);
     } while (status == ATTN_OK && gpu_kv_share_next(desc, &share));
     return status;
 }

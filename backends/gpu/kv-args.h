@@ -64,10 +64,10 @@ struct gpu_kv_write {
     uint32_t halves;
     uint32_t heads;
     uint32_t rows;
-    uint32_t each; /* rows of a warp at once */
+    uint32_t each;   /* rows of a warp at once */
+    uint32_t shares; /* warps that share them */
     uint32_t block;
     uint32_t pages;
-    uint32_t reserved;
     int64_t page; /* rows for other pages and tokens than these are left out; -1 = none is */
     int64_t token;
     uint64_t slots; /* i64 [rows], or 0: the batch */
@@ -92,8 +92,8 @@ struct gpu_kv_gather {
     uint32_t moved[2]; /* 1: elements as they are */
     uint32_t heads;
     uint32_t tokens;
-    uint32_t each; /* rows of a warp at once */
-    uint32_t reserved;
+    uint32_t each;   /* rows of a warp at once */
+    uint32_t shares; /* warps that share them */
     uint64_t offsets;
     uint64_t starts; /* or 0 */
     struct gpu_batch batch;

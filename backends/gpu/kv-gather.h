@@ -91,16 +91,18 @@ GPU_INLINE struct gpu_kv_row gpu_kv_gather_row(const struct gpu_kv_gather *a, ui
     return mine;
 }
 
-/* x: shares of the rows, y: keys or values. */
+/* x: some of the rows, y: shares of keys, then of values. */
 GPU_KERNEL(gpu_kv_gather_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_gather, a))
 {
-    const uint32_t half = gpu_cta_y(), warps = GPU_KV_THREADS / GPU_WARP;
+    const uint32_t half = gpu_cta_y() / a.shares, share = gpu_cta_y() % a.shares;
+    const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
     const struct gpu_kv_rows *by = &a.by_row[half];
 
     if (a.to[half].base == 0)
         return;
     if (by->way == GPU_KV_BY_VECTOR) {
-        gpu_kv_gather_vectors(&a, half);
+        if (share == 0)
+            gpu_kv_gather_vectors(&a, half);
         return;
     }
     for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a.each; first < a.tokens;
@@ -110,10 +112,10 @@ GPU_KERNEL(gpu_kv_gather_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_gat
         const struct gpu_kv_row mine =
             gpu_kv_gather_row(&a, lane < rows ? (uint32_t)first + lane : a.tokens, half);
         if (by->way == GPU_KV_MOVED)
-            gpu_kv_rows_move(by, &mine, rows);
+            gpu_kv_rows_move(by, &mine, rows, share, a.shares);
         else
-            gpu_kv_rows_convert(by, &mine, rows, &a.from[half], NULL);
-        if (a.scales[half].base != 0)
+            gpu_kv_rows_convert(by, &mine, rows, share, a.shares, &a.from[half], NULL);
+        if (a.scales[half].base != 0 && share == 0)
             gpu_kv_rows_scales(&a.from[half], a.scales[half].head_stride, &mine, rows, a.heads);
     }
 }
@@ -189,9 +191,9 @@ GPU_INLINE void gpu_kv_convert_rows(const struct gpu_kv_convert *a, uint32_t hal
             mine.to_scale = gpu_kv_row_scale(two, to, first + lane);
         }
         if (by->way == GPU_KV_CONVERTED)
-            gpu_kv_rows_convert(by, &mine, rows, one, two);
+            gpu_kv_rows_convert(by, &mine, rows, 0, 1, one, two);
         else
-            gpu_kv_rows_move(by, &mine, rows);
+            gpu_kv_rows_move(by, &mine, rows, 0, 1);
         if (by->way == GPU_KV_MOVED && one->token_head != 0)
             gpu_kv_rows_scales(one, two->cache.scale.head_stride, &mine, rows, a->heads);
     }

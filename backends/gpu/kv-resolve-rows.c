@@ -139,6 +139,7 @@ void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_a
     }
     if (out->rope.base != 0)
         gpu_kv_rows_split(&out->by_row[0], &out->rope, types[0], out->split);
+    out->shares = gpu_kv_shares(out->by_row, out->rows);
 }
 
 /* ---------------------------------------------------------------- slots */
@@ -225,6 +226,7 @@ void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gathe
         gpu_kv_rows_resolve(&out->by_row[i], &source, &target, out->from[i].cache.dim, count,
                             out->moved[i] != 0, false);
     }
+    out->shares = gpu_kv_shares(out->by_row, out->tokens);
 }
 
 /* ---------------------------------------------------------------- convert */

@@ -75,6 +75,8 @@ void gpu_kv_rows_split(struct gpu_kv_rows *rows, const struct gpu_tensor *rest, 
 /* Rows of a warp at once. */
 uint32_t gpu_kv_each(uint32_t rows);
 uint32_t gpu_kv_each_of_block(uint32_t block);
+/* Warps that share them: long rows of which there are few. */
+uint32_t gpu_kv_shares(const struct gpu_kv_rows rows[2], uint32_t count);
 
 /* Whether some warps take a vector each. */
 static inline bool gpu_kv_rows_by_vector(const struct gpu_kv_rows rows[2])

@@ -79,13 +79,16 @@ GPU_INLINE uint64_t gpu_kv_spot_to(const struct gpu_kv_rows *by, const struct gp
 
 /* ---------------------------------------------------------------- as they are */
 
-GPU_INLINE void gpu_kv_rows_move(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine, uint32_t rows)
+/* Warps that share these rows take turns. */
+GPU_INLINE void gpu_kv_rows_move(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine, uint32_t rows,
+                                 uint32_t share, uint32_t shares)
 {
     const uint32_t all = rows * by->row.value, lane = gpu_thread() % GPU_WARP;
     struct gpu_u128 held[GPU_KV_MOVED_HELD];
     uint64_t to[GPU_KV_MOVED_HELD];
 
-    for (uint32_t first = 0; first < all; first += GPU_WARP * GPU_KV_MOVED_HELD) {
+    for (uint32_t first = share * GPU_WARP * GPU_KV_MOVED_HELD; first < all;
+         first += shares * GPU_WARP * GPU_KV_MOVED_HELD) {
         GPU_UNROLL
         for (uint32_t k = 0; k < GPU_KV_MOVED_HELD; k++) {
             const struct gpu_kv_spot spot = gpu_kv_spot_of(by, first + k * GPU_WARP + lane, all);
@@ -286,8 +289,8 @@ GPU_INLINE void gpu_kv_spot_convert(const struct gpu_kv_rows *by, const struct g
 
 /* `from` and `to` are NULL where that end has no scales. */
 GPU_INLINE void gpu_kv_rows_convert(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine,
-                                    uint32_t rows, const struct gpu_kv_side *from,
-                                    const struct gpu_kv_side *to)
+                                    uint32_t rows, uint32_t share, uint32_t shares,
+                                    const struct gpu_kv_side *from, const struct gpu_kv_side *to)
 {
     const uint32_t all = rows * by->row.value, lane = gpu_thread() % GPU_WARP;
     struct gpu_kv_eight held[GPU_KV_CONVERTED_HELD];
@@ -295,7 +298,8 @@ GPU_INLINE void gpu_kv_rows_convert(const struct gpu_kv_rows *by, const struct g
     float scale[GPU_KV_CONVERTED_HELD];
     uint64_t at[GPU_KV_CONVERTED_HELD];
 
-    for (uint32_t first = 0; first < all; first += GPU_WARP * GPU_KV_CONVERTED_HELD) {
+    for (uint32_t first = share * GPU_WARP * GPU_KV_CONVERTED_HELD; first < all;
+         first += shares * GPU_WARP * GPU_KV_CONVERTED_HELD) {
         GPU_UNROLL
         for (uint32_t k = 0; k < GPU_KV_CONVERTED_HELD; k++) {
             spot[k] = gpu_kv_spot_of(by, first + k * GPU_WARP + lane, all);

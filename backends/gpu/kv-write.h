@@ -71,14 +71,16 @@ GPU_INLINE struct gpu_kv_row gpu_kv_write_row(const struct gpu_kv_write *a, uint
     return mine;
 }
 
-/* x: shares of the rows, y: keys or values. */
+/* x: some of the rows, y: shares of keys, then of values. */
 GPU_KERNEL(gpu_kv_write_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_write, a))
 {
-    const uint32_t half = gpu_cta_y(), warps = GPU_KV_THREADS / GPU_WARP;
+    const uint32_t half = gpu_cta_y() / a.shares, share = gpu_cta_y() % a.shares;
+    const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
     const struct gpu_kv_rows *by = &a.by_row[half];
 
     if (by->way == GPU_KV_BY_VECTOR) {
-        gpu_kv_write_vectors(&a, half);
+        if (share == 0)
+            gpu_kv_write_vectors(&a, half);
         return;
     }
     for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a.each; first < a.rows;
@@ -88,9 +90,9 @@ GPU_KERNEL(gpu_kv_write_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_writ
         const struct gpu_kv_row mine =
             gpu_kv_write_row(&a, lane < rows ? (uint32_t)first + lane : a.rows, half);
         if (by->way == GPU_KV_MOVED)
-            gpu_kv_rows_move(by, &mine, rows);
+            gpu_kv_rows_move(by, &mine, rows, share, a.shares);
         else
-            gpu_kv_rows_convert(by, &mine, rows, NULL, &a.to[half]);
+            gpu_kv_rows_convert(by, &mine, rows, share, a.shares, NULL, &a.to[half]);
     }
 }
 

@@ -227,14 +227,15 @@ static int write_case(uint32_t number)
     struct gpu_kv_write other = write;
     const uint32_t each = below(3) == 0 ? 1u << below(6) : write.each;
     write.each = each;
+    write.shares = 1 + below(3);
     by_vectors(other.by_row);
     for (uint32_t i = 0; i < 2; i++) {
         move_side(&write.to[i], &memory[0]);
         move_side(&other.to[i], &memory[1]);
     }
     launch("gpu_kv_write_rows", &write, gpu_kv_rows_ctas(write.by_row, write.rows, write.heads, each),
-           write.halves, number);
-    launch("gpu_kv_write_rows", &other, 4, other.halves, number);
+           write.halves * write.shares, number);
+    launch("gpu_kv_write_rows", &other, 4, other.halves * other.shares, number);
     return judge("write", number, write.by_row);
 }
 
@@ -295,9 +296,11 @@ static int gather_case(uint32_t number)
         other.scales[i].base = moved_to(other.scales[i].base, &memory[1]);
     }
     gather.each = 1u << below(6);
+    gather.shares = 1 + below(3);
     launch("gpu_kv_gather_rows", &gather,
-           1 + gpu_kv_rows_ctas(gather.by_row, gather.tokens, gather.heads, gather.each), 2, number);
-    launch("gpu_kv_gather_rows", &other, 4, 2, number);
+           1 + gpu_kv_rows_ctas(gather.by_row, gather.tokens, gather.heads, gather.each), 2 * gather.shares,
+           number);
+    launch("gpu_kv_gather_rows", &other, 4, 2 * other.shares, number);
     return judge("gather", number, gather.by_row);
 }
 
