@@ -4,7 +4,7 @@
 import ctypes
 import os
 import time
-from ctypes import c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
+from ctypes import c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 
 class Failure(Exception):
@@ -171,6 +171,7 @@ class Driver:
     MULTIPROCESSORS, SHARED_BYTES = 16, 8  # numbers of the driver's attributes
     BULK, STAGE_BYTES, TILE, ROW = 8192, 128 << 10, 64, 256  # as in ceiling.cu
     GATHER_BYTES = 3 * TILE * ROW
+    FILL_BYTES = 512 << 20  # of the fill before a single call
     BLOCKS_EACH = 16  # blocks of a gather for every multiprocessor, at least
 
     def __init__(self, bridge, stream, ordinal, kernels):
@@ -194,6 +195,8 @@ class Driver:
             self.call("cuEventCreate", ctypes.byref(event), 0)
         self.call("cuDeviceGetAttribute", ctypes.byref(units), self.MULTIPROCESSORS, device)
         self.units = units.value
+        self.filled = c_void_p()
+        self.call("cuMemAlloc_v2", ctypes.byref(self.filled), c_size_t(self.FILL_BYTES))
         try:
             self.load(kernels)
         except (Failure, OSError) as error:
@@ -220,6 +223,11 @@ class Driver:
     def launch(self, function, grid, shared, *arguments):
         places = (c_void_p * len(arguments))(*[ctypes.addressof(argument) for argument in arguments])
         self.call("cuLaunchKernel", function, *grid, 128, 1, 1, shared, c_void_p(self.stream), places, None)
+
+    def fill(self):
+        """Empties L2, and keeps the device busy while the next call is on its way."""
+        if self.by_events:
+            self.call("cuMemsetD8Async", self.filled, 0, c_size_t(self.FILL_BYTES), c_void_p(self.stream))
 
     def read_memory(self, address, size):
         """Reads whole pieces of memory; their bytes."""

@@ -13,7 +13,6 @@ COLD_BYTES = 600e6  # what the buffers of a graph hold together at least: L2 ser
 CALLS = 4  # of a graph at least
 MOST_SETS = 256
 BOUND = 8e-3  # relative error above which a kernel counts as wrong, and is not timed
-SINGLE_BYTES = 512 << 20  # of the fill before a single call, which hides the call's way to the device
 PAUSE = 0.03  # seconds between single calls: the device is to be cool
 
 
@@ -44,13 +43,7 @@ class Bench:
             torch.cuda.set_stream(self.torch_stream)  # one stream for all: nothing overlaps
         self.stream = self.torch_stream.cuda_stream if torch else bridge.stream()
         self.driver = libattn.Driver(bridge, self.stream, ordinal, kernels)
-        self.filler = torch.empty(SINGLE_BYTES, dtype=torch.uint8, device="cuda") if torch else None
         self.matmul = peers.Matmul(torch) if torch else None
-
-    def fill(self):
-        """Work that the device is busy with while the next call is on its way."""
-        if self.torch:
-            self.filler.zero_()
 
 
 def sets_of(bench, problem, lengths):
@@ -232,7 +225,7 @@ class Measurement:
                 else:
                     bench.bridge.synchronize(bench.stream)
                     time.sleep(PAUSE)
-                    bench.fill()
+                    bench.driver.fill()
                 took = bench.driver.measure(lambda runner=runner: runner.launch(bench.stream))
                 runner.samples.append(took / runner.calls)
 
