@@ -16,7 +16,7 @@
 #include "../graph/tap.h"
 #include "../graph/world.h"
 #include "attn/device.h"
-#include "fake.h"
+#include "shim.h"
 
 enum { MOST_STEPS = 8, WAITS = 3 };
 
@@ -191,21 +191,30 @@ static void test_ladder(const struct stack_config *config, const struct fake *dr
     free(run);
 }
 
-/* The driver's library, if it can count. */
-static const struct fake *find_driver(void)
+/* The driver's library, if it can count. One that stands before another begins with that. */
+static const struct fake *find_driver(const char *behind)
 {
     const char *path = getenv("ATTN_CUDA_LIBRARY");
     void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     void *symbol = library != NULL ? dlsym(library, "fake_get") : NULL;
+    void *before = library != NULL ? dlsym(library, "shim_get") : NULL;
+    shim_get_fn shim;
     fake_get_fn get;
 
     if (symbol == NULL)
         return NULL;
+    if (before != NULL) {
+        memcpy(&shim, &before, sizeof shim);
+        printf("# a driver of %d devices is watched\n", shim()->use(behind));
+    }
     memcpy(&get, &symbol, sizeof get);
     return get();
 }
 
-/* Arguments: steps of each size, and a type of queries and keys, f32 or bf16; without one both. */
+/*
+ * Arguments: steps of each size; a type of queries and keys, f32 or bf16; the driver behind one that stands
+ * before another (shim.h), else the machine's.
+ */
 int main(int argc, char **argv)
 {
     static const struct stack_config configs[] = {
@@ -216,7 +225,7 @@ int main(int argc, char **argv)
     };
     const uint32_t wanted = argc > 1 ? (uint32_t)atoi(argv[1]) : 2;
     const uint32_t steps = wanted < 1 ? 1 : wanted > MOST_STEPS ? MOST_STEPS : wanted;
-    const struct fake *driver = find_driver();
+    const struct fake *driver = find_driver(argc > 3 ? argv[3] : NULL);
 
     ATTN_INIT(&err);
     if (driver == NULL)
