@@ -60,6 +60,9 @@ static bool is_wanted(const struct run_options *options, size_t kind)
 {
     if (!kinds[kind].shared && options->share != 0)
         return false;
+    /* It takes the memory that the others need. */
+    if (options->shares > 1 && options->kind == NULL && kinds[kind].check == check_exhausted)
+        return false;
     return options->kind == NULL ? !kinds[kind].asked : is_named(options->kind, kinds[kind].name);
 }
 
