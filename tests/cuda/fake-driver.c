@@ -31,6 +31,10 @@ void fake_offend(const char *format, ...)
     va_start(args, format);
     vsnprintf(offence, sizeof offence, format, args);
     va_end(args);
+    if (fake_is_strict()) {
+        fprintf(stderr, "the CUDA driver that stands in: %s\n", offence);
+        abort();
+    }
 }
 
 static void count(const char *name)

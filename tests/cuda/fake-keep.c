@@ -3,7 +3,7 @@
  * The fake driver as other programs meet it. FAKE_CUDA is a list of words: devices=N, arch=NN, version=N and
  * memory=MIB describe the machine; `keeps` leaves descriptors and threads in the process once, as a real
  * driver does; `leaks-descriptor` and `leaks-thread` leave one for every context that is opened, as a fault
- * of a plugin would.
+ * of a plugin would; `strict` ends the program at the first offence, for nobody asks there.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -72,6 +72,11 @@ void fake_keep_at_start(void)
         keep_descriptor();
     for (int i = 0; i < KEPT_THREADS; i++)
         keep_thread();
+}
+
+bool fake_is_strict(void)
+{
+    return says("strict");
 }
 
 void fake_keep_at_open(void)

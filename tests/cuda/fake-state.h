@@ -89,6 +89,7 @@ void fake_context_pop(void);
 /* fake-keep.c: what the variable FAKE_CUDA says, for programs that are no tests of this driver. */
 void fake_keep_at_start(void);
 void fake_keep_at_open(void);
+bool fake_is_strict(void);
 
 void fake_kernel_run(const struct fake_work *work);
 
