@@ -149,11 +149,13 @@ def test_judging():
         measurement.runners, measurement.wrong = {}, {}
         measurement.add("flash", measure.Runner(None, 1, 0.0, 1.0, error))
         check("flash" in measurement.wrong and not measurement.runners, f"an error of {error:g} is not timed")
-    measurement = measure.Measurement.__new__(measure.Measurement)
-    measurement.graphs = True
-    shares = {"libattn": kernel(10.0), "read": kernel(5.0)}
-    measurement.add_shares(shares)
-    check(shares["libattn"]["share"] == 0.5 and shares["read"]["share"] == 1.0, "a share is of the ceiling's rate")
+    shares = {"libattn": kernel(10.0), "gather": kernel(8.0), "read": kernel(5.0)}
+    measure.add_shares(shares, {}, "read")
+    check([shares[name]["share"] for name in ("libattn", "gather", "read")] == [0.5, 0.625, 1.0],
+          "a share is of the ceiling's rate", shares)
+    shares = {"gather": kernel(8.0), "plain copy": kernel(4.0)}
+    measure.add_shares(shares, measure.CACHE_CEILINGS, "matmul")
+    check(shares["gather"]["share"] == 0.5 and shares["gather"]["ceiling"] == "plain copy", "of its own one", shares)
 
 
 def document(**members):

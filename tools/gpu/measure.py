@@ -248,7 +248,8 @@ class Measurement:
                 runs[name]["problem"] = runner.problem.text("problem")
                 runs[name]["kernels"] = runner.problem.text("kernels")
                 runs[name]["sets"] = runner.problem.sets
-        self.add_shares(runs)
+        caches = self.case.group == "operations on caches"
+        add_shares(runs, CACHE_CEILINGS if caches else {}, "read" if self.graphs else "matmul")
         for name, text in self.missing.items():
             runs[name] = {"missing": text}
         for name, text in self.wrong.items():
@@ -262,13 +263,14 @@ class Measurement:
             "bars": [judge_bar(bar, runs) for bar in self.case.bars],
         }
 
-    def add_shares(self, runs):
-        """What share of its ceiling each run reaches."""
-        for name, run in runs.items():
-            ceiling = CACHE_CEILINGS.get(name, "read" if self.graphs else "matmul")
-            unit = "tflops" if ceiling == "matmul" else "tbps"
-            run["ceiling"] = ceiling if ceiling in runs else None
-            run["share"] = run[unit] / runs[ceiling][unit] if ceiling in runs else None
+
+def add_shares(runs, ceilings, ceiling_of_all):
+    """What share of its ceiling each run reaches."""
+    for name, run in runs.items():
+        ceiling = ceilings.get(name, ceiling_of_all)
+        unit = "tflops" if ceiling == "matmul" else "tbps"
+        run["ceiling"] = ceiling if ceiling in runs else None
+        run["share"] = run[unit] / runs[ceiling][unit] if ceiling in runs else None
 
 
 def judge_bar(bar, runs):
