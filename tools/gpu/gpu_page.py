@@ -97,8 +97,8 @@ def draw(group, cases, most):
             if run.drawn:
                 lines.append(draw_run(run, top, scale))
                 top += LINE
-    roof = LEFT + NAME + scale
-    lines.append(f'<line class="roof" x1="{roof:.2f}" x2="{roof:.2f}" y1="{HEAD - 4}" y2="{top}"/>')
+    roof = LEFT + NAME + scale  # behind the numbers
+    lines.insert(0, f'<line class="roof" x1="{roof:.2f}" x2="{roof:.2f}" y1="{HEAD - 4}" y2="{top}"/>')
     label = f"{escape(group)}: share of the ceiling"
     return "\n".join([f'<svg viewBox="0 0 {WIDTH} {top + 6}" role="img" aria-label="{label}">', *lines, "</svg>"])
 
@@ -124,7 +124,10 @@ def describe(document):
         if value:
             parts.append(f"{title} {value}{unit}")
     torch = text(versions.get("torch"), "versions.torch")
-    parts.append(f"torch {torch}, cuDNN {versions.get('cudnn')}" if torch else "without torch")
+    parts.append(f"torch {torch}" if torch else "without torch")
+    cudnn = number(versions.get("cudnn"), "versions.cudnn")
+    if cudnn is not None:
+        parts.append(f"cuDNN {cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}")
     return (f'<p class="muted">libattn {escape(text(document.get("libattn"), "libattn"))}; '
             f"{escape(', '.join(parts))}; {escape(str(document.get('rounds')))} samples of each, by the "
             f"{escape(text(document.get('clock'), 'clock'))}</p>")
