@@ -2,8 +2,9 @@
 /* Decides whether rows of a cache or a tensor can be moved in units, and lays the units out. */
 #include "kv-resolve.h"
 
-/* Warps that a launch is to have at least, before any of them takes more rows than one at once. */
+/* Warps that large GPUs hold at once. Below that rows are shared; a few times as many end at one time. */
 #define WARPS_WANTED 4096u
+#define WARPS_ENOUGH (4 * WARPS_WANTED)
 /* Units that a warp has under way, of rows that move as they are. */
 #define UNITS_OF_A_TURN 128u
 /* Warps that share a row at most. */
@@ -108,7 +109,7 @@ static uint32_t power_below(uint32_t value)
 
 uint32_t gpu_kv_each(uint32_t rows)
 {
-    return power_below(rows / WARPS_WANTED);
+    return power_below(rows / WARPS_ENOUGH);
 }
 
 uint32_t gpu_kv_each_of_block(uint32_t block)
