@@ -176,6 +176,7 @@ GPU_INLINE void gpu_kv_move_slice(struct gpu_kv_chunk *chunk, const struct gpu_k
         GPU_UNROLL
         for (uint32_t k = 0; k < GPU_KV_HELD; k++) {
             const uint32_t i = k * step + mine;
+            held[k].x[0] = held[k].x[1] = held[k].x[2] = held[k].x[3] = 0;
             if (there && i < count && chunk->to[i] != GPU_KV_NOWHERE)
                 held[k] = gpu_kv_unit_load(chunk->from[i] + from, plane->unit);
         }
@@ -190,7 +191,7 @@ GPU_INLINE void gpu_kv_move_slice(struct gpu_kv_chunk *chunk, const struct gpu_k
     }
 }
 
-GPU_KERNEL(gpu_kv_move_pairs, GPU_KV_THREADS, 3)(GPU_ARGUMENT(struct gpu_kv_move, a))
+GPU_KERNEL(gpu_kv_move_pairs, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_move, a))
 {
     GPU_SHARED struct gpu_kv_chunk chunk;
 
