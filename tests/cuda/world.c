@@ -34,6 +34,7 @@ void world_init(struct world *world, const char *plugin, const char *fake)
     fake_get_fn get;
     void *symbol = world_find(fake, "fake_get");
 
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what was said before a crash is there */
     memset(world, 0, sizeof *world);
     memcpy(&get, &symbol, sizeof get);
     world->fake = get();
