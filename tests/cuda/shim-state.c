@@ -212,6 +212,14 @@ void shim_leave(const char *name, uint64_t first, uint64_t second, cuda_result f
     pthread_mutex_unlock(&lock);
 }
 
+void shim_each(void (*fn)(const struct shim_object *object))
+{
+    pthread_mutex_lock(&lock);
+    for (const struct shim_object *object = objects; object != NULL; object = object->next)
+        fn(object);
+    pthread_mutex_unlock(&lock);
+}
+
 void shim_forget(void (*release)(const struct shim_object *object))
 {
     /* Newest first: what is on a context goes before it. */

@@ -37,6 +37,7 @@ bool shim_releases(const char *name);
 /* A graph of a capture that was made to fail. */
 void shim_drop_graph(uint64_t graph);
 
+void shim_each(void (*fn)(const struct shim_object *object));
 /* Releases what is left with a function, and forgets counts, offences and failures. */
 void shim_forget(void (*release)(const struct shim_object *object));
 void shim_fail(uint64_t call, cuda_result result);

@@ -29,6 +29,17 @@ cuda_handle shim_current(void)
     return context;
 }
 
+/* What is under way ends, for who is told of a failure waits for nothing more. */
+static void drain(const struct shim_object *object)
+{
+    const cuda_handle stream = (cuda_handle)(uintptr_t)object->handle;
+    int captured = 0;
+
+    if (object->kind == SHIM_STREAM && object->context == shim_current() &&
+        behind.cuStreamIsCapturing(stream, &captured) == CUDA_SUCCESS && captured == 0)
+        (void)behind.cuStreamSynchronize(stream);
+}
+
 void shim_drop_graph(uint64_t graph)
 {
     (void)behind.cuGraphDestroy((cuda_handle)(uintptr_t)graph);
@@ -41,6 +52,8 @@ void shim_drop_graph(uint64_t graph)
     static cuda_result shim_##name parameters                                                                \
     {                                                                                                        \
         const cuda_result failed = shim_enter(#name);                                                        \
+        if (failed != CUDA_SUCCESS)                                                                          \
+            shim_each(drain);                                                                                \
         if (failed != CUDA_SUCCESS && !shim_releases(#name))                                                 \
             return failed;                                                                                   \
         cuda_result result = shim_check(#name, (uint64_t)(uintptr_t)(first));                                \
