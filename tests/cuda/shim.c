@@ -33,11 +33,14 @@ cuda_handle shim_current(void)
 static void drain(const struct shim_object *object)
 {
     const cuda_handle stream = (cuda_handle)(uintptr_t)object->handle;
+    cuda_handle popped;
     int captured = 0;
 
-    if (object->kind == SHIM_STREAM && object->context == shim_current() &&
-        behind.cuStreamIsCapturing(stream, &captured) == CUDA_SUCCESS && captured == 0)
+    if (object->kind != SHIM_STREAM || behind.cuCtxPushCurrent(object->context) != CUDA_SUCCESS)
+        return;
+    if (behind.cuStreamIsCapturing(stream, &captured) == CUDA_SUCCESS && captured == 0)
         (void)behind.cuStreamSynchronize(stream);
+    (void)behind.cuCtxPopCurrent(&popped);
 }
 
 void shim_drop_graph(uint64_t graph)
