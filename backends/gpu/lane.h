@@ -132,17 +132,22 @@ GPU_INLINE void gpu_lane_judge(const struct gpu_run *run, const struct gpu_lane 
         out->fresh |= ~out->seen;
 }
 
-/* Sums over the lanes of 4 values at once: lanes 8 * i to 8 * i + 7 have that of value i. */
-GPU_INLINE float gpu_lane_reduce(const float value[GPU_LANE_GROUP], uint32_t lane)
+/*
+ * Sums over the lanes of 4 values at once: lanes 8 * i to 8 * i + 7 have that of value i. In double: sums of
+ * large products of either sign lose more than a score may.
+ */
+GPU_INLINE double gpu_lane_reduce(const float value[GPU_LANE_GROUP], uint32_t lane)
 {
     const bool high = lane & 16, odd = lane & 8;
-    const float a = (high ? value[2] : value[0]) + gpu_shuffle_xor_f32(high ? value[0] : value[2], 16);
-    const float b = (high ? value[3] : value[1]) + gpu_shuffle_xor_f32(high ? value[1] : value[3], 16);
-    float sum = (odd ? b : a) + gpu_shuffle_xor_f32(odd ? a : b, 8);
+    const double a =
+        (double)(high ? value[2] : value[0]) + (double)gpu_shuffle_xor_f32(high ? value[0] : value[2], 16);
+    const double b =
+        (double)(high ? value[3] : value[1]) + (double)gpu_shuffle_xor_f32(high ? value[1] : value[3], 16);
+    double sum = (odd ? b : a) + gpu_shuffle_xor_f64(odd ? a : b, 8);
 
-    sum += gpu_shuffle_xor_f32(sum, 4);
-    sum += gpu_shuffle_xor_f32(sum, 2);
-    return sum + gpu_shuffle_xor_f32(sum, 1);
+    sum += gpu_shuffle_xor_f64(sum, 4);
+    sum += gpu_shuffle_xor_f64(sum, 2);
+    return sum + gpu_shuffle_xor_f64(sum, 1);
 }
 
 /* Products of the query with the stored keys: each lane gets that of its own key. */
@@ -171,7 +176,7 @@ GPU_INLINE float gpu_lane_products(const struct gpu_run *run, const struct gpu_l
                     sum[key] = gpu_fma(w->q[i], gpu_lane_load(type, dtype, at), sum[key]);
             }
         }
-        const float all = gpu_lane_reduce(sum, w->lane);
+        const float all = (float)gpu_lane_reduce(sum, w->lane);
         const float own = gpu_shuffle_f32(all, w->lane % GPU_LANE_GROUP * 8);
         if (w->lane / GPU_LANE_GROUP == first / GPU_LANE_GROUP)
             product = own;
