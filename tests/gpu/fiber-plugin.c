@@ -6,6 +6,7 @@
 #include <attn/plugin-util.h>
 #include <pthread.h>
 
+#include "axes.h"
 #include "fiber-kernels.h"
 #include "lane-list.h"
 #include "resolve.h"
@@ -32,55 +33,7 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
     return attn_util_answer(out, "attn_lane", "always", ATTN_NUMERICS_UNROUNDED, 100);
 }
 
-#define LIST(key_, ...)                                                                                      \
-    {                                                                                                        \
-        .key = (key_), .values = (const char *const[]){__VA_ARGS__},                                         \
-        .value_count = sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)                     \
-    }
-#define STEPS(key_, first_, last_, step_)                                                                    \
-    {                                                                                                        \
-        .key = (key_), .first = (first_), .last = (last_), .step = (step_)                                   \
-    }
-
-static const struct attn_axis axis_list[] = {
-    LIST("type", "decoder", "encoder", "encoder_only", "encoder_decoder"),
-    LIST("q", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),
-    LIST("k", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),
-    LIST("v", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),
-    LIST("out", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),
-    STEPS("heads", 1, INT32_MAX, 1),
-    STEPS("kv_heads", 1, INT32_MAX, 1),
-    STEPS("head_dim", 16, 576, 16),
-    STEPS("head_dim", 8, 568, 16),
-    STEPS("head_dim", 4, 572, 8),
-    STEPS("head_dim", 1, 573, 4),
-    STEPS("head_dim", 2, 574, 4),
-    STEPS("head_dim", 3, 575, 4),
-    LIST("addr", "dense", "table", "csr"),
-    LIST("index", "i32", "i64"),
-    STEPS("block", 1, 1048576, 1),
-    LIST("causal", "0", "1"),
-    LIST("align", "end", "start"),
-    STEPS("window", -1, INT32_MAX, 1),
-    STEPS("softcap", 0, INT64_MAX, 1),
-    LIST("alibi", "none", "key", "distance", "mask"),
-    LIST("sinks", "0", "1"),
-    LIST("mask", "none", "bits", "f16", "bf16", "f32"),
-    LIST("span", "square", "full"),
-    LIST("kv_source", "cache", "new", "cache+new"),
-    LIST("layout", "strided", "paged-x"),
-    LIST("q_scale", "none", "unit", "tensor", "head", "token-head", "kv-head"),
-    LIST("k_scale", "none", "unit", "tensor", "head", "token-head"),
-    LIST("v_scale", "none", "unit", "tensor", "head", "token-head"),
-    LIST("out_scale", "none", "unit", "tensor", "head"),
-    LIST("positions", "0", "1"),
-    LIST("seq_causal", "0", "1"),
-    LIST("mla", "0", "1"),
-    LIST("cp", "0", "1"),
-    LIST("lse", "0", "1"),
-    LIST("det", "0", "1"),
-    LIST("graph", "never"),
-};
+static const struct attn_axis axis_list[] = {ATTN__AXES(576), ATTN__AXIS_LIST("graph", "never")};
 
 static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *count)
 {
