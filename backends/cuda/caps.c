@@ -153,6 +153,11 @@ static void judge_dims(const struct cuda_kernel *row, const struct attn_problem 
             return;
         }
     }
+    if (row->vo_max != 0 && p->head_dim_vo > row->vo_max) {
+        snprintf(wanted, sizeof wanted, "values of up to %u", row->vo_max);
+        refuse(why, ATTN_REASON_HEAD_DIM_VO, "head_dim", got, wanted);
+        return;
+    }
     if (row->dim_equal != 0 && p->mla == 0 && p->head_dim != p->head_dim_vo)
         refuse(why, ATTN_REASON_HEAD_DIM_VO, "head_dim", got, "the same for q, k and v");
 }
@@ -210,11 +215,31 @@ static void judge_features(const struct cuda_kernel *row, const struct attn_prob
         {CUDA_DET, p->det != 0, ATTN_REASON_DETERMINISTIC, "det", "1", "0"},
     };
 
+    if ((row->needs & CUDA_MLA) != 0 && p->mla == 0) {
+        refuse(why, ATTN_REASON_MLA, "mla", "0", "1");
+        return;
+    }
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
         if (!features[i].asked || (row->features & features[i].feature) != 0)
             continue;
         refuse(why, features[i].code, features[i].field, features[i].got, features[i].wanted);
         return;
+    }
+}
+
+uint32_t cuda_shared_of(uint32_t arch)
+{
+    switch (arch) {
+    case 80:
+    case 87:
+        return 163u << 10;
+    case 90:
+    case 100:
+    case 103:
+    case 110:
+        return 227u << 10;
+    default: /* those of graphics, and what is not known */
+        return 99u << 10;
     }
 }
 
@@ -228,6 +253,11 @@ static struct attn_reason judge_row(const struct cuda_kernel *row, uint32_t arch
     if (arch != 0 && arch < row->arch) {
         snprintf(got, sizeof got, "sm_%u", arch);
         snprintf(wanted, sizeof wanted, "sm_%u or newer", row->arch);
+        refuse(&why, ATTN_REASON_DEVICE_ARCH, "device", got, wanted);
+    }
+    if (why.code == 0 && arch != 0 && cuda_shared_of(arch) < row->shared) {
+        snprintf(got, sizeof got, "sm_%u", arch);
+        snprintf(wanted, sizeof wanted, "%u KiB of shared memory", row->shared >> 10);
         refuse(&why, ATTN_REASON_DEVICE_ARCH, "device", got, wanted);
     }
     if (why.code == 0)

@@ -2,6 +2,7 @@
 /* The table of attention kernels, best row first: dispatch and capability query in one. */
 #include "cuda.h"
 #include "lane-list.h"
+#include "latent.h"
 
 /*
  * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.
@@ -14,6 +15,16 @@
         .name = (name_), .family = &cuda_mma, .arch = CUDA_ARCH_LEAST, .phases = (phases_), .q_types = (q_), \
         .kv_types = (kv_), .out_types = CUDA_TYPE_F32 | CUDA_TYPES_16, .dim_multiple = 1, .dim_max = 256,    \
         .features = (features_), .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)                   \
+    }
+
+/* Latent caches of the queries' type; vectors in pieces do not come by copies of 16 bytes. */
+#define LATENT_ROW(name_, type_, numerics_)                                                                  \
+    {                                                                                                        \
+        .name = (name_), .family = &cuda_latent, .arch = CUDA_ARCH_LEAST,                                    \
+        .phases = GPU_FEW_ROWS | GPU_MANY_ROWS, .q_types = (type_), .kv_types = (type_),                     \
+        .out_types = CUDA_TYPE_F32 | CUDA_TYPES_16, .dim_multiple = 1, .dim_max = GPU_LATENT_DIM,            \
+        .vo_max = GPU_LATENT_VO, .features = CUDA_FEATURES & ~CUDA_PAGED_X, .needs = CUDA_MLA,               \
+        .shared = GPU_LATENT_SHARED(64u, 2u), .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)      \
     }
 
 const struct cuda_kernel cuda_kernels[] = {
@@ -33,6 +44,8 @@ const struct cuda_kernel cuda_kernels[] = {
             ATTN_NUMERICS_P_BF16),
     MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, CUDA_TYPE_BF16, CUDA_TYPES_8, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
+    LATENT_ROW("latent_mma_f16", CUDA_TYPE_F16, ATTN_NUMERICS_P_F16),
+    LATENT_ROW("latent_mma_bf16", CUDA_TYPE_BF16, ATTN_NUMERICS_P_BF16),
     {.name = "attn_lane",
      .family = &cuda_lane,
      .arch = CUDA_ARCH_LEAST,

@@ -63,8 +63,11 @@ struct cuda_kernel {
     uint32_t kv_mixed;
     uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
     uint32_t dim_max;
+    uint32_t vo_max;    /* of head_dim_vo alone; 0 = dim_max */
     uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, but for a latent cache */
     uint32_t features;  /* enum cuda_feature that the row does */
+    uint32_t needs;     /* those without which it is not made for a problem */
+    uint32_t shared;    /* bytes of shared memory that a CTA can have; 0 = any device has enough */
     uint32_t graph_level;
     uint32_t numerics; /* enum attn_numerics */
 };
@@ -120,11 +123,15 @@ struct cuda_family {
 /* The families, one file each. */
 extern const struct cuda_family cuda_lane;
 extern const struct cuda_family cuda_mma;
+extern const struct cuda_family cuda_latent;
 
 /* A launch of one dimension, two or three, with one argument of any size. */
 int32_t cuda_launch(struct cuda_context *context, cuda_handle function, const uint32_t grid[3],
                     uint32_t threads, uint32_t shared_bytes, const void *argument, const char *name,
                     void *stream, struct attn_error *err);
+
+/* Bytes of shared memory that a CTA can have on an architecture. */
+uint32_t cuda_shared_of(uint32_t arch);
 
 /* The row that serves sequences of a phase on a device of this architecture (0 = any), or NULL. */
 const struct cuda_kernel *cuda_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch);

@@ -119,7 +119,8 @@ struct gpu_run {
     uint32_t ctas;  /* CTAs of a fixed grid */
     uint32_t units; /* multiprocessors of the device */
     uint32_t phase; /* which sequences the launch takes: 0 = all, else enum gpu_phase */
-    uint32_t reserved[5];
+    uint32_t stages; /* tiles in shared memory, where the family has a choice */
+    uint32_t reserved[4];
 };
 
 /*

@@ -29,6 +29,8 @@ struct driver_kernel {
 
 /* Tables end with a name of NULL. */
 extern const struct driver_kernel driver_kv_kernels[], driver_lane_kernels[], driver_mma_kernels[];
+extern const struct driver_kernel driver_latent_16_kernels[], driver_latent_32_kernels[],
+    driver_latent_64_kernels[];
 
 /* The kernel of that name, or NULL. */
 const struct driver_kernel *driver_find(const char *name);

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The family of kernels for latent caches: which of them a plan launches, how large their blocks are, and
+ * their schedules. */
+#include "latent.h"
+
+#include <stdio.h>
+
+#include "cuda.h"
+#include "latent-cuts.h"
+
+static const struct {
+    uint32_t rows;
+    enum cuda_module module;
+} sizes[] = {{16, CUDA_MODULE_latent_16}, {32, CUDA_MODULE_latent_32}, {64, CUDA_MODULE_latent_64}};
+
+/*
+ * Rows of a CTA: as few as hold the longest sequence. With det=1 maxima decide nothing. The kernel with most
+ * rows has no registers left for what changes a score.
+ */
+static uint32_t size_of(const struct attn_problem *problem)
+{
+    const uint64_t most = (uint64_t)problem->max_q * problem->heads;
+    const bool special =
+        problem->softcap > 0 || problem->alibi > ATTN_ALIBI_NONE || problem->mask > ATTN_MASK_NONE;
+
+    if (problem->det != 0)
+        return special ? 1 : 2;
+    return most <= sizes[0].rows ? 0 : most <= sizes[1].rows || special ? 1 : 2;
+}
+
+/* Tiles of keys in shared memory. Devices of sm_80 have 163 KiB of it, those with 227 KiB hold three. */
+static uint32_t stages_of(const struct attn_plan_impl *plan, uint32_t size)
+{
+    const uint32_t shared = cuda_shared_of(plan->backend->context->record->arch);
+
+    return sizes[size].rows <= 32 && GPU_LATENT_SHARED(sizes[size].rows, 3) <= shared ? 3 : 2;
+}
+
+/* det: tiles of rows of a sequence whose keys are cut, and parts of these. */
+static uint32_t tiles_of(const struct attn_problem *p)
+{
+    const uint64_t most = (uint64_t)p->max_q * p->heads;
+    const uint32_t rows = sizes[size_of(p)].rows;
+
+    return ((most < GPU_LATENT_DET_ROWS ? (uint32_t)most : GPU_LATENT_DET_ROWS) + rows - 1) / rows;
+}
+
+static uint32_t cuts_of(const struct attn_problem *p)
+{
+    const uint64_t cuts = ((uint64_t)p->max_kv + GPU_TILE * GPU_CUT_TILES - 1) / (GPU_TILE * GPU_CUT_TILES);
+
+    return cuts < GPU_CUTS ? (uint32_t)cuts : GPU_CUTS;
+}
+
+/* Partial results that there can be at once. */
+static uint64_t slots_of(const struct attn_plan_impl *plan, const struct cuda_part *part)
+{
+    const struct attn_problem *p = &plan->problem;
+
+    return p->det != 0 ? (uint64_t)p->max_seqs * tiles_of(p) * cuts_of(p) : UINT64_C(2) * part->ctas;
+}
+
+static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err)
+{
+    const struct attn_problem *p = &plan->problem;
+    const uint32_t i = size_of(p);
+    struct cuda_context *context = plan->backend->context;
+    char name[64];
+
+    part->threads = GPU_LATENT_THREADS;
+    part->shared_bytes = GPU_LATENT_SHARED(sizes[i].rows, stages_of(plan, i));
+    part->ctas = plan->units;
+    part->splits = p->det != 0 ? GPU_CUTS : part->ctas;
+    part->schedule_bytes = (p->max_seqs + UINT64_C(1)) * sizeof(uint64_t);
+    part->scratch_bytes =
+        slots_of(plan, part) * sizes[i].rows * (GPU_LATENT_VO + UINT64_C(2)) * sizeof(float);
+    snprintf(name, sizeof name, "latent_%u_%s", sizes[i].rows, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
+    int32_t status =
+        cuda_module_function(context, sizes[i].module, name, part->shared_bytes, &part->attention, err);
+    if (status == ATTN_OK)
+        status =
+            cuda_module_function(context, CUDA_MODULE_latent_plan, "latent_plan", 0, &part->planner, err);
+    if (status == ATTN_OK)
+        status = cuda_module_function(context, CUDA_MODULE_latent_plan, "latent_merge", 0, &part->merge, err);
+    return status;
+}
+
+/* What one sequence of a batch on the host adds to the sums. */
+static uint64_t share_of(const struct attn_plan_impl *plan, const struct latent_cuts *cuts,
+                         const struct attn_planner_batch *batch, uint32_t i)
+{
+    const uint32_t q_len = (uint32_t)(batch->q_offsets[i + 1] - batch->q_offsets[i]);
+    uint32_t causal = plan->problem.causal == ATTN_CAUSAL_YES, kv_len = q_len;
+    struct attn_visible visible;
+
+    if (batch->kv_offsets != NULL)
+        kv_len = (uint32_t)(batch->kv_offsets[i + 1] - batch->kv_offsets[i]);
+    if (batch->kv_lens != NULL)
+        kv_len = (uint32_t)batch->kv_lens[i];
+    if (batch->seq_causal != NULL)
+        causal = batch->seq_causal[i] != 0;
+    attn__visible_start(&visible, &plan->problem, causal, q_len,
+                        batch->global_lens != NULL ? (uint32_t)batch->global_lens[i] : kv_len);
+    visible.spread = batch->spread;
+    return latent_share(cuts, &visible, q_len, kv_len);
+}
+
+static void prepare_host(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                         const struct attn_planner_batch *batch, void *schedule)
+{
+    const struct latent_cuts cuts = latent_cuts_of(&plan->problem, sizes[size_of(&plan->problem)].rows);
+    uint64_t *sums = schedule, sum = 0;
+
+    (void)part;
+    for (uint32_t i = 0; i < batch->seqs; i++) {
+        sums[i] = sum;
+        sum += share_of(plan, &cuts, batch, i);
+    }
+    sums[batch->seqs] = sum;
+}
+
+static int32_t prepare_device(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                              const struct gpu_run *run, void *stream, struct attn_error *err)
+{
+    static const uint32_t grid[] = {1, 1, 1};
+    struct gpu_run own = *run;
+
+    own.ctas = sizes[size_of(&plan->problem)].rows;
+    return cuda_launch(plan->backend->context, part->planner, grid, GPU_LATENT_PLAN_THREADS, 0, &own,
+                       "latent_plan", stream, err);
+}
+
+static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                      const struct gpu_run *run, void *stream, struct attn_error *err)
+{
+    const struct attn_problem *p = &plan->problem;
+    const uint32_t grid[] = {part->ctas, 1, 1}, i = size_of(p), rows = sizes[i].rows;
+    const bool fixed = p->det != 0;
+    const uint32_t merges[] = {fixed ? run->batch.seqs : part->ctas, fixed ? tiles_of(p) : 1,
+                               rows / (GPU_LATENT_THREADS / 32)};
+    struct gpu_run own = *run;
+
+    own.stages = stages_of(plan, i);
+    own.part_out = run->scratch;
+    own.part_lse = run->scratch + slots_of(plan, part) * rows * GPU_LATENT_VO * sizeof(float);
+    const int32_t status = cuda_launch(plan->backend->context, part->attention, grid, part->threads,
+                                       part->shared_bytes, &own, part->kernel->name, stream, err);
+    if (status != ATTN_OK || (fixed && cuts_of(p) == 1))
+        return status;
+    own.ctas = rows;
+    return cuda_launch(plan->backend->context, part->merge, merges, GPU_LATENT_THREADS, 0, &own,
+                       "latent_merge", stream, err);
+}
+
+const struct cuda_family cuda_latent = {
+    .create = create, .prepare_host = prepare_host, .prepare_device = prepare_device, .launch = launch};

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The kernels for latent caches with 32 rows a CTA, for the driver of tests. */
+#include <assert.h>
+#include <math.h>
+
+#include "fiber-names.h"
+
+#include "../../backends/cuda/latent_32.cu"
+
+DRIVER_KERNEL(latent_32_bf16, gpu_run)
+DRIVER_KERNEL(latent_32_f16, gpu_run)
+
+const struct driver_kernel driver_latent_32_kernels[] = {
+    DRIVER_LINE(latent_32_bf16, gpu_run),
+    DRIVER_LINE(latent_32_f16, gpu_run),
+    {NULL, NULL, 0},
+};
