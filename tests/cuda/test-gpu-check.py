@@ -25,7 +25,8 @@ def write(path, text):
     os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
 
 
-def run(*arguments, library=FAKE, check=PASSES, gpu='echo "ok 1 - a"', golden='echo "5 passed, 0 failed"', sanitizer=None, fault=FAULT):
+def run(*arguments, library=FAKE, check=PASSES, gpu='echo "ok 1 - a"', golden='echo "5 passed, 0 failed"', sanitizer=None, fault=FAULT,
+        engine=None):
     with tempfile.TemporaryDirectory() as directory:
         build = directory + "/build"
         write(build + "/backends/cuda/libattn-cuda.so", "")
@@ -34,6 +35,8 @@ def run(*arguments, library=FAKE, check=PASSES, gpu='echo "ok 1 - a"', golden='e
         for name in "test-replay-f32", "test-builders":
             write(build + "/tests/cuda/" + name, 'echo "ok 1 - a"')
         write(build + "/tests/golden/golden-check", golden)
+        for name in ("test-engine", "test-elsewhere") if engine is not None else ():
+            write(build + "/tests/model/" + name, engine)
         path = os.environ["PATH"]
         if sanitizer is not None:
             write(directory + "/bin/compute-sanitizer", fault + sanitizer)
@@ -64,10 +67,10 @@ def test_options():
     check(result.returncode == 77 and "no NVIDIA GPU" in result.stderr and result.stdout == "",
           "without a GPU: a text, exit status 77, and nothing passes", result)
     result = run("--list")
-    check(result.returncode == 0 and len(result.stdout.splitlines()) == 7, "it lists its parts", result)
+    check(result.returncode == 0 and len(result.stdout.splitlines()) == 8, "it lists its parts", result)
     result = run("--help")
     check(result.returncode == 0 and "--part N" in result.stdout and "77" in result.stdout, "it helps", result)
-    for bad in ("--part", "8"), ("--part", ""), ("--part",), ("--jobs", "x"), ("--jobs", "0"), ("--parts", "1"), ("5",):
+    for bad in ("--part", "9"), ("--part", ""), ("--part",), ("--jobs", "x"), ("--jobs", "0"), ("--parts", "1"), ("5",):
         result = run(*bad)
         check(result.returncode == 2 and result.stderr != "" and result.stdout == "", f"{' '.join(bad)} is refused",
               result)
@@ -110,8 +113,17 @@ def test_sanitizer():
     check(ends(result, 1, "1 passed, 3 failed, 0 skipped"), "nor is a tool that says nothing", result)
 
 
+def test_engine():
+    result = run("--part", "8", engine='echo "ok 1 - $*"; echo "not ok 2"; exit 1')
+    check(ends(result, 1, "3 passed, 3 failed, 0 skipped"), "the engine's tests run on both backends", result)
+    result = run("--part", "8")
+    check(ends(result, 0, "0 passed, 0 failed, 3 skipped") and "not run: the build has no attn-generate" in result.stdout,
+          "a build without the engine is said and not passed", result)
+
+
 test_options()
 test_sums()
 test_sanitizer()
+test_engine()
 print(f"1..{lines}")
 sys.exit(failures != 0)
