@@ -139,8 +139,11 @@ static struct attn_tensor tensor_of(uint32_t index, uint32_t heads, uint32_t dim
 static struct shape any_shape(void)
 {
     static const uint32_t dims[] = {8, 16, 32, 64, 96, 120, 128, 192, 256, 264};
-    struct shape s = {.heads = 1 + below(HEADS_MOST), .dim = dims[below(10)], .block = 1 + below(BLOCK_MOST)};
+    struct shape s;
 
+    s.heads = 1 + below(HEADS_MOST);
+    s.dim = dims[below(10)];
+    s.block = 1 + below(BLOCK_MOST);
     s.vo = below(2) == 0 ? s.dim : dims[below(10)];
     return s;
 }
@@ -312,8 +315,9 @@ static int convert_case(uint32_t number)
     static int64_t pairs[2 * PAGES];
     const uint32_t k = any_dtype(), v = any_dtype();
     const struct attn_kv_desc from = any_cache(0, &s, false, k, v);
-    struct attn_kv_desc to =
-        any_cache(1, &s, false, below(3) == 0 ? k : any_dtype(), below(3) == 0 ? v : any_dtype());
+    const uint32_t to_k = below(3) == 0 ? k : any_dtype();
+    const uint32_t to_v = below(3) == 0 ? v : any_dtype();
+    const struct attn_kv_desc to = any_cache(1, &s, false, to_k, to_v);
     struct attn_kv_convert_args args;
 
     ATTN_INIT(&args);
