@@ -170,8 +170,8 @@ cuda_result cuMemcpyBatchAsync(cuda_address *to, cuda_address *from, size_t *siz
         attributes->source_order != CUDA_COPY_IN_STREAM_ORDER)
         fake_offend("cuMemcpyBatchAsync with arguments that it does not take");
     for (size_t i = count; i-- > 0 && result == CUDA_SUCCESS;)
-        result = submit_copy("cuMemcpyBatchAsync", (void *)(uintptr_t)to[i],
-                             (const void *)(uintptr_t)from[i], sizes[i], stream);
+        result = submit_copy("cuMemcpyBatchAsync", (void *)(uintptr_t)to[i], (const void *)(uintptr_t)from[i],
+                             sizes[i], stream);
     return result;
 }
 
