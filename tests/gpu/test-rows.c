@@ -10,7 +10,7 @@
 #include "fiber-names.h"
 #include "kv-resolve.h"
 
-enum { CASES = 100, PAGES = 7, BLOCK_MOST = 40, HEADS_MOST = 5, DIM_MOST = 264, ROWS_MOST = 150 };
+enum { CASES = 100, PAGES = 5, BLOCK_MOST = 24, HEADS_MOST = 4, DIM_MOST = 264, ROWS_MOST = 100 };
 enum { CACHE = 2 * PAGES * BLOCK_MOST * HEADS_MOST * (DIM_MOST + 16) * 4, SCALES = 1 << 14 };
 enum { ROWS = ROWS_MOST * HEADS_MOST * (DIM_MOST + 16) * 4 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * A whole model in a backend's memory: layers of two classes, four if nothing else is wanted, each layer's queries what the one before
- * gave out. Twice, to do the same step in two ways.
+ * A whole model in a backend's memory: layers of two classes, four if nothing else is wanted, each layer's
+ * queries what the one before gave out. Twice, to do the same step in two ways.
  */
 #ifndef TEST_GRAPH_STACK_H
 #define TEST_GRAPH_STACK_H
