@@ -6,8 +6,10 @@
 
 /*
  * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.
- * Scales of new 8-bit rows go by sequence, which they do not.
+ * Scales of new 8-bit rows go by sequence, which they do not. Their 8-bit codes are those that the GPU
+ * converts or that are f16 as they are.
  */
+#define MMA_CODES  (CUDA_TYPES_8 & ~CUDA_TYPE_FNUZ)
 #define MMA_CACHED (CUDA_FEATURES & ~(CUDA_MLA | CUDA_NEW | CUDA_CACHE_NEW))
 
 #define MMA_ROW(name_, phases_, q_, kv_, features_, numerics_)                                               \
@@ -30,19 +32,16 @@
 const struct cuda_kernel cuda_kernels[] = {
     MMA_ROW("decode_mma_f16", GPU_FEW_ROWS, CUDA_TYPE_F16, CUDA_TYPE_F16, CUDA_FEATURES & ~CUDA_MLA,
             ATTN_NUMERICS_P_F16),
-    MMA_ROW("decode_mma_f16_kv8", GPU_FEW_ROWS, CUDA_TYPE_F16, CUDA_TYPES_8, MMA_CACHED,
-            ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_f16_kv8", GPU_FEW_ROWS, CUDA_TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
     MMA_ROW("decode_mma_bf16", GPU_FEW_ROWS, CUDA_TYPE_BF16, CUDA_TYPE_BF16, CUDA_FEATURES & ~CUDA_MLA,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_bf16_kv8", GPU_FEW_ROWS, CUDA_TYPE_BF16, CUDA_TYPES_8, MMA_CACHED,
-            ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_bf16_kv8", GPU_FEW_ROWS, CUDA_TYPE_BF16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
     MMA_ROW("prefill_mma_f16", GPU_MANY_ROWS, CUDA_TYPE_F16, CUDA_TYPE_F16, CUDA_FEATURES & ~CUDA_MLA,
             ATTN_NUMERICS_P_F16),
-    MMA_ROW("prefill_mma_f16_kv8", GPU_MANY_ROWS, CUDA_TYPE_F16, CUDA_TYPES_8, MMA_CACHED,
-            ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_f16_kv8", GPU_MANY_ROWS, CUDA_TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
     MMA_ROW("prefill_mma_bf16", GPU_MANY_ROWS, CUDA_TYPE_BF16, CUDA_TYPE_BF16, CUDA_FEATURES & ~CUDA_MLA,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, CUDA_TYPE_BF16, CUDA_TYPES_8, MMA_CACHED,
+    MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, CUDA_TYPE_BF16, MMA_CODES, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
     LATENT_ROW("latent_mma_f16", CUDA_TYPE_F16, ATTN_NUMERICS_P_F16),
     LATENT_ROW("latent_mma_bf16", CUDA_TYPE_BF16, ATTN_NUMERICS_P_BF16),

@@ -7,21 +7,23 @@
 #include "cuts.h"
 #include "mma.h"
 
-/* Columns that kernels are made for, and the modules with caches of 16 and of 8 bits. */
+/* Columns that kernels are made for, rows of a tile of many, and the modules with caches of 16 and 8 bits. */
 static const struct {
-    uint32_t dim;
+    uint32_t dk, dv;
+    uint32_t many;
     enum cuda_module modules[2];
-} sizes[] = {{64, {CUDA_MODULE_mma_64, CUDA_MODULE_mma_64_kv8}},
-             {128, {CUDA_MODULE_mma_128, CUDA_MODULE_mma_128_kv8}},
-             {256, {CUDA_MODULE_mma_256, CUDA_MODULE_mma_256_kv8}}};
+} sizes[] = {{64, 64, 128, {CUDA_MODULE_mma_64, CUDA_MODULE_mma_64_kv8}},
+             {128, 128, 128, {CUDA_MODULE_mma_128, CUDA_MODULE_mma_128_kv8}},
+             {192, 128, 64, {CUDA_MODULE_mma_192, CUDA_MODULE_mma_192_kv8}},
+             {256, 256, 64, {CUDA_MODULE_mma_256, CUDA_MODULE_mma_256_kv8}}};
 
-enum { ROWS_FEW = 16, ROWS_MANY = 64, THREADS = 128 };
+enum { ROWS_LEAST = 16, ROWS_FEW = 64, THREADS = 128 };
 
 static uint32_t size_of(const struct attn_problem *problem)
 {
     uint32_t i = 0;
 
-    while (problem->head_dim > sizes[i].dim || problem->head_dim_vo > sizes[i].dim)
+    while (problem->head_dim > sizes[i].dk || problem->head_dim_vo > sizes[i].dv)
         i++;
     return i;
 }
@@ -31,7 +33,9 @@ static uint32_t rows_of(const struct attn_problem *problem, uint32_t phase)
 {
     const uint64_t most = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
 
-    return phase == GPU_FEW_ROWS && most <= ROWS_FEW && problem->det == 0 ? ROWS_FEW : ROWS_MANY;
+    if (phase == GPU_MANY_ROWS)
+        return sizes[size_of(problem)].many;
+    return most <= ROWS_LEAST && problem->det == 0 ? ROWS_LEAST : ROWS_FEW;
 }
 
 static uint32_t pieces_of(const struct attn_plan_impl *plan, const struct cuda_part *part)
@@ -45,20 +49,20 @@ static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part,
 {
     const struct attn_problem *p = &plan->problem;
     const uint32_t i = size_of(p), element = attn__dtype_size(p->k_dtype), rows = rows_of(p, part->phase);
-    const uint32_t stages = GPU_MMA_STAGES(rows, sizes[i].dim, sizes[i].dim, element);
+    const uint32_t dk = sizes[i].dk, dv = sizes[i].dv;
     struct cuda_context *context = plan->backend->context;
     char name[64];
 
     part->threads = THREADS;
-    part->shared_bytes = GPU_MMA_SHARED(rows, 1, stages, sizes[i].dim, sizes[i].dim, element);
-    part->ctas = plan->units * (sizes[i].dim > 128 ? 1 : 2);
+    part->shared_bytes = GPU_MMA_SHARED(rows, dk, dv, element);
+    part->ctas = plan->units * GPU_MMA_CTAS(rows, dk, dv, element);
     part->schedule_bytes = (p->max_seqs + UINT64_C(1)) * sizeof(uint32_t);
-    snprintf(name, sizeof name, "mma_%u%s_r%u_%s", sizes[i].dim, element == 1 ? "_kv8" : "",
-             rows == ROWS_FEW ? 1 : 4, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
+    snprintf(name, sizeof name, "mma_%u%s_r%u_%s", dk, element == 1 ? "_kv8" : "", rows,
+             p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
     if (part->phase == GPU_FEW_ROWS) {
         const uint64_t slots = pieces_of(plan, part);
         part->splits = p->det != 0 ? GPU_CUTS : part->ctas;
-        part->scratch_bytes = slots * rows * (sizes[i].dim + UINT64_C(2)) * sizeof(float);
+        part->scratch_bytes = slots * rows * (dv + UINT64_C(2)) * sizeof(float);
         part->counters_bytes = (uint64_t)p->max_seqs * p->kv_heads * sizeof(uint32_t);
     }
     const int32_t status = cuda_module_function(context, sizes[i].modules[element == 1], name,
@@ -91,7 +95,8 @@ static uint32_t share_of(const struct attn_plan_impl *plan, const struct gpu_cut
 static void prepare_host(const struct attn_plan_impl *plan, const struct cuda_part *part,
                          const struct attn_planner_batch *batch, void *schedule)
 {
-    const struct gpu_cuts cuts = gpu_cuts_of(&plan->problem, part->phase, ROWS_MANY);
+    const struct gpu_cuts cuts =
+        gpu_cuts_of(&plan->problem, part->phase, sizes[size_of(&plan->problem)].many);
     uint32_t *sums = schedule, sum = 0;
 
     for (uint32_t i = 0; i < batch->seqs; i++) {
@@ -107,7 +112,7 @@ static int32_t prepare_device(const struct attn_plan_impl *plan, const struct cu
     static const uint32_t grid[] = {1, 1, 1};
     struct gpu_run own = *run;
 
-    own.ctas = ROWS_MANY;
+    own.ctas = sizes[size_of(&plan->problem)].many;
     return cuda_launch(plan->backend->context, part->planner, grid, 1024, 0, &own, "mma_plan", stream, err);
 }
 
@@ -124,7 +129,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part 
     if (part->phase == GPU_FEW_ROWS) {
         const uint64_t slots = pieces_of(plan, part), rows = rows_of(p, part->phase);
         own.part_out = run->scratch;
-        own.part_lse = run->scratch + slots * rows * sizes[i].dim * sizeof(float);
+        own.part_lse = run->scratch + slots * rows * sizes[i].dv * sizeof(float);
     }
     return cuda_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, &own,
                        part->kernel->name, stream, err);

@@ -1,30 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Pairs of 8-bit codes into pairs of 16-bit numbers, exactly: what a matrix instruction takes. */
+/* Four 8-bit codes into four f16, exactly: what a matrix instruction takes. */
 #ifndef ATTN_GPU_EIGHT_H
 #define ATTN_GPU_EIGHT_H
 
 #include "number.h"
 
-/* Bytes `low` and `high` of a word as two numbers, the first in the low half. */
-GPU_INLINE uint32_t gpu_pair8(uint32_t dtype, uint32_t word, uint32_t low, uint32_t high, bool bf16)
+/* Flags (bit 7 of a byte) of the codes of a word that are infinite or no number. */
+GPU_INLINE uint32_t gpu_odd8(uint32_t dtype, uint32_t word)
 {
-    const uint32_t a = word >> (8 * low) & 0xff, b = word >> (8 * high) & 0xff;
+    const uint32_t least = dtype == ATTN_E4M3 ? 0x01010101u : dtype == ATTN_E5M2 ? 0x04040404u : 0;
 
-    if (dtype == ATTN_E5M2 && !bf16) /* the upper half of an f16 */
-        return a << 8 | b << 24;
-    if (dtype == ATTN_INT8) {
-        const float x = (float)(int32_t)(a ^ 0x80) - 128.0f, y = (float)(int32_t)(b ^ 0x80) - 128.0f;
-        return bf16 ? gpu_pack_bf16(x, y) : gpu_pack_f16(x, y);
+    return ((word & 0x7f7f7f7fu) + least) & 0x80808080u;
+}
+
+/*
+ * Codes of e4m3, e5m2 or int8: bytes 0 and 1, then 2 and 3, the first in the low half. A code of e5m2 is the
+ * upper half of an f16. An integer is put behind 1024, which is a whole number's f16, and 1024 taken away.
+ */
+GPU_INLINE void gpu_quad8(uint32_t dtype, uint32_t word, uint32_t out[2])
+{
+    if (dtype == ATTN_E4M3) {
+        out[0] = gpu_e4m3_to_f16(word);
+        out[1] = gpu_e4m3_to_f16(word >> 16);
+    } else if (dtype == ATTN_E5M2) {
+        out[0] = gpu_permute(0, word, 0x5040);
+        out[1] = gpu_permute(0, word, 0x7060);
+    } else {
+        const uint32_t from_128 = word ^ 0x80808080u, one = 0x3c003c00u, less_1152 = 0xe480e480u;
+        out[0] = gpu_fma_f16(gpu_permute(from_128, 0x64646464u, 0x4140), one, less_1152);
+        out[1] = gpu_fma_f16(gpu_permute(from_128, 0x64646464u, 0x4342), one, less_1152);
     }
-    if (dtype == ATTN_E4M3 && (a & 0x7f) != 0x7f && (b & 0x7f) != 0x7f) {
-        /* An f32 of a smaller exponent, put right by a power of two; small numbers come out of it too. */
-        const float power = gpu_f32_of_bits(247u << 23); /* 2^120 */
-        const float x = gpu_f32_of_bits((a & 0x80) << 24 | (a & 0x7f) << 20) * power;
-        const float y = gpu_f32_of_bits((b & 0x80) << 24 | (b & 0x7f) << 20) * power;
-        return bf16 ? gpu_pack_bf16(x, y) : gpu_pack_f16(x, y);
-    }
-    const float x = gpu_decode8(dtype, a), y = gpu_decode8(dtype, b);
-    return bf16 ? gpu_pack_bf16(x, y) : gpu_pack_f16(x, y);
 }
 
 #endif

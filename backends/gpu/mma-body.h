@@ -5,28 +5,53 @@
  *   MMA(name)    a name of this combination
  *   MMA_DK       columns of keys, padded: 64, 128, 192, 256
  *   MMA_DV       columns of values, padded
- *   MMA_RB       groups of warps that share rows: 1, 2, 4
+ *   MMA_RB       4: each of the four warps has rows of its own and all keys of a tile; 1: all have the same
+ *                rows, and each a quarter of the keys
  *   MMA_MI       blocks of 16 rows of a warp
  *   MMA_EIGHT    1: keys and values are of 8 bits
  *   MMA_BF16     1: queries are bf16, else f16; 16-bit keys and values are of the same type
- *   MMA_STAGES   tiles of keys in shared memory
  *
- * Four warps. Warps of a row group have the same MMA_MI * 16 rows and each a share of a tile's keys; with
- * four groups each warp has all keys. A row is a query token and a head of the group. Scores, sums and maxima
- * are f32 in base 2; P is rounded to the queries' type, or bf16 with 8-bit values, for its product with V,
- * the row sum is of P before.
+ * Warps that share keys are a team: they fetch them together, and wait for one another. A team of one warp
+ * waits for nobody. A row is a query token and a head of the group. Scores, sums and maxima are f32 in base
+ * 2; P is rounded to the queries' type, or bf16 with 8-bit values, for its product with V, the row sum is of
+ * P before.
+ *
+ * A multiprocessor reads its code through a small cache: what is rare is a loop that stays one.
  */
-#define MMA_ROWS  (MMA_RB * MMA_MI * 16)
-#define MMA_KG    (4 / MMA_RB)
-#define MMA_KEYS  (64 / MMA_KG)
-#define MMA_KB    (MMA_DK * (MMA_EIGHT ? 1 : 2)) /* bytes of a key's row */
-#define MMA_VB    (MMA_DV * (MMA_EIGHT ? 1 : 2))
-#define MMA_STAGE (64 * (MMA_KB + MMA_VB))
+#define MMA_ROWS   (MMA_RB * MMA_MI * 16)
+#define MMA_KG     (4 / MMA_RB)
+#define MMA_KEYS   (64 / MMA_KG) /* of a tile, of a team */
+#define MMA_TEAM   (MMA_RB * 32) /* threads */
+#define MMA_SIZE   (MMA_EIGHT ? 1 : 2)
+#define MMA_KB     (MMA_DK * MMA_SIZE) /* bytes of a key's row */
+#define MMA_VB     (MMA_DV * MMA_SIZE)
+#define MMA_HALVES GPU_MMA_HALVES(MMA_DK, MMA_DV, MMA_SIZE)
+#define MMA_RING   GPU_MMA_RING(MMA_HALVES)
+#define MMA_HALF   (GPU_MMA_HALF(MMA_DK, MMA_DV, MMA_SIZE) / MMA_KG) /* bytes, of a team */
+#define MMA_CTAS   GPU_MMA_CTAS(MMA_ROWS, MMA_DK, MMA_DV, MMA_SIZE)
+/* What matrix instructions take, and queries that have to be made so. */
+#define MMA_WIDE   (MMA_BF16 && !MMA_EIGHT)
+#define MMA_SCALED (MMA_BF16 && MMA_EIGHT)
+/* Queries stay in registers. */
+#define MMA_HOLD (MMA_RB == 1 && MMA_DK <= 128 && !MMA_EIGHT)
 
 /* Byte of a 16-byte chunk of a row of `bytes`; neighbouring rows begin in other banks. */
+#define MMA_TURN(row, bytes) ((bytes) % 128 == 0 ? (uint32_t)(row)&7u : (uint32_t)(row) / 2 & 3u)
 #define MMA_AT(row, chunk, bytes)                                                                            \
-    ((uint32_t)(row) * (uint32_t)(bytes) +                                                                   \
-     (((uint32_t)(chunk) ^ ((bytes) % 128 == 0 ? (uint32_t)(row)&7u : (uint32_t)(row) / 2 & 3u)) * 16u))
+    ((uint32_t)(row) * (uint32_t)(bytes) + (((uint32_t)(chunk) ^ MMA_TURN(row, bytes)) * 16u))
+
+/*
+ * What a lane adds to an address for chunk `high` (0 or 1) of its row of a block of 16: the same for all
+ * blocks, and for a chunk that is `even` higher but for bits that MMA_BLOCK turns.
+ */
+#define MMA_LANE(row, high, bytes)                                                                           \
+    ((uint32_t)(row) * (uint32_t)(bytes) + (((uint32_t)(high) ^ MMA_TURN(row, bytes)) * 16u))
+#define MMA_BLOCK(lane, row, even, bytes)                                                                    \
+    (((lane) ^ ((uint32_t)(even) % 8 * 16u)) + (uint32_t)(even) / 8 * 128u +                                 \
+     (uint32_t)(row) * (uint32_t)(bytes))
+
+/* In place of the address of a vector that is not there; no vector of whole chunks lies there. */
+#define MMA_NOWHERE UINT64_C(1)
 
 /* Each combination has its own of everything. */
 #define mma_apply_rules  MMA(apply_rules)
@@ -37,58 +62,82 @@
 #define mma_emit         MMA(emit)
 #define mma_fetch        MMA(fetch)
 #define mma_find         MMA(find)
-#define mma_find_plain   MMA(find_plain)
-#define mma_note         MMA(note)
+#define mma_find_rules   MMA(find_rules)
 #define mma_finish       MMA(finish)
 #define mma_gather       MMA(gather)
-#define mma_is_odd       MMA(is_odd)
+#define mma_hide         MMA(hide)
+#define mma_hold         MMA(hold)
 #define mma_is_whole     MMA(is_whole)
 #define mma_join         MMA(join)
 #define mma_load         MMA(load)
+#define mma_load_group   MMA(load_group)
 #define mma_load_queries MMA(load_queries)
 #define mma_load_rows    MMA(load_rows)
 #define mma_mark         MMA(mark)
 #define mma_merge        MMA(merge)
+#define mma_merge_row    MMA(merge_row)
 #define mma_multiply     MMA(multiply)
+#define mma_note         MMA(note)
 #define mma_odd_bit      MMA(odd_bit)
+#define mma_odd_word     MMA(odd_word)
 #define mma_pack         MMA(pack)
+#define mma_present      MMA(present)
+#define mma_query        MMA(query)
 #define mma_row_of       MMA(row_of)
 #define mma_rule         MMA(rule)
+#define mma_rules        MMA(rules)
 #define mma_scores       MMA(scores)
 #define mma_shared       MMA(shared)
 #define mma_softmax      MMA(softmax)
+#define mma_special      MMA(special)
 #define mma_tile_at      MMA(tile_at)
 #define mma_values       MMA(values)
+#define mma_wait         MMA(wait)
 #define mma_zero         MMA(zero)
 
+#define mma_fetch_odd   MMA(fetch_odd)
+#define mma_key         MMA(key)
+#define mma_pad         MMA(pad)
+#define mma_reach       MMA(reach)
+#define mma_load_plain  MMA(load_plain)
+#define mma_load_scaled MMA(load_scaled)
+#define mma_query_at    MMA(query_at)
+#define mma_no_scores   MMA(no_scores)
+#define mma_score_tile  MMA(score_tile)
+#define mma_value_tile  MMA(value_tile)
 struct mma_shared {
+    /* Of tiles under way, and of the next one: addresses of vectors, two of which are read at once. */
+    uint64_t k_at[MMA_RING][64];
+    uint64_t v_at[MMA_RING][64];
     struct gpu_sequence sequence;
     struct gpu_piece piece;
-    uint32_t last;   /* this CTA merges */
-    uint32_t row_lo; /* rows see all keys of [row_lo, row_hi) */
-    uint32_t row_hi;
+    uint32_t last; /* this CTA merges */
     float max[4][MMA_MI * 16];
     float sum[4][MMA_MI * 16];
-    float scale[MMA_ROWS]; /* score of a product, per row */
     float total[MMA_ROWS];
     float peak[MMA_ROWS];
-    /* Of tiles under way, and of the next one: addresses of vectors, 0 for keys that are not there. */
-    uint64_t k_at[MMA_STAGES + 1][64];
-    uint64_t v_at[MMA_STAGES + 1][64];
-    float k_scale[MMA_STAGES + 1][64];
-    float v_scale[MMA_STAGES + 1][64];
+    float q_factor[MMA_ROWS]; /* scaled queries: of a row's products */
+    float k_scale[MMA_RING][64];
+    float v_scale[MMA_RING][64];
     unsigned char odd[64][MMA_DV / 8]; /* a bit for every value of a tile that is no number */
-    uint32_t odd_tile;                 /* the last tile with such a value, and one more */
+    uint32_t odd_tile[MMA_KG];         /* a team's last tile with such a value, and one more */
     struct gpu_row row[MMA_ROWS];
 };
 
-#define MMA_FIXED  GPU_MMA_FIXED(MMA_ROWS, MMA_MI, MMA_STAGES)
-#define MMA_SHARED (MMA_FIXED + MMA_ROWS * MMA_DK * 2 + MMA_STAGES * MMA_STAGE)
+/* How far the keys of a sequence reach, in registers. */
+struct mma_reach {
+    uint64_t entries;
+    uint32_t cached; /* keys below it are looked up */
+    uint32_t keys;
+};
 
-/* Floats between rows of results, which take the place of the tiles. */
-#define MMA_PITCH (MMA_DV + (MMA_ROWS * (MMA_DV + 4) * 4 <= MMA_STAGES * MMA_STAGE ? 4 : 0))
+#define MMA_FIXED GPU_MMA_FIXED(MMA_ROWS, MMA_HALVES)
+
+/* Floats between rows of results, which take the place of queries and halves. */
+#define MMA_PITCH (MMA_DV + 4)
 static_assert(sizeof(struct mma_shared) <= MMA_FIXED, "the host reserves less");
-static_assert(MMA_ROWS * MMA_PITCH * 4 <= MMA_STAGES * MMA_STAGE, "results do not fit");
+static_assert(MMA_ROWS * MMA_PITCH * 4 <= MMA_ROWS * MMA_DK * 2 + MMA_HALVES * MMA_HALF * MMA_KG,
+              "results do not fit");
 
 /* In this order. */
 #include "mma-load.h"
@@ -101,14 +150,22 @@ static_assert(MMA_ROWS * MMA_PITCH * 4 <= MMA_STAGES * MMA_STAGE, "results do no
 
 #include "mma-end.h"
 
+/* A team's copies but the latest `n` have arrived, and what it read is free. */
+#define MMA_WAIT(n)                                                                                          \
+    do {                                                                                                     \
+        GPU_COPY_WAIT(n);                                                                                    \
+        mma_wait();                                                                                          \
+    } while (0)
+
 /* All tiles of a piece. */
 GPU_INLINE void mma_attend(const struct gpu_run *run, struct mma_shared *shared, unsigned char *queries,
-                           unsigned char *stages, uint32_t row0, uint32_t kv_head, uint32_t first,
-                           uint32_t end, bool whole)
+                           unsigned char *halves, const struct gpu_piece *p, bool whole)
 {
-    const uint32_t warp = gpu_thread() / GPU_WARP, row_group = warp / MMA_KG, key_group = warp % MMA_KG;
-    const uint32_t key0 = key_group * MMA_KEYS;
+    const uint32_t warp = gpu_thread() / GPU_WARP, row_group = warp / MMA_KG, team = warp % MMA_KG;
+    const uint32_t key0 = team * MMA_KEYS, first = p->first, end = p->end, all = 2 * (end - first);
+    unsigned char *own = halves + team * (MMA_HALVES * MMA_HALF);
     float o[MMA_MI][MMA_DV / 8][4], max[MMA_MI][2], sum[MMA_MI][2];
+    uint32_t q[MMA_DK / 16][MMA_MI][4];
 
     GPU_UNROLL
     for (uint32_t m = 0; m < MMA_MI; m++) {
@@ -118,46 +175,69 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, struct mma_shared *shared,
         for (uint32_t n = 0; n < MMA_DV / 8; n++)
             o[m][n][0] = o[m][n][1] = o[m][n][2] = o[m][n][3] = 0;
     }
-    for (uint32_t i = 0; i < MMA_STAGES && first + i < end; i++) {
-        struct gpu_place place;
-        const bool exists = mma_find(run, shared, first + i, &place);
-        mma_note(run, shared, i, kv_head, &place, exists);
-    }
-    mma_load_queries(run, &shared->sequence, queries, row0, kv_head);
-    mma_load_rows(run, shared, row0, kv_head);
+    struct mma_reach reach;
+    reach.entries = gpu_entries(run, &shared->sequence);
+    reach.keys = shared->sequence.kv_len;
+    reach.cached = reach.entries == 0                    ? 0
+                   : shared->sequence.fresh < reach.keys ? shared->sequence.fresh
+                                                         : reach.keys;
+    struct gpu_entry early[MMA_RING - 1];
+    GPU_UNROLL
+    for (uint32_t i = 0; i < MMA_RING - 1; i++)
+        early[i] = mma_find(run, &reach, first + i, key0);
+    mma_pad(run, halves);
+    GPU_UNROLL
+    for (uint32_t i = 0; i < MMA_RING - 1; i++)
+        mma_note(run, shared, &reach, first + i, i, p->kv_head, key0, early[i]);
+    mma_load_queries(run, shared, queries, p->row0, p->kv_head);
+    mma_load_rows(run, shared, p->row0, p->kv_head);
+    if (gpu_thread() < MMA_KG)
+        shared->odd_tile[gpu_thread()] = 0;
     gpu_barrier();
-    for (uint32_t i = 0; i < MMA_STAGES - 1; i++) {
-        if (first + i < end)
-            mma_load(run, shared, stages + i * MMA_STAGE, i, first + i, whole);
+    GPU_LOOP
+    for (uint32_t i = 0; i < MMA_HALVES - 1; i++) {
+        if (i < all)
+            mma_load(run, shared, own + i * MMA_HALF, i / 2, first + i / 2, key0, i % 2 != 0, whole);
         gpu_copy_commit();
     }
-    mma_find_plain(run, shared);
+    const struct mma_rules rules = mma_find_rules(run, shared, p);
+    if (MMA_HOLD)
+        mma_hold(queries, q);
+    uint32_t slot = 0, at = 0; /* of the tile's places in their ring, of its keys in theirs */
+    GPU_LOOP
     for (uint32_t tile = first; tile < end; tile++) {
-        const uint32_t next = tile + MMA_STAGES - 1, later = tile + MMA_STAGES;
-        const uint32_t ring = (tile - first) % (MMA_STAGES + 1);
-        unsigned char *stage = stages + (tile - first) % MMA_STAGES * MMA_STAGE;
+        const uint32_t done = 2 * (tile - first), later = tile + MMA_RING - 1;
+        const uint32_t next = at == 0 ? MMA_HALVES - 1 : at - 1;
+        const uint32_t behind = at + 1 == MMA_HALVES ? 0 : at + 1;
         float s[MMA_MI][MMA_KEYS / 8][4];
-        struct gpu_place place;
-        GPU_COPY_WAIT(MMA_STAGES - 2);
-        gpu_barrier(); /* the tile is there, and the one before has been read */
-        if (next < end)
-            mma_load(run, shared, stages + (next - first) % MMA_STAGES * MMA_STAGE,
-                     (next - first) % (MMA_STAGES + 1), next, whole);
+        struct gpu_entry entry;
+        MMA_WAIT(MMA_HALVES - 2); /* the keys */
+        if (done + MMA_HALVES - 1 < all)
+            mma_load(run, shared, own + next * MMA_HALF, (slot + (MMA_HALVES - 1) / 2) % MMA_RING,
+                     tile + (MMA_HALVES - 1) / 2, key0, (MMA_HALVES - 1) % 2 != 0, whole);
         gpu_copy_commit();
-        const bool exists = later < end && mma_find(run, shared, later, &place); /* arrives meanwhile */
-        mma_scores(run, queries, stage, row_group, key0, s);
-        const bool all = mma_apply_rules(run, shared, ring, row_group, tile, key0, s);
-        if (!all)
-            mma_clean(run, shared, stage + 64 * MMA_KB, tile);
-        if (!all && shared->odd_tile == tile + 1)
+        entry = mma_find(run, &reach, later, key0); /* arrives meanwhile */
+        mma_scores(run, queries, own + at * MMA_HALF, row_group, q, s);
+        const bool plain = mma_apply_rules(run, shared, &rules, slot, row_group, tile, key0, s);
+        MMA_WAIT(MMA_HALVES - 2); /* the values */
+        unsigned char *values = own + behind * MMA_HALF;
+        if (done + MMA_HALVES < all)
+            mma_load(run, shared, own + at * MMA_HALF, (slot + MMA_HALVES / 2) % MMA_RING,
+                     tile + MMA_HALVES / 2, key0, MMA_HALVES % 2 != 0, whole);
+        gpu_copy_commit();
+        if (!plain)
+            mma_clean(run, shared, values, tile, key0);
+        if (!plain && shared->odd_tile[team] == tile + 1)
             mma_mark(shared, key0, s, o);
-        mma_softmax(s, max, sum, o);
-        mma_values(run, shared, stage + 64 * MMA_KB, ring, key0, s, o);
+        mma_softmax(s, max, sum, o, rules.factor);
+        mma_values(run, shared, values, slot, key0, s, o);
         if (later < end)
-            mma_note(run, shared, (later - first) % (MMA_STAGES + 1), kv_head, &place, exists);
+            mma_note(run, shared, &reach, later, (slot + MMA_RING - 1) % MMA_RING, p->kv_head, key0, entry);
+        slot = slot + 1 == MMA_RING ? 0 : slot + 1;
+        at = behind + 1 == MMA_HALVES ? 0 : behind + 1;
     }
     GPU_COPY_WAIT(0);
-    mma_join(shared, (float *)(void *)stages, row_group, key_group, max, sum, o);
+    mma_join(shared, (float *)(void *)queries, row_group, team, max, sum, o, rules.factor);
 }
 
 /* Vectors that lie on 16 bytes, in one piece and in whole chunks. */
@@ -178,7 +258,7 @@ GPU_INLINE struct gpu_piece mma_tile_at(const struct gpu_run *run, uint64_t at, 
     const uint64_t place = (uint64_t)sums[run->batch.seqs] * heads - 1 - at;
     struct gpu_piece p;
 
-    p.seq = gpu_find_sum(sums, run->batch.seqs, place / heads);
+    p.seq = gpu_find_sum(sums, run->batch.seqs, gpu_divide_u64(place, heads));
     const uint32_t inside = (uint32_t)(place - (uint64_t)sums[p.seq] * heads);
     p.kv_head = inside % heads;
     p.row0 = inside / heads * MMA_ROWS;
@@ -201,7 +281,7 @@ GPU_KERNEL(MMA(mma), 128, MMA_CTAS)(GPU_ARGUMENT(struct gpu_run, run))
 {
     unsigned char *memory = gpu_shared();
     struct mma_shared *shared = (struct mma_shared *)(void *)memory;
-    unsigned char *queries = memory + MMA_FIXED, *stages = queries + MMA_ROWS * MMA_DK * 2;
+    unsigned char *queries = memory + MMA_FIXED, *halves = queries + MMA_ROWS * MMA_DK * 2;
     const uint64_t all = (uint64_t)gpu_sums(&run)[run.batch.seqs] * run.problem.kv_heads;
     const bool many = run.phase == GPU_MANY_ROWS, line = !many && run.problem.det == 0;
     const bool whole =
@@ -214,13 +294,19 @@ GPU_KERNEL(MMA(mma), 128, MMA_CTAS)(GPU_ARGUMENT(struct gpu_run, run))
 
     while (at < end) {
         gpu_barrier(); /* the piece before is done */
-        if (gpu_thread() == 0)
-            shared->piece = many ? mma_tile_at(&run, at, &shared->sequence)
-                                 : gpu_piece_at(&run, at, end, gpu_cta(), ctas, &shared->sequence);
+        if (gpu_thread() < GPU_WARP) {
+            struct gpu_sequence sequence;
+            const struct gpu_piece piece = many ? mma_tile_at(&run, at, &sequence)
+                                                : gpu_piece_at(&run, at, end, gpu_cta(), ctas, &sequence);
+            if (gpu_thread() == 0) {
+                shared->piece = piece;
+                shared->sequence = sequence;
+            }
+        }
         gpu_barrier();
         const struct gpu_piece *p = &shared->piece;
-        mma_attend(&run, shared, queries, stages, p->row0, p->kv_head, p->first, p->end, whole);
-        mma_finish(&run, shared, (const float *)(void *)stages, p->row0, p->kv_head, p->parts > 1,
+        mma_attend(&run, shared, queries, halves, p, whole);
+        mma_finish(&run, shared, (const float *)(void *)queries, p->row0, p->kv_head, p->parts > 1,
                    gpu_slot(p, p->part));
         if (p->parts > 1 && mma_comes_last(&run, shared, p))
             mma_merge(&run, shared, p);
@@ -236,36 +322,67 @@ GPU_KERNEL(MMA(mma), 128, MMA_CTAS)(GPU_ARGUMENT(struct gpu_run, run))
 #undef mma_emit
 #undef mma_fetch
 #undef mma_find
-#undef mma_find_plain
-#undef mma_note
+#undef mma_find_rules
 #undef mma_finish
 #undef mma_gather
-#undef mma_is_odd
+#undef mma_hide
+#undef mma_hold
 #undef mma_is_whole
 #undef mma_join
 #undef mma_load
+#undef mma_load_group
 #undef mma_load_queries
 #undef mma_load_rows
 #undef mma_mark
 #undef mma_merge
+#undef mma_merge_row
 #undef mma_multiply
+#undef mma_note
 #undef mma_odd_bit
+#undef mma_odd_word
 #undef mma_pack
+#undef mma_present
+#undef mma_query
 #undef mma_row_of
 #undef mma_rule
+#undef mma_rules
 #undef mma_scores
 #undef mma_shared
 #undef mma_softmax
+#undef mma_special
 #undef mma_tile_at
 #undef mma_values
+#undef mma_wait
 #undef mma_zero
+#undef mma_fetch_odd
+#undef mma_key
+#undef mma_pad
+#undef mma_reach
+#undef mma_load_plain
+#undef mma_load_scaled
+#undef mma_query_at
+#undef mma_no_scores
+#undef mma_score_tile
+#undef mma_value_tile
 #undef MMA_ROWS
 #undef MMA_KG
 #undef MMA_KEYS
+#undef MMA_TEAM
+#undef MMA_SIZE
 #undef MMA_KB
 #undef MMA_VB
-#undef MMA_STAGE
+#undef MMA_HALVES
+#undef MMA_RING
+#undef MMA_HALF
+#undef MMA_CTAS
+#undef MMA_HOLD
+#undef MMA_WIDE
+#undef MMA_SCALED
 #undef MMA_AT
+#undef MMA_TURN
+#undef MMA_LANE
+#undef MMA_BLOCK
+#undef MMA_NOWHERE
 #undef MMA_FIXED
-#undef MMA_SHARED
 #undef MMA_PITCH
+#undef MMA_WAIT

@@ -3,7 +3,8 @@
 
 /* Sums of the four lanes of a row, and what the warps of a row group have together, into shared memory. */
 GPU_INLINE void mma_join(struct mma_shared *shared, float *to, uint32_t row_group, uint32_t key_group,
-                         float max[MMA_MI][2], float sum[MMA_MI][2], float o[MMA_MI][MMA_DV / 8][4])
+                         float max[MMA_MI][2], float sum[MMA_MI][2], float o[MMA_MI][MMA_DV / 8][4],
+                         float factor)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
 
@@ -12,6 +13,7 @@ GPU_INLINE void mma_join(struct mma_shared *shared, float *to, uint32_t row_grou
         GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
         float total = sum[m][h];
+        max[m][h] *= factor;
         total += gpu_shuffle_xor_f32(total, 1);
         total += gpu_shuffle_xor_f32(total, 2);
         if (lane % 4 == 0) {
@@ -33,8 +35,8 @@ GPU_INLINE void mma_join(struct mma_shared *shared, float *to, uint32_t row_grou
             const float base = peak == -GPU_INFINITY ? 0 : peak;
             for (uint32_t w = 0; w < MMA_KG; w++)
                 total += shared->sum[row_group * MMA_KG + w][in] *
-                         gpu_exp2(shared->max[row_group * MMA_KG + w][in] - base);
-            const float share = gpu_exp2(max[m][h] - base);
+                         gpu_exp2_fast(shared->max[row_group * MMA_KG + w][in] - base);
+            const float share = gpu_exp2_fast(max[m][h] - base);
             if (lane % 4 == 0 && g == 0) {
                 shared->peak[row] = peak;
                 shared->total[row] = total;
@@ -61,7 +63,7 @@ GPU_INLINE void mma_emit(const struct gpu_run *run, const struct gpu_sequence *s
 {
     const float sink = gpu_sink(run, head) * GPU_LOG2E;
     const float top = fmaxf(peak, sink), base = top == -GPU_INFINITY ? 0 : top;
-    const float share = gpu_exp2(peak - base), whole = total * share + gpu_exp2(sink - base);
+    const float share = gpu_exp2_fast(peak - base), whole = total * share + gpu_exp2_fast(sink - base);
     const uint32_t dtype = run->problem.out_dtype;
     const int64_t row = (int64_t)s->row + token;
     const uint64_t to =
@@ -95,6 +97,7 @@ GPU_INLINE void mma_finish(const struct gpu_run *run, struct mma_shared *shared,
     const struct gpu_sequence *s = &shared->sequence;
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
 
+    GPU_LOOP
     for (uint32_t row = warp; row < MMA_ROWS; row += 4) {
         uint32_t token, head;
         if (!mma_row_of(run, s, row0 + row, kv_head, &token, &head))
@@ -136,34 +139,71 @@ GPU_INLINE bool mma_comes_last(const struct gpu_run *run, struct mma_shared *sha
     return shared->last != 0;
 }
 
-/* Parts in their order into one. */
+/* Parts of a row into one: each lane knows the weights of some, all take turns. */
+GPU_INLINE void mma_merge_row(const struct gpu_run *run, const struct gpu_piece *p, uint32_t row, float *peak,
+                              float *total, float values[MMA_DV / 32])
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+    const volatile float *lse = (const volatile float *)run->part_lse;
+    float top = -GPU_INFINITY, sum = 0;
+
+    for (uint32_t i = lane; i < p->parts; i += GPU_WARP)
+        top = fmaxf(top, lse[2 * ((uint64_t)gpu_slot(p, i) * MMA_ROWS + row)]);
+    for (uint32_t step = 1; step < GPU_WARP; step *= 2)
+        top = fmaxf(top, gpu_shuffle_xor_f32(top, step));
+    const float base = top == -GPU_INFINITY ? 0 : top;
+    GPU_UNROLL
+    for (uint32_t j = 0; j < MMA_DV / 32; j++)
+        values[j] = 0;
+    for (uint32_t first = 0; first < p->parts; first += GPU_WARP) {
+        float share = 0;
+        if (first + lane < p->parts) {
+            const uint64_t at = (uint64_t)gpu_slot(p, first + lane) * MMA_ROWS + row;
+            share = gpu_exp2_fast(lse[2 * at] - base);
+            sum += lse[2 * at + 1] * share;
+        }
+        const uint32_t count = p->parts - first < GPU_WARP ? p->parts - first : GPU_WARP;
+        for (uint32_t i = 0; i < count; i += 4) {
+            float part[4][MMA_DV / 32];
+            GPU_UNROLL
+            for (uint32_t u = 0; u < 4; u++) { /* all under way before the first is used */
+                const uint64_t at =
+                    (uint64_t)gpu_slot(p, first + (i + u < count ? i + u : i)) * MMA_ROWS + row;
+                const volatile float *out = (const volatile float *)run->part_out + at * MMA_DV;
+                GPU_UNROLL
+                for (uint32_t j = 0; j < MMA_DV / 32; j++)
+                    part[u][j] = out[j * 32 + lane];
+            }
+            GPU_UNROLL
+            for (uint32_t u = 0; u < 4; u++) {
+                const float weight = gpu_shuffle_f32(share, (i + u) % GPU_WARP);
+                if (i + u < count)
+                    GPU_UNROLL
+                for (uint32_t j = 0; j < MMA_DV / 32; j++)
+                    values[j] += part[u][j] * weight;
+            }
+        }
+    }
+    for (uint32_t step = 1; step < GPU_WARP; step *= 2)
+        sum += gpu_shuffle_xor_f32(sum, step);
+    *peak = top;
+    *total = sum;
+}
+
+/* Parts into one. */
 GPU_INLINE void mma_merge(const struct gpu_run *run, const struct mma_shared *shared,
                           const struct gpu_piece *p)
 {
     const struct gpu_sequence *s = &shared->sequence;
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
-    const volatile float *lse = (const volatile float *)run->part_lse;
 
+    GPU_LOOP
     for (uint32_t row = warp; row < MMA_ROWS; row += 4) {
         uint32_t token, head;
+        float peak, total, values[MMA_DV / 32];
         if (!mma_row_of(run, s, row, p->kv_head, &token, &head))
             break;
-        float peak = -GPU_INFINITY, total = 0, values[MMA_DV / 32];
-        for (uint32_t i = 0; i < p->parts; i++)
-            peak = fmaxf(peak, lse[2 * ((uint64_t)gpu_slot(p, i) * MMA_ROWS + row)]);
-        const float base = peak == -GPU_INFINITY ? 0 : peak;
-        GPU_UNROLL
-        for (uint32_t j = 0; j < MMA_DV / 32; j++)
-            values[j] = 0;
-        for (uint32_t i = 0; i < p->parts; i++) {
-            const uint64_t at = (uint64_t)gpu_slot(p, i) * MMA_ROWS + row;
-            const float share = gpu_exp2(lse[2 * at] - base);
-            const volatile float *out = (const volatile float *)run->part_out + at * MMA_DV;
-            total += lse[2 * at + 1] * share;
-            GPU_UNROLL
-            for (uint32_t j = 0; j < MMA_DV / 32; j++)
-                values[j] += out[j * 32 + lane] * share;
-        }
+        mma_merge_row(run, p, row, &peak, &total, values);
         mma_emit(run, s, token, head, p->kv_head, peak, total, values, lane);
     }
 }

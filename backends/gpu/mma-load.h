@@ -30,65 +30,131 @@ GPU_INLINE struct gpu_u128 mma_zero(void)
     return out;
 }
 
-/* Where the keys and values of a tile are, and their scales: a row for each of 64 threads. */
-GPU_INLINE bool mma_find(const struct gpu_run *run, const struct mma_shared *shared, uint32_t tile,
-                         struct gpu_place *place)
+/* The next step of a team begins. */
+GPU_INLINE void mma_wait(void)
 {
-    const struct gpu_sequence *s = &shared->sequence;
-    const uint32_t key = tile * GPU_TILE + gpu_thread();
-
-    return gpu_thread() < 64 && key < s->kv_len && gpu_locate(run, s, key, place);
+    if (MMA_TEAM == GPU_WARP)
+        gpu_warp_barrier();
+    else
+        gpu_barrier();
 }
 
-GPU_INLINE void mma_note(const struct gpu_run *run, struct mma_shared *shared, uint32_t ring,
-                         uint32_t kv_head, const struct gpu_place *place, bool exists)
+/* The key of a tile that a thread of a team looks up, one for each of the first ones. */
+GPU_INLINE uint32_t mma_key(uint32_t tile, uint32_t key0)
 {
-    const uint32_t row = gpu_thread();
-    const struct gpu_cache *k = exists && place->fresh ? &run->k_new : &run->k;
-    const struct gpu_cache *v = exists && place->fresh ? &run->v_new : &run->v;
+    return tile * GPU_TILE + key0 + gpu_thread() % MMA_TEAM;
+}
 
-    if (row >= 64)
+/* Asks where a thread's key of a tile lies. */
+GPU_INLINE struct gpu_entry mma_find(const struct gpu_run *run, const struct mma_reach *reach, uint32_t tile,
+                                     uint32_t key0)
+{
+    const uint32_t key = mma_key(tile, key0);
+    struct gpu_entry entry;
+
+    entry.low = entry.high = 0;
+    if (key < reach->cached && gpu_thread() % MMA_TEAM < MMA_KEYS)
+        entry = gpu_entry(run, reach->entries, key);
+    return entry;
+}
+
+/* Notes addresses and scales of what was found. */
+GPU_INLINE void mma_note(const struct gpu_run *run, struct mma_shared *shared, const struct mma_reach *reach,
+                         uint32_t tile, uint32_t ring, uint32_t kv_head, uint32_t key0,
+                         struct gpu_entry entry)
+{
+    const uint32_t thread = gpu_thread() % MMA_TEAM, row = key0 + thread, key = mma_key(tile, key0);
+    struct gpu_place place;
+
+    if (thread >= MMA_KEYS)
         return;
-    shared->k_at[ring][row] = exists ? gpu_vector(k, place->page, place->token, kv_head) : 0;
-    shared->v_at[ring][row] = exists ? gpu_vector(v, place->page, place->token, kv_head) : 0;
+    const bool exists = key < reach->keys && gpu_place_of(run, &shared->sequence, key, entry, &place);
+    const struct gpu_cache *k = exists && place.fresh ? &run->k_new : &run->k;
+    const struct gpu_cache *v = exists && place.fresh ? &run->v_new : &run->v;
+    shared->k_at[ring][row] = exists ? gpu_vector(k, place.page, place.token, kv_head) : MMA_NOWHERE;
+    shared->v_at[ring][row] = exists ? gpu_vector(v, place.page, place.token, kv_head) : MMA_NOWHERE;
     if (mma_by_key(run->problem.k_scale))
-        shared->k_scale[ring][row] =
-            exists ? gpu_scale_at(&k->scale, place->outer, place->token, kv_head) : 1;
+        shared->k_scale[ring][row] = exists ? gpu_scale_at(&k->scale, place.outer, place.token, kv_head) : 1;
     if (mma_by_key(run->problem.v_scale))
-        shared->v_scale[ring][row] =
-            exists ? gpu_scale_at(&v->scale, place->outer, place->token, kv_head) : 1;
+        shared->v_scale[ring][row] = exists ? gpu_scale_at(&v->scale, place.outer, place.token, kv_head) : 1;
 }
 
-/* A tile's vectors of `bytes` bytes into shared memory. `whole`: they lie on 16 bytes in one piece. */
-GPU_INLINE void mma_fetch(const struct gpu_cache *cached, const struct gpu_cache *fresh,
-                          const uint64_t at[64], uint32_t fresh_row, uint32_t bytes, bool whole,
-                          unsigned char *to)
+/* Vectors that do not lie on 16 bytes, or in pieces. */
+GPU_INLINE void mma_fetch_odd(const struct gpu_cache *cached, const struct gpu_cache *fresh,
+                              const uint64_t *at, uint32_t fresh_row, uint32_t bytes, unsigned char *to)
 {
-    const uint32_t chunks = bytes / 16, used = cached->dim * cached->size;
+    const uint32_t chunks = bytes / 16;
 
-    GPU_UNROLL
-    for (uint32_t j = 0; j < 64 * chunks / 128; j++) {
-        const uint32_t i = j * 128 + gpu_thread(), row = i / chunks, chunk = i % chunks;
-        unsigned char *place = to + MMA_AT(row, chunk, bytes);
-        const uint64_t vector = at[row];
-        if (whole)
-            gpu_copy_async16(place, (const void *)(vector != 0 ? vector + chunk * 16u : cached->base),
-                             vector != 0 && chunk * 16u < used ? 16 : 0);
-        else
-            gpu_store_u128(place, vector != 0 ? mma_gather(row >= fresh_row ? fresh : cached, vector, chunk)
-                                              : mma_zero());
+    GPU_LOOP
+    for (uint32_t i = gpu_thread() % MMA_TEAM; i < MMA_KEYS * chunks; i += MMA_TEAM) {
+        const uint32_t row = i / chunks, chunk = i % chunks;
+        if (at[row] != MMA_NOWHERE)
+            gpu_store_u128(to + MMA_AT(row, chunk, bytes),
+                           mma_gather(row >= fresh_row ? fresh : cached, at[row], chunk));
     }
 }
 
-/* Keys and values of a tile whose places are noted. */
-GPU_INLINE void mma_load(const struct gpu_run *run, const struct mma_shared *shared, unsigned char *stage,
-                         uint32_t ring, uint32_t tile, bool whole)
+/*
+ * A team's vectors of `bytes` bytes into a half. What is not there is left as it is: nobody sees it, and
+ * mma_clean sees to it that it is a number.
+ */
+GPU_INLINE void mma_fetch(const uint64_t *at, uint32_t used, uint32_t bytes, unsigned char *to)
 {
-    const uint32_t first = tile * GPU_TILE, fresh = shared->sequence.fresh;
-    const uint32_t fresh_row = fresh > first ? fresh - first : 0;
+    const uint32_t chunks = bytes / 16, thread = gpu_thread() % MMA_TEAM;
 
-    mma_fetch(&run->k, &run->k_new, shared->k_at[ring], fresh_row, MMA_KB, whole, stage);
-    mma_fetch(&run->v, &run->v_new, shared->v_at[ring], fresh_row, MMA_VB, whole, stage + 64 * MMA_KB);
+    if (MMA_TEAM % chunks != 0) {
+        GPU_UNROLL
+        for (uint32_t j = 0; j < MMA_KEYS * chunks / MMA_TEAM; j++) {
+            const uint32_t i = j * MMA_TEAM + thread, row = i / chunks, chunk = i % chunks;
+            gpu_copy_async16_if(to + MMA_AT(row, chunk, bytes), at[row] + chunk * 16u,
+                                ((uint32_t)at[row] & 1) == 0 && chunk * 16u < used);
+        }
+        return;
+    }
+    /* A thread has one column of rows that follow one another. */
+    const uint32_t rows = MMA_KEYS * chunks / MMA_TEAM, first = thread / chunks * rows,
+                   chunk = thread % chunks;
+    const uint32_t turned = chunk ^ MMA_TURN(first, bytes), column = chunk * 16u;
+    const bool inside = column < used;
+    at += first;
+    to += first * bytes;
+    GPU_UNROLL
+    for (uint32_t j = 0; j < rows; j += 2) {
+        const struct gpu_u128 two = gpu_load_u128(at + j);
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint64_t vector = (uint64_t)two.x[2 * i + 1] << 32 | two.x[2 * i];
+            gpu_copy_async16_if(to + (j + i) * bytes + (turned ^ MMA_TURN(j + i, bytes)) * 16u,
+                                vector + column, inside && (two.x[2 * i] & 1) == 0);
+        }
+    }
+}
+
+/* A team's keys, or values, of a tile whose places are noted. `whole`: all lie on 16 bytes in one piece. */
+GPU_INLINE void mma_load(const struct gpu_run *run, const struct mma_shared *shared, unsigned char *half,
+                         uint32_t ring, uint32_t tile, uint32_t key0, bool values, bool whole)
+{
+    const struct gpu_cache *cached = values ? &run->v : &run->k, *fresh = values ? &run->v_new : &run->k_new;
+    const uint64_t *at = (values ? shared->v_at[ring] : shared->k_at[ring]) + key0;
+    const uint32_t bytes = values ? MMA_VB : MMA_KB;
+
+    if (whole) {
+        mma_fetch(at, cached->dim * cached->size, bytes, half);
+        return;
+    }
+    const uint32_t first = tile * GPU_TILE + key0, new_key = shared->sequence.fresh;
+    mma_fetch_odd(cached, fresh, at, new_key > first ? new_key - first : 0, bytes, half);
+}
+
+/* Columns behind the vectors' last ones are zero from the first tile to the last. */
+GPU_INLINE void mma_pad(const struct gpu_run *run, unsigned char *halves)
+{
+    if (run->k.dim == MMA_DK && run->v.dim == MMA_DV)
+        return;
+    GPU_LOOP
+    for (uint32_t i = gpu_thread(); i < MMA_HALVES * MMA_KG * MMA_HALF / 16; i += 128)
+        gpu_store_u128(halves + i * 16, mma_zero());
+    gpu_barrier();
 }
 
 /* Token and head of a row of the sequence; false behind its last one. */
@@ -100,61 +166,155 @@ GPU_INLINE bool mma_row_of(const struct gpu_run *run, const struct gpu_sequence 
     return *token < s->q_len;
 }
 
-/* Queries into shared memory. With 8-bit keys the columns of 16 are in the order in which codes come. */
-GPU_INLINE void mma_load_queries(const struct gpu_run *run, const struct gpu_sequence *s, unsigned char *to,
-                                 uint32_t row0, uint32_t kv_head)
+/* A query. */
+GPU_INLINE uint64_t mma_query_at(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
+                                 uint32_t head)
 {
-    const uint32_t dim = run->problem.head_dim;
+    return run->q.base +
+           (uint64_t)((int64_t)(s->row + token) * run->q.token_stride + (int64_t)head * run->q.head_stride);
+}
 
-    for (uint32_t i = gpu_thread(); i < MMA_ROWS * (MMA_DK / 2); i += 128) {
-        const uint32_t row = i / (MMA_DK / 2), pair = i % (MMA_DK / 2), group = pair / 8, in = pair % 8;
-        uint32_t token, head, d = pair * 2;
-        if (MMA_EIGHT)
-            d = group * 16 + (in % 4) * 4 + in / 4 * 2;
-        uint32_t word = 0;
-        if (mma_row_of(run, s, row0 + row, kv_head, &token, &head)) {
-            const uint16_t *q =
-                (const uint16_t *)(run->q.base + (uint64_t)((int64_t)(s->row + token) * run->q.token_stride +
-                                                            (int64_t)head * run->q.head_stride));
-            word = (d < dim ? q[d] : 0u) | (d + 1 < dim ? (uint32_t)q[d + 1] << 16 : 0u);
+/* 16 elements of a query from d on; what lies behind the last one is zero. */
+GPU_INLINE void mma_load_group(const uint16_t *q, uint32_t d, uint32_t dim, bool aligned, uint32_t to[8])
+{
+    if (aligned && d + 16 <= dim) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 2; i++) {
+            const struct gpu_u128 part = gpu_load_u128(q + d + 8 * i);
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                to[4 * i + j] = part.x[j];
         }
-        *(uint32_t *)(void *)(to + MMA_AT(row, pair / 4, MMA_DK * 2) + pair % 4 * 4) = word;
+        return;
+    }
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 8; i++, d += 2)
+        to[i] = (d < dim ? q[d] : 0u) | (d + 1 < dim ? (uint32_t)q[d + 1] << 16 : 0u);
+}
+
+/* Queries into shared memory. */
+GPU_INLINE void mma_load_plain(const struct gpu_run *run, const struct gpu_sequence *s, unsigned char *to,
+                               uint32_t row0, uint32_t kv_head)
+{
+    const bool aligned =
+        ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) == 0;
+
+    for (uint32_t i = gpu_thread(); i < MMA_ROWS * (MMA_DK / 16); i += 128) {
+        const uint32_t row = i / (MMA_DK / 16), group = i % (MMA_DK / 16);
+        uint32_t token, head, in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
+            mma_load_group((const uint16_t *)mma_query_at(run, s, token, head), group * 16,
+                           run->problem.head_dim, aligned, in);
+        GPU_UNROLL
+        for (uint32_t c = 0; c < 2; c++) {
+            struct gpu_u128 out;
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                out.x[j] = in[MMA_EIGHT ? j * 2 + c : c * 4 + j];
+            gpu_store_u128(to + MMA_AT(row, group * 2 + c, MMA_DK * 2), out);
+        }
     }
 }
 
-/* What the rows see, and what their scores are multiplied with. */
+/*
+ * Queries of bf16 as f16, beside 8-bit keys: a warp a row, whose largest number becomes one below 2^15; the
+ * row's scores are multiplied by the opposite power. What is 2^38 times smaller goes under, far below what a
+ * sum in f32 keeps.
+ */
+GPU_INLINE void mma_load_scaled(const struct gpu_run *run, struct mma_shared *shared, unsigned char *to,
+                                uint32_t row0, uint32_t kv_head)
+{
+    const struct gpu_sequence *s = &shared->sequence;
+    const uint32_t lane = gpu_thread() % GPU_WARP, dim = run->problem.head_dim;
+
+    for (uint32_t row = gpu_thread() / GPU_WARP; row < MMA_ROWS; row += 4) {
+        uint32_t token, head, top = 20; /* the least exponent whose opposite is a number */
+        uint16_t q[MMA_DK / 32];
+        const bool there = mma_row_of(run, s, row0 + row, kv_head, &token, &head);
+        const uint16_t *from = there ? (const uint16_t *)mma_query_at(run, s, token, head) : 0;
+        GPU_UNROLL
+        for (uint32_t i = 0; i < MMA_DK / 32; i++) {
+            const uint32_t d = i / 2 * 64 + lane * 2 + i % 2;
+            q[i] = there && d < dim ? from[d] : (uint16_t)0;
+            const uint32_t exponent = q[i] >> 7 & 0xff;
+            top = exponent > top && exponent < 255 ? exponent : top;
+        }
+        for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
+            const uint32_t other = gpu_shuffle_xor_u32(top, step);
+            top = other > top ? other : top;
+        }
+        const float up = gpu_f32_of_bits((127 + 14 + 127 - top) << 23);
+        if (lane == 0)
+            shared->q_factor[row] = gpu_f32_of_bits((top - 14) << 23);
+        GPU_UNROLL
+        for (uint32_t i = 0; i < MMA_DK / 64; i++) {
+            const uint32_t pair = i * 32 + lane, in = pair % 8;
+            *(uint32_t *)(void *)(to + MMA_AT(row, pair / 8 * 2 + in % 2, MMA_DK * 2) + in / 2 * 4) =
+                gpu_pack_f16(gpu_bf16_to_f32(q[2 * i]) * up, gpu_bf16_to_f32(q[2 * i + 1]) * up);
+        }
+    }
+}
+
+/* Queries into shared memory. With 8-bit keys the columns of 16 are in the order in which codes come. */
+GPU_INLINE void mma_load_queries(const struct gpu_run *run, struct mma_shared *shared, unsigned char *to,
+                                 uint32_t row0, uint32_t kv_head)
+{
+    if (MMA_SCALED)
+        mma_load_scaled(run, shared, to, row0, kv_head);
+    else
+        mma_load_plain(run, &shared->sequence, to, row0, kv_head);
+}
+
+/* What the rows see. */
 GPU_INLINE void mma_load_rows(const struct gpu_run *run, struct mma_shared *shared, uint32_t row0,
                               uint32_t kv_head)
 {
     const struct gpu_sequence *s = &shared->sequence;
-    const bool by_key = mma_by_key(run->problem.k_scale);
 
     for (uint32_t row = gpu_thread(); row < MMA_ROWS; row += 128) {
         uint32_t token, head;
-        shared->scale[row] = 0;
-        shared->row[row].lo = shared->row[row].hi = 0;
-        if (!mma_row_of(run, s, row0 + row, kv_head, &token, &head))
-            continue;
-        shared->row[row] = gpu_row(run, s, token, head);
-        shared->scale[row] = run->softmax_scale;
-        if (MMA_EIGHT && !by_key)
-            shared->scale[row] *= gpu_scale_at(&run->k.scale, 0, 0, kv_head);
+        if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
+            shared->row[row] = gpu_row(run, s, token, head);
+        else
+            shared->row[row].lo = shared->row[row].hi = 0;
     }
 }
 
-/* The keys that every row sees without being asked. */
-GPU_INLINE void mma_find_plain(const struct gpu_run *run, struct mma_shared *shared)
+/*
+ * What the scores of a piece have in common. `scale` makes scores of products, `factor` scores in base 2 of
+ * what the rules leave: where one positive factor does all, maxima are found before it.
+ */
+struct mma_rules {
+    float scale;
+    float factor;
+    bool special;
+    uint32_t lo, hi; /* keys that every row sees without being asked */
+};
+
+GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const struct mma_shared *shared,
+                                           const struct gpu_piece *p)
 {
-    if (gpu_thread() != 0)
-        return;
-    shared->odd_tile = 0;
-    uint32_t lo = 0, hi = 0xffffffffu;
-    for (uint32_t row = 0; row < MMA_ROWS; row++) {
-        if (shared->scale[row] == 0)
-            continue;
-        lo = shared->row[row].lo > lo ? shared->row[row].lo : lo;
-        hi = shared->row[row].hi < hi ? shared->row[row].hi : hi;
+    const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
+    struct mma_rules rules;
+
+    rules.lo = 0;
+    rules.hi = 0xffffffffu;
+    for (uint32_t row = gpu_thread() % GPU_WARP; row < MMA_ROWS && row < rows; row += GPU_WARP) {
+        rules.lo = shared->row[row].lo > rules.lo ? shared->row[row].lo : rules.lo;
+        rules.hi = shared->row[row].hi < rules.hi ? shared->row[row].hi : rules.hi;
     }
-    shared->row_lo = lo;
-    shared->row_hi = run->mask.base != 0 ? 0 : hi;
+    for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
+        const uint32_t lo = gpu_shuffle_xor_u32(rules.lo, step), hi = gpu_shuffle_xor_u32(rules.hi, step);
+        rules.lo = lo > rules.lo ? lo : rules.lo;
+        rules.hi = hi < rules.hi ? hi : rules.hi;
+    }
+    if (run->mask.base != 0)
+        rules.hi = 0;
+    rules.scale = run->softmax_scale;
+    if (MMA_EIGHT && !mma_by_key(run->problem.k_scale))
+        rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
+    rules.special = run->problem.softcap > 0 || run->slopes != 0 || run->mask.base != 0 ||
+                    !(rules.scale > 0 && rules.scale < GPU_INFINITY);
+    rules.factor = rules.special ? 1 : rules.scale * GPU_LOG2E;
+    return rules;
 }

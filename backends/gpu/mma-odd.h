@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Part of mma-body.h: values that are no numbers, for the rows that see them and no others. */
 
-/* Whether an element of 16 or 8 bits is an infinity or no number. */
-GPU_INLINE bool mma_is_odd(uint32_t dtype, uint32_t code)
+/* Elements of a word that are infinite or no number, a bit for each; they become 0. */
+GPU_INLINE uint32_t mma_odd_word(const struct gpu_run *run, uint32_t *word)
 {
-    if (!MMA_EIGHT)
-        return MMA_BF16 ? (code & 0x7f80) == 0x7f80 : (code & 0x7c00) == 0x7c00;
-    if (dtype == ATTN_INT8)
-        return false;
-    const float x = gpu_decode8(dtype, code);
-    return !(x - x == 0);
+    if (MMA_EIGHT) {
+        const uint32_t odd = gpu_odd8(run->v.dtype, *word) >> 7;
+        *word &= ~(odd * 0xffu);
+        return (odd | odd >> 7 | odd >> 14 | odd >> 21) & 15;
+    }
+    const uint32_t least = MMA_BF16 ? 0x00800080u : 0x04000400u; /* carries out of a full exponent */
+    const uint32_t odd = (((*word & 0x7fff7fffu) + least) & 0x80008000u) >> 15;
+    *word &= ~(odd * 0xffffu);
+    return (odd | odd >> 15) & 3;
 }
 
 /*
@@ -17,30 +20,27 @@ GPU_INLINE bool mma_is_odd(uint32_t dtype, uint32_t code)
  * does not see whole, such values become 0 and are noted; rows that see them get theirs from mark.
  */
 GPU_INLINE void mma_clean(const struct gpu_run *run, struct mma_shared *shared, unsigned char *values,
-                          uint32_t tile)
+                          uint32_t tile, uint32_t key0)
 {
-    const uint32_t each = MMA_EIGHT ? 16 : 8, bits = MMA_EIGHT ? 8 : 16;
+    const uint32_t each = 4 / MMA_SIZE; /* elements of a word */
 
-    for (uint32_t i = gpu_thread(); i < 64 * (MMA_VB / 16); i += 128) {
+    GPU_LOOP
+    for (uint32_t i = gpu_thread() % MMA_TEAM; i < MMA_KEYS * (MMA_VB / 16); i += MMA_TEAM) {
         const uint32_t row = i / (MMA_VB / 16), chunk = i % (MMA_VB / 16);
         unsigned char *at = values + MMA_AT(row, chunk, MMA_VB);
-        struct gpu_u128 word = gpu_load_u128(at);
+        struct gpu_u128 part = gpu_load_u128(at);
         uint32_t odd = 0;
-        for (uint32_t e = 0; e < each; e++) {
-            const uint32_t shift = e * bits % 32, mask = (1u << bits) - 1;
-            if (!mma_is_odd(run->v.dtype, word.x[e * bits / 32] >> shift & mask))
-                continue;
-            odd |= 1u << e;
-            word.x[e * bits / 32] &= ~(mask << shift);
-        }
-        for (uint32_t b = 0; b < each / 8; b++)
-            shared->odd[row][chunk * (each / 8) + b] = (unsigned char)(odd >> 8 * b);
+        GPU_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            odd |= mma_odd_word(run, &part.x[j]) << j * each;
+        for (uint32_t b = 0; b < each / 2; b++)
+            shared->odd[key0 + row][chunk * (each / 2) + b] = (unsigned char)(odd >> 8 * b);
         if (odd == 0)
             continue;
-        gpu_store_u128(at, word);
-        shared->odd_tile = tile + 1;
+        gpu_store_u128(at, part);
+        shared->odd_tile[key0 / MMA_KEYS] = tile + 1;
     }
-    gpu_barrier();
+    mma_wait();
 }
 
 GPU_INLINE uint32_t mma_odd_bit(const struct mma_shared *shared, uint32_t key, uint32_t d)
@@ -52,8 +52,9 @@ GPU_INLINE uint32_t mma_odd_bit(const struct mma_shared *shared, uint32_t key, u
 GPU_INLINE void mma_mark(const struct mma_shared *shared, uint32_t key0, float s[MMA_MI][MMA_KEYS / 8][4],
                          float o[MMA_MI][MMA_DV / 8][4])
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, one = MMA_BF16 ? 0x3f80 : 0x3c00;
+    const uint32_t lane = gpu_thread() % GPU_WARP, one = MMA_WIDE ? 0x3f80 : 0x3c00;
 
+    GPU_LOOP
     for (uint32_t n = 0; n < MMA_DV / 8; n++) {
         const uint32_t d = MMA_EIGHT ? n / 2 * 16 + lane / 4 * 2 + n % 2 : n * 8 + lane / 4;
         float seen[MMA_MI][4];
@@ -74,7 +75,7 @@ GPU_INLINE void mma_mark(const struct mma_shared *shared, uint32_t key0, float s
                 for (uint32_t i = 0; i < 4; i++)
                     a[i] = (s[m][2 * k + i / 2][i % 2 * 2] != -GPU_INFINITY ? one : 0u) |
                            (s[m][2 * k + i / 2][i % 2 * 2 + 1] != -GPU_INFINITY ? one << 16 : 0u);
-                mma_multiply(seen[m], a, b);
+                mma_multiply(seen[m], a, b, MMA_WIDE);
             }
         }
         GPU_UNROLL

@@ -3,18 +3,34 @@
 #ifndef ATTN_GPU_MMA_H
 #define ATTN_GPU_MMA_H
 
-/* Bytes of shared memory beside queries and tiles, a multiple of 128. */
-#define GPU_MMA_FIXED(rows, mi, stages)                                                                      \
-    ((1024 + 2048 + 512 * (mi) + 96 * (rows) + 1536 * ((stages) + 1) + 127) / 128 * 128)
-/* Of the whole kernel; `size`: bytes of a key's or value's element. */
-#define GPU_MMA_SHARED(rows, mi, stages, dk, dv, size)                                                       \
-    (GPU_MMA_FIXED(rows, mi, stages) + (rows) * (dk)*2 + (stages)*64 * ((dk) + (dv)) * (size))
+/*
+ * Keys and values of a tile are fetched one after the other, each into one half of a ring in shared memory.
+ * This many halves: with all CTAs of a multiprocessor, about 96 KB are under way. `half`: bytes of one.
+ */
+#define GPU_MMA_HALF(dk, dv, size) (64u * ((dk) > (dv) ? (dk) : (dv)) * (size))
+#define GPU_MMA_HALVES(dk, dv, size)                                                                         \
+    (GPU_MMA_HALF(dk, dv, size) > 12288  ? 3u                                                                \
+     : GPU_MMA_HALF(dk, dv, size) > 8192 ? 4u                                                                \
+     : GPU_MMA_HALF(dk, dv, size) > 4096 ? 5u                                                                \
+                                         : 8u)
+/* Tiles whose places are noted: those of all halves, and one more. */
+#define GPU_MMA_RING(halves) ((halves) / 2u + 2u)
 
-/* Tiles of keys under way: enough bytes for the memory with two CTAs on a multiprocessor, or one. */
-#define GPU_MMA_STAGES(rows, dk, dv, size)                                                                   \
-    ((dk) + (dv) > 256   ? 4 / (size)                                                                        \
-     : (dk) + (dv) > 128 ? ((rows) > 16 ? 4 : 6) / (size)                                                    \
-                         : ((rows) > 16 ? 4 : 6))
+/* Bytes of shared memory beside queries and halves, a multiple of 128. */
+#define GPU_MMA_FIXED(rows, halves)                                                                          \
+    ((2560u + 112u * (rows) + 1536u * GPU_MMA_RING(halves) + 127u) / 128u * 128u)
+/* Of the whole kernel; `size`: bytes of a key's or value's element. */
+#define GPU_MMA_SHARED(rows, dk, dv, size)                                                                   \
+    (GPU_MMA_FIXED(rows, GPU_MMA_HALVES(dk, dv, size)) + (rows) * (dk)*2u +                                  \
+     GPU_MMA_HALVES(dk, dv, size) * GPU_MMA_HALF(dk, dv, size))
+
+/* CTAs that fit a multiprocessor of 227 KB. */
+#define GPU_MMA_CTAS(rows, dk, dv, size)                                                                     \
+    ((rows) == 16 ? ((dk) > 192   ? ((size) == 1 ? 2 : 1)                                                    \
+                     : (dk) > 128 ? 2                                                                        \
+                     : (dk) > 64  ? 3                                                                        \
+                                  : 4)                                                                        \
+                  : ((dk) > 192 && (size) == 2 ? 1 : 2))
 
 #define GPU_LOG2E 1.4426950408889634f
 

@@ -11,17 +11,19 @@ GPU_INLINE const uint32_t *gpu_sums(const struct gpu_run *run)
     return (const uint32_t *)run->schedule;
 }
 
-/* The last of sums[0 ... count] that is not above `at`; at < sums[count]. */
+/* The last of sums[0 ... count] that is not above `at`; at < sums[count]. All lanes of a warp together: each
+ * round asks for 32 sums at once. */
 GPU_INLINE uint32_t gpu_find_sum(const uint32_t *sums, uint32_t count, uint64_t at)
 {
     uint32_t lo = 0, hi = count;
 
     while (hi - lo > 1) {
-        const uint32_t middle = lo + (hi - lo) / 2;
-        if (sums[middle] <= at)
-            lo = middle;
-        else
-            hi = middle;
+        const uint32_t step = (hi - lo + GPU_WARP - 1) / GPU_WARP, lane = gpu_thread() % GPU_WARP;
+        const uint32_t probe = lo + (lane + 1) * step;
+        const uint32_t above = ~gpu_ballot(probe < hi && sums[probe] <= at);
+        const uint32_t passed = above != 0 ? gpu_first_bit(above) : GPU_WARP;
+        lo += passed * step;
+        hi = hi - lo > step ? lo + step : hi;
     }
     return lo;
 }
@@ -43,19 +45,26 @@ struct gpu_piece {
     uint32_t slot_step;
 };
 
+/* a / b, b not 0: short where both are. */
+GPU_INLINE uint64_t gpu_divide_u64(uint64_t a, uint64_t b)
+{
+    return (a | b) >> 32 == 0 ? (uint32_t)a / (uint32_t)b : a / b;
+}
+
 /* Where the piece of a CTA begins. */
 GPU_INLINE uint64_t gpu_line_begin(uint64_t all, uint32_t cta, uint32_t ctas)
 {
-    return all * cta / ctas;
+    return gpu_divide_u64(all * cta, ctas);
 }
 
 /* The CTA whose piece holds a place. */
 GPU_INLINE uint32_t gpu_line_cta(uint64_t all, uint64_t at, uint32_t ctas)
 {
-    return (uint32_t)(((at + 1) * ctas - 1) / all);
+    return (uint32_t)gpu_divide_u64((at + 1) * ctas - 1, all);
 }
 
-/* The piece that begins at `at` and ends at `end` at the latest. `s` is left as its sequence. */
+/* The piece that begins at `at` and ends at `end` at the latest. `s` is left as its sequence. All lanes of a
+ * warp together. */
 GPU_INLINE struct gpu_piece gpu_piece_at(const struct gpu_run *run, uint64_t at, uint64_t end, uint32_t cta,
                                          uint32_t ctas, struct gpu_sequence *s)
 {
@@ -65,12 +74,12 @@ GPU_INLINE struct gpu_piece gpu_piece_at(const struct gpu_run *run, uint64_t at,
     const uint64_t all = (uint64_t)few[run->batch.seqs] * heads;
     struct gpu_piece p;
 
-    p.seq = gpu_find_sum(few, run->batch.seqs, at / heads);
+    p.seq = gpu_find_sum(few, run->batch.seqs, gpu_divide_u64(at, heads));
     const uint32_t length = few[p.seq + 1] - few[p.seq];
     const uint64_t base = (uint64_t)few[p.seq] * heads;
     p.row0 = 0;
-    p.kv_head = (uint32_t)((at - base) / length);
-    const uint32_t inside = (uint32_t)((at - base) % length);
+    p.kv_head = (uint32_t)gpu_divide_u64(at - base, length);
+    const uint32_t inside = (uint32_t)(at - base - (uint64_t)p.kv_head * length);
     const uint64_t begin = at - inside;
     uint64_t stop = begin + length;
     uint32_t low;

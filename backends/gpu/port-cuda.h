@@ -113,6 +113,12 @@ GPU_INLINE float gpu_exp2(float x)
 {
     return exp2f(x);
 }
+GPU_INLINE float gpu_exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 GPU_INLINE float gpu_exp(float x)
 {
     return expf(x);
@@ -193,6 +199,31 @@ GPU_INLINE uint32_t gpu_pack_bf16(float low, float high)
     return y;
 }
 
+GPU_INLINE uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t y;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+    return y;
+}
+GPU_INLINE uint32_t gpu_e4m3_to_f16(uint32_t codes)
+{
+#if __CUDA_ARCH__ >= 890
+    uint32_t y;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"((uint16_t)codes));
+    return y;
+#else
+    /* The same fields are a number with another bias; the highest code is none. */
+    const uint32_t pair = (codes & 0xff) | (codes & 0xff00) << 8, rest = pair & 0x007f007fu;
+    const uint32_t nan = (rest + 0x00010001u) & 0x00800080u;
+    const uint32_t number = (pair & 0x00800080u) << 8 | rest << 7;
+    return gpu_fma_f16(number, 0x5c005c00u, 0x80008000u) | (nan << 8) - (nan >> 7);
+#endif
+}
+GPU_INLINE uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)
+{
+    return __byte_perm(low, high, selector);
+}
+
 /* ---------------------------------------------------------------- memory */
 
 GPU_INLINE struct gpu_u128 gpu_load_u128(const void *at)
@@ -229,6 +260,13 @@ GPU_INLINE void gpu_copy_async16(void *shared, const void *global, uint32_t byte
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(gpu__shared_address(shared)),
                  "l"(global), "r"(bytes)
+                 : "memory");
+}
+GPU_INLINE void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)
+{
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(
+                     gpu__shared_address(shared)),
+                 "l"(global), "r"((uint32_t)wanted)
                  : "memory");
 }
 GPU_INLINE void gpu_copy_commit(void)

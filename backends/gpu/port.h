@@ -37,20 +37,26 @@
  *
  * Numbers (IEEE unless said otherwise; no flush to zero):
  *   float gpu_exp2(float)        to 2 ulp          float gpu_fma(float, float, float)
+ *   float gpu_exp2_fast(float)   to 2^-22 relative, results below 2^-126 are 0
  *   float gpu_exp(float)         to 2 ulp          double gpu_log_f64(double)  double gpu_exp_f64(double)
  *   double gpu_tanh_f64(double)  float gpu_tanh(float)   to 2^-20 relative or better
  *   float gpu_divide(float, float)                    correctly rounded
  *   float gpu_f16_to_f32(uint16_t)  uint16_t gpu_f32_to_f16(float)   bf16 alike; nearest even, NaN stays NaN
  *   uint32_t gpu_pack_f16(float low, float high)      two at once; gpu_pack_bf16
- *   uint32_t gpu_count_leading(uint32_t)  gpu_first_bit(uint32_t)    of a number that is not 0
- *   uint32_t gpu_f32_bits(float)  float gpu_f32_of_bits(uint32_t)
+ *   uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)   a * b + c of two at once
+ *   uint32_t gpu_e4m3_to_f16(uint32_t codes)          the codes of bytes 0 and 1
+ *   uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)   bytes of low (0 to 3) and high (4
+ * to 7), one for each of four digits, the lowest first uint32_t gpu_count_leading(uint32_t)
+ * gpu_first_bit(uint32_t)    of a number that is not 0 uint32_t gpu_f32_bits(float)  float
+ * gpu_f32_of_bits(uint32_t)
  *
  * Memory:
  *   gpu_load_global_u128(uint64_t), gpu_store_global_u128: by address, in global memory, in their order
  *   struct gpu_u128 { uint32_t x[4]; }   gpu_load_u128(const void *), gpu_store_u128: 16-byte aligned
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)   16 bytes, of which `bytes` (0
  * to 16) are read and the rest is zero; both sides 16-byte aligned void gpu_copy_commit(void) closes a group
- * of copies GPU_COPY_WAIT(n)                     until at most the n latest groups of this thread are under
+ * of copies void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)   16 bytes, or nothing
+ *   GPU_COPY_WAIT(n)                     until at most the n latest groups of this thread are under
  * way
  *
  * Matrices (a warp together; fragments as the PTX manual lays out m16n8k16):

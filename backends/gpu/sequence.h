@@ -91,9 +91,46 @@ struct gpu_place {
     bool fresh;    /* in k_new and v_new */
 };
 
-/* False for a hole. key < kv_len. */
-GPU_INLINE bool gpu_locate(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
-                           struct gpu_place *out)
+/* Where the entries of a sequence's pages are, i32 or i64; 0 if it has none. */
+GPU_INLINE uint64_t gpu_entries(const struct gpu_run *run, const struct gpu_sequence *s)
+{
+    const struct gpu_batch *batch = &run->batch;
+
+    if (batch->addressing == ATTN_DENSE)
+        return 0;
+    if (batch->addressing == ATTN_TABLE)
+        return batch->table + (uint64_t)(s->index * batch->table_stride);
+    return batch->indices +
+           (uint64_t)GPU_I32(batch->indptr)[s->index] * (batch->index_dtype == ATTN_INT64 ? 8u : 4u);
+}
+
+/* A page number as it lies in memory: nothing is asked of it while it is under way. */
+struct gpu_entry {
+    uint32_t low, high; /* high: i64 only */
+};
+
+GPU_INLINE uint32_t gpu_page_of(const struct gpu_run *run, uint32_t key)
+{
+    return run->batch.block_shift < 32 ? key >> run->batch.block_shift : key / run->batch.block;
+}
+
+/* The entry of a key; `entries` is not 0, the key not in new rows. */
+GPU_INLINE struct gpu_entry gpu_entry(const struct gpu_run *run, uint64_t entries, uint32_t key)
+{
+    const bool wide = run->batch.addressing == ATTN_CSR && run->batch.index_dtype == ATTN_INT64;
+    const uint32_t *at = (const uint32_t *)entries + (uint64_t)gpu_page_of(run, key) * (wide ? 2 : 1);
+    struct gpu_entry entry;
+
+    entry.low = at[0];
+    entry.high = 0;
+    if (wide)
+        entry.high = at[1];
+    return entry;
+}
+
+/* Where the key of an entry lies; false for a hole. */
+GPU_INLINE bool gpu_place_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
+                             struct gpu_entry entry, struct gpu_place *out)
 {
     const struct gpu_batch *batch = &run->batch;
 
@@ -107,19 +144,27 @@ GPU_INLINE bool gpu_locate(const struct gpu_run *run, const struct gpu_sequence 
         return true;
     }
     if (batch->addressing != ATTN_DENSE) {
-        const uint32_t shift = batch->block_shift;
-        const uint32_t entry = shift < 32 ? key >> shift : key / batch->block;
-        out->token = key - entry * batch->block;
-        if (batch->addressing == ATTN_TABLE)
-            out->page = GPU_I32(batch->table + (uint64_t)(s->index * batch->table_stride))[entry];
-        else if (batch->index_dtype == ATTN_INT64)
-            out->page = GPU_I64(batch->indices)[(int64_t)GPU_I32(batch->indptr)[s->index] + entry];
-        else
-            out->page = GPU_I32(batch->indices)[(int64_t)GPU_I32(batch->indptr)[s->index] + entry];
+        out->token = key - gpu_page_of(run, key) * batch->block;
+        out->page = (int32_t)entry.low;
+        if (batch->addressing == ATTN_CSR && batch->index_dtype == ATTN_INT64)
+            out->page = (int64_t)((uint64_t)entry.high << 32 | entry.low);
     }
     if (run->problem.kv_source != ATTN_KV_NEW)
         out->outer = out->page;
     return out->page >= 0;
+}
+
+/* False for a hole. key < kv_len. */
+GPU_INLINE bool gpu_locate(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
+                           struct gpu_place *out)
+{
+    const uint64_t entries = key < s->fresh ? gpu_entries(run, s) : 0;
+    struct gpu_entry entry;
+
+    entry.low = entry.high = 0;
+    if (entries != 0)
+        entry = gpu_entry(run, entries, key);
+    return gpu_place_of(run, s, key, entry, out);
 }
 
 GPU_INLINE float gpu_scale_at(const struct gpu_scale *scale, int64_t outer, int64_t token, int64_t head)

@@ -30,6 +30,18 @@
 #define MMA_EIGHT 1
 #include "mma-all.h"
 
+#define MMA_TAG   _192
+#define MMA_DK    192
+#define MMA_DV    128
+#define MMA_EIGHT 0
+#include "mma-all.h"
+
+#define MMA_TAG   _192_kv8
+#define MMA_DK    192
+#define MMA_DV    128
+#define MMA_EIGHT 1
+#include "mma-all.h"
+
 #define MMA_TAG   _256
 #define MMA_DK    256
 #define MMA_DV    256
@@ -43,56 +55,88 @@
 #include "mma-all.h"
 
 DRIVER_KERNEL(mma_plan, gpu_run)
-DRIVER_KERNEL(mma_64_r1_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_r4_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_r1_f16, gpu_run)
-DRIVER_KERNEL(mma_64_r4_f16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r1_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r4_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r1_f16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r4_f16, gpu_run)
-DRIVER_KERNEL(mma_128_r1_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_r4_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_r1_f16, gpu_run)
-DRIVER_KERNEL(mma_128_r4_f16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r1_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r4_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r1_f16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r4_f16, gpu_run)
-DRIVER_KERNEL(mma_256_r1_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_r4_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_r1_f16, gpu_run)
-DRIVER_KERNEL(mma_256_r4_f16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r1_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r4_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r1_f16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r4_f16, gpu_run)
+DRIVER_KERNEL(mma_64_r16_bf16, gpu_run)
+DRIVER_KERNEL(mma_64_r16_f16, gpu_run)
+DRIVER_KERNEL(mma_64_r64_bf16, gpu_run)
+DRIVER_KERNEL(mma_64_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_64_r128_bf16, gpu_run)
+DRIVER_KERNEL(mma_64_r128_f16, gpu_run)
+DRIVER_KERNEL(mma_64_kv8_r16_bf16, gpu_run)
+DRIVER_KERNEL(mma_64_kv8_r16_f16, gpu_run)
+DRIVER_KERNEL(mma_64_kv8_r64_bf16, gpu_run)
+DRIVER_KERNEL(mma_64_kv8_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_64_kv8_r128_bf16, gpu_run)
+DRIVER_KERNEL(mma_64_kv8_r128_f16, gpu_run)
+DRIVER_KERNEL(mma_128_r16_bf16, gpu_run)
+DRIVER_KERNEL(mma_128_r16_f16, gpu_run)
+DRIVER_KERNEL(mma_128_r64_bf16, gpu_run)
+DRIVER_KERNEL(mma_128_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_128_r128_bf16, gpu_run)
+DRIVER_KERNEL(mma_128_r128_f16, gpu_run)
+DRIVER_KERNEL(mma_128_kv8_r16_bf16, gpu_run)
+DRIVER_KERNEL(mma_128_kv8_r16_f16, gpu_run)
+DRIVER_KERNEL(mma_128_kv8_r64_bf16, gpu_run)
+DRIVER_KERNEL(mma_128_kv8_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_128_kv8_r128_bf16, gpu_run)
+DRIVER_KERNEL(mma_128_kv8_r128_f16, gpu_run)
+DRIVER_KERNEL(mma_192_r16_bf16, gpu_run)
+DRIVER_KERNEL(mma_192_r16_f16, gpu_run)
+DRIVER_KERNEL(mma_192_r64_bf16, gpu_run)
+DRIVER_KERNEL(mma_192_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_192_kv8_r16_bf16, gpu_run)
+DRIVER_KERNEL(mma_192_kv8_r16_f16, gpu_run)
+DRIVER_KERNEL(mma_192_kv8_r64_bf16, gpu_run)
+DRIVER_KERNEL(mma_192_kv8_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_256_r16_bf16, gpu_run)
+DRIVER_KERNEL(mma_256_r16_f16, gpu_run)
+DRIVER_KERNEL(mma_256_r64_bf16, gpu_run)
+DRIVER_KERNEL(mma_256_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_256_kv8_r16_bf16, gpu_run)
+DRIVER_KERNEL(mma_256_kv8_r16_f16, gpu_run)
+DRIVER_KERNEL(mma_256_kv8_r64_bf16, gpu_run)
+DRIVER_KERNEL(mma_256_kv8_r64_f16, gpu_run)
 
 const struct driver_kernel driver_mma_kernels[] = {
     DRIVER_LINE(mma_plan, gpu_run),
-    DRIVER_LINE(mma_64_r1_bf16, gpu_run),
-    DRIVER_LINE(mma_64_r4_bf16, gpu_run),
-    DRIVER_LINE(mma_64_r1_f16, gpu_run),
-    DRIVER_LINE(mma_64_r4_f16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r1_bf16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r4_bf16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r1_f16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r4_f16, gpu_run),
-    DRIVER_LINE(mma_128_r1_bf16, gpu_run),
-    DRIVER_LINE(mma_128_r4_bf16, gpu_run),
-    DRIVER_LINE(mma_128_r1_f16, gpu_run),
-    DRIVER_LINE(mma_128_r4_f16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r1_bf16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r4_bf16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r1_f16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r4_f16, gpu_run),
-    DRIVER_LINE(mma_256_r1_bf16, gpu_run),
-    DRIVER_LINE(mma_256_r4_bf16, gpu_run),
-    DRIVER_LINE(mma_256_r1_f16, gpu_run),
-    DRIVER_LINE(mma_256_r4_f16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r1_bf16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r4_bf16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r1_f16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r4_f16, gpu_run),
+    DRIVER_LINE(mma_64_r16_bf16, gpu_run),
+    DRIVER_LINE(mma_64_r16_f16, gpu_run),
+    DRIVER_LINE(mma_64_r64_bf16, gpu_run),
+    DRIVER_LINE(mma_64_r64_f16, gpu_run),
+    DRIVER_LINE(mma_64_r128_bf16, gpu_run),
+    DRIVER_LINE(mma_64_r128_f16, gpu_run),
+    DRIVER_LINE(mma_64_kv8_r16_bf16, gpu_run),
+    DRIVER_LINE(mma_64_kv8_r16_f16, gpu_run),
+    DRIVER_LINE(mma_64_kv8_r64_bf16, gpu_run),
+    DRIVER_LINE(mma_64_kv8_r64_f16, gpu_run),
+    DRIVER_LINE(mma_64_kv8_r128_bf16, gpu_run),
+    DRIVER_LINE(mma_64_kv8_r128_f16, gpu_run),
+    DRIVER_LINE(mma_128_r16_bf16, gpu_run),
+    DRIVER_LINE(mma_128_r16_f16, gpu_run),
+    DRIVER_LINE(mma_128_r64_bf16, gpu_run),
+    DRIVER_LINE(mma_128_r64_f16, gpu_run),
+    DRIVER_LINE(mma_128_r128_bf16, gpu_run),
+    DRIVER_LINE(mma_128_r128_f16, gpu_run),
+    DRIVER_LINE(mma_128_kv8_r16_bf16, gpu_run),
+    DRIVER_LINE(mma_128_kv8_r16_f16, gpu_run),
+    DRIVER_LINE(mma_128_kv8_r64_bf16, gpu_run),
+    DRIVER_LINE(mma_128_kv8_r64_f16, gpu_run),
+    DRIVER_LINE(mma_128_kv8_r128_bf16, gpu_run),
+    DRIVER_LINE(mma_128_kv8_r128_f16, gpu_run),
+    DRIVER_LINE(mma_192_r16_bf16, gpu_run),
+    DRIVER_LINE(mma_192_r16_f16, gpu_run),
+    DRIVER_LINE(mma_192_r64_bf16, gpu_run),
+    DRIVER_LINE(mma_192_r64_f16, gpu_run),
+    DRIVER_LINE(mma_192_kv8_r16_bf16, gpu_run),
+    DRIVER_LINE(mma_192_kv8_r16_f16, gpu_run),
+    DRIVER_LINE(mma_192_kv8_r64_bf16, gpu_run),
+    DRIVER_LINE(mma_192_kv8_r64_f16, gpu_run),
+    DRIVER_LINE(mma_256_r16_bf16, gpu_run),
+    DRIVER_LINE(mma_256_r16_f16, gpu_run),
+    DRIVER_LINE(mma_256_r64_bf16, gpu_run),
+    DRIVER_LINE(mma_256_r64_f16, gpu_run),
+    DRIVER_LINE(mma_256_kv8_r16_bf16, gpu_run),
+    DRIVER_LINE(mma_256_kv8_r16_f16, gpu_run),
+    DRIVER_LINE(mma_256_kv8_r64_bf16, gpu_run),
+    DRIVER_LINE(mma_256_kv8_r64_f16, gpu_run),
     {NULL, NULL, 0},
 };

@@ -61,6 +61,11 @@ uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits);
 const struct gpu_fiber_slot *gpu_fiber_meet(enum gpu_fiber_op op, const struct gpu_fiber_slot *own);
 
 void gpu_copy_async16(void *shared, const void *global, uint32_t bytes);
+GPU_INLINE void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)
+{
+    if (wanted)
+        gpu_copy_async16(shared, (const void *)global, 16);
+}
 void gpu_copy_commit(void);
 void gpu_fiber_copy_wait(uint32_t groups);
 
@@ -145,6 +150,10 @@ GPU_INLINE void gpu_fence(void)
 
 /* ---------------------------------------------------------------- numbers */
 
+GPU_INLINE float gpu_exp2_fast(float x)
+{
+    return exp2f(x);
+}
 GPU_INLINE float gpu_exp2(float x)
 {
     return exp2f(x);
@@ -208,6 +217,36 @@ GPU_INLINE uint32_t gpu_pack_f16(float low, float high)
 GPU_INLINE uint32_t gpu_pack_bf16(float low, float high)
 {
     return attn__f32_to_bf16(low) | (uint32_t)attn__f32_to_bf16(high) << 16;
+}
+
+/* Sums of whole numbers, and products of f16: f32 holds them. */
+GPU_INLINE uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)
+{
+    float x[2];
+    for (uint32_t i = 0; i < 2; i++)
+        x[i] = gpu_f16_to_f32((uint16_t)(a >> 16 * i)) * gpu_f16_to_f32((uint16_t)(b >> 16 * i)) +
+               gpu_f16_to_f32((uint16_t)(c >> 16 * i));
+    return gpu_pack_f16(x[0], x[1]);
+}
+/* Both codes by their fields. */
+GPU_INLINE uint32_t gpu_e4m3_to_f16(uint32_t codes)
+{
+    float x[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t code = codes >> 8 * i & 0xff, field = code >> 3 & 15, fraction = code & 7;
+        x[i] = field == 0 ? ldexpf((float)fraction, -9) : ldexpf((float)(8 + fraction), (int)field - 10);
+        x[i] = (code & 0x7f) == 0x7f ? NAN : (code & 0x80) != 0 ? -x[i] : x[i];
+    }
+    return gpu_pack_f16(x[0], x[1]);
+}
+/* Bytes of low (0 to 3) and high (4 to 7) by four digits of the selector, the lowest first. */
+GPU_INLINE uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)
+{
+    const uint64_t both = (uint64_t)high << 32 | low;
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        out |= (uint32_t)(both >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+    return out;
 }
 
 /* ---------------------------------------------------------------- memory and matrices */
