@@ -46,9 +46,10 @@
  */
 #define MMA_LANE(row, high, bytes)                                                                           \
     ((uint32_t)(row) * (uint32_t)(bytes) + (((uint32_t)(high) ^ MMA_TURN(row, bytes)) * 16u))
+#define MMA_TURNS(bytes) ((bytes) % 128 == 0 ? 8u : 4u) /* chunks that take turns */
 #define MMA_BLOCK(lane, row, even, bytes)                                                                    \
-    (((lane) ^ ((uint32_t)(even) % 8 * 16u)) + (uint32_t)(even) / 8 * 128u +                                 \
-     (uint32_t)(row) * (uint32_t)(bytes))
+    (((lane) ^ ((uint32_t)(even) % MMA_TURNS(bytes) * 16u)) +                                                \
+     (uint32_t)(even) / MMA_TURNS(bytes) * MMA_TURNS(bytes) * 16u + (uint32_t)(row) * (uint32_t)(bytes))
 
 /* In place of the address of a vector that is not there; no vector of whole chunks lies there. */
 #define MMA_NOWHERE UINT64_C(1)
@@ -382,6 +383,7 @@ GPU_KERNEL(MMA(mma), 128, MMA_CTAS)(GPU_ARGUMENT(struct gpu_run, run))
 #undef MMA_TURN
 #undef MMA_LANE
 #undef MMA_BLOCK
+#undef MMA_TURNS
 #undef MMA_NOWHERE
 #undef MMA_FIXED
 #undef MMA_PITCH
