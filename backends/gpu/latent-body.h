@@ -125,7 +125,7 @@ GPU_INLINE void latent_attend(const struct gpu_run *run, struct latent_shared *s
     const struct latent_piece *p = &shared->piece;
     const uint32_t ring = LATENT_ROWS > 32 ? 2 : run->stages, first = p->first;
     unsigned char *const last = stages + (ring - 1) * GPU_LATENT_STAGE;
-    uint32_t q[18][4], stage = 0, vacant = ring - 1;
+    uint32_t q[18][4], stage = 0;
     float o[LATENT_BLOCKS][8][4];
 
     latent_load_queries(run, &shared->sequence, last, p->row0);
@@ -157,7 +157,7 @@ GPU_INLINE void latent_attend(const struct gpu_run *run, struct latent_shared *s
         latent_wait(ring - 2);
         gpu_barrier(); /* the tile is there, and the one before has been read */
         if (tile + ring - 1 < p->end)
-            latent_load(run, shared, stages, vacant);
+            latent_load(run, shared, stages, stage == 0 ? ring - 1 : stage - 1);
         gpu_copy_commit();
         latent_locate(run, shared, tile + ring);
         latent_scores(shared, stages, keys, &w, bf16, q, s);
@@ -171,7 +171,6 @@ GPU_INLINE void latent_attend(const struct gpu_run *run, struct latent_shared *s
         if (gpu_thread() < LATENT_ROWS)
             shared->peak[gpu_thread()] = shared->next[gpu_thread()];
         latent_values(shared, stages, keys, bf16, o);
-        vacant = stage;
         stage = stage + 1 == ring ? 0 : stage + 1;
     }
     GPU_COPY_WAIT(0);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Part of latent-body.h: scores of a tile, and the rules that change or hide them. */
 
+/* Steps of 16 columns whose products are added up by the matrix units alone. */
+#define LATENT_STEPS 6u
+
 /* Half a product each: the partner gets the keys that it keeps, and gives back the others. */
 GPU_INLINE void latent_exchange(struct latent_shared *shared, const struct latent_warp *w, uint32_t wave,
                                 float part[LATENT_WAVE][4], float s[LATENT_KEPT][4])
@@ -46,18 +49,31 @@ GPU_INLINE void latent_scores(struct latent_shared *shared, const unsigned char 
         GPU_UNROLL
         for (uint32_t n = 0; n < LATENT_WAVE; n++)
             part[n][0] = part[n][1] = part[n][2] = part[n][3] = 0;
+        /* A sum of the matrix units is cut off at every step: many steps from zero would be off too far. */
         GPU_UNROLL
-        for (uint32_t k = 0; k < 18; k++)
+        for (uint32_t first = 0; first < 18; first += LATENT_STEPS) {
+            float sum[LATENT_WAVE][4];
             GPU_UNROLL
-        for (uint32_t n = 0; n < LATENT_WAVE / 2; n++) {
-            const uint32_t row = (wave * LATENT_WAVE * 8 + n * 16) * LATENT_PITCH;
-            uint32_t r[4];
-            if (k < 16)
-                gpu_load_matrix4(r, stages + (at ^ (k % 4 * 32)) + k / 4 * 128 + row);
-            else
-                gpu_load_matrix4(r, stages + (rope ^ (k % 4 * 32)) + row);
-            latent_multiply(bf16, part[2 * n], q[k], r);
-            latent_multiply(bf16, part[2 * n + 1], q[k], r + 2);
+            for (uint32_t n = 0; n < LATENT_WAVE; n++)
+                sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
+            GPU_UNROLL
+            for (uint32_t k = first; k < first + LATENT_STEPS; k++)
+                GPU_UNROLL
+            for (uint32_t n = 0; n < LATENT_WAVE / 2; n++) {
+                const uint32_t row = (wave * LATENT_WAVE * 8 + n * 16) * LATENT_PITCH;
+                uint32_t r[4];
+                if (k < 16)
+                    gpu_load_matrix4(r, stages + (at ^ (k % 4 * 32)) + k / 4 * 128 + row);
+                else
+                    gpu_load_matrix4(r, stages + (rope ^ (k % 4 * 32)) + row);
+                latent_multiply(bf16, sum[2 * n], q[k], r);
+                latent_multiply(bf16, sum[2 * n + 1], q[k], r + 2);
+            }
+            GPU_UNROLL
+            for (uint32_t n = 0; n < LATENT_WAVE; n++)
+                GPU_UNROLL
+            for (uint32_t e = 0; e < 4; e++)
+                part[n][e] += sum[n][e];
         }
         latent_exchange(shared, w, wave, part, s);
     }
