@@ -107,32 +107,46 @@ GPU_INLINE void latent_locate(const struct gpu_run *run, struct latent_shared *s
     shared->at[warp][lane] = at;
 }
 
+/* Copies a chunk of a key, or zeros where there is none. */
+GPU_INLINE void latent_copy(const struct gpu_run *run, uint64_t vector, uint32_t chunk, unsigned char *to)
+{
+    const bool present = vector != 0 && chunk * 8 < run->problem.head_dim;
+
+    gpu_copy_async16(to, (const void *)(present ? vector + chunk * 16 : run->k.base), present ? 16 : 0);
+}
+
 /* The keys of the tile that was located last, into a stage. */
 GPU_INLINE void latent_load(const struct gpu_run *run, struct latent_shared *shared, unsigned char *stages,
                             uint32_t stage)
 {
     const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
     const uint32_t used = run->problem.head_dim;
-    const bool whole = shared->whole;
+    const uint64_t *at = shared->at[warp];
     unsigned char *to = stages + stage * GPU_LATENT_STAGE + warp * 8 * LATENT_PITCH;
 
     gpu_warp_barrier();
-    const uint32_t there = gpu_ballot(shared->at[warp][lane % 8] != 0);
+    const uint32_t there = gpu_ballot(at[lane % 8] != 0);
     if (lane == 0)
         ((unsigned char *)&shared->there[stage])[warp] = (unsigned char)there;
-    GPU_UNROLL
-    for (uint32_t i = 0; i < 18; i++) {
-        /* Two copies for each of 8 keys, and two for the last 8 chunks of 4 keys each. */
-        const uint32_t row = i < 16 ? i / 2 : i % 2 * 4 + lane / 8;
-        const uint32_t chunk = i < 16 ? i % 2 * 32 + lane : 64 + lane % 8;
-        const uint64_t vector = shared->at[warp][row];
-        unsigned char *place = to + LATENT_AT(row, chunk);
-        const bool present = vector != 0 && chunk * 8 < used;
-        if (whole)
-            gpu_copy_async16(place, (const void *)(present ? vector + chunk * 16 : run->k.base),
-                             present ? 16 : 0);
-        else
-            gpu_store_u128(place, latent_gather(vector + chunk * 16, present ? used - chunk * 8 : 0));
+    if (shared->whole) {
+        GPU_UNROLL
+        for (uint32_t row = 0; row < 8; row++) {
+            latent_copy(run, at[row], lane, to + LATENT_AT(row, lane));
+            latent_copy(run, at[row], 32 + lane, to + LATENT_AT(row, 32 + lane));
+        }
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 2; i++) { /* the last 8 chunks, of four keys at once */
+            const uint32_t row = i * 4 + lane / 8, chunk = 64 + lane % 8;
+            latent_copy(run, at[row], chunk, to + LATENT_AT(row, chunk));
+        }
+    } else {
+        GPU_LOOP
+        for (uint32_t i = lane; i < 8 * GPU_LATENT_DIM / 8; i += GPU_WARP) {
+            const uint32_t row = i / (GPU_LATENT_DIM / 8), chunk = i % (GPU_LATENT_DIM / 8);
+            const bool present = at[row] != 0 && chunk * 8 < used;
+            gpu_store_u128(to + LATENT_AT(row, chunk),
+                           latent_gather(at[row] + chunk * 16, present ? used - chunk * 8 : 0));
+        }
     }
     gpu_warp_barrier(); /* the next tile may be located */
 }
