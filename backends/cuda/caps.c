@@ -255,17 +255,19 @@ static struct attn_reason judge_row(const struct cuda_kernel *row, uint32_t arch
         snprintf(wanted, sizeof wanted, "sm_%u or newer", row->arch);
         refuse(&why, ATTN_REASON_DEVICE_ARCH, "device", got, wanted);
     }
-    if (why.code == 0 && arch != 0 && cuda_shared_of(arch) < row->shared) {
-        snprintf(got, sizeof got, "sm_%u", arch);
-        snprintf(wanted, sizeof wanted, "%u KiB of shared memory", row->shared >> 10);
-        refuse(&why, ATTN_REASON_DEVICE_ARCH, "device", got, wanted);
-    }
     if (why.code == 0)
         judge_types(row, p, &why);
     if (why.code == 0)
         judge_dims(row, p, &why);
     if (why.code == 0)
         judge_features(row, p, &why);
+    if (why.code == 0 && arch != 0 && row->family->shared_of != NULL &&
+        cuda_shared_of(arch) < row->family->shared_of(p, row->phases)) {
+        snprintf(got, sizeof got, "sm_%u", arch);
+        snprintf(wanted, sizeof wanted, "%u KiB of shared memory",
+                 (row->family->shared_of(p, row->phases) + 1023) >> 10);
+        refuse(&why, ATTN_REASON_DEVICE_ARCH, "device", got, wanted);
+    }
     if (why.code == 0 && p->graph > row->graph_level)
         refuse(&why, ATTN_REASON_GRAPH, "graph", NAME(p->graph, "never", "single", "uniform", "always"),
                NAME(row->graph_level, "never", "single", "uniform", "always"));

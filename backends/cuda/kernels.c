@@ -26,7 +26,7 @@
         .phases = GPU_FEW_ROWS | GPU_MANY_ROWS, .q_types = (type_), .kv_types = (type_),                     \
         .out_types = CUDA_TYPE_F32 | CUDA_TYPES_16, .dim_multiple = 1, .dim_max = GPU_LATENT_DIM,            \
         .vo_max = GPU_LATENT_VO, .features = CUDA_FEATURES & ~CUDA_PAGED_X, .needs = CUDA_MLA,               \
-        .shared = GPU_LATENT_SHARED(64u, 2u), .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)      \
+        .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)                                            \
     }
 
 const struct cuda_kernel cuda_kernels[] = {

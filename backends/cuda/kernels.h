@@ -67,7 +67,6 @@ struct cuda_kernel {
     uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, but for a latent cache */
     uint32_t features;  /* enum cuda_feature that the row does */
     uint32_t needs;     /* those without which it is not made for a problem */
-    uint32_t shared;    /* bytes of shared memory that a CTA can have; 0 = any device has enough */
     uint32_t graph_level;
     uint32_t numerics; /* enum attn_numerics */
 };
@@ -107,6 +106,9 @@ struct attn_plan_impl {
  * planner batch are host memory. Functions that are NULL are not needed by the family.
  */
 struct cuda_family {
+    /* The least bytes of shared memory that a CTA of a row with these phases can have; the problem fits the
+     * row. */
+    uint32_t (*shared_of)(const struct attn_problem *problem, uint32_t phases);
     /* Finds functions, sets grid and block, and the bytes of schedule, scratch and counters. */
     int32_t (*create)(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err);
     /* Writes the schedule on the host; the same bytes as the next. */

@@ -152,5 +152,15 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part 
                        "latent_merge", stream, err);
 }
 
-const struct cuda_family cuda_latent = {
-    .create = create, .prepare_host = prepare_host, .prepare_device = prepare_device, .launch = launch};
+static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
+{
+    (void)problem;
+    (void)phases;
+    return GPU_LATENT_SHARED(64u, 2u);
+}
+
+const struct cuda_family cuda_latent = {.shared_of = shared_of,
+                                        .create = create,
+                                        .prepare_host = prepare_host,
+                                        .prepare_device = prepare_device,
+                                        .launch = launch};

@@ -28,14 +28,38 @@ static uint32_t size_of(const struct attn_problem *problem)
     return i;
 }
 
-/* Rows of a CTA: one block where all sequences of few rows fit it. With det=1 maxima decide nothing. */
-static uint32_t rows_of(const struct attn_problem *problem, uint32_t phase)
+static uint32_t shared_bytes(const struct attn_problem *problem, uint32_t rows)
+{
+    const uint32_t i = size_of(problem);
+
+    return GPU_MMA_SHARED(rows, sizes[i].dk, sizes[i].dv, attn__dtype_size(problem->k_dtype));
+}
+
+/* Rows of a CTA for few: one block where all sequences fit it. With det=1 maxima decide nothing. */
+static uint32_t few_of(const struct attn_problem *problem)
 {
     const uint64_t most = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
 
-    if (phase == GPU_MANY_ROWS)
-        return sizes[size_of(problem)].many;
     return most <= ROWS_LEAST && problem->det == 0 ? ROWS_LEAST : ROWS_FEW;
+}
+
+/* For many, where the device has the shared memory. */
+static uint32_t many_of(const struct attn_plan_impl *plan)
+{
+    const uint32_t many = sizes[size_of(&plan->problem)].many;
+    const uint32_t limit = cuda_shared_of(plan->backend->context->record->arch);
+
+    return shared_bytes(&plan->problem, many) <= limit ? many : ROWS_FEW;
+}
+
+static uint32_t rows_of(const struct attn_plan_impl *plan, uint32_t phase)
+{
+    return phase == GPU_MANY_ROWS ? many_of(plan) : few_of(&plan->problem);
+}
+
+static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
+{
+    return shared_bytes(problem, phases == GPU_MANY_ROWS ? ROWS_FEW : few_of(problem));
 }
 
 static uint32_t pieces_of(const struct attn_plan_impl *plan, const struct cuda_part *part)
@@ -48,13 +72,13 @@ static uint32_t pieces_of(const struct attn_plan_impl *plan, const struct cuda_p
 static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
-    const uint32_t i = size_of(p), element = attn__dtype_size(p->k_dtype), rows = rows_of(p, part->phase);
+    const uint32_t i = size_of(p), element = attn__dtype_size(p->k_dtype), rows = rows_of(plan, part->phase);
     const uint32_t dk = sizes[i].dk, dv = sizes[i].dv;
     struct cuda_context *context = plan->backend->context;
     char name[64];
 
     part->threads = THREADS;
-    part->shared_bytes = GPU_MMA_SHARED(rows, dk, dv, element);
+    part->shared_bytes = shared_bytes(p, rows);
     part->ctas = plan->units * GPU_MMA_CTAS(rows, dk, dv, element);
     part->schedule_bytes = (p->max_seqs + UINT64_C(1)) * sizeof(uint32_t);
     snprintf(name, sizeof name, "mma_%u%s_r%u_%s", dk, element == 1 ? "_kv8" : "", rows,
@@ -95,8 +119,7 @@ static uint32_t share_of(const struct attn_plan_impl *plan, const struct gpu_cut
 static void prepare_host(const struct attn_plan_impl *plan, const struct cuda_part *part,
                          const struct attn_planner_batch *batch, void *schedule)
 {
-    const struct gpu_cuts cuts =
-        gpu_cuts_of(&plan->problem, part->phase, sizes[size_of(&plan->problem)].many);
+    const struct gpu_cuts cuts = gpu_cuts_of(&plan->problem, part->phase, many_of(plan));
     uint32_t *sums = schedule, sum = 0;
 
     for (uint32_t i = 0; i < batch->seqs; i++) {
@@ -112,7 +135,7 @@ static int32_t prepare_device(const struct attn_plan_impl *plan, const struct cu
     static const uint32_t grid[] = {1, 1, 1};
     struct gpu_run own = *run;
 
-    own.ctas = sizes[size_of(&plan->problem)].many;
+    own.ctas = many_of(plan);
     return cuda_launch(plan->backend->context, part->planner, grid, 1024, 0, &own, "mma_plan", stream, err);
 }
 
@@ -127,7 +150,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part 
     if (part->phase == GPU_MANY_ROWS && (uint64_t)run->batch.max_q * run->group <= GPU_FEW)
         return ATTN_OK;
     if (part->phase == GPU_FEW_ROWS) {
-        const uint64_t slots = pieces_of(plan, part), rows = rows_of(p, part->phase);
+        const uint64_t slots = pieces_of(plan, part), rows = rows_of(plan, part->phase);
         own.part_out = run->scratch;
         own.part_lse = run->scratch + slots * rows * sizes[i].dv * sizeof(float);
     }
@@ -135,5 +158,8 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part 
                        part->kernel->name, stream, err);
 }
 
-const struct cuda_family cuda_mma = {
-    .create = create, .prepare_host = prepare_host, .prepare_device = prepare_device, .launch = launch};
+const struct cuda_family cuda_mma = {.shared_of = shared_of,
+                                     .create = create,
+                                     .prepare_host = prepare_host,
+                                     .prepare_device = prepare_device,
+                                     .launch = launch};

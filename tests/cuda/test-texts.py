@@ -104,6 +104,15 @@ def test_old_device():
     check(json.loads(result.stdout)["fallback"], "which is a fallback: there is a GPU", result)
 
 
+def test_small_device():
+    keys = ("heads=8", "kv_heads=2", "q=bf16")
+    for columns, row in ((128, "prefill_mma_bf16"), (256, "attn_lane")):
+        result = run(FAKE, "explain", "--json", *keys, f"head_dim={columns}", FAKE_CUDA="arch=86")
+        cuda = candidates(result, "cuda/flash-attn")
+        check(cuda[0]["accepted"] and row in json.dumps(cuda[0]["kernels"]),
+              f"with 99 KiB of shared memory {columns} columns are served by {row}", result)
+
+
 def test_two_devices():
     result = run(FAKE, "explain", "--json", *PROBLEM, FAKE_CUDA="devices=2")
     devices = [c["device"] for c in candidates(result, "cuda/flash-attn") if c["accepted"]]
@@ -131,6 +140,7 @@ test_no_driver()
 test_old_driver()
 test_no_device()
 test_old_device()
+test_small_device()
 test_two_devices()
 test_driver()
 print(f"1..{lines}")
