@@ -7,7 +7,8 @@
 /*
  * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.
  * Scales of new 8-bit rows go by sequence, which they do not. Their 8-bit codes are those that the GPU
- * converts or that are f16 as they are.
+ * converts or that are f16 as they are. Beside 8-bit values P is f16, or bf16 where they have scales of their
+ * own: the row says the coarser.
  */
 #define MMA_CODES  (CUDA_TYPES_8 & ~CUDA_TYPE_FNUZ)
 #define MMA_CACHED (CUDA_FEATURES & ~(CUDA_MLA | CUDA_NEW | CUDA_CACHE_NEW))

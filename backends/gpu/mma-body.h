@@ -13,8 +13,9 @@
  *
  * Warps that share keys are a team: they fetch them together, and wait for one another. A team of one warp
  * waits for nobody. A row is a query token and a head of the group. Scores, sums and maxima are f32 in base
- * 2; P is rounded to the queries' type, or bf16 with 8-bit values, for its product with V, the row sum is of
- * P before.
+ * 2. Queries, keys and values are what they are for matrix instructions; beside 8-bit keys and values all is
+ * f16. P is rounded to the same type for its product with V, and to bf16 where it is multiplied by scales of
+ * single 8-bit values, which f16 would not hold; the row sum is of P before.
  *
  * A multiprocessor reads its code through a small cache: what is rare is a loop that stays one.
  */
