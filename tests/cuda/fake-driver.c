@@ -78,7 +78,7 @@ cuda_result fake_enter(const char *name, bool needs_context)
     return result;
 }
 
-struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size)
+static struct fake_object *make(enum fake_kind kind, void *memory, size_t size)
 {
     struct fake_object *object = calloc(1, sizeof *object);
 
@@ -89,11 +89,30 @@ struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size)
     object->size = size;
     object->context = fake_context();
     object->last_work = &object->works;
+    return object;
+}
+
+static struct fake_object *list(struct fake_object *object)
+{
     pthread_mutex_lock(&lock);
     object->next = objects;
     objects = object;
     pthread_mutex_unlock(&lock);
     return object;
+}
+
+struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size)
+{
+    return list(make(kind, memory, size));
+}
+
+struct fake_object *fake_new_function(const struct driver_kernel *kernel, struct fake_object *module)
+{
+    struct fake_object *object = make(FAKE_FUNCTION, NULL, 0);
+
+    object->kernel = kernel; /* before others find it */
+    object->capture = module;
+    return list(object);
 }
 
 static const char *kind_name(enum fake_kind kind)

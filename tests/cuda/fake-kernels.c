@@ -51,10 +51,7 @@ cuda_result cuModuleGetFunction(cuda_handle *function, cuda_handle module, const
         return result;
     if (fake_take(module, FAKE_MODULE, "cuModuleGetFunction") == NULL || kernel == NULL)
         return 500;
-    struct fake_object *object = fake_new(FAKE_FUNCTION, NULL, 0);
-    object->kernel = kernel;
-    object->capture = module;
-    *function = object;
+    *function = fake_new_function(kernel, module);
     return CUDA_SUCCESS;
 }
 

@@ -58,6 +58,9 @@ struct fake_object {
 cuda_result fake_enter(const char *name, bool needs_context);
 void fake_offend(const char *format, ...) __attribute__((format(printf, 1, 2)));
 struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size);
+/* Of a module, listed with its kernel. */
+struct driver_kernel;
+struct fake_object *fake_new_function(const struct driver_kernel *kernel, struct fake_object *module);
 /* The live object of a handle, or NULL after saying so. */
 struct fake_object *fake_take(cuda_handle handle, enum fake_kind kind, const char *name);
 /* The device memory at an address, of `size` bytes at least; NULL after saying so. */
