@@ -11,6 +11,7 @@
 #include "context.h"
 #include "planner.h"
 #include "run.h"
+#include "visible-range.h"
 
 /* Element types as a set. */
 enum cuda_type {
@@ -121,6 +122,16 @@ struct cuda_family {
     int32_t (*launch)(const struct attn_plan_impl *plan, const struct cuda_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err);
 };
+
+/* What a schedule on the host is written from: one sequence of a batch, as the device sees it. */
+struct cuda_lengths {
+    uint32_t q_len;
+    uint32_t kv_len;
+    struct attn_visible visible;
+};
+
+struct cuda_lengths cuda_lengths_of(const struct attn_plan_impl *plan, const struct attn_planner_batch *batch,
+                                    uint32_t i);
 
 /* The families, one file each. */
 extern const struct cuda_family cuda_lane;

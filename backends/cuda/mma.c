@@ -96,26 +96,6 @@ static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part,
                : status;
 }
 
-/* Rules of one sequence of a batch on the host. */
-static uint32_t share_of(const struct attn_plan_impl *plan, const struct gpu_cuts *cuts,
-                         const struct attn_planner_batch *batch, uint32_t i)
-{
-    const uint32_t q_len = (uint32_t)(batch->q_offsets[i + 1] - batch->q_offsets[i]);
-    uint32_t causal = plan->problem.causal == ATTN_CAUSAL_YES, kv_len = q_len;
-    struct attn_visible visible;
-
-    if (batch->kv_offsets != NULL)
-        kv_len = (uint32_t)(batch->kv_offsets[i + 1] - batch->kv_offsets[i]);
-    if (batch->kv_lens != NULL)
-        kv_len = (uint32_t)batch->kv_lens[i];
-    if (batch->seq_causal != NULL)
-        causal = batch->seq_causal[i] != 0;
-    attn__visible_start(&visible, &plan->problem, causal, q_len,
-                        batch->global_lens != NULL ? (uint32_t)batch->global_lens[i] : kv_len);
-    visible.spread = batch->spread;
-    return gpu_share(cuts, &visible, q_len, kv_len);
-}
-
 static void prepare_host(const struct attn_plan_impl *plan, const struct cuda_part *part,
                          const struct attn_planner_batch *batch, void *schedule)
 {
@@ -124,7 +104,8 @@ static void prepare_host(const struct attn_plan_impl *plan, const struct cuda_pa
 
     for (uint32_t i = 0; i < batch->seqs; i++) {
         sums[i] = sum;
-        sum += share_of(plan, &cuts, batch, i);
+        const struct cuda_lengths own = cuda_lengths_of(plan, batch, i);
+        sum += gpu_share(&cuts, &own.visible, own.q_len, own.kv_len);
     }
     sums[batch->seqs] = sum;
 }

@@ -62,6 +62,25 @@ static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn
     return status;
 }
 
+struct cuda_lengths cuda_lengths_of(const struct attn_plan_impl *plan, const struct attn_planner_batch *batch,
+                                    uint32_t i)
+{
+    struct cuda_lengths own = {.q_len = (uint32_t)(batch->q_offsets[i + 1] - batch->q_offsets[i])};
+    uint32_t causal = plan->problem.causal == ATTN_CAUSAL_YES;
+
+    own.kv_len = own.q_len;
+    if (batch->kv_offsets != NULL)
+        own.kv_len = (uint32_t)(batch->kv_offsets[i + 1] - batch->kv_offsets[i]);
+    if (batch->kv_lens != NULL)
+        own.kv_len = (uint32_t)batch->kv_lens[i];
+    if (batch->seq_causal != NULL)
+        causal = batch->seq_causal[i] != 0;
+    attn__visible_start(&own.visible, &plan->problem, causal, own.q_len,
+                        batch->global_lens != NULL ? (uint32_t)batch->global_lens[i] : own.kv_len);
+    own.visible.spread = batch->spread;
+    return own;
+}
+
 /* A copy that is to be made: what comes next may lie behind it on both sides. */
 struct pending {
     uint64_t to;
