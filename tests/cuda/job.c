@@ -48,25 +48,8 @@ static void describe(struct job *job)
 {
     struct attn_problem *p = &job->problem;
 
-    ATTN_INIT(p);
-    p->type = ATTN_DECODER;
-    p->q_dtype = p->k_dtype = p->v_dtype = p->out_dtype = ATTN_F32;
-    p->heads = p->kv_heads = HEADS;
-    p->head_dim = p->head_dim_vo = DIM;
-    p->addressing = ATTN_TABLE;
-    p->index_dtype = ATTN_INT32;
+    *p = world_problem(ATTN_F32, HEADS, HEADS, DIM);
     p->block = BLOCK;
-    p->causal = ATTN_CAUSAL_YES;
-    p->align = ATTN_ALIGN_END;
-    p->window_left = -1;
-    p->window_right = -1;
-    p->alibi = ATTN_ALIBI_NONE;
-    p->mask = ATTN_MASK_NONE;
-    p->span = ATTN_SPAN_SQUARE;
-    p->kv_source = ATTN_KV_CACHE;
-    p->layout = ATTN_STRIDED;
-    p->q_scale = p->k_scale = p->v_scale = p->out_scale = ATTN_SCALES_NONE;
-    p->graph = ATTN_GRAPH_NEVER;
     p->max_seqs = SEQS;
     p->max_q = 3;
     p->max_kv = KEYS;

@@ -140,16 +140,7 @@ static void test_costs(struct world *world)
 
 int main(int argc, char **argv)
 {
-    struct world world;
+    static void (*const parts[])(struct world *) = {test_refused, test_stream_gone, test_kept, test_costs};
 
-    if (argc != 3)
-        return 2;
-    world_init(&world, argv[1], argv[2]);
-    world_begin(&world, &good); /* the tables */
-    world_end(&world);
-    test_refused(&world);
-    test_stream_gone(&world);
-    test_kept(&world);
-    test_costs(&world);
-    return check_end();
+    return world_main(argc, argv, parts, sizeof parts / sizeof parts[0]);
 }

@@ -9,39 +9,11 @@ static const struct fake_machine good = {.devices = 2, .major = 9, .minor = 0, .
 static uint32_t query(struct world *world, const struct attn_device *device, struct attn_reason *reason)
 {
     struct attn_query out = {.struct_size = sizeof out, .reasons = reason, .reason_capacity = 1};
-    struct job job;
+    struct attn_problem problem = world_problem(ATTN_BF16, 8, 2, 128);
 
     memset(reason, 0, sizeof *reason);
-    memset(&job, 0, sizeof job);
-    ATTN_INIT(&job.problem);
-    job.problem = (struct attn_problem){.struct_size = sizeof job.problem,
-                                        .type = ATTN_DECODER,
-                                        .q_dtype = ATTN_BF16,
-                                        .k_dtype = ATTN_BF16,
-                                        .v_dtype = ATTN_BF16,
-                                        .out_dtype = ATTN_BF16,
-                                        .heads = 8,
-                                        .kv_heads = 2,
-                                        .head_dim = 128,
-                                        .head_dim_vo = 128,
-                                        .addressing = ATTN_TABLE,
-                                        .index_dtype = ATTN_INT32,
-                                        .block = 16,
-                                        .causal = ATTN_CAUSAL_YES,
-                                        .align = ATTN_ALIGN_END,
-                                        .window_left = -1,
-                                        .window_right = -1,
-                                        .alibi = ATTN_ALIBI_NONE,
-                                        .mask = ATTN_MASK_NONE,
-                                        .span = ATTN_SPAN_SQUARE,
-                                        .kv_source = ATTN_KV_CACHE,
-                                        .layout = ATTN_STRIDED,
-                                        .q_scale = ATTN_SCALES_NONE,
-                                        .k_scale = ATTN_SCALES_NONE,
-                                        .v_scale = ATTN_SCALES_NONE,
-                                        .out_scale = ATTN_SCALES_NONE,
-                                        .graph = ATTN_GRAPH_ALWAYS};
-    world->table->query(world->instance, device, &job.problem, &out);
+    problem.graph = ATTN_GRAPH_ALWAYS;
+    world->table->query(world->instance, device, &problem, &out);
     return out.accepted;
 }
 

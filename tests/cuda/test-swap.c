@@ -200,16 +200,7 @@ static void test_captured(struct world *world)
 
 int main(int argc, char **argv)
 {
-    struct world world;
+    static void (*const parts[])(struct world *) = {test_calls, test_order, test_refused, test_captured};
 
-    if (argc != 3)
-        return 2;
-    world_init(&world, argv[1], argv[2]);
-    world_begin(&world, &good); /* the tables */
-    world_end(&world);
-    test_calls(&world);
-    test_order(&world);
-    test_refused(&world);
-    test_captured(&world);
-    return check_end();
+    return world_main(argc, argv, parts, sizeof parts / sizeof parts[0]);
 }

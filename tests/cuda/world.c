@@ -109,3 +109,49 @@ int check_end(void)
     printf("1..%u\n", lines);
     return failures != 0;
 }
+
+int world_main(int argc, char **argv, void (*const parts[])(struct world *), size_t count)
+{
+    static const struct fake_machine any = {.devices = 1, .major = 9, .version = 12080};
+    struct world world;
+
+    if (argc != 3)
+        return 2;
+    world_init(&world, argv[1], argv[2]);
+    world_begin(&world, &any); /* the tables */
+    world_end(&world);
+    for (size_t i = 0; i < count; i++)
+        parts[i](&world);
+    return check_end();
+}
+
+struct attn_problem world_problem(uint32_t dtype, uint32_t heads, uint32_t kv_heads, uint32_t head_dim)
+{
+    return (struct attn_problem){.struct_size = sizeof(struct attn_problem),
+                                 .type = ATTN_DECODER,
+                                 .q_dtype = dtype,
+                                 .k_dtype = dtype,
+                                 .v_dtype = dtype,
+                                 .out_dtype = dtype,
+                                 .heads = heads,
+                                 .kv_heads = kv_heads,
+                                 .head_dim = head_dim,
+                                 .head_dim_vo = head_dim,
+                                 .addressing = ATTN_TABLE,
+                                 .index_dtype = ATTN_INT32,
+                                 .block = 16,
+                                 .causal = ATTN_CAUSAL_YES,
+                                 .align = ATTN_ALIGN_END,
+                                 .window_left = -1,
+                                 .window_right = -1,
+                                 .alibi = ATTN_ALIBI_NONE,
+                                 .mask = ATTN_MASK_NONE,
+                                 .span = ATTN_SPAN_SQUARE,
+                                 .kv_source = ATTN_KV_CACHE,
+                                 .layout = ATTN_STRIDED,
+                                 .q_scale = ATTN_SCALES_NONE,
+                                 .k_scale = ATTN_SCALES_NONE,
+                                 .v_scale = ATTN_SCALES_NONE,
+                                 .out_scale = ATTN_SCALES_NONE,
+                                 .graph = ATTN_GRAPH_NEVER};
+}

@@ -34,6 +34,12 @@ void check_clean(const struct world *world, const char *what);
 void check_skip(const char *what, const char *why);
 int check_end(void);
 
+/* The whole of a test whose arguments are PLUGIN and FAKE. */
+int world_main(int argc, char **argv, void (*const parts[])(struct world *), size_t count);
+
+/* A causal decoder of one type over a table of pages, without anything special; no maxima. */
+struct attn_problem world_problem(uint32_t dtype, uint32_t heads, uint32_t kv_heads, uint32_t head_dim);
+
 /* A small attention problem with everything that it needs in device memory. */
 struct job {
     struct attn_backend_impl *backend;
