@@ -6,26 +6,49 @@
 #ifndef ATTN_COMMON_VISIBLE_RANGE_H
 #define ATTN_COMMON_VISIBLE_RANGE_H
 
+#include <stdbool.h>
+
 #include "visible.h"
 
 /* Positions beyond this see the same as this one, and sums with window sides cannot overflow. */
 #define ATTN__FAR ((int64_t)1 << 40)
 
+/* What the sequences of a problem have in common. */
+struct attn_rules {
+    int32_t left; /* -1 = unlimited */
+    int32_t right;
+    bool right_given; /* else it follows from the sequence */
+    bool from_start;  /* align=start */
+    bool square;      /* a mask of the step's own tokens */
+};
+
+static inline ATTN__DEVICE struct attn_rules attn__rules_of(const struct attn_problem *problem)
+{
+    struct attn_rules rules;
+
+    rules.left = (problem->given & ATTN_GIVEN_WINDOW_LEFT) != 0 ? problem->window_left : -1;
+    rules.right = problem->window_right;
+    rules.right_given = (problem->given & ATTN_GIVEN_WINDOW_RIGHT) != 0;
+    rules.from_start = problem->align == ATTN_ALIGN_START;
+    rules.square = problem->mask > ATTN_MASK_NONE && problem->span == ATTN_SPAN_SQUARE;
+    return rules;
+}
+
 static inline ATTN__DEVICE void attn__visible_start(struct attn_visible *visible,
-                                                    const struct attn_problem *problem, uint32_t causal,
+                                                    const struct attn_rules *rules, uint32_t causal,
                                                     uint32_t q_len, uint32_t kv_len)
 {
     visible->causal = causal;
     visible->kv_len = kv_len;
-    visible->left = (problem->given & ATTN_GIVEN_WINDOW_LEFT) != 0 ? problem->window_left : -1;
-    if ((problem->given & ATTN_GIVEN_WINDOW_RIGHT) != 0)
-        visible->right = problem->window_right;
+    visible->left = rules->left;
+    if (rules->right_given)
+        visible->right = rules->right;
     else
         visible->right = causal != 0 ? 0 : visible->left;
-    visible->shift = problem->align == ATTN_ALIGN_START ? 0 : (int64_t)kv_len - q_len;
+    visible->shift = rules->from_start ? 0 : (int64_t)kv_len - q_len;
     visible->spread.rank = visible->spread.world = visible->spread.interleave = 0;
     visible->square = -1;
-    if (problem->mask > ATTN_MASK_NONE && problem->span == ATTN_SPAN_SQUARE)
+    if (rules->square)
         visible->square = kv_len > q_len ? kv_len - q_len : 0;
 }
 

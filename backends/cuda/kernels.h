@@ -9,9 +9,8 @@
 
 #include "check.h"
 #include "context.h"
-#include "planner.h"
+#include "plan.h"
 #include "run.h"
-#include "visible-range.h"
 
 /* Element types as a set. */
 enum cuda_type {
@@ -85,8 +84,9 @@ struct cuda_part {
     uint32_t splits;       /* most parts of the keys of a sequence; 0 = 1 */
     uint32_t split_keys;   /* keys of a part; 0 = never cut */
     cuda_handle attention; /* functions, found when the plan is made */
-    cuda_handle planner;
     cuda_handle merge;
+    struct gpu_cuts cuts; /* of the schedule, if there is one */
+    uint32_t plan_kind;   /* enum gpu_plan_kind */
     uint64_t schedule_offset, schedule_bytes;
     uint64_t scratch_offset, scratch_bytes;
     uint64_t counters_offset, counters_bytes;
@@ -98,40 +98,26 @@ struct attn_plan_impl {
     struct cuda_part parts[2]; /* few rows, many rows; one alone takes all */
     uint32_t part_count;
     struct attn_plan_sizes sizes;
-    cuda_handle put; /* writes values of the host into device memory */
-    uint32_t units;  /* multiprocessors */
+    cuda_handle put;     /* writes values of the host into device memory */
+    cuda_handle planner; /* writes schedules; NULL if no part has one */
+    uint32_t units;      /* multiprocessors */
 };
 
 /*
- * What a family does. `plan` has problem, units and backend; the context is current. Pointers in a
- * planner batch are host memory. Functions that are NULL are not needed by the family.
+ * What a family does. `plan` has problem, units and backend; the context is current. Functions that are NULL
+ * are not needed by the family.
  */
 struct cuda_family {
     /* The least bytes of shared memory that a CTA of a row with these phases can have; the problem fits the
      * row. */
     uint32_t (*shared_of)(const struct attn_problem *problem, uint32_t phases);
-    /* Finds functions, sets grid and block, and the bytes of schedule, scratch and counters. */
+    /* Finds functions, sets grid and block, how the schedule is planned, and the bytes of schedule, scratch
+     * and counters. */
     int32_t (*create)(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err);
-    /* Writes the schedule on the host; the same bytes as the next. */
-    void (*prepare_host)(const struct attn_plan_impl *plan, const struct cuda_part *part,
-                         const struct attn_planner_batch *batch, void *schedule);
-    /* Has the device write it: run->batch and run->schedule are filled. */
-    int32_t (*prepare_device)(const struct attn_plan_impl *plan, const struct cuda_part *part,
-                              const struct gpu_run *run, void *stream, struct attn_error *err);
     /* Launches the kernel. `run` is whole, with this part's blocks. */
     int32_t (*launch)(const struct attn_plan_impl *plan, const struct cuda_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err);
 };
-
-/* What a schedule on the host is written from: one sequence of a batch, as the device sees it. */
-struct cuda_lengths {
-    uint32_t q_len;
-    uint32_t kv_len;
-    struct attn_visible visible;
-};
-
-struct cuda_lengths cuda_lengths_of(const struct attn_plan_impl *plan, const struct attn_planner_batch *batch,
-                                    uint32_t i);
 
 /* The families, one file each. */
 extern const struct cuda_family cuda_lane;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The family of kernels for latent caches: which of them a plan launches, how large their blocks are, and
- * their schedules. */
+ * what their schedules share out. */
 #include "latent.h"
 
 #include <stdio.h>
 
 #include "cuda.h"
-#include "latent-cuts.h"
 
 static const struct {
     uint32_t rows;
@@ -71,44 +70,17 @@ static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part,
     part->shared_bytes = GPU_LATENT_SHARED(sizes[i].rows, stages_of(plan, i));
     part->ctas = plan->units;
     part->splits = p->det != 0 ? GPU_CUTS : part->ctas;
-    part->schedule_bytes = (p->max_seqs + UINT64_C(1)) * sizeof(uint64_t);
+    part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
+    part->plan_kind = GPU_PLAN_LATENT;
+    part->cuts = gpu_cuts_of(p, GPU_ALL_ROWS, sizes[i].rows);
     part->scratch_bytes =
         slots_of(plan, part) * sizes[i].rows * (GPU_LATENT_VO + UINT64_C(2)) * sizeof(float);
     snprintf(name, sizeof name, "latent_%u_%s", sizes[i].rows, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
-    int32_t status =
+    const int32_t status =
         cuda_module_function(context, sizes[i].module, name, part->shared_bytes, &part->attention, err);
-    if (status == ATTN_OK)
-        status =
-            cuda_module_function(context, CUDA_MODULE_latent_plan, "latent_plan", 0, &part->planner, err);
-    if (status == ATTN_OK)
-        status = cuda_module_function(context, CUDA_MODULE_latent_plan, "latent_merge", 0, &part->merge, err);
-    return status;
-}
-
-static void prepare_host(const struct attn_plan_impl *plan, const struct cuda_part *part,
-                         const struct attn_planner_batch *batch, void *schedule)
-{
-    const struct latent_cuts cuts = latent_cuts_of(&plan->problem, sizes[size_of(&plan->problem)].rows);
-    uint64_t *sums = schedule, sum = 0;
-
-    (void)part;
-    for (uint32_t i = 0; i < batch->seqs; i++) {
-        sums[i] = sum;
-        const struct cuda_lengths own = cuda_lengths_of(plan, batch, i);
-        sum += latent_share(&cuts, &own.visible, own.q_len, own.kv_len);
-    }
-    sums[batch->seqs] = sum;
-}
-
-static int32_t prepare_device(const struct attn_plan_impl *plan, const struct cuda_part *part,
-                              const struct gpu_run *run, void *stream, struct attn_error *err)
-{
-    static const uint32_t grid[] = {1, 1, 1};
-    struct gpu_run own = *run;
-
-    own.ctas = sizes[size_of(&plan->problem)].rows;
-    return cuda_launch(plan->backend->context, part->planner, grid, GPU_LATENT_PLAN_THREADS, 0, &own,
-                       "latent_plan", stream, err);
+    return status == ATTN_OK
+               ? cuda_module_function(context, CUDA_MODULE_latent_merge, "latent_merge", 0, &part->merge, err)
+               : status;
 }
 
 static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part *part,
@@ -140,8 +112,4 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
     return GPU_LATENT_SHARED(64u, 2u);
 }
 
-const struct cuda_family cuda_latent = {.shared_of = shared_of,
-                                        .create = create,
-                                        .prepare_host = prepare_host,
-                                        .prepare_device = prepare_device,
-                                        .launch = launch};
+const struct cuda_family cuda_latent = {.shared_of = shared_of, .create = create, .launch = launch};

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The family of matrix kernels: which of them a plan launches, how large their blocks are, and their
- * schedules. */
+/* The family of matrix kernels: which of them a plan launches, how large their blocks are, and what
+ * their schedules share out. */
 #include <stdio.h>
 
 #include "cuda.h"
-#include "cuts.h"
 #include "mma.h"
 
 /* Columns that kernels are made for, rows of a tile of many, and the modules with caches of 16 and 8 bits. */
@@ -80,7 +79,10 @@ static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part,
     part->threads = THREADS;
     part->shared_bytes = shared_bytes(p, rows);
     part->ctas = plan->units * GPU_MMA_CTAS(rows, dk, dv, element);
-    part->schedule_bytes = (p->max_seqs + UINT64_C(1)) * sizeof(uint32_t);
+    if (GPU_MAY_TAKE(part->phase, p->max_q, p->heads / p->kv_heads)) /* else the kernel is never launched */
+        part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
+    part->plan_kind = GPU_PLAN_MMA;
+    part->cuts = gpu_cuts_of(p, part->phase, many_of(plan));
     snprintf(name, sizeof name, "mma_%u%s_r%u_%s", dk, element == 1 ? "_kv8" : "", rows,
              p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
     if (part->phase == GPU_FEW_ROWS) {
@@ -89,35 +91,8 @@ static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part,
         part->scratch_bytes = slots * rows * (dv + UINT64_C(2)) * sizeof(float);
         part->counters_bytes = (uint64_t)p->max_seqs * p->kv_heads * sizeof(uint32_t);
     }
-    const int32_t status = cuda_module_function(context, sizes[i].modules[element == 1], name,
-                                                part->shared_bytes, &part->attention, err);
-    return status == ATTN_OK
-               ? cuda_module_function(context, CUDA_MODULE_mma_plan, "mma_plan", 0, &part->planner, err)
-               : status;
-}
-
-static void prepare_host(const struct attn_plan_impl *plan, const struct cuda_part *part,
-                         const struct attn_planner_batch *batch, void *schedule)
-{
-    const struct gpu_cuts cuts = gpu_cuts_of(&plan->problem, part->phase, many_of(plan));
-    uint32_t *sums = schedule, sum = 0;
-
-    for (uint32_t i = 0; i < batch->seqs; i++) {
-        sums[i] = sum;
-        const struct cuda_lengths own = cuda_lengths_of(plan, batch, i);
-        sum += gpu_share(&cuts, &own.visible, own.q_len, own.kv_len);
-    }
-    sums[batch->seqs] = sum;
-}
-
-static int32_t prepare_device(const struct attn_plan_impl *plan, const struct cuda_part *part,
-                              const struct gpu_run *run, void *stream, struct attn_error *err)
-{
-    static const uint32_t grid[] = {1, 1, 1};
-    struct gpu_run own = *run;
-
-    own.ctas = many_of(plan);
-    return cuda_launch(plan->backend->context, part->planner, grid, 1024, 0, &own, "mma_plan", stream, err);
+    return cuda_module_function(context, sizes[i].modules[element == 1], name, part->shared_bytes,
+                                &part->attention, err);
 }
 
 static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part *part,
@@ -127,8 +102,8 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part 
     const uint32_t grid[] = {part->ctas, 1, 1}, i = size_of(p);
     struct gpu_run own = *run;
 
-    /* A step without sequences of many rows needs no launch for them, and the other way round. */
-    if (part->phase == GPU_MANY_ROWS && (uint64_t)run->batch.max_q * run->group <= GPU_FEW)
+    /* A step without sequences of many rows needs no launch for them. */
+    if (!GPU_MAY_TAKE(part->phase, run->batch.max_q, run->group))
         return ATTN_OK;
     if (part->phase == GPU_FEW_ROWS) {
         const uint64_t slots = pieces_of(plan, part), rows = rows_of(plan, part->phase);
@@ -139,8 +114,4 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part 
                        part->kernel->name, stream, err);
 }
 
-const struct cuda_family cuda_mma = {.shared_of = shared_of,
-                                     .create = create,
-                                     .prepare_host = prepare_host,
-                                     .prepare_device = prepare_device,
-                                     .launch = launch};
+const struct cuda_family cuda_mma = {.shared_of = shared_of, .create = create, .launch = launch};

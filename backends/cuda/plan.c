@@ -96,6 +96,9 @@ static int32_t find_functions(struct attn_plan_impl *plan, struct attn_error *er
     status = cuda_module_function(context, CUDA_MODULE_put, "gpu_put", 0, &plan->put, err);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++)
         status = plan->parts[i].kernel->family->create(plan, &plan->parts[i], err);
+    for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++)
+        if (plan->parts[i].schedule_bytes > 0 && plan->planner == NULL)
+            status = cuda_module_function(context, CUDA_MODULE_plan, "gpu_plan", 0, &plan->planner, err);
     return cuda_leave(context, status);
 }
 

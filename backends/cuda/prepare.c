@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * A step's schedules, of one plan or of several. With host copies of the batch they are written here and
- * copied, those that lie behind one another at once, and the batch is checked; without them a kernel of the
- * family writes the same bytes.
+ * copied, those that lie behind one another at once, and the batch is checked. All others are jobs of one
+ * kernel, which writes the same bytes: it shares the code that finds them (plan.h).
  */
 #include "cuda.h"
 
@@ -30,26 +30,6 @@ static struct attn_batch batch_on_host(const struct attn_batch *batch)
     return out;
 }
 
-/* What planners read of it. */
-static struct attn_planner_batch planner_batch(const struct attn_problem *problem,
-                                               const struct attn_batch *batch)
-{
-    const struct attn_batch_host *host = batch->host;
-    struct attn_planner_batch out = {.seqs = batch->seqs, .position_dtype = batch->position_dtype};
-
-    out.q_offsets = host->q_offsets;
-    out.kv_lens = host->kv_lens;
-    out.kv_offsets = host->kv_offsets;
-    out.spread = attn__spread_of(problem, batch);
-    if (problem->cp != 0)
-        out.global_lens = host->kv_global_lens;
-    if (problem->seq_causal != 0)
-        out.seq_causal = host->seq_causal;
-    if (problem->positions != 0)
-        out.positions = host->q_positions;
-    return out;
-}
-
 static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn_span *schedule,
                             const struct attn_span *staging, bool host, struct attn_error *err)
 {
@@ -62,90 +42,134 @@ static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn
     return status;
 }
 
-struct cuda_lengths cuda_lengths_of(const struct attn_plan_impl *plan, const struct attn_planner_batch *batch,
-                                    uint32_t i)
-{
-    struct cuda_lengths own = {.q_len = (uint32_t)(batch->q_offsets[i + 1] - batch->q_offsets[i])};
-    uint32_t causal = plan->problem.causal == ATTN_CAUSAL_YES;
+/* ---------------------------------------------------------------- what is to be done */
 
-    own.kv_len = own.q_len;
-    if (batch->kv_offsets != NULL)
-        own.kv_len = (uint32_t)(batch->kv_offsets[i + 1] - batch->kv_offsets[i]);
-    if (batch->kv_lens != NULL)
-        own.kv_len = (uint32_t)batch->kv_lens[i];
-    if (batch->seq_causal != NULL)
-        causal = batch->seq_causal[i] != 0;
-    attn__visible_start(&own.visible, &plan->problem, causal, own.q_len,
-                        batch->global_lens != NULL ? (uint32_t)batch->global_lens[i] : own.kv_len);
-    own.visible.spread = batch->spread;
-    return own;
-}
-
-/* A copy that is to be made: what comes next may lie behind it on both sides. */
+/* What the device does for a call: a copy, which what comes next may lie behind on both sides, and jobs. */
 struct pending {
-    uint64_t to;
+    struct cuda_context *context;
+    void *stream;
+    uint64_t to; /* of the copy */
     const char *from;
     uint64_t size;
+    uint32_t jobs;
+    cuda_handle planner;
+    struct gpu_plan plan; /* as many as `jobs` */
 };
 
 /* The context is current. */
-static int32_t flush(struct cuda_context *context, const struct pending *copy, void *stream,
-                     struct attn_error *err)
+static int32_t flush_copy(struct pending *pending, struct attn_error *err)
 {
-    if (copy->size == 0)
-        return ATTN_OK;
-    return cuda_check(context, context->driver->cuMemcpyHtoDAsync(copy->to, copy->from, copy->size, stream),
-                      "schedule", "cuMemcpyHtoDAsync", err);
-}
+    const uint64_t size = pending->size;
 
-/* Writes all parts into staging; the copy is added to the one that is pending, or takes its place. */
-static int32_t prepare_host(const struct attn_plan_impl *plan, const struct attn_batch *batch,
-                            const struct attn_span *schedule, char *memory, struct pending *copy,
-                            void *stream, struct attn_error *err)
-{
-    const struct attn_planner_batch arrays = planner_batch(&plan->problem, batch);
-    const uint64_t to = gpu_address(&schedule->buffer), size = plan->sizes.schedule;
-    int32_t status = ATTN_OK;
-
+    pending->size = 0;
     if (size == 0)
         return ATTN_OK;
-    for (uint32_t i = 0; i < plan->part_count; i++) {
-        const struct cuda_part *part = &plan->parts[i];
-        if (part->kernel->family->prepare_host != NULL)
-            part->kernel->family->prepare_host(plan, part, &arrays, memory + part->schedule_offset);
-    }
-    if (copy->size > 0 && copy->to + copy->size == to && copy->from + copy->size == memory) {
-        copy->size += size;
+    return cuda_check(
+        pending->context,
+        pending->context->driver->cuMemcpyHtoDAsync(pending->to, pending->from, size, pending->stream),
+        "schedule", "cuMemcpyHtoDAsync", err);
+}
+
+static int32_t add_copy(struct pending *pending, uint64_t to, const char *from, uint64_t size,
+                        struct attn_error *err)
+{
+    if (pending->size > 0 && pending->to + pending->size == to && pending->from + pending->size == from) {
+        pending->size += size;
         return ATTN_OK;
     }
-    status = flush(plan->backend->context, copy, stream, err);
-    *copy = (struct pending){to, memory, size};
+    const int32_t status = flush_copy(pending, err);
+    pending->to = to;
+    pending->from = from;
+    pending->size = size;
     return status;
+}
+
+static int32_t flush_jobs(struct pending *pending, struct attn_error *err)
+{
+    const uint32_t grid[] = {pending->jobs, 1, 1};
+
+    pending->jobs = 0;
+    if (grid[0] == 0)
+        return ATTN_OK;
+    return cuda_launch(pending->context, pending->planner, grid, GPU_PLAN_THREADS, 0, &pending->plan,
+                       "gpu_plan", pending->stream, err);
+}
+
+static int32_t add_job(struct pending *pending, cuda_handle planner, const struct gpu_plan_job *job,
+                       struct attn_error *err)
+{
+    const int32_t status = pending->jobs == GPU_PLAN_JOBS ? flush_jobs(pending, err) : ATTN_OK;
+
+    if (pending->jobs == 0)
+        memset(&pending->plan, 0, sizeof pending->plan);
+    pending->planner = planner;
+    pending->plan.jobs[pending->jobs++] = *job;
+    return status;
+}
+
+/* ---------------------------------------------------------------- schedules */
+
+/* The job of a part that has a schedule, where that of its plan lies; `batch` is where its arrays are read.
+ */
+static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                                  const struct gpu_batch *batch, uint64_t schedule)
+{
+    return (struct gpu_plan_job){.schedule = schedule + part->schedule_offset,
+                                 .lengths = gpu_lengths_of(&plan->problem, batch),
+                                 .cuts = part->cuts,
+                                 .kind = part->plan_kind,
+                                 .empty = !GPU_MAY_TAKE(part->phase, batch->max_q, part->cuts.group)};
+}
+
+/* What the kernel does. */
+static void write_sums(const struct gpu_plan_job *job)
+{
+    uint64_t *sums = (uint64_t *)(uintptr_t)job->schedule, sum = 0;
+
+    for (uint32_t i = 0; i < job->lengths.seqs; i++) {
+        sums[i] = sum;
+        sum += gpu_plan_share(job, i);
+    }
+    sums[job->lengths.seqs] = sum;
+}
+
+/* Writes all parts into staging, for a copy. */
+static int32_t prepare_host(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                            const struct attn_span *schedule, char *memory, struct pending *pending,
+                            struct attn_error *err)
+{
+    const struct attn_batch host = batch_on_host(batch);
+    struct gpu_batch arrays;
+
+    if (plan->sizes.schedule == 0)
+        return ATTN_OK;
+    gpu_resolve_batch(&arrays, &plan->problem, &host);
+    for (uint32_t i = 0; i < plan->part_count; i++) {
+        const struct gpu_plan_job job = job_of(plan, &plan->parts[i], &arrays, (uint64_t)(uintptr_t)memory);
+        if (plan->parts[i].schedule_bytes > 0)
+            write_sums(&job);
+    }
+    return add_copy(pending, gpu_address(&schedule->buffer), memory, plan->sizes.schedule, err);
 }
 
 static int32_t prepare_device(const struct attn_plan_impl *plan, const struct attn_batch *batch,
-                              const struct attn_span *schedule, void *stream, struct attn_error *err)
+                              const struct attn_span *schedule, struct pending *pending,
+                              struct attn_error *err)
 {
-    struct gpu_run run;
+    struct gpu_batch arrays;
     int32_t status = ATTN_OK;
 
-    memset(&run, 0, sizeof run);
-    run.problem = plan->problem;
-    run.group = plan->problem.heads / plan->problem.kv_heads;
-    run.units = plan->units;
-    gpu_resolve_batch(&run.batch, &plan->problem, batch);
+    gpu_resolve_batch(&arrays, &plan->problem, batch);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
-        const struct cuda_part *part = &plan->parts[i];
-        if (part->kernel->family->prepare_device == NULL)
-            continue;
-        run.phase = part->phase;
-        run.ctas = part->ctas;
-        run.schedule = gpu_address(&schedule->buffer) + part->schedule_offset;
-        run.schedule_bytes = part->schedule_bytes;
-        status = part->kernel->family->prepare_device(plan, part, &run, stream, err);
+        const struct gpu_plan_job job =
+            job_of(plan, &plan->parts[i], &arrays, gpu_address(&schedule->buffer));
+        if (plan->parts[i].schedule_bytes > 0)
+            status = add_job(pending, plan->planner, &job, err);
     }
     return status;
 }
+
+/* ---------------------------------------------------------------- a call */
 
 static int32_t check_host(const struct attn_plan_impl *plan, const struct attn_batch *batch, void *stream,
                           struct attn_error *err)
@@ -200,7 +224,7 @@ int32_t cuda_plan_prepare_many(const struct attn_plan_impl *const *plans,
     struct cuda_context *context = plans[0]->backend->context;
     const struct attn_span all = staging != NULL ? *staging : (struct attn_span){{NULL, 0}, 0};
     struct attn_span left = all;
-    struct pending copy = {0, NULL, 0};
+    struct pending pending;
     int32_t status = ATTN_OK;
 
     for (uint32_t i = 0; i < n && status == ATTN_OK; i++) {
@@ -215,14 +239,19 @@ int32_t cuda_plan_prepare_many(const struct attn_plan_impl *const *plans,
         if (has_host(batches[i]))
             status = check_host(plans[i], batches[i], stream, err);
     left = all;
+    pending.context = context;
+    pending.stream = stream;
+    pending.size = pending.jobs = 0;
     for (uint32_t i = 0; i < n && status == ATTN_OK; i++) {
         const struct attn_span own = next_staging(plans[i], &left);
         status = has_host(batches[i]) ? prepare_host(plans[i], batches[i], &schedules[i],
-                                                     attn__address(&own.buffer), &copy, stream, err)
-                                      : prepare_device(plans[i], batches[i], &schedules[i], stream, err);
+                                                     attn__address(&own.buffer), &pending, err)
+                                      : prepare_device(plans[i], batches[i], &schedules[i], &pending, err);
     }
     if (status == ATTN_OK)
-        status = flush(context, &copy, stream, err);
+        status = flush_copy(&pending, err);
+    if (status == ATTN_OK)
+        status = flush_jobs(&pending, err);
     return cuda_leave(context, status);
 }
 

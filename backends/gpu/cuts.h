@@ -5,7 +5,7 @@
  * A sequence with few query rows is cut along its keys: its tiles of keys, times kv heads, are one line on
  * which all such sequences follow one another, and every CTA takes an equal piece of the line. A sequence
  * with many rows is cut into tiles of rows, each with all of its keys. A schedule is the sums of what lies
- * before each sequence: u32 [seqs + 1]. With det=1 the keys of a sequence are cut at fixed multiples instead,
+ * before each sequence (plan.h). With det=1 the keys of a sequence are cut at fixed multiples instead,
  * and the cuts are what is counted.
  */
 #ifndef ATTN_GPU_CUTS_H
@@ -24,7 +24,7 @@
 struct gpu_cuts {
     uint32_t group;
     uint32_t phase;     /* enum gpu_phase */
-    uint32_t rows_tile; /* many rows: of a tile */
+    uint32_t rows_tile; /* of a tile, where rows are cut */
     bool plain;         /* what tokens see grows with their number: no positions, explicit masks, ranks */
     bool det;
 };

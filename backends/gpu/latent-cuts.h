@@ -11,8 +11,8 @@
  * So that the line's length is found without asking every tile of rows, those of about 64 tokens have the
  * same keys: a block.
  *
- * A schedule is the sums of what lies before each sequence: u64 [seqs + 1]; with det=1 the upper half counts
- * the parts that need a place in scratch.
+ * A schedule is the sums of what lies before each sequence (plan.h); with det=1 the upper half counts the
+ * parts that need a place in scratch.
  */
 #ifndef ATTN_GPU_LATENT_CUTS_H
 #define ATTN_GPU_LATENT_CUTS_H
@@ -38,14 +38,15 @@ struct latent_block {
     uint32_t units; /* what a tile of rows adds to the line: its tiles, or with det=1 its parts */
 };
 
-static inline ATTN__DEVICE struct latent_cuts latent_cuts_of(const struct attn_problem *problem,
-                                                             uint32_t rows)
+/* `keys` of all sequences, with the rows of a tile. */
+static inline ATTN__DEVICE struct latent_cuts latent_cuts_of(const struct gpu_cuts *keys)
 {
+    const uint32_t rows = keys->rows_tile;
     struct latent_cuts cuts;
 
-    cuts.keys = gpu_cuts_of(problem, GPU_ALL_ROWS, rows);
+    cuts.keys = *keys;
     cuts.rows = rows;
-    cuts.blocks = cuts.keys.plain ? (GPU_TILE * cuts.keys.group + rows - 1) / rows : 0;
+    cuts.blocks = keys->plain ? (GPU_TILE * keys->group + rows - 1) / rows : 0;
     return cuts;
 }
 

@@ -105,7 +105,8 @@ GPU_INLINE struct latent_piece latent_piece_at(const struct gpu_run *run, uint32
                                                uint64_t at, uint64_t end, uint32_t ctas,
                                                struct latent_place *place, struct gpu_sequence *s)
 {
-    const struct latent_cuts cuts = latent_cuts_of(&run->problem, rows);
+    const struct gpu_cuts keys = gpu_cuts_of(&run->problem, GPU_ALL_ROWS, rows);
+    const struct latent_cuts cuts = latent_cuts_of(&keys);
     struct latent_piece p;
 
     if (at >= place->end) {

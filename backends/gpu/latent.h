@@ -16,6 +16,4 @@
 /* Of the whole kernel. */
 #define GPU_LATENT_SHARED(rows, stages) (GPU_LATENT_FIXED(rows) + (stages)*GPU_LATENT_STAGE)
 
-#define GPU_LATENT_PLAN_THREADS 1024u
-
 #endif

@@ -254,14 +254,13 @@ GPU_INLINE bool mma_is_whole(const struct gpu_cache *cache)
 /* The tile of rows of a sequence of many rows; those that see the most keys, its last ones, come first. */
 GPU_INLINE struct gpu_piece mma_tile_at(const struct gpu_run *run, uint64_t at, struct gpu_sequence *s)
 {
-    const uint32_t *sums = gpu_sums(run);
     const struct gpu_cuts cuts = gpu_cuts_of(&run->problem, GPU_MANY_ROWS, MMA_ROWS);
     const uint32_t heads = run->problem.kv_heads;
-    const uint64_t place = (uint64_t)sums[run->batch.seqs] * heads - 1 - at;
+    const uint64_t place = (uint64_t)gpu_sum(run, run->batch.seqs) * heads - 1 - at;
     struct gpu_piece p;
 
-    p.seq = gpu_find_sum(sums, run->batch.seqs, gpu_divide_u64(place, heads));
-    const uint32_t inside = (uint32_t)(place - (uint64_t)sums[p.seq] * heads);
+    p.seq = gpu_find_sum(run, gpu_divide_u64(place, heads));
+    const uint32_t inside = (uint32_t)(place - (uint64_t)gpu_sum(run, p.seq) * heads);
     p.kv_head = inside % heads;
     p.row0 = inside / heads * MMA_ROWS;
     *s = gpu_sequence(run, p.seq);
@@ -284,7 +283,7 @@ GPU_KERNEL(MMA(mma), 128, MMA_CTAS)(GPU_ARGUMENT(struct gpu_run, run))
     unsigned char *memory = gpu_shared();
     struct mma_shared *shared = (struct mma_shared *)(void *)memory;
     unsigned char *queries = memory + MMA_FIXED, *halves = queries + MMA_ROWS * MMA_DK * 2;
-    const uint64_t all = (uint64_t)gpu_sums(&run)[run.batch.seqs] * run.problem.kv_heads;
+    const uint64_t all = (uint64_t)gpu_sum(&run, run.batch.seqs) * run.problem.kv_heads;
     const bool many = run.phase == GPU_MANY_ROWS, line = !many && run.problem.det == 0;
     const bool whole =
         mma_is_whole(&run.k) && mma_is_whole(&run.v) && mma_is_whole(&run.k_new) && mma_is_whole(&run.v_new);

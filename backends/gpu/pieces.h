@@ -6,21 +6,22 @@
 #include "cuts.h"
 #include "sequence.h"
 
-GPU_INLINE const uint32_t *gpu_sums(const struct gpu_run *run)
+/* Sum `i` of a schedule. Its low half: no line of the matrix kernels outgrows 32 bits. */
+GPU_INLINE uint32_t gpu_sum(const struct gpu_run *run, uint32_t i)
 {
-    return (const uint32_t *)run->schedule;
+    return ((const uint32_t *)run->schedule)[2 * (uint64_t)i];
 }
 
-/* The last of sums[0 ... count] that is not above `at`; at < sums[count]. All lanes of a warp together: each
- * round asks for 32 sums at once. */
-GPU_INLINE uint32_t gpu_find_sum(const uint32_t *sums, uint32_t count, uint64_t at)
+/* The last sequence whose sum is not above `at`, which is below the last sum. All lanes of a warp together:
+ * each round asks for 32 sums at once. */
+GPU_INLINE uint32_t gpu_find_sum(const struct gpu_run *run, uint64_t at)
 {
-    uint32_t lo = 0, hi = count;
+    uint32_t lo = 0, hi = run->batch.seqs;
 
     while (hi - lo > 1) {
         const uint32_t step = (hi - lo + GPU_WARP - 1) / GPU_WARP, lane = gpu_thread() % GPU_WARP;
         const uint32_t probe = lo + (lane + 1) * step;
-        const uint32_t above = ~gpu_ballot(probe < hi && sums[probe] <= at);
+        const uint32_t above = ~gpu_ballot(probe < hi && gpu_sum(run, probe) <= at);
         const uint32_t passed = above != 0 ? gpu_first_bit(above) : GPU_WARP;
         lo += passed * step;
         hi = hi - lo > step ? lo + step : hi;
@@ -68,15 +69,14 @@ GPU_INLINE uint32_t gpu_line_cta(uint64_t all, uint64_t at, uint32_t ctas)
 GPU_INLINE struct gpu_piece gpu_piece_at(const struct gpu_run *run, uint64_t at, uint64_t end, uint32_t cta,
                                          uint32_t ctas, struct gpu_sequence *s)
 {
-    const uint32_t *few = gpu_sums(run);
     const struct gpu_cuts cuts = gpu_cuts_of(&run->problem, GPU_FEW_ROWS, 0);
     const uint32_t heads = run->problem.kv_heads;
-    const uint64_t all = (uint64_t)few[run->batch.seqs] * heads;
+    const uint64_t all = (uint64_t)gpu_sum(run, run->batch.seqs) * heads;
     struct gpu_piece p;
 
-    p.seq = gpu_find_sum(few, run->batch.seqs, gpu_divide_u64(at, heads));
-    const uint32_t length = few[p.seq + 1] - few[p.seq];
-    const uint64_t base = (uint64_t)few[p.seq] * heads;
+    p.seq = gpu_find_sum(run, gpu_divide_u64(at, heads));
+    const uint32_t before = gpu_sum(run, p.seq), length = gpu_sum(run, p.seq + 1) - before;
+    const uint64_t base = (uint64_t)before * heads;
     p.row0 = 0;
     p.kv_head = (uint32_t)gpu_divide_u64(at - base, length);
     const uint32_t inside = (uint32_t)(at - base - (uint64_t)p.kv_head * length);

@@ -135,6 +135,9 @@ enum gpu_phase { GPU_ALL_ROWS = 0, GPU_FEW_ROWS = 1, GPU_MANY_ROWS = 2 };
 #define GPU_TAKES(phase, q_len, group)                                                                       \
     ((phase) == GPU_ALL_ROWS || ((uint64_t)(q_len) * (group) <= GPU_FEW) == ((phase) == GPU_FEW_ROWS))
 
+/* Whether a step can have sequences of a phase, by the most query tokens that one of them has. */
+#define GPU_MAY_TAKE(phase, max_q, group) ((phase) != GPU_MANY_ROWS || (uint64_t)(max_q) * (group) > GPU_FEW)
+
 #ifdef __cplusplus
 static_assert(sizeof(struct gpu_run) < 4000, "the argument block of a launch");
 #else

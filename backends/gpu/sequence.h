@@ -3,15 +3,10 @@
 #ifndef ATTN_GPU_SEQUENCE_H
 #define ATTN_GPU_SEQUENCE_H
 
-#include "number.h"
-#include "run.h"
-#include "visible-range.h"
+#include "port.h"
 
-/* Arrays are addresses as integers. */
-#define GPU_I32(base) ((const int32_t *)(base))
-#define GPU_I64(base) ((const int64_t *)(base))
-#define GPU_F32(base) ((const float *)(base))
-#define GPU_U8(base)  ((const unsigned char *)(base))
+#include "lengths.h"
+#include "number.h"
 
 struct gpu_sequence {
     uint32_t index;
@@ -42,31 +37,23 @@ GPU_INLINE uint32_t gpu_find_sequence(const struct gpu_run *run, uint32_t row)
 
 GPU_INLINE struct gpu_sequence gpu_sequence(const struct gpu_run *run, uint32_t index)
 {
-    const struct gpu_batch *batch = &run->batch;
+    const struct gpu_lengths lengths = gpu_lengths_of(&run->problem, &run->batch);
+    const struct gpu_length own = gpu_length_at(&lengths, index);
     struct gpu_sequence s;
-    uint32_t causal = run->problem.causal == ATTN_CAUSAL_YES;
 
     s.index = index;
-    s.row = (uint32_t)GPU_I32(batch->q_offsets)[index];
-    s.q_len = (uint32_t)GPU_I32(batch->q_offsets)[index + 1] - s.row;
+    s.row = own.row;
+    s.q_len = own.q_len;
+    s.kv_len = own.kv_len;
+    s.all_keys = own.all_keys;
+    s.visible = own.visible;
     s.page = index;
     s.start = 0;
-    s.kv_len = s.q_len;
-    if (batch->kv_starts != 0) {
+    if (run->batch.kv_starts != 0) {
         s.page = 0;
-        s.start = GPU_I32(batch->kv_starts)[index];
-        s.kv_len = (uint32_t)GPU_I32(batch->kv_starts)[index + 1] - (uint32_t)s.start;
+        s.start = GPU_I32(run->batch.kv_starts)[index];
     }
-    if (batch->kv_lens != 0)
-        s.kv_len = (uint32_t)GPU_I32(batch->kv_lens)[index];
-    s.all_keys = batch->global_lens != 0 ? (uint32_t)GPU_I32(batch->global_lens)[index] : s.kv_len;
     s.fresh = run->problem.kv_source == ATTN_KV_CACHE_NEW ? s.kv_len - s.q_len : s.kv_len;
-    if (batch->seq_causal != 0)
-        causal = GPU_U8(batch->seq_causal)[index] != 0;
-    attn__visible_start(&s.visible, &run->problem, causal, s.q_len, s.all_keys);
-    s.visible.spread.rank = batch->cp_rank;
-    s.visible.spread.world = batch->cp_world;
-    s.visible.spread.interleave = batch->cp_interleave;
     return s;
 }
 

@@ -39,7 +39,7 @@ struct run {
     struct stack_inputs inputs;
     struct stack_outputs eager, replay;
     const struct fake *driver; /* NULL: does not count */
-    bool same, frugal, planned;
+    bool same, frugal, planned, at_once;
     uint32_t steps;
 };
 
@@ -105,6 +105,23 @@ static void run_eager(struct run *run)
     must(attn_stream_synchronize(stack->backend, NULL, &err));
 }
 
+/* The device plans all classes of a captured size: one launch and no copy; f32 kernels want no plan. */
+static void count_planning(struct run *run)
+{
+    struct stack *stack = &run->stack;
+    const uint64_t wanted = stack->element == 2;
+
+    for (uint32_t i = 0; i < stack->size_count && run->driver != NULL; i++) {
+        const uint64_t launches = run->driver->calls_of("cuLaunchKernel");
+        const uint64_t copies = run->driver->calls_of("cuMemcpyHtoDAsync");
+        must(attn_state_begin_forward(stack->sizes[i].clone, stack->sizes[i].metadata, stack->stream, &err));
+        const uint64_t made = run->driver->calls_of("cuLaunchKernel") - launches;
+        if (made != wanted)
+            printf("# size %u: planned by %llu launches\n", stack->sizes[i].seqs, (unsigned long long)made);
+        run->at_once = run->at_once && made == wanted && run->driver->calls_of("cuMemcpyHtoDAsync") == copies;
+    }
+}
+
 /* Staging may be in use still: then the step before is waited for. */
 static int32_t prepare(struct run *run, const struct attn_metadata *metadata)
 {
@@ -167,10 +184,11 @@ static void test_ladder(const struct stack_config *config, const struct fake *dr
     if (run == NULL)
         exit(1);
     run->driver = driver;
-    run->same = run->frugal = run->planned = true;
+    run->same = run->frugal = run->planned = run->at_once = true;
     backend_open(config->backend, &context, &backend);
     must(stack_init(&run->stack, backend, config, &err));
     must(stack_capture(&run->stack, true, &err));
+    count_planning(run);
     for (uint32_t i = 0; i < run->stack.size_count && run->same && run->frugal; i++) {
         const uint32_t seqs = run->stack.sizes[i].seqs;
         gather_crowd(run, seqs > 2 ? seqs - 1 : seqs);
@@ -185,6 +203,8 @@ static void test_ladder(const struct stack_config *config, const struct fake *dr
         check(run->frugal, "a replayed step is one copy and one launch for the driver", config->name);
     if (driver != NULL)
         check(run->planned, "without graphs all classes are planned with one copy", config->name);
+    if (driver != NULL)
+        check(run->at_once, "where the device plans, all classes are one launch at most", config->name);
     stack_finish(&run->stack);
     attn_backend_destroy(backend);
     attn_context_destroy(context);

@@ -6,9 +6,9 @@
 
 const struct driver_kernel *driver_find(const char *name)
 {
-    static const struct driver_kernel *const tables[] = {driver_kv_kernels,        driver_lane_kernels,
-                                                         driver_mma_kernels,       driver_latent_16_kernels,
-                                                         driver_latent_32_kernels, driver_latent_64_kernels};
+    static const struct driver_kernel *const tables[] = {
+        driver_kv_kernels,        driver_plan_kernels,      driver_lane_kernels,     driver_mma_kernels,
+        driver_latent_16_kernels, driver_latent_32_kernels, driver_latent_64_kernels};
 
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
         for (const struct driver_kernel *kernel = tables[t]; kernel->name != NULL; kernel++)

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "fiber-names.h"
-#include "mma-plan.h"
 
 #define MMA_TAG   _64
 #define MMA_DK    64
@@ -54,7 +53,6 @@
 #define MMA_EIGHT 1
 #include "mma-all.h"
 
-DRIVER_KERNEL(mma_plan, gpu_run)
 DRIVER_KERNEL(mma_64_r16_bf16, gpu_run)
 DRIVER_KERNEL(mma_64_r16_f16, gpu_run)
 DRIVER_KERNEL(mma_64_r64_bf16, gpu_run)
@@ -97,7 +95,6 @@ DRIVER_KERNEL(mma_256_kv8_r64_bf16, gpu_run)
 DRIVER_KERNEL(mma_256_kv8_r64_f16, gpu_run)
 
 const struct driver_kernel driver_mma_kernels[] = {
-    DRIVER_LINE(mma_plan, gpu_run),
     DRIVER_LINE(mma_64_r16_bf16, gpu_run),
     DRIVER_LINE(mma_64_r16_f16, gpu_run),
     DRIVER_LINE(mma_64_r64_bf16, gpu_run),

@@ -28,7 +28,8 @@ struct driver_kernel {
     }
 
 /* Tables end with a name of NULL. */
-extern const struct driver_kernel driver_kv_kernels[], driver_lane_kernels[], driver_mma_kernels[];
+extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], driver_lane_kernels[],
+    driver_mma_kernels[];
 extern const struct driver_kernel driver_latent_16_kernels[], driver_latent_32_kernels[],
     driver_latent_64_kernels[];
 

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* How long the sequences of a step are and what they see, for host and device. */
+#ifndef ATTN_GPU_LENGTHS_H
+#define ATTN_GPU_LENGTHS_H
+
+#include "run.h"
+#include "visible-range.h"
+
+/* Arrays are addresses as integers. */
+#define GPU_I32(base) ((const int32_t *)(uintptr_t)(base))
+#define GPU_I64(base) ((const int64_t *)(uintptr_t)(base))
+#define GPU_F32(base) ((const float *)(uintptr_t)(base))
+#define GPU_U8(base)  ((const unsigned char *)(uintptr_t)(base))
+
+/* What the lengths of a step are found by: of a batch and its problem, in the memory of whoever reads it. */
+struct gpu_lengths {
+    uint64_t q_offsets; /* arrays as in struct gpu_batch */
+    uint64_t kv_lens;
+    uint64_t kv_starts;
+    uint64_t seq_causal;
+    uint64_t global_lens;
+    uint32_t seqs;
+    uint32_t causal; /* of all sequences if seq_causal is 0 */
+    uint32_t cp_rank;
+    uint32_t cp_world;
+    uint32_t cp_interleave;
+    struct attn_rules rules;
+};
+
+/* Of one sequence. */
+struct gpu_length {
+    uint32_t row; /* of query token 0 */
+    uint32_t q_len;
+    uint32_t kv_len;   /* keys that are here */
+    uint32_t all_keys; /* Lk: with those of other ranks */
+    struct attn_visible visible;
+};
+
+static inline ATTN__DEVICE struct gpu_lengths gpu_lengths_of(const struct attn_problem *problem,
+                                                             const struct gpu_batch *batch)
+{
+    struct gpu_lengths lengths;
+
+    lengths.q_offsets = batch->q_offsets;
+    lengths.kv_lens = batch->kv_lens;
+    lengths.kv_starts = batch->kv_starts;
+    lengths.seq_causal = batch->seq_causal;
+    lengths.global_lens = batch->global_lens;
+    lengths.seqs = batch->seqs;
+    lengths.causal = problem->causal == ATTN_CAUSAL_YES;
+    lengths.cp_rank = batch->cp_rank;
+    lengths.cp_world = batch->cp_world;
+    lengths.cp_interleave = batch->cp_interleave;
+    lengths.rules = attn__rules_of(problem);
+    return lengths;
+}
+
+static inline ATTN__DEVICE struct gpu_length gpu_length_at(const struct gpu_lengths *lengths, uint32_t index)
+{
+    uint32_t causal = lengths->causal;
+    struct gpu_length own;
+
+    own.row = (uint32_t)GPU_I32(lengths->q_offsets)[index];
+    own.q_len = (uint32_t)GPU_I32(lengths->q_offsets)[index + 1] - own.row;
+    own.kv_len = own.q_len;
+    if (lengths->kv_starts != 0)
+        own.kv_len =
+            (uint32_t)GPU_I32(lengths->kv_starts)[index + 1] - (uint32_t)GPU_I32(lengths->kv_starts)[index];
+    if (lengths->kv_lens != 0)
+        own.kv_len = (uint32_t)GPU_I32(lengths->kv_lens)[index];
+    own.all_keys = lengths->global_lens != 0 ? (uint32_t)GPU_I32(lengths->global_lens)[index] : own.kv_len;
+    if (lengths->seq_causal != 0)
+        causal = GPU_U8(lengths->seq_causal)[index] != 0;
+    attn__visible_start(&own.visible, &lengths->rules, causal, own.q_len, own.all_keys);
+    own.visible.spread.rank = lengths->cp_rank;
+    own.visible.spread.world = lengths->cp_world;
+    own.visible.spread.interleave = lengths->cp_interleave;
+    return own;
+}
+
+#endif

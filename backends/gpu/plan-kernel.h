@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Plans all schedules of a step at once: a CTA for each, its threads along the sequences. */
+#ifndef ATTN_GPU_PLAN_KERNEL_H
+#define ATTN_GPU_PLAN_KERNEL_H
+
+#include "port.h"
+
+#include "plan.h"
+
+GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, plan))
+{
+    GPU_SHARED uint64_t warps[GPU_PLAN_THREADS / GPU_WARP];
+    const struct gpu_plan_job *job = &plan.jobs[gpu_cta()];
+    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    const uint32_t seqs = job->lengths.seqs;
+    uint64_t *sums = (uint64_t *)job->schedule;
+    uint64_t before = 0;
+
+    for (uint32_t base = 0; base <= seqs; base += GPU_PLAN_THREADS) {
+        const uint32_t i = base + gpu_thread();
+        const uint64_t own = i < seqs ? gpu_plan_share(job, i) : 0;
+        uint64_t sum = own;
+        for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
+            const uint64_t other = gpu_shuffle_u64(sum, lane >= step ? lane - step : lane);
+            sum += lane >= step ? other : 0;
+        }
+        if (lane == GPU_WARP - 1)
+            warps[warp] = sum;
+        gpu_barrier();
+        uint64_t above = before, all = 0;
+        for (uint32_t w = 0; w < GPU_PLAN_THREADS / GPU_WARP; w++) {
+            above += w < warp ? warps[w] : 0;
+            all += warps[w];
+        }
+        if (i <= seqs)
+            sums[i] = above + sum - own;
+        before += all;
+        gpu_barrier();
+    }
+}
+
+#endif
