@@ -118,4 +118,21 @@ int32_t attn__run_check_cache(const struct attn_problem *problem, const struct a
                               const struct attn_extent *extent, const struct attn_kv_desc *desc, bool bare,
                               struct attn_error *err);
 
+/* ---------------------------------------------------------------- other calls (call-check.c) */
+
+/* New rows for a cache whose description was checked. */
+int32_t attn__write_check(const struct attn_kv_write_args *args, uint64_t rows,
+                          const struct attn_kv_desc *desc, struct attn_error *err);
+/* Alignment of the arrays of a step of decoding. */
+int32_t attn__advance_step_check(const struct attn_kv_advance_step_args *args, struct attn_error *err);
+/* Parts and result of a merge whose type was checked. */
+int32_t attn__merge_check(const struct attn_merge_args *args, struct attn_error *err);
+
+/* ---------------------------------------------------------------- plans (plan-info.c) */
+
+/* ATTN_OK if the problem has what every plan needs: maxima, heads and sizes. */
+int32_t attn__plan_check_maxima(const struct attn_problem *problem, struct attn_error *err);
+/* What every plan of a problem says of itself: alignment, and the bytes that a run touches at most. */
+void attn__plan_info_init(struct attn_plan_info *out, const struct attn_problem *problem);
+
 #endif

@@ -148,25 +148,12 @@ int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_arg
 {
     struct merge merge = {args, (uint64_t)args->rows * args->heads};
     struct cpu_executor executor;
-    uint32_t size = attn__dtype_size(args->dtype);
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
         status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
-    if (status == ATTN_OK && args->parts == NULL)
-        status =
-            cpu_fail(err, ATTN_E_INVALID, 0, "parts", "parts is NULL; an array of count parts is needed");
-    for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++) {
-        status = attn__tensor_check(&args->parts[k].out, args->rows, args->heads, args->head_dim, size, 0,
-                                    "parts.out", err);
-        if (status == ATTN_OK)
-            status = attn__tensor_check(&args->parts[k].lse, args->rows, args->heads, 1, sizeof(float), 0,
-                                        "parts.lse", err);
-    }
     if (status == ATTN_OK)
-        status = attn__tensor_check(&args->out, args->rows, args->heads, args->head_dim, size, 1, "out", err);
-    if (status == ATTN_OK && attn__address(&args->lse.buffer) != NULL)
-        status = attn__tensor_check(&args->lse, args->rows, args->heads, 1, sizeof(float), 1, "lse", err);
+        status = attn__merge_check(args, err);
     if (status != ATTN_OK)
         return status;
     if (executor.recording != NULL)

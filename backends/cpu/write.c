@@ -160,43 +160,6 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     return ATTN_OK;
 }
 
-/* New rows of 8 bits come without a scale: they are codes of the cache's own. */
-static int32_t check_types(uint32_t from, uint32_t to, const struct attn_scale *scale, const char *name,
-                           struct attn_error *err)
-{
-    if (attn__dtype_size(from) > 1 ||
-        (attn__dtype_size(from) == 1 && from == to &&
-         (scale->kind == ATTN_SCALE_UNIT || scale->granularity != ATTN_SCALES_TOKEN_HEAD)))
-        return ATTN_OK;
-    return cpu_fail(err, ATTN_E_UNSUPPORTED, name[0] == 'k' ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V, name,
-                    "%s of the new rows is %s, the cache's is %s; f32, f16 and bf16 are served, and codes of "
-                    "the cache's own 8-bit type if its scale is not token-head",
-                    name, attn__dtype_name(from), attn__dtype_name(to));
-}
-
-static int32_t check_new(const struct write *write, struct attn_error *err)
-{
-    const struct attn_kv_write_args *args = write->args;
-    const struct attn_kv_desc *desc = write->desc;
-    bool latent = desc->v.data == NULL, pieces = latent && args->k_rope.buffer.data != NULL;
-    uint32_t dim_vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    int32_t status = check_types(args->k_dtype, desc->k_dtype, &desc->k_scale, "k_dtype", err);
-
-    if (status == ATTN_OK && !latent)
-        status = check_types(args->v_dtype, desc->v_dtype, &desc->v_scale, "v_dtype", err);
-    if (status == ATTN_OK)
-        status =
-            attn__tensor_check(&args->k_new, write->rows, desc->kv_heads, pieces ? dim_vo : desc->head_dim,
-                               attn__dtype_size(args->k_dtype), 0, "k_new", err);
-    if (status == ATTN_OK && pieces)
-        status = attn__tensor_check(&args->k_rope, write->rows, desc->kv_heads, desc->head_dim - dim_vo,
-                                    attn__dtype_size(args->k_dtype), 0, "k_rope", err);
-    if (status == ATTN_OK && !latent)
-        status = attn__tensor_check(&args->v_new, write->rows, desc->kv_heads, dim_vo,
-                                    attn__dtype_size(args->v_dtype), 0, "v_new", err);
-    return status;
-}
-
 int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
                      const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
                      struct attn_error *err)
@@ -211,14 +174,14 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
     if (status == ATTN_OK && kv == NULL)
         status = attn__kv_check(desc, err);
     if (status == ATTN_OK && executor.recording != NULL) {
-        status = check_new(&write, err);
+        status = attn__write_check(args, write.rows, write.desc, err);
         return status == ATTN_OK ? cpu_record_write(executor.recording, args, write.desc, err) : status;
     }
     if (status == ATTN_OK)
         status =
             attn__address(&args->slot_mapping) != NULL ? check_slots(&write, err) : check_batch(&write, err);
     if (status == ATTN_OK)
-        status = check_new(&write, err);
+        status = attn__write_check(args, write.rows, write.desc, err);
     if (status != ATTN_OK)
         return status;
     for (uint32_t i = 0; i < cpu_halves(write.desc); i++)

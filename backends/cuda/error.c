@@ -10,13 +10,8 @@ int32_t cuda_fail(struct attn_error *err, int32_t status, uint32_t reason, const
 {
     va_list args;
 
-    if (err == NULL)
-        return status;
-    err->status = status;
-    err->reason = reason;
-    snprintf(err->field, sizeof err->field, "%s", field);
     va_start(args, format);
-    vsnprintf(err->message, sizeof err->message, format, args);
+    (void)attn__common_tell(err, status, reason, field, format, args);
     va_end(args);
     return status;
 }

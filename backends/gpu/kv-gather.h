@@ -107,16 +107,11 @@ GPU_KERNEL(gpu_kv_gather_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_gat
     }
     for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a.each; first < a.tokens;
          first += (uint64_t)gpu_ctas() * warps * a.each) {
-        const uint32_t left = a.tokens - (uint32_t)first, rows = left < a.each ? left : a.each;
-        const uint32_t lane = gpu_thread() % GPU_WARP;
-        const struct gpu_kv_row mine =
-            gpu_kv_gather_row(&a, lane < rows ? (uint32_t)first + lane : a.tokens, half);
-        if (by->way == GPU_KV_MOVED)
-            gpu_kv_rows_move(by, &mine, rows, share, a.shares);
-        else
-            gpu_kv_rows_convert(by, &mine, rows, share, a.shares, &a.from[half], NULL);
+        const struct gpu_kv_taken taken = gpu_kv_rows_take((uint32_t)first, a.each, a.tokens);
+        const struct gpu_kv_row mine = gpu_kv_gather_row(&a, taken.own, half);
+        gpu_kv_rows_do(by, &mine, taken.rows, share, a.shares, &a.from[half], NULL);
         if (a.scales[half].base != 0 && share == 0)
-            gpu_kv_rows_scales(&a.from[half], a.scales[half].head_stride, &mine, rows, a.heads);
+            gpu_kv_rows_scales(&a.from[half], a.scales[half].head_stride, &mine, taken.rows, a.heads);
     }
 }
 
@@ -178,24 +173,21 @@ GPU_INLINE void gpu_kv_convert_rows(const struct gpu_kv_convert *a, uint32_t hal
 {
     const struct gpu_kv_side *one = &a->from[half], *two = &a->to[half];
     const struct gpu_kv_rows *by = &a->by_row[half];
-    const uint32_t warps = GPU_KV_THREADS / GPU_WARP, lane = gpu_thread() % GPU_WARP;
+    const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
 
     for (uint32_t first = (part * warps + gpu_kv_warp()) * a->each; first < a->block;
          first += a->parts * warps * a->each) {
-        const uint32_t left = a->block - first, rows = left < a->each ? left : a->each;
+        const struct gpu_kv_taken taken = gpu_kv_rows_take(first, a->each, a->block);
         struct gpu_kv_row mine = {0, 0, 0, 0, 0};
-        if (lane < rows) {
-            mine.from = gpu_kv_vector_of(one, from, first + lane, 0).at;
-            mine.to = gpu_kv_vector_of(two, to, first + lane, 0).at;
-            mine.from_scale = gpu_kv_row_scale(one, from, first + lane);
-            mine.to_scale = gpu_kv_row_scale(two, to, first + lane);
+        if (taken.own < a->block) {
+            mine.from = gpu_kv_vector_of(one, from, taken.own, 0).at;
+            mine.to = gpu_kv_vector_of(two, to, taken.own, 0).at;
+            mine.from_scale = gpu_kv_row_scale(one, from, taken.own);
+            mine.to_scale = gpu_kv_row_scale(two, to, taken.own);
         }
-        if (by->way == GPU_KV_CONVERTED)
-            gpu_kv_rows_convert(by, &mine, rows, 0, 1, one, two);
-        else
-            gpu_kv_rows_move(by, &mine, rows, 0, 1);
+        gpu_kv_rows_do(by, &mine, taken.rows, 0, 1, one, two);
         if (by->way == GPU_KV_MOVED && one->token_head != 0)
-            gpu_kv_rows_scales(one, two->cache.scale.head_stride, &mine, rows, a->heads);
+            gpu_kv_rows_scales(one, two->cache.scale.head_stride, &mine, taken.rows, a->heads);
     }
 }
 

@@ -37,43 +37,6 @@ static int32_t check_batch(const struct attn_batch *batch, uint32_t addressing, 
 
 /* ---------------------------------------------------------------- write */
 
-/* New rows of 8 bits come without a scale: they are codes of the cache's own. */
-static int32_t check_types(uint32_t from, uint32_t to, const struct attn_scale *scale, const char *name,
-                           struct attn_error *err)
-{
-    if (attn__dtype_size(from) > 1 ||
-        (attn__dtype_size(from) == 1 && from == to &&
-         (scale->kind == ATTN_SCALE_UNIT || scale->granularity != ATTN_SCALES_TOKEN_HEAD)))
-        return ATTN_OK;
-    return attn__common_refuse(
-        err, ATTN_E_UNSUPPORTED, name[0] == 'k' ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V, name,
-        "%s of the new rows is %s, the cache's is %s; f32, f16 and bf16 are served, and codes of "
-        "the cache's own 8-bit type if its scale is not token-head",
-        name, attn__dtype_name(from), attn__dtype_name(to));
-}
-
-static int32_t check_new(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
-                         struct attn_error *err)
-{
-    bool latent = desc->v.data == NULL, pieces = latent && args->k_rope.buffer.data != NULL;
-    uint32_t dim_vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    int32_t status = check_types(args->k_dtype, desc->k_dtype, &desc->k_scale, "k_dtype", err);
-
-    if (status == ATTN_OK && !latent)
-        status = check_types(args->v_dtype, desc->v_dtype, &desc->v_scale, "v_dtype", err);
-    if (status == ATTN_OK)
-        status =
-            attn__tensor_check(&args->k_new, args->rows, desc->kv_heads, pieces ? dim_vo : desc->head_dim,
-                               attn__dtype_size(args->k_dtype), 0, "k_new", err);
-    if (status == ATTN_OK && pieces)
-        status = attn__tensor_check(&args->k_rope, args->rows, desc->kv_heads, desc->head_dim - dim_vo,
-                                    attn__dtype_size(args->k_dtype), 0, "k_rope", err);
-    if (status == ATTN_OK && !latent)
-        status = attn__tensor_check(&args->v_new, args->rows, desc->kv_heads, dim_vo,
-                                    attn__dtype_size(args->v_dtype), 0, "v_new", err);
-    return status;
-}
-
 /* Scales of their own are written by the kernel. */
 static int32_t check_written(const struct attn_scale *scale, const char *name, struct attn_error *err)
 {
@@ -99,7 +62,7 @@ int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct a
             "neither slot_mapping nor batch is given; one of them must say where the rows go");
     if (status == ATTN_OK && args->slot_mapping.data == NULL)
         status = check_batch(args->batch, args->addressing, args->index_dtype, desc->block, err);
-    return status == ATTN_OK ? check_new(args, desc, err) : status;
+    return status == ATTN_OK ? attn__write_check(args, args->rows, desc, err) : status;
 }
 
 void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_args *args,

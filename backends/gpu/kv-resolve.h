@@ -120,7 +120,6 @@ void gpu_kv_move_cut(struct gpu_kv_move *out);
 /* Planes of a pair of caches at most. */
 #define GPU_KV_PLANES_EACH 4u
 
-int32_t gpu_step_check(const struct attn_kv_advance_step_args *args, struct attn_error *err);
 void gpu_step_resolve(struct gpu_step *out, const struct attn_kv_advance_step_args *args);
 /* Threads that the second kernel of a step has work for. */
 uint64_t gpu_step_work(const struct gpu_step *step);

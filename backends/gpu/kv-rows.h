@@ -319,4 +319,34 @@ GPU_INLINE void gpu_kv_rows_convert(const struct gpu_kv_rows *by, const struct g
     }
 }
 
+/* ---------------------------------------------------------------- a warp's rows */
+
+/* Rows that a warp takes at once: so many, and this lane's, or one behind all if it has none. */
+struct gpu_kv_taken {
+    uint32_t rows;
+    uint32_t own;
+};
+
+/* Rows from `first` on, of `all`; not more than `each`. */
+GPU_INLINE struct gpu_kv_taken gpu_kv_rows_take(uint32_t first, uint32_t each, uint32_t all)
+{
+    const uint32_t left = all - first, lane = gpu_thread() % GPU_WARP;
+    struct gpu_kv_taken taken;
+
+    taken.rows = left < each ? left : each;
+    taken.own = lane < taken.rows ? first + lane : all;
+    return taken;
+}
+
+/* Moves them, or converts them: `from` and `to` are NULL where that end has no scales. */
+GPU_INLINE void gpu_kv_rows_do(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine, uint32_t rows,
+                               uint32_t share, uint32_t shares, const struct gpu_kv_side *from,
+                               const struct gpu_kv_side *to)
+{
+    if (by->way == GPU_KV_MOVED)
+        gpu_kv_rows_move(by, mine, rows, share, shares);
+    else
+        gpu_kv_rows_convert(by, mine, rows, share, shares, from, to);
+}
+
 #endif

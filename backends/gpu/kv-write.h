@@ -85,14 +85,9 @@ GPU_KERNEL(gpu_kv_write_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_writ
     }
     for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a.each; first < a.rows;
          first += (uint64_t)gpu_ctas() * warps * a.each) {
-        const uint32_t left = a.rows - (uint32_t)first, rows = left < a.each ? left : a.each;
-        const uint32_t lane = gpu_thread() % GPU_WARP;
-        const struct gpu_kv_row mine =
-            gpu_kv_write_row(&a, lane < rows ? (uint32_t)first + lane : a.rows, half);
-        if (by->way == GPU_KV_MOVED)
-            gpu_kv_rows_move(by, &mine, rows, share, a.shares);
-        else
-            gpu_kv_rows_convert(by, &mine, rows, share, a.shares, NULL, &a.to[half]);
+        const struct gpu_kv_taken taken = gpu_kv_rows_take((uint32_t)first, a.each, a.rows);
+        const struct gpu_kv_row mine = gpu_kv_write_row(&a, taken.own, half);
+        gpu_kv_rows_do(by, &mine, taken.rows, share, a.shares, NULL, &a.to[half]);
     }
 }
 

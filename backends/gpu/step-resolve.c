@@ -6,42 +6,6 @@
 
 /* ---------------------------------------------------------------- step */
 
-int32_t gpu_step_check(const struct attn_kv_advance_step_args *args, struct attn_error *err)
-{
-    const uint32_t index_size = args->index_dtype == ATTN_INT64 ? 8 : 4;
-    const struct {
-        const char *name;
-        const struct attn_buffer *buffer;
-        uint32_t size;
-    } arrays[] = {
-        {"table", &args->table, index_size},
-        {"query_starts", &args->query_starts, 4},
-        {"accepted", &args->accepted, 4},
-        {"sampled", &args->sampled, 8},
-        {"tokens", &args->tokens, 8},
-        {"positions", &args->positions, 8},
-        {"slots", &args->slots, 8},
-        {"seq_lens", &args->seq_lens, 4},
-        {"context_lens", &args->context_lens, 4},
-        {"seq_starts", &args->seq_starts, 4},
-        {"csr_indptr", &args->csr_indptr, 4},
-        {"csr_indices", &args->csr_indices, index_size},
-        {"last_page_lens", &args->last_page_lens, 4},
-        {"csr_pages", &args->csr_pages, 4},
-    };
-
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        if (gpu_address(arrays[i].buffer) % arrays[i].size != 0)
-            return attn__common_refuse(err, ATTN_E_INVALID, 0, arrays[i].name,
-                                       "the address of %s is no multiple of %u", arrays[i].name,
-                                       arrays[i].size);
-    if (args->table_stride % (int64_t)index_size != 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "table_stride",
-                                   "table_stride is %lld, no multiple of %u", (long long)args->table_stride,
-                                   index_size);
-    return ATTN_OK;
-}
-
 void gpu_step_resolve(struct gpu_step *out, const struct attn_kv_advance_step_args *args)
 {
     *out = (struct gpu_step){.block = args->block,
@@ -118,28 +82,6 @@ static int32_t refuse_count(uint32_t count, const char *what, struct attn_error 
         count, what, GPU_MERGE_PARTS);
 }
 
-static int32_t check_parts(const struct attn_merge_args *args, struct attn_error *err)
-{
-    const uint32_t size = attn__dtype_size(args->dtype);
-    int32_t status = ATTN_OK;
-
-    if (args->parts == NULL)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "parts",
-                                   "parts is NULL; an array of count parts is needed");
-    for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++) {
-        status = attn__tensor_check(&args->parts[k].out, args->rows, args->heads, args->head_dim, size, 0,
-                                    "parts.out", err);
-        if (status == ATTN_OK)
-            status = attn__tensor_check(&args->parts[k].lse, args->rows, args->heads, 1, sizeof(float), 0,
-                                        "parts.lse", err);
-    }
-    if (status == ATTN_OK)
-        status = attn__tensor_check(&args->out, args->rows, args->heads, args->head_dim, size, 1, "out", err);
-    if (status == ATTN_OK && args->lse.buffer.data != NULL)
-        status = attn__tensor_check(&args->lse, args->rows, args->heads, 1, sizeof(float), 1, "lse", err);
-    return status;
-}
-
 static int32_t set_parts(struct gpu_merge *out, const struct attn_merge_args *args, struct attn_error *err)
 {
     const struct attn_merge_part *parts = args->parts;
@@ -167,7 +109,7 @@ int32_t gpu_merge_resolve(struct gpu_merge *out, const struct attn_merge_args *a
 
     memset(out, 0, sizeof *out);
     if (status == ATTN_OK)
-        status = check_parts(args, err);
+        status = attn__merge_check(args, err);
     if (status != ATTN_OK)
         return status;
     out->out = tensor_of(&args->out);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What a plan wants of its problem, and what it says of itself that follows from it. */
+#include "check.h"
+
+int32_t attn__plan_check_maxima(const struct attn_problem *problem, struct attn_error *err)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+    } wanted[] = {{"max_seqs", problem->max_seqs}, {"max_q", problem->max_q},
+                  {"max_kv", problem->max_kv},     {"max_rows", problem->max_rows},
+                  {"heads", problem->heads},       {"kv_heads", problem->kv_heads},
+                  {"head_dim", problem->head_dim}, {"head_dim_vo", problem->head_dim_vo},
+                  {"block", problem->block}};
+
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        if (wanted[i].value == 0)
+            return attn__common_refuse(err, ATTN_E_INVALID, 0, wanted[i].name, "a plan needs %s, it is 0",
+                                       wanted[i].name);
+    }
+    if (problem->heads % problem->kv_heads != 0)
+        return attn__common_refuse(err, ATTN_E_INVALID, 0, "heads", "heads is %u, no multiple of kv_heads %u",
+                                   problem->heads, problem->kv_heads);
+    return ATTN_OK;
+}
+
+/* a + b * c * d * e, or the largest number if that is too much. */
+static uint64_t add_product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
+{
+    uint64_t product;
+
+    if (__builtin_mul_overflow(b, c, &product) || __builtin_mul_overflow(product, d, &product) ||
+        __builtin_mul_overflow(product, e, &product) || __builtin_add_overflow(a, product, &product))
+        return UINT64_MAX;
+    return product;
+}
+
+void attn__plan_info_init(struct attn_plan_info *out, const struct attn_problem *problem)
+{
+    const struct attn_problem *p = problem;
+    const uint32_t sizes[] = {attn__dtype_size(p->q_dtype), attn__dtype_size(p->k_dtype),
+                              attn__dtype_size(p->v_dtype), attn__dtype_size(p->out_dtype)};
+    uint64_t bytes = 0;
+
+    ATTN_INIT(out);
+    for (uint32_t i = 0; i < 4; i++)
+        out->alignment = sizes[i] > out->alignment ? sizes[i] : out->alignment;
+    out->stride_multiple = out->alignment;
+    bytes = add_product(bytes, (uint64_t)p->max_seqs * p->max_kv, p->kv_heads, p->head_dim, sizes[1]);
+    bytes = add_product(bytes, (uint64_t)p->max_seqs * p->max_kv, p->kv_heads, p->head_dim_vo, sizes[2]);
+    bytes = add_product(bytes, p->max_rows, p->heads, p->head_dim, sizes[0]);
+    bytes = add_product(bytes, p->max_rows, p->heads, p->head_dim_vo, sizes[3]);
+    out->bytes_per_run = add_product(bytes, p->max_rows, p->heads, p->lse, sizeof(float));
+}
