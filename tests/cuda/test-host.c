@@ -156,6 +156,94 @@ static void test_native(struct world *world)
     check_clean(world, "and nothing is left");
 }
 
+/* ---------------------------------------------------------------- what is refused */
+
+static bool refuses(const struct world *world, int32_t status, int32_t wanted, uint32_t reason,
+                    const char *field)
+{
+    return status == wanted && world->err.reason == reason && strcmp(world->err.field, field) == 0;
+}
+
+static void test_plans_refused(struct world *world, struct job *job)
+{
+    struct attn_problem problem = job->problem;
+    struct attn_plan_impl *plan;
+    struct attn_plan_info info;
+
+    problem.max_kv = 0;
+    int32_t status = world->table->plan->create(job->backend, &problem, &plan, &world->err);
+    check(world, plan == NULL && refuses(world, status, ATTN_E_INVALID, 0, "max_kv"),
+          "a plan without one of its maxima");
+    problem = job->problem;
+    problem.heads = 3;
+    problem.kv_heads = 2;
+    status = world->table->plan->create(job->backend, &problem, &plan, &world->err);
+    check(world, plan == NULL && refuses(world, status, ATTN_E_INVALID, 0, "heads"),
+          "and heads in no groups");
+    world->table->plan->describe(job->plan, &info);
+    /* 2 sequences of 4 keys and values, and 4 rows of queries and results, of 2 heads with 8 columns of f32
+     */
+    check(world,
+          info.alignment == 4 && info.stride_multiple == 4 &&
+              info.bytes_per_run == 2 * 2 * 4 * (2 * 8 * 4) + 2 * 4 * (2 * 8 * 4),
+          "a plan tells alignment and the bytes of a run");
+}
+
+static void test_calls_refused(struct world *world, struct job *job)
+{
+    const struct attn_kv_table *kv = world->table->kv;
+    struct attn_merge_part part = {job->tensors.q, job->tensors.q};
+    struct attn_kv_advance_step_args advance;
+    struct attn_kv_write_args write;
+    struct attn_merge_args merge;
+
+    ATTN_INIT(&write);
+    write.rows = 1;
+    write.k_dtype = ATTN_E4M3;
+    write.v_dtype = ATTN_F32;
+    write.k_new = write.v_new = job->tensors.q;
+    write.slot_mapping = job->block;
+    int32_t status = kv->write(job->backend, &write, job->kv, NULL, job->stream, &world->err);
+    check(world, refuses(world, status, ATTN_E_UNSUPPORTED, ATTN_REASON_DTYPE_K, "k_dtype"),
+          "new rows of 8 bits for a cache of f32");
+    write.k_dtype = ATTN_F32;
+    write.v_new.buffer.byte_offset++;
+    status = kv->write(job->backend, &write, job->kv, NULL, job->stream, &world->err);
+    check(world, refuses(world, status, ATTN_E_INVALID, 0, "v_new"), "new rows between two numbers");
+    ATTN_INIT(&advance);
+    advance.tokens = (struct attn_buffer){job->block.data, 4};
+    status = kv->advance_step(job->backend, &advance, job->stream, &world->err);
+    check(world, refuses(world, status, ATTN_E_INVALID, 0, "tokens"), "a step whose array is not aligned");
+    ATTN_INIT(&merge);
+    merge.count = 1;
+    merge.dtype = ATTN_F32;
+    merge.lse_base = ATTN_LSE_NATURAL;
+    merge.rows = merge.heads = 1;
+    merge.head_dim = 8;
+    merge.out = job->tensors.out;
+    status = world->table->merge->merge(job->backend, &merge, job->stream, &world->err);
+    check(world, refuses(world, status, ATTN_E_INVALID, 0, "parts"), "a merge without parts");
+    merge.parts = &part;
+    merge.out.buffer.byte_offset += 2;
+    status = world->table->merge->merge(job->backend, &merge, job->stream, &world->err);
+    check(world, refuses(world, status, ATTN_E_INVALID, 0, "out"), "one between two numbers");
+}
+
+/* What libattn checks before is checked again by the plugin, before the device is asked. */
+static void test_refused(struct world *world)
+{
+    struct job job;
+
+    world_begin(world, &good);
+    check(world, job_init(&job, world, 0, NULL) == ATTN_OK, "a device is open");
+    test_plans_refused(world, &job);
+    test_calls_refused(world, &job);
+    check(world, world->fake->calls_of("cuLaunchKernel") == 0, "nothing was launched");
+    job_finish(&job, world);
+    world_end(world);
+    check_clean(world, "nothing is left");
+}
+
 /* ---------------------------------------------------------------- failures */
 
 static void test_lost(struct world *world)
@@ -198,6 +286,7 @@ int main(int argc, char **argv)
     test_devices(&world);
     test_whole(&world);
     test_native(&world);
+    test_refused(&world);
     use_failing(&world, &good, CUDA_INVALID_VALUE, ATTN_E_DEVICE, "INVALID_VALUE");
     use_failing(&world, &good, CUDA_OUT_OF_MEMORY, ATTN_E_MEMORY, "OUT_OF_MEMORY");
     use_failing(&world, &good, CUDA_ILLEGAL_ADDRESS, ATTN_E_DEVICE_LOST, "ILLEGAL_ADDRESS");
