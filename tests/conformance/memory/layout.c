@@ -18,8 +18,8 @@ void layout_init(struct layout *layout, const struct conform_case *the_case, uin
     layout->padding = rng_chance(&rng, 30) ? 1 + rng_below(&rng, 2) : 0;
     layout->before = rng_chance(&rng, 50);
     layout->host = rng_chance(&rng, 50);
-    layout->alignment = 1;
-    layout->stride_multiple = 1;
+    /* Kernels have a short way for what lies as most engines lay it out. */
+    layout->alignment = layout->stride_multiple = rng_chance(&rng, 50) ? 16 : 1;
 }
 
 /* Strides of keys or values; returns the bytes of a page. */
