@@ -16,7 +16,7 @@ static const struct {
              {192, 128, 64, {CUDA_MODULE_mma_192, CUDA_MODULE_mma_192_kv8}},
              {256, 256, 64, {CUDA_MODULE_mma_256, CUDA_MODULE_mma_256_kv8}}};
 
-enum { ROWS_LEAST = 16, ROWS_FEW = 64, THREADS = 128 };
+enum { ROWS_LEAST = 8, ROWS_BLOCK = 16, ROWS_FEW = 64, THREADS = 128 };
 
 static uint32_t size_of(const struct attn_problem *problem)
 {
@@ -39,7 +39,9 @@ static uint32_t few_of(const struct attn_problem *problem)
 {
     const uint64_t most = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
 
-    return most <= ROWS_LEAST && problem->det == 0 ? ROWS_LEAST : ROWS_FEW;
+    if (problem->det != 0)
+        return ROWS_FEW;
+    return most <= ROWS_LEAST ? ROWS_LEAST : most <= ROWS_BLOCK ? ROWS_BLOCK : ROWS_FEW;
 }
 
 /* For many, where the device has the shared memory. */

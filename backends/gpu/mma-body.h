@@ -8,6 +8,7 @@
  *   MMA_RB       4: each of the four warps has rows of its own and all keys of a tile; 1: all have the same
  *                rows, and each a quarter of the keys
  *   MMA_MI       blocks of 16 rows of a warp
+ *   MMA_THIN     1: 8 rows, which all four warps have (mma-thin.h); MMA_RB and MMA_MI are 1
  *   MMA_EIGHT    1: keys and values are of 8 bits
  *   MMA_BF16     1: queries are bf16, else f16; 16-bit keys and values are of the same type
  *
@@ -19,16 +20,17 @@
  *
  * A multiprocessor reads its code through a small cache: what is rare is a loop that stays one.
  */
-#define MMA_ROWS   (MMA_RB * MMA_MI * 16)
+#define MMA_ROWS   (MMA_THIN ? 8 : MMA_RB * MMA_MI * 16)
 #define MMA_KG     (4 / MMA_RB)
-#define MMA_KEYS   (64 / MMA_KG) /* of a tile, of a team */
-#define MMA_TEAM   (MMA_RB * 32) /* threads */
+#define MMA_STEP   GPU_MMA_STEP(MMA_ROWS, MMA_DK, MMA_SIZE) /* keys of a turn */
+#define MMA_KEYS   (MMA_STEP / MMA_KG)                      /* of a team */
+#define MMA_TEAM   (MMA_RB * 32)                            /* threads */
 #define MMA_SIZE   (MMA_EIGHT ? 1 : 2)
 #define MMA_KB     (MMA_DK * MMA_SIZE) /* bytes of a key's row */
 #define MMA_VB     (MMA_DV * MMA_SIZE)
-#define MMA_HALVES GPU_MMA_HALVES(MMA_DK, MMA_DV, MMA_SIZE)
+#define MMA_HALVES GPU_MMA_HALVES(MMA_ROWS, MMA_DK, MMA_DV, MMA_SIZE)
 #define MMA_RING   GPU_MMA_RING(MMA_HALVES)
-#define MMA_HALF   (GPU_MMA_HALF(MMA_DK, MMA_DV, MMA_SIZE) / MMA_KG) /* bytes, of a team */
+#define MMA_HALF   (GPU_MMA_HALF(MMA_ROWS, MMA_DK, MMA_DV, MMA_SIZE) / MMA_KG) /* bytes, of a team */
 #define MMA_CTAS   GPU_MMA_CTAS(MMA_ROWS, MMA_DK, MMA_DV, MMA_SIZE)
 /* What matrix instructions take, and queries that have to be made so. */
 #define MMA_WIDE   (MMA_BF16 && !MMA_EIGHT)
@@ -109,8 +111,8 @@
 #define mma_value_tile  MMA(value_tile)
 struct mma_shared {
     /* Of tiles under way, and of the next one: addresses of vectors, two of which are read at once. */
-    uint64_t k_at[MMA_RING][64];
-    uint64_t v_at[MMA_RING][64];
+    uint64_t k_at[MMA_RING][MMA_STEP];
+    uint64_t v_at[MMA_RING][MMA_STEP];
     struct gpu_sequence sequence;
     struct gpu_piece piece;
     uint32_t last; /* this CTA merges */
@@ -119,10 +121,10 @@ struct mma_shared {
     float total[MMA_ROWS];
     float peak[MMA_ROWS];
     float q_factor[MMA_ROWS]; /* scaled queries: of a row's products */
-    float k_scale[MMA_RING][64];
-    float v_scale[MMA_RING][64];
-    unsigned char odd[64][MMA_DV / 8]; /* a bit for every value of a tile that is no number */
-    uint32_t odd_tile[MMA_KG];         /* a team's last tile with such a value, and one more */
+    float k_scale[MMA_RING][MMA_STEP];
+    float v_scale[MMA_RING][MMA_STEP];
+    unsigned char odd[MMA_STEP][MMA_DV / 8]; /* a bit for every value of a tile that is no number */
+    uint32_t odd_tile[MMA_KG];               /* a team's last tile with such a value, and one more */
     struct gpu_row row[MMA_ROWS];
 };
 
@@ -133,12 +135,13 @@ struct mma_reach {
     uint32_t keys;
 };
 
-#define MMA_FIXED GPU_MMA_FIXED(MMA_ROWS, MMA_HALVES)
+#define MMA_FIXED GPU_MMA_FIXED(MMA_ROWS, MMA_STEP, MMA_HALVES)
 
 /* Floats between rows of results, which take the place of queries and halves. */
 #define MMA_PITCH (MMA_DV + 4)
 static_assert(sizeof(struct mma_shared) <= MMA_FIXED, "the host reserves less");
-static_assert(MMA_ROWS * MMA_PITCH * 4 <= MMA_ROWS * MMA_DK * 2 + MMA_HALVES * MMA_HALF * MMA_KG,
+static_assert((MMA_THIN ? 4 : 1) * MMA_ROWS * MMA_PITCH * 4 <=
+                  MMA_ROWS * MMA_DK * 2 + MMA_HALVES * MMA_HALF * MMA_KG,
               "results do not fit");
 
 /* In this order. */
@@ -159,6 +162,9 @@ static_assert(MMA_ROWS * MMA_PITCH * 4 <= MMA_ROWS * MMA_DK * 2 + MMA_HALVES * M
         mma_wait();                                                                                          \
     } while (0)
 
+#if MMA_THIN
+#include "mma-thin.h"
+#else
 /* All tiles of a piece. */
 GPU_INLINE void mma_attend(const struct gpu_run *run, struct mma_shared *shared, unsigned char *queries,
                            unsigned char *halves, const struct gpu_piece *p, bool whole)
@@ -228,11 +234,11 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, struct mma_shared *shared,
                      tile + MMA_HALVES / 2, key0, MMA_HALVES % 2 != 0, whole);
         gpu_copy_commit();
         if (!plain)
-            mma_clean(run, shared, values, tile, key0);
+            mma_clean(run, shared, values, slot, tile, key0);
         if (!plain && shared->odd_tile[team] == tile + 1)
             mma_mark(shared, key0, s, o);
         mma_softmax(s, max, sum, o, rules.factor);
-        mma_values(run, shared, values, slot, key0, s, o);
+        mma_values(run, shared, values, slot, key0, plain, s, o);
         if (later < end)
             mma_note(run, shared, &reach, later, (slot + MMA_RING - 1) % MMA_RING, p->kv_head, key0, entry);
         slot = slot + 1 == MMA_RING ? 0 : slot + 1;
@@ -241,6 +247,8 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, struct mma_shared *shared,
     GPU_COPY_WAIT(0);
     mma_join(shared, (float *)(void *)queries, row_group, team, max, sum, o, rules.factor);
 }
+
+#endif
 
 /* Vectors that lie on 16 bytes, in one piece and in whole chunks. */
 GPU_INLINE bool mma_is_whole(const struct gpu_cache *cache)
@@ -365,7 +373,38 @@ GPU_KERNEL(MMA(mma), 128, MMA_CTAS)(GPU_ARGUMENT(struct gpu_run, run))
 #undef mma_no_scores
 #undef mma_score_tile
 #undef mma_value_tile
+#undef mma_base
+#undef mma_lane
+#undef mma_peaks
+#undef mma_thin_base
+#undef mma_thin_column
+#undef mma_thin_fetch
+#undef mma_thin_find
+#undef mma_thin_hide
+#undef mma_thin_hold
+#undef mma_thin_join
+#undef mma_thin_lane
+#undef mma_thin_load
+#undef mma_thin_mark
+#undef mma_thin_note
+#undef mma_thin_peaks
+#undef mma_thin_raise
+#undef mma_thin_rules
+#undef mma_thin_scale
+#undef mma_thin_scales
+#undef mma_thin_score_tile
+#undef mma_thin_scores
+#undef mma_thin_slot
+#undef mma_thin_softmax
+#undef mma_thin_special
+#undef mma_thin_turn
+#undef mma_thin_turned
+#undef mma_thin_typed_values
+#undef mma_thin_value_tile
+#undef mma_thin_values
 #undef MMA_ROWS
+#undef MMA_STEP
+#undef MMA_ROOM
 #undef MMA_KG
 #undef MMA_KEYS
 #undef MMA_TEAM

@@ -20,7 +20,7 @@ GPU_INLINE uint32_t mma_odd_word(const struct gpu_run *run, uint32_t *word)
  * does not see whole, such values become 0 and are noted; rows that see them get theirs from mark.
  */
 GPU_INLINE void mma_clean(const struct gpu_run *run, struct mma_shared *shared, unsigned char *values,
-                          uint32_t tile, uint32_t key0)
+                          uint32_t slot, uint32_t tile, uint32_t key0)
 {
     const uint32_t each = 4 / MMA_SIZE; /* elements of a word */
 
@@ -33,6 +33,10 @@ GPU_INLINE void mma_clean(const struct gpu_run *run, struct mma_shared *shared, 
         GPU_UNROLL
         for (uint32_t j = 0; j < 4; j++)
             odd |= mma_odd_word(run, &part.x[j]) << j * each;
+        /* A scale that is no number makes none of a whole vector, where P has gone under too. */
+        if (mma_by_key(run->problem.v_scale) &&
+            (gpu_f32_bits(shared->v_scale[slot][key0 + row]) & 0x7fffffffu) > 0x7f800000u)
+            odd = (1u << 4 * each) - 1;
         for (uint32_t b = 0; b < each / 2; b++)
             shared->odd[key0 + row][chunk * (each / 2) + b] = (unsigned char)(odd >> 8 * b);
         if (odd == 0)

@@ -78,7 +78,7 @@ GPU_INLINE void mma_value_tile(uint32_t dtype, bool wide, const unsigned char *v
             for (uint32_t i = 0; i < 2; i++) {
                 uint32_t number[2] = {r[i], r[2 + i]};
                 if (MMA_EIGHT)
-                    gpu_quad8(dtype, gpu_permute(r[n % 2 * 2 + i], 0, 0x3120), number);
+                    gpu_quad8_across(dtype, r[n % 2 * 2 + i], number);
                 GPU_UNROLL
                 for (uint32_t h = 0; h < 2; h++)
                     b[h][i] = MMA_EIGHT && wide ? gpu_pack_bf16(gpu_f16_to_f32((uint16_t)number[h]),
@@ -96,7 +96,7 @@ GPU_INLINE void mma_value_tile(uint32_t dtype, bool wide, const unsigned char *v
 
 /* Each type has code of its own; values with a scale for each key, which is P's here, have the longest. */
 GPU_INLINE void mma_values(const struct gpu_run *run, const struct mma_shared *shared,
-                           const unsigned char *values, uint32_t slot, uint32_t key0,
+                           const unsigned char *values, uint32_t slot, uint32_t key0, bool plain,
                            float p[MMA_MI][MMA_KEYS / 8][4], float o[MMA_MI][MMA_DV / 8][4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, dtype = run->v.dtype;
@@ -118,7 +118,7 @@ GPU_INLINE void mma_values(const struct gpu_run *run, const struct mma_shared *s
     for (uint32_t n = 0; n < MMA_KEYS / 8; n++)
         GPU_UNROLL
     for (uint32_t e = 0; e < 4; e++)
-        if (p[m][n][e] != 0)
+        if (plain || p[m][n][e] != 0)
             p[m][n][e] *= shared->v_scale[slot][key0 + n * 8 + lane % 4 * 2 + e % 2];
     mma_value_tile(dtype, true, values, p, o);
 }

@@ -3,30 +3,33 @@
 #ifndef ATTN_GPU_MMA_H
 #define ATTN_GPU_MMA_H
 
+/* Keys that a CTA takes in one turn: one tile, or two. */
+#define GPU_MMA_STEP(rows, dk, size) ((rows) == 8 && (size) == 1 && (dk) <= 192 ? 128u : 64u)
+
 /*
- * Keys and values of a tile are fetched one after the other, each into one half of a ring in shared memory.
+ * Keys and values of a turn are fetched one after the other, each into one half of a ring in shared memory.
  * This many halves: with all CTAs of a multiprocessor, about 96 KB are under way. `half`: bytes of one.
  */
-#define GPU_MMA_HALF(dk, dv, size) (64u * ((dk) > (dv) ? (dk) : (dv)) * (size))
-#define GPU_MMA_HALVES(dk, dv, size)                                                                         \
-    (GPU_MMA_HALF(dk, dv, size) > 12288  ? 3u                                                                \
-     : GPU_MMA_HALF(dk, dv, size) > 8192 ? 4u                                                                \
-     : GPU_MMA_HALF(dk, dv, size) > 4096 ? 5u                                                                \
-                                         : 8u)
-/* Tiles whose places are noted: those of all halves, and one more. */
+#define GPU_MMA_HALF(rows, dk, dv, size) (GPU_MMA_STEP(rows, dk, size) * ((dk) > (dv) ? (dk) : (dv)) * (size))
+#define GPU_MMA_HALVES(rows, dk, dv, size)                                                                   \
+    (GPU_MMA_HALF(rows, dk, dv, size) > 12288                                       ? 3u                     \
+     : GPU_MMA_HALF(rows, dk, dv, size) > 8192 || GPU_MMA_STEP(rows, dk, size) > 64 ? 4u                     \
+     : GPU_MMA_HALF(rows, dk, dv, size) > 4096                                      ? 5u                     \
+                                                                                    : 8u)
+/* Turns whose places are noted: those of all halves, and one more. */
 #define GPU_MMA_RING(halves) ((halves) / 2u + 2u)
 
 /* Bytes of shared memory beside queries and halves, a multiple of 128. */
-#define GPU_MMA_FIXED(rows, halves)                                                                          \
-    ((2560u + 112u * (rows) + 1536u * GPU_MMA_RING(halves) + 127u) / 128u * 128u)
+#define GPU_MMA_FIXED(rows, step, halves)                                                                    \
+    ((2560u + 112u * (rows) + 24u * (step)*GPU_MMA_RING(halves) + 127u) / 128u * 128u)
 /* Of the whole kernel; `size`: bytes of a key's or value's element. */
 #define GPU_MMA_SHARED(rows, dk, dv, size)                                                                   \
-    (GPU_MMA_FIXED(rows, GPU_MMA_HALVES(dk, dv, size)) + (rows) * (dk)*2u +                                  \
-     GPU_MMA_HALVES(dk, dv, size) * GPU_MMA_HALF(dk, dv, size))
+    (GPU_MMA_FIXED(rows, GPU_MMA_STEP(rows, dk, size), GPU_MMA_HALVES(rows, dk, dv, size)) +                 \
+     (rows) * (dk)*2u + GPU_MMA_HALVES(rows, dk, dv, size) * GPU_MMA_HALF(rows, dk, dv, size))
 
 /* CTAs that fit a multiprocessor of 227 KB. */
 #define GPU_MMA_CTAS(rows, dk, dv, size)                                                                     \
-    ((rows) == 16 ? ((dk) > 192   ? ((size) == 1 ? 2 : 1)                                                    \
+    ((rows) <= 16 ? ((dk) > 192   ? ((size) == 1 ? 2 : 1)                                                    \
                      : (dk) > 128 ? 2                                                                        \
                      : (dk) > 64  ? 3                                                                        \
                                   : 4)                                                                        \

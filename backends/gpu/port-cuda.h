@@ -205,19 +205,34 @@ GPU_INLINE uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)
     asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
     return y;
 }
-GPU_INLINE uint32_t gpu_e4m3_to_f16(uint32_t codes)
+GPU_INLINE uint32_t gpu_fma_bf16(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t y;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+    return y;
+}
+GPU_INLINE void gpu_e4m3_to_f16(uint32_t codes, uint32_t out[2])
 {
 #if __CUDA_ARCH__ >= 890
-    uint32_t y;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"((uint16_t)codes));
-    return y;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.rn.f16x2.e4m3x2 %0, low; "
+        "cvt.rn.f16x2.e4m3x2 %1, high; }"
+        : "=r"(out[0]), "=r"(out[1])
+        : "r"(codes));
 #else
     /* The same fields are a number with another bias; the highest code is none. */
-    const uint32_t pair = (codes & 0xff) | (codes & 0xff00) << 8, rest = pair & 0x007f007fu;
-    const uint32_t nan = (rest + 0x00010001u) & 0x00800080u;
-    const uint32_t number = (pair & 0x00800080u) << 8 | rest << 7;
-    return gpu_fma_f16(number, 0x5c005c00u, 0x80008000u) | (nan << 8) - (nan >> 7);
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t pair = __byte_perm(codes, 0, i == 0 ? 0x4140 : 0x4342), rest = pair & 0x007f007fu;
+        const uint32_t nan = (rest + 0x00010001u) & 0x00800080u;
+        const uint32_t number = (pair & 0x00800080u) << 8 | rest << 7;
+        out[i] = gpu_fma_f16(number, 0x5c005c00u, 0x80008000u) | (nan << 8) - (nan >> 7);
+    }
 #endif
+}
+/* What is computed up to here is not computed again behind it. */
+GPU_INLINE uint32_t gpu_keep(uint32_t x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
 }
 GPU_INLINE uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)
 {
@@ -269,6 +284,11 @@ GPU_INLINE void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)
                  "l"(global), "r"((uint32_t)wanted)
                  : "memory");
 }
+GPU_INLINE void gpu_copy_async4(void *shared, uint64_t global)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(gpu__shared_address(shared)), "l"(global)
+                 : "memory");
+}
 GPU_INLINE void gpu_copy_commit(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -303,6 +323,12 @@ GPU_INLINE void gpu_load_matrix2_trans(uint32_t to[2], const void *row)
                  : "=r"(to[0]), "=r"(to[1])
                  : "r"(gpu__shared_address(row))
                  : "memory");
+}
+GPU_INLINE uint32_t gpu_transpose_matrix(uint32_t pair)
+{
+    uint32_t y;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(pair));
+    return y;
 }
 GPU_INLINE void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {

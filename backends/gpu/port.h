@@ -43,8 +43,9 @@
  *   float gpu_divide(float, float)                    correctly rounded
  *   float gpu_f16_to_f32(uint16_t)  uint16_t gpu_f32_to_f16(float)   bf16 alike; nearest even, NaN stays NaN
  *   uint32_t gpu_pack_f16(float low, float high)      two at once; gpu_pack_bf16
- *   uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)   a * b + c of two at once
- *   uint32_t gpu_e4m3_to_f16(uint32_t codes)          the codes of bytes 0 and 1
+ *   uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)   a * b + c of two at once; gpu_fma_bf16
+ *   void gpu_e4m3_to_f16(uint32_t codes, uint32_t out[2])   bytes 0 and 1, then 2 and 3
+ *   uint32_t gpu_keep(uint32_t)                       the same, held in a register and not computed anew
  *   uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)   bytes of low (0 to 3) and high (4
  * to 7), one for each of four digits, the lowest first uint32_t gpu_count_leading(uint32_t)
  * gpu_first_bit(uint32_t)    of a number that is not 0 uint32_t gpu_f32_bits(float)  float
@@ -56,6 +57,7 @@
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)   16 bytes, of which `bytes` (0
  * to 16) are read and the rest is zero; both sides 16-byte aligned void gpu_copy_commit(void) closes a group
  * of copies void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)   16 bytes, or nothing
+ *   void gpu_copy_async4(void *shared, uint64_t global)   4 bytes, aligned
  *   GPU_COPY_WAIT(n)                     until at most the n latest groups of this thread are under
  * way
  *

@@ -53,84 +53,116 @@
 #define MMA_EIGHT 1
 #include "mma-all.h"
 
+DRIVER_KERNEL(mma_64_r8_bf16, gpu_run)
+DRIVER_KERNEL(mma_64_r8_f16, gpu_run)
 DRIVER_KERNEL(mma_64_r16_bf16, gpu_run)
 DRIVER_KERNEL(mma_64_r16_f16, gpu_run)
 DRIVER_KERNEL(mma_64_r64_bf16, gpu_run)
 DRIVER_KERNEL(mma_64_r64_f16, gpu_run)
 DRIVER_KERNEL(mma_64_r128_bf16, gpu_run)
 DRIVER_KERNEL(mma_64_r128_f16, gpu_run)
+DRIVER_KERNEL(mma_64_kv8_r8_bf16, gpu_run)
+DRIVER_KERNEL(mma_64_kv8_r8_f16, gpu_run)
 DRIVER_KERNEL(mma_64_kv8_r16_bf16, gpu_run)
 DRIVER_KERNEL(mma_64_kv8_r16_f16, gpu_run)
 DRIVER_KERNEL(mma_64_kv8_r64_bf16, gpu_run)
 DRIVER_KERNEL(mma_64_kv8_r64_f16, gpu_run)
 DRIVER_KERNEL(mma_64_kv8_r128_bf16, gpu_run)
 DRIVER_KERNEL(mma_64_kv8_r128_f16, gpu_run)
+DRIVER_KERNEL(mma_128_r8_bf16, gpu_run)
+DRIVER_KERNEL(mma_128_r8_f16, gpu_run)
 DRIVER_KERNEL(mma_128_r16_bf16, gpu_run)
 DRIVER_KERNEL(mma_128_r16_f16, gpu_run)
 DRIVER_KERNEL(mma_128_r64_bf16, gpu_run)
 DRIVER_KERNEL(mma_128_r64_f16, gpu_run)
 DRIVER_KERNEL(mma_128_r128_bf16, gpu_run)
 DRIVER_KERNEL(mma_128_r128_f16, gpu_run)
+DRIVER_KERNEL(mma_128_kv8_r8_bf16, gpu_run)
+DRIVER_KERNEL(mma_128_kv8_r8_f16, gpu_run)
 DRIVER_KERNEL(mma_128_kv8_r16_bf16, gpu_run)
 DRIVER_KERNEL(mma_128_kv8_r16_f16, gpu_run)
 DRIVER_KERNEL(mma_128_kv8_r64_bf16, gpu_run)
 DRIVER_KERNEL(mma_128_kv8_r64_f16, gpu_run)
 DRIVER_KERNEL(mma_128_kv8_r128_bf16, gpu_run)
 DRIVER_KERNEL(mma_128_kv8_r128_f16, gpu_run)
+DRIVER_KERNEL(mma_192_r8_bf16, gpu_run)
+DRIVER_KERNEL(mma_192_r8_f16, gpu_run)
 DRIVER_KERNEL(mma_192_r16_bf16, gpu_run)
 DRIVER_KERNEL(mma_192_r16_f16, gpu_run)
 DRIVER_KERNEL(mma_192_r64_bf16, gpu_run)
 DRIVER_KERNEL(mma_192_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_192_kv8_r8_bf16, gpu_run)
+DRIVER_KERNEL(mma_192_kv8_r8_f16, gpu_run)
 DRIVER_KERNEL(mma_192_kv8_r16_bf16, gpu_run)
 DRIVER_KERNEL(mma_192_kv8_r16_f16, gpu_run)
 DRIVER_KERNEL(mma_192_kv8_r64_bf16, gpu_run)
 DRIVER_KERNEL(mma_192_kv8_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_256_r8_bf16, gpu_run)
+DRIVER_KERNEL(mma_256_r8_f16, gpu_run)
 DRIVER_KERNEL(mma_256_r16_bf16, gpu_run)
 DRIVER_KERNEL(mma_256_r16_f16, gpu_run)
 DRIVER_KERNEL(mma_256_r64_bf16, gpu_run)
 DRIVER_KERNEL(mma_256_r64_f16, gpu_run)
+DRIVER_KERNEL(mma_256_kv8_r8_bf16, gpu_run)
+DRIVER_KERNEL(mma_256_kv8_r8_f16, gpu_run)
 DRIVER_KERNEL(mma_256_kv8_r16_bf16, gpu_run)
 DRIVER_KERNEL(mma_256_kv8_r16_f16, gpu_run)
 DRIVER_KERNEL(mma_256_kv8_r64_bf16, gpu_run)
 DRIVER_KERNEL(mma_256_kv8_r64_f16, gpu_run)
 
 const struct driver_kernel driver_mma_kernels[] = {
+    DRIVER_LINE(mma_64_r8_bf16, gpu_run),
+    DRIVER_LINE(mma_64_r8_f16, gpu_run),
     DRIVER_LINE(mma_64_r16_bf16, gpu_run),
     DRIVER_LINE(mma_64_r16_f16, gpu_run),
     DRIVER_LINE(mma_64_r64_bf16, gpu_run),
     DRIVER_LINE(mma_64_r64_f16, gpu_run),
     DRIVER_LINE(mma_64_r128_bf16, gpu_run),
     DRIVER_LINE(mma_64_r128_f16, gpu_run),
+    DRIVER_LINE(mma_64_kv8_r8_bf16, gpu_run),
+    DRIVER_LINE(mma_64_kv8_r8_f16, gpu_run),
     DRIVER_LINE(mma_64_kv8_r16_bf16, gpu_run),
     DRIVER_LINE(mma_64_kv8_r16_f16, gpu_run),
     DRIVER_LINE(mma_64_kv8_r64_bf16, gpu_run),
     DRIVER_LINE(mma_64_kv8_r64_f16, gpu_run),
     DRIVER_LINE(mma_64_kv8_r128_bf16, gpu_run),
     DRIVER_LINE(mma_64_kv8_r128_f16, gpu_run),
+    DRIVER_LINE(mma_128_r8_bf16, gpu_run),
+    DRIVER_LINE(mma_128_r8_f16, gpu_run),
     DRIVER_LINE(mma_128_r16_bf16, gpu_run),
     DRIVER_LINE(mma_128_r16_f16, gpu_run),
     DRIVER_LINE(mma_128_r64_bf16, gpu_run),
     DRIVER_LINE(mma_128_r64_f16, gpu_run),
     DRIVER_LINE(mma_128_r128_bf16, gpu_run),
     DRIVER_LINE(mma_128_r128_f16, gpu_run),
+    DRIVER_LINE(mma_128_kv8_r8_bf16, gpu_run),
+    DRIVER_LINE(mma_128_kv8_r8_f16, gpu_run),
     DRIVER_LINE(mma_128_kv8_r16_bf16, gpu_run),
     DRIVER_LINE(mma_128_kv8_r16_f16, gpu_run),
     DRIVER_LINE(mma_128_kv8_r64_bf16, gpu_run),
     DRIVER_LINE(mma_128_kv8_r64_f16, gpu_run),
     DRIVER_LINE(mma_128_kv8_r128_bf16, gpu_run),
     DRIVER_LINE(mma_128_kv8_r128_f16, gpu_run),
+    DRIVER_LINE(mma_192_r8_bf16, gpu_run),
+    DRIVER_LINE(mma_192_r8_f16, gpu_run),
     DRIVER_LINE(mma_192_r16_bf16, gpu_run),
     DRIVER_LINE(mma_192_r16_f16, gpu_run),
     DRIVER_LINE(mma_192_r64_bf16, gpu_run),
     DRIVER_LINE(mma_192_r64_f16, gpu_run),
+    DRIVER_LINE(mma_192_kv8_r8_bf16, gpu_run),
+    DRIVER_LINE(mma_192_kv8_r8_f16, gpu_run),
     DRIVER_LINE(mma_192_kv8_r16_bf16, gpu_run),
     DRIVER_LINE(mma_192_kv8_r16_f16, gpu_run),
     DRIVER_LINE(mma_192_kv8_r64_bf16, gpu_run),
     DRIVER_LINE(mma_192_kv8_r64_f16, gpu_run),
+    DRIVER_LINE(mma_256_r8_bf16, gpu_run),
+    DRIVER_LINE(mma_256_r8_f16, gpu_run),
     DRIVER_LINE(mma_256_r16_bf16, gpu_run),
     DRIVER_LINE(mma_256_r16_f16, gpu_run),
     DRIVER_LINE(mma_256_r64_bf16, gpu_run),
     DRIVER_LINE(mma_256_r64_f16, gpu_run),
+    DRIVER_LINE(mma_256_kv8_r8_bf16, gpu_run),
+    DRIVER_LINE(mma_256_kv8_r8_f16, gpu_run),
     DRIVER_LINE(mma_256_kv8_r16_bf16, gpu_run),
     DRIVER_LINE(mma_256_kv8_r16_f16, gpu_run),
     DRIVER_LINE(mma_256_kv8_r64_bf16, gpu_run),

@@ -17,7 +17,7 @@ enum fiber_state { FIBER_READY, FIBER_IN_WARP, FIBER_AT_BARRIER, FIBER_DONE };
 struct fiber_copy {
     void *to;
     const void *from;
-    uint32_t bytes;
+    uint32_t size, bytes;
     uint32_t group;
 };
 

@@ -151,34 +151,45 @@ uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)
 extern unsigned char __start_gpu_shared_arrays[] __attribute__((weak));
 extern unsigned char __stop_gpu_shared_arrays[] __attribute__((weak));
 
-static void check_shared(const void *at)
+static void check_shared(const void *at, uint32_t size)
 {
     const uintptr_t address = (uintptr_t)at, dynamic = (uintptr_t)fiber_cta.shared;
-    const bool in_dynamic = address >= dynamic && address + 16 <= dynamic + fiber_cta.grid.shared;
+    const bool in_dynamic = address >= dynamic && address + size <= dynamic + fiber_cta.grid.shared;
     const bool in_fixed = address >= (uintptr_t)__start_gpu_shared_arrays &&
-                          address + 16 <= (uintptr_t)__stop_gpu_shared_arrays;
+                          address + size <= (uintptr_t)__stop_gpu_shared_arrays;
 
     if (!in_dynamic && !in_fixed)
         fiber_die("%p does not lie in shared memory", at);
-    if (address % 16 != 0)
-        fiber_die("%p is not aligned to 16 bytes", at);
+    if (address % size != 0)
+        fiber_die("%p is not aligned to %u bytes", at, size);
 }
 
-void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
+static void copy_later(void *shared, const void *global, uint32_t size, uint32_t bytes)
 {
     struct fiber_thread *thread = own_thread();
 
-    check_shared(shared);
-    if ((bytes > 0 && (uintptr_t)global % 16 != 0) || bytes > 16)
-        fiber_die("a copy of %u bytes from %p; up to 16 from a multiple of 16 are accepted", bytes, global);
+    check_shared(shared, size);
+    if ((bytes > 0 && (uintptr_t)global % size != 0) || bytes > size)
+        fiber_die("a copy of %u bytes from %p; up to %u from a multiple of %u are accepted", bytes, global,
+                  size, size);
     if (thread->copy_count == thread->copy_room) {
         thread->copy_room = thread->copy_room > 0 ? 2 * thread->copy_room : 16;
         thread->copies = realloc(thread->copies, thread->copy_room * sizeof *thread->copies);
         if (thread->copies == NULL)
             fiber_die("no memory for %u copies", thread->copy_room);
     }
-    memset(shared, 0xff, 16);
-    thread->copies[thread->copy_count++] = (struct fiber_copy){shared, global, bytes, thread->groups};
+    memset(shared, 0xff, size);
+    thread->copies[thread->copy_count++] = (struct fiber_copy){shared, global, size, bytes, thread->groups};
+}
+
+void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
+{
+    copy_later(shared, global, 16, bytes);
+}
+
+void gpu_copy_async4(void *shared, uint64_t global)
+{
+    copy_later(shared, (const void *)(uintptr_t)global, 4, 4);
 }
 
 void gpu_copy_commit(void)
@@ -197,7 +208,7 @@ void gpu_fiber_copy_wait(uint32_t groups)
             thread->copies[kept++] = copy;
             continue;
         }
-        memset(copy.to, 0, 16);
+        memset(copy.to, 0, copy.size);
         if (copy.bytes > 0)
             memcpy(copy.to, copy.from, copy.bytes);
     }
@@ -213,7 +224,7 @@ void gpu_fiber_load_matrix(uint32_t *to, const void *row, uint32_t matrices, uin
     const struct gpu_fiber_slot *slots;
 
     if (lane < 8 * matrices)
-        check_shared(row);
+        check_shared(row, 16);
     slots = gpu_fiber_meet(GPU_FIBER_MATRIX, &own);
     if (memcmp(slots[0].fragment, own.fragment, sizeof own.fragment) != 0)
         fiber_die("lanes of one warp load matrices in two ways");
@@ -225,6 +236,17 @@ void gpu_fiber_load_matrix(uint32_t *to, const void *row, uint32_t matrices, uin
         }
         memcpy(&to[m], pair, sizeof pair);
     }
+}
+
+uint32_t gpu_transpose_matrix(uint32_t pair)
+{
+    const uint32_t lane = fiber_cta.current % GPU_WARP, column = lane / 4, row = lane % 4 * 2;
+    const struct gpu_fiber_slot own = {pair, {0}};
+    const struct gpu_fiber_slot *slots = gpu_fiber_meet(GPU_FIBER_TRANSPOSE, &own);
+    const uint64_t low = slots[row * 4 + column / 2].word, high = slots[(row + 1) * 4 + column / 2].word;
+
+    return (uint32_t)(low >> 16 * (column % 2) & 0xffff) | (uint32_t)(high >> 16 * (column % 2) & 0xffff)
+                                                               << 16;
 }
 
 static float half_of(const struct gpu_fiber_slot *slot, uint32_t word, uint32_t high, uint32_t bf16)

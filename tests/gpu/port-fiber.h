@@ -36,6 +36,7 @@ enum gpu_fiber_op {
     GPU_FIBER_BALLOT,
     GPU_FIBER_SYNC,
     GPU_FIBER_MATRIX,
+    GPU_FIBER_TRANSPOSE,
     GPU_FIBER_MMA
 };
 
@@ -66,10 +67,12 @@ GPU_INLINE void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)
     if (wanted)
         gpu_copy_async16(shared, (const void *)global, 16);
 }
+void gpu_copy_async4(void *shared, uint64_t global);
 void gpu_copy_commit(void);
 void gpu_fiber_copy_wait(uint32_t groups);
 
 void gpu_fiber_load_matrix(uint32_t *to, const void *row, uint32_t matrices, uint32_t trans);
+uint32_t gpu_transpose_matrix(uint32_t pair);
 /* `bf16`: the type of a and b, else f16. */
 void gpu_fiber_mma(float d[4], const uint32_t a[4], const uint32_t b[2], uint32_t bf16);
 
@@ -228,16 +231,29 @@ GPU_INLINE uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)
                gpu_f16_to_f32((uint16_t)(c >> 16 * i));
     return gpu_pack_f16(x[0], x[1]);
 }
-/* Both codes by their fields. */
-GPU_INLINE uint32_t gpu_e4m3_to_f16(uint32_t codes)
+GPU_INLINE uint32_t gpu_fma_bf16(uint32_t a, uint32_t b, uint32_t c)
 {
     float x[2];
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 2; i++)
+        x[i] = gpu_bf16_to_f32((uint16_t)(a >> 16 * i)) * gpu_bf16_to_f32((uint16_t)(b >> 16 * i)) +
+               gpu_bf16_to_f32((uint16_t)(c >> 16 * i));
+    return gpu_pack_bf16(x[0], x[1]);
+}
+/* Codes by their fields. */
+GPU_INLINE void gpu_e4m3_to_f16(uint32_t codes, uint32_t out[2])
+{
+    float x[4];
+    for (uint32_t i = 0; i < 4; i++) {
         const uint32_t code = codes >> 8 * i & 0xff, field = code >> 3 & 15, fraction = code & 7;
         x[i] = field == 0 ? ldexpf((float)fraction, -9) : ldexpf((float)(8 + fraction), (int)field - 10);
         x[i] = (code & 0x7f) == 0x7f ? NAN : (code & 0x80) != 0 ? -x[i] : x[i];
     }
-    return gpu_pack_f16(x[0], x[1]);
+    out[0] = gpu_pack_f16(x[0], x[1]);
+    out[1] = gpu_pack_f16(x[2], x[3]);
+}
+GPU_INLINE uint32_t gpu_keep(uint32_t x)
+{
+    return x;
 }
 /* Bytes of low (0 to 3) and high (4 to 7) by four digits of the selector, the lowest first. */
 GPU_INLINE uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)

@@ -134,6 +134,46 @@ Test(fiber, copies_arrive_when_they_are_waited_for)
     cr_assert_eq(scene.got[3], 0xffffffffu);
 }
 
+static void copy_word(const void *argument)
+{
+    const struct scene *s = argument;
+    float *to = (float *)(void *)gpu_shared() + gpu_thread();
+
+    gpu_copy_async4(to, (uint64_t)(uintptr_t)&s->a[0][gpu_thread() % 16]);
+    gpu_copy_commit();
+    cr_assert_eq(gpu_f32_bits(*to), 0xffffffffu, "a copy is early");
+    GPU_COPY_WAIT(0);
+    cr_assert_eq(*to, s->a[0][gpu_thread() % 16]);
+    gpu_barrier(); /* and no copy wrote beside its own word */
+    cr_assert_eq(*((float *)(void *)gpu_shared() + (gpu_thread() + 1) % THREADS),
+                 s->a[0][(gpu_thread() + 1) % THREADS % 16]);
+}
+
+Test(fiber, words_are_copied)
+{
+    for (uint32_t i = 0; i < 16; i++)
+        scene.a[0][i] = (float)i + 1;
+    launch(copy_word, 0, 4 * THREADS);
+}
+
+static void transpose(const void *argument)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, row = lane / 4, column = lane % 4 * 2;
+    const uint32_t own = (row * 8 + column) | (row * 8 + column + 1) << 16;
+
+    (void)argument;
+    scene.got[gpu_thread()] = gpu_transpose_matrix(own);
+}
+
+Test(fiber, matrices_are_transposed)
+{
+    launch(transpose, 0, 0);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        const uint32_t row = i % 32 / 4, column = i % 4 * 2;
+        cr_assert_eq(scene.got[i], (column * 8 + row) | ((column + 1) * 8 + row) << 16);
+    }
+}
+
 /* One warp multiplies scene.a and scene.b, loaded from shared memory. */
 static void multiply(const void *argument)
 {

@@ -3,7 +3,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "number.h"
+#include "eight.h"
 
 #include "code8.h"
 
@@ -24,6 +24,39 @@ Test(number, decodes_every_code)
                       (double)wanted);
         }
     }
+}
+
+static float half_of(const uint32_t words[2], uint32_t i, bool bf16)
+{
+    const uint16_t bits = (uint16_t)(words[i / 2] >> 16 * (i % 2));
+
+    return bf16 ? attn__bf16_to_f32(bits) : attn__f16_to_f32(bits);
+}
+
+/* Each code at each place of a word, beside three others. */
+static void decode_four(uint32_t dtype, uint32_t code)
+{
+    static const uint32_t across[] = {0, 2, 1, 3};
+    const uint32_t word = code | (code * 7 + 1) % 256 << 8 | (code * 5 + 2) % 256 << 16 | (255 - code) << 24;
+    uint32_t plain[2], turned[2], wide[2];
+
+    gpu_quad8(dtype, word, plain);
+    gpu_quad8_across(dtype, word, turned);
+    gpu_quad8_wide(dtype, word, wide);
+    for (uint32_t i = 0; i < 4; i++) {
+        const float wanted = attn__code8_decode(dtype, (uint8_t)(word >> 8 * i));
+        const float other = attn__code8_decode(dtype, (uint8_t)(word >> 8 * across[i]));
+        cr_assert(same(half_of(plain, i, false), wanted), "type %#x word %08x number %u", dtype, word, i);
+        cr_assert(same(half_of(turned, i, false), other), "type %#x word %08x across %u", dtype, word, i);
+        cr_assert(same(half_of(wide, i, true), other), "type %#x word %08x wide %u", dtype, word, i);
+    }
+}
+
+Test(number, decodes_four_codes_at_once)
+{
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t code = 0; code < 256; code++)
+            decode_four(eights[i], code);
 }
 
 static void encode(uint32_t dtype, float value)
