@@ -97,16 +97,32 @@ static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part,
                                 &part->attention, err);
 }
 
+/* CTAs of a launch: those that fit the device, or for sequences of many rows as many as there can be tiles.
+ */
+static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct cuda_part *part,
+                        const struct gpu_run *run)
+{
+    if (part->phase == GPU_FEW_ROWS)
+        return part->ctas;
+    return ((uint64_t)run->batch.rows * run->group / many_of(plan) + run->batch.seqs) *
+           plan->problem.kv_heads;
+}
+
 static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
-    const uint32_t grid[] = {part->ctas, 1, 1}, i = size_of(p);
+    const uint64_t ctas = ctas_of(plan, part, run);
+    const uint32_t grid[] = {(uint32_t)ctas, 1, 1}, i = size_of(p);
     struct gpu_run own = *run;
 
     /* A step without sequences of many rows needs no launch for them. */
     if (!GPU_MAY_TAKE(part->phase, run->batch.max_q, run->group))
         return ATTN_OK;
+    if (ctas > INT32_MAX)
+        return cuda_fail(err, ATTN_E_UNSUPPORTED, 0, "batch.rows",
+                         "batch.rows is %u: more tiles of rows than a launch has CTAs (%d)", run->batch.rows,
+                         INT32_MAX);
     if (part->phase == GPU_FEW_ROWS) {
         const uint64_t slots = pieces_of(plan, part), rows = rows_of(plan, part->phase);
         own.part_out = run->scratch;

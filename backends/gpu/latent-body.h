@@ -189,7 +189,7 @@ GPU_INLINE void latent_next(const struct gpu_run *run, struct latent_shared *sha
     if (begins) {
         at = line ? latent_begin(all, cta, ctas) : cta;
         shared->place.end = 0;
-        shared->whole = latent_is_whole(&run->k) && latent_is_whole(&run->k_new);
+        shared->whole = run->whole != 0;
     }
     shared->more = cta < ctas && at < end;
     if (shared->more)

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Part of latent-body.h: queries and keys into shared memory, and what the rows see. */
 
-/* Vectors that lie on 16 bytes and in whole chunks. */
-GPU_INLINE bool latent_is_whole(const struct gpu_cache *cache)
-{
-    return ((cache->base | (uint64_t)cache->page_stride | (uint64_t)cache->token_stride |
-             cache->dim * cache->size) &
-            15) == 0;
-}
-
 /* Eight numbers of 16 bits, of which `count` are there. */
 GPU_INLINE struct gpu_u128 latent_gather(uint64_t at, uint32_t count)
 {

@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Part of mma-body.h: what warps have together, parts of a row, and the output. */
 
-/* Sums of the four lanes of a row, and what the warps of a row group have together, into shared memory. */
-GPU_INLINE void mma_join(struct mma_shared *shared, float *to, uint32_t row_group, uint32_t key_group,
-                         float max[MMA_MI][2], float sum[MMA_MI][2], float o[MMA_MI][MMA_DV / 8][4],
-                         float factor)
+/* A lane has this many columns of a row of results, one behind the other; some lanes have none of a short
+ * row. */
+#define MMA_SHARE   (MMA_DV < 128 ? 4 : MMA_DV / 32)
+#define MMA_HOLDERS (MMA_DV / MMA_SHARE)
+/* Floats of a team's results in shared memory. */
+#define MMA_AREA (MMA_ROWS * MMA_PITCH)
+/* Parts of a row that are asked for together. */
+#define MMA_AT_ONCE 8
+
+/* What a team has, into its place in shared memory: maxima in base 2, sums, and results of rows that exist.
+ */
+GPU_INLINE void mma_put(struct mma_shared *shared, float *to, uint32_t rows, uint32_t row_group,
+                        uint32_t team, float max[MMA_MI][2], float sum[MMA_MI][2],
+                        float o[MMA_MI][MMA_DV / 8][4], float factor)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
 
@@ -13,86 +23,171 @@ GPU_INLINE void mma_join(struct mma_shared *shared, float *to, uint32_t row_grou
         GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
         float total = sum[m][h];
-        max[m][h] *= factor;
         total += gpu_shuffle_xor_f32(total, 1);
         total += gpu_shuffle_xor_f32(total, 2);
         if (lane % 4 == 0) {
-            shared->max[warp][m * 16 + h * 8 + lane / 4] = max[m][h];
+            shared->max[warp][m * 16 + h * 8 + lane / 4] = max[m][h] * factor;
             shared->sum[warp][m * 16 + h * 8 + lane / 4] = total;
         }
     }
-    gpu_barrier(); /* and the last tile has been read */
-    for (uint32_t g = 0; g < MMA_KG; g++) {
-        if (g == key_group)
-            GPU_UNROLL
-        for (uint32_t m = 0; m < MMA_MI; m++)
-            GPU_UNROLL
-        for (uint32_t h = 0; h < 2; h++) {
-            const uint32_t in = m * 16 + h * 8 + lane / 4, row = row_group * MMA_MI * 16 + in;
-            float peak = -GPU_INFINITY, total = 0;
-            for (uint32_t w = 0; w < MMA_KG; w++)
-                peak = fmaxf(peak, shared->max[row_group * MMA_KG + w][in]);
-            const float base = peak == -GPU_INFINITY ? 0 : peak;
-            for (uint32_t w = 0; w < MMA_KG; w++)
-                total += shared->sum[row_group * MMA_KG + w][in] *
-                         gpu_exp2_fast(shared->max[row_group * MMA_KG + w][in] - base);
-            const float share = gpu_exp2_fast(max[m][h] - base);
-            if (lane % 4 == 0 && g == 0) {
-                shared->peak[row] = peak;
-                shared->total[row] = total;
-            }
-            GPU_UNROLL
-            for (uint32_t n = 0; n < MMA_DV / 8; n++)
-                GPU_UNROLL
-            for (uint32_t e = 0; e < 2; e++) {
-                const uint32_t c = lane % 4 * 2 + e;
-                const uint32_t d = MMA_EIGHT ? n / 2 * 16 + c * 2 + n % 2 : n * 8 + c;
-                float *at = to + row * MMA_PITCH + d;
-                const float x = o[m][n][2 * h + e] * share;
-                *at = g == 0 ? x : *at + x;
-            }
+    gpu_barrier(); /* the last tile has been read */
+    GPU_UNROLL
+    for (uint32_t m = 0; m < MMA_MI; m++)
+        GPU_UNROLL
+    for (uint32_t h = 0; h < 2; h++) {
+        const uint32_t row = (row_group * MMA_MI + m) * 16 + h * 8 + lane / 4;
+        float *at = to + team * MMA_AREA + row * MMA_PITCH + lane % 4 * (MMA_EIGHT ? 4 : 2);
+        if (row >= rows)
+            continue;
+        GPU_UNROLL
+        for (uint32_t n = 0; n < MMA_DV / 8; n += 2) {
+            const float *even = &o[m][n][2 * h], *odd = &o[m][n + 1][2 * h];
+            at[n * 8] = even[0];
+            at[n * 8 + 1] = MMA_EIGHT ? odd[0] : even[1];
+            at[n * 8 + (MMA_EIGHT ? 2 : 8)] = MMA_EIGHT ? even[1] : odd[0];
+            at[n * 8 + (MMA_EIGHT ? 3 : 9)] = odd[1];
         }
-        gpu_barrier();
+    }
+    gpu_barrier();
+}
+
+/* A row of all teams as one. */
+GPU_INLINE void mma_join(const struct mma_shared *shared, const float *from, uint32_t row, float *peak,
+                         float *total, float values[MMA_SHARE])
+{
+    const uint32_t group = row / (MMA_MI * 16) * MMA_KG, in = row % (MMA_MI * 16);
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    *peak = -GPU_INFINITY;
+    *total = 0;
+    GPU_UNROLL
+    for (uint32_t g = 0; g < MMA_KG; g++)
+        *peak = fmaxf(*peak, shared->max[group + g][in]);
+    const float base = *peak == -GPU_INFINITY ? 0 : *peak;
+    GPU_UNROLL
+    for (uint32_t j = 0; j < MMA_SHARE; j++)
+        values[j] = 0;
+    GPU_UNROLL
+    for (uint32_t g = 0; g < MMA_KG; g++) {
+        const float weight = gpu_exp2_fast(shared->max[group + g][in] - base);
+        const float *at = from + g * MMA_AREA + row * MMA_PITCH + lane % MMA_HOLDERS * MMA_SHARE;
+        *total += shared->sum[group + g][in] * weight;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < MMA_SHARE; j++)
+            values[j] += at[j] * weight;
     }
 }
 
-/* A row's last word: the sink, the division, the output's type. `peak` and `total` in base 2. */
-GPU_INLINE void mma_emit(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
-                         uint32_t head, uint32_t kv_head, float peak, float total,
-                         const float values[MMA_DV / 32], uint32_t lane)
+/* Numbers of a row into the output, whatever its type and strides; one after the other, for it is seldom. */
+GPU_INLINE void mma_emit_odd(const struct gpu_run *run, const struct gpu_sequence *s, int64_t row,
+                             uint32_t head, uint64_t to, float values[MMA_SHARE])
 {
-    const float sink = gpu_sink(run, head) * GPU_LOG2E;
-    const float top = fmaxf(peak, sink), base = top == -GPU_INFINITY ? 0 : top;
-    const float share = gpu_exp2_fast(peak - base), whole = total * share + gpu_exp2_fast(sink - base);
-    const uint32_t dtype = run->problem.out_dtype;
-    const int64_t row = (int64_t)s->row + token;
-    const uint64_t to =
-        run->out.base + (uint64_t)(row * run->out.token_stride + (int64_t)head * run->out.head_stride);
-    const float v_scale =
-        MMA_EIGHT && !mma_by_key(run->problem.v_scale) ? gpu_scale_at(&run->v.scale, 0, 0, kv_head) : 1;
-    const bool scaled = run->problem.out_scale > ATTN_SCALES_UNIT;
+    const uint32_t dtype = run->problem.out_dtype, from = gpu_thread() % GPU_WARP * MMA_SHARE;
+
+    GPU_LOOP
+    for (uint32_t d = from; d < from + MMA_SHARE && d < run->problem.head_dim_vo; d++) {
+        float x = values[0];
+        GPU_UNROLL
+        for (uint32_t j = 0; j + 1 < MMA_SHARE; j++)
+            values[j] = values[j + 1];
+        if (run->problem.out_scale > ATTN_SCALES_UNIT)
+            x = gpu_divide(x, gpu_scale_at(&run->out_scale, s->index, row, head));
+        gpu_store(dtype, (unsigned char *)(to + d * GPU_SIZE(dtype)), x);
+    }
+}
+
+/* Numbers of a row into an output of 16 bits, four at once. */
+GPU_INLINE void mma_emit_four(const struct gpu_run *run, uint64_t to, const float values[MMA_SHARE])
+{
+    const bool wide = run->problem.out_dtype == ATTN_BF16;
 
     GPU_UNROLL
-    for (uint32_t j = 0; j < MMA_DV / 32; j++) {
-        const uint32_t d = j * 32 + lane;
-        float x = total == 0 ? 0 : values[j] * share / whole * v_scale;
-        if (scaled)
-            x = gpu_divide(x, gpu_scale_at(&run->out_scale, s->index, row, head));
+    for (uint32_t j = 0; j < MMA_SHARE; j += 4) {
+        const uint32_t d = gpu_thread() % GPU_WARP * MMA_SHARE + j;
+        const uint64_t low = mma_pack(values[j], values[j + 1], wide);
+        const uint64_t high = mma_pack(values[j + 2], values[j + 3], wide);
         if (d < run->problem.head_dim_vo)
-            gpu_store(dtype, (unsigned char *)(to + d * GPU_SIZE(dtype)), x);
+            *(uint64_t *)(to + d * 2u) = high << 32 | low;
     }
-    if (lane == 0 && run->lse.base != 0)
-        *(float *)(run->lse.base +
-                   (uint64_t)(row * run->lse.token_stride + (int64_t)head * run->lse.head_stride)) =
-            whole == 0   ? -GPU_INFINITY
-            : total == 0 ? gpu_sink(run, head)
-                         : (float)(((double)base + gpu_log_f64((double)whole) * 1.4426950408889634) *
-                                   0.6931471805599453);
 }
 
-/* Rows of shared memory into the output, or as a part of one. */
-GPU_INLINE void mma_finish(const struct gpu_run *run, struct mma_shared *shared, const float *from,
-                           uint32_t row0, uint32_t kv_head, bool part, uint32_t slot)
+/* A row's last word: where it goes, and what becomes of it by the sink and the division. */
+struct mma_last {
+    uint64_t to;
+    float factor;
+    float base; /* in base 2 */
+    float whole;
+};
+
+/* `peak` and `total` in base 2. */
+GPU_INLINE struct mma_last mma_last_of(const struct gpu_run *run, const struct gpu_sequence *s,
+                                       uint32_t token, uint32_t head, uint32_t kv_head, float peak,
+                                       float total)
+{
+    const float sink = gpu_sink(run, head) * GPU_LOG2E, top = fmaxf(peak, sink);
+    const int64_t row = (int64_t)s->row + token;
+    struct mma_last last;
+
+    last.base = top == -GPU_INFINITY ? 0 : top;
+    const float share = gpu_exp2_fast(peak - last.base);
+    last.whole = total * share + gpu_exp2_fast(sink - last.base);
+    last.to = run->out.base + (uint64_t)(row * run->out.token_stride + (int64_t)head * run->out.head_stride);
+    last.factor = total == 0 ? 0 : share / last.whole;
+    if (MMA_EIGHT && !mma_by_key(run->problem.v_scale))
+        last.factor *= gpu_scale_at(&run->v.scale, 0, 0, kv_head);
+    return last;
+}
+
+/* The logarithm of a row's sum, where it is wanted. */
+GPU_INLINE void mma_emit_lse(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
+                             uint32_t head, float total, const struct mma_last *last)
+{
+    const int64_t row = (int64_t)s->row + token;
+
+    if (run->lse.base == 0)
+        return;
+    *(float *)(run->lse.base +
+               (uint64_t)(row * run->lse.token_stride + (int64_t)head * run->lse.head_stride)) =
+        last->whole == 0 ? -GPU_INFINITY
+        : total == 0     ? gpu_sink(run, head)
+                     : (float)(((double)last->base + gpu_log_f64((double)last->whole) * 1.4426950408889634) *
+                               0.6931471805599453);
+}
+
+/* A row into the output. */
+GPU_INLINE void mma_emit(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
+                         uint32_t head, uint32_t kv_head, float peak, float total, float values[MMA_SHARE])
+{
+    const uint32_t dtype = run->problem.out_dtype;
+    const struct mma_last last = mma_last_of(run, s, token, head, kv_head, peak, total);
+    const uint64_t to = last.to;
+
+    GPU_UNROLL
+    for (uint32_t j = 0; j < MMA_SHARE; j++)
+        values[j] *= last.factor;
+    if ((dtype == ATTN_BF16 || dtype == ATTN_F16) && run->problem.out_scale <= ATTN_SCALES_UNIT &&
+        (to & 7) == 0 && run->problem.head_dim_vo % 4 == 0)
+        mma_emit_four(run, to, values);
+    else
+        mma_emit_odd(run, s, (int64_t)s->row + token, head, to, values);
+    if (gpu_thread() % GPU_WARP == 0)
+        mma_emit_lse(run, s, token, head, total, &last);
+}
+
+/* Address of a part's row; of its peak and total. */
+GPU_INLINE float *mma_part_out(const struct gpu_run *run, uint32_t slot, uint32_t row)
+{
+    return (float *)run->part_out + ((uint64_t)slot * MMA_ROWS + row) * MMA_DV;
+}
+
+GPU_INLINE float *mma_part_lse(const struct gpu_run *run, uint32_t slot, uint32_t row)
+{
+    return (float *)run->part_lse + ((uint64_t)slot * MMA_ROWS + row) * 2;
+}
+
+/* Rows of shared memory into the output, or as parts of rows. */
+GPU_INLINE void mma_finish(const struct gpu_run *run, const struct mma_shared *shared, const float *from,
+                           const struct gpu_piece *p)
 {
     const struct gpu_sequence *s = &shared->sequence;
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
@@ -100,24 +195,23 @@ GPU_INLINE void mma_finish(const struct gpu_run *run, struct mma_shared *shared,
     GPU_LOOP
     for (uint32_t row = warp; row < MMA_ROWS; row += 4) {
         uint32_t token, head;
-        if (!mma_row_of(run, s, row0 + row, kv_head, &token, &head))
+        float peak, total, values[MMA_SHARE];
+        if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
             break;
-        float values[MMA_DV / 32];
-        GPU_UNROLL
-        for (uint32_t j = 0; j < MMA_DV / 32; j++)
-            values[j] = from[row * MMA_PITCH + j * 32 + lane];
-        if (!part) {
-            mma_emit(run, s, token, head, kv_head, shared->peak[row], shared->total[row], values, lane);
+        mma_join(shared, from, row, &peak, &total, values);
+        if (p->parts == 1) {
+            mma_emit(run, s, token, head, p->kv_head, peak, total, values);
             continue;
         }
-        const uint64_t at = (uint64_t)slot * MMA_ROWS + row;
-        float *out = (float *)run->part_out + at * MMA_DV;
+        const uint32_t slot = gpu_slot(p, p->part);
+        float *out = mma_part_out(run, slot, row) + lane * MMA_SHARE;
         GPU_UNROLL
-        for (uint32_t j = 0; j < MMA_DV / 32; j++)
-            out[j * 32 + lane] = values[j];
+        for (uint32_t j = 0; j < MMA_SHARE; j++)
+            if (lane < MMA_HOLDERS)
+                out[j] = values[j];
         if (lane == 0) {
-            ((float *)run->part_lse)[2 * at] = shared->peak[row];
-            ((float *)run->part_lse)[2 * at + 1] = shared->total[row];
+            mma_part_lse(run, slot, row)[0] = peak;
+            mma_part_lse(run, slot, row)[1] = total;
         }
     }
 }
@@ -126,68 +220,86 @@ GPU_INLINE void mma_finish(const struct gpu_run *run, struct mma_shared *shared,
 GPU_INLINE bool mma_comes_last(const struct gpu_run *run, struct mma_shared *shared,
                                const struct gpu_piece *p)
 {
-    gpu_fence();
     gpu_barrier();
     if (gpu_thread() == 0) {
         uint32_t *counter = (uint32_t *)run->counters + (uint64_t)p->seq * run->problem.kv_heads + p->kv_head;
+        gpu_fence(); /* of all that the barrier orders before it */
         shared->last = gpu_atomic_add(counter, 1) + 1 == p->parts;
-        if (shared->last)
+        if (shared->last) {
             *counter = 0;
+            gpu_fence();
+        }
     }
     gpu_barrier();
-    gpu_fence();
     return shared->last != 0;
 }
 
-/* Parts of a row into one: each lane knows the weights of some, all take turns. */
-GPU_INLINE void mma_merge_row(const struct gpu_run *run, const struct gpu_piece *p, uint32_t row, float *peak,
-                              float *total, float values[MMA_DV / 32])
-{
-    const uint32_t lane = gpu_thread() % GPU_WARP;
-    const volatile float *lse = (const volatile float *)run->part_lse;
-    float top = -GPU_INFINITY, sum = 0;
+/* The parts of a row, 32 at a time, of which each lane knows the weight of one. */
+struct mma_merged {
+    float top;
+    float sum; /* a lane's share of it */
+    float values[MMA_SHARE];
+};
 
-    for (uint32_t i = lane; i < p->parts; i += GPU_WARP)
-        top = fmaxf(top, lse[2 * ((uint64_t)gpu_slot(p, i) * MMA_ROWS + row)]);
+/* Weights of up to 32 parts, of which this lane has the one with `lse`. */
+GPU_INLINE float mma_merge_weight(struct mma_merged *m, const struct gpu_u64 lse, bool there)
+{
+    const float peak = there ? gpu_f32_of_bits(lse.x[0]) : -GPU_INFINITY;
+    float top = fmaxf(m->top, peak);
+
     for (uint32_t step = 1; step < GPU_WARP; step *= 2)
         top = fmaxf(top, gpu_shuffle_xor_f32(top, step));
-    const float base = top == -GPU_INFINITY ? 0 : top;
+    const float base = top == -GPU_INFINITY ? 0 : top, down = gpu_exp2_fast(m->top - base);
+    const float weight = gpu_exp2_fast(peak - base);
+    m->top = top;
+    m->sum = m->sum * down + (there ? gpu_f32_of_bits(lse.x[1]) * weight : 0);
     GPU_UNROLL
-    for (uint32_t j = 0; j < MMA_DV / 32; j++)
-        values[j] = 0;
+    for (uint32_t j = 0; j < MMA_SHARE; j++)
+        m->values[j] *= down;
+    return weight;
+}
+
+GPU_INLINE void mma_merge_row(const struct gpu_run *run, const struct gpu_piece *p, uint32_t row,
+                              struct mma_merged *m)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    m->top = -GPU_INFINITY;
+    m->sum = 0;
+    GPU_UNROLL
+    for (uint32_t j = 0; j < MMA_SHARE; j++)
+        m->values[j] = 0;
+    GPU_LOOP
     for (uint32_t first = 0; first < p->parts; first += GPU_WARP) {
-        float share = 0;
-        if (first + lane < p->parts) {
-            const uint64_t at = (uint64_t)gpu_slot(p, first + lane) * MMA_ROWS + row;
-            share = gpu_exp2_fast(lse[2 * at] - base);
-            sum += lse[2 * at + 1] * share;
-        }
         const uint32_t count = p->parts - first < GPU_WARP ? p->parts - first : GPU_WARP;
-        for (uint32_t i = 0; i < count; i += 4) {
-            float part[4][MMA_DV / 32];
+        const uint32_t own = first + (lane < count ? lane : 0);
+        const struct gpu_u64 lse = gpu_load_fresh_u64((uint64_t)mma_part_lse(run, gpu_slot(p, own), row));
+        float weight = 0;
+        GPU_LOOP
+        for (uint32_t i = 0; i < count; i += MMA_AT_ONCE) {
+            struct gpu_u128 part[MMA_AT_ONCE][MMA_SHARE / 4];
             GPU_UNROLL
-            for (uint32_t u = 0; u < 4; u++) { /* all under way before the first is used */
-                const uint64_t at =
-                    (uint64_t)gpu_slot(p, first + (i + u < count ? i + u : i)) * MMA_ROWS + row;
-                const volatile float *out = (const volatile float *)run->part_out + at * MMA_DV;
+            for (uint32_t u = 0; u < MMA_AT_ONCE; u++) { /* all under way before the first is used */
+                const uint32_t slot = gpu_slot(p, first + (i + u < count ? i + u : i));
+                const float *at = mma_part_out(run, slot, row) + lane % MMA_HOLDERS * MMA_SHARE;
                 GPU_UNROLL
-                for (uint32_t j = 0; j < MMA_DV / 32; j++)
-                    part[u][j] = out[j * 32 + lane];
+                for (uint32_t j = 0; j < MMA_SHARE / 4; j++)
+                    part[u][j] = gpu_load_fresh_u128((uint64_t)(at + 4 * j));
             }
+            if (i == 0)
+                weight = mma_merge_weight(m, lse, lane < count);
             GPU_UNROLL
-            for (uint32_t u = 0; u < 4; u++) {
-                const float weight = gpu_shuffle_f32(share, (i + u) % GPU_WARP);
-                if (i + u < count)
-                    GPU_UNROLL
-                for (uint32_t j = 0; j < MMA_DV / 32; j++)
-                    values[j] += part[u][j] * weight;
+            for (uint32_t u = 0; u < MMA_AT_ONCE; u++) {
+                const float share = gpu_shuffle_f32(weight, (i + u) % GPU_WARP);
+                GPU_UNROLL
+                for (uint32_t j = 0; j < MMA_SHARE; j++)
+                    if (i + u < count)
+                        m->values[j] += gpu_f32_of_bits(part[u][j / 4].x[j % 4]) * share;
             }
         }
     }
     for (uint32_t step = 1; step < GPU_WARP; step *= 2)
-        sum += gpu_shuffle_xor_f32(sum, step);
-    *peak = top;
-    *total = sum;
+        m->sum += gpu_shuffle_xor_f32(m->sum, step);
 }
 
 /* Parts into one. */
@@ -195,15 +307,15 @@ GPU_INLINE void mma_merge(const struct gpu_run *run, const struct mma_shared *sh
                           const struct gpu_piece *p)
 {
     const struct gpu_sequence *s = &shared->sequence;
-    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    const uint32_t warp = gpu_thread() / GPU_WARP;
 
     GPU_LOOP
     for (uint32_t row = warp; row < MMA_ROWS; row += 4) {
         uint32_t token, head;
-        float peak, total, values[MMA_DV / 32];
+        struct mma_merged m;
         if (!mma_row_of(run, s, row, p->kv_head, &token, &head))
             break;
-        mma_merge_row(run, p, row, &peak, &total, values);
-        mma_emit(run, s, token, head, p->kv_head, peak, total, values, lane);
+        mma_merge_row(run, p, row, &m);
+        mma_emit(run, s, token, head, p->kv_head, m.top, m.sum, m.values);
     }
 }

@@ -39,10 +39,28 @@ GPU_INLINE void mma_wait(void)
         gpu_barrier();
 }
 
-/* The key of a tile that a thread of a team looks up, one for each of the first ones. */
+/* The key of a tile that a thread of a team looks up. */
+static_assert(MMA_TEAM >= MMA_KEYS, "a thread for each key");
 GPU_INLINE uint32_t mma_key(uint32_t tile, uint32_t key0)
 {
-    return tile * GPU_TILE + key0 + gpu_thread() % MMA_TEAM;
+    return tile * GPU_TILE + key0 + gpu_thread() % MMA_KEYS;
+}
+
+/* Where the vectors of a sequence and head begin. */
+GPU_INLINE struct mma_origin mma_origin_of(const struct gpu_run *run, const struct gpu_sequence *s,
+                                           uint32_t kv_head, bool value, bool fresh)
+{
+    const struct gpu_cache *cache = value ? (fresh ? &run->v_new : &run->v) : (fresh ? &run->k_new : &run->k);
+    struct mma_origin origin;
+
+    origin.base = gpu_vector(cache, 0, 0, kv_head);
+    origin.page_stride = cache->page_stride;
+    origin.token_stride = cache->token_stride;
+    if (fresh)
+        origin.base += (uint64_t)(((int64_t)s->row - s->fresh) * cache->token_stride);
+    else if (run->batch.addressing == ATTN_DENSE)
+        origin.base += (uint64_t)(s->page * cache->page_stride + s->start * cache->token_stride);
+    return origin;
 }
 
 /* Asks where a thread's key of a tile lies. */
@@ -53,30 +71,52 @@ GPU_INLINE struct gpu_entry mma_find(const struct gpu_run *run, const struct mma
     struct gpu_entry entry;
 
     entry.low = entry.high = 0;
-    if (key < reach->cached && gpu_thread() % MMA_TEAM < MMA_KEYS)
+    if (key < reach->cached)
         entry = gpu_entry(run, reach->entries, key);
     return entry;
 }
 
-/* Notes addresses and scales of what was found. */
+/* Notes address and scale of a key, or a value, that was found. */
+GPU_INLINE void mma_note_one(const struct gpu_run *run, struct mma_shared *shared,
+                             const struct mma_reach *reach, uint32_t tile, uint32_t ring, uint32_t kv_head,
+                             uint32_t key0, struct gpu_entry entry, bool value)
+{
+    const uint32_t row = key0 + gpu_thread() % MMA_KEYS, key = mma_key(tile, key0);
+    const struct mma_origin *origin = &shared->origin[value][key >= shared->sequence.fresh];
+    int64_t page = 0, token = key;
+
+    if (key < reach->cached) {
+        token = key - gpu_page_of(run, key) * run->batch.block;
+        page = gpu_entry_page(run, entry);
+    }
+    const bool exists = key < reach->keys && page >= 0;
+    (value ? shared->v_at : shared->k_at)[ring][row] =
+        exists ? origin->base + (uint64_t)(page * origin->page_stride + token * origin->token_stride)
+               : MMA_NOWHERE;
+    if (mma_by_key(run->problem.k_scale) || mma_by_key(run->problem.v_scale)) {
+        struct gpu_place place;
+        float scale = 1;
+        if (exists && gpu_place_of(run, &shared->sequence, key, entry, &place))
+            scale = gpu_scale_at(place.fresh ? (value ? &run->v_new.scale : &run->k_new.scale)
+                                             : (value ? &run->v.scale : &run->k.scale),
+                                 place.outer, place.token, kv_head);
+        (value ? shared->v_scale : shared->k_scale)[ring][row] = scale;
+    }
+}
+
+/* Notes what was found. Where a team has two threads for a key, one takes the value. */
 GPU_INLINE void mma_note(const struct gpu_run *run, struct mma_shared *shared, const struct mma_reach *reach,
                          uint32_t tile, uint32_t ring, uint32_t kv_head, uint32_t key0,
                          struct gpu_entry entry)
 {
-    const uint32_t thread = gpu_thread() % MMA_TEAM, row = key0 + thread, key = mma_key(tile, key0);
-    struct gpu_place place;
-
-    if (thread >= MMA_KEYS)
+    if (MMA_TEAM >= 2 * MMA_KEYS) {
+        mma_note_one(run, shared, reach, tile, ring, kv_head, key0, entry,
+                     gpu_thread() % MMA_TEAM >= MMA_KEYS);
         return;
-    const bool exists = key < reach->keys && gpu_place_of(run, &shared->sequence, key, entry, &place);
-    const struct gpu_cache *k = exists && place.fresh ? &run->k_new : &run->k;
-    const struct gpu_cache *v = exists && place.fresh ? &run->v_new : &run->v;
-    shared->k_at[ring][row] = exists ? gpu_vector(k, place.page, place.token, kv_head) : MMA_NOWHERE;
-    shared->v_at[ring][row] = exists ? gpu_vector(v, place.page, place.token, kv_head) : MMA_NOWHERE;
-    if (mma_by_key(run->problem.k_scale))
-        shared->k_scale[ring][row] = exists ? gpu_scale_at(&k->scale, place.outer, place.token, kv_head) : 1;
-    if (mma_by_key(run->problem.v_scale))
-        shared->v_scale[ring][row] = exists ? gpu_scale_at(&v->scale, place.outer, place.token, kv_head) : 1;
+    }
+    GPU_LOOP
+    for (uint32_t value = 0; value < 2; value++)
+        mma_note_one(run, shared, reach, tile, ring, kv_head, key0, entry, value != 0);
 }
 
 /* Vectors that do not lie on 16 bytes, or in pieces. */
@@ -130,6 +170,56 @@ GPU_INLINE void mma_fetch(const uint64_t *at, uint32_t used, uint32_t bytes, uns
     }
 }
 
+/*
+ * A fetch of four warps, in steps between other work. A thread has one column of rows that follow one
+ * another, and those that are a whole number of `lanes` chunks further.
+ */
+struct mma_fetching {
+    const uint64_t *at; /* of its first row */
+    unsigned char *to;
+    uint32_t column;
+    uint32_t used; /* bytes of a vector; 0: nothing is fetched */
+    struct gpu_u128 two;
+};
+#define MMA_SHARERS(bytes) ((bytes) % 128 == 0 ? 8u : 4u) /* threads of a row */
+#define MMA_STEPS(bytes)   (MMA_SHARERS(bytes) / 4)       /* of two rows each */
+#define MMA_EVERY(n, bytes)                                                                                  \
+    (MMA_RB == 4 ? (n) / MMA_STEPS(bytes) : 1u) /* of n pieces of work, one begins a step */
+
+GPU_INLINE struct mma_fetching mma_begin(const uint64_t *at, uint32_t used, uint32_t bytes, unsigned char *to)
+{
+    const uint32_t sharers = MMA_SHARERS(bytes), row = gpu_thread() / sharers * (sharers / 2);
+    struct mma_fetching fetch;
+
+    fetch.at = at + row;
+    fetch.column = gpu_thread() % sharers * 16;
+    fetch.to = to + row * MMA_STRIDE(bytes) + fetch.column;
+    fetch.used = used;
+    return fetch;
+}
+
+/* The addresses of a step. */
+GPU_INLINE void mma_ask(struct mma_fetching *fetch, uint32_t step)
+{
+    fetch->two = gpu_load_u128(fetch->at + 2 * step);
+}
+
+/* The copies of a step whose addresses were asked for. */
+GPU_INLINE void mma_send(const struct mma_fetching *fetch, uint32_t bytes, uint32_t step)
+{
+    const uint32_t apart = MMA_SHARERS(bytes) * 16;
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t low = fetch->two.x[2 * i];
+        const uint64_t vector = ((uint64_t)fetch->two.x[2 * i + 1] << 32 | low) + fetch->column;
+        GPU_UNROLL
+        for (uint32_t c = 0; c < bytes; c += apart)
+            gpu_copy_async16_if(fetch->to + (2 * step + i) * MMA_STRIDE(bytes) + c, vector + c,
+                                (low & 1) == 0 && fetch->column + c < fetch->used);
+    }
+}
+
 /* A team's keys, or values, of a tile whose places are noted. `whole`: all lie on 16 bytes in one piece. */
 GPU_INLINE void mma_load(const struct gpu_run *run, const struct mma_shared *shared, unsigned char *half,
                          uint32_t ring, uint32_t tile, uint32_t key0, bool values, bool whole)
@@ -138,12 +228,34 @@ GPU_INLINE void mma_load(const struct gpu_run *run, const struct mma_shared *sha
     const uint64_t *at = (values ? shared->v_at[ring] : shared->k_at[ring]) + key0;
     const uint32_t bytes = values ? MMA_VB : MMA_KB;
 
+    if (whole && MMA_RB == 4) {
+        struct mma_fetching fetch = mma_begin(at, cached->dim * cached->size, bytes, half);
+        GPU_UNROLL
+        for (uint32_t step = 0; step < MMA_STEPS(bytes); step++) {
+            mma_ask(&fetch, step);
+            mma_send(&fetch, bytes, step);
+        }
+        return;
+    }
     if (whole) {
         mma_fetch(at, cached->dim * cached->size, bytes, half);
         return;
     }
     const uint32_t first = tile * GPU_TILE + key0, new_key = shared->sequence.fresh;
     mma_fetch_odd(cached, fresh, at, new_key > first ? new_key - first : 0, bytes, half);
+}
+
+/* The same, `whole` vectors in steps; with `go` false nothing is fetched. */
+GPU_INLINE struct mma_fetching mma_load_steps(const struct gpu_run *run, const struct mma_shared *shared,
+                                              unsigned char *half, uint32_t ring, uint32_t tile, bool values,
+                                              bool whole, bool go)
+{
+    const struct gpu_cache *cached = values ? &run->v : &run->k;
+
+    if (go && !whole)
+        mma_load(run, shared, half, ring, tile, 0, values, false);
+    return mma_begin(values ? shared->v_at[ring] : shared->k_at[ring],
+                     go && whole ? cached->dim * cached->size : 0, values ? MMA_VB : MMA_KB, half);
 }
 
 /* Columns behind the vectors' last ones are zero from the first tile to the last. */
@@ -265,13 +377,51 @@ GPU_INLINE void mma_load_queries(const struct gpu_run *run, struct mma_shared *s
         mma_load_plain(run, &shared->sequence, to, row0, kv_head);
 }
 
-/* What the rows see. */
+/*
+ * Queries that can be copied as they are: a thread notes where its row lies, in places that the ring does not
+ * need before the first tile's end. False if they have to be loaded.
+ */
+GPU_INLINE bool mma_note_queries(const struct gpu_run *run, struct mma_shared *shared, uint32_t row0,
+                                 uint32_t kv_head)
+{
+    const uint32_t row = gpu_thread();
+    uint32_t token, head;
+
+    if (MMA_RB != 4 || MMA_EIGHT || run->problem.head_dim != MMA_DK ||
+        ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) != 0)
+        return false;
+    if (row < MMA_ROWS)
+        (row < 64 ? shared->k_at : shared->v_at)[MMA_RING - 1][row % 64] =
+            mma_row_of(run, &shared->sequence, row0 + row, kv_head, &token, &head)
+                ? mma_query_at(run, &shared->sequence, token, head)
+                : MMA_NOWHERE;
+    return true;
+}
+
+/* Copies them. What rows have that are not there is nobody's. */
+GPU_INLINE void mma_copy_queries(const struct mma_shared *shared, unsigned char *to)
+{
+    const uint32_t bytes = MMA_DK * 2;
+
+    GPU_UNROLL
+    for (uint32_t row = 0; row < MMA_ROWS; row += 64) {
+        struct mma_fetching fetch = mma_begin((row == 0 ? shared->k_at : shared->v_at)[MMA_RING - 1], bytes,
+                                              bytes, to + row * MMA_STRIDE(bytes));
+        GPU_UNROLL
+        for (uint32_t step = 0; step < MMA_STEPS(bytes); step++) {
+            mma_ask(&fetch, step);
+            mma_send(&fetch, bytes, step);
+        }
+    }
+}
+
+/* What the rows see: the last threads first, for the first ones load queries. */
 GPU_INLINE void mma_load_rows(const struct gpu_run *run, struct mma_shared *shared, uint32_t row0,
                               uint32_t kv_head)
 {
     const struct gpu_sequence *s = &shared->sequence;
 
-    for (uint32_t row = gpu_thread(); row < MMA_ROWS; row += 128) {
+    for (uint32_t row = 127 - gpu_thread(); row < MMA_ROWS; row += 128) {
         uint32_t token, head;
         if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
             shared->row[row] = gpu_row(run, s, token, head);
@@ -287,6 +437,7 @@ GPU_INLINE void mma_load_rows(const struct gpu_run *run, struct mma_shared *shar
 struct mma_rules {
     float scale;
     float factor;
+    float slack; /* 8 in base 2: see mma_rescale */
     bool special;
     uint32_t lo, hi; /* keys that every row sees without being asked */
 };
@@ -316,5 +467,6 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const stru
     rules.special = run->problem.softcap > 0 || run->slopes != 0 || run->mask.base != 0 ||
                     !(rules.scale > 0 && rules.scale < GPU_INFINITY);
     rules.factor = rules.special ? 1 : rules.scale * GPU_LOG2E;
+    rules.slack = fminf(8 / rules.factor, 1e38f);
     return rules;
 }

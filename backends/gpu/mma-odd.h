@@ -15,6 +15,9 @@ GPU_INLINE uint32_t mma_odd_word(const struct gpu_run *run, uint32_t *word)
     return (odd | odd >> 15) & 3;
 }
 
+/* Chunks of a thread at once. */
+#define MMA_CLEAN (MMA_RB == 4 && !MMA_EIGHT ? 4 : 1)
+
 /*
  * A row that does not see a key must not get its NaN, which a product with 0 would be. In tiles that some row
  * does not see whole, such values become 0 and are noted; rows that see them get theirs from mark.
@@ -23,26 +26,35 @@ GPU_INLINE void mma_clean(const struct gpu_run *run, struct mma_shared *shared, 
                           uint32_t slot, uint32_t tile, uint32_t key0)
 {
     const uint32_t each = 4 / MMA_SIZE; /* elements of a word */
+    const uint32_t turns = MMA_KEYS * (MMA_VB / 16) / MMA_TEAM;
 
     GPU_LOOP
-    for (uint32_t i = gpu_thread() % MMA_TEAM; i < MMA_KEYS * (MMA_VB / 16); i += MMA_TEAM) {
-        const uint32_t row = i / (MMA_VB / 16), chunk = i % (MMA_VB / 16);
-        unsigned char *at = values + MMA_AT(row, chunk, MMA_VB);
-        struct gpu_u128 part = gpu_load_u128(at);
-        uint32_t odd = 0;
+    for (uint32_t turn = 0; turn < turns; turn += MMA_CLEAN) {
+        struct gpu_u128 part[MMA_CLEAN];
         GPU_UNROLL
-        for (uint32_t j = 0; j < 4; j++)
-            odd |= mma_odd_word(run, &part.x[j]) << j * each;
-        /* A scale that is no number makes none of a whole vector, where P has gone under too. */
-        if (mma_by_key(run->problem.v_scale) &&
-            (gpu_f32_bits(shared->v_scale[slot][key0 + row]) & 0x7fffffffu) > 0x7f800000u)
-            odd = (1u << 4 * each) - 1;
-        for (uint32_t b = 0; b < each / 2; b++)
-            shared->odd[key0 + row][chunk * (each / 2) + b] = (unsigned char)(odd >> 8 * b);
-        if (odd == 0)
-            continue;
-        gpu_store_u128(at, part);
-        shared->odd_tile[key0 / MMA_KEYS] = tile + 1;
+        for (uint32_t u = 0; u < MMA_CLEAN; u++) { /* all are asked for before the first is used */
+            const uint32_t i = (turn + u) * MMA_TEAM + gpu_thread() % MMA_TEAM;
+            part[u] = gpu_load_u128(values + MMA_AT(i / (MMA_VB / 16), i % (MMA_VB / 16), MMA_VB));
+        }
+        GPU_UNROLL
+        for (uint32_t u = 0; u < MMA_CLEAN; u++) {
+            const uint32_t i = (turn + u) * MMA_TEAM + gpu_thread() % MMA_TEAM;
+            const uint32_t row = i / (MMA_VB / 16), chunk = i % (MMA_VB / 16);
+            uint32_t odd = 0;
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                odd |= mma_odd_word(run, &part[u].x[j]) << j * each;
+            /* A scale that is no number makes none of a whole vector, where P has gone under too. */
+            if (mma_by_key(run->problem.v_scale) &&
+                (gpu_f32_bits(shared->v_scale[slot][key0 + row]) & 0x7fffffffu) > 0x7f800000u)
+                odd = (1u << 4 * each) - 1;
+            for (uint32_t b = 0; b < each / 2; b++)
+                shared->odd[key0 + row][chunk * (each / 2) + b] = (unsigned char)(odd >> 8 * b);
+            if (odd == 0)
+                continue;
+            gpu_store_u128(values + MMA_AT(row, chunk, MMA_VB), part[u]);
+            shared->odd_tile[key0 / MMA_KEYS] = tile + 1;
+        }
     }
     mma_wait();
 }

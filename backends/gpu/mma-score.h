@@ -44,9 +44,13 @@ GPU_INLINE void mma_no_scores(float s[MMA_MI][MMA_KEYS / 8][4])
 /* Products of the warp's rows with its keys; `dtype`: of 8-bit keys. */
 GPU_INLINE void mma_score_tile(uint32_t dtype, const unsigned char *queries, const unsigned char *keys,
                                uint32_t row_group, uint32_t q[MMA_DK / 16][MMA_MI][4],
-                               float s[MMA_MI][MMA_KEYS / 8][4])
+                               float s[MMA_MI][MMA_KEYS / 8][4], struct mma_fetching *fetch)
 {
+    /* Of the half that is fetched meanwhile. */
+    const uint32_t bytes = MMA_HALVES % 2 == 0 ? MMA_VB : MMA_KB;
     const uint32_t lane = gpu_thread() % GPU_WARP;
+    /* Two halves: the values that are waited for next. */
+    const uint32_t each = MMA_HALVES == 2 ? 2 : MMA_EVERY(MMA_DK / 16, bytes);
     /* A load has 16 columns of 16 keys; of 8-bit codes, 32 columns. */
     const uint32_t own = MMA_EIGHT ? MMA_LANE(lane % 16, lane / 16, MMA_KB)
                                    : MMA_LANE(lane / 16 * 8 + lane % 8, lane / 8 % 2, MMA_KB);
@@ -58,6 +62,8 @@ GPU_INLINE void mma_score_tile(uint32_t dtype, const unsigned char *queries, con
     GPU_UNROLL
     for (uint32_t kk = 0; kk < MMA_DK / 16; kk++) {
         uint32_t a[MMA_MI][4], r[MMA_KEYS / 16][4];
+        if (MMA_RB == 4 && kk % each == each / 2 - 1 && kk / each < MMA_STEPS(bytes))
+            mma_ask(fetch, kk / each);
         /* Matrix units cut sums off, not round them: long ones are taken in two. */
         if (kk == turn) {
             GPU_UNROLL
@@ -97,6 +103,8 @@ GPU_INLINE void mma_score_tile(uint32_t dtype, const unsigned char *queries, con
                     mma_multiply(s[m][2 * n + h], a[m], b, MMA_WIDE);
             }
         }
+        if (MMA_RB == 4 && kk % each == each / 2 && kk / each < MMA_STEPS(bytes))
+            mma_send(fetch, bytes, kk / each);
     }
     if (turn == MMA_DK / 16)
         return;
@@ -109,17 +117,57 @@ GPU_INLINE void mma_score_tile(uint32_t dtype, const unsigned char *queries, con
         s[m][n][e] += half[m][n][e];
 }
 
+/* The same of 16-bit keys, where the next matrices are loaded before the last are multiplied. */
+GPU_INLINE void mma_score_stream(const unsigned char *queries, const unsigned char *keys, uint32_t row_group,
+                                 float s[MMA_MI][MMA_KEYS / 8][4], struct mma_fetching *fetch)
+{
+    const uint32_t bytes = MMA_HALVES % 2 == 0 ? MMA_VB : MMA_KB;
+    const uint32_t lane = gpu_thread() % GPU_WARP, blocks = MMA_KEYS / 16, steps = MMA_DK / 16 * blocks;
+    const uint32_t each = MMA_HALVES == 2 ? 2 : MMA_EVERY(MMA_DK / 16, bytes);
+    const uint32_t own = MMA_LANE(lane / 16 * 8 + lane % 8, lane / 8 % 2, MMA_KB);
+    uint32_t a[2][MMA_MI][4], r[2][4];
+
+    mma_no_scores(s);
+    GPU_UNROLL
+    for (uint32_t m = 0; m < MMA_MI; m++)
+        mma_query(queries, (row_group * MMA_MI + m) * 16, 0, a[0][m]);
+    gpu_load_matrix4(r[0], keys + MMA_BLOCK(own, 0, 0, MMA_KB));
+    GPU_UNROLL
+    for (uint32_t i = 0; i < steps; i++) {
+        const uint32_t kk = i / blocks, n = i % blocks, next = i + 1;
+        if (n == 0 && kk % each == each / 2 - 1 && kk / each < MMA_STEPS(bytes))
+            mma_ask(fetch, kk / each);
+        if (next < steps)
+            gpu_load_matrix4(r[next % 2],
+                             keys + MMA_BLOCK(own, next % blocks * 16, next / blocks * 2, MMA_KB));
+        if (n >= blocks - MMA_MI && kk + 1 < MMA_DK / 16)
+            mma_query(queries, (row_group * MMA_MI + n - (blocks - MMA_MI)) * 16, kk + 1,
+                      a[(kk + 1) % 2][n - (blocks - MMA_MI)]);
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++)
+            GPU_UNROLL
+        for (uint32_t m = 0; m < MMA_MI; m++)
+            mma_multiply(s[m][2 * n + h], a[kk % 2][m], r[i % 2] + 2 * h, MMA_WIDE);
+        if (n + 1 == blocks && kk % each == each / 2 && kk / each < MMA_STEPS(bytes))
+            mma_send(fetch, bytes, kk / each);
+    }
+}
+
 /* Each type has code of its own. */
 GPU_INLINE void mma_scores(const struct gpu_run *run, const unsigned char *queries, const unsigned char *keys,
                            uint32_t row_group, uint32_t q[MMA_DK / 16][MMA_MI][4],
-                           float s[MMA_MI][MMA_KEYS / 8][4])
+                           float s[MMA_MI][MMA_KEYS / 8][4], struct mma_fetching *fetch)
 {
+    if (MMA_RB == 4 && !MMA_EIGHT && MMA_DK <= 128) {
+        mma_score_stream(queries, keys, row_group, s, fetch);
+        return;
+    }
     if (!MMA_EIGHT || run->k.dtype == ATTN_E4M3)
-        mma_score_tile(ATTN_E4M3, queries, keys, row_group, q, s);
+        mma_score_tile(ATTN_E4M3, queries, keys, row_group, q, s, fetch);
     else if (run->k.dtype == ATTN_E5M2)
-        mma_score_tile(ATTN_E5M2, queries, keys, row_group, q, s);
+        mma_score_tile(ATTN_E5M2, queries, keys, row_group, q, s, fetch);
     else
-        mma_score_tile(ATTN_INT8, queries, keys, row_group, q, s);
+        mma_score_tile(ATTN_INT8, queries, keys, row_group, q, s, fetch);
 }
 
 /* A score in base 2, minus infinity for a key that the row does not see. */
@@ -168,8 +216,12 @@ GPU_INLINE void mma_special(const struct gpu_run *run, const struct mma_shared *
 }
 
 /* Which of the team's keys are there, a bit for each. */
-GPU_INLINE uint64_t mma_present(const struct mma_shared *shared, uint32_t slot, uint32_t key0)
+#define MMA_EVERYONE (MMA_KEYS == 16 ? 0xffffu : ~UINT64_C(0))
+GPU_INLINE uint64_t mma_present(const struct gpu_run *run, const struct mma_shared *shared, uint32_t slot,
+                                uint32_t key0)
 {
+    if (MMA_RB == 1 && run->batch.addressing == ATTN_DENSE)
+        return MMA_EVERYONE;
     const uint64_t *at = shared->k_at[slot] + key0;
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
@@ -204,12 +256,11 @@ GPU_INLINE void mma_hide(const struct mma_shared *shared, uint64_t present, uint
 /* Rows' scores of a tile, but for the factor. True if every row sees every key. */
 GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const struct mma_shared *shared,
                                 const struct mma_rules *rules, uint32_t slot, uint32_t row_group,
-                                uint32_t tile, uint32_t key0, float s[MMA_MI][MMA_KEYS / 8][4])
+                                uint32_t tile, uint32_t key0, uint64_t present,
+                                float s[MMA_MI][MMA_KEYS / 8][4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * GPU_TILE + key0;
-    const uint64_t everyone = MMA_KEYS == 16 ? 0xffffu : ~UINT64_C(0);
-    const uint64_t present = run->batch.addressing == ATTN_DENSE ? everyone : mma_present(shared, slot, key0);
-    const bool plain = from >= rules->lo && from + MMA_KEYS <= rules->hi && present == everyone;
+    const bool plain = from >= rules->lo && from + MMA_KEYS <= rules->hi && present == MMA_EVERYONE;
 
     if (MMA_SCALED)
         GPU_UNROLL

@@ -8,7 +8,7 @@
  * What a piece's turns have in common. Keys below `simple` lie in the cache, a token's place in its page is
  * its lowest bits, and vectors fill their rows in whole chunks.
  */
-struct mma_base {
+struct mma_thin_base {
     uint64_t k, v; /* of the head: page 0, or of dense keys the first one */
     uint64_t k_scale, v_scale;
     uint64_t entries;
@@ -27,11 +27,11 @@ GPU_INLINE uint64_t mma_thin_scales(const struct gpu_scale *scale, int64_t outer
                                           (int64_t)kv_head * scale->head_stride);
 }
 
-GPU_INLINE struct mma_base mma_thin_base(const struct gpu_run *run, const struct gpu_sequence *s,
-                                         const struct mma_reach *reach, uint32_t kv_head, bool whole)
+GPU_INLINE struct mma_thin_base mma_thin_base_of(const struct gpu_run *run, const struct gpu_sequence *s,
+                                                 const struct mma_reach *reach, uint32_t kv_head, bool whole)
 {
     const bool dense = run->batch.addressing == ATTN_DENSE;
-    struct mma_base base;
+    struct mma_thin_base base;
 
     base.k = gpu_vector(&run->k, dense ? s->page : 0, dense ? s->start : 0, kv_head);
     base.v = gpu_vector(&run->v, dense ? s->page : 0, dense ? s->start : 0, kv_head);
@@ -52,7 +52,7 @@ GPU_INLINE struct mma_base mma_thin_base(const struct gpu_run *run, const struct
 
 /* Asks where a lane's key of a turn lies. */
 GPU_INLINE struct gpu_entry mma_thin_find(const struct gpu_run *run, const struct mma_reach *reach,
-                                          const struct mma_base *base, uint32_t tile, uint32_t key0)
+                                          const struct mma_thin_base *base, uint32_t tile, uint32_t key0)
 {
     const uint32_t from = tile * GPU_TILE + key0;
     struct gpu_entry entry;
@@ -86,7 +86,7 @@ GPU_INLINE void mma_thin_scale(const struct gpu_scale *scale, uint64_t base, uin
 
 /* Notes addresses, and scales, of what was found. True if all keys are there and `simple`. */
 GPU_INLINE bool mma_thin_note(const struct gpu_run *run, struct mma_shared *shared,
-                              const struct mma_reach *reach, const struct mma_base *base, uint32_t tile,
+                              const struct mma_reach *reach, const struct mma_thin_base *base, uint32_t tile,
                               uint32_t ring, uint32_t kv_head, uint32_t key0, struct gpu_entry entry)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * GPU_TILE + key0;

@@ -5,7 +5,7 @@
 #define MMA_ROOM 8.0f
 
 /* Of a lane's two rows, in base 2: what exponents count from, what P is summed to, what scores are. */
-struct mma_peaks {
+struct mma_thin_peaks {
     float top[2]; /* minus infinity before the first key */
     float sum[2];
     float factor[2]; /* makes scores in base 2 of what the rules leave */
@@ -13,10 +13,11 @@ struct mma_peaks {
                         `factor` */
 };
 
-GPU_INLINE struct mma_peaks mma_thin_peaks(const struct mma_shared *shared, const struct mma_rules *rules)
+GPU_INLINE struct mma_thin_peaks mma_thin_peaks_of(const struct mma_shared *shared,
+                                                   const struct mma_rules *rules)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
-    struct mma_peaks peaks;
+    struct mma_thin_peaks peaks;
 
     GPU_UNROLL
     for (uint32_t e = 0; e < 2; e++) {
@@ -39,7 +40,7 @@ GPU_INLINE uint32_t mma_thin_column(uint32_t half)
 }
 
 /* Tops follow, and sums and results so far with them. */
-GPU_INLINE void mma_thin_raise(const float high[2], struct mma_peaks *peaks, float o[MMA_DV / 16][4])
+GPU_INLINE void mma_thin_raise(const float high[2], struct mma_thin_peaks *peaks, float o[MMA_DV / 16][4])
 {
     float down[2];
 
@@ -62,7 +63,8 @@ GPU_INLINE void mma_thin_raise(const float high[2], struct mma_peaks *peaks, flo
 }
 
 /* P in place of the scores. Tops follow maxima only where P would grow too large: rows need not meet. */
-GPU_INLINE void mma_thin_softmax(float s[MMA_KEYS / 16][4], struct mma_peaks *peaks, float o[MMA_DV / 16][4])
+GPU_INLINE void mma_thin_softmax(float s[MMA_KEYS / 16][4], struct mma_thin_peaks *peaks,
+                                 float o[MMA_DV / 16][4])
 {
     float high[2];
     bool above = false;

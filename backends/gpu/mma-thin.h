@@ -4,48 +4,18 @@
  * then columns of values, and its columns are the rows of queries. Each of the four warps is a team.
  */
 
-#define mma_base              MMA(base)
-#define mma_lane              MMA(lane)
-#define mma_peaks             MMA(peaks)
-#define mma_thin_base         MMA(thin_base)
-#define mma_thin_column       MMA(thin_column)
-#define mma_thin_fetch        MMA(thin_fetch)
-#define mma_thin_find         MMA(thin_find)
-#define mma_thin_hide         MMA(thin_hide)
-#define mma_thin_hold         MMA(thin_hold)
-#define mma_thin_join         MMA(thin_join)
-#define mma_thin_lane         MMA(thin_lane)
-#define mma_thin_load         MMA(thin_load)
-#define mma_thin_mark         MMA(thin_mark)
-#define mma_thin_note         MMA(thin_note)
-#define mma_thin_peaks        MMA(thin_peaks)
-#define mma_thin_raise        MMA(thin_raise)
-#define mma_thin_rules        MMA(thin_rules)
-#define mma_thin_scale        MMA(thin_scale)
-#define mma_thin_scales       MMA(thin_scales)
-#define mma_thin_score_tile   MMA(thin_score_tile)
-#define mma_thin_scores       MMA(thin_scores)
-#define mma_thin_slot         MMA(thin_slot)
-#define mma_thin_softmax      MMA(thin_softmax)
-#define mma_thin_special      MMA(thin_special)
-#define mma_thin_turn         MMA(thin_turn)
-#define mma_thin_turned       MMA(thin_turned)
-#define mma_thin_typed_values MMA(thin_typed_values)
-#define mma_thin_value_tile   MMA(thin_value_tile)
-#define mma_thin_values       MMA(thin_values)
-
 #include "mma-thin-load.h"
 
 #include "mma-thin-score.h"
 
 #include "mma-thin-value.h"
 
-/* What the four warps have together, into shared memory. */
-GPU_INLINE void mma_thin_join(struct mma_shared *shared, float *to, uint32_t rows, const float top[2],
-                              const float sum[2], float o[MMA_DV / 16][4])
+/* What a team has, into its place in shared memory: maxima in base 2, sums, and results of rows that exist.
+ */
+GPU_INLINE void mma_thin_put(struct mma_shared *shared, float *to, uint32_t rows, const float top[2],
+                             const float sum[2], float o[MMA_DV / 16][4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
-    float *own = to + warp * (MMA_ROWS * MMA_PITCH);
 
     GPU_UNROLL
     for (uint32_t e = 0; e < 2; e++) {
@@ -57,35 +27,16 @@ GPU_INLINE void mma_thin_join(struct mma_shared *shared, float *to, uint32_t row
             shared->sum[warp][lane * 2 + e] = total;
         }
     }
-    gpu_barrier(); /* and the last tile has been read */
+    gpu_barrier(); /* the last tile has been read */
     GPU_UNROLL
     for (uint32_t e = 0; e < 2; e++) {
         const uint32_t row = lane % 4 * 2 + e;
-        float peak = -GPU_INFINITY, total = 0;
-        for (uint32_t w = 0; w < 4; w++)
-            peak = fmaxf(peak, shared->max[w][row]);
-        const float base = peak == -GPU_INFINITY ? 0 : peak;
-        for (uint32_t w = 0; w < 4; w++)
-            total += shared->sum[w][row] * gpu_exp2_fast(shared->max[w][row] - base);
-        const float share = gpu_exp2_fast(top[e] - base);
-        if (gpu_thread() < 4) {
-            shared->peak[row] = peak;
-            shared->total[row] = total;
-        }
         if (row < rows)
             GPU_UNROLL
         for (uint32_t n = 0; n < MMA_DV / 16; n++)
             GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++)
-            own[row * MMA_PITCH + n * 16 + mma_thin_column(h)] = o[n][2 * h + e] * share;
-    }
-    gpu_barrier();
-    for (uint32_t i = gpu_thread(); i < rows * MMA_DV; i += 128) {
-        float *at = to + i / MMA_DV * MMA_PITCH + i % MMA_DV;
-        float x = *at;
-        for (uint32_t w = 1; w < 4; w++)
-            x += at[w * (MMA_ROWS * MMA_PITCH)];
-        *at = x;
+            to[warp * MMA_AREA + row * MMA_PITCH + n * 16 + mma_thin_column(h)] = o[n][2 * h + e];
     }
     gpu_barrier();
 }
@@ -116,7 +67,7 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, struct mma_shared *shared,
     reach.cached = reach.entries == 0                    ? 0
                    : shared->sequence.fresh < reach.keys ? shared->sequence.fresh
                                                          : reach.keys;
-    const struct mma_base base = mma_thin_base(run, &shared->sequence, &reach, p->kv_head, whole);
+    const struct mma_thin_base base = mma_thin_base_of(run, &shared->sequence, &reach, p->kv_head, whole);
     struct gpu_entry early[MMA_RING - 1];
     GPU_UNROLL
     for (uint32_t i = 0; i < MMA_RING - 1; i++)
@@ -141,13 +92,13 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, struct mma_shared *shared,
             mma_load(run, shared, own + i * MMA_HALF, i / 2, first + i / 2 * pair, key0, i % 2 != 0, whole);
         gpu_copy_commit();
     }
-    mma_load_queries(run, shared, queries, p->row0, p->kv_head);
+    mma_load_queries(run, shared, queries, p->row0, p->kv_head); /* while keys are under way */
     mma_load_rows(run, shared, p->row0, p->kv_head);
     if (gpu_thread() < MMA_KG)
         shared->odd_tile[gpu_thread()] = 0;
     gpu_barrier();
     const struct mma_rules rules = mma_find_rules(run, shared, p);
-    struct mma_peaks peaks = mma_thin_peaks(shared, &rules);
+    struct mma_thin_peaks peaks = mma_thin_peaks_of(shared, &rules);
     mma_thin_hold(queries, q);
     uint32_t slot = 0, at = 0; /* of the turn's places in their ring, of its keys in theirs */
     GPU_LOOP
@@ -190,5 +141,5 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, struct mma_shared *shared,
     }
     GPU_COPY_WAIT(0);
     const uint32_t rows = shared->sequence.q_len * run->group;
-    mma_thin_join(shared, (float *)(void *)queries, rows, peaks.top, peaks.sum, o);
+    mma_thin_put(shared, (float *)(void *)queries, rows, peaks.top, peaks.sum, o);
 }

@@ -12,28 +12,38 @@
  */
 #define GPU_MMA_HALF(rows, dk, dv, size) (GPU_MMA_STEP(rows, dk, size) * ((dk) > (dv) ? (dk) : (dv)) * (size))
 #define GPU_MMA_HALVES(rows, dk, dv, size)                                                                   \
-    (GPU_MMA_HALF(rows, dk, dv, size) > 12288                                       ? 3u                     \
+    ((rows) > 16 && (dk) > 192 && (size) == 2                                       ? 2u                     \
+     : GPU_MMA_HALF(rows, dk, dv, size) > 12288                                     ? 3u                     \
      : GPU_MMA_HALF(rows, dk, dv, size) > 8192 || GPU_MMA_STEP(rows, dk, size) > 64 ? 4u                     \
      : GPU_MMA_HALF(rows, dk, dv, size) > 4096                                      ? 5u                     \
                                                                                     : 8u)
 /* Turns whose places are noted: those of all halves, and one more. */
 #define GPU_MMA_RING(halves) ((halves) / 2u + 2u)
 
+/*
+ * Bytes between rows of queries, keys and values in shared memory: an odd number of 16, so that neighbours
+ * begin in other banks. Kernels of 16 rows and fewer turn the chunks of a row instead.
+ */
+#define GPU_MMA_SPARE(rows) ((rows) <= 16 ? 0u : 16u)
+
 /* Bytes of shared memory beside queries and halves, a multiple of 128. */
 #define GPU_MMA_FIXED(rows, step, halves)                                                                    \
-    ((2560u + 112u * (rows) + 24u * (step)*GPU_MMA_RING(halves) + 127u) / 128u * 128u)
+    ((2944u + 80u * (rows) + 24u * (step)*GPU_MMA_RING(halves) + 127u) / 128u * 128u)
+/* Results of all teams, which take the place of queries and halves. */
+#define GPU_MMA_PITCH(dv)         ((dv) + 8u) /* floats of a row */
+#define GPU_MMA_RESULTS(rows, dv) (((rows) <= 16 ? 4u : 1u) * (rows)*GPU_MMA_PITCH(dv) * 4u)
+#define GPU_MMA_INPUTS(rows, dk, dv, size)                                                                   \
+    ((rows) * ((dk)*2u + GPU_MMA_SPARE(rows)) +                                                              \
+     GPU_MMA_HALVES(rows, dk, dv, size) * (GPU_MMA_HALF(rows, dk, dv, size) + 64u * GPU_MMA_SPARE(rows)))
 /* Of the whole kernel; `size`: bytes of a key's or value's element. */
 #define GPU_MMA_SHARED(rows, dk, dv, size)                                                                   \
     (GPU_MMA_FIXED(rows, GPU_MMA_STEP(rows, dk, size), GPU_MMA_HALVES(rows, dk, dv, size)) +                 \
-     (rows) * (dk)*2u + GPU_MMA_HALVES(rows, dk, dv, size) * GPU_MMA_HALF(rows, dk, dv, size))
+     (GPU_MMA_INPUTS(rows, dk, dv, size) > GPU_MMA_RESULTS(rows, dv) ? GPU_MMA_INPUTS(rows, dk, dv, size)    \
+                                                                     : GPU_MMA_RESULTS(rows, dv)))
 
 /* CTAs that fit a multiprocessor of 227 KB. */
 #define GPU_MMA_CTAS(rows, dk, dv, size)                                                                     \
-    ((rows) <= 16 ? ((dk) > 192   ? ((size) == 1 ? 2 : 1)                                                    \
-                     : (dk) > 128 ? 2                                                                        \
-                     : (dk) > 64  ? 3                                                                        \
-                                  : 4)                                                                        \
-                  : ((dk) > 192 && (size) == 2 ? 1 : 2))
+    ((rows) <= 16 ? ((dk) > 192 ? ((size) == 1 ? 2 : 1) : (dk) > 128 ? 2 : (dk) > 64 ? 3 : 4) : 2)
 
 #define GPU_LOG2E 1.4426950408889634f
 

@@ -12,13 +12,13 @@ GPU_INLINE uint32_t gpu_sum(const struct gpu_run *run, uint32_t i)
     return ((const uint32_t *)run->schedule)[2 * (uint64_t)i];
 }
 
-/* The last sequence whose sum is not above `at`, which is below the last sum. All lanes of a warp together:
- * each round asks for 32 sums at once. */
-GPU_INLINE uint32_t gpu_find_sum(const struct gpu_run *run, uint64_t at)
+/* The first of 32 sequences one of which holds the place `at`; `at` is below the last sum. All lanes of a
+ * warp together: each round asks for 32 sums at once. */
+GPU_INLINE uint32_t gpu_find_block(const struct gpu_run *run, uint64_t at)
 {
     uint32_t lo = 0, hi = run->batch.seqs;
 
-    while (hi - lo > 1) {
+    while (hi - lo > GPU_WARP) {
         const uint32_t step = (hi - lo + GPU_WARP - 1) / GPU_WARP, lane = gpu_thread() % GPU_WARP;
         const uint32_t probe = lo + (lane + 1) * step;
         const uint32_t above = ~gpu_ballot(probe < hi && gpu_sum(run, probe) <= at);
@@ -38,8 +38,8 @@ struct gpu_piece {
     uint32_t row0;  /* first query row of the sequence and head */
     uint32_t first; /* tiles [first, end) of the sequence's keys */
     uint32_t end;
-    uint64_t next;       /* where the line goes on */
-    uint32_t parts;      /* pieces of this sequence and head */
+    uint64_t next;       /* place of the CTA's next piece; 0: there is none */
+    uint32_t parts;      /* pieces of this sequence and head; 0: this is none */
     uint32_t part;       /* which of them */
     uint32_t first_slot; /* of partial results: part p > 0 lies at rest_slot + p * slot_step */
     uint32_t rest_slot;
@@ -64,32 +64,30 @@ GPU_INLINE uint32_t gpu_line_cta(uint64_t all, uint64_t at, uint32_t ctas)
     return (uint32_t)gpu_divide_u64((at + 1) * ctas - 1, all);
 }
 
-/* The piece that begins at `at` and ends at `end` at the latest. `s` is left as its sequence. All lanes of a
- * warp together. */
-GPU_INLINE struct gpu_piece gpu_piece_at(const struct gpu_run *run, uint64_t at, uint64_t end, uint32_t cta,
-                                         uint32_t ctas, struct gpu_sequence *s)
+/* The piece at `at` of a sequence of few rows, whose sums are `below` and `above`; the CTA's places end at
+ * `end`. */
+GPU_INLINE struct gpu_piece gpu_piece_at(const struct gpu_run *run, const struct gpu_sequence *s, uint64_t at,
+                                         uint64_t end, uint64_t all, uint32_t ctas, uint32_t below,
+                                         uint32_t above)
 {
     const struct gpu_cuts cuts = gpu_cuts_of(&run->problem, GPU_FEW_ROWS, 0);
-    const uint32_t heads = run->problem.kv_heads;
-    const uint64_t all = (uint64_t)gpu_sum(run, run->batch.seqs) * heads;
+    const uint32_t heads = run->problem.kv_heads, length = above - below, cta = gpu_cta();
+    const uint64_t base = (uint64_t)below * heads;
     struct gpu_piece p;
 
-    p.seq = gpu_find_sum(run, gpu_divide_u64(at, heads));
-    const uint32_t before = gpu_sum(run, p.seq), length = gpu_sum(run, p.seq + 1) - before;
-    const uint64_t base = (uint64_t)before * heads;
+    p.seq = s->index;
     p.row0 = 0;
     p.kv_head = (uint32_t)gpu_divide_u64(at - base, length);
     const uint32_t inside = (uint32_t)(at - base - (uint64_t)p.kv_head * length);
     const uint64_t begin = at - inside;
     uint64_t stop = begin + length;
     uint32_t low;
-    *s = gpu_sequence(run, p.seq);
     const uint32_t tiles = gpu_key_tiles(&cuts, &s->visible, 0, s->q_len - 1, s->kv_len, &low);
     if (run->problem.det != 0) {
         const uint32_t cut = gpu_cut_tiles(s->kv_len), number = low / cut + inside;
         p.first = number * cut > low ? number * cut : low;
         p.end = (number + 1) * cut < low + tiles ? (number + 1) * cut : low + tiles;
-        p.next = at + gpu_ctas();
+        p.next = at + gpu_ctas() < all ? at + gpu_ctas() : 0;
         p.parts = length;
         p.part = inside;
         p.first_slot = (uint32_t)begin;
@@ -102,7 +100,7 @@ GPU_INLINE struct gpu_piece gpu_piece_at(const struct gpu_run *run, uint64_t at,
     p.end = low + inside + (uint32_t)(stop - at);
     if (p.end > low + tiles)
         p.end = low + tiles;
-    p.next = stop;
+    p.next = stop < end ? stop : 0;
     const uint32_t from = gpu_line_cta(all, begin, ctas), to = gpu_line_cta(all, begin + length - 1, ctas);
     p.parts = to - from + 1;
     p.part = cta - from;

@@ -18,6 +18,9 @@
 struct gpu_u128 {
     uint32_t x[4];
 };
+struct gpu_u64 {
+    uint32_t x[2];
+};
 
 /* ---------------------------------------------------------------- threads */
 
@@ -266,6 +269,20 @@ GPU_INLINE void gpu_store_global_u128(uint64_t at, struct gpu_u128 from)
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(from.x[0]), "r"(from.x[1]),
                  "r"(from.x[2]), "r"(from.x[3])
                  : "memory");
+}
+GPU_INLINE struct gpu_u64 gpu_load_fresh_u64(uint64_t at)
+{
+    struct gpu_u64 to;
+    asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(to.x[0]), "=r"(to.x[1]) : "l"(at));
+    return to;
+}
+GPU_INLINE struct gpu_u128 gpu_load_fresh_u128(uint64_t at)
+{
+    struct gpu_u128 to;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to.x[0]), "=r"(to.x[1]), "=r"(to.x[2]), "=r"(to.x[3])
+                 : "l"(at));
+    return to;
 }
 GPU_INLINE uint32_t gpu__shared_address(const void *at)
 {

@@ -53,6 +53,8 @@
  *
  * Memory:
  *   gpu_load_global_u128(uint64_t), gpu_store_global_u128: by address, in global memory, in their order
+ *   struct gpu_u64 { uint32_t x[2]; }    gpu_load_fresh_u64(uint64_t), gpu_load_fresh_u128: global memory that
+ * other CTAs wrote
  *   struct gpu_u128 { uint32_t x[4]; }   gpu_load_u128(const void *), gpu_store_u128: 16-byte aligned
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)   16 bytes, of which `bytes` (0
  * to 16) are read and the rest is zero; both sides 16-byte aligned void gpu_copy_commit(void) closes a group

@@ -157,6 +157,15 @@ static void resolve_keys(struct gpu_run *run, const struct attn_tensors *tensors
     run->k_new = run->v_new = (struct gpu_cache){0};
 }
 
+/* Vectors that lie on 16 bytes, in one piece and in whole chunks of 16. */
+static bool is_whole(const struct gpu_cache *cache)
+{
+    return ((cache->base | (uint64_t)cache->page_stride | (uint64_t)cache->token_stride |
+             (uint64_t)cache->head_stride | (uint64_t)cache->dim * cache->size) &
+            15) == 0 &&
+           cache->piece_stride == 0;
+}
+
 void gpu_resolve(struct gpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
                  const struct attn_tensors *tensors, const struct attn_kv_desc *desc)
 {
@@ -175,5 +184,6 @@ void gpu_resolve(struct gpu_run *run, const struct attn_problem *problem, const 
     run->q_scale_group = problem->q_scale == ATTN_SCALES_KV_HEAD ? run->group : 1;
     run->out_scale = gpu_scale_of(&tensors->out_scale);
     resolve_keys(run, tensors, desc);
+    run->whole = is_whole(&run->k) && is_whole(&run->v) && is_whole(&run->k_new) && is_whole(&run->v_new);
     resolve_extras(run, tensors);
 }

@@ -120,7 +120,8 @@ struct gpu_run {
     uint32_t units;  /* multiprocessors of the device */
     uint32_t phase;  /* which sequences the launch takes: 0 = all, else enum gpu_phase */
     uint32_t stages; /* tiles in shared memory, where the family has a choice */
-    uint32_t reserved[4];
+    uint32_t whole;  /* 1: all keys and values lie on 16 bytes, in one piece and in whole chunks of 16 */
+    uint32_t reserved[3];
 };
 
 /*

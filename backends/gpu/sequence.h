@@ -115,6 +115,14 @@ GPU_INLINE struct gpu_entry gpu_entry(const struct gpu_run *run, uint64_t entrie
     return entry;
 }
 
+/* The page of an entry; negative for a hole. */
+GPU_INLINE int64_t gpu_entry_page(const struct gpu_run *run, struct gpu_entry entry)
+{
+    if (run->batch.addressing == ATTN_CSR && run->batch.index_dtype == ATTN_INT64)
+        return (int64_t)((uint64_t)entry.high << 32 | entry.low);
+    return (int32_t)entry.low;
+}
+
 /* Where the key of an entry lies; false for a hole. */
 GPU_INLINE bool gpu_place_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
                              struct gpu_entry entry, struct gpu_place *out)
@@ -132,9 +140,7 @@ GPU_INLINE bool gpu_place_of(const struct gpu_run *run, const struct gpu_sequenc
     }
     if (batch->addressing != ATTN_DENSE) {
         out->token = key - gpu_page_of(run, key) * batch->block;
-        out->page = (int32_t)entry.low;
-        if (batch->addressing == ATTN_CSR && batch->index_dtype == ATTN_INT64)
-            out->page = (int64_t)((uint64_t)entry.high << 32 | entry.low);
+        out->page = gpu_entry_page(run, entry);
     }
     if (run->problem.kv_source != ATTN_KV_NEW)
         out->outer = out->page;

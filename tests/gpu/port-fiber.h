@@ -27,6 +27,9 @@
 struct gpu_u128 {
     uint32_t x[4];
 };
+struct gpu_u64 {
+    uint32_t x[2];
+};
 
 /* ---------------------------------------------------------------- fiber-port.c */
 
@@ -287,6 +290,15 @@ GPU_INLINE void gpu_store_u128(void *at, struct gpu_u128 value)
 GPU_INLINE struct gpu_u128 gpu_load_global_u128(uint64_t at)
 {
     return gpu_load_u128((const void *)(uintptr_t)at);
+}
+GPU_INLINE struct gpu_u64 gpu_load_fresh_u64(uint64_t at)
+{
+    const uint32_t *from = (const uint32_t *)(uintptr_t)at;
+    return (struct gpu_u64){{from[0], from[1]}};
+}
+GPU_INLINE struct gpu_u128 gpu_load_fresh_u128(uint64_t at)
+{
+    return gpu_load_global_u128(at);
 }
 GPU_INLINE void gpu_store_global_u128(uint64_t at, struct gpu_u128 from)
 {
