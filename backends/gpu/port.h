@@ -31,9 +31,9 @@
  *   uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)       alike
  *
  * All lanes of a warp call these together:
- *   float    gpu_shuffle_f32(float value, uint32_t lane)          uint32_t gpu_shuffle_u32, uint64_t
- * gpu_shuffle_u64 float    gpu_shuffle_xor_f32(float value, uint32_t mask)      uint32_t gpu_shuffle_xor_u32,
- * double ..._f64 uint32_t gpu_ballot(bool predicate)               bit per lane
+ *   float gpu_shuffle_f32(float value, uint32_t lane)       gpu_shuffle_u32, gpu_shuffle_u64
+ *   float gpu_shuffle_xor_f32(float value, uint32_t mask)   gpu_shuffle_xor_u32, gpu_shuffle_xor_f64
+ *   uint32_t gpu_ballot(bool predicate)                     bit per lane
  *
  * Numbers (IEEE unless said otherwise; no flush to zero):
  *   float gpu_exp2(float)        to 2 ulp          float gpu_fma(float, float, float)
@@ -46,28 +46,28 @@
  *   uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)   a * b + c of two at once; gpu_fma_bf16
  *   void gpu_e4m3_to_f16(uint32_t codes, uint32_t out[2])   bytes 0 and 1, then 2 and 3
  *   uint32_t gpu_keep(uint32_t)                       the same, held in a register and not computed anew
- *   uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)   bytes of low (0 to 3) and high (4
- * to 7), one for each of four digits, the lowest first uint32_t gpu_count_leading(uint32_t)
- * gpu_first_bit(uint32_t)    of a number that is not 0 uint32_t gpu_f32_bits(float)  float
- * gpu_f32_of_bits(uint32_t)
+ *   uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)
+ *       bytes of low (0 to 3) and high (4 to 7), one for each of four digits, the lowest first
+ *   uint32_t gpu_count_leading(uint32_t)   gpu_first_bit(uint32_t) of a number that is not 0
+ *   uint32_t gpu_f32_bits(float)           float gpu_f32_of_bits(uint32_t)
  *
- * Memory:
+ * Memory; u64 and u128 are structs of as many bits, uint32_t x[2] and x[4]:
+ *   gpu_load_u128(const void *), gpu_store_u128: 16-byte aligned
  *   gpu_load_global_u128(uint64_t), gpu_store_global_u128: by address, in global memory, in their order
- *   struct gpu_u64 { uint32_t x[2]; }    gpu_load_fresh_u64(uint64_t), gpu_load_fresh_u128: global memory that
- * other CTAs wrote
- *   struct gpu_u128 { uint32_t x[4]; }   gpu_load_u128(const void *), gpu_store_u128: 16-byte aligned
- *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)   16 bytes, of which `bytes` (0
- * to 16) are read and the rest is zero; both sides 16-byte aligned void gpu_copy_commit(void) closes a group
- * of copies void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)   16 bytes, or nothing
- *   void gpu_copy_async4(void *shared, uint64_t global)   4 bytes, aligned
- *   GPU_COPY_WAIT(n)                     until at most the n latest groups of this thread are under
- * way
+ *   gpu_load_fresh_u64(uint64_t), gpu_load_fresh_u128: global memory that other CTAs wrote
+ *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
+ *       16 bytes, of which `bytes` (0 to 16) are read and the rest is zero; both sides 16-byte aligned
+ *   void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)   16 bytes, or nothing
+ *   void gpu_copy_async4(void *shared, uint64_t global)                    4 bytes, aligned
+ *   void gpu_copy_commit(void)             closes a group of copies
+ *   GPU_COPY_WAIT(n)                       until at most the n latest groups of this thread are under way
  *
  * Matrices (a warp together; fragments as the PTX manual lays out m16n8k16):
- *   void gpu_load_matrix4(uint32_t to[4], const void *row)         four 8x8 of 16-bit; lane l gives the
- * address void gpu_load_matrix4_trans(uint32_t to[4], const void *row)   of row l % 8 of matrix l / 8, in
- * shared memory void gpu_load_matrix2(uint32_t to[2], const void *row)         two, lanes 0 to 15; ..._trans
- * alike void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])   d += a b, 16x8x16, f32 sums
+ *   void gpu_load_matrix4(uint32_t to[4], const void *row)         four 8x8 of 16-bit: lane l gives the
+ *       address of row l % 8 of matrix l / 8, in shared memory; gpu_load_matrix4_trans
+ *   void gpu_load_matrix2(uint32_t to[2], const void *row)         two: lanes 0 to 15; ..._trans
+ *   uint32_t gpu_transpose_matrix(uint32_t pair)                   of an 8x8 of which a lane has two
+ *   void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])   d += a b, f32 sums
  *   void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
  */
 #ifndef ATTN_GPU_PORT_H
