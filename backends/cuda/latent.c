@@ -100,7 +100,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part 
                                        part->shared_bytes, &own, part->kernel->name, stream, err);
     if (status != ATTN_OK || (fixed && cuts_of(p) == 1))
         return status;
-    own.ctas = rows;
+    own.rows = rows;
     return cuda_launch(plan->backend->context, part->merge, merges, GPU_LATENT_THREADS, 0, &own,
                        "latent_merge", stream, err);
 }

@@ -60,7 +60,6 @@ static int32_t launch_parts(const struct attn_plan_impl *plan, struct gpu_run *r
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
         const struct cuda_part *part = &plan->parts[i];
         run->phase = part->phase;
-        run->ctas = part->ctas;
         run->schedule_bytes = part->schedule_bytes;
         run->scratch_bytes = part->scratch_bytes;
         run->counters_bytes = part->counters_bytes;

@@ -74,7 +74,7 @@ GPU_INLINE void latent_merge_row(const struct gpu_run *run, const struct gpu_seq
     latent_emit(run, s, token, head, peak, total, values, lane);
 }
 
-/* run.ctas says how many rows a tile has. Grid: pieces of the line, or sequences and tiles; 8 rows each. */
+/* run.rows says how many rows a tile has. Grid: pieces of the line, or sequences and tiles; 8 rows each. */
 GPU_KERNEL(latent_merge, GPU_LATENT_THREADS, 2)(GPU_ARGUMENT(struct gpu_run, run))
 {
     GPU_SHARED struct latent_piece piece;
@@ -83,11 +83,11 @@ GPU_KERNEL(latent_merge, GPU_LATENT_THREADS, 2)(GPU_ARGUMENT(struct gpu_run, run
 
     if (gpu_thread() == 0)
         cut = run.problem.det != 0
-                  ? latent_cut_fixed(&run, run.ctas, gpu_cta(), gpu_cta_y(), &sequence, &piece)
-                  : latent_cut_line(&run, run.ctas, &sequence, &piece);
+                  ? latent_cut_fixed(&run, run.rows, gpu_cta(), gpu_cta_y(), &sequence, &piece)
+                  : latent_cut_line(&run, run.rows, &sequence, &piece);
     gpu_barrier();
     if (cut)
-        latent_merge_row(&run, &sequence, &piece, run.ctas,
+        latent_merge_row(&run, &sequence, &piece, run.rows,
                          gpu_cta_z() * (GPU_LATENT_THREADS / GPU_WARP) + gpu_thread() / GPU_WARP);
 }
 

@@ -150,10 +150,6 @@ GPU_INLINE double gpu_tanh_f64(double x)
 {
     return tanh(x);
 }
-GPU_INLINE uint32_t gpu_count_leading(uint32_t x)
-{
-    return (uint32_t)__clz((int)x);
-}
 GPU_INLINE uint32_t gpu_first_bit(uint32_t x)
 {
     return (uint32_t)__ffs((int)x) - 1;
@@ -324,13 +320,6 @@ GPU_INLINE void gpu_load_matrix4_trans(uint32_t to[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(gpu__shared_address(row))
-                 : "memory");
-}
-GPU_INLINE void gpu_load_matrix2(uint32_t to[2], const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(to[0]), "=r"(to[1])
                  : "r"(gpu__shared_address(row))
                  : "memory");
 }

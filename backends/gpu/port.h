@@ -48,7 +48,7 @@
  *   uint32_t gpu_keep(uint32_t)                       the same, held in a register and not computed anew
  *   uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)
  *       bytes of low (0 to 3) and high (4 to 7), one for each of four digits, the lowest first
- *   uint32_t gpu_count_leading(uint32_t)   gpu_first_bit(uint32_t) of a number that is not 0
+ *   uint32_t gpu_first_bit(uint32_t)       of a number that is not 0
  *   uint32_t gpu_f32_bits(float)           float gpu_f32_of_bits(uint32_t)
  *
  * Memory; u64 and u128 are structs of as many bits, uint32_t x[2] and x[4]:
@@ -65,7 +65,7 @@
  * Matrices (a warp together; fragments as the PTX manual lays out m16n8k16):
  *   void gpu_load_matrix4(uint32_t to[4], const void *row)         four 8x8 of 16-bit: lane l gives the
  *       address of row l % 8 of matrix l / 8, in shared memory; gpu_load_matrix4_trans
- *   void gpu_load_matrix2(uint32_t to[2], const void *row)         two: lanes 0 to 15; ..._trans
+ *   void gpu_load_matrix2_trans(uint32_t to[2], const void *row)   two: lanes 0 to 15
  *   uint32_t gpu_transpose_matrix(uint32_t pair)                   of an 8x8 of which a lane has two
  *   void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])   d += a b, f32 sums
  *   void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])

@@ -116,7 +116,7 @@ struct gpu_run {
     uint64_t part_out; /* partial results in scratch: f32 [part rows, head_dim_vo], normalised */
     uint64_t part_lse; /* f32 [part rows] */
 
-    uint32_t ctas;   /* CTAs of a fixed grid */
+    uint32_t rows;   /* of a tile of latent pieces that are merged */
     uint32_t units;  /* multiprocessors of the device */
     uint32_t phase;  /* which sequences the launch takes: 0 = all, else enum gpu_phase */
     uint32_t stages; /* tiles in shared memory, where the family has a choice */

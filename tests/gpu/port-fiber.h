@@ -192,10 +192,6 @@ GPU_INLINE double gpu_tanh_f64(double x)
 {
     return tanh(x);
 }
-GPU_INLINE uint32_t gpu_count_leading(uint32_t x)
-{
-    return (uint32_t)__builtin_clz(x);
-}
 GPU_INLINE uint32_t gpu_first_bit(uint32_t x)
 {
     return (uint32_t)__builtin_ctz(x);
@@ -312,10 +308,6 @@ GPU_INLINE void gpu_load_matrix4(uint32_t to[4], const void *row)
 GPU_INLINE void gpu_load_matrix4_trans(uint32_t to[4], const void *row)
 {
     gpu_fiber_load_matrix(to, row, 4, 1);
-}
-GPU_INLINE void gpu_load_matrix2(uint32_t to[2], const void *row)
-{
-    gpu_fiber_load_matrix(to, row, 2, 0);
 }
 GPU_INLINE void gpu_load_matrix2_trans(uint32_t to[2], const void *row)
 {
