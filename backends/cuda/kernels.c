@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The table of attention kernels, best row first: dispatch and capability query in one. */
-#include "cuda.h"
+#include "families.h"
 #include "lane-list.h"
 #include "latent.h"
 
@@ -10,13 +10,13 @@
  * converts or that are f16 as they are. Beside 8-bit values P is f16, or bf16 where they have scales of their
  * own: the row says the coarser.
  */
-#define MMA_CODES  (CUDA_TYPES_8 & ~CUDA_TYPE_FNUZ)
-#define MMA_CACHED (CUDA_FEATURES & ~(CUDA_MLA | CUDA_NEW | CUDA_CACHE_NEW))
+#define MMA_CODES  (GPU_TYPES_8 & ~GPU_TYPE_FNUZ)
+#define MMA_CACHED (GPU_FEATURES & ~(GPU_MLA | GPU_NEW | GPU_CACHE_NEW))
 
 #define MMA_ROW(name_, phases_, q_, kv_, features_, numerics_)                                               \
     {                                                                                                        \
         .name = (name_), .family = &cuda_mma, .arch = CUDA_ARCH_LEAST, .phases = (phases_), .q_types = (q_), \
-        .kv_types = (kv_), .out_types = CUDA_TYPE_F32 | CUDA_TYPES_16, .dim_multiple = 1, .dim_max = 256,    \
+        .kv_types = (kv_), .out_types = GPU_TYPE_F32 | GPU_TYPES_16, .dim_multiple = 1, .dim_max = 256,      \
         .features = (features_), .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)                   \
     }
 
@@ -25,53 +25,40 @@
     {                                                                                                        \
         .name = (name_), .family = &cuda_latent, .arch = CUDA_ARCH_LEAST,                                    \
         .phases = GPU_FEW_ROWS | GPU_MANY_ROWS, .q_types = (type_), .kv_types = (type_),                     \
-        .out_types = CUDA_TYPE_F32 | CUDA_TYPES_16, .dim_multiple = 1, .dim_max = GPU_LATENT_DIM,            \
-        .vo_max = GPU_LATENT_VO, .features = CUDA_FEATURES & ~CUDA_PAGED_X, .needs = CUDA_MLA,               \
+        .out_types = GPU_TYPE_F32 | GPU_TYPES_16, .dim_multiple = 1, .dim_max = GPU_LATENT_DIM,              \
+        .vo_max = GPU_LATENT_VO, .features = GPU_FEATURES & ~GPU_PAGED_X, .needs = GPU_MLA,                  \
         .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)                                            \
     }
 
-const struct cuda_kernel cuda_kernels[] = {
-    MMA_ROW("decode_mma_f16", GPU_FEW_ROWS, CUDA_TYPE_F16, CUDA_TYPE_F16, CUDA_FEATURES & ~CUDA_MLA,
+const struct gpu_kernel gpu_kernels[] = {
+    MMA_ROW("decode_mma_f16", GPU_FEW_ROWS, GPU_TYPE_F16, GPU_TYPE_F16, GPU_FEATURES & ~GPU_MLA,
             ATTN_NUMERICS_P_F16),
-    MMA_ROW("decode_mma_f16_kv8", GPU_FEW_ROWS, CUDA_TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_bf16", GPU_FEW_ROWS, CUDA_TYPE_BF16, CUDA_TYPE_BF16, CUDA_FEATURES & ~CUDA_MLA,
+    MMA_ROW("decode_mma_f16_kv8", GPU_FEW_ROWS, GPU_TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_bf16", GPU_FEW_ROWS, GPU_TYPE_BF16, GPU_TYPE_BF16, GPU_FEATURES & ~GPU_MLA,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_bf16_kv8", GPU_FEW_ROWS, CUDA_TYPE_BF16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_f16", GPU_MANY_ROWS, CUDA_TYPE_F16, CUDA_TYPE_F16, CUDA_FEATURES & ~CUDA_MLA,
+    MMA_ROW("decode_mma_bf16_kv8", GPU_FEW_ROWS, GPU_TYPE_BF16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_f16", GPU_MANY_ROWS, GPU_TYPE_F16, GPU_TYPE_F16, GPU_FEATURES & ~GPU_MLA,
             ATTN_NUMERICS_P_F16),
-    MMA_ROW("prefill_mma_f16_kv8", GPU_MANY_ROWS, CUDA_TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_bf16", GPU_MANY_ROWS, CUDA_TYPE_BF16, CUDA_TYPE_BF16, CUDA_FEATURES & ~CUDA_MLA,
+    MMA_ROW("prefill_mma_f16_kv8", GPU_MANY_ROWS, GPU_TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_bf16", GPU_MANY_ROWS, GPU_TYPE_BF16, GPU_TYPE_BF16, GPU_FEATURES & ~GPU_MLA,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, CUDA_TYPE_BF16, MMA_CODES, MMA_CACHED,
+    MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, GPU_TYPE_BF16, MMA_CODES, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
-    LATENT_ROW("latent_mma_f16", CUDA_TYPE_F16, ATTN_NUMERICS_P_F16),
-    LATENT_ROW("latent_mma_bf16", CUDA_TYPE_BF16, ATTN_NUMERICS_P_BF16),
+    LATENT_ROW("latent_mma_f16", GPU_TYPE_F16, ATTN_NUMERICS_P_F16),
+    LATENT_ROW("latent_mma_bf16", GPU_TYPE_BF16, ATTN_NUMERICS_P_BF16),
     {.name = "attn_lane",
-     .family = &cuda_lane,
+     .family = &gpu_lane_family,
      .arch = CUDA_ARCH_LEAST,
      .phases = GPU_FEW_ROWS | GPU_MANY_ROWS,
-     .q_types = CUDA_TYPES_ALL,
-     .kv_types = CUDA_TYPES_ALL,
-     .out_types = CUDA_TYPES_ALL,
+     .q_types = GPU_TYPES_ALL,
+     .kv_types = GPU_TYPES_ALL,
+     .out_types = GPU_TYPES_ALL,
      .kv_mixed = 1,
      .dim_multiple = 1,
      .dim_max = GPU_LANE_DIM,
-     .features = CUDA_FEATURES,
+     .features = GPU_FEATURES,
      .graph_level = ATTN_GRAPH_ALWAYS,
      .numerics = ATTN_NUMERICS_UNROUNDED},
 };
 
-const uint32_t cuda_kernel_count = sizeof cuda_kernels / sizeof cuda_kernels[0];
-
-int32_t cuda_launch(struct cuda_context *context, cuda_handle function, const uint32_t grid[3],
-                    uint32_t threads, uint32_t shared_bytes, const void *argument, const char *name,
-                    void *stream, struct attn_error *err)
-{
-    /* The driver reads the argument during the call and does not write it. */
-    void *arguments[] = {(void *)(uintptr_t)argument};
-
-    return cuda_check(context,
-                      context->driver->cuLaunchKernel(function, grid[0], grid[1], grid[2], threads, 1, 1,
-                                                      shared_bytes, stream, arguments, NULL),
-                      "kernel", name, err);
-}
+const uint32_t gpu_kernel_count = sizeof gpu_kernels / sizeof gpu_kernels[0];

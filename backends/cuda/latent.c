@@ -5,12 +5,12 @@
 
 #include <stdio.h>
 
-#include "cuda.h"
+#include "families.h"
 
 static const struct {
     uint32_t rows;
-    enum cuda_module module;
-} sizes[] = {{16, CUDA_MODULE_latent_16}, {32, CUDA_MODULE_latent_32}, {64, CUDA_MODULE_latent_64}};
+    enum gpu_module module;
+} sizes[] = {{16, GPU_MODULE_latent_16}, {32, GPU_MODULE_latent_32}, {64, GPU_MODULE_latent_64}};
 
 /*
  * Rows of a CTA: as few as hold the longest sequence. With det=1 maxima decide nothing. The kernel with most
@@ -30,7 +30,7 @@ static uint32_t size_of(const struct attn_problem *problem)
 /* Tiles of keys in shared memory. Devices of sm_80 have 163 KiB of it, those with 227 KiB hold three. */
 static uint32_t stages_of(const struct attn_plan_impl *plan, uint32_t size)
 {
-    const uint32_t shared = cuda_shared_of(plan->backend->context->record->arch);
+    const uint32_t shared = gpu_vendor_shared(plan->backend->context->record->arch);
 
     return sizes[size].rows <= 32 && GPU_LATENT_SHARED(sizes[size].rows, 3) <= shared ? 3 : 2;
 }
@@ -52,18 +52,18 @@ static uint32_t cuts_of(const struct attn_problem *p)
 }
 
 /* Partial results that there can be at once. */
-static uint64_t slots_of(const struct attn_plan_impl *plan, const struct cuda_part *part)
+static uint64_t slots_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
 {
     const struct attn_problem *p = &plan->problem;
 
     return p->det != 0 ? (uint64_t)p->max_seqs * tiles_of(p) * cuts_of(p) : UINT64_C(2) * part->ctas;
 }
 
-static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err)
+static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
     const uint32_t i = size_of(p);
-    struct cuda_context *context = plan->backend->context;
+    struct gpu_context *context = plan->backend->context;
     char name[64];
 
     part->threads = GPU_LATENT_THREADS;
@@ -77,13 +77,13 @@ static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part,
         slots_of(plan, part) * sizes[i].rows * (GPU_LATENT_VO + UINT64_C(2)) * sizeof(float);
     snprintf(name, sizeof name, "latent_%u_%s", sizes[i].rows, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
     const int32_t status =
-        cuda_module_function(context, sizes[i].module, name, part->shared_bytes, &part->attention, err);
+        gpu_module_function(context, sizes[i].module, name, part->shared_bytes, &part->attention, err);
     return status == ATTN_OK
-               ? cuda_module_function(context, CUDA_MODULE_latent_merge, "latent_merge", 0, &part->merge, err)
+               ? gpu_module_function(context, GPU_MODULE_latent_merge, "latent_merge", 0, &part->merge, err)
                : status;
 }
 
-static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part *part,
+static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
@@ -96,13 +96,13 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part 
     own.stages = stages_of(plan, i);
     own.part_out = run->scratch;
     own.part_lse = run->scratch + slots_of(plan, part) * rows * GPU_LATENT_VO * sizeof(float);
-    const int32_t status = cuda_launch(plan->backend->context, part->attention, grid, part->threads,
-                                       part->shared_bytes, &own, part->kernel->name, stream, err);
+    const int32_t status = gpu_launch(plan->backend->context, part->attention, grid, part->threads,
+                                      part->shared_bytes, &own, part->kernel->name, stream, err);
     if (status != ATTN_OK || (fixed && cuts_of(p) == 1))
         return status;
     own.rows = rows;
-    return cuda_launch(plan->backend->context, part->merge, merges, GPU_LATENT_THREADS, 0, &own,
-                       "latent_merge", stream, err);
+    return gpu_launch(plan->backend->context, part->merge, merges, GPU_LATENT_THREADS, 0, &own,
+                      "latent_merge", stream, err);
 }
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
@@ -112,4 +112,4 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
     return GPU_LATENT_SHARED(64u, 2u);
 }
 
-const struct cuda_family cuda_latent = {.shared_of = shared_of, .create = create, .launch = launch};
+const struct gpu_family cuda_latent = {.shared_of = shared_of, .create = create, .launch = launch};

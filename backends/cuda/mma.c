@@ -3,18 +3,18 @@
  * their schedules share out. */
 #include <stdio.h>
 
-#include "cuda.h"
+#include "families.h"
 #include "mma.h"
 
 /* Columns that kernels are made for, rows of a tile of many, and the modules with caches of 16 and 8 bits. */
 static const struct {
     uint32_t dk, dv;
     uint32_t many;
-    enum cuda_module modules[2];
-} sizes[] = {{64, 64, 128, {CUDA_MODULE_mma_64, CUDA_MODULE_mma_64_kv8}},
-             {128, 128, 128, {CUDA_MODULE_mma_128, CUDA_MODULE_mma_128_kv8}},
-             {192, 128, 64, {CUDA_MODULE_mma_192, CUDA_MODULE_mma_192_kv8}},
-             {256, 256, 64, {CUDA_MODULE_mma_256, CUDA_MODULE_mma_256_kv8}}};
+    enum gpu_module modules[2];
+} sizes[] = {{64, 64, 128, {GPU_MODULE_mma_64, GPU_MODULE_mma_64_kv8}},
+             {128, 128, 128, {GPU_MODULE_mma_128, GPU_MODULE_mma_128_kv8}},
+             {192, 128, 64, {GPU_MODULE_mma_192, GPU_MODULE_mma_192_kv8}},
+             {256, 256, 64, {GPU_MODULE_mma_256, GPU_MODULE_mma_256_kv8}}};
 
 enum { ROWS_LEAST = 8, ROWS_BLOCK = 16, ROWS_FEW = 64, THREADS = 128 };
 
@@ -48,7 +48,7 @@ static uint32_t few_of(const struct attn_problem *problem)
 static uint32_t many_of(const struct attn_plan_impl *plan)
 {
     const uint32_t many = sizes[size_of(&plan->problem)].many;
-    const uint32_t limit = cuda_shared_of(plan->backend->context->record->arch);
+    const uint32_t limit = gpu_vendor_shared(plan->backend->context->record->arch);
 
     return shared_bytes(&plan->problem, many) <= limit ? many : ROWS_FEW;
 }
@@ -63,19 +63,19 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
     return shared_bytes(problem, phases == GPU_MANY_ROWS ? ROWS_FEW : few_of(problem));
 }
 
-static uint32_t pieces_of(const struct attn_plan_impl *plan, const struct cuda_part *part)
+static uint32_t pieces_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
 {
     const struct attn_problem *p = &plan->problem;
 
     return p->det != 0 ? p->max_seqs * p->kv_heads * GPU_CUTS : 2 * part->ctas;
 }
 
-static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err)
+static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
     const uint32_t i = size_of(p), element = attn__dtype_size(p->k_dtype), rows = rows_of(plan, part->phase);
     const uint32_t dk = sizes[i].dk, dv = sizes[i].dv;
-    struct cuda_context *context = plan->backend->context;
+    struct gpu_context *context = plan->backend->context;
     char name[64];
 
     part->threads = THREADS;
@@ -93,13 +93,13 @@ static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part,
         part->scratch_bytes = slots * rows * (dv + UINT64_C(2)) * sizeof(float);
         part->counters_bytes = (uint64_t)p->max_seqs * p->kv_heads * sizeof(uint32_t);
     }
-    return cuda_module_function(context, sizes[i].modules[element == 1], name, part->shared_bytes,
-                                &part->attention, err);
+    return gpu_module_function(context, sizes[i].modules[element == 1], name, part->shared_bytes,
+                               &part->attention, err);
 }
 
 /* CTAs of a launch: those that fit the device, or for sequences of many rows as many as there can be tiles.
  */
-static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct cuda_part *part,
+static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
                         const struct gpu_run *run)
 {
     if (part->phase == GPU_FEW_ROWS)
@@ -108,7 +108,7 @@ static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct cuda_par
            plan->problem.kv_heads;
 }
 
-static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part *part,
+static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
@@ -120,16 +120,16 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part 
     if (!GPU_MAY_TAKE(part->phase, run->batch.max_q, run->group))
         return ATTN_OK;
     if (ctas > INT32_MAX)
-        return cuda_fail(err, ATTN_E_UNSUPPORTED, 0, "batch.rows",
-                         "batch.rows is %u: more tiles of rows than a launch has CTAs (%d)", run->batch.rows,
-                         INT32_MAX);
+        return gpu_fail(err, ATTN_E_UNSUPPORTED, 0, "batch.rows",
+                        "batch.rows is %u: more tiles of rows than a launch has CTAs (%d)", run->batch.rows,
+                        INT32_MAX);
     if (part->phase == GPU_FEW_ROWS) {
         const uint64_t slots = pieces_of(plan, part), rows = rows_of(plan, part->phase);
         own.part_out = run->scratch;
         own.part_lse = run->scratch + slots * rows * sizes[i].dv * sizeof(float);
     }
-    return cuda_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, &own,
-                       part->kernel->name, stream, err);
+    return gpu_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, &own,
+                      part->kernel->name, stream, err);
 }
 
-const struct cuda_family cuda_mma = {.shared_of = shared_of, .create = create, .launch = launch};
+const struct gpu_family cuda_mma = {.shared_of = shared_of, .create = create, .launch = launch};

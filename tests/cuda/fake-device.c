@@ -6,6 +6,9 @@
 
 #include "fake-state.h"
 
+/* Attributes of devices. */
+enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_MAJOR = 75, DEVICE_MINOR = 76 };
+
 #define STACK_MAX 16
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -31,13 +34,13 @@ uint32_t fake_retained(int ordinal)
     return retained[ordinal];
 }
 
-cuda_handle fake_current(uint32_t *out_depth)
+gpu_handle fake_current(uint32_t *out_depth)
 {
     *out_depth = depth;
     return fake_context();
 }
 
-cuda_handle fake_context_push(int ordinal)
+gpu_handle fake_context_push(int ordinal)
 {
     struct fake_object *context = fake_new(FAKE_CONTEXT, NULL, (size_t)ordinal);
 
@@ -52,45 +55,45 @@ void fake_context_pop(void)
 
 /* ---------------------------------------------------------------- devices */
 
-cuda_result cuDeviceGetCount(int *devices)
+gpu_result cuDeviceGetCount(int *devices)
 {
-    cuda_result result = fake_enter("cuDeviceGetCount", false);
+    gpu_result result = fake_enter("cuDeviceGetCount", false);
 
     *devices = fake_machine.devices;
     return result;
 }
 
-cuda_result cuDeviceGet(cuda_device *device, int ordinal)
+gpu_result cuDeviceGet(gpu_ordinal *device, int ordinal)
 {
-    cuda_result result = fake_enter("cuDeviceGet", false);
+    gpu_result result = fake_enter("cuDeviceGet", false);
 
     *device = ordinal;
     return result;
 }
 
-cuda_result cuDeviceGetName(char *name, int size, cuda_device device)
+gpu_result cuDeviceGetName(char *name, int size, gpu_ordinal device)
 {
-    cuda_result result = fake_enter("cuDeviceGetName", false);
+    gpu_result result = fake_enter("cuDeviceGetName", false);
 
     snprintf(name, (size_t)size, "Fake GPU %d", device);
     return result;
 }
 
-cuda_result cuDeviceGetAttribute(int *value, int attribute, cuda_device device)
+gpu_result cuDeviceGetAttribute(int *value, int attribute, gpu_ordinal device)
 {
-    cuda_result result = fake_enter("cuDeviceGetAttribute", false);
+    gpu_result result = fake_enter("cuDeviceGetAttribute", false);
 
     (void)device;
-    *value = attribute == CUDA_DEVICE_MAJOR             ? fake_machine.major
-             : attribute == CUDA_DEVICE_MINOR           ? fake_machine.minor
-             : attribute == CUDA_DEVICE_MULTIPROCESSORS ? 4
-                                                        : 0;
+    *value = attribute == DEVICE_MAJOR             ? fake_machine.major
+             : attribute == DEVICE_MINOR           ? fake_machine.minor
+             : attribute == DEVICE_MULTIPROCESSORS ? 4
+                                                   : 0;
     return result;
 }
 
-cuda_result cuDeviceTotalMem(size_t *bytes, cuda_device device)
+gpu_result cuDeviceTotalMem(size_t *bytes, gpu_ordinal device)
 {
-    cuda_result result = fake_enter("cuDeviceTotalMem", false);
+    gpu_result result = fake_enter("cuDeviceTotalMem", false);
 
     (void)device;
     *bytes = fake_machine.memory;
@@ -99,11 +102,11 @@ cuda_result cuDeviceTotalMem(size_t *bytes, cuda_device device)
 
 /* ---------------------------------------------------------------- contexts */
 
-cuda_result cuDevicePrimaryCtxRetain(cuda_handle *context, cuda_device device)
+gpu_result cuDevicePrimaryCtxRetain(gpu_handle *context, gpu_ordinal device)
 {
-    cuda_result result = fake_enter("cuDevicePrimaryCtxRetain", false);
+    gpu_result result = fake_enter("cuDevicePrimaryCtxRetain", false);
 
-    if (result != CUDA_SUCCESS)
+    if (result != GPU_SUCCESS)
         return result;
     struct fake_object *fresh = fake_new(FAKE_CONTEXT, NULL, (size_t)device);
     pthread_mutex_lock(&lock);
@@ -114,12 +117,12 @@ cuda_result cuDevicePrimaryCtxRetain(cuda_handle *context, cuda_device device)
     if (*context != fresh)
         fake_drop(fresh);
     fake_keep_at_open();
-    return CUDA_SUCCESS;
+    return GPU_SUCCESS;
 }
 
-cuda_result cuDevicePrimaryCtxRelease(cuda_device device)
+gpu_result cuDevicePrimaryCtxRelease(gpu_ordinal device)
 {
-    cuda_result result = fake_enter("cuDevicePrimaryCtxRelease", false);
+    gpu_result result = fake_enter("cuDevicePrimaryCtxRelease", false);
 
     pthread_mutex_lock(&lock);
     const bool held = retained[device] > 0;
@@ -135,24 +138,24 @@ cuda_result cuDevicePrimaryCtxRelease(cuda_device device)
     return result;
 }
 
-cuda_result cuCtxPushCurrent(cuda_handle context)
+gpu_result cuCtxPushCurrent(gpu_handle context)
 {
-    cuda_result result = fake_enter("cuCtxPushCurrent", false);
+    gpu_result result = fake_enter("cuCtxPushCurrent", false);
 
-    if (result != CUDA_SUCCESS)
+    if (result != GPU_SUCCESS)
         return result;
     if (fake_take(context, FAKE_CONTEXT, "cuCtxPushCurrent") == NULL)
-        return CUDA_INVALID_VALUE;
+        return GPU_INVALID_VALUE;
     if (depth == STACK_MAX)
         fake_offend("contexts are pushed and not popped");
     else
         stack[depth++] = context;
-    return CUDA_SUCCESS;
+    return GPU_SUCCESS;
 }
 
-cuda_result cuCtxPopCurrent(cuda_handle *context)
+gpu_result cuCtxPopCurrent(gpu_handle *context)
 {
-    cuda_result result = fake_enter("cuCtxPopCurrent", false);
+    gpu_result result = fake_enter("cuCtxPopCurrent", false);
 
     *context = fake_context();
     if (depth == 0)
@@ -162,39 +165,39 @@ cuda_result cuCtxPopCurrent(cuda_handle *context)
     return result;
 }
 
-cuda_result cuCtxGetDevice(cuda_device *device)
+gpu_result cuCtxGetDevice(gpu_ordinal *device)
 {
-    cuda_result result = fake_enter("cuCtxGetDevice", true);
+    gpu_result result = fake_enter("cuCtxGetDevice", true);
 
-    if (result == CUDA_SUCCESS)
-        *device = (cuda_device)fake_context()->size;
+    if (result == GPU_SUCCESS)
+        *device = (gpu_ordinal)fake_context()->size;
     return result;
 }
 
 /* ---------------------------------------------------------------- contexts of other users of the device */
 
-FAKE_API cuda_result cuCtxGetCurrent(cuda_handle *context);
-FAKE_API cuda_result fake_create(cuda_handle *context, unsigned flags,
-                                 cuda_device device) __asm__("cuCtxCreate_v2");
-FAKE_API cuda_result fake_destroy(cuda_handle context) __asm__("cuCtxDestroy_v2");
+FAKE_API gpu_result cuCtxGetCurrent(gpu_handle *context);
+FAKE_API gpu_result fake_create(gpu_handle *context, unsigned flags,
+                                gpu_ordinal device) __asm__("cuCtxCreate_v2");
+FAKE_API gpu_result fake_destroy(gpu_handle context) __asm__("cuCtxDestroy_v2");
 
-cuda_result cuCtxGetCurrent(cuda_handle *context)
+gpu_result cuCtxGetCurrent(gpu_handle *context)
 {
     *context = fake_context();
-    return CUDA_SUCCESS;
+    return GPU_SUCCESS;
 }
 
-cuda_result fake_create(cuda_handle *context, unsigned flags, cuda_device device)
+gpu_result fake_create(gpu_handle *context, unsigned flags, gpu_ordinal device)
 {
     (void)flags;
     *context = fake_context_push(device);
-    return CUDA_SUCCESS;
+    return GPU_SUCCESS;
 }
 
-cuda_result fake_destroy(cuda_handle context)
+gpu_result fake_destroy(gpu_handle context)
 {
     if (fake_context() == context)
         fake_context_pop();
     fake_drop(context);
-    return CUDA_SUCCESS;
+    return GPU_SUCCESS;
 }

@@ -14,7 +14,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct fake_machine fake_machine = {.devices = 1, .major = 9, .version = 13000, .memory = FAKE_MEMORY_BYTES};
 static struct fake_object *objects;
 static uint64_t calls, fail_at;
-static cuda_result fail_with;
+static gpu_result fail_with;
 static const char *failed_name;
 static char offence[256];
 static struct {
@@ -48,14 +48,14 @@ static void count(const char *name)
 }
 
 /* Errors after which a context answers nothing else. */
-static bool is_sticky(cuda_result result)
+static bool is_sticky(gpu_result result)
 {
-    return result >= CUDA_ILLEGAL_ADDRESS && result <= CUDA_LAUNCH_FAILED;
+    return result >= GPU_ILLEGAL_ADDRESS && result <= GPU_LAUNCH_FAILED;
 }
 
-cuda_result fake_enter(const char *name, bool needs_context)
+gpu_result fake_enter(const char *name, bool needs_context)
 {
-    cuda_result result = CUDA_SUCCESS;
+    gpu_result result = GPU_SUCCESS;
 
     struct fake_object *context = fake_context();
 
@@ -67,7 +67,7 @@ cuda_result fake_enter(const char *name, bool needs_context)
         result = fail_with;
         if (is_sticky(result) && context != NULL)
             context->lost = result;
-    } else if (needs_context && context != NULL && context->lost != CUDA_SUCCESS) {
+    } else if (needs_context && context != NULL && context->lost != GPU_SUCCESS) {
         fake_offend("%s is called though the context is lost", name);
         result = context->lost;
     } else if (needs_context && context == NULL) {
@@ -123,12 +123,12 @@ static const char *kind_name(enum fake_kind kind)
     return names[kind];
 }
 
-struct fake_object *fake_take(cuda_handle handle, enum fake_kind kind, const char *name)
+struct fake_object *fake_take(gpu_handle handle, enum fake_kind kind, const char *name)
 {
     struct fake_object *object;
 
     pthread_mutex_lock(&lock);
-    for (object = objects; object != NULL && (cuda_handle)object != handle; object = object->next)
+    for (object = objects; object != NULL && (gpu_handle)object != handle; object = object->next)
         continue;
     pthread_mutex_unlock(&lock);
     if (object != NULL && object->kind == kind) {
@@ -140,7 +140,7 @@ struct fake_object *fake_take(cuda_handle handle, enum fake_kind kind, const cha
     return NULL;
 }
 
-void *fake_reach(cuda_address address, size_t size, const char *name)
+void *fake_reach(gpu_pointer address, size_t size, const char *name)
 {
     char *at = (char *)(uintptr_t)address;
     struct fake_object *object;
@@ -239,12 +239,12 @@ static void reset(const struct fake_machine *to)
     fake_devices_reset();
     memset(counts, 0, sizeof counts);
     calls = fail_at = 0;
-    fail_with = CUDA_SUCCESS;
+    fail_with = GPU_SUCCESS;
     failed_name = "";
     offence[0] = '\0';
 }
 
-static void fail(uint64_t call, cuda_result result)
+static void fail(uint64_t call, gpu_result result)
 {
     fail_at = call;
     fail_with = result;
@@ -309,55 +309,55 @@ const struct fake *fake_get(void)
 
 /* ---------------------------------------------------------------- the driver: lookup and errors */
 
-FAKE_API cuda_result fake_lookup(const char *name, void **out, int version, uint64_t flags,
-                                 int *status) __asm__("cuGetProcAddress_v2");
+FAKE_API gpu_result fake_lookup(const char *name, void **out, int version, uint64_t flags,
+                                int *status) __asm__("cuGetProcAddress_v2");
 
-cuda_result fake_lookup(const char *name, void **out, int version, uint64_t flags, int *status)
+gpu_result fake_lookup(const char *name, void **out, int version, uint64_t flags, int *status)
 {
-#define CUDA_ENTRY(name_, symbol_, optional_, parameters_) {#name_, (void (*)(void))name_},
+#define GPU_ENTRY(name_, call_, symbol_, optional_, parameters_) {#call_, (void (*)(void))call_},
     static const struct {
         const char *name;
         void (*function)(void);
     } entries[] = {
 #include "driver.def"
     };
-#undef CUDA_ENTRY
+#undef GPU_ENTRY
     (void)version, (void)flags, (void)status;
     *out = NULL;
     for (size_t i = 0; i < sizeof entries / sizeof entries[0] && !fake_machine.no_lookup; i++) {
         if (strcmp(entries[i].name, name) == 0)
             memcpy(out, &entries[i].function, sizeof *out);
     }
-    return *out != NULL ? CUDA_SUCCESS : 500;
+    return *out != NULL ? GPU_SUCCESS : 500;
 }
 
-cuda_result cuGetErrorName(cuda_result error, const char **text)
+gpu_result cuGetErrorName(gpu_result error, const char **text)
 {
-    *text = error == CUDA_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-            : error == CUDA_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-                                          : "CUDA_ERROR_OF_THE_FAKE";
-    return CUDA_SUCCESS;
+    *text = error == GPU_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : error == GPU_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+                                         : "CUDA_ERROR_OF_THE_FAKE";
+    return GPU_SUCCESS;
 }
 
-cuda_result cuGetErrorString(cuda_result error, const char **text)
+gpu_result cuGetErrorString(gpu_result error, const char **text)
 {
-    *text = error == CUDA_OUT_OF_MEMORY ? "out of memory" : "a sentence about it";
-    return CUDA_SUCCESS;
+    *text = error == GPU_OUT_OF_MEMORY ? "out of memory" : "a sentence about it";
+    return GPU_SUCCESS;
 }
 
-cuda_result cuDriverGetVersion(int *version)
+gpu_result cuDriverGetVersion(int *version)
 {
-    cuda_result result = fake_enter("cuDriverGetVersion", false);
+    gpu_result result = fake_enter("cuDriverGetVersion", false);
 
     *version = fake_machine.version;
     return result;
 }
 
-cuda_result cuInit(unsigned flags)
+gpu_result cuInit(unsigned flags)
 {
-    cuda_result result = fake_enter("cuInit", false);
+    gpu_result result = fake_enter("cuInit", false);
 
     (void)flags;
     fake_keep_at_start();
-    return result != CUDA_SUCCESS ? result : fake_machine.init;
+    return result != GPU_SUCCESS ? result : fake_machine.init;
 }

@@ -19,20 +19,20 @@ void fake_kernel_run(const struct fake_work *work)
     pthread_mutex_unlock(&lock);
 }
 
-cuda_result cuModuleLoadData(cuda_handle *module, const void *image)
+gpu_result cuModuleLoadData(gpu_handle *module, const void *image)
 {
-    cuda_result result = fake_enter("cuModuleLoadData", true);
+    gpu_result result = fake_enter("cuModuleLoadData", true);
 
-    if (result == CUDA_SUCCESS && image == NULL)
-        return CUDA_INVALID_IMAGE;
-    if (result == CUDA_SUCCESS)
+    if (result == GPU_SUCCESS && image == NULL)
+        return GPU_INVALID_IMAGE;
+    if (result == GPU_SUCCESS)
         *module = fake_new(FAKE_MODULE, NULL, 0);
     return result;
 }
 
-cuda_result cuModuleUnload(cuda_handle module)
+gpu_result cuModuleUnload(gpu_handle module)
 {
-    cuda_result result = fake_enter("cuModuleUnload", true);
+    gpu_result result = fake_enter("cuModuleUnload", true);
     struct fake_object *object = fake_take(module, FAKE_MODULE, "cuModuleUnload");
 
     if (object != NULL) {
@@ -42,51 +42,51 @@ cuda_result cuModuleUnload(cuda_handle module)
     return result;
 }
 
-cuda_result cuModuleGetFunction(cuda_handle *function, cuda_handle module, const char *name)
+gpu_result cuModuleGetFunction(gpu_handle *function, gpu_handle module, const char *name)
 {
-    cuda_result result = fake_enter("cuModuleGetFunction", true);
+    gpu_result result = fake_enter("cuModuleGetFunction", true);
     const struct driver_kernel *kernel = driver_find(name);
 
-    if (result != CUDA_SUCCESS)
+    if (result != GPU_SUCCESS)
         return result;
     if (fake_take(module, FAKE_MODULE, "cuModuleGetFunction") == NULL || kernel == NULL)
         return 500;
     *function = fake_new_function(kernel, module);
-    return CUDA_SUCCESS;
+    return GPU_SUCCESS;
 }
 
-cuda_result cuFuncGetAttribute(int *value, int attribute, cuda_handle function)
+gpu_result cuFuncGetAttribute(int *value, int attribute, gpu_handle function)
 {
     (void)attribute, (void)function;
     *value = 0;
     return fake_enter("cuFuncGetAttribute", true);
 }
 
-cuda_result cuFuncSetAttribute(cuda_handle function, int attribute, int value)
+gpu_result cuFuncSetAttribute(gpu_handle function, int attribute, int value)
 {
     (void)attribute, (void)value, (void)function;
     return fake_enter("cuFuncSetAttribute", true);
 }
 
-cuda_result cuFuncLoad(cuda_handle function)
+gpu_result cuFuncLoad(gpu_handle function)
 {
     (void)function;
     return fake_enter("cuFuncLoad", true);
 }
 
-cuda_result cuLaunchKernel(cuda_handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                           cuda_handle stream, void **arguments, void **extra)
+gpu_result cuLaunchKernel(gpu_handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                          gpu_handle stream, void **arguments, void **extra)
 {
-    cuda_result result = fake_enter("cuLaunchKernel", true);
+    gpu_result result = fake_enter("cuLaunchKernel", true);
     struct fake_work work = {.what = FAKE_LAUNCH, .grid = {grid_x, grid_y, grid_z, block_x, shared_bytes, 0}};
 
     (void)extra;
-    if (result != CUDA_SUCCESS)
+    if (result != GPU_SUCCESS)
         return result;
     const struct fake_object *object = fake_take(function, FAKE_FUNCTION, "cuLaunchKernel");
     if (object == NULL)
-        return CUDA_INVALID_VALUE;
+        return GPU_INVALID_VALUE;
     const struct driver_kernel *kernel = object->kernel;
     if (grid_x == 0 || grid_y == 0 || grid_z == 0 || block_x == 0 || block_y * block_z != 1 ||
         kernel->size > sizeof work.argument)

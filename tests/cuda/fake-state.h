@@ -7,9 +7,10 @@
 #include "fiber.h"
 
 /* The driver's interface under the names that its file exports. */
-#define CUDA_ENTRY(name, symbol, optional, parameters) FAKE_API cuda_result name parameters __asm__(symbol);
+#define GPU_ENTRY(name, call, symbol, optional, parameters)                                                  \
+    FAKE_API gpu_result call parameters __asm__(symbol);
 #include "driver.def"
-#undef CUDA_ENTRY
+#undef GPU_ENTRY
 
 #define FAKE_DEVICES_MAX  4
 #define FAKE_MEMORY_BYTES (UINT64_C(1) << 30)
@@ -51,20 +52,20 @@ struct fake_object {
     struct fake_object
         *capture; /* stream: the graph that it keeps calls for; memory: that frees it; function: its module */
     const void *kernel; /* function */
-    cuda_result lost;   /* context: the error that it answers from now on */
+    gpu_result lost;    /* context: the error that it answers from now on */
 };
 
-/* Begins a call: counts it, and answers what it is to return, CUDA_SUCCESS if it is to be done. */
-cuda_result fake_enter(const char *name, bool needs_context);
+/* Begins a call: counts it, and answers what it is to return, GPU_SUCCESS if it is to be done. */
+gpu_result fake_enter(const char *name, bool needs_context);
 void fake_offend(const char *format, ...) __attribute__((format(printf, 1, 2)));
 struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size);
 /* Of a module, listed with its kernel. */
 struct driver_kernel;
 struct fake_object *fake_new_function(const struct driver_kernel *kernel, struct fake_object *module);
 /* The live object of a handle, or NULL after saying so. */
-struct fake_object *fake_take(cuda_handle handle, enum fake_kind kind, const char *name);
+struct fake_object *fake_take(gpu_handle handle, enum fake_kind kind, const char *name);
 /* The device memory at an address, of `size` bytes at least; NULL after saying so. */
-void *fake_reach(cuda_address address, size_t size, const char *name);
+void *fake_reach(gpu_pointer address, size_t size, const char *name);
 /* The live allocation that begins at an address, or NULL. */
 struct fake_object *fake_find_memory(const void *memory, enum fake_kind kind);
 /* The current one. */
@@ -78,15 +79,15 @@ uint64_t fake_taken(void);
 void fake_release_works(struct fake_object *object);
 
 /* A stream that is not captured does a work at once; one that is keeps it. */
-cuda_result fake_submit(const char *name, cuda_handle stream, const struct fake_work *work);
+gpu_result fake_submit(const char *name, gpu_handle stream, const struct fake_work *work);
 
 extern struct fake_machine fake_machine;
 
 /* fake-device.c */
 void fake_devices_reset(void);
 uint32_t fake_retained(int ordinal);
-cuda_handle fake_current(uint32_t *out_depth);
-cuda_handle fake_context_push(int ordinal);
+gpu_handle fake_current(uint32_t *out_depth);
+gpu_handle fake_context_push(int ordinal);
 void fake_context_pop(void);
 
 /* fake-keep.c: what the variable FAKE_CUDA says, for programs that are no tests of this driver. */

@@ -20,7 +20,7 @@ struct fake_machine {
     int devices;
     int major, minor; /* of all devices */
     int version;      /* of the driver */
-    cuda_result init; /* of cuInit */
+    gpu_result init;  /* of cuInit */
     bool no_lookup;   /* no cuGetProcAddress */
     uint64_t memory;  /* bytes of all devices together, 0 = 2^30 */
 };
@@ -30,7 +30,7 @@ struct fake {
     /* Forgets everything: objects, counts, offences, failures. */
     void (*reset)(const struct fake_machine *machine);
     /* The call of this number, counted from 1, fails with a result; 0 = none. */
-    void (*fail)(uint64_t call, cuda_result result);
+    void (*fail)(uint64_t call, gpu_result result);
     uint64_t (*calls)(void);
     /* Calls of one function. */
     uint64_t (*calls_of)(const char *name);
@@ -41,9 +41,9 @@ struct fake {
     /* Objects that are not released; their kinds are written to `text`. */
     uint32_t (*leaks)(char *text, size_t size);
     /* What this thread has on top of its stack of contexts, and how many. */
-    cuda_handle (*current)(uint32_t *depth);
+    gpu_handle (*current)(uint32_t *depth);
     /* A context of its own, as a caller of the plugin has, made current. */
-    cuda_handle (*context_push)(int ordinal);
+    gpu_handle (*context_push)(int ordinal);
     void (*context_pop)(void);
 };
 

@@ -78,9 +78,9 @@ void test_exhausted(struct world *world, const struct shim *shim)
 
 void test_failures(struct world *world)
 {
-    use_failing(world, NULL, CUDA_INVALID_VALUE, ATTN_E_DEVICE, "INVALID_VALUE");
-    use_failing(world, NULL, CUDA_OUT_OF_MEMORY, ATTN_E_MEMORY, "OUT_OF_MEMORY");
-    use_failing(world, NULL, CUDA_LAUNCH_FAILED, ATTN_E_DEVICE_LOST, "LAUNCH_FAILED");
+    use_failing(world, NULL, GPU_INVALID_VALUE, ATTN_E_DEVICE, "INVALID_VALUE");
+    use_failing(world, NULL, GPU_OUT_OF_MEMORY, ATTN_E_MEMORY, "OUT_OF_MEMORY");
+    use_failing(world, NULL, GPU_LAUNCH_FAILED, ATTN_E_DEVICE_LOST, "LAUNCH_FAILED");
 }
 
 static bool is_lost(struct world *world, int32_t status)
@@ -138,11 +138,11 @@ void test_lost(struct world *world, const struct shim *shim, int devices)
               job_init(&other, world, devices > 1 ? 1 : 0, native) == ATTN_OK &&
               job_run(&job, world) == ATTN_OK,
           "two contexts at work");
-    world->fake->fail(world->fake->calls() + 2, CUDA_ILLEGAL_ADDRESS);
+    world->fake->fail(world->fake->calls() + 2, GPU_ILLEGAL_ADDRESS);
     int32_t status = world->table->memory->stream_synchronize(job.backend, job.stream, &world->err);
     check(world, is_lost(world, status) && strstr(world->err.message, "CUDA_ERROR_ILLEGAL_ADDRESS") != NULL,
           "a sticky error is told in the driver's words");
-    world->fake->fail(0, CUDA_SUCCESS);
+    world->fake->fail(0, GPU_SUCCESS);
     const uint64_t before = world->fake->calls();
     check(world, all_say_so(world, &job, event) && world->fake->calls() == before,
           "then every entry says DEVICE_LOST without the driver");

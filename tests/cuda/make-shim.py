@@ -27,8 +27,8 @@ def name_of(parameter):
 text = open(sys.argv[1], encoding="utf-8").read()
 text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 lines = []
-for entry in text.split("CUDA_ENTRY(")[1:]:
-    match = re.match(r'(\w+), ("\w+"), \d,\s*\((.*)\)\)\s*$', entry, flags=re.S)
+for entry in text.split("GPU_ENTRY(")[1:]:
+    match = re.match(r'\w+, (\w+), ("\w+"), \d,\s*\((.*)\)\)\s*$', entry, flags=re.S)
     parameters = " ".join(match[3].split())
     names = [name_of(p) for p in split(parameters)]
     lines.append(f"SHIM({match[1]}, {match[2]}, ({parameters}), ({', '.join(names)}), {names[0]}, "

@@ -12,17 +12,17 @@ enum { MOST_NAMES = 96, MOST_LOST = 16 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_object *objects;
 static uint64_t calls, fail_at;
-static cuda_result fail_with;
+static gpu_result fail_with;
 static const char *failed_name = "";
 static char offence[256];
-static cuda_handle last_primary;
+static gpu_handle last_primary;
 static struct {
     const char *name;
     uint64_t count;
 } counts[MOST_NAMES];
 static struct {
-    cuda_handle context;
-    cuda_result error;
+    gpu_handle context;
+    gpu_result error;
 } lost[MOST_LOST];
 static uint32_t lost_count;
 
@@ -84,18 +84,18 @@ static bool needs_context(const char *name)
     return true;
 }
 
-static bool is_sticky(cuda_result result)
+static bool is_sticky(gpu_result result)
 {
-    return result >= CUDA_ILLEGAL_ADDRESS && result <= CUDA_LAUNCH_FAILED;
+    return result >= GPU_ILLEGAL_ADDRESS && result <= GPU_LAUNCH_FAILED;
 }
 
-static cuda_result lost_with(cuda_handle context)
+static gpu_result lost_with(gpu_handle context)
 {
     for (uint32_t i = 0; i < lost_count; i++) {
         if (lost[i].context == context)
             return lost[i].error;
     }
-    return CUDA_SUCCESS;
+    return GPU_SUCCESS;
 }
 
 static void count(const char *name)
@@ -108,13 +108,13 @@ static void count(const char *name)
     counts[i].count++;
 }
 
-cuda_result shim_enter(const char *name)
+gpu_result shim_enter(const char *name)
 {
-    cuda_handle context = shim_current();
-    cuda_result result = CUDA_SUCCESS;
+    gpu_handle context = shim_current();
+    gpu_result result = GPU_SUCCESS;
 
     if (strncmp(name, "cuGetError", 10) == 0)
-        return CUDA_SUCCESS;
+        return GPU_SUCCESS;
     pthread_mutex_lock(&lock);
     calls++;
     count(name);
@@ -127,7 +127,7 @@ cuda_result shim_enter(const char *name)
         }
     } else if (needs_context(name) && context == NULL) {
         offend(name, "is called without a context");
-    } else if (needs_context(name) && lost_with(context) != CUDA_SUCCESS) {
+    } else if (needs_context(name) && lost_with(context) != GPU_SUCCESS) {
         offend(name, "is called though the context is lost");
         result = lost_with(context);
     }
@@ -135,19 +135,19 @@ cuda_result shim_enter(const char *name)
     return result;
 }
 
-cuda_result shim_check(const char *name, uint64_t first)
+gpu_result shim_check(const char *name, uint64_t first)
 {
     const struct maker *releaser = find_maker(releasers, sizeof releasers / sizeof releasers[0], name);
     const bool stream = strncmp(name, "cuStream", 8) == 0 && strcmp(name, "cuStreamCreate") != 0;
-    cuda_result result = CUDA_SUCCESS;
+    gpu_result result = GPU_SUCCESS;
 
     if (releaser == NULL && (!stream || first == 0))
-        return CUDA_SUCCESS;
+        return GPU_SUCCESS;
     pthread_mutex_lock(&lock);
     const struct shim_object *object = *find_object(releaser != NULL ? releaser->kind : SHIM_STREAM, first);
     if (object == NULL) {
         offend(name, "of something that is not there");
-        result = CUDA_INVALID_VALUE;
+        result = GPU_INVALID_VALUE;
     } else if (object->context != shim_current()) {
         offend(name, "of something of another context");
     }
@@ -155,7 +155,7 @@ cuda_result shim_check(const char *name, uint64_t first)
     return result;
 }
 
-static void add(enum shim_kind kind, uint64_t handle, cuda_handle context)
+static void add(enum shim_kind kind, uint64_t handle, gpu_handle context)
 {
     struct shim_object *object = calloc(1, sizeof *object);
 
@@ -187,17 +187,17 @@ bool shim_releases(const char *name)
            strcmp(name, "cuStreamEndCapture") == 0;
 }
 
-void shim_leave(const char *name, uint64_t first, uint64_t second, cuda_result failed)
+void shim_leave(const char *name, uint64_t first, uint64_t second, gpu_result failed)
 {
     const struct maker *maker = find_maker(makers, sizeof makers / sizeof makers[0], name);
     const struct maker *releaser = find_maker(releasers, sizeof releasers / sizeof releasers[0], name);
-    cuda_handle context = shim_current();
+    gpu_handle context = shim_current();
     uint64_t handle = 0;
 
     pthread_mutex_lock(&lock);
     if (maker != NULL) {
         memcpy(&handle, (const void *)(uintptr_t)(maker->second ? second : first), sizeof handle);
-        if (failed == CUDA_SUCCESS)
+        if (failed == GPU_SUCCESS)
             add(maker->kind, handle, context);
         else
             shim_drop_graph(handle);
@@ -230,12 +230,12 @@ void shim_forget(void (*release)(const struct shim_object *object))
     memset(counts, 0, sizeof counts);
     lost_count = 0;
     calls = fail_at = 0;
-    fail_with = CUDA_SUCCESS;
+    fail_with = GPU_SUCCESS;
     failed_name = "";
     offence[0] = '\0';
 }
 
-void shim_fail(uint64_t call, cuda_result result)
+void shim_fail(uint64_t call, gpu_result result)
 {
     fail_at = call;
     fail_with = result;
@@ -279,7 +279,7 @@ uint32_t shim_leaks(char *text, size_t size)
     return found;
 }
 
-uint32_t shim_living(cuda_handle context)
+uint32_t shim_living(gpu_handle context)
 {
     uint32_t found = 0;
 
@@ -288,7 +288,7 @@ uint32_t shim_living(cuda_handle context)
     return found;
 }
 
-cuda_handle shim_primary(void)
+gpu_handle shim_primary(void)
 {
     return last_primary;
 }

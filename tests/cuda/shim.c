@@ -10,19 +10,24 @@
 
 #include "shim-state.h"
 
-static struct cuda_driver behind;
+/* The driver's functions. */
+static struct behind {
+#define SHIM(name, symbol, parameters, arguments, first, second) gpu_result(*name) parameters;
+#include "shim-entries.h"
+#undef SHIM
+} behind;
 static struct {
-    cuda_result (*get_current)(cuda_handle *context);
-    cuda_result (*create)(cuda_handle *context, unsigned flags, cuda_device device);
-    cuda_result (*destroy)(cuda_handle context);
+    gpu_result (*get_current)(gpu_handle *context);
+    gpu_result (*create)(gpu_handle *context, unsigned flags, gpu_ordinal device);
+    gpu_result (*destroy)(gpu_handle context);
     const struct fake *(*fake)(void); /* NULL: the driver behind is a real one */
 } more;
-static cuda_handle own[8]; /* contexts of a caller */
+static gpu_handle own[8]; /* contexts of a caller */
 static uint32_t own_count;
 
-cuda_handle shim_current(void)
+gpu_handle shim_current(void)
 {
-    cuda_handle context = NULL;
+    gpu_handle context = NULL;
 
     if (more.get_current != NULL)
         (void)more.get_current(&context);
@@ -32,50 +37,50 @@ cuda_handle shim_current(void)
 /* What is under way ends, for who is told of a failure waits for nothing more. */
 static void drain(const struct shim_object *object)
 {
-    const cuda_handle stream = (cuda_handle)(uintptr_t)object->handle;
-    cuda_handle popped;
+    const gpu_handle stream = (gpu_handle)(uintptr_t)object->handle;
+    gpu_handle popped;
     int captured = 0;
 
-    if (object->kind != SHIM_STREAM || behind.cuCtxPushCurrent(object->context) != CUDA_SUCCESS)
+    if (object->kind != SHIM_STREAM || behind.cuCtxPushCurrent(object->context) != GPU_SUCCESS)
         return;
-    if (behind.cuStreamIsCapturing(stream, &captured) == CUDA_SUCCESS && captured == 0)
+    if (behind.cuStreamIsCapturing(stream, &captured) == GPU_SUCCESS && captured == 0)
         (void)behind.cuStreamSynchronize(stream);
     (void)behind.cuCtxPopCurrent(&popped);
 }
 
 void shim_drop_graph(uint64_t graph)
 {
-    (void)behind.cuGraphDestroy((cuda_handle)(uintptr_t)graph);
+    (void)behind.cuGraphDestroy((gpu_handle)(uintptr_t)graph);
 }
 
 /* ---------------------------------------------------------------- the functions */
 
 /* A release that is to fail is done all the same, as a driver does that tells of an earlier error. */
 #define SHIM(name, symbol, parameters, arguments, first, second)                                             \
-    static cuda_result shim_##name parameters                                                                \
+    static gpu_result shim_##name parameters                                                                 \
     {                                                                                                        \
-        const cuda_result failed = shim_enter(#name);                                                        \
-        if (failed != CUDA_SUCCESS)                                                                          \
+        const gpu_result failed = shim_enter(#name);                                                         \
+        if (failed != GPU_SUCCESS)                                                                           \
             shim_each(drain);                                                                                \
-        if (failed != CUDA_SUCCESS && !shim_releases(#name))                                                 \
+        if (failed != GPU_SUCCESS && !shim_releases(#name))                                                  \
             return failed;                                                                                   \
-        cuda_result result = shim_check(#name, (uint64_t)(uintptr_t)(first));                                \
-        if (result == CUDA_SUCCESS)                                                                          \
+        gpu_result result = shim_check(#name, (uint64_t)(uintptr_t)(first));                                 \
+        if (result == GPU_SUCCESS)                                                                           \
             result = behind.name arguments;                                                                  \
-        if (result == CUDA_SUCCESS)                                                                          \
+        if (result == GPU_SUCCESS)                                                                           \
             shim_leave(#name, (uint64_t)(uintptr_t)(first), (uint64_t)(uintptr_t)(second), failed);          \
-        return failed != CUDA_SUCCESS ? failed : result;                                                     \
+        return failed != GPU_SUCCESS ? failed : result;                                                      \
     }
 #include "shim-entries.h"
 #undef SHIM
 
-FAKE_API cuda_result shim_lookup(const char *name, void **out, int version, uint64_t flags,
-                                 int *status) __asm__("cuGetProcAddress_v2");
+FAKE_API gpu_result shim_lookup(const char *name, void **out, int version, uint64_t flags,
+                                int *status) __asm__("cuGetProcAddress_v2");
 
-cuda_result shim_lookup(const char *name, void **out, int version, uint64_t flags, int *status)
+gpu_result shim_lookup(const char *name, void **out, int version, uint64_t flags, int *status)
 {
 #define SHIM(name, symbol, parameters, arguments, first, second)                                             \
-    {#name, (void (*)(void))shim_##name, offsetof(struct cuda_driver, name)},
+    {#name, (void (*)(void))shim_##name, offsetof(struct behind, name)},
     static const struct {
         const char *name;
         void (*function)(void);
@@ -93,7 +98,7 @@ cuda_result shim_lookup(const char *name, void **out, int version, uint64_t flag
         if (strcmp(entries[i].name, name) == 0 && there != NULL)
             memcpy(out, &entries[i].function, sizeof *out);
     }
-    return *out != NULL ? CUDA_SUCCESS : 500;
+    return *out != NULL ? GPU_SUCCESS : 500;
 }
 
 /* ---------------------------------------------------------------- the library behind */
@@ -120,14 +125,14 @@ static int use(const char *path)
     find(library, "cuCtxDestroy_v2", &more.destroy);
     find(library, "fake_get", &more.fake);
     if (more.get_current == NULL || more.create == NULL || more.destroy == NULL || behind.cuInit == NULL ||
-        behind.cuInit(0) != CUDA_SUCCESS || behind.cuDeviceGetCount(&devices) != CUDA_SUCCESS)
+        behind.cuInit(0) != GPU_SUCCESS || behind.cuDeviceGetCount(&devices) != GPU_SUCCESS)
         return 0;
     return devices;
 }
 
 static void hold(int ordinal)
 {
-    cuda_handle context;
+    gpu_handle context;
 
     (void)behind.cuDevicePrimaryCtxRetain(&context, ordinal);
 }
@@ -140,13 +145,13 @@ static bool is_real(void)
 /* ---------------------------------------------------------------- control */
 
 /* A capture that was lost on the way ends here. */
-static void release_stream(cuda_handle stream)
+static void release_stream(gpu_handle stream)
 {
-    cuda_handle graph = NULL;
+    gpu_handle graph = NULL;
     int captured = 0;
 
-    if (behind.cuStreamIsCapturing(stream, &captured) == CUDA_SUCCESS && captured != 0 &&
-        behind.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph != NULL)
+    if (behind.cuStreamIsCapturing(stream, &captured) == GPU_SUCCESS && captured != 0 &&
+        behind.cuStreamEndCapture(stream, &graph) == GPU_SUCCESS && graph != NULL)
         (void)behind.cuGraphDestroy(graph);
     (void)behind.cuStreamDestroy(stream);
 }
@@ -154,14 +159,14 @@ static void release_stream(cuda_handle stream)
 /* In the driver behind, whatever became of the object's context here. */
 static void release(const struct shim_object *object)
 {
-    cuda_handle popped;
+    gpu_handle popped;
 
     if (object->kind == SHIM_PRIMARY) {
-        (void)behind.cuDevicePrimaryCtxRelease((cuda_device)object->handle);
+        (void)behind.cuDevicePrimaryCtxRelease((gpu_ordinal)object->handle);
         return;
     }
-    const cuda_handle handle = (cuda_handle)(uintptr_t)object->handle;
-    if (behind.cuCtxPushCurrent(object->context) != CUDA_SUCCESS)
+    const gpu_handle handle = (gpu_handle)(uintptr_t)object->handle;
+    if (behind.cuCtxPushCurrent(object->context) != GPU_SUCCESS)
         return;
     if (object->kind == SHIM_MEMORY)
         (void)behind.cuMemFree(object->handle);
@@ -193,24 +198,24 @@ static const char *offence(void)
     return *shim_offence() != '\0' || is_real() ? shim_offence() : more.fake()->offence();
 }
 
-static cuda_handle current(uint32_t *depth)
+static gpu_handle current(uint32_t *depth)
 {
-    cuda_handle context = shim_current();
+    gpu_handle context = shim_current();
 
     *depth = context != NULL;
     return context;
 }
 
-static cuda_handle context_push(int ordinal)
+static gpu_handle context_push(int ordinal)
 {
-    if (own_count == sizeof own / sizeof own[0] || more.create(&own[own_count], 0, ordinal) != CUDA_SUCCESS)
+    if (own_count == sizeof own / sizeof own[0] || more.create(&own[own_count], 0, ordinal) != GPU_SUCCESS)
         return NULL;
     return own[own_count++];
 }
 
 static void context_pop(void)
 {
-    cuda_handle context;
+    gpu_handle context;
 
     (void)behind.cuCtxPopCurrent(&context);
 }

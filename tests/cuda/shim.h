@@ -18,9 +18,9 @@ struct shim {
     /* Keeps a device's primary context, so that opening it takes no time. */
     void (*hold)(int ordinal);
     /* How many things live in a context; those of NULL are of no context. */
-    uint32_t (*living)(cuda_handle context);
+    uint32_t (*living)(gpu_handle context);
     /* The primary context that was retained last. */
-    cuda_handle (*primary)(void);
+    gpu_handle (*primary)(void);
     bool (*real)(void); /* it is a device's driver */
 };
 

@@ -28,7 +28,7 @@ static void test_contexts(struct world *world, const struct shim *shim)
     world_begin(world, NULL);
     check(world, works(world, NULL), "a use gives the right result");
     check(world, world->fake->current(&depth) == NULL, "and leaves no context behind");
-    cuda_handle own = world->fake->context_push(0);
+    gpu_handle own = world->fake->context_push(0);
     check(world, own != NULL && works(world, NULL), "the same under a context of the caller");
     check(world, world->fake->current(&depth) == own, "which stays the current one");
     const uint64_t retained = world->fake->calls_of("cuDevicePrimaryCtxRetain");
@@ -43,9 +43,9 @@ static void test_contexts(struct world *world, const struct shim *shim)
 
 /* Two jobs take turns under a third context; each has its things in its own. */
 static void take_turns(struct world *world, const struct shim *shim, struct job jobs[2],
-                       const cuda_handle contexts[2], const char *what)
+                       const gpu_handle contexts[2], const char *what)
 {
-    cuda_handle third = world->fake->context_push(0);
+    gpu_handle third = world->fake->context_push(0);
     bool good = third != NULL, kept = true;
     uint32_t depth;
 
@@ -69,12 +69,12 @@ static void test_two_contexts(struct world *world, const struct shim *shim)
     struct job jobs[2];
 
     world_begin(world, NULL);
-    cuda_handle own = world->fake->context_push(0);
+    gpu_handle own = world->fake->context_push(0);
     world->fake->context_pop();
     check(world,
           job_init(&jobs[0], world, 0, NULL) == ATTN_OK && job_init(&jobs[1], world, 0, own) == ATTN_OK,
           "two contexts of one device are open");
-    take_turns(world, shim, jobs, (cuda_handle[]){shim->primary(), own}, "they take turns");
+    take_turns(world, shim, jobs, (gpu_handle[]){shim->primary(), own}, "they take turns");
     job_finish(&jobs[0], world);
     job_finish(&jobs[1], world);
     world_end(world);
@@ -83,7 +83,7 @@ static void test_two_contexts(struct world *world, const struct shim *shim)
 
 static void test_two_devices(struct world *world, const struct shim *shim, int devices)
 {
-    cuda_handle contexts[2];
+    gpu_handle contexts[2];
     struct job jobs[2];
     bool good = true;
 

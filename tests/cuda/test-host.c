@@ -62,7 +62,7 @@ static void test_machines(struct world *world)
          2,
          "a driver without cuGetProcAddress"},
         {{.devices = 0, .version = 13000}, ATTN_OK, 0, 0, "no device"},
-        {{.version = 13000, .init = CUDA_NO_DEVICE}, ATTN_OK, 0, 0, "a driver that says NO_DEVICE"},
+        {{.version = 13000, .init = GPU_NO_DEVICE}, ATTN_OK, 0, 0, "a driver that says NO_DEVICE"},
         {{.devices = 1, .major = 9, .version = 11040},
          ATTN_E_DEVICE,
          ATTN_REASON_NO_DRIVER,
@@ -130,7 +130,7 @@ static void test_whole(struct world *world)
     world_end(world);
     check_clean(world, "and leaves nothing");
     world_begin(world, &good);
-    cuda_handle own = world->fake->context_push(1);
+    gpu_handle own = world->fake->context_push(1);
     check(world, use_all(world, NULL, &wrong) == ATTN_OK && !wrong, "the same under the caller's context");
     check(world, world->fake->current(&depth) == own && depth == 1, "which stays the current one");
     world->fake->context_pop();
@@ -143,7 +143,7 @@ static void test_native(struct world *world)
     bool wrong;
 
     world_begin(world, &good);
-    cuda_handle own = world->fake->context_push(0);
+    gpu_handle own = world->fake->context_push(0);
     world->fake->context_pop();
     check(world, use_all(world, own, &wrong) == ATTN_OK && !wrong, "the caller's context is used");
     check(world, world->fake->calls_of("cuDevicePrimaryCtxRetain") == 0, "and not the device's own");
@@ -257,7 +257,7 @@ static void test_lost(struct world *world)
           job_init(&job, world, 0, NULL) == ATTN_OK && job_init(&other, world, 1, NULL) == ATTN_OK &&
               job_run(&job, world) == ATTN_OK,
           "two devices at work");
-    world->fake->fail(world->fake->calls() + 2, CUDA_ILLEGAL_ADDRESS);
+    world->fake->fail(world->fake->calls() + 2, GPU_ILLEGAL_ADDRESS);
     int32_t status = world->table->memory->stream_synchronize(job.backend, job.stream, &world->err);
     check(world,
           status == ATTN_E_DEVICE_LOST && strstr(world->err.message, "CUDA_ERROR_ILLEGAL_ADDRESS") != NULL,
@@ -269,7 +269,7 @@ static void test_lost(struct world *world)
     const uint64_t before = world->fake->calls();
     job_finish(&job, world);
     check(world, world->fake->calls() == before, "what is lost is released without the driver");
-    world->fake->fail(0, CUDA_SUCCESS);
+    world->fake->fail(0, GPU_SUCCESS);
     job_finish(&other, world);
     world_end(world);
 }
@@ -287,9 +287,9 @@ int main(int argc, char **argv)
     test_whole(&world);
     test_native(&world);
     test_refused(&world);
-    use_failing(&world, &good, CUDA_INVALID_VALUE, ATTN_E_DEVICE, "INVALID_VALUE");
-    use_failing(&world, &good, CUDA_OUT_OF_MEMORY, ATTN_E_MEMORY, "OUT_OF_MEMORY");
-    use_failing(&world, &good, CUDA_ILLEGAL_ADDRESS, ATTN_E_DEVICE_LOST, "ILLEGAL_ADDRESS");
+    use_failing(&world, &good, GPU_INVALID_VALUE, ATTN_E_DEVICE, "INVALID_VALUE");
+    use_failing(&world, &good, GPU_OUT_OF_MEMORY, ATTN_E_MEMORY, "OUT_OF_MEMORY");
+    use_failing(&world, &good, GPU_ILLEGAL_ADDRESS, ATTN_E_DEVICE_LOST, "ILLEGAL_ADDRESS");
     test_lost(&world);
     return check_end();
 }

@@ -210,7 +210,7 @@ static void test_mixed(struct world *world)
           takes(&rig, ALL, host, 0, 1) && takes(&rig, 0x13, mixed, 1, 2) &&
               memcmp(host, mixed, rig_bytes(&rig)) == 0,
           "some by the host, some by the device: a copy for those that are neighbours, one launch");
-    world->fake->fail(world->fake->calls() + 5, CUDA_OUT_OF_MEMORY); /* room: 3, push, launch */
+    world->fake->fail(world->fake->calls() + 5, GPU_OUT_OF_MEMORY); /* room: 3, push, launch */
     check(world,
           rig_plan(&rig, 0, mixed) == ATTN_E_MEMORY && strcmp(world->fake->failed(), "cuLaunchKernel") == 0 &&
               strstr(world->err.message, "gpu_plan") != NULL,

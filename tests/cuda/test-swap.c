@@ -167,11 +167,11 @@ static void test_refused(struct world *world)
     struct swap swap;
 
     begin(&swap, world, SPLIT);
-    world->fake->fail(world->fake->calls() + 3, CUDA_INVALID_VALUE); /* push, is it captured, batch */
+    world->fake->fail(world->fake->calls() + 3, GPU_INVALID_VALUE); /* push, is it captured, batch */
     check(world, swap_in(&swap, world, runs, RUNS, swap.stream) == 7 && arrived(&swap, world),
           "what the driver does not take as a batch goes piece by piece");
     check(world, strcmp(world->fake->failed(), "cuMemcpyBatchAsync") == 0, "it was the batch");
-    world->fake->fail(world->fake->calls() + 3, CUDA_OUT_OF_MEMORY);
+    world->fake->fail(world->fake->calls() + 3, GPU_OUT_OF_MEMORY);
     check(world,
           swap_in(&swap, world, runs, RUNS, swap.stream) == UINT64_MAX &&
               strcmp(world->err.field, "to") == 0 && strstr(world->err.message, "cuMemcpyBatchAsync") != NULL,

@@ -83,7 +83,7 @@ int32_t use_all(struct world *world, void *native, bool *out_wrong)
     return status;
 }
 
-void use_failing(struct world *world, const struct fake_machine *machine, cuda_result result, int32_t status,
+void use_failing(struct world *world, const struct fake_machine *machine, gpu_result result, int32_t status,
                  const char *name)
 {
     uint64_t call = 0, bad = 0, last = 0;

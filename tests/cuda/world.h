@@ -75,7 +75,7 @@ int32_t use_graph(struct job *job, struct world *world);
 /* Everything from opening to closing; *out_wrong: a result was wrong though all succeeded. */
 int32_t use_all(struct world *world, void *native, bool *out_wrong);
 /* One test line: every call of a use in turn fails with one result, and the use with `status`. */
-void use_failing(struct world *world, const struct fake_machine *machine, cuda_result result, int32_t status,
+void use_failing(struct world *world, const struct fake_machine *machine, gpu_result result, int32_t status,
                  const char *name);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "attn/plugin-util.h"
-#include "cuda.h"
+#include "host.h"
 #include "kv-view.h"
 
 static void refuse(struct attn_reason *why, uint32_t code, const char *field, const char *got,
@@ -82,19 +82,19 @@ static uint32_t type_bit(uint32_t dtype)
 {
     switch (dtype) {
     case ATTN_F32:
-        return CUDA_TYPE_F32;
+        return GPU_TYPE_F32;
     case ATTN_F16:
-        return CUDA_TYPE_F16;
+        return GPU_TYPE_F16;
     case ATTN_BF16:
-        return CUDA_TYPE_BF16;
+        return GPU_TYPE_BF16;
     case ATTN_E4M3:
-        return CUDA_TYPE_E4M3;
+        return GPU_TYPE_E4M3;
     case ATTN_E5M2:
-        return CUDA_TYPE_E5M2;
+        return GPU_TYPE_E5M2;
     case ATTN_INT8:
-        return CUDA_TYPE_INT8;
+        return GPU_TYPE_INT8;
     default:
-        return CUDA_TYPE_FNUZ;
+        return GPU_TYPE_FNUZ;
     }
 }
 
@@ -103,9 +103,9 @@ static void list_types(uint32_t types, char *text, size_t size)
     static const struct {
         uint32_t bit;
         const char *name;
-    } all[] = {{CUDA_TYPE_F32, "f32"},   {CUDA_TYPE_F16, "f16"},   {CUDA_TYPE_BF16, "bf16"},
-               {CUDA_TYPE_E4M3, "e4m3"}, {CUDA_TYPE_E5M2, "e5m2"}, {CUDA_TYPE_FNUZ, "fnuz"},
-               {CUDA_TYPE_INT8, "int8"}};
+    } all[] = {{GPU_TYPE_F32, "f32"},   {GPU_TYPE_F16, "f16"},   {GPU_TYPE_BF16, "bf16"},
+               {GPU_TYPE_E4M3, "e4m3"}, {GPU_TYPE_E5M2, "e5m2"}, {GPU_TYPE_FNUZ, "fnuz"},
+               {GPU_TYPE_INT8, "int8"}};
 
     text[0] = '\0';
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -115,7 +115,7 @@ static void list_types(uint32_t types, char *text, size_t size)
     }
 }
 
-static void judge_types(const struct cuda_kernel *row, const struct attn_problem *p, struct attn_reason *why)
+static void judge_types(const struct gpu_kernel *row, const struct attn_problem *p, struct attn_reason *why)
 {
     const struct {
         uint32_t code, dtype, types;
@@ -139,7 +139,7 @@ static void judge_types(const struct cuda_kernel *row, const struct attn_problem
     }
 }
 
-static void judge_dims(const struct cuda_kernel *row, const struct attn_problem *p, struct attn_reason *why)
+static void judge_dims(const struct gpu_kernel *row, const struct attn_problem *p, struct attn_reason *why)
 {
     const uint32_t dims[] = {p->head_dim, p->head_dim_vo};
     char got[32], wanted[80];
@@ -180,7 +180,7 @@ static const char *name_of(uint32_t value, const char *const *names, uint32_t co
             sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
 /* The first feature of a problem that a row lacks. */
-static void judge_features(const struct cuda_kernel *row, const struct attn_problem *p,
+static void judge_features(const struct gpu_kernel *row, const struct attn_problem *p,
                            struct attn_reason *why)
 {
     const bool cached = p->kv_source != ATTN_KV_NEW;
@@ -191,31 +191,31 @@ static void judge_features(const struct cuda_kernel *row, const struct attn_prob
         uint32_t code;
         const char *field, *got, *wanted;
     } features[] = {
-        {CUDA_ALIBI, p->alibi != ATTN_ALIBI_NONE, ATTN_REASON_ALIBI, "alibi",
+        {GPU_ALIBI, p->alibi != ATTN_ALIBI_NONE, ATTN_REASON_ALIBI, "alibi",
          NAME(p->alibi, "none", "key", "distance", "mask"), "none"},
-        {CUDA_MASK, p->mask != ATTN_MASK_NONE, ATTN_REASON_MASK, "mask",
+        {GPU_MASK, p->mask != ATTN_MASK_NONE, ATTN_REASON_MASK, "mask",
          NAME(p->mask, "none", "bits", "f16", "bf16", "f32"), "none"},
-        {CUDA_NEW, p->kv_source == ATTN_KV_NEW, ATTN_REASON_KV_SOURCE, "kv_source", "new", "cache"},
-        {CUDA_CACHE_NEW, p->kv_source == ATTN_KV_CACHE_NEW, ATTN_REASON_KV_SOURCE, "kv_source", "cache+new",
+        {GPU_NEW, p->kv_source == ATTN_KV_NEW, ATTN_REASON_KV_SOURCE, "kv_source", "new", "cache"},
+        {GPU_CACHE_NEW, p->kv_source == ATTN_KV_CACHE_NEW, ATTN_REASON_KV_SOURCE, "kv_source", "cache+new",
          "cache"},
-        {CUDA_PAGED_X, p->layout == ATTN_PAGED_X && cached, ATTN_REASON_LAYOUT, "layout", "paged-x",
+        {GPU_PAGED_X, p->layout == ATTN_PAGED_X && cached, ATTN_REASON_LAYOUT, "layout", "paged-x",
          "strided"},
-        {CUDA_WINDOW, has_window(p), ATTN_REASON_WINDOW, "window", "a window", "-1"},
-        {CUDA_SOFTCAP, p->softcap > 0, ATTN_REASON_SOFTCAP, "softcap", "a soft cap", "0"},
-        {CUDA_SINKS, p->sinks != 0, ATTN_REASON_SINKS, "sinks", "1", "0"},
-        {CUDA_POSITIONS, p->positions != 0, ATTN_REASON_POSITIONS, "positions", "1", "0"},
-        {CUDA_SEQ_CAUSAL, p->seq_causal != 0, ATTN_REASON_CAUSAL, "seq_causal", "1", "0"},
-        {CUDA_ALIGN_START, p->align == ATTN_ALIGN_START, ATTN_REASON_ALIGN, "align", "start", "end"},
-        {CUDA_MLA, p->mla != 0, ATTN_REASON_MLA, "mla", "1", "0"},
-        {CUDA_CP, p->cp != 0, ATTN_REASON_CONTEXT_PARALLEL, "cp", "1", "0"},
-        {CUDA_DENSE, p->addressing == ATTN_DENSE && cached, ATTN_REASON_ADDRESSING, "addr", "dense",
+        {GPU_WINDOW, has_window(p), ATTN_REASON_WINDOW, "window", "a window", "-1"},
+        {GPU_SOFTCAP, p->softcap > 0, ATTN_REASON_SOFTCAP, "softcap", "a soft cap", "0"},
+        {GPU_SINKS, p->sinks != 0, ATTN_REASON_SINKS, "sinks", "1", "0"},
+        {GPU_POSITIONS, p->positions != 0, ATTN_REASON_POSITIONS, "positions", "1", "0"},
+        {GPU_SEQ_CAUSAL, p->seq_causal != 0, ATTN_REASON_CAUSAL, "seq_causal", "1", "0"},
+        {GPU_ALIGN_START, p->align == ATTN_ALIGN_START, ATTN_REASON_ALIGN, "align", "start", "end"},
+        {GPU_MLA, p->mla != 0, ATTN_REASON_MLA, "mla", "1", "0"},
+        {GPU_CP, p->cp != 0, ATTN_REASON_CONTEXT_PARALLEL, "cp", "1", "0"},
+        {GPU_DENSE, p->addressing == ATTN_DENSE && cached, ATTN_REASON_ADDRESSING, "addr", "dense",
          "table, csr"},
-        {CUDA_CSR, p->addressing == ATTN_CSR && cached, ATTN_REASON_ADDRESSING, "addr", "csr", "table"},
-        {CUDA_TOKEN_HEAD, token_head, ATTN_REASON_SCALES, "scales", "token-head", "unit, tensor, head"},
-        {CUDA_DET, p->det != 0, ATTN_REASON_DETERMINISTIC, "det", "1", "0"},
+        {GPU_CSR, p->addressing == ATTN_CSR && cached, ATTN_REASON_ADDRESSING, "addr", "csr", "table"},
+        {GPU_TOKEN_HEAD, token_head, ATTN_REASON_SCALES, "scales", "token-head", "unit, tensor, head"},
+        {GPU_DET, p->det != 0, ATTN_REASON_DETERMINISTIC, "det", "1", "0"},
     };
 
-    if ((row->needs & CUDA_MLA) != 0 && p->mla == 0) {
+    if ((row->needs & GPU_MLA) != 0 && p->mla == 0) {
         refuse(why, ATTN_REASON_MLA, "mla", "0", "1");
         return;
     }
@@ -227,32 +227,15 @@ static void judge_features(const struct cuda_kernel *row, const struct attn_prob
     }
 }
 
-uint32_t cuda_shared_of(uint32_t arch)
-{
-    switch (arch) {
-    case 80:
-    case 87:
-        return 163u << 10;
-    case 90:
-    case 100:
-    case 103:
-    case 110:
-        return 227u << 10;
-    default: /* those of graphics, and what is not known */
-        return 99u << 10;
-    }
-}
-
 /* The first thing that keeps a row from a problem; code 0 if nothing does. arch 0: not asked. */
-static struct attn_reason judge_row(const struct cuda_kernel *row, uint32_t arch,
-                                    const struct attn_problem *p)
+static struct attn_reason judge_row(const struct gpu_kernel *row, uint32_t arch, const struct attn_problem *p)
 {
     struct attn_reason why = {0};
     char got[16], wanted[32];
 
     if (arch != 0 && arch < row->arch) {
-        snprintf(got, sizeof got, "sm_%u", arch);
-        snprintf(wanted, sizeof wanted, "sm_%u or newer", row->arch);
+        snprintf(got, sizeof got, GPU_VENDOR_ARCH, arch);
+        snprintf(wanted, sizeof wanted, GPU_VENDOR_ARCH " or newer", row->arch);
         refuse(&why, ATTN_REASON_DEVICE_ARCH, "device", got, wanted);
     }
     if (why.code == 0)
@@ -262,8 +245,8 @@ static struct attn_reason judge_row(const struct cuda_kernel *row, uint32_t arch
     if (why.code == 0)
         judge_features(row, p, &why);
     if (why.code == 0 && arch != 0 && row->family->shared_of != NULL &&
-        cuda_shared_of(arch) < row->family->shared_of(p, row->phases)) {
-        snprintf(got, sizeof got, "sm_%u", arch);
+        gpu_vendor_shared(arch) < row->family->shared_of(p, row->phases)) {
+        snprintf(got, sizeof got, GPU_VENDOR_ARCH, arch);
         snprintf(wanted, sizeof wanted, "%u KiB of shared memory",
                  (row->family->shared_of(p, row->phases) + 1023) >> 10);
         refuse(&why, ATTN_REASON_DEVICE_ARCH, "device", got, wanted);
@@ -275,16 +258,16 @@ static struct attn_reason judge_row(const struct cuda_kernel *row, uint32_t arch
 }
 
 /* First row of a phase that fits. The problem's rules were asked before. */
-static const struct cuda_kernel *find_row(uint32_t arch, const struct attn_problem *problem, uint32_t phase)
+static const struct gpu_kernel *find_row(uint32_t arch, const struct attn_problem *problem, uint32_t phase)
 {
-    for (uint32_t i = 0; i < cuda_kernel_count; i++) {
-        if ((cuda_kernels[i].phases & phase) != 0 && judge_row(&cuda_kernels[i], arch, problem).code == 0)
-            return &cuda_kernels[i];
+    for (uint32_t i = 0; i < gpu_kernel_count; i++) {
+        if ((gpu_kernels[i].phases & phase) != 0 && judge_row(&gpu_kernels[i], arch, problem).code == 0)
+            return &gpu_kernels[i];
     }
     return NULL;
 }
 
-const struct cuda_kernel *cuda_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch)
+const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch)
 {
     struct attn_query query = {.reason_count = 0};
 
@@ -296,7 +279,7 @@ const struct cuda_kernel *cuda_dispatch(const struct attn_problem *problem, uint
 
 /* ---------------------------------------------------------------- the query */
 
-static void add_kernel(struct attn_query *out, const struct cuda_kernel *row, const char *when)
+static void add_kernel(struct attn_query *out, const struct gpu_kernel *row, const char *when)
 {
     if (out->kernel_count < out->kernel_capacity) {
         struct attn_kernel_info *info = &out->kernels[out->kernel_count];
@@ -314,13 +297,13 @@ static void add_rows(struct attn_query *out, uint32_t arch, const struct attn_pr
 {
     char when[64];
 
-    for (uint32_t i = 0; i < cuda_kernel_count; i++) {
-        struct attn_reason why = judge_row(&cuda_kernels[i], arch, problem);
+    for (uint32_t i = 0; i < gpu_kernel_count; i++) {
+        struct attn_reason why = judge_row(&gpu_kernels[i], arch, problem);
         if (why.code != 0)
-            add_reason(out, &why, cuda_kernels[i].name);
+            add_reason(out, &why, gpu_kernels[i].name);
     }
-    const struct cuda_kernel *few = find_row(arch, problem, GPU_FEW_ROWS);
-    const struct cuda_kernel *many = find_row(arch, problem, GPU_MANY_ROWS);
+    const struct gpu_kernel *few = find_row(arch, problem, GPU_FEW_ROWS);
+    const struct gpu_kernel *many = find_row(arch, problem, GPU_MANY_ROWS);
     if (few == NULL || many == NULL) {
         out->accepted = 0;
     } else if (few == many) {
@@ -334,13 +317,13 @@ static void add_rows(struct attn_query *out, uint32_t arch, const struct attn_pr
 }
 
 /* Whether an earlier error has ended what this instance can do on a device. */
-static bool is_lost(struct attn_instance *instance, const struct cuda_device_record *record)
+static bool is_lost(struct attn_instance *instance, const struct gpu_device_record *record)
 {
     bool lost = false;
 
     pthread_mutex_lock(&instance->lock);
-    for (const struct cuda_context *context = instance->contexts; context != NULL; context = context->next)
-        lost = lost || (context->record == record && context->primary && cuda_is_lost(context));
+    for (const struct gpu_context *context = instance->contexts; context != NULL; context = context->next)
+        lost = lost || (context->record == record && context->primary && gpu_is_lost(context));
     pthread_mutex_unlock(&instance->lock);
     return lost;
 }
@@ -350,16 +333,16 @@ static void judge_device(struct attn_instance *instance, const struct attn_devic
                          struct attn_query *out, uint32_t *out_arch)
 {
     struct attn_reason why = {0};
-    char got[32];
-    const struct cuda_device_record *record =
-        cuda_instance_open(instance, NULL) == ATTN_OK ? cuda_device_find(instance, device) : NULL;
+    const char *served = NULL;
+    const struct gpu_device_record *record =
+        gpu_instance_open(instance, NULL) == ATTN_OK ? gpu_device_find(instance, device) : NULL;
 
     *out_arch = record != NULL ? record->arch : 0;
     if (record == NULL) {
-        refuse(&why, ATTN_REASON_DEVICE, "device", "another one", "cuda:N of attn-info devices");
-    } else if (record->arch < CUDA_ARCH_LEAST) {
-        snprintf(got, sizeof got, "sm_%u", record->arch);
-        refuse(&why, ATTN_REASON_DEVICE_ARCH, "device", got, "sm_80 or newer");
+        refuse(&why, ATTN_REASON_DEVICE, "device", "another one",
+               GPU_VENDOR_DEVICE ":N of attn-info devices");
+    } else if (!gpu_vendor_serves(record, &served)) {
+        refuse(&why, ATTN_REASON_DEVICE_ARCH, "device", record->info.arch, served);
     } else if (is_lost(instance, record)) {
         refuse(&why, ATTN_REASON_DEVICE_LOST, "device", "lost after an error", "a device that works");
     }
@@ -367,8 +350,8 @@ static void judge_device(struct attn_instance *instance, const struct attn_devic
         add_reason(out, &why, "");
 }
 
-int32_t cuda_query(struct attn_instance *instance, const struct attn_device *device,
-                   const struct attn_problem *problem, uint32_t cost_rank, struct attn_query *out)
+int32_t gpu_query(struct attn_instance *instance, const struct attn_device *device,
+                  const struct attn_problem *problem, uint32_t cost_rank, struct attn_query *out)
 {
     uint32_t arch = 0;
 

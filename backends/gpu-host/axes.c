@@ -2,12 +2,12 @@
 /* The axes of what is served: per key of the problem string its values, or a range of one answer. */
 #include "axes.h"
 
-#include "cuda.h"
+#include "host.h"
 
 static const struct attn_axis axes[] = {ATTN__AXES(576),
                                         ATTN__AXIS_LIST("graph", "never", "single", "uniform", "always")};
 
-int32_t cuda_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
+int32_t gpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
 {
     (void)instance;
     *out = axes;

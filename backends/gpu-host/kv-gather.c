@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Collects keys and values of sequences into contiguous rows, and converts pages to another type or layout.
  */
-#include "cuda.h"
+#include "host.h"
 
 #include "../gpu/kv-resolve.h"
 
@@ -16,25 +16,25 @@ static int32_t launch_gather(struct attn_backend_impl *backend, const struct att
         count = heads - first < most ? heads - first : most;
         gpu_kv_gather_resolve(&gather, args, desc, first, count);
         const uint64_t ctas = gpu_kv_rows_ctas(gather.by_row, gather.tokens, gather.heads, gather.each);
-        status = cuda_kv_launch(backend, CUDA_KV_GATHER, ctas, 1, 2 * gather.shares, &gather, stream, err);
+        status = gpu_kv_launch(backend, GPU_KV_GATHER, ctas, 1, 2 * gather.shares, &gather, stream, err);
     }
     return status;
 }
 
-int32_t cuda_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
-                       const struct attn_kv_ref *cache, void *stream, struct attn_error *err)
+int32_t gpu_kv_gather_call(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
+                           const struct attn_kv_ref *cache, void *stream, struct attn_error *err)
 {
     const struct attn_kv_desc *desc = NULL;
-    int32_t status = cuda_kv_take(cache, &desc, err);
+    int32_t status = gpu_kv_description(cache, &desc, err);
 
     if (status == ATTN_OK)
         status = gpu_kv_gather_check(args, desc, err);
     if (status == ATTN_OK)
-        status = cuda_enter(backend->context, err);
+        status = gpu_enter(backend->context, err);
     if (status != ATTN_OK)
         return status;
     status = launch_gather(backend, args, desc, stream, err);
-    return cuda_leave(backend->context, status);
+    return gpu_leave(backend->context, status);
 }
 
 static int32_t launch_convert(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
@@ -49,27 +49,27 @@ static int32_t launch_convert(struct attn_backend_impl *backend, const struct at
     for (uint32_t first = 0, count; first < heads && status == ATTN_OK; first += count) {
         count = heads - first < most ? heads - first : most;
         gpu_kv_convert_resolve(&convert, args, from, to, first, count);
-        status = cuda_kv_launch(backend, CUDA_KV_CONVERT, convert.count, 1, convert.parts * convert.halves,
-                                &convert, stream, err);
+        status = gpu_kv_launch(backend, GPU_KV_CONVERT, convert.count, 1, convert.parts * convert.halves,
+                               &convert, stream, err);
     }
     return status;
 }
 
-int32_t cuda_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
-                        const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
-                        struct attn_error *err)
+int32_t gpu_kv_convert_call(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
+                            const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                            struct attn_error *err)
 {
     const struct attn_kv_desc *source = NULL, *target = NULL;
-    int32_t status = cuda_kv_take(from, &source, err);
+    int32_t status = gpu_kv_description(from, &source, err);
 
     if (status == ATTN_OK)
-        status = cuda_kv_take(to, &target, err);
+        status = gpu_kv_description(to, &target, err);
     if (status == ATTN_OK)
         status = gpu_kv_convert_check(args, source, target, err);
     if (status == ATTN_OK)
-        status = cuda_enter(backend->context, err);
+        status = gpu_enter(backend->context, err);
     if (status != ATTN_OK)
         return status;
     status = launch_convert(backend, args, source, target, stream, err);
-    return cuda_leave(backend->context, status);
+    return gpu_leave(backend->context, status);
 }

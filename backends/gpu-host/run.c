@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* One layer: check what is given, resolve it to the argument of the kernels, launch them. */
-#include "cuda.h"
+#include "host.h"
 #include "scales.h"
 
 static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn_span *schedule,
@@ -10,16 +10,16 @@ static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn
     int32_t status = ATTN_OK;
 
     if (sizes->schedule > 0)
-        status = attn__span_check(schedule, sizes->schedule, CUDA_ALIGNMENT, "schedule", err);
+        status = attn__span_check(schedule, sizes->schedule, GPU_ALIGNMENT, "schedule", err);
     if (status != ATTN_OK || (sizes->scratch == 0 && sizes->counters == 0))
         return status;
     if (scratch == NULL)
-        return cuda_fail(err, ATTN_E_INVALID, 0, "scratch",
-                         "scratch is not given; what attn_plan_get_sizes says is needed");
+        return gpu_fail(err, ATTN_E_INVALID, 0, "scratch",
+                        "scratch is not given; what attn_plan_get_sizes says is needed");
     if (sizes->scratch > 0)
-        status = attn__span_check(&scratch->scratch, sizes->scratch, CUDA_ALIGNMENT, "scratch", err);
+        status = attn__span_check(&scratch->scratch, sizes->scratch, GPU_ALIGNMENT, "scratch", err);
     if (status == ATTN_OK && sizes->counters > 0)
-        status = attn__span_check(&scratch->counters, sizes->counters, CUDA_ALIGNMENT, "counters", err);
+        status = attn__span_check(&scratch->counters, sizes->counters, GPU_ALIGNMENT, "counters", err);
     return status;
 }
 
@@ -47,18 +47,18 @@ static int32_t launch_parts(const struct attn_plan_impl *plan, struct gpu_run *r
                             const struct attn_span *schedule, const struct attn_scratch *scratch,
                             void *stream, struct attn_error *err)
 {
-    struct cuda_context *context = plan->backend->context;
+    struct gpu_context *context = plan->backend->context;
     int32_t status = ATTN_OK;
 
     if (plan->sizes.counters > 0 && scratch->counters_dirty != 0)
-        status = cuda_check(context,
-                            context->driver->cuMemsetD8Async(gpu_address(&scratch->counters.buffer), 0,
-                                                             plan->sizes.counters, stream),
-                            "counters", "cuMemsetD8Async", err);
+        status = gpu_check(context,
+                           context->driver->memset_d8_async(gpu_address(&scratch->counters.buffer), 0,
+                                                            plan->sizes.counters, stream),
+                           "counters", gpu_names.memset_d8_async, err);
     if (run->batch.seqs == 0 || run->batch.rows == 0)
         return status;
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
-        const struct cuda_part *part = &plan->parts[i];
+        const struct gpu_part *part = &plan->parts[i];
         run->phase = part->phase;
         run->schedule_bytes = part->schedule_bytes;
         run->scratch_bytes = part->scratch_bytes;
@@ -73,12 +73,12 @@ static int32_t launch_parts(const struct attn_plan_impl *plan, struct gpu_run *r
     return status;
 }
 
-int32_t cuda_plan_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
-                      const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
-                      const struct attn_kv_desc *desc, const struct attn_span *schedule,
-                      const struct attn_scratch *scratch, void *stream, struct attn_error *err)
+int32_t gpu_plan_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                     const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
+                     const struct attn_kv_desc *desc, const struct attn_span *schedule,
+                     const struct attn_scratch *scratch, void *stream, struct attn_error *err)
 {
-    struct cuda_context *context = plan->backend->context;
+    struct gpu_context *context = plan->backend->context;
     const struct attn_kv_desc *cache = kv != NULL ? &kv->desc : desc;
     struct gpu_run run;
     uint64_t scales = 0;
@@ -90,12 +90,12 @@ int32_t cuda_plan_run(const struct attn_plan_impl *plan, const struct attn_batch
         return status;
     gpu_resolve(&run, &plan->problem, batch, tensors, cache);
     run.units = plan->units;
-    status = cuda_enter(context, err);
+    status = gpu_enter(context, err);
     if (status != ATTN_OK)
         return status;
-    status = cuda_scales_place(plan, &run, cache, stream, &scales, err);
+    status = gpu_scales_place(plan, &run, cache, stream, &scales, err);
     if (status == ATTN_OK)
         status = launch_parts(plan, &run, schedule, scratch, stream, err);
-    status = cuda_scales_release(plan, scales, stream, status, err);
-    return cuda_leave(context, status);
+    status = gpu_scales_release(plan, scales, stream, status, err);
+    return gpu_leave(context, status);
 }

@@ -4,7 +4,7 @@
  * copied, those that lie behind one another at once, and the batch is checked. All others are jobs of one
  * kernel, which writes the same bytes: it shares the code that finds them (plan.h).
  */
-#include "cuda.h"
+#include "host.h"
 
 static struct attn_buffer buffer_of(const void *memory)
 {
@@ -36,9 +36,9 @@ static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn
     int32_t status = ATTN_OK;
 
     if (plan->sizes.schedule > 0)
-        status = attn__span_check(schedule, plan->sizes.schedule, CUDA_ALIGNMENT, "schedule", err);
+        status = attn__span_check(schedule, plan->sizes.schedule, GPU_ALIGNMENT, "schedule", err);
     if (status == ATTN_OK && host && plan->sizes.staging > 0)
-        status = attn__span_check(staging, plan->sizes.staging, CUDA_ALIGNMENT, "staging", err);
+        status = attn__span_check(staging, plan->sizes.staging, GPU_ALIGNMENT, "staging", err);
     return status;
 }
 
@@ -46,13 +46,13 @@ static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn
 
 /* What the device does for a call: a copy, which what comes next may lie behind on both sides, and jobs. */
 struct pending {
-    struct cuda_context *context;
+    struct gpu_context *context;
     void *stream;
     uint64_t to; /* of the copy */
     const char *from;
     uint64_t size;
     uint32_t jobs;
-    cuda_handle planner;
+    gpu_handle planner;
     struct gpu_plan plan; /* as many as `jobs` */
 };
 
@@ -64,10 +64,10 @@ static int32_t flush_copy(struct pending *pending, struct attn_error *err)
     pending->size = 0;
     if (size == 0)
         return ATTN_OK;
-    return cuda_check(
+    return gpu_check(
         pending->context,
-        pending->context->driver->cuMemcpyHtoDAsync(pending->to, pending->from, size, pending->stream),
-        "schedule", "cuMemcpyHtoDAsync", err);
+        pending->context->driver->memcpy_htod_async(pending->to, pending->from, size, pending->stream),
+        "schedule", gpu_names.memcpy_htod_async, err);
 }
 
 static int32_t add_copy(struct pending *pending, uint64_t to, const char *from, uint64_t size,
@@ -91,11 +91,11 @@ static int32_t flush_jobs(struct pending *pending, struct attn_error *err)
     pending->jobs = 0;
     if (grid[0] == 0)
         return ATTN_OK;
-    return cuda_launch(pending->context, pending->planner, grid, GPU_PLAN_THREADS, 0, &pending->plan,
-                       "gpu_plan", pending->stream, err);
+    return gpu_launch(pending->context, pending->planner, grid, GPU_PLAN_THREADS, 0, &pending->plan,
+                      "gpu_plan", pending->stream, err);
 }
 
-static int32_t add_job(struct pending *pending, cuda_handle planner, const struct gpu_plan_job *job,
+static int32_t add_job(struct pending *pending, gpu_handle planner, const struct gpu_plan_job *job,
                        struct attn_error *err)
 {
     const int32_t status = pending->jobs == GPU_PLAN_JOBS ? flush_jobs(pending, err) : ATTN_OK;
@@ -111,7 +111,7 @@ static int32_t add_job(struct pending *pending, cuda_handle planner, const struc
 
 /* The job of a part that has a schedule, where that of its plan lies; `batch` is where its arrays are read.
  */
-static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struct cuda_part *part,
+static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
                                   const struct gpu_batch *batch, uint64_t schedule)
 {
     return (struct gpu_plan_job){.schedule = schedule + part->schedule_offset,
@@ -176,16 +176,16 @@ static int32_t check_host(const struct attn_plan_impl *plan, const struct attn_b
 {
     struct attn_extent extent;
     bool captured;
-    int32_t status = cuda_stream_is_captured(plan->backend->context, stream, &captured, err);
+    int32_t status = gpu_stream_is_captured(plan->backend->context, stream, &captured, err);
 
     if (status == ATTN_OK && captured)
-        return cuda_fail(err, ATTN_E_STATE, 0, "batch.host",
-                         "host copies are read once; a step that a graph plans has none");
+        return gpu_fail(err, ATTN_E_STATE, 0, "batch.host",
+                        "host copies are read once; a step that a graph plans has none");
     if (status != ATTN_OK)
         return status;
     if (batch->host == NULL)
-        return cuda_fail(err, ATTN_E_INVALID, 0, "batch.host",
-                         "batch.host is not given, but `given` says that there are host copies");
+        return gpu_fail(err, ATTN_E_INVALID, 0, "batch.host",
+                        "batch.host is not given, but `given` says that there are host copies");
     const struct attn_batch host = batch_on_host(batch);
     return attn__batch_check(&plan->problem, &host, &extent, err);
 }
@@ -216,12 +216,12 @@ static struct attn_span next_staging(const struct attn_plan_impl *plan, struct a
     return own;
 }
 
-int32_t cuda_plan_prepare_many(const struct attn_plan_impl *const *plans,
-                               const struct attn_batch *const *batches, const struct attn_span *schedules,
-                               uint32_t n, const struct attn_span *staging, void *stream,
-                               struct attn_error *err)
+int32_t gpu_plan_prepare_many(const struct attn_plan_impl *const *plans,
+                              const struct attn_batch *const *batches, const struct attn_span *schedules,
+                              uint32_t n, const struct attn_span *staging, void *stream,
+                              struct attn_error *err)
 {
-    struct cuda_context *context = plans[0]->backend->context;
+    struct gpu_context *context = plans[0]->backend->context;
     const struct attn_span all = staging != NULL ? *staging : (struct attn_span){{NULL, 0}, 0};
     struct attn_span left = all;
     struct pending pending;
@@ -232,7 +232,7 @@ int32_t cuda_plan_prepare_many(const struct attn_plan_impl *const *plans,
         status = check_step(plans[i], batches[i], &schedules[i], &own, err);
     }
     if (status == ATTN_OK)
-        status = cuda_enter(context, err);
+        status = gpu_enter(context, err);
     if (status != ATTN_OK)
         return status;
     for (uint32_t i = 0; i < n && status == ATTN_OK; i++)
@@ -252,12 +252,12 @@ int32_t cuda_plan_prepare_many(const struct attn_plan_impl *const *plans,
         status = flush_copy(&pending, err);
     if (status == ATTN_OK)
         status = flush_jobs(&pending, err);
-    return cuda_leave(context, status);
+    return gpu_leave(context, status);
 }
 
-int32_t cuda_plan_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
-                          const struct attn_span *schedule, const struct attn_span *staging, void *stream,
-                          struct attn_error *err)
+int32_t gpu_plan_prepare(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                         const struct attn_span *schedule, const struct attn_span *staging, void *stream,
+                         struct attn_error *err)
 {
-    return cuda_plan_prepare_many(&plan, &batch, schedule, 1, staging, stream, err);
+    return gpu_plan_prepare_many(&plan, &batch, schedule, 1, staging, stream, err);
 }

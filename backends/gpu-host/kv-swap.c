@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "cuda.h"
+#include "host.h"
 
 #include "../gpu/kv-resolve.h"
 
@@ -20,39 +20,39 @@ struct pieces {
     uint32_t kind;
     bool together; /* in any order, by one call */
     uint32_t count;
-    cuda_address to[PIECES_MOST];
-    cuda_address from[PIECES_MOST];
+    gpu_pointer to[PIECES_MOST];
+    gpu_pointer from[PIECES_MOST];
     size_t size[PIECES_MOST];
 };
 
 static int32_t copy_one(const struct pieces *p, uint32_t i, struct attn_error *err)
 {
-    struct cuda_context *context = p->backend->context;
-    const struct cuda_driver *driver = context->driver;
+    struct gpu_context *context = p->backend->context;
+    const struct gpu_driver *driver = context->driver;
 
     if (p->kind == ATTN_COPY_TO_DEVICE)
-        return cuda_check(
+        return gpu_check(
             context,
-            driver->cuMemcpyHtoDAsync(p->to[i], (const void *)(uintptr_t)p->from[i], p->size[i], p->stream),
-            "to", "cuMemcpyHtoDAsync", err);
-    return cuda_check(
-        context, driver->cuMemcpyDtoHAsync((void *)(uintptr_t)p->to[i], p->from[i], p->size[i], p->stream),
-        "from", "cuMemcpyDtoHAsync", err);
+            driver->memcpy_htod_async(p->to[i], (const void *)(uintptr_t)p->from[i], p->size[i], p->stream),
+            "to", gpu_names.memcpy_htod_async, err);
+    return gpu_check(
+        context, driver->memcpy_dtoh_async((void *)(uintptr_t)p->to[i], p->from[i], p->size[i], p->stream),
+        "from", gpu_names.memcpy_dtoh_async, err);
 }
 
 /* False if the driver does not take them so: memory of a kind that it wants to have one by one. */
 static bool copy_together(struct pieces *p, int32_t *status, struct attn_error *err)
 {
-    struct cuda_copy_attributes attributes = {.source_order = CUDA_COPY_IN_STREAM_ORDER};
-    struct cuda_context *context = p->backend->context;
+    struct gpu_copy_attributes attributes = {.source_order = GPU_COPY_IN_STREAM_ORDER};
+    struct gpu_context *context = p->backend->context;
     size_t first = 0, failed = 0;
-    const cuda_result result = context->driver->cuMemcpyBatchAsync(
-        p->to, p->from, p->size, p->count, &attributes, &first, 1, &failed, p->stream);
+    const gpu_result result = context->driver->memcpy_batch_async(p->to, p->from, p->size, p->count,
+                                                                  &attributes, &first, 1, &failed, p->stream);
 
-    if (result == CUDA_INVALID_VALUE || result == CUDA_NOT_SUPPORTED)
+    if (result == GPU_INVALID_VALUE || result == GPU_NOT_SUPPORTED)
         return false;
-    *status = cuda_check(context, result, p->kind == ATTN_COPY_TO_DEVICE ? "to" : "from",
-                         "cuMemcpyBatchAsync", err);
+    *status = gpu_check(context, result, p->kind == ATTN_COPY_TO_DEVICE ? "to" : "from",
+                        gpu_names.memcpy_batch_async, err);
     return true;
 }
 
@@ -135,15 +135,15 @@ static bool has_own_targets(const struct attn_kv_swap_blocks_args *args, uint64_
     return good;
 }
 
-int32_t cuda_kv_swap_copy(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
-                          struct gpu_kv_move *move, void *stream, struct attn_error *err)
+int32_t gpu_kv_swap_copy(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
+                         struct gpu_kv_move *move, void *stream, struct attn_error *err)
 {
     struct pieces p = {.backend = backend, .stream = stream, .kind = args->kind};
     bool captured = false;
     int32_t status = ATTN_OK;
 
-    if (backend->context->driver->cuMemcpyBatchAsync != NULL && (uintptr_t)stream > OWN_STREAM_LAST) {
-        status = cuda_stream_is_captured(backend->context, stream, &captured, err);
+    if (backend->context->driver->memcpy_batch_async != NULL && (uintptr_t)stream > OWN_STREAM_LAST) {
+        status = gpu_stream_is_captured(backend->context, stream, &captured, err);
         p.together = !captured && has_own_targets(args, move->planes[0].to.places);
     }
     join_planes(move);

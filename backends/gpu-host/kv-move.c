@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "cuda.h"
+#include "host.h"
 
 #include "../gpu/kv-resolve.h"
 
@@ -19,21 +19,21 @@ static int32_t launch_move(struct attn_backend_impl *backend, struct gpu_kv_move
                            struct attn_error *err)
 {
     gpu_kv_move_cut(move);
-    return cuda_kv_launch(backend, CUDA_KV_MOVE, move->slices, 1, 1, move, stream, err);
+    return gpu_kv_launch(backend, GPU_KV_MOVE, move->slices, 1, 1, move, stream, err);
 }
 
 static int32_t take_two(const struct attn_kv_ref *from, const struct attn_kv_ref *to,
                         const struct attn_kv_desc **source, const struct attn_kv_desc **target,
                         struct attn_error *err)
 {
-    int32_t status = cuda_kv_take(from, source, err);
+    int32_t status = gpu_kv_description(from, source, err);
 
-    return status == ATTN_OK ? cuda_kv_take(to, target, err) : status;
+    return status == ATTN_OK ? gpu_kv_description(to, target, err) : status;
 }
 
-int32_t cuda_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_kv_copy_slots_args *args,
-                           const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
-                           struct attn_error *err)
+int32_t gpu_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_kv_copy_slots_args *args,
+                          const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                          struct attn_error *err)
 {
     const struct attn_kv_desc *source = NULL, *target = NULL;
     struct gpu_kv_move move;
@@ -46,13 +46,13 @@ int32_t cuda_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_
     if (status == ATTN_OK)
         status = gpu_kv_pairs_check(&args->pairs, err);
     if (status == ATTN_OK)
-        status = cuda_enter(backend->context, err);
+        status = gpu_enter(backend->context, err);
     if (status != ATTN_OK)
         return status;
     move_init(&move, &args->pairs, args->count);
     gpu_kv_move_slots(&move, source, target);
     status = launch_move(backend, &move, stream, err);
-    return cuda_leave(backend->context, status);
+    return gpu_leave(backend->context, status);
 }
 
 /* Checks all caches before anything is written. */
@@ -63,21 +63,21 @@ static int32_t check_caches(const struct attn_kv_copy_blocks_args *args, const s
 
     for (uint32_t i = 0; i < args->layers && status == ATTN_OK; i++) {
         const struct attn_kv_desc *desc = NULL;
-        status = cuda_kv_take(&caches[i], &desc, err);
+        status = gpu_kv_description(&caches[i], &desc, err);
         if (status == ATTN_OK)
             status = gpu_kv_scales_check(desc, err);
     }
     return status;
 }
 
-int32_t cuda_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
-                            const struct attn_kv_ref *caches, void *stream, struct attn_error *err)
+int32_t gpu_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
+                           const struct attn_kv_ref *caches, void *stream, struct attn_error *err)
 {
     struct gpu_kv_move move;
     int32_t status = check_caches(args, caches, err);
 
     if (status == ATTN_OK)
-        status = cuda_enter(backend->context, err);
+        status = gpu_enter(backend->context, err);
     if (status != ATTN_OK)
         return status;
     move_init(&move, &args->pairs, args->count);
@@ -91,7 +91,7 @@ int32_t cuda_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn
     }
     if (status == ATTN_OK)
         status = launch_move(backend, &move, stream, err);
-    return cuda_leave(backend->context, status);
+    return gpu_leave(backend->context, status);
 }
 
 /* ---------------------------------------------------------------- swap */
@@ -111,23 +111,23 @@ static int32_t move_pairs(struct attn_backend_impl *backend, const struct attn_k
     return status;
 }
 
-int32_t cuda_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
-                            const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
-                            struct attn_error *err)
+int32_t gpu_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
+                           const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                           struct attn_error *err)
 {
     const struct attn_kv_desc *source = NULL, *target = NULL;
     struct gpu_kv_move move;
     int32_t status = take_two(from, to, &source, &target, err);
 
     if (status == ATTN_OK && (args->kind < ATTN_COPY_TO_DEVICE || args->kind > ATTN_COPY_ON_DEVICE))
-        status = cuda_fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", args->kind);
+        status = gpu_fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", args->kind);
     if (status == ATTN_OK)
-        status = cuda_enter(backend->context, err);
+        status = gpu_enter(backend->context, err);
     if (status != ATTN_OK)
         return status;
     move_init(&move, NULL, args->count);
     gpu_kv_move_pages(&move, source, target);
     status = args->kind == ATTN_COPY_ON_DEVICE ? move_pairs(backend, args, &move, stream, err)
-                                               : cuda_kv_swap_copy(backend, args, &move, stream, err);
-    return cuda_leave(backend->context, status);
+                                               : gpu_kv_swap_copy(backend, args, &move, stream, err);
+    return gpu_leave(backend->context, status);
 }

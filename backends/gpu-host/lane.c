@@ -2,7 +2,7 @@
 /* The family of plain kernels: one CTA for one query row and head, no schedule, no scratch. */
 #include "lane-list.h"
 
-#include "cuda.h"
+#include "host.h"
 
 static const struct {
     const char *name;
@@ -13,7 +13,7 @@ static const struct {
 #undef ROW
 };
 
-static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part, struct attn_error *err)
+static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
     const size_t count = sizeof functions / sizeof functions[0];
     size_t i = 0;
@@ -22,17 +22,17 @@ static int32_t create(const struct attn_plan_impl *plan, struct cuda_part *part,
     while (i + 1 < count && !gpu_lane_fits(&plan->problem, functions[i].dim, functions[i].type))
         i++;
     part->threads = GPU_LANE_THREADS;
-    return cuda_module_function(plan->backend->context, CUDA_MODULE_lane, functions[i].name, 0,
-                                &part->attention, err);
+    return gpu_module_function(plan->backend->context, GPU_MODULE_lane, functions[i].name, 0,
+                               &part->attention, err);
 }
 
-static int32_t launch(const struct attn_plan_impl *plan, const struct cuda_part *part,
+static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
     const uint32_t grid[3] = {run->batch.rows * plan->problem.heads, 1, 1};
 
-    return cuda_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, run,
-                       "attn_lane", stream, err);
+    return gpu_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, run,
+                      "attn_lane", stream, err);
 }
 
-const struct cuda_family cuda_lane = {.create = create, .launch = launch};
+const struct gpu_family gpu_lane_family = {.create = create, .launch = launch};

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cuda.h"
+#include "host.h"
 
 static uint64_t round_block(uint64_t size)
 {
-    return (size + CUDA_ALIGNMENT - 1) / CUDA_ALIGNMENT * CUDA_ALIGNMENT;
+    return (size + GPU_ALIGNMENT - 1) / GPU_ALIGNMENT * GPU_ALIGNMENT;
 }
 
 /* The first reason of a query, as an error. */
@@ -17,16 +17,16 @@ static int32_t fail_unserved(const struct attn_backend_impl *backend, const stru
     struct attn_reason reason = {0};
     struct attn_query query = {.struct_size = sizeof query, .reasons = &reason, .reason_capacity = 1};
 
-    cuda_query(backend->instance, &backend->context->record->info.device, problem, 0, &query);
-    return cuda_fail(err, ATTN_E_UNSUPPORTED, reason.code, reason.field, "%s", reason.text);
+    gpu_query(backend->instance, &backend->context->record->info.device, problem, 0, &query);
+    return gpu_fail(err, ATTN_E_UNSUPPORTED, reason.code, reason.field, "%s", reason.text);
 }
 
 /* One kernel alone takes all rows, two share them. */
 static int32_t dispatch(struct attn_plan_impl *plan, struct attn_error *err)
 {
     const uint32_t arch = plan->backend->context->record->arch;
-    const struct cuda_kernel *few = cuda_dispatch(&plan->problem, GPU_FEW_ROWS, arch);
-    const struct cuda_kernel *many = cuda_dispatch(&plan->problem, GPU_MANY_ROWS, arch);
+    const struct gpu_kernel *few = gpu_dispatch(&plan->problem, GPU_FEW_ROWS, arch);
+    const struct gpu_kernel *many = gpu_dispatch(&plan->problem, GPU_MANY_ROWS, arch);
 
     if (few == NULL || many == NULL)
         return fail_unserved(plan->backend, &plan->problem, err);
@@ -50,14 +50,14 @@ static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
     struct attn_plan_sizes *sizes = &plan->sizes;
 
     ATTN_INIT(sizes);
-    sizes->alignment = CUDA_ALIGNMENT;
+    sizes->alignment = GPU_ALIGNMENT;
     for (uint32_t i = 0; i < plan->part_count; i++) {
-        struct cuda_part *part = &plan->parts[i];
+        struct gpu_part *part = &plan->parts[i];
         if (!add_block(&sizes->schedule, &part->schedule_offset, part->schedule_bytes) ||
             !add_block(&sizes->scratch, &part->scratch_offset, part->scratch_bytes) ||
             !add_block(&sizes->counters, &part->counters_offset, part->counters_bytes))
-            return cuda_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
-                             "the maxima need blocks beyond 64-bit sizes");
+            return gpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
+                            "the maxima need blocks beyond 64-bit sizes");
     }
     sizes->staging = sizes->schedule;
     return ATTN_OK;
@@ -66,22 +66,22 @@ static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
 /* Everything lazy happens here, while no capture is under way. */
 static int32_t find_functions(struct attn_plan_impl *plan, struct attn_error *err)
 {
-    struct cuda_context *context = plan->backend->context;
-    int32_t status = cuda_enter(context, err);
+    struct gpu_context *context = plan->backend->context;
+    int32_t status = gpu_enter(context, err);
 
     if (status != ATTN_OK)
         return status;
-    status = cuda_module_function(context, CUDA_MODULE_put, "gpu_put", 0, &plan->put, err);
+    status = gpu_module_function(context, GPU_MODULE_put, "gpu_put", 0, &plan->put, err);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++)
         status = plan->parts[i].kernel->family->create(plan, &plan->parts[i], err);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++)
         if (plan->parts[i].schedule_bytes > 0 && plan->planner == NULL)
-            status = cuda_module_function(context, CUDA_MODULE_plan, "gpu_plan", 0, &plan->planner, err);
-    return cuda_leave(context, status);
+            status = gpu_module_function(context, GPU_MODULE_plan, "gpu_plan", 0, &plan->planner, err);
+    return gpu_leave(context, status);
 }
 
-int32_t cuda_plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                         struct attn_plan_impl **out, struct attn_error *err)
+int32_t gpu_plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                        struct attn_plan_impl **out, struct attn_error *err)
 {
     int32_t status = attn__plan_check_maxima(problem, err);
 
@@ -90,7 +90,7 @@ int32_t cuda_plan_create(struct attn_backend_impl *backend, const struct attn_pr
         return status;
     struct attn_plan_impl *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
-        return cuda_fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
+        return gpu_fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
     plan->backend = backend;
     plan->problem = *problem;
     plan->units = backend->context->record->info.units;
@@ -107,24 +107,24 @@ int32_t cuda_plan_create(struct attn_backend_impl *backend, const struct attn_pr
     return ATTN_OK;
 }
 
-void cuda_plan_destroy(struct attn_plan_impl *plan)
+void gpu_plan_destroy(struct attn_plan_impl *plan)
 {
     free(plan);
 }
 
-int32_t cuda_plan_sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *out)
+int32_t gpu_plan_sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *out)
 {
     *out = plan->sizes;
     return ATTN_OK;
 }
 
-int32_t cuda_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_info *out)
+int32_t gpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_info *out)
 {
     attn__plan_info_init(out, &plan->problem);
     out->graph_level = ATTN_GRAPH_ALWAYS;
     out->splits = 1;
     for (uint32_t i = 0; i < plan->part_count; i++) {
-        const struct cuda_part *part = &plan->parts[i];
+        const struct gpu_part *part = &plan->parts[i];
         const size_t length = strlen(out->kernels);
         snprintf(out->kernels + length, sizeof out->kernels - length, "%s%s", i > 0 ? "," : "",
                  part->kernel->name);

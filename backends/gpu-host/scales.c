@@ -40,7 +40,7 @@ static uint32_t find_arrays(struct gpu_run *run, const struct attn_kv_desc *cach
     const struct {
         struct gpu_scale *scale;
         uint64_t outers, tokens, heads;
-    } all[CUDA_HOST_SCALES] = {
+    } all[GPU_HOST_SCALES] = {
         {&run->q_scale, run->batch.seqs, run->batch.rows, p->heads / run->q_scale_group},
         {&run->out_scale, run->batch.seqs, run->batch.rows, p->heads},
         {&run->k.scale, pages, tokens, p->kv_heads},
@@ -50,7 +50,7 @@ static uint32_t find_arrays(struct gpu_run *run, const struct attn_kv_desc *cach
     uint32_t count = 0;
 
     *total = 0;
-    for (uint32_t i = 0; i < CUDA_HOST_SCALES; i++) {
+    for (uint32_t i = 0; i < GPU_HOST_SCALES; i++) {
         if (all[i].scale->host != 0 &&
             !array_init(&arrays[count++], all[i].scale, all[i].outers, all[i].tokens, all[i].heads, total))
             return UINT32_MAX;
@@ -71,8 +71,8 @@ static int32_t flush(struct writer *writer, struct attn_error *err)
 
     if (writer->put.count == 0)
         return ATTN_OK;
-    int32_t status = cuda_launch(writer->plan->backend->context, writer->plan->put, grid, GPU_PUT_THREADS, 0,
-                                 &writer->put, "gpu_put", writer->stream, err);
+    int32_t status = gpu_launch(writer->plan->backend->context, writer->plan->put, grid, GPU_PUT_THREADS, 0,
+                                &writer->put, "gpu_put", writer->stream, err);
     writer->put.to += writer->put.count * sizeof(float);
     writer->put.count = 0;
     return status;
@@ -126,30 +126,29 @@ static bool has_uncounted(const struct gpu_run *run)
     return per_token && run->problem.kv_source == ATTN_KV_NEW && run->batch.kv_starts != run->batch.q_offsets;
 }
 
-int32_t cuda_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run,
-                          const struct attn_kv_desc *cache, void *stream, uint64_t *out_block,
-                          struct attn_error *err)
+int32_t gpu_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run,
+                         const struct attn_kv_desc *cache, void *stream, uint64_t *out_block,
+                         struct attn_error *err)
 {
-    struct cuda_context *context = plan->backend->context;
-    struct host_array arrays[CUDA_HOST_SCALES];
+    struct gpu_context *context = plan->backend->context;
+    struct host_array arrays[GPU_HOST_SCALES];
     uint64_t total;
     const uint32_t count = find_arrays(run, cache, arrays, &total);
 
     *out_block = 0;
     if (has_uncounted(run))
-        return cuda_fail(
+        return gpu_fail(
             err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, "tensors.k_new_scale",
             "with kv_offsets the scales of single tokens of k_new and v_new must be device memory, "
             "for nothing on the host says how many there are");
     if (count == 0)
         return ATTN_OK;
     if (count == UINT32_MAX)
-        return cuda_fail(
-            err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, "tensors.q_scale",
-            "scales in host memory are more than 2147483647 values; put them into device memory");
+        return gpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, "tensors.q_scale",
+                        "scales in host memory are more than 2147483647 values; put them into device memory");
     int32_t status =
-        cuda_check(context, context->driver->cuMemAllocAsync(out_block, total * sizeof(float), stream),
-                   "tensors.q_scale", "cuMemAllocAsync", err);
+        gpu_check(context, context->driver->mem_alloc_async(out_block, total * sizeof(float), stream),
+                  "tensors.q_scale", gpu_names.mem_alloc_async, err);
     if (status != ATTN_OK) {
         *out_block = 0;
         return status;
@@ -164,13 +163,14 @@ int32_t cuda_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run
     return status;
 }
 
-int32_t cuda_scales_release(const struct attn_plan_impl *plan, uint64_t block, void *stream, int32_t status,
-                            struct attn_error *err)
+int32_t gpu_scales_release(const struct attn_plan_impl *plan, uint64_t block, void *stream, int32_t status,
+                           struct attn_error *err)
 {
-    struct cuda_context *context = plan->backend->context;
+    struct gpu_context *context = plan->backend->context;
 
-    if (block == 0 || cuda_is_lost(context))
+    if (block == 0 || gpu_is_lost(context))
         return status;
-    cuda_result result = context->driver->cuMemFreeAsync(block, stream);
-    return status != ATTN_OK ? status : cuda_check(context, result, "tensors.q_scale", "cuMemFreeAsync", err);
+    gpu_result result = context->driver->mem_free_async(block, stream);
+    return status != ATTN_OK ? status
+                             : gpu_check(context, result, "tensors.q_scale", gpu_names.mem_free_async, err);
 }
