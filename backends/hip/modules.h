@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The files of kernels: X(name, more) for every name.hip of meson.build. */
+#ifndef ATTN_HIP_MODULES_H
+#define ATTN_HIP_MODULES_H
+
+#define HIP_MODULES(X, more)                                                                                 \
+    X(put, more)                                                                                             \
+    X(lane, more)                                                                                            \
+    X(kv, more)                                                                                              \
+    X(move, more)                                                                                            \
+    X(merge, more)                                                                                           \
+    X(step, more)                                                                                            \
+    X(plan, more)
+
+#define HIP_MODULE_ALONE(name, more) GPU_MODULE(name)
+
+#endif

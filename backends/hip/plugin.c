@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The plugin: note, and the table of its flavour. */
+#include <stdio.h>
+
+#include "host.h"
+
+#define TEXT2(x) #x
+#define TEXT(x)  TEXT2(x)
+#define VERSION  TEXT(LIBATTN_VERSION_MAJOR) "." TEXT(LIBATTN_VERSION_MINOR) "." TEXT(LIBATTN_VERSION_PATCH)
+
+ATTN_PLUGIN_NOTE("hip", "libattn", VERSION, "hip/rocm-flash", ATTN_CLASS_ACCELERATOR, ATTN_CPU_BASELINE);
+
+/* libattn refuses these for every backend of HIP in the same words; the plugin says so by itself too. */
+static void refuse_encoders(const struct attn_problem *problem, struct attn_query *out)
+{
+    if (problem->type != ATTN_ENCODER && problem->type != ATTN_ENCODER_DECODER)
+        return;
+    if (out->reason_count < out->reason_capacity) {
+        struct attn_reason *reason = &out->reasons[out->reason_count];
+        memset(reason, 0, sizeof *reason);
+        reason->code = ATTN_REASON_ENC_DEC_ROCM_HIP;
+        snprintf(reason->field, sizeof reason->field, "type");
+        snprintf(reason->wanted, sizeof reason->wanted, "decoder or encoder_only");
+        snprintf(reason->text, sizeof reason->text,
+                 "ROCm/HIP is not currently supported with encoder/decoder models.");
+    }
+    out->reason_count++;
+    out->kernel_count = 0;
+    out->accepted = 0;
+}
+
+static int32_t query_rocm_flash(struct attn_instance *instance, const struct attn_device *device,
+                                const struct attn_problem *problem, struct attn_query *out)
+{
+    const int32_t status = gpu_query(instance, device, problem, 0, out);
+
+    if (status == ATTN_OK)
+        refuse_encoders(problem, out);
+    return status;
+}
+
+static int32_t shape_rocm_flash(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
+{
+    (void)backend;
+    return attn__kv_shape(ATTN_ROCM_FLASH, problem, pages, out, err);
+}
+
+static const struct attn_kv_table kv_rocm_flash = GPU_KV_TABLE(shape_rocm_flash);
+static const struct attn_backend_table rocm_flash =
+    GPU_BACKEND_TABLE("hip/rocm-flash", &kv_rocm_flash, query_rocm_flash);
+static const struct attn_backend_table *const backends[] = {&rocm_flash};
+
+static int32_t get_backends(struct attn_instance *instance, const struct attn_backend_table *const **out,
+                            uint32_t *out_count, struct attn_error *err)
+{
+    (void)instance;
+    (void)err;
+    *out = backends;
+    *out_count = sizeof backends / sizeof backends[0];
+    return ATTN_OK;
+}
+
+const struct attn_plugin gpu_vendor_plugin = {
+    .struct_size = sizeof gpu_vendor_plugin,
+    .abi_major = ATTN_ABI_MAJOR,
+    .abi_minor = ATTN_ABI_MINOR,
+    ATTN_PLUGIN_SIZES,
+    .name = "hip",
+    .vendor = "libattn",
+    .version = VERSION,
+    .get_devices = gpu_get_devices,
+    .get_backends = get_backends,
+    .finish = gpu_instance_finish,
+};

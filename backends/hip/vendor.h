@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the host code of all GPUs has to know of HIP at compile time. */
+#ifndef ATTN_HIP_VENDOR_H
+#define ATTN_HIP_VENDOR_H
+
+/* Devices are rocm:0 and so on. */
+#define GPU_VENDOR_DEVICE      "rocm"
+#define GPU_VENDOR_DEVICE_TYPE ATTN_DEVICE_ROCM
+/* The runtime in error messages, the oldest that serves, and the option that names its file. */
+#define GPU_VENDOR_DRIVER  "the HIP runtime"
+#define GPU_VENDOR_LEAST   "one of ROCm 5.2 or newer"
+#define GPU_VENDOR_LIBRARY "ATTN_HIP_LIBRARY"
+/* What makes a device the thread's current one, and the last one again. */
+#define GPU_VENDOR_ENTER "hipSetDevice"
+#define GPU_VENDOR_LEAVE "hipSetDevice"
+/* An architecture by number: gfx90a is 0x90a. */
+#define GPU_VENDOR_ARCH "gfx%x"
+
+#endif
