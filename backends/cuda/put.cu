@@ -1,12 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Values of the host that travel as the argument of a launch: read when the call is made, and kept by a graph. */
-#include "port.h"
-#include "put.h"
-
-GPU_KERNEL(gpu_put, GPU_PUT_THREADS, 1)(GPU_ARGUMENT(struct gpu_put, put))
-{
-    float *to = (float *)put.to;
-
-    for (uint32_t i = gpu_thread(); i < put.count; i += gpu_threads())
-        to[i] = put.values[i];
-}
+/* Writes values of the host into device memory. */
+#include "../gpu/put-kernel.h"

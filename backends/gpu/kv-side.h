@@ -6,12 +6,13 @@
 #ifndef ATTN_GPU_KV_SIDE_H
 #define ATTN_GPU_KV_SIDE_H
 
+#include "address.h"
 #include "kv-args.h"
 #include "number.h"
 
 /* ---------------------------------------------------------------- memory by address */
 
-#define GPU_AT(type, address, index) (((type *)(uintptr_t)(address))[index])
+#define GPU_AT(type, address, index) (GPU_GLOBAL(type, address)[index])
 
 GPU_INLINE uint32_t gpu_kv_warp(void)
 {

@@ -232,6 +232,7 @@ GPU_INLINE void gpu_lane_batch(const struct gpu_run *run, struct gpu_lane *w, ui
 {
     struct gpu_lane_keys keys;
 
+    run = (const struct gpu_run *)gpu_again(run);
     gpu_lane_judge(run, w, first, end, &keys);
     if (keys.seen == 0)
         return;
@@ -322,15 +323,16 @@ GPU_INLINE void gpu_lane_finish(const struct gpu_run *run, const struct gpu_lane
         lse = most + gpu_log_f64(l);
     }
     if (run->lse.base != 0 && gpu_thread() == 0)
-        *(float *)(run->lse.base + (uint64_t)(row * run->lse.token_stride + head * run->lse.head_stride)) =
-            (float)lse;
+        *GPU_GLOBAL(float, run->lse.base + (uint64_t)(row * run->lse.token_stride +
+                                                      head * run->lse.head_stride)) = (float)lse;
     for (uint32_t d = gpu_thread(); d < dim; d += gpu_threads()) {
         double sum = 0;
         GPU_UNROLL
         for (uint32_t i = 0; i < GPU_LANE_WARPS; i++)
             sum += parts->l[i] != 0 ? factor[i] * (double)parts->total[i][d] : 0;
         const float value = any ? (float)(sum / l) : 0;
-        gpu_store(dtype, (unsigned char *)(out + (uint64_t)d * GPU_SIZE(dtype)), gpu_divide(value, scale));
+        gpu_store(dtype, GPU_GLOBAL(unsigned char, out + (uint64_t)d * GPU_SIZE(dtype)),
+                  gpu_divide(value, scale));
     }
 }
 

@@ -3,14 +3,14 @@
 #ifndef ATTN_GPU_LENGTHS_H
 #define ATTN_GPU_LENGTHS_H
 
+#include "address.h"
 #include "run.h"
 #include "visible-range.h"
 
-/* Arrays are addresses as integers. */
-#define GPU_I32(base) ((const int32_t *)(uintptr_t)(base))
-#define GPU_I64(base) ((const int64_t *)(uintptr_t)(base))
-#define GPU_F32(base) ((const float *)(uintptr_t)(base))
-#define GPU_U8(base)  ((const unsigned char *)(uintptr_t)(base))
+#define GPU_I32(base) GPU_GLOBAL(const int32_t, base)
+#define GPU_I64(base) GPU_GLOBAL(const int64_t, base)
+#define GPU_F32(base) GPU_GLOBAL(const float, base)
+#define GPU_U8(base)  GPU_GLOBAL(const unsigned char, base)
 
 /* What the lengths of a step are found by: of a batch and its problem, in the memory of whoever reads it. */
 struct gpu_lengths {

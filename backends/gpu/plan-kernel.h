@@ -13,7 +13,7 @@ GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, plan))
     const struct gpu_plan_job *job = &plan.jobs[gpu_cta()];
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
     const uint32_t seqs = job->lengths.seqs;
-    uint64_t *sums = (uint64_t *)job->schedule;
+    uint64_t *sums = GPU_GLOBAL(uint64_t, job->schedule);
     uint64_t before = 0;
 
     for (uint32_t base = 0; base <= seqs; base += GPU_PLAN_THREADS) {

@@ -5,10 +5,13 @@
  * varies at compile time is an argument of a GPU_INLINE function or a macro of an included file).
  *
  *   port-cuda.h                 CUDA C++, sm_80 and newer
+ *   port-hip.h                  AMD, gfx906 and newer: without the words of mma-*.h and latent-*.h
  *   tests/gpu/port-fiber.h      the host: one fiber per thread, so that the same source is tested without a
  * GPU
  *
- * Words of a port
+ * Global memory is addressed by integers, and address.h makes pointers of them.
+ *
+ * Words that every port has
  *   GPU_KERNEL(name, threads, ctas)   head of a kernel: a function `name` with one argument, struct gpu_run,
  *                                     written GPU_ARGUMENT(type, arg); `ctas` of `threads` threads are to fit
  *                                     a multiprocessor
@@ -24,11 +27,12 @@
  *   uint32_t gpu_cta(void)  gpu_cta_y(void)  gpu_cta_z(void)  gpu_ctas(void)   index in the grid; x extent
  *   unsigned char *gpu_shared(void)                   the dynamic shared memory of the CTA, 128-byte aligned
  *   void gpu_barrier(void)                            all threads of the CTA
- *   void gpu_barrier_part(uint32_t id, uint32_t threads)  named barrier 1 ... 15, a multiple of GPU_WARP
  *   void gpu_warp_barrier(void)
  *   void gpu_fence(void)                              orders memory for the whole device
  *   uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)     device-wide; returns what was there
  *   uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)       alike
+ *   const void *gpu_again(const void *argument)       the kernel's argument, the same: what is read of it
+ * from here on need not lie in registers before
  *
  * All lanes of a warp call these together:
  *   float gpu_shuffle_f32(float value, uint32_t lane)       gpu_shuffle_u32, gpu_shuffle_u64
@@ -39,13 +43,13 @@
  *   float gpu_exp2(float)        to 2 ulp          float gpu_fma(float, float, float)
  *   float gpu_exp2_fast(float)   to 2^-22 relative, results below 2^-126 are 0
  *   float gpu_exp(float)         to 2 ulp          double gpu_log_f64(double)  double gpu_exp_f64(double)
- *   double gpu_tanh_f64(double)  float gpu_tanh(float)   to 2^-20 relative or better
+ *   double gpu_tanh_f64(double)                       f64: to 4 ulp, edges as in C
+ *   float gpu_tanh(float)        to 2^-20 relative or better
  *   float gpu_divide(float, float)                    correctly rounded
  *   float gpu_f16_to_f32(uint16_t)  uint16_t gpu_f32_to_f16(float)   bf16 alike; nearest even, NaN stays NaN
  *   uint32_t gpu_pack_f16(float low, float high)      two at once; gpu_pack_bf16
  *   uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)   a * b + c of two at once; gpu_fma_bf16
  *   void gpu_e4m3_to_f16(uint32_t codes, uint32_t out[2])   bytes 0 and 1, then 2 and 3
- *   uint32_t gpu_keep(uint32_t)                       the same, held in a register and not computed anew
  *   uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)
  *       bytes of low (0 to 3) and high (4 to 7), one for each of four digits, the lowest first
  *   uint32_t gpu_first_bit(uint32_t)       of a number that is not 0
@@ -55,14 +59,17 @@
  *   gpu_load_u128(const void *), gpu_store_u128: 16-byte aligned
  *   gpu_load_global_u128(uint64_t), gpu_store_global_u128: by address, in global memory, in their order
  *   gpu_load_fresh_u64(uint64_t), gpu_load_fresh_u128: global memory that other CTAs wrote
+ *
+ * Words of ports that have the kernels of mma-*.h and latent-*.h (CUDA and the host)
+ *   void gpu_barrier_part(uint32_t id, uint32_t threads)  named barrier 1 ... 15, a multiple of GPU_WARP
+ *   uint32_t gpu_keep(uint32_t)                       the same, held in a register and not computed anew
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
  *       16 bytes, of which `bytes` (0 to 16) are read and the rest is zero; both sides 16-byte aligned
  *   void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)   16 bytes, or nothing
  *   void gpu_copy_async4(void *shared, uint64_t global)                    4 bytes, aligned
  *   void gpu_copy_commit(void)             closes a group of copies
  *   GPU_COPY_WAIT(n)                       until at most the n latest groups of this thread are under way
- *
- * Matrices (a warp together; fragments as the PTX manual lays out m16n8k16):
+ *   Matrices (a warp together; fragments as the PTX manual lays out m16n8k16):
  *   void gpu_load_matrix4(uint32_t to[4], const void *row)         four 8x8 of 16-bit: lane l gives the
  *       address of row l % 8 of matrix l / 8, in shared memory; gpu_load_matrix4_trans
  *   void gpu_load_matrix2_trans(uint32_t to[2], const void *row)   two: lanes 0 to 15
@@ -76,7 +83,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#if defined(__CUDACC__)
+#if defined(__AMDGCN__)
+#include "port-hip.h"
+#elif defined(__CUDACC__)
 #include "port-cuda.h"
 #else
 #include "port-fiber.h"

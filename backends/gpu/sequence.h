@@ -105,7 +105,8 @@ GPU_INLINE uint32_t gpu_page_of(const struct gpu_run *run, uint32_t key)
 GPU_INLINE struct gpu_entry gpu_entry(const struct gpu_run *run, uint64_t entries, uint32_t key)
 {
     const bool wide = run->batch.addressing == ATTN_CSR && run->batch.index_dtype == ATTN_INT64;
-    const uint32_t *at = (const uint32_t *)entries + (uint64_t)gpu_page_of(run, key) * (wide ? 2 : 1);
+    const uint32_t *at =
+        GPU_GLOBAL(const uint32_t, entries) + (uint64_t)gpu_page_of(run, key) * (wide ? 2 : 1);
     struct gpu_entry entry;
 
     entry.low = at[0];

@@ -149,6 +149,11 @@ GPU_INLINE void gpu_warp_barrier(void)
     gpu_fiber_meet(GPU_FIBER_SYNC, &own);
 }
 
+GPU_INLINE const void *gpu_again(const void *argument)
+{
+    return argument;
+}
+
 /* CTAs and threads run one at a time. */
 GPU_INLINE void gpu_fence(void)
 {
