@@ -136,7 +136,7 @@ static int32_t make_rest(struct job *job, struct world *world)
 
 int32_t job_init(struct job *job, struct world *world, int32_t ordinal, void *native_context)
 {
-    const struct attn_device device = cuda_device_of(ordinal);
+    const struct attn_device device = device_of(world, ordinal);
     struct attn_open_config config;
 
     memset(job, 0, sizeof *job);

@@ -33,7 +33,7 @@ uint32_t rig_draw(struct rig *rig, uint32_t below)
 
 void rig_begin(struct rig *rig, struct world *world, uint64_t random)
 {
-    const struct attn_device device = cuda_device_of(0);
+    const struct attn_device device = device_of(world, 0);
     struct attn_open_config config;
 
     memset(rig, 0, sizeof *rig);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Builders over device memory, in both flavours of the CUDA plugin: random steps, blocks that are changed in
+ * Builders over device memory, in the flavours of a GPU's plugin: random steps, blocks that are changed in
  * the rows of a built step, steps that are advanced in place and steps whose arrays are on the device
  * already. Every field, also as it lies on the device, is that of the same flavour's builder on the CPU.
  */
@@ -335,12 +335,16 @@ static void test_flavour(const char *near, const char *far, uint32_t steps)
     free(pair);
 }
 
-/* The argument is the number of steps of each flavour. */
+/* Arguments: steps of each flavour; a backend of the CPU and one of a GPU, else those of CUDA. */
 int main(int argc, char **argv)
 {
     const uint32_t steps = argc > 1 ? (uint32_t)atoi(argv[1]) : 200;
 
     ATTN_INIT(&err);
+    if (argc > 3) {
+        test_flavour(argv[2], argv[3], steps);
+        return finish_checks();
+    }
     test_flavour("cpu/flash-attn", "cuda/flash-attn", steps);
     test_flavour("cpu/flashinfer", "cuda/flashinfer", steps);
     return finish_checks();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * A model of 32 layers and two layer classes decodes on graphs of the CUDA plugin, a ladder of batch sizes:
+ * A model of 32 layers and two layer classes decodes on graphs of a GPU's plugin, a ladder of batch sizes:
  * what a replayed step asks of the driver is one copy, one launch and no memory, and it gives what the same
  * step without graphs gives, bit for bit.
  *
- * The plugin is looked for as always, and so is the driver (ATTN_CUDA_LIBRARY), so that a real one is as
- * good. Calls are counted by a library that can say how many there were (fake.h): the fake driver, or one
- * that stands before a real one. With any other the results alone are judged.
+ * The plugin is looked for as always, and so is the driver (ATTN_CUDA_LIBRARY, ATTN_HIP_LIBRARY), so that a
+ * real one is as good. Calls are counted by a library that can say how many there were (fake.h): the fake
+ * driver, or one that stands before a real one. With any other the results alone are judged.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -20,17 +20,20 @@
 
 enum { MOST_STEPS = 8, WAITS = 3 };
 
-/* The driver's calls that a step may make beside pushing the context and popping it, and how many. */
+/* The driver's calls that a step may make beside entering a context and leaving it, and how many. */
 static const struct {
-    const char *name;
+    const char *cuda, *hip;
     uint64_t least, most;
 } allowed[] = {
-    {"cuMemcpyHtoDAsync", 1, 1},   /* the step's image */
-    {"cuGraphLaunch", 1, 1},       /* all layers */
-    {"cuEventQuery", 0, 1},        /* is the block of staging free? */
-    {"cuEventRecord", 1, 1},       /* it is in use until here */
-    {"cuStreamIsCapturing", 0, 2}, /* nothing is waited for, nor launched, in a capture */
+    {"cuMemcpyHtoDAsync", "hipMemcpyHtoDAsync", 1, 1},     /* the step's image */
+    {"cuGraphLaunch", "hipGraphLaunch", 1, 1},             /* all layers */
+    {"cuEventQuery", "hipEventQuery", 0, 1},               /* is the block of staging free? */
+    {"cuEventRecord", "hipEventRecord", 1, 1},             /* it is in use until here */
+    {"cuStreamIsCapturing", "hipStreamIsCapturing", 0, 2}, /* nothing waits, nor is launched, in a capture */
 };
+static const char *const entering[2][2] = {{"cuCtxPushCurrent", "cuCtxPopCurrent"},
+                                           {"hipGetDevice", "hipSetDevice"}};
+static bool hip; /* it is HIP's plugin */
 enum { ALLOWED = sizeof allowed / sizeof allowed[0] };
 
 struct run {
@@ -54,8 +57,8 @@ static struct counts count(const struct fake *driver)
     struct counts out = {.all = driver->calls()};
 
     for (uint32_t i = 0; i < ALLOWED; i++)
-        out.of[i] = driver->calls_of(allowed[i].name);
-    out.contexts = driver->calls_of("cuCtxPushCurrent") + driver->calls_of("cuCtxPopCurrent");
+        out.of[i] = driver->calls_of(hip ? allowed[i].hip : allowed[i].cuda);
+    out.contexts = driver->calls_of(entering[hip][0]) + driver->calls_of(entering[hip][1]);
     return out;
 }
 
@@ -68,7 +71,7 @@ static bool is_frugal(const struct counts *before, const struct counts *after)
         const uint64_t made = after->of[i] - before->of[i];
         known += made;
         if (made < allowed[i].least || made > allowed[i].most)
-            printf("# %s: %llu calls\n", allowed[i].name, (unsigned long long)made);
+            printf("# %s: %llu calls\n", allowed[i].cuda, (unsigned long long)made);
         good = good && made >= allowed[i].least && made <= allowed[i].most;
     }
     if (known != after->all - before->all)
@@ -214,7 +217,7 @@ static void test_ladder(const struct stack_config *config, const struct fake *dr
 /* The driver's library, if it can count. One that stands before another begins with that. */
 static const struct fake *find_driver(const char *behind)
 {
-    const char *path = getenv("ATTN_CUDA_LIBRARY");
+    const char *path = getenv(hip ? "ATTN_HIP_LIBRARY" : "ATTN_CUDA_LIBRARY");
     void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     void *symbol = library != NULL ? dlsym(library, "fake_get") : NULL;
     void *before = library != NULL ? dlsym(library, "shim_get") : NULL;
@@ -225,15 +228,16 @@ static const struct fake *find_driver(const char *behind)
         return NULL;
     if (before != NULL) {
         memcpy(&shim, &before, sizeof shim);
-        printf("# a driver of %d devices is watched\n", shim()->use(behind));
+        if (shim() != NULL)
+            printf("# a driver of %d devices is watched\n", shim()->use(behind));
     }
     memcpy(&get, &symbol, sizeof get);
     return get();
 }
 
 /*
- * Arguments: steps of each size; a type of queries and keys, f32 or bf16; the driver behind one that stands
- * before another (shim.h), else the machine's.
+ * Arguments: steps of each size; a type of queries and keys, f32 or bf16, or hip-f32 and so on for the
+ * backend of HIP; the driver behind one that stands before another (shim.h), else the machine's.
  */
 int main(int argc, char **argv)
 {
@@ -242,16 +246,23 @@ int main(int argc, char **argv)
         {"flashinfer f32", "cuda/flashinfer", 0, ATTN_F32, "q=f32", 0, false, false},
         {"flash-attn bf16", "cuda/flash-attn", 0, ATTN_BF16, "q=bf16", 0, false, false},
         {"flashinfer bf16", "cuda/flashinfer", 0, ATTN_BF16, "q=bf16", 0, false, false},
+        {"rocm-flash f32", "hip/rocm-flash", 0, ATTN_F32, "q=f32", 0, false, false},
+        {"rocm-flash bf16", "hip/rocm-flash", 0, ATTN_BF16, "q=bf16", 0, false, false},
     };
     const uint32_t wanted = argc > 1 ? (uint32_t)atoi(argv[1]) : 2;
     const uint32_t steps = wanted < 1 ? 1 : wanted > MOST_STEPS ? MOST_STEPS : wanted;
+    const char *type = argc > 2 ? argv[2] : "";
+
+    hip = strncmp(type, "hip-", 4) == 0;
+    type += hip ? strlen("hip-") : 0;
     const struct fake *driver = find_driver(argc > 3 ? argv[3] : NULL);
 
     ATTN_INIT(&err);
     if (driver == NULL)
         printf("# the driver's library does not count calls; results alone are judged\n");
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++)
-        if (argc < 3 || strcmp(configs[i].types + strlen("q="), argv[2]) == 0)
+        if (hip == (strncmp(configs[i].backend, "hip", 3) == 0) &&
+            (*type == '\0' || strcmp(configs[i].types + strlen("q="), type) == 0))
             test_ladder(&configs[i], driver, steps);
     return finish_checks();
 }

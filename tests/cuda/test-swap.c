@@ -61,7 +61,7 @@ static int32_t copy(struct swap *swap, struct world *world, void *host, uint32_t
 
 static void begin(struct swap *swap, struct world *world, enum layout layout)
 {
-    const struct attn_device device = cuda_device_of(0);
+    const struct attn_device device = device_of(world, 0);
     struct attn_open_config config;
 
     memset(swap, 0, sizeof *swap);
@@ -92,13 +92,17 @@ static void end(struct swap *swap, struct world *world)
     world_end(world);
 }
 
+static uint64_t count_copies(const struct world *world)
+{
+    return world->fake->calls_of(world->vendor->copy) + world->fake->calls_of(world->vendor->batch);
+}
+
 /* Calls that copy, made by a swap of pairs to the device; UINT64_MAX if it fails. */
 static uint64_t swap_in(struct swap *swap, struct world *world, const int64_t *pairs, uint32_t count,
                         void *stream)
 {
     const struct attn_kv_ref from = {NULL, &swap->host_desc}, to = {NULL, &swap->device_desc};
-    const uint64_t before =
-        world->fake->calls_of("cuMemcpyHtoDAsync") + world->fake->calls_of("cuMemcpyBatchAsync");
+    const uint64_t before = count_copies(world);
     struct attn_kv_swap_blocks_args args;
 
     ATTN_INIT(&args);
@@ -112,7 +116,7 @@ static uint64_t swap_in(struct swap *swap, struct world *world, const int64_t *p
                        token_at(swap->host, &swap->host_desc, half, pairs[2 * i], t), HEADS * DIM * 4);
     if (world->table->kv->swap_blocks(swap->backend, &args, &from, &to, stream, &world->err) != ATTN_OK)
         return UINT64_MAX;
-    return world->fake->calls_of("cuMemcpyHtoDAsync") + world->fake->calls_of("cuMemcpyBatchAsync") - before;
+    return count_copies(world) - before;
 }
 
 static bool arrived(struct swap *swap, struct world *world)
@@ -167,14 +171,15 @@ static void test_refused(struct world *world)
     struct swap swap;
 
     begin(&swap, world, SPLIT);
-    world->fake->fail(world->fake->calls() + 3, GPU_INVALID_VALUE); /* push, is it captured, batch */
+    world->fake->fail(world->fake->calls() + world->vendor->enter + 2,
+                      GPU_INVALID_VALUE); /* is it captured, batch */
     check(world, swap_in(&swap, world, runs, RUNS, swap.stream) == 7 && arrived(&swap, world),
           "what the driver does not take as a batch goes piece by piece");
-    check(world, strcmp(world->fake->failed(), "cuMemcpyBatchAsync") == 0, "it was the batch");
-    world->fake->fail(world->fake->calls() + 3, GPU_OUT_OF_MEMORY);
+    check(world, strcmp(world->fake->failed(), world->vendor->batch) == 0, "it was the batch");
+    world->fake->fail(world->fake->calls() + world->vendor->enter + 2, GPU_OUT_OF_MEMORY);
     check(world,
           swap_in(&swap, world, runs, RUNS, swap.stream) == UINT64_MAX &&
-              strcmp(world->err.field, "to") == 0 && strstr(world->err.message, "cuMemcpyBatchAsync") != NULL,
+              strcmp(world->err.field, "to") == 0 && strstr(world->err.message, world->vendor->batch) != NULL,
           "another failure is told");
     end(&swap, world);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Many threads open, plan, capture and close on one instance of the CUDA plugin at once. */
+/* Many threads open, plan, capture and close on one instance of a GPU plugin at once. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -103,7 +103,7 @@ void use_failing(struct world *world, const struct fake_machine *machine, gpu_re
         const char *failed = world->fake->failed();
         /* What is lost is not released, nor is what a release did not get to: its context cannot be entered.
          */
-        const bool kept = sticky || (got == ATTN_OK && strcmp(failed, "cuCtxPushCurrent") == 0);
+        const bool kept = sticky || (got == ATTN_OK && world_enters(world, failed));
         if ((got == ATTN_OK && wrong) || (got != ATTN_OK && got != status && got != ATTN_E_DEVICE) ||
             depth != 0 || *world->fake->offence() != '\0' || (left != 0 && !kept)) {
             printf("# call %llu, %s: status %d, left %u (%s), depth %u, %s; %s\n", (unsigned long long)call,

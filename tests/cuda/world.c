@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The plugin and the fake driver, opened once; instances, and lines of the test's report. */
+#define _GNU_SOURCE
 #include "world.h"
 
 #include <dlfcn.h>
@@ -8,11 +9,42 @@
 
 static unsigned lines, failures;
 
+static const struct world_vendor vendors[] = {
+    {.plugin = "cuda",
+     .device_type = ATTN_DEVICE_CUDA,
+     .flavours = 2,
+     .library = "ATTN_CUDA_LIBRARY",
+     .pose = "",
+     .arch = "sm_90",
+     .old_pose = "",
+     .contexts = true,
+     .enter = 1,
+     .leave = 1,
+     .entering = {"cuCtxPushCurrent", "cuCtxPushCurrent"},
+     .out_of_memory = "CUDA_ERROR_OUT_OF_MEMORY",
+     .fault = "CUDA_ERROR_ILLEGAL_ADDRESS",
+     .copy = "cuMemcpyHtoDAsync",
+     .batch = "cuMemcpyBatchAsync"},
+    {.plugin = "hip",
+     .device_type = ATTN_DEVICE_ROCM,
+     .flavours = 1,
+     .library = "ATTN_HIP_LIBRARY",
+     .pose = "any-image,arch=gfx90a:sramecc+:xnack-",
+     .arch = "gfx90a:sramecc+:xnack-",
+     .old_pose = "any-image,arch=gfx803",
+     .enter = 2,
+     .entering = {"hipGetDevice", "hipSetDevice"},
+     .out_of_memory = "hipErrorOutOfMemory",
+     .fault = "hipErrorIllegalAddress",
+     .copy = "hipMemcpyHtoDAsync",
+     .batch = "hipMemcpyBatchAsync"},
+};
+
 static const char *get_option(void *ctx, const char *key)
 {
     const struct world *world = ctx;
 
-    return strcmp(key, "ATTN_CUDA_LIBRARY") == 0 ? world->library : NULL;
+    return strcmp(key, world->vendor->library) == 0 ? world->library : NULL;
 }
 
 void *world_find(const char *path, const char *name)
@@ -38,6 +70,8 @@ void world_init(struct world *world, const char *plugin, const char *fake)
     memset(world, 0, sizeof *world);
     memcpy(&get, &symbol, sizeof get);
     world->fake = get();
+    world->vendor = &vendors[strstr(plugin, "attn-hip") != NULL];
+    world_pose(world, false);
     symbol = world_find(plugin, "attn_plugin_entry_v1");
     memcpy(&entry, &symbol, sizeof entry);
     world->library = fake;
@@ -57,7 +91,8 @@ void world_begin(struct world *world, const struct fake_machine *machine)
     world->fake->reset(machine);
     world->instance = NULL;
     if (entry(&host, &world->plugin, &world->err) != ATTN_OK ||
-        world->plugin->get_backends(world->instance, &tables, &count, &world->err) != ATTN_OK || count != 2) {
+        world->plugin->get_backends(world->instance, &tables, &count, &world->err) != ATTN_OK ||
+        strcmp(world->plugin->name, world->vendor->plugin) != 0 || count != world->vendor->flavours) {
         printf("Bail out! the plugin does not start: %s\n", world->err.message);
         exit(1);
     }
@@ -70,9 +105,19 @@ void world_end(struct world *world)
     world->instance = NULL;
 }
 
-struct attn_device cuda_device_of(int32_t ordinal)
+struct attn_device device_of(const struct world *world, int32_t ordinal)
 {
-    return (struct attn_device){.type = ATTN_DEVICE_CUDA, .ordinal = ordinal};
+    return (struct attn_device){.type = world->vendor->device_type, .ordinal = ordinal};
+}
+
+bool world_enters(const struct world *world, const char *name)
+{
+    return strcmp(name, world->vendor->entering[0]) == 0 || strcmp(name, world->vendor->entering[1]) == 0;
+}
+
+void world_pose(const struct world *world, bool old)
+{
+    setenv("FAKE_HIP", old ? world->vendor->old_pose : world->vendor->pose, 1);
 }
 
 void check(const struct world *world, bool good, const char *what)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The CUDA plugin on the fake driver: opening both, and what every test asks. */
+/* A GPU's plugin on the fake driver: opening both, and what every test asks. */
 #ifndef WORLD_H
 #define WORLD_H
 
@@ -7,13 +7,28 @@
 
 #include "fake.h"
 
+/* What tests have to know of a vendor. */
+struct world_vendor {
+    const char *plugin;
+    uint32_t device_type, flavours;
+    const char *library;               /* the option that names the driver */
+    const char *pose, *arch;           /* what FAKE_HIP is to say, and the architecture that is told */
+    const char *old_pose;              /* the same of a device that is not served */
+    bool contexts;                     /* a caller may have some */
+    uint64_t enter, leave;             /* calls of the driver around those of an entry */
+    const char *entering[2];           /* those that enter, by name */
+    const char *out_of_memory, *fault; /* errors */
+    const char *copy, *batch;          /* to the device: one, and many */
+};
+
 struct world {
+    const struct world_vendor *vendor;
     const struct fake *fake;
     const struct attn_plugin *plugin;
     struct attn_instance *instance;
     const struct attn_backend_table *table; /* flash-attn */
     struct attn_error err;
-    const char *library; /* ATTN_CUDA_LIBRARY */
+    const char *library; /* the driver's */
 };
 
 /* PLUGIN and FAKE are the two files. */
@@ -22,7 +37,11 @@ void world_init(struct world *world, const char *plugin, const char *fake);
 void world_begin(struct world *world, const struct fake_machine *machine);
 /* Ends the instance. */
 void world_end(struct world *world);
-struct attn_device cuda_device_of(int32_t ordinal);
+struct attn_device device_of(const struct world *world, int32_t ordinal);
+/* Whether a call by this name enters a context or device. */
+bool world_enters(const struct world *world, const char *name);
+/* What the devices of the next instance say they are: ordinary ones, or such that are not served. */
+void world_pose(const struct world *world, bool old);
 
 /* Finds what a library exports; ends the test if it is not there. */
 void *world_find(const char *path, const char *name);

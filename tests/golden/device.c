@@ -19,7 +19,7 @@ static void give_up(const char *text)
     exit(2);
 }
 
-/* libattn-NAME.so offers NAME/flash-attn. */
+/* libattn-NAME.so offers NAME/flash-attn, but that of HIP. */
 void golden_device_open(struct golden *g, const char *plugin)
 {
     char path[PATH_MAX], directory[PATH_MAX], name[128], *file;
@@ -30,7 +30,7 @@ void golden_device_open(struct golden *g, const char *plugin)
     file = basename(path);
     if (sscanf(file, "libattn-%100[a-z0-9_].so", name) != 1)
         give_up("--plugin wants a file libattn-NAME.so");
-    strcat(name, "/flash-attn");
+    strcat(name, strcmp(name, "hip") == 0 ? "/rocm-flash" : "/flash-attn");
     g->plugin_directory = dirname(directory);
     device = golden_backend(g, name, "heads=8 kv_heads=2 head_dim=128 q=f16");
     g->plugin_directory = NULL;

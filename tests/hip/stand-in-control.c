@@ -88,7 +88,7 @@ hip_result stand_lost(int device, const char *name)
 static const void *beneath(const char *symbol)
 {
     const void *(*get)(void) = NULL;
-    void *found = stand_open() ? dlsym(stand_driver.library, symbol) : NULL;
+    void *found = stand_library() != NULL ? dlsym(stand_library(), symbol) : NULL;
 
     memcpy(&get, &found, sizeof get);
     return get != NULL ? get() : NULL;
@@ -172,6 +172,18 @@ static void *current(uint32_t *depth)
     return NULL;
 }
 
+/* A caller is on a device, where one of CUDA has a context. */
+static void *context_push(int ordinal)
+{
+    stand_device = ordinal;
+    return NULL;
+}
+
+static void context_pop(void)
+{
+    stand_device = 0;
+}
+
 HIP_API const struct fake *fake_get(void);
 const struct fake *fake_get(void)
 {
@@ -182,7 +194,9 @@ const struct fake *fake_get(void)
                                       .failed = failed,
                                       .offence = get_offence,
                                       .leaks = leaks,
-                                      .current = current};
+                                      .current = current,
+                                      .context_push = context_push,
+                                      .context_pop = context_pop};
 
     return &table;
 }

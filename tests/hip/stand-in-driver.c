@@ -13,8 +13,10 @@ struct stand_driver stand_driver;
 static const struct {
     const char *name, *symbol;
     size_t offset;
+    bool optional;
 } entries[] = {
-#define STAND_ENTRY(name_, symbol_, parameters_) {#name_, symbol_, offsetof(struct stand_driver, name_)},
+#define STAND_ENTRY(name_, symbol_, optional_, parameters_)                                                  \
+    {#name_, symbol_, offsetof(struct stand_driver, name_), (optional_) != 0},
 #include "stand-in-driver.def"
 #undef STAND_ENTRY
 };
@@ -24,17 +26,17 @@ enum { DRIVER_VERSION = 12000, LEGACY_STREAM = 1 };
 
 typedef int (*lookup_fn)(const char *name, void **out, int version, uint64_t flags, int *status);
 
-static bool find_entries(void *library)
+static bool find_entries(void *from)
 {
     lookup_fn lookup = NULL;
-    void *address = dlsym(library, "cuGetProcAddress_v2");
+    void *address = dlsym(from, "cuGetProcAddress_v2");
 
     memcpy(&lookup, &address, sizeof address);
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
         address = NULL;
         if (lookup == NULL || lookup(entries[i].name, &address, DRIVER_VERSION, LEGACY_STREAM, NULL) != 0)
-            address = dlsym(library, entries[i].symbol);
-        if (address == NULL) {
+            address = dlsym(from, entries[i].symbol);
+        if (address == NULL && !entries[i].optional) {
             fprintf(stderr, "the HIP runtime that stands in: the driver beneath has no %s\n",
                     entries[i].symbol);
             return false;
@@ -44,21 +46,36 @@ static bool find_entries(void *library)
     return true;
 }
 
+static void *library;
+
 static void open_library(void)
 {
     const char *path = getenv("FAKE_HIP_DRIVER");
-    void *library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
-    if (library != NULL && find_entries(library))
-        stand_driver.library = library;
+    library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+}
+
+void *stand_library(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, open_library);
+    return library;
+}
+
+static bool found;
+
+static void find_all(void)
+{
+    found = stand_library() != NULL && find_entries(library);
 }
 
 bool stand_open(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, open_library);
-    return stand_driver.library != NULL;
+    pthread_once(&once, find_all);
+    return found;
 }
 
 const char *stand_word(const char *word)

@@ -30,6 +30,9 @@ HIP_API hip_result hipHostFree(void *memory);
 HIP_API hip_result hipMemcpyHtoDAsync(void *to, const void *from, size_t size, void *stream);
 HIP_API hip_result hipMemcpyDtoHAsync(void *to, void *from, size_t size, void *stream);
 HIP_API hip_result hipMemcpyDtoDAsync(void *to, void *from, size_t size, void *stream);
+HIP_API hip_result hipMemcpyBatchAsync(void **to, void **from, size_t *sizes, size_t count, void *attributes,
+                                       size_t *first, size_t attribute_count, size_t *failed_at,
+                                       void *stream);
 HIP_API hip_result hipMemsetD8Async(void *to, unsigned char value, size_t size, void *stream);
 
 HIP_API hip_result hipStreamCreateWithFlags(void **out, unsigned flags);

@@ -90,6 +90,22 @@ hip_result hipMemcpyDtoDAsync(void *to, void *from, size_t size, void *stream)
     PLAIN(cuMemcpyDtoDAsync(address(to), address(from), size, stream));
 }
 
+/* Of ROCm 7; its attributes are CUDA's. Addresses are as wide as pointers. */
+hip_result hipMemcpyBatchAsync(void **to, void **from, size_t *sizes, size_t count, void *attributes,
+                               size_t *first, size_t attribute_count, size_t *failed_at, void *stream)
+{
+    const hip_result result = stand_enter("hipMemcpyBatchAsync");
+
+    *failed_at = SIZE_MAX;
+    if (result != HIP_SUCCESS)
+        return result;
+    if (stand_driver.cuMemcpyBatchAsync == NULL)
+        return stand_leave(HIP_NOT_SUPPORTED);
+    return stand_leave(stand_driver.cuMemcpyBatchAsync((uint64_t *)(void *)to, (uint64_t *)(void *)from,
+                                                       sizes, count, attributes, first, attribute_count,
+                                                       failed_at, stream));
+}
+
 hip_result hipMemsetD8Async(void *to, unsigned char value, size_t size, void *stream)
 {
     PLAIN(cuMemsetD8Async(address(to), value, size, stream));

@@ -38,13 +38,13 @@ enum {
     HIP_NOT_FOUND = 500,
     HIP_ILLEGAL_ADDRESS = 700,
     HIP_LAUNCH_FAILURE = 719,
+    HIP_NOT_SUPPORTED = 801,
     HIP_UNKNOWN = 999
 };
 
 /* The driver beneath. */
 struct stand_driver {
-    void *library;
-#define STAND_ENTRY(name, symbol, parameters) int(*name) parameters;
+#define STAND_ENTRY(name, symbol, optional, parameters) int(*name) parameters;
 #include "stand-in-driver.def"
 #undef STAND_ENTRY
 };
@@ -52,7 +52,8 @@ extern struct stand_driver stand_driver;
 
 /* ---------------------------------------------------------------- stand-in-driver.c */
 
-/* Opens the library beneath, once. */
+/* The library beneath, or NULL; and its functions, which one that stands before another has late. */
+void *stand_library(void);
 bool stand_open(void);
 /* HIP's number of a result of CUDA. */
 hip_result stand_result(int cuda);
