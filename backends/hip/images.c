@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The table of code objects. hip-targets.def is the build's: HIP_TARGET(arch, number) for every target. */
+/* The table of code objects. hip-targets.def is the build's: HIP_TARGET(gfx90a, 90a) for every target. */
 #include "images.h"
 #include "modules.h"
 
@@ -10,13 +10,13 @@
 
 #define NAME(module, target) [GPU_MODULE_##module] = hip_image_##module##_##target,
 static const struct hip_target targets[] = {
-#define HIP_TARGET(target, number) {number, {HIP_MODULES(NAME, target)}},
+#define HIP_TARGET(target, number) {0x##number, {HIP_MODULES(NAME, target)}},
 #include "hip-targets.def"
 #undef HIP_TARGET
 };
 
-const char hip_targets_text[] = ""
-#define HIP_TARGET(target, number) " " #target
+const char hip_targets_text[] = "gfx"
+#define HIP_TARGET(target, number) " " #number
 #include "hip-targets.def"
 #undef HIP_TARGET
     ;
