@@ -17,12 +17,12 @@
     }
 
 /*
- * Every axis but graph; `most` is the largest head_dim, a multiple of 16. In layout paged-x multiples of 4, 8
- * or 16 are served, as the type has 4, 2 or 1 bytes.
+ * Every axis but type and graph; `most` is the largest head_dim, a multiple of 16. In layout paged-x
+ * multiples of 4, 8 or 16 are served, as the type has 4, 2 or 1 bytes.
  */
+#define ATTN__AXIS_TYPES ATTN__AXIS_LIST("type", "decoder", "encoder", "encoder_only", "encoder_decoder")
 #define ATTN__AXES(most)                                                                                     \
-    ATTN__AXIS_LIST("type", "decoder", "encoder", "encoder_only", "encoder_decoder"),                        \
-        ATTN__AXIS_LIST("q", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),          \
+    ATTN__AXIS_LIST("q", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),              \
         ATTN__AXIS_LIST("k", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),          \
         ATTN__AXIS_LIST("v", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),          \
         ATTN__AXIS_LIST("out", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),        \

@@ -16,6 +16,9 @@
 /* An architecture by number. */
 #define GPU_VENDOR_ARCH "sm_%u"
 
+/* Types of problems that some kernel serves. */
+#define GPU_VENDOR_TYPES "decoder", "encoder", "encoder_only", "encoder_decoder"
+
 /* 10 * major + minor of the oldest devices that are served. */
 #define CUDA_ARCH_LEAST 80
 

@@ -15,5 +15,7 @@
 #define GPU_VENDOR_LEAVE "hipSetDevice"
 /* An architecture by number: gfx90a is 0x90a. */
 #define GPU_VENDOR_ARCH "gfx%x"
+/* Types of problems that some kernel serves. */
+#define GPU_VENDOR_TYPES "decoder", "encoder_only"
 
 #endif

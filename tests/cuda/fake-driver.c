@@ -106,11 +106,13 @@ struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size)
     return list(make(kind, memory, size));
 }
 
-struct fake_object *fake_new_function(const struct driver_kernel *kernel, struct fake_object *module)
+struct fake_object *fake_new_function(const struct driver_kernel *kernel, const void *code,
+                                      struct fake_object *module)
 {
     struct fake_object *object = make(FAKE_FUNCTION, NULL, 0);
 
     object->kernel = kernel; /* before others find it */
+    object->code = code;
     object->capture = module;
     return list(object);
 }
@@ -172,6 +174,23 @@ struct fake_object *fake_find_memory(const void *memory, enum fake_kind kind)
     return object;
 }
 
+size_t fake_list_memory(size_t room, struct fake_extent *out)
+{
+    size_t count = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct fake_object *object = objects; object != NULL; object = object->next) {
+        const uint64_t begin = (uint64_t)(uintptr_t)object->memory;
+        if ((object->kind != FAKE_MEMORY && object->kind != FAKE_PINNED) || object->context != fake_context())
+            continue;
+        if (count < room)
+            out[count] = (struct fake_extent){begin, begin + object->size};
+        count++;
+    }
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
 uint64_t fake_taken(void)
 {
     uint64_t sum = 0;
@@ -181,6 +200,12 @@ uint64_t fake_taken(void)
         sum += object->kind == FAKE_MEMORY ? object->size : 0;
     pthread_mutex_unlock(&lock);
     return sum;
+}
+
+static void drop_image(struct fake_object *object)
+{
+    if (object->image != NULL)
+        fake_emulator_close(object->image);
 }
 
 void fake_drop(struct fake_object *object)
@@ -193,6 +218,7 @@ void fake_drop(struct fake_object *object)
     *link = object->next;
     pthread_mutex_unlock(&lock);
     fake_release_works(object);
+    drop_image(object);
     free(object->memory);
     free(object);
 }
@@ -229,6 +255,7 @@ static void reset(const struct fake_machine *to)
     for (struct fake_object *object = objects, *next; object != NULL; object = next) {
         next = object->next;
         fake_release_works(object);
+        drop_image(object);
         free(object->memory);
         free(object);
     }

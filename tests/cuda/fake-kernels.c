@@ -1,32 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The fake driver's modules: any image holds all kernels, which are host code on fibers. */
+/*
+ * The fake driver's modules: code of AMD's GPUs goes to an emulator, and any other image holds all kernels,
+ * which are host code on fibers.
+ */
+#include <elf.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "fake-state.h"
 #include "fiber-names.h"
 
-void fake_kernel_run(const struct fake_work *work)
+enum { MACHINE_AMDGPU = 224 };
+
+/* Other images may be a single byte. */
+static bool is_emulated(const unsigned char *image)
+{
+    Elf64_Ehdr header;
+
+    for (int i = 0; i < SELFMAG; i++) {
+        if (image[i] != (unsigned char)ELFMAG[i])
+            return false;
+    }
+    memcpy(&header, image, sizeof header);
+    return header.e_machine == MACHINE_AMDGPU;
+}
+
+gpu_result fake_kernel_run(const struct fake_work *work)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static uint32_t launches;
     const struct driver_kernel *kernel = work->kernel;
     struct fiber_grid grid = work->grid;
 
+    if (work->code != NULL)
+        return fake_emulator_run(work);
     pthread_mutex_lock(&lock);
     grid.order = launches++;
     fiber_launch(kernel->call, work->argument, &grid);
     pthread_mutex_unlock(&lock);
+    return GPU_SUCCESS;
 }
 
 gpu_result cuModuleLoadData(gpu_handle *module, const void *image)
 {
     gpu_result result = fake_enter("cuModuleLoadData", true);
 
-    if (result == GPU_SUCCESS && image == NULL)
+    void *emulated = NULL;
+
+    if (result == GPU_SUCCESS &&
+        (image == NULL || (is_emulated(image) && !fake_emulator_open(image, &emulated))))
         return GPU_INVALID_IMAGE;
-    if (result == GPU_SUCCESS)
-        *module = fake_new(FAKE_MODULE, NULL, 0);
+    if (result == GPU_SUCCESS) {
+        struct fake_object *object = fake_new(FAKE_MODULE, NULL, 0);
+        object->image = emulated;
+        *module = object;
+    }
     return result;
 }
 
@@ -45,13 +73,17 @@ gpu_result cuModuleUnload(gpu_handle module)
 gpu_result cuModuleGetFunction(gpu_handle *function, gpu_handle module, const char *name)
 {
     gpu_result result = fake_enter("cuModuleGetFunction", true);
-    const struct driver_kernel *kernel = driver_find(name);
 
     if (result != GPU_SUCCESS)
         return result;
-    if (fake_take(module, FAKE_MODULE, "cuModuleGetFunction") == NULL || kernel == NULL)
+    struct fake_object *object = fake_take(module, FAKE_MODULE, "cuModuleGetFunction");
+    if (object == NULL)
         return 500;
-    *function = fake_new_function(kernel, module);
+    const struct driver_kernel *kernel = object->image == NULL ? driver_find(name) : NULL;
+    const void *code = object->image != NULL ? fake_emulator_find(object->image, name) : NULL;
+    if (kernel == NULL && code == NULL)
+        return 500;
+    *function = fake_new_function(kernel, code, object);
     return GPU_SUCCESS;
 }
 
@@ -88,10 +120,12 @@ gpu_result cuLaunchKernel(gpu_handle function, unsigned grid_x, unsigned grid_y,
     if (object == NULL)
         return GPU_INVALID_VALUE;
     const struct driver_kernel *kernel = object->kernel;
+    const size_t size = kernel != NULL ? kernel->size : fake_emulator_argument(object->code);
     if (grid_x == 0 || grid_y == 0 || grid_z == 0 || block_x == 0 || block_y * block_z != 1 ||
-        kernel->size > sizeof work.argument)
-        fake_offend("%s is launched with a shape that is none", kernel->name);
+        size > sizeof work.argument)
+        fake_offend("%s is launched with a shape that is none", kernel != NULL ? kernel->name : "a kernel");
     work.kernel = kernel;
-    memcpy(work.argument, arguments[0], kernel->size);
+    work.code = object->code;
+    memcpy(work.argument, arguments[0], size);
     return fake_submit("cuLaunchKernel", stream, &work);
 }

@@ -36,6 +36,7 @@ struct fake_work {
     size_t size;
     int value;
     const void *kernel;
+    const void *code; /* of an emulator, in place of a kernel */
     struct fiber_grid grid;
     void (*host)(void *arg);
     void *arg;
@@ -52,6 +53,8 @@ struct fake_object {
     struct fake_object
         *capture; /* stream: the graph that it keeps calls for; memory: that frees it; function: its module */
     const void *kernel; /* function */
+    const void *code;   /* function of a module that is emulated */
+    void *image;        /* module: the emulator's, NULL = all kernels on fibers */
     gpu_result lost;    /* context: the error that it answers from now on */
 };
 
@@ -61,7 +64,8 @@ void fake_offend(const char *format, ...) __attribute__((format(printf, 1, 2)));
 struct fake_object *fake_new(enum fake_kind kind, void *memory, size_t size);
 /* Of a module, listed with its kernel. */
 struct driver_kernel;
-struct fake_object *fake_new_function(const struct driver_kernel *kernel, struct fake_object *module);
+struct fake_object *fake_new_function(const struct driver_kernel *kernel, const void *code,
+                                      struct fake_object *module);
 /* The live object of a handle, or NULL after saying so. */
 struct fake_object *fake_take(gpu_handle handle, enum fake_kind kind, const char *name);
 /* The device memory at an address, of `size` bytes at least; NULL after saying so. */
@@ -95,6 +99,22 @@ void fake_keep_at_start(void);
 void fake_keep_at_open(void);
 bool fake_is_strict(void);
 
-void fake_kernel_run(const struct fake_work *work);
+gpu_result fake_kernel_run(const struct fake_work *work);
+
+/*
+ * Code of AMD's GPUs, which an emulator runs: fake-emulate.c, or fake-no-emulator.c, which takes none. A run
+ * answers what a device would, after saying what was wrong.
+ */
+bool fake_emulator_open(const void *image, void **out);
+void fake_emulator_close(void *image);
+const void *fake_emulator_find(void *image, const char *name);
+size_t fake_emulator_argument(const void *code);
+gpu_result fake_emulator_run(const struct fake_work *work);
+/* Live memory that a kernel of the current context may touch, at most `room` of it; returns how much there
+ * is. */
+struct fake_extent {
+    uint64_t begin, end;
+};
+size_t fake_list_memory(size_t room, struct fake_extent *out);
 
 #endif

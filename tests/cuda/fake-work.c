@@ -5,16 +5,22 @@
 
 #include "fake-state.h"
 
-static void do_work(struct fake_work *work)
+/* A fault of a kernel loses the context. */
+static gpu_result do_work(struct fake_work *work)
 {
+    gpu_result result = GPU_SUCCESS;
+
     if (work->what == FAKE_COPY)
         memcpy(work->to, work->from, work->size);
     else if (work->what == FAKE_SET)
         memset(work->to, work->value, work->size);
     else if (work->what == FAKE_LAUNCH)
-        fake_kernel_run(work);
+        result = fake_kernel_run(work);
     else
         work->host(work->arg);
+    if (result != GPU_SUCCESS)
+        fake_context()->lost = result;
+    return result;
 }
 
 gpu_result fake_submit(const char *name, gpu_handle handle, const struct fake_work *work)
@@ -35,9 +41,9 @@ gpu_result fake_submit(const char *name, gpu_handle handle, const struct fake_wo
         stream->capture->last_work = &copy->next;
         return GPU_SUCCESS;
     }
-    do_work(copy);
+    const gpu_result result = do_work(copy);
     free(copy);
-    return GPU_SUCCESS;
+    return result;
 }
 
 /* ---------------------------------------------------------------- memory */

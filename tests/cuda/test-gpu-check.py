@@ -26,7 +26,7 @@ def write(path, text):
 
 
 def run(*arguments, library=FAKE, check=PASSES, gpu='echo "ok 1 - a"', golden='echo "5 passed, 0 failed"', sanitizer=None, fault=FAULT,
-        engine=None):
+        engine=None, hip=False):
     with tempfile.TemporaryDirectory() as directory:
         build = directory + "/build"
         write(build + "/backends/cuda/libattn-cuda.so", "")
@@ -35,6 +35,8 @@ def run(*arguments, library=FAKE, check=PASSES, gpu='echo "ok 1 - a"', golden='e
         for name in "test-replay-f32", "test-builders":
             write(build + "/tests/cuda/" + name, 'echo "ok 1 - a"')
         write(build + "/tests/golden/golden-check", golden)
+        if hip:
+            write(build + "/tests/hip/libattn-hip.so", "")
         for name in ("test-engine", "test-elsewhere") if engine is not None else ():
             write(build + "/tests/model/" + name, engine)
         path = os.environ["PATH"]
@@ -67,10 +69,10 @@ def test_options():
     check(result.returncode == 77 and "no NVIDIA GPU" in result.stderr and result.stdout == "",
           "without a GPU: a text, exit status 77, and nothing passes", result)
     result = run("--list")
-    check(result.returncode == 0 and len(result.stdout.splitlines()) == 8, "it lists its parts", result)
+    check(result.returncode == 0 and len(result.stdout.splitlines()) == 9, "it lists its parts", result)
     result = run("--help")
     check(result.returncode == 0 and "--part N" in result.stdout and "77" in result.stdout, "it helps", result)
-    for bad in ("--part", "9"), ("--part", ""), ("--part",), ("--jobs", "x"), ("--jobs", "0"), ("--parts", "1"), ("5",):
+    for bad in ("--part", "0"), ("--part", ""), ("--part",), ("--jobs", "x"), ("--jobs", "0"), ("--parts", "1"), ("5",):
         result = run(*bad)
         check(result.returncode == 2 and result.stderr != "" and result.stdout == "", f"{' '.join(bad)} is refused",
               result)
@@ -121,8 +123,26 @@ def test_engine():
           "a build without the engine is said and not passed", result)
 
 
+def test_hip():
+    said = 'echo "ok 1 - $FAKE_HIP ${FAKE_HIP_DRIVER##*/} ${FAKE_HIP_CUBINS##*/} ${ATTN_HIP_LIBRARY##*/}"; '
+    result = run("--part", "9", "--jobs", "2", hip=True)
+    check(ends(result, 0, "23 passed, 0 failed, 5 skipped") and "HIP device layer: 1 passed" in result.stdout,
+          "the HIP plugin is checked over the driver", result)
+    result = run("--part", "9", "--jobs", "1", hip=True, gpu='[ "${FAKE_HIP_DRIVER##*/}" = libshim-cuda.so ] && ' + said)
+    check(result.returncode == 0, "its device layer over the library that watches", result)
+    result = run("--part", "9", "--jobs", "1", hip=True,
+                 check='[ "$FAKE_HIP_DRIVER" = "$ATTN_CUDA_LIBRARY" ] && [ -n "$FAKE_HIP_CUBINS" ] && ' + PASSES)
+    check(result.returncode == 0, "and attn-check over the driver, with code for it", result)
+    result = run("--part", "9", "--jobs", "1", hip=True, gpu="kill -SEGV $$")
+    check(result.returncode == 1, "a program that dies has failed", result)
+    result = run("--part", "9")
+    check(ends(result, 0, "0 passed, 0 failed, 1 skipped") and "not run: the build has no tests" in result.stdout,
+          "a build without it is said and not passed", result)
+
+
 test_options()
 test_sums()
+test_hip()
 test_sanitizer()
 test_engine()
 print(f"1..{lines}")

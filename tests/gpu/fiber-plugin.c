@@ -33,7 +33,8 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
     return attn_util_answer(out, "attn_lane", "always", ATTN_NUMERICS_UNROUNDED, 100);
 }
 
-static const struct attn_axis axis_list[] = {ATTN__AXES(576), ATTN__AXIS_LIST("graph", "never")};
+static const struct attn_axis axis_list[] = {ATTN__AXIS_TYPES, ATTN__AXES(576),
+                                             ATTN__AXIS_LIST("graph", "never")};
 
 static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *count)
 {

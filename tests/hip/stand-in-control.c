@@ -41,6 +41,8 @@ hip_result stand_count_call(const char *name)
         result = fail_with;
     }
     pthread_mutex_unlock(&lock);
+    if (result != HIP_SUCCESS)
+        stand_drain();
     return result;
 }
 
@@ -107,6 +109,7 @@ static const struct fake *fake_beneath(void)
 
 static void reset(const struct fake_machine *machine)
 {
+    stand_forget_streams();
     stand_release_contexts();
     fake_beneath()->reset(machine);
     pthread_mutex_lock(&lock);

@@ -19,6 +19,7 @@ struct module {
     void *image; /* the driver's module of the image; NULL with a folder of cubins */
     void *cubins[CUBINS];
     int count;
+    pthread_mutex_t lock; /* of the cubins */
 };
 
 hip_result hipModuleLoadData(void **out, const void *image)
@@ -33,6 +34,8 @@ hip_result hipModuleLoadData(void **out, const void *image)
     struct module *module = calloc(1, sizeof *module);
     if (module == NULL)
         result = HIP_OUT_OF_MEMORY;
+    else
+        pthread_mutex_init(&module->lock, NULL);
     if (result == HIP_SUCCESS && getenv("FAKE_HIP_CUBINS") == NULL)
         cuda = stand_driver.cuModuleLoadData(&module->image, image);
     if (result == HIP_SUCCESS && cuda == 0)
@@ -117,6 +120,7 @@ static int find_cubin(struct module *module, const char *folder, const char *nam
 {
     bool found = false;
 
+    pthread_mutex_lock(&module->lock);
     for (int i = 0; i < module->count && !found; i++)
         found = stand_driver.cuModuleGetFunction(out, module->cubins[i], name) == 0;
     DIR *dir = found ? NULL : opendir(folder);
@@ -130,6 +134,7 @@ static int find_cubin(struct module *module, const char *folder, const char *nam
     }
     if (dir != NULL)
         (void)closedir(dir);
+    pthread_mutex_unlock(&module->lock);
     return found ? allow_shared(*out) : HIP_NOT_FOUND;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Memory, streams, events and graphs of the HIP runtime that stands in: those of the driver beneath. */
+#include <stdlib.h>
+
 #include "stand-in-entries.h"
 
 /* A function of HIP that is one of CUDA. */
@@ -113,14 +115,83 @@ hip_result hipMemsetD8Async(void *to, unsigned char value, size_t size, void *st
 
 /* ---------------------------------------------------------------- streams */
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct stream {
+    struct stream *next;
+    void *handle;
+    int device;
+} * streams;
+
+static void list_stream(void *handle)
+{
+    struct stream *stream = calloc(1, sizeof *stream);
+
+    if (stream == NULL)
+        abort();
+    stream->handle = handle;
+    stream->device = stand_device;
+    pthread_mutex_lock(&lock);
+    stream->next = streams;
+    streams = stream;
+    pthread_mutex_unlock(&lock);
+}
+
+/* One, or all of them if it is NULL. */
+static void forget_stream(const void *handle)
+{
+    pthread_mutex_lock(&lock);
+    for (struct stream **link = &streams, *stream; (stream = *link) != NULL;) {
+        if (handle == NULL || stream->handle == handle) {
+            *link = stream->next;
+            free(stream);
+        } else {
+            link = &stream->next;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void stand_forget_streams(void)
+{
+    forget_stream(NULL);
+}
+
+void stand_drain(void)
+{
+    pthread_mutex_lock(&lock);
+    for (const struct stream *stream = streams; stream != NULL; stream = stream->next) {
+        void *context, *popped;
+        int captured = 0;
+        if (stand_context(stream->device, &context) != 0 || stand_driver.cuCtxPushCurrent(context) != 0)
+            continue;
+        if (stand_driver.cuStreamIsCapturing(stream->handle, &captured) == 0 && captured == 0)
+            (void)stand_driver.cuStreamSynchronize(stream->handle);
+        (void)stand_driver.cuCtxPopCurrent(&popped);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 hip_result hipStreamCreateWithFlags(void **out, unsigned flags)
 {
-    PLAIN(cuStreamCreate(out, flags));
+    const hip_result result = stand_enter("hipStreamCreateWithFlags");
+
+    if (result != HIP_SUCCESS)
+        return result;
+    const int cuda = stand_driver.cuStreamCreate(out, flags);
+    if (cuda == 0)
+        list_stream(*out);
+    return stand_leave(cuda);
 }
 
 hip_result hipStreamDestroy(void *stream)
 {
-    RELEASE(cuStreamDestroy(stream));
+    hip_result failed;
+    const hip_result result = stand_enter_release("hipStreamDestroy", &failed);
+
+    if (result != HIP_SUCCESS)
+        return result;
+    forget_stream(stream);
+    return stand_leave_release(stand_driver.cuStreamDestroy(stream), failed);
 }
 
 hip_result hipStreamSynchronize(void *stream)

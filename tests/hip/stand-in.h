@@ -96,6 +96,12 @@ hip_result stand_count_call(const char *name);
 void stand_lose(int device, hip_result result);
 hip_result stand_lost(int device, const char *name);
 
+/* ---------------------------------------------------------------- stand-in-work.c */
+
+/* Waits for all streams that are not captured: who is told of a failure waits for nothing more. */
+void stand_drain(void);
+void stand_forget_streams(void);
+
 /* ---------------------------------------------------------------- stand-in-image.c */
 
 /* Whether an image is code for a device: HIP_SUCCESS, or what the runtime would say. */
