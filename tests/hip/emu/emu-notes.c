@@ -130,6 +130,8 @@ static bool read_argument(struct pack *p, struct emu_kernel *k)
             return false;
         }
     }
+    if (!hidden && h.offset + h.size > k->properties.argument_bytes)
+        k->properties.argument_bytes = h.offset + h.size;
     if (hidden && k->hidden_count < HIDDEN_MAX)
         k->hidden[k->hidden_count++] = h;
     return map.kind == PACK_MAP;

@@ -40,6 +40,7 @@ struct emu_properties {
     uint32_t vgprs, agprs, sgprs; /* agprs: those beside the vgprs */
     uint32_t vgpr_spills, sgpr_spills;
     uint32_t lds_bytes, scratch_bytes, kernarg_bytes;
+    uint32_t argument_bytes; /* of kernarg_bytes what the caller gives */
     uint32_t max_threads; /* of a work-group; 0: not told */
 };
 
