@@ -11,10 +11,10 @@ struct pool {
     struct pool *next;
     size_t used;
     uint64_t values[POOL_VALUES];
-    union lane lanes[POOL_VALUES][2 * EMU_ROW];
+    uint32_t lanes[POOL_VALUES][2 * EMU_ROW];
 };
 
-const union lane *pool_lanes(struct emu_kernel *kernel, uint64_t value)
+const uint32_t *pool_lanes(struct emu_kernel *kernel, uint64_t value)
 {
     struct pool *p = kernel->pool;
     for (struct pool *q = p; q != NULL; q = q->next)
@@ -30,7 +30,7 @@ const union lane *pool_lanes(struct emu_kernel *kernel, uint64_t value)
         kernel->pool = p;
     }
     p->values[p->used] = value;
-    for (uint32_t i = 0; i < EMU_ROW; i++)
+    for (int i = 0; i < EMU_ROW; i++)
         lanes_put_u64(p->lanes[p->used], i, value);
     return p->lanes[p->used++];
 }

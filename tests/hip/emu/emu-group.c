@@ -165,9 +165,9 @@ static void start_wave(struct worker *k, const struct running *r, uint32_t index
     exec_set(w, w->threads == 64 ? ~0ull : (1ull << w->threads) - 1);
     bool packed = (w->arch >= 0x90a && w->arch < 0x1000) || w->arch >= 0x1100;
     for (uint32_t l = 0; l < w->lanes; l++) {
-        w->v[l].u = index * w->lanes + l;
+        w->v[l] = index * w->lanes + l;
         for (uint32_t i = 1; !packed && i <= (kernel->rsrc2 >> 11 & 3); i++)
-            w->v[i * EMU_ROW + l].u = 0;
+            w->v[i * EMU_ROW + l] = 0;
     }
     w->next = kernel->ops;
     if ((kernel->preload & 127) != 0) /* older firmware starts here and loads what is preloaded */

@@ -72,7 +72,7 @@ size_t disassembler_read(struct disassembler *d, const uint8_t *code, size_t siz
 const struct entry *entry_find(const char *name);
 /* Fills what runs from the text; what is not modelled gets run_unmodelled. */
 void op_build(struct emu_kernel *kernel, const char *text, size_t size, struct op *o);
-const union lane *pool_lanes(struct emu_kernel *kernel, uint64_t value);
+const uint32_t *pool_lanes(struct emu_kernel *kernel, uint64_t value);
 void pool_free(struct emu_kernel *kernel);
 const char *name_common(const char *name);
 

@@ -9,12 +9,12 @@
 static inline void addresses(struct wave *w, const struct op *o, const struct operand *at,
                              const struct operand *base, uint64_t to[EMU_ROW])
 {
-    const union lane *v = w->v + at->offset;
+    const uint32_t *v = w->v + at->offset;
     uint64_t offset = (uint64_t)(int64_t)o->offset;
     if (base != NULL && base->kind == AT_SGPR) {
         offset += scalar64(w, base);
         if (at->kind == AT_VGPR)
-            LANES(i) to[i] = offset + v[i].u;
+            LANES(i) to[i] = offset + v[i];
         else
             LANES(i) to[i] = offset;
     } else {

@@ -16,8 +16,8 @@ struct settings {
 /* Buffers of one host thread, kept from launch to launch. */
 struct worker {
     struct worker *next;
-    struct wave *waves;    /* WAVES_MAX */
-    union lane *registers; /* of all waves */
+    struct wave *waves;  /* WAVES_MAX */
+    uint32_t *registers; /* of all waves */
     size_t register_rows;
     uint8_t *scratch;
     size_t scratch_bytes;

@@ -9,40 +9,43 @@
 #define VECTOR1(name, member, expression)                                                                    \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[EMU_ROW];                                                                              \
-        const union lane *pa = src(w, &o->at[1], ta);                                                        \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[EMU_ROW];                                                                                \
+        const uint32_t *pa = src(w, &o->at[1], ta);                                                          \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
-            union lane a = pa[i];                                                                            \
-            d[i].member = (expression);                                                                      \
+            union lane a = {.u = pa[i]};                                                                     \
+            union lane r = {.member = (expression)};                                                         \
+            d[i] = r.u;                                                                                      \
         }                                                                                                    \
         done(w, o, d, 1);                                                                                    \
     }
 #define VECTOR2(name, member, expression)                                                                    \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[EMU_ROW], tb[EMU_ROW];                                                                 \
-        const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                           \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[EMU_ROW], tb[EMU_ROW];                                                                   \
+        const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                             \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
-            union lane a = pa[i], b = pb[i];                                                                 \
-            d[i].member = (expression);                                                                      \
+            union lane a = {.u = pa[i]}, b = {.u = pb[i]};                                                   \
+            union lane r = {.member = (expression)};                                                         \
+            d[i] = r.u;                                                                                      \
         }                                                                                                    \
         done(w, o, d, 1);                                                                                    \
     }
 #define VECTOR3(name, member, expression)                                                                    \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];                                                    \
-        const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                           \
-        const union lane *pc = src(w, &o->at[3], tc);                                                        \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];                                                      \
+        const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                             \
+        const uint32_t *pc = src(w, &o->at[3], tc);                                                          \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
-            union lane a = pa[i], b = pb[i], c = pc[i];                                                      \
-            d[i].member = (expression);                                                                      \
+            union lane a = {.u = pa[i]}, b = {.u = pb[i]}, c = {.u = pc[i]};                                 \
+            union lane r = {.member = (expression)};                                                         \
+            d[i] = r.u;                                                                                      \
         }                                                                                                    \
         done(w, o, d, 1);                                                                                    \
     }
@@ -50,25 +53,26 @@
 #define VECTOR2_ON(name, member, expression)                                                                 \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[EMU_ROW], tb[EMU_ROW];                                                                 \
-        const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                           \
-        const union lane *pc = w->v + o->at[0].offset;                                                       \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[EMU_ROW], tb[EMU_ROW];                                                                   \
+        const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                             \
+        const uint32_t *pc = w->v + o->at[0].offset;                                                         \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
-            union lane a = pa[i], b = pb[i], c = pc[i];                                                      \
-            d[i].member = (expression);                                                                      \
+            union lane a = {.u = pa[i]}, b = {.u = pb[i]}, c = {.u = pc[i]};                                 \
+            union lane r = {.member = (expression)};                                                         \
+            d[i] = r.u;                                                                                      \
         }                                                                                                    \
         done(w, o, d, 1);                                                                                    \
     }
 
-/* With a, b, c as doubles and a double result. */
+/* a, b and c as doubles, a double result. */
 #define VECTOR1_F64(name, expression)                                                                        \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[2 * EMU_ROW];                                                                          \
-        const union lane *pa = src(w, &o->at[1], ta);                                                        \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[2 * EMU_ROW];                                                                            \
+        const uint32_t *pa = src(w, &o->at[1], ta);                                                          \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
             double a = f64_of_lanes(pa, i);                                                                  \
@@ -79,9 +83,10 @@
 #define VECTOR2_F64(name, expression)                                                                        \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[2 * EMU_ROW], tb[2 * EMU_ROW];                                                         \
-        const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                           \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[2 * EMU_ROW], tb[2 * EMU_ROW];                                                           \
+        const uint32_t *pa = src(w, &o->at[1], ta);                                                          \
+        const uint32_t *pb = src(w, &o->at[2], tb);                                                          \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
             double a = f64_of_lanes(pa, i), b = f64_of_lanes(pb, i);                                         \
@@ -92,10 +97,11 @@
 #define VECTOR3_F64(name, expression)                                                                        \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[2 * EMU_ROW], tb[2 * EMU_ROW], tc[2 * EMU_ROW];                                        \
-        const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                           \
-        const union lane *pc = src(w, &o->at[3], tc);                                                        \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[2 * EMU_ROW], tb[2 * EMU_ROW], tc[2 * EMU_ROW];                                          \
+        const uint32_t *pa = src(w, &o->at[1], ta);                                                          \
+        const uint32_t *pb = src(w, &o->at[2], tb);                                                          \
+        const uint32_t *pc = o->count > 3 ? src(w, &o->at[3], tc) : w->v + o->at[0].offset;                  \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
             double a = f64_of_lanes(pa, i), b = f64_of_lanes(pb, i), c = f64_of_lanes(pc, i);                \

@@ -54,7 +54,7 @@ struct operand {
         uint64_t value;  /* of a constant */
         uint64_t offset; /* of a VGPR, in lanes */
     };
-    const union lane *lanes; /* a constant in every lane, two rows */
+    const uint32_t *lanes; /* a constant in every lane, two rows */
 };
 
 struct wave;
@@ -97,7 +97,7 @@ struct group;
 enum wave_state { WAVE_READY, WAVE_BARRIER, WAVE_ENDED, WAVE_FAILED };
 
 struct wave {
-    union lane *v;
+    uint32_t *v;
     uint32_t s[S_COUNT];
     uint32_t lanes;
     uint32_t arch; /* 90a as 0x90a, 1100 as 0x1100 */
@@ -114,9 +114,9 @@ struct wave {
     uint64_t budget;
     uint8_t *scratch;
     uint32_t scratch_bytes; /* of a lane */
-    union lane mask[EMU_ROW];
-    union lane tmp[8 * EMU_ROW];
-    union lane spare[2 * EMU_ROW];
+    uint32_t mask[EMU_ROW];
+    uint32_t tmp[8 * EMU_ROW];
+    uint32_t spare[2 * EMU_ROW];
 };
 
 /* One work-group under way; LDS shadow as written in emu-lds.c. */
@@ -158,8 +158,8 @@ bool emu_may_access(struct wave *w, uint64_t address, uint64_t bytes, bool write
 
 /* All lanes of the wave, 32 at a time so that compilers vectorise without a rest. */
 #define LANES(i)                                                                                             \
-    for (uint32_t i##_row = 0; i##_row < w->lanes; i##_row += 32)                                            \
-    EMU_IVDEP for (uint32_t i = i##_row; i < i##_row + 32; i++)
+    for (int i##_row = 0; i##_row < (int)w->lanes; i##_row += 32)                                            \
+    EMU_IVDEP for (int i = i##_row; i < i##_row + 32; i++)
 
 static inline uint64_t wave_exec(const struct wave *w)
 {
@@ -194,11 +194,11 @@ static inline void wave_mask_set(struct wave *w, uint32_t index, uint64_t mask)
         w->s[index + 1] = (uint32_t)(mask >> 32);
 }
 
-const union lane *EMU_NAME(emu_src_slow)(struct wave *w, const struct operand *s, union lane *tmp);
-void EMU_NAME(emu_done_slow)(struct wave *w, const struct op *o, union lane *d, uint32_t words);
+const uint32_t *EMU_NAME(emu_src_slow)(struct wave *w, const struct operand *s, uint32_t *tmp);
+void EMU_NAME(emu_done_slow)(struct wave *w, const struct op *o, uint32_t *d, uint32_t words);
 
 /* The lanes of a source; its second word, where it has one, EMU_ROW further on. */
-static inline const union lane *src(struct wave *w, const struct operand *s, union lane *tmp)
+static inline const uint32_t *src(struct wave *w, const struct operand *s, uint32_t *tmp)
 {
     if (s->plain)
         return s->kind == AT_VGPR ? w->v + s->offset : s->lanes;
@@ -206,12 +206,12 @@ static inline const union lane *src(struct wave *w, const struct operand *s, uni
 }
 
 /* Where a result goes: the register itself, or lanes that done() merges under EXEC. */
-static inline union lane *dst(struct wave *w, const struct op *o)
+static inline uint32_t *dst(struct wave *w, const struct op *o)
 {
     return w->full && o->dst_plain ? w->v + o->at[0].offset : w->tmp;
 }
 
-static inline void done(struct wave *w, const struct op *o, union lane *d, uint32_t words)
+static inline void done(struct wave *w, const struct op *o, uint32_t *d, uint32_t words)
 {
     if (d == w->tmp)
         EMU_NAME(emu_done_slow)(w, o, d, words);
@@ -241,26 +241,26 @@ static inline float f32_of_bits(uint32_t u)
     return f;
 }
 
-static inline double f64_of_lanes(const union lane *p, uint32_t i)
+static inline double f64_of_lanes(const uint32_t *p, int i)
 {
-    uint64_t u = p[i].u | (uint64_t)p[i + EMU_ROW].u << 32;
+    uint64_t u = p[i] | (uint64_t)p[i + EMU_ROW] << 32;
     double d;
     memcpy(&d, &u, 8);
     return d;
 }
 
-static inline uint64_t u64_of_lanes(const union lane *p, uint32_t i)
+static inline uint64_t u64_of_lanes(const uint32_t *p, int i)
 {
-    return p[i].u | (uint64_t)p[i + EMU_ROW].u << 32;
+    return p[i] | (uint64_t)p[i + EMU_ROW] << 32;
 }
 
-static inline void lanes_put_u64(union lane *p, uint32_t i, uint64_t x)
+static inline void lanes_put_u64(uint32_t *p, int i, uint64_t x)
 {
-    p[i].u = (uint32_t)x;
-    p[i + EMU_ROW].u = (uint32_t)(x >> 32);
+    p[i] = (uint32_t)x;
+    p[i + EMU_ROW] = (uint32_t)(x >> 32);
 }
 
-static inline void lanes_put_f64(union lane *p, uint32_t i, double d)
+static inline void lanes_put_f64(uint32_t *p, int i, double d)
 {
     uint64_t u;
     memcpy(&u, &d, 8);
@@ -294,10 +294,10 @@ struct entry_list {
     size_t count;
 };
 
-#define EMU_LISTS(X)                                                                                         \
-    X(salu)                                                                                                  \
-    X(salu64)                                                                                                \
-    X(flow) X(vint) X(vint64) X(vf32) X(vf64) X(vf16) X(vpk) X(vcvt) X(vfp8) X(vcmp) X(vlane) X(lds) X(lds2) \
-        X(memory) X(atomic) X(scratch) X(smem) X(matrix)
+#define EMU_LISTS(X)    EMU_SCALARS(X) EMU_INTEGERS(X) EMU_NUMBERS(X) EMU_MEMORIES(X) X(matrix)
+#define EMU_SCALARS(X)  X(salu) X(salu64) X(flow) X(smem)
+#define EMU_INTEGERS(X) X(vint) X(vint64) X(vcmp) X(vlane)
+#define EMU_NUMBERS(X)  X(vf32) X(vf64) X(vf16) X(vpk) X(vcvt) X(vfp8)
+#define EMU_MEMORIES(X) X(lds) X(lds2) X(memory) X(atomic) X(scratch)
 
 #endif

@@ -9,7 +9,7 @@
         addresses(w, o, &o->at[first], o->count > (first) + 2 ? &o->at[(first) + 2] : NULL, at);             \
         if (!check_addresses(w, at, sizeof(type), true))                                                     \
             return;                                                                                          \
-        const union lane *from = w->v + o->at[(first) + 1].offset;                                           \
+        const uint32_t *from = w->v + o->at[(first) + 1].offset;                                             \
         for (uint64_t m = wave_exec(w); m != 0; m &= m - 1) {                                                \
             uint32_t i = (uint32_t)__builtin_ctzll(m);                                                       \
             type *to = (type *)(uintptr_t)at[i];                                                             \
@@ -17,12 +17,12 @@
                 emu_fail(w, EMU_ADDRESS, "atomic at %#llx is not aligned", (unsigned long long)at[i]);       \
                 return;                                                                                      \
             }                                                                                                \
-            type x = (type)(sizeof(type) == 8 ? u64_of_lanes(from, i) : from[i].u);                          \
+            type x = (type)(sizeof(type) == 8 ? u64_of_lanes(from, (int)i) : from[i]);                       \
             type old = step(to, x, __ATOMIC_SEQ_CST);                                                        \
             if (first) {                                                                                     \
-                w->v[o->at[0].offset + i].u = (uint32_t)old;                                                 \
+                w->v[o->at[0].offset + i] = (uint32_t)old;                                                   \
                 if (sizeof(type) == 8)                                                                       \
-                    w->v[o->at[0].offset + EMU_ROW + i].u = (uint32_t)((uint64_t)old >> 32);                 \
+                    w->v[o->at[0].offset + EMU_ROW + i] = (uint32_t)((uint64_t)old >> 32);                   \
             }                                                                                                \
         }                                                                                                    \
     }

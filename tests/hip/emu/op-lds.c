@@ -11,19 +11,19 @@
     static void load##words(struct wave *w, const struct op *o)                                              \
     {                                                                                                        \
         uint32_t x[EMU_ROW][words];                                                                          \
-        const union lane *at = w->v + o->at[1].offset;                                                       \
+        const uint32_t *at = w->v + o->at[1].offset;                                                         \
         EACH_LANE(i)                                                                                         \
         {                                                                                                    \
-            uint32_t from = at[i].u + (uint32_t)o->offset;                                                   \
+            uint32_t from = at[i] + (uint32_t)o->offset;                                                     \
             if (!lds_access(w, from, 4 * (words), false))                                                    \
                 return;                                                                                      \
             memcpy(x[i], w->group->lds + from, 4 * (words));                                                 \
         }                                                                                                    \
-        union lane *to = w->v + o->at[0].offset;                                                             \
+        uint32_t *to = w->v + o->at[0].offset;                                                               \
         EACH_LANE(i)                                                                                         \
         {                                                                                                    \
             for (uint32_t k = 0; k < (words); k++)                                                           \
-                to[k * EMU_ROW + i].u = x[i][k];                                                             \
+                to[k * EMU_ROW + i] = x[i][k];                                                               \
         }                                                                                                    \
     }
 LOAD(1)
@@ -34,14 +34,14 @@ LOAD(4)
 #define STORE(words)                                                                                         \
     static void store##words(struct wave *w, const struct op *o)                                             \
     {                                                                                                        \
-        const union lane *at = w->v + o->at[0].offset, *from = w->v + o->at[1].offset;                       \
+        const uint32_t *at = w->v + o->at[0].offset, *from = w->v + o->at[1].offset;                         \
         EACH_LANE(i)                                                                                         \
         {                                                                                                    \
-            uint32_t to = at[i].u + (uint32_t)o->offset, x[words];                                           \
+            uint32_t to = at[i] + (uint32_t)o->offset, x[words];                                             \
             if (!lds_access(w, to, 4 * (words), true))                                                       \
                 return;                                                                                      \
             for (uint32_t k = 0; k < (words); k++)                                                           \
-                x[k] = from[k * EMU_ROW + i].u;                                                              \
+                x[k] = from[k * EMU_ROW + i];                                                                \
             memcpy(w->group->lds + to, x, sizeof x);                                                         \
         }                                                                                                    \
     }
@@ -55,21 +55,21 @@ STORE(4)
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
         uint32_t x[EMU_ROW][2 * (words)];                                                                    \
-        const union lane *at = w->v + o->at[1].offset;                                                       \
+        const uint32_t *at = w->v + o->at[1].offset;                                                         \
         EACH_LANE(i)                                                                                         \
         {                                                                                                    \
-            uint32_t one = at[i].u + (uint32_t)o->offset * (unit),                                           \
-                     two = at[i].u + (uint32_t)o->offset1 * (unit);                                          \
+            uint32_t one = at[i] + (uint32_t)o->offset * (unit),                                             \
+                     two = at[i] + (uint32_t)o->offset1 * (unit);                                            \
             if (!lds_access(w, one, 4 * (words), false) || !lds_access(w, two, 4 * (words), false))          \
                 return;                                                                                      \
             memcpy(x[i], w->group->lds + one, 4 * (words));                                                  \
             memcpy(x[i] + (words), w->group->lds + two, 4 * (words));                                        \
         }                                                                                                    \
-        union lane *to = w->v + o->at[0].offset;                                                             \
+        uint32_t *to = w->v + o->at[0].offset;                                                               \
         EACH_LANE(i)                                                                                         \
         {                                                                                                    \
             for (uint32_t k = 0; k < 2 * (words); k++)                                                       \
-                to[k * EMU_ROW + i].u = x[i][k];                                                             \
+                to[k * EMU_ROW + i] = x[i][k];                                                               \
         }                                                                                                    \
     }
 LOAD_TWO(load_two1, 1, 4)
@@ -80,17 +80,17 @@ LOAD_TWO(load_two2_far, 2, 512)
 #define STORE_TWO(name, words, unit)                                                                         \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        const union lane *at = w->v + o->at[0].offset, *a = w->v + o->at[1].offset,                          \
-                         *b = w->v + o->at[2].offset;                                                        \
+        const uint32_t *at = w->v + o->at[0].offset, *a = w->v + o->at[1].offset,                            \
+                       *b = w->v + o->at[2].offset;                                                          \
         EACH_LANE(i)                                                                                         \
         {                                                                                                    \
-            uint32_t one = at[i].u + (uint32_t)o->offset * (unit),                                           \
-                     two = at[i].u + (uint32_t)o->offset1 * (unit);                                          \
+            uint32_t one = at[i] + (uint32_t)o->offset * (unit),                                             \
+                     two = at[i] + (uint32_t)o->offset1 * (unit);                                            \
             if (!lds_access(w, one, 4 * (words), true) || !lds_access(w, two, 4 * (words), true))            \
                 return;                                                                                      \
             for (uint32_t k = 0; k < (words); k++) {                                                         \
-                memcpy(w->group->lds + one + 4 * k, &a[k * EMU_ROW + i].u, 4);                               \
-                memcpy(w->group->lds + two + 4 * k, &b[k * EMU_ROW + i].u, 4);                               \
+                memcpy(w->group->lds + one + 4 * k, &a[k * EMU_ROW + i], 4);                                 \
+                memcpy(w->group->lds + two + 4 * k, &b[k * EMU_ROW + i], 4);                                 \
             }                                                                                                \
         }                                                                                                    \
     }
@@ -102,18 +102,18 @@ STORE_TWO(store_two2_far, 2, 512)
 #define LOAD_PART(name, part, place)                                                                         \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        const union lane *at = w->v + o->at[1].offset;                                                       \
-        union lane *to = w->v + o->at[0].offset;                                                             \
+        const uint32_t *at = w->v + o->at[1].offset;                                                         \
+        uint32_t *to = w->v + o->at[0].offset;                                                               \
         EACH_LANE(i)                                                                                         \
         {                                                                                                    \
-            uint32_t from = at[i].u + (uint32_t)o->offset, old = to[i].u;                                    \
+            uint32_t from = at[i] + (uint32_t)o->offset, old = to[i];                                        \
             part read;                                                                                       \
             if (!lds_access(w, from, sizeof read, false))                                                    \
                 return;                                                                                      \
             memcpy(&read, w->group->lds + from, sizeof read);                                                \
             uint32_t x = (uint32_t)read;                                                                     \
             (void)old;                                                                                       \
-            to[i].u = (place);                                                                               \
+            to[i] = (place);                                                                                 \
         }                                                                                                    \
     }
 LOAD_PART(load_u8, uint8_t, x)
@@ -128,11 +128,11 @@ LOAD_PART(load_high8, uint8_t, (old & 0xffff) | x << 16)
 #define STORE_PART(name, part, shift)                                                                        \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        const union lane *at = w->v + o->at[0].offset, *from = w->v + o->at[1].offset;                       \
+        const uint32_t *at = w->v + o->at[0].offset, *from = w->v + o->at[1].offset;                         \
         EACH_LANE(i)                                                                                         \
         {                                                                                                    \
-            uint32_t to = at[i].u + (uint32_t)o->offset;                                                     \
-            part x = (part)(from[i].u >> (shift));                                                           \
+            uint32_t to = at[i] + (uint32_t)o->offset;                                                       \
+            part x = (part)(from[i] >> (shift));                                                             \
             if (!lds_access(w, to, sizeof x, true))                                                          \
                 return;                                                                                      \
             memcpy(w->group->lds + to, &x, sizeof x);                                                        \

@@ -4,16 +4,16 @@
 
 static void bpermute(struct wave *w, const struct op *o)
 {
-    union lane x[EMU_ROW];
+    uint32_t x[EMU_ROW];
     uint64_t exec = wave_exec(w);
-    const union lane *at = w->v + o->at[1].offset, *from = w->v + o->at[2].offset;
+    const uint32_t *at = w->v + o->at[1].offset, *from = w->v + o->at[2].offset;
     for (uint32_t i = 0; i < w->lanes; i++) {
-        uint32_t l = (at[i].u + (uint32_t)o->offset) / 4 & (w->lanes - 1);
-        x[i].u = exec >> l & 1 ? from[l].u : 0;
+        uint32_t l = (at[i] + (uint32_t)o->offset) / 4 & (w->lanes - 1);
+        x[i] = exec >> l & 1 ? from[l] : 0;
     }
-    union lane *to = w->v + o->at[0].offset;
+    uint32_t *to = w->v + o->at[0].offset;
     for (uint32_t i = 0; i < w->lanes; i++)
-        to[i].u = exec >> i & 1 ? x[i].u : to[i].u;
+        to[i] = exec >> i & 1 ? x[i] : to[i];
 }
 
 /* Pushes where bpermute pulls: the last of two lanes that push to one wins. */
@@ -21,21 +21,21 @@ static void permute(struct wave *w, const struct op *o)
 {
     uint32_t x[EMU_ROW] = {0};
     uint64_t exec = wave_exec(w);
-    const union lane *at = w->v + o->at[1].offset, *from = w->v + o->at[2].offset;
+    const uint32_t *at = w->v + o->at[1].offset, *from = w->v + o->at[2].offset;
     for (uint32_t i = 0; i < w->lanes; i++)
         if (exec >> i & 1)
-            x[(at[i].u + (uint32_t)o->offset) / 4 & (w->lanes - 1)] = from[i].u;
-    union lane *to = w->v + o->at[0].offset;
+            x[(at[i] + (uint32_t)o->offset) / 4 & (w->lanes - 1)] = from[i];
+    uint32_t *to = w->v + o->at[0].offset;
     for (uint32_t i = 0; i < w->lanes; i++)
-        to[i].u = exec >> i & 1 ? x[i] : to[i].u;
+        to[i] = exec >> i & 1 ? x[i] : to[i];
 }
 
 static void swizzle(struct wave *w, const struct op *o)
 {
-    union lane x[EMU_ROW];
+    uint32_t x[EMU_ROW];
     uint64_t exec = wave_exec(w);
     uint32_t by = (uint32_t)o->offset;
-    const union lane *from = w->v + o->at[1].offset;
+    const uint32_t *from = w->v + o->at[1].offset;
     if (by >= 0xc000) {
         emu_fail(w, EMU_UNMODELLED, "swizzle mode %#x is not modelled", by);
         return;
@@ -43,11 +43,11 @@ static void swizzle(struct wave *w, const struct op *o)
     for (uint32_t i = 0; i < w->lanes; i++) {
         uint32_t l = by & 0x8000 ? (i & ~3u) | (by >> (2 * (i & 3)) & 3)
                                  : (i & 32) | ((((i & 31) & by) | (by >> 5 & 31)) ^ (by >> 10 & 31));
-        x[i].u = exec >> l & 1 ? from[l].u : 0;
+        x[i] = exec >> l & 1 ? from[l] : 0;
     }
-    union lane *to = w->v + o->at[0].offset;
+    uint32_t *to = w->v + o->at[0].offset;
     for (uint32_t i = 0; i < w->lanes; i++)
-        to[i].u = exec >> i & 1 ? x[i].u : to[i].u;
+        to[i] = exec >> i & 1 ? x[i] : to[i];
 }
 
 /* Atomics race with loads and stores of other waves, but not with each other. */
@@ -74,9 +74,9 @@ static bool atomic_access(struct wave *w, uint32_t at, uint32_t bytes)
 #define ATOMIC(name, type, address, data, returned, expression)                                              \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        const union lane *at = w->v + o->at[address].offset, *from = w->v + o->at[data].offset;              \
+        const uint32_t *at = w->v + o->at[address].offset, *from = w->v + o->at[data].offset;                \
         for (uint64_t m = wave_exec(w); m != 0; m &= m - 1) {                                                \
-            uint32_t i = (uint32_t)__builtin_ctzll(m), to = at[i].u + (uint32_t)o->offset;                   \
+            uint32_t i = (uint32_t)__builtin_ctzll(m), to = at[i] + (uint32_t)o->offset;                     \
             type old, x;                                                                                     \
             memcpy(&x, &from[i], sizeof x);                                                                  \
             if (!atomic_access(w, to, sizeof old))                                                           \

@@ -15,7 +15,7 @@ static inline float element(uint32_t word, uint32_t odd, bool bf16)
 static inline uint32_t word_of(const struct wave *w, const struct operand *s, uint32_t reg, uint32_t lane)
 {
     if (s->kind == AT_VGPR)
-        return w->v[s->offset + reg * EMU_ROW + lane].u;
+        return w->v[s->offset + reg * EMU_ROW + lane];
     return s->kind == AT_SGPR ? w->s[s->index] : (uint32_t)s->value;
 }
 
@@ -60,11 +60,11 @@ static void mfma(struct wave *w, const struct op *o, uint32_t m, uint32_t k, boo
         }
     }
     multiply(a, b, d, m, m, k);
-    union lane *to = w->v + o->at[0].offset;
+    uint32_t *to = w->v + o->at[0].offset;
     for (uint32_t l = 0; l < 64; l++) {
         for (uint32_t i = 0; i < registers; i++) {
             uint32_t row = i / 4 * 4 * spread + l / m * 4 + i % 4;
-            to[i * EMU_ROW + l].f = d[row * m + l % m];
+            to[i * EMU_ROW + l] = bits_of_f32(d[row * m + l % m]);
         }
     }
 }
@@ -125,10 +125,10 @@ static void wmma(struct wave *w, const struct op *o)
         for (uint32_t i = 0; i < registers; i++)
             d[wmma_row(w, i, l) * 16 + l % 16] = f32_of_bits(word_of(w, &o->at[3], i, l));
     multiply(a, b, d, 16, 16, 16);
-    union lane *to = w->v + o->at[0].offset;
+    uint32_t *to = w->v + o->at[0].offset;
     for (uint32_t l = 0; l < w->lanes; l++)
         for (uint32_t i = 0; i < registers; i++)
-            to[i * EMU_ROW + l].f = d[wmma_row(w, i, l) * 16 + l % 16];
+            to[i * EMU_ROW + l] = bits_of_f32(d[wmma_row(w, i, l) * 16 + l % 16]);
 }
 
 #define M(name, run)                                                                                         \

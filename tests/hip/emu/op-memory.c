@@ -16,7 +16,7 @@ static bool global_addresses(struct wave *w, const struct op *o, unsigned at, un
         uint32_t x[words];                                                                                   \
         memcpy(x, (const void *)(uintptr_t)(at), sizeof x);                                                  \
         for (uint32_t k = 0; k < (words); k++)                                                               \
-            (to)[k * EMU_ROW + (i)].u = x[k];                                                                \
+            (to)[k * EMU_ROW + (i)] = x[k];                                                                  \
     } while (0)
 
 #define LOAD(words)                                                                                          \
@@ -25,7 +25,7 @@ static bool global_addresses(struct wave *w, const struct op *o, unsigned at, un
         uint64_t at[EMU_ROW];                                                                                \
         if (!global_addresses(w, o, 1, 2, 4 * (words), false, at))                                           \
             return;                                                                                          \
-        union lane *to = w->v + o->at[0].offset;                                                             \
+        uint32_t *to = w->v + o->at[0].offset;                                                               \
         if (w->full) {                                                                                       \
             for (uint32_t i = 0; i < w->lanes; i++)                                                          \
                 GET(words, to, at[i], i);                                                                    \
@@ -47,11 +47,11 @@ LOAD(4)
         uint64_t at[EMU_ROW];                                                                                \
         if (!global_addresses(w, o, 0, 2, 4 * (words), true, at))                                            \
             return;                                                                                          \
-        const union lane *from = w->v + o->at[1].offset;                                                     \
+        const uint32_t *from = w->v + o->at[1].offset;                                                       \
         for (uint64_t m = wave_exec(w); m != 0; m &= m - 1) {                                                \
             uint32_t i = (uint32_t)__builtin_ctzll(m), x[words];                                             \
             for (uint32_t k = 0; k < (words); k++)                                                           \
-                x[k] = from[k * EMU_ROW + i].u;                                                              \
+                x[k] = from[k * EMU_ROW + i];                                                                \
             memcpy((void *)(uintptr_t)at[i], x, sizeof x);                                                   \
         }                                                                                                    \
     }
@@ -67,14 +67,14 @@ STORE(4)
         uint64_t at[EMU_ROW];                                                                                \
         if (!global_addresses(w, o, 1, 2, sizeof(part), false, at))                                          \
             return;                                                                                          \
-        union lane *to = w->v + o->at[0].offset;                                                             \
+        uint32_t *to = w->v + o->at[0].offset;                                                               \
         for (uint64_t m = wave_exec(w); m != 0; m &= m - 1) {                                                \
-            uint32_t i = (uint32_t)__builtin_ctzll(m), old = to[i].u;                                        \
+            uint32_t i = (uint32_t)__builtin_ctzll(m), old = to[i];                                          \
             part read;                                                                                       \
             memcpy(&read, (const void *)(uintptr_t)at[i], sizeof read);                                      \
             uint32_t x = (uint32_t)read;                                                                     \
             (void)old;                                                                                       \
-            to[i].u = (place);                                                                               \
+            to[i] = (place);                                                                                 \
         }                                                                                                    \
     }
 LOAD_PART(load_u8, uint8_t, x)
@@ -94,10 +94,10 @@ LOAD_PART(load_high_i8, int8_t, (old & 0xffff) | x << 16)
         uint64_t at[EMU_ROW];                                                                                \
         if (!global_addresses(w, o, 0, 2, sizeof(part), true, at))                                           \
             return;                                                                                          \
-        const union lane *from = w->v + o->at[1].offset;                                                     \
+        const uint32_t *from = w->v + o->at[1].offset;                                                       \
         for (uint64_t m = wave_exec(w); m != 0; m &= m - 1) {                                                \
             uint32_t i = (uint32_t)__builtin_ctzll(m);                                                       \
-            part x = (part)(from[i].u >> (shift));                                                           \
+            part x = (part)(from[i] >> (shift));                                                             \
             memcpy((void *)(uintptr_t)at[i], &x, sizeof x);                                                  \
         }                                                                                                    \
     }
@@ -130,11 +130,11 @@ static void flat_load(struct wave *w, const struct op *o)
             return;
         memcpy(x[i], from, bytes);
     }
-    union lane *to = w->v + o->at[0].offset;
+    uint32_t *to = w->v + o->at[0].offset;
     for (uint64_t m = exec; m != 0; m &= m - 1) {
         uint32_t i = (uint32_t)__builtin_ctzll(m);
         for (uint32_t k = 0; k < words; k++)
-            to[k * EMU_ROW + i].u = x[i][k];
+            to[k * EMU_ROW + i] = x[i][k];
     }
 }
 
@@ -142,12 +142,12 @@ static void flat_store(struct wave *w, const struct op *o)
 {
     uint64_t at[EMU_ROW];
     uint32_t bytes = o->size & 31u;
-    const union lane *from = w->v + o->at[1].offset;
+    const uint32_t *from = w->v + o->at[1].offset;
     addresses(w, o, &o->at[0], NULL, at);
     for (uint64_t m = wave_exec(w); m != 0; m &= m - 1) {
         uint32_t i = (uint32_t)__builtin_ctzll(m), x[4];
         for (uint32_t k = 0; k < (bytes + 3) / 4; k++)
-            x[k] = from[k * EMU_ROW + i].u;
+            x[k] = from[k * EMU_ROW + i];
         uint8_t *to = flat_lane(w, i, at[i], bytes, true);
         if (to == NULL)
             return;

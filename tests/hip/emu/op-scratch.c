@@ -8,7 +8,7 @@ static uint32_t offset_of(const struct wave *w, const struct op *o, const struct
 {
     uint32_t at = (uint32_t)o->offset;
     if (v->kind == AT_VGPR)
-        at += w->v[v->offset + lane].u;
+        at += w->v[v->offset + lane];
     if (s->kind == AT_SGPR)
         at += w->s[s->index];
     else if (s->kind == AT_CONST)
@@ -19,7 +19,7 @@ static uint32_t offset_of(const struct wave *w, const struct op *o, const struct
 static void load_from(struct wave *w, const struct op *o, const struct operand *v, const struct operand *s)
 {
     uint32_t words = (o->size + 3u) / 4;
-    union lane *to = w->v + o->at[0].offset;
+    uint32_t *to = w->v + o->at[0].offset;
     for (uint64_t m = wave_exec(w); m != 0; m &= m - 1) {
         uint32_t i = (uint32_t)__builtin_ctzll(m), x[4] = {0};
         const uint8_t *from = scratch_lane(w, i, offset_of(w, o, v, s, i), o->size);
@@ -27,7 +27,7 @@ static void load_from(struct wave *w, const struct op *o, const struct operand *
             return;
         memcpy(x, from, o->size);
         for (uint32_t k = 0; k < words; k++)
-            to[k * EMU_ROW + i].u = x[k];
+            to[k * EMU_ROW + i] = x[k];
     }
 }
 
@@ -35,14 +35,14 @@ static void store_to(struct wave *w, const struct op *o, const struct operand *d
                      const struct operand *s)
 {
     uint32_t words = (o->size + 3u) / 4;
-    const union lane *from = w->v + data->offset;
+    const uint32_t *from = w->v + data->offset;
     for (uint64_t m = wave_exec(w); m != 0; m &= m - 1) {
         uint32_t i = (uint32_t)__builtin_ctzll(m), x[4];
         uint8_t *to = scratch_lane(w, i, offset_of(w, o, v, s, i), o->size);
         if (to == NULL)
             return;
         for (uint32_t k = 0; k < words; k++)
-            x[k] = from[k * EMU_ROW + i].u;
+            x[k] = from[k * EMU_ROW + i];
         memcpy(to, x, o->size);
     }
 }

@@ -19,9 +19,9 @@ static void finish(struct wave *w, const struct op *o, const uint8_t flags[EMU_R
 #define COMPARE(name, rows, type, load, expression)                                                          \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[(rows)*EMU_ROW], tb[(rows)*EMU_ROW];                                                   \
+        uint32_t ta[(rows)*EMU_ROW], tb[(rows)*EMU_ROW];                                                     \
         uint8_t flags[EMU_ROW];                                                                              \
-        const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                           \
+        const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
             type a = (type)load(pa, i), b = (type)load(pb, i);                                               \
@@ -30,11 +30,11 @@ static void finish(struct wave *w, const struct op *o, const uint8_t flags[EMU_R
         finish(w, o, flags);                                                                                 \
     }
 
-#define U32(p, i) (p)[i].u
-#define I32(p, i) (p)[i].i
-#define F32(p, i) (p)[i].f
-#define U16(p, i) ((p)[i].u & 0xffff)
-#define F16(p, i) f32_of_f16((p)[i].u & 0xffff)
+#define U32(p, i) (p)[i]
+#define I32(p, i) (int32_t)(p)[i]
+#define F32(p, i) f32_of_bits((p)[i])
+#define U16(p, i) ((p)[i] & 0xffff)
+#define F16(p, i) f32_of_f16((p)[i] & 0xffff)
 #define U64(p, i) u64_of_lanes(p, i)
 #define F64(p, i) f64_of_lanes(p, i)
 
@@ -86,11 +86,11 @@ static uint32_t class_of(uint64_t bits, unsigned exponent, unsigned mantissa)
 #define CLASS(name, rows, load, exponent, mantissa)                                                          \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[(rows)*EMU_ROW], tb[EMU_ROW];                                                          \
+        uint32_t ta[(rows)*EMU_ROW], tb[EMU_ROW];                                                            \
         uint8_t flags[EMU_ROW];                                                                              \
-        const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                           \
-        for (uint32_t i = 0; i < w->lanes; i++)                                                              \
-            flags[i] = (class_of(load(pa, i), exponent, mantissa) & pb[i].u) != 0;                           \
+        const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                             \
+        for (int i = 0; i < (int)w->lanes; i++)                                                              \
+            flags[i] = (class_of(load(pa, i), exponent, mantissa) & pb[i]) != 0;                             \
         finish(w, o, flags);                                                                                 \
     }
 CLASS(class_f32, 1, U32, 8, 23)

@@ -59,41 +59,42 @@ VECTOR2(pack_f16, u, (a.u & 0xffff) | b.u << 16)
 
 static void f64_u32(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta);
-    union lane *d = dst(w, o);
-    LANES(i) lanes_put_f64(d, i, (double)pa[i].u);
+    uint32_t ta[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta);
+    uint32_t *d = dst(w, o);
+    LANES(i) lanes_put_f64(d, i, (double)pa[i]);
     done(w, o, d, 2);
 }
 
 static void f64_i32(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta);
-    union lane *d = dst(w, o);
-    LANES(i) lanes_put_f64(d, i, (double)pa[i].i);
+    uint32_t ta[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta);
+    uint32_t *d = dst(w, o);
+    LANES(i) lanes_put_f64(d, i, (double)(int32_t)pa[i]);
     done(w, o, d, 2);
 }
 
 static void f64_f32(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta);
-    union lane *d = dst(w, o);
-    LANES(i) lanes_put_f64(d, i, (double)pa[i].f);
+    uint32_t ta[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta);
+    uint32_t *d = dst(w, o);
+    LANES(i) lanes_put_f64(d, i, (double)f32_of_bits(pa[i]));
     done(w, o, d, 2);
 }
 
 #define FROM_F64(name, member, expression)                                                                   \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[2 * EMU_ROW];                                                                          \
-        const union lane *pa = src(w, &o->at[1], ta);                                                        \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[2 * EMU_ROW];                                                                            \
+        const uint32_t *pa = src(w, &o->at[1], ta);                                                          \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
             double a = f64_of_lanes(pa, i);                                                                  \
-            d[i].member = (expression);                                                                      \
+            union lane r = {.member = (expression)};                                                         \
+            d[i] = r.u;                                                                                      \
         }                                                                                                    \
         done(w, o, d, 1);                                                                                    \
     }

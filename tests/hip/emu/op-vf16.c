@@ -52,14 +52,14 @@ VECTOR1(v_ceil, u, H(ceilf(half(a.u))))
 VECTOR1(v_rndne, u, H(rintf(half(a.u))))
 
 /* A source of a mixed operation: f32, or the half that op_sel tells. */
-static const union lane *mixed(struct wave *w, const struct op *o, unsigned k, union lane *tmp)
+static const uint32_t *mixed(struct wave *w, const struct op *o, unsigned k, uint32_t *tmp)
 {
     struct operand s = o->at[k];
     bool is_half = o->op_sel_hi >> (k - 1) & 1, high = o->op_sel >> (k - 1) & 1;
     s.mods = 0;
     s.plain = s.kind == AT_VGPR;
     s.type = 'u';
-    const union lane *from = src(w, &s, tmp);
+    const uint32_t *from = src(w, &s, tmp);
     if (!is_half && o->at[k].mods == 0)
         return from;
     uint32_t shift = high ? 16 : 0;
@@ -68,41 +68,41 @@ static const union lane *mixed(struct wave *w, const struct op *o, unsigned k, u
         uint32_t x = (uint32_t)s.value;
         uint32_t exponent = x >> 23 & 255;
         if (x <= 0xffff)
-            LANES(i) tmp[i].f = half(x >> shift);
+            LANES(i) tmp[i] = bits_of_f32(half(x >> shift));
         else if (exponent != 0)
-            LANES(i) tmp[i].u = x;
+            LANES(i) tmp[i] = x;
     } else if (is_half) {
-        LANES(i) tmp[i].f = half(from[i].u >> shift);
+        LANES(i) tmp[i] = bits_of_f32(half(from[i] >> shift));
     } else {
-        LANES(i) tmp[i].u = from[i].u;
+        LANES(i) tmp[i] = from[i];
     }
     uint32_t keep = o->at[k].mods & MOD_ABS ? 0x7fffffff : ~0u,
              flip = o->at[k].mods & MOD_NEG ? 0x80000000 : 0;
-    LANES(i) tmp[i].u = (tmp[i].u & keep) ^ flip;
+    LANES(i) tmp[i] = (tmp[i] & keep) ^ flip;
     return tmp;
 }
 
 static void v_fma_mix(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];
-    const union lane *pa = mixed(w, o, 1, ta), *pb = mixed(w, o, 2, tb), *pc = mixed(w, o, 3, tc);
-    union lane *d = dst(w, o);
-    LANES(i) d[i].f = fmaf(pa[i].f, pb[i].f, pc[i].f);
+    uint32_t ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];
+    const uint32_t *pa = mixed(w, o, 1, ta), *pb = mixed(w, o, 2, tb), *pc = mixed(w, o, 3, tc);
+    uint32_t *d = dst(w, o);
+    LANES(i) d[i] = bits_of_f32(fmaf(f32_of_bits(pa[i]), f32_of_bits(pb[i]), f32_of_bits(pc[i])));
     done(w, o, d, 1);
 }
 
 /* The result in f16, in the low (size 0) or high half; the other one stays. */
 static void v_fma_mix_half(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];
-    const union lane *pa = mixed(w, o, 1, ta), *pb = mixed(w, o, 2, tb), *pc = mixed(w, o, 3, tc);
-    const union lane *old = w->v + o->at[0].offset;
+    uint32_t ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];
+    const uint32_t *pa = mixed(w, o, 1, ta), *pb = mixed(w, o, 2, tb), *pc = mixed(w, o, 3, tc);
+    const uint32_t *old = w->v + o->at[0].offset;
     uint32_t shift = o->size, keep = o->size ? 0xffff : 0xffff0000;
     LANES(i)
     {
-        double x = fma((double)pa[i].f, (double)pb[i].f, (double)pc[i].f);
+        double x = fma((double)f32_of_bits(pa[i]), (double)f32_of_bits(pb[i]), (double)f32_of_bits(pc[i]));
         x = o->clamp ? x > 0 ? x < 1 ? x : 1 : 0 : x;
-        w->tmp[i].u = (old[i].u & keep) | f16_of_f64(x) << shift;
+        w->tmp[i] = (old[i] & keep) | f16_of_f64(x) << shift;
     }
     struct op plain = *o;
     plain.clamp = 0;

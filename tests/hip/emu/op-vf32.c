@@ -142,12 +142,12 @@ static float div_scale(float s0, float s1, float s2, bool *flag)
 
 static void v_div_scale(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];
-    const union lane *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb), *pc = src(w, &o->at[4], tc);
+    uint32_t ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb), *pc = src(w, &o->at[4], tc);
     uint64_t mask = 0, exec = wave_exec(w);
     for (uint32_t i = 0; i < w->lanes; i++) {
         bool flag;
-        w->tmp[i].f = div_scale(pa[i].f, pb[i].f, pc[i].f, &flag);
+        w->tmp[i] = bits_of_f32(div_scale(f32_of_bits(pa[i]), f32_of_bits(pb[i]), f32_of_bits(pc[i]), &flag));
         mask |= (uint64_t)flag << i;
     }
     EMU_NAME(emu_done_slow)(w, o, w->tmp, 1);
@@ -156,14 +156,16 @@ static void v_div_scale(struct wave *w, const struct op *o)
 
 static void v_div_fmas(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb), *pc = src(w, &o->at[3], tc);
+    uint32_t ta[EMU_ROW], tb[EMU_ROW], tc[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb), *pc = src(w, &o->at[3], tc);
     uint64_t m = wave_mask(w, S_VCC);
-    union lane *d = dst(w, o);
+    uint32_t *d = dst(w, o);
     for (uint32_t i = 0; i < w->lanes; i++) {
-        double exact = fma((double)pa[i].f, (double)pb[i].f, (double)pc[i].f);
-        double by = exponent_bits(pc[i].f) > 127 ? 0x1p64 : 0x1p-64;
-        d[i].f = m >> i & 1 ? (float)(exact * by) : fmaf(pa[i].f, pb[i].f, pc[i].f);
+        double exact =
+            fma((double)f32_of_bits(pa[i]), (double)f32_of_bits(pb[i]), (double)f32_of_bits(pc[i]));
+        double by = exponent_bits(f32_of_bits(pc[i])) > 127 ? 0x1p64 : 0x1p-64;
+        d[i] = bits_of_f32(m >> i & 1 ? (float)(exact * by)
+                                      : fmaf(f32_of_bits(pa[i]), f32_of_bits(pb[i]), f32_of_bits(pc[i])));
     }
     done(w, o, d, 1);
 }

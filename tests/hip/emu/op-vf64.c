@@ -69,22 +69,13 @@ VECTOR1_F64(v_ceil, ceil(a))
 VECTOR1_F64(v_rndne, rint(a))
 VECTOR1_F64(v_fract, fraction(a))
 
-static void v_fmac(struct wave *w, const struct op *o)
-{
-    union lane ta[2 * EMU_ROW], tb[2 * EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb), *pc = w->v + o->at[0].offset;
-    union lane *d = dst(w, o);
-    LANES(i) lanes_put_f64(d, i, fma(f64_of_lanes(pa, i), f64_of_lanes(pb, i), f64_of_lanes(pc, i)));
-    done(w, o, d, 2);
-}
-
 static void v_ldexp(struct wave *w, const struct op *o)
 {
-    union lane ta[2 * EMU_ROW], tb[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
-    union lane *d = dst(w, o);
-    for (uint32_t i = 0; i < w->lanes; i++) {
-        int32_t by = pb[i].i > 3000 ? 3000 : pb[i].i < -3000 ? -3000 : pb[i].i;
+    uint32_t ta[2 * EMU_ROW], tb[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
+    uint32_t *d = dst(w, o);
+    for (int i = 0; i < (int)w->lanes; i++) {
+        int32_t by = (int32_t)pb[i] > 3000 ? 3000 : (int32_t)pb[i] < -3000 ? -3000 : (int32_t)pb[i];
         lanes_put_f64(d, i, ldexp(f64_of_lanes(pa, i), by));
     }
     done(w, o, d, 2);
@@ -92,15 +83,15 @@ static void v_ldexp(struct wave *w, const struct op *o)
 
 static void v_frexp_exp(struct wave *w, const struct op *o)
 {
-    union lane ta[2 * EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta);
-    union lane *d = dst(w, o);
-    for (uint32_t i = 0; i < w->lanes; i++) {
+    uint32_t ta[2 * EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta);
+    uint32_t *d = dst(w, o);
+    for (int i = 0; i < (int)w->lanes; i++) {
         double a = f64_of_lanes(pa, i);
         int e = 0;
         if (a == a && !isinf(a))
             (void)frexp(a, &e);
-        d[i].i = e;
+        d[i] = (uint32_t)(e);
     }
     done(w, o, d, 1);
 }
@@ -142,10 +133,10 @@ static double div_scale(double s0, double s1, double s2, bool *flag)
 
 static void v_div_scale(struct wave *w, const struct op *o)
 {
-    union lane ta[2 * EMU_ROW], tb[2 * EMU_ROW], tc[2 * EMU_ROW];
-    const union lane *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb), *pc = src(w, &o->at[4], tc);
+    uint32_t ta[2 * EMU_ROW], tb[2 * EMU_ROW], tc[2 * EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb), *pc = src(w, &o->at[4], tc);
     uint64_t mask = 0, exec = wave_exec(w);
-    for (uint32_t i = 0; i < w->lanes; i++) {
+    for (int i = 0; i < (int)w->lanes; i++) {
         bool flag;
         double x = div_scale(f64_of_lanes(pa, i), f64_of_lanes(pb, i), f64_of_lanes(pc, i), &flag);
         lanes_put_f64(w->tmp, i, x);
@@ -157,11 +148,11 @@ static void v_div_scale(struct wave *w, const struct op *o)
 
 static void v_div_fmas(struct wave *w, const struct op *o)
 {
-    union lane ta[2 * EMU_ROW], tb[2 * EMU_ROW], tc[2 * EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb), *pc = src(w, &o->at[3], tc);
+    uint32_t ta[2 * EMU_ROW], tb[2 * EMU_ROW], tc[2 * EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb), *pc = src(w, &o->at[3], tc);
     uint64_t m = wave_mask(w, S_VCC);
-    union lane *d = dst(w, o);
-    for (uint32_t i = 0; i < w->lanes; i++) {
+    uint32_t *d = dst(w, o);
+    for (int i = 0; i < (int)w->lanes; i++) {
         double c = f64_of_lanes(pc, i);
         double x = fma(f64_of_lanes(pa, i), f64_of_lanes(pb, i), c);
         double by = exponent_bits(c) > 1023 ? 0x1p128 : 0x1p-128;
@@ -215,7 +206,7 @@ static const struct entry entries[] = {
     D1("v_ceil_f64", v_ceil),
     D1("v_rndne_f64", v_rndne),
     D1("v_fract_f64", v_fract),
-    D2("v_fmac_f64", v_fmac),
+    D2("v_fmac_f64", v_fma),
     {"v_ldexp_f64", "ddu", v_ldexp, 0, 0},
     {"v_frexp_exp_i32_f64", "ud", v_frexp_exp, 0, 0},
     D1("v_frexp_mant_f64", v_frexp_mant),

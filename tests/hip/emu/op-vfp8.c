@@ -58,23 +58,23 @@ static uint32_t write_code(const struct wave *w, const struct op *o, float f)
 /* The byte is told by SDWA on gfx9, by op_sel or byte_sel on gfx12. */
 static void cvt_f32(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta);
+    uint32_t ta[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta);
     uint32_t byte = o->byte_sel != 0 ? o->byte_sel : (o->op_sel >> 1 & 1) | (o->op_sel & 1) << 1;
     for (uint32_t i = 0; i < w->lanes; i++)
-        w->tmp[i].f = read_code(w, o, pa[i].u >> (8 * byte));
+        w->tmp[i] = bits_of_f32(read_code(w, o, pa[i] >> (8 * byte)));
     EMU_NAME(emu_done_slow)(w, o, w->tmp, 1);
 }
 
 static void cvt_pk_f32(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta);
+    uint32_t ta[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta);
     uint32_t shift = o->op_sel & 1 ? 16 : 0;
     for (uint32_t i = 0; i < w->lanes; i++) {
-        float low = read_code(w, o, pa[i].u >> shift), high = read_code(w, o, pa[i].u >> (shift + 8));
-        w->tmp[i].f = low;
-        w->tmp[EMU_ROW + i].f = high;
+        float low = read_code(w, o, pa[i] >> shift), high = read_code(w, o, pa[i] >> (shift + 8));
+        w->tmp[i] = bits_of_f32(low);
+        w->tmp[EMU_ROW + i] = bits_of_f32(high);
     }
     EMU_NAME(emu_done_slow)(w, o, w->tmp, 2);
 }
@@ -82,12 +82,12 @@ static void cvt_pk_f32(struct wave *w, const struct op *o)
 /* Two codes into one half of the destination. */
 static void cvt_pk_code(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb), *old = w->v + o->at[0].offset;
+    uint32_t ta[EMU_ROW], tb[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb), *old = w->v + o->at[0].offset;
     uint32_t shift = o->op_sel & 4 || o->at[0].select == 5 ? 16 : 0;
     for (uint32_t i = 0; i < w->lanes; i++) {
-        uint32_t two = write_code(w, o, pa[i].f) | write_code(w, o, pb[i].f) << 8;
-        w->tmp[i].u = (old[i].u & ~(0xffffu << shift)) | two << shift;
+        uint32_t two = write_code(w, o, f32_of_bits(pa[i])) | write_code(w, o, f32_of_bits(pb[i])) << 8;
+        w->tmp[i] = (old[i] & ~(0xffffu << shift)) | two << shift;
     }
     EMU_NAME(emu_done_slow)(w, o, w->tmp, 1);
 }

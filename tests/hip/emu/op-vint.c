@@ -138,9 +138,9 @@ VECTOR3(v_dot4_u, u,
 /* Subtraction and addition that stop at the ends of the range. */
 static void v_sub_either(struct wave *w, const struct op *o, bool reverse)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW];
-    const union lane *pa = src(w, &o->at[reverse ? 2 : 1], ta), *pb = src(w, &o->at[reverse ? 1 : 2], tb);
-    LANES(i) w->tmp[i].u = pa[i].u > pb[i].u ? pa[i].u - pb[i].u : 0;
+    uint32_t ta[EMU_ROW], tb[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[reverse ? 2 : 1], ta), *pb = src(w, &o->at[reverse ? 1 : 2], tb);
+    LANES(i) w->tmp[i] = pa[i] > pb[i] ? pa[i] - pb[i] : 0;
     EMU_NAME(emu_done_slow)(w, o, w->tmp, 1);
 }
 
@@ -162,13 +162,13 @@ static void v_subrev_any(struct wave *w, const struct op *o)
 
 static void v_add_any(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW];
+    uint32_t ta[EMU_ROW], tb[EMU_ROW];
     if (!o->clamp) {
         v_add(w, o);
         return;
     }
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
-    LANES(i) w->tmp[i].u = pa[i].u + pb[i].u < pa[i].u ? ~0u : pa[i].u + pb[i].u;
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
+    LANES(i) w->tmp[i] = pa[i] + pb[i] < pa[i] ? ~0u : pa[i] + pb[i];
     EMU_NAME(emu_done_slow)(w, o, w->tmp, 1);
 }
 
@@ -194,11 +194,11 @@ VECTOR1(v_zext16, u, low16(a.u))
 
 static void v_cndmask16(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
+    uint32_t ta[EMU_ROW], tb[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
     uint64_t m = mask_of(w, &o->at[3]);
-    union lane *d = dst(w, o);
-    LANES(i) d[i].u = low16(m >> i & 1 ? pb[i].u : pa[i].u);
+    uint32_t *d = dst(w, o);
+    LANES(i) d[i] = low16(m >> i & 1 ? pb[i] : pa[i]);
     done(w, o, d, 1);
 }
 

@@ -5,9 +5,9 @@
 #define WIDE1(name, expression)                                                                              \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[2 * EMU_ROW];                                                                          \
-        const union lane *pa = src(w, &o->at[1], ta);                                                        \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[2 * EMU_ROW];                                                                            \
+        const uint32_t *pa = src(w, &o->at[1], ta);                                                          \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
             uint64_t a = u64_of_lanes(pa, i);                                                                \
@@ -18,12 +18,12 @@
 #define WIDE_SHIFT(name, expression)                                                                         \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[EMU_ROW], tb[2 * EMU_ROW];                                                             \
-        const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                           \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t ta[EMU_ROW], tb[2 * EMU_ROW];                                                               \
+        const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);                             \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
-            uint32_t a = pa[i].u & 63;                                                                       \
+            uint32_t a = pa[i] & 63;                                                                         \
             uint64_t b = u64_of_lanes(pb, i);                                                                \
             lanes_put_u64(d, i, (uint64_t)(expression));                                                     \
         }                                                                                                    \
@@ -36,18 +36,18 @@ WIDE_SHIFT(v_ashrrev64, (int64_t)b >> a)
 
 static void v_lshl_add64(struct wave *w, const struct op *o)
 {
-    union lane ta[2 * EMU_ROW], tb[EMU_ROW], tc[2 * EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb), *pc = src(w, &o->at[3], tc);
-    union lane *d = dst(w, o);
-    LANES(i) lanes_put_u64(d, i, (u64_of_lanes(pa, i) << (pb[i].u & 7)) + u64_of_lanes(pc, i));
+    uint32_t ta[2 * EMU_ROW], tb[EMU_ROW], tc[2 * EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb), *pc = src(w, &o->at[3], tc);
+    uint32_t *d = dst(w, o);
+    LANES(i) lanes_put_u64(d, i, (u64_of_lanes(pa, i) << (pb[i] & 7)) + u64_of_lanes(pc, i));
     done(w, o, d, 2);
 }
 
 static void v_add_sub64(struct wave *w, const struct op *o)
 {
-    union lane ta[2 * EMU_ROW], tb[2 * EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
-    union lane *d = dst(w, o);
+    uint32_t ta[2 * EMU_ROW], tb[2 * EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
+    uint32_t *d = dst(w, o);
     uint64_t flip = o->size == 1 ? ~0ull : 0;
     LANES(i) lanes_put_u64(d, i, u64_of_lanes(pa, i) + (u64_of_lanes(pb, i) ^ flip) - flip);
     done(w, o, d, 2);
@@ -56,13 +56,13 @@ static void v_add_sub64(struct wave *w, const struct op *o)
 /* Product of 32 bits each and a sum of 64, with the carry out where it is asked for. */
 static void v_mad_u64(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW], tc[2 * EMU_ROW];
+    uint32_t ta[EMU_ROW], tb[EMU_ROW], tc[2 * EMU_ROW];
     uint8_t carry[EMU_ROW];
-    const union lane *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb), *pc = src(w, &o->at[4], tc);
-    union lane *d = dst(w, o);
+    const uint32_t *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb), *pc = src(w, &o->at[4], tc);
+    uint32_t *d = dst(w, o);
     LANES(i)
     {
-        uint64_t c = u64_of_lanes(pc, i), x = (uint64_t)pa[i].u * pb[i].u + c;
+        uint64_t c = u64_of_lanes(pc, i), x = (uint64_t)pa[i] * pb[i] + c;
         carry[i] = x < c;
         lanes_put_u64(d, i, x);
     }
@@ -72,13 +72,13 @@ static void v_mad_u64(struct wave *w, const struct op *o)
 
 static void v_mad_i64(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW], tc[2 * EMU_ROW];
+    uint32_t ta[EMU_ROW], tb[EMU_ROW], tc[2 * EMU_ROW];
     uint8_t carry[EMU_ROW];
-    const union lane *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb), *pc = src(w, &o->at[4], tc);
-    union lane *d = dst(w, o);
+    const uint32_t *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb), *pc = src(w, &o->at[4], tc);
+    uint32_t *d = dst(w, o);
     LANES(i)
     {
-        int64_t p = (int64_t)pa[i].i * pb[i].i;
+        int64_t p = (int64_t)(int32_t)pa[i] * (int32_t)pb[i];
         uint64_t c = u64_of_lanes(pc, i), x = (uint64_t)p + c;
         carry[i] = (uint8_t)((~((uint64_t)p ^ c) & (c ^ x)) >> 63);
         lanes_put_u64(d, i, x);
@@ -91,16 +91,16 @@ static void v_mad_i64(struct wave *w, const struct op *o)
 #define CARRY(name, expression, in)                                                                          \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[EMU_ROW], tb[EMU_ROW];                                                                 \
+        uint32_t ta[EMU_ROW], tb[EMU_ROW];                                                                   \
         uint8_t carry[EMU_ROW];                                                                              \
-        const union lane *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb);                           \
+        const uint32_t *pa = src(w, &o->at[2], ta), *pb = src(w, &o->at[3], tb);                             \
         uint64_t m = (in) ? mask_of(w, &o->at[4]) : 0;                                                       \
-        union lane *d = dst(w, o);                                                                           \
+        uint32_t *d = dst(w, o);                                                                             \
         LANES(i)                                                                                             \
         {                                                                                                    \
-            uint64_t a = pa[i].u, b = pb[i].u, c = m >> i & 1, x = (expression);                             \
+            uint64_t a = pa[i], b = pb[i], c = m >> i & 1, x = (expression);                                 \
             (void)c;                                                                                         \
-            d[i].u = (uint32_t)x;                                                                            \
+            d[i] = (uint32_t)x;                                                                              \
             carry[i] = x >> 32 & 1;                                                                          \
         }                                                                                                    \
         done(w, o, d, 1);                                                                                    \
@@ -115,31 +115,31 @@ CARRY(v_subbrev_co, b - a - c, true)
 
 static void v_cndmask(struct wave *w, const struct op *o)
 {
-    union lane ta[EMU_ROW], tb[EMU_ROW], picks[EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
+    uint32_t ta[EMU_ROW], tb[EMU_ROW], picks[EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
     uint64_t m = mask_of(w, &o->at[3]);
     uint32_t low = (uint32_t)m, high = (uint32_t)(m >> 32);
     for (uint32_t i = 0; i < 32; i++)
-        picks[i].u = 0u - (low >> i & 1);
+        picks[i] = 0u - (low >> i & 1);
     for (uint32_t i = 0; i < 32; i++)
-        picks[32 + i].u = 0u - (high >> i & 1);
-    union lane *d = dst(w, o);
-    LANES(i) d[i].u = (pb[i].u & picks[i].u) | (pa[i].u & ~picks[i].u);
+        picks[32 + i] = 0u - (high >> i & 1);
+    uint32_t *d = dst(w, o);
+    LANES(i) d[i] = (pb[i] & picks[i]) | (pa[i] & ~picks[i]);
     done(w, o, d, 1);
 }
 
 /* op_sel tells the word of each source: lane's words are (a's, b's). */
 static void v_pk_mov(struct wave *w, const struct op *o)
 {
-    union lane ta[2 * EMU_ROW], tb[2 * EMU_ROW];
-    const union lane *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
-    union lane *d = w->tmp;
+    uint32_t ta[2 * EMU_ROW], tb[2 * EMU_ROW];
+    const uint32_t *pa = src(w, &o->at[1], ta), *pb = src(w, &o->at[2], tb);
+    uint32_t *d = w->tmp;
     pa += o->op_sel & 1 ? EMU_ROW : 0;
     pb += o->op_sel & 2 ? EMU_ROW : 0;
     LANES(i)
     {
-        d[i].u = pa[i].u;
-        d[EMU_ROW + i].u = pb[i].u;
+        d[i] = pa[i];
+        d[EMU_ROW + i] = pb[i];
     }
     EMU_NAME(emu_done_slow)(w, o, d, 2);
 }

@@ -6,11 +6,11 @@
 static void halves(struct wave *w, const struct op *o, unsigned k, bool high, uint32_t flip,
                    uint32_t to[EMU_ROW])
 {
-    union lane t[EMU_ROW];
-    const union lane *from = src(w, &o->at[k], t);
+    uint32_t t[EMU_ROW];
+    const uint32_t *from = src(w, &o->at[k], t);
     uint32_t shift = ((high ? o->op_sel_hi : o->op_sel) >> (k - 1) & 1) ? 16 : 0;
     uint32_t sign = ((high ? o->neg_hi : o->neg_lo) >> (k - 1) & 1) ? flip : 0;
-    LANES(i) to[i] = (from[i].u >> shift & 0xffff) ^ sign;
+    LANES(i) to[i] = (from[i] >> shift & 0xffff) ^ sign;
 }
 
 #define F(x) f32_of_f16(x)
@@ -27,7 +27,7 @@ static void halves(struct wave *w, const struct op *o, unsigned k, bool high, ui
                 uint32_t a = x[0][i], b = x[1][i], c = (sources) > 2 ? x[2][i] : 0;                          \
                 (void)c;                                                                                     \
                 uint32_t r = (uint32_t)(expression)&0xffff;                                                  \
-                w->tmp[i].u = low[i] | r << 16;                                                              \
+                w->tmp[i] = low[i] | r << 16;                                                                \
                 low[i] = r;                                                                                  \
             }                                                                                                \
         }                                                                                                    \
@@ -46,8 +46,8 @@ static void finish_halves(struct wave *w, const struct op *o)
     if (o->clamp)
         LANES(i)
         {
-            uint32_t u = w->tmp[i].u;
-            w->tmp[i].u = f16_of_f32(clamped(F(u & 0xffff))) | f16_of_f32(clamped(F(u >> 16))) << 16;
+            uint32_t u = w->tmp[i];
+            w->tmp[i] = f16_of_f32(clamped(F(u & 0xffff))) | f16_of_f32(clamped(F(u >> 16))) << 16;
         }
     EMU_NAME(emu_done_slow)(w, &plain, w->tmp, 1);
 }
@@ -90,34 +90,44 @@ static void v_pk_fmac(struct wave *w, const struct op *o)
 }
 
 /* Pairs of f32: a source's word for each of the two results is told by op_sel and op_sel_hi. */
-static const union lane *word(struct wave *w, const struct op *o, unsigned k, bool high, union lane *tmp)
+static const uint32_t *word(struct wave *w, const struct op *o, unsigned k, bool high, uint32_t *tmp)
 {
-    const union lane *from = src(w, &o->at[k], tmp);
+    const uint32_t *from = src(w, &o->at[k], tmp);
     if (o->at[k].kind != AT_CONST && ((high ? o->op_sel_hi : o->op_sel) >> (k - 1) & 1))
         from += EMU_ROW;
     if (((high ? o->neg_hi : o->neg_lo) >> (k - 1) & 1) == 0)
         return from;
-    LANES(i) tmp[i].u = from[i].u ^ 0x80000000;
+    LANES(i) tmp[i] = from[i] ^ 0x80000000;
     return tmp;
 }
 
+/* Both results of a lane before either is written: sources may be the destination. */
 #define PAIR_F32(name, sources, expression)                                                                  \
     static void name(struct wave *w, const struct op *o)                                                     \
     {                                                                                                        \
-        union lane ta[2 * EMU_ROW], tb[2 * EMU_ROW], tc[2 * EMU_ROW];                                        \
-        for (unsigned high = 0; high < 2; high++) {                                                          \
-            const union lane *pa = word(w, o, 1, high, ta), *pb = word(w, o, 2, high, tb);                   \
-            const union lane *pc = (sources) > 2 ? word(w, o, 3, high, tc) : pa;                             \
-            union lane *d = w->tmp + high * EMU_ROW;                                                         \
+        uint32_t t[6][2 * EMU_ROW];                                                                          \
+        const uint32_t *pa = word(w, o, 1, false, t[0]), *pb = word(w, o, 2, false, t[1]);                   \
+        const uint32_t *qa = word(w, o, 1, true, t[2]), *qb = word(w, o, 2, true, t[3]);                     \
+        const uint32_t *pc = (sources) > 2 ? word(w, o, 3, false, t[4]) : pa;                                \
+        const uint32_t *qc = (sources) > 2 ? word(w, o, 3, true, t[5]) : qa;                                 \
+        uint32_t *d = dst(w, o);                                                                             \
+        LANES(i)                                                                                             \
+        {                                                                                                    \
+            float a = f32_of_bits(pa[i]), b = f32_of_bits(pb[i]), c = f32_of_bits(pc[i]);                    \
+            (void)c;                                                                                         \
+            float low = (expression);                                                                        \
+            a = f32_of_bits(qa[i]), b = f32_of_bits(qb[i]), c = f32_of_bits(qc[i]);                          \
+            float high = (expression);                                                                       \
+            d[i] = bits_of_f32(low);                                                                         \
+            d[EMU_ROW + i] = bits_of_f32(high);                                                              \
+        }                                                                                                    \
+        if (o->clamp)                                                                                        \
             LANES(i)                                                                                         \
             {                                                                                                \
-                float a = pa[i].f, b = pb[i].f, c = pc[i].f;                                                 \
-                (void)c;                                                                                     \
-                float r = (expression);                                                                      \
-                d[i].f = o->clamp ? clamped(r) : r;                                                          \
+                d[i] = bits_of_f32(clamped(f32_of_bits(d[i])));                                              \
+                d[EMU_ROW + i] = bits_of_f32(clamped(f32_of_bits(d[EMU_ROW + i])));                          \
             }                                                                                                \
-        }                                                                                                    \
-        EMU_NAME(emu_done_slow)(w, o, w->tmp, 2);                                                            \
+        done(w, o, d, 2);                                                                                    \
     }
 PAIR_F32(v_pk_add_f32, 2, a + b)
 PAIR_F32(v_pk_mul_f32, 2, a *b)
@@ -140,19 +150,19 @@ static inline float dot_bf16(uint32_t a, uint32_t b, float c)
 static void v_dot2(struct wave *w, const struct op *o)
 {
     uint32_t a[2][EMU_ROW], b[2][EMU_ROW];
-    union lane tc[EMU_ROW];
+    uint32_t tc[EMU_ROW];
     for (unsigned high = 0; high < 2; high++) {
         halves(w, o, 1, high, 0x8000, a[high]);
         halves(w, o, 2, high, 0x8000, b[high]);
     }
-    const union lane *pc = src(w, &o->at[3], tc);
+    const uint32_t *pc = src(w, &o->at[3], tc);
     uint32_t flip = o->neg_lo & 4 ? 0x80000000 : 0;
     bool bf16 = o->size == 1;
     LANES(i)
     {
         uint32_t x = a[0][i] | a[1][i] << 16, y = b[0][i] | b[1][i] << 16;
-        float c = f32_of_bits(pc[i].u ^ flip);
-        w->tmp[i].f = bf16 ? dot_bf16(x, y, c) : dot_f16(x, y, c);
+        float c = f32_of_bits(pc[i] ^ flip);
+        w->tmp[i] = bits_of_f32(bf16 ? dot_bf16(x, y, c) : dot_f16(x, y, c));
     }
     EMU_NAME(emu_done_slow)(w, o, w->tmp, 1);
 }
