@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Modules of the fake driver that are code of AMD's GPUs: an emulator runs it, with the live allocations. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "emu.h"
@@ -67,6 +68,18 @@ static struct emu_range *list_ranges(size_t *out_count)
     return ranges;
 }
 
+/* FAKE_EMULATED names a file to which every kernel that runs is added. */
+static void note(const struct emu_kernel *kernel)
+{
+    const char *path = getenv("FAKE_EMULATED");
+    FILE *file = path != NULL ? fopen(path, "a") : NULL;
+
+    if (file == NULL)
+        return;
+    fprintf(file, "%s\n", emu_kernel_name(kernel));
+    (void)fclose(file);
+}
+
 gpu_result fake_emulator_run(const struct fake_work *work)
 {
     struct emu_launch launch = {.kernel = work->code,
@@ -79,6 +92,7 @@ gpu_result fake_emulator_run(const struct fake_work *work)
     char why[WHY] = "";
 
     launch.ranges = ranges;
+    note(launch.kernel);
     const enum emu_result result = emu_run(&launch, why, sizeof why);
     free(ranges);
     if (result == EMU_OK)

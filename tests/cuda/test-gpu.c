@@ -4,7 +4,7 @@
  * a device, or the fake. Contexts, several devices, threads with streams, memory that is not there, failures
  * of every call, and devices that are lost.
  *
- * test-gpu PLUGIN SHIM [LIBRARY | --faulty]
+ * test-gpu PLUGIN SHIM [LIBRARY] [--faulty]
  *
  * For HIP's plugin SHIM is the runtime that stands in, over the library that watches.
  *
@@ -208,12 +208,12 @@ static void test_openers(struct world *world)
 
 int main(int argc, char **argv)
 {
-    const bool faulty = argc == 4 && strcmp(argv[3], "--faulty") == 0;
-    const char *library = argc == 4 && !faulty ? argv[3] : NULL;
+    const bool faulty = argc > 3 && strcmp(argv[argc - 1], "--faulty") == 0;
+    const char *library = argc - faulty > 3 ? argv[3] : NULL;
     struct world world;
     shim_get_fn get;
 
-    if (argc != 3 && argc != 4)
+    if (argc - faulty != 3 && argc - faulty != 4)
         return 2;
     void *symbol = world_find(argv[2], "shim_get");
     memcpy(&get, &symbol, sizeof get);
@@ -228,6 +228,9 @@ int main(int argc, char **argv)
         shim->hold(i);
     if (faulty) {
         test_faulty(&world);
+        if (!shim->real())
+            check(&world, strstr(world.fake->offence(), "attn_lane") != NULL,
+                  "an emulator names the kernel that does");
         return check_end();
     }
     if (world.vendor->contexts) {
