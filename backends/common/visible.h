@@ -17,13 +17,40 @@ struct attn_spread {
     int64_t interleave;
 };
 
+/*
+ * a / b, b not 0. What a compiler makes of it for AMD is long and would be in a
+ * kernel many times: there it is short where both are, and a loop where they are not.
+ */
+static inline ATTN__DEVICE uint64_t attn__quotient(uint64_t a, uint64_t b)
+{
+#if defined(__AMDGCN__)
+    uint64_t rest = 0, quotient = a;
+
+    if ((a | b) >> 32 == 0)
+        return (uint32_t)a / (uint32_t)b;
+#pragma nounroll
+    for (uint32_t bit = 0; bit < 64; bit++) {
+        rest = rest << 1 | quotient >> 63;
+        quotient <<= 1;
+        if (rest >= b) {
+            rest -= b;
+            quotient |= 1;
+        }
+    }
+    return quotient;
+#else
+    return a / b;
+#endif
+}
+
 /* Position of local key j, which grows with j. */
 static inline ATTN__DEVICE int64_t attn__spread_position(const struct attn_spread *spread, int64_t j)
 {
     if (spread->world == 0)
         return j;
-    return (j / spread->interleave * spread->world + spread->rank) * spread->interleave +
-           j % spread->interleave;
+    const int64_t share = spread->interleave, before = (int64_t)attn__quotient((uint64_t)j, (uint64_t)share);
+
+    return (before * spread->world + spread->rank) * share + (j - before * share);
 }
 
 /* How many of the keys 0 ... all - 1 are here. */
@@ -32,9 +59,10 @@ static inline ATTN__DEVICE int64_t attn__spread_count(const struct attn_spread *
     if (spread->world == 0)
         return all;
     int64_t share = spread->interleave, round = share * spread->world;
-    int64_t rest = all % round - share * spread->rank;
+    int64_t rounds = (int64_t)attn__quotient((uint64_t)all, (uint64_t)round);
+    int64_t rest = all - rounds * round - share * spread->rank;
 
-    return all / round * share + (rest < 0 ? 0 : rest > share ? share : rest);
+    return rounds * share + (rest < 0 ? 0 : rest > share ? share : rest);
 }
 
 /* The rules of one sequence. */

@@ -49,7 +49,7 @@ struct gpu_piece {
 /* a / b, b not 0: short where both are. */
 GPU_INLINE uint64_t gpu_divide_u64(uint64_t a, uint64_t b)
 {
-    return (a | b) >> 32 == 0 ? (uint32_t)a / (uint32_t)b : a / b;
+    return (a | b) >> 32 == 0 ? (uint32_t)a / (uint32_t)b : attn__quotient(a, b);
 }
 
 /* Where the piece of a CTA begins. */
