@@ -10,7 +10,15 @@
     X(move, more)                                                                                            \
     X(merge, more)                                                                                           \
     X(step, more)                                                                                            \
-    X(plan, more)
+    X(plan, more)                                                                                            \
+    X(tile_64, more)                                                                                         \
+    X(tile_64_kv8, more)                                                                                     \
+    X(tile_128, more)                                                                                        \
+    X(tile_128_kv8, more)                                                                                    \
+    X(tile_192, more)                                                                                        \
+    X(tile_192_kv8, more)                                                                                    \
+    X(tile_256, more)                                                                                        \
+    X(tile_256_kv8, more)
 
 #define HIP_MODULE_ALONE(name, more) GPU_MODULE(name)
 

@@ -32,6 +32,9 @@ extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], dr
     driver_mma_kernels[];
 extern const struct driver_kernel driver_latent_16_kernels[], driver_latent_32_kernels[],
     driver_latent_64_kernels[];
+extern const struct driver_kernel driver_tile_64_kernels[], driver_tile_64_kv8_kernels[],
+    driver_tile_128_kernels[], driver_tile_128_kv8_kernels[], driver_tile_192_kernels[],
+    driver_tile_192_kv8_kernels[], driver_tile_256_kernels[], driver_tile_256_kv8_kernels[];
 
 /* The kernel of that name, or NULL. */
 const struct driver_kernel *driver_find(const char *name);
