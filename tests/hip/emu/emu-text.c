@@ -125,7 +125,7 @@ static void read_operand(char *s, struct text_operand *o)
     if (number ? read_number(s, o) : read_register(s, o))
         return;
     o->kind = TEXT_WORD;
-    snprintf(o->word, sizeof o->word, "%s", s);
+    snprintf(o->word, sizeof o->word, "%.47s", s);
 }
 
 static void read_name(const char *from, size_t n, struct text *out)

@@ -41,7 +41,7 @@ struct emu_properties {
     uint32_t vgpr_spills, sgpr_spills;
     uint32_t lds_bytes, scratch_bytes, kernarg_bytes;
     uint32_t argument_bytes; /* of kernarg_bytes what the caller gives */
-    uint32_t max_threads; /* of a work-group; 0: not told */
+    uint32_t max_threads;    /* of a work-group; 0: not told */
 };
 
 enum emu_result { EMU_OK, EMU_ADDRESS, EMU_LDS, EMU_RACE, EMU_BARRIER, EMU_UNMODELLED, EMU_LIMIT };
