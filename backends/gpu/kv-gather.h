@@ -92,26 +92,27 @@ GPU_INLINE struct gpu_kv_row gpu_kv_gather_row(const struct gpu_kv_gather *a, ui
 }
 
 /* x: some of the rows, y: shares of keys, then of values. */
-GPU_KERNEL(gpu_kv_gather_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_gather, a))
+GPU_KERNEL(gpu_kv_gather_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_gather, argument))
 {
-    const uint32_t half = gpu_cta_y() / a.shares, share = gpu_cta_y() % a.shares;
+    const struct gpu_kv_gather *a = (const struct gpu_kv_gather *)gpu_argument(&argument);
+    const uint32_t half = gpu_cta_y() / a->shares, share = gpu_cta_y() % a->shares;
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
-    const struct gpu_kv_rows *by = &a.by_row[half];
+    const struct gpu_kv_rows *by = &a->by_row[half];
 
-    if (a.to[half].base == 0)
+    if (a->to[half].base == 0)
         return;
     if (by->way == GPU_KV_BY_VECTOR) {
         if (share == 0)
-            gpu_kv_gather_vectors(&a, half);
+            gpu_kv_gather_vectors(a, half);
         return;
     }
-    for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a.each; first < a.tokens;
-         first += (uint64_t)gpu_ctas() * warps * a.each) {
-        const struct gpu_kv_taken taken = gpu_kv_rows_take((uint32_t)first, a.each, a.tokens);
-        const struct gpu_kv_row mine = gpu_kv_gather_row(&a, taken.own, half);
-        gpu_kv_rows_do(by, &mine, taken.rows, share, a.shares, &a.from[half], NULL);
-        if (a.scales[half].base != 0 && share == 0)
-            gpu_kv_rows_scales(&a.from[half], a.scales[half].head_stride, &mine, taken.rows, a.heads);
+    for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a->each; first < a->tokens;
+         first += (uint64_t)gpu_ctas() * warps * a->each) {
+        const struct gpu_kv_taken taken = gpu_kv_rows_take((uint32_t)first, a->each, a->tokens);
+        const struct gpu_kv_row mine = gpu_kv_gather_row(a, taken.own, half);
+        gpu_kv_rows_do(by, &mine, taken.rows, share, a->shares, &a->from[half], NULL);
+        if (a->scales[half].base != 0 && share == 0)
+            gpu_kv_rows_scales(&a->from[half], a->scales[half].head_stride, &mine, taken.rows, a->heads);
     }
 }
 
@@ -163,6 +164,7 @@ GPU_INLINE void gpu_kv_convert_vectors(const struct gpu_kv_convert *a, uint32_t 
     const uint32_t all = a->block * a->heads, warps = GPU_KV_THREADS / GPU_WARP;
 
     for (uint32_t at = part * warps + gpu_kv_warp(); at < all; at += a->parts * warps) {
+        a = (const struct gpu_kv_convert *)gpu_again(a);
         const uint32_t token = at / a->heads;
         gpu_kv_convert_one(a, half, token, at - token * a->heads, from, to);
     }
@@ -171,12 +173,13 @@ GPU_INLINE void gpu_kv_convert_vectors(const struct gpu_kv_convert *a, uint32_t 
 GPU_INLINE void gpu_kv_convert_rows(const struct gpu_kv_convert *a, uint32_t half, uint32_t part,
                                     int64_t from, int64_t to)
 {
-    const struct gpu_kv_side *one = &a->from[half], *two = &a->to[half];
-    const struct gpu_kv_rows *by = &a->by_row[half];
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
 
     for (uint32_t first = (part * warps + gpu_kv_warp()) * a->each; first < a->block;
          first += a->parts * warps * a->each) {
+        a = (const struct gpu_kv_convert *)gpu_again(a);
+        const struct gpu_kv_side *one = &a->from[half], *two = &a->to[half];
+        const struct gpu_kv_rows *by = &a->by_row[half];
         const struct gpu_kv_taken taken = gpu_kv_rows_take(first, a->each, a->block);
         struct gpu_kv_row mine = {0, 0, 0, 0, 0};
         if (taken.own < a->block) {
@@ -192,27 +195,31 @@ GPU_INLINE void gpu_kv_convert_rows(const struct gpu_kv_convert *a, uint32_t hal
 }
 
 /* x: pairs, y: shares of a page of keys, then of values. */
-GPU_KERNEL(gpu_kv_convert_pages, GPU_KV_THREADS, 3)(GPU_ARGUMENT(struct gpu_kv_convert, a))
+GPU_KERNEL(gpu_kv_convert_pages, GPU_KV_THREADS, 3)(GPU_ARGUMENT(struct gpu_kv_convert, argument))
 {
-    const uint32_t half = gpu_cta_y() / a.parts, part = gpu_cta_y() % a.parts;
+    const struct gpu_kv_convert *a = (const struct gpu_kv_convert *)gpu_argument(&argument);
+    const uint32_t half = gpu_cta_y() / a->parts, part = gpu_cta_y() % a->parts;
     GPU_SHARED uint32_t later;
     int64_t from, to;
 
-    for (uint64_t i = gpu_cta(); i < a.count; i += gpu_ctas()) {
-        const bool valid = gpu_kv_convert_pair(&a, (uint32_t)i, &from, &to);
+    for (uint64_t i = gpu_cta(); i < a->count; i += gpu_ctas()) {
+        const bool valid = gpu_kv_convert_pair(a, (uint32_t)i, &from, &to);
+        from = (int64_t)gpu_own_u64((uint64_t)from);
+        to = (int64_t)gpu_own_u64((uint64_t)to);
         gpu_barrier();
-        if (gpu_thread() == 0)
+        if (gpu_own_u32(gpu_thread()) == 0)
             later = 0;
         gpu_barrier();
-        if (valid && gpu_kv_convert_later(&a, (uint32_t)i, to))
+        if (valid && gpu_kv_convert_later(a, (uint32_t)i, to))
             later = 1; /* all write the same */
         gpu_barrier();
         if (!valid || later != 0)
             continue;
-        if (a.by_row[half].way == GPU_KV_BY_VECTOR)
-            gpu_kv_convert_vectors(&a, half, part, from, to);
+        const struct gpu_kv_convert *again = (const struct gpu_kv_convert *)gpu_again(a);
+        if (again->by_row[half].way == GPU_KV_BY_VECTOR)
+            gpu_kv_convert_vectors(again, half, part, from, to);
         else
-            gpu_kv_convert_rows(&a, half, part, from, to);
+            gpu_kv_convert_rows(again, half, part, from, to);
     }
 }
 

@@ -300,6 +300,7 @@ GPU_INLINE void gpu_kv_rows_convert(const struct gpu_kv_rows *by, const struct g
 
     for (uint32_t first = share * GPU_WARP * GPU_KV_CONVERTED_HELD; first < all;
          first += shares * GPU_WARP * GPU_KV_CONVERTED_HELD) {
+        by = (const struct gpu_kv_rows *)gpu_again(by);
         GPU_UNROLL
         for (uint32_t k = 0; k < GPU_KV_CONVERTED_HELD; k++) {
             spot[k] = gpu_kv_spot_of(by, first + k * GPU_WARP + lane, all);

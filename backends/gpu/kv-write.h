@@ -72,36 +72,38 @@ GPU_INLINE struct gpu_kv_row gpu_kv_write_row(const struct gpu_kv_write *a, uint
 }
 
 /* x: some of the rows, y: shares of keys, then of values. */
-GPU_KERNEL(gpu_kv_write_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_write, a))
+GPU_KERNEL(gpu_kv_write_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_write, argument))
 {
-    const uint32_t half = gpu_cta_y() / a.shares, share = gpu_cta_y() % a.shares;
+    const struct gpu_kv_write *a = (const struct gpu_kv_write *)gpu_argument(&argument);
+    const uint32_t half = gpu_cta_y() / a->shares, share = gpu_cta_y() % a->shares;
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
-    const struct gpu_kv_rows *by = &a.by_row[half];
+    const struct gpu_kv_rows *by = &a->by_row[half];
 
     if (by->way == GPU_KV_BY_VECTOR) {
         if (share == 0)
-            gpu_kv_write_vectors(&a, half);
+            gpu_kv_write_vectors(a, half);
         return;
     }
-    for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a.each; first < a.rows;
-         first += (uint64_t)gpu_ctas() * warps * a.each) {
-        const struct gpu_kv_taken taken = gpu_kv_rows_take((uint32_t)first, a.each, a.rows);
-        const struct gpu_kv_row mine = gpu_kv_write_row(&a, taken.own, half);
-        gpu_kv_rows_do(by, &mine, taken.rows, share, a.shares, NULL, &a.to[half]);
+    for (uint64_t first = ((uint64_t)gpu_cta() * warps + gpu_kv_warp()) * a->each; first < a->rows;
+         first += (uint64_t)gpu_ctas() * warps * a->each) {
+        const struct gpu_kv_taken taken = gpu_kv_rows_take((uint32_t)first, a->each, a->rows);
+        const struct gpu_kv_row mine = gpu_kv_write_row(a, taken.own, half);
+        gpu_kv_rows_do(by, &mine, taken.rows, share, a->shares, NULL, &a->to[half]);
     }
 }
 
-GPU_KERNEL(gpu_kv_map_slots, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_slots, a))
+GPU_KERNEL(gpu_kv_map_slots, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_slots, argument))
 {
+    const struct gpu_kv_slots *a = (const struct gpu_kv_slots *)gpu_argument(&argument);
     int64_t page = 0, token = 0;
 
-    for (uint64_t at = (uint64_t)gpu_cta() * GPU_KV_THREADS + gpu_thread(); at < a.batch.rows;
+    for (uint64_t at = (uint64_t)gpu_cta() * GPU_KV_THREADS + gpu_thread(); at < a->batch.rows;
          at += (uint64_t)gpu_ctas() * GPU_KV_THREADS) {
         const uint32_t row = (uint32_t)at;
-        if (!gpu_kv_has_row(a.batch.q_offsets, a.batch.seqs, row))
+        if (!gpu_kv_has_row(a->batch.q_offsets, a->batch.seqs, row))
             continue;
-        const bool there = gpu_kv_locate_row(&a.batch, row, &page, &token);
-        GPU_AT(int64_t, a.slots, row) = there ? page * (int64_t)a.block + token : -1;
+        const bool there = gpu_kv_locate_row(&a->batch, row, &page, &token);
+        GPU_AT(int64_t, a->slots, row) = there ? page * (int64_t)a->block + token : -1;
     }
 }
 

@@ -172,7 +172,7 @@ GPU_INLINE float gpu_lane_products(const struct gpu_run *run, const struct gpu_l
             sum[key] = 0;
             GPU_UNROLL
             for (uint32_t i = 0; i < n; i++, at += step) {
-                if (i * GPU_WARP + w->lane < dim)
+                if (i * GPU_WARP + gpu_own_u32(w->lane) < dim)
                     sum[key] = gpu_fma(w->q[i], gpu_lane_load(type, dtype, at), sum[key]);
             }
         }
@@ -204,7 +204,7 @@ GPU_INLINE void gpu_lane_values(const struct gpu_run *run, struct gpu_lane *w,
             const float share = gpu_shuffle_f32(weight, first + key);
             GPU_UNROLL
             for (uint32_t i = 0; i < n; i++, at += step) {
-                if (i * GPU_WARP + w->lane < dim)
+                if (i * GPU_WARP + gpu_own_u32(w->lane) < dim)
                     w->tile[i] = gpu_fma(share, gpu_lane_load(type, dtype, at), w->tile[i]);
             }
         }
@@ -352,6 +352,7 @@ GPU_INLINE void gpu_lane(const struct gpu_run *run, uint32_t n, uint32_t type)
     w.lane = gpu_thread() % GPU_WARP;
     w.total = &parts.total[warp][w.lane];
     w.row = gpu_row(run, &w.s, row - w.s.row, head);
+    run = (const struct gpu_run *)gpu_argument(run);
     gpu_lane_begin(run, &w, head, row, n);
     gpu_lane_sweep(run, &w, warp, n, type);
     gpu_lane_leave(&w, &parts, warp, n);

@@ -108,6 +108,7 @@ GPU_INLINE struct gpu_merge_share gpu_merge_weight(const struct gpu_merge *a, ui
 GPU_INLINE void gpu_merge_columns(const struct gpu_merge *a, uint32_t d, double most, double sum,
                                   uint32_t row, uint32_t head)
 {
+    a = (const struct gpu_merge *)gpu_again(a);
     struct gpu_kv_vector vector = gpu_kv_vector_in(&a->out, a->dtype, row, head);
     float sums[4] = {0, 0, 0, 0}, values[4] = {0, 0, 0, 0};
     const uint64_t to = vector.at;
@@ -132,45 +133,47 @@ GPU_INLINE void gpu_merge_columns(const struct gpu_merge *a, uint32_t d, double 
         gpu_kv_store(&vector, d, a->wide, sums);
 }
 
-GPU_KERNEL(gpu_merge_rows, GPU_KV_THREADS, 2)(GPU_ARGUMENT(struct gpu_merge, a))
+GPU_KERNEL(gpu_merge_rows, GPU_KV_THREADS, 2)(GPU_ARGUMENT(struct gpu_merge, argument))
 {
+    const struct gpu_merge *a = (const struct gpu_merge *)gpu_argument(&argument);
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP, lane = gpu_thread() % GPU_WARP;
-    const uint64_t all = (uint64_t)a.rows * a.heads;
+    const uint64_t all = (uint64_t)a->rows * a->heads;
 
     for (uint64_t at = (uint64_t)gpu_cta() * warps + gpu_kv_warp(); at < all;
          at += (uint64_t)gpu_ctas() * warps) {
-        const uint32_t row = (uint32_t)(at / a.heads), head = (uint32_t)(at - (uint64_t)row * a.heads);
-        const double most = gpu_merge_most(&a, row, head);
-        const double sum = gpu_merge_sum(&a, most, row, head);
-        for (uint32_t d = 0; d < a.head_dim; d += GPU_WARP * a.wide)
-            gpu_merge_columns(&a, d + lane * a.wide, most, sum, row, head);
+        const uint32_t row = (uint32_t)(at / a->heads), head = (uint32_t)(at - (uint64_t)row * a->heads);
+        const double most = gpu_merge_most(a, row, head);
+        const double sum = gpu_merge_sum(a, most, row, head);
+        for (uint32_t d = 0; d < a->head_dim; d += GPU_WARP * a->wide)
+            gpu_merge_columns(a, d + lane * a->wide, most, sum, row, head);
         /* The logarithm may lie where one of a part lies, which all lanes have read by now. */
         gpu_warp_barrier();
-        if (a.lse.base != 0 && lane == 0)
-            GPU_AT(float, gpu_merge_at(&a.lse, row, head), 0) = (float)gpu_merge_total(most, sum);
+        if (a->lse.base != 0 && lane == 0)
+            GPU_AT(float, gpu_merge_at(&a->lse, row, head), 0) = (float)gpu_merge_total(most, sum);
     }
 }
 
-GPU_KERNEL(gpu_rescale_rows, GPU_KV_THREADS, 2)(GPU_ARGUMENT(struct gpu_merge, a))
+GPU_KERNEL(gpu_rescale_rows, GPU_KV_THREADS, 2)(GPU_ARGUMENT(struct gpu_merge, argument))
 {
+    const struct gpu_merge *a = (const struct gpu_merge *)gpu_argument(&argument);
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP, lane = gpu_thread() % GPU_WARP;
-    const uint64_t all = (uint64_t)a.rows * a.heads;
+    const uint64_t all = (uint64_t)a->rows * a->heads;
     float values[4] = {0, 0, 0, 0};
 
     for (uint64_t at = (uint64_t)gpu_cta() * warps + gpu_kv_warp(); at < all;
          at += (uint64_t)gpu_ctas() * warps) {
-        const uint32_t row = (uint32_t)(at / a.heads), head = (uint32_t)(at - (uint64_t)row * a.heads);
-        const double own = gpu_merge_lse_at(&a, gpu_merge_at(&a.lse, row, head));
-        const double most = gpu_merge_most(&a, row, head);
-        const double total = gpu_merge_total(most, gpu_merge_sum(&a, most, row, head));
+        const uint32_t row = (uint32_t)(at / a->heads), head = (uint32_t)(at - (uint64_t)row * a->heads);
+        const double own = gpu_merge_lse_at(a, gpu_merge_at(&a->lse, row, head));
+        const double most = gpu_merge_most(a, row, head);
+        const double total = gpu_merge_total(most, gpu_merge_sum(a, most, row, head));
         const double share = gpu_exp_f64(own - total);
-        const struct gpu_kv_vector out = gpu_kv_vector_in(&a.out, a.dtype, row, head);
-        for (uint32_t d = lane * a.wide; d < a.head_dim; d += GPU_WARP * a.wide) {
-            gpu_kv_load(&out, d, a.wide, 1, values);
+        const struct gpu_kv_vector out = gpu_kv_vector_in(&a->out, a->dtype, row, head);
+        for (uint32_t d = lane * a->wide; d < a->head_dim; d += GPU_WARP * a->wide) {
+            gpu_kv_load(&out, d, a->wide, 1, values);
             GPU_UNROLL
             for (uint32_t n = 0; n < 4; n++)
                 values[n] = own == gpu_merge_nothing() ? 0 : (float)((double)values[n] * share);
-            gpu_kv_store(&out, d, a.wide, values);
+            gpu_kv_store(&out, d, a->wide, values);
         }
     }
 }

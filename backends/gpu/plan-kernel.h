@@ -7,16 +7,18 @@
 
 #include "plan.h"
 
-GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, plan))
+GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, argument))
 {
+    const struct gpu_plan *a = (const struct gpu_plan *)gpu_argument(&argument);
     GPU_SHARED uint64_t warps[GPU_PLAN_THREADS / GPU_WARP];
-    const struct gpu_plan_job *job = &plan.jobs[gpu_cta()];
+    const struct gpu_plan_job *job = &a->jobs[gpu_cta()];
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
     const uint32_t seqs = job->lengths.seqs;
     uint64_t *sums = GPU_GLOBAL(uint64_t, job->schedule);
     uint64_t before = 0;
 
     for (uint32_t base = 0; base <= seqs; base += GPU_PLAN_THREADS) {
+        job = (const struct gpu_plan_job *)gpu_again(job);
         const uint32_t i = base + gpu_thread();
         const uint64_t own = i < seqs ? gpu_plan_share(job, i) : 0;
         uint64_t sum = own;

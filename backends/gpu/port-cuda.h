@@ -80,7 +80,10 @@ GPU_INLINE uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)
     return atomicOr(at, bits);
 }
 
-#define gpu_again(argument) ((const void *)(argument))
+#define gpu_argument(argument) ((const void *)(argument))
+#define gpu_own_u32(x)         (x)
+#define gpu_own_u64(x)         (x)
+#define gpu_again(part)        ((const void *)(part))
 
 #define GPU__ALL 0xffffffffu
 GPU_INLINE float gpu_shuffle_f32(float value, uint32_t lane)

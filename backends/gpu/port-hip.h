@@ -27,9 +27,10 @@
 #define GPU_WAVE 32u
 #endif
 
-/* Four groups of a compute unit (of two, where waves have 32 lanes) share out the waves of the CTAs. */
+/* A compute unit, or two where waves have 32 lanes, has four places where waves share registers. */
+#define GPU__CTAS(ctas) ((ctas) > 2 ? 2 : (ctas))
 #define GPU__WAVES(threads, ctas)                                                                            \
-    ((threads) * (ctas) > 4 * GPU_WAVE ? (threads) * (ctas) / (4 * GPU_WAVE) : 1)
+    ((threads)*GPU__CTAS(ctas) > 4 * GPU_WAVE ? (threads)*GPU__CTAS(ctas) / (4 * GPU_WAVE) : 1)
 #define GPU_KERNEL(name, threads, ctas)                                                                      \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(threads, threads),                         \
                               amdgpu_waves_per_eu(GPU__WAVES(threads, ctas)))) void name
@@ -103,17 +104,34 @@ GPU_INLINE uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)
     return __hip_atomic_fetch_or(at, bits, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
-/*
- * What is loaded from the argument is loaded anew behind this: else all of it would lie in scalar registers
- * from the head of the kernel on, and there are 102.
- */
-GPU_INLINE const void *gpu_again(const void *argument)
+/* A copy on the stack of each thread becomes of an argument whose address is taken for a number. */
+GPU_INLINE const void *gpu_argument(const void *argument)
 {
-    uint64_t at = (uint64_t)__builtin_amdgcn_kernarg_segment_ptr();
-
     (void)argument;
+    return (const void *)__builtin_amdgcn_kernarg_segment_ptr();
+}
+/* The compiler would load all that it ever reads of an argument at once, and there are 102 scalar registers.
+ */
+GPU_INLINE const void *gpu_again(const void *part)
+{
+    const uint64_t all = (uint64_t)part;
+    const uint32_t low = __builtin_amdgcn_readfirstlane((uint32_t)all);
+    uint64_t at = (uint64_t)__builtin_amdgcn_readfirstlane((uint32_t)(all >> 32)) << 32 | low;
+
     __asm__ volatile("" : "+s"(at));
     return (const void *)(const __attribute__((address_space(4))) void *)at;
+}
+
+/* What is equal in all lanes would lie in scalar registers, and so would a comparison that is made early. */
+GPU_INLINE uint32_t gpu_own_u32(uint32_t x)
+{
+    __asm__ volatile("" : "+v"(x));
+    return x;
+}
+GPU_INLINE uint64_t gpu_own_u64(uint64_t x)
+{
+    __asm__ volatile("" : "+v"(x));
+    return x;
 }
 
 /* ---------------------------------------------------------------- lanes of a warp */

@@ -31,8 +31,10 @@
  *   void gpu_fence(void)                              orders memory for the whole device
  *   uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)     device-wide; returns what was there
  *   uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)       alike
- *   const void *gpu_again(const void *argument)       the kernel's argument, the same: what is read of it
- * from here on need not lie in registers before
+ *   const void *gpu_argument(const void *argument)    the kernel's argument, where it lies in memory
+ *   const void *gpu_again(const void *part)           a part of that, the same for all threads of the CTA:
+ *                                                     what is read of it behind this is not read before
+ *   uint32_t gpu_own_u32(uint32_t)  gpu_own_u64       the same, which each lane holds and compares by itself
  *
  * All lanes of a warp call these together:
  *   float gpu_shuffle_f32(float value, uint32_t lane)       gpu_shuffle_u32, gpu_shuffle_u64

@@ -149,9 +149,21 @@ GPU_INLINE void gpu_warp_barrier(void)
     gpu_fiber_meet(GPU_FIBER_SYNC, &own);
 }
 
-GPU_INLINE const void *gpu_again(const void *argument)
+GPU_INLINE const void *gpu_argument(const void *argument)
 {
     return argument;
+}
+GPU_INLINE const void *gpu_again(const void *part)
+{
+    return part;
+}
+GPU_INLINE uint32_t gpu_own_u32(uint32_t x)
+{
+    return x;
+}
+GPU_INLINE uint64_t gpu_own_u64(uint64_t x)
+{
+    return x;
 }
 
 /* CTAs and threads run one at a time. */
