@@ -210,7 +210,7 @@ GPU_INLINE void tile_run(const struct gpu_run *run, uint32_t rows, bool wide)
     GPU_KERNEL(TILE_JOIN(name, _r##rows, _##type), TILE_THREADS, TILE_CTAS)                                  \
     (GPU_ARGUMENT(struct gpu_run, run))                                                                      \
     {                                                                                                        \
-        tile_run(&run, rows, wide);                                                                          \
+        tile_run((const struct gpu_run *)gpu_argument(&run), rows, wide);                                    \
     }
 /* The kernels of a module `name`. */
 #define TILE_KERNELS(name)                                                                                   \

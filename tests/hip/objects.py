@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks the code objects of the HIP plugin: objects.py LLVM-BIN WANTED ALLOWED OBJECT...
+
+An object is MODULE.ARCH.co, and MODULE.ARCH.report beside it is what backends/hip/code-object says of it. WANTED
+names the kernels that a module has, and the matrix instructions: each kernel that is to have some has some, on
+the architectures that have them, and no kernel has any elsewhere. ALLOWED lists spills: lines "kernel arch
+spilled-sgprs spilled-vgprs scratch", with a reason.
+"""
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+
+SHARED_MOST = 65536
+ROWS = ("vgprs", "agprs", "sgprs", "shared", "scratch", "spilled_sgprs", "spilled_vgprs", "kernarg", "wave")
+
+
+def lines_of(path):
+    for line in open(path, encoding="utf-8"):
+        words = line.split("#")[0].split()
+        if words:
+            yield words
+
+
+class Wanted:
+    """Lines "kernel MODULE NAME..." and "matrix ARCHS MODULES PATTERN KERNELS"."""
+
+    def __init__(self, path):
+        self.kernels, self.matrix = {}, []
+        for words in lines_of(path):
+            if words[0] == "kernel":
+                self.kernels.setdefault(words[1], set()).update(words[2:])
+            elif words[0] == "matrix":
+                self.matrix.append(words[1:])
+            else:
+                sys.exit(f"{path}: '{words[0]}'; accepted: kernel, matrix")
+
+    def pattern(self, arch, module, kernel):
+        for archs, modules, pattern, kernels in self.matrix:
+            if fnmatch.fnmatch(module, modules) and fnmatch.fnmatch(kernel, kernels) and arch in archs.split(","):
+                return pattern
+        return None
+
+
+class Judge:
+    def __init__(self, llvm, wanted, allowed):
+        self.llvm, self.wanted, self.allowed = llvm, Wanted(wanted), {}
+        for words in lines_of(allowed):
+            self.allowed[(words[0], words[1])] = [int(word) for word in words[2:5]]
+        self.used, self.bad, self.kernels, self.matrix = set(), [], 0, {}
+
+    def blame(self, text):
+        self.bad.append(text)
+
+    def report(self, path, module, arch):
+        lines = list(lines_of(path))
+        if lines[0] != ["target", "amdgcn-amd-amdhsa--" + arch]:
+            self.blame(f"{path} is for {' '.join(lines[0][1:])}, not for {arch}")
+        found = {words[0]: dict(zip(ROWS, map(int, words[1:]))) for words in lines[1:]}
+        wanted = self.wanted.kernels.get(module)
+        if wanted is None:
+            self.blame(f"no kernels are known of module {module}")
+        elif wanted != set(found):
+            self.blame(f"{module} for {arch} lacks {sorted(wanted - set(found))} and has {sorted(set(found) - wanted)}")
+        for kernel, is_of in found.items():
+            self.resources(kernel, arch, is_of)
+        return found
+
+    def resources(self, kernel, arch, is_of):
+        self.kernels += 1
+        spills = [is_of["spilled_sgprs"], is_of["spilled_vgprs"], is_of["scratch"]]
+        most = self.allowed.get((kernel, arch), [0, 0, 0])
+        if any(spills):
+            self.used.add((kernel, arch))
+        if any(a > b for a, b in zip(spills, most)):
+            self.blame(f"{kernel} for {arch} spills {spills[0]} scalar and {spills[1]} vector registers and needs "
+                       f"{spills[2]} bytes of scratch; allowed are {most}")
+        if is_of["shared"] > SHARED_MOST:
+            self.blame(f"{kernel} for {arch} has {is_of['shared']} bytes of LDS, {SHARED_MOST} are there")
+        if is_of["wave"] != (64 if arch.startswith("gfx9") else 32):
+            self.blame(f"{kernel} for {arch} has waves of {is_of['wave']}")
+
+    def code(self, path, module, arch, kernels):
+        text = subprocess.run([os.path.join(self.llvm, "llvm-objdump"), "-d", "--no-show-raw-insn", path], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+        counts, kernel = {}, None
+        for line in text.splitlines():
+            head = re.match(r"[0-9a-f]+ <(\w+)>:", line)
+            kernel = head[1] if head else kernel
+            word = line.split(None, 1)[0] if line[:1] == "\t" and line.strip() else ""
+            if re.match(r"v_(mfma|smfmac|wmma|swmmac|dot\d)", word):
+                counts.setdefault(kernel, {}).setdefault(word, 0)
+                counts[kernel][word] += 1
+        for kernel in kernels:
+            pattern, have = self.wanted.pattern(arch, module, kernel), counts.get(kernel, {})
+            right = sum(count for word, count in have.items() if pattern and re.match(pattern, word))
+            self.matrix[arch] = self.matrix.get(arch, 0) + right
+            if pattern and right == 0:
+                self.blame(f"{kernel} for {arch} has no {pattern}, but {have}")
+            # Compilers make dot products of sums by themselves.
+            if any(not word.startswith("v_dot") and not (pattern and re.match(pattern, word)) for word in have):
+                self.blame(f"{kernel} for {arch} has {have}; accepted: {pattern}")
+
+    def judge(self, path):
+        module, arch = os.path.basename(path)[:-len(".co")].rsplit(".", 1)
+        self.code(path, module, arch, self.report(path[:-len(".co")] + ".report", module, arch))
+
+
+def main():
+    judge = Judge(*sys.argv[1:4])
+    for path in sys.argv[4:]:
+        judge.judge(path)
+    archs = {path.rsplit(".", 2)[1] for path in sys.argv[4:]}
+    for kernel, arch in sorted(set(judge.allowed) - judge.used):
+        if arch in archs:
+            judge.blame(f"{kernel} for {arch} may spill, but does not")
+    for text in judge.bad:
+        print(text)
+    print(f"{judge.kernels} kernels looked at; matrix instructions: {judge.matrix}")
+    return 1 if judge.bad or judge.kernels == 0 else 0
+
+
+sys.exit(main())
