@@ -36,7 +36,7 @@ def run(*arguments, library=FAKE, check=PASSES, gpu='echo "ok 1 - a"', golden='e
             write(build + "/tests/cuda/" + name, 'echo "ok 1 - a"')
         write(build + "/tests/golden/golden-check", golden)
         if hip:
-            write(build + "/tests/hip/libattn-hip.so", "")
+            write(build + "/tests/hip/plain/libattn-hip.so", "")
         for name in ("test-engine", "test-elsewhere") if engine is not None else ():
             write(build + "/tests/model/" + name, engine)
         path = os.environ["PATH"]
