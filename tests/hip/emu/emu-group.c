@@ -83,7 +83,8 @@ static void poison(void *to, size_t bytes, uint64_t with)
     uint64_t *at = to;
     for (size_t i = 0; i < bytes / 8; i++)
         at[i] = with;
-    memcpy(at + bytes / 8, &with, bytes % 8);
+    if (bytes % 8 != 0)
+        memcpy(at + bytes / 8, &with, bytes % 8);
 }
 
 static void put_pointer(struct wave *w, uint32_t *at, uint64_t value)
@@ -155,7 +156,7 @@ static void start_wave(struct worker *k, const struct running *r, uint32_t index
     w->group = &k->group;
     w->budget = r->settings->limit;
     w->scratch_bytes = p->scratch_bytes;
-    w->scratch = k->scratch + (size_t)index * w->lanes * p->scratch_bytes;
+    w->scratch = p->scratch_bytes > 0 ? k->scratch + (size_t)index * w->lanes * p->scratch_bytes : NULL;
     poison(w->scratch, (size_t)w->lanes * p->scratch_bytes, r->poison);
     w->s[S_SCC] = 0;
     w->s[S_SHARED] = w->s[S_PRIVATE] = 0;

@@ -121,7 +121,7 @@ static bool read_value(const char *name, const char *value, struct text *out)
         out->offset = (int32_t)number;
     } else if (strcmp(name, "offset1") == 0) {
         out->offset1 = (int32_t)number;
-    } else if (strcmp(name, "byte_sel") == 0) {
+    } else if (strcmp(name, "byte_sel") == 0 || strcmp(name, "bitop3") == 0) {
         out->byte_sel = (uint8_t)number;
     } else if (strcmp(name, "mul") == 0) {
         out->omod = number == 2 ? 1 : 2;

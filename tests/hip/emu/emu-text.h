@@ -43,8 +43,8 @@ struct text {
     uint8_t omod; /* 1: twice, 2: four times, 3: half */
     uint8_t src0_sel, src1_sel, dst_sel;
     bool preserve;
-    uint8_t byte_sel;
-    bool returns; /* glc, sc0, th:..._RETURN */
+    uint8_t byte_sel; /* and the table of bitop3 */
+    bool returns;     /* glc, sc0, th:..._RETURN */
     bool offen;
     struct text_dpp dpp;
     const char *unknown; /* a modifier that was not understood */

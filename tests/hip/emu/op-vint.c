@@ -202,6 +202,18 @@ static void v_cndmask16(struct wave *w, const struct op *o)
     done(w, o, d, 1);
 }
 
+/* A truth table of three bits, a's the highest of its index. */
+static inline uint32_t by_table(uint32_t a, uint32_t b, uint32_t c, uint32_t table)
+{
+    uint32_t x = 0;
+    for (uint32_t k = 0; k < 8; k++) {
+        uint32_t at = (k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c);
+        x |= at & (0u - (table >> k & 1));
+    }
+    return x;
+}
+VECTOR3(v_bitop3, u, by_table(a.u, b.u, c.u, o->byte_sel))
+
 #define U1(name, run)                                                                                        \
     {                                                                                                        \
         name, "uu", run, 0, 0                                                                                \
@@ -276,6 +288,7 @@ static const struct entry entries[] = {
     U3("v_maxmin_u32", v_maxmin_u),
     U3("v_minmax_u32", v_minmax_u),
     U3("v_sad_u32", v_sad),
+    U3("v_bitop3_b32", v_bitop3),
     {"v_dot4_u32_u8", "uuuu", v_dot4_u, E_PACKED, 0},
     {"v_mad_u32_u16", "uwwu", v_mad_u32_u16, 0, 0},
     {"v_mad_i32_i16", "uwwu", v_mad_i32_i16, 0, 0},
