@@ -156,10 +156,10 @@ GPU_INLINE void tile_attend(const struct gpu_run *run, struct tile_shared *share
         gpu_barrier();
         if (early && run->whole != 0)
             tile_ask_values(run, shared, tile, &ahead);
-        entry = tile_find(run, &reach, tile + 2);
         run = (const struct gpu_run *)gpu_again(run);
         tile_scores(area + key0 * HIP_TILE_PITCH(TILE_DK), q, blocks, wide, s);
         tile_apply_rules(run, shared, &rules, own, tile, key0, present, plain, blocks, s);
+        entry = tile_find(run, &reach, tile + 2);
         gpu_barrier(); /* the keys have been read */
         run = (const struct gpu_run *)gpu_again(run);
         if (!early && run->whole != 0)

@@ -45,8 +45,7 @@ GPU_INLINE void tile_multiply_rows(float d[TILE_ACC], const unsigned char *rows,
     rows += tile_lane() / 16 * TILE_ACC * pitch;
     GPU_UNROLL
     for (uint32_t r = 0; r < TILE_ACC; r++) {
-        if (r % 2 == 0)
-            TILE_TURN();
+        TILE_TURN();
         GPU_UNROLL
         for (uint32_t i = 0; i < 2; i++) {
             const struct gpu_u128 four = gpu_load_u128(rows + (r * pitch + 16 * i));
@@ -64,8 +63,7 @@ GPU_INLINE void tile_multiply_columns(float d[TILE_ACC], const unsigned char *va
 
     GPU_UNROLL
     for (uint32_t r = 0; r < TILE_ACC; r++) {
-        if (r % 2 == 0)
-            TILE_TURN();
+        TILE_TURN();
         GPU_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
             const struct gpu_u64 two = tile_quad(values, column, first + r, keys, i);

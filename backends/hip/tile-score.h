@@ -143,6 +143,7 @@ GPU_INLINE void tile_special(const struct gpu_run *run, const struct tile_shared
     for (uint32_t i = 0; i < blocks * TILE_ACC; i++) {
         const uint32_t key = i / TILE_ACC * 16 + i % TILE_ACC;
         float x = -GPU_INFINITY;
+        run = (const struct gpu_run *)gpu_again(run);
         if ((reached >> key & 1) != 0)
             x = tile_rule(run, &shared->sequence, &shared->row[own], tile * GPU_TILE + tile_key(key0, 0, key),
                           s[0][0] * rules->scale);
@@ -160,10 +161,12 @@ GPU_INLINE void tile_apply_rules(const struct gpu_run *run, const struct tile_sh
 {
     if (tile_by_key(run->problem.k_scale))
         GPU_UNROLL
-    for (uint32_t n = 0; n < blocks; n++)
+    for (uint32_t n = 0; n < blocks; n++) {
+        TILE_TURN();
         GPU_UNROLL
-    for (uint32_t i = 0; i < TILE_ACC; i++)
-        s[n][i] *= shared->scale[0][tile % 2][tile_key(key0, n, i)];
+        for (uint32_t i = 0; i < TILE_ACC; i++)
+            s[n][i] *= shared->scale[0][tile % 2][tile_key(key0, n, i)];
+    }
     if (rules->special) {
         tile_special(run, shared, rules, own, tile, key0, present, blocks, s);
     } else if (!plain) {

@@ -55,11 +55,13 @@ GPU_INLINE void tile_scale(const struct tile_shared *shared, uint32_t tile, uint
                            uint32_t blocks, float p[4][TILE_ACC])
 {
     GPU_UNROLL
-    for (uint32_t n = 0; n < blocks; n++)
+    for (uint32_t n = 0; n < blocks; n++) {
+        TILE_TURN();
         GPU_UNROLL
-    for (uint32_t i = 0; i < TILE_ACC; i++)
-        if (plain || p[n][i] != 0)
-            p[n][i] *= shared->scale[1][tile % 2][tile_key(key0, n, i)];
+        for (uint32_t i = 0; i < TILE_ACC; i++)
+            if (plain || p[n][i] != 0)
+                p[n][i] *= shared->scale[1][tile % 2][tile_key(key0, n, i)];
+    }
 }
 
 /* Of P of 16 keys, times V: block n of the results is about columns 16 n and on. P moves on by a block. */
