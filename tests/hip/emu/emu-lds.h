@@ -3,10 +3,12 @@
  * LDS accesses: bounds, alignment, races. For each byte the shadow has who wrote it last and who read it
  * since when: an epoch (the barriers passed) in the upper bits, a wave in the lower eight; 0xff: several
  * waves read, 0x80: an atomic. Two waves conflict over a byte if both touch it in the same epoch and one of
- * them writes.
+ * them writes; but waves that all write the same words, which nobody reads meanwhile, leave no doubt.
  */
 #ifndef EMU_LDS_H
 #define EMU_LDS_H
+
+#include <string.h>
 
 #include "emu-wave.h"
 
@@ -51,6 +53,20 @@ static inline bool lds_access(struct wave *w, uint32_t at, uint32_t bytes, bool 
         return false;
     }
     return true;
+}
+
+/* One lane's write of words. */
+static inline bool lds_write(struct wave *w, uint32_t at, uint32_t bytes, const uint32_t *words)
+{
+    const struct group *g = w->group;
+    const uint32_t key = lds_key(w);
+    bool same = g->written != NULL && at < g->lds_bytes && bytes <= g->lds_bytes - at && (at & 3) == 0 &&
+                memcmp(g->lds + at, words, bytes) == 0;
+
+    for (uint32_t j = 0; same && j < bytes; j++)
+        same = (g->written[at + j] ^ key) - 1 < 255 && (g->written[at + j] & 0xff) != 0x80 &&
+               (g->read[at + j] ^ key) - 1 >= 255;
+    return same || lds_access(w, at, bytes, true);
 }
 
 #endif

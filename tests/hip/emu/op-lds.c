@@ -38,10 +38,10 @@ LOAD(4)
         EACH_LANE(i)                                                                                         \
         {                                                                                                    \
             uint32_t to = at[i] + (uint32_t)o->offset, x[words];                                             \
-            if (!lds_access(w, to, 4 * (words), true))                                                       \
-                return;                                                                                      \
             for (uint32_t k = 0; k < (words); k++)                                                           \
                 x[k] = from[k * EMU_ROW + i];                                                                \
+            if (!lds_write(w, to, 4 * (words), x))                                                           \
+                return;                                                                                      \
             memcpy(w->group->lds + to, x, sizeof x);                                                         \
         }                                                                                                    \
     }
