@@ -115,7 +115,8 @@ GPU_INLINE void tile_attend(const struct gpu_run *run, struct tile_shared *share
     const bool wide_values = wide || TILE_EIGHT, early = HIP_TILE_EARLY(rows, TILE_WAVE);
     float o[TILE_OUT][TILE_ACC], max = -GPU_INFINITY, sum = 0;
     struct tile_b q[TILE_DK / 16];
-    struct tile_ahead ahead;
+    const struct tile_ahead none = {{0}};
+    struct tile_ahead ahead = none;
     struct tile_reach reach;
 
     GPU_UNROLL
@@ -149,6 +150,8 @@ GPU_INLINE void tile_attend(const struct gpu_run *run, struct tile_shared *share
         const bool plain = from >= rules.lo && from + GPU_TILE <= rules.hi && ~present == 0;
         float s[4][TILE_ACC];
         run = (const struct gpu_run *)gpu_again(run);
+        if (!early)
+            ahead = none; /* nothing waits from turn to turn */
         if (!early && run->whole != 0)
             tile_ask_keys(run, shared, tile, &ahead);
         tile_put_keys(run, shared, area, tile, wide, &ahead);
@@ -162,6 +165,8 @@ GPU_INLINE void tile_attend(const struct gpu_run *run, struct tile_shared *share
         entry = tile_find(run, &reach, tile + 2);
         gpu_barrier(); /* the keys have been read */
         run = (const struct gpu_run *)gpu_again(run);
+        if (!early)
+            ahead = none;
         if (!early && run->whole != 0)
             tile_ask_values(run, shared, tile, &ahead);
         tile_put_values(run, shared, area, tile, wide_values, plain, &ahead);
