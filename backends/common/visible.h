@@ -43,14 +43,35 @@ static inline ATTN__DEVICE uint64_t attn__quotient(uint64_t a, uint64_t b)
 #endif
 }
 
+/* a / b of numbers that are not negative, and what is left of a. */
+static inline ATTN__DEVICE int64_t attn__spread_shares(int64_t a, int64_t b)
+{
+#if defined(__AMDGCN__)
+    return (int64_t)attn__quotient((uint64_t)a, (uint64_t)b);
+#else
+    return a / b;
+#endif
+}
+
+static inline ATTN__DEVICE int64_t attn__spread_rest(int64_t a, int64_t b, int64_t shares)
+{
+#if defined(__AMDGCN__)
+    return a - shares * b;
+#else
+    (void)shares;
+    return a % b;
+#endif
+}
+
 /* Position of local key j, which grows with j. */
 static inline ATTN__DEVICE int64_t attn__spread_position(const struct attn_spread *spread, int64_t j)
 {
     if (spread->world == 0)
         return j;
-    const int64_t share = spread->interleave, before = (int64_t)attn__quotient((uint64_t)j, (uint64_t)share);
+    const int64_t shares = attn__spread_shares(j, spread->interleave);
 
-    return (before * spread->world + spread->rank) * share + (j - before * share);
+    return (shares * spread->world + spread->rank) * spread->interleave +
+           attn__spread_rest(j, spread->interleave, shares);
 }
 
 /* How many of the keys 0 ... all - 1 are here. */
@@ -59,8 +80,8 @@ static inline ATTN__DEVICE int64_t attn__spread_count(const struct attn_spread *
     if (spread->world == 0)
         return all;
     int64_t share = spread->interleave, round = share * spread->world;
-    int64_t rounds = (int64_t)attn__quotient((uint64_t)all, (uint64_t)round);
-    int64_t rest = all - rounds * round - share * spread->rank;
+    const int64_t rounds = attn__spread_shares(all, round);
+    int64_t rest = attn__spread_rest(all, round, rounds) - share * spread->rank;
 
     return rounds * share + (rest < 0 ? 0 : rest > share ? share : rest);
 }

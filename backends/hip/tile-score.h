@@ -14,12 +14,12 @@ struct tile_rules {
     uint32_t own, count; /* keys that the lane's row may see */
 };
 
-/* s + products of the wave's rows with `blocks` blocks of 16 keys. */
-GPU_INLINE void tile_score(const unsigned char *keys, const struct tile_b q[TILE_DK / 16], uint32_t blocks,
-                           bool wide, float (*s)[TILE_ACC])
+/* s + products of the wave's rows with `blocks` blocks of 16 keys, columns [16 * first, 16 * end). */
+GPU_INLINE void tile_score(const unsigned char *keys, const struct tile_b q[TILE_DK / 16], uint32_t first,
+                           uint32_t end, uint32_t blocks, bool wide, float (*s)[TILE_ACC])
 {
     GPU_UNROLL
-    for (uint32_t k = 0; k < TILE_DK / 16; k++) {
+    for (uint32_t k = first; k < end; k++) {
         struct tile_full full;
         TILE_TURN();
         tile_full_of(&full, &q[k]);
@@ -28,6 +28,33 @@ GPU_INLINE void tile_score(const unsigned char *keys, const struct tile_b q[TILE
             tile_multiply_rows(s[n], keys + (n * 16 * HIP_TILE_PITCH(TILE_DK) + k * 32),
                                HIP_TILE_PITCH(TILE_DK), &full, wide);
     }
+}
+
+/*
+ * Long sums lose more than a score may: more than 128 columns are summed in two, but for 64 rows on GPUs of
+ * gfx10 and gfx11, whose waves have no registers left for it.
+ */
+#if defined(__GFX10__) || defined(__GFX11__)
+#define TILE_FIRST(blocks) (TILE_DK > 128 && (blocks) == 1 ? TILE_DK / 32 : TILE_DK / 16)
+#else
+#define TILE_FIRST(blocks) (TILE_DK > 128 ? TILE_DK / 32 : TILE_DK / 16)
+#endif
+
+/* d + products of the columns from 16 * first on with one block of keys. */
+GPU_INLINE void tile_score_rest(const unsigned char *keys, const struct tile_b q[TILE_DK / 16],
+                                uint32_t first, bool wide, float d[TILE_ACC])
+{
+    float own[1][TILE_ACC];
+
+    if (first == TILE_DK / 16)
+        return;
+    GPU_UNROLL
+    for (uint32_t i = 0; i < TILE_ACC; i++)
+        own[0][i] = 0;
+    tile_score(keys, q, first, TILE_DK / 16, 1, wide, own);
+    GPU_UNROLL
+    for (uint32_t i = 0; i < TILE_ACC; i++)
+        d[i] += own[0][i];
 }
 
 /* Products of the wave's rows with all of its keys. */
@@ -46,7 +73,8 @@ GPU_INLINE void tile_scores(const unsigned char *keys, const struct tile_b q[TIL
         GPU_UNROLL
         for (uint32_t i = 0; i < TILE_ACC; i++)
             own[i] = 0;
-        tile_score(keys + n * 16 * HIP_TILE_PITCH(TILE_DK), q, 1, wide, &own);
+        tile_score(keys + n * 16 * HIP_TILE_PITCH(TILE_DK), q, 0, TILE_FIRST(blocks), 1, wide, &own);
+        tile_score_rest(keys + n * 16 * HIP_TILE_PITCH(TILE_DK), q, TILE_FIRST(blocks), wide, own);
         GPU_UNROLL
         for (uint32_t i = 0; i < TILE_ACC; i++) {
             GPU_UNROLL
@@ -56,7 +84,10 @@ GPU_INLINE void tile_scores(const unsigned char *keys, const struct tile_b q[TIL
         }
     }
 #else
-    tile_score(keys, q, blocks, wide, s);
+    tile_score(keys, q, 0, TILE_FIRST(blocks), blocks, wide, s);
+    GPU_UNROLL
+    for (uint32_t n = 0; n < blocks; n++)
+        tile_score_rest(keys + n * 16 * HIP_TILE_PITCH(TILE_DK), q, TILE_FIRST(blocks), wide, s[n]);
 #endif
 }
 
