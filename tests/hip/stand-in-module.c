@@ -16,11 +16,38 @@
 enum { CUBINS = 32, FUNCTION_SHARED = 1, FUNCTION_MAX_DYNAMIC_SHARED = 8, DEVICE_SHARED_OPTIN = 97 };
 
 struct module {
+    struct module *next;
     void *image; /* the driver's module of the image; NULL with a folder of cubins */
     void *cubins[CUBINS];
     int count;
     pthread_mutex_t lock; /* of the cubins */
 };
+
+/* Those that are loaded, which a runtime knows until its end, whoever forgets them on a device that is lost.
+ */
+static struct module *modules;
+static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep(struct module *module)
+{
+    pthread_mutex_lock(&modules_lock);
+    module->next = modules;
+    modules = module;
+    pthread_mutex_unlock(&modules_lock);
+}
+
+static void forget(struct module *module)
+{
+    pthread_mutex_lock(&modules_lock);
+    for (struct module **link = &modules; *link != NULL; link = &(*link)->next) {
+        if (*link == module) {
+            *link = module->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&modules_lock);
+    free(module);
+}
 
 hip_result hipModuleLoadData(void **out, const void *image)
 {
@@ -38,10 +65,12 @@ hip_result hipModuleLoadData(void **out, const void *image)
         pthread_mutex_init(&module->lock, NULL);
     if (result == HIP_SUCCESS && getenv("FAKE_HIP_CUBINS") == NULL)
         cuda = stand_driver.cuModuleLoadData(&module->image, image);
-    if (result == HIP_SUCCESS && cuda == 0)
+    if (result == HIP_SUCCESS && cuda == 0) {
+        keep(module);
         *out = module;
-    else
+    } else {
         free(module);
+    }
     const hip_result left = stand_leave(cuda);
     return result != HIP_SUCCESS ? result : left;
 }
@@ -57,7 +86,7 @@ hip_result hipModuleUnload(void *handle)
     int cuda = module->image != NULL ? stand_driver.cuModuleUnload(module->image) : 0;
     while (module->count > 0 && cuda == 0)
         cuda = stand_driver.cuModuleUnload(module->cubins[--module->count]);
-    free(module);
+    forget(module);
     return stand_leave_release(cuda, failed);
 }
 
