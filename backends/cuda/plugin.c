@@ -2,12 +2,8 @@
 /* The plugin: note, and the tables of both flavours. */
 #include "host.h"
 
-#define TEXT2(x) #x
-#define TEXT(x)  TEXT2(x)
-#define VERSION  TEXT(LIBATTN_VERSION_MAJOR) "." TEXT(LIBATTN_VERSION_MINOR) "." TEXT(LIBATTN_VERSION_PATCH)
-
-ATTN_PLUGIN_NOTE("cuda", "libattn", VERSION, "cuda/flash-attn,cuda/flashinfer", ATTN_CLASS_ACCELERATOR,
-                 ATTN_CPU_BASELINE);
+ATTN_PLUGIN_NOTE(GPU_VENDOR_NAME, "libattn", GPU_PLUGIN_VERSION, "cuda/flash-attn,cuda/flashinfer",
+                 ATTN_CLASS_ACCELERATOR, ATTN_CPU_BASELINE);
 
 static int32_t query_flash_attn(struct attn_instance *instance, const struct attn_device *device,
                                 const struct attn_problem *problem, struct attn_query *out)
@@ -41,27 +37,5 @@ static const struct attn_backend_table flash_attn =
     GPU_BACKEND_TABLE("cuda/flash-attn", &kv_flash_attn, query_flash_attn);
 static const struct attn_backend_table flashinfer =
     GPU_BACKEND_TABLE("cuda/flashinfer", &kv_flashinfer, query_flashinfer);
-static const struct attn_backend_table *const backends[] = {&flash_attn, &flashinfer};
-
-static int32_t get_backends(struct attn_instance *instance, const struct attn_backend_table *const **out,
-                            uint32_t *out_count, struct attn_error *err)
-{
-    (void)instance;
-    (void)err;
-    *out = backends;
-    *out_count = sizeof backends / sizeof backends[0];
-    return ATTN_OK;
-}
-
-const struct attn_plugin gpu_vendor_plugin = {
-    .struct_size = sizeof gpu_vendor_plugin,
-    .abi_major = ATTN_ABI_MAJOR,
-    .abi_minor = ATTN_ABI_MINOR,
-    ATTN_PLUGIN_SIZES,
-    .name = "cuda",
-    .vendor = "libattn",
-    .version = VERSION,
-    .get_devices = gpu_get_devices,
-    .get_backends = get_backends,
-    .finish = gpu_instance_finish,
-};
+const struct attn_backend_table *const gpu_vendor_backends[] = {&flash_attn, &flashinfer};
+const uint32_t gpu_vendor_backend_count = sizeof gpu_vendor_backends / sizeof gpu_vendor_backends[0];

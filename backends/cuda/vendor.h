@@ -3,7 +3,8 @@
 #ifndef ATTN_CUDA_VENDOR_H
 #define ATTN_CUDA_VENDOR_H
 
-/* Devices are cuda:0 and so on. */
+/* The plugin; devices are cuda:0 and so on. */
+#define GPU_VENDOR_NAME        "cuda"
 #define GPU_VENDOR_DEVICE      "cuda"
 #define GPU_VENDOR_DEVICE_TYPE ATTN_DEVICE_CUDA
 /* The driver in error messages, the oldest that serves, and the option that names its file. */
@@ -13,6 +14,8 @@
 /* What makes a context current, and the last one again. */
 #define GPU_VENDOR_ENTER "cuCtxPushCurrent"
 #define GPU_VENDOR_LEAVE "cuCtxPopCurrent"
+/* Threads of a launch's first dimension at most. */
+#define GPU_VENDOR_THREADS ((uint64_t)INT32_MAX * 1024)
 /* An architecture by number. */
 #define GPU_VENDOR_ARCH "sm_%u"
 

@@ -73,7 +73,7 @@ const struct attn_plan_table gpu_plan_table = {
     .describe = gpu_plan_describe,
 };
 
-void gpu_instance_finish(struct attn_instance *instance)
+static void finish(struct attn_instance *instance)
 {
     if (instance == NULL)
         return;
@@ -82,6 +82,29 @@ void gpu_instance_finish(struct attn_instance *instance)
     free(instance->devices);
     free(instance);
 }
+
+static int32_t get_backends(struct attn_instance *instance, const struct attn_backend_table *const **out,
+                            uint32_t *out_count, struct attn_error *err)
+{
+    (void)instance;
+    (void)err;
+    *out = gpu_vendor_backends;
+    *out_count = gpu_vendor_backend_count;
+    return ATTN_OK;
+}
+
+static const struct attn_plugin plugin = {
+    .struct_size = sizeof plugin,
+    .abi_major = ATTN_ABI_MAJOR,
+    .abi_minor = ATTN_ABI_MINOR,
+    ATTN_PLUGIN_SIZES,
+    .name = GPU_VENDOR_NAME,
+    .vendor = "libattn",
+    .version = GPU_PLUGIN_VERSION,
+    .get_devices = gpu_get_devices,
+    .get_backends = get_backends,
+    .finish = finish,
+};
 
 int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plugin **out,
                              struct attn_error *err)
@@ -100,6 +123,6 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
            host->struct_size < sizeof instance->host ? host->struct_size : sizeof instance->host);
     pthread_mutex_init(&instance->lock, NULL);
     *host->out_instance = instance;
-    *out = &gpu_vendor_plugin;
+    *out = &plugin;
     return ATTN_OK;
 }

@@ -95,8 +95,9 @@ gpu_result gpu_vendor_leave(const struct gpu_context *context);
 /* Loads what is lazy of a kernel, and allows it `shared_bytes` of dynamic shared memory. */
 int32_t gpu_vendor_function_init(struct gpu_context *context, gpu_handle function, uint32_t shared_bytes,
                                  struct attn_error *err);
-/* The plugin, whose get_devices and finish are gpu_get_devices and gpu_instance_finish. */
-extern const struct attn_plugin gpu_vendor_plugin;
+/* Its flavours. */
+extern const struct attn_backend_table *const gpu_vendor_backends[];
+extern const uint32_t gpu_vendor_backend_count;
 
 /* ---------------------------------------------------------------- caps.c, axes.c */
 
@@ -154,8 +155,13 @@ int32_t gpu_backend_open(struct attn_instance *instance, const struct attn_devic
                          const struct attn_open_config *config, struct attn_backend_impl **out,
                          struct attn_error *err);
 void gpu_backend_close(struct attn_backend_impl *backend);
-void gpu_instance_finish(struct attn_instance *instance);
 extern const struct attn_plan_table gpu_plan_table;
+
+/* What the plugin's note says beside its name. */
+#define GPU_TEXT2(x) #x
+#define GPU_TEXT(x)  GPU_TEXT2(x)
+#define GPU_PLUGIN_VERSION                                                                                   \
+    GPU_TEXT(LIBATTN_VERSION_MAJOR) "." GPU_TEXT(LIBATTN_VERSION_MINOR) "." GPU_TEXT(LIBATTN_VERSION_PATCH)
 
 /* The table of a flavour: its name, table of caches and query. */
 #define GPU_BACKEND_TABLE(name_, kv_, query_)                                                                \

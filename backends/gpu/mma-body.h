@@ -63,19 +63,12 @@
 
 #include "mma-names.h"
 
-/* Where keys, or values, of a sequence and head begin: of key 0, or of token 0 of page 0. */
-struct mma_origin {
-    uint64_t base;
-    int64_t page_stride;
-    int64_t token_stride;
-};
-
 struct mma_shared {
     /* Of tiles under way, and of the next one: addresses of vectors, two of which are read at once. */
     uint64_t k_at[MMA_RING][MMA_STEP];
     uint64_t v_at[MMA_RING][MMA_STEP];
     struct gpu_sequence sequence;
-    struct mma_origin origin[2][2]; /* of keys and values, cached and new */
+    struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
     struct gpu_piece piece;
     uint32_t last; /* this CTA merges */
     float max[4][MMA_MI * 16];

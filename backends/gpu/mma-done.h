@@ -49,8 +49,6 @@
 #undef mma_note_queries
 #undef mma_odd_bit
 #undef mma_odd_word
-#undef mma_origin
-#undef mma_origin_of
 #undef mma_pack
 #undef mma_pad
 #undef mma_part_lse
@@ -101,7 +99,6 @@
 #undef mma_thin_typed_values
 #undef mma_thin_value_tile
 #undef mma_thin_values
-#undef mma_tile_at
 #undef mma_unit
 #undef mma_value_stream
 #undef mma_value_tile

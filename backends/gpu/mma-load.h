@@ -46,23 +46,6 @@ GPU_INLINE uint32_t mma_key(uint32_t tile, uint32_t key0)
     return tile * GPU_TILE + key0 + gpu_thread() % MMA_KEYS;
 }
 
-/* Where the vectors of a sequence and head begin. */
-GPU_INLINE struct mma_origin mma_origin_of(const struct gpu_run *run, const struct gpu_sequence *s,
-                                           uint32_t kv_head, bool value, bool fresh)
-{
-    const struct gpu_cache *cache = value ? (fresh ? &run->v_new : &run->v) : (fresh ? &run->k_new : &run->k);
-    struct mma_origin origin;
-
-    origin.base = gpu_vector(cache, 0, 0, kv_head);
-    origin.page_stride = cache->page_stride;
-    origin.token_stride = cache->token_stride;
-    if (fresh)
-        origin.base += (uint64_t)(((int64_t)s->row - s->fresh) * cache->token_stride);
-    else if (run->batch.addressing == ATTN_DENSE)
-        origin.base += (uint64_t)(s->page * cache->page_stride + s->start * cache->token_stride);
-    return origin;
-}
-
 /* Asks where a thread's key of a tile lies. */
 GPU_INLINE struct gpu_entry mma_find(const struct gpu_run *run, const struct mma_reach *reach, uint32_t tile,
                                      uint32_t key0)
@@ -82,7 +65,7 @@ GPU_INLINE void mma_note_one(const struct gpu_run *run, struct mma_shared *share
                              uint32_t key0, struct gpu_entry entry, bool value)
 {
     const uint32_t row = key0 + gpu_thread() % MMA_KEYS, key = mma_key(tile, key0);
-    const struct mma_origin *origin = &shared->origin[value][key >= shared->sequence.fresh];
+    const struct gpu_origin *origin = &shared->origin[value][key >= shared->sequence.fresh];
     int64_t page = 0, token = key;
 
     if (key < reach->cached) {

@@ -1,29 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Part of mma-body.h: which piece of the schedule a CTA takes next. */
 
-/* The tile of rows at `at` of a sequence of many rows; those that see the most keys, its last ones, come
- * first. */
-GPU_INLINE struct gpu_piece mma_tile_at(const struct gpu_run *run, const struct gpu_sequence *s, uint64_t at,
-                                        uint64_t all, uint32_t below)
-{
-    const struct gpu_cuts cuts = gpu_cuts_of(&run->problem, GPU_MANY_ROWS, MMA_ROWS);
-    const uint32_t heads = run->problem.kv_heads;
-    const uint32_t inside = (uint32_t)(all - 1 - at - (uint64_t)below * heads);
-    struct gpu_piece p;
-
-    p.seq = s->index;
-    p.kv_head = inside % heads;
-    p.row0 = inside / heads * MMA_ROWS;
-    const uint32_t last = (p.row0 + MMA_ROWS - 1) / run->group;
-    p.end = gpu_key_tiles(&cuts, &s->visible, p.row0 / run->group, last < s->q_len ? last : s->q_len - 1,
-                          s->kv_len, &p.first);
-    p.end += p.first;
-    p.next = at + gpu_ctas() < all ? at + gpu_ctas() : 0;
-    p.parts = 1;
-    p.part = p.first_slot = p.rest_slot = p.slot_step = 0;
-    return p;
-}
-
 /* Place of the CTA's first piece, or of the one behind the last, in the schedule. */
 GPU_INLINE uint64_t mma_place(const struct gpu_run *run, const struct mma_shared *shared, uint64_t all,
                               uint32_t ctas, bool begins)
@@ -74,11 +51,11 @@ GPU_INLINE void mma_next(const struct gpu_run *run, struct mma_shared *shared, b
     if (there && unit >= below && unit < above) {
         const uint64_t end = line ? gpu_line_begin(all, gpu_cta() + 1, ctas) : all;
         shared->sequence = s;
-        shared->piece = many ? mma_tile_at(run, &s, at, all, below)
+        shared->piece = many ? gpu_tile_at(run, &s, at, all, below, MMA_ROWS)
                              : gpu_piece_at(run, &s, at, end, all, ctas, below, above);
     }
     gpu_warp_barrier();
     if (gpu_thread() < 4)
-        shared->origin[gpu_thread() / 2][gpu_thread() % 2] = mma_origin_of(
+        shared->origin[gpu_thread() / 2][gpu_thread() % 2] = gpu_origin_of(
             run, &shared->sequence, shared->piece.kv_head, gpu_thread() / 2 != 0, gpu_thread() % 2 != 0);
 }

@@ -111,6 +111,31 @@ GPU_INLINE struct gpu_piece gpu_piece_at(const struct gpu_run *run, const struct
     return p;
 }
 
+/*
+ * The tile of `rows` rows at `at` of a sequence of many, of which `below` come before it: those that see the
+ * most keys, its last ones, come first.
+ */
+GPU_INLINE struct gpu_piece gpu_tile_at(const struct gpu_run *run, const struct gpu_sequence *s, uint64_t at,
+                                        uint64_t all, uint32_t below, uint32_t rows)
+{
+    const struct gpu_cuts cuts = gpu_cuts_of(&run->problem, GPU_MANY_ROWS, rows);
+    const uint32_t heads = run->problem.kv_heads;
+    const uint32_t inside = (uint32_t)(all - 1 - at - (uint64_t)below * heads);
+    struct gpu_piece p;
+
+    p.seq = s->index;
+    p.kv_head = inside % heads;
+    p.row0 = inside / heads * rows;
+    const uint32_t last = (p.row0 + rows - 1) / run->group;
+    p.end = gpu_key_tiles(&cuts, &s->visible, p.row0 / run->group, last < s->q_len ? last : s->q_len - 1,
+                          s->kv_len, &p.first);
+    p.end += p.first;
+    p.next = at + gpu_ctas() < all ? at + gpu_ctas() : 0;
+    p.parts = 1;
+    p.part = p.first_slot = p.rest_slot = p.slot_step = 0;
+    return p;
+}
+
 GPU_INLINE uint32_t gpu_slot(const struct gpu_piece *p, uint32_t part)
 {
     return part == 0 ? p->first_slot : p->rest_slot + part * p->slot_step;

@@ -185,4 +185,27 @@ GPU_INLINE int64_t gpu_column(const struct gpu_cache *cache, uint32_t d)
     return (int64_t)(byte / cache->piece) * cache->piece_stride + byte % cache->piece;
 }
 
+/* Where keys, or values, of a sequence and head begin: of key 0, or of token 0 of page 0. */
+struct gpu_origin {
+    uint64_t base;
+    int64_t page_stride;
+    int64_t token_stride;
+};
+
+GPU_INLINE struct gpu_origin gpu_origin_of(const struct gpu_run *run, const struct gpu_sequence *s,
+                                           uint32_t kv_head, bool value, bool fresh)
+{
+    const struct gpu_cache *cache = value ? (fresh ? &run->v_new : &run->v) : (fresh ? &run->k_new : &run->k);
+    struct gpu_origin origin;
+
+    origin.base = gpu_vector(cache, 0, 0, kv_head);
+    origin.page_stride = cache->page_stride;
+    origin.token_stride = cache->token_stride;
+    if (fresh)
+        origin.base += (uint64_t)(((int64_t)s->row - s->fresh) * cache->token_stride);
+    else if (run->batch.addressing == ATTN_DENSE)
+        origin.base += (uint64_t)(s->page * cache->page_stride + s->start * cache->token_stride);
+    return origin;
+}
+
 #endif

@@ -4,11 +4,8 @@
 
 #include "host.h"
 
-#define TEXT2(x) #x
-#define TEXT(x)  TEXT2(x)
-#define VERSION  TEXT(LIBATTN_VERSION_MAJOR) "." TEXT(LIBATTN_VERSION_MINOR) "." TEXT(LIBATTN_VERSION_PATCH)
-
-ATTN_PLUGIN_NOTE("hip", "libattn", VERSION, "hip/rocm-flash", ATTN_CLASS_ACCELERATOR, ATTN_CPU_BASELINE);
+ATTN_PLUGIN_NOTE(GPU_VENDOR_NAME, "libattn", GPU_PLUGIN_VERSION, "hip/rocm-flash", ATTN_CLASS_ACCELERATOR,
+                 ATTN_CPU_BASELINE);
 
 /* libattn refuses these for every backend of HIP in the same words; the plugin says so by itself too. */
 static void refuse_encoders(const struct attn_problem *problem, struct attn_query *out)
@@ -49,27 +46,5 @@ static int32_t shape_rocm_flash(struct attn_backend_impl *backend, const struct 
 static const struct attn_kv_table kv_rocm_flash = GPU_KV_TABLE(shape_rocm_flash);
 static const struct attn_backend_table rocm_flash =
     GPU_BACKEND_TABLE("hip/rocm-flash", &kv_rocm_flash, query_rocm_flash);
-static const struct attn_backend_table *const backends[] = {&rocm_flash};
-
-static int32_t get_backends(struct attn_instance *instance, const struct attn_backend_table *const **out,
-                            uint32_t *out_count, struct attn_error *err)
-{
-    (void)instance;
-    (void)err;
-    *out = backends;
-    *out_count = sizeof backends / sizeof backends[0];
-    return ATTN_OK;
-}
-
-const struct attn_plugin gpu_vendor_plugin = {
-    .struct_size = sizeof gpu_vendor_plugin,
-    .abi_major = ATTN_ABI_MAJOR,
-    .abi_minor = ATTN_ABI_MINOR,
-    ATTN_PLUGIN_SIZES,
-    .name = "hip",
-    .vendor = "libattn",
-    .version = VERSION,
-    .get_devices = gpu_get_devices,
-    .get_backends = get_backends,
-    .finish = gpu_instance_finish,
-};
+const struct attn_backend_table *const gpu_vendor_backends[] = {&rocm_flash};
+const uint32_t gpu_vendor_backend_count = sizeof gpu_vendor_backends / sizeof gpu_vendor_backends[0];

@@ -33,19 +33,12 @@
 #define TILE_LIFT  10.0f
 #define TILE_SLACK 5.0f
 
-/* Where keys, or values, of a sequence and head begin: of key 0, or of token 0 of page 0. */
-struct tile_origin {
-    uint64_t base;
-    int64_t page_stride;
-    int64_t token_stride;
-};
-
 struct tile_shared {
     unsigned char odd[TILE_DV][16]; /* values of a tile that are no numbers, a bit for each */
     uint64_t at[2][2][GPU_TILE];    /* addresses of keys and values, of this tile and the next */
     float scale[2][2][GPU_TILE];
     struct gpu_sequence sequence;
-    struct tile_origin origin[2][2]; /* of keys and values, cached and new */
+    struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
     struct gpu_piece piece;
     uint32_t present[2][GPU_TILE / GPU_WARP];
     uint32_t odd_tile; /* the last tile with such a value, and one more */

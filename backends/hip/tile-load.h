@@ -84,7 +84,7 @@ GPU_INLINE void tile_note(const struct gpu_run *run, struct tile_shared *shared,
 
     if (thread >= 2 * GPU_TILE)
         return;
-    const struct tile_origin *origin = &shared->origin[value][key >= shared->sequence.fresh];
+    const struct gpu_origin *origin = &shared->origin[value][key >= shared->sequence.fresh];
     int64_t page = 0, token = key;
     if (key < reach->cached) {
         token = key - gpu_page_of(run, key) * run->batch.block;

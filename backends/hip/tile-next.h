@@ -1,46 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Part of tile-body.h: which piece of the schedule a CTA takes next. */
 
-/* The tile of rows at `at` of a sequence of many rows; those that see the most keys, its last ones, come
- * first. */
-GPU_INLINE struct gpu_piece tile_rows_at(const struct gpu_run *run, const struct gpu_sequence *s, uint64_t at,
-                                         uint64_t all, uint32_t below, uint32_t rows)
-{
-    const struct gpu_cuts cuts = gpu_cuts_of(&run->problem, GPU_MANY_ROWS, rows);
-    const uint32_t heads = run->problem.kv_heads;
-    const uint32_t inside = (uint32_t)(all - 1 - at - (uint64_t)below * heads);
-    struct gpu_piece p;
-
-    p.seq = s->index;
-    p.kv_head = inside % heads;
-    p.row0 = inside / heads * rows;
-    const uint32_t last = (p.row0 + rows - 1) / run->group;
-    p.end = gpu_key_tiles(&cuts, &s->visible, p.row0 / run->group, last < s->q_len ? last : s->q_len - 1,
-                          s->kv_len, &p.first);
-    p.end += p.first;
-    p.next = at + gpu_ctas() < all ? at + gpu_ctas() : 0;
-    p.parts = 1;
-    p.part = p.first_slot = p.rest_slot = p.slot_step = 0;
-    return p;
-}
-
-/* Where the vectors of a sequence and head begin: of key 0, or of token 0 of page 0. */
-GPU_INLINE struct tile_origin tile_origin_of(const struct gpu_run *run, const struct gpu_sequence *s,
-                                             uint32_t kv_head, bool value, bool fresh)
-{
-    const struct gpu_cache *cache = value ? (fresh ? &run->v_new : &run->v) : (fresh ? &run->k_new : &run->k);
-    struct tile_origin origin;
-
-    origin.base = gpu_vector(cache, 0, 0, kv_head);
-    origin.page_stride = cache->page_stride;
-    origin.token_stride = cache->token_stride;
-    if (fresh)
-        origin.base += (uint64_t)(((int64_t)s->row - s->fresh) * cache->token_stride);
-    else if (run->batch.addressing == ATTN_DENSE)
-        origin.base += (uint64_t)(s->page * cache->page_stride + s->start * cache->token_stride);
-    return origin;
-}
-
 /*
  * The CTA's first piece, or the one behind the last, by its first 32 lanes: each looks at a sequence, and the
  * one whose sequence holds the place writes the piece. Sequences of few rows: of the CTA's stretch of the
@@ -71,11 +31,11 @@ GPU_INLINE void tile_next(const struct gpu_run *run, struct tile_shared *shared,
         const struct gpu_sequence s = gpu_sequence(run, index);
         const uint64_t end = line ? gpu_line_begin(all, gpu_cta() + 1, ctas) : all;
         shared->sequence = s;
-        shared->piece = many ? tile_rows_at(run, &s, at, all, below, rows)
+        shared->piece = many ? gpu_tile_at(run, &s, at, all, below, rows)
                              : gpu_piece_at(run, &s, at, end, all, ctas, below, above);
     }
     gpu_warp_barrier();
     if (tile_thread() < 4)
-        shared->origin[tile_thread() / 2][tile_thread() % 2] = tile_origin_of(
+        shared->origin[tile_thread() / 2][tile_thread() % 2] = gpu_origin_of(
             run, &shared->sequence, shared->piece.kv_head, tile_thread() / 2 != 0, tile_thread() % 2 != 0);
 }

@@ -11,14 +11,16 @@
  *                      a word. A product is such an operand of the next one as soon as it is rounded.
  *   struct tile_full   the same as the instructions want it
  *
- *   void tile_full_of(struct tile_full *full, const struct tile_b *b)
- *   void tile_multiply_rows(float d[TILE_ACC], const unsigned char *rows, uint32_t pitch,
- *                           const struct tile_full *b, bool wide)
+ *   tile_full_of(struct tile_full *, const struct tile_b *)
+ *
+ *   tile_multiply_rows(float d[TILE_ACC], rows, pitch, const struct tile_full *b, bool wide)
  *       d += A b. Row r of A: 16 elements at rows + r * pitch, in shared memory
- *   void tile_multiply_columns(float d[TILE_ACC], const unsigned char *values, uint32_t column, uint32_t
- * keys, const struct tile_full *b, bool wide) d += A b. Row r of A: elements 16 * keys and on of column
- * `column` + r of values (tile_quad_at) float tile_most(float), tile_total(float), uint32_t
- * tile_any(uint32_t) the largest, the sum, the bits of the lanes of a column
+ *
+ *   tile_multiply_columns(float d[TILE_ACC], values, column, keys, const struct tile_full *b, bool wide)
+ *       d += A b. Row r of A: elements 16 * keys and on of column `column` + r of values (tile_quad_at)
+ *
+ *   float tile_most(float)   float tile_total(float)   uint32_t tile_any(uint32_t)
+ *       the largest, the sum, the bits of the lanes of a column
  *
  *   TILE_ROLLED   1: loops over products stay loops
  *
@@ -35,10 +37,8 @@
 
 #if defined(TILE_LANES) /* the host's choice */
 #define TILE_WAVE (TILE_LANES + 0u)
-#elif defined(__GFX9__)
-#define TILE_WAVE 64u
 #else
-#define TILE_WAVE 32u
+#define TILE_WAVE GPU_WAVE
 #endif
 #define TILE_ACC (256u / TILE_WAVE)
 #if defined(__gfx906__) || defined(__gfx908__)

@@ -120,10 +120,10 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     /* A step without sequences of many rows needs no launch for them. */
     if (!GPU_MAY_TAKE(part->phase, run->batch.max_q, run->group))
         return ATTN_OK;
-    if (ctas > INT32_MAX / part->threads)
+    if (ctas > INT32_MAX)
         return gpu_fail(err, ATTN_E_UNSUPPORTED, 0, "batch.rows",
                         "batch.rows is %u: more tiles of rows than a launch has CTAs (%d)", run->batch.rows,
-                        INT32_MAX / (int)part->threads);
+                        INT32_MAX);
     if (lies_in_pieces(run))
         own.whole = HIP_TILE_PIECES;
     if (part->phase == GPU_FEW_ROWS) {

@@ -3,7 +3,8 @@
 #ifndef ATTN_HIP_VENDOR_H
 #define ATTN_HIP_VENDOR_H
 
-/* Devices are rocm:0 and so on. */
+/* The plugin; devices are rocm:0 and so on. */
+#define GPU_VENDOR_NAME        "hip"
 #define GPU_VENDOR_DEVICE      "rocm"
 #define GPU_VENDOR_DEVICE_TYPE ATTN_DEVICE_ROCM
 /* The runtime in error messages, the oldest that serves, and the option that names its file. */
@@ -13,6 +14,8 @@
 /* What makes a device the thread's current one, and the last one again. */
 #define GPU_VENDOR_ENTER "hipSetDevice"
 #define GPU_VENDOR_LEAVE "hipSetDevice"
+/* Threads of a launch's first dimension at most. */
+#define GPU_VENDOR_THREADS ((uint64_t)UINT32_MAX)
 /* An architecture by number: gfx90a is 0x90a. */
 #define GPU_VENDOR_ARCH "gfx%x"
 /* Types of problems that some kernel serves. */

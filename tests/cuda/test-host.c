@@ -288,6 +288,41 @@ static void test_lost(struct world *world)
     world_end(world);
 }
 
+/* HIP counts the threads of a launch in 32 bits: more are refused before it is asked. */
+static void test_too_many(struct world *world)
+{
+    const struct attn_plan_table *table = world->table->plan;
+    struct attn_plan_impl *plan = NULL;
+    struct job job;
+
+    if (world->vendor->contexts)
+        return;
+    world_begin(world, &good);
+    int32_t status = job_init(&job, world, 0, NULL);
+    struct attn_problem problem = job.problem;
+    problem.max_rows = problem.max_q = 1 << 24;
+    if (status == ATTN_OK)
+        status = table->create(job.backend, &problem, &plan, &world->err);
+    struct attn_batch batch = job.batch;
+    batch.given = 0;
+    batch.host = NULL;
+    batch.rows = batch.max_q = 1 << 24;
+    const uint64_t before = world->fake->calls_of("cuLaunchKernel");
+    if (status == ATTN_OK)
+        status = table->run(plan, &batch, &job.tensors, job.kv, NULL, &job.schedule, &job.scratch, job.stream,
+                            &world->err);
+    check(world,
+          status == ATTN_E_UNSUPPORTED && strcmp(world->err.field, "batch.rows") == 0 &&
+              strstr(world->err.message, "takes 4294967295") != NULL,
+          "a launch of more than 2^32 threads is refused in words");
+    check(world, world->fake->calls_of("cuLaunchKernel") == before, "and not tried");
+    if (plan != NULL)
+        table->destroy(plan);
+    job_finish(&job, world);
+    world_end(world);
+    check_clean(world, "nothing of it is left");
+}
+
 int main(int argc, char **argv)
 {
     struct world world;
@@ -301,6 +336,7 @@ int main(int argc, char **argv)
     test_whole(&world);
     test_native(&world);
     test_refused(&world);
+    test_too_many(&world);
     use_failing(&world, &good, GPU_INVALID_VALUE, ATTN_E_DEVICE, "INVALID_VALUE");
     use_failing(&world, &good, GPU_OUT_OF_MEMORY, ATTN_E_MEMORY, "OUT_OF_MEMORY");
     use_failing(&world, &good, GPU_ILLEGAL_ADDRESS, ATTN_E_DEVICE_LOST, "ILLEGAL_ADDRESS");
