@@ -129,7 +129,7 @@ GPU_INLINE void tile_attend(const struct gpu_run *run, struct tile_shared *share
     if (tile_thread() == 0)
         shared->odd_tile = 0;
     gpu_barrier();
-    const struct tile_rules rules = tile_find_rules(run, shared, p, rows, own);
+    const struct tile_rules rules = tile_find_rules(run, shared, p, rows);
     if (early && first < end && run->whole != 0)
         tile_ask_keys(run, shared, first, &ahead);
     GPU_UNROLL

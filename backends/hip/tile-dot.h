@@ -42,7 +42,7 @@ GPU_INLINE float tile__dot(uint32_t a, uint32_t b, float sum, bool wide)
 GPU_INLINE void tile_multiply_rows(float d[TILE_ACC], const unsigned char *rows, uint32_t pitch,
                                    const struct tile_full *b, bool wide)
 {
-    rows += tile_lane() / 16 * TILE_ACC * pitch;
+    rows += tile_thread() % TILE_WAVE / 16 * TILE_ACC * pitch;
     GPU_UNROLL
     for (uint32_t r = 0; r < TILE_ACC; r++) {
         TILE_TURN();
@@ -59,7 +59,7 @@ GPU_INLINE void tile_multiply_rows(float d[TILE_ACC], const unsigned char *rows,
 GPU_INLINE void tile_multiply_columns(float d[TILE_ACC], const unsigned char *values, uint32_t column,
                                       uint32_t keys, const struct tile_full *b, bool wide)
 {
-    const uint32_t first = tile_lane() / 16 * TILE_ACC;
+    const uint32_t first = tile_thread() % TILE_WAVE / 16 * TILE_ACC;
 
     GPU_UNROLL
     for (uint32_t r = 0; r < TILE_ACC; r++) {

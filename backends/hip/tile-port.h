@@ -207,7 +207,7 @@ GPU_INLINE uint32_t tile_any(uint32_t bits)
 {
     GPU_UNROLL
     for (uint32_t step = 16; step < TILE_WAVE; step *= 2)
-        bits |= tile_from(bits, tile_lane() ^ step);
+        bits |= tile_from(bits, tile_thread() % TILE_WAVE ^ step);
     return bits;
 }
 

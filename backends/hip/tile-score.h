@@ -10,8 +10,7 @@ struct tile_rules {
     float factor;
     float slack; /* TILE_SLACK in base 2 */
     bool special;
-    uint32_t lo, hi;     /* keys that every row sees without being asked */
-    uint32_t own, count; /* keys that the lane's row may see */
+    uint32_t lo, hi; /* keys that every row sees without being asked */
 };
 
 /* s + products of the wave's rows with `blocks` blocks of 16 keys, columns [16 * first, 16 * end). */
@@ -30,31 +29,28 @@ GPU_INLINE void tile_score(const unsigned char *keys, const struct tile_b q[TILE
     }
 }
 
-/*
- * Long sums lose more than a score may: more than 128 columns are summed in two, but for 64 rows on GPUs of
- * gfx10 and gfx11, whose waves have no registers left for it.
- */
-#if defined(__GFX10__) || defined(__GFX11__)
-#define TILE_FIRST(blocks) (TILE_DK > 128 && (blocks) == 1 ? TILE_DK / 32 : TILE_DK / 16)
-#else
-#define TILE_FIRST(blocks) (TILE_DK > 128 ? TILE_DK / 32 : TILE_DK / 16)
-#endif
+/* Long sums lose more than a score may: more than 128 columns are summed in two. */
+#define TILE_FIRST (TILE_DK > 128 ? TILE_DK / 32 : TILE_DK / 16)
 
-/* d + products of the columns from 16 * first on with one block of keys. */
+/* s + products of the columns from 16 * first on with `blocks` blocks of keys. */
 GPU_INLINE void tile_score_rest(const unsigned char *keys, const struct tile_b q[TILE_DK / 16],
-                                uint32_t first, bool wide, float d[TILE_ACC])
+                                uint32_t first, uint32_t blocks, bool wide, float (*s)[TILE_ACC])
 {
-    float own[1][TILE_ACC];
+    float own[4][TILE_ACC];
 
     if (first == TILE_DK / 16)
         return;
     GPU_UNROLL
+    for (uint32_t n = 0; n < blocks; n++)
+        GPU_UNROLL
     for (uint32_t i = 0; i < TILE_ACC; i++)
-        own[0][i] = 0;
-    tile_score(keys, q, first, TILE_DK / 16, 1, wide, own);
+        own[n][i] = 0;
+    tile_score(keys, q, first, TILE_DK / 16, blocks, wide, own);
     GPU_UNROLL
+    for (uint32_t n = 0; n < blocks; n++)
+        GPU_UNROLL
     for (uint32_t i = 0; i < TILE_ACC; i++)
-        d[i] += own[0][i];
+        s[n][i] += own[n][i];
 }
 
 /* Products of the wave's rows with all of its keys. */
@@ -73,8 +69,8 @@ GPU_INLINE void tile_scores(const unsigned char *keys, const struct tile_b q[TIL
         GPU_UNROLL
         for (uint32_t i = 0; i < TILE_ACC; i++)
             own[i] = 0;
-        tile_score(keys + n * 16 * HIP_TILE_PITCH(TILE_DK), q, 0, TILE_FIRST(blocks), 1, wide, &own);
-        tile_score_rest(keys + n * 16 * HIP_TILE_PITCH(TILE_DK), q, TILE_FIRST(blocks), wide, own);
+        tile_score(keys + n * 16 * HIP_TILE_PITCH(TILE_DK), q, 0, TILE_FIRST, 1, wide, &own);
+        tile_score_rest(keys + n * 16 * HIP_TILE_PITCH(TILE_DK), q, TILE_FIRST, 1, wide, &own);
         GPU_UNROLL
         for (uint32_t i = 0; i < TILE_ACC; i++) {
             GPU_UNROLL
@@ -84,15 +80,13 @@ GPU_INLINE void tile_scores(const unsigned char *keys, const struct tile_b q[TIL
         }
     }
 #else
-    tile_score(keys, q, 0, TILE_FIRST(blocks), blocks, wide, s);
-    GPU_UNROLL
-    for (uint32_t n = 0; n < blocks; n++)
-        tile_score_rest(keys + n * 16 * HIP_TILE_PITCH(TILE_DK), q, TILE_FIRST(blocks), wide, s[n]);
+    tile_score(keys, q, 0, TILE_FIRST, blocks, wide, s);
+    tile_score_rest(keys, q, TILE_FIRST, blocks, wide, s);
 #endif
 }
 
 GPU_INLINE struct tile_rules tile_find_rules(const struct gpu_run *run, const struct tile_shared *shared,
-                                             const struct gpu_piece *p, uint32_t rows, uint32_t own)
+                                             const struct gpu_piece *p, uint32_t rows)
 {
     const uint32_t there = shared->sequence.q_len * run->group - p->row0;
     struct tile_rules rules;
@@ -111,8 +105,6 @@ GPU_INLINE struct tile_rules tile_find_rules(const struct gpu_run *run, const st
     }
     rules.lo = tile_same(rules.lo);
     rules.hi = run->mask.base != 0 ? 0 : tile_same(rules.hi);
-    rules.own = shared->row[own].lo;
-    rules.count = shared->row[own].hi > rules.own ? shared->row[own].hi - rules.own : 0;
     rules.scale = run->softmax_scale;
     if (TILE_EIGHT && !tile_by_key(run->problem.k_scale))
         rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
@@ -154,10 +146,9 @@ GPU_INLINE uint64_t tile_first_bits(uint32_t count)
 
 /* Keys of a tile that are there and in the reach of the lane's row, a bit for each from the lane's first on.
  */
-GPU_INLINE uint64_t tile_reached(const struct tile_rules *rules, uint32_t tile, uint32_t key0,
-                                 uint64_t present)
+GPU_INLINE uint64_t tile_reached(const struct gpu_row *row, uint32_t tile, uint32_t key0, uint64_t present)
 {
-    const uint32_t from = tile * GPU_TILE, lo = rules->own, hi = rules->own + rules->count;
+    const uint32_t from = tile * GPU_TILE, lo = row->lo, hi = row->hi;
 
     present &= tile_first_bits(hi > from ? hi - from : 0) & ~tile_first_bits(lo > from ? lo - from : 0);
     return present >> (key0 + tile_lane() / 16 * TILE_ACC);
@@ -168,7 +159,7 @@ GPU_INLINE void tile_special(const struct gpu_run *run, const struct tile_shared
                              const struct tile_rules *rules, uint32_t own, uint32_t tile, uint32_t key0,
                              uint64_t present, uint32_t blocks, float s[4][TILE_ACC])
 {
-    const uint64_t reached = tile_reached(rules, tile, key0, present);
+    const uint64_t reached = tile_reached(&shared->row[own], tile, key0, present);
 
     GPU_LOOP
     for (uint32_t i = 0; i < blocks * TILE_ACC; i++) {
@@ -201,7 +192,7 @@ GPU_INLINE void tile_apply_rules(const struct gpu_run *run, const struct tile_sh
     if (rules->special) {
         tile_special(run, shared, rules, own, tile, key0, present, blocks, s);
     } else if (!plain) {
-        const uint64_t reached = tile_reached(rules, tile, key0, present);
+        const uint64_t reached = tile_reached(&shared->row[own], tile, key0, present);
         GPU_UNROLL
         for (uint32_t n = 0; n < blocks; n++)
             GPU_UNROLL

@@ -125,7 +125,8 @@ GPU_INLINE uint64_t tile_seen(uint32_t key0, uint32_t blocks, float s[4][TILE_AC
     for (uint32_t n = 0; n < blocks; n++)
         GPU_UNROLL
     for (uint32_t i = 0; i < TILE_ACC; i++)
-        seen |= (uint64_t)(s[n][i] != -GPU_INFINITY) << tile_key(key0, n, i);
+        seen |= (uint64_t)(s[n][i] != -GPU_INFINITY) << (n * 16 + i);
+    seen <<= key0 + tile_thread() % TILE_WAVE / 16 * TILE_ACC;
     return (uint64_t)tile_any((uint32_t)(seen >> 32)) << 32 | tile_any((uint32_t)seen);
 }
 

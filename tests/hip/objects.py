@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks the code objects of the HIP plugin: objects.py LLVM-BIN WANTED ALLOWED OBJECT...
+"""Checks the code objects of the HIP plugin: objects.py LLVM-BIN WANTED OBJECT...
 
 An object is MODULE.ARCH.co, and MODULE.ARCH.report beside it is what backends/hip/code-object says of it. WANTED
 names the kernels that a module has, and the matrix instructions: each kernel that is to have some has some, on
-the architectures that have them, and no kernel has any elsewhere. ALLOWED lists spills: lines "kernel arch
-spilled-sgprs spilled-vgprs scratch", with a reason.
+the architectures that have them, and no kernel has any elsewhere. None spills.
 """
 import fnmatch
 import os
@@ -45,11 +44,9 @@ class Wanted:
 
 
 class Judge:
-    def __init__(self, llvm, wanted, allowed):
-        self.llvm, self.wanted, self.allowed = llvm, Wanted(wanted), {}
-        for words in lines_of(allowed):
-            self.allowed[(words[0], words[1])] = [int(word) for word in words[2:5]]
-        self.used, self.bad, self.kernels, self.matrix = set(), [], 0, {}
+    def __init__(self, llvm, wanted):
+        self.llvm, self.wanted = llvm, Wanted(wanted)
+        self.bad, self.kernels, self.matrix = [], 0, {}
 
     def blame(self, text):
         self.bad.append(text)
@@ -71,12 +68,9 @@ class Judge:
     def resources(self, kernel, arch, is_of):
         self.kernels += 1
         spills = [is_of["spilled_sgprs"], is_of["spilled_vgprs"], is_of["scratch"]]
-        most = self.allowed.get((kernel, arch), [0, 0, 0])
         if any(spills):
-            self.used.add((kernel, arch))
-        if any(a > b for a, b in zip(spills, most)):
             self.blame(f"{kernel} for {arch} spills {spills[0]} scalar and {spills[1]} vector registers and needs "
-                       f"{spills[2]} bytes of scratch; allowed are {most}")
+                       f"{spills[2]} bytes of scratch")
         if is_of["shared"] > SHARED_MOST:
             self.blame(f"{kernel} for {arch} has {is_of['shared']} bytes of LDS, {SHARED_MOST} are there")
         if is_of["wave"] != (64 if arch.startswith("gfx9") else 32):
@@ -109,13 +103,9 @@ class Judge:
 
 
 def main():
-    judge = Judge(*sys.argv[1:4])
-    for path in sys.argv[4:]:
+    judge = Judge(*sys.argv[1:3])
+    for path in sys.argv[3:]:
         judge.judge(path)
-    archs = {path.rsplit(".", 2)[1] for path in sys.argv[4:]}
-    for kernel, arch in sorted(set(judge.allowed) - judge.used):
-        if arch in archs:
-            judge.blame(f"{kernel} for {arch} may spill, but does not")
     for text in judge.bad:
         print(text)
     print(f"{judge.kernels} kernels looked at; matrix instructions: {judge.matrix}")
