@@ -73,16 +73,16 @@ struct tile_reach {
 
 /* Results of all waves into the output or parts, 64 columns of each half in turn. */
 GPU_INLINE void tile_write(const struct gpu_run *run, struct tile_shared *shared, float *results,
-                           const struct gpu_piece *p, uint32_t rows, float max, float sum, float factor,
-                           float o[TILE_OUT][TILE_ACC])
+                           const struct gpu_piece *p, uint32_t rows, float max, struct tile_sum sum,
+                           float factor, float o[TILE_OUT][TILE_ACC])
 {
     const uint32_t team = tile_wave() % 4, half = tile_wave() / 4;
 
-    sum = tile_total(sum);
+    const float total = tile_total(sum.high + sum.low);
     const uint32_t lane = tile_thread() % TILE_WAVE;
     if (half == 0 && lane < 16) {
         shared->max[team * 16 + lane] = max == -GPU_INFINITY ? max : tile_base(max, factor);
-        shared->sum[team * 16 + lane] = sum;
+        shared->sum[team * 16 + lane] = total;
     }
     GPU_LOOP
     for (uint32_t column = 0; column < TILE_OUT * 16; column += 64) {
@@ -106,7 +106,8 @@ GPU_INLINE void tile_attend(const struct gpu_run *run, struct tile_shared *share
     const uint32_t own = (rows == 16 ? 0 : team * 16) + tile_thread() % 16, key0 = rows == 16 ? team * 16 : 0;
     const uint32_t column0 = half * TILE_OUT * 16;
     const bool wide_values = wide || TILE_EIGHT, early = HIP_TILE_EARLY(rows, TILE_WAVE);
-    float o[TILE_OUT][TILE_ACC], max = -GPU_INFINITY, sum = 0;
+    float o[TILE_OUT][TILE_ACC], max = -GPU_INFINITY;
+    struct tile_sum sum = {0, 0};
     struct tile_b q[TILE_DK / 16];
     const struct tile_ahead none = {{0}};
     struct tile_ahead ahead = none;

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Part of tile-body.h: P, its product with the values of a tile, and values that are no numbers. */
 
+/* What P of a row's keys is summed to. Millions of tiles follow one another: what f32 cuts off adds up too.
+ */
+struct tile_sum {
+    float high, low;
+};
+
 /*
  * Sums and results so far follow the maximum of the row. What its scores are compared with may be an old
  * maximum, as long as no score is more than TILE_SLACK above it in base 2: a row's own affair whatever its
  * neighbours do. Maxima seldom grow after the first tiles.
  */
 GPU_INLINE void tile_rescale(const struct tile_rules *rules, uint32_t blocks, float s[4][TILE_ACC],
-                             float *max, float *sum, float o[TILE_OUT][TILE_ACC])
+                             float *max, struct tile_sum *sum, float o[TILE_OUT][TILE_ACC])
 {
     float top = s[0][0];
 
@@ -21,7 +27,8 @@ GPU_INLINE void tile_rescale(const struct tile_rules *rules, uint32_t blocks, fl
         return;
     const float down = gpu_exp2_fast(*max * rules->factor - top * rules->factor);
     *max = top;
-    *sum *= down;
+    sum->high *= down;
+    sum->low *= down;
     GPU_UNROLL
     for (uint32_t n = 0; n < TILE_OUT; n++)
         GPU_UNROLL
@@ -37,17 +44,21 @@ GPU_INLINE float tile_base(float max, float factor)
 
 /* P in place of the scores. */
 GPU_INLINE void tile_weigh(const struct tile_rules *rules, uint32_t blocks, float max, float s[4][TILE_ACC],
-                           float *sum)
+                           struct tile_sum *sum)
 {
     const float base = tile_base(max, rules->factor);
+    float own = 0;
 
     GPU_UNROLL
     for (uint32_t n = 0; n < blocks; n++)
         GPU_UNROLL
     for (uint32_t i = 0; i < TILE_ACC; i++) {
         s[n][i] = gpu_exp2_fast(gpu_fma(s[n][i], rules->factor, -base));
-        *sum += s[n][i];
+        own += s[n][i];
     }
+    const float high = sum->high + own;
+    sum->low += own - (high - sum->high);
+    sum->high = high;
 }
 
 /* P times scales of values. What a row does not see stays 0 whatever its scale. */
