@@ -127,6 +127,16 @@ int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint3
                    uint32_t shared_bytes, const void *argument, const char *name, void *stream,
                    struct attn_error *err);
 
+/*
+ * Of families whose CTAs share out pieces of sequences, in tiles of `rows` rows with `columns` columns of
+ * results: sets schedule, scratch and counters of a part whose ctas is set; launches its kernel.
+ */
+void gpu_pieces_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, uint32_t rows,
+                        uint32_t columns);
+int32_t gpu_pieces_launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                          const struct gpu_run *run, uint32_t rows, uint32_t columns, void *stream,
+                          struct attn_error *err);
+
 /* The row that serves sequences of a phase on a device of this architecture (0 = any), or NULL. */
 const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch);
 

@@ -49,13 +49,6 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
     return shared_bytes(problem, rows_of(problem, phases == GPU_MANY_ROWS ? GPU_MANY_ROWS : GPU_FEW_ROWS));
 }
 
-static uint32_t pieces_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
-{
-    const struct attn_problem *p = &plan->problem;
-
-    return p->det != 0 ? p->max_seqs * p->kv_heads * GPU_CUTS : 2 * part->ctas;
-}
-
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
@@ -67,30 +60,12 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     part->threads = HIP_TILE_THREADS(dv, wave);
     part->shared_bytes = shared_bytes(p, rows);
     part->ctas = plan->units * HIP_TILE_CTAS(dv, wave, HIP_TILE_LATE(arch));
-    if (GPU_MAY_TAKE(part->phase, p->max_q, p->heads / p->kv_heads)) /* else the kernel is never launched */
-        part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
-    part->plan_kind = GPU_PLAN_MMA;
     part->cuts = gpu_cuts_of(p, part->phase, ROWS_MOST);
     snprintf(name, sizeof name, "tile_%u%s_r%u_%s", dk, element == 1 ? "_kv8" : "", rows,
              p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
-    if (part->phase == GPU_FEW_ROWS) {
-        const uint64_t slots = pieces_of(plan, part);
-        part->splits = p->det != 0 ? GPU_CUTS : part->ctas;
-        part->scratch_bytes = slots * rows * (dv + UINT64_C(2)) * sizeof(float);
-        part->counters_bytes = (uint64_t)p->max_seqs * p->kv_heads * sizeof(uint32_t);
-    }
+    gpu_pieces_reserve(plan, part, rows, dv);
     return gpu_module_function(plan->backend->context, sizes[i].modules[element == 1], name,
                                part->shared_bytes, &part->attention, err);
-}
-
-/* CTAs of a launch: those that fit the device, or for sequences of many rows as many as there can be tiles.
- */
-static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
-                        const struct gpu_run *run)
-{
-    if (part->phase == GPU_FEW_ROWS)
-        return part->ctas;
-    return ((uint64_t)run->batch.rows * run->group / ROWS_MOST + run->batch.seqs) * plan->problem.kv_heads;
 }
 
 /* Whether keys and values lie in pieces that the kernels take whole (HIP_TILE_PIECES). */
@@ -113,26 +88,11 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
-    const uint64_t ctas = ctas_of(plan, part, run);
-    const uint32_t grid[] = {(uint32_t)ctas, 1, 1};
     struct gpu_run own = *run;
 
-    /* A step without sequences of many rows needs no launch for them. */
-    if (!GPU_MAY_TAKE(part->phase, run->batch.max_q, run->group))
-        return ATTN_OK;
-    if (ctas > INT32_MAX)
-        return gpu_fail(err, ATTN_E_UNSUPPORTED, 0, "batch.rows",
-                        "batch.rows is %u: more tiles of rows than a launch has CTAs (%d)", run->batch.rows,
-                        INT32_MAX);
     if (lies_in_pieces(run))
         own.whole = HIP_TILE_PIECES;
-    if (part->phase == GPU_FEW_ROWS) {
-        const uint64_t slots = pieces_of(plan, part), rows = rows_of(p, part->phase);
-        own.part_out = run->scratch;
-        own.part_lse = run->scratch + slots * rows * sizes[size_of(p)].dv * sizeof(float);
-    }
-    return gpu_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, &own,
-                      part->kernel->name, stream, err);
+    return gpu_pieces_launch(plan, part, &own, rows_of(p, part->phase), sizes[size_of(p)].dv, stream, err);
 }
 
 const struct gpu_family hip_tile = {.shared_of = shared_of, .create = create, .launch = launch};
