@@ -3,8 +3,8 @@
 """Checks the code objects of the HIP plugin: objects.py LLVM-BIN WANTED OBJECT...
 
 An object is MODULE.ARCH.co, and MODULE.ARCH.report beside it is what backends/hip/code-object says of it. WANTED
-names the kernels that a module has, and the matrix instructions: each kernel that is to have some has some, on
-the architectures that have them, and no kernel has any elsewhere. None spills.
+names the kernels that a module has, and the matrix instructions: each kernel that is to have some has as many as its
+tiles have products, on the architectures that have them, and no kernel has any elsewhere. None spills.
 """
 import fnmatch
 import os
@@ -21,6 +21,17 @@ def lines_of(path):
         words = line.split("#")[0].split()
         if words:
             yield words
+
+
+def products(module, kernel, arch):
+    """Matrix instructions of a kernel of tiles: products of blocks of 16 by 16 by 16, of scores and of results."""
+    dk = int(module.split("_")[1])
+    dv, blocks = 128 if dk == 192 else dk, int(re.search(r"_r(\d+)_", kernel)[1]) // 16
+    halves = 2 if dv > 128 and not arch.startswith("gfx9") else 1  # waves of 32 lanes share 256 columns by two
+    short = arch == "gfx908"  # whose instructions take 8 elements of bf16
+    bf16 = kernel.endswith("_bf16")
+    scores = blocks * dk // 16 * (2 if short and bf16 else 1)
+    return scores + blocks * dv // 16 // halves * (2 if short and (bf16 or "kv8" in module) else 1)
 
 
 class Wanted:
@@ -91,8 +102,12 @@ class Judge:
             pattern, have = self.wanted.pattern(arch, module, kernel), counts.get(kernel, {})
             right = sum(count for word, count in have.items() if pattern and re.match(pattern, word))
             self.matrix[arch] = self.matrix.get(arch, 0) + right
-            if pattern and right == 0:
-                self.blame(f"{kernel} for {arch} has no {pattern}, but {have}")
+            if pattern and pattern.startswith("v_dot"):
+                if right == 0:
+                    self.blame(f"{kernel} for {arch} has no {pattern}, but {have}")
+            elif pattern and (right == 0 or right % products(module, kernel, arch) != 0):  # a loop may be there twice
+                self.blame(f"{kernel} for {arch} has {right} {pattern}, its tiles have "
+                           f"{products(module, kernel, arch)} products: {have}")
             # Compilers make dot products of sums by themselves.
             if any(not word.startswith("v_dot") and not (pattern and re.match(pattern, word)) for word in have):
                 self.blame(f"{kernel} for {arch} has {have}; accepted: {pattern}")
