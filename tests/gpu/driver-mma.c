@@ -1,171 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The matrix kernels, for the driver of tests. */
+/* The matrix kernels of one size, for the driver of tests: DRIVER_TAG, and DRIVER_DK, _DV and _EIGHT as
+ * mma-all.h wants them. */
 #include <assert.h>
 #include <math.h>
 
 #include "fiber-names.h"
 
-#define MMA_TAG   _64
-#define MMA_DK    64
-#define MMA_DV    64
-#define MMA_EIGHT 0
+#define MMA_TAG   DRIVER_TAG
+#define MMA_DK    DRIVER_DK
+#define MMA_DV    DRIVER_DV
+#define MMA_EIGHT DRIVER_EIGHT
 #include "mma-all.h"
 
-#define MMA_TAG   _64_kv8
-#define MMA_DK    64
-#define MMA_DV    64
-#define MMA_EIGHT 1
-#include "mma-all.h"
+#define NAMED(first, tag, rest)  NAMED_(first, tag, rest)
+#define NAMED_(first, tag, rest) first##tag##rest
+#define DECLARE(name)            DRIVER_KERNEL(name, gpu_run)
+#define LINE(name)               DRIVER_LINE(name, gpu_run)
+#define KERNEL(what, rest)       what(NAMED(mma, DRIVER_TAG, rest))
 
-#define MMA_TAG   _128
-#define MMA_DK    128
-#define MMA_DV    128
-#define MMA_EIGHT 0
-#include "mma-all.h"
+KERNEL(DECLARE, _r8_bf16)
+KERNEL(DECLARE, _r8_f16)
+KERNEL(DECLARE, _r16_bf16)
+KERNEL(DECLARE, _r16_f16)
+KERNEL(DECLARE, _r64_bf16)
+KERNEL(DECLARE, _r64_f16)
+#if DRIVER_DK <= 128
+KERNEL(DECLARE, _r128_bf16)
+KERNEL(DECLARE, _r128_f16)
+#endif
 
-#define MMA_TAG   _128_kv8
-#define MMA_DK    128
-#define MMA_DV    128
-#define MMA_EIGHT 1
-#include "mma-all.h"
-
-#define MMA_TAG   _192
-#define MMA_DK    192
-#define MMA_DV    128
-#define MMA_EIGHT 0
-#include "mma-all.h"
-
-#define MMA_TAG   _192_kv8
-#define MMA_DK    192
-#define MMA_DV    128
-#define MMA_EIGHT 1
-#include "mma-all.h"
-
-#define MMA_TAG   _256
-#define MMA_DK    256
-#define MMA_DV    256
-#define MMA_EIGHT 0
-#include "mma-all.h"
-
-#define MMA_TAG   _256_kv8
-#define MMA_DK    256
-#define MMA_DV    256
-#define MMA_EIGHT 1
-#include "mma-all.h"
-
-DRIVER_KERNEL(mma_64_r8_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_r8_f16, gpu_run)
-DRIVER_KERNEL(mma_64_r16_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_r16_f16, gpu_run)
-DRIVER_KERNEL(mma_64_r64_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_r64_f16, gpu_run)
-DRIVER_KERNEL(mma_64_r128_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_r128_f16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r8_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r8_f16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r16_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r16_f16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r64_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r64_f16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r128_bf16, gpu_run)
-DRIVER_KERNEL(mma_64_kv8_r128_f16, gpu_run)
-DRIVER_KERNEL(mma_128_r8_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_r8_f16, gpu_run)
-DRIVER_KERNEL(mma_128_r16_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_r16_f16, gpu_run)
-DRIVER_KERNEL(mma_128_r64_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_r64_f16, gpu_run)
-DRIVER_KERNEL(mma_128_r128_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_r128_f16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r8_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r8_f16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r16_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r16_f16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r64_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r64_f16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r128_bf16, gpu_run)
-DRIVER_KERNEL(mma_128_kv8_r128_f16, gpu_run)
-DRIVER_KERNEL(mma_192_r8_bf16, gpu_run)
-DRIVER_KERNEL(mma_192_r8_f16, gpu_run)
-DRIVER_KERNEL(mma_192_r16_bf16, gpu_run)
-DRIVER_KERNEL(mma_192_r16_f16, gpu_run)
-DRIVER_KERNEL(mma_192_r64_bf16, gpu_run)
-DRIVER_KERNEL(mma_192_r64_f16, gpu_run)
-DRIVER_KERNEL(mma_192_kv8_r8_bf16, gpu_run)
-DRIVER_KERNEL(mma_192_kv8_r8_f16, gpu_run)
-DRIVER_KERNEL(mma_192_kv8_r16_bf16, gpu_run)
-DRIVER_KERNEL(mma_192_kv8_r16_f16, gpu_run)
-DRIVER_KERNEL(mma_192_kv8_r64_bf16, gpu_run)
-DRIVER_KERNEL(mma_192_kv8_r64_f16, gpu_run)
-DRIVER_KERNEL(mma_256_r8_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_r8_f16, gpu_run)
-DRIVER_KERNEL(mma_256_r16_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_r16_f16, gpu_run)
-DRIVER_KERNEL(mma_256_r64_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_r64_f16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r8_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r8_f16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r16_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r16_f16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r64_bf16, gpu_run)
-DRIVER_KERNEL(mma_256_kv8_r64_f16, gpu_run)
-
-const struct driver_kernel driver_mma_kernels[] = {
-    DRIVER_LINE(mma_64_r8_bf16, gpu_run),
-    DRIVER_LINE(mma_64_r8_f16, gpu_run),
-    DRIVER_LINE(mma_64_r16_bf16, gpu_run),
-    DRIVER_LINE(mma_64_r16_f16, gpu_run),
-    DRIVER_LINE(mma_64_r64_bf16, gpu_run),
-    DRIVER_LINE(mma_64_r64_f16, gpu_run),
-    DRIVER_LINE(mma_64_r128_bf16, gpu_run),
-    DRIVER_LINE(mma_64_r128_f16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r8_bf16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r8_f16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r16_bf16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r16_f16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r64_bf16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r64_f16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r128_bf16, gpu_run),
-    DRIVER_LINE(mma_64_kv8_r128_f16, gpu_run),
-    DRIVER_LINE(mma_128_r8_bf16, gpu_run),
-    DRIVER_LINE(mma_128_r8_f16, gpu_run),
-    DRIVER_LINE(mma_128_r16_bf16, gpu_run),
-    DRIVER_LINE(mma_128_r16_f16, gpu_run),
-    DRIVER_LINE(mma_128_r64_bf16, gpu_run),
-    DRIVER_LINE(mma_128_r64_f16, gpu_run),
-    DRIVER_LINE(mma_128_r128_bf16, gpu_run),
-    DRIVER_LINE(mma_128_r128_f16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r8_bf16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r8_f16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r16_bf16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r16_f16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r64_bf16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r64_f16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r128_bf16, gpu_run),
-    DRIVER_LINE(mma_128_kv8_r128_f16, gpu_run),
-    DRIVER_LINE(mma_192_r8_bf16, gpu_run),
-    DRIVER_LINE(mma_192_r8_f16, gpu_run),
-    DRIVER_LINE(mma_192_r16_bf16, gpu_run),
-    DRIVER_LINE(mma_192_r16_f16, gpu_run),
-    DRIVER_LINE(mma_192_r64_bf16, gpu_run),
-    DRIVER_LINE(mma_192_r64_f16, gpu_run),
-    DRIVER_LINE(mma_192_kv8_r8_bf16, gpu_run),
-    DRIVER_LINE(mma_192_kv8_r8_f16, gpu_run),
-    DRIVER_LINE(mma_192_kv8_r16_bf16, gpu_run),
-    DRIVER_LINE(mma_192_kv8_r16_f16, gpu_run),
-    DRIVER_LINE(mma_192_kv8_r64_bf16, gpu_run),
-    DRIVER_LINE(mma_192_kv8_r64_f16, gpu_run),
-    DRIVER_LINE(mma_256_r8_bf16, gpu_run),
-    DRIVER_LINE(mma_256_r8_f16, gpu_run),
-    DRIVER_LINE(mma_256_r16_bf16, gpu_run),
-    DRIVER_LINE(mma_256_r16_f16, gpu_run),
-    DRIVER_LINE(mma_256_r64_bf16, gpu_run),
-    DRIVER_LINE(mma_256_r64_f16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r8_bf16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r8_f16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r16_bf16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r16_f16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r64_bf16, gpu_run),
-    DRIVER_LINE(mma_256_kv8_r64_f16, gpu_run),
+const struct driver_kernel NAMED(driver_mma, DRIVER_TAG, _kernels)[] = {
+    KERNEL(LINE, _r8_bf16),   KERNEL(LINE, _r8_f16),   KERNEL(LINE, _r16_bf16),
+    KERNEL(LINE, _r16_f16),   KERNEL(LINE, _r64_bf16), KERNEL(LINE, _r64_f16),
+#if DRIVER_DK <= 128
+    KERNEL(LINE, _r128_bf16), KERNEL(LINE, _r128_f16),
+#endif
     {NULL, NULL, 0},
 };

@@ -28,8 +28,10 @@ struct driver_kernel {
     }
 
 /* Tables end with a name of NULL. */
-extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], driver_lane_kernels[],
-    driver_mma_kernels[];
+extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], driver_lane_kernels[];
+extern const struct driver_kernel driver_mma_64_kernels[], driver_mma_64_kv8_kernels[],
+    driver_mma_128_kernels[], driver_mma_128_kv8_kernels[], driver_mma_192_kernels[],
+    driver_mma_192_kv8_kernels[], driver_mma_256_kernels[], driver_mma_256_kv8_kernels[];
 extern const struct driver_kernel driver_latent_16_kernels[], driver_latent_32_kernels[],
     driver_latent_64_kernels[];
 extern const struct driver_kernel driver_tile_64_kernels[], driver_tile_64_kv8_kernels[],
