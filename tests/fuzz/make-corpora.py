@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes the seed files of the fuzz targets of libattn and of the tokenizer.
+"""Writes the seeds of a fuzz target of libattn, of the tokenizer or of the reader of sound into a directory.
 
-Usage: make-corpora.py DIRECTORY. Makes DIRECTORY/corpus-NAME. Files found there by a fuzzer (found-*) stay.
+Usage: make-corpora.py TARGET DIRECTORY
 """
 import os
 import struct
@@ -232,15 +232,11 @@ def wave():
 
 
 def main():
-    for make in (elfnote, env, problem, verdict, trial, log, tokenizer, wave):
-        directory = os.path.join(sys.argv[1], "corpus-" + make.__name__)
-        os.makedirs(directory, exist_ok=True)
-        for name in os.listdir(directory):
-            if not name.startswith("found-"):
-                os.remove(os.path.join(directory, name))
-        for name, data in make():
-            with open(os.path.join(directory, name), "wb") as file:
-                file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
+    target, directory = sys.argv[1:]
+    for name, data in MAKERS[target]():
+        with open(os.path.join(directory, name), "wb") as file:
+            file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
 
 
+MAKERS = {make.__name__: make for make in (elfnote, env, problem, verdict, trial, log, tokenizer, wave)}
 main()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes the seed files of fuzz-gguf: small good models and small lies.
+"""Writes the seeds of fuzz-gguf into a directory: small good models and small lies.
 
-Usage: make-gguf-corpus.py DIRECTORY. Files found there by a fuzzer (found-*) stay.
+Usage: make-gguf-corpus.py DIRECTORY
 """
 import os
 import struct
@@ -145,7 +145,6 @@ def files():
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    os.makedirs(sys.argv[1], exist_ok=True)
     for name, data in files():
         with open(os.path.join(sys.argv[1], name + ".gguf"), "wb") as file:
             file.write(data)

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Writes the corpus of fuzz-step into a directory: steps of every kind of builder, and ones with one fault.
+/* Writes the seeds of fuzz-step into a directory: steps of every kind of builder, and ones with one fault.
+ * Prints their names.
  */
 #include "../step/rig.h"
+
+#include <errno.h>
+#include <sys/stat.h>
 
 unsigned long checks_failed;
 
@@ -16,6 +20,7 @@ static void write_file(const char *directory, const char *name, uint8_t kind, co
         perror(path);
         exit(1);
     }
+    puts(name);
 }
 
 /* A step whose builder is what fuzz-step makes of `kind`. */
@@ -103,13 +108,17 @@ int main(int argc, char **argv)
     static const uint8_t kinds[] = {0, 1, 2, 3, 4, 5, 8, 16, 32, 35};
     static char data[1 << 20];
 
-    for (size_t i = 0; argc == 2 && i < sizeof kinds; i++) {
+    if (argc != 2 || (mkdir(argv[1], 0777) != 0 && errno != EEXIST)) {
+        fprintf(stderr, "Usage: make-step-corpus DIRECTORY\n");
+        return 2;
+    }
+    for (size_t i = 0; i < sizeof kinds; i++) {
         uint64_t size = 0;
         char name[64];
         for (uint64_t seed = 1; size == 0 && seed < 2000000; seed++)
             size = make(seed, kinds[i], data, sizeof data);
         if (size == 0) {
-            printf("no step for kind %u\n", kinds[i]);
+            fprintf(stderr, "no step for kind %u\n", kinds[i]);
             return 1;
         }
         snprintf(name, sizeof name, "good-%u", kinds[i]);
@@ -117,5 +126,5 @@ int main(int argc, char **argv)
         if (kinds[i] == 0)
             damage(argv[1], kinds[i], data, size);
     }
-    return argc != 2;
+    return 0;
 }
