@@ -67,7 +67,7 @@ problem='heads=4 kv_heads=2 head_dim=24 q=f32 block=7'
 
 # It computes what the oracle says, and a model's attention runs on it.
 cd "$source"
-"$prefix/bin/attn-check" "$work/drop/libattn-template.so" --quick ||
+"$prefix/bin/attn-check" "$work/drop/libattn-template.so" --quick --share 1/4 ||
     fail "the template's results are wrong"
 "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/native" >"$work/native.text"
 ATTN_BACKEND=template "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/log" >"$work/text"

@@ -137,42 +137,42 @@ static void check(uint32_t features, uint32_t cases)
 
 Test(features, none)
 {
-    check(0, 300);
+    check(0, 100);
 }
 
 Test(features, sinks)
 {
-    check(WITH_SINKS, 300);
+    check(WITH_SINKS, 100);
 }
 
 Test(features, alibi)
 {
-    check(WITH_ALIBI, 300);
-    check(WITH_ALIBI | WITH_SINKS, 50);
+    check(WITH_ALIBI, 100);
+    check(WITH_ALIBI | WITH_SINKS, 25);
 }
 
 Test(features, new_keys_alone)
 {
-    check(WITH_NEW, 300);
-    check(WITH_NEW | WITH_SINKS | WITH_ALIBI, 50);
+    check(WITH_NEW, 100);
+    check(WITH_NEW | WITH_SINKS | WITH_ALIBI, 25);
 }
 
 Test(features, new_keys_beside_a_cache)
 {
-    check(WITH_CACHE_NEW, 300);
-    check(WITH_CACHE_NEW | WITH_SINKS | WITH_ALIBI, 50);
+    check(WITH_CACHE_NEW, 100);
+    check(WITH_CACHE_NEW | WITH_SINKS | WITH_ALIBI, 25);
 }
 
 Test(features, masks)
 {
-    check(WITH_MASK, 300);
-    check(WITH_MASK | WITH_SINKS | WITH_ALIBI, 150);
-    check(WITH_MASK | WITH_CACHE_NEW | WITH_ALIBI, 100);
+    check(WITH_MASK, 100);
+    check(WITH_MASK | WITH_SINKS | WITH_ALIBI, 50);
+    check(WITH_MASK | WITH_CACHE_NEW | WITH_ALIBI, 40);
 }
 
 Test(features, eight_bits)
 {
-    check(WITH_8_BITS, 400);
-    check(WITH_8_BITS | WITH_NEW | WITH_SINKS, 100);
-    check(WITH_8_BITS | WITH_CACHE_NEW | WITH_MASK | WITH_ALIBI, 100);
+    check(WITH_8_BITS, 150);
+    check(WITH_8_BITS | WITH_NEW | WITH_SINKS, 40);
+    check(WITH_8_BITS | WITH_CACHE_NEW | WITH_MASK | WITH_ALIBI, 40);
 }
