@@ -43,8 +43,8 @@ static double magnitude(const struct format *format, uint32_t code)
     double fraction = (double)(code & ((UINT32_C(1) << fraction_bits) - 1));
 
     if (exponent == 0)
-        return ldexp(fraction, 1 - format->bias - fraction_bits);
-    return ldexp(fraction + ldexp(1, fraction_bits), exponent - format->bias - fraction_bits);
+        return fraction * oracle_power2(1 - format->bias - fraction_bits);
+    return (fraction + oracle_power2(fraction_bits)) * oracle_power2(exponent - format->bias - fraction_bits);
 }
 
 double oracle_decode8(uint32_t dtype, uint8_t code)

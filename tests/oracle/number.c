@@ -51,9 +51,19 @@ static double decode_bf16(uint16_t bits)
     return (double)value;
 }
 
+double oracle_power2(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to)
 {
     const unsigned char *bytes = from;
+    bool eight = oracle_is_eight(dtype);
 
     for (uint32_t i = 0; i < count; i++) {
         if (dtype == ATTN_F32) {
@@ -62,7 +72,7 @@ void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to)
             to[i] = (double)value;
             continue;
         }
-        if (oracle_is_eight(dtype)) {
+        if (eight) {
             to[i] = oracle_decode8(dtype, bytes[i]);
             continue;
         }
@@ -82,7 +92,7 @@ double oracle_step(double value, int digits, int least)
     }
     if (exponent < least)
         exponent = least;
-    return ldexp(1, exponent - (digits - 1));
+    return oracle_power2(exponent - (digits - 1));
 }
 
 static double round_to(double value, int digits, int least, double max)
