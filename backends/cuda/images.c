@@ -3,15 +3,13 @@
 #include "host.h"
 
 #define GPU_MODULE(name) extern const unsigned char cuda_image_##name[];
-#include "modules.def"
-#undef GPU_MODULE
+#include "instances.def"
 
 const unsigned char *gpu_vendor_image(const struct gpu_device_record *record, enum gpu_module module)
 {
     static const unsigned char *const images[] = {
 #define GPU_MODULE(name) cuda_image_##name,
-#include "modules.def"
-#undef GPU_MODULE
+#include "instances.def"
     };
 
     (void)record;

@@ -13,11 +13,18 @@
 #define MMA_CODES  (GPU_TYPES_8 & ~GPU_TYPE_FNUZ)
 #define MMA_CACHED (GPU_FEATURES & ~(GPU_MLA | GPU_NEW | GPU_CACHE_NEW))
 
+/* The most columns of an mma kernel: a union is as large as its largest member. */
+union mma_columns {
+#define MMA(name, dk, dv, kv_size, rows) char name[dk];
+#include "instances.def"
+};
+
 #define MMA_ROW(name_, phases_, q_, kv_, features_, numerics_)                                               \
     {                                                                                                        \
         .name = (name_), .family = &cuda_mma, .arch = CUDA_ARCH_LEAST, .phases = (phases_), .q_types = (q_), \
-        .kv_types = (kv_), .out_types = GPU_TYPE_F32 | GPU_TYPES_16, .dim_multiple = 1, .dim_max = 256,      \
-        .features = (features_), .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)                   \
+        .kv_types = (kv_), .out_types = GPU_TYPE_F32 | GPU_TYPES_16, .dim_multiple = 1,                      \
+        .dim_max = sizeof(union mma_columns), .features = (features_), .graph_level = ATTN_GRAPH_ALWAYS,     \
+        .numerics = (numerics_)                                                                              \
     }
 
 /* Latent caches of the queries' type; vectors in pieces do not come by copies of 16 bytes. */

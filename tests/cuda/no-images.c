@@ -3,4 +3,4 @@
 #define GPU_MODULE(name)                                                                                     \
     extern const unsigned char cuda_image_##name[];                                                          \
     const unsigned char cuda_image_##name[] = {0};
-#include "modules.def"
+#include "instances.def"

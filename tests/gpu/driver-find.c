@@ -7,14 +7,13 @@
 const struct driver_kernel *driver_find(const char *name)
 {
     static const struct driver_kernel *const tables[] = {
-        driver_kv_kernels,          driver_plan_kernels,         driver_lane_kernels,
-        driver_mma_64_kernels,      driver_mma_64_kv8_kernels,   driver_mma_128_kernels,
-        driver_mma_128_kv8_kernels, driver_mma_192_kernels,      driver_mma_192_kv8_kernels,
-        driver_mma_256_kernels,     driver_mma_256_kv8_kernels,  driver_latent_16_kernels,
-        driver_latent_32_kernels,   driver_latent_64_kernels,    driver_tile_64_kernels,
-        driver_tile_64_kv8_kernels, driver_tile_128_kernels,     driver_tile_128_kv8_kernels,
-        driver_tile_192_kernels,    driver_tile_192_kv8_kernels, driver_tile_256_kernels,
-        driver_tile_256_kv8_kernels};
+#define MMA(name, dk, dv, kv_size, rows) driver_##name##_kernels,
+#include "../../backends/cuda/instances.def"
+        driver_kv_kernels,           driver_plan_kernels,        driver_lane_kernels,
+        driver_latent_16_kernels,    driver_latent_32_kernels,   driver_latent_64_kernels,
+        driver_tile_64_kernels,      driver_tile_64_kv8_kernels, driver_tile_128_kernels,
+        driver_tile_128_kv8_kernels, driver_tile_192_kernels,    driver_tile_192_kv8_kernels,
+        driver_tile_256_kernels,     driver_tile_256_kv8_kernels};
 
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
         for (const struct driver_kernel *kernel = tables[t]; kernel->name != NULL; kernel++)

@@ -8,6 +8,10 @@
 
 #include "fiber.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A kernel by the name that a module knows. */
 struct driver_kernel {
     const char *name;
@@ -29,9 +33,8 @@ struct driver_kernel {
 
 /* Tables end with a name of NULL. */
 extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], driver_lane_kernels[];
-extern const struct driver_kernel driver_mma_64_kernels[], driver_mma_64_kv8_kernels[],
-    driver_mma_128_kernels[], driver_mma_128_kv8_kernels[], driver_mma_192_kernels[],
-    driver_mma_192_kv8_kernels[], driver_mma_256_kernels[], driver_mma_256_kv8_kernels[];
+#define MMA(name, dk, dv, kv_size, rows) extern const struct driver_kernel driver_##name##_kernels[];
+#include "../../backends/cuda/instances.def"
 extern const struct driver_kernel driver_latent_16_kernels[], driver_latent_32_kernels[],
     driver_latent_64_kernels[];
 extern const struct driver_kernel driver_tile_64_kernels[], driver_tile_64_kv8_kernels[],
@@ -40,5 +43,9 @@ extern const struct driver_kernel driver_tile_64_kernels[], driver_tile_64_kv8_k
 
 /* The kernel of that name, or NULL. */
 const struct driver_kernel *driver_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -13,6 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef void (*fiber_kernel_fn)(const void *argument);
 
 /* Most threads of a CTA. */
@@ -27,5 +31,9 @@ struct fiber_grid {
 
 /* Calls kernel(argument) on every thread of the grid. */
 void fiber_launch(fiber_kernel_fn kernel, const void *argument, const struct fiber_grid *grid);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef PORT_FIBER_H
 #define PORT_FIBER_H
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 #define GPU_INLINE static inline __attribute__((unused))
 #define GPU_DEVICE static __attribute__((unused))
 #define GPU_KERNEL(name, threads, ctas)                                                                      \
-    _Static_assert((threads) % GPU_WARP == 0 && (ctas) > 0, #name);                                          \
+    static_assert((threads) % GPU_WARP == 0 && (ctas) > 0, #name);                                           \
     static void name
 #define GPU_ARGUMENT(type, arg) const type arg
 /* One CTA runs at a time. The section is filled before each. */
@@ -32,6 +33,10 @@ struct gpu_u64 {
 };
 
 /* ---------------------------------------------------------------- fiber-port.c */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 enum gpu_fiber_op {
     GPU_FIBER_SHUFFLE = 1,
@@ -65,11 +70,6 @@ uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits);
 const struct gpu_fiber_slot *gpu_fiber_meet(enum gpu_fiber_op op, const struct gpu_fiber_slot *own);
 
 void gpu_copy_async16(void *shared, const void *global, uint32_t bytes);
-GPU_INLINE void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)
-{
-    if (wanted)
-        gpu_copy_async16(shared, (const void *)global, 16);
-}
 void gpu_copy_async4(void *shared, uint64_t global);
 void gpu_copy_commit(void);
 void gpu_fiber_copy_wait(uint32_t groups);
@@ -78,6 +78,16 @@ void gpu_fiber_load_matrix(uint32_t *to, const void *row, uint32_t matrices, uin
 uint32_t gpu_transpose_matrix(uint32_t pair);
 /* `bf16`: the type of a and b, else f16. */
 void gpu_fiber_mma(float d[4], const uint32_t a[4], const uint32_t b[2], uint32_t bf16);
+
+#ifdef __cplusplus
+}
+#endif
+
+GPU_INLINE void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)
+{
+    if (wanted)
+        gpu_copy_async16(shared, (const void *)global, 16);
+}
 
 /* ---------------------------------------------------------------- warps */
 
@@ -284,21 +294,17 @@ GPU_INLINE uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)
 /* ---------------------------------------------------------------- memory and matrices */
 
 /* UBSan sees addresses that are not aligned. */
+struct gpu_fiber_u128 {
+    struct gpu_u128 value;
+} __attribute__((aligned(16)));
+
 GPU_INLINE struct gpu_u128 gpu_load_u128(const void *at)
 {
-    const struct {
-        struct gpu_u128 value;
-    } __attribute__((aligned(16))) *from = at;
-
-    return from->value;
+    return ((const struct gpu_fiber_u128 *)at)->value;
 }
 GPU_INLINE void gpu_store_u128(void *at, struct gpu_u128 value)
 {
-    struct {
-        struct gpu_u128 value;
-    } __attribute__((aligned(16))) *to = at;
-
-    to->value = value;
+    ((struct gpu_fiber_u128 *)at)->value = value;
 }
 GPU_INLINE struct gpu_u128 gpu_load_global_u128(uint64_t at)
 {
@@ -307,7 +313,9 @@ GPU_INLINE struct gpu_u128 gpu_load_global_u128(uint64_t at)
 GPU_INLINE struct gpu_u64 gpu_load_fresh_u64(uint64_t at)
 {
     const uint32_t *from = (const uint32_t *)(uintptr_t)at;
-    return (struct gpu_u64){{from[0], from[1]}};
+    const struct gpu_u64 value = {{from[0], from[1]}};
+
+    return value;
 }
 GPU_INLINE struct gpu_u128 gpu_load_fresh_u128(uint64_t at)
 {

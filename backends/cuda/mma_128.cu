@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Matrix kernels for up to 128 columns, keys and values of 16 bits. */
-#define MMA_TAG   _128
-#define MMA_DK    128
-#define MMA_DV    128
-#define MMA_EIGHT 0
-#include "mma-all.h"

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Where the keys and values of an iteration lie in memory: page table entries are read early, and the
+ * addresses made of them are kept in shared memory.
+ */
+#ifndef ATTN_GPU_MMA_ADDRESSES_H
+#define ATTN_GPU_MMA_ADDRESSES_H
+
+#include "config.h"
+
+/* The keys of a sequence that a CTA may read. */
+struct mma_key_range {
+    uint64_t entries;
+    uint32_t cached; /* keys below it are looked up in the page table */
+    uint32_t keys;
+};
+
+/* The keys of a sequence below `keys`. */
+GPU_INLINE struct mma_key_range mma_key_range_of(const struct gpu_run *run, const struct gpu_sequence *s,
+                                                 uint32_t keys)
+{
+    struct mma_key_range range;
+
+    range.entries = gpu_entries(run, s);
+    range.keys = keys;
+    range.cached = range.entries == 0 ? 0 : s->fresh < keys ? s->fresh : keys;
+    return range;
+}
+
+/* The key of a tile that a thread of a group looks up. */
+template <class C> GPU_INLINE uint32_t mma_key_of_thread(uint32_t tile, uint32_t key0)
+{
+    return tile * GPU_TILE + key0 + gpu_thread() % C::GROUP_KEYS;
+}
+
+/* Reads the page table entry of a thread's key. */
+template <class C>
+GPU_INLINE struct gpu_entry mma_find_page(const struct gpu_run *run, const struct mma_key_range *range,
+                                          uint32_t tile, uint32_t key0)
+{
+    const uint32_t key = mma_key_of_thread<C>(tile, key0);
+    struct gpu_entry entry;
+
+    entry.low = entry.high = 0;
+    if (key < range->cached)
+        entry = gpu_entry(run, range->entries, key);
+    return entry;
+}
+
+/* Writes the address, and the scale, of a thread's key or value. */
+template <class C>
+GPU_INLINE void mma_write_address(const struct gpu_run *run, mma_shared<C> *shared,
+                                  const struct mma_key_range *range, uint32_t tile, uint32_t slot,
+                                  uint32_t kv_head, uint32_t key0, struct gpu_entry entry, bool value)
+{
+    const uint32_t column = key0 + gpu_thread() % C::GROUP_KEYS, key = mma_key_of_thread<C>(tile, key0);
+    const struct gpu_origin *origin = &shared->origin[value][key >= shared->sequence.fresh];
+    int64_t page = 0, token = key;
+
+    if (key < range->cached) {
+        token = key - gpu_page_of(run, key) * run->batch.block;
+        page = gpu_entry_page(run, entry);
+    }
+    const bool exists = key < range->keys && page >= 0;
+    (value ? shared->v_at : shared->k_at)[slot][column] =
+        exists ? origin->base + (uint64_t)(page * origin->page_stride + token * origin->token_stride)
+               : MMA_NO_ADDRESS;
+    if (mma_scale_per_key<C>(run->problem.k_scale) || mma_scale_per_key<C>(run->problem.v_scale)) {
+        struct gpu_place place;
+        float scale = 1;
+        if (exists && gpu_place_of(run, &shared->sequence, key, entry, &place))
+            scale = gpu_scale_at(place.fresh ? (value ? &run->v_new.scale : &run->k_new.scale)
+                                             : (value ? &run->v.scale : &run->k.scale),
+                                 place.outer, place.token, kv_head);
+        (value ? shared->v_scale : shared->k_scale)[slot][column] = scale;
+    }
+}
+
+/*
+ * Writes addresses of keys and values. Where a group has two threads for a key, one of them takes the value.
+ */
+template <class C>
+GPU_INLINE void mma_write_addresses(const struct gpu_run *run, mma_shared<C> *shared,
+                                    const struct mma_key_range *range, uint32_t tile, uint32_t slot,
+                                    uint32_t kv_head, uint32_t key0, struct gpu_entry entry)
+{
+    if constexpr (C::GROUP_THREADS >= 2 * C::GROUP_KEYS) {
+        mma_write_address<C>(run, shared, range, tile, slot, kv_head, key0, entry,
+                             gpu_thread() % C::GROUP_THREADS >= C::GROUP_KEYS);
+    } else {
+        GPU_LOOP
+        for (uint32_t value = 0; value < 2; value++)
+            mma_write_address<C>(run, shared, range, tile, slot, kv_head, key0, entry, value != 0);
+    }
+}
+
+#endif

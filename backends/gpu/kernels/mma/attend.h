@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The KV loop over a work tile of 16 query rows and more. */
+#ifndef ATTN_GPU_MMA_ATTEND_H
+#define ATTN_GPU_MMA_ATTEND_H
+
+#include "combine.h"
+#include "nonfinite.h"
+#include "score.h"
+#include "value.h"
+
+/* What a warp keeps in registers from one KV iteration to the next. */
+template <class C> struct mma_loop {
+    mma_out_fragments<C> o;
+    mma_row_pairs<C> max, sum;
+    mma_query_fragments<C> q;
+    struct mma_rules rules;
+    struct mma_key_range range;
+    unsigned char *stages;    /* of the group */
+    uint32_t row_warp, group; /* the warp's */
+    uint32_t key0;            /* the group's first key of a tile */
+    uint32_t first, end;      /* tiles of keys */
+    uint32_t count;           /* stages that they fill */
+    uint32_t slot;            /* address stage of the current tile */
+    uint32_t at;              /* stage of its keys */
+    bool aligned;
+};
+
+template <class C> GPU_INLINE void mma_clear_results(mma_loop<C> *loop)
+{
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        loop->max[m][0] = loop->max[m][1] = -GPU_INFINITY;
+        loop->sum[m][0] = loop->sum[m][1] = 0;
+        GPU_UNROLL
+        for (uint32_t n = 0; n < C::DV / 8; n++)
+            loop->o[m][n][0] = loop->o[m][n][1] = loop->o[m][n][2] = loop->o[m][n][3] = 0;
+    }
+}
+
+/* Finds and writes the addresses of the first tiles. */
+template <class C>
+GPU_INLINE void mma_write_first_addresses(const struct gpu_run *run, mma_shared<C> *shared,
+                                          unsigned char *stages, const struct gpu_piece *p,
+                                          const mma_loop<C> *loop)
+{
+    struct gpu_entry entries[C::ADDRESS_STAGES - 1];
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::ADDRESS_STAGES - 1; i++)
+        entries[i] = mma_find_page<C>(run, &loop->range, loop->first + i, loop->key0);
+    mma_zero_padding<C>(run, stages);
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::ADDRESS_STAGES - 1; i++)
+        mma_write_addresses<C>(run, shared, &loop->range, loop->first + i, i, p->kv_head, loop->key0,
+                               entries[i]);
+}
+
+/* Before the first iteration. */
+template <class C>
+GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                          unsigned char *stages, const struct gpu_piece *p, mma_loop<C> *loop)
+{
+    const uint32_t warp = gpu_thread() / GPU_WARP;
+
+    loop->row_warp = warp / C::GROUPS;
+    loop->group = warp % C::GROUPS;
+    loop->key0 = loop->group * C::GROUP_KEYS;
+    loop->first = p->first;
+    loop->end = p->end;
+    loop->count = 2 * (loop->end - loop->first);
+    loop->stages = stages + loop->group * (C::STAGES * C::STAGE_BYTES);
+    mma_clear_results<C>(loop);
+    loop->range = mma_key_range_of(run, &shared->sequence, shared->sequence.kv_len);
+    mma_write_first_addresses<C>(run, shared, stages, p, loop);
+    const bool copied = mma_write_query_addresses<C>(run, shared, p->row0, p->kv_head);
+    mma_group_barrier<C>();
+    if (copied)
+        mma_copy_queries<C>(shared, queries); /* together with the first keys */
+    mma_load_first_stages<C>(run, shared, loop->stages, loop->first, loop->key0, loop->count, loop->aligned);
+    if (!copied)
+        mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head); /* while keys are copied */
+    mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
+    if (gpu_thread() < C::GROUPS)
+        shared->nonfinite_tile[gpu_thread()] = 0;
+    gpu_barrier();
+    loop->rules = mma_find_rules<C>(run, shared, p);
+    if constexpr (C::Q_IN_REGISTERS)
+        mma_hold_queries<C>(queries, loop->q);
+    loop->slot = loop->at = 0;
+}
+
+/*
+ * Begins the copies of the stage that is `ahead` stages after the current keys, into the stage `to`. Row
+ * warps issue them in steps of `copy` and commit them afterwards.
+ */
+template <class C, uint32_t ahead>
+GPU_INLINE void mma_load_ahead(const struct gpu_run *run, const mma_shared<C> *shared,
+                               const mma_loop<C> *loop, uint32_t to, uint32_t tile, uint32_t done,
+                               struct mma_copy *copy)
+{
+    unsigned char *stage = loop->stages + to * C::STAGE_BYTES;
+    const uint32_t slot = (loop->slot + ahead / 2) % C::ADDRESS_STAGES;
+    const bool wanted = done + ahead < loop->count;
+
+    if constexpr (C::ROW_WARPS == 4) {
+        *copy = mma_load_stage_begin<C>(run, shared, stage, slot, tile + ahead / 2, ahead % 2 != 0,
+                                        loop->aligned, wanted);
+    } else {
+        if (wanted)
+            mma_load_stage<C>(run, shared, stage, slot, tile + ahead / 2, loop->key0, ahead % 2 != 0,
+                              loop->aligned);
+        gpu_copy_commit();
+    }
+}
+
+/* One KV iteration. */
+template <class C>
+GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, const unsigned char *queries,
+                            const struct gpu_piece *p, mma_loop<C> *loop, uint32_t tile)
+{
+    const uint32_t done = 2 * (tile - loop->first), later = tile + C::ADDRESS_STAGES - 1;
+    const uint32_t key0 = loop->key0, slot = loop->slot, at = loop->at;
+    const uint32_t previous = at == 0 ? C::STAGES - 1 : at - 1;
+    const uint32_t next = at + 1 == C::STAGES ? 0 : at + 1;
+    unsigned char *values = loop->stages + next * C::STAGE_BYTES;
+    mma_score_fragments<C> s;
+    mma_row_pairs<C> tile_max;
+    struct mma_copy copy;
+
+    mma_wait_copies<C, C::STAGES - 2>(); /* the keys */
+    mma_load_ahead<C, C::STAGES - 1>(run, shared, loop, previous, tile, done, &copy);
+    /* The entry arrives while scores are computed. */
+    const struct gpu_entry entry = mma_find_page<C>(run, &loop->range, later, key0);
+    const uint64_t present = mma_present_keys<C>(run, shared, slot, key0);
+    mma_scores<C>(run, queries, loop->stages + at * C::STAGE_BYTES, loop->row_warp, loop->q, s, &copy);
+    if constexpr (C::ROW_WARPS == 4)
+        gpu_copy_commit();
+    const bool unmasked =
+        mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
+    mma_wait_copies<C, C::STAGES - 2>(); /* the values */
+    mma_load_ahead<C, C::STAGES>(run, shared, loop, at, tile, done, &copy);
+    if (!unmasked)
+        mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
+    if (!unmasked && shared->nonfinite_tile[loop->group] == tile + 1)
+        mma_spread_nonfinite<C>(shared, key0, s, loop->o);
+    mma_row_max<C>(s, tile_max);
+    mma_rescale<C>(tile_max, loop->max, loop->sum, loop->o, loop->rules.factor,
+                   loop->rules.rescale_threshold);
+    mma_values<C>(run, shared, values, slot, key0, unmasked, s, loop->max, loop->sum, loop->rules.factor,
+                  loop->o, &copy);
+    if constexpr (C::ROW_WARPS == 4)
+        gpu_copy_commit();
+    if (later < loop->end)
+        mma_write_addresses<C>(run, shared, &loop->range, later,
+                               (slot + C::ADDRESS_STAGES - 1) % C::ADDRESS_STAGES, p->kv_head, key0, entry);
+    loop->slot = slot + 1 == C::ADDRESS_STAGES ? 0 : slot + 1;
+    loop->at = next + 1 == C::STAGES ? 0 : next + 1;
+}
+
+/* Attention of a work tile. Results are stored, or in shared memory in place of queries and stages. */
+template <class C>
+GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
+                           unsigned char *stages, const struct gpu_piece *p, bool aligned)
+{
+    mma_loop<C> loop;
+
+    loop.aligned = aligned;
+    mma_begin<C>(run, shared, queries, stages, p, &loop);
+    GPU_LOOP
+    for (uint32_t tile = loop.first; tile < loop.end; tile++)
+        mma_iterate<C>(run, shared, queries, p, &loop, tile);
+    GPU_COPY_WAIT(0);
+    if (mma_stores_directly<C>(run, p)) {
+        mma_store_rows<C>(run, shared, queries, p, loop.max, loop.sum, loop.o, loop.rules.factor);
+        return;
+    }
+    mma_gather_results<C>(shared, (float *)(void *)queries, shared->sequence.q_len * run->group - p->row0,
+                          loop.row_warp, loop.group, loop.max, loop.sum, loop.o, loop.rules.factor);
+}
+
+#endif

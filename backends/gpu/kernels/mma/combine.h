@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Combines partial results: of the warp groups of a CTA, and of the CTAs that took splits of the keys. */
+#ifndef ATTN_GPU_MMA_COMBINE_H
+#define ATTN_GPU_MMA_COMBINE_H
+
+#include "epilogue.h"
+
+/*
+ * Row maxima in base 2, row sums, and results of rows that exist, from registers into the shared memory of
+ * the warp group.
+ */
+template <class C>
+GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t rows, uint32_t row_warp,
+                                   uint32_t group, mma_row_pairs<C> max, mma_row_pairs<C> sum,
+                                   mma_out_fragments<C> o, float factor)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            float row_sum = sum[m][h];
+            row_sum += gpu_shuffle_xor_f32(row_sum, 1);
+            row_sum += gpu_shuffle_xor_f32(row_sum, 2);
+            if (lane % 4 == 0) {
+                shared->max[warp][m * 16 + h * 8 + lane / 4] = max[m][h] * factor;
+                shared->sum[warp][m * 16 + h * 8 + lane / 4] = row_sum;
+            }
+        }
+    }
+    gpu_barrier(); /* the last tile has been read */
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            const uint32_t row = (row_warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
+            float *at = to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH + lane % 4 * (C::KV8 ? 4 : 2);
+            if (row >= rows)
+                continue;
+            GPU_UNROLL
+            for (uint32_t n = 0; n < C::DV / 8; n += 2) {
+                const float *even = &o[m][n][2 * h], *odd = &o[m][n + 1][2 * h];
+                at[n * 8] = even[0];
+                at[n * 8 + 1] = C::KV8 ? odd[0] : even[1];
+                at[n * 8 + (C::KV8 ? 2 : 8)] = C::KV8 ? even[1] : odd[0];
+                at[n * 8 + (C::KV8 ? 3 : 9)] = odd[1];
+            }
+        }
+    }
+    gpu_barrier();
+}
+
+/* One row of all warp groups. */
+template <class C>
+GPU_INLINE void mma_combine_groups(const mma_shared<C> *shared, const float *from, uint32_t row, float *max,
+                                   float *sum, float values[C::LANE_COLUMNS])
+{
+    const uint32_t warp = row / (C::M_FRAGMENTS * 16) * C::GROUPS, row_in_warp = row % (C::M_FRAGMENTS * 16);
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    *max = -GPU_INFINITY;
+    *sum = 0;
+    GPU_UNROLL
+    for (uint32_t g = 0; g < C::GROUPS; g++)
+        *max = fmaxf(*max, shared->max[warp + g][row_in_warp]);
+    const float base = *max == -GPU_INFINITY ? 0 : *max;
+    GPU_UNROLL
+    for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+        values[j] = 0;
+    GPU_UNROLL
+    for (uint32_t g = 0; g < C::GROUPS; g++) {
+        const float weight = gpu_exp2_fast(shared->max[warp + g][row_in_warp] - base);
+        const float *at =
+            from + g * C::GROUP_FLOATS + row * C::RESULT_PITCH + lane % C::ROW_LANES * C::LANE_COLUMNS;
+        *sum += shared->sum[warp + g][row_in_warp] * weight;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+            values[j] += at[j] * weight;
+    }
+}
+
+/* A row's partial result in the split workspace, and its maximum and sum. */
+template <class C> GPU_INLINE float *mma_partial_out(const struct gpu_run *run, uint32_t split, uint32_t row)
+{
+    return (float *)run->part_out + ((uint64_t)split * C::ROWS + row) * C::DV;
+}
+
+template <class C> GPU_INLINE float *mma_partial_lse(const struct gpu_run *run, uint32_t split, uint32_t row)
+{
+    return (float *)run->part_lse + ((uint64_t)split * C::ROWS + row) * 2;
+}
+
+/* Stores rows of shared memory in the output, or in the workspace if keys are split. */
+template <class C>
+GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *shared, const float *from,
+                               const struct gpu_piece *p)
+{
+    const struct gpu_sequence *s = &shared->sequence;
+    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+
+    GPU_LOOP
+    for (uint32_t row = warp; row < C::ROWS; row += 4) {
+        uint32_t token, head;
+        float max, sum, values[C::LANE_COLUMNS];
+        if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
+            break;
+        mma_combine_groups<C>(shared, from, row, &max, &sum, values);
+        if (p->parts == 1) {
+            mma_store_row<C>(run, s, token, head, p->kv_head, max, sum, values);
+            continue;
+        }
+        const uint32_t split = gpu_slot(p, p->part);
+        float *out = mma_partial_out<C>(run, split, row) + lane * C::LANE_COLUMNS;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+            if (lane < C::ROW_LANES)
+                out[j] = values[j];
+        if (lane == 0) {
+            mma_partial_lse<C>(run, split, row)[0] = max;
+            mma_partial_lse<C>(run, split, row)[1] = sum;
+        }
+    }
+}
+
+/* True in the CTA that finishes last of those that have splits of a sequence and head. */
+template <class C>
+GPU_INLINE bool mma_is_last_split(const struct gpu_run *run, mma_shared<C> *shared, const struct gpu_piece *p)
+{
+    gpu_barrier();
+    if (gpu_thread() == 0) {
+        uint32_t *counter = (uint32_t *)run->counters + (uint64_t)p->seq * run->problem.kv_heads + p->kv_head;
+        gpu_fence(); /* of all that the barrier orders before it */
+        shared->is_last_split = gpu_atomic_add(counter, 1) + 1 == p->parts;
+        if (shared->is_last_split) {
+            *counter = 0;
+            gpu_fence();
+        }
+    }
+    gpu_barrier();
+    return shared->is_last_split != 0;
+}
+
+/* A row of all splits, of which each lane weighs one of 32. */
+template <class C> struct mma_combined {
+    float max;
+    float sum; /* a lane's share of it */
+    float values[C::LANE_COLUMNS];
+};
+
+/* Splits of a row that are loaded before the first of them is used. */
+constexpr uint32_t MMA_SPLITS_AT_ONCE = 8;
+
+/* The weight of the split that this lane has, whose maximum and sum are in `lse`. */
+template <class C>
+GPU_INLINE float mma_combine_weight(mma_combined<C> *m, const struct gpu_u64 lse, bool exists)
+{
+    const float split_max = exists ? gpu_f32_of_bits(lse.x[0]) : -GPU_INFINITY;
+    float max = fmaxf(m->max, split_max);
+
+    for (uint32_t step = 1; step < GPU_WARP; step *= 2)
+        max = fmaxf(max, gpu_shuffle_xor_f32(max, step));
+    const float base = max == -GPU_INFINITY ? 0 : max, correction = gpu_exp2_fast(m->max - base);
+    const float weight = gpu_exp2_fast(split_max - base);
+    m->max = max;
+    m->sum = m->sum * correction + (exists ? gpu_f32_of_bits(lse.x[1]) * weight : 0);
+    GPU_UNROLL
+    for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+        m->values[j] *= correction;
+    return weight;
+}
+
+template <class C>
+GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_piece *p, uint32_t row,
+                                mma_combined<C> *m)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    m->max = -GPU_INFINITY;
+    m->sum = 0;
+    GPU_UNROLL
+    for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+        m->values[j] = 0;
+    GPU_LOOP
+    for (uint32_t first = 0; first < p->parts; first += GPU_WARP) {
+        const uint32_t count = p->parts - first < GPU_WARP ? p->parts - first : GPU_WARP;
+        const uint32_t own = first + (lane < count ? lane : 0);
+        const struct gpu_u64 lse =
+            gpu_load_fresh_u64((uint64_t)mma_partial_lse<C>(run, gpu_slot(p, own), row));
+        float weight = 0;
+        GPU_LOOP
+        for (uint32_t i = 0; i < count; i += MMA_SPLITS_AT_ONCE) {
+            struct gpu_u128 loaded[MMA_SPLITS_AT_ONCE][C::LANE_COLUMNS / 4];
+            GPU_UNROLL
+            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE; u++) {
+                const uint32_t split = gpu_slot(p, first + (i + u < count ? i + u : i));
+                const float *at = mma_partial_out<C>(run, split, row) + lane % C::ROW_LANES * C::LANE_COLUMNS;
+                GPU_UNROLL
+                for (uint32_t j = 0; j < C::LANE_COLUMNS / 4; j++)
+                    loaded[u][j] = gpu_load_fresh_u128((uint64_t)(at + 4 * j));
+            }
+            if (i == 0)
+                weight = mma_combine_weight<C>(m, lse, lane < count);
+            GPU_UNROLL
+            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE; u++) {
+                const float share = gpu_shuffle_f32(weight, (i + u) % GPU_WARP);
+                GPU_UNROLL
+                for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+                    if (i + u < count)
+                        m->values[j] += gpu_f32_of_bits(loaded[u][j / 4].x[j % 4]) * share;
+            }
+        }
+    }
+    for (uint32_t step = 1; step < GPU_WARP; step *= 2)
+        m->sum += gpu_shuffle_xor_f32(m->sum, step);
+}
+
+/* Combines the splits of all rows and stores them. */
+template <class C>
+GPU_INLINE void mma_combine_splits(const struct gpu_run *run, const mma_shared<C> *shared,
+                                   const struct gpu_piece *p)
+{
+    const struct gpu_sequence *s = &shared->sequence;
+    const uint32_t warp = gpu_thread() / GPU_WARP;
+
+    GPU_LOOP
+    for (uint32_t row = warp; row < C::ROWS; row += 4) {
+        uint32_t token, head;
+        mma_combined<C> m;
+        if (!mma_row_of(run, s, row, p->kv_head, &token, &head))
+            break;
+        mma_combine_row<C>(run, p, row, &m);
+        mma_store_row<C>(run, s, token, head, p->kv_head, m.max, m.sum, m.values);
+    }
+}
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * What an mma kernel is compiled for, the layout of its shared memory, and the fragments that a lane holds.
+ *
+ * A CTA has four warps and a tile of query rows: query tokens times the heads that share a KV head. Warps
+ * that read the same keys are a warp group: they copy them together and wait for each other. Tiles of 64 rows
+ * and more have one group of four row warps, each with rows of its own. In smaller tiles all warps have the
+ * same rows, and each is a group that takes a quarter of the keys.
+ *
+ * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
+ * values, and f16 with 8-bit ones. P is rounded to the same type before its product with V, or to bf16 where
+ * it carries the scales of single values, which f16 would not hold; row sums are of P before it is rounded.
+ *
+ * A multiprocessor reads its code through a small cache: loops over what is rare are not unrolled.
+ */
+#ifndef ATTN_GPU_MMA_CONFIG_H
+#define ATTN_GPU_MMA_CONFIG_H
+
+#include "port.h"
+
+#include "eight.h"
+#include "pieces.h"
+#include "rules.h"
+#include "sizes.h"
+
+constexpr float GPU_LOG2E = 1.4426950408889634f;
+
+template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool QueriesBf16> struct mma_config {
+    static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize};
+    static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
+    static constexpr bool KV8 = KvSize == 1, BF16 = QueriesBf16;
+
+    /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
+    static constexpr bool SMALL_M = Rows == 8;
+    /* Only for prefill: a CTA takes one tile, and no other CTA has keys of it. */
+    static constexpr bool PREFILL_ONLY = Rows == 128;
+    static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : 4;
+    static constexpr uint32_t M_FRAGMENTS = SMALL_M ? 1 : Rows / (ROW_WARPS * 16); /* of 16 rows, per warp */
+    static constexpr uint32_t GROUPS = 4 / ROW_WARPS;
+    static constexpr uint32_t GROUP_THREADS = ROW_WARPS * GPU_WARP;
+
+    static constexpr uint32_t KEYS = gpu_mma_keys(SHAPE); /* of an iteration */
+    static constexpr uint32_t TILES = KEYS / GPU_TILE;
+    static constexpr uint32_t GROUP_KEYS = KEYS / GROUPS;
+    static constexpr uint64_t ALL_PRESENT = GROUP_KEYS == 16 ? 0xffff : ~UINT64_C(0); /* a bit for each key */
+    static constexpr uint32_t KV_SIZE = KvSize, K_BYTES = Dk * KvSize, V_BYTES = Dv * KvSize;
+
+    static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
+    static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
+    static constexpr uint32_t ROW_PADDING = gpu_mma_row_padding(SHAPE);
+    /* A group's share of a stage. */
+    static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
+    static constexpr uint32_t FIXED_BYTES = gpu_mma_fixed_bytes(SHAPE);
+    static constexpr uint32_t CTAS = gpu_mma_ctas(SHAPE);
+
+    static constexpr bool BF16_MMA = BF16 && !KV8;
+    static constexpr bool Q_SCALED = BF16 && KV8; /* bf16 queries have to become f16 */
+    static constexpr bool Q_IN_REGISTERS = ROW_WARPS == 1 && Dk <= 128 && !KV8;
+
+    /* 16-byte chunks that a thread checks for non-finite values at once. */
+    static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !KV8 ? 4 : 1;
+    /* Results: consecutive columns of a lane, lanes that have columns of a row, floats of a row and a group.
+     */
+    static constexpr uint32_t LANE_COLUMNS = Dv < 128 ? 4 : Dv / 32;
+    static constexpr uint32_t ROW_LANES = Dv / LANE_COLUMNS;
+    static constexpr uint32_t RESULT_PITCH = gpu_mma_result_pitch(SHAPE);
+    static constexpr uint32_t GROUP_FLOATS = Rows * RESULT_PITCH;
+
+    static_assert(GROUP_THREADS >= GROUP_KEYS, "each thread looks up one key");
+    static_assert(GROUPS * GROUP_FLOATS * 4 == gpu_mma_result_bytes(SHAPE), "the host reserves less");
+};
+
+/* In place of the address of a vector that does not exist; copied vectors are 16-byte aligned. */
+constexpr uint64_t MMA_NO_ADDRESS = 1;
+
+/* The part of shared memory that does not depend on columns alone; queries and stages follow it. */
+template <class C> struct mma_shared {
+    uint64_t k_at[C::ADDRESS_STAGES][C::KEYS]; /* addresses of vectors, two of which are read at once */
+    uint64_t v_at[C::ADDRESS_STAGES][C::KEYS];
+    struct gpu_sequence sequence;
+    struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
+    struct gpu_piece work;          /* the work tile */
+    uint32_t is_last_split;         /* this CTA combines all splits */
+    float max[4][C::M_FRAGMENTS * 16];
+    float sum[4][C::M_FRAGMENTS * 16];
+    float q_scale[C::ROWS]; /* with Q_SCALED, by which a row's scores are multiplied */
+    float k_scale[C::ADDRESS_STAGES][C::KEYS];
+    float v_scale[C::ADDRESS_STAGES][C::KEYS];
+    unsigned char nonfinite[C::KEYS][C::DV / 8]; /* a bit for each value of the iteration */
+    uint32_t nonfinite_tile[C::GROUPS];          /* a group's last tile with such a value, plus one */
+    struct gpu_row row[C::ROWS];
+};
+
+/* Accumulators of m16n8k16: a lane has rows lane / 4 and 8 more, columns lane % 4 * 2 and the next one. */
+template <class C> using mma_score_fragments = float[C::M_FRAGMENTS][C::GROUP_KEYS / 8][4];
+template <class C> using mma_out_fragments = float[C::M_FRAGMENTS][C::DV / 8][4];
+template <class C> using mma_query_fragments = uint32_t[C::DK / 16][C::M_FRAGMENTS][4];
+/* One number for each row that a lane has. */
+template <class C> using mma_row_pairs = float[C::M_FRAGMENTS][2];
+
+/* Bytes between rows of `bytes` bytes in shared memory. */
+template <class C> GPU_INLINE uint32_t mma_row_pitch(uint32_t bytes)
+{
+    return bytes + C::ROW_PADDING;
+}
+
+/* Which bits of a chunk's number a row flips, so that neighbours begin in different banks. */
+template <class C> GPU_INLINE uint32_t mma_swizzle(uint32_t row, uint32_t bytes)
+{
+    if constexpr (C::ROW_WARPS == 4)
+        return 0;
+    return bytes % 128 == 0 ? row & 7 : row / 2 & 3;
+}
+
+/* Offset of a 16-byte chunk of a row. */
+template <class C> GPU_INLINE uint32_t mma_swizzled(uint32_t row, uint32_t chunk, uint32_t bytes)
+{
+    return row * mma_row_pitch<C>(bytes) + (chunk ^ mma_swizzle<C>(row, bytes)) * 16;
+}
+
+/*
+ * Offset of an even chunk of a block of 16 rows that begins at `row`. `lane_offset` is mma_swizzled for the
+ * row and the chunk (0 or 1) that the lane has of a block; only the bits that a swizzle flips differ between
+ * chunks.
+ */
+template <class C>
+GPU_INLINE uint32_t mma_fragment_at(uint32_t lane_offset, uint32_t row, uint32_t chunk, uint32_t bytes)
+{
+    const uint32_t period = C::ROW_WARPS == 4 ? 1 : bytes % 128 == 0 ? 8 : 4;
+
+    return (lane_offset ^ (chunk % period * 16)) + chunk / period * period * 16 +
+           row * mma_row_pitch<C>(bytes);
+}
+
+/* Whether scales may differ from key to key: a property of the problem, so that strides never change a bit.
+ */
+template <class C> GPU_INLINE bool mma_scale_per_key(uint32_t granularity)
+{
+    return C::KV8 && granularity >= ATTN_SCALES_HEAD;
+}
+
+/* Token and head of a row; false behind the sequence's last one. */
+GPU_INLINE bool mma_row_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t row,
+                           uint32_t kv_head, uint32_t *token, uint32_t *head)
+{
+    *token = row / run->group;
+    *head = kv_head * run->group + row % run->group;
+    return *token < s->q_len;
+}
+
+GPU_INLINE void mma_multiply(float d[4], const uint32_t a[4], const uint32_t b[2], bool bf16)
+{
+    if (bf16)
+        gpu_mma_bf16(d, a, b);
+    else
+        gpu_mma_f16(d, a, b);
+}
+
+/* Two numbers of a 16-bit type. */
+GPU_INLINE uint32_t mma_pack(float low, float high, bool bf16)
+{
+    return bf16 ? gpu_pack_bf16(low, high) : gpu_pack_f16(low, high);
+}
+
+/* Threads of a warp group meet. */
+template <class C> GPU_INLINE void mma_group_barrier(void)
+{
+    if constexpr (C::GROUP_THREADS == GPU_WARP)
+        gpu_warp_barrier();
+    else
+        gpu_barrier();
+}
+
+/* All copies of the group but the latest `n` have arrived, and what it read before is free. */
+template <class C, uint32_t n> GPU_INLINE void mma_wait_copies(void)
+{
+    GPU_COPY_WAIT(n);
+    mma_group_barrier<C>();
+}
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Rows of results into the output: straight from registers, or gathered in shared memory first. */
+#ifndef ATTN_GPU_MMA_EPILOGUE_H
+#define ATTN_GPU_MMA_EPILOGUE_H
+
+#include "config.h"
+
+/* What becomes of a row's result by the attention sink and the division by its sum. */
+struct mma_row_epilogue {
+    uint64_t to;
+    float factor;
+    float base; /* what exponents count from, in base 2 */
+    float sum;  /* with the sink */
+};
+
+/* `max` and `sum` in base 2. */
+template <class C>
+GPU_INLINE struct mma_row_epilogue mma_row_epilogue_of(const struct gpu_run *run,
+                                                       const struct gpu_sequence *s, uint32_t token,
+                                                       uint32_t head, uint32_t kv_head, float max, float sum)
+{
+    const float sink = gpu_sink(run, head) * GPU_LOG2E, highest = fmaxf(max, sink);
+    const int64_t row = (int64_t)s->row + token;
+    struct mma_row_epilogue epilogue;
+
+    epilogue.base = highest == -GPU_INFINITY ? 0 : highest;
+    const float correction = gpu_exp2_fast(max - epilogue.base);
+    epilogue.sum = sum * correction + gpu_exp2_fast(sink - epilogue.base);
+    epilogue.to =
+        run->out.base + (uint64_t)(row * run->out.token_stride + (int64_t)head * run->out.head_stride);
+    epilogue.factor = sum == 0 ? 0 : correction / epilogue.sum;
+    if (C::KV8 && !mma_scale_per_key<C>(run->problem.v_scale))
+        epilogue.factor *= gpu_scale_at(&run->v.scale, 0, 0, kv_head);
+    return epilogue;
+}
+
+/* The logarithm of a row's sum, where it is wanted. */
+GPU_INLINE void mma_store_lse(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
+                              uint32_t head, float sum, const struct mma_row_epilogue *epilogue)
+{
+    const int64_t row = (int64_t)s->row + token;
+
+    if (run->lse.base == 0)
+        return;
+    *(float *)(run->lse.base +
+               (uint64_t)(row * run->lse.token_stride + (int64_t)head * run->lse.head_stride)) =
+        epilogue->sum == 0 ? -GPU_INFINITY
+        : sum == 0
+            ? gpu_sink(run, head)
+            : (float)(((double)epilogue->base + gpu_log_f64((double)epilogue->sum) * 1.4426950408889634) *
+                      0.6931471805599453);
+}
+
+/* Stores numbers of a row in any type and with any stride, one after the other: this is rare. */
+template <class C>
+GPU_INLINE void mma_store_row_any(const struct gpu_run *run, const struct gpu_sequence *s, int64_t row,
+                                  uint32_t head, uint64_t to, float values[C::LANE_COLUMNS])
+{
+    const uint32_t dtype = run->problem.out_dtype, from = gpu_thread() % GPU_WARP * C::LANE_COLUMNS;
+
+    GPU_LOOP
+    for (uint32_t d = from; d < from + C::LANE_COLUMNS && d < run->problem.head_dim_vo; d++) {
+        float x = values[0];
+        GPU_UNROLL
+        for (uint32_t j = 0; j + 1 < C::LANE_COLUMNS; j++)
+            values[j] = values[j + 1];
+        if (run->problem.out_scale > ATTN_SCALES_UNIT)
+            x = gpu_divide(x, gpu_scale_at(&run->out_scale, s->index, row, head));
+        gpu_store(dtype, (unsigned char *)(to + d * GPU_SIZE(dtype)), x);
+    }
+}
+
+/* Stores numbers of a row as a 16-bit type, four at once. */
+template <class C>
+GPU_INLINE void mma_store_row_16bit(const struct gpu_run *run, uint64_t to,
+                                    const float values[C::LANE_COLUMNS])
+{
+    const bool bf16 = run->problem.out_dtype == ATTN_BF16;
+
+    GPU_UNROLL
+    for (uint32_t j = 0; j < C::LANE_COLUMNS; j += 4) {
+        const uint32_t d = gpu_thread() % GPU_WARP * C::LANE_COLUMNS + j;
+        const uint64_t low = mma_pack(values[j], values[j + 1], bf16);
+        const uint64_t high = mma_pack(values[j + 2], values[j + 3], bf16);
+        if (d < run->problem.head_dim_vo)
+            *(uint64_t *)(to + d * 2u) = high << 32 | low;
+    }
+}
+
+/* Stores a row. */
+template <class C>
+GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
+                              uint32_t head, uint32_t kv_head, float max, float sum,
+                              float values[C::LANE_COLUMNS])
+{
+    const uint32_t dtype = run->problem.out_dtype;
+    const struct mma_row_epilogue epilogue = mma_row_epilogue_of<C>(run, s, token, head, kv_head, max, sum);
+    const uint64_t to = epilogue.to;
+
+    GPU_UNROLL
+    for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+        values[j] *= epilogue.factor;
+    if ((dtype == ATTN_BF16 || dtype == ATTN_F16) && run->problem.out_scale <= ATTN_SCALES_UNIT &&
+        (to & 7) == 0 && run->problem.head_dim_vo % 4 == 0)
+        mma_store_row_16bit<C>(run, to, values);
+    else
+        mma_store_row_any<C>(run, s, (int64_t)s->row + token, head, to, values);
+    if (gpu_thread() % GPU_WARP == 0)
+        mma_store_lse(run, s, token, head, sum, &epilogue);
+}
+
+/* ---------------------------------------------------------------- straight from registers */
+
+/*
+ * Whether rows go straight from registers to the output: warps have rows of their own, keys are not split,
+ * and the output is 16-bit and aligned. No warp waits for another.
+ */
+template <class C> GPU_INLINE bool mma_stores_directly(const struct gpu_run *run, const struct gpu_piece *p)
+{
+    const uint32_t dtype = run->problem.out_dtype;
+
+    return C::ROW_WARPS == 4 && p->parts == 1 && (dtype == ATTN_BF16 || dtype == ATTN_F16) &&
+           run->problem.out_scale <= ATTN_SCALES_UNIT && run->problem.head_dim_vo % 8 == 0 &&
+           ((run->out.base | (uint64_t)run->out.token_stride | (uint64_t)run->out.head_stride) & 15) == 0;
+}
+
+/* Where a row goes and by what it is multiplied. */
+struct mma_row_target {
+    uint64_t to; /* 0: nowhere */
+    float factor;
+};
+
+/* The target of each of the warp's rows, to the lane of that number. */
+template <class C>
+GPU_INLINE struct mma_row_target mma_row_target_of(const struct gpu_run *run, const struct gpu_sequence *s,
+                                                   const struct gpu_piece *p, mma_row_pairs<C> max,
+                                                   mma_row_pairs<C> sum, float factor)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    struct mma_row_target target = {0, 0};
+    float own_max = -GPU_INFINITY, own_sum = 0;
+    uint32_t token, head;
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::M_FRAGMENTS * 2; i++) {
+        float all = sum[i / 2][i % 2];
+        all += gpu_shuffle_xor_f32(all, 1);
+        all += gpu_shuffle_xor_f32(all, 2);
+        const float row_sum = gpu_shuffle_f32(all, lane % 8 * 4);
+        const float row_max = gpu_shuffle_f32(max[i / 2][i % 2] * factor, lane % 8 * 4);
+        own_sum = lane / 8 == i ? row_sum : own_sum;
+        own_max = lane / 8 == i ? row_max : own_max;
+    }
+    if (lane >= C::M_FRAGMENTS * 16 ||
+        !mma_row_of(run, s, p->row0 + warp * C::M_FRAGMENTS * 16 + lane, p->kv_head, &token, &head))
+        return target;
+    const struct mma_row_epilogue epilogue =
+        mma_row_epilogue_of<C>(run, s, token, head, p->kv_head, own_max, own_sum);
+    target.to = epilogue.to;
+    target.factor = epilogue.factor;
+    mma_store_lse(run, s, token, head, own_sum, &epilogue);
+    return target;
+}
+
+/* Results of a lane's rows, converted, into the place of the warp's queries. */
+template <class C>
+GPU_INLINE void mma_stage_rows(unsigned char *place, bool bf16, const struct mma_row_target *target,
+                               mma_out_fragments<C> o)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            const uint32_t row = m * 16 + h * 8 + lane / 4;
+            const float factor = gpu_shuffle_f32(target->factor, row);
+            unsigned char *at = place + row * mma_row_pitch<C>(C::DK * 2) + lane % 4 * (C::KV8 ? 8 : 4);
+            GPU_UNROLL
+            for (uint32_t n = 0; n < C::DV / 8; n += 2) {
+                const float even[2] = {o[m][n][2 * h] * factor, o[m][n][2 * h + 1] * factor};
+                const float odd[2] = {o[m][n + 1][2 * h] * factor, o[m][n + 1][2 * h + 1] * factor};
+                *(uint32_t *)(void *)(at + n * 16) = mma_pack(even[0], C::KV8 ? odd[0] : even[1], bf16);
+                *(uint32_t *)(void *)(at + n * 16 + (C::KV8 ? 4 : 16)) =
+                    mma_pack(C::KV8 ? even[1] : odd[0], odd[1], bf16);
+            }
+        }
+    }
+}
+
+/* Stores all of a warp's rows. */
+template <class C>
+GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *queries,
+                               const struct gpu_piece *p, mma_row_pairs<C> max, mma_row_pairs<C> sum,
+                               mma_out_fragments<C> o, float factor)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::DV / 8, rows = GPU_WARP / chunks;
+    const uint32_t column = lane % chunks * 16, warp = gpu_thread() / GPU_WARP;
+    const bool inside = column < run->problem.head_dim_vo * 2;
+    /* A warp reads no queries but its own. */
+    unsigned char *place = queries + warp * C::M_FRAGMENTS * 16 * mma_row_pitch<C>(C::DK * 2);
+    const struct mma_row_target target = mma_row_target_of<C>(run, &shared->sequence, p, max, sum, factor);
+
+    gpu_warp_barrier(); /* the queries have been read */
+    if (run->problem.out_dtype == ATTN_BF16)
+        mma_stage_rows<C>(place, true, &target, o);
+    else
+        mma_stage_rows<C>(place, false, &target, o);
+    gpu_warp_barrier();
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::M_FRAGMENTS * 16; i += rows) {
+        const uint32_t row = i + lane / chunks;
+        const uint64_t to = gpu_shuffle_u64(target.to, row);
+        if (to != 0 && inside)
+            gpu_store_global_u128(to + column,
+                                  gpu_load_u128(place + row * mma_row_pitch<C>(C::DK * 2) + column));
+    }
+}
+
+#endif

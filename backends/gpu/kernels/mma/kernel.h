@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The mma kernel, and its instances. */
+#ifndef ATTN_GPU_MMA_KERNEL_H
+#define ATTN_GPU_MMA_KERNEL_H
+
+#include "attend.h"
+#include "schedule.h"
+#include "small-m.h"
+
+template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
+{
+    unsigned char *memory = gpu_shared();
+    mma_shared<C> *shared = (mma_shared<C> *)(void *)memory;
+    unsigned char *queries = memory + C::FIXED_BYTES;
+    unsigned char *stages = queries + C::ROWS * mma_row_pitch<C>(C::DK * 2);
+    const struct gpu_piece *p = &shared->work;
+    static_assert(sizeof *shared <= C::FIXED_BYTES, "the host reserves less");
+
+    for (bool begins = true;; begins = false) {
+        if (gpu_thread() < GPU_WARP)
+            mma_next_tile<C>(run, shared, begins);
+        gpu_barrier();
+        if (p->parts == 0)
+            return;
+        if constexpr (C::SMALL_M)
+            small_m_attend<C>(run, shared, queries, stages, p, run->whole != 0);
+        else
+            mma_attend<C>(run, shared, queries, stages, p, run->whole != 0);
+        if (!mma_stores_directly<C>(run, p))
+            mma_store_tile<C>(run, shared, (const float *)(void *)queries, p);
+        if (!C::PREFILL_ONLY && p->parts > 1 && mma_is_last_split<C>(run, shared, p))
+            mma_combine_splits<C>(run, shared, p);
+        if (C::PREFILL_ONLY || p->next == 0)
+            return;
+        gpu_barrier(); /* the work tile is done */
+    }
+}
+
+/* An entry point: its name, and its configuration, which has commas. */
+#define MMA_KERNEL(name, ...)                                                                                \
+    GPU_KERNEL(name, 128, (__VA_ARGS__::CTAS))(GPU_ARGUMENT(struct gpu_run, run))                            \
+    {                                                                                                        \
+        mma_kernel<__VA_ARGS__>(&run);                                                                       \
+    }
+
+/* The kernels of a row of instances.def by each(name, configuration): for tiles of 8, 16, ... rows. */
+#define MMA_KERNELS(each, name, dk, dv, kv_size, rows) MMA_KERNELS_##rows(each, name, dk, dv, kv_size)
+#define MMA_KERNELS_128(each, name, ...)                                                                     \
+    MMA_KERNELS_64(each, name, __VA_ARGS__) MMA_KERNELS_OF(each, name, 128, __VA_ARGS__)
+#define MMA_KERNELS_64(each, name, ...)                                                                      \
+    MMA_KERNELS_OF(each, name, 8, __VA_ARGS__)                                                               \
+    MMA_KERNELS_OF(each, name, 16, __VA_ARGS__) MMA_KERNELS_OF(each, name, 64, __VA_ARGS__)
+#define MMA_KERNELS_OF(each, name, rows, ...)                                                                \
+    each(name##_r##rows##_bf16, mma_config<rows, __VA_ARGS__, true>)                                         \
+        each(name##_r##rows##_f16, mma_config<rows, __VA_ARGS__, false>)
+
+#endif

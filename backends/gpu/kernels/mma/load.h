@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Asynchronous copies of keys and values from global memory into the stages of shared memory. */
+#ifndef ATTN_GPU_MMA_LOAD_H
+#define ATTN_GPU_MMA_LOAD_H
+
+#include "addresses.h"
+
+GPU_INLINE struct gpu_u128 mma_zero_u128(void)
+{
+    struct gpu_u128 out = {{0, 0, 0, 0}};
+    return out;
+}
+
+/* The elements of a 16-byte chunk of a vector, read one by one; zero behind the last one. */
+GPU_INLINE struct gpu_u128 mma_gather_chunk(const struct gpu_cache *cache, uint64_t vector, uint32_t chunk)
+{
+    struct gpu_u128 out = {{0, 0, 0, 0}};
+    const uint32_t size = cache->size, each = 16 / size;
+
+    for (uint32_t e = 0; e < each; e++) {
+        const uint32_t d = chunk * each + e;
+        if (d >= cache->dim)
+            break;
+        const unsigned char *at = GPU_U8(vector + (uint64_t)gpu_column(cache, d));
+        for (uint32_t b = 0; b < size; b++)
+            out.x[(e * size + b) / 4] |= (uint32_t)at[b] << (8 * ((e * size + b) % 4));
+    }
+    return out;
+}
+
+/* Copies vectors that are not 16-byte aligned, or that do not lie in one piece. */
+template <class C>
+GPU_INLINE void mma_copy_stage_unaligned(const struct gpu_cache *cached, const struct gpu_cache *uncached,
+                                         const uint64_t *at, uint32_t first_new, uint32_t bytes,
+                                         unsigned char *to)
+{
+    const uint32_t chunks = bytes / 16;
+
+    GPU_LOOP
+    for (uint32_t i = gpu_thread() % C::GROUP_THREADS; i < C::GROUP_KEYS * chunks; i += C::GROUP_THREADS) {
+        const uint32_t row = i / chunks, chunk = i % chunks;
+        if (at[row] != MMA_NO_ADDRESS)
+            gpu_store_u128(to + mma_swizzled<C>(row, chunk, bytes),
+                           mma_gather_chunk(row >= first_new ? uncached : cached, at[row], chunk));
+    }
+}
+
+/*
+ * Copies a group's vectors of `bytes` bytes into a stage, of which `used` bytes are read. Vectors that do
+ * not exist are left as they were: no row sees them, and mma_clear_nonfinite makes their values finite.
+ */
+template <class C>
+GPU_INLINE void mma_copy_stage(const uint64_t *at, uint32_t used, uint32_t bytes, unsigned char *to)
+{
+    const uint32_t chunks = bytes / 16, thread = gpu_thread() % C::GROUP_THREADS;
+
+    if (C::GROUP_THREADS % chunks != 0) {
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::GROUP_KEYS * chunks / C::GROUP_THREADS; j++) {
+            const uint32_t i = j * C::GROUP_THREADS + thread, row = i / chunks, chunk = i % chunks;
+            gpu_copy_async16_if(to + mma_swizzled<C>(row, chunk, bytes), at[row] + chunk * 16u,
+                                ((uint32_t)at[row] & 1) == 0 && chunk * 16u < used);
+        }
+        return;
+    }
+    /* A thread has one chunk of consecutive rows. */
+    const uint32_t rows = C::GROUP_KEYS * chunks / C::GROUP_THREADS, first = thread / chunks * rows,
+                   chunk = thread % chunks;
+    const uint32_t swizzled = chunk ^ mma_swizzle<C>(first, bytes), column = chunk * 16u;
+    const bool inside = column < used;
+    at += first;
+    to += first * bytes;
+    GPU_UNROLL
+    for (uint32_t j = 0; j < rows; j += 2) {
+        const struct gpu_u128 two = gpu_load_u128(at + j);
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint64_t vector = (uint64_t)two.x[2 * i + 1] << 32 | two.x[2 * i];
+            gpu_copy_async16_if(to + (j + i) * bytes + (swizzled ^ mma_swizzle<C>(j + i, bytes)) * 16u,
+                                vector + column, inside && (two.x[2 * i] & 1) == 0);
+        }
+    }
+}
+
+/*
+ * A copy by four warps, issued in steps between other work. A thread has one column of consecutive rows, and
+ * the columns that are a whole number of its row's threads away.
+ */
+struct mma_copy {
+    const uint64_t *at; /* address of its first row */
+    unsigned char *to;
+    uint32_t column;
+    uint32_t used; /* bytes of a vector; 0: nothing is copied */
+    struct gpu_u128 two;
+};
+
+/* Threads that share a row. */
+GPU_INLINE uint32_t mma_row_threads(uint32_t bytes)
+{
+    return bytes % 128 == 0 ? 8 : 4;
+}
+
+/* Steps of a copy, of two rows each. */
+GPU_INLINE uint32_t mma_copy_steps(uint32_t bytes)
+{
+    return mma_row_threads(bytes) / 4;
+}
+
+/* A step begins every so many of `n` rounds of other work. */
+template <class C> GPU_INLINE uint32_t mma_step_interval(uint32_t n, uint32_t bytes)
+{
+    return C::ROW_WARPS == 4 ? n / mma_copy_steps(bytes) : 1;
+}
+
+template <class C>
+GPU_INLINE struct mma_copy mma_copy_begin(const uint64_t *at, uint32_t used, uint32_t bytes,
+                                          unsigned char *to)
+{
+    const uint32_t threads = mma_row_threads(bytes), row = gpu_thread() / threads * (threads / 2);
+    struct mma_copy copy;
+
+    copy.at = at + row;
+    copy.column = gpu_thread() % threads * 16;
+    copy.to = to + row * mma_row_pitch<C>(bytes) + copy.column;
+    copy.used = used;
+    return copy;
+}
+
+/* Reads the addresses of a step. */
+GPU_INLINE void mma_copy_read_addresses(struct mma_copy *copy, uint32_t step)
+{
+    copy->two = gpu_load_u128(copy->at + 2 * step);
+}
+
+/* Issues the copies of a step whose addresses have been read. */
+template <class C> GPU_INLINE void mma_copy_issue(const struct mma_copy *copy, uint32_t bytes, uint32_t step)
+{
+    const uint32_t stride = mma_row_threads(bytes) * 16;
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t low = copy->two.x[2 * i];
+        const uint64_t vector = ((uint64_t)copy->two.x[2 * i + 1] << 32 | low) + copy->column;
+        GPU_UNROLL
+        for (uint32_t c = 0; c < bytes; c += stride)
+            gpu_copy_async16_if(copy->to + (2 * step + i) * mma_row_pitch<C>(bytes) + c, vector + c,
+                                (low & 1) == 0 && copy->column + c < copy->used);
+    }
+}
+
+/* Loads a group's keys, or values, of a tile. `aligned`: all vectors are 16-byte aligned and in one piece. */
+template <class C>
+GPU_INLINE void mma_load_stage(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *stage,
+                               uint32_t slot, uint32_t tile, uint32_t key0, bool values, bool aligned)
+{
+    const struct gpu_cache *cached = values ? &run->v : &run->k,
+                           *uncached = values ? &run->v_new : &run->k_new;
+    const uint64_t *at = (values ? shared->v_at[slot] : shared->k_at[slot]) + key0;
+    const uint32_t bytes = values ? C::V_BYTES : C::K_BYTES;
+
+    if (aligned && C::ROW_WARPS == 4) {
+        struct mma_copy copy = mma_copy_begin<C>(at, cached->dim * cached->size, bytes, stage);
+        GPU_UNROLL
+        for (uint32_t step = 0; step < mma_copy_steps(bytes); step++) {
+            mma_copy_read_addresses(&copy, step);
+            mma_copy_issue<C>(&copy, bytes, step);
+        }
+        return;
+    }
+    if (aligned) {
+        mma_copy_stage<C>(at, cached->dim * cached->size, bytes, stage);
+        return;
+    }
+    const uint32_t first = tile * GPU_TILE + key0, new_key = shared->sequence.fresh;
+    mma_copy_stage_unaligned<C>(cached, uncached, at, new_key > first ? new_key - first : 0, bytes, stage);
+}
+
+/* The same, `aligned` vectors in steps; nothing is copied unless `wanted`. */
+template <class C>
+GPU_INLINE struct mma_copy mma_load_stage_begin(const struct gpu_run *run, const mma_shared<C> *shared,
+                                                unsigned char *stage, uint32_t slot, uint32_t tile,
+                                                bool values, bool aligned, bool wanted)
+{
+    const struct gpu_cache *cached = values ? &run->v : &run->k;
+
+    if (wanted && !aligned)
+        mma_load_stage<C>(run, shared, stage, slot, tile, 0, values, false);
+    return mma_copy_begin<C>(values ? shared->v_at[slot] : shared->k_at[slot],
+                             wanted && aligned ? cached->dim * cached->size : 0,
+                             values ? C::V_BYTES : C::K_BYTES, stage);
+}
+
+/* Begins the copies of the first stages of a work tile, which has `count` of them. */
+template <class C>
+GPU_INLINE void mma_load_first_stages(const struct gpu_run *run, const mma_shared<C> *shared,
+                                      unsigned char *stages, uint32_t first, uint32_t key0, uint32_t count,
+                                      bool aligned)
+{
+    GPU_LOOP
+    for (uint32_t i = 0; i < C::STAGES - 1; i++) {
+        if (i < count)
+            mma_load_stage<C>(run, shared, stages + i * C::STAGE_BYTES, i / 2, first + i / 2 * C::TILES, key0,
+                              i % 2 != 0, aligned);
+        gpu_copy_commit();
+    }
+}
+
+/* Zeroes all stages where vectors have fewer columns than the kernel. */
+template <class C> GPU_INLINE void mma_zero_padding(const struct gpu_run *run, unsigned char *stages)
+{
+    if (run->k.dim == C::DK && run->v.dim == C::DV)
+        return;
+    GPU_LOOP
+    for (uint32_t i = gpu_thread(); i < C::STAGES * C::GROUPS * C::STAGE_BYTES / 16; i += 128)
+        gpu_store_u128(stages + i * 16, mma_zero_u128());
+    gpu_barrier();
+}
+
+#endif

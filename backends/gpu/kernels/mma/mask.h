@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * What happens to the products of a tile before softmax: scales, soft cap, ALiBi, masks, and keys that a row
+ * does not see.
+ */
+#ifndef ATTN_GPU_MMA_MASK_H
+#define ATTN_GPU_MMA_MASK_H
+
+#include "query.h"
+
+/* A score in base 2; minus infinity for a key that the row does not see. */
+template <class C>
+GPU_INLINE float mma_masked_score(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t slot,
+                                  uint32_t row, uint32_t tile, uint32_t key, float score)
+{
+    const struct gpu_row *r = &shared->row[row];
+    const uint32_t at = tile * GPU_TILE + key;
+    double bias;
+
+    if (at < r->lo || at >= r->hi || shared->k_at[slot][key] == MMA_NO_ADDRESS)
+        return -GPU_INFINITY;
+    const float cap = run->problem.softcap;
+    if (cap > 0)
+        score = cap * gpu_tanh(score / cap);
+    if (run->mask.base == 0 && run->slopes == 0)
+        return score * GPU_LOG2E;
+    if (!gpu_sees(run, &shared->sequence, r, at, &bias))
+        return -GPU_INFINITY;
+    return (float)(((double)score + bias) * (double)GPU_LOG2E);
+}
+
+/*
+ * Applies the rules to each score of the warp, in a loop over four at a time: the code of the rules is there
+ * four times only.
+ */
+template <class C>
+GPU_INLINE void mma_mask_elementwise(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t slot,
+                                     uint32_t row_warp, uint32_t tile, uint32_t key0, float scale,
+                                     mma_score_fragments<C> s)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, blocks = C::GROUP_KEYS / 8;
+
+    GPU_LOOP
+    for (uint32_t i = 0; i < C::M_FRAGMENTS * blocks; i++) {
+        float x[4];
+        GPU_UNROLL
+        for (uint32_t e = 0; e < 4; e++)
+            x[e] = mma_masked_score<C>(
+                run, shared, slot, (row_warp * C::M_FRAGMENTS + i / blocks) * 16 + lane / 4 + e / 2 * 8, tile,
+                key0 + i % blocks * 8 + lane % 4 * 2 + e % 2, s[0][0][e] * scale);
+        GPU_UNROLL
+        for (uint32_t e = 0; e < 4; e++) {
+            GPU_UNROLL
+            for (uint32_t j = 0; j + 1 < C::M_FRAGMENTS * blocks; j++)
+                s[j / blocks][j % blocks][e] = s[(j + 1) / blocks][(j + 1) % blocks][e];
+            s[C::M_FRAGMENTS - 1][blocks - 1][e] = x[e];
+        }
+    }
+}
+
+/* Which of the group's keys exist, a bit for each. */
+template <class C>
+GPU_INLINE uint64_t mma_present_keys(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t slot,
+                                     uint32_t key0)
+{
+    if (C::ROW_WARPS == 1 && run->batch.addressing == ATTN_DENSE)
+        return C::ALL_PRESENT;
+    const uint64_t *at = shared->k_at[slot] + key0;
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    if constexpr (C::GROUP_KEYS == 16)
+        return gpu_ballot(at[lane % 16] != MMA_NO_ADDRESS) & 0xffff;
+    return gpu_ballot(at[lane] != MMA_NO_ADDRESS) |
+           (uint64_t)gpu_ballot(at[(lane + 32) % C::GROUP_KEYS] != MMA_NO_ADDRESS) << 32;
+}
+
+/* Minus infinity for keys that a row does not see or that do not exist. */
+template <class C>
+GPU_INLINE void mma_mask_scores(const mma_shared<C> *shared, uint64_t present, uint32_t row_warp,
+                                uint32_t from, mma_score_fragments<C> s)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    present >>= lane % 4 * 2;
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            const struct gpu_row *r = &shared->row[(row_warp * C::M_FRAGMENTS + m) * 16 + lane / 4 + h * 8];
+            const uint32_t lo = r->lo, count = r->hi > lo ? r->hi - lo : 0, at = from + lane % 4 * 2 - lo;
+            GPU_UNROLL
+            for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
+                GPU_UNROLL
+                for (uint32_t e = 0; e < 2; e++)
+                    if (at + n * 8 + e >= count || (present >> (n * 8 + e) & 1) == 0)
+                        s[m][n][2 * h + e] = -GPU_INFINITY;
+            }
+        }
+    }
+}
+
+/* Products times what the row's query was divided by. */
+template <class C>
+GPU_INLINE void mma_unscale_queries(const mma_shared<C> *shared, uint32_t row_warp, mma_score_fragments<C> s)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            const float scale = shared->q_scale[(row_warp * C::M_FRAGMENTS + m) * 16 + lane / 4 + h * 8];
+            GPU_UNROLL
+            for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
+                s[m][n][2 * h] *= scale;
+                s[m][n][2 * h + 1] *= scale;
+            }
+        }
+    }
+}
+
+/* Scores, or P, times the scale of each key or value. */
+template <class C> GPU_INLINE void mma_scale_keys(const float *scales, mma_score_fragments<C> s)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
+            GPU_UNROLL
+            for (uint32_t e = 0; e < 4; e++)
+                s[m][n][e] *= scales[n * 8 + lane % 4 * 2 + e % 2];
+        }
+    }
+}
+
+/* Scores of a tile from its products, without rules.factor. True if the tile is unmasked: every row sees all
+ * keys. */
+template <class C>
+GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *shared,
+                                const struct mma_rules *rules, uint32_t slot, uint32_t row_warp,
+                                uint32_t tile, uint32_t key0, uint64_t present, mma_score_fragments<C> s)
+{
+    const uint32_t from = tile * GPU_TILE + key0;
+    const bool unmasked = from >= rules->lo && from + C::GROUP_KEYS <= rules->hi && present == C::ALL_PRESENT;
+
+    if constexpr (C::Q_SCALED)
+        mma_unscale_queries<C>(shared, row_warp, s);
+    if (mma_scale_per_key<C>(run->problem.k_scale))
+        mma_scale_keys<C>(shared->k_scale[slot] + key0, s);
+    if (rules->elementwise)
+        mma_mask_elementwise<C>(run, shared, slot, row_warp, tile, key0, rules->scale, s);
+    else if (!unmasked)
+        mma_mask_scores<C>(shared, present, row_warp, from, s);
+    return unmasked;
+}
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Queries into shared memory, the keys that their rows see, and what all scores of a work tile have in
+ * common.
+ */
+#ifndef ATTN_GPU_MMA_QUERY_H
+#define ATTN_GPU_MMA_QUERY_H
+
+#include "load.h"
+
+GPU_INLINE uint64_t mma_query_address(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
+                                      uint32_t head)
+{
+    return run->q.base +
+           (uint64_t)((int64_t)(s->row + token) * run->q.token_stride + (int64_t)head * run->q.head_stride);
+}
+
+/* 16 elements of a query from column d on, with zeros behind the last one. */
+GPU_INLINE void mma_load_query16(const uint16_t *q, uint32_t d, uint32_t dim, bool aligned, uint32_t to[8])
+{
+    if (aligned && d + 16 <= dim) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 2; i++) {
+            const struct gpu_u128 part = gpu_load_u128(q + d + 8 * i);
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                to[4 * i + j] = part.x[j];
+        }
+        return;
+    }
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 8; i++, d += 2)
+        to[i] = (d < dim ? q[d] : 0u) | (d + 1 < dim ? (uint32_t)q[d + 1] << 16 : 0u);
+}
+
+/*
+ * Queries as they are. With 8-bit keys, each 16 columns are in the order in which gpu_quad8 converts codes.
+ */
+template <class C>
+GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, const struct gpu_sequence *s,
+                                          unsigned char *to, uint32_t row0, uint32_t kv_head)
+{
+    const bool aligned =
+        ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) == 0;
+
+    for (uint32_t i = gpu_thread(); i < C::ROWS * (C::DK / 16); i += 128) {
+        const uint32_t row = i / (C::DK / 16), group = i % (C::DK / 16);
+        uint32_t token, head, in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
+            mma_load_query16((const uint16_t *)mma_query_address(run, s, token, head), group * 16,
+                             run->problem.head_dim, aligned, in);
+        GPU_UNROLL
+        for (uint32_t c = 0; c < 2; c++) {
+            struct gpu_u128 out;
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                out.x[j] = in[C::KV8 ? j * 2 + c : c * 4 + j];
+            gpu_store_u128(to + mma_swizzled<C>(row, group * 2 + c, C::DK * 2), out);
+        }
+    }
+}
+
+/*
+ * bf16 queries as f16, a row by a warp. A row is multiplied by the power of two that makes its largest
+ * element less than 2^15, and its scores by the inverse. Elements 2^38 times smaller become 0, far below
+ * what an f32 sum keeps.
+ */
+template <class C>
+GPU_INLINE void mma_load_queries_scaled(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *to,
+                                        uint32_t row0, uint32_t kv_head)
+{
+    const struct gpu_sequence *s = &shared->sequence;
+    const uint32_t lane = gpu_thread() % GPU_WARP, dim = run->problem.head_dim;
+
+    for (uint32_t row = gpu_thread() / GPU_WARP; row < C::ROWS; row += 4) {
+        uint32_t token, head, exponent_max = 20; /* its inverse is finite from here on */
+        uint16_t q[C::DK / 32];
+        const bool exists = mma_row_of(run, s, row0 + row, kv_head, &token, &head);
+        const uint16_t *from = exists ? (const uint16_t *)mma_query_address(run, s, token, head) : 0;
+        GPU_UNROLL
+        for (uint32_t i = 0; i < C::DK / 32; i++) {
+            const uint32_t d = i / 2 * 64 + lane * 2 + i % 2;
+            q[i] = exists && d < dim ? from[d] : (uint16_t)0;
+            const uint32_t exponent = q[i] >> 7 & 0xff;
+            exponent_max = exponent > exponent_max && exponent < 255 ? exponent : exponent_max;
+        }
+        for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
+            const uint32_t other = gpu_shuffle_xor_u32(exponent_max, step);
+            exponent_max = other > exponent_max ? other : exponent_max;
+        }
+        const float up = gpu_f32_of_bits((127 + 14 + 127 - exponent_max) << 23);
+        if (lane == 0)
+            shared->q_scale[row] = gpu_f32_of_bits((exponent_max - 14) << 23);
+        GPU_UNROLL
+        for (uint32_t i = 0; i < C::DK / 64; i++) {
+            const uint32_t pair = i * 32 + lane, in = pair % 8;
+            *(uint32_t *)(void *)(to + mma_swizzled<C>(row, pair / 8 * 2 + in % 2, C::DK * 2) + in / 2 * 4) =
+                gpu_pack_f16(gpu_bf16_to_f32(q[2 * i]) * up, gpu_bf16_to_f32(q[2 * i + 1]) * up);
+        }
+    }
+}
+
+/* Queries into shared memory. */
+template <class C>
+GPU_INLINE void mma_load_queries(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *to,
+                                 uint32_t row0, uint32_t kv_head)
+{
+    if constexpr (C::Q_SCALED)
+        mma_load_queries_scaled<C>(run, shared, to, row0, kv_head);
+    else
+        mma_load_queries_unscaled<C>(run, &shared->sequence, to, row0, kv_head);
+}
+
+/*
+ * Writes where the rows of queries lie that can be copied as they are, into the address stage that the first
+ * iteration does not need yet. False if they have to be loaded.
+ */
+template <class C>
+GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
+                                          uint32_t kv_head)
+{
+    const uint32_t row = gpu_thread();
+    uint32_t token, head;
+
+    if (C::ROW_WARPS != 4 || C::KV8 || run->problem.head_dim != C::DK ||
+        ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) != 0)
+        return false;
+    if (row < C::ROWS)
+        (row < 64 ? shared->k_at : shared->v_at)[C::ADDRESS_STAGES - 1][row % 64] =
+            mma_row_of(run, &shared->sequence, row0 + row, kv_head, &token, &head)
+                ? mma_query_address(run, &shared->sequence, token, head)
+                : MMA_NO_ADDRESS;
+    return true;
+}
+
+/* Copies queries from these addresses. Rows that do not exist keep what shared memory held. */
+template <class C> GPU_INLINE void mma_copy_queries(const mma_shared<C> *shared, unsigned char *to)
+{
+    const uint32_t bytes = C::DK * 2;
+
+    GPU_UNROLL
+    for (uint32_t row = 0; row < C::ROWS; row += 64) {
+        struct mma_copy copy =
+            mma_copy_begin<C>((row == 0 ? shared->k_at : shared->v_at)[C::ADDRESS_STAGES - 1], bytes, bytes,
+                              to + row * mma_row_pitch<C>(bytes));
+        GPU_UNROLL
+        for (uint32_t step = 0; step < mma_copy_steps(bytes); step++) {
+            mma_copy_read_addresses(&copy, step);
+            mma_copy_issue<C>(&copy, bytes, step);
+        }
+    }
+}
+
+/* The keys that each row sees. The last threads begin: the first ones load queries. */
+template <class C>
+GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
+                                      uint32_t kv_head)
+{
+    const struct gpu_sequence *s = &shared->sequence;
+
+    for (uint32_t row = 127 - gpu_thread(); row < C::ROWS; row += 128) {
+        uint32_t token, head;
+        if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
+            shared->row[row] = gpu_row(run, s, token, head);
+        else
+            shared->row[row].lo = shared->row[row].hi = 0;
+    }
+}
+
+/*
+ * What all scores of a work tile have in common. `scale` makes scores of products, `factor` makes them powers
+ * of two after that. Where one positive factor does both, row maxima are found before it is applied.
+ */
+struct mma_rules {
+    float scale;
+    float factor;
+    float rescale_threshold; /* 8 in base 2: see mma_rescale */
+    bool elementwise;        /* soft cap, ALiBi or a mask change single scores */
+    uint32_t lo, hi;         /* every row sees these keys */
+};
+
+template <class C>
+GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_shared<C> *shared,
+                                           const struct gpu_piece *p)
+{
+    const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
+    struct mma_rules rules;
+
+    rules.lo = 0;
+    rules.hi = 0xffffffffu;
+    for (uint32_t row = gpu_thread() % GPU_WARP; row < C::ROWS && row < rows; row += GPU_WARP) {
+        rules.lo = shared->row[row].lo > rules.lo ? shared->row[row].lo : rules.lo;
+        rules.hi = shared->row[row].hi < rules.hi ? shared->row[row].hi : rules.hi;
+    }
+    for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
+        const uint32_t lo = gpu_shuffle_xor_u32(rules.lo, step), hi = gpu_shuffle_xor_u32(rules.hi, step);
+        rules.lo = lo > rules.lo ? lo : rules.lo;
+        rules.hi = hi < rules.hi ? hi : rules.hi;
+    }
+    if (run->mask.base != 0)
+        rules.hi = 0;
+    rules.scale = run->softmax_scale;
+    if (C::KV8 && !mma_scale_per_key<C>(run->problem.k_scale))
+        rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
+    rules.elementwise = run->problem.softcap > 0 || run->slopes != 0 || run->mask.base != 0 ||
+                        !(rules.scale > 0 && rules.scale < GPU_INFINITY);
+    rules.factor = rules.elementwise ? 1 : rules.scale * GPU_LOG2E;
+    rules.rescale_threshold = fminf(8 / rules.factor, 1e38f);
+    return rules;
+}
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The next work tile of a CTA. */
+#ifndef ATTN_GPU_MMA_SCHEDULE_H
+#define ATTN_GPU_MMA_SCHEDULE_H
+
+#include "config.h"
+
+/* Position of the CTA's first work tile in the work list, or of the one behind the last. */
+template <class C>
+GPU_INLINE uint64_t mma_list_position(const struct gpu_run *run, const mma_shared<C> *shared, uint64_t all,
+                                      uint32_t ctas, bool begins)
+{
+    if (!begins)
+        return shared->work.next;
+    return run->phase == GPU_MANY_ROWS || run->problem.det != 0 ? gpu_cta()
+                                                                : gpu_line_begin(all, gpu_cta(), ctas);
+}
+
+/* The position among the tiles of one KV head, which the sums of the schedule count. */
+GPU_INLINE uint64_t mma_list_unit(const struct gpu_run *run, uint64_t all, uint64_t position)
+{
+    return gpu_divide_u64(run->phase == GPU_MANY_ROWS ? all - 1 - position : position, run->problem.kv_heads);
+}
+
+/*
+ * Finds the CTA's first work tile, or the one behind the last. Decode: of its stretch of the list of key
+ * tiles, or with det=1 of its share of fixed splits. Prefill: of its share of row tiles. Each lane of a warp
+ * looks at one sequence; the lane whose sequence holds the position writes the tile.
+ */
+template <class C>
+GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, bool begins)
+{
+    const uint32_t seqs = run->batch.seqs;
+    const bool prefill = C::PREFILL_ONLY || run->phase == GPU_MANY_ROWS,
+               decode_list = !prefill && run->problem.det == 0;
+    const uint64_t all = (uint64_t)gpu_sum(run, seqs) * run->problem.kv_heads;
+    const uint32_t ctas = all < gpu_ctas() ? (uint32_t)all : gpu_ctas(); /* no CTA has an empty tile */
+    uint32_t index = gpu_thread(), below = 0, above = 0;
+    struct gpu_sequence s;
+
+    /* Up to 32 sequences are read without knowing where the position is. */
+    if (seqs > GPU_WARP && (!begins || gpu_cta() < ctas))
+        index += gpu_find_block(
+            run, mma_list_unit(run, all, mma_list_position<C>(run, shared, all, ctas, begins)));
+    const bool exists = index < seqs;
+    if (exists) {
+        below = gpu_sum(run, index);
+        above = gpu_sum(run, index + 1);
+        s = gpu_sequence(run, index);
+    }
+    if (begins && gpu_cta() >= ctas) {
+        shared->work.parts = 0;
+        return;
+    }
+    const uint64_t at = mma_list_position<C>(run, shared, all, ctas, begins);
+    const uint64_t unit = mma_list_unit(run, all, at);
+    gpu_warp_barrier(); /* the last work tile has been read */
+    if (exists && unit >= below && unit < above) {
+        const uint64_t end = decode_list ? gpu_line_begin(all, gpu_cta() + 1, ctas) : all;
+        shared->sequence = s;
+        shared->work = prefill ? gpu_tile_at(run, &s, at, all, below, C::ROWS)
+                               : gpu_piece_at(run, &s, at, end, all, ctas, below, above);
+    }
+    gpu_warp_barrier();
+    if (gpu_thread() < 4)
+        shared->origin[gpu_thread() / 2][gpu_thread() % 2] = gpu_origin_of(
+            run, &shared->sequence, shared->work.kv_head, gpu_thread() / 2 != 0, gpu_thread() % 2 != 0);
+}
+
+#endif

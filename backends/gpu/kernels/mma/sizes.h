@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * How an mma kernel divides its shared memory, as functions of its shape: device code evaluates them at
+ * compile time, the host before a launch.
+ */
+#ifndef ATTN_GPU_MMA_SIZES_H
+#define ATTN_GPU_MMA_SIZES_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define GPU_MMA_SIZE constexpr uint32_t
+#else
+#define GPU_MMA_SIZE static inline uint32_t
+#endif
+
+/* What one kernel is compiled for. */
+struct gpu_mma_shape {
+    uint32_t rows;    /* of a CTA's tile: query tokens times heads of a KV head */
+    uint32_t dk, dv;  /* columns of keys and of values */
+    uint32_t kv_size; /* bytes of an element of keys and values */
+};
+
+/* Keys of a KV iteration: one tile of keys, or two. */
+GPU_MMA_SIZE gpu_mma_keys(struct gpu_mma_shape s)
+{
+    return s.rows == 8 && s.kv_size == 1 && s.dk <= 192 ? 128 : 64;
+}
+
+/* Bytes of the keys, or the values, of an iteration. */
+GPU_MMA_SIZE gpu_mma_stage_bytes(struct gpu_mma_shape s)
+{
+    return gpu_mma_keys(s) * (s.dk > s.dv ? s.dk : s.dv) * s.kv_size;
+}
+
+/*
+ * Stages of the circular buffer in shared memory. Keys and values of an iteration each fill one, so that all
+ * CTAs of a multiprocessor together have about 96 KB under way.
+ */
+GPU_MMA_SIZE gpu_mma_stages(struct gpu_mma_shape s)
+{
+    const uint32_t bytes = gpu_mma_stage_bytes(s);
+
+    if (s.rows > 16 && s.dk > 192 && s.kv_size == 2)
+        return 2;
+    if (bytes > 12288)
+        return 3;
+    if (bytes > 8192 || gpu_mma_keys(s) > 64)
+        return 4;
+    return bytes > 4096 ? 5 : 8;
+}
+
+/* Iterations whose addresses are known: those of all stages, and the next one. */
+GPU_MMA_SIZE gpu_mma_address_stages(struct gpu_mma_shape s)
+{
+    return gpu_mma_stages(s) / 2 + 2;
+}
+
+/*
+ * Bytes between rows of queries, keys and values: an odd multiple of 16 as a row's pitch lets neighbours
+ * begin in different banks. Tiles of 16 rows and fewer swizzle the chunks of a row instead.
+ */
+GPU_MMA_SIZE gpu_mma_row_padding(struct gpu_mma_shape s)
+{
+    return s.rows <= 16 ? 0 : 16;
+}
+
+/* Bytes in front of queries and stages (struct mma_shared), a multiple of 128. */
+GPU_MMA_SIZE gpu_mma_fixed_bytes(struct gpu_mma_shape s)
+{
+    const uint32_t addresses = 24 * gpu_mma_keys(s) * gpu_mma_address_stages(s);
+
+    return (2944 + 80 * s.rows + addresses + 127) / 128 * 128;
+}
+
+/* Queries and all stages. */
+GPU_MMA_SIZE gpu_mma_input_bytes(struct gpu_mma_shape s)
+{
+    const uint32_t padding = gpu_mma_row_padding(s);
+
+    return s.rows * (s.dk * 2 + padding) + gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * padding);
+}
+
+/* Floats between rows of f32 results. */
+GPU_MMA_SIZE gpu_mma_result_pitch(struct gpu_mma_shape s)
+{
+    return s.dv + 8;
+}
+
+/* Results of all warp groups, which overwrite queries and stages. */
+GPU_MMA_SIZE gpu_mma_result_bytes(struct gpu_mma_shape s)
+{
+    return (s.rows <= 16 ? 4 : 1) * s.rows * gpu_mma_result_pitch(s) * 4;
+}
+
+/* Dynamic shared memory of a CTA. */
+GPU_MMA_SIZE gpu_mma_shared_bytes(struct gpu_mma_shape s)
+{
+    const uint32_t inputs = gpu_mma_input_bytes(s), results = gpu_mma_result_bytes(s);
+
+    return gpu_mma_fixed_bytes(s) + (inputs > results ? inputs : results);
+}
+
+/* CTAs that fit a multiprocessor of 227 KB. */
+GPU_MMA_SIZE gpu_mma_ctas(struct gpu_mma_shape s)
+{
+    if (s.rows > 16)
+        return 2;
+    if (s.dk > 192)
+        return s.kv_size == 1 ? 2 : 1;
+    return s.dk > 128 ? 2 : s.dk > 64 ? 3 : 4;
+}
+
+#endif

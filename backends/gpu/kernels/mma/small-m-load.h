@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Small M: addresses and copies with a fast path for iterations whose keys are all in the cache. All lanes
+ * of a warp agree on which these are.
+ */
+#ifndef ATTN_GPU_MMA_SMALL_M_LOAD_H
+#define ATTN_GPU_MMA_SMALL_M_LOAD_H
+
+#include "load.h"
+
+/*
+ * What the iterations of a work tile have in common. Keys below `keys` take the fast path: they are in the
+ * cache, a token's place in its page is its lowest bits, and vectors fill their rows in whole chunks.
+ */
+struct small_m_fast_path {
+    uint64_t k, v; /* of the head: page 0, or the first of dense keys */
+    uint64_t k_scale, v_scale;
+    uint64_t entries;
+    uint32_t mask, shift;
+    uint32_t keys;
+    bool entries64; /* entries of 64 bits */
+};
+
+/* Address of the scale of the same place; 0: all are one value. */
+GPU_INLINE uint64_t small_m_scale_address(const struct gpu_scale *scale, int64_t outer, int64_t token,
+                                          uint32_t kv_head)
+{
+    return scale->base == 0
+               ? 0
+               : scale->base + (uint64_t)(outer * scale->outer_stride + token * scale->token_stride +
+                                          (int64_t)kv_head * scale->head_stride);
+}
+
+template <class C>
+GPU_INLINE struct small_m_fast_path
+small_m_fast_path_of(const struct gpu_run *run, const struct gpu_sequence *s,
+                     const struct mma_key_range *range, uint32_t kv_head, bool aligned)
+{
+    const bool dense = run->batch.addressing == ATTN_DENSE;
+    struct small_m_fast_path fast;
+
+    fast.k = gpu_vector(&run->k, dense ? s->page : 0, dense ? s->start : 0, kv_head);
+    fast.v = gpu_vector(&run->v, dense ? s->page : 0, dense ? s->start : 0, kv_head);
+    if constexpr (C::KV8) {
+        const int64_t outer = run->problem.kv_source == ATTN_KV_NEW ? s->index : s->page;
+        fast.k_scale = small_m_scale_address(&run->k.scale, dense ? outer : 0, dense ? s->start : 0, kv_head);
+        fast.v_scale = small_m_scale_address(&run->v.scale, dense ? outer : 0, dense ? s->start : 0, kv_head);
+    }
+    fast.entries = range->entries;
+    fast.mask = dense ? 0xffffffffu : run->batch.block - 1;
+    fast.shift = run->batch.block_shift;
+    fast.keys = s->fresh < range->keys ? s->fresh : range->keys;
+    fast.entries64 = run->batch.addressing == ATTN_CSR && run->batch.index_dtype == ATTN_INT64;
+    if (!aligned || (!dense && run->batch.block_shift >= 32) || run->k.dim != C::DK || run->v.dim != C::DV)
+        fast.keys = 0;
+    return fast;
+}
+
+/* Reads the page table entry of a lane's key. */
+template <class C>
+GPU_INLINE struct gpu_entry small_m_find_page(const struct gpu_run *run, const struct mma_key_range *range,
+                                              const struct small_m_fast_path *fast, uint32_t tile,
+                                              uint32_t key0)
+{
+    const uint32_t from = tile * GPU_TILE + key0;
+    struct gpu_entry entry;
+
+    if (from + C::GROUP_KEYS > fast->keys)
+        return mma_find_page<C>(run, range, tile, key0);
+    entry.low = entry.high = 0;
+    if (fast->entries == 0)
+        return entry;
+    const uint32_t page = (from + gpu_thread() % C::GROUP_KEYS) >> fast->shift;
+    if (fast->entries64) {
+        const uint32_t *at = (const uint32_t *)fast->entries + (uint64_t)page * 2;
+        entry.low = at[0];
+        entry.high = at[1];
+    } else {
+        entry.low = ((const uint32_t *)fast->entries)[page];
+    }
+    return entry;
+}
+
+/* Copies a key's scale, which arrives with the next stage. */
+GPU_INLINE void small_m_copy_scale(const struct gpu_scale *scale, uint64_t base, uint64_t page,
+                                   uint32_t token, bool exists, float *to)
+{
+    if (exists && base != 0)
+        gpu_copy_async4(to,
+                        base + page * (uint64_t)scale->outer_stride + token * (uint64_t)scale->token_stride);
+    else
+        *to = exists ? scale->value : 1;
+}
+
+/* Writes addresses, and scales. True if all keys exist and are on the fast path. */
+template <class C>
+GPU_INLINE bool small_m_write_addresses(const struct gpu_run *run, mma_shared<C> *shared,
+                                        const struct mma_key_range *range,
+                                        const struct small_m_fast_path *fast, uint32_t tile, uint32_t slot,
+                                        uint32_t kv_head, uint32_t key0, struct gpu_entry entry)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * GPU_TILE + key0;
+
+    if (from + C::GROUP_KEYS > fast->keys) {
+        mma_write_addresses<C>(run, shared, range, tile, slot, kv_head, key0, entry);
+        return false;
+    }
+    const bool exists = (int32_t)(fast->entries64 ? entry.high : entry.low) >= 0;
+    const uint64_t page = (uint64_t)entry.high << 32 | entry.low;
+    const uint32_t token = (from + lane % C::GROUP_KEYS) & fast->mask;
+    const uint64_t k = fast->k + page * (uint64_t)run->k.page_stride + token * (uint64_t)run->k.token_stride;
+    const uint64_t v = fast->v + page * (uint64_t)run->v.page_stride + token * (uint64_t)run->v.token_stride;
+    if (lane < C::GROUP_KEYS) {
+        shared->k_at[slot][key0 + lane] = exists ? k : MMA_NO_ADDRESS;
+        shared->v_at[slot][key0 + lane] = exists ? v : MMA_NO_ADDRESS;
+        if (mma_scale_per_key<C>(run->problem.k_scale))
+            small_m_copy_scale(&run->k.scale, fast->k_scale, page, token, exists,
+                               &shared->k_scale[slot][key0 + lane]);
+        if (mma_scale_per_key<C>(run->problem.v_scale))
+            small_m_copy_scale(&run->v.scale, fast->v_scale, page, token, exists,
+                               &shared->v_scale[slot][key0 + lane]);
+    }
+    return gpu_ballot(!exists) == 0;
+}
+
+/* An address in a swizzled row, with `flip` bits flipped. */
+GPU_INLINE unsigned char *small_m_swizzle_on(unsigned char *at, uint32_t flip)
+{
+    return flip == 0 ? at : (unsigned char *)((uintptr_t)at ^ flip);
+}
+
+/*
+ * A lane's part of a copy: one chunk of two neighbouring rows, and of every so many rows behind them. Only
+ * where a warp's copies have a whole number of rows.
+ */
+struct small_m_lane_copy {
+    uint32_t row;    /* the first one */
+    uint32_t column; /* byte */
+    uint32_t to[2];  /* offsets in the stage */
+};
+
+template <class C> GPU_INLINE struct small_m_lane_copy small_m_lane_copy_of(uint32_t bytes)
+{
+    const uint32_t chunks = bytes / 16, lane = gpu_thread() % GPU_WARP, chunk = lane % chunks;
+    struct small_m_lane_copy own;
+
+    own.row = gpu_keep(lane / chunks * 2);
+    own.column = gpu_keep(chunk * 16);
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        own.to[i] = gpu_keep(mma_swizzled<C>(own.row + i, chunk, bytes));
+    return own;
+}
+
+template <class C>
+GPU_INLINE void small_m_copy_stage(const struct small_m_lane_copy *own, const uint64_t *at, uint32_t bytes,
+                                   unsigned char *stage)
+{
+    const uint32_t rows = GPU_WARP / (bytes / 16) * 2; /* of two copies by the warp */
+    unsigned char *to[2] = {stage + own->to[0], stage + own->to[1]};
+    struct gpu_u128 two[C::GROUP_KEYS * (C::DK > C::DV ? C::DK : C::DV) * C::KV_SIZE / 1024];
+
+    at += own->row;
+    GPU_UNROLL
+    for (uint32_t j = 0; j < C::GROUP_KEYS / rows; j++)
+        two[j] = gpu_load_u128(at + j * rows);
+    GPU_UNROLL
+    for (uint32_t j = 0; j < C::GROUP_KEYS / rows; j++) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint64_t vector = (uint64_t)two[j].x[2 * i + 1] << 32 | two[j].x[2 * i];
+            /* These rows flip bits that the first two leave alone. */
+            const uint32_t flip = mma_swizzle<C>(j * rows, bytes) * 16u;
+            gpu_copy_async16_if(small_m_swizzle_on(to[i], flip) + j * rows * bytes, vector + own->column,
+                                true);
+        }
+    }
+}
+
+/* Loads a group's keys, or values, of an iteration. `fast`: what small_m_write_addresses returned. */
+template <class C>
+GPU_INLINE void small_m_load_stage(const struct gpu_run *run, const mma_shared<C> *shared,
+                                   const struct small_m_lane_copy *own, unsigned char *stage, uint32_t slot,
+                                   uint32_t tile, uint32_t key0, bool values, bool aligned, bool fast)
+{
+    const uint32_t bytes = values ? C::V_BYTES : C::K_BYTES;
+
+    if (GPU_WARP % (bytes / 16) == 0 && fast)
+        small_m_copy_stage<C>(own, (values ? shared->v_at[slot] : shared->k_at[slot]) + key0, bytes, stage);
+    else
+        mma_load_stage<C>(run, shared, stage, slot, tile, key0, values, aligned);
+}
+
+#endif

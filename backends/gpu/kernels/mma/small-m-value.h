@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Small M: the product of values with P, and non-finite values. */
+#ifndef ATTN_GPU_MMA_SMALL_M_VALUE_H
+#define ATTN_GPU_MMA_SMALL_M_VALUE_H
+
+#include "small-m-score.h"
+
+/* Columns of values within 16 that a lane has: 8-bit values come with the even ones first. */
+template <class C> GPU_INLINE uint32_t small_m_column(uint32_t h)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    return C::KV8 ? lane / 4 * 2 + h : lane / 4 + h * 8;
+}
+
+/* Two rows' numbers of P for eight keys, in the layout of the other operand. */
+GPU_INLINE uint32_t small_m_pack_transposed(float low, float high, bool bf16)
+{
+    return gpu_transpose_matrix(mma_pack(low, high, bf16));
+}
+
+/*
+ * Values times P; `dtype`: of 8-bit values, `bf16`: P is bf16. A load has 16 columns of 16 keys, of 8-bit
+ * codes 32 columns.
+ */
+template <class C>
+GPU_INLINE void small_m_value_tile(uint32_t dtype, bool bf16, const unsigned char *values,
+                                   small_m_score_fragments<C> p, small_m_out_fragments<C> o)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+    const uint32_t lane_offset = C::KV8 ? mma_swizzled<C>(lane % 16, lane / 16, C::V_BYTES)
+                                        : mma_swizzled<C>(lane / 16 * 8 + lane % 8, lane / 8 % 2, C::V_BYTES);
+
+    GPU_UNROLL
+    for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
+        uint32_t b[2], r[4];
+        b[0] = small_m_pack_transposed(p[k][0], p[k][1], bf16);
+        b[1] = small_m_pack_transposed(p[k][2], p[k][3], bf16);
+        GPU_UNROLL
+        for (uint32_t n = 0; n < C::DV / 16; n++) {
+            uint32_t a[4];
+            if constexpr (!C::KV8)
+                gpu_load_matrix4_trans(a,
+                                       values + mma_fragment_at<C>(lane_offset, k * 16, n * 2, C::V_BYTES));
+            else if (n % 2 == 0)
+                gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n, C::V_BYTES));
+            GPU_UNROLL
+            for (uint32_t i = 0; C::KV8 && i < 2; i++) {
+                if (bf16)
+                    gpu_quad8_wide(dtype, r[n % 2 * 2 + i], a + 2 * i);
+                else
+                    gpu_quad8_across(dtype, r[n % 2 * 2 + i], a + 2 * i);
+            }
+            mma_multiply(o[n], a, b, bf16);
+        }
+    }
+}
+
+/* Each type of values has code of its own. */
+template <class C>
+GPU_INLINE void small_m_typed_values(uint32_t dtype, bool bf16, const unsigned char *values,
+                                     small_m_score_fragments<C> p, small_m_out_fragments<C> o)
+{
+    if (!C::KV8 || dtype == ATTN_E4M3)
+        small_m_value_tile<C>(ATTN_E4M3, bf16, values, p, o);
+    else if (dtype == ATTN_E5M2)
+        small_m_value_tile<C>(ATTN_E5M2, bf16, values, p, o);
+    else
+        small_m_value_tile<C>(ATTN_INT8, bf16, values, p, o);
+}
+
+/* Values times P, which takes the scales of single values. */
+template <class C>
+GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *shared,
+                               const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,
+                               small_m_score_fragments<C> p, small_m_out_fragments<C> o)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    if (!mma_scale_per_key<C>(run->problem.v_scale)) {
+        small_m_typed_values<C>(run->v.dtype, C::BF16_MMA, values, p, o);
+        return;
+    }
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++) {
+        const float scale = shared->v_scale[slot][key0 + i * 8 + lane / 4];
+        GPU_UNROLL
+        for (uint32_t e = 0; e < 2; e++)
+            if (unmasked || p[i / 2][i % 2 * 2 + e] != 0)
+                p[i / 2][i % 2 * 2 + e] *= scale;
+    }
+    small_m_typed_values<C>(run->v.dtype, true, values, p, o);
+}
+
+/* NaN for the results of rows that see a non-finite value. */
+template <class C>
+GPU_INLINE void small_m_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0,
+                                         small_m_score_fragments<C> s, small_m_out_fragments<C> o)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, one = C::BF16_MMA ? 0x3f80 : 0x3c00;
+    uint32_t seen[C::GROUP_KEYS / 16][2];
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++)
+        seen[i / 2][i % 2] =
+            gpu_transpose_matrix((s[i / 2][i % 2 * 2] != -GPU_INFINITY ? one : 0u) |
+                                 (s[i / 2][i % 2 * 2 + 1] != -GPU_INFINITY ? one << 16 : 0u));
+    GPU_LOOP
+    for (uint32_t n = 0; n < C::DV / 16; n++) {
+        float found[4] = {0, 0, 0, 0};
+        GPU_UNROLL
+        for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
+            uint32_t a[4];
+            GPU_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                const uint32_t key = key0 + k * 16 + i / 2 * 8 + lane % 4 * 2;
+                const uint32_t d = n * 16 + small_m_column<C>(i % 2);
+                a[i] = mma_is_nonfinite<C>(shared, key, d) * one |
+                       mma_is_nonfinite<C>(shared, key + 1, d) * one << 16;
+            }
+            mma_multiply(found, a, seen[k], C::BF16_MMA);
+        }
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::DV / 16; j++) {
+            GPU_UNROLL
+            for (uint32_t e = 0; e < 4; e++)
+                if (j == n && found[e] > 0)
+                    o[j][e] = GPU_NAN;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Online softmax: row maxima, rescaling, and P from scores. */
+#ifndef ATTN_GPU_MMA_SOFTMAX_H
+#define ATTN_GPU_MMA_SOFTMAX_H
+
+#include "config.h"
+
+/* A lane's largest scores of its rows. */
+template <class C> GPU_INLINE void mma_row_max(mma_score_fragments<C> s, mma_row_pairs<C> tile_max)
+{
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            float other = s[m][0][2 * h + 1];
+            tile_max[m][h] = s[m][0][2 * h];
+            GPU_UNROLL
+            for (uint32_t n = 1; n < C::GROUP_KEYS / 8; n++) {
+                tile_max[m][h] = fmaxf(tile_max[m][h], s[m][n][2 * h]);
+                other = fmaxf(other, s[m][n][2 * h + 1]);
+            }
+            tile_max[m][h] = fmaxf(tile_max[m][h], other);
+        }
+    }
+}
+
+/*
+ * Sums and results so far follow the row maxima. An exponent counts from its row's maximum, but an old
+ * maximum serves as long as no score is more than the rescale threshold above it: P is then at most 2^8,
+ * which all types hold, whatever other rows do. Maxima seldom grow after the first tiles.
+ */
+template <class C>
+GPU_INLINE void mma_rescale(mma_row_pairs<C> tile_max, mma_row_pairs<C> max, mma_row_pairs<C> sum,
+                            mma_out_fragments<C> o, float factor, float rescale_threshold)
+{
+    bool grown = false;
+
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++)
+            grown = grown || tile_max[m][h] > max[m][h] + rescale_threshold;
+    }
+    if (gpu_ballot(grown) != 0) {
+        GPU_UNROLL
+        for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+            GPU_UNROLL
+            for (uint32_t h = 0; h < 2; h++) {
+                float new_max = fmaxf(tile_max[m][h], gpu_shuffle_xor_f32(tile_max[m][h], 1));
+                new_max = fmaxf(new_max, gpu_shuffle_xor_f32(new_max, 2));
+                const bool raised = new_max > max[m][h] + rescale_threshold;
+                const float correction = raised ? gpu_exp2_fast(max[m][h] * factor - new_max * factor) : 1;
+                sum[m][h] *= correction;
+                max[m][h] = raised ? new_max : max[m][h];
+                GPU_UNROLL
+                for (uint32_t n = 0; n < C::DV / 8; n++) {
+                    o[m][n][2 * h] *= correction;
+                    o[m][n][2 * h + 1] *= correction;
+                }
+            }
+        }
+    }
+}
+
+/* What exponents count from, in base 2. */
+GPU_INLINE float mma_exponent_base(float max, float factor)
+{
+    return max == -GPU_INFINITY ? 0 : max * factor; /* NaN scores stay NaN */
+}
+
+/* P in place of the scores. */
+template <class C>
+GPU_INLINE void mma_exponentiate(mma_score_fragments<C> s, mma_row_pairs<C> max, mma_row_pairs<C> sum,
+                                 float factor)
+{
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            const float base = mma_exponent_base(max[m][h], factor);
+            float total = sum[m][h], other = 0;
+            GPU_UNROLL
+            for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
+                GPU_UNROLL
+                for (uint32_t e = 2 * h; e < 2 * h + 2; e++)
+                    s[m][n][e] = gpu_exp2_fast(gpu_fma(s[m][n][e], factor, -base));
+                total += s[m][n][2 * h];
+                other += s[m][n][2 * h + 1];
+            }
+            sum[m][h] = total + other;
+        }
+    }
+}
+
+/* Two numbers of P: word `i` of what a lane has of 16 keys, in fragment m. */
+template <class C>
+GPU_INLINE uint32_t mma_exponentiate_pair(mma_score_fragments<C> s, uint32_t k, uint32_t m, uint32_t i,
+                                          mma_row_pairs<C> base, mma_row_pairs<C> sum, float factor)
+{
+    const uint32_t n = 2 * k + i / 2, h = i % 2;
+    const float low = gpu_exp2_fast(gpu_fma(s[m][n][2 * h], factor, -base[m][h]));
+    const float high = gpu_exp2_fast(gpu_fma(s[m][n][2 * h + 1], factor, -base[m][h]));
+
+    sum[m][h] += low + high;
+    return mma_pack(low, high, C::BF16_MMA);
+}
+
+#endif

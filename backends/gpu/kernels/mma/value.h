@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The product of P with the values of a tile. */
+#ifndef ATTN_GPU_MMA_VALUE_H
+#define ATTN_GPU_MMA_VALUE_H
+
+#include "load.h"
+#include "mask.h"
+#include "softmax.h"
+
+/* P of 16 keys is computed while the 16 before them are multiplied, and `copy` fills another stage. */
+template <class C>
+GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragments<C> s,
+                                    mma_row_pairs<C> max, mma_row_pairs<C> sum, mma_out_fragments<C> o,
+                                    float factor, struct mma_copy *copy)
+{
+    /* Of the half that is fetched meanwhile. */
+    const uint32_t bytes = C::STAGES % 2 == 0 ? C::K_BYTES : C::V_BYTES,
+                   interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
+    const uint32_t lane = gpu_thread() % GPU_WARP,
+                   lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_BYTES);
+    const uint32_t words = C::M_FRAGMENTS * 4, steps = C::DV / 16;
+    mma_row_pairs<C> base;
+    uint32_t a[2][C::M_FRAGMENTS][4];
+
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++)
+            base[m][h] = mma_exponent_base(max[m][h], factor);
+    }
+    GPU_UNROLL
+    for (uint32_t w = 0; w < words; w++)
+        a[0][w / 4][w % 4] = mma_exponentiate_pair<C>(s, 0, w / 4, w % 4, base, sum, factor);
+    GPU_UNROLL
+    for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
+        GPU_UNROLL
+        for (uint32_t n = 0; n < steps; n++) {
+            uint32_t r[4];
+            if (k % interval == 0 && n == 0)
+                mma_copy_read_addresses(copy, k / interval);
+            if (k % interval == 0 && n == steps / 2)
+                mma_copy_issue<C>(copy, bytes, k / interval);
+            gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n * 2, C::V_BYTES));
+            GPU_UNROLL
+            for (uint32_t h = 0; h < 2; h++) {
+                GPU_UNROLL
+                for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
+                    mma_multiply(o[m][2 * n + h], a[k % 2][m], r + 2 * h, C::BF16_MMA);
+            }
+            GPU_UNROLL
+            for (uint32_t w = n * words / steps; k + 1 < C::GROUP_KEYS / 16 && w < (n + 1) * words / steps;
+                 w++)
+                a[(k + 1) % 2][w / 4][w % 4] =
+                    mma_exponentiate_pair<C>(s, k + 1, w / 4, w % 4, base, sum, factor);
+        }
+    }
+}
+
+/* `dtype`: of 8-bit values, `bf16`: P is bf16. 8-bit values come with the even columns of each 16 first. */
+template <class C>
+GPU_INLINE void mma_value_tile(uint32_t dtype, bool bf16, const unsigned char *values,
+                               mma_score_fragments<C> p, mma_out_fragments<C> o, struct mma_copy *copy)
+{
+    /* Of the half that is fetched meanwhile. */
+    const uint32_t bytes = C::STAGES % 2 == 0 ? C::K_BYTES : C::V_BYTES,
+                   interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
+    const uint32_t lane = gpu_thread() % GPU_WARP,
+                   lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_BYTES);
+
+    GPU_UNROLL
+    for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
+        uint32_t a[C::M_FRAGMENTS][4], r[4];
+        if (C::ROW_WARPS == 4 && k % interval == 0)
+            mma_copy_read_addresses(copy, k / interval);
+        GPU_UNROLL
+        for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+            GPU_UNROLL
+            for (uint32_t i = 0; i < 4; i++)
+                a[m][i] = mma_pack(p[m][2 * k + i / 2][i % 2 * 2], p[m][2 * k + i / 2][i % 2 * 2 + 1], bf16);
+        }
+        GPU_UNROLL
+        for (uint32_t n = 0; n < C::DV / 16; n++) {
+            uint32_t b[2][2]; /* even and odd columns, or lower and upper ones; keys 0 to 7, 8 to 15 */
+            if constexpr (!C::KV8)
+                gpu_load_matrix4_trans(r,
+                                       values + mma_fragment_at<C>(lane_offset, k * 16, n * 2, C::V_BYTES));
+            else if (n % 2 == 0)
+                gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n, C::V_BYTES));
+            GPU_UNROLL
+            for (uint32_t i = 0; i < 2; i++) {
+                uint32_t number[2] = {r[i], r[2 + i]};
+                if constexpr (C::KV8)
+                    gpu_quad8_across(dtype, r[n % 2 * 2 + i], number);
+                GPU_UNROLL
+                for (uint32_t h = 0; h < 2; h++)
+                    b[h][i] = C::KV8 && bf16 ? gpu_pack_bf16(gpu_f16_to_f32((uint16_t)number[h]),
+                                                             gpu_f16_to_f32((uint16_t)(number[h] >> 16)))
+                                             : number[h];
+            }
+            GPU_UNROLL
+            for (uint32_t h = 0; h < 2; h++) {
+                GPU_UNROLL
+                for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
+                    mma_multiply(o[m][2 * n + h], a[m], b[h], bf16);
+            }
+        }
+        if (C::ROW_WARPS == 4 && k % interval == 0)
+            mma_copy_issue<C>(copy, bytes, k / interval);
+    }
+}
+
+/* Each type of values has code of its own. P takes the scales of single values, which is the longest. */
+template <class C>
+GPU_INLINE void mma_values(const struct gpu_run *run, const mma_shared<C> *shared,
+                           const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,
+                           mma_score_fragments<C> p, mma_row_pairs<C> max, mma_row_pairs<C> sum, float factor,
+                           mma_out_fragments<C> o, struct mma_copy *copy)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, dtype = run->v.dtype;
+
+    if constexpr (C::ROW_WARPS == 4 && !C::KV8) {
+        mma_value_pipelined<C>(values, p, max, sum, o, factor, copy);
+        return;
+    }
+    mma_exponentiate<C>(p, max, sum, factor);
+    if constexpr (!C::KV8) {
+        mma_value_tile<C>(dtype, C::BF16_MMA, values, p, o, copy);
+        return;
+    }
+    if (!mma_scale_per_key<C>(run->problem.v_scale)) {
+        if (dtype == ATTN_E4M3)
+            mma_value_tile<C>(ATTN_E4M3, false, values, p, o, copy);
+        else
+            mma_value_tile<C>(dtype, false, values, p, o, copy);
+        return;
+    }
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
+            GPU_UNROLL
+            for (uint32_t e = 0; e < 4; e++)
+                if (unmasked || p[m][n][e] != 0)
+                    p[m][n][e] *= shared->v_scale[slot][key0 + n * 8 + lane % 4 * 2 + e % 2];
+        }
+    }
+    mma_value_tile<C>(dtype, true, values, p, o, copy);
+}
+
+#endif
