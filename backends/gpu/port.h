@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * What device code may use beyond plain C: the words that a port gives a meaning to. The headers of this
- * folder are C11 that is CUDA C++ too (no templates, no designated initialisers, no compound literals); kernels
- * are C++ templates over what varies at compile time.
+ * folder are C11 that is CUDA C++ too (no templates, no designated initialisers, no compound literals);
+ * kernels are C++ templates over what varies at compile time.
  *
  *   port-cuda.h                 CUDA C++, sm_80 and newer
  *   port-hip.h                  AMD, gfx906 and newer: without the words of kernels/mma and latent-*.h

@@ -22,7 +22,6 @@ template <class C> struct mma_loop {
     uint32_t count;           /* stages that they fill */
     uint32_t slot;            /* address stage of the current tile */
     uint32_t at;              /* stage of its keys */
-    bool aligned;
 };
 
 template <class C> GPU_INLINE void mma_clear_results(mma_loop<C> *loop)
@@ -76,7 +75,8 @@ GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsi
     mma_group_barrier<C>();
     if (copied)
         mma_copy_queries<C>(shared, queries); /* together with the first keys */
-    mma_load_first_stages<C>(run, shared, loop->stages, loop->first, loop->key0, loop->count, loop->aligned);
+    mma_load_first_stages<C>(run, shared, loop->stages, loop->first, loop->key0, loop->count,
+                             run->whole != 0);
     if (!copied)
         mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head); /* while keys are copied */
     mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
@@ -104,11 +104,11 @@ GPU_INLINE void mma_load_ahead(const struct gpu_run *run, const mma_shared<C> *s
 
     if constexpr (C::ROW_WARPS == 4) {
         *copy = mma_load_stage_begin<C>(run, shared, stage, slot, tile + ahead / 2, ahead % 2 != 0,
-                                        loop->aligned, wanted);
+                                        run->whole != 0, wanted);
     } else {
         if (wanted)
             mma_load_stage<C>(run, shared, stage, slot, tile + ahead / 2, loop->key0, ahead % 2 != 0,
-                              loop->aligned);
+                              run->whole != 0);
         gpu_copy_commit();
     }
 }
@@ -160,11 +160,10 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
 /* Attention of a work tile. Results are stored, or in shared memory in place of queries and stages. */
 template <class C>
 GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                           unsigned char *stages, const struct gpu_piece *p, bool aligned)
+                           unsigned char *stages, const struct gpu_piece *p)
 {
     mma_loop<C> loop;
 
-    loop.aligned = aligned;
     mma_begin<C>(run, shared, queries, stages, p, &loop);
     GPU_LOOP
     for (uint32_t tile = loop.first; tile < loop.end; tile++)

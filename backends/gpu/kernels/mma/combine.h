@@ -51,7 +51,7 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
     gpu_barrier();
 }
 
-/* One row of all warp groups. */
+/* Combines the results of all warp groups for one row. */
 template <class C>
 GPU_INLINE void mma_combine_groups(const mma_shared<C> *shared, const float *from, uint32_t row, float *max,
                                    float *sum, float values[C::LANE_COLUMNS])
@@ -130,7 +130,7 @@ GPU_INLINE bool mma_is_last_split(const struct gpu_run *run, mma_shared<C> *shar
     gpu_barrier();
     if (gpu_thread() == 0) {
         uint32_t *counter = (uint32_t *)run->counters + (uint64_t)p->seq * run->problem.kv_heads + p->kv_head;
-        gpu_fence(); /* of all that the barrier orders before it */
+        gpu_fence(); /* of everything before the barrier */
         shared->is_last_split = gpu_atomic_add(counter, 1) + 1 == p->parts;
         if (shared->is_last_split) {
             *counter = 0;
@@ -141,10 +141,10 @@ GPU_INLINE bool mma_is_last_split(const struct gpu_run *run, mma_shared<C> *shar
     return shared->is_last_split != 0;
 }
 
-/* A row of all splits, of which each lane weighs one of 32. */
+/* A row combined from splits, 32 at a time: each lane computes the weight of one. */
 template <class C> struct mma_combined {
     float max;
-    float sum; /* a lane's share of it */
+    float sum; /* over the lane's splits */
     float values[C::LANE_COLUMNS];
 };
 

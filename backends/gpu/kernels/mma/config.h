@@ -32,7 +32,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
     static constexpr bool SMALL_M = Rows == 8;
-    /* Only for prefill: a CTA takes one tile, and no other CTA has keys of it. */
+    /* Only for prefill: a CTA takes one work tile, with all keys that it sees. */
     static constexpr bool PREFILL_ONLY = Rows == 128;
     static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : 4;
     static constexpr uint32_t M_FRAGMENTS = SMALL_M ? 1 : Rows / (ROW_WARPS * 16); /* of 16 rows, per warp */
@@ -59,13 +59,15 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     /* 16-byte chunks that a thread checks for non-finite values at once. */
     static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !KV8 ? 4 : 1;
-    /* Results: consecutive columns of a lane, lanes that have columns of a row, floats of a row and a group.
-     */
+    /* f32 results: consecutive columns of a lane, lanes that share a row, floats from row to row and of a
+     * group. */
     static constexpr uint32_t LANE_COLUMNS = Dv < 128 ? 4 : Dv / 32;
     static constexpr uint32_t ROW_LANES = Dv / LANE_COLUMNS;
     static constexpr uint32_t RESULT_PITCH = gpu_mma_result_pitch(SHAPE);
     static constexpr uint32_t GROUP_FLOATS = Rows * RESULT_PITCH;
 
+    static_assert(Dk % 64 == 0 && Dk >= Dv, "queries leave room for results");
+    static_assert(Dv == 64 || Dv == 128 || Dv == 256, "a warp stores whole rows");
     static_assert(GROUP_THREADS >= GROUP_KEYS, "each thread looks up one key");
     static_assert(GROUPS * GROUP_FLOATS * 4 == gpu_mma_result_bytes(SHAPE), "the host reserves less");
 };
@@ -73,7 +75,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 /* In place of the address of a vector that does not exist; copied vectors are 16-byte aligned. */
 constexpr uint64_t MMA_NO_ADDRESS = 1;
 
-/* The part of shared memory that does not depend on columns alone; queries and stages follow it. */
+/* Shared memory in front of queries and stages. */
 template <class C> struct mma_shared {
     uint64_t k_at[C::ADDRESS_STAGES][C::KEYS]; /* addresses of vectors, two of which are read at once */
     uint64_t v_at[C::ADDRESS_STAGES][C::KEYS];
@@ -91,7 +93,8 @@ template <class C> struct mma_shared {
     struct gpu_row row[C::ROWS];
 };
 
-/* Accumulators of m16n8k16: a lane has rows lane / 4 and 8 more, columns lane % 4 * 2 and the next one. */
+/* Accumulators of m16n8k16: a lane has row lane / 4 and the one 8 below it, columns lane % 4 * 2 and the next
+ * one. */
 template <class C> using mma_score_fragments = float[C::M_FRAGMENTS][C::GROUP_KEYS / 8][4];
 template <class C> using mma_out_fragments = float[C::M_FRAGMENTS][C::DV / 8][4];
 template <class C> using mma_query_fragments = uint32_t[C::DK / 16][C::M_FRAGMENTS][4];
@@ -132,8 +135,7 @@ GPU_INLINE uint32_t mma_fragment_at(uint32_t lane_offset, uint32_t row, uint32_t
            row * mma_row_pitch<C>(bytes);
 }
 
-/* Whether scales may differ from key to key: a property of the problem, so that strides never change a bit.
- */
+/* Whether scales may differ from key to key: by the problem alone, so that strides never change a bit. */
 template <class C> GPU_INLINE bool mma_scale_per_key(uint32_t granularity)
 {
     return C::KV8 && granularity >= ATTN_SCALES_HEAD;
@@ -156,7 +158,7 @@ GPU_INLINE void mma_multiply(float d[4], const uint32_t a[4], const uint32_t b[2
         gpu_mma_f16(d, a, b);
 }
 
-/* Two numbers of a 16-bit type. */
+/* Two numbers in a 16-bit type. */
 GPU_INLINE uint32_t mma_pack(float low, float high, bool bf16)
 {
     return bf16 ? gpu_pack_bf16(low, high) : gpu_pack_f16(low, high);

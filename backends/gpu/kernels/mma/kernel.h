@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The mma kernel, and its instances. */
+/* The mma kernel: work tile by work tile. Entry points are made of the rows of instances.def. */
 #ifndef ATTN_GPU_MMA_KERNEL_H
 #define ATTN_GPU_MMA_KERNEL_H
 
@@ -23,9 +23,9 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
         if (p->parts == 0)
             return;
         if constexpr (C::SMALL_M)
-            small_m_attend<C>(run, shared, queries, stages, p, run->whole != 0);
+            small_m_attend<C>(run, shared, queries, stages, p);
         else
-            mma_attend<C>(run, shared, queries, stages, p, run->whole != 0);
+            mma_attend<C>(run, shared, queries, stages, p);
         if (!mma_stores_directly<C>(run, p))
             mma_store_tile<C>(run, shared, (const float *)(void *)queries, p);
         if (!C::PREFILL_ONLY && p->parts > 1 && mma_is_last_split<C>(run, shared, p))

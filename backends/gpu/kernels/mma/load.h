@@ -64,9 +64,9 @@ GPU_INLINE void mma_copy_stage(const uint64_t *at, uint32_t used, uint32_t bytes
         return;
     }
     /* A thread has one chunk of consecutive rows. */
-    const uint32_t rows = C::GROUP_KEYS * chunks / C::GROUP_THREADS, first = thread / chunks * rows,
-                   chunk = thread % chunks;
-    const uint32_t swizzled = chunk ^ mma_swizzle<C>(first, bytes), column = chunk * 16u;
+    const uint32_t rows = C::GROUP_KEYS * chunks / C::GROUP_THREADS, first = thread / chunks * rows;
+    const uint32_t chunk = thread % chunks, column = chunk * 16u;
+    const uint32_t swizzled = chunk ^ mma_swizzle<C>(first, bytes);
     const bool inside = column < used;
     at += first;
     to += first * bytes;
@@ -83,8 +83,8 @@ GPU_INLINE void mma_copy_stage(const uint64_t *at, uint32_t used, uint32_t bytes
 }
 
 /*
- * A copy by four warps, issued in steps between other work. A thread has one column of consecutive rows, and
- * the columns that are a whole number of its row's threads away.
+ * A copy by four warps, issued in steps between other work. A thread has the same chunks of consecutive rows:
+ * every eighth or fourth, as many as threads share a row.
  */
 struct mma_copy {
     const uint64_t *at; /* address of its first row */
@@ -94,7 +94,7 @@ struct mma_copy {
     struct gpu_u128 two;
 };
 
-/* Threads that share a row. */
+/* Threads of a copy that share a row. */
 GPU_INLINE uint32_t mma_row_threads(uint32_t bytes)
 {
     return bytes % 128 == 0 ? 8 : 4;
@@ -190,7 +190,7 @@ GPU_INLINE struct mma_copy mma_load_stage_begin(const struct gpu_run *run, const
                              values ? C::V_BYTES : C::K_BYTES, stage);
 }
 
-/* Begins the copies of the first stages of a work tile, which has `count` of them. */
+/* Begins the copies of the first stages of a work tile, which fills `count` stages in all. */
 template <class C>
 GPU_INLINE void mma_load_first_stages(const struct gpu_run *run, const mma_shared<C> *shared,
                                       unsigned char *stages, uint32_t first, uint32_t key0, uint32_t count,

@@ -30,8 +30,8 @@ GPU_INLINE float mma_masked_score(const struct gpu_run *run, const mma_shared<C>
 }
 
 /*
- * Applies the rules to each score of the warp, in a loop over four at a time: the code of the rules is there
- * four times only.
+ * Applies soft cap, ALiBi and masks to each score of the warp. Four scores at a time move through the first
+ * registers in a loop, so that this code exists only four times.
  */
 template <class C>
 GPU_INLINE void mma_mask_elementwise(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t slot,
@@ -99,7 +99,7 @@ GPU_INLINE void mma_mask_scores(const mma_shared<C> *shared, uint64_t present, u
     }
 }
 
-/* Products times what the row's query was divided by. */
+/* Undoes the scaling of queries. */
 template <class C>
 GPU_INLINE void mma_unscale_queries(const mma_shared<C> *shared, uint32_t row_warp, mma_score_fragments<C> s)
 {
@@ -119,7 +119,7 @@ GPU_INLINE void mma_unscale_queries(const mma_shared<C> *shared, uint32_t row_wa
     }
 }
 
-/* Scores, or P, times the scale of each key or value. */
+/* Products times the scale of each key. */
 template <class C> GPU_INLINE void mma_scale_keys(const float *scales, mma_score_fragments<C> s)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
@@ -135,8 +135,10 @@ template <class C> GPU_INLINE void mma_scale_keys(const float *scales, mma_score
     }
 }
 
-/* Scores of a tile from its products, without rules.factor. True if the tile is unmasked: every row sees all
- * keys. */
+/*
+ * Scores of a tile from its products, without rules.factor. True if the tile is unmasked: every row sees
+ * every key.
+ */
 template <class C>
 GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *shared,
                                 const struct mma_rules *rules, uint32_t slot, uint32_t row_warp,

@@ -34,7 +34,7 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
     for (uint32_t first = 0; first < chunks; first += C::CHECK_CHUNKS) {
         struct gpu_u128 part[C::CHECK_CHUNKS];
         GPU_UNROLL
-        for (uint32_t u = 0; u < C::CHECK_CHUNKS; u++) { /* all loads are issued before the first is used */
+        for (uint32_t u = 0; u < C::CHECK_CHUNKS; u++) { /* loads are issued before the first is used */
             const uint32_t i = (first + u) * C::GROUP_THREADS + gpu_thread() % C::GROUP_THREADS;
             part[u] = gpu_load_u128(
                 values + mma_swizzled<C>(i / (C::V_BYTES / 16), i % (C::V_BYTES / 16), C::V_BYTES));

@@ -168,8 +168,9 @@ GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *
 }
 
 /*
- * What all scores of a work tile have in common. `scale` makes scores of products, `factor` makes them powers
- * of two after that. Where one positive factor does both, row maxima are found before it is applied.
+ * What all scores of a work tile have in common. `scale` makes scores of products, `factor` makes exponents
+ * of two of what the rules leave. Where one positive factor does both, row maxima are found before it is
+ * applied.
  */
 struct mma_rules {
     float scale;

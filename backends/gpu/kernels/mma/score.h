@@ -16,7 +16,7 @@ GPU_INLINE void mma_load_query_fragment(const unsigned char *queries, uint32_t f
     gpu_load_matrix4(a, queries + mma_fragment_at<C>(lane_offset, first_row, kk * 2, C::DK * 2));
 }
 
-/* All of the queries, which are the same in every warp. */
+/* All queries into registers. */
 template <class C> GPU_INLINE void mma_hold_queries(const unsigned char *queries, mma_query_fragments<C> q)
 {
     GPU_UNROLL
@@ -80,7 +80,7 @@ GPU_INLINE void mma_add_products(uint32_t dtype, const unsigned char *keys, uint
     }
 }
 
-/* Moves sums of products to `to`, from where mma_add_scores adds them. */
+/* Moves sums to `to` and starts again at 0. */
 template <class C> GPU_INLINE void mma_move_scores(mma_score_fragments<C> to, mma_score_fragments<C> s)
 {
     GPU_UNROLL
@@ -183,17 +183,15 @@ GPU_INLINE void mma_score_pipelined(const unsigned char *queries, const unsigned
     }
 }
 
-/* Each type of keys has code of its own. */
+/* Products of a tile, by code for each type of keys. */
 template <class C>
 GPU_INLINE void mma_scores(const struct gpu_run *run, const unsigned char *queries, const unsigned char *keys,
                            uint32_t row_warp, mma_query_fragments<C> q, mma_score_fragments<C> s,
                            struct mma_copy *copy)
 {
-    if constexpr (C::ROW_WARPS == 4 && !C::KV8 && C::DK <= 128) {
+    if constexpr (C::ROW_WARPS == 4 && !C::KV8 && C::DK <= 128)
         mma_score_pipelined<C>(queries, keys, row_warp, s, copy);
-        return;
-    }
-    if (!C::KV8 || run->k.dtype == ATTN_E4M3)
+    else if (!C::KV8 || run->k.dtype == ATTN_E4M3)
         mma_score_tile<C>(ATTN_E4M3, queries, keys, row_warp, q, s, copy);
     else if (run->k.dtype == ATTN_E5M2)
         mma_score_tile<C>(ATTN_E5M2, queries, keys, row_warp, q, s, copy);

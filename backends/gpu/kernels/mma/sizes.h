@@ -57,8 +57,8 @@ GPU_MMA_SIZE gpu_mma_address_stages(struct gpu_mma_shape s)
 }
 
 /*
- * Bytes between rows of queries, keys and values: an odd multiple of 16 as a row's pitch lets neighbours
- * begin in different banks. Tiles of 16 rows and fewer swizzle the chunks of a row instead.
+ * Bytes between rows of queries, keys and values, so that neighbours begin in different banks. Tiles of 16
+ * rows and fewer swizzle the chunks of a row instead.
  */
 GPU_MMA_SIZE gpu_mma_row_padding(struct gpu_mma_shape s)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Small M: scores, softmax and values. Keys, then columns of values, are the rows of matrix products and
- * query rows their columns: of each 16 keys a lane has number lane / 4 and 8 more, by query rows lane % 4 *
- * 2 and the next one.
+ * query rows their columns. Of each 16 keys a lane has number lane / 4 and the one 8 behind it, for query row
+ * lane % 4 * 2 and the next one.
  */
 #ifndef ATTN_GPU_MMA_SMALL_M_SCORE_H
 #define ATTN_GPU_MMA_SMALL_M_SCORE_H
@@ -25,7 +25,7 @@ struct small_m_softmax {
     float unscale[2]; /* makes products of unscaled queries, where `factor` does not */
 };
 
-/* All of the queries. */
+/* All queries into registers. */
 template <class C>
 GPU_INLINE void small_m_hold_queries(const unsigned char *queries, small_m_query_fragments<C> q)
 {
@@ -49,8 +49,8 @@ template <class C>
 GPU_INLINE void small_m_score_tile(uint32_t dtype, const unsigned char *keys, small_m_query_fragments<C> q,
                                    small_m_score_fragments<C> s)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP,
-                   lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::K_BYTES);
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+    const uint32_t lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::K_BYTES);
     const uint32_t halves = C::DK > 128 ? 2 : 1, half = C::DK / 16 / halves;
 
     GPU_UNROLL
@@ -82,7 +82,7 @@ GPU_INLINE void small_m_score_tile(uint32_t dtype, const unsigned char *keys, sm
     }
 }
 
-/* Each type of keys has code of its own. */
+/* Products of an iteration, by code for each type of keys. */
 template <class C>
 GPU_INLINE void small_m_scores(const struct gpu_run *run, const unsigned char *keys,
                                small_m_query_fragments<C> q, small_m_score_fragments<C> s)
@@ -96,8 +96,8 @@ GPU_INLINE void small_m_scores(const struct gpu_run *run, const unsigned char *k
 }
 
 /*
- * Applies the rules to each score of the warp, in a loop over four at a time: the code of the rules is there
- * four times only.
+ * Applies soft cap, ALiBi and masks to each score of the warp. Four scores at a time move through the first
+ * registers in a loop, so that this code exists only four times.
  */
 template <class C>
 GPU_INLINE void small_m_mask_elementwise(const struct gpu_run *run, const mma_shared<C> *shared,
@@ -151,12 +151,12 @@ GPU_INLINE bool small_m_apply_rules(const struct gpu_run *run, const mma_shared<
                                     bool fast, small_m_score_fragments<C> s)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * GPU_TILE + key0;
-    const uint32_t everyone = C::GROUP_KEYS == 16 ? 0xffffu : 0xffffffffu;
-    uint32_t present = everyone;
+    constexpr uint32_t all_present = (uint32_t)C::ALL_PRESENT;
+    uint32_t present = all_present;
 
     if (!fast && (run->batch.addressing != ATTN_DENSE || from + C::GROUP_KEYS > range->keys))
-        present = gpu_ballot(shared->k_at[slot][key0 + lane % C::GROUP_KEYS] != MMA_NO_ADDRESS) & everyone;
-    const bool unmasked = from >= rules->lo && from + C::GROUP_KEYS <= rules->hi && present == everyone;
+        present = gpu_ballot(shared->k_at[slot][key0 + lane % C::GROUP_KEYS] != MMA_NO_ADDRESS) & all_present;
+    const bool unmasked = from >= rules->lo && from + C::GROUP_KEYS <= rules->hi && present == all_present;
     if (mma_scale_per_key<C>(run->problem.k_scale)) {
         GPU_UNROLL
         for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++) {

@@ -56,7 +56,7 @@ GPU_INLINE void small_m_value_tile(uint32_t dtype, bool bf16, const unsigned cha
     }
 }
 
-/* Each type of values has code of its own. */
+/* Values times P, by code for each type of values. */
 template <class C>
 GPU_INLINE void small_m_typed_values(uint32_t dtype, bool bf16, const unsigned char *values,
                                      small_m_score_fragments<C> p, small_m_out_fragments<C> o)
@@ -69,7 +69,7 @@ GPU_INLINE void small_m_typed_values(uint32_t dtype, bool bf16, const unsigned c
         small_m_value_tile<C>(ATTN_INT8, bf16, values, p, o);
 }
 
-/* Values times P, which takes the scales of single values. */
+/* Values times P. Scales of single values are applied to P. */
 template <class C>
 GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *shared,
                                const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,

@@ -70,7 +70,6 @@ template <class C> struct small_m_loop {
     uint32_t is_fast;      /* a bit for each iteration whose addresses are written, the current one's first */
     uint32_t slot;         /* address stage of the current iteration */
     uint32_t at;           /* stage of its keys */
-    bool aligned;
 };
 
 /* Finds and writes the addresses of the first iterations. */
@@ -110,7 +109,7 @@ GPU_INLINE void small_m_load_ahead(const struct gpu_run *run, const mma_shared<C
         small_m_load_stage<C>(run, shared, values ? &loop->value_copy : &loop->key_copy,
                               loop->stages + to * C::STAGE_BYTES,
                               small_m_address_stage<C>(loop->slot, ahead / 2), tile + ahead / 2 * C::TILES,
-                              loop->key0, values, loop->aligned, loop->is_fast >> ahead / 2 & 1);
+                              loop->key0, values, run->whole != 0, loop->is_fast >> ahead / 2 & 1);
     gpu_copy_commit();
 }
 
@@ -132,12 +131,13 @@ GPU_INLINE void small_m_begin(const struct gpu_run *run, mma_shared<C> *shared, 
     /* Keys behind the work tile are another CTA's, although an iteration may reach them. */
     loop->range = mma_key_range_of(run, &shared->sequence,
                                    kv_len < loop->end * GPU_TILE ? kv_len : loop->end * GPU_TILE);
-    loop->fast = small_m_fast_path_of<C>(run, &shared->sequence, &loop->range, p->kv_head, loop->aligned);
+    loop->fast = small_m_fast_path_of<C>(run, &shared->sequence, &loop->range, p->kv_head, run->whole != 0);
     small_m_write_first_addresses<C>(run, shared, stages, p, loop);
     loop->key_copy = small_m_lane_copy_of<C>(C::K_BYTES);
     loop->value_copy = C::V_BYTES == C::K_BYTES ? loop->key_copy : small_m_lane_copy_of<C>(C::V_BYTES);
     mma_group_barrier<C>(); /* a warp writes the addresses of its own keys */
-    mma_load_first_stages<C>(run, shared, loop->stages, loop->first, loop->key0, loop->count, loop->aligned);
+    mma_load_first_stages<C>(run, shared, loop->stages, loop->first, loop->key0, loop->count,
+                             run->whole != 0);
     mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head); /* while keys are copied */
     mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
     if (gpu_thread() < C::GROUPS)
@@ -191,11 +191,10 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
 /* Attention of a work tile; results are in shared memory then, in place of queries and stages. */
 template <class C>
 GPU_INLINE void small_m_attend(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                               unsigned char *stages, const struct gpu_piece *p, bool aligned)
+                               unsigned char *stages, const struct gpu_piece *p)
 {
     small_m_loop<C> loop;
 
-    loop.aligned = aligned;
     small_m_begin<C>(run, shared, queries, stages, p, &loop);
     GPU_LOOP
     for (uint32_t done = 0; done < loop.count; done += 2)

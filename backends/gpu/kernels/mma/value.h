@@ -13,11 +13,10 @@ GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragm
                                     mma_row_pairs<C> max, mma_row_pairs<C> sum, mma_out_fragments<C> o,
                                     float factor, struct mma_copy *copy)
 {
-    /* Of the half that is fetched meanwhile. */
-    const uint32_t bytes = C::STAGES % 2 == 0 ? C::K_BYTES : C::V_BYTES,
-                   interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
-    const uint32_t lane = gpu_thread() % GPU_WARP,
-                   lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_BYTES);
+    const uint32_t bytes = C::STAGES % 2 == 0 ? C::K_BYTES : C::V_BYTES; /* of the vectors that are copied */
+    const uint32_t interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+    const uint32_t lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_BYTES);
     const uint32_t words = C::M_FRAGMENTS * 4, steps = C::DV / 16;
     mma_row_pairs<C> base;
     uint32_t a[2][C::M_FRAGMENTS][4];
@@ -33,6 +32,7 @@ GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragm
         a[0][w / 4][w % 4] = mma_exponentiate_pair<C>(s, 0, w / 4, w % 4, base, sum, factor);
     GPU_UNROLL
     for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
+        const uint32_t last = k + 1 < C::GROUP_KEYS / 16 ? words : 0; /* of the next keys' words */
         GPU_UNROLL
         for (uint32_t n = 0; n < steps; n++) {
             uint32_t r[4];
@@ -48,24 +48,25 @@ GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragm
                     mma_multiply(o[m][2 * n + h], a[k % 2][m], r + 2 * h, C::BF16_MMA);
             }
             GPU_UNROLL
-            for (uint32_t w = n * words / steps; k + 1 < C::GROUP_KEYS / 16 && w < (n + 1) * words / steps;
-                 w++)
+            for (uint32_t w = n * words / steps; w < last && w < (n + 1) * words / steps; w++)
                 a[(k + 1) % 2][w / 4][w % 4] =
                     mma_exponentiate_pair<C>(s, k + 1, w / 4, w % 4, base, sum, factor);
         }
     }
 }
 
-/* `dtype`: of 8-bit values, `bf16`: P is bf16. 8-bit values come with the even columns of each 16 first. */
+/*
+ * P times V. `dtype`: of 8-bit values, `bf16`: P is bf16. 8-bit values come with the even columns of each 16
+ * first.
+ */
 template <class C>
 GPU_INLINE void mma_value_tile(uint32_t dtype, bool bf16, const unsigned char *values,
                                mma_score_fragments<C> p, mma_out_fragments<C> o, struct mma_copy *copy)
 {
-    /* Of the half that is fetched meanwhile. */
-    const uint32_t bytes = C::STAGES % 2 == 0 ? C::K_BYTES : C::V_BYTES,
-                   interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
-    const uint32_t lane = gpu_thread() % GPU_WARP,
-                   lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_BYTES);
+    const uint32_t bytes = C::STAGES % 2 == 0 ? C::K_BYTES : C::V_BYTES; /* of the vectors that are copied */
+    const uint32_t interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+    const uint32_t lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_BYTES);
 
     GPU_UNROLL
     for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
@@ -109,31 +110,11 @@ GPU_INLINE void mma_value_tile(uint32_t dtype, bool bf16, const unsigned char *v
     }
 }
 
-/* Each type of values has code of its own. P takes the scales of single values, which is the longest. */
-template <class C>
-GPU_INLINE void mma_values(const struct gpu_run *run, const mma_shared<C> *shared,
-                           const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,
-                           mma_score_fragments<C> p, mma_row_pairs<C> max, mma_row_pairs<C> sum, float factor,
-                           mma_out_fragments<C> o, struct mma_copy *copy)
+/* P times the scale of each value. What is 0 in a masked tile stays 0, whatever a hidden key's scale is. */
+template <class C> GPU_INLINE void mma_scale_p(const float *scales, bool unmasked, mma_score_fragments<C> p)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, dtype = run->v.dtype;
+    const uint32_t lane = gpu_thread() % GPU_WARP;
 
-    if constexpr (C::ROW_WARPS == 4 && !C::KV8) {
-        mma_value_pipelined<C>(values, p, max, sum, o, factor, copy);
-        return;
-    }
-    mma_exponentiate<C>(p, max, sum, factor);
-    if constexpr (!C::KV8) {
-        mma_value_tile<C>(dtype, C::BF16_MMA, values, p, o, copy);
-        return;
-    }
-    if (!mma_scale_per_key<C>(run->problem.v_scale)) {
-        if (dtype == ATTN_E4M3)
-            mma_value_tile<C>(ATTN_E4M3, false, values, p, o, copy);
-        else
-            mma_value_tile<C>(dtype, false, values, p, o, copy);
-        return;
-    }
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
@@ -141,10 +122,33 @@ GPU_INLINE void mma_values(const struct gpu_run *run, const mma_shared<C> *share
             GPU_UNROLL
             for (uint32_t e = 0; e < 4; e++)
                 if (unmasked || p[m][n][e] != 0)
-                    p[m][n][e] *= shared->v_scale[slot][key0 + n * 8 + lane % 4 * 2 + e % 2];
+                    p[m][n][e] *= scales[n * 8 + lane % 4 * 2 + e % 2];
         }
     }
-    mma_value_tile<C>(dtype, true, values, p, o, copy);
+}
+
+/* P times V, by code for each type of values. Scales of single values are applied to P. */
+template <class C>
+GPU_INLINE void mma_values(const struct gpu_run *run, const mma_shared<C> *shared,
+                           const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,
+                           mma_score_fragments<C> p, mma_row_pairs<C> max, mma_row_pairs<C> sum, float factor,
+                           mma_out_fragments<C> o, struct mma_copy *copy)
+{
+    const uint32_t dtype = run->v.dtype;
+
+    if constexpr (C::ROW_WARPS == 4 && !C::KV8) {
+        mma_value_pipelined<C>(values, p, max, sum, o, factor, copy);
+    } else {
+        mma_exponentiate<C>(p, max, sum, factor);
+        if (mma_scale_per_key<C>(run->problem.v_scale)) {
+            mma_scale_p<C>(shared->v_scale[slot] + key0, unmasked, p);
+            mma_value_tile<C>(dtype, true, values, p, o, copy);
+        } else if (C::KV8 && dtype == ATTN_E4M3) {
+            mma_value_tile<C>(ATTN_E4M3, false, values, p, o, copy);
+        } else {
+            mma_value_tile<C>(dtype, C::BF16_MMA, values, p, o, copy);
+        }
+    }
 }
 
 #endif
