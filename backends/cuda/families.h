@@ -6,6 +6,6 @@
 #include "host.h"
 
 extern const struct gpu_family cuda_mma;
-extern const struct gpu_family cuda_latent;
+extern const struct gpu_family cuda_mla;
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The table of attention kernels, best row first: dispatch and capability query in one. */
 #include "families.h"
-#include "lane-list.h"
-#include "latent.h"
+#include "kernels/mla/sizes.h"
+#include "kernels/reference/instances.h"
 
 /*
  * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.
@@ -27,13 +27,13 @@ union mma_columns {
         .numerics = (numerics_)                                                                              \
     }
 
-/* Latent caches of the queries' type; vectors in pieces do not come by copies of 16 bytes. */
-#define LATENT_ROW(name_, type_, numerics_)                                                                  \
+/* MLA caches of the queries' type; vectors in pieces do not come by copies of 16 bytes. */
+#define MLA_ROW(name_, type_, numerics_)                                                                     \
     {                                                                                                        \
-        .name = (name_), .family = &cuda_latent, .arch = CUDA_ARCH_LEAST,                                    \
+        .name = (name_), .family = &cuda_mla, .arch = CUDA_ARCH_LEAST,                                       \
         .phases = GPU_FEW_ROWS | GPU_MANY_ROWS, .q_types = (type_), .kv_types = (type_),                     \
-        .out_types = GPU_TYPE_F32 | GPU_TYPES_16, .dim_multiple = 1, .dim_max = GPU_LATENT_DIM,              \
-        .vo_max = GPU_LATENT_VO, .features = GPU_FEATURES & ~GPU_PAGED_X, .needs = GPU_MLA,                  \
+        .out_types = GPU_TYPE_F32 | GPU_TYPES_16, .dim_multiple = 1, .dim_max = MLA_QK_DIM,                  \
+        .vo_max = MLA_VO_DIM, .features = GPU_FEATURES & ~GPU_PAGED_X, .needs = GPU_MLA,                     \
         .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)                                            \
     }
 
@@ -51,10 +51,10 @@ const struct gpu_kernel gpu_kernels[] = {
             ATTN_NUMERICS_P_BF16),
     MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, GPU_TYPE_BF16, MMA_CODES, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
-    LATENT_ROW("latent_mma_f16", GPU_TYPE_F16, ATTN_NUMERICS_P_F16),
-    LATENT_ROW("latent_mma_bf16", GPU_TYPE_BF16, ATTN_NUMERICS_P_BF16),
-    {.name = "attn_lane",
-     .family = &gpu_lane_family,
+    MLA_ROW("mla_mma_f16", GPU_TYPE_F16, ATTN_NUMERICS_P_F16),
+    MLA_ROW("mla_mma_bf16", GPU_TYPE_BF16, ATTN_NUMERICS_P_BF16),
+    {.name = "attn_reference",
+     .family = &gpu_reference_family,
      .arch = CUDA_ARCH_LEAST,
      .phases = GPU_FEW_ROWS | GPU_MANY_ROWS,
      .q_types = GPU_TYPES_ALL,
@@ -62,7 +62,7 @@ const struct gpu_kernel gpu_kernels[] = {
      .out_types = GPU_TYPES_ALL,
      .kv_mixed = 1,
      .dim_multiple = 1,
-     .dim_max = GPU_LANE_DIM,
+     .dim_max = REFERENCE_MAX_DIM,
      .features = GPU_FEATURES,
      .graph_level = ATTN_GRAPH_ALWAYS,
      .numerics = ATTN_NUMERICS_UNROUNDED},

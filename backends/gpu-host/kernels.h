@@ -64,7 +64,7 @@ struct gpu_kernel {
     uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
     uint32_t dim_max;
     uint32_t vo_max;    /* of head_dim_vo alone; 0 = dim_max */
-    uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, but for a latent cache */
+    uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, but for an MLA cache */
     uint32_t features;  /* enum gpu_feature that the row does */
     uint32_t needs;     /* those without which it is not made for a problem */
     uint32_t graph_level;
@@ -120,7 +120,7 @@ struct gpu_family {
 };
 
 /* The family that all vendors have. */
-extern const struct gpu_family gpu_lane_family;
+extern const struct gpu_family gpu_reference_family;
 
 /* A launch of one dimension, two or three, with one argument of any size. */
 int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint32_t grid[3], uint32_t threads,

@@ -15,7 +15,7 @@
 /* CTAs of a launch at most: the kernels go on until all is done. */
 #define GPU_KV_CTAS 65536u
 
-/* 2, or 1 of a latent cache. */
+/* 2, or 1 of an MLA cache. */
 static inline uint32_t gpu_kv_halves(const struct attn_kv_desc *desc)
 {
     return desc->v.data != NULL ? 2 : 1;

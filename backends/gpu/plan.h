@@ -3,19 +3,19 @@
  * How schedules are planned, for host and device. A job makes one: that of a plan's kernel for a step. What
  * it reads of plan and step is in the job, with addresses of the device or of the host.
  *
- * Every schedule is u64 [seqs + 1]: sums of the shares of the sequences before. Lines of latent tiles outgrow
+ * Every schedule is u64 [seqs + 1]: sums of the shares of the sequences before. Work lists of MLA outgrow
  * 32 bits, and with det=1 a share there is two counts. Lines of the matrix kernels do not: these read the low
  * halves alone, for want of registers.
  */
 #ifndef ATTN_GPU_PLAN_H
 #define ATTN_GPU_PLAN_H
 
-#include "latent-cuts.h"
+#include "kernels/mla/schedule.h"
 #include "lengths.h"
 
 enum gpu_plan_kind {
     GPU_PLAN_MMA = 1, /* gpu_share */
-    GPU_PLAN_LATENT   /* latent_share */
+    GPU_PLAN_MLA      /* mla_tile_count */
 };
 
 struct gpu_plan_job {
@@ -54,8 +54,8 @@ static inline ATTN__DEVICE uint64_t gpu_plan_share(const struct gpu_plan_job *jo
     const struct gpu_length own = gpu_length_at(&job->lengths, i);
     if (job->kind == GPU_PLAN_MMA)
         return gpu_share(&job->cuts, &own.visible, own.q_len, own.kv_len);
-    const struct latent_cuts cuts = latent_cuts_of(&job->cuts);
-    return latent_share(&cuts, &own.visible, own.q_len, own.kv_len);
+    const struct mla_splits splits = mla_splits_of(&job->cuts);
+    return mla_tile_count(&splits, &own.visible, own.q_len, own.kv_len);
 }
 
 #endif

@@ -5,7 +5,7 @@
  * kernels are C++ templates over what varies at compile time.
  *
  *   port-cuda.h                 CUDA C++, sm_80 and newer
- *   port-hip.h                  AMD, gfx906 and newer: without the words of kernels/mma and latent-*.h
+ *   port-hip.h                  AMD, gfx906 and newer: without the words of kernels/mma and kernels/mla
  *   tests/gpu/port-fiber.h      the host: one fiber per thread, so that the same source is tested without a
  * GPU
  *
@@ -62,7 +62,7 @@
  *   gpu_load_global_u128(uint64_t), gpu_store_global_u128: by address, in global memory, in their order
  *   gpu_load_fresh_u64(uint64_t), gpu_load_fresh_u128: global memory that other CTAs wrote
  *
- * Words of ports that have the kernels of kernels/mma and latent-*.h (CUDA and the host)
+ * Words of ports that have the kernels of kernels/mma and kernels/mla (CUDA and the host)
  *   void gpu_barrier_part(uint32_t id, uint32_t threads)  named barrier 1 ... 15, a multiple of GPU_WARP
  *   uint32_t gpu_keep(uint32_t)                       the same, held in a register and not computed anew
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)

@@ -60,8 +60,8 @@ static struct gpu_tensor tensor_of(const struct attn_tensor *tensor)
     return (struct gpu_tensor){gpu_address(&tensor->buffer), tensor->token_stride, tensor->head_stride};
 }
 
-/* The values of a latent cache are the first columns of its keys. */
-static struct gpu_cache latent_values(const struct gpu_cache *keys, uint32_t dim)
+/* The values of an MLA cache are the first columns of its keys. */
+static struct gpu_cache mla_values(const struct gpu_cache *keys, uint32_t dim)
 {
     struct gpu_cache values = *keys;
 
@@ -142,12 +142,12 @@ static void resolve_keys(struct gpu_run *run, const struct attn_tensors *tensors
 
     if (p->kv_source != ATTN_KV_NEW) {
         run->k = gpu_cache_of(desc, 0);
-        run->v = p->mla != 0 ? latent_values(&run->k, p->head_dim_vo) : gpu_cache_of(desc, 1);
+        run->v = p->mla != 0 ? mla_values(&run->k, p->head_dim_vo) : gpu_cache_of(desc, 1);
     }
     if (p->kv_source == ATTN_KV_CACHE)
         return;
     run->k_new = new_rows(&tensors->k_new, p->k_dtype, p->head_dim, &tensors->k_new_scale);
-    run->v_new = p->mla != 0 ? latent_values(&run->k_new, p->head_dim_vo)
+    run->v_new = p->mla != 0 ? mla_values(&run->k_new, p->head_dim_vo)
                              : new_rows(&tensors->v_new, p->v_dtype, p->head_dim_vo, &tensors->v_new_scale);
     if (p->kv_source == ATTN_KV_CACHE_NEW)
         return;

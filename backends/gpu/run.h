@@ -41,7 +41,7 @@ struct gpu_cache {
     int64_t piece_stride; /* used where the vector is longer than a piece */
     uint32_t piece;       /* bytes; a whole vector unless the layout is paged-x */
     uint32_t size;        /* bytes of an element */
-    uint32_t dim;         /* elements of a vector; latent values: the first head_dim_vo columns of the keys */
+    uint32_t dim;         /* elements of a vector; MLA values: the first head_dim_vo columns of the keys */
     uint32_t dtype;       /* enum attn_dtype */
     struct gpu_scale scale;
 };
@@ -116,7 +116,7 @@ struct gpu_run {
     uint64_t part_out; /* partial results in scratch: f32 [part rows, head_dim_vo], normalised */
     uint64_t part_lse; /* f32 [part rows] */
 
-    uint32_t rows;   /* of a tile of latent pieces that are merged */
+    uint32_t rows;   /* of an MLA row tile whose splits are combined */
     uint32_t units;  /* multiprocessors of the device */
     uint32_t phase;  /* which sequences the launch takes: 0 = all, else enum gpu_phase */
     uint32_t stages; /* tiles in shared memory, where the family has a choice */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The table of attention kernels, best row first: dispatch and capability query in one. */
 #include "families.h"
-#include "lane-list.h"
+#include "kernels/reference/instances.h"
 
 /*
  * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.
@@ -26,19 +26,19 @@
                  ATTN_NUMERICS_P_BF16)
 
 const struct gpu_kernel gpu_kernels[] = {
-#ifndef HIP_LANE_ALONE /* a driver of tests that has no matrix kernels */
+#ifndef HIP_REFERENCE_ALONE /* a driver of tests that has no matrix kernels */
     TILE_ROWS("decode", GPU_FEW_ROWS),
     TILE_ROWS("prefill", GPU_MANY_ROWS),
 #endif
-    {.name = "attn_lane",
-     .family = &gpu_lane_family,
+    {.name = "attn_reference",
+     .family = &gpu_reference_family,
      .phases = GPU_FEW_ROWS | GPU_MANY_ROWS,
      .q_types = GPU_TYPES_ALL,
      .kv_types = GPU_TYPES_ALL,
      .out_types = GPU_TYPES_ALL,
      .kv_mixed = 1,
      .dim_multiple = 1,
-     .dim_max = GPU_LANE_DIM,
+     .dim_max = REFERENCE_MAX_DIM,
      .features = GPU_FEATURES,
      .graph_level = ATTN_GRAPH_ALWAYS,
      .numerics = ATTN_NUMERICS_UNROUNDED},

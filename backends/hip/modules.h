@@ -5,7 +5,7 @@
 
 #define HIP_MODULES(X, more)                                                                                 \
     X(put, more)                                                                                             \
-    X(lane, more)                                                                                            \
+    X(reference, more)                                                                                       \
     X(kv, more)                                                                                              \
     X(move, more)                                                                                            \
     X(merge, more)                                                                                           \

@@ -229,7 +229,7 @@ int main(int argc, char **argv)
     if (faulty) {
         test_faulty(&world);
         if (!shim->real())
-            check(&world, strstr(world.fake->offence(), "attn_lane") != NULL,
+            check(&world, strstr(world.fake->offence(), "attn_reference") != NULL,
                   "an emulator names the kernel that does");
         return check_end();
     }

@@ -76,12 +76,12 @@ static void tell(struct rig *rig, struct rig_class *own, uint32_t q_len, uint32_
     rig_set_batch(rig, own, max_q);
 }
 
-/* Tiles of 64 keys, tiles of 128 rows; rows of a latent cache are cut by 64. */
+/* Tiles of 64 keys, tiles of 128 rows; rows of an MLA cache are cut by 64. */
 static void test_numbers(struct world *world)
 {
     static const uint64_t keys[] = {0, 1, 4, 4, 5}, rows[] = {0, 0, 0, 4, 4};
     static const uint64_t keys_few[] = {0, 1, 4, 9, 10}, no_rows[] = {0, 0, 0, 0, 0};
-    static const uint64_t latent[] = {0, 1, 4, 9, 10};
+    static const uint64_t mla[] = {0, 1, 4, 9, 10};
     const uint64_t second = ((RIG_SEQS + 1) * 8 + 255) / 256 * 256;
     struct attn_problem p;
     unsigned char *out;
@@ -118,8 +118,8 @@ static void test_numbers(struct world *world)
         rig.step[0] = rig.step[1];
         rig.count = 1;
         out = room_for(&rig);
-        snprintf(text, sizeof text, "sums of tiles of a latent cache, %s", by);
-        check(world, rig_plan(&rig, hosts, out) == ATTN_OK && holds(out, 0, latent, 5), text);
+        snprintf(text, sizeof text, "sums of tiles of an MLA cache, %s", by);
+        check(world, rig_plan(&rig, hosts, out) == ATTN_OK && holds(out, 0, mla, 5), text);
         free(out);
         rig_end(&rig);
         check_clean(world, "nothing is left");
@@ -132,7 +132,7 @@ static void test_numbers(struct world *world)
 static void test_random(struct world *world)
 {
     enum { STEPS = 60, MOST = 6 };
-    uint32_t classes = 0, latent = 0, empty = 0;
+    uint32_t classes = 0, mla = 0, empty = 0;
     bool same = true, once = true;
     char text[96];
 
@@ -144,7 +144,7 @@ static void test_random(struct world *world)
             struct rig_class *own = rig_add(&rig, &p);
             rig_draw_batch(&rig, own);
             classes++;
-            latent += p.mla;
+            mla += p.mla;
             empty += p.mla == 0 && own->batch.max_q * 4 <= 64;
         }
         unsigned char *host = room_for(&rig), *device = room_for(&rig);
@@ -158,8 +158,8 @@ static void test_random(struct world *world)
     }
     snprintf(text, sizeof text, "%u classes of %u steps: one launch, or one copy, a step", classes, STEPS);
     check(world, once, text);
-    snprintf(text, sizeof text, "the same bytes both ways; %u latent, %u without many rows", latent, empty);
-    check(world, same && latent > 0 && empty > 0, text);
+    snprintf(text, sizeof text, "the same bytes both ways; %u MLA, %u without many rows", mla, empty);
+    check(world, same && mla > 0 && empty > 0, text);
     check_clean(world, "nothing is left");
 }
 

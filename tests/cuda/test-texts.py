@@ -106,7 +106,7 @@ def test_old_device():
 
 def test_small_device():
     keys = ("heads=8", "kv_heads=2", "q=bf16")
-    for columns, row in ((128, "prefill_mma_bf16"), (256, "attn_lane")):
+    for columns, row in ((128, "prefill_mma_bf16"), (256, "attn_reference")):
         result = run(FAKE, "explain", "--json", *keys, f"head_dim={columns}", FAKE_CUDA="arch=86")
         cuda = candidates(result, "cuda/flash-attn")
         check(cuda[0]["accepted"] and row in json.dumps(cuda[0]["kernels"]),

@@ -8,9 +8,9 @@ const struct driver_kernel *driver_find(const char *name)
 {
     static const struct driver_kernel *const tables[] = {
 #define MMA(name, dk, dv, kv_size, rows) driver_##name##_kernels,
+#define MLA(name, rows)                  driver_##name##_kernels,
 #include "../../backends/cuda/instances.def"
-        driver_kv_kernels,           driver_plan_kernels,        driver_lane_kernels,
-        driver_latent_16_kernels,    driver_latent_32_kernels,   driver_latent_64_kernels,
+        driver_kv_kernels,           driver_plan_kernels,        driver_reference_kernels,
         driver_tile_64_kernels,      driver_tile_64_kv8_kernels, driver_tile_128_kernels,
         driver_tile_128_kv8_kernels, driver_tile_192_kernels,    driver_tile_192_kv8_kernels,
         driver_tile_256_kernels,     driver_tile_256_kv8_kernels};

@@ -6,7 +6,15 @@
 #include "fiber.h"
 #include "run.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* `rows`: of the grid, those beyond q_offsets[seqs] included. head_dim is at most 576. */
-void fiber_run_lane(const struct gpu_run *run, uint32_t rows, uint32_t order);
+void fiber_run_reference(const struct gpu_run *run, uint32_t rows, uint32_t order);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -32,11 +32,10 @@ struct driver_kernel {
     }
 
 /* Tables end with a name of NULL. */
-extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], driver_lane_kernels[];
+extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], driver_reference_kernels[];
 #define MMA(name, dk, dv, kv_size, rows) extern const struct driver_kernel driver_##name##_kernels[];
+#define MLA(name, rows)                  extern const struct driver_kernel driver_##name##_kernels[];
 #include "../../backends/cuda/instances.def"
-extern const struct driver_kernel driver_latent_16_kernels[], driver_latent_32_kernels[],
-    driver_latent_64_kernels[];
 extern const struct driver_kernel driver_tile_64_kernels[], driver_tile_64_kv8_kernels[],
     driver_tile_128_kernels[], driver_tile_128_kv8_kernels[], driver_tile_192_kernels[],
     driver_tile_192_kv8_kernels[], driver_tile_256_kernels[], driver_tile_256_kv8_kernels[];

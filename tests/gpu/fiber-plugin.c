@@ -8,7 +8,7 @@
 
 #include "axes.h"
 #include "fiber-kernels.h"
-#include "lane-list.h"
+#include "kernels/reference/instances.h"
 #include "resolve.h"
 
 ATTN_PLUGIN_NOTE("fiber", "libattn", "0.1.0", "fiber/flash-attn", ATTN_CLASS_PORTABLE_CPU, ATTN_CPU_BASELINE);
@@ -24,13 +24,14 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
     (void)instance;
     attn_util_refuse_unknown(out, p);
     attn_util_refuse(out, device && device->type != ATTN_DEVICE_CPU, ATTN_REASON_DEVICE, "device", "cpu");
-    attn_util_refuse(out, p->head_dim > GPU_LANE_DIM, ATTN_REASON_HEAD_DIM, "head_dim", "up to 576");
-    attn_util_refuse(out, p->head_dim_vo > GPU_LANE_DIM, ATTN_REASON_HEAD_DIM_VO, "head_dim", "up to 576");
+    attn_util_refuse(out, p->head_dim > REFERENCE_MAX_DIM, ATTN_REASON_HEAD_DIM, "head_dim", "up to 576");
+    attn_util_refuse(out, p->head_dim_vo > REFERENCE_MAX_DIM, ATTN_REASON_HEAD_DIM_VO, "head_dim",
+                     "up to 576");
     attn_util_refuse(out, p->head_dim % piece != 0, ATTN_REASON_HEAD_DIM, "head_dim", "whole pieces");
     attn_util_refuse(out, p->out_scale == ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale",
                      "none, unit, tensor, head");
     attn_util_refuse(out, p->graph != ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
-    return attn_util_answer(out, "attn_lane", "always", ATTN_NUMERICS_UNROUNDED, 100);
+    return attn_util_answer(out, "attn_reference", "always", ATTN_NUMERICS_UNROUNDED, 100);
 }
 
 static const struct attn_axis axis_list[] = {ATTN__AXIS_TYPES, ATTN__AXES(576),
@@ -76,7 +77,7 @@ static int32_t run(const struct attn_plan_impl *plan, const struct attn_batch *b
     if (attn_util_member(stream, &members) == 0) {
         gpu_resolve(&resolved, attn_util_problem(plan), batch, tensors, attn_util_kv(kv, desc));
         pthread_mutex_lock(&lock);
-        fiber_run_lane(&resolved, batch->rows + MORE_ROWS, batch->rows);
+        fiber_run_reference(&resolved, batch->rows + MORE_ROWS, batch->rows);
         pthread_mutex_unlock(&lock);
     }
     return attn_util_join(stream);

@@ -18,7 +18,7 @@ POSE = {"gfx90a": "gfx90a:sramecc+:xnack-", "gfx942": "gfx942:sramecc+:xnack-", 
 lines = 0
 failures = 0
 
-# Kinds with a number of cases, and problems: each width of the plain kernels with each set of types.
+# Kinds with a number of cases, and problems: each width of the reference kernels with each set of types.
 KINDS = (("merge", 4), ("write", 8), ("cache", 4), ("graph", 1))
 WIDTHS = ("head_dim=64", "head_dim=192/128", "head_dim=320")
 TYPES = ("q=f32", "q=f16 out=e4m3 out_scale=tensor", "q=bf16 out=int8 out_scale=tensor",

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The kernel that plans, for the driver of tests. */
+/* The kernel that plans, and that which combines the splits of MLA, for the driver of tests. */
 #include "fiber-names.h"
+
+#include "kernels/mla/combine.h"
 #include "plan-kernel.h"
 
 DRIVER_KERNEL(gpu_plan, gpu_plan)
+DRIVER_KERNEL(mla_combine, gpu_run)
 
 const struct driver_kernel driver_plan_kernels[] = {
     DRIVER_LINE(gpu_plan, gpu_plan),
+    DRIVER_LINE(mla_combine, gpu_run),
     {NULL, NULL, 0},
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The family of plain kernels: one CTA for one query row and head, no schedule, no scratch. */
-#include "lane-list.h"
+/* The family of reference kernels: one CTA for one query token and head, no schedule, no scratch. */
+#include "kernels/reference/instances.h"
 
 #include "host.h"
 
@@ -9,9 +9,7 @@ static const struct {
     uint32_t dim, type;
 } functions[] = {
 #define ROW(name_, dim_, type_) {#name_, dim_, type_},
-    GPU_LANE_LIST(ROW)
-#undef ROW
-};
+    REFERENCE_INSTANCES(ROW)};
 
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
@@ -19,10 +17,10 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     size_t i = 0;
 
     /* The last ones take any type, and the table's row has seen to the dimensions. */
-    while (i + 1 < count && !gpu_lane_fits(&plan->problem, functions[i].dim, functions[i].type))
+    while (i + 1 < count && !reference_fits(&plan->problem, functions[i].dim, functions[i].type))
         i++;
-    part->threads = GPU_LANE_THREADS;
-    return gpu_module_function(plan->backend->context, GPU_MODULE_lane, functions[i].name, 0,
+    part->threads = REFERENCE_THREADS;
+    return gpu_module_function(plan->backend->context, GPU_MODULE_reference, functions[i].name, 0,
                                &part->attention, err);
 }
 
@@ -32,7 +30,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     const uint32_t grid[3] = {run->batch.rows * plan->problem.heads, 1, 1};
 
     return gpu_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, run,
-                      "attn_lane", stream, err);
+                      "attn_reference", stream, err);
 }
 
-const struct gpu_family gpu_lane_family = {.create = create, .launch = launch};
+const struct gpu_family gpu_reference_family = {.create = create, .launch = launch};

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The family of MLA kernels: which of them a plan launches, how large their blocks are, and what their
+ * schedules share out. */
+#include "kernels/mla/sizes.h"
+
+#include <stdio.h>
+
+#include "families.h"
+
+static const struct {
+    const char *name;
+    uint32_t rows;
+    enum gpu_module module;
+} instances[] = {
+#define MLA(name, rows) {#name, rows, GPU_MODULE_##name},
+#include "instances.def"
+};
+
+enum { INSTANCES = sizeof instances / sizeof instances[0] };
+
+/*
+ * The instance with the fewest rows that hold the longest sequence, of those that can do what changes a
+ * score. With det=1 maxima decide nothing.
+ */
+static uint32_t instance_of(const struct attn_problem *problem)
+{
+    const uint64_t rows = problem->det != 0 ? UINT64_MAX : (uint64_t)problem->max_q * problem->heads;
+    const bool score_rules =
+        problem->softcap > 0 || problem->alibi > ATTN_ALIBI_NONE || problem->mask > ATTN_MASK_NONE;
+    uint32_t i = 0;
+
+    while (i + 1 < INSTANCES && instances[i].rows < rows &&
+           (!score_rules || instances[i + 1].rows <= MLA_SMALL_ROWS))
+        i++;
+    return i;
+}
+
+/* Stages in shared memory. Devices of sm_80 have 163 KiB of it, those with 227 KiB hold three. */
+static uint32_t stages_of(const struct attn_plan_impl *plan, uint32_t rows)
+{
+    const uint32_t shared = gpu_vendor_shared(plan->backend->context->record->arch);
+    const uint32_t stages = mla_max_stages(rows);
+
+    return mla_shared_bytes(rows, stages) <= shared ? stages : 2;
+}
+
+/* det: row tiles of a sequence whose keys are split. */
+static uint32_t split_tiles_of(const struct attn_problem *p)
+{
+    const uint64_t max_rows = (uint64_t)p->max_q * p->heads;
+    const uint32_t rows = instances[instance_of(p)].rows;
+
+    return ((max_rows < MLA_DET_ROWS ? (uint32_t)max_rows : MLA_DET_ROWS) + rows - 1) / rows;
+}
+
+/* det: most splits of a row tile. */
+static uint32_t splits_of(const struct attn_problem *p)
+{
+    const uint64_t splits = ((uint64_t)p->max_kv + GPU_TILE * GPU_CUT_TILES - 1) / (GPU_TILE * GPU_CUT_TILES);
+
+    return splits < GPU_CUTS ? (uint32_t)splits : GPU_CUTS;
+}
+
+/* Row tiles of partial O and LSE that there can be at once. */
+static uint64_t partials_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
+{
+    const struct attn_problem *p = &plan->problem;
+
+    return p->det != 0 ? (uint64_t)p->max_seqs * split_tiles_of(p) * splits_of(p) : UINT64_C(2) * part->ctas;
+}
+
+static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
+{
+    const struct attn_problem *p = &plan->problem;
+    const uint32_t i = instance_of(p), rows = instances[i].rows;
+    struct gpu_context *context = plan->backend->context;
+    char name[64];
+
+    part->threads = MLA_THREADS;
+    part->shared_bytes = mla_shared_bytes(rows, stages_of(plan, rows));
+    part->ctas = plan->units;
+    part->splits = p->det != 0 ? GPU_CUTS : part->ctas;
+    part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
+    part->plan_kind = GPU_PLAN_MLA;
+    part->cuts = gpu_cuts_of(p, GPU_ALL_ROWS, rows);
+    part->scratch_bytes = partials_of(plan, part) * rows * (MLA_VO_DIM + UINT64_C(2)) * sizeof(float);
+    snprintf(name, sizeof name, "%s_%s", instances[i].name, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
+    const int32_t status =
+        gpu_module_function(context, instances[i].module, name, part->shared_bytes, &part->attention, err);
+    return status == ATTN_OK
+               ? gpu_module_function(context, GPU_MODULE_mla_combine, "mla_combine", 0, &part->merge, err)
+               : status;
+}
+
+static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                      const struct gpu_run *run, void *stream, struct attn_error *err)
+{
+    const struct attn_problem *p = &plan->problem;
+    const uint32_t grid[] = {part->ctas, 1, 1}, rows = instances[instance_of(p)].rows;
+    const bool fixed = p->det != 0;
+    const uint32_t combine_grid[] = {fixed ? run->batch.seqs : part->ctas, fixed ? split_tiles_of(p) : 1,
+                                     rows / (MLA_THREADS / 32)};
+    struct gpu_run own = *run;
+
+    own.stages = stages_of(plan, rows);
+    own.part_out = run->scratch;
+    own.part_lse = run->scratch + partials_of(plan, part) * rows * MLA_VO_DIM * sizeof(float);
+    const int32_t status = gpu_launch(plan->backend->context, part->attention, grid, part->threads,
+                                      part->shared_bytes, &own, part->kernel->name, stream, err);
+    if (status != ATTN_OK || (fixed && splits_of(p) == 1))
+        return status;
+    own.rows = rows;
+    return gpu_launch(plan->backend->context, part->merge, combine_grid, MLA_THREADS, 0, &own, "mla_combine",
+                      stream, err);
+}
+
+static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
+{
+    (void)problem;
+    (void)phases;
+    return mla_shared_bytes(instances[INSTANCES - 1].rows, 2);
+}
+
+const struct gpu_family cuda_mla = {.shared_of = shared_of, .create = create, .launch = launch};

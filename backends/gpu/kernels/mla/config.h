@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What an instance of the MLA kernel is made of: its configuration, its shared memory, and what each warp
+ * does. */
+#ifndef ATTN_GPU_MLA_CONFIG_H
+#define ATTN_GPU_MLA_CONFIG_H
+
+#include "port.h"
+
+#include "rules.h"
+
+#include "sizes.h"
+#include "work-tile.h"
+
+/* Rows (tokens times heads) of a CTA, and the type of queries and keys: bf16 or else f16. */
+template <uint32_t Rows, bool Bf16> struct mla_config {
+    static constexpr uint32_t rows = Rows;
+    static constexpr bool bf16 = Bf16;
+    static constexpr bool score_rules = rows <= MLA_SMALL_ROWS;
+    static constexpr uint32_t max_stages = mla_max_stages(rows);
+
+    static constexpr uint32_t warps = MLA_THREADS / GPU_WARP;
+    static constexpr uint32_t row_blocks = rows / 16;
+    /* Scores: warps that share a block of rows, and keys of a pair of them. */
+    static constexpr uint32_t block_warps = warps / row_blocks;
+    static constexpr uint32_t pair_keys = MLA_KV_TILE / (warps / 2) * row_blocks;
+    /* Fragments of 8 keys that a warp multiplies at once, those of them that it keeps, and all that it keeps.
+     */
+    static constexpr uint32_t wave_fragments = rows > MLA_SMALL_ROWS ? 4 : 2;
+    static constexpr uint32_t kept_of_wave = wave_fragments / 2;
+    static constexpr uint32_t kept_fragments = pair_keys / 16;
+
+    static constexpr uint32_t state_bytes = mla_state_bytes(rows);
+    static constexpr uint32_t out_pitch =
+        520; /* floats between rows of O, which takes the place of KV tiles */
+
+    static_assert(rows * out_pitch * 4 <= 2 * MLA_KV_TILE_BYTES, "O does not fit");
+};
+
+/* The CTA's state beside the KV tiles. */
+template <class Config> struct mla_shared {
+    /* Scores on their way to the other warp of a pair. */
+    struct gpu_u128 exchange[Config::warps][Config::kept_of_wave][GPU_WARP];
+    struct gpu_sequence sequence;
+    struct mla_work_tile work;
+    struct mla_cursor cursor;
+    bool has_work;
+    bool aligned;                                      /* keys lie on 16 bytes */
+    uint32_t unmasked_lo, unmasked_hi;                 /* keys that every row sees without being asked */
+    uint64_t key_address[Config::warps][8];            /* of the next tile; 0 = no key */
+    uint64_t present[4];                               /* of each stage, a bit for every key */
+    float warp_max[Config::block_warps][Config::rows]; /* of the keys of a warp; at the end its row sums */
+    float rescale[Config::rows];                       /* what a new row max makes of O so far */
+    float row_sum[Config::rows];
+    float row_max[Config::rows];      /* the largest score, but for the rescale threshold */
+    float next_max[Config::rows];     /* what becomes of it with this tile */
+    float thread_sum[2][MLA_THREADS]; /* of this thread's P, for its two rows */
+    struct gpu_row row[Config::rows];
+};
+
+/* What a warp computes of a tile's scores. */
+struct mla_warp {
+    uint32_t block; /* of rows */
+    uint32_t group; /* among the warps of these rows */
+    uint32_t half;  /* of the columns */
+    uint32_t key0;  /* first key of the pair */
+};
+
+template <class Config> GPU_INLINE struct mla_warp mla_warp_of_thread(void)
+{
+    const uint32_t warp = gpu_thread() / GPU_WARP;
+    struct mla_warp w;
+
+    w.block = warp / Config::block_warps;
+    w.group = warp % Config::block_warps;
+    w.half = warp % 2;
+    w.key0 = w.group / 2 * Config::pair_keys;
+    return w;
+}
+
+/* Key of the tile that is element `e` of fragment `n` of what this lane keeps. */
+template <class Config> GPU_INLINE uint32_t mla_key(const struct mla_warp *w, uint32_t n, uint32_t e)
+{
+    const uint32_t fragment = n / Config::kept_of_wave * Config::wave_fragments +
+                              w->half * Config::kept_of_wave + n % Config::kept_of_wave;
+
+    return w->key0 + fragment * 8 + gpu_thread() % 4 * 2 + e % 2;
+}
+
+/* Bytes of a query or key in shared memory. */
+static constexpr uint32_t mla_row_bytes = MLA_QK_DIM * 2;
+
+/* Byte of a 16-byte chunk of a row; neighbouring rows begin in other banks. */
+GPU_INLINE uint32_t mla_chunk_offset(uint32_t row, uint32_t chunk)
+{
+    return row * mla_row_bytes + ((chunk ^ (row & 7u)) * 16u);
+}
+
+template <class Config> GPU_INLINE void mla_multiply(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    if constexpr (Config::bf16)
+        gpu_mma_bf16(d, a, b);
+    else
+        gpu_mma_f16(d, a, b);
+}
+
+#endif

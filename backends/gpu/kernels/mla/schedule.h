@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * How the MLA kernels share out a step, for planners on the host and on the device.
+ *
+ * The rows of a sequence, tokens times heads, are cut into row tiles, and the keys that a row tile can see
+ * into KV tiles. All of them are one work list: sequence after sequence, row tile after row tile. Every CTA
+ * takes an equal part of the list, and so the keys of a row tile are split where parts meet. With det=1 the
+ * keys of a sequence of few rows are split at fixed multiples, others not at all, and these splits are what
+ * is counted.
+ *
+ * So that the list's length is found without asking every row tile, those of about 64 tokens have the same
+ * keys: a block.
+ *
+ * A schedule is the sums of what lies before each sequence (plan.h); with det=1 the upper half counts the
+ * splits that need a place in the split workspace.
+ */
+#ifndef ATTN_GPU_MLA_SCHEDULE_H
+#define ATTN_GPU_MLA_SCHEDULE_H
+
+#include "cuts.h"
+
+enum {
+    /* det: rows of a sequence whose keys are split. */
+    MLA_DET_ROWS = 128,
+    /* Fewest KV tiles of a CTA: writing and reading a partial result costs as much as one of them. */
+    MLA_MIN_TILES = 2
+};
+
+struct mla_splits {
+    struct gpu_cuts keys;
+    uint32_t rows;        /* of a row tile */
+    uint32_t block_tiles; /* row tiles of a block; 0 = all of a sequence */
+};
+
+/* Row tiles that see the same KV tiles. */
+struct mla_block {
+    uint32_t count; /* row tiles; 0 = the sequence has no such block */
+    uint32_t first; /* KV tiles [first, first + tiles) */
+    uint32_t tiles;
+    uint32_t units; /* what a row tile adds to the list: its KV tiles, or with det=1 its splits */
+};
+
+/* `keys` of all sequences, with the rows of a tile. */
+static inline ATTN__DEVICE struct mla_splits mla_splits_of(const struct gpu_cuts *keys)
+{
+    const uint32_t rows = keys->rows_tile;
+    struct mla_splits splits;
+
+    splits.keys = *keys;
+    splits.rows = rows;
+    splits.block_tiles = keys->plain ? (GPU_TILE * keys->group + rows - 1) / rows : 0;
+    return splits;
+}
+
+/* det: whether the keys of a sequence are split. */
+static inline ATTN__DEVICE bool mla_is_split(const struct mla_splits *splits, uint32_t q_len)
+{
+    return splits->keys.det && (uint64_t)q_len * splits->keys.group <= MLA_DET_ROWS;
+}
+
+static inline ATTN__DEVICE struct mla_block mla_block_of(const struct mla_splits *splits,
+                                                         const struct attn_visible *visible, uint32_t q_len,
+                                                         uint32_t kv_len, uint32_t number)
+{
+    const uint32_t group = splits->keys.group, all = (q_len * group + splits->rows - 1) / splits->rows;
+    const uint32_t each = splits->block_tiles != 0 ? splits->block_tiles : all, from = number * each;
+    struct mla_block block;
+
+    block.count = block.first = block.tiles = 0;
+    block.units = 1;
+    if (from >= all)
+        return block;
+    block.count = all - from < each ? all - from : each;
+    const uint32_t last = ((from + block.count) * splits->rows - 1) / group;
+    block.tiles = gpu_key_tiles(&splits->keys, visible, from * splits->rows / group,
+                                last < q_len ? last : q_len - 1, kv_len, &block.first);
+    /* Rows without keys are still stored: by a work tile that finds nothing. */
+    block.units = block.tiles == 0 ? 1 : block.tiles;
+    if (splits->keys.det) {
+        const uint32_t cut = gpu_cut_tiles(kv_len);
+        block.units = 1;
+        if (mla_is_split(splits, q_len) && block.tiles != 0)
+            block.units = (block.first + block.tiles - 1) / cut - block.first / cut + 1;
+    }
+    return block;
+}
+
+/* What a sequence adds to the sums. */
+static inline ATTN__DEVICE uint64_t mla_tile_count(const struct mla_splits *splits,
+                                                   const struct attn_visible *visible, uint32_t q_len,
+                                                   uint32_t kv_len)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t number = 0;; number++) {
+        const struct mla_block block = mla_block_of(splits, visible, q_len, kv_len, number);
+        if (block.count == 0)
+            return mla_is_split(splits, q_len) ? sum | sum << 32 : sum;
+        sum += (uint64_t)block.count * block.units;
+    }
+}
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What a CTA of an MLA kernel takes of the schedule. */
+#ifndef ATTN_GPU_MLA_WORK_TILE_H
+#define ATTN_GPU_MLA_WORK_TILE_H
+
+#include "port.h"
+
+#include "sequence.h"
+
+#include "schedule.h"
+
+/* A row tile and KV tiles of it. */
+struct mla_work_tile {
+    uint32_t row0;  /* first row of the sequence */
+    uint32_t first; /* KV tiles [first, end) of the sequence */
+    uint32_t end;
+    uint32_t splits;        /* work tiles of this row tile */
+    uint32_t split;         /* which of them */
+    uint32_t first_partial; /* in the split workspace: split s > 0 lies at rest_partial + s * partial_step */
+    uint32_t rest_partial;
+    uint32_t partial_step;
+    uint32_t first_cta; /* the CTA that has split 0 */
+    uint64_t next;      /* where the work list goes on */
+};
+
+/* The block that the work tile before lay in; a CTA goes along the list and finds the next one from there. */
+struct mla_cursor {
+    uint64_t begin; /* of the block */
+    uint64_t end;   /* of the sequence; 0 = none yet */
+    uint32_t number;
+};
+
+/* Units of the work list before sequence `seq`. */
+GPU_INLINE uint64_t mla_schedule_at(const struct gpu_run *run, uint32_t seq)
+{
+    const uint64_t sum = ((const uint64_t *)run->schedule)[seq];
+
+    return run->problem.det != 0 ? sum & 0xffffffffu : sum;
+}
+
+/* The last sequence that begins at `at` or before; at is below the last sum. */
+GPU_INLINE uint32_t mla_find_sequence(const struct gpu_run *run, uint64_t at)
+{
+    uint32_t lo = 0, hi = run->batch.seqs;
+
+    while (hi - lo > 1) {
+        const uint32_t middle = lo + (hi - lo) / 2;
+        if (mla_schedule_at(run, middle) <= at)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    return lo;
+}
+
+/* Where the part of a CTA begins: all parts have as many tiles but for one. */
+GPU_INLINE uint64_t mla_cta_begin(uint64_t all, uint32_t cta, uint32_t ctas)
+{
+    return all / ctas * cta + all % ctas * cta / ctas;
+}
+
+/* The CTA whose part of the list holds a place. */
+GPU_INLINE uint32_t mla_cta_of(uint64_t all, uint64_t at, uint32_t ctas)
+{
+    uint32_t lo = 0, hi = ctas;
+
+    while (hi - lo > 1) {
+        const uint32_t middle = lo + (hi - lo) / 2;
+        if (mla_cta_begin(all, middle, ctas) <= at)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    return lo;
+}
+
+/* CTAs that have work. */
+GPU_INLINE uint32_t mla_cta_count(const struct gpu_run *run, uint64_t all)
+{
+    const uint64_t least = run->problem.det != 0 ? 1 : MLA_MIN_TILES;
+    const uint64_t most = (all + least - 1) / least;
+
+    return most < gpu_ctas() ? (uint32_t)most : gpu_ctas();
+}
+
+/* det: split `at - begin` of a row tile whose splits begin at `begin`. */
+GPU_INLINE void mla_fixed_split(const struct gpu_run *run, const struct mla_block *block, uint32_t seq,
+                                uint32_t kv_len, uint64_t begin, uint64_t at, struct mla_work_tile *work)
+{
+    const uint64_t before = ((const uint64_t *)run->schedule)[seq];
+
+    work->next = at + gpu_ctas();
+    work->splits = block->units;
+    work->split = (uint32_t)(at - begin);
+    if (work->splits > 1) {
+        const uint32_t cut = gpu_cut_tiles(kv_len), number = work->first / cut + work->split;
+        work->first = number * cut > work->first ? number * cut : work->first;
+        work->end = (number + 1) * cut < work->end ? (number + 1) * cut : work->end;
+    }
+    work->first_partial = work->rest_partial =
+        (uint32_t)(before >> 32) + (uint32_t)(begin - (before & 0xffffffffu));
+    work->partial_step = 1;
+    work->first_cta = 0;
+}
+
+/* The work tile that begins at `at` and ends at `end` at the latest. `s` is its sequence afterwards. */
+GPU_INLINE struct mla_work_tile mla_work_tile_at(const struct gpu_run *run, uint32_t rows, uint64_t all,
+                                                 uint64_t at, uint64_t end, uint32_t ctas,
+                                                 struct mla_cursor *cursor, struct gpu_sequence *s)
+{
+    const struct gpu_cuts keys = gpu_cuts_of(&run->problem, GPU_ALL_ROWS, rows);
+    const struct mla_splits splits = mla_splits_of(&keys);
+    struct mla_work_tile work;
+
+    if (at >= cursor->end) {
+        const uint32_t seq = mla_find_sequence(run, at);
+        *s = gpu_sequence(run, seq);
+        cursor->begin = mla_schedule_at(run, seq);
+        cursor->end = mla_schedule_at(run, seq + 1);
+        cursor->number = 0;
+    }
+    struct mla_block block = mla_block_of(&splits, &s->visible, s->q_len, s->kv_len, cursor->number);
+    /* A schedule of other lengths than the batch's ends the search too: such rows are not there. */
+    while (block.count != 0 && at - cursor->begin >= (uint64_t)block.count * block.units) {
+        cursor->begin += (uint64_t)block.count * block.units;
+        cursor->number++;
+        block = mla_block_of(&splits, &s->visible, s->q_len, s->kv_len, cursor->number);
+    }
+    const uint64_t tile = (at - cursor->begin) / block.units, begin = cursor->begin + tile * block.units;
+    work.row0 = (cursor->number * splits.block_tiles + (uint32_t)tile) * rows;
+    work.first = block.first;
+    work.end = block.first + block.tiles;
+    if (run->problem.det != 0) {
+        mla_fixed_split(run, &block, s->index, s->kv_len, begin, at, &work);
+        return work;
+    }
+    work.next = begin + block.units < end ? begin + block.units : end;
+    if (block.tiles != 0) {
+        work.first = block.first + (uint32_t)(at - begin);
+        work.end = block.first + (uint32_t)(work.next - begin);
+    }
+    const uint32_t from = mla_cta_of(all, begin, ctas), to = mla_cta_of(all, begin + block.units - 1, ctas);
+    work.splits = to - from + 1;
+    work.split = gpu_cta() - from;
+    /* A CTA's first work tile has its even place, its last one the odd place. No two row tiles are split at
+     * its end. */
+    work.first_partial = 2 * from + (mla_cta_begin(all, from, ctas) < begin ? 1 : 0);
+    work.rest_partial = 2 * from;
+    work.partial_step = 2;
+    work.first_cta = from;
+    return work;
+}
+
+/* Where a split's partial O and LSE lie in the split workspace, in row tiles. */
+GPU_INLINE uint32_t mla_partial_index(const struct mla_work_tile *work, uint32_t split)
+{
+    return split == 0 ? work->first_partial : work->rest_partial + split * work->partial_step;
+}
+
+#endif
