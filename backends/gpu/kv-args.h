@@ -6,6 +6,8 @@
 #ifndef ATTN_GPU_KV_ARGS_H
 #define ATTN_GPU_KV_ARGS_H
 
+#include <assert.h>
+
 #include "divisor.h"
 #include "run.h"
 
@@ -121,7 +123,7 @@ struct gpu_kv_convert {
  * strides of its side; along n0 units lie together. A place is slot / block at the page's stride plus slot %
  * block at the token's; block 1 for pages.
  */
-struct gpu_kv_lane {
+struct gpu_kv_places {
     uint64_t base;
     int64_t page_stride;
     int64_t token_stride;
@@ -134,7 +136,7 @@ struct gpu_kv_lane {
 
 /* Keys, values or scales of a pair of caches. Slices [first, first of the next plane) are its own. */
 struct gpu_kv_plane {
-    struct gpu_kv_lane from, to;
+    struct gpu_kv_places from, to;
     uint64_t n1, n0;
     uint64_t units; /* n2 * n1 * n0 */
     uint64_t first;
@@ -214,15 +216,11 @@ struct gpu_merge {
     uint32_t wide;
 };
 
-#ifdef __cplusplus
-#define GPU_KV_FITS(type) static_assert(sizeof(struct type) < 4000, "the argument block of a launch")
-#else
-#define GPU_KV_FITS(type) _Static_assert(sizeof(struct type) < 4000, "the argument block of a launch")
-#endif
-GPU_KV_FITS(gpu_kv_write);
-GPU_KV_FITS(gpu_kv_gather);
-GPU_KV_FITS(gpu_kv_convert);
-GPU_KV_FITS(gpu_kv_move);
-GPU_KV_FITS(gpu_merge);
+/* The argument block of a launch. */
+static_assert(sizeof(struct gpu_kv_write) < 4000, "too large for a launch");
+static_assert(sizeof(struct gpu_kv_gather) < 4000, "too large for a launch");
+static_assert(sizeof(struct gpu_kv_convert) < 4000, "too large for a launch");
+static_assert(sizeof(struct gpu_kv_move) < 4000, "too large for a launch");
+static_assert(sizeof(struct gpu_merge) < 4000, "too large for a launch");
 
 #endif

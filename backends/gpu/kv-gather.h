@@ -7,28 +7,28 @@
 
 /* ---------------------------------------------------------------- gather */
 
-GPU_INLINE void gpu_kv_put_zeros(const struct gpu_kv_vector *to, uint32_t dim, uint32_t wide)
+GPU_INLINE void gpu_kv_store_zeros(const struct gpu_kv_vector *to, uint32_t dim, uint32_t wide)
 {
     const uint32_t zeros[4] = {0, 0, 0, 0};
 
     for (uint32_t d = gpu_thread() % GPU_WARP * wide; d < dim; d += GPU_WARP * wide)
-        gpu_kv_put(to, d, wide, zeros);
+        gpu_kv_store_raw(to, d, wide, zeros);
 }
 
 /* One vector of one half, which is wanted. */
 GPU_INLINE void gpu_kv_gather_one(const struct gpu_kv_gather *a, uint32_t row, uint32_t half, uint32_t head,
-                                  bool hole, int64_t page, int64_t token)
+                                  bool missing, int64_t page, int64_t token)
 {
     const struct gpu_kv_side *side = &a->from[half];
     const struct gpu_kv_vector to = gpu_kv_vector_in(&a->to[half], a->to_dtype[half], row, head);
     const uint32_t dim = side->cache.dim, wide = a->wide[half];
-    const float scale = hole ? 1 : gpu_kv_scale(side, page, token, head);
+    const float scale = missing ? 1 : gpu_kv_scale(side, page, token, head);
     float values[4];
 
     if (a->scales[half].base != 0 && gpu_thread() % GPU_WARP == 0)
-        GPU_AT(float, gpu_kv_vector_in(&a->scales[half], ATTN_F32, row, head).at, 0) = scale;
-    if (hole) {
-        gpu_kv_put_zeros(&to, dim, wide);
+        gpu_at<float>(gpu_kv_vector_in(&a->scales[half], ATTN_F32, row, head).at, 0) = scale;
+    if (missing) {
+        gpu_kv_store_zeros(&to, dim, wide);
         return;
     }
     const struct gpu_kv_vector from = gpu_kv_vector_of(side, page, token, head);
@@ -42,17 +42,17 @@ GPU_INLINE void gpu_kv_gather_one(const struct gpu_kv_gather *a, uint32_t row, u
     }
 }
 
-/* Where the key of a row lies: `hole` if nowhere. False if no sequence has the row. */
-GPU_INLINE bool gpu_kv_gather_place(const struct gpu_kv_gather *a, uint32_t row, bool *hole, int64_t *page,
+/* Where the key of a row lies: `missing` if its block is invalid. False if no sequence has the row. */
+GPU_INLINE bool gpu_kv_gather_place(const struct gpu_kv_gather *a, uint32_t row, bool *missing, int64_t *page,
                                     int64_t *token)
 {
     if (row >= a->tokens || !gpu_kv_has_row(a->offsets, a->batch.seqs, row))
         return false;
     const uint32_t seq = gpu_kv_find(a->offsets, a->batch.seqs, row);
-    const uint32_t start = a->starts != 0 ? (uint32_t)GPU_AT(const int32_t, a->starts, seq) : 0;
-    const uint32_t key = start + row - (uint32_t)GPU_AT(const int32_t, a->offsets, seq);
+    const uint32_t start = a->starts != 0 ? (uint32_t)gpu_at<const int32_t>(a->starts, seq) : 0;
+    const uint32_t key = start + row - (uint32_t)gpu_at<const int32_t>(a->offsets, seq);
 
-    *hole = !gpu_kv_locate(&a->batch, seq, key, page, token);
+    *missing = !gpu_kv_locate(&a->batch, seq, key, page, token);
     return true;
 }
 
@@ -62,13 +62,13 @@ GPU_INLINE void gpu_kv_gather_vectors(const struct gpu_kv_gather *a, uint32_t ha
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
     const uint64_t all = (uint64_t)a->tokens * a->heads;
     int64_t page = 0, token = 0;
-    bool hole = false;
+    bool missing = false;
 
     for (uint64_t at = (uint64_t)gpu_cta() * warps + gpu_kv_warp(); at < all;
          at += (uint64_t)gpu_ctas() * warps) {
         const uint32_t row = (uint32_t)(at / a->heads);
-        if (gpu_kv_gather_place(a, row, &hole, &page, &token))
-            gpu_kv_gather_one(a, row, half, (uint32_t)(at - (uint64_t)row * a->heads), hole, page, token);
+        if (gpu_kv_gather_place(a, row, &missing, &page, &token))
+            gpu_kv_gather_one(a, row, half, (uint32_t)(at - (uint64_t)row * a->heads), missing, page, token);
     }
 }
 
@@ -77,14 +77,14 @@ GPU_INLINE struct gpu_kv_row gpu_kv_gather_row(const struct gpu_kv_gather *a, ui
 {
     struct gpu_kv_row mine = {0, 0, 0, 0, 0};
     int64_t page = 0, token = 0;
-    bool hole = false;
+    bool missing = false;
 
-    if (!gpu_kv_gather_place(a, row, &hole, &page, &token))
+    if (!gpu_kv_gather_place(a, row, &missing, &page, &token))
         return mine;
     mine.to = gpu_kv_vector_in(&a->to[half], a->to_dtype[half], row, 0).at;
     if (a->scales[half].base != 0)
         mine.to_scale = gpu_kv_vector_in(&a->scales[half], ATTN_F32, row, 0).at;
-    if (!hole) {
+    if (!missing) {
         mine.from = gpu_kv_vector_of(&a->from[half], page, token, 0).at;
         mine.from_scale = gpu_kv_row_scale(&a->from[half], page, token);
     }
@@ -132,7 +132,7 @@ GPU_INLINE void gpu_kv_convert_one(const struct gpu_kv_convert *a, uint32_t half
     const struct gpu_kv_vector target = gpu_kv_vector_of(to, to_page, token, head);
     gpu_kv_copy_vector(&source, &target, to->cache.dim, a->wide[half]);
     if (from->token_head != 0 && gpu_thread() % GPU_WARP == 0)
-        GPU_AT(float, gpu_kv_scale_place(&to->cache.scale, to_page, token, head), 0) = scale;
+        gpu_at<float>(gpu_kv_scale_place(&to->cache.scale, to_page, token, head), 0) = scale;
 }
 
 /* Pages of pair i; false if it is to be left out. */
@@ -140,8 +140,8 @@ GPU_INLINE bool gpu_kv_convert_pair(const struct gpu_kv_convert *a, uint32_t i, 
 {
     *from = *to = (int64_t)i;
     if (a->pairs != 0) {
-        *from = GPU_AT(const int64_t, a->pairs, 2 * (uint64_t)i);
-        *to = GPU_AT(const int64_t, a->pairs, 2 * (uint64_t)i + 1);
+        *from = gpu_at<const int64_t>(a->pairs, 2 * (uint64_t)i);
+        *to = gpu_at<const int64_t>(a->pairs, 2 * (uint64_t)i + 1);
     }
     return *from >= 0 && *to >= 0 && *from < (int64_t)a->from_pages && *to < (int64_t)a->to_pages;
 }

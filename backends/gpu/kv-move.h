@@ -9,14 +9,14 @@
 #ifndef ATTN_GPU_KV_MOVE_H
 #define ATTN_GPU_KV_MOVE_H
 
-#include "kv-side.h"
+#include "kv-place.h"
 
-#define GPU_KV_NOWHERE UINT64_MAX
+constexpr uint64_t GPU_KV_NOWHERE = UINT64_MAX;
 /* Units that a thread holds at once. */
-#define GPU_KV_HELD (GPU_KV_CHUNK * GPU_KV_SLICE / GPU_KV_THREADS)
+constexpr uint32_t GPU_KV_HELD = GPU_KV_CHUNK * GPU_KV_SLICE / GPU_KV_THREADS;
 
 /* Places that are told apart at no cost. */
-#define GPU_KV_SEEN (1u << 17)
+constexpr uint32_t GPU_KV_SEEN = 1u << 17;
 
 /* A chunk of pairs. */
 struct gpu_kv_chunk {
@@ -27,12 +27,12 @@ struct gpu_kv_chunk {
     uint16_t before[GPU_KV_CHUNK]; /* the last earlier pair that writes what this one reads; itself if none */
 };
 
-GPU_INLINE uint64_t gpu_kv_lane_at(const struct gpu_kv_lane *lane, int64_t place)
+GPU_INLINE uint64_t gpu_kv_place_address(const struct gpu_kv_places *places, int64_t place)
 {
-    const int64_t page = lane->block == 1 ? place : place / lane->block;
+    const int64_t page = places->block == 1 ? place : place / places->block;
 
-    return lane->base +
-           (uint64_t)(page * lane->page_stride + (place - page * lane->block) * lane->token_stride);
+    return places->base +
+           (uint64_t)(page * places->page_stride + (place - page * places->block) * places->token_stride);
 }
 
 /* The word and the bit of a place. */
@@ -60,14 +60,14 @@ GPU_INLINE void gpu_kv_chunk_read(struct gpu_kv_chunk *chunk, const struct gpu_k
     gpu_barrier();
     if (i < count) {
         const uint64_t at = 2 * ((uint64_t)first + i);
-        from = a->pairs != 0 ? GPU_AT(const int64_t, a->pairs, at) : a->here[at];
-        to = a->pairs != 0 ? GPU_AT(const int64_t, a->pairs, at + 1) : a->here[at + 1];
+        from = a->pairs != 0 ? GPU_GLOBAL(const int64_t, a->pairs)[at] : a->here[at];
+        to = a->pairs != 0 ? GPU_GLOBAL(const int64_t, a->pairs)[at + 1] : a->here[at + 1];
     }
     const bool valid =
         from >= 0 && to >= 0 && (uint64_t)from < plane->from.places && (uint64_t)to < plane->to.places;
     if (i < count) {
-        chunk->from[i] = valid ? gpu_kv_lane_at(&plane->from, from) : 0;
-        chunk->to[i] = valid ? gpu_kv_lane_at(&plane->to, to) : GPU_KV_NOWHERE;
+        chunk->from[i] = valid ? gpu_kv_place_address(&plane->from, from) : 0;
+        chunk->to[i] = valid ? gpu_kv_place_address(&plane->to, to) : GPU_KV_NOWHERE;
     }
     uint32_t *const target = gpu_kv_seen(chunk, (uint64_t)to, &bit);
     if (valid && (gpu_atomic_or(target, bit) & bit) != 0)
@@ -117,13 +117,13 @@ GPU_INLINE struct gpu_u128 gpu_kv_unit_load(uint64_t at, uint32_t unit)
     if (unit == 16) {
         all = gpu_load_global_u128(at);
     } else if (unit == 8) {
-        const uint64_t two = GPU_AT(const uint64_t, at, 0);
+        const uint64_t two = gpu_at<const uint64_t>(at, 0);
         all.x[0] = (uint32_t)two;
         all.x[1] = (uint32_t)(two >> 32);
     } else {
-        all.x[0] = unit == 4   ? GPU_AT(const uint32_t, at, 0)
-                   : unit == 2 ? GPU_AT(const uint16_t, at, 0)
-                               : GPU_AT(const uint8_t, at, 0);
+        all.x[0] = unit == 4   ? gpu_at<const uint32_t>(at, 0)
+                   : unit == 2 ? gpu_at<const uint16_t>(at, 0)
+                               : gpu_at<const uint8_t>(at, 0);
     }
     return all;
 }
@@ -133,20 +133,20 @@ GPU_INLINE void gpu_kv_unit_store(uint64_t at, uint32_t unit, struct gpu_u128 al
     if (unit == 16)
         gpu_store_global_u128(at, all);
     else if (unit == 8)
-        GPU_AT(uint64_t, at, 0) = (uint64_t)all.x[1] << 32 | all.x[0];
+        gpu_at<uint64_t>(at, 0) = (uint64_t)all.x[1] << 32 | all.x[0];
     else if (unit == 4)
-        GPU_AT(uint32_t, at, 0) = all.x[0];
+        gpu_at<uint32_t>(at, 0) = all.x[0];
     else if (unit == 2)
-        GPU_AT(uint16_t, at, 0) = (uint16_t)all.x[0];
+        gpu_at<uint16_t>(at, 0) = (uint16_t)all.x[0];
     else
-        GPU_AT(uint8_t, at, 0) = (uint8_t)all.x[0];
+        gpu_at<uint8_t>(at, 0) = (uint8_t)all.x[0];
 }
 
 /* Addresses of a unit from those of its places. */
 GPU_INLINE void gpu_kv_unit_offsets(const struct gpu_kv_plane *plane, uint64_t unit, uint64_t *from,
                                     uint64_t *to)
 {
-    const struct gpu_kv_lane *one = &plane->from, *two = &plane->to;
+    const struct gpu_kv_places *one = &plane->from, *two = &plane->to;
     const bool small = plane->units >> 32 == 0; /* as good as always, and much faster to divide */
     const uint64_t outer = small ? (uint32_t)unit / (uint32_t)plane->n0 : unit / plane->n0;
     const uint64_t n2 = small ? (uint32_t)outer / (uint32_t)plane->n1 : outer / plane->n1;
@@ -161,15 +161,15 @@ GPU_INLINE void gpu_kv_move_slice(struct gpu_kv_chunk *chunk, const struct gpu_k
                                   const struct gpu_kv_plane *plane, uint64_t slice)
 {
     const uint32_t size = 1u << a->slice_shift, mine = gpu_thread() >> a->slice_shift;
-    const uint32_t step = GPU_KV_THREADS >> a->slice_shift, most = step * GPU_KV_HELD;
+    const uint32_t step = GPU_KV_THREADS >> a->slice_shift, pairs = step * GPU_KV_HELD;
     const uint64_t unit = (slice << a->slice_shift) + (gpu_thread() & (size - 1));
     const bool there = unit < plane->units;
     uint64_t from, to;
     struct gpu_u128 held[GPU_KV_HELD];
 
     gpu_kv_unit_offsets(plane, there ? unit : 0, &from, &to);
-    for (uint32_t first = 0; first < a->count; first += most) {
-        const uint32_t left = a->count - first, count = left < most ? left : most;
+    for (uint32_t first = 0; first < a->count; first += pairs) {
+        const uint32_t left = a->count - first, count = left < pairs ? left : pairs;
         gpu_kv_chunk_read(chunk, a, plane, first, count);
         if (chunk->meet != 0)
             gpu_kv_chunk_resolve(chunk, count);

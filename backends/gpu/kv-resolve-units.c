@@ -6,9 +6,9 @@
 #define WARPS_WANTED 4096u
 #define WARPS_ENOUGH (4 * WARPS_WANTED)
 /* Units that a warp has under way, of rows that move as they are. */
-#define UNITS_OF_A_TURN 128u
+#define UNITS_PER_ITERATION 128u
 /* Warps that share a row at most. */
-#define SHARES_MOST 64u
+#define MAX_SHARES 64u
 
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
@@ -129,9 +129,9 @@ uint64_t gpu_kv_rows_ctas(const struct gpu_kv_rows rows[2], uint32_t count, uint
 uint32_t gpu_kv_shares(const struct gpu_kv_rows rows[2], uint32_t count)
 {
     const uint32_t longest = rows[0].row.value > rows[1].row.value ? rows[0].row.value : rows[1].row.value;
-    const uint32_t turns = (longest + UNITS_OF_A_TURN - 1) / UNITS_OF_A_TURN;
+    const uint32_t iterations = (longest + UNITS_PER_ITERATION - 1) / UNITS_PER_ITERATION;
     const uint32_t wanted = count < WARPS_WANTED ? WARPS_WANTED / (count > 0 ? count : 1) : 1;
-    const uint32_t shares = smaller(smaller(turns, wanted), SHARES_MOST);
+    const uint32_t shares = smaller(smaller(iterations, wanted), MAX_SHARES);
 
     return shares > 0 ? shares : 1;
 }

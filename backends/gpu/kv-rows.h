@@ -6,11 +6,11 @@
 #ifndef ATTN_GPU_KV_ROWS_H
 #define ATTN_GPU_KV_ROWS_H
 
-#include "kv-side.h"
+#include "kv-elements.h"
+#include "kv-vector.h"
 
 /* Units that a lane has under way. */
-#define GPU_KV_MOVED_HELD     4u
-#define GPU_KV_CONVERTED_HELD 2u
+constexpr uint32_t GPU_KV_MOVED_HELD = 4, GPU_KV_CONVERTED_HELD = 2;
 
 /* A row, as the lane knows it that found it: addresses of head 0, or 0. */
 struct gpu_kv_row {
@@ -79,7 +79,7 @@ GPU_INLINE uint64_t gpu_kv_spot_to(const struct gpu_kv_rows *by, const struct gp
 
 /* ---------------------------------------------------------------- as they are */
 
-/* Warps that share these rows take turns. */
+/* Warps that share these rows alternate. */
 GPU_INLINE void gpu_kv_rows_move(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine, uint32_t rows,
                                  uint32_t share, uint32_t shares)
 {
@@ -105,90 +105,6 @@ GPU_INLINE void gpu_kv_rows_move(const struct gpu_kv_rows *by, const struct gpu_
     }
 }
 
-/* ---------------------------------------------------------------- eight elements */
-
-struct gpu_kv_eight {
-    uint32_t x[8]; /* as they lie in memory */
-};
-
-GPU_INLINE void gpu_kv_eight_load(uint64_t at, uint32_t size, struct gpu_kv_eight *out)
-{
-    if (size == 1) {
-        const uint64_t all = GPU_AT(const uint64_t, at, 0);
-        out->x[0] = (uint32_t)all;
-        out->x[1] = (uint32_t)(all >> 32);
-        return;
-    }
-    const struct gpu_u128 low = gpu_load_global_u128(at);
-    GPU_UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        out->x[i] = low.x[i];
-    if (size == 4) {
-        const struct gpu_u128 high = gpu_load_global_u128(at + 16);
-        GPU_UNROLL
-        for (uint32_t i = 0; i < 4; i++)
-            out->x[4 + i] = high.x[i];
-    }
-}
-
-GPU_INLINE void gpu_kv_eight_store(uint64_t at, uint32_t size, const struct gpu_kv_eight *all)
-{
-    struct gpu_u128 low, high;
-
-    if (size == 1) {
-        GPU_AT(uint64_t, at, 0) = (uint64_t)all->x[1] << 32 | all->x[0];
-        return;
-    }
-    GPU_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        low.x[i] = all->x[i];
-        high.x[i] = all->x[4 + i];
-    }
-    gpu_store_global_u128(at, low);
-    if (size == 4)
-        gpu_store_global_u128(at + 16, high);
-}
-
-GPU_INLINE void gpu_kv_eight_decode(uint32_t dtype, const struct gpu_kv_eight *all, float values[8])
-{
-    if (dtype == ATTN_BF16 || dtype == ATTN_F16) {
-        GPU_UNROLL
-        for (uint32_t i = 0; i < 8; i++) {
-            const uint16_t code = (uint16_t)(all->x[i / 2] >> 16 * (i % 2));
-            values[i] = dtype == ATTN_BF16 ? gpu_bf16_to_f32(code) : gpu_f16_to_f32(code);
-        }
-    } else if (dtype == ATTN_F32) {
-        GPU_UNROLL
-        for (uint32_t i = 0; i < 8; i++)
-            values[i] = gpu_f32_of_bits(all->x[i]);
-    } else {
-        GPU_UNROLL
-        for (uint32_t i = 0; i < 8; i++)
-            values[i] = gpu_decode8(dtype, all->x[i / 4] >> 8 * (i % 4) & 0xffu);
-    }
-}
-
-GPU_INLINE void gpu_kv_eight_encode(uint32_t dtype, const float values[8], struct gpu_kv_eight *out)
-{
-    GPU_UNROLL
-    for (uint32_t i = 0; i < 8; i++)
-        out->x[i] = 0;
-    if (dtype == ATTN_BF16 || dtype == ATTN_F16) {
-        GPU_UNROLL
-        for (uint32_t i = 0; i < 4; i++)
-            out->x[i] = dtype == ATTN_BF16 ? gpu_pack_bf16(values[2 * i], values[2 * i + 1])
-                                           : gpu_pack_f16(values[2 * i], values[2 * i + 1]);
-    } else if (dtype == ATTN_F32) {
-        GPU_UNROLL
-        for (uint32_t i = 0; i < 8; i++)
-            out->x[i] = gpu_f32_bits(values[i]);
-    } else {
-        GPU_UNROLL
-        for (uint32_t i = 0; i < 8; i++)
-            out->x[i / 4] |= gpu_encode8(dtype, values[i]) << 8 * (i % 4);
-    }
-}
-
 /* ---------------------------------------------------------------- scales of rows */
 
 /* Address of the scale of head 0, 0 if scales are no array. */
@@ -207,7 +123,7 @@ GPU_INLINE float gpu_kv_spot_scale(const struct gpu_kv_side *side, uint64_t row,
         return side->cache.scale.value;
     const uint64_t own = gpu_shuffle_u64(row, spot->row);
     return spot->there && own != 0
-               ? GPU_AT(const float, own + (uint64_t)((int64_t)spot->head * side->cache.scale.head_stride), 0)
+               ? gpu_at<const float>(own + (uint64_t)((int64_t)spot->head * side->cache.scale.head_stride), 0)
                : 1.0f;
 }
 
@@ -229,7 +145,7 @@ GPU_INLINE void gpu_kv_rows_scales(const struct gpu_kv_side *from, int64_t to_st
         const uint64_t source = gpu_shuffle_u64(mine->from, spot.row);
         const uint64_t target = gpu_shuffle_u64(mine->to_scale, spot.row);
         if (spot.there && target != 0)
-            GPU_AT(float, target + (uint64_t)((int64_t)spot.head * to_stride), 0) =
+            gpu_at<float>(target + (uint64_t)((int64_t)spot.head * to_stride), 0) =
                 source != 0 ? scale : 1.0f;
     }
 }
@@ -238,18 +154,18 @@ GPU_INLINE void gpu_kv_rows_scales(const struct gpu_kv_side *from, int64_t to_st
  */
 GPU_INLINE float gpu_kv_lanes_scale(const float values[8], bool there, uint32_t lanes, uint32_t dtype)
 {
-    uint32_t most = 0; /* as bits: in order of size, and NaN above all */
+    uint32_t max = 0; /* as bits: in order of size, and NaN above all */
 
     GPU_UNROLL
     for (uint32_t i = 0; i < 8; i++) {
         const uint32_t bits = there ? gpu_f32_bits(values[i]) & 0x7fffffffu : 0;
-        most = bits > most ? bits : most;
+        max = bits > max ? bits : max;
     }
     for (uint32_t mask = lanes / 2; mask > 0; mask /= 2) {
-        const uint32_t other = gpu_shuffle_xor_u32(most, mask);
-        most = other > most ? other : most;
+        const uint32_t other = gpu_shuffle_xor_u32(max, mask);
+        max = other > max ? other : max;
     }
-    return gpu_kv_scale_of_largest(most, dtype);
+    return gpu_kv_scale_of_largest(max, dtype);
 }
 
 /* ---------------------------------------------------------------- from type to type */
@@ -260,11 +176,11 @@ GPU_INLINE float gpu_kv_lanes_scale(const float values[8], bool there, uint32_t 
  */
 GPU_INLINE void gpu_kv_spot_convert(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine,
                                     const struct gpu_kv_spot *spot, const struct gpu_kv_side *to,
-                                    struct gpu_kv_eight *all, float scale, uint64_t at)
+                                    struct gpu_kv_elements *all, float scale, uint64_t at)
 {
     float values[8], divisor = 1;
 
-    gpu_kv_eight_decode(by->from.dtype, all, values);
+    gpu_kv_elements_decode(by->from.dtype, all, values);
     GPU_UNROLL
     for (uint32_t i = 0; i < 8; i++)
         values[i] *= scale;
@@ -272,7 +188,7 @@ GPU_INLINE void gpu_kv_spot_convert(const struct gpu_kv_rows *by, const struct g
         const uint64_t row = gpu_shuffle_u64(mine->to_scale, spot->row);
         divisor = gpu_kv_lanes_scale(values, at != 0, by->vector.value, by->to.dtype);
         if (at != 0 && spot->unit == 0)
-            GPU_AT(float, row + (uint64_t)((int64_t)spot->head * to->cache.scale.head_stride), 0) = divisor;
+            gpu_at<float>(row + (uint64_t)((int64_t)spot->head * to->cache.scale.head_stride), 0) = divisor;
     } else if (to != NULL && by->to.size == 1) {
         divisor = gpu_kv_spot_scale(to, mine->to_scale, spot);
     }
@@ -283,8 +199,8 @@ GPU_INLINE void gpu_kv_spot_convert(const struct gpu_kv_rows *by, const struct g
         for (uint32_t i = 0; i < 8; i++)
             values[i] = gpu_divide(values[i], divisor);
     }
-    gpu_kv_eight_encode(by->to.dtype, values, all);
-    gpu_kv_eight_store(at, by->to.size, all);
+    gpu_kv_elements_encode(by->to.dtype, values, all);
+    gpu_kv_elements_store(at, by->to.size, all);
 }
 
 /* `from` and `to` are NULL where that end has no scales. */
@@ -293,7 +209,7 @@ GPU_INLINE void gpu_kv_rows_convert(const struct gpu_kv_rows *by, const struct g
                                     const struct gpu_kv_side *from, const struct gpu_kv_side *to)
 {
     const uint32_t all = rows * by->row.value, lane = gpu_thread() % GPU_WARP;
-    struct gpu_kv_eight held[GPU_KV_CONVERTED_HELD];
+    struct gpu_kv_elements held[GPU_KV_CONVERTED_HELD];
     struct gpu_kv_spot spot[GPU_KV_CONVERTED_HELD];
     float scale[GPU_KV_CONVERTED_HELD];
     uint64_t at[GPU_KV_CONVERTED_HELD];
@@ -312,7 +228,7 @@ GPU_INLINE void gpu_kv_rows_convert(const struct gpu_kv_rows *by, const struct g
             for (uint32_t i = 0; i < 8; i++)
                 held[k].x[i] = 0; /* codes of 0 in every type */
             if (at[k] != 0 && source != 0)
-                gpu_kv_eight_load(source, by->from.size, &held[k]);
+                gpu_kv_elements_load(source, by->from.size, &held[k]);
         }
         GPU_UNROLL
         for (uint32_t k = 0; k < GPU_KV_CONVERTED_HELD; k++)

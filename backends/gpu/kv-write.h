@@ -9,7 +9,7 @@
 GPU_INLINE bool gpu_kv_write_place(const struct gpu_kv_write *a, uint32_t row, int64_t *page, int64_t *token)
 {
     if (a->slots != 0) {
-        const int64_t slot = GPU_AT(const int64_t, a->slots, row);
+        const int64_t slot = gpu_at<const int64_t>(a->slots, row);
         if (slot < 0)
             return false;
         *page = slot / a->block;
@@ -103,7 +103,7 @@ GPU_KERNEL(gpu_kv_map_slots, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_slots
         if (!gpu_kv_has_row(a->batch.q_offsets, a->batch.seqs, row))
             continue;
         const bool there = gpu_kv_locate_row(&a->batch, row, &page, &token);
-        GPU_AT(int64_t, a->slots, row) = there ? page * (int64_t)a->block + token : -1;
+        gpu_at<int64_t>(a->slots, row) = there ? page * (int64_t)a->block + token : -1;
     }
 }
 

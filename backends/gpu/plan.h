@@ -3,12 +3,14 @@
  * How schedules are planned, for host and device. A job makes one: that of a plan's kernel for a step. What
  * it reads of plan and step is in the job, with addresses of the device or of the host.
  *
- * Every schedule is u64 [seqs + 1]: sums of the shares of the sequences before. Work lists of MLA outgrow
- * 32 bits, and with det=1 a share there is two counts. Lines of the matrix kernels do not: these read the low
- * halves alone, for want of registers.
+ * Every schedule is u64 [seqs + 1]: sums of the tile counts of the sequences before. Work lists of MLA
+ * outgrow 32 bits, and with det=1 there are two counts there. Those of the other matrix kernels do not: these
+ * read the low halves alone, for want of registers.
  */
 #ifndef ATTN_GPU_PLAN_H
 #define ATTN_GPU_PLAN_H
+
+#include <assert.h>
 
 #include "kernels/mla/schedule.h"
 #include "lengths.h"
@@ -34,11 +36,7 @@ struct gpu_plan {
     struct gpu_plan_job jobs[GPU_PLAN_JOBS];
 };
 
-#ifdef __cplusplus
 static_assert(sizeof(struct gpu_plan) <= 4096, "the argument block of a launch");
-#else
-_Static_assert(sizeof(struct gpu_plan) <= 4096, "the argument block of a launch");
-#endif
 
 /* Bytes of a schedule. */
 static inline uint64_t gpu_plan_bytes(uint32_t seqs)

@@ -6,19 +6,19 @@
 #ifndef ATTN_GPU_STEP_H
 #define ATTN_GPU_STEP_H
 
-#include "kv-side.h"
+#include "kv-place.h"
 
 GPU_INLINE int64_t gpu_step_first_row(const struct gpu_step *a, uint32_t seq)
 {
-    return a->query_starts != 0 ? (int64_t)GPU_AT(const int32_t, a->query_starts, seq) : (int64_t)seq;
+    return a->query_starts != 0 ? (int64_t)gpu_at<const int32_t>(a->query_starts, seq) : (int64_t)seq;
 }
 
 GPU_INLINE int64_t gpu_step_page(const struct gpu_step *a, uint32_t seq, int64_t index)
 {
     const uint64_t row = a->table + (uint64_t)((int64_t)seq * a->table_stride);
 
-    return a->index_size == 8 ? GPU_AT(const int64_t, row, index)
-                              : (int64_t)GPU_AT(const int32_t, row, index);
+    return a->index_size == 8 ? gpu_at<const int64_t>(row, index)
+                              : (int64_t)gpu_at<const int32_t>(row, index);
 }
 
 /* Sums over the threads before this one and itself; both at once. */
@@ -44,20 +44,20 @@ GPU_INLINE void gpu_step_scan(int64_t (*sums)[GPU_KV_THREADS], int64_t *tokens, 
 /* Length and pages of a sequence; those that advance are written. */
 GPU_INLINE int64_t gpu_step_grow(const struct gpu_step *a, uint32_t seq, int64_t *pages)
 {
-    int64_t len = GPU_AT(const int32_t, a->seq_lens, seq);
+    int64_t len = gpu_at<const int32_t>(a->seq_lens, seq);
 
     *pages = 0;
     if (seq >= a->queries)
         return len;
-    len += a->accepted != 0 ? GPU_AT(const int32_t, a->accepted, seq) : 1;
+    len += a->accepted != 0 ? gpu_at<const int32_t>(a->accepted, seq) : 1;
     *pages = len / a->block + (len % a->block != 0);
-    GPU_AT(int32_t, a->seq_lens, seq) = (int32_t)len;
+    gpu_at<int32_t>(a->seq_lens, seq) = (int32_t)len;
     if (a->context_lens != 0)
-        GPU_AT(int32_t, a->context_lens, seq) =
+        gpu_at<int32_t>(a->context_lens, seq) =
             (int32_t)(len - (gpu_step_first_row(a, seq + 1) - gpu_step_first_row(a, seq)));
     if (a->csr_indptr != 0) {
-        GPU_AT(int32_t, a->csr_pages, seq) = (int32_t)*pages;
-        GPU_AT(int32_t, a->last_page_lens, seq) = (int32_t)(len % a->block != 0 ? len % a->block : a->block);
+        gpu_at<int32_t>(a->csr_pages, seq) = (int32_t)*pages;
+        gpu_at<int32_t>(a->last_page_lens, seq) = (int32_t)(len % a->block != 0 ? len % a->block : a->block);
     }
     return len;
 }
@@ -68,17 +68,17 @@ GPU_KERNEL(gpu_step_lengths, GPU_KV_THREADS, 1)(GPU_ARGUMENT(struct gpu_step, a)
     int64_t all_tokens = 0, all_pages = 0; /* of the sequences before */
 
     if (gpu_thread() == 0 && a.seq_starts != 0)
-        GPU_AT(int32_t, a.seq_starts, 0) = 0;
+        gpu_at<int32_t>(a.seq_starts, 0) = 0;
     if (gpu_thread() == 0 && a.csr_indptr != 0)
-        GPU_AT(int32_t, a.csr_indptr, 0) = 0;
+        gpu_at<int32_t>(a.csr_indptr, 0) = 0;
     for (uint64_t first = 0; first < a.seqs; first += GPU_KV_THREADS) {
         const uint64_t seq = first + gpu_thread();
         int64_t pages = 0, tokens = seq < a.seqs ? gpu_step_grow(&a, (uint32_t)seq, &pages) : 0;
         gpu_step_scan(sums, &tokens, &pages);
         if (seq < a.seqs && a.seq_starts != 0)
-            GPU_AT(int32_t, a.seq_starts, seq + 1) = (int32_t)(all_tokens + tokens);
+            gpu_at<int32_t>(a.seq_starts, seq + 1) = (int32_t)(all_tokens + tokens);
         if (seq < a.seqs && a.csr_indptr != 0)
-            GPU_AT(int32_t, a.csr_indptr, seq + 1) = (int32_t)(all_pages + pages);
+            gpu_at<int32_t>(a.csr_indptr, seq + 1) = (int32_t)(all_pages + pages);
         all_tokens += sums[0][GPU_KV_THREADS - 1];
         all_pages += sums[1][GPU_KV_THREADS - 1];
         gpu_barrier();
@@ -94,35 +94,35 @@ GPU_INLINE void gpu_step_row(const struct gpu_step *a, uint32_t row, int64_t beh
         return;
     if ((int64_t)row < behind) {
         const uint32_t seq = a->query_starts != 0 ? gpu_kv_find(a->query_starts, a->queries, row) : row;
-        position = GPU_AT(const int32_t, a->seq_lens, seq) - (gpu_step_first_row(a, seq + 1) - (int64_t)row);
+        position = gpu_at<const int32_t>(a->seq_lens, seq) - (gpu_step_first_row(a, seq + 1) - (int64_t)row);
         const int64_t index = position / a->block;
         if (a->slots != 0 && position >= 0 && index < (int64_t)a->table_width) {
             const int64_t page = gpu_step_page(a, seq, index);
             slot = page < 0 ? -1 : page * a->block + position % a->block;
         }
         if (a->tokens != 0 && a->sampled != 0 && a->tokens != a->sampled)
-            GPU_AT(int64_t, a->tokens, row) = GPU_AT(const int64_t, a->sampled, row);
+            gpu_at<int64_t>(a->tokens, row) = gpu_at<const int64_t>(a->sampled, row);
     } else if (a->tokens != 0) {
-        GPU_AT(int64_t, a->tokens, row) = 0;
+        gpu_at<int64_t>(a->tokens, row) = 0;
     }
     if (a->positions != 0)
-        GPU_AT(int64_t, a->positions, row) = position;
+        gpu_at<int64_t>(a->positions, row) = position;
     if (a->slots != 0)
-        GPU_AT(int64_t, a->slots, row) = slot;
+        gpu_at<int64_t>(a->slots, row) = slot;
 }
 
 /* Entry `at` of csr_indices. */
 GPU_INLINE void gpu_step_entry(const struct gpu_step *a, uint32_t at)
 {
     const uint32_t seq = gpu_kv_find(a->csr_indptr, a->queries, at);
-    const int64_t index = (int64_t)at - GPU_AT(const int32_t, a->csr_indptr, seq);
+    const int64_t index = (int64_t)at - gpu_at<const int32_t>(a->csr_indptr, seq);
 
     if (index >= (int64_t)a->table_width)
         return;
     if (a->index_size == 8)
-        GPU_AT(int64_t, a->csr_indices, at) = gpu_step_page(a, seq, index);
+        gpu_at<int64_t>(a->csr_indices, at) = gpu_step_page(a, seq, index);
     else
-        GPU_AT(int32_t, a->csr_indices, at) = (int32_t)gpu_step_page(a, seq, index);
+        gpu_at<int32_t>(a->csr_indices, at) = (int32_t)gpu_step_page(a, seq, index);
 }
 
 GPU_KERNEL(gpu_step_rows, GPU_KV_THREADS, 2)(GPU_ARGUMENT(struct gpu_step, a))
@@ -131,7 +131,7 @@ GPU_KERNEL(gpu_step_rows, GPU_KV_THREADS, 2)(GPU_ARGUMENT(struct gpu_step, a))
     const uint64_t own = (uint64_t)gpu_cta() * GPU_KV_THREADS + gpu_thread();
     const int64_t behind = gpu_step_first_row(&a, a.queries);
     uint64_t entries =
-        a.csr_indptr != 0 && a.queries > 0 ? (uint64_t)GPU_AT(const int32_t, a.csr_indptr, a.queries) : 0;
+        a.csr_indptr != 0 && a.queries > 0 ? (uint64_t)gpu_at<const int32_t>(a.csr_indptr, a.queries) : 0;
 
     for (uint64_t row = own; row < a.rows; row += threads)
         gpu_step_row(&a, (uint32_t)row, behind);

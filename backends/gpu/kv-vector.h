@@ -1,81 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/*
- * What all kernels on caches do: find the place of a token, and read or write some elements of a vector,
- * which is that of one token and head, in a cache or in a tensor.
- */
-#ifndef ATTN_GPU_KV_SIDE_H
-#define ATTN_GPU_KV_SIDE_H
+/* Reads and writes elements of a vector, which is that of one token and head, in a cache or in a tensor. */
+#ifndef ATTN_GPU_KV_VECTOR_H
+#define ATTN_GPU_KV_VECTOR_H
 
-#include "address.h"
-#include "kv-args.h"
-#include "number.h"
-
-/* ---------------------------------------------------------------- memory by address */
-
-#define GPU_AT(type, address, index) (GPU_GLOBAL(type, address)[index])
-
-GPU_INLINE uint32_t gpu_kv_warp(void)
-{
-    return gpu_thread() / GPU_WARP;
-}
-
-/* ---------------------------------------------------------------- places */
-
-/* The last of `count` sequences that begins at or before a row; there is one. */
-GPU_INLINE uint32_t gpu_kv_find(uint64_t offsets, uint32_t count, uint32_t row)
-{
-    uint32_t low = 0, high = count;
-
-    while (high - low > 1) {
-        const uint32_t middle = low + (high - low) / 2;
-        if ((uint32_t)GPU_AT(const int32_t, offsets, middle) <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Whether the sequences of a batch have this row between them. */
-GPU_INLINE bool gpu_kv_has_row(uint64_t offsets, uint32_t seqs, uint32_t row)
-{
-    return seqs > 0 && (int64_t)row >= GPU_AT(const int32_t, offsets, 0) &&
-           (int64_t)row < GPU_AT(const int32_t, offsets, seqs);
-}
-
-/* Where a key lies; false in a hole. */
-GPU_INLINE bool gpu_kv_locate(const struct gpu_batch *batch, uint32_t seq, uint32_t key, int64_t *page,
-                              int64_t *token)
-{
-    if (batch->addressing == ATTN_DENSE) {
-        *page = batch->kv_starts != 0 ? 0 : (int64_t)seq;
-        *token = (batch->kv_starts != 0 ? GPU_AT(const int32_t, batch->kv_starts, seq) : 0) + (int64_t)key;
-        return true;
-    }
-    const uint32_t index = batch->block_shift < 32 ? key >> batch->block_shift : key / batch->block;
-    *token = key - index * batch->block;
-    if (batch->addressing == ATTN_TABLE) {
-        *page = GPU_AT(const int32_t, batch->table + (uint64_t)((int64_t)seq * batch->table_stride), index);
-    } else {
-        const int64_t at = (int64_t)GPU_AT(const int32_t, batch->indptr, seq) + index;
-        *page = batch->index_dtype == ATTN_INT64 ? GPU_AT(const int64_t, batch->indices, at)
-                                                 : (int64_t)GPU_AT(const int32_t, batch->indices, at);
-    }
-    return *page >= 0;
-}
-
-/* The key that a row of the batch is: false if its sequence has none for it. */
-GPU_INLINE bool gpu_kv_locate_row(const struct gpu_batch *batch, uint32_t row, int64_t *page, int64_t *token)
-{
-    if (!gpu_kv_has_row(batch->q_offsets, batch->seqs, row))
-        return false;
-    const uint32_t seq = gpu_kv_find(batch->q_offsets, batch->seqs, row);
-    const int32_t behind = GPU_AT(const int32_t, batch->q_offsets, seq + 1) - (int32_t)row;
-    const int32_t key = GPU_AT(const int32_t, batch->kv_lens, seq) - behind;
-    return key >= 0 && gpu_kv_locate(batch, seq, (uint32_t)key, page, token);
-}
-
-/* ---------------------------------------------------------------- vectors */
+#include "kv-place.h"
 
 struct gpu_kv_vector {
     uint64_t at;   /* element 0 */
@@ -131,44 +59,45 @@ GPU_INLINE uint64_t gpu_kv_element(const struct gpu_kv_vector *vector, uint32_t 
 }
 
 /* Codes of `wide` (1 or 4) elements from d on, one a word; 4 lie together and are aligned as a whole. */
-GPU_INLINE void gpu_kv_take(const struct gpu_kv_vector *vector, uint32_t d, uint32_t wide, uint32_t raw[4])
+GPU_INLINE void gpu_kv_load_raw(const struct gpu_kv_vector *vector, uint32_t d, uint32_t wide,
+                                uint32_t raw[4])
 {
     const uint64_t at = gpu_kv_element(vector, d);
 
     if (wide == 1) {
-        raw[0] = vector->size == 4   ? GPU_AT(const uint32_t, at, 0)
-                 : vector->size == 2 ? GPU_AT(const uint16_t, at, 0)
-                                     : GPU_AT(const uint8_t, at, 0);
+        raw[0] = vector->size == 4   ? gpu_at<const uint32_t>(at, 0)
+                 : vector->size == 2 ? gpu_at<const uint16_t>(at, 0)
+                                     : gpu_at<const uint8_t>(at, 0);
     } else if (vector->size == 4) {
         const struct gpu_u128 all = gpu_load_global_u128(at);
         GPU_UNROLL
         for (uint32_t i = 0; i < 4; i++)
             raw[i] = all.x[i];
     } else if (vector->size == 2) {
-        const uint64_t all = GPU_AT(const uint64_t, at, 0);
+        const uint64_t all = gpu_at<const uint64_t>(at, 0);
         GPU_UNROLL
         for (uint32_t i = 0; i < 4; i++)
             raw[i] = (uint32_t)(all >> 16 * i) & 0xffffu;
     } else {
-        const uint32_t all = GPU_AT(const uint32_t, at, 0);
+        const uint32_t all = gpu_at<const uint32_t>(at, 0);
         GPU_UNROLL
         for (uint32_t i = 0; i < 4; i++)
             raw[i] = all >> 8 * i & 0xffu;
     }
 }
 
-GPU_INLINE void gpu_kv_put(const struct gpu_kv_vector *vector, uint32_t d, uint32_t wide,
-                           const uint32_t raw[4])
+GPU_INLINE void gpu_kv_store_raw(const struct gpu_kv_vector *vector, uint32_t d, uint32_t wide,
+                                 const uint32_t raw[4])
 {
     const uint64_t at = gpu_kv_element(vector, d);
 
     if (wide == 1) {
         if (vector->size == 4)
-            GPU_AT(uint32_t, at, 0) = raw[0];
+            gpu_at<uint32_t>(at, 0) = raw[0];
         else if (vector->size == 2)
-            GPU_AT(uint16_t, at, 0) = (uint16_t)raw[0];
+            gpu_at<uint16_t>(at, 0) = (uint16_t)raw[0];
         else
-            GPU_AT(uint8_t, at, 0) = (uint8_t)raw[0];
+            gpu_at<uint8_t>(at, 0) = (uint8_t)raw[0];
     } else if (vector->size == 4) {
         struct gpu_u128 all;
         GPU_UNROLL
@@ -176,9 +105,9 @@ GPU_INLINE void gpu_kv_put(const struct gpu_kv_vector *vector, uint32_t d, uint3
             all.x[i] = raw[i];
         gpu_store_global_u128(at, all);
     } else if (vector->size == 2) {
-        GPU_AT(uint64_t, at, 0) = (uint64_t)(raw[2] | raw[3] << 16) << 32 | (raw[0] | raw[1] << 16);
+        gpu_at<uint64_t>(at, 0) = (uint64_t)(raw[2] | raw[3] << 16) << 32 | (raw[0] | raw[1] << 16);
     } else {
-        GPU_AT(uint32_t, at, 0) = raw[0] | raw[1] << 8 | raw[2] << 16 | raw[3] << 24;
+        gpu_at<uint32_t>(at, 0) = raw[0] | raw[1] << 8 | raw[2] << 16 | raw[3] << 24;
     }
 }
 
@@ -216,7 +145,7 @@ GPU_INLINE void gpu_kv_load(const struct gpu_kv_vector *vector, uint32_t d, uint
 {
     uint32_t raw[4];
 
-    gpu_kv_take(vector, d, wide, raw);
+    gpu_kv_load_raw(vector, d, wide, raw);
     GPU_UNROLL
     for (uint32_t i = 0; i < 4; i++)
         if (i < wide)
@@ -232,7 +161,7 @@ GPU_INLINE void gpu_kv_store(const struct gpu_kv_vector *vector, uint32_t d, uin
     for (uint32_t i = 0; i < 4; i++)
         if (i < wide)
             raw[i] = gpu_kv_encode(vector->dtype, values[i]);
-    gpu_kv_put(vector, d, wide, raw);
+    gpu_kv_store_raw(vector, d, wide, raw);
 }
 
 /* ---------------------------------------------------------------- scales */
@@ -250,7 +179,7 @@ GPU_INLINE float gpu_kv_scale(const struct gpu_kv_side *side, int64_t page, int6
         return side->values[head];
     if (side->cache.scale.base == 0)
         return side->cache.scale.value;
-    return GPU_AT(const float, gpu_kv_scale_place(&side->cache.scale, page, token, head), 0);
+    return gpu_at<const float>(gpu_kv_scale_place(&side->cache.scale, page, token, head), 0);
 }
 
 /* ---------------------------------------------------------------- a vector by a warp */
@@ -262,8 +191,8 @@ GPU_INLINE void gpu_kv_copy_vector(const struct gpu_kv_vector *from, const struc
     uint32_t raw[4];
 
     for (uint32_t d = gpu_thread() % GPU_WARP * wide; d < dim; d += GPU_WARP * wide) {
-        gpu_kv_take(from, d, wide, raw);
-        gpu_kv_put(to, d, wide, raw);
+        gpu_kv_load_raw(from, d, wide, raw);
+        gpu_kv_store_raw(to, d, wide, raw);
     }
 }
 
@@ -274,11 +203,11 @@ GPU_INLINE float gpu_kv_largest(uint32_t dtype)
 }
 
 /* max|x| / Q from the bits of max|x|, NaN for a NaN or an infinity, 1 for what has no scale. */
-GPU_INLINE float gpu_kv_scale_of_largest(uint32_t most, uint32_t dtype)
+GPU_INLINE float gpu_kv_scale_of_largest(uint32_t max, uint32_t dtype)
 {
-    if (most >= 0x7f800000u)
+    if (max >= 0x7f800000u)
         return gpu_f32_of_bits(0x7fc00000u);
-    const float own = gpu_divide(gpu_f32_of_bits(most), gpu_kv_largest(dtype));
+    const float own = gpu_divide(gpu_f32_of_bits(max), gpu_kv_largest(dtype));
     return gpu_f32_bits(own) < 0x00800000u ? 1.0f : own;
 }
 
@@ -286,7 +215,7 @@ GPU_INLINE float gpu_kv_scale_of_largest(uint32_t most, uint32_t dtype)
 GPU_INLINE float gpu_kv_own_scale(const struct gpu_kv_vector *from, uint32_t dim, uint32_t wide, float scale,
                                   uint32_t dtype)
 {
-    uint32_t most = 0; /* as bits: in order of size, and NaN above all */
+    uint32_t max = 0; /* as bits: in order of size, and NaN above all */
     float values[4];
 
     for (uint32_t d = gpu_thread() % GPU_WARP * wide; d < dim; d += GPU_WARP * wide) {
@@ -294,14 +223,14 @@ GPU_INLINE float gpu_kv_own_scale(const struct gpu_kv_vector *from, uint32_t dim
         GPU_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
             const uint32_t bits = i < wide ? gpu_f32_bits(values[i]) & 0x7fffffffu : 0;
-            most = bits > most ? bits : most;
+            max = bits > max ? bits : max;
         }
     }
     for (uint32_t mask = GPU_WARP / 2; mask > 0; mask /= 2) {
-        const uint32_t other = gpu_shuffle_xor_u32(most, mask);
-        most = other > most ? other : most;
+        const uint32_t other = gpu_shuffle_xor_u32(max, mask);
+        max = other > max ? other : max;
     }
-    return gpu_kv_scale_of_largest(most, dtype);
+    return gpu_kv_scale_of_largest(max, dtype);
 }
 
 /*
@@ -318,7 +247,7 @@ GPU_INLINE void gpu_kv_write_vector(const struct gpu_kv_vector *from, float scal
     if (side->token_head != 0) {
         divisor = gpu_kv_own_scale(from, side->cache.dim, wide, scale, to.dtype);
         if (gpu_thread() % GPU_WARP == 0)
-            GPU_AT(float, gpu_kv_scale_place(&side->cache.scale, page, token, head), 0) = divisor;
+            gpu_at<float>(gpu_kv_scale_place(&side->cache.scale, page, token, head), 0) = divisor;
     } else if (to.size == 1) {
         divisor = gpu_kv_scale(side, page, token, head);
     }
