@@ -6,18 +6,37 @@
 #ifndef ATTN_HIP_TILE_TUNING_H
 #define ATTN_HIP_TILE_TUNING_H
 
+#include <stdbool.h>
+
+#include "tile.h"
+
 /* Lanes of a wave, by the number of an architecture (0x90a, 0x1100). */
-#define HIP_TILE_WAVE(arch) ((arch) < 0x1000 ? 64u : 32u)
-#define HIP_TILE_LATE(arch) ((arch) >= 0x90a)
+HIP_CONSTEXPR uint32_t hip_tile_wave_size(uint32_t arch)
+{
+    return arch < 0x1000 ? 64 : 32;
+}
+
+/* Whether a compute unit has 512 vector registers a lane, where gfx906 and gfx908 have half as many that
+ * any instruction takes. */
+HIP_CONSTEXPR bool hip_tile_large_registers(uint32_t arch)
+{
+    return arch >= 0x90a;
+}
+
+/* Work-groups that a compute unit is to hold (two compute units where waves have 32 lanes): what registers
+ * leave room for. */
+HIP_CONSTEXPR uint32_t hip_tile_occupancy(uint32_t dv, uint32_t wave_size, bool large_registers)
+{
+    return dv > 128 || (wave_size == 64 && !large_registers) ? 1 : 2;
+}
+
 /*
- * CTAs that a compute unit is to hold (two compute units where waves have 32 lanes): what registers leave
- * room for. Below gfx90a a unit with waves of 64 lanes has half the registers of later ones.
+ * Whether the next keys or values are loaded while these are multiplied. Waves of 32 lanes with rows of their
+ * own have no registers to spare for them: other work-groups of the unit work meanwhile.
  */
-#define HIP_TILE_CTAS(dv, wave, late) ((dv) > 128 || ((wave) == 64 && !(late)) ? 1u : 2u)
-/*
- * Whether the next keys or values are on the way while these are multiplied. Waves of 32 lanes with rows of
- * their own have no registers to spare for them: other CTAs of the unit work meanwhile.
- */
-#define HIP_TILE_EARLY(rows, wave) ((wave) == 64 || (rows) == 16)
+HIP_CONSTEXPR bool hip_tile_prefetches(uint32_t rows, uint32_t wave_size)
+{
+    return wave_size == 64 || rows == 16;
+}
 
 #endif

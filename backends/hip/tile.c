@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The family of matrix kernels: which of them a plan launches, how large their blocks are, and what their
- * schedules share out. */
+/* The family of matrix kernels: which of them a plan launches, with how many threads and how much memory. */
 #include "tile.h"
 
 #include <stdbool.h>
@@ -9,39 +8,42 @@
 #include "families.h"
 #include "tile-tuning.h"
 
-/* Columns that kernels are made for, and the modules with caches of 16 and 8 bits. */
-static const struct {
-    uint32_t dk, dv;
-    enum gpu_module modules[2];
-} sizes[] = {{64, 64, {GPU_MODULE_tile_64, GPU_MODULE_tile_64_kv8}},
-             {128, 128, {GPU_MODULE_tile_128, GPU_MODULE_tile_128_kv8}},
-             {192, 128, {GPU_MODULE_tile_192, GPU_MODULE_tile_192_kv8}},
-             {256, 256, {GPU_MODULE_tile_256, GPU_MODULE_tile_256_kv8}}};
+static const struct instance {
+    const char *name;
+    enum gpu_module module;
+    uint32_t dk, dv, kv_size;
+} instances[] = {
+#define TILE(name, dk, dv, kv_size) {#name, GPU_MODULE_##name, dk, dv, kv_size},
+#include "instances.def"
+};
 
-enum { ROWS_BLOCK = 16, ROWS_MOST = 64 };
+/* Query rows of a work-group, of which there are kernels. */
+enum { ROWS_DECODE = 16, ROWS_MAX = 64 };
 
-static uint32_t size_of(const struct attn_problem *problem)
+/* The first that is large enough; the table of kernels says that there is one. */
+static const struct instance *instance_of(const struct attn_problem *problem)
 {
-    uint32_t i = 0;
+    const uint32_t kv_size = attn__dtype_size(problem->k_dtype);
+    const struct instance *i = instances;
 
-    while (problem->head_dim > sizes[i].dk || problem->head_dim_vo > sizes[i].dv)
+    while (problem->head_dim > i->dk || problem->head_dim_vo > i->dv || i->kv_size != kv_size)
         i++;
     return i;
 }
 
 static uint32_t shared_bytes(const struct attn_problem *problem, uint32_t rows)
 {
-    const uint32_t i = size_of(problem);
+    const struct instance *i = instance_of(problem);
 
-    return HIP_TILE_SHARED(rows, sizes[i].dk, sizes[i].dv);
+    return hip_tile_shared_bytes(rows, i->dk, i->dv);
 }
 
-/* Rows of a CTA: one block where all sequences fit it. With det=1 maxima decide nothing. */
+/* The small kernel where all sequences fit into its rows. Not with det=1, where the batch decides nothing. */
 static uint32_t rows_of(const struct attn_problem *problem, uint32_t phase)
 {
     const uint64_t most = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
 
-    return phase == GPU_FEW_ROWS && problem->det == 0 && most <= ROWS_BLOCK ? ROWS_BLOCK : ROWS_MOST;
+    return phase == GPU_FEW_ROWS && problem->det == 0 && most <= ROWS_DECODE ? ROWS_DECODE : ROWS_MAX;
 }
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
@@ -52,24 +54,23 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
-    const uint32_t i = size_of(p), element = attn__dtype_size(p->k_dtype), rows = rows_of(p, part->phase);
-    const uint32_t dk = sizes[i].dk, dv = sizes[i].dv, arch = plan->backend->context->record->arch;
-    const uint32_t wave = HIP_TILE_WAVE(arch);
+    const struct instance *i = instance_of(p);
+    const uint32_t rows = rows_of(p, part->phase), arch = plan->backend->context->record->arch;
+    const uint32_t wave_size = hip_tile_wave_size(arch);
     char name[64];
 
-    part->threads = HIP_TILE_THREADS(dv, wave);
+    part->threads = hip_tile_threads(i->dv, wave_size);
     part->shared_bytes = shared_bytes(p, rows);
-    part->ctas = plan->units * HIP_TILE_CTAS(dv, wave, HIP_TILE_LATE(arch));
-    part->cuts = gpu_cuts_of(p, part->phase, ROWS_MOST);
-    snprintf(name, sizeof name, "tile_%u%s_r%u_%s", dk, element == 1 ? "_kv8" : "", rows,
-             p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
-    gpu_pieces_reserve(plan, part, rows, dv);
-    return gpu_module_function(plan->backend->context, sizes[i].modules[element == 1], name,
-                               part->shared_bytes, &part->attention, err);
+    part->ctas = plan->units * hip_tile_occupancy(i->dv, wave_size, hip_tile_large_registers(arch));
+    part->cuts = gpu_cuts_of(p, part->phase, ROWS_MAX);
+    snprintf(name, sizeof name, "%s_r%u_%s", i->name, rows, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
+    gpu_pieces_reserve(plan, part, rows, i->dv);
+    return gpu_module_function(plan->backend->context, i->module, name, part->shared_bytes, &part->attention,
+                               err);
 }
 
-/* Whether keys and values lie in pieces that the kernels take whole (HIP_TILE_PIECES). */
-static bool lies_in_pieces(const struct gpu_run *run)
+/* Whether a cache has layout paged-x in a way that the kernels load whole words of (HIP_TILE_PAGED_X). */
+static bool is_paged_x(const struct gpu_run *run)
 {
     const struct gpu_cache *k = &run->k, *v = &run->v;
     const uint64_t most = 1 << 24;
@@ -90,9 +91,9 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     const struct attn_problem *p = &plan->problem;
     struct gpu_run own = *run;
 
-    if (lies_in_pieces(run))
-        own.whole = HIP_TILE_PIECES;
-    return gpu_pieces_launch(plan, part, &own, rows_of(p, part->phase), sizes[size_of(p)].dv, stream, err);
+    if (is_paged_x(run))
+        own.whole = HIP_TILE_PAGED_X;
+    return gpu_pieces_launch(plan, part, &own, rows_of(p, part->phase), instance_of(p)->dv, stream, err);
 }
 
 const struct gpu_family hip_tile = {.shared_of = shared_of, .create = create, .launch = launch};

@@ -1,35 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The matrix kernels that there are for AMD's GPUs, for whoever compiles or launches them. */
+/* Sizes of the matrix kernels, for the device code that has them and the host code that launches it. */
 #ifndef ATTN_HIP_TILE_H
 #define ATTN_HIP_TILE_H
 
-/*
- * A CTA has four waves, whose lanes hold the results of 16 rows each; waves of 32 lanes that have 256 columns
- * of values share these by two.
- */
-#define HIP_TILE_HALVES(dv, wave)  ((dv) > 128 && (wave) == 32 ? 2u : 1u)
-#define HIP_TILE_THREADS(dv, wave) (4u * HIP_TILE_HALVES(dv, wave) * (wave))
+#include <stdint.h>
 
-/* Bytes between rows of queries and keys, and between columns of values, in shared memory: rows that follow
- * one another begin in other banks. */
-#define HIP_TILE_PITCH(dk) ((dk)*2u + 16u)
-#define HIP_TILE_COLUMN    136u
-/* Results of 64 columns: floats of a row, and bytes of all rows of four waves. */
-#define HIP_TILE_RESULT  68u
-#define HIP_TILE_RESULTS (64u * HIP_TILE_RESULT * 4u)
-/* Queries, keys, values and results take turns in one place. */
-#define HIP_TILE_MORE(a, b) ((a) > (b) ? (a) : (b))
-#define HIP_TILE_AREA(dk, dv)                                                                                \
-    HIP_TILE_MORE(HIP_TILE_RESULTS, HIP_TILE_MORE(64u * HIP_TILE_PITCH(dk), (dv)*HIP_TILE_COLUMN))
-/* Bytes of shared memory beside it, a multiple of 128. */
-#define HIP_TILE_FIXED(rows, dv)      ((4608u + 16u * (dv) + 88u * (rows) + 127u) / 128u * 128u)
-#define HIP_TILE_SHARED(rows, dk, dv) (HIP_TILE_FIXED(rows, dv) + HIP_TILE_AREA(dk, dv))
+/* C11 and C++17 both read these functions; array bounds of device code are made of them. */
+#ifdef __cplusplus
+#define HIP_CONSTEXPR constexpr
+#else
+#define HIP_CONSTEXPR static inline
+#endif
 
-/*
- * How vectors lie, in gpu_run.whole: on 16 bytes in one piece (1, as for all kernels), or as in layout
- * paged-x, keys in pieces of 16 bytes, and elements of values next to those of the tokens before and behind
- * in pages of whole fours; all on 16 bytes, or four elements.
- */
-#define HIP_TILE_PIECES 2u
+/* gpu_run.whole beside 0 and 1 of all kernels: layout paged-x. Keys lie in pieces of 16 bytes; an element of
+ * a value lies next to those of the tokens before and behind, in pages of a multiple of four tokens. */
+enum { HIP_TILE_PAGED_X = 2 };
+
+enum {
+    HIP_TILE_VALUE_PITCH = 136, /* bytes of LDS between columns of values */
+    HIP_TILE_RESULT_PITCH = 68  /* floats of LDS between rows of results, of which 64 are used */
+};
+
+/* Waves that share the columns of the same rows. A wave of 32 lanes holds eight f32 of a 16x16 product in a
+ * lane, so 256 columns would take all of its registers. */
+HIP_CONSTEXPR uint32_t hip_tile_column_waves(uint32_t dv, uint32_t wave_size)
+{
+    return dv > 128 && wave_size == 32 ? 2 : 1;
+}
+
+HIP_CONSTEXPR uint32_t hip_tile_threads(uint32_t dv, uint32_t wave_size)
+{
+    return 4 * hip_tile_column_waves(dv, wave_size) * wave_size;
+}
+
+/* Bytes of LDS between rows of queries and keys: neighbours begin in different banks. */
+HIP_CONSTEXPR uint32_t hip_tile_key_pitch(uint32_t dk)
+{
+    return dk * 2 + 16;
+}
+
+HIP_CONSTEXPR uint32_t hip_tile_max(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Bytes of the area that holds queries, keys, values and 64 columns of results, one after the other. */
+HIP_CONSTEXPR uint32_t hip_tile_area_bytes(uint32_t dk, uint32_t dv)
+{
+    return hip_tile_max(64 * HIP_TILE_RESULT_PITCH * 4,
+                        hip_tile_max(64 * hip_tile_key_pitch(dk), dv * HIP_TILE_VALUE_PITCH));
+}
+
+/* Bytes beside it, a multiple of 128: struct tile_shared. */
+HIP_CONSTEXPR uint32_t hip_tile_state_bytes(uint32_t rows, uint32_t dv)
+{
+    return (4608 + 16 * dv + 88 * rows + 127) / 128 * 128;
+}
+
+HIP_CONSTEXPR uint32_t hip_tile_shared_bytes(uint32_t rows, uint32_t dk, uint32_t dv)
+{
+    return hip_tile_state_bytes(rows, dv) + hip_tile_area_bytes(dk, dv);
+}
 
 #endif

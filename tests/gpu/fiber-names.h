@@ -36,9 +36,8 @@ extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], dr
 #define MMA(name, dk, dv, kv_size, rows) extern const struct driver_kernel driver_##name##_kernels[];
 #define MLA(name, rows)                  extern const struct driver_kernel driver_##name##_kernels[];
 #include "../../backends/cuda/instances.def"
-extern const struct driver_kernel driver_tile_64_kernels[], driver_tile_64_kv8_kernels[],
-    driver_tile_128_kernels[], driver_tile_128_kv8_kernels[], driver_tile_192_kernels[],
-    driver_tile_192_kv8_kernels[], driver_tile_256_kernels[], driver_tile_256_kv8_kernels[];
+#define TILE(name, dk, dv, kv_size) extern const struct driver_kernel driver_##name##_kernels[];
+#include "../../backends/hip/instances.def"
 
 /* The kernel of that name, or NULL. */
 const struct driver_kernel *driver_find(const char *name);

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Matrix kernels for head dimensions up to 128, keys and values of 8 bits. */
-#define TILE_DK    128
-#define TILE_DV    128
-#define TILE_EIGHT 1
-#include "tile-body.h"
-
-TILE_KERNELS(tile_128_kv8)
