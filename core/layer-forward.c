@@ -52,13 +52,12 @@ static int32_t check_class(const struct attn_layer *layer, const struct attn__st
         return attn__fail(err, ATTN_E_INVALID, 0, "class_index",
                           "class_index of the layer is %u; the state has %u classes", i, core->count);
     const struct attn_layer_class *a = &layer->layer_class, *b = &core->classes[i];
-    if (a->group == b->group && a->strict_original == b->strict_original &&
-        (a->new_dtype == 0 || a->new_dtype == b->new_dtype) &&
+    if (a->group == b->group && (a->new_dtype == 0 || a->new_dtype == b->new_dtype) &&
         memcmp(&layer->problem, &core->problems[i], sizeof layer->problem) == 0)
         return ATTN_OK;
     return attn__fail(err, ATTN_E_INVALID, 0, "class_index",
-                      "the layer was made for another class than class %u of the state: problem, group, "
-                      "new_dtype and strict_original must be the same",
+                      "the layer was made for another class than class %u of the state: problem, group "
+                      "and new_dtype must be the same",
                       i);
 }
 
@@ -200,12 +199,12 @@ static int32_t run(const struct forward *f, enum attn__run_kind kind, struct att
 }
 
 /* A cache is read that is not there. */
-static int32_t check_cache(const struct forward *f, bool tabled, struct attn_error *err)
+static int32_t check_cache(const struct forward *f, struct attn_error *err)
 {
     const struct attn__state_core *core = f->core;
 
     if (f->kv != NULL || f->layer->problem.kv_source == ATTN_KV_NEW ||
-        (core->batches[f->first + ATTN__RUN_MAIN].seqs == 0 && !tabled))
+        core->batches[f->first + ATTN__RUN_MAIN].seqs == 0)
         return ATTN_OK;
     return attn__fail(err, ATTN_E_INVALID, 0, "kv",
                       "kv is NULL, but the step has sequences whose keys are in the cache");
@@ -213,20 +212,18 @@ static int32_t check_cache(const struct forward *f, bool tabled, struct attn_err
 
 static int32_t run_all(const struct forward *f, struct attn_error *err)
 {
-    const bool tabled = f->kv != NULL && f->core->batches[f->first + ATTN__RUN_PROMPTS].seqs > 0;
-    int32_t status = check_cache(f, tabled, err);
+    int32_t status = check_cache(f, err);
 
     if (status == ATTN_OK)
         status = check_apart(f, err);
     if (status == ATTN_OK)
-        status = run(f, tabled ? ATTN__RUN_PROMPTS : ATTN__RUN_NEW, err);
+        status = run(f, ATTN__RUN_NEW, err);
     return status == ATTN_OK ? run(f, ATTN__RUN_MAIN, err) : status;
 }
 
 static bool has_run(const struct forward *f)
 {
-    return f->core->batches[f->first].seqs > 0 || f->core->batches[f->first + ATTN__RUN_NEW].seqs > 0 ||
-           f->core->batches[f->first + ATTN__RUN_PROMPTS].seqs > 0;
+    return f->core->batches[f->first].seqs > 0 || f->core->batches[f->first + ATTN__RUN_NEW].seqs > 0;
 }
 
 static int32_t forward(const struct forward *f, struct attn_error *err)
@@ -234,8 +231,6 @@ static int32_t forward(const struct forward *f, struct attn_error *err)
     const bool after = f->layer->problem.kv_source == ATTN_KV_CACHE_NEW;
     int32_t status = check_keys(f, err);
 
-    if (status == ATTN_OK && f->layer->layer_class.strict_original == 1)
-        status = attn__layer_check_forward(f->layer, f->step, f->kv, f->tensors, err);
     if (status != ATTN_OK)
         return status;
     if (!has_run(f))

@@ -54,10 +54,6 @@ static int32_t check_layer(struct attn_layer *layer, struct attn_error *err)
     if (status == ATTN_OK)
         status = attn__layer_check_hip(layer->backend, layer->problem.type, err);
     if (status == ATTN_OK)
-        status = attn__layer_check_strict(layer->desc.class_index, &layer->layer_class, &layer->problem, err);
-    if (status == ATTN_OK && layer->layer_class.strict_original == 1)
-        status = attn__layer_check_create(layer, err);
-    if (status == ATTN_OK)
         status = check_desc(layer, err);
     return status == ATTN_OK ? attn__plan_ask(layer->backend, &layer->problem, &info, err) : status;
 }

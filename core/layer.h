@@ -42,18 +42,6 @@ struct attn_layer {
     struct attn_layer_desc desc;
 };
 
-/* What strict_original cannot be joined with; `number` is that of the class. */
-int32_t attn__layer_check_strict(uint32_t number, const struct attn_layer_class *layer_class,
-                                 const struct attn_problem *problem, struct attn_error *err);
-/* The original's own refusals at construction. */
-int32_t attn__layer_check_create(const struct attn_layer *layer, struct attn_error *err);
-
-/* The same in a forward. */
-struct attn__class_step;
-int32_t attn__layer_check_forward(const struct attn_layer *layer, const struct attn__class_step *step,
-                                  const struct attn_kv *kv, const struct attn_layer_tensors *tensors,
-                                  struct attn_error *err);
-
 /* Encoders and cross-attention on ROCm are refused wherever they come up. */
 int32_t attn__layer_check_hip(const struct attn_backend *backend, uint32_t type, struct attn_error *err);
 

@@ -90,7 +90,7 @@ static int32_t make_plan(struct attn__state_core *core, struct attn__plan_set *s
 
 /* ---------------------------------------------------------------- schedules */
 
-const enum attn__run_kind attn__run_order[ATTN__RUNS] = {ATTN__RUN_NEW, ATTN__RUN_PROMPTS, ATTN__RUN_MAIN};
+const enum attn__run_kind attn__run_order[ATTN__RUNS] = {ATTN__RUN_NEW, ATTN__RUN_MAIN};
 
 /* Room for one more run; false if it does not fit 64 bits. */
 static bool place(struct attn__plan_set *set, const struct attn_plan_sizes *sizes, struct attn_span *schedule,
@@ -105,16 +105,6 @@ static bool place(struct attn__plan_set *set, const struct attn_plan_sizes *size
            !__builtin_add_overflow(set->sizes.staging, sizes->staging, &set->sizes.staging);
 }
 
-/* True if steps can have this run. */
-static bool has_run(const struct attn__state_core *core, const struct attn__plan_set *set, uint32_t i,
-                    enum attn__run_kind kind)
-{
-    if (kind == ATTN__RUN_PROMPTS)
-        return set->batch == 0 && core->classes[i].strict_original == 1 &&
-               attn__class_has_new(&core->problems[i]);
-    return attn__set_plan(set, i, kind) != NULL;
-}
-
 static int32_t place_schedules(struct attn__state_core *core, struct attn__plan_set *set,
                                struct attn_error *err)
 {
@@ -125,10 +115,11 @@ static int32_t place_schedules(struct attn__state_core *core, struct attn__plan_
     for (uint32_t n = 0; n < runs; n++) {
         const enum attn__run_kind kind = attn__run_order[n / set->count];
         const uint32_t i = n % set->count, r = i * ATTN__RUNS + kind;
-        if (!has_run(core, set, i, kind))
+        const struct attn_plan *plan = attn__set_plan(set, i, kind);
+        if (plan == NULL)
             continue;
         ATTN_INIT(&sizes);
-        const int32_t status = attn_plan_get_sizes(attn__set_plan(set, i, kind), &sizes, err);
+        const int32_t status = attn_plan_get_sizes(plan, &sizes, err);
         if (status != ATTN_OK)
             return status;
         if (!place(set, &sizes, &set->schedules[r], &bytes))

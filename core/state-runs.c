@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Which runs the layers of a class have in a step: one over all of it, or prompts and decodes apart. */
-#include "attn/compat.h"
 #include "call.h"
 #include "state-step.h"
 
@@ -207,7 +206,6 @@ static int32_t fill_cached(const struct attn__step_view *step, uint32_t i, struc
 {
     const struct attn__state_core *core = step->state->core;
     const bool cross = core->problems[i].type == ATTN_ENCODER_DECODER;
-    const bool strict = core->classes[i].strict_original == 1;
     bool given;
     int32_t status = fill(step, i, ATTN__RUN_MAIN, &given, err);
 
@@ -215,20 +213,10 @@ static int32_t fill_cached(const struct attn__step_view *step, uint32_t i, struc
         status = check_tables(step, given, i, err);
     if (status != ATTN_OK || step->prefills == 0)
         return status;
-    const bool tabled = given && !cross && step->untabled == 0;
-    if (tabled)
-        status = check_window(step, i, err);
-    if (status == ATTN_OK && (strict || !tabled))
-        status = fill_new(step, i, err);
-    if (status != ATTN_OK || (tabled && !strict))
-        return status;
-    if (tabled) { /* the prompts of the original, by themselves */
-        struct attn__run prompts = run_of(core, i, ATTN__RUN_PROMPTS);
-        *prompts.batch = *run_of(core, i, ATTN__RUN_MAIN).batch;
-        *prompts.host = *run_of(core, i, ATTN__RUN_MAIN).host;
-        keep_prompts(step, &prompts);
-    }
-    return given ? cut_decodes(step, i, err) : ATTN_OK;
+    if (given && !cross && step->untabled == 0)
+        return check_window(step, i, err);
+    status = fill_new(step, i, err);
+    return status == ATTN_OK && given ? cut_decodes(step, i, err) : status;
 }
 
 static int32_t fill_class(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
@@ -250,60 +238,6 @@ static int32_t fill_class(const struct attn__step_view *step, uint32_t i, struct
 }
 
 /* ---------------------------------------------------------------- what layers need beside */
-
-static int32_t has_array(const struct attn__step_view *step, uint32_t field, uint32_t group, bool *out,
-                         struct attn_error *err)
-{
-    struct attn_view view;
-    const int32_t status = attn__step_get(step, field, group, &view, err);
-
-    *out = status == ATTN_OK &&
-           (view.kind == ATTN_VIEW_ARRAY || view.kind == ATTN_VIEW_LIST || view.kind == ATTN_VIEW_NUMBER);
-    return status;
-}
-
-/* What the original's checks of a forward ask of the fields. */
-static int32_t note_parts(const struct attn__step_view *step, uint32_t i, struct attn__class_step *out,
-                          struct attn_error *err)
-{
-    const struct attn__state_core *core = step->state->core;
-    const uint32_t group = core->classes[i].group;
-    bool lens, tensor, longest, slots, table, tokens, decode_q;
-    struct attn_view rows;
-    int64_t decode_len = 0;
-    int32_t status = has_array(step, ATTN_FIELD_ENCODER_SEQ_LENS, 0, &lens, err);
-
-    if (status == ATTN_OK)
-        status = has_array(step, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0, &tensor, err);
-    if (status == ATTN_OK)
-        status = has_array(step, ATTN_FIELD_MAX_ENCODER_SEQ_LEN, 0, &longest, err);
-    if (status == ATTN_OK)
-        status = has_array(step, ATTN_FIELD_CROSS_SLOT_MAPPING, 0, &slots, err);
-    if (status == ATTN_OK)
-        status = has_array(step, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, &table, err);
-    if (status == ATTN_OK)
-        status = has_array(step, ATTN_FIELD_NUM_ENCODER_TOKENS, 0, &tokens, err);
-    if (status == ATTN_OK)
-        status = has_array(step, ATTN_FIELD_MAX_DECODE_QUERY_LEN, 0, &decode_q, err);
-    if (status == ATTN_OK)
-        status = attn__step_get(step, ATTN_FIELD_BLOCK_TABLES, group, &rows, err);
-    if (status == ATTN_OK)
-        status = attn__step_number(step, ATTN_FIELD_MAX_DECODE_SEQ_LEN, group, &decode_len, err);
-    if (status != ATTN_OK)
-        return status;
-    out->parts =
-        (step->prefills > 0 ? ATTN_COMPAT_PREFILL : 0) |
-        (step->rows > step->prompt_rows ? ATTN_COMPAT_DECODE : 0) |
-        (step->prefills > 0 && rows.kind == ATTN_VIEW_ARRAY && rows.shape[1] > 0 ? ATTN_COMPAT_HAS_TABLE
-                                                                                 : 0) |
-        (lens && tensor && longest ? ATTN_COMPAT_ENCODER_LENS : 0) |
-        (slots && table ? ATTN_COMPAT_CROSS : 0) | (tokens ? ATTN_COMPAT_ENCODER_TOKENS : 0);
-    out->given = decode_q ? ATTN_COMPAT_GIVEN_DECODE_QUERY : 0;
-    out->max_decode_query = step->decode_q;
-    out->max_decode_len = (uint32_t)decode_len;
-    out->decodes = step->rows > step->prompt_rows ? step->rows - step->prompt_rows : 0;
-    return ATTN_OK;
-}
 
 static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
 {
@@ -331,7 +265,7 @@ static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct
     const struct attn_batch *main = &core->batches[(size_t)i * ATTN__RUNS];
     if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 && main->rows < step->rows)
         out->skipped = step->prompt_rows;
-    return core->classes[i].strict_original == 1 ? note_parts(step, i, out, err) : ATTN_OK;
+    return ATTN_OK;
 }
 
 int32_t attn__state_batches(const struct attn_state *state, const struct attn_metadata *metadata,

@@ -31,9 +31,8 @@ struct attn__block {
  * for prompts whose blocks are in no table.
  */
 enum attn__run_kind {
-    ATTN__RUN_MAIN,    /* the class' own problem: the whole step, or its decodes */
-    ATTN__RUN_NEW,     /* prompts, from k_new and v_new */
-    ATTN__RUN_PROMPTS, /* strict_original: prompts, from the cache */
+    ATTN__RUN_MAIN, /* the class' own problem: the whole step, or its decodes */
+    ATTN__RUN_NEW,  /* prompts, from k_new and v_new */
     ATTN__RUNS
 };
 
@@ -52,11 +51,6 @@ struct attn__class_step {
     struct attn_buffer slots; /* where k_new and v_new go */
     uint32_t slot_count;
     uint32_t skipped; /* rows of prompts before those of the decodes, where these have a run of their own */
-    uint32_t parts;   /* ATTN_COMPAT_*: what the step has of fields */
-    uint32_t given;   /* ATTN_COMPAT_GIVEN_* */
-    uint32_t max_decode_query;
-    uint32_t max_decode_len;
-    uint32_t decodes; /* sequences */
 };
 
 /* What a step in flight uses until its copies are done. */

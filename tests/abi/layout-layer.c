@@ -85,12 +85,10 @@ AT(attn_flat_record, shape, 24);
 AT(attn_flat_record, value, 40);
 AT(attn_flat_record, offset, 48);
 
-SIZE(attn_layer_class, 24);
+SIZE(attn_layer_class, 16);
 AT(attn_layer_class, problem, 0);
 AT(attn_layer_class, group, 8);
 AT(attn_layer_class, new_dtype, 12);
-AT(attn_layer_class, strict_original, 16);
-AT(attn_layer_class, reserved, 20);
 
 SIZE(attn_state_params, 40);
 AT(attn_state_params, struct_size, 0);

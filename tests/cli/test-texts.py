@@ -3,8 +3,7 @@
 
 usage: test-texts.py ROOT
 
-Reads the arguments of every call that fails or complains in core/, backends/, plugins/ and tools/. Texts of
-core/compat* are those of another project word for word, and are compared with recorded results elsewhere.
+Reads the arguments of every call that fails or complains in core/, backends/, plugins/ and tools/.
 """
 
 import pathlib
@@ -52,8 +51,6 @@ def arguments(text, start):
 def sentences():
     for room in ["core", "backends", "plugins", "tools"]:
         for path in sorted((ROOT / room).rglob("*.[ch]")):
-            if path.name.startswith("compat"):
-                continue
             text = path.read_text(encoding="utf-8")
             for call in CALLS.finditer(text):
                 strings, code = arguments(text, call.end())

@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "attn/compat.h"
+#include "compat.h"
 
 enum { PAGES = 6, BLOCK = 16, HEADS = 2, DIM = 64, ELEMENT = 2 };
 enum { HALF = BLOCK * HEADS * DIM * ELEMENT }; /* bytes of a page's keys, or of its values */
@@ -77,18 +77,18 @@ static void expect_page(const struct rig *rig, unsigned char *at, uint32_t page,
 
 static void check_shape(const struct rig *rig)
 {
-    struct attn_compat_desc desc;
-    struct attn_compat_values values;
+    struct compat_desc desc;
+    struct compat_values values;
 
     ATTN_INIT(&desc);
     ATTN_INIT(&values);
-    desc.questions = ATTN_COMPAT_CACHE | ATTN_COMPAT_VIEWS;
+    desc.questions = COMPAT_CACHE | COMPAT_VIEWS;
     desc.kv_heads = HEADS;
     desc.head_dim = DIM;
     desc.block = BLOCK;
     desc.pages = PAGES;
     desc.model_dtype = ATTN_F16;
-    cr_assert_eq(attn_compat_get_values(attn_backend_get_name(rig->backend), &desc, &values, NULL), ATTN_OK);
+    cr_assert_eq(compat_get_values(attn_backend_get_name(rig->backend), &desc, &values, NULL), ATTN_OK);
     cr_expect_eq(rig->shape.rank, values.cache_rank);
     for (uint32_t i = 0; i < values.cache_rank; i++)
         cr_expect_eq(rig->shape.dims[i], values.cache_dims[i], "%s: dimension %u",

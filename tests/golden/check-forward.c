@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attn/compat.h"
+#include "compat/run.h"
 #include "plans.h"
 #include "rules.h"
 #include "steps.h"
@@ -25,6 +25,7 @@ struct trace {
     struct trace_step step;
     struct attn_problem problem;
     struct attn_layer_class class;
+    struct attn_layer_desc desc;
     struct attn_backend *backend;
     struct attn_builder *builder;
     struct attn_metadata *metadata;
@@ -105,7 +106,7 @@ static int32_t parse_problem(struct trace *t, struct attn_error *err)
     if (bytes && cached)
         snprintf(text + used, sizeof text - (size_t)used, " kv=%s scales=tensor",
                  is_cache_type(t, "fp8_e5m2") ? "e5m2" : "e4m3");
-    t->class = (struct attn_layer_class){.problem = &t->problem, .strict_original = 1};
+    t->class = (struct attn_layer_class){.problem = &t->problem};
     return attn_problem_parse(text, &t->problem, err);
 }
 
@@ -123,16 +124,18 @@ static int32_t make_state(struct trace *t, struct attn_error *err)
 static int32_t make_layer(struct trace *t, struct attn_error *err)
 {
     const json_t *slopes = json_object_get(t->inputs, "alibi_slopes");
-    struct attn_layer_desc desc;
+    const int32_t status = compat_check_layer(t->backend, &t->problem, err);
 
-    ATTN_INIT(&desc);
-    desc.layer_class = &t->class;
-    desc.softmax_scale = (float)golden_real(t->inputs, "scale", 0);
+    if (status != ATTN_OK)
+        return status;
+    ATTN_INIT(&t->desc);
+    t->desc.layer_class = &t->class;
+    t->desc.softmax_scale = (float)golden_real(t->inputs, "scale", 0);
     for (size_t h = 0; h < json_array_size(slopes) && h < MOST_HEADS; h++)
         t->slopes[h] = (float)json_number_value(json_array_get(slopes, h));
     if (json_is_array(slopes))
-        desc.alibi_slopes.data = t->slopes;
-    return attn_layer_create(t->backend, &desc, &t->layer, err);
+        t->desc.alibi_slopes.data = t->slopes;
+    return attn_layer_create(t->backend, &t->desc, &t->layer, err);
 }
 
 static int32_t make_cache(struct trace *t, struct attn_error *err)
@@ -172,32 +175,27 @@ static int32_t forward(const struct trace *t, struct attn_error *err)
     const size_t rows = (size_t)t->step.tokens + t->step.max_len;
     char *memory = golden_memory(rows * (size_t)(heads * dim), sizeof(float));
     struct attn_layer_tensors tensors;
+    struct compat_parts parts;
 
     ATTN_INIT(&tensors);
     tensors.q = tensors.out = tensor(memory, heads, dim);
     if (golden_bool(t->inputs, "key_value"))
         tensors.k_new = tensors.v_new = tensor(memory, kv_heads, dim);
-    int32_t status = attn_layer_forward(t->layer, t->state, t->metadata, t->kv, &tensors, NULL, err);
+    const struct compat_run run = {.backend = t->backend,
+                                   .problem = &t->problem,
+                                   .desc = &t->desc,
+                                   .layer = t->layer,
+                                   .state = t->state,
+                                   .metadata = t->metadata,
+                                   .kv = t->kv,
+                                   .tensors = &tensors,
+                                   .k_scale = t->scales[0],
+                                   .v_scale = t->scales[1]};
+    int32_t status = compat_split(&run, &parts, err);
+    if (status == ATTN_OK)
+        status = compat_forward_layer(&run, &parts, err);
     free(memory);
     return status;
-}
-
-/* Scales of caches that are not of 8 bits are no part of a forward here; the original's limit is asked. */
-static int32_t check_plain_scales(const struct trace *t, struct attn_error *err)
-{
-    struct attn_compat_desc desc;
-
-    if (!is_cache_type(t, "auto"))
-        return ATTN_OK;
-    ATTN_INIT(&desc);
-    desc.questions = ATTN_COMPAT_FORWARD;
-    desc.type = ATTN_DECODER;
-    desc.heads = desc.kv_heads = 1;
-    desc.block = (uint32_t)t->block;
-    desc.parts = ATTN_COMPAT_PREFILL;
-    desc.k_scale = t->scales[0];
-    desc.v_scale = t->scales[1];
-    return attn_compat_check(golden_text(t->row, "backend", ""), &desc, err);
 }
 
 static int32_t run(struct golden *g, struct trace *t, struct attn_error *err)
@@ -220,8 +218,6 @@ static int32_t run(struct golden *g, struct trace *t, struct attn_error *err)
     if (status == ATTN_OK)
         status = attn_state_begin_forward(t->state, t->metadata, NULL, err);
     plans_clear();
-    if (status == ATTN_OK)
-        status = check_plain_scales(t, err);
     return status == ATTN_OK ? forward(t, err) : status;
 }
 

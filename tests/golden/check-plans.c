@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* builder_flashinfer.json, begin_forward_calls: what a state plans for a step. */
 #include "check-builder.h"
+#include "compat/run.h"
 #include "plans.h"
 
 static struct plans_model model_of(const struct step *step)
@@ -45,7 +46,7 @@ static bool capture(struct golden *g, struct attn_state *state, const struct ste
 }
 
 /* Prompts come first, and are planned by themselves. What reads new tokens has no wrapper. */
-static json_t *calls_of(const struct step *step)
+static json_t *calls_of(const struct step *step, uint32_t first)
 {
     uint32_t count;
     const struct recorded_call *calls = plans_calls(&count);
@@ -54,7 +55,7 @@ static json_t *calls_of(const struct step *step)
 
     for (size_t i = 0; i < step->count; i++)
         prompts += step->sequence[i].prompt;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = first; i < count; i++) {
         if (calls[i].kind != RECORDED_PREPARE || calls[i].problem.kv_source == ATTN_KV_NEW)
             continue;
         if (prompts > 0)
@@ -68,6 +69,25 @@ static json_t *calls_of(const struct step *step)
     return list;
 }
 
+/* Begins the step, and plans both of its parts as the original does; *first is the first call of theirs. */
+static int32_t begin(const struct plans_model *model, struct attn_state *state,
+                     struct attn_metadata *metadata, uint32_t *first, struct attn_error *err)
+{
+    struct attn_problem problem;
+    struct compat_parts parts;
+    const struct compat_run run = {.problem = &problem, .state = state, .metadata = metadata};
+    int32_t status = plans_problem(model, &problem, err);
+
+    plans_clear();
+    if (status == ATTN_OK)
+        status = attn_state_begin_forward(state, metadata, NULL, err);
+    plans_calls(first);
+    if (status == ATTN_OK)
+        status = compat_split(&run, &parts, err);
+    *first = status == ATTN_OK && parts.count > 0 ? *first : 0;
+    return status;
+}
+
 void check_plans(struct golden *g, const json_t *expected, const struct step *step,
                  struct attn_backend *backend, struct attn_metadata *metadata)
 {
@@ -78,10 +98,9 @@ void check_plans(struct golden *g, const json_t *expected, const struct step *st
 
     ATTN_INIT(&err);
     if (state != NULL && (step->pad < 0 || capture(g, state, step, &clone))) {
-        plans_clear();
-        if (golden_ok(g, "attn_state_begin_forward", attn_state_begin_forward(state, metadata, NULL, &err),
-                      &err)) {
-            json_t *actual = calls_of(step);
+        uint32_t first;
+        if (golden_ok(g, "attn_state_begin_forward", begin(&model, state, metadata, &first, &err), &err)) {
+            json_t *actual = calls_of(step, first);
             plans_compare(g, expected, actual);
             json_decref(actual);
         }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attn/compat.h"
+#include "compat.h"
 #include "golden.h"
 
 static const json_t *at(const json_t *row, size_t index)
@@ -64,40 +64,40 @@ static void judge(struct golden *g, const json_t *expected, int32_t status, cons
 
 static void check_cache_shape(struct golden *g, const json_t *row)
 {
-    struct attn_compat_desc desc;
-    struct attn_compat_values values;
+    struct compat_desc desc;
+    struct compat_values values;
     struct attn_error err;
 
     ATTN_INIT(&desc);
     ATTN_INIT(&values);
     ATTN_INIT(&err);
-    desc.questions = ATTN_COMPAT_CACHE;
+    desc.questions = COMPAT_CACHE;
     desc.pages = number(row, 1);
     desc.block = number(row, 2);
     desc.kv_heads = number(row, 3);
     desc.head_dim = number(row, 4);
-    int32_t status = attn_compat_get_values(text(row, 0), &desc, &values, &err);
+    int32_t status = compat_get_values(text(row, 0), &desc, &values, &err);
     judge(g, at(row, 5), status, &err, golden_list_u64(values.cache_dims, values.cache_rank));
 }
 
 /* Any flavour with flat halves splits them alike. */
 static void check_split(struct golden *g, const json_t *row)
 {
-    struct attn_compat_desc desc;
-    struct attn_compat_values values;
+    struct compat_desc desc;
+    struct compat_values values;
     struct attn_error err;
 
     ATTN_INIT(&desc);
     ATTN_INIT(&values);
     ATTN_INIT(&err);
-    desc.questions = ATTN_COMPAT_VIEWS;
+    desc.questions = COMPAT_VIEWS;
     desc.kv_dtype = strcmp(text(row, 0), "uint8") == 0 ? "fp8" : "auto";
     desc.model_dtype = dtype_of(text(row, 0));
     desc.pages = number(row, 1);
     desc.block = number(row, 2);
     desc.kv_heads = number(row, 3);
     desc.head_dim = number(row, 4);
-    int32_t status = attn_compat_get_values("xformers", &desc, &values, &err);
+    int32_t status = compat_get_values("xformers", &desc, &values, &err);
     json_t *actual = json_array();
     json_array_append_new(actual, golden_list_u64(values.key_dims, values.key_rank));
     json_array_append_new(actual, golden_list_u64(values.value_dims, values.value_rank));
@@ -110,7 +110,7 @@ static void check_split(struct golden *g, const json_t *row)
 static void check_paged_version(struct golden *g, const json_t *row)
 {
     uint64_t partitions;
-    uint32_t version = attn_compat_paged_version(number(row, 0), number(row, 1), number(row, 2), &partitions);
+    uint32_t version = compat_paged_version(number(row, 0), number(row, 1), number(row, 2), &partitions);
     json_t *actual = json_string(version == 1 ? "v1" : "v2");
 
     golden_same(g, "version", at(row, 3), actual, NULL);
@@ -127,21 +127,21 @@ static void check_rocm_custom(struct golden *g, const json_t *row)
 {
     const char *arch = json_is_true(at(row, 0)) ? "gfx90a" : json_is_true(at(row, 1)) ? "gfx1100" : "gfx906";
     const char *name = text(row, 2);
-    json_t *actual = json_boolean(attn_compat_rocm_custom(arch, dtype_of(name), number(row, 3),
-                                                          number(row, 4), number(row, 5), number(row, 6)));
+    json_t *actual = json_boolean(compat_rocm_custom(arch, dtype_of(name), number(row, 3), number(row, 4),
+                                                     number(row, 5), number(row, 6)));
 
     golden_same(g, "custom kernel", at(row, 7), actual, NULL);
     json_decref(actual);
 }
 
 /* What was recorded where a row does not say otherwise: 8 heads of 128, 2 kv heads, scale 0.1. */
-static void describe(const json_t *row, struct attn_compat_desc *desc)
+static void describe(const json_t *row, struct compat_desc *desc)
 {
     const json_t *changes = at(row, 1);
     const json_t *kv_heads = json_object_get(changes, "num_kv_heads");
 
     ATTN_INIT(desc);
-    desc->questions = ATTN_COMPAT_LAYER;
+    desc->questions = COMPAT_LAYER;
     desc->heads = (uint32_t)golden_int(changes, "num_heads", 8);
     desc->head_dim = (uint32_t)golden_int(changes, "head_size", 128);
     desc->kv_heads = json_is_null(kv_heads) ? 0 : (uint32_t)golden_int(changes, "num_kv_heads", 2);
@@ -149,18 +149,18 @@ static void describe(const json_t *row, struct attn_compat_desc *desc)
     desc->window = (int32_t)golden_int(changes, "sliding_window", 0);
     desc->softcap = (float)golden_real(changes, "logits_soft_cap", 0);
     if (json_is_integer(json_object_get(changes, "sliding_window")))
-        desc->given |= ATTN_COMPAT_GIVEN_WINDOW;
+        desc->given |= COMPAT_GIVEN_WINDOW;
     if (json_is_number(json_object_get(changes, "logits_soft_cap")))
-        desc->given |= ATTN_COMPAT_GIVEN_SOFTCAP;
+        desc->given |= COMPAT_GIVEN_SOFTCAP;
     if (json_is_array(json_object_get(changes, "alibi_slopes")))
-        desc->given |= ATTN_COMPAT_GIVEN_ALIBI;
+        desc->given |= COMPAT_GIVEN_ALIBI;
     if (json_is_object(json_object_get(changes, "blocksparse_params")))
-        desc->given |= ATTN_COMPAT_GIVEN_BLOCKSPARSE;
+        desc->given |= COMPAT_GIVEN_BLOCKSPARSE;
 }
 
 /* What the original keeps of its arguments, with those members that libattn computes. */
-static json_t *construct(const json_t *row, const struct attn_compat_desc *desc,
-                         const struct attn_compat_values *values)
+static json_t *construct(const json_t *row, const struct compat_desc *desc,
+                         const struct compat_values *values)
 {
     const json_t *changes = at(row, 1);
     json_t *actual = json_object();
@@ -181,21 +181,21 @@ static json_t *construct(const json_t *row, const struct attn_compat_desc *desc,
                             json_pack("[i, i]", values->window[0], values->window[1]));
     else if (values->window_count == 1)
         json_object_set_new(actual, "sliding_window", json_integer(values->window[0]));
-    if (values->softcap_kind == ATTN_COMPAT_SOFTCAP_SET)
+    if (values->softcap_kind == COMPAT_SOFTCAP_SET)
         json_object_set_new(actual, "logits_soft_cap", json_real((double)values->softcap));
     return actual;
 }
 
 static void check_constructor(struct golden *g, const json_t *row)
 {
-    struct attn_compat_desc desc;
-    struct attn_compat_values values;
+    struct compat_desc desc;
+    struct compat_values values;
     struct attn_error err;
 
     describe(row, &desc);
     ATTN_INIT(&values);
     ATTN_INIT(&err);
-    int32_t status = attn_compat_get_values(text(row, 0), &desc, &values, &err);
+    int32_t status = compat_get_values(text(row, 0), &desc, &values, &err);
     judge(g, at(row, 2), status, &err, construct(row, &desc, &values));
 }
 
@@ -205,7 +205,7 @@ static void check_fp8(struct golden *g, const json_t *row)
     uint32_t dtype = 0;
 
     ATTN_INIT(&err);
-    int32_t status = attn_compat_fp8_dtype(text(row, 0), &dtype, &err);
+    int32_t status = compat_fp8_dtype(text(row, 0), &dtype, &err);
     judge(g, at(row, 1), status, &err, json_string(torch_name(dtype)));
 }
 
@@ -222,7 +222,7 @@ static void check_kv_dtype(struct golden *g, const json_t *row)
         snprintf(name, sizeof name, "%lld", (long long)json_integer_value(value));
     else
         snprintf(name, sizeof name, "%s", json_is_null(value) ? "None" : json_string_value(value));
-    int32_t status = attn_compat_cache_dtype(name, ATTN_F16, &dtype, &err);
+    int32_t status = compat_cache_dtype(name, ATTN_F16, &dtype, &err);
     judge(g, at(row, 1), status, &err, json_string(torch_name(dtype)));
 }
 
@@ -234,7 +234,7 @@ static void check_head_sizes(struct golden *g, const json_t *sizes)
     json_object_foreach((json_t *)sizes, name, list)
     {
         uint32_t count;
-        const uint32_t *dims = attn_compat_head_dims(strcmp(name, "PAGED") == 0 ? "xformers" : name, &count);
+        const uint32_t *dims = compat_head_dims(strcmp(name, "PAGED") == 0 ? "xformers" : name, &count);
         json_t *actual = json_array();
         for (uint32_t i = 0; i < count; i++)
             json_array_append_new(actual, json_integer(dims[i]));
@@ -248,15 +248,15 @@ static void check_head_sizes(struct golden *g, const json_t *sizes)
 static void check_metadata_head_dim(struct golden *g, const char *key, const json_t *expected)
 {
     static const char prefix[] = "flashinfer_metadata_head_dim_";
-    struct attn_compat_desc desc;
+    struct compat_desc desc;
     struct attn_error err;
 
     ATTN_INIT(&desc);
     ATTN_INIT(&err);
-    desc.questions = ATTN_COMPAT_METADATA;
+    desc.questions = COMPAT_METADATA;
     if (sscanf(key + strlen(prefix), "%u", &desc.head_dim) != 1)
         golden_differ(g, "no head size in the name");
-    judge(g, expected, attn_compat_check("flashinfer", &desc, &err), &err, json_null());
+    judge(g, expected, compat_check("flashinfer", &desc, &err), &err, json_null());
 }
 
 void check_shapes(struct golden *g, const json_t *data)

@@ -55,7 +55,7 @@ const char *plans_backend(uint32_t flavour)
                                         : "golden/rocm-flash";
 }
 
-static int32_t parse(const struct plans_model *model, struct attn_problem *problem, struct attn_error *err)
+int32_t plans_problem(const struct plans_model *model, struct attn_problem *problem, struct attn_error *err)
 {
     char text[256];
 
@@ -76,7 +76,7 @@ struct attn_state *plans_state(struct golden *g, struct attn_backend *backend,
                                        .graph_blocks = (uint32_t)model->columns,
                                        .max_indices = (uint32_t)model->max_indices};
     struct attn_problem problem;
-    struct attn_layer_class class = {.problem = &problem, .strict_original = 1};
+    struct attn_layer_class class = {.problem = &problem};
     struct attn_state_params params;
     struct attn_state *state = NULL;
     struct attn_error err;
@@ -88,7 +88,7 @@ struct attn_state *plans_state(struct golden *g, struct attn_backend *backend,
     params.groups = 1;
     params.max_capture_len = (uint32_t)(model->columns * model->block);
     params.cross = model->cross ? &group : NULL;
-    int32_t status = parse(model, &problem, &err);
+    int32_t status = plans_problem(model, &problem, &err);
     if (status == ATTN_OK)
         status = attn_state_create(backend, &class, 1, &params, &state, &err);
     return golden_ok(g, "attn_state_create", status, &err) ? state : NULL;

@@ -27,7 +27,9 @@ struct plans_model {
     bool cross;
 };
 
-/* 8 heads, 2 kv heads of 128, float16: what was recorded. A message, and NULL, if it cannot be made. */
+/* 8 heads, 2 kv heads of 128, float16: what was recorded. */
+int32_t plans_problem(const struct plans_model *model, struct attn_problem *problem, struct attn_error *err);
+/* A message, and NULL, if it cannot be made. */
 struct attn_state *plans_state(struct golden *g, struct attn_backend *backend,
                                const struct plans_model *model);
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attn/compat.h"
+#include "compat.h"
 
 const char *const selection_names[] = {
     "FLASH_ATTN", "FLASH_ATTN_VLLM_V1", "XFORMERS", "ROCM_FLASH", "TORCH_SDPA",  "OPENVINO",
@@ -76,7 +76,7 @@ static const char *choose_rocm(const struct selection_request *request, const ch
 static bool flash_has_head_dim(int head_dim)
 {
     uint32_t count;
-    const uint32_t *dims = attn_compat_head_dims("flash-attn", &count);
+    const uint32_t *dims = compat_head_dims("flash-attn", &count);
 
     for (uint32_t i = 0; i < count; i++)
         if (dims[i] == (uint32_t)head_dim)

@@ -361,9 +361,9 @@ const struct flow flows[] = {
     {"encoder only, profile run", FLOW_ENCODER_ONLY, 0, flow_encoder_profile},
     {"encoder, decoder and cross-attention, profile run", FLOW_CROSS, 0, flow_profile},
     {"encoder, decoder and cross-attention", FLOW_CROSS, 0, flow_cross},
-    {"encoder, decoder and cross-attention, chunked", FLOW_CROSS | FLOW_LENIENT, 1, flow_cross},
-    {"encoder, decoder and cross-attention, mixed", FLOW_CROSS | FLOW_LENIENT, 0, flow_cross_mixed},
-    {"encoder, decoder and cross-attention, mixed, chunked", FLOW_CROSS | FLOW_LENIENT, 1, flow_cross_mixed},
+    {"encoder, decoder and cross-attention, chunked", FLOW_CROSS, 1, flow_cross},
+    {"encoder, decoder and cross-attention, mixed", FLOW_CROSS, 0, flow_cross_mixed},
+    {"encoder, decoder and cross-attention, mixed, chunked", FLOW_CROSS, 1, flow_cross_mixed},
 };
 
 const uint32_t flow_count = sizeof flows / sizeof flows[0];

@@ -10,13 +10,12 @@
 #define FLOW_APART        UINT32_C(2) /* prompts without rows may run apart from decodes */
 #define FLOW_WINDOW       UINT32_C(4) /* a window, so that rows can be trimmed */
 #define FLOW_ENCODER_ONLY UINT32_C(8)
-#define FLOW_CROSS        UINT32_C(16)   /* encoder, decoder and cross-attention */
-#define FLOW_REPEAT       UINT32_C(32)   /* the keys of a step may be read again from the cache */
-#define FLOW_LENIENT      UINT32_C(64)   /* what the original refuses; test-errors has its words */
-#define FLOW_SEVERAL      UINT32_C(128)  /* several tokens of a decode: FlashAttention alone */
-#define FLOW_WHOLE        UINT32_C(256)  /* every token of a prompt gets a slot */
-#define FLOW_NO_PAGES     UINT32_C(512)  /* prompts whose blocks nothing shows: not with FlashInfer */
-#define FLOW_RING         UINT32_C(1024) /* new tokens may take the places of old ones that are still seen */
+#define FLOW_CROSS        UINT32_C(16)  /* encoder, decoder and cross-attention */
+#define FLOW_REPEAT       UINT32_C(32)  /* the keys of a step may be read again from the cache */
+#define FLOW_SEVERAL      UINT32_C(64)  /* several tokens of a decode: FlashAttention alone */
+#define FLOW_WHOLE        UINT32_C(128) /* every token of a prompt gets a slot */
+#define FLOW_NO_PAGES     UINT32_C(256) /* prompts whose blocks nothing shows: not with FlashInfer */
+#define FLOW_RING         UINT32_C(512) /* new tokens may take the places of old ones that are still seen */
 
 struct flow {
     const char *name;
@@ -31,8 +30,6 @@ extern const uint32_t flow_count;
 struct kind {
     const char *name;
     uint32_t has;
-    /* Flavours (1 << enum attn_flavour) that strict_original serves too. */
-    uint32_t strict;
     struct class_def classes[CLASSES];
     uint32_t windows[GROUPS];
 };

@@ -29,7 +29,6 @@ struct class_def {
     uint32_t group;
     uint32_t new_dtype;   /* of k_new and v_new; 0 = as the library takes it */
     uint32_t cache_dtype; /* of a cache that the problem does not read */
-    uint32_t strict;
 };
 
 struct model_def {

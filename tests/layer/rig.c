@@ -53,10 +53,8 @@ static bool describe_class(struct model *model, uint32_t c, struct attn_error *e
         return fail(model, "problem", err);
     if (paged && model->problems[c].kv_source != ATTN_KV_NEW)
         model->problems[c].layout = ATTN_PAGED_X;
-    model->classes[c] = (struct attn_layer_class){.problem = &model->problems[c],
-                                                  .group = def->group,
-                                                  .new_dtype = def->new_dtype,
-                                                  .strict_original = def->strict};
+    model->classes[c] = (struct attn_layer_class){
+        .problem = &model->problems[c], .group = def->group, .new_dtype = def->new_dtype};
     for (uint32_t head = 0; head < 16; head++) {
         model->slopes[c][head] = 0.5F / (float)(1 << head);
         model->sinks[c][head] = 0.25F * (float)head - 0.5F;

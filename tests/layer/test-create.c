@@ -69,48 +69,6 @@ static void test_description(struct attn_backend *backend)
                   "heads that kv_heads do not divide");
     create_init(&create, "heads=8 head_dim=63 layout=paged-x");
     expect_create(backend, &create, ATTN_E_UNSUPPORTED, "head_dim", "63", "what the query refuses");
-    create_init(&create, HEADS);
-    create.layer_class.strict_original = 2;
-    expect_create(backend, &create, ATTN_E_INVALID, "strict_original", "0 and 1", "a flag that is none");
-}
-
-/* What the original says at construction, by backend; and what it does not know. */
-static void test_strict_create(struct attn_backend *backend)
-{
-    static const struct {
-        const char *backend, *problem, *field, *words;
-    } rows[] = {
-        {"cpu/flash-attn", "heads=4 head_dim=48", "head_dim",
-         "Head size 48 is not supported by FlashAttention. Supported head sizes are: [32, 64, 96, 128, 160, "
-         "192, "
-         "224, 256]."},
-        {"cpu/rocm-flash", "heads=4 head_dim=48", "head_dim",
-         "Head size 48 is not supported by PagedAttention. Supported head sizes are: [32, 64, 80, 96, 112, "
-         "120, "
-         "128, 192, 256]."},
-        {"cpu/rocm-flash", HEADS "softcap=30", "softcap",
-         "ROCmFlashAttention does not support attention logits soft capping."},
-        {"", HEADS "mask=bits", "mask", "the original knows no mask"},
-        {"", HEADS "sinks=1", "sinks", "the original knows no sinks"},
-        {"", HEADS "lse=1", "lse", "the original knows no lse"},
-        {"", "mla=1 heads=4 kv_heads=1 head_dim=48/32", "mla", "the original knows no mla"},
-        {"", HEADS "positions=1", "positions", "the original knows no positions"},
-        {"", HEADS "seq_causal=1", "seq_causal", "the original knows no seq_causal"},
-        {"", HEADS "kv_source=cache+new", "kv_source", "the original knows no kv_source"},
-    };
-    struct create create;
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (rows[i].backend[0] != '\0' && strcmp(rows[i].backend, attn_backend_get_name(backend)) != 0)
-            continue;
-        create_init(&create, rows[i].problem);
-        create.layer_class.strict_original = 1;
-        const bool own = rows[i].backend[0] == '\0'; /* the original's are ValueErrors */
-        expect_create(backend, &create, own ? ATTN_E_UNSUPPORTED : ATTN_E_INVALID, rows[i].field,
-                      rows[i].words, rows[i].words);
-        create.layer_class.strict_original = 0;
-        expect_create(backend, &create, ATTN_OK, "", "", "without strict_original it is made");
-    }
 }
 
 int main(void)
@@ -124,7 +82,6 @@ int main(void)
             return 1;
         printf("# %s\n", names[i]);
         test_description(backend);
-        test_strict_create(backend);
         attn_backend_destroy(backend);
         attn_context_destroy(context);
     }

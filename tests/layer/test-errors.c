@@ -115,16 +115,14 @@ static void test_classes(struct attn_context *context, struct attn_backend *back
 
     ATTN_INIT(&err);
     scene_open(&scene, &def, context, backend);
-    for (uint32_t i = 0; i < 5; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         static const char *const what[] = {"a class that the state has not", "another problem",
-                                           "another group", "another type of new keys",
-                                           "strict_original of one alone"};
+                                           "another group", "another type of new keys"};
         struct attn_layer *layer = NULL;
         ATTN_INIT(&desc);
         changed = model->classes[0];
         changed.group = i == 2;
         changed.new_dtype = i == 3 ? ATTN_F16 : 0;
-        changed.strict_original = i == 4;
         desc.class_index = i == 0 ? 7 : i == 1;
         desc.layer_class = &changed;
         desc.softmax_scale = 0.2F;
@@ -239,28 +237,6 @@ static void expect_step(struct attn_context *context, struct attn_backend *backe
     scene_close(&scene);
 }
 
-/* The same for what refuses even a first prompt. */
-static void expect_first(struct attn_context *context, struct attn_backend *backend,
-                         const struct model_def *def, const struct step_def *step, int32_t wanted,
-                         const char *field, const char *words, const char *what)
-{
-    static struct scene scene;
-    struct attn_error err;
-
-    ATTN_INIT(&err);
-    memset(&scene, 0, sizeof scene);
-    const bool good = model_init(&scene.model, def, context, backend, 5);
-    struct step_def own = *step;
-    own.entries[0].sequence = &scene.sequences[0];
-    sequence_grow(&scene.model, &scene.sequences[0], own.entries[0].q_len);
-    int32_t status = good ? model_begin(&scene.model, &own, &err) : ATTN_E_STATE;
-    call_init(&scene.call, &scene.model, 0, &own);
-    if (status == ATTN_OK)
-        status = forward(&scene, &err);
-    expect(status, &err, wanted, field, words, what);
-    scene_close(&scene);
-}
-
 static void test_steps(struct attn_context *context, struct attn_backend *backend)
 {
     static const struct model_def masked = {.name = "mask",
@@ -277,24 +253,6 @@ static void test_steps(struct attn_context *context, struct attn_backend *backen
         .entries = {{.prompt = 1, .q_len = 13}, {.q_len = 1}}, .count = 2, .row = UINT32_MAX};
     const bool infer = strcmp(attn_backend_get_name(backend), "cpu/flashinfer") == 0;
 
-    static const struct model_def only = {
-        .name = "encoder_only", .classes = {{.problem = HEADS "type=encoder_only q=f32", .strict = 1}}};
-    static const struct model_def scaled = {
-        .name = "scales", .classes = {{.problem = HEADS "q=f16 kv=e4m3 scales=tensor", .strict = 1}}};
-    const bool flash = strcmp(attn_backend_get_name(backend), "cpu/flash-attn") == 0;
-    const struct step_def prompt = {.entries = {{.prompt = 1, .q_len = 4}}, .count = 1, .row = UINT32_MAX};
-
-    if (flash)
-        expect_first(context, backend, &scaled, &prompt, ATTN_E_INVALID, "k_scale",
-                     "key/v_scale is not supported in FlashAttention.", "the original's scales");
-    else
-        expect_first(
-            context, backend, &only, &prompt, ATTN_E_UNSUPPORTED, "type",
-            infer ? "Encoder self-attention and encoder/decoder cross-attention are not implemented for "
-                    "FlashInferImpl"
-                  : "Encoder self-attention and encoder/decoder cross-attention are not implemented for "
-                    "ROCmFlashAttentionImpl",
-            "the original's encoder_only");
     if (!infer) { /* its prompts have pages, and run with the others */
         expect_step(context, backend, &masked, &mixed, ATTN_E_UNSUPPORTED, "mask", "chunked = 1",
                     "a mask where prompts run apart");
@@ -334,14 +292,6 @@ static void test_encoders(struct attn_context *context, struct attn_backend *bac
 {
     static const struct model_def encoder = {
         .name = "encoder", .cross = 1, .classes = {{.problem = HEADS "type=encoder q=f32"}}};
-    static const struct model_def cross = {
-        .name = "cross",
-        .cross = 1,
-        .classes = {{.problem = HEADS "type=encoder_decoder q=f32", .strict = 1}}};
-    static const struct model_def only = {
-        .name = "encoder_only", .classes = {{.problem = HEADS "type=encoder_only q=f32", .strict = 1}}};
-    const struct step_def mixed = {
-        .entries = {{.prompt = 1, .q_len = 4}, {.q_len = 1}}, .count = 2, .row = UINT32_MAX};
     static struct scene scene;
     struct attn_error err;
 
@@ -350,11 +300,6 @@ static void test_encoders(struct attn_context *context, struct attn_backend *bac
     expect(forward(&scene, &err), &err, ATTN_E_INVALID, "metadata", "nothing for a layer",
            "an encoder in a step of decodes");
     scene_close(&scene);
-    expect_step(context, backend, &cross, &mixed, ATTN_E_INVALID, "type",
-                "Only decoder-only models support prefix caching",
-                "the original's cross-attention in a mixed step");
-    expect_step(context, backend, &only, &mixed, ATTN_E_INVALID, "num_decode_tokens",
-                "Should not have decode for encoder only model.", "the original's encoder with a decode");
 }
 
 int main(void)

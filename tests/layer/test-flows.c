@@ -13,7 +13,7 @@
 static uint32_t count, failed, every = 1;
 
 static void run_case(struct attn_context *context, struct attn_backend *backend, const struct kind *kind,
-                     const struct flow *flow, uint32_t strict)
+                     const struct flow *flow)
 {
     struct model_def def = {.name = kind->name, .chunked = flow->chunked};
     static struct model model;
@@ -24,11 +24,9 @@ static void run_case(struct attn_context *context, struct attn_backend *backend,
     memcpy(def.classes, kind->classes, sizeof def.classes);
     memcpy(def.windows, kind->windows, sizeof def.windows);
     def.cross = (kind->has & FLOW_CROSS) != 0;
-    for (uint32_t c = 0; c < CLASSES; c++)
-        def.classes[c].strict = strict;
     const bool good = model_init(&model, &def, context, backend, count + 1) && flow->run(&model);
-    printf("%s %u - %s%s: %s: %s\n", good ? "ok" : "not ok", ++count, attn_backend_get_name(backend),
-           strict == 1 ? " as the original" : "", kind->name, flow->name);
+    printf("%s %u - %s: %s: %s\n", good ? "ok" : "not ok", ++count, attn_backend_get_name(backend),
+           kind->name, flow->name);
     if (!good)
         printf("# %s\n", model.why);
     failed += !good;
@@ -63,13 +61,10 @@ int main(int argc, char **argv)
             if (!is_served(i, &kinds[k]) || (only != NULL && strcmp(only, kinds[k].name) != 0))
                 continue;
             for (uint32_t f = 0; f < flow_count; f++) {
-                const uint32_t here = FLOW_LENIENT | (i == ATTN_FLASH_ATTN ? FLOW_SEVERAL : 0) |
-                                      (i == ATTN_FLASHINFER ? 0 : FLOW_NO_PAGES);
-                if ((flows[f].wants & ~(kinds[k].has | here)) != 0)
-                    continue;
-                run_case(context, backend, &kinds[k], &flows[f], 0);
-                if ((kinds[k].strict >> i & 1) != 0 && (flows[f].wants & FLOW_LENIENT) == 0)
-                    run_case(context, backend, &kinds[k], &flows[f], 1);
+                const uint32_t here =
+                    (i == ATTN_FLASH_ATTN ? FLOW_SEVERAL : 0) | (i == ATTN_FLASHINFER ? 0 : FLOW_NO_PAGES);
+                if ((flows[f].wants & ~(kinds[k].has | here)) == 0)
+                    run_case(context, backend, &kinds[k], &flows[f]);
             }
         }
         attn_backend_destroy(backend);

@@ -97,7 +97,6 @@ static const struct model_def defs[] = {
      .classes = {{.problem = HEADS "q=f32 window=11"},
                  {.problem = HEADS "q=f16 kv=e4m3 scales=token-head lse=1", .group = 1}}},
     {.name = "cache and new keys", .chunked = 1, .classes = {{.problem = HEADS "q=f32 kv_source=cache+new"}}},
-    {.name = "as the original", .classes = {{.problem = HEADS "q=f32", .strict = 1}}},
     {.name = "encoder and decoder",
      .cross = 1,
      .classes = {{.problem = HEADS "q=f32"}, {.problem = HEADS "type=encoder_decoder q=f32 kv=f16"}}},

@@ -267,11 +267,9 @@ struct attn_flat_record {
  */
 struct attn_layer_class {
     const struct attn_problem *problem;
-    uint32_t group;           /* encoder classes and cross-attention have none: 0 */
-    uint32_t new_dtype;       /* of k_new and v_new where the problem reads the cache alone: f32, f16 or bf16;
-                                 0 = that of q, or bf16 if q has 8 bits */
-    uint32_t strict_original; /* 1: limits and order of runs of the original, attn/compat.h */
-    uint32_t reserved;
+    uint32_t group;     /* encoder classes and cross-attention have none: 0 */
+    uint32_t new_dtype; /* of k_new and v_new where the problem reads the cache alone: f32, f16 or bf16;
+                           0 = that of q, or bf16 if q has 8 bits */
 };
 
 /* Capture buffers follow from max_batch, max_kv and the groups, everything else from the problems' maxima. */

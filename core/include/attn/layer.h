@@ -15,7 +15,6 @@
 #define ATTN_LAYER_H
 
 #include "attn/attn.h"
-#include "attn/compat.h"
 #include "attn/layer-types.h"
 
 #ifdef __cplusplus
@@ -253,8 +252,7 @@ struct attn_layer;
 
 /*
  * Makes a layer. The backend is asked whether it serves the class: ATTN_E_UNSUPPORTED with its reason, and
- * ENC_DEC_ROCM_HIP of encoders and cross-attention for ROCm. With strict_original also what the original
- * refuses at construction, in its words. ATTN_E_INVALID names a member.
+ * ENC_DEC_ROCM_HIP of encoders and cross-attention for ROCm. ATTN_E_INVALID names a member.
  */
 ATTN_API int32_t attn_layer_create(struct attn_backend *backend, const struct attn_layer_desc *desc,
                                    struct attn_layer **out, struct attn_error *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The original's limits: its flavours, and the order in which questions are asked. */
-#include "compat.h"
+#include "flavour.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #define COUNT(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
@@ -59,6 +60,22 @@ static const struct flavour flavours[] = {
      .paged = true},
 };
 
+int32_t compat_fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
+                    const char *format, ...)
+{
+    va_list args;
+
+    if (err == NULL)
+        return status;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    err->status = status;
+    err->reason = reason;
+    snprintf(err->field, sizeof err->field, "%s", field);
+    return status;
+}
+
 static const struct flavour *find(const char *name)
 {
     if (name == NULL)
@@ -67,24 +84,24 @@ static const struct flavour *find(const char *name)
     if (slash != NULL)
         name = slash + 1;
     for (size_t i = 0; i < COUNT(flavours); i++)
-        if (attn__same_name(name, flavours[i].name))
+        if (strcmp(name, flavours[i].name) == 0 || strcmp(name, flavours[i].original) == 0)
             return &flavours[i];
     return NULL;
 }
 
-const struct flavour *attn__compat_flavour(const char *name, struct attn_error *err)
+const struct flavour *compat_flavour(const char *name, struct attn_error *err)
 {
     const struct flavour *flavour = find(name);
 
     if (flavour == NULL)
-        attn__fail(err, ATTN_E_INVALID, 0, "flavour",
-                   "flavour %.64s is not known; flash-attn, flashinfer, rocm-flash, xformers, torch-sdpa "
-                   "and blocksparse are accepted",
-                   name != NULL ? name : "NULL");
+        compat_fail(err, ATTN_E_INVALID, 0, "flavour",
+                    "flavour %.64s is not known; flash-attn, flashinfer, rocm-flash, xformers, torch-sdpa "
+                    "and blocksparse are accepted",
+                    name != NULL ? name : "NULL");
     return flavour;
 }
 
-void attn__compat_list(const uint32_t *values, uint32_t count, char *out, size_t size)
+void compat_list(const uint32_t *values, uint32_t count, char *out, size_t size)
 {
     size_t used = 0;
 
@@ -97,28 +114,26 @@ void attn__compat_list(const uint32_t *values, uint32_t count, char *out, size_t
 /* The questions in order. */
 static const struct {
     uint32_t bit;
-    attn__compat_fn check;
+    compat_fn check;
 } questions[] = {
-    {ATTN_COMPAT_MODEL, attn__compat_model},       {ATTN_COMPAT_LAYER, attn__compat_layer},
-    {ATTN_COMPAT_CACHE, attn__compat_cache},       {ATTN_COMPAT_VIEWS, attn__compat_views},
-    {ATTN_COMPAT_METADATA, attn__compat_metadata}, {ATTN_COMPAT_FORWARD, attn__compat_forward},
+    {COMPAT_MODEL, compat_model}, {COMPAT_LAYER, compat_layer},       {COMPAT_CACHE, compat_cache},
+    {COMPAT_VIEWS, compat_views}, {COMPAT_METADATA, compat_metadata}, {COMPAT_FORWARD, compat_forward},
 };
 
-static int32_t check(const struct flavour *flavour, const struct attn_compat_desc *desc,
-                     struct attn_error *err)
+static int32_t check(const struct flavour *flavour, const struct compat_desc *desc, struct attn_error *err)
 {
     uint32_t known = 0;
 
     for (size_t i = 0; i < COUNT(questions); i++)
         known |= questions[i].bit;
     if (desc->questions == 0 || (desc->questions & ~known) != 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "questions",
-                          "questions is 0x%x; a sum of enum attn_compat_question up to 0x%x is accepted",
-                          desc->questions, known);
+        return compat_fail(err, ATTN_E_INVALID, 0, "questions",
+                           "questions is 0x%x; a sum of enum compat_question up to 0x%x is accepted",
+                           desc->questions, known);
     if (desc->type > ATTN_ENCODER_DECODER)
-        return attn__fail(err, ATTN_E_INVALID, 0, "type",
-                          "Invalid attention type %u: enum attn_type, or 0 for a decoder, is accepted",
-                          desc->type);
+        return compat_fail(err, ATTN_E_INVALID, 0, "type",
+                           "Invalid attention type %u: enum attn_type, or 0 for a decoder, is accepted",
+                           desc->type);
     for (size_t i = 0; i < COUNT(questions); i++) {
         if ((desc->questions & questions[i].bit) == 0)
             continue;
@@ -130,34 +145,30 @@ static int32_t check(const struct flavour *flavour, const struct attn_compat_des
 }
 
 /* Takes flavour and description; shared by the two public functions. */
-static int32_t begin(const char *name, const struct attn_compat_desc *given, const struct flavour **flavour,
-                     struct attn_compat_desc *desc, struct attn_error *err)
+static int32_t begin(const char *name, const struct compat_desc *given, const struct flavour **flavour,
+                     struct compat_desc *desc, struct attn_error *err)
 {
-    int32_t status =
-        attn__take(desc, sizeof *desc, given, offsetof(struct attn_compat_desc, given), "desc", err);
-
-    if (status != ATTN_OK)
-        return status;
+    *desc = *given;
     if (desc->type == 0)
         desc->type = ATTN_DECODER;
-    *flavour = attn__compat_flavour(name, err);
+    *flavour = compat_flavour(name, err);
     return *flavour == NULL ? ATTN_E_INVALID : check(*flavour, desc, err);
 }
 
-int32_t attn_compat_check(const char *flavour, const struct attn_compat_desc *desc, struct attn_error *err)
+int32_t compat_check(const char *flavour, const struct compat_desc *desc, struct attn_error *err)
 {
     const struct flavour *found;
-    struct attn_compat_desc own;
+    struct compat_desc own;
 
     return begin(flavour, desc, &found, &own, err);
 }
 
 /* Windows as the kernels of a flavour get them. */
-static void layer_values(const struct flavour *flavour, const struct attn_compat_desc *desc,
-                         struct attn_compat_values *out)
+static void layer_values(const struct flavour *flavour, const struct compat_desc *desc,
+                         struct compat_values *out)
 {
-    bool window = (desc->given & ATTN_COMPAT_GIVEN_WINDOW) != 0;
-    bool softcap = (desc->given & ATTN_COMPAT_GIVEN_SOFTCAP) != 0;
+    bool window = (desc->given & COMPAT_GIVEN_WINDOW) != 0;
+    bool softcap = (desc->given & COMPAT_GIVEN_SOFTCAP) != 0;
 
     out->queries_per_kv = desc->heads / desc->kv_heads;
     switch (flavour->id) {
@@ -172,51 +183,48 @@ static void layer_values(const struct flavour *flavour, const struct attn_compat
         out->window_count = window ? 1 : 0;
         out->window[0] = window ? desc->window : 0;
     }
-    out->softcap_kind = ATTN_COMPAT_SOFTCAP_NONE;
+    out->softcap_kind = COMPAT_SOFTCAP_NONE;
     if (flavour->id == FLASH_ATTN || (flavour->id == FLASHINFER && softcap))
-        out->softcap_kind = ATTN_COMPAT_SOFTCAP_SET;
+        out->softcap_kind = COMPAT_SOFTCAP_SET;
     else if (flavour->id == FLASHINFER)
-        out->softcap_kind = ATTN_COMPAT_SOFTCAP_UNSET;
+        out->softcap_kind = COMPAT_SOFTCAP_UNSET;
     out->softcap = softcap ? desc->softcap : 0.0F;
 }
 
-int32_t attn_compat_get_values(const char *flavour, const struct attn_compat_desc *desc,
-                               struct attn_compat_values *out, struct attn_error *err)
+int32_t compat_get_values(const char *flavour, const struct compat_desc *desc, struct compat_values *out,
+                          struct attn_error *err)
 {
     const struct flavour *found;
-    struct attn_compat_desc own;
-    struct attn_compat_values values;
+    struct compat_desc own;
+    struct compat_values values;
     uint64_t partitions;
 
-    if (out == NULL || out->struct_size != sizeof *out)
-        return attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL or was not made with ATTN_INIT");
     int32_t status = begin(flavour, desc, &found, &own, err);
     if (status != ATTN_OK)
         return status;
     ATTN_INIT(&values);
-    if ((own.questions & ATTN_COMPAT_LAYER) != 0)
+    if ((own.questions & COMPAT_LAYER) != 0)
         layer_values(found, &own, &values);
-    if ((own.questions & ATTN_COMPAT_CACHE) != 0)
-        attn__compat_cache_values(found, &own, &values);
-    if ((own.questions & ATTN_COMPAT_VIEWS) != 0)
-        attn__compat_view_values(found, &own, &values);
-    if ((own.questions & ATTN_COMPAT_FORWARD) != 0 && (own.parts & ATTN_COMPAT_DECODE) != 0 && found->paged) {
-        values.paged_version =
-            attn_compat_paged_version(own.seqs, own.heads, own.max_decode_len, &partitions);
+    if ((own.questions & COMPAT_CACHE) != 0)
+        compat_cache_values(found, &own, &values);
+    if ((own.questions & COMPAT_VIEWS) != 0)
+        compat_view_values(found, &own, &values);
+    if ((own.questions & COMPAT_FORWARD) != 0 && (own.parts & COMPAT_DECODE) != 0 && found->paged) {
+        values.paged_version = compat_paged_version(own.seqs, own.heads, own.max_decode_len, &partitions);
         values.partitions = values.paged_version == 1 ? 1 : (uint32_t)partitions;
     }
     *out = values;
     return ATTN_OK;
 }
 
-const char *attn_compat_name(const char *flavour)
+const char *compat_name(const char *flavour)
 {
     const struct flavour *found = find(flavour);
 
     return found != NULL ? found->original : NULL;
 }
 
-const uint32_t *attn_compat_head_dims(const char *flavour, uint32_t *out_count)
+const uint32_t *compat_head_dims(const char *flavour, uint32_t *out_count)
 {
     const struct flavour *found = find(flavour);
 
