@@ -3,7 +3,7 @@
 
 usage: test-texts.py ROOT
 
-Reads the arguments of every call that fails or complains in core/, backends/, plugins/ and tools/.
+Reads the arguments of every call that fails or complains in core/, backends/, plugins/, tools/ and examples/.
 """
 
 import pathlib
@@ -49,7 +49,7 @@ def arguments(text, start):
 
 
 def sentences():
-    for room in ["core", "backends", "plugins", "tools"]:
+    for room in ["core", "backends", "plugins", "tools", "examples"]:
         for path in sorted((ROOT / room).rglob("*.[ch]")):
             text = path.read_text(encoding="utf-8")
             for call in CALLS.finditer(text):

@@ -3,12 +3,12 @@
  * Fuzz target for everything in attn-generate that reads a model file: the reader, the vocabulary, the chat
  * template and the loading of the tensors.
  */
-#include "bert.h"
-#include "chat.h"
-#include "model.h"
-#include "tokenizer.h"
-#include "whisper.h"
-#include "wordpiece.h"
+#include "model/bert.h"
+#include "tokenizer/chat.h"
+#include "model/llama.h"
+#include "tokenizer/tokenizer.h"
+#include "model/whisper.h"
+#include "tokenizer/wordpiece.h"
 
 #include <stdlib.h>
 #include <string.h>

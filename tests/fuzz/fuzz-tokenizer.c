@@ -5,9 +5,9 @@
  */
 #define _GNU_SOURCE
 #include "fuzz.h"
-#include "gguf-write.h"
-#include "prompts.h"
-#include "tokenizer-impl.h"
+#include "gguf/writer.h"
+#include "serve/prompts.h"
+#include "tokenizer/tokenizer-impl.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

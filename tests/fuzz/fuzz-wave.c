@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Fuzz target for WAV files: the reader, and the spectrum of what it takes. */
 #include "fuzz.h"
-#include "wave.h"
+#include "model/wave.h"
 
 #include <math.h>
 

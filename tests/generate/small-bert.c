@@ -2,8 +2,8 @@
 /* Writes the small BERT encoder with seeded weights. */
 #include "small-bert.h"
 
-#include "gguf.h"
-#include "quant.h"
+#include "gguf/gguf.h"
+#include "model/quant.h"
 #include "rng.h"
 
 #include <stdio.h>

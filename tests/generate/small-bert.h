@@ -3,7 +3,7 @@
 #ifndef TESTS_GENERATE_SMALL_BERT_H
 #define TESTS_GENERATE_SMALL_BERT_H
 
-#include "gguf-write.h"
+#include "gguf/writer.h"
 
 enum { SMALL_BERT_WIDTH = 64, SMALL_BERT_LAYERS = 2, SMALL_BERT_CONTEXT = 80 };
 

@@ -2,8 +2,8 @@
 /* Writes the small Whisper model with seeded weights. */
 #include "small-whisper.h"
 
-#include "gguf.h"
-#include "quant.h"
+#include "gguf/gguf.h"
+#include "model/quant.h"
 #include "rng.h"
 
 #include <stdio.h>

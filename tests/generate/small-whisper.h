@@ -3,7 +3,7 @@
 #ifndef TESTS_GENERATE_SMALL_WHISPER_H
 #define TESTS_GENERATE_SMALL_WHISPER_H
 
-#include "gguf-write.h"
+#include "gguf/writer.h"
 
 /* A WAV file of 20 ms of silence. */
 extern const char small_clip[44 + 640];

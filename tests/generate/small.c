@@ -2,8 +2,8 @@
 /* Builds the small files of the tests. */
 #include "small.h"
 
-#include "quant.h"
-#include "tokenizer-impl.h"
+#include "model/quant.h"
+#include "tokenizer/tokenizer-impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

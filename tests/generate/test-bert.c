@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Encoder models: the tokenizer on a small vocabulary, and the refusal of files that do not fit. */
-#include "embed.h"
+#include "serve/embed.h"
 #include "small-bert.h"
 
 #include <criterion/criterion.h>

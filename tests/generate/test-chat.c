@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The chat template: ChatML with and without a system turn of its own, none, and one that is not known. */
-#include "chat.h"
+#include "tokenizer/chat.h"
 #include "small.h"
 
 #include <criterion/criterion.h>

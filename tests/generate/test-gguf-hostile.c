@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The GGUF reader on files that lie: each is refused with a message, and no prefix of a good file is accepted
  * or read past. */
-#include "quant.h"
+#include "model/quant.h"
 #include "small.h"
 
 #include <criterion/criterion.h>

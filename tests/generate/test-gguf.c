@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The GGUF reader on good files: every value type, arrays, tensors, alignment, typed access. */
-#include "quant.h"
+#include "model/quant.h"
 #include "small.h"
 
 #include <criterion/criterion.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Loading of a model: the shape, the tensors, and the refusal of what does not fit or is not known. */
-#include "model.h"
-#include "quant.h"
+#include "model/llama.h"
+#include "model/quant.h"
 #include "small.h"
-#include "toy.h"
+#include "model/toy.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Files of prompts: what counts as one, and which files are refused with what words. */
 #define _GNU_SOURCE
-#include "prompts.h"
+#include "serve/prompts.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Choice of the next token: greedy, by temperature, repeatable by seed. */
-#include "sample.h"
+#include "serve/sample.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

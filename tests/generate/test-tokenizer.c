@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Tokenizer on a small vocabulary built here, and on the real one if ATTN_MODEL names the model file. */
 #include "small.h"
-#include "tokenizer-impl.h"
+#include "tokenizer/tokenizer-impl.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

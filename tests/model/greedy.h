@@ -3,7 +3,7 @@
 #ifndef TESTS_MODEL_GREEDY_H
 #define TESTS_MODEL_GREEDY_H
 
-#include "generate.h"
+#include "serve/engine.h"
 
 enum { GREEDY_TOKENS = 16 };
 

@@ -6,7 +6,7 @@
 #ifndef TESTS_MODEL_PLAIN_H
 #define TESTS_MODEL_PLAIN_H
 
-#include "generate.h"
+#include "serve/engine.h"
 
 enum { PLAIN_TOKENS = 16 };
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "generate.h"
+#include "serve/engine.h"
 
 /* Prints "ok N - name" or "not ok N - name"; the name is formatted. */
 void tap_result(bool ok, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -4,7 +4,7 @@
  * chunk and number of threads. Usage: test-batch [--tap] [MODEL.gguf]; with --toy the generated model is
  * used.
  */
-#include "batch.h"
+#include "serve/batch.h"
 #include "greedy.h"
 #include "tap.h"
 

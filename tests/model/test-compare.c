@@ -3,7 +3,7 @@
  * How far the logits of each cache type are from those of an f32 cache over the same tokens, against bounds a
  * few times what was seen. Usage: test-compare [--tap] [MODEL.gguf]; with --toy the generated model is used.
  */
-#include "batch.h"
+#include "serve/batch.h"
 #include "tap.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * An encoder through libattn: the tokens and embeddings of another runtime, and the same bits for a text
  * whatever it is batched with. Usage: test-embeddings [--tap] --small | REFERENCE.json [MODEL.gguf]
  */
-#include "embed.h"
+#include "serve/embed.h"
 #include "small-bert.h"
 #include "tap.h"
 

@@ -5,7 +5,7 @@
  * size, backend, graphs and steps. Usage: test-engine [--tap] [--some] [BACKEND ...]; without names those of
  * the CPU. --some: the windowed model and four configurations that take every way.
  */
-#include "batch.h"
+#include "serve/batch.h"
 #include "fake-watch.h"
 #include "plain.h"
 #include "rng.h"

@@ -5,7 +5,7 @@
  * tokens that they have without it, and no block stays held (batch_run fails if one does). Usage: test-kill
  * [--tap]
  */
-#include "batch.h"
+#include "serve/batch.h"
 #include "tap.h"
 
 #include <stdio.h>

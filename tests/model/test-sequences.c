@@ -4,7 +4,7 @@
  * its companions, its pages and its number, also where pages of ended sequences are used again. Usage:
  * test-sequences [--tap]
  */
-#include "attention.h"
+#include "attention/attention.h"
 #include "rng.h"
 #include "tap.h"
 

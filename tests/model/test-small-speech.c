@@ -9,7 +9,7 @@
 #include "rng.h"
 #include "small-bert.h"
 #include "small-whisper.h"
-#include "speech.h"
+#include "serve/speech.h"
 #include "tap.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * An encoder-decoder model through libattn: spectrum, encoder, scores and tokens of another runtime, and the
  * same tokens for a clip whatever it runs beside. Usage: test-speech [--tap] REFERENCE.json [MODEL.gguf]
  */
-#include "speech.h"
+#include "serve/speech.h"
 #include "tap.h"
 
 #include <jansson.h>
