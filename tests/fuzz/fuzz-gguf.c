@@ -4,10 +4,10 @@
  * template and the loading of the tensors.
  */
 #include "model/bert.h"
-#include "tokenizer/chat.h"
 #include "model/llama.h"
-#include "tokenizer/tokenizer.h"
 #include "model/whisper.h"
+#include "tokenizer/chat.h"
+#include "tokenizer/tokenizer.h"
 #include "tokenizer/wordpiece.h"
 
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #ifndef TESTS_GENERATE_SMALL_H
 #define TESTS_GENERATE_SMALL_H
 
-#include "gguf/writer.h"
 #include "gguf/gguf.h"
+#include "gguf/writer.h"
 
 enum { SMALL_WIDTH = 8, SMALL_HIDDEN = 6, SMALL_HEADS = 2, SMALL_VOCAB = 261 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The chat template: ChatML with and without a system turn of its own, none, and one that is not known. */
-#include "tokenizer/chat.h"
 #include "small.h"
+#include "tokenizer/chat.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

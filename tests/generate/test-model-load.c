@@ -2,8 +2,8 @@
 /* Loading of a model: the shape, the tensors, and the refusal of what does not fit or is not known. */
 #include "model/llama.h"
 #include "model/quant.h"
-#include "small.h"
 #include "model/toy.h"
+#include "small.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Norm, rotary embedding, SwiGLU and matrix products against their formulas in double precision. */
 #include "model/ops.h"
-#include "model/ops.h"
 #include "rng.h"
 
 #include <criterion/criterion.h>

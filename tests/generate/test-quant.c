@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Conversions of block formats against their definition, written out once more in the simplest way. */
-#include "model/quant.h"
 #include "attention/round.h"
+#include "model/quant.h"
 
 #include <attn/types.h>
 #include <criterion/criterion.h>

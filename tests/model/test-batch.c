@@ -4,8 +4,8 @@
  * chunk and number of threads. Usage: test-batch [--tap] [MODEL.gguf]; with --toy the generated model is
  * used.
  */
-#include "serve/batch.h"
 #include "greedy.h"
+#include "serve/batch.h"
 #include "tap.h"
 
 #include <stdio.h>

@@ -3,14 +3,14 @@
  * What a backend with a memory of its own answers against the CPU's, on small generated models: every type of
  * cache, texts on shared blocks, an encoder, speech. Usage: test-elsewhere [--tap] BACKEND
  */
-#include "serve/batch.h"
-#include "serve/embed.h"
 #include "fake-watch.h"
 #include "greedy.h"
 #include "rng.h"
+#include "serve/batch.h"
+#include "serve/embed.h"
+#include "serve/speech.h"
 #include "small-bert.h"
 #include "small-whisper.h"
-#include "serve/speech.h"
 #include "tap.h"
 
 #include <math.h>

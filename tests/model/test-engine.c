@@ -5,10 +5,10 @@
  * size, backend, graphs and steps. Usage: test-engine [--tap] [--some] [BACKEND ...]; without names those of
  * the CPU. --some: the windowed model and four configurations that take every way.
  */
-#include "serve/batch.h"
 #include "fake-watch.h"
 #include "plain.h"
 #include "rng.h"
+#include "serve/batch.h"
 #include "tap.h"
 
 #include <stdio.h>

@@ -7,9 +7,9 @@
 #define _GNU_SOURCE /* mkdtemp */
 
 #include "rng.h"
+#include "serve/speech.h"
 #include "small-bert.h"
 #include "small-whisper.h"
-#include "serve/speech.h"
 #include "tap.h"
 
 #include <stdio.h>
