@@ -108,10 +108,10 @@ static int32_t write_cache(const struct forward *f, struct attn_error *err)
 
 /* ---------------------------------------------------------------- runs */
 
-static void skip_rows(struct attn_tensor *tensor, uint32_t rows)
+static void skip_tokens(struct attn_tensor *tensor, uint32_t tokens)
 {
     if (is_given(tensor))
-        tensor->buffer.byte_offset += (uint64_t)(rows * tensor->token_stride);
+        tensor->buffer.byte_offset += (uint64_t)(tokens * tensor->token_stride);
 }
 
 static void set_tensors(const struct forward *f, enum attn__run_kind kind, struct attn_tensors *out)
@@ -147,10 +147,10 @@ static void set_tensors(const struct forward *f, enum attn__run_kind kind, struc
     }
     if (kind != ATTN__RUN_MAIN)
         return;
-    skip_rows(&out->q, f->step->skipped);
-    skip_rows(&out->q_rope, f->step->skipped);
-    skip_rows(&out->out, f->step->skipped);
-    skip_rows(&out->lse, f->step->skipped);
+    skip_tokens(&out->q, f->step->skipped);
+    skip_tokens(&out->q_rope, f->step->skipped);
+    skip_tokens(&out->out, f->step->skipped);
+    skip_tokens(&out->lse, f->step->skipped);
 }
 
 /* Masks and scales by sequence are laid out for whole steps. */

@@ -53,10 +53,10 @@ static void set_queries(const struct attn__step_view *step, const struct attn_pr
 {
     struct attn_batch *batch = run->batch;
     struct attn_batch_host *host = run->host;
-    const uint32_t most = problem->max_q < step->rows ? problem->max_q : step->rows;
+    const uint32_t most = problem->max_q < step->num_tokens ? problem->max_q : step->num_tokens;
 
     batch->seqs = seqs;
-    batch->rows = step->rows;
+    batch->rows = step->num_tokens;
     batch->max_q = step->max_q != 0 ? step->max_q : most;
     batch->q_offsets = step->starts.device;
     host->q_offsets = step->starts.host;

@@ -110,7 +110,7 @@ int32_t attn__capture_put(const struct attn_state *clone, const struct attn_meta
     status = put.on_host ? put_image(&put, err) : attn__put_move(&put, err);
     if (status == ATTN_E_BUSY)
         return status;
-    capture->fresh = false;
+    capture->initial = false;
     capture->image = put.image;
     capture->metadata = status == ATTN_OK ? metadata : NULL;
     capture->step = metadata->step;

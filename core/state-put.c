@@ -5,7 +5,7 @@
 #include "call.h"
 
 /* One array or table of the step. */
-struct piece {
+struct input {
     struct attn_view view;
     uint64_t to; /* offset in the buffers */
     uint64_t to_stride;
@@ -23,8 +23,8 @@ static int32_t fail_shape(uint32_t field, const struct attn_view *view, uint64_t
                       (unsigned long long)columns);
 }
 
-static int32_t get_piece(const struct attn__put *put, uint32_t field, uint32_t index,
-                         const struct attn__capture_array *array, uint64_t count, struct piece *out,
+static int32_t get_input(const struct attn__put *put, uint32_t field, uint32_t index,
+                         const struct attn__capture_array *array, uint64_t count, struct input *out,
                          struct attn_error *err)
 {
     const int32_t status = attn__step_get(&put->step, field, index, &out->view, err);
@@ -43,11 +43,11 @@ static int32_t get_piece(const struct attn__put *put, uint32_t field, uint32_t i
 
 /* A block table, `width` columns of each row. */
 static int32_t get_table(const struct attn__put *put, uint32_t field, uint32_t index,
-                         const struct attn__capture_array *array, uint32_t width, struct piece *out,
+                         const struct attn__capture_array *array, uint32_t width, struct input *out,
                          struct attn_error *err)
 {
     const struct attn__capture_layout *l = &put->clone->capture->layout;
-    const int32_t status = get_piece(put, field, index, array, put->clone->batch, out, err);
+    const int32_t status = get_input(put, field, index, array, put->clone->batch, out, err);
 
     if (status != ATTN_OK)
         return status;
@@ -59,27 +59,27 @@ static int32_t get_table(const struct attn__put *put, uint32_t field, uint32_t i
     return ATTN_OK;
 }
 
-static int32_t move_piece(struct attn__put *put, const struct piece *piece, struct attn_error *err)
+static int32_t move_input(struct attn__put *put, const struct input *input, struct attn_error *err)
 {
     const struct attn__capture *capture = put->clone->capture;
-    const char *host = piece->view.host;
-    struct attn_buffer from = piece->view.device, to = capture->place.device;
+    const char *host = input->view.host;
+    struct attn_buffer from = input->view.device, to = capture->place.device;
     int32_t status = ATTN_OK;
 
-    if (piece->bytes == 0)
+    if (input->bytes == 0)
         return ATTN_OK;
     if (put->image != NULL) {
-        for (uint64_t i = 0; i < piece->rows; i++)
-            memcpy(put->image + piece->to + i * piece->to_stride, host + (int64_t)i * piece->view.stride,
-                   piece->bytes);
+        for (uint64_t i = 0; i < input->rows; i++)
+            memcpy(put->image + input->to + i * input->to_stride, host + (int64_t)i * input->view.stride,
+                   input->bytes);
         return ATTN_OK;
     }
-    to.byte_offset += piece->to;
-    for (uint64_t i = 0; i < piece->rows && status == ATTN_OK; i++) {
-        status = attn_memory_copy(capture->core->backend, &to, &from, piece->bytes, ATTN_COPY_ON_DEVICE,
+    to.byte_offset += input->to;
+    for (uint64_t i = 0; i < input->rows && status == ATTN_OK; i++) {
+        status = attn_memory_copy(capture->core->backend, &to, &from, input->bytes, ATTN_COPY_ON_DEVICE,
                                   put->stream, err);
-        to.byte_offset += piece->to_stride;
-        from.byte_offset += (uint64_t)piece->view.stride;
+        to.byte_offset += input->to_stride;
+        from.byte_offset += (uint64_t)input->view.stride;
     }
     return status;
 }
@@ -107,32 +107,32 @@ static uint64_t most_tokens(const struct attn__capture_layout *l, uint32_t width
 
 /* ---------------------------------------------------------------- fields */
 
-/* Checks a piece, or moves it. */
-typedef int32_t (*piece_fn)(struct attn__put *put, const struct piece *piece, struct attn_error *err);
+/* Checks an input, or moves it. */
+typedef int32_t (*input_fn)(struct attn__put *put, const struct input *input, struct attn_error *err);
 
-static int32_t note_piece(struct attn__put *put, const struct piece *piece, struct attn_error *err)
+static int32_t note_input(struct attn__put *put, const struct input *input, struct attn_error *err)
 {
     (void)err;
-    put->on_host = put->on_host && piece->view.host != NULL;
+    put->on_host = put->on_host && input->view.host != NULL;
     return ATTN_OK;
 }
 
-static int32_t each_table(struct attn__put *put, uint32_t g, piece_fn fn, struct attn_error *err)
+static int32_t each_table(struct attn__put *put, uint32_t g, input_fn fn, struct attn_error *err)
 {
     const struct attn__capture_layout *l = &put->clone->capture->layout;
     const struct attn__capture_group *group = &l->group[g];
     const uint32_t batch = put->clone->batch;
-    struct piece piece;
-    int32_t status = get_piece(put, ATTN_FIELD_SEQ_LENS_TENSOR, g, &l->lens[g], batch, &piece, err);
+    struct input input;
+    int32_t status = get_input(put, ATTN_FIELD_SEQ_LENS_TENSOR, g, &l->lens[g], batch, &input, err);
 
-    if (status == ATTN_OK && fn == note_piece)
-        status = check_lens(piece.view.host, batch, most_tokens(l, group->width, group->block),
+    if (status == ATTN_OK && fn == note_input)
+        status = check_lens(input.view.host, batch, most_tokens(l, group->width, group->block),
                             "seq_lens_tensor", err);
     if (status == ATTN_OK)
-        status = fn(put, &piece, err);
+        status = fn(put, &input, err);
     if (status == ATTN_OK)
-        status = get_table(put, ATTN_FIELD_BLOCK_TABLES, g, &group->table, group->width, &piece, err);
-    return status == ATTN_OK ? fn(put, &piece, err) : status;
+        status = get_table(put, ATTN_FIELD_BLOCK_TABLES, g, &group->table, group->width, &input, err);
+    return status == ATTN_OK ? fn(put, &input, err) : status;
 }
 
 /* Pages of one group: a row pointer for each sequence, and what lengths follow from. */
@@ -145,15 +145,15 @@ static int32_t get_pages(const struct attn__put *put, uint32_t g, struct pages *
 {
     const struct attn__capture_layout *l = &put->clone->capture->layout;
     const uint32_t batch = put->clone->batch;
-    struct piece piece;
+    struct input input;
     int32_t status =
-        get_piece(put, ATTN_FIELD_PAGED_KV_INDPTR, g, &l->group[g].indptr, (uint64_t)batch + 1, &piece, err);
+        get_input(put, ATTN_FIELD_PAGED_KV_INDPTR, g, &l->group[g].indptr, (uint64_t)batch + 1, &input, err);
 
-    out->indptr = piece.view;
+    out->indptr = input.view;
     if (status == ATTN_OK)
-        status = get_piece(put, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g, &l->group[g].last_page_lens, batch,
-                           &piece, err);
-    out->last = piece.view;
+        status = get_input(put, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g, &l->group[g].last_page_lens, batch,
+                           &input, err);
+    out->last = input.view;
     if (status == ATTN_OK)
         status = attn__step_get(&put->step, ATTN_FIELD_PAGED_KV_INDICES, g, &out->indices, err);
     if (status != ATTN_OK)
@@ -196,14 +196,14 @@ static int32_t check_pages(const struct attn__put *put, uint32_t g, const struct
     return ATTN_OK;
 }
 
-static int32_t each_list(struct attn__put *put, uint32_t g, piece_fn fn, struct attn_error *err)
+static int32_t each_list(struct attn__put *put, uint32_t g, input_fn fn, struct attn_error *err)
 {
     const struct attn__capture_layout *l = &put->clone->capture->layout;
     const uint32_t batch = put->clone->batch;
     struct pages pages;
     int32_t status = get_pages(put, g, &pages, err);
 
-    if (status != ATTN_OK || fn == note_piece)
+    if (status != ATTN_OK || fn == note_input)
         return status == ATTN_OK ? check_pages(put, g, &pages, NULL, err) : status;
     const uint64_t to = l->indices.offset + put->indices * l->indices.size;
     int32_t *indptr = (int32_t *)(void *)(put->image + l->group[g].indptr.offset);
@@ -216,27 +216,27 @@ static int32_t each_list(struct attn__put *put, uint32_t g, piece_fn fn, struct 
     return check_pages(put, g, &pages, (int32_t *)(void *)(put->image + l->lens[g].offset), err);
 }
 
-static int32_t each_cross(struct attn__put *put, piece_fn fn, struct attn_error *err)
+static int32_t each_cross(struct attn__put *put, input_fn fn, struct attn_error *err)
 {
     const struct attn__state_core *core = put->clone->core;
     const struct attn__capture_layout *l = &put->clone->capture->layout;
     const uint32_t batch = put->clone->batch;
-    struct piece piece;
+    struct input input;
     int32_t status =
-        get_piece(put, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0, &l->encoder_lens, batch, &piece, err);
+        get_input(put, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0, &l->encoder_lens, batch, &input, err);
 
-    if (status == ATTN_OK && fn == note_piece)
-        status = check_lens(piece.view.host, batch, most_tokens(l, l->cross_width, core->cross_block),
+    if (status == ATTN_OK && fn == note_input)
+        status = check_lens(input.view.host, batch, most_tokens(l, l->cross_width, core->cross_block),
                             "encoder_seq_lens_tensor", err);
     if (status == ATTN_OK)
-        status = fn(put, &piece, err);
+        status = fn(put, &input, err);
     if (status == ATTN_OK)
         status =
-            get_table(put, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, &l->cross_table, l->cross_width, &piece, err);
-    return status == ATTN_OK ? fn(put, &piece, err) : status;
+            get_table(put, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, &l->cross_table, l->cross_width, &input, err);
+    return status == ATTN_OK ? fn(put, &input, err) : status;
 }
 
-static int32_t each_piece(struct attn__put *put, piece_fn fn, struct attn_error *err)
+static int32_t each_input(struct attn__put *put, input_fn fn, struct attn_error *err)
 {
     const struct attn__capture_layout *l = &put->clone->capture->layout;
     int32_t status = ATTN_OK;
@@ -244,9 +244,9 @@ static int32_t each_piece(struct attn__put *put, piece_fn fn, struct attn_error 
     put->end = l->rows + put->clone->batch * l->row_stride;
     put->indices = 0;
     for (uint32_t g = 0; g < l->groups && status == ATTN_OK; g++) {
-        struct piece slots;
+        struct input slots;
         status =
-            get_piece(put, ATTN_FIELD_SLOT_MAPPING, g, &l->group[g].slots, put->clone->batch, &slots, err);
+            get_input(put, ATTN_FIELD_SLOT_MAPPING, g, &l->group[g].slots, put->clone->batch, &slots, err);
         if (status == ATTN_OK)
             status = fn(put, &slots, err);
         if (status == ATTN_OK)
@@ -258,10 +258,10 @@ static int32_t each_piece(struct attn__put *put, piece_fn fn, struct attn_error 
 int32_t attn__put_check(struct attn__put *put, struct attn_error *err)
 {
     put->on_host = true;
-    return each_piece(put, note_piece, err);
+    return each_input(put, note_input, err);
 }
 
 int32_t attn__put_move(struct attn__put *put, struct attn_error *err)
 {
-    return each_piece(put, move_piece, err);
+    return each_input(put, move_input, err);
 }

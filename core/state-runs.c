@@ -23,8 +23,8 @@ static int32_t open_step(struct attn__step_view *step, struct attn_error *err)
     if (status != ATTN_OK)
         return status;
     const int64_t max_q = *numbers[3].value, decode_q = *numbers[4].value + *numbers[5].value;
-    step->prompt_rows = (uint32_t)*numbers[0].value;
-    step->rows = step->prompt_rows + (uint32_t)*numbers[1].value;
+    step->prompt_tokens = (uint32_t)*numbers[0].value;
+    step->num_tokens = step->prompt_tokens + (uint32_t)*numbers[1].value;
     step->prefills = (uint32_t)*numbers[2].value;
     step->untabled = attn__metadata_untabled(step->metadata);
     step->decode_q = (uint32_t)decode_q;
@@ -49,7 +49,7 @@ static const void *moved(const void *host, uint64_t bytes)
 static void keep_prompts(const struct attn__step_view *step, struct attn__run *run)
 {
     run->batch->seqs = step->prefills;
-    run->batch->rows = step->prompt_rows;
+    run->batch->rows = step->prompt_tokens;
 }
 
 /* Query offsets of decodes alone: FlashAttention's part has them, others have one token each. */
@@ -96,7 +96,7 @@ static int32_t keep_decodes(const struct attn__step_view *step, struct attn__run
     if (skipped == 0)
         return ATTN_OK;
     batch->seqs -= step->prefills;
-    batch->rows -= step->prompt_rows;
+    batch->rows -= step->prompt_tokens;
     move(&batch->kv_lens, skipped * 4);
     move(&batch->table, skipped * (uint64_t)batch->table_stride);
     move(&batch->csr_indptr, skipped * 4);
@@ -263,8 +263,8 @@ static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct
         out->slot_count = step->state->batch;
     }
     const struct attn_batch *main = &core->batches[(size_t)i * ATTN__RUNS];
-    if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 && main->rows < step->rows)
-        out->skipped = step->prompt_rows;
+    if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 && main->rows < step->num_tokens)
+        out->skipped = step->prompt_tokens;
     return ATTN_OK;
 }
 

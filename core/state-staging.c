@@ -63,7 +63,7 @@ int32_t attn__staging_take(const struct attn__staging *staging, struct attn_back
     if (staging->slot == NULL)
         return ATTN_OK;
     attn__error_open(&words);
-    const struct attn__staging_block *slot = &staging->slot[staging->turn];
+    const struct attn__staging_block *slot = &staging->slot[staging->next];
     const int32_t status = attn_event_query(backend, slot->event, &words);
     if (status == ATTN_E_BUSY)
         return attn__fail(err, ATTN_E_BUSY, 0, "steps",
@@ -82,8 +82,8 @@ int32_t attn__staging_mark(struct attn__staging *staging, struct attn_backend *b
     if (staging->slot == NULL)
         return status;
     /* Also after a failure: some of it may be under way. */
-    const int32_t marked = attn_event_record(backend, staging->slot[staging->turn].event, stream,
+    const int32_t marked = attn_event_record(backend, staging->slot[staging->next].event, stream,
                                              status == ATTN_OK ? err : NULL);
-    staging->turn = (staging->turn + 1) % staging->count;
+    staging->next = (staging->next + 1) % staging->count;
     return status == ATTN_OK ? marked : status;
 }

@@ -9,9 +9,9 @@
 struct attn__step_view {
     const struct attn_state *state;
     const struct attn_metadata *metadata;
-    int32_t *lens; /* FlashInfer's lengths that are worked out */
-    uint32_t rows;
-    uint32_t prompt_rows;
+    int32_t *lens;       /* FlashInfer's lengths that are worked out */
+    uint32_t num_tokens; /* query tokens of the step */
+    uint32_t prompt_tokens;
     uint32_t prefills;
     uint32_t untabled; /* of which the block tables have no rows */
     uint32_t max_q;    /* 0 = not said */

@@ -154,14 +154,14 @@ static int32_t refresh(struct attn__capture *capture, void *stream, struct attn_
     struct attn_backend *backend = capture->core->backend;
     const struct attn_buffer from = {capture->place.host, 0};
 
-    if (capture->fresh)
+    if (capture->initial)
         return ATTN_OK;
     capture->metadata = NULL;
     int32_t status = attn_memory_copy(backend, &capture->place.device, &from, capture->layout.bytes,
                                       ATTN_COPY_TO_DEVICE, stream, err);
     if (status == ATTN_OK)
         status = attn_stream_synchronize(backend, stream, err);
-    capture->fresh = status == ATTN_OK;
+    capture->initial = status == ATTN_OK;
     return status;
 }
 

@@ -50,7 +50,8 @@ struct attn__plan_set {
 struct attn__class_step {
     struct attn_buffer slots; /* where k_new and v_new go */
     uint32_t slot_count;
-    uint32_t skipped; /* rows of prompts before those of the decodes, where these have a run of their own */
+    uint32_t skipped; /* query tokens of prompts before those of the decodes, where these have a run of their
+                         own */
 };
 
 /* What a step in flight uses until its copies are done. */
@@ -63,7 +64,7 @@ struct attn__staging_block {
 struct attn__staging {
     struct attn__staging_block *slot; /* [count], or NULL: nothing is staged */
     uint32_t count;
-    uint32_t turn;  /* the next one */
+    uint32_t next;  /* the block that the next step takes */
     uint64_t bytes; /* of each */
     bool pinned;
 };
@@ -105,8 +106,8 @@ struct attn__state_core {
  */
 struct attn__capture {
     uint32_t refs;
-    bool direct; /* the image is the buffers themselves */
-    bool fresh;  /* they hold what they held at first */
+    bool direct;  /* the image is the buffers themselves */
+    bool initial; /* they hold what they held at first */
     struct attn__state_core *core;
     struct attn__capture_layout layout;
     struct attn__capture_place place;

@@ -50,14 +50,14 @@ static int encode(struct embedding_job *job, struct failure *err)
 }
 
 /* The most tokens that a batch of so many neighbours has. */
-static uint32_t most_rows(const struct embedding_job *job)
+static uint32_t most_tokens(const struct embedding_job *job)
 {
     size_t most = 0;
     for (uint32_t i = 0; i < job->prompts->count; i += job->at_once) {
-        size_t rows = 0;
+        size_t tokens = 0;
         for (uint32_t k = i; k < job->prompts->count && k < i + job->at_once; k++)
-            rows += job->texts[k].count;
-        most = rows > most ? rows : most;
+            tokens += job->texts[k].count;
+        most = tokens > most ? tokens : most;
     }
     return (uint32_t)most;
 }
@@ -72,7 +72,7 @@ static int run(struct embedding_job *job, struct failure *err)
     const struct encoding_options options = {.block = a->block,
                                              .backend = a->backend,
                                              .max_seqs = job->at_once,
-                                             .max_rows = most_rows(job),
+                                             .max_batch_tokens = most_tokens(job),
                                              .threads = job->threads,
                                              .seed = a->seed};
     if (embedder_start(&job->embedder, &options, err) < 0)

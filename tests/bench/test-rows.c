@@ -148,7 +148,7 @@ void test_rows(const struct serve_trace *trace)
         if (status == 0)
             status = run(&serve, i, &steps, &err);
         snprintf(name, sizeof name,
-                 "%" PRIu32 " seats, %" PRIu32 " blocks: tables and slots are right in all steps",
+                 "%" PRIu32 " batch slots, %" PRIu32 " blocks: tables and slots are right in all steps",
                  options.seqs, options.shape.blocks);
         check(status == 0 && steps > 100, name, err.text);
         serve_finish(&serve);

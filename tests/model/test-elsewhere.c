@@ -120,7 +120,7 @@ static float *embed(struct embedder *e, const struct tokens *texts, const char *
     float *out = calloc((size_t)TEXTS * e->model.shape.width, sizeof *out);
     struct encoding_info info = {0};
     for (uint32_t i = 0; i < TEXTS; i++)
-        options.max_rows += (uint32_t)texts[i].count;
+        options.max_batch_tokens += (uint32_t)texts[i].count;
     bool ran = out && embedder_start(e, &options, err) == 0 && embedder_run(e, texts, TEXTS, out, err) == 0;
     if (ran)
         encoding_get_info(e->attention, &info);
@@ -162,7 +162,7 @@ static void test_encoder(const char *backend)
 
 /* ---------------------------------------------------------------- speech */
 
-enum { CLIPS = 4, SEATS = 3, TOKENS = 16 };
+enum { CLIPS = 4, BATCH_SLOTS = 3, TOKENS = 16 };
 
 struct clips {
     float mel[CLIPS][2 * SMALL_WHISPER_ROWS * SMALL_WHISPER_BANDS];
@@ -174,7 +174,7 @@ static bool transcribe(struct speech *s, struct clips *clips, int place, const c
 {
     static const uint32_t rows[CLIPS] = {16, 5, 70, 33};
     const struct encoding_options options = {.block = 16,
-                                             .max_seqs = SEATS,
+                                             .max_seqs = BATCH_SLOTS,
                                              .max_encoder = SMALL_WHISPER_ROWS,
                                              .backend = backend,
                                              .kv = kv,
@@ -205,7 +205,7 @@ static void test_speech(const char *backend, const char *kv)
     for (uint32_t i = 0; i < CLIPS; i++)
         others += !is_same(&clips.list[0][i].made, &clips.list[1][i].made);
     tap_result(ran && others == 0, "%s, speech, %s cache, %d at once: the texts of the CPU (%u others)%s",
-               backend, kv, SEATS, others, err.text);
+               backend, kv, BATCH_SLOTS, others, err.text);
     for (uint32_t i = 0; i < 2 * CLIPS; i++)
         tokens_finish(&clips.list[i / CLIPS][i % CLIPS].made);
     speech_finish(&s);

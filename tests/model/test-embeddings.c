@@ -36,7 +36,7 @@ static int start(struct embedder *e, const struct set *s, const char *backend, s
                                        .backend = backend,
                                        .seed = 1};
     for (uint32_t i = 0; i < s->count; i++)
-        options.max_rows += (uint32_t)s->texts[i].count;
+        options.max_batch_tokens += (uint32_t)s->texts[i].count;
     return embedder_start(e, &options, err);
 }
 

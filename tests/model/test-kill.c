@@ -19,7 +19,7 @@ static const char *const prompts[TEXTS] = {
     "the second",
     "a third one, to be the victim of most tests, long enough to be computed in many chunks",
     "4",
-    "a fifth one comes later, when a seat is free for it",
+    "a fifth one comes later, when a batch slot is free for it",
     "and the sixth",
 };
 

@@ -187,8 +187,8 @@ static int run_steps(struct attention *a, const struct config *config, const uin
             grow(p, blocks, config->block);
             members[count] = p;
             ids[count] = p->id;
-            parts[count++] =
-                (struct attention_part){.blocks = {p->blocks}, .past = p->past, .count = p->count, .seat = i};
+            parts[count++] = (struct attention_part){
+                .blocks = {p->blocks}, .past = p->past, .count = p->count, .batch_slot = i};
         }
         status = status == 0 && count ? step(a, parts, ids, count, out, err) : status;
         for (uint32_t i = 0; i < count; i++) {
@@ -209,7 +209,7 @@ static int run_together(const struct config *config, const uint32_t *order, stru
     struct attention *a = NULL;
     struct blocks blocks = {0};
     options.max_seqs = PARALLEL;
-    options.max_rows = PARALLEL * LONGEST;
+    options.max_batch_tokens = PARALLEL * LONGEST;
     /* The longest three, and room for a journey of one of them. */
     options.blocks[0] = blocks_for(75, config->block) + blocks_for(64, config->block) +
                         blocks_for(48, config->block) + blocks_for(75, config->block);

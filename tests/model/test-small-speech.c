@@ -33,15 +33,15 @@ static struct clip fresh(const struct set *s, uint32_t index)
     return (struct clip){.mel = s->mel[index], .rows = rows[index], .most = TOKENS - 2 * index};
 }
 
-static int start(struct set *s, uint32_t seats, uint32_t block, const char *backend, const char *kv,
+static int start(struct set *s, uint32_t batch_slots, uint32_t block, const char *backend, const char *kv,
                  struct failure *err)
 {
     const struct encoding_options options = {.block = block,
-                                             .max_seqs = seats,
+                                             .max_seqs = batch_slots,
                                              .max_encoder = SMALL_WHISPER_ROWS,
                                              .backend = backend,
                                              .kv = kv,
-                                             .seed = seats};
+                                             .seed = batch_slots};
     return speech_start(&s->speech, &options, err);
 }
 
@@ -65,13 +65,13 @@ static void run_alone(struct set *s)
                err.text);
 }
 
-static void run_together(struct set *s, uint32_t seats, uint32_t step, uint32_t block, const char *backend,
-                         const char *kv)
+static void run_together(struct set *s, uint32_t batch_slots, uint32_t step, uint32_t block,
+                         const char *backend, const char *kv)
 {
     struct failure err = {0};
     struct clip clips[CLIPS];
     uint32_t others = 0;
-    bool ran = start(s, seats, block, backend, kv, &err) == 0;
+    bool ran = start(s, batch_slots, block, backend, kv, &err) == 0;
     for (uint32_t i = 0; i < CLIPS; i++)
         clips[i] = fresh(s, i * step % CLIPS);
     ran = ran && speech_run(&s->speech, clips, CLIPS, NULL, NULL, &err) == 0;
@@ -83,7 +83,7 @@ static void run_together(struct set *s, uint32_t seats, uint32_t step, uint32_t 
         tokens_finish(&clips[i].made);
     }
     tap_result(ran && others == 0, "%s, %s cache, blocks of %u, %u at once: the same tokens (%u others) %s",
-               backend, kv, block, seats, others, err.text);
+               backend, kv, block, batch_slots, others, err.text);
     speech_stop(&s->speech);
 }
 

@@ -94,10 +94,11 @@ static struct clip fresh(const struct set *s, uint32_t index)
                          .most = (uint32_t)(ended ? tokens + 8 : tokens)};
 }
 
-static int start(struct set *s, uint32_t seats, const char *backend, const char *kv, struct failure *err)
+static int start(struct set *s, uint32_t batch_slots, const char *backend, const char *kv,
+                 struct failure *err)
 {
     struct encoding_options options = {
-        .block = 16, .max_seqs = seats, .threads = 1, .backend = backend, .kv = kv, .seed = 1};
+        .block = 16, .max_seqs = batch_slots, .threads = 1, .backend = backend, .kv = kv, .seed = 1};
     for (uint32_t i = 0; i < s->count; i++)
         options.max_encoder = fresh(s, i).rows > options.max_encoder ? fresh(s, i).rows : options.max_encoder;
     return speech_start(&s->speech, &options, err);
@@ -128,13 +129,14 @@ static void test_alone(struct set *s, uint32_t count, const char *backend)
     speech_stop(&s->speech);
 }
 
-/* Clips with so many seats, from the first on or from the last; tokens must not change. */
-static void test_together(struct set *s, uint32_t seats, bool backwards, const char *backend, const char *kv)
+/* Clips with so many batch slots, from the first on or from the last; tokens must not change. */
+static void test_together(struct set *s, uint32_t batch_slots, bool backwards, const char *backend,
+                          const char *kv)
 {
     struct failure err = {0};
     struct clip clips[MOST_CLIPS];
     uint32_t others = 0;
-    bool ran = start(s, seats, backend, kv, &err) == 0;
+    bool ran = start(s, batch_slots, backend, kv, &err) == 0;
     for (uint32_t i = 0; i < s->count; i++)
         clips[i] = fresh(s, backwards ? s->count - 1 - i : i);
     ran = ran && speech_run(&s->speech, clips, s->count, NULL, NULL, &err) == 0;
@@ -145,7 +147,7 @@ static void test_together(struct set *s, uint32_t seats, bool backwards, const c
     if (err.text[0])
         tap_note("%s", err.text);
     tap_result(ran && others == 0, "%s, %s cache: %u clips, %u at once%s: the same tokens (%u others)",
-               backend, kv, s->count, seats, backwards ? ", from the last on" : "", others);
+               backend, kv, s->count, batch_slots, backwards ? ", from the last on" : "", others);
     speech_stop(&s->speech);
 }
 

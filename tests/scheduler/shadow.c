@@ -146,16 +146,16 @@ bool shadow_check_owners(const struct shadow *shadow, struct scheduled *const *a
 {
     const struct scheduler *s = shadow->scheduler;
     uint32_t states[SEQUENCE_ENDED + 1] = {0};
-    uint64_t seats[8] = {0};
+    uint64_t batch_slots[8] = {0};
     for (uint32_t i = 0; i < count; i++) {
         states[all[i]->state]++;
         if (all[i]->state != SEQUENCE_RUNS)
             continue;
-        if (seats[all[i]->seat / 64] >> all[i]->seat % 64 & 1) {
-            failure_set(why, "two sequences have seat %" PRIu32, all[i]->seat);
+        if (batch_slots[all[i]->batch_slot / 64] >> all[i]->batch_slot % 64 & 1) {
+            failure_set(why, "two sequences have batch slot %" PRIu32, all[i]->batch_slot);
             return false;
         }
-        seats[all[i]->seat / 64] |= UINT64_C(1) << all[i]->seat % 64;
+        batch_slots[all[i]->batch_slot / 64] |= UINT64_C(1) << all[i]->batch_slot % 64;
     }
     if (states[SEQUENCE_RUNS] != s->running_count || states[SEQUENCE_WAITS] != s->waiting.count ||
         states[SEQUENCE_SWAPPED] != s->swapped.count || count - states[SEQUENCE_ENDED] != scheduler_left(s)) {

@@ -24,8 +24,8 @@ int32_t shadow_next(const struct scheduled *sequence, uint32_t sample);
 /* A token that was computed outside of a step, by lookahead. */
 void shadow_compute(struct shadow *shadow, const struct scheduled *sequence, uint32_t token);
 /*
- * False with a text unless every block is held as often as its count says, seats and lists agree with states,
- * and no list is longer than it has to be.
+ * False with a text unless every block is held as often as its count says, batch slots and lists agree with
+ * states, and no list is longer than it has to be.
  */
 bool shadow_check_owners(const struct shadow *shadow, struct scheduled *const *all, uint32_t count,
                          struct failure *why);

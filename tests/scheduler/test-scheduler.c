@@ -99,7 +99,7 @@ static bool step(struct load *l)
     const struct scheduler_step *step = scheduler_step(l->scheduler);
     if (step->part_count == 0)
         return false;
-    cr_assert(step->part_count <= l->options.max_seqs && step->prompt_rows <= l->options.chunk);
+    cr_assert(step->part_count <= l->options.max_seqs && step->prompt_tokens <= l->options.chunk);
     cr_assert(shadow_step(&l->shadow, step, &why), "%s", why.text);
     for (uint32_t i = 0; i < step->part_count; i++) {
         const struct scheduled_part *part = &step->parts[i];
@@ -231,7 +231,7 @@ Test(scheduler, the_same_calls_make_the_same_steps)
         while (step(&l))
             for (uint32_t i = 0; i < l.count; i++)
                 for (uint32_t j = 0; j < l.all[i]->held; j++)
-                    sums[turn] = sums[turn] * 31 + (uint64_t)l.all[i]->blocks[0][j] + l.all[i]->seat;
+                    sums[turn] = sums[turn] * 31 + (uint64_t)l.all[i]->blocks[0][j] + l.all[i]->batch_slot;
         stop(&l);
     }
     cr_assert_eq(sums[0], sums[1]);
@@ -245,7 +245,7 @@ Test(scheduler, a_prompt_that_was_there_is_found)
     struct scheduler *s;
     cr_assert_eq(scheduler_create(&options, &s, NULL), 0);
     struct scheduled *first = scheduler_add(s, tokens, 16, 16, NULL, NULL);
-    cr_assert_eq(scheduler_step(s)->rows, 16);
+    cr_assert_eq(scheduler_step(s)->num_tokens, 16);
     scheduler_commit(s);
     /* While it runs, and after it ended. The last token is computed in any case. */
     struct scheduled *second = scheduler_add(s, tokens, 16, 16, NULL, NULL);

@@ -125,7 +125,7 @@ static void hash_step(struct serve *serve, const struct scheduler_step *step)
     for (uint32_t i = 0; i < step->part_count; i++) {
         const struct scheduled_part *part = &step->parts[i];
         const struct serve_sequence *sequence = part->sequence->user;
-        hash_in(serve, (uint64_t)sequence->request << 32 | part->sequence->seat);
+        hash_in(serve, (uint64_t)sequence->request << 32 | part->sequence->batch_slot);
         hash_in(serve, (uint64_t)part->first << 32 | part->count);
         for (uint32_t b = part->sequence->unchanged; b < part->sequence->held; b++)
             hash_in(serve, (uint32_t)part->sequence->blocks[0][b]);
@@ -255,7 +255,7 @@ int serve_step(struct serve *serve, bool *out_more, struct failure *err)
         if (part == SERVE_SCHEDULE)
             parts = step->part_count;
     }
-    account(serve, parts, step->rows, spent);
+    account(serve, parts, step->num_tokens, spent);
     return 0;
 }
 

@@ -3,7 +3,7 @@
  * Replays a trace: scheduler, rows, builder, state and layers, with a clock between them.
  *
  * Way of a step: requests that have arrived go to the scheduler, which has at most twice as many as there are
- * seats; the scheduler composes a step; its blocks are moved; its parts become rows; the builder makes
+ * batch slots; the scheduler composes a step; its blocks are moved; its parts become rows; the builder makes
  * metadata of them; the state plans; the layers run; what was computed is committed, and every sequence whose
  * tokens are all computed gets its next one, or ends.
  */
@@ -33,7 +33,7 @@ extern const char *const serve_part_names[SERVE_PARTS];
 struct serve_options {
     const struct serve_trace *trace;
     struct serve_shape shape;
-    uint32_t seqs; /* seats */
+    uint32_t seqs; /* batch slots */
     uint32_t chunk;
     bool reuse;
     double speed; /* times as fast as the trace; 0 = nobody waits to arrive */
@@ -62,7 +62,7 @@ struct serve {
     double use;          /* sum over steps of the share of blocks that are held */
     double most_use;
     struct serve_times *all;  /* steps */
-    struct serve_times *full; /* those in which as many sequences run as there are seats */
+    struct serve_times *full; /* those in which as many sequences run as there are batch slots */
 };
 
 /* serve_finish may follow either way. */

@@ -30,32 +30,32 @@ static void preempt(struct scheduler *s, struct scheduled *sequence)
 }
 
 /* `tokens` is what there are blocks for now. */
-static void add_part(struct scheduler *s, struct scheduled *sequence, uint32_t rows, uint32_t tokens,
+static void add_part(struct scheduler *s, struct scheduled *sequence, uint32_t new_tokens, uint32_t tokens,
                      uint32_t *chunk)
 {
     struct scheduler_step *step = &s->step;
     sequence->ahead = tokens;
-    s->parts[step->part_count++] = (struct scheduled_part){sequence, sequence->computed, rows};
-    step->rows += rows;
+    s->parts[step->part_count++] = (struct scheduled_part){sequence, sequence->computed, new_tokens};
+    step->num_tokens += new_tokens;
     if (!generates(sequence)) {
-        step->prompt_rows += rows;
-        *chunk -= rows;
+        step->prompt_tokens += new_tokens;
+        *chunk -= new_tokens;
     }
 }
 
-/* Rows of a sequence in this step, and the tokens that it needs blocks for. */
-static uint32_t rows_of(const struct scheduler *s, const struct scheduled *sequence, uint32_t chunk,
-                        uint32_t *out_tokens)
+/* New tokens of a sequence in this step, and the tokens that it needs blocks for. */
+static uint32_t count_tokens(const struct scheduler *s, const struct scheduled *sequence, uint32_t chunk,
+                             uint32_t *out_tokens)
 {
     uint32_t end = least(sequence->count, sequence_end(sequence));
-    uint32_t rows = least(end - sequence->computed, chunk);
+    uint32_t new_tokens = least(end - sequence->computed, chunk);
     if (generates(sequence)) {
-        rows = end - sequence->computed;
+        new_tokens = end - sequence->computed;
         *out_tokens = end + least(s->options.lookahead, sequence_end(sequence) - end);
     } else {
-        *out_tokens = sequence->computed + rows;
+        *out_tokens = sequence->computed + new_tokens;
     }
-    return rows;
+    return new_tokens;
 }
 
 /* True if a sequence had to give up its blocks. */
@@ -65,15 +65,15 @@ static bool compose_running(struct scheduler *s, uint32_t *chunk)
     for (uint32_t i = 0; i < s->running_count; i++) {
         struct scheduled *sequence = s->running[i];
         uint32_t tokens;
-        uint32_t rows = rows_of(s, sequence, *chunk, &tokens);
-        if (rows == 0)
+        uint32_t new_tokens = count_tokens(s, sequence, *chunk, &tokens);
+        if (new_tokens == 0)
             continue;
         while (sequence->state == SEQUENCE_RUNS && !sequence_grow(s, sequence, tokens)) {
             preempt(s, s->running[s->running_count - 1]);
             tight = true;
         }
         if (sequence->state == SEQUENCE_RUNS)
-            add_part(s, sequence, rows, tokens, chunk);
+            add_part(s, sequence, new_tokens, tokens, chunk);
     }
     return tight;
 }
@@ -89,16 +89,16 @@ static uint32_t spare(const struct scheduler *s)
 
 static void compose_swapped(struct scheduler *s, uint32_t *chunk)
 {
-    while (s->swapped.first != NULL && s->seat_count > 0) {
+    while (s->swapped.first != NULL && s->slot_count > 0) {
         struct scheduled *sequence = s->swapped.first;
         uint32_t tokens;
-        uint32_t rows = rows_of(s, sequence, *chunk, &tokens);
-        if (rows == 0 || !sequence_swap_in(s, sequence, sequence_lacks(s, sequence, tokens) + spare(s)))
+        uint32_t new_tokens = count_tokens(s, sequence, *chunk, &tokens);
+        if (new_tokens == 0 || !sequence_swap_in(s, sequence, sequence_lacks(s, sequence, tokens) + spare(s)))
             return;
         queue_remove(&s->swapped, sequence);
         running_insert(s, sequence);
         (void)sequence_grow(s, sequence, tokens); /* was asked for in advance, and nothing is shared */
-        add_part(s, sequence, rows, tokens, chunk);
+        add_part(s, sequence, new_tokens, tokens, chunk);
     }
 }
 
@@ -119,12 +119,12 @@ static bool fits(const struct scheduler *s, const struct scheduled *sequence)
 
 static void compose_waiting(struct scheduler *s, uint32_t *chunk)
 {
-    while (s->waiting.first != NULL && s->seat_count > 0 && *chunk > 0) {
+    while (s->waiting.first != NULL && s->slot_count > 0 && *chunk > 0) {
         struct scheduled *sequence = s->waiting.first;
         uint32_t tokens;
         sequence_find(s, sequence);
         uint32_t found = sequence->computed;
-        uint32_t rows = rows_of(s, sequence, *chunk, &tokens);
+        uint32_t new_tokens = count_tokens(s, sequence, *chunk, &tokens);
         if (!fits(s, sequence) || !sequence_grow(s, sequence, tokens)) {
             sequence_drop(s, sequence);
             return;
@@ -133,7 +133,7 @@ static void compose_waiting(struct scheduler *s, uint32_t *chunk)
         s->counts.hit_tokens += found;
         queue_remove(&s->waiting, sequence);
         running_insert(s, sequence);
-        add_part(s, sequence, rows, tokens, chunk);
+        add_part(s, sequence, new_tokens, tokens, chunk);
     }
 }
 
@@ -142,8 +142,8 @@ void step_compose(struct scheduler *s)
     struct scheduler_step *step = &s->step;
     uint32_t chunk = s->options.chunk;
     step->part_count = 0;
-    step->rows = 0;
-    step->prompt_rows = 0;
+    step->num_tokens = 0;
+    step->prompt_tokens = 0;
     step->out.count = 0;
     step->in.count = 0;
     step->copies.count = 0;

@@ -42,7 +42,7 @@ void running_insert(struct scheduler *s, struct scheduled *sequence)
     memmove(s->running + at + 1, s->running + at, (s->running_count - at) * sizeof *s->running);
     s->running[at] = sequence;
     s->running_count++;
-    sequence->seat = s->seats[--s->seat_count];
+    sequence->batch_slot = s->batch_slots[--s->slot_count];
     sequence->state = SEQUENCE_RUNS;
     sequence->unchanged = 0;
 }
@@ -54,5 +54,5 @@ void running_remove(struct scheduler *s, struct scheduled *sequence)
         at++;
     s->running_count--;
     memmove(s->running + at, s->running + at + 1, (s->running_count - at) * sizeof *s->running);
-    s->seats[s->seat_count++] = sequence->seat;
+    s->batch_slots[s->slot_count++] = sequence->batch_slot;
 }

@@ -20,8 +20,8 @@ struct scheduler {
     uint32_t running_count;
     struct queue waiting;
     struct queue swapped;
-    uint32_t *seats; /* free ones */
-    uint32_t seat_count;
+    uint32_t *batch_slots; /* free ones */
+    uint32_t slot_count;
     uint64_t arrivals;
     uint32_t left;
     struct scheduled_part *parts;
@@ -67,7 +67,7 @@ void sequence_trim(struct scheduler *s, struct scheduled *sequence);
 
 void queue_insert(struct queue *queue, struct scheduled *sequence);
 void queue_remove(struct queue *queue, struct scheduled *sequence);
-/* The sequence takes a seat among those that run. */
+/* The sequence takes a batch slot among those that run. */
 void running_insert(struct scheduler *s, struct scheduled *sequence);
 void running_remove(struct scheduler *s, struct scheduled *sequence);
 

@@ -34,15 +34,15 @@ static int make_moves(struct block_moves *moves, const struct scheduler_options 
 
 static int make_lists(struct scheduler *s, struct failure *err)
 {
-    uint32_t seats = s->options.max_seqs;
-    s->running = calloc(seats, sizeof *s->running);
-    s->seats = calloc(seats, sizeof *s->seats);
-    s->parts = calloc(seats, sizeof *s->parts);
-    if (!s->running || !s->seats || !s->parts)
-        return failure_set(err, "no memory for %" PRIu32 " sequences", seats);
-    while (s->seat_count < seats) {
-        s->seats[s->seat_count] = seats - 1 - s->seat_count;
-        s->seat_count++;
+    uint32_t batch_slots = s->options.max_seqs;
+    s->running = calloc(batch_slots, sizeof *s->running);
+    s->batch_slots = calloc(batch_slots, sizeof *s->batch_slots);
+    s->parts = calloc(batch_slots, sizeof *s->parts);
+    if (!s->running || !s->batch_slots || !s->parts)
+        return failure_set(err, "no memory for %" PRIu32 " sequences", batch_slots);
+    while (s->slot_count < batch_slots) {
+        s->batch_slots[s->slot_count] = batch_slots - 1 - s->slot_count;
+        s->slot_count++;
     }
     s->step.parts = s->parts;
     if (make_moves(&s->step.copies, &s->options, err) < 0)
@@ -99,7 +99,7 @@ void scheduler_destroy(struct scheduler *s)
     }
     pool_free(s);
     free(s->running);
-    free(s->seats);
+    free(s->batch_slots);
     free(s->parts);
     free(s->step.out.moves);
     free(s->step.in.moves);
@@ -163,7 +163,7 @@ struct scheduled *scheduler_fork(struct scheduler *s, struct scheduled *from, vo
     sequence->prompt = from->prompt;
     sequence->order = from->order;
     s->left++;
-    if (s->seat_count == 0) {
+    if (s->slot_count == 0) {
         sequence->state = SEQUENCE_WAITS;
         queue_insert(&s->waiting, sequence);
         return sequence;
@@ -267,11 +267,11 @@ static int check_blocks(const struct blocks *b, const char *side, uint32_t group
 
 int scheduler_check_idle(const struct scheduler *s, struct failure *err)
 {
-    if (s->left > 0 || s->running_count > 0 || s->seat_count != s->options.max_seqs)
+    if (s->left > 0 || s->running_count > 0 || s->slot_count != s->options.max_seqs)
         return failure_set(err,
                            "%" PRIu32 " sequences have not ended, %" PRIu32 " run, %" PRIu32 " of %" PRIu32
-                           " seats are free",
-                           s->left, s->running_count, s->seat_count, s->options.max_seqs);
+                           " batch slots are free",
+                           s->left, s->running_count, s->slot_count, s->options.max_seqs);
     for (uint32_t g = 0; g < s->options.groups; g++) {
         if (check_blocks(&s->cache[g], "in the cache", g, err) < 0 ||
             check_blocks(&s->host[g], "on the host", g, err) < 0)

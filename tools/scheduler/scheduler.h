@@ -3,11 +3,11 @@
  * Decides what an engine computes in the next step: which sequences, how many tokens of each, in which
  * blocks.
  *
- * Requests wait until a seat and blocks are free. A step has one token of every sequence that generates, and
- * pieces of prompts that together are not longer than a chunk. Where blocks run out, the sequence that came
- * last gives up its own, and computes them again later or has them moved to the host meanwhile. Samples of
- * one prompt share its blocks; the first write into a shared block copies it. Full blocks are found again by
- * their content. Windowed groups give up what no later token sees.
+ * Requests wait until a batch slot and blocks are free. A step has one token of every sequence that
+ * generates, and chunks of prompts that together are not longer than a chunk. Where blocks run out, the
+ * sequence that came last gives up its own, and computes them again later or has them moved to the host
+ * meanwhile. Samples of one prompt share its blocks; the first write into a shared block copies it. Full
+ * blocks are found again by their content. Windowed groups give up what no later token sees.
  *
  * Way of a step: scheduler_step, then the engine moves blocks (out, in, copies, in this order) and runs the
  * parts, then scheduler_commit, then scheduler_append for each token that was chosen and scheduler_end for
@@ -30,7 +30,7 @@ struct scheduler_options {
     uint32_t groups;
     struct scheduler_group group[SCHEDULER_GROUPS];
     uint32_t host_blocks; /* of each group, for sequences that gave up theirs; 0 = computed again */
-    uint32_t max_seqs;    /* seats */
+    uint32_t max_seqs;    /* batch slots */
     uint32_t chunk;       /* prompt tokens of a step */
     uint32_t lookahead;   /* tokens beyond the next for which generating sequences have blocks */
     uint32_t requests;    /* sequences whose memory is made in advance; others allocate theirs */
@@ -44,10 +44,10 @@ enum sequence_state { SEQUENCE_WAITS, SEQUENCE_RUNS, SEQUENCE_SWAPPED, SEQUENCE_
 struct scheduled {
     void *user;
     enum sequence_state state;
-    uint32_t seat;   /* while it runs */
-    int32_t *tokens; /* prompt, then generated ones */
-    uint32_t count;  /* of tokens */
-    uint32_t prompt; /* of them */
+    uint32_t batch_slot; /* while it runs */
+    int32_t *tokens;     /* prompt, then generated ones */
+    uint32_t count;      /* of tokens */
+    uint32_t prompt;     /* of them */
     uint32_t most; /* tokens that there ever are; the last one is never computed, unless it is the prompt's */
     uint32_t computed;  /* tokens whose keys are in the cache */
     uint32_t held;      /* entries of each block list */
@@ -86,8 +86,8 @@ struct block_moves {
 struct scheduler_step {
     const struct scheduled_part *parts;
     uint32_t part_count;
-    uint32_t rows;
-    uint32_t prompt_rows;
+    uint32_t num_tokens;
+    uint32_t prompt_tokens;
     struct block_moves out;    /* cache to host */
     struct block_moves in;     /* host to cache */
     struct block_moves copies; /* within the cache */

@@ -28,7 +28,7 @@ struct attention_group {
     struct attn_layer *layer; /* what the layers of the class have in common; each brings its own cache */
     uint32_t pages;           /* of each cache */
     int32_t *page;            /* [pages] where a block lies: not in order, as after a long run */
-    int64_t *blocks;          /* [max_seqs, width] pages of each seat's sequence */
+    int64_t *blocks;          /* [max_seqs, width] pages of each batch slot's sequence */
 };
 
 /* The graphs of one size: one for each layer, since the products between layers are the host's. */
@@ -38,9 +38,9 @@ struct attention_size {
     struct attn_graph **layers;
 };
 
-/* Which seat a row of the block tables shows, and when a seat had its last part. */
+/* Which batch slot a row of the block tables shows, and when a batch slot had its last part. */
 struct attention_row {
-    uint32_t seat;
+    uint32_t batch_slot;
     uint64_t step;
 };
 
@@ -75,11 +75,11 @@ struct attention {
     struct attn_metadata *metadata;
     const struct attention_size *size; /* NULL: without graphs */
     uint32_t seqs;
-    uint32_t rows;
+    uint32_t num_tokens;
     bool decodes; /* one token for each sequence */
     uint64_t step;
     struct attention_row *row; /* [max_seqs] */
-    uint64_t *seat_step;       /* [max_seqs] */
+    uint64_t *slot_step;       /* [max_seqs] */
     uint64_t replayed;
     uint64_t advanced;
 
@@ -102,7 +102,7 @@ int attention_capture(struct attention *a, struct failure *err);
 void attention_free_graphs(struct attention *a);
 
 /* Numbers in a layer's queries and in its keys for so many tokens. */
-uint64_t attention_q_count(const struct attention *a, uint32_t rows);
-uint64_t attention_kv_count(const struct attention *a, uint32_t rows);
+uint64_t attention_q_count(const struct attention *a, uint32_t num_tokens);
+uint64_t attention_kv_count(const struct attention *a, uint32_t num_tokens);
 
 #endif

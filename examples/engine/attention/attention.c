@@ -29,7 +29,7 @@ static int make_builder(struct attention *a, struct failure *err)
     params.group = a->builder_groups;
     params.chunked = 1;
     params.max_seqs = a->options.max_seqs;
-    params.max_tokens = a->options.max_rows;
+    params.max_tokens = a->options.max_batch_tokens;
     params.heads = p->heads;
     params.kv_heads = p->kv_heads;
     params.head_dim = p->head_dim;
@@ -120,7 +120,7 @@ static int describe_problem(struct attention *a, uint32_t group, struct failure 
     p->block = a->options.block;
     p->max_seqs = a->options.max_seqs;
     p->max_q = a->options.max_chunk;
-    p->max_rows = a->options.max_rows;
+    p->max_rows = a->options.max_batch_tokens;
     p->max_kv = a->options.max_tokens;
     if (a->shape.window[group]) {
         p->given |= ATTN_GIVEN_WINDOW_LEFT;
@@ -225,10 +225,10 @@ int attention_create(const struct attention_shape *shape, const struct attention
     a->options = *options;
     if (!a->options.max_seqs)
         a->options.max_seqs = 1;
-    if (!a->options.max_rows)
-        a->options.max_rows = options->max_chunk;
-    if (a->options.max_rows < a->options.max_seqs) /* padding of graphs counts */
-        a->options.max_rows = a->options.max_seqs;
+    if (!a->options.max_batch_tokens)
+        a->options.max_batch_tokens = options->max_chunk;
+    if (a->options.max_batch_tokens < a->options.max_seqs) /* padding of graphs counts */
+        a->options.max_batch_tokens = a->options.max_seqs;
     if (!a->shape.groups)
         a->shape.groups = 1;
     if (make(a, err) < 0) {

@@ -37,7 +37,7 @@ struct attention_options {
     uint32_t max_tokens;               /* of a whole sequence */
     uint32_t max_chunk;                /* tokens of one sequence in a step */
     uint32_t max_seqs;                 /* sequences of a step; 0: one */
-    uint32_t max_rows;                 /* tokens of a step; 0: max_chunk */
+    uint32_t max_batch_tokens;         /* tokens of a step; 0: max_chunk */
     uint32_t blocks[SCHEDULER_GROUPS]; /* of each cache, by group; 0: as many as all sequences can want */
     uint32_t host_blocks;              /* for blocks that are moved out of each cache */
     uint32_t threads;                  /* 0: as libattn decides */
@@ -72,9 +72,9 @@ struct attention_part {
     const int32_t *blocks[SCHEDULER_GROUPS];
     uint32_t past;
     uint32_t count;
-    uint32_t held;      /* entries of each block list; 0: as many as its tokens need */
-    uint32_t seat;      /* below max_seqs, each at most once in a step */
-    uint32_t unchanged; /* leading entries that are as in the last step in which the seat had a part */
+    uint32_t held;       /* entries of each block list; 0: as many as its tokens need */
+    uint32_t batch_slot; /* below max_seqs, each at most once in a step */
+    uint32_t unchanged;  /* leading entries that are as in the last step in which the batch slot had a part */
 };
 
 /* Begins a step; each sequence appears at most once. Rows of a step are best ordered prompts first. */

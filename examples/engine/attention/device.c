@@ -203,7 +203,7 @@ int device_wait(const struct device *d, struct failure *err)
 
 /* ---------------------------------------------------------------- tensors of a layer */
 
-/* Where a tensor may begin: kernels load pieces of this size at most. */
+/* Where a tensor may begin: kernels load vectors of this size at most. */
 enum { ALIGNMENT = 64 };
 
 static uint64_t align(uint64_t bytes)

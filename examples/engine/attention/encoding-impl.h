@@ -14,8 +14,8 @@ struct encoding_cache {
     struct attn_kv *kv;
 };
 
-/* Seats of a class in its caches: seat i has the blocks from page[i * width] on. */
-struct encoding_seats {
+/* Batch slots of a class in its caches: batch slot i has the blocks from page[i * width] on. */
+struct encoding_slots {
     uint32_t width;
     int64_t *page;
     struct encoding_cache *caches; /* one per layer */
@@ -37,10 +37,10 @@ struct encoding {
     struct attn_state *state;
     struct attn_layer *layers[ENCODING_CLASSES]; /* one serves all layers of a class */
     struct attn_metadata *metadata;              /* of the step that was begun */
-    struct encoding_seats self;
-    struct encoding_seats cross;
-    uint32_t rows;         /* new tokens of the step */
-    uint32_t encoder_rows; /* of the encoder in a step of prompts */
+    struct encoding_slots self;
+    struct encoding_slots cross;
+    uint32_t num_tokens;     /* new tokens of the step */
+    uint32_t encoder_tokens; /* of the encoder in a step of prompts */
 
     struct device_tensors tensors; /* of a layer */
 };

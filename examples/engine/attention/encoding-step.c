@@ -13,26 +13,26 @@ static int check_parts(const struct encoding *e, const struct encoding_part *par
                            o->max_seqs);
     for (uint32_t i = 0; i < count; i++) {
         const struct encoding_part *p = &parts[i];
-        if (p->seat >= o->max_seqs || p->count == 0 || p->past > o->max_tokens ||
+        if (p->batch_slot >= o->max_seqs || p->count == 0 || p->past > o->max_tokens ||
             p->count > o->max_tokens - p->past || p->encoder > o->max_encoder ||
             (p->past == 0 && i > 0 && parts[i - 1].past > 0))
-            return failure_set(err,
-                               "part %" PRIu32 ": seat %" PRIu32 ", %" PRIu32 " tokens behind %" PRIu32
-                               ", %" PRIu32 " rows of the encoder; accepted are %" PRIu32 " seats, %" PRIu32
-                               " tokens, %" PRIu32 " rows, and prompts before decodes",
-                               i, p->seat, p->count, p->past, p->encoder, o->max_seqs, o->max_tokens,
-                               o->max_encoder);
+            return failure_set(
+                err,
+                "part %" PRIu32 ": batch slot %" PRIu32 ", %" PRIu32 " tokens behind %" PRIu32 ", %" PRIu32
+                " rows of the encoder; accepted are %" PRIu32 " batch slots, %" PRIu32 " tokens, %" PRIu32
+                " rows, and prompts before decodes",
+                i, p->batch_slot, p->count, p->past, p->encoder, o->max_seqs, o->max_tokens, o->max_encoder);
     }
     return 0;
 }
 
-/* Blocks of a seat, as many as the tokens need. */
-static struct attn_blocks seat_blocks(const struct encoding *e, const struct encoding_seats *seats,
-                                      uint32_t seat, uint32_t tokens)
+/* Blocks of a batch slot, as many as the tokens need. */
+static struct attn_blocks slot_blocks(const struct encoding *e, const struct encoding_slots *slots,
+                                      uint32_t batch_slot, uint32_t tokens)
 {
     return (struct attn_blocks){.kind = ATTN_BLOCKS_LIST,
                                 .count = (tokens + e->options.block - 1) / e->options.block,
-                                .blocks = seats->page + (size_t)seat * seats->width};
+                                .blocks = slots->page + (size_t)batch_slot * slots->width};
 }
 
 static int add(struct encoding *e, const struct encoding_part *part, struct failure *err)
@@ -44,9 +44,9 @@ static int add(struct encoding *e, const struct encoding_part *part, struct fail
     ATTN_INIT(&args);
     ATTN_INIT(&error);
     if (encoding_has(e, ENCODING_SELF))
-        blocks = seat_blocks(e, &e->self, part->seat, part->past + part->count);
+        blocks = slot_blocks(e, &e->self, part->batch_slot, part->past + part->count);
     if (encoding_has(e, ENCODING_CROSS))
-        cross = seat_blocks(e, &e->cross, part->seat, part->encoder);
+        cross = slot_blocks(e, &e->cross, part->batch_slot, part->encoder);
     args.prompt = part->past == 0;
     args.context_len = part->past;
     args.query_len = part->count;
@@ -64,13 +64,13 @@ int encoding_begin(struct encoding *e, const struct encoding_part *parts, uint32
         return -1;
     if (attn_builder_reset(e->builder, &error) < 0)
         return device_fail(err, "builder", &error);
-    e->rows = 0;
-    e->encoder_rows = 0;
+    e->num_tokens = 0;
+    e->encoder_tokens = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (add(e, &parts[i], err) < 0)
             return -1;
-        e->rows += parts[i].count;
-        e->encoder_rows += parts[i].past == 0 ? parts[i].encoder : 0;
+        e->num_tokens += parts[i].count;
+        e->encoder_tokens += parts[i].past == 0 ? parts[i].encoder : 0;
     }
     if (attn_builder_build(e->builder, NULL, e->device.stream, &e->metadata, &error) < 0)
         return device_fail(err, "builder", &error);
@@ -79,10 +79,10 @@ int encoding_begin(struct encoding *e, const struct encoding_part *parts, uint32
     return 0;
 }
 
-static int forward(struct encoding *e, enum encoding_class class, uint32_t layer, bool fresh,
+static int forward(struct encoding *e, enum encoding_class class, uint32_t layer, bool new_kv,
                    struct failure *err)
 {
-    const struct encoding_seats *seats = class == ENCODING_SELF    ? &e->self
+    const struct encoding_slots *slots = class == ENCODING_SELF    ? &e->self
                                          : class == ENCODING_CROSS ? &e->cross
                                                                    : NULL;
     const struct encoding_shape *s = &e->shape;
@@ -93,11 +93,11 @@ static int forward(struct encoding *e, enum encoding_class class, uint32_t layer
     ATTN_INIT(&error);
     tensors.q = device_view(t, t->d_up, 0, s->heads, s->head_dim);
     tensors.out = device_view(t, t->d_down, 0, s->heads, s->head_dim);
-    if (fresh) {
+    if (new_kv) {
         tensors.k_new = device_view(t, t->d_up, t->k, s->heads, s->head_dim);
         tensors.v_new = device_view(t, t->d_up, t->v, s->heads, s->head_dim);
     }
-    if (attn_layer_forward(e->layers[class], e->state, e->metadata, seats ? seats->caches[layer].kv : NULL,
+    if (attn_layer_forward(e->layers[class], e->state, e->metadata, slots ? slots->caches[layer].kv : NULL,
                            &tensors, e->device.stream, &error) < 0)
         return device_fail(err, "layer", &error);
     return 0;
@@ -107,14 +107,14 @@ int encoding_run(struct encoding *e, enum encoding_class class, uint32_t layer, 
                  const float *k, const float *v, float *out, struct failure *err)
 {
     const uint64_t row = (uint64_t)e->shape.heads * e->shape.head_dim;
-    const uint32_t rows = class == ENCODING_ENCODER ? e->encoder_rows : e->rows;
-    const uint64_t kv_count = k ? row * (class == ENCODING_CROSS ? e->encoder_rows : rows) : 0;
-    device_tensors_place(&e->tensors, rows * row, kv_count);
-    device_tensors_fill(&e->tensors, q, rows * row, k, v, kv_count);
+    const uint32_t num_tokens = class == ENCODING_ENCODER ? e->encoder_tokens : e->num_tokens;
+    const uint64_t kv_count = k ? row * (class == ENCODING_CROSS ? e->encoder_tokens : num_tokens) : 0;
+    device_tensors_place(&e->tensors, num_tokens * row, kv_count);
+    device_tensors_fill(&e->tensors, q, num_tokens * row, k, v, kv_count);
     if (device_tensors_upload(&e->device, &e->tensors, err) < 0 ||
         forward(e, class, layer, k != NULL, err) < 0 ||
         device_tensors_download(&e->device, &e->tensors, err) < 0 || device_wait(&e->device, err) < 0)
         return -1;
-    device_tensors_take(&e->tensors, out, rows * row);
+    device_tensors_take(&e->tensors, out, num_tokens * row);
     return 0;
 }

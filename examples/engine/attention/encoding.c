@@ -12,7 +12,7 @@
 
 /* ---------------------------------------------------------------- memory */
 
-/* Pages beyond what the seats need, so that the ones in use are never simply all of them. */
+/* Pages beyond what the batch slots need, so that the ones in use are never simply all of them. */
 enum { SPARE_PAGES = 3 };
 
 /* One scale per page, token and head beside an 8-bit cache. */
@@ -56,9 +56,9 @@ static int make_cache(struct encoding *e, const struct attn_problem *problem, ui
     return 0;
 }
 
-/* Blocks of a seat are never neighbours but by chance, as after a long run. */
-static int make_seats(struct encoding *e, enum encoding_class class, uint32_t tokens,
-                      struct encoding_seats *seats, struct failure *err)
+/* Blocks of a batch slot are never neighbours but by chance, as after a long run. */
+static int make_slots(struct encoding *e, enum encoding_class class, uint32_t tokens,
+                      struct encoding_slots *slots, struct failure *err)
 {
     const struct encoding_options *o = &e->options;
     uint64_t width = ((uint64_t)tokens + o->block - 1) / o->block;
@@ -67,18 +67,18 @@ static int make_seats(struct encoding *e, enum encoding_class class, uint32_t to
     if (count > INT32_MAX / o->block)
         return failure_set(err, "%" PRIu64 " blocks of %" PRIu32 " tokens; accepted are up to %d tokens",
                            count, o->block, INT32_MAX);
-    seats->width = (uint32_t)width;
-    seats->page = calloc(count, sizeof *seats->page);
-    seats->caches = calloc(e->shape.layers[class], sizeof *seats->caches);
-    if (!seats->page || !seats->caches)
+    slots->width = (uint32_t)width;
+    slots->page = calloc(count, sizeof *slots->page);
+    slots->caches = calloc(e->shape.layers[class], sizeof *slots->caches);
+    if (!slots->page || !slots->caches)
         return failure_set(err, "no memory for the order of %" PRIu64 " blocks", count);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t j = (uint32_t)(rng_next(&seed) % (i + 1));
-        seats->page[i] = seats->page[j];
-        seats->page[j] = i;
+        slots->page[i] = slots->page[j];
+        slots->page[j] = i;
     }
     for (uint32_t i = 0; i < e->shape.layers[class]; i++)
-        if (make_cache(e, &e->problems[e->index_of[class]], (uint32_t)count, &seats->caches[i], err) < 0)
+        if (make_cache(e, &e->problems[e->index_of[class]], (uint32_t)count, &slots->caches[i], err) < 0)
             return -1;
     return 0;
 }
@@ -87,33 +87,33 @@ static int allocate(struct encoding *e, struct failure *err)
 {
     const struct encoding_options *o = &e->options;
     uint64_t encoder_rows = (uint64_t)o->max_encoder * o->max_seqs;
-    uint64_t rows = encoder_rows > o->max_rows ? encoder_rows : o->max_rows;
+    uint64_t rows = encoder_rows > o->max_batch_tokens ? encoder_rows : o->max_batch_tokens;
     uint64_t count = rows * e->shape.heads * e->shape.head_dim;
     if (device_tensors_make(&e->device, ATTN_F32, count, count, &e->tensors, err) < 0)
         return -1;
-    if (encoding_has(e, ENCODING_SELF) && make_seats(e, ENCODING_SELF, o->max_tokens, &e->self, err) < 0)
+    if (encoding_has(e, ENCODING_SELF) && make_slots(e, ENCODING_SELF, o->max_tokens, &e->self, err) < 0)
         return -1;
-    if (encoding_has(e, ENCODING_CROSS) && make_seats(e, ENCODING_CROSS, o->max_encoder, &e->cross, err) < 0)
+    if (encoding_has(e, ENCODING_CROSS) && make_slots(e, ENCODING_CROSS, o->max_encoder, &e->cross, err) < 0)
         return -1;
     return 0;
 }
 
-static void free_seats(struct encoding *e, struct encoding_seats *seats, uint32_t layers)
+static void free_slots(struct encoding *e, struct encoding_slots *slots, uint32_t layers)
 {
-    for (uint32_t i = 0; seats->caches && i < layers; i++) {
-        attn_kv_destroy(seats->caches[i].kv);
-        device_free(&e->device, &seats->caches[i].memory);
-        device_free(&e->device, &seats->caches[i].scales[0]);
-        device_free(&e->device, &seats->caches[i].scales[1]);
+    for (uint32_t i = 0; slots->caches && i < layers; i++) {
+        attn_kv_destroy(slots->caches[i].kv);
+        device_free(&e->device, &slots->caches[i].memory);
+        device_free(&e->device, &slots->caches[i].scales[0]);
+        device_free(&e->device, &slots->caches[i].scales[1]);
     }
-    free(seats->caches);
-    free(seats->page);
+    free(slots->caches);
+    free(slots->page);
 }
 
 static void free_memory(struct encoding *e)
 {
-    free_seats(e, &e->self, e->shape.layers[ENCODING_SELF]);
-    free_seats(e, &e->cross, e->shape.layers[ENCODING_CROSS]);
+    free_slots(e, &e->self, e->shape.layers[ENCODING_SELF]);
+    free_slots(e, &e->cross, e->shape.layers[ENCODING_CROSS]);
     device_tensors_free(&e->device, &e->tensors);
 }
 
@@ -150,7 +150,7 @@ static int describe(struct encoding *e, enum encoding_class class, struct failur
     p->det = 1;
     p->max_seqs = o->max_seqs;
     p->max_q = encoder ? o->max_encoder : o->max_tokens;
-    p->max_rows = encoder ? o->max_encoder * o->max_seqs : o->max_rows;
+    p->max_rows = encoder ? o->max_encoder * o->max_seqs : o->max_batch_tokens;
     p->max_kv = encoder || class == ENCODING_CROSS ? o->max_encoder : o->max_tokens;
     e->index_of[class] = index;
     return attn_problem_resolve(p, p, &error) < 0 ? device_fail(err, "problem", &error) : 0;
@@ -202,7 +202,7 @@ static int make_steps(struct encoding *e, struct failure *err)
     builder.group = state.group = &group;
     builder.cross = state.cross = crossing ? &cross : NULL;
     builder.max_seqs = o->max_seqs;
-    builder.max_tokens = o->max_rows;
+    builder.max_tokens = o->max_batch_tokens;
     builder.max_encoder_tokens = crossing ? o->max_encoder * o->max_seqs : 0;
     for (uint32_t i = 0; i < e->count; i++)
         classes[i].problem = &e->problems[i];
@@ -236,12 +236,13 @@ static int check_options(const struct encoding *e, struct failure *err)
 {
     const struct encoding_options *o = &e->options;
     uint64_t encoder_rows = (uint64_t)o->max_encoder * o->max_seqs;
-    if (!o->block || !o->max_seqs || !o->max_rows || !o->max_tokens || o->block > INT32_MAX / 2 ||
+    if (!o->block || !o->max_seqs || !o->max_batch_tokens || !o->max_tokens || o->block > INT32_MAX / 2 ||
         o->max_tokens > INT32_MAX / 2 || encoder_rows > INT32_MAX / 2)
         return failure_set(err,
                            "block %" PRIu32 ", sequences %" PRIu32 ", tokens %" PRIu32 " of %" PRIu32
                            ", rows of encoders %" PRIu64 "; accepted are 1 to %d",
-                           o->block, o->max_seqs, o->max_rows, o->max_tokens, encoder_rows, INT32_MAX / 2);
+                           o->block, o->max_seqs, o->max_batch_tokens, o->max_tokens, encoder_rows,
+                           INT32_MAX / 2);
     if (!e->kv_dtype)
         return failure_set(err, "cache type %s; accepted are " ATTENTION_CACHE_TYPES, o->kv);
     return 0;
@@ -293,7 +294,7 @@ void encoding_destroy(struct encoding *e)
     free(e);
 }
 
-uint32_t encoding_seats(const struct encoding *e)
+uint32_t encoding_slots(const struct encoding *e)
 {
     return e->options.max_seqs;
 }

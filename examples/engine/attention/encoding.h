@@ -22,8 +22,8 @@ struct encoding_shape {
 
 struct encoding_options {
     uint32_t block;               /* tokens of a block of the caches */
-    uint32_t max_seqs;            /* sequences of a step, each with a seat of its own */
-    uint32_t max_rows;            /* new tokens of a step */
+    uint32_t max_seqs;            /* sequences of a step, each with a batch slot of its own */
+    uint32_t max_batch_tokens;    /* new tokens of a step */
     uint32_t max_tokens;          /* of a sequence */
     uint32_t max_encoder;         /* rows of the encoder of a sequence; 0 without */
     uint32_t threads;             /* 0: as libattn decides */
@@ -45,15 +45,15 @@ struct encoding_info {
 int encoding_create(const struct encoding_shape *shape, const struct encoding_options *options,
                     struct encoding **out, struct failure *err);
 void encoding_destroy(struct encoding *e);
-/* How many sequences have a seat. */
-uint32_t encoding_seats(const struct encoding *e);
+/* How many sequences have a batch slot. */
+uint32_t encoding_slots(const struct encoding *e);
 
 void encoding_get_info(const struct encoding *e, struct encoding_info *out);
 
 /* What a sequence brings to a step: "count" new tokens behind "past" earlier ones. */
 struct encoding_part {
-    uint32_t seat; /* below max_seqs: whose blocks it has in the caches */
-    uint32_t past; /* 0: a prompt, with which the encoder runs */
+    uint32_t batch_slot; /* below max_seqs: whose blocks it has in the caches */
+    uint32_t past;       /* 0: a prompt, with which the encoder runs */
     uint32_t count;
     uint32_t encoder; /* rows of its encoder, in every step the same */
 };

@@ -112,8 +112,8 @@ static int make_groups(struct attention *a, struct failure *err)
         if (make_group(a, g, &seed, err) < 0)
             return -1;
     a->row = calloc(a->options.max_seqs, sizeof *a->row);
-    a->seat_step = calloc(a->options.max_seqs, sizeof *a->seat_step);
-    if (!a->row || !a->seat_step)
+    a->slot_step = calloc(a->options.max_seqs, sizeof *a->slot_step);
+    if (!a->row || !a->slot_step)
         return failure_set(err, "no memory for the rows of %" PRIu32 " sequences", a->options.max_seqs);
     return 0;
 }
@@ -193,10 +193,10 @@ static void free_moves(struct attention *a)
 /* Rows that a graph pads a step with are computed too: whatever they hold, it was written once. */
 static int alloc_step(struct attention *a, struct failure *err)
 {
-    const uint32_t rows = a->options.max_rows;
+    const uint32_t num_tokens = a->options.max_batch_tokens;
     const uint64_t tokens = a->options.max_seqs * sizeof(int64_t);
-    if (device_tensors_make(&a->device, a->groups[0].problem.q_dtype, attention_q_count(a, rows),
-                            attention_kv_count(a, rows), &a->tensors, err) < 0 ||
+    if (device_tensors_make(&a->device, a->groups[0].problem.q_dtype, attention_q_count(a, num_tokens),
+                            attention_kv_count(a, num_tokens), &a->tensors, err) < 0 ||
         device_host_alloc(&a->device, "tokens on the host", tokens, &a->tokens, err) < 0 ||
         device_alloc(&a->device, "tokens", tokens, &a->d_tokens, err) < 0 ||
         device_put(&a->device, &a->d_tokens, a->tokens.memory, tokens, err) < 0)
@@ -229,7 +229,7 @@ void attention_free(struct attention *a)
     }
     free(a->caches);
     free(a->row);
-    free(a->seat_step);
+    free(a->slot_step);
 }
 
 /* ---------------------------------------------------------------- moves */

@@ -7,14 +7,14 @@
 
 /* ---------------------------------------------------------------- one layer */
 
-uint64_t attention_q_count(const struct attention *a, uint32_t rows)
+uint64_t attention_q_count(const struct attention *a, uint32_t num_tokens)
 {
-    return (uint64_t)rows * a->shape.heads * a->shape.head_dim;
+    return (uint64_t)num_tokens * a->shape.heads * a->shape.head_dim;
 }
 
-uint64_t attention_kv_count(const struct attention *a, uint32_t rows)
+uint64_t attention_kv_count(const struct attention *a, uint32_t num_tokens)
 {
-    return (uint64_t)rows * a->shape.kv_heads * a->shape.head_dim;
+    return (uint64_t)num_tokens * a->shape.kv_heads * a->shape.head_dim;
 }
 
 /*
@@ -54,8 +54,8 @@ static int launch(struct attention *a, uint32_t layer, struct failure *err)
 int attention_forward(struct attention *a, uint32_t layer, const float *q, const float *k, const float *v,
                       float *out, struct failure *err)
 {
-    const uint64_t count = attention_q_count(a, a->rows);
-    device_tensors_fill(&a->tensors, q, count, k, v, attention_kv_count(a, a->rows));
+    const uint64_t count = attention_q_count(a, a->num_tokens);
+    device_tensors_fill(&a->tensors, q, count, k, v, attention_kv_count(a, a->num_tokens));
     if ((a->size ? launch(a, layer, err) : run_layer(a, a->state, a->metadata, layer, err)) < 0 ||
         device_wait(&a->device, err) < 0)
         return -1;
@@ -199,12 +199,12 @@ static int check_part(const struct attention *a, const struct attention_part *p,
                            " tokens in all, and no blocks for a part that is alone",
                            index, p->count, p->past, p->blocks[0] ? "with" : "without", o->max_chunk,
                            o->max_tokens);
-    if (p->seat >= o->max_seqs || (p->held && p->held < blocks_for(a, p)) || p->unchanged > a->width)
+    if (p->batch_slot >= o->max_seqs || (p->held && p->held < blocks_for(a, p)) || p->unchanged > a->width)
         return failure_set(err,
-                           "part %" PRIu32 ": seat %" PRIu32 ", %" PRIu32 " blocks, %" PRIu32
-                           " of them unchanged; accepted are seats below %" PRIu32 " and at least %" PRIu32
-                           " blocks",
-                           index, p->seat, p->held, p->unchanged, o->max_seqs, blocks_for(a, p));
+                           "part %" PRIu32 ": batch slot %" PRIu32 ", %" PRIu32 " blocks, %" PRIu32
+                           " of them unchanged; accepted are batch slots below %" PRIu32
+                           " and at least %" PRIu32 " blocks",
+                           index, p->batch_slot, p->held, p->unchanged, o->max_seqs, blocks_for(a, p));
     return 0;
 }
 
@@ -212,26 +212,27 @@ static int check_parts(const struct attention *a, const struct attention_part *p
                        struct failure *err)
 {
     const struct attention_options *o = &a->options;
-    uint64_t rows = 0;
+    uint64_t num_tokens = 0;
     if (count == 0 || count > o->max_seqs)
         return failure_set(err, "a step of %" PRIu32 " sequences; accepted are 1 to %" PRIu32, count,
                            o->max_seqs);
     for (uint32_t i = 0; i < count; i++) {
         if (check_part(a, &parts[i], i, count, err) < 0)
             return -1;
-        rows += parts[i].count;
+        num_tokens += parts[i].count;
     }
-    if (rows > o->max_rows)
-        return failure_set(err, "a step of %" PRIu64 " tokens; accepted are 1 to %" PRIu32, rows,
-                           o->max_rows);
+    if (num_tokens > o->max_batch_tokens)
+        return failure_set(err, "a step of %" PRIu64 " tokens; accepted are 1 to %" PRIu32, num_tokens,
+                           o->max_batch_tokens);
     return 0;
 }
 
-/* The pages of a seat's sequence; of those that are unchanged only the ones that were not written then. */
+/* The pages of a batch slot's sequence; of those that are unchanged only the ones that were not written then.
+ */
 static void fill_blocks(struct attention *a, uint32_t group, const struct attention_part *p, uint32_t held)
 {
     struct attention_group *g = &a->groups[group];
-    int64_t *to = g->blocks + (size_t)p->seat * a->width;
+    int64_t *to = g->blocks + (size_t)p->batch_slot * a->width;
     const int32_t *from = p->blocks[group];
     for (uint32_t i = p->unchanged; i < held; i++) {
         int32_t block = from ? from[i] : (int32_t)i;
@@ -243,7 +244,7 @@ static void fill_blocks(struct attention *a, uint32_t group, const struct attent
 static uint32_t unchanged(const struct attention *a, uint32_t row, const struct attention_part *p)
 {
     const struct attention_row *r = &a->row[row];
-    bool own = r->seat == p->seat && r->step == a->seat_step[p->seat];
+    bool own = r->batch_slot == p->batch_slot && r->step == a->slot_step[p->batch_slot];
     return own ? p->unchanged : 0;
 }
 
@@ -260,7 +261,7 @@ static int add(struct attention *a, uint32_t row, const struct attention_part *p
     for (uint32_t g = 0; g < a->shape.groups; g++) {
         fill_blocks(a, g, p, held);
         blocks[g].kind = ATTN_BLOCKS_LIST;
-        blocks[g].blocks = a->groups[g].blocks + (size_t)p->seat * a->width;
+        blocks[g].blocks = a->groups[g].blocks + (size_t)p->batch_slot * a->width;
         blocks[g].count = held;
         blocks[g].unchanged = unchanged(a, row, p);
     }
@@ -270,16 +271,16 @@ static int add(struct attention *a, uint32_t row, const struct attention_part *p
     args.blocks = blocks;
     if (attn_builder_add(a->builder, &args, &error) < 0)
         return device_fail(err, "builder", &error);
-    a->row[row] = (struct attention_row){p->seat, a->step};
-    a->seat_step[p->seat] = a->step;
+    a->row[row] = (struct attention_row){p->batch_slot, a->step};
+    a->slot_step[p->batch_slot] = a->step;
     return 0;
 }
 
 /* A graph copies its padding too. */
 static void place_tensors(struct attention *a)
 {
-    uint32_t rows = a->size ? a->size->seqs : a->rows;
-    device_tensors_place(&a->tensors, attention_q_count(a, rows), attention_kv_count(a, rows));
+    uint32_t num_tokens = a->size ? a->size->seqs : a->num_tokens;
+    device_tensors_place(&a->tensors, attention_q_count(a, num_tokens), attention_kv_count(a, num_tokens));
 }
 
 /* The metadata is planned for all layer classes; for graphs it goes to the buffers that they read. */
@@ -308,13 +309,13 @@ int attention_begin(struct attention *a, const struct attention_part *parts, uin
     if (attn_builder_reset(a->builder, &error) < 0)
         return device_fail(err, "builder", &error);
     a->metadata = NULL;
-    a->rows = 0;
+    a->num_tokens = 0;
     a->step++;
     /* One token behind others is a decode; what stands before a prompt is added like one, which is the same.
      */
     for (uint32_t i = 0; i < count; i++)
         prompts = parts[i].count > 1 || parts[i].past == 0 ? i + 1 : prompts;
-    for (uint32_t i = 0; i < count; a->rows += parts[i++].count)
+    for (uint32_t i = 0; i < count; a->num_tokens += parts[i++].count)
         if (add(a, i, &parts[i], i < prompts, err) < 0)
             return -1;
     a->seqs = count;

@@ -132,7 +132,7 @@ void bert_finish(struct bert *b)
 struct bert_forward {
     const struct bert *model;
     uint32_t max_texts;
-    uint32_t max_rows;
+    uint32_t max_batch_tokens;
     struct encoding_part *parts;
     float *memory;
     float *x; /* [rows, width], as are the next five */
@@ -144,12 +144,12 @@ struct bert_forward {
     float *hidden; /* [rows, hidden] */
 };
 
-int bert_forward_create(const struct bert *model, uint32_t max_texts, uint32_t max_rows,
+int bert_forward_create(const struct bert *model, uint32_t max_texts, uint32_t max_batch_tokens,
                         struct bert_forward **out, struct failure *err)
 {
     const struct bert_shape *s = &model->shape;
-    uint64_t wide = (uint64_t)max_rows * s->width;
-    uint64_t floats = 6 * wide + (uint64_t)max_rows * s->hidden;
+    uint64_t wide = (uint64_t)max_batch_tokens * s->width;
+    uint64_t floats = 6 * wide + (uint64_t)max_batch_tokens * s->hidden;
     struct bert_forward *f = calloc(1, sizeof *f);
     if (f) {
         f->parts = calloc(max_texts, sizeof *f->parts);
@@ -157,11 +157,11 @@ int bert_forward_create(const struct bert *model, uint32_t max_texts, uint32_t m
     }
     if (!f || !f->parts || !f->memory) {
         bert_forward_destroy(f);
-        return failure_set(err, "no memory for %" PRIu32 " tokens of a batch", max_rows);
+        return failure_set(err, "no memory for %" PRIu32 " tokens of a batch", max_batch_tokens);
     }
     f->model = model;
     f->max_texts = max_texts;
-    f->max_rows = max_rows;
+    f->max_batch_tokens = max_batch_tokens;
     float **const list[] = {&f->x, &f->q, &f->k, &f->v, &f->mixed, &f->added};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         *list[i] = f->memory + i * wide;
@@ -200,9 +200,9 @@ static int check_texts(struct bert_forward *f, const struct bert_text *texts, ui
         f->parts[i] = (struct encoding_part){.count = t->count};
         rows += t->count;
     }
-    if (rows > f->max_rows)
+    if (rows > f->max_batch_tokens)
         return failure_set(err, "a batch of %" PRIu64 " tokens; accepted are 1 to %" PRIu32, rows,
-                           f->max_rows);
+                           f->max_batch_tokens);
     return 0;
 }
 

@@ -59,8 +59,9 @@ struct bert_text {
 
 struct bert_forward;
 
-/* The model must outlive it. A batch has up to max_texts texts with up to max_rows tokens together. */
-int bert_forward_create(const struct bert *model, uint32_t max_texts, uint32_t max_rows,
+/* The model must outlive it. A batch has up to max_texts texts with up to max_batch_tokens tokens together.
+ */
+int bert_forward_create(const struct bert *model, uint32_t max_texts, uint32_t max_batch_tokens,
                         struct bert_forward **out, struct failure *err);
 void bert_forward_destroy(struct bert_forward *f);
 

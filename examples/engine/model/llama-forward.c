@@ -10,7 +10,7 @@
 
 struct forward {
     const struct model *model;
-    uint32_t max_rows;
+    uint32_t max_batch_tokens;
     struct attention_part *places; /* of a step's parts; each has a token */
     int32_t *next;                 /* tokens of a step that follows another */
     float *x;                      /* the residual stream */
@@ -39,7 +39,8 @@ static void book(struct forward *f, double *account)
     f->since = now;
 }
 
-int forward_create(const struct model *model, uint32_t max_rows, struct forward **out, struct failure *err)
+int forward_create(const struct model *model, uint32_t max_batch_tokens, struct forward **out,
+                   struct failure *err)
 {
     const struct model_shape *s = &model->shape;
     size_t q_width = (size_t)s->heads * s->head_dim;
@@ -47,14 +48,15 @@ int forward_create(const struct model *model, uint32_t max_rows, struct forward 
     size_t per_row = 2 * (size_t)s->width + 2 * q_width + 2 * kv_width + 2 * (size_t)s->hidden + s->head_dim;
     struct forward *f = calloc(1, sizeof *f);
     size_t floats;
-    if (!f || __builtin_mul_overflow(per_row, max_rows, &floats) ||
-        !(f->memory = calloc(floats, sizeof(float))) || !(f->places = calloc(max_rows, sizeof *f->places)) ||
-        !(f->next = calloc(max_rows, sizeof *f->next))) {
+    if (!f || __builtin_mul_overflow(per_row, max_batch_tokens, &floats) ||
+        !(f->memory = calloc(floats, sizeof(float))) ||
+        !(f->places = calloc(max_batch_tokens, sizeof *f->places)) ||
+        !(f->next = calloc(max_batch_tokens, sizeof *f->next))) {
         forward_destroy(f);
-        return failure_set(err, "no memory for the activations of %" PRIu32 " tokens", max_rows);
+        return failure_set(err, "no memory for the activations of %" PRIu32 " tokens", max_batch_tokens);
     }
     f->model = model;
-    f->max_rows = max_rows;
+    f->max_batch_tokens = max_batch_tokens;
     const struct {
         float **at;
         size_t width;
@@ -64,7 +66,7 @@ int forward_create(const struct model *model, uint32_t max_rows, struct forward 
     float *next = f->memory;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         *parts[i].at = next;
-        next += parts[i].width * max_rows;
+        next += parts[i].width * max_batch_tokens;
     }
     *out = f;
     return 0;
@@ -134,61 +136,63 @@ static void feed_forward(struct forward *f, uint32_t index, uint32_t count)
     ops_add(f->x, f->norm, (uint64_t)count * s->width);
 }
 
-/* Checks the parts, then fills residual stream and rotary table. Returns the rows, 0 after a failure. */
+/* Checks the parts, then fills residual stream and rotary table. Returns the number of tokens, 0 after a
+ * failure. */
 static uint32_t gather(struct forward *f, const struct forward_part *parts, uint32_t count,
                        struct failure *err)
 {
     const struct model_shape *s = &f->model->shape;
-    uint32_t rows = 0;
+    uint32_t num_tokens = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct forward_part *p = &parts[i];
-        if (p->place.count == 0 || p->place.count > f->max_rows - rows || p->first_row > p->place.count) {
+        if (p->place.count == 0 || p->place.count > f->max_batch_tokens - num_tokens ||
+            p->logits_from > p->place.count) {
             failure_set(err, "a step has %" PRIu32 " tokens and more; accepted are 1 to %" PRIu32,
-                        rows + p->place.count, f->max_rows);
+                        num_tokens + p->place.count, f->max_batch_tokens);
             return 0;
         }
-        if (embed(f, p->tokens, p->place.count, f->x + (size_t)rows * s->width, err) < 0)
+        if (embed(f, p->tokens, p->place.count, f->x + (size_t)num_tokens * s->width, err) < 0)
             return 0;
         ops_rope_table(p->place.past, p->place.count, s->head_dim, s->rope_base,
-                       f->rope + (size_t)rows * s->head_dim);
+                       f->rope + (size_t)num_tokens * s->head_dim);
         f->places[i] = p->place;
-        rows += p->place.count;
+        num_tokens += p->place.count;
     }
-    if (!rows)
-        failure_set(err, "a step has no tokens; accepted are 1 to %" PRIu32, f->max_rows);
-    return rows;
+    if (!num_tokens)
+        failure_set(err, "a step has no tokens; accepted are 1 to %" PRIu32, f->max_batch_tokens);
+    return num_tokens;
 }
 
-/* Logits of the rows that are wanted, one product for all of them. */
+/* Logits of the tokens that want them, one product for all of them. */
 static void project(struct forward *f, const struct forward_part *parts, uint32_t count, float *logits)
 {
     const struct model_shape *s = &f->model->shape;
     const float *x = f->x;
-    uint32_t rows = 0;
+    uint32_t num_tokens = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t wanted = parts[i].place.count - parts[i].first_row;
-        ops_norm(x + (size_t)parts[i].first_row * s->width, f->model->final_norm, wanted, s->width,
-                 s->norm_epsilon, f->norm + (size_t)rows * s->width);
+        uint32_t wanted = parts[i].place.count - parts[i].logits_from;
+        ops_norm(x + (size_t)parts[i].logits_from * s->width, f->model->final_norm, wanted, s->width,
+                 s->norm_epsilon, f->norm + (size_t)num_tokens * s->width);
         x += (size_t)parts[i].place.count * s->width;
-        rows += wanted;
+        num_tokens += wanted;
     }
     book(f, &f->times.rest);
-    if (rows)
-        matmul(f->norm, f->model->output, rows, s->width, s->vocab, logits);
+    if (num_tokens)
+        matmul(f->norm, f->model->output, num_tokens, s->width, s->vocab, logits);
     book(f, &f->times.products);
 }
 
 /* The step is begun by the caller of this. */
 static int run_layers(struct forward *f, struct attention *attention, const struct forward_part *parts,
-                      uint32_t count, uint32_t rows, float *logits, struct failure *err)
+                      uint32_t count, uint32_t num_tokens, float *logits, struct failure *err)
 {
     book(f, &f->times.attention);
     for (uint32_t i = 0; i < f->model->shape.layers; i++) {
         if (f->stop && f->stop(f->user))
             return failure_set(err, "stopped in layer %" PRIu32 " of a step", i);
-        if (attend(f, attention, i, rows, err) < 0)
+        if (attend(f, attention, i, num_tokens, err) < 0)
             return -1;
-        feed_forward(f, i, rows);
+        feed_forward(f, i, num_tokens);
     }
     project(f, parts, count, logits);
     return 0;
@@ -198,31 +202,31 @@ int forward_run(struct forward *f, struct attention *attention, const struct for
                 uint32_t count, float *logits, struct failure *err)
 {
     book(f, &(double){0});
-    uint32_t rows = gather(f, parts, count, err);
+    uint32_t num_tokens = gather(f, parts, count, err);
     book(f, &f->times.rest);
-    if (!rows || attention_begin(attention, f->places, count, err) < 0)
+    if (!num_tokens || attention_begin(attention, f->places, count, err) < 0)
         return -1;
-    return run_layers(f, attention, parts, count, rows, logits, err);
+    return run_layers(f, attention, parts, count, num_tokens, logits, err);
 }
 
 int forward_advance(struct forward *f, struct attention *attention, const struct forward_part *parts,
                     uint32_t count, float *logits, struct failure *err)
 {
     book(f, &(double){0});
-    uint32_t rows = gather(f, parts, count, err);
-    if (!rows)
+    uint32_t num_tokens = gather(f, parts, count, err);
+    if (!num_tokens)
         return -1;
-    if (rows != count)
+    if (num_tokens != count)
         return failure_set(err,
                            "a step of %" PRIu32 " tokens for %" PRIu32
                            " sequences to advance to; one token for each is accepted",
-                           rows, count);
+                           num_tokens, count);
     for (uint32_t i = 0; i < count; i++)
         f->next[i] = parts[i].tokens[0];
     book(f, &f->times.rest);
     if (attention_advance(attention, f->next, err) < 0)
         return -1;
-    return run_layers(f, attention, parts, count, rows, logits, err);
+    return run_layers(f, attention, parts, count, num_tokens, logits, err);
 }
 
 void forward_set_stop(struct forward *f, bool (*stop)(void *user), void *user)
@@ -237,10 +241,10 @@ void forward_get_times(const struct forward *f, struct forward_times *out)
 }
 
 int forward_step(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t past,
-                 uint32_t count, uint32_t first_row, float *logits, struct failure *err)
+                 uint32_t count, uint32_t logits_from, float *logits, struct failure *err)
 {
     struct forward_part part = {
-        .place = {.past = past, .count = count}, .tokens = tokens, .first_row = first_row};
+        .place = {.past = past, .count = count}, .tokens = tokens, .logits_from = logits_from};
     return forward_run(f, attention, &part, 1, logits, err);
 }
 
@@ -249,8 +253,8 @@ int forward_prompt(struct forward *f, struct attention *attention, const int32_t
 {
     for (uint32_t past = 0; past < count;) {
         uint32_t step = count - past < chunk ? count - past : chunk;
-        uint32_t first_row = past + step == count ? step - 1 : step;
-        if (forward_step(f, attention, tokens + past, past, step, first_row, logits, err) < 0)
+        uint32_t logits_from = past + step == count ? step - 1 : step;
+        if (forward_step(f, attention, tokens + past, past, step, logits_from, logits, err) < 0)
             return -1;
         past += step;
     }

@@ -69,15 +69,17 @@ void model_name(const struct gguf *file, char *out, size_t size);
 
 struct forward;
 
-/* The model must outlive it; max_rows is the most tokens of a step. */
-int forward_create(const struct model *model, uint32_t max_rows, struct forward **out, struct failure *err);
+/* The model must outlive it; max_batch_tokens is the most tokens of a step. */
+int forward_create(const struct model *model, uint32_t max_batch_tokens, struct forward **out,
+                   struct failure *err);
 void forward_destroy(struct forward *f);
 
-/* What a sequence brings to a step. Logits are wanted for its tokens from first_row on; place.count: none. */
+/* What a sequence brings to a step. Logits are wanted for its tokens from logits_from on; place.count: none.
+ */
 struct forward_part {
     struct attention_part place;
     const int32_t *tokens;
-    uint32_t first_row;
+    uint32_t logits_from;
 };
 
 /* Runs the parts together. Logits receive vocab floats for each token that wants them, part by part. */
@@ -107,7 +109,7 @@ void forward_set_stop(struct forward *f, bool (*stop)(void *user), void *user);
 
 /* A step of sequence 0 alone: "count" tokens behind "past" earlier ones. */
 int forward_step(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t past,
-                 uint32_t count, uint32_t first_row, float *logits, struct failure *err);
+                 uint32_t count, uint32_t logits_from, float *logits, struct failure *err);
 
 /* Runs a whole prompt of sequence 0 in chunks; logits receives the last row. */
 int forward_prompt(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t count,

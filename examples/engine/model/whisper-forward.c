@@ -10,7 +10,7 @@
 struct whisper_forward {
     const struct whisper *model;
     uint32_t max_seqs;
-    uint32_t max_rows;
+    uint32_t max_batch_tokens;
     uint32_t max_encoder;
     struct encoding_part *places;
     float *memory;
@@ -27,12 +27,12 @@ struct whisper_forward {
     float *taps;   /* rows of a convolution of one clip */
 };
 
-int whisper_forward_create(const struct whisper *model, uint32_t max_seqs, uint32_t max_rows,
+int whisper_forward_create(const struct whisper *model, uint32_t max_seqs, uint32_t max_batch_tokens,
                            uint32_t max_encoder, struct whisper_forward **out, struct failure *err)
 {
     const struct whisper_shape *s = &model->shape;
     uint64_t encoder_rows = (uint64_t)max_seqs * max_encoder;
-    uint64_t rows = encoder_rows > max_rows ? encoder_rows : max_rows;
+    uint64_t rows = encoder_rows > max_batch_tokens ? encoder_rows : max_batch_tokens;
     uint64_t inner = s->bands > s->width ? s->bands : s->width;
     struct whisper_forward *f = calloc(1, sizeof *f);
     if (!f)
@@ -67,7 +67,7 @@ int whisper_forward_create(const struct whisper *model, uint32_t max_seqs, uint3
     }
     f->model = model;
     f->max_seqs = max_seqs;
-    f->max_rows = max_rows;
+    f->max_batch_tokens = max_batch_tokens;
     f->max_encoder = max_encoder;
     *out = f;
     return 0;
@@ -112,9 +112,9 @@ static int check_parts(struct whisper_forward *f, const struct whisper_part *par
         f->places[i] = *p;
         rows += p->count;
     }
-    if (rows > f->max_rows)
+    if (rows > f->max_batch_tokens)
         return failure_set(err, "a step of %" PRIu64 " tokens; accepted are 1 to %" PRIu32, rows,
-                           f->max_rows);
+                           f->max_batch_tokens);
     return 0;
 }
 
@@ -153,15 +153,15 @@ static int attend(struct whisper_forward *f, struct encoding *attention, enum en
 {
     const struct whisper_shape *s = &f->model->shape;
     bool cross = class == ENCODING_CROSS;
-    bool fresh = !cross || encoder_rows > 0;
+    bool new_kv = !cross || encoder_rows > 0;
     norm_run(&a->norm, f->x, rows, s->width, s->epsilon, f->normed);
     dense_run(&a->q, f->normed, rows, f->q);
-    if (fresh) {
+    if (new_kv) {
         dense_run(&a->k, cross ? f->encoded : f->normed, cross ? encoder_rows : rows, f->k);
         dense_run(&a->v, cross ? f->encoded : f->normed, cross ? encoder_rows : rows, f->v);
     }
-    if (encoding_run(attention, class, index, f->q, fresh ? f->k : NULL, fresh ? f->v : NULL, f->mixed, err) <
-        0)
+    if (encoding_run(attention, class, index, f->q, new_kv ? f->k : NULL, new_kv ? f->v : NULL, f->mixed,
+                     err) < 0)
         return -1;
     dense_run(&a->o, f->mixed, rows, f->added);
     ops_add(f->x, f->added, (uint64_t)rows * s->width);

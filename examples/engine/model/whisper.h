@@ -70,9 +70,9 @@ struct whisper_part {
 
 struct whisper_forward;
 
-/* The model must outlive it. Steps of up to max_seqs sequences, max_rows tokens, and encoders of up to
- * max_encoder rows each. */
-int whisper_forward_create(const struct whisper *model, uint32_t max_seqs, uint32_t max_rows,
+/* The model must outlive it. Steps of up to max_seqs sequences, max_batch_tokens tokens, and encoders of up
+ * to max_encoder rows each. */
+int whisper_forward_create(const struct whisper *model, uint32_t max_seqs, uint32_t max_batch_tokens,
                            uint32_t max_encoder, struct whisper_forward **out, struct failure *err);
 void whisper_forward_destroy(struct whisper_forward *f);
 

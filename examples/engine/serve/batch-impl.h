@@ -26,12 +26,12 @@ struct batch {
 int batch_start(struct batch *b, struct failure *err);
 
 /*
- * Chooses tokens for the parts whose logits are there, as token number `turn` of the step.
+ * Chooses tokens for the parts whose logits are there, as token number `substep` of the step.
  * *out_ended tells that a text has ended.
  */
-int batch_choose(struct batch *b, uint32_t count, uint32_t turn, bool *out_ended, struct failure *err);
-/* After the step was committed: the tokens of all turns go to the scheduler, and samples begin. */
-int batch_settle(struct batch *b, uint32_t count, uint32_t turns, struct failure *err);
+int batch_choose(struct batch *b, uint32_t count, uint32_t substep, bool *out_ended, struct failure *err);
+/* After the step was committed: the tokens of all substeps go to the scheduler, and samples begin. */
+int batch_settle(struct batch *b, uint32_t count, uint32_t substeps, struct failure *err);
 /* Ends those that are to be cancelled. */
 void batch_end_cancelled(struct batch *b);
 

@@ -26,17 +26,17 @@ static struct forward_part part_of(const struct scheduled_part *p)
         .place = {.past = p->first,
                   .count = p->count,
                   .held = s->held,
-                  .seat = s->seat,
+                  .batch_slot = s->batch_slot,
                   .unchanged = s->unchanged},
         .tokens = s->tokens + p->first,
-        .first_row = is_last(p) ? p->count - 1 : p->count,
+        .logits_from = is_last(p) ? p->count - 1 : p->count,
     };
     for (uint32_t g = 0; g < SCHEDULER_GROUPS; g++)
         part.place.blocks[g] = s->blocks[g];
     return part;
 }
 
-/* Prompts first, then those that generate in the order of their seats: so each mostly keeps its row. */
+/* Prompts first, then those that generate in the order of their batch slots: so each mostly keeps its row. */
 static int by_row(const void *a, const void *b)
 {
     const struct scheduled_part *x = a;
@@ -45,7 +45,7 @@ static int by_row(const void *a, const void *b)
     bool decodes_y = y->count == 1 && y->first > 0;
     if (decodes_x != decodes_y)
         return decodes_x ? 1 : -1;
-    return x->sequence->seat < y->sequence->seat ? -1 : 1;
+    return x->sequence->batch_slot < y->sequence->batch_slot ? -1 : 1;
 }
 
 static void fill_parts(struct batch *b, const struct scheduler_step *step)
@@ -68,72 +68,74 @@ static int move_blocks(struct attention *attention, const struct scheduler_step 
     return attention_copy(attention, &step->copies, err);
 }
 
-/* The first turn of a step, or one that follows it without the scheduler and the builder. */
-static int run_turn(struct batch *b, const struct scheduler_step *step, uint32_t turn, struct failure *err)
+/* The first substep of a step, or one that follows it without the scheduler and the builder. */
+static int run_substep(struct batch *b, const struct scheduler_step *step, uint32_t substep,
+                       struct failure *err)
 {
     struct engine *e = b->engine;
     uint32_t count = step->part_count;
-    if (turn > 0)
+    if (substep > 0)
         return forward_advance(e->forward, e->attention, b->parts, count, b->logits, err);
     if (move_blocks(e->attention, step, err) < 0)
         return -1;
     return forward_run(e->forward, e->attention, b->parts, count, b->logits, err);
 }
 
-static int run_second(struct batch *b, const struct scheduler_step *step, uint32_t turn, struct failure *err)
+static int run_second(struct batch *b, const struct scheduler_step *step, uint32_t substep,
+                      struct failure *err)
 {
     struct comparison *c = &b->result->comparison;
     if (!c->attention)
         return 0;
-    if (turn == 0 && move_blocks(c->attention, step, err) < 0)
+    if (substep == 0 && move_blocks(c->attention, step, err) < 0)
         return -1;
-    return comparison_step(c, b->engine, b->parts, step->part_count, turn > 0, err);
+    return comparison_step(c, b->engine, b->parts, step->part_count, substep > 0, err);
 }
 
 /* Turns for which all sequences have blocks: one where a prompt is among them. */
-static uint32_t count_turns(const struct batch *b, uint32_t count)
+static uint32_t count_substeps(const struct batch *b, uint32_t count)
 {
-    uint32_t turns = b->steps;
+    uint32_t substeps = b->steps;
     for (uint32_t i = 0; i < count; i++) {
         const struct scheduled_part *p = &b->order[i];
         uint32_t ahead = p->count == 1 ? p->sequence->ahead - p->first : 1;
-        turns = ahead < turns ? ahead : turns;
+        substeps = ahead < substeps ? ahead : substeps;
     }
-    return turns;
+    return substeps;
 }
 
-/* The tokens that were chosen become the next turn's. */
-static void advance_parts(struct batch *b, uint32_t count, uint32_t turn)
+/* The tokens that were chosen become the next substep's. */
+static void advance_parts(struct batch *b, uint32_t count, uint32_t substep)
 {
     for (uint32_t i = 0; i < count; i++) {
         b->parts[i].place.past++;
-        b->parts[i].tokens = &b->chosen[(size_t)i * b->steps + turn];
+        b->parts[i].tokens = &b->chosen[(size_t)i * b->steps + substep];
     }
 }
 
 /* Turns end early with a text. Adds the seconds that were the first caches' own. */
-static int run_turns(struct batch *b, const struct scheduler_step *step, uint32_t *out_turns, double *seconds,
-                     struct failure *err)
+static int run_substeps(struct batch *b, const struct scheduler_step *step, uint32_t *out_substeps,
+                        double *seconds, struct failure *err)
 {
-    uint32_t turns = count_turns(b, step->part_count);
+    uint32_t substeps = count_substeps(b, step->part_count);
     bool ended = false;
-    for (uint32_t turn = 0; turn < turns && !ended; turn++) {
+    for (uint32_t substep = 0; substep < substeps && !ended; substep++) {
         double begin = now();
-        if (turn > 0)
-            advance_parts(b, step->part_count, turn - 1);
-        if (run_turn(b, step, turn, err) < 0)
+        if (substep > 0)
+            advance_parts(b, step->part_count, substep - 1);
+        if (run_substep(b, step, substep, err) < 0)
             return -1;
         double sample = now();
         *seconds += sample - begin;
-        if (run_second(b, step, turn, err) < 0)
+        if (run_second(b, step, substep, err) < 0)
             return -1;
         sample = now();
-        if (batch_choose(b, step->part_count, turn, &ended, err) < 0)
+        if (batch_choose(b, step->part_count, substep, &ended, err) < 0)
             return -1;
         sample = now() - sample;
         b->result->sample_seconds += sample;
         *seconds += sample;
-        *out_turns = turn + 1;
+        *out_substeps = substep + 1;
     }
     return 0;
 }
@@ -142,22 +144,22 @@ static int run_step(struct batch *b, const struct scheduler_step *step, struct f
 {
     struct batch_result *r = b->result;
     uint32_t count = step->part_count;
-    uint32_t rows = step->rows;
-    uint32_t prompt_rows = step->prompt_rows;
-    uint32_t turns = 0;
+    uint32_t num_tokens = step->num_tokens;
+    uint32_t prompt_tokens = step->prompt_tokens;
+    uint32_t substeps = 0;
     double seconds = 0;
     fill_parts(b, step);
-    if (run_turns(b, step, &turns, &seconds, err) < 0)
+    if (run_substeps(b, step, &substeps, &seconds, err) < 0)
         return -1;
     double begin = now();
     scheduler_commit(b->scheduler);
-    if (batch_settle(b, count, turns, err) < 0)
+    if (batch_settle(b, count, substeps, err) < 0)
         return -1;
     seconds += now() - begin;
-    r->steps += turns;
-    r->prompt_tokens += prompt_rows;
-    r->prompt_seconds += seconds * prompt_rows / rows;
-    r->made_seconds += seconds * (rows - prompt_rows) / rows;
+    r->steps += substeps;
+    r->prompt_tokens += prompt_tokens;
+    r->prompt_seconds += seconds * prompt_tokens / num_tokens;
+    r->made_seconds += seconds * (num_tokens - prompt_tokens) / num_tokens;
     return 0;
 }
 

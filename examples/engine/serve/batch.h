@@ -61,7 +61,7 @@ struct batch_options {
     void *user;
 };
 
-/* The time of a step goes to prompts and generated tokens by their numbers of rows. */
+/* The time of a step goes to prompts and generated tokens by their numbers. */
 struct batch_result {
     uint32_t prompt_tokens;
     uint32_t made_tokens;

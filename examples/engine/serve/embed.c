@@ -47,9 +47,9 @@ int embedder_start(struct embedder *e, const struct encoding_options *options, s
     struct encoding_shape shape = {
         .layers = {[ENCODING_ONLY] = s->layers}, .heads = s->heads, .head_dim = s->head_dim};
     struct encoding_options own = *options;
-    own.max_tokens = s->context < own.max_rows ? s->context : own.max_rows;
+    own.max_tokens = s->context < own.max_batch_tokens ? s->context : own.max_batch_tokens;
     matmul_set_threads(own.threads);
-    if (bert_forward_create(&e->model, own.max_seqs, own.max_rows, &e->forward, err) < 0)
+    if (bert_forward_create(&e->model, own.max_seqs, own.max_batch_tokens, &e->forward, err) < 0)
         return -1;
     return encoding_create(&shape, &own, &e->attention, err);
 }

@@ -28,8 +28,8 @@ int embedder_load(struct embedder *e, const char *path, struct failure *err);
 int embedder_load_memory(struct embedder *e, const char *name, const void *data, size_t size,
                          struct failure *err);
 
-/* Makes forward pass and attention for batches of up to options->max_seqs texts with up to max_rows tokens;
- * options->max_tokens is the model's. */
+/* Makes forward pass and attention for batches of up to options->max_seqs texts with up to max_batch_tokens
+ * tokens; options->max_tokens is the model's. */
 int embedder_start(struct embedder *e, const struct encoding_options *options, struct failure *err);
 void embedder_stop(struct embedder *e);
 

@@ -59,8 +59,8 @@ int engine_load_windowed(struct engine *e, uint32_t window, uint64_t seed, struc
 int engine_start(struct engine *e, const struct attention_options *options, struct failure *err)
 {
     matmul_set_threads(options->threads);
-    uint32_t rows = options->max_rows ? options->max_rows : options->max_chunk;
-    if (forward_create(&e->model, rows, &e->forward, err) < 0)
+    uint32_t num_tokens = options->max_batch_tokens ? options->max_batch_tokens : options->max_chunk;
+    if (forward_create(&e->model, num_tokens, &e->forward, err) < 0)
         return -1;
     return attention_create(&e->shape, options, &e->attention, err);
 }

@@ -107,7 +107,7 @@ static void count_maxima(struct batch *b)
     /* Whoever gave up its blocks computes what it generated as if it were a prompt. */
     o->max_tokens = longest;
     o->max_chunk = least(b->options->chunk, longest);
-    o->max_rows = least(b->options->chunk, all) + o->max_seqs - 1;
+    o->max_batch_tokens = least(b->options->chunk, all) + o->max_seqs - 1;
 }
 
 static int start_scheduler(struct batch *b, struct failure *err)
@@ -145,14 +145,14 @@ static void add_requests(struct batch *b)
 
 static int make_lists(struct batch *b, struct failure *err)
 {
-    uint32_t seats = b->attention.max_seqs;
-    b->order = calloc(seats, sizeof *b->order);
-    b->parts = calloc(seats, sizeof *b->parts);
-    b->members = calloc(seats, sizeof *b->members);
-    b->chosen = calloc((size_t)seats * b->steps, sizeof *b->chosen);
-    b->logits = malloc((size_t)seats * b->engine->model.shape.vocab * sizeof *b->logits);
+    uint32_t batch_slots = b->attention.max_seqs;
+    b->order = calloc(batch_slots, sizeof *b->order);
+    b->parts = calloc(batch_slots, sizeof *b->parts);
+    b->members = calloc(batch_slots, sizeof *b->members);
+    b->chosen = calloc((size_t)batch_slots * b->steps, sizeof *b->chosen);
+    b->logits = malloc((size_t)batch_slots * b->engine->model.shape.vocab * sizeof *b->logits);
     if (!b->order || !b->parts || !b->members || !b->chosen || !b->logits)
-        return failure_set(err, "no memory for %" PRIu32 " times %" PRIu32 " logits", seats,
+        return failure_set(err, "no memory for %" PRIu32 " times %" PRIu32 " logits", batch_slots,
                            b->engine->model.shape.vocab);
     return 0;
 }
@@ -203,10 +203,10 @@ static int choose(struct batch *b, struct sequence *s, const float *logits, int3
 
 static bool has_logits(const struct batch *b, uint32_t part)
 {
-    return b->parts[part].first_row < b->parts[part].place.count;
+    return b->parts[part].logits_from < b->parts[part].place.count;
 }
 
-int batch_choose(struct batch *b, uint32_t count, uint32_t turn, bool *out_ended, struct failure *err)
+int batch_choose(struct batch *b, uint32_t count, uint32_t substep, bool *out_ended, struct failure *err)
 {
     struct comparison *c = &b->result->comparison;
     uint32_t vocab = b->engine->model.shape.vocab;
@@ -221,7 +221,7 @@ int batch_choose(struct batch *b, uint32_t count, uint32_t turn, bool *out_ended
         if (c->attention)
             comparison_judge(c, logits, row, vocab, (uint32_t)(s - b->sequences),
                              place->past + place->count - 1);
-        if (choose(b, s, logits, &b->chosen[(size_t)i * b->steps + turn], err) < 0)
+        if (choose(b, s, logits, &b->chosen[(size_t)i * b->steps + substep], err) < 0)
             return -1;
         *out_ended = *out_ended || s->end != END_NONE;
         row++;
@@ -258,17 +258,17 @@ static int begin_samples(struct batch *b, struct sequence *first, const float *l
     return 0;
 }
 
-int batch_settle(struct batch *b, uint32_t count, uint32_t turns, struct failure *err)
+int batch_settle(struct batch *b, uint32_t count, uint32_t substeps, struct failure *err)
 {
     uint32_t row = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct sequence *s = b->members[i];
         if (!has_logits(b, i))
             continue;
-        /* Only the last turn's logits are there: a step behind a prompt has one turn. */
+        /* Only the last substep's logits are there: a step behind a prompt has one substep. */
         if (begin_samples(b, s, b->logits + (size_t)row * b->engine->model.shape.vocab, err) < 0)
             return -1;
-        if (append(b, s, &b->chosen[(size_t)i * b->steps], turns, err) < 0)
+        if (append(b, s, &b->chosen[(size_t)i * b->steps], substeps, err) < 0)
             return -1;
         row++;
     }

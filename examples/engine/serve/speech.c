@@ -67,12 +67,13 @@ int speech_start(struct speech *s, const struct encoding_options *options, struc
     shape.layers[ENCODING_SELF] = m->decoder_layers;
     shape.layers[ENCODING_CROSS] = m->decoder_layers;
     own.max_tokens = m->context;
-    own.max_rows = PROMPT * own.max_seqs;
+    own.max_batch_tokens = PROMPT * own.max_seqs;
     matmul_set_threads(own.threads);
     if (own.max_encoder == 0 || own.max_encoder > m->encoder_rows)
         return failure_set(err, "the longest clip has %" PRIu32 " rows; the model accepts 1 to %" PRIu32,
                            own.max_encoder, m->encoder_rows);
-    if (whisper_forward_create(&s->model, own.max_seqs, own.max_rows, own.max_encoder, &s->forward, err) < 0)
+    if (whisper_forward_create(&s->model, own.max_seqs, own.max_batch_tokens, own.max_encoder, &s->forward,
+                               err) < 0)
         return -1;
     return encoding_create(&shape, &own, &s->attention, err);
 }
@@ -132,8 +133,8 @@ struct run {
     struct speech *speech;
     struct clip *clips;
     uint32_t count;
-    uint32_t started; /* clips 0 to started - 1 have had a seat */
-    uint32_t seats;
+    uint32_t started; /* clips 0 to started - 1 have had a batch slot */
+    uint32_t batch_slots;
     bool *taken;
     uint32_t *of; /* clip of each part of the step */
     struct whisper_part *parts;
@@ -157,22 +158,25 @@ static void add_part(struct run *r, uint32_t *count, uint32_t clip, const int32_
     struct clip *c = &r->clips[clip];
     r->of[*count] = clip;
     r->parts[(*count)++] = (struct whisper_part){
-        .place = {.seat = c->seat, .past = c->past, .count = prompt ? PROMPT : 1, .encoder = c->rows},
+        .place = {.batch_slot = c->batch_slot,
+                  .past = c->past,
+                  .count = prompt ? PROMPT : 1,
+                  .encoder = c->rows},
         .tokens = prompt ? prompt : &c->next,
         .mel = prompt ? c->mel : NULL,
     };
 }
 
-/* Prompts for free seats, then a token of every clip that has one. */
+/* Prompts for free batch slots, then a token of every clip that has one. */
 static uint32_t gather(struct run *r, const int32_t *prompt)
 {
     uint32_t before = r->started;
     uint32_t count = 0;
-    for (uint32_t seat = 0; seat < r->seats && r->started < r->count; seat++) {
-        if (r->taken[seat])
+    for (uint32_t batch_slot = 0; batch_slot < r->batch_slots && r->started < r->count; batch_slot++) {
+        if (r->taken[batch_slot])
             continue;
-        r->taken[seat] = true;
-        r->clips[r->started].seat = seat;
+        r->taken[batch_slot] = true;
+        r->clips[r->started].batch_slot = batch_slot;
         add_part(r, &count, r->started++, prompt);
     }
     for (uint32_t i = 0; i < before; i++)
@@ -201,7 +205,7 @@ static int take(struct run *r, const struct whisper_part *part, struct clip *c, 
         return -1;
     c->done = c->ended || c->made.count >= c->most || c->past >= m->context;
     if (c->done)
-        r->taken[c->seat] = false;
+        r->taken[c->batch_slot] = false;
     return 0;
 }
 
@@ -229,18 +233,18 @@ static int loop(struct run *r, speech_step_fn on_step, void *user, struct failur
 int speech_run(struct speech *s, struct clip *clips, uint32_t count, speech_step_fn on_step, void *user,
                struct failure *err)
 {
-    struct run r = {.speech = s, .clips = clips, .count = count, .seats = encoding_seats(s->attention)};
+    struct run r = {.speech = s, .clips = clips, .count = count, .batch_slots = encoding_slots(s->attention)};
     int status;
     if (check_clips(s, clips, count, err) < 0)
         return -1;
-    r.taken = calloc(r.seats, sizeof *r.taken);
-    r.of = calloc(r.seats, sizeof *r.of);
-    r.parts = calloc(r.seats, sizeof *r.parts);
-    r.logits = calloc((size_t)r.seats * s->model.shape.vocab, sizeof *r.logits);
+    r.taken = calloc(r.batch_slots, sizeof *r.taken);
+    r.of = calloc(r.batch_slots, sizeof *r.of);
+    r.parts = calloc(r.batch_slots, sizeof *r.parts);
+    r.logits = calloc((size_t)r.batch_slots * s->model.shape.vocab, sizeof *r.logits);
     if (r.taken && r.of && r.parts && r.logits)
         status = loop(&r, on_step, user, err);
     else
-        status = failure_set(err, "no memory for %" PRIu32 " clips at once", r.seats);
+        status = failure_set(err, "no memory for %" PRIu32 " clips at once", r.batch_slots);
     free(r.taken);
     free(r.of);
     free(r.parts);

@@ -32,7 +32,7 @@ struct clip {
     struct tokens made; /* without the token that ends the text */
     bool ended;         /* the model ended the text */
     bool done;
-    uint32_t seat;
+    uint32_t batch_slot;
     int32_t next; /* the token that the next step begins with */
     uint32_t past;
 };
@@ -42,7 +42,7 @@ int speech_load(struct speech *s, const char *path, struct failure *err);
 int speech_load_memory(struct speech *s, const char *name, const void *data, size_t size,
                        struct failure *err);
 
-/* options->max_rows and max_tokens are the model's; max_encoder is that of the longest clip. */
+/* options->max_batch_tokens and max_tokens are the model's; max_encoder is that of the longest clip. */
 int speech_start(struct speech *s, const struct encoding_options *options, struct failure *err);
 void speech_stop(struct speech *s);
 void speech_finish(struct speech *s);
@@ -51,8 +51,8 @@ void speech_finish(struct speech *s);
 typedef void (*speech_step_fn)(void *user, uint32_t clip, const float *logits);
 
 /*
- * Greedy texts of all clips: as many at once as there are seats, prompts and decodes in one step. on_step may
- * be NULL.
+ * Greedy texts of all clips: as many at once as there are batch slots, prompts and decodes in one step.
+ * on_step may be NULL.
  */
 int speech_run(struct speech *s, struct clip *clips, uint32_t count, speech_step_fn on_step, void *user,
                struct failure *err);
