@@ -26,7 +26,8 @@ static int32_t open_step(struct attn__step_view *step, struct attn_error *err)
     step->prompt_tokens = (uint32_t)*numbers[0].value;
     step->num_tokens = step->prompt_tokens + (uint32_t)*numbers[1].value;
     step->prefills = (uint32_t)*numbers[2].value;
-    step->untabled = attn__metadata_untabled(step->metadata);
+    /* FlashInfer's pages show the blocks of all prompts. */
+    step->untabled = step->state->core->infer ? 0 : attn__metadata_untabled(step->metadata);
     step->decode_q = (uint32_t)decode_q;
     step->max_q = (uint32_t)(max_q != 0 ? max_q : step->prefills == 0 ? decode_q : 0);
     return ATTN_OK;
@@ -99,12 +100,8 @@ static int32_t keep_decodes(const struct attn__step_view *step, struct attn__run
     batch->rows -= step->prompt_tokens;
     move(&batch->kv_lens, skipped * 4);
     move(&batch->table, skipped * (uint64_t)batch->table_stride);
-    move(&batch->csr_indptr, skipped * 4);
-    move(&batch->last_page_lens, skipped * 4);
     host->kv_lens = moved(host->kv_lens, skipped * 4);
     host->table = moved(host->table, skipped * (uint64_t)batch->table_stride);
-    host->csr_indptr = moved(host->csr_indptr, skipped * 4);
-    host->last_page_lens = moved(host->last_page_lens, skipped * 4);
     return set_decode_starts(step, run, err);
 }
 

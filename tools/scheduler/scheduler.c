@@ -173,7 +173,7 @@ struct scheduled *scheduler_fork(struct scheduler *s, struct scheduled *from, vo
     sequence->held = from->computed / s->options.block + (from->computed % s->options.block != 0);
     sequence->published = from->published;
     sequence->chain = from->chain;
-    from->ahead = 0; /* the last block is nobody's own */
+    from->ahead = 0; /* the last block is shared */
     sequence->shares = from->shares = true;
     for (uint32_t g = 0; g < s->options.groups; g++) {
         sequence->trimmed[g] = from->trimmed[g];

@@ -243,7 +243,7 @@ void attention_destroy(struct attention *a)
 {
     if (!a)
         return;
-    device_settle(&a->device);
+    device_synchronize(&a->device);
     attention_free_graphs(a);
     free_model(a);
     attention_free(a);

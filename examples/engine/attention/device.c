@@ -80,7 +80,7 @@ int device_open(struct device *d, struct attn_context *context, struct attn_back
     return status < 0 && status != ATTN_E_UNSUPPORTED ? device_fail(err, "stream", &error) : 0;
 }
 
-void device_settle(struct device *d)
+void device_synchronize(struct device *d)
 {
     if (d->backend)
         (void)attn_stream_synchronize(d->backend, d->stream, NULL);

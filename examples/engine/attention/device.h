@@ -30,7 +30,7 @@ int device_select(struct attn_context *context, const struct attn_problem *probl
 int device_open(struct device *d, struct attn_context *context, struct attn_backend *backend,
                 struct failure *err);
 /* Waits for what is on the stream: from then on memory may be freed. */
-void device_settle(struct device *d);
+void device_synchronize(struct device *d);
 void device_close(struct device *d);
 
 /* Translates an error of libattn. */

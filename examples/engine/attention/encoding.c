@@ -281,7 +281,7 @@ void encoding_destroy(struct encoding *e)
 {
     if (!e)
         return;
-    device_settle(&e->device);
+    device_synchronize(&e->device);
     free_memory(e);
     for (int class = 0; class < ENCODING_CLASSES; class ++)
         attn_layer_destroy(e->layers[class]);

@@ -103,7 +103,7 @@ void forward_get_times(const struct forward *f, struct forward_times *out);
 
 /*
  * Asked before each layer, where it returns true the step fails; NULL: never. What the step wrote to the
- * caches by then is nobody's.
+ * caches by then is undefined.
  */
 void forward_set_stop(struct forward *f, bool (*stop)(void *user), void *user);
 

@@ -92,7 +92,7 @@ static int run_second(struct batch *b, const struct scheduler_step *step, uint32
     return comparison_step(c, b->engine, b->parts, step->part_count, substep > 0, err);
 }
 
-/* Turns for which all sequences have blocks: one where a prompt is among them. */
+/* How many substeps all sequences have blocks for: one where a prompt is among them. */
 static uint32_t count_substeps(const struct batch *b, uint32_t count)
 {
     uint32_t substeps = b->steps;
@@ -113,7 +113,7 @@ static void advance_parts(struct batch *b, uint32_t count, uint32_t substep)
     }
 }
 
-/* Turns end early with a text. Adds the seconds that were the first caches' own. */
+/* The substeps end early when a text does. Adds the seconds that were the first caches' own. */
 static int run_substeps(struct batch *b, const struct scheduler_step *step, uint32_t *out_substeps,
                         double *seconds, struct failure *err)
 {
