@@ -48,7 +48,8 @@ static bool fits_counts(const struct attn_problem *problem)
 
 struct attn_planner cpu_planner(const struct attn_problem *problem, uint32_t units)
 {
-    return (struct attn_planner){.problem = problem, .few = CPU_FEW, .many = CPU_MANY, .units = units};
+    return (struct attn_planner){
+        .problem = problem, .few = CPU_DECODE_ROWS, .many = CPU_PREFILL_ROWS, .units = units};
 }
 
 static void get_rules(const struct attn_problem *p, struct ruling *out)
@@ -148,13 +149,13 @@ static struct attn_reason judge_row(const struct cpu_kernel *row, uint32_t flags
     } dims[] = {{ATTN_REASON_HEAD_DIM, p->head_dim, "head_dim"},
                 {ATTN_REASON_HEAD_DIM_VO, p->head_dim_vo, "head_dim"}};
 
-    if ((flags & row->flags) != row->flags) {
+    const uint32_t needed = cpu_level_flags(row->level);
+    if ((flags & needed) != needed) {
         why.code = ATTN_REASON_CPU_FLAGS;
-        snprintf(why.got, sizeof why.got, "%s%s%s%s", (flags & CPU_AVX2) != 0 ? "avx2 " : "",
-                 (flags & CPU_F16C) != 0 ? "f16c" : "", (flags & CPU_NEON) != 0 ? "neon" : "",
-                 flags == 0 ? "none" : "");
-        snprintf(why.wanted, sizeof why.wanted, "%s%s%s", (row->flags & CPU_AVX2) != 0 ? "avx2 fma " : "",
-                 (row->flags & CPU_F16C) != 0 ? "f16c" : "", (row->flags & CPU_NEON) != 0 ? "neon" : "");
+        cpu_flags_text(flags, why.got, sizeof why.got);
+        if (flags == 0)
+            snprintf(why.got, sizeof why.got, "none");
+        cpu_flags_text(needed, why.wanted, sizeof why.wanted);
         snprintf(why.field, sizeof why.field, "cpu_flags");
         return why;
     }
@@ -258,8 +259,8 @@ static void add_rows(struct attn_query *out, uint32_t flags, const struct attn_p
         if (why.code != 0)
             add_reason(out, &why, cpu_kernels[i].name);
     }
-    const struct cpu_kernel *few = find_row(flags, problem, CPU_FEW_ROWS);
-    const struct cpu_kernel *many = find_row(flags, problem, CPU_MANY_ROWS);
+    const struct cpu_kernel *few = find_row(flags, problem, CPU_DECODE);
+    const struct cpu_kernel *many = find_row(flags, problem, CPU_PREFILL);
     if (few == NULL || many == NULL) {
         out->accepted = 0;
     } else if (few == many) {

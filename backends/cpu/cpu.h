@@ -21,7 +21,7 @@ struct cpu_pool;
 
 struct attn_instance {
     struct attn_host host; /* this plugin's size, zeroed beyond what the host gave */
-    uint32_t flags;        /* enum cpu_flag that may be used */
+    uint32_t flags;        /* features that may be used (cpuflags.c) */
     uint32_t threads;      /* ATTN_THREADS, 0 = not given */
 };
 
@@ -35,7 +35,7 @@ struct attn_plan_impl {
     _Atomic uint32_t refs; /* the handle's and one per call of a graph */
     struct attn_backend_impl *backend;
     struct attn_problem problem;
-    const struct cpu_kernel *kernels[2]; /* few rows, many rows */
+    const struct cpu_kernel *kernels[2]; /* decode, prefill */
     struct attn_planner_bounds bounds;
     struct attn_plan_sizes sizes;
     uint64_t part_lse_offset; /* of scratch; the partial results begin at 0 */
@@ -66,6 +66,10 @@ int32_t cpu_get_devices(struct attn_instance *instance, struct attn_device_info 
 
 /* What the machine has, masked by ATTN_CPU_FLAGS. */
 uint32_t cpu_flags_detect(const struct attn_instance *instance);
+/* The features that a level (enum cpu_level) needs. */
+uint32_t cpu_level_flags(uint32_t level);
+/* Names of features, "" of none. */
+void cpu_flags_text(uint32_t flags, char *out, size_t size);
 
 /* ---------------------------------------------------------------- caps.c, axes.c */
 
@@ -138,7 +142,7 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
                       const struct attn_kv_desc *desc, const struct attn_span *schedule,
                       const struct attn_scratch *scratch, void *stream, struct attn_error *err);
 
-/* ---------------------------------------------------------------- emit.c */
+/* ---------------------------------------------------------------- epilogue.c */
 
 /* The last finisher of a split work merges its parts in order and writes the rows. */
 void cpu_merge_parts(const struct cpu_run *run, const struct attn_work *work);

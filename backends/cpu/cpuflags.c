@@ -1,16 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* CPU features: what the machine has, masked by ATTN_CPU_FLAGS. */
+/* CPU features: what the levels need and the machine has, masked by ATTN_CPU_FLAGS. */
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#include <stdio.h>
 
 #include "cpu.h"
 
-/* AVX2 kernels use FMA too, so that masking either masks both. */
+enum { FEATURES = 4, WORDS = 8 }; /* of a level; of a feature: one less than these each */
+
 static const struct {
-    const char *name;
-    uint32_t flag;
-} names[] = {{"avx2", CPU_AVX2}, {"fma", CPU_AVX2}, {"f16c", CPU_F16C}, {"neon", CPU_NEON}};
+    const char *features[FEATURES][WORDS];
+} levels[CPU_LEVEL_COUNT] = {
+    {{{NULL}}}, /* CPU_LEVEL_NONE */
+#define CPU_LEVEL(architecture_, name_, arguments_, detected_, ...) {{__VA_ARGS__}},
+#include CPU_LEVELS
+#undef CPU_LEVEL
+};
+
+_Static_assert(CPU_LEVEL_COUNT *FEATURES <= 32, "every feature is a bit of a word");
+
+static uint32_t flag_of(uint32_t level, uint32_t feature)
+{
+    return UINT32_C(1) << (level * FEATURES + feature);
+}
+
+uint32_t cpu_level_flags(uint32_t level)
+{
+    uint32_t flags = 0;
+
+    for (uint32_t f = 0; levels[level].features[f][0] != NULL; f++)
+        flags |= flag_of(level, f);
+    return flags;
+}
+
+void cpu_flags_text(uint32_t flags, char *out, size_t size)
+{
+    size_t length = 0;
+
+    out[0] = '\0';
+    for (uint32_t level = 0; level < CPU_LEVEL_COUNT; level++) {
+        for (uint32_t f = 0; levels[level].features[f][0] != NULL; f++) {
+            const char *const *words = levels[level].features[f];
+            if ((flags & flag_of(level, f)) == 0 ||
+                strstr(out, words[0]) != NULL) /* another level has it too */
+                continue;
+            for (; *words != NULL && length < size; words++)
+                length +=
+                    (size_t)snprintf(out + length, size - length, "%s%s", length > 0 ? " " : "", *words);
+        }
+    }
+}
+
+/* The features that a word allows or removes, of whichever level. */
+static uint32_t find_flags(const char *word, size_t length)
+{
+    uint32_t flags = 0;
+
+    for (uint32_t level = 0; level < CPU_LEVEL_COUNT; level++) {
+        for (uint32_t f = 0; levels[level].features[f][0] != NULL; f++) {
+            for (const char *const *known = levels[level].features[f]; *known != NULL; known++) {
+                if (strlen(*known) == length && memcmp(*known, word, length) == 0)
+                    flags |= flag_of(level, f);
+            }
+        }
+    }
+    return flags;
+}
+
+#if defined(__x86_64__)
+/* For levels.def: compilers want the name as a literal. */
+#define has(feature) __builtin_cpu_supports(feature)
+
+/* Older compilers do not know "f16c" by name; its registers are those of AVX. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c = 0, d;
+
+    return has("avx") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 static uint32_t detect(void)
 {
@@ -18,25 +87,12 @@ static uint32_t detect(void)
 
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        flags |= CPU_AVX2;
-    /* Older compilers do not know "f16c" by name; its registers are those of AVX. */
-    unsigned a, b, c = 0, d;
-    if (__builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0)
-        flags |= CPU_F16C;
-#elif defined(__aarch64__)
-    flags |= CPU_NEON; /* part of the architecture */
 #endif
+#define CPU_LEVEL(architecture_, name_, arguments_, detected_, ...)                                          \
+    CPU_ON_##architecture_(if (detected_) flags |= cpu_level_flags(CPU_LEVEL_##name_);)
+#include CPU_LEVELS
+#undef CPU_LEVEL
     return flags;
-}
-
-static uint32_t find_flag(const char *word, size_t length)
-{
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strlen(names[i].name) == length && memcmp(names[i].name, word, length) == 0)
-            return names[i].flag;
-    }
-    return 0;
 }
 
 uint32_t cpu_flags_detect(const struct attn_instance *instance)
@@ -49,18 +105,18 @@ uint32_t cpu_flags_detect(const struct attn_instance *instance)
     while (text != NULL && *text != '\0') {
         size_t length = strcspn(text, ", ");
         bool minus = length > 0 && *text == '-';
-        uint32_t flag = find_flag(text + minus, length - minus);
-        if (minus && flag != 0) {
-            removed |= flag;
-        } else if (flag != 0 || (length == 4 && memcmp(text, "none", 4) == 0)) {
-            named |= flag;
+        uint32_t flags = find_flags(text + minus, length - minus);
+        if (minus && flags != 0) {
+            removed |= flags;
+        } else if (flags != 0 || (length == 4 && memcmp(text, "none", 4) == 0)) {
+            named |= flags;
             any_named = 1;
         } else if (length > 0) {
-            cpu_log(
-                instance, ATTN_LOG_WARN,
-                "ATTN_CPU_FLAGS: \"%.*s\" is not known; none, avx2, fma, f16c, neon, or one of the last four "
-                "behind a minus, are",
-                (int)(length < 64 ? length : 64), text);
+            char known[128];
+            cpu_flags_text(UINT32_MAX, known, sizeof known);
+            cpu_log(instance, ATTN_LOG_WARN,
+                    "ATTN_CPU_FLAGS: \"%.*s\" is not known; \"none\" and %s are, and these behind a minus",
+                    (int)(length < 64 ? length : 64), text, known);
         }
         text += length + (text[length] != '\0');
     }

@@ -104,8 +104,8 @@ int32_t cpu_get_devices(struct attn_instance *instance, struct attn_device_info 
 #else
     const char *family = "generic";
 #endif
-    snprintf(
-        out->arch, sizeof out->arch, "%s%s%s%s", family, (instance->flags & CPU_AVX2) != 0 ? " avx2 fma" : "",
-        (instance->flags & CPU_F16C) != 0 ? " f16c" : "", (instance->flags & CPU_NEON) != 0 ? " neon" : "");
+    char features[21];
+    cpu_flags_text(instance->flags, features, sizeof features);
+    snprintf(out->arch, sizeof out->arch, "%s%s%s", family, features[0] != '\0' ? " " : "", features);
     return ATTN_OK;
 }

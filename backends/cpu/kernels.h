@@ -3,9 +3,10 @@
  * The kernels' view of the CPU plugin: one run resolved to addresses, the function type of the attention
  * family, and the table that is dispatch and capability query at once (kernels.c, best row first).
  *
- * A kernel processes one struct attn_work: for every query token t < work->rows and every query head of the
+ * A kernel processes one work item: for every query token t < work->rows and every query head of the
  * kv heads [kv_head, kv_head + kv_heads), attention over the visible keys in [key_begin, key_end). It finds
- * keys with cpu_walk, the visible range of a token with cpu_visible, and hands each finished row to cpu_emit.
+ * keys with cpu_walk, the visible range of a token with cpu_visible, and hands each finished row to
+ * cpu_epilogue.
  */
 #ifndef ATTN_CPU_KERNELS_H
 #define ATTN_CPU_KERNELS_H
@@ -106,7 +107,7 @@ struct cpu_run {
 struct cpu_keys {
     int64_t k[CPU_TILE_KEYS];
     int64_t v[CPU_TILE_KEYS];
-    bool holes; /* any -1 among them */
+    bool has_invalid; /* any -1 among them */
 };
 
 /*
@@ -150,29 +151,49 @@ bool cpu_mask_sees(const struct cpu_mask *mask, uint32_t key, bool *covered, dou
  * -inf), lse its natural log-sum-exp, -inf if no key was visible; sinks are added here, not by the kernel.
  * Writes out and lse, or the partial result.
  */
-void cpu_emit(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h, const float *o,
-              float lse);
+void cpu_epilogue(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+                  const float *o, float lse);
 
-/* Processes one work. scratch: the row's bytes, 64-byte aligned, private to the thread, contents undefined.
+/* Processes one work item. scratch: the row's bytes, 64-byte aligned, private to the thread, contents
+ * undefined.
  */
 typedef void (*cpu_attention_fn)(const struct cpu_run *run, const struct attn_work *work, void *scratch);
 
-/* CPU features that a row may need. */
-enum cpu_flag {
-    CPU_AVX2 = 1, /* AVX2 and FMA */
-    CPU_F16C = 2,
-    CPU_NEON = 4,
+/* The rows of levels; a test has one of its own. */
+#ifndef CPU_LEVELS
+#define CPU_LEVELS "levels.def"
+#endif
+
+/* What is of another architecture than this one expands to nothing. */
+#if defined(__x86_64__)
+#define CPU_ON_x86_64(...) __VA_ARGS__
+#else
+#define CPU_ON_x86_64(...)
+#endif
+#if defined(__aarch64__)
+#define CPU_ON_aarch64(...) __VA_ARGS__
+#else
+#define CPU_ON_aarch64(...)
+#endif
+
+/* Levels of vector instructions: CPU_LEVEL_avx2 and so on. */
+enum cpu_level {
+    CPU_LEVEL_NONE = 0, /* what every CPU does */
+#define CPU_LEVEL(architecture_, name_, ...) CPU_LEVEL_##name_,
+#include CPU_LEVELS
+#undef CPU_LEVEL
+    CPU_LEVEL_COUNT,
 };
 
-/* Which works a row is taken for. */
+/* Which work items a row is taken for. */
 enum cpu_phase {
-    CPU_FEW_ROWS = 1, /* rows * group <= CPU_FEW: decode, short drafts */
-    CPU_MANY_ROWS = 2,
+    CPU_DECODE = 1, /* at most CPU_DECODE_ROWS query rows: short drafts too */
+    CPU_PREFILL = 2,
 };
-/* Query rows (tokens times heads of a group) up to which a work counts as few. */
-#define CPU_FEW 16u
-/* Query rows of a work with many rows, at most (tokens = CPU_MANY / group, at least 1). */
-#define CPU_MANY 64u
+/* Query rows (tokens times heads of a group) up to which a work item counts as decode. */
+#define CPU_DECODE_ROWS 16u
+/* Query rows of any other work item, at most (tokens = CPU_PREFILL_ROWS / group, at least 1). */
+#define CPU_PREFILL_ROWS 64u
 
 /*
  * What of a problem a kernel has to do itself, as a set. Windows, soft caps, sinks and keys spread over ranks
@@ -197,7 +218,7 @@ struct cpu_kernel {
     const char *name;
     cpu_attention_fn run;
     uint64_t (*scratch_bytes)(const struct attn_problem *problem);
-    uint32_t flags;    /* enum cpu_flag, all needed */
+    uint32_t level;    /* enum cpu_level */
     uint32_t phases;   /* enum cpu_phase */
     uint32_t q_types;  /* CPU_TYPE_* of q */
     uint32_t kv_types; /* of k and v, which are alike unless kv_mixed */
@@ -211,22 +232,17 @@ struct cpu_kernel {
 extern const struct cpu_kernel cpu_kernels[];
 extern const uint32_t cpu_kernel_count;
 
-/* attention-c.c: plain C, serves everything the plugin claims. */
+/* kernels/reference.c: plain C, serves everything the plugin claims. */
 void cpu_attention_c(const struct cpu_run *run, const struct attn_work *work, void *scratch);
 uint64_t cpu_attention_c_scratch(const struct attn_problem *problem);
 
-#if defined(__x86_64__)
-/* decode-avx2.c, prefill-avx2.c: AVX2 + FMA + F16C. */
-void cpu_decode_avx2(const struct cpu_run *run, const struct attn_work *work, void *scratch);
-uint64_t cpu_decode_avx2_scratch(const struct attn_problem *problem);
-void cpu_prefill_avx2(const struct cpu_run *run, const struct attn_work *work, void *scratch);
-uint64_t cpu_prefill_avx2_scratch(const struct attn_problem *problem);
-#elif defined(__aarch64__)
-/* decode-neon.c, prefill-neon.c: what every aarch64 machine has. */
-void cpu_decode_neon(const struct cpu_run *run, const struct attn_work *work, void *scratch);
-uint64_t cpu_decode_neon_scratch(const struct attn_problem *problem);
-void cpu_prefill_neon(const struct cpu_run *run, const struct attn_work *work, void *scratch);
-uint64_t cpu_prefill_neon_scratch(const struct attn_problem *problem);
-#endif
+/* kernels/level.c, once a level. */
+#define CPU_LEVEL(architecture_, name_, ...)                                                                 \
+    void cpu_decode_##name_##_run(const struct cpu_run *run, const struct attn_work *work, void *scratch);   \
+    uint64_t cpu_decode_##name_##_scratch(const struct attn_problem *problem);                               \
+    void cpu_prefill_##name_##_run(const struct cpu_run *run, const struct attn_work *work, void *scratch);  \
+    uint64_t cpu_prefill_##name_##_scratch(const struct attn_problem *problem);
+#include CPU_LEVELS
+#undef CPU_LEVEL
 
 #endif

@@ -64,8 +64,8 @@ int32_t cpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
     *out = NULL;
     if (status != ATTN_OK)
         return status;
-    few = cpu_dispatch(backend->instance, problem, CPU_FEW_ROWS);
-    many = cpu_dispatch(backend->instance, problem, CPU_MANY_ROWS);
+    few = cpu_dispatch(backend->instance, problem, CPU_DECODE);
+    many = cpu_dispatch(backend->instance, problem, CPU_PREFILL);
     if (few == NULL || many == NULL)
         return fail_unserved(backend, problem, err);
     struct attn_plan_impl *plan = calloc(1, sizeof *plan);

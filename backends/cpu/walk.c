@@ -135,7 +135,7 @@ static void walk_page(const struct cpu_run *run, int64_t page, uint32_t token, u
 
 void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count, struct cpu_keys *out)
 {
-    out->holes = false;
+    out->has_invalid = false;
     if (run->addressing == ATTN_DENSE) {
         walk_dense(run, seq, first, count, out);
         return;
@@ -146,7 +146,7 @@ void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t 
     for (uint32_t i = 0; i < count; index++) {
         uint32_t run_length = run->block - token < count - i ? run->block - token : count - i;
         int64_t page = find_page(run, seq, index);
-        out->holes |= page < 0;
+        out->has_invalid |= page < 0;
         walk_page(run, page, token, run_length, out->k + i, out->v + i);
         i += run_length;
         token = 0;

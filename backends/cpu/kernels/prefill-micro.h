@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Micro-kernels of the prefill tiles: scores with query rows in the lanes and keys broadcast, weighted sums
- * with dimensions in the lanes and weights broadcast, and the transposition of queries that the first needs.
+ * Micro-kernels of prefill: scores with query rows in the lanes and keys broadcast, weighted sums with
+ * dimensions in the lanes and weights broadcast, and the transposition of queries that the first needs.
  *
- * The operations on one row and their order never depend on how many rows share a call.
+ * The operations on one query row and their order never depend on how many rows share a call.
  */
-#ifndef ATTN_CPU_PREFILL_MICRO_H
-#define ATTN_CPU_PREFILL_MICRO_H
+#ifndef ATTN_CPU_KERNELS_PREFILL_MICRO_H
+#define ATTN_CPU_KERNELS_PREFILL_MICRO_H
 
-#include "vec-types.h"
+#include "kernels.h"
+#include "simd/math.h"
 
-/* Query rows of a panel of transposed queries: panel[dimension][row]. */
-#define PANEL_ROWS 16u
-/* Distance of a tile's keys in floats: score[key][row]. 64 rows, and off the powers of two. */
-#define KEY_STRIDE 72u
-/* Dimensions of one piece of a score. */
+/* Query rows of a panel of transposed queries, panel[dimension][row]: two vectors. */
+#define PANEL_ROWS (2 * VEC_LANES)
+/* Dimensions of one call for weighted sums. */
+#define SUM_DIMS (2 * VEC_LANES)
+/* Distance of two keys of a tile's scores, score[key][row], in floats: no power of two. */
+#define KEY_STRIDE (CPU_PREFILL_ROWS + 8)
+/* Dimensions that are added up before they join a score; a bound of its error, whatever a vector holds. */
 #define SCORE_DIMS 16u
-/* Keys of one call for scores; rows of one call for sums. */
+/* Keys of one call for scores; query rows of one call for weighted sums, or where fewer are left. */
 #define SCORE_KEYS 6u
 #define SUM_ROWS   6u
+#define LAST_ROWS  4u
 
-/* Partial sums of `keys` staged keys and a panel over dimensions [0, n), in pieces of SCORE_DIMS, into sum[].
- */
+_Static_assert(CPU_PREFILL_ROWS % PANEL_ROWS == 0, "a block of query rows is whole panels");
+
+/* Scores of `keys` staged keys and a panel over dimensions [0, n), SCORE_DIMS at a time, into sum[]. */
 INLINE void panel_partial(uint32_t keys, const float *k, uint32_t k_stride, const float *q, uint32_t n,
                           vec *sum)
 {
@@ -36,7 +41,7 @@ INLINE void panel_partial(uint32_t keys, const float *k, uint32_t k_stride, cons
             a[i] = vec_zero();
         for (uint32_t d = d0; d < end; d++) {
             const float *column = q + (size_t)d * PANEL_ROWS;
-            const vec x = vec_get(column), y = vec_get(column + 8);
+            const vec x = vec_get(column), y = vec_get(column + VEC_LANES);
             UNROLL
             for (uint32_t j = 0; j < keys; j++) {
                 const vec b = vec_broadcast(k + (size_t)j * k_stride + d);
@@ -51,8 +56,8 @@ INLINE void panel_partial(uint32_t keys, const float *k, uint32_t k_stride, cons
 }
 
 /*
- * Scores of `keys` (at most 6) staged keys and a panel of 16 query rows. One long sum would miss the bounds
- * of large scores: the two halves of the dimensions are summed apart, each in short pieces.
+ * Scores of `keys` (at most SCORE_KEYS) staged keys and a panel of query rows. One long sum would miss the
+ * error bounds of large scores: the two halves of the dimensions are added up separately, each in short sums.
  */
 INLINE void panel_scores(uint32_t keys, const float *k, uint32_t k_stride, const float *q, uint32_t dim,
                          float *s)
@@ -68,12 +73,12 @@ INLINE void panel_scores(uint32_t keys, const float *k, uint32_t k_stride, const
     }
     UNROLL
     for (uint32_t i = 0; i < 2 * keys; i++)
-        vec_put(s + i / 2 * KEY_STRIDE + i % 2 * 8, low[i]);
+        vec_put(s + i / 2 * KEY_STRIDE + i % 2 * VEC_LANES, low[i]);
 }
 
 /*
- * Sixteen dimensions of `rows` (at most 6) rows: out = out * factor + sum over n keys of weight * value, or
- * = the sum alone if `first`.
+ * SUM_DIMS dimensions of `rows` (at most SUM_ROWS) rows: out = out * factor + sum over n keys of weight *
+ * value, or = the sum alone if `first`.
  */
 INLINE void rows_sums(uint32_t rows, uint32_t n, const float *p, const float *v, uint32_t v_stride,
                       const float *factor, int first, float *o, uint32_t o_stride)
@@ -83,7 +88,7 @@ INLINE void rows_sums(uint32_t rows, uint32_t n, const float *p, const float *v,
     for (uint32_t i = 0; i < 2 * rows; i++)
         a[i] = vec_zero();
     for (uint32_t j = 0; j < n; j++, v += v_stride, p += KEY_STRIDE) {
-        const vec x = vec_get(v), y = vec_get(v + 8);
+        const vec x = vec_get(v), y = vec_get(v + VEC_LANES);
         UNROLL
         for (uint32_t r = 0; r < rows; r++) {
             const vec w = vec_broadcast(p + r);
@@ -97,10 +102,10 @@ INLINE void rows_sums(uint32_t rows, uint32_t n, const float *p, const float *v,
         if (!first) {
             const vec f = vec_broadcast(factor + r);
             a[2 * r] = vec_fma(vec_get(to), f, a[2 * r]);
-            a[2 * r + 1] = vec_fma(vec_get(to + 8), f, a[2 * r + 1]);
+            a[2 * r + 1] = vec_fma(vec_get(to + VEC_LANES), f, a[2 * r + 1]);
         }
         vec_put(to, a[2 * r]);
-        vec_put(to + 8, a[2 * r + 1]);
+        vec_put(to + VEC_LANES, a[2 * r + 1]);
     }
 }
 
@@ -109,22 +114,23 @@ static void panel_scores_tile(const float *k, uint32_t k_stride, uint32_t from, 
                               uint32_t dim, float *s)
 {
     uint32_t j = from - from % SCORE_KEYS;
-    for (; j < to && j + SCORE_KEYS <= 64; j += SCORE_KEYS)
+    for (; j < to && j + SCORE_KEYS <= CPU_TILE_KEYS; j += SCORE_KEYS)
         panel_scores(SCORE_KEYS, k + (size_t)j * k_stride, k_stride, q, dim, s + (size_t)j * KEY_STRIDE);
     if (j < to)
-        panel_scores(64 % SCORE_KEYS, k + (size_t)j * k_stride, k_stride, q, dim, s + (size_t)j * KEY_STRIDE);
+        panel_scores(CPU_TILE_KEYS % SCORE_KEYS, k + (size_t)j * k_stride, k_stride, q, dim,
+                     s + (size_t)j * KEY_STRIDE);
 }
 
-/* Eight rows of q, from dimension d to d + 8, times `factor`, into columns of a panel. */
+/* VEC_LANES query rows, and as many of their dimensions, times `factor`, into columns of a panel. */
 INLINE void panel_transpose(const float *q, size_t q_stride, vec factor, float *panel)
 {
-    vec a[8];
+    vec a[VEC_LANES];
     UNROLL
-    for (uint32_t i = 0; i < 8; i++)
+    for (uint32_t i = 0; i < VEC_LANES; i++)
         a[i] = vec_mul(vec_get(q + i * q_stride), factor);
     vec_transpose(a);
     UNROLL
-    for (uint32_t i = 0; i < 8; i++)
+    for (uint32_t i = 0; i < VEC_LANES; i++)
         vec_put(panel + i * PANEL_ROWS, a[i]);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What vec-avx2.h, vec-neon.h and vec-math.h share before there is a vector. */
-#ifndef ATTN_CPU_VEC_TYPES_H
-#define ATTN_CPU_VEC_TYPES_H
+/* What the header of a level begins with: inlining, unrolling, and the element types of a cache. */
+#ifndef ATTN_CPU_SIMD_BASE_H
+#define ATTN_CPU_SIMD_BASE_H
 
 #include <math.h>
 #include <stdint.h>
@@ -29,20 +29,6 @@ INLINE enum vec_type vec_type_of(uint32_t dtype)
 INLINE uint32_t vec_size(enum vec_type type)
 {
     return type == VEC_F32 ? 4 : 2;
-}
-
-/*
- * A row of n >= 8 elements as vectors: vector i begins at element vec_offset(i, n). If n is no multiple of 8
- * the last one overlaps the one before it instead of reaching beyond the row.
- */
-INLINE uint32_t vec_count(uint32_t n)
-{
-    return (n + 7) / 8;
-}
-
-INLINE uint32_t vec_offset(uint32_t i, uint32_t n)
-{
-    return 8 * i + 8 <= n ? 8 * i : n - 8;
 }
 
 #endif

@@ -149,8 +149,8 @@ static void put_row(const struct cpu_run *run, const struct attn_work *work, uin
     put_lse(run, work, t, h, lse);
 }
 
-void cpu_emit(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h, const float *o,
-              float lse)
+void cpu_epilogue(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+                  const float *o, float lse)
 {
     uint32_t dim = run->problem->head_dim_vo;
 

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Eight f32 lanes with AVX2, FMA and F16C, as vec-math.h and the kernels written on it want them. Included
- * only by files compiled for these instructions; everything is static inline, so nothing of it leaks
- * elsewhere.
+ * Level avx2: eight f32 lanes with AVX2, FMA and F16C. Included only by a file that is compiled for these
+ * instructions; every function is static inline, so that no other file can end up with them.
  */
-#ifndef ATTN_CPU_VEC_AVX2_H
-#define ATTN_CPU_VEC_AVX2_H
+#ifndef ATTN_CPU_SIMD_AVX2_H
+#define ATTN_CPU_SIMD_AVX2_H
 
 #include <immintrin.h>
 
-#include "vec-types.h"
+#include "base.h"
+
+/* f32 lanes of a vector. */
+#define VEC_LANES 8u
 
 typedef __m256 vec;
 typedef __m256i vec_int;
 typedef __m256 vec_bool; /* lanes of ones or zeros */
-typedef __m128 vec_half; /* four lanes */
+typedef __m128 vec4;     /* four lanes, whatever a vector has */
 
 INLINE vec vec_zero(void)
 {
@@ -42,7 +44,7 @@ INLINE void vec_put(float *p, vec x)
     _mm256_storeu_ps(p, x);
 }
 
-/* Eight elements at p as f32. */
+/* VEC_LANES elements at p as f32. */
 INLINE vec vec_load(enum vec_type type, const char *p)
 {
     if (type == VEC_F32)
@@ -150,19 +152,19 @@ INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
 }
 
 /* The sums of four vectors, each ((0+1)+(2+3)) + ((4+5)+(6+7)). */
-INLINE vec_half vec_sum4(vec a, vec b, vec c, vec d)
+INLINE vec4 vec_sum4(vec a, vec b, vec c, vec d)
 {
     const __m256 s = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
     return _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
 }
 
-INLINE void vec_half_put(float *p, vec_half x)
+INLINE void vec4_put(float *p, vec4 x)
 {
     _mm_storeu_ps(p, x);
 }
 
 /* Lanes 0 and 1 to p, 2 and 3 to q. */
-INLINE void vec_half_put_pairs(float *p, float *q, vec_half x)
+INLINE void vec4_put_pairs(float *p, float *q, vec4 x)
 {
     _mm_storel_pi((__m64 *)(void *)p, x);
     _mm_storeh_pi((__m64 *)(void *)q, x);
@@ -173,13 +175,13 @@ INLINE float vec_first(vec a)
     return _mm256_cvtss_f32(a);
 }
 
-INLINE float vec_sum(vec a)
+INLINE float vec_reduce_add(vec a)
 {
     return _mm_cvtss_f32(vec_sum4(a, a, a, a));
 }
 
-/* The largest lane; lanes are not NaN. */
-INLINE float vec_top(vec a)
+/* The largest lane; no lane is NaN. */
+INLINE float vec_reduce_max(vec a)
 {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
@@ -187,7 +189,7 @@ INLINE float vec_top(vec a)
     return _mm_cvtss_f32(m);
 }
 
-/* Rows to columns. */
+/* VEC_LANES rows to as many columns. */
 INLINE void vec_transpose(vec *a)
 {
     __m256 b[8];
@@ -210,7 +212,5 @@ INLINE void vec_transpose(vec *a)
         a[4 + i] = _mm256_permute2f128_ps(c[i], c[4 + i], 0x31);
     }
 }
-
-#include "vec-math.h"
 
 #endif

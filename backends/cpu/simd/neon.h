@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Eight f32 lanes with NEON, two registers each, as vec-math.h and the kernels written on it want them.
- * Nothing here goes beyond ARMv8.0-A, the least that an aarch64 machine has.
+ * Level neon: eight f32 lanes in two registers. Nothing here goes beyond ARMv8.0-A, which every aarch64
+ * machine has.
  */
-#ifndef ATTN_CPU_VEC_NEON_H
-#define ATTN_CPU_VEC_NEON_H
+#ifndef ATTN_CPU_SIMD_NEON_H
+#define ATTN_CPU_SIMD_NEON_H
 
 #include <arm_neon.h>
 
-#include "vec-types.h"
+#include "base.h"
+
+/* f32 lanes of a vector. */
+#define VEC_LANES 8u
 
 typedef struct {
     float32x4_t lo, hi;
@@ -18,8 +21,8 @@ typedef struct {
 } vec_int;
 typedef struct {
     uint32x4_t lo, hi;
-} vec_bool;                   /* lanes of ones or zeros */
-typedef float32x4_t vec_half; /* four lanes */
+} vec_bool;               /* lanes of ones or zeros */
+typedef float32x4_t vec4; /* four lanes */
 
 INLINE vec vec_set(float x)
 {
@@ -48,7 +51,7 @@ INLINE void vec_put(float *p, vec x)
     vst1q_f32(p + 4, x.hi);
 }
 
-/* Eight elements at p, which needs no alignment, as f32. */
+/* VEC_LANES elements at p, which needs no alignment, as f32. */
 INLINE vec vec_load(enum vec_type type, const char *p)
 {
     if (type == VEC_F32) {
@@ -147,7 +150,7 @@ INLINE int vec_any_nan(vec a)
 /* Lanes whose bit is set. */
 INLINE vec_bool vec_lanes(uint32_t bits)
 {
-    static const uint32_t lane[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+    static const uint32_t lane[VEC_LANES] = {1, 2, 4, 8, 16, 32, 64, 128};
     const uint32x4_t b = vdupq_n_u32(bits);
     return (vec_bool){vtstq_u32(b, vld1q_u32(lane)), vtstq_u32(b, vld1q_u32(lane + 4))};
 }
@@ -166,20 +169,20 @@ INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
 }
 
 /* The sums of four vectors, each ((0+1)+(2+3)) + ((4+5)+(6+7)). */
-INLINE vec_half vec_sum4(vec a, vec b, vec c, vec d)
+INLINE vec4 vec_sum4(vec a, vec b, vec c, vec d)
 {
     const float32x4_t lo = vpaddq_f32(vpaddq_f32(a.lo, b.lo), vpaddq_f32(c.lo, d.lo));
     const float32x4_t hi = vpaddq_f32(vpaddq_f32(a.hi, b.hi), vpaddq_f32(c.hi, d.hi));
     return vaddq_f32(lo, hi);
 }
 
-INLINE void vec_half_put(float *p, vec_half x)
+INLINE void vec4_put(float *p, vec4 x)
 {
     vst1q_f32(p, x);
 }
 
 /* Lanes 0 and 1 to p, 2 and 3 to q. */
-INLINE void vec_half_put_pairs(float *p, float *q, vec_half x)
+INLINE void vec4_put_pairs(float *p, float *q, vec4 x)
 {
     vst1_f32(p, vget_low_f32(x));
     vst1_f32(q, vget_high_f32(x));
@@ -190,13 +193,13 @@ INLINE float vec_first(vec a)
     return vgetq_lane_f32(a.lo, 0);
 }
 
-INLINE float vec_sum(vec a)
+INLINE float vec_reduce_add(vec a)
 {
     return vgetq_lane_f32(vec_sum4(a, a, a, a), 0);
 }
 
-/* The largest lane; lanes are not NaN. */
-INLINE float vec_top(vec a)
+/* The largest lane; no lane is NaN. */
+INLINE float vec_reduce_max(vec a)
 {
     return vmaxvq_f32(vmaxq_f32(a.lo, a.hi));
 }
@@ -214,7 +217,7 @@ INLINE void vec_transpose4(float32x4_t *a)
     a[3] = vreinterpretq_f32_f64(vtrn2q_f64(y, w));
 }
 
-/* Rows to columns. */
+/* VEC_LANES rows to as many columns. */
 INLINE void vec_transpose(vec *a)
 {
     float32x4_t top[8], bottom[8]; /* columns of rows 0 to 3, and of rows 4 to 7 */
@@ -233,7 +236,5 @@ INLINE void vec_transpose(vec *a)
     for (uint32_t i = 0; i < 8; i++)
         a[i] = (vec){top[i], bottom[i]};
 }
-
-#include "vec-math.h"
 
 #endif

@@ -1,10 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * 2^x, tanh and the conversion of rows, on the vectors of vec-avx2.h or vec-neon.h; either includes this file
- * at its end. The operations and their order are the same for all instruction sets.
+ * What follows from a level's operations: vectors of a row, 2^x, tanh, and rows converted to f32. Included
+ * behind the level's header; the operations and their order are the same for all levels.
  */
-#ifndef ATTN_CPU_VEC_MATH_H
-#define ATTN_CPU_VEC_MATH_H
+#ifndef ATTN_CPU_SIMD_MATH_H
+#define ATTN_CPU_SIMD_MATH_H
+
+#include "kernels.h"
+
+/* Tiles of keys and blocks of query rows are read in whole vectors, and lanes are counted in 32 bits. */
+_Static_assert(VEC_LANES <= 16 && CPU_TILE_KEYS % VEC_LANES == 0 && CPU_PREFILL_ROWS % VEC_LANES == 0,
+               "a vector divides the tiles");
+
+/*
+ * A row of n >= VEC_LANES elements as vectors: vector i begins at element vec_offset(i, n). If n is no
+ * multiple of VEC_LANES the last one overlaps the one before it instead of reaching beyond the row.
+ */
+INLINE uint32_t vec_count(uint32_t n)
+{
+    return (n + VEC_LANES - 1) / VEC_LANES;
+}
+
+INLINE uint32_t vec_offset(uint32_t i, uint32_t n)
+{
+    return VEC_LANES * (i + 1) <= n ? VEC_LANES * i : n - VEC_LANES;
+}
+
+/* n elements rounded up to whole vectors. */
+INLINE uint32_t vec_padded(uint32_t n)
+{
+    return VEC_LANES * vec_count(n);
+}
+
+/* A bit for each lane, as vec_lanes takes them. */
+INLINE uint32_t vec_all_lanes(void)
+{
+    return (UINT32_C(1) << VEC_LANES) - 1;
+}
 
 /*
  * 2^x, relative error below 1.1e-7; 2^0 is exactly 1, below 2^-126 the result is 0, NaN stays NaN. For
@@ -55,13 +87,13 @@ INLINE vec vec_tanh(vec x)
 INLINE vec vec_convert(enum vec_type type, const char *src, uint32_t n, vec factor, float *dst)
 {
     vec probe = vec_zero();
-    if (n < 8) {
-        char short_row[32] = {0};
-        float eight[8];
-        memcpy(short_row, src, (size_t)n * vec_size(type));
-        const vec x = vec_load(type, short_row);
-        vec_put(eight, vec_mul(x, factor));
-        memcpy(dst, eight, n * sizeof *dst);
+    if (n < VEC_LANES) {
+        char padded[VEC_LANES * sizeof(float)] = {0};
+        float converted[VEC_LANES];
+        memcpy(padded, src, (size_t)n * vec_size(type));
+        const vec x = vec_load(type, padded);
+        vec_put(converted, vec_mul(x, factor));
+        memcpy(dst, converted, n * sizeof *dst);
         return vec_mul(x, probe);
     }
     for (uint32_t i = 0; i < vec_count(n); i++) {

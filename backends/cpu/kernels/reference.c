@@ -143,7 +143,7 @@ static void load_key(struct pass *pass, uint32_t key, const struct cpu_cache *k,
     tile->key[tile->count++] = key;
 }
 
-/* Converts the keys [first, end) that are no holes. */
+/* Converts the keys [first, end) that exist. */
 static void load_tile(struct pass *pass, uint32_t first, uint32_t end)
 {
     const struct cpu_run *run = pass->run;
@@ -158,7 +158,7 @@ static void load_tile(struct pass *pass, uint32_t first, uint32_t end)
     if (first < cached)
         cpu_walk(run, work->seq, first, cached - first, &keys);
     for (uint32_t key = first; key < cached; key++) {
-        if (keys.k[key - first] == -1 && keys.holes)
+        if (keys.k[key - first] == -1 && keys.has_invalid)
             continue;
         place.k = keys.k[key - first];
         place.v = keys.v[key - first];
@@ -291,12 +291,12 @@ static void end_span(const struct pass *pass, struct row *row)
 static void end_row(const struct pass *pass, struct row *row)
 {
     if (row->l_total == 0) { /* no key existed: every key adds to it, NaN too */
-        cpu_emit(pass->run, pass->work, row->t, row->h, row->total, -INFINITY);
+        cpu_epilogue(pass->run, pass->work, row->t, row->h, row->total, -INFINITY);
         return;
     }
     for (uint32_t d = 0; d < pass->dim_vo; d++)
         row->total[d] = (float)((double)row->total[d] / row->l_total);
-    cpu_emit(pass->run, pass->work, row->t, row->h, row->total, (float)(row->most + log(row->l_total)));
+    cpu_epilogue(pass->run, pass->work, row->t, row->h, row->total, (float)(row->most + log(row->l_total)));
 }
 
 /* The rows of a pass over the keys that any of them sees. */

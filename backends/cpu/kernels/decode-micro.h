@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Micro-kernels of decode: up to four query rows against a step of keys (scores) or of values (weighted sum),
+ * read from the cache where they lie and converted in registers. Each also prefetches the step that comes
+ * next, at the pace at which it reads its own.
+ *
+ * The operations on one query row and their order never depend on how many rows share a call.
+ */
+#ifndef ATTN_CPU_KERNELS_DECODE_MICRO_H
+#define ATTN_CPU_KERNELS_DECODE_MICRO_H
+
+#include "kernels.h"
+#include "simd/math.h"
+
+/* Keys of a step, which is what one call works on, and a bit for each. */
+#define STEP_KEYS 8u
+#define STEP_ALL  ((UINT32_C(1) << STEP_KEYS) - 1)
+/* Query rows of one call, at most. */
+#define STEP_ROWS 4u
+/* Vectors of scores, and of weighted sums, that stay in registers. */
+#define SCORE_VECS 12u
+#define SUM_VECS   8u
+/* Distance of the score rows of two query rows, in floats. */
+#define SCORE_STRIDE CPU_TILE_KEYS
+/* What one prefetch brings. */
+#define CACHE_LINE 64u
+
+/* The keys or values that a call reads, and those that it prefetches (the same ones where nothing follows).
+ */
+struct step {
+    const char *now[STEP_KEYS];
+    const char *next[STEP_KEYS];
+};
+
+INLINE void prefetch(const char *p)
+{
+    __builtin_prefetch(p, 0, 3);
+}
+
+/* The vector at byte `at` of each key times the vectors of `rows` query rows, added to a[row * keys + key].
+ */
+INLINE void scores_add(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k, size_t at,
+                       const float *q, uint32_t q_stride, vec *a)
+{
+    vec x[STEP_ROWS];
+    UNROLL
+    for (uint32_t r = 0; r < rows; r++)
+        x[r] = vec_get(q + (size_t)r * q_stride);
+    UNROLL
+    for (uint32_t j = 0; j < keys; j++) {
+        const vec y = vec_load(type, k[j] + at);
+        UNROLL
+        for (uint32_t r = 0; r < rows; r++)
+            a[r * keys + j] = vec_fma(x[r], y, a[r * keys + j]);
+    }
+}
+
+/* Scores of `rows` query rows and `keys` keys; rows * keys is a multiple of 4 and at most SCORE_VECS. */
+INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const char *const *k,
+                         const char *const *next, uint32_t dim, const float *q, uint32_t q_stride, float *s)
+{
+    vec a[SCORE_VECS];
+    UNROLL
+    for (uint32_t i = 0; i < rows * keys; i++)
+        a[i] = vec_zero();
+    const size_t step = (size_t)VEC_LANES * vec_size(type), full = dim / VEC_LANES * step;
+    size_t at = 0;
+    for (; at < full; at += step, q += VEC_LANES) {
+        if (at % CACHE_LINE == 0) {
+            UNROLL
+            for (uint32_t j = 0; j < keys; j++)
+                prefetch(next[j] + at);
+        }
+        scores_add(type, rows, keys, k, at, q, q_stride, a);
+    }
+    if (dim % VEC_LANES) /* the query holds zeros where this vector overlaps the last one */
+        scores_add(type, rows, keys, k, (size_t)(dim - VEC_LANES) * vec_size(type), q, q_stride, a);
+
+    if (keys == 2) {
+        UNROLL
+        for (uint32_t r = 0; r < rows; r += 2) {
+            const vec4 x = vec_sum4(a[2 * r], a[2 * r + 1], a[2 * r + 2], a[2 * r + 3]);
+            vec4_put_pairs(s + r * SCORE_STRIDE, s + (r + 1) * SCORE_STRIDE, x);
+        }
+        return;
+    }
+    UNROLL
+    for (uint32_t r = 0; r < rows; r++) {
+        UNROLL
+        for (uint32_t j = 0; j < keys; j += 4) {
+            const vec *b = a + r * keys + j;
+            vec4_put(s + r * SCORE_STRIDE + j, vec_sum4(b[0], b[1], b[2], b[3]));
+        }
+    }
+}
+
+/* Scores of `rows` query rows and a step of keys, to s[row * SCORE_STRIDE + key]. */
+INLINE void scores_step(enum vec_type type, uint32_t rows, const struct step *k, uint32_t dim, const float *q,
+                        uint32_t q_stride, float *s)
+{
+    const uint32_t keys = rows == 1 ? STEP_KEYS : rows == STEP_ROWS ? 2 : 4;
+    for (uint32_t j = 0; j < STEP_KEYS; j += keys)
+        scores_block(type, rows, keys, k->now + j, k->next + j, dim, q, q_stride, s + j);
+}
+
+/* `wide` vectors of the output from element `at` on: out += weight * value over a step. */
+INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const struct step *v, uint32_t at,
+                       const float *p, int first, float *o, uint32_t o_stride)
+{
+    const size_t byte = (size_t)at * vec_size(type), step = (size_t)VEC_LANES * vec_size(type);
+    vec a[SUM_VECS];
+    UNROLL
+    for (uint32_t r = 0; r < rows; r++) {
+        UNROLL
+        for (uint32_t i = 0; i < wide; i++)
+            a[r * wide + i] = first ? vec_zero() : vec_get(o + (size_t)r * o_stride + VEC_LANES * i);
+    }
+    UNROLL
+    for (uint32_t j = 0; j < STEP_KEYS; j++) {
+        const char *y = v->now[j] + byte;
+        vec x[SUM_VECS];
+        UNROLL
+        for (uint32_t i = 0; i < wide; i++)
+            x[i] = vec_load(type, y + i * step);
+        UNROLL
+        for (size_t line = 0; line < wide * step; line += CACHE_LINE)
+            prefetch(v->next[j] + byte + line);
+        UNROLL
+        for (uint32_t r = 0; r < rows; r++) {
+            const vec w = vec_broadcast(p + r * SCORE_STRIDE + j);
+            UNROLL
+            for (uint32_t i = 0; i < wide; i++)
+                a[r * wide + i] = vec_fma(w, x[i], a[r * wide + i]);
+        }
+    }
+    UNROLL
+    for (uint32_t r = 0; r < rows; r++) {
+        UNROLL
+        for (uint32_t i = 0; i < wide; i++)
+            vec_put(o + (size_t)r * o_stride + VEC_LANES * i, a[r * wide + i]);
+    }
+}
+
+/* out[row] += sum of p[row][key] * value[key] over a step, or = if `first`. */
+INLINE void sums_step(enum vec_type type, uint32_t rows, const struct step *v, uint32_t dim, const float *p,
+                      int first, float *o, uint32_t o_stride)
+{
+    const uint32_t wide = rows == 1 ? 4 : 2;
+    uint32_t at = 0;
+    for (; at + VEC_LANES * wide <= dim; at += VEC_LANES * wide)
+        sums_block(type, rows, wide, v, at, p, first, o + at, o_stride);
+    for (; at < dim; at += VEC_LANES)
+        sums_block(type, rows, 1, v, vec_offset(at / VEC_LANES, dim), p, first, o + at, o_stride);
+}
+
+typedef void (*scores_fn)(const struct step *k, uint32_t dim, const float *q, uint32_t q_stride, float *s);
+typedef void (*sums_fn)(const struct step *v, uint32_t dim, const float *p, int first, float *o,
+                        uint32_t o_stride);
+
+#define STEPS_OF(name, type, rows)                                                                           \
+    static void scores_##name##_##rows(const struct step *k, uint32_t dim, const float *q,                   \
+                                       uint32_t q_stride, float *s)                                          \
+    {                                                                                                        \
+        scores_step(type, rows, k, dim, q, q_stride, s);                                                     \
+    }                                                                                                        \
+    static void sums_##name##_##rows(const struct step *v, uint32_t dim, const float *p, int first,          \
+                                     float *o, uint32_t o_stride)                                            \
+    {                                                                                                        \
+        sums_step(type, rows, v, dim, p, first, o, o_stride);                                                \
+    }
+#define STEPS_OF_TYPE(name, type)                                                                            \
+    STEPS_OF(name, type, 1) STEPS_OF(name, type, 2) STEPS_OF(name, type, 3) STEPS_OF(name, type, 4)
+
+STEPS_OF_TYPE(f32, VEC_F32)
+STEPS_OF_TYPE(f16, VEC_F16)
+STEPS_OF_TYPE(bf16, VEC_BF16)
+
+#define STEPS_BY_ROWS(kind, name)                                                                            \
+    {                                                                                                        \
+        kind##_##name##_1, kind##_##name##_2, kind##_##name##_3, kind##_##name##_4                           \
+    }
+static const scores_fn scores_table[VEC_TYPES][STEP_ROWS] = {
+    STEPS_BY_ROWS(scores, f32), STEPS_BY_ROWS(scores, f16), STEPS_BY_ROWS(scores, bf16)};
+static const sums_fn sums_table[VEC_TYPES][STEP_ROWS] = {STEPS_BY_ROWS(sums, f32), STEPS_BY_ROWS(sums, f16),
+                                                         STEPS_BY_ROWS(sums, bf16)};
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * What decode reads, and in which order: a tile of keys with what each token sees of it, and a cursor that
+ * goes over the tile's keys or values in memory order, step by step, and knows what to prefetch meanwhile.
+ */
+#ifndef ATTN_CPU_KERNELS_DECODE_TILE_H
+#define ATTN_CPU_KERNELS_DECODE_TILE_H
+
+#include <string.h>
+
+#include "decode-micro.h"
+
+/* How many steps ahead of the reading the prefetch goes. */
+#define STEPS_AHEAD 2u
+/* A tile's steps. */
+#define TILE_STEPS (CPU_TILE_KEYS / STEP_KEYS)
+
+_Static_assert(CPU_TILE_KEYS == 64, "the keys of a tile are the bits of a word");
+
+/* One tile: entry i is key base + i. */
+struct decode_tile {
+    uint32_t base;
+    bool same_mask;                 /* all tokens see the same keys */
+    uint64_t any;                   /* keys that some token sees */
+    uint64_t seen[CPU_DECODE_ROWS]; /* keys that a token sees */
+    struct cpu_keys keys;
+};
+
+/* Bits [from, to) of a word. */
+INLINE uint64_t bits_between(uint32_t from, uint32_t to)
+{
+    if (from >= to)
+        return 0;
+    return (to >= CPU_TILE_KEYS ? ~UINT64_C(0) : (UINT64_C(1) << to) - 1) & ~((UINT64_C(1) << from) - 1);
+}
+
+/*
+ * A step is read whole. Keys of it that nobody sees are replaced by the first one that is seen: their weight
+ * is zero, and whoever reads the step sees that one anyway, so that even its NaN changes nothing.
+ */
+INLINE void offsets_fill(int64_t *offsets, uint64_t mask)
+{
+    for (uint32_t i = 0; i < CPU_TILE_KEYS; i += STEP_KEYS) {
+        const uint32_t bits = (uint32_t)(mask >> i) & STEP_ALL;
+        if (bits == 0 || bits == STEP_ALL)
+            continue;
+        const int64_t first = offsets[i + (uint32_t)__builtin_ctz(bits)];
+        for (uint32_t j = 0; j < STEP_KEYS; j++)
+            offsets[i + j] = bits >> j & 1 ? offsets[i + j] : first;
+    }
+}
+
+/* Opens the tile at `base` for tokens that see [lo[t], hi[t]). */
+static void tile_open(struct decode_tile *tile, const struct cpu_run *run, const struct attn_work *work,
+                      uint32_t base, const uint32_t *lo, const uint32_t *hi)
+{
+    const uint32_t left = work->kv_len - base, count = left < CPU_TILE_KEYS ? left : CPU_TILE_KEYS;
+    uint64_t present = bits_between(0, count);
+    tile->base = base;
+    tile->any = 0;
+    tile->same_mask = true;
+    cpu_walk(run, work->seq, base, count, &tile->keys);
+    if (tile->keys.has_invalid) {
+        for (uint32_t i = 0; i < count; i++) {
+            if (tile->keys.k[i] < 0)
+                present &= ~(UINT64_C(1) << i);
+        }
+    }
+    for (uint32_t t = 0; t < work->rows; t++) {
+        const uint32_t from = lo[t] > base ? lo[t] - base : 0, to = hi[t] > base ? hi[t] - base : 0;
+        tile->seen[t] = from < count ? present & bits_between(from, to) : 0;
+        tile->any |= tile->seen[t];
+        tile->same_mask = tile->same_mask && tile->seen[t] == tile->seen[0];
+    }
+    offsets_fill(tile->keys.k, tile->any);
+    offsets_fill(tile->keys.v, tile->any);
+}
+
+/* Goes over one cache for some kv heads: every step of every head, heads innermost. */
+struct cursor {
+    const char *base; /* of the first head */
+    const int64_t *offsets;
+    int64_t head_stride;
+    uint32_t heads;
+    uint32_t count;            /* steps of a head */
+    uint8_t first[TILE_STEPS]; /* their first keys */
+};
+
+INLINE void cursor_init(struct cursor *cursor, const struct cpu_cache *cache, const int64_t *offsets,
+                        uint64_t mask, uint32_t head, uint32_t heads)
+{
+    cursor->base = cache->base + (int64_t)head * cache->head_stride;
+    cursor->offsets = offsets;
+    cursor->head_stride = cache->head_stride;
+    cursor->heads = heads;
+    cursor->count = 0;
+    for (uint32_t i = 0; i < CPU_TILE_KEYS; i += STEP_KEYS) {
+        if (mask >> i & STEP_ALL)
+            cursor->first[cursor->count++] = (uint8_t)i;
+    }
+}
+
+INLINE void cursor_get(const struct cursor *cursor, uint32_t step, const char **out)
+{
+    const char *base = cursor->base + (int64_t)(step % cursor->heads) * cursor->head_stride;
+    const int64_t *offsets = cursor->offsets + cursor->first[step / cursor->heads];
+    for (uint32_t j = 0; j < STEP_KEYS; j++)
+        out[j] = base + offsets[j];
+}
+
+/* A step of `cursor`, and for the prefetch the one STEPS_AHEAD further on, which may be of `next`. */
+INLINE void cursor_step(const struct cursor *cursor, const struct cursor *next, uint32_t step,
+                        struct step *out)
+{
+    const uint32_t steps = cursor->count * cursor->heads, ahead = step + STEPS_AHEAD;
+    cursor_get(cursor, step, out->now);
+    if (ahead < steps)
+        cursor_get(cursor, ahead, out->next);
+    else if (ahead - steps < next->count * next->heads)
+        cursor_get(next, ahead - steps, out->next);
+    else
+        memcpy(out->next, out->now, sizeof out->next);
+}
+
+#endif

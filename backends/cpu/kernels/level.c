@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The attention kernels of one level of vector instructions. Compiled once a row of levels.def, with the
+ * row's compiler arguments, its name in CPU_LEVEL_NAME, and the path of its operations in CPU_LEVEL_SIMD.
+ */
+#include CPU_LEVEL_SIMD
+
+#include "decode.h"
+#include "prefill.h"
+
+#define JOIN3(kind, level, what) cpu_##kind##_##level##what
+#define JOIN2(kind, level, what) JOIN3(kind, level, what)
+#define NAME(kind, what)         JOIN2(kind, CPU_LEVEL_NAME, what)
+
+uint64_t NAME(prefill, _scratch)(const struct attn_problem *problem)
+{
+    return prefill_scratch(problem);
+}
+
+void NAME(prefill, _run)(const struct cpu_run *run, const struct attn_work *work, void *scratch)
+{
+    prefill_work(run, work, scratch);
+}
+
+uint64_t NAME(decode, _scratch)(const struct attn_problem *problem)
+{
+    return decode_too_short(problem) ? prefill_scratch(problem) : decode_scratch(problem);
+}
+
+void NAME(decode, _run)(const struct cpu_run *run, const struct attn_work *work, void *scratch)
+{
+    if (decode_too_short(run->problem))
+        prefill_work(run, work, scratch);
+    else
+        decode_work(run, work, scratch);
+}
