@@ -73,7 +73,7 @@ static uint32_t find_flags(const char *word, size_t length)
 #define has(feature) __builtin_cpu_supports(feature)
 
 /* Older compilers do not know "f16c" by name; its registers are those of AVX. */
-static bool has_f16c(void)
+__attribute__((unused)) static bool has_f16c(void)
 {
     unsigned a, b, c = 0, d;
 

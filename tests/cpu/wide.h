@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Level wide: sixteen f32 lanes in plain C. No plugin that is shipped has it; it holds the kernels to
+ * VEC_LANES where all other levels have eight lanes, and shows what a level consists of.
+ */
+#ifndef ATTN_TEST_CPU_WIDE_H
+#define ATTN_TEST_CPU_WIDE_H
+
+#include "half.h"
+#include "simd/base.h"
+
+#define VEC_LANES 16u
+
+typedef float vec __attribute__((vector_size(64)));
+typedef int32_t vec_int __attribute__((vector_size(64)));
+typedef vec_int vec_bool; /* lanes of ones or zeros */
+typedef float vec4 __attribute__((vector_size(16)));
+
+INLINE vec vec_set(float x)
+{
+    return (vec){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
+}
+
+INLINE vec vec_zero(void)
+{
+    return vec_set(0);
+}
+
+INLINE vec vec_broadcast(const float *p)
+{
+    return vec_set(*p);
+}
+
+INLINE vec vec_get(const float *p)
+{
+    vec x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+INLINE void vec_put(float *p, vec x)
+{
+    memcpy(p, &x, sizeof x);
+}
+
+INLINE vec vec_load(enum vec_type type, const char *p)
+{
+    vec x;
+    uint16_t half[VEC_LANES];
+    if (type == VEC_F32) {
+        memcpy(&x, p, sizeof x);
+        return x;
+    }
+    memcpy(half, p, sizeof half);
+    for (uint32_t i = 0; i < VEC_LANES; i++)
+        x[i] = type == VEC_F16 ? attn__f16_to_f32(half[i]) : attn__bf16_to_f32(half[i]);
+    return x;
+}
+
+INLINE vec vec_add(vec a, vec b)
+{
+    return a + b;
+}
+
+INLINE vec vec_sub(vec a, vec b)
+{
+    return a - b;
+}
+
+INLINE vec vec_mul(vec a, vec b)
+{
+    return a * b;
+}
+
+INLINE vec vec_div(vec a, vec b)
+{
+    return a / b;
+}
+
+/* Rounded twice, unlike every real level: fmaf() of sixteen lanes would take minutes. */
+INLINE vec vec_fma(vec a, vec b, vec c)
+{
+    return a * b + c;
+}
+
+INLINE vec_bool vec_less(vec a, vec b)
+{
+    return a < b;
+}
+
+INLINE vec_bool vec_equal(vec a, vec b)
+{
+    return a == b;
+}
+
+INLINE vec vec_select(vec_bool which, vec yes, vec no)
+{
+    return (vec)((which & (vec_int)yes) | (~which & (vec_int)no));
+}
+
+INLINE vec vec_max(vec a, vec b)
+{
+    return vec_select(b < a, a, b);
+}
+
+INLINE vec vec_min(vec a, vec b)
+{
+    return vec_select(a < b, a, b);
+}
+
+INLINE vec vec_abs(vec a)
+{
+    return (vec)((vec_int)a & INT32_MAX);
+}
+
+INLINE vec vec_signed(vec a, vec b)
+{
+    return (vec)((vec_int)a | ((vec_int)b & INT32_MIN));
+}
+
+INLINE vec vec_power(vec n)
+{
+    return (vec)(((vec_int)n << 23) + (127 << 23));
+}
+
+INLINE int vec_any_nan(vec a)
+{
+    const vec_bool nan = a != a;
+    int any = 0;
+    for (uint32_t i = 0; i < VEC_LANES; i++)
+        any |= nan[i];
+    return any != 0;
+}
+
+INLINE vec_bool vec_lanes(uint32_t bits)
+{
+    vec_bool set;
+    for (uint32_t i = 0; i < VEC_LANES; i++)
+        set[i] = -(int32_t)(bits >> i & 1);
+    return set;
+}
+
+INLINE vec_int vec_int_get(const int32_t *p)
+{
+    vec_int x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
+{
+    return (lo <= key) & (hi > key);
+}
+
+INLINE float vec_reduce_add(vec a)
+{
+    float sum[VEC_LANES];
+    vec_put(sum, a);
+    for (uint32_t n = VEC_LANES / 2; n > 0; n /= 2) {
+        for (uint32_t i = 0; i < n; i++)
+            sum[i] += sum[n + i];
+    }
+    return sum[0];
+}
+
+INLINE vec4 vec_sum4(vec a, vec b, vec c, vec d)
+{
+    return (vec4){vec_reduce_add(a), vec_reduce_add(b), vec_reduce_add(c), vec_reduce_add(d)};
+}
+
+INLINE void vec4_put(float *p, vec4 x)
+{
+    memcpy(p, &x, sizeof x);
+}
+
+INLINE void vec4_put_pairs(float *p, float *q, vec4 x)
+{
+    memcpy(p, &x, sizeof x / 2);
+    memcpy(q, (const float *)&x + 2, sizeof x / 2);
+}
+
+INLINE float vec_first(vec a)
+{
+    return a[0];
+}
+
+INLINE float vec_reduce_max(vec a)
+{
+    float max = a[0];
+    for (uint32_t i = 1; i < VEC_LANES; i++)
+        max = a[i] > max ? a[i] : max;
+    return max;
+}
+
+INLINE void vec_transpose(vec *a)
+{
+    for (uint32_t i = 0; i < VEC_LANES; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            const float x = a[i][j];
+            a[i][j] = a[j][i];
+            a[j][i] = x;
+        }
+    }
+}
+
+#endif
