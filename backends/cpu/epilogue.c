@@ -143,7 +143,7 @@ static void put_row(const struct cpu_run *run, const struct attn_work *work, uin
     for (uint32_t d = 0; d < dim; d += COLUMNS) {
         uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
         for (uint32_t i = 0; i < count; i++)
-            buffer[i] = o[d + i] * share;
+            buffer[i] = o[d + i] * share + 0.0f; /* what underflowed to -0 is 0, as a merge makes it too */
         put_columns(run, work, t, h, d, buffer, count);
     }
     put_lse(run, work, t, h, lse);

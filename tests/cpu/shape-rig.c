@@ -47,11 +47,11 @@ void rig_problem(const char *text, struct attn_problem *out)
     cr_assert_eq(attn_problem_parse(full, out, &err), ATTN_OK, "%s", err.message);
 }
 
-static struct attn_span make_span(uint64_t size, uint32_t alignment)
+static struct attn_span make_span(uint64_t size, uint32_t alignment, int byte)
 {
     struct attn_span span = {{aligned_alloc(alignment, (size / alignment + 1) * alignment), 0}, size};
 
-    memset(span.buffer.data, 0, size);
+    memset(span.buffer.data, byte, size);
     return span;
 }
 
@@ -68,9 +68,9 @@ int32_t rig_run(const struct shape_rig *rig, const struct attn_problem *problem,
     if (status != ATTN_OK)
         return status;
     cr_assert_eq(attn_plan_get_sizes(plan, &sizes, err), ATTN_OK);
-    struct attn_span schedule = make_span(sizes.schedule, sizes.alignment);
-    scratch.scratch = make_span(sizes.scratch, sizes.alignment);
-    scratch.counters = make_span(sizes.counters, sizes.alignment);
+    struct attn_span schedule = make_span(sizes.schedule, sizes.alignment, 0);
+    scratch.scratch = make_span(sizes.scratch, sizes.alignment, 0xff); /* NaN */
+    scratch.counters = make_span(sizes.counters, sizes.alignment, 0);
     status = attn_plan_prepare(plan, batch, &schedule, NULL, NULL, err);
     if (status == ATTN_OK)
         status = attn_plan_run(plan, batch, tensors, &schedule, &scratch, NULL, err);

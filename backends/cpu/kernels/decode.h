@@ -242,8 +242,7 @@ static void decode_epilogue(const struct decode_block *w)
         const uint32_t h = (w->head + i / w->rows) * group + i % group;
         for (uint32_t d = 0; d < vec_count(w->dim_vo); d++) {
             const vec x = vec_mul(vec_get(o + VEC_LANES * (size_t)d), inverse);
-            /* + 0: a sum that underflowed to -0 is no different from one that had nothing to add */
-            vec_put(out + vec_offset(d, w->dim_vo), vec_add(x, vec_zero()));
+            vec_put(out + vec_offset(d, w->dim_vo), x);
         }
         cpu_epilogue(w->run, w->work, i % w->rows / group, h, out, row_lse(w->m_total[i], w->l_total[i]));
     }

@@ -292,11 +292,8 @@ static void prefill_epilogue(const struct prefill_block *w)
     for (uint32_t r = 0; r < w->rows; r++) {
         const vec inverse = vec_set(1 / w->l_total[r]);
         float *o = w->total + (size_t)r * w->o_stride;
-        for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES) {
-            const vec x = vec_mul(vec_get(o + d), inverse);
-            /* + 0: a sum that underflowed to -0 is no different from one that had nothing to add */
-            vec_put(o + d, vec_add(x, vec_zero()));
-        }
+        for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES)
+            vec_put(o + d, vec_mul(vec_get(o + d), inverse));
         const uint32_t at = w->first + r;
         cpu_epilogue(w->run, w->work, at / group, w->head * group + at % group, o,
                      row_lse(w->m_total[r], w->l_total[r]));

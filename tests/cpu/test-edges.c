@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Tests the kernels at the edges of a vector: heads shorter than one, keys that do not exist in scratch full
+ * of NaN, sums that underflow. Decode and prefill, at the level of this machine and at none.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shape-rig.h"
+
+enum { HEADS = 2, BLOCK = 4, PAGES = 5, KEYS = BLOCK * PAGES, ROWS = 12, DIM_MAX = 40 };
+
+/* One sequence whose last `rows` keys are the queries, in f32. */
+struct desk {
+    struct shape_rig rig;
+    struct attn_batch batch;
+    struct attn_tensors tensors;
+    struct attn_kv_desc kv;
+    int32_t q_offsets[2];
+    int32_t kv_lens[1];
+    int32_t table[PAGES];
+    float q[ROWS * HEADS * DIM_MAX];
+    float k[KEYS * DIM_MAX];
+    float v[KEYS * DIM_MAX];
+    float out[ROWS * HEADS * DIM_MAX];
+};
+
+static void desk_init(struct desk *desk, const char *flags)
+{
+    memset(desk, 0, sizeof *desk);
+    rig_open(&desk->rig, flags);
+    for (uint32_t i = 0; i < ROWS * HEADS * DIM_MAX; i++)
+        desk->q[i] = (float)((i * 2654435761u) >> 8 & 0xff) / 128 - 1;
+    for (uint32_t i = 0; i < KEYS * DIM_MAX; i++) {
+        desk->k[i] = (float)((i * 2246822519u) >> 8 & 0xff) / 128 - 1;
+        desk->v[i] = (float)((i * 3266489917u) >> 8 & 0xff) / 128 - 1;
+    }
+    for (int32_t i = 0; i < PAGES; i++)
+        desk->table[i] = i;
+}
+
+/* Runs it for `rows` query tokens of head size dim/dim_vo: more than 8 are a prefill. */
+static void desk_run(struct desk *desk, int32_t rows, uint32_t dim, uint32_t dim_vo)
+{
+    struct attn_problem problem;
+    struct attn_error err;
+    char text[128];
+
+    snprintf(text, sizeof text, "heads=%u kv_heads=1 head_dim=%u/%u q=f32 kv=f32 out=f32 block=%u", HEADS,
+             dim, dim_vo, BLOCK);
+    rig_problem(text, &problem);
+    ATTN_INIT(&err);
+    ATTN_INIT(&desk->batch);
+    ATTN_INIT(&desk->tensors);
+    ATTN_INIT(&desk->kv);
+    desk->q_offsets[1] = rows;
+    desk->kv_lens[0] = KEYS;
+    desk->batch.seqs = 1;
+    desk->batch.rows = desk->batch.max_q = (uint32_t)rows;
+    desk->batch.max_kv = KEYS;
+    desk->batch.q_offsets.data = desk->q_offsets;
+    desk->batch.kv_lens.data = desk->kv_lens;
+    desk->batch.table.data = desk->table;
+    desk->batch.table_width = PAGES;
+    desk->batch.table_stride = sizeof desk->table;
+    desk->kv.k_dtype = desk->kv.v_dtype = ATTN_F32;
+    desk->kv.pages = PAGES;
+    desk->kv.block = BLOCK;
+    desk->kv.kv_heads = 1;
+    desk->kv.head_dim = dim;
+    desk->kv.head_dim_vo = dim_vo;
+    desk->kv.k.data = desk->k;
+    desk->kv.v.data = desk->v;
+    desk->kv.k_head_stride = desk->kv.k_token_stride = (int64_t)(dim * sizeof(float));
+    desk->kv.v_head_stride = desk->kv.v_token_stride = (int64_t)(dim_vo * sizeof(float));
+    desk->kv.k_page_stride = desk->kv.k_token_stride * BLOCK;
+    desk->kv.v_page_stride = desk->kv.v_token_stride * BLOCK;
+    desk->tensors.softmax_scale = 0.3f;
+    desk->tensors.kv_desc = &desk->kv;
+    desk->tensors.q = rig_tensor(desk->q, dim * HEADS * sizeof(float), dim * sizeof(float));
+    desk->tensors.out = rig_tensor(desk->out, dim_vo * HEADS * sizeof(float), dim_vo * sizeof(float));
+    cr_assert_eq(rig_run(&desk->rig, &problem, &desk->batch, &desk->tensors, &err), ATTN_OK, "%s: %s", text,
+                 err.message);
+}
+
+static const int32_t row_counts[] = {1, ROWS};
+static const char *const levels[] = {NULL, "none"};
+
+Test(edges, heads_of_every_size)
+{
+    static struct desk best, reference;
+
+    desk_init(&best, NULL);
+    desk_init(&reference, "none");
+    for (uint32_t dim = 1; dim <= DIM_MAX; dim++) {
+        const uint32_t sizes[][2] = {{dim, DIM_MAX}, {DIM_MAX, dim}, {dim, dim}};
+        for (uint32_t i = 0; i < 6; i++) {
+            const int32_t rows = row_counts[i % 2];
+            const uint32_t *size = sizes[i / 2];
+            desk_run(&best, rows, size[0], size[1]);
+            desk_run(&reference, rows, size[0], size[1]);
+            for (uint32_t e = 0; e < (uint32_t)rows * HEADS * size[1]; e++)
+                cr_assert_float_eq(best.out[e], reference.out[e], 2e-6, "%u/%u, %d rows, element %u", size[0],
+                                   size[1], rows, e);
+        }
+    }
+    rig_close(&best.rig);
+    rig_close(&reference.rig);
+}
+
+/* The scratch of a run holds what the run before left there: NaN, in keys and values of a prefill too. */
+Test(edges, invalid_blocks_in_used_scratch)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        static struct desk desk;
+        desk_init(&desk, levels[i % 2]);
+        desk.table[2] = -1;
+        desk_run(&desk, row_counts[i / 2], 24, 24);
+        for (uint32_t e = 0; e < (uint32_t)row_counts[i / 2] * HEADS * 24; e++)
+            cr_assert(isfinite(desk.out[e]), "level %s, %d rows, element %u", levels[i % 2],
+                      row_counts[i / 2], e);
+        rig_close(&desk.rig);
+    }
+}
+
+/* A sum below the smallest number is 0, not -0, as where there was nothing to add. */
+Test(edges, sums_that_underflow)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        static struct desk desk;
+        desk_init(&desk, levels[i % 2]);
+        memset(desk.k, 0, sizeof desk.k); /* equal weights */
+        memset(desk.v, 0, sizeof desk.v);
+        for (uint32_t d = 0; d < 24; d++)
+            desk.v[d] = -0x1p-149f;
+        desk_run(&desk, row_counts[i / 2], 24, 24);
+        for (uint32_t e = 0; e < (uint32_t)row_counts[i / 2] * HEADS * 24; e++)
+            cr_assert(desk.out[e] == 0 && !signbit(desk.out[e]), "level %s, %d rows, element %u",
+                      levels[i % 2], row_counts[i / 2], e);
+        rig_close(&desk.rig);
+    }
+}
