@@ -7,13 +7,6 @@
 /* Calls and arguments are carved out of chunks of at least this size. */
 #define CHUNK_BYTES 16384u
 
-struct cpu_call {
-    struct cpu_call *next;
-    cpu_call_fn fn;
-    const void *args;
-    struct attn_plan_impl *plan; /* held, or NULL */
-};
-
 struct cpu_chunk {
     struct cpu_chunk *next;
     uint64_t size;
@@ -42,24 +35,6 @@ void *cpu_graph_take(struct attn_graph_impl *graph, uint64_t size)
     return at;
 }
 
-int32_t cpu_graph_add(struct attn_graph_impl *graph, cpu_call_fn fn, const void *args,
-                      struct attn_plan_impl *plan, struct attn_error *err)
-{
-    struct cpu_call *call = args != NULL ? cpu_graph_take(graph, sizeof *call) : NULL;
-
-    if (call == NULL)
-        return cpu_fail(err, ATTN_E_MEMORY, 0, "graph", "no memory to keep a call");
-    *call = (struct cpu_call){.fn = fn, .args = args, .plan = plan};
-    if (plan != NULL)
-        atomic_fetch_add_explicit(&plan->refs, 1, memory_order_relaxed);
-    if (graph->last != NULL)
-        graph->last->next = call;
-    else
-        graph->first = call;
-    graph->last = call;
-    return ATTN_OK;
-}
-
 int32_t cpu_graph_begin(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
                         struct attn_error *err)
 {
@@ -83,39 +58,18 @@ int32_t cpu_graph_begin(struct attn_backend_impl *backend, void *stream, struct 
         return cpu_fail(err, ATTN_E_MEMORY, 0, "graph", "no memory for a graph");
     graph->backend = backend;
     graph->executor = given;
+    graph->end = &graph->first;
     given->recording = graph;
     *out = graph;
     return ATTN_OK;
 }
 
-/* A piece of the program's own work. */
-struct host_work {
-    attn_host_fn fn;
-    void *arg;
-};
-
-static int32_t run_host(struct attn_backend_impl *backend, const void *args, void *stream,
-                        struct attn_error *err)
-{
-    const struct host_work *work = args;
-    struct cpu_executor executor;
-    int32_t status = cpu_executor_init(&executor, backend, stream, err);
-
-    if (status != ATTN_OK)
-        return status;
-    if (cpu_is_first(&executor))
-        work->fn(work->arg);
-    cpu_join(&executor);
-    return ATTN_OK;
-}
-
 int32_t cpu_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void *arg, struct attn_error *err)
 {
-    struct host_work *work = cpu_graph_take(graph, sizeof *work);
+    const struct cpu_host_args host = {fn, arg};
+    const struct cpu_call call = {CPU_CALL_HOST, .args = &host, .args_size = sizeof host};
 
-    if (work != NULL)
-        *work = (struct host_work){fn, arg};
-    return cpu_graph_add(graph, run_host, work, NULL, err);
+    return cpu_record(graph, &call, err);
 }
 
 static void stop_recording(struct attn_graph_impl *graph)
@@ -143,7 +97,7 @@ int32_t cpu_graph_launch(struct attn_graph_impl *graph, void *stream, struct att
     if (status == ATTN_OK && executor.recording != NULL)
         return cpu_fail(err, ATTN_E_STATE, 0, "stream", "a graph cannot be launched into a capture");
     for (const struct cpu_call *call = graph->first; call != NULL && status == ATTN_OK; call = call->next)
-        status = call->fn(graph->backend, call->args, stream, err);
+        status = cpu_call_again(graph->backend, call, stream, err);
     return status;
 }
 
@@ -154,7 +108,7 @@ void cpu_graph_destroy(struct attn_graph_impl *graph)
     stop_recording(graph);
     for (const struct cpu_call *call = graph->first; call != NULL; call = call->next) {
         if (call->plan != NULL)
-            cpu_plan_destroy(call->plan);
+            cpu_plan_destroy((struct attn_plan_impl *)(uintptr_t)call->plan);
     }
     for (struct cpu_chunk *chunk = graph->chunks, *next; chunk != NULL; chunk = next) {
         next = chunk->next;

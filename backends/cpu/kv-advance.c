@@ -46,8 +46,9 @@ int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn
 
     if (status == ATTN_OK)
         status = attn__advance_step_check(args, err);
+    const struct cpu_call call = {CPU_CALL_ADVANCE_STEP, .args = args, .args_size = sizeof *args};
     if (status == ATTN_OK && executor.recording != NULL)
-        return cpu_record_advance_step(executor.recording, args, err);
+        return cpu_record(executor.recording, &call, err);
     if (status == ATTN_OK)
         status = attn__advance_check(&advance, err);
     if (status != ATTN_OK)

@@ -97,8 +97,11 @@ int32_t cpu_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_c
         status = cpu_kv_take(from, &source, err);
     if (status == ATTN_OK)
         status = cpu_kv_take(to, &target, err);
+    const struct attn_kv_ref caches[] = {*from, *to};
+    const struct cpu_call call = {CPU_CALL_CONVERT, .args = args, .args_size = sizeof *args, .caches = caches,
+                                  .cache_count = 2};
     if (status == ATTN_OK && executor.recording != NULL)
-        return cpu_record_convert(executor.recording, args, source, target, err);
+        return cpu_record(executor.recording, &call, err);
     if (status == ATTN_OK)
         status = check_pairs(&convert, source, target, err);
     if (status != ATTN_OK)

@@ -180,8 +180,10 @@ int32_t cpu_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_ga
 
     if (status == ATTN_OK)
         status = cpu_kv_take(cache, &desc, err);
+    const struct cpu_call call = {CPU_CALL_GATHER,      .args = args,    .args_size = sizeof *args,
+                                  .batch = args->batch, .caches = cache, .cache_count = 1};
     if (status == ATTN_OK && executor.recording != NULL)
-        return cpu_record_gather(executor.recording, args, desc, err);
+        return cpu_record(executor.recording, &call, err);
     if (status == ATTN_OK)
         status = check_batch(&gather, args, desc, err);
     if (status == ATTN_OK)

@@ -132,8 +132,11 @@ int32_t cpu_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_k
         status = cpu_kv_take(to, &target, err);
     if (status != ATTN_OK)
         return status;
+    const struct attn_kv_ref caches[] = {*from, *to};
+    const struct cpu_call call = {CPU_CALL_COPY_SLOTS, .args = args, .args_size = sizeof *args,
+                                  .caches = caches, .cache_count = 2};
     if (executor.recording != NULL)
-        return cpu_record_copy_slots(executor.recording, args, source, target, err);
+        return cpu_record(executor.recording, &call, err);
     const uint64_t limits[] = {(uint64_t)source->pages * source->block,
                                (uint64_t)target->pages * target->block};
     status = check_pairs(moves.pairs, moves.count, limits, "slot", err);
@@ -227,8 +230,10 @@ int32_t cpu_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_
 
     for (uint32_t i = 0; i < args->layers && status == ATTN_OK && executor.recording != NULL; i++)
         status = cpu_kv_take(&caches[i], &descs[0], err);
+    const struct cpu_call call = {CPU_CALL_COPY_BLOCKS, .args = args, .args_size = sizeof *args,
+                                  .caches = caches, .cache_count = args->layers};
     if (status == ATTN_OK && executor.recording != NULL)
-        return cpu_record_copy_blocks(executor.recording, args, caches, err);
+        return cpu_record(executor.recording, &call, err);
     for (uint32_t first = 0; first < args->layers && status == ATTN_OK; first += CACHES) {
         struct moves moves = {.pairs = pair_array(&args->pairs), .count = args->count};
         uint32_t n = args->layers - first < CACHES ? args->layers - first : CACHES;
@@ -269,8 +274,16 @@ int32_t cpu_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_
     status = check_pairs(moves.pairs, moves.count, limits, "page", err);
     if (status != ATTN_OK)
         return status;
+    const struct attn_kv_ref caches[] = {*from, *to};
+    const struct cpu_call call = {CPU_CALL_SWAP_BLOCKS,
+                                  .args = args,
+                                  .args_size = sizeof *args,
+                                  .caches = caches,
+                                  .cache_count = 2,
+                                  .list = args->pairs,
+                                  .list_size = (uint64_t)args->count * 2 * sizeof *args->pairs};
     if (executor.recording != NULL)
-        return cpu_record_swap_blocks(executor.recording, args, source, target, err);
+        return cpu_record(executor.recording, &call, err);
     (void)add_pages(&moves, 0, source, target); /* one cache cannot have too many tasks */
     return cpu_execute(&executor, NULL, moves.first_task[1], pages_task, &moves, err);
 }

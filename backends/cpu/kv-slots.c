@@ -118,8 +118,10 @@ int32_t cpu_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn
 
     if (status == ATTN_OK && (uintptr_t)slots.slots % sizeof *slots.slots != 0)
         status = cpu_fail(err, ATTN_E_INVALID, 0, "slots", "the address of slots is no multiple of 8");
+    const struct cpu_call call = {CPU_CALL_SLOT_MAPPING, .args = args, .args_size = sizeof *args,
+                                  .batch = batch};
     if (status == ATTN_OK && executor.recording != NULL)
-        return cpu_record_slot_mapping(executor.recording, args, err);
+        return cpu_record(executor.recording, &call, err);
     if (status == ATTN_OK)
         status = check_batch(&slots, args, err);
     if (status != ATTN_OK)

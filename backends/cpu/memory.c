@@ -54,8 +54,10 @@ static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer 
     if (size > 0 && (attn__address(to) == NULL || attn__address(from) == NULL))
         return cpu_fail(err, ATTN_E_INVALID, 0, attn__address(to) == NULL ? "to" : "from",
                         "an address is needed to copy %llu bytes", (unsigned long long)size);
+    const struct cpu_copy_args args = {*to, *from, size, kind};
+    const struct cpu_call call = {CPU_CALL_COPY, .args = &args, .args_size = sizeof args};
     if (executor.recording != NULL)
-        return cpu_record_copy(executor.recording, to, from, size, kind, err);
+        return cpu_record(executor.recording, &call, err);
     if (size > 0 && cpu_is_first(&executor))
         memcpy(attn__address(to), attn__address(from), size);
     cpu_join(&executor);

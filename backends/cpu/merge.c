@@ -156,8 +156,10 @@ int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_arg
         status = attn__merge_check(args, err);
     if (status != ATTN_OK)
         return status;
+    const struct cpu_call call = {CPU_CALL_MERGE, .args = args, .args_size = sizeof *args,
+                                  .list = args->parts, .list_size = args->count * sizeof *args->parts};
     if (executor.recording != NULL)
-        return cpu_record_merge(executor.recording, args, err);
+        return cpu_record(executor.recording, &call, err);
     return cpu_execute(&executor, NULL, count_tasks(merge.pairs), merge_task, &merge, err);
 }
 
@@ -181,7 +183,9 @@ int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale
         status = attn__tensor_check(&args->all[k], args->rows, args->heads, 1, sizeof(float), 0, "all", err);
     if (status != ATTN_OK)
         return status;
+    const struct cpu_call call = {CPU_CALL_RESCALE, .args = args, .args_size = sizeof *args,
+                                  .list = args->all, .list_size = args->count * sizeof *args->all};
     if (executor.recording != NULL)
-        return cpu_record_rescale(executor.recording, args, err);
+        return cpu_record(executor.recording, &call, err);
     return cpu_execute(&executor, NULL, count_tasks(rescale.pairs), rescale_task, &rescale, err);
 }

@@ -51,7 +51,9 @@ int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *
         if ((batch->given & ATTN_GIVEN_HOST_COPIES) != 0)
             return cpu_fail(err, ATTN_E_STATE, 0, "batch.host",
                             "host copies are read once; a step that a graph plans has none");
-        return cpu_record_prepare(executor.recording, plan, batch, schedule, err);
+        const struct cpu_call call = {CPU_CALL_PREPARE, .args = schedule, .args_size = sizeof *schedule,
+                                      .plan = plan, .batch = batch};
+        return cpu_record(executor.recording, &call, err);
     }
     if (status == ATTN_OK)
         status = attn__batch_check(&plan->problem, batch, &extent, err);

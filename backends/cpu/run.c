@@ -109,7 +109,12 @@ static int32_t record(struct attn_graph_impl *graph, const struct attn_plan_impl
         status = attn__run_check_cache(&plan->problem, batch, &none, desc, bare, err);
     if (status != ATTN_OK)
         return status;
-    return cpu_record_run(graph, plan, batch, tensors, cached ? desc : NULL, span, scratch, err);
+    const struct attn_kv_ref cache = {NULL, desc};
+    const struct cpu_run_args args = {*tensors, *span, *scratch};
+    const struct cpu_call call = {CPU_CALL_RUN,    .args = &args,  .args_size = sizeof args,
+                                  .plan = plan,    .batch = batch, .caches = cached ? &cache : NULL,
+                                  .cache_count = 1};
+    return cpu_record(graph, &call, err);
 }
 
 static void resolve_mask(struct cpu_run *run, const struct attn_tensors *tensors)

@@ -175,7 +175,10 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
         status = attn__kv_check(desc, err);
     if (status == ATTN_OK && executor.recording != NULL) {
         status = attn__write_check(args, write.rows, write.desc, err);
-        return status == ATTN_OK ? cpu_record_write(executor.recording, args, write.desc, err) : status;
+        const struct attn_kv_ref cache = {NULL, write.desc};
+        const struct cpu_call call = {CPU_CALL_WRITE,       .args = args,     .args_size = sizeof *args,
+                                      .batch = args->batch, .caches = &cache, .cache_count = 1};
+        return status == ATTN_OK ? cpu_record(executor.recording, &call, err) : status;
     }
     if (status == ATTN_OK)
         status =
