@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What goes in and out of a kernel: the visible range of a token, and finished rows, whole or in parts. */
+/* What goes in and out of a kernel: the visible range of a token, and finished rows, whole or of one split.
+ */
 #include <math.h>
 
 #include "code8.h"
@@ -79,16 +80,16 @@ static char *out_row(const struct cpu_run *run, const struct attn_work *work, ui
     return run->out + ((int64_t)work->row + t) * run->out_token + h * run->out_head;
 }
 
-static void put_lse(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
-                    float lse)
+static void store_lse(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+                      float lse)
 {
     if (run->lse != NULL)
         memcpy(run->lse + ((int64_t)work->row + t) * run->lse_token + h * run->lse_head, &lse, sizeof lse);
 }
 
 /* Columns [d, d + count) of a finished row. What is stored times the scale is the result. */
-static void put_columns(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
-                        uint32_t d, float *from, uint32_t count)
+static void store_columns(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+                          uint32_t d, float *from, uint32_t count)
 {
     uint32_t dtype = run->problem->out_dtype;
 
@@ -120,23 +121,23 @@ static float sink_of(const struct cpu_run *run, uint32_t h)
 }
 
 /* A row that saw no key. */
-static void put_empty(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
+static void store_empty(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
 {
-    put_lse(run, work, t, h, sink_of(run, h));
+    store_lse(run, work, t, h, sink_of(run, h));
     memset(out_row(run, work, t, h), 0,
            (size_t)run->problem->head_dim_vo * attn__dtype_size(run->problem->out_dtype));
 }
 
 /* A finished row with its sink. */
-static void put_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
-                    const float *o, float lse)
+static void store_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+                      const float *o, float lse)
 {
     uint32_t dim = run->problem->head_dim_vo;
     float sink = sink_of(run, h), share = 1, buffer[COLUMNS];
 
     if (sink != -INFINITY) {
-        double most = sink > lse ? sink : lse;
-        double all = most + log(exp((double)lse - most) + exp((double)sink - most));
+        double max = sink > lse ? sink : lse;
+        double all = max + log(exp((double)lse - max) + exp((double)sink - max));
         share = (float)exp((double)lse - all);
         lse = (float)all;
     }
@@ -144,9 +145,9 @@ static void put_row(const struct cpu_run *run, const struct attn_work *work, uin
         uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
         for (uint32_t i = 0; i < count; i++)
             buffer[i] = o[d + i] * share + 0.0f; /* what underflowed to -0 is 0, as a merge makes it too */
-        put_columns(run, work, t, h, d, buffer, count);
+        store_columns(run, work, t, h, d, buffer, count);
     }
-    put_lse(run, work, t, h, lse);
+    store_lse(run, work, t, h, lse);
 }
 
 void cpu_epilogue(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
@@ -160,38 +161,38 @@ void cpu_epilogue(const struct cpu_run *run, const struct attn_work *work, uint3
         if (lse != -INFINITY)
             memcpy(run->part_out + row * dim, o, dim * sizeof *o);
     } else if (lse == -INFINITY) {
-        put_empty(run, work, t, h);
+        store_empty(run, work, t, h);
     } else {
-        put_row(run, work, t, h, o, lse);
+        store_row(run, work, t, h, o, lse);
     }
 }
 
-/* exp(lse - most) of a part, 0 for one that saw nothing. */
-static double weigh(float lse, float most)
+/* exp(lse - max) of a split, 0 for one that saw nothing. */
+static double weight_of(float lse, float max)
 {
-    return lse == -INFINITY ? 0 : exp((double)lse - (double)most);
+    return lse == -INFINITY ? 0 : exp((double)lse - (double)max);
 }
 
 static void merge_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
 {
     uint32_t dim = run->problem->head_dim_vo;
-    float most = -INFINITY, sink = sink_of(run, h), weights[ATTN_PARTS_MAX], buffer[COLUMNS];
+    float max = -INFINITY, sink = sink_of(run, h), weights[ATTN_PARTS_MAX], buffer[COLUMNS];
     double sum;
 
     for (uint32_t part = 0; part < work->parts; part++) {
         float lse = run->part_lse[part_index(run, work, part, t, h)];
-        most = lse > most || isnan(lse) ? lse : most;
+        max = lse > max || isnan(lse) ? lse : max;
     }
-    if (most == -INFINITY) {
-        put_empty(run, work, t, h);
+    if (max == -INFINITY) {
+        store_empty(run, work, t, h);
         return;
     }
-    most = sink > most ? sink : most;
-    sum = weigh(sink, most);
+    max = sink > max ? sink : max;
+    sum = weight_of(sink, max);
     for (uint32_t part = 0; part < work->parts; part++)
-        sum += weigh(run->part_lse[part_index(run, work, part, t, h)], most);
+        sum += weight_of(run->part_lse[part_index(run, work, part, t, h)], max);
     for (uint32_t part = 0; part < work->parts; part++)
-        weights[part] = (float)(weigh(run->part_lse[part_index(run, work, part, t, h)], most) / sum);
+        weights[part] = (float)(weight_of(run->part_lse[part_index(run, work, part, t, h)], max) / sum);
     for (uint32_t d = 0; d < dim; d += COLUMNS) {
         uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
         memset(buffer, 0, sizeof buffer);
@@ -203,9 +204,9 @@ static void merge_row(const struct cpu_run *run, const struct attn_work *work, u
             for (uint32_t i = 0; i < count; i++)
                 buffer[i] += weights[part] * o[i];
         }
-        put_columns(run, work, t, h, d, buffer, count);
+        store_columns(run, work, t, h, d, buffer, count);
     }
-    put_lse(run, work, t, h, (float)((double)most + log(sum)));
+    store_lse(run, work, t, h, (float)((double)max + log(sum)));
 }
 
 void cpu_merge_parts(const struct cpu_run *run, const struct attn_work *work)

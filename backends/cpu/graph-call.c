@@ -10,17 +10,6 @@ static void *keep(struct attn_graph_impl *graph, const void *from, uint64_t size
     return kept != NULL ? memcpy(kept, from, size) : NULL;
 }
 
-static const struct attn_batch *keep_batch(struct attn_graph_impl *graph, const struct attn_batch *batch)
-{
-    struct attn_batch *kept = keep(graph, batch, sizeof *batch);
-
-    if (kept != NULL) {
-        kept->given &= ~ATTN_GIVEN_HOST_COPIES;
-        kept->host = NULL;
-    }
-    return kept;
-}
-
 /* Values of a host scale are read during the call, so a kept call needs its own; strides say how many. */
 static void keep_scale(struct attn_graph_impl *graph, struct attn_scale *scale, uint64_t outers,
                        uint64_t heads)
@@ -113,7 +102,7 @@ int32_t cpu_record(struct attn_graph_impl *graph, const struct cpu_call *call, s
     if (kept != NULL) {
         void *args = keep(graph, call->args, call->args_size);
         kept->args = args;
-        kept->batch = keep_batch(graph, call->batch);
+        kept->batch = keep(graph, call->batch, sizeof *call->batch);
         kept->caches = keep_caches(graph, call->caches, call->cache_count);
         kept->list = keep(graph, call->list, call->list_size);
         if (args != NULL && call->entry == CPU_CALL_RUN)

@@ -175,6 +175,8 @@ static void test_lifetimes(struct attn_backend *backend)
 static void test_order(struct attn_backend *backend)
 {
     struct attn_graph *graph = NULL, *second = NULL;
+    struct attn_context *context = NULL;
+    struct attn_backend *other = NULL;
     struct attn_cpu_executor team;
     struct attn_error err;
     void *stream = NULL, *event = NULL;
@@ -194,6 +196,10 @@ static void test_order(struct attn_backend *backend)
     REFUSED(attn_graph_add_host(graph, NULL, &number, &err), ATTN_E_INVALID, "fn");
     REFUSED(attn_stream_synchronize(backend, stream, &err), ATTN_E_STATE, "stream");
     REFUSED(attn_event_record(backend, event, stream, &err), ATTN_E_STATE, "stream");
+    backend_open("cpu/flashinfer", &context, &other);
+    REFUSED(attn_stream_synchronize(other, stream, &err), ATTN_E_INVALID, "stream"); /* not its capture */
+    attn_backend_destroy(other);
+    attn_context_destroy(context);
     check(attn_graph_end(graph, NULL) == ATTN_OK, "%s", "a graph without calls is one");
     REFUSED(attn_graph_add_host(graph, (attn_host_fn)(uintptr_t)free, NULL, &err), ATTN_E_STATE, "graph");
     REFUSED(attn_graph_end(graph, &err), ATTN_E_STATE, "graph");

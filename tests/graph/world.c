@@ -326,6 +326,22 @@ static void move_between(struct world *world, void *stream)
     scale = -1;
 }
 
+/* New keys without slots: where the batch says that their tokens are. */
+static void write_where_tokens_are(struct world *world, const struct attn_batch *batch, void *stream)
+{
+    struct attn_kv_write_args write;
+
+    ATTN_INIT(&write);
+    write.k_dtype = write.v_dtype = ATTN_F32;
+    write.k_new = (struct attn_tensor)VIEW(world->memory->k_new);
+    write.v_new = (struct attn_tensor)VIEW(world->memory->v_new);
+    write.kv = world->kv;
+    write.rows = ROWS;
+    write.batch = batch;
+    write.addressing = ATTN_TABLE;
+    MUST(attn_kv_write(world->backend, &write, stream, err));
+}
+
 static void look_up(struct world *world, void *stream)
 {
     struct memory *memory = world->memory;
@@ -349,6 +365,7 @@ static void look_up(struct world *world, void *stream)
     gather.offsets.data = memory->gather_offsets;
     gather.k = (struct attn_tensor)VIEW(memory->gathered);
     MUST(attn_kv_gather(world->backend, &gather, stream, err));
+    write_where_tokens_are(world, &batch, stream);
     memset(&batch, 0xee, sizeof batch);
 }
 

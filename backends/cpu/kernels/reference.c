@@ -3,8 +3,8 @@
  * Attention in plain C for every type, size and addressing: what runs where no faster row fits, and what the
  * other rows are held against.
  *
- * Up to PASS_ROWS rows of a kv head share each tile of converted keys and values. Scores are double, sums are
- * staged: a tile of at most 64 keys from zero, a span of at most 512, the total. Tiles and spans lie at
+ * Up to BLOCK_ROWS rows of a kv head share each tile of converted keys and values. Scores are double, sums
+ * are staged: a tile of at most 64 keys from zero, a span of at most 512, the total. Tiles and spans lie at
  * multiples of their size from key 0, so that a row's order of additions depends on its own keys alone.
  */
 #include <math.h>
@@ -12,9 +12,9 @@
 #include "cpu.h"
 #include "visible.h"
 
-#define PASS_ROWS 16u
+#define BLOCK_ROWS 16u
 /* The running maximum follows only jumps: exp(8) costs no precision, and each rescaling costs a rounding. */
-#define SLACK 8.0
+#define RESCALE_THRESHOLD 8.0
 
 /* One row: its token and query head, and its staged sums. */
 struct row {
@@ -23,12 +23,12 @@ struct row {
     int64_t position;
     double slope;
     struct cpu_mask mask;
-    double most;
+    double max;
     double l_span, l_total;
     float *q, *tile, *span, *total;
 };
 
-/* Keys of a tile that exist: their numbers, and converted rows. Of a latent cache v is k. */
+/* Keys of a tile that exist: their numbers, and converted rows. With MLA v is k. */
 struct tile {
     uint32_t count;
     uint32_t key[CPU_TILE_KEYS];
@@ -36,13 +36,13 @@ struct tile {
     uint32_t v_stride;
 };
 
-struct pass {
+struct row_block {
     const struct cpu_run *run;
     const struct attn_work *work;
     uint32_t head; /* kv head */
     uint32_t dim, dim_vo;
     uint32_t rows;
-    struct row row[PASS_ROWS];
+    struct row row[BLOCK_ROWS];
     struct tile tile;
 };
 
@@ -51,26 +51,26 @@ uint64_t cpu_attention_c_scratch(const struct attn_problem *problem)
     uint64_t row = problem->head_dim + 3 * (uint64_t)problem->head_dim_vo;
     uint64_t key = (uint64_t)problem->head_dim + problem->head_dim_vo;
 
-    return sizeof(float) * (PASS_ROWS * row + CPU_TILE_KEYS * key);
+    return sizeof(float) * (BLOCK_ROWS * row + CPU_TILE_KEYS * key);
 }
 
-static void lay_out(struct pass *pass, void *scratch)
+static void lay_out(struct row_block *block, void *scratch)
 {
     float *next = scratch;
 
-    for (uint32_t r = 0; r < PASS_ROWS; r++) {
-        float **const blocks[] = {&pass->row[r].tile, &pass->row[r].span, &pass->row[r].total};
-        pass->row[r].q = next;
-        next += pass->dim;
-        for (uint32_t i = 0; i < 3; i++, next += pass->dim_vo)
-            *blocks[i] = next;
+    for (uint32_t r = 0; r < BLOCK_ROWS; r++) {
+        float **const sums[] = {&block->row[r].tile, &block->row[r].span, &block->row[r].total};
+        block->row[r].q = next;
+        next += block->dim;
+        for (uint32_t i = 0; i < 3; i++, next += block->dim_vo)
+            *sums[i] = next;
     }
-    pass->tile.k = next;
-    pass->tile.v = next + (size_t)CPU_TILE_KEYS * pass->dim;
-    pass->tile.v_stride = pass->dim_vo;
-    if (pass->run->problem->mla != 0) {
-        pass->tile.v = next;
-        pass->tile.v_stride = pass->dim;
+    block->tile.k = next;
+    block->tile.v = next + (size_t)CPU_TILE_KEYS * block->dim;
+    block->tile.v_stride = block->dim_vo;
+    if (block->run->problem->mla != 0) {
+        block->tile.v = next;
+        block->tile.v_stride = block->dim;
     }
 }
 
@@ -80,37 +80,37 @@ static void multiply(float *values, uint32_t count, float scale)
         values[d] *= scale;
 }
 
-/* A query, which may lie in two pieces: latent columns and rope columns. */
-static void load_query(const struct pass *pass, const struct row *row)
+/* A query, which may lie in two parts: MLA columns and rope columns. */
+static void load_query(const struct row_block *block, const struct row *row)
 {
-    const struct cpu_run *run = pass->run;
-    uint32_t dtype = run->problem->q_dtype, first = run->q_rope != NULL ? pass->dim_vo : pass->dim;
-    int64_t at = (int64_t)pass->work->row + row->t;
+    const struct cpu_run *run = block->run;
+    uint32_t dtype = run->problem->q_dtype, first = run->q_rope != NULL ? block->dim_vo : block->dim;
+    int64_t at = (int64_t)block->work->row + row->t;
 
     cpu_load(dtype, row->q, run->q + at * run->q_token + row->h * run->q_head, first);
-    if (first < pass->dim)
+    if (first < block->dim)
         cpu_load(dtype, row->q + first, run->q_rope + at * run->q_rope_token + row->h * run->q_rope_head,
-                 pass->dim - first);
-    multiply(row->q, pass->dim,
-             cpu_scale_at(&run->q_scale, pass->work->seq, at, row->h / run->q_scale_group));
+                 block->dim - first);
+    multiply(row->q, block->dim,
+             cpu_scale_at(&run->q_scale, block->work->seq, at, row->h / run->q_scale_group));
 }
 
 /* Row number `index` of the kv head: tokens outside, heads of the group inside. */
-static void begin_row(const struct pass *pass, struct row *row, uint32_t index)
+static void begin_row(const struct row_block *block, struct row *row, uint32_t index)
 {
-    const struct cpu_run *run = pass->run;
+    const struct cpu_run *run = block->run;
 
     row->t = index / run->group;
-    row->h = pass->head * run->group + index % run->group;
-    row->most = -(double)INFINITY;
+    row->h = block->head * run->group + index % run->group;
+    row->max = -(double)INFINITY;
     row->l_span = row->l_total = 0;
-    row->position = cpu_position(run, pass->work, row->t);
+    row->position = cpu_position(run, block->work, row->t);
     row->slope = run->slopes != NULL ? (double)run->slopes[row->h] : 0;
-    cpu_visible(run, pass->work, row->t, &row->lo, &row->hi);
-    cpu_mask_init(run, pass->work, row->t, row->h, &row->mask);
-    load_query(pass, row);
-    memset(row->span, 0, pass->dim_vo * sizeof(float));
-    memset(row->total, 0, pass->dim_vo * sizeof(float));
+    cpu_visible(run, block->work, row->t, &row->lo, &row->hi);
+    cpu_mask_init(run, block->work, row->t, row->h, &row->mask);
+    load_query(block, row);
+    memset(row->span, 0, block->dim_vo * sizeof(float));
+    memset(row->total, 0, block->dim_vo * sizeof(float));
 }
 
 /* Where one key lies: byte offsets, and what its scales are found by. */
@@ -132,29 +132,30 @@ static void load_head(const struct cpu_cache *cache, uint32_t head, int64_t at, 
         multiply(to, dim, cpu_scale_at(&cache->scale, place->outer, place->token, head));
 }
 
-static void load_key(struct pass *pass, uint32_t key, const struct cpu_cache *k, const struct cpu_cache *v,
-                     const struct place *place)
+static void load_key(struct row_block *block, uint32_t key, const struct cpu_cache *k,
+                     const struct cpu_cache *v, const struct place *place)
 {
-    struct tile *tile = &pass->tile;
+    struct tile *tile = &block->tile;
 
-    load_head(k, pass->head, place->k, place, tile->k + (size_t)tile->count * pass->dim, pass->dim);
+    load_head(k, block->head, place->k, place, tile->k + (size_t)tile->count * block->dim, block->dim);
     if (tile->v != tile->k)
-        load_head(v, pass->head, place->v, place, tile->v + (size_t)tile->count * pass->dim_vo, pass->dim_vo);
+        load_head(v, block->head, place->v, place, tile->v + (size_t)tile->count * block->dim_vo,
+                  block->dim_vo);
     tile->key[tile->count++] = key;
 }
 
 /* Converts the keys [first, end) that exist. */
-static void load_tile(struct pass *pass, uint32_t first, uint32_t end)
+static void load_tile(struct row_block *block, uint32_t first, uint32_t end)
 {
-    const struct cpu_run *run = pass->run;
-    const struct attn_work *work = pass->work;
+    const struct cpu_run *run = block->run;
+    const struct attn_work *work = block->work;
     uint32_t fresh = run->k_new.base != NULL ? work->kv_len - work->q_len : UINT32_MAX; /* first new key */
     uint32_t cached = end < fresh ? end : fresh;
     bool scaled = run->k.scale.base != NULL || run->v.scale.base != NULL;
     struct place place = {0};
     struct cpu_keys keys;
 
-    pass->tile.count = 0;
+    block->tile.count = 0;
     if (first < cached)
         cpu_walk(run, work->seq, first, cached - first, &keys);
     for (uint32_t key = first; key < cached; key++) {
@@ -166,38 +167,38 @@ static void load_tile(struct pass *pass, uint32_t first, uint32_t end)
             cpu_locate(run, work->seq, key, &place.outer, &place.token);
         if (run->problem->kv_source == ATTN_KV_NEW)
             place.outer = work->seq;
-        load_key(pass, key, &run->k, &run->v, &place);
+        load_key(block, key, &run->k, &run->v, &place);
     }
     for (uint32_t key = first > fresh ? first : fresh; key < end; key++) {
         place.outer = work->seq;
         place.token = (int64_t)work->row - work->q_index + (key - fresh);
         place.k = place.token * run->k_new.token_stride;
         place.v = place.token * run->v_new.token_stride;
-        load_key(pass, key, &run->k_new, &run->v_new, &place);
+        load_key(block, key, &run->k_new, &run->v_new, &place);
     }
 }
 
-static double score(const struct pass *pass, const float *q, const float *k)
+static double score(const struct row_block *block, const float *q, const float *k)
 {
     double sum[4] = {0};
-    double cap = (double)pass->run->softcap;
+    double cap = (double)block->run->softcap;
     uint32_t d = 0;
 
-    for (; d + 4 <= pass->dim; d += 4) {
+    for (; d + 4 <= block->dim; d += 4) {
         for (uint32_t i = 0; i < 4; i++)
             sum[i] += (double)q[d + i] * (double)k[d + i];
     }
-    for (; d < pass->dim; d++)
+    for (; d < block->dim; d++)
         sum[0] += (double)q[d] * (double)k[d];
-    double s = ((sum[0] + sum[1]) + (sum[2] + sum[3])) * (double)pass->run->scale;
+    double s = ((sum[0] + sum[1]) + (sum[2] + sum[3])) * (double)block->run->scale;
     return cap > 0 ? cap * tanh(s / cap) : s;
 }
 
 /* Where a key lies to ALiBi: a token of a square mask is where its query is. */
-static double key_position(const struct pass *pass, const struct row *row, uint32_t key, bool covered)
+static double key_position(const struct row_block *block, const struct row *row, uint32_t key, bool covered)
 {
-    const struct cpu_run *run = pass->run;
-    uint64_t first = pass->work->row - pass->work->q_index;
+    const struct cpu_run *run = block->run;
+    uint64_t first = block->work->row - block->work->q_index;
     int64_t position = attn__spread_position(&run->spread, key);
 
     if (!covered || !row->mask.square || run->positions == NULL)
@@ -207,21 +208,21 @@ static double key_position(const struct pass *pass, const struct row *row, uint3
 }
 
 /* Whether a row sees a key that exists, and what is added to its score. */
-static bool sees(const struct pass *pass, const struct row *row, uint32_t key, double *bias)
+static bool sees(const struct row_block *block, const struct row *row, uint32_t key, double *bias)
 {
-    uint32_t alibi = pass->run->problem->alibi;
+    uint32_t alibi = block->run->problem->alibi;
     bool covered;
 
     if (!cpu_mask_sees(&row->mask, key, &covered, bias))
         return false;
-    if (pass->run->slopes == NULL)
+    if (block->run->slopes == NULL)
         return true;
     if (alibi == ATTN_ALIBI_MASK) {
         *bias *= row->slope;
         return true;
     }
     /* Positions are integers that a double holds: far ones keep their digits. */
-    double difference = key_position(pass, row, key, covered) - (double)row->position;
+    double difference = key_position(block, row, key, covered) - (double)row->position;
     if (alibi == ATTN_ALIBI_DISTANCE && difference > 0)
         difference = -difference;
     *bias += row->slope * difference;
@@ -229,46 +230,46 @@ static bool sees(const struct pass *pass, const struct row *row, uint32_t key, d
 }
 
 /* A new maximum: what was summed so far shrinks. */
-static void raise_most(const struct pass *pass, struct row *row, double most)
+static void raise_max(const struct row_block *block, struct row *row, double max)
 {
-    double factor = exp(row->most - most);
+    double factor = exp(row->max - max);
 
-    row->most = most;
+    row->max = max;
     row->l_span *= factor;
     row->l_total *= factor;
-    for (uint32_t d = 0; d < pass->dim_vo; d++) {
+    for (uint32_t d = 0; d < block->dim_vo; d++) {
         row->span[d] *= (float)factor;
         row->total[d] *= (float)factor;
     }
 }
 
 /* One row against the keys of a tile that it sees. */
-static void add_tile(const struct pass *pass, struct row *row)
+static void add_tile(const struct row_block *block, struct row *row)
 {
-    const struct tile *tile = &pass->tile;
-    uint32_t begin = 0, end = tile->count, dim_vo = pass->dim_vo, count = 0, seen[CPU_TILE_KEYS];
-    double s[CPU_TILE_KEYS], bias, most = -(double)INFINITY;
+    const struct tile *tile = &block->tile;
+    uint32_t begin = 0, end = tile->count, dim_vo = block->dim_vo, count = 0, seen[CPU_TILE_KEYS];
+    double s[CPU_TILE_KEYS], bias, tile_max = -(double)INFINITY;
 
     while (begin < end && tile->key[begin] < row->lo)
         begin++;
     while (end > begin && tile->key[end - 1] >= row->hi)
         end--;
     for (uint32_t i = begin; i < end; i++) {
-        if (!sees(pass, row, tile->key[i], &bias))
+        if (!sees(block, row, tile->key[i], &bias))
             continue;
-        s[count] = score(pass, row->q, tile->k + (size_t)i * pass->dim) + bias;
-        most = s[count] > most ? s[count] : most;
+        s[count] = score(block, row->q, tile->k + (size_t)i * block->dim) + bias;
+        tile_max = s[count] > tile_max ? s[count] : tile_max;
         seen[count++] = i;
     }
     if (count == 0)
         return;
-    if (most > row->most + SLACK)
-        raise_most(pass, row, most);
+    if (tile_max > row->max + RESCALE_THRESHOLD)
+        raise_max(block, row, tile_max);
     memset(row->tile, 0, dim_vo * sizeof(float));
     double l = 0;
     for (uint32_t i = 0; i < count; i++) {
         const float *v = tile->v + (size_t)seen[i] * tile->v_stride;
-        float p = expf((float)(s[i] - row->most));
+        float p = expf((float)(s[i] - row->max));
         l += (double)p;
         for (uint32_t d = 0; d < dim_vo; d++)
             row->tile[d] += p * v[d];
@@ -278,68 +279,68 @@ static void add_tile(const struct pass *pass, struct row *row)
         row->span[d] += row->tile[d];
 }
 
-static void end_span(const struct pass *pass, struct row *row)
+static void end_span(const struct row_block *block, struct row *row)
 {
     row->l_total += row->l_span;
     row->l_span = 0;
-    for (uint32_t d = 0; d < pass->dim_vo; d++) {
+    for (uint32_t d = 0; d < block->dim_vo; d++) {
         row->total[d] += row->span[d];
         row->span[d] = 0;
     }
 }
 
-static void end_row(const struct pass *pass, struct row *row)
+static void end_row(const struct row_block *block, struct row *row)
 {
     if (row->l_total == 0) { /* no key existed: every key adds to it, NaN too */
-        cpu_epilogue(pass->run, pass->work, row->t, row->h, row->total, -INFINITY);
+        cpu_epilogue(block->run, block->work, row->t, row->h, row->total, -INFINITY);
         return;
     }
-    for (uint32_t d = 0; d < pass->dim_vo; d++)
+    for (uint32_t d = 0; d < block->dim_vo; d++)
         row->total[d] = (float)((double)row->total[d] / row->l_total);
-    cpu_epilogue(pass->run, pass->work, row->t, row->h, row->total, (float)(row->most + log(row->l_total)));
+    cpu_epilogue(block->run, block->work, row->t, row->h, row->total, (float)(row->max + log(row->l_total)));
 }
 
-/* The rows of a pass over the keys that any of them sees. */
-static void sweep(struct pass *pass)
+/* The query rows of a block over the keys that any of them sees. */
+static void kv_loop(struct row_block *block)
 {
     uint32_t lo = UINT32_MAX, hi = 0;
 
-    for (uint32_t r = 0; r < pass->rows; r++) {
-        if (pass->row[r].lo < pass->row[r].hi) {
-            lo = pass->row[r].lo < lo ? pass->row[r].lo : lo;
-            hi = pass->row[r].hi > hi ? pass->row[r].hi : hi;
+    for (uint32_t r = 0; r < block->rows; r++) {
+        if (block->row[r].lo < block->row[r].hi) {
+            lo = block->row[r].lo < lo ? block->row[r].lo : lo;
+            hi = block->row[r].hi > hi ? block->row[r].hi : hi;
         }
     }
     while (lo < hi) {
         uint32_t left = CPU_TILE_KEYS - lo % CPU_TILE_KEYS;
         uint32_t end = hi - lo < left ? hi : lo + left;
-        load_tile(pass, lo, end);
-        for (uint32_t r = 0; r < pass->rows; r++)
-            add_tile(pass, &pass->row[r]);
+        load_tile(block, lo, end);
+        for (uint32_t r = 0; r < block->rows; r++)
+            add_tile(block, &block->row[r]);
         if (end % CPU_SPAN_KEYS == 0 || end == hi) {
-            for (uint32_t r = 0; r < pass->rows; r++)
-                end_span(pass, &pass->row[r]);
+            for (uint32_t r = 0; r < block->rows; r++)
+                end_span(block, &block->row[r]);
         }
         lo = end;
     }
-    for (uint32_t r = 0; r < pass->rows; r++)
-        end_row(pass, &pass->row[r]);
+    for (uint32_t r = 0; r < block->rows; r++)
+        end_row(block, &block->row[r]);
 }
 
 void cpu_attention_c(const struct cpu_run *run, const struct attn_work *work, void *scratch)
 {
-    struct pass pass = {.run = run, .work = work};
+    struct row_block block = {.run = run, .work = work};
     uint64_t rows = (uint64_t)work->rows * run->group;
 
-    pass.dim = run->problem->head_dim;
-    pass.dim_vo = run->problem->head_dim_vo;
-    lay_out(&pass, scratch);
-    for (pass.head = work->kv_head; pass.head < work->kv_head + work->kv_heads; pass.head++) {
-        for (uint64_t first = 0; first < rows; first += PASS_ROWS) {
-            pass.rows = rows - first < PASS_ROWS ? (uint32_t)(rows - first) : PASS_ROWS;
-            for (uint32_t r = 0; r < pass.rows; r++)
-                begin_row(&pass, &pass.row[r], (uint32_t)first + r);
-            sweep(&pass);
+    block.dim = run->problem->head_dim;
+    block.dim_vo = run->problem->head_dim_vo;
+    lay_out(&block, scratch);
+    for (block.head = work->kv_head; block.head < work->kv_head + work->kv_heads; block.head++) {
+        for (uint64_t first = 0; first < rows; first += BLOCK_ROWS) {
+            block.rows = rows - first < BLOCK_ROWS ? (uint32_t)(rows - first) : BLOCK_ROWS;
+            for (uint32_t r = 0; r < block.rows; r++)
+                begin_row(&block, &block.row[r], (uint32_t)first + r);
+            kv_loop(&block);
         }
     }
 }
