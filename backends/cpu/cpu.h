@@ -73,7 +73,7 @@ void cpu_flags_text(uint32_t flags, char *out, size_t size);
 
 /* ---------------------------------------------------------------- caps.c, axes.c */
 
-/* The row that serves works of a phase (enum cpu_phase), or NULL. */
+/* The row that serves work items of a phase (enum cpu_phase), or NULL. */
 const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,
                                       const struct attn_problem *problem, uint32_t phase);
 int32_t cpu_query(struct attn_instance *instance, const struct attn_device *device,
@@ -144,7 +144,7 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
 
 /* ---------------------------------------------------------------- epilogue.c */
 
-/* The last finisher of a split work merges its parts in order and writes the rows. */
+/* The last finisher of a work item that was split merges the splits in order and writes the rows. */
 void cpu_merge_parts(const struct cpu_run *run, const struct attn_work *work);
 /* Elements to and from f32. Vectors, contiguous. */
 void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count);
@@ -152,7 +152,7 @@ void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count);
 
 /* ---------------------------------------------------------------- walk.c */
 
-/* The place of a key in a cache: page and token in it; false for a hole. */
+/* The place of a key in a cache: page and token in it; false in an invalid block. */
 bool cpu_locate(const struct cpu_run *run, uint32_t seq, uint32_t key, int64_t *page, int64_t *token);
 /* The keys, or the values, of a cache, in either layout. */
 struct cpu_cache cpu_cache_of(const struct attn_kv_desc *desc, bool values);

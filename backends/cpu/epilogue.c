@@ -101,13 +101,13 @@ static void store_columns(const struct cpu_run *run, const struct attn_work *wor
     cpu_store(dtype, out_row(run, work, t, h) + (size_t)d * attn__dtype_size(dtype), from, count);
 }
 
-/* Place of a row among the partial results of its group. */
-static uint64_t part_index(const struct cpu_run *run, const struct attn_work *work, uint32_t part, uint32_t t,
-                           uint32_t h)
+/* Place of a row among the splits of its group. */
+static uint64_t split_index(const struct cpu_run *run, const struct attn_work *work, uint32_t split,
+                            uint32_t t, uint32_t h)
 {
     uint64_t heads = (uint64_t)work->kv_heads * run->group;
 
-    return work->part_row + ((uint64_t)part * work->rows + t) * heads + (h - work->kv_head * run->group);
+    return work->part_row + ((uint64_t)split * work->rows + t) * heads + (h - work->kv_head * run->group);
 }
 
 /* The term of a query head in the denominator; -inf = none, as on all ranks but the first. */
@@ -156,7 +156,7 @@ void cpu_epilogue(const struct cpu_run *run, const struct attn_work *work, uint3
     uint32_t dim = run->problem->head_dim_vo;
 
     if (work->parts > 1) {
-        uint64_t row = part_index(run, work, work->part, t, h);
+        uint64_t row = split_index(run, work, work->part, t, h);
         run->part_lse[row] = lse;
         if (lse != -INFINITY)
             memcpy(run->part_out + row * dim, o, dim * sizeof *o);
@@ -179,8 +179,8 @@ static void merge_row(const struct cpu_run *run, const struct attn_work *work, u
     float max = -INFINITY, sink = sink_of(run, h), weights[ATTN_PARTS_MAX], buffer[COLUMNS];
     double sum;
 
-    for (uint32_t part = 0; part < work->parts; part++) {
-        float lse = run->part_lse[part_index(run, work, part, t, h)];
+    for (uint32_t split = 0; split < work->parts; split++) {
+        float lse = run->part_lse[split_index(run, work, split, t, h)];
         max = lse > max || isnan(lse) ? lse : max;
     }
     if (max == -INFINITY) {
@@ -189,20 +189,20 @@ static void merge_row(const struct cpu_run *run, const struct attn_work *work, u
     }
     max = sink > max ? sink : max;
     sum = weight_of(sink, max);
-    for (uint32_t part = 0; part < work->parts; part++)
-        sum += weight_of(run->part_lse[part_index(run, work, part, t, h)], max);
-    for (uint32_t part = 0; part < work->parts; part++)
-        weights[part] = (float)(weight_of(run->part_lse[part_index(run, work, part, t, h)], max) / sum);
+    for (uint32_t split = 0; split < work->parts; split++)
+        sum += weight_of(run->part_lse[split_index(run, work, split, t, h)], max);
+    for (uint32_t split = 0; split < work->parts; split++)
+        weights[split] = (float)(weight_of(run->part_lse[split_index(run, work, split, t, h)], max) / sum);
     for (uint32_t d = 0; d < dim; d += COLUMNS) {
         uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
         memset(buffer, 0, sizeof buffer);
-        for (uint32_t part = 0; part < work->parts; part++) {
-            uint64_t row = part_index(run, work, part, t, h);
+        for (uint32_t split = 0; split < work->parts; split++) {
+            uint64_t row = split_index(run, work, split, t, h);
             const float *o = run->part_out + row * dim + d;
             if (run->part_lse[row] == -INFINITY)
                 continue;
             for (uint32_t i = 0; i < count; i++)
-                buffer[i] += weights[part] * o[i];
+                buffer[i] += weights[split] * o[i];
         }
         store_columns(run, work, t, h, d, buffer, count);
     }

@@ -116,13 +116,13 @@ struct cpu_keys {
  */
 void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count, struct cpu_keys *out);
 
-/* Keys of the work's sequence, those of other ranks included. */
+/* Keys of the work item's sequence, those of other ranks included. */
 uint32_t cpu_all_keys(const struct cpu_run *run, const struct attn_work *work);
 
-/* Position of query token t of the work, in the numbering of the keys. */
+/* Position of query token t of the work item, in the numbering of the keys. */
 int64_t cpu_position(const struct cpu_run *run, const struct attn_work *work, uint32_t t);
 
-/* Visible keys of query token t of the work: [*lo, *hi), cut to the work's part. Empty if lo >= hi. */
+/* Visible keys of query token t of the work item: [*lo, *hi), cut to its split. Empty if lo >= hi. */
 void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t *lo,
                  uint32_t *hi);
 
@@ -147,8 +147,8 @@ void cpu_mask_init(const struct cpu_run *run, const struct attn_work *work, uint
 bool cpu_mask_sees(const struct cpu_mask *mask, uint32_t key, bool *covered, double *value);
 
 /*
- * Takes the row of query token t and query head h of a work: o is the normalised f32 row (ignored if lse is
- * -inf), lse its natural log-sum-exp, -inf if no key was visible; sinks are added here, not by the kernel.
+ * Takes the row of query token t and query head h of a work item: o is the normalised f32 row (ignored if lse
+ * is -inf), lse its natural log-sum-exp, -inf if no key was visible; sinks are added here, not by the kernel.
  * Writes out and lse, or the partial result.
  */
 void cpu_epilogue(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
@@ -197,7 +197,7 @@ enum cpu_phase {
 
 /*
  * What of a problem a kernel has to do itself, as a set. Windows, soft caps, sinks and keys spread over ranks
- * are done for all; a latent cache is one whose values are its keys.
+ * are done for all; an MLA cache is one whose values are its keys.
  */
 enum cpu_feature {
     CPU_ALIBI = 1,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A step's schedule: a header and the works, written by the host, because all arrays are host memory. */
+/* A step's schedule: a header and the work items, written by the host, because all arrays are host memory. */
 #include "graph.h"
 #include "schedule.h"
 

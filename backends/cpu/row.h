@@ -29,7 +29,7 @@ struct cpu_row {
 
 /* `values`: the cache has v. */
 struct cpu_half cpu_half_of(const struct attn_kv_desc *desc, bool values);
-/* 2, or 1 of a latent cache. */
+/* 2, or 1 of an MLA cache. */
 static inline uint32_t cpu_halves(const struct attn_kv_desc *desc)
 {
     return desc->v.data != NULL ? 2 : 1;

@@ -7,7 +7,7 @@
 
 #define CPU_SCHEDULE_MAGIC UINT32_C(0x41434b53)
 
-/* The start of a schedule; the works follow. */
+/* The start of a schedule; the work items follow. */
 struct cpu_schedule {
     uint32_t magic;
     uint32_t seqs;

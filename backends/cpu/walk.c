@@ -91,7 +91,7 @@ static void walk_dense(const struct cpu_run *run, uint32_t seq, uint32_t first, 
     }
 }
 
-/* Entry of the page table: page number, or negative for a hole. */
+/* Entry of the page table: page number, or negative for an invalid block. */
 static int64_t find_page(const struct cpu_run *run, uint32_t seq, uint32_t index)
 {
     if (run->addressing == ATTN_TABLE) {

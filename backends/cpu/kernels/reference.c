@@ -149,8 +149,8 @@ static void load_tile(struct row_block *block, uint32_t first, uint32_t end)
 {
     const struct cpu_run *run = block->run;
     const struct attn_work *work = block->work;
-    uint32_t fresh = run->k_new.base != NULL ? work->kv_len - work->q_len : UINT32_MAX; /* first new key */
-    uint32_t cached = end < fresh ? end : fresh;
+    uint32_t first_new = run->k_new.base != NULL ? work->kv_len - work->q_len : UINT32_MAX;
+    uint32_t cached = end < first_new ? end : first_new;
     bool scaled = run->k.scale.base != NULL || run->v.scale.base != NULL;
     struct place place = {0};
     struct cpu_keys keys;
@@ -169,9 +169,9 @@ static void load_tile(struct row_block *block, uint32_t first, uint32_t end)
             place.outer = work->seq;
         load_key(block, key, &run->k, &run->v, &place);
     }
-    for (uint32_t key = first > fresh ? first : fresh; key < end; key++) {
+    for (uint32_t key = first > first_new ? first : first_new; key < end; key++) {
         place.outer = work->seq;
-        place.token = (int64_t)work->row - work->q_index + (key - fresh);
+        place.token = (int64_t)work->row - work->q_index + (key - first_new);
         place.k = place.token * run->k_new.token_stride;
         place.v = place.token * run->v_new.token_stride;
         load_key(block, key, &run->k_new, &run->v_new, &place);
