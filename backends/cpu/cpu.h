@@ -73,7 +73,7 @@ void cpu_flags_text(uint32_t flags, char *out, size_t size);
 
 /* ---------------------------------------------------------------- caps.c, axes.c */
 
-/* The row that serves work items of a phase (enum cpu_phase), or NULL. */
+/* The row that serves a phase (enum attn__phase) of a problem that a query accepted. */
 const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,
                                       const struct attn_problem *problem, uint32_t phase);
 int32_t cpu_query(struct attn_instance *instance, const struct attn_device *device,

@@ -2,36 +2,40 @@
 /* The table of attention kernels, best row first: dispatch and capability query in one. */
 #include "kernels.h"
 
-#define ALL_TYPES (CPU_TYPE_F32 | CPU_TYPE_F16 | CPU_TYPE_BF16)
-#define DIM_MAX   65536u
+#define WIDE_TYPES (ATTN__TYPE_F32 | ATTN__TYPES_16)
+#define DIM_MAX    65536u
+/* What only the reference kernel does. */
+#define RARE (ATTN__HAS_ALIBI | ATTN__HAS_CACHE_NEW | ATTN__HAS_MASK | ATTN__HAS_PAGED_X)
+
+/* What all kernels have in common. */
+#define CAPS(name_, phases_, q_, kv_, features_)                                                             \
+    {                                                                                                        \
+        .name = (name_), .phases = (phases_), .q_types = (q_), .kv_types = (kv_),                            \
+        .out_types = ATTN__TYPES_ALL, .kv_mixed = ((kv_)&WIDE_TYPES) == WIDE_TYPES, .dim_multiple = 1,       \
+        .dim_max = DIM_MAX, .features = (features_), .graph_level = ATTN_GRAPH_ALWAYS,                       \
+        .numerics = ATTN_NUMERICS_UNROUNDED                                                                  \
+    }
 
 #define ROW(kind_, upper_, type_name_, types_, name_)                                                        \
     {                                                                                                        \
-        .name = "paged_" #kind_ "_" type_name_ "_" #name_, .run = cpu_##kind_##_##name_##_run,               \
-        .scratch_bytes = cpu_##kind_##_##name_##_scratch, .level = CPU_LEVEL_##name_, .phases = (upper_),    \
-        .q_types = ALL_TYPES, .kv_types = (types_), .kv_mixed = (types_) == ALL_TYPES, .dim_multiple = 1,    \
-        .dim_max = DIM_MAX, .numerics = ATTN_NUMERICS_UNROUNDED                                              \
+        .caps = CAPS("paged_" #kind_ "_" type_name_ "_" #name_, upper_, WIDE_TYPES, types_,                  \
+                     ATTN__HAS_ALL & ~RARE),                                                                 \
+        .run = cpu_##kind_##_##name_##_run, .scratch_bytes = cpu_##kind_##_##name_##_scratch,                \
+        .level = CPU_LEVEL_##name_                                                                           \
     }
 #define ROWS(kind_, upper_, name_)                                                                           \
-    ROW(kind_, upper_, "f32", CPU_TYPE_F32, name_), ROW(kind_, upper_, "f16", CPU_TYPE_F16, name_),          \
-        ROW(kind_, upper_, "bf16", CPU_TYPE_BF16, name_), ROW(kind_, upper_, "mixed", ALL_TYPES, name_)
-#define LEVEL_ROWS(name_) ROWS(decode, CPU_DECODE, name_), ROWS(prefill, CPU_PREFILL, name_),
+    ROW(kind_, upper_, "f32", ATTN__TYPE_F32, name_), ROW(kind_, upper_, "f16", ATTN__TYPE_F16, name_),      \
+        ROW(kind_, upper_, "bf16", ATTN__TYPE_BF16, name_), ROW(kind_, upper_, "mixed", WIDE_TYPES, name_)
+#define LEVEL_ROWS(name_) ROWS(decode, ATTN__DECODE, name_), ROWS(prefill, ATTN__PREFILL, name_),
 
 const struct cpu_kernel cpu_kernels[] = {
 #define CPU_LEVEL(architecture_, name_, ...) CPU_ON_##architecture_(LEVEL_ROWS(name_))
 #include CPU_LEVELS
 #undef CPU_LEVEL
-    {.name = "paged_attention_c",
+    {.caps = CAPS("paged_attention_c", ATTN__DECODE | ATTN__PREFILL, ATTN__TYPES_ALL, ATTN__TYPES_ALL,
+                  ATTN__HAS_ALL),
      .run = cpu_attention_c,
-     .scratch_bytes = cpu_attention_c_scratch,
-     .phases = CPU_DECODE | CPU_PREFILL,
-     .q_types = ALL_TYPES | CPU_TYPE_8,
-     .kv_types = ALL_TYPES | CPU_TYPE_8,
-     .kv_mixed = 1,
-     .dim_multiple = 1,
-     .dim_max = DIM_MAX,
-     .features = CPU_FEATURES,
-     .numerics = ATTN_NUMERICS_UNROUNDED},
+     .scratch_bytes = cpu_attention_c_scratch},
 };
 
 const uint32_t cpu_kernel_count = sizeof cpu_kernels / sizeof cpu_kernels[0];

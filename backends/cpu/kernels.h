@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "attn/plugin.h"
+#include "caps.h"
 #include "visible.h"
 #include "work.h"
 
@@ -185,48 +186,17 @@ enum cpu_level {
     CPU_LEVEL_COUNT,
 };
 
-/* Which work items a row is taken for. */
-enum cpu_phase {
-    CPU_DECODE = 1, /* at most CPU_DECODE_ROWS query rows: short drafts too */
-    CPU_PREFILL = 2,
-};
 /* Query rows (tokens times heads of a group) up to which a work item counts as decode. */
 #define CPU_DECODE_ROWS 16u
 /* Query rows of any other work item, at most (tokens = CPU_PREFILL_ROWS / group, at least 1). */
 #define CPU_PREFILL_ROWS 64u
 
-/*
- * What of a problem a kernel has to do itself, as a set. Windows, soft caps, sinks and keys spread over ranks
- * are done for all; an MLA cache is one whose values are its keys.
- */
-enum cpu_feature {
-    CPU_ALIBI = 1,
-    CPU_CACHE_NEW = 2, /* keys from two places */
-    CPU_MASK = 4,
-    CPU_PAGED_X = 8, /* vectors in pieces */
-};
-#define CPU_FEATURES UINT32_MAX
-
-/* Element types as a set. */
-#define CPU_TYPE_F32  1u
-#define CPU_TYPE_F16  2u
-#define CPU_TYPE_BF16 4u
-#define CPU_TYPE_8    8u /* e4m3, e5m2, their fnuz forms, int8 */
-
 /* One row of the table. First row that fits wins; every row that does not yields a reason. */
 struct cpu_kernel {
-    const char *name;
+    struct attn__caps caps;
     cpu_attention_fn run;
     uint64_t (*scratch_bytes)(const struct attn_problem *problem);
-    uint32_t level;    /* enum cpu_level */
-    uint32_t phases;   /* enum cpu_phase */
-    uint32_t q_types;  /* CPU_TYPE_* of q */
-    uint32_t kv_types; /* of k and v, which are alike unless kv_mixed */
-    uint32_t kv_mixed;
-    uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
-    uint32_t dim_max;
-    uint32_t features; /* enum cpu_feature that the row does */
-    uint32_t numerics; /* enum attn_numerics */
+    uint32_t level; /* enum cpu_level */
 };
 
 extern const struct cpu_kernel cpu_kernels[];

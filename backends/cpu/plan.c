@@ -33,17 +33,6 @@ static bool find_sizes(struct attn_plan_impl *plan)
     return !__builtin_add_overflow(plan->lanes_offset, lanes, &plan->sizes.scratch);
 }
 
-/* The first reason of a query, as an error. */
-static int32_t fail_unserved(const struct attn_backend_impl *backend, const struct attn_problem *problem,
-                             struct attn_error *err)
-{
-    struct attn_reason reason = {0};
-    struct attn_query query = {.struct_size = sizeof query, .reasons = &reason, .reason_capacity = 1};
-
-    cpu_query(backend->instance, NULL, problem, 0, &query);
-    return cpu_fail(err, ATTN_E_UNSUPPORTED, reason.code, reason.field, "%s", reason.text);
-}
-
 /* FNV-1a. */
 static uint32_t find_hash(const struct attn_problem *problem)
 {
@@ -58,24 +47,19 @@ static uint32_t find_hash(const struct attn_problem *problem)
 int32_t cpu_plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
                         struct attn_plan_impl **out, struct attn_error *err)
 {
-    const struct cpu_kernel *few, *many;
     int32_t status = attn__plan_check_maxima(problem, err);
 
     *out = NULL;
     if (status != ATTN_OK)
         return status;
-    few = cpu_dispatch(backend->instance, problem, CPU_DECODE);
-    many = cpu_dispatch(backend->instance, problem, CPU_PREFILL);
-    if (few == NULL || many == NULL)
-        return fail_unserved(backend, problem, err);
     struct attn_plan_impl *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
         return cpu_fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
     atomic_init(&plan->refs, 1);
     plan->backend = backend;
     plan->problem = *problem;
-    plan->kernels[0] = few;
-    plan->kernels[1] = many;
+    plan->kernels[0] = cpu_dispatch(backend->instance, problem, ATTN__DECODE);
+    plan->kernels[1] = cpu_dispatch(backend->instance, problem, ATTN__PREFILL);
     plan->hash = find_hash(problem);
     struct attn_planner planner = cpu_planner(&plan->problem, backend->threads);
     if (!attn__planner_get_bounds(&planner, &plan->bounds) || !find_sizes(plan)) {
@@ -106,8 +90,9 @@ int32_t cpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_in
     out->splits = plan->bounds.splits;
     out->split_keys = ATTN_CUT_KEYS;
     if (plan->kernels[0] == plan->kernels[1])
-        snprintf(out->kernels, sizeof out->kernels, "%s", plan->kernels[0]->name);
+        snprintf(out->kernels, sizeof out->kernels, "%s", plan->kernels[0]->caps.name);
     else
-        snprintf(out->kernels, sizeof out->kernels, "%s,%s", plan->kernels[0]->name, plan->kernels[1]->name);
+        snprintf(out->kernels, sizeof out->kernels, "%s,%s", plan->kernels[0]->caps.name,
+                 plan->kernels[1]->caps.name);
     return ATTN_OK;
 }

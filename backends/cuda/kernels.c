@@ -10,8 +10,8 @@
  * converts or that are f16 as they are. Beside 8-bit values P is f16, or bf16 where they have scales of their
  * own: the row says the coarser.
  */
-#define MMA_CODES  (GPU_TYPES_8 & ~GPU_TYPE_FNUZ)
-#define MMA_CACHED (GPU_FEATURES & ~(GPU_MLA | GPU_NEW | GPU_CACHE_NEW))
+#define MMA_CODES  (ATTN__TYPES_8 & ~ATTN__TYPE_FNUZ)
+#define MMA_CACHED (ATTN__HAS_ALL & ~(ATTN__HAS_MLA | ATTN__HAS_NEW | ATTN__HAS_CACHE_NEW))
 
 /* The most columns of an mma kernel: a union is as large as its largest member. */
 union mma_columns {
@@ -21,51 +21,54 @@ union mma_columns {
 
 #define MMA_ROW(name_, phases_, q_, kv_, features_, numerics_)                                               \
     {                                                                                                        \
-        .name = (name_), .family = &cuda_mma, .arch = CUDA_ARCH_LEAST, .phases = (phases_), .q_types = (q_), \
-        .kv_types = (kv_), .out_types = GPU_TYPE_F32 | GPU_TYPES_16, .dim_multiple = 1,                      \
-        .dim_max = sizeof(union mma_columns), .features = (features_), .graph_level = ATTN_GRAPH_ALWAYS,     \
-        .numerics = (numerics_)                                                                              \
+        .caps.name = (name_), .family = &cuda_mma, .arch = CUDA_ARCH_LEAST, .caps.phases = (phases_),        \
+        .caps.q_types = (q_), .caps.kv_types = (kv_), .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16,     \
+        .caps.dim_multiple = 1, .caps.dim_max = sizeof(union mma_columns), .caps.features = (features_),     \
+        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_)                                  \
     }
 
 /* MLA caches of the queries' type; vectors in pieces do not come by copies of 16 bytes. */
 #define MLA_ROW(name_, type_, numerics_)                                                                     \
     {                                                                                                        \
-        .name = (name_), .family = &cuda_mla, .arch = CUDA_ARCH_LEAST,                                       \
-        .phases = GPU_FEW_ROWS | GPU_MANY_ROWS, .q_types = (type_), .kv_types = (type_),                     \
-        .out_types = GPU_TYPE_F32 | GPU_TYPES_16, .dim_multiple = 1, .dim_max = MLA_QK_DIM,                  \
-        .vo_max = MLA_VO_DIM, .features = GPU_FEATURES & ~GPU_PAGED_X, .needs = GPU_MLA,                     \
-        .graph_level = ATTN_GRAPH_ALWAYS, .numerics = (numerics_)                                            \
+        .caps.name = (name_), .family = &cuda_mla, .arch = CUDA_ARCH_LEAST,                                  \
+        .caps.phases = GPU_FEW_ROWS | GPU_MANY_ROWS, .caps.q_types = (type_), .caps.kv_types = (type_),      \
+        .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,                           \
+        .caps.dim_max = MLA_QK_DIM, .caps.vo_max = MLA_VO_DIM,                                               \
+        .caps.features = ATTN__HAS_ALL & ~ATTN__HAS_PAGED_X, .caps.needs = ATTN__HAS_MLA,                    \
+        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_)                                  \
     }
 
 const struct gpu_kernel gpu_kernels[] = {
-    MMA_ROW("decode_mma_f16", GPU_FEW_ROWS, GPU_TYPE_F16, GPU_TYPE_F16, GPU_FEATURES & ~GPU_MLA,
+    MMA_ROW("decode_mma_f16", GPU_FEW_ROWS, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
             ATTN_NUMERICS_P_F16),
-    MMA_ROW("decode_mma_f16_kv8", GPU_FEW_ROWS, GPU_TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_bf16", GPU_FEW_ROWS, GPU_TYPE_BF16, GPU_TYPE_BF16, GPU_FEATURES & ~GPU_MLA,
+    MMA_ROW("decode_mma_f16_kv8", GPU_FEW_ROWS, ATTN__TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_bf16", GPU_FEW_ROWS, ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_bf16_kv8", GPU_FEW_ROWS, GPU_TYPE_BF16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_f16", GPU_MANY_ROWS, GPU_TYPE_F16, GPU_TYPE_F16, GPU_FEATURES & ~GPU_MLA,
+    MMA_ROW("decode_mma_bf16_kv8", GPU_FEW_ROWS, ATTN__TYPE_BF16, MMA_CODES, MMA_CACHED,
+            ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_f16", GPU_MANY_ROWS, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
             ATTN_NUMERICS_P_F16),
-    MMA_ROW("prefill_mma_f16_kv8", GPU_MANY_ROWS, GPU_TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_bf16", GPU_MANY_ROWS, GPU_TYPE_BF16, GPU_TYPE_BF16, GPU_FEATURES & ~GPU_MLA,
+    MMA_ROW("prefill_mma_f16_kv8", GPU_MANY_ROWS, ATTN__TYPE_F16, MMA_CODES, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, GPU_TYPE_BF16, MMA_CODES, MMA_CACHED,
+    MMA_ROW("prefill_mma_bf16", GPU_MANY_ROWS, ATTN__TYPE_BF16, ATTN__TYPE_BF16,
+            ATTN__HAS_ALL & ~ATTN__HAS_MLA, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, ATTN__TYPE_BF16, MMA_CODES, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
-    MLA_ROW("mla_mma_f16", GPU_TYPE_F16, ATTN_NUMERICS_P_F16),
-    MLA_ROW("mla_mma_bf16", GPU_TYPE_BF16, ATTN_NUMERICS_P_BF16),
-    {.name = "attn_reference",
+    MLA_ROW("mla_mma_f16", ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
+    MLA_ROW("mla_mma_bf16", ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
+    {.caps.name = "attn_reference",
      .family = &gpu_reference_family,
      .arch = CUDA_ARCH_LEAST,
-     .phases = GPU_FEW_ROWS | GPU_MANY_ROWS,
-     .q_types = GPU_TYPES_ALL,
-     .kv_types = GPU_TYPES_ALL,
-     .out_types = GPU_TYPES_ALL,
-     .kv_mixed = 1,
-     .dim_multiple = 1,
-     .dim_max = REFERENCE_MAX_DIM,
-     .features = GPU_FEATURES,
-     .graph_level = ATTN_GRAPH_ALWAYS,
-     .numerics = ATTN_NUMERICS_UNROUNDED},
+     .caps.phases = GPU_FEW_ROWS | GPU_MANY_ROWS,
+     .caps.q_types = ATTN__TYPES_ALL,
+     .caps.kv_types = ATTN__TYPES_ALL,
+     .caps.out_types = ATTN__TYPES_ALL,
+     .caps.kv_mixed = 1,
+     .caps.dim_multiple = 1,
+     .caps.dim_max = REFERENCE_MAX_DIM,
+     .caps.features = ATTN__HAS_ALL,
+     .caps.graph_level = ATTN_GRAPH_ALWAYS,
+     .caps.numerics = ATTN_NUMERICS_UNROUNDED},
 };
 
 const uint32_t gpu_kernel_count = sizeof gpu_kernels / sizeof gpu_kernels[0];

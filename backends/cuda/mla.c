@@ -106,7 +106,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.part_out = run->scratch;
     own.part_lse = run->scratch + partials_of(plan, part) * rows * MLA_VO_DIM * sizeof(float);
     const int32_t status = gpu_launch(plan->backend->context, part->attention, grid, part->threads,
-                                      part->shared_bytes, &own, part->kernel->name, stream, err);
+                                      part->shared_bytes, &own, part->kernel->caps.name, stream, err);
     if (status != ATTN_OK || (fixed && splits_of(p) == 1))
         return status;
     own.rows = rows;

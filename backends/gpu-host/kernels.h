@@ -7,68 +7,20 @@
 #ifndef ATTN_GPU_HOST_KERNELS_H
 #define ATTN_GPU_HOST_KERNELS_H
 
+#include "caps.h"
 #include "check.h"
 #include "context.h"
 #include "plan.h"
 #include "run.h"
 
-/* Element types as a set. */
-enum gpu_type {
-    GPU_TYPE_F32 = 1,
-    GPU_TYPE_F16 = 2,
-    GPU_TYPE_BF16 = 4,
-    GPU_TYPE_E4M3 = 8,
-    GPU_TYPE_E5M2 = 16,
-    GPU_TYPE_FNUZ = 32, /* e4m3fnuz, e5m2fnuz */
-    GPU_TYPE_INT8 = 64,
-    GPU_TYPES_16 = GPU_TYPE_F16 | GPU_TYPE_BF16,
-    GPU_TYPES_8 = GPU_TYPE_E4M3 | GPU_TYPE_E5M2 | GPU_TYPE_FNUZ | GPU_TYPE_INT8,
-    GPU_TYPES_ALL = GPU_TYPE_F32 | GPU_TYPES_16 | GPU_TYPES_8
-};
-
-/* What of a problem a kernel has to do itself, as a set. */
-enum gpu_feature {
-    GPU_ALIBI = 1,
-    GPU_MASK = 2,
-    GPU_NEW = 4,       /* kv_source new */
-    GPU_CACHE_NEW = 8, /* keys from two places */
-    GPU_PAGED_X = 16,  /* vectors in pieces */
-    GPU_WINDOW = 32,
-    GPU_SOFTCAP = 64,
-    GPU_SINKS = 128,
-    GPU_POSITIONS = 256,
-    GPU_SEQ_CAUSAL = 512,
-    GPU_ALIGN_START = 1024,
-    GPU_MLA = 2048,
-    GPU_CP = 4096,
-    GPU_DENSE = 8192,
-    GPU_CSR = 16384,
-    GPU_TOKEN_HEAD = 32768, /* scales of cached keys or values per token and head */
-    GPU_DET = 65536,
-    GPU_FEATURES = 131071
-};
-
 struct gpu_family;
 
 /* One row of the table. First row that fits wins; every row that does not yields a reason. */
 struct gpu_kernel {
-    const char *name;
+    struct attn__caps caps;
     const struct gpu_family *family;
-    uint32_t variant;  /* the family's */
-    uint32_t arch;     /* least architecture, by the vendor's number */
-    uint32_t phases;   /* enum gpu_phase, as a set */
-    uint32_t q_types;  /* enum gpu_type */
-    uint32_t kv_types; /* of k and v, which are alike unless kv_mixed */
-    uint32_t out_types;
-    uint32_t kv_mixed;
-    uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
-    uint32_t dim_max;
-    uint32_t vo_max;    /* of head_dim_vo alone; 0 = dim_max */
-    uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, but for an MLA cache */
-    uint32_t features;  /* enum gpu_feature that the row does */
-    uint32_t needs;     /* those without which it is not made for a problem */
-    uint32_t graph_level;
-    uint32_t numerics; /* enum attn_numerics */
+    uint32_t variant; /* the family's */
+    uint32_t arch;    /* least architecture, by the vendor's number */
 };
 
 extern const struct gpu_kernel gpu_kernels[];
@@ -137,7 +89,7 @@ int32_t gpu_pieces_launch(const struct attn_plan_impl *plan, const struct gpu_pa
                           const struct gpu_run *run, uint32_t rows, uint32_t columns, void *stream,
                           struct attn_error *err);
 
-/* The row that serves sequences of a phase on a device of this architecture (0 = any), or NULL. */
+/* The row that serves a phase of a problem that a query accepted on this architecture (0 = any). */
 const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch);
 
 #endif

@@ -55,5 +55,5 @@ int32_t gpu_pieces_launch(const struct attn_plan_impl *plan, const struct gpu_pa
         own.part_lse = run->scratch + slots_of(plan, part) * rows * columns * sizeof(float);
     }
     return gpu_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, &own,
-                      part->kernel->name, stream, err);
+                      part->kernel->caps.name, stream, err);
 }

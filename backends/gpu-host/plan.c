@@ -10,32 +10,18 @@ static uint64_t round_block(uint64_t size)
     return (size + GPU_ALIGNMENT - 1) / GPU_ALIGNMENT * GPU_ALIGNMENT;
 }
 
-/* The first reason of a query, as an error. */
-static int32_t fail_unserved(const struct attn_backend_impl *backend, const struct attn_problem *problem,
-                             struct attn_error *err)
-{
-    struct attn_reason reason = {0};
-    struct attn_query query = {.struct_size = sizeof query, .reasons = &reason, .reason_capacity = 1};
-
-    gpu_query(backend->instance, &backend->context->record->info.device, problem, 0, &query);
-    return gpu_fail(err, ATTN_E_UNSUPPORTED, reason.code, reason.field, "%s", reason.text);
-}
-
 /* One kernel alone takes all rows, two share them. */
-static int32_t dispatch(struct attn_plan_impl *plan, struct attn_error *err)
+static void dispatch(struct attn_plan_impl *plan)
 {
     const uint32_t arch = plan->backend->context->record->arch;
     const struct gpu_kernel *few = gpu_dispatch(&plan->problem, GPU_FEW_ROWS, arch);
     const struct gpu_kernel *many = gpu_dispatch(&plan->problem, GPU_MANY_ROWS, arch);
 
-    if (few == NULL || many == NULL)
-        return fail_unserved(plan->backend, &plan->problem, err);
     plan->part_count = few == many ? 1 : 2;
     plan->parts[0].kernel = few;
     plan->parts[0].phase = few == many ? GPU_ALL_ROWS : GPU_FEW_ROWS;
     plan->parts[1].kernel = many;
     plan->parts[1].phase = GPU_MANY_ROWS;
-    return ATTN_OK;
 }
 
 static bool add_block(uint64_t *total, uint64_t *offset, uint64_t bytes)
@@ -94,9 +80,8 @@ int32_t gpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
     plan->backend = backend;
     plan->problem = *problem;
     plan->units = backend->context->record->info.units;
-    status = dispatch(plan, err);
-    if (status == ATTN_OK)
-        status = find_functions(plan, err);
+    dispatch(plan);
+    status = find_functions(plan, err);
     if (status == ATTN_OK)
         status = find_sizes(plan, err);
     if (status != ATTN_OK) {
@@ -127,9 +112,9 @@ int32_t gpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_in
         const struct gpu_part *part = &plan->parts[i];
         const size_t length = strlen(out->kernels);
         snprintf(out->kernels + length, sizeof out->kernels - length, "%s%s", i > 0 ? "," : "",
-                 part->kernel->name);
-        if (part->kernel->graph_level < out->graph_level)
-            out->graph_level = part->kernel->graph_level;
+                 part->kernel->caps.name);
+        if (part->kernel->caps.graph_level < out->graph_level)
+            out->graph_level = part->kernel->caps.graph_level;
         out->splits = part->splits > out->splits ? part->splits : out->splits;
         out->split_keys = part->split_keys > out->split_keys ? part->split_keys : out->split_keys;
     }

@@ -271,7 +271,6 @@ Test(refusals, problems_name_their_key)
         struct attn_problem problem = step.problem;
         struct attn_reason reasons[32];
         struct attn_query query = {.struct_size = sizeof query, .reasons = reasons, .reason_capacity = 32};
-        struct attn_plan_impl *plan = NULL;
         bool found = false;
 
         memcpy((char *)&problem + cases[i].member, &cases[i].value, sizeof cases[i].value);
@@ -280,8 +279,6 @@ Test(refusals, problems_name_their_key)
         for (uint32_t k = 0; k < query.reason_count && k < 32; k++)
             found |= reasons[k].code == cases[i].code;
         cr_expect(found, "case %zu", i);
-        cr_expect_eq(entered.table->plan->create(backend, &problem, &plan, &err), ATTN_E_UNSUPPORTED);
-        cr_expect_null(plan);
     }
 }
 

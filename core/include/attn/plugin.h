@@ -130,7 +130,10 @@ struct attn_device_info {
 struct attn_plan_table {
     uint32_t struct_size;
     uint32_t reserved;
-    /* Required. Everything lazy happens here. The problem is resolved, with all four maxima given. */
+    /*
+     * Required. Everything lazy happens here. The problem is resolved, with all four maxima given, and the
+     * query accepted it for this device.
+     */
     int32_t (*create)(struct attn_backend_impl *backend, const struct attn_problem *problem,
                       struct attn_plan_impl **out, struct attn_error *err);
     /* Required. */

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The capability engine: predicates about a problem, and the answer to a query that follows from them. */
+#include "caps.h"
+
+#include <stdio.h>
+
+#include "attn/plugin-util.h"
+#include "check.h"
+#include "kv-view.h"
+
+/* Name of an enumerated member, which counts from 1. */
+static const char *name_of(uint32_t value, const char *const *names, uint32_t count)
+{
+    return value >= 1 && value <= count ? names[value - 1] : "unknown";
+}
+
+#define NAME(value, ...)                                                                                     \
+    name_of((value), (const char *const[]){__VA_ARGS__},                                                     \
+            sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+
+void attn__caps_refuse(struct attn_reason *why, uint32_t code, const char *field, const char *got,
+                       const char *wanted)
+{
+    why->code = code;
+    snprintf(why->field, sizeof why->field, "%s", field);
+    snprintf(why->got, sizeof why->got, "%s", got);
+    snprintf(why->wanted, sizeof why->wanted, "%s", wanted);
+}
+
+static void add_reason(struct attn_query *out, struct attn_reason *why, const char *kernel)
+{
+    snprintf(why->kernel, sizeof why->kernel, "%s", kernel);
+    snprintf(why->text, sizeof why->text, "%.31s=%.40s is not served; wanted: %.60s", why->field, why->got,
+             why->wanted);
+    if (out->reason_count < out->reason_capacity)
+        out->reasons[out->reason_count] = *why;
+    out->reason_count++;
+}
+
+void attn__caps_begin(struct attn_query *out, uint32_t cost_rank)
+{
+    out->accepted = 1;
+    out->cost_rank = cost_rank;
+    out->graph_level = ATTN_GRAPH_ALWAYS;
+    out->reason_count = 0;
+    out->kernel_count = 0;
+}
+
+void attn__caps_add(struct attn_query *out, struct attn_reason *why)
+{
+    add_reason(out, why, "");
+}
+
+/* ---------------------------------------------------------------- the problem as a whole */
+
+/* Every predicate that does not hold becomes a reason. */
+static void judge_problem(const struct attn__caps_table *table, const struct attn_problem *p,
+                          struct attn_query *out)
+{
+    static const char types[] = "f32, f16, bf16, 8 bits";
+    static const char count[] = "at most 2147483647";
+    const uint32_t k_size = attn__dtype_size(p->k_dtype);
+    const uint32_t pieces = p->layout == ATTN_PAGED_X && k_size != 0 ? ATTN__PAGED_X_BYTES / k_size : 0;
+    char head_dim[12], multiple[48];
+    const struct {
+        bool served;
+        uint32_t code;
+        const char *field, *got, *wanted;
+    } rules[] = {
+        {attn__dtype_size(p->q_dtype) != 0, ATTN_REASON_DTYPE_Q, "q", attn__dtype_name(p->q_dtype), types},
+        {k_size != 0, ATTN_REASON_DTYPE_K, "k", attn__dtype_name(p->k_dtype), types},
+        {attn__dtype_size(p->v_dtype) != 0, ATTN_REASON_DTYPE_V, "v", attn__dtype_name(p->v_dtype), types},
+        {attn__dtype_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", attn__dtype_name(p->out_dtype),
+         types},
+        {pieces <= 1 || p->head_dim % pieces == 0, ATTN_REASON_HEAD_DIM, "head_dim", head_dim, multiple},
+        {p->out_scale != ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale", "token-head",
+         "none, unit, tensor, head"},
+        {p->max_seqs <= INT32_MAX, ATTN_REASON_MAX_SEQS, "max_seqs", "more", count},
+        {p->max_q <= INT32_MAX, ATTN_REASON_MAX_Q, "max_q", "more", count},
+        {p->max_kv <= INT32_MAX, ATTN_REASON_MAX_KV, "max_kv", "more", count},
+        {p->max_rows <= INT32_MAX, ATTN_REASON_MAX_ROWS, "max_rows", "more", count},
+    };
+    struct attn_reason limit = {0};
+
+    snprintf(head_dim, sizeof head_dim, "%u", p->head_dim);
+    snprintf(multiple, sizeof multiple, "multiples of %u with layout=paged-x", pieces);
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        struct attn_reason why = {0};
+        if (rules[i].served)
+            continue;
+        attn__caps_refuse(&why, rules[i].code, rules[i].field, rules[i].got, rules[i].wanted);
+        attn__caps_add(out, &why);
+    }
+    table->check_limit(p, &limit);
+    if (limit.code != 0)
+        attn__caps_add(out, &limit);
+}
+
+/* ---------------------------------------------------------------- one row */
+
+static uint32_t type_bit(uint32_t dtype)
+{
+    switch (dtype) {
+    case ATTN_F32:
+        return ATTN__TYPE_F32;
+    case ATTN_F16:
+        return ATTN__TYPE_F16;
+    case ATTN_BF16:
+        return ATTN__TYPE_BF16;
+    case ATTN_E4M3:
+        return ATTN__TYPE_E4M3;
+    case ATTN_E5M2:
+        return ATTN__TYPE_E5M2;
+    case ATTN_INT8:
+        return ATTN__TYPE_INT8;
+    default:
+        return ATTN__TYPE_FNUZ;
+    }
+}
+
+static void list_types(uint32_t types, const char *separator, char *text, size_t size)
+{
+    static const char *const names[] = {"f32", "f16", "bf16", "e4m3", "e5m2", "fnuz", "int8"};
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const size_t length = strlen(text);
+        if ((types & UINT32_C(1) << i) != 0)
+            snprintf(text + length, size - length, "%s%s", length > 0 ? separator : "", names[i]);
+    }
+}
+
+static void judge_types(const struct attn__caps *row, const char *separator, const struct attn_problem *p,
+                        struct attn_reason *why)
+{
+    const struct {
+        uint32_t code, dtype, types;
+        const char *field;
+    } dtypes[] = {{ATTN_REASON_DTYPE_Q, p->q_dtype, row->q_types, "q"},
+                  {ATTN_REASON_DTYPE_K, p->k_dtype, row->kv_types, "k"},
+                  {ATTN_REASON_DTYPE_V, p->v_dtype, row->kv_types, "v"},
+                  {ATTN_REASON_DTYPE_OUT, p->out_dtype, row->out_types, "out"}};
+    char wanted[80];
+
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        if ((type_bit(dtypes[i].dtype) & dtypes[i].types) != 0)
+            continue;
+        list_types(dtypes[i].types, separator, wanted, sizeof wanted);
+        attn__caps_refuse(why, dtypes[i].code, dtypes[i].field, attn__dtype_name(dtypes[i].dtype), wanted);
+        return;
+    }
+    if (p->k_dtype != p->v_dtype && row->kv_mixed == 0) {
+        snprintf(wanted, sizeof wanted, "%s as k", attn__dtype_name(p->k_dtype));
+        attn__caps_refuse(why, ATTN_REASON_DTYPE_V, "v", attn__dtype_name(p->v_dtype), wanted);
+    }
+}
+
+static void judge_dims(const struct attn__caps *row, const struct attn_problem *p, struct attn_reason *why)
+{
+    const uint32_t dims[] = {p->head_dim, p->head_dim_vo};
+    char got[32], wanted[80];
+
+    snprintf(got, sizeof got, p->head_dim == p->head_dim_vo ? "%u" : "%u/%u", p->head_dim, p->head_dim_vo);
+    snprintf(wanted, sizeof wanted, row->dim_multiple > 1 ? "up to %u, multiples of %u" : "up to %u",
+             row->dim_max, row->dim_multiple);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (dims[i] > row->dim_max || dims[i] % row->dim_multiple != 0) {
+            attn__caps_refuse(why, i == 0 ? ATTN_REASON_HEAD_DIM : ATTN_REASON_HEAD_DIM_VO, "head_dim", got,
+                              wanted);
+            return;
+        }
+    }
+    if (row->vo_max != 0 && p->head_dim_vo > row->vo_max) {
+        snprintf(wanted, sizeof wanted, "values of up to %u", row->vo_max);
+        attn__caps_refuse(why, ATTN_REASON_HEAD_DIM_VO, "head_dim", got, wanted);
+        return;
+    }
+    if (row->dim_equal != 0 && p->mla == 0 && p->head_dim != p->head_dim_vo)
+        attn__caps_refuse(why, ATTN_REASON_HEAD_DIM_VO, "head_dim", got, "the same for q, k and v");
+}
+
+static bool has_window(const struct attn_problem *p)
+{
+    /* The default right side says no more than the causal flag does. */
+    return p->window_left >= 0 || p->window_right > 0 ||
+           (p->window_right == 0 && p->causal != ATTN_CAUSAL_YES);
+}
+
+/* The first feature of a problem that a row lacks, in the plugin's order. */
+static void judge_features(const struct attn__caps_table *table, const struct attn__caps *row,
+                           const struct attn_problem *p, struct attn_reason *why)
+{
+    const bool cached = p->kv_source != ATTN_KV_NEW;
+    const bool token_head = p->k_scale == ATTN_SCALES_TOKEN_HEAD || p->v_scale == ATTN_SCALES_TOKEN_HEAD;
+    /* As enum attn__feature has them. */
+    const struct {
+        bool asked;
+        uint32_t code;
+        const char *field, *got;
+    } features[] = {
+        {p->alibi != ATTN_ALIBI_NONE, ATTN_REASON_ALIBI, "alibi",
+         NAME(p->alibi, "none", "key", "distance", "mask")},
+        {p->mask != ATTN_MASK_NONE, ATTN_REASON_MASK, "mask",
+         NAME(p->mask, "none", "bits", "f16", "bf16", "f32")},
+        {p->kv_source == ATTN_KV_NEW, ATTN_REASON_KV_SOURCE, "kv_source", "new"},
+        {p->kv_source == ATTN_KV_CACHE_NEW, ATTN_REASON_KV_SOURCE, "kv_source", "cache+new"},
+        {p->layout == ATTN_PAGED_X && cached, ATTN_REASON_LAYOUT, "layout", "paged-x"},
+        {has_window(p), ATTN_REASON_WINDOW, "window", "a window"},
+        {p->softcap > 0, ATTN_REASON_SOFTCAP, "softcap", "a soft cap"},
+        {p->sinks != 0, ATTN_REASON_SINKS, "sinks", "1"},
+        {p->positions != 0, ATTN_REASON_POSITIONS, "positions", "1"},
+        {p->seq_causal != 0, ATTN_REASON_CAUSAL, "seq_causal", "1"},
+        {p->align == ATTN_ALIGN_START, ATTN_REASON_ALIGN, "align", "start"},
+        {p->mla != 0, ATTN_REASON_MLA, "mla", "1"},
+        {p->cp != 0, ATTN_REASON_CONTEXT_PARALLEL, "cp", "1"},
+        {p->addressing == ATTN_DENSE && cached, ATTN_REASON_ADDRESSING, "addr", "dense"},
+        {p->addressing == ATTN_CSR && cached, ATTN_REASON_ADDRESSING, "addr", "csr"},
+        {token_head, ATTN_REASON_SCALES, "scales", "token-head"},
+        {p->det != 0, ATTN_REASON_DETERMINISTIC, "det", "1"},
+    };
+
+    if ((row->needs & ATTN__HAS_MLA) != 0 && p->mla == 0) {
+        attn__caps_refuse(why, ATTN_REASON_MLA, "mla", "0", "1");
+        return;
+    }
+    for (uint32_t i = 0; i < table->feature_count; i++) {
+        const uint32_t feature = table->features[i].feature, n = (uint32_t)__builtin_ctz(feature);
+        if (!features[n].asked || (row->features & feature) != 0)
+            continue;
+        attn__caps_refuse(why, features[n].code, features[n].field, features[n].got,
+                          table->features[i].wanted);
+        return;
+    }
+}
+
+/* The first thing that keeps a row from a problem; code 0 if nothing does. */
+static struct attn_reason judge_row(const struct attn__caps_table *table, const struct attn__caps *row,
+                                    uint32_t device, const struct attn_problem *p)
+{
+    struct attn_reason why = {0};
+
+    table->check_device(row, device, &why);
+    if (why.code == 0)
+        judge_types(row, table->separator, p, &why);
+    if (why.code == 0)
+        judge_dims(row, p, &why);
+    if (why.code == 0)
+        judge_features(table, row, p, &why);
+    if (why.code == 0 && table->check_resources != NULL)
+        table->check_resources(row, device, p, &why);
+    if (why.code == 0 && p->graph > row->graph_level)
+        attn__caps_refuse(&why, ATTN_REASON_GRAPH, "graph",
+                          NAME(p->graph, "never", "single", "uniform", "always"),
+                          NAME(row->graph_level, "never", "single", "uniform", "always"));
+    return why;
+}
+
+static const struct attn__caps *row_at(const struct attn__caps_table *table, uint32_t i)
+{
+    return (const void *)((const char *)table->rows + i * table->row_size);
+}
+
+const void *attn__caps_find(const struct attn__caps_table *table, const struct attn_problem *problem,
+                            uint32_t device, uint32_t phase)
+{
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        const struct attn__caps *row = row_at(table, i);
+        if ((row->phases & phase) != 0 && judge_row(table, row, device, problem).code == 0)
+            return row;
+    }
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- the answer */
+
+static void add_kernel(struct attn_query *out, const struct attn__caps *row, const char *when)
+{
+    if (out->kernel_count < out->kernel_capacity) {
+        struct attn_kernel_info *info = &out->kernels[out->kernel_count];
+        memset(info, 0, sizeof *info);
+        snprintf(info->name, sizeof info->name, "%s", row->name);
+        snprintf(info->when, sizeof info->when, "%s", when);
+        info->graph_level = row->graph_level;
+        info->numerics = row->numerics;
+    }
+    out->kernel_count++;
+    out->graph_level = row->graph_level < out->graph_level ? row->graph_level : out->graph_level;
+}
+
+static void add_rows(const struct attn__caps_table *table, const struct attn_problem *problem,
+                     uint32_t device, struct attn_query *out)
+{
+    char when[64];
+
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        struct attn_reason why = judge_row(table, row_at(table, i), device, problem);
+        if (why.code != 0)
+            add_reason(out, &why, row_at(table, i)->name);
+    }
+    const struct attn__caps *decode = attn__caps_find(table, problem, device, ATTN__DECODE);
+    const struct attn__caps *prefill = attn__caps_find(table, problem, device, ATTN__PREFILL);
+    if (decode == NULL || prefill == NULL) {
+        out->accepted = 0;
+    } else if (decode == prefill) {
+        add_kernel(out, decode, "always");
+    } else {
+        snprintf(when, sizeof when, "query tokens * heads / kv_heads <= %u", table->decode_rows);
+        add_kernel(out, decode, when);
+        snprintf(when, sizeof when, "query tokens * heads / kv_heads > %u", table->decode_rows);
+        add_kernel(out, prefill, when);
+    }
+}
+
+void attn__caps_answer(const struct attn__caps_table *table, const struct attn_problem *problem,
+                       uint32_t device, struct attn_query *out)
+{
+    judge_problem(table, problem, out);
+    attn_util_refuse_unknown(out, problem);
+    out->accepted = out->reason_count == 0;
+    if (out->accepted != 0)
+        add_rows(table, problem, device, out);
+}
