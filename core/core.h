@@ -14,21 +14,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "args.h"
 #include "attn/attn.h"
 #include "attn/plugin.h"
-
-/* ---------------------------------------------------------------- error.c */
-
-/* Fills err (may be NULL) and returns status. field may be NULL. */
-int32_t attn__fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
-                   const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-/*
- * Copies a caller's sized struct into one of this library's size. Fails with ATTN_E_INVALID if source is
- * NULL, smaller than `least` bytes, or has a non-zero byte that this library does not know.
- */
-int32_t attn__take(void *target, size_t size, const void *source, size_t least, const char *name,
-                   struct attn_error *err);
+#include "fail.h"
 
 /* ---------------------------------------------------------------- fork.c */
 

@@ -42,9 +42,8 @@ static int32_t check_slots(const struct attn_advance *a, uint32_t seq, struct at
     for (int64_t position = len - rows; position < len; position++) {
         const int64_t page = page_at(a, seq, position / a->block);
         if (page > (INT64_MAX - a->block) / a->block)
-            return attn__common_fail(err, ATTN_E_INVALID, "block_tables",
-                                     "page %lld of %u tokens has no slots of 64 bits", (long long)page,
-                                     a->block);
+            return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
+                              "page %lld of %u tokens has no slots of 64 bits", (long long)page, a->block);
     }
     return ATTN_OK;
 }
@@ -55,24 +54,23 @@ static int32_t check_one(const struct attn_advance *a, uint32_t seq, struct attn
     const int64_t room = (int64_t)a->table_width * a->block;
 
     if (a->seq_lens[seq] < 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "seq_lens", "seq_lens[%u] is %d; accepted: 0 and more",
-                                 seq, a->seq_lens[seq]);
+        return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens", "seq_lens[%u] is %d; accepted: 0 and more", seq,
+                          a->seq_lens[seq]);
     if (a->accepted != NULL && a->accepted[seq] < 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "accepted", "accepted[%u] is %d; accepted: 0 and more",
-                                 seq, a->accepted[seq]);
+        return attn__fail(err, ATTN_E_INVALID, 0, "accepted", "accepted[%u] is %d; accepted: 0 and more", seq,
+                          a->accepted[seq]);
     if (rows < 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "query_start_loc",
-                                 "query_start_loc falls from %lld to %lld at %u",
-                                 (long long)first_row(a, seq), (long long)first_row(a, seq + 1), seq);
+        return attn__fail(err, ATTN_E_INVALID, 0, "query_start_loc",
+                          "query_start_loc falls from %lld to %lld at %u", (long long)first_row(a, seq),
+                          (long long)first_row(a, seq + 1), seq);
     if (len > INT32_MAX || len < rows)
-        return attn__common_fail(err, ATTN_E_INVALID, "seq_lens",
-                                 "seq_lens[%u] grows to %lld; accepted: from its %lld query tokens to %d",
-                                 seq, (long long)len, (long long)rows, INT32_MAX);
+        return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens",
+                          "seq_lens[%u] grows to %lld; accepted: from its %lld query tokens to %d", seq,
+                          (long long)len, (long long)rows, INT32_MAX);
     if (a->table != NULL && len > room)
-        return attn__common_fail(
-            err, ATTN_E_INVALID, "block_tables",
-            "sequence %u grows to %lld tokens, but its row of block_tables has %u pages of %u", seq,
-            (long long)len, a->table_width, a->block);
+        return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
+                          "sequence %u grows to %lld tokens, but its row of block_tables has %u pages of %u",
+                          seq, (long long)len, a->table_width, a->block);
     return a->slots != NULL ? check_slots(a, seq, err) : ATTN_OK;
 }
 
@@ -86,37 +84,35 @@ static int32_t check_sums(const struct attn_advance *a, struct attn_error *err)
         pages += i < a->queries ? pages_of(a, grown(a, i)) : 0;
     }
     if (a->seq_starts != NULL && tokens > INT32_MAX)
-        return attn__common_fail(err, ATTN_E_INVALID, "seq_lens",
-                                 "seq_lens grow to %lld tokens together; accepted: up to %d",
-                                 (long long)tokens, INT32_MAX);
+        return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens",
+                          "seq_lens grow to %lld tokens together; accepted: up to %d", (long long)tokens,
+                          INT32_MAX);
     if (a->csr_indptr != NULL && ((uint64_t)pages > a->csr_capacity || pages > INT32_MAX))
-        return attn__common_fail(
-            err, ATTN_E_INVALID, "paged_kv_indices",
-            "the sequences grow to %lld pages together, but paged_kv_indices has room for %llu",
-            (long long)pages, (unsigned long long)a->csr_capacity);
+        return attn__fail(err, ATTN_E_INVALID, 0, "paged_kv_indices",
+                          "the sequences grow to %lld pages together, but paged_kv_indices has room for %llu",
+                          (long long)pages, (unsigned long long)a->csr_capacity);
     return ATTN_OK;
 }
 
 static int32_t check_shape(const struct attn_advance *a, struct attn_error *err)
 {
     if (a->seqs < a->queries)
-        return attn__common_fail(err, ATTN_E_INVALID, "seqs", "seqs is %u; accepted: queries, %u, and more",
-                                 a->seqs, a->queries);
+        return attn__fail(err, ATTN_E_INVALID, 0, "seqs", "seqs is %u; accepted: queries, %u, and more",
+                          a->seqs, a->queries);
     if (a->block == 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "block", "block is 0; accepted: 1 and more tokens");
+        return attn__fail(err, ATTN_E_INVALID, 0, "block", "block is 0; accepted: 1 and more tokens");
     if (a->seq_lens == NULL)
-        return attn__common_fail(err, ATTN_E_INVALID, "seq_lens", "seq_lens is not given");
+        return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens", "seq_lens is not given");
     if (a->table == NULL && (a->slots != NULL || a->csr_indptr != NULL))
-        return attn__common_fail(err, ATTN_E_INVALID, "block_tables", "block_tables is not given");
+        return attn__fail(err, ATTN_E_INVALID, 0, "block_tables", "block_tables is not given");
     if (a->csr_indptr != NULL &&
         (a->csr_indices == NULL || a->csr_last_page_lens == NULL || a->csr_pages == NULL))
-        return attn__common_fail(
-            err, ATTN_E_INVALID, "paged_kv_indptr",
-            "paged_kv_indptr is given without paged_kv_indices, paged_kv_last_page_len or "
-            "block_table_bound");
+        return attn__fail(err, ATTN_E_INVALID, 0, "paged_kv_indptr",
+                          "paged_kv_indptr is given without paged_kv_indices, paged_kv_last_page_len or "
+                          "block_table_bound");
     if (first_row(a, 0) != 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "query_start_loc",
-                                 "query_start_loc begins with %lld; accepted: 0", (long long)first_row(a, 0));
+        return attn__fail(err, ATTN_E_INVALID, 0, "query_start_loc",
+                          "query_start_loc begins with %lld; accepted: 0", (long long)first_row(a, 0));
     return ATTN_OK;
 }
 
@@ -127,9 +123,9 @@ int32_t attn__advance_check(const struct attn_advance *a, struct attn_error *err
     for (uint32_t i = 0; i < a->queries && status == ATTN_OK; i++)
         status = check_one(a, i, err);
     if (status == ATTN_OK && first_row(a, a->queries) > a->rows)
-        status = attn__common_fail(err, ATTN_E_INVALID, "query_start_loc",
-                                   "query_start_loc ends with %lld, but there are %u rows",
-                                   (long long)first_row(a, a->queries), a->rows);
+        status = attn__fail(err, ATTN_E_INVALID, 0, "query_start_loc",
+                            "query_start_loc ends with %lld, but there are %u rows",
+                            (long long)first_row(a, a->queries), a->rows);
     return status == ATTN_OK ? check_sums(a, err) : status;
 }
 

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How public functions of this folder take sized structs and refuse them: they run without the core. */
+/* How public functions take sized structs of callers, and refuse them. */
 #ifndef ATTN_COMMON_ARGS_H
 #define ATTN_COMMON_ARGS_H
 
 #include "attn/types.h"
 
+/* What the shortest struct that a caller may set has: its size and one member. */
+#define ATTN__ARGS_LEAST (2 * sizeof(uint32_t))
+
 /*
- * Copies the caller's struct `source` into `target`, a struct of `size` bytes. Refuses NULL, a size that was
- * never set, and bytes that this version does not know unless they are 0.
+ * Copies a caller's sized struct into one of this version's size. Fails with ATTN_E_INVALID if source is
+ * NULL, smaller than `least` bytes, or has a non-zero byte that this version does not know.
  */
-int32_t attn__args_take(void *target, size_t size, const void *source, const char *name,
-                        struct attn_error *err);
+int32_t attn__take(void *target, size_t size, const void *source, size_t least, const char *name,
+                   struct attn_error *err);
 
 /* Refuses a struct to be written that is NULL or smaller than this version's; keeps its size, clears the
  * rest. */

@@ -8,8 +8,8 @@
 static int32_t fail_at(struct attn_error *err, const char *name, uint64_t index, int64_t value,
                        const char *wanted)
 {
-    return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s[%llu] is %lld; %s", name,
-                               (unsigned long long)index, (long long)value, wanted);
+    return attn__fail(err, ATTN_E_INVALID, 0, name, "%s[%llu] is %lld; %s", name, (unsigned long long)index,
+                      (long long)value, wanted);
 }
 
 /* A given array is aligned to its elements; a needed one is given. */
@@ -19,10 +19,9 @@ static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, bool
     uintptr_t address = (uintptr_t)attn__address(buffer);
 
     if (address == 0 && needed)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     if ((address & (size - 1)) != 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u",
-                                   name, size);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name, size);
     return ATTN_OK;
 }
 
@@ -39,9 +38,9 @@ static int32_t check_scalars(const struct attn_problem *problem, const struct at
 
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         if (counts[i].value > counts[i].most)
-            return attn__common_refuse(err, ATTN_E_INVALID, 0, counts[i].name,
-                                       "%s is %u; up to the plan's maximum %u is accepted", counts[i].name,
-                                       counts[i].value, counts[i].most);
+            return attn__fail(err, ATTN_E_INVALID, 0, counts[i].name,
+                              "%s is %u; up to the plan's maximum %u is accepted", counts[i].name,
+                              counts[i].value, counts[i].most);
     }
     return ATTN_OK;
 }
@@ -71,9 +70,8 @@ static int32_t check_arrays(const struct attn_problem *problem, const struct att
     };
 
     if (batch->table_stride % 4 != 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "table_stride",
-                                   "table_stride is %lld bytes, no multiple of 4",
-                                   (long long)batch->table_stride);
+        return attn__fail(err, ATTN_E_INVALID, 0, "table_stride",
+                          "table_stride is %lld bytes, no multiple of 4", (long long)batch->table_stride);
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         int32_t status = check_array(arrays[i].buffer, arrays[i].size, arrays[i].needed, arrays[i].name, err);
         if (status != ATTN_OK)
@@ -98,13 +96,12 @@ static int32_t check_ranks(const struct attn_problem *problem, const struct attn
     if (problem->cp == 0 || batch->seqs == 0)
         return ATTN_OK;
     if (batch->cp_rank >= batch->cp_world)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "cp_rank",
-                                   "cp_rank is %u of cp_world %u; it must be less", batch->cp_rank,
-                                   batch->cp_world);
+        return attn__fail(err, ATTN_E_INVALID, 0, "cp_rank", "cp_rank is %u of cp_world %u; it must be less",
+                          batch->cp_rank, batch->cp_world);
     if (batch->cp_interleave == 0 ||
         (problem->addressing != ATTN_DENSE && problem->block % batch->cp_interleave != 0) ||
         __builtin_mul_overflow((int64_t)batch->cp_interleave, batch->cp_world, &all))
-        return attn__common_refuse(
+        return attn__fail(
             err, ATTN_E_INVALID, 0, "cp_interleave",
             "cp_interleave is %u; divisors of block %u are accepted whose product with cp_world "
             "%u fits 63 bits",
@@ -124,8 +121,8 @@ static int32_t check_queries(const struct attn_batch *batch, struct attn_error *
 
     if (batch->seqs == 0) {
         if (batch->rows != 0)
-            return attn__common_refuse(err, ATTN_E_INVALID, 0, "rows",
-                                       "rows is %u, but there are no sequences; 0 is accepted", batch->rows);
+            return attn__fail(err, ATTN_E_INVALID, 0, "rows",
+                              "rows is %u, but there are no sequences; 0 is accepted", batch->rows);
         return ATTN_OK;
     }
     if (offsets[0] != 0)
@@ -200,22 +197,21 @@ static int32_t check_pages(const struct attn_problem *problem, const struct attn
         entries = attn__address(&batch->csr_indices);
     }
     if (needed > there)
-        return attn__common_refuse(
+        return attn__fail(
             err, ATTN_E_INVALID, 0, is_table ? "table_width" : "csr_indptr",
             "sequence %u has %u keys in %u pages, but %lld page entries; as many as pages are needed", seq,
             kv_len, needed, (long long)there);
     if (entries == NULL)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     if (is_table)
         most = highest(entries + (int64_t)seq * batch->table_stride, ATTN_INT32, 0, needed);
     else
         most = highest(entries, problem->index_dtype, first, needed);
     if (batch->pages != 0 && most >= batch->pages)
-        return attn__common_refuse(
-            err, ATTN_E_INVALID, 0, name,
-            "sequence %u has page %lld, the cache has %u pages; pages below that and holes "
-            "(negative) are accepted",
-            seq, (long long)most, batch->pages);
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "sequence %u has page %lld, the cache has %u pages; pages below that and holes "
+                          "(negative) are accepted",
+                          seq, (long long)most, batch->pages);
     extent->last_key = most > extent->last_key ? most : extent->last_key;
     return ATTN_OK;
 }
@@ -260,11 +256,11 @@ static int32_t check_share(const struct attn_problem *problem, const struct attn
         return fail_at(err, "kv_global_lens", seq, all, "it must not be negative");
     int64_t own = attn__spread_count(&spread, all);
     if (kv_len != own)
-        return attn__common_refuse(
-            err, ATTN_E_INVALID, 0, "kv_lens",
-            "kv_lens[%u] is %lld, but of kv_global_lens[%u] = %lld keys rank %u of %u holds "
-            "%lld, which is accepted",
-            seq, (long long)kv_len, seq, (long long)all, batch->cp_rank, batch->cp_world, (long long)own);
+        return attn__fail(err, ATTN_E_INVALID, 0, "kv_lens",
+                          "kv_lens[%u] is %lld, but of kv_global_lens[%u] = %lld keys rank %u of %u holds "
+                          "%lld, which is accepted",
+                          seq, (long long)kv_len, seq, (long long)all, batch->cp_rank, batch->cp_world,
+                          (long long)own);
     return ATTN_OK;
 }
 
@@ -336,12 +332,12 @@ int32_t attn__extent_check(const struct attn_problem *problem, const struct attn
     uint64_t there = run_of_tokens ? desc->block : desc->pages;
 
     if (extent->last_key >= 0 && (uint64_t)extent->last_key >= there)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, run_of_tokens ? "kv_offsets" : "pages",
-                                   "the batch reads %s %lld; of this cache those below %llu are accepted",
-                                   run_of_tokens ? "token" : "page", (long long)extent->last_key,
-                                   (unsigned long long)there);
+        return attn__fail(err, ATTN_E_INVALID, 0, run_of_tokens ? "kv_offsets" : "pages",
+                          "the batch reads %s %lld; of this cache those below %llu are accepted",
+                          run_of_tokens ? "token" : "page", (long long)extent->last_key,
+                          (unsigned long long)there);
     if (problem->addressing == ATTN_DENSE && !run_of_tokens && extent->max_kv > desc->block)
-        return attn__common_refuse(
+        return attn__fail(
             err, ATTN_E_INVALID, 0, "kv_lens",
             "a sequence has %u keys; up to the %u that the cache has room for per sequence are accepted",
             extent->max_kv, desc->block);

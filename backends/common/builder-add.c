@@ -6,13 +6,13 @@
 #include "builder-add.h"
 #include "fail.h"
 
-#define INVALID(err, field, ...) attn__common_fail((err), ATTN_E_INVALID, (field), __VA_ARGS__)
+#define INVALID(err, field, ...) attn__fail((err), ATTN_E_INVALID, 0, (field), __VA_ARGS__)
 
 static int32_t too_many(const char *field, uint64_t have, uint64_t room, struct attn_error *err)
 {
-    return attn__common_fail(err, ATTN_E_SIZE, field,
-                             "with this sequence the step has %llu %s; the builder was made for %llu",
-                             (unsigned long long)have, field, (unsigned long long)room);
+    return attn__fail(err, ATTN_E_SIZE, 0, field,
+                      "with this sequence the step has %llu %s; the builder was made for %llu",
+                      (unsigned long long)have, field, (unsigned long long)room);
 }
 
 static int32_t check_lengths(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
@@ -55,8 +55,8 @@ static int32_t check_row(const struct attn_builder_impl *b, const struct attn_bu
         return INVALID(err, "row", "row is %u; the block tables have %u rows", a->row, b->params.max_seqs);
     return next < b->params.max_seqs
                ? ATTN_OK
-               : attn__common_fail(err, ATTN_E_SIZE, "row", "the step has reached row %u; there are %u", next,
-                                   b->params.max_seqs);
+               : attn__fail(err, ATTN_E_SIZE, 0, "row", "the step has reached row %u; there are %u", next,
+                            b->params.max_seqs);
 }
 
 /* Which part of a list the row of a sequence shows. */

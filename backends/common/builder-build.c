@@ -70,13 +70,13 @@ static int32_t show_rows(struct attn_builder_impl *b, struct attn_error *err)
             }
             const uint32_t bad = attn__table_misfit(&group->table, member->blocks, member->count);
             if (member->count > group->given.max_blocks)
-                return attn__common_fail(err, ATTN_E_SIZE, "max_blocks",
-                                         "sequence %u has %u blocks; the builder was made for %u", n,
-                                         member->count, group->given.max_blocks);
+                return attn__fail(err, ATTN_E_SIZE, 0, "max_blocks",
+                                  "sequence %u has %u blocks; the builder was made for %u", n, member->count,
+                                  group->given.max_blocks);
             if (bad < member->count)
-                return attn__common_fail(err, ATTN_E_INVALID, "blocks",
-                                         "block %lld of sequence %u does not fit a table of i32",
-                                         (long long)member->blocks[bad], n);
+                return attn__fail(err, ATTN_E_INVALID, 0, "blocks",
+                                  "block %lld of sequence %u does not fit a table of i32",
+                                  (long long)member->blocks[bad], n);
         }
     }
     return ATTN_OK;
@@ -90,8 +90,8 @@ static int32_t no_queries(const struct attn_builder_impl *b, struct attn_error *
 
     for (uint32_t i = 0; i < b->seqs && at + 8 < sizeof list; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, i > 0 ? ", 0" : "0");
-    return attn__common_fail(err, ATTN_E_INVALID, "query_len",
-                             "query_lens: [%s]; at least one is to be above 0", list);
+    return attn__fail(err, ATTN_E_INVALID, 0, "query_len", "query_lens: [%s]; at least one is to be above 0",
+                      list);
 }
 
 static int32_t check_step(const struct attn_builder_impl *b, const struct attn_builder_build_args *args,
@@ -101,38 +101,37 @@ static int32_t check_step(const struct attn_builder_impl *b, const struct attn_b
     const uint64_t tokens = (uint64_t)b->prompt_tokens + b->decode_tokens + args->pad;
 
     if (b->moved)
-        return attn__common_fail(
-            err, ATTN_E_STATE, "builder",
-            "the step advanced or was restored; the next one begins with attn_builder_reset");
+        return attn__fail(err, ATTN_E_STATE, 0, "builder",
+                          "the step advanced or was restored; the next one begins with attn_builder_reset");
     if (args->graph > 1 || (args->graph == 0 && args->pad > 0))
-        return attn__common_fail(err, ATTN_E_INVALID, args->graph > 1 ? "graph" : "pad",
-                                 "graph is %u and pad %u; graph is 0 or 1, and without one nothing is padded",
-                                 args->graph, args->pad);
+        return attn__fail(err, ATTN_E_INVALID, 0, args->graph > 1 ? "graph" : "pad",
+                          "graph is %u and pad %u; graph is 0 or 1, and without one nothing is padded",
+                          args->graph, args->pad);
     if (b->seqs == 0 && !b->infer)
-        return attn__common_fail(err, ATTN_E_INVALID, "seqs", "the step has no sequences");
+        return attn__fail(err, ATTN_E_INVALID, 0, "seqs", "the step has no sequences");
     if (b->max_q == 0 && !b->infer)
         return no_queries(b, err);
     if (seqs > b->params.max_seqs || tokens > b->params.max_tokens)
-        return attn__common_fail(
-            err, ATTN_E_SIZE, "pad",
-            "with padding the step has %llu sequences and %llu tokens; the builder was made "
-            "for %u and %u",
-            (unsigned long long)seqs, (unsigned long long)tokens, b->params.max_seqs, b->params.max_tokens);
+        return attn__fail(err, ATTN_E_SIZE, 0, "pad",
+                          "with padding the step has %llu sequences and %llu tokens; the builder was made "
+                          "for %u and %u",
+                          (unsigned long long)seqs, (unsigned long long)tokens, b->params.max_seqs,
+                          b->params.max_tokens);
     if (args->graph == 1 && b->first_row != 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "row", "a graph's rows begin at 0; this step's at %u",
-                                 b->first_row);
+        return attn__fail(err, ATTN_E_INVALID, 0, "row", "a graph's rows begin at 0; this step's at %u",
+                          b->first_row);
     if (args->host_only > 1 || (args->host_only == 1 && (args->graph == 0 || b->on_device)))
-        return attn__common_fail(err, ATTN_E_INVALID, "host_only",
-                                 "host_only is %u, graph %u%s; 1 is accepted for graphs of steps that the "
-                                 "host has",
-                                 args->host_only, args->graph, b->on_device ? " after set_device" : "");
+        return attn__fail(err, ATTN_E_INVALID, 0, "host_only",
+                          "host_only is %u, graph %u%s; 1 is accepted for graphs of steps that the "
+                          "host has",
+                          args->host_only, args->graph, b->on_device ? " after set_device" : "");
     for (uint32_t g = 0; g < b->params.groups; g++)
         if (b->group[g].slots + (uint64_t)args->pad > b->params.max_tokens ||
             b->group[g].seq_start + args->pad > INT32_MAX)
-            return attn__common_fail(err, ATTN_E_SIZE, "pad",
-                                     "with padding the step has %llu slots; the "
-                                     "builder was made for %u",
-                                     (unsigned long long)b->group[g].slots + args->pad, b->params.max_tokens);
+            return attn__fail(err, ATTN_E_SIZE, 0, "pad",
+                              "with padding the step has %llu slots; the "
+                              "builder was made for %u",
+                              (unsigned long long)b->group[g].slots + args->pad, b->params.max_tokens);
     return ATTN_OK;
 }
 

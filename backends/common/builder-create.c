@@ -14,8 +14,8 @@ static int32_t check_range(const char *name, uint64_t value, uint64_t least, uin
 {
     if (value >= least && value <= most)
         return ATTN_OK;
-    return attn__common_fail(err, ATTN_E_INVALID, name, "%s is %llu; accepted: %llu to %llu", name,
-                             (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
+    return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is %llu; accepted: %llu to %llu", name,
+                      (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
 }
 
 static int32_t check_params(const struct attn_builder_params *p, struct attn_error *err)
@@ -39,17 +39,15 @@ static int32_t check_params(const struct attn_builder_params *p, struct attn_err
             return status;
     }
     if (p->index_dtype != 0 && p->index_dtype != ATTN_INT32 && p->index_dtype != ATTN_INT64)
-        return attn__common_fail(err, ATTN_E_INVALID, "index_dtype",
-                                 "index_dtype is 0x%x; ATTN_INT32 and ATTN_INT64 are accepted",
-                                 p->index_dtype);
+        return attn__fail(err, ATTN_E_INVALID, 0, "index_dtype",
+                          "index_dtype is 0x%x; ATTN_INT32 and ATTN_INT64 are accepted", p->index_dtype);
     if (p->group == NULL)
-        return attn__common_fail(err, ATTN_E_INVALID, "group",
-                                 "group is NULL; one per cache group is needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "group", "group is NULL; one per cache group is needed");
     if (p->cross != NULL && p->max_encoder_tokens == 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "cross", "cross is given, but max_encoder_tokens is 0");
+        return attn__fail(err, ATTN_E_INVALID, 0, "cross", "cross is given, but max_encoder_tokens is 0");
     if (p->modality_count > 0 && p->modalities == NULL)
-        return attn__common_fail(err, ATTN_E_INVALID, "modalities", "modalities is NULL; %u names are needed",
-                                 p->modality_count);
+        return attn__fail(err, ATTN_E_INVALID, 0, "modalities", "modalities is NULL; %u names are needed",
+                          p->modality_count);
     return ATTN_OK;
 }
 
@@ -68,20 +66,20 @@ static int32_t check_group(const struct attn_builder_group *g, uint32_t max_seqs
     if (status != ATTN_OK)
         return status;
     if (g->table.buffer.data == NULL && g->table_stride != 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "table_stride",
-                                 "table_stride of %s is %lld, but it has no table; 0 is accepted", name,
-                                 (long long)g->table_stride);
+        return attn__fail(err, ATTN_E_INVALID, 0, "table_stride",
+                          "table_stride of %s is %lld, but it has no table; 0 is accepted", name,
+                          (long long)g->table_stride);
     if (g->table.buffer.data == NULL)
         return ATTN_OK;
     if (g->table_stride != 0 && (g->table_stride < least || g->table_stride % cell != 0))
-        return attn__common_fail(err, ATTN_E_INVALID, "table_stride",
-                                 "table_stride of %s is %lld; multiples of %u from %lld on are accepted",
-                                 name, (long long)g->table_stride, cell, (long long)least);
+        return attn__fail(err, ATTN_E_INVALID, 0, "table_stride",
+                          "table_stride of %s is %lld; multiples of %u from %lld on are accepted", name,
+                          (long long)g->table_stride, cell, (long long)least);
     const uint64_t stride = (uint64_t)(g->table_stride != 0 ? g->table_stride : least);
     if (g->table.size < stride * (max_seqs - 1) + (uint64_t)least)
-        return attn__common_fail(err, ATTN_E_SIZE, "table", "table of %s has %llu bytes; %llu are needed",
-                                 name, (unsigned long long)g->table.size,
-                                 (unsigned long long)(stride * (max_seqs - 1) + (uint64_t)least));
+        return attn__fail(err, ATTN_E_SIZE, 0, "table", "table of %s has %llu bytes; %llu are needed", name,
+                          (unsigned long long)g->table.size,
+                          (unsigned long long)(stride * (max_seqs - 1) + (uint64_t)least));
     return ATTN_OK;
 }
 
@@ -133,7 +131,7 @@ int32_t attn__builder_create(struct attn_backend_impl *backend, const struct att
         return status;
     struct attn_builder_impl *b = calloc(1, sizeof *b);
     if (b == NULL)
-        return attn__common_fail(err, ATTN_E_MEMORY, "builder", "no memory for a builder");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "builder", "no memory for a builder");
     b->backend = backend;
     b->memory = memory;
     b->direct = memory == NULL || device_type == ATTN_DEVICE_CPU;
@@ -142,7 +140,7 @@ int32_t attn__builder_create(struct attn_backend_impl *backend, const struct att
     b->group = calloc(groups, sizeof *b->group);
     if (b->group == NULL) {
         attn__builder_destroy(b);
-        return attn__common_fail(err, ATTN_E_MEMORY, "groups", "no memory for a builder");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "groups", "no memory for a builder");
     }
     b->cross = groups > b->params.groups ? &b->group[b->params.groups] : NULL;
     status = take_groups(b, params, err);

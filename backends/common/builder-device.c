@@ -8,7 +8,7 @@
 #include "fail.h"
 #include "parts.h"
 
-#define INVALID(err, field, ...) attn__common_fail((err), ATTN_E_INVALID, (field), __VA_ARGS__)
+#define INVALID(err, field, ...) attn__fail((err), ATTN_E_INVALID, 0, (field), __VA_ARGS__)
 
 static int32_t check_counts(const struct attn_builder_impl *b, const struct attn_builder_device_args *a,
                             const struct attn_batch *batch, struct attn_error *err)
@@ -20,9 +20,9 @@ static int32_t check_counts(const struct attn_builder_impl *b, const struct attn
         return INVALID(err, "seqs", "the batch has %u sequences and %u rows; at least one is needed",
                        batch->seqs, batch->rows);
     if (batch->seqs > b->params.max_seqs || batch->rows > b->params.max_tokens)
-        return attn__common_fail(err, ATTN_E_SIZE, "seqs",
-                                 "the batch has %u sequences and %u rows; the builder was made for %u and %u",
-                                 batch->seqs, batch->rows, b->params.max_seqs, b->params.max_tokens);
+        return attn__fail(err, ATTN_E_SIZE, 0, "seqs",
+                          "the batch has %u sequences and %u rows; the builder was made for %u and %u",
+                          batch->seqs, batch->rows, b->params.max_seqs, b->params.max_tokens);
     if (a->prefills > batch->seqs || a->prompt_tokens > batch->rows)
         return INVALID(err, "prefills", "prefills is %u of %u sequences, prompt_tokens %u of %u rows",
                        a->prefills, batch->seqs, a->prompt_tokens, batch->rows);
@@ -52,9 +52,8 @@ static int32_t check_batch(const struct attn_builder_impl *b, const struct attn_
                        "the table of group %u has %u columns of %u bytes and rows %lld bytes apart", g,
                        batch->table_width, cell, (long long)batch->table_stride);
     if ((b->group[g].given.given & ATTN_GIVEN_WINDOW) != 0 && a->prefills > 0)
-        return attn__common_fail(err, ATTN_E_UNSUPPORTED, "window",
-                                 "group %u has a window, which masks slots of prompts; such steps are added",
-                                 g);
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "window",
+                          "group %u has a window, which masks slots of prompts; such steps are added", g);
     return ATTN_OK;
 }
 
@@ -69,17 +68,17 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
         status = a->batches[g] != NULL ? check_batch(b, a, g, err)
                                        : INVALID(err, "batches", "the batch of group %u is NULL", g);
     if (status == ATTN_OK && b->cross != NULL)
-        status = attn__common_fail(err, ATTN_E_UNSUPPORTED, "max_encoder_tokens",
-                                   "steps with an encoder are added, not set on the device");
+        status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "max_encoder_tokens",
+                            "steps with an encoder are added, not set on the device");
     if (status == ATTN_OK && !b->direct && (kv == NULL || kv->advance_step == NULL))
-        status = attn__common_fail(err, ATTN_E_UNSUPPORTED, "advance_step",
-                                   "the backend has no advance_step, which works out slots on the device");
+        status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "advance_step",
+                            "the backend has no advance_step, which works out slots on the device");
     const struct attn_batch *first = a->batches[0];
     if (status == ATTN_OK && !b->direct && a->prefills > 0 &&
         first->rows - a->prompt_tokens != first->seqs - a->prefills)
-        status = attn__common_fail(err, ATTN_E_UNSUPPORTED, "rows",
-                                   "%u decodes beside prompts have %u rows; accepted on a device: one each",
-                                   first->seqs - a->prefills, first->rows - a->prompt_tokens);
+        status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "rows",
+                            "%u decodes beside prompts have %u rows; accepted on a device: one each",
+                            first->seqs - a->prefills, first->rows - a->prompt_tokens);
     if (status != ATTN_OK)
         return status;
     b->on_device = true;
@@ -236,8 +235,8 @@ int32_t attn__builder_build_device(struct attn_builder_impl *b, const struct att
     int32_t status = ATTN_OK;
 
     if (args->pad > 0)
-        return attn__common_fail(err, ATTN_E_UNSUPPORTED, "pad",
-                                 "pad is %u; padding of a step on the device is in its arrays", args->pad);
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "pad",
+                          "pad is %u; padding of a step on the device is in its arrays", args->pad);
     for (uint32_t g = 0; b->direct && g < b->params.groups && status == ATTN_OK; g++) {
         arrays_of(b, g, &arrays);
         status = run_here(&arrays, true, err);

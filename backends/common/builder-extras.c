@@ -3,7 +3,7 @@
 #include "builder-add.h"
 #include "fail.h"
 
-#define INVALID(err, field, ...) attn__common_fail((err), ATTN_E_INVALID, (field), __VA_ARGS__)
+#define INVALID(err, field, ...) attn__fail((err), ATTN_E_INVALID, 0, (field), __VA_ARGS__)
 
 static int32_t check_map(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
                          const struct attn_index_map *map, struct attn_error *err)
@@ -47,12 +47,11 @@ static int32_t check_maps(const struct attn_builder_impl *b, const struct attn_b
                     INVALID(err, "maps", "modality %s has two maps", b->params.modalities[map->modality]);
         }
         if (status == ATTN_OK && b->map_count[map->modality] + pairs > b->params.max_map)
-            status = attn__common_fail(err, ATTN_E_SIZE, "max_map",
-                                       "with this sequence modality %s has %llu pairs; the builder was made "
-                                       "for %u",
-                                       b->params.modalities[map->modality],
-                                       (unsigned long long)(b->map_count[map->modality] + pairs),
-                                       b->params.max_map);
+            status = attn__fail(err, ATTN_E_SIZE, 0, "max_map",
+                                "with this sequence modality %s has %llu pairs; the builder was made "
+                                "for %u",
+                                b->params.modalities[map->modality],
+                                (unsigned long long)(b->map_count[map->modality] + pairs), b->params.max_map);
     }
     return status;
 }
@@ -75,9 +74,9 @@ static int32_t check_cross(const struct attn_builder_impl *b, const struct attn_
     if (cross->blocks == NULL && cross->count > 0)
         return INVALID(err, "cross", "blocks of cross is NULL; %u are needed", cross->count);
     if (cross->count > group->given.max_blocks)
-        return attn__common_fail(err, ATTN_E_SIZE, "cross",
-                                 "the cross table has %u blocks; the builder was made for %u", cross->count,
-                                 group->given.max_blocks);
+        return attn__fail(err, ATTN_E_SIZE, 0, "cross",
+                          "the cross table has %u blocks; the builder was made for %u", cross->count,
+                          group->given.max_blocks);
     const uint64_t room = (uint64_t)cross->count * group->given.block;
     if (room < a->encoder_len)
         return INVALID(err, "cross", "the cross table has %u blocks of %u tokens; encoder_len is %u",
@@ -114,10 +113,10 @@ int32_t attn__add_check_extras(const struct attn_builder_impl *b, const struct a
                          a->encoder_len);
     const uint64_t tokens = (uint64_t)b->encoder_tokens + a->encoder_len;
     if (tokens > b->params.max_encoder_tokens)
-        return attn__common_fail(err, ATTN_E_SIZE, "max_encoder_tokens",
-                                 "with this sequence the step has %llu encoder tokens; the builder was made "
-                                 "for %u",
-                                 (unsigned long long)tokens, b->params.max_encoder_tokens);
+        return attn__fail(err, ATTN_E_SIZE, 0, "max_encoder_tokens",
+                          "with this sequence the step has %llu encoder tokens; the builder was made "
+                          "for %u",
+                          (unsigned long long)tokens, b->params.max_encoder_tokens);
     return a->cross != NULL ? check_cross(b, a, row, err) : ATTN_OK;
 }
 

@@ -76,8 +76,8 @@ static void place_rest(struct attn_builder_impl *b)
 
 static int32_t no_memory(const char *name, uint64_t size, struct attn_error *err)
 {
-    return attn__common_fail(err, ATTN_E_MEMORY, name, "no memory for %s of %llu bytes", name,
-                             (unsigned long long)size);
+    return attn__fail(err, ATTN_E_MEMORY, 0, name, "no memory for %s of %llu bytes", name,
+                      (unsigned long long)size);
 }
 
 /* Memory that kernels read. */

@@ -6,7 +6,7 @@
 #include "builder-add.h"
 #include "fail.h"
 
-#define INVALID(err, field, ...) attn__common_fail((err), ATTN_E_INVALID, (field), __VA_ARGS__)
+#define INVALID(err, field, ...) attn__fail((err), ATTN_E_INVALID, 0, (field), __VA_ARGS__)
 
 /* The sequence of the step that has a row, or NULL; once the step moved on its rows are like any other. */
 static struct attn__member *member_of(const struct attn_builder_impl *b, const struct attn__group *group,
@@ -68,16 +68,15 @@ static int32_t check_change(const struct attn_builder_impl *b, const struct attn
     if (member != NULL && member->shown != ATTN__SHOWN_LIST)
         out->cells = state->filled; /* none, or the computed blocks alone */
     if (end > UINT32_MAX || out->cells > group->given.max_blocks)
-        return attn__common_fail(err, ATTN_E_SIZE, "max_blocks",
-                                 "with the change the row has %llu blocks; the builder was made for %u",
-                                 (unsigned long long)(end > UINT32_MAX ? end : out->cells),
-                                 group->given.max_blocks);
+        return attn__fail(err, ATTN_E_SIZE, 0, "max_blocks",
+                          "with the change the row has %llu blocks; the builder was made for %u",
+                          (unsigned long long)(end > UINT32_MAX ? end : out->cells), group->given.max_blocks);
     if (member != NULL && b->infer && member->pages > 0 &&
         group->total_blocks + (out->count - have) > group->given.max_indices)
-        return attn__common_fail(err, ATTN_E_SIZE, "max_indices",
-                                 "with the change the step has %llu blocks; the builder was made for %u",
-                                 (unsigned long long)group->total_blocks + out->count - have,
-                                 group->given.max_indices);
+        return attn__fail(err, ATTN_E_SIZE, 0, "max_indices",
+                          "with the change the step has %llu blocks; the builder was made for %u",
+                          (unsigned long long)group->total_blocks + out->count - have,
+                          group->given.max_indices);
     return ATTN_OK;
 }
 

@@ -10,7 +10,7 @@ static int32_t check_types(uint32_t from, uint32_t to, const struct attn_scale *
         (attn__dtype_size(from) == 1 && from == to &&
          (scale->kind == ATTN_SCALE_UNIT || scale->granularity != ATTN_SCALES_TOKEN_HEAD)))
         return ATTN_OK;
-    return attn__common_refuse(
+    return attn__fail(
         err, ATTN_E_UNSUPPORTED, name[0] == 'k' ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V, name,
         "%s of the new rows is %s, the cache's is %s; f32, f16 and bf16 are served, and codes of "
         "the cache's own 8-bit type if its scale is not token-head",
@@ -64,13 +64,11 @@ int32_t attn__advance_step_check(const struct attn_kv_advance_step_args *args, s
 
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         if ((uintptr_t)attn__address(arrays[i].buffer) % arrays[i].size != 0)
-            return attn__common_refuse(err, ATTN_E_INVALID, 0, arrays[i].name,
-                                       "the address of %s is no multiple of %u", arrays[i].name,
-                                       arrays[i].size);
+            return attn__fail(err, ATTN_E_INVALID, 0, arrays[i].name,
+                              "the address of %s is no multiple of %u", arrays[i].name, arrays[i].size);
     if (args->table_stride % (int64_t)index_size != 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "table_stride",
-                                   "table_stride is %lld, no multiple of %u", (long long)args->table_stride,
-                                   index_size);
+        return attn__fail(err, ATTN_E_INVALID, 0, "table_stride", "table_stride is %lld, no multiple of %u",
+                          (long long)args->table_stride, index_size);
     return ATTN_OK;
 }
 
@@ -80,8 +78,8 @@ int32_t attn__merge_check(const struct attn_merge_args *args, struct attn_error 
     int32_t status = ATTN_OK;
 
     if (args->parts == NULL)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "parts",
-                                   "parts is NULL; an array of count parts is needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "parts",
+                          "parts is NULL; an array of count parts is needed");
     for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++) {
         status = attn__tensor_check(&args->parts[k].out, args->rows, args->heads, args->head_dim, size, 0,
                                     "parts.out", err);

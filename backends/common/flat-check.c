@@ -26,8 +26,8 @@ bool attn__flat_find(const struct attn__flat *flat, uint32_t field, uint32_t ind
 static int32_t same(const char *name, uint64_t got, uint64_t wanted, struct attn_error *err)
 {
     return got == wanted ? ATTN_OK
-                         : attn__common_fail(err, ATTN_E_INVALID, name, "%s is %llu; this builder takes %llu",
-                                             name, (unsigned long long)got, (unsigned long long)wanted);
+                         : attn__fail(err, ATTN_E_INVALID, 0, name, "%s is %llu; this builder takes %llu",
+                                      name, (unsigned long long)got, (unsigned long long)wanted);
 }
 
 static int32_t check_header(struct attn__flat *flat, struct attn_error *err)
@@ -37,14 +37,14 @@ static int32_t check_header(struct attn__flat *flat, struct attn_error *err)
     const uint64_t sets = m->groups > m->modalities ? m->groups : m->modalities;
 
     if (flat->size < sizeof *h)
-        return attn__common_fail(err, ATTN_E_SIZE, "data", "data has %llu bytes; a header alone has %zu",
-                                 (unsigned long long)flat->size, sizeof *h);
+        return attn__fail(err, ATTN_E_SIZE, 0, "data", "data has %llu bytes; a header alone has %zu",
+                          (unsigned long long)flat->size, sizeof *h);
     memcpy(h, flat->data, sizeof *h);
     if (h->magic != ATTN_FLAT_MAGIC)
-        return attn__common_fail(err, ATTN_E_INVALID, "magic", "the bytes are no step");
+        return attn__fail(err, ATTN_E_INVALID, 0, "magic", "the bytes are no step");
     if (h->untabled > h->queries)
-        return attn__common_fail(err, ATTN_E_INVALID, "untabled", "untabled is %u; accepted: up to %u",
-                                 h->untabled, h->queries);
+        return attn__fail(err, ATTN_E_INVALID, 0, "untabled", "untabled is %u; accepted: up to %u",
+                          h->untabled, h->queries);
     const struct {
         const char *name;
         uint64_t got, wanted;
@@ -62,8 +62,8 @@ static int32_t check_header(struct attn__flat *flat, struct attn_error *err)
     const uint64_t front = sizeof *h + (m->groups + (m->groups & 1u)) * sizeof(uint32_t);
     if (h->records > sets * ATTN_FIELDS + m->groups + 1 ||
         front + h->records * sizeof(struct attn_flat_record) > flat->size)
-        return attn__common_fail(err, ATTN_E_INVALID, "records", "records is %u, more than there can be",
-                                 h->records);
+        return attn__fail(err, ATTN_E_INVALID, 0, "records", "records is %u, more than there can be",
+                          h->records);
     for (uint32_t g = 0; g < m->groups && status == ATTN_OK; g++) {
         uint32_t block;
         memcpy(&block, flat->data + sizeof *h + g * sizeof block, sizeof block);
@@ -71,9 +71,9 @@ static int32_t check_header(struct attn__flat *flat, struct attn_error *err)
     }
     if (status == ATTN_OK && (h->seqs > flat->b->params.max_seqs || h->queries > h->seqs ||
                               h->first_row > flat->b->params.max_seqs - h->seqs))
-        status = attn__common_fail(err, ATTN_E_SIZE, "seqs",
-                                   "%u sequences, %u of them real, from row %u on; this builder has %u rows",
-                                   h->seqs, h->queries, h->first_row, flat->b->params.max_seqs);
+        status = attn__fail(err, ATTN_E_SIZE, 0, "seqs",
+                            "%u sequences, %u of them real, from row %u on; this builder has %u rows",
+                            h->seqs, h->queries, h->first_row, flat->b->params.max_seqs);
     return status;
 }
 
@@ -112,21 +112,21 @@ static int32_t check_elements(const struct attn__flat *flat, const struct attn_f
     const uint64_t cell = form->dtype == ATTN_INT64 ? 8 : 4;
 
     if (r->dtype != form->dtype || r->rank != form->rank)
-        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field),
-                                 "%s has dtype 0x%x and rank %u, not 0x%x and %u", name_of(r->field),
-                                 r->dtype, r->rank, form->dtype, form->rank);
+        return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field),
+                          "%s has dtype 0x%x and rank %u, not 0x%x and %u", name_of(r->field), r->dtype,
+                          r->rank, form->dtype, form->rank);
     if (r->shape[0] > form->most[0] || r->shape[1] > form->most[1])
-        return attn__common_fail(
-            err, ATTN_E_SIZE, name_of(r->field), "%s is [%llu, %llu]; this builder has room for [%llu, %llu]",
-            name_of(r->field), (unsigned long long)r->shape[0], (unsigned long long)r->shape[1],
-            (unsigned long long)form->most[0], (unsigned long long)form->most[1]);
+        return attn__fail(err, ATTN_E_SIZE, 0, name_of(r->field),
+                          "%s is [%llu, %llu]; this builder has room for [%llu, %llu]", name_of(r->field),
+                          (unsigned long long)r->shape[0], (unsigned long long)r->shape[1],
+                          (unsigned long long)form->most[0], (unsigned long long)form->most[1]);
     /* The shape is bounded by arrays in memory, so that the product fits. */
     const uint64_t bytes = r->shape[0] * (r->rank == 2 ? r->shape[1] : 1) * cell;
     if (r->offset > flat->size || bytes > flat->size - r->offset)
-        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field),
-                                 "%s has %llu bytes at %llu, beyond the %llu of the step", name_of(r->field),
-                                 (unsigned long long)bytes, (unsigned long long)r->offset,
-                                 (unsigned long long)flat->size);
+        return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field),
+                          "%s has %llu bytes at %llu, beyond the %llu of the step", name_of(r->field),
+                          (unsigned long long)bytes, (unsigned long long)r->offset,
+                          (unsigned long long)flat->size);
     return ATTN_OK;
 }
 
@@ -146,8 +146,8 @@ static int32_t check_number(const struct attn__flat *flat, const struct attn_fla
                {ATTN_FIELD_Q_DATA_TYPE, p->q_dtype}};
 
     if (r->value < 0 || r->value > most)
-        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field), "%s is %lld; accepted: 0 to %lld",
-                                 name_of(r->field), (long long)r->value, (long long)most);
+        return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field), "%s is %lld; accepted: 0 to %lld",
+                          name_of(r->field), (long long)r->value, (long long)most);
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (r->field == own[i].field)
             return same(name_of(r->field), (uint64_t)r->value, own[i].value, err);
@@ -163,18 +163,18 @@ static int32_t check_record(const struct attn__flat *flat, const struct attn_fla
     struct form form;
 
     if (r->field >= ATTN_FIELDS || r->index >= attn__flat_count(m, r->field))
-        return attn__common_fail(err, ATTN_E_INVALID, "records",
-                                 "a record is of field %u, index %u; there is none", r->field, r->index);
+        return attn__fail(err, ATTN_E_INVALID, 0, "records",
+                          "a record is of field %u, index %u; there is none", r->field, r->index);
     const bool known =
         r->field == ATTN__FLAT_ROWS || (attn__field_infos[r->field].flavours & ATTN__IN(m->flavour)) != 0;
     if (!known || !find_form(flat, r->field, r->index, &form))
-        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field), "this builder has no %s",
-                                 name_of(r->field));
+        return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field), "this builder has no %s",
+                          name_of(r->field));
     if (r->kind == ATTN_VIEW_NULL && r->field != ATTN__FLAT_ROWS)
         return ATTN_OK;
     if (r->kind != form.kind)
-        return attn__common_fail(err, ATTN_E_INVALID, name_of(r->field), "%s is of kind %u, not %u",
-                                 name_of(r->field), r->kind, form.kind);
+        return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field), "%s is of kind %u, not %u",
+                          name_of(r->field), r->kind, form.kind);
     return form.kind == ATTN_VIEW_NUMBER ? check_number(flat, r, err) : check_elements(flat, r, &form, err);
 }
 
@@ -191,8 +191,8 @@ static int32_t check_records(const struct attn__flat *flat, struct attn_error *e
         for (uint32_t k = 0; k < i && status == ATTN_OK; k++) {
             memcpy(&other, first + k * sizeof other, sizeof other);
             if (other.field == record.field && other.index == record.index)
-                status = attn__common_fail(err, ATTN_E_INVALID, name_of(record.field), "%s is there twice",
-                                           name_of(record.field));
+                status = attn__fail(err, ATTN_E_INVALID, 0, name_of(record.field), "%s is there twice",
+                                    name_of(record.field));
         }
     }
     return status;

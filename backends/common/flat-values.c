@@ -8,9 +8,8 @@ enum rule { FROM_ZERO, RISING, ANY };
 
 static int32_t refuse(uint32_t field, uint64_t i, int64_t value, const char *wanted, struct attn_error *err)
 {
-    return attn__common_fail(err, ATTN_E_INVALID, attn__field_infos[field].name,
-                             "%s[%llu] is %lld; accepted: %s", attn__field_infos[field].name,
-                             (unsigned long long)i, (long long)value, wanted);
+    return attn__fail(err, ATTN_E_INVALID, 0, attn__field_infos[field].name, "%s[%llu] is %lld; accepted: %s",
+                      attn__field_infos[field].name, (unsigned long long)i, (long long)value, wanted);
 }
 
 /* Elements of [0, most]; rising ones begin with 0. */
@@ -39,9 +38,9 @@ static int32_t check_field(const struct attn__flat *flat, uint32_t field, uint32
     if (!attn__flat_find(flat, field, index, &r) || r.kind == ATTN_VIEW_NULL)
         return ATTN_OK;
     if (r.shape[0] != count)
-        return attn__common_fail(err, ATTN_E_INVALID, attn__field_infos[field].name,
-                                 "%s has %llu elements, not %llu", attn__field_infos[field].name,
-                                 (unsigned long long)r.shape[0], (unsigned long long)count);
+        return attn__fail(err, ATTN_E_INVALID, 0, attn__field_infos[field].name,
+                          "%s has %llu elements, not %llu", attn__field_infos[field].name,
+                          (unsigned long long)r.shape[0], (unsigned long long)count);
     return rule == ANY ? ATTN_OK : check_array(flat, &r, rule, most, err);
 }
 
@@ -53,11 +52,11 @@ static int32_t get_number(const struct attn__flat *flat, uint32_t field, int64_t
     const char *name = attn__field_infos[field].name;
 
     if (!attn__flat_find(flat, field, 0, &r) || r.kind != ATTN_VIEW_NUMBER)
-        return attn__common_fail(err, ATTN_E_INVALID, name, "%s is not there", name);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not there", name);
     *out = r.value;
     return r.value <= most ? ATTN_OK
-                           : attn__common_fail(err, ATTN_E_INVALID, name, "%s is %lld; accepted: up to %lld",
-                                               name, (long long)r.value, (long long)most);
+                           : attn__fail(err, ATTN_E_INVALID, 0, name, "%s is %lld; accepted: up to %lld",
+                                        name, (long long)r.value, (long long)most);
 }
 
 /* Start locations are the sums of lengths, if both are there. */
@@ -102,20 +101,20 @@ static int32_t check_table(const struct attn__flat *flat, uint32_t field, uint32
 
     const bool has_rows = attn__flat_find(flat, ATTN__FLAT_ROWS, group, &rows);
     if (!attn__flat_find(flat, field, index, &t) || t.kind == ATTN_VIEW_NULL)
-        return has_rows ? attn__common_fail(err, ATTN_E_INVALID, "rows", "rows are given without their table")
+        return has_rows ? attn__fail(err, ATTN_E_INVALID, 0, "rows", "rows are given without their table")
                         : ATTN_OK;
     if (!has_rows || rows.shape[0] != t.shape[0] || rows.shape[1] != 2)
-        return attn__common_fail(err, ATTN_E_INVALID, "rows",
-                                 "%s has %llu rows, of which the blocks are not told",
-                                 attn__field_infos[field].name, (unsigned long long)t.shape[0]);
+        return attn__fail(err, ATTN_E_INVALID, 0, "rows",
+                          "%s has %llu rows, of which the blocks are not told", attn__field_infos[field].name,
+                          (unsigned long long)t.shape[0]);
     const uint32_t width = attn__flat_table(flat->b, field, index)->width;
     for (uint64_t i = 0; i < t.shape[0]; i++) {
         const int64_t filled = attn__flat_at(flat, &rows, 2 * i),
                       start = attn__flat_at(flat, &rows, 2 * i + 1);
         if (filled < 0 || filled > width || start < 0 || start > INT32_MAX - filled)
-            return attn__common_fail(err, ATTN_E_INVALID, "rows",
-                                     "row %llu has %lld blocks from %lld on; accepted: 0 to %u",
-                                     (unsigned long long)i, (long long)filled, (long long)start, width);
+            return attn__fail(err, ATTN_E_INVALID, 0, "rows",
+                              "row %llu has %lld blocks from %lld on; accepted: 0 to %u",
+                              (unsigned long long)i, (long long)filled, (long long)start, width);
         for (uint64_t cell = (uint64_t)filled; cell < t.shape[1]; cell++)
             if (attn__flat_at(flat, &t, i * t.shape[1] + cell) != 0)
                 return refuse(field, i * t.shape[1] + cell, attn__flat_at(flat, &t, i * t.shape[1] + cell),
@@ -133,11 +132,10 @@ static int32_t check_pages(const struct attn__flat *flat, uint32_t g, struct att
         return ATTN_OK;
     if (!attn__flat_find(flat, ATTN_FIELD_PAGED_KV_INDPTR, g, &indptr) || indptr.kind == ATTN_VIEW_NULL ||
         indptr.shape[0] == 0 || indptr.shape[0] > seqs + 1)
-        return attn__common_fail(err, ATTN_E_INVALID, "paged_kv_indptr",
-                                 "paged_kv_indptr is to have 1 to %llu elements",
-                                 (unsigned long long)seqs + 1);
+        return attn__fail(err, ATTN_E_INVALID, 0, "paged_kv_indptr",
+                          "paged_kv_indptr is to have 1 to %llu elements", (unsigned long long)seqs + 1);
     if (!attn__flat_find(flat, ATTN_FIELD_PAGED_KV_INDICES, g, &indices) || indices.kind == ATTN_VIEW_NULL)
-        return attn__common_fail(err, ATTN_E_INVALID, "paged_kv_indices", "paged_kv_indices is not there");
+        return attn__fail(err, ATTN_E_INVALID, 0, "paged_kv_indices", "paged_kv_indices is not there");
     const uint64_t paged = indptr.shape[0] - 1;
     const int64_t most = (int64_t)(indices.shape[0] < INT32_MAX ? indices.shape[0] : INT32_MAX);
     int32_t status = check_array(flat, &indptr, RISING, most, err);
@@ -157,12 +155,11 @@ static int32_t check_group(const struct attn__flat *flat, uint32_t g, int64_t pr
     int32_t status = ATTN_OK;
 
     if (!attn__flat_find(flat, ATTN_FIELD_SLOT_MAPPING, g, &slots) || slots.kind == ATTN_VIEW_NULL)
-        return attn__common_fail(err, ATTN_E_INVALID, "slot_mapping", "slot_mapping is not there");
+        return attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping", "slot_mapping is not there");
     if (slots.shape[0] < (uint64_t)prompt_tokens || slots.shape[0] < seqs - flat->header.queries)
-        status = attn__common_fail(
-            err, ATTN_E_INVALID, "slot_mapping",
-            "slot_mapping has %llu elements, fewer than the tokens of prompts or of padding",
-            (unsigned long long)slots.shape[0]);
+        status = attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping",
+                            "slot_mapping has %llu elements, fewer than the tokens of prompts or of padding",
+                            (unsigned long long)slots.shape[0]);
     if (status == ATTN_OK)
         status = check_field(flat, ATTN_FIELD_SEQ_LENS, g, seqs, FROM_ZERO, INT32_MAX, err);
     if (status == ATTN_OK)

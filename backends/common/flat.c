@@ -100,9 +100,8 @@ static int32_t put_field(struct writer *w, uint32_t field, uint32_t index, struc
         return ATTN_OK;
     }
     if (view->host == NULL && view->shape[0] > 0)
-        return attn__common_fail(err, ATTN_E_STATE, attn__field_infos[field].name,
-                                 "%s is on the device alone: it cannot be written",
-                                 attn__field_infos[field].name);
+        return attn__fail(err, ATTN_E_STATE, 0, attn__field_infos[field].name,
+                          "%s is on the device alone: it cannot be written", attn__field_infos[field].name);
     record.dtype = view->dtype;
     record.rank = view->rank;
     record.shape[0] = view->shape[0];
@@ -168,8 +167,8 @@ int32_t attn__builder_serialise(const struct attn_builder_impl *b, void *data, u
     header.records = w.records;
     header.bytes = *out_size = front + records + w.bytes;
     if (header.bytes > capacity)
-        return attn__common_fail(err, ATTN_E_SIZE, "data", "data has room for %llu bytes; the step has %llu",
-                                 (unsigned long long)capacity, (unsigned long long)header.bytes);
+        return attn__fail(err, ATTN_E_SIZE, 0, "data", "data has room for %llu bytes; the step has %llu",
+                          (unsigned long long)capacity, (unsigned long long)header.bytes);
     memcpy(data, &header, sizeof header);
     memset((char *)data + sizeof header, 0, blocks * sizeof(uint32_t));
     for (uint32_t g = 0; g < m->groups; g++)

@@ -37,15 +37,15 @@ int32_t attn_graph_pad(const struct attn_input_rules *rules, const struct attn_i
 {
     struct attn_input_rules r;
     struct attn_input_step s;
-    int32_t status = attn__args_take(&r, sizeof r, rules, "rules", err);
+    int32_t status = attn__take(&r, sizeof r, rules, ATTN__ARGS_LEAST, "rules", err);
 
     if (status == ATTN_OK)
-        status = attn__args_take(&s, sizeof s, step, "step", err);
+        status = attn__take(&s, sizeof s, step, ATTN__ARGS_LEAST, "step", err);
     if (status == ATTN_OK && out_pad == NULL)
-        status = attn__common_fail(err, ATTN_E_INVALID, "out_pad", "out_pad is NULL");
+        status = attn__fail(err, ATTN_E_INVALID, 0, "out_pad", "out_pad is NULL");
     if (status == ATTN_OK && s.prompts > s.seqs)
-        status = attn__common_fail(err, ATTN_E_INVALID, "prompts", "prompts is %u; accepted: up to seqs, %u",
-                                   s.prompts, s.seqs);
+        status = attn__fail(err, ATTN_E_INVALID, 0, "prompts", "prompts is %u; accepted: up to seqs, %u",
+                            s.prompts, s.seqs);
     if (status != ATTN_OK)
         return status;
     const int may = s.prompts == 0 || (r.multi_step != 0 && r.chunked_prefill != 0);

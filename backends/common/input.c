@@ -26,21 +26,21 @@ int32_t attn_slot_mapping(const struct attn_slot_args *args, int64_t *slots, uin
 {
     struct attn_slot_args own;
     struct attn_slots checked;
-    int32_t status = attn__args_take(&own, sizeof own, args, "args", err);
+    int32_t status = attn__take(&own, sizeof own, args, ATTN__ARGS_LEAST, "args", err);
 
     if (status == ATTN_OK && out_count == NULL)
-        status = attn__common_fail(err, ATTN_E_INVALID, "out_count", "out_count is NULL");
+        status = attn__fail(err, ATTN_E_INVALID, 0, "out_count", "out_count is NULL");
     if (status == ATTN_OK)
         status = attn__slots_init(&checked, &own, err);
     if (status != ATTN_OK)
         return status;
     *out_count = attn__slots_count(&checked);
     if (*out_count > capacity)
-        return attn__common_fail(err, ATTN_E_SIZE, "slots", "slots has room for %llu, but there are %llu",
-                                 (unsigned long long)capacity, (unsigned long long)*out_count);
+        return attn__fail(err, ATTN_E_SIZE, 0, "slots", "slots has room for %llu, but there are %llu",
+                          (unsigned long long)capacity, (unsigned long long)*out_count);
     if (*out_count > 0 && slots == NULL)
-        return attn__common_fail(err, ATTN_E_INVALID, "slots", "slots is NULL, but capacity is %llu",
-                                 (unsigned long long)capacity);
+        return attn__fail(err, ATTN_E_INVALID, 0, "slots", "slots is NULL, but capacity is %llu",
+                          (unsigned long long)capacity);
     if (*out_count > 0)
         attn__slots_write(&checked, slots);
     return ATTN_OK;
@@ -52,14 +52,14 @@ static int32_t check_request(const struct attn_input_rules *rules, const struct 
                              struct attn_error *err)
 {
     if (rules->block == 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "block", "block is 0; accepted: 1 and more tokens");
+        return attn__fail(err, ATTN_E_INVALID, 0, "block", "block is 0; accepted: 1 and more tokens");
     if (request->total_len > INT32_MAX)
-        return attn__common_fail(err, ATTN_E_INVALID, "total_len", "total_len is %u; accepted: up to %d",
-                                 request->total_len, INT32_MAX);
+        return attn__fail(err, ATTN_E_INVALID, 0, "total_len", "total_len is %u; accepted: up to %d",
+                          request->total_len, INT32_MAX);
     if (request->computed_len > request->total_len)
-        return attn__common_fail(err, ATTN_E_INVALID, "computed_len",
-                                 "computed_len is %u; accepted: up to total_len, %u", request->computed_len,
-                                 request->total_len);
+        return attn__fail(err, ATTN_E_INVALID, 0, "computed_len",
+                          "computed_len is %u; accepted: up to total_len, %u", request->computed_len,
+                          request->total_len);
     return ATTN_OK;
 }
 
@@ -94,10 +94,10 @@ int32_t attn_input_prepare(const struct attn_input_rules *rules, const struct at
 {
     struct attn_input_rules r;
     struct attn_input_request q;
-    int32_t status = attn__args_take(&r, sizeof r, rules, "rules", err);
+    int32_t status = attn__take(&r, sizeof r, rules, ATTN__ARGS_LEAST, "rules", err);
 
     if (status == ATTN_OK)
-        status = attn__args_take(&q, sizeof q, request, "request", err);
+        status = attn__take(&q, sizeof q, request, ATTN__ARGS_LEAST, "request", err);
     if (status == ATTN_OK)
         status = check_request(&r, &q, err);
     if (status == ATTN_OK)

@@ -25,14 +25,13 @@ static int32_t plane_init(struct plane *plane, const struct attn_problem *p, uin
     uint32_t k_size = attn__dtype_size(p->k_dtype), v_size = attn__dtype_size(p->v_dtype);
 
     if (k_size == 0 || v_size == 0)
-        return attn__common_refuse(
-            err, ATTN_E_UNSUPPORTED, k_size == 0 ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V,
-            k_size == 0 ? "k" : "v", "%s is not served; f32, f16, bf16 and 8-bit types are",
-            attn__dtype_name(k_size == 0 ? p->k_dtype : p->v_dtype));
+        return attn__fail(err, ATTN_E_UNSUPPORTED, k_size == 0 ? ATTN_REASON_DTYPE_K : ATTN_REASON_DTYPE_V,
+                          k_size == 0 ? "k" : "v", "%s is not served; f32, f16, bf16 and 8-bit types are",
+                          attn__dtype_name(k_size == 0 ? p->k_dtype : p->v_dtype));
     if (p->layout == ATTN_PAGED_X && p->head_dim % (ATTN__PAGED_X_BYTES / k_size) != 0)
-        return attn__common_refuse(err, ATTN_E_UNSUPPORTED, ATTN_REASON_HEAD_DIM, "head_dim",
-                                   "head_dim is %u; layout paged-x serves multiples of %u with k of %s",
-                                   p->head_dim, ATTN__PAGED_X_BYTES / k_size, attn__dtype_name(p->k_dtype));
+        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_HEAD_DIM, "head_dim",
+                          "head_dim is %u; layout paged-x serves multiples of %u with k of %s", p->head_dim,
+                          ATTN__PAGED_X_BYTES / k_size, attn__dtype_name(p->k_dtype));
     /* Where keys and values differ in size, both take the room of the larger, so that it stays one array. */
     plane->dim = p->head_dim > p->head_dim_vo ? p->head_dim : p->head_dim_vo;
     plane->head = (uint64_t)plane->dim * (k_size > v_size ? k_size : v_size);
@@ -41,9 +40,9 @@ static int32_t plane_init(struct plane *plane, const struct attn_problem *p, uin
         plane->block = p->max_kv; /* a page is a sequence */
     if (!product(plane->block, p->kv_heads, plane->head, 1, &plane->bytes) ||
         !product(plane->bytes, pages, 1, 1, &plane->half) || plane->half > INT64_MAX / 4)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "pages",
-                                   "%u pages of %u tokens do not fit into 64 bits; fewer are accepted", pages,
-                                   plane->block);
+        return attn__fail(err, ATTN_E_INVALID, 0, "pages",
+                          "%u pages of %u tokens do not fit into 64 bits; fewer are accepted", pages,
+                          plane->block);
     return ATTN_OK;
 }
 
@@ -118,30 +117,28 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
     uintptr_t bits = (uintptr_t)attn__address(buffer);
 
     if (size == 0)
-        return attn__common_refuse(
-            err, ATTN_E_UNSUPPORTED, values ? ATTN_REASON_DTYPE_V : ATTN_REASON_DTYPE_K,
-            values ? "kv.v_dtype" : "kv.k_dtype", "%s is not served; f32, f16, bf16 and 8-bit types are",
-            attn__dtype_name(dtype));
+        return attn__fail(err, ATTN_E_UNSUPPORTED, values ? ATTN_REASON_DTYPE_V : ATTN_REASON_DTYPE_K,
+                          values ? "kv.v_dtype" : "kv.k_dtype",
+                          "%s is not served; f32, f16, bf16 and 8-bit types are", attn__dtype_name(dtype));
     if (pieces && !values && dim % (ATTN__PAGED_X_BYTES / size) != 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, ATTN_REASON_HEAD_DIM, "kv.head_dim",
-                                   "kv.head_dim is %u; layout paged-x of %s accepts multiples of %u", dim,
-                                   attn__dtype_name(dtype), ATTN__PAGED_X_BYTES / size);
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_HEAD_DIM, "kv.head_dim",
+                          "kv.head_dim is %u; layout paged-x of %s accepts multiples of %u", dim,
+                          attn__dtype_name(dtype), ATTN__PAGED_X_BYTES / size);
     if (bits == 0 && desc->pages > 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s is not given; a cache needs it", name);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; a cache needs it", name);
     for (uint32_t i = 0; i < 3; i++)
         bits |= counts[i] > 1 ? (uintptr_t)strides[i] : 0;
     if ((bits & (size - 1)) != 0)
-        return attn__common_refuse(
+        return attn__fail(
             err, ATTN_E_INVALID, 0, name,
             "address and strides of %s (page %lld, token %lld, head %lld bytes) must be multiples "
             "of its element size %u",
             name, (long long)strides[0], (long long)strides[1], (long long)strides[2], size);
     if (!attn__strides_fit(strides, counts, 3))
-        return attn__common_refuse(
-            err, ATTN_E_INVALID, 0, name,
-            "strides of %s (page %lld, token %lld, head %lld bytes) reach beyond 64-bit "
-            "addresses; smaller ones are accepted",
-            name, (long long)strides[0], (long long)strides[1], (long long)strides[2]);
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "strides of %s (page %lld, token %lld, head %lld bytes) reach beyond 64-bit "
+                          "addresses; smaller ones are accepted",
+                          name, (long long)strides[0], (long long)strides[1], (long long)strides[2]);
     return attn__scale_check(values ? &desc->v_scale : &desc->k_scale, dtype,
                              values ? "kv.v_scale" : "kv.k_scale", err);
 }
@@ -149,15 +146,15 @@ static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct a
 int32_t attn__kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
 {
     if (desc->layout > ATTN_PAGED_X)
-        return attn__common_refuse(err, ATTN_E_UNSUPPORTED, ATTN_REASON_LAYOUT, "kv.layout",
-                                   "layout %u is not served; strided (1) and paged-x (2) are", desc->layout);
+        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_LAYOUT, "kv.layout",
+                          "layout %u is not served; strided (1) and paged-x (2) are", desc->layout);
     if (desc->block == 0 || desc->kv_heads == 0 || desc->head_dim == 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0,
-                                   desc->block == 0      ? "kv.block"
-                                   : desc->kv_heads == 0 ? "kv.kv_heads"
-                                                         : "kv.head_dim",
-                                   "block is %u, kv_heads %u, head_dim %u; each must be at least 1",
-                                   desc->block, desc->kv_heads, desc->head_dim);
+        return attn__fail(err, ATTN_E_INVALID, 0,
+                          desc->block == 0      ? "kv.block"
+                          : desc->kv_heads == 0 ? "kv.kv_heads"
+                                                : "kv.head_dim",
+                          "block is %u, kv_heads %u, head_dim %u; each must be at least 1", desc->block,
+                          desc->kv_heads, desc->head_dim);
     int32_t status = check_half(desc, false, err);
     if (status != ATTN_OK || attn__address(&desc->v) == NULL)
         return status; /* without v it is a latent cache */

@@ -20,15 +20,14 @@ int32_t attn__metadata_get(const struct attn_metadata_impl *metadata, uint32_t f
     static const char *const what[] = {"it exists once", "cache groups", "modalities"};
 
     if (field >= ATTN_FIELDS || attn__field_infos[field].name == NULL)
-        return attn__common_fail(err, ATTN_E_INVALID, "field", "field is %u; enum attn_field is accepted",
-                                 field);
+        return attn__fail(err, ATTN_E_INVALID, 0, "field", "field is %u; enum attn_field is accepted", field);
     const struct attn__field_info *info = &attn__field_infos[field];
     const uint32_t count = info->scope == ATTN__GROUP      ? metadata->groups
                            : info->scope == ATTN__MODALITY ? metadata->modalities
                                                            : 1;
     if (index >= count)
-        return attn__common_fail(err, ATTN_E_INVALID, "index", "index of %s is %u; there are %u (%s)",
-                                 info->name, index, count, what[info->scope]);
+        return attn__fail(err, ATTN_E_INVALID, 0, "index", "index of %s is %u; there are %u (%s)", info->name,
+                          index, count, what[info->scope]);
     *out = *attn__field(metadata, field, index);
     out->struct_size = (uint32_t)sizeof *out;
     return ATTN_OK;

@@ -166,15 +166,14 @@ static int32_t check(const struct attn_builder_impl *b, uint32_t part, struct at
 
     for (size_t i = 0; i < count; i++)
         if (!has(b, fields[i]))
-            return attn__common_fail(err, ATTN_E_INVALID, attn__field_infos[fields[i]].name,
-                                     "%s is not set, and a part needs it", attn__field_infos[fields[i]].name);
+            return attn__fail(err, ATTN_E_INVALID, 0, attn__field_infos[fields[i]].name,
+                              "%s is not set, and a part needs it", attn__field_infos[fields[i]].name);
     if (prefill && !has(b, ATTN_FIELD_SEQ_LENS) && !has(b, ATTN_FIELD_ENCODER_SEQ_LENS))
-        return attn__common_fail(err, ATTN_E_INVALID, "seq_lens",
-                                 "neither seq_lens nor encoder_seq_lens is set, and a part needs one");
+        return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens",
+                          "neither seq_lens nor encoder_seq_lens is set, and a part needs one");
     if (!has(b, ATTN_FIELD_SEQ_LENS_TENSOR) && !has(b, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR))
-        return attn__common_fail(
-            err, ATTN_E_INVALID, "seq_lens_tensor",
-            "neither seq_lens_tensor nor encoder_seq_lens_tensor is set, and a part needs one");
+        return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens_tensor",
+                          "neither seq_lens_tensor nor encoder_seq_lens_tensor is set, and a part needs one");
     return ATTN_OK;
 }
 

@@ -15,12 +15,12 @@ int32_t attn__plan_check_maxima(const struct attn_problem *problem, struct attn_
 
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         if (wanted[i].value == 0)
-            return attn__common_refuse(err, ATTN_E_INVALID, 0, wanted[i].name, "a plan needs %s, it is 0",
-                                       wanted[i].name);
+            return attn__fail(err, ATTN_E_INVALID, 0, wanted[i].name, "a plan needs %s, it is 0",
+                              wanted[i].name);
     }
     if (problem->heads % problem->kv_heads != 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "heads", "heads is %u, no multiple of kv_heads %u",
-                                   problem->heads, problem->kv_heads);
+        return attn__fail(err, ATTN_E_INVALID, 0, "heads", "heads is %u, no multiple of kv_heads %u",
+                          problem->heads, problem->kv_heads);
     return ATTN_OK;
 }
 

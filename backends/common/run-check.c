@@ -25,16 +25,16 @@ static int32_t check_kv(const struct attn_problem *problem, const struct attn_kv
         if (members[i].got == members[i].wanted)
             continue;
         if (i < 2)
-            return attn__common_refuse(err, ATTN_E_INVALID, 0, members[i].name,
-                                       "%s is %s, the plan's is %s; they must be equal", members[i].name,
-                                       attn__dtype_name(members[i].got), attn__dtype_name(members[i].wanted));
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, members[i].name,
-                                   "%s is %u, the plan's is %u; they must be equal", members[i].name,
-                                   members[i].got, members[i].wanted);
+            return attn__fail(err, ATTN_E_INVALID, 0, members[i].name,
+                              "%s is %s, the plan's is %s; they must be equal", members[i].name,
+                              attn__dtype_name(members[i].got), attn__dtype_name(members[i].wanted));
+        return attn__fail(err, ATTN_E_INVALID, 0, members[i].name,
+                          "%s is %u, the plan's is %u; they must be equal", members[i].name, members[i].got,
+                          members[i].wanted);
     }
     if (attn__address(&desc->v) == NULL && problem->mla == 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "kv.v",
-                                   "kv.v is not given; the plan needs values of their own");
+        return attn__fail(err, ATTN_E_INVALID, 0, "kv.v",
+                          "kv.v is not given; the plan needs values of their own");
     return ATTN_OK;
 }
 
@@ -45,10 +45,9 @@ static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, cons
     uintptr_t address = (uintptr_t)attn__address(buffer);
 
     if (address == 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     if (address % size != 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u",
-                                   name, size);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name, size);
     return ATTN_OK;
 }
 
@@ -59,9 +58,8 @@ static int32_t check_mask_bits(const struct attn_problem *p, uint64_t bits, stru
 
     return (bits & (size - 1)) == 0
                ? ATTN_OK
-               : attn__common_refuse(
-                     err, ATTN_E_INVALID, 0, "tensors.mask",
-                     "strides and starts of the mask must be multiples of its element size %u", size);
+               : attn__fail(err, ATTN_E_INVALID, 0, "tensors.mask",
+                            "strides and starts of the mask must be multiples of its element size %u", size);
 }
 
 static int32_t check_mask(const struct attn_problem *p, const struct attn_tensors *tensors,
@@ -104,9 +102,8 @@ static int32_t check_extras(const struct attn_problem *p, const struct attn_tens
             return status;
     }
     if (p->sinks != 0 && tensors->sinks_dtype != ATTN_F32 && tensors->sinks_dtype != ATTN_BF16)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "tensors.sinks_dtype",
-                                   "sinks are %s; f32 and bf16 are served",
-                                   attn__dtype_name(tensors->sinks_dtype));
+        return attn__fail(err, ATTN_E_INVALID, 0, "tensors.sinks_dtype",
+                          "sinks are %s; f32 and bf16 are served", attn__dtype_name(tensors->sinks_dtype));
     if (p->sinks != 0)
         return check_array(&tensors->sinks, attn__dtype_size(tensors->sinks_dtype), "tensors.sinks", err);
     return ATTN_OK;
@@ -159,8 +156,8 @@ int32_t attn__run_check_cache(const struct attn_problem *problem, const struct a
     int32_t status = ATTN_OK;
 
     if (desc == NULL)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "tensors.kv",
-                                   "neither a cache nor a description is given; one of them is needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "tensors.kv",
+                          "neither a cache nor a description is given; one of them is needed");
     if (bare)
         status = attn__kv_check(desc, err);
     if (status == ATTN_OK)

@@ -36,8 +36,8 @@ static int32_t check_lengths(const struct attn_slot_args *args, struct attn_erro
 
     for (int i = 0; i < 3; i++)
         if (lengths[i].value < 0)
-            return attn__common_fail(err, ATTN_E_INVALID, lengths[i].name, "%s is %lld; accepted: 0 and more",
-                                     lengths[i].name, (long long)lengths[i].value);
+            return attn__fail(err, ATTN_E_INVALID, 0, lengths[i].name, "%s is %lld; accepted: 0 and more",
+                              lengths[i].name, (long long)lengths[i].value);
     return ATTN_OK;
 }
 
@@ -46,24 +46,22 @@ static int32_t check_ranks(const struct attn_slot_args *args, struct attn_error 
     if (args->cp_world == 0)
         return ATTN_OK;
     if (args->cp_rank >= args->cp_world)
-        return attn__common_fail(err, ATTN_E_INVALID, "cp_rank",
-                                 "cp_rank is %u; accepted: below cp_world, %u", args->cp_rank,
-                                 args->cp_world);
+        return attn__fail(err, ATTN_E_INVALID, 0, "cp_rank", "cp_rank is %u; accepted: below cp_world, %u",
+                          args->cp_rank, args->cp_world);
     if (args->cp_interleave == 0 || args->block % args->cp_interleave != 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "cp_interleave",
-                                 "cp_interleave is %u; accepted: divisors of block, %u", args->cp_interleave,
-                                 args->block);
+        return attn__fail(err, ATTN_E_INVALID, 0, "cp_interleave",
+                          "cp_interleave is %u; accepted: divisors of block, %u", args->cp_interleave,
+                          args->block);
     return ATTN_OK;
 }
 
 static int32_t check_rules(const struct attn_slot_args *args, struct attn_error *err)
 {
     if (args->block == 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "block", "block is 0; accepted: 1 and more tokens");
+        return attn__fail(err, ATTN_E_INVALID, 0, "block", "block is 0; accepted: 1 and more tokens");
     if (args->block_dtype != 0 && args->block_dtype != ATTN_INT32 && args->block_dtype != ATTN_INT64)
-        return attn__common_fail(err, ATTN_E_INVALID, "block_dtype",
-                                 "block_dtype is 0x%x; accepted: ATTN_INT32 and ATTN_INT64",
-                                 args->block_dtype);
+        return attn__fail(err, ATTN_E_INVALID, 0, "block_dtype",
+                          "block_dtype is 0x%x; accepted: ATTN_INT32 and ATTN_INT64", args->block_dtype);
     return check_ranks(args, err);
 }
 
@@ -78,19 +76,18 @@ static int32_t check_pages(const struct attn_slots *slots, const struct attn_slo
         return ATTN_OK;
     const int64_t needed = (end - 1) / slots->block + 1;
     if (args->blocks == NULL)
-        return attn__common_fail(err, ATTN_E_INVALID, "blocks",
-                                 "blocks is not given, but the sequence has %lld new tokens",
-                                 (long long)(end - first));
+        return attn__fail(err, ATTN_E_INVALID, 0, "blocks",
+                          "blocks is not given, but the sequence has %lld new tokens",
+                          (long long)(end - first));
     if (args->block_count < (uint64_t)needed)
-        return attn__common_fail(
-            err, ATTN_E_INVALID, "blocks",
-            "blocks has %llu pages of %u tokens, but the sequence of %lld tokens needs %lld",
-            (unsigned long long)args->block_count, args->block, (long long)args->seq_len, (long long)needed);
+        return attn__fail(err, ATTN_E_INVALID, 0, "blocks",
+                          "blocks has %llu pages of %u tokens, but the sequence of %lld tokens needs %lld",
+                          (unsigned long long)args->block_count, args->block, (long long)args->seq_len,
+                          (long long)needed);
     const int64_t most = largest_page(args->blocks, slots->wide, first / slots->block, needed);
     if (most > (INT64_MAX - slots->block) / slots->block)
-        return attn__common_fail(err, ATTN_E_INVALID, "blocks",
-                                 "page %lld of %u tokens has no slots of 64 bits", (long long)most,
-                                 args->block);
+        return attn__fail(err, ATTN_E_INVALID, 0, "blocks", "page %lld of %u tokens has no slots of 64 bits",
+                          (long long)most, args->block);
     return ATTN_OK;
 }
 

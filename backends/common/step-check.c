@@ -16,11 +16,10 @@ static int32_t want_number(const struct attn__step *step, uint32_t field, uint32
     if (view->kind == ATTN_VIEW_NUMBER && view->value == value)
         return ATTN_OK;
     if (view->kind != ATTN_VIEW_NUMBER)
-        return attn__common_fail(err, ATTN_E_INVALID, name_of(field),
-                                 "%s is not set; to advance it is to be %lld", name_of(field),
-                                 (long long)value);
-    return attn__common_fail(err, ATTN_E_INVALID, name_of(field), "%s is %lld; to advance it is to be %lld",
-                             name_of(field), (long long)view->value, (long long)value);
+        return attn__fail(err, ATTN_E_INVALID, 0, name_of(field),
+                          "%s is not set; to advance it is to be %lld", name_of(field), (long long)value);
+    return attn__fail(err, ATTN_E_INVALID, 0, name_of(field), "%s is %lld; to advance it is to be %lld",
+                      name_of(field), (long long)view->value, (long long)value);
 }
 
 /* Number of elements or rows. */
@@ -30,13 +29,13 @@ static int32_t want_shape(const struct attn__step *step, uint32_t field, uint32_
     const struct attn_view *view = attn__field(&step->b->whole, field, group);
 
     if (view->kind != ATTN_VIEW_ARRAY && view->kind != ATTN_VIEW_LIST)
-        return attn__common_fail(err, ATTN_E_INVALID, name_of(field),
-                                 "%s is not set; to advance it is needed", name_of(field));
+        return attn__fail(err, ATTN_E_INVALID, 0, name_of(field), "%s is not set; to advance it is needed",
+                          name_of(field));
     if (view->shape[0] == count)
         return ATTN_OK;
-    return attn__common_fail(err, ATTN_E_INVALID, name_of(field),
-                             "%s has %llu entries; to advance it is to have %llu", name_of(field),
-                             (unsigned long long)view->shape[0], (unsigned long long)count);
+    return attn__fail(err, ATTN_E_INVALID, 0, name_of(field),
+                      "%s has %llu entries; to advance it is to have %llu", name_of(field),
+                      (unsigned long long)view->shape[0], (unsigned long long)count);
 }
 
 static int32_t check_counts(const struct attn__step *step, struct attn_error *err)
@@ -44,30 +43,28 @@ static int32_t check_counts(const struct attn__step *step, struct attn_error *er
     const struct attn_metadata_impl *m = &step->b->whole;
 
     if (step->b->host_only)
-        return attn__common_fail(err, ATTN_E_STATE, "host_only",
-                                 "the step was built with host_only, so that there is none on the device to "
-                                 "advance");
+        return attn__fail(err, ATTN_E_STATE, 0, "host_only",
+                          "the step was built with host_only, so that there is none on the device to "
+                          "advance");
     if (step->b->params.flavour == ATTN_XFORMERS)
-        return attn__common_fail(err, ATTN_E_UNSUPPORTED, "flavour", "xformers metadata does not advance");
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "flavour", "xformers metadata does not advance");
     if (step->seqs != step->queries &&
         (step->seqs < step->queries || attn__field(m, ATTN_FIELD_USE_CUDA_GRAPH, 0)->value == 0))
-        return attn__common_fail(err, ATTN_E_INVALID, "seqs",
-                                 "seqs is %u and queries %u; seqs is larger only where a graph is padded",
-                                 step->seqs, step->queries);
+        return attn__fail(err, ATTN_E_INVALID, 0, "seqs",
+                          "seqs is %u and queries %u; seqs is larger only where a graph is padded",
+                          step->seqs, step->queries);
     if (step->seqs == 0 || step->queries == 0)
-        return attn__common_fail(err, ATTN_E_INVALID, "queries",
-                                 "seqs is %u and queries %u; accepted: 1 and more", step->seqs,
-                                 step->queries);
+        return attn__fail(err, ATTN_E_INVALID, 0, "queries",
+                          "seqs is %u and queries %u; accepted: 1 and more", step->seqs, step->queries);
     if (step->args->turn != 0 && !step->b->flash)
-        return attn__common_fail(
-            err, ATTN_E_INVALID, "turn",
-            "Chunked prefill is not supported with %s yet.turn_prefills_into_decodes is a "
-            "Multi-Step + Chunked-Prefill specific parameter.",
-            step->b->infer ? "flashinfer" : "rocm_flash_attn");
+        return attn__fail(err, ATTN_E_INVALID, 0, "turn",
+                          "Chunked prefill is not supported with %s yet.turn_prefills_into_decodes is a "
+                          "Multi-Step + Chunked-Prefill specific parameter.",
+                          step->b->infer ? "flashinfer" : "rocm_flash_attn");
     if (step->args->sampled.data == NULL && step->b->infer)
-        return attn__common_fail(err, ATTN_E_INVALID, "sampled", "sampled is not given");
+        return attn__fail(err, ATTN_E_INVALID, 0, "sampled", "sampled is not given");
     if (step->args->sampled.data != NULL && step->args->tokens.data == NULL)
-        return attn__common_fail(err, ATTN_E_INVALID, "tokens", "sampled is given, but tokens is not");
+        return attn__fail(err, ATTN_E_INVALID, 0, "tokens", "sampled is given, but tokens is not");
     return ATTN_OK;
 }
 
@@ -87,10 +84,9 @@ static int32_t check_rows(struct attn__step *step, struct attn_error *err)
     for (uint32_t i = 0; i < step->queries; i++) {
         const int64_t q = (int64_t)step->starts[i + 1] - step->starts[i];
         if (q < 0 || step->starts[0] != 0)
-            return attn__common_fail(
-                err, ATTN_E_INVALID, "query_start_loc",
-                "query_start_loc goes from %d to %d at %u; it begins with 0 and never falls", step->starts[i],
-                step->starts[i + 1], i);
+            return attn__fail(err, ATTN_E_INVALID, 0, "query_start_loc",
+                              "query_start_loc goes from %d to %d at %u; it begins with 0 and never falls",
+                              step->starts[i], step->starts[i + 1], i);
         step->max_q = q > step->max_q ? (uint32_t)q : step->max_q;
     }
     step->rows = (uint32_t)step->starts[step->queries] + (step->seqs - step->queries);
@@ -104,8 +100,8 @@ static int32_t check_turn(const struct attn__step *step, struct attn_error *err)
     const int64_t tokens = attn__field(m, ATTN_FIELD_NUM_DECODE_TOKENS, 0)->value;
 
     if (prefills + tokens != step->seqs)
-        return attn__common_fail(
-            err, ATTN_E_INVALID, "num_decode_tokens",
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "num_decode_tokens",
             "num_prefills is %lld and num_decode_tokens %lld; to turn prompts into decodes they "
             "are to be seqs, %u, together",
             (long long)prefills, (long long)tokens, step->seqs);
@@ -188,23 +184,22 @@ static int32_t check_row(const struct attn__step *step, uint32_t g, uint32_t i, 
     if (contexts->kind == ATTN_VIEW_ARRAY && contexts->host != NULL) {
         const int64_t real = (int64_t)((const int32_t *)contexts->host)[i] + starts[i + 1] - starts[i];
         if (real != len)
-            return attn__common_fail(
-                err, ATTN_E_UNSUPPORTED, "seq_lens",
+            return attn__fail(
+                err, ATTN_E_UNSUPPORTED, 0, "seq_lens",
                 "sequence %u has %lld tokens, of which %lld are left in a window: its next step "
                 "is to be built",
                 i, (long long)real, (long long)len);
     }
     if ((group->given.given & ATTN_GIVEN_WINDOW) != 0 && !step->b->flash &&
         next > (window + block - 1) / block * block + next % block)
-        return attn__common_fail(err, ATTN_E_UNSUPPORTED, "window",
-                                 "sequence %u grows beyond its window of %lld: its next step is to be built",
-                                 i, (long long)window);
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "window",
+                          "sequence %u grows beyond its window of %lld: its next step is to be built", i,
+                          (long long)window);
     if (next > cells * block)
-        return attn__common_fail(
-            err, ATTN_E_INVALID, "block_tables",
-            "sequence %u grows to %lld tokens, but its row of block_tables has %lld blocks of "
-            "%lld",
-            i, (long long)next, (long long)cells, (long long)block);
+        return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
+                          "sequence %u grows to %lld tokens, but its row of block_tables has %lld blocks of "
+                          "%lld",
+                          i, (long long)next, (long long)cells, (long long)block);
     return ATTN_OK;
 }
 

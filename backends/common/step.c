@@ -208,12 +208,11 @@ int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_adv
     widen(b);
     int32_t status = attn__step_check(&step, err);
     if (status == ATTN_OK && !b->direct && (kv == NULL || kv->advance_step == NULL))
-        status =
-            attn__common_fail(err, ATTN_E_UNSUPPORTED, "advance_step", "the backend offers no advance_step");
+        status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "advance_step", "the backend offers no advance_step");
     if (status == ATTN_OK && !b->direct && (args->accepted != NULL) != (args->accepted_device.data != NULL) &&
         mirrored)
-        status = attn__common_fail(err, ATTN_E_INVALID, "accepted",
-                                   "accepted and accepted_device hold the same counts: give both or none");
+        status = attn__fail(err, ATTN_E_INVALID, 0, "accepted",
+                            "accepted and accepted_device hold the same counts: give both or none");
     for (uint32_t g = 0; g < b->whole.groups && status == ATTN_OK && mirrored; g++) {
         const struct attn_advance arrays = host_arrays(&step, g);
         status = attn__advance_check(&arrays, err);

@@ -6,14 +6,14 @@ int32_t attn__span_check(const struct attn_span *span, uint64_t size, uint32_t a
                          struct attn_error *err)
 {
     if (span == NULL || attn__address(&span->buffer) == NULL)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s is not given; %llu bytes are needed",
-                                   name, (unsigned long long)size);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; %llu bytes are needed", name,
+                          (unsigned long long)size);
     if (span->size < size)
-        return attn__common_refuse(err, ATTN_E_SIZE, 0, name, "%s has %llu bytes; %llu are needed", name,
-                                   (unsigned long long)span->size, (unsigned long long)size);
+        return attn__fail(err, ATTN_E_SIZE, 0, name, "%s has %llu bytes; %llu are needed", name,
+                          (unsigned long long)span->size, (unsigned long long)size);
     if ((uintptr_t)attn__address(&span->buffer) % alignment != 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u",
-                                   name, alignment);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name,
+                          alignment);
     return ATTN_OK;
 }
 
@@ -25,18 +25,18 @@ int32_t attn__scale_check(const struct attn_scale *scale, uint32_t dtype, const 
 
     if (attn__dtype_size(dtype) != 1)
         return scale->kind == 0 ? ATTN_OK
-                                : attn__common_refuse(err, ATTN_E_INVALID, 0, name,
-                                                      "%s is given, but %s has no scale; leave its kind 0",
-                                                      name, attn__dtype_name(dtype));
+                                : attn__fail(err, ATTN_E_INVALID, 0, name,
+                                             "%s is given, but %s has no scale; leave its kind 0", name,
+                                             attn__dtype_name(dtype));
     if (scale->kind == ATTN_SCALE_UNIT)
         return ATTN_OK;
     if ((scale->kind != ATTN_SCALE_HOST && scale->kind != ATTN_SCALE_DEVICE) ||
         attn__address(&scale->buffer) == NULL)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s is not given, but %s needs it", name,
-                                   attn__dtype_name(dtype));
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given, but %s needs it", name,
+                          attn__dtype_name(dtype));
     if (bits % sizeof(float) != 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name,
-                                   "address and strides of %s must be multiples of 4", name);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "address and strides of %s must be multiples of 4",
+                          name);
     return ATTN_OK;
 }
 
@@ -81,23 +81,22 @@ int32_t attn__tensor_check(const struct attn_tensor *tensor, uint64_t rows, uint
     if (rows == 0)
         return ATTN_OK;
     if (bits == 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
+        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
     bits |= rows > 1 ? (uintptr_t)tensor->token_stride : 0;
     bits |= heads > 1 ? (uintptr_t)tensor->head_stride : 0;
     if ((bits & (size - 1)) != 0)
-        return attn__common_refuse(
-            err, ATTN_E_INVALID, 0, name,
-            "address and strides of %s (token %lld, head %lld bytes) must be multiples of its "
-            "element size %u",
-            name, (long long)tensor->token_stride, (long long)tensor->head_stride, size);
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "address and strides of %s (token %lld, head %lld bytes) must be multiples of its "
+                          "element size %u",
+                          name, (long long)tensor->token_stride, (long long)tensor->head_stride, size);
     if (!attn__strides_fit(strides, counts, 2))
-        return attn__common_refuse(
+        return attn__fail(
             err, ATTN_E_INVALID, 0, name,
             "strides of %s (token %lld, head %lld bytes) reach beyond 64-bit addresses; smaller "
             "ones are accepted",
             name, (long long)tensor->token_stride, (long long)tensor->head_stride);
     if (written != 0 && !apart(tensor, rows, heads, (uint64_t)dim * size))
-        return attn__common_refuse(
+        return attn__fail(
             err, ATTN_E_INVALID, 0, name,
             "strides of %s (token %lld, head %lld bytes) let rows of %llu bytes overlap; a tensor "
             "that is written needs positive strides that keep them apart",

@@ -57,11 +57,11 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
     uint32_t threads = config != NULL ? config->threads : 0;
 
     if (device == NULL || device->type != ATTN_DEVICE_CPU || device->ordinal != 0)
-        return cpu_fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "device",
-                        "only the device cpu:0 is accepted");
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "device",
+                          "only the device cpu:0 is accepted");
     if (threads > CPU_THREADS_MAX)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "threads", "threads is %u, at most %u are accepted", threads,
-                        CPU_THREADS_MAX);
+        return attn__fail(err, ATTN_E_INVALID, 0, "threads", "threads is %u, at most %u are accepted",
+                          threads, CPU_THREADS_MAX);
     if (threads == 0)
         threads = instance->threads;
     if (threads == 0) {
@@ -73,7 +73,7 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
         backend->pool = cpu_pool_create(threads);
     if (backend == NULL || backend->pool == NULL) {
         free(backend);
-        return cpu_fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the backend");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the backend");
     }
     backend->instance = instance;
     backend->threads = threads;
@@ -167,13 +167,13 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
     const uint32_t least = offsetof(struct attn_host, get_option) + sizeof host->get_option;
 
     if (host == NULL || out == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "host", "host and out are needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "host", "host and out are needed");
     if (host->struct_size < least || host->out_instance == NULL)
-        return cpu_fail(err, ATTN_E_ABI, 0, "host", "the host's table has %u bytes, at least %u are needed",
-                        host->struct_size, least);
+        return attn__fail(err, ATTN_E_ABI, 0, "host", "the host's table has %u bytes, at least %u are needed",
+                          host->struct_size, least);
     struct attn_instance *instance = calloc(1, sizeof *instance);
     if (instance == NULL)
-        return cpu_fail(err, ATTN_E_MEMORY, 0, "instance", "no memory for the instance");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "instance", "no memory for the instance");
     memcpy(&instance->host, host,
            host->struct_size < sizeof instance->host ? host->struct_size : sizeof instance->host);
     instance->flags = cpu_flags_detect(instance);

@@ -50,9 +50,6 @@ struct attn_kv_impl {
 
 /* ---------------------------------------------------------------- device.c */
 
-/* Fills err (may be NULL) and returns status. */
-int32_t cpu_fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
-                 const char *format, ...) __attribute__((format(printf, 5, 6)));
 void cpu_log(const struct attn_instance *instance, uint32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* CPUs that this process may use, at least 1. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The one device: this machine's CPUs, by name, level and number; and how errors and log lines are made. */
+/* The one device: this machine's CPUs, by name, level and number; and how log lines are made. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdarg.h>
@@ -8,17 +8,6 @@
 #include <unistd.h>
 
 #include "cpu.h"
-
-int32_t cpu_fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
-                 const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    (void)attn__common_tell(err, status, reason, field, format, args);
-    va_end(args);
-    return status;
-}
 
 void cpu_log(const struct attn_instance *instance, uint32_t level, const char *format, ...)
 {

@@ -14,13 +14,13 @@ int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backe
         return ATTN_OK;
     }
     if (given->struct_size < sizeof *given)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "stream",
-                        "struct_size must be %zu or more for a struct attn_cpu_executor, it is %u",
-                        sizeof *given, given->struct_size);
+        return attn__fail(err, ATTN_E_INVALID, 0, "stream",
+                          "struct_size must be %zu or more for a struct attn_cpu_executor, it is %u",
+                          sizeof *given, given->struct_size);
     executor->recording = given->recording;
     if (given->recording != NULL && given->recording->backend != backend)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "stream",
-                        "the stream is captured by another backend; one of this backend is accepted");
+        return attn__fail(err, ATTN_E_INVALID, 0, "stream",
+                          "the stream is captured by another backend; one of this backend is accepted");
     if (given->kind == ATTN_EXECUTOR_POOL) {
         executor->parallel_for = backend->instance->host.parallel_for;
         executor->parallel_for_arg = backend->instance->host.ctx;
@@ -28,20 +28,21 @@ int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backe
     }
     if (given->kind == ATTN_EXECUTOR_PARALLEL_FOR) {
         if (given->parallel_for == NULL)
-            return cpu_fail(err, ATTN_E_INVALID, 0, "stream.parallel_for",
-                            "parallel_for is NULL; an executor of this kind needs the function");
+            return attn__fail(err, ATTN_E_INVALID, 0, "stream.parallel_for",
+                              "parallel_for is NULL; an executor of this kind needs the function");
         executor->parallel_for = given->parallel_for;
         executor->parallel_for_arg = given->arg;
         return ATTN_OK;
     }
     if (given->kind != ATTN_EXECUTOR_TEAM)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "stream.kind",
-                        "kind is %u; 1 (parallel_for), 2 (team) and 3 (pool) are accepted", given->kind);
+        return attn__fail(err, ATTN_E_INVALID, 0, "stream.kind",
+                          "kind is %u; 1 (parallel_for), 2 (team) and 3 (pool) are accepted", given->kind);
     if (given->nth == 0 || given->ith >= given->nth)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "stream.ith",
-                        "ith is %u, but nth is %u; 0 to nth - 1 are accepted", given->ith, given->nth);
+        return attn__fail(err, ATTN_E_INVALID, 0, "stream.ith",
+                          "ith is %u, but nth is %u; 0 to nth - 1 are accepted", given->ith, given->nth);
     if (given->nth > 1 && given->barrier == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "stream.barrier", "a team of %u needs a barrier", given->nth);
+        return attn__fail(err, ATTN_E_INVALID, 0, "stream.barrier", "a team of %u needs a barrier",
+                          given->nth);
     executor->team = given;
     return ATTN_OK;
 }
@@ -119,7 +120,7 @@ int32_t cpu_execute(const struct cpu_executor *executor, _Atomic uint32_t *ticke
     int32_t status = executor->parallel_for(executor->parallel_for_arg, run_lane, &job, lanes);
     if (status == ATTN_OK && atomic_load(&next) >= tasks)
         return ATTN_OK;
-    return cpu_fail(
+    return attn__fail(
         err, status != ATTN_OK ? status : ATTN_E_INVALID, 0, "parallel_for",
         "the caller's parallel_for answered %d and ran %u of %u tasks; it must run all of them and answer 0",
         status, atomic_load(&next) < tasks ? atomic_load(&next) : tasks, tasks);

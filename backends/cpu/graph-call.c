@@ -70,9 +70,9 @@ static int32_t check_scales(const struct attn_tensors *tensors, struct attn_erro
     for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
         if (scales[i].scale->kind == ATTN_SCALE_HOST &&
             (scales[i].scale->granularity == ATTN_SCALES_TOKEN_HEAD || scales[i].scale->token_stride != 0))
-            return cpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, scales[i].name,
-                            "a graph keeps no host scales of single tokens; kind ATTN_SCALE_DEVICE is read "
-                            "at every launch");
+            return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, scales[i].name,
+                              "a graph keeps no host scales of single tokens; kind ATTN_SCALE_DEVICE is read "
+                              "at every launch");
     }
     return ATTN_OK;
 }
@@ -109,7 +109,7 @@ int32_t cpu_record(struct attn_graph_impl *graph, const struct cpu_call *call, s
             keep_tensors(graph, call, &((struct cpu_run_args *)args)->tensors);
     }
     if (graph->status != ATTN_OK)
-        return cpu_fail(err, ATTN_E_MEMORY, 0, "graph", "no memory to keep a call");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "graph", "no memory to keep a call");
     if (kept->plan != NULL) /* the graph counts as a user of the plan */
         atomic_fetch_add_explicit(&((struct attn_plan_impl *)(uintptr_t)kept->plan)->refs, 1,
                                   memory_order_relaxed);

@@ -46,16 +46,17 @@ int32_t cpu_graph_begin(struct attn_backend_impl *backend, void *stream, struct 
     if (status != ATTN_OK)
         return status;
     if (given == NULL)
-        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "stream is NULL, which cannot be captured");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "stream is NULL, which cannot be captured");
     if (executor.recording != NULL)
-        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "the stream is captured already");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "the stream is captured already");
     if (executor.team != NULL)
-        return cpu_fail(err, ATTN_E_UNSUPPORTED, 0, "stream.kind",
-                        "a team of threads cannot be captured; parallel_for (1) and pool (3) can, and a team "
-                        "can launch");
+        return attn__fail(
+            err, ATTN_E_UNSUPPORTED, 0, "stream.kind",
+            "a team of threads cannot be captured; parallel_for (1) and pool (3) can, and a team "
+            "can launch");
     struct attn_graph_impl *graph = calloc(1, sizeof *graph);
     if (graph == NULL)
-        return cpu_fail(err, ATTN_E_MEMORY, 0, "graph", "no memory for a graph");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "graph", "no memory for a graph");
     graph->backend = backend;
     graph->executor = given;
     graph->end = &graph->first;
@@ -82,10 +83,10 @@ static void stop_recording(struct attn_graph_impl *graph)
 int32_t cpu_graph_end(struct attn_graph_impl *graph, struct attn_error *err)
 {
     if (graph->executor == NULL)
-        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "the stream was destroyed while it was captured");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "the stream was destroyed while it was captured");
     stop_recording(graph);
     if (graph->status != ATTN_OK)
-        return cpu_fail(err, graph->status, 0, "graph", "a call of the capture could not be kept");
+        return attn__fail(err, graph->status, 0, "graph", "a call of the capture could not be kept");
     return ATTN_OK;
 }
 
@@ -95,7 +96,7 @@ int32_t cpu_graph_launch(struct attn_graph_impl *graph, void *stream, struct att
     int32_t status = cpu_executor_init(&executor, graph->backend, stream, err);
 
     if (status == ATTN_OK && executor.recording != NULL)
-        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "a graph cannot be launched into a capture");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "a graph cannot be launched into a capture");
     for (const struct cpu_call *call = graph->first; call != NULL && status == ATTN_OK; call = call->next)
         status = cpu_call_again(graph->backend, call, stream, err);
     return status;

@@ -71,14 +71,15 @@ static int32_t check_pairs(const struct convert *convert, const struct attn_kv_d
                            const struct attn_kv_desc *to, struct attn_error *err)
 {
     if ((uintptr_t)convert->pairs % sizeof *convert->pairs != 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "pairs", "the address of pairs is no multiple of 8");
+        return attn__fail(err, ATTN_E_INVALID, 0, "pairs", "the address of pairs is no multiple of 8");
     for (uint32_t i = 0; convert->pairs != NULL && i < convert->count; i++) {
         int64_t a = convert->pairs[2 * (size_t)i], b = convert->pairs[2 * (size_t)i + 1];
         if (a >= 0 && b >= 0 && (a >= (int64_t)from->pages || b >= (int64_t)to->pages))
-            return cpu_fail(err, ATTN_E_INVALID, 0, "pairs",
-                            "pairs[%u] is %lld to %lld; the source has %u pages, the target %u: pages below "
-                            "that are accepted",
-                            i, (long long)a, (long long)b, from->pages, to->pages);
+            return attn__fail(
+                err, ATTN_E_INVALID, 0, "pairs",
+                "pairs[%u] is %lld to %lld; the source has %u pages, the target %u: pages below "
+                "that are accepted",
+                i, (long long)a, (long long)b, from->pages, to->pages);
     }
     return ATTN_OK;
 }

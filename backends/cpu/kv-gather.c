@@ -100,19 +100,20 @@ static int32_t check_rows(struct gather *gather, const struct attn_kv_gather_arg
     gather->offsets = (const int32_t *)(const void *)attn__address(&args->offsets);
     gather->starts = (const int32_t *)(const void *)attn__address(&args->starts);
     if (((uintptr_t)gather->offsets | (uintptr_t)gather->starts) % sizeof(int32_t) != 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, (uintptr_t)gather->offsets % 4 != 0 ? "offsets" : "starts",
-                        "the addresses of offsets and starts must be multiples of 4");
+        return attn__fail(err, ATTN_E_INVALID, 0, (uintptr_t)gather->offsets % 4 != 0 ? "offsets" : "starts",
+                          "the addresses of offsets and starts must be multiples of 4");
     for (uint32_t n = 0; n < gather->seqs; n++) {
         int64_t begin = gather->offsets[n], end = gather->offsets[n + 1];
         int64_t start = gather->starts != NULL ? gather->starts[n] : 0;
         if (begin < 0 || end < begin || end > (int64_t)args->tokens)
-            return cpu_fail(err, ATTN_E_INVALID, 0, "offsets",
-                            "offsets[%u] is %lld and the next %lld; they must not fall, from 0 to tokens, %u",
-                            n, (long long)begin, (long long)end, args->tokens);
+            return attn__fail(
+                err, ATTN_E_INVALID, 0, "offsets",
+                "offsets[%u] is %lld and the next %lld; they must not fall, from 0 to tokens, %u", n,
+                (long long)begin, (long long)end, args->tokens);
         if (start < 0 || start + end - begin > lens[n])
-            return cpu_fail(err, ATTN_E_INVALID, 0, gather->starts != NULL ? "starts" : "offsets",
-                            "sequence %u gives %lld keys from key %lld on; it has %d", n,
-                            (long long)(end - begin), (long long)start, lens[n]);
+            return attn__fail(err, ATTN_E_INVALID, 0, gather->starts != NULL ? "starts" : "offsets",
+                              "sequence %u gives %lld keys from key %lld on; it has %d", n,
+                              (long long)(end - begin), (long long)start, lens[n]);
     }
     gather->first_row = (uint32_t)gather->offsets[0];
     gather->rows = (uint32_t)gather->offsets[gather->seqs] - gather->first_row;

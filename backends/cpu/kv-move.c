@@ -46,17 +46,17 @@ static int32_t check_pairs(const int64_t *pairs, uint32_t count, const uint64_t 
                            struct attn_error *err)
 {
     if ((uintptr_t)pairs % sizeof *pairs != 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "pairs", "the address of pairs is no multiple of 8");
+        return attn__fail(err, ATTN_E_INVALID, 0, "pairs", "the address of pairs is no multiple of 8");
     for (uint32_t i = 0; i < count; i++) {
         const int64_t *pair = pairs + 2 * (size_t)i;
         if (pair[0] < 0 || pair[1] < 0)
             continue;
         for (int side = 0; side < 2; side++)
             if ((uint64_t)pair[side] >= limits[side])
-                return cpu_fail(err, ATTN_E_INVALID, 0, "pairs",
-                                "pairs[%u] names %s %lld of %s; those below %llu are accepted", i, what,
-                                (long long)pair[side], side == 0 ? "the source" : "the target",
-                                (unsigned long long)limits[side]);
+                return attn__fail(err, ATTN_E_INVALID, 0, "pairs",
+                                  "pairs[%u] names %s %lld of %s; those below %llu are accepted", i, what,
+                                  (long long)pair[side], side == 0 ? "the source" : "the target",
+                                  (unsigned long long)limits[side]);
     }
     return ATTN_OK;
 }
@@ -245,9 +245,9 @@ int32_t cpu_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_
             status = check_pairs(moves.pairs, moves.count, limits, "page", err);
             if (status == ATTN_OK && !add_pages(&moves, i, descs[i], descs[i]))
                 status =
-                    cpu_fail(err, ATTN_E_INVALID, 0, "block",
-                             "pages of %u tokens in %u caches are too many; pass fewer caches in one call",
-                             descs[i]->block, n);
+                    attn__fail(err, ATTN_E_INVALID, 0, "block",
+                               "pages of %u tokens in %u caches are too many; pass fewer caches in one call",
+                               descs[i]->block, n);
         }
         if (status == ATTN_OK)
             status = cpu_execute(&executor, NULL, moves.first_task[n], pages_task, &moves, err);

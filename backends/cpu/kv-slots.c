@@ -65,9 +65,9 @@ static int32_t check_pages(const struct slots *slots, int64_t last_page, struct 
     int64_t end;
 
     if (__builtin_add_overflow(last_page, 1, &end) || __builtin_mul_overflow(end, slots->block, &end))
-        return cpu_fail(err, ATTN_E_INVALID, 0, "csr_indices",
-                        "page %lld of %lld tokens has no slots of 64 bits; lower page numbers are accepted",
-                        (long long)last_page, (long long)slots->block);
+        return attn__fail(err, ATTN_E_INVALID, 0, "csr_indices",
+                          "page %lld of %lld tokens has no slots of 64 bits; lower page numbers are accepted",
+                          (long long)last_page, (long long)slots->block);
     return ATTN_OK;
 }
 
@@ -89,12 +89,12 @@ static int32_t check_batch(struct slots *slots, const struct attn_kv_slot_mappin
     if (status != ATTN_OK)
         return status;
     if (problem.addressing == ATTN_DENSE && batch->kv_offsets.data == NULL && extent.max_kv > args->block)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "kv_lens",
-                        "a sequence has %u keys; up to the %u tokens of a page are accepted", extent.max_kv,
-                        args->block);
+        return attn__fail(err, ATTN_E_INVALID, 0, "kv_lens",
+                          "a sequence has %u keys; up to the %u tokens of a page are accepted", extent.max_kv,
+                          args->block);
     for (uint32_t n = 0; n < batch->seqs; n++) {
         if (slots->q_offsets[n + 1] - slots->q_offsets[n] > slots->kv_lens[n])
-            return cpu_fail(
+            return attn__fail(
                 err, ATTN_E_INVALID, 0, "kv_lens",
                 "kv_lens[%u] is %d, but the sequence has %d new tokens; as many and more are accepted", n,
                 slots->kv_lens[n], slots->q_offsets[n + 1] - slots->q_offsets[n]);
@@ -117,7 +117,7 @@ int32_t cpu_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK && (uintptr_t)slots.slots % sizeof *slots.slots != 0)
-        status = cpu_fail(err, ATTN_E_INVALID, 0, "slots", "the address of slots is no multiple of 8");
+        status = attn__fail(err, ATTN_E_INVALID, 0, "slots", "the address of slots is no multiple of 8");
     const struct cpu_call call = {CPU_CALL_SLOT_MAPPING, .args = args, .args_size = sizeof *args,
                                   .batch = batch};
     if (status == ATTN_OK && executor.recording != NULL)

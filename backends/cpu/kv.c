@@ -15,7 +15,7 @@ int32_t cpu_kv_create(struct attn_backend_impl *backend, const struct attn_kv_de
         return status;
     struct attn_kv_impl *kv = malloc(sizeof *kv);
     if (kv == NULL)
-        return cpu_fail(err, ATTN_E_MEMORY, 0, "kv", "no memory for the cache's description");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "kv", "no memory for the cache's description");
     kv->desc = *desc;
     *out = kv;
     return ATTN_OK;

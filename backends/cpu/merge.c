@@ -124,17 +124,17 @@ static int32_t check_common(uint32_t count, uint32_t dtype, uint32_t base, uint3
                             struct attn_error *err)
 {
     if (count == 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "count", "count is 0, at least 1 is needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "count", "count is 0, at least 1 is needed");
     if (attn__dtype_size(dtype) < 2)
-        return cpu_fail(err, ATTN_E_UNSUPPORTED, 0, "dtype", "%s is not served; f32, f16 and bf16 are",
-                        attn__dtype_name(dtype));
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "dtype", "%s is not served; f32, f16 and bf16 are",
+                          attn__dtype_name(dtype));
     if (base != ATTN_LSE_NATURAL && base != ATTN_LSE_BASE2)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "lse_base",
-                        "lse_base is %u; natural (1) and base 2 (2) are accepted", base);
+        return attn__fail(err, ATTN_E_INVALID, 0, "lse_base",
+                          "lse_base is %u; natural (1) and base 2 (2) are accepted", base);
     if ((uint64_t)rows * heads / TASK_PAIRS >= UINT32_MAX)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "rows",
-                        "%u rows of %u heads are too many for one call; merge them in several calls", rows,
-                        heads);
+        return attn__fail(err, ATTN_E_INVALID, 0, "rows",
+                          "%u rows of %u heads are too many for one call; merge them in several calls", rows,
+                          heads);
     return ATTN_OK;
 }
 
@@ -173,7 +173,8 @@ int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale
     if (status == ATTN_OK)
         status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
     if (status == ATTN_OK && args->all == NULL)
-        status = cpu_fail(err, ATTN_E_INVALID, 0, "all", "all is NULL; an array of count results is needed");
+        status =
+            attn__fail(err, ATTN_E_INVALID, 0, "all", "all is NULL; an array of count results is needed");
     if (status == ATTN_OK)
         status = attn__tensor_check(&args->out, args->rows, args->heads, args->head_dim,
                                     attn__dtype_size(args->dtype), 1, "out", err);

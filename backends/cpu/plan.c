@@ -54,7 +54,7 @@ int32_t cpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
         return status;
     struct attn_plan_impl *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
-        return cpu_fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
     atomic_init(&plan->refs, 1);
     plan->backend = backend;
     plan->problem = *problem;
@@ -64,8 +64,8 @@ int32_t cpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
     struct attn_planner planner = cpu_planner(&plan->problem, backend->threads);
     if (!attn__planner_get_bounds(&planner, &plan->bounds) || !find_sizes(plan)) {
         free(plan);
-        return cpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
-                        "the maxima need blocks beyond 64-bit sizes");
+        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
+                          "the maxima need blocks beyond 64-bit sizes");
     }
     *out = plan;
     return ATTN_OK;

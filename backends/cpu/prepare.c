@@ -49,8 +49,8 @@ int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *
         status = attn__span_check(schedule, plan->sizes.schedule, CPU_ALIGNMENT, "schedule", err);
     if (status == ATTN_OK && executor.recording != NULL) {
         if ((batch->given & ATTN_GIVEN_HOST_COPIES) != 0)
-            return cpu_fail(err, ATTN_E_STATE, 0, "batch.host",
-                            "host copies are read once; a step that a graph plans has none");
+            return attn__fail(err, ATTN_E_STATE, 0, "batch.host",
+                              "host copies are read once; a step that a graph plans has none");
         const struct cpu_call call = {CPU_CALL_PREPARE, .args = schedule, .args_size = sizeof *schedule,
                                       .plan = plan, .batch = batch};
         return cpu_record(executor.recording, &call, err);

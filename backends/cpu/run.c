@@ -44,13 +44,13 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
     const struct cpu_schedule *schedule = (const void *)attn__address(&span->buffer);
     if (schedule->magic != CPU_SCHEDULE_MAGIC || schedule->works > plan->bounds.works ||
         schedule->problem != plan->hash)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "schedule",
-                        "this is no schedule that the plan prepared; call attn_plan_prepare first");
+        return attn__fail(err, ATTN_E_INVALID, 0, "schedule",
+                          "this is no schedule that the plan prepared; call attn_plan_prepare first");
     if (schedule->seqs != batch->seqs || schedule->rows != batch->rows)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "schedule",
-                        "the schedule was prepared for %u sequences and %u rows, the batch has %u and %u; "
-                        "prepare it for this batch",
-                        schedule->seqs, schedule->rows, batch->seqs, batch->rows);
+        return attn__fail(err, ATTN_E_INVALID, 0, "schedule",
+                          "the schedule was prepared for %u sequences and %u rows, the batch has %u and %u; "
+                          "prepare it for this batch",
+                          schedule->seqs, schedule->rows, batch->seqs, batch->rows);
     return ATTN_OK;
 }
 
@@ -58,8 +58,8 @@ static int32_t check_scratch(const struct attn_plan_impl *plan, const struct att
                              struct attn_error *err)
 {
     if (scratch == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "scratch",
-                        "scratch is not given; what attn_plan_get_sizes says is needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "scratch",
+                          "scratch is not given; what attn_plan_get_sizes says is needed");
     int32_t status = attn__span_check(&scratch->scratch, plan->sizes.scratch, CPU_ALIGNMENT, "scratch", err);
     return status == ATTN_OK
                ? attn__span_check(&scratch->counters, plan->sizes.counters, CPU_ALIGNMENT, "counters", err)

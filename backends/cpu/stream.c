@@ -14,7 +14,7 @@ int32_t cpu_stream_create(struct attn_backend_impl *backend, void **out, struct 
     (void)backend;
     *out = executor;
     if (executor == NULL)
-        return cpu_fail(err, ATTN_E_MEMORY, 0, "stream", "no memory for a stream");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "stream", "no memory for a stream");
     ATTN_INIT(executor);
     executor->kind = ATTN_EXECUTOR_POOL;
     return ATTN_OK;
@@ -26,7 +26,7 @@ int32_t cpu_stream_synchronize(struct attn_backend_impl *backend, void *stream, 
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK && executor.recording != NULL)
-        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "nothing can be waited for while it is captured");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "nothing can be waited for while it is captured");
     return status;
 }
 
@@ -44,7 +44,7 @@ int32_t cpu_event_create(struct attn_backend_impl *backend, void **out, struct a
 {
     (void)backend;
     *out = malloc(1); /* an address of its own is all that there is to it */
-    return *out != NULL ? ATTN_OK : cpu_fail(err, ATTN_E_MEMORY, 0, "event", "no memory for an event");
+    return *out != NULL ? ATTN_OK : attn__fail(err, ATTN_E_MEMORY, 0, "event", "no memory for an event");
 }
 
 int32_t cpu_event_record(struct attn_backend_impl *backend, void *event, void *stream, struct attn_error *err)
@@ -54,7 +54,7 @@ int32_t cpu_event_record(struct attn_backend_impl *backend, void *event, void *s
 
     (void)event;
     if (status == ATTN_OK && executor.recording != NULL)
-        return cpu_fail(err, ATTN_E_STATE, 0, "stream", "an event cannot be recorded into a capture");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "an event cannot be recorded into a capture");
     return status;
 }
 

@@ -108,11 +108,11 @@ static int32_t check_slots(struct write *write, struct attn_error *err)
     uintptr_t address = (uintptr_t)attn__address(&write->args->slot_mapping);
 
     if (address % sizeof(int64_t) != 0)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
+        return attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
     write->slots = (const int64_t *)address;
     for (uint32_t row = 0; row < write->rows; row++) {
         if (write->slots[row] >= 0 && (uint64_t)write->slots[row] >= there)
-            return cpu_fail(
+            return attn__fail(
                 err, ATTN_E_INVALID, 0, "slot_mapping",
                 "slot_mapping[%u] is %lld, the cache has %llu slots; slots below that are accepted", row,
                 (long long)write->slots[row], (unsigned long long)there);
@@ -127,8 +127,8 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     struct attn_extent extent;
 
     if (batch == NULL)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "batch",
-                        "neither slot_mapping nor batch is given; one of them must say where the rows go");
+        return attn__fail(err, ATTN_E_INVALID, 0, "batch",
+                          "neither slot_mapping nor batch is given; one of them must say where the rows go");
     problem->addressing = write->args->addressing;
     problem->index_dtype = write->args->index_dtype;
     problem->block = write->desc->block;
@@ -138,9 +138,9 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     problem->max_q = batch->max_q;
     problem->max_kv = batch->max_kv;
     if (problem->addressing < ATTN_DENSE || problem->addressing > ATTN_CSR)
-        return cpu_fail(err, ATTN_E_INVALID, 0, "addressing",
-                        "addressing is %u; dense (1), table (2) and csr (3) are accepted",
-                        problem->addressing);
+        return attn__fail(err, ATTN_E_INVALID, 0, "addressing",
+                          "addressing is %u; dense (1), table (2) and csr (3) are accepted",
+                          problem->addressing);
     int32_t status = attn__batch_check(problem, batch, &extent, err);
     if (status == ATTN_OK)
         status = attn__extent_check(problem, batch, &extent, write->desc, err);
@@ -151,7 +151,7 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     write->kv_lens = (const int32_t *)(const void *)attn__address(&batch->kv_lens);
     for (uint32_t n = 0; n < batch->seqs; n++) {
         if (write->q_offsets[n + 1] - write->q_offsets[n] > write->kv_lens[n])
-            return cpu_fail(
+            return attn__fail(
                 err, ATTN_E_INVALID, 0, "kv_lens",
                 "kv_lens[%u] is %d, but the sequence has %d new tokens; as many and more are accepted", n,
                 write->kv_lens[n], write->q_offsets[n + 1] - write->q_offsets[n]);
@@ -169,8 +169,8 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK && write.desc == NULL)
-        status = cpu_fail(err, ATTN_E_INVALID, 0, "kv",
-                          "neither a cache nor a description is given; one of them is needed");
+        status = attn__fail(err, ATTN_E_INVALID, 0, "kv",
+                            "neither a cache nor a description is given; one of them is needed");
     if (status == ATTN_OK && kv == NULL)
         status = attn__kv_check(desc, err);
     if (status == ATTN_OK && executor.recording != NULL) {

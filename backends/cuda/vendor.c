@@ -50,10 +50,10 @@ int32_t gpu_vendor_start(struct gpu_driver *driver, const char *library, int *ou
     gpu_result result = driver->driver_get_version(&driver->version);
 
     if (result == GPU_SUCCESS && driver->version < DRIVER_LEAST)
-        return gpu_fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
-                        "the CUDA driver %s is for CUDA %d.%d; one for CUDA %d.%d or newer is needed",
-                        library, driver->version / 1000, driver->version % 1000 / 10, DRIVER_LEAST / 1000,
-                        DRIVER_LEAST % 1000 / 10);
+        return attn__fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
+                          "the CUDA driver %s is for CUDA %d.%d; one for CUDA %d.%d or newer is needed",
+                          library, driver->version / 1000, driver->version % 1000 / 10, DRIVER_LEAST / 1000,
+                          DRIVER_LEAST % 1000 / 10);
     if (result == GPU_SUCCESS)
         result = driver->init(0);
     if (result == GPU_SUCCESS)
@@ -65,8 +65,8 @@ int32_t gpu_vendor_start(struct gpu_driver *driver, const char *library, int *ou
     if (result == GPU_SUCCESS)
         return ATTN_OK;
     gpu_vendor_describe(driver, result, text, sizeof text);
-    return gpu_fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
-                    "the CUDA driver %s does not start: %s", library, text);
+    return attn__fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
+                      "the CUDA driver %s does not start: %s", library, text);
 }
 
 gpu_result gpu_vendor_read_device(const struct gpu_driver *driver, int ordinal, struct gpu_device_record *out)
@@ -142,9 +142,9 @@ static int32_t check_native(struct gpu_context *context, struct attn_error *err)
                        gpu_names.ctx_get_device, err);
     status = gpu_leave(context, status);
     if (status == ATTN_OK && device != context->record->device)
-        return gpu_fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "native_context",
-                        "the context given belongs to another device than cuda:%d",
-                        context->record->info.device.ordinal);
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "native_context",
+                          "the context given belongs to another device; one of cuda:%d is accepted",
+                          context->record->info.device.ordinal);
     return status;
 }
 

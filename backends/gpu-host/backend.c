@@ -11,13 +11,13 @@ static int32_t check_device(const struct attn_instance *instance, const struct a
 
     *out = device != NULL ? gpu_device_find(instance, device) : NULL;
     if (*out == NULL)
-        return gpu_fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "device",
-                        "only the devices " GPU_VENDOR_DEVICE ":0 to " GPU_VENDOR_DEVICE
-                        ":N that attn-info devices lists are accepted");
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "device",
+                          "only the devices " GPU_VENDOR_DEVICE ":0 to " GPU_VENDOR_DEVICE
+                          ":N that attn-info devices lists are accepted");
     if (!gpu_vendor_serves(*out, &served))
-        return gpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DEVICE_ARCH, "device",
-                        GPU_VENDOR_DEVICE ":%d is %s (%s); served: %s", device->ordinal, (*out)->info.name,
-                        (*out)->info.arch, served);
+        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DEVICE_ARCH, "device",
+                          GPU_VENDOR_DEVICE ":%d is %s (%s); served: %s", device->ordinal, (*out)->info.name,
+                          (*out)->info.arch, served);
     return ATTN_OK;
 }
 
@@ -35,7 +35,7 @@ int32_t gpu_backend_open(struct attn_instance *instance, const struct attn_devic
         return status;
     struct attn_backend_impl *backend = calloc(1, sizeof *backend);
     if (backend == NULL)
-        return gpu_fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the backend");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the backend");
     backend->instance = instance;
     status = gpu_context_open(instance, record, config != NULL ? config->native_context : NULL,
                               &backend->context, err);
@@ -112,13 +112,13 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
     const uint32_t least = offsetof(struct attn_host, get_option) + sizeof host->get_option;
 
     if (host == NULL || out == NULL)
-        return gpu_fail(err, ATTN_E_INVALID, 0, "host", "host and out are needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "host", "host and out are needed");
     if (host->struct_size < least || host->out_instance == NULL)
-        return gpu_fail(err, ATTN_E_ABI, 0, "host", "the host's table has %u bytes, at least %u are needed",
-                        host->struct_size, least);
+        return attn__fail(err, ATTN_E_ABI, 0, "host", "the host's table has %u bytes, at least %u are needed",
+                          host->struct_size, least);
     struct attn_instance *instance = calloc(1, sizeof *instance);
     if (instance == NULL)
-        return gpu_fail(err, ATTN_E_MEMORY, 0, "instance", "no memory for the instance");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "instance", "no memory for the instance");
     memcpy(&instance->host, host,
            host->struct_size < sizeof instance->host ? host->struct_size : sizeof instance->host);
     pthread_mutex_init(&instance->lock, NULL);

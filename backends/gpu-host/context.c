@@ -12,9 +12,9 @@ int32_t gpu_enter(struct gpu_context *context, struct attn_error *err)
     if (lost == GPU_SUCCESS)
         return gpu_check(context, gpu_vendor_enter(context), "device", GPU_VENDOR_ENTER, err);
     gpu_vendor_describe(context->driver, lost, text, sizeof text);
-    return gpu_fail(err, ATTN_E_DEVICE_LOST, ATTN_REASON_DEVICE_LOST, "device",
-                    GPU_VENDOR_DEVICE ":%d is lost since a call failed with %s",
-                    context->record->info.device.ordinal, text);
+    return attn__fail(err, ATTN_E_DEVICE_LOST, ATTN_REASON_DEVICE_LOST, "device",
+                      GPU_VENDOR_DEVICE ":%d is lost since a call failed with %s",
+                      context->record->info.device.ordinal, text);
 }
 
 int32_t gpu_leave(struct gpu_context *context, int32_t status)
@@ -50,7 +50,7 @@ int32_t gpu_context_open(struct attn_instance *instance, const struct gpu_device
     if (context != NULL) {
         context->refs++;
     } else if ((context = calloc(1, sizeof *context)) == NULL) {
-        status = gpu_fail(err, ATTN_E_MEMORY, 0, "context", "no memory for the context");
+        status = attn__fail(err, ATTN_E_MEMORY, 0, "context", "no memory for the context");
     } else {
         context->instance = instance;
         context->driver = &instance->driver;

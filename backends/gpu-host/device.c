@@ -11,8 +11,8 @@ static int32_t fail_device(const struct gpu_driver *driver, gpu_result result, i
     char text[240];
 
     gpu_vendor_describe(driver, result, text, sizeof text);
-    return gpu_fail(err, ATTN_E_DEVICE, 0, "device", GPU_VENDOR_DEVICE ":%d cannot be described: %s", ordinal,
-                    text);
+    return attn__fail(err, ATTN_E_DEVICE, 0, "device", GPU_VENDOR_DEVICE ":%d cannot be described: %s",
+                      ordinal, text);
 }
 
 static int32_t read_device(const struct gpu_driver *driver, int ordinal, struct gpu_device_record *out,
@@ -41,7 +41,7 @@ static int32_t open_driver(struct attn_instance *instance, struct attn_error *er
         return status;
     instance->devices = calloc((size_t)count, sizeof *instance->devices);
     if (instance->devices == NULL)
-        return gpu_fail(err, ATTN_E_MEMORY, 0, "devices", "no memory for %d devices", count);
+        return attn__fail(err, ATTN_E_MEMORY, 0, "devices", "no memory for %d devices", count);
     for (int i = 0; i < count && status == ATTN_OK; i++)
         status = read_device(&instance->driver, i, &instance->devices[i], err);
     instance->device_count = status == ATTN_OK ? (uint32_t)count : 0;
@@ -59,8 +59,8 @@ int32_t gpu_instance_open(struct attn_instance *instance, struct attn_error *err
     pthread_mutex_unlock(&instance->lock);
     if (instance->open_status == ATTN_OK)
         return ATTN_OK;
-    return gpu_fail(err, instance->open_status, instance->open_error.reason, instance->open_error.field, "%s",
-                    instance->open_error.message);
+    return attn__fail(err, instance->open_status, instance->open_error.reason, instance->open_error.field,
+                      "%s", instance->open_error.message);
 }
 
 int32_t gpu_get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,

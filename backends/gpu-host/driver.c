@@ -31,9 +31,9 @@ static int32_t find_entries(struct gpu_driver *driver, const char *library, stru
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
         void *address = gpu_vendor_find(driver, entries[i].call, entries[i].symbol);
         if (address == NULL && !entries[i].optional)
-            return gpu_fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
-                            GPU_VENDOR_DRIVER " %s has no %s; " GPU_VENDOR_LEAST " is needed", library,
-                            entries[i].symbol);
+            return attn__fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
+                              GPU_VENDOR_DRIVER " %s has no %s; " GPU_VENDOR_LEAST " is needed", library,
+                              entries[i].symbol);
         memcpy((char *)driver + entries[i].offset, &address, sizeof address);
     }
     return ATTN_OK;
@@ -63,9 +63,9 @@ int32_t gpu_driver_open(struct gpu_driver *driver, const char *library, int *out
     driver->library = open_library(named, &path);
     if (driver->library == NULL) {
         const char *why = dlerror();
-        return gpu_fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER,
-                        named != NULL ? GPU_VENDOR_LIBRARY : "driver",
-                        GPU_VENDOR_DRIVER " cannot be opened: %s", why != NULL ? why : path);
+        return attn__fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER,
+                          named != NULL ? GPU_VENDOR_LIBRARY : "driver",
+                          GPU_VENDOR_DRIVER " cannot be opened: %s", why != NULL ? why : path);
     }
     int32_t status = find_entries(driver, path, err);
     if (status == ATTN_OK)

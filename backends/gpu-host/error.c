@@ -1,20 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Errors: made from a sentence, or from a result of the driver. */
-#include <stdarg.h>
-#include <stdio.h>
-
+/* What a result of the driver means: a status, a reason, and whether the context is lost. */
 #include "host.h"
-
-int32_t gpu_fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
-                 const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    (void)attn__common_tell(err, status, reason, field, format, args);
-    va_end(args);
-    return status;
-}
 
 /* Errors after which every call of the context fails. */
 static bool is_sticky(gpu_result result)
@@ -72,6 +58,6 @@ int32_t gpu_check(struct gpu_context *context, gpu_result result, const char *fi
     } else if (result >= GPU_CAPTURE_FIRST && result <= GPU_CAPTURE_LAST) {
         status = ATTN_E_STATE;
     }
-    return gpu_fail(err, status, reason, field, "%s on " GPU_VENDOR_DEVICE ":%d failed: %s", call,
-                    context->record->info.device.ordinal, text);
+    return attn__fail(err, status, reason, field, "%s on " GPU_VENDOR_DEVICE ":%d failed: %s", call,
+                      context->record->info.device.ordinal, text);
 }

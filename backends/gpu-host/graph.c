@@ -45,7 +45,7 @@ static int32_t begin_capture(struct attn_graph_impl *graph, void *stream, struct
     int32_t status = gpu_stream_is_captured(context, stream, &captured, err);
 
     if (status == ATTN_OK && captured)
-        return gpu_fail(err, ATTN_E_STATE, 0, "stream", "the stream is captured already");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "the stream is captured already");
     if (status != ATTN_OK)
         return status;
     /* Relaxed: what this thread does beside the stream is no part of the graph and no offence. */
@@ -91,10 +91,10 @@ int32_t gpu_graph_begin(struct attn_backend_impl *backend, void *stream, struct 
 {
     *out = NULL;
     if (stream == NULL)
-        return gpu_fail(err, ATTN_E_STATE, 0, "stream", "stream is NULL, which cannot be captured");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "stream is NULL, which cannot be captured");
     struct attn_graph_impl *graph = calloc(1, sizeof *graph);
     if (graph == NULL)
-        return gpu_fail(err, ATTN_E_MEMORY, 0, "graph", "no memory for a graph");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "graph", "no memory for a graph");
     graph->backend = backend;
     int32_t status = gpu_enter(backend->context, err);
     if (status == ATTN_OK) {
@@ -118,10 +118,10 @@ int32_t gpu_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void 
     struct gpu_context *context = graph->backend->context;
 
     if (graph->stream == NULL)
-        return gpu_fail(err, ATTN_E_STATE, 0, "stream", "the stream was destroyed while it was captured");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "the stream was destroyed while it was captured");
     if (context->driver->launch_host_func == NULL)
-        return gpu_fail(err, ATTN_E_UNSUPPORTED, 0, "graph", GPU_VENDOR_DRIVER " has no %s",
-                        gpu_names.launch_host_func);
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "graph", GPU_VENDOR_DRIVER " has no %s",
+                          gpu_names.launch_host_func);
     int32_t status = gpu_enter(context, err);
     if (status != ATTN_OK)
         return status;
@@ -136,13 +136,13 @@ int32_t gpu_graph_end(struct attn_graph_impl *graph, struct attn_error *err)
     gpu_handle captured;
 
     if (graph->stream == NULL)
-        return gpu_fail(err, ATTN_E_STATE, 0, "stream", "the stream was destroyed while it was captured");
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "the stream was destroyed while it was captured");
     int32_t status = gpu_enter(context, err);
     if (status != ATTN_OK)
         return status;
     status = gpu_check(context, end_capture(graph, &captured), "graph", gpu_names.stream_end_capture, err);
     if (status == ATTN_OK && captured == NULL)
-        status = gpu_fail(err, ATTN_E_STATE, 0, "graph", "a call of the capture could not be kept");
+        status = attn__fail(err, ATTN_E_STATE, 0, "graph", "a call of the capture could not be kept");
     if (status == ATTN_OK) {
         status = gpu_check(context, context->driver->graph_instantiate_with_flags(&graph->exec, captured, 0),
                            "graph", gpu_names.graph_instantiate_with_flags, err);
@@ -163,7 +163,7 @@ int32_t gpu_graph_launch(struct attn_graph_impl *graph, void *stream, struct att
         return status;
     status = gpu_stream_is_captured(context, stream, &captured, err);
     if (status == ATTN_OK && captured)
-        status = gpu_fail(err, ATTN_E_STATE, 0, "stream", "a graph cannot be launched into a capture");
+        status = attn__fail(err, ATTN_E_STATE, 0, "stream", "a graph cannot be launched into a capture");
     if (status == ATTN_OK)
         status = gpu_check(context, context->driver->graph_launch(graph->exec, stream), "graph",
                            gpu_names.graph_launch, err);

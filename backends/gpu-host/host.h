@@ -47,12 +47,6 @@ struct attn_kv_impl {
     struct attn_kv_desc desc;
 };
 
-/* ---------------------------------------------------------------- error.c */
-
-/* Fills err (may be NULL) and returns status. */
-int32_t gpu_fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
-                 const char *format, ...) __attribute__((format(printf, 5, 6)));
-
 /* ---------------------------------------------------------------- device.c */
 
 /* Opens the driver if it is not, and reads the devices; the same answer every time. */

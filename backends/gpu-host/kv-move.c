@@ -120,7 +120,7 @@ int32_t gpu_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_
     int32_t status = take_two(from, to, &source, &target, err);
 
     if (status == ATTN_OK && (args->kind < ATTN_COPY_TO_DEVICE || args->kind > ATTN_COPY_ON_DEVICE))
-        status = gpu_fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", args->kind);
+        status = attn__fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", args->kind);
     if (status == ATTN_OK)
         status = gpu_enter(backend->context, err);
     if (status != ATTN_OK)

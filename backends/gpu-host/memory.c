@@ -13,7 +13,7 @@ static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct at
 
     *out = (struct attn_buffer){0};
     if (size == 0)
-        return gpu_fail(err, ATTN_E_INVALID, 0, "size", "size is 0, at least 1 byte is wanted");
+        return attn__fail(err, ATTN_E_INVALID, 0, "size", "size is 0, at least 1 byte is wanted");
     int32_t status = gpu_enter(context, err);
     if (status != ATTN_OK)
         return status;
@@ -39,10 +39,10 @@ static int32_t check_copy(const struct attn_buffer *to, const struct attn_buffer
                           uint32_t kind, struct attn_error *err)
 {
     if (kind < ATTN_COPY_TO_DEVICE || kind > ATTN_COPY_ON_DEVICE)
-        return gpu_fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", kind);
+        return attn__fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", kind);
     if (size > 0 && (gpu_address(to) == 0 || gpu_address(from) == 0))
-        return gpu_fail(err, ATTN_E_INVALID, 0, gpu_address(to) == 0 ? "to" : "from",
-                        "an address is needed to copy %llu bytes", (unsigned long long)size);
+        return attn__fail(err, ATTN_E_INVALID, 0, gpu_address(to) == 0 ? "to" : "from",
+                          "an address is needed to copy %llu bytes", (unsigned long long)size);
     return ATTN_OK;
 }
 
@@ -82,7 +82,7 @@ static int32_t alloc_pinned(struct attn_backend_impl *backend, uint64_t size, vo
 
     *out = NULL;
     if (size == 0)
-        return gpu_fail(err, ATTN_E_INVALID, 0, "size", "size is 0, at least 1 byte is wanted");
+        return attn__fail(err, ATTN_E_INVALID, 0, "size", "size is 0, at least 1 byte is wanted");
     int32_t status = gpu_enter(context, err);
     if (status != ATTN_OK)
         return status;

@@ -66,11 +66,11 @@ int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint3
     const uint64_t all = (uint64_t)grid[0] * threads;
 
     if (all > GPU_VENDOR_THREADS)
-        return gpu_fail(err, ATTN_E_UNSUPPORTED, 0, "batch.rows",
-                        "%s wants %llu threads in one launch for this step, " GPU_VENDOR_DEVICE
-                        ":%d takes %llu: run it in parts of fewer rows",
-                        name, (unsigned long long)all, context->record->info.device.ordinal,
-                        (unsigned long long)GPU_VENDOR_THREADS);
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "batch.rows",
+                          "%s wants %llu threads in one launch for this step, " GPU_VENDOR_DEVICE
+                          ":%d takes %llu: run it in parts of fewer rows",
+                          name, (unsigned long long)all, context->record->info.device.ordinal,
+                          (unsigned long long)GPU_VENDOR_THREADS);
     return gpu_check(context,
                      context->driver->launch_kernel(function, grid[0], grid[1], grid[2], threads, 1, 1,
                                                     shared_bytes, stream, arguments, NULL),

@@ -42,8 +42,8 @@ static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
         if (!add_block(&sizes->schedule, &part->schedule_offset, part->schedule_bytes) ||
             !add_block(&sizes->scratch, &part->scratch_offset, part->scratch_bytes) ||
             !add_block(&sizes->counters, &part->counters_offset, part->counters_bytes))
-            return gpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
-                            "the maxima need blocks beyond 64-bit sizes");
+            return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
+                              "the maxima need blocks beyond 64-bit sizes");
     }
     sizes->staging = sizes->schedule;
     return ATTN_OK;
@@ -76,7 +76,7 @@ int32_t gpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
         return status;
     struct attn_plan_impl *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
-        return gpu_fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
+        return attn__fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
     plan->backend = backend;
     plan->problem = *problem;
     plan->units = backend->context->record->info.units;

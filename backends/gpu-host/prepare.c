@@ -179,13 +179,10 @@ static int32_t check_host(const struct attn_plan_impl *plan, const struct attn_b
     int32_t status = gpu_stream_is_captured(plan->backend->context, stream, &captured, err);
 
     if (status == ATTN_OK && captured)
-        return gpu_fail(err, ATTN_E_STATE, 0, "batch.host",
-                        "host copies are read once; a step that a graph plans has none");
+        return attn__fail(err, ATTN_E_STATE, 0, "batch.host",
+                          "host copies are read once; a step that a graph plans has none");
     if (status != ATTN_OK)
         return status;
-    if (batch->host == NULL)
-        return gpu_fail(err, ATTN_E_INVALID, 0, "batch.host",
-                        "batch.host is not given, but `given` says that there are host copies");
     const struct attn_batch host = batch_on_host(batch);
     return attn__batch_check(&plan->problem, &host, &extent, err);
 }

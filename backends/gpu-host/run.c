@@ -14,8 +14,8 @@ static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn
     if (status != ATTN_OK || (sizes->scratch == 0 && sizes->counters == 0))
         return status;
     if (scratch == NULL)
-        return gpu_fail(err, ATTN_E_INVALID, 0, "scratch",
-                        "scratch is not given; what attn_plan_get_sizes says is needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "scratch",
+                          "scratch is not given; what attn_plan_get_sizes says is needed");
     if (sizes->scratch > 0)
         status = attn__span_check(&scratch->scratch, sizes->scratch, GPU_ALIGNMENT, "scratch", err);
     if (status == ATTN_OK && sizes->counters > 0)

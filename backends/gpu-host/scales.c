@@ -137,15 +137,16 @@ int32_t gpu_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run,
 
     *out_block = 0;
     if (has_uncounted(run))
-        return gpu_fail(
+        return attn__fail(
             err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, "tensors.k_new_scale",
             "with kv_offsets the scales of single tokens of k_new and v_new must be device memory, "
             "for nothing on the host says how many there are");
     if (count == 0)
         return ATTN_OK;
     if (count == UINT32_MAX)
-        return gpu_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, "tensors.q_scale",
-                        "scales in host memory are more than 2147483647 values; put them into device memory");
+        return attn__fail(
+            err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, "tensors.q_scale",
+            "scales in host memory are more than 2147483647 values; put them into device memory");
     int32_t status =
         gpu_check(context, context->driver->mem_alloc_async(out_block, total * sizeof(float), stream),
                   "tensors.q_scale", gpu_names.mem_alloc_async, err);

@@ -23,7 +23,7 @@ static int32_t refuse_captured(struct gpu_context *context, void *stream, const 
     int32_t status = gpu_stream_is_captured(context, stream, &captured, err);
 
     if (status == ATTN_OK && captured)
-        return gpu_fail(err, ATTN_E_STATE, 0, "stream", "%s", text);
+        return attn__fail(err, ATTN_E_STATE, 0, "stream", "%s", text);
     return status;
 }
 

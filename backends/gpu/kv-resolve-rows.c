@@ -13,9 +13,8 @@ static int32_t check_addressing(uint32_t addressing, struct attn_error *err)
 {
     return addressing >= ATTN_DENSE && addressing <= ATTN_CSR
                ? ATTN_OK
-               : attn__common_refuse(err, ATTN_E_INVALID, 0, "addressing",
-                                     "addressing is %u; dense (1), table (2) and csr (3) are accepted",
-                                     addressing);
+               : attn__fail(err, ATTN_E_INVALID, 0, "addressing",
+                            "addressing is %u; dense (1), table (2) and csr (3) are accepted", addressing);
 }
 
 /* What host data show of a batch of the given addressing. */
@@ -42,8 +41,8 @@ static int32_t check_written(const struct attn_scale *scale, const char *name, s
 {
     if (scale->kind != ATTN_SCALE_HOST || scale->granularity != ATTN_SCALES_TOKEN_HEAD)
         return ATTN_OK;
-    return attn__common_refuse(err, ATTN_E_UNSUPPORTED, 0, name,
-                               "%s is token-head and in host memory; in device memory it is served", name);
+    return attn__fail(err, ATTN_E_UNSUPPORTED, 0, name,
+                      "%s is token-head and in host memory; in device memory it is served", name);
 }
 
 int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
@@ -54,12 +53,11 @@ int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct a
     if (status == ATTN_OK)
         status = check_written(&desc->v_scale, "v_scale", err);
     if (status == ATTN_OK && !is_aligned(&args->slot_mapping, 8))
-        status =
-            attn__common_refuse(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
+        status = attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
     if (status == ATTN_OK && args->slot_mapping.data == NULL && args->batch == NULL)
-        status = attn__common_refuse(
-            err, ATTN_E_INVALID, 0, "batch",
-            "neither slot_mapping nor batch is given; one of them must say where the rows go");
+        status =
+            attn__fail(err, ATTN_E_INVALID, 0, "batch",
+                       "neither slot_mapping nor batch is given; one of them must say where the rows go");
     if (status == ATTN_OK && args->slot_mapping.data == NULL)
         status = check_batch(args->batch, args->addressing, args->index_dtype, desc->block, err);
     return status == ATTN_OK ? attn__write_check(args, args->rows, desc, err) : status;
@@ -110,8 +108,7 @@ void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_a
 int32_t gpu_kv_slots_check(const struct attn_kv_slot_mapping_args *args, struct attn_error *err)
 {
     if (!is_aligned(&args->slots, 8))
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "slots",
-                                   "the address of slots is no multiple of 8");
+        return attn__fail(err, ATTN_E_INVALID, 0, "slots", "the address of slots is no multiple of 8");
     return check_batch(args->batch, args->addressing, args->index_dtype, args->block, err);
 }
 
@@ -150,9 +147,8 @@ int32_t gpu_kv_gather_check(const struct attn_kv_gather_args *args, const struct
     int32_t status = gpu_kv_scales_check(desc, err);
 
     if (status == ATTN_OK && (!is_aligned(&args->offsets, 4) || !is_aligned(&args->starts, 4)))
-        status =
-            attn__common_refuse(err, ATTN_E_INVALID, 0, !is_aligned(&args->offsets, 4) ? "offsets" : "starts",
-                                "the addresses of offsets and starts must be multiples of 4");
+        status = attn__fail(err, ATTN_E_INVALID, 0, !is_aligned(&args->offsets, 4) ? "offsets" : "starts",
+                            "the addresses of offsets and starts must be multiples of 4");
     if (batch.q_offsets.data == NULL)
         batch.q_offsets = batch.kv_lens; /* nobody reads them: queries do not count here */
     if (status == ATTN_OK)
@@ -196,9 +192,9 @@ void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gathe
 
 int32_t gpu_kv_pairs_check(const struct attn_buffer *pairs, struct attn_error *err)
 {
-    return is_aligned(pairs, 8) ? ATTN_OK
-                                : attn__common_refuse(err, ATTN_E_INVALID, 0, "pairs",
-                                                      "the address of pairs is no multiple of 8");
+    return is_aligned(pairs, 8)
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "pairs", "the address of pairs is no multiple of 8");
 }
 
 int32_t gpu_kv_convert_check(const struct attn_kv_convert_args *args, const struct attn_kv_desc *from,

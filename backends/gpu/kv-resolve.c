@@ -9,8 +9,8 @@ int32_t gpu_kv_take(const struct attn_kv_desc *handle, const struct attn_kv_desc
 {
     *out = handle != NULL ? handle : bare;
     if (*out == NULL)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "kv",
-                                   "neither a cache nor a description is given; one of them is needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "kv",
+                          "neither a cache nor a description is given; one of them is needed");
     return handle != NULL ? ATTN_OK : attn__kv_check(bare, err);
 }
 
@@ -44,10 +44,10 @@ static int32_t check_scale(const struct attn_kv_desc *desc, const struct attn_sc
     if (scale->kind != ATTN_SCALE_HOST ||
         (!by_page(desc, scale) && !by_token(desc, scale) && scale->granularity != ATTN_SCALES_TOKEN_HEAD))
         return ATTN_OK;
-    return attn__common_refuse(err, ATTN_E_UNSUPPORTED, 0, name,
-                               "%s is in host memory and not the same for all tokens; in device memory it is "
-                               "served",
-                               name);
+    return attn__fail(err, ATTN_E_UNSUPPORTED, 0, name,
+                      "%s is in host memory and not the same for all tokens; in device memory it is "
+                      "served",
+                      name);
 }
 
 int32_t gpu_kv_scales_check(const struct attn_kv_desc *desc, struct attn_error *err)

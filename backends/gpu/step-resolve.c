@@ -46,13 +46,13 @@ uint64_t gpu_step_work(const struct gpu_step *step)
 static int32_t check_common(uint32_t count, uint32_t dtype, uint32_t base, struct attn_error *err)
 {
     if (count == 0)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "count", "count is 0, at least 1 is needed");
+        return attn__fail(err, ATTN_E_INVALID, 0, "count", "count is 0, at least 1 is needed");
     if (attn__dtype_size(dtype) < 2)
-        return attn__common_refuse(err, ATTN_E_UNSUPPORTED, 0, "dtype",
-                                   "%s is not served; f32, f16 and bf16 are", attn__dtype_name(dtype));
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "dtype", "%s is not served; f32, f16 and bf16 are",
+                          attn__dtype_name(dtype));
     if (base != ATTN_LSE_NATURAL && base != ATTN_LSE_BASE2)
-        return attn__common_refuse(err, ATTN_E_INVALID, 0, "lse_base",
-                                   "lse_base is %u; natural (1) and base 2 (2) are accepted", base);
+        return attn__fail(err, ATTN_E_INVALID, 0, "lse_base",
+                          "lse_base is %u; natural (1) and base 2 (2) are accepted", base);
     return ATTN_OK;
 }
 
@@ -75,11 +75,10 @@ static int64_t step_of(const struct attn_tensor *a, const struct attn_tensor *b)
 
 static int32_t refuse_count(uint32_t count, const char *what, struct attn_error *err)
 {
-    return attn__common_refuse(
-        err, ATTN_E_UNSUPPORTED, 0, "count",
-        "count is %u and %s do not lie at equal distances; up to %u are served so, and "
-        "any number at equal distances",
-        count, what, GPU_MERGE_PARTS);
+    return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "count",
+                      "count is %u and %s do not lie at equal distances; up to %u are served so, and "
+                      "any number at equal distances",
+                      count, what, GPU_MERGE_PARTS);
 }
 
 static int32_t set_parts(struct gpu_merge *out, const struct attn_merge_args *args, struct attn_error *err)
@@ -131,8 +130,8 @@ int32_t gpu_rescale_resolve(struct gpu_merge *out, const struct attn_rescale_arg
 
     memset(out, 0, sizeof *out);
     if (status == ATTN_OK && args->all == NULL)
-        status = attn__common_refuse(err, ATTN_E_INVALID, 0, "all",
-                                     "all is NULL; an array of count results is needed");
+        status =
+            attn__fail(err, ATTN_E_INVALID, 0, "all", "all is NULL; an array of count results is needed");
     if (status == ATTN_OK)
         status = attn__tensor_check(&args->out, args->rows, args->heads, args->head_dim,
                                     attn__dtype_size(args->dtype), 1, "out", err);

@@ -61,8 +61,8 @@ int32_t gpu_vendor_start(struct gpu_driver *driver, const char *library, int *ou
     if (result == GPU_SUCCESS)
         return ATTN_OK;
     gpu_vendor_describe(driver, result, text, sizeof text);
-    return gpu_fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
-                    "the HIP runtime %s does not start: %s", library, text);
+    return attn__fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
+                      "the HIP runtime %s does not start: %s", library, text);
 }
 
 /* ---------------------------------------------------------------- devices */
@@ -154,9 +154,9 @@ int32_t gpu_vendor_context_init(struct gpu_context *context, struct attn_error *
 {
     if (context->primary)
         return ATTN_OK;
-    return gpu_fail(err, ATTN_E_UNSUPPORTED, 0, "native_context",
-                    "native_context is given, which HIP has none of: NULL is accepted, rocm:%d's own",
-                    context->record->info.device.ordinal);
+    return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "native_context",
+                      "native_context is given, which HIP has none of: NULL is accepted, rocm:%d's own",
+                      context->record->info.device.ordinal);
 }
 
 void gpu_vendor_context_finish(struct gpu_context *context)

@@ -11,9 +11,11 @@ import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1])
-CALLS = re.compile(r"\b(attn__fail|cpu_fail|attn_util_fail|complain|failure_set|fail_at|invalid)\s*\(")
+CALLS = re.compile(r"\b(attn__fail|attn_util_fail|complain|failure_set|fail_at|invalid)\s*\(")
 # Word for word the text of another project, which programs compare.
-FOREIGN = ("Expected attn_backend name to be",)
+FOREIGN = ("Expected attn_backend name to be", "Chunked prefill is not supported with")
+# Where texts report what arrays of a step say against each other: there is nothing to give instead.
+STEPS = re.compile(r"backends/common/(advance|builder-build|builder-create|flat-\w+|slot-map|step-check)\.c:")
 # What a text about a wrong argument has somewhere: what is accepted, needed or to be done.
 HELP = re.compile(
     r"accept|need|must|give |leave |set it|say |did you mean|multiple|at most|at least|call attn_|is served|are served"
@@ -42,6 +44,12 @@ def arguments(text, start):
             strings.append((end[1], code.count(",")))
             i = end.end()
             continue
+        macro = re.compile(r"(?<![\w])[A-Z][A-Z0-9_]{3,}").match(text, i)
+        if macro: # stands for a text where it is between texts
+            strings.append((None, code.count(",")))
+            code += macro[0]
+            i = macro.end()
+            continue
         depth += {"(": 1, ")": -1}.get(text[i], 0)
         code += text[i]
         i += 1
@@ -54,12 +62,14 @@ def sentences():
             text = path.read_text(encoding="utf-8")
             for call in CALLS.finditer(text):
                 strings, code = arguments(text, call.end())
+                literal = {place for piece, place in strings if piece is not None}
+                strings = [(piece or "~", place) for piece, place in strings if place in literal]
                 if not strings or code.startswith(("struct", "const", "void")):
                     continue
                 joined = {}
                 for piece, place in strings:
                     joined[place] = joined.get(place, "") + piece
-                longest = max(joined.values(), key=lambda piece: ("%" in piece, len(piece)))
+                longest = max(joined.values(), key=lambda piece: ("%" in piece, len(piece))).replace("~", "%s")
                 if " " in longest and not longest.startswith(FOREIGN):
                     line = text.count("\n", 0, call.start()) + 1
                     yield f"{path.relative_to(ROOT)}:{line}: {longest}", longest, code
@@ -75,6 +85,8 @@ for rule, broken in [
     ("a wrong argument comes with what is right", lambda text, code: "E_INVALID" in code and not HELP.search(text)),
 ]:
     wrong = [where for where, text, code in ALL if broken(text, code)]
+    if rule.startswith("a wrong argument"):
+        wrong = [where for where in wrong if not STEPS.match(where)]
     check(not wrong, rule, wrong)
 print(f"1..{count}")
 sys.exit(failed != 0)
