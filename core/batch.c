@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A batch against its problem: scalars against the maxima, and the arrays that the problem demands. */
+/*
+ * A batch against its problem: scalars against the maxima, the arrays that the problem demands, and what they
+ * hold as far as there are host copies.
+ */
 #include "call.h"
 #include "problem.h"
 
@@ -151,4 +154,52 @@ int32_t attn__batch_check_keys(const struct attn_problem *problem, const struct 
     keys.rows = keys.max_q = 0;
     const int32_t status = check_maxima(problem, &keys, err);
     return status == ATTN_OK && batch->seqs > 0 ? check_addressing(problem, batch, err) : status;
+}
+
+/* ---------------------------------------------------------------- host copies */
+
+/* Each array that is given on the device has its copy: half a set would be half a check. */
+static int32_t check_complete(const struct attn_batch *batch, const struct attn_batch_host *host,
+                              struct attn_error *err)
+{
+    const struct {
+        const char *name;
+        const void *device;
+        const void *copy;
+    } arrays[] = {{"q_offsets", batch->q_offsets.data, host->q_offsets},
+                  {"kv_lens", batch->kv_lens.data, host->kv_lens},
+                  {"kv_offsets", batch->kv_offsets.data, host->kv_offsets},
+                  {"table", batch->table.data, host->table},
+                  {"csr_indptr", batch->csr_indptr.data, host->csr_indptr},
+                  {"csr_indices", batch->csr_indices.data, host->csr_indices},
+                  {"last_page_lens", batch->last_page_lens.data, host->last_page_lens},
+                  {"q_positions", batch->q_positions.data, host->q_positions},
+                  {"seq_causal", batch->seq_causal.data, host->seq_causal},
+                  {"kv_global_lens", batch->kv_global_lens.data, host->kv_global_lens}};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        if ((arrays[i].device != NULL) != (arrays[i].copy != NULL)) {
+            return attn__fail(
+                err, ATTN_E_INVALID, 0, arrays[i].name,
+                "batch.%s is given %s; host copies are of every array that is given, or of none",
+                arrays[i].name, arrays[i].copy != NULL ? "as a host copy alone" : "without a host copy");
+        }
+    }
+    return ATTN_OK;
+}
+
+int32_t attn__batch_check_host(const struct attn_problem *problem, const struct attn_batch *batch,
+                               struct attn_error *err)
+{
+    if (!(batch->given & ATTN_GIVEN_HOST_COPIES)) {
+        return ATTN_OK;
+    }
+    struct attn_batch_host host;
+    int32_t status = attn__take(&host, sizeof host, batch->host, sizeof host, "host", err);
+    if (status == ATTN_OK) {
+        status = check_complete(batch, &host, err);
+    }
+    if (status != ATTN_OK) {
+        return status;
+    }
+    return attn__batch_check_arrays(problem, batch, &host, NULL, err);
 }

@@ -110,6 +110,26 @@ bool attn__extent_fits(const int64_t *strides, const uint64_t *counts, uint32_t 
     return true;
 }
 
+/* Elements that are written lie apart if the smaller stride steps over a row and the larger over all of them.
+ */
+static bool is_apart(const struct attn_tensor *tensor, uint64_t tokens, uint64_t heads, uint64_t bytes)
+{
+    const uint64_t token = (uint64_t)tensor->token_stride, head = (uint64_t)tensor->head_stride;
+    if ((tokens > 1 && tensor->token_stride <= 0) || (heads > 1 && tensor->head_stride <= 0)) {
+        return false;
+    }
+    if (tokens < 2) {
+        return heads < 2 || head >= bytes;
+    }
+    if (heads < 2) {
+        return token >= bytes;
+    }
+    if (head <= token) {
+        return head >= bytes && token >= (heads - 1) * head + bytes;
+    }
+    return token >= bytes && head >= (tokens - 1) * token + bytes;
+}
+
 int32_t attn__tensor_check(const struct attn_tensor *tensor, uint32_t dtype, uint64_t tokens, uint64_t heads,
                            uint64_t dim, const char *name, struct attn_error *err)
 {
@@ -134,6 +154,21 @@ int32_t attn__tensor_check(const struct attn_tensor *tensor, uint32_t dtype, uin
                           (unsigned long long)heads, (long long)tensor->head_stride);
     }
     return ATTN_OK;
+}
+
+int32_t attn__output_check(const struct attn_tensor *tensor, uint32_t dtype, uint64_t tokens, uint64_t heads,
+                           uint64_t dim, const char *name, struct attn_error *err)
+{
+    const uint64_t bytes = dim * attn__element_size(dtype);
+    const int32_t status = attn__tensor_check(tensor, dtype, tokens, heads, dim, name, err);
+    if (status != ATTN_OK || tokens == 0 || is_apart(tensor, tokens, heads, bytes)) {
+        return status;
+    }
+    return attn__fail(
+        err, ATTN_E_INVALID, 0, name,
+        "strides of %s (token %lld, head %lld bytes) let rows of %llu bytes overlap; a tensor that "
+        "is written needs positive strides that keep them apart",
+        name, (long long)tensor->token_stride, (long long)tensor->head_stride, (unsigned long long)bytes);
 }
 
 int32_t attn__scale_check(const struct attn_scale *scale, uint32_t granularity, const char *name,
@@ -162,6 +197,12 @@ int32_t attn__scale_check(const struct attn_scale *scale, uint32_t granularity, 
     }
     if (scale->kind != ATTN_SCALE_UNIT && scale->buffer.data == NULL) {
         return attn__fail(err, ATTN_E_INVALID, 0, name, "%s has no buffer; an address is needed", name);
+    }
+    if (((scale->outer_stride | scale->token_stride | scale->head_stride) & 3) != 0) {
+        return attn__fail(err, ATTN_E_INVALID, 0, name,
+                          "%s has strides of %lld, %lld and %lld bytes; multiples of 4 are accepted", name,
+                          (long long)scale->outer_stride, (long long)scale->token_stride,
+                          (long long)scale->head_stride);
     }
     return ATTN_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef ATTN_CALL_H
 #define ATTN_CALL_H
 
+#include "check.h"
 #include "core.h"
 
 /* Nothing else of an error needs to be cleared, and 500 bytes would be felt in attn_plan_run. */
@@ -112,6 +113,9 @@ int32_t attn__kv_batch(const struct attn_backend *backend, const struct attn_bat
 
 /* Present, of an 8-byte range of strides that fits `tokens` and `heads`, and in whole elements. */
 int32_t attn__tensor_check(const struct attn_tensor *tensor, uint32_t dtype, uint64_t tokens, uint64_t heads,
+                           uint64_t dim, const char *name, struct attn_error *err);
+/* The same of a tensor that is written: no two elements share memory. */
+int32_t attn__output_check(const struct attn_tensor *tensor, uint32_t dtype, uint64_t tokens, uint64_t heads,
                            uint64_t dim, const char *name, struct attn_error *err);
 /* A scale of the granularity that the problem says; `granularity` NONE or 0: none may be given. */
 int32_t attn__scale_check(const struct attn_scale *scale, uint32_t granularity, const char *name,

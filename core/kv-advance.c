@@ -27,10 +27,16 @@ static int32_t check_counts(const struct attn_kv_advance_step_args *args, struct
                               counts[i].name, counts[i].value, counts[i].least, ATTN__COUNT_MAX);
         }
     }
-    return args->index_dtype == 0 || args->index_dtype == ATTN_INT32 || args->index_dtype == ATTN_INT64
+    if (args->index_dtype != 0 && args->index_dtype != ATTN_INT32 && args->index_dtype != ATTN_INT64) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "index_dtype",
+                          "index_dtype is 0x%x; accepted: ATTN_INT32 and ATTN_INT64", args->index_dtype);
+    }
+    const int64_t size = args->index_dtype == ATTN_INT64 ? 8 : 4;
+    return args->table_stride % size == 0
                ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, "index_dtype",
-                            "index_dtype is 0x%x; accepted: ATTN_INT32 and ATTN_INT64", args->index_dtype);
+               : attn__fail(err, ATTN_E_INVALID, 0, "table_stride",
+                            "table_stride is %lld; accepted: multiples of the %lld bytes of an index",
+                            (long long)args->table_stride, (long long)size);
 }
 
 static int32_t check_arrays(const struct attn_kv_advance_step_args *args, struct attn_error *err)

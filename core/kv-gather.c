@@ -82,7 +82,7 @@ static int32_t check_half(const struct attn_kv_gather_args *args, const struct h
                           half->dtype_name, half->to_dtype, attn_dtype_name(half->dtype));
     }
     const int32_t status =
-        attn__tensor_check(half->to, half->to_dtype, args->tokens, kv_heads, half->dim, half->name, err);
+        attn__output_check(half->to, half->to_dtype, args->tokens, kv_heads, half->dim, half->name, err);
     if (status != ATTN_OK || half->scales->buffer.data == NULL) {
         return status;
     }
@@ -90,7 +90,7 @@ static int32_t check_half(const struct attn_kv_gather_args *args, const struct h
                              "%s is given, but %s has no scale: its values are multiplied with theirs; leave "
                              "its kind 0",
                              half->scales_name, attn_dtype_name(half->to_dtype))
-                : attn__tensor_check(half->scales, ATTN_F32, args->tokens, kv_heads, 1, half->scales_name,
+                : attn__output_check(half->scales, ATTN_F32, args->tokens, kv_heads, 1, half->scales_name,
                                      err);
 }
 

@@ -6,9 +6,6 @@
 #include "call.h"
 #include "problem.h"
 
-/* Caches of one call of the plugin's copy_blocks. */
-#define LAYERS_AT_ONCE 16
-
 /* The two caches of a call. */
 struct two {
     struct attn_kv_desc copies[2];
@@ -118,9 +115,9 @@ int32_t attn_kv_copy_slots(struct attn_backend *backend, const struct attn_kv_co
 
 /* Some of the caches of a copy_blocks. */
 struct group {
-    struct attn_kv_desc copies[LAYERS_AT_ONCE];
-    const struct attn_kv_desc *descs[LAYERS_AT_ONCE];
-    struct attn_kv_ref refs[LAYERS_AT_ONCE];
+    struct attn_kv_desc copies[ATTN_KV_LAYERS_MAX];
+    const struct attn_kv_desc *descs[ATTN_KV_LAYERS_MAX];
+    struct attn_kv_ref refs[ATTN_KV_LAYERS_MAX];
     uint32_t count;
 };
 
@@ -128,7 +125,7 @@ static int32_t group_init(struct group *group, const struct attn_backend *backen
                           const struct attn_kv_copy_blocks_args *args, uint32_t first, struct attn_error *err)
 {
     int32_t status = ATTN_OK;
-    group->count = args->layers - first < LAYERS_AT_ONCE ? args->layers - first : LAYERS_AT_ONCE;
+    group->count = args->layers - first < ATTN_KV_LAYERS_MAX ? args->layers - first : ATTN_KV_LAYERS_MAX;
     for (uint32_t i = 0; i < group->count && status == ATTN_OK; i++) {
         char name[24];
         snprintf(name, sizeof name, "cache[%u]", first + i);

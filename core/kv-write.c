@@ -40,6 +40,22 @@ static int32_t check_latent(const struct attn_kv_write_args *args, const struct 
                              : status;
 }
 
+/* New rows of 8 bits come without a scale: they are codes of the cache's own. */
+static int32_t check_codes(uint32_t from, uint32_t to, const struct attn_scale *scale, bool values,
+                           struct attn_error *err)
+{
+    const char *name = values ? "v_dtype" : "k_dtype";
+    if (attn__element_size(from) > 1 ||
+        (from == to && (scale->kind == ATTN_SCALE_UNIT || scale->granularity != ATTN_SCALES_TOKEN_HEAD))) {
+        return ATTN_OK;
+    }
+    return attn__fail(
+        err, ATTN_E_UNSUPPORTED, values ? ATTN_REASON_DTYPE_V : ATTN_REASON_DTYPE_K, name,
+        "%s of the new rows is %s, the cache's is %s; f32, f16 and bf16 are served, and codes of "
+        "the cache's own 8-bit type if its scale is not token-head",
+        name, attn_dtype_name(from), attn_dtype_name(to));
+}
+
 static int32_t check_rows(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
                           struct attn_error *err)
 {
@@ -57,6 +73,13 @@ static int32_t check_rows(const struct attn_kv_write_args *args, const struct at
                               name, types[i]);
         }
     }
+    int32_t status = check_codes(args->k_dtype, desc->k_dtype, &desc->k_scale, false, err);
+    if (status == ATTN_OK && !latent) {
+        status = check_codes(args->v_dtype, desc->v_dtype, &desc->v_scale, true, err);
+    }
+    if (status != ATTN_OK) {
+        return status;
+    }
     if (latent) {
         return check_latent(args, desc, err);
     }
@@ -65,8 +88,8 @@ static int32_t check_rows(const struct attn_kv_write_args *args, const struct at
                           "k_rope is given, but the cache has v: only a latent cache takes keys in two "
                           "pieces; leave k_rope out");
     }
-    const int32_t status = attn__tensor_check(&args->k_new, args->k_dtype, args->rows, desc->kv_heads,
-                                              desc->head_dim, "k_new", err);
+    status = attn__tensor_check(&args->k_new, args->k_dtype, args->rows, desc->kv_heads, desc->head_dim,
+                                "k_new", err);
     const uint32_t vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
     return status == ATTN_OK
                ? attn__tensor_check(&args->v_new, args->v_dtype, args->rows, desc->kv_heads, vo, "v_new", err)

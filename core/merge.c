@@ -54,6 +54,13 @@ static int32_t check_lse(const struct shape *shape, const struct attn_tensor *te
     return attn__tensor_check(tensor, ATTN_F32, shape->rows, shape->heads, 1, name, err);
 }
 
+/* What is written. */
+static int32_t check_result(const struct shape *shape, const struct attn_tensor *tensor,
+                            struct attn_error *err)
+{
+    return attn__output_check(tensor, shape->dtype, shape->rows, shape->heads, shape->head_dim, "out", err);
+}
+
 static int32_t unsupported(const struct attn_backend *backend, const char *what, struct attn_error *err)
 {
     return attn__fail(err, ATTN_E_UNSUPPORTED, 0, what, "%s offers no %s", backend->entry->table.name, what);
@@ -75,10 +82,11 @@ static int32_t check_merge(const struct attn_merge_args *args, struct attn_error
         }
     }
     if (status == ATTN_OK) {
-        status = check_out(&shape, &args->out, "out", err);
+        status = check_result(&shape, &args->out, err);
     }
-    return status == ATTN_OK && args->lse.buffer.data != NULL ? check_lse(&shape, &args->lse, "lse", err)
-                                                              : status;
+    return status == ATTN_OK && args->lse.buffer.data != NULL
+               ? attn__output_check(&args->lse, ATTN_F32, shape.rows, shape.heads, 1, "lse", err)
+               : status;
 }
 
 int32_t attn_merge(struct attn_backend *backend, const struct attn_merge_args *args, void *stream,
@@ -122,7 +130,7 @@ static int32_t check_rescale(const struct attn_rescale_args *args, struct attn_e
     if (status == ATTN_OK) {
         status = check_lse(&shape, &args->own, "own", err);
     }
-    return status == ATTN_OK ? check_out(&shape, &args->out, "out", err) : status;
+    return status == ATTN_OK ? check_result(&shape, &args->out, err) : status;
 }
 
 int32_t attn_rescale(struct attn_backend *backend, const struct attn_rescale_args *args, void *stream,

@@ -34,9 +34,32 @@ static int32_t check_keys(const struct attn_plan *plan, const struct attn_tensor
     if (!from_new) {
         return ATTN_OK;
     }
-    status = attn__scale_check(&tensors->k_new_scale, problem->k_scale, "k_new_scale", err);
+    status = attn__tensor_check(&tensors->k_new, problem->k_dtype, batch->rows, problem->kv_heads,
+                                problem->head_dim, "k_new", err);
+    if (status == ATTN_OK && !problem->mla) {
+        status = attn__tensor_check(&tensors->v_new, problem->v_dtype, batch->rows, problem->kv_heads,
+                                    problem->head_dim_vo, "v_new", err);
+    }
+    if (status == ATTN_OK) {
+        status = attn__scale_check(&tensors->k_new_scale, problem->k_scale, "k_new_scale", err);
+    }
     return status == ATTN_OK ? attn__scale_check(&tensors->v_new_scale, problem->v_scale, "v_new_scale", err)
                              : status;
+}
+
+/* Every element of an additive mask begins at a multiple of its size. */
+static int32_t check_mask_strides(const struct attn_problem *problem, const struct attn_tensors *tensors,
+                                  struct attn_error *err)
+{
+    const uint32_t size = problem->mask == ATTN_MASK_F32 ? 4 : problem->mask == ATTN_MASK_BITS ? 1 : 2;
+    const int64_t seq = tensors->mask_starts.data != NULL ? 0 : tensors->mask_seq_stride;
+    return ((tensors->mask_head_stride | tensors->mask_row_stride | seq) & (int64_t)(size - 1)) == 0
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "mask",
+                            "tensors.mask has strides of %lld (sequence), %lld (head) and %lld (row) bytes; "
+                            "multiples of its element size %u are accepted",
+                            (long long)seq, (long long)tensors->mask_head_stride,
+                            (long long)tensors->mask_row_stride, size);
 }
 
 /* Biases and masks. */
@@ -56,6 +79,9 @@ static int32_t check_extras(const struct attn_problem *problem, const struct att
     }
     if (status == ATTN_OK) {
         status = check_presence(tensors->mask.data, problem->mask != ATTN_MASK_NONE, "mask", "mask", err);
+    }
+    if (status == ATTN_OK && problem->mask != ATTN_MASK_NONE) {
+        status = check_mask_strides(problem, tensors, err);
     }
     if (status == ATTN_OK && tensors->mask_packed != 0 && problem->mask != ATTN_MASK_BITS) {
         status = attn__fail(err, ATTN_E_INVALID, 0, "mask_packed",
@@ -105,11 +131,14 @@ static int32_t check_tensors(const struct attn_plan *plan, const struct attn_ten
     }
     int32_t status = check_queries(problem, tensors, batch, err);
     if (status == ATTN_OK) {
-        status = attn__tensor_check(&tensors->out, problem->out_dtype, batch->rows, problem->heads,
+        status = attn__output_check(&tensors->out, problem->out_dtype, batch->rows, problem->heads,
                                     problem->head_dim_vo, "out", err);
     }
     if (status == ATTN_OK && batch->rows > 0) {
         status = check_presence(tensors->lse.buffer.data, problem->lse != 0, "lse", "lse", err);
+    }
+    if (status == ATTN_OK && problem->lse) {
+        status = attn__output_check(&tensors->lse, ATTN_F32, batch->rows, problem->heads, 1, "lse", err);
     }
     if (status == ATTN_OK) {
         status = check_keys(plan, tensors, batch, err);

@@ -1,83 +1,231 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Checks every array of a batch once a step, and finds the highest page or token that a run will read, so
- * that each layer compares one number with its cache.
+ * Checks what the arrays of a batch hold: libattn those of which it has host copies, a plugin those that it
+ * reads in host memory anyway.
  */
 #include "check.h"
 
-static int32_t fail_at(struct attn_error *err, const char *name, uint64_t index, int64_t value,
-                       const char *wanted)
+/* What is known of the sequence under check. */
+struct sequence {
+    const struct attn_problem *problem;
+    const struct attn_batch *batch;
+    const struct attn_batch_host *host;
+    uint32_t index;
+    int32_t queries;
+    int64_t keys;
+    int64_t pages;              /* that hold its keys */
+    struct attn_extent *extent; /* or NULL */
+};
+
+static void extend(const struct sequence *sequence, int64_t last_key)
 {
-    return attn__fail(err, ATTN_E_INVALID, 0, name, "%s[%llu] is %lld; %s", name, (unsigned long long)index,
-                      (long long)value, wanted);
+    struct attn_extent *extent = sequence->extent;
+
+    if (extent == NULL)
+        return;
+    extent->last_key = last_key > extent->last_key ? last_key : extent->last_key;
+    extent->max_kv = sequence->keys > extent->max_kv ? (uint32_t)sequence->keys : extent->max_kv;
 }
 
-/* A given array is aligned to its elements; a needed one is given. */
-static int32_t check_array(const struct attn_buffer *buffer, uint32_t size, bool needed, const char *name,
-                           struct attn_error *err)
+/* ATTN_E_INVALID naming array, index, value and range. */
+static int32_t out_of_range(struct attn_error *err, const char *array, uint64_t index, int64_t value,
+                            const char *what, int64_t limit)
 {
-    uintptr_t address = (uintptr_t)attn__address(buffer);
+    return attn__fail(err, ATTN_E_INVALID, 0, array, "batch.%s[%llu] is %lld; accepted: %s %lld", array,
+                      (unsigned long long)index, (long long)value, what, (long long)limit);
+}
 
-    if (address == 0 && needed)
-        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
-    if ((address & (size - 1)) != 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, name, "the address of %s is no multiple of %u", name, size);
+static int32_t check_queries(struct sequence *sequence, struct attn_error *err)
+{
+    const int32_t *offsets = sequence->host->q_offsets;
+    const uint32_t i = sequence->index;
+    if (i == 0 && offsets[0] != 0)
+        return out_of_range(err, "q_offsets", 0, offsets[0], "exactly", 0);
+    if (offsets[i + 1] < offsets[i])
+        return out_of_range(err, "q_offsets", (uint64_t)i + 1, offsets[i + 1], "not falling, at least",
+                            offsets[i]);
+    sequence->queries = offsets[i + 1] - offsets[i];
+    if ((uint32_t)sequence->queries > sequence->batch->max_q)
+        return out_of_range(err, "q_offsets", (uint64_t)i + 1, offsets[i + 1],
+                            "at most max_q above the one before,",
+                            (int64_t)offsets[i] + sequence->batch->max_q);
     return ATTN_OK;
 }
 
-static int32_t check_scalars(const struct attn_problem *problem, const struct attn_batch *batch,
-                             struct attn_error *err)
+/* Dense: room between the starts, and the length where no array gives it. */
+static int32_t check_starts(struct sequence *sequence, struct attn_error *err)
 {
-    const struct {
-        const char *name;
-        uint32_t value, most;
-    } counts[] = {{"seqs", batch->seqs, problem->max_seqs},
-                  {"rows", batch->rows, problem->max_rows},
-                  {"max_q", batch->max_q, problem->max_q},
-                  {"max_kv", batch->max_kv, problem->max_kv}};
-
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        if (counts[i].value > counts[i].most)
-            return attn__fail(err, ATTN_E_INVALID, 0, counts[i].name,
-                              "%s is %u; up to the plan's maximum %u is accepted", counts[i].name,
-                              counts[i].value, counts[i].most);
+    const int32_t *starts = sequence->host->kv_offsets;
+    const uint32_t i = sequence->index;
+    if (starts[i] < 0)
+        return out_of_range(err, "kv_offsets", i, starts[i], "at least", 0);
+    if (starts[i + 1] < starts[i])
+        return out_of_range(err, "kv_offsets", (uint64_t)i + 1, starts[i + 1], "not falling, at least",
+                            starts[i]);
+    const int64_t room = (int64_t)starts[i + 1] - starts[i];
+    if (sequence->host->kv_lens == NULL) {
+        sequence->keys = room;
+        return ATTN_OK;
     }
+    if (sequence->keys > room)
+        return out_of_range(err, "kv_lens", i, sequence->keys, "up to the next of kv_offsets,", room);
     return ATTN_OK;
 }
 
-static int32_t check_arrays(const struct attn_problem *problem, const struct attn_batch *batch, bool queries,
-                            struct attn_error *err)
+static int32_t check_keys(struct sequence *sequence, struct attn_error *err)
 {
-    bool any = batch->seqs > 0, cached = problem->kv_source != ATTN_KV_NEW;
-    uint32_t index_size = problem->index_dtype == ATTN_INT64 ? 8 : 4;
-    uint32_t position_size = batch->position_dtype == ATTN_INT64 ? 8 : 4;
-    const struct {
-        const struct attn_buffer *buffer;
-        const char *name;
-        uint32_t size;
-        bool needed;
-    } arrays[] = {
-        {&batch->q_offsets, "q_offsets", 4, any && queries},
-        {&batch->kv_lens, "kv_lens", 4, any && cached},
-        {&batch->kv_offsets, "kv_offsets", 4, false},
-        {&batch->csr_indptr, "csr_indptr", 4, any && cached && problem->addressing == ATTN_CSR},
-        {&batch->csr_indices, "csr_indices", index_size, false},
-        {&batch->table, "table", 4, false},
-        {&batch->last_page_lens, "last_page_lens", 4, false},
-        {&batch->q_positions, "q_positions", position_size, problem->positions != 0 && batch->rows > 0},
-        {&batch->seq_causal, "seq_causal", 1, problem->seq_causal != 0 && any},
-        {&batch->kv_global_lens, "kv_global_lens", 4, problem->cp != 0 && any},
-    };
-
-    if (batch->table_stride % 4 != 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "table_stride",
-                          "table_stride is %lld bytes, no multiple of 4", (long long)batch->table_stride);
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        int32_t status = check_array(arrays[i].buffer, arrays[i].size, arrays[i].needed, arrays[i].name, err);
+    const struct attn_batch *batch = sequence->batch;
+    const uint32_t source = sequence->problem->kv_source;
+    const uint32_t i = sequence->index;
+    sequence->keys = sequence->host->kv_lens != NULL ? sequence->host->kv_lens[i] : sequence->queries;
+    if (sequence->keys < 0)
+        return out_of_range(err, "kv_lens", i, sequence->keys, "at least", 0);
+    const bool by_starts = sequence->host->kv_offsets != NULL &&
+                           (source == ATTN_KV_NEW || sequence->problem->addressing == ATTN_DENSE);
+    if (by_starts) {
+        const int32_t status = check_starts(sequence, err);
         if (status != ATTN_OK)
             return status;
+    } else if (source == ATTN_KV_NEW && sequence->keys != sequence->queries) {
+        return out_of_range(err, "kv_lens", i, sequence->keys, "without kv_offsets the number of queries,",
+                            sequence->queries);
     }
+    if (source == ATTN_KV_CACHE_NEW && sequence->keys < sequence->queries)
+        return out_of_range(err, "kv_lens", i, sequence->keys,
+                            "with kv_source=cache+new at least the queries,", sequence->queries);
+    if (sequence->keys > batch->max_kv)
+        return out_of_range(err, sequence->host->kv_lens != NULL ? "kv_lens" : "kv_offsets", i,
+                            sequence->keys, "keys up to max_kv,", batch->max_kv);
+    /* 32 bits hold both, and divide faster. */
+    if (sequence->keys > 0 && (by_starts || source == ATTN_KV_NEW))
+        extend(sequence,
+               (by_starts ? sequence->host->kv_offsets : sequence->host->q_offsets)[i] + sequence->keys - 1);
+    else if (sequence->keys > 0 && sequence->problem->addressing == ATTN_DENSE)
+        extend(sequence, i); /* a page is a sequence */
+    sequence->pages =
+        sequence->keys > 0 ? ((uint32_t)sequence->keys - 1) / sequence->problem->block + INT64_C(1) : 0;
     return ATTN_OK;
+}
+
+/* Highest of a number of entries, -1 if all are holes. */
+static int64_t highest(const void *entries, uint32_t dtype, int64_t first, int64_t count)
+{
+    int64_t wide_max = -1;
+
+    if (dtype == ATTN_INT64) {
+        const int64_t *wide = (const int64_t *)entries + first;
+        for (int64_t i = 0; i < count; i++)
+            wide_max = wide[i] > wide_max ? wide[i] : wide_max;
+        return wide_max;
+    }
+    const int32_t *narrow = (const int32_t *)entries + first;
+    int32_t max = -1;
+    for (int64_t i = 0; i < count; i++)
+        max = narrow[i] > max ? narrow[i] : max;
+    return max;
+}
+
+/* The pages of a sequence: `count` entries from `first` on; negative ones are holes. */
+static int32_t check_pages(const struct sequence *sequence, const char *array, uint64_t index,
+                           const void *entries, uint32_t dtype, int64_t first, struct attn_error *err)
+{
+    const uint32_t limit = sequence->batch->pages; /* 0: not said, so that any is right */
+    int64_t i = 0;
+
+    if (limit == 0 && sequence->extent == NULL)
+        return ATTN_OK;
+    const int64_t max = highest(entries, dtype, first, sequence->pages);
+    extend(sequence, max);
+    if (limit == 0 || max < (int64_t)limit)
+        return ATTN_OK;
+    while (highest(entries, dtype, first + i, 1) < (int64_t)limit)
+        i++;
+    return out_of_range(err, array, index + (uint64_t)i, highest(entries, dtype, first + i, 1),
+                        "below the number of pages,", limit);
+}
+
+static int32_t check_table(const struct sequence *sequence, struct attn_error *err)
+{
+    const uint32_t width = sequence->batch->table_width;
+
+    if (sequence->pages > width)
+        return attn__fail(err, ATTN_E_INVALID, 0, "table_width",
+                          "batch.table_width is %u, but kv_lens[%u]=%lld takes %lld pages of %u tokens; "
+                          "accepted: that many and more",
+                          width, sequence->index, (long long)sequence->keys, (long long)sequence->pages,
+                          sequence->problem->block);
+    const char *row =
+        (const char *)sequence->host->table + (int64_t)sequence->index * sequence->batch->table_stride;
+    return check_pages(sequence, "table", (uint64_t)sequence->index * width, row, ATTN_INT32, 0, err);
+}
+
+static int32_t check_csr(const struct sequence *sequence, struct attn_error *err)
+{
+    const int32_t *indptr = sequence->host->csr_indptr;
+    const uint32_t i = sequence->index;
+
+    if (indptr[i] < 0)
+        return out_of_range(err, "csr_indptr", i, indptr[i], "at least", 0);
+    if (indptr[i + 1] < indptr[i])
+        return out_of_range(err, "csr_indptr", (uint64_t)i + 1, indptr[i + 1], "not falling, at least",
+                            indptr[i]);
+    if (indptr[i + 1] - indptr[i] < sequence->pages)
+        return out_of_range(err, "csr_indptr", (uint64_t)i + 1, indptr[i + 1],
+                            "room for the pages of kv_lens, at least", indptr[i] + sequence->pages);
+    return sequence->pages == 0
+               ? ATTN_OK
+               : check_pages(sequence, "csr_indices", (uint64_t)indptr[i], sequence->host->csr_indices,
+                             sequence->problem->index_dtype, indptr[i], err);
+}
+
+static int32_t check_last_page(const struct sequence *sequence, struct attn_error *err)
+{
+    const int32_t given = sequence->host->last_page_lens[sequence->index];
+    const int64_t block = sequence->problem->block;
+    if (sequence->keys == 0) { /* builders write 0 or a whole page */
+        return given >= 0 && given <= block ? ATTN_OK
+                                            : out_of_range(err, "last_page_lens", sequence->index, given,
+                                                           "of an empty sequence 0 to", block);
+    }
+    const int64_t expected = (sequence->keys - 1) % block + 1;
+    return given == expected ? ATTN_OK
+                             : out_of_range(err, "last_page_lens", sequence->index, given,
+                                            "what follows from kv_lens,", expected);
+}
+
+/* The keys that this rank holds of all (docs/definition.md, section 4). */
+static int32_t check_rank_keys(const struct sequence *sequence, struct attn_error *err)
+{
+    const struct attn_spread spread = attn__spread_of(sequence->problem, sequence->batch);
+    const int64_t all = sequence->host->kv_global_lens[sequence->index];
+
+    if (all < 0)
+        return out_of_range(err, "kv_global_lens", sequence->index, all, "at least", 0);
+    const int64_t own = attn__spread_count(&spread, all);
+    return sequence->keys == own ? ATTN_OK
+                                 : out_of_range(err, "kv_lens", sequence->index, sequence->keys,
+                                                "what this rank holds of kv_global_lens,", own);
+}
+
+static int32_t check_sequence(struct sequence *sequence, struct attn_error *err)
+{
+    const struct attn_batch_host *host = sequence->host;
+    const bool cached = sequence->problem->kv_source != ATTN_KV_NEW;
+    int32_t status = host->q_offsets != NULL ? check_queries(sequence, err) : (int32_t)ATTN_OK;
+    if (status == ATTN_OK)
+        status = check_keys(sequence, err);
+    if (status == ATTN_OK && cached && sequence->problem->addressing == ATTN_TABLE && sequence->pages > 0)
+        status = check_table(sequence, err);
+    if (status == ATTN_OK && cached && sequence->problem->addressing == ATTN_CSR)
+        status = check_csr(sequence, err);
+    if (status == ATTN_OK && host->last_page_lens != NULL)
+        status = check_last_page(sequence, err);
+    if (status == ATTN_OK && host->seq_causal != NULL && host->seq_causal[sequence->index] > 1)
+        status =
+            out_of_range(err, "seq_causal", sequence->index, host->seq_causal[sequence->index], "0 or", 1);
+    if (status == ATTN_OK && sequence->problem->cp)
+        status = check_rank_keys(sequence, err);
+    return status;
 }
 
 struct attn_spread attn__spread_of(const struct attn_problem *problem, const struct attn_batch *batch)
@@ -87,259 +235,22 @@ struct attn_spread attn__spread_of(const struct attn_problem *problem, const str
     return (struct attn_spread){batch->cp_rank, batch->cp_world, batch->cp_interleave};
 }
 
-/* Whether this may be one of the ranks that keys are spread over. */
-static int32_t check_ranks(const struct attn_problem *problem, const struct attn_batch *batch,
-                           struct attn_error *err)
+int32_t attn__batch_check_arrays(const struct attn_problem *problem, const struct attn_batch *batch,
+                                 const struct attn_batch_host *arrays, struct attn_extent *out,
+                                 struct attn_error *err)
 {
-    int64_t all;
+    struct sequence sequence = {.problem = problem, .batch = batch, .host = arrays, .extent = out};
+    int32_t status = ATTN_OK;
 
-    if (problem->cp == 0 || batch->seqs == 0)
+    if (out != NULL)
+        *out = (struct attn_extent){.last_key = -1};
+    if (batch->seqs == 0)
         return ATTN_OK;
-    if (batch->cp_rank >= batch->cp_world)
-        return attn__fail(err, ATTN_E_INVALID, 0, "cp_rank", "cp_rank is %u of cp_world %u; it must be less",
-                          batch->cp_rank, batch->cp_world);
-    if (batch->cp_interleave == 0 ||
-        (problem->addressing != ATTN_DENSE && problem->block % batch->cp_interleave != 0) ||
-        __builtin_mul_overflow((int64_t)batch->cp_interleave, batch->cp_world, &all))
-        return attn__fail(
-            err, ATTN_E_INVALID, 0, "cp_interleave",
-            "cp_interleave is %u; divisors of block %u are accepted whose product with cp_world "
-            "%u fits 63 bits",
-            batch->cp_interleave, problem->block, batch->cp_world);
-    return ATTN_OK;
-}
-
-static const int32_t *array(const struct attn_buffer *buffer)
-{
-    return (const int32_t *)(const void *)attn__address(buffer);
-}
-
-/* Query offsets begin at 0, never fall, and end at rows. */
-static int32_t check_queries(const struct attn_batch *batch, struct attn_error *err)
-{
-    const int32_t *offsets = array(&batch->q_offsets);
-
-    if (batch->seqs == 0) {
-        if (batch->rows != 0)
-            return attn__fail(err, ATTN_E_INVALID, 0, "rows",
-                              "rows is %u, but there are no sequences; 0 is accepted", batch->rows);
-        return ATTN_OK;
-    }
-    if (offsets[0] != 0)
-        return fail_at(err, "q_offsets", 0, offsets[0], "it begins at 0");
-    for (uint32_t n = 0; n < batch->seqs; n++) {
-        int64_t length = (int64_t)offsets[n + 1] - offsets[n];
-        if (length < 0)
-            return fail_at(err, "q_offsets", n + 1, offsets[n + 1], "it must not fall");
-        if (length > batch->max_q)
-            return fail_at(err, "q_offsets", n + 1, offsets[n + 1],
-                           "the sequence has more query tokens than max_q");
-    }
-    if ((uint32_t)offsets[batch->seqs] != batch->rows)
-        return fail_at(err, "q_offsets", batch->seqs, offsets[batch->seqs], "it must end at rows");
-    return ATTN_OK;
-}
-
-/* `offsets`: where the tokens of a sequence begin, or NULL: a page is a sequence. */
-static int32_t check_dense(const int32_t *offsets, uint32_t seq, int64_t kv_len, struct attn_extent *extent,
-                           struct attn_error *err)
-{
-    int64_t last = seq;
-
-    if (offsets != NULL) {
-        if (offsets[seq] < 0)
-            return fail_at(err, "kv_offsets", seq, offsets[seq], "it must not be negative");
-        last = offsets[seq] + kv_len;
-        if (last > offsets[seq + 1])
-            return fail_at(err, "kv_offsets", (uint64_t)seq + 1, offsets[seq + 1],
-                           "the sequence's kv_lens reaches beyond it");
-        last--;
-    }
-    extent->last_key = last > extent->last_key ? last : extent->last_key;
-    return ATTN_OK;
-}
-
-/* Highest entry of a row of pages, -1 if all are holes. */
-static int64_t highest(const void *entries, uint32_t dtype, uint64_t first, uint64_t count)
-{
-    int64_t most = -1;
-
-    if (dtype == ATTN_INT64) {
-        const int64_t *wide = (const int64_t *)entries + first;
-        for (uint64_t i = 0; i < count; i++)
-            most = wide[i] > most ? wide[i] : most;
-        return most;
-    }
-    const int32_t *narrow = (const int32_t *)entries + first;
-    int32_t top = -1;
-    for (uint64_t i = 0; i < count; i++)
-        top = narrow[i] > top ? narrow[i] : top;
-    return top;
-}
-
-static int32_t check_pages(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
-                           uint32_t kv_len, struct attn_extent *extent, struct attn_error *err)
-{
-    uint32_t needed = kv_len / problem->block + (kv_len % problem->block != 0);
-    bool is_table = problem->addressing == ATTN_TABLE;
-    const char *name = is_table ? "table" : "csr_indices", *entries = NULL;
-    int64_t there = batch->table_width, most;
-    uint64_t first = 0;
-
-    if (is_table) {
-        entries = attn__address(&batch->table);
-    } else {
-        const int32_t *indptr = array(&batch->csr_indptr);
-        if (indptr[seq] < 0)
-            return fail_at(err, "csr_indptr", seq, indptr[seq], "it must not be negative");
-        there = (int64_t)indptr[seq + 1] - indptr[seq];
-        first = (uint64_t)indptr[seq];
-        entries = attn__address(&batch->csr_indices);
-    }
-    if (needed > there)
-        return attn__fail(
-            err, ATTN_E_INVALID, 0, is_table ? "table_width" : "csr_indptr",
-            "sequence %u has %u keys in %u pages, but %lld page entries; as many as pages are needed", seq,
-            kv_len, needed, (long long)there);
-    if (entries == NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; the plan needs it", name);
-    if (is_table)
-        most = highest(entries + (int64_t)seq * batch->table_stride, ATTN_INT32, 0, needed);
-    else
-        most = highest(entries, problem->index_dtype, first, needed);
-    if (batch->pages != 0 && most >= batch->pages)
-        return attn__fail(err, ATTN_E_INVALID, 0, name,
-                          "sequence %u has page %lld, the cache has %u pages; pages below that and holes "
-                          "(negative) are accepted",
-                          seq, (long long)most, batch->pages);
-    extent->last_key = most > extent->last_key ? most : extent->last_key;
-    return ATTN_OK;
-}
-
-/* Without a cache lengths may be left out, and follow from either offsets. */
-static int64_t count_keys(const struct attn_batch *batch, uint32_t seq)
-{
-    const int32_t *offsets = array(batch->kv_offsets.data != NULL ? &batch->kv_offsets : &batch->q_offsets);
-
-    if (batch->kv_lens.data != NULL)
-        return array(&batch->kv_lens)[seq];
-    return (int64_t)offsets[seq + 1] - offsets[seq];
-}
-
-/* What the new rows of a sequence ask of its length. */
-static int32_t check_new(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
-                         int64_t kv_len, struct attn_error *err)
-{
-    const int32_t *offsets = array(&batch->q_offsets);
-
-    if (problem->kv_source != ATTN_KV_NEW && problem->kv_source != ATTN_KV_CACHE_NEW)
-        return ATTN_OK; /* a batch that only says where keys are has no queries */
-    int64_t q_len = (int64_t)offsets[seq + 1] - offsets[seq];
-
-    if (problem->kv_source == ATTN_KV_NEW && batch->kv_offsets.data == NULL && kv_len != q_len)
-        return fail_at(err, "kv_lens", seq, kv_len, "without kv_offsets it is the number of query tokens");
-    if (problem->kv_source == ATTN_KV_CACHE_NEW && kv_len < q_len)
-        return fail_at(err, "kv_lens", seq, kv_len, "it must not be less than the number of query tokens");
-    return ATTN_OK;
-}
-
-/* Of all keys of a sequence its length is what this rank holds. */
-static int32_t check_share(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
-                           int64_t kv_len, struct attn_error *err)
-{
-    const struct attn_spread spread = attn__spread_of(problem, batch);
-
-    if (problem->cp == 0)
-        return ATTN_OK;
-    int64_t all = array(&batch->kv_global_lens)[seq];
-    if (all < 0)
-        return fail_at(err, "kv_global_lens", seq, all, "it must not be negative");
-    int64_t own = attn__spread_count(&spread, all);
-    if (kv_len != own)
-        return attn__fail(err, ATTN_E_INVALID, 0, "kv_lens",
-                          "kv_lens[%u] is %lld, but of kv_global_lens[%u] = %lld keys rank %u of %u holds "
-                          "%lld, which is accepted",
-                          seq, (long long)kv_len, seq, (long long)all, batch->cp_rank, batch->cp_world,
-                          (long long)own);
-    return ATTN_OK;
-}
-
-static int32_t check_keys(const struct attn_problem *problem, const struct attn_batch *batch, uint32_t seq,
-                          struct attn_extent *extent, struct attn_error *err)
-{
-    int64_t kv_len = count_keys(batch, seq);
-    const int32_t *last_page_lens = array(&batch->last_page_lens);
-
-    if (kv_len < 0 || kv_len > (int64_t)batch->max_kv)
-        return fail_at(err, "kv_lens", seq, kv_len, "0 to max_kv is accepted");
-    int32_t status = check_new(problem, batch, seq, kv_len, err);
-    if (status == ATTN_OK)
-        status = check_share(problem, batch, seq, kv_len, err);
-    if (status != ATTN_OK)
-        return status;
-    extent->max_kv = (uint32_t)kv_len > extent->max_kv ? (uint32_t)kv_len : extent->max_kv;
-    if (kv_len == 0)
-        return ATTN_OK;
-    if (problem->kv_source == ATTN_KV_NEW)
-        return check_dense(array(batch->kv_offsets.data != NULL ? &batch->kv_offsets : &batch->q_offsets),
-                           seq, kv_len, extent, err);
-    if (problem->addressing == ATTN_DENSE)
-        return check_dense(array(&batch->kv_offsets), seq, kv_len, extent, err);
-    if (last_page_lens != NULL && (int64_t)last_page_lens[seq] != (kv_len - 1) % problem->block + 1)
-        return fail_at(err, "last_page_lens", seq, last_page_lens[seq], "it contradicts kv_lens and block");
-    return check_pages(problem, batch, seq, (uint32_t)kv_len, extent, err);
-}
-
-int32_t attn__batch_check_given(const struct attn_problem *problem, const struct attn_batch *batch,
-                                struct attn_error *err)
-{
-    int32_t status = check_scalars(problem, batch, err);
-
-    if (status == ATTN_OK)
-        status = check_arrays(problem, batch, true, err);
-    return status == ATTN_OK ? check_ranks(problem, batch, err) : status;
-}
-
-int32_t attn__batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
-                          struct attn_extent *out, struct attn_error *err)
-{
-    int32_t status = attn__batch_check_given(problem, batch, err);
-
-    *out = (struct attn_extent){.last_key = -1};
-    if (status == ATTN_OK)
-        status = check_queries(batch, err);
-    for (uint32_t n = 0; n < batch->seqs && status == ATTN_OK; n++)
-        status = check_keys(problem, batch, n, out, err);
+    for (; sequence.index < batch->seqs && status == ATTN_OK; sequence.index++)
+        status = check_sequence(&sequence, err);
+    if (status == ATTN_OK && arrays->q_offsets != NULL &&
+        (uint32_t)arrays->q_offsets[batch->seqs] != batch->rows)
+        status = out_of_range(err, "q_offsets", batch->seqs, arrays->q_offsets[batch->seqs],
+                              "the number of rows,", batch->rows);
     return status;
-}
-
-int32_t attn__batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
-                               struct attn_extent *out, struct attn_error *err)
-{
-    int32_t status = check_arrays(problem, batch, false, err);
-
-    *out = (struct attn_extent){.last_key = -1};
-    for (uint32_t n = 0; n < batch->seqs && status == ATTN_OK; n++)
-        status = check_keys(problem, batch, n, out, err);
-    return status;
-}
-
-int32_t attn__extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
-                           const struct attn_extent *extent, const struct attn_kv_desc *desc,
-                           struct attn_error *err)
-{
-    bool run_of_tokens = problem->addressing == ATTN_DENSE && batch->kv_offsets.data != NULL;
-    uint64_t there = run_of_tokens ? desc->block : desc->pages;
-
-    if (extent->last_key >= 0 && (uint64_t)extent->last_key >= there)
-        return attn__fail(err, ATTN_E_INVALID, 0, run_of_tokens ? "kv_offsets" : "pages",
-                          "the batch reads %s %lld; of this cache those below %llu are accepted",
-                          run_of_tokens ? "token" : "page", (long long)extent->last_key,
-                          (unsigned long long)there);
-    if (problem->addressing == ATTN_DENSE && !run_of_tokens && extent->max_kv > desc->block)
-        return attn__fail(
-            err, ATTN_E_INVALID, 0, "kv_lens",
-            "a sequence has %u keys; up to the %u that the cache has room for per sequence are accepted",
-            extent->max_kv, desc->block);
-    return ATTN_OK;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Checks that plugins of several vendors make, so that no kernel has to ask: element types, spans, tensors,
- * scales, batches, caches, and what a run is given. Nothing here reads device memory: an address is looked
- * at, and only the functions that say so read what it points to, which then is host memory.
+ * What is left to check of a call that libattn has judged: the alignment of addresses, and what arrays hold
+ * that lie in host memory. Element types beside it, and what every plan says of itself.
  */
 #ifndef ATTN_COMMON_CHECK_H
 #define ATTN_COMMON_CHECK_H
@@ -53,85 +52,49 @@ static inline uint32_t attn__mask_dtype(uint32_t mask)
 /* The name in problem strings. */
 const char *attn__dtype_name(uint32_t dtype);
 
-/* ---------------------------------------------------------------- views (tensor-check.c) */
+/* ---------------------------------------------------------------- alignment (align.c) */
 
-/* ATTN_E_SIZE or ATTN_E_INVALID unless the block holds `size` bytes, aligned. */
-int32_t attn__span_check(const struct attn_span *span, uint64_t size, uint32_t alignment, const char *name,
+/* An address of a call, and the power of two that it is to be a multiple of. Not given is aligned. */
+struct attn__place {
+    const struct attn_buffer *buffer;
+    uint32_t size;
+    const char *name;
+};
+
+int32_t attn__align_check(const struct attn__place *places, size_t count, struct attn_error *err);
+int32_t attn__span_align(const struct attn_span *span, uint32_t alignment, const char *name,
                          struct attn_error *err);
-/*
- * ATTN_OK if every element of a view [rows, heads, ...] can be addressed: it is given, aligned, and no offset
- * overflows. `written` forbids elements that share memory.
- */
-int32_t attn__tensor_check(const struct attn_tensor *tensor, uint64_t rows, uint64_t heads, uint32_t dim,
-                           uint32_t size, uint32_t written, const char *name, struct attn_error *err);
-/* True if |a| * (n - 1) summed over up to three strides stays an offset. */
-bool attn__strides_fit(const int64_t *strides, const uint64_t *counts, uint32_t n);
-/* ATTN_OK if an 8-bit type has its scale, aligned, and no other type has one. */
-int32_t attn__scale_check(const struct attn_scale *scale, uint32_t dtype, const char *name,
+int32_t attn__batch_align(const struct attn_problem *problem, const struct attn_batch *batch,
                           struct attn_error *err);
+int32_t attn__kv_align(const struct attn_kv_desc *desc, struct attn_error *err);
+int32_t attn__run_align(const struct attn_problem *problem, const struct attn_tensors *tensors,
+                        struct attn_error *err);
+int32_t attn__write_align(const struct attn_kv_write_args *args, struct attn_error *err);
+int32_t attn__gather_align(const struct attn_kv_gather_args *args, struct attn_error *err);
+int32_t attn__advance_step_align(const struct attn_kv_advance_step_args *args, struct attn_error *err);
+int32_t attn__merge_align(const struct attn_merge_args *args, struct attn_error *err);
+int32_t attn__rescale_align(const struct attn_rescale_args *args, struct attn_error *err);
 
 /* ---------------------------------------------------------------- batches (batch-check.c) */
 
-/* What a check of a batch finds out. */
+/* What a batch reads at most. */
 struct attn_extent {
-    uint32_t max_kv;
+    uint32_t max_kv;  /* keys of the longest sequence */
     int64_t last_key; /* the highest page, or with kv_offsets the highest token; -1 = none */
 };
 
-/* Checks the scalars of a batch against the maxima, and which arrays are given; reads none of them. */
-int32_t attn__batch_check_given(const struct attn_problem *problem, const struct attn_batch *batch,
-                                struct attn_error *err);
-/* Checks every array of a batch against the maxima; all are in host memory. */
-int32_t attn__batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
-                          struct attn_extent *out, struct attn_error *err);
-/* The same of a batch without queries: lengths, and where the keys are. */
-int32_t attn__batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
-                               struct attn_extent *out, struct attn_error *err);
-/* ATTN_E_INVALID if keys up to `extent` lie outside of a cache. */
-int32_t attn__extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
-                           const struct attn_extent *extent, const struct attn_kv_desc *desc,
-                           struct attn_error *err);
+/*
+ * Checks what the arrays of a batch hold, whose scalars were checked. `arrays` are those of the batch where
+ * the host can read them: without q_offsets nothing is asked of queries. `out` may be NULL.
+ */
+int32_t attn__batch_check_arrays(const struct attn_problem *problem, const struct attn_batch *batch,
+                                 const struct attn_batch_host *arrays, struct attn_extent *out,
+                                 struct attn_error *err);
 /* How the keys of a batch are spread over ranks; world 0 if the problem says that they are not. */
 struct attn_spread attn__spread_of(const struct attn_problem *problem, const struct attn_batch *batch);
 
-/* ---------------------------------------------------------------- caches (kv-check.c) */
-
-/* The shape of a cache in one of the three flavours that backends have. */
-int32_t attn__kv_shape(enum attn_flavour flavour, const struct attn_problem *problem, uint32_t pages,
-                       struct attn_kv_shape *out, struct attn_error *err);
-/* ATTN_OK if a description can be used. */
-int32_t attn__kv_check(const struct attn_kv_desc *desc, struct attn_error *err);
-
-/* ---------------------------------------------------------------- runs (run-check.c) */
-
-/* q, out, lse, their scales, mask, slopes and sinks. */
-int32_t attn__run_check_tensors(const struct attn_problem *problem, const struct attn_batch *batch,
-                                const struct attn_tensors *tensors, struct attn_error *err);
-/* What the array of mask starts holds, which is in host memory. */
-int32_t attn__run_check_mask_starts(const struct attn_problem *problem, const struct attn_batch *batch,
-                                    const struct attn_tensors *tensors, struct attn_error *err);
-/* k_new and v_new of `tokens` rows. */
-int32_t attn__run_check_new(const struct attn_problem *problem, const struct attn_tensors *tensors,
-                            uint64_t tokens, struct attn_error *err);
-/* The cache; `bare` if its description was not checked before. */
-int32_t attn__run_check_cache(const struct attn_problem *problem, const struct attn_batch *batch,
-                              const struct attn_extent *extent, const struct attn_kv_desc *desc, bool bare,
-                              struct attn_error *err);
-
-/* ---------------------------------------------------------------- other calls (call-check.c) */
-
-/* New rows for a cache whose description was checked. */
-int32_t attn__write_check(const struct attn_kv_write_args *args, uint64_t rows,
-                          const struct attn_kv_desc *desc, struct attn_error *err);
-/* Alignment of the arrays of a step of decoding. */
-int32_t attn__advance_step_check(const struct attn_kv_advance_step_args *args, struct attn_error *err);
-/* Parts and result of a merge whose type was checked. */
-int32_t attn__merge_check(const struct attn_merge_args *args, struct attn_error *err);
-
 /* ---------------------------------------------------------------- plans (plan-info.c) */
 
-/* ATTN_OK if the problem has what every plan needs: maxima, heads and sizes. */
-int32_t attn__plan_check_maxima(const struct attn_problem *problem, struct attn_error *err);
 /* What every plan of a problem says of itself: alignment, and the bytes that a run touches at most. */
 void attn__plan_info_init(struct attn_plan_info *out, const struct attn_problem *problem);
 

@@ -1,28 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a plan wants of its problem, and what it says of itself that follows from it. */
+/* What a plan says of itself that follows from its problem. */
 #include "check.h"
-
-int32_t attn__plan_check_maxima(const struct attn_problem *problem, struct attn_error *err)
-{
-    const struct {
-        const char *name;
-        uint32_t value;
-    } wanted[] = {{"max_seqs", problem->max_seqs}, {"max_q", problem->max_q},
-                  {"max_kv", problem->max_kv},     {"max_rows", problem->max_rows},
-                  {"heads", problem->heads},       {"kv_heads", problem->kv_heads},
-                  {"head_dim", problem->head_dim}, {"head_dim_vo", problem->head_dim_vo},
-                  {"block", problem->block}};
-
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        if (wanted[i].value == 0)
-            return attn__fail(err, ATTN_E_INVALID, 0, wanted[i].name, "a plan needs %s, it is 0",
-                              wanted[i].name);
-    }
-    if (problem->heads % problem->kv_heads != 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "heads", "heads is %u, no multiple of kv_heads %u",
-                          problem->heads, problem->kv_heads);
-    return ATTN_OK;
-}
 
 /* a + b * c * d * e, or the largest number if that is too much. */
 static uint64_t add_product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)

@@ -29,27 +29,6 @@ static int32_t query_rocm_flash(struct attn_instance *instance, const struct att
     return cpu_query(instance, device, problem, 2, out);
 }
 
-static int32_t shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return attn__kv_shape(ATTN_FLASH_ATTN, problem, pages, out, err);
-}
-
-static int32_t shape_flashinfer(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return attn__kv_shape(ATTN_FLASHINFER, problem, pages, out, err);
-}
-
-static int32_t shape_rocm_flash(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return attn__kv_shape(ATTN_ROCM_FLASH, problem, pages, out, err);
-}
-
 static int32_t open_backend(struct attn_instance *instance, const struct attn_device *device,
                             const struct attn_open_config *config, struct attn_backend_impl **out,
                             struct attn_error *err)
@@ -101,16 +80,16 @@ static const struct attn_plan_table plan_table = {
 
 #define KV_TABLE(shape_)                                                                                     \
     {                                                                                                        \
-        .struct_size = sizeof(struct attn_kv_table), .shape = (shape_), .create = cpu_kv_create,             \
-        .destroy = cpu_kv_destroy, .write = cpu_kv_write, .slot_mapping = cpu_kv_slot_mapping,               \
+        .struct_size = sizeof(struct attn_kv_table), .shape = (shape_), .create = attn__kv_create,           \
+        .destroy = attn__kv_destroy, .write = cpu_kv_write, .slot_mapping = cpu_kv_slot_mapping,             \
         .copy_slots = cpu_kv_copy_slots, .copy_blocks = cpu_kv_copy_blocks,                                  \
         .swap_blocks = cpu_kv_swap_blocks, .gather = cpu_kv_gather, .convert = cpu_kv_convert,               \
         .advance_step = cpu_kv_advance_step                                                                  \
     }
 
-static const struct attn_kv_table flash_attn_kv = KV_TABLE(shape_flash_attn);
-static const struct attn_kv_table flashinfer_kv = KV_TABLE(shape_flashinfer);
-static const struct attn_kv_table rocm_flash_kv = KV_TABLE(shape_rocm_flash);
+static const struct attn_kv_table flash_attn_kv = KV_TABLE(attn__kv_shape_flash_attn);
+static const struct attn_kv_table flashinfer_kv = KV_TABLE(attn__kv_shape_flashinfer);
+static const struct attn_kv_table rocm_flash_kv = KV_TABLE(attn__kv_shape_rocm_flash);
 
 static const struct attn_merge_table merge_table = {
     .struct_size = sizeof merge_table,

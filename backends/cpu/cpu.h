@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "kernels.h"
+#include "kv-handle.h"
 #include "planner.h"
 
 /* Alignment of the four blocks of a plan, and of everything inside of them. */
@@ -42,10 +43,6 @@ struct attn_plan_impl {
     uint64_t lanes_offset;
     uint64_t lane_bytes;
     uint32_t hash; /* of the problem: a schedule is taken only by the plan that it was made for */
-};
-
-struct attn_kv_impl {
-    struct attn_kv_desc desc;
 };
 
 /* ---------------------------------------------------------------- device.c */
@@ -162,11 +159,26 @@ void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, cons
 void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
                   const struct attn_tensors *tensors);
 
-/* ---------------------------------------------------------------- kv.c, write.c */
+/* ---------------------------------------------------------------- batch.c */
 
-int32_t cpu_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
-                      struct attn_kv_impl **out, struct attn_error *err);
-void cpu_kv_destroy(struct attn_kv_impl *kv);
+/* Every array of a batch, all of which are in host memory. */
+int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
+                        struct attn_extent *out, struct attn_error *err);
+/* The same of a batch whose queries do not count. */
+int32_t cpu_batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
+                             struct attn_extent *out, struct attn_error *err);
+/* The same of a batch whose last keys are new: no sequence has more new tokens than keys. */
+int32_t cpu_batch_check_new(const struct attn_problem *problem, const struct attn_batch *batch,
+                            struct attn_extent *out, struct attn_error *err);
+/* The last of `seqs` sequences that begins at or before a row; `offsets` is where each begins. */
+uint32_t cpu_sequence_of(const int32_t *offsets, uint32_t seqs, uint32_t row);
+/* ATTN_E_INVALID if keys up to `extent` lie outside of a cache. */
+int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
+                         const struct attn_extent *extent, const struct attn_kv_desc *desc,
+                         struct attn_error *err);
+
+/* ---------------------------------------------------------------- write.c */
+
 int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
                      const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
                      struct attn_error *err);

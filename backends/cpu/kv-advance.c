@@ -45,7 +45,7 @@ int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
-        status = attn__advance_step_check(args, err);
+        status = attn__advance_step_align(args, err);
     const struct cpu_call call = {CPU_CALL_ADVANCE_STEP, .args = args, .args_size = sizeof *args};
     if (status == ATTN_OK && executor.recording != NULL)
         return cpu_record(executor.recording, &call, err);

@@ -95,9 +95,9 @@ int32_t cpu_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_c
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
-        status = cpu_kv_take(from, &source, err);
+        status = attn__kv_resolve(from, &source, err);
     if (status == ATTN_OK)
-        status = cpu_kv_take(to, &target, err);
+        status = attn__kv_resolve(to, &target, err);
     const struct attn_kv_ref caches[] = {*from, *to};
     const struct cpu_call call = {CPU_CALL_CONVERT, .args = args, .args_size = sizeof *args, .caches = caches,
                                   .cache_count = 2};

@@ -55,21 +55,6 @@ static void gather_row(const struct gather *gather, const struct output *output,
     }
 }
 
-/* The last sequence that begins at or before a row. */
-static uint32_t find_sequence(const struct gather *gather, uint32_t row)
-{
-    uint32_t low = 0, high = gather->seqs;
-
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if ((uint32_t)gather->offsets[middle] <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void gather_task(void *arg, uint32_t task, uint32_t lane)
 {
     const struct gather *gather = arg;
@@ -79,7 +64,8 @@ static void gather_task(void *arg, uint32_t task, uint32_t lane)
     int64_t page, token;
 
     (void)lane;
-    for (uint32_t row = first, seq = find_sequence(gather, first); row < end; row++) {
+    for (uint32_t row = first, seq = cpu_sequence_of(gather->offsets, gather->seqs, first); row < end;
+         row++) {
         while ((uint32_t)gather->offsets[seq + 1] <= row)
             seq++;
         uint32_t start = gather->starts != NULL ? (uint32_t)gather->starts[seq] : 0;
@@ -99,9 +85,6 @@ static int32_t check_rows(struct gather *gather, const struct attn_kv_gather_arg
 
     gather->offsets = (const int32_t *)(const void *)attn__address(&args->offsets);
     gather->starts = (const int32_t *)(const void *)attn__address(&args->starts);
-    if (((uintptr_t)gather->offsets | (uintptr_t)gather->starts) % sizeof(int32_t) != 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, (uintptr_t)gather->offsets % 4 != 0 ? "offsets" : "starts",
-                          "the addresses of offsets and starts must be multiples of 4");
     for (uint32_t n = 0; n < gather->seqs; n++) {
         int64_t begin = gather->offsets[n], end = gather->offsets[n + 1];
         int64_t start = gather->starts != NULL ? gather->starts[n] : 0;
@@ -130,17 +113,17 @@ static int32_t check_batch(struct gather *gather, const struct attn_kv_gather_ar
                                          .max_seqs = args->batch->seqs,
                                          .max_kv = args->batch->max_kv};
     struct attn_extent extent;
-    int32_t status = attn__batch_check_keys(&problem, args->batch, &extent, err);
+    int32_t status = cpu_batch_check_keys(&problem, args->batch, &extent, err);
 
     if (status == ATTN_OK)
-        status = attn__extent_check(&problem, args->batch, &extent, desc, err);
+        status = cpu_extent_check(&problem, args->batch, &extent, desc, err);
     if (status == ATTN_OK)
         cpu_walk_init(&gather->run, &problem, args->batch, desc);
     return status;
 }
 
-static int32_t add_output(struct gather *gather, const struct attn_kv_gather_args *args,
-                          const struct attn_kv_desc *desc, bool values, struct attn_error *err)
+static void add_output(struct gather *gather, const struct attn_kv_gather_args *args,
+                       const struct attn_kv_desc *desc, bool values)
 {
     struct output *output = &gather->outputs[values ? 1 : 0];
     const struct attn_tensor *to = values ? &args->v : &args->k;
@@ -148,7 +131,7 @@ static int32_t add_output(struct gather *gather, const struct attn_kv_gather_arg
     uint32_t dtype = values ? args->v_dtype : args->k_dtype, size = attn__dtype_size(dtype);
 
     if (to->buffer.data == NULL)
-        return ATTN_OK;
+        return;
     output->wanted = true;
     output->from = cpu_half_of(desc, values);
     uint32_t dim = output->from.view.dim;
@@ -160,15 +143,9 @@ static int32_t add_output(struct gather *gather, const struct attn_kv_gather_arg
                                              .size = size,
                                              .dim = dim,
                                              .dtype = dtype};
-    int32_t status =
-        attn__tensor_check(to, args->tokens, desc->kv_heads, dim, size, 1, values ? "v" : "k", err);
-    if (status == ATTN_OK && scales->buffer.data != NULL)
-        status = attn__tensor_check(scales, args->tokens, desc->kv_heads, 1, sizeof(float), 1,
-                                    values ? "v_scales" : "k_scales", err);
     output->scales = attn__address(&scales->buffer);
     output->scales_token = scales->token_stride;
     output->scales_head = scales->head_stride;
-    return status;
 }
 
 int32_t cpu_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
@@ -180,7 +157,7 @@ int32_t cpu_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_ga
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
-        status = cpu_kv_take(cache, &desc, err);
+        status = attn__kv_resolve(cache, &desc, err);
     const struct cpu_call call = {CPU_CALL_GATHER,      .args = args,    .args_size = sizeof *args,
                                   .batch = args->batch, .caches = cache, .cache_count = 1};
     if (status == ATTN_OK && executor.recording != NULL)
@@ -188,11 +165,13 @@ int32_t cpu_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_ga
     if (status == ATTN_OK)
         status = check_batch(&gather, args, desc, err);
     if (status == ATTN_OK)
+        status = attn__gather_align(args, err);
+    if (status == ATTN_OK)
         status = check_rows(&gather, args, err);
-    for (uint32_t i = 0; i < 2 && status == ATTN_OK; i++)
-        status = add_output(&gather, args, desc, i == 1, err);
     if (status != ATTN_OK)
         return status;
+    for (uint32_t i = 0; i < 2; i++)
+        add_output(&gather, args, desc, i == 1);
     gather.heads = desc->kv_heads;
     uint64_t bytes = (uint64_t)desc->kv_heads * desc->head_dim * attn__dtype_size(desc->k_dtype);
     gather.task_rows = bytes < TASK_BYTES ? (uint32_t)(TASK_BYTES / bytes) : 1;

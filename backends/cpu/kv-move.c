@@ -10,8 +10,6 @@
 #define PART_ELEMENTS 128u
 /* Tokens of a page in one task of copy_blocks and swap_blocks. */
 #define PART_TOKENS 16u
-/* Caches that one call takes at once. */
-#define CACHES 16u
 
 /* Two caches, or one twice. */
 struct move {
@@ -23,8 +21,8 @@ struct move {
 };
 
 struct moves {
-    struct move moves[CACHES];
-    uint32_t first_task[CACHES + 1]; /* of each */
+    struct move moves[ATTN_KV_LAYERS_MAX];
+    uint32_t first_task[ATTN_KV_LAYERS_MAX + 1]; /* of each */
     const int64_t *pairs;
     uint32_t count;
 };
@@ -127,9 +125,9 @@ int32_t cpu_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_k
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
-        status = cpu_kv_take(from, &source, err);
+        status = attn__kv_resolve(from, &source, err);
     if (status == ATTN_OK)
-        status = cpu_kv_take(to, &target, err);
+        status = attn__kv_resolve(to, &target, err);
     if (status != ATTN_OK)
         return status;
     const struct attn_kv_ref caches[] = {*from, *to};
@@ -221,38 +219,46 @@ static bool add_pages(struct moves *moves, uint32_t n, const struct attn_kv_desc
                                    &moves->first_task[n + 1]);
 }
 
+/* The pages of all layers, one layer behind the other. */
+static int32_t add_layers(struct moves *moves, uint32_t layers, const struct attn_kv_ref *caches,
+                          struct attn_error *err)
+{
+    int32_t status = ATTN_OK;
+
+    for (uint32_t i = 0; i < layers && status == ATTN_OK; i++) {
+        const struct attn_kv_desc *desc = NULL;
+        status = attn__kv_resolve(&caches[i], &desc, err);
+        if (status != ATTN_OK)
+            return status;
+        const uint64_t limits[] = {desc->pages, desc->pages};
+        status = check_pairs(moves->pairs, moves->count, limits, "page", err);
+        if (status == ATTN_OK && !add_pages(moves, i, desc, desc))
+            status = attn__fail(err, ATTN_E_INVALID, 0, "block",
+                                "pages of %u tokens in %u caches are too many; pass fewer caches in one call",
+                                desc->block, layers);
+    }
+    return status;
+}
+
 int32_t cpu_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
                            const struct attn_kv_ref *caches, void *stream, struct attn_error *err)
 {
-    const struct attn_kv_desc *descs[CACHES];
+    struct moves moves = {.pairs = pair_array(&args->pairs), .count = args->count};
+    const struct attn_kv_desc *desc = NULL;
     struct cpu_executor executor;
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     for (uint32_t i = 0; i < args->layers && status == ATTN_OK && executor.recording != NULL; i++)
-        status = cpu_kv_take(&caches[i], &descs[0], err);
+        status = attn__kv_resolve(&caches[i], &desc, err);
     const struct cpu_call call = {CPU_CALL_COPY_BLOCKS, .args = args, .args_size = sizeof *args,
                                   .caches = caches, .cache_count = args->layers};
     if (status == ATTN_OK && executor.recording != NULL)
         return cpu_record(executor.recording, &call, err);
-    for (uint32_t first = 0; first < args->layers && status == ATTN_OK; first += CACHES) {
-        struct moves moves = {.pairs = pair_array(&args->pairs), .count = args->count};
-        uint32_t n = args->layers - first < CACHES ? args->layers - first : CACHES;
-        for (uint32_t i = 0; i < n && status == ATTN_OK; i++) {
-            status = cpu_kv_take(&caches[first + i], &descs[i], err);
-            if (status != ATTN_OK)
-                return status;
-            const uint64_t limits[] = {descs[i]->pages, descs[i]->pages};
-            status = check_pairs(moves.pairs, moves.count, limits, "page", err);
-            if (status == ATTN_OK && !add_pages(&moves, i, descs[i], descs[i]))
-                status =
-                    attn__fail(err, ATTN_E_INVALID, 0, "block",
-                               "pages of %u tokens in %u caches are too many; pass fewer caches in one call",
-                               descs[i]->block, n);
-        }
-        if (status == ATTN_OK)
-            status = cpu_execute(&executor, NULL, moves.first_task[n], pages_task, &moves, err);
-    }
-    return status;
+    if (status == ATTN_OK)
+        status = add_layers(&moves, args->layers, caches, err);
+    return status == ATTN_OK
+               ? cpu_execute(&executor, NULL, moves.first_task[args->layers], pages_task, &moves, err)
+               : status;
 }
 
 int32_t cpu_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
@@ -265,13 +271,9 @@ int32_t cpu_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
-        status = cpu_kv_take(from, &source, err);
+        status = attn__kv_resolve(from, &source, err);
     if (status == ATTN_OK)
-        status = cpu_kv_take(to, &target, err);
-    if (status != ATTN_OK)
-        return status;
-    const uint64_t limits[] = {source->pages, target->pages};
-    status = check_pairs(moves.pairs, moves.count, limits, "page", err);
+        status = attn__kv_resolve(to, &target, err);
     if (status != ATTN_OK)
         return status;
     const struct attn_kv_ref caches[] = {*from, *to};

@@ -38,18 +38,12 @@ static void map_keys(const struct slots *slots, uint32_t seq, uint32_t key, uint
 static void slots_task(void *arg, uint32_t task, uint32_t lane)
 {
     const struct slots *slots = arg;
-    uint32_t first = task * TASK_ROWS, low = 0, high = slots->seqs;
+    uint32_t first = task * TASK_ROWS;
     uint32_t end = slots->rows - first < TASK_ROWS ? slots->rows : first + TASK_ROWS;
 
     (void)lane;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if ((uint32_t)slots->q_offsets[middle] <= first)
-            low = middle;
-        else
-            high = middle;
-    }
-    for (uint32_t row = first, seq = low; row < end; seq++) {
+    for (uint32_t row = first, seq = cpu_sequence_of(slots->q_offsets, slots->seqs, first); row < end;
+         seq++) {
         uint32_t behind = (uint32_t)slots->q_offsets[seq + 1];
         uint32_t to = behind < end ? behind : end;
         if (to <= row)
@@ -84,7 +78,7 @@ static int32_t check_batch(struct slots *slots, const struct attn_kv_slot_mappin
                                          .max_kv = batch->max_kv};
     const struct attn_kv_desc none = {0};
     struct attn_extent extent;
-    int32_t status = attn__batch_check(&problem, batch, &extent, err);
+    int32_t status = cpu_batch_check_new(&problem, batch, &extent, err);
 
     if (status != ATTN_OK)
         return status;
@@ -92,13 +86,6 @@ static int32_t check_batch(struct slots *slots, const struct attn_kv_slot_mappin
         return attn__fail(err, ATTN_E_INVALID, 0, "kv_lens",
                           "a sequence has %u keys; up to the %u tokens of a page are accepted", extent.max_kv,
                           args->block);
-    for (uint32_t n = 0; n < batch->seqs; n++) {
-        if (slots->q_offsets[n + 1] - slots->q_offsets[n] > slots->kv_lens[n])
-            return attn__fail(
-                err, ATTN_E_INVALID, 0, "kv_lens",
-                "kv_lens[%u] is %d, but the sequence has %d new tokens; as many and more are accepted", n,
-                slots->kv_lens[n], slots->q_offsets[n + 1] - slots->q_offsets[n]);
-    }
     cpu_walk_init(&slots->run, &problem, batch, &none);
     return check_pages(slots, extent.last_key, err);
 }
@@ -113,11 +100,12 @@ int32_t cpu_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn
                           .seqs = batch->seqs,
                           .rows = batch->rows,
                           .block = args->block};
+    const struct attn__place place = {&args->slots, sizeof *slots.slots, "slots"};
     struct cpu_executor executor;
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
-    if (status == ATTN_OK && (uintptr_t)slots.slots % sizeof *slots.slots != 0)
-        status = attn__fail(err, ATTN_E_INVALID, 0, "slots", "the address of slots is no multiple of 8");
+    if (status == ATTN_OK)
+        status = attn__align_check(&place, 1, err);
     const struct cpu_call call = {CPU_CALL_SLOT_MAPPING, .args = args, .args_size = sizeof *args,
                                   .batch = batch};
     if (status == ATTN_OK && executor.recording != NULL)

@@ -14,8 +14,6 @@ static int32_t alloc_block(uint64_t size, void **out, struct attn_error *err)
     size_t alignment = size >= 2 * LARGE_PAGE ? (size_t)LARGE_PAGE : CPU_ALIGNMENT;
 
     *out = NULL;
-    if (size == 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "size", "size is 0, at least 1 byte is wanted");
     if (posix_memalign(out, alignment, size) != 0) {
         *out = NULL;
         return attn__fail(err, ATTN_E_MEMORY, 0, "size", "no memory for %llu bytes",
@@ -50,11 +48,6 @@ static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer 
 
     if (status != ATTN_OK)
         return status;
-    if (kind < ATTN_COPY_TO_DEVICE || kind > ATTN_COPY_ON_DEVICE)
-        return attn__fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", kind);
-    if (size > 0 && (attn__address(to) == NULL || attn__address(from) == NULL))
-        return attn__fail(err, ATTN_E_INVALID, 0, attn__address(to) == NULL ? "to" : "from",
-                          "an address is needed to copy %llu bytes", (unsigned long long)size);
     const struct cpu_copy_args args = {*to, *from, size, kind};
     const struct cpu_call call = {CPU_CALL_COPY, .args = &args, .args_size = sizeof args};
     if (executor.recording != NULL)

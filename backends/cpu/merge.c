@@ -120,22 +120,14 @@ static void rescale_task(void *arg, uint32_t task, uint32_t lane)
                      (uint32_t)(pair % rescale->args->heads));
 }
 
-static int32_t check_common(uint32_t count, uint32_t dtype, uint32_t base, uint32_t rows, uint32_t heads,
-                            struct attn_error *err)
+/* Tasks are numbered by 32 bits. */
+static int32_t check_pairs(uint32_t rows, uint32_t heads, struct attn_error *err)
 {
-    if (count == 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "count", "count is 0, at least 1 is needed");
-    if (attn__dtype_size(dtype) < 2)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "dtype", "%s is not served; f32, f16 and bf16 are",
-                          attn__dtype_name(dtype));
-    if (base != ATTN_LSE_NATURAL && base != ATTN_LSE_BASE2)
-        return attn__fail(err, ATTN_E_INVALID, 0, "lse_base",
-                          "lse_base is %u; natural (1) and base 2 (2) are accepted", base);
-    if ((uint64_t)rows * heads / TASK_PAIRS >= UINT32_MAX)
-        return attn__fail(err, ATTN_E_INVALID, 0, "rows",
-                          "%u rows of %u heads are too many for one call; merge them in several calls", rows,
-                          heads);
-    return ATTN_OK;
+    if ((uint64_t)rows * heads / TASK_PAIRS < UINT32_MAX)
+        return ATTN_OK;
+    return attn__fail(err, ATTN_E_INVALID, 0, "rows",
+                      "%u rows of %u heads are too many for one call; merge them in several calls", rows,
+                      heads);
 }
 
 static uint32_t count_tasks(uint64_t pairs)
@@ -151,9 +143,9 @@ int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_arg
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
-        status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
+        status = check_pairs(args->rows, args->heads, err);
     if (status == ATTN_OK)
-        status = attn__merge_check(args, err);
+        status = attn__merge_align(args, err);
     if (status != ATTN_OK)
         return status;
     const struct cpu_call call = {CPU_CALL_MERGE, .args = args, .args_size = sizeof *args,
@@ -171,17 +163,9 @@ int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
-        status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
-    if (status == ATTN_OK && args->all == NULL)
-        status =
-            attn__fail(err, ATTN_E_INVALID, 0, "all", "all is NULL; an array of count results is needed");
+        status = check_pairs(args->rows, args->heads, err);
     if (status == ATTN_OK)
-        status = attn__tensor_check(&args->out, args->rows, args->heads, args->head_dim,
-                                    attn__dtype_size(args->dtype), 1, "out", err);
-    if (status == ATTN_OK)
-        status = attn__tensor_check(&args->own, args->rows, args->heads, 1, sizeof(float), 0, "own", err);
-    for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++)
-        status = attn__tensor_check(&args->all[k], args->rows, args->heads, 1, sizeof(float), 0, "all", err);
+        status = attn__rescale_align(args, err);
     if (status != ATTN_OK)
         return status;
     const struct cpu_call call = {CPU_CALL_RESCALE, .args = args, .args_size = sizeof *args,

@@ -47,11 +47,7 @@ static uint32_t find_hash(const struct attn_problem *problem)
 int32_t cpu_plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
                         struct attn_plan_impl **out, struct attn_error *err)
 {
-    int32_t status = attn__plan_check_maxima(problem, err);
-
     *out = NULL;
-    if (status != ATTN_OK)
-        return status;
     struct attn_plan_impl *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");

@@ -46,7 +46,7 @@ int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *
 
     (void)staging;
     if (status == ATTN_OK)
-        status = attn__span_check(schedule, plan->sizes.schedule, CPU_ALIGNMENT, "schedule", err);
+        status = attn__span_align(schedule, CPU_ALIGNMENT, "schedule", err);
     if (status == ATTN_OK && executor.recording != NULL) {
         if ((batch->given & ATTN_GIVEN_HOST_COPIES) != 0)
             return attn__fail(err, ATTN_E_STATE, 0, "batch.host",
@@ -56,7 +56,7 @@ int32_t cpu_prepare(const struct attn_plan_impl *plan, const struct attn_batch *
         return cpu_record(executor.recording, &call, err);
     }
     if (status == ATTN_OK)
-        status = attn__batch_check(&plan->problem, batch, &extent, err);
+        status = cpu_batch_check(&plan->problem, batch, &extent, err);
     if (status != ATTN_OK)
         return status;
     if (cpu_is_first(&executor))

@@ -120,12 +120,3 @@ void cpu_row_write(const struct cpu_row *row, const struct cpu_half *to, int64_t
         attn__kv_put(&to->view, at, d, count, raw);
     }
 }
-
-int32_t cpu_kv_take(const struct attn_kv_ref *ref, const struct attn_kv_desc **out, struct attn_error *err)
-{
-    if (ref->kv == NULL && ref->desc == NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, "kv",
-                          "neither a cache nor a description is given; one of them is needed");
-    *out = ref->kv != NULL ? &ref->kv->desc : ref->desc;
-    return ref->kv != NULL ? ATTN_OK : attn__kv_check(ref->desc, err);
-}

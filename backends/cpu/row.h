@@ -49,7 +49,4 @@ static inline char *cpu_scale_place(const struct cpu_scale *scale, int64_t page,
     return scale->base + page * scale->outer_stride + token * scale->token_stride + head * scale->head_stride;
 }
 
-/* The description behind a reference, checked if it comes bare. */
-int32_t cpu_kv_take(const struct attn_kv_ref *ref, const struct attn_kv_desc **out, struct attn_error *err);
-
 #endif

@@ -37,7 +37,7 @@ static void do_work(void *arg, uint32_t task, uint32_t lane)
 static int32_t check_schedule(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                               const struct attn_span *span, struct attn_error *err)
 {
-    int32_t status = attn__span_check(span, plan->sizes.schedule, CPU_ALIGNMENT, "schedule", err);
+    int32_t status = attn__span_align(span, CPU_ALIGNMENT, "schedule", err);
 
     if (status != ATTN_OK)
         return status;
@@ -54,16 +54,33 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
     return ATTN_OK;
 }
 
-static int32_t check_scratch(const struct attn_plan_impl *plan, const struct attn_scratch *scratch,
-                             struct attn_error *err)
+/* The alignment of all that is given, which is the same for a call and for a graph that keeps it. */
+static int32_t check_alignment(const struct attn_plan_impl *plan, const struct attn_tensors *tensors,
+                               const struct attn_kv_desc *bare, const struct attn_scratch *scratch,
+                               struct attn_error *err)
 {
-    if (scratch == NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, "scratch",
-                          "scratch is not given; what attn_plan_get_sizes says is needed");
-    int32_t status = attn__span_check(&scratch->scratch, plan->sizes.scratch, CPU_ALIGNMENT, "scratch", err);
-    return status == ATTN_OK
-               ? attn__span_check(&scratch->counters, plan->sizes.counters, CPU_ALIGNMENT, "counters", err)
-               : status;
+    int32_t status = attn__span_align(&scratch->scratch, CPU_ALIGNMENT, "scratch", err);
+
+    if (status == ATTN_OK)
+        status = attn__span_align(&scratch->counters, CPU_ALIGNMENT, "counters", err);
+    if (status == ATTN_OK)
+        status = attn__run_align(&plan->problem, tensors, err);
+    return status == ATTN_OK && bare != NULL ? attn__kv_align(bare, err) : status;
+}
+
+/* What the array of mask starts holds; a graph's has its contents at the launch. */
+static int32_t check_mask_starts(const struct attn_problem *problem, const struct attn_batch *batch,
+                                 const struct attn_tensors *tensors, struct attn_error *err)
+{
+    const int64_t *starts = (const int64_t *)(const void *)attn__address(&tensors->mask_starts);
+    const uint32_t dtype = attn__mask_dtype(problem->mask), size = dtype != 0 ? attn__dtype_size(dtype) : 1;
+
+    for (uint32_t n = 0; problem->mask != ATTN_MASK_NONE && starts != NULL && n < batch->seqs; n++)
+        if (starts[n] > 0 && starts[n] % size != 0)
+            return attn__fail(err, ATTN_E_INVALID, 0, "tensors.mask",
+                              "mask_starts[%u] is %lld; multiples of the mask's element size %u are accepted",
+                              n, (long long)starts[n], size);
+    return ATTN_OK;
 }
 
 static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -71,24 +88,18 @@ static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_ba
                          const struct attn_span *span, const struct attn_scratch *scratch,
                          struct attn_error *err)
 {
+    const bool cached = plan->problem.kv_source != ATTN_KV_NEW;
     int32_t status = check_schedule(plan, batch, span, err);
 
     if (status == ATTN_OK)
-        status = check_scratch(plan, scratch, err);
+        status = check_alignment(plan, tensors, cached && bare ? desc : NULL, scratch, err);
     if (status == ATTN_OK)
-        status = attn__run_check_tensors(&plan->problem, batch, tensors, err);
-    if (status == ATTN_OK)
-        status = attn__run_check_mask_starts(&plan->problem, batch, tensors, err);
-    if (status != ATTN_OK)
+        status = check_mask_starts(&plan->problem, batch, tensors, err);
+    if (status != ATTN_OK || !cached)
         return status;
     const struct cpu_schedule *schedule = (const void *)attn__address(&span->buffer);
     const struct attn_extent extent = {schedule->max_kv, schedule->last_key};
-    if (plan->problem.kv_source == ATTN_KV_NEW) /* the highest token is one of the new rows */
-        return attn__run_check_new(&plan->problem, tensors, (uint64_t)(extent.last_key + 1), err);
-    if (plan->problem.kv_source == ATTN_KV_CACHE_NEW)
-        status = attn__run_check_new(&plan->problem, tensors, batch->rows, err);
-    return status == ATTN_OK ? attn__run_check_cache(&plan->problem, batch, &extent, desc, bare, err)
-                             : status;
+    return cpu_extent_check(&plan->problem, batch, &extent, desc, err);
 }
 
 /* What can be told before there is a schedule; a launch checks the rest. */
@@ -97,16 +108,11 @@ static int32_t record(struct attn_graph_impl *graph, const struct attn_plan_impl
                       const struct attn_kv_desc *desc, bool bare, const struct attn_span *span,
                       const struct attn_scratch *scratch, struct attn_error *err)
 {
-    const struct attn_extent none = {.last_key = -1};
     const bool cached = plan->problem.kv_source != ATTN_KV_NEW;
-    int32_t status = attn__span_check(span, plan->sizes.schedule, CPU_ALIGNMENT, "schedule", err);
+    int32_t status = attn__span_align(span, CPU_ALIGNMENT, "schedule", err);
 
     if (status == ATTN_OK)
-        status = check_scratch(plan, scratch, err);
-    if (status == ATTN_OK)
-        status = attn__run_check_tensors(&plan->problem, batch, tensors, err);
-    if (status == ATTN_OK && cached)
-        status = attn__run_check_cache(&plan->problem, batch, &none, desc, bare, err);
+        status = check_alignment(plan, tensors, cached && bare ? desc : NULL, scratch, err);
     if (status != ATTN_OK)
         return status;
     const struct attn_kv_ref cache = {NULL, desc};

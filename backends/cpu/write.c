@@ -60,25 +60,10 @@ static void write_slots(const struct write *write, uint32_t first, uint32_t end)
     }
 }
 
-/* The sequence of a row: the last one whose offset is not behind it. */
-static uint32_t find_sequence(const struct write *write, uint32_t row)
-{
-    uint32_t low = 0, high = write->args->batch->seqs;
-
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if ((uint32_t)write->q_offsets[middle] <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void write_batch(const struct write *write, uint32_t first, uint32_t end)
 {
     int64_t page, token;
-    uint32_t seq = find_sequence(write, first);
+    uint32_t seq = cpu_sequence_of(write->q_offsets, write->args->batch->seqs, first);
 
     for (uint32_t row = first; row < end; row++) {
         while ((uint32_t)write->q_offsets[seq + 1] <= row)
@@ -105,11 +90,8 @@ static void write_task(void *arg, uint32_t task, uint32_t lane)
 static int32_t check_slots(struct write *write, struct attn_error *err)
 {
     uint64_t there = (uint64_t)write->desc->pages * write->desc->block;
-    uintptr_t address = (uintptr_t)attn__address(&write->args->slot_mapping);
 
-    if (address % sizeof(int64_t) != 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
-    write->slots = (const int64_t *)address;
+    write->slots = (const int64_t *)(const void *)attn__address(&write->args->slot_mapping);
     for (uint32_t row = 0; row < write->rows; row++) {
         if (write->slots[row] >= 0 && (uint64_t)write->slots[row] >= there)
             return attn__fail(
@@ -126,9 +108,6 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     struct attn_problem *problem = &write->problem;
     struct attn_extent extent;
 
-    if (batch == NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, "batch",
-                          "neither slot_mapping nor batch is given; one of them must say where the rows go");
     problem->addressing = write->args->addressing;
     problem->index_dtype = write->args->index_dtype;
     problem->block = write->desc->block;
@@ -137,25 +116,14 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
     problem->max_rows = write->rows;
     problem->max_q = batch->max_q;
     problem->max_kv = batch->max_kv;
-    if (problem->addressing < ATTN_DENSE || problem->addressing > ATTN_CSR)
-        return attn__fail(err, ATTN_E_INVALID, 0, "addressing",
-                          "addressing is %u; dense (1), table (2) and csr (3) are accepted",
-                          problem->addressing);
-    int32_t status = attn__batch_check(problem, batch, &extent, err);
+    int32_t status = cpu_batch_check_new(problem, batch, &extent, err);
     if (status == ATTN_OK)
-        status = attn__extent_check(problem, batch, &extent, write->desc, err);
+        status = cpu_extent_check(problem, batch, &extent, write->desc, err);
     if (status != ATTN_OK)
         return status;
     write->rows = batch->rows;
     write->q_offsets = (const int32_t *)(const void *)attn__address(&batch->q_offsets);
     write->kv_lens = (const int32_t *)(const void *)attn__address(&batch->kv_lens);
-    for (uint32_t n = 0; n < batch->seqs; n++) {
-        if (write->q_offsets[n + 1] - write->q_offsets[n] > write->kv_lens[n])
-            return attn__fail(
-                err, ATTN_E_INVALID, 0, "kv_lens",
-                "kv_lens[%u] is %d, but the sequence has %d new tokens; as many and more are accepted", n,
-                write->kv_lens[n], write->q_offsets[n + 1] - write->q_offsets[n]);
-    }
     cpu_walk_init(&write->run, problem, batch, write->desc);
     return ATTN_OK;
 }
@@ -168,23 +136,18 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
     struct cpu_executor executor;
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
-    if (status == ATTN_OK && write.desc == NULL)
-        status = attn__fail(err, ATTN_E_INVALID, 0, "kv",
-                            "neither a cache nor a description is given; one of them is needed");
     if (status == ATTN_OK && kv == NULL)
-        status = attn__kv_check(desc, err);
-    if (status == ATTN_OK && executor.recording != NULL) {
-        status = attn__write_check(args, write.rows, write.desc, err);
-        const struct attn_kv_ref cache = {NULL, write.desc};
-        const struct cpu_call call = {CPU_CALL_WRITE,       .args = args,     .args_size = sizeof *args,
-                                      .batch = args->batch, .caches = &cache, .cache_count = 1};
-        return status == ATTN_OK ? cpu_record(executor.recording, &call, err) : status;
-    }
+        status = attn__kv_align(desc, err);
+    if (status == ATTN_OK)
+        status = attn__write_align(args, err);
+    const struct attn_kv_ref cache = {NULL, write.desc};
+    const struct cpu_call call = {CPU_CALL_WRITE,       .args = args,     .args_size = sizeof *args,
+                                  .batch = args->batch, .caches = &cache, .cache_count = 1};
+    if (status == ATTN_OK && executor.recording != NULL)
+        return cpu_record(executor.recording, &call, err);
     if (status == ATTN_OK)
         status =
             attn__address(&args->slot_mapping) != NULL ? check_slots(&write, err) : check_batch(&write, err);
-    if (status == ATTN_OK)
-        status = attn__write_check(args, write.rows, write.desc, err);
     if (status != ATTN_OK)
         return status;
     for (uint32_t i = 0; i < cpu_halves(write.desc); i++)

@@ -17,22 +17,8 @@ static int32_t query_flashinfer(struct attn_instance *instance, const struct att
     return gpu_query(instance, device, problem, 1, out);
 }
 
-static int32_t shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return attn__kv_shape(ATTN_FLASH_ATTN, problem, pages, out, err);
-}
-
-static int32_t shape_flashinfer(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return attn__kv_shape(ATTN_FLASHINFER, problem, pages, out, err);
-}
-
-static const struct attn_kv_table kv_flash_attn = GPU_KV_TABLE(shape_flash_attn);
-static const struct attn_kv_table kv_flashinfer = GPU_KV_TABLE(shape_flashinfer);
+static const struct attn_kv_table kv_flash_attn = GPU_KV_TABLE(attn__kv_shape_flash_attn);
+static const struct attn_kv_table kv_flashinfer = GPU_KV_TABLE(attn__kv_shape_flashinfer);
 static const struct attn_backend_table flash_attn =
     GPU_BACKEND_TABLE("cuda/flash-attn", &kv_flash_attn, query_flash_attn);
 static const struct attn_backend_table flashinfer =

@@ -43,10 +43,6 @@ struct attn_backend_impl {
     struct attn_graph_impl *captures; /* graphs whose stream is captured */
 };
 
-struct attn_kv_impl {
-    struct attn_kv_desc desc;
-};
-
 /* ---------------------------------------------------------------- device.c */
 
 /* Opens the driver if it is not, and reads the devices; the same answer every time. */

@@ -25,7 +25,7 @@ int32_t gpu_kv_gather_call(struct attn_backend_impl *backend, const struct attn_
                            const struct attn_kv_ref *cache, void *stream, struct attn_error *err)
 {
     const struct attn_kv_desc *desc = NULL;
-    int32_t status = gpu_kv_description(cache, &desc, err);
+    int32_t status = attn__kv_resolve(cache, &desc, err);
 
     if (status == ATTN_OK)
         status = gpu_kv_gather_check(args, desc, err);
@@ -60,10 +60,10 @@ int32_t gpu_kv_convert_call(struct attn_backend_impl *backend, const struct attn
                             struct attn_error *err)
 {
     const struct attn_kv_desc *source = NULL, *target = NULL;
-    int32_t status = gpu_kv_description(from, &source, err);
+    int32_t status = attn__kv_resolve(from, &source, err);
 
     if (status == ATTN_OK)
-        status = gpu_kv_description(to, &target, err);
+        status = attn__kv_resolve(to, &target, err);
     if (status == ATTN_OK)
         status = gpu_kv_convert_check(args, source, target, err);
     if (status == ATTN_OK)

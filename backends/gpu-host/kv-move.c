@@ -26,9 +26,9 @@ static int32_t take_two(const struct attn_kv_ref *from, const struct attn_kv_ref
                         const struct attn_kv_desc **source, const struct attn_kv_desc **target,
                         struct attn_error *err)
 {
-    int32_t status = gpu_kv_description(from, source, err);
+    int32_t status = attn__kv_resolve(from, source, err);
 
-    return status == ATTN_OK ? gpu_kv_description(to, target, err) : status;
+    return status == ATTN_OK ? attn__kv_resolve(to, target, err) : status;
 }
 
 int32_t gpu_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_kv_copy_slots_args *args,
@@ -63,7 +63,7 @@ static int32_t check_caches(const struct attn_kv_copy_blocks_args *args, const s
 
     for (uint32_t i = 0; i < args->layers && status == ATTN_OK; i++) {
         const struct attn_kv_desc *desc = NULL;
-        status = gpu_kv_description(&caches[i], &desc, err);
+        status = attn__kv_resolve(&caches[i], &desc, err);
         if (status == ATTN_OK)
             status = gpu_kv_scales_check(desc, err);
     }
@@ -119,8 +119,6 @@ int32_t gpu_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_
     struct gpu_kv_move move;
     int32_t status = take_two(from, to, &source, &target, err);
 
-    if (status == ATTN_OK && (args->kind < ATTN_COPY_TO_DEVICE || args->kind > ATTN_COPY_ON_DEVICE))
-        status = attn__fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", args->kind);
     if (status == ATTN_OK)
         status = gpu_enter(backend->context, err);
     if (status != ATTN_OK)

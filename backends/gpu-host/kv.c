@@ -1,38 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Caches: their handles, and the write of new rows. */
-#include <stdlib.h>
-
+/* The write of new rows, and the slots of new tokens. */
 #include "host.h"
 
 #include "../gpu/kv-resolve.h"
-
-int32_t gpu_kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
-                      struct attn_kv_impl **out, struct attn_error *err)
-{
-    int32_t status = attn__kv_check(desc, err);
-
-    (void)backend;
-    *out = NULL;
-    if (status != ATTN_OK)
-        return status;
-    struct attn_kv_impl *kv = malloc(sizeof *kv);
-    if (kv == NULL)
-        return attn__fail(err, ATTN_E_MEMORY, 0, "kv", "no memory for the cache's description");
-    kv->desc = *desc;
-    *out = kv;
-    return ATTN_OK;
-}
-
-void gpu_kv_destroy(struct attn_kv_impl *kv)
-{
-    free(kv);
-}
-
-int32_t gpu_kv_description(const struct attn_kv_ref *ref, const struct attn_kv_desc **out,
-                           struct attn_error *err)
-{
-    return gpu_kv_take(ref->kv != NULL ? &ref->kv->desc : NULL, ref->desc, out, err);
-}
 
 static int32_t launch_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
                             const struct attn_kv_desc *desc, void *stream, struct attn_error *err)
@@ -56,7 +26,7 @@ int32_t gpu_kv_write_rows(struct attn_backend_impl *backend, const struct attn_k
 {
     const struct attn_kv_ref ref = {kv, bare};
     const struct attn_kv_desc *desc = NULL;
-    int32_t status = gpu_kv_description(&ref, &desc, err);
+    int32_t status = attn__kv_resolve(&ref, &desc, err);
 
     if (status == ATTN_OK)
         status = gpu_kv_write_check(args, desc, err);

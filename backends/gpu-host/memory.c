@@ -12,8 +12,6 @@ static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct at
     char call[64];
 
     *out = (struct attn_buffer){0};
-    if (size == 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "size", "size is 0, at least 1 byte is wanted");
     int32_t status = gpu_enter(context, err);
     if (status != ATTN_OK)
         return status;
@@ -35,28 +33,16 @@ static void free_buffer(struct attn_backend_impl *backend, const struct attn_buf
     (void)gpu_leave(context, ATTN_OK);
 }
 
-static int32_t check_copy(const struct attn_buffer *to, const struct attn_buffer *from, uint64_t size,
-                          uint32_t kind, struct attn_error *err)
-{
-    if (kind < ATTN_COPY_TO_DEVICE || kind > ATTN_COPY_ON_DEVICE)
-        return attn__fail(err, ATTN_E_INVALID, 0, "kind", "kind is %u, 1 to 3 are accepted", kind);
-    if (size > 0 && (gpu_address(to) == 0 || gpu_address(from) == 0))
-        return attn__fail(err, ATTN_E_INVALID, 0, gpu_address(to) == 0 ? "to" : "from",
-                          "an address is needed to copy %llu bytes", (unsigned long long)size);
-    return ATTN_OK;
-}
-
 static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer *to,
                     const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
                     struct attn_error *err)
 {
     struct gpu_context *context = backend->context;
     const struct gpu_driver *driver = context->driver;
-    int32_t status = check_copy(to, from, size, kind, err);
 
-    if (status != ATTN_OK || size == 0)
-        return status;
-    status = gpu_enter(context, err);
+    if (size == 0)
+        return ATTN_OK;
+    int32_t status = gpu_enter(context, err);
     if (status != ATTN_OK)
         return status;
     const uint64_t target = gpu_address(to), source = gpu_address(from);
@@ -81,8 +67,6 @@ static int32_t alloc_pinned(struct attn_backend_impl *backend, uint64_t size, vo
     char call[64];
 
     *out = NULL;
-    if (size == 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "size", "size is 0, at least 1 byte is wanted");
     int32_t status = gpu_enter(context, err);
     if (status != ATTN_OK)
         return status;

@@ -41,7 +41,7 @@ int32_t gpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn
                             void *stream, struct attn_error *err)
 {
     struct gpu_step step;
-    int32_t status = attn__advance_step_check(args, err);
+    int32_t status = attn__advance_step_align(args, err);
 
     if (status == ATTN_OK)
         status = gpu_enter(backend->context, err);

@@ -69,11 +69,7 @@ static int32_t find_functions(struct attn_plan_impl *plan, struct attn_error *er
 int32_t gpu_plan_create(struct attn_backend_impl *backend, const struct attn_problem *problem,
                         struct attn_plan_impl **out, struct attn_error *err)
 {
-    int32_t status = attn__plan_check_maxima(problem, err);
-
     *out = NULL;
-    if (status != ATTN_OK)
-        return status;
     struct attn_plan_impl *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for the plan");
@@ -81,7 +77,7 @@ int32_t gpu_plan_create(struct attn_backend_impl *backend, const struct attn_pro
     plan->problem = *problem;
     plan->units = backend->context->record->info.units;
     dispatch(plan);
-    status = find_functions(plan, err);
+    int32_t status = find_functions(plan, err);
     if (status == ATTN_OK)
         status = find_sizes(plan, err);
     if (status != ATTN_OK) {

@@ -30,18 +30,6 @@ static struct attn_batch batch_on_host(const struct attn_batch *batch)
     return out;
 }
 
-static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn_span *schedule,
-                            const struct attn_span *staging, bool host, struct attn_error *err)
-{
-    int32_t status = ATTN_OK;
-
-    if (plan->sizes.schedule > 0)
-        status = attn__span_check(schedule, plan->sizes.schedule, GPU_ALIGNMENT, "schedule", err);
-    if (status == ATTN_OK && host && plan->sizes.staging > 0)
-        status = attn__span_check(staging, plan->sizes.staging, GPU_ALIGNMENT, "staging", err);
-    return status;
-}
-
 /* ---------------------------------------------------------------- what is to be done */
 
 /* What the device does for a call: a copy, which what comes next may lie behind on both sides, and jobs. */
@@ -171,35 +159,34 @@ static int32_t prepare_device(const struct attn_plan_impl *plan, const struct at
 
 /* ---------------------------------------------------------------- a call */
 
-static int32_t check_host(const struct attn_plan_impl *plan, const struct attn_batch *batch, void *stream,
-                          struct attn_error *err)
-{
-    struct attn_extent extent;
-    bool captured;
-    int32_t status = gpu_stream_is_captured(plan->backend->context, stream, &captured, err);
-
-    if (status == ATTN_OK && captured)
-        return attn__fail(err, ATTN_E_STATE, 0, "batch.host",
-                          "host copies are read once; a step that a graph plans has none");
-    if (status != ATTN_OK)
-        return status;
-    const struct attn_batch host = batch_on_host(batch);
-    return attn__batch_check(&plan->problem, &host, &extent, err);
-}
-
 static bool has_host(const struct attn_batch *batch)
 {
     return (batch->given & ATTN_GIVEN_HOST_COPIES) != 0;
 }
 
-/* What can be refused without a look at host copies. */
 static int32_t check_step(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                           const struct attn_span *schedule, const struct attn_span *staging,
                           struct attn_error *err)
 {
-    const int32_t status = check_blocks(plan, schedule, staging, has_host(batch), err);
+    int32_t status = attn__batch_align(&plan->problem, batch, err);
 
-    return status == ATTN_OK ? attn__batch_check_given(&plan->problem, batch, err) : status;
+    if (status != ATTN_OK || plan->sizes.schedule == 0)
+        return status;
+    status = attn__span_align(schedule, GPU_ALIGNMENT, "schedule", err);
+    return status == ATTN_OK && has_host(batch) ? attn__span_align(staging, GPU_ALIGNMENT, "staging", err)
+                                                : status;
+}
+
+/* The context is current. */
+static int32_t check_capture(const struct attn_plan_impl *plan, void *stream, struct attn_error *err)
+{
+    bool captured;
+    const int32_t status = gpu_stream_is_captured(plan->backend->context, stream, &captured, err);
+
+    if (status != ATTN_OK || !captured)
+        return status;
+    return attn__fail(err, ATTN_E_STATE, 0, "batch.host",
+                      "host copies are read once; a step that a graph plans has none");
 }
 
 /* The share of plan i of all staging. */
@@ -234,7 +221,7 @@ int32_t gpu_plan_prepare_many(const struct attn_plan_impl *const *plans,
         return status;
     for (uint32_t i = 0; i < n && status == ATTN_OK; i++)
         if (has_host(batches[i]))
-            status = check_host(plans[i], batches[i], stream, err);
+            status = check_capture(plans[i], stream, err);
     left = all;
     pending.context = context;
     pending.stream = stream;

@@ -1,45 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One layer: check what is given, resolve it to the argument of the kernels, launch them. */
+/* One layer: check alignment, resolve what is given to the argument of the kernels, launch them. */
 #include "host.h"
 #include "scales.h"
 
-static int32_t check_blocks(const struct attn_plan_impl *plan, const struct attn_span *schedule,
-                            const struct attn_scratch *scratch, struct attn_error *err)
+static int32_t check_alignment(const struct attn_plan_impl *plan, const struct attn_batch *batch,
+                               const struct attn_tensors *tensors, const struct attn_kv_desc *bare,
+                               const struct attn_span *schedule, const struct attn_scratch *scratch,
+                               struct attn_error *err)
 {
     const struct attn_plan_sizes *sizes = &plan->sizes;
-    int32_t status = ATTN_OK;
+    int32_t status = attn__batch_align(&plan->problem, batch, err);
 
-    if (sizes->schedule > 0)
-        status = attn__span_check(schedule, sizes->schedule, GPU_ALIGNMENT, "schedule", err);
-    if (status != ATTN_OK || (sizes->scratch == 0 && sizes->counters == 0))
-        return status;
-    if (scratch == NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, "scratch",
-                          "scratch is not given; what attn_plan_get_sizes says is needed");
-    if (sizes->scratch > 0)
-        status = attn__span_check(&scratch->scratch, sizes->scratch, GPU_ALIGNMENT, "scratch", err);
+    if (status == ATTN_OK && sizes->schedule > 0)
+        status = attn__span_align(schedule, GPU_ALIGNMENT, "schedule", err);
+    if (status == ATTN_OK && sizes->scratch > 0)
+        status = attn__span_align(&scratch->scratch, GPU_ALIGNMENT, "scratch", err);
     if (status == ATTN_OK && sizes->counters > 0)
-        status = attn__span_check(&scratch->counters, sizes->counters, GPU_ALIGNMENT, "counters", err);
-    return status;
-}
-
-static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_batch *batch,
-                         const struct attn_tensors *tensors, const struct attn_kv_desc *desc, bool bare,
-                         struct attn_error *err)
-{
-    const struct attn_problem *problem = &plan->problem;
-    const struct attn_extent none = {.last_key = -1}; /* which pages are read only the device knows */
-    int32_t status = attn__batch_check_given(problem, batch, err);
-
+        status = attn__span_align(&scratch->counters, GPU_ALIGNMENT, "counters", err);
     if (status == ATTN_OK)
-        status = attn__run_check_tensors(problem, batch, tensors, err);
-    if (status != ATTN_OK)
-        return status;
-    if (problem->kv_source == ATTN_KV_NEW)
-        return attn__run_check_new(problem, tensors, batch->rows, err);
-    if (problem->kv_source == ATTN_KV_CACHE_NEW)
-        status = attn__run_check_new(problem, tensors, batch->rows, err);
-    return status == ATTN_OK ? attn__run_check_cache(problem, batch, &none, desc, bare, err) : status;
+        status = attn__run_align(&plan->problem, tensors, err);
+    return status == ATTN_OK && bare != NULL ? attn__kv_align(bare, err) : status;
 }
 
 /* The context is current. */
@@ -82,10 +62,8 @@ int32_t gpu_plan_run(const struct attn_plan_impl *plan, const struct attn_batch 
     const struct attn_kv_desc *cache = kv != NULL ? &kv->desc : desc;
     struct gpu_run run;
     uint64_t scales = 0;
-    int32_t status = check_blocks(plan, schedule, scratch, err);
+    int32_t status = check_alignment(plan, batch, tensors, kv == NULL ? desc : NULL, schedule, scratch, err);
 
-    if (status == ATTN_OK)
-        status = check_run(plan, batch, tensors, cache, kv == NULL, err);
     if (status != ATTN_OK)
         return status;
     gpu_resolve(&run, &plan->problem, batch, tensors, cache);

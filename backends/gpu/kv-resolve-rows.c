@@ -4,34 +4,12 @@
 
 #include "kv-resolve.h"
 
-static bool is_aligned(const struct attn_buffer *buffer, uint32_t size)
+/* The alignment of a batch whose indices are of the given type. */
+static int32_t check_batch(const struct attn_batch *batch, uint32_t index_dtype, struct attn_error *err)
 {
-    return gpu_address(buffer) % size == 0;
-}
+    const struct attn_problem problem = {.index_dtype = index_dtype};
 
-static int32_t check_addressing(uint32_t addressing, struct attn_error *err)
-{
-    return addressing >= ATTN_DENSE && addressing <= ATTN_CSR
-               ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, "addressing",
-                            "addressing is %u; dense (1), table (2) and csr (3) are accepted", addressing);
-}
-
-/* What host data show of a batch of the given addressing. */
-static int32_t check_batch(const struct attn_batch *batch, uint32_t addressing, uint32_t index_dtype,
-                           uint32_t block, struct attn_error *err)
-{
-    struct attn_problem problem = {.addressing = addressing,
-                                   .index_dtype = index_dtype,
-                                   .block = block,
-                                   .kv_source = ATTN_KV_CACHE,
-                                   .max_seqs = batch->seqs,
-                                   .max_rows = batch->rows,
-                                   .max_q = batch->max_q,
-                                   .max_kv = batch->max_kv};
-    int32_t status = check_addressing(addressing, err);
-
-    return status == ATTN_OK ? attn__batch_check_given(&problem, batch, err) : status;
+    return attn__batch_align(&problem, batch, err);
 }
 
 /* ---------------------------------------------------------------- write */
@@ -52,15 +30,9 @@ int32_t gpu_kv_write_check(const struct attn_kv_write_args *args, const struct a
 
     if (status == ATTN_OK)
         status = check_written(&desc->v_scale, "v_scale", err);
-    if (status == ATTN_OK && !is_aligned(&args->slot_mapping, 8))
-        status = attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping", "its address is no multiple of 8");
-    if (status == ATTN_OK && args->slot_mapping.data == NULL && args->batch == NULL)
-        status =
-            attn__fail(err, ATTN_E_INVALID, 0, "batch",
-                       "neither slot_mapping nor batch is given; one of them must say where the rows go");
-    if (status == ATTN_OK && args->slot_mapping.data == NULL)
-        status = check_batch(args->batch, args->addressing, args->index_dtype, desc->block, err);
-    return status == ATTN_OK ? attn__write_check(args, args->rows, desc, err) : status;
+    if (status == ATTN_OK && args->batch != NULL)
+        status = check_batch(args->batch, args->index_dtype, err);
+    return status == ATTN_OK ? attn__write_align(args, err) : status;
 }
 
 void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_args *args,
@@ -107,9 +79,10 @@ void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_a
 
 int32_t gpu_kv_slots_check(const struct attn_kv_slot_mapping_args *args, struct attn_error *err)
 {
-    if (!is_aligned(&args->slots, 8))
-        return attn__fail(err, ATTN_E_INVALID, 0, "slots", "the address of slots is no multiple of 8");
-    return check_batch(args->batch, args->addressing, args->index_dtype, args->block, err);
+    const struct attn__place place = {&args->slots, sizeof(int64_t), "slots"};
+    const int32_t status = attn__align_check(&place, 1, err);
+
+    return status == ATTN_OK ? check_batch(args->batch, args->index_dtype, err) : status;
 }
 
 void gpu_kv_slots_resolve(struct gpu_kv_slots *out, const struct attn_kv_slot_mapping_args *args)
@@ -122,40 +95,14 @@ void gpu_kv_slots_resolve(struct gpu_kv_slots *out, const struct attn_kv_slot_ma
 
 /* ---------------------------------------------------------------- gather */
 
-static int32_t check_output(const struct attn_kv_gather_args *args, const struct attn_kv_desc *desc,
-                            bool values, struct attn_error *err)
-{
-    const struct attn_tensor *to = values ? &args->v : &args->k;
-    const struct attn_tensor *scales = values ? &args->v_scales : &args->k_scales;
-    uint32_t dim = values && desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    uint32_t size = attn__dtype_size(values ? args->v_dtype : args->k_dtype);
-
-    if (to->buffer.data == NULL)
-        return ATTN_OK;
-    int32_t status =
-        attn__tensor_check(to, args->tokens, desc->kv_heads, dim, size, 1, values ? "v" : "k", err);
-    if (status == ATTN_OK && scales->buffer.data != NULL)
-        status = attn__tensor_check(scales, args->tokens, desc->kv_heads, 1, sizeof(float), 1,
-                                    values ? "v_scales" : "k_scales", err);
-    return status;
-}
-
 int32_t gpu_kv_gather_check(const struct attn_kv_gather_args *args, const struct attn_kv_desc *desc,
                             struct attn_error *err)
 {
-    struct attn_batch batch = *args->batch;
     int32_t status = gpu_kv_scales_check(desc, err);
 
-    if (status == ATTN_OK && (!is_aligned(&args->offsets, 4) || !is_aligned(&args->starts, 4)))
-        status = attn__fail(err, ATTN_E_INVALID, 0, !is_aligned(&args->offsets, 4) ? "offsets" : "starts",
-                            "the addresses of offsets and starts must be multiples of 4");
-    if (batch.q_offsets.data == NULL)
-        batch.q_offsets = batch.kv_lens; /* nobody reads them: queries do not count here */
     if (status == ATTN_OK)
-        status = check_batch(&batch, args->addressing, args->index_dtype, desc->block, err);
-    if (status == ATTN_OK)
-        status = check_output(args, desc, false, err);
-    return status == ATTN_OK ? check_output(args, desc, true, err) : status;
+        status = attn__gather_align(args, err);
+    return status == ATTN_OK ? check_batch(args->batch, args->index_dtype, err) : status;
 }
 
 void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gather_args *args,
@@ -192,9 +139,9 @@ void gpu_kv_gather_resolve(struct gpu_kv_gather *out, const struct attn_kv_gathe
 
 int32_t gpu_kv_pairs_check(const struct attn_buffer *pairs, struct attn_error *err)
 {
-    return is_aligned(pairs, 8)
-               ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, "pairs", "the address of pairs is no multiple of 8");
+    const struct attn__place place = {pairs, sizeof(int64_t), "pairs"};
+
+    return attn__align_check(&place, 1, err);
 }
 
 int32_t gpu_kv_convert_check(const struct attn_kv_convert_args *args, const struct attn_kv_desc *from,

@@ -4,16 +4,6 @@
 
 #include <string.h>
 
-int32_t gpu_kv_take(const struct attn_kv_desc *handle, const struct attn_kv_desc *bare,
-                    const struct attn_kv_desc **out, struct attn_error *err)
-{
-    *out = handle != NULL ? handle : bare;
-    if (*out == NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, "kv",
-                          "neither a cache nor a description is given; one of them is needed");
-    return handle != NULL ? ATTN_OK : attn__kv_check(bare, err);
-}
-
 /* ---------------------------------------------------------------- scales */
 
 static bool is_host_array(const struct attn_scale *scale)

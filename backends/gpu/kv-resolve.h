@@ -21,10 +21,6 @@ static inline uint32_t gpu_kv_halves(const struct attn_kv_desc *desc)
     return desc->v.data != NULL ? 2 : 1;
 }
 
-/* Description behind a reference, checked if it comes bare; `handle` is what the plugin keeps of a cache. */
-int32_t gpu_kv_take(const struct attn_kv_desc *handle, const struct attn_kv_desc *bare,
-                    const struct attn_kv_desc **out, struct attn_error *err);
-
 /* How many heads a launch on this cache takes at most. */
 uint32_t gpu_kv_heads(const struct attn_kv_desc *desc);
 

@@ -43,19 +43,6 @@ uint64_t gpu_step_work(const struct gpu_step *step)
 
 /* ---------------------------------------------------------------- merge */
 
-static int32_t check_common(uint32_t count, uint32_t dtype, uint32_t base, struct attn_error *err)
-{
-    if (count == 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "count", "count is 0, at least 1 is needed");
-    if (attn__dtype_size(dtype) < 2)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "dtype", "%s is not served; f32, f16 and bf16 are",
-                          attn__dtype_name(dtype));
-    if (base != ATTN_LSE_NATURAL && base != ATTN_LSE_BASE2)
-        return attn__fail(err, ATTN_E_INVALID, 0, "lse_base",
-                          "lse_base is %u; natural (1) and base 2 (2) are accepted", base);
-    return ATTN_OK;
-}
-
 static struct gpu_tensor tensor_of(const struct attn_tensor *tensor)
 {
     return gpu_kv_tensor_of(tensor, 0);
@@ -104,11 +91,9 @@ static int32_t set_parts(struct gpu_merge *out, const struct attn_merge_args *ar
 
 int32_t gpu_merge_resolve(struct gpu_merge *out, const struct attn_merge_args *args, struct attn_error *err)
 {
-    int32_t status = check_common(args->count, args->dtype, args->lse_base, err);
+    const int32_t status = attn__merge_align(args, err);
 
     memset(out, 0, sizeof *out);
-    if (status == ATTN_OK)
-        status = attn__merge_check(args, err);
     if (status != ATTN_OK)
         return status;
     out->out = tensor_of(&args->out);
@@ -126,19 +111,9 @@ int32_t gpu_merge_resolve(struct gpu_merge *out, const struct attn_merge_args *a
 int32_t gpu_rescale_resolve(struct gpu_merge *out, const struct attn_rescale_args *args,
                             struct attn_error *err)
 {
-    int32_t status = check_common(args->count, args->dtype, args->lse_base, err);
+    const int32_t status = attn__rescale_align(args, err);
 
     memset(out, 0, sizeof *out);
-    if (status == ATTN_OK && args->all == NULL)
-        status =
-            attn__fail(err, ATTN_E_INVALID, 0, "all", "all is NULL; an array of count results is needed");
-    if (status == ATTN_OK)
-        status = attn__tensor_check(&args->out, args->rows, args->heads, args->head_dim,
-                                    attn__dtype_size(args->dtype), 1, "out", err);
-    if (status == ATTN_OK)
-        status = attn__tensor_check(&args->own, args->rows, args->heads, 1, sizeof(float), 0, "own", err);
-    for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++)
-        status = attn__tensor_check(&args->all[k], args->rows, args->heads, 1, sizeof(float), 0, "all", err);
     if (status != ATTN_OK)
         return status;
     out->out = tensor_of(&args->out);

@@ -36,14 +36,7 @@ static int32_t query_rocm_flash(struct attn_instance *instance, const struct att
     return status;
 }
 
-static int32_t shape_rocm_flash(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return attn__kv_shape(ATTN_ROCM_FLASH, problem, pages, out, err);
-}
-
-static const struct attn_kv_table kv_rocm_flash = GPU_KV_TABLE(shape_rocm_flash);
+static const struct attn_kv_table kv_rocm_flash = GPU_KV_TABLE(attn__kv_shape_rocm_flash);
 static const struct attn_backend_table rocm_flash =
     GPU_BACKEND_TABLE("hip/rocm-flash", &kv_rocm_flash, query_rocm_flash);
 const struct attn_backend_table *const gpu_vendor_backends[] = {&rocm_flash};

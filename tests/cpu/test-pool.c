@@ -149,6 +149,28 @@ static uint32_t count_threads(void)
     return count;
 }
 
+/* In a child nobody would join threads of a pool that its parent made: none are started. */
+static void test_fork_before_the_start(void)
+{
+    struct cpu_pool *pool = cpu_pool_create(THREADS);
+    int status;
+
+    CHECK(pool != NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(20);
+        const uint32_t before = count_threads();
+        run_once(pool, THREADS, 10);
+        const uint32_t after = count_threads();
+        cpu_pool_destroy(pool);
+        _exit(after == before ? 7 : 8);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    cpu_pool_destroy(pool);
+}
+
 static void *do_nothing(void *arg)
 {
     return arg;
@@ -178,6 +200,7 @@ int main(void)
     test_signals(pool);
     test_concurrent_callers(pool);
     test_fork(pool);
+    test_fork_before_the_start();
     cpu_pool_destroy(pool);
     /* A joined thread leaves the system's list a moment later. */
     for (uint32_t i = 0; i < 1000 && count_threads() != before; i++)

@@ -64,8 +64,6 @@ Test(refusals, batches)
     step.q_offsets[1] = 1;
     step.batch.rows = 1;
     REFUSED(prepare(), ATTN_E_INVALID, "q_offsets");
-    step.batch.rows = 3;
-    REFUSED(prepare(), ATTN_E_INVALID, "rows");
     step.batch.rows = 2;
     step.batch.table_width = 256; /* 4,100 keys take 257 pages */
     REFUSED(prepare(), ATTN_E_INVALID, "table_width");
@@ -73,12 +71,12 @@ Test(refusals, batches)
     step.batch.pages = 200;
     REFUSED(prepare(), ATTN_E_INVALID, "table");
     step.batch.pages = 0;
-    step.batch.kv_lens.data = NULL;
+    step.batch.kv_lens.byte_offset = 2;
     REFUSED(prepare(), ATTN_E_INVALID, "kv_lens");
-    step.batch.kv_lens.data = step.kv_lens;
-    step.schedule.size--;
-    REFUSED(prepare(), ATTN_E_SIZE, "schedule");
-    step.schedule.size++;
+    step.batch.kv_lens.byte_offset = 0;
+    step.schedule.buffer.byte_offset = 8;
+    REFUSED(prepare(), ATTN_E_INVALID, "schedule");
+    step.schedule.buffer.byte_offset = 0;
     cr_assert_eq(prepare(), ATTN_OK);
 }
 
@@ -93,24 +91,15 @@ Test(refusals, runs)
     step.kv.pages = STEP_PAGES - 1; /* the table names the last page */
     REFUSED(run_on(NULL), ATTN_E_INVALID, "pages");
     step.kv.pages = STEP_PAGES;
-    step.kv.block = 8;
-    REFUSED(run_on(NULL), ATTN_E_INVALID, "kv.block");
-    step.kv.block = STEP_BLOCK;
-    step.kv.k_dtype = ATTN_BF16;
-    REFUSED(run_on(NULL), ATTN_E_INVALID, "kv.k_dtype");
-    step.kv.k_dtype = ATTN_F32;
-    step.kv.k_page_stride = INT64_MAX / 8;
-    REFUSED(run_on(NULL), ATTN_E_INVALID, "kv.k");
-    step.kv.k_page_stride = step.kv.v_page_stride;
-    step.tensors.out.head_stride = 4; /* rows overlap */
-    REFUSED(run_on(NULL), ATTN_E_INVALID, "tensors.out");
-    step.tensors.out.head_stride = step.tensors.q.head_stride;
+    step.kv.v.byte_offset = 2;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "kv.v");
+    step.kv.v.byte_offset = 0;
     step.tensors.q.buffer.byte_offset = 2;
     REFUSED(run_on(NULL), ATTN_E_INVALID, "tensors.q");
     step.tensors.q.buffer.byte_offset = 0;
-    step.scratch.scratch.size--;
-    REFUSED(run_on(NULL), ATTN_E_SIZE, "scratch");
-    step.scratch.scratch.size++;
+    step.scratch.scratch.buffer.byte_offset = 8;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "scratch");
+    step.scratch.scratch.buffer.byte_offset = 0;
     struct attn_cpu_executor executor;
     ATTN_INIT(&executor);
     executor.kind = 9;
@@ -118,6 +107,17 @@ Test(refusals, runs)
     executor.kind = ATTN_EXECUTOR_TEAM;
     executor.nth = executor.ith = 2;
     REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.ith");
+    struct attn_backend_impl *other = plugin_open(&entered, 1);
+    struct attn_graph_impl *graph = NULL;
+    void *stream = NULL;
+    const struct attn_memory_table *memory = entered.table->memory;
+    cr_assert_eq(memory->stream_create(other, &stream, &err), ATTN_OK);
+    cr_assert_eq(memory->graph_begin(other, stream, &graph, &err), ATTN_OK);
+    REFUSED(run_on(stream), ATTN_E_INVALID, "stream");
+    memory->graph_end(graph, NULL);
+    memory->graph_destroy(graph);
+    memory->stream_destroy(other, stream);
+    entered.table->close(other);
     cr_assert_eq(run_on(NULL), ATTN_OK, "%s", err.message);
 }
 
@@ -128,6 +128,16 @@ static int32_t give_up(void *arg, attn_task_fn fn, void *task_arg, uint32_t n)
     (void)fn;
     (void)task_arg;
     (void)n;
+    return ATTN_E_DEVICE;
+}
+
+/* Two of the works of a run are begun and never ended, as by a caller whose threads died. */
+static int32_t give_up_early(void *arg, attn_task_fn fn, void *task_arg, uint32_t n)
+{
+    (void)fn;
+    (void)task_arg;
+    (void)n;
+    memset(arg, 1, 16);
     return ATTN_E_DEVICE;
 }
 
@@ -156,6 +166,10 @@ Test(refusals, counters_are_clean_after_failures)
     ATTN_INIT(&executor);
     executor.kind = ATTN_EXECUTOR_PARALLEL_FOR;
     executor.parallel_for = give_up;
+    REFUSED(run_on(&executor), ATTN_E_DEVICE, "parallel_for");
+    cr_expect(counters_are_zero());
+    executor.parallel_for = give_up_early;
+    executor.arg = (char *)step.scratch.counters.buffer.data + step.sizes.counters - 16;
     REFUSED(run_on(&executor), ATTN_E_DEVICE, "parallel_for");
     cr_expect(counters_are_zero());
 
@@ -192,11 +206,71 @@ Test(refusals, writes_check_every_slot_first)
     cr_assert_eq(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_OK);
     cr_expect_eq(*slot, 77);
     args.slot_mapping.data = NULL;
-    REFUSED(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_E_INVALID, "batch");
     step.kv_lens[0] = 0; /* one new token, no room for it */
     args.batch = &step.batch;
     args.addressing = ATTN_TABLE;
     REFUSED(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_E_INVALID, "kv_lens");
+}
+
+/* Keys beyond a page, page numbers whose slots do not fit 64 bits. */
+Test(refusals, slots_have_64_bits)
+{
+    int32_t q_offsets[] = {0, 1}, lens[] = {16}, indptr[] = {0, 1};
+    int64_t indices[] = {0}, slots[] = {7};
+    struct attn_kv_slot_mapping_args args;
+    struct attn_batch batch;
+
+    ATTN_INIT(&args);
+    ATTN_INIT(&batch);
+    batch.seqs = batch.rows = batch.max_q = 1;
+    batch.max_kv = 17;
+    batch.q_offsets.data = q_offsets;
+    batch.kv_lens.data = lens;
+    args.batch = &batch;
+    args.addressing = ATTN_DENSE;
+    args.block = 16;
+    args.slots.data = slots;
+    cr_assert_eq(entered.table->kv->slot_mapping(backend, &args, NULL, &err), ATTN_OK, "%s", err.message);
+    cr_expect_eq(slots[0], 15);
+    lens[0] = 17;
+    REFUSED(entered.table->kv->slot_mapping(backend, &args, NULL, &err), ATTN_E_INVALID, "kv_lens");
+    lens[0] = 3;
+    args.addressing = ATTN_CSR;
+    args.index_dtype = ATTN_INT64;
+    batch.csr_indptr.data = indptr;
+    batch.csr_indices.data = indices;
+    indices[0] = INT64_MAX / 16;
+    REFUSED(entered.table->kv->slot_mapping(backend, &args, NULL, &err), ATTN_E_INVALID, "csr_indices");
+    indices[0] = INT64_MAX / 16 - 1;
+    cr_assert_eq(entered.table->kv->slot_mapping(backend, &args, NULL, &err), ATTN_OK, "%s", err.message);
+    cr_expect_eq(slots[0], (INT64_MAX / 16 - 1) * 16 + 2);
+}
+
+/* Rows that are gathered end with the target and with the sequence. */
+Test(refusals, gathers_end_with_their_sequences)
+{
+    int32_t offsets[] = {0, 40, 50}, starts[] = {0, 4090};
+    static float rows[50 * STEP_HEADS * STEP_DIM];
+    const struct attn_kv_ref cache = {NULL, &step.kv};
+    struct attn_kv_gather_args args;
+
+    ATTN_INIT(&args);
+    args.batch = &step.batch;
+    args.addressing = ATTN_TABLE;
+    args.tokens = 50;
+    args.k_dtype = ATTN_F32;
+    args.k.buffer.data = rows;
+    args.k.token_stride = STEP_HEADS * STEP_DIM * sizeof(float);
+    args.k.head_stride = STEP_DIM * sizeof(float);
+    args.offsets.data = offsets;
+    args.starts.data = starts;
+    cr_assert_eq(entered.table->kv->gather(backend, &args, &cache, NULL, &err), ATTN_OK, "%s", err.message);
+    starts[0] = 1; /* 40 keys from key 1 on, of 40 */
+    REFUSED(entered.table->kv->gather(backend, &args, &cache, NULL, &err), ATTN_E_INVALID, "starts");
+    starts[0] = 0;
+    starts[1] = 0;
+    offsets[2] = 51;
+    REFUSED(entered.table->kv->gather(backend, &args, &cache, NULL, &err), ATTN_E_INVALID, "offsets");
 }
 
 /* Name of the kernel that decodes, under a mask. */

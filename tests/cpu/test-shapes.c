@@ -155,7 +155,7 @@ Test(shapes, latent_queries)
     REFUSED(LATENT, "q", "not given",
             d.tensors.q_rope = rig_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]);
             d.tensors.q.buffer.data = NULL);
-    REFUSED(LATENT, "tensors.q_rope", "multiples",
+    REFUSED(LATENT, "tensors.q_rope", "no multiple of 4",
             d.tensors.q_rope = rig_tensor((char *)d.rope + 2, sizeof d.rope[0], sizeof d.rope[0][0]));
 }
 

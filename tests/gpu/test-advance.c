@@ -125,7 +125,7 @@ static void on_fibers(const struct attn_kv_advance_step_args *args, uint32_t ord
     struct gpu_step step;
     struct fiber_grid grid = {.x = 1, .threads = GPU_KV_THREADS, .order = order};
 
-    if (attn__advance_step_check(args, NULL) != ATTN_OK)
+    if (attn__advance_step_align(args, NULL) != ATTN_OK)
         exit(1);
     gpu_step_resolve(&step, args);
     fiber_launch(driver_find("gpu_step_lengths")->call, &step, &grid);

@@ -123,3 +123,78 @@ Test(builder, refusals)
     cr_assert_null(metadata);
     attn_builder_destroy(builder);
 }
+
+/* A builder whose tables take blocks of any number. */
+static struct attn_builder *create_wide(uint32_t block, uint32_t max_blocks)
+{
+    const struct attn_builder_group group = {.block = block, .max_blocks = max_blocks};
+    struct attn_builder_params params;
+    struct attn_builder *builder;
+    ATTN_INIT(&params);
+    ATTN_INIT(&err);
+    params.flavour = ATTN_FLASH_ATTN;
+    params.chunked = 1;
+    params.index_dtype = ATTN_INT64;
+    params.group = &group;
+    params.max_seqs = 4;
+    params.max_tokens = 64;
+    cr_assert_eq(attn_builder_create(NULL, &params, &builder, &err), ATTN_OK, "%s", err.message);
+    return builder;
+}
+
+static int32_t add_again(struct attn_builder *builder, uint32_t context, const int64_t *list, uint32_t count)
+{
+    const struct attn_blocks blocks = {
+        .kind = ATTN_BLOCKS_LIST, .count = count, .blocks = list, .unchanged = count};
+    struct attn_builder_add_args args;
+    ATTN_INIT(&args);
+    args.context_len = context;
+    args.query_len = 1;
+    args.blocks = &blocks;
+    return attn_builder_add(builder, &args, &err);
+}
+
+/* A block that no token had come to is judged when one does, also where the list is as it was. */
+Test(builder, late_blocks)
+{
+    const int64_t list[] = {7, INT64_MAX >> 19};
+    struct attn_builder *builder = create_wide(8, 8);
+    cr_assert_eq(add(builder, 0, 6, 1, list, 2), ATTN_OK, "%s", err.message);
+    cr_assert_eq(attn_builder_reset(builder, &err), ATTN_OK);
+    cr_assert_eq(add_again(builder, 7, list, 2), ATTN_OK, "%s", err.message);
+    cr_assert_eq(attn_builder_reset(builder, &err), ATTN_OK);
+    cr_assert_eq(add_again(builder, 8, list, 2), ATTN_E_INVALID);
+    cr_assert_str_eq(err.field, "blocks", "%s", err.message);
+    attn_builder_destroy(builder);
+}
+
+/* Starts of sequences are 32 bits. */
+Test(builder, sums_of_lengths)
+{
+    enum { BLOCK = 1048576, BLOCKS = 1024 };
+    static int64_t list[BLOCKS];
+    struct attn_builder *builder = create_wide(BLOCK, BLOCKS);
+    cr_assert_eq(add(builder, 0, BLOCK * BLOCKS - 1, 1, list, BLOCKS), ATTN_OK, "%s", err.message);
+    cr_assert_eq(add(builder, 0, BLOCK * BLOCKS - 2, 2, list, BLOCKS), ATTN_E_INVALID);
+    cr_assert_str_eq(err.field, "seq_len", "%s", err.message);
+    cr_assert_eq(add(builder, 0, BLOCK * BLOCKS - 3, 2, list, BLOCKS), ATTN_OK, "%s", err.message);
+    attn_builder_destroy(builder);
+}
+
+/* Blocks are set at the end of a list or within it, not behind it. */
+Test(builder, rows_have_no_gaps)
+{
+    const int64_t list[] = {7, 9}, more[] = {3};
+    struct attn_builder *builder = create_wide(8, 8);
+    struct attn_builder_row_args row;
+    cr_assert_eq(add(builder, 0, 8, 1, list, 2), ATTN_OK, "%s", err.message);
+    ATTN_INIT(&row);
+    row.count = 1;
+    row.blocks = more;
+    row.first = 3;
+    cr_assert_eq(attn_builder_set_row(builder, &row, &err), ATTN_E_INVALID);
+    cr_assert_str_eq(err.field, "first", "%s", err.message);
+    row.first = 2;
+    cr_assert_eq(attn_builder_set_row(builder, &row, &err), ATTN_OK, "%s", err.message);
+    attn_builder_destroy(builder);
+}

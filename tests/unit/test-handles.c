@@ -395,10 +395,21 @@ Test(handles, run_wants_what_the_problem_says)
     struct attn_tensors *t = &desk.tensors;
     refused(&desk, ATTN_E_INVALID, "lse", "needs it");
     t->lse.buffer.data = desk.memory;
+    refused(&desk, ATTN_E_INVALID, "lse", "rows of 4 bytes overlap");
+    t->lse.token_stride = 32;
+    t->lse.head_stride = 2;
+    refused(&desk, ATTN_E_INVALID, "lse", "multiples of its element size 4");
+    t->lse.head_stride = 4;
     refused(&desk, ATTN_E_INVALID, "k_new", "needs it");
     t->k_new.buffer.data = desk.memory;
     refused(&desk, ATTN_E_INVALID, "v_new", "needs it");
     t->v_new.buffer.data = desk.memory;
+    t->k_new.token_stride = 1;
+    refused(&desk, ATTN_E_INVALID, "k_new", "multiples of its element size 2");
+    t->k_new.token_stride = 0;
+    t->v_new.token_stride = INT64_MAX - 1;
+    refused(&desk, ATTN_E_INVALID, "v_new", "do not fit 63 bits");
+    t->v_new.token_stride = 0;
     refused(&desk, ATTN_E_INVALID, "alibi_slopes", "needs it");
     t->alibi_slopes.data = desk.memory;
     refused(&desk, ATTN_E_INVALID, "sinks", "needs it");
@@ -408,6 +419,55 @@ Test(handles, run_wants_what_the_problem_says)
     refused(&desk, ATTN_E_INVALID, "mask", "needs it");
     t->mask.data = desk.memory;
     t->mask_packed = 1;
+    cr_assert_eq(run(&desk), ATTN_OK, "%s", desk.world.err.message);
+    desk_close(&desk);
+}
+
+/* Rows of queries may lie on one another, rows of results may not. */
+Test(handles, results_lie_apart)
+{
+    static const struct {
+        int64_t token, head;
+        bool good;
+    } strides[] = {{1024, 128, true},   {128, 384, true},   {1024, 127 + 1, true}, {1024, 126, false},
+                   {1022, 128, false},  {128, 382, false},  {0, 128, false},       {1024, 0, false},
+                   {-1024, 128, false}, {1024, -128, false}};
+    struct desk desk;
+    desk_open(&desk, "");
+    for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
+        desk.tensors.out.token_stride = strides[i].token;
+        desk.tensors.out.head_stride = strides[i].head;
+        cr_expect_eq(run(&desk), strides[i].good ? ATTN_OK : ATTN_E_INVALID, "%zu: %s", i,
+                     desk.world.err.message);
+    }
+    cr_assert_str_eq(desk.world.err.field, "out");
+    desk.tensors.out.token_stride = 1024;
+    desk.tensors.out.head_stride = 128;
+    desk.tensors.q.token_stride = desk.tensors.q.head_stride = 0;
+    cr_assert_eq(run(&desk), ATTN_OK, "%s", desk.world.err.message);
+    desk.batch.rows = desk.batch.max_q = desk.batch.seqs = 1;
+    desk.tensors.out.token_stride = 0;
+    cr_assert_eq(run(&desk), ATTN_OK, "%s", desk.world.err.message);
+    desk.tensors.out.head_stride = 126;
+    refused(&desk, ATTN_E_INVALID, "out", "overlap");
+    desk_close(&desk);
+}
+
+Test(handles, strides_of_masks_are_whole_elements)
+{
+    struct desk desk;
+    desk_open(&desk, "mask=f32");
+    struct attn_tensors *t = &desk.tensors;
+    t->mask.data = desk.memory;
+    int64_t *const strides[] = {&t->mask_seq_stride, &t->mask_head_stride, &t->mask_row_stride};
+    for (int i = 0; i < 3; i++) {
+        *strides[i] = 6;
+        refused(&desk, ATTN_E_INVALID, "mask", "multiples of its element size 4");
+        *strides[i] = 8;
+    }
+    cr_assert_eq(run(&desk), ATTN_OK, "%s", desk.world.err.message);
+    t->mask_starts.data = desk.memory;
+    t->mask_seq_stride = 6; /* nobody reads it */
     cr_assert_eq(run(&desk), ATTN_OK, "%s", desk.world.err.message);
     desk_close(&desk);
 }

@@ -266,6 +266,9 @@ Test(kv_ops, gather)
     args.k_dtype = ATTN_E4M3;
     judge(&world, CALL, "k_dtype", "accepted");
     args.k_dtype = ATTN_F32;
+    judge(&world, CALL, "k", "rows of 256 bytes overlap");
+    args.k.token_stride = 512;
+    args.k.head_stride = 256;
     judge(&world, CALL, NULL, NULL);
     args.k_scales.buffer.data = memory;
     judge(&world, CALL, "k_scales", "f32 has no scale");
@@ -275,10 +278,12 @@ Test(kv_ops, gather)
     args.v_scales.buffer.data = NULL;
     args.v.buffer.data = memory;
     args.v_dtype = ATTN_F16;
+    args.v.token_stride = 256;
+    args.v.head_stride = 128;
     WITH(v.data, NULL, "v", "the cache has none", CALL);
     args.k.head_stride = 2;
     judge(&world, CALL, "k", "element size 4");
-    args.k.head_stride = 4;
+    args.k.head_stride = 256;
     batch.seqs = 1;
     batch.max_kv = 17;
     judge(&world, CALL, "kv_lens", "not given");
@@ -321,6 +326,8 @@ Test(kv_ops, dense_places)
     args.tokens = 1;
     args.k_dtype = ATTN_F16;
     args.k.buffer.data = args.offsets.data = memory;
+    args.k.token_stride = 256;
+    args.k.head_stride = 128;
     batch.seqs = 5;
     batch.max_kv = 17;
     batch.kv_lens.data = lens;

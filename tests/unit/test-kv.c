@@ -204,6 +204,16 @@ Test(kv, write)
     args.index_dtype = ATTN_F16;
     refuse_write(&world, backend, &args, "index_dtype", "ATTN_INT64");
     args.index_dtype = 0;
+    args.k_dtype = ATTN_E4M3;
+    cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_E_UNSUPPORTED,
+                 "codes of another type");
+    cr_assert_str_eq(world.err.field, "k_dtype");
+    cr_assert_eq(world.err.reason, ATTN_REASON_DTYPE_K);
+    args.k_dtype = ATTN_F16;
+    args.v_dtype = ATTN_INT8;
+    cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_E_UNSUPPORTED);
+    cr_assert_eq(world.err.reason, ATTN_REASON_DTYPE_V);
+    args.v_dtype = ATTN_F16;
     desc.v.data = NULL;
     refuse_write(&world, backend, &args, "v_new", "the cache has no v");
     args.v_new.buffer.data = NULL;
@@ -219,6 +229,35 @@ Test(kv, write)
     args.v_new.buffer.data = desc.k.data;
     refuse_write(&world, backend, &args, "k_rope", "only a latent cache");
     cr_assert_eq(world_said(&world, "kv write"), 4);
+    attn_backend_destroy(backend);
+    world_close(&world);
+}
+
+/* Rows of the cache's own codes have no scale: not if the cache has one for each of them. */
+Test(kv, codes_are_written_without_scales)
+{
+    struct world world;
+    struct attn_backend *backend = open_backend(&world, "gpu");
+    struct attn_kv_desc desc = good();
+    struct attn_kv_write_args args;
+    ATTN_INIT(&args);
+    desc.k_dtype = desc.v_dtype = args.k_dtype = args.v_dtype = ATTN_INT8;
+    desc.k_scale.kind = desc.v_scale.kind = ATTN_SCALE_UNIT;
+    args.kv_desc = &desc;
+    args.rows = 1;
+    args.k_new.buffer.data = args.v_new.buffer.data = args.slot_mapping.data = desc.k.data;
+    cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_OK, "%s", world.err.message);
+    desc.v_scale.kind = ATTN_SCALE_DEVICE;
+    desc.v_scale.buffer.data = desc.k.data;
+    desc.v_scale.granularity = ATTN_SCALES_HEAD;
+    desc.v_scale.head_stride = 4;
+    cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_OK, "%s", world.err.message);
+    desc.v_scale.head_stride = 6;
+    refuse_write(&world, backend, &args, "v_scale", "multiples of 4");
+    desc.v_scale.head_stride = 4;
+    desc.v_scale.granularity = ATTN_SCALES_TOKEN_HEAD;
+    cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_E_UNSUPPORTED);
+    cr_assert_str_eq(world.err.field, "v_dtype");
     attn_backend_destroy(backend);
     world_close(&world);
 }
@@ -284,6 +323,16 @@ Test(kv, merge_and_rescale)
         cr_assert_eq(attn_merge(backend, &wrong, NULL, &world.err), ATTN_E_INVALID);
         cr_assert_str_eq(world.err.field, bad[i].field);
     }
+    args.heads = 2;
+    cr_assert_eq(attn_merge(backend, &args, NULL, &world.err), ATTN_E_INVALID);
+    cr_assert_str_eq(world.err.field, "out", "heads on one another");
+    args.out.head_stride = 8;
+    args.lse.buffer.data = memory;
+    cr_assert_eq(attn_merge(backend, &args, NULL, &world.err), ATTN_E_INVALID);
+    cr_assert_str_eq(world.err.field, "lse");
+    args.lse.head_stride = 4;
+    cr_assert_eq(attn_merge(backend, &args, NULL, &world.err), ATTN_OK, "%s", world.err.message);
+    args.heads = 1;
     part.lse.buffer.data = NULL;
     cr_assert_eq(attn_merge(backend, &args, NULL, &world.err), ATTN_E_INVALID);
     cr_assert_str_eq(world.err.field, "parts.lse");
@@ -296,6 +345,10 @@ Test(kv, merge_and_rescale)
     rescale.own.buffer.data = rescale.out.buffer.data = memory;
     cr_assert_eq(attn_rescale(backend, &rescale, NULL, &world.err), ATTN_E_UNSUPPORTED,
                  "the mock has no rescale");
+    rescale.rows = 2;
+    cr_assert_eq(attn_rescale(backend, &rescale, NULL, &world.err), ATTN_E_INVALID);
+    cr_assert_str_eq(world.err.field, "out", "rows on one another");
+    rescale.rows = 1;
     rescale.own.buffer.data = NULL;
     cr_assert_eq(attn_rescale(backend, &rescale, NULL, &world.err), ATTN_E_INVALID);
     cr_assert_str_eq(world.err.field, "own");

@@ -18,6 +18,18 @@
  *   - nothing is printed, no signal handler, exit handler, environment variable, locale or floating-point
  *     mode is changed, and no thread outlives finish.
  *
+ * What a function may rely on: arguments are judged once, by the host, before a plugin sees them.
+ *   - What the problem needs is given, what it does not use is not; of a handle and a description one is.
+ *   - Counts are within the plan's maxima; types, layouts, heads, dimensions and granularities of scales are
+ *     the problem's, or those of both caches of a call.
+ *   - Strides are whole elements, extents fit 63 bits, rows that are written do not overlap.
+ *   - Blocks have the bytes that the plan's sizes say.
+ *   - Host copies of a batch and lists in host memory hold values within their ranges.
+ * What only the plugin can know it checks itself: the alignment of addresses, limits of its own, whether a
+ * schedule is the plan's, and what arrays in its memory hold, if it can look. Where it cannot (a kernel has
+ * no way to fail) it leaves that to the caller. Builders call memory tables and advance_step with what is
+ * theirs.
+ *
  * Tables are const, begin with their size, and are copied once into zeroed tables of the host's size. A NULL
  * entry that is marked optional means "not offered"; a NULL entry that is not makes the plugin unusable
  * (reason MISSING_FUNCTION).
@@ -138,13 +150,13 @@ struct attn_plan_table {
                       struct attn_plan_impl **out, struct attn_error *err);
     /* Required. */
     int32_t (*sizes)(const struct attn_plan_impl *plan, struct attn_plan_sizes *out);
-    /* Required. Writes a schedule: no pointers inside. Sizes were checked by the host. */
+    /* Required. Writes a schedule: no pointers inside. */
     int32_t (*prepare)(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                        const struct attn_span *schedule, const struct attn_span *staging, void *stream,
                        struct attn_error *err);
     /*
      * Required. Reads the schedule, allocates nothing, waits for nothing. At most one of kv and desc is
-     * given. softmax_scale was checked by the host.
+     * given.
      */
     int32_t (*run)(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                    const struct attn_tensors *tensors, const struct attn_kv_impl *kv,
@@ -167,9 +179,12 @@ struct attn_kv_ref {
     const struct attn_kv_desc *desc;
 };
 
+/* Caches of one call of copy_blocks. */
+#define ATTN_KV_LAYERS_MAX 16
+
 /*
- * Caches. The optional entries are described with their arguments in types.h; the host has checked what host
- * data show, and passes no call on that has nothing to do. Caches come as references; the handles and
+ * Caches. The optional entries are described with their arguments in types.h; the host
+ * passes no call on that has nothing to do. Caches come as references; the handles and
  * descriptions in the arguments are not looked at.
  */
 struct attn_kv_table {
@@ -178,7 +193,7 @@ struct attn_kv_table {
     /* Required. Shape of a cache of `pages` pages for a resolved problem. */
     int32_t (*shape)(struct attn_backend_impl *backend, const struct attn_problem *problem, uint32_t pages,
                      struct attn_kv_shape *out, struct attn_error *err);
-    /* Required. Checks and encodes a description. The plugin copies it. */
+    /* Required. Encodes a description. The plugin copies it. */
     int32_t (*create)(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
                       struct attn_kv_impl **out, struct attn_error *err);
     /* Required. */
@@ -194,7 +209,10 @@ struct attn_kv_table {
     int32_t (*copy_slots)(struct attn_backend_impl *backend, const struct attn_kv_copy_slots_args *args,
                           const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
                           struct attn_error *err);
-    /* Optional. `caches` has args->layers members; of many layers the host passes on some at a time. */
+    /*
+     * Optional. `caches` has args->layers members, at most ATTN_KV_LAYERS_MAX: of more layers the host passes
+     * on some at a time.
+     */
     int32_t (*copy_blocks)(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
                            const struct attn_kv_ref *caches, void *stream, struct attn_error *err);
     /* Optional. */

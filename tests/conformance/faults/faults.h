@@ -69,7 +69,7 @@ extern const struct call life_calls[];
 
 /* faults-arguments.c, faults-handles.c */
 void faults_arguments(struct bench *bench, const char *text, uint64_t seed);
-/* On request alone: what a plugin may leave to the library. */
+/* On request alone: what a plugin may leave to its caller. */
 void faults_entry(struct bench *bench, const char *text, uint64_t seed);
 void faults_distrust(struct bench *bench, const char *text, uint64_t seed);
 void faults_handles(struct bench *bench, const char *text, uint64_t seed);

@@ -7,7 +7,7 @@
 
 enum offence_call { CALL_PREPARE, CALL_RUN, CALL_WRITE, CALL_MERGE, CALL_RESCALE, CALL_PLAN, CALL_KV };
 
-/* Who refuses: the library, whatever the plugin is like, or a plugin that trusts nobody. */
+/* Who refuses: the library, whatever the plugin is like, or a plugin that looks at addresses and arrays. */
 enum { BY_LIBRARY = 1, BY_PLUGIN = 2, BY_BOTH = 3 };
 
 /* The problem that an offence makes sense for. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Caches: the shapes of all flavours, and the check of a description. */
+/* The shapes of caches in all flavours. */
 #include "check.h"
+#include "kv-handle.h"
 #include "kv-view.h"
 
 /* a * b * c * d, or false. */
@@ -68,8 +69,8 @@ static void set_dims(enum attn_flavour flavour, const struct attn_problem *p, co
     out->dims[out->rank++] = plane->dim;
 }
 
-int32_t attn__kv_shape(enum attn_flavour flavour, const struct attn_problem *problem, uint32_t pages,
-                       struct attn_kv_shape *out, struct attn_error *err)
+static int32_t find_shape(enum attn_flavour flavour, const struct attn_problem *problem, uint32_t pages,
+                          struct attn_kv_shape *out, struct attn_error *err)
 {
     struct plane plane = {0};
     bool paged_x = problem->layout == ATTN_PAGED_X, pairs = flavour == ATTN_FLASHINFER && problem->mla == 0;
@@ -100,63 +101,23 @@ int32_t attn__kv_shape(enum attn_flavour flavour, const struct attn_problem *pro
     return ATTN_OK;
 }
 
-/* Keys or values: type, address, strides. */
-static int32_t check_half(const struct attn_kv_desc *desc, bool values, struct attn_error *err)
+int32_t attn__kv_shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                  uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
 {
-    const struct attn_buffer *buffer = values ? &desc->v : &desc->k;
-    const char *name = values ? "kv.v" : "kv.k";
-    uint32_t dtype = values ? desc->v_dtype : desc->k_dtype, size = attn__dtype_size(dtype);
-    uint32_t dim = values && desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    bool pieces = desc->layout == ATTN_PAGED_X;
-    /* In pieces the tokens of a head take as much as without gaps. */
-    const int64_t token = values ? desc->v_token_stride : desc->k_token_stride;
-    const int64_t strides[] = {values ? desc->v_page_stride : desc->k_page_stride,
-                               pieces ? (int64_t)dim * size : token,
-                               values ? desc->v_head_stride : desc->k_head_stride};
-    const uint64_t counts[] = {desc->pages, desc->block, desc->kv_heads};
-    uintptr_t bits = (uintptr_t)attn__address(buffer);
-
-    if (size == 0)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, values ? ATTN_REASON_DTYPE_V : ATTN_REASON_DTYPE_K,
-                          values ? "kv.v_dtype" : "kv.k_dtype",
-                          "%s is not served; f32, f16, bf16 and 8-bit types are", attn__dtype_name(dtype));
-    if (pieces && !values && dim % (ATTN__PAGED_X_BYTES / size) != 0)
-        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_HEAD_DIM, "kv.head_dim",
-                          "kv.head_dim is %u; layout paged-x of %s accepts multiples of %u", dim,
-                          attn__dtype_name(dtype), ATTN__PAGED_X_BYTES / size);
-    if (bits == 0 && desc->pages > 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given; a cache needs it", name);
-    for (uint32_t i = 0; i < 3; i++)
-        bits |= counts[i] > 1 ? (uintptr_t)strides[i] : 0;
-    if ((bits & (size - 1)) != 0)
-        return attn__fail(
-            err, ATTN_E_INVALID, 0, name,
-            "address and strides of %s (page %lld, token %lld, head %lld bytes) must be multiples "
-            "of its element size %u",
-            name, (long long)strides[0], (long long)strides[1], (long long)strides[2], size);
-    if (!attn__strides_fit(strides, counts, 3))
-        return attn__fail(err, ATTN_E_INVALID, 0, name,
-                          "strides of %s (page %lld, token %lld, head %lld bytes) reach beyond 64-bit "
-                          "addresses; smaller ones are accepted",
-                          name, (long long)strides[0], (long long)strides[1], (long long)strides[2]);
-    return attn__scale_check(values ? &desc->v_scale : &desc->k_scale, dtype,
-                             values ? "kv.v_scale" : "kv.k_scale", err);
+    (void)backend;
+    return find_shape(ATTN_FLASH_ATTN, problem, pages, out, err);
 }
 
-int32_t attn__kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
+int32_t attn__kv_shape_flashinfer(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                  uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
 {
-    if (desc->layout > ATTN_PAGED_X)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_LAYOUT, "kv.layout",
-                          "layout %u is not served; strided (1) and paged-x (2) are", desc->layout);
-    if (desc->block == 0 || desc->kv_heads == 0 || desc->head_dim == 0)
-        return attn__fail(err, ATTN_E_INVALID, 0,
-                          desc->block == 0      ? "kv.block"
-                          : desc->kv_heads == 0 ? "kv.kv_heads"
-                                                : "kv.head_dim",
-                          "block is %u, kv_heads %u, head_dim %u; each must be at least 1", desc->block,
-                          desc->kv_heads, desc->head_dim);
-    int32_t status = check_half(desc, false, err);
-    if (status != ATTN_OK || attn__address(&desc->v) == NULL)
-        return status; /* without v it is a latent cache */
-    return check_half(desc, true, err);
+    (void)backend;
+    return find_shape(ATTN_FLASHINFER, problem, pages, out, err);
+}
+
+int32_t attn__kv_shape_rocm_flash(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                  uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
+{
+    (void)backend;
+    return find_shape(ATTN_ROCM_FLASH, problem, pages, out, err);
 }

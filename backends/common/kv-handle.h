@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Caches of plugins that read a description at every call: handles, and shapes in the three flavours. */
+#ifndef ATTN_COMMON_KV_HANDLE_H
+#define ATTN_COMMON_KV_HANDLE_H
+
+#include "attn/plugin.h"
+
+struct attn_kv_impl {
+    struct attn_kv_desc desc; /* aligned */
+};
+
+/* Entries of struct attn_kv_table. */
+int32_t attn__kv_create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
+                        struct attn_kv_impl **out, struct attn_error *err);
+void attn__kv_destroy(struct attn_kv_impl *kv);
+int32_t attn__kv_shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                  uint32_t pages, struct attn_kv_shape *out, struct attn_error *err);
+int32_t attn__kv_shape_flashinfer(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                  uint32_t pages, struct attn_kv_shape *out, struct attn_error *err);
+int32_t attn__kv_shape_rocm_flash(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                  uint32_t pages, struct attn_kv_shape *out, struct attn_error *err);
+
+/* The description behind a reference; a bare one has to be aligned. */
+int32_t attn__kv_resolve(const struct attn_kv_ref *ref, const struct attn_kv_desc **out,
+                         struct attn_error *err);
+
+#endif
