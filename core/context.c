@@ -3,7 +3,8 @@
  */
 #include <stdlib.h>
 
-#include "probe.h"
+#include "env.h"
+#include "plugin/probe.h"
 
 static int32_t no_memory(struct attn_error *err)
 {
@@ -160,11 +161,11 @@ int32_t attn_context_rescan(struct attn_context *context, struct attn_error *err
     int32_t status = check(context, "attn_context_rescan", err);
     if (status != ATTN_OK)
         return status;
-    attn__gate_pardon(context);
+    attn__policy_reset(context);
     return attn__registry_scan(context, err);
 }
 
-/* Every file that is wanted, at once: their trials run side by side. */
+/* Every file that is wanted, at once: their probes run side by side. */
 static void open_wanted(struct attn_context *context, const char *wanted, struct attn__plugin *const *plugins,
                         uint32_t count)
 {

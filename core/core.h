@@ -2,9 +2,10 @@
 /*
  * What the files of libattn share: the objects behind the handles, and the calls from one file to another.
  *
- * Way of a plugin file: path.c finds it, elfnote.c reads its note, registry.c keeps it, gate.c has it tried
- * in a child process and loader.c opens it when somebody wants it, negotiate.c copies its tables, select.c
- * asks it. Strings that records point to live in the object that holds the record.
+ * The folder plugin/ leads from the search path to an open plugin: path.c finds a file, elfnote.c reads its
+ * note, registry.c keeps it; when somebody wants it, policy.c has it probed in a child process, loader.c
+ * loads it and negotiate.c copies its tables. select.c asks it. Strings that records point to live in the
+ * object that holds the record.
  */
 #ifndef ATTN_CORE_H
 #define ATTN_CORE_H
@@ -25,13 +26,7 @@
 uint32_t attn__fork_generation(void);
 int32_t attn__check_fork(uint32_t born, const char *what, struct attn_error *err);
 
-/*
- * Around calls of the dynamic linker that change its state or hold its locks: a fork of another thread waits
- * for the end of them, because a child could neither finish nor undo them.
- */
-void attn__linker_enter(void);
-void attn__linker_leave(void);
-/* Held while known.c and loader.c touch what all contexts of the process share; a fork waits for it too. */
+/* Held for moments, around what all contexts of the process share; a fork waits for it. */
 void attn__shared_lock(void);
 void attn__shared_unlock(void);
 /* Waits for a condition with the lock; no child after fork may use that condition. */
@@ -122,22 +117,6 @@ int32_t attn__path_init(const struct attn__env *env, const char *option, struct 
                         uint32_t *out_count, struct attn_error *err);
 void attn__path_finish(struct attn__directory *directories, uint32_t count);
 
-/* ---------------------------------------------------------------- elfnote.c */
-
-/* What was read of a file by pread alone. */
-struct attn__elf {
-    struct attn_note note;
-    uint32_t notes; /* how many of ours there were */
-};
-
-/*
- * Reads headers and note of an open file. 0, or NOT_ELF, BAD_ELF, TRUNCATED, WRONG_ARCH, NO_NOTE, BAD_NOTE,
- * ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with a text.
- */
-uint32_t attn__elf_read(int fd, struct attn__elf *out, char *text, size_t size);
-/* The best enum attn_cpu_level of this machine. */
-uint32_t attn__cpu_level(void);
-
 /* ---------------------------------------------------------------- registry.c: one record per file seen */
 
 struct attn__plugin;
@@ -166,10 +145,11 @@ bool attn__hip_refuses(const struct attn__backend *entry, uint32_t type);
 struct attn__plugin {
     struct attn_context *context;
     char *path;
-    uint64_t device_id, inode,
-        size; /* of the file when it was read, with times: what loading compares with */
+    /* Of the file when its note was read: what loading compares with. */
+    uint64_t device_id, inode, size;
     int64_t mtime_ns, ctime_ns;
-    bool vanished; /* not found by the last scan */
+    uint64_t memory; /* bytes of address space that it takes */
+    bool vanished;   /* not found by the last scan */
 
     /* Written under context->lock; text belongs to the record. */
     uint32_t stage; /* enum attn_stage */
@@ -179,7 +159,7 @@ struct attn__plugin {
     char library[128];
     uint64_t nanoseconds;
     uint32_t signal;   /* CRASHED: which */
-    char manners[160]; /* what its trial saw it leave behind, or "" */
+    char effects[160]; /* the side effects that its probe saw, or "" */
     bool has_note;
     struct attn_note note;
 
@@ -200,10 +180,16 @@ struct attn__plugin {
     uint32_t device_count;
 };
 
+/* A function of a plugin, whatever its type. */
+typedef void (*attn__function)(void);
+/* Puts a function in front of another one that judges how it returns; the names are for messages. */
+typedef attn__function (*attn__check_call_fn)(attn__function function, const char *table, const char *name);
+
 struct attn_context {
     _Atomic uint32_t refs; /* the handle's and one per child */
     uint32_t born;         /* fork generation */
-    bool is_trial;         /* inside the helper: what is loaded here is being tried */
+    attn__check_call_fn
+        check_call; /* inside attn-probe, where plugins are probed and not trusted; else NULL */
     struct attn__env env;
     struct attn__log log;
     char *plugin_path; /* option, or NULL */
@@ -232,19 +218,19 @@ void attn__plugin_destroy(struct attn__plugin *plugin);
 bool attn__plugin_is_usable(const struct attn__plugin *plugin);
 /*
  * Loads and negotiates once; later calls answer the same. ATTN_OK, or ATTN_E_PLUGIN with reason in the
- * record. If a file fails, duplicates of its name that stood behind it become usable.
+ * record. If a file fails, the next one of the same plugin name becomes usable.
  */
 int32_t attn__plugin_open(struct attn__plugin *plugin);
 /*
- * The same for several at once, whose trials run side by side. `named`: somebody asked for them by name, so
- * that a quarantined one is tried again. What went wrong stands in the records.
+ * The same for several at once, whose probes run side by side. `named`: somebody asked for them by name, so
+ * that a quarantined one is probed again. The records say what went wrong.
  */
 void attn__plugins_open(struct attn_context *context, struct attn__plugin *const *plugins, uint32_t count,
                         bool named);
 /* Lists devices once (opens first). ATTN_OK even without devices: see device_reason. */
 int32_t attn__plugin_ask_devices(struct attn__plugin *plugin);
 
-/* ---------------------------------------------------------------- loader.c, negotiate.c, host.c */
+/* ---------------------------------------------------------------- plugin/loader.c, negotiate.c, host.c */
 
 /* dlopen, ownership check of the entry symbol, entry, negotiate. Called once by attn__plugin_open, no lock.
  */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "loader.h"
+#include "env.h"
 #include "show.h"
 
 #define VALUE_MOST  4096

@@ -6,7 +6,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "env.h"
 #include "show.h"
 
 static const struct row {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 
 /* Strings of a report, in one piece each so that a report is freed as a list. */
 struct piece {

@@ -140,7 +140,7 @@ static bool is_due(const struct attn__selection *selection, const struct attn__s
            attn__item_matches(name, slot->name);
 }
 
-/* Opens all files of a class at once, so that their trials run side by side. False without memory. */
+/* Opens all files of a class at once, so that their probes run side by side. False without memory. */
 static bool open_class(struct attn__selection *selection, const char *name, uint32_t place)
 {
     struct attn__plugin **plugins = calloc(selection->slot_count + (size_t)1, sizeof *plugins);

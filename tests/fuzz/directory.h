@@ -9,11 +9,11 @@
 
 static char fuzz_directory_path[64];
 
-/* Fails if anything but the file of verdicts is left: a temporary file must not stay. */
+/* Fails if anything but the file of results is left: a temporary file must not stay. */
 static void fuzz_directory_remove(void)
 {
     char name[80];
-    snprintf(name, sizeof name, "%s/verdicts", fuzz_directory_path);
+    snprintf(name, sizeof name, "%s/results", fuzz_directory_path);
     (void)unlink(name);
     if (rmdir(fuzz_directory_path) != 0) {
         perror(fuzz_directory_path);

@@ -5,8 +5,8 @@
  * to the names of backends, as a context does. A first byte '!' makes the process an elevated one.
  */
 #define _GNU_SOURCE
+#include "env.h"
 #include "fuzz.h"
-#include "loader.h"
 #include "show.h"
 
 enum { VARIABLES_MOST = 64 };

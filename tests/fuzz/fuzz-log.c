@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Fuzz target for the log: the first line of the input is ATTN_LOG, the rest a name of a file and a text. */
 #define _GNU_SOURCE
+#include "env.h"
 #include "fuzz.h"
-#include "loader.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -132,13 +132,13 @@ def problem():
     yield "control", "heads=8\n head_dim=\x07"
 
 
-def verdict():
-    head = "libattn verdicts 1\n"
+def results():
+    head = "libattn results 1\n"
     now = 1700000000
     line = lambda key, outcome=1, number=0, since=now, step="finish", text="": "%s %d %d %d %s|%s\n" % (
         key, outcome, number, since, step, text)
     yield "good", head + line(OTHER)
-    yield "manners", head + line(OTHER, text="prints; starts threads")
+    yield "effects", head + line(OTHER, text="prints; starts threads")
     yield "crashed", head + line(OTHER, 2, 11, now - 100, "entry")
     yield "crashed-old", head + line(OTHER, 2, 11, now - 100000, "entry")
     yield "timed-out", head + line(OTHER, 3, 0, now - 599, "dlopen")
@@ -158,17 +158,17 @@ def verdict():
     yield "since-least", head + line(OTHER, 2, 0, -(1 << 63))
     yield "no-bar", head + OTHER + " 1 0 1700000000 finish\n"
     yield "key-short", head + line("abc")
-    yield "other-header", "libattn verdicts 2\n" + line(OTHER)
+    yield "other-header", "libattn results 2\n" + line(OTHER)
     yield "no-header", line(OTHER)
     yield "no-end", (head + line(OTHER)).rstrip("\n")
     yield "zeros", head + "\0" * 100
     yield "empty", ""
 
 
-def trial():
+def probe():
     good = "step dlopen\nstep entry\nstep query\nstep finish\ngood\nexit 0\n"
     yield "good", good
-    yield "manners", "step dlopen\nmanner prints\nmanner changes the environment\ngood\nexit 0\n"
+    yield "effects", "step dlopen\neffect prints\neffect changes the environment\ngood\nexit 0\n"
     yield "crashed", "step entry\nsignal 11\n"
     yield "crashed-after", "step finish\ngood\nsignal 6\n"
     yield "exited", "step constructor\nexit 7\n"
@@ -176,13 +176,13 @@ def trial():
     yield "refused", "step dlopen\nrefused\nexit 0\n"
     yield "silent", ""
     yield "cut", "step dl"
-    yield "long-line", "manner " + "x" * 3000 + "\ngood\nexit 0\n"
-    yield "many-manners", "manner x\n" * 500 + "good\nexit 0\n"
+    yield "long-line", "effect " + "x" * 3000 + "\ngood\nexit 0\n"
+    yield "many-effects", "effect x\n" * 500 + "good\nexit 0\n"
     yield "numbers", "signal 99999999999999999999\n"
     yield "negative", "signal -1\n"
     yield "exit-odd", "exit x\nexit\nexit 3x\n"
     yield "zeros", "step a\0b\ngood\0\n" + good
-    yield "noise", "hello\n\n\nstep\nmanner\n" + good
+    yield "noise", "hello\n\n\nstep\neffect\n" + good
 
 
 def log():
@@ -238,5 +238,5 @@ def main():
             file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
 
 
-MAKERS = {make.__name__: make for make in (elfnote, env, problem, verdict, trial, log, tokenizer, wave)}
+MAKERS = {make.__name__: make for make in (elfnote, env, problem, results, probe, log, tokenizer, wave)}
 main()

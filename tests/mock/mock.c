@@ -53,6 +53,28 @@ static void reach(const char *step)
         (void)raise(SIGSEGV);
 }
 
+/* In front of which function a register of the caller is lost; -DMOCK_CLOBBER says. */
+enum { NOWHERE, IN_QUERY, IN_OPEN, IN_FINISH, IN_ENTRY };
+#ifndef MOCK_CLOBBER
+#define MOCK_CLOBBER NOWHERE
+#endif
+#ifndef MOCK_SHIFT
+#define MOCK_SHIFT 0
+#endif
+
+/* mock_clobber goes on with mock_behind; mock_shift returns and takes 16 bytes of the stack along. */
+extern void mock_clobber(void), mock_shift(void);
+#if defined(__x86_64__)
+__asm__(
+    ".text\n.hidden mock_clobber\n.globl mock_clobber\nmock_clobber:\nmovl $7, %ebx\njmp *mock_behind(%rip)\n"
+    ".hidden mock_shift\n.globl mock_shift\nmock_shift:\nret $16\n");
+#else
+__asm__(
+    ".text\n.hidden mock_clobber\n.globl mock_clobber\nmock_clobber:\nmov x19, #7\nadrp x16, mock_behind\n"
+    "ldr x16, [x16, :lo12:mock_behind]\nbr x16\n"
+    ".hidden mock_shift\n.globl mock_shift\nmock_shift:\nadd sp, sp, #16\nret\n");
+#endif
+
 #ifdef MOCK_NEEDS_SYMBOL
 extern int32_t mock_symbol_that_nobody_has(void);
 #endif
@@ -227,16 +249,17 @@ static const struct attn_kv_table kv = {.struct_size = sizeof kv,
                                         .write = kv_write};
 static const struct attn_memory_table memory = {
     .struct_size = sizeof memory, .alloc = memory_alloc, .free = memory_free, .copy = memory_copy};
-static const struct attn_backend_table backend = {.struct_size = sizeof backend,
-                                                  .device_class = MOCK_CLASS,
-                                                  .name = MOCK_NAME "/flash-attn",
-                                                  .plan = &plan,
-                                                  .kv = &kv,
-                                                  .memory = &memory,
-                                                  .query = query,
-                                                  .axes = axes,
-                                                  .open = open_backend,
-                                                  .close = close_backend};
+static const struct attn_backend_table backend = {
+    .struct_size = sizeof backend,
+    .device_class = MOCK_CLASS,
+    .name = MOCK_NAME "/flash-attn",
+    .plan = &plan,
+    .kv = &kv,
+    .memory = &memory,
+    .query = MOCK_CLOBBER == IN_QUERY ? (__typeof__(&query))mock_clobber : query,
+    .axes = axes,
+    .open = MOCK_CLOBBER == IN_OPEN ? (__typeof__(&open_backend))mock_clobber : open_backend,
+    .close = MOCK_SHIFT ? (__typeof__(&close_backend))mock_shift : close_backend};
 
 __attribute__((unused)) static int32_t get_devices(struct attn_instance *instance,
                                                    struct attn_device_info *out, uint32_t capacity,
@@ -287,29 +310,29 @@ struct newer {
     struct attn_plugin plugin;
     void *members[4];
 };
-static const struct newer table
-    __attribute__((unused)) = {.plugin =
-                                   {
+static const struct newer table __attribute__((unused)) = {
+    .plugin =
+        {
 #if defined(MOCK_SHORT_TABLE)
-                                       .struct_size = sizeof table.plugin - sizeof(void *),
+            .struct_size = sizeof table.plugin - sizeof(void *),
 #elif defined(MOCK_LONG_TABLE)
-                                       .struct_size = sizeof table,
+            .struct_size = sizeof table,
 #else
-                                       .struct_size = sizeof table.plugin,
+            .struct_size = sizeof table.plugin,
 #endif
-                                       .abi_major = ATTN_ABI_MAJOR,
-                                       .abi_minor = ATTN_ABI_MINOR,
-                                       ATTN_PLUGIN_SIZES,
-                                       .name = MOCK_NAME,
-                                       .vendor = "Mock Makers",
-                                       .version = MOCK_TABLE_VERSION,
+            .abi_major = ATTN_ABI_MAJOR,
+            .abi_minor = ATTN_ABI_MINOR,
+            ATTN_PLUGIN_SIZES,
+            .name = MOCK_NAME,
+            .vendor = "Mock Makers",
+            .version = MOCK_TABLE_VERSION,
 #ifndef MOCK_NO_DEVICES_FUNCTION
-                                       .get_devices = get_devices,
+            .get_devices = get_devices,
 #endif
-                                       .get_backends = get_backends,
-                                       .finish = finish,
-                                   },
-                               .members = {&plugin_of_the_future, &plugin_of_the_future, NULL, NULL}};
+            .get_backends = get_backends,
+            .finish = MOCK_CLOBBER == IN_FINISH ? (__typeof__(&finish))mock_clobber : finish,
+        },
+    .members = {&plugin_of_the_future, &plugin_of_the_future, NULL, NULL}};
 
 #ifdef MOCK_NO_ENTRY
 extern const struct attn_plugin *mock_entry_of_another_name(void);
@@ -359,4 +382,27 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
     return ATTN_OK;
 #endif
 }
+#endif
+
+#if defined(MOCK_ENTRY)
+/* The entry of the file is a jump to the function above, which has another name then. */
+#if defined(__x86_64__)
+__asm__(".text\n.globl attn_plugin_entry_v1\n.type attn_plugin_entry_v1, @function\nattn_plugin_entry_v1:\n"
+        "jmp mock_clobber\n");
+#else
+__asm__(".text\n.globl attn_plugin_entry_v1\n.type attn_plugin_entry_v1, %function\nattn_plugin_entry_v1:\n"
+        "b mock_clobber\n");
+#endif
+#endif
+
+/* Where mock_clobber goes on. */
+extern void (*const mock_behind)(void);
+__attribute__((visibility("hidden"))) void (*const mock_behind)(void) =
+    MOCK_CLOBBER == IN_QUERY    ? (void (*)(void))query
+    : MOCK_CLOBBER == IN_OPEN   ? (void (*)(void))open_backend
+    : MOCK_CLOBBER == IN_FINISH ? (void (*)(void))finish
+#ifdef MOCK_ENTRY
+                                : (void (*)(void))attn_plugin_entry_v1;
+#else
+                                : NULL;
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Makes trouble when the plugin that it is linked into is loaded; -DTROUBLE=... says which. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -32,8 +35,14 @@ enum {
     GROUP,
     EXECUTE,
     HANDLER,
-    UMASK
+    UMASK,
+    DAEMON,
+    VFORK,
+    TOUCH
 };
+
+/* Something of this file. */
+static const char here[] = "trouble";
 
 static void *wait_for_ever(void *arg)
 {
@@ -88,6 +97,44 @@ static void leave_session(void)
     }
 }
 
+/* A grandchild of another session, whose parent is gone. */
+static void leave_daemon(void)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        (void)setsid();
+        if (fork() == 0) {
+            alarm(10);
+            wait_for_ever(NULL);
+        }
+        _exit(0);
+    }
+    (void)waitpid(child, NULL, 0);
+}
+
+/* Waits without a right to be interrupted, longer than a probe may take, as for a slow disk. */
+static void wait_for_disk(void)
+{
+    const struct timespec time = {2, 700000000};
+    pid_t child = vfork();
+
+    if (child == 0) {
+        (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+        _exit(0);
+    }
+    (void)waitpid(child, NULL, 0);
+}
+
+/* Its own file gets another time, as if somebody replaced it just now. */
+static void touch(void)
+{
+    Dl_info info;
+
+    if (dladdr(here, &info) != 0)
+        (void)utimensat(AT_FDCWD, info.dli_fname, NULL, 0);
+}
+
 /* Text without end. */
 static void flood(void)
 {
@@ -135,7 +182,7 @@ __attribute__((constructor)) static void make_trouble(void)
         leave_child();
         break;
     case PRINT:
-        puts("trouble");
+        puts(here);
         fflush(stdout);
         break;
     case THREAD:
@@ -179,6 +226,15 @@ __attribute__((constructor)) static void make_trouble(void)
         break;
     case UMASK:
         (void)umask(0);
+        break;
+    case DAEMON:
+        leave_daemon();
+        break;
+    case VFORK:
+        wait_for_disk();
+        break;
+    case TOUCH:
+        touch();
         break;
     }
 }

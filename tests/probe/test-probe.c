@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Plugins that crash, hang, exit and leave traces: each has its reason, the host lives, the others serve. */
+/* Plugins that crash, hang, exit and have side effects: each has its reason, the host lives, the others
+ * serve. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -19,7 +20,7 @@
 
 #include "zoo.h"
 
-/* A sanitizer maps more than the limit of memory that a trial has. */
+/* A sanitizer maps more than the limit of memory that a probe has. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED true
 #elif defined(__has_feature)
@@ -145,7 +146,7 @@ static void check_troubles(void)
     check_trouble("trouble-signals", ATTN_REASON_BAD_MANNERS, 0, "signal mask");
 }
 
-/* What the linker refuses is no verdict: the host's own attempt says why. */
+/* What the linker refuses is no result: the host's own attempt says why. */
 static void check_link_error(void)
 {
     struct place place;
@@ -233,25 +234,25 @@ static void check_quarantine(void)
 
     place_create(&place, NULL);
     zoo_add(&place.zoo, "trouble-segfault", "libattn-a.so");
-    check(in_child(load_once, &place) == ATTN_REASON_CRASHED, "the first trial crashes");
+    check(in_child(load_once, &place) == ATTN_REASON_CRASHED, "the first probe crashes");
     check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "the next process knows of it");
-    check(in_child(ask_automatically, &place) == ATTN_REASON_QUARANTINED, "auto does not try it again");
-    check(in_child(ask_by_name, &place) == ATTN_REASON_CRASHED, "who asks by name has it tried again");
-    check(in_child(load_after_rescan, &place) == ATTN_REASON_CRASHED, "a rescan has it tried again");
+    check(in_child(ask_automatically, &place) == ATTN_REASON_QUARANTINED, "auto does not probe it again");
+    check(in_child(ask_by_name, &place) == ATTN_REASON_CRASHED, "who asks by name has it probed again");
+    check(in_child(load_after_rescan, &place) == ATTN_REASON_CRASHED, "a rescan has it probed again");
     zoo_add(&place.zoo, "good", "libattn-a.so");
     check(in_child(load_once, &place) == 0, "another file of the same name is not in quarantine");
     place_remove(&place);
 }
 
-/* Changes the times of all kept verdicts; the cache is a text file. */
-static void age_verdicts(const struct place *place, long seconds)
+/* Changes the times of all kept results; the cache is a text file. */
+static void age_results(const struct place *place, long seconds)
 {
     char from[256], to[256], line[512], key[64];
     unsigned outcome, number;
     long since;
     int rest;
 
-    snprintf(from, sizeof from, "%s/cache/verdicts", place->home.path);
+    snprintf(from, sizeof from, "%s/cache/results", place->home.path);
     snprintf(to, sizeof to, "%s/cache/new", place->home.path);
     FILE *in = fopen(from, "re"), *out = fopen(to, "we");
     if (in == NULL || out == NULL)
@@ -273,19 +274,19 @@ static void check_expiry(void)
 
     place_create(&place, NULL);
     zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
-    check(in_child(load_once, &place) == ATTN_REASON_EXITED, "the first trial exits");
-    age_verdicts(&place, 23 * 3600);
+    check(in_child(load_once, &place) == ATTN_REASON_EXITED, "the first probe exits");
+    age_results(&place, 23 * 3600);
     check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "after 23 hours it is still in quarantine");
-    age_verdicts(&place, 2 * 3600);
-    check(in_child(load_once, &place) == ATTN_REASON_EXITED, "after a day it is tried again");
+    age_results(&place, 2 * 3600);
+    check(in_child(load_once, &place) == ATTN_REASON_EXITED, "after a day it is probed again");
     place_remove(&place);
     place_create(&place, NULL);
     zoo_add(&place.zoo, "trouble-hang", "libattn-a.so");
-    check(in_child(load_once, &place) == ATTN_REASON_TIMED_OUT, "the first trial hangs");
-    age_verdicts(&place, 9 * 60);
+    check(in_child(load_once, &place) == ATTN_REASON_TIMED_OUT, "the first probe hangs");
+    age_results(&place, 9 * 60);
     check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "after 9 minutes it is in quarantine");
-    age_verdicts(&place, 2 * 60);
-    check(in_child(load_once, &place) == ATTN_REASON_TIMED_OUT, "after 10 minutes it is tried again");
+    age_results(&place, 2 * 60);
+    check(in_child(load_once, &place) == ATTN_REASON_TIMED_OUT, "after 10 minutes it is probed again");
     place_remove(&place);
 }
 
@@ -304,9 +305,9 @@ static void check_cache_rules(void)
               in_child(load_once, &place) == ATTN_REASON_EXITED,
           "a cache directory that others may write to is not used");
     chmod(path, 0700);
-    snprintf(path, sizeof path, "%s/cache/verdicts", place.home.path);
+    snprintf(path, sizeof path, "%s/cache/results", place.home.path);
     for (int i = 0; i < 3; i++) {
-        static const char *const nonsense[] = {"", "libattn verdicts 1\n\n\nzzz\n0123|\n", "\xff\xfe\n|||"};
+        static const char *const nonsense[] = {"", "libattn results 1\n\n\nzzz\n0123|\n", "\xff\xfe\n|||"};
         FILE *file = fopen(path, "we");
         if (file == NULL || fputs(nonsense[i], file) < 0 || fclose(file) != 0)
             exit(99);
@@ -349,7 +350,7 @@ static void check_modes(void)
     zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
     check(in_child(load_once, &place) == ATTN_REASON_EXITED &&
               in_child(load_once, &place) == ATTN_REASON_EXITED,
-          "always tries it every time");
+          "always probes it every time");
     place_remove(&place);
     place_create(&place, "ATTN_PROBE=never");
     zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");

@@ -224,7 +224,7 @@ static void check_elevated(void)
     check(!exists("/tmp/cache") && !exists("/tmp/log") && !exists("/tmp/home") && !exists("/tmp/xdg") &&
               !exists("/call/cache"),
           "elevated: neither cache nor log is written");
-    check_says("tried, outcome 1"); /* in a child process, though nothing is kept */
+    check_says("probed, outcome 1"); /* in a child process, though nothing is kept */
 }
 
 /* Who may write the directory, or a directory above it, must be root alone. */
@@ -247,7 +247,7 @@ static void check_chain(void)
         exit(99);
 }
 
-/* Elevated processes must not try plugins within trials within trials, nor die of them. */
+/* Elevated processes must not probe plugins within probes within probes, nor die of them. */
 static void check_crash(void)
 {
     struct timespec start, now;
@@ -257,7 +257,7 @@ static void check_crash(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     check_says("libattn-rude.so note CRASHED");
     check_says("libattn-cpu.so ready -");
-    check(now.tv_sec - start.tv_sec < 5, "elevated: no trial waits for another one");
+    check(now.tv_sec - start.tv_sec < 5, "elevated: no probe waits for another one");
     run_elevated();
     check_says("libattn-rude.so note CRASHED"); /* not QUARANTINED: nothing was kept */
     unlink(inside(PLUGIN_DIR "/libattn-rude.so"));
@@ -272,7 +272,7 @@ static void check_plain(void)
               says("file /hostile/libattn-mock.so ready") &&
               says("variable ATTN_MOCK_LIBRARY=/hostile/x (environment)"),
           "not elevated: the same variables are honoured");
-    check(exists("/call/cache/verdicts") && exists("/tmp/log"), "not elevated: cache and log are written");
+    check(exists("/call/cache/results") && exists("/tmp/log"), "not elevated: cache and log are written");
 }
 
 int main(int count, char **arguments)

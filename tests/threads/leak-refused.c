@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "probe.h"
+#include "plugin/probe.h"
 #include "zoo.h"
 
 #define PROBLEM "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
@@ -171,19 +171,19 @@ static void ask(struct attn_context *context)
     judge(attn_context_rescan(context, &err), "attn_context_rescan");
 }
 
-/* Verdicts that cannot be read or kept cost a trial, no more. */
-static void keep_verdicts(void)
+/* Results that cannot be read or kept cost a probe, no more. */
+static void keep_results(void)
 {
     static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
-    const struct attn__verdict verdict = {.outcome = ATTN__CRASHED, .since = 1000, .step = "load"};
-    struct attn__verdict other;
+    const struct attn__result result = {.outcome = ATTN__CRASHED, .since = 1000, .step = "load"};
+    struct attn__result other;
     char *none[] = {NULL};
     const char *directory = zoo_path(&zoo, "cache");
-    attn__verdict_store(directory, keys, &verdict, 1, 1000);
-    int there = attn__verdict_load(directory, keys[0], 1000, &other);
-    expect(there || refused > 0, "a verdict that was kept");
-    attn__verdict_pardon(directory);
-    expect(refused > 0 || !attn__verdict_load(directory, keys[0], 1000, &other), "a pardon");
+    attn__cache_store(directory, keys, &result, 1, 1000);
+    int there = attn__cache_load(directory, keys[0], 1000, &other);
+    expect(there || refused > 0, "a result that was kept");
+    attn__cache_reset(directory);
+    expect(refused > 0 || !attn__cache_load(directory, keys[0], 1000, &other), "a reset");
     if (emulated)
         return;
     /* No helper can be started: that is told, with or without memory. */
@@ -217,7 +217,7 @@ static void live(void)
                "all files in a report with memory");
         attn_report_destroy(report);
     }
-    keep_verdicts();
+    keep_results();
     attn_context_destroy(context);
 }
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 #include "zoo.h"
 
 static unsigned char *good;
@@ -136,11 +136,15 @@ Test(elfnote, damaged_segments)
     cr_assert_eq(read_bytes(good, good_size), ATTN_REASON_BAD_ELF);
     *segment(PT_LOAD) = kept;
     kept = *segment(PT_DYNAMIC);
-    segment(PT_DYNAMIC)->p_vaddr = 0x7000000;
-    cr_assert_eq(read_bytes(good, good_size), ATTN_REASON_BAD_ELF);
+    segment(PT_DYNAMIC)->p_offset = good_size;
+    cr_assert_eq(read_bytes(good, good_size), ATTN_REASON_TRUNCATED);
     *segment(PT_DYNAMIC) = kept;
-    segment(PT_DYNAMIC)->p_type = PT_NULL;
+    kept = *segment(PT_GNU_RELRO);
+    segment(PT_GNU_RELRO)->p_memsz += 1U << 20;
     cr_assert_eq(read_bytes(good, good_size), ATTN_REASON_BAD_ELF);
+    *segment(PT_GNU_RELRO) = kept;
+    cr_assert_eq(read_bytes(good, good_size), 0, "%s", text);
+    cr_assert(elf.memory >= segment(PT_DYNAMIC)->p_vaddr + segment(PT_DYNAMIC)->p_memsz);
 }
 
 Test(elfnote, fields_of_the_note)

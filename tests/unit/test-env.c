@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "loader.h"
+#include "env.h"
 
 static struct attn__env read_env(char *const *environment, const char *const *call, bool elevated)
 {

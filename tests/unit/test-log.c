@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "env.h"
 #include "zoo.h"
 
 static struct attn__env env;

@@ -6,7 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "env.h"
+#include "plugin/loader.h"
 #include "zoo.h"
 
 static struct zoo zoo;
@@ -245,6 +246,20 @@ Test(path, owners)
                      cases[i].elevated);
     }
     cr_assert(strstr(text, "/p belongs to user 3000") != NULL, "%s", text);
+}
+
+Test(path, owners_of_links)
+{
+    const struct attn__trust trust = {.user = 1000};
+    struct stat status = {.st_mode = S_IFLNK | 0777, .st_uid = 1000};
+    uint32_t group_writable = 0;
+    char text[256];
+    cr_assert_eq(attn__trust_judge(&trust, "/a", &status, &group_writable, text, sizeof text), 0);
+    status.st_uid = 0;
+    cr_assert_eq(attn__trust_judge(&trust, "/a", &status, &group_writable, text, sizeof text), 0);
+    status.st_uid = 1001;
+    cr_assert_eq(attn__trust_judge(&trust, "/a", &status, &group_writable, text, sizeof text),
+                 ATTN_REASON_UNTRUSTED_OWNER);
 }
 
 Test(path, elevated_processes_want_root_alone_to_write)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Files of every kind in one directory: each stands with its reason, and none takes the good one down. */
+/* Files of every kind in one directory: each is listed with its reason, and none takes the good one down. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 #include "zoo.h"
 
 static struct zoo zoo;
@@ -199,7 +199,7 @@ Test(registry, the_second_of_a_name_is_a_duplicate)
     attn_context_destroy(context);
 }
 
-Test(registry, while_the_first_of_a_name_fails_the_next_is_tried)
+Test(registry, while_the_first_of_a_name_fails_the_next_is_opened)
 {
     zoo_add(&zoo, "too-new", "libattn-a.so");
     zoo_add(&zoo, "entry-fails", "libattn-b.so");
@@ -228,6 +228,25 @@ Test(registry, a_second_name_of_a_file_is_a_duplicate)
     struct attn_context *context = zoo_context(&zoo, NULL);
     expect(context, "libattn-b.so", ATTN_REASON_DUPLICATE, ATTN_STAGE_NOTE);
     expect(context, "libattn-c.so", ATTN_REASON_DUPLICATE, ATTN_STAGE_NOTE);
+    attn_context_destroy(context);
+}
+
+Test(registry, the_same_number_on_another_device_is_another_file)
+{
+    zoo_add(&zoo, "good", "libattn-a.so");
+    zoo_add(&zoo, "other", "libattn-b.so");
+    struct attn_context *context = zoo_context(&zoo, NULL);
+    cr_assert_eq(context->plugin_count, 2);
+    context->plugins[1]->inode = context->plugins[0]->inode;
+    pthread_mutex_lock(&context->lock);
+    attn__registry_resolve_duplicates(context);
+    pthread_mutex_unlock(&context->lock);
+    cr_assert_eq(context->plugins[1]->reason, ATTN_REASON_DUPLICATE);
+    context->plugins[1]->device_id++;
+    pthread_mutex_lock(&context->lock);
+    attn__registry_resolve_duplicates(context);
+    pthread_mutex_unlock(&context->lock);
+    cr_assert_eq(context->plugins[1]->reason, 0);
     attn_context_destroy(context);
 }
 
@@ -281,7 +300,7 @@ Test(registry, a_loaded_file_stays_when_it_vanishes)
     attn_context_destroy(context);
 }
 
-Test(registry, a_failed_file_is_tried_again_after_a_rescan)
+Test(registry, a_failed_file_is_opened_again_after_a_rescan)
 {
     zoo_add(&zoo, "needs-symbol", "libattn-a.so");
     struct attn_context *context = zoo_context(&zoo, NULL);

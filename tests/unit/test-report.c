@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 #include "zoo.h"
 
 static struct zoo zoo;

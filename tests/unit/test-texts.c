@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-#include "loader.h"
+#include "env.h"
 
 struct text {
     const char *name, *text, *advice;

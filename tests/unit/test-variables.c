@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "env.h"
 #include "select.h"
 #include "show.h"
 #include "zoo.h"

@@ -39,6 +39,12 @@ static void add_link(const struct zoo *zoo, const char *kind)
         _exit(99);
 }
 
+#if defined(__x86_64__)
+#define REGISTER "rbx"
+#else
+#define REGISTER "x19"
+#endif
+
 #define READY ATTN_STAGE_READY
 #define LOAD  ATTN_STAGE_LOADED
 #define NOTE  ATTN_STAGE_NOTE
@@ -85,6 +91,16 @@ const struct zoo_case mock_cases[] = {
     {"crash in query", add, "crash-query", R(CRASHED), NOTE, "step query", 0},
     {"crash in get_devices", add, "crash-devices", R(CRASHED), NOTE, "step get_devices", 0},
     {"crash in finish", add, "crash-finish", R(CRASHED), NOTE, "step finish", 0},
+    {"an entry that loses a register", add, "clobber-entry", R(CRASHED), NOTE,
+     "broke the calling convention in step load: the entry does not preserve the register " REGISTER, 0},
+    {"a query that loses a register", add, "clobber-query", R(CRASHED), NOTE,
+     "query does not preserve the register " REGISTER, 0},
+    {"an open that loses a register", add, "clobber-open", R(CRASHED), NOTE,
+     "open does not preserve the register " REGISTER, 0},
+    {"a finish that loses a register", add, "clobber-finish", R(CRASHED), NOTE,
+     "finish does not preserve the register " REGISTER, 0},
+    {"a close that shifts the stack", add, "shift-stack", R(CRASHED), NOTE,
+     "close moves the stack pointer by 16 bytes", 0},
     {"abort", add, "trouble-abort", R(CRASHED), NOTE, "SIGABRT", 0},
     {"exit", add, "trouble-exit", R(EXITED), NOTE, "ended its process", 0},
     {"another program in its place", add, "trouble-execute", R(EXITED), NOTE, "status 0", 0},
@@ -97,6 +113,8 @@ const struct zoo_case mock_cases[] = {
     {"a constructor that spins", add, "trouble-spin", R(TIMED_OUT), NOTE, "2 seconds", CASE_ALONE},
     {"a child", add, "trouble-fork", R(BAD_MANNERS), READY, "child process", 0},
     {"a child of another session", add, "trouble-session", R(BAD_MANNERS), READY, "child process", 0},
+    {"a grandchild of another session", add, "trouble-daemon", R(BAD_MANNERS), READY, "child process", 0},
+    {"a slow disk", add, "trouble-vfork", 0, READY, "", CASE_ALONE},
     {"a word on stdout", add, "trouble-print", R(BAD_MANNERS), READY, "prints \"trouble", 0},
     {"a thread", add, "trouble-thread", R(BAD_MANNERS), READY, "thread", 0},
     {"a descriptor", add, "trouble-descriptor", R(BAD_MANNERS), READY, "descriptor", 0},

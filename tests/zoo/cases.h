@@ -12,7 +12,7 @@ enum {
     CASE_SLOW = 1, /* costs a deadline each time it is tried */
     CASE_ROOT = 2, /* only root can make it */
     CASE_DATA = 8, /* needs the limit of memory, which a sanitizer cannot have */
-    CASE_ALONE = 4 /* its trial takes the machine's time: not under threads */
+    CASE_ALONE = 4 /* its probe takes the machine's time: not under threads */
 };
 
 struct zoo_case {

@@ -23,7 +23,7 @@ struct visit {
     _Atomic unsigned wrong;
 };
 
-static bool is_verdict(uint32_t reason)
+static bool is_of_probe(uint32_t reason)
 {
     return reason == ATTN_REASON_CRASHED || reason == ATTN_REASON_EXITED || reason == ATTN_REASON_TIMED_OUT;
 }
@@ -36,7 +36,7 @@ static bool is_right(const struct zoo_case *row, const struct attn_file_record *
     if (record->reason == row->reason && (record->stage == row->stage || !alone))
         return strstr(record->text, row->word) != NULL || (!alone && record->reason == 0);
     return !alone &&
-           (record->reason == 0 || (record->reason == ATTN_REASON_QUARANTINED && is_verdict(row->reason)));
+           (record->reason == 0 || (record->reason == ATTN_REASON_QUARANTINED && is_of_probe(row->reason)));
 }
 
 static void tell(const struct attn_file_record *record)

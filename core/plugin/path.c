@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 
 /* The list while it grows, with the identity of each directory that is there. */
 struct list {

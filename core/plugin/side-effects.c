@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Takes and compares the state of a process that plugins have no business with. */
+/* Takes and compares the state of a process that no plugin may change. */
 #define _GNU_SOURCE
-#include "traces.h"
+#include "plugin/side-effects.h"
 
 #include <dirent.h>
 #include <fenv.h>
@@ -69,40 +69,40 @@ static unsigned control_word(void)
 #endif
 }
 
-static void read_state(struct traces *traces, uint32_t threads)
+static void read_state(struct side_effects *state, uint32_t threads)
 {
     const char *locale = setlocale(LC_ALL, NULL);
 
-    traces->threads = count_threads(threads);
-    traces->descriptors = count_entries("/proc/self/fd");
-    traces->environment = hash_environment();
-    sigprocmask(SIG_SETMASK, NULL, &traces->mask);
-    for (int i = 1; i < TRACES_SIGNALS; i++) {
+    state->threads = count_threads(threads);
+    state->descriptors = count_entries("/proc/self/fd");
+    state->environment = hash_environment();
+    sigprocmask(SIG_SETMASK, NULL, &state->mask);
+    for (int i = 1; i < SIDE_EFFECTS_SIGNALS; i++) {
         struct sigaction action;
-        traces->handlers[i] = sigaction(i, NULL, &action) == 0 ? action.sa_handler : SIG_DFL;
+        state->handlers[i] = sigaction(i, NULL, &action) == 0 ? action.sa_handler : SIG_DFL;
     }
-    traces->umask = umask(0);
-    umask(traces->umask);
-    traces->rounding = fegetround();
-    traces->exceptions = fegetexcept();
-    traces->control = control_word();
-    snprintf(traces->locale, sizeof traces->locale, "%s", locale != NULL ? locale : "");
-    if (getcwd(traces->directory, sizeof traces->directory) == NULL)
-        traces->directory[0] = '\0';
+    state->umask = umask(0);
+    umask(state->umask);
+    state->rounding = fegetround();
+    state->exceptions = fegetexcept();
+    state->control = control_word();
+    snprintf(state->locale, sizeof state->locale, "%s", locale != NULL ? locale : "");
+    if (getcwd(state->directory, sizeof state->directory) == NULL)
+        state->directory[0] = '\0';
 }
 
-void traces_take(struct traces *traces)
+void side_effects_begin(struct side_effects *state)
 {
-    memset(traces, 0, sizeof *traces);
-    traces->output = memfd_create("output", MFD_CLOEXEC);
-    if (traces->output >= 0) {
-        (void)dup2(traces->output, STDOUT_FILENO);
-        (void)dup2(traces->output, STDERR_FILENO);
+    memset(state, 0, sizeof *state);
+    state->output = memfd_create("output", MFD_CLOEXEC);
+    if (state->output >= 0) {
+        (void)dup2(state->output, STDOUT_FILENO);
+        (void)dup2(state->output, STDERR_FILENO);
     }
-    read_state(traces, 0);
+    read_state(state, 0);
 }
 
-static void tell_output(const struct traces *before, traces_tell_fn tell, void *user)
+static void tell_output(const struct side_effects *before, side_effects_tell_fn tell, void *user)
 {
     char text[96], start[49];
     struct stat status;
@@ -119,19 +119,19 @@ static void tell_output(const struct traces *before, traces_tell_fn tell, void *
     tell(user, text);
 }
 
-static void tell_signals(const struct traces *before, const struct traces *now, traces_tell_fn tell,
-                         void *user)
+static void tell_signals(const struct side_effects *before, const struct side_effects *now,
+                         side_effects_tell_fn tell, void *user)
 {
     char text[64];
 
-    for (int i = 1; i < TRACES_SIGNALS; i++) {
+    for (int i = 1; i < SIDE_EFFECTS_SIGNALS; i++) {
         if (sigismember(&before->mask, i) != sigismember(&now->mask, i)) {
             snprintf(text, sizeof text, "changes the signal mask (signal %d)", i);
             tell(user, text);
             break;
         }
     }
-    for (int i = 1; i < TRACES_SIGNALS; i++) {
+    for (int i = 1; i < SIDE_EFFECTS_SIGNALS; i++) {
         if (before->handlers[i] != now->handlers[i]) {
             snprintf(text, sizeof text, "leaves a handler of signal %d", i);
             tell(user, text);
@@ -140,9 +140,9 @@ static void tell_signals(const struct traces *before, const struct traces *now, 
     }
 }
 
-void traces_compare(const struct traces *before, traces_tell_fn tell, void *user)
+void side_effects_end(const struct side_effects *before, side_effects_tell_fn tell, void *user)
 {
-    struct traces now;
+    struct side_effects now;
     char text[96];
 
     memset(&now, 0, sizeof now);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Fuzz target for the file of verdicts: the input is its content. Whatever it holds, a verdict that is stored
- * over it is found again, and after a pardon no bad one is left.
+ * Fuzz target for the file of results: the input is its content. Whatever it holds, a result that is stored
+ * over it is found again, and after a reset no bad one is left.
  */
 #define _GNU_SOURCE
 #include "directory.h"
-#include "probe.h"
+#include "plugin/probe.h"
 
 #include <fcntl.h>
 
@@ -15,17 +15,16 @@ static const int64_t now = 1700000000;
 static void fill(const uint8_t *data, size_t size)
 {
     char name[80];
-    snprintf(name, sizeof name, "%s/verdicts", fuzz_directory());
+    snprintf(name, sizeof name, "%s/results", fuzz_directory());
     int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     FUZZ_CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size && close(fd) == 0);
 }
 
-static void check(const struct attn__verdict *verdict)
+static void check(const struct attn__result *result)
 {
-    FUZZ_CHECK(verdict->outcome >= ATTN__GOOD && verdict->outcome <= ATTN__EXITED);
-    FUZZ_CHECK(fuzz_ends(verdict->step, sizeof verdict->step) &&
-               fuzz_ends(verdict->text, sizeof verdict->text));
-    FUZZ_CHECK(attn__verdict_counts(verdict, now));
+    FUZZ_CHECK(result->outcome >= ATTN__GOOD && result->outcome <= ATTN__EXITED);
+    FUZZ_CHECK(fuzz_ends(result->step, sizeof result->step) && fuzz_ends(result->text, sizeof result->text));
+    FUZZ_CHECK(attn__result_counts(result, now));
 }
 
 /* The key of the first line, if there is one. */
@@ -42,25 +41,25 @@ static bool first_key(const uint8_t *data, size_t size, char key[ATTN__KEY_SIZE]
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char keys[1][ATTN__KEY_SIZE], key[ATTN__KEY_SIZE];
-    struct attn__verdict stored = {.outcome = ATTN__GOOD, .since = now, .step = "finish"}, loaded;
+    struct attn__result stored = {.outcome = ATTN__GOOD, .since = now, .step = "finish"}, loaded;
     const char *directory = fuzz_directory();
     fill(data, size);
     bool keyed = first_key(data, size, key);
-    bool there = keyed && attn__verdict_load(directory, key, now, &loaded);
+    bool there = keyed && attn__cache_load(directory, key, now, &loaded);
     if (there)
         check(&loaded);
     memcpy(keys[0], own_key, sizeof own_key);
     stored.outcome = ATTN__GOOD + (uint32_t)size % 4;
     stored.number = (uint32_t)size;
-    attn__verdict_store(directory, (const char(*)[ATTN__KEY_SIZE])keys, &stored, 1, now);
-    FUZZ_CHECK(attn__verdict_load(directory, own_key, now, &loaded));
+    attn__cache_store(directory, (const char(*)[ATTN__KEY_SIZE])keys, &stored, 1, now);
+    FUZZ_CHECK(attn__cache_load(directory, own_key, now, &loaded));
     FUZZ_CHECK(memcmp(&loaded, &stored, sizeof loaded) == 0);
     /* What stood there before and still counts stays. */
     if (there && strcmp(key, own_key) != 0)
-        FUZZ_CHECK(attn__verdict_load(directory, key, now, &loaded));
-    attn__verdict_pardon(directory);
-    FUZZ_CHECK(attn__verdict_load(directory, own_key, now, &loaded) == (stored.outcome == ATTN__GOOD));
-    if (keyed && attn__verdict_load(directory, key, now, &loaded))
+        FUZZ_CHECK(attn__cache_load(directory, key, now, &loaded));
+    attn__cache_reset(directory);
+    FUZZ_CHECK(attn__cache_load(directory, own_key, now, &loaded) == (stored.outcome == ATTN__GOOD));
+    if (keyed && attn__cache_load(directory, key, now, &loaded))
         FUZZ_CHECK(loaded.outcome == ATTN__GOOD);
     return 0;
 }

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 
 /* Where a refusal puts its sentence. */
 struct words {

@@ -4,32 +4,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 
 #define BACKENDS_MOST 32
 
 /* The least size of a table: up to the end of its last required member. */
 #define UP_TO(type, member) (offsetof(struct type, member) + sizeof(((struct type *)NULL)->member))
 
-/* Function pointers are compared as bytes: one list serves members of different types. */
+/* Pointers are handled as bytes: one list serves members of different types. */
 struct required {
     const char *name;
     size_t offset;
+    bool is_data; /* a text or a table; else a function */
 };
 #define REQUIRED(type, member)                                                                               \
     {                                                                                                        \
-#member, offsetof(struct type, member)                                                               \
+#member, offsetof(struct type, member), false                                                        \
+    }
+#define REQUIRED_DATA(type, member)                                                                          \
+    {                                                                                                        \
+#member, offsetof(struct type, member), true                                                         \
     }
 
 static const struct required plugin_required[] = {
-    REQUIRED(attn_plugin, name),        REQUIRED(attn_plugin, vendor),       REQUIRED(attn_plugin, version),
-    REQUIRED(attn_plugin, get_devices), REQUIRED(attn_plugin, get_backends), REQUIRED(attn_plugin, finish),
+    REQUIRED_DATA(attn_plugin, name),    REQUIRED_DATA(attn_plugin, vendor),
+    REQUIRED_DATA(attn_plugin, version), REQUIRED(attn_plugin, get_devices),
+    REQUIRED(attn_plugin, get_backends), REQUIRED(attn_plugin, finish),
 };
 static const struct required backend_required[] = {
-    REQUIRED(attn_backend_table, name),  REQUIRED(attn_backend_table, plan),
-    REQUIRED(attn_backend_table, kv),    REQUIRED(attn_backend_table, memory),
-    REQUIRED(attn_backend_table, query), REQUIRED(attn_backend_table, axes),
-    REQUIRED(attn_backend_table, open),  REQUIRED(attn_backend_table, close),
+    REQUIRED_DATA(attn_backend_table, name), REQUIRED_DATA(attn_backend_table, plan),
+    REQUIRED_DATA(attn_backend_table, kv),   REQUIRED_DATA(attn_backend_table, memory),
+    REQUIRED(attn_backend_table, query),     REQUIRED(attn_backend_table, axes),
+    REQUIRED(attn_backend_table, open),      REQUIRED(attn_backend_table, close),
 };
 static const struct required plan_required[] = {
     REQUIRED(attn_plan_table, create), REQUIRED(attn_plan_table, sizes),   REQUIRED(attn_plan_table, prepare),
@@ -79,6 +85,20 @@ static const struct kind merge_kind = {"merge", sizeof(struct attn_merge_table),
 #define REFUSE(plugin, reason, ...)                                                                          \
     (attn__plugin_tell((plugin), ATTN_STAGE_LOADED, (reason), __VA_ARGS__), ATTN_E_PLUGIN)
 
+/* Inside attn-probe every required function is judged by how it returns. */
+static void check_calls(const struct attn__plugin *plugin, const struct kind *kind, void *target)
+{
+    for (size_t i = 0; i < kind->required_count && plugin->context->check_call != NULL; i++) {
+        const struct required *required = &kind->required[i];
+        attn__function function;
+        if (required->is_data)
+            continue;
+        memcpy(&function, (char *)target + required->offset, sizeof function);
+        function = plugin->context->check_call(function, kind->name, required->name);
+        memcpy((char *)target + required->offset, &function, sizeof function);
+    }
+}
+
 /* Copies and checks one table; `owner` is the plugin or backend it belongs to. */
 static int32_t take(struct attn__plugin *plugin, const struct kind *kind, const char *owner,
                     const void *source, void *target)
@@ -98,6 +118,7 @@ static int32_t take(struct attn__plugin *plugin, const struct kind *kind, const 
             return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION,
                           "%s: %s%s%s is NULL; the interface requires it", owner, kind->name, dot,
                           kind->required[i].name);
+    check_calls(plugin, kind, target);
     return ATTN_OK;
 }
 

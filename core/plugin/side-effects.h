@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a plugin may have left in its process: taken before it is loaded, compared after its finish. */
-#ifndef ATTN_TRACES_H
-#define ATTN_TRACES_H
+/* Side effects of a plugin on its process: the state before it is loaded, compared after its finish. */
+#ifndef ATTN_PLUGIN_SIDE_EFFECTS_H
+#define ATTN_PLUGIN_SIDE_EFFECTS_H
 
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { TRACES_SIGNALS = 65 };
+enum { SIDE_EFFECTS_SIGNALS = 65 };
 
-struct traces {
+struct side_effects {
     int output; /* file in memory behind stdout and stderr; -1 = none */
     uint32_t descriptors;
     uint32_t threads;
     uint64_t environment; /* hash of all variables */
     sigset_t mask;
-    void (*handlers[TRACES_SIGNALS])(int);
+    void (*handlers[SIDE_EFFECTS_SIGNALS])(int);
     mode_t umask;
     int rounding;
     int exceptions;
@@ -25,11 +25,11 @@ struct traces {
     char directory[256];
 };
 
-typedef void (*traces_tell_fn)(void *user, const char *text);
+typedef void (*side_effects_tell_fn)(void *user, const char *text);
 
 /* Also turns stdout and stderr into a file in memory, so that output is seen. */
-void traces_take(struct traces *traces);
+void side_effects_begin(struct side_effects *state);
 /* Tells every difference. */
-void traces_compare(const struct traces *before, traces_tell_fn tell, void *user);
+void side_effects_end(const struct side_effects *before, side_effects_tell_fn tell, void *user);
 
 #endif

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 
 #define OPEN_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 
@@ -128,6 +128,7 @@ static void read_file(struct attn__plugin *plugin, const struct attn__trust *tru
         plugin->stage = ATTN_STAGE_TRUSTED;
         reason = attn__elf_read(fd, &elf, text, sizeof text);
         plugin->note = elf.note;
+        plugin->memory = elf.memory;
         plugin->has_note = elf.note.name[0] != '\0';
     }
     if (reason == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The best CPU level of this machine that the operating system lets programs use. */
 #define _GNU_SOURCE
-#include "core.h"
+#include "plugin/loader.h"
 
 #if defined(__x86_64__)
 #include <sys/platform/x86.h>

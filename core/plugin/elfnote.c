@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "elf-object.h"
+#include "plugin/loader.h"
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64
@@ -19,7 +19,10 @@
 #error "libattn knows x86-64 and aarch64"
 #endif
 
+enum { HEADERS_MOST = 128 };
 #define NOTES_MOST 65536U
+/* No plugin needs as much address space. */
+#define MEMORY_MOST (UINT64_C(1) << 40)
 
 /* An open file, and its first bytes: headers and notes mostly lie there, so that one read is enough. */
 struct file {
@@ -135,11 +138,10 @@ static uint32_t check_header(const struct file *file, const Elf64_Ehdr *header)
                       header->e_ident[EI_OSABI], ELFOSABI_SYSV, ELFOSABI_GNU);
     if (header->e_type != ET_DYN)
         return refuse_type(file, header->e_type);
-    if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 ||
-        header->e_phnum > ATTN__HEADERS_MOST)
+    if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 || header->e_phnum > HEADERS_MOST)
         return refuse(file, ATTN_REASON_BAD_ELF,
                       "the file has %u program headers of %u bytes; 1 to %d of %zu bytes are accepted",
-                      header->e_phnum, header->e_phentsize, ATTN__HEADERS_MOST, sizeof(Elf64_Phdr));
+                      header->e_phnum, header->e_phentsize, HEADERS_MOST, sizeof(Elf64_Phdr));
     if (!lies_inside(file, header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr)))
         return refuse(file, ATTN_REASON_TRUNCATED,
                       "the file ends at byte %llu, its program headers lie behind that",
@@ -195,8 +197,80 @@ static uint32_t find_note(const struct file *file, const Elf64_Phdr *headers, un
     return attn__note_check(&out->note, file->text, file->text_size);
 }
 
+/* ---------------------------------------------------------------- segments: what would be mapped where */
+
+static uint64_t page_up(uint64_t address)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    return (address + page - 1) / page * page;
+}
+
+/* `end` is where the memory of the segments before it ends: the linker maps each over whatever is there. */
+static uint32_t check_load(const struct file *file, const Elf64_Phdr *p, unsigned index, uint64_t *end)
+{
+    const uint64_t page = page_up(1), align = p->p_align > 1 ? p->p_align : page;
+    if (p->p_filesz > p->p_memsz)
+        return refuse(file, ATTN_REASON_BAD_ELF, "segment %u of the file is larger than its memory", index);
+    if (p->p_vaddr > MEMORY_MOST || p->p_memsz > MEMORY_MOST - p->p_vaddr)
+        return refuse(
+            file, ATTN_REASON_BAD_ELF,
+            "segment %u of the file has %#llx bytes from address %#llx on; an end up to %#llx is accepted",
+            index, (unsigned long long)p->p_memsz, (unsigned long long)p->p_vaddr,
+            (unsigned long long)MEMORY_MOST);
+    if ((align & (align - 1)) != 0 || align < page || (p->p_vaddr - p->p_offset) % align != 0)
+        return refuse(file, ATTN_REASON_BAD_ELF,
+                      "segment %u of the file, from byte %#llx on at address %#llx, is not aligned to %#llx",
+                      index, (unsigned long long)p->p_offset, (unsigned long long)p->p_vaddr,
+                      (unsigned long long)align);
+    if (p->p_vaddr / page * page < *end)
+        return refuse(file, ATTN_REASON_BAD_ELF,
+                      "segment %u of the file begins at address %#llx, before the end of another one", index,
+                      (unsigned long long)p->p_vaddr);
+    *end = page_up(p->p_vaddr + p->p_memsz);
+    return 0;
+}
+
+/* What the linker makes read-only after relocation must be the file's own. */
+static bool is_relro_loaded(const Elf64_Phdr *headers, unsigned count, const Elf64_Phdr *relro)
+{
+    for (unsigned i = 0; i < count; i++) {
+        const Elf64_Phdr *p = &headers[i];
+        const uint64_t end = page_up(p->p_vaddr + p->p_memsz);
+        if (p->p_type == PT_LOAD && relro->p_vaddr >= p->p_vaddr && relro->p_vaddr <= end &&
+            relro->p_memsz <= end - relro->p_vaddr)
+            return true;
+    }
+    return relro->p_memsz == 0;
+}
+
+static uint32_t check_segments(const struct file *file, const Elf64_Phdr *headers, unsigned count,
+                               uint64_t *end)
+{
+    for (unsigned i = 0; i < count; i++) {
+        const Elf64_Phdr *p = &headers[i];
+        if ((p->p_type == PT_LOAD || p->p_type == PT_NOTE || p->p_type == PT_DYNAMIC) &&
+            !lies_inside(file, p->p_offset, p->p_filesz))
+            return refuse(file, ATTN_REASON_TRUNCATED,
+                          "the file ends at byte %llu, its segment %u has %llu bytes from byte %llu on",
+                          (unsigned long long)file->size, i, (unsigned long long)p->p_filesz,
+                          (unsigned long long)p->p_offset);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        const Elf64_Phdr *p = &headers[i];
+        uint32_t reason = 0;
+        if (p->p_type == PT_LOAD && p->p_memsz != 0)
+            reason = check_load(file, p, i, end);
+        else if (p->p_type == PT_GNU_RELRO && !is_relro_loaded(headers, count, p))
+            reason = refuse(file, ATTN_REASON_BAD_ELF,
+                            "segment %u of the file, read-only after relocation, is not loaded", i);
+        if (reason != 0)
+            return reason;
+    }
+    return 0;
+}
+
 /* Size, first bytes and program headers of a file, judged. */
-static uint32_t read_headers(struct file *file, Elf64_Phdr *headers, unsigned *out_count)
+static uint32_t read_headers(struct file *file, Elf64_Phdr *headers, unsigned *out_count, uint64_t *out_end)
 {
     struct stat status;
     Elf64_Ehdr header;
@@ -213,32 +287,18 @@ static uint32_t read_headers(struct file *file, Elf64_Phdr *headers, unsigned *o
     uint32_t reason = check_header(file, &header);
     if (reason == 0 && !read_at(file, header.e_phoff, headers, header.e_phnum * sizeof headers[0]))
         reason = refuse(file, ATTN_REASON_UNREADABLE, "the program headers of the file cannot be read");
-    const struct attn__object object = {.file_size = file->size,
-                                        .headers = headers,
-                                        .count = header.e_phnum,
-                                        .text = file->text,
-                                        .text_size = file->text_size};
     *out_count = header.e_phnum;
-    return reason == 0 ? attn__segments_check(&object) : reason;
-}
-
-uint32_t attn__elf_headers(struct attn__object *object, Elf64_Phdr *headers)
-{
-    struct file file = {.fd = object->fd, .text = object->text, .text_size = object->text_size};
-    uint32_t reason = read_headers(&file, headers, &object->count);
-    object->headers = headers;
-    object->file_size = file.size;
-    return reason;
+    return reason == 0 ? check_segments(file, headers, header.e_phnum, out_end) : reason;
 }
 
 uint32_t attn__elf_read(int fd, struct attn__elf *out, char *text, size_t size)
 {
     struct file file = {.fd = fd, .text = text, .text_size = size};
-    Elf64_Phdr headers[ATTN__HEADERS_MOST];
+    Elf64_Phdr headers[HEADERS_MOST];
     unsigned count = 0;
     memset(out, 0, sizeof *out);
     text[0] = '\0';
-    uint32_t reason = read_headers(&file, headers, &count);
+    uint32_t reason = read_headers(&file, headers, &count, &out->memory);
     if (reason == 0)
         reason = find_note(&file, headers, count, out);
     /* What was refused for other causes than its version may hold anything. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Starts one child per file to be tried, and listens to all of them until they have spoken or time is up. */
+/* Starts one child per file to be probed, and listens to all of them until they have spoken or time is up. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -13,17 +13,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "plugin/probe.h"
 #include "show.h"
 
 enum { LINE_MOST = 256 };
 
-/* A machine that is too busy to try a plugin gets so much more time for it. */
+/* A machine that is too busy to probe a plugin gets so much more time for it. */
 #define STARVED_DEADLINES 5
+
+/* So long a guard may take to end what its worker started. */
+enum { GUARD_NS = 500000000, GUARD_LOOKS = 500 };
 
 /* One child. */
 struct child {
-    struct attn__verdict *verdict;
+    struct attn__result *result;
     pid_t pid;
     pid_t worker; /* 0: not told yet */
     uint64_t start, deadline;
@@ -31,7 +34,6 @@ struct child {
     char line[LINE_MOST];
     size_t length;
     bool done; /* the worker went all the way */
-    bool mute; /* nothing was said of its end */
 };
 
 /* ---------------------------------------------------------------- starting */
@@ -40,9 +42,9 @@ static void unavailable(struct child *child, const char *what, const char *why)
 {
     char words[sizeof child->line + 128];
 
-    child->verdict->outcome = ATTN__UNAVAILABLE;
+    child->result->outcome = ATTN__UNAVAILABLE;
     snprintf(words, sizeof words, "%s: %s", what, why);
-    attn__show(words, child->verdict->text, sizeof child->verdict->text);
+    attn__show(words, child->result->text, sizeof child->result->text);
 }
 
 static void cannot_start(struct child *child, const char *what, int error)
@@ -127,13 +129,15 @@ static void start(struct child *child, const char *helper, const char *path, cha
 
 /* ---------------------------------------------------------------- listening */
 
-/* Appends a manner to the list of them. */
-static void add_manner(struct attn__verdict *verdict, const char *text)
+/* Appends a side effect to the list of them, unless worker and guard both saw it. */
+static void add_effect(struct attn__result *result, const char *text)
 {
-    size_t used = strlen(verdict->text);
+    size_t used = strlen(result->text);
 
-    snprintf(verdict->text + used, sizeof verdict->text - used, "%s%s", used > 0 ? "; " : "", text);
-    for (char *p = verdict->text + used; *p != '\0'; p++)
+    if (strstr(result->text, text) != NULL)
+        return;
+    snprintf(result->text + used, sizeof result->text - used, "%s%s", used > 0 ? "; " : "", text);
+    for (char *p = result->text + used; *p != '\0'; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
             *p = '?';
 }
@@ -147,36 +151,40 @@ static bool is_step(const char *text)
 /* One line of the guard or the worker; see probe-main.c. True if nothing more is to come. */
 static bool hear(struct child *child, const char *line)
 {
-    struct attn__verdict *verdict = child->verdict;
+    struct attn__result *result = child->result;
     int number;
 
-    if (strncmp(line, "cannot ", 7) == 0 && verdict->step[0] == '\0') {
-        unavailable(child, "the second process of a trial cannot be started", line + 7);
+    if (strncmp(line, "cannot ", 7) == 0 && result->step[0] == '\0') {
+        unavailable(child, "the second process of a probe cannot be started", line + 7);
         return true;
     }
     if (strncmp(line, "step ", 5) == 0) {
         if (is_step(line + 5))
-            snprintf(verdict->step, sizeof verdict->step, "%.20s", line + 5);
-    } else if (strncmp(line, "manner ", 7) == 0) {
-        add_manner(verdict, line + 7);
+            snprintf(result->step, sizeof result->step, "%.20s", line + 5);
+    } else if (strncmp(line, "effect ", 7) == 0) {
+        add_effect(result, line + 7);
+    } else if (strncmp(line, "broken ", 7) == 0) {
+        result->text[0] = '\0';
+        add_effect(result, line + 7);
+        result->outcome = ATTN__CRASHED;
     } else if (sscanf(line, "worker %d", &number) == 1) {
         child->worker = number;
-    } else if (strcmp(line, "good") == 0) {
+    } else if (strcmp(line, "good") == 0 || strcmp(line, "refused") == 0) {
         child->done = true;
-        verdict->outcome = ATTN__GOOD;
-    } else if (strcmp(line, "refused") == 0) {
-        child->done = true;
-    } else if (verdict->step[0] == '\0') { /* the plugin has not had its turn */
-        unavailable(child, "attn-probe", "it ended before the trial began");
+        result->outcome = line[0] == 'g' ? ATTN__GOOD : ATTN__NO_RESULT;
+    } else if (result->step[0] == '\0') { /* nothing of the plugin ran */
+        unavailable(child, "attn-probe", "it ended before the probe began");
         return true;
     } else if (sscanf(line, "signal %d", &number) == 1) {
-        verdict->outcome = ATTN__CRASHED;
-        verdict->number = (uint32_t)number;
+        result->outcome = ATTN__CRASHED;
+        result->number = (uint32_t)number;
         return true;
     } else if (sscanf(line, "exit %d", &number) == 1) {
-        verdict->number = (uint32_t)number;
+        if (result->outcome == ATTN__CRASHED) /* it broke the calling convention */
+            return true;
+        result->number = (uint32_t)number;
         if (!child->done || number != 0)
-            verdict->outcome = ATTN__EXITED;
+            result->outcome = ATTN__EXITED;
         return true;
     }
     return false;
@@ -191,10 +199,9 @@ static bool listen_to(struct child *child)
     if (count < 0 && (errno == EINTR || errno == EAGAIN))
         return false;
     if (count <= 0) { /* even the guard is gone */
-        child->verdict->outcome = ATTN__EXITED;
-        child->mute = child->verdict->step[0] != '\0';
-        if (!child->mute)
-            unavailable(child, "attn-probe", "it ended before the trial began");
+        child->result->outcome = ATTN__EXITED;
+        if (child->result->step[0] == '\0')
+            unavailable(child, "attn-probe", "it ended before the probe began");
         return true;
     }
     for (ssize_t i = 0; i < count; i++) {
@@ -211,29 +218,33 @@ static bool listen_to(struct child *child)
     return false;
 }
 
+/* Asks the guard to end the worker and all that it started, unless it has done so; then waits for it. */
 static void end(struct child *child)
 {
-    int status = 0;
+    const struct timespec moment = {0, GUARD_NS / GUARD_LOOKS};
     pid_t ended;
 
     close(child->fd);
     child->fd = -1;
-    (void)kill(-child->pid, SIGKILL); /* whatever the plugin started in its process group */
-    while ((ended = waitpid(child->pid, &status, 0)) < 0 && errno == EINTR)
-        continue;
-    if (child->mute && ended == child->pid &&
-        WIFSIGNALED(status)) { /* worker and guard were killed at once */
-        child->verdict->outcome = ATTN__CRASHED;
-        child->verdict->number = (uint32_t)WTERMSIG(status);
+    (void)kill(child->pid, SIGTERM);
+    ended = waitpid(child->pid, NULL, WNOHANG);
+    for (int i = 0; i < GUARD_LOOKS && ended == 0; i++) {
+        nanosleep(&moment, NULL);
+        ended = waitpid(child->pid, NULL, WNOHANG);
     }
+    if (ended != 0)
+        return;
+    (void)kill(child->pid, SIGKILL); /* a plugin may have stopped the guard; its worker dies with it */
+    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
 }
 
 static void time_out(struct child *child)
 {
-    child->verdict->outcome = ATTN__TIMED_OUT;
-    child->verdict->text[0] = '\0';
-    if (child->verdict->step[0] == '\0')
-        unavailable(child, "attn-probe", "it did not begin the trial in time");
+    child->result->outcome = ATTN__TIMED_OUT;
+    child->result->text[0] = '\0';
+    if (child->result->step[0] == '\0')
+        unavailable(child, "attn-probe", "it did not begin the probe in time");
     end(child);
 }
 
@@ -319,23 +330,23 @@ static uint32_t keep_running(struct child **running, uint32_t count)
 }
 
 void attn__probe_run(const char *helper, const char *const *paths, char *const *environment,
-                     struct attn__verdict *verdicts, uint32_t count)
+                     struct attn__result *results, uint32_t count)
 {
     struct child *children = calloc(count, sizeof *children), *running[CHILDREN_MOST];
     uint32_t next = 0, active = 0;
 
-    memset(verdicts, 0, count * sizeof *verdicts);
+    memset(results, 0, count * sizeof *results);
     for (uint32_t i = 0; i < count; i++) {
-        verdicts[i].since = (int64_t)time(NULL);
+        results[i].since = (int64_t)time(NULL);
         if (children == NULL) {
-            verdicts[i].outcome = ATTN__UNAVAILABLE;
-            snprintf(verdicts[i].text, sizeof verdicts[i].text, "no memory");
+            results[i].outcome = ATTN__UNAVAILABLE;
+            snprintf(results[i].text, sizeof results[i].text, "no memory");
         }
     }
     while (children != NULL && (active > 0 || next < count)) {
         while (active < CHILDREN_MOST && next < count) {
             struct child *child = &children[next];
-            *child = (struct child){.verdict = &verdicts[next], .fd = -1, .start = attn__now()};
+            *child = (struct child){.result = &results[next], .fd = -1, .start = attn__now()};
             child->deadline = child->start + ATTN__PROBE_DEADLINE_NS;
             start(child, helper, paths[next++], environment);
             if (child->fd >= 0)

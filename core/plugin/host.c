@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The services that a plugin gets: log, the caller's threads, a clock, options. */
-#include "loader.h"
+#include "plugin/loader.h"
 
 static void log_text(void *ctx, uint32_t level, const char *subsystem, const char *text)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The list of plugin files: scans are merged into it, duplicates stand behind the file that is taken. */
+/* The list of plugin files: scans are merged into it, and of duplicates one file is taken. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 #include "select.h"
 
 uint64_t attn__now(void)
@@ -60,23 +60,23 @@ static bool offers_all(const struct attn__plugin *first, const struct attn__plug
  * The file that has the plugin's name before it: an open one, or an earlier one that has not failed. What
  * offers less may never be asked for, so that it counts only once it is open.
  */
-static const struct attn__plugin *find_namesake(struct attn__plugin *const *plugins, uint32_t count,
-                                                uint32_t index)
+static const struct attn__plugin *find_same_name(struct attn__plugin *const *plugins, uint32_t count,
+                                                 uint32_t index)
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct attn__plugin *other = plugins[i];
-        bool stands =
+        bool counts =
             is_open(other) || (i < index && other->state == ATTN__CLOSED && other->stage >= ATTN_STAGE_NOTE &&
                                other->reason == 0 && offers_all(other, plugins[index]));
-        if (i != index && !other->vanished && stands &&
+        if (i != index && !other->vanished && counts &&
             attn__same_name(other->note.name, plugins[index]->note.name))
             return other;
     }
     return NULL;
 }
 
-/* Finds out anew which files stand behind others. Under the lock. */
-static void settle_duplicates(struct attn__plugin **plugins, uint32_t count)
+/* Finds out anew which files are duplicates of others. Under the lock. */
+static void resolve_duplicates(struct attn__plugin **plugins, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct attn__plugin *plugin = plugins[i];
@@ -92,7 +92,7 @@ static void settle_duplicates(struct attn__plugin **plugins, uint32_t count)
             plugin->reason = 0;
             plugin->text[0] = '\0';
         }
-        if (plugin->reason == 0 && (other = find_namesake(plugins, count, i)) != NULL) {
+        if (plugin->reason == 0 && (other = find_same_name(plugins, count, i)) != NULL) {
             plugin->reason = ATTN_REASON_DUPLICATE;
             snprintf(plugin->text, sizeof plugin->text, "the name %s is taken by %s", plugin->note.name,
                      other->path);
@@ -100,12 +100,12 @@ static void settle_duplicates(struct attn__plugin **plugins, uint32_t count)
     }
 }
 
-void attn__registry_settle(struct attn_context *context)
+void attn__registry_resolve_duplicates(struct attn_context *context)
 {
-    settle_duplicates(context->plugins, context->plugin_count);
+    resolve_duplicates(context->plugins, context->plugin_count);
 }
 
-/* Whether a file that failed may be tried again: not if another one has taken its name meanwhile. */
+/* Whether a file that failed may be opened again: not if another one has taken its name meanwhile. */
 static bool may_retry(const struct attn_context *context, const struct attn__plugin *failed)
 {
     for (uint32_t i = 0; i < context->plugin_count; i++)
@@ -182,7 +182,7 @@ static bool merge(struct attn_context *context, struct attn__plugin **found, uin
     context->plugins = list;
     context->plugin_count = n;
     context->plugin_capacity = most;
-    settle_duplicates(list, n);
+    resolve_duplicates(list, n);
     return true;
 }
 

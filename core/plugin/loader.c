@@ -3,15 +3,12 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "loader.h"
-#include "own-image.h"
+#include "plugin/loader.h"
 
 typedef int32_t (*entry_fn)(const struct attn_host *host, const struct attn_plugin **out,
                             struct attn_error *err);
@@ -31,12 +28,6 @@ static struct image {
     int64_t mtime_ns;
 } * images;
 
-/* Whoever asked for no containment gets what the linker gives, with the file's symbols for profilers. */
-static bool is_to_be_owned(const struct attn_context *context)
-{
-    return !context->is_trial && strcmp(attn__env_get(&context->env, ATTN__VAR_ATTN_PROBE), "never") != 0;
-}
-
 /* A copy of the library that is closed again leaves nothing behind. */
 __attribute__((destructor)) static void forget_images(void)
 {
@@ -49,11 +40,8 @@ __attribute__((destructor)) static void forget_images(void)
     attn__shared_unlock();
 }
 
-/*
- * True if the image is of the file in the record, which fd has open. One that is new is remembered (without
- * memory it is not) and made independent of its file; other threads wait for that.
- */
-static bool is_image_of(const struct link_map *map, const struct attn__plugin *plugin, int fd)
+/* True if the image is of the file in the record. One that is new is remembered; without memory it is not. */
+static bool is_image_of(const struct link_map *map, const struct attn__plugin *plugin)
 {
     bool same = true;
     struct image *image;
@@ -67,8 +55,6 @@ static bool is_image_of(const struct link_map *map, const struct attn__plugin *p
         *image =
             (struct image){images, map, plugin->device_id, plugin->inode, plugin->size, plugin->mtime_ns};
         images = image;
-        if (is_to_be_owned(plugin->context))
-            attn__image_own(map, fd, strrchr(plugin->path, '/') + 1);
     }
     attn__shared_unlock();
     return same;
@@ -148,14 +134,14 @@ static int find_note(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-static int32_t check_image(struct attn__plugin *plugin, const struct link_map *map, int fd)
+static int32_t check_image(struct attn__plugin *plugin, const struct link_map *map)
 {
     struct search search = {.map = map};
-    if (!is_image_of(map, plugin, fd))
+    if (!is_image_of(map, plugin))
         return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_REPLACED_AFTER_LOADING,
                       "%s was replaced; this process has loaded its old version", plugin->path);
     dl_iterate_phdr(find_note, &search);
-    if (search.count != 1 || memcmp(&search.note, &plugin->note, sizeof search.note) != 0)
+    if (memcmp(&search.note, &plugin->note, sizeof search.note) != 0)
         return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_NOTE_MISMATCH,
                       "the note of %s in memory is not the one that was read from the file", plugin->path);
     return ATTN_OK;
@@ -191,6 +177,8 @@ static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
     const struct attn_plugin *given = NULL;
     struct attn_error err;
     ATTN_INIT(&err);
+    if (plugin->context->check_call != NULL)
+        entry = (entry_fn)plugin->context->check_call((attn__function)entry, "", "the entry");
     int32_t status = entry(&plugin->host, &given, &err);
     err.message[sizeof err.message - 1] = '\0';
     if (status != ATTN_OK)
@@ -215,18 +203,13 @@ static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
     return status;
 }
 
-/* What is damaged must not get so far that the linker believes it. */
-static int32_t check_elf(struct attn__plugin *plugin, int fd)
-{
-    char text[sizeof plugin->text];
-    uint32_t reason = attn__elf_check(fd, text, sizeof text);
-    return reason == 0 ? ATTN_OK : REFUSE(plugin, ATTN_STAGE_NOTE, reason, "%s", text);
-}
-
-/* Everything that the linker does. */
-static int32_t link_plugin(struct attn__plugin *plugin, int fd, entry_fn *out)
+/* Loads the file, and finds its entry if it is still the one that was read. */
+static int32_t link_plugin(struct attn__plugin *plugin, entry_fn *out)
 {
     struct link_map *map = NULL;
+    int32_t status = check_file(plugin, "before it was loaded");
+    if (status != ATTN_OK)
+        return status;
     plugin->handle = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (plugin->handle == NULL) {
         const char *words = dlerror();
@@ -235,48 +218,22 @@ static int32_t link_plugin(struct attn__plugin *plugin, int fd, entry_fn *out)
     if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL)
         return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_DLOPEN_FAILED,
                       "the dynamic linker does not tell where plugin %s is", plugin->note.name);
-    int32_t status = check_image(plugin, map, fd);
+    status = check_image(plugin, map);
     if (status == ATTN_OK)
         status = check_file(plugin, "while it was loaded");
     return status == ATTN_OK ? find_entry(plugin, map, out) : status;
 }
 
-/* From the open file to its entry, while nobody may write to it. */
-static int32_t load_held(struct attn__plugin *plugin, entry_fn *out)
-{
-    struct attn__hold hold;
-    int fd = open(plugin->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0)
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_CHANGED_WHILE_LOADING,
-                      "%s cannot be opened any more: %s", plugin->path, strerrordesc_np(errno));
-    if (!attn__hold_file(&hold, fd)) {
-        close(fd);
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_CHANGED_WHILE_LOADING,
-                      "%s is open for writing: somebody changes it just now", plugin->path);
-    }
-    int32_t status = check_file(plugin, "before it was loaded");
-    if (status == ATTN_OK)
-        status = check_elf(plugin, fd);
-    if (status == ATTN_OK) {
-        attn__linker_enter();
-        status = link_plugin(plugin, fd, out);
-        attn__linker_leave();
-    }
-    attn__release_file(&hold);
-    close(fd);
-    return status;
-}
-
 int32_t attn__loader_load(struct attn__plugin *plugin)
 {
     entry_fn entry = NULL;
-    int32_t status = load_held(plugin, &entry);
+    int32_t status = link_plugin(plugin, &entry);
     if (status == ATTN_OK)
         status = enter(plugin, entry);
-    if (status == ATTN_OK && plugin->manners[0] == '\0')
+    if (status == ATTN_OK && plugin->effects[0] == '\0')
         attn__plugin_tell(plugin, ATTN_STAGE_READY, 0, "%s", "");
     else if (status == ATTN_OK)
         attn__plugin_tell(plugin, ATTN_STAGE_READY, ATTN_REASON_BAD_MANNERS, "plugin %s %s",
-                          plugin->note.name, plugin->manners);
+                          plugin->note.name, plugin->effects);
     return status;
 }

@@ -1,35 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the files on the way from the search path to an open plugin share with each other alone. */
-#ifndef ATTN_LOADER_H
-#define ATTN_LOADER_H
+#ifndef ATTN_PLUGIN_LOADER_H
+#define ATTN_PLUGIN_LOADER_H
 
 #include <elf.h>
 #include <sys/stat.h>
 
 #include "core.h"
-
-/* ---------------------------------------------------------------- env.c, env-check.c */
-
-/* attn__env_init with everything it takes from the process: the environment and AT_SECURE. */
-int32_t attn__env_init_from(struct attn__env *env, const struct attn_context_options *options,
-                            char *const *environment, bool elevated, struct attn_error *err);
-/* Keeps a copy of text as long as env; NULL without memory. */
-char *attn__env_keep(struct attn__env *env, const char *text);
-/* The same for a message: with what is no plain text escaped. */
-char *attn__env_keep_words(struct attn__env *env, const char *words);
-/* True if value is right for a type of env.def; else problem says what is accepted. */
-bool attn__env_check(const char *name, const char *type, const char *value, char *problem, size_t size);
-/*
- * Judges what only the notes can tell: variables of plugins, names in ATTN_BACKEND. Then says everything that
- * is wrong, once. `notes` are those of the files seen.
- */
-int32_t attn__env_settle(struct attn__env *env, struct attn__log *log, const struct attn_note *const *notes,
-                         uint32_t count, struct attn_error *err);
-
-/* ---------------------------------------------------------------- log.c */
-
-/* Parses "level,level:subsystem" into log (may be NULL: only check). False: problem says what is wrong. */
-bool attn__log_parse(const char *text, struct attn__log *log, char *problem, size_t size);
 
 /* ---------------------------------------------------------------- trust.c */
 
@@ -64,10 +41,22 @@ bool attn__note_is_covered(const Elf64_Phdr *headers, unsigned count, unsigned i
 /* 0, or BAD_NOTE, ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with a text. */
 uint32_t attn__note_check(const struct attn_note *note, char *text, size_t size);
 
-/* ---------------------------------------------------------------- elf-dynamic.c */
+/* ---------------------------------------------------------------- elfnote.c, cpu-level.c */
 
-/* Everything that the dynamic linker believes of an open file: 0, or BAD_ELF and the like with a text. */
-uint32_t attn__elf_check(int fd, char *text, size_t size);
+/* What was read of a file by pread alone. */
+struct attn__elf {
+    struct attn_note note;
+    uint32_t notes;  /* how many of ours there were */
+    uint64_t memory; /* where the last loaded segment ends */
+};
+
+/*
+ * Reads headers and note of an open file. 0, or NOT_ELF, BAD_ELF, TRUNCATED, WRONG_ARCH, NO_NOTE, BAD_NOTE,
+ * ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with a text.
+ */
+uint32_t attn__elf_read(int fd, struct attn__elf *out, char *text, size_t size);
+/* The best enum attn_cpu_level of this machine. */
+uint32_t attn__cpu_level(void);
 
 /* ---------------------------------------------------------------- scan.c */
 
@@ -89,9 +78,9 @@ bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *
 /* ---------------------------------------------------------------- registry.c, open.c */
 
 uint64_t attn__now(void);
-/* Finds out anew which files stand behind others of the same name; the caller holds the lock. */
-void attn__registry_settle(struct attn_context *context);
-/* Whether a file stands behind one that is being opened, so that nobody can say yet. Under the lock. */
+/* Finds out anew which files are duplicates of others; the caller holds the lock. */
+void attn__registry_resolve_duplicates(struct attn_context *context);
+/* Whether a file is a duplicate of one that is being opened, so that nobody can say yet. Under the lock. */
 bool attn__registry_waits(const struct attn__plugin *plugin);
 /* Makes a file that failed one that was never opened; its address stays. Under the lock. */
 void attn__plugin_reset(struct attn__plugin *plugin);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Verdicts of earlier trials: one text file, a line each, found by a hash of everything that a verdict
- * depends on. Written by rename, so that readers see the old file or the new one; two writers at once may
- * lose one's lines, which costs a trial.
+ * Results of earlier probes: one text file, a line each, found by a hash of everything that a result depends
+ * on. Written by rename, so that readers see the old file or the new one; two writers at once may lose one's
+ * lines, which costs a probe.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,14 +15,14 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "plugin/probe.h"
 #include "quiet.h"
 
-enum { VERDICTS_MOST = 256, LINE_MOST = 400, FILE_MOST = VERDICTS_MOST * LINE_MOST };
+enum { RESULTS_MOST = 256, LINE_MOST = 400, FILE_MOST = RESULTS_MOST * LINE_MOST };
 enum { DAY = 24 * 60 * 60, TEN_MINUTES = 10 * 60 };
 
-static const char file_name[] = "verdicts";
-static const char header[] = "libattn verdicts 1";
+static const char file_name[] = "results";
+static const char header[] = "libattn results 1";
 
 /* ---------------------------------------------------------------- key */
 
@@ -51,7 +51,7 @@ static void mix_number(struct hash *hash, uint64_t number)
     mix_bytes(hash, &number, sizeof number);
 }
 
-/* Identity and times of a file that a trial depends on. */
+/* Identity and times of a file that a probe depends on. */
 static void mix_file(struct hash *hash, const char *path)
 {
     struct stat status;
@@ -83,7 +83,7 @@ static void mix_cpu(struct hash *hash)
     fclose(file);
 }
 
-void attn__verdict_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE])
+void attn__cache_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE])
 {
     struct hash hash = {UINT64_C(0xcbf29ce484222325), 1};
     const char *library_path = attn__env_outside(&plugin->context->env, "LD_LIBRARY_PATH");
@@ -132,7 +132,7 @@ static bool make_directory(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && is_own(&status);
 }
 
-bool attn__verdict_directory(const struct attn__env *env, char *path, size_t size)
+bool attn__cache_directory(const struct attn__env *env, char *path, size_t size)
 {
     const char *given = attn__env_get(env, ATTN__VAR_ATTN_CACHE_DIR);
     const char *cache = attn__env_outside(env, "XDG_CACHE_HOME"), *home = attn__env_outside(env, "HOME");
@@ -151,10 +151,14 @@ bool attn__verdict_directory(const struct attn__env *env, char *path, size_t siz
 
 /* ---------------------------------------------------------------- file */
 
-/* One line of the file. */
-struct kept {
-    char key[ATTN__KEY_SIZE];
-    struct attn__verdict verdict;
+/* The lines of the file. */
+struct list {
+    int directory;
+    uint32_t count;
+    struct entry {
+        char key[ATTN__KEY_SIZE];
+        struct attn__result result;
+    } entries[RESULTS_MOST];
 };
 
 /* The file's text; free() it. NULL if there is none, or none that may be trusted. */
@@ -163,7 +167,6 @@ static char *read_file(int directory)
     struct stat status;
     char *text = NULL;
     int fd = openat(directory, file_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-
     if (fd < 0)
         return NULL;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && is_own(&status) && status.st_size <= FILE_MOST)
@@ -175,69 +178,72 @@ static char *read_file(int directory)
 }
 
 /* "KEY OUTCOME NUMBER SINCE STEP|TEXT" */
-static bool parse_line(const char *line, struct kept *out)
+static bool parse_line(const char *line, struct entry *out)
 {
-    struct attn__verdict *verdict = &out->verdict;
+    struct attn__result *result = &out->result;
     int at = 0;
-
     memset(out, 0, sizeof *out);
-    if (sscanf(line, "%32[0-9a-f] %" SCNu32 " %" SCNu32 " %" SCNd64 " %n", out->key, &verdict->outcome,
-               &verdict->number, &verdict->since, &at) != 4 ||
+    if (sscanf(line, "%32[0-9a-f] %" SCNu32 " %" SCNu32 " %" SCNd64 " %n", out->key, &result->outcome,
+               &result->number, &result->since, &at) != 4 ||
         at == 0 || strlen(out->key) != ATTN__KEY_SIZE - 1)
         return false;
     size_t step = strcspn(line + at, "|");
-    if (line[at + (int)step] != '|' || step >= sizeof verdict->step)
+    if (line[at + (int)step] != '|' || step >= sizeof result->step)
         return false;
-    memcpy(verdict->step, line + at, step);
-    snprintf(verdict->text, sizeof verdict->text, "%s", line + at + step + 1);
-    return verdict->outcome >= ATTN__GOOD && verdict->outcome <= ATTN__EXITED;
+    memcpy(result->step, line + at, step);
+    snprintf(result->text, sizeof result->text, "%s", line + at + step + 1);
+    return result->outcome >= ATTN__GOOD && result->outcome <= ATTN__EXITED;
 }
 
-/* A time to come is nonsense. */
-bool attn__verdict_counts(const struct attn__verdict *verdict, int64_t now)
+static void read_entries(struct list *list)
 {
-    if (verdict->outcome == ATTN__GOOD)
-        return true;
-    /* The file may hold any number: signed ones would overflow. */
-    uint64_t age = (uint64_t)now - (uint64_t)verdict->since;
-    return verdict->since <= now && age <= (verdict->outcome == ATTN__TIMED_OUT ? TEN_MINUTES : DAY);
-}
-
-static uint32_t read_all(int directory, struct kept *list, uint32_t most)
-{
-    char *text = read_file(directory), *rest = text, *line;
-    uint32_t count = 0;
-
-    if (text == NULL)
-        return 0;
-    if ((line = strsep(&rest, "\n")) != NULL && strcmp(line, header) == 0) {
-        while (count < most && (line = strsep(&rest, "\n")) != NULL)
-            count += parse_line(line, &list[count]);
-    }
+    char *text = read_file(list->directory), *rest = text, *line;
+    if (text != NULL && (line = strsep(&rest, "\n")) != NULL && strcmp(line, header) == 0)
+        while (list->count < RESULTS_MOST && (line = strsep(&rest, "\n")) != NULL)
+            list->count += parse_line(line, &list->entries[list->count]);
     free(text);
-    return count;
 }
 
-static bool write_lines(FILE *file, const struct kept *list, uint32_t count)
+/* NULL if there is no such directory, or no memory. */
+static struct list *open_list(const char *path)
+{
+    struct list *list = calloc(1, sizeof *list);
+    if (list == NULL)
+        return NULL;
+    list->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (list->directory < 0) {
+        free(list);
+        return NULL;
+    }
+    read_entries(list);
+    return list;
+}
+
+static void close_list(struct list *list)
+{
+    close(list->directory);
+    free(list);
+}
+
+static bool write_lines(FILE *file, const struct list *list)
 {
     fprintf(file, "%s\n", header);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct attn__verdict *v = &list[i].verdict;
-        fprintf(file, "%s %" PRIu32 " %" PRIu32 " %" PRId64 " %s|%s\n", list[i].key, v->outcome, v->number,
-                v->since, v->step, v->text);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct attn__result *result = &list->entries[i].result;
+        fprintf(file, "%s %" PRIu32 " %" PRIu32 " %" PRId64 " %s|%s\n", list->entries[i].key, result->outcome,
+                result->number, result->since, result->step, result->text);
     }
     return fflush(file) == 0 && ferror(file) == 0;
 }
 
-/* A read-only directory, a full disk: nothing is kept, and every trial is made again. */
-static void write_all(int directory, const struct kept *list, uint32_t count)
+/* In a read-only directory, or on a full disk, nothing is kept, and every probe is made again. */
+static void write_list(const struct list *list)
 {
     char name[64];
     static _Atomic uint32_t number;
     struct attn__quiet quiet;
-
     snprintf(name, sizeof name, ".%s.%ld.%u", file_name, (long)getpid(), number++);
-    int fd = openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = openat(list->directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (file == NULL) {
         if (fd >= 0)
@@ -245,83 +251,82 @@ static void write_all(int directory, const struct kept *list, uint32_t count)
         return;
     }
     attn__quiet_begin(&quiet);
-    bool written = write_lines(file, list, count);
+    bool written = write_lines(file, list);
     written = fclose(file) == 0 && written;
     attn__quiet_end(&quiet);
-    if (!written || renameat(directory, name, directory, file_name) != 0)
-        (void)unlinkat(directory, name, 0);
+    if (!written || renameat(list->directory, name, list->directory, file_name) != 0)
+        (void)unlinkat(list->directory, name, 0);
 }
 
-static int open_directory(const char *path)
+bool attn__result_counts(const struct attn__result *result, int64_t now)
 {
-    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* Unsigned, for the file may hold any number: the age of a time to come is huge. */
+    uint64_t age = (uint64_t)now - (uint64_t)result->since;
+    return result->outcome == ATTN__GOOD || age <= (result->outcome == ATTN__TIMED_OUT ? TEN_MINUTES : DAY);
 }
 
-bool attn__verdict_load(const char *directory, const char *key, int64_t now, struct attn__verdict *out)
+bool attn__cache_load(const char *directory, const char *key, int64_t now, struct attn__result *out)
 {
-    struct kept *list = calloc(VERDICTS_MOST, sizeof *list);
-    int at = open_directory(directory);
-    uint32_t count = list != NULL && at >= 0 ? read_all(at, list, VERDICTS_MOST) : 0;
+    struct list *list = open_list(directory);
     bool found = false;
-
-    for (uint32_t i = 0; i < count && !found; i++) {
-        if (strcmp(list[i].key, key) == 0 && attn__verdict_counts(&list[i].verdict, now)) {
-            *out = list[i].verdict;
+    for (uint32_t i = 0; list != NULL && i < list->count && !found; i++) {
+        if (strcmp(list->entries[i].key, key) == 0 && attn__result_counts(&list->entries[i].result, now)) {
+            *out = list->entries[i].result;
             found = true;
         }
     }
-    if (at >= 0)
-        close(at);
-    free(list);
+    if (list != NULL)
+        close_list(list);
     return found;
 }
 
-static bool is_new(const char *key, const char (*keys)[ATTN__KEY_SIZE], uint32_t count)
+/* Puts one result in front of the others; a full list loses its last one. */
+static void put_first(struct list *list, const char *key, const struct attn__result *result)
+{
+    list->count -= list->count == RESULTS_MOST;
+    memmove(list->entries + 1, list->entries, list->count++ * sizeof list->entries[0]);
+    memcpy(list->entries[0].key, key, ATTN__KEY_SIZE);
+    list->entries[0].result = *result;
+}
+
+static bool contains(const char (*keys)[ATTN__KEY_SIZE], uint32_t count, const char *key)
 {
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(key, keys[i]) == 0)
-            return false;
-    return true;
+            return true;
+    return false;
 }
 
-void attn__verdict_store(const char *directory, const char (*keys)[ATTN__KEY_SIZE],
-                         const struct attn__verdict *verdicts, uint32_t count, int64_t now)
+void attn__cache_store(const char *directory, const char (*keys)[ATTN__KEY_SIZE],
+                       const struct attn__result *results, uint32_t count, int64_t now)
 {
-    struct kept *old = calloc(VERDICTS_MOST, sizeof *old), *list = calloc(VERDICTS_MOST, sizeof *list);
-    int at = open_directory(directory);
+    struct list *list = open_list(directory);
+    if (list == NULL)
+        return;
     uint32_t kept = 0;
-
-    if (old != NULL && list != NULL && at >= 0) {
-        for (uint32_t i = 0; i < count && kept < VERDICTS_MOST; i++) {
-            if (verdicts[i].outcome < ATTN__GOOD || verdicts[i].outcome > ATTN__EXITED)
-                continue;
-            memcpy(list[kept].key, keys[i], ATTN__KEY_SIZE);
-            list[kept++].verdict = verdicts[i];
-        }
-        uint32_t old_count = read_all(at, old, VERDICTS_MOST);
-        for (uint32_t i = 0; i < old_count && kept < VERDICTS_MOST; i++)
-            if (is_new(old[i].key, keys, count) && attn__verdict_counts(&old[i].verdict, now))
-                list[kept++] = old[i];
-        write_all(at, list, kept);
-    }
-    if (at >= 0)
-        close(at);
-    free(old);
-    free(list);
+    for (uint32_t i = 0; i < list->count; i++)
+        if (!contains(keys, count, list->entries[i].key) &&
+            attn__result_counts(&list->entries[i].result, now))
+            list->entries[kept++] = list->entries[i];
+    list->count = kept;
+    for (uint32_t i = 0; i < count; i++)
+        if (results[i].outcome >= ATTN__GOOD && results[i].outcome <= ATTN__EXITED)
+            put_first(list, keys[i], &results[i]);
+    write_list(list);
+    close_list(list);
 }
 
-void attn__verdict_pardon(const char *directory)
+void attn__cache_reset(const char *directory)
 {
-    struct kept *list = calloc(VERDICTS_MOST, sizeof *list);
-    int at = open_directory(directory);
-    uint32_t count = list != NULL && at >= 0 ? read_all(at, list, VERDICTS_MOST) : 0, kept = 0;
-
+    struct list *list = open_list(directory);
+    if (list == NULL)
+        return;
+    uint32_t kept = 0, count = list->count;
     for (uint32_t i = 0; i < count; i++)
-        if (list[i].verdict.outcome == ATTN__GOOD)
-            list[kept++] = list[i];
+        if (list->entries[i].result.outcome == ATTN__GOOD)
+            list->entries[kept++] = list->entries[i];
+    list->count = kept;
     if (kept != count)
-        write_all(at, list, kept);
-    if (at >= 0)
-        close(at);
-    free(list);
+        write_list(list);
+    close_list(list);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "loader.h"
+#include "plugin/loader.h"
 
 #define LINKS_MOST 40
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "probe.h"
+#include "plugin/probe.h"
 
 #define DEVICES_FIRST 16
 #define DEVICES_MOST  1024
@@ -47,10 +47,10 @@ void attn__plugin_reset(struct attn__plugin *plugin)
     plugin->stage = ATTN_STAGE_NOTE;
     plugin->reason = 0;
     plugin->signal = 0;
-    plugin->text[0] = plugin->linker[0] = plugin->library[0] = plugin->manners[0] = '\0';
+    plugin->text[0] = plugin->linker[0] = plugin->library[0] = plugin->effects[0] = '\0';
 }
 
-/* Whether opening may be tried, or was. Under the lock. */
+/* Whether the file may be opened, or was. Under the lock. */
 static bool may_open(const struct attn__plugin *plugin)
 {
     if (plugin->vanished)
@@ -68,18 +68,18 @@ bool attn__plugin_is_usable(const struct attn__plugin *plugin)
     return usable;
 }
 
-/* Loads a file that passed the gate, and says how it went. */
-static void load(struct attn__plugin *plugin, bool passed)
+/* Loads a file that was admitted, and says how it went. */
+static void load(struct attn__plugin *plugin, bool admitted)
 {
     struct attn_context *context = plugin->context;
     uint64_t start = attn__now();
     attn__host_init(plugin);
-    bool done = passed && attn__loader_load(plugin) == ATTN_OK;
+    bool done = admitted && attn__loader_load(plugin) == ATTN_OK;
 
     pthread_mutex_lock(&context->lock);
     plugin->nanoseconds += attn__now() - start;
     plugin->state = done ? ATTN__OPEN : ATTN__FAILED;
-    attn__registry_settle(context);
+    attn__registry_resolve_duplicates(context);
     /* A rescan may begin anew with a file that failed. */
     uint32_t reason = plugin->reason;
     char text[sizeof plugin->text], linker[sizeof plugin->linker];
@@ -94,8 +94,8 @@ static void load(struct attn__plugin *plugin, bool passed)
                        linker);
     else
         attn__log_line(&context->log, ATTN_LOG_INFO, "loader", "%s: plugin %s %s is ready%s%s", plugin->path,
-                       plugin->note.name, plugin->note.version, plugin->manners[0] != '\0' ? ", but " : "",
-                       plugin->manners);
+                       plugin->note.name, plugin->note.version, plugin->effects[0] != '\0' ? ", but " : "",
+                       plugin->effects);
 }
 
 /* Takes those that nobody opens yet; the others are waited for. Under the lock. */
@@ -111,7 +111,7 @@ static uint32_t claim(struct attn__plugin *const *plugins, uint32_t count, bool 
             continue;
         plugin->state = ATTN__OPENING;
         mine[claimed++] = plugin;
-        attn__registry_settle(plugin->context); /* others of its name stand behind it now */
+        attn__registry_resolve_duplicates(plugin->context); /* others of its name are duplicates now */
     }
     return claimed;
 }
@@ -120,19 +120,19 @@ void attn__plugins_open(struct attn_context *context, struct attn__plugin *const
                         bool named)
 {
     struct attn__plugin *one = NULL, **mine = count > 1 ? calloc(count, sizeof *mine) : &one;
-    bool passed_one = false, *passed = count > 1 ? calloc(count, sizeof *passed) : &passed_one;
-    if (mine != NULL && passed != NULL) { /* without memory each is opened when it is asked */
+    bool admitted_one = false, *admitted = count > 1 ? calloc(count, sizeof *admitted) : &admitted_one;
+    if (mine != NULL && admitted != NULL) { /* without memory each is opened when it is asked */
         pthread_mutex_lock(&context->lock);
         uint32_t claimed = claim(plugins, count, named, mine);
         pthread_mutex_unlock(&context->lock);
         if (claimed > 0)
-            attn__gate_pass(context, mine, passed, claimed, named);
+            attn__policy_admit(context, mine, admitted, claimed, named);
         for (uint32_t i = 0; i < claimed; i++)
-            load(mine[i], passed[i]);
+            load(mine[i], admitted[i]);
     }
     if (count > 1) {
         free(mine);
-        free(passed);
+        free(admitted);
     }
 }
 

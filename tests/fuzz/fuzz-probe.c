@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Fuzz target for what the host reads from the child that probes a plugin: code of the plugin runs there and
+ * may write anything into the pipe. Built with the file itself, whose reader is no function of the library.
+ */
+#include "../../core/plugin/probe.c"
+
+#include "directory.h"
+
+static void check_texts(const struct attn__result *result)
+{
+    FUZZ_CHECK(fuzz_ends(result->step, sizeof result->step));
+    FUZZ_CHECK(fuzz_ends(result->text, sizeof result->text));
+    FUZZ_CHECK(result->outcome <= ATTN__UNAVAILABLE);
+    for (const char *p = result->text; *p != '\0'; p++)
+        FUZZ_CHECK((unsigned char)*p >= 0x20 && *p != 0x7f);
+}
+
+/* A result that is kept says the same when it is read again. */
+static void check_kept(const struct attn__result *result)
+{
+    static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
+    const char *directory = fuzz_directory();
+    struct attn__result again;
+    attn__cache_store(directory, keys, result, 1, result->since);
+    bool kept = attn__cache_load(directory, keys[0], result->since, &again);
+    FUZZ_CHECK(kept == (result->outcome >= ATTN__GOOD && result->outcome <= ATTN__EXITED));
+    if (kept) {
+        FUZZ_CHECK(again.outcome == result->outcome && again.number == result->number);
+        FUZZ_CHECK(strcmp(again.step, result->step) == 0 && strcmp(again.text, result->text) == 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct attn__result result = {.since = 1700000000};
+    struct child child = {.result = &result, .fd = -1};
+    int ends[2];
+    bool over = false;
+    size_t sent = 0;
+    FUZZ_CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+    child.fd = ends[0];
+    while (sent < size && !over) {
+        size_t part = size - sent < 4096 ? size - sent : 4096;
+        FUZZ_CHECK(write(ends[1], data + sent, part) == (ssize_t)part);
+        sent += part;
+        for (size_t taken = 0; taken < part && !over; taken += 512)
+            over = listen_to(&child);
+    }
+    close(ends[1]);
+    for (int i = 0; i < 2 && !over; i++)
+        over = listen_to(&child);
+    FUZZ_CHECK(over); /* a pipe that is closed ends it */
+    close(ends[0]);
+    check_texts(&result);
+    check_kept(&result);
+    return 0;
+}
+
+#ifdef ATTN_FUZZ_REPLAY
+#include "replay.h"
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The policy where no child can be started, and where results are kept. Probes themselves: tests/probe. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "env.h"
+#include "plugin/probe.h"
+#include "world.h"
+
+/* This program has the library inside and no attn-probe beside it. */
+static struct attn__plugin *open_world(struct world *world)
+{
+    world_open(world, "good", "ATTN_PROBE=auto");
+    cr_assert_eq(world->context->plugin_count, 1);
+    return world->context->plugins[0];
+}
+
+Test(policy, without_a_helper_files_from_elsewhere_are_refused)
+{
+    struct world world;
+    struct attn__plugin *plugin = open_world(&world);
+    cr_assert_neq(attn__plugin_open(plugin), ATTN_OK);
+    cr_assert_eq(plugin->reason, ATTN_REASON_PROBE_UNAVAILABLE);
+    cr_assert_eq(plugin->stage, ATTN_STAGE_NOTE);
+    cr_assert_not_null(strstr(plugin->text, "attn-probe"), "%s", plugin->text);
+    cr_assert_null(plugin->handle);
+    world_close(&world);
+}
+
+Test(policy, without_a_helper_files_that_came_with_the_library_load)
+{
+    struct world world;
+    struct attn__plugin *plugin = open_world(&world);
+    world.context->directories[0].origin = "libattn";
+    cr_assert_eq(attn__plugin_open(plugin), ATTN_OK, "%s", plugin->text);
+    cr_assert_eq(world_said(&world, "is loaded without a probe, for it came with libattn"), 1);
+    world_close(&world);
+}
+
+Test(policy, another_directory_whose_name_begins_alike_is_not_the_librarys)
+{
+    struct world world;
+    struct attn__plugin *plugin = open_world(&world);
+    struct attn__directory *directory = &world.context->directories[0];
+    directory->origin = "compiled-in";
+    directory->path[strlen(directory->path) - 1] = '\0';
+    cr_assert_neq(attn__plugin_open(plugin), ATTN_OK);
+    cr_assert_eq(plugin->reason, ATTN_REASON_PROBE_UNAVAILABLE);
+    world_close(&world);
+}
+
+Test(policy, a_helper_that_cannot_be_started_is_told)
+{
+    struct attn__result results[2];
+    const char *paths[] = {"/tmp/a", "/tmp/b"};
+    char *environment[] = {NULL};
+    attn__probe_run("/dev/null", paths, environment, results, 2);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(results[i].outcome, ATTN__UNAVAILABLE);
+        cr_assert_not_null(strstr(results[i].text, "/dev/null: "), "%s", results[i].text);
+    }
+}
+
+/* ---------------------------------------------------------------- the directory of results */
+
+static bool find_directory(const char *variable, const char *value, bool elevated, char *path, size_t size)
+{
+    struct attn__env env;
+    char text[256];
+    snprintf(text, sizeof text, "%s=%s", variable, value);
+    char *environment[] = {text, NULL};
+    cr_assert_eq(attn__env_init_from(&env, NULL, environment, elevated, NULL), ATTN_OK);
+    const bool found = attn__cache_directory(&env, path, size);
+    attn__env_finish(&env);
+    return found;
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat status;
+    cr_assert_eq(stat(path, &status), 0, "%s", path);
+    return status.st_mode & 07777;
+}
+
+Test(policy, the_directory_of_results_is_made_for_its_owner_alone)
+{
+    struct zoo zoo;
+    char path[512];
+    zoo_create(&zoo);
+    cr_assert(find_directory("HOME", zoo.path, false, path, sizeof path));
+    cr_assert_str_eq(path, zoo_path(&zoo, ".cache/attn"));
+    cr_assert_eq(mode_of(path), 0700);
+    cr_assert_eq(mode_of(zoo_path(&zoo, ".cache")), 0700);
+    cr_assert(find_directory("XDG_CACHE_HOME", zoo_path(&zoo, "xdg"), false, path, sizeof path));
+    cr_assert_str_eq(path, zoo_path(&zoo, "xdg/attn"));
+    cr_assert(find_directory("ATTN_CACHE_DIR", zoo_path(&zoo, "own"), false, path, sizeof path));
+    cr_assert_str_eq(path, zoo_path(&zoo, "own"));
+    zoo_remove(&zoo);
+}
+
+Test(policy, a_directory_that_cannot_be_trusted_or_made_is_none)
+{
+    struct zoo zoo;
+    char path[512], far[600];
+    zoo_create(&zoo);
+    /* Nobody's privileges are raised to write into a home. */
+    cr_assert_not(find_directory("HOME", zoo.path, true, path, sizeof path));
+    cr_assert_not(find_directory("HOME", "relative", false, path, sizeof path));
+    cr_assert_not(find_directory("OTHER", "x", false, path, sizeof path));
+    cr_assert_not(find_directory("ATTN_CACHE_DIR", "/proc/attn", false, path, sizeof path));
+    cr_assert_not(find_directory("ATTN_CACHE_DIR", zoo_path(&zoo, "a/b/c"), false, path, sizeof path));
+    cr_assert_not(find_directory("HOME", zoo.path, false, path, 10));
+    cr_assert_eq(mkdir(zoo_path(&zoo, "open"), 0777), 0);
+    cr_assert_eq(chmod(zoo_path(&zoo, "open"), 0777), 0);
+    cr_assert_not(find_directory("ATTN_CACHE_DIR", zoo_path(&zoo, "open"), false, path, sizeof path));
+    zoo_write(&zoo, "file", "x", 1);
+    cr_assert_not(find_directory("ATTN_CACHE_DIR", zoo_path(&zoo, "file"), false, path, sizeof path));
+    snprintf(far, sizeof far, "%s/none/attn", zoo.path);
+    cr_assert_eq(access(far, F_OK), -1);
+    zoo_remove(&zoo);
+}
+
+Test(policy, results_that_cannot_be_written_are_no_error)
+{
+    static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
+    const struct attn__result result = {.outcome = ATTN__EXITED, .number = 3, .since = 50, .step = "load"};
+    struct attn__result other;
+    struct zoo zoo;
+    zoo_create(&zoo);
+    attn__cache_store("/proc", keys, &result, 1, 60);
+    attn__cache_store(zoo_path(&zoo, "absent"), keys, &result, 1, 60);
+    cr_assert_not(attn__cache_load("/proc", keys[0], 60, &other));
+    /* A directory stands where the file would go: the temporary one does not stay. */
+    cr_assert_eq(mkdir(zoo_path(&zoo, "results"), 0700), 0);
+    attn__cache_store(zoo.path, keys, &result, 1, 60);
+    cr_assert_eq(rmdir(zoo_path(&zoo, "results")), 0);
+    cr_assert_eq(rmdir(zoo.path), 0, "something was left");
+    /* A number that would overflow an age. */
+    const struct attn__result old = {.outcome = ATTN__CRASHED, .since = INT64_MIN};
+    const struct attn__result to_come = {.outcome = ATTN__CRASHED, .since = INT64_MAX};
+    cr_assert_not(attn__result_counts(&old, 60));
+    cr_assert_not(attn__result_counts(&to_come, 60));
+    cr_assert(attn__result_counts(&result, 60));
+}
+
+Test(policy, a_directory_of_another_user_is_not_used)
+{
+    struct zoo zoo;
+    char path[512];
+    if (geteuid() == 0) {
+        zoo_create(&zoo);
+        cr_assert_eq(chown(zoo.path, 54321, 0), 0);
+        cr_assert_not(find_directory("ATTN_CACHE_DIR", zoo.path, false, path, sizeof path));
+        cr_assert_eq(chown(zoo.path, 0, 0), 0);
+        cr_assert(find_directory("ATTN_CACHE_DIR", zoo.path, false, path, sizeof path));
+        zoo_remove(&zoo);
+    } else {
+        cr_assert_not(find_directory("ATTN_CACHE_DIR", "/usr", false, path, sizeof path));
+    }
+}
+
+/* ---------------------------------------------------------------- results */
+
+static const char some_key[] = "0123456789abcdef0123456789abcdef";
+
+Test(policy, results_behind_a_link_are_not_read)
+{
+    static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
+    const struct attn__result good = {.outcome = ATTN__GOOD, .since = 50, .step = "exit"};
+    struct attn__result other;
+    struct zoo zoo;
+    zoo_create(&zoo);
+    cr_assert_eq(mkdir(zoo_path(&zoo, "a"), 0700), 0);
+    cr_assert_eq(mkdir(zoo_path(&zoo, "b"), 0700), 0);
+    attn__cache_store(zoo_path(&zoo, "a"), keys, &good, 1, 60);
+    cr_assert(attn__cache_load(zoo_path(&zoo, "a"), keys[0], 60, &other));
+    cr_assert_eq(symlink(zoo_path(&zoo, "a/results"), zoo_path(&zoo, "b/results")), 0);
+    cr_assert_not(attn__cache_load(zoo_path(&zoo, "b"), keys[0], 60, &other));
+    zoo_remove(&zoo);
+}
+
+Test(policy, the_key_is_of_everything_that_tells_a_file_from_another)
+{
+    struct world world;
+    struct attn__plugin *plugin = open_world(&world);
+    const struct attn__plugin kept = *plugin;
+    char key[ATTN__KEY_SIZE], other[ATTN__KEY_SIZE];
+    attn__cache_key(plugin, key);
+    for (int field = 0; field < 5; field++) {
+        plugin->device_id += field == 0;
+        plugin->inode += field == 1;
+        plugin->size += field == 2;
+        plugin->mtime_ns += field == 3;
+        plugin->ctime_ns += field == 4;
+        attn__cache_key(plugin, other);
+        cr_assert_str_neq(key, other, "field %d", field);
+        *plugin = kept;
+    }
+    attn__cache_key(plugin, other);
+    cr_assert_str_eq(key, other);
+    world_close(&world);
+}
+
+/* One probe, as probe.c ends it. */
+static void end_with(uint32_t outcome, int64_t since)
+{
+    const struct attn__result result = {.outcome = outcome, .since = since, .step = "load"};
+    struct attn__result out;
+    bool first;
+    struct attn__running *probe = attn__probe_begin(some_key, since, true, &first, &out);
+    cr_assert(probe != NULL && first);
+    attn__probe_end(probe, some_key, &result);
+    attn__probe_take(probe, &out);
+    cr_assert_eq(out.outcome, outcome);
+}
+
+Test(policy, what_this_process_remembers_counts_as_long_as_in_the_file)
+{
+    struct attn__result out;
+    end_with(ATTN__CRASHED, 1000);
+    cr_assert(attn__memory_recall(some_key, 1000 + 24 * 3600, &out));
+    cr_assert_not(attn__memory_recall(some_key, 1001 + 24 * 3600, &out));
+    end_with(ATTN__TIMED_OUT, 1000);
+    cr_assert(attn__memory_recall(some_key, 1600, &out));
+    cr_assert_not(attn__memory_recall(some_key, 1601, &out));
+    cr_assert_not(attn__memory_recall(some_key, 999, &out), "a time to come");
+    attn__memory_reset();
+    cr_assert_not(attn__memory_recall(some_key, 1000, &out));
+    end_with(ATTN__GOOD, 1000);
+    attn__memory_reset();
+    cr_assert(attn__memory_recall(some_key, 1000 + 1000 * 24 * 3600, &out));
+}
+
+Test(policy, who_wants_a_probe_anew_gets_one)
+{
+    struct attn__result out;
+    bool first;
+    end_with(ATTN__CRASHED, 1000);
+    cr_assert_null(attn__probe_begin(some_key, 1000, false, &first, &out));
+    cr_assert(!first && out.outcome == ATTN__CRASHED, "another thread ended one meanwhile");
+    end_with(ATTN__GOOD, 1000); /* asserts that it is the first */
+}
+
+Test(policy, a_probe_is_shared_while_it_runs)
+{
+    const struct attn__result result = {.outcome = ATTN__EXITED, .number = 3, .since = 1000};
+    struct attn__result out;
+    bool first, second;
+    struct attn__running *one = attn__probe_begin(some_key, 1000, false, &first, &out);
+    struct attn__running *two = attn__probe_begin(some_key, 1000, true, &second, &out);
+    cr_assert(one == two && first && !second);
+    attn__probe_end(one, some_key, &result);
+    attn__probe_take(one, &out);
+    memset(&out, 0, sizeof out);
+    attn__probe_take(two, &out);
+    cr_assert_eq(out.number, 3);
+}
