@@ -13,13 +13,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "plugin/call-check.h"
+#include "plugin/fence.h"
 #include "plugin/probe.h"
 #include "plugin/side-effects.h"
 
@@ -167,26 +167,6 @@ static void live(struct attn__plugin *plugin)
 
 /* ---------------------------------------------------------------- the worker */
 
-/*
- * Leaves the plugin a hole of its size between two areas that nobody may touch: what a damaged relocation or
- * address of a file reaches depends on what a process has beside it, and here that is a crash.
- */
-static void surround(uint64_t size)
-{
-    const size_t area = (size_t)64 << 30, hole = (size_t)size;
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    char *start = mmap(NULL, 2 * area + hole, PROT_NONE, flags, -1, 0), *gap = start;
-
-    if (start == MAP_FAILED || hole == 0)
-        return;
-    /* Gaps between libraries, where the kernel would put it else. */
-    while ((gap = mmap(NULL, hole, PROT_NONE, flags, -1, 0)) != MAP_FAILED && gap > start)
-        continue;
-    if (gap != MAP_FAILED)
-        (void)munmap(gap, hole);
-    (void)munmap(start + area, hole);
-}
-
 static void tell_effect(void *user, const char *text)
 {
     (void)user;
@@ -217,11 +197,11 @@ static void work(const char *path)
     call_check_begin(tell_broken);
     context->check_call = call_check_add;
     struct attn__plugin *plugin = attn__plugin_create(context, path);
-    if (plugin != NULL)
-        surround(plugin->memory);
     side_effects_begin(&state);
     say("step", "load");
+    fence_begin(plugin != NULL ? plugin->memory : 0);
     bool opened = plugin != NULL && attn__plugin_open(plugin) == ATTN_OK;
+    fence_end();
     if (opened) {
         live(plugin);
         say("step", "finish");

@@ -2,6 +2,7 @@
 /* Plugins that crash, hang, exit and have side effects: each has its reason, the host lives, the others
  * serve. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -144,6 +145,48 @@ static void check_troubles(void)
     check_trouble("trouble-descriptor", ATTN_REASON_BAD_MANNERS, 0, "descriptor");
     check_trouble("trouble-environment", ATTN_REASON_BAD_MANNERS, 0, "environment");
     check_trouble("trouble-signals", ATTN_REASON_BAD_MANNERS, 0, "signal mask");
+}
+
+/* Whether a process has a file of the zoo mapped. */
+static bool is_mapped_by(const char *process, const struct zoo *zoo)
+{
+    char path[300], line[512];
+    bool found = false;
+
+    snprintf(path, sizeof path, "/proc/%s/maps", process);
+    FILE *maps = fopen(path, "re");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        found = found || strstr(line, zoo->path) != NULL;
+    if (maps != NULL)
+        fclose(maps);
+    return found;
+}
+
+static unsigned count_mapping(const struct zoo *zoo)
+{
+    DIR *list = opendir("/proc");
+    const struct dirent *entry;
+    unsigned count = 0;
+
+    while (list != NULL && (entry = readdir(list)) != NULL)
+        count += entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && is_mapped_by(entry->d_name, zoo);
+    if (list != NULL)
+        closedir(list);
+    return count;
+}
+
+/* What the plugin starts ends with its probe, however far it went away. */
+static void check_daemon(void)
+{
+    struct place place;
+
+    place_create(&place, NULL);
+    zoo_add(&place.zoo, "trouble-daemon-crash", "libattn-a.so");
+    struct attn_report *report = load(&place, NULL);
+    check(zoo_file(report, "libattn-a.so")->reason == ATTN_REASON_CRASHED && count_mapping(&place.zoo) == 0,
+          "a daemon of a plugin does not outlive its probe");
+    attn_report_destroy(report);
+    place_remove(&place);
 }
 
 /* What the linker refuses is no result: the host's own attempt says why. */
@@ -455,6 +498,7 @@ int main(void)
     if (tap == NULL || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         return 99;
     check_troubles();
+    check_daemon();
     check_link_error();
     check_quarantine();
     check_expiry();
