@@ -155,7 +155,7 @@ static bool open_class(struct attn__selection *selection, const char *name, uint
     return plugins != NULL;
 }
 
-/* Every wanted slot up to a class. A file that fails frees the next one of its name, which stands behind it.
+/* Every wanted slot up to a class. A file that fails frees the next one of its name, until then a duplicate.
  */
 static bool ask_class(struct attn__selection *selection, const char *name, uint32_t item, uint32_t place)
 {

@@ -29,7 +29,7 @@ static uint32_t count_entries(const char *directory)
     return count;
 }
 
-/* A thread that was joined may stand in /proc for a moment. */
+/* A thread that was joined is in /proc for a moment still. */
 static uint32_t count_threads(uint32_t expected)
 {
     static const char tasks[] = "/proc/self/task";

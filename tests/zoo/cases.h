@@ -5,11 +5,11 @@
 
 #include "place.h"
 
-/* The file that a case is about; it stands before the sane one. */
+/* The file that a case is about; it is listed before the sane one. */
 #define CASE_FILE "libattn-a.so"
 
 enum {
-    CASE_SLOW = 1, /* costs a deadline each time it is tried */
+    CASE_SLOW = 1, /* costs a deadline each time it is probed */
     CASE_ROOT = 2, /* only root can make it */
     CASE_DATA = 8, /* needs the limit of memory, which a sanitizer cannot have */
     CASE_ALONE = 4 /* its probe takes the machine's time: not under threads */

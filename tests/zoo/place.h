@@ -21,7 +21,7 @@ struct place {
 /* `variable` ("NAME=VALUE") may be NULL. */
 void place_create(struct place *place, const char *variable);
 void place_remove(struct place *place);
-/* A context that has tried everything, and what it knows then. */
+/* A context that has opened everything, and what it knows then. */
 struct attn_report *place_load(const struct place *place);
 /* True if automatic selection gives the sane plugin and it can be opened. */
 bool place_serves(struct attn_context *context);
