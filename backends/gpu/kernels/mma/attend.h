@@ -22,6 +22,7 @@ template <class C> struct mma_loop {
     uint32_t count;           /* stages that they fill */
     uint32_t slot;            /* address stage of the current tile */
     uint32_t at;              /* stage of its keys */
+    bool aligned;
 };
 
 template <class C> GPU_INLINE void mma_clear_results(mma_loop<C> *loop)
@@ -75,8 +76,7 @@ GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsi
     mma_group_barrier<C>();
     if (copied)
         mma_copy_queries<C>(shared, queries); /* together with the first keys */
-    mma_load_first_stages<C>(run, shared, loop->stages, loop->first, loop->key0, loop->count,
-                             run->whole != 0);
+    mma_load_first_stages<C>(run, shared, stages, loop->group, loop->first, loop->count, loop->aligned);
     if (!copied)
         mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head); /* while keys are copied */
     mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
@@ -104,11 +104,11 @@ GPU_INLINE void mma_load_ahead(const struct gpu_run *run, const mma_shared<C> *s
 
     if constexpr (C::ROW_WARPS == 4) {
         *copy = mma_load_stage_begin<C>(run, shared, stage, slot, tile + ahead / 2, ahead % 2 != 0,
-                                        run->whole != 0, wanted);
+                                        loop->aligned, wanted);
     } else {
         if (wanted)
             mma_load_stage<C>(run, shared, stage, slot, tile + ahead / 2, loop->key0, ahead % 2 != 0,
-                              run->whole != 0);
+                              loop->aligned);
         gpu_copy_commit();
     }
 }
@@ -122,7 +122,6 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
     const uint32_t key0 = loop->key0, slot = loop->slot, at = loop->at;
     const uint32_t previous = at == 0 ? C::STAGES - 1 : at - 1;
     const uint32_t next = at + 1 == C::STAGES ? 0 : at + 1;
-    unsigned char *values = loop->stages + next * C::STAGE_BYTES;
     mma_score_fragments<C> s;
     mma_row_pairs<C> tile_max;
     struct mma_copy copy;
@@ -138,6 +137,7 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
     const bool unmasked =
         mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
     mma_wait_copies<C, C::STAGES - 2>(); /* the values */
+    unsigned char *values = loop->stages + next * C::STAGE_BYTES;
     mma_load_ahead<C, C::STAGES>(run, shared, loop, at, tile, done, &copy);
     if (!unmasked)
         mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
@@ -164,6 +164,7 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
 {
     mma_loop<C> loop;
 
+    loop.aligned = run->whole != 0;
     mma_begin<C>(run, shared, queries, stages, p, &loop);
     GPU_LOOP
     for (uint32_t tile = loop.first; tile < loop.end; tile++)

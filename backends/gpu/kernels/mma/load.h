@@ -190,17 +190,23 @@ GPU_INLINE struct mma_copy mma_load_stage_begin(const struct gpu_run *run, const
                              values ? C::V_BYTES : C::K_BYTES, stage);
 }
 
+/* Stage `at` of a warp group. */
+template <class C> GPU_INLINE unsigned char *mma_stage(unsigned char *stages, uint32_t group, uint32_t at)
+{
+    return stages + (group * C::STAGES + at) * C::STAGE_BYTES;
+}
+
 /* Begins the copies of the first stages of a work tile, which fills `count` stages in all. */
 template <class C>
 GPU_INLINE void mma_load_first_stages(const struct gpu_run *run, const mma_shared<C> *shared,
-                                      unsigned char *stages, uint32_t first, uint32_t key0, uint32_t count,
+                                      unsigned char *stages, uint32_t group, uint32_t first, uint32_t count,
                                       bool aligned)
 {
     GPU_LOOP
     for (uint32_t i = 0; i < C::STAGES - 1; i++) {
         if (i < count)
-            mma_load_stage<C>(run, shared, stages + i * C::STAGE_BYTES, i / 2, first + i / 2 * C::TILES, key0,
-                              i % 2 != 0, aligned);
+            mma_load_stage<C>(run, shared, mma_stage<C>(stages, group, i), i / 2, first + i / 2 * C::TILES,
+                              group * C::GROUP_KEYS, i % 2 != 0, aligned);
         gpu_copy_commit();
     }
 }

@@ -16,7 +16,6 @@ struct small_m_fast_path {
     uint64_t k, v; /* of the head: page 0, or the first of dense keys */
     uint64_t k_scale, v_scale;
     uint64_t entries;
-    uint32_t mask, shift;
     uint32_t keys;
     bool entries64; /* entries of 64 bits */
 };
@@ -47,8 +46,6 @@ small_m_fast_path_of(const struct gpu_run *run, const struct gpu_sequence *s,
         fast.v_scale = small_m_scale_address(&run->v.scale, dense ? outer : 0, dense ? s->start : 0, kv_head);
     }
     fast.entries = range->entries;
-    fast.mask = dense ? 0xffffffffu : run->batch.block - 1;
-    fast.shift = run->batch.block_shift;
     fast.keys = s->fresh < range->keys ? s->fresh : range->keys;
     fast.entries64 = run->batch.addressing == ATTN_CSR && run->batch.index_dtype == ATTN_INT64;
     if (!aligned || (!dense && run->batch.block_shift >= 32) || run->k.dim != C::DK || run->v.dim != C::DV)
@@ -70,7 +67,7 @@ GPU_INLINE struct gpu_entry small_m_find_page(const struct gpu_run *run, const s
     entry.low = entry.high = 0;
     if (fast->entries == 0)
         return entry;
-    const uint32_t page = (from + gpu_thread() % C::GROUP_KEYS) >> fast->shift;
+    const uint32_t page = (from + gpu_thread() % C::GROUP_KEYS) >> run->batch.block_shift;
     if (fast->entries64) {
         const uint32_t *at = (const uint32_t *)fast->entries + (uint64_t)page * 2;
         entry.low = at[0];
@@ -107,7 +104,8 @@ GPU_INLINE bool small_m_write_addresses(const struct gpu_run *run, mma_shared<C>
     }
     const bool exists = (int32_t)(fast->entries64 ? entry.high : entry.low) >= 0;
     const uint64_t page = (uint64_t)entry.high << 32 | entry.low;
-    const uint32_t token = (from + lane % C::GROUP_KEYS) & fast->mask;
+    const bool dense = run->batch.addressing == ATTN_DENSE;
+    const uint32_t token = (from + lane % C::GROUP_KEYS) & (dense ? 0xffffffffu : run->batch.block - 1);
     const uint64_t k = fast->k + page * (uint64_t)run->k.page_stride + token * (uint64_t)run->k.token_stride;
     const uint64_t v = fast->v + page * (uint64_t)run->v.page_stride + token * (uint64_t)run->v.token_stride;
     if (lane < C::GROUP_KEYS) {

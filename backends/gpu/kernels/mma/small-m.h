@@ -63,13 +63,14 @@ template <class C> struct small_m_loop {
     struct mma_key_range range;
     struct small_m_fast_path fast;
     struct small_m_lane_copy key_copy, value_copy;
-    unsigned char *stages; /* of the group */
-    uint32_t key0;         /* the group's first key of an iteration */
-    uint32_t first, end;   /* tiles of keys */
-    uint32_t count;        /* stages that they fill */
-    uint32_t is_fast;      /* a bit for each iteration whose addresses are written, the current one's first */
-    uint32_t slot;         /* address stage of the current iteration */
-    uint32_t at;           /* stage of its keys */
+    unsigned char *stages;
+    uint32_t group;
+    uint32_t key0;    /* the group's first key of an iteration */
+    uint32_t first;   /* tile of keys */
+    uint32_t count;   /* stages that all of them fill */
+    uint32_t is_fast; /* a bit for each iteration whose addresses are written, the current one's first */
+    uint32_t slot;    /* address stage of the current iteration */
+    uint32_t at;      /* stage of its keys */
 };
 
 /* Finds and writes the addresses of the first iterations. */
@@ -107,7 +108,7 @@ GPU_INLINE void small_m_load_ahead(const struct gpu_run *run, const mma_shared<C
 
     if (done + ahead < loop->count)
         small_m_load_stage<C>(run, shared, values ? &loop->value_copy : &loop->key_copy,
-                              loop->stages + to * C::STAGE_BYTES,
+                              mma_stage<C>(loop->stages, loop->group, to),
                               small_m_address_stage<C>(loop->slot, ahead / 2), tile + ahead / 2 * C::TILES,
                               loop->key0, values, run->whole != 0, loop->is_fast >> ahead / 2 & 1);
     gpu_copy_commit();
@@ -118,26 +119,24 @@ template <class C>
 GPU_INLINE void small_m_begin(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
                               unsigned char *stages, const struct gpu_piece *p, small_m_loop<C> *loop)
 {
-    const uint32_t group = gpu_thread() / GPU_WARP, kv_len = shared->sequence.kv_len;
+    const uint32_t kv_len = shared->sequence.kv_len, end = p->end * GPU_TILE;
 
-    loop->key0 = group * C::GROUP_KEYS;
+    loop->group = gpu_thread() / GPU_WARP;
+    loop->key0 = loop->group * C::GROUP_KEYS;
     loop->first = p->first;
-    loop->end = p->end;
-    loop->count = (loop->end - loop->first + C::TILES - 1) / C::TILES * 2;
-    loop->stages = stages + group * (C::STAGES * C::STAGE_BYTES);
+    loop->count = (p->end - p->first + C::TILES - 1) / C::TILES * 2;
+    loop->stages = stages;
     GPU_UNROLL
     for (uint32_t n = 0; n < C::DV / 16; n++)
         loop->o[n][0] = loop->o[n][1] = loop->o[n][2] = loop->o[n][3] = 0;
     /* Keys behind the work tile are another CTA's, although an iteration may reach them. */
-    loop->range = mma_key_range_of(run, &shared->sequence,
-                                   kv_len < loop->end * GPU_TILE ? kv_len : loop->end * GPU_TILE);
+    loop->range = mma_key_range_of(run, &shared->sequence, kv_len < end ? kv_len : end);
     loop->fast = small_m_fast_path_of<C>(run, &shared->sequence, &loop->range, p->kv_head, run->whole != 0);
     small_m_write_first_addresses<C>(run, shared, stages, p, loop);
     loop->key_copy = small_m_lane_copy_of<C>(C::K_BYTES);
     loop->value_copy = C::V_BYTES == C::K_BYTES ? loop->key_copy : small_m_lane_copy_of<C>(C::V_BYTES);
     mma_group_barrier<C>(); /* a warp writes the addresses of its own keys */
-    mma_load_first_stages<C>(run, shared, loop->stages, loop->first, loop->key0, loop->count,
-                             run->whole != 0);
+    mma_load_first_stages<C>(run, shared, stages, loop->group, loop->first, loop->count, run->whole != 0);
     mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head); /* while keys are copied */
     mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
     if (gpu_thread() < C::GROUPS)
@@ -159,27 +158,27 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
     const uint32_t key0 = loop->key0, slot = loop->slot, at = loop->at;
     const uint32_t previous = at == 0 ? C::STAGES - 1 : at - 1;
     const uint32_t next = at + 1 == C::STAGES ? 0 : at + 1;
-    unsigned char *values = loop->stages + next * C::STAGE_BYTES;
     small_m_score_fragments<C> s;
 
     mma_wait_copies<C, C::STAGES - 2>(); /* the keys */
     small_m_load_ahead<C, C::STAGES - 1>(run, shared, loop, previous, tile, done);
     /* The entry arrives while scores are computed. */
     const struct gpu_entry entry = small_m_find_page<C>(run, &loop->range, &loop->fast, later, key0);
-    small_m_scores<C>(run, loop->stages + at * C::STAGE_BYTES, loop->q, s);
+    small_m_scores<C>(run, mma_stage<C>(loop->stages, loop->group, at), loop->q, s);
     const bool unmasked =
         small_m_apply_rules<C>(run, shared, &loop->range, &loop->rules, loop->softmax.unscale, slot, tile,
                                key0, loop->is_fast & 1, s);
     mma_wait_copies<C, C::STAGES - 2>(); /* the values */
+    unsigned char *values = mma_stage<C>(loop->stages, loop->group, next);
     small_m_load_ahead<C, C::STAGES>(run, shared, loop, at, tile, done);
     if (!unmasked)
         mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
-    if (!unmasked && shared->nonfinite_tile[gpu_thread() / GPU_WARP] == tile + 1)
+    if (!unmasked && shared->nonfinite_tile[loop->group] == tile + 1)
         small_m_spread_nonfinite<C>(shared, key0, s, loop->o);
     small_m_exponentiate<C>(s, &loop->softmax, loop->o);
     small_m_values<C>(run, shared, values, slot, key0, unmasked, s, loop->o);
     loop->is_fast >>= 1;
-    if (later < loop->end)
+    if (done + 2 * (C::ADDRESS_STAGES - 1) < loop->count)
         loop->is_fast |= (uint32_t)small_m_write_addresses<C>(
                              run, shared, &loop->range, &loop->fast, later,
                              small_m_address_stage<C>(slot, C::ADDRESS_STAGES - 1), p->kv_head, key0, entry)
