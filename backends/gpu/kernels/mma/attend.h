@@ -18,8 +18,6 @@ template <class C> struct mma_loop {
     unsigned char *stages;    /* of the group */
     uint32_t row_warp, group; /* the warp's */
     uint32_t key0;            /* the group's first key of a tile */
-    uint32_t first, end;      /* tiles of keys */
-    uint32_t count;           /* stages that they fill */
     uint32_t slot;            /* address stage of the current tile */
     uint32_t at;              /* stage of its keys */
     bool aligned;
@@ -47,11 +45,11 @@ GPU_INLINE void mma_write_first_addresses(const struct gpu_run *run, mma_shared<
 
     GPU_UNROLL
     for (uint32_t i = 0; i < C::ADDRESS_STAGES - 1; i++)
-        entries[i] = mma_find_page<C>(run, &loop->range, loop->first + i, loop->key0);
+        entries[i] = mma_find_page<C>(run, &loop->range, p->first + i, loop->key0);
     mma_zero_padding<C>(run, stages);
     GPU_UNROLL
     for (uint32_t i = 0; i < C::ADDRESS_STAGES - 1; i++)
-        mma_write_addresses<C>(run, shared, &loop->range, loop->first + i, i, p->kv_head, loop->key0,
+        mma_write_addresses<C>(run, shared, &loop->range, p->first + i, i, p->kv_head, loop->key0,
                                entries[i]);
 }
 
@@ -65,9 +63,6 @@ GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsi
     loop->row_warp = warp / C::GROUPS;
     loop->group = warp % C::GROUPS;
     loop->key0 = loop->group * C::GROUP_KEYS;
-    loop->first = p->first;
-    loop->end = p->end;
-    loop->count = 2 * (loop->end - loop->first);
     loop->stages = stages + loop->group * (C::STAGES * C::STAGE_BYTES);
     mma_clear_results<C>(loop);
     loop->range = mma_key_range_of(run, &shared->sequence, shared->sequence.kv_len);
@@ -76,7 +71,8 @@ GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsi
     mma_group_barrier<C>();
     if (copied)
         mma_copy_queries<C>(shared, queries); /* together with the first keys */
-    mma_load_first_stages<C>(run, shared, stages, loop->group, loop->first, loop->count, loop->aligned);
+    mma_load_first_stages<C>(run, shared, stages, loop->group, p->first, 2 * (p->end - p->first),
+                             loop->aligned);
     if (!copied)
         mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head); /* while keys are copied */
     mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
@@ -95,12 +91,11 @@ GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsi
  */
 template <class C, uint32_t ahead>
 GPU_INLINE void mma_load_ahead(const struct gpu_run *run, const mma_shared<C> *shared,
-                               const mma_loop<C> *loop, uint32_t to, uint32_t tile, uint32_t done,
-                               struct mma_copy *copy)
+                               const mma_loop<C> *loop, uint32_t to, uint32_t tile, struct mma_copy *copy)
 {
     unsigned char *stage = loop->stages + to * C::STAGE_BYTES;
     const uint32_t slot = (loop->slot + ahead / 2) % C::ADDRESS_STAGES;
-    const bool wanted = done + ahead < loop->count;
+    const bool wanted = tile + ahead / 2 < shared->work.end;
 
     if constexpr (C::ROW_WARPS == 4) {
         *copy = mma_load_stage_begin<C>(run, shared, stage, slot, tile + ahead / 2, ahead % 2 != 0,
@@ -118,7 +113,7 @@ template <class C>
 GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, const unsigned char *queries,
                             const struct gpu_piece *p, mma_loop<C> *loop, uint32_t tile)
 {
-    const uint32_t done = 2 * (tile - loop->first), later = tile + C::ADDRESS_STAGES - 1;
+    const uint32_t later = tile + C::ADDRESS_STAGES - 1;
     const uint32_t key0 = loop->key0, slot = loop->slot, at = loop->at;
     const uint32_t previous = at == 0 ? C::STAGES - 1 : at - 1;
     const uint32_t next = at + 1 == C::STAGES ? 0 : at + 1;
@@ -127,7 +122,7 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
     struct mma_copy copy;
 
     mma_wait_copies<C, C::STAGES - 2>(); /* the keys */
-    mma_load_ahead<C, C::STAGES - 1>(run, shared, loop, previous, tile, done, &copy);
+    mma_load_ahead<C, C::STAGES - 1>(run, shared, loop, previous, tile, &copy);
     /* The entry arrives while scores are computed. */
     const struct gpu_entry entry = mma_find_page<C>(run, &loop->range, later, key0);
     const uint64_t present = mma_present_keys<C>(run, shared, slot, key0);
@@ -138,7 +133,7 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
         mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
     mma_wait_copies<C, C::STAGES - 2>(); /* the values */
     unsigned char *values = loop->stages + next * C::STAGE_BYTES;
-    mma_load_ahead<C, C::STAGES>(run, shared, loop, at, tile, done, &copy);
+    mma_load_ahead<C, C::STAGES>(run, shared, loop, at, tile, &copy);
     if (!unmasked)
         mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
     if (!unmasked && shared->nonfinite_tile[loop->group] == tile + 1)
@@ -150,7 +145,7 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
                   loop->o, &copy);
     if constexpr (C::ROW_WARPS == 4)
         gpu_copy_commit();
-    if (later < loop->end)
+    if (later < p->end)
         mma_write_addresses<C>(run, shared, &loop->range, later,
                                (slot + C::ADDRESS_STAGES - 1) % C::ADDRESS_STAGES, p->kv_head, key0, entry);
     loop->slot = slot + 1 == C::ADDRESS_STAGES ? 0 : slot + 1;
@@ -165,9 +160,10 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
     mma_loop<C> loop;
 
     loop.aligned = run->whole != 0;
+
     mma_begin<C>(run, shared, queries, stages, p, &loop);
     GPU_LOOP
-    for (uint32_t tile = loop.first; tile < loop.end; tile++)
+    for (uint32_t tile = p->first; tile < p->end; tile++)
         mma_iterate<C>(run, shared, queries, p, &loop, tile);
     GPU_COPY_WAIT(0);
     if (mma_stores_directly<C>(run, p)) {
