@@ -13,10 +13,13 @@ static const uint32_t keys[] = {30, 68};
 
 /* A run of few cases takes the first three. */
 static const char *const problems[] = {
-    "heads=2 kv_heads=1 head_dim=64 q=f32 lse=1", "heads=2 kv_heads=1 head_dim=64 q=f16 lse=1",
+    "heads=2 kv_heads=1 head_dim=64 q=f32 lse=1",
+    "heads=2 kv_heads=1 head_dim=64 q=f16 lse=1",
     "heads=2 kv_heads=1 head_dim=64 q=bf16 lse=1",
     "heads=2 kv_heads=1 head_dim=64 q=bf16 kv=e4m3 scales=tensor lse=1",
-    "heads=2 kv_heads=1 head_dim=64 q=bf16 kv=e5m2fnuz scales=token-head lse=1"};
+    "heads=2 kv_heads=1 head_dim=64 q=bf16 kv=e5m2fnuz scales=token-head lse=1",
+    "heads=2 kv_heads=1 head_dim=64/48 q=f16 mla=1 lse=1",
+    "heads=2 kv_heads=1 head_dim=64/48 q=bf16 mla=1 lse=1"};
 
 static void inject(struct conform_case *c, uint32_t kind, uint32_t dim)
 {
@@ -69,7 +72,8 @@ static void check_problem(struct target_list *list, const struct target *target,
     layout_init(&layout, &the_case, options->seed);
     targets_demand(list, &problem, &layout);
     uint32_t step = options->full ? 1 : 5; /* 13 places: all of 8 lanes, and of 16 all but three */
-    for (uint32_t kind = INJECT_Q; kind <= INJECT_V; kind++) {
+    uint32_t last = problem.mla != 0 ? INJECT_K : INJECT_V; /* values of MLA are columns of keys */
+    for (uint32_t kind = INJECT_Q; kind <= last; kind++) {
         for (uint32_t dim = 0; result == 1 && dim < problem.head_dim; dim += kind == INJECT_V ? step : 21) {
             inject(&the_case, kind, dim);
             result = run_one(target, &the_case, &layout, why, sizeof why);
