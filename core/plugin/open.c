@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plugin/probe.h"
+#include "plugin/probe/probe.h"
 
 #define DEVICES_FIRST 16
 #define DEVICES_MOST  1024

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "plugin/loader.h"
-#include "select.h"
+#include "select/select.h"
 
 uint64_t attn__now(void)
 {

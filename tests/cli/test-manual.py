@@ -100,7 +100,7 @@ def test_modes(page):
 
 
 def test_variables():
-    table = (MAN / "../../core/env.def").read_text(encoding="utf-8")
+    table = (MAN / "../../core/base/env.def").read_text(encoding="utf-8")
     known = set(re.findall(r"ATTN_VARIABLE\((\w+)", table))
     for header in (MAN / "../../core/include/attn").glob("*.h"):
         known |= set(re.findall(r"\bATTN_[A-Z_]*[A-Z]\b", header.read_text(encoding="utf-8")))

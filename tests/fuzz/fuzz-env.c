@@ -5,7 +5,7 @@
  * to the names of backends, as a context does. A first byte '!' makes the process an elevated one.
  */
 #define _GNU_SOURCE
-#include "env.h"
+#include "base/env.h"
 #include "fuzz.h"
 #include "show.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Fuzz target for the log: the first line of the input is ATTN_LOG, the rest a name of a file and a text. */
 #define _GNU_SOURCE
-#include "env.h"
+#include "base/env.h"
 #include "fuzz.h"
 
 #include <fcntl.h>

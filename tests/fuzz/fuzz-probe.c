@@ -3,7 +3,7 @@
  * Fuzz target for what the host reads from the child that probes a plugin: code of the plugin runs there and
  * may write anything into the pipe. Built with the file itself, whose reader is no function of the library.
  */
-#include "../../core/plugin/probe.c"
+#include "../../core/plugin/probe/probe.c"
 
 #include "directory.h"
 

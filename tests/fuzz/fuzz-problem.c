@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Fuzz target for problem strings: what is accepted is printed and read again as the same problem. */
 #include "fuzz.h"
-#include "problem.h"
+#include "select/problem.h"
 
 static void check_round(const struct attn_problem *problem)
 {

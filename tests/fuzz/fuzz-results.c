@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "directory.h"
-#include "plugin/probe.h"
+#include "plugin/probe/probe.h"
 
 #include <fcntl.h>
 

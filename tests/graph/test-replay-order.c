@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "layer.h"
+#include "serving/layer.h"
 #include "metadata.h"
 #include "queue.h"
 #include "stack.h"

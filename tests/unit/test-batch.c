@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "call.h"
+#include "dispatch/call.h"
 
 /* Three sequences of 2, 0 and 5 queries over 20, 7 and 33 keys, on pages of 16. */
 struct step {

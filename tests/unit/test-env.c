@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "env.h"
+#include "base/env.h"
 
 static struct attn__env read_env(char *const *environment, const char *const *call, bool elevated)
 {

@@ -2,7 +2,7 @@
 /* Checks of the operations on caches before a mock gets them. */
 #include <criterion/criterion.h>
 
-#include "call.h"
+#include "dispatch/call.h"
 #include "world.h"
 
 static char memory[64];

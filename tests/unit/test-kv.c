@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "attn/device.h"
-#include "call.h"
+#include "dispatch/call.h"
 #include "world.h"
 
 /* A good description: 4 pages of 16 tokens, 2 heads of 64 f16. */

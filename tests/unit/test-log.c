@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "env.h"
+#include "base/env.h"
 #include "zoo.h"
 
 static struct attn__env env;

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "env.h"
+#include "base/env.h"
 #include "plugin/loader.h"
 #include "zoo.h"
 

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "env.h"
-#include "plugin/probe.h"
+#include "base/env.h"
+#include "plugin/probe/probe.h"
 #include "world.h"
 
 /* This program has the library inside and no attn-probe beside it. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "problem.h"
+#include "select/problem.h"
 #include "zoo.h"
 
 static struct attn_problem parsed(const char *text)

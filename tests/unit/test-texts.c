@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-#include "env.h"
+#include "base/env.h"
 
 struct text {
     const char *name, *text, *advice;
@@ -65,7 +65,7 @@ static bool is_setting(const char *name, size_t size, const char *value)
         const char *name, *type;
     } variables[] = {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) {#name, type},
-#include "env.def"
+#include "base/env.def"
 #undef ATTN_VARIABLE
     };
     char problem[512];
@@ -156,7 +156,7 @@ Test(texts, variables_are_explained)
 {
     static const struct text variables[] = {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) {#name, help, type},
-#include "env.def"
+#include "base/env.def"
 #undef ATTN_VARIABLE
     };
     const size_t count = sizeof variables / sizeof variables[0];

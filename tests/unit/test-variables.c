@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "env.h"
-#include "select.h"
+#include "base/env.h"
+#include "select/select.h"
 #include "show.h"
 #include "zoo.h"
 
@@ -89,7 +89,7 @@ static const struct variable {
     const char *name, *type, *fallback;
 } variables[] = {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) {#name, type, fallback},
-#include "env.def"
+#include "base/env.def"
 #undef ATTN_VARIABLE
 };
 

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "select.h"
+#include "select/select.h"
 #include "world.h"
 
 static uint32_t reason_of(const char *variables, const char *wanted, const char *name)

@@ -16,7 +16,7 @@ static const struct variable {
     const char *help;
 } variables[] = {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) {#name, type, fallback, elevated, help},
-#include "env.def"
+#include "base/env.def"
 #undef ATTN_VARIABLE
 };
 

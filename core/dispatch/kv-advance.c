@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* One step of decoding in place: checks of what host data show, then the plugin's own. */
+#include "dispatch/call.h"
+#include "select/problem.h"
+
+/* An array and what makes it needed. */
+static int32_t check_given(const struct attn_buffer *buffer, const char *name, const char *why,
+                           struct attn_error *err)
+{
+    return buffer->data != NULL
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given, but %s; give it", name, why);
+}
+
+static int32_t check_counts(const struct attn_kv_advance_step_args *args, struct attn_error *err)
+{
+    const struct {
+        const char *name;
+        uint32_t value, least;
+    } counts[] = {{"seqs", args->seqs, args->queries},
+                  {"queries", args->queries, 0},
+                  {"rows", args->rows, 0},
+                  {"block", args->block, 1}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        if (counts[i].value < counts[i].least || counts[i].value > ATTN__COUNT_MAX) {
+            return attn__fail(err, ATTN_E_INVALID, 0, counts[i].name, "%s is %u; accepted: %u to %u",
+                              counts[i].name, counts[i].value, counts[i].least, ATTN__COUNT_MAX);
+        }
+    }
+    if (args->index_dtype != 0 && args->index_dtype != ATTN_INT32 && args->index_dtype != ATTN_INT64) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "index_dtype",
+                          "index_dtype is 0x%x; accepted: ATTN_INT32 and ATTN_INT64", args->index_dtype);
+    }
+    const int64_t size = args->index_dtype == ATTN_INT64 ? 8 : 4;
+    return args->table_stride % size == 0
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "table_stride",
+                            "table_stride is %lld; accepted: multiples of the %lld bytes of an index",
+                            (long long)args->table_stride, (long long)size);
+}
+
+static int32_t check_arrays(const struct attn_kv_advance_step_args *args, struct attn_error *err)
+{
+    int32_t status = check_given(&args->seq_lens, "seq_lens", "it is what advances", err);
+    if (status == ATTN_OK && args->slots.data != NULL) {
+        status = check_given(&args->table, "table", "slots is", err);
+    }
+    if (status == ATTN_OK && args->sampled.data != NULL) {
+        status = check_given(&args->tokens, "tokens", "sampled is", err);
+    }
+    if (status != ATTN_OK || args->csr_indptr.data == NULL) {
+        return status;
+    }
+    const struct {
+        const struct attn_buffer *buffer;
+        const char *name;
+    } arrays[] = {{&args->table, "table"},
+                  {&args->csr_indices, "csr_indices"},
+                  {&args->last_page_lens, "last_page_lens"},
+                  {&args->csr_pages, "csr_pages"}};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && status == ATTN_OK; i++) {
+        status = check_given(arrays[i].buffer, arrays[i].name, "csr_indptr is", err);
+    }
+    return status;
+}
+
+int32_t attn_kv_advance_step(struct attn_backend *backend, const struct attn_kv_advance_step_args *args,
+                             void *stream, struct attn_error *err)
+{
+    struct attn_kv_advance_step_args copy;
+    const void *known = NULL;
+    int32_t status = attn__call_begin(backend, "attn_kv_advance_step", err);
+    if (status == ATTN_OK) {
+        status = attn__argument(backend, args, &copy, sizeof copy,
+                                backend->entry->plugin->table.advance_step_size, "args", &known, err);
+    }
+    if (status != ATTN_OK) {
+        return status;
+    }
+    const struct attn_kv_advance_step_args *own = known;
+    status = check_counts(own, err);
+    if (status == ATTN_OK) {
+        status = check_arrays(own, err);
+    }
+    if (status == ATTN_OK && backend->entry->kv.advance_step == NULL) {
+        status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "advance_step", "%s offers no advance_step",
+                            backend->entry->table.name);
+    }
+    if (status != ATTN_OK || own->seqs == 0) {
+        return status;
+    }
+    struct attn_error words;
+    attn__error_open(&words);
+    return attn__call_end(backend, backend->entry->kv.advance_step(backend->impl, own, stream, &words),
+                          &words, "kv advance_step", err);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Operations that follow a batch: the slots of its new tokens, and its keys as contiguous rows. */
+#include "dispatch/call.h"
+#include "select/problem.h"
+
+static int32_t unoffered(const struct attn_backend *backend, const char *entry, struct attn_error *err)
+{
+    return attn__fail(err, ATTN_E_UNSUPPORTED, 0, entry, "%s offers no %s", backend->entry->table.name,
+                      entry);
+}
+
+static int32_t check_slots(const struct attn_kv_slot_mapping_args *args, struct attn_error *err)
+{
+    if (args->block == 0 || args->block > ATTN__COUNT_MAX) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "block", "block is %u; accepted: 1 to %u", args->block,
+                          ATTN__COUNT_MAX);
+    }
+    return args->batch->rows == 0 || args->slots.data != NULL
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "slots",
+                            "slots is not given, but the batch has %u rows; an array of as many is needed",
+                            args->batch->rows);
+}
+
+int32_t attn_kv_slot_mapping(struct attn_backend *backend, const struct attn_kv_slot_mapping_args *args,
+                             void *stream, struct attn_error *err)
+{
+    struct attn_kv_slot_mapping_args own;
+    struct attn_batch batch_copy;
+    const void *known = NULL;
+    int32_t status = attn__call_begin(backend, "attn_kv_slot_mapping", err);
+    if (status == ATTN_OK) {
+        status = attn__argument(backend, args, &own, sizeof own,
+                                backend->entry->plugin->table.slot_mapping_size, "args", &known, err);
+    }
+    if (status != ATTN_OK) {
+        return status;
+    }
+    own = *(const struct attn_kv_slot_mapping_args *)known;
+    const struct attn__kv_find find = {own.addressing, own.index_dtype, own.block, 0, true};
+    status = attn__kv_batch(backend, own.batch, &find, &batch_copy, &own.batch, err);
+    if (status == ATTN_OK) {
+        status = check_slots(&own, err);
+    }
+    if (status == ATTN_OK && backend->entry->kv.slot_mapping == NULL) {
+        status = unoffered(backend, "slot_mapping", err);
+    }
+    if (status != ATTN_OK || own.batch->rows == 0) {
+        return status;
+    }
+    struct attn_error words;
+    attn__error_open(&words);
+    return attn__call_end(backend, backend->entry->kv.slot_mapping(backend->impl, &own, stream, &words),
+                          &words, "kv slot_mapping", err);
+}
+
+/* Keys or values of a gather. */
+struct half {
+    const char *name;
+    const char *dtype_name;
+    const char *scales_name;
+    const struct attn_tensor *to;
+    const struct attn_tensor *scales;
+    uint32_t to_dtype;
+    uint32_t dtype; /* of the cache */
+    uint32_t dim;
+};
+
+static int32_t check_half(const struct attn_kv_gather_args *args, const struct half *half, uint32_t kv_heads,
+                          struct attn_error *err)
+{
+    const bool wide = half->to_dtype == ATTN_F32 || half->to_dtype == ATTN_F16 || half->to_dtype == ATTN_BF16;
+    if (half->to->buffer.data == NULL) {
+        return half->scales->buffer.data == NULL
+                   ? ATTN_OK
+                   : attn__fail(err, ATTN_E_INVALID, 0, half->scales_name,
+                                "%s is given without %s; give both, or none", half->scales_name, half->name);
+    }
+    if (!wide && half->to_dtype != half->dtype) {
+        return attn__fail(err, ATTN_E_INVALID, 0, half->dtype_name,
+                          "%s is 0x%x; accepted: f32, f16, bf16, or the cache's own type, %s",
+                          half->dtype_name, half->to_dtype, attn_dtype_name(half->dtype));
+    }
+    const int32_t status =
+        attn__output_check(half->to, half->to_dtype, args->tokens, kv_heads, half->dim, half->name, err);
+    if (status != ATTN_OK || half->scales->buffer.data == NULL) {
+        return status;
+    }
+    return wide ? attn__fail(err, ATTN_E_INVALID, 0, half->scales_name,
+                             "%s is given, but %s has no scale: its values are multiplied with theirs; leave "
+                             "its kind 0",
+                             half->scales_name, attn_dtype_name(half->to_dtype))
+                : attn__output_check(half->scales, ATTN_F32, args->tokens, kv_heads, 1, half->scales_name,
+                                     err);
+}
+
+static int32_t check_gather(const struct attn_kv_gather_args *args, const struct attn_kv_desc *desc,
+                            struct attn_error *err)
+{
+    const uint32_t vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
+    const struct half k = {"k",           "k_dtype",     "k_scales",    &args->k, &args->k_scales,
+                           args->k_dtype, desc->k_dtype, desc->head_dim};
+    const struct half v = {"v",           "v_dtype",     "v_scales", &args->v, &args->v_scales,
+                           args->v_dtype, desc->v_dtype, vo};
+    if (args->tokens > ATTN__COUNT_MAX) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "tokens", "tokens is %u; accepted: up to %u", args->tokens,
+                          ATTN__COUNT_MAX);
+    }
+    if (args->k.buffer.data == NULL && args->v.buffer.data == NULL && args->tokens > 0) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "k", "neither k nor v is given; give one of them, or both");
+    }
+    if (desc->v.data == NULL && args->v.buffer.data != NULL) {
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "v",
+            "v is given, but the cache has none: its values are the first columns of k; leave v out");
+    }
+    if (args->batch->seqs > 0 && args->offsets.data == NULL) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "offsets",
+                          "offsets is not given, but there are %u sequences; an array of one more is needed",
+                          args->batch->seqs);
+    }
+    const int32_t status = check_half(args, &k, desc->kv_heads, err);
+    return status == ATTN_OK ? check_half(args, &v, desc->kv_heads, err) : status;
+}
+
+int32_t attn_kv_gather(struct attn_backend *backend, const struct attn_kv_gather_args *args, void *stream,
+                       struct attn_error *err)
+{
+    struct attn_kv_gather_args own;
+    struct attn_kv_desc desc_copy;
+    struct attn_batch batch_copy;
+    const struct attn_kv_desc *desc = NULL;
+    const void *known = NULL;
+    int32_t status = attn__call_begin(backend, "attn_kv_gather", err);
+    if (status == ATTN_OK) {
+        status = attn__argument(backend, args, &own, sizeof own, backend->entry->plugin->table.gather_size,
+                                "args", &known, err);
+    }
+    if (status != ATTN_OK) {
+        return status;
+    }
+    own = *(const struct attn_kv_gather_args *)known;
+    status = attn__kv_choose(backend, own.kv, own.kv_desc, &desc_copy, &desc, err);
+    if (status != ATTN_OK) {
+        return status;
+    }
+    const struct attn__kv_find find = {own.addressing, own.index_dtype, desc->block, desc->pages, false};
+    status = attn__kv_batch(backend, own.batch, &find, &batch_copy, &own.batch, err);
+    if (status == ATTN_OK) {
+        status = check_gather(&own, desc, err);
+    }
+    if (status == ATTN_OK && backend->entry->kv.gather == NULL) {
+        status = unoffered(backend, "gather", err);
+    }
+    if (status != ATTN_OK || own.tokens == 0 || own.batch->seqs == 0) {
+        return status;
+    }
+    const struct attn_kv_ref ref = {own.kv != NULL ? own.kv->impl : NULL, own.kv != NULL ? NULL : desc};
+    struct attn_error words;
+    attn__error_open(&words);
+    return attn__call_end(backend, backend->entry->kv.gather(backend->impl, &own, &ref, stream, &words),
+                          &words, "kv gather", err);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * What damage of a file reaches in the dynamic linker depends on what a process has beside the file and
+ * beside the linker's own tables. Here it reaches memory without any rights, so that a probe ends where a
+ * host might.
+ */
+#include "plugin/probe/fence.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Sanitizers have an allocator of their own, with fences, and a plan of the address space. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FENCE_IS_LEFT_TO_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define FENCE_IS_LEFT_TO_SANITIZER 1
+#endif
+#endif
+#ifdef FENCE_IS_LEFT_TO_SANITIZER
+
+void fence_begin(uint64_t file_size)
+{
+    (void)file_size;
+}
+
+void fence_end(void)
+{
+}
+
+#else
+
+#define AREA_SIZE  ((size_t)64 << 30)
+#define TABLE_MOST ((size_t)1 << 16) /* a larger block is not fenced */
+#define SLOT_SIZE  ((size_t)1 << 21) /* of an index of 15 bits, entries of 24 bytes */
+
+enum { SLOTS = 128, AREA_FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
+
+static char *slots;
+static size_t used, sizes[SLOTS];
+static bool fenced;
+
+static void surround_file(size_t hole)
+{
+    char *start = mmap(NULL, 2 * AREA_SIZE + hole, PROT_NONE, AREA_FLAGS, -1, 0), *gap = start;
+    if (start == MAP_FAILED || hole == 0)
+        return;
+    /* Gaps between libraries, where the kernel would put it else. */
+    while ((gap = mmap(NULL, hole, PROT_NONE, AREA_FLAGS, -1, 0)) != MAP_FAILED && gap > start)
+        continue;
+    if (gap != MAP_FAILED)
+        (void)munmap(gap, hole);
+    (void)munmap(start + AREA_SIZE, hole);
+}
+
+void fence_begin(uint64_t file_size)
+{
+    char *area = mmap(NULL, SLOTS * SLOT_SIZE, PROT_NONE, AREA_FLAGS, -1, 0);
+    slots = area != MAP_FAILED ? area : NULL;
+    surround_file((size_t)file_size);
+    fenced = slots != NULL;
+}
+
+void fence_end(void)
+{
+    fenced = false;
+}
+
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *block, size_t size);
+void *__libc_malloc(size_t size);
+void __libc_free(void *block);
+
+static bool is_slot(const void *block)
+{
+    const char *at = block;
+    return slots != NULL && at >= slots && at < slots + SLOTS * SLOT_SIZE;
+}
+
+/* The pages of a slot at its start, the block at their end, and nothing behind. */
+static void *take_slot(size_t size)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (size + page - 1) / page * page;
+    char *slot = slots + used * SLOT_SIZE;
+    if (mprotect(slot, room, PROT_READ | PROT_WRITE) != 0)
+        return NULL;
+    sizes[used++] = size;
+    return slot + (room - size) / 16 * 16;
+}
+
+/* The linker takes its memory from these, if the program exports them. */
+#define EXPORTED   __attribute__((visibility("default")))
+
+EXPORTED void *calloc(size_t count, size_t size)
+{
+    size_t bytes;
+    void *block = NULL;
+    if (fenced && used < SLOTS && !__builtin_mul_overflow(count, size, &bytes) && bytes > 0 &&
+        bytes <= TABLE_MOST)
+        block = take_slot(bytes);
+    return block != NULL ? block : __libc_calloc(count, size);
+}
+
+EXPORTED void *realloc(void *block, size_t size)
+{
+    if (!is_slot(block))
+        return __libc_realloc(block, size);
+    const size_t have = sizes[(size_t)((const char *)block - slots) / SLOT_SIZE];
+    void *copy = __libc_malloc(size);
+    if (copy != NULL)
+        memcpy(copy, block, have < size ? have : size);
+    return copy;
+}
+
+/* A slot is never used again: what is read of it later is found too. */
+EXPORTED void free(void *block)
+{
+    if (!is_slot(block))
+        __libc_free(block);
+}
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The record of a choice: order of the candidates, whether it is a fallback, and the line that says it all.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "select/select.h"
+
+/* ---------------------------------------------------------------- a line of text that grows */
+
+struct line {
+    char *text;
+    size_t size;
+    size_t used;
+};
+
+__attribute__((format(printf, 2, 3))) static void append(struct line *line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(line->text + line->used, line->size - line->used, format, args);
+    va_end(args);
+    if (length > 0) {
+        line->used += (size_t)length;
+        line->used = line->used < line->size ? line->used : line->size - 1;
+    }
+}
+
+/* "cuda/flash-attn on cuda:0: HEAD_DIM: head dimension ..." */
+static void append_refusal(struct line *line, const struct attn__candidate *candidate,
+                           const struct attn_reason *reason)
+{
+    append(line, "%.80s%s%s", candidate->name, candidate->info.device != NULL ? " on " : "",
+           candidate->info.device != NULL ? candidate->info.device : "");
+    if (reason != NULL) {
+        append(line, ": %s: %s", attn_reason_name(reason->code), reason->text);
+    }
+}
+
+/* ---------------------------------------------------------------- order and fallback */
+
+static int compare_asked(const void *a, const void *b)
+{
+    const struct attn__candidate *left = *(struct attn__candidate *const *)a;
+    const struct attn__candidate *right = *(struct attn__candidate *const *)b;
+    if (left->item != right->item) {
+        return left->item < right->item ? -1 : 1;
+    }
+    return attn__candidate_compare(left, right);
+}
+
+/* A refusal that counts: not an absence, and not a device that the caller ruled out. */
+static bool was_refused(const struct attn__candidate *candidate)
+{
+    const uint32_t cause = attn__candidate_cause(candidate);
+    return !candidate->info.accepted && !candidate->excluded && cause != ATTN_REASON_NONE &&
+           !attn_reason_is_absence(cause);
+}
+
+/* The wanted list's item number `index`. */
+static void copy_item(const struct attn_decision *decision, uint32_t index, char *item, size_t size)
+{
+    const char *cursor = decision->requested;
+    item[0] = 0;
+    for (uint32_t i = 0; i <= index && attn__item_next(&cursor, item, size); i++) {
+    }
+}
+
+/* The candidate of a better class whose refusal makes the winner a fallback, or NULL. */
+static const struct attn__candidate *find_better(const struct attn_decision *decision)
+{
+    char item[ATTN__NAME_SIZE];
+    copy_item(decision, decision->won, item, sizeof item);
+    for (uint32_t i = 0; decision->winner != NULL && i < decision->count; i++) {
+        const struct attn__candidate *candidate = decision->candidates[i];
+        if (candidate->info.device_class < decision->winner->info.device_class && was_refused(candidate) &&
+            attn__item_matches(item, candidate->name)) {
+            return candidate;
+        }
+    }
+    return NULL;
+}
+
+/* Says why the choice is a fallback. */
+static void append_fallback(struct line *line, const struct attn_decision *decision,
+                            const struct attn__candidate *better)
+{
+    if (decision->won > 0) {
+        char item[ATTN__NAME_SIZE];
+        copy_item(decision, 0, item, sizeof item);
+        append(line, "'%.60s' did not serve", item);
+        better = decision->count > 0 && decision->candidates[0]->item < decision->won
+                     ? decision->candidates[0]
+                     : NULL;
+    } else {
+        append(line, "a better device class was refused");
+    }
+    if (better != NULL) {
+        append(line, " (");
+        append_refusal(line, better, better->info.reason_count > 0 ? &better->reasons[0] : NULL);
+        append(line, ")");
+    }
+}
+
+/* ---------------------------------------------------------------- nothing serves */
+
+/* Device reasons come first in the list of query reasons; the rest is about the problem. */
+static bool is_about_problem(uint32_t code)
+{
+    return code >= ATTN_REASON_ATTN_TYPE;
+}
+
+/* Rows that would not serve a problem which others serve have reasons too: they are not what is missing. */
+static const struct attn_reason *leading_reason(const struct attn__candidate *candidate)
+{
+    for (uint32_t i = candidate->refused_from; i < candidate->info.reason_count; i++) {
+        if (is_about_problem(candidate->reasons[i].code)) {
+            return &candidate->reasons[i];
+        }
+    }
+    return candidate->info.reason_count > 0 ? &candidate->reasons[0] : NULL;
+}
+
+/* How far a candidate is from serving: smaller is closer. */
+static uint32_t distance(const struct attn__candidate *candidate)
+{
+    const struct attn_reason *reason = leading_reason(candidate);
+    if (reason == NULL) {
+        return 9;
+    }
+    if (is_about_problem(reason->code)) {
+        return candidate->info.device != NULL ? 0 : 1;
+    }
+    switch (reason->code) {
+    case ATTN_REASON_NO_SUCH_BACKEND:
+        return 3;
+    case ATTN_REASON_DISABLED_BY_USER:
+        return 5;
+    case ATTN_REASON_NOT_REQUESTED:
+        return 6;
+    default:
+        return attn_reason_is_absence(reason->code) ? 4 : 2;
+    }
+}
+
+static const struct attn__candidate *find_closest(const struct attn_decision *decision)
+{
+    const struct attn__candidate *closest = NULL;
+    for (uint32_t i = 0; i < decision->count; i++) {
+        const struct attn__candidate *candidate = decision->candidates[i];
+        if (closest == NULL || distance(candidate) < distance(closest)) {
+            closest = candidate;
+        }
+    }
+    return closest;
+}
+
+/* True if some candidate's plugin was there to be asked. */
+static bool was_anybody_asked(const struct attn_decision *decision)
+{
+    for (uint32_t i = 0; i < decision->count; i++) {
+        if (decision->candidates[i]->entry != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void append_files(struct line *line, struct attn__plugin *const *plugins, uint32_t count)
+{
+    uint32_t refused = 0;
+    struct attn__plugin *first = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t reason = attn__plugin_reason(plugins[i], NULL, 0);
+        if (reason != 0 && reason != ATTN_REASON_BAD_MANNERS && !attn_reason_is_absence(reason)) {
+            first = refused++ == 0 ? plugins[i] : first;
+        }
+    }
+    if (first != NULL) {
+        char text[160];
+        const uint32_t reason = attn__plugin_reason(first, text, sizeof text);
+        append(line, "; %u of %u plugin files were refused, first %.120s: %s: %s", refused, count,
+               first->path, attn_reason_name(reason), text[0] != 0 ? text : attn_reason_text(reason));
+    } else if (count == 0) {
+        append(line, "; no plugin file is on the search path");
+    }
+}
+
+static int32_t fail_unserved(struct attn_decision *decision, struct line *line,
+                             struct attn__plugin *const *plugins, uint32_t plugin_count,
+                             struct attn_error *err)
+{
+    const struct attn__candidate *closest = find_closest(decision);
+    const struct attn_reason *reason = closest != NULL ? leading_reason(closest) : NULL;
+    append(line, ": no backend serves");
+    if (reason != NULL) {
+        append(line, ", closest is ");
+        append_refusal(line, closest, reason);
+        append(line, "; %s", attn_reason_advice(reason->code));
+    }
+    if (!was_anybody_asked(decision)) {
+        append_files(line, plugins, plugin_count);
+    }
+    const char *field = reason != NULL && reason->field[0] != 0 ? reason->field : "backend";
+    return attn__fail(err, ATTN_E_NO_BACKEND, reason != NULL ? reason->code : 0, field, "%s", decision->text);
+}
+
+/* ---------------------------------------------------------------- the end of a selection */
+
+static void append_winner(struct line *line, const struct attn__candidate *winner)
+{
+    append(line, ": ");
+    append_refusal(line, winner, NULL);
+    for (uint32_t i = 0; i < winner->info.kernel_count && i < 4; i++) {
+        append(line, "%s%s", i == 0 ? ", kernels " : ", ", winner->kernels[i].name);
+    }
+    if (winner->info.kernel_count > 4) {
+        append(line, ", ... (%u)", winner->info.kernel_count);
+    }
+}
+
+static int32_t conclude_fallback(struct attn_decision *decision, struct line *line, bool strict,
+                                 struct attn_error *err)
+{
+    const struct attn__candidate *better = find_better(decision);
+    if (decision->won == 0 && better == NULL) {
+        return ATTN_OK;
+    }
+    decision->info.fallback = 1;
+    append(line, strict ? "; refused as a fallback (strict): " : "; fallback: ");
+    append_fallback(line, decision, better);
+    if (!strict) {
+        attn__log_once(&decision->context->log, ATTN_LOG_WARN, "select", "%s", decision->text);
+        return ATTN_OK;
+    }
+    decision->winner = NULL;
+    const uint32_t reason =
+        better != NULL ? attn__candidate_cause(better) : attn__candidate_cause(decision->candidates[0]);
+    return attn__fail(err, ATTN_E_NO_BACKEND, reason, "backend", "%s", decision->text);
+}
+
+int32_t attn__decision_conclude(struct attn_decision *decision, bool strict,
+                                struct attn__plugin *const *plugins, uint32_t plugin_count,
+                                struct attn_error *err)
+{
+    if (decision->count > 0) {
+        qsort(decision->candidates, decision->count, sizeof(struct attn__candidate *), compare_asked);
+    }
+    struct line line = {decision->text, sizeof decision->text, 0};
+    append(&line, "'%.100s' (%s%s)", decision->requested, attn_decided_by_name(decision->info.decided_by),
+           decision->overrules ? ", overrules ATTN_BACKEND" : "");
+    int32_t status;
+    if (decision->winner == NULL && !decision->none) {
+        status = fail_unserved(decision, &line, plugins, plugin_count, err);
+    } else {
+        if (decision->none) {
+            append(&line, ": no backend is wanted");
+        } else {
+            append_winner(&line, decision->winner);
+        }
+        status = conclude_fallback(decision, &line, strict, err);
+    }
+    decision->info.effective = decision->winner != NULL ? decision->winner->info.name : NULL;
+    decision->info.device = decision->winner != NULL ? decision->winner->info.device : NULL;
+    decision->info.text = decision->text;
+    decision->info.candidate_count = decision->count;
+    attn__log_line(&decision->context->log, ATTN_LOG_DISPATCH, "select", "%s", decision->text);
+    return status;
+}
+
+void attn_decision_destroy(struct attn_decision *decision)
+{
+    if (decision == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < decision->count; i++) {
+        attn__candidate_destroy(decision->candidates[i]);
+    }
+    free(decision->candidates);
+    free(decision->requested);
+    attn__context_drop(decision->context);
+    free(decision);
+}
+
+const struct attn_decision_info *attn_decision_get_info(const struct attn_decision *decision)
+{
+    return decision != NULL ? &decision->info : NULL;
+}
+
+const struct attn_candidate *attn_decision_get_candidate(const struct attn_decision *decision, uint32_t index)
+{
+    return decision != NULL && index < decision->count ? &decision->candidates[index]->info : NULL;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Chooses a backend: item by item of the wanted list, class by class, and keeps every answer. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dispatch/call.h"
+#include "select/problem.h"
+#include "select/select.h"
+
+#define MOST_PROBLEMS 4096
+
+/* ---------------------------------------------------------------- arguments */
+
+static int32_t bad_device(const char *text, struct attn_error *err)
+{
+    static const char *const names[] = {"cpu", "cuda", "opencl", "rocm", "any"};
+    char type[32];
+    snprintf(type, sizeof type, "%.*s", (int)strcspn(text, ":"), text);
+    const char *near = attn__nearest(type, names, sizeof names / sizeof names[0]);
+    return attn__fail(
+        err, ATTN_E_INVALID, 0, "device",
+        "device is '%.64s'; accepted: cpu, cuda, opencl or rocm, alone or with :NUMBER, or any%s%s%s", text,
+        near != NULL ? "; did you mean '" : "", near != NULL ? near : "", near != NULL ? "'?" : "");
+}
+
+static int32_t parse_device(struct attn__selection *selection, struct attn_error *err)
+{
+    static const uint32_t types[] = {ATTN_DEVICE_CPU, ATTN_DEVICE_CUDA, ATTN_DEVICE_OPENCL, ATTN_DEVICE_ROCM};
+    const char *text = selection->options.device;
+    selection->any_ordinal = true;
+    if (text == NULL || strcmp(text, "any") == 0) {
+        selection->any_device = true;
+        return ATTN_OK;
+    }
+    const size_t length = strcspn(text, ":");
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        const char *name = attn_device_type_name(types[i]);
+        if (strlen(name) == length && strncmp(name, text, length) == 0) {
+            selection->device.type = types[i];
+        }
+    }
+    if (selection->device.type == 0) {
+        return bad_device(text, err);
+    }
+    if (text[length] == ':') {
+        const char *digits = text + length + 1;
+        const size_t count = strspn(digits, "0123456789");
+        if (count == 0 || count > 9 || digits[count] != 0) {
+            return bad_device(text, err);
+        }
+        selection->device.ordinal = (int32_t)strtol(digits, NULL, 10);
+        selection->any_ordinal = false;
+    }
+    return ATTN_OK;
+}
+
+/* Best class first; if only a CPU may win, the plugins for CPUs before any driver is touched. */
+static void set_order(struct attn__selection *selection)
+{
+    const bool cpu_first = !selection->any_device && selection->device.type == ATTN_DEVICE_CPU;
+    for (uint32_t class = 1; class <= ATTN__CLASSES; class ++) {
+        selection->order[class] = cpu_first ? (class + 1) % ATTN__CLASSES : class - 1;
+    }
+}
+
+static int32_t take_problems(struct attn__selection *selection, const struct attn_problem *problems,
+                             uint32_t count, struct attn_error *err)
+{
+    if (problems == NULL || count == 0 || count > MOST_PROBLEMS) {
+        return attn__fail(err, ATTN_E_INVALID, 0, problems == NULL ? "problems" : "count",
+                          "%u problems are given; accepted: 1 to %d", problems == NULL ? 0 : count,
+                          MOST_PROBLEMS);
+    }
+    selection->problems = calloc(count, sizeof *selection->problems);
+    if (selection->problems == NULL) {
+        return attn__fail(err, ATTN_E_MEMORY, 0, "problems", "no memory for %u problems", count);
+    }
+    selection->problem_count = count;
+    const uint32_t stride = problems->struct_size; /* a newer caller's structs are larger */
+    for (uint32_t i = 0; i < count; i++) {
+        const void *one = (const char *)problems + (size_t)i * stride;
+        const int32_t status = attn__problem_take(selection->context, one, &selection->problems[i], err);
+        if (status != ATTN_OK) {
+            return status;
+        }
+    }
+    return ATTN_OK;
+}
+
+static int32_t take_options(struct attn__selection *selection, const struct attn_select_options *options,
+                            struct attn_error *err)
+{
+    if (options != NULL) {
+        const int32_t status = attn__take(&selection->options, sizeof selection->options, options,
+                                          sizeof selection->options, "options", err);
+        if (status != ATTN_OK) {
+            return status;
+        }
+    }
+    selection->strict = selection->options.strict != 0 ||
+                        strcmp(attn__env_get(&selection->context->env, ATTN__VAR_ATTN_STRICT), "1") == 0;
+    const char *list = selection->options.backend;
+    char item[ATTN__NAME_SIZE];
+    const char *cursor = list;
+    if (list != NULL && !attn__item_next(&cursor, item, sizeof item)) {
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "backend",
+            "backend is '%.64s'; accepted: a comma list of vendor/flavour, vendor, flavour or auto, or "
+            "none",
+            list);
+    }
+    const int32_t status = parse_device(selection, err);
+    set_order(selection);
+    return status;
+}
+
+/* Who says what is wanted: the call, the environment, or nobody. */
+static int32_t take_wanted(struct attn__selection *selection, struct attn_error *err)
+{
+    const struct attn__env *env = &selection->context->env;
+    struct attn_decision *decision = selection->decision;
+    const bool given = attn__env_is_given(env, ATTN__VAR_ATTN_BACKEND);
+    const char *variable = attn__env_get(env, ATTN__VAR_ATTN_BACKEND);
+    const char *wanted = variable;
+    decision->info.decided_by = given ? ATTN_DECIDED_BY_ENVIRONMENT : ATTN_DECIDED_BY_AUTOMATIC;
+    if (selection->options.backend != NULL) {
+        wanted = selection->options.backend;
+        decision->info.decided_by = ATTN_DECIDED_BY_CALL;
+        decision->overrules = given && strcmp(wanted, variable) != 0;
+    }
+    char item[ATTN__NAME_SIZE];
+    const char *cursor = wanted;
+    decision->requested = strdup(attn__item_next(&cursor, item, sizeof item) ? wanted : "auto");
+    if (decision->requested == NULL) {
+        return attn__fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the wanted list");
+    }
+    decision->info.requested = decision->requested;
+    if (decision->overrules) {
+        attn__log_once(&selection->context->log, ATTN_LOG_INFO, "select",
+                       "the call asks for '%s', which overrules ATTN_BACKEND=%s", wanted, variable);
+    }
+    return ATTN_OK;
+}
+
+/* ---------------------------------------------------------------- attn_select */
+
+static int32_t start(struct attn__selection *selection, const struct attn_problem *problems, uint32_t count,
+                     const struct attn_select_options *options, struct attn_error *err)
+{
+    int32_t status = take_options(selection, options, err);
+    if (status == ATTN_OK) {
+        status = take_problems(selection, problems, count, err);
+    }
+    if (status != ATTN_OK) {
+        return status;
+    }
+    selection->decision = calloc(1, sizeof *selection->decision);
+    if (selection->decision == NULL) {
+        return attn__fail(err, ATTN_E_MEMORY, 0, "decision", "no memory for a decision");
+    }
+    selection->decision->context = selection->context;
+    attn__context_hold(selection->context);
+    status = take_wanted(selection, err);
+    return status == ATTN_OK ? attn__selection_list(selection, err) : status;
+}
+
+int32_t attn_select(struct attn_context *context, const struct attn_problem *problems, uint32_t count,
+                    const struct attn_select_options *options, struct attn_decision **out,
+                    struct attn_error *err)
+{
+    if (context == NULL || out == NULL) {
+        return attn__fail(err, ATTN_E_INVALID, 0, context == NULL ? "context" : "out", "%s is NULL",
+                          context == NULL ? "context" : "out");
+    }
+    *out = NULL;
+    struct attn__selection selection = {.context = context};
+    int32_t status = attn__check_fork(context->born, "attn_select", err);
+    if (status == ATTN_OK) {
+        status = start(&selection, problems, count, options, err);
+    }
+    if (status == ATTN_OK) {
+        status = attn__selection_ask(&selection, err);
+    }
+    bool keep = false;
+    if (status == ATTN_OK) {
+        status = attn__decision_conclude(selection.decision, selection.strict, selection.plugins,
+                                         selection.plugin_count, err);
+        keep = status == ATTN_OK || status == ATTN_E_NO_BACKEND;
+    }
+    if (keep) {
+        *out = selection.decision;
+    } else {
+        attn_decision_destroy(selection.decision);
+    }
+    free(selection.problems);
+    free(selection.plugins);
+    free(selection.slots);
+    return status;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Builders and their metadata: handles, arguments, and the calls into the table that does the work. */
+#include <stdlib.h>
+
+#include "builder-table.h"
+#include "dispatch/call.h"
+#include "serving/layer.h"
+
+static const char *const flavours[] = {NULL, "flash-attn", "flashinfer", "rocm-flash", "xformers"};
+
+const char *attn_flavour_name(uint32_t flavour)
+{
+    return flavour < sizeof flavours / sizeof flavours[0] ? flavours[flavour] : NULL;
+}
+
+int32_t attn__builder_begin(const struct attn_builder *builder, const char *what, struct attn_error *err)
+{
+    if (builder == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "builder", "%s: the handle is NULL", what);
+    return builder->backend != NULL ? attn__call_begin(builder->backend, what, err)
+                                    : attn__check_fork(builder->born, what, err);
+}
+
+int32_t attn__metadata_begin(const struct attn_metadata *metadata, const char *what, struct attn_error *err)
+{
+    if (metadata == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "metadata", "%s: the handle is NULL", what);
+    if (metadata->impl == NULL)
+        return attn__fail(err, ATTN_E_STATE, 0, "metadata",
+                          "%s: the step of this metadata has ended; build the next one first", what);
+    return attn__builder_begin(metadata->builder, what, err);
+}
+
+int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, struct attn_error *own,
+                          const char *what, struct attn_error *err)
+{
+    if (builder->backend != NULL)
+        return attn__call_end(builder->backend, status, own, what, err);
+    return status == ATTN_OK ? ATTN_OK : attn__fail(err, status, own->reason, own->field, "%s", own->message);
+}
+
+int32_t attn__builder_take(const void *given, void *copy, size_t size, uint32_t known, const char *name,
+                           const void **out, struct attn_error *err)
+{
+    *out = given;
+    if (given == NULL || *(const uint32_t *)given != (uint32_t)size) {
+        const int32_t status = attn__argument_copy(given, copy, size, name, out, err);
+        if (status != ATTN_OK)
+            return status;
+    }
+    if (known < size && attn__has_bytes(*out, known, size))
+        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_UNKNOWN_TO_PLUGIN, name,
+                          "%s has a value that the backend's builder (%u bytes) does not know", name, known);
+    return ATTN_OK;
+}
+
+/* The flavour that a backend's name says. */
+static uint32_t own_flavour(const struct attn_backend *backend)
+{
+    for (uint32_t i = 1; backend != NULL && i < sizeof flavours / sizeof flavours[0]; i++)
+        if (attn__same_name(backend->entry->flavour, flavours[i]))
+            return i;
+    return 0;
+}
+
+static int32_t create_impl(struct attn_builder *builder, const struct attn_builder_params *params,
+                           struct attn_error *err)
+{
+    struct attn_backend *backend = builder->backend;
+    struct attn_builder_params copy;
+    const void *known = NULL;
+    int32_t status =
+        attn__builder_take(params, &copy, sizeof copy, builder->table->params_size, "params", &known, err);
+    if (status != ATTN_OK)
+        return status;
+    copy = *(const struct attn_builder_params *)known;
+    copy.flavour = copy.flavour != 0 ? copy.flavour : own_flavour(backend);
+    if (copy.flavour == 0)
+        return attn__fail(err, ATTN_E_INVALID, 0, "flavour", "flavour is not given, and %s%s; give it",
+                          backend != NULL ? "none is known of " : "there is no backend to take it from",
+                          backend != NULL ? backend->entry->table.name : "");
+    struct attn_error own;
+    attn__error_open(&own);
+    status = builder->table->create(
+        backend != NULL ? backend->impl : NULL, backend != NULL ? &backend->entry->memory : NULL,
+        backend != NULL ? backend->device.type : (uint32_t)ATTN_DEVICE_CPU, &copy, &builder->impl, &own);
+    return attn__builder_end(builder, status, &own, "builder create", err);
+}
+
+int32_t attn_builder_create(struct attn_backend *backend, const struct attn_builder_params *params,
+                            struct attn_builder **out, struct attn_error *err)
+{
+    if (out == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL");
+    *out = NULL;
+    int32_t status = backend != NULL ? attn__call_begin(backend, "attn_builder_create", err) : ATTN_OK;
+    if (status != ATTN_OK)
+        return status;
+    struct attn_builder *builder = calloc(1, sizeof *builder);
+    if (builder == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "builder", "no memory for a builder");
+    builder->born = attn__fork_generation();
+    builder->backend = backend;
+    builder->table = backend != NULL && backend->entry->table.builder != NULL ? backend->entry->table.builder
+                                                                              : &attn__common_builder;
+    builder->whole.builder = builder->prefill.builder = builder->decode.builder = builder;
+    status = create_impl(builder, params, err);
+    if (status != ATTN_OK) {
+        free(builder);
+        return status;
+    }
+    if (backend != NULL)
+        attn__backend_hold(backend);
+    *out = builder;
+    return ATTN_OK;
+}
+
+void attn_builder_destroy(struct attn_builder *builder)
+{
+    if (builder == NULL)
+        return;
+    /* In a child after fork the device's memory is not there to be freed. */
+    if (builder->backend == NULL || builder->born == attn__fork_generation())
+        builder->table->destroy(builder->impl);
+    if (builder->backend != NULL)
+        attn__backend_drop(builder->backend);
+    free(builder);
+}
+
+static void end_step(struct attn_builder *builder)
+{
+    builder->whole.impl = builder->prefill.impl = builder->decode.impl = NULL;
+}
+
+int32_t attn_builder_reset(struct attn_builder *builder, struct attn_error *err)
+{
+    const int32_t status = attn__builder_begin(builder, "attn_builder_reset", err);
+    if (status != ATTN_OK)
+        return status;
+    end_step(builder);
+    struct attn_error own;
+    attn__error_open(&own);
+    return attn__builder_end(builder, builder->table->reset(builder->impl, &own), &own, "builder reset", err);
+}
+
+int32_t attn_builder_add(struct attn_builder *builder, const struct attn_builder_add_args *args,
+                         struct attn_error *err)
+{
+    struct attn_builder_add_args copy;
+    const void *known;
+    int32_t status = attn__builder_begin(builder, "attn_builder_add", err);
+    if (status == ATTN_OK)
+        status = attn__builder_take(args, &copy, sizeof copy, builder->table->add_size, "args", &known, err);
+    if (status != ATTN_OK)
+        return status;
+    if (builder->whole.impl != NULL)
+        return attn__fail(
+            err, ATTN_E_STATE, 0, "builder",
+            "attn_builder_add: the step was built; the next one begins with attn_builder_reset");
+    struct attn_error own;
+    attn__error_open(&own);
+    return attn__builder_end(builder, builder->table->add(builder->impl, known, &own), &own, "builder add",
+                             err);
+}
+
+int32_t attn_builder_set_row(struct attn_builder *builder, const struct attn_builder_row_args *args,
+                             struct attn_error *err)
+{
+    struct attn_builder_row_args copy;
+    const void *known;
+    int32_t status = attn__builder_begin(builder, "attn_builder_set_row", err);
+    if (status == ATTN_OK)
+        status = attn__builder_take(args, &copy, sizeof copy, builder->table->row_size, "args", &known, err);
+    if (status != ATTN_OK)
+        return status;
+    struct attn_error own;
+    attn__error_open(&own);
+    return attn__builder_end(builder, builder->table->set_row(builder->impl, known, &own), &own,
+                             "builder set_row", err);
+}
+
+int32_t attn_builder_set_device(struct attn_builder *builder, const struct attn_builder_device_args *args,
+                                struct attn_error *err)
+{
+    struct attn_builder_device_args copy;
+    const void *known;
+    int32_t status = attn__builder_begin(builder, "attn_builder_set_device", err);
+    if (status == ATTN_OK)
+        status = attn__builder_take(args, &copy, sizeof copy, (uint32_t)sizeof copy, "args", &known, err);
+    if (status != ATTN_OK)
+        return status;
+    if (builder->whole.impl != NULL)
+        return attn__fail(err, ATTN_E_STATE, 0, "builder",
+                          "attn_builder_set_device: the step was built; accepted: after attn_builder_reset");
+    if (builder->table->set_device == NULL)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "set_device",
+                          "the backend's builder has no set_device");
+    struct attn_error own;
+    attn__error_open(&own);
+    const struct attn_kv_table *kv = builder->backend != NULL ? &builder->backend->entry->kv : NULL;
+    return attn__builder_end(builder, builder->table->set_device(builder->impl, known, kv, &own), &own,
+                             "builder set_device", err);
+}
+
+int32_t attn_builder_build(struct attn_builder *builder, const struct attn_builder_build_args *args,
+                           void *stream, struct attn_metadata **out, struct attn_error *err)
+{
+    static const struct attn_builder_build_args none = {.struct_size = sizeof none};
+    struct attn_builder_build_args copy;
+    const void *known = &none;
+    if (out == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL");
+    *out = NULL;
+    int32_t status = attn__builder_begin(builder, "attn_builder_build", err);
+    if (status == ATTN_OK && args != NULL)
+        status =
+            attn__builder_take(args, &copy, sizeof copy, builder->table->build_size, "args", &known, err);
+    if (status != ATTN_OK)
+        return status;
+    end_step(builder);
+    struct attn_metadata_impl *impl = NULL;
+    struct attn_error own;
+    attn__error_open(&own);
+    status = attn__builder_end(builder, builder->table->build(builder->impl, known, stream, &impl, &own),
+                               &own, "builder build", err);
+    if (status != ATTN_OK)
+        return status;
+    builder->whole.impl = impl;
+    builder->whole.step++;
+    *out = &builder->whole;
+    return ATTN_OK;
+}
+
+const char *attn_field_name(uint32_t field)
+{
+    static const char *const names[ATTN_FIELDS] = {
+#define ATTN_FIELD(name, value, text, scope, flavours) [value] = (text),
+#include "attn/field.def"
+#undef ATTN_FIELD
+    };
+    return field < ATTN_FIELDS ? names[field] : NULL;
+}
+
+int32_t attn_metadata_get(const struct attn_metadata *metadata, uint32_t field, uint32_t index,
+                          struct attn_view *out, struct attn_error *err)
+{
+    int32_t status = attn__metadata_begin(metadata, "attn_metadata_get", err);
+    if (status == ATTN_OK)
+        status = attn__answer_begin(out, sizeof *out, "out", err);
+    if (status != ATTN_OK)
+        return status;
+    const struct attn_builder *builder = metadata->builder;
+    struct attn_view own;
+    struct attn_error words;
+    ATTN_INIT(&own);
+    attn__error_open(&words);
+    status = attn__builder_end(builder, builder->table->get(metadata->impl, field, index, &own, &words),
+                               &words, "metadata get", err);
+    return status == ATTN_OK ? attn__answer(out, &own, sizeof own, "out", err) : status;
+}

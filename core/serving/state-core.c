@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What all states of a model share: plans, and memory that is sized from their maxima alone. */
+#include <stdlib.h>
+
+#include "attn/device.h"
+#include "dispatch/call.h"
+#include "serving/state.h"
+
+int32_t attn__block_alloc(struct attn_backend *backend, uint64_t size, struct attn__block *out,
+                          struct attn_error *err)
+{
+    *out = (struct attn__block){.size = size};
+    return size == 0 ? ATTN_OK : attn_memory_alloc(backend, size, &out->buffer, err);
+}
+
+void attn__block_free(struct attn_backend *backend, struct attn__block *block)
+{
+    attn_memory_free(backend, &block->buffer);
+    *block = (struct attn__block){.size = 0};
+}
+
+/* ---------------------------------------------------------------- memory */
+
+/* Zeroed counters, and the start locations 0, 1, 2, ... */
+static int32_t fill_memory(struct attn__state_core *core, struct attn_error *err)
+{
+    const uint64_t counters = core->scratch.counters.size;
+    void *zeros = calloc(1, counters > 0 ? counters : 1);
+    const struct attn_buffer from = {zeros, 0}, starts = {core->host_starts, 0};
+    int32_t status = ATTN_OK;
+
+    if (zeros == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "counters", "no memory to clear %llu bytes",
+                          (unsigned long long)counters);
+    for (uint32_t i = 0; i <= core->max_seqs; i++)
+        core->host_starts[i] = (int32_t)i;
+    if (counters > 0)
+        status = attn_memory_copy(core->backend, &core->scratch.counters.buffer, &from, counters,
+                                  ATTN_COPY_TO_DEVICE, NULL, err);
+    if (status == ATTN_OK)
+        status = attn_memory_copy(core->backend, &core->starts, &starts, (core->max_seqs + UINT64_C(1)) * 4,
+                                  ATTN_COPY_TO_DEVICE, NULL, err);
+    if (status == ATTN_OK)
+        status = attn_stream_synchronize(core->backend, NULL, err);
+    free(zeros);
+    return status;
+}
+
+/* Scratch and counters of the largest plan, which all share, start locations, and FlashInfer's lengths. */
+static int32_t make_memory(struct attn__state_core *core, struct attn_error *err)
+{
+    const struct attn_plan_sizes *sizes = &core->set->sizes;
+    const uint64_t alignment = attn__larger(sizes->alignment, 64);
+    const uint64_t counters = attn__round_up(sizes->scratch, alignment);
+    const uint64_t starts = attn__round_up(counters + sizes->counters, alignment);
+    const uint64_t lens = attn__round_up(starts + (core->max_seqs + UINT64_C(1)) * 4, alignment);
+
+    core->lens.size = core->infer ? (uint64_t)core->params.groups * core->max_seqs * 4 : 0;
+    core->host_starts = malloc((core->max_seqs + (size_t)1) * sizeof *core->host_starts);
+    if (core->host_starts == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "max_seqs", "no memory for %u start locations",
+                          core->max_seqs + 1);
+    const int32_t status = attn__block_alloc(core->backend, lens + core->lens.size, &core->memory, err);
+    if (status != ATTN_OK)
+        return status;
+    ATTN_INIT(&core->scratch);
+    core->scratch.scratch = (struct attn_span){core->memory.buffer, sizes->scratch};
+    core->scratch.counters = (struct attn_span){core->memory.buffer, sizes->counters};
+    core->scratch.counters.buffer.byte_offset += counters;
+    core->starts = core->lens.buffer = core->memory.buffer;
+    core->starts.byte_offset += starts;
+    core->lens.buffer.byte_offset += lens;
+    return fill_memory(core, err);
+}
+
+/* ---------------------------------------------------------------- core */
+
+void attn__core_drop(struct attn__state_core *core)
+{
+    if (core == NULL || --core->refs > 0)
+        return;
+    attn__set_destroy(core, core->set);
+    attn__block_free(core->backend, &core->memory);
+    attn__staging_finish(&core->staging, core->backend);
+    attn__backend_drop(core->backend);
+    free(core->host_starts);
+    free(core->problems);
+    free(core->classes);
+    free(core->no_new);
+    free(core->groups);
+    free(core->steps);
+    free(core->batches);
+    free(core->hosts);
+    free(core->plan_list);
+    free(core->batch_list);
+    free(core->schedule_list);
+    free(core);
+}
+
+/* The type of new keys and values where the cache has one of its own. */
+static int32_t check_kind(struct attn__state_core *core, uint32_t i, struct attn_error *err)
+{
+    struct attn_layer_class *class = &core->classes[i];
+    const struct attn_problem *problem = &core->problems[i];
+
+    if (class->new_dtype == 0)
+        class->new_dtype = attn__element_size(problem->q_dtype) > 1 ? problem->q_dtype : (uint32_t)ATTN_BF16;
+    if (class->new_dtype != ATTN_F32 && class->new_dtype != ATTN_F16 && class->new_dtype != ATTN_BF16)
+        return attn__fail(err, ATTN_E_INVALID, 0, "new_dtype",
+                          "classes[%u]: new_dtype is 0x%x; ATTN_F32, ATTN_F16 and ATTN_BF16 are accepted, or "
+                          "0 for that of q",
+                          i, class->new_dtype);
+    return ATTN_OK;
+}
+
+/* What a class asks of its flavour and of the groups. */
+static int32_t check_class(struct attn__state_core *core, uint32_t i, const struct attn_layer_class *given,
+                           struct attn_error *err)
+{
+    struct attn_problem *problem = &core->problems[i];
+    struct attn_error words;
+    const uint32_t wanted = core->infer ? ATTN_CSR : ATTN_TABLE;
+
+    attn__error_open(&words);
+    if (given->problem == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "problem", "classes[%u]: problem is NULL", i);
+    const int32_t status = attn_problem_resolve(given->problem, problem, &words);
+    if (status != ATTN_OK)
+        return attn__fail_class(i, status, &words, err);
+    if (given->group >= core->params.groups)
+        return attn__fail(err, ATTN_E_INVALID, 0, "group",
+                          "classes[%u]: group is %u; there are %u cache groups", i, given->group,
+                          core->params.groups);
+    core->classes[i] = *given;
+    core->classes[i].problem = problem;
+    const int32_t kind = check_kind(core, i, err);
+    if (kind != ATTN_OK)
+        return kind;
+    core->max_seqs = problem->max_seqs > core->max_seqs ? problem->max_seqs : core->max_seqs;
+    if (core->params.max_capture_len == 0 || problem->max_kv < core->params.max_capture_len)
+        core->params.max_capture_len = problem->max_kv;
+    if (problem->kv_source == ATTN_KV_NEW)
+        return ATTN_OK;
+    if (problem->addressing != wanted)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_ADDRESSING, "addr",
+                          "classes[%u]: addr=%s is needed, which a state of flavour %s reads", i,
+                          core->infer ? "csr" : "table", attn_flavour_name(core->params.flavour));
+    const uint32_t index = problem->index_dtype == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
+    if (core->infer && index != core->params.index_dtype)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "index",
+                          "classes[%u]: index must be the index_dtype of the state", i);
+    if (problem->type != ATTN_ENCODER_DECODER && problem->block != core->groups[given->group].block)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_BLOCK_SIZE, "block",
+                          "classes[%u]: block is %u; that of cache group %u, %u, is accepted", i,
+                          problem->block, given->group, core->groups[given->group].block);
+    return ATTN_OK;
+}
+
+static int32_t check_groups(struct attn__state_core *core, const struct attn_state_params *params,
+                            struct attn_error *err)
+{
+    if (params->group == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "group", "group is NULL, but there are %u cache groups",
+                          core->params.groups);
+    memcpy(core->groups, params->group, core->params.groups * sizeof *core->groups);
+    for (uint32_t g = 0; g < core->params.groups; g++) {
+        struct attn_builder_group *group = &core->groups[g];
+        if (group->block == 0)
+            return attn__fail(err, ATTN_E_INVALID, 0, "block", "group[%u].block is 0; at least 1 is accepted",
+                              g);
+        group->graph_blocks = group->graph_blocks != 0 ? group->graph_blocks : group->max_blocks;
+    }
+    if (params->cross != NULL) {
+        core->cross_width =
+            params->cross->graph_blocks != 0 ? params->cross->graph_blocks : params->cross->max_blocks;
+        core->cross_block = params->cross->block;
+    }
+    return ATTN_OK;
+}
+
+static struct attn__state_core *new_core(struct attn_backend *backend, uint32_t count,
+                                         const struct attn_state_params *params)
+{
+    struct attn__state_core *core = calloc(1, sizeof *core);
+    const size_t runs = (size_t)count * ATTN__RUNS;
+
+    if (core == NULL)
+        return NULL;
+    attn__backend_hold(backend);
+    core->refs = 1;
+    core->backend = backend;
+    core->count = count;
+    core->params = *params;
+    core->params.groups = params->groups != 0 ? params->groups : 1;
+    core->params.steps = params->steps != 0 ? params->steps : 1;
+    core->params.index_dtype = params->index_dtype != 0 ? params->index_dtype : (uint32_t)ATTN_INT32;
+    core->infer = params->flavour == ATTN_FLASHINFER;
+    core->problems = calloc(count, sizeof *core->problems);
+    core->classes = calloc(count, sizeof *core->classes);
+    core->no_new = calloc(count, sizeof *core->no_new);
+    core->groups = calloc(core->params.groups, sizeof *core->groups);
+    core->steps = calloc(count, sizeof *core->steps);
+    core->batches = calloc(runs, sizeof *core->batches);
+    core->hosts = calloc(runs, sizeof *core->hosts);
+    core->plan_list = calloc(runs, sizeof(const struct attn_plan *));
+    core->batch_list = calloc(runs, sizeof(const struct attn_batch *));
+    core->schedule_list = calloc(runs, sizeof *core->schedule_list);
+    if (core->problems == NULL || core->classes == NULL || core->no_new == NULL || core->groups == NULL ||
+        core->steps == NULL || core->batches == NULL || core->hosts == NULL || core->plan_list == NULL ||
+        core->batch_list == NULL || core->schedule_list == NULL) {
+        attn__core_drop(core);
+        return NULL;
+    }
+    return core;
+}
+
+int32_t attn__core_create(struct attn_backend *backend, const struct attn_layer_class *classes,
+                          uint32_t count, const struct attn_state_params *params,
+                          struct attn__state_core **out, struct attn_error *err)
+{
+    struct attn__state_core *core = new_core(backend, count, params);
+    if (core == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "state", "no memory for a state of %u classes", count);
+    int32_t status = check_groups(core, params, err);
+    for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
+        status = check_class(core, i, &classes[i], err);
+    if (status == ATTN_OK)
+        status = attn__set_create(core, 0, &core->set, err);
+    if (status == ATTN_OK)
+        status = make_memory(core, err);
+    if (status == ATTN_OK)
+        status = attn__staging_init(&core->staging, core->backend, core->params.steps,
+                                    attn__round_up(core->set->sizes.staging, 64) + core->lens.size, err);
+    if (status != ATTN_OK) {
+        attn__core_drop(core);
+        return status;
+    }
+    *out = core;
+    return ATTN_OK;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The step of a graph into the buffers that it was captured with, by one copy. */
+#include "attn/device.h"
+#include "dispatch/call.h"
+#include "serving/state-put.h"
+
+/* ---------------------------------------------------------------- which state */
+
+static struct attn_state *find_clone(struct attn_state *state, uint64_t batch)
+{
+    for (struct attn_state *clone = state->clones; clone != NULL; clone = clone->next)
+        if (clone->batch == batch)
+            return clone;
+    return NULL;
+}
+
+int32_t attn__state_find(struct attn_state *state, const struct attn_metadata *metadata,
+                         struct attn_state **out, struct attn_error *err)
+{
+    const struct attn__step_view step = {.state = state, .metadata = metadata};
+    int64_t graph, prompts, decodes;
+    int32_t status = attn__step_number(&step, ATTN_FIELD_USE_CUDA_GRAPH, 0, &graph, err);
+
+    *out = state;
+    if (status == ATTN_OK)
+        status = attn__step_number(&step, ATTN_FIELD_NUM_PREFILL_TOKENS, 0, &prompts, err);
+    if (status == ATTN_OK)
+        status = attn__step_number(&step, ATTN_FIELD_NUM_DECODE_TOKENS, 0, &decodes, err);
+    if (status != ATTN_OK || (graph == 0 && state->batch == 0))
+        return status;
+    if (graph == 0)
+        return attn__fail(err, ATTN_E_INVALID, 0, "use_cuda_graph",
+                          "use_cuda_graph is 0; the state of a captured size takes steps of graphs");
+    if (prompts != 0)
+        return attn__fail(err, ATTN_E_INVALID, 0, "num_prefill_tokens",
+                          "num_prefill_tokens is %lld; a graph of one token each has none",
+                          (long long)prompts);
+    if (state->batch == 0)
+        *out = find_clone(state, (uint64_t)decodes);
+    if (*out == NULL || (*out)->batch != (uint64_t)decodes)
+        return attn__fail(err, *out == NULL ? ATTN_E_STATE : ATTN_E_INVALID, 0, "num_decode_tokens",
+                          "num_decode_tokens is %lld; no graph of that size %s", (long long)decodes,
+                          *out == NULL ? "was captured" : "is this state's");
+    return ATTN_OK;
+}
+
+/* ---------------------------------------------------------------- the copy */
+
+/* The step's image, which the device gets at once; nothing where the image is the device's memory. */
+static int32_t put_image(struct attn__put *put, struct attn_error *err)
+{
+    struct attn__capture *capture = put->clone->capture;
+    struct attn_backend *backend = capture->core->backend;
+    struct attn_buffer to = capture->place.device;
+
+    if (capture->direct) {
+        put->image = (char *)to.data + to.byte_offset;
+        return attn__put_move(put, err);
+    }
+    int32_t status = attn__staging_take(&capture->images, backend, &put->image, err);
+    if (status != ATTN_OK)
+        return status;
+    const uint64_t first = capture->layout.first;
+    const struct attn_buffer from = {put->image, first};
+    capture->metadata = NULL;
+    status = attn__put_move(put, err);
+    to.byte_offset += first;
+    if (status == ATTN_OK)
+        status =
+            attn_memory_copy(backend, &to, &from, put->end - first, ATTN_COPY_TO_DEVICE, put->stream, err);
+    return attn__staging_mark(&capture->images, backend, status, put->stream, err);
+}
+
+/* One token of each sequence. */
+static int32_t check_queries(const struct attn__step_view *step, struct attn_error *err)
+{
+    int64_t all, decodes = 0;
+    int32_t status = attn__step_number(step, ATTN_FIELD_MAX_QUERY_LEN, 0, &all, err);
+
+    if (status == ATTN_OK)
+        status = attn__step_number(step, ATTN_FIELD_DECODE_QUERY_LEN, 0, &decodes, err);
+    if (status != ATTN_OK)
+        return status;
+    all = all > decodes ? all : decodes;
+    return all <= 1 ? ATTN_OK
+                    : attn__fail(err, ATTN_E_INVALID, 0, "max_query_len",
+                                 "a sequence has %lld new tokens; graphs are captured with one of each",
+                                 (long long)all);
+}
+
+bool attn__capture_holds(const struct attn__capture *capture, const struct attn_metadata *metadata)
+{
+    return capture->metadata == metadata && capture->step == metadata->step;
+}
+
+int32_t attn__capture_put(const struct attn_state *clone, const struct attn_metadata *metadata, void *stream,
+                          struct attn_error *err)
+{
+    struct attn__capture *capture = clone->capture;
+    struct attn__put put = {
+        .clone = clone, .step = {.state = clone, .metadata = metadata}, .on_host = true, .stream = stream};
+    int32_t status = check_queries(&put.step, err);
+
+    if (status == ATTN_OK)
+        status = attn__put_check(&put, err);
+
+    if (status != ATTN_OK)
+        return status;
+    /* A step that was made on the device is moved there, field by field. */
+    status = put.on_host ? put_image(&put, err) : attn__put_move(&put, err);
+    if (status == ATTN_E_BUSY)
+        return status;
+    capture->initial = false;
+    capture->image = put.image;
+    capture->metadata = status == ATTN_OK ? metadata : NULL;
+    capture->step = metadata->step;
+    /* What was begun is over: the launch plans over it. */
+    clone->core->owner = NULL;
+    return status;
+}
+
+int32_t attn_state_prepare(struct attn_state *state, const struct attn_metadata *metadata, void *stream,
+                           struct attn_error *err)
+{
+    struct attn_state *clone = NULL;
+    int32_t status = attn__state_begin(state, "attn_state_prepare", err);
+
+    if (status == ATTN_OK)
+        status = attn__metadata_begin(metadata, "attn_state_prepare", err);
+    if (status == ATTN_OK)
+        status = attn__state_find(state, metadata, &clone, err);
+    if (status != ATTN_OK)
+        return status;
+    if (clone->batch == 0)
+        return attn__fail(err, ATTN_E_INVALID, 0, "use_cuda_graph",
+                          "use_cuda_graph is 0; there is nothing to prepare for a step without a graph");
+    if (metadata == &clone->face.whole)
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "metadata",
+            "this is the metadata of a capture, which shows the buffers; a builder's is accepted");
+    return attn__capture_put(clone, metadata, stream, err);
+}
