@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The table of attention kernels, best row first: dispatch and capability query in one. */
 #include "families.h"
-#include "kernels/mla/sizes.h"
-#include "kernels/reference/instances.h"
+#include "mla/sizes.h"
+#include "reference/instances.h"
 
 /*
  * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.

@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Merges and rescales partial results. */
-#include "../gpu/merge.h"
+#include "../gpu/kernels/merge.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The family of MLA kernels: which of them a plan launches, how large their blocks are, and what their
  * schedules share out. */
-#include "kernels/mla/sizes.h"
+#include "mla/sizes.h"
 
 #include <stdio.h>
 

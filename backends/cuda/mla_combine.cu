@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Combines the splits of the MLA kernels. */
-#include "kernels/mla/combine.h"
+#include "mla/combine.h"

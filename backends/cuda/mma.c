@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "families.h"
-#include "kernels/mma/sizes.h"
+#include "mma/sizes.h"
 
 /* Modules by the columns that they are compiled for, narrow ones first, and the rows of their largest tile.
  */

@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Moves tokens and pages between caches. */
-#include "../gpu/kv-move.h"
+#include "../gpu/kernels/kv-move.h"

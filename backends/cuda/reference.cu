@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The reference kernels. */
-#include "kernels/reference/kernel.h"
+#include "reference/kernel.h"
 
 REFERENCE_INSTANCES(REFERENCE_KERNEL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The table of attention kernels, best row first: dispatch and capability query in one. */
 #include "families.h"
-#include "kernels/reference/instances.h"
+#include "reference/instances.h"
 
 /*
  * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.

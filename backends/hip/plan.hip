@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The kernel that plans, for all families. */
-#include "../gpu/plan-kernel.h"
+#include "../gpu/kernels/plan-kernel.h"

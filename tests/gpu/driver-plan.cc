@@ -2,7 +2,7 @@
 /* The kernel that plans, and that which combines the splits of MLA, for the driver of tests. */
 #include "fiber-names.h"
 
-#include "kernels/mla/combine.h"
+#include "mla/combine.h"
 #include "plan-kernel.h"
 
 DRIVER_KERNEL(gpu_plan, gpu_plan)

@@ -2,7 +2,7 @@
 /* The reference kernels, for the driver of tests. */
 #include "fiber-names.h"
 
-#include "kernels/reference/kernel.h"
+#include "reference/kernel.h"
 
 REFERENCE_INSTANCES(REFERENCE_KERNEL)
 

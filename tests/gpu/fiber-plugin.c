@@ -8,7 +8,7 @@
 
 #include "axes.h"
 #include "fiber-kernels.h"
-#include "kernels/reference/instances.h"
+#include "reference/instances.h"
 #include "resolve.h"
 
 ATTN_PLUGIN_NOTE("fiber", "libattn", "0.1.0", "fiber/flash-attn", ATTN_CLASS_PORTABLE_CPU, ATTN_CPU_BASELINE);

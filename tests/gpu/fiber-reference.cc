@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The reference kernels as host code. */
-#include "kernels/reference/kernel.h"
+#include "reference/kernel.h"
 
 #include "fiber-kernels.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The words of backends/gpu/port.h on the host, for tests: one fiber per thread (fiber.h). */
+/* The words of backends/gpu/kernels/port.h on the host, for tests: one fiber per thread (fiber.h). */
 #ifndef PORT_FIBER_H
 #define PORT_FIBER_H
 

@@ -2,7 +2,7 @@
 /* The write of new rows, and the slots of new tokens. */
 #include "host.h"
 
-#include "../gpu/kv-resolve.h"
+#include "kv-resolve.h"
 
 static int32_t launch_write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
                             const struct attn_kv_desc *desc, void *stream, struct attn_error *err)

@@ -3,7 +3,7 @@
  */
 #include "host.h"
 
-#include "../gpu/kv-resolve.h"
+#include "kv-resolve.h"
 
 static int32_t launch_gather(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
                              const struct attn_kv_desc *desc, void *stream, struct attn_error *err)

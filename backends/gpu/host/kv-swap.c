@@ -7,7 +7,7 @@
 
 #include "host.h"
 
-#include "../gpu/kv-resolve.h"
+#include "kv-resolve.h"
 
 /* Pieces of one call. */
 #define PIECES_MOST 512u

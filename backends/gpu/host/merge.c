@@ -2,7 +2,7 @@
 /* Merge and rescale of partial results, and one step of decoding in place. */
 #include "host.h"
 
-#include "../gpu/kv-resolve.h"
+#include "kv-resolve.h"
 
 static int32_t launch(struct attn_backend_impl *backend, enum gpu_kv_kernel kernel,
                       const struct gpu_merge *merge, void *stream, struct attn_error *err)

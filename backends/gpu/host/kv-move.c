@@ -6,7 +6,7 @@
 
 #include "host.h"
 
-#include "../gpu/kv-resolve.h"
+#include "kv-resolve.h"
 
 static void move_init(struct gpu_kv_move *move, const struct attn_buffer *pairs, uint32_t count)
 {

@@ -2,7 +2,7 @@
 /* Finds and launches the kernels that work on caches. */
 #include "host.h"
 
-#include "../gpu/kv-resolve.h"
+#include "kv-resolve.h"
 
 static const struct {
     enum gpu_module module;

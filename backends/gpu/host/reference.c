@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The family of reference kernels: one CTA for one query token and head, no schedule, no scratch. */
-#include "kernels/reference/instances.h"
+#include "reference/instances.h"
 
 #include "host.h"
 

@@ -12,7 +12,7 @@
 
 #include <assert.h>
 
-#include "kernels/mla/schedule.h"
+#include "mla/schedule.h"
 #include "lengths.h"
 
 enum gpu_plan_kind {
