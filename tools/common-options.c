@@ -50,10 +50,9 @@ const struct argp common_argp = {options, parse_option, NULL, NULL, NULL, NULL, 
 /* Long names of a parser and of its children from `*count` on; as many as fit. */
 static void names_add(const struct argp *argp, const struct argp_option **list, unsigned *count)
 {
-    for (const struct argp_option *option = argp->options; option != NULL && option->name != NULL; option++) {
+    for (const struct argp_option *option = argp->options; option != NULL && option->name != NULL; option++)
         if (*count < COMMON_OPTIONS_MOST)
             list[(*count)++] = option;
-    }
     for (const struct argp_child *child = argp->children; child != NULL && child->argp != NULL; child++)
         names_add(child->argp, list, count);
 }

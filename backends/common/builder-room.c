@@ -243,12 +243,11 @@ void attn__builder_destroy(struct attn_builder_impl *b)
         free(group->table.dirty);
         free(group->members);
     }
-    for (uint32_t i = 0; b->blocks != NULL && !b->direct && i < b->params.steps; i++) {
+    for (uint32_t i = 0; b->blocks != NULL && !b->direct && i < b->params.steps; i++)
         if (b->blocks[i] != NULL && b->pinned)
             b->memory->free_pinned(b->backend, b->blocks[i]);
         else
             free(b->blocks[i]);
-    }
     device_free(b, &b->device);
     free(b->blocks);
     free(b->group);

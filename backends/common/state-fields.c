@@ -105,12 +105,11 @@ void attn__capture_fill(const struct attn__capture_layout *l, char *image)
             continue;
         fill_i32(image, &group->indptr, batch + 1, 0, 1);
         fill_i32(image, &group->last_page_lens, batch, (int32_t)group->block, 0);
-        for (uint64_t i = 0; i < batch; i++) { /* the same for all */
+        for (uint64_t i = 0; i < batch; i++) /* the same for all */
             if (l->indices.size == 8)
                 ((int64_t *)(void *)(image + l->indices.offset))[i] = (int64_t)i;
             else
                 ((int32_t *)(void *)(image + l->indices.offset))[i] = (int32_t)i;
-        }
     }
     if (l->cross_width == 0)
         return;

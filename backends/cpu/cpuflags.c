@@ -59,10 +59,9 @@ static uint32_t find_flags(const char *word, size_t length)
 
     for (uint32_t level = 0; level < CPU_LEVEL_COUNT; level++) {
         for (uint32_t f = 0; levels[level].features[f][0] != NULL; f++) {
-            for (const char *const *known = levels[level].features[f]; *known != NULL; known++) {
+            for (const char *const *known = levels[level].features[f]; *known != NULL; known++)
                 if (strlen(*known) == length && memcmp(*known, word, length) == 0)
                     flags |= flag_of(level, f);
-            }
         }
     }
     return flags;

@@ -42,18 +42,17 @@ void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count)
     uint16_t *half = to;
     uint8_t *code = to;
 
-    if (attn__dtype_size(dtype) == 1) {
+    if (attn__dtype_size(dtype) == 1)
         for (uint32_t i = 0; i < count; i++)
             code[i] = attn__code8_encode(dtype, from[i]);
-    } else if (dtype == ATTN_F32) {
+    else if (dtype == ATTN_F32)
         memcpy(to, from, count * sizeof *from);
-    } else if (dtype == ATTN_F16) {
+    else if (dtype == ATTN_F16)
         for (uint32_t i = 0; i < count; i++)
             half[i] = attn__f32_to_f16(from[i]);
-    } else {
+    else
         for (uint32_t i = 0; i < count; i++)
             half[i] = attn__f32_to_bf16(from[i]);
-    }
 }
 
 void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count)
@@ -61,18 +60,17 @@ void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count)
     const uint16_t *half = from;
     const uint8_t *code = from;
 
-    if (attn__dtype_size(dtype) == 1) {
+    if (attn__dtype_size(dtype) == 1)
         for (uint32_t i = 0; i < count; i++)
             to[i] = attn__code8_decode(dtype, code[i]);
-    } else if (dtype == ATTN_F32) {
+    else if (dtype == ATTN_F32)
         memcpy(to, from, count * sizeof *to);
-    } else if (dtype == ATTN_F16) {
+    else if (dtype == ATTN_F16)
         for (uint32_t i = 0; i < count; i++)
             to[i] = attn__f16_to_f32(half[i]);
-    } else {
+    else
         for (uint32_t i = 0; i < count; i++)
             to[i] = attn__bf16_to_f32(half[i]);
-    }
 }
 
 static char *out_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
@@ -213,8 +211,7 @@ void cpu_merge_parts(const struct cpu_run *run, const struct attn_work *work)
 {
     uint32_t first = work->kv_head * run->group, heads = work->kv_heads * run->group;
 
-    for (uint32_t t = 0; t < work->rows; t++) {
+    for (uint32_t t = 0; t < work->rows; t++)
         for (uint32_t h = first; h < first + heads; h++)
             merge_row(run, work, t, h);
-    }
 }

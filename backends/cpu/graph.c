@@ -107,10 +107,9 @@ void cpu_graph_destroy(struct attn_graph_impl *graph)
     if (graph == NULL)
         return;
     stop_recording(graph);
-    for (const struct cpu_call *call = graph->first; call != NULL; call = call->next) {
+    for (const struct cpu_call *call = graph->first; call != NULL; call = call->next)
         if (call->plan != NULL)
             cpu_plan_destroy((struct attn_plan_impl *)(uintptr_t)call->plan);
-    }
     for (struct cpu_chunk *chunk = graph->chunks, *next; chunk != NULL; chunk = next) {
         next = chunk->next;
         free(chunk);

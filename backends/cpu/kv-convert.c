@@ -44,10 +44,9 @@ static void convert_task(void *arg, uint32_t task, uint32_t lane)
         int64_t to = convert->pairs != NULL ? convert->pairs[2 * (size_t)i + 1] : (int64_t)i;
         if (from < 0 || to < 0)
             continue;
-        for (uint32_t token = first; token < end; token++) {
+        for (uint32_t token = first; token < end; token++)
             for (uint32_t head = 0; head < convert->heads; head++)
                 convert_row(convert, half, from, to, token, head);
-        }
     }
 }
 

@@ -71,10 +71,9 @@ static void gather_task(void *arg, uint32_t task, uint32_t lane)
         uint32_t start = gather->starts != NULL ? (uint32_t)gather->starts[seq] : 0;
         uint32_t key = start + row - (uint32_t)gather->offsets[seq];
         bool hole = !cpu_locate(&gather->run, seq, key, &page, &token);
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++)
             if (gather->outputs[i].wanted)
                 gather_row(gather, &gather->outputs[i], hole, page, token, row);
-        }
     }
 }
 

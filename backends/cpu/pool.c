@@ -194,12 +194,11 @@ static void open_run(struct cpu_pool *pool, uint32_t lanes, cpu_lane_fn fn, void
     pool->next_lane = 1;
     pool->open = true;
     atomic_fetch_add(&pool->generation, 1);
-    if (pool->asleep > lanes - 1) {
+    if (pool->asleep > lanes - 1)
         for (uint32_t i = 0; i + 1 < lanes; i++)
             pthread_cond_signal(&pool->wake);
-    } else if (pool->asleep > 0) {
+    else if (pool->asleep > 0)
         pthread_cond_broadcast(&pool->wake);
-    }
     pthread_mutex_unlock(&pool->lock);
 }
 

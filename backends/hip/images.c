@@ -4,9 +4,8 @@
 
 const struct hip_target *hip_target_find(uint32_t arch)
 {
-    for (const struct hip_target *target = hip_targets; target->arch != 0; target++) {
+    for (const struct hip_target *target = hip_targets; target->arch != 0; target++)
         if (target->arch == arch)
             return target;
-    }
     return NULL;
 }

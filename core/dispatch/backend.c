@@ -13,22 +13,19 @@ void attn__backend_hold(struct attn_backend *backend)
 
 void attn__backend_drop(struct attn_backend *backend)
 {
-    if (atomic_fetch_sub_explicit(&backend->refs, 1, memory_order_acq_rel) != 1) {
+    if (atomic_fetch_sub_explicit(&backend->refs, 1, memory_order_acq_rel) != 1)
         return;
-    }
     /* In a child after fork the plugin's threads and driver objects are not there: only memory goes. */
-    if (backend->born == attn__fork_generation()) {
+    if (backend->born == attn__fork_generation())
         backend->entry->table.close(backend->impl);
-    }
     attn__context_drop(backend->context);
     free(backend);
 }
 
 int32_t attn__backend_result(struct attn_backend *backend, int32_t status)
 {
-    if (status == ATTN_E_DEVICE_LOST) {
+    if (status == ATTN_E_DEVICE_LOST)
         atomic_store_explicit(&backend->lost, 1, memory_order_relaxed);
-    }
     return status;
 }
 
@@ -44,9 +41,8 @@ static int32_t check_open(struct attn_context *context, const struct attn_decisi
     }
     *out = NULL;
     const int32_t status = attn__check_fork(context->born, "attn_backend_open", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     if (decision->context != context) {
         return attn__fail(
             err, ATTN_E_INVALID, 0, "decision",
@@ -69,9 +65,8 @@ static int32_t open_entry(struct attn_backend *backend, const struct attn_open_c
     if (config != NULL) {
         const int32_t status = attn__argument(backend, config, &copy, sizeof copy,
                                               entry->plugin->table.open_config_size, "config", &known, err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
     }
     struct attn_error own;
     attn__error_open(&own);
@@ -90,13 +85,11 @@ int32_t attn_backend_open(struct attn_context *context, const struct attn_decisi
                           struct attn_error *err)
 {
     int32_t status = check_open(context, decision, out, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_backend *backend = calloc(1, sizeof *backend);
-    if (backend == NULL) {
+    if (backend == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for a backend");
-    }
     atomic_init(&backend->refs, 1);
     atomic_init(&backend->lost, 0);
     backend->born = attn__fork_generation();
@@ -116,9 +109,8 @@ int32_t attn_backend_open(struct attn_context *context, const struct attn_decisi
 
 void attn_backend_destroy(struct attn_backend *backend)
 {
-    if (backend != NULL) {
+    if (backend != NULL)
         attn__backend_drop(backend);
-    }
 }
 
 const char *attn_backend_get_name(const struct attn_backend *backend)

@@ -21,18 +21,14 @@ static int32_t too_many(const char *name, uint32_t value, uint32_t most, uint32_
 static int32_t check_maxima(const struct attn_problem *problem, const struct attn_batch *batch,
                             struct attn_error *err)
 {
-    if (batch->seqs > problem->max_seqs) {
+    if (batch->seqs > problem->max_seqs)
         return too_many("seqs", batch->seqs, problem->max_seqs, ATTN_REASON_MAX_SEQS, err);
-    }
-    if (batch->rows > problem->max_rows) {
+    if (batch->rows > problem->max_rows)
         return too_many("rows", batch->rows, problem->max_rows, ATTN_REASON_MAX_ROWS, err);
-    }
-    if (batch->max_q > problem->max_q) {
+    if (batch->max_q > problem->max_q)
         return too_many("max_q", batch->max_q, problem->max_q, ATTN_REASON_MAX_Q, err);
-    }
-    if (batch->max_kv > problem->max_kv) {
+    if (batch->max_kv > problem->max_kv)
         return too_many("max_kv", batch->max_kv, problem->max_kv, ATTN_REASON_MAX_KV, err);
-    }
     if (batch->rows > (uint64_t)batch->seqs * batch->max_q) {
         return attn__fail(err, ATTN_E_INVALID, 0, "rows",
                           "batch.rows is %u; accepted: up to what %u sequences of at most max_q=%u have",
@@ -50,16 +46,13 @@ static int32_t check_maxima(const struct attn_problem *problem, const struct att
 static int32_t check_addressing(const struct attn_problem *problem, const struct attn_batch *batch,
                                 struct attn_error *err)
 {
-    if (problem->kv_source == ATTN_KV_NEW) {
+    if (problem->kv_source == ATTN_KV_NEW)
         return ATTN_OK; /* no cache is read, and lengths may follow from the queries */
-    }
-    if (batch->kv_lens.data == NULL) {
+    if (batch->kv_lens.data == NULL)
         return missing("kv_lens", "reading a cache", err);
-    }
     if (problem->addressing == ATTN_TABLE) {
-        if (batch->table.data == NULL && batch->max_kv > 0) {
+        if (batch->table.data == NULL && batch->max_kv > 0)
             return missing("table", "addr=table", err);
-        }
         if (batch->table_stride & 3) {
             return attn__fail(err, ATTN_E_INVALID, 0, "table_stride",
                               "batch.table_stride is %lld; accepted: multiples of 4 bytes",
@@ -67,12 +60,10 @@ static int32_t check_addressing(const struct attn_problem *problem, const struct
         }
     }
     if (problem->addressing == ATTN_CSR) {
-        if (batch->csr_indptr.data == NULL) {
+        if (batch->csr_indptr.data == NULL)
             return missing("csr_indptr", "addr=csr", err);
-        }
-        if (batch->csr_indices.data == NULL && batch->max_kv > 0) {
+        if (batch->csr_indices.data == NULL && batch->max_kv > 0)
             return missing("csr_indices", "addr=csr", err);
-        }
     }
     return ATTN_OK;
 }
@@ -81,9 +72,8 @@ static int32_t check_addressing(const struct attn_problem *problem, const struct
 static int32_t check_optional(const struct attn_buffer *buffer, uint32_t wanted, const char *name,
                               const char *key, struct attn_error *err)
 {
-    if ((buffer->data != NULL) == (wanted != 0)) {
+    if ((buffer->data != NULL) == (wanted != 0))
         return ATTN_OK;
-    }
     if (wanted) {
         return attn__fail(err, ATTN_E_INVALID, 0, name, "batch.%s is not given, but %s=1 needs it", name,
                           key);
@@ -122,28 +112,23 @@ int32_t attn__batch_check(const struct attn_problem *problem, const struct attn_
                           struct attn_error *err)
 {
     int32_t status = check_maxima(problem, batch, err);
-    if (status != ATTN_OK || batch->seqs == 0) {
+    if (status != ATTN_OK || batch->seqs == 0)
         return status;
-    }
-    if (batch->q_offsets.data == NULL) {
+    if (batch->q_offsets.data == NULL)
         return missing("q_offsets", "every batch with sequences", err);
-    }
     status = check_addressing(problem, batch, err);
-    if (status == ATTN_OK && batch->rows > 0) {
+    if (status == ATTN_OK && batch->rows > 0)
         status = check_optional(&batch->q_positions, problem->positions, "q_positions", "positions", err);
-    }
     if (status == ATTN_OK && batch->position_dtype != 0 && batch->position_dtype != ATTN_INT32 &&
         batch->position_dtype != ATTN_INT64) {
         status = attn__fail(err, ATTN_E_INVALID, 0, "position_dtype",
                             "batch.position_dtype is 0x%x; accepted: ATTN_INT32 or ATTN_INT64",
                             batch->position_dtype);
     }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_optional(&batch->seq_causal, problem->seq_causal, "seq_causal", "seq_causal", err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_optional(&batch->kv_global_lens, problem->cp, "kv_global_lens", "cp", err);
-    }
     return status == ATTN_OK && problem->cp ? check_ranks(problem, batch, err) : status;
 }
 
@@ -190,16 +175,13 @@ static int32_t check_complete(const struct attn_batch *batch, const struct attn_
 int32_t attn__batch_check_host(const struct attn_problem *problem, const struct attn_batch *batch,
                                struct attn_error *err)
 {
-    if (!(batch->given & ATTN_GIVEN_HOST_COPIES)) {
+    if (!(batch->given & ATTN_GIVEN_HOST_COPIES))
         return ATTN_OK;
-    }
     struct attn_batch_host host;
     int32_t status = attn__take(&host, sizeof host, batch->host, sizeof host, "host", err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_complete(batch, &host, err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     return attn__batch_check_arrays(problem, batch, &host, NULL, err);
 }

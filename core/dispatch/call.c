@@ -9,9 +9,8 @@ int32_t attn__call_begin(const struct attn_backend *backend, const char *what, s
                           "%s: the handle is NULL; an open one is accepted", what);
     }
     const int32_t status = attn__check_fork(backend->born, what, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     if (atomic_load_explicit(&backend->lost, memory_order_relaxed) != 0) {
         return attn__fail(err, ATTN_E_DEVICE_LOST, ATTN_REASON_DEVICE_LOST, "device",
                           "%s: %s on %s is lost after an earlier error; destroy it and open another device",
@@ -23,9 +22,8 @@ int32_t attn__call_begin(const struct attn_backend *backend, const char *what, s
 int32_t attn__call_end(struct attn_backend *backend, int32_t status, struct attn_error *own, const char *what,
                        struct attn_error *err)
 {
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         return ATTN_OK;
-    }
     attn__backend_result(backend, status);
     own->field[sizeof own->field - 1] = 0;
     own->message[sizeof own->message - 1] = 0;
@@ -47,20 +45,17 @@ int32_t attn__argument_copy(const void *given, void *copy, size_t size, const ch
 
 bool attn__has_bytes(const void *bytes, size_t from, size_t size)
 {
-    for (size_t i = from; i < size; i++) {
-        if (((const unsigned char *)bytes)[i] != 0) {
+    for (size_t i = from; i < size; i++)
+        if (((const unsigned char *)bytes)[i] != 0)
             return true;
-        }
-    }
     return false;
 }
 
 int32_t attn__argument_unknown(const struct attn_backend *backend, const void *argument, size_t size,
                                uint32_t plugin_size, const char *name, struct attn_error *err)
 {
-    if (!attn__has_bytes(argument, plugin_size, size)) {
+    if (!attn__has_bytes(argument, plugin_size, size))
         return ATTN_OK;
-    }
     return attn__fail(
         err, ATTN_E_UNSUPPORTED, ATTN_REASON_UNKNOWN_TO_PLUGIN, name,
         "%s has a value beyond byte %u, which is all that the plugin of %s knows; update the plugin", name,
@@ -96,16 +91,14 @@ int32_t attn__answer(void *out, const void *own, size_t size, const char *name, 
 bool attn__extent_fits(const int64_t *strides, const uint64_t *counts, uint32_t n, uint64_t last)
 {
     int64_t sum;
-    if (__builtin_add_overflow(last, 0, &sum)) {
+    if (__builtin_add_overflow(last, 0, &sum))
         return false;
-    }
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t magnitude = strides[i] < 0 ? 0 - (uint64_t)strides[i] : (uint64_t)strides[i];
         const uint64_t steps = counts[i] > 0 ? counts[i] - 1 : 0;
         int64_t reach;
-        if (__builtin_mul_overflow(magnitude, steps, &reach) || __builtin_add_overflow(sum, reach, &sum)) {
+        if (__builtin_mul_overflow(magnitude, steps, &reach) || __builtin_add_overflow(sum, reach, &sum))
             return false;
-        }
     }
     return true;
 }
@@ -115,18 +108,14 @@ bool attn__extent_fits(const int64_t *strides, const uint64_t *counts, uint32_t 
 static bool is_apart(const struct attn_tensor *tensor, uint64_t tokens, uint64_t heads, uint64_t bytes)
 {
     const uint64_t token = (uint64_t)tensor->token_stride, head = (uint64_t)tensor->head_stride;
-    if ((tokens > 1 && tensor->token_stride <= 0) || (heads > 1 && tensor->head_stride <= 0)) {
+    if ((tokens > 1 && tensor->token_stride <= 0) || (heads > 1 && tensor->head_stride <= 0))
         return false;
-    }
-    if (tokens < 2) {
+    if (tokens < 2)
         return heads < 2 || head >= bytes;
-    }
-    if (heads < 2) {
+    if (heads < 2)
         return token >= bytes;
-    }
-    if (head <= token) {
+    if (head <= token)
         return head >= bytes && token >= (heads - 1) * head + bytes;
-    }
     return token >= bytes && head >= (tokens - 1) * token + bytes;
 }
 
@@ -134,9 +123,8 @@ int32_t attn__tensor_check(const struct attn_tensor *tensor, uint32_t dtype, uin
                            uint64_t dim, const char *name, struct attn_error *err)
 {
     const int64_t size = (int64_t)attn__element_size(dtype);
-    if (tokens > 0 && tensor->buffer.data == NULL) {
+    if (tokens > 0 && tensor->buffer.data == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given, but the call needs it", name);
-    }
     if (((tensor->token_stride | tensor->head_stride) & (size - 1)) != 0) {
         return attn__fail(
             err, ATTN_E_INVALID, 0, name,
@@ -161,9 +149,8 @@ int32_t attn__output_check(const struct attn_tensor *tensor, uint32_t dtype, uin
 {
     const uint64_t bytes = dim * attn__element_size(dtype);
     const int32_t status = attn__tensor_check(tensor, dtype, tokens, heads, dim, name, err);
-    if (status != ATTN_OK || tokens == 0 || is_apart(tensor, tokens, heads, bytes)) {
+    if (status != ATTN_OK || tokens == 0 || is_apart(tensor, tokens, heads, bytes))
         return status;
-    }
     return attn__fail(
         err, ATTN_E_INVALID, 0, name,
         "strides of %s (token %lld, head %lld bytes) let rows of %llu bytes overlap; a tensor that "
@@ -175,9 +162,8 @@ int32_t attn__scale_check(const struct attn_scale *scale, uint32_t granularity, 
                           struct attn_error *err)
 {
     if (granularity == ATTN_SCALES_NONE || granularity == 0) {
-        if (scale->kind == 0) {
+        if (scale->kind == 0)
             return ATTN_OK;
-        }
         return attn__fail(err, ATTN_E_INVALID, 0, name,
                           "%s is given, but the type or the problem has no scale; leave its kind 0", name);
     }
@@ -195,9 +181,8 @@ int32_t attn__scale_check(const struct attn_scale *scale, uint32_t granularity, 
                           "%s has kind %u and granularity %u; the problem says granularity %u", name,
                           scale->kind, scale->granularity, granularity);
     }
-    if (scale->kind != ATTN_SCALE_UNIT && scale->buffer.data == NULL) {
+    if (scale->kind != ATTN_SCALE_UNIT && scale->buffer.data == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, name, "%s has no buffer; an address is needed", name);
-    }
     if (((scale->outer_stride | scale->token_stride | scale->head_stride) & 3) != 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, name,
                           "%s has strides of %lld, %lld and %lld bytes; multiples of 4 are accepted", name,

@@ -50,9 +50,8 @@ static inline int32_t attn__argument(const struct attn_backend *backend, const v
     *out = given;
     if (given == NULL || *(const uint32_t *)given != (uint32_t)size) {
         const int32_t status = attn__argument_copy(given, copy, size, name, out, err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
     }
     return plugin_size >= size ? ATTN_OK
                                : attn__argument_unknown(backend, *out, size, plugin_size, name, err);

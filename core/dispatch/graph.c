@@ -29,12 +29,10 @@ static int32_t check_begin(const struct attn_backend *backend, const void *strea
                            struct attn_error *err)
 {
     const int32_t status = attn__call_begin(backend, "attn_graph_begin", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
-    if (out == NULL) {
+    if (out == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "out", "attn_graph_begin: out is NULL");
-    }
     if (!has_graphs(&backend->entry->memory)) {
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "graphs", "%s offers no graphs",
                           backend->entry->table.name);
@@ -48,17 +46,14 @@ static int32_t check_begin(const struct attn_backend *backend, const void *strea
 int32_t attn_graph_begin(struct attn_backend *backend, void *stream, struct attn_graph **out,
                          struct attn_error *err)
 {
-    if (out != NULL) {
+    if (out != NULL)
         *out = NULL;
-    }
     int32_t status = check_begin(backend, stream, out, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_graph *graph = calloc(1, sizeof *graph);
-    if (graph == NULL) {
+    if (graph == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "graph", "no memory for a graph");
-    }
     struct attn_error own;
     attn__error_open(&own);
     status =
@@ -81,25 +76,21 @@ int32_t attn_graph_begin(struct attn_backend *backend, void *stream, struct attn
 
 static int32_t begin(const struct attn_graph *graph, int state, const char *what, struct attn_error *err)
 {
-    if (graph == NULL) {
+    if (graph == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "graph", "%s: the handle is NULL", what);
-    }
     const int32_t status = attn__call_begin(graph->backend, what, err);
-    if (status != ATTN_OK || (int)graph->state == state) {
+    if (status != ATTN_OK || (int)graph->state == state)
         return status;
-    }
     return attn__fail(err, ATTN_E_STATE, 0, "graph", "%s: the graph %s", what, state_text(graph));
 }
 
 int32_t attn_graph_add_host(struct attn_graph *graph, attn_host_fn fn, void *arg, struct attn_error *err)
 {
     const int32_t status = begin(graph, CAPTURING, "attn_graph_add_host", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
-    if (fn == NULL) {
+    if (fn == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "fn", "attn_graph_add_host: fn is NULL");
-    }
     struct attn_error own;
     attn__error_open(&own);
     return attn__call_end(graph->backend,
@@ -110,9 +101,8 @@ int32_t attn_graph_add_host(struct attn_graph *graph, attn_host_fn fn, void *arg
 int32_t attn_graph_end(struct attn_graph *graph, struct attn_error *err)
 {
     int32_t status = begin(graph, CAPTURING, "attn_graph_end", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_error own;
     attn__error_open(&own);
     status = attn__call_end(graph->backend, graph->backend->entry->memory.graph_end(graph->impl, &own), &own,
@@ -124,9 +114,8 @@ int32_t attn_graph_end(struct attn_graph *graph, struct attn_error *err)
 int32_t attn_graph_launch(struct attn_graph *graph, void *stream, struct attn_error *err)
 {
     const int32_t status = begin(graph, READY, "attn_graph_launch", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_error own;
     attn__error_open(&own);
     return attn__call_end(graph->backend,
@@ -136,12 +125,10 @@ int32_t attn_graph_launch(struct attn_graph *graph, void *stream, struct attn_er
 
 void attn_graph_destroy(struct attn_graph *graph)
 {
-    if (graph == NULL) {
+    if (graph == NULL)
         return;
-    }
-    if (graph->backend->born == attn__fork_generation()) {
+    if (graph->backend->born == attn__fork_generation())
         graph->backend->entry->memory.graph_destroy(graph->impl);
-    }
     attn__backend_drop(graph->backend);
     free(graph);
 }

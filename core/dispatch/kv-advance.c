@@ -42,15 +42,12 @@ static int32_t check_counts(const struct attn_kv_advance_step_args *args, struct
 static int32_t check_arrays(const struct attn_kv_advance_step_args *args, struct attn_error *err)
 {
     int32_t status = check_given(&args->seq_lens, "seq_lens", "it is what advances", err);
-    if (status == ATTN_OK && args->slots.data != NULL) {
+    if (status == ATTN_OK && args->slots.data != NULL)
         status = check_given(&args->table, "table", "slots is", err);
-    }
-    if (status == ATTN_OK && args->sampled.data != NULL) {
+    if (status == ATTN_OK && args->sampled.data != NULL)
         status = check_given(&args->tokens, "tokens", "sampled is", err);
-    }
-    if (status != ATTN_OK || args->csr_indptr.data == NULL) {
+    if (status != ATTN_OK || args->csr_indptr.data == NULL)
         return status;
-    }
     const struct {
         const struct attn_buffer *buffer;
         const char *name;
@@ -58,9 +55,8 @@ static int32_t check_arrays(const struct attn_kv_advance_step_args *args, struct
                   {&args->csr_indices, "csr_indices"},
                   {&args->last_page_lens, "last_page_lens"},
                   {&args->csr_pages, "csr_pages"}};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && status == ATTN_OK; i++) {
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && status == ATTN_OK; i++)
         status = check_given(arrays[i].buffer, arrays[i].name, "csr_indptr is", err);
-    }
     return status;
 }
 
@@ -74,21 +70,18 @@ int32_t attn_kv_advance_step(struct attn_backend *backend, const struct attn_kv_
         status = attn__argument(backend, args, &copy, sizeof copy,
                                 backend->entry->plugin->table.advance_step_size, "args", &known, err);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const struct attn_kv_advance_step_args *own = known;
     status = check_counts(own, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_arrays(own, err);
-    }
     if (status == ATTN_OK && backend->entry->kv.advance_step == NULL) {
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "advance_step", "%s offers no advance_step",
                             backend->entry->table.name);
     }
-    if (status != ATTN_OK || own->seqs == 0) {
+    if (status != ATTN_OK || own->seqs == 0)
         return status;
-    }
     struct attn_error words;
     attn__error_open(&words);
     return attn__call_end(backend, backend->entry->kv.advance_step(backend->impl, own, stream, &words),

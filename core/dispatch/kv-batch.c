@@ -33,9 +33,8 @@ static int32_t check_place(const struct attn__kv_find *find, const struct attn_b
                           "batch.kv_lens[%u] is %d; accepted: at least the sequence's %d new tokens", i, keys,
                           host->q_offsets[i + 1] - host->q_offsets[i]);
     }
-    if (find->addressing != ATTN_DENSE || keys == 0 || find->pages == 0) {
+    if (find->addressing != ATTN_DENSE || keys == 0 || find->pages == 0)
         return ATTN_OK;
-    }
     if (host->kv_offsets != NULL) {
         const int64_t end = (int64_t)host->kv_offsets[i] + keys;
         return end <= (int64_t)find->block
@@ -60,17 +59,14 @@ static int32_t check_host(const struct attn_problem *problem, const struct attn_
 {
     struct attn_batch known = *batch;
     struct attn_batch_host host;
-    if (find->pages != 0 && (known.pages == 0 || known.pages > find->pages)) {
+    if (find->pages != 0 && (known.pages == 0 || known.pages > find->pages))
         known.pages = find->pages;
-    }
     int32_t status = attn__batch_check_host(problem, &known, err);
-    if (status != ATTN_OK || !(batch->given & ATTN_GIVEN_HOST_COPIES)) {
+    if (status != ATTN_OK || !(batch->given & ATTN_GIVEN_HOST_COPIES))
         return status;
-    }
     status = attn__take(&host, sizeof host, batch->host, sizeof host, "host", err);
-    for (uint32_t i = 0; i < batch->seqs && status == ATTN_OK; i++) {
+    for (uint32_t i = 0; i < batch->seqs && status == ATTN_OK; i++)
         status = check_place(find, &host, i, err);
-    }
     return status;
 }
 
@@ -81,9 +77,8 @@ int32_t attn__kv_batch(const struct attn_backend *backend, const struct attn_bat
     const void *known = NULL;
     int32_t status = attn__argument(backend, given, copy, sizeof *copy,
                                     backend->entry->plugin->table.batch_size, "batch", &known, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const struct attn_batch *batch = *out = known;
     if (find->addressing < ATTN_DENSE || find->addressing > ATTN_CSR) {
         return attn__fail(err, ATTN_E_INVALID, 0, "addressing",

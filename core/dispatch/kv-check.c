@@ -18,18 +18,14 @@ static int32_t check_count(const char *name, uint32_t value, uint32_t most, stru
 static int32_t check_counts(const struct attn_kv_desc *desc, struct attn_error *err)
 {
     int32_t status = check_count("pages", desc->pages, ATTN__COUNT_MAX, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_count("block", desc->block, ATTN__COUNT_MAX, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_count("kv_heads", desc->kv_heads, ATTN__COUNT_MAX, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_count("head_dim", desc->head_dim, ATTN__HEAD_DIM_MAX, err);
-    }
-    if (status == ATTN_OK && desc->head_dim_vo != 0) {
+    if (status == ATTN_OK && desc->head_dim_vo != 0)
         status = check_count("head_dim_vo", desc->head_dim_vo, ATTN__HEAD_DIM_MAX, err);
-    }
     if (status == ATTN_OK && desc->layout > ATTN_PAGED_X) {
         status = attn__fail(err, ATTN_E_INVALID, 0, "layout",
                             "kv desc.layout is %u; accepted: ATTN_STRIDED or ATTN_PAGED_X", desc->layout);
@@ -82,9 +78,8 @@ static int32_t check_half_scale(const struct attn_kv_desc *desc, const struct ha
                                 struct attn_error *err)
 {
     const struct attn_scale *scale = half->scale;
-    if (attn__element_size(half->dtype) != 1) {
+    if (attn__element_size(half->dtype) != 1)
         return attn__scale_check(scale, ATTN_SCALES_NONE, half->scale_name, err);
-    }
     const bool unit = scale->kind == ATTN_SCALE_UNIT;
     const uint32_t granularity = unit ? (uint32_t)ATTN_SCALES_UNIT : scale->granularity;
     if (scale->kind != 0 && !unit &&
@@ -155,26 +150,21 @@ int32_t attn__kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
 {
     const bool latent = desc->v.data == NULL;
     int32_t status = check_type("k_dtype", desc->k_dtype, err);
-    if (status == ATTN_OK && !(latent && desc->v_dtype == 0)) {
+    if (status == ATTN_OK && !(latent && desc->v_dtype == 0))
         status = check_type("v_dtype", desc->v_dtype, err);
-    }
-    if (status == ATTN_OK && latent) {
+    if (status == ATTN_OK && latent)
         status = check_latent(desc, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_counts(desc, err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const struct half k = {"k",           "k_scale",
                            desc->k_dtype, desc->head_dim,
                            &desc->k,      {desc->k_page_stride, desc->k_token_stride, desc->k_head_stride},
                            &desc->k_scale};
     const int32_t of_k = check_half(desc, &k, err);
-    if (of_k != ATTN_OK || latent) {
+    if (of_k != ATTN_OK || latent)
         return of_k;
-    }
     const struct half v = {"v",           "v_scale",
                            desc->v_dtype, desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim,
                            &desc->v,      {desc->v_page_stride, desc->v_token_stride, desc->v_head_stride},
@@ -198,49 +188,39 @@ static int32_t unlike_type(struct attn_error *err, const char *name, uint32_t go
 
 static uint32_t granularity_of(const struct attn_scale *scale)
 {
-    if (scale->kind == 0) {
+    if (scale->kind == 0)
         return ATTN_SCALES_NONE;
-    }
     return scale->kind == ATTN_SCALE_UNIT ? (uint32_t)ATTN_SCALES_UNIT : scale->granularity;
 }
 
 int32_t attn__kv_fits(const struct attn_kv_desc *desc, const struct attn_problem *problem,
                       struct attn_error *err)
 {
-    if (desc->k_dtype != problem->k_dtype) {
+    if (desc->k_dtype != problem->k_dtype)
         return unlike_type(err, "k_dtype", desc->k_dtype, problem->k_dtype);
-    }
-    if (desc->v_dtype != problem->v_dtype && !problem->mla) {
+    if (desc->v_dtype != problem->v_dtype && !problem->mla)
         return unlike_type(err, "v_dtype", desc->v_dtype, problem->v_dtype);
-    }
-    if (desc->kv_heads != problem->kv_heads) {
+    if (desc->kv_heads != problem->kv_heads)
         return unlike(err, "kv_heads", desc->kv_heads, problem->kv_heads);
-    }
-    if (desc->head_dim != problem->head_dim) {
+    if (desc->head_dim != problem->head_dim)
         return unlike(err, "head_dim", desc->head_dim, problem->head_dim);
-    }
     const uint32_t vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    if (vo != problem->head_dim_vo && !problem->mla) {
+    if (vo != problem->head_dim_vo && !problem->mla)
         return unlike(err, "head_dim_vo", vo, problem->head_dim_vo);
-    }
-    if (problem->addressing != ATTN_DENSE && desc->block != problem->block) {
+    if (problem->addressing != ATTN_DENSE && desc->block != problem->block)
         return unlike(err, "block", desc->block, problem->block);
-    }
     const uint32_t layout = desc->layout != 0 ? desc->layout : (uint32_t)ATTN_STRIDED;
-    if (layout != problem->layout) {
+    if (layout != problem->layout)
         return unlike(err, "layout", layout, problem->layout);
-    }
     if (desc->v.data == NULL && !problem->mla) {
         return attn__fail(
             err, ATTN_E_INVALID, 0, "v",
             "the cache has no v, but the plan's problem says mla=0; give a cache with v, or plan with mla=1");
     }
-    if (granularity_of(&desc->k_scale) != problem->k_scale) {
+    if (granularity_of(&desc->k_scale) != problem->k_scale)
         return unlike(err, "k_scale", granularity_of(&desc->k_scale), problem->k_scale);
-    }
-    if (granularity_of(&desc->v_scale) != problem->v_scale && !problem->mla) {
+    if (granularity_of(&desc->v_scale) != problem->v_scale && !problem->mla)
         return unlike(err, "v_scale", granularity_of(&desc->v_scale), problem->v_scale);
-    }
     return ATTN_OK;
 }
 
@@ -257,15 +237,12 @@ int32_t attn__kv_same_vectors(const struct attn_kv_desc *from, const struct attn
 {
     const uint32_t from_vo = from->head_dim_vo != 0 ? from->head_dim_vo : from->head_dim;
     const uint32_t to_vo = to->head_dim_vo != 0 ? to->head_dim_vo : to->head_dim;
-    if (from->kv_heads != to->kv_heads) {
+    if (from->kv_heads != to->kv_heads)
         return differ(err, "kv_heads", from->kv_heads, to->kv_heads);
-    }
-    if (from->head_dim != to->head_dim) {
+    if (from->head_dim != to->head_dim)
         return differ(err, "head_dim", from->head_dim, to->head_dim);
-    }
-    if (from_vo != to_vo) {
+    if (from_vo != to_vo)
         return differ(err, "head_dim_vo", from_vo, to_vo);
-    }
     return (from->v.data != NULL) == (to->v.data != NULL)
                ? ATTN_OK
                : attn__fail(err, ATTN_E_INVALID, 0, "v",
@@ -290,11 +267,9 @@ int32_t attn__kv_alike(const struct attn_kv_desc *from, const struct attn_kv_des
                           "layout is %s in from and %s in to; accepted: equal (attn_kv_convert changes it)",
                           paged_x[0] ? "paged-x" : "strided", paged_x[1] ? "paged-x" : "strided");
     }
-    if (granularity_of(&from->k_scale) != granularity_of(&to->k_scale)) {
+    if (granularity_of(&from->k_scale) != granularity_of(&to->k_scale))
         return differ(err, "k_scale", granularity_of(&from->k_scale), granularity_of(&to->k_scale));
-    }
-    if (granularity_of(&from->v_scale) != granularity_of(&to->v_scale)) {
+    if (granularity_of(&from->v_scale) != granularity_of(&to->v_scale))
         return differ(err, "v_scale", granularity_of(&from->v_scale), granularity_of(&to->v_scale));
-    }
     return attn__kv_same_vectors(from, to, err);
 }

@@ -33,21 +33,17 @@ int32_t attn_kv_slot_mapping(struct attn_backend *backend, const struct attn_kv_
         status = attn__argument(backend, args, &own, sizeof own,
                                 backend->entry->plugin->table.slot_mapping_size, "args", &known, err);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     own = *(const struct attn_kv_slot_mapping_args *)known;
     const struct attn__kv_find find = {own.addressing, own.index_dtype, own.block, 0, true};
     status = attn__kv_batch(backend, own.batch, &find, &batch_copy, &own.batch, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_slots(&own, err);
-    }
-    if (status == ATTN_OK && backend->entry->kv.slot_mapping == NULL) {
+    if (status == ATTN_OK && backend->entry->kv.slot_mapping == NULL)
         status = unoffered(backend, "slot_mapping", err);
-    }
-    if (status != ATTN_OK || own.batch->rows == 0) {
+    if (status != ATTN_OK || own.batch->rows == 0)
         return status;
-    }
     struct attn_error words;
     attn__error_open(&words);
     return attn__call_end(backend, backend->entry->kv.slot_mapping(backend->impl, &own, stream, &words),
@@ -83,9 +79,8 @@ static int32_t check_half(const struct attn_kv_gather_args *args, const struct h
     }
     const int32_t status =
         attn__output_check(half->to, half->to_dtype, args->tokens, kv_heads, half->dim, half->name, err);
-    if (status != ATTN_OK || half->scales->buffer.data == NULL) {
+    if (status != ATTN_OK || half->scales->buffer.data == NULL)
         return status;
-    }
     return wide ? attn__fail(err, ATTN_E_INVALID, 0, half->scales_name,
                              "%s is given, but %s has no scale: its values are multiplied with theirs; leave "
                              "its kind 0",
@@ -106,9 +101,8 @@ static int32_t check_gather(const struct attn_kv_gather_args *args, const struct
         return attn__fail(err, ATTN_E_INVALID, 0, "tokens", "tokens is %u; accepted: up to %u", args->tokens,
                           ATTN__COUNT_MAX);
     }
-    if (args->k.buffer.data == NULL && args->v.buffer.data == NULL && args->tokens > 0) {
+    if (args->k.buffer.data == NULL && args->v.buffer.data == NULL && args->tokens > 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "k", "neither k nor v is given; give one of them, or both");
-    }
     if (desc->v.data == NULL && args->v.buffer.data != NULL) {
         return attn__fail(
             err, ATTN_E_INVALID, 0, "v",
@@ -136,25 +130,20 @@ int32_t attn_kv_gather(struct attn_backend *backend, const struct attn_kv_gather
         status = attn__argument(backend, args, &own, sizeof own, backend->entry->plugin->table.gather_size,
                                 "args", &known, err);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     own = *(const struct attn_kv_gather_args *)known;
     status = attn__kv_choose(backend, own.kv, own.kv_desc, &desc_copy, &desc, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const struct attn__kv_find find = {own.addressing, own.index_dtype, desc->block, desc->pages, false};
     status = attn__kv_batch(backend, own.batch, &find, &batch_copy, &own.batch, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_gather(&own, desc, err);
-    }
-    if (status == ATTN_OK && backend->entry->kv.gather == NULL) {
+    if (status == ATTN_OK && backend->entry->kv.gather == NULL)
         status = unoffered(backend, "gather", err);
-    }
-    if (status != ATTN_OK || own.tokens == 0 || own.batch->seqs == 0) {
+    if (status != ATTN_OK || own.tokens == 0 || own.batch->seqs == 0)
         return status;
-    }
     const struct attn_kv_ref ref = {own.kv != NULL ? own.kv->impl : NULL, own.kv != NULL ? NULL : desc};
     struct attn_error words;
     attn__error_open(&words);

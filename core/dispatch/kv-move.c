@@ -21,9 +21,8 @@ static int32_t choose(const struct attn_backend *backend, const struct attn_kv *
     struct attn_error words;
     attn__error_open(&words);
     const int32_t status = attn__kv_choose(backend, kv, bare, copy, out, &words);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return attn__fail(err, status, words.reason, words.field, "%s: %s", name, words.message);
-    }
     out_ref->kv = kv != NULL ? kv->impl : NULL;
     out_ref->desc = kv != NULL ? NULL : *out;
     return ATTN_OK;
@@ -86,23 +85,18 @@ int32_t attn_kv_copy_slots(struct attn_backend *backend, const struct attn_kv_co
         status = attn__argument(backend, args, &copy, sizeof copy,
                                 backend->entry->plugin->table.copy_slots_size, "args", &known, err);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const struct attn_kv_copy_slots_args *own = known;
     status = TWO_INIT(&two, backend, own, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_pairs(own->count, own->pairs.data, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__kv_alike(two.from, two.to, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_offered(backend, backend->entry->kv.copy_slots != NULL, "copy_slots", err);
-    }
-    if (status != ATTN_OK || own->count == 0) {
+    if (status != ATTN_OK || own->count == 0)
         return status;
-    }
     struct attn_error words;
     attn__error_open(&words);
     return attn__call_end(
@@ -146,9 +140,8 @@ static int32_t check_layers(const struct attn_backend *backend, const struct att
     }
     for (uint32_t first = 0; first < args->layers; first += group->count) {
         const int32_t status = group_init(group, backend, args, first, err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
         for (uint32_t i = 0; i < group->count; i++) {
             pages = first + i == 0 ? group->descs[i]->pages : pages;
             if (group->descs[i]->pages != pages) {
@@ -172,25 +165,21 @@ int32_t attn_kv_copy_blocks(struct attn_backend *backend, const struct attn_kv_c
         status = attn__argument(backend, args, &own, sizeof own,
                                 backend->entry->plugin->table.copy_blocks_size, "args", &known, err);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     own = *(const struct attn_kv_copy_blocks_args *)known;
     const uint32_t layers = own.layers;
     status = check_layers(backend, &own, &group, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_pairs(own.count, own.pairs.data, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_offered(backend, backend->entry->kv.copy_blocks != NULL, "copy_blocks", err);
-    }
     for (uint32_t first = 0; first < layers && own.count > 0 && status == ATTN_OK; first += group.count) {
         struct attn_error words;
         own.layers = layers;
         status = group_init(&group, backend, &own, first, err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
         own.layers = group.count;
         attn__error_open(&words);
         status = attn__call_end(
@@ -210,17 +199,14 @@ static int32_t check_swap(const struct attn_kv_swap_blocks_args *args, const str
         status = attn__fail(err, ATTN_E_INVALID, 0, "kind",
                             "kind is %u; accepted: ATTN_COPY_TO_DEVICE, TO_HOST or ON_DEVICE", args->kind);
     }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__kv_alike(two->from, two->to, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_block(two, err);
-    }
     for (uint32_t i = 0; i < args->count && status == ATTN_OK; i++) {
         const int64_t from = args->pairs[2 * (size_t)i], to = args->pairs[2 * (size_t)i + 1];
-        if (from < 0 || to < 0) {
+        if (from < 0 || to < 0)
             continue;
-        }
         const bool bad_from = from >= (int64_t)two->from->pages;
         if (bad_from || to >= (int64_t)two->to->pages) {
             status = attn__fail(err, ATTN_E_INVALID, 0, "pairs",
@@ -243,20 +229,16 @@ int32_t attn_kv_swap_blocks(struct attn_backend *backend, const struct attn_kv_s
         status = attn__argument(backend, args, &copy, sizeof copy,
                                 backend->entry->plugin->table.swap_blocks_size, "args", &known, err);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const struct attn_kv_swap_blocks_args *own = known;
     status = TWO_INIT(&two, backend, own, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_swap(own, &two, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_offered(backend, backend->entry->kv.swap_blocks != NULL, "swap_blocks", err);
-    }
-    if (status != ATTN_OK || own->count == 0) {
+    if (status != ATTN_OK || own->count == 0)
         return status;
-    }
     struct attn_error words;
     attn__error_open(&words);
     return attn__call_end(
@@ -271,12 +253,10 @@ static int32_t check_convert(const struct attn_kv_convert_args *args, const stru
                              struct attn_error *err)
 {
     int32_t status = check_pairs(args->count, args->pairs.data, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__kv_same_vectors(two->from, two->to, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_block(two, err);
-    }
     if (status == ATTN_OK && args->pairs.data == NULL && two->from->pages > two->to->pages) {
         status = attn__fail(err, ATTN_E_INVALID, 0, "pages",
                             "from has %u pages, to has %u; accepted without pairs: no more in from",
@@ -296,20 +276,16 @@ int32_t attn_kv_convert(struct attn_backend *backend, const struct attn_kv_conve
         status = attn__argument(backend, args, &copy, sizeof copy, backend->entry->plugin->table.convert_size,
                                 "args", &known, err);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const struct attn_kv_convert_args *own = known;
     status = TWO_INIT(&two, backend, own, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_convert(own, &two, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_offered(backend, backend->entry->kv.convert != NULL, "convert", err);
-    }
-    if (status != ATTN_OK || (own->pairs.data != NULL && own->count == 0)) {
+    if (status != ATTN_OK || (own->pairs.data != NULL && own->count == 0))
         return status;
-    }
     struct attn_error words;
     attn__error_open(&words);
     return attn__call_end(

@@ -46,9 +46,8 @@ static int32_t check_codes(uint32_t from, uint32_t to, const struct attn_scale *
 {
     const char *name = values ? "v_dtype" : "k_dtype";
     if (attn__element_size(from) > 1 ||
-        (from == to && (scale->kind == ATTN_SCALE_UNIT || scale->granularity != ATTN_SCALES_TOKEN_HEAD))) {
+        (from == to && (scale->kind == ATTN_SCALE_UNIT || scale->granularity != ATTN_SCALES_TOKEN_HEAD)))
         return ATTN_OK;
-    }
     return attn__fail(
         err, ATTN_E_UNSUPPORTED, values ? ATTN_REASON_DTYPE_V : ATTN_REASON_DTYPE_K, name,
         "%s of the new rows is %s, the cache's is %s; f32, f16 and bf16 are served, and codes of "
@@ -74,15 +73,12 @@ static int32_t check_rows(const struct attn_kv_write_args *args, const struct at
         }
     }
     int32_t status = check_codes(args->k_dtype, desc->k_dtype, &desc->k_scale, false, err);
-    if (status == ATTN_OK && !latent) {
+    if (status == ATTN_OK && !latent)
         status = check_codes(args->v_dtype, desc->v_dtype, &desc->v_scale, true, err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
-    if (latent) {
+    if (latent)
         return check_latent(args, desc, err);
-    }
     if (args->k_rope.buffer.data != NULL) {
         return attn__fail(err, ATTN_E_INVALID, 0, "k_rope",
                           "k_rope is given, but the cache has v: only a latent cache takes keys in two "
@@ -100,9 +96,8 @@ static int32_t check_write(const struct attn_backend *backend, struct attn_kv_wr
                            const struct attn_kv_desc *desc, struct attn_batch *copy, struct attn_error *err)
 {
     const int32_t status = check_rows(args, desc, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const bool mapped = args->slot_mapping.data != NULL;
     if (mapped && args->batch != NULL) {
         return attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping",
@@ -119,9 +114,8 @@ int32_t attn_kv_write(struct attn_backend *backend, const struct attn_kv_write_a
                       struct attn_error *err)
 {
     int32_t status = attn__call_begin(backend, "attn_kv_write", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_kv_write_args own;
     struct attn_batch batch_copy;
     struct attn_kv_desc desc_copy;
@@ -129,17 +123,14 @@ int32_t attn_kv_write(struct attn_backend *backend, const struct attn_kv_write_a
     const void *known = NULL;
     status = attn__argument(backend, args, &own, sizeof own, backend->entry->plugin->table.kv_write_size,
                             "args", &known, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     own = *(const struct attn_kv_write_args *)known;
     status = attn__kv_choose(backend, own.kv, own.kv_desc, &desc_copy, &desc, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_write(backend, &own, desc, &batch_copy, err);
-    }
-    if (status != ATTN_OK || own.rows == 0) {
+    if (status != ATTN_OK || own.rows == 0)
         return status;
-    }
     struct attn_error words;
     attn__error_open(&words);
     return attn__call_end(backend,

@@ -11,12 +11,10 @@ int32_t attn_kv_get_shape(struct attn_backend *backend, const struct attn_proble
     int32_t status = attn__call_begin(backend, "attn_kv_get_shape", err);
     struct attn_problem full;
     struct attn_kv_shape own;
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__answer_begin(out, sizeof own, "out", err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__problem_take(backend->context, problem, &full, err);
-    }
     const void *known = NULL;
     if (status == ATTN_OK) {
         status = attn__argument(backend, &full, NULL, sizeof full, backend->entry->plugin->table.problem_size,
@@ -26,9 +24,8 @@ int32_t attn_kv_get_shape(struct attn_backend *backend, const struct attn_proble
         status = attn__fail(err, ATTN_E_INVALID, 0, "pages", "pages is %u; accepted: 1 to %u", pages,
                             ATTN__COUNT_MAX);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     ATTN_INIT(&own);
     struct attn_error words;
     attn__error_open(&words);
@@ -40,16 +37,14 @@ int32_t attn_kv_get_shape(struct attn_backend *backend, const struct attn_proble
 void attn_kv_desc_init(struct attn_kv_desc *desc, const struct attn_kv_shape *shape,
                        const struct attn_buffer *memory)
 {
-    if (desc == NULL || shape == NULL || memory == NULL) {
+    if (desc == NULL || shape == NULL || memory == NULL)
         return;
-    }
     *desc = shape->desc;
     desc->struct_size = (uint32_t)sizeof *desc;
     desc->k.data = memory->data;
     desc->k.byte_offset = memory->byte_offset + shape->k_offset;
-    if (shape->v_offset == shape->k_offset) {
+    if (shape->v_offset == shape->k_offset)
         return; /* a latent cache */
-    }
     desc->v.data = memory->data;
     desc->v.byte_offset = memory->byte_offset + shape->v_offset;
 }
@@ -74,23 +69,19 @@ int32_t attn_kv_create(struct attn_backend *backend, const struct attn_kv_desc *
                        struct attn_error *err)
 {
     int32_t status = attn__call_begin(backend, "attn_kv_create", err);
-    if (status == ATTN_OK && out == NULL) {
+    if (status == ATTN_OK && out == NULL)
         status = attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL; a place for the answer is accepted");
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     *out = NULL;
     struct attn_kv_desc copy;
     const struct attn_kv_desc *known = NULL;
     status = attn__kv_choose(backend, NULL, desc, &copy, &known, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_kv *kv = calloc(1, sizeof *kv);
-    if (kv == NULL) {
+    if (kv == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "kv", "no memory for a cache handle");
-    }
     status = create(backend, known, kv, err);
     if (status != ATTN_OK) {
         free(kv);
@@ -106,12 +97,10 @@ int32_t attn_kv_create(struct attn_backend *backend, const struct attn_kv_desc *
 
 void attn_kv_destroy(struct attn_kv *kv)
 {
-    if (kv == NULL || atomic_fetch_sub_explicit(&kv->refs, 1, memory_order_acq_rel) != 1) {
+    if (kv == NULL || atomic_fetch_sub_explicit(&kv->refs, 1, memory_order_acq_rel) != 1)
         return;
-    }
-    if (kv->backend->born == attn__fork_generation()) {
+    if (kv->backend->born == attn__fork_generation())
         kv->backend->entry->kv.destroy(kv->impl);
-    }
     attn__backend_drop(kv->backend);
     free(kv);
 }

@@ -12,9 +12,8 @@ static int32_t begin_alloc(const struct attn_backend *backend, uint64_t size, co
                            const char *what, struct attn_error *err)
 {
     const int32_t status = attn__call_begin(backend, what, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     if (out == NULL) {
         return attn__fail(err, ATTN_E_INVALID, 0, "out",
                           "%s: out is NULL; a place for the buffer is accepted", what);
@@ -30,9 +29,8 @@ int32_t attn_memory_alloc(struct attn_backend *backend, uint64_t size, struct at
                           struct attn_error *err)
 {
     const int32_t status = begin_alloc(backend, size, out, "attn_memory_alloc", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     *out = (struct attn_buffer){NULL, 0};
     struct attn_error own;
     attn__error_open(&own);
@@ -48,9 +46,8 @@ static bool may_free(const struct attn_backend *backend)
 
 void attn_memory_free(struct attn_backend *backend, const struct attn_buffer *buffer)
 {
-    if (may_free(backend) && buffer != NULL && buffer->data != NULL) {
+    if (may_free(backend) && buffer != NULL && buffer->data != NULL)
         backend->entry->memory.free(backend->impl, buffer);
-    }
 }
 
 int32_t attn_memory_copy(struct attn_backend *backend, const struct attn_buffer *to,
@@ -58,9 +55,8 @@ int32_t attn_memory_copy(struct attn_backend *backend, const struct attn_buffer 
                          struct attn_error *err)
 {
     const int32_t status = attn__call_begin(backend, "attn_memory_copy", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     if (kind < ATTN_COPY_TO_DEVICE || kind > ATTN_COPY_ON_DEVICE) {
         return attn__fail(err, ATTN_E_INVALID, 0, "kind",
                           "kind is %u; accepted: ATTN_COPY_TO_DEVICE, TO_HOST or ON_DEVICE", kind);
@@ -69,9 +65,8 @@ int32_t attn_memory_copy(struct attn_backend *backend, const struct attn_buffer 
         return attn__fail(err, ATTN_E_INVALID, 0, "size", "size is %llu; accepted: up to 2^63 - 1 bytes",
                           (unsigned long long)size);
     }
-    if (size == 0) {
+    if (size == 0)
         return ATTN_OK;
-    }
     if (to == NULL || to->data == NULL || from == NULL || from->data == NULL) {
         const char *name = to == NULL || to->data == NULL ? "to" : "from";
         return attn__fail(err, ATTN_E_INVALID, 0, name,
@@ -89,14 +84,12 @@ int32_t attn_memory_alloc_pinned(struct attn_backend *backend, uint64_t size, vo
                                  struct attn_error *err)
 {
     const int32_t status = begin_alloc(backend, size, out, "attn_memory_alloc_pinned", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     *out = NULL;
     const struct attn_memory_table *memory = &backend->entry->memory;
-    if (memory->alloc_pinned == NULL || memory->free_pinned == NULL) {
+    if (memory->alloc_pinned == NULL || memory->free_pinned == NULL)
         return not_offered(backend, "pinned memory", err);
-    }
     struct attn_error own;
     attn__error_open(&own);
     return attn__call_end(backend, memory->alloc_pinned(backend->impl, size, out, &own), &own, "pinned alloc",
@@ -105,25 +98,21 @@ int32_t attn_memory_alloc_pinned(struct attn_backend *backend, uint64_t size, vo
 
 void attn_memory_free_pinned(struct attn_backend *backend, void *memory)
 {
-    if (may_free(backend) && memory != NULL && backend->entry->memory.free_pinned != NULL) {
+    if (may_free(backend) && memory != NULL && backend->entry->memory.free_pinned != NULL)
         backend->entry->memory.free_pinned(backend->impl, memory);
-    }
 }
 
 int32_t attn_stream_create(struct attn_backend *backend, void **out, struct attn_error *err)
 {
     const int32_t status = attn__call_begin(backend, "attn_stream_create", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
-    if (out == NULL) {
+    if (out == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL; a place for the stream is accepted");
-    }
     *out = NULL;
     const struct attn_memory_table *memory = &backend->entry->memory;
-    if (memory->stream_create == NULL || memory->stream_destroy == NULL) {
+    if (memory->stream_create == NULL || memory->stream_destroy == NULL)
         return not_offered(backend, "streams", err);
-    }
     struct attn_error own;
     attn__error_open(&own);
     return attn__call_end(backend, memory->stream_create(backend->impl, out, &own), &own, "stream create",
@@ -132,17 +121,15 @@ int32_t attn_stream_create(struct attn_backend *backend, void **out, struct attn
 
 void attn_stream_destroy(struct attn_backend *backend, void *stream)
 {
-    if (may_free(backend) && stream != NULL && backend->entry->memory.stream_destroy != NULL) {
+    if (may_free(backend) && stream != NULL && backend->entry->memory.stream_destroy != NULL)
         backend->entry->memory.stream_destroy(backend->impl, stream);
-    }
 }
 
 int32_t attn_stream_synchronize(struct attn_backend *backend, void *stream, struct attn_error *err)
 {
     const int32_t status = attn__call_begin(backend, "attn_stream_synchronize", err);
-    if (status != ATTN_OK || backend->entry->memory.stream_synchronize == NULL) {
+    if (status != ATTN_OK || backend->entry->memory.stream_synchronize == NULL)
         return status;
-    }
     struct attn_error own;
     attn__error_open(&own);
     return attn__call_end(backend, backend->entry->memory.stream_synchronize(backend->impl, stream, &own),

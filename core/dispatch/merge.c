@@ -77,13 +77,11 @@ static int32_t check_merge(const struct attn_merge_args *args, struct attn_error
     }
     for (uint32_t i = 0; status == ATTN_OK && i < args->count; i++) {
         status = check_out(&shape, &args->parts[i].out, "parts.out", err);
-        if (status == ATTN_OK) {
+        if (status == ATTN_OK)
             status = check_lse(&shape, &args->parts[i].lse, "parts.lse", err);
-        }
     }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_result(&shape, &args->out, err);
-    }
     return status == ATTN_OK && args->lse.buffer.data != NULL
                ? attn__output_check(&args->lse, ATTN_F32, shape.rows, shape.heads, 1, "lse", err)
                : status;
@@ -93,22 +91,18 @@ int32_t attn_merge(struct attn_backend *backend, const struct attn_merge_args *a
                    struct attn_error *err)
 {
     int32_t status = attn__call_begin(backend, "attn_merge", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_merge_args copy;
     const void *known = NULL;
     status = attn__argument(backend, args, &copy, sizeof copy, backend->entry->plugin->table.merge_size,
                             "args", &known, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_merge(known, err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
-    if (backend->entry->merge.merge == NULL) {
+    if (backend->entry->merge.merge == NULL)
         return unsupported(backend, "merge", err);
-    }
     struct attn_error words;
     attn__error_open(&words);
     return attn__call_end(backend, backend->entry->merge.merge(backend->impl, known, stream, &words), &words,
@@ -124,12 +118,10 @@ static int32_t check_rescale(const struct attn_rescale_args *args, struct attn_e
         status = attn__fail(err, ATTN_E_INVALID, 0, "all",
                             "all is NULL, but count is %u; an array of as many is needed", args->count);
     }
-    for (uint32_t i = 0; status == ATTN_OK && i < args->count; i++) {
+    for (uint32_t i = 0; status == ATTN_OK && i < args->count; i++)
         status = check_lse(&shape, &args->all[i], "all", err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_lse(&shape, &args->own, "own", err);
-    }
     return status == ATTN_OK ? check_result(&shape, &args->out, err) : status;
 }
 
@@ -137,22 +129,18 @@ int32_t attn_rescale(struct attn_backend *backend, const struct attn_rescale_arg
                      struct attn_error *err)
 {
     int32_t status = attn__call_begin(backend, "attn_rescale", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_rescale_args copy;
     const void *known = NULL;
     status = attn__argument(backend, args, &copy, sizeof copy, backend->entry->plugin->table.rescale_size,
                             "args", &known, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_rescale(known, err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
-    if (backend->entry->merge.rescale == NULL) {
+    if (backend->entry->merge.rescale == NULL)
         return unsupported(backend, "rescale", err);
-    }
     struct attn_error words;
     attn__error_open(&words);
     return attn__call_end(backend, backend->entry->merge.rescale(backend->impl, known, stream, &words),

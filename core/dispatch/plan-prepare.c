@@ -11,9 +11,8 @@ static int32_t check_step(const struct attn_plan *plan, const struct attn_batch 
                           const struct attn_batch **out, struct attn_error *err)
 {
     int32_t status = attn__batch_take(plan, batch, copy, out, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__batch_check_host(&plan->problem, *out, err);
-    }
     return status == ATTN_OK ? attn__span_check(schedule, plan->sizes.schedule, "schedule", err) : status;
 }
 
@@ -22,18 +21,15 @@ int32_t attn_plan_prepare(const struct attn_plan *plan, const struct attn_batch 
                           struct attn_error *err)
 {
     int32_t status = attn__plan_begin(plan, "attn_plan_prepare", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_batch copy;
     const struct attn_batch *known;
     status = check_step(plan, batch, &copy, schedule, &known, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__span_check(staging, plan->sizes.staging, "staging", err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_backend *backend = plan->backend;
     struct attn_error words;
     attn__error_open(&words);
@@ -51,9 +47,8 @@ static int32_t check_many(const struct attn_plan *const *plans, const struct att
     *out_plain = true;
     for (uint32_t i = 0; i < n; i++) {
         int32_t status = attn__plan_begin(plans[i], "attn_plan_prepare_many", err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
         if (plans[i]->backend != plans[0]->backend) {
             return attn__fail(
                 err, ATTN_E_INVALID, 0, "plans",
@@ -62,9 +57,8 @@ static int32_t check_many(const struct attn_plan *const *plans, const struct att
         struct attn_batch copy;
         const struct attn_batch *known;
         status = check_step(plans[i], batches[i], &copy, &schedules[i], &known, err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
         *out_plain = *out_plain && known == batches[i];
         if (__builtin_add_overflow(*out_staging, plans[i]->sizes.staging, out_staging)) {
             return attn__fail(err, ATTN_E_SIZE, 0, "staging",
@@ -80,15 +74,13 @@ static int32_t prepare_each(const struct attn_plan *const *plans, const struct a
                             void *stream, struct attn_error *err)
 {
     struct attn_span part = {{NULL, 0}, 0};
-    if (staging != NULL) {
+    if (staging != NULL)
         part.buffer = staging->buffer;
-    }
     for (uint32_t i = 0; i < n; i++) {
         part.size = plans[i]->sizes.staging;
         const int32_t status = attn_plan_prepare(plans[i], batches[i], &schedules[i], &part, stream, err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
         part.buffer.byte_offset += part.size;
     }
     return ATTN_OK;
@@ -98,9 +90,8 @@ int32_t attn_plan_prepare_many(const struct attn_plan *const *plans, const struc
                                const struct attn_span *schedules, uint32_t n, const struct attn_span *staging,
                                void *stream, struct attn_error *err)
 {
-    if (n == 0) {
+    if (n == 0)
         return ATTN_OK;
-    }
     if (plans == NULL || batches == NULL || schedules == NULL) {
         const char *name = plans == NULL ? "plans" : batches == NULL ? "batches" : "schedules";
         return attn__fail(err, ATTN_E_INVALID, 0, name,
@@ -109,20 +100,16 @@ int32_t attn_plan_prepare_many(const struct attn_plan *const *plans, const struc
     uint64_t needed;
     bool plain;
     int32_t status = check_many(plans, batches, schedules, n, &needed, &plain, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__span_check(staging, needed, "staging", err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_backend *backend = plans[0]->backend;
-    if (backend->entry->plan.prepare_many == NULL || n > MANY_AT_ONCE || !plain) {
+    if (backend->entry->plan.prepare_many == NULL || n > MANY_AT_ONCE || !plain)
         return prepare_each(plans, batches, schedules, n, staging, stream, err);
-    }
     const struct attn_plan_impl *impls[MANY_AT_ONCE];
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         impls[i] = plans[i]->impl;
-    }
     struct attn_error words;
     attn__error_open(&words);
     return attn__call_end(

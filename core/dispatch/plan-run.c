@@ -8,9 +8,8 @@
 static int32_t check_presence(const void *data, bool wanted, const char *name, const char *key,
                               struct attn_error *err)
 {
-    if ((data != NULL) == wanted) {
+    if ((data != NULL) == wanted)
         return ATTN_OK;
-    }
     return attn__fail(err, ATTN_E_INVALID, 0, name, "tensors.%s is %s, but the problem's %s %s it", name,
                       wanted ? "not given" : "given", key, wanted ? "needs" : "does not use");
 }
@@ -28,21 +27,18 @@ static int32_t check_keys(const struct attn_plan *plan, const struct attn_tensor
                                     "kv_source", err);
         }
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
-    if (!from_new) {
+    if (!from_new)
         return ATTN_OK;
-    }
     status = attn__tensor_check(&tensors->k_new, problem->k_dtype, batch->rows, problem->kv_heads,
                                 problem->head_dim, "k_new", err);
     if (status == ATTN_OK && !problem->mla) {
         status = attn__tensor_check(&tensors->v_new, problem->v_dtype, batch->rows, problem->kv_heads,
                                     problem->head_dim_vo, "v_new", err);
     }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__scale_check(&tensors->k_new_scale, problem->k_scale, "k_new_scale", err);
-    }
     return status == ATTN_OK ? attn__scale_check(&tensors->v_new_scale, problem->v_scale, "v_new_scale", err)
                              : status;
 }
@@ -68,29 +64,25 @@ static int32_t check_extras(const struct attn_problem *problem, const struct att
 {
     int32_t status = check_presence(tensors->alibi_slopes.data, problem->alibi != ATTN_ALIBI_NONE,
                                     "alibi_slopes", "alibi", err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_presence(tensors->sinks.data, problem->sinks != 0, "sinks", "sinks", err);
-    }
     if (status == ATTN_OK && problem->sinks && tensors->sinks_dtype != ATTN_F32 &&
         tensors->sinks_dtype != ATTN_BF16) {
         status =
             attn__fail(err, ATTN_E_INVALID, 0, "sinks_dtype",
                        "tensors.sinks_dtype is 0x%x; accepted: ATTN_F32 or ATTN_BF16", tensors->sinks_dtype);
     }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_presence(tensors->mask.data, problem->mask != ATTN_MASK_NONE, "mask", "mask", err);
-    }
-    if (status == ATTN_OK && problem->mask != ATTN_MASK_NONE) {
+    if (status == ATTN_OK && problem->mask != ATTN_MASK_NONE)
         status = check_mask_strides(problem, tensors, err);
-    }
     if (status == ATTN_OK && tensors->mask_packed != 0 && problem->mask != ATTN_MASK_BITS) {
         status = attn__fail(err, ATTN_E_INVALID, 0, "mask_packed",
                             "tensors.mask_packed is %u; only mask=bits is packed, with others 0 is accepted",
                             tensors->mask_packed);
     }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__scale_check(&tensors->q_scale, problem->q_scale, "q_scale", err);
-    }
     return status == ATTN_OK ? attn__scale_check(&tensors->out_scale, problem->out_scale, "out_scale", err)
                              : status;
 }
@@ -103,9 +95,8 @@ static int32_t check_queries(const struct attn_problem *problem, const struct at
         return attn__tensor_check(&tensors->q, problem->q_dtype, batch->rows, problem->heads,
                                   problem->head_dim, "q", err);
     }
-    if (!problem->mla) {
+    if (!problem->mla)
         return check_presence(tensors->q_rope.buffer.data, false, "q_rope", "mla", err);
-    }
     if (problem->head_dim == problem->head_dim_vo) {
         return attn__fail(
             err, ATTN_E_INVALID, 0, "q_rope",
@@ -134,15 +125,12 @@ static int32_t check_tensors(const struct attn_plan *plan, const struct attn_ten
         status = attn__output_check(&tensors->out, problem->out_dtype, batch->rows, problem->heads,
                                     problem->head_dim_vo, "out", err);
     }
-    if (status == ATTN_OK && batch->rows > 0) {
+    if (status == ATTN_OK && batch->rows > 0)
         status = check_presence(tensors->lse.buffer.data, problem->lse != 0, "lse", "lse", err);
-    }
-    if (status == ATTN_OK && problem->lse) {
+    if (status == ATTN_OK && problem->lse)
         status = attn__output_check(&tensors->lse, ATTN_F32, batch->rows, problem->heads, 1, "lse", err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_keys(plan, tensors, batch, err);
-    }
     return status == ATTN_OK ? check_extras(problem, tensors, err) : status;
 }
 
@@ -180,9 +168,8 @@ static int32_t check_scratch(const struct attn_plan *plan, const struct attn_scr
     const void *known;
     int32_t status = attn__argument(plan->backend, scratch, copy, sizeof *copy,
                                     plan->backend->entry->plugin->table.scratch_size, "scratch", &known, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     *out = known;
     status = attn__span_check(&(*out)->scratch, sizes->scratch, "scratch", err);
     return status == ATTN_OK ? attn__span_check(&(*out)->counters, sizes->counters, "counters", err) : status;
@@ -193,9 +180,8 @@ int32_t attn_plan_run(const struct attn_plan *plan, const struct attn_batch *bat
                       const struct attn_scratch *scratch, void *stream, struct attn_error *err)
 {
     int32_t status = attn__plan_begin(plan, "attn_plan_run", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_batch batch_copy;
     struct attn_tensors tensors_copy;
     struct attn_scratch scratch_copy;
@@ -209,23 +195,18 @@ int32_t attn_plan_run(const struct attn_plan *plan, const struct attn_batch *bat
         status = attn__argument(plan->backend, tensors, &tensors_copy, sizeof tensors_copy,
                                 plan->backend->entry->plugin->table.tensors_size, "tensors", &known, err);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const struct attn_tensors *own = known;
     status = check_tensors(plan, own, own_batch, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_cache(plan, own, &desc_copy, &desc, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__span_check(schedule, plan->sizes.schedule, "schedule", err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_scratch(plan, scratch, &scratch_copy, &own_scratch, err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_backend *backend = plan->backend;
     const struct attn_kv_impl *kv = own->kv != NULL ? own->kv->impl : NULL;
     struct attn_error words;

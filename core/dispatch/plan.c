@@ -54,12 +54,10 @@ static void keep_answer(const struct attn_query *query, struct attn_plan_info *o
     out->graph_level = query->graph_level;
     for (uint32_t i = 0; i < query->kernel_count && i < query->kernel_capacity; i++) {
         const size_t length = strnlen(query->kernels[i].name, sizeof query->kernels[i].name - 1);
-        if (used + length + 2 > sizeof out->kernels) {
+        if (used + length + 2 > sizeof out->kernels)
             break;
-        }
-        if (used > 0) {
+        if (used > 0)
             out->kernels[used++] = ',';
-        }
         memcpy(out->kernels + used, query->kernels[i].name, length);
         used += length;
     }
@@ -85,9 +83,8 @@ int32_t attn__plan_ask(struct attn_backend *backend, const struct attn_problem *
         attn__error_open(&words);
         return attn__call_end(backend, status, &words, "query", err);
     }
-    if (query.accepted != 1) {
+    if (query.accepted != 1)
         return fail_refused(backend, &query, err);
-    }
     keep_answer(&query, out_answer);
     return ATTN_OK;
 }
@@ -100,9 +97,8 @@ static int32_t create(struct attn_backend *backend, struct attn_plan *plan, stru
     int32_t status =
         attn__call_end(backend, table->create(backend->impl, &plan->problem, &plan->impl, &words), &words,
                        "plan create", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     if (plan->impl == NULL) {
         return attn__fail(err, ATTN_E_PLUGIN, 0, "out", "%s: plan create succeeded without a plan",
                           backend->entry->table.name);
@@ -110,9 +106,8 @@ static int32_t create(struct attn_backend *backend, struct attn_plan *plan, stru
     ATTN_INIT(&plan->sizes);
     attn__error_open(&words);
     status = attn__call_end(backend, table->sizes(plan->impl, &plan->sizes), &words, "plan sizes", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         table->destroy(plan->impl);
-    }
     plan->sizes.struct_size = (uint32_t)sizeof plan->sizes;
     return status;
 }
@@ -121,32 +116,26 @@ int32_t attn_plan_create(struct attn_backend *backend, const struct attn_problem
                          struct attn_plan **out, struct attn_error *err)
 {
     int32_t status = attn__call_begin(backend, "attn_plan_create", err);
-    if (status == ATTN_OK && out == NULL) {
+    if (status == ATTN_OK && out == NULL)
         status = attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL; a place for the plan is accepted");
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     *out = NULL;
     struct attn_plan *plan = calloc(1, sizeof *plan);
-    if (plan == NULL) {
+    if (plan == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "plan", "no memory for a plan");
-    }
     const void *known;
     status = attn__problem_take(backend->context, problem, &plan->problem, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_maxima(&plan->problem, err);
-    }
     if (status == ATTN_OK) {
         status = attn__argument(backend, &plan->problem, NULL, sizeof plan->problem,
                                 backend->entry->plugin->table.problem_size, "problem", &known, err);
     }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__plan_ask(backend, &plan->problem, &plan->answer, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = create(backend, plan, err);
-    }
     if (status != ATTN_OK) {
         free(plan);
         return status;
@@ -160,12 +149,10 @@ int32_t attn_plan_create(struct attn_backend *backend, const struct attn_problem
 
 void attn_plan_destroy(struct attn_plan *plan)
 {
-    if (plan == NULL || atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) != 1) {
+    if (plan == NULL || atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) != 1)
         return;
-    }
-    if (plan->backend->born == attn__fork_generation()) {
+    if (plan->backend->born == attn__fork_generation())
         plan->backend->entry->plan.destroy(plan->impl);
-    }
     attn__backend_drop(plan->backend);
     free(plan);
 }
@@ -180,16 +167,13 @@ int32_t attn_plan_describe(const struct attn_plan *plan, struct attn_plan_info *
 {
     struct attn_plan_info own;
     int32_t status = attn__plan_begin(plan, "attn_plan_describe", err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__answer_begin(out, sizeof own, "out", err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_backend *backend = plan->backend;
-    if (backend->entry->plan.describe == NULL) {
+    if (backend->entry->plan.describe == NULL)
         return attn__answer(out, &plan->answer, sizeof plan->answer, "out", err);
-    }
     ATTN_INIT(&own);
     struct attn_error words;
     attn__error_open(&words);

@@ -8,9 +8,8 @@
 /* NULL handle, a child after fork, or a lost device. */
 static inline int32_t attn__plan_begin(const struct attn_plan *plan, const char *what, struct attn_error *err)
 {
-    if (plan == NULL) {
+    if (plan == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "plan", "%s: the handle is NULL; a plan is accepted", what);
-    }
     return attn__call_begin(plan->backend, what, err);
 }
 
@@ -18,9 +17,8 @@ static inline int32_t attn__plan_begin(const struct attn_plan *plan, const char 
 static inline int32_t attn__span_check(const struct attn_span *span, uint64_t needed, const char *name,
                                        struct attn_error *err)
 {
-    if (needed == 0) {
+    if (needed == 0)
         return ATTN_OK;
-    }
     if (span == NULL || span->size < needed) {
         return attn__fail(err, ATTN_E_SIZE, 0, name, "%s has %llu bytes; the plan needs %llu", name,
                           span != NULL ? (unsigned long long)span->size : 0, (unsigned long long)needed);

@@ -18,11 +18,9 @@ void attn__copy_text(char *target, size_t size, const char *source)
 
 struct attn__backend *attn__plugin_find(const struct attn__plugin *plugin, const char *name)
 {
-    for (uint32_t i = 0; i < plugin->backend_count; i++) {
-        if (attn__same_name(plugin->backends[i].table.name, name)) {
+    for (uint32_t i = 0; i < plugin->backend_count; i++)
+        if (attn__same_name(plugin->backends[i].table.name, name))
             return &plugin->backends[i];
-        }
-    }
     return NULL;
 }
 
@@ -30,9 +28,8 @@ uint32_t attn__plugin_reason(struct attn__plugin *plugin, char *text, size_t siz
 {
     pthread_mutex_lock(&plugin->context->lock);
     const uint32_t reason = plugin->reason;
-    if (text != NULL) {
+    if (text != NULL)
         attn__copy_text(text, size, plugin->text);
-    }
     pthread_mutex_unlock(&plugin->context->lock);
     return reason;
 }
@@ -44,16 +41,14 @@ struct attn__candidate *attn__candidate_add(struct attn_decision *decision, cons
         const uint32_t capacity = decision->capacity * 2 + 8;
         struct attn__candidate **grown =
             realloc(decision->candidates, capacity * sizeof(struct attn__candidate *));
-        if (grown == NULL) {
+        if (grown == NULL)
             return NULL;
-        }
         decision->candidates = grown;
         decision->capacity = capacity;
     }
     struct attn__candidate *candidate = calloc(1, sizeof *candidate);
-    if (candidate == NULL) {
+    if (candidate == NULL)
         return NULL;
-    }
     attn__copy_text(candidate->name, sizeof candidate->name, name);
     candidate->info.name = candidate->name;
     candidate->info.device_class = device_class;
@@ -81,13 +76,11 @@ void attn__candidate_set_device(struct attn__candidate *candidate, const struct 
 
 static bool reserve(void **rows, uint32_t *capacity, uint32_t wanted, size_t size)
 {
-    if (wanted <= *capacity) {
+    if (wanted <= *capacity)
         return true;
-    }
     void *grown = realloc(*rows, wanted * size);
-    if (grown == NULL) {
+    if (grown == NULL)
         return false;
-    }
     *rows = grown;
     *capacity = wanted;
     return true;
@@ -116,9 +109,8 @@ static bool reserve_kernels(struct attn__candidate *candidate, uint32_t more)
 bool attn__candidate_refuse(struct attn__candidate *candidate, uint32_t code, const char *field,
                             const char *got, const char *wanted, const char *format, ...)
 {
-    if (!reserve_reasons(candidate, 1)) {
+    if (!reserve_reasons(candidate, 1))
         return false;
-    }
     struct attn_reason *reason = &candidate->reasons[candidate->info.reason_count++];
     memset(reason, 0, sizeof *reason);
     reason->code = code;
@@ -129,9 +121,8 @@ bool attn__candidate_refuse(struct attn__candidate *candidate, uint32_t code, co
     va_start(args, format);
     vsnprintf(reason->text, sizeof reason->text, format, args);
     va_end(args);
-    if (reason->text[0] == 0) {
+    if (reason->text[0] == 0)
         attn__copy_text(reason->text, sizeof reason->text, attn_reason_text(code));
-    }
     return true;
 }
 
@@ -157,16 +148,13 @@ static void keep_reasons(struct attn__candidate *candidate, uint32_t written)
         reason->got[sizeof reason->got - 1] = 0;
         reason->wanted[sizeof reason->wanted - 1] = 0;
         reason->text[sizeof reason->text - 1] = 0;
-        if (reason->text[0] == 0) {
+        if (reason->text[0] == 0)
             attn__copy_text(reason->text, sizeof reason->text, attn_reason_text(reason->code));
-        }
         uint32_t before = 0;
-        while (before < candidate->info.reason_count && !same_reason(&candidate->reasons[before], reason)) {
+        while (before < candidate->info.reason_count && !same_reason(&candidate->reasons[before], reason))
             before++;
-        }
-        if (before == candidate->info.reason_count) {
+        if (before == candidate->info.reason_count)
             candidate->reasons[candidate->info.reason_count++] = *reason;
-        }
     }
 }
 
@@ -180,12 +168,10 @@ static void keep_kernels(struct attn__candidate *candidate, uint32_t written)
         uint32_t before = 0;
         while (before < candidate->info.kernel_count &&
                (strcmp(candidate->kernels[before].name, kernel->name) != 0 ||
-                strcmp(candidate->kernels[before].when, kernel->when) != 0)) {
+                strcmp(candidate->kernels[before].when, kernel->when) != 0))
             before++;
-        }
-        if (before == candidate->info.kernel_count) {
+        if (before == candidate->info.kernel_count)
             candidate->kernels[candidate->info.kernel_count++] = *kernel;
-        }
     }
 }
 
@@ -200,9 +186,8 @@ static bool query_all(struct attn__candidate *candidate, const struct attn_probl
     uint32_t reasons = FIRST_CAPACITY;
     uint32_t kernels = FIRST_CAPACITY;
     for (int tries = 0;; tries++) {
-        if (!reserve_reasons(candidate, reasons) || !reserve_kernels(candidate, kernels)) {
+        if (!reserve_reasons(candidate, reasons) || !reserve_kernels(candidate, kernels))
             return false;
-        }
         ATTN_INIT(query);
         query->reasons = candidate->reasons + candidate->info.reason_count;
         query->reason_capacity = reasons;
@@ -236,9 +221,8 @@ static bool ask_one(struct attn__candidate *candidate, const struct attn_problem
     }
     struct attn_query query;
     int32_t status;
-    if (!query_all(candidate, problem, &query, &status)) {
+    if (!query_all(candidate, problem, &query, &status))
         return false;
-    }
     if (status != ATTN_OK) {
         return attn__candidate_refuse(candidate, ATTN_REASON_ENTRY_FAILED, "query", attn_status_name(status),
                                       "", "the plugin's query failed with %s", attn_status_name(status));
@@ -247,12 +231,10 @@ static bool ask_one(struct attn__candidate *candidate, const struct attn_problem
     keep_reasons(candidate, query.reason_count);
     keep_kernels(candidate, query.kernel_count);
     *out_accepted = query.accepted == 1;
-    if (query.cost_rank > candidate->info.cost_rank) {
+    if (query.cost_rank > candidate->info.cost_rank)
         candidate->info.cost_rank = query.cost_rank;
-    }
-    if (candidate->info.graph_level == 0 || query.graph_level < candidate->info.graph_level) {
+    if (candidate->info.graph_level == 0 || query.graph_level < candidate->info.graph_level)
         candidate->info.graph_level = query.graph_level;
-    }
     if (!*out_accepted && query.reason_count == 0 && candidate->info.reason_count == before) {
         return attn__candidate_refuse(candidate, ATTN_REASON_ENTRY_FAILED, "query", "", "",
                                       "the plugin refused the problem without a reason");
@@ -268,12 +250,10 @@ bool attn__candidate_ask(struct attn__candidate *candidate, const struct attn_pr
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t before = candidate->info.reason_count;
         bool accepted;
-        if (!ask_one(candidate, &problems[i], &accepted)) {
+        if (!ask_one(candidate, &problems[i], &accepted))
             return false;
-        }
-        if (all && !accepted) {
+        if (all && !accepted)
             candidate->refused_from = before;
-        }
         all = all && accepted;
     }
     /* Without a device the answer is about the problem alone. */
@@ -291,15 +271,13 @@ static int compare_numbers(int64_t a, int64_t b)
 int attn__candidate_compare(const struct attn__candidate *a, const struct attn__candidate *b)
 {
     int order = compare_numbers(a->info.device_class, b->info.device_class);
-    if (order == 0) {
+    if (order == 0)
         order = compare_numbers(a->info.cost_rank, b->info.cost_rank);
-    }
     if (order == 0) {
         order = compare_numbers(a->info.device != NULL ? a->device.ordinal : (int64_t)INT32_MAX + 1,
                                 b->info.device != NULL ? b->device.ordinal : (int64_t)INT32_MAX + 1);
     }
-    if (order == 0) {
+    if (order == 0)
         order = strcmp(a->name, b->name);
-    }
     return order != 0 ? order : compare_numbers(a->sequence, b->sequence);
 }

@@ -32,9 +32,8 @@ static void append_refusal(struct line *line, const struct attn__candidate *cand
 {
     append(line, "%.80s%s%s", candidate->name, candidate->info.device != NULL ? " on " : "",
            candidate->info.device != NULL ? candidate->info.device : "");
-    if (reason != NULL) {
+    if (reason != NULL)
         append(line, ": %s: %s", attn_reason_name(reason->code), reason->text);
-    }
 }
 
 /* ---------------------------------------------------------------- order and fallback */
@@ -43,9 +42,8 @@ static int compare_asked(const void *a, const void *b)
 {
     const struct attn__candidate *left = *(struct attn__candidate *const *)a;
     const struct attn__candidate *right = *(struct attn__candidate *const *)b;
-    if (left->item != right->item) {
+    if (left->item != right->item)
         return left->item < right->item ? -1 : 1;
-    }
     return attn__candidate_compare(left, right);
 }
 
@@ -74,9 +72,8 @@ static const struct attn__candidate *find_better(const struct attn_decision *dec
     for (uint32_t i = 0; decision->winner != NULL && i < decision->count; i++) {
         const struct attn__candidate *candidate = decision->candidates[i];
         if (candidate->info.device_class < decision->winner->info.device_class && was_refused(candidate) &&
-            attn__item_matches(item, candidate->name)) {
+            attn__item_matches(item, candidate->name))
             return candidate;
-        }
     }
     return NULL;
 }
@@ -113,11 +110,9 @@ static bool is_about_problem(uint32_t code)
 /* Rows that would not serve a problem which others serve have reasons too: they are not what is missing. */
 static const struct attn_reason *leading_reason(const struct attn__candidate *candidate)
 {
-    for (uint32_t i = candidate->refused_from; i < candidate->info.reason_count; i++) {
-        if (is_about_problem(candidate->reasons[i].code)) {
+    for (uint32_t i = candidate->refused_from; i < candidate->info.reason_count; i++)
+        if (is_about_problem(candidate->reasons[i].code))
             return &candidate->reasons[i];
-        }
-    }
     return candidate->info.reason_count > 0 ? &candidate->reasons[0] : NULL;
 }
 
@@ -125,12 +120,10 @@ static const struct attn_reason *leading_reason(const struct attn__candidate *ca
 static uint32_t distance(const struct attn__candidate *candidate)
 {
     const struct attn_reason *reason = leading_reason(candidate);
-    if (reason == NULL) {
+    if (reason == NULL)
         return 9;
-    }
-    if (is_about_problem(reason->code)) {
+    if (is_about_problem(reason->code))
         return candidate->info.device != NULL ? 0 : 1;
-    }
     switch (reason->code) {
     case ATTN_REASON_NO_SUCH_BACKEND:
         return 3;
@@ -148,9 +141,8 @@ static const struct attn__candidate *find_closest(const struct attn_decision *de
     const struct attn__candidate *closest = NULL;
     for (uint32_t i = 0; i < decision->count; i++) {
         const struct attn__candidate *candidate = decision->candidates[i];
-        if (closest == NULL || distance(candidate) < distance(closest)) {
+        if (closest == NULL || distance(candidate) < distance(closest))
             closest = candidate;
-        }
     }
     return closest;
 }
@@ -158,11 +150,9 @@ static const struct attn__candidate *find_closest(const struct attn_decision *de
 /* True if some candidate's plugin was there to be asked. */
 static bool was_anybody_asked(const struct attn_decision *decision)
 {
-    for (uint32_t i = 0; i < decision->count; i++) {
-        if (decision->candidates[i]->entry != NULL) {
+    for (uint32_t i = 0; i < decision->count; i++)
+        if (decision->candidates[i]->entry != NULL)
             return true;
-        }
-    }
     return false;
 }
 
@@ -172,9 +162,8 @@ static void append_files(struct line *line, struct attn__plugin *const *plugins,
     struct attn__plugin *first = NULL;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t reason = attn__plugin_reason(plugins[i], NULL, 0);
-        if (reason != 0 && reason != ATTN_REASON_BAD_MANNERS && !attn_reason_is_absence(reason)) {
+        if (reason != 0 && reason != ATTN_REASON_BAD_MANNERS && !attn_reason_is_absence(reason))
             first = refused++ == 0 ? plugins[i] : first;
-        }
     }
     if (first != NULL) {
         char text[160];
@@ -198,9 +187,8 @@ static int32_t fail_unserved(struct attn_decision *decision, struct line *line,
         append_refusal(line, closest, reason);
         append(line, "; %s", attn_reason_advice(reason->code));
     }
-    if (!was_anybody_asked(decision)) {
+    if (!was_anybody_asked(decision))
         append_files(line, plugins, plugin_count);
-    }
     const char *field = reason != NULL && reason->field[0] != 0 ? reason->field : "backend";
     return attn__fail(err, ATTN_E_NO_BACKEND, reason != NULL ? reason->code : 0, field, "%s", decision->text);
 }
@@ -211,21 +199,18 @@ static void append_winner(struct line *line, const struct attn__candidate *winne
 {
     append(line, ": ");
     append_refusal(line, winner, NULL);
-    for (uint32_t i = 0; i < winner->info.kernel_count && i < 4; i++) {
+    for (uint32_t i = 0; i < winner->info.kernel_count && i < 4; i++)
         append(line, "%s%s", i == 0 ? ", kernels " : ", ", winner->kernels[i].name);
-    }
-    if (winner->info.kernel_count > 4) {
+    if (winner->info.kernel_count > 4)
         append(line, ", ... (%u)", winner->info.kernel_count);
-    }
 }
 
 static int32_t conclude_fallback(struct attn_decision *decision, struct line *line, bool strict,
                                  struct attn_error *err)
 {
     const struct attn__candidate *better = find_better(decision);
-    if (decision->won == 0 && better == NULL) {
+    if (decision->won == 0 && better == NULL)
         return ATTN_OK;
-    }
     decision->info.fallback = 1;
     append(line, strict ? "; refused as a fallback (strict): " : "; fallback: ");
     append_fallback(line, decision, better);
@@ -243,9 +228,8 @@ int32_t attn__decision_conclude(struct attn_decision *decision, bool strict,
                                 struct attn__plugin *const *plugins, uint32_t plugin_count,
                                 struct attn_error *err)
 {
-    if (decision->count > 0) {
+    if (decision->count > 0)
         qsort(decision->candidates, decision->count, sizeof(struct attn__candidate *), compare_asked);
-    }
     struct line line = {decision->text, sizeof decision->text, 0};
     append(&line, "'%.100s' (%s%s)", decision->requested, attn_decided_by_name(decision->info.decided_by),
            decision->overrules ? ", overrules ATTN_BACKEND" : "");
@@ -253,11 +237,10 @@ int32_t attn__decision_conclude(struct attn_decision *decision, bool strict,
     if (decision->winner == NULL && !decision->none) {
         status = fail_unserved(decision, &line, plugins, plugin_count, err);
     } else {
-        if (decision->none) {
+        if (decision->none)
             append(&line, ": no backend is wanted");
-        } else {
+        else
             append_winner(&line, decision->winner);
-        }
         status = conclude_fallback(decision, &line, strict, err);
     }
     decision->info.effective = decision->winner != NULL ? decision->winner->info.name : NULL;
@@ -270,12 +253,10 @@ int32_t attn__decision_conclude(struct attn_decision *decision, bool strict,
 
 void attn_decision_destroy(struct attn_decision *decision)
 {
-    if (decision == NULL) {
+    if (decision == NULL)
         return;
-    }
-    for (uint32_t i = 0; i < decision->count; i++) {
+    for (uint32_t i = 0; i < decision->count; i++)
         attn__candidate_destroy(decision->candidates[i]);
-    }
     free(decision->candidates);
     free(decision->requested);
     attn__context_drop(decision->context);

@@ -43,15 +43,13 @@ static bool word_differs(const struct attn_problem *problem, uint32_t offset)
 static bool read_integer(const char *text, int64_t least, int64_t most, int64_t *out)
 {
     const char *digits = *text == '-' && least < 0 ? text + 1 : text;
-    if (!isdigit((unsigned char)*digits)) {
+    if (!isdigit((unsigned char)*digits))
         return false;
-    }
     char *end;
     errno = 0;
     const long long value = strtoll(text, &end, 10);
-    if (errno != 0 || *end != 0 || value < least || value > most) {
+    if (errno != 0 || *end != 0 || value < least || value > most)
         return false;
-    }
     *out = value;
     return true;
 }
@@ -61,9 +59,8 @@ static bool split(const char *value, char *first, size_t size, const char **out_
 {
     const char *slash = strchr(value, '/');
     const size_t length = slash != NULL ? (size_t)(slash - value) : strlen(value);
-    if (length >= size) {
+    if (length >= size)
         return false;
-    }
     memcpy(first, value, length);
     first[length] = 0;
     *out_second = slash != NULL ? slash + 1 : NULL;
@@ -75,9 +72,8 @@ static bool split(const char *value, char *first, size_t size, const char **out_
 static bool parse_count(const struct attn__key *key, const char *value, struct attn_problem *problem)
 {
     int64_t number;
-    if (!read_integer(value, key->least, key->most, &number)) {
+    if (!read_integer(value, key->least, key->most, &number))
         return false;
-    }
     set_word(problem, key->member, (uint32_t)number);
     return true;
 }
@@ -107,9 +103,8 @@ static bool parse_head_dim(const struct attn__key *key, const char *value, struc
     int64_t qk;
     int64_t vo = 0;
     if (!split(value, first, sizeof first, &second) || !read_integer(first, key->least, key->most, &qk) ||
-        (second != NULL && !read_integer(second, key->least, key->most, &vo))) {
+        (second != NULL && !read_integer(second, key->least, key->most, &vo)))
         return false;
-    }
     problem->head_dim = (uint32_t)qk;
     problem->head_dim_vo = (uint32_t)vo;
     return true;
@@ -119,11 +114,10 @@ static void format_head_dim(const struct attn__key *key, const struct attn_probl
                             size_t size)
 {
     (void)key;
-    if (problem->head_dim_vo != problem->head_dim) {
+    if (problem->head_dim_vo != problem->head_dim)
         snprintf(text, size, "%u/%u", problem->head_dim, problem->head_dim_vo);
-    } else {
+    else
         snprintf(text, size, "%u", problem->head_dim);
-    }
 }
 
 static bool parse_window(const struct attn__key *key, const char *value, struct attn_problem *problem)
@@ -134,9 +128,8 @@ static bool parse_window(const struct attn__key *key, const char *value, struct 
     int64_t left;
     int64_t right = 0;
     if (!split(value, first, sizeof first, &second) || !read_integer(first, -1, INT32_MAX, &left) ||
-        (second != NULL && !read_integer(second, -1, INT32_MAX, &right))) {
+        (second != NULL && !read_integer(second, -1, INT32_MAX, &right)))
         return false;
-    }
     problem->window_left = (int32_t)left;
     problem->given |= ATTN_GIVEN_WINDOW_LEFT;
     if (second != NULL) {
@@ -150,11 +143,10 @@ static void format_window(const struct attn__key *key, const struct attn_problem
                           size_t size)
 {
     (void)key;
-    if (problem->given & ATTN_GIVEN_WINDOW_RIGHT) {
+    if (problem->given & ATTN_GIVEN_WINDOW_RIGHT)
         snprintf(text, size, "%d/%d", problem->window_left, problem->window_right);
-    } else {
+    else
         snprintf(text, size, "%d", problem->window_left);
-    }
 }
 
 static bool window_differs(const struct attn__key *key, const struct attn_problem *problem)
@@ -166,19 +158,16 @@ static bool window_differs(const struct attn__key *key, const struct attn_proble
 /* Numbers are read and written as in the C locale, whatever the program has set. */
 static bool parse_float(const struct attn__key *key, const char *value, struct attn_problem *problem)
 {
-    if (strspn(value, "0123456789.eE+-") != strlen(value)) {
+    if (strspn(value, "0123456789.eE+-") != strlen(value))
         return false;
-    }
     const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (plain == (locale_t)0) {
+    if (plain == (locale_t)0)
         return false;
-    }
     char *end;
     const float number = strtof_l(value, &end, plain);
     freelocale(plain);
-    if (end == value || *end != 0 || !isfinite(number) || number < 0) {
+    if (end == value || *end != 0 || !isfinite(number) || number < 0)
         return false;
-    }
     const float positive = number + 0.0f; /* no -0 */
     memcpy((char *)problem + key->member, &positive, sizeof positive);
     return true;
@@ -193,9 +182,8 @@ static void format_float(const struct attn__key *key, const struct attn_problem 
     const locale_t before = plain != (locale_t)0 ? uselocale(plain) : (locale_t)0;
     for (int digits = 6; digits <= 9; digits++) {
         snprintf(text, size, "%.*g", digits, (double)number);
-        if (plain == (locale_t)0 || strtof_l(text, NULL, plain) == number) {
+        if (plain == (locale_t)0 || strtof_l(text, NULL, plain) == number)
             break;
-        }
     }
     if (plain != (locale_t)0) {
         uselocale(before);
@@ -261,11 +249,9 @@ static const struct attn__value graph_values[] = {{"never", ATTN_GRAPH_NEVER},
 
 static const char *choice_name(const struct attn__value *choices, uint32_t value)
 {
-    for (; choices->name != NULL; choices++) {
-        if (choices->value == value) {
+    for (; choices->name != NULL; choices++)
+        if (choices->value == value)
             return choices->name;
-        }
-    }
     return "?";
 }
 
@@ -274,9 +260,8 @@ static bool parse_choice(const struct attn__key *key, const char *value, struct 
     for (const struct attn__value *choice = key->choices; choice->name != NULL; choice++) {
         if (strcmp(choice->name, value) == 0) {
             set_word(problem, key->member, choice->value);
-            if (key->second != 0) {
+            if (key->second != 0)
                 set_word(problem, key->second, choice->value);
-            }
             return true;
         }
     }
@@ -299,12 +284,10 @@ static bool pair_differs(const struct attn__key *key, const struct attn_problem 
 /* ... and then the keys of the single members are not. */
 static bool part_differs(const struct attn__key *key, const struct attn_problem *problem)
 {
-    for (const struct attn__key *pair = attn__keys; pair < attn__keys + attn__key_count; pair++) {
+    for (const struct attn__key *pair = attn__keys; pair < attn__keys + attn__key_count; pair++)
         if (pair->second != 0 && (pair->member == key->member || pair->second == key->member) &&
-            pair_differs(pair, problem)) {
+            pair_differs(pair, problem))
             return false;
-        }
-    }
     return word_differs(problem, key->member);
 }
 
@@ -381,24 +364,19 @@ const uint32_t attn__key_count = sizeof attn__keys / sizeof attn__keys[0];
 
 const char *attn__key_choice(const char *key, uint32_t value)
 {
-    for (const struct attn__key *row = attn__keys; row < attn__keys + attn__key_count; row++) {
-        if (row->choices != NULL && strcmp(row->name, key) == 0) {
+    for (const struct attn__key *row = attn__keys; row < attn__keys + attn__key_count; row++)
+        if (row->choices != NULL && strcmp(row->name, key) == 0)
             return choice_name(row->choices, value);
-        }
-    }
     return "?";
 }
 
 const char *attn_problem_key(uint32_t index, const char **out_default, const char **out_values)
 {
-    if (index >= attn__key_count) {
+    if (index >= attn__key_count)
         return NULL;
-    }
-    if (out_default != NULL) {
+    if (out_default != NULL)
         *out_default = attn__keys[index].fallback;
-    }
-    if (out_values != NULL) {
+    if (out_values != NULL)
         *out_values = attn__keys[index].values;
-    }
     return attn__keys[index].name;
 }

@@ -11,26 +11,22 @@
 static bool copy_token(char *copy, const char *start, size_t length)
 {
     const size_t kept = length < TOKEN_SIZE ? length : TOKEN_SIZE - 1;
-    for (size_t i = 0; i < kept; i++) {
+    for (size_t i = 0; i < kept; i++)
         copy[i] = start[i] >= ' ' && start[i] <= '~' ? start[i] : '?';
-    }
     copy[kept] = 0;
-    if (kept < length) {
+    if (kept < length)
         memcpy(copy + kept - 3, "...", 3);
-    }
     return kept == length;
 }
 
 static int32_t unknown_key(const char *name, struct attn_error *err)
 {
     const char *names[KEYS_MOST];
-    for (uint32_t i = 0; i < attn__key_count; i++) {
+    for (uint32_t i = 0; i < attn__key_count; i++)
         names[i] = attn__keys[i].name;
-    }
     const char *near = attn__nearest(name, names, attn__key_count);
-    if (near != NULL) {
+    if (near != NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, name, "unknown key '%s'; did you mean '%s'?", name, near);
-    }
     return attn__fail(err, ATTN_E_INVALID, 0, name,
                       "unknown key '%s'; keys are heads, head_dim, kv_heads, q, kv, ... (docs/problem.md)",
                       name);
@@ -40,9 +36,8 @@ static int32_t bad_value(const struct attn__key *key, const char *value, struct 
 {
     const char *names[KEYS_MOST];
     size_t count = 0;
-    for (const struct attn__value *choice = key->choices; choice != NULL && choice->name != NULL; choice++) {
+    for (const struct attn__value *choice = key->choices; choice != NULL && choice->name != NULL; choice++)
         names[count++] = choice->name;
-    }
     const char *near = count > 0 ? attn__nearest(value, names, count) : NULL;
     if (near != NULL) {
         return attn__fail(err, ATTN_E_INVALID, 0, key->name,
@@ -55,11 +50,9 @@ static int32_t bad_value(const struct attn__key *key, const char *value, struct 
 
 static const struct attn__key *find_key(const char *name)
 {
-    for (uint32_t i = 0; i < attn__key_count; i++) {
-        if (strcmp(attn__keys[i].name, name) == 0) {
+    for (uint32_t i = 0; i < attn__key_count; i++)
+        if (strcmp(attn__keys[i].name, name) == 0)
             return &attn__keys[i];
-        }
-    }
     return NULL;
 }
 
@@ -99,21 +92,18 @@ static int32_t parse_token(const char *start, size_t length, bool *seen, struct 
     const bool whole_name = copy_token(name, start, (size_t)(equals - start));
     const bool whole_value = copy_token(value, equals + 1, length - (size_t)(equals + 1 - start));
     const struct attn__key *key = whole_name ? find_key(name) : NULL;
-    if (key == NULL) {
+    if (key == NULL)
         return unknown_key(name, err);
-    }
     if (value[0] == 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, key->name, "%s has an empty value; accepted: %s", key->name,
                           key->values);
     }
     const int32_t status = check_once(key, seen, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     seen[key - attn__keys] = true;
-    if (!whole_value || !key->parse(key, value, problem)) {
+    if (!whole_value || !key->parse(key, value, problem))
         return bad_value(key, value, err);
-    }
     return ATTN_OK;
 }
 
@@ -129,18 +119,15 @@ int32_t attn_problem_parse(const char *text, struct attn_problem *out, struct at
     for (;;) {
         text += strspn(text, " ,");
         const size_t length = strcspn(text, " ,");
-        if (length == 0) {
+        if (length == 0)
             break;
-        }
         const int32_t status = parse_token(text, length, seen, &problem, err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
         text += length;
     }
     /* `scales` says it for the whole cache; a latent cache has only the scale of k. */
-    if (problem.mla && seen[find_key("scales") - attn__keys]) {
+    if (problem.mla && seen[find_key("scales") - attn__keys])
         problem.v_scale = ATTN_SCALES_NONE;
-    }
     return attn_problem_resolve(&problem, out, err);
 }

@@ -16,9 +16,8 @@ static int32_t invalid(struct attn_error *err, const char *key, const char *text
 
 static void fill(uint32_t *member, uint32_t fallback)
 {
-    if (*member == 0) {
+    if (*member == 0)
         *member = fallback;
-    }
 }
 
 static void fill_types(struct attn_problem *problem)
@@ -39,9 +38,8 @@ static void fill_window(struct attn_problem *problem)
         problem->window_left = -1;
         problem->given |= ATTN_GIVEN_WINDOW_LEFT;
     }
-    if (!(problem->given & ATTN_GIVEN_WINDOW_RIGHT)) {
+    if (!(problem->given & ATTN_GIVEN_WINDOW_RIGHT))
         problem->window_right = problem->causal == ATTN_CAUSAL_YES ? 0 : problem->window_left;
-    }
 }
 
 void attn__problem_fill(struct attn_problem *problem)
@@ -173,15 +171,12 @@ static int32_t check_scale(const char *name, const char *scale, uint32_t dtype, 
 static int32_t check_scales(const struct attn_problem *problem, struct attn_error *err)
 {
     int32_t status = check_scale("q", "q_scale", problem->q_dtype, problem->q_scale, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_scale("k", "k_scale", problem->k_dtype, problem->k_scale, err);
-    }
-    if (status == ATTN_OK && !problem->mla) {
+    if (status == ATTN_OK && !problem->mla)
         status = check_scale("v", "v_scale", problem->v_dtype, problem->v_scale, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_scale("out", "out_scale", problem->out_dtype, problem->out_scale, err);
-    }
     return status;
 }
 
@@ -217,11 +212,9 @@ static int32_t check_raw(const struct attn_problem *problem, struct attn_error *
             "given has the unknown bits 0x%x; accepted: ATTN_GIVEN_WINDOW_LEFT, ATTN_GIVEN_WINDOW_RIGHT",
             problem->given & ~KNOWN_GIVEN);
     }
-    for (size_t i = 0; i < sizeof problem->reserved / sizeof problem->reserved[0]; i++) {
-        if (problem->reserved[i] != 0) {
+    for (size_t i = 0; i < sizeof problem->reserved / sizeof problem->reserved[0]; i++)
+        if (problem->reserved[i] != 0)
             return invalid(err, "reserved", "reserved words of a problem must be zero");
-        }
-    }
     if (!(problem->given & ATTN_GIVEN_WINDOW_LEFT) && problem->window_left != 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, "window",
                           "window_left is %d, but ATTN_GIVEN_WINDOW_LEFT is not set in given; set it, or "
@@ -241,30 +234,24 @@ static int32_t check_raw(const struct attn_problem *problem, struct attn_error *
 int32_t attn_problem_resolve(const struct attn_problem *problem, struct attn_problem *out,
                              struct attn_error *err)
 {
-    if (out == NULL) {
+    if (out == NULL)
         return invalid(err, "out", "out is NULL");
-    }
     struct attn_problem full;
     int32_t status = attn__take(&full, sizeof full, problem, sizeof full, "problem", err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_raw(&full, err);
-    }
     if (status == ATTN_OK) {
         attn__problem_fill(&full);
         status = check_members(&full, err);
     }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_shape(&full, err);
-    }
-    if (status == ATTN_OK && full.mla) {
+    if (status == ATTN_OK && full.mla)
         status = check_mla(&full, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_scales(&full, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = check_products(&full, err);
-    }
     if (status == ATTN_OK) {
         full.struct_size = (uint32_t)sizeof full;
         *out = full;
@@ -276,40 +263,34 @@ int32_t attn__problem_take(const struct attn_context *context, const struct attn
                            struct attn_problem *out, struct attn_error *err)
 {
     const int32_t status = attn_problem_resolve(problem, out, err);
-    if (status == ATTN_OK && strcmp(attn__env_get(&context->env, ATTN__VAR_ATTN_DETERMINISTIC), "1") == 0) {
+    if (status == ATTN_OK && strcmp(attn__env_get(&context->env, ATTN__VAR_ATTN_DETERMINISTIC), "1") == 0)
         out->det = 1;
-    }
     return status;
 }
 
 int32_t attn_problem_format(const struct attn_problem *problem, char *text, size_t size, size_t *out_needed,
                             struct attn_error *err)
 {
-    if (text == NULL && size > 0) {
+    if (text == NULL && size > 0)
         return invalid(err, "text", "text is NULL, but size is not 0");
-    }
-    if (size > 0) {
+    if (size > 0)
         text[0] = 0;
-    }
     struct attn_problem full;
     const int32_t status = attn_problem_resolve(problem, &full, err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     size_t used = 0;
     for (const struct attn__key *key = attn__keys; key < attn__keys + attn__key_count; key++) {
-        if (!key->differs(key, &full)) {
+        if (!key->differs(key, &full))
             continue;
-        }
         char value[64];
         key->format(key, &full, value, sizeof value);
         const int length = snprintf(used < size ? text + used : NULL, used < size ? size - used : 0,
                                     "%s%s=%s", used > 0 ? " " : "", key->name, value);
         used += (size_t)length;
     }
-    if (out_needed != NULL) {
+    if (out_needed != NULL)
         *out_needed = used + 1;
-    }
     if (used + 1 > size) {
         return attn__fail(err, ATTN_E_SIZE, 0, "size", "the problem string takes %zu bytes, but size is %zu",
                           used + 1, size);

@@ -15,12 +15,10 @@ static struct attn__plugin *find_plugin(struct attn__plugin *const *plugins, uin
         char name[ATTN__NAME_SIZE];
         const char *cursor = plugins[i]->note.backends;
         while (plugins[i]->has_note && attn__note_next(&cursor, name, sizeof name)) {
-            if (!attn__same_name(name, backend)) {
+            if (!attn__same_name(name, backend))
                 continue;
-            }
-            if (attn__plugin_is_usable(plugins[i])) {
+            if (attn__plugin_is_usable(plugins[i]))
                 return plugins[i];
-            }
             found = found != NULL ? found : plugins[i];
         }
     }
@@ -41,9 +39,8 @@ static int32_t find_backend(struct attn_context *context, const char *backend, s
 {
     struct attn__plugin **plugins;
     uint32_t count;
-    if (attn__registry_list(context, &plugins, &count) != ATTN_OK) {
+    if (attn__registry_list(context, &plugins, &count) != ATTN_OK)
         return attn__fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the list of plugins");
-    }
     int32_t status = ATTN_OK;
     uint32_t reason = 0;
     struct attn__plugin *plugin = find_plugin(plugins, count, backend);
@@ -98,9 +95,8 @@ static void close_texts(struct attn_query *query)
 static int32_t take_query(const struct attn_query *query, struct attn_query *own, struct attn_error *err)
 {
     const int32_t status = attn__take(own, sizeof *own, query, sizeof *own, "query", err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     if ((own->reasons == NULL && own->reason_capacity > 0) ||
         (own->kernels == NULL && own->kernel_capacity > 0)) {
         return attn__fail(err, ATTN_E_INVALID, 0, "query",
@@ -119,18 +115,14 @@ int32_t attn_context_query(struct attn_context *context, const char *backend,
     struct attn_query own;
     struct attn_problem full;
     struct attn__backend *entry = NULL;
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = take_query(query, &own, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__problem_take(context, problem, &full, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = find_backend(context, backend, &entry, err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     const uint32_t known = entry->plugin->table.problem_size;
     if (known < sizeof full && attn__has_bytes(&full, known, sizeof full)) {
         return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_UNKNOWN_TO_PLUGIN, "problem",
@@ -160,9 +152,8 @@ int32_t attn_context_get_axes(struct attn_context *context, const char *backend,
         *out_count = 0;
         status = find_backend(context, backend, &entry, err);
     }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     status = entry->table.axes(entry->plugin->instance, out, out_count);
     if (status != ATTN_OK) {
         *out = NULL;

@@ -12,9 +12,8 @@ static bool add_slots(struct attn__selection *selection, struct attn__plugin *pl
     const char *cursor = plugin->note.backends;
     while (attn__note_next(&cursor, name, sizeof name)) {
         struct attn__slot *grown = realloc(selection->slots, (selection->slot_count + 1) * sizeof *grown);
-        if (grown == NULL) {
+        if (grown == NULL)
             return false;
-        }
         selection->slots = grown;
         struct attn__slot *slot = &grown[selection->slot_count++];
         memset(slot, 0, sizeof *slot);
@@ -31,9 +30,8 @@ int32_t attn__selection_list(struct attn__selection *selection, struct attn_erro
     pthread_mutex_lock(&selection->context->lock); /* a rescan may mark files as vanished meanwhile */
     for (uint32_t i = 0; status == ATTN_OK && i < selection->plugin_count; i++) {
         struct attn__plugin *plugin = selection->plugins[i];
-        if (plugin->has_note && !plugin->vanished && !add_slots(selection, plugin)) {
+        if (plugin->has_note && !plugin->vanished && !add_slots(selection, plugin))
             status = ATTN_E_MEMORY;
-        }
     }
     pthread_mutex_unlock(&selection->context->lock);
     return status == ATTN_OK ? ATTN_OK
@@ -71,9 +69,8 @@ static bool ask_devices(struct attn__selection *selection, struct attn__backend 
         const struct attn_device_info *info = &plugin->devices[i];
         struct attn__candidate *candidate =
             attn__candidate_add(selection->decision, entry->table.name, item, info->device_class);
-        if (candidate == NULL) {
+        if (candidate == NULL)
             return false;
-        }
         candidate->entry = entry;
         attn__candidate_set_device(candidate, &info->device);
         candidate->excluded = is_excluded(selection, &info->device);
@@ -82,9 +79,8 @@ static bool ask_devices(struct attn__selection *selection, struct attn__backend 
                                           selection->options.device,
                                           "%s is not the device asked for, which is %.64s",
                                           candidate->device_name, selection->options.device)
-                : !attn__candidate_ask(candidate, selection->problems, selection->problem_count)) {
+                : !attn__candidate_ask(candidate, selection->problems, selection->problem_count))
             return false;
-        }
     }
     return true;
 }
@@ -95,9 +91,8 @@ static bool ask_without_device(struct attn__selection *selection, struct attn__b
     struct attn__plugin *plugin = entry->plugin;
     struct attn__candidate *candidate =
         attn__candidate_add(selection->decision, entry->table.name, item, entry->table.device_class);
-    if (candidate == NULL) {
+    if (candidate == NULL)
         return false;
-    }
     candidate->entry = entry;
     const uint32_t code = plugin->device_reason != 0 ? plugin->device_reason : ATTN_REASON_NO_DEVICE;
     return attn__candidate_refuse(candidate, code, "device", "", "", "%.150s", plugin->device_text) &&
@@ -111,9 +106,8 @@ static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot,
     char text[160] = "";
     for (int tries = 0; attn__plugin_open(slot->plugin) != ATTN_OK; tries++) {
         const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
-        if (code != 0) {
+        if (code != 0)
             return stand(selection, slot, item, code, text);
-        }
         if (tries == 3) { /* each time a rescan began anew with the file */
             return stand(selection, slot, item, ATTN_REASON_NOT_ASKED,
                          "the directories are read again just now");
@@ -162,9 +156,8 @@ static bool ask_class(struct attn__selection *selection, const char *name, uint3
     bool fits = open_class(selection, name, place);
     for (uint32_t i = 0; fits && i < selection->slot_count; i++) {
         struct attn__slot *slot = &selection->slots[i];
-        if (!is_due(selection, slot, name, place)) {
+        if (!is_due(selection, slot, name, place))
             continue;
-        }
         if (attn__plugin_is_usable(slot->plugin)) {
             fits = ask_slot(selection, slot, item);
             continue;
@@ -172,9 +165,8 @@ static bool ask_class(struct attn__selection *selection, const char *name, uint3
         char text[160];
         const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
         slot->done = code != ATTN_REASON_DUPLICATE;
-        if (slot->done && code != 0) { /* without a reason it vanished just now */
+        if (slot->done && code != 0) /* without a reason it vanished just now */
             fits = stand(selection, slot, item, code, text);
-        }
     }
     return fits;
 }
@@ -187,9 +179,8 @@ static struct attn__candidate *find_winner(const struct attn__selection *selecti
     for (uint32_t i = 0; i < selection->decision->count; i++) {
         struct attn__candidate *candidate = selection->decision->candidates[i];
         if (candidate->info.accepted && attn__item_matches(name, candidate->name) &&
-            (best == NULL || attn__candidate_compare(candidate, best) < 0)) {
+            (best == NULL || attn__candidate_compare(candidate, best) < 0))
             best = candidate;
-        }
     }
     const uint32_t class = best != NULL ? best->info.device_class : 0;
     return class >= 1 && class <= ATTN__CLASSES && selection->order[class] > place ? NULL : best;
@@ -197,11 +188,9 @@ static struct attn__candidate *find_winner(const struct attn__selection *selecti
 
 static bool stand_missing(struct attn__selection *selection, const char *name, uint32_t item)
 {
-    for (uint32_t i = 0; i < selection->slot_count; i++) {
-        if (attn__item_matches(name, selection->slots[i].name)) {
+    for (uint32_t i = 0; i < selection->slot_count; i++)
+        if (attn__item_matches(name, selection->slots[i].name))
             return true;
-        }
-    }
     char text[160];
     attn__item_explain(name, selection->plugins, selection->plugin_count,
                        selection->decision->info.decided_by == ATTN_DECIDED_BY_ENVIRONMENT, text,
@@ -216,17 +205,14 @@ static bool ask_item(struct attn__selection *selection, const char *name, uint32
 {
     struct attn_decision *decision = selection->decision;
     const bool is_auto = attn__same_name(name, "auto");
-    if (!is_auto && !stand_missing(selection, name, item)) {
+    if (!is_auto && !stand_missing(selection, name, item))
         return false;
-    }
     for (uint32_t place = 0; place < ATTN__CLASSES; place++) {
         const bool decided = decision->winner != NULL || decision->none;
-        if (decided && !selection->options.ask_all) {
+        if (decided && !selection->options.ask_all)
             break;
-        }
-        if (!ask_class(selection, name, item, place)) {
+        if (!ask_class(selection, name, item, place))
             return false;
-        }
         if (!decided) {
             decision->winner = find_winner(selection, name, place);
             decision->won = item;
@@ -238,12 +224,10 @@ static bool ask_item(struct attn__selection *selection, const char *name, uint32
 /* Why an admitted slot was not asked; "" stands for the text of NOT_ASKED. */
 static const char *rest_text(const struct attn_decision *decision, const struct attn__slot *slot)
 {
-    if (decision->none) {
+    if (decision->none)
         return "the wanted list says none before it";
-    }
-    if (decision->winner != NULL && decision->winner->info.device_class < note_class(slot)) {
+    if (decision->winner != NULL && decision->winner->info.device_class < note_class(slot))
         return "";
-    }
     return "an earlier item of the wanted list, or the device asked for, is served already";
 }
 
@@ -254,18 +238,16 @@ static bool stand_rest(struct attn__selection *selection)
     for (uint32_t i = 0; i < selection->slot_count; i++) {
         struct attn__slot *slot = &selection->slots[i];
         if (slot->done || (slot->reason == 0 && !attn__plugin_is_usable(slot->plugin) &&
-                           attn__plugin_reason(slot->plugin, NULL, 0) == ATTN_REASON_DUPLICATE)) {
+                           attn__plugin_reason(slot->plugin, NULL, 0) == ATTN_REASON_DUPLICATE))
             continue;
-        }
         uint32_t code = slot->reason;
         const char *text = "";
         if (code == 0) {
             code = ATTN_REASON_NOT_ASKED;
             text = rest_text(decision, slot);
         }
-        if (!stand(selection, slot, ATTN__ITEM_BEHIND, code, text)) {
+        if (!stand(selection, slot, ATTN__ITEM_BEHIND, code, text))
             return false;
-        }
     }
     return true;
 }
@@ -285,8 +267,7 @@ int32_t attn__selection_ask(struct attn__selection *selection, struct attn_error
             decision->won = item;
         }
     }
-    if (!fits || !stand_rest(selection)) {
+    if (!fits || !stand_rest(selection))
         return attn__fail(err, ATTN_E_MEMORY, 0, "decision", "no memory for the candidates");
-    }
     return ATTN_OK;
 }

@@ -35,19 +35,16 @@ static int32_t parse_device(struct attn__selection *selection, struct attn_error
     const size_t length = strcspn(text, ":");
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         const char *name = attn_device_type_name(types[i]);
-        if (strlen(name) == length && strncmp(name, text, length) == 0) {
+        if (strlen(name) == length && strncmp(name, text, length) == 0)
             selection->device.type = types[i];
-        }
     }
-    if (selection->device.type == 0) {
+    if (selection->device.type == 0)
         return bad_device(text, err);
-    }
     if (text[length] == ':') {
         const char *digits = text + length + 1;
         const size_t count = strspn(digits, "0123456789");
-        if (count == 0 || count > 9 || digits[count] != 0) {
+        if (count == 0 || count > 9 || digits[count] != 0)
             return bad_device(text, err);
-        }
         selection->device.ordinal = (int32_t)strtol(digits, NULL, 10);
         selection->any_ordinal = false;
     }
@@ -58,9 +55,8 @@ static int32_t parse_device(struct attn__selection *selection, struct attn_error
 static void set_order(struct attn__selection *selection)
 {
     const bool cpu_first = !selection->any_device && selection->device.type == ATTN_DEVICE_CPU;
-    for (uint32_t class = 1; class <= ATTN__CLASSES; class ++) {
+    for (uint32_t class = 1; class <= ATTN__CLASSES; class ++)
         selection->order[class] = cpu_first ? (class + 1) % ATTN__CLASSES : class - 1;
-    }
 }
 
 static int32_t take_problems(struct attn__selection *selection, const struct attn_problem *problems,
@@ -72,17 +68,15 @@ static int32_t take_problems(struct attn__selection *selection, const struct att
                           MOST_PROBLEMS);
     }
     selection->problems = calloc(count, sizeof *selection->problems);
-    if (selection->problems == NULL) {
+    if (selection->problems == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "problems", "no memory for %u problems", count);
-    }
     selection->problem_count = count;
     const uint32_t stride = problems->struct_size; /* a newer caller's structs are larger */
     for (uint32_t i = 0; i < count; i++) {
         const void *one = (const char *)problems + (size_t)i * stride;
         const int32_t status = attn__problem_take(selection->context, one, &selection->problems[i], err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
     }
     return ATTN_OK;
 }
@@ -93,9 +87,8 @@ static int32_t take_options(struct attn__selection *selection, const struct attn
     if (options != NULL) {
         const int32_t status = attn__take(&selection->options, sizeof selection->options, options,
                                           sizeof selection->options, "options", err);
-        if (status != ATTN_OK) {
+        if (status != ATTN_OK)
             return status;
-        }
     }
     selection->strict = selection->options.strict != 0 ||
                         strcmp(attn__env_get(&selection->context->env, ATTN__VAR_ATTN_STRICT), "1") == 0;
@@ -131,9 +124,8 @@ static int32_t take_wanted(struct attn__selection *selection, struct attn_error 
     char item[ATTN__NAME_SIZE];
     const char *cursor = wanted;
     decision->requested = strdup(attn__item_next(&cursor, item, sizeof item) ? wanted : "auto");
-    if (decision->requested == NULL) {
+    if (decision->requested == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the wanted list");
-    }
     decision->info.requested = decision->requested;
     if (decision->overrules) {
         attn__log_once(&selection->context->log, ATTN_LOG_INFO, "select",
@@ -148,16 +140,13 @@ static int32_t start(struct attn__selection *selection, const struct attn_proble
                      const struct attn_select_options *options, struct attn_error *err)
 {
     int32_t status = take_options(selection, options, err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = take_problems(selection, problems, count, err);
-    }
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     selection->decision = calloc(1, sizeof *selection->decision);
-    if (selection->decision == NULL) {
+    if (selection->decision == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "decision", "no memory for a decision");
-    }
     selection->decision->context = selection->context;
     attn__context_hold(selection->context);
     status = take_wanted(selection, err);
@@ -175,23 +164,20 @@ int32_t attn_select(struct attn_context *context, const struct attn_problem *pro
     *out = NULL;
     struct attn__selection selection = {.context = context};
     int32_t status = attn__check_fork(context->born, "attn_select", err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = start(&selection, problems, count, options, err);
-    }
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__selection_ask(&selection, err);
-    }
     bool keep = false;
     if (status == ATTN_OK) {
         status = attn__decision_conclude(selection.decision, selection.strict, selection.plugins,
                                          selection.plugin_count, err);
         keep = status == ATTN_OK || status == ATTN_E_NO_BACKEND;
     }
-    if (keep) {
+    if (keep)
         *out = selection.decision;
-    } else {
+    else
         attn_decision_destroy(selection.decision);
-    }
     free(selection.problems);
     free(selection.plugins);
     free(selection.slots);

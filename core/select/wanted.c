@@ -14,12 +14,10 @@ bool attn__item_next(const char **cursor, char *item, size_t size)
     const char *start = *cursor + strspn(*cursor, " \t\r\n,");
     size_t length = strcspn(start, ",");
     *cursor = start + length;
-    while (length > 0 && strchr(" \t\r\n", start[length - 1]) != NULL) {
+    while (length > 0 && strchr(" \t\r\n", start[length - 1]) != NULL)
         length--;
-    }
-    if (length == 0) {
+    if (length == 0)
         return false;
-    }
     /* A name that does not fit matches nothing, and what is left of it is enough for a message. */
     length = length < size ? length : size - 1;
     memcpy(item, start, length);
@@ -47,9 +45,8 @@ static const char *flavour_of(const char *name)
 
 bool attn__item_matches(const char *item, const char *name)
 {
-    if (attn__same_name(item, "auto")) {
+    if (attn__same_name(item, "auto"))
         return true;
-    }
     char vendor[ATTN__NAME_SIZE];
     copy_vendor(name, vendor, sizeof vendor);
     return attn__same_name(item, name) || attn__same_name(item, vendor) ||
@@ -63,9 +60,8 @@ static bool list_admits(const char *wanted, const char *name)
     bool blank = true;
     while (attn__item_next(&cursor, item, sizeof item)) {
         blank = false;
-        if (attn__item_matches(item, name)) {
+        if (attn__item_matches(item, name))
             return true;
-        }
     }
     return blank; /* nothing said is auto */
 }
@@ -77,13 +73,11 @@ static bool is_disabled(const char *globs, const char *name)
     char glob[ATTN__NAME_SIZE];
     char vendor[ATTN__NAME_SIZE];
     copy_vendor(name, vendor, sizeof vendor);
-    while (attn__item_next(&globs, glob, sizeof glob)) {
+    while (attn__item_next(&globs, glob, sizeof glob))
         if (attn__name_matches(glob, name) ||
             (strchr(glob, '/') == NULL &&
-             (attn__name_matches(glob, vendor) || attn__name_matches(glob, flavour_of(name))))) {
+             (attn__name_matches(glob, vendor) || attn__name_matches(glob, flavour_of(name)))))
             return true;
-        }
-    }
     return false;
 }
 
@@ -91,14 +85,12 @@ bool attn__wanted_backend(const struct attn_context *context, const char *wanted
                           uint32_t *out_reason)
 {
     uint32_t reason = 0;
-    if (!list_admits(wanted, name)) {
+    if (!list_admits(wanted, name))
         reason = ATTN_REASON_NOT_REQUESTED;
-    } else if (is_disabled(attn__env_get(&context->env, ATTN__VAR_ATTN_DISABLE), name)) {
+    else if (is_disabled(attn__env_get(&context->env, ATTN__VAR_ATTN_DISABLE), name))
         reason = ATTN_REASON_DISABLED_BY_USER;
-    }
-    if (out_reason != NULL) {
+    if (out_reason != NULL)
         *out_reason = reason;
-    }
     return reason == 0;
 }
 
@@ -117,41 +109,35 @@ bool attn__wanted_plugin(const struct attn_context *context, const char *wanted,
         /* That the user forbade what he asked for says more. */
         reason = one == ATTN_REASON_DISABLED_BY_USER ? one : reason;
     }
-    if (out_reason != NULL) {
+    if (out_reason != NULL)
         *out_reason = reason;
-    }
     return reason == 0;
 }
 
 void attn__device_name(const struct attn_device *device, char *text, size_t size)
 {
     const char *type = attn_device_type_name(device->type);
-    if (type != NULL) {
+    if (type != NULL)
         snprintf(text, size, "%s:%d", type, device->ordinal);
-    } else {
+    else
         snprintf(text, size, "%u:%d", device->type, device->ordinal);
-    }
 }
 
 /* ---------------------------------------------------------------- names that nobody has */
 
 static bool has_vendor(const char *vendor, struct attn__plugin *const *plugins, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (plugins[i]->has_note && attn__same_name(vendor, plugins[i]->note.name)) {
+    for (uint32_t i = 0; i < count; i++)
+        if (plugins[i]->has_note && attn__same_name(vendor, plugins[i]->note.name))
             return true;
-        }
-    }
     return false;
 }
 
 static bool is_known_vendor(const char *vendor)
 {
-    for (size_t i = 0; i < sizeof vendors / sizeof vendors[0]; i++) {
-        if (attn__same_name(vendor, vendors[i])) {
+    for (size_t i = 0; i < sizeof vendors / sizeof vendors[0]; i++)
+        if (attn__same_name(vendor, vendors[i]))
             return true;
-        }
-    }
     return false;
 }
 
@@ -169,9 +155,8 @@ static bool find_near(const char *item, struct attn__plugin *const *plugins, uin
             const char *const names[] = {best, name, vendor, flavour_of(name)};
             const size_t first = best[0] == 0 ? 1 : 0;
             const char *found = attn__nearest(item, names + first, sizeof names / sizeof names[0] - first);
-            if (found != NULL && found != best) {
+            if (found != NULL && found != best)
                 attn__copy_text(best, sizeof best, found);
-            }
         }
     }
     attn__copy_text(near, size, best);
@@ -187,9 +172,8 @@ static struct attn__plugin *find_refused(const char *vendor, struct attn__plugin
     for (uint32_t i = 0; i < count; i++) {
         const char *slash = strrchr(plugins[i]->path, '/');
         const char *file = slash != NULL ? slash + 1 : plugins[i]->path;
-        if (!plugins[i]->has_note && attn__same_name(file, base)) {
+        if (!plugins[i]->has_note && attn__same_name(file, base))
             return plugins[i];
-        }
     }
     return NULL;
 }

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "serving/layer.h"
 #include "dispatch/plan.h"
 #include "select/problem.h"
+#include "serving/layer.h"
 
 int32_t attn__layer_check_hip(const struct attn_backend *backend, uint32_t type, struct attn_error *err)
 {

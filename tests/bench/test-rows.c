@@ -120,10 +120,9 @@ static int run(struct serve *serve, uint64_t seed, uint64_t *steps, struct failu
         if (!step_is_right(serve, step))
             return failure_set(err, "step %" PRIu64 ": %s", *steps, why);
         scheduler_commit(serve->scheduler);
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < count; i++)
             if (go_on(serve, step->parts[i].sequence, draw(&state, 50) == 0, err) < 0)
                 return -1;
-        }
         ++*steps;
     }
     return serve_check(serve, err);

@@ -97,10 +97,9 @@ static void judge_apart(struct run_options *options)
 /* Such a kind says more about a file that cannot be used than that it cannot. */
 static bool only_apart(const struct run_options *options)
 {
-    for (size_t i = 0; i < KINDS; i++) {
+    for (size_t i = 0; i < KINDS; i++)
         if (is_wanted(options, i) && kinds[i].check != NULL)
             return false;
-    }
     return true;
 }
 

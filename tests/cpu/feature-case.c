@@ -169,10 +169,9 @@ static void draw_batch(struct feature_case *c)
     b->q_offsets.data = c->q_offsets;
     if (c->problem.kv_source != ATTN_KV_NEW || case_draw(c, 2) == 0)
         b->kv_lens.data = c->kv_lens;
-    for (uint32_t n = 0; n < CASE_SEQS; n++) {
+    for (uint32_t n = 0; n < CASE_SEQS; n++)
         for (uint32_t i = 0; i < width; i++)
             c->table[n][i] = case_draw(c, 9) == 0 ? -1 : (int32_t)((i * CASE_SEQS + n) ^ 1u);
-    }
     c->kv.pages = dense ? CASE_SEQS : width * CASE_SEQS + 1;
     c->kv.block = dense ? c->most_keys : c->problem.block;
     if (c->problem.addressing == ATTN_TABLE) {
@@ -201,10 +200,9 @@ static bool seen_by_anybody(const struct feature_case *c, uint32_t seq, uint32_t
     double bias;
 
     for (uint32_t i = 0; i < q_len; i++) {
-        for (uint32_t h = g * group; h < (g + 1) * group; h++) {
+        for (uint32_t h = g * group; h < (g + 1) * group; h++)
             if (reference_sees(c, seq, i, h, j, &bias))
                 return true;
-        }
     }
     return false;
 }

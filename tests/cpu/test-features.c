@@ -121,10 +121,9 @@ static void check(uint32_t features, uint32_t cases)
                      problem);
             run_case(c, backend, text);
             for (uint32_t n = 0; n < CASE_SEQS; n++) {
-                for (uint32_t i = 0; i < (uint32_t)(c->q_offsets[n + 1] - c->q_offsets[n]); i++) {
+                for (uint32_t i = 0; i < (uint32_t)(c->q_offsets[n + 1] - c->q_offsets[n]); i++)
                     for (uint32_t h = 0; h < c->problem.heads; h++, rows++)
                         judge_row(c, n, i, h, text);
-                }
             }
             case_end(c);
         }

@@ -78,12 +78,11 @@ static void check_best(const char *flags)
                  {"k=bf16 v=bf16", "paged_decode_bf16_" BEST, "paged_prefill_bf16_" BEST},
                  {"k=f16 v=bf16", "paged_decode_mixed_" BEST, "paged_prefill_mixed_" BEST}};
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (has_best())
             check(flags, cases[i].types, cases[i].decode, cases[i].prefill);
         else
             check(flags, cases[i].types, PLAIN, PLAIN);
-    }
 }
 
 int main(void)

@@ -58,10 +58,9 @@ static void scene_init(struct scene *scene, const char *keys, uint32_t cp)
         scene->sinks[h] = (float)h - 1.5f;
     }
     for (uint32_t row = 0; row < ROWS; row++) {
-        for (uint32_t h = 0; h < HEADS; h++) {
+        for (uint32_t h = 0; h < HEADS; h++)
             for (uint32_t d = 0; d < DIM; d++)
                 scene->q[row][h][d] = 2 * number(1, row, h, d);
-        }
         for (uint32_t i = 0; i < 32; i++) {
             scene->bits[row][i] = (uint8_t)(127 * (number(2, row, i, 0) + 1));
             scene->numbers[row][i] = number(3, row, i, 0) < -0.7f ? -INFINITY : number(4, row, i, 0);

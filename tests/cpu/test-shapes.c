@@ -36,10 +36,9 @@ static void fill(struct desk *desk)
     float *const arrays[] = {(float *)desk->q, (float *)desk->k, (float *)desk->fresh};
     const uint32_t counts[] = {ROWS * HEADS * DIM, PAGES * BLOCK * DIM, KEYS * DIM};
 
-    for (uint32_t a = 0; a < 3; a++) {
+    for (uint32_t a = 0; a < 3; a++)
         for (uint32_t i = 0; i < counts[a]; i++)
             arrays[a][i] = (float)((i * 2654435761u + a * 40503u) >> 8 & 0xff) / 128 - 1;
-    }
     for (uint32_t i = 0; i < ROWS * HEADS; i++) {
         const float *q = desk->q[i / HEADS][i % HEADS];
         memcpy(desk->latent[i / HEADS][i % HEADS], q, sizeof desk->latent[0][0]);

@@ -156,10 +156,9 @@ INLINE float vec_reduce_add(vec a)
 {
     float sum[VEC_LANES];
     vec_put(sum, a);
-    for (uint32_t n = VEC_LANES / 2; n > 0; n /= 2) {
+    for (uint32_t n = VEC_LANES / 2; n > 0; n /= 2)
         for (uint32_t i = 0; i < n; i++)
             sum[i] += sum[n + i];
-    }
     return sum[0];
 }
 

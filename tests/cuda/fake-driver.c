@@ -166,10 +166,9 @@ struct fake_object *fake_find_memory(const void *memory, enum fake_kind kind)
     struct fake_object *object;
 
     pthread_mutex_lock(&lock);
-    for (object = objects; object != NULL; object = object->next) {
+    for (object = objects; object != NULL; object = object->next)
         if (object->kind == kind && object->memory == memory)
             break;
-    }
     pthread_mutex_unlock(&lock);
     return object;
 }
@@ -229,10 +228,9 @@ void fake_drop_functions(const struct fake_object *module)
 
     do {
         pthread_mutex_lock(&lock);
-        for (function = objects; function != NULL; function = function->next) {
+        for (function = objects; function != NULL; function = function->next)
             if (function->kind == FAKE_FUNCTION && function->capture == module)
                 break;
-        }
         pthread_mutex_unlock(&lock);
         if (function != NULL)
             fake_drop(function);
@@ -284,10 +282,9 @@ static uint64_t get_calls(void)
 
 static uint64_t calls_of(const char *name)
 {
-    for (uint32_t i = 0; i < NAMES_MAX && counts[i].name != NULL; i++) {
+    for (uint32_t i = 0; i < NAMES_MAX && counts[i].name != NULL; i++)
         if (strcmp(counts[i].name, name) == 0)
             return counts[i].count;
-    }
     return 0;
 }
 
@@ -351,10 +348,9 @@ gpu_result fake_lookup(const char *name, void **out, int version, uint64_t flags
 #undef GPU_ENTRY
     (void)version, (void)flags, (void)status;
     *out = NULL;
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0] && !fake_machine.no_lookup; i++) {
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0] && !fake_machine.no_lookup; i++)
         if (strcmp(entries[i].name, name) == 0)
             memcpy(out, &entries[i].function, sizeof *out);
-    }
     return *out != NULL ? GPU_SUCCESS : 500;
 }
 

@@ -17,10 +17,9 @@ static bool is_emulated(const unsigned char *image)
 {
     Elf64_Ehdr header;
 
-    for (int i = 0; i < SELFMAG; i++) {
+    for (int i = 0; i < SELFMAG; i++)
         if (image[i] != (unsigned char)ELFMAG[i])
             return false;
-    }
     memcpy(&header, image, sizeof header);
     return header.e_machine == MACHINE_AMDGPU;
 }

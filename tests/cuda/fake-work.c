@@ -280,11 +280,10 @@ gpu_result cuStreamEndCapture(gpu_handle stream, gpu_handle *graph)
         fake_offend("a capture ends that did not begin");
         return GPU_CAPTURE_FIRST;
     }
-    if (result == GPU_SUCCESS) {
+    if (result == GPU_SUCCESS)
         *graph = object->capture;
-    } else {
+    else
         fake_drop(object->capture);
-    }
     object->capture = NULL;
     return result;
 }

@@ -27,12 +27,11 @@ static uint32_t take_all(struct world *world, struct job *job, struct attn_buffe
 {
     uint32_t count = 0;
 
-    for (uint64_t size = (uint64_t)1 << 34; size >= least && count < MOST_PIECES;) {
+    for (uint64_t size = (uint64_t)1 << 34; size >= least && count < MOST_PIECES;)
         if (world->table->memory->alloc(job->backend, size, &pieces[count], &world->err) == ATTN_OK)
             count++;
         else
             size /= 2;
-    }
     return count;
 }
 

@@ -56,10 +56,9 @@ static void offend(const char *name, const char *what)
 
 static const struct maker *find_maker(const struct maker *list, size_t count, const char *name)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (strcmp(list[i].name, name) == 0)
             return &list[i];
-    }
     return NULL;
 }
 
@@ -77,10 +76,9 @@ static bool needs_context(const char *name)
 {
     static const char *const without[] = {"cuInit", "cuDriverGet", "cuDevice", "cuCtxPush", "cuCtxPop"};
 
-    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++)
         if (strncmp(name, without[i], strlen(without[i])) == 0)
             return false;
-    }
     return true;
 }
 
@@ -91,10 +89,9 @@ static bool is_sticky(gpu_result result)
 
 static gpu_result lost_with(gpu_handle context)
 {
-    for (uint32_t i = 0; i < lost_count; i++) {
+    for (uint32_t i = 0; i < lost_count; i++)
         if (lost[i].context == context)
             return lost[i].error;
-    }
     return GPU_SUCCESS;
 }
 
@@ -248,10 +245,9 @@ uint64_t shim_calls(void)
 
 uint64_t shim_calls_of(const char *name)
 {
-    for (uint32_t i = 0; i < MOST_NAMES && counts[i].name != NULL; i++) {
+    for (uint32_t i = 0; i < MOST_NAMES && counts[i].name != NULL; i++)
         if (strcmp(counts[i].name, name) == 0)
             return counts[i].count;
-    }
     return 0;
 }
 

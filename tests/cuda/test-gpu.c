@@ -155,10 +155,9 @@ static void test_streams(struct world *world)
         threads[i].world = *world;
         threads[i].good = job_init_beside(&threads[i].job, world, &first) == ATTN_OK;
     }
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++)
         if (pthread_create(&threads[i].id, NULL, run_thread, &threads[i]) != 0)
             abort();
-    }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i].id, NULL);
         good = good && threads[i].good;

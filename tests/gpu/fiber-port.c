@@ -84,10 +84,9 @@ const struct gpu_fiber_slot *gpu_fiber_meet(enum gpu_fiber_op op, const struct g
     }
     warp->arrived = 0;
     warp->phase++;
-    for (uint32_t i = first; i < first + GPU_WARP; i++) {
+    for (uint32_t i = first; i < first + GPU_WARP; i++)
         if (i != fiber_cta.current)
             make_ready(i);
-    }
     return slots;
 }
 
@@ -96,10 +95,9 @@ void fiber_open_barrier(uint32_t id, uint32_t wanted)
     if (fiber_cta.arrived[id] == 0 || fiber_cta.arrived[id] < wanted)
         return;
     fiber_cta.arrived[id] = 0;
-    for (uint32_t i = 0; i < fiber_cta.grid.threads; i++) {
+    for (uint32_t i = 0; i < fiber_cta.grid.threads; i++)
         if (fiber_cta.thread[i].state == FIBER_AT_BARRIER && fiber_cta.thread[i].barrier == id)
             make_ready(i);
-    }
 }
 
 static void wait_at(uint32_t id, uint32_t wanted)

@@ -126,10 +126,9 @@ void fiber_launch(fiber_kernel_fn kernel, const void *argument, const struct fib
     fiber_cta.scheduler = (struct fiber_stack){0};
     if (grid->shared > 0 && posix_memalign((void **)&fiber_cta.shared, 128, grid->shared) != 0)
         fiber_die("no memory for %zu bytes of shared memory", grid->shared);
-    for (uint32_t i = 0; i < grid->threads; i++) {
+    for (uint32_t i = 0; i < grid->threads; i++)
         if (fiber_cta.thread[i].stack.base == NULL)
             fiber_stack_create(&fiber_cta.thread[i].stack, STACK_BYTES);
-    }
     for (fiber_cta.z = 0; fiber_cta.z < (grid->z > 0 ? grid->z : 1); fiber_cta.z++) {
         for (fiber_cta.y = 0; fiber_cta.y < (grid->y > 0 ? grid->y : 1); fiber_cta.y++) {
             for (uint32_t i = 0; i < grid->x; i++) {

@@ -87,10 +87,9 @@ Test(number, encodes_to_nearest_even)
         for (uint32_t code = 0; code < 256; code++)
             encode_around(eights[i], code);
         /* Every exponent and sign, with fractions of all kinds: beyond the largest, infinite, NaN. */
-        for (uint32_t top = 0; top < 1024; top++) {
+        for (uint32_t top = 0; top < 1024; top++)
             for (uint32_t rest = 0; rest < 64; rest++)
                 encode(eights[i], attn__f32_of_bits(top << 22 | (rest * 2654435761u & 0x3fffff)));
-        }
     }
 }
 

@@ -5,9 +5,9 @@
  */
 #include <stdlib.h>
 
-#include "serving/layer.h"
 #include "metadata.h"
 #include "queue.h"
+#include "serving/layer.h"
 #include "stack.h"
 #include "tap.h"
 #include "world.h"

@@ -398,10 +398,9 @@ const char *world_difference(const struct world *a, const struct world *b)
         MEMBER(rescaled),  MEMBER(copied),   MEMBER(cache),       MEMBER(host_cache),
         MEMBER(converted), MEMBER(gathered), MEMBER(found_slots), MEMBER(own_works)};
 
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         if (memcmp((const char *)a->memory + members[i].offset, (const char *)b->memory + members[i].offset,
                    members[i].size) != 0)
             return members[i].name;
-    }
     return memcmp(a->memory, b->memory, sizeof *a->memory) != 0 ? "an input" : NULL;
 }

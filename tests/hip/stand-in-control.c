@@ -144,10 +144,9 @@ static uint64_t calls_of(const char *name)
 {
     if (strncmp(name, "cu", 2) == 0)
         return fake_beneath()->calls_of(name);
-    for (uint32_t i = 0; i < NAMES_MAX && counts[i].name != NULL; i++) {
+    for (uint32_t i = 0; i < NAMES_MAX && counts[i].name != NULL; i++)
         if (strcmp(counts[i].name, name) == 0)
             return counts[i].count;
-    }
     return 0;
 }
 

@@ -99,10 +99,9 @@ hip_result stand_result(int cuda)
     } others[] = {{34, 34, HIP_UNKNOWN},         {226, 226, HIP_LAUNCH_FAILURE}, {220, 225, HIP_UNKNOWN},
                   {221, 221, HIP_INVALID_IMAGE}, {714, 718, HIP_LAUNCH_FAILURE}, {803, 899, HIP_UNKNOWN}};
 
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (cuda >= others[i].first && cuda <= others[i].last)
             return others[i].result;
-    }
     return cuda;
 }
 

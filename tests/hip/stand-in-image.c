@@ -23,10 +23,9 @@ static unsigned processor_of(const char *arch)
 {
     const size_t length = strcspn(arch, ":");
 
-    for (size_t i = 0; i < sizeof processors / sizeof processors[0]; i++) {
+    for (size_t i = 0; i < sizeof processors / sizeof processors[0]; i++)
         if (strlen(processors[i].name) == length && memcmp(processors[i].name, arch, length) == 0)
             return processors[i].processor;
-    }
     return 0;
 }
 

@@ -69,12 +69,11 @@ double cached_vector(const struct model *model, uint32_t c, const struct sequenc
     if (scale->kind == ATTN_SCALE_DEVICE)
         return oracle_write_row8(dtype, row, dim, to);
     const double factor = fixed_scale(scale, head);
-    for (uint32_t d = 0; d < dim; d++) {
+    for (uint32_t d = 0; d < dim; d++)
         if (oracle_is_eight(dtype))
             to[d] = oracle_write8(dtype, row[d], factor);
         else
             oracle_store(dtype, row[d], to + (size_t)d * oracle_size(dtype));
-    }
     return factor;
 }
 

@@ -94,12 +94,10 @@ static int32_t plan_create(struct attn_backend_impl *backend, const struct attn_
                            struct attn_plan_impl **out, struct attn_error *err)
 {
     (void)backend;
-    if (problem->head_dim == 96) {
+    if (problem->head_dim == 96)
         return fail(err, ATTN_E_MEMORY, ATTN_REASON_MEMORY, "max_kv", "no room for this plan");
-    }
-    if (problem->det) {
+    if (problem->det)
         say("plan det");
-    }
     *out = make();
     return *out != NULL ? ATTN_OK : ATTN_E_MEMORY;
 }
@@ -142,9 +140,8 @@ static int32_t plan_run(const struct attn_plan_impl *plan, const struct attn_bat
     (void)schedule;
     (void)scratch;
     (void)stream;
-    if (tensors->softmax_scale == SCALE_LOST) {
+    if (tensors->softmax_scale == SCALE_LOST)
         return fail(err, ATTN_E_DEVICE_LOST, ATTN_REASON_DEVICE_LOST, "device", "the mock fell off the bus");
-    }
     return tensors->softmax_scale == SCALE_FOREIGN ? 42 : ATTN_OK;
 }
 
@@ -207,9 +204,8 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
                         struct attn_error *err)
 {
     (void)backend, (void)args, (void)stream;
-    if ((kv != NULL) == (desc != NULL)) {
+    if ((kv != NULL) == (desc != NULL))
         return fail(err, ATTN_E_INVALID, 0, "kv", "exactly one of kv and desc is expected");
-    }
     say("kv write");
     return ATTN_OK;
 }
@@ -277,9 +273,8 @@ static void refuse(const struct attn_problem *problem, struct attn_query *out)
 
 static int32_t answer(const struct attn_problem *problem, struct attn_query *out, uint32_t cost)
 {
-    if (MOCK_QUERY_STATUS != ATTN_OK) {
+    if (MOCK_QUERY_STATUS != ATTN_OK)
         return MOCK_QUERY_STATUS;
-    }
     out->cost_rank = cost;
     out->graph_level = ATTN_GRAPH_ALWAYS;
     if (problem->head_dim > MOCK_HEAD_DIM) {
@@ -301,9 +296,8 @@ static int32_t query_first(struct attn_instance *instance, const struct attn_dev
 {
     (void)instance;
     (void)device;
-    if (problem->det) {
+    if (problem->det)
         say("query det");
-    }
     return answer(problem, out, MOCK_COST);
 }
 
@@ -330,9 +324,8 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
 {
     (void)instance;
     (void)device;
-    if (config != NULL && config->threads == 13) {
+    if (config != NULL && config->threads == 13)
         return fail(err, ATTN_E_DEVICE, 0, "threads", "the mock opens no 13 threads");
-    }
     *out = make();
     return *out != NULL ? ATTN_OK : ATTN_E_MEMORY;
 }
@@ -388,9 +381,8 @@ static int32_t get_devices(struct attn_instance *instance, struct attn_device_in
 {
     (void)instance;
     say("devices of " MOCK_NAME);
-    if (MOCK_DEVICES < 0) {
+    if (MOCK_DEVICES < 0)
         return fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver", "libmock.so.1 is not there");
-    }
     const uint32_t count = MOCK_DEVICES < 0 ? 0 : (uint32_t)MOCK_DEVICES;
     for (uint32_t i = 0; i < count && i < capacity; i++) {
         out[i].device_class = MOCK_DEVICE_CLASS;
@@ -447,9 +439,8 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
                              struct attn_error *err)
 {
     services = host;
-    if (MOCK_ENTRY_STATUS != ATTN_OK) {
+    if (MOCK_ENTRY_STATUS != ATTN_OK)
         return fail(err, MOCK_ENTRY_STATUS, 0, "entry", "the mock refuses to start");
-    }
     *out = &plugin;
     return ATTN_OK;
 }

@@ -104,12 +104,11 @@ static int expect_tokens(struct engine *e)
             return -1;
     begin(&w);
     int status = run(e, &w);
-    for (uint32_t i = 0; i < TEXTS && status == 0; i++) {
+    for (uint32_t i = 0; i < TEXTS && status == 0; i++)
         if (w.sequences[i].made.count != TOKENS)
             status = -1;
         else
             memcpy(expected[i], w.sequences[i].made.ids, sizeof expected[i]);
-    }
     finish(&w);
     return status;
 }

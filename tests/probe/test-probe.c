@@ -300,12 +300,11 @@ static void age_results(const struct place *place, long seconds)
     FILE *in = fopen(from, "re"), *out = fopen(to, "we");
     if (in == NULL || out == NULL)
         exit(99);
-    while (fgets(line, sizeof line, in) != NULL) {
+    while (fgets(line, sizeof line, in) != NULL)
         if (sscanf(line, "%63[0-9a-f] %u %u %ld%n", key, &outcome, &number, &since, &rest) == 4)
             fprintf(out, "%s %u %u %ld%s", key, outcome, number, since - seconds, line + rest);
         else
             fputs(line, out);
-    }
     fclose(in);
     if (fclose(out) != 0 || rename(to, from) != 0)
         exit(99);

@@ -162,9 +162,8 @@ bool shadow_check_owners(const struct shadow *shadow, struct scheduled *const *a
         failure_set(why, "the lists do not agree with the states");
         return false;
     }
-    for (uint32_t g = 0; g < s->options.groups; g++) {
+    for (uint32_t g = 0; g < s->options.groups; g++)
         if (!check_group(shadow, g, all, count, false, why) || !check_group(shadow, g, all, count, true, why))
             return false;
-    }
     return true;
 }

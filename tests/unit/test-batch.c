@@ -78,9 +78,8 @@ static void check(const struct step *step, const char *field, const char *piece)
     struct attn_error err;
     ATTN_INIT(&err);
     int32_t status = attn__batch_check(&step->problem, &step->batch, &err);
-    if (status == ATTN_OK) {
+    if (status == ATTN_OK)
         status = attn__batch_check_host(&step->problem, &step->batch, &err);
-    }
     if (field == NULL) {
         cr_assert_eq(status, ATTN_OK, "%s: %s", err.field, err.message);
         return;
@@ -200,9 +199,8 @@ Test(batch, csr)
     for (int large = 0; large < 2; large++) {
         struct step s;
         make(&s, "addr=csr index=i64");
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 6; i++)
             s.wide[i] = s.indices[i];
-        }
         s.host.csr_indices = s.wide;
         s.wide[5] = large ? (int64_t)1 << 33 : 9;
         check(&s, large ? "csr_indices" : NULL, "[5] is 8589934592");

@@ -137,9 +137,8 @@ Test(kv_ops, copy_blocks)
     judge(&world, CALL, "kv_desc", "cache[36]: ");
     kvs[36] = kept;
 #undef CALL
-    for (int i = 0; i < LAYERS; i++) {
+    for (int i = 0; i < LAYERS; i++)
         attn_kv_destroy(kvs[i]);
-    }
     attn_backend_destroy(backend);
     world_close(&world);
 }
@@ -403,9 +402,8 @@ Test(kv_ops, what_a_plugin_does_not_offer)
                  {"convert", attn_kv_convert(backend, &convert, NULL, &world.err)},
                  {"gather", attn_kv_gather(backend, &gather, NULL, &world.err)},
                  {"slot_mapping", attn_kv_slot_mapping(backend, &mapping, NULL, &world.err)}};
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         cr_assert_eq(calls[i].status, ATTN_E_UNSUPPORTED, "%s", calls[i].name);
-    }
     cr_assert_str_eq(world.err.field, "slot_mapping");
     cr_assert_not_null(strstr(world.err.message, "host/flash-attn offers no slot_mapping"), "%s",
                        world.err.message);

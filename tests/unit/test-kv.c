@@ -120,9 +120,8 @@ static void fits(const char *keys, const struct attn_kv_desc *desc, const char *
     cr_assert_eq(attn_problem_parse(keys, &problem, &err), ATTN_OK, "%s", err.message);
     const int32_t status = attn__kv_fits(desc, &problem, &err);
     cr_assert_eq(status, field == NULL ? ATTN_OK : ATTN_E_INVALID, "%s: %s", keys, err.message);
-    if (field != NULL) {
+    if (field != NULL)
         cr_assert_str_eq(err.field, field, "%s: %s", keys, err.message);
-    }
 }
 
 Test(kv, a_cache_fits_its_problem)

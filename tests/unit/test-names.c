@@ -29,9 +29,8 @@ Test(names, every_status_is_described)
         cr_assert_eq(values[i], -(int32_t)i, "%s: numbers have no gap", names[i]);
         cr_assert_str_eq(attn_status_name(values[i]), names[i]);
         check_text(names[i], attn_status_text(values[i]));
-        if (values[i] != ATTN_OK) {
+        if (values[i] != ATTN_OK)
             check_text(names[i], attn_status_advice(values[i]));
-        }
     }
     cr_assert_eq(count, 13);
     cr_assert_str_eq(attn_status_name(-1000), "ATTN_E_UNKNOWN");

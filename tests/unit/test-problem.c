@@ -249,9 +249,8 @@ Test(problem, keys_can_be_listed)
     uint32_t count = 0;
     for (; attn_problem_key(count, &fallback, &values) != NULL; count++) {
         cr_assert(values[0] != 0 && fallback != NULL);
-        for (uint32_t j = 0; j < count; j++) {
+        for (uint32_t j = 0; j < count; j++)
             cr_assert_str_neq(attn_problem_key(j, NULL, NULL), attn_problem_key(count, NULL, NULL));
-        }
     }
     cr_assert_eq(count, 38);
 }
@@ -304,9 +303,8 @@ static void draw_value(const struct attn__key *key, char *text, size_t size)
         snprintf(text, size, draw(2) ? "%u" : "%u/%u", 1 + draw(300), 1 + draw(300));
     } else if (key->choices != NULL) {
         uint32_t count = 0;
-        while (key->choices[count].name != NULL) {
+        while (key->choices[count].name != NULL)
             count++;
-        }
         snprintf(text, size, "%s", key->choices[draw(count)].name);
     } else {
         snprintf(text, size, "%u", key->least + draw(40));
@@ -317,9 +315,8 @@ static void draw_problem(char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "heads=%u", 1U << draw(6));
     for (uint32_t i = 1; i < attn__key_count; i++) {
-        if (i > 1 && draw(6) != 0) {
+        if (i > 1 && draw(6) != 0)
             continue;
-        }
         char value[64];
         draw_value(&attn__keys[i], value, sizeof value);
         used += (size_t)snprintf(text + used, size - used, "%c%s=%s", draw(2) ? ' ' : ',', attn__keys[i].name,

@@ -45,9 +45,8 @@ static void check(const char *mocks, const char *variables, const char *problem,
     struct world world;
     world_open(&world, mocks, variables);
     struct attn_decision *decision = expect(&world, problem, backend, device, wanted);
-    if (candidates != NULL) {
+    if (candidates != NULL)
         cr_assert_str_eq(world_list(decision), candidates);
-    }
     attn_decision_destroy(decision);
     world_close(&world);
 }
@@ -173,9 +172,8 @@ Test(select, a_fallback_is_warned_of_once)
 {
     struct world world;
     world_open(&world, "host gpu", NULL);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         attn_decision_destroy(expect(&world, LARGE, NULL, NULL, FALLBACK("host/flash-attn", "cpu:0")));
-    }
     cr_assert_eq(world_said(&world, "2 select: "), 1, "%s", world.log);
     cr_assert_eq(world_said(&world, "4 select: "), 3, "%s", world.log);
     cr_assert_gt(world_said(&world, "HEAD_DIM: head_dim 256 is above 128"), 0);

@@ -146,10 +146,9 @@ Test(texts, an_advice_says_what_to_do)
         "move",   "nothing to do", "put",    "read", "rebuild", "remove",  "report",  "restart",
         "run",    "split",         "update", "use",  "wait",    "write",   NULL};
 
-    for (size_t i = 0; i < TEXTS; i++) {
+    for (size_t i = 0; i < TEXTS; i++)
         if (strcmp(texts[i].name, "ATTN_OK") != 0)
             cr_assert(begins_with_one_of(texts[i].advice, verbs), "%s: %s", texts[i].name, texts[i].advice);
-    }
 }
 
 Test(texts, variables_are_explained)

@@ -32,9 +32,8 @@ Test(wanted, lists)
                                         " , "};
     static const char *const refuse[] = {"none", "hip",   "flashinfer",  "cuda/flashinfer",
                                          "cud",  "cuda/", "/flash-attn", "hip,FLASHINFER"};
-    for (size_t i = 0; i < sizeof admit / sizeof admit[0]; i++) {
+    for (size_t i = 0; i < sizeof admit / sizeof admit[0]; i++)
         cr_assert_eq(reason_of(NULL, admit[i], "cuda/flash-attn"), 0, "'%s'", admit[i]);
-    }
     for (size_t i = 0; i < sizeof refuse / sizeof refuse[0]; i++) {
         cr_assert_eq(reason_of(NULL, refuse[i], "cuda/flash-attn"), ATTN_REASON_NOT_REQUESTED, "'%s'",
                      refuse[i]);

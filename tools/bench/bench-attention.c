@@ -128,10 +128,9 @@ static uint32_t ceiling_threads(const struct run *run, const struct bench_case *
 
     if (the_case->threads != 0)
         return the_case->threads;
-    for (uint32_t i = 0; (variable = attn_context_get_variable(run->context, i)) != NULL; i++) {
+    for (uint32_t i = 0; (variable = attn_context_get_variable(run->context, i)) != NULL; i++)
         if (strcmp(variable->name, "ATTN_THREADS") == 0)
             return (uint32_t)strtoul(variable->value, NULL, 10);
-    }
     return 0;
 }
 

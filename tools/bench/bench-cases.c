@@ -191,10 +191,9 @@ int cases_next(const struct bench *bench, unsigned index, struct bench_case *out
     *out_more = true;
     if (given && index == 0)
         return case_of_keys(bench, out);
-    for (unsigned i = 0; i < DEFAULT_CASES && !given; i++) {
+    for (unsigned i = 0; i < DEFAULT_CASES && !given; i++)
         if (strcmp(default_cases[i].mode, bench->mode) == 0 && index-- == 0)
             return case_of_table(&default_cases[i], out);
-    }
     *out_more = false;
     return EXIT_YES;
 }

@@ -37,10 +37,9 @@ static bool take_number(const json_t *value, double *out)
 
 static struct pair *pair_find(struct pairs *pairs, const char *name)
 {
-    for (size_t i = 0; i < pairs->count; i++) {
+    for (size_t i = 0; i < pairs->count; i++)
         if (strcmp(pairs->pair[i].name, name) == 0)
             return &pairs->pair[i];
-    }
     pairs->pair = need_memory(pairs->pair, pairs->count + 1, sizeof *pairs->pair);
     pairs->pair[pairs->count] = (struct pair){.name = name};
     return &pairs->pair[pairs->count++];
@@ -93,10 +92,9 @@ static bool file_take(struct pairs *pairs, unsigned side, const char *path)
                  path);
         return false;
     }
-    for (size_t i = 0; i < json_array_size(rows); i++) {
+    for (size_t i = 0; i < json_array_size(rows); i++)
         if (!row_take(pairs, side, path, i, json_array_get(rows, i)))
             return false;
-    }
     return true;
 }
 

@@ -42,10 +42,9 @@ static const struct own_key {
 /* True if the list, separated by spaces, holds the word. */
 static bool list_holds(const char *list, const char *word, size_t size)
 {
-    for (; *list != '\0'; list += strcspn(list, " "), list += strspn(list, " ")) {
+    for (; *list != '\0'; list += strcspn(list, " "), list += strspn(list, " "))
         if (strcspn(list, " ") == size && strncmp(list, word, size) == 0)
             return true;
-    }
     return false;
 }
 
@@ -53,10 +52,9 @@ static bool is_problem_key(const char *name, size_t size)
 {
     const char *key;
 
-    for (uint32_t i = 0; (key = attn_problem_key(i, NULL, NULL)) != NULL; i++) {
+    for (uint32_t i = 0; (key = attn_problem_key(i, NULL, NULL)) != NULL; i++)
         if (strlen(key) == size && strncmp(key, name, size) == 0)
             return true;
-    }
     return false;
 }
 
@@ -66,10 +64,9 @@ static void complain_unknown(const char *mode, const char *allowed, const char *
     const char *names[NAMES], *problem_key;
     size_t count = 0;
 
-    for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++) {
+    for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++)
         if (list_holds(allowed, own_keys[i].name, strlen(own_keys[i].name)))
             names[count++] = own_keys[i].name;
-    }
     bool problem = list_holds(allowed, "problem", 7);
     for (uint32_t i = 0; problem && count < NAMES && (problem_key = attn_problem_key(i, NULL, NULL)) != NULL;
          i++)
@@ -210,10 +207,9 @@ bool keys_have(const struct bench_keys *keys, const char *key)
 {
     const size_t size = strlen(key);
 
-    for (const char *at = keys->problem; *at != '\0'; at += strcspn(at, " "), at += strspn(at, " ")) {
+    for (const char *at = keys->problem; *at != '\0'; at += strcspn(at, " "), at += strspn(at, " "))
         if (strncmp(at, key, size) == 0 && at[size] == '=')
             return true;
-    }
     return false;
 }
 
@@ -228,10 +224,9 @@ bool keys_parse(struct bench_keys *keys, const char *mode, const char *allowed, 
             complain("argument \"%s\" is not accepted; KEY=VALUE is", args[i]);
             return false;
         }
-        for (size_t j = 0; j < sizeof own_keys / sizeof *own_keys; j++) {
+        for (size_t j = 0; j < sizeof own_keys / sizeof *own_keys; j++)
             if (strlen(own_keys[j].name) == size && strncmp(own_keys[j].name, args[i], size) == 0)
                 own = &own_keys[j];
-        }
         if (own != NULL && list_holds(allowed, own->name, size)) {
             good = set_own(keys, own, args[i] + size + 1);
         } else if (own == NULL && list_holds(allowed, "problem", 7) && is_problem_key(args[i], size)) {

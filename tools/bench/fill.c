@@ -34,10 +34,9 @@ bool fill_random(uint32_t dtype, void *to, uint64_t count, uint64_t seed)
     const struct format *format = NULL;
     uint64_t state = seed * 2 + 1;
 
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].dtype == dtype)
             format = &formats[i];
-    }
     if (dtype == ATTN_INT8) {
         for (uint64_t i = 0; i < count; i++)
             ((int8_t *)to)[i] = (int8_t)((int)(next(&state) % 7) - 3);

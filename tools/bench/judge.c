@@ -35,10 +35,9 @@ static bool is_sampled(void *user, uint32_t row, uint32_t head)
 {
     const struct samples *samples = user;
 
-    for (uint32_t i = 0; i < samples->count; i++) {
+    for (uint32_t i = 0; i < samples->count; i++)
         if (samples->row[i] == row && samples->head[i] == head)
             return true;
-    }
     return false;
 }
 

@@ -62,10 +62,9 @@ uint64_t machine_memory(void)
 
     if (file == NULL)
         return 0;
-    while (fgets(line, sizeof line, file) != NULL) {
+    while (fgets(line, sizeof line, file) != NULL)
         if (sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) == 1)
             break;
-    }
     fclose(file);
     return kilobytes << 10;
 }

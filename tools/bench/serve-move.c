@@ -49,10 +49,9 @@ int serve_moves_init(struct serve_model *model, struct failure *err)
         return failure_set(err, "no memory for moves of %" PRIu64 " blocks", most);
     if (attn_memory_alloc(model->backend, bytes, &model->device_pairs, &error) != ATTN_OK)
         return serve_fail(err, "moves of blocks", &error);
-    for (uint32_t i = 0; model->host_blocks > 0 && i < model->layer_count; i++) {
+    for (uint32_t i = 0; model->host_blocks > 0 && i < model->layer_count; i++)
         if (make_host(model, &model->layers[i], err) < 0)
             return -1;
-    }
     return 0;
 }
 

@@ -99,10 +99,9 @@ static void sort_parts(struct serve_rows *rows, const struct scheduler_step *ste
             rows->decodes[rows->decode_count++] = sequence;
         }
     }
-    for (uint32_t i = rows->decode_count; i-- > 0;) {
+    for (uint32_t i = rows->decode_count; i-- > 0;)
         if (rows->decodes[i]->step != rows->step)
             leave(rows, rows->decodes[i]);
-    }
 }
 
 /* The blocks that are new since its last part; those before them are as they were. */

@@ -60,10 +60,9 @@ static bool take_time(const char **text, double *out)
 {
     uint64_t part[6];
 
-    for (unsigned i = 0; i < 6; i++) {
+    for (unsigned i = 0; i < 6; i++)
         if ((i > 0 && !take(text, "--- ::"[i])) || !take_digits(text, i == 0 ? 4 : 2, &part[i]))
             return false;
-    }
     struct tm date = {.tm_year = (int)part[0] - 1900,
                       .tm_mon = (int)part[1] - 1,
                       .tm_mday = (int)part[2],

@@ -182,10 +182,9 @@ static int commit(struct serve *serve, const struct scheduler_step *step, struct
     const uint32_t count = step->part_count;
 
     scheduler_commit(serve->scheduler);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         if (go_on(serve, step->parts[i].sequence, &serve->sampled[i], err) < 0)
             return -1;
-    }
     return 0;
 }
 

@@ -50,10 +50,9 @@ static bool mentions(const char *text, const char *key)
 {
     size_t size = strlen(key);
 
-    for (; *text != '\0'; text += strcspn(text, " "), text += strspn(text, " ")) {
+    for (; *text != '\0'; text += strcspn(text, " "), text += strspn(text, " "))
         if (strncmp(text, key, size) == 0 && text[size] == '=')
             return true;
-    }
     return false;
 }
 
@@ -287,14 +286,12 @@ static const struct usual {
 
 static void usual_values(const struct subject *subject, const char *key, struct words *out)
 {
-    for (uint32_t i = 0; i < subject->axis_count; i++) {
+    for (uint32_t i = 0; i < subject->axis_count; i++)
         if (strcmp(subject->axes[i].key, key) == 0)
             return;
-    }
-    for (size_t i = 0; i < sizeof usuals / sizeof *usuals; i++) {
+    for (size_t i = 0; i < sizeof usuals / sizeof *usuals; i++)
         if (strcmp(usuals[i].key, key) == 0)
             words_split(out, usuals[i].values);
-    }
 }
 
 /* The values of a key that is no range: what the plugin lists, else what the library knows. */
@@ -302,10 +299,9 @@ static void candidate_values(const struct subject *subject, const char *key, str
 {
     for (uint32_t i = 0; i < subject->axis_count; i++) {
         const struct attn_axis *axis = &subject->axes[i];
-        for (uint32_t j = 0; j < axis->value_count && axis->values != NULL; j++) {
+        for (uint32_t j = 0; j < axis->value_count && axis->values != NULL; j++)
             if (strcmp(axis->key, key) == 0)
                 words_add(out, axis->values[j]);
-        }
     }
     if (out->count == 0 && !key_list(key, out))
         usual_values(subject, key, out);
@@ -316,10 +312,9 @@ void subject_values(const struct subject *subject, const char *key, struct words
     struct words values = {0};
 
     candidate_values(subject, key, &values);
-    for (unsigned i = 0; i < values.count; i++) {
+    for (unsigned i = 0; i < values.count; i++)
         if (serves_value(subject, key, values.items[i]))
             words_add(out, values.items[i]);
-    }
     words_finish(&values);
     range_values(subject, key, out);
 }
@@ -331,10 +326,9 @@ static bool is_feature(const char *key)
                                          "v",      "kv",       "out",      "block",   "max_seqs", "max_q",
                                          "max_kv", "max_rows", "graph",    "k_scale", "v_scale"};
 
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(others[i], key) == 0)
             return false;
-    }
     return true;
 }
 

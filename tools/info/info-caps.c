@@ -43,12 +43,11 @@ static void caps_init(struct caps *caps, struct attn_context *context,
         return;
     }
     subject_serves(&subject, "", &caps->graph_level);
-    for (unsigned i = 0; i < LISTS; i++) {
+    for (unsigned i = 0; i < LISTS; i++)
         if (lists[i].key != NULL)
             subject_values(&subject, lists[i].key, &caps->lists[i]);
         else
             subject_features(&subject, &caps->lists[i]);
-    }
 }
 
 static void caps_finish(struct caps *caps)

@@ -143,10 +143,9 @@ bool backend_can_be_asked(const struct attn_report *report, uint32_t index)
 
     if (backend->state != ATTN_BACKEND_READY && backend->state != ATTN_BACKEND_NO_DEVICE)
         return false;
-    for (uint32_t i = 0; i < index; i++) {
+    for (uint32_t i = 0; i < index; i++)
         if (strcmp(attn_report_get_backend(report, i)->name, backend->name) == 0)
             return false;
-    }
     return true;
 }
 

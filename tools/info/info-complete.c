@@ -30,10 +30,9 @@ static bool is_given(const struct info *info, const char *key)
 {
     size_t size = strlen(key);
 
-    for (unsigned i = 0; i + 1 < info->arg_count; i++) {
+    for (unsigned i = 0; i + 1 < info->arg_count; i++)
         if (strncmp(info->args[i], key, size) == 0 && info->args[i][size] == '=')
             return true;
-    }
     return false;
 }
 
@@ -42,10 +41,9 @@ static void offer_problem(const struct info *info, const char *typed)
     const char *key, *sign = strchr(typed, '=');
 
     if (sign == NULL) {
-        for (uint32_t i = 0; (key = attn_problem_key(i, NULL, NULL)) != NULL; i++) {
+        for (uint32_t i = 0; (key = attn_problem_key(i, NULL, NULL)) != NULL; i++)
             if (!is_given(info, key))
                 offer(typed, "", key, "=");
-        }
         return;
     }
     struct words values = {0};
@@ -85,10 +83,9 @@ static unsigned plain_words(const struct info *info, const char **words)
 
     if (info->command != NULL && (info->command[0] != '-' || info->arg_count == 0))
         words[count++] = info->command;
-    for (unsigned i = 0; i < info->arg_count; i++) {
+    for (unsigned i = 0; i < info->arg_count; i++)
         if (info->args[i][0] != '-' || i + 1 == info->arg_count)
             words[count++] = info->args[i];
-    }
     return count;
 }
 
@@ -99,16 +96,15 @@ int complete_command(const struct info *info)
     const char *typed = count > 0 ? words[count - 1] : "";
     const char *command = count > 1 ? words[0] : "";
 
-    if (typed[0] == '-') {
+    if (typed[0] == '-')
         offer_options(typed);
-    } else if (count <= 1) {
+    else if (count <= 1)
         for (const struct command *known = commands; known->name != NULL; known++)
             offer(typed, "", known->name, "");
-    } else if (strcmp(command, "explain") == 0) {
+    else if (strcmp(command, "explain") == 0)
         offer_problem(info, typed);
-    } else if (count == 2 && (strcmp(command, "caps") == 0 || strcmp(command, "exists") == 0)) {
+    else if (count == 2 && (strcmp(command, "caps") == 0 || strcmp(command, "exists") == 0))
         offer_backends(info, typed);
-    }
     free(words);
     return EXIT_YES;
 }

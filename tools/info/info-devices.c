@@ -95,10 +95,9 @@ static int print_json(const struct info *info, const struct attn_report *report,
     }
     jsonout_close(json);
     jsonout_array(json, "absent");
-    for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
+    for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++)
         if (!backend->has_device)
             json_backend(info, json, backend);
-    }
     jsonout_close(json);
     return json_end(json, code);
 }

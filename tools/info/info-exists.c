@@ -11,10 +11,9 @@ int exists_command(const struct info *info)
     if (code != EXIT_YES)
         return code;
     code = EXIT_NO;
-    for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
+    for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++)
         if (backend->state == ATTN_BACKEND_READY && backend_matches(info->args[0], backend->name))
             code = EXIT_YES;
-    }
     attn_report_destroy(report);
     return code;
 }

@@ -56,10 +56,9 @@ static bool advice_was_given(const struct attn_decision *decision, uint32_t upto
     for (uint32_t i = 0; i <= upto; i++) {
         const struct attn_candidate *candidate = attn_decision_get_candidate(decision, i);
         uint32_t count = i < upto ? candidate->reason_count : reasons;
-        for (uint32_t j = 0; j < count && !candidate->accepted; j++) {
+        for (uint32_t j = 0; j < count && !candidate->accepted; j++)
             if (candidate->reasons[j].code == code)
                 return true;
-        }
     }
     return false;
 }

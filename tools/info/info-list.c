@@ -10,10 +10,9 @@ static bool is_told_of_file(const struct attn_report *report, const struct attn_
 {
     const struct attn_file_record *file;
 
-    for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++) {
+    for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++)
         if (strcmp(file->path, backend->file) == 0 && file->reason == backend->reason)
             return true;
-    }
     return false;
 }
 

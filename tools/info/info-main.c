@@ -90,10 +90,9 @@ const struct argp info_argp = {options, parse_option, "[COMMAND [ARGUMENT...]]",
 
 static const struct command *command_find(const char *name)
 {
-    for (size_t i = 0; i < COMMANDS; i++) {
+    for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
-    }
     const char *names[COMMANDS];
     for (size_t i = 0; i < COMMANDS; i++)
         names[i] = commands[i].name;

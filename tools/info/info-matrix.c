@@ -10,10 +10,9 @@ static bool is_row(const char *key)
 {
     static const char *const parts[] = {"k", "v", "k_scale", "v_scale"};
 
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (strcmp(parts[i], key) == 0)
             return false;
-    }
     return true;
 }
 

@@ -73,10 +73,9 @@ bool key_list(const char *key, struct words *out)
 
 static bool is_sample(const char *key)
 {
-    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
         if (strcmp(samples[i].key, key) == 0)
             return true;
-    }
     return false;
 }
 
@@ -84,10 +83,9 @@ void key_values(const char *key, struct words *out)
 {
     struct words values = {0};
 
-    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
         if (strcmp(samples[i].key, key) == 0)
             words_add(out, samples[i].value);
-    }
     key_list(key, &values);
     for (unsigned i = 0; i < values.count; i++) {
         const char *value = values.items[i];

@@ -73,10 +73,9 @@ void matrix_text(const struct matrix *matrix)
     enum { GAP = 2, NUMBER = 3 };
     size_t label = 0, names = 0;
 
-    for (unsigned i = 0; i < matrix->row_count; i++) {
+    for (unsigned i = 0; i < matrix->row_count; i++)
         if (strlen(matrix->rows[i].label) > label)
             label = strlen(matrix->rows[i].label);
-    }
     for (unsigned i = 0; i < matrix->column_count; i++)
         names += GAP + strlen(matrix->columns[i].backend->name);
     bool numbered = label + names > OUTPUT_COLUMNS || matrix->column_count + 1 > TABLE_COLUMNS;
@@ -140,8 +139,7 @@ void matrix_markdown(const struct matrix *matrix)
             print_cell(cell_text(&matrix->columns[j], i));
         fputc('\n', out);
     }
-    for (unsigned i = 0; i < matrix->column_count; i++) {
+    for (unsigned i = 0; i < matrix->column_count; i++)
         if (!matrix->columns[i].known)
             fprintf(out, "\n`%s`: %s.\n", matrix->columns[i].backend->name, matrix->columns[i].problem);
-    }
 }

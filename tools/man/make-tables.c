@@ -118,7 +118,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: make-tables PAGE.scd > RESULT.scd\n");
         return 2;
     }
-    while (fgets(line, sizeof line, page) != NULL) {
+    while (fgets(line, sizeof line, page) != NULL)
         if (strcmp(line, "@variables@\n") == 0)
             print_variables();
         else if (strcmp(line, "@statuses@\n") == 0)
@@ -129,7 +129,6 @@ int main(int argc, char **argv)
             print_reasons(1);
         else
             fputs(line, stdout);
-    }
     fclose(page);
     return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
 }

@@ -272,10 +272,9 @@ int scheduler_check_idle(const struct scheduler *s, struct failure *err)
                            "%" PRIu32 " sequences have not ended, %" PRIu32 " run, %" PRIu32 " of %" PRIu32
                            " batch slots are free",
                            s->left, s->running_count, s->slot_count, s->options.max_seqs);
-    for (uint32_t g = 0; g < s->options.groups; g++) {
+    for (uint32_t g = 0; g < s->options.groups; g++)
         if (check_blocks(&s->cache[g], "in the cache", g, err) < 0 ||
             check_blocks(&s->host[g], "on the host", g, err) < 0)
             return -1;
-    }
     return 0;
 }

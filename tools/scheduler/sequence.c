@@ -98,10 +98,9 @@ static void move_all(struct scheduler *s, struct scheduled *sequence, struct blo
 static bool has_room(const struct scheduler *s, const struct scheduled *sequence, const struct blocks *to,
                      uint32_t spare)
 {
-    for (uint32_t g = 0; g < s->options.groups; g++) {
+    for (uint32_t g = 0; g < s->options.groups; g++)
         if (sequence->held - sequence->trimmed[g] + spare > to[g].unheld)
             return false;
-    }
     return true;
 }
 

@@ -61,10 +61,9 @@ static void tile_open(struct decode_tile *tile, const struct cpu_run *run, const
     tile->same_mask = true;
     cpu_walk(run, work->seq, base, count, &tile->keys);
     if (tile->keys.has_invalid) {
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < count; i++)
             if (tile->keys.k[i] < 0)
                 present &= ~(UINT64_C(1) << i);
-        }
     }
     for (uint32_t t = 0; t < work->rows; t++) {
         const uint32_t from = lo[t] > base ? lo[t] - base : 0, to = hi[t] > base ? hi[t] - base : 0;
@@ -94,10 +93,9 @@ INLINE void cursor_init(struct cursor *cursor, const struct cpu_cache *cache, co
     cursor->head_stride = cache->head_stride;
     cursor->heads = heads;
     cursor->count = 0;
-    for (uint32_t i = 0; i < CPU_TILE_KEYS; i += STEP_KEYS) {
+    for (uint32_t i = 0; i < CPU_TILE_KEYS; i += STEP_KEYS)
         if (mask >> i & STEP_ALL)
             cursor->first[cursor->count++] = (uint8_t)i;
-    }
 }
 
 INLINE void cursor_get(const struct cursor *cursor, uint32_t step, const char **out)

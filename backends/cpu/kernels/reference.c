@@ -184,10 +184,9 @@ static double score(const struct row_block *block, const float *q, const float *
     double cap = (double)block->run->softcap;
     uint32_t d = 0;
 
-    for (; d + 4 <= block->dim; d += 4) {
+    for (; d + 4 <= block->dim; d += 4)
         for (uint32_t i = 0; i < 4; i++)
             sum[i] += (double)q[d + i] * (double)k[d + i];
-    }
     for (; d < block->dim; d++)
         sum[0] += (double)q[d] * (double)k[d];
     double s = ((sum[0] + sum[1]) + (sum[2] + sum[3])) * (double)block->run->scale;
@@ -317,10 +316,9 @@ static void kv_loop(struct row_block *block)
         load_tile(block, lo, end);
         for (uint32_t r = 0; r < block->rows; r++)
             add_tile(block, &block->row[r]);
-        if (end % CPU_SPAN_KEYS == 0 || end == hi) {
+        if (end % CPU_SPAN_KEYS == 0 || end == hi)
             for (uint32_t r = 0; r < block->rows; r++)
                 end_span(block, &block->row[r]);
-        }
         lo = end;
     }
     for (uint32_t r = 0; r < block->rows; r++)

@@ -33,10 +33,9 @@ bool gpu_enter_to_free(struct gpu_context *context)
 static struct gpu_context *find(const struct attn_instance *instance, const struct gpu_device_record *record,
                                 const void *native)
 {
-    for (struct gpu_context *context = instance->contexts; context != NULL; context = context->next) {
+    for (struct gpu_context *context = instance->contexts; context != NULL; context = context->next)
         if (context->record == record && (native == NULL ? context->primary : context->handle == native))
             return context;
-    }
     return NULL;
 }
 

@@ -23,10 +23,9 @@ static bool is_sticky(gpu_result result)
         GPU_UNKNOWN,
     };
 
-    for (size_t i = 0; i < sizeof sticky / sizeof sticky[0]; i++) {
+    for (size_t i = 0; i < sizeof sticky / sizeof sticky[0]; i++)
         if (sticky[i] == result)
             return true;
-    }
     return false;
 }
 

@@ -50,11 +50,10 @@ static uint32_t find_arrays(struct gpu_run *run, const struct attn_kv_desc *cach
     uint32_t count = 0;
 
     *total = 0;
-    for (uint32_t i = 0; i < GPU_HOST_SCALES; i++) {
+    for (uint32_t i = 0; i < GPU_HOST_SCALES; i++)
         if (all[i].scale->host != 0 &&
             !array_init(&arrays[count++], all[i].scale, all[i].outers, all[i].tokens, all[i].heads, total))
             return UINT32_MAX;
-    }
     return count;
 }
 

@@ -12,8 +12,8 @@
 
 #include <assert.h>
 
-#include "mla/schedule.h"
 #include "lengths.h"
+#include "mla/schedule.h"
 
 enum gpu_plan_kind {
     GPU_PLAN_MMA = 1, /* gpu_share */

@@ -46,12 +46,11 @@ template <bool Bf16> GPU_INLINE void tile_convert8(uint32_t dtype, uint32_t word
 
     tile_decode8(dtype, word, x);
     GPU_UNROLL
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 2; i++)
         if constexpr (Bf16)
             out[i] = gpu_permute(gpu_f32_bits(x[2 * i]), gpu_f32_bits(x[2 * i + 1]), 0x7632);
         else
             out[i] = gpu_pack_f16(x[2 * i], x[2 * i + 1]);
-    }
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Device intrinsics that the matrix kernels of AMD use beside those of backends/gpu/kernels/port.h, and what stands
- * for them on the host, where tests run the same source on fibers.
+ * Device intrinsics that the matrix kernels of AMD use beside those of backends/gpu/kernels/port.h, and what
+ * stands for them on the host, where tests run the same source on fibers.
  */
 #ifndef ATTN_HIP_INTRINSICS_H
 #define ATTN_HIP_INTRINSICS_H

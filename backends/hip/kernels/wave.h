@@ -90,12 +90,11 @@ template <bool Bf16, class Fragment, uint32_t size>
 GPU_INLINE void tile_round_fragment(Fragment *to, const float (&p)[size])
 {
     GPU_UNROLL
-    for (uint32_t i = 0; i < size / 2; i++) {
+    for (uint32_t i = 0; i < size / 2; i++)
         if constexpr (Bf16)
             to->x[i] = gpu_permute(tile_round_bf16(p[2 * i]), tile_round_bf16(p[2 * i + 1]), 0x7632);
         else
             to->x[i] = gpu_pack_f16(p[2 * i], p[2 * i + 1]);
-    }
 }
 
 #endif

@@ -93,9 +93,8 @@ static inline int32_t attn_dl_stride(const attn_dl_tensor *tensor, int32_t dimen
     }
     for (i = dimension + 1; i < tensor->ndim; i++) {
         int64_t size = tensor->shape[i];
-        if (size > 0 && stride > INT64_MAX / size) {
+        if (size > 0 && stride > INT64_MAX / size)
             return ATTN_E_INVALID;
-        }
         stride *= size;
     }
     *out = stride;
@@ -107,9 +106,8 @@ static inline int32_t attn_dl_byte_stride(const attn_dl_tensor *tensor, int32_t 
     const int64_t size = attn_dl_element_size(tensor->dtype);
     int64_t stride;
     if (attn_dl_stride(tensor, dimension, &stride) != ATTN_OK || size == 0 || stride > INT64_MAX / size ||
-        stride < INT64_MIN / size) {
+        stride < INT64_MIN / size)
         return ATTN_E_INVALID;
-    }
     *out = stride * size;
     return ATTN_OK;
 }
@@ -118,14 +116,11 @@ static inline int32_t attn_dl_is_sound(const attn_dl_tensor *tensor)
 {
     int32_t i;
     if (tensor == NULL || tensor->ndim < 0 || (tensor->ndim > 0 && tensor->shape == NULL) ||
-        attn_dl_element_size(tensor->dtype) == 0) {
+        attn_dl_element_size(tensor->dtype) == 0)
         return 0;
-    }
-    for (i = 0; i < tensor->ndim; i++) {
-        if (tensor->shape[i] < 0) {
+    for (i = 0; i < tensor->ndim; i++)
+        if (tensor->shape[i] < 0)
             return 0;
-        }
-    }
     return 1;
 }
 
@@ -137,18 +132,15 @@ static inline int32_t attn_tensor_from_dl(const attn_dl_tensor *tensor, struct a
 {
     struct attn_tensor result;
     int64_t inner = 1;
-    if (out == NULL || !attn_dl_is_sound(tensor) || tensor->ndim < 2 || tensor->ndim > 3) {
+    if (out == NULL || !attn_dl_is_sound(tensor) || tensor->ndim < 2 || tensor->ndim > 3)
         return ATTN_E_INVALID;
-    }
     memset(&result, 0, sizeof result);
     if (attn_dl_byte_stride(tensor, 0, &result.token_stride) != ATTN_OK ||
-        attn_dl_byte_stride(tensor, 1, &result.head_stride) != ATTN_OK) {
+        attn_dl_byte_stride(tensor, 1, &result.head_stride) != ATTN_OK)
         return ATTN_E_INVALID;
-    }
     if (tensor->ndim == 3 &&
-        (attn_dl_stride(tensor, 2, &inner) != ATTN_OK || (inner != 1 && tensor->shape[2] > 1))) {
+        (attn_dl_stride(tensor, 2, &inner) != ATTN_OK || (inner != 1 && tensor->shape[2] > 1)))
         return ATTN_E_INVALID;
-    }
     result.buffer.data = tensor->data;
     result.buffer.byte_offset = tensor->byte_offset;
     *out = result;
@@ -160,17 +152,14 @@ static inline int32_t attn_buffer_from_dl(const attn_dl_tensor *tensor, struct a
 {
     int64_t expected = 1;
     int32_t i;
-    if (out == NULL || !attn_dl_is_sound(tensor)) {
+    if (out == NULL || !attn_dl_is_sound(tensor))
         return ATTN_E_INVALID;
-    }
     for (i = tensor->ndim - 1; i >= 0; i--) {
         const int64_t size = tensor->shape[i];
-        if (tensor->strides != NULL && size > 1 && tensor->strides[i] != expected) {
+        if (tensor->strides != NULL && size > 1 && tensor->strides[i] != expected)
             return ATTN_E_INVALID;
-        }
-        if (size > 0 && expected > INT64_MAX / size) {
+        if (size > 0 && expected > INT64_MAX / size)
             return ATTN_E_INVALID;
-        }
         expected *= size > 0 ? size : 1;
     }
     out->data = tensor->data;
@@ -189,9 +178,8 @@ static inline int32_t attn_tensor_to_dl(const struct attn_tensor *tensor, uint32
     const attn_dl_dtype type = attn_dtype_to_dl(dtype);
     const int64_t size = attn_dl_element_size(type);
     if (tensor == NULL || shape == NULL || strides == NULL || out == NULL || size == 0 ||
-        tensor->token_stride % size != 0 || tensor->head_stride % size != 0) {
+        tensor->token_stride % size != 0 || tensor->head_stride % size != 0)
         return ATTN_E_INVALID;
-    }
     strides[0] = tensor->token_stride / size;
     strides[1] = tensor->head_stride / size;
     strides[2] = 1;

@@ -15,8 +15,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "plugin/probe/probe.h"
 #include "base/quiet.h"
+#include "plugin/probe/probe.h"
 
 enum { RESULTS_MOST = 256, LINE_MOST = 400, FILE_MOST = RESULTS_MOST * LINE_MOST };
 enum { DAY = 24 * 60 * 60, TEN_MINUTES = 10 * 60 };

@@ -269,10 +269,9 @@ static void guard(const sigset_t *asked)
     snprintf(number, sizeof number, "%ld", (long)worker);
     say("worker", number);
     alarm(6 * (unsigned)(ATTN__PROBE_DEADLINE_NS / 1000000000)); /* should the host be gone */
-    while (waitpid((pid_t)worker, &status, 0) < 0) {
+    while (waitpid((pid_t)worker, &status, 0) < 0)
         if (errno != EINTR)
             return;
-    }
     worker = 0;
     if (end_others())
         say("effect", "leaves a child process");

@@ -64,10 +64,9 @@ void judge_devices(struct apart *apart, const char *plugin)
         apart_fail(apart, "devices", "%s", life.why);
         return;
     }
-    for (size_t i = 0; i < sizeof capacities / sizeof capacities[0]; i++) {
+    for (size_t i = 0; i < sizeof capacities / sizeof capacities[0]; i++)
         if (!ask_devices(apart, &life, capacities[i], &count))
             break;
-    }
     life_end(&life);
 }
 

@@ -13,10 +13,9 @@ static bool may_export(const char *name)
     static const char *const linker[] = {"_init", "_fini", "_edata", "_end", "__bss_start"};
     static const char prefix[] = "attn_plugin_entry_v";
 
-    for (size_t i = 0; i < sizeof linker / sizeof linker[0]; i++) {
+    for (size_t i = 0; i < sizeof linker / sizeof linker[0]; i++)
         if (strcmp(name, linker[i]) == 0)
             return true;
-    }
     if (strncmp(name, prefix, strlen(prefix)) == 0)
         return isdigit((unsigned char)name[strlen(prefix)]) != 0;
     return name[0] == '\0' || strncmp(name, "__odr_asan", strlen("__odr_asan")) == 0;
@@ -47,10 +46,9 @@ static void judge_libraries(struct apart *apart, const struct image *image)
                                            "libhsa-runtime64.so", "libOpenCL.so", "libze_loader.so"};
 
     for (uint32_t i = 0; i < image->needed_count; i++) {
-        for (size_t n = 0; n < sizeof unwanted / sizeof unwanted[0]; n++) {
+        for (size_t n = 0; n < sizeof unwanted / sizeof unwanted[0]; n++)
             if (strncmp(image->needed[i], unwanted[n], strlen(unwanted[n])) == 0)
                 apart_fail(apart, "libraries", "ATTN_P20: needs %s", image->needed[i]);
-        }
     }
     if (strncmp(image->soname, unwanted[0], strlen(unwanted[0])) == 0)
         apart_fail(apart, "libraries", "ATTN_P20: its SONAME is %s", image->soname);

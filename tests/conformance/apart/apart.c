@@ -22,10 +22,9 @@ void apart_stage(struct apart *apart, const char *stage)
 
 static bool has_line(const struct apart *apart, const char *name)
 {
-    for (uint32_t i = 0; i < apart->count; i++) {
+    for (uint32_t i = 0; i < apart->count; i++)
         if (strcmp(apart->lines[i].name, name) == 0)
             return true;
-    }
     return false;
 }
 

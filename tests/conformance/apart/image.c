@@ -91,10 +91,9 @@ static void take_entry(struct image *image, const Elf64_Dyn *entry, uint64_t *ha
         {DT_GNU_HASH, gnu_hash},
     };
 
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (entry->d_tag == numbers[i].tag)
             *numbers[i].to = entry->d_un.d_val;
-    }
     image->text_relocations |= entry->d_tag == DT_TEXTREL;
     image->symbolic |= entry->d_tag == DT_SYMBOLIC;
     if (entry->d_tag == DT_FLAGS)

@@ -86,10 +86,9 @@ bool life_ask(struct life *life)
 {
     struct attn_error *err = life_error(life);
 
-    for (uint32_t i = 0; i < life->backend_count; i++) {
+    for (uint32_t i = 0; i < life->backend_count; i++)
         if (!ask_backend(life, life->backends[i]))
             return false;
-    }
     for (uint32_t i = 0; i < LIFE_DEVICES; i++)
         ATTN_INIT(&life->devices[i]);
     life_enter(life, "get_devices");
@@ -171,10 +170,9 @@ bool life_live(struct life *life)
 
 bool life_has_driver(const struct life *life)
 {
-    for (uint32_t i = 0; i < life->device_count; i++) {
+    for (uint32_t i = 0; i < life->device_count; i++)
         if (life->devices[i].device.type != ATTN_DEVICE_CPU)
             return true;
-    }
     return false;
 }
 

@@ -25,10 +25,9 @@ static const char *const toolchain[] = {
 
 static bool is_toolchain(const char *name)
 {
-    for (size_t i = 0; i < sizeof toolchain / sizeof toolchain[0]; i++) {
+    for (size_t i = 0; i < sizeof toolchain / sizeof toolchain[0]; i++)
         if (strcmp(toolchain[i], name) == 0)
             return true;
-    }
     return strncmp(name, "_sub_I_", strlen("_sub_I_")) == 0; /* of gcc's sanitizers */
 }
 

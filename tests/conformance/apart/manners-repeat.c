@@ -45,11 +45,10 @@ static uint64_t count_mapped(void)
     char line[512];
     uint64_t sum = 0;
 
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
         if (sscanf(line, "%llx-%llx", &from, &to) == 2 && strstr(line, "[heap]") == NULL &&
             strstr(line, "[stack]") == NULL)
             sum += to - from;
-    }
     if (file != NULL)
         fclose(file);
     return sum;

@@ -178,10 +178,9 @@ static void count_kinds(struct kinds *kinds)
     DIR *dir = need(opendir("/proc/self/fd"));
 
     memset(kinds, 0, sizeof *kinds);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
         if (entry->d_name[0] != '.' && atoi(entry->d_name) != dirfd(dir))
             count_kind(kinds, atoi(entry->d_name));
-    }
     closedir(dir);
 }
 

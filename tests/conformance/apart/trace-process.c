@@ -140,10 +140,9 @@ static void read_priority(char *text, size_t size)
     sched_getparam(0, &parameter);
     add_line(text, size, "scheduler %d priority %d", sched_getscheduler(0), parameter.sched_priority);
     sched_getaffinity(0, sizeof set, &set);
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &set))
             add_line(text, size, "may run on CPU %zu", cpu);
-    }
 }
 
 static void read_process(char *text, size_t size)

@@ -99,10 +99,9 @@ void trace_begin(void)
 
 void trace_stage(struct life *life, const char *stage, bool during)
 {
-    for (uint32_t i = 0; i < process_trait_count; i++) {
+    for (uint32_t i = 0; i < process_trait_count; i++)
         if (process_traits[i].time == TRAIT_WITHIN || (process_traits[i].time == TRAIT_STAGE && !during))
             compare(i, stage, !during);
-    }
     read_handlers(life, stage);
 }
 

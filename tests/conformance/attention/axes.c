@@ -72,10 +72,9 @@ static bool is_listed(const struct attn_axis *axes, uint32_t count, const char *
         const struct attn_axis *axis = &axes[i];
         if (strcmp(axis->key, key) != 0)
             continue;
-        for (uint32_t j = 0; j < axis->value_count && axis->values != NULL; j++) {
+        for (uint32_t j = 0; j < axis->value_count && axis->values != NULL; j++)
             if (strcmp(axis->values[j], value) == 0)
                 return true;
-        }
         if (axis->values == NULL && *value != '\0' && *end == '\0' && number >= axis->first &&
             number <= axis->last && (number - axis->first) % axis->step == 0)
             return true;
@@ -192,10 +191,9 @@ static bool is_axis(const struct attn_axis *axis, const char **out_values)
 {
     const char *name = NULL;
 
-    for (uint32_t i = 0; axis->key != NULL && (name = attn_problem_key(i, NULL, out_values)) != NULL; i++) {
+    for (uint32_t i = 0; axis->key != NULL && (name = attn_problem_key(i, NULL, out_values)) != NULL; i++)
         if (strcmp(name, axis->key) == 0)
             break;
-    }
     if (name == NULL)
         tap_fail("there is an axis of the unknown key %s", axis->key != NULL ? axis->key : "NULL");
     else if (axis->values == NULL && (axis->step < 1 || axis->last < axis->first))

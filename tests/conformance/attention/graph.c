@@ -12,10 +12,9 @@ static bool claims(const struct target_list *list, const struct attn_problem *pr
 {
     char why[256];
 
-    for (uint32_t t = 0; t < list->count; t++) {
+    for (uint32_t t = 0; t < list->count; t++)
         if (target_accepts(&list->targets[t], problem, NULL, why, sizeof why))
             return true;
-    }
     return false;
 }
 
@@ -64,11 +63,10 @@ static void move_scales(struct attn_tensors *tensors)
     struct attn_scale *const scales[] = {&tensors->q_scale, &tensors->k_new_scale, &tensors->v_new_scale,
                                          &tensors->out_scale};
 
-    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         if (scales[i]->kind == ATTN_SCALE_HOST &&
             (scales[i]->granularity == ATTN_SCALES_TOKEN_HEAD || scales[i]->token_stride != 0))
             scales[i]->kind = ATTN_SCALE_DEVICE;
-    }
 }
 
 static void check_case(struct target_list *list, const struct attn_problem *problem, uint64_t seed)

@@ -94,8 +94,7 @@ static void check_problem(struct target_list *list, const char *text, const stru
 
 void check_long(struct target_list *list, const struct run_options *options)
 {
-    for (size_t i = 0; i < (options->full ? sizeof problems / sizeof problems[0] : 1); i++) {
+    for (size_t i = 0; i < (options->full ? sizeof problems / sizeof problems[0] : 1); i++)
         if (options_wants(options, problems[i]))
             check_problem(list, problems[i], options);
-    }
 }

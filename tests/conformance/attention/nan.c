@@ -95,9 +95,8 @@ static void check_problem(struct target_list *list, const struct target *target,
 void check_nan(struct target_list *list, const struct run_options *options)
 {
     for (uint32_t t = 0; t < list->count; t++) {
-        for (size_t i = 0; i < (options->cases > 0 ? 3 : sizeof problems / sizeof problems[0]); i++) {
+        for (size_t i = 0; i < (options->cases > 0 ? 3 : sizeof problems / sizeof problems[0]); i++)
             if (options_wants(options, problems[i]))
                 check_problem(list, &list->targets[t], problems[i], options);
-        }
     }
 }

@@ -20,10 +20,9 @@ enum { MOST_REASONS = 64 };
 
 static bool names_reason(const struct attn_query *query, uint32_t reason)
 {
-    for (uint32_t i = 0; i < query->reason_count && i < query->reason_capacity; i++) {
+    for (uint32_t i = 0; i < query->reason_count && i < query->reason_capacity; i++)
         if (query->reasons[i].code == reason)
             return true;
-    }
     return false;
 }
 
@@ -120,10 +119,9 @@ static bool claim(unsigned char *taken, uint64_t bytes, int64_t at, uint64_t siz
 {
     if (at < 0 || (uint64_t)at + size > bytes)
         return false;
-    for (uint64_t i = 0; i < size; i++) {
+    for (uint64_t i = 0; i < size; i++)
         if (taken[at + (int64_t)i]++ != 0)
             return false;
-    }
     return true;
 }
 

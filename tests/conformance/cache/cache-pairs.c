@@ -52,10 +52,9 @@ static const struct box *target_of(const struct cache_case *c)
 static void move_vectors(struct cache_case *c, const struct box *from, const int64_t from_place[2],
                          const struct box *to, const int64_t to_place[2])
 {
-    for (uint32_t half = 0; half < box_halves(from); half++) {
+    for (uint32_t half = 0; half < box_halves(from); half++)
         for (uint32_t head = 0; head < from->desc.kv_heads; head++)
             reference_move(c, from, from_place, to, to_place, half, head);
-    }
 }
 
 /* ---------------------------------------------------------------- slots */
@@ -144,10 +143,9 @@ static void copy_page(struct cache_case *c, const struct box *from, const struct
 
 static void reference_blocks(struct cache_case *c)
 {
-    for (uint32_t layer = 0; layer < c->box_count; layer++) {
+    for (uint32_t layer = 0; layer < c->box_count; layer++)
         for (uint32_t i = 0; i < c->pair_count; i++)
             copy_page(c, &c->boxes[layer], &c->boxes[layer], c->pairs + 2 * i);
-    }
 }
 
 const struct cache_operation cache_copy_blocks = {"copy_blocks", init_blocks, call_blocks, reference_blocks};
@@ -227,10 +225,9 @@ static void convert_page(struct cache_case *c, int64_t from_page, int64_t to_pag
 
     for (uint32_t token = 0; token < desc->block; token++) {
         const int64_t from_place[] = {from_page, token}, to_place[] = {to_page, token};
-        for (uint32_t half = 0; half < box_halves(&c->boxes[0]); half++) {
+        for (uint32_t half = 0; half < box_halves(&c->boxes[0]); half++)
             for (uint32_t head = 0; head < desc->kv_heads; head++)
                 convert_vector(c, half, from_place, to_place, head);
-        }
     }
 }
 

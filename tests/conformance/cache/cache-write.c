@@ -40,10 +40,9 @@ static void place_source(struct cache_case *c, struct attn_tensor *tensor, const
     struct guarded *memory =
         tensor_init(tensor, &c->arena, name, shape, oracle_size(dtype), &c->layout, &c->rng, 0xff);
 
-    for (uint32_t row = 0; row < c->args.write.rows; row++) {
+    for (uint32_t row = 0; row < c->args.write.rows; row++)
         for (uint32_t head = 0; head < heads; head++)
             fill_row(&c->rng, dtype, tensor_at(tensor, row, head), dim);
-    }
     guarded_protect(memory);
 }
 
@@ -119,10 +118,9 @@ static void write_vector(struct cache_case *c, uint32_t half, uint32_t row, uint
 static void reference_write(struct cache_case *c)
 {
     for (uint32_t row = 0; row < c->args.write.rows; row++) {
-        for (uint32_t half = 0; half < box_halves(&c->boxes[0]) && c->pairs[row] >= 0; half++) {
+        for (uint32_t half = 0; half < box_halves(&c->boxes[0]) && c->pairs[row] >= 0; half++)
             for (uint32_t head = 0; head < c->boxes[0].desc.kv_heads; head++)
                 write_vector(c, half, row, head);
-        }
     }
 }
 

@@ -20,10 +20,9 @@ static void args_init(struct cache_case *c)
                                         sizeof c->args.swap_blocks,  sizeof c->args.convert,
                                         sizeof c->args.slot_mapping, sizeof c->args.gather,
                                         sizeof c->args.write};
-    for (uint32_t i = 0; i < OPERATIONS; i++) {
+    for (uint32_t i = 0; i < OPERATIONS; i++)
         if (operations[i] == c->operation)
             memcpy(&c->args, &sizes[i], sizeof sizes[i]);
-    }
 }
 
 static void case_begin(struct cache_case *c, const struct cache_operation *operation, uint64_t seed,

@@ -51,10 +51,9 @@ void case_pick_mask(struct conform_case *c)
         pairs += (uint64_t)c->sequences[n].q_len * c->sequences[n].all_keys;
         c->sequences[n].masked = rng_chance(&rng, 85);
     }
-    if (rng_chance(&rng, 50)) {
+    if (rng_chance(&rng, 50))
         for (uint32_t n = 0; n < c->count; n++)
             c->sequences[n].masked = true;
-    }
     c->mask_heads = rng_chance(&rng, 50) && pairs * c->problem.heads < 200000;
     c->mask_rows = rng_chance(&rng, 85);
 }
@@ -144,10 +143,9 @@ static void fill_sequence(const struct extent *extent, unsigned char *start, uin
 {
     const struct conform_case *c = extent->c;
 
-    for (uint32_t head = 0; head < case_mask_heads(c); head++) {
+    for (uint32_t head = 0; head < case_mask_heads(c); head++)
         for (uint32_t i = 0; i < (c->mask_rows ? c->sequences[n].q_len : 1); i++)
             fill_row(extent, start, n, head, i);
-    }
 }
 
 void step_place_mask(struct step *step, struct rng *rng)
@@ -173,11 +171,10 @@ void step_place_mask(struct step *step, struct rng *rng)
     }
     /* Bits that nobody looks at are set; numbers are NaN. */
     struct guarded *memory = arena_add(&step->arena, "mask", (size_t)end, element == 0 ? 1 : element, 0xff);
-    for (uint32_t n = 0; n < step->seqs; n++) {
+    for (uint32_t n = 0; n < step->seqs; n++)
         if (step->source[n] >= 0 && c->sequences[step->source[n]].masked &&
             c->sequences[step->source[n]].q_len > 0)
             fill_sequence(&extent, memory->data + starts[n], (uint32_t)step->source[n]);
-    }
     guarded_protect(memory);
     step->tensors.mask = buffer_at(memory->data, rng);
     step->tensors.mask_seq_stride = listed ? 0 : most;

@@ -81,10 +81,9 @@ static bool propose(const struct search *search, uint32_t a, uint32_t b, uint32_
     if (!pairs_fit(out, pinned))
         return false;
     values_of(out, values);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         if (values[pair[i] / MOST_VALUES] != pair[i])
             return false;
-    }
     return pairs_served(search->list, out);
 }
 

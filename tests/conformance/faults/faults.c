@@ -224,10 +224,9 @@ static void check_problems(struct target_list *list, const struct run_options *o
     for (uint32_t t = 0; t < list->count; t++) {
         if (asked)
             find(&list->targets[t], options->filter, seed);
-        for (size_t i = 0; i < sizeof problems / sizeof problems[0] && !asked; i++) {
+        for (size_t i = 0; i < sizeof problems / sizeof problems[0] && !asked; i++)
             if (options_wants(options, problems[i]))
                 find(&list->targets[t], problems[i], seed);
-        }
     }
 }
 

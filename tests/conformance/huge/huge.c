@@ -84,10 +84,9 @@ bool area_is_clean(const struct area *area)
         if (area->pages[i] == 0)
             continue;
         const unsigned char *start = area->memory->data + (area->pages[i] - 1) * page;
-        for (uint64_t k = 0; k < page; k++) {
+        for (uint64_t k = 0; k < page; k++)
             if (start[k] != area->fill)
                 return false;
-        }
     }
     return true;
 }
@@ -136,10 +135,9 @@ void grid_spread(struct grid *grid, struct rng *rng)
     uint32_t order[3], far = 3;
 
     rng_shuffle(rng, order, 3);
-    for (uint32_t i = 0; i < 3 && far == 3; i++) {
+    for (uint32_t i = 0; i < 3 && far == 3; i++)
         if (grid->counts[order[i]] > 1 && !grid->fixed[order[i]])
             far = order[i];
-    }
     uint64_t block = pack(grid, far);
     if (far < 3) {
         uint64_t distance = rng_pick(rng, distances), count = grid->counts[far];

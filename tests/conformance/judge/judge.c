@@ -114,10 +114,9 @@ struct verdict {
 
 static bool all_zero(const unsigned char *bytes, size_t size)
 {
-    for (size_t i = 0; i < size; i++) {
+    for (size_t i = 0; i < size; i++)
         if (bytes[i] != 0)
             return false;
-    }
     return true;
 }
 
@@ -247,10 +246,9 @@ bool step_judge(const struct step *step, const struct reference *reference, char
     struct verdict verdict = {0};
     bool good = true;
 
-    for (uint32_t row = 0; good && row < step->batch.rows; row++) {
+    for (uint32_t row = 0; good && row < step->batch.rows; row++)
         for (uint32_t head = 0; good && head < step->problem.heads; head++)
             good = judge_pair(step, reference, &verdict, row, head, vector, why, size);
-    }
     free(vector);
     double rms = verdict.size > 0 ? sqrt(verdict.error / verdict.size) : 0;
     if (good && (!(rms <= bound) || !(verdict.worst <= 4 * bound))) {

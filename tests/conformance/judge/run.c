@@ -130,10 +130,9 @@ static bool counters_clean(const struct job *job)
 {
     const unsigned char *bytes = job->scratch.counters.buffer.data;
 
-    for (uint64_t i = 0; i < job->scratch.counters.size; i++) {
+    for (uint64_t i = 0; i < job->scratch.counters.size; i++)
         if (bytes[i] != 0)
             return false;
-    }
     return true;
 }
 

@@ -102,10 +102,9 @@ void guarded_forbid(const struct guarded *buffer, size_t from, size_t to)
 
 static bool is_red(const unsigned char *from, const unsigned char *to)
 {
-    for (; from < to; from++) {
+    for (; from < to; from++)
         if (*from != RED_ZONE)
             return false;
-    }
     return true;
 }
 
@@ -127,10 +126,9 @@ bool arena_check(const struct arena *arena, const char **out_name)
 
 void arena_finish(struct arena *arena)
 {
-    for (uint32_t i = 0; i < MAX_ARENAS; i++) {
+    for (uint32_t i = 0; i < MAX_ARENAS; i++)
         if (arenas[i] == arena)
             arenas[i] = NULL;
-    }
     for (uint32_t i = 0; i < arena->count; i++) {
         if (arena->buffers[i].drop_twins != NULL)
             arena->buffers[i].drop_twins(&arena->buffers[i]);
@@ -181,9 +179,8 @@ void pattern_restore(const struct guarded *buffer, const void *from, size_t size
 
 int64_t pattern_check(const struct guarded *buffer)
 {
-    for (size_t i = 0; i < buffer->size; i++) {
+    for (size_t i = 0; i < buffer->size; i++)
         if (buffer->data[i] != pattern_byte(i))
             return (int64_t)i;
-    }
     return -1;
 }

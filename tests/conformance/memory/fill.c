@@ -155,10 +155,9 @@ void step_fill_keys(struct step *step)
                                         step->scales[SCALED_V],
                                         step->scales[SCALED_K_NEW],
                                         step->scales[SCALED_V_NEW]};
-    for (uint32_t i = 0; i < sizeof memories / sizeof memories[0]; i++) {
+    for (uint32_t i = 0; i < sizeof memories / sizeof memories[0]; i++)
         if (memories[i] != NULL)
             guarded_protect(memories[i]);
-    }
 }
 
 /* Puts the scales of q and out of a row where they belong; the vector of q is made apart from its place. */
@@ -216,8 +215,7 @@ void step_fill_queries(struct step *step)
     guarded_protect(step->q_memory);
     if (step->rope_memory != NULL)
         guarded_protect(step->rope_memory);
-    for (uint32_t what = 0; what < SCALED; what++) {
+    for (uint32_t what = 0; what < SCALED; what++)
         if (step->scales[what] != NULL)
             guarded_protect(step->scales[what]);
-    }
 }

@@ -71,10 +71,9 @@ static void place_table(struct step *step, struct rng *rng)
     int32_t *table = need(calloc((size_t)stride * step->seqs + 1, sizeof *table));
     for (size_t i = 0; i < (size_t)stride * step->seqs; i++)
         table[i] = filler;
-    for (uint32_t n = 0; n < step->seqs; n++) {
+    for (uint32_t n = 0; n < step->seqs; n++)
         for (uint32_t b = 0; b < pages_of(step, n); b++)
             table[(size_t)n * stride + b] = entry_of(step, n, b);
-    }
     step->batch.table_width = width;
     step->batch.table_stride = (int64_t)stride * 4;
     step->batch.table = place_array(step, "table", table,

@@ -134,9 +134,8 @@ static void check_problem(const struct target *target, const char *problem, uint
 void check_exhausted(struct target_list *list, const struct run_options *options)
 {
     mirror_suspend(true);
-    for (uint32_t t = 0; t < list->count; t++) {
+    for (uint32_t t = 0; t < list->count; t++)
         if (options_wants(options, own_problems[0]))
             check_problem(&list->targets[t], own_problems[0], options->seed);
-    }
     mirror_suspend(false);
 }

@@ -316,9 +316,8 @@ int32_t own_capture(struct own *own, struct attn_graph **out, struct attn_error 
 
 bool own_is_right(const struct own *own, const struct own_step *step, uint64_t *out_at)
 {
-    for (*out_at = 0; *out_at < own->result_bytes; ++*out_at) {
+    for (*out_at = 0; *out_at < own->result_bytes; ++*out_at)
         if (own->result[*out_at] != step->expected[*out_at])
             return false;
-    }
     return true;
 }

@@ -83,10 +83,9 @@ void check_replays(struct target_list *list, const struct run_options *options)
 
     mirror_suspend(true);
     for (uint32_t t = 0; t < list->count; t++) {
-        for (uint32_t i = 0; i < own_problem_count; i++) {
+        for (uint32_t i = 0; i < own_problem_count; i++)
             if (options_wants(options, own_problems[i]))
                 check_problem(&list->targets[t], own_problems[i], options->seed, steps);
-        }
     }
     mirror_suspend(false);
 }

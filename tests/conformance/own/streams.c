@@ -105,10 +105,9 @@ static void check_problem(const struct target *target, const char *problem, uint
         memcpy(why, workers[i].why, sizeof why);
     }
     pthread_barrier_init(&start, NULL, THREADS);
-    for (uint32_t i = 0; i < THREADS && made == 1; i++) {
+    for (uint32_t i = 0; i < THREADS && made == 1; i++)
         if (pthread_create(&workers[i].id, NULL, work, &workers[i]) != 0)
             need(NULL);
-    }
     for (uint32_t i = 0; i < THREADS && made == 1; i++) {
         pthread_join(workers[i].id, NULL);
         if (why[0] == '\0')
@@ -135,10 +134,9 @@ void check_streams(struct target_list *list, const struct run_options *options)
 
     mirror_suspend(true);
     for (uint32_t t = 0; t < list->count; t++) {
-        for (uint32_t i = 0; i < own_problem_count; i++) {
+        for (uint32_t i = 0; i < own_problem_count; i++)
             if (options_wants(options, own_problems[i]))
                 check_problem(&list->targets[t], own_problems[i], options->seed, rounds);
-        }
     }
     mirror_suspend(false);
 }

@@ -51,10 +51,9 @@ static void add_skips(struct jsonout *json)
     const struct record **skips = need_memory(NULL, tap->record_count, sizeof *skips);
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < tap->record_count; i++) {
+    for (uint32_t i = 0; i < tap->record_count; i++)
         if (tap->records[i].state == STATE_SKIPPED)
             skips[count++] = &tap->records[i];
-    }
     qsort(skips, count, sizeof *skips, compare_skips);
     jsonout_array(json, "skips");
     for (uint32_t i = 0, next; i < count; i = next) {
@@ -111,10 +110,9 @@ bool report_json(double seconds)
     }
     jsonout_close(json);
     jsonout_array(json, "failures");
-    for (uint32_t i = 0; i < tap->record_count; i++) {
+    for (uint32_t i = 0; i < tap->record_count; i++)
         if (tap->records[i].state == STATE_FAILED)
             add_failure(json, &tap->records[i]);
-    }
     jsonout_close(json);
     add_skips(json);
     add_pairs(json);

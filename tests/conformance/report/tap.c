@@ -68,12 +68,11 @@ static void quote(char *to, size_t size, const char *from)
         return;
     }
     to[used++] = '\'';
-    for (; *from != '\0' && used + 6 < size; from++) {
+    for (; *from != '\0' && used + 6 < size; from++)
         if (*from == '\'')
             used += (size_t)snprintf(to + used, size - used, "'\\''");
         else
             to[used++] = *from;
-    }
     to[used++] = '\'';
     to[used] = '\0';
 }
@@ -141,10 +140,9 @@ static void print_line(const char *verdict, const char *directive, const char *w
 static void keep_text(const char *text)
 {
     snprintf(tap->now.text, sizeof tap->now.text, "%s", text);
-    for (char *at = tap->now.text; *at != '\0'; at++) {
+    for (char *at = tap->now.text; *at != '\0'; at++)
         if (*at == '\n' || *at == '\r')
             *at = ' ';
-    }
 }
 
 void tap_pass(void)

@@ -58,10 +58,9 @@ static bool find_table(struct direct *direct, char *why, size_t size)
         snprintf(why, size, "get_backends: %s", err.message);
         return false;
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         if (strcmp(tables[i]->name, direct->target->name) == 0)
             direct->table = tables[i];
-    }
     if (direct->table == NULL)
         snprintf(why, size, "get_backends does not list %s", direct->target->name);
     return direct->table != NULL;

@@ -18,10 +18,9 @@ struct attn_backend *call_backend_of(const struct attn_plan *plan)
     struct attn_backend *backend = NULL;
 
     mirror_lock();
-    for (uint32_t i = 0; i < MOST_PLANS; i++) {
+    for (uint32_t i = 0; i < MOST_PLANS; i++)
         if (plans[i].plan == plan && plan != NULL)
             backend = plans[i].backend;
-    }
     mirror_unlock();
     return backend;
 }
@@ -76,10 +75,9 @@ WRAP(int32_t, attn_plan_create, struct attn_backend *backend, const struct attn_
 WRAP(void, attn_plan_destroy, struct attn_plan *plan)
 {
     mirror_lock();
-    for (uint32_t i = 0; i < MOST_PLANS; i++) {
+    for (uint32_t i = 0; i < MOST_PLANS; i++)
         if (plans[i].plan == plan)
             plans[i].plan = NULL;
-    }
     mirror_unlock();
     __real_attn_plan_destroy(plan);
 }

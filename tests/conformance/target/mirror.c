@@ -64,10 +64,9 @@ bool mirror_wanted(const char *device)
 
 struct mirror *mirror_of(const struct attn_backend *backend)
 {
-    for (uint32_t i = 0; i < MOST_MIRRORS && backend != NULL && !suspended; i++) {
+    for (uint32_t i = 0; i < MOST_MIRRORS && backend != NULL && !suspended; i++)
         if (mirrors[i].backend == backend)
             return &mirrors[i];
-    }
     return NULL;
 }
 
@@ -199,10 +198,9 @@ int32_t mirror_push(struct mirror *mirror, void *stream, struct attn_error *err)
 
 static bool is_red(const unsigned char *bytes, size_t size)
 {
-    for (size_t i = 0; i < size; i++) {
+    for (size_t i = 0; i < size; i++)
         if (bytes[i] != RED)
             return false;
-    }
     return true;
 }
 

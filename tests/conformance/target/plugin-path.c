@@ -74,10 +74,9 @@ void plugin_path_remove(void)
 {
     DIR *dir = directory[0] != '\0' ? opendir(directory) : NULL;
 
-    for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+    for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             unlinkat(dirfd(dir), entry->d_name, 0);
-    }
     if (dir != NULL)
         closedir(dir);
     if (directory[0] != '\0')

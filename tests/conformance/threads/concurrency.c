@@ -274,9 +274,8 @@ void check_concurrency(struct target_list *list, const struct run_options *optio
     for (uint32_t t = 0; t < list->count; t++) {
         if (asked)
             check_target(&list->targets[t], options->filter, seed, rounds);
-        for (size_t i = 0; i < sizeof problems / sizeof problems[0] && !asked; i++) {
+        for (size_t i = 0; i < sizeof problems / sizeof problems[0] && !asked; i++)
             if (options_wants(options, problems[i]))
                 check_target(&list->targets[t], problems[i], seed, rounds);
-        }
     }
 }

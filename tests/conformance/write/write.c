@@ -280,12 +280,11 @@ static bool check_places(struct write_job *job, char *why, size_t size)
 
     for (int restore = 0; restore < 2; restore++) {
         for (uint32_t row = 0; row < job->args.rows; row++) {
-            for (uint32_t head = 0; head < step->kv.kv_heads && job->places[row].page >= 0; head++) {
+            for (uint32_t head = 0; head < step->kv.kv_heads && job->places[row].page >= 0; head++)
                 if (!check_vector(job, SCALED_K, row, head, restore == 1, why, size) ||
                     (step->v_memory != NULL &&
                      !check_vector(job, SCALED_V, row, head, restore == 1, why, size)))
                     return false;
-            }
         }
     }
     int64_t at_k = pattern_check(step->k_memory);

@@ -30,10 +30,9 @@ void write8_place_scales(struct step *step)
 
 void write8_begin(const struct step *step)
 {
-    for (uint32_t what = SCALED_K; what <= SCALED_V; what++) {
+    for (uint32_t what = SCALED_K; what <= SCALED_V; what++)
         if (step->scales[what] != NULL && is_own(step, what))
             pattern_fill(step->scales[what]);
-    }
 }
 
 /* Halfway between two codes that follow each other, or a little beside. */
@@ -122,14 +121,13 @@ static void fill_own(const struct row8 *row, uint64_t key)
 
 void write8_fill(const struct row8 *row, uint64_t key)
 {
-    if (row->from_dtype == row->to_dtype) {
+    if (row->from_dtype == row->to_dtype)
         for (uint32_t d = 0; d < row->dim; d++)
             row->from[d] = (unsigned char)(mix(key, d) >> 32);
-    } else if (row->own) {
+    else if (row->own)
         fill_own(row, key);
-    } else {
+    else
         fill_fixed(row, key);
-    }
 }
 
 struct row8 write8_row(struct step *step, uint32_t what, uint32_t from_dtype, unsigned char *from,

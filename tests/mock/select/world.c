@@ -11,9 +11,8 @@ static void keep(void *user, uint32_t level, const char *subsystem, const char *
     struct world *world = user;
     const size_t left = sizeof world->log - world->log_used;
     const int length = snprintf(world->log + world->log_used, left, "%u %s: %s\n", level, subsystem, text);
-    if (length > 0 && (size_t)length < left) {
+    if (length > 0 && (size_t)length < left)
         world->log_used += (size_t)length;
-    }
 }
 
 static void add_mocks(const struct zoo *zoo, const char *mocks)
@@ -40,9 +39,8 @@ void world_open(struct world *world, const char *mocks, const char *variables)
     options.variable_count = 1;
     char *list = strdup(variables != NULL ? variables : "");
     char *rest = NULL;
-    for (char *item = strtok_r(list, ";", &rest); item != NULL; item = strtok_r(NULL, ";", &rest)) {
+    for (char *item = strtok_r(list, ";", &rest); item != NULL; item = strtok_r(NULL, ";", &rest))
         given[options.variable_count++] = item;
-    }
     options.given = ATTN_GIVEN_LOG;
     options.plugin_path = world->zoo.path;
     options.log = keep;
@@ -67,9 +65,8 @@ int32_t world_select(struct world *world, const char *problem, const char *backe
     struct attn_problem parsed;
     *out = NULL;
     const int32_t status = attn_problem_parse(problem, &parsed, &world->err);
-    if (status != ATTN_OK) {
+    if (status != ATTN_OK)
         return status;
-    }
     struct attn_select_options options;
     ATTN_INIT(&options);
     options.backend = backend;
@@ -80,9 +77,8 @@ int32_t world_select(struct world *world, const char *problem, const char *backe
 unsigned world_said(const struct world *world, const char *text)
 {
     unsigned count = 0;
-    for (const char *at = world->log; (at = strstr(at, text)) != NULL; at++) {
+    for (const char *at = world->log; (at = strstr(at, text)) != NULL; at++)
         count++;
-    }
     return count;
 }
 
@@ -90,13 +86,11 @@ const struct attn_candidate *world_candidate(const struct attn_decision *decisio
                                              const char *device)
 {
     const struct attn_candidate *candidate;
-    for (uint32_t i = 0; (candidate = attn_decision_get_candidate(decision, i)) != NULL; i++) {
+    for (uint32_t i = 0; (candidate = attn_decision_get_candidate(decision, i)) != NULL; i++)
         if (strcmp(candidate->name, name) == 0 &&
             (device == NULL ? candidate->device == NULL
-                            : candidate->device != NULL && strcmp(candidate->device, device) == 0)) {
+                            : candidate->device != NULL && strcmp(candidate->device, device) == 0))
             return candidate;
-        }
-    }
     return NULL;
 }
 
@@ -109,9 +103,8 @@ const char *world_list(const struct attn_decision *decision)
     for (uint32_t i = 0; (candidate = attn_decision_get_candidate(decision, i)) != NULL; i++) {
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s ", i > 0 ? "; " : "",
                                  candidate->name, candidate->device != NULL ? candidate->device : "-");
-        if (candidate->accepted) {
+        if (candidate->accepted)
             used += (size_t)snprintf(text + used, sizeof text - used, "ok");
-        }
         for (uint32_t r = 0; r < candidate->reason_count && r < 4; r++) {
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", r > 0 ? "," : "",
                                      attn_reason_name(candidate->reasons[r].code));

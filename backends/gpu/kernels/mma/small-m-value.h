@@ -45,12 +45,11 @@ GPU_INLINE void small_m_value_tile(uint32_t dtype, bool bf16, const unsigned cha
             else if (n % 2 == 0)
                 gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n, C::V_BYTES));
             GPU_UNROLL
-            for (uint32_t i = 0; C::KV8 && i < 2; i++) {
+            for (uint32_t i = 0; C::KV8 && i < 2; i++)
                 if (bf16)
                     gpu_quad8_wide(dtype, r[n % 2 * 2 + i], a + 2 * i);
                 else
                     gpu_quad8_across(dtype, r[n % 2 * 2 + i], a + 2 * i);
-            }
             mma_multiply(o[n], a, b, bf16);
         }
     }

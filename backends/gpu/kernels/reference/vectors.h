@@ -54,10 +54,9 @@ GPU_INLINE float reference_products(const struct gpu_run *run, const struct refe
             const uint64_t step = is_new ? GPU_WARP * size : (uint64_t)w->k.step;
             sum[key] = 0;
             GPU_UNROLL
-            for (uint32_t i = 0; i < Config::lane_columns; i++, at += step) {
+            for (uint32_t i = 0; i < Config::lane_columns; i++, at += step)
                 if (i * GPU_WARP + gpu_own_u32(w->lane) < dim)
                     sum[key] = gpu_fma(w->q[i], reference_load<Config>(dtype, at), sum[key]);
-            }
         }
         const float all = (float)reference_reduce(sum, w->lane);
         const float own = gpu_shuffle_f32(all, w->lane % group * 8);
@@ -88,10 +87,9 @@ GPU_INLINE void reference_add_values(const struct gpu_run *run, struct reference
             const uint64_t step = is_new ? GPU_WARP * size : (uint64_t)w->v.step;
             const float share = gpu_shuffle_f32(weight, first + key);
             GPU_UNROLL
-            for (uint32_t i = 0; i < Config::lane_columns; i++, at += step) {
+            for (uint32_t i = 0; i < Config::lane_columns; i++, at += step)
                 if (i * GPU_WARP + gpu_own_u32(w->lane) < dim)
                     w->tile[i] = gpu_fma(share, reference_load<Config>(dtype, at), w->tile[i]);
-            }
         }
     }
 }
