@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Makes a plugin without manners of the no-op plugin: it prints to standard output when it is loaded. */
+/* Makes a plugin without side effects of the no-op plugin: it prints to standard output when it is loaded. */
 #include <stdio.h>
 #include <unistd.h>
 

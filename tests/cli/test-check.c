@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-static const char *attn_check, *remote;
+static const char *attn_check, *device_memory;
 
 static void check_file(struct result *result, const char *file, const char *arguments)
 {
@@ -148,7 +148,7 @@ static void test_again(void)
     struct result result;
     char path[1024], arguments[128], *closing;
 
-    snprintf(path, sizeof path, "%s/libattn-remote-beyond.so", remote);
+    snprintf(path, sizeof path, "%s/libattn-device-memory-beyond.so", device_memory);
     for (size_t i = 0; i < 2; i++) {
         snprintf(arguments, sizeof arguments, "--json --kind=%s --cases=12", kinds[i]);
         check_file(&result, path, arguments);
@@ -168,19 +168,19 @@ static void test_again(void)
 }
 
 /* Faults of memory on a device, and of the device itself. */
-static void test_remote(void)
+static void test_device_memory(void)
 {
     static const struct {
         const char *file, *part;
-    } planted[] = {{"remote-beyond", "wrote outside of out"},
-                   {"remote-input", "wrote outside of q"},
-                   {"remote-copy", "not ok "},
-                   {"remote-stream", "not ok "}};
+    } planted[] = {{"device-memory-beyond", "wrote outside of out"},
+                   {"device-memory-input", "wrote outside of q"},
+                   {"device-memory-copy", "not ok "},
+                   {"device-memory-stream", "not ok "}};
     struct result result;
     char path[1024];
 
     for (size_t i = 0; i < sizeof planted / sizeof planted[0]; i++) {
-        snprintf(path, sizeof path, "%s/libattn-%s.so", remote, planted[i].file);
+        snprintf(path, sizeof path, "%s/libattn-%s.so", device_memory, planted[i].file);
         check_file(&result, path, "--kind=attention --cases=25");
         check(result.code == 1 && strstr(result.out, planted[i].part) != NULL, &result, "%s is found",
               planted[i].file);
@@ -209,9 +209,9 @@ static void test_noisy(void)
 int main(int argc, char **argv)
 {
     attn_check = getenv("CLI_ATTN_CHECK");
-    remote = getenv("CLI_REMOTE");
+    device_memory = getenv("CLI_DEVICE_MEMORY");
     cli_init(argc, argv);
-    if (attn_check == NULL || remote == NULL)
+    if (attn_check == NULL || device_memory == NULL)
         return 2;
     test_usage();
     test_not_loadable();
@@ -219,7 +219,7 @@ int main(int argc, char **argv)
     test_filters();
     test_json();
     test_again();
-    test_remote();
+    test_device_memory();
     test_noisy();
     return cli_finish();
 }

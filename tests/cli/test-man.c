@@ -74,8 +74,8 @@ int main(int argc, char **argv)
                                         "dispatch", "load",    "ceilings", "seqs",    "ctx",
                                         "q_len",    "layers",  "threads",  "reps",    NULL};
 
-    static const char *const kinds[] = {"manners", "abi",   "query", "faults",    "huge",
-                                        "write",   "merge", "det",   "attention", NULL};
+    static const char *const kinds[] = {"side-effects", "abi",   "query", "faults",    "huge",
+                                        "write",        "merge", "det",   "attention", NULL};
     const char *attn_check = getenv("CLI_ATTN_CHECK");
 
     cli_init(argc, argv);

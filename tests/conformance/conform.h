@@ -45,7 +45,7 @@ void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* ---------------------------------------------------------------- the kinds of checks */
 
 /* In processes of their own: the plugin is not loaded in this one. */
-void check_manners(const struct run_options *options);
+void check_side_effects(const struct run_options *options);
 void check_abi(const struct run_options *options);
 
 void check_attention(struct target_list *list, const struct run_options *options);

@@ -19,7 +19,7 @@ static const struct {
     void (*check_apart)(const struct run_options *options);
 } kinds[] = {
     /* clang-format off */
-    {"manners", NULL, false, false, false, check_manners},
+    {"side-effects", NULL, false, false, false, check_side_effects},
     {"abi", NULL, false, false, false, check_abi},
     {"query", check_query, true, false, false, NULL},
     {"axes", check_axes, false, false, false, NULL},
@@ -130,7 +130,7 @@ static int judge(void *arg)
     return code;
 }
 
-/* Whether there is anything to judge: nobody wants the manners of a file that cannot be loaded. */
+/* Whether there is anything to judge: nobody wants the side effects of a file that cannot be loaded. */
 static int try_out(void *arg)
 {
     static struct target_list list;

@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shape-rig.h"
+#include "shape-fixture.h"
 
 enum { HEADS = 2, BLOCK = 4, PAGES = 5, KEYS = BLOCK * PAGES, ROWS = 12, DIM_MAX = 40 };
 
 /* One sequence whose last `rows` keys are the queries, in f32. */
 struct desk {
-    struct shape_rig rig;
+    struct shape_fixture fixture;
     struct attn_batch batch;
     struct attn_tensors tensors;
     struct attn_kv_desc kv;
@@ -30,7 +30,7 @@ struct desk {
 static void desk_init(struct desk *desk, const char *flags)
 {
     memset(desk, 0, sizeof *desk);
-    rig_open(&desk->rig, flags);
+    fixture_open(&desk->fixture, flags);
     for (uint32_t i = 0; i < ROWS * HEADS * DIM_MAX; i++)
         desk->q[i] = (float)((i * 2654435761u) >> 8 & 0xff) / 128 - 1;
     for (uint32_t i = 0; i < KEYS * DIM_MAX; i++) {
@@ -50,7 +50,7 @@ static void desk_run(struct desk *desk, int32_t rows, uint32_t dim, uint32_t dim
 
     snprintf(text, sizeof text, "heads=%u kv_heads=1 head_dim=%u/%u q=f32 kv=f32 out=f32 block=%u", HEADS,
              dim, dim_vo, BLOCK);
-    rig_problem(text, &problem);
+    fixture_problem(text, &problem);
     ATTN_INIT(&err);
     ATTN_INIT(&desk->batch);
     ATTN_INIT(&desk->tensors);
@@ -79,10 +79,10 @@ static void desk_run(struct desk *desk, int32_t rows, uint32_t dim, uint32_t dim
     desk->kv.v_page_stride = desk->kv.v_token_stride * BLOCK;
     desk->tensors.softmax_scale = 0.3f;
     desk->tensors.kv_desc = &desk->kv;
-    desk->tensors.q = rig_tensor(desk->q, dim * HEADS * sizeof(float), dim * sizeof(float));
-    desk->tensors.out = rig_tensor(desk->out, dim_vo * HEADS * sizeof(float), dim_vo * sizeof(float));
-    cr_assert_eq(rig_run(&desk->rig, &problem, &desk->batch, &desk->tensors, &err), ATTN_OK, "%s: %s", text,
-                 err.message);
+    desk->tensors.q = fixture_tensor(desk->q, dim * HEADS * sizeof(float), dim * sizeof(float));
+    desk->tensors.out = fixture_tensor(desk->out, dim_vo * HEADS * sizeof(float), dim_vo * sizeof(float));
+    cr_assert_eq(fixture_run(&desk->fixture, &problem, &desk->batch, &desk->tensors, &err), ATTN_OK, "%s: %s",
+                 text, err.message);
 }
 
 static const int32_t row_counts[] = {1, ROWS};
@@ -106,8 +106,8 @@ Test(edges, heads_of_every_size)
                                    size[1], rows, e);
         }
     }
-    rig_close(&best.rig);
-    rig_close(&reference.rig);
+    fixture_close(&best.fixture);
+    fixture_close(&reference.fixture);
 }
 
 /* The scratch of a run holds what the run before left there: NaN, in keys and values of a prefill too. */
@@ -121,7 +121,7 @@ Test(edges, invalid_blocks_in_used_scratch)
         for (uint32_t e = 0; e < (uint32_t)row_counts[i / 2] * HEADS * 24; e++)
             cr_assert(isfinite(desk.out[e]), "level %s, %d rows, element %u", levels[i % 2],
                       row_counts[i / 2], e);
-        rig_close(&desk.rig);
+        fixture_close(&desk.fixture);
     }
 }
 
@@ -139,6 +139,6 @@ Test(edges, sums_that_underflow)
         for (uint32_t e = 0; e < (uint32_t)row_counts[i / 2] * HEADS * 24; e++)
             cr_assert(desk.out[e] == 0 && !signbit(desk.out[e]), "level %s, %d rows, element %u",
                       levels[i % 2], row_counts[i / 2], e);
-        rig_close(&desk.rig);
+        fixture_close(&desk.fixture);
     }
 }

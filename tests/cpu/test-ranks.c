@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shape-rig.h"
+#include "shape-fixture.h"
 
 enum { SEQS = 4, ROWS = 25, HEADS = 4, KV_HEADS = 2, DIM = 16, BLOCK = 4, MOST_RANKS = 5, MOST_PAGES = 128 };
 
@@ -52,7 +52,7 @@ static void scene_init(struct scene *scene, const char *keys, uint32_t cp)
     memset(scene, 0, sizeof *scene);
     snprintf(text, sizeof text, "heads=%d kv_heads=%d head_dim=%d q=f32 block=%d lse=1 %s%s", HEADS, KV_HEADS,
              DIM, BLOCK, keys, cp != 0 ? " cp=1" : "");
-    rig_problem(text, &scene->problem);
+    fixture_problem(text, &scene->problem);
     for (uint32_t h = 0; h < HEADS; h++) {
         scene->slopes[h] = 0.01f * (float)(h + 1);
         scene->sinks[h] = (float)h - 1.5f;
@@ -77,9 +77,9 @@ static void scene_tensors(struct scene *scene, struct part *part, struct attn_te
 
     ATTN_INIT(t);
     t->softmax_scale = 0.5f;
-    t->q = rig_tensor(scene->q, sizeof scene->q[0], sizeof scene->q[0][0]);
-    t->out = rig_tensor(part->out, sizeof part->out[0], sizeof part->out[0][0]);
-    t->lse = rig_tensor(part->lse, sizeof part->lse[0], sizeof part->lse[0][0]);
+    t->q = fixture_tensor(scene->q, sizeof scene->q[0], sizeof scene->q[0][0]);
+    t->out = fixture_tensor(part->out, sizeof part->out[0], sizeof part->out[0][0]);
+    t->lse = fixture_tensor(part->lse, sizeof part->lse[0], sizeof part->lse[0][0]);
     if (p->alibi != ATTN_ALIBI_NONE)
         t->alibi_slopes.data = scene->slopes;
     if (p->sinks != 0) {
@@ -107,7 +107,7 @@ static int32_t find_global(uint32_t rank, uint32_t world, uint32_t share, uint32
     }
 }
 
-static void run_rank(const struct shape_rig *rig, struct scene *scene, uint32_t rank, uint32_t world,
+static void run_rank(const struct shape_fixture *fixture, struct scene *scene, uint32_t rank, uint32_t world,
                      uint32_t share, struct part *part)
 {
     static float k[MOST_PAGES][BLOCK][KV_HEADS][DIM], v[MOST_PAGES][BLOCK][KV_HEADS][DIM];
@@ -166,7 +166,7 @@ static void run_rank(const struct shape_rig *rig, struct scene *scene, uint32_t 
     kv.k_head_stride = kv.v_head_stride = sizeof k[0][0][0];
     scene_tensors(scene, part, &tensors);
     tensors.kv_desc = &kv;
-    cr_assert_eq(rig_run(rig, &scene->problem, &batch, &tensors, &err), ATTN_OK, "%s", err.message);
+    cr_assert_eq(fixture_run(fixture, &scene->problem, &batch, &tensors, &err), ATTN_OK, "%s", err.message);
 }
 
 static bool is_near(float got, float wanted)
@@ -181,7 +181,7 @@ static void compare(const char *what, const float *got, const float *wanted, uin
                   (double)wanted[i]);
 }
 
-static void check_merge(const struct shape_rig *rig, struct part *parts, uint32_t world,
+static void check_merge(const struct shape_fixture *fixture, struct part *parts, uint32_t world,
                         const struct part *whole, const char *what)
 {
     static struct part merged;
@@ -192,8 +192,8 @@ static void check_merge(const struct shape_rig *rig, struct part *parts, uint32_
     ATTN_INIT(&err);
     ATTN_INIT(&args);
     for (uint32_t r = 0; r < world; r++) {
-        list[r].out = rig_tensor(parts[r].out, sizeof whole->out[0], sizeof whole->out[0][0]);
-        list[r].lse = rig_tensor(parts[r].lse, sizeof whole->lse[0], sizeof whole->lse[0][0]);
+        list[r].out = fixture_tensor(parts[r].out, sizeof whole->out[0], sizeof whole->out[0][0]);
+        list[r].lse = fixture_tensor(parts[r].lse, sizeof whole->lse[0], sizeof whole->lse[0][0]);
     }
     args.count = world;
     args.parts = list;
@@ -202,14 +202,14 @@ static void check_merge(const struct shape_rig *rig, struct part *parts, uint32_
     args.rows = ROWS;
     args.heads = HEADS;
     args.head_dim = DIM;
-    args.out = rig_tensor(merged.out, sizeof whole->out[0], sizeof whole->out[0][0]);
-    args.lse = rig_tensor(merged.lse, sizeof whole->lse[0], sizeof whole->lse[0][0]);
-    cr_assert_eq(attn_merge(rig->backend, &args, NULL, &err), ATTN_OK, "%s", err.message);
+    args.out = fixture_tensor(merged.out, sizeof whole->out[0], sizeof whole->out[0][0]);
+    args.lse = fixture_tensor(merged.lse, sizeof whole->lse[0], sizeof whole->lse[0][0]);
+    cr_assert_eq(attn_merge(fixture->backend, &args, NULL, &err), ATTN_OK, "%s", err.message);
     compare(what, (const float *)merged.out, (const float *)whole->out, ROWS * HEADS * DIM);
     compare(what, (const float *)merged.lse, (const float *)whole->lse, ROWS * HEADS);
 }
 
-static void check_rescale(const struct shape_rig *rig, struct part *parts, uint32_t world,
+static void check_rescale(const struct shape_fixture *fixture, struct part *parts, uint32_t world,
                           const struct part *whole, const char *what)
 {
     static float sum[ROWS][HEADS][DIM];
@@ -220,11 +220,11 @@ static void check_rescale(const struct shape_rig *rig, struct part *parts, uint3
     ATTN_INIT(&err);
     memset(sum, 0, sizeof sum);
     for (uint32_t r = 0; r < world; r++)
-        all[r] = rig_tensor(parts[r].lse, sizeof whole->lse[0], sizeof whole->lse[0][0]);
+        all[r] = fixture_tensor(parts[r].lse, sizeof whole->lse[0], sizeof whole->lse[0][0]);
     for (uint32_t r = 0; r < world; r++) {
         ATTN_INIT(&args);
         args.dtype = ATTN_F32;
-        args.out = rig_tensor(parts[r].out, sizeof whole->out[0], sizeof whole->out[0][0]);
+        args.out = fixture_tensor(parts[r].out, sizeof whole->out[0], sizeof whole->out[0][0]);
         args.own = all[r];
         args.all = all;
         args.count = world;
@@ -232,14 +232,14 @@ static void check_rescale(const struct shape_rig *rig, struct part *parts, uint3
         args.rows = ROWS;
         args.heads = HEADS;
         args.head_dim = DIM;
-        cr_assert_eq(attn_rescale(rig->backend, &args, NULL, &err), ATTN_OK, "%s", err.message);
+        cr_assert_eq(attn_rescale(fixture->backend, &args, NULL, &err), ATTN_OK, "%s", err.message);
         for (uint32_t i = 0; i < ROWS * HEADS * DIM; i++)
             ((float *)sum)[i] += ((const float *)parts[r].out)[i];
     }
     compare(what, (const float *)sum, (const float *)whole->out, ROWS * HEADS * DIM);
 }
 
-static void check_scene(const struct shape_rig *rig, const char *keys)
+static void check_scene(const struct shape_fixture *fixture, const char *keys)
 {
     static struct scene alone, shared;
     static struct part whole, parts[MOST_RANKS];
@@ -247,15 +247,15 @@ static void check_scene(const struct shape_rig *rig, const char *keys)
 
     scene_init(&alone, keys, 0);
     scene_init(&shared, keys, 1);
-    run_rank(rig, &alone, 0, 1, 1, &whole);
+    run_rank(fixture, &alone, 0, 1, 1, &whole);
     for (uint32_t i = 0; i < 12; i++) {
         char what[256];
         uint32_t world = worlds[i / 3], share = shares[i % 3];
         snprintf(what, sizeof what, "%s, %u ranks, %u keys at a time", keys, world, share);
         for (uint32_t r = 0; r < world; r++)
-            run_rank(rig, &shared, r, world, share, &parts[r]);
-        check_merge(rig, parts, world, &whole, what);
-        check_rescale(rig, parts, world, &whole, what);
+            run_rank(fixture, &shared, r, world, share, &parts[r]);
+        check_merge(fixture, parts, world, &whole, what);
+        check_rescale(fixture, parts, world, &whole, what);
     }
 }
 
@@ -276,12 +276,12 @@ static void check_level(const char *flags)
                                        "causal=1 mask=bits window=20 sinks=1",
                                        "causal=0 mask=f32 span=square alibi=key",
                                        "causal=1 mask=f32 alibi=mask"};
-    struct shape_rig rig;
+    struct shape_fixture fixture;
 
-    rig_open(&rig, flags);
+    fixture_open(&fixture, flags);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        check_scene(&rig, keys[i]);
-    rig_close(&rig);
+        check_scene(&fixture, keys[i]);
+    fixture_close(&fixture);
 }
 
 Test(ranks, parts_of_all_ranks_are_the_whole)

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shape-rig.h"
+#include "shape-fixture.h"
 
 enum { ROWS = 3, HEADS = 2, DIM = 24, VO = 16, KEYS = 9, BLOCK = 4, PAGES = 3 };
 
 /* One sequence of three tokens over nine keys of a latent cache. */
 struct desk {
-    struct shape_rig rig;
+    struct shape_fixture fixture;
     struct attn_problem problem;
     struct attn_batch batch;
     struct attn_batch_host host;
@@ -49,8 +49,8 @@ static void fill(struct desk *desk)
 static void desk_init(struct desk *desk, const char *keys, const char *flags)
 {
     memset(desk, 0, sizeof *desk);
-    rig_open(&desk->rig, flags);
-    rig_problem(keys, &desk->problem);
+    fixture_open(&desk->fixture, flags);
+    fixture_problem(keys, &desk->problem);
     fill(desk);
     ATTN_INIT(&desk->batch);
     ATTN_INIT(&desk->host);
@@ -83,12 +83,12 @@ static void desk_init(struct desk *desk, const char *keys, const char *flags)
     desk->kv.k_page_stride = sizeof desk->k[0];
     desk->kv.k_token_stride = desk->kv.k_head_stride = sizeof desk->k[0][0];
     desk->tensors.softmax_scale = 0.3f;
-    desk->tensors.q = rig_tensor(desk->q, sizeof desk->q[0], sizeof desk->q[0][0]);
-    desk->tensors.out = rig_tensor(desk->out, sizeof desk->out[0], sizeof desk->out[0][0]);
+    desk->tensors.q = fixture_tensor(desk->q, sizeof desk->q[0], sizeof desk->q[0][0]);
+    desk->tensors.out = fixture_tensor(desk->out, sizeof desk->out[0], sizeof desk->out[0][0]);
     if (desk->problem.kv_source == ATTN_KV_CACHE)
         desk->tensors.kv_desc = &desk->kv;
     else
-        desk->tensors.k_new = rig_tensor(desk->fresh, sizeof desk->fresh[0], sizeof desk->fresh[0]);
+        desk->tensors.k_new = fixture_tensor(desk->fresh, sizeof desk->fresh[0], sizeof desk->fresh[0]);
 }
 
 /* field NULL: it runs. */
@@ -97,7 +97,7 @@ static void check(struct desk *desk, const char *field, const char *piece)
     struct attn_error err;
 
     ATTN_INIT(&err);
-    int32_t status = rig_run(&desk->rig, &desk->problem, &desk->batch, &desk->tensors, &err);
+    int32_t status = fixture_run(&desk->fixture, &desk->problem, &desk->batch, &desk->tensors, &err);
     if (field == NULL) {
         cr_assert_eq(status, ATTN_OK, "%s: %s", err.field, err.message);
         return;
@@ -114,7 +114,7 @@ static void check(struct desk *desk, const char *field, const char *piece)
         desk_init(&d, "heads=2 q=f32 block=4 " keys, NULL);                                                  \
         __VA_ARGS__;                                                                                         \
         check(&d, field, piece);                                                                             \
-        rig_close(&d.rig);                                                                                   \
+        fixture_close(&d.fixture);                                                                           \
     } while (0)
 #define LATENT "head_dim=24/16 mla=1"
 
@@ -129,15 +129,15 @@ Test(shapes, queries_in_one_piece_and_in_two)
         check(&desk, NULL, NULL);
         memcpy(before, desk.out, sizeof before);
         memset(desk.out, 0xff, sizeof desk.out);
-        desk.tensors.q = rig_tensor(desk.latent, sizeof desk.latent[0], sizeof desk.latent[0][0]);
-        desk.tensors.q_rope = rig_tensor(desk.rope, sizeof desk.rope[0], sizeof desk.rope[0][0]);
+        desk.tensors.q = fixture_tensor(desk.latent, sizeof desk.latent[0], sizeof desk.latent[0][0]);
+        desk.tensors.q_rope = fixture_tensor(desk.rope, sizeof desk.rope[0], sizeof desk.rope[0][0]);
         check(&desk, NULL, NULL);
         cr_assert_arr_eq(desk.out, before, sizeof before);
         desk.rope[ROWS - 1][HEADS - 1][DIM - VO - 1] += 5; /* and the rope columns count */
         check(&desk, NULL, NULL);
         cr_assert(memcmp(desk.out, before, sizeof before) != 0);
         cr_assert_arr_eq(desk.out, before, (ROWS * HEADS - 1) * sizeof before[0][0]);
-        rig_close(&desk.rig);
+        fixture_close(&desk.fixture);
     }
 }
 
@@ -145,17 +145,18 @@ Test(shapes, latent_queries)
 {
     REFUSED(LATENT, NULL, NULL, d.tensors.q_rope.buffer.data = NULL);
     REFUSED("kv_heads=1 head_dim=24/16", "q_rope", "mla",
-            d.tensors.q_rope = rig_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]));
+            d.tensors.q_rope = fixture_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]));
     REFUSED("head_dim=24/24 mla=1", "q_rope", "head_dim=24/24",
-            d.tensors.q_rope = rig_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]));
+            d.tensors.q_rope = fixture_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]));
     REFUSED(LATENT, "q_rope", "strides of 30",
-            d.tensors.q_rope = rig_tensor(d.rope, 30, sizeof d.rope[0][0]));
-    REFUSED(LATENT, "q_rope", "63 bits", d.tensors.q_rope = rig_tensor(d.rope, (size_t)INT64_MAX / 8 * 8, 8));
+            d.tensors.q_rope = fixture_tensor(d.rope, 30, sizeof d.rope[0][0]));
+    REFUSED(LATENT, "q_rope", "63 bits",
+            d.tensors.q_rope = fixture_tensor(d.rope, (size_t)INT64_MAX / 8 * 8, 8));
     REFUSED(LATENT, "q", "not given",
-            d.tensors.q_rope = rig_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]);
+            d.tensors.q_rope = fixture_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]);
             d.tensors.q.buffer.data = NULL);
     REFUSED(LATENT, "tensors.q_rope", "no multiple of 4",
-            d.tensors.q_rope = rig_tensor((char *)d.rope + 2, sizeof d.rope[0], sizeof d.rope[0][0]));
+            d.tensors.q_rope = fixture_tensor((char *)d.rope + 2, sizeof d.rope[0], sizeof d.rope[0][0]));
 }
 
 Test(shapes, latent_values_are_keys)

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plan-rig.h"
+#include "plan-fixture.h"
 
 #define ALL UINT64_MAX
 
-static unsigned char *room_for(const struct rig *rig)
+static unsigned char *room_for(const struct fixture *fixture)
 {
-    unsigned char *room = malloc(rig_bytes(rig) + 1);
+    unsigned char *room = malloc(fixture_bytes(fixture) + 1);
 
     if (room == NULL)
         exit(1);
@@ -24,19 +24,20 @@ struct counts {
     uint64_t launches, copies;
 };
 
-static struct counts count(const struct rig *rig)
+static struct counts count(const struct fixture *fixture)
 {
-    const struct fake *fake = rig->world->fake;
+    const struct fake *fake = fixture->world->fake;
 
     return (struct counts){fake->calls_of("cuLaunchKernel"), fake->calls_of("cuMemcpyHtoDAsync")};
 }
 
 /* Plans a step; whether it took so many calls. */
-static bool takes(struct rig *rig, uint64_t hosts, unsigned char *out, uint64_t launches, uint64_t copies)
+static bool takes(struct fixture *fixture, uint64_t hosts, unsigned char *out, uint64_t launches,
+                  uint64_t copies)
 {
-    const struct counts before = count(rig);
-    const int32_t status = rig_plan(rig, hosts, out);
-    const struct counts after = count(rig);
+    const struct counts before = count(fixture);
+    const int32_t status = fixture_plan(fixture, hosts, out);
+    const struct counts after = count(fixture);
     const bool good = status == ATTN_OK && after.launches - before.launches == launches &&
                       after.copies - before.copies == copies;
 
@@ -52,7 +53,7 @@ static bool takes(struct rig *rig, uint64_t hosts, unsigned char *out, uint64_t 
 /* Sums of a schedule that begins at a byte. */
 static bool holds(const unsigned char *schedule, uint64_t offset, const uint64_t *sums, uint32_t count)
 {
-    const uint64_t rubbish = UINT64_C(0x0101010101010101) * RIG_RUBBISH;
+    const uint64_t rubbish = UINT64_C(0x0101010101010101) * FIXTURE_RUBBISH;
     uint64_t found[16];
     bool good = true;
 
@@ -67,13 +68,13 @@ static bool holds(const unsigned char *schedule, uint64_t offset, const uint64_t
 }
 
 /* Four sequences, told; `q_len` of the third. */
-static void tell(struct rig *rig, struct rig_class *own, uint32_t q_len, uint32_t max_q)
+static void tell(struct fixture *fixture, struct fixture_class *own, uint32_t q_len, uint32_t max_q)
 {
-    rig_add_sequence(own, 1, 64, true);
-    rig_add_sequence(own, 2, 130, true);
-    rig_add_sequence(own, q_len, 300, true);
-    rig_add_sequence(own, 1, 0, true);
-    rig_set_batch(rig, own, max_q);
+    fixture_add_sequence(own, 1, 64, true);
+    fixture_add_sequence(own, 2, 130, true);
+    fixture_add_sequence(own, q_len, 300, true);
+    fixture_add_sequence(own, 1, 0, true);
+    fixture_set_batch(fixture, own, max_q);
 }
 
 /* Tiles of 64 keys, tiles of 128 rows; rows of an MLA cache are cut by 64. */
@@ -82,31 +83,32 @@ static void test_numbers(struct world *world)
     static const uint64_t keys[] = {0, 1, 4, 4, 5}, rows[] = {0, 0, 0, 4, 4};
     static const uint64_t keys_few[] = {0, 1, 4, 9, 10}, no_rows[] = {0, 0, 0, 0, 0};
     static const uint64_t mla[] = {0, 1, 4, 9, 10};
-    const uint64_t second = ((RIG_SEQS + 1) * 8 + 255) / 256 * 256;
+    const uint64_t second = ((FIXTURE_SEQS + 1) * 8 + 255) / 256 * 256;
     struct attn_problem p;
     unsigned char *out;
-    struct rig rig;
+    struct fixture fixture;
 
     for (uint32_t host = 0; host < 2; host++) {
         const uint64_t hosts = host != 0 ? ALL : 0;
         const char *by = host != 0 ? "by the host" : "by the device";
         char text[96];
-        rig_begin(&rig, world, 1);
-        p = rig_problem(RIG_Q_LEN);
-        tell(&rig, rig_add(&rig, &p), 100, 100);
-        out = room_for(&rig);
+        fixture_begin(&fixture, world, 1);
+        p = fixture_problem(FIXTURE_Q_LEN);
+        tell(&fixture, fixture_add(&fixture, &p), 100, 100);
+        out = room_for(&fixture);
         snprintf(text, sizeof text, "sums of key tiles and of row tiles, %s", by);
         check(world,
-              rig_plan(&rig, hosts, out) == ATTN_OK && holds(out, 0, keys, 5) && holds(out, second, rows, 5),
+              fixture_plan(&fixture, hosts, out) == ATTN_OK && holds(out, 0, keys, 5) &&
+                  holds(out, second, rows, 5),
               text);
-        tell(&rig, rig_add(&rig, &p), 16, 16);
+        tell(&fixture, fixture_add(&fixture, &p), 16, 16);
         free(out);
-        rig.step[0] = rig.step[1];
-        rig.count = 1;
-        out = room_for(&rig);
+        fixture.step[0] = fixture.step[1];
+        fixture.count = 1;
+        out = room_for(&fixture);
         snprintf(text, sizeof text, "a step without many rows has none of these, %s", by);
         check(world,
-              rig_plan(&rig, hosts, out) == ATTN_OK && holds(out, 0, keys_few, 5) &&
+              fixture_plan(&fixture, hosts, out) == ATTN_OK && holds(out, 0, keys_few, 5) &&
                   holds(out, second, no_rows, 5),
               text);
         free(out);
@@ -114,14 +116,14 @@ static void test_numbers(struct world *world)
         p.heads = 4;
         p.head_dim = 576;
         p.head_dim_vo = 512;
-        tell(&rig, rig_add(&rig, &p), 16, 16);
-        rig.step[0] = rig.step[1];
-        rig.count = 1;
-        out = room_for(&rig);
+        tell(&fixture, fixture_add(&fixture, &p), 16, 16);
+        fixture.step[0] = fixture.step[1];
+        fixture.count = 1;
+        out = room_for(&fixture);
         snprintf(text, sizeof text, "sums of tiles of an MLA cache, %s", by);
-        check(world, rig_plan(&rig, hosts, out) == ATTN_OK && holds(out, 0, mla, 5), text);
+        check(world, fixture_plan(&fixture, hosts, out) == ATTN_OK && holds(out, 0, mla, 5), text);
         free(out);
-        rig_end(&rig);
+        fixture_end(&fixture);
         check_clean(world, "nothing is left");
     }
 }
@@ -137,24 +139,24 @@ static void test_random(struct world *world)
     char text[96];
 
     for (uint32_t step = 0; step < STEPS && same && once; step++) {
-        struct rig rig;
-        rig_begin(&rig, world, step);
-        for (uint32_t n = 1 + rig_draw(&rig, MOST); n > 0; n--) {
-            const struct attn_problem p = rig_draw_problem(&rig);
-            struct rig_class *own = rig_add(&rig, &p);
-            rig_draw_batch(&rig, own);
+        struct fixture fixture;
+        fixture_begin(&fixture, world, step);
+        for (uint32_t n = 1 + fixture_draw(&fixture, MOST); n > 0; n--) {
+            const struct attn_problem p = fixture_draw_problem(&fixture);
+            struct fixture_class *own = fixture_add(&fixture, &p);
+            fixture_draw_batch(&fixture, own);
             classes++;
             mla += p.mla;
             empty += p.mla == 0 && own->batch.max_q * 4 <= 64;
         }
-        unsigned char *host = room_for(&rig), *device = room_for(&rig);
-        once = takes(&rig, ALL, host, 0, 1) && takes(&rig, 0, device, 1, 0);
-        same = memcmp(host, device, rig_bytes(&rig)) == 0;
+        unsigned char *host = room_for(&fixture), *device = room_for(&fixture);
+        once = takes(&fixture, ALL, host, 0, 1) && takes(&fixture, 0, device, 1, 0);
+        same = memcmp(host, device, fixture_bytes(&fixture)) == 0;
         if (!same || !once)
             printf("# step %u\n", step);
         free(host);
         free(device);
-        rig_end(&rig);
+        fixture_end(&fixture);
     }
     snprintf(text, sizeof text, "%u classes of %u steps: one launch, or one copy, a step", classes, STEPS);
     check(world, once, text);
@@ -168,30 +170,30 @@ static void test_many(struct world *world)
 {
     static const struct {
         uint32_t max_q, classes, launches;
-    } cases[] = {{RIG_Q_LEN, GPU_PLAN_JOBS / 2, 1},
-                 {RIG_Q_LEN, GPU_PLAN_JOBS / 2 + 1, 2},
+    } cases[] = {{FIXTURE_Q_LEN, GPU_PLAN_JOBS / 2, 1},
+                 {FIXTURE_Q_LEN, GPU_PLAN_JOBS / 2 + 1, 2},
                  {1, GPU_PLAN_JOBS, 1},
                  {1, GPU_PLAN_JOBS + 1, 2}};
     char text[96];
 
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
-        const struct attn_problem p = rig_problem(cases[k].max_q);
-        struct rig rig;
-        rig_begin(&rig, world, k);
-        struct rig_class *own = rig_add(&rig, &p);
-        rig_draw_batch(&rig, own);
-        while (rig.count < cases[k].classes)
-            rig.step[rig.count++] = own;
-        unsigned char *host = room_for(&rig), *device = room_for(&rig);
+        const struct attn_problem p = fixture_problem(cases[k].max_q);
+        struct fixture fixture;
+        fixture_begin(&fixture, world, k);
+        struct fixture_class *own = fixture_add(&fixture, &p);
+        fixture_draw_batch(&fixture, own);
+        while (fixture.count < cases[k].classes)
+            fixture.step[fixture.count++] = own;
+        unsigned char *host = room_for(&fixture), *device = room_for(&fixture);
         snprintf(text, sizeof text, "%u classes of up to %u queries: launches %u", cases[k].classes,
                  cases[k].max_q, cases[k].launches);
         check(world,
-              takes(&rig, ALL, host, 0, 1) && takes(&rig, 0, device, cases[k].launches, 0) &&
-                  memcmp(host, device, rig_bytes(&rig)) == 0,
+              takes(&fixture, ALL, host, 0, 1) && takes(&fixture, 0, device, cases[k].launches, 0) &&
+                  memcmp(host, device, fixture_bytes(&fixture)) == 0,
               text);
         free(host);
         free(device);
-        rig_end(&rig);
+        fixture_end(&fixture);
     }
     check_clean(world, "nothing is left");
 }
@@ -199,25 +201,26 @@ static void test_many(struct world *world)
 /* Classes with host copies and others in one call; a launch that fails is told. */
 static void test_mixed(struct world *world)
 {
-    const struct attn_problem p = rig_problem(RIG_Q_LEN);
-    struct rig rig;
+    const struct attn_problem p = fixture_problem(FIXTURE_Q_LEN);
+    struct fixture fixture;
 
-    rig_begin(&rig, world, 11);
+    fixture_begin(&fixture, world, 11);
     for (uint32_t i = 0; i < 5; i++)
-        rig_draw_batch(&rig, rig_add(&rig, &p));
-    unsigned char *host = room_for(&rig), *mixed = room_for(&rig);
+        fixture_draw_batch(&fixture, fixture_add(&fixture, &p));
+    unsigned char *host = room_for(&fixture), *mixed = room_for(&fixture);
     check(world,
-          takes(&rig, ALL, host, 0, 1) && takes(&rig, 0x13, mixed, 1, 2) &&
-              memcmp(host, mixed, rig_bytes(&rig)) == 0,
+          takes(&fixture, ALL, host, 0, 1) && takes(&fixture, 0x13, mixed, 1, 2) &&
+              memcmp(host, mixed, fixture_bytes(&fixture)) == 0,
           "some by the host, some by the device: a copy for those that are neighbours, one launch");
     world->fake->fail(world->fake->calls() + 5, GPU_OUT_OF_MEMORY); /* room: 3, push, launch */
     check(world,
-          rig_plan(&rig, 0, mixed) == ATTN_E_MEMORY && strcmp(world->fake->failed(), "cuLaunchKernel") == 0 &&
+          fixture_plan(&fixture, 0, mixed) == ATTN_E_MEMORY &&
+              strcmp(world->fake->failed(), "cuLaunchKernel") == 0 &&
               strstr(world->err.message, "gpu_plan") != NULL,
           "a launch that fails is told");
     free(host);
     free(mixed);
-    rig_end(&rig);
+    fixture_end(&fixture);
     check_clean(world, "nothing is left");
 }
 

@@ -4,24 +4,24 @@
  * names a field; what is accepted can be read, taken apart, advanced, and written as bytes that give
  * themselves again.
  */
-#include "../step/rig.h"
+#include "../step/fixture.h"
 #include "fuzz.h"
 
 unsigned long checks_failed;
 
 /* The builder of a kind: flavour, groups, modalities, cross-attention. */
-static struct rig_step describe(uint8_t kind)
+static struct fixture_step describe(uint8_t kind)
 {
-    struct rig_step step;
+    struct fixture_step step;
 
     memset(&step, 0, sizeof step);
     step.flavour = 1 + (kind & 3u);
     step.groups = 1 + (kind >> 2 & 1u);
     step.index_dtype = (kind & 8) != 0 ? ATTN_INT64 : ATTN_INT32;
-    step.modalities = (kind & 16) != 0 ? RIG_MODALITY : 0;
+    step.modalities = (kind & 16) != 0 ? FIXTURE_MODALITY : 0;
     step.cross = (kind & 32) != 0 && (step.flavour == ATTN_FLASH_ATTN || step.flavour == ATTN_XFORMERS);
     step.chunked = 1;
-    for (uint32_t g = 0; g <= RIG_GROUPS; g++)
+    for (uint32_t g = 0; g <= FIXTURE_GROUPS; g++)
         step.block[g] = 8;
     return step;
 }
@@ -46,19 +46,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    const struct rig_step step = describe(data[0]);
+    const struct fixture_step step = describe(data[0]);
     struct attn_builder_impl **builder = &builders[data[0] & 63];
     if (*builder == NULL)
-        *builder = rig_builder(&step);
-    struct attn_metadata_impl *whole = rig_restore(*builder, data + 1, size - 1, 0);
+        *builder = fixture_builder(&step);
+    struct attn_metadata_impl *whole = fixture_restore(*builder, data + 1, size - 1, 0);
     FUZZ_CHECK(checks_failed == 0);
     if (whole == NULL)
         return 0;
     const uint64_t bytes = write_step(*builder, &first);
-    whole = rig_restore(*builder, first, bytes, 0);
+    whole = fixture_restore(*builder, first, bytes, 0);
     FUZZ_CHECK(whole != NULL);
     FUZZ_CHECK(write_step(*builder, &second) == bytes && memcmp(first, second, bytes) == 0);
-    rig_use(&step, *builder, whole);
+    fixture_use(&step, *builder, whole);
     free(first);
     free(second);
     return 0;

@@ -2,7 +2,7 @@
 /* Writes the seeds of fuzz-step into a directory: steps of every kind of builder, and ones with one fault.
  * Prints their names.
  */
-#include "../step/rig.h"
+#include "../step/fixture.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -27,22 +27,22 @@ static void write_file(const char *directory, const char *name, uint8_t kind, co
 static uint64_t make(uint64_t seed, uint8_t kind, char *data, uint64_t room)
 {
     struct dice dice = {seed};
-    struct rig_step step;
+    struct fixture_step step;
     struct attn_error err;
     uint64_t size = 0;
 
     ATTN_INIT(&err);
-    rig_roll(&dice, RIG_ANY, &step);
+    fixture_roll(&dice, FIXTURE_ANY, &step);
     if (step.profile || step.flavour != 1u + (kind & 3u) || step.groups != 1u + (kind >> 2 & 1u) ||
         step.apart || (step.index_dtype == ATTN_INT64) != ((kind & 8) != 0) ||
         (step.modalities > 0) != ((kind & 16) != 0) || step.cross != (kind >> 5 & 1u) || !step.chunked ||
         step.seqs > 3)
         return 0;
-    for (uint32_t g = 0; g <= RIG_GROUPS; g++)
-        if (step.block[g] != 8 && (g < step.groups || (step.cross && g == RIG_GROUPS)))
+    for (uint32_t g = 0; g <= FIXTURE_GROUPS; g++)
+        if (step.block[g] != 8 && (g < step.groups || (step.cross && g == FIXTURE_GROUPS)))
             return 0;
-    struct attn_builder_impl *builder = rig_builder(&step);
-    rig_build(builder, &step);
+    struct attn_builder_impl *builder = fixture_builder(&step);
+    fixture_build(builder, &step);
     if (attn__common_builder.serialise(builder, data, room, &size, &err) != ATTN_OK)
         size = 0;
     attn__common_builder.destroy(builder);

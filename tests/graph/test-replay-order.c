@@ -373,8 +373,10 @@ int main(void)
     static const struct stack_config configs[] = {
         {"flash-attn", "cpu/flash-attn", ATTN_FLASH_ATTN, ATTN_F32, "q=f32", 0, false, false},
         {"flashinfer", "cpu/flashinfer", ATTN_FLASHINFER, ATTN_F32, "q=f32", 0, false, false},
-        {"flash-attn, device", "remote/flash-attn", ATTN_FLASH_ATTN, ATTN_F32, "q=f32", 0, false, true},
-        {"flashinfer, device", "remote/flash-attn", ATTN_FLASHINFER, ATTN_F32, "q=f32", 0, false, true},
+        {"flash-attn, device", "device-memory/flash-attn", ATTN_FLASH_ATTN, ATTN_F32, "q=f32", 0, false,
+         true},
+        {"flashinfer, device", "device-memory/flash-attn", ATTN_FLASHINFER, ATTN_F32, "q=f32", 0, false,
+         true},
     };
 
     ATTN_INIT(&err);

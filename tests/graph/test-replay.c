@@ -270,11 +270,13 @@ int main(int argc, char **argv)
         {"flashinfer int8", "cpu/flashinfer", 0, ATTN_F32, "q=f32 kv=int8 scales=token-head",
          ATTN_SCALES_TOKEN_HEAD, false, false},
         {"flash-attn encoder-decoder", "cpu/flash-attn", 0, ATTN_F32, "q=f32", 0, true, false},
-        {"flash-attn f32, device", "remote/flash-attn", 0, ATTN_F32, "q=f32", 0, false, true},
-        {"flashinfer f32, device", "remote/flash-attn", ATTN_FLASHINFER, ATTN_F32, "q=f32", 0, false, true},
-        {"rocm-flash bf16, device", "remote/flash-attn", ATTN_ROCM_FLASH, ATTN_BF16, "q=bf16", 0, false,
+        {"flash-attn f32, device", "device-memory/flash-attn", 0, ATTN_F32, "q=f32", 0, false, true},
+        {"flashinfer f32, device", "device-memory/flash-attn", ATTN_FLASHINFER, ATTN_F32, "q=f32", 0, false,
          true},
-        {"flash-attn encoder-decoder, device", "remote/flash-attn", 0, ATTN_F32, "q=f32", 0, true, true},
+        {"rocm-flash bf16, device", "device-memory/flash-attn", ATTN_ROCM_FLASH, ATTN_BF16, "q=bf16", 0,
+         false, true},
+        {"flash-attn encoder-decoder, device", "device-memory/flash-attn", 0, ATTN_F32, "q=f32", 0, true,
+         true},
     };
 
     const uint32_t steps = argc > 1 ? (uint32_t)atoi(argv[1]) : 1000;

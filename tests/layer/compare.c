@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "layer-rig.h"
+#include "layer-fixture.h"
 #include "need.h"
 
 /* Keys and values of all sequences, one behind the other. */

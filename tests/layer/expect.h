@@ -3,7 +3,7 @@
 #ifndef LAYER_EXPECT_H
 #define LAYER_EXPECT_H
 
-#include "layer-rig.h"
+#include "layer-fixture.h"
 
 #define HEADS "heads=4 kv_heads=2 head_dim=32 "
 

@@ -3,7 +3,7 @@
 #ifndef LAYER_FLOWS_H
 #define LAYER_FLOWS_H
 
-#include "layer-rig.h"
+#include "layer-fixture.h"
 
 /* Bits of flow.wants and kind.has: a flow runs with the kinds that have all that it wants. */
 #define FLOW_DECODER      UINT32_C(1) /* self-attention over a cache */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "allocations.h"
-#include "layer-rig.h"
+#include "layer-fixture.h"
 
 /* ---------------------------------------------------------------- builder and state */
 

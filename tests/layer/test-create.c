@@ -78,7 +78,7 @@ int main(void)
     for (uint32_t i = 0; i < 3; i++) {
         struct attn_context *context = NULL;
         struct attn_backend *backend = NULL;
-        if (!rig_open(names[i], &context, &backend))
+        if (!fixture_open(names[i], &context, &backend))
             return 1;
         printf("# %s\n", names[i]);
         test_description(backend);

@@ -165,7 +165,7 @@ static void test_order(struct attn_context *context, struct attn_backend *backen
            "a state that has begun no step");
     attn_state_destroy(scene.model.state);
     scene.model.state = state;
-    if (rig_open(attn_backend_get_name(backend), &its, &second)) {
+    if (fixture_open(attn_backend_get_name(backend), &its, &second)) {
         static struct model far;
         if (!model_init(&far, &def, its, second, 1))
             printf("# %s\n", far.why);
@@ -309,7 +309,7 @@ int main(void)
     for (uint32_t i = 0; i < 3; i++) {
         struct attn_context *context = NULL;
         struct attn_backend *backend = NULL;
-        if (!rig_open(names[i], &context, &backend))
+        if (!fixture_open(names[i], &context, &backend))
             return 1;
         printf("# %s\n", names[i]);
         test_arguments(context, backend);

@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     for (uint32_t i = ATTN_FLASH_ATTN; i <= ATTN_ROCM_FLASH; i++) {
         struct attn_context *context = NULL;
         struct attn_backend *backend = NULL;
-        if (!rig_open(names[i], &context, &backend))
+        if (!fixture_open(names[i], &context, &backend))
             return 1;
         for (uint32_t k = 0; k < kind_count; k++) {
             if (!is_served(i, &kinds[k]) || (only != NULL && strcmp(only, kinds[k].name) != 0))

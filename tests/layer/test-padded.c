@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "layer-rig.h"
+#include "layer-fixture.h"
 
 enum { SIZES = 3, SEQUENCES = 8 };
 static const uint32_t sizes[SIZES] = {8, 4, 1}; /* from large to small */
@@ -109,7 +109,7 @@ int main(void)
     for (uint32_t i = 0; i < 3; i++) {
         struct attn_context *context = NULL;
         struct attn_backend *backend = NULL;
-        if (!rig_open(names[i], &context, &backend))
+        if (!fixture_open(names[i], &context, &backend))
             return 1;
         for (uint32_t d = 0; d < sizeof defs / sizeof defs[0]; d++)
             if (defs[d].cross == 0 || i == 0)

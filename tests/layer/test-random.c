@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "layer-rig.h"
+#include "layer-fixture.h"
 
 enum { LIVE = 10 };
 
@@ -212,7 +212,7 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < 3; i++) {
         struct attn_context *context = NULL;
         struct attn_backend *backend = NULL;
-        if (!rig_open(names[i], &context, &backend))
+        if (!fixture_open(names[i], &context, &backend))
             return 1;
         for (uint32_t d = 0; d < sizeof defs / sizeof defs[0]; d++)
             if (defs[d].cross == 0 || i == 0)

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "zoo.h"
+#include "malformed.h"
 
 /* A sanitizer maps more than the limit of memory that a probe has. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -60,17 +60,17 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* A zoo with a cache directory of its own. */
+/* A malformed with a cache directory of its own. */
 struct place {
-    struct zoo zoo, home;
+    struct malformed malformed, home;
     char cache[128];
     const char *variables[4];
 };
 
 static void place_create(struct place *place, const char *probe)
 {
-    zoo_create(&place->zoo);
-    zoo_create(&place->home);
+    malformed_create(&place->malformed);
+    malformed_create(&place->home);
     snprintf(place->cache, sizeof place->cache, "ATTN_CACHE_DIR=%s/cache", place->home.path);
     place->variables[0] = place->cache;
     place->variables[1] = probe;
@@ -79,14 +79,14 @@ static void place_create(struct place *place, const char *probe)
 
 static void place_remove(struct place *place)
 {
-    zoo_remove(&place->zoo);
-    zoo_remove(&place->home);
+    malformed_remove(&place->malformed);
+    malformed_remove(&place->home);
 }
 
 /* Loads everything in a context of its own and hands out what is known then. */
 static struct attn_report *load(const struct place *place, double *out_seconds)
 {
-    struct attn_context *context = zoo_context(&place->zoo, place->variables);
+    struct attn_context *context = malformed_context(&place->malformed, place->variables);
     struct attn_report *report = NULL;
     double start = now();
 
@@ -115,10 +115,10 @@ static void check_trouble(const char *kind, uint32_t reason, uint32_t signal, co
     struct place place;
 
     place_create(&place, NULL);
-    zoo_add(&place.zoo, kind, "libattn-a.so");
-    zoo_add(&place.zoo, "other", "libattn-b.so");
+    malformed_add(&place.malformed, kind, "libattn-a.so");
+    malformed_add(&place.malformed, "other", "libattn-b.so");
     struct attn_report *report = load(&place, NULL);
-    const struct attn_file_record *record = zoo_file(report, "libattn-a.so");
+    const struct attn_file_record *record = malformed_file(report, "libattn-a.so");
     bool good = record != NULL && record->reason == reason && record->signal == signal &&
                 strstr(record->text, word) != NULL;
     check(good, "%s: %s", kind, attn_reason_name(reason));
@@ -147,8 +147,8 @@ static void check_troubles(void)
     check_trouble("trouble-signals", ATTN_REASON_BAD_MANNERS, 0, "signal mask");
 }
 
-/* Whether a process has a file of the zoo mapped. */
-static bool is_mapped_by(const char *process, const struct zoo *zoo)
+/* Whether a process has a file of the malformed mapped. */
+static bool is_mapped_by(const char *process, const struct malformed *malformed)
 {
     char path[300], line[512];
     bool found = false;
@@ -156,20 +156,20 @@ static bool is_mapped_by(const char *process, const struct zoo *zoo)
     snprintf(path, sizeof path, "/proc/%s/maps", process);
     FILE *maps = fopen(path, "re");
     while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
-        found = found || strstr(line, zoo->path) != NULL;
+        found = found || strstr(line, malformed->path) != NULL;
     if (maps != NULL)
         fclose(maps);
     return found;
 }
 
-static unsigned count_mapping(const struct zoo *zoo)
+static unsigned count_mapping(const struct malformed *malformed)
 {
     DIR *list = opendir("/proc");
     const struct dirent *entry;
     unsigned count = 0;
 
     while (list != NULL && (entry = readdir(list)) != NULL)
-        count += entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && is_mapped_by(entry->d_name, zoo);
+        count += entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && is_mapped_by(entry->d_name, malformed);
     if (list != NULL)
         closedir(list);
     return count;
@@ -181,9 +181,10 @@ static void check_daemon(void)
     struct place place;
 
     place_create(&place, NULL);
-    zoo_add(&place.zoo, "trouble-daemon-crash", "libattn-a.so");
+    malformed_add(&place.malformed, "trouble-daemon-crash", "libattn-a.so");
     struct attn_report *report = load(&place, NULL);
-    check(zoo_file(report, "libattn-a.so")->reason == ATTN_REASON_CRASHED && count_mapping(&place.zoo) == 0,
+    check(malformed_file(report, "libattn-a.so")->reason == ATTN_REASON_CRASHED &&
+              count_mapping(&place.malformed) == 0,
           "a daemon of a plugin does not outlive its probe");
     attn_report_destroy(report);
     place_remove(&place);
@@ -195,10 +196,10 @@ static void check_link_error(void)
     struct place place;
 
     place_create(&place, NULL);
-    zoo_add(&place.zoo, "needs-symbol", "libattn-a.so");
+    malformed_add(&place.malformed, "needs-symbol", "libattn-a.so");
     for (int i = 0; i < 2; i++) {
         struct attn_report *report = load(&place, NULL);
-        check(zoo_file(report, "libattn-a.so")->reason == ATTN_REASON_UNDEFINED_SYMBOL,
+        check(malformed_file(report, "libattn-a.so")->reason == ATTN_REASON_UNDEFINED_SYMBOL,
               "a link error keeps its own reason, time %d", i + 1);
         attn_report_destroy(report);
     }
@@ -221,7 +222,7 @@ static int in_child(int (*work)(const struct place *place), const struct place *
 static int load_once(const struct place *place)
 {
     struct attn_report *report = load(place, NULL);
-    uint32_t reason = zoo_file(report, "libattn-a.so")->reason;
+    uint32_t reason = malformed_file(report, "libattn-a.so")->reason;
 
     attn_report_destroy(report);
     return (int)reason;
@@ -229,13 +230,13 @@ static int load_once(const struct place *place)
 
 static int load_after_rescan(const struct place *place)
 {
-    struct attn_context *context = zoo_context(&place->zoo, place->variables);
+    struct attn_context *context = malformed_context(&place->malformed, place->variables);
     struct attn_report *report = NULL;
 
     if (attn_context_rescan(context, NULL) != ATTN_OK || attn_context_load_all(context, NULL) != ATTN_OK ||
         attn_context_get_report(context, &report, NULL) != ATTN_OK)
         return 999;
-    uint32_t reason = zoo_file(report, "libattn-a.so")->reason;
+    uint32_t reason = malformed_file(report, "libattn-a.so")->reason;
     attn_report_destroy(report);
     attn_context_destroy(context);
     return (int)reason;
@@ -244,7 +245,7 @@ static int load_after_rescan(const struct place *place)
 /* The reason of the only candidate when the plugin is asked for as `backend`. */
 static int ask_as(const struct place *place, const char *backend)
 {
-    struct attn_context *context = zoo_context(&place->zoo, place->variables);
+    struct attn_context *context = malformed_context(&place->malformed, place->variables);
     struct attn_select_options options;
     struct attn_decision *decision = NULL;
     struct attn_problem problem;
@@ -276,13 +277,13 @@ static void check_quarantine(void)
     struct place place;
 
     place_create(&place, NULL);
-    zoo_add(&place.zoo, "trouble-segfault", "libattn-a.so");
+    malformed_add(&place.malformed, "trouble-segfault", "libattn-a.so");
     check(in_child(load_once, &place) == ATTN_REASON_CRASHED, "the first probe crashes");
     check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "the next process knows of it");
     check(in_child(ask_automatically, &place) == ATTN_REASON_QUARANTINED, "auto does not probe it again");
     check(in_child(ask_by_name, &place) == ATTN_REASON_CRASHED, "who asks by name has it probed again");
     check(in_child(load_after_rescan, &place) == ATTN_REASON_CRASHED, "a rescan has it probed again");
-    zoo_add(&place.zoo, "good", "libattn-a.so");
+    malformed_add(&place.malformed, "good", "libattn-a.so");
     check(in_child(load_once, &place) == 0, "another file of the same name is not in quarantine");
     place_remove(&place);
 }
@@ -315,7 +316,7 @@ static void check_expiry(void)
     struct place place;
 
     place_create(&place, NULL);
-    zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
+    malformed_add(&place.malformed, "trouble-exit", "libattn-a.so");
     check(in_child(load_once, &place) == ATTN_REASON_EXITED, "the first probe exits");
     age_results(&place, 23 * 3600);
     check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "after 23 hours it is still in quarantine");
@@ -323,7 +324,7 @@ static void check_expiry(void)
     check(in_child(load_once, &place) == ATTN_REASON_EXITED, "after a day it is probed again");
     place_remove(&place);
     place_create(&place, NULL);
-    zoo_add(&place.zoo, "trouble-hang", "libattn-a.so");
+    malformed_add(&place.malformed, "trouble-hang", "libattn-a.so");
     check(in_child(load_once, &place) == ATTN_REASON_TIMED_OUT, "the first probe hangs");
     age_results(&place, 9 * 60);
     check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "after 9 minutes it is in quarantine");
@@ -339,7 +340,7 @@ static void check_cache_rules(void)
     char path[256];
 
     place_create(&place, NULL);
-    zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
+    malformed_add(&place.malformed, "trouble-exit", "libattn-a.so");
     snprintf(path, sizeof path, "%s/cache", place.home.path);
     mkdir(path, 0700);
     chmod(path, 0777);
@@ -370,9 +371,9 @@ static void check_deadline(void)
     double first, second;
 
     place_create(&place, NULL);
-    zoo_add(&place.zoo, "trouble-hang", "libattn-a.so");
-    zoo_add(&place.zoo, "trouble-hang-2", "libattn-b.so");
-    zoo_add(&place.zoo, "other", "libattn-c.so");
+    malformed_add(&place.malformed, "trouble-hang", "libattn-a.so");
+    malformed_add(&place.malformed, "trouble-hang-2", "libattn-b.so");
+    malformed_add(&place.malformed, "other", "libattn-c.so");
     struct attn_report *report = load(&place, &first);
     check(first < 3 && serves(report, "other/flash-attn"),
           "two plugins that hang cost one deadline, and the third one serves");
@@ -389,13 +390,13 @@ static void check_modes(void)
     struct place place;
 
     place_create(&place, "ATTN_PROBE=always");
-    zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
+    malformed_add(&place.malformed, "trouble-exit", "libattn-a.so");
     check(in_child(load_once, &place) == ATTN_REASON_EXITED &&
               in_child(load_once, &place) == ATTN_REASON_EXITED,
           "always probes it every time");
     place_remove(&place);
     place_create(&place, "ATTN_PROBE=never");
-    zoo_add(&place.zoo, "trouble-exit", "libattn-a.so");
+    malformed_add(&place.malformed, "trouble-exit", "libattn-a.so");
     check(in_child(load_once, &place) == 0, "never contains nothing: the process is ended");
     place_remove(&place);
 }
@@ -469,10 +470,10 @@ static void check_hosts(void)
     for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
         struct place place;
         place_create(&place, "ATTN_PROBE=always");
-        zoo_add(&place.zoo, "trouble-segfault", "libattn-a.so");
+        malformed_add(&place.malformed, "trouble-segfault", "libattn-a.so");
         check(in_child(hosts[i].work, &place) == ATTN_REASON_CRASHED, "a host %s hears of a crash",
               hosts[i].name);
-        zoo_add(&place.zoo, "good", "libattn-a.so");
+        malformed_add(&place.malformed, "good", "libattn-a.so");
         check(in_child(hosts[i].work, &place) == 0, "a host %s loads a good plugin", hosts[i].name);
         place_remove(&place);
     }
@@ -483,7 +484,7 @@ static void check_no_children(void)
     struct place place;
 
     place_create(&place, NULL);
-    zoo_add(&place.zoo, "good", "libattn-a.so");
+    malformed_add(&place.malformed, "good", "libattn-a.so");
     int reason = in_child(load_without_children, &place);
     check(reason == ATTN_REASON_PROBE_UNAVAILABLE,
           "where nothing can be started a file from elsewhere is refused (%s)",

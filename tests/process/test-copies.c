@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "malformed.h"
 #include "process.h"
-#include "zoo.h"
 
-static struct zoo zoo;
+static struct malformed malformed;
 static char copied_file[128];
 
 /* The library and its helper beside it, as an application would bring them along. */
@@ -24,16 +24,16 @@ static void copy_library(void)
     const char *const names[][2] = {{"", "libattn-copy.so"}, {"attn-probe", "attn-probe"}};
     char from[4096];
     Dl_info info;
-    zoo_create(&zoo);
+    malformed_create(&malformed);
     if (dladdr((void *)(uintptr_t)attn_version, &info) == 0 || realpath(info.dli_fname, from) == NULL)
         exit(99);
     for (int i = 0; i < 2; i++) {
         if (names[i][0][0] != '\0')
             strcpy(strrchr(from, '/') + 1, names[i][0]);
-        zoo_copy(&zoo, from, names[i][1]);
+        malformed_copy(&malformed, from, names[i][1]);
     }
-    chmod(zoo_path(&zoo, "attn-probe"), 0755);
-    snprintf(copied_file, sizeof copied_file, "%s", zoo_path(&zoo, "libattn-copy.so"));
+    chmod(malformed_path(&malformed, "attn-probe"), 0755);
+    snprintf(copied_file, sizeof copied_file, "%s", malformed_path(&malformed, "libattn-copy.so"));
 }
 
 static bool find_functions(struct library *library, void *handle)
@@ -197,6 +197,6 @@ int main(void)
     check_orders();
     check_copy();
     check_name_space();
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
     return tap_end();
 }

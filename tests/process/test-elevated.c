@@ -20,12 +20,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "malformed.h"
 #include "process.h"
-#include "zoo.h"
 
 enum { USER = 54321 };
 
-static struct zoo root;
+static struct malformed root;
 static char output[65536];
 
 /* ---------------------------------------------------------------- the root directory */
@@ -43,7 +43,7 @@ static void make_parents(const char *path)
 
 static const char *inside(const char *path)
 {
-    return zoo_path(&root, path + 1);
+    return malformed_path(&root, path + 1);
 }
 
 static void put(const char *from, const char *path, mode_t mode)
@@ -54,7 +54,7 @@ static void put(const char *from, const char *path, mode_t mode)
         exit(99);
     }
     make_parents(path);
-    zoo_copy(&root, real, path + 1);
+    malformed_copy(&root, real, path + 1);
     if (chmod(inside(path), mode) != 0)
         exit(99);
 }
@@ -81,7 +81,7 @@ static int put_library(struct dl_phdr_info *info, size_t size, void *arg)
 
 static void fill_root(const char *host)
 {
-    zoo_create(&root);
+    malformed_create(&root);
     if (chmod(root.path, 0755) != 0)
         exit(99);
     if (dlopen("libm.so.6", RTLD_NOW) == NULL) /* the plugin needs it */
@@ -90,7 +90,7 @@ static void fill_root(const char *host)
     put(host, "/host", 0755);
     make_parents("/proc/");
     make_parents("/dev/");
-    zoo_write(&root, "dev/null", "", 0);
+    malformed_write(&root, "dev/null", "", 0);
     chmod(inside("/dev/null"), 0666);
     make_parents("/tmp/");
     chmod(inside("/tmp"), 01777);
@@ -102,7 +102,7 @@ static void fill_root(const char *host)
 static void put_mock(const char *kind, const char *path)
 {
     make_parents(path);
-    zoo_add(&root, kind, path + 1);
+    malformed_add(&root, kind, path + 1);
 }
 
 /* ---------------------------------------------------------------- running */
@@ -251,16 +251,16 @@ static void check_chain(void)
 static void check_crash(void)
 {
     struct timespec start, now;
-    put_mock("trouble-segfault", PLUGIN_DIR "/libattn-rude.so");
+    put_mock("trouble-segfault", PLUGIN_DIR "/libattn-hostile.so");
     clock_gettime(CLOCK_MONOTONIC, &start);
     check(run_elevated(), "elevated: a plugin that crashes does not take the program along");
     clock_gettime(CLOCK_MONOTONIC, &now);
-    check_says("libattn-rude.so note CRASHED");
+    check_says("libattn-hostile.so note CRASHED");
     check_says("libattn-cpu.so ready -");
     check(now.tv_sec - start.tv_sec < 5, "elevated: no probe waits for another one");
     run_elevated();
-    check_says("libattn-rude.so note CRASHED"); /* not QUARANTINED: nothing was kept */
-    unlink(inside(PLUGIN_DIR "/libattn-rude.so"));
+    check_says("libattn-hostile.so note CRASHED"); /* not QUARANTINED: nothing was kept */
+    unlink(inside(PLUGIN_DIR "/libattn-hostile.so"));
 }
 
 /* The same program in the hands of root itself: then the variables count, so that they would have above. */
@@ -299,6 +299,6 @@ int main(int count, char **arguments)
         check_crash();
         check_plain();
     }
-    zoo_remove(&root);
+    malformed_remove(&root);
     return tap_end();
 }

@@ -16,12 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "malformed.h"
 #include "process.h"
-#include "zoo.h"
 
 enum { USER = 54321 }; /* of nobody else: limits count processes per user */
 
-static struct zoo zoo, home;
+static struct malformed malformed, home;
 /* What a function in a child found wrong; it is told through a pipe. */
 static int report_fd;
 
@@ -47,7 +47,7 @@ static int32_t create(struct attn_context **out, struct attn_error *err)
     ATTN_INIT(&options);
     ATTN_INIT(err);
     snprintf(cache, sizeof cache, "ATTN_CACHE_DIR=%s/cache", home.path);
-    options.plugin_path = zoo.path;
+    options.plugin_path = malformed.path;
     options.variables = variables;
     options.variable_count = 2;
     return attn_context_create(&options, out, err);
@@ -265,7 +265,7 @@ static int odd_homes(void)
         struct attn_error err;
         ATTN_INIT(&options);
         ATTN_INIT(&err);
-        options.plugin_path = zoo.path;
+        options.plugin_path = malformed.path;
         if (attn_context_create(&options, &context, &err) != ATTN_OK ||
             attn_context_load_all(context, &err) != ATTN_OK)
             return wrong("%s=%s: %s", xdg ? "XDG_CACHE_HOME" : "HOME", homes[i / 2], err.message);
@@ -278,7 +278,7 @@ static int unwritable_cache(void)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/cache", home.path);
-    if (mkdir(path, 0700) != 0 || mkdir(zoo_path(&home, "cache/results"), 0700) != 0)
+    if (mkdir(path, 0700) != 0 || mkdir(malformed_path(&home, "cache/results"), 0700) != 0)
         return CHILD_NONE;
     if (getuid() == 0 && (chown(path, USER, USER) != 0 || !become_user()))
         return CHILD_NONE;
@@ -343,7 +343,7 @@ static int full_blocks(void)
     snprintf(path, sizeof path, "%s/cache", home.path);
     if (mkdir(path, 0700) != 0 || !cover(path, "size=4k,mode=0700"))
         return CHILD_NONE;
-    int fd = open(zoo_path(&home, "cache/filler"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(malformed_path(&home, "cache/filler"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, block, sizeof block) != sizeof block || close(fd) != 0)
         return CHILD_NONE;
     int result = load_ready();
@@ -377,11 +377,11 @@ static void check_host(const struct host *host)
 {
     char words[400] = "";
     int ends[2];
-    zoo_create(&zoo);
-    zoo_create(&home);
-    if (chmod(zoo.path, 0755) != 0 || chmod(home.path, 0755) != 0 || pipe2(ends, O_CLOEXEC) != 0)
+    malformed_create(&malformed);
+    malformed_create(&home);
+    if (chmod(malformed.path, 0755) != 0 || chmod(home.path, 0755) != 0 || pipe2(ends, O_CLOEXEC) != 0)
         exit(99);
-    zoo_add(&zoo, "good", "libattn-mock.so");
+    malformed_add(&malformed, "good", "libattn-mock.so");
     report_fd = fcntl(ends[1], F_DUPFD_CLOEXEC, 90);
     close(ends[1]);
     int result = in_child(work_in, (void *)(uintptr_t)host, 30);
@@ -397,8 +397,8 @@ static void check_host(const struct host *host)
               : result == CHILD_HANGS ? ": it hangs"
                                       : "",
               words[0] != '\0' ? ": " : "", words);
-    zoo_remove(&zoo);
-    zoo_remove(&home);
+    malformed_remove(&malformed);
+    malformed_remove(&home);
 }
 
 int main(void)

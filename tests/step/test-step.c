@@ -4,7 +4,7 @@
  * of its own: parts are the whole, an advance is the next step built from scratch, and what was written as
  * bytes and read again is the same step.
  */
-#include "rig.h"
+#include "fixture.h"
 
 #include "metadata.h"
 
@@ -32,39 +32,39 @@ static void concatenate(const struct attn_metadata_impl *whole, const struct att
                         const struct attn_metadata_impl *decode, uint32_t field, uint32_t group,
                         uint64_t overlap, int64_t less, uint64_t seed)
 {
-    const struct attn_view all = rig_get(whole, field, group);
+    const struct attn_view all = fixture_get(whole, field, group);
     struct attn_view parts[2] = {{0}, {0}};
     uint64_t at = 0;
 
     if (prefill != NULL)
-        parts[0] = rig_get(prefill, field, group);
+        parts[0] = fixture_get(prefill, field, group);
     if (decode != NULL)
-        parts[1] = rig_get(decode, field, group);
+        parts[1] = fixture_get(decode, field, group);
     for (int p = 0; p < 2; p++) {
-        for (uint64_t i = 0; i < rig_count(&parts[p]); i++) {
-            const int64_t value = rig_at(&parts[p], i, 0) + (p == 1 ? less : 0);
-            if (at >= rig_count(&all))
+        for (uint64_t i = 0; i < fixture_count(&parts[p]); i++) {
+            const int64_t value = fixture_at(&parts[p], i, 0) + (p == 1 ? less : 0);
+            if (at >= fixture_count(&all))
                 break;
-            CHECK(value == rig_at(&all, at, 0), seed, "%s[%u] at %llu: %lld", attn__field_infos[field].name,
-                  group, (unsigned long long)at, (long long)value);
+            CHECK(value == fixture_at(&all, at, 0), seed, "%s[%u] at %llu: %lld",
+                  attn__field_infos[field].name, group, (unsigned long long)at, (long long)value);
             if (parts[p].kind == ATTN_VIEW_ARRAY)
-                CHECK(rig_at(&parts[p], i, 1) == rig_at(&parts[p], i, 0), seed, "%s on the device",
+                CHECK(fixture_at(&parts[p], i, 1) == fixture_at(&parts[p], i, 0), seed, "%s on the device",
                       attn__field_infos[field].name);
             at++;
         }
-        at -= p == 0 && rig_count(&parts[0]) > 0 && parts[1].kind == ATTN_VIEW_ARRAY ? overlap : 0;
+        at -= p == 0 && fixture_count(&parts[0]) > 0 && parts[1].kind == ATTN_VIEW_ARRAY ? overlap : 0;
     }
     if (parts[1].kind != ATTN_VIEW_NULL || decode == NULL)
-        CHECK(at == rig_count(&all), seed, "%s: %llu of %llu", attn__field_infos[field].name,
-              (unsigned long long)at, (unsigned long long)rig_count(&all));
+        CHECK(at == fixture_count(&all), seed, "%s: %llu of %llu", attn__field_infos[field].name,
+              (unsigned long long)at, (unsigned long long)fixture_count(&all));
 }
 
 static int64_t number(const struct attn_metadata_impl *m, uint32_t field)
 {
-    return m != NULL ? rig_get(m, field, 0).value : 0;
+    return m != NULL ? fixture_get(m, field, 0).value : 0;
 }
 
-static void check_parts(const struct rig_step *step, struct attn_builder_impl *builder,
+static void check_parts(const struct fixture_step *step, struct attn_builder_impl *builder,
                         struct attn_metadata_impl *whole, uint64_t seed)
 {
     struct attn_metadata_impl *prefill = part_of(builder, ATTN_PART_PREFILL, seed);
@@ -102,7 +102,7 @@ static void check_parts(const struct rig_step *step, struct attn_builder_impl *b
     for (uint32_t m = 0; m < step->modalities && prefill != NULL; m++)
         concatenate(whole, prefill, NULL, ATTN_FIELD_MULTI_MODAL_DESTINATIONS, m, 0, 0, seed);
     if (decode != NULL && step->modalities)
-        CHECK(rig_get(decode, ATTN_FIELD_MULTI_MODAL_SOURCES, 1).kind == ATTN_VIEW_NULL, seed,
+        CHECK(fixture_get(decode, ATTN_FIELD_MULTI_MODAL_SOURCES, 1).kind == ATTN_VIEW_NULL, seed,
               "maps of decodes");
 }
 
@@ -111,14 +111,14 @@ static void check_parts(const struct rig_step *step, struct attn_builder_impl *b
 /* Whether nothing was allocated since then. */
 static void check_heap(unsigned long before, const char *what, uint64_t seed)
 {
-    CHECK(rig_allocations == before, seed, "%s allocates", what);
+    CHECK(fixture_allocations == before, seed, "%s allocates", what);
 }
 
 static void *write_bytes(struct attn_builder_impl *builder, uint64_t *size, uint64_t seed)
 {
     struct attn_error err;
     uint64_t again;
-    const unsigned long before = rig_allocations;
+    const unsigned long before = fixture_allocations;
 
     ATTN_INIT(&err);
     CHECK(attn__common_builder.serialise(builder, NULL, 0, size, &err) == ATTN_E_SIZE, seed, "%s",
@@ -131,7 +131,8 @@ static void *write_bytes(struct attn_builder_impl *builder, uint64_t *size, uint
 }
 
 /* Another builder makes the same step of the bytes, and the same bytes of the step. */
-static struct attn_metadata_impl *check_bytes(const struct rig_step *step, struct attn_builder_impl *builder,
+static struct attn_metadata_impl *check_bytes(const struct fixture_step *step,
+                                              struct attn_builder_impl *builder,
                                               struct attn_metadata_impl *whole,
                                               struct attn_builder_impl *other, uint64_t seed)
 {
@@ -143,14 +144,14 @@ static struct attn_metadata_impl *check_bytes(const struct rig_step *step, struc
     char *data = write_bytes(builder, &size, seed);
     char *kept = malloc(size);
     memcpy(kept, data, size);
-    const unsigned long before = rig_allocations;
+    const unsigned long before = fixture_allocations;
     attn__common_builder.reset(other, &err);
     CHECK(attn__common_builder.restore(other, data, size, NULL, &restored, &err) == ATTN_OK, seed, "%s: %s",
           err.field, err.message);
     check_heap(before, "restore", seed);
     if (restored != NULL) {
         restores_seen++;
-        rig_same(step, whole, restored, 1, seed);
+        fixture_same(step, whole, restored, 1, seed);
         memset(data, 0, size);
         char *second = write_bytes(other, &again, seed);
         CHECK(again == size && memcmp(second, kept, size) == 0, seed, "other bytes");
@@ -161,8 +162,8 @@ static struct attn_metadata_impl *check_bytes(const struct rig_step *step, struc
 }
 
 /* Words and bytes are changed; what is not refused can be used like any step. */
-static void check_damage(struct dice *dice, const struct rig_step *step, struct attn_builder_impl *builder,
-                         struct attn_builder_impl *other, uint64_t seed)
+static void check_damage(struct dice *dice, const struct fixture_step *step,
+                         struct attn_builder_impl *builder, struct attn_builder_impl *other, uint64_t seed)
 {
     static const int64_t odd[] = {-1,        0,         1,         2,          255,    INT32_MAX,
                                   INT32_MIN, INT64_MAX, INT64_MIN, UINT32_MAX, 1 << 20};
@@ -183,10 +184,10 @@ static void check_damage(struct dice *dice, const struct rig_step *step, struct 
     const uint64_t shown = dice_roll(dice, 0, 9) ? size : (uint64_t)dice_roll(dice, 0, (int64_t)size);
     char *copy = fence_end(&bytes_fence, shown);
     memmove(copy, data, shown);
-    struct attn_metadata_impl *restored = rig_restore(other, copy, shown, seed);
+    struct attn_metadata_impl *restored = fixture_restore(other, copy, shown, seed);
     damaged_seen += restored != NULL;
     if (restored != NULL && !step->apart)
-        rig_use(step, other, restored);
+        fixture_use(step, other, restored);
 }
 
 /* ---------------------------------------------------------------- the next step */
@@ -197,7 +198,7 @@ struct tokens {
     uint32_t count;
 };
 
-static int32_t advance(struct dice *dice, const struct rig_step *step, struct attn_builder_impl *builder,
+static int32_t advance(struct dice *dice, const struct fixture_step *step, struct attn_builder_impl *builder,
                        const int32_t *accepted, const struct attn_metadata_impl *whole, int turn,
                        struct tokens *at)
 {
@@ -213,7 +214,7 @@ static int32_t advance(struct dice *dice, const struct rig_step *step, struct at
     args.accepted = accepted;
     if (accepted != NULL && step->apart)
         args.accepted_device.data = (void *)((uintptr_t)accepted | apart);
-    const struct attn_view slots = rig_get(whole, ATTN_FIELD_SLOT_MAPPING, 0);
+    const struct attn_view slots = fixture_get(whole, ATTN_FIELD_SLOT_MAPPING, 0);
     at->count = turn ? args.seqs : (uint32_t)slots.shape[0];
     at->tokens = fence_end(&token_fence, at->count * sizeof *at->tokens);
     at->positions = fence_end(&position_fence, at->count * sizeof *at->positions);
@@ -222,13 +223,13 @@ static int32_t advance(struct dice *dice, const struct rig_step *step, struct at
     args.tokens.data = args.sampled.data = (void *)((uintptr_t)at->tokens | apart);
     args.positions.data = (void *)((uintptr_t)at->positions | apart);
     memset(at->positions, 0x5a, at->count * sizeof *at->positions);
-    const int32_t status = attn__common_builder.advance(builder, &args, &rig_kv, NULL, &err);
+    const int32_t status = attn__common_builder.advance(builder, &args, &fixture_kv, NULL, &err);
     if (status != ATTN_OK)
         printf("%s: %s\n", err.field, err.message);
     return status;
 }
 
-static void check_positions(const struct rig_step *next, const struct tokens *at, uint64_t seed)
+static void check_positions(const struct fixture_step *next, const struct tokens *at, uint64_t seed)
 {
     uint32_t row = 0;
 
@@ -243,39 +244,41 @@ static void check_positions(const struct rig_step *next, const struct tokens *at
 }
 
 /* Pages in use, which an advance fills in and a build leaves at 0. */
-static void check_bound(const struct rig_step *next, const struct attn_metadata_impl *whole, uint64_t seed)
+static void check_bound(const struct fixture_step *next, const struct attn_metadata_impl *whole,
+                        uint64_t seed)
 {
     for (uint32_t g = 0; g < next->groups && next->flavour == ATTN_FLASHINFER; g++) {
-        const struct attn_view bound = rig_get(whole, ATTN_FIELD_BLOCK_TABLE_BOUND, g);
+        const struct attn_view bound = fixture_get(whole, ATTN_FIELD_BLOCK_TABLE_BOUND, g);
         for (uint32_t i = 0; i < next->seqs; i++) {
             const uint32_t len = next->seq[i].context_len + next->seq[i].query_len;
-            CHECK(rig_at(&bound, i, 0) == (len + next->block[g] - 1) / next->block[g] &&
-                      rig_at(&bound, i, 1) == rig_at(&bound, i, 0),
+            CHECK(fixture_at(&bound, i, 0) == (len + next->block[g] - 1) / next->block[g] &&
+                      fixture_at(&bound, i, 1) == fixture_at(&bound, i, 0),
                   seed, "bound %u", i);
         }
     }
 }
 
-static void check_advance(struct dice *dice, const struct rig_step *step, struct attn_builder_impl *builder,
-                          struct attn_metadata_impl *whole, int turn, uint64_t seed)
+static void check_advance(struct dice *dice, const struct fixture_step *step,
+                          struct attn_builder_impl *builder, struct attn_metadata_impl *whole, int turn,
+                          uint64_t seed)
 {
-    struct attn_builder_impl *fresh = rig_builder(step), *worker = rig_builder(step);
-    struct rig_step next = *step;
+    struct attn_builder_impl *fresh = fixture_builder(step), *worker = fixture_builder(step);
+    struct fixture_step next = *step;
 
     for (int n = 0; n < 3; n++) {
-        int32_t accepted[RIG_SEQS];
+        int32_t accepted[FIXTURE_SEQS];
         const int counted = (int)dice_roll(dice, 0, 1);
         struct tokens at;
         for (uint32_t i = 0; i < next.seqs; i++) {
-            struct rig_seq *seq = &next.seq[i];
+            struct fixture_seq *seq = &next.seq[i];
             accepted[i] = (int32_t)dice_roll(dice, 0, 3);
             const uint32_t len = seq->context_len + seq->query_len + (counted ? (uint32_t)accepted[i] : 1);
             seq->query_len = turn && n == 0 ? 1 : seq->query_len;
             seq->context_len = len - seq->query_len;
             seq->prompt = seq->hit = 0;
         }
-        unsigned long before = rig_allocations;
-        struct attn_metadata_impl *scratch = rig_build(fresh, &next);
+        unsigned long before = fixture_allocations;
+        struct attn_metadata_impl *scratch = fixture_build(fresh, &next);
         check_heap(before, "build", seed);
         const struct attn_metadata_impl *stale = part_of(builder, ATTN_PART_DECODE, seed);
         const int32_t status =
@@ -287,9 +290,9 @@ static void check_advance(struct dice *dice, const struct rig_step *step, struct
         advances_seen++;
         turns_seen += turn && n == 0;
         CHECK(stale == NULL || stale == whole ||
-                  rig_get(stale, ATTN_FIELD_SLOT_MAPPING, 0).kind == ATTN_VIEW_NULL,
+                  fixture_get(stale, ATTN_FIELD_SLOT_MAPPING, 0).kind == ATTN_VIEW_NULL,
               seed, "a part outlived its step");
-        rig_same(&next, whole, scratch, 0, seed);
+        fixture_same(&next, whole, scratch, 0, seed);
         check_positions(&next, &at, seed);
         check_bound(&next, whole, seed);
         check_parts(&next, builder, whole, seed);
@@ -311,22 +314,22 @@ static void check_advance(struct dice *dice, const struct rig_step *step, struct
 
 static void one_case(uint64_t seed)
 {
-    const enum rig_kind kind = (enum rig_kind)(seed % 3);
+    const enum fixture_kind kind = (enum fixture_kind)(seed % 3);
     struct dice dice = {seed};
-    struct rig_step step;
+    struct fixture_step step;
 
-    rig_roll(&dice, kind, &step);
-    struct attn_builder_impl *builder = rig_builder(&step);
-    struct attn_metadata_impl *whole = rig_build(builder, &step);
+    fixture_roll(&dice, kind, &step);
+    struct attn_builder_impl *builder = fixture_builder(&step);
+    struct attn_metadata_impl *whole = fixture_build(builder, &step);
     check_parts(&step, builder, whole, seed);
-    if (kind != RIG_ANY) {
+    if (kind != FIXTURE_ANY) {
         int prompts = 0;
         for (uint32_t i = 0; i < step.seqs; i++)
             prompts += step.seq[i].prompt != 0;
         check_advance(&dice, &step, builder, whole, prompts > 0, seed);
         return;
     }
-    struct attn_builder_impl *other = rig_builder(&step);
+    struct attn_builder_impl *other = fixture_builder(&step);
     check_bytes(&step, builder, whole, other, seed);
     for (int n = 0; n < 3; n++)
         check_damage(&dice, &step, builder, other, seed);
@@ -340,11 +343,11 @@ int main(int argc, char **argv)
     const uint64_t last = argc > 2 ? strtoull(argv[2], NULL, 0) : argc > 1 ? first : CASES;
 
     fence_init(&bytes_fence, 1 << 20);
-    fence_init(&token_fence, RIG_TOKENS * sizeof(int64_t));
-    fence_init(&position_fence, RIG_TOKENS * sizeof(int64_t));
+    fence_init(&token_fence, FIXTURE_TOKENS * sizeof(int64_t));
+    fence_init(&position_fence, FIXTURE_TOKENS * sizeof(int64_t));
     for (uint64_t seed = first; seed <= last; seed++)
         one_case(seed);
-    CHECK(rig_allocations > 0, 0, "allocations are not counted");
+    CHECK(fixture_allocations > 0, 0, "allocations are not counted");
     fence_finish(&bytes_fence);
     fence_finish(&token_fence);
     fence_finish(&position_fence);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Does with a step of unknown origin whatever can be done with one, so that checkers of memory see it. */
+#include "fixture.h"
 #include "metadata.h"
-#include "rig.h"
 
 static volatile uint64_t sum;
 
-static void read_fields(const struct rig_step *step, const struct attn_metadata_impl *metadata)
+static void read_fields(const struct fixture_step *step, const struct attn_metadata_impl *metadata)
 {
     for (uint32_t field = 1; field < ATTN_FIELDS; field++) {
         const enum attn__scope scope = attn__field_infos[field].scope;
@@ -13,11 +13,11 @@ static void read_fields(const struct rig_step *step, const struct attn_metadata_
                                : scope == ATTN__MODALITY ? step->modalities
                                                          : 1;
         for (uint32_t i = 0; i < count; i++) {
-            const struct attn_view view = rig_get(metadata, field, i);
+            const struct attn_view view = fixture_get(metadata, field, i);
             sum += (uint64_t)view.value;
-            for (uint64_t k = 0; k < rig_count(&view); k++)
-                sum +=
-                    (uint64_t)rig_at(&view, k, 0) + (uint64_t)rig_at(&view, k, view.kind == ATTN_VIEW_ARRAY);
+            for (uint64_t k = 0; k < fixture_count(&view); k++)
+                sum += (uint64_t)fixture_at(&view, k, 0) +
+                       (uint64_t)fixture_at(&view, k, view.kind == ATTN_VIEW_ARRAY);
         }
     }
 }
@@ -26,34 +26,34 @@ static void read_fields(const struct rig_step *step, const struct attn_metadata_
 static void judge_starts(const struct attn_metadata_impl *metadata, uint32_t field, uint32_t index,
                          int64_t most)
 {
-    const struct attn_view view = rig_get(metadata, field, index);
+    const struct attn_view view = fixture_get(metadata, field, index);
     int64_t last = 0;
 
-    for (uint64_t i = 0; i < rig_count(&view); i++) {
-        const int64_t at = rig_at(&view, i, 0);
+    for (uint64_t i = 0; i < fixture_count(&view); i++) {
+        const int64_t at = fixture_at(&view, i, 0);
         CHECK(at >= last && at <= most && (i > 0 || at == 0), 0, "%s[%u] at %llu: %lld",
               attn__field_infos[field].name, index, (unsigned long long)i, (long long)at);
         last = at;
     }
 }
 
-static void judge(const struct rig_step *step, const struct attn_metadata_impl *whole)
+static void judge(const struct fixture_step *step, const struct attn_metadata_impl *whole)
 {
-    judge_starts(whole, ATTN_FIELD_QUERY_START_LOC, 0, RIG_TOKENS);
+    judge_starts(whole, ATTN_FIELD_QUERY_START_LOC, 0, FIXTURE_TOKENS);
     judge_starts(whole, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, INT32_MAX);
     for (uint32_t g = 0; g < step->groups; g++) {
-        const struct attn_view indices = rig_get(whole, ATTN_FIELD_PAGED_KV_INDICES, g);
-        const struct attn_view lens = rig_get(whole, ATTN_FIELD_SEQ_LENS_TENSOR, g);
-        judge_starts(whole, ATTN_FIELD_PAGED_KV_INDPTR, g, (int64_t)rig_count(&indices));
+        const struct attn_view indices = fixture_get(whole, ATTN_FIELD_PAGED_KV_INDICES, g);
+        const struct attn_view lens = fixture_get(whole, ATTN_FIELD_SEQ_LENS_TENSOR, g);
+        judge_starts(whole, ATTN_FIELD_PAGED_KV_INDPTR, g, (int64_t)fixture_count(&indices));
         judge_starts(whole, ATTN_FIELD_SEQ_START_LOC, g, INT32_MAX);
-        for (uint64_t i = 0; i < rig_count(&lens); i++)
-            CHECK(rig_at(&lens, i, 0) >= 0, 0, "length %llu", (unsigned long long)i);
+        for (uint64_t i = 0; i < fixture_count(&lens); i++)
+            CHECK(fixture_at(&lens, i, 0) >= 0, 0, "length %llu", (unsigned long long)i);
     }
 }
 
 static void advance(const struct attn_metadata_impl *whole, struct attn_builder_impl *builder, int turn)
 {
-    static int64_t tokens[RIG_TOKENS], positions[RIG_TOKENS];
+    static int64_t tokens[FIXTURE_TOKENS], positions[FIXTURE_TOKENS];
     struct attn_advance_args args;
     struct attn_error err;
 
@@ -67,7 +67,8 @@ static void advance(const struct attn_metadata_impl *whole, struct attn_builder_
     (void)attn__common_builder.advance(builder, &args, NULL, NULL, &err);
 }
 
-void rig_use(const struct rig_step *step, struct attn_builder_impl *builder, struct attn_metadata_impl *whole)
+void fixture_use(const struct fixture_step *step, struct attn_builder_impl *builder,
+                 struct attn_metadata_impl *whole)
 {
     struct attn_error err;
 
@@ -86,8 +87,8 @@ void rig_use(const struct rig_step *step, struct attn_builder_impl *builder, str
     }
 }
 
-struct attn_metadata_impl *rig_restore(struct attn_builder_impl *builder, const void *data, uint64_t size,
-                                       uint64_t seed)
+struct attn_metadata_impl *fixture_restore(struct attn_builder_impl *builder, const void *data, uint64_t size,
+                                           uint64_t seed)
 {
     struct attn_metadata_impl *out = NULL;
     struct attn_error err;

@@ -8,21 +8,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "zoo.h"
+#include "malformed.h"
 
 #define WARM_UP  50
 #define CONTEXTS 1000
 
-static void one(const struct zoo *zoo)
+static void one(const struct malformed *malformed)
 {
     struct attn_report *report = NULL;
-    struct attn_context *context = zoo_context(zoo, NULL);
+    struct attn_context *context = malformed_context(malformed, NULL);
     attn_context_load_all(context, NULL);
     attn_context_get_report(context, &report, NULL);
     attn_report_destroy(report);
-    attn_context_inspect(context, zoo_path(zoo, "libattn-a.so"), &report, NULL);
+    attn_context_inspect(context, malformed_path(malformed, "libattn-a.so"), &report, NULL);
     attn_report_destroy(report);
-    attn_context_inspect(context, zoo_path(zoo, "other"), &report, NULL);
+    attn_context_inspect(context, malformed_path(malformed, "other"), &report, NULL);
     attn_report_destroy(report);
     attn_context_rescan(context, NULL);
     attn_context_destroy(context);
@@ -56,26 +56,26 @@ int main(int count, char **arguments)
 {
     static const char *const kinds[] = {"good",   "many",        "no-note",      "too-new", "entry-fails",
                                         "no-run", "short-table", "needs-symbol", "second",  "mismatch"};
-    struct zoo zoo;
+    struct malformed malformed;
     (void)count;
     restart_without_cache(arguments);
-    zoo_create(&zoo);
-    chmod(zoo.path, 0755);
+    malformed_create(&malformed);
+    chmod(malformed.path, 0755);
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         char name[64];
         snprintf(name, sizeof name, "libattn-%c.so", 'a' + (char)i);
-        zoo_add(&zoo, kinds[i], name);
+        malformed_add(&malformed, kinds[i], name);
     }
-    zoo_add(&zoo, "other", "other");
+    malformed_add(&malformed, "other", "other");
     for (int i = 0; i < WARM_UP; i++)
-        one(&zoo);
+        one(&malformed);
     size_t before = mallinfo2().uordblks;
     unsigned files = count_files();
     for (int i = 0; i < CONTEXTS; i++)
-        one(&zoo);
+        one(&malformed);
     size_t after = mallinfo2().uordblks;
     unsigned files_after = count_files();
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
     printf("%d contexts: %zu bytes before, %zu after; %u files before, %u after\n", CONTEXTS, before, after,
            files, files_after);
     return after != before || files_after != files;

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "malformed.h"
 #include "plugin/probe/probe.h"
-#include "zoo.h"
 
 #define PROBLEM "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
 
@@ -89,7 +89,7 @@ void __wrap_free(void *block)
 
 /* ---------------------------------------------------------------- what is said */
 
-static struct zoo zoo;
+static struct malformed malformed;
 static struct attn_error err;
 static unsigned failures, told;
 static bool emulated; /* then what a child could not execute is not told to its parent */
@@ -161,7 +161,8 @@ static void ask(struct attn_context *context)
         expect(attn_report_get_file(report, 0) != NULL, "a file in the report");
     attn_report_destroy(report);
     report = NULL;
-    judge(attn_context_inspect(context, zoo_path(&zoo, "other"), &report, &err), "attn_context_inspect");
+    judge(attn_context_inspect(context, malformed_path(&malformed, "other"), &report, &err),
+          "attn_context_inspect");
     attn_report_destroy(report);
     ATTN_INIT(&problem);
     ATTN_INIT(&query);
@@ -178,7 +179,7 @@ static void keep_results(void)
     const struct attn__result result = {.outcome = ATTN__CRASHED, .since = 1000, .step = "load"};
     struct attn__result other;
     char *none[] = {NULL};
-    const char *directory = zoo_path(&zoo, "cache");
+    const char *directory = malformed_path(&malformed, "cache");
     attn__cache_store(directory, keys, &result, 1, 1000);
     int there = attn__cache_load(directory, keys[0], 1000, &other);
     expect(there || refused > 0, "a result that was kept");
@@ -187,7 +188,7 @@ static void keep_results(void)
     if (emulated)
         return;
     /* No helper can be started: that is told, with or without memory. */
-    const char *path = zoo_path(&zoo, "libattn-gpu.so");
+    const char *path = malformed_path(&malformed, "libattn-gpu.so");
     attn__probe_run("/nowhere/attn-probe", &path, none, &other, 1);
     expect(other.outcome == ATTN__UNAVAILABLE && other.text[0] != '\0', "why no helper started");
 }
@@ -201,7 +202,7 @@ static void live(void)
     ATTN_INIT(&err);
     ATTN_INIT(&options);
     options.given = ATTN_GIVEN_LOG;
-    options.plugin_path = zoo_path(&zoo, "plugins");
+    options.plugin_path = malformed_path(&malformed, "plugins");
     options.variables = variables;
     options.variable_count = sizeof variables / sizeof variables[0];
     if (judge(attn_context_create(&options, &context, &err), "attn_context_create")) {
@@ -237,15 +238,15 @@ int main(int count, char **arguments)
 {
     unsigned last = 0;
     emulated = count > 1 && strcmp(arguments[1], "emulated") == 0;
-    zoo_create(&zoo);
-    chmod(zoo.path, 0755);
-    mkdir(zoo_path(&zoo, "plugins"), 0755);
-    mkdir(zoo_path(&zoo, "cache"), 0700);
-    zoo_add(&zoo, "gpu", "plugins/libattn-gpu.so");
-    zoo_add(&zoo, "host", "plugins/libattn-host.so");
-    zoo_add(&zoo, "nodrv", "plugins/libattn-nodrv.so");
-    zoo_add(&zoo, "gpub", "other");
-    zoo_write(&zoo, "plugins/libattn-empty.so", "", 0);
+    malformed_create(&malformed);
+    chmod(malformed.path, 0755);
+    mkdir(malformed_path(&malformed, "plugins"), 0755);
+    mkdir(malformed_path(&malformed, "cache"), 0700);
+    malformed_add(&malformed, "gpu", "plugins/libattn-gpu.so");
+    malformed_add(&malformed, "host", "plugins/libattn-host.so");
+    malformed_add(&malformed, "nodrv", "plugins/libattn-nodrv.so");
+    malformed_add(&malformed, "gpub", "other");
+    malformed_write(&malformed, "plugins/libattn-empty.so", "", 0);
     live(); /* what a process keeps of each plugin file that it ever loaded is there from here on */
     run(0, 0);
     expect(told == 0, "a life without shortage");
@@ -253,7 +254,7 @@ int main(int count, char **arguments)
         for (last = 1; run(last, after) > 0; last++)
             continue;
     refuse_at = 0;
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
     printf("%u allocations, each refused; %u calls said so, %u failures\n", last - 1, told, failures);
     return failures != 0 || told == 0;
 }

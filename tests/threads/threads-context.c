@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "zoo.h"
+#include "malformed.h"
 
 #define THREADS 8
 #define ROUNDS  20
 
-static struct zoo zoo;
+static struct malformed malformed;
 static pthread_barrier_t barrier;
 static struct attn_context *shared; /* new in every round */
 static _Atomic unsigned failures;
@@ -28,8 +28,8 @@ static void look(struct attn_context *context)
     struct attn_report *report = NULL;
     expect(attn_context_load_all(context, NULL) == ATTN_OK, "load_all");
     expect(attn_context_get_report(context, &report, NULL) == ATTN_OK, "get_report");
-    const struct attn_file_record *bad = zoo_file(report, "libattn-a.so");
-    const struct attn_file_record *good = zoo_file(report, "libattn-b.so");
+    const struct attn_file_record *bad = malformed_file(report, "libattn-a.so");
+    const struct attn_file_record *good = malformed_file(report, "libattn-b.so");
     expect(good != NULL && good->stage == ATTN_STAGE_READY, "the good plugin is ready");
     expect(bad != NULL && bad->reason == ATTN_REASON_ENTRY_FAILED, "the one before it failed");
     attn_report_destroy(report);
@@ -51,17 +51,18 @@ static void *work(void *arg)
     for (int i = 0; i < ROUNDS; i++) {
         struct attn_report *report = NULL;
         if (*number == 0)
-            shared = zoo_context(&zoo, NULL);
+            shared = malformed_context(&malformed, NULL);
         pthread_barrier_wait(&barrier);
         if (*number % 2 == 1)
             watch(shared);
         look(shared);
         if (i % 4 == 0)
             expect(attn_context_rescan(shared, NULL) == ATTN_OK, "rescan");
-        expect(attn_context_inspect(shared, zoo_path(&zoo, "libattn-c.so"), &report, NULL) == ATTN_OK,
+        expect(attn_context_inspect(shared, malformed_path(&malformed, "libattn-c.so"), &report, NULL) ==
+                   ATTN_OK,
                "inspect");
         attn_report_destroy(report);
-        struct attn_context *own = zoo_context(&zoo, NULL);
+        struct attn_context *own = malformed_context(&malformed, NULL);
         look(own);
         attn_context_destroy(own);
         pthread_barrier_wait(&barrier);
@@ -75,11 +76,11 @@ int main(void)
 {
     pthread_t threads[THREADS];
     int numbers[THREADS];
-    zoo_create(&zoo);
-    chmod(zoo.path, 0755);
-    zoo_add(&zoo, "entry-fails", "libattn-a.so");
-    zoo_add(&zoo, "good", "libattn-b.so");
-    zoo_add(&zoo, "other", "libattn-c.so");
+    malformed_create(&malformed);
+    chmod(malformed.path, 0755);
+    malformed_add(&malformed, "entry-fails", "libattn-a.so");
+    malformed_add(&malformed, "good", "libattn-b.so");
+    malformed_add(&malformed, "other", "libattn-c.so");
     pthread_barrier_init(&barrier, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
         numbers[i] = i;
@@ -89,7 +90,7 @@ int main(void)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&barrier);
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
     printf("%u failures\n", atomic_load(&failures));
     return atomic_load(&failures) != 0;
 }

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "zoo.h"
+#include "malformed.h"
 
 #define THREADS 8
 #define ROUNDS  12
 
-static struct zoo zoo;
+static struct malformed malformed;
 static char log_variable[128];
 static _Atomic unsigned failures;
 
@@ -34,7 +34,7 @@ static void *write_log(void *arg)
         /* An unknown variable of a name that nobody else has: one warning a context. */
         snprintf(own, sizeof own, "ATTN_ODD_%d_%d=1", *(const int *)arg, round);
         ATTN_INIT(&options);
-        options.plugin_path = zoo.path;
+        options.plugin_path = malformed.path;
         options.variables = variables;
         options.variable_count = 3;
         expect(attn_context_create(&options, &context, NULL) == ATTN_OK, "attn_context_create");
@@ -76,11 +76,11 @@ int main(void)
 {
     pthread_t threads[THREADS];
     int numbers[THREADS];
-    zoo_create(&zoo);
-    chmod(zoo.path, 0755);
-    zoo_add(&zoo, "good", "libattn-good.so");
-    zoo_add(&zoo, "entry-fails", "libattn-a.so");
-    snprintf(log_variable, sizeof log_variable, "ATTN_LOG_FILE=%s/log", zoo.path);
+    malformed_create(&malformed);
+    chmod(malformed.path, 0755);
+    malformed_add(&malformed, "good", "libattn-good.so");
+    malformed_add(&malformed, "entry-fails", "libattn-a.so");
+    snprintf(log_variable, sizeof log_variable, "ATTN_LOG_FILE=%s/log", malformed.path);
     for (int i = 0; i < THREADS; i++) {
         numbers[i] = i;
         if (pthread_create(&threads[i], NULL, write_log, &numbers[i]) != 0)
@@ -88,8 +88,8 @@ int main(void)
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    check(zoo_path(&zoo, "log"));
-    zoo_remove(&zoo);
+    check(malformed_path(&malformed, "log"));
+    malformed_remove(&malformed);
     printf("%u failures\n", atomic_load(&failures));
     return atomic_load(&failures) != 0;
 }

@@ -10,13 +10,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "zoo.h"
+#include "malformed.h"
 
 #define THREADS 8
 #define ROUNDS  12
 #define PROBLEM "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
 
-static struct zoo zoo;
+static struct malformed malformed;
 static pthread_barrier_t barrier;
 static _Atomic unsigned failures;
 
@@ -53,7 +53,7 @@ static struct attn_context *open_context(void)
     struct attn_context_options options;
     struct attn_context *context = NULL;
     ATTN_INIT(&options);
-    options.plugin_path = zoo.path;
+    options.plugin_path = malformed.path;
     options.variables = variables;
     options.variable_count = 2;
     options.log = count_line;
@@ -179,12 +179,12 @@ int main(void)
 {
     pthread_t threads[THREADS];
     int numbers[THREADS];
-    zoo_create(&zoo);
-    chmod(zoo.path, 0755);
-    zoo_add(&zoo, "gpu", "libattn-gpu.so");
-    zoo_add(&zoo, "host", "libattn-host.so");
-    zoo_add(&zoo, "nodrv", "libattn-nodrv.so");
-    zoo_add(&zoo, "noentry", "libattn-a.so");
+    malformed_create(&malformed);
+    chmod(malformed.path, 0755);
+    malformed_add(&malformed, "gpu", "libattn-gpu.so");
+    malformed_add(&malformed, "host", "libattn-host.so");
+    malformed_add(&malformed, "nodrv", "libattn-nodrv.so");
+    malformed_add(&malformed, "noentry", "libattn-a.so");
     ATTN_INIT(&shared.problem);
     expect(attn_problem_parse(PROBLEM, &shared.problem, NULL) == ATTN_OK, "attn_problem_parse");
     pthread_barrier_init(&barrier, NULL, THREADS);
@@ -196,7 +196,7 @@ int main(void)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&barrier);
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
     printf("%u lines, %u failures\n", atomic_load(&shared.lines), atomic_load(&failures));
     return atomic_load(&failures) != 0;
 }

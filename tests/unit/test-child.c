@@ -7,19 +7,19 @@
 #include <unistd.h>
 
 #include "core.h"
-#include "zoo.h"
+#include "malformed.h"
 
-static struct zoo zoo;
+static struct malformed malformed;
 
 static void begin(void)
 {
-    zoo_create(&zoo);
-    zoo_add(&zoo, "good", "libattn-mock.so");
+    malformed_create(&malformed);
+    malformed_add(&malformed, "good", "libattn-mock.so");
 }
 
 static void end(void)
 {
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 TestSuite(child, .init = begin, .fini = end);
@@ -62,7 +62,7 @@ static void destroy_torn(struct attn_context *context)
 
 Test(child, leaves_alone_what_was_being_changed)
 {
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    struct attn_context *context = malformed_context(&malformed, NULL);
     pthread_mutex_t *const locks[] = {&context->lock, &context->log.lock};
     pthread_barrier_init(&barrier, NULL, 2);
     for (size_t i = 0; i < sizeof locks / sizeof locks[0]; i++) {
@@ -92,7 +92,7 @@ static void *wait_for_change(void *arg)
 
 Test(child, does_not_wait_for_waiters_that_it_does_not_have)
 {
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    struct attn_context *context = malformed_context(&malformed, NULL);
     pthread_t thread;
     cr_assert_eq(pthread_create(&thread, NULL, wait_for_change, context), 0);
     while (!waiting)
@@ -126,7 +126,7 @@ static void destroy_and_count(struct attn_context *context)
 /* Its threads and drivers are the parent's. */
 Test(child, does_not_finish_plugins_of_the_parent)
 {
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    struct attn_context *context = malformed_context(&malformed, NULL);
     context->log.fn = count_finish;
     context->log.level = ATTN_LOG_DEBUG;
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "malformed.h"
 #include "plugin/loader.h"
-#include "zoo.h"
 
 static unsigned char *good;
 static size_t good_size;
@@ -18,7 +18,7 @@ static struct attn__elf elf;
 
 static void set_up(void)
 {
-    good = zoo_read("good", &good_size);
+    good = malformed_read("good", &good_size);
 }
 
 static void tear_down(void)

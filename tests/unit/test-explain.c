@@ -63,8 +63,8 @@ Test(explain, no_files_and_bad_files)
     check_error("", NULL, SMALL, 0, "backend", PIECES("no plugin file is on the search path"));
     struct world world;
     world_open(&world, "", NULL);
-    zoo_write(&world.zoo, "libattn-a.so", "nothing", 7);
-    zoo_write(&world.zoo, "libattn-b.so", "nothing", 7);
+    malformed_write(&world.malformed, "libattn-a.so", "nothing", 7);
+    malformed_write(&world.malformed, "libattn-b.so", "nothing", 7);
     cr_assert_eq(attn_context_rescan(world.context, &world.err), ATTN_OK);
     struct attn_decision *decision;
     cr_assert_eq(world_select(&world, SMALL, NULL, NULL, &decision), ATTN_E_NO_BACKEND);
@@ -80,9 +80,9 @@ Test(explain, a_file_that_fails_frees_the_next_of_its_name)
 {
     struct world world;
     world_open(&world, "", NULL);
-    zoo_add(&world.zoo, "host-broken", "libattn-a.so");
-    zoo_add(&world.zoo, "host", "libattn-b.so");
-    zoo_add(&world.zoo, "host", "libattn-c.so");
+    malformed_add(&world.malformed, "host-broken", "libattn-a.so");
+    malformed_add(&world.malformed, "host", "libattn-b.so");
+    malformed_add(&world.malformed, "host", "libattn-c.so");
     cr_assert_eq(attn_context_rescan(world.context, &world.err), ATTN_OK);
     struct attn_decision *decision;
     cr_assert_eq(world_select(&world, SMALL, NULL, NULL, &decision), ATTN_OK, "%s", world.err.message);

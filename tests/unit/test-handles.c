@@ -142,7 +142,7 @@ Test(handles, any_order_of_destruction)
         cr_assert_eq(world_said(&desk.world, "mock: close"), 1);
         cr_assert_lt(strstr(desk.world.log, "mock: plan destroy"), strstr(desk.world.log, "mock: close"));
         cr_assert_lt(strstr(desk.world.log, "mock: kv destroy"), strstr(desk.world.log, "mock: close"));
-        zoo_remove(&desk.world.zoo);
+        malformed_remove(&desk.world.malformed);
     }
     attn_plan_destroy(NULL);
     attn_kv_destroy(NULL);

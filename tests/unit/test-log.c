@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
-#include "zoo.h"
+#include "malformed.h"
 
 static struct attn__env env;
 static struct attn__log logger;
@@ -104,10 +104,10 @@ static size_t read_all(const char *path, char *text, size_t size)
 
 Test(log, goes_to_a_file_with_the_process_id)
 {
-    struct zoo zoo;
+    struct malformed malformed;
     char text[4096], name[64], wanted[128];
-    zoo_create(&zoo);
-    start("warn", zoo_path(&zoo, "log-%p-%p.txt"), NULL, 0);
+    malformed_create(&malformed);
+    start("warn", malformed_path(&malformed, "log-%p-%p.txt"), NULL, 0);
     cr_assert(logger.own_fd);
     cr_assert(fcntl(logger.fd, F_GETFD) & FD_CLOEXEC);
     cr_assert(fcntl(logger.fd, F_GETFL) & O_APPEND);
@@ -116,27 +116,27 @@ Test(log, goes_to_a_file_with_the_process_id)
     attn__log_line(&logger, ATTN_LOG_ERROR, "path", "second");
     stop();
     snprintf(name, sizeof name, "log-%ld-%ld.txt", (long)getpid(), (long)getpid());
-    read_all(zoo_path(&zoo, name), text, sizeof text);
+    read_all(malformed_path(&malformed, name), text, sizeof text);
     snprintf(wanted, sizeof wanted, "libattn: warn: loader: first\nlibattn: error: path: second\n");
     cr_assert_str_eq(text, wanted);
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 Test(log, long_lines_are_cut_and_end)
 {
-    struct zoo zoo;
+    struct malformed malformed;
     char text[8192], word[4000];
-    zoo_create(&zoo);
+    malformed_create(&malformed);
     memset(word, 'w', sizeof word);
     word[sizeof word - 1] = '\0';
-    start("warn", zoo_path(&zoo, "log"), NULL, 0);
+    start("warn", malformed_path(&malformed, "log"), NULL, 0);
     attn__log_line(&logger, ATTN_LOG_WARN, "loader", "%s", word);
     stop();
-    size_t n = read_all(zoo_path(&zoo, "log"), text, sizeof text);
+    size_t n = read_all(malformed_path(&malformed, "log"), text, sizeof text);
     cr_assert(n > 1000 && n < 1300, "%zu", n);
     cr_assert_eq(text[n - 1], '\n');
     cr_assert_eq(strchr(text, '\n'), text + n - 1);
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 Test(log, a_file_that_cannot_be_opened_is_a_problem_of_the_variable)
@@ -152,11 +152,11 @@ Test(log, a_file_that_cannot_be_opened_is_a_problem_of_the_variable)
 
 Test(log, by_default_lines_go_to_stderr)
 {
-    struct zoo zoo;
+    struct malformed malformed;
     char text[512];
-    zoo_create(&zoo);
+    malformed_create(&malformed);
     int saved = dup(STDERR_FILENO);
-    int fd = open(zoo_path(&zoo, "err"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(malformed_path(&malformed, "err"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     dup2(fd, STDERR_FILENO);
     start("", "", NULL, 0);
     attn__log_line(&logger, ATTN_LOG_WARN, "loader", "heard");
@@ -165,9 +165,9 @@ Test(log, by_default_lines_go_to_stderr)
     dup2(saved, STDERR_FILENO);
     close(saved);
     close(fd);
-    read_all(zoo_path(&zoo, "err"), text, sizeof text);
+    read_all(malformed_path(&malformed, "err"), text, sizeof text);
     cr_assert_str_eq(text, "libattn: warn: loader: heard\n");
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 Test(log, a_name_that_grows_too_long_is_a_problem_of_the_variable)

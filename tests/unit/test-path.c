@@ -7,28 +7,28 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "malformed.h"
 #include "plugin/loader.h"
-#include "zoo.h"
 
-static struct zoo zoo;
+static struct malformed malformed;
 static struct attn__directory *directories;
 static uint32_t count;
 
 static void set_up(void)
 {
-    zoo_create(&zoo);
-    chmod(zoo.path, 0755);
+    malformed_create(&malformed);
+    chmod(malformed.path, 0755);
 }
 
 static void tear_down(void)
 {
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 static void make(const char *name, mode_t mode)
 {
-    cr_assert_eq(mkdir(zoo_path(&zoo, name), 0700), 0);
-    cr_assert_eq(chmod(zoo_path(&zoo, name), mode), 0);
+    cr_assert_eq(mkdir(malformed_path(&malformed, name), 0700), 0);
+    cr_assert_eq(chmod(malformed_path(&malformed, name), mode), 0);
 }
 
 /* The search path under "NAME=VALUE" strings and an option. */
@@ -59,15 +59,16 @@ Test(path, order_of_the_search)
     char replace[512], add[512];
     make("a", 0755);
     make("b", 0755);
-    snprintf(add, sizeof add, "ATTN_PLUGIN_PATH_ADD=%s:%s", zoo_path(&zoo, "b"), zoo_path(&zoo, "a"));
-    snprintf(replace, sizeof replace, "ATTN_PLUGIN_PATH=%s", zoo_path(&zoo, "a"));
+    snprintf(add, sizeof add, "ATTN_PLUGIN_PATH_ADD=%s:%s", malformed_path(&malformed, "b"),
+             malformed_path(&malformed, "a"));
+    snprintf(replace, sizeof replace, "ATTN_PLUGIN_PATH=%s", malformed_path(&malformed, "a"));
 
     char *only_add[] = {add, NULL};
     search(only_add, NULL, false);
     cr_assert(count >= 3 && count <= 4);
-    cr_assert_str_eq(directories[0].path, zoo_path(&zoo, "b"));
+    cr_assert_str_eq(directories[0].path, malformed_path(&malformed, "b"));
     cr_assert_str_eq(directories[0].origin, "ATTN_PLUGIN_PATH_ADD");
-    cr_assert_str_eq(directories[1].path, zoo_path(&zoo, "a"));
+    cr_assert_str_eq(directories[1].path, malformed_path(&malformed, "a"));
     cr_assert_str_eq(directories[2].origin, "libattn");
     cr_assert_str_eq(strrchr(directories[2].path, '/'), "/attn");
     cr_assert_eq(directories[0].reason, 0);
@@ -79,9 +80,9 @@ Test(path, order_of_the_search)
     cr_assert_str_eq(directories[0].origin, "ATTN_PLUGIN_PATH");
     forget();
 
-    search(both, zoo_path(&zoo, "b"), false);
+    search(both, malformed_path(&malformed, "b"), false);
     cr_assert_eq(count, 1);
-    cr_assert_str_eq(directories[0].path, zoo_path(&zoo, "b"));
+    cr_assert_str_eq(directories[0].path, malformed_path(&malformed, "b"));
     cr_assert_str_eq(directories[0].origin, "option");
     forget();
 }
@@ -108,21 +109,22 @@ Test(path, a_directory_is_listed_once)
 {
     char list[1024];
     make("a", 0755);
-    cr_assert_eq(symlink("a", zoo_path(&zoo, "link")), 0);
-    snprintf(list, sizeof list, ":%s:%s/:%s/./../a::%s:", zoo_path(&zoo, "a"), zoo_path(&zoo, "a"),
-             zoo_path(&zoo, "a"), zoo_path(&zoo, "link"));
+    cr_assert_eq(symlink("a", malformed_path(&malformed, "link")), 0);
+    snprintf(list, sizeof list, ":%s:%s/:%s/./../a::%s:", malformed_path(&malformed, "a"),
+             malformed_path(&malformed, "a"), malformed_path(&malformed, "a"),
+             malformed_path(&malformed, "link"));
     search_option(list);
     cr_assert_eq(count, 1);
-    cr_assert_str_eq(directories[0].path, zoo_path(&zoo, "a"));
+    cr_assert_str_eq(directories[0].path, malformed_path(&malformed, "a"));
     forget();
 }
 
 Test(path, what_is_not_there_is_told)
 {
     char list[1024];
-    zoo_write(&zoo, "file", "x", 1);
-    snprintf(list, sizeof list, "%s:%s:%s/below", zoo_path(&zoo, "absent"), zoo_path(&zoo, "file"),
-             zoo_path(&zoo, "file"));
+    malformed_write(&malformed, "file", "x", 1);
+    snprintf(list, sizeof list, "%s:%s:%s/below", malformed_path(&malformed, "absent"),
+             malformed_path(&malformed, "file"), malformed_path(&malformed, "file"));
     search_option(list);
     cr_assert_eq(count, 3);
     cr_assert_eq(directories[0].reason, ATTN_REASON_UNREADABLE);
@@ -135,10 +137,10 @@ Test(path, what_is_not_there_is_told)
 Test(path, relative_directories_become_absolute)
 {
     make("a", 0755);
-    cr_assert_eq(chdir(zoo.path), 0);
+    cr_assert_eq(chdir(malformed.path), 0);
     search_option("a");
     cr_assert_eq(count, 1);
-    cr_assert_str_eq(directories[0].path, zoo_path(&zoo, "a"));
+    cr_assert_str_eq(directories[0].path, malformed_path(&malformed, "a"));
     forget();
 }
 
@@ -147,9 +149,9 @@ Test(path, directories_writable_by_others_are_refused)
     char text[512];
     make("open", 0757);
     make("open/below", 0755);
-    search_option(zoo_path(&zoo, "open/below"));
+    search_option(malformed_path(&malformed, "open/below"));
     cr_assert_eq(directories[0].reason, ATTN_REASON_UNTRUSTED_MODE);
-    snprintf(text, sizeof text, "%s is writable by others (mode 0757)", zoo_path(&zoo, "open"));
+    snprintf(text, sizeof text, "%s is writable by others (mode 0757)", malformed_path(&malformed, "open"));
     cr_assert_str_eq(directories[0].text, text);
     forget();
 }
@@ -158,7 +160,7 @@ Test(path, sticky_directories_are_accepted)
 {
     make("sticky", 01777);
     make("sticky/below", 0755);
-    search_option(zoo_path(&zoo, "sticky/below"));
+    search_option(malformed_path(&malformed, "sticky/below"));
     cr_assert_eq(directories[0].reason, 0, "%s", directories[0].text);
     cr_assert_eq(directories[0].group_writable, 0);
     forget();
@@ -168,7 +170,7 @@ Test(path, group_writable_is_accepted_and_shown)
 {
     make("group", 0775);
     make("group/below", 0755);
-    search_option(zoo_path(&zoo, "group/below"));
+    search_option(malformed_path(&malformed, "group/below"));
     cr_assert_eq(directories[0].reason, 0, "%s", directories[0].text);
     cr_assert_eq(directories[0].group_writable, 1);
     cr_assert(strstr(directories[0].text, "group") != NULL);
@@ -182,28 +184,28 @@ Test(path, links_are_judged_by_both_sides)
     make("open/below", 0755);
     make("good", 0755);
     /* A good name that leads to a bad place. */
-    cr_assert_eq(symlink("open/below", zoo_path(&zoo, "to-bad")), 0);
-    search_option(zoo_path(&zoo, "to-bad"));
+    cr_assert_eq(symlink("open/below", malformed_path(&malformed, "to-bad")), 0);
+    search_option(malformed_path(&malformed, "to-bad"));
     cr_assert_eq(directories[0].reason, ATTN_REASON_UNTRUSTED_MODE);
     forget();
     /* A good place under a name that others may change. */
-    snprintf(target, sizeof target, "%s", zoo_path(&zoo, "good"));
-    cr_assert_eq(symlink(target, zoo_path(&zoo, "open/to-good")), 0);
-    search_option(zoo_path(&zoo, "open/to-good"));
+    snprintf(target, sizeof target, "%s", malformed_path(&malformed, "good"));
+    cr_assert_eq(symlink(target, malformed_path(&malformed, "open/to-good")), 0);
+    search_option(malformed_path(&malformed, "open/to-good"));
     cr_assert_eq(directories[0].reason, ATTN_REASON_UNTRUSTED_MODE);
     forget();
     /* Good on both sides. */
-    cr_assert_eq(symlink(target, zoo_path(&zoo, "to-good")), 0);
-    search_option(zoo_path(&zoo, "to-good"));
+    cr_assert_eq(symlink(target, malformed_path(&malformed, "to-good")), 0);
+    search_option(malformed_path(&malformed, "to-good"));
     cr_assert_eq(directories[0].reason, 0, "%s", directories[0].text);
     forget();
 }
 
 Test(path, endless_links_end)
 {
-    cr_assert_eq(symlink("b", zoo_path(&zoo, "a")), 0);
-    cr_assert_eq(symlink("a", zoo_path(&zoo, "b")), 0);
-    search_option(zoo_path(&zoo, "a"));
+    cr_assert_eq(symlink("b", malformed_path(&malformed, "a")), 0);
+    cr_assert_eq(symlink("a", malformed_path(&malformed, "b")), 0);
+    search_option(malformed_path(&malformed, "a"));
     cr_assert_eq(directories[0].reason, ATTN_REASON_UNREADABLE);
     forget();
 }
@@ -214,11 +216,11 @@ Test(path, a_link_to_the_root_ends_at_the_root)
     struct stat status, root;
     uint32_t group_writable;
     char text[512];
-    cr_assert_eq(symlink("/", zoo_path(&zoo, "root")), 0);
+    cr_assert_eq(symlink("/", malformed_path(&malformed, "root")), 0);
     attn__trust_init(&trust, false);
-    cr_assert_eq(
-        attn__trust_walk(&trust, zoo_path(&zoo, "root"), &status, &group_writable, text, sizeof text), 0,
-        "%s", text);
+    cr_assert_eq(attn__trust_walk(&trust, malformed_path(&malformed, "root"), &status, &group_writable, text,
+                                  sizeof text),
+                 0, "%s", text);
     cr_assert_eq(stat("/", &root), 0);
     cr_assert_eq(status.st_ino, root.st_ino);
 }

@@ -86,40 +86,43 @@ static mode_t mode_of(const char *path)
 
 Test(policy, the_directory_of_results_is_made_for_its_owner_alone)
 {
-    struct zoo zoo;
+    struct malformed malformed;
     char path[512];
-    zoo_create(&zoo);
-    cr_assert(find_directory("HOME", zoo.path, false, path, sizeof path));
-    cr_assert_str_eq(path, zoo_path(&zoo, ".cache/attn"));
+    malformed_create(&malformed);
+    cr_assert(find_directory("HOME", malformed.path, false, path, sizeof path));
+    cr_assert_str_eq(path, malformed_path(&malformed, ".cache/attn"));
     cr_assert_eq(mode_of(path), 0700);
-    cr_assert_eq(mode_of(zoo_path(&zoo, ".cache")), 0700);
-    cr_assert(find_directory("XDG_CACHE_HOME", zoo_path(&zoo, "xdg"), false, path, sizeof path));
-    cr_assert_str_eq(path, zoo_path(&zoo, "xdg/attn"));
-    cr_assert(find_directory("ATTN_CACHE_DIR", zoo_path(&zoo, "own"), false, path, sizeof path));
-    cr_assert_str_eq(path, zoo_path(&zoo, "own"));
-    zoo_remove(&zoo);
+    cr_assert_eq(mode_of(malformed_path(&malformed, ".cache")), 0700);
+    cr_assert(find_directory("XDG_CACHE_HOME", malformed_path(&malformed, "xdg"), false, path, sizeof path));
+    cr_assert_str_eq(path, malformed_path(&malformed, "xdg/attn"));
+    cr_assert(find_directory("ATTN_CACHE_DIR", malformed_path(&malformed, "own"), false, path, sizeof path));
+    cr_assert_str_eq(path, malformed_path(&malformed, "own"));
+    malformed_remove(&malformed);
 }
 
 Test(policy, a_directory_that_cannot_be_trusted_or_made_is_none)
 {
-    struct zoo zoo;
+    struct malformed malformed;
     char path[512], far[600];
-    zoo_create(&zoo);
+    malformed_create(&malformed);
     /* Nobody's privileges are raised to write into a home. */
-    cr_assert_not(find_directory("HOME", zoo.path, true, path, sizeof path));
+    cr_assert_not(find_directory("HOME", malformed.path, true, path, sizeof path));
     cr_assert_not(find_directory("HOME", "relative", false, path, sizeof path));
     cr_assert_not(find_directory("OTHER", "x", false, path, sizeof path));
     cr_assert_not(find_directory("ATTN_CACHE_DIR", "/proc/attn", false, path, sizeof path));
-    cr_assert_not(find_directory("ATTN_CACHE_DIR", zoo_path(&zoo, "a/b/c"), false, path, sizeof path));
-    cr_assert_not(find_directory("HOME", zoo.path, false, path, 10));
-    cr_assert_eq(mkdir(zoo_path(&zoo, "open"), 0777), 0);
-    cr_assert_eq(chmod(zoo_path(&zoo, "open"), 0777), 0);
-    cr_assert_not(find_directory("ATTN_CACHE_DIR", zoo_path(&zoo, "open"), false, path, sizeof path));
-    zoo_write(&zoo, "file", "x", 1);
-    cr_assert_not(find_directory("ATTN_CACHE_DIR", zoo_path(&zoo, "file"), false, path, sizeof path));
-    snprintf(far, sizeof far, "%s/none/attn", zoo.path);
+    cr_assert_not(
+        find_directory("ATTN_CACHE_DIR", malformed_path(&malformed, "a/b/c"), false, path, sizeof path));
+    cr_assert_not(find_directory("HOME", malformed.path, false, path, 10));
+    cr_assert_eq(mkdir(malformed_path(&malformed, "open"), 0777), 0);
+    cr_assert_eq(chmod(malformed_path(&malformed, "open"), 0777), 0);
+    cr_assert_not(
+        find_directory("ATTN_CACHE_DIR", malformed_path(&malformed, "open"), false, path, sizeof path));
+    malformed_write(&malformed, "file", "x", 1);
+    cr_assert_not(
+        find_directory("ATTN_CACHE_DIR", malformed_path(&malformed, "file"), false, path, sizeof path));
+    snprintf(far, sizeof far, "%s/none/attn", malformed.path);
     cr_assert_eq(access(far, F_OK), -1);
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 Test(policy, results_that_cannot_be_written_are_no_error)
@@ -127,16 +130,16 @@ Test(policy, results_that_cannot_be_written_are_no_error)
     static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
     const struct attn__result result = {.outcome = ATTN__EXITED, .number = 3, .since = 50, .step = "load"};
     struct attn__result other;
-    struct zoo zoo;
-    zoo_create(&zoo);
+    struct malformed malformed;
+    malformed_create(&malformed);
     attn__cache_store("/proc", keys, &result, 1, 60);
-    attn__cache_store(zoo_path(&zoo, "absent"), keys, &result, 1, 60);
+    attn__cache_store(malformed_path(&malformed, "absent"), keys, &result, 1, 60);
     cr_assert_not(attn__cache_load("/proc", keys[0], 60, &other));
     /* A directory stands where the file would go: the temporary one does not stay. */
-    cr_assert_eq(mkdir(zoo_path(&zoo, "results"), 0700), 0);
-    attn__cache_store(zoo.path, keys, &result, 1, 60);
-    cr_assert_eq(rmdir(zoo_path(&zoo, "results")), 0);
-    cr_assert_eq(rmdir(zoo.path), 0, "something was left");
+    cr_assert_eq(mkdir(malformed_path(&malformed, "results"), 0700), 0);
+    attn__cache_store(malformed.path, keys, &result, 1, 60);
+    cr_assert_eq(rmdir(malformed_path(&malformed, "results")), 0);
+    cr_assert_eq(rmdir(malformed.path), 0, "something was left");
     /* A number that would overflow an age. */
     const struct attn__result old = {.outcome = ATTN__CRASHED, .since = INT64_MIN};
     const struct attn__result to_come = {.outcome = ATTN__CRASHED, .since = INT64_MAX};
@@ -147,15 +150,15 @@ Test(policy, results_that_cannot_be_written_are_no_error)
 
 Test(policy, a_directory_of_another_user_is_not_used)
 {
-    struct zoo zoo;
+    struct malformed malformed;
     char path[512];
     if (geteuid() == 0) {
-        zoo_create(&zoo);
-        cr_assert_eq(chown(zoo.path, 54321, 0), 0);
-        cr_assert_not(find_directory("ATTN_CACHE_DIR", zoo.path, false, path, sizeof path));
-        cr_assert_eq(chown(zoo.path, 0, 0), 0);
-        cr_assert(find_directory("ATTN_CACHE_DIR", zoo.path, false, path, sizeof path));
-        zoo_remove(&zoo);
+        malformed_create(&malformed);
+        cr_assert_eq(chown(malformed.path, 54321, 0), 0);
+        cr_assert_not(find_directory("ATTN_CACHE_DIR", malformed.path, false, path, sizeof path));
+        cr_assert_eq(chown(malformed.path, 0, 0), 0);
+        cr_assert(find_directory("ATTN_CACHE_DIR", malformed.path, false, path, sizeof path));
+        malformed_remove(&malformed);
     } else {
         cr_assert_not(find_directory("ATTN_CACHE_DIR", "/usr", false, path, sizeof path));
     }
@@ -170,15 +173,16 @@ Test(policy, results_behind_a_link_are_not_read)
     static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
     const struct attn__result good = {.outcome = ATTN__GOOD, .since = 50, .step = "exit"};
     struct attn__result other;
-    struct zoo zoo;
-    zoo_create(&zoo);
-    cr_assert_eq(mkdir(zoo_path(&zoo, "a"), 0700), 0);
-    cr_assert_eq(mkdir(zoo_path(&zoo, "b"), 0700), 0);
-    attn__cache_store(zoo_path(&zoo, "a"), keys, &good, 1, 60);
-    cr_assert(attn__cache_load(zoo_path(&zoo, "a"), keys[0], 60, &other));
-    cr_assert_eq(symlink(zoo_path(&zoo, "a/results"), zoo_path(&zoo, "b/results")), 0);
-    cr_assert_not(attn__cache_load(zoo_path(&zoo, "b"), keys[0], 60, &other));
-    zoo_remove(&zoo);
+    struct malformed malformed;
+    malformed_create(&malformed);
+    cr_assert_eq(mkdir(malformed_path(&malformed, "a"), 0700), 0);
+    cr_assert_eq(mkdir(malformed_path(&malformed, "b"), 0700), 0);
+    attn__cache_store(malformed_path(&malformed, "a"), keys, &good, 1, 60);
+    cr_assert(attn__cache_load(malformed_path(&malformed, "a"), keys[0], 60, &other));
+    cr_assert_eq(symlink(malformed_path(&malformed, "a/results"), malformed_path(&malformed, "b/results")),
+                 0);
+    cr_assert_not(attn__cache_load(malformed_path(&malformed, "b"), keys[0], 60, &other));
+    malformed_remove(&malformed);
 }
 
 Test(policy, the_key_is_of_everything_that_tells_a_file_from_another)

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "malformed.h"
 #include "select/problem.h"
-#include "zoo.h"
 
 static struct attn_problem parsed(const char *text)
 {
@@ -259,23 +259,23 @@ Test(problem, numbers_ignore_the_locale)
 {
     static const char source[] = "comment_char %\nescape_char /\nLC_NUMERIC\ndecimal_point \",\"\n"
                                  "thousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";
-    struct zoo zoo;
+    struct malformed malformed;
     char command[512];
     char number[8];
-    zoo_create(&zoo);
-    zoo_write(&zoo, "source", source, sizeof source - 1);
+    malformed_create(&malformed);
+    malformed_write(&malformed, "source", source, sizeof source - 1);
     snprintf(command, sizeof command,
-             "localedef --quiet --no-archive -c -i %s/source -f ANSI_X3.4-1968 %s/comma 2>&1", zoo.path,
-             zoo.path);
+             "localedef --quiet --no-archive -c -i %s/source -f ANSI_X3.4-1968 %s/comma 2>&1", malformed.path,
+             malformed.path);
     (void)!system(command); /* it warns of the categories that are not there */
-    setenv("LOCPATH", zoo.path, 1);
+    setenv("LOCPATH", malformed.path, 1);
     cr_assert_not_null(setlocale(LC_NUMERIC, "comma"), "localedef made no locale");
     snprintf(number, sizeof number, "%g", 1.5);
     cr_assert_str_eq(number, "1,5", "the locale is in force");
     const struct attn_problem p = parsed("heads=8 head_dim=64 softcap=30.5");
     cr_assert_eq(p.softcap, 30.5F);
     cr_assert_str_eq(formatted(&p), "heads=8 head_dim=64 softcap=30.5");
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 /* ---------------------------------------------------------------- there and back */

@@ -10,20 +10,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "malformed.h"
 #include "plugin/loader.h"
-#include "zoo.h"
 
-static struct zoo zoo;
+static struct malformed malformed;
 
 static void set_up(void)
 {
-    zoo_create(&zoo);
-    chmod(zoo.path, 0755);
+    malformed_create(&malformed);
+    chmod(malformed.path, 0755);
 }
 
 static void tear_down(void)
 {
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 /* Whether the bytes of a file are part of this process. */
@@ -50,7 +50,7 @@ static struct attn_report *report_of(struct attn_context *context)
 static void expect(struct attn_context *context, const char *name, uint32_t reason, uint32_t stage)
 {
     struct attn_report *report = report_of(context);
-    const struct attn_file_record *record = zoo_file(report, name);
+    const struct attn_file_record *record = malformed_file(report, name);
     cr_assert_not_null(record, "%s is not in the report", name);
     cr_assert_eq(record->reason, reason, "%s: %s (%s) instead of %s", name, attn_reason_name(record->reason),
                  record->text, attn_reason_name(reason));
@@ -95,15 +95,15 @@ ParameterizedTestParameters(registry, each_fault_has_its_reason)
 
 ParameterizedTest(struct kind *kind, registry, each_fault_has_its_reason)
 {
-    zoo_add(&zoo, kind->mock, "libattn-it.so");
-    zoo_add(&zoo, "other", "libattn-sane.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, kind->mock, "libattn-it.so");
+    malformed_add(&malformed, "other", "libattn-sane.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_not(is_mapped("libattn-it.so"), "nothing is loaded by attn_context_create");
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     expect(context, "libattn-it.so", kind->reason, kind->stage);
     expect(context, "libattn-sane.so", 0, ATTN_STAGE_READY);
     struct attn_report *report = report_of(context);
-    const struct attn_file_record *record = zoo_file(report, "libattn-it.so");
+    const struct attn_file_record *record = malformed_file(report, "libattn-it.so");
     cr_assert(strstr(record->text, kind->says) != NULL, "%s", record->text);
     if (kind->reason == ATTN_REASON_MISSING_LIBRARY)
         cr_assert_str_eq(record->library, "libmock-dependency.so");
@@ -114,10 +114,10 @@ ParameterizedTest(struct kind *kind, registry, each_fault_has_its_reason)
 
 Test(registry, the_entry_of_a_dependency_does_not_count)
 {
-    zoo_add(&zoo, "needs-library", "libattn-it.so");
-    zoo_add_dependency(&zoo);
-    cr_assert_eq(chdir(zoo.path), 0);
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "needs-library", "libattn-it.so");
+    malformed_add_dependency(&malformed);
+    cr_assert_eq(chdir(malformed.path), 0);
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     expect(context, "libattn-it.so", ATTN_REASON_ENTRY_NOT_OWN, ATTN_STAGE_LOADED);
     struct attn_report *report = report_of(context);
@@ -128,17 +128,17 @@ Test(registry, the_entry_of_a_dependency_does_not_count)
 
 Test(registry, what_is_no_plugin_file)
 {
-    zoo_write(&zoo, "libattn-empty.so", "", 0);
-    zoo_write(&zoo, "libattn-text.so", "hello\n", 6);
-    zoo_write(&zoo, "attn-cpu.so", "x", 1);
-    zoo_write(&zoo, "libattn-cpu.so.1", "x", 1);
-    cr_assert_eq(mkdir(zoo_path(&zoo, "libattn-directory.so"), 0755), 0);
-    cr_assert_eq(mkfifo(zoo_path(&zoo, "libattn-fifo.so"), 0644), 0);
-    cr_assert_eq(symlink("nowhere", zoo_path(&zoo, "libattn-dangling.so")), 0);
-    zoo_write(&zoo, "libattn-open.so", "x", 1);
-    cr_assert_eq(chmod(zoo_path(&zoo, "libattn-open.so"), 0646), 0);
-    zoo_add(&zoo, "good", "libattn-zz.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_write(&malformed, "libattn-empty.so", "", 0);
+    malformed_write(&malformed, "libattn-text.so", "hello\n", 6);
+    malformed_write(&malformed, "attn-cpu.so", "x", 1);
+    malformed_write(&malformed, "libattn-cpu.so.1", "x", 1);
+    cr_assert_eq(mkdir(malformed_path(&malformed, "libattn-directory.so"), 0755), 0);
+    cr_assert_eq(mkfifo(malformed_path(&malformed, "libattn-fifo.so"), 0644), 0);
+    cr_assert_eq(symlink("nowhere", malformed_path(&malformed, "libattn-dangling.so")), 0);
+    malformed_write(&malformed, "libattn-open.so", "x", 1);
+    cr_assert_eq(chmod(malformed_path(&malformed, "libattn-open.so"), 0646), 0);
+    malformed_add(&malformed, "good", "libattn-zz.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     struct attn_report *report = report_of(context);
     /* In byte order, and nothing of another name. */
@@ -162,15 +162,15 @@ Test(registry, what_is_no_plugin_file)
 Test(registry, short_copies_beside_a_good_one)
 {
     size_t size;
-    unsigned char *bytes = zoo_read("good", &size);
+    unsigned char *bytes = malformed_read("good", &size);
     for (size_t i = 0; i < 40; i++) {
         char name[64];
         snprintf(name, sizeof name, "libattn-cut-%02zu.so", i);
-        zoo_write(&zoo, name, bytes, size * i / 40);
+        malformed_write(&malformed, name, bytes, size * i / 40);
     }
     free(bytes);
-    zoo_add(&zoo, "other", "libattn-other.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "other", "libattn-other.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     expect(context, "libattn-other.so", 0, ATTN_STAGE_READY);
     struct attn_report *report = report_of(context);
@@ -189,9 +189,9 @@ Test(registry, short_copies_beside_a_good_one)
 
 Test(registry, the_second_of_a_name_is_a_duplicate)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    zoo_add(&zoo, "second", "libattn-b.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "good", "libattn-a.so");
+    malformed_add(&malformed, "second", "libattn-b.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     expect(context, "libattn-a.so", 0, ATTN_STAGE_READY);
     expect(context, "libattn-b.so", ATTN_REASON_DUPLICATE, ATTN_STAGE_NOTE);
@@ -201,12 +201,12 @@ Test(registry, the_second_of_a_name_is_a_duplicate)
 
 Test(registry, while_the_first_of_a_name_fails_the_next_is_opened)
 {
-    zoo_add(&zoo, "too-new", "libattn-a.so");
-    zoo_add(&zoo, "entry-fails", "libattn-b.so");
-    zoo_add(&zoo, "no-run", "libattn-c.so");
-    zoo_add(&zoo, "second", "libattn-d.so");
-    zoo_add(&zoo, "good", "libattn-e.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "too-new", "libattn-a.so");
+    malformed_add(&malformed, "entry-fails", "libattn-b.so");
+    malformed_add(&malformed, "no-run", "libattn-c.so");
+    malformed_add(&malformed, "second", "libattn-d.so");
+    malformed_add(&malformed, "good", "libattn-e.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     expect(context, "libattn-a.so", ATTN_REASON_ABI_TOO_NEW, ATTN_STAGE_TRUSTED);
     expect(context, "libattn-b.so", ATTN_REASON_ENTRY_FAILED, ATTN_STAGE_LOADED);
@@ -222,10 +222,11 @@ Test(registry, while_the_first_of_a_name_fails_the_next_is_opened)
 
 Test(registry, a_second_name_of_a_file_is_a_duplicate)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    cr_assert_eq(link(zoo_path(&zoo, "libattn-a.so"), zoo_path(&zoo, "libattn-b.so")), 0);
-    cr_assert_eq(symlink("libattn-a.so", zoo_path(&zoo, "libattn-c.so")), 0);
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "good", "libattn-a.so");
+    cr_assert_eq(link(malformed_path(&malformed, "libattn-a.so"), malformed_path(&malformed, "libattn-b.so")),
+                 0);
+    cr_assert_eq(symlink("libattn-a.so", malformed_path(&malformed, "libattn-c.so")), 0);
+    struct attn_context *context = malformed_context(&malformed, NULL);
     expect(context, "libattn-b.so", ATTN_REASON_DUPLICATE, ATTN_STAGE_NOTE);
     expect(context, "libattn-c.so", ATTN_REASON_DUPLICATE, ATTN_STAGE_NOTE);
     attn_context_destroy(context);
@@ -233,9 +234,9 @@ Test(registry, a_second_name_of_a_file_is_a_duplicate)
 
 Test(registry, the_same_number_on_another_device_is_another_file)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    zoo_add(&zoo, "other", "libattn-b.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "good", "libattn-a.so");
+    malformed_add(&malformed, "other", "libattn-b.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(context->plugin_count, 2);
     context->plugins[1]->inode = context->plugins[0]->inode;
     pthread_mutex_lock(&context->lock);
@@ -252,12 +253,12 @@ Test(registry, the_same_number_on_another_device_is_another_file)
 
 Test(registry, links_to_plugins_are_followed)
 {
-    cr_assert_eq(mkdir(zoo_path(&zoo, "lib"), 0755), 0);
-    zoo_add(&zoo, "good", "lib/plugin");
-    cr_assert_eq(symlink("lib/plugin", zoo_path(&zoo, "libattn-a.so")), 0);
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    cr_assert_eq(mkdir(malformed_path(&malformed, "lib"), 0755), 0);
+    malformed_add(&malformed, "good", "lib/plugin");
+    cr_assert_eq(symlink("lib/plugin", malformed_path(&malformed, "libattn-a.so")), 0);
+    struct attn_context *context = malformed_context(&malformed, NULL);
     expect(context, "libattn-a.so", 0, ATTN_STAGE_NOTE);
-    cr_assert_eq(chmod(zoo_path(&zoo, "lib"), 0777), 0);
+    cr_assert_eq(chmod(malformed_path(&malformed, "lib"), 0777), 0);
     cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
     expect(context, "libattn-a.so", ATTN_REASON_UNTRUSTED_MODE, ATTN_STAGE_FOUND);
     attn_context_destroy(context);
@@ -265,23 +266,23 @@ Test(registry, links_to_plugins_are_followed)
 
 Test(registry, rescan_sees_new_and_vanished_files)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
-    zoo_add(&zoo, "other", "libattn-b.so");
-    cr_assert_eq(unlink(zoo_path(&zoo, "libattn-a.so")), 0);
+    malformed_add(&malformed, "good", "libattn-a.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
+    malformed_add(&malformed, "other", "libattn-b.so");
+    cr_assert_eq(unlink(malformed_path(&malformed, "libattn-a.so")), 0);
     cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
     struct attn_report *report = report_of(context);
-    cr_assert_null(zoo_file(report, "libattn-a.so"));
-    cr_assert_not_null(zoo_file(report, "libattn-b.so"));
+    cr_assert_null(malformed_file(report, "libattn-a.so"));
+    cr_assert_not_null(malformed_file(report, "libattn-b.so"));
     attn_report_destroy(report);
 
     /* A file that comes back as it was has its old record again, at the same address. */
-    cr_assert_eq(chmod(zoo.path, 0777), 0);
+    cr_assert_eq(chmod(malformed.path, 0777), 0);
     const struct attn__plugin *record = context->plugins[0];
     cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
     cr_assert(record->vanished);
     cr_assert_not(attn__plugin_is_usable(record));
-    cr_assert_eq(chmod(zoo.path, 0755), 0);
+    cr_assert_eq(chmod(malformed.path, 0755), 0);
     cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
     cr_assert_not(record->vanished);
     cr_assert_eq(context->plugins[0], record);
@@ -291,10 +292,10 @@ Test(registry, rescan_sees_new_and_vanished_files)
 
 Test(registry, a_loaded_file_stays_when_it_vanishes)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "good", "libattn-a.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
-    cr_assert_eq(unlink(zoo_path(&zoo, "libattn-a.so")), 0);
+    cr_assert_eq(unlink(malformed_path(&malformed, "libattn-a.so")), 0);
     cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
     expect(context, "libattn-a.so", 0, ATTN_STAGE_READY);
     attn_context_destroy(context);
@@ -302,11 +303,11 @@ Test(registry, a_loaded_file_stays_when_it_vanishes)
 
 Test(registry, a_failed_file_is_opened_again_after_a_rescan)
 {
-    zoo_add(&zoo, "needs-symbol", "libattn-a.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "needs-symbol", "libattn-a.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     expect(context, "libattn-a.so", ATTN_REASON_UNDEFINED_SYMBOL, ATTN_STAGE_NOTE);
-    zoo_add(&zoo, "good", "libattn-a.so");
+    malformed_add(&malformed, "good", "libattn-a.so");
     cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
     expect(context, "libattn-a.so", 0, ATTN_STAGE_NOTE);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
@@ -316,9 +317,9 @@ Test(registry, a_failed_file_is_opened_again_after_a_rescan)
 
 Test(registry, a_file_that_changed_since_its_note_was_read_is_not_loaded)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
-    zoo_add(&zoo, "second", "libattn-a.so");
+    malformed_add(&malformed, "good", "libattn-a.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
+    malformed_add(&malformed, "second", "libattn-a.so");
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     expect(context, "libattn-a.so", ATTN_REASON_CHANGED_WHILE_LOADING, ATTN_STAGE_NOTE);
     cr_assert_not(is_mapped("libattn-a.so"));
@@ -327,10 +328,10 @@ Test(registry, a_file_that_changed_since_its_note_was_read_is_not_loaded)
 
 Test(registry, a_new_version_of_a_loaded_file_waits_for_the_next_process)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    struct attn_context *first = zoo_context(&zoo, NULL), *later;
+    malformed_add(&malformed, "good", "libattn-a.so");
+    struct attn_context *first = malformed_context(&malformed, NULL), *later;
     cr_assert_eq(attn_context_load_all(first, NULL), ATTN_OK);
-    zoo_add(&zoo, "second", "libattn-a.so");
+    malformed_add(&malformed, "second", "libattn-a.so");
 
     /* In the same context: the loaded one stays, the new one says why it is not used. */
     cr_assert_eq(attn_context_rescan(first, NULL), ATTN_OK);
@@ -346,7 +347,7 @@ Test(registry, a_new_version_of_a_loaded_file_waits_for_the_next_process)
     attn_context_destroy(first);
 
     /* In a later one: the linker would give the old image again. */
-    later = zoo_context(&zoo, NULL);
+    later = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(later, NULL), ATTN_OK);
     expect(later, "libattn-a.so", ATTN_REASON_REPLACED_AFTER_LOADING, ATTN_STAGE_NOTE);
     attn_context_destroy(later);
@@ -354,8 +355,8 @@ Test(registry, a_new_version_of_a_loaded_file_waits_for_the_next_process)
 
 Test(registry, contexts_load_the_same_file_independently)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    struct attn_context *a = zoo_context(&zoo, NULL), *b = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "good", "libattn-a.so");
+    struct attn_context *a = malformed_context(&malformed, NULL), *b = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(a, NULL), ATTN_OK);
     cr_assert_eq(attn_context_load_all(b, NULL), ATTN_OK);
     attn_context_destroy(a);
@@ -365,8 +366,8 @@ Test(registry, contexts_load_the_same_file_independently)
 
 Test(registry, a_child_after_fork_may_only_destroy)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "good", "libattn-a.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     pid_t child = fork();
     if (child == 0) {
@@ -377,7 +378,7 @@ Test(registry, a_child_after_fork_may_only_destroy)
         wrong |= (attn_context_load_all(context, NULL) != ATTN_E_STATE) << 1;
         wrong |= (attn_context_get_report(context, &report, NULL) != ATTN_E_STATE) << 2;
         attn_context_destroy(context);
-        context = zoo_context(&zoo, NULL);
+        context = malformed_context(&malformed, NULL);
         wrong |= (attn_context_load_all(context, NULL) != ATTN_OK) << 3;
         attn_context_destroy(context);
         _exit(wrong);

@@ -5,26 +5,26 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "malformed.h"
 #include "plugin/loader.h"
-#include "zoo.h"
 
-static struct zoo zoo;
+static struct malformed malformed;
 
 static void set_up(void)
 {
-    zoo_create(&zoo);
-    chmod(zoo.path, 0755);
+    malformed_create(&malformed);
+    chmod(malformed.path, 0755);
 }
 
 static void tear_down(void)
 {
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 static struct attn_report *load(const char *const *variables, bool load_all)
 {
     struct attn_report *report;
-    struct attn_context *context = zoo_context(&zoo, variables);
+    struct attn_context *context = malformed_context(&malformed, variables);
     if (load_all)
         cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     cr_assert_eq(attn_context_get_report(context, &report, NULL), ATTN_OK);
@@ -46,16 +46,16 @@ TestSuite(report, .init = set_up, .fini = tear_down);
 
 Test(report, tells_all_about_a_ready_plugin)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
+    malformed_add(&malformed, "good", "libattn-a.so");
     struct attn_report *report = load(NULL, true);
     const struct attn_directory_record *directory = attn_report_get_directory(report, 0);
-    cr_assert_str_eq(directory->path, zoo.path);
+    cr_assert_str_eq(directory->path, malformed.path);
     cr_assert_str_eq(directory->origin, "option");
     cr_assert_eq(directory->reason, 0);
     cr_assert_null(attn_report_get_directory(report, 1));
 
     const struct attn_file_record *file = attn_report_get_file(report, 0);
-    cr_assert_str_eq(file->path, zoo_path(&zoo, "libattn-a.so"));
+    cr_assert_str_eq(file->path, malformed_path(&malformed, "libattn-a.so"));
     cr_assert_str_eq(file->name, "mock");
     cr_assert_str_eq(file->vendor, "Mock Makers");
     cr_assert_str_eq(file->version, "1.0");
@@ -82,7 +82,7 @@ Test(report, tells_all_about_a_ready_plugin)
 
 Test(report, lists_every_device)
 {
-    zoo_add(&zoo, "many", "libattn-a.so");
+    malformed_add(&malformed, "many", "libattn-a.so");
     struct attn_report *report = load(NULL, true);
     for (uint32_t i = 0; i < 20; i++) {
         char name[16];
@@ -95,7 +95,7 @@ Test(report, lists_every_device)
 
 Test(report, before_loading_nobody_was_asked)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
+    malformed_add(&malformed, "good", "libattn-a.so");
     struct attn_report *report = load(NULL, false);
     cr_assert_eq(attn_report_get_file(report, 0)->stage, ATTN_STAGE_NOTE);
     cr_assert_eq(attn_report_get_backend(report, 0)->state, ATTN_BACKEND_NOT_ASKED);
@@ -105,7 +105,7 @@ Test(report, before_loading_nobody_was_asked)
 
 Test(report, a_missing_driver_is_an_absence)
 {
-    zoo_add(&zoo, "no-driver", "libattn-a.so");
+    malformed_add(&malformed, "no-driver", "libattn-a.so");
     struct attn_report *report = load(NULL, true);
     const struct attn_backend_record *record = backend(report, "bare/flash-attn");
     cr_assert_eq(attn_report_get_file(report, 0)->stage, ATTN_STAGE_READY);
@@ -119,12 +119,12 @@ Test(report, a_missing_driver_is_an_absence)
 Test(report, what_is_not_wanted_stays_closed)
 {
     static const char *const variables[] = {"ATTN_BACKEND=mock", NULL};
-    zoo_add(&zoo, "good", "libattn-a.so");
-    zoo_add(&zoo, "other", "libattn-b.so");
+    malformed_add(&malformed, "good", "libattn-a.so");
+    malformed_add(&malformed, "other", "libattn-b.so");
     struct attn_report *report = load(variables, true);
-    cr_assert_eq(zoo_file(report, "libattn-a.so")->stage, ATTN_STAGE_READY);
-    cr_assert_eq(zoo_file(report, "libattn-b.so")->stage, ATTN_STAGE_NOTE);
-    cr_assert_eq(zoo_file(report, "libattn-b.so")->reason, ATTN_REASON_NOT_REQUESTED);
+    cr_assert_eq(malformed_file(report, "libattn-a.so")->stage, ATTN_STAGE_READY);
+    cr_assert_eq(malformed_file(report, "libattn-b.so")->stage, ATTN_STAGE_NOTE);
+    cr_assert_eq(malformed_file(report, "libattn-b.so")->reason, ATTN_REASON_NOT_REQUESTED);
     cr_assert_eq(backend(report, "other/flash-attn")->state, ATTN_BACKEND_NOT_ASKED);
     cr_assert_eq(backend(report, "other/flash-attn")->reason, ATTN_REASON_NOT_REQUESTED);
     attn_report_destroy(report);
@@ -133,18 +133,18 @@ Test(report, what_is_not_wanted_stays_closed)
 Test(report, what_is_disabled_stays_closed)
 {
     static const char *const variables[] = {"ATTN_DISABLE=MOCK/*", NULL};
-    zoo_add(&zoo, "good", "libattn-a.so");
-    zoo_add(&zoo, "other", "libattn-b.so");
+    malformed_add(&malformed, "good", "libattn-a.so");
+    malformed_add(&malformed, "other", "libattn-b.so");
     struct attn_report *report = load(variables, true);
-    cr_assert_eq(zoo_file(report, "libattn-a.so")->reason, ATTN_REASON_DISABLED_BY_USER);
-    cr_assert_eq(zoo_file(report, "libattn-a.so")->stage, ATTN_STAGE_NOTE);
+    cr_assert_eq(malformed_file(report, "libattn-a.so")->reason, ATTN_REASON_DISABLED_BY_USER);
+    cr_assert_eq(malformed_file(report, "libattn-a.so")->stage, ATTN_STAGE_NOTE);
     cr_assert_eq(backend(report, "other/flash-attn")->state, ATTN_BACKEND_READY);
     attn_report_destroy(report);
 }
 
 Test(report, backends_of_a_refused_file_are_refused)
 {
-    zoo_add(&zoo, "no-run", "libattn-a.so");
+    malformed_add(&malformed, "no-run", "libattn-a.so");
     struct attn_report *report = load(NULL, true);
     const struct attn_backend_record *record = backend(report, "mock/flash-attn");
     cr_assert_eq(record->state, ATTN_BACKEND_REFUSED);
@@ -166,18 +166,18 @@ static struct attn_report *inspect(struct attn_context *context, const char *pat
 
 Test(report, inspect_leaves_the_registry_alone)
 {
-    cr_assert_eq(mkdir(zoo_path(&zoo, "elsewhere"), 0755), 0);
-    zoo_add(&zoo, "good", "elsewhere/any-name");
-    zoo_add(&zoo, "no-note", "elsewhere/no-note");
-    struct attn_context *context = zoo_context(&zoo, NULL);
-    struct attn_report *report = inspect(context, zoo_path(&zoo, "elsewhere/any-name"));
+    cr_assert_eq(mkdir(malformed_path(&malformed, "elsewhere"), 0755), 0);
+    malformed_add(&malformed, "good", "elsewhere/any-name");
+    malformed_add(&malformed, "no-note", "elsewhere/no-note");
+    struct attn_context *context = malformed_context(&malformed, NULL);
+    struct attn_report *report = inspect(context, malformed_path(&malformed, "elsewhere/any-name"));
     cr_assert_eq(attn_report_get_file(report, 0)->stage, ATTN_STAGE_READY);
     cr_assert_eq(attn_report_get_backend(report, 0)->state, ATTN_BACKEND_READY);
     attn_report_destroy(report);
-    report = inspect(context, zoo_path(&zoo, "elsewhere/no-note"));
+    report = inspect(context, malformed_path(&malformed, "elsewhere/no-note"));
     cr_assert_eq(attn_report_get_file(report, 0)->reason, ATTN_REASON_NO_NOTE);
     attn_report_destroy(report);
-    report = inspect(context, zoo_path(&zoo, "elsewhere/absent"));
+    report = inspect(context, malformed_path(&malformed, "elsewhere/absent"));
     cr_assert_eq(attn_report_get_file(report, 0)->reason, ATTN_REASON_UNREADABLE);
     attn_report_destroy(report);
     cr_assert_eq(attn_context_get_report(context, &report, NULL), ATTN_OK);
@@ -188,16 +188,16 @@ Test(report, inspect_leaves_the_registry_alone)
 
 Test(report, inspect_of_a_loaded_file_tells_what_is_known)
 {
-    zoo_add(&zoo, "good", "libattn-a.so");
-    zoo_add(&zoo, "entry-fails", "libattn-b.so");
-    zoo_add(&zoo, "second", "libattn-c.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    malformed_add(&malformed, "good", "libattn-a.so");
+    malformed_add(&malformed, "entry-fails", "libattn-b.so");
+    malformed_add(&malformed, "second", "libattn-c.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
-    struct attn_report *report = inspect(context, zoo_path(&zoo, "libattn-a.so"));
+    struct attn_report *report = inspect(context, malformed_path(&malformed, "libattn-a.so"));
     cr_assert_eq(attn_report_get_file(report, 0)->stage, ATTN_STAGE_READY);
     attn_report_destroy(report);
     /* The name is taken in the registry; the file on its own is good. */
-    report = inspect(context, zoo_path(&zoo, "libattn-c.so"));
+    report = inspect(context, malformed_path(&malformed, "libattn-c.so"));
     cr_assert_eq(attn_report_get_file(report, 0)->stage, ATTN_STAGE_READY);
     attn_report_destroy(report);
     attn_context_destroy(context);
@@ -205,11 +205,11 @@ Test(report, inspect_of_a_loaded_file_tells_what_is_known)
 
 Test(report, inspect_judges_the_whole_path)
 {
-    cr_assert_eq(mkdir(zoo_path(&zoo, "open"), 0777), 0);
-    cr_assert_eq(chmod(zoo_path(&zoo, "open"), 0777), 0);
-    zoo_add(&zoo, "good", "open/libattn-a.so");
-    struct attn_context *context = zoo_context(&zoo, NULL);
-    struct attn_report *report = inspect(context, zoo_path(&zoo, "open/libattn-a.so"));
+    cr_assert_eq(mkdir(malformed_path(&malformed, "open"), 0777), 0);
+    cr_assert_eq(chmod(malformed_path(&malformed, "open"), 0777), 0);
+    malformed_add(&malformed, "good", "open/libattn-a.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
+    struct attn_report *report = inspect(context, malformed_path(&malformed, "open/libattn-a.so"));
     cr_assert_eq(attn_report_get_file(report, 0)->reason, ATTN_REASON_UNTRUSTED_MODE);
     cr_assert_str_eq(attn_report_get_file(report, 0)->name, "");
     attn_report_destroy(report);
@@ -219,7 +219,7 @@ Test(report, inspect_judges_the_whole_path)
 Test(report, arguments_are_checked)
 {
     struct attn_report *report;
-    struct attn_context *context = zoo_context(&zoo, NULL);
+    struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(attn_context_get_report(NULL, &report, NULL), ATTN_E_INVALID);
     cr_assert_eq(attn_context_get_report(context, NULL, NULL), ATTN_E_INVALID);
     cr_assert_eq(attn_context_inspect(context, NULL, &report, NULL), ATTN_E_INVALID);

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "attn/attn.h"
-#include "zoo.h"
+#include "malformed.h"
 
-static struct zoo zoo;
+static struct malformed malformed;
 static int saved[2];
 static char said[65536];
 static unsigned lines;
@@ -33,7 +33,8 @@ static void capture(void)
     fflush(NULL);
     for (int i = 0; i < 2; i++) {
         saved[i] = dup(STDOUT_FILENO + i);
-        int fd = open(zoo_path(&zoo, names[i]), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+        int fd = open(malformed_path(&malformed, names[i]),
+                      O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
         cr_assert(saved[i] >= 0 && fd >= 0 && dup2(fd, STDOUT_FILENO + i) >= 0);
         close(fd);
     }
@@ -48,7 +49,7 @@ static void release(char *out, char *err, size_t size)
     for (int i = 0; i < 2; i++) {
         dup2(saved[i], STDOUT_FILENO + i);
         close(saved[i]);
-        FILE *file = fopen(zoo_path(&zoo, names[i]), "re");
+        FILE *file = fopen(malformed_path(&malformed, names[i]), "re");
         cr_assert_not_null(file);
         texts[i][fread(texts[i], 1, size - 1, file)] = '\0';
         fclose(file);
@@ -63,12 +64,12 @@ static void prepare(void)
         "mismatch", "needs-symbol", "needs-library", "no-driver", "many",        "good",        "second"};
     char name[64];
 
-    zoo_create(&zoo);
+    malformed_create(&malformed);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         snprintf(name, sizeof name, "libattn-%02zu-%s.so", i, kinds[i]);
-        zoo_add(&zoo, kinds[i], name);
+        malformed_add(&malformed, kinds[i], name);
     }
-    zoo_write(&zoo, "libattn-text.so", "text", 4);
+    malformed_write(&malformed, "libattn-text.so", "text", 4);
     setenv("ATTN_BAKEND", "cpu", 1);
     setenv("ATTN_STRICT", "perhaps", 1);
     setenv("ATTN_BACKEND", "nosuch,auto", 1);
@@ -102,7 +103,7 @@ static void options_init(struct attn_context_options *options)
     static char path[64];
 
     ATTN_INIT(options);
-    snprintf(path, sizeof path, "%s", zoo.path);
+    snprintf(path, sizeof path, "%s", malformed.path);
     options->plugin_path = path;
     options->log_user = &lines;
 }
@@ -114,7 +115,7 @@ Test(silence, a_null_callback_silences_everything)
 
     prepare();
     setenv("ATTN_LOG", "debug", 1);
-    setenv("ATTN_LOG_FILE", zoo_path(&zoo, "log"), 1);
+    setenv("ATTN_LOG_FILE", malformed_path(&malformed, "log"), 1);
     options_init(&options);
     options.given = ATTN_GIVEN_LOG;
     capture();
@@ -122,8 +123,8 @@ Test(silence, a_null_callback_silences_everything)
     release(out, err, sizeof out);
     cr_assert_str_eq(out, "");
     cr_assert_str_eq(err, "");
-    cr_assert_eq(access(zoo_path(&zoo, "log"), F_OK), -1, "no file is made for silence");
-    zoo_remove(&zoo);
+    cr_assert_eq(access(malformed_path(&malformed, "log"), F_OK), -1, "no file is made for silence");
+    malformed_remove(&malformed);
 }
 
 Test(silence, a_callback_gets_everything)
@@ -141,7 +142,7 @@ Test(silence, a_callback_gets_everything)
     cr_assert_str_eq(out, "");
     cr_assert_str_eq(err, "");
     cr_assert_gt(lines, 20);
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 /* Whether a line stands in a text twice. */
@@ -176,7 +177,7 @@ Test(silence, warnings_are_said_once)
     cr_assert_null(twice, "said twice: %s", twice);
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++)
         cr_assert_not_null(strstr(said, once[i]), "%s in\n%s", once[i], said);
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 Test(silence, without_a_callback_only_errors_is_written_to)
@@ -193,7 +194,7 @@ Test(silence, without_a_callback_only_errors_is_written_to)
     cr_assert_neq(err[0], '\0');
     for (const char *line = err; *line != '\0'; line = strchr(line, '\n') + 1)
         cr_assert_eq(strncmp(line, "libattn: ", 9), 0, "%s", line);
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 Test(silence, levels_by_subsystem_hold_for_the_whole_library)
@@ -208,5 +209,5 @@ Test(silence, levels_by_subsystem_hold_for_the_whole_library)
     cr_assert_not_null(strstr(said, " env: "), "%s", said);
     for (const char *line = said; *line != '\0'; line = strchr(line, '\n') + 1)
         cr_assert(strncmp(line, "1 ", 2) == 0 || strncmp(line + 1, " env: ", 6) == 0, "%s", line);
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }

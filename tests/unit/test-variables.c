@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "malformed.h"
 #include "select/select.h"
 #include "show.h"
-#include "zoo.h"
 
-static struct zoo zoo;
+static struct malformed malformed;
 static char said[64][1024];
 static uint32_t lines;
 
@@ -35,13 +35,13 @@ static unsigned count_said(const char *text)
 
 static void begin(void)
 {
-    zoo_create(&zoo);
-    zoo_add(&zoo, "good", "libattn-mock.so");
+    malformed_create(&malformed);
+    malformed_add(&malformed, "good", "libattn-mock.so");
 }
 
 static void end(void)
 {
-    zoo_remove(&zoo);
+    malformed_remove(&malformed);
 }
 
 TestSuite(variables, .init = begin, .fini = end);
@@ -67,7 +67,7 @@ static struct attn_context *create(const char *const *environment, const char *c
     ATTN_INIT(&options);
     ATTN_INIT(&err);
     options.log = listen;
-    options.plugin_path = zoo.path;
+    options.plugin_path = malformed.path;
     options.variables = call;
     while (call != NULL && call[options.variable_count] != NULL)
         options.variable_count++;
@@ -241,7 +241,7 @@ Test(variables, order_of_what_counts)
 
     struct attn_context *context = create(environment, call);
     cr_assert_eq(attn_context_get_report(context, &report, NULL), ATTN_OK);
-    cr_assert_str_eq(attn_report_get_directory(report, 0)->path, zoo.path);
+    cr_assert_str_eq(attn_report_get_directory(report, 0)->path, malformed.path);
     cr_assert_str_eq(attn_report_get_directory(report, 0)->origin, "option");
     attn_report_destroy(report);
     cr_assert_str_eq(find(context, "ATTN_PLUGIN_PATH")->value, "/from-call");

@@ -108,7 +108,7 @@ Test(wanted, a_refused_file_of_the_name_is_named)
 {
     struct world world;
     world_open(&world, "host", NULL);
-    zoo_write(&world.zoo, "libattn-cuda.so", "no elf", 6);
+    malformed_write(&world.malformed, "libattn-cuda.so", "no elf", 6);
     cr_assert_eq(attn_context_rescan(world.context, &world.err), ATTN_OK);
     char text[160];
     attn__item_explain("cuda/flash-attn", world.context->plugins, world.context->plugin_count, false, text,

@@ -40,12 +40,12 @@ static void copy_pages(struct arguments *a, const struct attn_batch *from)
 
 static void arguments_init(struct arguments *a, struct bench *bench, bool host)
 {
-    struct rig *rig = &bench->rig;
-    const struct attn_batch *from = &rig->step.batch;
+    struct fixture *fixture = &bench->fixture;
+    const struct attn_batch *from = &fixture->step.batch;
 
     memset(a, 0, sizeof *a);
     a->bench = bench;
-    a->problem = rig->step.problem;
+    a->problem = fixture->step.problem;
     a->problem_given = &a->problem;
     a->batch = *from;
     a->batch_given = &a->batch;
@@ -60,16 +60,16 @@ static void arguments_init(struct arguments *a, struct bench *bench, bool host)
     copy_pages(a, from);
     a->batch.given = host ? ATTN_GIVEN_HOST_COPIES : 0;
     a->batch.host = host ? &a->host : NULL;
-    a->tensors = rig->step.tensors;
+    a->tensors = fixture->step.tensors;
     a->tensors_given = &a->tensors;
-    a->kv = rig->step.kv;
-    a->schedule = rig->schedule;
+    a->kv = fixture->step.kv;
+    a->schedule = fixture->schedule;
     a->schedule_given = &a->schedule;
-    a->scratch = rig->scratch;
+    a->scratch = fixture->scratch;
     a->scratch_given = &a->scratch;
-    a->write = rig->write;
+    a->write = fixture->write;
     a->write.kv_desc = NULL;
-    memcpy(a->slots, rig->slots, sizeof a->slots);
+    memcpy(a->slots, fixture->slots, sizeof a->slots);
     a->write.slot_mapping.data = a->slots;
     a->write_batch = a->batch;
     a->merge = bench->merge;
@@ -97,8 +97,8 @@ static int32_t call(struct arguments *a, enum offence_call which, struct attn_er
         a->tensors.kv_desc = a->write.kv_desc = &a->kv;
     switch (which) {
     case CALL_PREPARE:
-        return attn_plan_prepare(bench->plan, a->batch_given, a->schedule_given, &bench->rig.staging, NULL,
-                                 err);
+        return attn_plan_prepare(bench->plan, a->batch_given, a->schedule_given, &bench->fixture.staging,
+                                 NULL, err);
     case CALL_RUN:
         status = attn_plan_run(bench->plan, a->batch_given, a->tensors_given, a->schedule_given,
                                a->scratch_given, NULL, err);
@@ -125,7 +125,7 @@ static int32_t call(struct arguments *a, enum offence_call which, struct attn_er
 /* Whether an offence can be committed here at all. */
 static bool applies(const struct offence *offence, const struct bench *bench, int by)
 {
-    const struct attn_problem *problem = &bench->rig.step.problem;
+    const struct attn_problem *problem = &bench->fixture.step.problem;
     const struct attn_merge_table *merge = bench->direct.table->merge;
     bool merges = merge != NULL && merge->merge != NULL && merge->rescale != NULL;
 
@@ -135,9 +135,9 @@ static bool applies(const struct offence *offence, const struct bench *bench, in
            (offence->needs != CSR_PROBLEM || problem->addressing == ATTN_CSR) &&
            (offence->needs != LSE_PROBLEM || problem->lse != 0) &&
            (offence->needs != WIDE_PROBLEM || oracle_size(problem->k_dtype) > 1) &&
-           (offence->needs != SCHEDULE_PLAN || bench->rig.schedule.size > 0) &&
-           (offence->needs != SCRATCH_PLAN || bench->rig.scratch.scratch.size > 0) &&
-           (offence->needs != COUNTERS_PLAN || bench->rig.scratch.counters.size > 0);
+           (offence->needs != SCHEDULE_PLAN || bench->fixture.schedule.size > 0) &&
+           (offence->needs != SCRATCH_PLAN || bench->fixture.scratch.scratch.size > 0) &&
+           (offence->needs != COUNTERS_PLAN || bench->fixture.scratch.counters.size > 0);
 }
 
 /* What a refused call may not touch. */
@@ -149,15 +149,15 @@ static void witness_init(struct witness *witness, const struct bench *bench, siz
 {
     witness->cache = need(malloc(bytes));
     witness->merged = need(malloc(bench->merged->size));
-    memcpy(witness->cache, bench->rig.write_memory->data, bytes);
+    memcpy(witness->cache, bench->fixture.write_memory->data, bytes);
     memcpy(witness->merged, bench->merged->data, bench->merged->size);
 }
 
 static bool witness_agrees(const struct witness *witness, const struct bench *bench)
 {
-    const struct guarded *cache = bench->rig.write_memory;
+    const struct guarded *cache = bench->fixture.write_memory;
 
-    return rig_untouched(&bench->rig) && memcmp(witness->cache, cache->data, cache->size) == 0 &&
+    return fixture_untouched(&bench->fixture) && memcmp(witness->cache, cache->data, cache->size) == 0 &&
            memcmp(witness->merged, bench->merged->data, bench->merged->size) == 0;
 }
 
@@ -172,10 +172,10 @@ static void commit(struct bench *bench, const struct offence *offence, bool host
         struct attn_error *own = with_error ? &err : NULL;
         arguments_init(a, bench, host);
         if (offence->call == CALL_WRITE)
-            a->kv = bench->rig.write_kv;
+            a->kv = bench->fixture.write_kv;
         if (own != NULL)
             ATTN_INIT(&err);
-        attn_plan_prepare(bench->plan, &a->batch, &a->schedule, &bench->rig.staging, NULL, NULL);
+        attn_plan_prepare(bench->plan, &a->batch, &a->schedule, &bench->fixture.staging, NULL, NULL);
         offence->spoil(a);
         again = status;
         status = call(a, offence->call, own);
@@ -204,7 +204,7 @@ static void commit_all(struct bench *bench, const struct offence *list, int by, 
 {
     struct witness witness;
 
-    witness_init(&witness, bench, bench->rig.write_memory->size);
+    witness_init(&witness, bench, bench->fixture.write_memory->size);
     for (const struct offence *offence = list; offence->name != NULL; offence++) {
         char why[768] = "";
         if (!applies(offence, bench, by))
@@ -218,7 +218,7 @@ static void commit_all(struct bench *bench, const struct offence *list, int by, 
                      (const char *const[]){"prepare", "run", "kv write", "merge", "rescale", "plan create",
                                            "kv create"}[offence->call],
                      offence->name, why);
-        rig_clear(&bench->rig);
+        fixture_clear(&bench->fixture);
     }
     free(witness.cache);
     free(witness.merged);

@@ -18,8 +18,8 @@ static bool open_direct(struct bench *bench, char *why, size_t size)
         return false;
     const struct attn_backend_table *table = bench->direct.table;
     if (table->open(bench->direct.instance, &bench->target->device, &config, &bench->impl, &err) == ATTN_OK &&
-        table->plan->create(bench->impl, &bench->rig.step.problem, &bench->plan_impl, &err) == ATTN_OK &&
-        table->kv->create(bench->impl, &bench->rig.step.kv, &bench->kv_impl, &err) == ATTN_OK)
+        table->plan->create(bench->impl, &bench->fixture.step.problem, &bench->plan_impl, &err) == ATTN_OK &&
+        table->kv->create(bench->impl, &bench->fixture.step.kv, &bench->kv_impl, &err) == ATTN_OK)
         return true;
     snprintf(why, size, "without the library: %s", err.message);
     return false;
@@ -48,7 +48,7 @@ static bool make_decision(struct bench *bench, struct attn_error *err)
     ATTN_INIT(&choice);
     choice.backend = bench->target->name;
     return bench_create_context(bench, &bench->context, err) == ATTN_OK &&
-           attn_select(bench->context, &bench->rig.step.problem, 1, &choice, &bench->decision, err) ==
+           attn_select(bench->context, &bench->fixture.step.problem, 1, &choice, &bench->decision, err) ==
                ATTN_OK;
 }
 
@@ -66,14 +66,15 @@ static bool open_core(struct bench *bench, char *why, size_t size)
     snprintf(bench->directory, sizeof bench->directory, "%s", bench->plugin_path);
     *strrchr(bench->directory, '/') = '\0';
     if (!make_decision(bench, &err) ||
-        attn_plan_create(bench->target->backend, &bench->rig.step.problem, &bench->plan, &err) != ATTN_OK ||
-        attn_kv_create(bench->target->backend, &bench->rig.step.kv, &bench->kv, &err) != ATTN_OK ||
+        attn_plan_create(bench->target->backend, &bench->fixture.step.problem, &bench->plan, &err) !=
+            ATTN_OK ||
+        attn_kv_create(bench->target->backend, &bench->fixture.step.kv, &bench->kv, &err) != ATTN_OK ||
         attn_plan_get_sizes(bench->plan, &sizes, &err) != ATTN_OK) {
         snprintf(why, size, "%s", err.message);
         return false;
     }
-    rig_blocks(&bench->rig, &sizes);
-    bench->tensors = bench->rig.step.tensors;
+    fixture_blocks(&bench->fixture, &sizes);
+    bench->tensors = bench->fixture.step.tensors;
     bench->tensors.kv = bench->kv;
     return true;
 }
@@ -83,11 +84,11 @@ static void make_merge(struct bench *bench)
 {
     enum { ROWS = 3, HEADS = 2, DIM = 8 };
     static const uint32_t out_shape[3] = {2 * ROWS, HEADS, DIM}, lse_shape[3] = {2 * ROWS, HEADS, 1};
-    struct rng rng = {mix(bench->rig.the_case.seed, 60)};
+    struct rng rng = {mix(bench->fixture.the_case.seed, 60)};
     struct attn_tensor out, lse;
 
-    tensor_init(&out, &bench->rig.arena, "parts", out_shape, 4, &bench->rig.step.layout, &rng, 0);
-    tensor_init(&lse, &bench->rig.arena, "lses", lse_shape, 4, &bench->rig.step.layout, &rng, 0);
+    tensor_init(&out, &bench->fixture.arena, "parts", out_shape, 4, &bench->fixture.step.layout, &rng, 0);
+    tensor_init(&lse, &bench->fixture.arena, "lses", lse_shape, 4, &bench->fixture.step.layout, &rng, 0);
     for (uint32_t i = 0; i < 2; i++) {
         bench->parts[i].out = out;
         bench->parts[i].out.buffer.byte_offset += (uint64_t)(i * ROWS * out.token_stride);
@@ -104,8 +105,8 @@ static void make_merge(struct bench *bench)
     bench->merge.heads = HEADS;
     bench->merge.head_dim = DIM;
     const uint32_t merged_shape[3] = {ROWS, HEADS, DIM};
-    bench->merged = tensor_init(&bench->merge.out, &bench->rig.arena, "merged", merged_shape, 4,
-                                &bench->rig.step.layout, &rng, 0);
+    bench->merged = tensor_init(&bench->merge.out, &bench->fixture.arena, "merged", merged_shape, 4,
+                                &bench->fixture.step.layout, &rng, 0);
     ATTN_INIT(&bench->rescale);
     bench->rescale.count = 2;
     bench->rescale.all = bench->lses;
@@ -123,7 +124,7 @@ int bench_init(struct bench *bench, const struct target *target, const char *pro
 {
     memset(bench, 0, sizeof *bench);
     bench->target = target;
-    int made = rig_init(&bench->rig, target, problem, seed, why, size);
+    int made = fixture_init(&bench->fixture, target, problem, seed, why, size);
     if (made != 1)
         return made;
     make_merge(bench);
@@ -148,6 +149,6 @@ void bench_finish(struct bench *bench)
             bench->direct.table->close(bench->impl);
     }
     direct_finish(&bench->direct);
-    rig_finish(&bench->rig);
+    fixture_finish(&bench->fixture);
     memset(bench, 0, sizeof *bench);
 }

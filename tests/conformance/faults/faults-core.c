@@ -76,7 +76,7 @@ static int32_t choose(struct bench *bench, struct attn_error *err)
     options.backend = bench->target->name;
     bench->made_decision = NULL;
     int32_t status =
-        attn_select(bench->context, &bench->rig.step.problem, 1, &options, &bench->made_decision, err);
+        attn_select(bench->context, &bench->fixture.step.problem, 1, &options, &bench->made_decision, err);
     if (status != ATTN_OK)
         attn_decision_destroy(bench->made_decision);
     return status;
@@ -101,7 +101,7 @@ static void destroy_backend(struct bench *bench)
 static int32_t create_plan(struct bench *bench, struct attn_error *err)
 {
     bench->made_plan = NULL;
-    return attn_plan_create(bench->target->backend, &bench->rig.step.problem, &bench->made_plan, err);
+    return attn_plan_create(bench->target->backend, &bench->fixture.step.problem, &bench->made_plan, err);
 }
 
 static void destroy_plan(struct bench *bench)
@@ -112,7 +112,7 @@ static void destroy_plan(struct bench *bench)
 static int32_t create_kv(struct bench *bench, struct attn_error *err)
 {
     bench->made_kv = NULL;
-    return attn_kv_create(bench->target->backend, &bench->rig.step.kv, &bench->made_kv, err);
+    return attn_kv_create(bench->target->backend, &bench->fixture.step.kv, &bench->made_kv, err);
 }
 
 static void destroy_kv(struct bench *bench)
@@ -122,32 +122,33 @@ static void destroy_kv(struct bench *bench)
 
 static int32_t prepare(struct bench *bench, struct attn_error *err)
 {
-    const struct rig *rig = &bench->rig;
+    const struct fixture *fixture = &bench->fixture;
 
-    return attn_plan_prepare(bench->plan, &rig->step.batch, &rig->schedule, &rig->staging, NULL, err);
+    return attn_plan_prepare(bench->plan, &fixture->step.batch, &fixture->schedule, &fixture->staging, NULL,
+                             err);
 }
 
 static int32_t run(struct bench *bench, struct attn_error *err)
 {
-    const struct rig *rig = &bench->rig;
+    const struct fixture *fixture = &bench->fixture;
 
-    return attn_plan_run(bench->plan, &rig->step.batch, &bench->tensors, &rig->schedule, &rig->scratch, NULL,
-                         err);
+    return attn_plan_run(bench->plan, &fixture->step.batch, &bench->tensors, &fixture->schedule,
+                         &fixture->scratch, NULL, err);
 }
 
 static bool check_run(struct bench *bench, char *why, size_t size)
 {
-    return rig_judge(&bench->rig, why, size);
+    return fixture_judge(&bench->fixture, why, size);
 }
 
 static void clear_run(struct bench *bench)
 {
-    rig_clear(&bench->rig);
+    fixture_clear(&bench->fixture);
 }
 
 static int32_t write(struct bench *bench, struct attn_error *err)
 {
-    return attn_kv_write(bench->target->backend, &bench->rig.write, NULL, err);
+    return attn_kv_write(bench->target->backend, &bench->fixture.write, NULL, err);
 }
 
 static int32_t merge(struct bench *bench, struct attn_error *err)
@@ -168,9 +169,9 @@ static int32_t live(struct bench *bench, struct attn_error *err)
 
     if (status != ATTN_OK)
         return status;
-    status = attn_plan_create(bench->made_backend, &bench->rig.step.problem, &bench->plan, err);
+    status = attn_plan_create(bench->made_backend, &bench->fixture.step.problem, &bench->plan, err);
     if (status == ATTN_OK) {
-        status = attn_kv_create(bench->made_backend, &bench->rig.step.kv, &bench->kv, err);
+        status = attn_kv_create(bench->made_backend, &bench->fixture.step.kv, &bench->kv, err);
         bench->tensors.kv = bench->kv;
         status = status == ATTN_OK ? prepare(bench, err) : status;
         status = status == ATTN_OK ? run(bench, err) : status;

@@ -64,8 +64,8 @@ static void close(struct bench *bench)
 static int32_t create_plan(struct bench *bench, struct attn_error *err)
 {
     bench->made_plan_impl = NULL;
-    return bench->direct.table->plan->create(bench->impl, &bench->rig.step.problem, &bench->made_plan_impl,
-                                             err);
+    return bench->direct.table->plan->create(bench->impl, &bench->fixture.step.problem,
+                                             &bench->made_plan_impl, err);
 }
 
 static void destroy_plan(struct bench *bench)
@@ -76,7 +76,7 @@ static void destroy_plan(struct bench *bench)
 static int32_t create_kv(struct bench *bench, struct attn_error *err)
 {
     bench->made_kv_impl = NULL;
-    return bench->direct.table->kv->create(bench->impl, &bench->rig.step.kv, &bench->made_kv_impl, err);
+    return bench->direct.table->kv->create(bench->impl, &bench->fixture.step.kv, &bench->made_kv_impl, err);
 }
 
 static void destroy_kv(struct bench *bench)
@@ -86,34 +86,35 @@ static void destroy_kv(struct bench *bench)
 
 static int32_t prepare(struct bench *bench, struct attn_error *err)
 {
-    const struct rig *rig = &bench->rig;
+    const struct fixture *fixture = &bench->fixture;
 
-    return bench->direct.table->plan->prepare(bench->plan_impl, &rig->step.batch, &rig->schedule,
-                                              &rig->staging, NULL, err);
+    return bench->direct.table->plan->prepare(bench->plan_impl, &fixture->step.batch, &fixture->schedule,
+                                              &fixture->staging, NULL, err);
 }
 
 static int32_t run(struct bench *bench, struct attn_error *err)
 {
-    const struct rig *rig = &bench->rig;
+    const struct fixture *fixture = &bench->fixture;
 
-    return bench->direct.table->plan->run(bench->plan_impl, &rig->step.batch, &rig->step.tensors,
-                                          bench->kv_impl, NULL, &rig->schedule, &rig->scratch, NULL, err);
+    return bench->direct.table->plan->run(bench->plan_impl, &fixture->step.batch, &fixture->step.tensors,
+                                          bench->kv_impl, NULL, &fixture->schedule, &fixture->scratch, NULL,
+                                          err);
 }
 
 static bool check_run(struct bench *bench, char *why, size_t size)
 {
-    return rig_judge(&bench->rig, why, size);
+    return fixture_judge(&bench->fixture, why, size);
 }
 
 static void clear_run(struct bench *bench)
 {
-    rig_clear(&bench->rig);
+    fixture_clear(&bench->fixture);
 }
 
 static int32_t write(struct bench *bench, struct attn_error *err)
 {
-    return bench->direct.table->kv->write(bench->impl, &bench->rig.write, NULL, &bench->rig.write_kv, NULL,
-                                          err);
+    return bench->direct.table->kv->write(bench->impl, &bench->fixture.write, NULL, &bench->fixture.write_kv,
+                                          NULL, err);
 }
 
 static int32_t merge(struct bench *bench, struct attn_error *err)

@@ -26,11 +26,11 @@ static bool family_init(struct family *family, struct bench *bench, char *why, s
     ATTN_INIT(&choice);
     choice.backend = bench->target->name;
     if (bench_create_context(bench, &family->context, &err) == ATTN_OK &&
-        attn_select(family->context, &bench->rig.step.problem, 1, &choice, &family->decision, &err) ==
+        attn_select(family->context, &bench->fixture.step.problem, 1, &choice, &family->decision, &err) ==
             ATTN_OK &&
         attn_backend_open(family->context, family->decision, NULL, &family->backend, &err) == ATTN_OK &&
-        attn_plan_create(family->backend, &bench->rig.step.problem, &family->plan, &err) == ATTN_OK &&
-        attn_kv_create(family->backend, &bench->rig.step.kv, &family->kv, &err) == ATTN_OK)
+        attn_plan_create(family->backend, &bench->fixture.step.problem, &family->plan, &err) == ATTN_OK &&
+        attn_kv_create(family->backend, &bench->fixture.step.kv, &family->kv, &err) == ATTN_OK)
         return true;
     snprintf(why, size, "%s", err.message);
     return false;
@@ -53,8 +53,8 @@ static void family_destroy(struct family *family, int which)
 /* What a plan needs of its parents it holds: the run is right without their handles. */
 static bool family_runs(const struct family *family, struct bench *bench, char *why, size_t size)
 {
-    struct rig *rig = &bench->rig;
-    struct attn_tensors tensors = rig->step.tensors;
+    struct fixture *fixture = &bench->fixture;
+    struct attn_tensors tensors = fixture->step.tensors;
     struct attn_plan_sizes sizes;
     struct attn_scratch scratch;
     struct attn_buffer blocks[3] = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
@@ -77,15 +77,16 @@ static bool family_runs(const struct family *family, struct bench *bench, char *
     scratch.scratch = (struct attn_span){blocks[1], bytes[1]};
     scratch.counters = (struct attn_span){blocks[2], bytes[2]};
     if (status == ATTN_OK)
-        status = attn_plan_prepare(family->plan, &rig->step.batch, &schedule, &rig->staging, NULL, &err);
+        status =
+            attn_plan_prepare(family->plan, &fixture->step.batch, &schedule, &fixture->staging, NULL, &err);
     if (status == ATTN_OK)
-        status = attn_plan_run(family->plan, &rig->step.batch, &tensors, &schedule, &scratch, NULL, &err);
-    bool good = status == ATTN_OK && rig_judge(rig, why, size);
+        status = attn_plan_run(family->plan, &fixture->step.batch, &tensors, &schedule, &scratch, NULL, &err);
+    bool good = status == ATTN_OK && fixture_judge(fixture, why, size);
     if (status != ATTN_OK)
         snprintf(why, size, "%s", err.message);
     for (uint32_t i = 0; i < 3; i++)
         attn_memory_free(bench->target->backend, &blocks[i]);
-    rig_clear(rig);
+    fixture_clear(fixture);
     return good;
 }
 
@@ -151,9 +152,9 @@ static void expect(const struct bench *bench, const char *what, int32_t status, 
 
 static void check_foreign(struct bench *bench, const char *text, uint64_t seed)
 {
-    struct rig *rig = &bench->rig;
-    struct attn_tensors tensors = rig->step.tensors;
-    struct attn_kv_write_args write = rig->write;
+    struct fixture *fixture = &bench->fixture;
+    struct attn_tensors tensors = fixture->step.tensors;
+    struct attn_kv_write_args write = fixture->write;
     struct attn_backend *backend = NULL;
     struct family other;
     struct attn_error err;
@@ -168,9 +169,9 @@ static void check_foreign(struct bench *bench, const char *text, uint64_t seed)
     tap_pass();
     ATTN_INIT(&err);
     tensors.kv = other.kv;
-    attn_plan_prepare(bench->plan, &rig->step.batch, &rig->schedule, &rig->staging, NULL, NULL);
-    status =
-        attn_plan_run(bench->plan, &rig->step.batch, &tensors, &rig->schedule, &rig->scratch, NULL, &err);
+    attn_plan_prepare(bench->plan, &fixture->step.batch, &fixture->schedule, &fixture->staging, NULL, NULL);
+    status = attn_plan_run(bench->plan, &fixture->step.batch, &tensors, &fixture->schedule, &fixture->scratch,
+                           NULL, &err);
     expect(bench, "a run with the cache of another context", status, &err, "kv", text, seed);
     ATTN_INIT(&err);
     write.kv = other.kv;
@@ -182,14 +183,14 @@ static void check_foreign(struct bench *bench, const char *text, uint64_t seed)
     expect(bench, "opening the decision of another context", status, &err, "decision", text, seed);
     ATTN_INIT(&err);
     const struct attn_plan *plans[2] = {bench->plan, other.plan};
-    const struct attn_batch *batches[2] = {&rig->step.batch, &rig->step.batch};
-    const struct attn_span schedules[2] = {rig->schedule, rig->schedule};
-    status = attn_plan_prepare_many(plans, batches, schedules, 2, &rig->staging, NULL, &err);
+    const struct attn_batch *batches[2] = {&fixture->step.batch, &fixture->step.batch};
+    const struct attn_span schedules[2] = {fixture->schedule, fixture->schedule};
+    status = attn_plan_prepare_many(plans, batches, schedules, 2, &fixture->staging, NULL, &err);
     expect(bench, "preparing plans of two backends", status, &err, "plans", text, seed);
     for (int i = 0; i < HANDLES; i++)
         family_destroy(&other, i);
     tap_begin(bench->target, "faults", text, seed);
-    if (rig_untouched(rig))
+    if (fixture_untouched(fixture))
         tap_pass();
     else
         tap_fail("a refused call with a foreign handle wrote into out or lse");
@@ -199,7 +200,7 @@ static void check_foreign(struct bench *bench, const char *text, uint64_t seed)
 static void check_none(struct bench *bench, const char *text, uint64_t seed)
 {
     const struct attn_backend_table *table = bench->direct.table;
-    const struct rig *rig = &bench->rig;
+    const struct fixture *fixture = &bench->fixture;
     const struct attn_buffer nothing = {NULL, 0};
     struct attn_plan_sizes sizes;
     struct attn_error err;
@@ -207,20 +208,22 @@ static void check_none(struct bench *bench, const char *text, uint64_t seed)
     ATTN_INIT(&err);
     ATTN_INIT(&sizes);
     expect(bench, "a run without a plan",
-           attn_plan_run(NULL, &rig->step.batch, &bench->tensors, &rig->schedule, &rig->scratch, NULL, &err),
+           attn_plan_run(NULL, &fixture->step.batch, &bench->tensors, &fixture->schedule, &fixture->scratch,
+                         NULL, &err),
            &err, "plan", text, seed);
     expect(bench, "a prepare without a plan",
-           attn_plan_prepare(NULL, &rig->step.batch, &rig->schedule, NULL, NULL, &err), &err, "plan", text,
-           seed);
-    expect(bench, "sizes without a plan", attn_plan_get_sizes(NULL, &sizes, &err), &err, "plan", text, seed);
-    expect(bench, "a write without a backend", attn_kv_write(NULL, &rig->write, NULL, &err), &err, "backend",
+           attn_plan_prepare(NULL, &fixture->step.batch, &fixture->schedule, NULL, NULL, &err), &err, "plan",
            text, seed);
+    expect(bench, "sizes without a plan", attn_plan_get_sizes(NULL, &sizes, &err), &err, "plan", text, seed);
+    expect(bench, "a write without a backend", attn_kv_write(NULL, &fixture->write, NULL, &err), &err,
+           "backend", text, seed);
     expect(bench, "a merge without a backend", attn_merge(NULL, &bench->merge, NULL, &err), &err, "backend",
            text, seed);
     expect(bench, "a plan without out",
-           attn_plan_create(bench->target->backend, &rig->step.problem, NULL, &err), &err, "out", text, seed);
-    expect(bench, "a cache without out", attn_kv_create(bench->target->backend, &rig->step.kv, NULL, &err),
-           &err, "out", text, seed);
+           attn_plan_create(bench->target->backend, &fixture->step.problem, NULL, &err), &err, "out", text,
+           seed);
+    expect(bench, "a cache without out",
+           attn_kv_create(bench->target->backend, &fixture->step.kv, NULL, &err), &err, "out", text, seed);
     attn_plan_destroy(NULL);
     attn_kv_destroy(NULL);
     attn_backend_destroy(NULL);

@@ -123,7 +123,7 @@ static void sweep(struct bench *bench, const struct call *calls, bool threads, c
 static void check_first_run(struct bench *bench, const char *text, uint64_t seed)
 {
     const struct attn_backend_table *table = bench->direct.table;
-    struct rig *rig = &bench->rig;
+    struct fixture *fixture = &bench->fixture;
     struct attn_backend_impl *impl = NULL;
     struct attn_plan_impl *plan = NULL;
     struct intercept happened = {0, 0, 0, false};
@@ -133,20 +133,21 @@ static void check_first_run(struct bench *bench, const char *text, uint64_t seed
     tap_begin(bench->target, "faults", text, seed);
     int32_t status = table->open(bench->direct.instance, &bench->target->device, NULL, &impl, &err);
     if (status == ATTN_OK)
-        status = table->plan->create(impl, &rig->step.problem, &plan, &err);
+        status = table->plan->create(impl, &fixture->step.problem, &plan, &err);
     if (status == ATTN_OK) {
         intercept_watch((const void *)(uintptr_t)bench->direct.entry);
         intercept_begin(INTERCEPT_NEVER, INTERCEPT_NEVER);
-        status = table->plan->prepare(plan, &rig->step.batch, &rig->schedule, &rig->staging, NULL, &err);
+        status = table->plan->prepare(plan, &fixture->step.batch, &fixture->schedule, &fixture->staging, NULL,
+                                      &err);
         if (status == ATTN_OK)
-            status = table->plan->run(plan, &rig->step.batch, &rig->step.tensors, NULL, &rig->step.kv,
-                                      &rig->schedule, &rig->scratch, NULL, &err);
+            status = table->plan->run(plan, &fixture->step.batch, &fixture->step.tensors, NULL,
+                                      &fixture->step.kv, &fixture->schedule, &fixture->scratch, NULL, &err);
         happened = intercept_end();
         table->plan->destroy(plan);
     }
     if (impl != NULL)
         table->close(impl);
-    rig_clear(rig);
+    fixture_clear(fixture);
     if (status != ATTN_OK)
         tap_fail("the first run of a backend: %s", err.message);
     else if (happened.watched > 0)

@@ -3,13 +3,13 @@
 #ifndef FAULTS_H
 #define FAULTS_H
 
-#include "rig.h"
+#include "fixture.h"
 
-/* A rig, and the objects that a series of calls is made on. */
+/* A fixture, and the objects that a series of calls is made on. */
 struct bench {
     const char *kind; /* "faults", or "distrust" */
     const struct target *target;
-    struct rig rig;
+    struct fixture fixture;
     struct direct direct;
     /* The plugin's own, and what the call under test makes. */
     struct attn_backend_impl *impl;
@@ -54,7 +54,7 @@ struct call {
     bool optional; /* may be unsupported */
 };
 
-/* As rig_init. */
+/* As fixture_init. */
 int bench_init(struct bench *bench, const struct target *target, const char *problem, uint64_t seed,
                char *why, size_t size);
 void bench_finish(struct bench *bench);

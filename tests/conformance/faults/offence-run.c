@@ -79,7 +79,7 @@ static void foreign_schedule(struct arguments *a)
     memset(a->schedule.buffer.data, 0xff, a->schedule.size);
     if (attn_plan_create(a->bench->target->backend, &problem, &plan, NULL) == ATTN_OK &&
         attn_plan_get_sizes(plan, &sizes, NULL) == ATTN_OK && sizes.schedule <= a->schedule.size)
-        attn_plan_prepare(plan, &a->batch, &a->schedule, &a->bench->rig.staging, NULL, NULL);
+        attn_plan_prepare(plan, &a->batch, &a->schedule, &a->bench->fixture.staging, NULL, NULL);
     attn_plan_destroy(plan);
 }
 

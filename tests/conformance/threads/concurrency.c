@@ -79,7 +79,7 @@ static bool visit(struct member *member, struct attn_error *err)
     struct attn_backend *backend = NULL;
     struct attn_plan *plan = NULL;
     struct attn_kv *kv = NULL;
-    struct member guest = {.rig = member->rig, .executor = EXECUTOR_POOL};
+    struct member guest = {.fixture = member->fixture, .executor = EXECUTOR_POOL};
     char variable[128];
     const char *variables[] = {variable};
 
@@ -92,10 +92,10 @@ static bool visit(struct member *member, struct attn_error *err)
     options.variable_count = strcmp(member->target->level, "all") != 0;
     choice.backend = member->target->name;
     bool good = attn_context_create(&options, &context, err) == ATTN_OK &&
-                attn_select(context, &member->rig->step.problem, 1, &choice, &decision, err) == ATTN_OK &&
+                attn_select(context, &member->fixture->step.problem, 1, &choice, &decision, err) == ATTN_OK &&
                 attn_backend_open(context, decision, NULL, &backend, err) == ATTN_OK &&
-                attn_plan_create(backend, &member->rig->step.problem, &plan, err) == ATTN_OK &&
-                attn_kv_create(backend, &member->rig->step.kv, &kv, err) == ATTN_OK;
+                attn_plan_create(backend, &member->fixture->step.problem, &plan, err) == ATTN_OK &&
+                attn_kv_create(backend, &member->fixture->step.kv, &kv, err) == ATTN_OK;
     attn_context_destroy(context);
     attn_decision_destroy(decision);
     guest.backend = backend;
@@ -152,7 +152,8 @@ static void run_members(struct member *members, uint32_t count, uint32_t visitor
 }
 
 static bool make_member(struct member *member, const struct plot *plot, uint32_t number,
-                        const struct rig *rig, const struct target *target, const struct attn_plan *shared)
+                        const struct fixture *fixture, const struct target *target,
+                        const struct attn_plan *shared)
 {
     struct attn_plan *own = NULL;
     struct attn_error err;
@@ -160,11 +161,11 @@ static bool make_member(struct member *member, const struct plot *plot, uint32_t
     ATTN_INIT(&err);
     memset(member, 0, sizeof *member);
     member->target = target;
-    member->rig = rig;
+    member->fixture = fixture;
     member->backend = target->backend;
     member->executor = plot->executors[number];
     member->plan = shared;
-    if (plot->own_plan && attn_plan_create(target->backend, &rig->step.problem, &own, &err) != ATTN_OK) {
+    if (plot->own_plan && attn_plan_create(target->backend, &fixture->step.problem, &own, &err) != ATTN_OK) {
         snprintf(member->why, sizeof member->why, "%s", err.message);
         return false;
     }
@@ -182,8 +183,8 @@ static void drop_member(struct member *member, const struct plot *plot)
 }
 
 /* 1 = done, 0 = the backend has no streams. */
-static int play(const struct plot *plot, const struct rig *rig, const struct target *target, uint32_t rounds,
-                char *why, size_t size)
+static int play(const struct plot *plot, const struct fixture *fixture, const struct target *target,
+                uint32_t rounds, char *why, size_t size)
 {
     struct member *members = need(calloc(MOST_MEMBERS, sizeof *members));
     char directory[4096] = "";
@@ -196,12 +197,12 @@ static int play(const struct plot *plot, const struct rig *rig, const struct tar
     ATTN_INIT(&err);
     if (target_file(target, directory, sizeof directory))
         *strrchr(directory, '/') = '\0';
-    if (attn_plan_create(target->backend, &rig->step.problem, &plan, &err) != ATTN_OK ||
-        (plot->handle && attn_kv_create(target->backend, &rig->step.kv, &kv, &err) != ATTN_OK))
+    if (attn_plan_create(target->backend, &fixture->step.problem, &plan, &err) != ATTN_OK ||
+        (plot->handle && attn_kv_create(target->backend, &fixture->step.kv, &kv, &err) != ATTN_OK))
         snprintf(why, size, "%s", err.message);
     while (count < MOST_MEMBERS && why[0] == '\0' && result == 1) {
         struct member *member = &members[count];
-        bool made = make_member(member, plot, count, rig, target, plan);
+        bool made = make_member(member, plot, count, fixture, target, plan);
         member->kv = kv;
         member->rounds = rounds;
         memcpy(member->directory, directory, sizeof directory);
@@ -222,13 +223,13 @@ static int play(const struct plot *plot, const struct rig *rig, const struct tar
 }
 
 /* What a write leaves, made alone. */
-static bool write_alone(struct rig *rig, const struct target *target, char *why, size_t size)
+static bool write_alone(struct fixture *fixture, const struct target *target, char *why, size_t size)
 {
     struct attn_error err;
 
     ATTN_INIT(&err);
-    memset(rig->write_memory->data, 0xff, rig->write_memory->size);
-    if (attn_kv_write(target->backend, &rig->write, NULL, &err) == ATTN_OK)
+    memset(fixture->write_memory->data, 0xff, fixture->write_memory->size);
+    if (attn_kv_write(target->backend, &fixture->write, NULL, &err) == ATTN_OK)
         return true;
     snprintf(why, size, "%s", err.message);
     return false;
@@ -236,33 +237,33 @@ static bool write_alone(struct rig *rig, const struct target *target, char *why,
 
 static void check_target(const struct target *target, const char *problem, uint64_t seed, uint32_t rounds)
 {
-    struct rig *rig = need(malloc(sizeof *rig));
+    struct fixture *fixture = need(malloc(sizeof *fixture));
     char why[512] = "";
-    int made = rig_init(rig, target, problem, seed, why, sizeof why);
+    int made = fixture_init(fixture, target, problem, seed, why, sizeof why);
 
     tap_begin(target, "concurrency", problem, seed);
-    if (made != 1 || !write_alone(rig, target, why, sizeof why)) {
+    if (made != 1 || !write_alone(fixture, target, why, sizeof why)) {
         if (made == 0)
             tap_skip(why);
         else
             tap_fail("%s", why);
         if (made == 1)
-            rig_finish(rig);
-        free(rig);
+            fixture_finish(fixture);
+        free(fixture);
         return;
     }
     tap_pass();
     for (size_t i = 0; i < sizeof plots / sizeof plots[0]; i++) {
         why[0] = '\0';
         tap_begin(target, "concurrency", problem, seed);
-        play(&plots[i], rig, target, rounds, why, sizeof why);
+        play(&plots[i], fixture, target, rounds, why, sizeof why);
         if (why[0] == '\0')
             tap_pass();
         else
             tap_fail("%s: %s", plots[i].name, why);
     }
-    rig_finish(rig);
-    free(rig);
+    fixture_finish(fixture);
+    free(fixture);
 }
 
 void check_concurrency(struct target_list *list, const struct run_options *options)

@@ -30,7 +30,7 @@ static void redirect(struct attn_tensor *tensor, const struct guarded *from, uns
 
 bool member_init(struct member *member)
 {
-    const struct step *step = &member->rig->step;
+    const struct step *step = &member->fixture->step;
     struct attn_plan_sizes sizes;
     struct attn_error err;
 
@@ -54,10 +54,10 @@ bool member_init(struct member *member)
         member->lse = need(aligned_alloc(64, (step->lse_memory->size + 127) / 64 * 64));
         redirect(&member->tensors.lse, step->lse_memory, member->lse);
     }
-    member->cache = need(aligned_alloc(64, (member->rig->write_memory->size + 127) / 64 * 64));
-    member->write_kv = member->rig->write_kv;
+    member->cache = need(aligned_alloc(64, (member->fixture->write_memory->size + 127) / 64 * 64));
+    member->write_kv = member->fixture->write_kv;
     member->write_kv.k.data = member->write_kv.v.data = member->cache;
-    member->write = member->rig->write;
+    member->write = member->fixture->write;
     member->write.kv_desc = &member->write_kv;
     return true;
 }
@@ -77,7 +77,7 @@ static int32_t call_prepare(void *arg, void *stream, struct attn_error *err)
 {
     struct member *member = arg;
 
-    return attn_plan_prepare(member->plan, &member->rig->step.batch, &member->schedule, &member->staging,
+    return attn_plan_prepare(member->plan, &member->fixture->step.batch, &member->schedule, &member->staging,
                              member->stream != NULL ? member->stream : stream, err);
 }
 
@@ -85,7 +85,7 @@ static int32_t call_run(void *arg, void *stream, struct attn_error *err)
 {
     struct member *member = arg;
 
-    return attn_plan_run(member->plan, &member->rig->step.batch, &member->tensors, &member->schedule,
+    return attn_plan_run(member->plan, &member->fixture->step.batch, &member->tensors, &member->schedule,
                          &member->scratch, member->stream != NULL ? member->stream : stream, err);
 }
 
@@ -97,24 +97,25 @@ static int32_t call_write(void *arg, void *stream, struct attn_error *err)
                          err);
 }
 
-/* The pattern that the rig's outputs hold between runs. */
+/* The pattern that the fixture's outputs hold between runs. */
 static void clear(const struct member *member)
 {
-    const struct step *step = &member->rig->step;
+    const struct step *step = &member->fixture->step;
 
     memcpy(member->out, step->out_memory->data, step->out_memory->size);
     if (member->lse != NULL)
         memcpy(member->lse, step->lse_memory->data, step->lse_memory->size);
-    memset(member->cache, 0xff, member->rig->write_memory->size);
+    memset(member->cache, 0xff, member->fixture->write_memory->size);
 }
 
 static bool is_right(const struct member *member)
 {
-    const struct rig *rig = member->rig;
+    const struct fixture *fixture = member->fixture;
 
-    return !rig->deterministic ||
-           (memcmp(member->out, rig->expected_out, rig->step.out_memory->size) == 0 &&
-            (member->lse == NULL || memcmp(member->lse, rig->expected_lse, rig->step.lse_memory->size) == 0));
+    return !fixture->deterministic ||
+           (memcmp(member->out, fixture->expected_out, fixture->step.out_memory->size) == 0 &&
+            (member->lse == NULL ||
+             memcmp(member->lse, fixture->expected_lse, fixture->step.lse_memory->size) == 0));
 }
 
 bool member_step(struct member *member)
@@ -136,7 +137,8 @@ bool member_step(struct member *member)
     else if (!is_right(member))
         snprintf(member->why, sizeof member->why, "%s: out or lse have other bits than alone",
                  executor_name(member->executor));
-    else if (memcmp(member->cache, member->rig->write_memory->data, member->rig->write_memory->size) != 0)
+    else if (memcmp(member->cache, member->fixture->write_memory->data,
+                    member->fixture->write_memory->size) != 0)
         snprintf(member->why, sizeof member->why, "%s: the written cache has other bits than alone",
                  executor_name(member->executor));
     else

@@ -5,12 +5,12 @@
 
 #include <stdatomic.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 /* One thread. */
 struct member {
     const struct target *target;
-    const struct rig *rig;
+    const struct fixture *fixture;
     struct attn_backend *backend;
     const struct attn_plan *plan;
     struct attn_kv *kv; /* or NULL: the bare description */

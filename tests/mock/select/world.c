@@ -15,14 +15,14 @@ static void keep(void *user, uint32_t level, const char *subsystem, const char *
         world->log_used += (size_t)length;
 }
 
-static void add_mocks(const struct zoo *zoo, const char *mocks)
+static void add_mocks(const struct malformed *malformed, const char *mocks)
 {
     char *list = strdup(mocks);
     char *rest = NULL;
     for (char *name = strtok_r(list, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
         char file[64];
         snprintf(file, sizeof file, "libattn-%s.so", name);
-        zoo_add(zoo, name, file);
+        malformed_add(malformed, name, file);
     }
     free(list);
 }
@@ -31,8 +31,8 @@ void world_open(struct world *world, const char *mocks, const char *variables)
 {
     memset(world, 0, sizeof *world);
     ATTN_INIT(&world->err);
-    zoo_create(&world->zoo);
-    add_mocks(&world->zoo, mocks);
+    malformed_create(&world->malformed);
+    add_mocks(&world->malformed, mocks);
     const char *given[16] = {"ATTN_LOG=debug"};
     struct attn_context_options options;
     ATTN_INIT(&options);
@@ -42,7 +42,7 @@ void world_open(struct world *world, const char *mocks, const char *variables)
     for (char *item = strtok_r(list, ";", &rest); item != NULL; item = strtok_r(NULL, ";", &rest))
         given[options.variable_count++] = item;
     options.given = ATTN_GIVEN_LOG;
-    options.plugin_path = world->zoo.path;
+    options.plugin_path = world->malformed.path;
     options.log = keep;
     options.log_user = world;
     options.variables = given;
@@ -56,7 +56,7 @@ void world_open(struct world *world, const char *mocks, const char *variables)
 void world_close(struct world *world)
 {
     attn_context_destroy(world->context);
-    zoo_remove(&world->zoo);
+    malformed_remove(&world->malformed);
 }
 
 int32_t world_select(struct world *world, const char *problem, const char *backend, const char *device,

@@ -5,10 +5,10 @@
 #define ATTN_TEST_WORLD_H
 
 #include "attn/attn.h"
-#include "zoo.h"
+#include "malformed.h"
 
 struct world {
-    struct zoo zoo;
+    struct malformed malformed;
     struct attn_context *context;
     struct attn_error err;
     char log[16384]; /* "LEVEL subsystem: text" lines */
