@@ -249,8 +249,8 @@ int32_t attn__batch_check_arrays(const struct attn_problem *problem, const struc
     for (; sequence.index < batch->seqs && status == ATTN_OK; sequence.index++)
         status = check_sequence(&sequence, err);
     if (status == ATTN_OK && arrays->q_offsets != NULL &&
-        (uint32_t)arrays->q_offsets[batch->seqs] != batch->rows)
+        (uint32_t)arrays->q_offsets[batch->seqs] != batch->num_tokens)
         status = out_of_range(err, "q_offsets", batch->seqs, arrays->q_offsets[batch->seqs],
-                              "the number of rows,", batch->rows);
+                              "the number of rows,", batch->num_tokens);
     return status;
 }

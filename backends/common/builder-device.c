@@ -16,19 +16,19 @@ static int32_t check_counts(const struct attn_builder_impl *b, const struct attn
     if (b->seqs > 0)
         return INVALID(err, "batches", "the step has %u sequences already; a step is added or on the device",
                        b->seqs);
-    if (batch->seqs == 0 || batch->rows == 0)
+    if (batch->seqs == 0 || batch->num_tokens == 0)
         return INVALID(err, "seqs", "the batch has %u sequences and %u rows; at least one is needed",
-                       batch->seqs, batch->rows);
-    if (batch->seqs > b->params.max_seqs || batch->rows > b->params.max_tokens)
+                       batch->seqs, batch->num_tokens);
+    if (batch->seqs > b->params.max_seqs || batch->num_tokens > b->params.max_tokens)
         return attn__fail(err, ATTN_E_SIZE, 0, "seqs",
                           "the batch has %u sequences and %u rows; the builder was made for %u and %u",
-                          batch->seqs, batch->rows, b->params.max_seqs, b->params.max_tokens);
-    if (a->prefills > batch->seqs || a->prompt_tokens > batch->rows)
+                          batch->seqs, batch->num_tokens, b->params.max_seqs, b->params.max_tokens);
+    if (a->prefills > batch->seqs || a->prompt_tokens > batch->num_tokens)
         return INVALID(err, "prefills", "prefills is %u of %u sequences, prompt_tokens %u of %u rows",
-                       a->prefills, batch->seqs, a->prompt_tokens, batch->rows);
-    if (!b->flash && batch->rows - a->prompt_tokens != batch->seqs - a->prefills)
+                       a->prefills, batch->seqs, a->prompt_tokens, batch->num_tokens);
+    if (!b->flash && batch->num_tokens - a->prompt_tokens != batch->seqs - a->prefills)
         return INVALID(err, "rows", "%u decodes have %u rows; one each is accepted in this flavour",
-                       batch->seqs - a->prefills, batch->rows - a->prompt_tokens);
+                       batch->seqs - a->prefills, batch->num_tokens - a->prompt_tokens);
     return ATTN_OK;
 }
 
@@ -41,9 +41,9 @@ static int32_t check_batch(const struct attn_builder_impl *b, const struct attn_
     if (batch->struct_size < sizeof *batch)
         return INVALID(err, "batches", "the batch of group %u has struct_size %u; %zu is accepted", g,
                        batch->struct_size, sizeof *batch);
-    if (batch->seqs != first->seqs || batch->rows != first->rows)
+    if (batch->seqs != first->seqs || batch->num_tokens != first->num_tokens)
         return INVALID(err, "batches", "group %u has %u sequences and %u rows, group 0 has %u and %u", g,
-                       batch->seqs, batch->rows, first->seqs, first->rows);
+                       batch->seqs, batch->num_tokens, first->seqs, first->num_tokens);
     if (batch->kv_lens.data == NULL || batch->table.data == NULL || batch->q_offsets.data == NULL)
         return INVALID(err, "batches", "group %u lacks q_offsets, kv_lens or table", g);
     if (batch->table_width == 0 || batch->table_stride < (int64_t)batch->table_width * cell ||
@@ -75,10 +75,10 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
                             "the backend has no advance_step, which works out slots on the device");
     const struct attn_batch *first = a->batches[0];
     if (status == ATTN_OK && !b->direct && a->prefills > 0 &&
-        first->rows - a->prompt_tokens != first->seqs - a->prefills)
+        first->num_tokens - a->prompt_tokens != first->seqs - a->prefills)
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "rows",
                             "%u decodes beside prompts have %u rows; accepted on a device: one each",
-                            first->seqs - a->prefills, first->rows - a->prompt_tokens);
+                            first->seqs - a->prefills, first->num_tokens - a->prompt_tokens);
     if (status != ATTN_OK)
         return status;
     b->on_device = true;
@@ -87,7 +87,7 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
     b->seqs = first->seqs;
     b->prefills = a->prefills;
     b->prompt_tokens = a->prompt_tokens;
-    b->decode_tokens = first->rows - a->prompt_tokens;
+    b->decode_tokens = first->num_tokens - a->prompt_tokens;
     b->max_q = first->max_q;
     b->max_decode_q = a->max_decode_query_len != 0 ? a->max_decode_query_len : first->max_q;
     b->max_prefill = a->prefills > 0 ? a->max_prefill_seq_len : 0;
@@ -95,7 +95,7 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
         struct attn__group *group = &b->group[g];
         const uint64_t pages = (uint64_t)a->batches[g]->table_width * first->seqs;
         group->batch = *a->batches[g];
-        group->slots = first->rows;
+        group->slots = first->num_tokens;
         group->longest = group->batch.table_width;
         group->max_decode = first->seqs > a->prefills ? group->batch.max_kv : 0;
         group->paged = first->seqs;
@@ -148,7 +148,7 @@ static void arrays_of(const struct attn_builder_impl *b, uint32_t g, struct attn
     ATTN_INIT(to);
     to->block = group->given.block;
     to->seqs = to->queries = b->seqs;
-    to->rows = b->prompt_tokens + b->decode_tokens;
+    to->num_tokens = b->prompt_tokens + b->decode_tokens;
     to->index_dtype = b->params.index_dtype;
     to->table_width = group->batch.table_width;
     to->table = group->batch.table;
@@ -176,7 +176,7 @@ static int32_t run_here(const struct attn_kv_advance_step_args *args, bool check
     const struct attn_advance arrays = {
         .seqs = args->seqs,
         .queries = args->queries,
-        .rows = args->rows,
+        .rows = args->num_tokens,
         .block = args->block,
         .table_width = args->table_width,
         .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,

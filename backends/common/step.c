@@ -64,7 +64,7 @@ static void device_arrays(const struct attn__step *step, uint32_t g, struct attn
     to->block = step->b->group[g].given.block;
     to->seqs = step->seqs;
     to->queries = step->queries;
-    to->rows = step->rows;
+    to->num_tokens = step->rows;
     to->keep_padding = step->b->infer ? 1 : 0;
     to->index_dtype = table->dtype;
     to->table_width = (uint32_t)table->shape[1];

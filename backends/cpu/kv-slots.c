@@ -73,7 +73,7 @@ static int32_t check_batch(struct slots *slots, const struct attn_kv_slot_mappin
                                          .index_dtype = args->index_dtype,
                                          .block = args->block,
                                          .max_seqs = batch->seqs,
-                                         .max_rows = batch->rows,
+                                         .max_rows = batch->num_tokens,
                                          .max_q = batch->max_q,
                                          .max_kv = batch->max_kv};
     const struct attn_kv_desc none = {0};
@@ -98,7 +98,7 @@ int32_t cpu_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn
                           .kv_lens = (const int32_t *)(const void *)attn__address(&batch->kv_lens),
                           .slots = (int64_t *)(void *)attn__address(&args->slots),
                           .seqs = batch->seqs,
-                          .rows = batch->rows,
+                          .rows = batch->num_tokens,
                           .block = args->block};
     const struct attn__place place = {&args->slots, sizeof *slots.slots, "slots"};
     struct cpu_executor executor;

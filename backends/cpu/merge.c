@@ -125,7 +125,7 @@ static int32_t check_pairs(uint32_t rows, uint32_t heads, struct attn_error *err
 {
     if ((uint64_t)rows * heads / TASK_PAIRS < UINT32_MAX)
         return ATTN_OK;
-    return attn__fail(err, ATTN_E_INVALID, 0, "rows",
+    return attn__fail(err, ATTN_E_INVALID, 0, "num_tokens",
                       "%u rows of %u heads are too many for one call; merge them in several calls", rows,
                       heads);
 }
@@ -138,12 +138,12 @@ static uint32_t count_tasks(uint64_t pairs)
 int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_args *args, void *stream,
                   struct attn_error *err)
 {
-    struct merge merge = {args, (uint64_t)args->rows * args->heads};
+    struct merge merge = {args, (uint64_t)args->num_tokens * args->heads};
     struct cpu_executor executor;
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
-        status = check_pairs(args->rows, args->heads, err);
+        status = check_pairs(args->num_tokens, args->heads, err);
     if (status == ATTN_OK)
         status = attn__merge_align(args, err);
     if (status != ATTN_OK)
@@ -158,12 +158,12 @@ int32_t cpu_merge(struct attn_backend_impl *backend, const struct attn_merge_arg
 int32_t cpu_rescale(struct attn_backend_impl *backend, const struct attn_rescale_args *args, void *stream,
                     struct attn_error *err)
 {
-    struct rescale rescale = {args, (uint64_t)args->rows * args->heads};
+    struct rescale rescale = {args, (uint64_t)args->num_tokens * args->heads};
     struct cpu_executor executor;
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 
     if (status == ATTN_OK)
-        status = check_pairs(args->rows, args->heads, err);
+        status = check_pairs(args->num_tokens, args->heads, err);
     if (status == ATTN_OK)
         status = attn__rescale_align(args, err);
     if (status != ATTN_OK)

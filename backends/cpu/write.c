@@ -121,7 +121,7 @@ static int32_t check_batch(struct write *write, struct attn_error *err)
         status = cpu_extent_check(problem, batch, &extent, write->desc, err);
     if (status != ATTN_OK)
         return status;
-    write->rows = batch->rows;
+    write->rows = batch->num_tokens;
     write->q_offsets = (const int32_t *)(const void *)attn__address(&batch->q_offsets);
     write->kv_lens = (const int32_t *)(const void *)attn__address(&batch->kv_lens);
     cpu_walk_init(&write->run, problem, batch, write->desc);
@@ -132,7 +132,7 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
                      const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
                      struct attn_error *err)
 {
-    struct write write = {.args = args, .desc = kv != NULL ? &kv->desc : desc, .rows = args->rows};
+    struct write write = {.args = args, .desc = kv != NULL ? &kv->desc : desc, .rows = args->num_tokens};
     struct cpu_executor executor;
     int32_t status = cpu_executor_init(&executor, backend, stream, err);
 

@@ -23,16 +23,17 @@ static int32_t check_maxima(const struct attn_problem *problem, const struct att
 {
     if (batch->seqs > problem->max_seqs)
         return too_many("seqs", batch->seqs, problem->max_seqs, ATTN_REASON_MAX_SEQS, err);
-    if (batch->rows > problem->max_rows)
-        return too_many("rows", batch->rows, problem->max_rows, ATTN_REASON_MAX_ROWS, err);
+    if (batch->num_tokens > problem->max_rows)
+        return too_many("num_tokens", batch->num_tokens, problem->max_rows, ATTN_REASON_MAX_ROWS, err);
     if (batch->max_q > problem->max_q)
         return too_many("max_q", batch->max_q, problem->max_q, ATTN_REASON_MAX_Q, err);
     if (batch->max_kv > problem->max_kv)
         return too_many("max_kv", batch->max_kv, problem->max_kv, ATTN_REASON_MAX_KV, err);
-    if (batch->rows > (uint64_t)batch->seqs * batch->max_q) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "rows",
-                          "batch.rows is %u; accepted: up to what %u sequences of at most max_q=%u have",
-                          batch->rows, batch->seqs, batch->max_q);
+    if (batch->num_tokens > (uint64_t)batch->seqs * batch->max_q) {
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "num_tokens",
+            "batch.num_tokens is %u; accepted: up to what %u sequences of at most max_q=%u have",
+            batch->num_tokens, batch->seqs, batch->max_q);
     }
     if (batch->given & ~ATTN_GIVEN_HOST_COPIES) {
         return attn__fail(err, ATTN_E_INVALID, 0, "given",
@@ -117,7 +118,7 @@ int32_t attn__batch_check(const struct attn_problem *problem, const struct attn_
     if (batch->q_offsets.data == NULL)
         return missing("q_offsets", "every batch with sequences", err);
     status = check_addressing(problem, batch, err);
-    if (status == ATTN_OK && batch->rows > 0)
+    if (status == ATTN_OK && batch->num_tokens > 0)
         status = check_optional(&batch->q_positions, problem->positions, "q_positions", "positions", err);
     if (status == ATTN_OK && batch->position_dtype != 0 && batch->position_dtype != ATTN_INT32 &&
         batch->position_dtype != ATTN_INT64) {
@@ -136,7 +137,7 @@ int32_t attn__batch_check_keys(const struct attn_problem *problem, const struct 
                                struct attn_error *err)
 {
     struct attn_batch keys = *batch;
-    keys.rows = keys.max_q = 0;
+    keys.num_tokens = keys.max_q = 0;
     const int32_t status = check_maxima(problem, &keys, err);
     return status == ATTN_OK && batch->seqs > 0 ? check_addressing(problem, batch, err) : status;
 }

@@ -19,7 +19,7 @@ static int32_t check_counts(const struct attn_kv_advance_step_args *args, struct
         uint32_t value, least;
     } counts[] = {{"seqs", args->seqs, args->queries},
                   {"queries", args->queries, 0},
-                  {"rows", args->rows, 0},
+                  {"num_tokens", args->num_tokens, 0},
                   {"block", args->block, 1}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         if (counts[i].value < counts[i].least || counts[i].value > ATTN__COUNT_MAX) {

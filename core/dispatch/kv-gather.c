@@ -15,11 +15,11 @@ static int32_t check_slots(const struct attn_kv_slot_mapping_args *args, struct 
         return attn__fail(err, ATTN_E_INVALID, 0, "block", "block is %u; accepted: 1 to %u", args->block,
                           ATTN__COUNT_MAX);
     }
-    return args->batch->rows == 0 || args->slots.data != NULL
+    return args->batch->num_tokens == 0 || args->slots.data != NULL
                ? ATTN_OK
                : attn__fail(err, ATTN_E_INVALID, 0, "slots",
                             "slots is not given, but the batch has %u rows; an array of as many is needed",
-                            args->batch->rows);
+                            args->batch->num_tokens);
 }
 
 int32_t attn_kv_slot_mapping(struct attn_backend *backend, const struct attn_kv_slot_mapping_args *args,
@@ -42,7 +42,7 @@ int32_t attn_kv_slot_mapping(struct attn_backend *backend, const struct attn_kv_
         status = check_slots(&own, err);
     if (status == ATTN_OK && backend->entry->kv.slot_mapping == NULL)
         status = unoffered(backend, "slot_mapping", err);
-    if (status != ATTN_OK || own.batch->rows == 0)
+    if (status != ATTN_OK || own.batch->num_tokens == 0)
         return status;
     struct attn_error words;
     attn__error_open(&words);

@@ -8,10 +8,10 @@ static int32_t check_batch(const struct attn_backend *backend, struct attn_kv_wr
 {
     const struct attn__kv_find find = {args->addressing, args->index_dtype, desc->block, desc->pages, true};
     const int32_t status = attn__kv_batch(backend, args->batch, &find, copy, &args->batch, err);
-    if (status == ATTN_OK && args->batch->rows != args->rows) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "rows",
-                          "rows is %u, but the batch has %u rows; accepted: as many", args->rows,
-                          args->batch->rows);
+    if (status == ATTN_OK && args->batch->num_tokens != args->num_tokens) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "num_tokens",
+                          "num_tokens is %u, but the batch has %u; accepted: as many", args->num_tokens,
+                          args->batch->num_tokens);
     }
     return status;
 }
@@ -25,19 +25,20 @@ static int32_t check_latent(const struct attn_kv_write_args *args, const struct 
                           "v_new is given, but the cache has no v; leave it out");
     }
     if (args->k_rope.buffer.data == NULL) {
-        return attn__tensor_check(&args->k_new, args->k_dtype, args->rows, desc->kv_heads, desc->head_dim,
-                                  "k_new", err);
+        return attn__tensor_check(&args->k_new, args->k_dtype, args->num_tokens, desc->kv_heads,
+                                  desc->head_dim, "k_new", err);
     }
     if (desc->head_dim_vo == 0 || desc->head_dim_vo >= desc->head_dim) {
         return attn__fail(err, ATTN_E_INVALID, 0, "k_rope",
                           "k_rope is given, but head_dim_vo is %u of head_dim %u; accepted: 1 to %u",
                           desc->head_dim_vo, desc->head_dim, desc->head_dim - 1);
     }
-    const int32_t status = attn__tensor_check(&args->k_new, args->k_dtype, args->rows, desc->kv_heads,
+    const int32_t status = attn__tensor_check(&args->k_new, args->k_dtype, args->num_tokens, desc->kv_heads,
                                               desc->head_dim_vo, "k_new", err);
-    return status == ATTN_OK ? attn__tensor_check(&args->k_rope, args->k_dtype, args->rows, desc->kv_heads,
-                                                  desc->head_dim - desc->head_dim_vo, "k_rope", err)
-                             : status;
+    return status == ATTN_OK
+               ? attn__tensor_check(&args->k_rope, args->k_dtype, args->num_tokens, desc->kv_heads,
+                                    desc->head_dim - desc->head_dim_vo, "k_rope", err)
+               : status;
 }
 
 /* New rows of 8 bits come without a scale: they are codes of the cache's own. */
@@ -58,9 +59,9 @@ static int32_t check_codes(uint32_t from, uint32_t to, const struct attn_scale *
 static int32_t check_rows(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
                           struct attn_error *err)
 {
-    if (args->rows > ATTN__COUNT_MAX) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "rows", "rows is %u; accepted: up to %u", args->rows,
-                          ATTN__COUNT_MAX);
+    if (args->num_tokens > ATTN__COUNT_MAX) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "num_tokens", "num_tokens is %u; accepted: up to %u",
+                          args->num_tokens, ATTN__COUNT_MAX);
     }
     const bool latent = desc->v.data == NULL;
     const uint32_t types[] = {args->k_dtype, args->v_dtype};
@@ -84,12 +85,12 @@ static int32_t check_rows(const struct attn_kv_write_args *args, const struct at
                           "k_rope is given, but the cache has v: only a latent cache takes keys in two "
                           "pieces; leave k_rope out");
     }
-    status = attn__tensor_check(&args->k_new, args->k_dtype, args->rows, desc->kv_heads, desc->head_dim,
+    status = attn__tensor_check(&args->k_new, args->k_dtype, args->num_tokens, desc->kv_heads, desc->head_dim,
                                 "k_new", err);
     const uint32_t vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    return status == ATTN_OK
-               ? attn__tensor_check(&args->v_new, args->v_dtype, args->rows, desc->kv_heads, vo, "v_new", err)
-               : status;
+    return status == ATTN_OK ? attn__tensor_check(&args->v_new, args->v_dtype, args->num_tokens,
+                                                  desc->kv_heads, vo, "v_new", err)
+                             : status;
 }
 
 static int32_t check_write(const struct attn_backend *backend, struct attn_kv_write_args *args,
@@ -103,7 +104,7 @@ static int32_t check_write(const struct attn_backend *backend, struct attn_kv_wr
         return attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping",
                           "slot_mapping and batch are both given; one of them says where the rows go");
     }
-    if (!mapped && args->batch == NULL && args->rows > 0) {
+    if (!mapped && args->batch == NULL && args->num_tokens > 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping",
                           "neither slot_mapping nor batch is given; one of them says where the rows go");
     }
@@ -129,7 +130,7 @@ int32_t attn_kv_write(struct attn_backend *backend, const struct attn_kv_write_a
     status = attn__kv_choose(backend, own.kv, own.kv_desc, &desc_copy, &desc, err);
     if (status == ATTN_OK)
         status = check_write(backend, &own, desc, &batch_copy, err);
-    if (status != ATTN_OK || own.rows == 0)
+    if (status != ATTN_OK || own.num_tokens == 0)
         return status;
     struct attn_error words;
     attn__error_open(&words);

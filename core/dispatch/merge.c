@@ -28,8 +28,8 @@ static int32_t check_shape(const struct shape *shape, struct attn_error *err)
                           ATTN__COUNT_MAX);
     }
     if (shape->rows > ATTN__COUNT_MAX) {
-        return attn__fail(err, ATTN_E_INVALID, 0, "rows", "rows is %u; accepted: up to %u", shape->rows,
-                          ATTN__COUNT_MAX);
+        return attn__fail(err, ATTN_E_INVALID, 0, "num_tokens", "num_tokens is %u; accepted: up to %u",
+                          shape->rows, ATTN__COUNT_MAX);
     }
     if (shape->heads == 0 || shape->heads > ATTN__COUNT_MAX) {
         return attn__fail(err, ATTN_E_INVALID, 0, "heads", "heads is %u; accepted: 1 to %u", shape->heads,
@@ -68,8 +68,8 @@ static int32_t unsupported(const struct attn_backend *backend, const char *what,
 
 static int32_t check_merge(const struct attn_merge_args *args, struct attn_error *err)
 {
-    const struct shape shape = {args->dtype, args->lse_base, args->count,
-                                args->rows,  args->heads,    args->head_dim};
+    const struct shape shape = {args->dtype,      args->lse_base, args->count,
+                                args->num_tokens, args->heads,    args->head_dim};
     int32_t status = check_shape(&shape, err);
     if (status == ATTN_OK && args->parts == NULL) {
         status = attn__fail(err, ATTN_E_INVALID, 0, "parts",
@@ -111,8 +111,8 @@ int32_t attn_merge(struct attn_backend *backend, const struct attn_merge_args *a
 
 static int32_t check_rescale(const struct attn_rescale_args *args, struct attn_error *err)
 {
-    const struct shape shape = {args->dtype, args->lse_base, args->count,
-                                args->rows,  args->heads,    args->head_dim};
+    const struct shape shape = {args->dtype,      args->lse_base, args->count,
+                                args->num_tokens, args->heads,    args->head_dim};
     int32_t status = check_shape(&shape, err);
     if (status == ATTN_OK && args->all == NULL) {
         status = attn__fail(err, ATTN_E_INVALID, 0, "all",

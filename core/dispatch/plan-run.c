@@ -20,7 +20,7 @@ static int32_t check_keys(const struct attn_plan *plan, const struct attn_tensor
     const struct attn_problem *problem = &plan->problem;
     const bool from_new = problem->kv_source != ATTN_KV_CACHE;
     int32_t status = ATTN_OK;
-    if (!from_new || batch->rows > 0) {
+    if (!from_new || batch->num_tokens > 0) {
         status = check_presence(tensors->k_new.buffer.data, from_new, "k_new", "kv_source", err);
         if (status == ATTN_OK) {
             status = check_presence(tensors->v_new.buffer.data, from_new && !problem->mla, "v_new",
@@ -31,10 +31,10 @@ static int32_t check_keys(const struct attn_plan *plan, const struct attn_tensor
         return status;
     if (!from_new)
         return ATTN_OK;
-    status = attn__tensor_check(&tensors->k_new, problem->k_dtype, batch->rows, problem->kv_heads,
+    status = attn__tensor_check(&tensors->k_new, problem->k_dtype, batch->num_tokens, problem->kv_heads,
                                 problem->head_dim, "k_new", err);
     if (status == ATTN_OK && !problem->mla) {
-        status = attn__tensor_check(&tensors->v_new, problem->v_dtype, batch->rows, problem->kv_heads,
+        status = attn__tensor_check(&tensors->v_new, problem->v_dtype, batch->num_tokens, problem->kv_heads,
                                     problem->head_dim_vo, "v_new", err);
     }
     if (status == ATTN_OK)
@@ -92,7 +92,7 @@ static int32_t check_queries(const struct attn_problem *problem, const struct at
                              const struct attn_batch *batch, struct attn_error *err)
 {
     if (tensors->q_rope.buffer.data == NULL) {
-        return attn__tensor_check(&tensors->q, problem->q_dtype, batch->rows, problem->heads,
+        return attn__tensor_check(&tensors->q, problem->q_dtype, batch->num_tokens, problem->heads,
                                   problem->head_dim, "q", err);
     }
     if (!problem->mla)
@@ -103,10 +103,10 @@ static int32_t check_queries(const struct attn_problem *problem, const struct at
             "tensors.q_rope is given, but head_dim=%u/%u leaves it no columns; accepted: q alone",
             problem->head_dim, problem->head_dim_vo);
     }
-    const int32_t status = attn__tensor_check(&tensors->q, problem->q_dtype, batch->rows, problem->heads,
-                                              problem->head_dim_vo, "q", err);
+    const int32_t status = attn__tensor_check(&tensors->q, problem->q_dtype, batch->num_tokens,
+                                              problem->heads, problem->head_dim_vo, "q", err);
     return status == ATTN_OK
-               ? attn__tensor_check(&tensors->q_rope, problem->q_dtype, batch->rows, problem->heads,
+               ? attn__tensor_check(&tensors->q_rope, problem->q_dtype, batch->num_tokens, problem->heads,
                                     problem->head_dim - problem->head_dim_vo, "q_rope", err)
                : status;
 }
@@ -122,13 +122,14 @@ static int32_t check_tensors(const struct attn_plan *plan, const struct attn_ten
     }
     int32_t status = check_queries(problem, tensors, batch, err);
     if (status == ATTN_OK) {
-        status = attn__output_check(&tensors->out, problem->out_dtype, batch->rows, problem->heads,
+        status = attn__output_check(&tensors->out, problem->out_dtype, batch->num_tokens, problem->heads,
                                     problem->head_dim_vo, "out", err);
     }
-    if (status == ATTN_OK && batch->rows > 0)
+    if (status == ATTN_OK && batch->num_tokens > 0)
         status = check_presence(tensors->lse.buffer.data, problem->lse != 0, "lse", "lse", err);
     if (status == ATTN_OK && problem->lse)
-        status = attn__output_check(&tensors->lse, ATTN_F32, batch->rows, problem->heads, 1, "lse", err);
+        status =
+            attn__output_check(&tensors->lse, ATTN_F32, batch->num_tokens, problem->heads, 1, "lse", err);
     if (status == ATTN_OK)
         status = check_keys(plan, tensors, batch, err);
     return status == ATTN_OK ? check_extras(problem, tensors, err) : status;

@@ -97,7 +97,7 @@ static int32_t write_cache(const struct forward *f, struct attn_error *err)
     ATTN_INIT(&args);
     args.k_dtype = own ? problem->k_dtype : dtype;
     args.v_dtype = own ? problem->v_dtype : dtype;
-    args.rows = f->step->slot_count;
+    args.num_tokens = f->step->slot_count;
     args.k_new = f->tensors->k_new;
     args.v_new = f->tensors->v_new;
     args.k_rope = f->tensors->k_rope;

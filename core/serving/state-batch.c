@@ -56,7 +56,7 @@ static void set_queries(const struct attn__step_view *step, const struct attn_pr
     const uint32_t most = problem->max_q < step->num_tokens ? problem->max_q : step->num_tokens;
 
     batch->seqs = seqs;
-    batch->rows = step->num_tokens;
+    batch->num_tokens = step->num_tokens;
     batch->max_q = step->max_q != 0 ? step->max_q : most;
     batch->q_offsets = step->starts.device;
     host->q_offsets = step->starts.host;
@@ -207,7 +207,7 @@ static int32_t set_encoder(const struct attn__step_view *step, uint32_t most, st
         return status;
     const int32_t *host = starts.host;
     run->batch->seqs = step->prefills;
-    run->batch->rows = host != NULL ? (uint32_t)host[step->prefills] : (uint32_t)tokens;
+    run->batch->num_tokens = host != NULL ? (uint32_t)host[step->prefills] : (uint32_t)tokens;
     run->batch->max_q = most;
     run->batch->q_offsets = starts.device;
     run->host->q_offsets = host;

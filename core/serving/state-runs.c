@@ -50,7 +50,7 @@ static const void *moved(const void *host, uint64_t bytes)
 static void keep_prompts(const struct attn__step_view *step, struct attn__run *run)
 {
     run->batch->seqs = step->prefills;
-    run->batch->rows = step->prompt_tokens;
+    run->batch->num_tokens = step->prompt_tokens;
 }
 
 /* Query offsets of decodes alone: FlashAttention's part has them, others have one token each. */
@@ -64,7 +64,7 @@ static int32_t set_decode_starts(const struct attn__step_view *step, struct attn
     run->batch->q_offsets = core->starts;
     run->host->q_offsets = core->host_starts;
     run->batch->max_q = 1;
-    if (run->batch->rows == run->batch->seqs && step->decode_q <= 1)
+    if (run->batch->num_tokens == run->batch->seqs && step->decode_q <= 1)
         return ATTN_OK;
     /* The handle is the step's own, and what changes in it is the view of a part. */
     int32_t status = attn_metadata_get_part((struct attn_metadata *)(uintptr_t)step->metadata,
@@ -80,7 +80,7 @@ static int32_t set_decode_starts(const struct attn__step_view *step, struct attn
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "query_start_loc",
                           "%u decodes have %u tokens; beside prompts that run by themselves the %s flavour "
                           "takes one token of each",
-                          run->batch->seqs, run->batch->rows, attn_flavour_name(core->params.flavour));
+                          run->batch->seqs, run->batch->num_tokens, attn_flavour_name(core->params.flavour));
     run->batch->q_offsets = starts.device;
     run->host->q_offsets = starts.host;
     run->batch->max_q = step->decode_q;
@@ -97,7 +97,7 @@ static int32_t keep_decodes(const struct attn__step_view *step, struct attn__run
     if (skipped == 0)
         return ATTN_OK;
     batch->seqs -= step->prefills;
-    batch->rows -= step->prompt_tokens;
+    batch->num_tokens -= step->prompt_tokens;
     move(&batch->kv_lens, skipped * 4);
     move(&batch->table, skipped * (uint64_t)batch->table_stride);
     host->kv_lens = moved(host->kv_lens, skipped * 4);
@@ -260,7 +260,7 @@ static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct
         out->slot_count = step->state->batch;
     }
     const struct attn_batch *main = &core->batches[(size_t)i * ATTN__RUNS];
-    if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 && main->rows < step->num_tokens)
+    if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 && main->num_tokens < step->num_tokens)
         out->skipped = step->prompt_tokens;
     return ATTN_OK;
 }

@@ -58,12 +58,12 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
     if (!w->slot_mapping.data && w->addressing == ATTN_CSR)
         return attn_util_fail(err, ATTN_E_UNSUPPORTED, "addressing", "give a slot mapping");
     int64_t token;
-    for (uint32_t i = 0; i < w->rows; i++)
+    for (uint32_t i = 0; i < w->num_tokens; i++)
         if (attn_util_place(w, d->block, i, &token) >= (int64_t)d->pages)
             return attn_util_fail(
                 err, ATTN_E_INVALID, "slot_mapping",
                 "a slot lies behind the last page; slots below pages times block are accepted");
-    for (uint32_t n, i = attn_util_member(stream, &n); i < w->rows; i += n) {
+    for (uint32_t n, i = attn_util_member(stream, &n); i < w->num_tokens; i += n) {
         const int64_t page = attn_util_place(w, d->block, i, &token);
         for (uint32_t h = 0; page >= 0 && h < d->kv_heads; h++) {
             memcpy(attn_util_key(d, page, token, h), attn_util_element(&w->k_new, i, h), 4u * d->head_dim);

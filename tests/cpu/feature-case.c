@@ -163,7 +163,7 @@ static void draw_batch(struct feature_case *c)
 
     b->struct_size = sizeof *b;
     b->seqs = CASE_SEQS;
-    b->rows = (uint32_t)c->q_offsets[CASE_SEQS];
+    b->num_tokens = (uint32_t)c->q_offsets[CASE_SEQS];
     b->max_q = c->problem.max_q;
     b->max_kv = c->most_keys;
     b->q_offsets.data = c->q_offsets;
@@ -342,7 +342,7 @@ static void scale_q(struct feature_case *c)
 static void fill_tensors(struct feature_case *c)
 {
     const struct attn_problem *p = &c->problem;
-    size_t count = (size_t)c->batch.rows * p->heads * p->head_dim;
+    size_t count = (size_t)c->batch.num_tokens * p->heads * p->head_dim;
     uint32_t size = attn_dtype_size(p->q_dtype);
 
     c->tensors.softmax_scale = 0.75f;

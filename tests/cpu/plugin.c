@@ -138,7 +138,7 @@ void step_begin(struct step *step, const struct entered *entered, struct attn_ba
     memcpy(step->q_offsets, q_offsets, sizeof q_offsets);
     memcpy(step->kv_lens, kv_lens, sizeof kv_lens);
     ATTN_INIT(&step->batch);
-    step->batch.seqs = step->batch.rows = 2;
+    step->batch.seqs = step->batch.num_tokens = 2;
     step->batch.max_q = 1;
     step->batch.max_kv = 4200;
     step->batch.q_offsets.data = step->q_offsets;

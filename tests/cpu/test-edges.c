@@ -58,7 +58,7 @@ static void desk_run(struct desk *desk, int32_t rows, uint32_t dim, uint32_t dim
     desk->q_offsets[1] = rows;
     desk->kv_lens[0] = KEYS;
     desk->batch.seqs = 1;
-    desk->batch.rows = desk->batch.max_q = (uint32_t)rows;
+    desk->batch.num_tokens = desk->batch.max_q = (uint32_t)rows;
     desk->batch.max_kv = KEYS;
     desk->batch.q_offsets.data = desk->q_offsets;
     desk->batch.kv_lens.data = desk->kv_lens;

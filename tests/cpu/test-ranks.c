@@ -137,7 +137,7 @@ static void run_rank(const struct shape_fixture *fixture, struct scene *scene, u
     ATTN_INIT(&err);
     ATTN_INIT(&batch);
     batch.seqs = SEQS;
-    batch.rows = ROWS;
+    batch.num_tokens = ROWS;
     batch.max_q = 17;
     batch.max_kv = 200;
     batch.q_offsets.data = (void *)(uintptr_t)q_offsets;
@@ -199,7 +199,7 @@ static void check_merge(const struct shape_fixture *fixture, struct part *parts,
     args.parts = list;
     args.dtype = ATTN_F32;
     args.lse_base = ATTN_LSE_NATURAL;
-    args.rows = ROWS;
+    args.num_tokens = ROWS;
     args.heads = HEADS;
     args.head_dim = DIM;
     args.out = fixture_tensor(merged.out, sizeof whole->out[0], sizeof whole->out[0][0]);
@@ -229,7 +229,7 @@ static void check_rescale(const struct shape_fixture *fixture, struct part *part
         args.all = all;
         args.count = world;
         args.lse_base = ATTN_LSE_NATURAL;
-        args.rows = ROWS;
+        args.num_tokens = ROWS;
         args.heads = HEADS;
         args.head_dim = DIM;
         cr_assert_eq(attn_rescale(fixture->backend, &args, NULL, &err), ATTN_OK, "%s", err.message);

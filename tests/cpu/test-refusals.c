@@ -62,9 +62,9 @@ Test(refusals, batches)
     step.q_offsets[1] = 2;
     REFUSED(prepare(), ATTN_E_INVALID, "q_offsets"); /* two tokens, max_q is 1 */
     step.q_offsets[1] = 1;
-    step.batch.rows = 1;
+    step.batch.num_tokens = 1;
     REFUSED(prepare(), ATTN_E_INVALID, "q_offsets");
-    step.batch.rows = 2;
+    step.batch.num_tokens = 2;
     step.batch.table_width = 256; /* 4,100 keys take 257 pages */
     REFUSED(prepare(), ATTN_E_INVALID, "table_width");
     step.batch.table_width = STEP_PAGES;
@@ -193,7 +193,7 @@ Test(refusals, writes_check_every_slot_first)
         rows[i] = 77;
     ATTN_INIT(&args);
     args.k_dtype = args.v_dtype = ATTN_F32;
-    args.rows = 3;
+    args.num_tokens = 3;
     args.k_new.buffer.data = rows;
     args.k_new.head_stride = STEP_DIM * sizeof(float);
     args.k_new.token_stride = STEP_HEADS * STEP_DIM * sizeof(float);
@@ -202,7 +202,7 @@ Test(refusals, writes_check_every_slot_first)
     REFUSED(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_E_INVALID,
             "slot_mapping");
     cr_expect_eq(*slot, before);
-    args.rows = 2;
+    args.num_tokens = 2;
     cr_assert_eq(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_OK);
     cr_expect_eq(*slot, 77);
     args.slot_mapping.data = NULL;
@@ -222,7 +222,7 @@ Test(refusals, slots_have_64_bits)
 
     ATTN_INIT(&args);
     ATTN_INIT(&batch);
-    batch.seqs = batch.rows = batch.max_q = 1;
+    batch.seqs = batch.num_tokens = batch.max_q = 1;
     batch.max_kv = 17;
     batch.q_offsets.data = q_offsets;
     batch.kv_lens.data = lens;

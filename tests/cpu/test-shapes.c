@@ -61,7 +61,7 @@ static void desk_init(struct desk *desk, const char *keys, const char *flags)
     for (int32_t i = 0; i < PAGES; i++)
         desk->table[i] = i;
     desk->batch.seqs = 1;
-    desk->batch.rows = ROWS;
+    desk->batch.num_tokens = ROWS;
     desk->batch.max_q = ROWS;
     desk->batch.max_kv = 64;
     desk->batch.q_offsets.data = desk->q_offsets;

@@ -103,7 +103,7 @@ static void write_type(const struct entered *entered, struct attn_backend_impl *
             (struct attn_scale){ATTN_SCALE_DEVICE,   ATTN_SCALES_TOKEN_HEAD, {scales, 0}, sizeof scales[0],
                                 sizeof scales[0][0], sizeof scales[0][0][0], {0}};
     args.k_dtype = args.v_dtype = ATTN_F32;
-    args.rows = ROWS;
+    args.num_tokens = ROWS;
     args.k_new.buffer.data = args.v_new.buffer.data = x;
     args.k_new.token_stride = args.v_new.token_stride = sizeof x[0];
     args.k_new.head_stride = args.v_new.head_stride = sizeof x[0][0];

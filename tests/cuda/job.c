@@ -106,7 +106,7 @@ static void make_step(struct job *job)
     job->batch.given = ATTN_GIVEN_HOST_COPIES;
     job->batch.host = &job->host;
     job->batch.seqs = SEQS;
-    job->batch.rows = ROWS;
+    job->batch.num_tokens = ROWS;
     job->batch.max_q = 3;
     job->batch.max_kv = KEYS;
     job->batch.q_offsets = at(job, AT_OFFSETS);

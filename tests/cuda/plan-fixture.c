@@ -152,7 +152,7 @@ void fixture_set_batch(struct fixture *fixture, struct fixture_class *own, uint3
     struct attn_batch *batch = &own->batch;
 
     ATTN_INIT(&own->host);
-    batch->rows = (uint32_t)own->arrays.q_offsets[batch->seqs];
+    batch->num_tokens = (uint32_t)own->arrays.q_offsets[batch->seqs];
     batch->max_q = max_q;
     batch->max_kv = FIXTURE_KV_LEN;
     batch->host = &own->host;

@@ -253,7 +253,7 @@ static void from_device(struct pair *pair, struct attn_metadata *const built[SID
         for (uint32_t g = 0; g < CROWD_GROUPS; g++) {
             const struct attn_view table = array_of(built[i], ATTN_FIELD_BLOCK_TABLES, g);
             ATTN_INIT(&batch[g]);
-            batch[g].seqs = batch[g].rows = pair->crowd.seqs;
+            batch[g].seqs = batch[g].num_tokens = pair->crowd.seqs;
             batch[g].max_q = 1;
             batch[g].max_kv = CROWD_LEN;
             batch[g].q_offsets = array_of(built[i], ATTN_FIELD_QUERY_START_LOC, 0).device;

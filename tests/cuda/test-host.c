@@ -201,7 +201,7 @@ static void test_calls_refused(struct world *world, struct job *job)
     struct attn_merge_args merge;
 
     ATTN_INIT(&write);
-    write.rows = 1;
+    write.num_tokens = 1;
     write.k_dtype = write.v_dtype = ATTN_F32;
     write.k_new = write.v_new = job->tensors.q;
     write.slot_mapping = job->block;
@@ -216,7 +216,7 @@ static void test_calls_refused(struct world *world, struct job *job)
     merge.count = 1;
     merge.dtype = ATTN_F32;
     merge.lse_base = ATTN_LSE_NATURAL;
-    merge.rows = merge.heads = 1;
+    merge.num_tokens = merge.heads = 1;
     merge.head_dim = 8;
     merge.out = job->tensors.out;
     merge.parts = &part;
@@ -287,13 +287,13 @@ static void test_too_many(struct world *world)
     struct attn_batch batch = job.batch;
     batch.given = 0;
     batch.host = NULL;
-    batch.rows = batch.max_q = 1 << 24;
+    batch.num_tokens = batch.max_q = 1 << 24;
     const uint64_t before = world->fake->calls_of("cuLaunchKernel");
     if (status == ATTN_OK)
         status = table->run(plan, &batch, &job.tensors, job.kv, NULL, &job.schedule, &job.scratch, job.stream,
                             &world->err);
     check(world,
-          status == ATTN_E_UNSUPPORTED && strcmp(world->err.field, "batch.rows") == 0 &&
+          status == ATTN_E_UNSUPPORTED && strcmp(world->err.field, "batch.num_tokens") == 0 &&
               strstr(world->err.message, "takes 4294967295") != NULL,
           "a launch of more than 2^32 threads is refused in words");
     check(world, world->fake->calls_of("cuLaunchKernel") == before, "and not tried");

@@ -121,7 +121,7 @@ static void check_encode(struct golden *g, struct attn_backend *backend, uint32_
     ATTN_INIT(&err);
     ATTN_INIT(&args);
     args.k_dtype = args.v_dtype = ATTN_F32;
-    args.rows = rows;
+    args.num_tokens = rows;
     args.k_new.buffer = args.v_new.buffer = lent[1].buffer;
     args.k_new.token_stride = args.v_new.token_stride = COLUMNS * (int64_t)sizeof(float);
     args.k_new.head_stride = args.v_new.head_stride = COLUMNS * (int64_t)sizeof(float);

@@ -137,7 +137,7 @@ static int32_t write_once(struct attn_backend *backend, struct reshape *r, float
     describe(r, &lent[0].buffer, &lent[1].buffer, &desc);
     ATTN_INIT(&args);
     args.k_dtype = args.v_dtype = ATTN_F32;
-    args.rows = r->rows;
+    args.num_tokens = r->rows;
     args.k_new.buffer = lent[2].buffer;
     args.v_new.buffer = lent[3].buffer;
     args.k_new.token_stride = args.v_new.token_stride = (int64_t)r->token_stride * (int64_t)sizeof(float);

@@ -90,7 +90,7 @@ static struct recorded_call *keep(uint32_t kind, const struct attn_plan_impl *pl
     const struct attn_batch_host *host =
         (batch->given & ATTN_GIVEN_HOST_COPIES) != 0 && batch->host != NULL ? batch->host : &none;
     call->seqs = batch->seqs;
-    call->rows = batch->rows;
+    call->rows = batch->num_tokens;
     call->q_offsets = copy(host->q_offsets, &batch->q_offsets, batch->seqs + 1);
     call->kv_lens = copy(host->kv_lens, &batch->kv_lens, batch->seqs);
     call->csr_indptr = copy(host->csr_indptr, &batch->csr_indptr, batch->seqs + 1);
@@ -178,9 +178,9 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
     (void)backend, (void)stream, (void)err;
     if (call == NULL)
         return ATTN_OK;
-    call->rows = args->rows;
+    call->rows = args->num_tokens;
     call->new_dtype = args->k_dtype;
-    call->slots = copy_bytes(&args->slot_mapping, args->rows * sizeof(int64_t));
+    call->slots = copy_bytes(&args->slot_mapping, args->num_tokens * sizeof(int64_t));
     call->cached = true;
     call->cache = *attn_util_kv(kv, desc);
     return ATTN_OK;

@@ -77,7 +77,7 @@ static int32_t run(const struct attn_plan_impl *plan, const struct attn_batch *b
     if (attn_util_member(stream, &members) == 0) {
         gpu_resolve(&resolved, attn_util_problem(plan), batch, tensors, attn_util_kv(kv, desc));
         pthread_mutex_lock(&lock);
-        fiber_run_reference(&resolved, batch->rows + MORE_ROWS, batch->rows);
+        fiber_run_reference(&resolved, batch->num_tokens + MORE_ROWS, batch->num_tokens);
         pthread_mutex_unlock(&lock);
     }
     return attn_util_join(stream);

@@ -90,7 +90,7 @@ static void on_host(const struct attn_kv_advance_step_args *args)
     struct attn_error err;
     const struct attn_advance advance = {.seqs = args->seqs,
                                          .queries = args->queries,
-                                         .rows = args->rows,
+                                         .rows = args->num_tokens,
                                          .block = args->block,
                                          .keep_padding = args->keep_padding,
                                          .table_width = args->table_width,
@@ -150,7 +150,7 @@ static int run_case(uint32_t number, struct arrays arrays[2])
     args.table_width = 4 + below(WIDTH - 3);
     args.table_stride = (int64_t)WIDTH * (flags.wide != 0 ? 8 : 4);
     args.csr_capacity = SEQS * WIDTH;
-    args.rows = fill(&arrays[0], &args, &flags) + below(GAP);
+    args.num_tokens = fill(&arrays[0], &args, &flags) + below(GAP);
     arrays[1] = arrays[0];
     set_buffers(&args, &arrays[0], &flags);
     on_host(&args);
@@ -163,7 +163,7 @@ static int run_case(uint32_t number, struct arrays arrays[2])
     while (one[byte] == two[byte])
         byte++;
     fprintf(stderr, "case %u: byte %zu of the arrays differs (seqs %u, queries %u, rows %u, bits 0x%x)\n",
-            number, byte, args.seqs, args.queries, args.rows, bits);
+            number, byte, args.seqs, args.queries, args.num_tokens, bits);
     return 1;
 }
 

@@ -213,7 +213,7 @@ static int write_case(uint32_t number)
     args.v_dtype = wide_dtype();
     const uint32_t k = below(3) == 0 ? args.k_dtype : any_dtype(), v = any_dtype();
     const struct attn_kv_desc desc = any_cache(0, &s, latent, k, v);
-    args.rows = 1 + below(ROWS_MOST);
+    args.num_tokens = 1 + below(ROWS_MOST);
     args.k_new = tensor_of(0, s.heads, s.dim, args.k_dtype);
     args.v_new = tensor_of(1, s.heads, s.vo, args.v_dtype);
     if (latent && below(4) != 0)

@@ -192,7 +192,7 @@ int32_t model_layers(struct model *model, const struct attn_state *state, uint32
         ATTN_INIT(&tensors);
         ATTN_INIT(&step);
         write.k_dtype = write.v_dtype = ATTN_F32;
-        write.rows = rows;
+        write.num_tokens = rows;
         write.k_new = view(memory->k[i], MODEL_KV_HEADS);
         write.v_new = view(memory->v[i], MODEL_KV_HEADS);
         write.kv = model->kv[way][i];

@@ -237,7 +237,7 @@ static void test_arguments(struct attn_backend *backend)
     REFUSED(world_prepare(&world, true, stream, &err), ATTN_E_STATE, "batch.host");
     ATTN_INIT(&write);
     write.k_dtype = write.v_dtype = ATTN_INT8;
-    write.rows = ROWS;
+    write.num_tokens = ROWS;
     write.k_new.buffer.data = world.memory->k_new;
     write.v_new = write.k_new;
     write.kv = world.kv;

@@ -171,7 +171,7 @@ static void make_batch(const struct world *world, struct attn_batch *batch)
 
     ATTN_INIT(batch);
     batch->seqs = SEQS;
-    batch->rows = ROWS;
+    batch->num_tokens = ROWS;
     batch->max_q = MOST_Q;
     batch->max_kv = MOST_KV;
     batch->q_offsets.data = memory->q_offsets;
@@ -207,7 +207,7 @@ static void attend(struct world *world, void *stream)
 
     ATTN_INIT(&write);
     write.k_dtype = write.v_dtype = ATTN_F32;
-    write.rows = ROWS;
+    write.num_tokens = ROWS;
     write.k_new = (struct attn_tensor)VIEW(memory->k_new);
     write.v_new = (struct attn_tensor)VIEW(memory->v_new);
     write.kv = world->kv;
@@ -251,7 +251,7 @@ static void combine(struct world *world, void *stream)
     merge.parts = parts;
     merge.dtype = ATTN_F32;
     merge.lse_base = ATTN_LSE_NATURAL;
-    merge.rows = ROWS;
+    merge.num_tokens = ROWS;
     merge.heads = HEADS;
     merge.head_dim = DIM;
     merge.out = (struct attn_tensor)VIEW(memory->merged);
@@ -267,7 +267,7 @@ static void combine(struct world *world, void *stream)
     rescale.all = all;
     rescale.count = 2;
     rescale.lse_base = ATTN_LSE_NATURAL;
-    rescale.rows = ROWS;
+    rescale.num_tokens = ROWS;
     rescale.heads = HEADS;
     rescale.head_dim = DIM;
     MUST(attn_rescale(world->backend, &rescale, stream, err));
@@ -336,7 +336,7 @@ static void write_where_tokens_are(struct world *world, const struct attn_batch 
     write.k_new = (struct attn_tensor)VIEW(world->memory->k_new);
     write.v_new = (struct attn_tensor)VIEW(world->memory->v_new);
     write.kv = world->kv;
-    write.rows = ROWS;
+    write.num_tokens = ROWS;
     write.batch = batch;
     write.addressing = ATTN_TABLE;
     MUST(attn_kv_write(world->backend, &write, stream, err));

@@ -154,7 +154,7 @@ static void make_step(struct model *model, uint32_t c, const struct step_def *st
             history->kv_offsets[n - first] + (int32_t)keys_of(model, c, &step->entries[n], cached, &begin);
     }
     out->batch.seqs = out->seqs;
-    out->batch.rows = rows_before(model, c, step, end) - row;
+    out->batch.num_tokens = rows_before(model, c, step, end) - row;
     out->batch.q_offsets.data = history->q_offsets;
     out->batch.kv_offsets.data = history->kv_offsets;
     out->host.q_offsets = history->q_offsets;
@@ -183,12 +183,12 @@ static void make_step(struct model *model, uint32_t c, const struct step_def *st
     tensors->mask = call->tensors.mask;
     tensors->mask_starts.data = (void *)(uintptr_t)(call->starts + first);
     tensors->mask_row_stride = call->tensors.mask_row_stride;
-    copy_rows(&call->tensors.out, row, out->batch.rows, heads,
+    copy_rows(&call->tensors.out, row, out->batch.num_tokens, heads,
               (size_t)out->problem.head_dim_vo * oracle_size(out->problem.out_dtype), &out->arena, "out",
               &out->out_memory, &tensors->out);
     if (call->lse != NULL)
-        copy_rows(&call->tensors.lse, row, out->batch.rows, heads, 4, &out->arena, "lse", &out->lse_memory,
-                  &tensors->lse);
+        copy_rows(&call->tensors.lse, row, out->batch.num_tokens, heads, 4, &out->arena, "lse",
+                  &out->lse_memory, &tensors->lse);
     out->numerics = numerics_of(model, &model->problems[c]);
     const uint32_t other = numerics_of(model, &out->problem);
     out->numerics = other > out->numerics ? other : out->numerics;
@@ -227,7 +227,7 @@ bool compare_outside(struct model *model, uint32_t c, const struct step_def *ste
 
     memset(&all, 0, sizeof all);
     all.problem = model->problems[c];
-    all.batch.rows = rows_before(model, c, step, step->count) + step->pad;
+    all.batch.num_tokens = rows_before(model, c, step, step->count) + step->pad;
     all.tensors.out = call->tensors.out;
     all.tensors.lse = call->tensors.lse;
     all.out_memory = call->out;

@@ -85,7 +85,7 @@ static void merge_pair(const struct attn_merge_args *args, const struct weights 
 
 void oracle_merge(const struct attn_merge_args *args, const struct oracle_merged *merged)
 {
-    for (uint32_t row = 0; row < args->rows; row++) {
+    for (uint32_t row = 0; row < args->num_tokens; row++) {
         for (uint32_t head = 0; head < args->heads; head++) {
             size_t pair = (size_t)row * args->heads + head, first = pair * args->head_dim;
             struct weights weights = {0};
@@ -104,7 +104,7 @@ void oracle_merge(const struct attn_merge_args *args, const struct oracle_merged
 
 void oracle_rescale(const struct attn_rescale_args *args, double *out)
 {
-    for (uint32_t row = 0; row < args->rows; row++) {
+    for (uint32_t row = 0; row < args->num_tokens; row++) {
         for (uint32_t head = 0; head < args->heads; head++) {
             size_t pair = (size_t)row * args->heads + head;
             struct weights weights = {0};

@@ -45,7 +45,7 @@ static void lay_out_lengths(struct random_case *c, struct rng *rng)
         c->kv_offsets[n + 1] = c->kv_offsets[n] + c->kv_lens[n] + (int32_t)(run ? pick(rng, 3) : 0);
     }
     c->batch.q_offsets.data = c->q_offsets;
-    c->batch.rows = (uint32_t)c->q_offsets[c->batch.seqs];
+    c->batch.num_tokens = (uint32_t)c->q_offsets[c->batch.seqs];
     if (run)
         c->batch.kv_offsets.data = c->kv_offsets;
     if (p->kv_source != ATTN_KV_NEW || (!own_rows && pick(rng, 2)))

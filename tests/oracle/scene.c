@@ -48,7 +48,7 @@ void start(int q_len, int kv_len)
     scene.problem.align = ATTN_ALIGN_END;
     ATTN_INIT(&scene.batch);
     scene.batch.seqs = 1;
-    scene.batch.rows = (uint32_t)q_len;
+    scene.batch.num_tokens = (uint32_t)q_len;
     scene.q_offsets[1] = q_len;
     scene.kv_lens[0] = kv_len;
     scene.batch.q_offsets.data = scene.q_offsets;

@@ -24,7 +24,7 @@ Test(merge, empty_and_nan_parts)
     args.count = 2;
     args.parts = parts;
     args.dtype = ATTN_F32;
-    args.rows = args.heads = args.head_dim = 1;
+    args.num_tokens = args.heads = args.head_dim = 1;
     const struct oracle_merged result = {.out = &merged, .lse = &total, .parts = &count};
     oracle_merge(&args, &result);
     cr_expect(merged == 0 && total == -INFINITY && count == 0);
@@ -58,7 +58,7 @@ Test(merge, rescaled_parts_add_up)
         args.own = all[r];
         args.all = all;
         args.count = 3;
-        args.rows = args.heads = args.head_dim = 1;
+        args.num_tokens = args.heads = args.head_dim = 1;
         oracle_rescale(&args, &share);
         sum += share;
         cr_expect(r != 2 || share == 0);
@@ -68,7 +68,7 @@ Test(merge, rescaled_parts_add_up)
     args.count = 3;
     args.parts = parts;
     args.dtype = ATTN_F32;
-    args.rows = args.heads = args.head_dim = 1;
+    args.num_tokens = args.heads = args.head_dim = 1;
     const struct oracle_merged result = {.out = &merged, .lse = &total};
     oracle_merge(&args, &result);
     cr_expect(close_to(sum, merged));

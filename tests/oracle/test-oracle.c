@@ -277,7 +277,7 @@ static void merge_of_parts(uint32_t base)
     args.parts = parts;
     args.dtype = ATTN_F32;
     args.lse_base = base;
-    args.rows = 1;
+    args.num_tokens = 1;
     args.heads = HEADS;
     args.head_dim = DIM;
     const struct oracle_merged result = {.out = &merged[0][0], .lse = total};

@@ -69,7 +69,7 @@ static void compare(uint64_t seed)
 {
     const struct attn_problem *p = &c.problem;
 
-    for (uint32_t row = 0; row < c.batch.rows; row++) {
+    for (uint32_t row = 0; row < c.batch.num_tokens; row++) {
         for (uint32_t head = 0; head < p->heads; head++) {
             uint32_t pair = row * p->heads + head;
             tally.pairs++;

@@ -9,7 +9,7 @@ static int32_t check_scalars(const struct attn_problem *p, const struct attn_bat
 
     if (batch->seqs > p->max_seqs)
         return attn_util_fail(err, ATTN_E_INVALID, "seqs", wanted);
-    if (batch->rows > p->max_rows)
+    if (batch->num_tokens > p->max_rows)
         return attn_util_fail(err, ATTN_E_INVALID, "rows", wanted);
     if (batch->max_q > p->max_q)
         return attn_util_fail(err, ATTN_E_INVALID, "max_q", wanted);
@@ -34,7 +34,7 @@ static int32_t check_arrays(const struct attn_problem *p, const struct attn_batc
     if (status == ATTN_OK && table && batch->table_stride % 4 != 0)
         status = attn_util_fail(err, ATTN_E_INVALID, "table_stride", "it is no multiple of 4");
     if (status == ATTN_OK)
-        status = check_address(&batch->q_positions, position, p->positions != 0 && batch->rows > 0,
+        status = check_address(&batch->q_positions, position, p->positions != 0 && batch->num_tokens > 0,
                                "q_positions", err);
     return status;
 }
@@ -95,7 +95,7 @@ int32_t check_batch(const struct attn_problem *p, const struct attn_batch *batch
             status = check_keys(p, batch, seq, last, err);
     }
     if (status == ATTN_OK && batch->seqs > 0 &&
-        (uint32_t)number_at(&batch->q_offsets, batch->seqs) != batch->rows)
+        (uint32_t)number_at(&batch->q_offsets, batch->seqs) != batch->num_tokens)
         return attn_util_fail(err, ATTN_E_INVALID, "q_offsets", "they end at rows");
     return status;
 }

@@ -96,9 +96,11 @@ static int32_t merge(struct attn_backend_impl *backend, const struct attn_merge_
                      struct attn_error *err)
 {
     struct attn_merge_args copy = *args;
-    const uint32_t out[3] = {args->rows, args->heads, args->head_dim}, lse[3] = {args->rows, args->heads, 1};
+    const uint32_t out[3] = {args->num_tokens, args->heads, args->head_dim},
+                   lse[3] = {args->num_tokens, args->heads, 1};
     const uint32_t size = size_of(args->dtype);
-    int32_t status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
+    int32_t status =
+        check_common(args->count, args->dtype, args->lse_base, args->num_tokens, args->heads, err);
 
     for (uint32_t k = 0; status == ATTN_OK && k < args->count; k++) {
         status = check_tensor(&args->parts[k].out, out, size, false, "parts.out", err);
@@ -111,15 +113,17 @@ static int32_t merge(struct attn_backend_impl *backend, const struct attn_merge_
         status = check_tensor(&args->lse, lse, sizeof(float), true, "lse", err);
     if (status != ATTN_OK)
         return status;
-    return pool_execute(backend, stream, merge_pair, &copy, args->rows * args->heads, err);
+    return pool_execute(backend, stream, merge_pair, &copy, args->num_tokens * args->heads, err);
 }
 
 static int32_t rescale(struct attn_backend_impl *backend, const struct attn_rescale_args *args, void *stream,
                        struct attn_error *err)
 {
     struct attn_rescale_args copy = *args;
-    const uint32_t out[3] = {args->rows, args->heads, args->head_dim}, lse[3] = {args->rows, args->heads, 1};
-    int32_t status = check_common(args->count, args->dtype, args->lse_base, args->rows, args->heads, err);
+    const uint32_t out[3] = {args->num_tokens, args->heads, args->head_dim},
+                   lse[3] = {args->num_tokens, args->heads, 1};
+    int32_t status =
+        check_common(args->count, args->dtype, args->lse_base, args->num_tokens, args->heads, err);
 
     if (status == ATTN_OK)
         status = check_tensor(&args->out, out, size_of(args->dtype), true, "out", err);
@@ -129,7 +133,7 @@ static int32_t rescale(struct attn_backend_impl *backend, const struct attn_resc
         status = check_tensor(&args->all[k], lse, sizeof(float), false, "all", err);
     if (status != ATTN_OK)
         return status;
-    return pool_execute(backend, stream, rescale_pair, &copy, args->rows * args->heads, err);
+    return pool_execute(backend, stream, rescale_pair, &copy, args->num_tokens * args->heads, err);
 }
 
 const struct attn_merge_table defect_merge = {

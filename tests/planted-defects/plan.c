@@ -63,7 +63,7 @@ static int32_t sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *
 /* Keys of a part: by the lengths of the sequence alone. */
 static uint32_t part_keys(const struct attn_batch *batch, uint32_t q_len, uint32_t kv_len)
 {
-    const uint32_t tokens = IS(split_batch) ? batch->rows : q_len;
+    const uint32_t tokens = IS(split_batch) ? batch->num_tokens : q_len;
     const uint32_t most = tokens < PARTS_MAX ? PARTS_MAX / tokens : 1;
     const uint32_t cuts = kv_len / CUT_KEYS + (kv_len % CUT_KEYS != 0);
 
@@ -114,7 +114,7 @@ static int32_t prepare(const struct attn_plan_impl *plan, const struct attn_batc
         *schedule = (struct schedule){.magic = SCHEDULE_MAGIC,
                                       .plan = plan->hash,
                                       .seqs = batch->seqs,
-                                      .rows = batch->rows,
+                                      .rows = batch->num_tokens,
                                       .last = last};
         for (uint32_t seq = 0; seq < batch->seqs; seq++)
             put_sequence(batch, seq, schedule, &slot, &counter);

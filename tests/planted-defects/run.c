@@ -30,7 +30,7 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
 {
     if (list->magic != SCHEDULE_MAGIC || list->plan != plan->hash || list->count > plan->limits.items)
         return attn_util_fail(err, ATTN_E_INVALID, "schedule", "it was not made for this plan");
-    if (list->seqs != batch->seqs || list->rows != batch->rows)
+    if (list->seqs != batch->seqs || list->rows != batch->num_tokens)
         return attn_util_fail(err, ATTN_E_INVALID, "schedule", "it was not made for this batch");
     return ATTN_OK;
 }
@@ -94,7 +94,7 @@ static void write_padding(const struct attn_plan_impl *plan, const struct attn_b
 {
     const struct attn_problem *p = &plan->problem;
 
-    for (uint32_t row = batch->rows; row % 4 != 0; row++)
+    for (uint32_t row = batch->num_tokens; row % 4 != 0; row++)
         for (uint32_t head = 0; head < p->heads; head++)
             memset(attn_util_element(&tensors->out, row, head), 0,
                    (size_t)p->head_dim_vo * size_of(p->out_dtype));
@@ -115,7 +115,7 @@ int32_t defect_run(const struct attn_plan_impl *plan, const struct attn_batch *b
     if (status == ATTN_OK)
         status = check_schedule(plan, batch, list, err);
     if (status == ATTN_OK)
-        status = check_tensors(&plan->problem, tensors, batch->rows, err);
+        status = check_tensors(&plan->problem, tensors, batch->num_tokens, err);
     if (status == ATTN_OK)
         status = check_keys(plan, batch, job.kv, list->last, err);
     if (status != ATTN_OK)

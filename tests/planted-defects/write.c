@@ -93,8 +93,8 @@ static bool converts(uint32_t from, uint32_t to)
 static int32_t check_rows(const struct attn_kv_write_args *args, const struct attn_kv_desc *d,
                           struct attn_error *err)
 {
-    const uint32_t k[3] = {args->rows, d->kv_heads, d->head_dim};
-    const uint32_t v[3] = {args->rows, d->kv_heads, d->head_dim_vo != 0 ? d->head_dim_vo : d->head_dim};
+    const uint32_t k[3] = {args->num_tokens, d->kv_heads, d->head_dim};
+    const uint32_t v[3] = {args->num_tokens, d->kv_heads, d->head_dim_vo != 0 ? d->head_dim_vo : d->head_dim};
     int64_t token;
     int32_t status = check_tensor(&args->k_new, k, size_of(args->k_dtype), false, "k_new", err);
 
@@ -103,7 +103,7 @@ static int32_t check_rows(const struct attn_kv_write_args *args, const struct at
     if (status == ATTN_OK)
         status =
             check_address(&args->slot_mapping, sizeof(int64_t), args->batch == NULL, "slot_mapping", err);
-    for (uint32_t row = 0; status == ATTN_OK && row < args->rows; row++)
+    for (uint32_t row = 0; status == ATTN_OK && row < args->num_tokens; row++)
         if (attn_util_place(args, d->block, row, &token) >= (int64_t)d->pages || token >= (int64_t)d->block)
             status = attn_util_fail(err, ATTN_E_INVALID, "slot_mapping", "a row goes behind the last page");
     return status;
@@ -132,7 +132,7 @@ static int32_t write_rows(struct attn_backend_impl *backend, const struct attn_k
     status = check_rows(args, d, err);
     if (status != ATTN_OK)
         return status;
-    return pool_execute(backend, stream, write_row, &write, args->rows, err);
+    return pool_execute(backend, stream, write_row, &write, args->num_tokens, err);
 }
 
 static int32_t create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,

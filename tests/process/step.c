@@ -62,7 +62,7 @@ static void fill(struct step *step, const struct attn_kv_shape *shape)
 static void describe(struct step *step)
 {
     ATTN_INIT(&step->batch);
-    step->batch.seqs = step->batch.rows = SEQS;
+    step->batch.seqs = step->batch.num_tokens = SEQS;
     step->batch.max_q = 1;
     step->batch.max_kv = KEYS;
     step->batch.q_offsets.data = step->q_offsets;

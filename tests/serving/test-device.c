@@ -22,7 +22,7 @@ static int32_t advance(struct attn_backend_impl *backend, const struct attn_kv_a
 {
     const struct attn_advance arrays = {.seqs = args->seqs,
                                         .queries = args->queries,
-                                        .rows = args->rows,
+                                        .rows = args->num_tokens,
                                         .block = args->block,
                                         .table_width = args->table_width,
                                         .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
@@ -59,7 +59,7 @@ static void make_batch(const struct engine *e, const struct attn_metadata_impl *
 
     ATTN_INIT(batch);
     batch->seqs = e->seqs;
-    batch->rows = built->tokens;
+    batch->num_tokens = built->tokens;
     batch->max_q = built->max_q;
     batch->q_offsets = attn__field(built, ATTN_FIELD_QUERY_START_LOC, 0)->device;
     batch->kv_lens = attn__field(built, ATTN_FIELD_SEQ_LENS_TENSOR, g)->device;

@@ -64,7 +64,7 @@ static void make_rows(struct dice *dice, struct batch *b)
     for (uint32_t i = 0; i < args->queries; i++)
         b->at.query_starts[i + 1] = b->at.query_starts[i] + (uneven ? (int32_t)dice_roll(dice, 0, 4) : 1);
     b->bytes[1] = uneven ? (args->queries + 1) * sizeof(int32_t) : 0;
-    args->rows = (uint32_t)b->at.query_starts[args->queries] + (args->seqs - args->queries);
+    args->num_tokens = (uint32_t)b->at.query_starts[args->queries] + (args->seqs - args->queries);
     for (uint32_t i = 0; i < ROWS; i++) {
         b->at.sampled[i] = dice_roll(dice, 0, 50000);
         b->at.tokens[i] = b->at.positions[i] = b->at.slots[i] = 77;
@@ -99,7 +99,7 @@ static void make_batch(struct dice *dice, struct batch *b)
     args->table_stride = (int64_t)args->table_width * size;
     args->csr_capacity = (uint64_t)dice_roll(dice, 0, cells);
     const int csr = (int)dice_roll(dice, 0, 1);
-    const size_t n = args->seqs * sizeof(int32_t), r = args->rows * sizeof(int64_t);
+    const size_t n = args->seqs * sizeof(int32_t), r = args->num_tokens * sizeof(int64_t);
     const size_t real = (size_t)b->at.query_starts[args->queries] * sizeof(int64_t);
     b->bytes[0] = (size_t)cells * size;
     b->bytes[2] = dice_roll(dice, 0, 1) ? args->queries * sizeof(int32_t) : 0;
@@ -140,7 +140,8 @@ static int plain_step(struct batch *b)
         at->last[i] = (int32_t)(len == 0 ? block : (len - 1) % block + 1);
         at->indptr[i + 1] = (int32_t)pages;
     }
-    for (int64_t row = at->query_starts[args->queries]; row < args->rows && !args->keep_padding; row++) {
+    for (int64_t row = at->query_starts[args->queries]; row < args->num_tokens && !args->keep_padding;
+         row++) {
         at->tokens[row] = at->positions[row] = 0;
         at->slots[row] = -1;
     }
@@ -207,7 +208,7 @@ static void check_refusals(struct attn_backend *backend)
     ATTN_INIT(&err);
     ATTN_INIT(&good);
     good.block = 8;
-    good.seqs = good.queries = good.rows = 1;
+    good.seqs = good.queries = good.num_tokens = 1;
     good.table_width = 2;
     good.table_stride = 8;
     good.table.data = table;
@@ -225,7 +226,7 @@ static void check_refusals(struct attn_backend *backend)
     REFUSED(block, 0, "block");
     REFUSED(seqs, 0, "seqs");
     REFUSED(seqs, UINT32_MAX, "seqs");
-    REFUSED(rows, 0, "query_start_loc");
+    REFUSED(num_tokens, 0, "query_start_loc");
     REFUSED(index_dtype, ATTN_F32, "index_dtype");
     REFUSED(seq_lens.data, NULL, "seq_lens");
     REFUSED(table.data, NULL, "table");

@@ -96,7 +96,7 @@ static void run(void)
     ATTN_INIT(&scratch);
     ATTN_INIT(&err);
     batch.seqs = 2;
-    batch.rows = 3;
+    batch.num_tokens = 3;
     batch.max_q = 2;
     batch.max_kv = 20;
     batch.table_width = 2;

@@ -51,7 +51,7 @@ static void make(struct step *step, const char *keys)
     step->batch.given = ATTN_GIVEN_HOST_COPIES;
     step->batch.host = &step->host;
     step->batch.seqs = 3;
-    step->batch.rows = 7;
+    step->batch.num_tokens = 7;
     step->batch.max_q = 5;
     step->batch.max_kv = 40;
     step->batch.pages = 10;
@@ -105,7 +105,7 @@ Test(batch, good_ones)
     ACCEPTED("addr=csr", );
     ACCEPTED("addr=dense", );
     ACCEPTED("", s.batch.given = 0; s.host.q_offsets = NULL);
-    ACCEPTED("", s.batch.seqs = 0; s.batch.rows = 0; s.batch.given = 0; s.batch.q_offsets.data = NULL);
+    ACCEPTED("", s.batch.seqs = 0; s.batch.num_tokens = 0; s.batch.given = 0; s.batch.q_offsets.data = NULL);
     ACCEPTED("", s.batch.pages = 0; s.table[0][0] = 1000000);
     ACCEPTED("kv_source=new", s.kv_lens[0] = 2; s.kv_lens[1] = 0; s.kv_lens[2] = 5);
     ACCEPTED("kv_source=new", give(&s.batch.kv_lens, NULL); s.host.kv_lens = NULL);
@@ -115,10 +115,10 @@ Test(batch, good_ones)
 Test(batch, scalars)
 {
     REFUSED("", "seqs", "is 5; accepted: up to the plan's maximum 4", s.batch.seqs = 5);
-    REFUSED("", "rows", "maximum 16", s.batch.rows = 17);
+    REFUSED("", "num_tokens", "maximum 16", s.batch.num_tokens = 17);
     REFUSED("", "max_q", "maximum 8", s.batch.max_q = 9);
     REFUSED("", "max_kv", "maximum 64", s.batch.max_kv = 65);
-    REFUSED("", "rows", "accepted: up to", s.batch.max_q = 2);
+    REFUSED("", "num_tokens", "accepted: up to", s.batch.max_q = 2);
     REFUSED("", "given", "0x6", s.batch.given = 7);
     REFUSED("", "table_stride", "multiples of 4", s.batch.table_stride = 18);
     REFUSED("", "position_dtype", "ATTN_INT64", s.batch.position_dtype = ATTN_F32);

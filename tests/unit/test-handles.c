@@ -49,7 +49,7 @@ static void fill(struct desk *desk)
 {
     ATTN_INIT(&desk->batch);
     desk->batch.seqs = 2;
-    desk->batch.rows = 3;
+    desk->batch.num_tokens = 3;
     desk->batch.max_q = 2;
     desk->batch.max_kv = 20;
     desk->batch.table_width = 2;
@@ -292,7 +292,7 @@ Test(handles, prepare)
     cr_assert_eq(world_said(&desk.world, "prepare at 64"), 1);
     cr_assert_eq(world_said(&desk.world, "prepare at 96"), 0);
     struct attn_batch bad = desk.batch;
-    bad.rows = 17;
+    bad.num_tokens = 17;
     batches[2] = &bad;
     cr_assert_eq(attn_plan_prepare_many(plans, batches, schedules, 3, &desk.staging, NULL, err),
                  ATTN_E_INVALID);
@@ -382,7 +382,7 @@ Test(handles, run_checks_its_arguments)
                  ATTN_E_INVALID);
     cr_assert_eq(attn_plan_run(NULL, &desk.batch, t, &desk.schedule, &desk.scratch, NULL, NULL),
                  ATTN_E_INVALID);
-    desk.batch.rows = desk.batch.seqs = 0;
+    desk.batch.num_tokens = desk.batch.seqs = 0;
     t->q.buffer.data = t->out.buffer.data = NULL;
     cr_assert_eq(run(&desk), ATTN_OK, "nothing to do is no error: %s", desk.world.err.message);
     desk_close(&desk);
@@ -445,7 +445,7 @@ Test(handles, results_lie_apart)
     desk.tensors.out.head_stride = 128;
     desk.tensors.q.token_stride = desk.tensors.q.head_stride = 0;
     cr_assert_eq(run(&desk), ATTN_OK, "%s", desk.world.err.message);
-    desk.batch.rows = desk.batch.max_q = desk.batch.seqs = 1;
+    desk.batch.num_tokens = desk.batch.max_q = desk.batch.seqs = 1;
     desk.tensors.out.token_stride = 0;
     cr_assert_eq(run(&desk), ATTN_OK, "%s", desk.world.err.message);
     desk.tensors.out.head_stride = 126;

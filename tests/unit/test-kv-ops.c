@@ -220,7 +220,7 @@ Test(kv_ops, slot_mapping)
     args.block = 16;
     judge(&world, CALL, NULL, NULL);
     batch.seqs = 1;
-    batch.rows = batch.max_q = batch.max_kv = 3;
+    batch.num_tokens = batch.max_q = batch.max_kv = 3;
     batch.q_offsets.data = offsets;
     batch.kv_lens.data = lens;
     batch.table.data = table;

@@ -178,7 +178,7 @@ Test(kv, write)
     ATTN_INIT(&args);
     refuse_write(&world, backend, &args, "kv_desc", "NULL");
     args.kv_desc = &desc;
-    args.rows = 3;
+    args.num_tokens = 3;
     refuse_write(&world, backend, &args, "k_dtype", "accepted: f32");
     args.k_dtype = args.v_dtype = ATTN_F16;
     refuse_write(&world, backend, &args, "k_new", "not given");
@@ -193,8 +193,8 @@ Test(kv, write)
     args.slot_mapping.data = NULL;
     refuse_write(&world, backend, &args, "addressing", "ATTN_TABLE");
     args.addressing = ATTN_DENSE;
-    refuse_write(&world, backend, &args, "rows", "rows is 3, but the batch has 0 rows");
-    batch.rows = 3;
+    refuse_write(&world, backend, &args, "num_tokens", "num_tokens is 3, but the batch has 0");
+    batch.num_tokens = 3;
     batch.seqs = 1;
     batch.max_q = batch.max_kv = 3;
     refuse_write(&world, backend, &args, "q_offsets", "not given");
@@ -243,7 +243,7 @@ Test(kv, codes_are_written_without_scales)
     desc.k_dtype = desc.v_dtype = args.k_dtype = args.v_dtype = ATTN_INT8;
     desc.k_scale.kind = desc.v_scale.kind = ATTN_SCALE_UNIT;
     args.kv_desc = &desc;
-    args.rows = 1;
+    args.num_tokens = 1;
     args.k_new.buffer.data = args.v_new.buffer.data = args.slot_mapping.data = desc.k.data;
     cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_OK, "%s", world.err.message);
     desc.v_scale.kind = ATTN_SCALE_DEVICE;
@@ -299,7 +299,7 @@ Test(kv, merge_and_rescale)
     part.out.buffer.data = part.lse.buffer.data = memory;
     struct attn_merge_args args;
     ATTN_INIT(&args);
-    args.count = args.rows = args.heads = 1;
+    args.count = args.num_tokens = args.heads = 1;
     args.head_dim = 4;
     args.parts = &part;
     args.dtype = ATTN_F16;
@@ -315,7 +315,7 @@ Test(kv, merge_and_rescale)
                {"count", offsetof(struct attn_merge_args, count), 0},
                {"heads", offsetof(struct attn_merge_args, heads), 0},
                {"head_dim", offsetof(struct attn_merge_args, head_dim), 70000},
-               {"rows", offsetof(struct attn_merge_args, rows), 0x80000000U}};
+               {"num_tokens", offsetof(struct attn_merge_args, num_tokens), 0x80000000U}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct attn_merge_args wrong = args;
         memcpy((char *)&wrong + bad[i].offset, &bad[i].value, sizeof bad[i].value);
@@ -339,15 +339,15 @@ Test(kv, merge_and_rescale)
     ATTN_INIT(&rescale);
     rescale.dtype = ATTN_F32;
     rescale.lse_base = ATTN_LSE_NATURAL;
-    rescale.count = rescale.rows = rescale.heads = rescale.head_dim = 1;
+    rescale.count = rescale.num_tokens = rescale.heads = rescale.head_dim = 1;
     rescale.all = &part.out;
     rescale.own.buffer.data = rescale.out.buffer.data = memory;
     cr_assert_eq(attn_rescale(backend, &rescale, NULL, &world.err), ATTN_E_UNSUPPORTED,
                  "the mock has no rescale");
-    rescale.rows = 2;
+    rescale.num_tokens = 2;
     cr_assert_eq(attn_rescale(backend, &rescale, NULL, &world.err), ATTN_E_INVALID);
     cr_assert_str_eq(world.err.field, "out", "rows on one another");
-    rescale.rows = 1;
+    rescale.num_tokens = 1;
     rescale.own.buffer.data = NULL;
     cr_assert_eq(attn_rescale(backend, &rescale, NULL, &world.err), ATTN_E_INVALID);
     cr_assert_str_eq(world.err.field, "own");

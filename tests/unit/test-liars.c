@@ -245,7 +245,7 @@ Test(liars, one_call_for_several_plans)
     const struct attn_batch *batches[] = {&batch, &batch};
     ATTN_INIT(&batch);
     batch.seqs = 2;
-    batch.rows = 3;
+    batch.num_tokens = 3;
     batch.max_q = 2;
     batch.max_kv = 20;
     batch.table_width = 2;

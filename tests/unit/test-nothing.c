@@ -161,13 +161,13 @@ Test(nothing, lists_that_are_null_and_counts_beyond_limits)
     merge.dtype = ATTN_F32;
     merge.lse_base = ATTN_LSE_NATURAL;
     merge.count = 2;
-    merge.rows = merge.heads = merge.head_dim = 1;
+    merge.num_tokens = merge.heads = merge.head_dim = 1;
     refused(attn_merge(backend, &merge, NULL, &err), "parts");
     ATTN_INIT(&rescale);
     rescale.dtype = ATTN_F32;
     rescale.lse_base = ATTN_LSE_NATURAL;
     rescale.count = 2;
-    rescale.rows = rescale.heads = rescale.head_dim = 1;
+    rescale.num_tokens = rescale.heads = rescale.head_dim = 1;
     refused(attn_rescale(backend, &rescale, NULL, &err), "all");
     ATTN_INIT(&options);
     options.variable_count = 3;

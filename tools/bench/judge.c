@@ -20,7 +20,7 @@ struct samples {
  * chunks is met too. */
 static void samples_init(struct samples *samples, const struct workload *workload)
 {
-    uint32_t rows = workload->batch.rows, seqs = workload->batch.seqs, heads = workload->problem.heads;
+    uint32_t rows = workload->batch.num_tokens, seqs = workload->batch.seqs, heads = workload->problem.heads;
 
     samples->count = SAMPLES;
     for (uint32_t i = 0; i < SAMPLES; i++) {
@@ -95,7 +95,7 @@ static bool mirror_init(struct mirror *mirror, struct workload *workload)
 {
     const struct attn_problem *problem = &workload->problem;
     const struct attn_batch_host *host = &workload->host;
-    uint64_t heads = problem->heads, rows = workload->batch.rows;
+    uint64_t heads = problem->heads, rows = workload->batch.num_tokens;
 
     *mirror = (struct mirror){.batch = workload->batch, .tensors = workload->tensors};
     mirror->batch.q_offsets = (struct attn_buffer){workload->q_offsets, 0};
@@ -150,7 +150,7 @@ static double compare(const struct mirror *mirror, const struct attn_problem *pr
 double judge(struct workload *workload)
 {
     const struct attn_problem *problem = &workload->problem;
-    uint64_t pairs = (uint64_t)workload->batch.rows * problem->heads;
+    uint64_t pairs = (uint64_t)workload->batch.num_tokens * problem->heads;
     struct oracle_result result = {0};
     struct samples samples;
     struct mirror mirror;

@@ -107,7 +107,7 @@ int32_t batch_init(struct workload *workload, struct attn_error *err)
     ATTN_INIT(&workload->host);
     batch->given = ATTN_GIVEN_HOST_COPIES;
     batch->seqs = seqs;
-    batch->rows = (uint32_t)workload->sizes.rows;
+    batch->num_tokens = (uint32_t)workload->sizes.rows;
     batch->max_q = workload->sizes.max_q;
     batch->max_kv = workload->sizes.max_kv;
     batch->pages = (uint32_t)workload->sizes.pages;

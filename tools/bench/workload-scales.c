@@ -81,7 +81,7 @@ uint64_t tensor_scale_size(const struct workload *workload, uint32_t granularity
     const struct attn_problem *problem = &workload->problem;
     uint32_t heads = granularity == ATTN_SCALES_KV_HEAD ? problem->kv_heads : problem->heads;
 
-    return sizeof(float) * value_count(granularity, workload->batch.rows, heads);
+    return sizeof(float) * value_count(granularity, workload->batch.num_tokens, heads);
 }
 
 /* Results are means of many values, so that an int8 code needs a small scale to have digits. */

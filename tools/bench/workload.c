@@ -129,7 +129,7 @@ static int32_t tensor_init(struct workload *workload, struct attn_tensor *tensor
                            uint32_t dim, uint64_t seed, struct attn_error *err)
 {
     uint64_t element = attn_dtype_size(dtype);
-    uint64_t size = (uint64_t)workload->batch.rows * workload->problem.heads * dim * element;
+    uint64_t size = (uint64_t)workload->batch.num_tokens * workload->problem.heads * dim * element;
     int32_t status = workload_alloc(workload, size, &tensor->buffer, err);
 
     tensor->head_stride = (int64_t)(dim * element);

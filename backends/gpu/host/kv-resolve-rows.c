@@ -45,10 +45,10 @@ void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_a
     out->heads = share->count;
     out->page = share->page;
     out->token = share->token;
-    out->rows = args->rows;
+    out->rows = args->num_tokens;
     out->block = desc->block;
     out->pages = desc->pages;
-    out->each = gpu_kv_each(args->rows);
+    out->each = gpu_kv_each(args->num_tokens);
     out->slots = gpu_address(&args->slot_mapping);
     if (out->slots == 0)
         out->batch = gpu_kv_batch_of(args->batch, args->addressing, args->index_dtype, desc->block);

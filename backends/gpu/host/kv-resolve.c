@@ -128,7 +128,7 @@ struct gpu_batch gpu_kv_batch_of(const struct attn_batch *batch, uint32_t addres
 {
     return (struct gpu_batch){
         .seqs = batch->seqs,
-        .rows = batch->rows,
+        .rows = batch->num_tokens,
         .max_q = batch->max_q,
         .max_kv = batch->max_kv,
         .q_offsets = gpu_address(&batch->q_offsets),

@@ -49,6 +49,7 @@ int32_t gpu_kv_slot_mapping(struct attn_backend_impl *backend, const struct attn
     if (status != ATTN_OK)
         return status;
     gpu_kv_slots_resolve(&slots, args);
-    status = gpu_kv_launch(backend, GPU_KV_SLOTS, args->batch->rows, GPU_KV_THREADS, 1, &slots, stream, err);
+    status =
+        gpu_kv_launch(backend, GPU_KV_SLOTS, args->batch->num_tokens, GPU_KV_THREADS, 1, &slots, stream, err);
     return gpu_leave(backend->context, status);
 }

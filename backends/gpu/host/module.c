@@ -66,7 +66,7 @@ int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint3
     const uint64_t all = (uint64_t)grid[0] * threads;
 
     if (all > GPU_VENDOR_THREADS)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "batch.rows",
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "batch.num_tokens",
                           "%s wants %llu threads in one launch for this step, " GPU_VENDOR_DEVICE
                           ":%d takes %llu: run it in parts of fewer rows",
                           name, (unsigned long long)all, context->record->info.device.ordinal,

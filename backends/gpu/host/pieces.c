@@ -47,9 +47,9 @@ int32_t gpu_pieces_launch(const struct attn_plan_impl *plan, const struct gpu_pa
     if (!GPU_MAY_TAKE(part->phase, run->batch.max_q, run->group))
         return ATTN_OK;
     if (ctas > INT32_MAX)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "batch.rows",
-                          "batch.rows is %u: more tiles of rows than a launch has CTAs (%d)", run->batch.rows,
-                          INT32_MAX);
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "batch.num_tokens",
+                          "batch.num_tokens is %u: more tiles of rows than a launch has CTAs (%d)",
+                          run->batch.rows, INT32_MAX);
     if (part->phase == GPU_FEW_ROWS) {
         own.part_out = run->scratch;
         own.part_lse = run->scratch + slots_of(plan, part) * rows * columns * sizeof(float);

@@ -74,7 +74,7 @@ void gpu_resolve_batch(struct gpu_batch *out, const struct attn_problem *problem
 {
     memset(out, 0, sizeof *out);
     out->seqs = batch->seqs;
-    out->rows = batch->rows;
+    out->rows = batch->num_tokens;
     out->max_q = batch->max_q;
     out->max_kv = batch->max_kv;
     out->q_offsets = gpu_address(&batch->q_offsets);

@@ -11,7 +11,7 @@ void gpu_step_resolve(struct gpu_step *out, const struct attn_kv_advance_step_ar
     *out = (struct gpu_step){.block = args->block,
                              .seqs = args->seqs,
                              .queries = args->queries,
-                             .rows = args->rows,
+                             .rows = args->num_tokens,
                              .keep_padding = args->keep_padding,
                              .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
                              .table_width = args->table_width,
@@ -101,7 +101,7 @@ int32_t gpu_merge_resolve(struct gpu_merge *out, const struct attn_merge_args *a
     out->count = args->count;
     out->dtype = args->dtype;
     out->base2 = args->lse_base == ATTN_LSE_BASE2;
-    out->rows = args->rows;
+    out->rows = args->num_tokens;
     out->heads = args->heads;
     out->head_dim = args->head_dim;
     out->wide = gpu_kv_wide_tensor(&out->out, args->head_dim, args->dtype);
@@ -121,7 +121,7 @@ int32_t gpu_rescale_resolve(struct gpu_merge *out, const struct attn_rescale_arg
     out->count = args->count;
     out->dtype = args->dtype;
     out->base2 = args->lse_base == ATTN_LSE_BASE2;
-    out->rows = args->rows;
+    out->rows = args->num_tokens;
     out->heads = args->heads;
     out->head_dim = args->head_dim;
     out->wide = gpu_kv_wide_tensor(&out->out, args->head_dim, args->dtype);

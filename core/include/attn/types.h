@@ -325,7 +325,7 @@ struct attn_batch {
     uint32_t struct_size;
     uint32_t given;                 /* ATTN_GIVEN_* */
     uint32_t seqs;                  /* n, padding sequences included */
-    uint32_t rows;                  /* query tokens, exact: q_offsets[n] */
+    uint32_t num_tokens;            /* query tokens, exact: q_offsets[n] */
     uint32_t max_q;                 /* upper bound of query tokens of a sequence */
     uint32_t max_kv;                /* upper bound of keys of a sequence */
     struct attn_buffer q_offsets;   /* i32 [n + 1], from 0, not falling */
@@ -338,7 +338,7 @@ struct attn_batch {
     struct attn_buffer csr_indptr;  /* csr: i32 [n + 1] */
     struct attn_buffer csr_indices; /* csr: i32 or i64 [csr_indptr[n]]; a negative entry is a hole */
     struct attn_buffer last_page_lens; /* i32 [n], optional, only checked (lengths follow from kv_lens) */
-    struct attn_buffer q_positions;    /* problem.positions: i32 or i64 [rows] */
+    struct attn_buffer q_positions;    /* problem.positions: i32 or i64 [num_tokens] */
     uint32_t position_dtype;           /* ATTN_INT32 (default) or ATTN_INT64 */
     uint32_t cp_rank;                  /* problem.cp: rank, world size, interleave */
     uint32_t cp_world;
@@ -405,12 +405,12 @@ struct attn_kv_shape {
 struct attn_tensors {
     uint32_t struct_size;
     float softmax_scale;       /* required: finite and > 0, no default */
-    struct attn_tensor q;      /* [rows, heads, head_dim] */
+    struct attn_tensor q;      /* [num_tokens, heads, head_dim] */
     struct attn_tensor q_rope; /* mla, optional: rope columns of q apart from the latent ones */
     struct attn_tensor k_new;  /* kv_source new and cache+new: [tokens, kv_heads, head_dim] */
     struct attn_tensor v_new;
-    struct attn_tensor out;             /* [rows, heads, head_dim_vo] */
-    struct attn_tensor lse;             /* f32 [rows, heads], natural logarithm */
+    struct attn_tensor out;             /* [num_tokens, heads, head_dim_vo] */
+    struct attn_tensor lse;             /* f32 [num_tokens, heads], natural logarithm */
     struct attn_kv *kv;                 /* the cache, as a handle ... */
     const struct attn_kv_desc *kv_desc; /* ... or bare, checked and encoded at every call */
     struct attn_buffer alibi_slopes;    /* f32 [heads] */
@@ -470,16 +470,16 @@ struct attn_kv_write_args {
     uint32_t struct_size;
     uint32_t k_dtype; /* element types of k_new and v_new */
     uint32_t v_dtype;
-    uint32_t rows;
-    struct attn_tensor k_new;           /* [rows, kv_heads, head_dim] */
-    struct attn_tensor v_new;           /* [rows, kv_heads, head_dim_vo] */
+    uint32_t num_tokens;
+    struct attn_tensor k_new;           /* [num_tokens, kv_heads, head_dim] */
+    struct attn_tensor v_new;           /* [num_tokens, kv_heads, head_dim_vo] */
     struct attn_kv *kv;                 /* the cache, as a handle ... */
     const struct attn_kv_desc *kv_desc; /* ... or bare */
-    struct attn_buffer slot_mapping;    /* i64 [rows], or none */
+    struct attn_buffer slot_mapping;    /* i64 [num_tokens], or none */
     uint32_t addressing;                /* of batch: enum attn_addressing */
     uint32_t index_dtype;               /* of batch: ATTN_INT32 (default) or ATTN_INT64 */
     const struct attn_batch *batch;
-    struct attn_tensor k_rope; /* latent, optional: [rows, 1, head_dim - head_dim_vo] of k_dtype */
+    struct attn_tensor k_rope; /* latent, optional: [num_tokens, 1, head_dim - head_dim_vo] of k_dtype */
 };
 
 /* ---------------------------------------------------------------- other operations on caches */
@@ -509,7 +509,7 @@ struct attn_kv_slot_mapping_args {
     uint32_t index_dtype;           /* of batch: ATTN_INT32 (default) or ATTN_INT64 */
     uint32_t block;                 /* tokens per page */
     const struct attn_batch *batch; /* q_offsets, kv_lens and where the keys are */
-    struct attn_buffer slots;       /* written: i64 [batch.rows], device memory */
+    struct attn_buffer slots;       /* written: i64 [batch.num_tokens], device memory */
 };
 
 /*
@@ -613,10 +613,10 @@ struct attn_kv_convert_args {
  */
 struct attn_kv_advance_step_args {
     uint32_t struct_size;
-    uint32_t block;   /* tokens per page */
-    uint32_t seqs;    /* padding included */
-    uint32_t queries; /* sequences that advance */
-    uint32_t rows;    /* of tokens, positions and slots, padding included */
+    uint32_t block;      /* tokens per page */
+    uint32_t seqs;       /* padding included */
+    uint32_t queries;    /* sequences that advance */
+    uint32_t num_tokens; /* of tokens, positions and slots, padding included */
     uint32_t keep_padding;
     uint32_t index_dtype; /* of table and csr_indices: ATTN_INT32 (default) or ATTN_INT64 */
     uint32_t table_width;
@@ -625,10 +625,10 @@ struct attn_kv_advance_step_args {
     uint64_t csr_capacity;             /* entries of csr_indices */
     struct attn_buffer query_starts;   /* i32 [queries + 1]: rows of each; not given: one each */
     struct attn_buffer accepted;       /* i32 [queries]; not given: 1 each */
-    struct attn_buffer sampled;        /* i64 [rows of queries]: the next tokens; may be tokens itself */
-    struct attn_buffer tokens;         /* written from sampled: i64 [rows] */
-    struct attn_buffer positions;      /* written: i64 [rows] */
-    struct attn_buffer slots;          /* written: i64 [rows] */
+    struct attn_buffer sampled;        /* i64 [query tokens]: the next tokens; may be tokens itself */
+    struct attn_buffer tokens;         /* written from sampled: i64 [num_tokens] */
+    struct attn_buffer positions;      /* written: i64 [num_tokens] */
+    struct attn_buffer slots;          /* written: i64 [num_tokens] */
     struct attn_buffer seq_lens;       /* i32 [seqs], read and written */
     struct attn_buffer context_lens;   /* written: i32 [queries], lengths without the rows */
     struct attn_buffer seq_starts;     /* written: i32 [seqs + 1], sums of seq_lens */
@@ -642,7 +642,7 @@ struct attn_kv_advance_step_args {
 
 enum attn_lse_base { ATTN_LSE_NATURAL = 1, ATTN_LSE_BASE2 = 2 };
 
-/* One partial result. out is [rows, heads, dim], lse f32 [rows, heads]. */
+/* One partial result. out is [num_tokens, heads, dim], lse f32 [num_tokens, heads]. */
 struct attn_merge_part {
     struct attn_tensor out;
     struct attn_tensor lse;
@@ -655,7 +655,7 @@ struct attn_merge_args {
     const struct attn_merge_part *parts;
     uint32_t dtype;    /* of all parts and of out: f32, f16 or bf16 */
     uint32_t lse_base; /* enum attn_lse_base of all parts; the result is natural */
-    uint32_t rows;
+    uint32_t num_tokens;
     uint32_t heads;
     uint32_t head_dim;
     uint32_t reserved;
@@ -672,7 +672,7 @@ struct attn_rescale_args {
     const struct attn_tensor *all; /* lse of every rank */
     uint32_t count;
     uint32_t lse_base; /* of own and all */
-    uint32_t rows;
+    uint32_t num_tokens;
     uint32_t heads;
     uint32_t head_dim;
     uint32_t reserved;

@@ -57,9 +57,9 @@ static void fill_parts(struct merge_job *job, struct rng *rng, const struct attn
     double middle = rng_pick(rng, middles), spread = rng_pick(rng, spreads);
 
     for (uint32_t k = 0; k < args->count; k++) {
-        job->parts[k].out = nth(outs, k * args->rows);
-        job->parts[k].lse = job->lses[k] = nth(lses, k * args->rows);
-        for (uint32_t row = 0; row < args->rows; row++) {
+        job->parts[k].out = nth(outs, k * args->num_tokens);
+        job->parts[k].lse = job->lses[k] = nth(lses, k * args->num_tokens);
+        for (uint32_t row = 0; row < args->num_tokens; row++) {
             for (uint32_t head = 0; head < args->heads; head++) {
                 /* A row in four has no part at all. */
                 bool nothing = mix(rng->state, ((uint64_t)row << 32) + head) % 16 == 0;
@@ -79,8 +79,8 @@ static void fill_parts(struct merge_job *job, struct rng *rng, const struct attn
 static void place_result(struct merge_job *job, struct rng *rng, const struct layout *layout)
 {
     struct attn_merge_args *args = &job->merge;
-    const uint32_t out_shape[3] = {args->rows, args->heads, args->head_dim};
-    const uint32_t lse_shape[3] = {args->rows, args->heads, 1};
+    const uint32_t out_shape[3] = {args->num_tokens, args->heads, args->head_dim};
+    const uint32_t lse_shape[3] = {args->num_tokens, args->heads, 1};
 
     if (job->aliased < MOST_PARTS) {
         args->out = job->parts[job->aliased].out;
@@ -101,7 +101,7 @@ static void place_result(struct merge_job *job, struct rng *rng, const struct la
 
 static void compute_wanted(struct merge_job *job)
 {
-    size_t pairs = (size_t)job->merge.rows * job->merge.heads, all = pairs * job->merge.head_dim;
+    size_t pairs = (size_t)job->merge.num_tokens * job->merge.heads, all = pairs * job->merge.head_dim;
 
     job->wanted.out = need(calloc(all + 1, sizeof(double)));
     job->wanted.largest_out = need(calloc(all + 1, sizeof(double)));
@@ -130,12 +130,12 @@ static void job_init(struct merge_job *job, uint64_t seed)
     args->parts = job->parts;
     args->dtype = rng_pick(&rng, dtypes);
     args->lse_base = rng_chance(&rng, 50) ? ATTN_LSE_NATURAL : ATTN_LSE_BASE2;
-    args->rows = rng_below(&rng, 12);
+    args->num_tokens = rng_below(&rng, 12);
     args->heads = 1 + rng_below(&rng, 9);
     args->head_dim = rng_pick(&rng, dims);
     job->aliased = rng_chance(&rng, 30) ? rng_below(&rng, args->count) : MOST_PARTS;
-    const uint32_t out_shape[3] = {args->count * args->rows, args->heads, args->head_dim};
-    const uint32_t lse_shape[3] = {args->count * args->rows, args->heads, 1};
+    const uint32_t out_shape[3] = {args->count * args->num_tokens, args->heads, args->head_dim};
+    const uint32_t lse_shape[3] = {args->count * args->num_tokens, args->heads, 1};
     job->parts_memory = tensor_init(&outs, &job->arena, "part outs", out_shape, oracle_size(args->dtype),
                                     &layout, &rng, 0xff);
     struct guarded *lse_memory =
@@ -149,14 +149,14 @@ static void job_init(struct merge_job *job, uint64_t seed)
     job->rescale.all = job->lses;
     job->rescale.count = args->count;
     job->rescale.lse_base = args->lse_base;
-    job->rescale.rows = args->rows;
+    job->rescale.num_tokens = args->num_tokens;
     job->rescale.heads = args->heads;
     job->rescale.head_dim = args->head_dim;
     compute_wanted(job);
     place_result(job, &rng, &layout);
     snprintf(job->text, sizeof job->text, "parts=%u dtype=%s base=%s rows=%u heads=%u head_dim=%u%s",
              args->count, attn_dtype_name(args->dtype), args->lse_base == ATTN_LSE_BASE2 ? "2" : "e",
-             args->rows, args->heads, args->head_dim, job->aliased < MOST_PARTS ? " in place" : "");
+             args->num_tokens, args->heads, args->head_dim, job->aliased < MOST_PARTS ? " in place" : "");
 }
 
 static void job_finish(struct merge_job *job)
@@ -189,7 +189,7 @@ static bool judge_out(const struct merge_job *job, const struct attn_tensor *out
 {
     const struct attn_merge_args *args = &job->merge;
 
-    for (size_t at = 0; at < (size_t)args->rows * args->heads * args->head_dim; at++) {
+    for (size_t at = 0; at < (size_t)args->num_tokens * args->heads * args->head_dim; at++) {
         size_t pair = at / args->head_dim;
         uint32_t row = (uint32_t)(pair / args->heads), head = (uint32_t)(pair % args->heads);
         uint32_t parts = job->wanted.parts[pair], d = (uint32_t)(at % args->head_dim);
@@ -215,7 +215,7 @@ static bool judge_lse(const struct merge_job *job, char *why, size_t size)
 {
     const struct attn_merge_args *args = &job->merge;
 
-    for (uint32_t row = 0; row < args->rows && job->lse_memory != NULL; row++) {
+    for (uint32_t row = 0; row < args->num_tokens && job->lse_memory != NULL; row++) {
         for (uint32_t head = 0; head < args->heads; head++) {
             size_t pair = (size_t)row * args->heads + head;
             double value,
@@ -236,7 +236,7 @@ static bool judge_lse(const struct merge_job *job, char *why, size_t size)
 static bool check_around(struct merge_job *job, const struct attn_tensor *out, struct guarded *memory,
                          const unsigned char *before)
 {
-    for (uint32_t row = 0; row < job->merge.rows; row++) {
+    for (uint32_t row = 0; row < job->merge.num_tokens; row++) {
         for (uint32_t head = 0; head < job->merge.heads; head++) {
             unsigned char *at = tensor_at(out, row, head);
             memcpy(at, before + (at - memory->data),

@@ -25,7 +25,7 @@ static void pick_lengths(struct cache_case *c, struct lengths *l, uint32_t most)
         c->batch.max_q = q > c->batch.max_q ? q : c->batch.max_q;
         c->batch.max_kv = kv > c->batch.max_kv ? kv : c->batch.max_kv;
     }
-    c->batch.rows = (uint32_t)l->q_offsets[c->batch.seqs];
+    c->batch.num_tokens = (uint32_t)l->q_offsets[c->batch.seqs];
 }
 
 static int64_t pick_page(struct cache_case *c, uint64_t pages)
@@ -93,7 +93,7 @@ static void place_batch(struct cache_case *c, uint32_t block, uint64_t pages, bo
     pick_lengths(c, &l, most);
     while (run && c->batch.seqs > 0 && (uint32_t)l.kv_offsets[c->batch.seqs] > block)
         l.kv_offsets[c->batch.seqs--] = 0;
-    c->batch.rows = (uint32_t)l.q_offsets[c->batch.seqs];
+    c->batch.num_tokens = (uint32_t)l.q_offsets[c->batch.seqs];
     size_t n = c->batch.seqs;
     if (queries)
         c->batch.q_offsets = cache_array(c, "q_offsets", l.q_offsets, (n + 1) * 4, 4);
@@ -127,7 +127,7 @@ static void init_mapping(struct cache_case *c)
     /* No cache is at hand: page numbers may be as large as they like. */
     place_batch(c, block, rng_chance(&c->rng, 50) ? 64 : (uint64_t)1 << 40, true);
     struct guarded *slots =
-        arena_add(&c->arena, "slots", (size_t)(c->batch.rows + rng_below(&c->rng, 3)) * 8, 8, 0x5a);
+        arena_add(&c->arena, "slots", (size_t)(c->batch.num_tokens + rng_below(&c->rng, 3)) * 8, 8, 0x5a);
     cache_track(c, slots);
     args->addressing = c->problem.addressing;
     args->index_dtype = c->problem.index_dtype;

@@ -36,11 +36,11 @@ static void place_source(struct cache_case *c, struct attn_tensor *tensor, const
                          uint32_t dim)
 {
     uint32_t heads = c->boxes[0].desc.kv_heads;
-    const uint32_t shape[3] = {c->args.write.rows, heads, dim};
+    const uint32_t shape[3] = {c->args.write.num_tokens, heads, dim};
     struct guarded *memory =
         tensor_init(tensor, &c->arena, name, shape, oracle_size(dtype), &c->layout, &c->rng, 0xff);
 
-    for (uint32_t row = 0; row < c->args.write.rows; row++)
+    for (uint32_t row = 0; row < c->args.write.num_tokens; row++)
         for (uint32_t head = 0; head < heads; head++)
             fill_row(&c->rng, dtype, tensor_at(tensor, row, head), dim);
     guarded_protect(memory);
@@ -53,11 +53,11 @@ static void place_slots(struct cache_case *c)
     uint32_t *order = need(calloc((size_t)slots + 1, sizeof *order));
 
     rng_shuffle(&c->rng, order, slots);
-    c->args.write.rows = rng_below(&c->rng, (slots < MOST_ROWS ? slots : MOST_ROWS) + 1);
-    for (uint32_t i = 0; i < c->args.write.rows; i++)
+    c->args.write.num_tokens = rng_below(&c->rng, (slots < MOST_ROWS ? slots : MOST_ROWS) + 1);
+    for (uint32_t i = 0; i < c->args.write.num_tokens; i++)
         c->pairs[i] = rng_chance(&c->rng, 10) ? -1 - (int64_t)rng_below(&c->rng, 3) : (int64_t)order[i];
     c->args.write.slot_mapping =
-        cache_array(c, "slot_mapping", c->pairs, c->args.write.rows * sizeof *c->pairs, 8);
+        cache_array(c, "slot_mapping", c->pairs, c->args.write.num_tokens * sizeof *c->pairs, 8);
     free(order);
 }
 
@@ -117,7 +117,7 @@ static void write_vector(struct cache_case *c, uint32_t half, uint32_t row, uint
 
 static void reference_write(struct cache_case *c)
 {
-    for (uint32_t row = 0; row < c->args.write.rows; row++) {
+    for (uint32_t row = 0; row < c->args.write.num_tokens; row++) {
         for (uint32_t half = 0; half < box_halves(&c->boxes[0]) && c->pairs[row] >= 0; half++)
             for (uint32_t head = 0; head < c->boxes[0].desc.kv_heads; head++)
                 write_vector(c, half, row, head);

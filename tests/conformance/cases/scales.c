@@ -252,7 +252,7 @@ void step_place_scales(struct step *step)
 {
     const struct attn_problem *problem = &step->problem;
     uint32_t q_heads = problem->q_scale == ATTN_SCALES_KV_HEAD ? problem->kv_heads : problem->heads;
-    const uint64_t q_counts[3] = {step->seqs, step->batch.rows + 2, q_heads};
+    const uint64_t q_counts[3] = {step->seqs, step->batch.num_tokens + 2, q_heads};
     const uint64_t out_counts[3] = {step->seqs, 1, problem->heads};
     const uint64_t new_counts[3] = {step->seqs, step->fresh_rows + 2, problem->kv_heads};
 

@@ -105,7 +105,7 @@ static int32_t plan_run(const struct attn_plan_impl *plan, const struct attn_bat
     stream = device_memory_catch_up(stream);
     int32_t status = plan->table->run(plan->impl, &near, &things, kv != NULL ? kv->impl : NULL,
                                       desc != NULL ? &cache : NULL, &place, &blocks, stream, err);
-    misbehave(plan, &things, batch->rows);
+    misbehave(plan, &things, batch->num_tokens);
     return status;
 }
 

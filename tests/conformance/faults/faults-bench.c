@@ -101,7 +101,7 @@ static void make_merge(struct bench *bench)
     bench->merge.parts = bench->parts;
     bench->merge.dtype = ATTN_F32;
     bench->merge.lse_base = ATTN_LSE_NATURAL;
-    bench->merge.rows = ROWS;
+    bench->merge.num_tokens = ROWS;
     bench->merge.heads = HEADS;
     bench->merge.head_dim = DIM;
     const uint32_t merged_shape[3] = {ROWS, HEADS, DIM};
@@ -112,7 +112,7 @@ static void make_merge(struct bench *bench)
     bench->rescale.all = bench->lses;
     bench->rescale.dtype = ATTN_F32;
     bench->rescale.lse_base = ATTN_LSE_NATURAL;
-    bench->rescale.rows = ROWS;
+    bench->rescale.num_tokens = ROWS;
     bench->rescale.heads = HEADS;
     bench->rescale.head_dim = DIM;
     bench->rescale.out = bench->merge.out;

@@ -23,7 +23,7 @@ SPOIL(no_schedule, a->schedule_given = NULL)
 SPOIL(small_schedule, a->schedule.size--)
 SPOIL(odd_schedule, a->schedule.buffer.byte_offset++)
 SPOIL(many_seqs, a->batch.seqs = a->problem.max_seqs + 1)
-SPOIL(many_rows, a->batch.rows = a->problem.max_rows + 1)
+SPOIL(many_rows, a->batch.num_tokens = a->problem.max_rows + 1)
 SPOIL(long_queries, a->batch.max_q = a->problem.max_q + 1)
 SPOIL(long_keys, a->batch.max_kv = a->problem.max_kv + 1)
 SPOIL(unknown_bits, a->batch.given |= 0x80)
@@ -33,7 +33,7 @@ SPOIL(late_offsets, a->q_offsets[0] = 1)
 SPOIL(falling_offsets, a->batch.max_q = a->problem.max_q;
       a->q_offsets[a->batch.seqs - 1] = a->q_offsets[a->batch.seqs] + 1)
 SPOIL(negative_offsets, a->q_offsets[1] = -1)
-SPOIL(other_end, a->batch.rows--)
+SPOIL(other_end, a->batch.num_tokens--)
 SPOIL(small_max_q, a->batch.max_q = 0)
 SPOIL(negative_len, a->kv_lens[0] = -1)
 SPOIL(least_len, a->kv_lens[0] = INT32_MIN)
@@ -63,7 +63,7 @@ const struct offence batch_offences[] = {
     {"too small a schedule", "schedule", CALL_PREPARE, BY_LIBRARY, SCHEDULE_PLAN, small_schedule},
     {"a misaligned schedule", "schedule", CALL_PREPARE, BY_PLUGIN, SCHEDULE_PLAN, odd_schedule},
     {"too many sequences", "seqs", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, many_seqs},
-    {"too many rows", "rows", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, many_rows},
+    {"too many rows", "num_tokens", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, many_rows},
     {"too large a max_q", "max_q", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, long_queries},
     {"too large a max_kv", "max_kv", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, long_keys},
     {"unknown bits", "given", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, unknown_bits},

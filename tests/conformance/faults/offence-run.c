@@ -22,9 +22,9 @@ SPOIL(odd_scratch, a->scratch.scratch.buffer.byte_offset++)
 SPOIL(odd_counters, a->scratch.counters.buffer.byte_offset++)
 SPOIL(rubbish_schedule, memset(a->schedule.buffer.data, 0xff, a->schedule.size))
 SPOIL(zero_schedule, memset(a->schedule.buffer.data, 0, a->schedule.size))
-SPOIL(old_schedule, a->batch.seqs--; a->batch.rows = (uint32_t)a->q_offsets[a->batch.seqs])
+SPOIL(old_schedule, a->batch.seqs--; a->batch.num_tokens = (uint32_t)a->q_offsets[a->batch.seqs])
 SPOIL(many_seqs, a->batch.seqs = a->problem.max_seqs + 1)
-SPOIL(many_rows, a->batch.rows = a->problem.max_rows + 1)
+SPOIL(many_rows, a->batch.num_tokens = a->problem.max_rows + 1)
 SPOIL(long_queries, a->batch.max_q = a->problem.max_q + 1)
 SPOIL(long_keys, a->batch.max_kv = a->problem.max_kv + 1)
 SPOIL(no_kv, a->without_kv = true)
@@ -101,7 +101,7 @@ const struct offence run_offences[] = {
     {"the schedule of another batch", "schedule", CALL_RUN, BY_PLUGIN, SCHEDULE_PLAN, old_schedule},
     {"the schedule of another plan", "schedule", CALL_RUN, BY_PLUGIN, SCHEDULE_PLAN, foreign_schedule},
     {"too many sequences", "seqs", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, many_seqs},
-    {"too many rows", "rows", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, many_rows},
+    {"too many rows", "num_tokens", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, many_rows},
     {"too large a max_q", "max_q", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, long_queries},
     {"too large a max_kv", "max_kv", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, long_keys},
     {"no cache", "kv", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, no_kv},

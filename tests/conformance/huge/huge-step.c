@@ -50,7 +50,7 @@ static bool place_tensors(struct huge_step *huge, const struct step *original, s
     struct attn_tensors *t = &huge->step.tensors;
     bool apart = t->q_rope.buffer.data != NULL, fresh = t->k_new.buffer.data != NULL;
     uint32_t first = apart ? p->head_dim_vo : p->head_dim, q_size = oracle_size(p->q_dtype);
-    const uint64_t q_counts[2] = {original->batch.rows, p->heads};
+    const uint64_t q_counts[2] = {original->batch.num_tokens, p->heads};
     const uint64_t new_counts[2] = {original->fresh_rows, p->kv_heads};
     bool good =
         place_tensor(huge, &t->q, "q", q_counts, (uint64_t)first * q_size, q_size, false, rng) != NULL;
@@ -127,8 +127,8 @@ static bool place_scales(struct huge_step *huge, const struct step *original, st
     const struct attn_problem *p = &original->problem;
     struct attn_tensors *t = &huge->step.tensors;
     uint64_t q_heads = p->q_scale == ATTN_SCALES_KV_HEAD ? p->kv_heads : p->heads;
-    const uint64_t q[3] = {original->seqs, original->batch.rows, q_heads};
-    const uint64_t out[3] = {original->seqs, original->batch.rows, p->heads};
+    const uint64_t q[3] = {original->seqs, original->batch.num_tokens, q_heads};
+    const uint64_t out[3] = {original->seqs, original->batch.num_tokens, p->heads};
     const uint64_t fresh[3] = {original->seqs, original->fresh_rows, p->kv_heads};
 
     return huge_place_scale(huge, &t->q_scale, q, false, rng) &&
@@ -157,7 +157,7 @@ bool huge_init(struct huge_step *huge, const struct step *original, uint64_t see
 static void collect(struct area *area, const struct attn_tensor *from, const struct attn_tensor *to,
                     const struct step *original, size_t bytes)
 {
-    for (uint32_t row = 0; row < original->batch.rows; row++) {
+    for (uint32_t row = 0; row < original->batch.num_tokens; row++) {
         for (uint32_t head = 0; head < original->problem.heads; head++) {
             memcpy(tensor_at(to, row, head), tensor_at(from, row, head), bytes);
             memset(tensor_at(from, row, head), area->fill, bytes);

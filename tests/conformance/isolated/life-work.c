@@ -123,7 +123,7 @@ static bool place_batch(struct work *work)
 
     ATTN_INIT(batch);
     batch->seqs = SEQS;
-    batch->rows = ROWS;
+    batch->num_tokens = ROWS;
     batch->max_q = 3;
     batch->max_kv = MOST_KEYS;
     batch->table_width = WIDTH;
@@ -165,7 +165,7 @@ static bool write_cache(struct work *work)
     ATTN_INIT(&args);
     args.k_dtype = problem->k_dtype;
     args.v_dtype = problem->v_dtype;
-    args.rows = ROWS;
+    args.num_tokens = ROWS;
     if (!place_tensor(work, problem->kv_heads, problem->head_dim, problem->k_dtype, &args.k_new) ||
         !place_tensor(work, problem->kv_heads, problem->head_dim_vo, problem->v_dtype, &args.v_new) ||
         !place(work, slots, sizeof slots, &args.slot_mapping))
@@ -301,7 +301,7 @@ static bool merge(struct work *work)
         return true;
     args.dtype = rescale.dtype = ATTN_F32;
     args.lse_base = rescale.lse_base = ATTN_LSE_NATURAL;
-    args.rows = rescale.rows = ROWS;
+    args.num_tokens = rescale.num_tokens = ROWS;
     args.heads = rescale.heads = problem->heads;
     args.head_dim = rescale.head_dim = problem->head_dim_vo;
     for (int i = 0; i < 2; i++) {

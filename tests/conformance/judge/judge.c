@@ -57,7 +57,7 @@ static void choose(struct sample *sample, double budget)
     for (uint32_t n = 0; n < step->seqs; n++)
         all += cost_of(step, n) * heads * (step->host.q_offsets[n + 1] - step->host.q_offsets[n]);
     if (all <= budget) {
-        memset(sample->chosen, 1, (size_t)step->batch.rows * heads);
+        memset(sample->chosen, 1, (size_t)step->batch.num_tokens * heads);
         return;
     }
     for (uint32_t n = 0; n < step->seqs; n++) {
@@ -72,7 +72,7 @@ static void choose(struct sample *sample, double budget)
         spent += 6 * cost_of(step, n);
     }
     while (chosen < LEAST_PAIRS || (chosen < SAMPLED_PAIRS && spent < budget)) {
-        uint32_t pair = rng_below(&rng, step->batch.rows * heads);
+        uint32_t pair = rng_below(&rng, step->batch.num_tokens * heads);
         sample->chosen[pair] = 1;
         spent += cost_of(step, 0);
         chosen++;
@@ -81,7 +81,7 @@ static void choose(struct sample *sample, double budget)
 
 bool reference_init(struct reference *reference, const struct step *step, double budget)
 {
-    size_t pairs = (size_t)step->batch.rows * step->problem.heads;
+    size_t pairs = (size_t)step->batch.num_tokens * step->problem.heads;
     struct sample sample = {step, need(calloc(pairs + 1, 1))};
 
     reference->pairs = (uint32_t)pairs;
@@ -246,7 +246,7 @@ bool step_judge(const struct step *step, const struct reference *reference, char
     struct verdict verdict = {0};
     bool good = true;
 
-    for (uint32_t row = 0; good && row < step->batch.rows; row++)
+    for (uint32_t row = 0; good && row < step->batch.num_tokens; row++)
         for (uint32_t head = 0; good && head < step->problem.heads; head++)
             good = judge_pair(step, reference, &verdict, row, head, vector, why, size);
     free(vector);
@@ -267,7 +267,7 @@ bool step_check_outside(const struct step *step, char *why, size_t size)
     const struct attn_problem *problem = &step->problem;
     size_t width = (size_t)problem->head_dim_vo * oracle_size(problem->out_dtype);
 
-    for (uint32_t row = 0; row < step->batch.rows; row++) {
+    for (uint32_t row = 0; row < step->batch.num_tokens; row++) {
         for (uint32_t head = 0; head < problem->heads; head++) {
             pattern_restore(step->out_memory, tensor_at(&step->tensors.out, row, head), width);
             if (step->lse_memory != NULL)

@@ -122,7 +122,7 @@ static void place_fresh(struct step *step, struct rng *rng)
 
     for (uint32_t n = 0; n < step->seqs; n++)
         step->fresh_row[n] = step->first_row[n];
-    step->fresh_rows = step->batch.rows;
+    step->fresh_rows = step->batch.num_tokens;
     if (c->problem.kv_source == ATTN_KV_CACHE_NEW)
         return;
     if (c->equal && rng_chance(rng, 50)) {
@@ -193,7 +193,7 @@ void step_place(const struct step *step, uint32_t index, uint32_t j, int64_t *ou
 static void place_rules(struct step *step, struct rng *rng)
 {
     const struct conform_case *c = step->the_case;
-    size_t rows = step->batch.rows;
+    size_t rows = step->batch.num_tokens;
     int64_t *wide = need(calloc(rows + 1, sizeof *wide));
     int32_t *narrow = need(calloc(rows + 1, sizeof *narrow));
     uint8_t causal[STEP_SEQS] = {0};
@@ -240,7 +240,7 @@ static void place_lengths(struct step *step, struct rng *rng)
         max_kv = s != NULL && s->kv_len > max_kv ? s->kv_len : max_kv;
     }
     step->batch.seqs = step->seqs;
-    step->batch.rows = (uint32_t)q_offsets[step->seqs];
+    step->batch.num_tokens = (uint32_t)q_offsets[step->seqs];
     step->batch.max_q = max_q + (rng_chance(rng, 30) ? rng_below(rng, 9) : 0);
     step->batch.max_kv = max_kv + (rng_chance(rng, 30) ? rng_below(rng, 99) : 0);
     step->batch.q_offsets = place_array(step, "q_offsets", q_offsets, (size_t)step->seqs + 1, 4, rng);
@@ -250,7 +250,7 @@ static void place_lengths(struct step *step, struct rng *rng)
     step->problem.max_seqs = step->seqs + rng_below(rng, 2);
     step->problem.max_q = step->batch.max_q > 0 ? step->batch.max_q : 1;
     step->problem.max_kv = step->batch.max_kv > 0 ? step->batch.max_kv : 1;
-    step->problem.max_rows = step->batch.rows > 0 ? step->batch.rows : 1;
+    step->problem.max_rows = step->batch.num_tokens > 0 ? step->batch.num_tokens : 1;
     if (step->problem.max_rows < step->problem.max_q)
         step->problem.max_rows = step->problem.max_q;
 }

@@ -142,7 +142,7 @@ static void place_fresh(struct step *step, struct rng *rng)
 static void place_tensors(struct step *step, struct rng *rng)
 {
     const struct attn_problem *problem = &step->problem;
-    uint32_t rows = step->batch.rows + rng_below(rng, 3);
+    uint32_t rows = step->batch.num_tokens + rng_below(rng, 3);
     const uint32_t out_shape[3] = {rows, problem->heads, problem->head_dim_vo};
     const uint32_t lse_shape[3] = {rows, problem->heads, 1};
 

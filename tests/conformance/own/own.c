@@ -239,7 +239,7 @@ static void describe(const struct own *own, struct attn_batch *batch, struct att
 
     ATTN_INIT(batch);
     batch->seqs = own->seqs;
-    batch->rows = own->rows;
+    batch->num_tokens = own->rows;
     batch->max_q = OWN_ROWS;
     batch->max_kv = OWN_KEYS;
     batch->q_offsets = at(own, OWN_OFFSETS);

@@ -74,7 +74,7 @@ static void fill_source(struct write_job *job, uint32_t what, const struct attn_
 {
     bool eight = oracle_is_eight(what == SCALED_K ? job->step.kv.k_dtype : job->step.kv.v_dtype);
 
-    for (uint32_t row = 0; row < job->args.rows; row++) {
+    for (uint32_t row = 0; row < job->args.num_tokens; row++) {
         for (uint32_t head = 0; head < job->step.problem.kv_heads; head++) {
             unsigned char *at = tensor_at(tensor, row, head);
             if (eight) {
@@ -105,8 +105,8 @@ static void split_keys(struct write_job *job, struct rng *rng)
 {
     const struct attn_kv_desc *kv = &job->step.kv;
     uint32_t size = oracle_size(job->args.k_dtype), rope = kv->head_dim - kv->head_dim_vo;
-    const uint32_t shape[3] = {job->args.rows, 1, kv->head_dim_vo};
-    const uint32_t rope_shape[3] = {job->args.rows, 1, rope};
+    const uint32_t shape[3] = {job->args.num_tokens, 1, kv->head_dim_vo};
+    const uint32_t rope_shape[3] = {job->args.num_tokens, 1, rope};
     struct arena *arena = &job->step.arena;
 
     if (rope == 0 || rng_chance(rng, 50))
@@ -115,7 +115,7 @@ static void split_keys(struct write_job *job, struct rng *rng)
         tensor_init(&job->args.k_new, arena, "latent of k_new", shape, size, &job->step.layout, rng, 0xff);
     struct guarded *second =
         tensor_init(&job->args.k_rope, arena, "k_rope", rope_shape, size, &job->step.layout, rng, 0xff);
-    for (uint32_t row = 0; row < job->args.rows; row++) {
+    for (uint32_t row = 0; row < job->args.num_tokens; row++) {
         const unsigned char *from = tensor_at(&job->keys, row, 0);
         memcpy(tensor_at(&job->args.k_new, row, 0), from, (size_t)kv->head_dim_vo * size);
         memcpy(tensor_at(&job->args.k_rope, row, 0), from + (size_t)kv->head_dim_vo * size,
@@ -128,8 +128,8 @@ static void split_keys(struct write_job *job, struct rng *rng)
 static void add_sources(struct write_job *job, struct rng *rng)
 {
     const struct attn_problem *problem = &job->step.problem;
-    const uint32_t k_shape[3] = {job->args.rows, problem->kv_heads, problem->head_dim};
-    const uint32_t v_shape[3] = {job->args.rows, problem->kv_heads, problem->head_dim_vo};
+    const uint32_t k_shape[3] = {job->args.num_tokens, problem->kv_heads, problem->head_dim};
+    const uint32_t v_shape[3] = {job->args.num_tokens, problem->kv_heads, problem->head_dim_vo};
     struct arena *arena = &job->step.arena;
 
     job->args.k_dtype = pick_source_type(rng, problem->q_dtype, problem->k_dtype, problem->k_scale);
@@ -163,7 +163,7 @@ static void map_slots(struct write_job *job, struct rng *rng)
     int64_t *mapping = need(calloc((size_t)rows + 1, sizeof *mapping));
 
     rng_shuffle(rng, order, slots);
-    job->args.rows = rows;
+    job->args.num_tokens = rows;
     job->places = need(calloc((size_t)rows + 1, sizeof *job->places));
     job->contents = need(calloc((size_t)rows + 1, sizeof *job->contents));
     for (uint32_t row = 0; row < rows; row++) {
@@ -186,9 +186,9 @@ static void map_batch(struct write_job *job)
 {
     const struct step *step = &job->step;
     const struct conform_case *c = step->the_case;
-    uint32_t rows = step->batch.rows;
+    uint32_t rows = step->batch.num_tokens;
 
-    job->args.rows = rows;
+    job->args.num_tokens = rows;
     job->args.batch = &step->batch;
     job->args.addressing = step->problem.addressing;
     job->args.index_dtype = step->problem.index_dtype;
@@ -279,7 +279,7 @@ static bool check_places(struct write_job *job, char *why, size_t size)
     const struct step *step = &job->step;
 
     for (int restore = 0; restore < 2; restore++) {
-        for (uint32_t row = 0; row < job->args.rows; row++) {
+        for (uint32_t row = 0; row < job->args.num_tokens; row++) {
             for (uint32_t head = 0; head < step->kv.kv_heads && job->places[row].page >= 0; head++)
                 if (!check_vector(job, SCALED_K, row, head, restore == 1, why, size) ||
                     (step->v_memory != NULL &&

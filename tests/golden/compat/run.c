@@ -138,7 +138,7 @@ static int32_t write_all(const struct compat_run *run, struct attn_error *err)
 
     ATTN_INIT(&args);
     args.k_dtype = args.v_dtype = run->problem->q_dtype;
-    args.rows = (uint32_t)slots.shape[0];
+    args.num_tokens = (uint32_t)slots.shape[0];
     args.k_new = run->tensors->k_new;
     args.v_new = run->tensors->v_new;
     args.kv = run->kv;
@@ -155,9 +155,9 @@ static void cut(const struct compat_run *run, const struct attn_batch *whole, st
 
     *prefill = *decode = *whole;
     prefill->seqs = prompts;
-    prefill->rows = parts->prompt_tokens;
+    prefill->num_tokens = parts->prompt_tokens;
     decode->seqs -= prompts;
-    decode->rows -= parts->prompt_tokens;
+    decode->num_tokens -= parts->prompt_tokens;
     for (uint32_t i = 0; i <= decode->seqs; i++)
         parts->starts[i] = all[prompts + i] - all[prompts];
     decode->q_offsets = (struct attn_buffer){parts->starts, 0};
