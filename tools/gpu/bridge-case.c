@@ -158,7 +158,7 @@ int64_t gpu_case_number(struct gpu_case *the_case, const char *name, uint32_t se
         {"head_dim", w->problem.head_dim},
         {"head_dim_vo", w->problem.head_dim_vo},
         {"block", desc->block},
-        {"rows", w->batch.rows},
+        {"rows", w->batch.num_tokens},
         {"seqs", w->batch.seqs},
         {"pages", desc->pages},
         {"table_width", w->batch.table_width},

@@ -171,7 +171,7 @@ static int32_t run_write(struct gpu_case *the_case, void *stream)
 
     ATTN_INIT(&args);
     args.k_dtype = args.v_dtype = the_case->workload.problem.k_dtype;
-    args.rows = (uint32_t)the_case->room.rows;
+    args.num_tokens = (uint32_t)the_case->room.rows;
     args.k_new = rows_of(the_case, &the_case->room.k);
     args.v_new = rows_of(the_case, &the_case->room.v);
     args.kv = the_case->workload.kv[0];
