@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The smallest complete libattn plugin: decoder attention in f32, one row and one key at a time. */
+/* The smallest complete libattn plugin: decoder attention in f32, one query token and one key at a time. */
 #include <attn/plugin-util.h>
 #include <math.h>
 
@@ -74,7 +74,7 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
     return attn_util_join(stream);
 }
 
-/* 3. A run. One row over keys [0, end): running maximum m, running sum z, weighted values in out itself. */
+/* 3. A run. One query token and head over keys [0, end): running maximum m, running sum z, weighted values in out itself. */
 static float row(const struct attn_problem *p, const struct attn_batch *batch, const struct attn_kv_desc *d,
                  uint32_t seq, uint32_t g, int64_t end, const float *q, float scale, float *out)
 {
@@ -84,7 +84,7 @@ static float row(const struct attn_problem *p, const struct attn_batch *batch, c
     for (int64_t j = 0, token; j < end; j++) {
         const int64_t page = attn_util_locate(batch, p->addressing, d->block, seq, j, &token);
         if (page < 0)
-            continue; /* a hole: not a key */
+            continue; /* an invalid block: not a key */
         const float *k = (const float *)(void *)attn_util_key(d, page, token, g);
         const float *v = (const float *)(void *)attn_util_value(d, page, token, g);
         double dot = 0;

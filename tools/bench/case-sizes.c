@@ -126,7 +126,7 @@ double case_key_bytes(const struct bench_case *the_case)
     double k = (double)problem->head_dim * attn_dtype_size(problem->k_dtype) + scale_bytes(problem->k_scale);
     double v =
         (double)problem->head_dim_vo * attn_dtype_size(problem->v_dtype) + scale_bytes(problem->v_scale);
-    return keys * problem->kv_heads * (problem->mla ? k : k + v); /* latent values are columns of the keys */
+    return keys * problem->kv_heads * (problem->mla ? k : k + v); /* values of MLA are columns of the keys */
 }
 
 double case_bytes(const struct bench_case *the_case)

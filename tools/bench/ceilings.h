@@ -16,7 +16,7 @@ struct ceilings *ceilings_create(uint32_t threads);
 void ceilings_destroy(struct ceilings *ceilings);
 
 /*
- * One sample each: GB/s of reading a piece of the set that was not read lately, about `bytes` large so that
+ * One sample each: GB/s of reading a part of the set that was not read lately, about `bytes` large so that
  * it meets the same interruptions as what it is compared with; TFLOP/s of a
  * level.
  */

@@ -16,7 +16,7 @@ struct samples {
     uint32_t head[SAMPLES];
 };
 
-/* Rows spread over the batch, and in between last rows of sequences, so that a decoding sequence among long
+/* Rows at equal distances in the batch, and in between last rows of sequences, so that a decoding sequence among long
  * chunks is met too. */
 static void samples_init(struct samples *samples, const struct workload *workload)
 {

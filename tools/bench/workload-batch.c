@@ -28,7 +28,7 @@ static uint32_t pages_of(const struct workload *workload, uint32_t seq)
     return (uint32_t)(((uint64_t)workload->the_case->sequence[seq].ctx + block - 1) / block);
 }
 
-/* Table rows; what lies behind the pages of a sequence is a hole. */
+/* Table rows; beyond the pages of a sequence blocks are invalid. */
 static int32_t rows_of_table_init(struct workload *workload, const int32_t *pages, struct attn_error *err)
 {
     uint32_t seqs = workload->the_case->seqs;

@@ -88,7 +88,7 @@ int32_t workload_download(struct workload *workload, const struct attn_buffer *f
 
 /* ---------------------------------------------------------------- case-sizes.c */
 
-/* cp=1: keys are spread over so many ranks in runs of a page, and this is the first of them. */
+/* cp=1: keys are sharded over so many ranks in runs of a page, and this is the first of them. */
 enum { CASE_RANKS = 2 };
 /* Keys of a sequence on all ranks, when so many are on this one. */
 uint32_t case_all_keys(const struct attn_problem *problem, uint32_t here);

@@ -80,7 +80,7 @@ def eight(name, batch, kv, scales="unit", bars=(), **more):
 def build():
     dense32 = "heads=32 kv_heads=32 head_dim={} addr=dense"
     dense8 = "heads=32 kv_heads=8 head_dim={} addr=dense"
-    latent = "heads={} kv_heads=1 head_dim=576/512 mla=1 block=64"
+    mla = "heads={} kv_heads=1 head_dim=576/512 mla=1 block=64"
     return [
         decode("1-1k", "1x1/1024"),
         decode("1-16k", "1x1/16384"),
@@ -121,7 +121,7 @@ def build():
         Case("chunk-512-16k", "chunked prefill", HEADS, "1x512/16384"),
         Case("chunk-512-64k", "chunked prefill", HEADS, "1x512/65536"),
         Case("mixed", "mixed", HEADS, "1x2048/8192+63x1/4096", peers=False),
-        Case("mla-16-128-4k", "latent decode", latent.format(16), "128x1/4096", peers=False),
-        Case("mla-128-32-4k", "latent decode", latent.format(128), "32x1/4096", peers=False),
+        Case("mla-16-128-4k", "MLA decode", mla.format(16), "128x1/4096", peers=False),
+        Case("mla-128-32-4k", "MLA decode", mla.format(128), "32x1/4096", peers=False),
         Case("cache", "operations on caches", HEADS, "32x1/2048", peers=False),
     ]

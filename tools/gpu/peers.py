@@ -56,7 +56,7 @@ class View:
         kv = keys.get("kv", q)
         self.q_type, self.k_type = names[q], names[kv]
         self.out_type = names[keys.get("out", q)]
-        self.latent = keys.get("mla", "0") == "1"
+        self.mla = keys.get("mla", "0") == "1"
         self.scaled = keys.get("scales", "none") not in ("none", "unit")
         self.dense = keys.get("addr", "table") == "dense"
         number = case.number
@@ -93,7 +93,7 @@ class View:
 
     def sides(self, index):
         k = self.side(index, "k")
-        return k, k[..., : self.dim_vo] if self.latent else self.side(index, "v")
+        return k, k[..., : self.dim_vo] if self.mla else self.side(index, "v")
 
     def fill(self, seed):
         """Normal numbers in queries and caches; nothing that an 8-bit integer holds well, which stay."""
