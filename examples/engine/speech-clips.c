@@ -109,8 +109,8 @@ static void report(const struct speech_job *job)
     fprintf(stderr, "model: %s (sha256 %s)\n", s->name, s->hash);
     if (job->files->count > 1)
         fprintf(stderr, "sequences: %u, up to %u at once\n", job->files->count, job->at_once);
-    fprintf(stderr, "text: %llu tokens from %llu rows of the encoder, %.1f s\n",
-            (unsigned long long)job->tokens, (unsigned long long)job->rows, job->seconds);
+    fprintf(stderr, "text: %llu tokens from %llu encoder tokens, %.1f s\n", (unsigned long long)job->tokens,
+            (unsigned long long)job->rows, job->seconds);
     fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device_name);
     fprintf(stderr, "kernels: %s\n", info.kernels);
     fprintf(stderr, "threads: %u\n", job->threads);

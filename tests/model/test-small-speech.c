@@ -116,7 +116,7 @@ static void test_refusals(struct set *s)
     clip.rows = SMALL_WHISPER_ROWS + 1;
     tap_result(start(s, 1, 16, backends[0], "f32", &err) == 0 &&
                    speech_run(&s->speech, &clip, 1, NULL, NULL, &err) < 0 &&
-                   strstr(err.text, "71 rows, 24 tokens; accepted are 1 to 70 rows"),
+                   strstr(err.text, "71 encoder tokens, 24 tokens; accepted are 1 to 70 encoder tokens"),
                "refused: %s", err.text);
     speech_stop(&s->speech);
     tap_result(start(s, 1, 16, backends[0], "f12", &err) < 0 &&

@@ -84,7 +84,7 @@ static bool sizes_are_sane(const struct bench_case *the_case)
     case_measure(the_case, &sizes);
     if (sizes.keys > INT32_MAX / CASE_RANKS || sizes.rows * problem->heads > INT32_MAX ||
         sizes.width * the_case->seqs > INT32_MAX) {
-        complain("%" PRIu64 " keys, %" PRIu64 " rows of %u heads and %" PRIu64
+        complain("%" PRIu64 " keys, %" PRIu64 " query tokens of %u heads and %" PRIu64
                  " table cells are too many; lower seqs, ctx, q_len or skew",
                  sizes.keys, sizes.rows, problem->heads, sizes.width * the_case->seqs);
         return false;

@@ -110,7 +110,7 @@ static bool set_sizes(const struct bench_keys *keys, const struct serve_trace *t
     if (blocks * problem->block > INT32_MAX || out->seqs * longest > INT32_MAX ||
         rows * problem->heads * problem->head_dim > INT32_MAX) {
         complain("%" PRIu64 " blocks of %u tokens, %u seqs of up to %u tokens and %" PRIu64
-                 " rows of %u heads are too many; lower seqs, chunk or blocks",
+                 " query tokens of %u heads are too many; lower seqs, chunk or blocks",
                  blocks, problem->block, out->seqs, trace->longest, rows, problem->heads);
         return false;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a case amounts to: rows, pages, visible pairs, operations and bytes. */
+/* What a case amounts to: query tokens, pages, visible pairs, operations and bytes. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -111,7 +111,7 @@ double case_flops(const struct bench_case *the_case)
     return 2.0 * problem->heads * ((double)problem->head_dim + problem->head_dim_vo) * pairs;
 }
 
-/* A scale for each token and head is read with its row; fewer ones are nothing beside the rows. */
+/* A scale for each token and head is read with its vector; fewer ones are negligible. */
 static double scale_bytes(uint32_t granularity)
 {
     return granularity == ATTN_SCALES_TOKEN_HEAD ? sizeof(float) : 0;

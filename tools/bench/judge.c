@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Compares the results of a measured step with the double-precision oracle, on rows picked over the batch. */
+/* Compares the results of a measured step with the double-precision oracle, on query tokens picked over the
+ * batch. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,15 +10,15 @@
 
 enum { SAMPLES = 24 };
 
-/* The (row, head) pairs to compare. */
+/* The (query token, head) pairs to compare. */
 struct samples {
     uint32_t count;
     uint32_t row[SAMPLES];
     uint32_t head[SAMPLES];
 };
 
-/* Rows at equal distances in the batch, and in between last rows of sequences, so that a decoding sequence among long
- * chunks is met too. */
+/* Query tokens at equal distances in the batch, and in between last tokens of sequences, so that a decoding
+ * sequence among long chunks is met too. */
 static void samples_init(struct samples *samples, const struct workload *workload)
 {
     uint32_t rows = workload->batch.num_tokens, seqs = workload->batch.seqs, heads = workload->problem.heads;

@@ -150,7 +150,7 @@ static int make_layers(struct serve_model *model, struct failure *err)
     return 0;
 }
 
-/* Rows of the largest step; all layers and steps have the same ones. */
+/* Tensors of the largest step; all layers and steps have the same ones. */
 static int make_tensor(struct serve_model *model, uint32_t dtype, uint32_t heads, uint32_t dim, uint64_t seed,
                        struct attn_buffer *out, struct failure *err)
 {
@@ -162,7 +162,7 @@ static int make_tensor(struct serve_model *model, uint32_t dtype, uint32_t heads
     ATTN_INIT(&error);
     if (host.data == NULL || !fill_random(dtype, host.data, count, seed)) {
         free(host.data);
-        return failure_set(err, "no memory for rows of %" PRIu64 " bytes", size);
+        return failure_set(err, "no memory for tensors of %" PRIu64 " bytes", size);
     }
     int32_t status = attn_memory_alloc(model->backend, size, out, &error);
     if (status == ATTN_OK)
@@ -171,7 +171,7 @@ static int make_tensor(struct serve_model *model, uint32_t dtype, uint32_t heads
     if (status == ATTN_OK)
         status = attn_stream_synchronize(model->backend, model->stream, &error);
     free(host.data);
-    return status == ATTN_OK ? 0 : serve_fail(err, "rows of a step", &error);
+    return status == ATTN_OK ? 0 : serve_fail(err, "tensors of a step", &error);
 }
 
 static struct attn_tensor view(const struct attn_buffer *buffer, uint32_t dtype, uint32_t heads, uint32_t dim)

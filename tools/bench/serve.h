@@ -55,7 +55,7 @@ struct serve {
     uint64_t began;   /* nanoseconds */
     uint64_t ended;
     uint64_t steps;
-    uint64_t tokens_run; /* rows of all steps */
+    uint64_t tokens_run; /* query tokens of all steps */
     uint64_t answered;   /* tokens generated */
     uint64_t finished;   /* requests */
     uint64_t hash;       /* of all parts, blocks and moves */

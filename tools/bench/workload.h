@@ -130,7 +130,7 @@ uint64_t case_mask_row(const struct attn_problem *problem, const struct bench_se
 
 /* ---------------------------------------------------------------- judge.c */
 
-/* Relative rms of the results of layer 0 on sampled rows; NAN if they could not be had. */
+/* Relative rms of the results of layer 0 on sampled query tokens; NAN if they could not be had. */
 double judge(struct workload *workload);
 
 #endif

@@ -150,7 +150,7 @@ def page(document):
     lines = common.head(f"{title}: share of the ceilings") + [describe(document)]
     bars = [bar for case in cases for bar in case.bars]
     if bars:
-        lines += ["<h2>Bars</h2>", common.table(("bar", "ratio", "aim", "verdict"), bars)]
+        lines += ["<h2>Bars</h2>", common.table(("bar", "ratio", "aim", "result"), bars)]
     if shares:
         lines.append(LEGEND)
     for group in dict.fromkeys(case.group for case in cases):

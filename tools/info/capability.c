@@ -58,13 +58,13 @@ static bool mentions(const char *text, const char *key)
 
 /* The reason about the key itself, or else the first one; one about the whole backend rather than a kernel.
  */
-static void take_reason(const struct attn_query *query, const char *extra, struct verdict *out)
+static void take_reason(const struct attn_query *query, const char *extra, struct answer *out)
 {
     uint32_t count =
         query->reason_count < query->reason_capacity ? query->reason_count : query->reason_capacity;
     unsigned best = 0;
 
-    *out = (struct verdict){.served = query->accepted != 0};
+    *out = (struct answer){.served = query->accepted != 0};
     for (uint32_t i = 0; i < count && !out->served; i++) {
         const struct attn_reason *reason = &query->reasons[i];
         size_t size = strlen(reason->field);
@@ -80,7 +80,7 @@ static void take_reason(const struct attn_query *query, const char *extra, struc
 }
 
 /* Asks for the base problem with the keys of `extra` in place of its own. */
-static bool ask(const struct subject *subject, const char *extra, struct verdict *out,
+static bool ask(const struct subject *subject, const char *extra, struct answer *out,
                 uint32_t *out_graph_level)
 {
     struct attn_problem problem;
@@ -102,7 +102,7 @@ static bool ask(const struct subject *subject, const char *extra, struct verdict
     memset(reasons, 0, sizeof reasons);
     query.reasons = reasons;
     query.reason_capacity = REASONS;
-    *out = (struct verdict){.served = false};
+    *out = (struct answer){.served = false};
     if (attn_problem_parse(text, &problem, &err) != ATTN_OK ||
         attn_context_query(subject->context, subject->backend, subject->device, &problem, &query, &err) !=
             ATTN_OK) {
@@ -119,9 +119,9 @@ static bool ask(const struct subject *subject, const char *extra, struct verdict
 
 bool subject_serves(const struct subject *subject, const char *extra, uint32_t *out_graph_level)
 {
-    struct verdict verdict;
+    struct answer answer;
 
-    return ask(subject, extra, &verdict, out_graph_level);
+    return ask(subject, extra, &answer, out_graph_level);
 }
 
 /* Texts of a key to begin with: the usual ones, then the first of every axis. */
@@ -176,12 +176,12 @@ bool subject_init(struct subject *subject, struct attn_context *context, const c
     return false;
 }
 
-void subject_judge(const struct subject *subject, const char *key, const char *value, struct verdict *out)
+void subject_judge(const struct subject *subject, const char *key, const char *value, struct answer *out)
 {
     char *extra = need_format("%s=%s", key, value);
     bool alone = true;
 
-    *out = (struct verdict){.served = false};
+    *out = (struct answer){.served = false};
     for (size_t i = 0; i < sizeof companions / sizeof *companions && !out->served; i++) {
         const struct companion *companion = &companions[i];
         if (strcmp(companion->key, key) != 0 ||
@@ -199,10 +199,10 @@ void subject_judge(const struct subject *subject, const char *key, const char *v
 
 static bool serves_value(const struct subject *subject, const char *key, const char *value)
 {
-    struct verdict verdict;
+    struct answer answer;
 
-    subject_judge(subject, key, value, &verdict);
-    return verdict.served;
+    subject_judge(subject, key, value, &answer);
+    return answer.served;
 }
 
 /* What is left of axes that are ranges. */

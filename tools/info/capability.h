@@ -29,14 +29,14 @@ bool subject_init(struct subject *subject, struct attn_context *context, const c
 bool subject_serves(const struct subject *subject, const char *extra, uint32_t *out_graph_level);
 
 /* What a backend says to one value of one key. */
-struct verdict {
+struct answer {
     bool served;
     uint32_t reason; /* 0 if served */
     char text[160];
 };
 
 /* Asks for key=value with everything else as in the base problem, alone or with the keys that it needs. */
-void subject_judge(const struct subject *subject, const char *key, const char *value, struct verdict *out);
+void subject_judge(const struct subject *subject, const char *key, const char *value, struct answer *out);
 
 /* The served values of a key; ranges as "1-1024", or "16-256/16" with a step. */
 void subject_values(const struct subject *subject, const char *key, struct words *out);

@@ -40,7 +40,7 @@ static const char doc[] =
     "  list                   backends and plugin files (the default)\n"
     "  devices                devices of all backends\n"
     "  caps [NAME]            what each backend serves\n"
-    "  matrix                 what every backend says to every value of every key\n"
+    "  matrix                 what each backend says of each value of each key\n"
     "  explain KEY=VALUE...   who serves a problem, and why others do not\n"
     "  why FILE               everything known about one plugin file\n"
     "  env                    environment variables with value, origin and help\n"

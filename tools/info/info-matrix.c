@@ -106,7 +106,7 @@ static void json_row(struct jsonout *json, const struct matrix *matrix, unsigned
     jsonout_array(json, "cells");
     for (unsigned i = 0; i < matrix->column_count; i++) {
         const struct matrix_column *column = &matrix->columns[i];
-        const struct verdict *cell = &column->cells[row];
+        const struct answer *cell = &column->cells[row];
         if (!column->known)
             continue;
         jsonout_object(json, NULL);

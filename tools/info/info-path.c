@@ -4,7 +4,7 @@
 
 #include "info.h"
 
-static const char *verdict(const struct attn_directory_record *directory)
+static const char *trust_text(const struct attn_directory_record *directory)
 {
     if (directory->reason != 0)
         return "not used";
@@ -17,7 +17,7 @@ static void print_text(const struct attn_report *report)
     FILE *out = output_stream();
 
     for (uint32_t i = 0; (directory = attn_report_get_directory(report, i)) != NULL; i++) {
-        fprintf(out, "%s\n  %s (from %s)\n", output_shown(directory->path), verdict(directory),
+        fprintf(out, "%s\n  %s (from %s)\n", output_shown(directory->path), trust_text(directory),
                 directory->origin);
         if (directory->reason != 0) {
             print_reason("  ", directory->reason, directory->text);

@@ -36,7 +36,7 @@ static void print_text(const struct info *info, const struct attn_report *report
     for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++) {
         bool usable = file->stage == ATTN_STAGE_READY;
         fprintf(output_stream(), "%s\n", output_shown(file->path));
-        print_line("verdict:", usable ? "usable" : "not usable");
+        print_line("result:", usable ? "usable" : "not usable");
         print_line("stage:", attn_stage_name(file->stage));
         print_line("reason:", reason_or_null(file->reason));
         print_line("text:", stable_text(info, file->text));

@@ -18,7 +18,7 @@ struct matrix_column {
     char *problem; /* or NULL */
     struct words head_dims;
     struct words blocks;
-    struct verdict *cells; /* one a row */
+    struct answer *cells; /* one a row */
 };
 
 struct matrix {

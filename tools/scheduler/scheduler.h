@@ -63,7 +63,8 @@ struct scheduled {
     struct scheduled **home; /* where it is idle, if its memory was made in advance */
 };
 
-/* Rows of one sequence: tokens [first, first + count). Those up to the last one there is want a next token.
+/* One sequence's part of a step: tokens [first, first + count). Those up to the last one there is want a next
+ * token.
  */
 struct scheduled_part {
     struct scheduled *sequence;

@@ -77,7 +77,7 @@ struct attention_part {
     uint32_t unchanged;  /* leading entries that are as in the last step in which the batch slot had a part */
 };
 
-/* Begins a step; each sequence appears at most once. Rows of a step are best ordered prompts first. */
+/* Begins a step; each sequence appears at most once. Prompts are best first. */
 int attention_begin(struct attention *a, const struct attention_part *parts, uint32_t count,
                     struct failure *err);
 

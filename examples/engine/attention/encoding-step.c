@@ -16,12 +16,12 @@ static int check_parts(const struct encoding *e, const struct encoding_part *par
         if (p->batch_slot >= o->max_seqs || p->count == 0 || p->past > o->max_tokens ||
             p->count > o->max_tokens - p->past || p->encoder > o->max_encoder ||
             (p->past == 0 && i > 0 && parts[i - 1].past > 0))
-            return failure_set(
-                err,
-                "part %" PRIu32 ": batch slot %" PRIu32 ", %" PRIu32 " tokens behind %" PRIu32 ", %" PRIu32
-                " rows of the encoder; accepted are %" PRIu32 " batch slots, %" PRIu32 " tokens, %" PRIu32
-                " rows, and prompts before decodes",
-                i, p->batch_slot, p->count, p->past, p->encoder, o->max_seqs, o->max_tokens, o->max_encoder);
+            return failure_set(err,
+                               "part %" PRIu32 ": batch slot %" PRIu32 ", %" PRIu32 " tokens behind %" PRIu32
+                               ", %" PRIu32 " encoder tokens; accepted are %" PRIu32 " batch slots, %" PRIu32
+                               " tokens, %" PRIu32 " encoder tokens, and prompts before decodes",
+                               i, p->batch_slot, p->count, p->past, p->encoder, o->max_seqs, o->max_tokens,
+                               o->max_encoder);
     }
     return 0;
 }

@@ -240,7 +240,7 @@ static int check_options(const struct encoding *e, struct failure *err)
         o->max_tokens > INT32_MAX / 2 || encoder_rows > INT32_MAX / 2)
         return failure_set(err,
                            "block %" PRIu32 ", sequences %" PRIu32 ", tokens %" PRIu32 " of %" PRIu32
-                           ", rows of encoders %" PRIu64 "; accepted are 1 to %d",
+                           ", encoder tokens %" PRIu64 "; accepted are 1 to %d",
                            o->block, o->max_seqs, o->max_batch_tokens, o->max_tokens, encoder_rows,
                            INT32_MAX / 2);
     if (!e->kv_dtype)

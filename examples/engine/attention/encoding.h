@@ -25,7 +25,7 @@ struct encoding_options {
     uint32_t max_seqs;            /* sequences of a step, each with a batch slot of its own */
     uint32_t max_batch_tokens;    /* new tokens of a step */
     uint32_t max_tokens;          /* of a sequence */
-    uint32_t max_encoder;         /* rows of the encoder of a sequence; 0 without */
+    uint32_t max_encoder;         /* encoder tokens of a sequence; 0 without */
     uint32_t threads;             /* 0: as libattn decides */
     const char *kv;               /* cache type; NULL: f32 */
     const char *backend;          /* wanted list, NULL: as ATTN_BACKEND says */
@@ -55,7 +55,7 @@ struct encoding_part {
     uint32_t batch_slot; /* below max_seqs: whose blocks it has in the caches */
     uint32_t past;       /* 0: a prompt, with which the encoder runs */
     uint32_t count;
-    uint32_t encoder; /* rows of its encoder, in every step the same */
+    uint32_t encoder; /* its encoder tokens, in every step the same */
 };
 
 /* Begins a step: prompts, then decodes. */

@@ -114,7 +114,7 @@ static int make_groups(struct attention *a, struct failure *err)
     a->row = calloc(a->options.max_seqs, sizeof *a->row);
     a->slot_step = calloc(a->options.max_seqs, sizeof *a->slot_step);
     if (!a->row || !a->slot_step)
-        return failure_set(err, "no memory for the rows of %" PRIu32 " sequences", a->options.max_seqs);
+        return failure_set(err, "no memory for the tokens of %" PRIu32 " sequences", a->options.max_seqs);
     return 0;
 }
 
@@ -190,7 +190,7 @@ static void free_moves(struct attention *a)
 
 /* ---------------------------------------------------------------- all of it */
 
-/* Rows that a graph pads a step with are computed too: whatever they hold, it was written once. */
+/* Tokens that a graph pads a step with are computed too: whatever they hold, it was written once. */
 static int alloc_step(struct attention *a, struct failure *err)
 {
     const uint32_t num_tokens = a->options.max_batch_tokens;

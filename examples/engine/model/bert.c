@@ -222,7 +222,7 @@ static void embed(struct bert_forward *f, const struct bert_text *texts, uint32_
     norm_run(&b->norm, f->x, rows, width, b->shape.epsilon, f->x);
 }
 
-/* A product of the rows of each text alone: its shape, and so its rounding, is a matter of that text. */
+/* A product of the tokens of each text alone: its shape, and so its rounding, is a matter of that text. */
 static void product(const struct dense *d, const struct bert_text *texts, uint32_t count, const float *in,
                     float *out)
 {
@@ -254,7 +254,7 @@ static int run_layer(struct bert_forward *f, struct encoding *attention, uint32_
     return 0;
 }
 
-/* The mean of a text's rows, or its first one, at length 1. */
+/* The mean over a text's tokens, or its first one, at length 1. */
 static void pool(const struct bert_shape *s, const float *x, uint32_t rows, float *out)
 {
     uint32_t used = s->pooling == BERT_POOLING_MEAN ? rows : 1;

@@ -111,7 +111,7 @@ void forward_set_stop(struct forward *f, bool (*stop)(void *user), void *user);
 int forward_step(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t past,
                  uint32_t count, uint32_t logits_from, float *logits, struct failure *err);
 
-/* Runs a whole prompt of sequence 0 in chunks; logits receives the last row. */
+/* Runs a whole prompt of sequence 0 in chunks; logits receives those of the last token. */
 int forward_prompt(struct forward *f, struct attention *attention, const int32_t *tokens, uint32_t count,
                    uint32_t chunk, float *logits, struct failure *err);
 

@@ -14,8 +14,8 @@ struct whisper_forward {
     uint32_t max_encoder;
     struct encoding_part *places;
     float *memory;
-    float *encoded; /* [encoder's rows, width] */
-    float *x;       /* [rows, width], as are the next six; rows of the encoder or of the decoder */
+    float *encoded; /* [encoder tokens, width] */
+    float *x;       /* [rows, width], as are the next six; of encoder tokens or decoder tokens */
     float *normed;
     float *q;
     float *k;
@@ -58,7 +58,7 @@ int whisper_forward_create(const struct whisper *model, uint32_t max_seqs, uint3
     f->places = calloc(max_seqs, sizeof *f->places);
     if (!f->memory || !f->places) {
         whisper_forward_destroy(f);
-        return failure_set(err, "no memory for %" PRIu64 " rows of a step", rows);
+        return failure_set(err, "no memory for %" PRIu64 " tokens of a step", rows);
     }
     float *at = f->memory;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
@@ -101,8 +101,8 @@ static int check_parts(struct whisper_forward *f, const struct whisper_part *par
             p->encoder > f->max_encoder || (p->past == 0) != (parts[i].mel != NULL))
             return failure_set(err,
                                "part %" PRIu32 ": %" PRIu32 " tokens behind %" PRIu32 ", %" PRIu32
-                               " rows of the encoder; accepted are %" PRIu32 " tokens, %" PRIu32
-                               " rows, and a spectrum with prompts alone",
+                               " encoder tokens; accepted are %" PRIu32 " tokens, %" PRIu32
+                               " encoder tokens, and a spectrum with prompts alone",
                                i, p->count, p->past, p->encoder, s->context, f->max_encoder);
         for (uint32_t k = 0; k < p->count; k++)
             if (parts[i].tokens[k] < 0 || (uint32_t)parts[i].tokens[k] >= s->vocab)
@@ -202,7 +202,7 @@ static void embed(struct whisper_forward *f, const struct whisper_part *parts, u
         }
 }
 
-/* The last row of each part, as scores of all tokens. */
+/* The last token of each part, as scores of all tokens. */
 static void score(struct whisper_forward *f, const struct whisper_part *parts, uint32_t count, float *logits)
 {
     const struct whisper *w = f->model;

@@ -80,7 +80,7 @@ void whisper_forward_destroy(struct whisper_forward *f);
 int whisper_forward_run(struct whisper_forward *f, struct encoding *attention,
                         const struct whisper_part *parts, uint32_t count, float *logits, struct failure *err);
 
-/* Output of the encoder in the last step of prompts: [rows of all parts, width]. */
+/* Output of the encoder in the last step of prompts: [encoder tokens of all parts, width]. */
 const float *whisper_forward_encoded(const struct whisper_forward *f);
 
 #endif

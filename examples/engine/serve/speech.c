@@ -70,7 +70,8 @@ int speech_start(struct speech *s, const struct encoding_options *options, struc
     own.max_batch_tokens = PROMPT * own.max_seqs;
     matmul_set_threads(own.threads);
     if (own.max_encoder == 0 || own.max_encoder > m->encoder_rows)
-        return failure_set(err, "the longest clip has %" PRIu32 " rows; the model accepts 1 to %" PRIu32,
+        return failure_set(err,
+                           "the longest clip has %" PRIu32 " encoder tokens; the model accepts 1 to %" PRIu32,
                            own.max_encoder, m->encoder_rows);
     if (whisper_forward_create(&s->model, own.max_seqs, own.max_batch_tokens, own.max_encoder, &s->forward,
                                err) < 0)
@@ -147,8 +148,8 @@ static int check_clips(const struct speech *s, const struct clip *clips, uint32_
     for (uint32_t i = 0; i < count; i++)
         if (clips[i].rows == 0 || clips[i].rows > m->encoder_rows || clips[i].most == 0 || !clips[i].mel)
             return failure_set(err,
-                               "clip %" PRIu32 ": %" PRIu32 " rows, %" PRIu32
-                               " tokens; accepted are 1 to %" PRIu32 " rows, 1 and more tokens",
+                               "clip %" PRIu32 ": %" PRIu32 " encoder tokens, %" PRIu32
+                               " tokens; accepted are 1 to %" PRIu32 " encoder tokens, 1 and more tokens",
                                i, clips[i].rows, clips[i].most, m->encoder_rows);
     return 0;
 }

@@ -24,10 +24,10 @@ struct speech {
     char name[300];
 };
 
-/* A clip; the caller gives spectrum, rows and most, and the rest begins as zeros. */
+/* A clip; the caller gives spectrum, encoder tokens and most, and the rest begins as zeros. */
 struct clip {
     const float *mel;   /* [2 * rows, bands] */
-    uint32_t rows;      /* of the encoder */
+    uint32_t rows;      /* encoder tokens */
     uint32_t most;      /* tokens to make */
     struct tokens made; /* without the token that ends the text */
     bool ended;         /* the model ended the text */
