@@ -74,7 +74,7 @@ static int32_t kv_write(struct attn_backend_impl *backend, const struct attn_kv_
     return attn_util_join(stream);
 }
 
-/* 3. A run. One query token and head over keys [0, end): running maximum m, running sum z, weighted values in out itself. */
+/* 3. A run. One query token and head over keys [0, end): row max m, row sum z, weighted values in out. */
 static float row(const struct attn_problem *p, const struct attn_batch *batch, const struct attn_kv_desc *d,
                  uint32_t seq, uint32_t g, int64_t end, const float *q, float scale, float *out)
 {

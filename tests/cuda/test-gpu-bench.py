@@ -173,7 +173,7 @@ def test_page():
     tree = as_xml(page)
     bars = [float(rect.get("width")) for rect in tree.iter("rect")] if tree is not None else []
     check(len(bars) == 2 and math.isclose(bars[0], 2 * bars[1], rel_tol=1e-3), "bars are as long as their shares", bars)
-    check("A &lt;GPU&gt;" in page and "it &amp; they" in page and "pass" in page, "texts are escaped, verdicts shown")
+    check("A &lt;GPU&gt;" in page and "it &amp; they" in page and "pass" in page, "texts are escaped, results shown")
     line = [line for line in tree.iter("line") if line.get("class") == "roof"] if tree is not None else []
     check(len(line) == 1 and math.isclose(float(line[0].get("x1")) - gpu_page.LEFT - gpu_page.NAME, 2 * bars[0],
                                           abs_tol=0.02), "the ceiling's line is where a share of 1 ends")

@@ -9,7 +9,7 @@
 /* In mixed one sequence of so many brings a prefill chunk. */
 enum { SEQS_OF_A_CHUNK = 8 };
 
-/* What runs without keys; the same table stands in attn-bench(1). */
+/* What runs without keys; attn-bench(1) has the same table. */
 static const struct default_case {
     const char *mode;
     const char *name;
