@@ -29,8 +29,6 @@ int32_t attn__check_fork(uint32_t born, const char *what, struct attn_error *err
 /* Held for moments, around what all contexts of the process share; a fork waits for it. */
 void attn__shared_lock(void);
 void attn__shared_unlock(void);
-/* Waits for a condition with the lock; no child after fork may use that condition. */
-void attn__shared_wait(pthread_cond_t *condition);
 
 /* ---------------------------------------------------------------- suggest.c */
 

@@ -40,8 +40,3 @@ void attn__shared_unlock(void)
 {
     pthread_mutex_unlock(&shared);
 }
-
-void attn__shared_wait(pthread_cond_t *condition)
-{
-    pthread_cond_wait(condition, &shared);
-}

@@ -19,11 +19,11 @@ static void check_texts(const struct attn__result *result)
 /* A result that is kept says the same when it is read again. */
 static void check_kept(const struct attn__result *result)
 {
-    static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
+    const struct attn__probe probe = {.key = "0123456789abcdef0123456789abcdef", .result = *result};
     const char *directory = fuzz_directory();
     struct attn__result again;
-    attn__cache_store(directory, keys, result, 1, result->since);
-    bool kept = attn__cache_load(directory, keys[0], result->since, &again);
+    attn__cache_store(directory, &probe, 1, result->since);
+    bool kept = attn__cache_load(directory, probe.key, result->since, &again);
     FUZZ_CHECK(kept == (result->outcome >= ATTN__GOOD && result->outcome <= ATTN__EXITED));
     if (kept) {
         FUZZ_CHECK(again.outcome == result->outcome && again.number == result->number);

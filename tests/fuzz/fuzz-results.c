@@ -40,25 +40,26 @@ static bool first_key(const uint8_t *data, size_t size, char key[ATTN__KEY_SIZE]
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char keys[1][ATTN__KEY_SIZE], key[ATTN__KEY_SIZE];
-    struct attn__result stored = {.outcome = ATTN__GOOD, .since = now, .step = "finish"}, loaded;
+    char key[ATTN__KEY_SIZE];
+    struct attn__probe stored = {.result = {.since = now, .step = "finish"}};
+    struct attn__result loaded;
     const char *directory = fuzz_directory();
     fill(data, size);
     bool keyed = first_key(data, size, key);
     bool there = keyed && attn__cache_load(directory, key, now, &loaded);
     if (there)
         check(&loaded);
-    memcpy(keys[0], own_key, sizeof own_key);
-    stored.outcome = ATTN__GOOD + (uint32_t)size % 4;
-    stored.number = (uint32_t)size;
-    attn__cache_store(directory, (const char(*)[ATTN__KEY_SIZE])keys, &stored, 1, now);
+    memcpy(stored.key, own_key, sizeof own_key);
+    stored.result.outcome = ATTN__GOOD + (uint32_t)size % 4;
+    stored.result.number = (uint32_t)size;
+    attn__cache_store(directory, &stored, 1, now);
     FUZZ_CHECK(attn__cache_load(directory, own_key, now, &loaded));
-    FUZZ_CHECK(memcmp(&loaded, &stored, sizeof loaded) == 0);
+    FUZZ_CHECK(memcmp(&loaded, &stored.result, sizeof loaded) == 0);
     /* What stood there before and still counts stays. */
     if (there && strcmp(key, own_key) != 0)
         FUZZ_CHECK(attn__cache_load(directory, key, now, &loaded));
     attn__cache_reset(directory);
-    FUZZ_CHECK(attn__cache_load(directory, own_key, now, &loaded) == (stored.outcome == ATTN__GOOD));
+    FUZZ_CHECK(attn__cache_load(directory, own_key, now, &loaded) == (stored.result.outcome == ATTN__GOOD));
     if (keyed && attn__cache_load(directory, key, now, &loaded))
         FUZZ_CHECK(loaded.outcome == ATTN__GOOD);
     return 0;

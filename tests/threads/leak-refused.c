@@ -175,22 +175,23 @@ static void ask(struct attn_context *context)
 /* Results that cannot be read or kept cost a probe, no more. */
 static void keep_results(void)
 {
-    static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
-    const struct attn__result result = {.outcome = ATTN__CRASHED, .since = 1000, .step = "load"};
+    struct attn__probe probe = {.key = "0123456789abcdef0123456789abcdef",
+                                .result = {.outcome = ATTN__CRASHED, .since = 1000, .step = "load"}};
     struct attn__result other;
     char *none[] = {NULL};
     const char *directory = malformed_path(&malformed, "cache");
-    attn__cache_store(directory, keys, &result, 1, 1000);
-    int there = attn__cache_load(directory, keys[0], 1000, &other);
+    attn__cache_store(directory, &probe, 1, 1000);
+    int there = attn__cache_load(directory, probe.key, 1000, &other);
     expect(there || refused > 0, "a result that was kept");
     attn__cache_reset(directory);
-    expect(refused > 0 || !attn__cache_load(directory, keys[0], 1000, &other), "a reset");
+    expect(refused > 0 || !attn__cache_load(directory, probe.key, 1000, &other), "a reset");
     if (emulated)
         return;
     /* No helper can be started: that is told, with or without memory. */
-    const char *path = malformed_path(&malformed, "libattn-gpu.so");
-    attn__probe_run("/nowhere/attn-probe", &path, none, &other, 1);
-    expect(other.outcome == ATTN__UNAVAILABLE && other.text[0] != '\0', "why no helper started");
+    probe.path = malformed_path(&malformed, "libattn-gpu.so");
+    attn__probe_run("/nowhere/attn-probe", none, &probe, 1);
+    expect(probe.result.outcome == ATTN__UNAVAILABLE && probe.result.text[0] != '\0',
+           "why no helper started");
 }
 
 static void live(void)

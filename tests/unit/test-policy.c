@@ -53,13 +53,12 @@ Test(policy, another_directory_whose_name_begins_alike_is_not_the_librarys)
 
 Test(policy, a_helper_that_cannot_be_started_is_told)
 {
-    struct attn__result results[2];
-    const char *paths[] = {"/tmp/a", "/tmp/b"};
+    struct attn__probe probes[] = {{.path = "/tmp/a"}, {.path = "/tmp/b"}};
     char *environment[] = {NULL};
-    attn__probe_run("/dev/null", paths, environment, results, 2);
+    attn__probe_run("/dev/null", environment, probes, 2);
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(results[i].outcome, ATTN__UNAVAILABLE);
-        cr_assert_not_null(strstr(results[i].text, "/dev/null: "), "%s", results[i].text);
+        cr_assert_eq(probes[i].result.outcome, ATTN__UNAVAILABLE);
+        cr_assert_not_null(strstr(probes[i].result.text, "/dev/null: "), "%s", probes[i].result.text);
     }
 }
 
@@ -125,19 +124,27 @@ Test(policy, a_directory_that_cannot_be_trusted_or_made_is_none)
     malformed_remove(&malformed);
 }
 
+static const char some_key[] = "0123456789abcdef0123456789abcdef";
+
+static void store(const char *directory, const struct attn__result *result, int64_t now)
+{
+    struct attn__probe probe = {.result = *result};
+    memcpy(probe.key, some_key, sizeof probe.key);
+    attn__cache_store(directory, &probe, 1, now);
+}
+
 Test(policy, results_that_cannot_be_written_are_no_error)
 {
-    static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
     const struct attn__result result = {.outcome = ATTN__EXITED, .number = 3, .since = 50, .step = "load"};
     struct attn__result other;
     struct malformed malformed;
     malformed_create(&malformed);
-    attn__cache_store("/proc", keys, &result, 1, 60);
-    attn__cache_store(malformed_path(&malformed, "absent"), keys, &result, 1, 60);
-    cr_assert_not(attn__cache_load("/proc", keys[0], 60, &other));
+    store("/proc", &result, 60);
+    store(malformed_path(&malformed, "absent"), &result, 60);
+    cr_assert_not(attn__cache_load("/proc", some_key, 60, &other));
     /* A directory stands where the file would go: the temporary one does not stay. */
     cr_assert_eq(mkdir(malformed_path(&malformed, "results"), 0700), 0);
-    attn__cache_store(malformed.path, keys, &result, 1, 60);
+    store(malformed.path, &result, 60);
     cr_assert_eq(rmdir(malformed_path(&malformed, "results")), 0);
     cr_assert_eq(rmdir(malformed.path), 0, "something was left");
     /* A number that would overflow an age. */
@@ -166,22 +173,19 @@ Test(policy, a_directory_of_another_user_is_not_used)
 
 /* ---------------------------------------------------------------- results */
 
-static const char some_key[] = "0123456789abcdef0123456789abcdef";
-
 Test(policy, results_behind_a_link_are_not_read)
 {
-    static const char keys[1][ATTN__KEY_SIZE] = {"0123456789abcdef0123456789abcdef"};
     const struct attn__result good = {.outcome = ATTN__GOOD, .since = 50, .step = "exit"};
     struct attn__result other;
     struct malformed malformed;
     malformed_create(&malformed);
     cr_assert_eq(mkdir(malformed_path(&malformed, "a"), 0700), 0);
     cr_assert_eq(mkdir(malformed_path(&malformed, "b"), 0700), 0);
-    attn__cache_store(malformed_path(&malformed, "a"), keys, &good, 1, 60);
-    cr_assert(attn__cache_load(malformed_path(&malformed, "a"), keys[0], 60, &other));
+    store(malformed_path(&malformed, "a"), &good, 60);
+    cr_assert(attn__cache_load(malformed_path(&malformed, "a"), some_key, 60, &other));
     cr_assert_eq(symlink(malformed_path(&malformed, "a/results"), malformed_path(&malformed, "b/results")),
                  0);
-    cr_assert_not(attn__cache_load(malformed_path(&malformed, "b"), keys[0], 60, &other));
+    cr_assert_not(attn__cache_load(malformed_path(&malformed, "b"), some_key, 60, &other));
     malformed_remove(&malformed);
 }
 
@@ -207,57 +211,25 @@ Test(policy, the_key_is_of_everything_that_tells_a_file_from_another)
     world_close(&world);
 }
 
-/* One probe, as probe.c ends it. */
-static void end_with(uint32_t outcome, int64_t since)
+static void remember(uint32_t outcome)
 {
-    const struct attn__result result = {.outcome = outcome, .since = since, .step = "load"};
-    struct attn__result out;
-    bool first;
-    struct attn__running *probe = attn__probe_begin(some_key, since, true, &first, &out);
-    cr_assert(probe != NULL && first);
-    attn__probe_end(probe, some_key, &result);
-    attn__probe_take(probe, &out);
-    cr_assert_eq(out.outcome, outcome);
+    const struct attn__result result = {.outcome = outcome, .since = 1000, .step = "load"};
+    store(NULL, &result, 1000);
 }
 
 Test(policy, what_this_process_remembers_counts_as_long_as_in_the_file)
 {
     struct attn__result out;
-    end_with(ATTN__CRASHED, 1000);
-    cr_assert(attn__memory_recall(some_key, 1000 + 24 * 3600, &out));
-    cr_assert_not(attn__memory_recall(some_key, 1001 + 24 * 3600, &out));
-    end_with(ATTN__TIMED_OUT, 1000);
-    cr_assert(attn__memory_recall(some_key, 1600, &out));
-    cr_assert_not(attn__memory_recall(some_key, 1601, &out));
-    cr_assert_not(attn__memory_recall(some_key, 999, &out), "a time to come");
-    attn__memory_reset();
-    cr_assert_not(attn__memory_recall(some_key, 1000, &out));
-    end_with(ATTN__GOOD, 1000);
-    attn__memory_reset();
-    cr_assert(attn__memory_recall(some_key, 1000 + 1000 * 24 * 3600, &out));
-}
-
-Test(policy, who_wants_a_probe_anew_gets_one)
-{
-    struct attn__result out;
-    bool first;
-    end_with(ATTN__CRASHED, 1000);
-    cr_assert_null(attn__probe_begin(some_key, 1000, false, &first, &out));
-    cr_assert(!first && out.outcome == ATTN__CRASHED, "another thread ended one meanwhile");
-    end_with(ATTN__GOOD, 1000); /* asserts that it is the first */
-}
-
-Test(policy, a_probe_is_shared_while_it_runs)
-{
-    const struct attn__result result = {.outcome = ATTN__EXITED, .number = 3, .since = 1000};
-    struct attn__result out;
-    bool first, second;
-    struct attn__running *one = attn__probe_begin(some_key, 1000, false, &first, &out);
-    struct attn__running *two = attn__probe_begin(some_key, 1000, true, &second, &out);
-    cr_assert(one == two && first && !second);
-    attn__probe_end(one, some_key, &result);
-    attn__probe_take(one, &out);
-    memset(&out, 0, sizeof out);
-    attn__probe_take(two, &out);
-    cr_assert_eq(out.number, 3);
+    remember(ATTN__CRASHED);
+    cr_assert(attn__cache_load(NULL, some_key, 1000 + 24 * 3600, &out));
+    cr_assert_not(attn__cache_load(NULL, some_key, 1001 + 24 * 3600, &out));
+    remember(ATTN__TIMED_OUT);
+    cr_assert(attn__cache_load(NULL, some_key, 1600, &out));
+    cr_assert_not(attn__cache_load(NULL, some_key, 1601, &out));
+    cr_assert_not(attn__cache_load(NULL, some_key, 999, &out), "a time to come");
+    attn__cache_reset(NULL);
+    cr_assert_not(attn__cache_load(NULL, some_key, 1000, &out));
+    remember(ATTN__GOOD);
+    attn__cache_reset(NULL);
+    cr_assert(attn__cache_load(NULL, some_key, 1000 + 1000 * 24 * 3600, &out));
 }

@@ -14,7 +14,7 @@
 void attn__policy_reset(struct attn_context *context)
 {
     char directory[PATH_MAX];
-    attn__memory_reset();
+    attn__cache_reset(NULL);
     if (attn__cache_directory(&context->env, directory, sizeof directory))
         attn__cache_reset(directory);
 }
@@ -115,75 +115,23 @@ static bool admit(struct attn__plugin *plugin, const struct attn__result *result
 
 /* ---------------------------------------------------------------- probing */
 
-/* One file that may have to be probed. */
-struct file {
-    struct attn__plugin *plugin;
-    bool *admitted;
-    char key[ATTN__KEY_SIZE];
-    struct attn__running *probe; /* NULL: the result is there */
-    struct attn__result result;
-};
-
-/* Probes files at once, and lets the threads know that wait for one of them. */
-static void probe_own(const struct attn_context *context, struct file *const *files, uint32_t count,
-                      const char *directory, int64_t now)
+/* Probes files at once. */
+static void probe_all(const struct attn_context *context, struct attn__probe *probes, uint32_t count)
 {
-    const char **paths = calloc(count, sizeof *paths);
-    struct attn__result *results = calloc(count, sizeof *results);
-    char(*keys)[ATTN__KEY_SIZE] = calloc(count, sizeof *keys);
     char helper[PATH_MAX];
     /* Who raised the privileges of this process must not steer a child that has them too. */
-    char *nothing[] = {NULL}, *const *environment =
-                                  context->env.elevated ? nothing : context->env.environment;
-    bool memory = paths != NULL && results != NULL && keys != NULL;
-    bool ready = memory && attn__probe_find_helper(helper, sizeof helper);
-
-    for (uint32_t i = 0; i < count && ready; i++) {
-        paths[i] = files[i]->plugin->path;
-        memcpy(keys[i], files[i]->key, ATTN__KEY_SIZE);
+    char *nothing[] = {NULL};
+    if (attn__probe_find_helper(helper, sizeof helper)) {
+        attn__probe_run(helper, context->env.elevated ? nothing : context->env.environment, probes, count);
+        return;
     }
-    if (ready)
-        attn__probe_run(helper, paths, environment, results, count);
-    for (uint32_t i = 0; i < count; i++) {
-        struct attn__result none = {.outcome = ATTN__UNAVAILABLE};
-        snprintf(none.text, sizeof none.text, "%s",
-                 memory ? "the program attn-probe is not where libattn is" : "no memory");
-        attn__probe_end(files[i]->probe, files[i]->key, ready ? &results[i] : &none);
-    }
-    if (ready && directory != NULL)
-        attn__cache_store(directory, (const char(*)[ATTN__KEY_SIZE])keys, results, count, now);
-    free(keys);
-    free(results);
-    free(paths);
+    for (uint32_t i = 0; i < count; i++)
+        probes[i].result = (struct attn__result){.outcome = ATTN__UNAVAILABLE,
+                                                 .text = "the program attn-probe is not where libattn is"};
 }
 
-/* Probes what nothing is known of, all at once; what another thread probes just now is waited for. */
-static void probe_all(struct attn_context *context, struct file *files, uint32_t count, const char *directory,
-                      int64_t now, bool anew)
-{
-    struct file **own = calloc(count, sizeof *own);
-    uint32_t mine = 0;
-    for (uint32_t i = 0; i < count && own != NULL; i++) {
-        bool first;
-        files[i].probe = attn__probe_begin(files[i].key, now, anew, &first, &files[i].result);
-        if (first)
-            own[mine++] = &files[i];
-    }
-    if (mine > 0)
-        probe_own(context, own, mine, directory, now);
-    for (uint32_t i = 0; i < count; i++) {
-        if (own == NULL)
-            files[i].result = (struct attn__result){.outcome = ATTN__UNAVAILABLE, .text = "no memory"};
-        else if (files[i].probe != NULL)
-            attn__probe_take(files[i].probe, &files[i].result);
-        attn__log_line(&context->log, ATTN_LOG_DEBUG, "probe", "%s: probed, outcome %u",
-                       files[i].plugin->path, files[i].result.outcome);
-        *files[i].admitted = admit(files[i].plugin, &files[i].result, false);
-    }
-    free(own);
-}
-
-static void admit_probed(struct attn_context *context, struct file *files,
+/* `order` has room for the numbers of those that must be probed. */
+static void admit_probed(struct attn_context *context, struct attn__probe *probes, uint32_t *order,
                          struct attn__plugin *const *plugins, bool *admitted, uint32_t count, bool named)
 {
     const bool always = strcmp(attn__env_get(&context->env, ATTN__VAR_ATTN_PROBE), "always") == 0;
@@ -192,20 +140,29 @@ static void admit_probed(struct attn_context *context, struct file *files,
     const char *directory = attn__cache_directory(&context->env, path, sizeof path) ? path : NULL;
     uint32_t unknown = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct file *file = &files[unknown];
-        *file = (struct file){.plugin = plugins[i], .admitted = &admitted[i]};
-        attn__cache_key(plugins[i], file->key);
+        struct attn__probe *probe = &probes[unknown];
+        *probe = (struct attn__probe){.path = plugins[i]->path};
+        attn__cache_key(plugins[i], probe->key);
         bool kept =
-            !always && (attn__memory_recall(file->key, now, &file->result) ||
-                        (directory != NULL && attn__cache_load(directory, file->key, now, &file->result)));
+            !always && (attn__cache_load(NULL, probe->key, now, &probe->result) ||
+                        (directory != NULL && attn__cache_load(directory, probe->key, now, &probe->result)));
         /* Who names a plugin wants it probed, whatever happened before. */
-        if (kept && !(named && file->result.outcome != ATTN__GOOD))
-            admitted[i] = admit(plugins[i], &file->result, true);
+        if (kept && !(named && probe->result.outcome != ATTN__GOOD))
+            admitted[i] = admit(plugins[i], &probe->result, true);
         else
-            unknown++;
+            order[unknown++] = i;
     }
-    if (unknown > 0)
-        probe_all(context, files, unknown, directory, now, named || always);
+    if (unknown == 0)
+        return;
+    probe_all(context, probes, unknown);
+    attn__cache_store(NULL, probes, unknown, now);
+    if (directory != NULL)
+        attn__cache_store(directory, probes, unknown, now);
+    for (uint32_t i = 0; i < unknown; i++) {
+        attn__log_line(&context->log, ATTN_LOG_DEBUG, "probe", "%s: probed, outcome %u", probes[i].path,
+                       probes[i].result.outcome);
+        admitted[order[i]] = admit(plugins[order[i]], &probes[i].result, false);
+    }
 }
 
 void attn__policy_admit(struct attn_context *context, struct attn__plugin *const *plugins, bool *admitted,
@@ -213,11 +170,13 @@ void attn__policy_admit(struct attn_context *context, struct attn__plugin *const
 {
     const char *mode = attn__env_get(&context->env, ATTN__VAR_ATTN_PROBE);
     const bool never = context->check_call != NULL || strcmp(mode, "never") == 0;
-    struct file *files = never ? NULL : calloc(count, sizeof *files);
-    if (files != NULL)
-        admit_probed(context, files, plugins, admitted, count, named);
+    struct attn__probe *probes = never ? NULL : calloc(count, sizeof *probes);
+    uint32_t *order = never ? NULL : calloc(count, sizeof *order);
+    if (probes != NULL && order != NULL)
+        admit_probed(context, probes, order, plugins, admitted, count, named);
     else
         for (uint32_t i = 0; i < count; i++)
             admitted[i] = never || admit_unprobed(plugins[i], "no memory");
-    free(files);
+    free(order);
+    free(probes);
 }

@@ -318,39 +318,36 @@ static bool listen_all(struct child *const *running, uint32_t count, uint64_t re
     return true;
 }
 
-/* Those that still run, moved to the front. */
+/* Moves those that still run to the front, and says how many there are. */
 static uint32_t keep_running(struct child **running, uint32_t count)
 {
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < count; i++)
-        if (running[i]->fd >= 0)
-            running[kept++] = running[i];
+        if (running[i]->fd >= 0) {
+            struct child *child = running[i];
+            running[i] = running[kept];
+            running[kept++] = child;
+        }
     return kept;
 }
 
-void attn__probe_run(const char *helper, const char *const *paths, char *const *environment,
-                     struct attn__result *results, uint32_t count)
+void attn__probe_run(const char *helper, char *const *environment, struct attn__probe *probes, uint32_t count)
 {
-    struct child *children = calloc(count, sizeof *children), *running[CHILDREN_MOST];
+    struct child children[CHILDREN_MOST], *running[CHILDREN_MOST];
     uint32_t next = 0, active = 0;
 
-    memset(results, 0, count * sizeof *results);
-    for (uint32_t i = 0; i < count; i++) {
-        results[i].since = (int64_t)time(NULL);
-        if (children == NULL) {
-            results[i].outcome = ATTN__UNAVAILABLE;
-            snprintf(results[i].text, sizeof results[i].text, "no memory");
-        }
-    }
-    while (children != NULL && (active > 0 || next < count)) {
+    for (uint32_t i = 0; i < CHILDREN_MOST; i++)
+        running[i] = &children[i];
+    while (active > 0 || next < count) {
         while (active < CHILDREN_MOST && next < count) {
-            struct child *child = &children[next];
-            *child = (struct child){.result = &results[next], .fd = -1, .start = attn__now()};
+            struct child *child = running[active];
+            struct attn__probe *probe = &probes[next++];
+            probe->result = (struct attn__result){.since = (int64_t)time(NULL)};
+            *child = (struct child){.result = &probe->result, .fd = -1, .start = attn__now()};
             child->deadline = child->start + ATTN__PROBE_DEADLINE_NS;
-            start(child, helper, paths[next++], environment);
-            if (child->fd >= 0)
-                running[active++] = child;
+            start(child, helper, probe->path, environment);
+            active += child->fd >= 0;
         }
         uint64_t rest = watch(running, active);
         active = keep_running(running, active);
@@ -360,7 +357,6 @@ void attn__probe_run(const char *helper, const char *const *paths, char *const *
                     time_out(running[i]);
         active = keep_running(running, active);
     }
-    free(children);
 }
 
 /* Beside the library in the build tree; else where the installation puts helpers. */

@@ -2,10 +2,10 @@
 /*
  * Probes of plugin files in child processes.
  *
- * policy.c decides which files are probed, cache.c and cache-file.c keep the results of earlier probes,
- * probe.c starts the children and listens, and probe-main.c is the program that they run: a guard that
- * watches a worker, and the worker that leads the plugin through one short life. The host only reads what the
- * guard writes, so neither a host that ignores SIGCHLD nor one that reaps every child disturbs it.
+ * policy.c decides which files are probed, cache.c keeps the results of earlier probes, probe.c starts the
+ * children and listens, and probe-main.c is the program that they run: a guard that watches a worker, and the
+ * worker that leads the plugin through one short life. The host only reads what the guard writes, so neither
+ * a host that ignores SIGCHLD nor one that reaps every child disturbs it.
  */
 #ifndef ATTN_PLUGIN_PROBE_H
 #define ATTN_PLUGIN_PROBE_H
@@ -36,54 +36,39 @@ struct attn__result {
     char text[160];   /* good: its side effects, or ""; unavailable: why; convention: what was broken */
 };
 
-/*
- * Probes `count` files, many at once, and fills one result each. `helper` is the path of attn-probe,
- * `environment` is what the children get. Each takes at most the deadline, whatever it does, unless the
- * machine gives it no time.
- */
-void attn__probe_run(const char *helper, const char *const *paths, char *const *environment,
-                     struct attn__result *results, uint32_t count);
-/* Path of the helper that belongs to this library. False if there is none. */
-bool attn__probe_find_helper(char *path, size_t size);
-
-/* ---------------------------------------------------------------- cache-file.c */
-
 /* Bytes of a key with its end: everything that a result depends on, hashed. */
 enum { ATTN__KEY_SIZE = 33 };
 
+/* The probe of one file. */
+struct attn__probe {
+    const char *path;
+    char key[ATTN__KEY_SIZE];
+    struct attn__result result;
+};
+
+/*
+ * Probes `count` files, many at once, and fills their results. `helper` is the path of attn-probe,
+ * `environment` is what the children get. Each takes at most the deadline, whatever it does, unless the
+ * machine gives it no time.
+ */
+void attn__probe_run(const char *helper, char *const *environment, struct attn__probe *probes,
+                     uint32_t count);
+/* Path of the helper that belongs to this library. False if there is none. */
+bool attn__probe_find_helper(char *path, size_t size);
+
+/* ---------------------------------------------------------------- cache.c: directory NULL is memory */
+
 void attn__cache_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE]);
-/* The directory of the cache; false if there is none that may be trusted, and nothing is kept. */
+/* The directory of the cache; false if there is none that may be trusted, and only memory keeps results. */
 bool attn__cache_directory(const struct attn__env *env, char *path, size_t size);
 /* True if a result is kept and still counts at `now` (seconds of the epoch). */
 bool attn__cache_load(const char *directory, const char *key, int64_t now, struct attn__result *out);
 /* Good results count for ever, for their key guards them; bad ones a day, or ten minutes after a hang. */
 bool attn__result_counts(const struct attn__result *result, int64_t now);
 /* Keeps results, beside those that others have kept; what no longer counts is dropped. */
-void attn__cache_store(const char *directory, const char (*keys)[ATTN__KEY_SIZE],
-                       const struct attn__result *results, uint32_t count, int64_t now);
+void attn__cache_store(const char *directory, const struct attn__probe *probes, uint32_t count, int64_t now);
 /* Drops every bad result. */
 void attn__cache_reset(const char *directory);
-
-/* ---------------------------------------------------------------- cache.c: the memory of this process */
-
-/* True if this process knows a result that still counts at `now`. */
-bool attn__memory_recall(const char *key, int64_t now, struct attn__result *out);
-/* Drops every bad result. */
-void attn__memory_reset(void);
-
-/* A probe that is running, so that many threads that want one plugin cause one of them. */
-struct attn__running;
-
-/*
- * Joins the probe of a key, or begins one: then *out_first is true, and the caller ends it. Whoever joined or
- * began it takes the result, for which it waits. NULL if there is nothing to wait for: *out is a result that
- * became known meanwhile (unless `anew` wants another one), or says that there is no memory.
- */
-struct attn__running *attn__probe_begin(const char *key, int64_t now, bool anew, bool *out_first,
-                                        struct attn__result *out);
-/* Lets everybody know, and this process remember. */
-void attn__probe_end(struct attn__running *probe, const char *key, const struct attn__result *result);
-void attn__probe_take(struct attn__running *probe, struct attn__result *out);
 
 /* ---------------------------------------------------------------- policy.c */
 
