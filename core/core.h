@@ -199,7 +199,6 @@ struct attn_context {
     pthread_cond_t changed;
     struct attn__plugin **plugins; /* search order */
     uint32_t plugin_count;
-    uint32_t plugin_capacity;
 };
 
 void attn__context_hold(struct attn_context *context);

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -30,21 +29,8 @@ struct file {
     uint64_t size;
     size_t have;
     unsigned char head[4096];
-    char *text;
-    size_t text_size;
+    struct attn__words words;
 };
-
-static uint32_t refuse(const struct file *file, uint32_t reason, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static uint32_t refuse(const struct file *file, uint32_t reason, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(file->text, file->text_size, format, args);
-    va_end(args);
-    return reason;
-}
 
 static bool lies_inside(const struct file *file, uint64_t offset, uint64_t size)
 {
@@ -66,86 +52,44 @@ static bool read_at(const struct file *file, uint64_t offset, void *out, size_t 
     return true;
 }
 
-/* What lies in plugin directories instead of plugins. */
-static const char *guess_kind(const struct file *file)
-{
-    static const struct {
-        const char *start, *kind;
-    } kinds[] = {
-        {"#!", "a script"},
-        {"!<arch>\n", "an archive of object files"},
-        {"!<thin>\n", "an archive of object files"},
-        {"\x1f\x8b", "a compressed file"},
-        {"BZh", "a compressed file"},
-        {"\xfd"
-         "7zXZ",
-         "a compressed file"},
-        {"\x28\xb5\x2f\xfd", "a compressed file"},
-        {"PK\3\4", "a compressed file"},
-        {"MZ", "a file for Windows"},
-        {"\xcf\xfa\xed\xfe", "a file for macOS"},
-        {"version https://git-lfs", "a pointer of git-lfs to the file"},
-    };
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (file->have >= strlen(kinds[i].start) &&
-            memcmp(file->head, kinds[i].start, strlen(kinds[i].start)) == 0)
-            return kinds[i].kind;
-    return NULL;
-}
-
-static uint32_t refuse_content(const struct file *file)
-{
-    const char *kind = guess_kind(file);
-    if (kind != NULL)
-        return refuse(file, ATTN_REASON_NOT_ELF, "the file (%llu bytes) is %s, not an ELF file",
-                      (unsigned long long)file->size, kind);
-    return refuse(file, ATTN_REASON_NOT_ELF, "the file (%llu bytes) does not begin as an ELF file",
-                  (unsigned long long)file->size);
-}
-
-static uint32_t refuse_type(const struct file *file, unsigned type)
-{
-    return refuse(file, ATTN_REASON_BAD_ELF, "the file has ELF type %u%s; a shared object (%u) is accepted",
-                  type,
-                  type == ET_REL    ? " (an object file)"
-                  : type == ET_EXEC ? " (a program)"
-                  : type == ET_CORE ? " (a core dump)"
-                                    : "",
-                  ET_DYN);
-}
-
 static uint32_t check_header(const struct file *file, const Elf64_Ehdr *header)
 {
     if (file->have < SELFMAG || memcmp(file->head, ELFMAG, SELFMAG) != 0)
-        return refuse_content(file);
+        return attn__refuse(&file->words, ATTN_REASON_NOT_ELF,
+                            "the file (%llu bytes) does not begin as an ELF file",
+                            (unsigned long long)file->size);
     if (file->have < sizeof *header)
-        return refuse(file, ATTN_REASON_TRUNCATED, "the file ends at byte %llu, inside of its ELF header",
-                      (unsigned long long)file->size);
+        return attn__refuse(&file->words, ATTN_REASON_TRUNCATED,
+                            "the file ends at byte %llu, inside of its ELF header",
+                            (unsigned long long)file->size);
     if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB)
-        return refuse(
-            file, ATTN_REASON_WRONG_ARCH,
+        return attn__refuse(
+            &file->words, ATTN_REASON_WRONG_ARCH,
             "the file has ELF class %u and byte order %u; 64 bit (%u), little-endian (%u) is accepted",
             header->e_ident[EI_CLASS], header->e_ident[EI_DATA], ELFCLASS64, ELFDATA2LSB);
     if (header->e_machine != OWN_MACHINE)
-        return refuse(file, ATTN_REASON_WRONG_ARCH, "the file is for ELF machine %u; %u is accepted here",
-                      header->e_machine, (unsigned)OWN_MACHINE);
+        return attn__refuse(&file->words, ATTN_REASON_WRONG_ARCH,
+                            "the file is for ELF machine %u; %u is accepted here", header->e_machine,
+                            (unsigned)OWN_MACHINE);
     if (header->e_ident[EI_VERSION] != EV_CURRENT || header->e_version != EV_CURRENT)
-        return refuse(file, ATTN_REASON_BAD_ELF, "the file has ELF version %u; %u is accepted",
-                      (unsigned)header->e_version, EV_CURRENT);
+        return attn__refuse(&file->words, ATTN_REASON_BAD_ELF, "the file has ELF version %u; %u is accepted",
+                            (unsigned)header->e_version, EV_CURRENT);
     if (header->e_ident[EI_OSABI] != ELFOSABI_SYSV && header->e_ident[EI_OSABI] != ELFOSABI_GNU)
-        return refuse(file, ATTN_REASON_WRONG_ARCH,
-                      "the file is for operating system %u; %u and %u are accepted",
-                      header->e_ident[EI_OSABI], ELFOSABI_SYSV, ELFOSABI_GNU);
+        return attn__refuse(&file->words, ATTN_REASON_WRONG_ARCH,
+                            "the file is for operating system %u; %u and %u are accepted",
+                            header->e_ident[EI_OSABI], ELFOSABI_SYSV, ELFOSABI_GNU);
     if (header->e_type != ET_DYN)
-        return refuse_type(file, header->e_type);
+        return attn__refuse(&file->words, ATTN_REASON_BAD_ELF,
+                            "the file has ELF type %u; a shared object (%u) is accepted", header->e_type,
+                            ET_DYN);
     if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 || header->e_phnum > HEADERS_MOST)
-        return refuse(file, ATTN_REASON_BAD_ELF,
-                      "the file has %u program headers of %u bytes; 1 to %d of %zu bytes are accepted",
-                      header->e_phnum, header->e_phentsize, HEADERS_MOST, sizeof(Elf64_Phdr));
+        return attn__refuse(&file->words, ATTN_REASON_BAD_ELF,
+                            "the file has %u program headers of %u bytes; 1 to %d of %zu bytes are accepted",
+                            header->e_phnum, header->e_phentsize, HEADERS_MOST, sizeof(Elf64_Phdr));
     if (!lies_inside(file, header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr)))
-        return refuse(file, ATTN_REASON_TRUNCATED,
-                      "the file ends at byte %llu, its program headers lie behind that",
-                      (unsigned long long)file->size);
+        return attn__refuse(&file->words, ATTN_REASON_TRUNCATED,
+                            "the file ends at byte %llu, its program headers lie behind that",
+                            (unsigned long long)file->size);
     return 0;
 }
 
@@ -155,16 +99,17 @@ static uint32_t read_notes(const struct file *file, const Elf64_Phdr *header, st
     size_t size = (size_t)header->p_filesz;
     uint32_t reason = 0;
     if (header->p_filesz > NOTES_MOST)
-        return refuse(file, ATTN_REASON_BAD_NOTE, "the file has %llu bytes of notes; at most %u are accepted",
-                      (unsigned long long)header->p_filesz, NOTES_MOST);
+        return attn__refuse(&file->words, ATTN_REASON_BAD_NOTE,
+                            "the file has %llu bytes of notes; at most %u are accepted",
+                            (unsigned long long)header->p_filesz, NOTES_MOST);
     if (size > sizeof small && (bytes = malloc(size)) == NULL)
-        return refuse(file, ATTN_REASON_UNREADABLE, "no memory for %zu bytes of notes", size);
+        return attn__refuse(&file->words, ATTN_REASON_UNREADABLE, "no memory for %zu bytes of notes", size);
     if (!read_at(file, header->p_offset, bytes, size))
-        reason = refuse(file, ATTN_REASON_UNREADABLE, "the notes of the file cannot be read");
+        reason = attn__refuse(&file->words, ATTN_REASON_UNREADABLE, "the notes of the file cannot be read");
     else if (!attn__note_find(bytes, size, (size_t)header->p_align, &out->note, &out->notes))
-        reason = refuse(file, ATTN_REASON_BAD_NOTE,
-                        "the notes of the file are no list, or the plugin note has not %zu bytes",
-                        sizeof out->note);
+        reason = attn__refuse(&file->words, ATTN_REASON_BAD_NOTE,
+                              "the notes of the file are no list, or the plugin note has not %zu bytes",
+                              sizeof out->note);
     if (bytes != small)
         free(bytes);
     return reason;
@@ -183,18 +128,19 @@ static uint32_t find_note(const struct file *file, const Elf64_Phdr *headers, un
             return reason;
     }
     if (out->notes == 0)
-        return refuse(file, ATTN_REASON_NO_NOTE, "the file%s has no note of libattn",
-                      is_program ? " (a program)" : "");
+        return attn__refuse(&file->words, ATTN_REASON_NO_NOTE, "the file%s has no note of libattn",
+                            is_program ? " (a program)" : "");
     if (out->notes > 1)
-        return refuse(file, ATTN_REASON_BAD_NOTE, "the file has %u notes of libattn; 1 is accepted",
-                      out->notes);
+        return attn__refuse(&file->words, ATTN_REASON_BAD_NOTE,
+                            "the file has %u notes of libattn; 1 is accepted", out->notes);
     if (out->note.note_version > ATTN_NOTE_VERSION)
-        return refuse(file, ATTN_REASON_ABI_TOO_NEW, "the note has version %u; this libattn reads %u",
-                      out->note.note_version, ATTN_NOTE_VERSION);
+        return attn__refuse(&file->words, ATTN_REASON_ABI_TOO_NEW,
+                            "the note has version %u; this libattn reads %u", out->note.note_version,
+                            ATTN_NOTE_VERSION);
     if (out->note.note_version != ATTN_NOTE_VERSION)
-        return refuse(file, ATTN_REASON_BAD_NOTE, "the note has version %u; %u is accepted",
-                      out->note.note_version, ATTN_NOTE_VERSION);
-    return attn__note_check(&out->note, file->text, file->text_size);
+        return attn__refuse(&file->words, ATTN_REASON_BAD_NOTE, "the note has version %u; %u is accepted",
+                            out->note.note_version, ATTN_NOTE_VERSION);
+    return attn__note_check(&out->note, file->words.text, file->words.size);
 }
 
 /* ---------------------------------------------------------------- segments: what would be mapped where */
@@ -210,22 +156,23 @@ static uint32_t check_load(const struct file *file, const Elf64_Phdr *p, unsigne
 {
     const uint64_t page = page_up(1), align = p->p_align > 1 ? p->p_align : page;
     if (p->p_filesz > p->p_memsz)
-        return refuse(file, ATTN_REASON_BAD_ELF, "segment %u of the file is larger than its memory", index);
+        return attn__refuse(&file->words, ATTN_REASON_BAD_ELF,
+                            "segment %u of the file is larger than its memory", index);
     if (p->p_vaddr > MEMORY_MOST || p->p_memsz > MEMORY_MOST - p->p_vaddr)
-        return refuse(
-            file, ATTN_REASON_BAD_ELF,
+        return attn__refuse(
+            &file->words, ATTN_REASON_BAD_ELF,
             "segment %u of the file has %#llx bytes from address %#llx on; an end up to %#llx is accepted",
             index, (unsigned long long)p->p_memsz, (unsigned long long)p->p_vaddr,
             (unsigned long long)MEMORY_MOST);
     if ((align & (align - 1)) != 0 || align < page || (p->p_vaddr - p->p_offset) % align != 0)
-        return refuse(file, ATTN_REASON_BAD_ELF,
-                      "segment %u of the file, from byte %#llx on at address %#llx, is not aligned to %#llx",
-                      index, (unsigned long long)p->p_offset, (unsigned long long)p->p_vaddr,
-                      (unsigned long long)align);
+        return attn__refuse(
+            &file->words, ATTN_REASON_BAD_ELF,
+            "segment %u of the file, from byte %#llx on at address %#llx, is not aligned to %#llx", index,
+            (unsigned long long)p->p_offset, (unsigned long long)p->p_vaddr, (unsigned long long)align);
     if (p->p_vaddr / page * page < *end)
-        return refuse(file, ATTN_REASON_BAD_ELF,
-                      "segment %u of the file begins at address %#llx, before the end of another one", index,
-                      (unsigned long long)p->p_vaddr);
+        return attn__refuse(&file->words, ATTN_REASON_BAD_ELF,
+                            "segment %u of the file begins at address %#llx, before the end of another one",
+                            index, (unsigned long long)p->p_vaddr);
     *end = page_up(p->p_vaddr + p->p_memsz);
     return 0;
 }
@@ -250,10 +197,10 @@ static uint32_t check_segments(const struct file *file, const Elf64_Phdr *header
         const Elf64_Phdr *p = &headers[i];
         if ((p->p_type == PT_LOAD || p->p_type == PT_NOTE || p->p_type == PT_DYNAMIC) &&
             !lies_inside(file, p->p_offset, p->p_filesz))
-            return refuse(file, ATTN_REASON_TRUNCATED,
-                          "the file ends at byte %llu, its segment %u has %llu bytes from byte %llu on",
-                          (unsigned long long)file->size, i, (unsigned long long)p->p_filesz,
-                          (unsigned long long)p->p_offset);
+            return attn__refuse(&file->words, ATTN_REASON_TRUNCATED,
+                                "the file ends at byte %llu, its segment %u has %llu bytes from byte %llu on",
+                                (unsigned long long)file->size, i, (unsigned long long)p->p_filesz,
+                                (unsigned long long)p->p_offset);
     }
     for (unsigned i = 0; i < count; i++) {
         const Elf64_Phdr *p = &headers[i];
@@ -261,8 +208,8 @@ static uint32_t check_segments(const struct file *file, const Elf64_Phdr *header
         if (p->p_type == PT_LOAD && p->p_memsz != 0)
             reason = check_load(file, p, i, end);
         else if (p->p_type == PT_GNU_RELRO && !is_relro_loaded(headers, count, p))
-            reason = refuse(file, ATTN_REASON_BAD_ELF,
-                            "segment %u of the file, read-only after relocation, is not loaded", i);
+            reason = attn__refuse(&file->words, ATTN_REASON_BAD_ELF,
+                                  "segment %u of the file, read-only after relocation, is not loaded", i);
         if (reason != 0)
             return reason;
     }
@@ -275,25 +222,27 @@ static uint32_t read_headers(struct file *file, Elf64_Phdr *headers, unsigned *o
     struct stat status;
     Elf64_Ehdr header;
     if (fstat(file->fd, &status) != 0 || status.st_size < 0)
-        return refuse(file, ATTN_REASON_UNREADABLE, "the file cannot be read");
+        return attn__refuse(&file->words, ATTN_REASON_UNREADABLE, "the file cannot be read");
     /* Files of the kernel have no size; some lose what is read of them. */
     ssize_t have = status.st_size > 0 ? pread(file->fd, file->head, sizeof file->head, 0) : 0;
     if (have < 0)
-        return refuse(file, ATTN_REASON_UNREADABLE, "the file cannot be read: %s", strerrordesc_np(errno));
+        return attn__refuse(&file->words, ATTN_REASON_UNREADABLE, "the file cannot be read: %s",
+                            strerrordesc_np(errno));
     file->have = (size_t)have;
     file->size = (uint64_t)status.st_size;
     memset(&header, 0, sizeof header);
     memcpy(&header, file->head, file->have < sizeof header ? file->have : sizeof header);
     uint32_t reason = check_header(file, &header);
     if (reason == 0 && !read_at(file, header.e_phoff, headers, header.e_phnum * sizeof headers[0]))
-        reason = refuse(file, ATTN_REASON_UNREADABLE, "the program headers of the file cannot be read");
+        reason = attn__refuse(&file->words, ATTN_REASON_UNREADABLE,
+                              "the program headers of the file cannot be read");
     *out_count = header.e_phnum;
     return reason == 0 ? check_segments(file, headers, header.e_phnum, out_end) : reason;
 }
 
 uint32_t attn__elf_read(int fd, struct attn__elf *out, char *text, size_t size)
 {
-    struct file file = {.fd = fd, .text = text, .text_size = size};
+    struct file file = {.fd = fd, .words = {text, size}};
     Elf64_Phdr headers[HEADERS_MOST];
     unsigned count = 0;
     memset(out, 0, sizeof *out);

@@ -8,6 +8,18 @@
 
 #include "core.h"
 
+/* ---------------------------------------------------------------- note.c */
+
+/* Where a refusal puts its sentence. */
+struct attn__words {
+    char *text;
+    size_t size;
+};
+
+/* Writes the sentence and gives the reason. */
+uint32_t attn__refuse(const struct attn__words *words, uint32_t reason, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* ---------------------------------------------------------------- trust.c */
 
 /* File that holds this library's code: its path, or an empty string. */
@@ -58,14 +70,14 @@ uint32_t attn__elf_read(int fd, struct attn__elf *out, char *text, size_t size);
 /* The best enum attn_cpu_level of this machine. */
 uint32_t attn__cpu_level(void);
 
-/* ---------------------------------------------------------------- scan.c */
+/* ---------------------------------------------------------------- path.c, scan.c */
 
-/*
- * A record for one file, judged and read. `relative` is taken from directory `at`, which was judged before;
- * with AT_FDCWD every component of path is judged. NULL without memory.
- */
+/* An absolute path without slashes at its end, so that nothing depends on a later working directory. False
+ * with errno. */
+bool attn__path_absolute(const char *path, size_t length, char *out, size_t size);
+/* A record for one file, every component of its path judged, and read. NULL without memory. */
 struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
-                                       const char *path, int at, const char *relative);
+                                       const char *path);
 /*
  * Reads every plugin file of the directories, in search order; *out is for free(). A directory that cannot be
  * read gets its reason.

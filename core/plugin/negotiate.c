@@ -5,31 +5,39 @@
 #include <stdlib.h>
 
 #include "plugin/loader.h"
+#include "select/select.h"
 
 #define BACKENDS_MOST 32
 
 /* The least size of a table: up to the end of its last required member. */
 #define UP_TO(type, member) (offsetof(struct type, member) + sizeof(((struct type *)NULL)->member))
 
-/* Pointers are handled as bytes: one list serves members of different types. */
+/* Members are handled as bytes: one list serves members of different types. */
 struct required {
     const char *name;
     size_t offset;
-    bool is_data; /* a text or a table; else a function */
+    enum { FUNCTION, DATA, SIZE } kind; /* data: a text or a table; size: of a struct */
 };
-#define REQUIRED(type, member)                                                                               \
+#define REQUIRED(type, member)      REQUIRED_AS(FUNCTION, type, member)
+#define REQUIRED_DATA(type, member) REQUIRED_AS(DATA, type, member)
+#define REQUIRED_SIZE(member)       REQUIRED_AS(SIZE, attn_plugin, member)
+#define REQUIRED_AS(is, type, member)                                                                        \
     {                                                                                                        \
-#member, offsetof(struct type, member), false                                                        \
-    }
-#define REQUIRED_DATA(type, member)                                                                          \
-    {                                                                                                        \
-#member, offsetof(struct type, member), true                                                         \
+        .name = #member, .offset = offsetof(struct type, member), .kind = is                                 \
     }
 
 static const struct required plugin_required[] = {
     REQUIRED_DATA(attn_plugin, name),    REQUIRED_DATA(attn_plugin, vendor),
     REQUIRED_DATA(attn_plugin, version), REQUIRED(attn_plugin, get_devices),
     REQUIRED(attn_plugin, get_backends), REQUIRED(attn_plugin, finish),
+    REQUIRED_SIZE(problem_size),         REQUIRED_SIZE(batch_size),
+    REQUIRED_SIZE(tensors_size),         REQUIRED_SIZE(kv_desc_size),
+    REQUIRED_SIZE(kv_write_size),        REQUIRED_SIZE(merge_size),
+    REQUIRED_SIZE(rescale_size),         REQUIRED_SIZE(scratch_size),
+    REQUIRED_SIZE(open_config_size),     REQUIRED_SIZE(slot_mapping_size),
+    REQUIRED_SIZE(copy_slots_size),      REQUIRED_SIZE(copy_blocks_size),
+    REQUIRED_SIZE(swap_blocks_size),     REQUIRED_SIZE(gather_size),
+    REQUIRED_SIZE(convert_size),         REQUIRED_SIZE(advance_step_size),
 };
 static const struct required backend_required[] = {
     REQUIRED_DATA(attn_backend_table, name), REQUIRED_DATA(attn_backend_table, plan),
@@ -91,7 +99,7 @@ static void check_calls(const struct attn__plugin *plugin, const struct kind *ki
     for (size_t i = 0; i < kind->required_count && plugin->context->check_call != NULL; i++) {
         const struct required *required = &kind->required[i];
         attn__function function;
-        if (required->is_data)
+        if (required->kind != FUNCTION)
             continue;
         memcpy(&function, (char *)target + required->offset, sizeof function);
         function = plugin->context->check_call(function, kind->name, required->name);
@@ -99,12 +107,28 @@ static void check_calls(const struct attn__plugin *plugin, const struct kind *ki
     }
 }
 
+/* One required member of a table that was copied. */
+static int32_t check_member(struct attn__plugin *plugin, const struct kind *kind,
+                            const struct required *required, const char *owner, const char *member)
+{
+    static const unsigned char none[sizeof(void *)];
+    uint32_t size;
+    memcpy(&size, member, sizeof size);
+    if (required->kind == SIZE && size < sizeof(uint32_t))
+        return REFUSE(plugin, ATTN_REASON_STRUCT_TOO_SHORT,
+                      "%s: its %s is %u; the size of the struct it was built with is accepted", owner,
+                      required->name, size);
+    if (required->kind != SIZE && memcmp(member, none, sizeof none) == 0)
+        return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION, "%s: %s%s%s is NULL; the interface requires it",
+                      owner, kind->name, kind->name[0] != '\0' ? "." : "", required->name);
+    return ATTN_OK;
+}
+
 /* Copies and checks one table; `owner` is the plugin or backend it belongs to. */
 static int32_t take(struct attn__plugin *plugin, const struct kind *kind, const char *owner,
                     const void *source, void *target)
 {
-    static const unsigned char none[sizeof(void *)];
-    const char *dot = kind->name[0] != '\0' ? "." : "";
+    int32_t status = ATTN_OK;
     uint32_t size;
     memcpy(&size, source, sizeof size);
     if (size < kind->least)
@@ -113,35 +137,12 @@ static int32_t take(struct attn__plugin *plugin, const struct kind *kind, const 
                       kind->name[0] != '\0' ? kind->name : "own", size, kind->least);
     memset(target, 0, kind->size);
     memcpy(target, source, size < kind->size ? size : kind->size);
-    for (size_t i = 0; i < kind->required_count; i++)
-        if (memcmp((const char *)target + kind->required[i].offset, none, sizeof none) == 0)
-            return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION,
-                          "%s: %s%s%s is NULL; the interface requires it", owner, kind->name, dot,
-                          kind->required[i].name);
-    check_calls(plugin, kind, target);
-    return ATTN_OK;
-}
-
-static int32_t check_sizes(struct attn__plugin *plugin, const struct attn_plugin *table)
-{
-    const struct {
-        const char *name;
-        uint32_t size;
-    } sizes[] = {
-        {"problem_size", table->problem_size},         {"batch_size", table->batch_size},
-        {"tensors_size", table->tensors_size},         {"kv_desc_size", table->kv_desc_size},
-        {"kv_write_size", table->kv_write_size},       {"merge_size", table->merge_size},
-        {"rescale_size", table->rescale_size},         {"scratch_size", table->scratch_size},
-        {"open_config_size", table->open_config_size}, {"slot_mapping_size", table->slot_mapping_size},
-        {"copy_slots_size", table->copy_slots_size},   {"copy_blocks_size", table->copy_blocks_size},
-        {"swap_blocks_size", table->swap_blocks_size}, {"gather_size", table->gather_size},
-        {"convert_size", table->convert_size},         {"advance_step_size", table->advance_step_size}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].size < sizeof(uint32_t))
-            return REFUSE(plugin, ATTN_REASON_STRUCT_TOO_SHORT,
-                          "%s: its %s is %u; the size of the struct it was built with is accepted",
-                          plugin->note.name, sizes[i].name, sizes[i].size);
-    return ATTN_OK;
+    for (size_t i = 0; i < kind->required_count && status == ATTN_OK; i++)
+        status = check_member(plugin, kind, &kind->required[i], owner,
+                              (const char *)target + kind->required[i].offset);
+    if (status == ATTN_OK)
+        check_calls(plugin, kind, target);
+    return status;
 }
 
 static int32_t compare_texts(struct attn__plugin *plugin, const struct attn_plugin *table)
@@ -164,18 +165,15 @@ static int32_t compare_texts(struct attn__plugin *plugin, const struct attn_plug
     return ATTN_OK;
 }
 
-/* Whether the note's list names the backend. */
-static bool is_listed(const char *list, const char *name)
+/* How often the note's list has a backend, or with NULL how many it has. */
+static uint32_t count_listed(const struct attn_note *note, const char *name)
 {
-    size_t length = strlen(name);
-    for (const char *p = list;; p++) {
-        size_t item = strcspn(p, ",");
-        if (item == length && strncmp(p, name, length) == 0)
-            return true;
-        p += item;
-        if (*p == '\0')
-            return false;
-    }
+    char item[sizeof note->backends];
+    const char *cursor = note->backends;
+    uint32_t count = 0;
+    while (attn__item_next(&cursor, item, sizeof item))
+        count += name == NULL || strcmp(item, name) == 0;
+    return count;
 }
 
 static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backend_table *given,
@@ -187,7 +185,7 @@ static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backe
     int32_t status = take(plugin, &backend_kind, owner, given, &out->table);
     if (status != ATTN_OK)
         return status;
-    if (!is_listed(plugin->note.backends, out->table.name))
+    if (count_listed(&plugin->note, out->table.name) == 0)
         return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH, "its backend \"%.64s\" is not in the note (%s)",
                       out->table.name, plugin->note.backends);
     if (out->table.device_class < plugin->note.device_class ||
@@ -198,17 +196,19 @@ static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backe
                       ATTN_CLASS_PORTABLE_CPU);
     snprintf(owner, sizeof owner, "%s", out->table.name);
     out->flavour = strchr(out->table.name, '/') + 1;
-    status = take(plugin, &plan_kind, owner, out->table.plan, &out->plan);
-    if (status == ATTN_OK)
-        status = take(plugin, &kv_kind, owner, out->table.kv, &out->kv);
-    if (status == ATTN_OK)
-        status = take(plugin, &memory_kind, owner, out->table.memory, &out->memory);
-    if (status == ATTN_OK && out->table.merge != NULL)
-        status = take(plugin, &merge_kind, owner, out->table.merge, &out->merge);
-    if (status == ATTN_OK && out->table.builder != NULL)
-        status = take(plugin, &builder_kind, owner, out->table.builder, &out->builder);
-    if (status != ATTN_OK)
-        return status;
+    const struct {
+        const struct kind *kind;
+        const void *given;
+        void *own;
+    } tables[] = {{&plan_kind, out->table.plan, &out->plan},
+                  {&kv_kind, out->table.kv, &out->kv},
+                  {&memory_kind, out->table.memory, &out->memory},
+                  {&merge_kind, out->table.merge, &out->merge},
+                  {&builder_kind, out->table.builder, &out->builder}};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        if (tables[i].given != NULL &&
+            (status = take(plugin, tables[i].kind, owner, tables[i].given, tables[i].own)) != ATTN_OK)
+            return status;
     out->table.plan = &out->plan;
     out->table.kv = &out->kv;
     out->table.memory = &out->memory;
@@ -217,19 +217,11 @@ static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backe
     return ATTN_OK;
 }
 
-static uint32_t count_items(const char *list)
-{
-    uint32_t count = 1;
-    for (const char *p = list; *p != '\0'; p++)
-        count += *p == ',';
-    return count;
-}
-
 static int32_t take_backends(struct attn__plugin *plugin)
 {
     const struct attn_backend_table *const *given = NULL;
     struct attn_error err;
-    uint32_t count = 0, expected = count_items(plugin->note.backends);
+    uint32_t count = 0, expected = count_listed(&plugin->note, NULL);
     ATTN_INIT(&err);
     int32_t status = plugin->table.get_backends(plugin->instance, &given, &count, &err);
     err.message[sizeof err.message - 1] = '\0';
@@ -262,8 +254,6 @@ static int32_t take_backends(struct attn__plugin *plugin)
 int32_t attn__negotiate(struct attn__plugin *plugin, const struct attn_plugin *given)
 {
     int32_t status = take(plugin, &plugin_kind, plugin->note.name, given, &plugin->table);
-    if (status == ATTN_OK)
-        status = check_sizes(plugin, &plugin->table);
     if (status == ATTN_OK)
         status = compare_texts(plugin, &plugin->table);
     return status == ATTN_OK ? take_backends(plugin) : status;

@@ -7,16 +7,7 @@
 
 #include "plugin/loader.h"
 
-/* Where a refusal puts its sentence. */
-struct words {
-    char *text;
-    size_t size;
-};
-
-static uint32_t refuse(const struct words *words, uint32_t reason, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static uint32_t refuse(const struct words *words, uint32_t reason, const char *format, ...)
+uint32_t attn__refuse(const struct attn__words *words, uint32_t reason, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -125,7 +116,7 @@ static bool is_backend_list(const char *list, const char *name)
 }
 
 /* Texts first: the report shows them even of a plugin that is refused for its version. */
-static uint32_t check_texts(const struct attn_note *note, struct words *words)
+static uint32_t check_texts(const struct attn_note *note, const struct attn__words *words)
 {
     const struct {
         const char *what, *text;
@@ -136,16 +127,16 @@ static uint32_t check_texts(const struct attn_note *note, struct words *words)
                  {"backends", note->backends, sizeof note->backends}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (!is_text(texts[i].text, texts[i].size))
-            return refuse(words, ATTN_REASON_BAD_NOTE,
-                          "the note's %s is no text of 1 to %zu printable characters", texts[i].what,
-                          texts[i].size - 1);
+            return attn__refuse(words, ATTN_REASON_BAD_NOTE,
+                                "the note's %s is no text of 1 to %zu printable characters", texts[i].what,
+                                texts[i].size - 1);
     if (!is_name(note->name, strlen(note->name)))
-        return refuse(words, ATTN_REASON_BAD_NOTE,
-                      "the note's name is \"%s\"; a-z, 0-9, _ and - are accepted", note->name);
+        return attn__refuse(words, ATTN_REASON_BAD_NOTE,
+                            "the note's name is \"%s\"; a-z, 0-9, _ and - are accepted", note->name);
     return 0;
 }
 
-static uint32_t check_abi(const struct attn_note *note, struct words *words)
+static uint32_t check_abi(const struct attn_note *note, const struct attn__words *words)
 {
     /* A variable, because compilers complain about comparing an unsigned number with a constant 0. */
     static const struct {
@@ -156,31 +147,32 @@ static uint32_t check_abi(const struct attn_note *note, struct words *words)
     bool older = note->abi_major < own.major || (same_major && own.major == 0 && note->abi_minor < own.minor);
     if (!newer && !older)
         return 0;
-    return refuse(words, newer ? ATTN_REASON_ABI_TOO_NEW : ATTN_REASON_ABI_TOO_OLD,
-                  "plugin %s was built for interface %u.%u; this libattn speaks %u.%u", note->name,
-                  note->abi_major, note->abi_minor, own.major, own.minor);
+    return attn__refuse(words, newer ? ATTN_REASON_ABI_TOO_NEW : ATTN_REASON_ABI_TOO_OLD,
+                        "plugin %s was built for interface %u.%u; this libattn speaks %u.%u", note->name,
+                        note->abi_major, note->abi_minor, own.major, own.minor);
 }
 
 uint32_t attn__note_check(const struct attn_note *note, char *text, size_t size)
 {
-    struct words out = {text, size}, *words = &out;
+    const struct attn__words out = {text, size}, *words = &out;
     uint32_t reason = check_texts(note, words);
     if (reason == 0)
         reason = check_abi(note, words);
     if (reason != 0)
         return reason;
     if (!is_backend_list(note->backends, note->name))
-        return refuse(words, ATTN_REASON_BAD_NOTE,
-                      "the note's backends are \"%s\"; %s/flavour, separated by commas, is accepted",
-                      note->backends, note->name);
+        return attn__refuse(words, ATTN_REASON_BAD_NOTE,
+                            "the note's backends are \"%s\"; %s/flavour, separated by commas, is accepted",
+                            note->backends, note->name);
     if (note->device_class < ATTN_CLASS_ACCELERATOR || note->device_class > ATTN_CLASS_PORTABLE_CPU)
-        return refuse(words, ATTN_REASON_BAD_NOTE, "the note's device class is %u; %u to %u is accepted",
-                      note->device_class, ATTN_CLASS_ACCELERATOR, ATTN_CLASS_PORTABLE_CPU);
+        return attn__refuse(words, ATTN_REASON_BAD_NOTE,
+                            "the note's device class is %u; %u to %u is accepted", note->device_class,
+                            ATTN_CLASS_ACCELERATOR, ATTN_CLASS_PORTABLE_CPU);
     if (note->cpu_level < ATTN_CPU_BASELINE || note->cpu_level > ATTN_CPU_X86_64_V4)
-        return refuse(words, ATTN_REASON_BAD_NOTE, "the note's cpu level is %u; %u to %u is accepted",
-                      note->cpu_level, ATTN_CPU_BASELINE, ATTN_CPU_X86_64_V4);
+        return attn__refuse(words, ATTN_REASON_BAD_NOTE, "the note's cpu level is %u; %u to %u is accepted",
+                            note->cpu_level, ATTN_CPU_BASELINE, ATTN_CPU_X86_64_V4);
     if (note->cpu_level > attn__cpu_level())
-        return refuse(words, ATTN_REASON_CPU_LEVEL, "plugin %s needs x86-64-v%u; this CPU has level %u",
-                      note->name, note->cpu_level, attn__cpu_level());
+        return attn__refuse(words, ATTN_REASON_CPU_LEVEL, "plugin %s needs x86-64-v%u; this CPU has level %u",
+                            note->name, note->cpu_level, attn__cpu_level());
     return 0;
 }

@@ -5,8 +5,7 @@
 
 #include "plugin/probe/probe.h"
 
-#define DEVICES_FIRST 16
-#define DEVICES_MOST  1024
+#define DEVICES_MOST 256
 
 void attn__plugin_tell(struct attn__plugin *plugin, uint32_t stage, uint32_t reason, const char *format, ...)
 {
@@ -148,27 +147,6 @@ int32_t attn__plugin_open(struct attn__plugin *plugin)
     return status;
 }
 
-/* One call of get_devices; the records are cleared before it and checked after it. */
-static int32_t list_devices(struct attn__plugin *plugin, struct attn_device_info **devices, uint32_t capacity,
-                            uint32_t *out_count, struct attn_error *err)
-{
-    struct attn_device_info *more = realloc(*devices, capacity * sizeof *more);
-    if (more == NULL)
-        return attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the records of %u devices", capacity);
-    *devices = more;
-    for (uint32_t i = 0; i < capacity; i++)
-        ATTN_INIT(&more[i]);
-    *out_count = 0;
-    int32_t status = plugin->table.get_devices(plugin->instance, more, capacity, out_count, err);
-    for (uint32_t i = 0; i < capacity && i < *out_count; i++) {
-        more[i].name[sizeof more[i].name - 1] = '\0';
-        more[i].arch[sizeof more[i].arch - 1] = '\0';
-        if (more[i].device_class < ATTN_CLASS_ACCELERATOR || more[i].device_class > ATTN_CLASS_PORTABLE_CPU)
-            more[i].device_class = plugin->note.device_class;
-    }
-    return status;
-}
-
 /* What the plugin said about its devices. */
 struct answer {
     struct attn_device_info *devices;
@@ -177,24 +155,33 @@ struct answer {
     char text[256];
 };
 
+/* The records are cleared before the call and checked after it. */
 static void ask(struct attn__plugin *plugin, struct answer *answer)
 {
+    struct attn_device_info *devices = calloc(DEVICES_MOST, sizeof *devices);
     struct attn_error err;
-    uint32_t count = 0, capacity = DEVICES_FIRST;
+    uint32_t count = 0;
+    int32_t status = ATTN_E_MEMORY;
     ATTN_INIT(&err);
-    int32_t status = list_devices(plugin, &answer->devices, capacity, &count, &err);
-    if (status == ATTN_OK && count > capacity) {
-        capacity = count < DEVICES_MOST ? count : DEVICES_MOST;
-        status = list_devices(plugin, &answer->devices, capacity, &count, &err);
-    }
+    for (uint32_t i = 0; i < DEVICES_MOST && devices != NULL; i++)
+        ATTN_INIT(&devices[i]);
+    if (devices != NULL)
+        status = plugin->table.get_devices(plugin->instance, devices, DEVICES_MOST, &count, &err);
     if (status == ATTN_OK && count > 0) {
-        /* A device may come or go between two calls. */
-        answer->count = count < capacity ? count : capacity;
+        answer->devices = devices;
+        answer->count = count < DEVICES_MOST ? count : DEVICES_MOST;
+        for (uint32_t i = 0; i < answer->count; i++) {
+            devices[i].name[sizeof devices[i].name - 1] = '\0';
+            devices[i].arch[sizeof devices[i].arch - 1] = '\0';
+            if (devices[i].device_class < ATTN_CLASS_ACCELERATOR ||
+                devices[i].device_class > ATTN_CLASS_PORTABLE_CPU)
+                devices[i].device_class = plugin->note.device_class;
+        }
         return;
     }
-    free(answer->devices);
-    answer->devices = NULL;
-    answer->reason = ATTN_REASON_NO_DEVICE;
+    free(devices);
+    answer->reason = status != ATTN_OK && err.reason == ATTN_REASON_NO_DRIVER ? ATTN_REASON_NO_DRIVER
+                                                                              : ATTN_REASON_NO_DEVICE;
     err.message[sizeof err.message - 1] = '\0';
     if (status == ATTN_OK)
         snprintf(answer->text, sizeof answer->text, "plugin %s found no device", plugin->note.name);
@@ -203,8 +190,6 @@ static void ask(struct attn__plugin *plugin, struct answer *answer)
     else
         snprintf(answer->text, sizeof answer->text, "plugin %s answered %s when asked for devices",
                  plugin->note.name, attn_status_name(status));
-    if (status != ATTN_OK && err.reason == ATTN_REASON_NO_DRIVER)
-        answer->reason = ATTN_REASON_NO_DRIVER;
 }
 
 int32_t attn__plugin_ask_devices(struct attn__plugin *plugin)

@@ -43,9 +43,7 @@ static bool grow(struct list *list)
     return true;
 }
 
-/* An absolute path without slashes at the end; scanning must not depend on a later working directory. False
- * with errno. */
-static bool make_absolute(const char *path, size_t length, char *out, size_t size)
+bool attn__path_absolute(const char *path, size_t length, char *out, size_t size)
 {
     size_t n = 0;
     if (path[0] != '/') {
@@ -75,7 +73,7 @@ static bool add(struct list *list, const char *path, size_t length, const char *
     struct attn__directory directory = {.origin = origin};
     if (length == 0)
         return true;
-    if (make_absolute(path, length, absolute, sizeof absolute)) {
+    if (attn__path_absolute(path, length, absolute, sizeof absolute)) {
         directory.reason =
             attn__trust_walk(&list->trust, absolute, &status, &directory.group_writable, text, sizeof text);
         if (directory.reason == 0 && !S_ISDIR(status.st_mode)) {

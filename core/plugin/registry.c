@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The list of plugin files: scans are merged into it, and of duplicates one file is taken. */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "plugin/loader.h"
 #include "select/select.h"
@@ -75,9 +73,10 @@ static const struct attn__plugin *find_same_name(struct attn__plugin *const *plu
     return NULL;
 }
 
-/* Finds out anew which files are duplicates of others. Under the lock. */
-static void resolve_duplicates(struct attn__plugin **plugins, uint32_t count)
+void attn__registry_resolve_duplicates(struct attn_context *context)
 {
+    struct attn__plugin **plugins = context->plugins;
+    const uint32_t count = context->plugin_count;
     for (uint32_t i = 0; i < count; i++) {
         struct attn__plugin *plugin = plugins[i];
         const struct attn__plugin *other;
@@ -100,31 +99,23 @@ static void resolve_duplicates(struct attn__plugin **plugins, uint32_t count)
     }
 }
 
-void attn__registry_resolve_duplicates(struct attn_context *context)
+/* Whether another file of the same name is open or being opened; with `opening`, being opened. */
+static bool is_name_taken(const struct attn__plugin *plugin, bool opening)
 {
-    resolve_duplicates(context->plugins, context->plugin_count);
-}
-
-/* Whether a file that failed may be opened again: not if another one has taken its name meanwhile. */
-static bool may_retry(const struct attn_context *context, const struct attn__plugin *failed)
-{
-    for (uint32_t i = 0; i < context->plugin_count; i++)
-        if (is_open(context->plugins[i]) &&
-            attn__same_name(context->plugins[i]->note.name, failed->note.name))
-            return false;
-    return true;
+    const struct attn_context *context = plugin->context;
+    for (uint32_t i = 0; i < context->plugin_count; i++) {
+        const struct attn__plugin *other = context->plugins[i];
+        if ((other->state == ATTN__OPENING || (!opening && other->state == ATTN__OPEN)) &&
+            attn__same_name(other->note.name, plugin->note.name))
+            return true;
+    }
+    return false;
 }
 
 bool attn__registry_waits(const struct attn__plugin *plugin)
 {
-    const struct attn_context *context = plugin->context;
-    if (plugin->state != ATTN__CLOSED || plugin->reason != ATTN_REASON_DUPLICATE || plugin->vanished)
-        return false;
-    for (uint32_t i = 0; i < context->plugin_count; i++)
-        if (context->plugins[i]->state == ATTN__OPENING &&
-            attn__same_name(context->plugins[i]->note.name, plugin->note.name))
-            return true;
-    return false;
+    return plugin->state == ATTN__CLOSED && plugin->reason == ATTN_REASON_DUPLICATE && !plugin->vanished &&
+           is_name_taken(plugin, true);
 }
 
 /* Takes over an old record that is still right, so that its address stays; else judges the new one. */
@@ -134,7 +125,7 @@ static struct attn__plugin *choose(struct attn_context *context, struct attn__pl
         struct attn__plugin *old = context->plugins[i];
         if (!is_same_file(old, found))
             continue;
-        if (old->state == ATTN__FAILED && may_retry(context, old)) {
+        if (old->state == ATTN__FAILED && !is_name_taken(old, false)) {
             attn__plugin_reset(old);
             old->stage = found->stage;
             old->reason = found->reason;
@@ -154,14 +145,6 @@ static struct attn__plugin *choose(struct attn_context *context, struct attn__pl
     return found;
 }
 
-static bool contains(struct attn__plugin *const *plugins, uint32_t count, const struct attn__plugin *plugin)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (plugins[i] == plugin)
-            return true;
-    return false;
-}
-
 /* Puts what was found into the list. Records are never freed: others may hold them. Under the lock. */
 static bool merge(struct attn_context *context, struct attn__plugin **found, uint32_t count)
 {
@@ -169,20 +152,19 @@ static bool merge(struct attn_context *context, struct attn__plugin **found, uin
     struct attn__plugin **list = calloc(most > 0 ? most : 1, sizeof *list);
     if (list == NULL)
         return false;
+    for (uint32_t i = 0; i < context->plugin_count; i++)
+        context->plugins[i]->vanished = true;
     for (uint32_t i = 0; i < count; i++)
         list[n++] = choose(context, found[i]);
-    for (uint32_t i = 0; i < context->plugin_count; i++) {
-        struct attn__plugin *old = context->plugins[i];
-        if (contains(list, count, old))
-            continue;
-        old->vanished = !is_open(old);
-        list[n++] = old;
-    }
+    for (uint32_t i = 0; i < context->plugin_count; i++)
+        if (context->plugins[i]->vanished) {
+            context->plugins[i]->vanished = !is_open(context->plugins[i]);
+            list[n++] = context->plugins[i];
+        }
     free(context->plugins);
     context->plugins = list;
     context->plugin_count = n;
-    context->plugin_capacity = most;
-    resolve_duplicates(list, n);
+    attn__registry_resolve_duplicates(context);
     return true;
 }
 
@@ -233,17 +215,9 @@ struct attn__plugin *attn__plugin_create(struct attn_context *context, const cha
 {
     struct attn__trust trust;
     char absolute[PATH_MAX];
-    size_t n = 0;
     /* A path without a slash would make the dynamic linker search. */
-    if (path[0] != '/' && getcwd(absolute, sizeof absolute) != NULL) {
-        n = strlen(absolute);
-        if (n + 1 < sizeof absolute)
-            absolute[n++] = '/';
-    }
-    if (n != 0 && n + strlen(path) < sizeof absolute) {
-        memcpy(absolute + n, path, strlen(path) + 1);
+    if (attn__path_absolute(path, strlen(path), absolute, sizeof absolute))
         path = absolute;
-    }
     attn__trust_init(&trust, context->env.elevated);
-    return attn__plugin_read(context, &trust, path, AT_FDCWD, path);
+    return attn__plugin_read(context, &trust, path);
 }

@@ -36,8 +36,7 @@ static void cannot_open(struct attn__plugin *plugin, int error)
 {
     char text[sizeof plugin->text];
     snprintf(text, sizeof text, "%s cannot be opened: %s", plugin->path, strerrordesc_np(error));
-    /* A socket cannot be opened at all. */
-    refuse(plugin, error == ENXIO ? ATTN_REASON_NOT_A_FILE : ATTN_REASON_UNREADABLE, text);
+    refuse(plugin, ATTN_REASON_UNREADABLE, text);
 }
 
 static const char *kind_of(mode_t mode)
@@ -50,55 +49,24 @@ static const char *kind_of(mode_t mode)
                             : "something else";
 }
 
-static void refuse_kind(struct attn__plugin *plugin, const char *verb, mode_t mode)
+/* Judges the path and opens the file; -1 with the reason in the record. */
+static int open_judged(struct attn__plugin *plugin, const struct attn__trust *trust)
 {
-    char text[PATH_MAX + 128];
-    snprintf(text, sizeof text, "%s %s %s; a regular file is accepted", plugin->path, verb, kind_of(mode));
-    refuse(plugin, ATTN_REASON_NOT_A_FILE, text);
-}
-
-/* Found out without opening: that alone would wake a writer of a fifo, or move a tape. */
-static bool is_no_file(struct attn__plugin *plugin, int at, const char *relative)
-{
-    struct stat status;
-    const char *verb = "is";
-    if (fstatat(at, relative, &status, AT_SYMLINK_NOFOLLOW) != 0)
-        return false;
-    if (S_ISLNK(status.st_mode)) {
-        verb = "leads to";
-        if (fstatat(at, relative, &status, 0) != 0)
-            return false;
-    }
-    if (S_ISREG(status.st_mode))
-        return false;
-    refuse_kind(plugin, verb, status.st_mode);
-    return true;
-}
-
-/* Opens the file after its path was judged; -1 with the reason in the record. */
-static int open_judged(struct attn__plugin *plugin, const struct attn__trust *trust, int at,
-                       const char *relative)
-{
-    if (is_no_file(plugin, at, relative))
-        return -1;
     char text[PATH_MAX + 128];
     struct stat status;
     uint32_t group_writable;
-    int fd = -1;
-    if (at != AT_FDCWD) {
-        fd = openat(at, relative, OPEN_FLAGS | O_NOFOLLOW);
-        if (fd < 0 && errno != ELOOP)
-            cannot_open(plugin, errno);
-        if (fd >= 0 || errno != ELOOP)
-            return fd;
-    }
-    /* A link, or a path from outside of the search path: whatever it goes through is judged. */
-    uint32_t reason = attn__trust_walk(trust, plugin->path, &status, &group_writable, text, sizeof text);
+    uint32_t reason = ATTN_REASON_NOT_A_FILE;
+    /* Found out without opening: that alone would wake a writer of a fifo, or move a tape. */
+    if (stat(plugin->path, &status) == 0 && !S_ISREG(status.st_mode))
+        snprintf(text, sizeof text, "%s is %s; a regular file is accepted", plugin->path,
+                 kind_of(status.st_mode));
+    else
+        reason = attn__trust_walk(trust, plugin->path, &status, &group_writable, text, sizeof text);
     if (reason != 0) {
         refuse(plugin, reason, text);
         return -1;
     }
-    fd = openat(at, relative, OPEN_FLAGS);
+    int fd = open(plugin->path, OPEN_FLAGS);
     if (fd < 0)
         cannot_open(plugin, errno);
     return fd;
@@ -119,10 +87,6 @@ static void read_file(struct attn__plugin *plugin, const struct attn__trust *tru
     plugin->size = (uint64_t)status.st_size;
     plugin->mtime_ns = nanoseconds(&status.st_mtim);
     plugin->ctime_ns = nanoseconds(&status.st_ctim);
-    if (!S_ISREG(status.st_mode)) {
-        refuse_kind(plugin, "is", status.st_mode);
-        return;
-    }
     uint32_t reason = attn__trust_judge(trust, plugin->path, &status, &group_writable, text, sizeof text);
     if (reason == 0) {
         plugin->stage = ATTN_STAGE_TRUSTED;
@@ -138,7 +102,7 @@ static void read_file(struct attn__plugin *plugin, const struct attn__trust *tru
 }
 
 struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
-                                       const char *path, int at, const char *relative)
+                                       const char *path)
 {
     uint64_t start = attn__now();
     struct attn__plugin *plugin = calloc(1, sizeof *plugin);
@@ -151,7 +115,7 @@ struct attn__plugin *attn__plugin_read(struct attn_context *context, const struc
         free(plugin);
         return NULL;
     }
-    int fd = open_judged(plugin, trust, at, relative);
+    int fd = open_judged(plugin, trust);
     if (fd >= 0) {
         read_file(plugin, trust, fd);
         close(fd);
@@ -204,7 +168,7 @@ static void say(struct attn_context *context, const struct attn__plugin *plugin)
 }
 
 static bool read_entries(struct attn_context *context, const struct attn__trust *trust, const char *path,
-                         int at, struct dirent **entries, int count, struct found *found)
+                         struct dirent **entries, int count, struct found *found)
 {
     char full[PATH_MAX];
     for (int i = 0; i < count; i++) {
@@ -214,7 +178,7 @@ static bool read_entries(struct attn_context *context, const struct attn__trust 
                            entries[i]->d_name);
             continue;
         }
-        struct attn__plugin *plugin = attn__plugin_read(context, trust, full, at, entries[i]->d_name);
+        struct attn__plugin *plugin = attn__plugin_read(context, trust, full);
         if (plugin == NULL)
             return false;
         say(context, plugin);
@@ -246,19 +210,16 @@ static bool read_directory(struct attn_context *context, const struct attn__trus
 {
     struct dirent **entries = NULL;
     const char *path = directory->path;
-    int at = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int count = at >= 0 ? scandirat(at, ".", &entries, is_plugin_name, by_bytes) : -1;
+    int count = scandir(path, &entries, is_plugin_name, by_bytes);
     int error = errno;
     bool done = true;
     if (count >= 0)
-        done = read_entries(context, trust, path, at, entries, count, found);
+        done = read_entries(context, trust, path, entries, count, found);
     else
         done = error != ENOMEM && refuse_directory(context, directory, error);
     for (int i = 0; i < count; i++)
         free(entries[i]);
     free(entries);
-    if (at >= 0)
-        close(at);
     return done;
 }
 

@@ -60,28 +60,24 @@ static bool is_trusted_owner(const struct attn__trust *trust, uid_t owner)
 uint32_t attn__trust_judge(const struct attn__trust *trust, const char *path, const struct stat *status,
                            uint32_t *out_group_writable, char *text, size_t size)
 {
-    if (!is_trusted_owner(trust, status->st_uid)) {
-        snprintf(text, size, "%s belongs to user %u; %s", path, (unsigned)status->st_uid,
-                 trust->elevated ? "only root is trusted in an elevated process"
-                                 : "root, the current user and the owner of libattn are trusted");
-        return ATTN_REASON_UNTRUSTED_OWNER;
-    }
+    const struct attn__words words = {text, size};
+    const unsigned mode = (unsigned)status->st_mode & 07777U;
+    if (!is_trusted_owner(trust, status->st_uid))
+        return attn__refuse(&words, ATTN_REASON_UNTRUSTED_OWNER, "%s belongs to user %u; %s", path,
+                            (unsigned)status->st_uid,
+                            trust->elevated ? "only root is trusted in an elevated process"
+                                            : "root, the current user and the owner of libattn are trusted");
     if (S_ISLNK(status->st_mode)) /* its mode says nothing */
         return 0;
     bool sticky = S_ISDIR(status->st_mode) && (status->st_mode & S_ISVTX) != 0 && !trust->elevated;
-    if ((status->st_mode & S_IWOTH) != 0 && !sticky) {
-        snprintf(text, size, "%s is writable by others (mode %04o)", path,
-                 (unsigned)status->st_mode & 07777U);
-        return ATTN_REASON_UNTRUSTED_MODE;
-    }
-    if ((status->st_mode & S_IWGRP) != 0 && !sticky) {
-        if (trust->elevated) {
-            snprintf(text, size, "%s is writable by a group (mode %04o), which an elevated process refuses",
-                     path, (unsigned)status->st_mode & 07777U);
-            return ATTN_REASON_UNTRUSTED_MODE;
-        }
-        *out_group_writable = 1;
-    }
+    if ((status->st_mode & S_IWOTH) != 0 && !sticky)
+        return attn__refuse(&words, ATTN_REASON_UNTRUSTED_MODE, "%s is writable by others (mode %04o)", path,
+                            mode);
+    if ((status->st_mode & S_IWGRP) != 0 && !sticky && trust->elevated)
+        return attn__refuse(&words, ATTN_REASON_UNTRUSTED_MODE,
+                            "%s is writable by a group (mode %04o), which an elevated process refuses", path,
+                            mode);
+    *out_group_writable |= (status->st_mode & S_IWGRP) != 0 && !sticky;
     return 0;
 }
 
@@ -92,15 +88,13 @@ struct walk {
     uint32_t links;
 };
 
-static uint32_t unreadable(char *text, size_t size, const char *path, int error)
+static uint32_t unreadable(const struct attn__words *words, const char *path, int error)
 {
+    if (error == ENOTDIR)
+        return attn__refuse(words, ATTN_REASON_NOT_A_FILE, "%s stands where a directory is needed", path);
     if (error == ENOENT)
-        snprintf(text, size, "%s does not exist", path);
-    else if (error == ENOTDIR)
-        snprintf(text, size, "%s stands where a directory is needed", path);
-    else
-        snprintf(text, size, "%s: %s", path, strerrordesc_np(error));
-    return error == ENOTDIR ? ATTN_REASON_NOT_A_FILE : ATTN_REASON_UNREADABLE;
+        return attn__refuse(words, ATTN_REASON_UNREADABLE, "%s does not exist", path);
+    return attn__refuse(words, ATTN_REASON_UNREADABLE, "%s: %s", path, strerrordesc_np(error));
 }
 
 /* Puts a link's target before the rest. */
@@ -149,30 +143,30 @@ static bool step(struct walk *walk, int *out_error)
 uint32_t attn__trust_walk(const struct attn__trust *trust, const char *path, struct stat *out,
                           uint32_t *out_group_writable, char *text, size_t size)
 {
+    const struct attn__words words = {text, size};
     struct walk walk = {.links = 0};
     int error = 0;
     bool link;
     *out_group_writable = 0;
     text[0] = '\0';
-    if (path[0] != '/' && getcwd(walk.rest, PATH_MAX) == NULL) {
-        snprintf(text, size, "%s is relative, and the working directory cannot be told: %s", path,
-                 strerrordesc_np(errno));
-        return ATTN_REASON_UNREADABLE;
-    }
+    if (path[0] != '/' && getcwd(walk.rest, PATH_MAX) == NULL)
+        return attn__refuse(&words, ATTN_REASON_UNREADABLE,
+                            "%s is relative, and the working directory cannot be told: %s", path,
+                            strerrordesc_np(errno));
     size_t before = strlen(walk.rest);
     int n = snprintf(walk.rest + before, sizeof walk.rest - before, "/%s", path);
     if (n < 0 || (size_t)n >= sizeof walk.rest - before)
-        return unreadable(text, size, path, ENAMETOOLONG);
+        return unreadable(&words, path, ENAMETOOLONG);
     do {
         const char *name = walk.done[0] != '\0' ? walk.done : "/";
         if (error != 0 || lstat(name, out) != 0)
-            return unreadable(text, size, name, error != 0 ? error : errno);
+            return unreadable(&words, name, error != 0 ? error : errno);
         uint32_t reason = attn__trust_judge(trust, name, out, out_group_writable, text, size);
         if (reason != 0)
             return reason;
         link = S_ISLNK(out->st_mode);
         if (link && (error = follow(&walk)) != 0)
-            return unreadable(text, size, name, error);
+            return unreadable(&words, name, error);
     } while (step(&walk, &error) || link);
     return 0;
 }

@@ -140,7 +140,7 @@ static void check_troubles(void)
     check_trouble("trouble-fork", ATTN_REASON_BAD_MANNERS, 0, "child process");
     if (!SANITIZED)
         check_trouble("trouble-hungry", ATTN_REASON_CRASHED, SIGABRT, "SIGABRT");
-    check_trouble("trouble-print", ATTN_REASON_BAD_MANNERS, 0, "prints \"trouble");
+    check_trouble("trouble-print", ATTN_REASON_BAD_MANNERS, 0, "prints");
     check_trouble("trouble-thread", ATTN_REASON_BAD_MANNERS, 0, "thread");
     check_trouble("trouble-descriptor", ATTN_REASON_BAD_MANNERS, 0, "descriptor");
     check_trouble("trouble-environment", ATTN_REASON_BAD_MANNERS, 0, "environment");

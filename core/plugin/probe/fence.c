@@ -13,15 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Sanitizers have an allocator of their own, with fences, and a plan of the address space. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define FENCE_IS_LEFT_TO_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define FENCE_IS_LEFT_TO_SANITIZER 1
-#endif
-#endif
-#ifdef FENCE_IS_LEFT_TO_SANITIZER
+#if FENCE_IS_LEFT_TO_SANITIZER
 
 void fence_begin(uint64_t file_size)
 {

@@ -24,18 +24,8 @@
 #include "plugin/probe/side-effects.h"
 
 /* Sanitizers map terabytes. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define DATA_MOST RLIM_INFINITY
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define DATA_MOST RLIM_INFINITY
-#endif
-#endif
-#ifndef DATA_MOST
-#define DATA_MOST (UINT64_C(4) << 30)
-#endif
-
-#define FILE_MOST (UINT64_C(64) << 20)
+#define DATA_MOST (FENCE_IS_LEFT_TO_SANITIZER ? RLIM_INFINITY : (rlim_t)4 << 30)
+#define FILE_MOST ((rlim_t)64 << 20)
 
 /*
  * Sanitizers ask for these. Memory that a plugin keeps must not look as if the plugin ended the process, nor
@@ -167,9 +157,8 @@ static void live(struct attn__plugin *plugin)
 
 /* ---------------------------------------------------------------- the worker */
 
-static void tell_effect(void *user, const char *text)
+static void tell_effect(const char *text)
 {
-    (void)user;
     say("effect", text);
 }
 
@@ -185,7 +174,6 @@ static void work(const char *path)
     static const char *const variables[] = {"ATTN_DISABLE=", "ATTN_BACKEND=auto"};
     struct attn_context_options options;
     struct attn_context *context;
-    struct side_effects state;
 
     ATTN_INIT(&options);
     options.given = ATTN_GIVEN_LOG;
@@ -197,7 +185,7 @@ static void work(const char *path)
     call_check_begin(tell_broken);
     context->check_call = call_check_add;
     struct attn__plugin *plugin = attn__plugin_create(context, path);
-    side_effects_begin(&state);
+    side_effects_begin();
     say("step", "load");
     fence_begin(plugin != NULL ? plugin->memory : 0);
     bool opened = plugin != NULL && attn__plugin_open(plugin) == ATTN_OK;
@@ -209,7 +197,7 @@ static void work(const char *path)
     attn__plugin_destroy(plugin);
     say("step", "after finish");
     if (opened)
-        side_effects_end(&state, tell_effect, NULL);
+        side_effects_end(tell_effect);
     say(opened ? "good" : "refused", "");
     if (!opened)
         _exit(0);

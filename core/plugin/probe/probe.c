@@ -52,46 +52,33 @@ static void cannot_start(struct child *child, const char *what, int error)
     unavailable(child, what, strerrordesc_np(error));
 }
 
-/* Everything that the child must not inherit: descriptors, signal handlers, the signal mask. */
-static int make_spawn(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, int writer)
-{
-    sigset_t all, none;
-    int error = 0;
-
-    sigfillset(&all);
-    sigemptyset(&none);
-    for (int fd = 0; fd < 3 && error == 0; fd++)
-        error = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
-    if (error == 0)
-        error = posix_spawn_file_actions_adddup2(actions, writer, ATTN__PROBE_FD);
-    if (error == 0)
-        error = posix_spawn_file_actions_addclosefrom_np(actions, ATTN__PROBE_FD + 1);
-    if (error == 0)
-        error = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
-                                                         POSIX_SPAWN_SETSIGMASK);
-    if (error == 0)
-        error = posix_spawnattr_setsigdefault(attributes, &all);
-    if (error == 0)
-        error = posix_spawnattr_setsigmask(attributes, &none);
-    return error;
-}
-
+/* The child inherits no descriptor but one, no signal handler and no signal mask. */
 static int spawn(const char *helper, const char *path, char *const *environment, int writer, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     char *arguments[] = {(char *)(uintptr_t)helper, (char *)(uintptr_t)path, NULL};
+    sigset_t all, none;
     int error = posix_spawn_file_actions_init(&actions);
 
     if (error != 0)
         return error;
-    error = posix_spawnattr_init(&attributes);
-    if (error == 0) {
-        error = make_spawn(&actions, &attributes, writer);
-        if (error == 0)
-            error = posix_spawn(pid, helper, &actions, &attributes, arguments, environment);
-        posix_spawnattr_destroy(&attributes);
-    }
+    sigfillset(&all);
+    sigemptyset(&none);
+    (void)posix_spawnattr_init(&attributes); /* these do not fail */
+    (void)posix_spawnattr_setflags(&attributes,
+                                   POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    (void)posix_spawnattr_setsigdefault(&attributes, &all);
+    (void)posix_spawnattr_setsigmask(&attributes, &none);
+    for (int fd = 0; fd < 3 && error == 0; fd++)
+        error = posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, writer, ATTN__PROBE_FD);
+    if (error == 0)
+        error = posix_spawn_file_actions_addclosefrom_np(&actions, ATTN__PROBE_FD + 1);
+    if (error == 0)
+        error = posix_spawn(pid, helper, &actions, &attributes, arguments, environment);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }
@@ -129,13 +116,11 @@ static void start(struct child *child, const char *helper, const char *path, cha
 
 /* ---------------------------------------------------------------- listening */
 
-/* Appends a side effect to the list of them, unless worker and guard both saw it. */
+/* Appends a side effect to the list of them. */
 static void add_effect(struct attn__result *result, const char *text)
 {
     size_t used = strlen(result->text);
 
-    if (strstr(result->text, text) != NULL)
-        return;
     snprintf(result->text + used, sizeof result->text - used, "%s%s", used > 0 ? "; " : "", text);
     for (char *p = result->text + used; *p != '\0'; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)

@@ -5,10 +5,8 @@
 
 #include <dirent.h>
 #include <fenv.h>
-#include <limits.h>
 #include <locale.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,17 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static uint64_t hash(uint64_t start, const void *bytes, size_t size)
+static uint64_t hash(uint64_t value, const void *bytes, size_t size)
 {
     const unsigned char *p = bytes;
     for (size_t i = 0; i < size; i++)
-        start = (start ^ p[i]) * UINT64_C(0x100000001b3);
-    return start;
-}
-
-static uint64_t hash_text(uint64_t start, const char *text)
-{
-    return text != NULL ? hash(start, text, strlen(text) + 1) : start;
+        value = (value ^ p[i]) * UINT64_C(0x100000001b3);
+    return value;
 }
 
 static uint64_t count_entries(const char *path)
@@ -60,29 +53,24 @@ static uint64_t read_descriptors(void)
 
 static uint64_t read_environment(void)
 {
-    uint64_t value = 0;
+    uint64_t value = 1;
     for (char **variable = environ; variable != NULL && *variable != NULL; variable++)
-        value = hash_text(value + 1, *variable);
+        value = hash(value, *variable, strlen(*variable) + 1);
     return value;
 }
 
-static uint64_t read_signal_mask(void)
-{
-    sigset_t mask;
-    uint64_t value = 0;
-    sigprocmask(SIG_SETMASK, NULL, &mask);
-    for (int i = 1; i < 64; i++)
-        value |= (uint64_t)(sigismember(&mask, i) == 1) << i;
-    return value;
-}
-
-static uint64_t read_signal_handlers(void)
+static uint64_t read_signals(void)
 {
     struct sigaction action;
-    uint64_t value = 0;
-    for (int i = 1; i <= 64; i++)
+    sigset_t mask;
+    uint64_t value = 1;
+    sigemptyset(&mask);
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    for (int i = 1; i <= 64; i++) {
+        value = value * 2 + (sigismember(&mask, i) == 1);
         if (sigaction(i, NULL, &action) == 0)
-            value = hash(value + 1, &action.sa_handler, sizeof action.sa_handler);
+            value = hash(value, &action.sa_handler, sizeof action.sa_handler);
+    }
     return value;
 }
 
@@ -107,40 +95,26 @@ static uint64_t read_floating_point(void)
 
 static uint64_t read_locale(void)
 {
-    return hash_text(0, setlocale(LC_ALL, NULL));
-}
-
-static uint64_t read_directory(void)
-{
-    char path[PATH_MAX];
-    return hash_text(0, getcwd(path, sizeof path));
+    const char *locale = setlocale(LC_ALL, NULL);
+    return locale != NULL ? hash(1, locale, strlen(locale)) : 0;
 }
 
 static const struct {
     const char *text;
     uint64_t (*read)(void);
-    bool may_shrink; /* only more than before is an effect */
 } effects[] = {
-    {"prints", read_output, true},
-    {"keeps threads after finish", read_threads, true},
-    {"leaks descriptors", read_descriptors, true},
-    {"changes the environment", read_environment, false},
-    {"changes the signal mask", read_signal_mask, false},
-    {"leaves a signal handler", read_signal_handlers, false},
-    {"changes the umask", read_umask, false},
-    {"changes the floating-point mode", read_floating_point, false},
-    {"changes the locale", read_locale, false},
-    {"changes the working directory", read_directory, false},
+    {"prints to stdout or stderr", read_output},
+    {"keeps threads after finish", read_threads},
+    {"leaks descriptors", read_descriptors},
+    {"changes the environment", read_environment},
+    {"changes the signal mask or handlers", read_signals},
+    {"changes the umask", read_umask},
+    {"changes the floating-point mode", read_floating_point},
+    {"changes the locale", read_locale},
 };
-enum { EFFECTS = sizeof effects / sizeof effects[0] };
+enum { THREADS = 1, EFFECTS = sizeof effects / sizeof effects[0] };
 
 static uint64_t before[EFFECTS];
-
-static bool is_effect(int index)
-{
-    const uint64_t now = effects[index].read();
-    return effects[index].may_shrink ? now > before[index] : now != before[index];
-}
 
 void side_effects_begin(void)
 {
@@ -154,11 +128,10 @@ void side_effects_begin(void)
 void side_effects_end(void (*say)(const char *text))
 {
     const struct timespec moment = {0, 1000000};
-    for (int i = 0; i < EFFECTS; i++) {
-        /* A thread that was joined is in /proc for a moment still. */
-        for (int wait = 0; effects[i].read == read_threads && wait < 20 && is_effect(i); wait++)
-            nanosleep(&moment, NULL);
-        if (is_effect(i))
+    /* A thread that was joined is in /proc for a moment still. */
+    for (int i = 0; i < 20 && read_threads() != before[THREADS]; i++)
+        nanosleep(&moment, NULL);
+    for (int i = 0; i < EFFECTS; i++)
+        if (effects[i].read() != before[i])
             say(effects[i].text);
-    }
 }
