@@ -26,19 +26,6 @@ bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *
            plugin->ctime_ns == nanoseconds(&status->st_ctim);
 }
 
-static void refuse(struct attn__plugin *plugin, uint32_t reason, const char *text)
-{
-    plugin->reason = reason;
-    snprintf(plugin->text, sizeof plugin->text, "%.*s", (int)sizeof plugin->text - 1, text);
-}
-
-static void cannot_open(struct attn__plugin *plugin, int error)
-{
-    char text[sizeof plugin->text];
-    snprintf(text, sizeof text, "%s cannot be opened: %s", plugin->path, strerrordesc_np(error));
-    refuse(plugin, ATTN_REASON_UNREADABLE, text);
-}
-
 static const char *kind_of(mode_t mode)
 {
     return S_ISDIR(mode)    ? "a directory"
@@ -49,56 +36,44 @@ static const char *kind_of(mode_t mode)
                             : "something else";
 }
 
-/* Judges the path and opens the file; -1 with the reason in the record. */
-static int open_judged(struct attn__plugin *plugin, const struct attn__trust *trust)
+/* Takes the identity of an open file, then its headers and note. 0 or a reason with text. */
+static uint32_t read_open(struct attn__plugin *plugin, int fd, const struct attn__words *words)
 {
-    char text[PATH_MAX + 128];
-    struct stat status;
-    uint32_t group_writable;
-    uint32_t reason = ATTN_REASON_NOT_A_FILE;
-    /* Found out without opening: that alone would wake a writer of a fifo, or move a tape. */
-    if (stat(plugin->path, &status) == 0 && !S_ISREG(status.st_mode))
-        snprintf(text, sizeof text, "%s is %s; a regular file is accepted", plugin->path,
-                 kind_of(status.st_mode));
-    else
-        reason = attn__trust_walk(trust, plugin->path, &status, &group_writable, text, sizeof text);
-    if (reason != 0) {
-        refuse(plugin, reason, text);
-        return -1;
-    }
-    int fd = open(plugin->path, OPEN_FLAGS);
-    if (fd < 0)
-        cannot_open(plugin, errno);
-    return fd;
-}
-
-static void read_file(struct attn__plugin *plugin, const struct attn__trust *trust, int fd)
-{
-    char text[PATH_MAX + 128];
     struct attn__elf elf;
     struct stat status;
-    uint32_t group_writable;
-    if (fstat(fd, &status) != 0) {
-        cannot_open(plugin, errno);
-        return;
-    }
+    if (fd < 0 || fstat(fd, &status) != 0)
+        return attn__refuse(words, ATTN_REASON_UNREADABLE, "%s cannot be opened: %s", plugin->path,
+                            strerrordesc_np(errno));
     plugin->device_id = status.st_dev;
     plugin->inode = status.st_ino;
     plugin->size = (uint64_t)status.st_size;
     plugin->mtime_ns = nanoseconds(&status.st_mtim);
     plugin->ctime_ns = nanoseconds(&status.st_ctim);
-    uint32_t reason = attn__trust_judge(trust, plugin->path, &status, &group_writable, text, sizeof text);
-    if (reason == 0) {
-        plugin->stage = ATTN_STAGE_TRUSTED;
-        reason = attn__elf_read(fd, &elf, text, sizeof text);
-        plugin->note = elf.note;
-        plugin->memory = elf.memory;
-        plugin->has_note = elf.note.name[0] != '\0';
-    }
-    if (reason == 0)
-        plugin->stage = ATTN_STAGE_NOTE;
-    else
-        refuse(plugin, reason, text);
+    plugin->stage = ATTN_STAGE_TRUSTED;
+    uint32_t reason = attn__elf_read(fd, &elf, words->text, words->size);
+    plugin->note = elf.note;
+    plugin->memory = elf.memory;
+    plugin->has_note = elf.note.name[0] != '\0';
+    return reason;
+}
+
+/* Judges the path before anything is opened: that alone would wake a writer of a fifo, or move a tape. */
+static uint32_t read_file(struct attn__plugin *plugin, const struct attn__trust *trust)
+{
+    const struct attn__words words = {plugin->text, sizeof plugin->text};
+    struct stat status;
+    uint32_t group_writable;
+    if (stat(plugin->path, &status) == 0 && !S_ISREG(status.st_mode))
+        return attn__refuse(&words, ATTN_REASON_NOT_A_FILE, "%s is %s; a regular file is accepted",
+                            plugin->path, kind_of(status.st_mode));
+    uint32_t reason = attn__trust_walk(trust, plugin->path, &status, &group_writable, words.text, words.size);
+    if (reason != 0)
+        return reason;
+    const int fd = open(plugin->path, OPEN_FLAGS);
+    reason = read_open(plugin, fd, &words);
+    if (fd >= 0)
+        close(fd);
+    return reason;
 }
 
 struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
@@ -115,11 +90,9 @@ struct attn__plugin *attn__plugin_read(struct attn_context *context, const struc
         free(plugin);
         return NULL;
     }
-    int fd = open_judged(plugin, trust);
-    if (fd >= 0) {
-        read_file(plugin, trust, fd);
-        close(fd);
-    }
+    plugin->reason = read_file(plugin, trust);
+    if (plugin->reason == 0)
+        plugin->stage = ATTN_STAGE_NOTE;
     plugin->nanoseconds = attn__now() - start;
     return plugin;
 }
