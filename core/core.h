@@ -108,6 +108,7 @@ struct attn__directory {
     uint32_t reason;
     uint32_t group_writable;
     char *text;
+    uint64_t device_id, inode; /* 0: it could not be judged */
 };
 
 /* Search order of interface and docs/operator.md. Directories that are not there have a reason too. */

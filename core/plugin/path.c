@@ -9,38 +9,22 @@
 
 #include "plugin/loader.h"
 
-/* The list while it grows, with the identity of each directory that is there. */
+/* The list while it grows. */
 struct list {
     struct attn__trust trust;
     struct attn__directory *directories;
-    struct stat *seen;
     uint32_t count;
 };
 
-static bool is_seen(const struct list *list, const char *path, const struct stat *status)
+static bool is_seen(const struct list *list, const char *path, const struct attn__directory *directory)
 {
     for (uint32_t i = 0; i < list->count; i++) {
-        if (strcmp(list->directories[i].path, path) == 0)
-            return true;
-        if (list->seen[i].st_nlink != 0 && status->st_nlink != 0 && list->seen[i].st_dev == status->st_dev &&
-            list->seen[i].st_ino == status->st_ino)
+        const struct attn__directory *other = &list->directories[i];
+        if (strcmp(other->path, path) == 0 || (directory->inode != 0 && other->inode == directory->inode &&
+                                               other->device_id == directory->device_id))
             return true;
     }
     return false;
-}
-
-static bool grow(struct list *list)
-{
-    struct attn__directory *directories =
-        realloc(list->directories, (list->count + 1) * sizeof *list->directories);
-    if (directories == NULL)
-        return false;
-    list->directories = directories;
-    struct stat *seen = realloc(list->seen, (list->count + 1) * sizeof *list->seen);
-    if (seen == NULL)
-        return false;
-    list->seen = seen;
-    return true;
 }
 
 bool attn__path_absolute(const char *path, size_t length, char *out, size_t size)
@@ -69,7 +53,7 @@ bool attn__path_absolute(const char *path, size_t length, char *out, size_t size
 static bool add(struct list *list, const char *path, size_t length, const char *origin)
 {
     char absolute[PATH_MAX], text[PATH_MAX + 128];
-    struct stat status = {.st_nlink = 0};
+    struct stat status;
     struct attn__directory directory = {.origin = origin};
     if (length == 0)
         return true;
@@ -80,10 +64,12 @@ static bool add(struct list *list, const char *path, size_t length, const char *
             directory.reason = ATTN_REASON_NOT_A_FILE;
             snprintf(text, sizeof text, "%s is no directory", absolute);
         }
-        if (directory.reason != 0)
-            status.st_nlink = 0; /* stopped somewhere on the way: no identity */
-        else if (directory.group_writable)
-            snprintf(text, sizeof text, "%s, or a directory above it, is writable by a group", absolute);
+        if (directory.reason == 0) {
+            directory.device_id = status.st_dev;
+            directory.inode = status.st_ino;
+            if (directory.group_writable)
+                snprintf(text, sizeof text, "%s, or a directory above it, is writable by a group", absolute);
+        }
     } else {
         int error = errno;
         snprintf(absolute, sizeof absolute, "%.*s", (int)(length < PATH_MAX / 2 ? length : PATH_MAX / 2),
@@ -95,17 +81,18 @@ static bool add(struct list *list, const char *path, size_t length, const char *
             snprintf(text, sizeof text, "the path is relative, and the working directory cannot be told: %s",
                      strerrordesc_np(error));
     }
-    if (is_seen(list, absolute, &status))
+    if (is_seen(list, absolute, &directory))
         return true;
     directory.path = strdup(absolute);
     directory.text = strdup(text);
-    if (directory.path == NULL || directory.text == NULL || !grow(list)) {
+    struct attn__directory *more = realloc(list->directories, (list->count + 1) * sizeof *list->directories);
+    list->directories = more != NULL ? more : list->directories;
+    if (directory.path == NULL || directory.text == NULL || more == NULL) {
         free(directory.path);
         free(directory.text);
         return false;
     }
-    list->directories[list->count] = directory;
-    list->seen[list->count++] = status;
+    list->directories[list->count++] = directory;
     return true;
 }
 
@@ -154,7 +141,6 @@ int32_t attn__path_init(const struct attn__env *env, const char *option, struct 
     struct list list = {.count = 0};
     attn__trust_init(&list.trust, env->elevated);
     bool filled = fill(&list, env, option);
-    free(list.seen);
     if (!filled) {
         attn__path_finish(list.directories, list.count);
         return attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the search path of plugins");
