@@ -196,12 +196,12 @@ static int32_t check_last_page(const struct sequence *sequence, struct attn_erro
 /* The keys that this rank holds of all (docs/definition.md, section 4). */
 static int32_t check_rank_keys(const struct sequence *sequence, struct attn_error *err)
 {
-    const struct attn_spread spread = attn__spread_of(sequence->problem, sequence->batch);
+    const struct attn_cp_shard shard = attn__cp_shard_of(sequence->problem, sequence->batch);
     const int64_t all = sequence->host->kv_global_lens[sequence->index];
 
     if (all < 0)
         return out_of_range(err, "kv_global_lens", sequence->index, all, "at least", 0);
-    const int64_t own = attn__spread_count(&spread, all);
+    const int64_t own = attn__cp_count(&shard, all);
     return sequence->keys == own ? ATTN_OK
                                  : out_of_range(err, "kv_lens", sequence->index, sequence->keys,
                                                 "what this rank holds of kv_global_lens,", own);
@@ -228,11 +228,11 @@ static int32_t check_sequence(struct sequence *sequence, struct attn_error *err)
     return status;
 }
 
-struct attn_spread attn__spread_of(const struct attn_problem *problem, const struct attn_batch *batch)
+struct attn_cp_shard attn__cp_shard_of(const struct attn_problem *problem, const struct attn_batch *batch)
 {
     if (problem->cp == 0)
-        return (struct attn_spread){0};
-    return (struct attn_spread){batch->cp_rank, batch->cp_world, batch->cp_interleave};
+        return (struct attn_cp_shard){0};
+    return (struct attn_cp_shard){batch->cp_rank, batch->cp_world, batch->cp_interleave};
 }
 
 int32_t attn__batch_check_arrays(const struct attn_problem *problem, const struct attn_batch *batch,

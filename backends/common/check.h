@@ -90,8 +90,8 @@ struct attn_extent {
 int32_t attn__batch_check_arrays(const struct attn_problem *problem, const struct attn_batch *batch,
                                  const struct attn_batch_host *arrays, struct attn_extent *out,
                                  struct attn_error *err);
-/* How the keys of a batch are spread over ranks; world 0 if the problem says that they are not. */
-struct attn_spread attn__spread_of(const struct attn_problem *problem, const struct attn_batch *batch);
+/* How the keys of a batch are sharded over ranks; world 0 if the problem says that they are not. */
+struct attn_cp_shard attn__cp_shard_of(const struct attn_problem *problem, const struct attn_batch *batch);
 
 /* ---------------------------------------------------------------- plans (plan-info.c) */
 

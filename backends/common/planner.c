@@ -121,7 +121,7 @@ static void find_keys(const struct pass *pass, const struct attn_visible *visibl
             break;
     }
     /* Without positions ranges move one way: the last token that sees anything sees the last key. Of keys
-     * that are spread over ranks a token in between may see none. */
+     * that are sharded over ranks a token in between may see none. */
     for (back = work->rows; positions == NULL && back > t + 1; back--) {
         attn__visible_range(visible, visible->shift + work->q_index + back - 1, &first, &end);
         if (first < end) {
@@ -182,7 +182,7 @@ static void put_sequence(struct pass *pass, uint32_t seq)
         work.causal = problem->causal == ATTN_CAUSAL_YES;
     attn__visible_init(&visible, problem, work.causal, work.q_len,
                        batch->global_lens != NULL ? (uint32_t)batch->global_lens[seq] : work.kv_len);
-    visible.spread = batch->spread;
+    visible.shard = batch->shard;
     work.kernel = (uint64_t)work.q_len * pass->group > pass->planner->few;
     uint32_t heads = work.kernel == 0 ? pass->few_heads : 1;
     for (work.kv_head = 0; work.kv_head < problem->kv_heads; work.kv_head += work.kv_heads) {

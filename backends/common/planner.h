@@ -49,8 +49,8 @@ struct attn_planner_batch {
     const int32_t *kv_offsets;  /* or NULL */
     const uint8_t *seq_causal;  /* or NULL: the problem's */
     const void *positions;      /* or NULL: by the problem's alignment */
-    const int32_t *global_lens; /* Lk of sequences whose keys are spread over ranks, or NULL */
-    struct attn_spread spread;
+    const int32_t *global_lens; /* Lk of sequences whose keys are sharded over ranks, or NULL */
+    struct attn_cp_shard shard;
 };
 
 /* What was written. */

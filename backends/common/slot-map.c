@@ -69,8 +69,8 @@ static int32_t check_rules(const struct attn_slot_args *args, struct attn_error 
 static int32_t check_pages(const struct attn_slots *slots, const struct attn_slot_args *args,
                            struct attn_error *err)
 {
-    const int64_t first = attn__spread_count(&slots->spread, slots->from);
-    const int64_t end = attn__spread_count(&slots->spread, slots->to);
+    const int64_t first = attn__cp_count(&slots->shard, slots->from);
+    const int64_t end = attn__cp_count(&slots->shard, slots->to);
 
     if (end <= first)
         return ATTN_OK;
@@ -111,7 +111,7 @@ int32_t attn__slots_init(struct attn_slots *slots, const struct attn_slot_args *
                             .from = args->start > args->context_len ? args->start : args->context_len};
     slots->to = args->seq_len > slots->from ? args->seq_len : slots->from;
     if (args->cp_world != 0)
-        slots->spread = (struct attn_spread){args->cp_rank, args->cp_world, args->cp_interleave};
+        slots->shard = (struct attn_cp_shard){args->cp_rank, args->cp_world, args->cp_interleave};
     return check_pages(slots, args, err);
 }
 
@@ -183,17 +183,17 @@ static void write_all(const struct attn_slots *slots, int64_t *out)
 }
 
 /* Keys are dealt to ranks `interleave` at a time, which never crosses a page. */
-static void write_spread(const struct attn_slots *slots, int64_t *out)
+static void write_sharded(const struct attn_slots *slots, int64_t *out)
 {
-    const struct attn_spread *spread = &slots->spread;
+    const struct attn_cp_shard *shard = &slots->shard;
 
     for (int64_t position = slots->from; position < slots->to;) {
-        const int64_t share = position / spread->interleave, inside = position % spread->interleave;
-        int64_t count = spread->interleave - inside;
+        const int64_t share = position / shard->interleave, inside = position % shard->interleave;
+        int64_t count = shard->interleave - inside;
         if (count > slots->to - position)
             count = slots->to - position;
-        if (share % spread->world == spread->rank) {
-            const int64_t local = share / spread->world * spread->interleave + inside;
+        if (share % shard->world == shard->rank) {
+            const int64_t local = share / shard->world * shard->interleave + inside;
             write_page(page_at(slots->blocks, slots->wide, local / slots->block), slots->block,
                        local % slots->block, count, out);
         } else {
@@ -210,8 +210,8 @@ void attn__slots_write(const struct attn_slots *slots, int64_t *out)
     out += slots->masked;
     if (slots->from == slots->to)
         return;
-    if (slots->spread.world == 0)
+    if (slots->shard.world == 0)
         write_all(slots, out);
     else
-        write_spread(slots, out);
+        write_sharded(slots, out);
 }

@@ -16,7 +16,7 @@ struct attn_slots {
     int64_t masked; /* slots of -1 at the beginning */
     int64_t from;   /* positions of the others */
     int64_t to;
-    struct attn_spread spread;
+    struct attn_cp_shard shard;
 };
 
 /* The slot of one token of a page; -1 in a hole. */

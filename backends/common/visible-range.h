@@ -46,7 +46,7 @@ static inline ATTN__DEVICE void attn__visible_start(struct attn_visible *visible
     else
         visible->right = causal != 0 ? 0 : visible->left;
     visible->shift = rules->from_start ? 0 : (int64_t)kv_len - q_len;
-    visible->spread.rank = visible->spread.world = visible->spread.interleave = 0;
+    visible->shard.rank = visible->shard.world = visible->shard.interleave = 0;
     visible->square = -1;
     if (rules->square)
         visible->square = kv_len > q_len ? kv_len - q_len : 0;
@@ -68,9 +68,9 @@ static inline ATTN__DEVICE void attn__visible_find(const struct attn_visible *vi
         begin = begin < end && begin < visible->square ? begin : visible->square;
         end = visible->kv_len;
     }
-    if (begin < end && visible->spread.world != 0) {
-        begin = attn__spread_count(&visible->spread, begin);
-        end = attn__spread_count(&visible->spread, end);
+    if (begin < end && visible->shard.world != 0) {
+        begin = attn__cp_count(&visible->shard, begin);
+        end = attn__cp_count(&visible->shard, end);
     }
     if (begin >= end)
         begin = end = 0;

@@ -10,8 +10,8 @@
 #define ATTN__DEVICE
 #endif
 
-/* How keys are spread over ranks (section 4); world 0 = all are here. */
-struct attn_spread {
+/* How keys are sharded over ranks (section 4); world 0 = all are here. */
+struct attn_cp_shard {
     int64_t rank;
     int64_t world;
     int64_t interleave;
@@ -44,7 +44,7 @@ static inline ATTN__DEVICE uint64_t attn__quotient(uint64_t a, uint64_t b)
 }
 
 /* a / b of numbers that are not negative, and what is left of a. */
-static inline ATTN__DEVICE int64_t attn__spread_shares(int64_t a, int64_t b)
+static inline ATTN__DEVICE int64_t attn__cp_divide(int64_t a, int64_t b)
 {
 #if defined(__AMDGCN__)
     return (int64_t)attn__quotient((uint64_t)a, (uint64_t)b);
@@ -53,7 +53,7 @@ static inline ATTN__DEVICE int64_t attn__spread_shares(int64_t a, int64_t b)
 #endif
 }
 
-static inline ATTN__DEVICE int64_t attn__spread_rest(int64_t a, int64_t b, int64_t shares)
+static inline ATTN__DEVICE int64_t attn__cp_remainder(int64_t a, int64_t b, int64_t shares)
 {
 #if defined(__AMDGCN__)
     return a - shares * b;
@@ -64,24 +64,24 @@ static inline ATTN__DEVICE int64_t attn__spread_rest(int64_t a, int64_t b, int64
 }
 
 /* Position of local key j, which grows with j. */
-static inline ATTN__DEVICE int64_t attn__spread_position(const struct attn_spread *spread, int64_t j)
+static inline ATTN__DEVICE int64_t attn__cp_position(const struct attn_cp_shard *shard, int64_t j)
 {
-    if (spread->world == 0)
+    if (shard->world == 0)
         return j;
-    const int64_t shares = attn__spread_shares(j, spread->interleave);
+    const int64_t shares = attn__cp_divide(j, shard->interleave);
 
-    return (shares * spread->world + spread->rank) * spread->interleave +
-           attn__spread_rest(j, spread->interleave, shares);
+    return (shares * shard->world + shard->rank) * shard->interleave +
+           attn__cp_remainder(j, shard->interleave, shares);
 }
 
 /* How many of the keys 0 ... all - 1 are here. */
-static inline ATTN__DEVICE int64_t attn__spread_count(const struct attn_spread *spread, int64_t all)
+static inline ATTN__DEVICE int64_t attn__cp_count(const struct attn_cp_shard *shard, int64_t all)
 {
-    if (spread->world == 0)
+    if (shard->world == 0)
         return all;
-    int64_t share = spread->interleave, round = share * spread->world;
-    const int64_t rounds = attn__spread_shares(all, round);
-    int64_t rest = attn__spread_rest(all, round, rounds) - share * spread->rank;
+    int64_t share = shard->interleave, round = share * shard->world;
+    const int64_t rounds = attn__cp_divide(all, round);
+    int64_t rest = attn__cp_remainder(all, round, rounds) - share * shard->rank;
 
     return rounds * share + (rest < 0 ? 0 : rest > share ? share : rest);
 }
@@ -94,7 +94,7 @@ struct attn_visible {
     int64_t right;
     int64_t shift;  /* position of query token 0, where no positions are given */
     int64_t square; /* first key of a square mask, from which on the mask decides; -1 = there is none */
-    struct attn_spread spread;
+    struct attn_cp_shard shard;
 };
 
 /* `causal` is the sequence's own flag. The problem is resolved. kv_len: Lk, keys of all ranks. */
@@ -103,7 +103,7 @@ void attn__visible_init(struct attn_visible *visible, const struct attn_problem 
 
 /*
  * Visible keys [*lo, *hi) of a query at a position, counted as they lie here; both 0 if there are none. With
- * `spread`, which is all 0 after init, they are those of this rank. With a square mask all of its
+ * `shard`, which is all 0 after init, they are those of this rank. With a square mask all of its
  * keys are in the range, and keys between it and those of the plain rules: the mask is not read here.
  */
 void attn__visible_range(const struct attn_visible *visible, int64_t position, uint32_t *lo, uint32_t *hi);

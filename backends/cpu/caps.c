@@ -36,7 +36,7 @@ static void check_flags(const void *row, uint32_t flags, struct attn_reason *why
     attn__caps_refuse(why, ATTN_REASON_CPU_FLAGS, "cpu_flags", got, wanted);
 }
 
-/* Windows, soft caps, sinks and keys spread over ranks are done for all kernels; values of MLA are keys. */
+/* Windows, soft caps, sinks and keys sharded over ranks are done for all kernels; values of MLA are keys. */
 static const struct attn__caps_feature features[] = {{ATTN__HAS_ALIBI, "none"},
                                                      {ATTN__HAS_CACHE_NEW, "cache, new"},
                                                      {ATTN__HAS_MASK, "none"},

@@ -31,7 +31,7 @@ void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32
 {
     struct attn_visible visible;
     attn__visible_init(&visible, run->problem, work->causal, work->q_len, cpu_all_keys(run, work));
-    visible.spread = run->spread;
+    visible.shard = run->shard;
     attn__visible_range(&visible, cpu_position(run, work, t), lo, hi);
     *lo = *lo > work->key_begin ? *lo : work->key_begin;
     *hi = *hi < work->key_end ? *hi : work->key_end;
@@ -113,7 +113,7 @@ static float sink_of(const struct cpu_run *run, uint32_t h)
 {
     float sink = -INFINITY;
 
-    if (run->sinks != NULL && run->spread.rank == 0)
+    if (run->sinks != NULL && run->shard.rank == 0)
         cpu_load(run->sinks_dtype, &sink, run->sinks + (size_t)h * attn__dtype_size(run->sinks_dtype), 1);
     return sink;
 }

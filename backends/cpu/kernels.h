@@ -86,7 +86,7 @@ struct cpu_run {
     uint32_t index_dtype;
     const int32_t *kv_offsets;  /* dense, or NULL: sequence i begins at page i */
     const int32_t *global_lens; /* keys of all ranks, or NULL: all are here */
-    struct attn_spread spread;
+    struct attn_cp_shard shard;
     const void *positions; /* q_positions, or NULL */
     uint32_t position_dtype;
 
@@ -133,7 +133,7 @@ struct cpu_mask {
     uint64_t bit;    /* bits: of column 0, counted from the row */
     uint32_t dtype;  /* 0 = bits */
     bool square;
-    const struct attn_spread *spread;
+    const struct attn_cp_shard *shard;
     int64_t first; /* position of column 0 */
     int64_t columns;
     uint32_t lo, hi; /* keys that the plain rules show */

@@ -14,9 +14,9 @@ void cpu_mask_init(const struct cpu_run *run, const struct attn_work *work, uint
     struct attn_visible visible;
 
     *out = (struct cpu_mask){
-        .dtype = run->mask_dtype, .square = run->problem->span == ATTN_SPAN_SQUARE, .spread = &run->spread};
+        .dtype = run->mask_dtype, .square = run->problem->span == ATTN_SPAN_SQUARE, .shard = &run->shard};
     attn__visible_init(&visible, run->problem, work->causal, work->q_len, (uint32_t)all);
-    visible.spread = run->spread;
+    visible.shard = run->shard;
     visible.square = -1;
     attn__visible_range(&visible, cpu_position(run, work, t), &out->lo, &out->hi);
     if (run->mask == NULL || (run->mask_starts != NULL && start < 0))
@@ -40,7 +40,7 @@ static bool hides(uint32_t dtype, float value)
 
 bool cpu_mask_sees(const struct cpu_mask *mask, uint32_t key, bool *covered, double *value)
 {
-    int64_t column = attn__spread_position(mask->spread, key) - mask->first;
+    int64_t column = attn__cp_position(mask->shard, key) - mask->first;
     float number;
 
     *covered = mask->row != NULL && column >= 0 && column < mask->columns;

@@ -18,7 +18,7 @@ static void write_schedule(const struct attn_plan_impl *plan, const struct attn_
     arrays.q_offsets = array(&batch->q_offsets);
     arrays.kv_lens = array(&batch->kv_lens);
     arrays.kv_offsets = array(&batch->kv_offsets);
-    arrays.spread = attn__spread_of(&plan->problem, batch);
+    arrays.shard = attn__cp_shard_of(&plan->problem, batch);
     if (plan->problem.cp != 0)
         arrays.global_lens = array(&batch->kv_global_lens);
     if (plan->problem.seq_causal != 0)

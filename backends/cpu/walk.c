@@ -52,7 +52,7 @@ void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, cons
     run->indices = attn__address(&batch->csr_indices);
     run->index_dtype = problem->index_dtype;
     run->kv_offsets = (const int32_t *)(const void *)attn__address(&batch->kv_offsets);
-    run->spread = attn__spread_of(problem, batch);
+    run->shard = attn__cp_shard_of(problem, batch);
     if (problem->cp != 0)
         run->global_lens = (const int32_t *)(const void *)attn__address(&batch->kv_global_lens);
     run->positions = problem->positions != 0 ? attn__address(&batch->q_positions) : NULL;

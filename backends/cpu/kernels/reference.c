@@ -198,7 +198,7 @@ static double key_position(const struct row_block *block, const struct row *row,
 {
     const struct cpu_run *run = block->run;
     uint64_t first = block->work->row - block->work->q_index;
-    int64_t position = attn__spread_position(&run->spread, key);
+    int64_t position = attn__cp_position(&run->shard, key);
 
     if (!covered || !row->mask.square || run->positions == NULL)
         return (double)position;

@@ -72,9 +72,9 @@ static inline ATTN__DEVICE struct gpu_length gpu_length_at(const struct gpu_leng
     if (lengths->seq_causal != 0)
         causal = GPU_U8(lengths->seq_causal)[index] != 0;
     attn__visible_start(&own.visible, &lengths->rules, causal, own.q_len, own.all_keys);
-    own.visible.spread.rank = lengths->cp_rank;
-    own.visible.spread.world = lengths->cp_world;
-    own.visible.spread.interleave = lengths->cp_interleave;
+    own.visible.shard.rank = lengths->cp_rank;
+    own.visible.shard.world = lengths->cp_world;
+    own.visible.shard.interleave = lengths->cp_interleave;
     return own;
 }
 

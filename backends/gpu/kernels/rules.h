@@ -74,7 +74,7 @@ GPU_INLINE bool gpu_hides(uint32_t dtype, float value)
 GPU_INLINE bool gpu_sees(const struct gpu_run *run, const struct gpu_sequence *s, const struct gpu_row *row,
                          uint32_t key, double *bias)
 {
-    const int64_t position = attn__spread_position(&s->visible.spread, key);
+    const int64_t position = attn__cp_position(&s->visible.shard, key);
     const int64_t column = position - row->first;
     const bool covered = row->mask != 0 && column >= 0 && column < row->columns;
     double value = 0;

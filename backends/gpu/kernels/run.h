@@ -68,7 +68,7 @@ struct gpu_batch {
     uint32_t position_dtype; /* ATTN_INT32 or ATTN_INT64 */
     uint64_t positions;      /* q_positions [rows], or 0 */
     uint64_t seq_causal;     /* u8 [seqs], or 0: the problem's causal for all */
-    uint64_t global_lens;    /* i32 [seqs]: Lk of sequences whose keys are spread over ranks, or 0 */
+    uint64_t global_lens;    /* i32 [seqs]: Lk of sequences whose keys are sharded over ranks, or 0 */
     uint32_t cp_rank;        /* cp_world 0 = all keys are here */
     uint32_t cp_world;
     uint32_t cp_interleave;

@@ -40,8 +40,8 @@ struct attn_slot_args {
     uint32_t block_dtype; /* of blocks: ATTN_INT32 (default) or ATTN_INT64 */
     const void *blocks;   /* pages of the whole sequence from its first token on; a negative one is a hole */
     uint64_t block_count;
-    uint32_t cp_rank;       /* keys spread over ranks: this one, how many, and how many in a row on each */
-    uint32_t cp_world;      /* 0 = not spread */
+    uint32_t cp_rank;       /* keys sharded over ranks: this one, how many, and how many in a row on each */
+    uint32_t cp_world;      /* 0 = not sharded */
     uint32_t cp_interleave; /* divides block */
     uint32_t reserved;
 };

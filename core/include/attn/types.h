@@ -285,7 +285,7 @@ struct attn_problem {
     uint32_t positions;  /* 0, or 1: q_positions are given [0] */
     uint32_t seq_causal; /* 0, or 1: a causal flag per sequence is given [0] */
     uint32_t mla;        /* 0 or 1: latent attention, v is the first columns of k [0] */
-    uint32_t cp;         /* 0 or 1: keys are spread over ranks [0] */
+    uint32_t cp;         /* 0 or 1: keys are sharded over ranks [0] */
     uint32_t lse;        /* 0 or 1: the log-sum-exp is wanted [0] */
     uint32_t det;        /* 0 or 1: results never depend on batch companions [0] */
     uint32_t graph;      /* enum attn_graph_level needed at least [never] */
