@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The work planner: bounds from maxima, and the list of works by two passes of a counting sort. */
+/* The work planner: bounds from maxima, and the list of work items by two passes of a counting sort. */
 #include "planner.h"
-
-#include "visible.h"
 
 /* Classes of cost: two for each power of two. */
 #define COST_CLASSES 128u
@@ -12,10 +10,10 @@ struct pass {
     const struct attn_planner *planner;
     const struct attn_planner_batch *batch;
     uint32_t group;
-    uint32_t tile;                  /* query tokens of a work of many rows */
-    uint32_t few_heads;             /* kv heads of a work of few rows */
-    struct attn_work *works;        /* NULL: the pass counts only */
-    uint32_t classes[COST_CLASSES]; /* counting: works of the class; writing: place of its next work */
+    uint32_t tile;                  /* query tokens of a prefill item */
+    uint32_t decode_heads;          /* kv heads of a decode item */
+    struct attn_work_item *items;   /* NULL: the pass counts only */
+    uint32_t classes[COST_CLASSES]; /* counting: items of the class; writing: where its next one goes */
     struct attn_planner_result result;
 };
 
@@ -29,19 +27,19 @@ static uint32_t round_up(uint32_t a, uint32_t b)
     return a / b + (a % b != 0);
 }
 
-uint32_t attn__planner_cut(uint32_t q_len, uint32_t kv_len)
+uint32_t attn__planner_split_keys(uint32_t q_len, uint32_t kv_len)
 {
-    uint32_t limit = q_len < ATTN_PARTS_MAX ? ATTN_PARTS_MAX / (q_len > 0 ? q_len : 1) : 1;
-    uint32_t cuts = round_up(kv_len, ATTN_CUT_KEYS);
+    uint32_t limit = q_len < ATTN_SPLITS_MAX ? ATTN_SPLITS_MAX / (q_len > 0 ? q_len : 1) : 1;
+    uint32_t splits = round_up(kv_len, ATTN_SPLIT_KEYS);
 
-    return ATTN_CUT_KEYS * (cuts > limit ? round_up(cuts, limit) : 1);
+    return ATTN_SPLIT_KEYS * (splits > limit ? round_up(splits, limit) : 1);
 }
 
 static uint32_t tile_tokens(const struct attn_planner *planner)
 {
     uint32_t group = planner->problem->heads / planner->problem->kv_heads;
 
-    return planner->many > group ? planner->many / group : 1;
+    return planner->prefill_rows > group ? planner->prefill_rows / group : 1;
 }
 
 bool attn__planner_get_bounds(const struct attn_planner *planner, struct attn_planner_bounds *out)
@@ -49,69 +47,71 @@ bool attn__planner_get_bounds(const struct attn_planner *planner, struct attn_pl
     const struct attn_problem *problem = planner->problem;
     uint32_t tile = tile_tokens(planner);
     uint64_t rows = problem->max_rows;
-    uint64_t live = at_most(problem->max_seqs, rows);                  /* sequences with query tokens */
-    uint32_t cut_tokens = at_most(problem->max_q, ATTN_PARTS_MAX / 2); /* of a sequence that is cut */
+    uint64_t live = at_most(problem->max_seqs, rows); /* sequences with query tokens */
+    uint32_t split_tokens =
+        at_most(problem->max_q, ATTN_SPLITS_MAX / 2); /* of a sequence whose keys are split */
     uint64_t tiles = rows / tile + live;
     uint64_t by_seqs = live * round_up(problem->max_q, tile);
-    uint32_t splits = at_most(round_up(problem->max_kv, ATTN_CUT_KEYS), ATTN_PARTS_MAX);
-    uint64_t works, counters = 0, part_rows = 0;
+    uint32_t splits = at_most(round_up(problem->max_kv, ATTN_SPLIT_KEYS), ATTN_SPLITS_MAX);
+    uint64_t items, counters = 0, split_rows = 0;
 
     tiles = tiles < rows ? tiles : rows;
     tiles = tiles < by_seqs ? tiles : by_seqs;
-    works = tiles;
+    items = tiles;
     if (splits > 1) {
-        uint64_t parts = live * at_most((uint64_t)splits * cut_tokens, ATTN_PARTS_MAX);
-        works += parts;
-        counters = live * round_up(cut_tokens, tile);
+        uint64_t all_splits = live * at_most((uint64_t)splits * split_tokens, ATTN_SPLITS_MAX);
+        items += all_splits;
+        counters = live * round_up(split_tokens, tile);
         counters = counters < rows ? counters : rows;
-        if (__builtin_mul_overflow(parts, problem->heads, &part_rows))
+        if (__builtin_mul_overflow(all_splits, problem->heads, &split_rows))
             return false;
     }
-    if (__builtin_mul_overflow(works, problem->kv_heads, &works) ||
+    if (__builtin_mul_overflow(items, problem->kv_heads, &items) ||
         __builtin_mul_overflow(counters, problem->kv_heads, &counters))
         return false;
-    if (works > UINT32_MAX || counters > UINT32_MAX || part_rows > UINT32_MAX)
+    if (items > UINT32_MAX || counters > UINT32_MAX || split_rows > UINT32_MAX)
         return false;
-    out->works = (uint32_t)works;
+    out->items = (uint32_t)items;
     out->counters = (uint32_t)counters;
-    out->part_rows = (uint32_t)part_rows;
+    out->split_rows = (uint32_t)split_rows;
     out->splits = splits > 0 ? splits : 1;
     return true;
 }
 
 /* Longest first: the larger the cost, the smaller the class. */
-static uint32_t cost_class(const struct attn_work *work)
+static uint32_t cost_class(const struct attn_work_item *work)
 {
-    uint64_t cost = ((uint64_t)work->key_end - work->key_begin + 64) * work->rows;
+    uint64_t cost = ((uint64_t)work->key_end - work->key_begin + 64) * work->tokens;
     cost *= at_most(work->kv_heads, 65536);
     uint32_t power = 63u - (uint32_t)__builtin_clzll(cost); /* at least 6: the constant above */
 
     return COST_CLASSES - 1 - (2 * power + (uint32_t)(cost >> (power - 1) & 1));
 }
 
-static void put(struct pass *pass, const struct attn_work *work)
+static void add_item(struct pass *pass, const struct attn_work_item *work)
 {
     uint32_t *class = &pass->classes[cost_class(work)];
 
-    if (pass->works != NULL)
-        pass->works[*class] = *work;
+    if (pass->items != NULL)
+        pass->items[*class] = *work;
     ++*class;
-    pass->result.works++;
+    pass->result.items++;
 }
 
-/* Union of what the tokens of a work see. */
+/* The smallest range with every key that a token of the work item sees. */
 static void find_keys(const struct pass *pass, const struct attn_visible *visible,
-                      const struct attn_work *work, uint32_t *lo, uint32_t *hi)
+                      const struct attn_work_item *work, uint32_t *lo, uint32_t *hi)
 {
     const void *positions = pass->batch->positions;
     uint32_t first, end, t, back;
 
     *lo = UINT32_MAX;
     *hi = 0;
-    for (t = 0; t < work->rows; t++) {
+    for (t = 0; t < work->tokens; t++) {
         int64_t position = visible->shift + work->q_index + t;
         if (positions != NULL)
-            position = attn__position(positions, pass->batch->position_dtype, (uint64_t)work->row + t);
+            position =
+                attn__position(positions, pass->batch->position_dtype, (uint64_t)work->first_token + t);
         attn__visible_range(visible, position, &first, &end);
         if (first == end)
             continue;
@@ -120,9 +120,9 @@ static void find_keys(const struct pass *pass, const struct attn_visible *visibl
         if (positions == NULL)
             break;
     }
-    /* Without positions ranges move one way: the last token that sees anything sees the last key. Of keys
-     * that are sharded over ranks a token in between may see none. */
-    for (back = work->rows; positions == NULL && back > t + 1; back--) {
+    /* Without positions, ranges only move to the right, so the last token that sees any key sees the last
+     * one. With context parallelism the last tokens may see no key of this rank. */
+    for (back = work->tokens; positions == NULL && back > t + 1; back--) {
         attn__visible_range(visible, visible->shift + work->q_index + back - 1, &first, &end);
         if (first < end) {
             *hi = end;
@@ -133,27 +133,27 @@ static void find_keys(const struct pass *pass, const struct attn_visible *visibl
         *lo = 0;
 }
 
-/* The parts of one tile for some kv heads. */
-static void put_tile(struct pass *pass, const struct attn_visible *visible, struct attn_work *work)
+/* The splits of one tile of query tokens, for work->kv_heads kv heads. */
+static void add_tile(struct pass *pass, const struct attn_visible *visible, struct attn_work_item *work)
 {
-    uint32_t cut = attn__planner_cut(work->q_len, work->kv_len);
+    uint32_t keys = attn__planner_split_keys(work->q_len, work->kv_len);
     uint32_t lo, hi;
 
     find_keys(pass, visible, work, &lo, &hi);
-    uint32_t first = lo / cut;
-    work->parts = hi > lo ? (hi - 1) / cut - first + 1 : 1;
-    work->part_row = 0;
+    uint32_t first = lo / keys;
+    work->splits = hi > lo ? (hi - 1) / keys - first + 1 : 1;
+    work->split_row = 0;
     work->counter = 0;
-    if (work->parts > 1) {
-        work->part_row = pass->result.part_rows;
+    if (work->splits > 1) {
+        work->split_row = pass->result.split_rows;
         work->counter = pass->result.counters++;
-        pass->result.part_rows += work->parts * work->rows * work->kv_heads * pass->group;
+        pass->result.split_rows += work->splits * work->tokens * work->kv_heads * pass->group;
     }
-    for (work->part = 0; work->part < work->parts; work->part++) {
-        uint64_t begin = (uint64_t)(first + work->part) * cut;
+    for (work->split = 0; work->split < work->splits; work->split++) {
+        uint64_t begin = (uint64_t)(first + work->split) * keys;
         work->key_begin = begin > lo ? (uint32_t)begin : lo;
-        work->key_end = at_most(begin + cut, hi);
-        put(pass, work);
+        work->key_end = at_most(begin + keys, hi);
+        add_item(pass, work);
     }
 }
 
@@ -165,11 +165,11 @@ static uint32_t count_keys(const struct attn_planner_batch *batch, uint32_t seq,
                                      : q_len;
 }
 
-static void put_sequence(struct pass *pass, uint32_t seq)
+static void add_sequence(struct pass *pass, uint32_t seq)
 {
     const struct attn_planner_batch *batch = pass->batch;
     const struct attn_problem *problem = pass->planner->problem;
-    struct attn_work work = {.seq = seq};
+    struct attn_work_item work = {.seq = seq};
     struct attn_visible visible;
 
     work.q_len = (uint32_t)(batch->q_offsets[seq + 1] - batch->q_offsets[seq]);
@@ -183,44 +183,45 @@ static void put_sequence(struct pass *pass, uint32_t seq)
     attn__visible_init(&visible, problem, work.causal, work.q_len,
                        batch->global_lens != NULL ? (uint32_t)batch->global_lens[seq] : work.kv_len);
     visible.shard = batch->shard;
-    work.kernel = (uint64_t)work.q_len * pass->group > pass->planner->few;
-    uint32_t heads = work.kernel == 0 ? pass->few_heads : 1;
+    work.kernel = (uint64_t)work.q_len * pass->group > pass->planner->decode_rows;
+    uint32_t heads = work.kernel == 0 ? pass->decode_heads : 1;
     for (work.kv_head = 0; work.kv_head < problem->kv_heads; work.kv_head += work.kv_heads) {
         work.kv_heads = at_most(problem->kv_heads - work.kv_head, heads);
-        /* Last tile first: in a causal sequence it sees the most keys. */
+        /* The last tile first, because in a causal sequence it sees the most keys. */
         for (uint32_t tiles = round_up(work.q_len, pass->tile); tiles > 0; tiles--) {
             work.q_index = (tiles - 1) * pass->tile;
-            work.rows = at_most(work.q_len - work.q_index, pass->tile);
-            work.row = (uint32_t)batch->q_offsets[seq] + work.q_index;
-            put_tile(pass, &visible, &work);
+            work.tokens = at_most(work.q_len - work.q_index, pass->tile);
+            work.first_token = (uint32_t)batch->q_offsets[seq] + work.q_index;
+            add_tile(pass, &visible, &work);
         }
     }
 }
 
-static void put_batch(struct pass *pass)
+static void add_batch(struct pass *pass)
 {
     pass->result = (struct attn_planner_result){0};
     for (uint32_t seq = 0; seq < pass->batch->seqs; seq++)
-        put_sequence(pass, seq);
+        add_sequence(pass, seq);
 }
 
-/* All kv heads in one work reads the pages in memory order; fewer where threads would be idle. */
+/* A decode item with all kv heads reads pages in memory order; it gets fewer heads where threads would idle.
+ */
 static void choose_heads(struct pass *pass)
 {
     uint32_t kv_heads = pass->planner->problem->kv_heads;
     uint64_t wanted = 2 * (uint64_t)pass->planner->units;
 
-    pass->few_heads = kv_heads;
-    put_batch(pass);
-    if (pass->result.works > 0 && pass->result.works < wanted) {
-        uint64_t pieces = (wanted + pass->result.works - 1) / pass->result.works;
-        pass->few_heads = round_up(kv_heads, at_most(pieces, kv_heads));
+    pass->decode_heads = kv_heads;
+    add_batch(pass);
+    if (pass->result.items > 0 && pass->result.items < wanted) {
+        uint64_t groups = (wanted + pass->result.items - 1) / pass->result.items;
+        pass->decode_heads = round_up(kv_heads, at_most(groups, kv_heads));
     }
     memset(pass->classes, 0, sizeof pass->classes);
 }
 
 void attn__planner_run(const struct attn_planner *planner, const struct attn_planner_batch *batch,
-                       struct attn_work *works, struct attn_planner_result *out)
+                       struct attn_work_item *items, struct attn_planner_result *out)
 {
     struct pass pass = {.planner = planner, .batch = batch};
     uint32_t place = 0;
@@ -228,13 +229,13 @@ void attn__planner_run(const struct attn_planner *planner, const struct attn_pla
     pass.group = planner->problem->heads / planner->problem->kv_heads;
     pass.tile = tile_tokens(planner);
     choose_heads(&pass);
-    put_batch(&pass);
+    add_batch(&pass);
     for (uint32_t i = 0; i < COST_CLASSES; i++) {
         uint32_t count = pass.classes[i];
         pass.classes[i] = place;
         place += count;
     }
-    pass.works = works;
-    put_batch(&pass);
+    pass.items = items;
+    add_batch(&pass);
     *out = pass.result;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The work planner: from the lengths of a batch to a list of works, longest first.
+ * The work planner: from the lengths of a batch to a list of work items, longest first.
  *
- * Rows of a sequence fall into tiles of query tokens, its keys into parts. A row's tile and parts depend on
- * its own sequence alone. Only the number of kv heads in a work of few rows looks at the whole batch; heads
- * are independent of each other, so the bits of a row do not depend on it.
+ * The query tokens of a sequence are tiled and its keys split. Tiles and splits depend on the sequence alone,
+ * so that its result has the same bits in every batch. Only the number of kv heads in a decode item depends
+ * on the batch, and heads are computed independently of each other.
  */
 #ifndef ATTN_COMMON_PLANNER_H
 #define ATTN_COMMON_PLANNER_H
@@ -13,34 +13,34 @@
 
 #include "attn/types.h"
 #include "visible.h"
-#include "work.h"
+#include "work-item.h"
 
 /*
- * Query tokens times parts of a sequence are at most this, or its keys are not cut: long chunks have enough
- * works without, and the partial results stay within this many rows per sequence and head.
+ * Query tokens times splits of a sequence are at most this, otherwise its keys are not split: long prefills
+ * have enough work items without, and it bounds the split workspace to so many rows per sequence and head.
  */
-#define ATTN_PARTS_MAX 32u
+#define ATTN_SPLITS_MAX 32u
 
 /* What a backend's kernels want. */
 struct attn_planner {
     const struct attn_problem *problem; /* resolved, with its maxima */
-    uint32_t few;   /* rows (tokens times group) up to which a sequence goes to kernel 0 */
-    uint32_t many;  /* rows of a work of kernel 1; not less than `few` */
-    uint32_t units; /* how many works run at once */
+    uint32_t decode_rows;  /* up to so many rows (query tokens times group) a sequence goes to kernel 0 */
+    uint32_t prefill_rows; /* rows of an item of kernel 1; not less than decode_rows */
+    uint32_t units;        /* work items that run at once */
 };
 
 /* Upper bounds from the problem's maxima alone. */
 struct attn_planner_bounds {
-    uint32_t works;
+    uint32_t items;
     uint32_t counters;
-    uint32_t part_rows; /* rows of partial results: token, head, part */
-    uint32_t splits;    /* most parts of a row */
+    uint32_t split_rows; /* rows of the split workspace: token, head, split */
+    uint32_t splits;     /* most splits of a row */
 };
 
 /* False if a number does not fit. */
 bool attn__planner_get_bounds(const struct attn_planner *planner, struct attn_planner_bounds *out);
 
-/* Arrays of a batch in host memory, already checked: lengths are within the maxima. */
+/* Arrays of a batch in host memory. The caller has checked that lengths are within the maxima. */
 struct attn_planner_batch {
     uint32_t seqs;
     uint32_t position_dtype;
@@ -49,22 +49,22 @@ struct attn_planner_batch {
     const int32_t *kv_offsets;  /* or NULL */
     const uint8_t *seq_causal;  /* or NULL: the problem's */
     const void *positions;      /* or NULL: by the problem's alignment */
-    const int32_t *global_lens; /* Lk of sequences whose keys are sharded over ranks, or NULL */
+    const int32_t *global_lens; /* keys of each sequence on all ranks, with context parallelism; else NULL */
     struct attn_cp_shard shard;
 };
 
 /* What was written. */
 struct attn_planner_result {
-    uint32_t works;
+    uint32_t items;
     uint32_t counters;
-    uint32_t part_rows;
+    uint32_t split_rows;
 };
 
-/* Writes the works; `works` holds as many as the bounds say. */
+/* Writes the work items; `items` holds as many as the bounds say. */
 void attn__planner_run(const struct attn_planner *planner, const struct attn_planner_batch *batch,
-                       struct attn_work *works, struct attn_planner_result *out);
+                       struct attn_work_item *items, struct attn_planner_result *out);
 
-/* Keys of a part of a sequence: a multiple of ATTN_CUT_KEYS. */
-uint32_t attn__planner_cut(uint32_t q_len, uint32_t kv_len);
+/* Keys per split of a sequence: a multiple of ATTN_SPLIT_KEYS. */
+uint32_t attn__planner_split_keys(uint32_t q_len, uint32_t kv_len);
 
 #endif

@@ -7,7 +7,7 @@
 struct attn_planner cpu_planner(const struct attn_problem *problem, uint32_t units)
 {
     return (struct attn_planner){
-        .problem = problem, .few = CPU_DECODE_ROWS, .many = CPU_PREFILL_ROWS, .units = units};
+        .problem = problem, .decode_rows = CPU_DECODE_ROWS, .prefill_rows = CPU_PREFILL_ROWS, .units = units};
 }
 
 static void check_counts(const struct attn_problem *problem, struct attn_reason *why)

@@ -39,9 +39,9 @@ struct attn_plan_impl {
     const struct cpu_kernel *kernels[2]; /* decode, prefill */
     struct attn_planner_bounds bounds;
     struct attn_plan_sizes sizes;
-    uint64_t part_lse_offset; /* of scratch; the partial results begin at 0 */
-    uint64_t lanes_offset;
-    uint64_t lane_bytes;
+    uint64_t partial_lse_offset; /* of scratch; the partial results begin at 0 */
+    uint64_t workers_offset;
+    uint64_t worker_bytes;
     uint32_t hash; /* of the problem: a schedule is taken only by the plan that it was made for */
 };
 
@@ -139,7 +139,7 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
 /* ---------------------------------------------------------------- epilogue.c */
 
 /* The last finisher of a work item that was split merges the splits in order and writes the rows. */
-void cpu_merge_parts(const struct cpu_run *run, const struct attn_work *work);
+void cpu_combine_splits(const struct cpu_run *run, const struct attn_work_item *work);
 /* Elements to and from f32. Vectors, contiguous. */
 void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count);
 void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count);

@@ -11,22 +11,22 @@
 /* Columns that are converted or merged at once. */
 #define COLUMNS 64u
 
-uint32_t cpu_all_keys(const struct cpu_run *run, const struct attn_work *work)
+uint32_t cpu_all_keys(const struct cpu_run *run, const struct attn_work_item *work)
 {
     return run->global_lens != NULL ? (uint32_t)run->global_lens[work->seq] : work->kv_len;
 }
 
-int64_t cpu_position(const struct cpu_run *run, const struct attn_work *work, uint32_t t)
+int64_t cpu_position(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t)
 {
     struct attn_visible visible;
 
     if (run->positions != NULL)
-        return attn__position(run->positions, run->position_dtype, (uint64_t)work->row + t);
+        return attn__position(run->positions, run->position_dtype, (uint64_t)work->first_token + t);
     attn__visible_init(&visible, run->problem, work->causal, work->q_len, cpu_all_keys(run, work));
     return visible.shift + work->q_index + t;
 }
 
-void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t *lo,
+void cpu_visible(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t *lo,
                  uint32_t *hi)
 {
     struct attn_visible visible;
@@ -73,26 +73,27 @@ void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count)
             to[i] = attn__bf16_to_f32(half[i]);
 }
 
-static char *out_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
+static char *out_row(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h)
 {
-    return run->out + ((int64_t)work->row + t) * run->out_token + h * run->out_head;
+    return run->out + ((int64_t)work->first_token + t) * run->out_token + h * run->out_head;
 }
 
-static void store_lse(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+static void store_lse(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
                       float lse)
 {
     if (run->lse != NULL)
-        memcpy(run->lse + ((int64_t)work->row + t) * run->lse_token + h * run->lse_head, &lse, sizeof lse);
+        memcpy(run->lse + ((int64_t)work->first_token + t) * run->lse_token + h * run->lse_head, &lse,
+               sizeof lse);
 }
 
 /* Columns [d, d + count) of a finished row. What is stored times the scale is the result. */
-static void store_columns(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
-                          uint32_t d, float *from, uint32_t count)
+static void store_columns(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t,
+                          uint32_t h, uint32_t d, float *from, uint32_t count)
 {
     uint32_t dtype = run->problem->out_dtype;
 
     if (run->out_scale.base != NULL) {
-        float scale = cpu_scale_at(&run->out_scale, work->seq, (int64_t)work->row + t, h);
+        float scale = cpu_scale_at(&run->out_scale, work->seq, (int64_t)work->first_token + t, h);
         for (uint32_t i = 0; i < count; i++)
             from[i] /= scale;
     }
@@ -100,12 +101,12 @@ static void store_columns(const struct cpu_run *run, const struct attn_work *wor
 }
 
 /* Place of a row among the splits of its group. */
-static uint64_t split_index(const struct cpu_run *run, const struct attn_work *work, uint32_t split,
+static uint64_t split_index(const struct cpu_run *run, const struct attn_work_item *work, uint32_t split,
                             uint32_t t, uint32_t h)
 {
     uint64_t heads = (uint64_t)work->kv_heads * run->group;
 
-    return work->part_row + ((uint64_t)split * work->rows + t) * heads + (h - work->kv_head * run->group);
+    return work->split_row + ((uint64_t)split * work->tokens + t) * heads + (h - work->kv_head * run->group);
 }
 
 /* The term of a query head in the denominator; -inf = none, as on all ranks but the first. */
@@ -119,7 +120,7 @@ static float sink_of(const struct cpu_run *run, uint32_t h)
 }
 
 /* A row that saw no key. */
-static void store_empty(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
+static void store_empty(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h)
 {
     store_lse(run, work, t, h, sink_of(run, h));
     memset(out_row(run, work, t, h), 0,
@@ -127,7 +128,7 @@ static void store_empty(const struct cpu_run *run, const struct attn_work *work,
 }
 
 /* A finished row with its sink. */
-static void store_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+static void store_row(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
                       const float *o, float lse)
 {
     uint32_t dim = run->problem->head_dim_vo;
@@ -148,16 +149,16 @@ static void store_row(const struct cpu_run *run, const struct attn_work *work, u
     store_lse(run, work, t, h, lse);
 }
 
-void cpu_epilogue(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+void cpu_epilogue(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
                   const float *o, float lse)
 {
     uint32_t dim = run->problem->head_dim_vo;
 
-    if (work->parts > 1) {
-        uint64_t row = split_index(run, work, work->part, t, h);
-        run->part_lse[row] = lse;
+    if (work->splits > 1) {
+        uint64_t row = split_index(run, work, work->split, t, h);
+        run->partial_lse[row] = lse;
         if (lse != -INFINITY)
-            memcpy(run->part_out + row * dim, o, dim * sizeof *o);
+            memcpy(run->partial_out + row * dim, o, dim * sizeof *o);
     } else if (lse == -INFINITY) {
         store_empty(run, work, t, h);
     } else {
@@ -171,14 +172,14 @@ static double weight_of(float lse, float max)
     return lse == -INFINITY ? 0 : exp((double)lse - (double)max);
 }
 
-static void merge_row(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h)
+static void merge_row(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h)
 {
     uint32_t dim = run->problem->head_dim_vo;
-    float max = -INFINITY, sink = sink_of(run, h), weights[ATTN_PARTS_MAX], buffer[COLUMNS];
+    float max = -INFINITY, sink = sink_of(run, h), weights[ATTN_SPLITS_MAX], buffer[COLUMNS];
     double sum;
 
-    for (uint32_t split = 0; split < work->parts; split++) {
-        float lse = run->part_lse[split_index(run, work, split, t, h)];
+    for (uint32_t split = 0; split < work->splits; split++) {
+        float lse = run->partial_lse[split_index(run, work, split, t, h)];
         max = lse > max || isnan(lse) ? lse : max;
     }
     if (max == -INFINITY) {
@@ -187,17 +188,17 @@ static void merge_row(const struct cpu_run *run, const struct attn_work *work, u
     }
     max = sink > max ? sink : max;
     sum = weight_of(sink, max);
-    for (uint32_t split = 0; split < work->parts; split++)
-        sum += weight_of(run->part_lse[split_index(run, work, split, t, h)], max);
-    for (uint32_t split = 0; split < work->parts; split++)
-        weights[split] = (float)(weight_of(run->part_lse[split_index(run, work, split, t, h)], max) / sum);
+    for (uint32_t split = 0; split < work->splits; split++)
+        sum += weight_of(run->partial_lse[split_index(run, work, split, t, h)], max);
+    for (uint32_t split = 0; split < work->splits; split++)
+        weights[split] = (float)(weight_of(run->partial_lse[split_index(run, work, split, t, h)], max) / sum);
     for (uint32_t d = 0; d < dim; d += COLUMNS) {
         uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
         memset(buffer, 0, sizeof buffer);
-        for (uint32_t split = 0; split < work->parts; split++) {
+        for (uint32_t split = 0; split < work->splits; split++) {
             uint64_t row = split_index(run, work, split, t, h);
-            const float *o = run->part_out + row * dim + d;
-            if (run->part_lse[row] == -INFINITY)
+            const float *o = run->partial_out + row * dim + d;
+            if (run->partial_lse[row] == -INFINITY)
                 continue;
             for (uint32_t i = 0; i < count; i++)
                 buffer[i] += weights[split] * o[i];
@@ -207,11 +208,11 @@ static void merge_row(const struct cpu_run *run, const struct attn_work *work, u
     store_lse(run, work, t, h, (float)((double)max + log(sum)));
 }
 
-void cpu_merge_parts(const struct cpu_run *run, const struct attn_work *work)
+void cpu_combine_splits(const struct cpu_run *run, const struct attn_work_item *work)
 {
     uint32_t first = work->kv_head * run->group, heads = work->kv_heads * run->group;
 
-    for (uint32_t t = 0; t < work->rows; t++)
+    for (uint32_t t = 0; t < work->tokens; t++)
         for (uint32_t h = first; h < first + heads; h++)
             merge_row(run, work, t, h);
 }

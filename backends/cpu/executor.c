@@ -53,7 +53,7 @@ void cpu_join(const struct cpu_executor *executor)
         executor->team->barrier(executor->team->arg);
 }
 
-/* One call, shared by its lanes. */
+/* One call, shared by its workers. */
 struct job {
     cpu_task_fn fn;
     void *arg;
@@ -61,8 +61,8 @@ struct job {
     _Atomic uint32_t *next;
 };
 
-/* Task numbers come from one counter, so that a slow lane takes fewer. */
-static void run_lane(void *arg, uint32_t lane)
+/* Task numbers come from one counter, so that a slow worker takes fewer. */
+static void run_worker(void *arg, uint32_t worker)
 {
     const struct job *job = arg;
 
@@ -70,25 +70,25 @@ static void run_lane(void *arg, uint32_t lane)
         uint32_t task = atomic_fetch_add_explicit(job->next, 1, memory_order_relaxed);
         if (task >= job->tasks)
             return;
-        job->fn(job->arg, task, lane);
+        job->fn(job->arg, task, worker);
     }
 }
 
-/* Lanes are as many as the scratch was sized for; members of a team beyond them only wait. */
+/* The scratch was sized for so many workers; members of a team beyond them only wait. */
 static void run_member(const struct cpu_executor *executor, _Atomic uint32_t *tickets, struct job *job)
 {
     uint32_t ith = executor->team->ith, nth = executor->team->nth;
-    uint32_t lanes = executor->backend->threads < nth ? executor->backend->threads : nth;
+    uint32_t workers = executor->backend->threads < nth ? executor->backend->threads : nth;
 
     if (tickets == NULL) {
-        for (uint64_t task = ith; ith < lanes && task < job->tasks; task += lanes)
+        for (uint64_t task = ith; ith < workers && task < job->tasks; task += workers)
             job->fn(job->arg, (uint32_t)task, ith);
         cpu_join(executor);
         return;
     }
     job->next = &tickets[0];
-    if (ith < lanes)
-        run_lane(job, ith);
+    if (ith < workers)
+        run_worker(job, ith);
     /* The last one to leave puts the words back before anybody may start the next call. */
     if (atomic_fetch_add_explicit(&tickets[1], 1, memory_order_acq_rel) + 1 == nth) {
         atomic_store_explicit(&tickets[0], 0, memory_order_relaxed);
@@ -102,22 +102,22 @@ int32_t cpu_execute(const struct cpu_executor *executor, _Atomic uint32_t *ticke
 {
     _Atomic uint32_t next = 0;
     struct job job = {.fn = fn, .arg = arg, .tasks = tasks, .next = &next};
-    uint32_t lanes = executor->backend->threads;
+    uint32_t workers = executor->backend->threads;
 
-    lanes = tasks < lanes ? tasks : lanes;
+    workers = tasks < workers ? tasks : workers;
     if (executor->team != NULL) {
         run_member(executor, tickets, &job);
         return ATTN_OK;
     }
-    if (lanes < 2) {
-        run_lane(&job, 0);
+    if (workers < 2) {
+        run_worker(&job, 0);
         return ATTN_OK;
     }
     if (executor->parallel_for == NULL) {
-        cpu_pool_run(executor->backend->pool, lanes, run_lane, &job);
+        cpu_pool_run(executor->backend->pool, workers, run_worker, &job);
         return ATTN_OK;
     }
-    int32_t status = executor->parallel_for(executor->parallel_for_arg, run_lane, &job, lanes);
+    int32_t status = executor->parallel_for(executor->parallel_for_arg, run_worker, &job, workers);
     if (status == ATTN_OK && atomic_load(&next) >= tasks)
         return ATTN_OK;
     return attn__fail(

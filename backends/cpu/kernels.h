@@ -3,7 +3,7 @@
  * The kernels' view of the CPU plugin: one run resolved to addresses, the function type of the attention
  * family, and the table that is dispatch and capability query at once (kernels.c, best row first).
  *
- * A kernel processes one work item: for every query token t < work->rows and every query head of the
+ * A kernel processes one work item: for every query token t < work->tokens and every query head of the
  * kv heads [kv_head, kv_head + kv_heads), attention over the visible keys in [key_begin, key_end). It finds
  * keys with cpu_walk, the visible range of a token with cpu_visible, and hands each finished row to
  * cpu_epilogue.
@@ -16,7 +16,7 @@
 #include "attn/plugin.h"
 #include "caps.h"
 #include "visible.h"
-#include "work.h"
+#include "work-item.h"
 
 /* Keys of one tile: one accumulator takes at most this many before it is added to a span. */
 #define CPU_TILE_KEYS 64u
@@ -100,8 +100,8 @@ struct cpu_run {
     const int64_t *mask_starts; /* or NULL: by stride */
     int64_t mask_seq, mask_head, mask_row;
 
-    float *part_out; /* partial results: f32 [part rows, head_dim_vo], normalised */
-    float *part_lse; /* f32 [part rows] */
+    float *partial_out; /* partial results: f32 [part rows, head_dim_vo], normalised */
+    float *partial_lse; /* f32 [part rows] */
 };
 
 /* Byte offsets of keys and values of one head from the caches' bases; -1 = the key does not exist. */
@@ -118,13 +118,13 @@ struct cpu_keys {
 void cpu_walk(const struct cpu_run *run, uint32_t seq, uint32_t first, uint32_t count, struct cpu_keys *out);
 
 /* Keys of the work item's sequence, those of other ranks included. */
-uint32_t cpu_all_keys(const struct cpu_run *run, const struct attn_work *work);
+uint32_t cpu_all_keys(const struct cpu_run *run, const struct attn_work_item *work);
 
 /* Position of query token t of the work item, in the numbering of the keys. */
-int64_t cpu_position(const struct cpu_run *run, const struct attn_work *work, uint32_t t);
+int64_t cpu_position(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t);
 
 /* Visible keys of query token t of the work item: [*lo, *hi), cut to its split. Empty if lo >= hi. */
-void cpu_visible(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t *lo,
+void cpu_visible(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t *lo,
                  uint32_t *hi);
 
 /* The mask's row of one query token and head. */
@@ -139,7 +139,7 @@ struct cpu_mask {
     uint32_t lo, hi; /* keys that the plain rules show */
 };
 
-void cpu_mask_init(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+void cpu_mask_init(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
                    struct cpu_mask *out);
 /*
  * Whether a key is seen. *covered: the mask has a column for it, and *value is what an additive one adds.
@@ -152,13 +152,13 @@ bool cpu_mask_sees(const struct cpu_mask *mask, uint32_t key, bool *covered, dou
  * is -inf), lse its natural log-sum-exp, -inf if no key was visible; sinks are added here, not by the kernel.
  * Writes out and lse, or the partial result.
  */
-void cpu_epilogue(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+void cpu_epilogue(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
                   const float *o, float lse);
 
 /* Processes one work item. scratch: the row's bytes, 64-byte aligned, private to the thread, contents
  * undefined.
  */
-typedef void (*cpu_attention_fn)(const struct cpu_run *run, const struct attn_work *work, void *scratch);
+typedef void (*cpu_attention_fn)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch);
 
 /* The rows of levels; a test has one of its own. */
 #ifndef CPU_LEVELS
@@ -203,14 +203,16 @@ extern const struct cpu_kernel cpu_kernels[];
 extern const uint32_t cpu_kernel_count;
 
 /* kernels/reference.c: plain C, serves everything the plugin claims. */
-void cpu_attention_c(const struct cpu_run *run, const struct attn_work *work, void *scratch);
+void cpu_attention_c(const struct cpu_run *run, const struct attn_work_item *work, void *scratch);
 uint64_t cpu_attention_c_scratch(const struct attn_problem *problem);
 
 /* kernels/level.c, once a level. */
 #define CPU_LEVEL(architecture_, name_, ...)                                                                 \
-    void cpu_decode_##name_##_run(const struct cpu_run *run, const struct attn_work *work, void *scratch);   \
+    void cpu_decode_##name_##_run(const struct cpu_run *run, const struct attn_work_item *work,              \
+                                  void *scratch);                                                            \
     uint64_t cpu_decode_##name_##_scratch(const struct attn_problem *problem);                               \
-    void cpu_prefill_##name_##_run(const struct cpu_run *run, const struct attn_work *work, void *scratch);  \
+    void cpu_prefill_##name_##_run(const struct cpu_run *run, const struct attn_work_item *work,             \
+                                   void *scratch);                                                           \
     uint64_t cpu_prefill_##name_##_scratch(const struct attn_problem *problem);
 #include CPU_LEVELS
 #undef CPU_LEVEL

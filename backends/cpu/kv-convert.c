@@ -32,13 +32,13 @@ static void convert_row(const struct convert *convert, uint32_t half, int64_t fr
 }
 
 /* All pairs in order, for of two with one target the last one wins. */
-static void convert_task(void *arg, uint32_t task, uint32_t lane)
+static void convert_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct convert *convert = arg;
     uint32_t half = task / convert->parts, first = task % convert->parts * PART_TOKENS;
     uint32_t end = convert->block - first < PART_TOKENS ? convert->block : first + PART_TOKENS;
 
-    (void)lane;
+    (void)worker;
     for (uint32_t i = 0; i < convert->count; i++) {
         int64_t from = convert->pairs != NULL ? convert->pairs[2 * (size_t)i] : (int64_t)i;
         int64_t to = convert->pairs != NULL ? convert->pairs[2 * (size_t)i + 1] : (int64_t)i;

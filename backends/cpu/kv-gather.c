@@ -55,7 +55,7 @@ static void gather_row(const struct gather *gather, const struct output *output,
     }
 }
 
-static void gather_task(void *arg, uint32_t task, uint32_t lane)
+static void gather_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct gather *gather = arg;
     uint32_t done = task * gather->task_rows, left = gather->rows - done;
@@ -63,7 +63,7 @@ static void gather_task(void *arg, uint32_t task, uint32_t lane)
     uint32_t end = first + (left < gather->task_rows ? left : gather->task_rows);
     int64_t page, token;
 
-    (void)lane;
+    (void)worker;
     for (uint32_t row = first, seq = cpu_sequence_of(gather->offsets, gather->seqs, first); row < end;
          row++) {
         while ((uint32_t)gather->offsets[seq + 1] <= row)

@@ -90,7 +90,7 @@ static void move_part(const struct attn__kv_view *from, const struct attn__kv_vi
     }
 }
 
-static void slots_task(void *arg, uint32_t task, uint32_t lane)
+static void slots_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct moves *moves = arg;
     const struct move *move = moves->moves;
@@ -98,7 +98,7 @@ static void slots_task(void *arg, uint32_t task, uint32_t lane)
     uint32_t head = rest % move->heads, d = rest / move->heads * PART_ELEMENTS;
     const struct cpu_half *from = &move->from[half], *to = &move->to[half];
 
-    (void)lane;
+    (void)worker;
     if (d >= from->view.dim)
         return;
     uint32_t count = from->view.dim - d < PART_ELEMENTS ? from->view.dim - d : PART_ELEMENTS;
@@ -188,12 +188,12 @@ static void move_tokens(const struct move *move, const struct cpu_half *from, co
     }
 }
 
-static void pages_task(void *arg, uint32_t task, uint32_t lane)
+static void pages_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct moves *moves = arg;
     uint32_t n = 0;
 
-    (void)lane;
+    (void)worker;
     while (task >= moves->first_task[n + 1])
         n++;
     const struct move *move = &moves->moves[n];

@@ -35,13 +35,13 @@ static void map_keys(const struct slots *slots, uint32_t seq, uint32_t key, uint
 }
 
 /* Rows of a task, sequence by sequence. */
-static void slots_task(void *arg, uint32_t task, uint32_t lane)
+static void slots_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct slots *slots = arg;
     uint32_t first = task * TASK_ROWS;
     uint32_t end = slots->rows - first < TASK_ROWS ? slots->rows : first + TASK_ROWS;
 
-    (void)lane;
+    (void)worker;
     for (uint32_t row = first, seq = cpu_sequence_of(slots->q_offsets, slots->seqs, first); row < end;
          seq++) {
         uint32_t behind = (uint32_t)slots->q_offsets[seq + 1];

@@ -6,7 +6,7 @@
 #include "cpu.h"
 #include "visible.h"
 
-void cpu_mask_init(const struct cpu_run *run, const struct attn_work *work, uint32_t t, uint32_t h,
+void cpu_mask_init(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
                    struct cpu_mask *out)
 {
     int64_t start = run->mask_starts != NULL ? run->mask_starts[work->seq] : work->seq * run->mask_seq;

@@ -75,12 +75,12 @@ static void merge_pair(const struct attn_merge_args *args, uint32_t row, uint32_
     }
 }
 
-static void merge_task(void *arg, uint32_t task, uint32_t lane)
+static void merge_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct merge *merge = arg;
     uint64_t first = (uint64_t)task * TASK_PAIRS, end = first + TASK_PAIRS;
 
-    (void)lane;
+    (void)worker;
     for (uint64_t pair = first; pair < end && pair < merge->pairs; pair++)
         merge_pair(merge->args, (uint32_t)(pair / merge->args->heads), (uint32_t)(pair % merge->args->heads));
 }
@@ -109,12 +109,12 @@ static void rescale_pair(const struct attn_rescale_args *args, uint32_t row, uin
     }
 }
 
-static void rescale_task(void *arg, uint32_t task, uint32_t lane)
+static void rescale_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct rescale *rescale = arg;
     uint64_t first = (uint64_t)task * TASK_PAIRS, end = first + TASK_PAIRS;
 
-    (void)lane;
+    (void)worker;
     for (uint64_t pair = first; pair < end && pair < rescale->pairs; pair++)
         rescale_pair(rescale->args, (uint32_t)(pair / rescale->args->heads),
                      (uint32_t)(pair % rescale->args->heads));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A plan: the rows that were dispatched, and the sizes that follow from the maxima. */
+/* A plan: the kernels that were dispatched, and the sizes that follow from the maxima. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,22 +15,22 @@ static uint64_t round_block(uint64_t size)
 static bool find_sizes(struct attn_plan_impl *plan)
 {
     const struct attn_problem *problem = &plan->problem;
-    uint64_t few = plan->kernels[0]->scratch_bytes(problem);
-    uint64_t many = plan->kernels[1]->scratch_bytes(problem);
-    uint64_t part = (uint64_t)plan->bounds.part_rows * sizeof(float);
-    uint64_t lanes;
+    uint64_t decode = plan->kernels[0]->scratch_bytes(problem);
+    uint64_t prefill = plan->kernels[1]->scratch_bytes(problem);
+    uint64_t lse_bytes = (uint64_t)plan->bounds.split_rows * sizeof(float);
+    uint64_t all_workers;
 
-    plan->part_lse_offset = round_block(part * problem->head_dim_vo);
-    plan->lanes_offset = plan->part_lse_offset + round_block(part);
-    plan->lane_bytes = round_block(few > many ? few : many);
-    if (__builtin_mul_overflow(plan->lane_bytes, plan->backend->threads, &lanes))
+    plan->partial_lse_offset = round_block(lse_bytes * problem->head_dim_vo);
+    plan->workers_offset = plan->partial_lse_offset + round_block(lse_bytes);
+    plan->worker_bytes = round_block(decode > prefill ? decode : prefill);
+    if (__builtin_mul_overflow(plan->worker_bytes, plan->backend->threads, &all_workers))
         return false;
     ATTN_INIT(&plan->sizes);
     plan->sizes.alignment = CPU_ALIGNMENT;
-    plan->sizes.schedule =
-        round_block(sizeof(struct cpu_schedule) + (uint64_t)plan->bounds.works * sizeof(struct attn_work));
+    plan->sizes.schedule = round_block(sizeof(struct cpu_schedule) +
+                                       (uint64_t)plan->bounds.items * sizeof(struct attn_work_item));
     plan->sizes.counters = CPU_ALIGNMENT + round_block((uint64_t)plan->bounds.counters * sizeof(uint32_t));
-    return !__builtin_add_overflow(plan->lanes_offset, lanes, &plan->sizes.scratch);
+    return !__builtin_add_overflow(plan->workers_offset, all_workers, &plan->sizes.scratch);
 }
 
 /* FNV-1a. */
@@ -84,7 +84,7 @@ int32_t cpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_in
     attn__plan_info_init(out, &plan->problem);
     out->graph_level = ATTN_GRAPH_ALWAYS;
     out->splits = plan->bounds.splits;
-    out->split_keys = ATTN_CUT_KEYS;
+    out->split_keys = ATTN_SPLIT_KEYS;
     if (plan->kernels[0] == plan->kernels[1])
         snprintf(out->kernels, sizeof out->kernels, "%s", plan->kernels[0]->caps.name);
     else

@@ -25,11 +25,11 @@ static void write_schedule(const struct attn_plan_impl *plan, const struct attn_
         arrays.seq_causal = (const uint8_t *)attn__address(&batch->seq_causal);
     if (plan->problem.positions != 0)
         arrays.positions = attn__address(&batch->q_positions);
-    attn__planner_run(&planner, &arrays, cpu_schedule_works(out), &result);
+    attn__planner_run(&planner, &arrays, cpu_schedule_items(out), &result);
     *out = (struct cpu_schedule){.magic = CPU_SCHEDULE_MAGIC,
                                  .seqs = batch->seqs,
                                  .rows = batch->num_tokens,
-                                 .works = result.works,
+                                 .items = result.items,
                                  .counters = result.counters,
                                  .max_kv = extent->max_kv,
                                  .last_key = extent->last_key,

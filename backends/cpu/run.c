@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One layer: resolve addresses once, execute the works, merge what was split. */
+/* One layer: resolve addresses once, execute the work items, combine splits. */
 #include "graph.h"
 #include "schedule.h"
 
@@ -7,8 +7,8 @@
 struct layer {
     struct cpu_run run;
     const struct attn_plan_impl *plan;
-    const struct attn_work *works;
-    char *lanes; /* scratch of lane i at i * lane_bytes */
+    const struct attn_work_item *items;
+    char *workers; /* scratch of worker i at i * worker_bytes */
     _Atomic uint32_t *counters;
 };
 
@@ -18,20 +18,21 @@ static _Atomic uint32_t *group_counters(const struct attn_scratch *scratch)
     return (_Atomic uint32_t *)(void *)(attn__address(&scratch->counters.buffer) + CPU_ALIGNMENT);
 }
 
-/* The last finisher of a group merges; its counter is zero again for the next run. */
-static void do_work(void *arg, uint32_t task, uint32_t lane)
+/* The last split to finish combines them all and sets the counter back to 0 for the next run. */
+static void do_work(void *arg, uint32_t task, uint32_t worker)
 {
     const struct layer *layer = arg;
-    const struct attn_work *work = &layer->works[task];
+    const struct attn_work_item *work = &layer->items[task];
 
-    layer->plan->kernels[work->kernel]->run(&layer->run, work, layer->lanes + lane * layer->plan->lane_bytes);
-    if (work->parts < 2)
+    layer->plan->kernels[work->kernel]->run(&layer->run, work,
+                                            layer->workers + worker * layer->plan->worker_bytes);
+    if (work->splits < 2)
         return;
     _Atomic uint32_t *counter = &layer->counters[work->counter];
-    if (atomic_fetch_add_explicit(counter, 1, memory_order_acq_rel) + 1 != work->parts)
+    if (atomic_fetch_add_explicit(counter, 1, memory_order_acq_rel) + 1 != work->splits)
         return;
     atomic_store_explicit(counter, 0, memory_order_relaxed);
-    cpu_merge_parts(&layer->run, work);
+    cpu_combine_splits(&layer->run, work);
 }
 
 static int32_t check_schedule(const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -42,7 +43,7 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
     if (status != ATTN_OK)
         return status;
     const struct cpu_schedule *schedule = (const void *)attn__address(&span->buffer);
-    if (schedule->magic != CPU_SCHEDULE_MAGIC || schedule->works > plan->bounds.works ||
+    if (schedule->magic != CPU_SCHEDULE_MAGIC || schedule->items > plan->bounds.items ||
         schedule->problem != plan->hash)
         return attn__fail(err, ATTN_E_INVALID, 0, "schedule",
                           "this is no schedule that the plan prepared; call attn_plan_prepare first");
@@ -175,8 +176,8 @@ static void resolve(struct cpu_run *run, const struct attn_plan_impl *plan, cons
         cpu_walk_init(run, &plan->problem, batch, desc);
     if (plan->problem.kv_source != ATTN_KV_CACHE)
         cpu_walk_new(run, &plan->problem, batch, tensors);
-    run->part_out = (float *)(void *)block;
-    run->part_lse = (float *)(void *)(block + plan->part_lse_offset);
+    run->partial_out = (float *)(void *)block;
+    run->partial_lse = (float *)(void *)(block + plan->partial_lse_offset);
 }
 
 int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch *batch,
@@ -199,8 +200,8 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
     struct cpu_schedule *header = (struct cpu_schedule *)(void *)attn__address(&schedule->buffer);
     char *counters = attn__address(&scratch->counters.buffer);
     resolve(&layer.run, plan, batch, tensors, desc, scratch);
-    layer.works = cpu_schedule_works(header);
-    layer.lanes = attn__address(&scratch->scratch.buffer) + plan->lanes_offset;
+    layer.items = cpu_schedule_items(header);
+    layer.workers = attn__address(&scratch->scratch.buffer) + plan->workers_offset;
     layer.counters = group_counters(scratch);
     if (scratch->counters_dirty != 0) {
         if (cpu_is_first(&executor))
@@ -208,7 +209,7 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
         cpu_join(&executor);
     }
     status =
-        cpu_execute(&executor, (_Atomic uint32_t *)(void *)counters, header->works, do_work, &layer, err);
+        cpu_execute(&executor, (_Atomic uint32_t *)(void *)counters, header->items, do_work, &layer, err);
     if (status != ATTN_OK) /* only the caller's parallel_for can fail: some works are missing */
         memset(counters, 0, plan->sizes.counters);
     return status;

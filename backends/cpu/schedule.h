@@ -3,7 +3,7 @@
 #ifndef ATTN_CPU_SCHEDULE_H
 #define ATTN_CPU_SCHEDULE_H
 
-#include "work.h"
+#include "work-item.h"
 
 #define CPU_SCHEDULE_MAGIC UINT32_C(0x41434b53)
 
@@ -12,7 +12,7 @@ struct cpu_schedule {
     uint32_t magic;
     uint32_t seqs;
     uint32_t rows;
-    uint32_t works;
+    uint32_t items;
     uint32_t counters;
     uint32_t max_kv; /* the longest sequence */
     int64_t
@@ -21,9 +21,9 @@ struct cpu_schedule {
     uint32_t reserved[7];
 };
 
-static inline struct attn_work *cpu_schedule_works(struct cpu_schedule *schedule)
+static inline struct attn_work_item *cpu_schedule_items(struct cpu_schedule *schedule)
 {
-    return (struct attn_work *)(void *)(schedule + 1);
+    return (struct attn_work_item *)(void *)(schedule + 1);
 }
 
 #endif

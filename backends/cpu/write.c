@@ -74,13 +74,13 @@ static void write_batch(const struct write *write, uint32_t first, uint32_t end)
     }
 }
 
-static void write_task(void *arg, uint32_t task, uint32_t lane)
+static void write_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct write *write = arg;
     uint32_t first = task * write->task_rows;
     uint32_t end = write->rows - first < write->task_rows ? write->rows : first + write->task_rows;
 
-    (void)lane;
+    (void)worker;
     if (write->slots != NULL)
         write_slots(write, first, end);
     else

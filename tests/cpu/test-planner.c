@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Tests the work planner: every visible key of every row is in one part, within bounds, whoever is beside. */
+/* Tests the work planner: every visible key of every query token is in one split, within bounds, in any
+ * batch. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ struct sample {
     int64_t positions[MOST_ROWS];
     struct attn_planner_bounds bounds;
     struct attn_planner_result result;
-    struct attn_work *works;
+    struct attn_work_item *items;
 };
 
 static uint64_t state = 88172645463325252u;
@@ -83,13 +84,13 @@ static void plan(struct sample *s)
     }
     s->planner = (struct attn_planner){&s->problem, 16, 64, s->planner.units};
     cr_assert(attn__planner_get_bounds(&s->planner, &s->bounds));
-    s->works = malloc(((size_t)s->bounds.works + 1) * sizeof *s->works);
-    memset(&s->works[s->bounds.works], 0x5a, sizeof *s->works);
-    attn__planner_run(&s->planner, &s->batch, s->works, &s->result);
-    cr_assert_leq(s->result.works, s->bounds.works);
+    s->items = malloc(((size_t)s->bounds.items + 1) * sizeof *s->items);
+    memset(&s->items[s->bounds.items], 0x5a, sizeof *s->items);
+    attn__planner_run(&s->planner, &s->batch, s->items, &s->result);
+    cr_assert_leq(s->result.items, s->bounds.items);
     cr_assert_leq(s->result.counters, s->bounds.counters);
-    cr_assert_leq(s->result.part_rows, s->bounds.part_rows);
-    cr_assert_eq(s->works[s->bounds.works].seq, 0x5a5a5a5au, "the planner wrote beyond its bounds");
+    cr_assert_leq(s->result.split_rows, s->bounds.split_rows);
+    cr_assert_eq(s->items[s->bounds.items].seq, 0x5a5a5a5au, "the planner wrote beyond its bounds");
 }
 
 static void begin(struct sample *s, uint64_t seed)
@@ -117,26 +118,26 @@ static void see(const struct sample *s, uint32_t seq, uint32_t row, uint32_t *lo
     attn__visible_range(&visible, p, lo, hi);
 }
 
-/* Every (row, kv head): keys of its works that it sees, and works; the sum must be what it sees. */
+/* For every (token, kv head), the visible keys of its work items add up to those that it sees. */
 static void check_cover(const struct sample *s)
 {
     uint32_t rows = (uint32_t)s->q_offsets[s->batch.seqs], kv_heads = s->problem.kv_heads;
     uint64_t *keys = calloc((size_t)rows * kv_heads + 1, sizeof *keys);
-    uint32_t *parts = calloc((size_t)rows * kv_heads + 1, sizeof *parts);
+    uint32_t *splits = calloc((size_t)rows * kv_heads + 1, sizeof *splits);
 
-    for (uint32_t i = 0; i < s->result.works; i++) {
-        const struct attn_work *w = &s->works[i];
-        cr_assert(w->key_begin <= w->key_end && w->key_end <= w->kv_len && w->part < w->parts);
-        cr_assert(w->parts == 1 || w->key_begin < w->key_end, "an empty part");
-        cr_assert(w->part == 0 || w->key_begin % ATTN_CUT_KEYS == 0, "a cut at %u", w->key_begin);
-        for (uint32_t t = 0; t < w->rows; t++) {
+    for (uint32_t i = 0; i < s->result.items; i++) {
+        const struct attn_work_item *w = &s->items[i];
+        cr_assert(w->key_begin <= w->key_end && w->key_end <= w->kv_len && w->split < w->splits);
+        cr_assert(w->splits == 1 || w->key_begin < w->key_end, "an empty split");
+        cr_assert(w->split == 0 || w->key_begin % ATTN_SPLIT_KEYS == 0, "a split at %u", w->key_begin);
+        for (uint32_t t = 0; t < w->tokens; t++) {
             uint32_t lo, hi;
-            see(s, w->seq, w->row + t, &lo, &hi);
+            see(s, w->seq, w->first_token + t, &lo, &hi);
             lo = lo > w->key_begin ? lo : w->key_begin;
             hi = hi < w->key_end ? hi : w->key_end;
             for (uint32_t g = w->kv_head; g < w->kv_head + w->kv_heads; g++) {
-                keys[(w->row + t) * kv_heads + g] += hi > lo ? hi - lo : 0;
-                parts[(w->row + t) * kv_heads + g] += 1u + (w->parts << 16);
+                keys[(w->first_token + t) * kv_heads + g] += hi > lo ? hi - lo : 0;
+                splits[(w->first_token + t) * kv_heads + g] += 1u + (w->splits << 16);
             }
         }
     }
@@ -145,15 +146,15 @@ static void check_cover(const struct sample *s)
             uint32_t lo, hi;
             see(s, seq, row, &lo, &hi);
             for (uint32_t g = 0; g < kv_heads; g++) {
-                uint32_t count = parts[row * kv_heads + g] & 0xffffu;
+                uint32_t count = splits[row * kv_heads + g] & 0xffffu;
                 cr_assert_eq(keys[row * kv_heads + g], hi - lo, "row %u head %u", row, g);
-                cr_assert_eq(parts[row * kv_heads + g] >> 16, count * count, "row %u has lost a part", row);
+                cr_assert_eq(splits[row * kv_heads + g] >> 16, count * count, "row %u has lost a split", row);
                 cr_assert(count > 0);
             }
         }
     }
     free(keys);
-    free(parts);
+    free(splits);
 }
 
 /* Counters belong to one group each, and partial results of groups do not overlap. */
@@ -161,21 +162,21 @@ static void check_groups(const struct sample *s)
 {
     uint32_t group = s->problem.heads / s->problem.kv_heads;
     uint32_t *seen = calloc((size_t)s->result.counters + 1, sizeof *seen);
-    uint8_t *taken = calloc((size_t)s->result.part_rows + 1, 1);
+    uint8_t *taken = calloc((size_t)s->result.split_rows + 1, 1);
 
-    for (uint32_t i = 0; i < s->result.works; i++) {
-        const struct attn_work *w = &s->works[i];
-        uint32_t rows = w->rows * w->kv_heads * group;
-        if (w->parts == 1)
+    for (uint32_t i = 0; i < s->result.items; i++) {
+        const struct attn_work_item *w = &s->items[i];
+        uint32_t rows = w->tokens * w->kv_heads * group;
+        if (w->splits == 1)
             continue;
         cr_assert(w->counter < s->result.counters);
-        seen[w->counter] += 1u + (w->parts << 16);
+        seen[w->counter] += 1u + (w->splits << 16);
         for (uint32_t r = 0; r < rows; r++)
-            cr_assert_eq(taken[w->part_row + w->part * rows + r]++, 0, "two parts share a row");
+            cr_assert_eq(taken[w->split_row + w->split * rows + r]++, 0, "two splits share a row");
     }
     for (uint32_t i = 0; i < s->result.counters; i++) {
         uint32_t count = seen[i] & 0xffffu;
-        cr_assert(count >= 2 && count <= ATTN_PARTS_MAX && seen[i] >> 16 == count * count);
+        cr_assert(count >= 2 && count <= ATTN_SPLITS_MAX && seen[i] >> 16 == count * count);
     }
     free(seen);
     free(taken);
@@ -184,30 +185,31 @@ static void check_groups(const struct sample *s)
 Test(planner, covers_every_key_once)
 {
     struct sample s;
-    uint32_t split = 0, whole = 0, few = 0;
+    uint32_t split = 0, whole = 0, several_heads = 0;
 
     for (uint64_t seed = 0; seed < 1500; seed++) {
         begin(&s, seed);
         check_cover(&s);
         check_groups(&s);
-        for (uint32_t i = 0; i < s.result.works; i++) {
-            split += s.works[i].parts > 1;
-            whole += s.works[i].parts == 1;
-            few += s.works[i].kv_heads > 1;
+        for (uint32_t i = 0; i < s.result.items; i++) {
+            split += s.items[i].splits > 1;
+            whole += s.items[i].splits == 1;
+            several_heads += s.items[i].kv_heads > 1;
         }
-        free(s.works);
+        free(s.items);
     }
-    cr_assert(split > 1000 && whole > 1000 && few > 1000, "the cases are one-sided");
+    cr_assert(split > 1000 && whole > 1000 && several_heads > 1000, "the cases are one-sided");
 }
 
-/* What of a work decides the bits of its rows. */
-static bool same_task(const struct attn_work *a, const struct attn_work *b)
+/* What of a work item decides the bits of its rows. */
+static bool same_task(const struct attn_work_item *a, const struct attn_work_item *b)
 {
-    return a->q_index == b->q_index && a->rows == b->rows && a->key_begin == b->key_begin &&
-           a->key_end == b->key_end && a->part == b->part && a->parts == b->parts && a->kernel == b->kernel;
+    return a->q_index == b->q_index && a->tokens == b->tokens && a->key_begin == b->key_begin &&
+           a->key_end == b->key_end && a->split == b->split && a->splits == b->splits &&
+           a->kernel == b->kernel;
 }
 
-/* Each work of a sequence in company has its like among the works of the sequence alone. */
+/* A sequence gets the same work items in a batch as alone. */
 Test(planner, does_not_look_at_companions)
 {
     static struct sample all, alone;
@@ -225,32 +227,32 @@ Test(planner, does_not_look_at_companions)
             alone.batch.kv_lens = alone.kv_lens;
             alone.batch.seq_causal = all.batch.seq_causal != NULL ? alone.seq_causal : NULL;
             plan(&alone);
-            for (uint32_t i = 0; i < all.result.works; i++) {
-                bool found = all.works[i].seq != seq;
-                for (uint32_t k = 0; k < alone.result.works && !found; k++)
-                    found = same_task(&all.works[i], &alone.works[k]);
+            for (uint32_t i = 0; i < all.result.items; i++) {
+                bool found = all.items[i].seq != seq;
+                for (uint32_t k = 0; k < alone.result.items && !found; k++)
+                    found = same_task(&all.items[i], &alone.items[k]);
                 cr_assert(found, "seed %llu sequence %u", (unsigned long long)seed, seq);
             }
-            free(alone.works);
+            free(alone.items);
         }
-        free(all.works);
+        free(all.items);
     }
 }
 
-Test(planner, puts_long_works_first)
+Test(planner, puts_long_items_first)
 {
     struct sample s;
 
     for (uint64_t seed = 0; seed < 300; seed++) {
         uint64_t before = UINT64_MAX;
         begin(&s, seed);
-        for (uint32_t i = 0; i < s.result.works; i++) {
-            const struct attn_work *w = &s.works[i];
-            uint64_t cost = (w->key_end - w->key_begin + 64ull) * w->rows * w->kv_heads;
-            cr_assert(cost / 2 <= before, "work %u of %u", i, s.result.works);
+        for (uint32_t i = 0; i < s.result.items; i++) {
+            const struct attn_work_item *w = &s.items[i];
+            uint64_t cost = (w->key_end - w->key_begin + 64ull) * w->tokens * w->kv_heads;
+            cr_assert(cost / 2 <= before, "work item %u of %u", i, s.result.items);
             before = cost < before ? cost : before;
         }
-        free(s.works);
+        free(s.items);
     }
 }
 

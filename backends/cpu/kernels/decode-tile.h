@@ -51,7 +51,7 @@ INLINE void offsets_fill(int64_t *offsets, uint64_t mask)
 }
 
 /* Opens the tile at `base` for tokens that see [lo[t], hi[t]). */
-static void tile_open(struct decode_tile *tile, const struct cpu_run *run, const struct attn_work *work,
+static void tile_open(struct decode_tile *tile, const struct cpu_run *run, const struct attn_work_item *work,
                       uint32_t base, const uint32_t *lo, const uint32_t *hi)
 {
     const uint32_t left = work->kv_len - base, count = left < CPU_TILE_KEYS ? left : CPU_TILE_KEYS;
@@ -65,7 +65,7 @@ static void tile_open(struct decode_tile *tile, const struct cpu_run *run, const
             if (tile->keys.k[i] < 0)
                 present &= ~(UINT64_C(1) << i);
     }
-    for (uint32_t t = 0; t < work->rows; t++) {
+    for (uint32_t t = 0; t < work->tokens; t++) {
         const uint32_t from = lo[t] > base ? lo[t] - base : 0, to = hi[t] > base ? hi[t] - base : 0;
         tile->seen[t] = from < count ? present & bits_between(from, to) : 0;
         tile->any |= tile->seen[t];

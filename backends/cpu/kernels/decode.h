@@ -24,7 +24,7 @@
 /* State of one KV loop. Query rows are numbered (kv head, token, query head of the group). */
 struct decode_block {
     const struct cpu_run *run;
-    const struct attn_work *work;
+    const struct attn_work_item *work;
     uint32_t head, heads; /* kv heads of this loop */
     uint32_t together;    /* kv heads that go through a tile together */
     uint32_t rows;        /* query rows of a kv head */
@@ -87,7 +87,7 @@ static void decode_queries(const struct decode_block *w)
         const uint32_t t = i % w->rows / run->group;
         const uint32_t h = (w->head + i / w->rows) * run->group + i % run->group;
         float *q = w->q + (size_t)i * w->q_stride;
-        query_convert(run, (int64_t)w->work->row + t, h, factor, q);
+        query_convert(run, (int64_t)w->work->first_token + t, h, factor, q);
         if (rest) { /* the last vector of a key overlaps the one before: zeros there */
             memmove(q + full + VEC_LANES - rest, q + full, rest * sizeof *q);
             memset(q + full, 0, (VEC_LANES - rest) * sizeof *q);
@@ -204,7 +204,7 @@ static void decode_heads(const struct decode_block *w, uint32_t first, uint32_t 
     if (tile->same_mask) {
         decode_pv(w, row, 0, w->rows, &v, next);
     } else {
-        for (uint32_t t = 0; t < w->work->rows; t++) {
+        for (uint32_t t = 0; t < w->work->tokens; t++) {
             int64_t offsets[CPU_TILE_KEYS];
             memcpy(offsets, tile->keys.v, sizeof offsets);
             offsets_fill(offsets, tile->seen[t]);
@@ -253,7 +253,7 @@ static void decode_visible(struct decode_block *w, uint32_t *from, uint32_t *to)
 {
     *from = UINT32_MAX;
     *to = 0;
-    for (uint32_t t = 0; t < w->work->rows; t++) {
+    for (uint32_t t = 0; t < w->work->tokens; t++) {
         cpu_visible(w->run, w->work, t, &w->lo[t], &w->hi[t]);
         if (w->lo[t] < w->hi[t]) {
             *from = w->lo[t] < *from ? w->lo[t] : *from;
@@ -313,9 +313,9 @@ static uint32_t heads_together(const struct decode_block *w)
 }
 
 /* Processes one work item of a problem that is not decode_too_short. */
-static void decode_work(const struct cpu_run *run, const struct attn_work *work, void *scratch)
+static void decode_work(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
-    struct decode_block w = {.run = run, .work = work, .rows = work->rows * run->group};
+    struct decode_block w = {.run = run, .work = work, .rows = work->tokens * run->group};
     decode_lay_out(&w, run->problem, scratch);
     w.k_type = vec_type_of(run->k.dtype);
     w.v_type = vec_type_of(run->v.dtype);

@@ -17,7 +17,7 @@ uint64_t NAME(prefill, _scratch)(const struct attn_problem *problem)
     return prefill_scratch(problem);
 }
 
-void NAME(prefill, _run)(const struct cpu_run *run, const struct attn_work *work, void *scratch)
+void NAME(prefill, _run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
     prefill_work(run, work, scratch);
 }
@@ -27,7 +27,7 @@ uint64_t NAME(decode, _scratch)(const struct attn_problem *problem)
     return decode_too_short(problem) ? prefill_scratch(problem) : decode_scratch(problem);
 }
 
-void NAME(decode, _run)(const struct cpu_run *run, const struct attn_work *work, void *scratch)
+void NAME(decode, _run)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
     if (decode_too_short(run->problem))
         prefill_work(run, work, scratch);

@@ -21,7 +21,7 @@
 /* State of one kv head and a block of query rows, numbered (token, query head of the group). */
 struct prefill_block {
     const struct cpu_run *run;
-    const struct attn_work *work;
+    const struct attn_work_item *work;
     uint32_t head;
     uint32_t first, rows, padded; /* first row, rows, rows rounded up to panels */
     uint32_t dim, dim_vo;
@@ -106,7 +106,7 @@ static void prefill_queries(const struct prefill_block *w)
         for (uint32_t i = 0; i < VEC_LANES && r + i < w->rows; i++) {
             const uint32_t t = (w->first + r + i) / run->group;
             const uint32_t h = w->head * run->group + (w->first + r + i) % run->group;
-            query_convert(run, (int64_t)w->work->row + t, h, one, rows + (size_t)i * stride);
+            query_convert(run, (int64_t)w->work->first_token + t, h, one, rows + (size_t)i * stride);
         }
         float *panel = w->q + (size_t)(r / PANEL_ROWS) * w->q_panel + r % PANEL_ROWS;
         for (uint32_t d = 0; d < w->dim; d += VEC_LANES)
@@ -315,7 +315,7 @@ static void prefill_kv_loop(struct prefill_block *w)
     prefill_epilogue(w);
 }
 
-static void prefill_work(const struct cpu_run *run, const struct attn_work *work, void *scratch)
+static void prefill_work(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
     struct prefill_block w;
     w.run = run;
@@ -325,7 +325,7 @@ static void prefill_work(const struct cpu_run *run, const struct attn_work *work
     w.v_type = vec_type_of(run->v.dtype);
     w.cap = query_cap(run);
 
-    const uint32_t rows = work->rows * run->group;
+    const uint32_t rows = work->tokens * run->group;
     for (uint32_t h = 0; h < work->kv_heads; h++) {
         w.head = work->kv_head + h;
         for (w.first = 0; w.first < rows; w.first += CPU_PREFILL_ROWS) {

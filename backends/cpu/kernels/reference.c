@@ -38,7 +38,7 @@ struct tile {
 
 struct row_block {
     const struct cpu_run *run;
-    const struct attn_work *work;
+    const struct attn_work_item *work;
     uint32_t head; /* kv head */
     uint32_t dim, dim_vo;
     uint32_t rows;
@@ -85,7 +85,7 @@ static void load_query(const struct row_block *block, const struct row *row)
 {
     const struct cpu_run *run = block->run;
     uint32_t dtype = run->problem->q_dtype, first = run->q_rope != NULL ? block->dim_vo : block->dim;
-    int64_t at = (int64_t)block->work->row + row->t;
+    int64_t at = (int64_t)block->work->first_token + row->t;
 
     cpu_load(dtype, row->q, run->q + at * run->q_token + row->h * run->q_head, first);
     if (first < block->dim)
@@ -148,7 +148,7 @@ static void load_key(struct row_block *block, uint32_t key, const struct cpu_cac
 static void load_tile(struct row_block *block, uint32_t first, uint32_t end)
 {
     const struct cpu_run *run = block->run;
-    const struct attn_work *work = block->work;
+    const struct attn_work_item *work = block->work;
     uint32_t first_new = run->k_new.base != NULL ? work->kv_len - work->q_len : UINT32_MAX;
     uint32_t cached = end < first_new ? end : first_new;
     bool scaled = run->k.scale.base != NULL || run->v.scale.base != NULL;
@@ -171,7 +171,7 @@ static void load_tile(struct row_block *block, uint32_t first, uint32_t end)
     }
     for (uint32_t key = first > first_new ? first : first_new; key < end; key++) {
         place.outer = work->seq;
-        place.token = (int64_t)work->row - work->q_index + (key - first_new);
+        place.token = (int64_t)work->first_token - work->q_index + (key - first_new);
         place.k = place.token * run->k_new.token_stride;
         place.v = place.token * run->v_new.token_stride;
         load_key(block, key, &run->k_new, &run->v_new, &place);
@@ -197,7 +197,7 @@ static double score(const struct row_block *block, const float *q, const float *
 static double key_position(const struct row_block *block, const struct row *row, uint32_t key, bool covered)
 {
     const struct cpu_run *run = block->run;
-    uint64_t first = block->work->row - block->work->q_index;
+    uint64_t first = block->work->first_token - block->work->q_index;
     int64_t position = attn__cp_position(&run->shard, key);
 
     if (!covered || !row->mask.square || run->positions == NULL)
@@ -325,10 +325,10 @@ static void kv_loop(struct row_block *block)
         end_row(block, &block->row[r]);
 }
 
-void cpu_attention_c(const struct cpu_run *run, const struct attn_work *work, void *scratch)
+void cpu_attention_c(const struct cpu_run *run, const struct attn_work_item *work, void *scratch)
 {
     struct row_block block = {.run = run, .work = work};
-    uint64_t rows = (uint64_t)work->rows * run->group;
+    uint64_t rows = (uint64_t)work->tokens * run->group;
 
     block.dim = run->problem->head_dim;
     block.dim_vo = run->problem->head_dim_vo;
