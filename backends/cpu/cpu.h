@@ -28,7 +28,7 @@ struct attn_instance {
 
 struct attn_backend_impl {
     struct attn_instance *instance;
-    uint32_t threads; /* lanes: how many tasks run at once */
+    uint32_t threads; /* how many tasks run at once */
     struct cpu_pool *pool;
 };
 
@@ -39,7 +39,7 @@ struct attn_plan_impl {
     const struct cpu_kernel *kernels[2]; /* decode, prefill */
     struct attn_planner_bounds bounds;
     struct attn_plan_sizes sizes;
-    uint64_t partial_lse_offset; /* of scratch; the partial results begin at 0 */
+    uint64_t partial_lse_offset; /* in scratch, behind the partial outputs, which begin at 0 */
     uint64_t workers_offset;
     uint64_t worker_bytes;
     uint32_t hash; /* of the problem: a schedule is taken only by the plan that it was made for */
@@ -72,28 +72,29 @@ const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,
                                       const struct attn_problem *problem, uint32_t phase);
 int32_t cpu_query(struct attn_instance *instance, const struct attn_device *device,
                   const struct attn_problem *problem, uint32_t cost_rank, struct attn_query *out);
-/* How the planner is to see a problem of this plugin. */
+/* What this plugin's kernels want of the planner. */
 struct attn_planner cpu_planner(const struct attn_problem *problem, uint32_t units);
 int32_t cpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count);
 
 /* ---------------------------------------------------------------- pool.c */
 
-/* `lane` is below the number of lanes, and no two tasks run on the same lane at once. */
-typedef void (*cpu_lane_fn)(void *arg, uint32_t lane);
+/* `worker` is below the number of workers, and no two tasks of a worker run at once. */
+typedef void (*cpu_worker_fn)(void *arg, uint32_t worker);
 
 /* A pool of threads - 1 workers, which start at the first run. NULL on lack of memory. */
 struct cpu_pool *cpu_pool_create(uint32_t threads);
 /* Joins the workers. */
 void cpu_pool_destroy(struct cpu_pool *pool);
 /*
- * Calls fn(arg, lane) for lane 0 on this thread and, as far as workers are free, for lanes 1 ... lanes - 1 on
- * theirs; returns when all calls that began have returned. While another thread uses the pool, lane 0 is all.
+ * Calls fn(arg, 0) on this thread and, as far as threads of the pool are free, fn(arg, 1) ... fn(arg,
+ * workers - 1) on those; returns when all calls that began have returned. While another thread uses the pool,
+ * this thread works alone.
  */
-void cpu_pool_run(struct cpu_pool *pool, uint32_t lanes, cpu_lane_fn fn, void *arg);
+void cpu_pool_run(struct cpu_pool *pool, uint32_t workers, cpu_worker_fn fn, void *arg);
 
 /* ---------------------------------------------------------------- executor.c */
 
-typedef void (*cpu_task_fn)(void *arg, uint32_t task, uint32_t lane);
+typedef void (*cpu_task_fn)(void *arg, uint32_t task, uint32_t worker);
 
 /* Whose threads a call runs on. */
 struct cpu_executor {
@@ -108,8 +109,8 @@ struct cpu_executor {
 int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backend_impl *backend,
                           void *stream, struct attn_error *err);
 /*
- * Calls fn(arg, task, lane) for all tasks and returns when all are done. `tickets` are two zeroed words that
- * a team shares and finds zero again; without them a team takes every nth task each.
+ * Calls fn(arg, task, worker) for all tasks and returns when all are done. `tickets` are two zeroed words
+ * that a team shares and finds zero again; without them a team takes every nth task each.
  */
 int32_t cpu_execute(const struct cpu_executor *executor, _Atomic uint32_t *tickets, uint32_t tasks,
                     cpu_task_fn fn, void *arg, struct attn_error *err);
@@ -138,7 +139,7 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
 
 /* ---------------------------------------------------------------- epilogue.c */
 
-/* The last finisher of a work item that was split merges the splits in order and writes the rows. */
+/* Combines the splits of a work item in order and writes its rows. Called by the task that finished last. */
 void cpu_combine_splits(const struct cpu_run *run, const struct attn_work_item *work);
 /* Elements to and from f32. Vectors, contiguous. */
 void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count);

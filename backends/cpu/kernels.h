@@ -39,8 +39,8 @@ static inline float cpu_scale_at(const struct cpu_scale *scale, int64_t outer, i
 }
 
 /*
- * Keys or values of a cache. A vector lies in one piece, or (layout paged-x) in pieces of so many elements,
- * piece_stride bytes apart; token_stride then leads to the first piece of a token.
+ * Keys or values of a cache. A vector is contiguous, or (layout paged-x) cut into chunks of `chunk` elements,
+ * chunk_stride bytes apart; token_stride then leads to the first chunk of a token.
  */
 struct cpu_cache {
     const char *base;
@@ -48,8 +48,8 @@ struct cpu_cache {
     int64_t token_stride;
     int64_t head_stride;
     uint32_t dtype;
-    uint32_t piece; /* 0 = all of them */
-    int64_t piece_stride;
+    uint32_t chunk; /* elements of a chunk; 0 = the whole vector */
+    int64_t chunk_stride;
     struct cpu_scale scale;
 };
 
@@ -100,8 +100,8 @@ struct cpu_run {
     const int64_t *mask_starts; /* or NULL: by stride */
     int64_t mask_seq, mask_head, mask_row;
 
-    float *partial_out; /* partial results: f32 [part rows, head_dim_vo], normalised */
-    float *partial_lse; /* f32 [part rows] */
+    float *partial_out; /* split workspace, partial O: f32 [split rows, head_dim_vo], normalised */
+    float *partial_lse; /* partial LSE: f32 [split rows] */
 };
 
 /* Byte offsets of keys and values of one head from the caches' bases; -1 = the key does not exist. */
@@ -160,7 +160,7 @@ void cpu_epilogue(const struct cpu_run *run, const struct attn_work_item *work, 
  */
 typedef void (*cpu_attention_fn)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch);
 
-/* The rows of levels; a test has one of its own. */
+/* The kernels of each instruction set; a test has a level of its own. */
 #ifndef CPU_LEVELS
 #define CPU_LEVELS "levels.def"
 #endif

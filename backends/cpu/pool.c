@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * The plugin's own threads. A run is open while its caller works on it; workers join an open run and take the
- * next lane. The caller closes the run when its own lane is done and waits only for those that joined, so
- * that a worker which the system has not scheduled yet costs nothing.
+ * next worker number. The caller closes the run when its own work is done and waits only for those that
+ * joined, so that a worker which the system has not scheduled yet costs nothing.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -32,9 +32,9 @@ struct cpu_pool {
     uint32_t asleep;
     bool open;
     bool stop;
-    uint32_t next_lane;
-    uint32_t lanes;
-    cpu_lane_fn fn;
+    uint32_t next_worker;
+    uint32_t wanted; /* workers of the open run, its caller included */
+    cpu_worker_fn fn;
     void *arg;
 };
 
@@ -84,15 +84,15 @@ static void spin_until_idle(const struct cpu_pool *pool)
 }
 
 /* One worker in one run. The lock is held on entry and on return. */
-static void take_part(struct cpu_pool *pool)
+static void join_run(struct cpu_pool *pool)
 {
-    cpu_lane_fn fn = pool->fn;
+    cpu_worker_fn fn = pool->fn;
     void *arg = pool->arg;
-    uint32_t lane = pool->next_lane++;
+    uint32_t worker = pool->next_worker++;
 
     atomic_fetch_add(&pool->running, 1);
     pthread_mutex_unlock(&pool->lock);
-    fn(arg, lane);
+    fn(arg, worker);
     pthread_mutex_lock(&pool->lock);
     if (atomic_fetch_sub(&pool->running, 1) == 1)
         pthread_cond_signal(&pool->done);
@@ -105,8 +105,8 @@ static void *work(void *arg)
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         uint32_t seen = atomic_load(&pool->generation);
-        if (pool->open && pool->next_lane < pool->lanes)
-            take_part(pool);
+        if (pool->open && pool->next_worker < pool->wanted)
+            join_run(pool);
         if (pool->stop)
             break;
         if (atomic_load(&pool->generation) != seen)
@@ -185,17 +185,17 @@ void cpu_pool_destroy(struct cpu_pool *pool)
     free(pool);
 }
 
-static void open_run(struct cpu_pool *pool, uint32_t lanes, cpu_lane_fn fn, void *arg)
+static void open_run(struct cpu_pool *pool, uint32_t workers, cpu_worker_fn fn, void *arg)
 {
     pthread_mutex_lock(&pool->lock);
     pool->fn = fn;
     pool->arg = arg;
-    pool->lanes = lanes;
-    pool->next_lane = 1;
+    pool->wanted = workers;
+    pool->next_worker = 1;
     pool->open = true;
     atomic_fetch_add(&pool->generation, 1);
-    if (pool->asleep > lanes - 1)
-        for (uint32_t i = 0; i + 1 < lanes; i++)
+    if (pool->asleep > workers - 1)
+        for (uint32_t i = 0; i + 1 < workers; i++)
             pthread_cond_signal(&pool->wake);
     else if (pool->asleep > 0)
         pthread_cond_broadcast(&pool->wake);
@@ -214,17 +214,17 @@ static void close_run(struct cpu_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-void cpu_pool_run(struct cpu_pool *pool, uint32_t lanes, cpu_lane_fn fn, void *arg)
+void cpu_pool_run(struct cpu_pool *pool, uint32_t workers, cpu_worker_fn fn, void *arg)
 {
-    lanes = lanes < pool->threads ? lanes : pool->threads;
-    if (lanes < 2 || pool->pid != getpid() || pthread_mutex_trylock(&pool->user) != 0) {
+    workers = workers < pool->threads ? workers : pool->threads;
+    if (workers < 2 || pool->pid != getpid() || pthread_mutex_trylock(&pool->user) != 0) {
         fn(arg, 0);
         return;
     }
     if (!pool->started)
         start(pool);
     if (pool->workers > 0)
-        open_run(pool, lanes, fn, arg);
+        open_run(pool, workers, fn, arg);
     fn(arg, 0);
     if (pool->workers > 0)
         close_run(pool);

@@ -7,7 +7,7 @@
 
 #include "code8.h"
 
-/* Elements that are converted at once: whole pieces of every layout. */
+/* Elements that are converted at once: whole chunks of every layout. */
 #define ELEMENTS 64u
 
 struct cpu_half cpu_half_of(const struct attn_kv_desc *desc, bool values)

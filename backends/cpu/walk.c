@@ -15,15 +15,15 @@ struct cpu_cache cpu_cache_of(const struct attn_kv_desc *desc, bool values)
 {
     char *base = attn__address(values ? &desc->v : &desc->k);
     const struct attn__kv_view view = attn__kv_view(desc, values, base);
-    const bool pieces = desc->layout == ATTN_PAGED_X;
+    const bool chunks = desc->layout == ATTN_PAGED_X;
 
     return (struct cpu_cache){.base = base,
                               .page_stride = view.page_stride,
                               .token_stride = view.token_stride,
                               .head_stride = view.head_stride,
                               .dtype = view.dtype,
-                              .piece = pieces ? view.piece / view.size : 0,
-                              .piece_stride = view.piece_stride,
+                              .chunk = chunks ? view.piece / view.size : 0,
+                              .chunk_stride = view.piece_stride,
                               .scale = cpu_scale_of(values ? &desc->v_scale : &desc->k_scale)};
 }
 
