@@ -7,7 +7,7 @@
 #include "fail.h"
 #include "parts.h"
 
-void attn__builder_turn(struct attn_builder_impl *b)
+void attn__builder_next_copy(struct attn_builder_impl *b)
 {
     const uint32_t groups = b->params.groups + (b->cross != NULL ? 1u : 0u);
     char *block;
@@ -28,7 +28,7 @@ int32_t attn__builder_reset(struct attn_builder_impl *b, struct attn_error *err)
 {
     (void)err;
     if (!b->direct || b->decode_start.host == NULL)
-        attn__builder_turn(b);
+        attn__builder_next_copy(b);
     b->seqs = b->prefills = b->prompt_tokens = b->decode_tokens = 0;
     b->max_prefill = b->max_q = b->max_decode_q = b->first_row = 0;
     b->hit = b->profile = b->moved = b->on_device = b->host_only = false;

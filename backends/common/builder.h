@@ -122,7 +122,7 @@ int32_t attn__builder_create(struct attn_backend_impl *backend, const struct att
                              struct attn_builder_impl **out, struct attn_error *err);
 void attn__builder_destroy(struct attn_builder_impl *builder);
 /* Points the arrays at the block of the next step. */
-void attn__builder_turn(struct attn_builder_impl *builder);
+void attn__builder_next_copy(struct attn_builder_impl *builder);
 /* Points the views of the whole at the arrays; the block tables show `rows` rows. */
 void attn__builder_show(struct attn_builder_impl *builder, const struct attn_builder_build_args *args,
                         uint32_t rows);

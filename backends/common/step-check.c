@@ -56,8 +56,8 @@ static int32_t check_counts(const struct attn__step *step, struct attn_error *er
     if (step->seqs == 0 || step->queries == 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "queries",
                           "seqs is %u and queries %u; accepted: 1 and more", step->seqs, step->queries);
-    if (step->args->turn != 0 && !step->b->flash)
-        return attn__fail(err, ATTN_E_INVALID, 0, "turn",
+    if (step->args->prefill_to_decode != 0 && !step->b->flash)
+        return attn__fail(err, ATTN_E_INVALID, 0, "prefill_to_decode",
                           "Chunked prefill is not supported with %s yet.turn_prefills_into_decodes is a "
                           "Multi-Step + Chunked-Prefill specific parameter.",
                           step->b->infer ? "flashinfer" : "rocm_flash_attn");
@@ -77,8 +77,8 @@ static int32_t check_rows(struct attn__step *step, struct attn_error *err)
     if (status != ATTN_OK)
         return status;
     step->max_q = 1;
-    step->rows = step->seqs;
-    if (step->args->turn != 0 || starts->host == NULL)
+    step->num_tokens = step->seqs;
+    if (step->args->prefill_to_decode != 0 || starts->host == NULL)
         return ATTN_OK;
     step->starts = starts->host;
     for (uint32_t i = 0; i < step->queries; i++) {
@@ -89,11 +89,11 @@ static int32_t check_rows(struct attn__step *step, struct attn_error *err)
                               step->starts[i], step->starts[i + 1], i);
         step->max_q = q > step->max_q ? (uint32_t)q : step->max_q;
     }
-    step->rows = (uint32_t)step->starts[step->queries] + (step->seqs - step->queries);
+    step->num_tokens = (uint32_t)step->starts[step->queries] + (step->seqs - step->queries);
     return ATTN_OK;
 }
 
-static int32_t check_turn(const struct attn__step *step, struct attn_error *err)
+static int32_t check_prefill_to_decode(const struct attn__step *step, struct attn_error *err)
 {
     const struct attn_metadata_impl *m = &step->b->whole;
     const int64_t prefills = attn__field(m, ATTN_FIELD_NUM_PREFILLS, 0)->value;
@@ -118,7 +118,7 @@ static int32_t check_numbers(const struct attn__step *step, struct attn_error *e
     if (status == ATTN_OK)
         status = want_number(step, ATTN_FIELD_NUM_PREFILL_TOKENS, 0, 0, err);
     if (status == ATTN_OK)
-        status = want_number(step, ATTN_FIELD_NUM_DECODE_TOKENS, 0, step->rows, err);
+        status = want_number(step, ATTN_FIELD_NUM_DECODE_TOKENS, 0, step->num_tokens, err);
     if (status == ATTN_OK && !step->b->infer)
         status = want_number(step, ATTN_FIELD_MAX_QUERY_LEN, 0, step->max_q, err);
     if (status == ATTN_OK)
@@ -139,12 +139,12 @@ static int32_t check_longest(const struct attn__step *step, uint32_t group, stru
 
 static int32_t check_group(const struct attn__step *step, uint32_t g, struct attn_error *err)
 {
-    const bool infer = step->b->infer, turn = step->args->turn != 0;
+    const bool infer = step->b->infer, to_decode = step->args->prefill_to_decode != 0;
     const struct {
         uint32_t field;
         uint64_t count;
         bool wanted;
-    } shapes[] = {{ATTN_FIELD_SLOT_MAPPING, step->rows, !turn},
+    } shapes[] = {{ATTN_FIELD_SLOT_MAPPING, step->num_tokens, !to_decode},
                   {ATTN_FIELD_SEQ_LENS, step->seqs, !infer},
                   {ATTN_FIELD_SEQ_LENS_TENSOR, step->seqs, true},
                   {ATTN_FIELD_SEQ_START_LOC, (uint64_t)step->seqs + 1, true},
@@ -157,7 +157,7 @@ static int32_t check_group(const struct attn__step *step, uint32_t g, struct att
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] && status == ATTN_OK; i++)
         if (shapes[i].wanted)
             status = want_shape(step, shapes[i].field, g, shapes[i].count, err);
-    if (status == ATTN_OK && !infer && !turn)
+    if (status == ATTN_OK && !infer && !to_decode)
         status = check_longest(step, g, err);
     const struct attn_view *table = attn__field(&step->b->whole, ATTN_FIELD_BLOCK_TABLES, g);
     if (status == ATTN_OK && (table->kind != ATTN_VIEW_ARRAY || table->shape[0] < step->queries || !infer))
@@ -208,11 +208,11 @@ int32_t attn__step_check(struct attn__step *step, struct attn_error *err)
     const struct attn_metadata_impl *m = &step->b->whole;
     int32_t status = check_counts(step, err);
 
-    if (status == ATTN_OK && step->args->turn != 0)
-        status = check_turn(step, err);
+    if (status == ATTN_OK && step->args->prefill_to_decode != 0)
+        status = check_prefill_to_decode(step, err);
     if (status == ATTN_OK)
         status = check_rows(step, err);
-    if (status == ATTN_OK && step->args->turn == 0)
+    if (status == ATTN_OK && step->args->prefill_to_decode == 0)
         status = check_numbers(step, err);
     for (uint32_t g = 0; g < m->groups && status == ATTN_OK; g++)
         status = check_group(step, g, err);

@@ -22,7 +22,7 @@ static struct attn_advance host_arrays(const struct attn__step *step, uint32_t g
 
     return (struct attn_advance){.seqs = step->seqs,
                                  .queries = step->queries,
-                                 .rows = step->rows,
+                                 .rows = step->num_tokens,
                                  .block = step->b->group[g].given.block,
                                  .keep_padding = step->b->infer,
                                  .table_width = (uint32_t)table->shape[1],
@@ -64,7 +64,7 @@ static void device_arrays(const struct attn__step *step, uint32_t g, struct attn
     to->block = step->b->group[g].given.block;
     to->seqs = step->seqs;
     to->queries = step->queries;
-    to->num_tokens = step->rows;
+    to->num_tokens = step->num_tokens;
     to->keep_padding = step->b->infer ? 1 : 0;
     to->index_dtype = table->dtype;
     to->table_width = (uint32_t)table->shape[1];
@@ -93,16 +93,16 @@ static void device_arrays(const struct attn__step *step, uint32_t g, struct attn
 }
 
 /*
- * The next block of the ring, with what this one holds: copies of this one may still be under way. Block
- * tables are not in it.
+ * Moves the step to the next host copy of the circular buffer, because transfers from this one may still be
+ * under way. Block tables have memory of their own and stay.
  */
-static void turn_block(struct attn_builder_impl *b)
+static void carry_to_next_copy(struct attn_builder_impl *b)
 {
     const struct attn_metadata_impl *m = &b->whole;
     char *old = b->blocks[b->step];
     const uint32_t sets = m->groups > m->modalities ? m->groups : m->modalities;
 
-    attn__builder_turn(b);
+    attn__builder_next_copy(b);
     char *block = b->blocks[b->step];
     if (block == old)
         return;
@@ -119,7 +119,7 @@ static void turn_block(struct attn_builder_impl *b)
     }
 }
 
-/* Rows that attn_builder_set_row has lengthened may need more columns than the step showed. */
+/* attn_builder_set_row may have lengthened rows beyond the columns that the step showed. */
 static void widen(struct attn_builder_impl *b)
 {
     const struct attn_metadata_impl *m = &b->whole;
@@ -133,8 +133,8 @@ static void widen(struct attn_builder_impl *b)
     }
 }
 
-/* Prompts of the step before become decodes. */
-static void turn_prompts(const struct attn__step *step)
+/* Sequences that were prefilled in the last step decode one token each from here on. */
+static void prefills_to_decodes(const struct attn__step *step)
 {
     struct attn_builder_impl *b = step->b;
     struct attn_metadata_impl *m = &b->whole;
@@ -161,7 +161,7 @@ static int32_t on_device(const struct attn__step *step, const struct attn_kv_tab
     struct attn_builder_impl *b = step->b;
     int32_t status = attn__builder_flush_tables(b, stream, err);
 
-    if (status == ATTN_OK && step->args->turn != 0) {
+    if (status == ATTN_OK && step->args->prefill_to_decode != 0) {
         const struct attn_view *starts = attn__field(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0);
         const struct attn_buffer from = {starts->host, 0};
         status =
@@ -176,22 +176,22 @@ static int32_t on_device(const struct attn__step *step, const struct attn_kv_tab
     return status;
 }
 
-/* Lists and maxima that only the host has. */
-static void finish(const struct attn__step *step)
+/* The lists and maxima that kernels do not read, and that the device therefore cannot advance. */
+static void update_host_lists(const struct attn__step *step)
 {
     const struct attn_metadata_impl *m = &step->b->whole;
 
     for (uint32_t g = 0; g < m->groups; g++) {
         const int32_t *lens = ints(m, ATTN_FIELD_SEQ_LENS_TENSOR, g);
-        int32_t *list = ints(m, ATTN_FIELD_SEQ_LENS, g), most = 0;
+        int32_t *list = ints(m, ATTN_FIELD_SEQ_LENS, g), max_len = 0;
         struct attn_view *longest = attn__field(m, ATTN_FIELD_MAX_DECODE_SEQ_LEN, g);
         for (uint32_t i = 0; lens != NULL && i < step->seqs; i++)
-            most = lens[i] > most ? lens[i] : most;
+            max_len = lens[i] > max_len ? lens[i] : max_len;
         if (lens != NULL && list != NULL)
             memcpy(list, lens, step->seqs * sizeof *list);
         if (longest->kind == ATTN_VIEW_NUMBER)
             longest->value =
-                lens != NULL ? most
+                lens != NULL ? max_len
                              : longest->value + (step->args->max_accepted > 0 ? step->args->max_accepted : 1);
     }
 }
@@ -220,12 +220,12 @@ int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_adv
     if (status != ATTN_OK)
         return status;
     if (!b->direct && mirrored)
-        turn_block(b);
+        carry_to_next_copy(b);
     step.starts = step.starts != NULL ? ints(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0) : NULL;
     b->moved = true;
     attn__parts_drop(b);
-    if (args->turn != 0)
-        turn_prompts(&step);
+    if (args->prefill_to_decode != 0)
+        prefills_to_decodes(&step);
     if (!b->direct)
         status = on_device(&step, kv, stream, err);
     for (uint32_t g = 0; g < b->whole.groups && status == ATTN_OK && mirrored; g++) {
@@ -235,6 +235,6 @@ int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_adv
         attn__advance_write(&arrays);
     }
     if (status == ATTN_OK)
-        finish(&step);
+        update_host_lists(&step);
     return status;
 }

@@ -11,7 +11,7 @@ struct attn__step {
     const struct attn_advance_args *args;
     uint32_t seqs;
     uint32_t queries;
-    uint32_t rows;         /* tokens of the step to come */
+    uint32_t num_tokens;   /* tokens of the step to come */
     uint32_t max_q;        /* most of them of a sequence */
     const int32_t *starts; /* query_start_loc of the step to come; NULL = one token each */
 };

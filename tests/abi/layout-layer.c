@@ -51,7 +51,7 @@ SIZE(attn_advance_args, 96);
 AT(attn_advance_args, struct_size, 0);
 AT(attn_advance_args, seqs, 4);
 AT(attn_advance_args, queries, 8);
-AT(attn_advance_args, turn, 12);
+AT(attn_advance_args, prefill_to_decode, 12);
 AT(attn_advance_args, accepted, 16);
 AT(attn_advance_args, max_accepted, 24);
 AT(attn_advance_args, reserved, 28);

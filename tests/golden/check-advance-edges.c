@@ -123,7 +123,7 @@ static int32_t advance(const json_t *row, struct attn_metadata *metadata, struct
     ATTN_INIT(&args);
     args.seqs = (uint32_t)golden_int(row, "num_seqs", 0);
     args.queries = (uint32_t)golden_int(row, "num_queries", 0);
-    args.turn = golden_bool(row, "turn");
+    args.prefill_to_decode = golden_bool(row, "turn");
     const struct golden_lent lent[] = {golden_lend(sampled, sizeof sampled),
                                        golden_lend(tokens, sizeof tokens),
                                        golden_lend(positions, sizeof positions)};

@@ -101,7 +101,7 @@ static bool advance(struct golden *g, const json_t *expected, struct running *ru
     ATTN_INIT(&err);
     args.seqs = run->seqs;
     args.queries = run->queries;
-    args.turn = golden_bool(expected, "turn");
+    args.prefill_to_decode = golden_bool(expected, "turn");
     const struct golden_lent lent[] = {golden_lend(sampled, count * sizeof *sampled),
                                        golden_lend(run->tokens, run->rows * sizeof *run->tokens),
                                        golden_lend(run->positions, run->rows * sizeof *run->positions)};
@@ -109,7 +109,7 @@ static bool advance(struct golden *g, const json_t *expected, struct running *ru
     args.tokens = lent[1].buffer;
     args.positions = lent[2].buffer;
     /* The rows of prompts end where they turn into decodes. */
-    if (args.turn != 0)
+    if (args.prefill_to_decode != 0)
         run->rows = run->seqs;
     int32_t status = attn_metadata_advance_step(run->metadata, &args, NULL, &err);
     for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)

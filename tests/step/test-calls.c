@@ -63,7 +63,7 @@ static int32_t advance(struct attn_metadata *metadata, uint32_t seqs, uint32_t q
     ATTN_INIT(&args);
     args.seqs = seqs;
     args.queries = queries;
-    args.turn = turn;
+    args.prefill_to_decode = turn;
     args.tokens.data = tokens;
     args.sampled.data = sampled;
     err.field[0] = '\0';

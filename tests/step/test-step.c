@@ -210,7 +210,7 @@ static int32_t advance(struct dice *dice, const struct fixture_step *step, struc
     ATTN_INIT(&args);
     args.seqs = step->seqs + step->pad;
     args.queries = step->seqs;
-    args.turn = (uint32_t)turn;
+    args.prefill_to_decode = (uint32_t)turn;
     args.accepted = accepted;
     if (accepted != NULL && step->apart)
         args.accepted_device.data = (void *)((uintptr_t)accepted | apart);

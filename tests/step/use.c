@@ -61,7 +61,7 @@ static void advance(const struct attn_metadata_impl *whole, struct attn_builder_
     ATTN_INIT(&args);
     args.seqs = whole->seqs;
     args.queries = whole->queries;
-    args.turn = (uint32_t)turn;
+    args.prefill_to_decode = (uint32_t)turn;
     args.sampled.data = args.tokens.data = tokens;
     args.positions.data = positions;
     (void)attn__common_builder.advance(builder, &args, NULL, NULL, &err);

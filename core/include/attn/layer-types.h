@@ -207,9 +207,10 @@ enum attn_part {
  */
 struct attn_advance_args {
     uint32_t struct_size;
-    uint32_t seqs;           /* of the step, padding of a graph included */
-    uint32_t queries;        /* without it */
-    uint32_t turn;           /* 1: prompts of the step before become decodes of one token (FlashAttention) */
+    uint32_t seqs;    /* of the step, padding of a graph included */
+    uint32_t queries; /* without it */
+    uint32_t
+        prefill_to_decode;   /* 1: prefills of the last step become decodes of one token (FlashAttention) */
     const int32_t *accepted; /* host memory [queries]; NULL: 1 each */
     uint32_t max_accepted;   /* largest count that only the device knows; 0 = 1 */
     uint32_t reserved;
