@@ -3,8 +3,8 @@
 #include "builder-table.h"
 #include "builder-device.h"
 #include "builder.h"
-#include "flat.h"
 #include "parts.h"
+#include "serialise.h"
 #include "step.h"
 
 const struct attn_builder_table attn__common_builder = {

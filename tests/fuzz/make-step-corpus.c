@@ -91,7 +91,8 @@ static void damage(const char *directory, uint8_t kind, char *data, uint64_t siz
 
     for (size_t i = 0; i < sizeof faults / sizeof faults[0] + sizeof array / sizeof array[0]; i++) {
         const size_t n = sizeof faults / sizeof faults[0];
-        const uint64_t at = i < n ? faults[i].at : 64 + 3 * sizeof(struct attn_flat_record) + array[i - n].at;
+        const uint64_t at =
+            i < n ? faults[i].at : 64 + 3 * sizeof(struct attn_serialised_record) + array[i - n].at;
         snprintf(name, sizeof name, "bad-%s", i < n ? faults[i].name : array[i - n].name);
         memcpy(&kept, data + at, sizeof kept);
         memcpy(data + at, i < n ? &faults[i].value : &array[i - n].value, sizeof kept);

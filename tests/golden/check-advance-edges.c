@@ -62,11 +62,12 @@ static uint32_t field_of(const char *tag, const char **rest)
     return best;
 }
 
-static struct attn_flat_record *find(void *flat, uint32_t field)
+static struct attn_serialised_record *find(void *bytes, uint32_t field)
 {
-    struct attn_flat_header *header = flat;
-    struct attn_flat_record *records =
-        (struct attn_flat_record *)(void *)((char *)flat + sizeof *header + 8 * (size_t)header->groups);
+    struct attn_serialised_header *header = bytes;
+    struct attn_serialised_record *records =
+        (struct attn_serialised_record *)(void *)((char *)bytes + sizeof *header +
+                                                  8 * (size_t)header->groups);
 
     for (uint32_t i = 0; i < header->records; i++)
         if (records[i].field == field)
@@ -74,12 +75,12 @@ static struct attn_flat_record *find(void *flat, uint32_t field)
     return NULL;
 }
 
-static void change(const char *tag, void *flat)
+static void change(const char *tag, void *bytes)
 {
     const char *rest;
     uint32_t field =
         strstr(tag, "without_graph") != NULL ? (uint32_t)ATTN_FIELD_USE_CUDA_GRAPH : field_of(tag, &rest);
-    struct attn_flat_record *record = field != 0 ? find(flat, field) : NULL;
+    struct attn_serialised_record *record = field != 0 ? find(bytes, field) : NULL;
     int64_t value;
 
     if (record == NULL)
@@ -87,7 +88,8 @@ static void change(const char *tag, void *flat)
     if (field == ATTN_FIELD_USE_CUDA_GRAPH)
         record->value = 0;
     else if (strcmp(rest, "none") == 0)
-        *record = (struct attn_flat_record){.field = field, .index = record->index, .kind = ATTN_VIEW_NULL};
+        *record =
+            (struct attn_serialised_record){.field = field, .index = record->index, .kind = ATTN_VIEW_NULL};
     else if (strcmp(rest, "stale") == 0)
         record->value--;
     else if (sscanf(rest, "%lld", (long long *)&value) == 1)
@@ -103,13 +105,13 @@ static int32_t restore(const char *tag, struct attn_builder *builder, struct att
 
     if (status != ATTN_E_SIZE)
         return status == ATTN_OK ? ATTN_E_STATE : status;
-    uint64_t *flat = golden_memory((size_t)size / 8 + 1, 8);
-    status = attn_metadata_serialise(*metadata, flat, size, &size, err);
+    uint64_t *bytes = golden_memory((size_t)size / 8 + 1, 8);
+    status = attn_metadata_serialise(*metadata, bytes, size, &size, err);
     if (status == ATTN_OK) {
-        change(tag, flat);
-        status = attn_builder_restore(builder, flat, size, NULL, metadata, err);
+        change(tag, bytes);
+        status = attn_builder_restore(builder, bytes, size, NULL, metadata, err);
     }
-    free(flat);
+    free(bytes);
     return status;
 }
 

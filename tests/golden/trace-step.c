@@ -193,11 +193,12 @@ static int32_t make(const json_t *meta, uint32_t flavour, const struct fields *f
     return attn_builder_create(backend, &params, builder, err);
 }
 
-static struct attn_flat_record *find(uint64_t *flat, uint32_t field)
+static struct attn_serialised_record *find(uint64_t *bytes, uint32_t field)
 {
-    struct attn_flat_header *header = (struct attn_flat_header *)(void *)flat;
-    struct attn_flat_record *records =
-        (struct attn_flat_record *)(void *)((char *)flat + sizeof *header + 8 * (size_t)header->groups);
+    struct attn_serialised_header *header = (struct attn_serialised_header *)(void *)bytes;
+    struct attn_serialised_record *records =
+        (struct attn_serialised_record *)(void *)((char *)bytes + sizeof *header +
+                                                  8 * (size_t)header->groups);
 
     for (uint32_t i = 0; i < header->records; i++)
         if (records[i].field == field)
@@ -205,12 +206,12 @@ static struct attn_flat_record *find(uint64_t *flat, uint32_t field)
     return NULL;
 }
 
-static void set_slots(uint64_t *flat, uint32_t field, const int64_t *slots, size_t count)
+static void set_slots(uint64_t *bytes, uint32_t field, const int64_t *slots, size_t count)
 {
-    const struct attn_flat_record *record = find(flat, field);
+    const struct attn_serialised_record *record = find(bytes, field);
 
     if (record != NULL && slots != NULL && record->kind == ATTN_VIEW_ARRAY && record->shape[0] == count)
-        memcpy((char *)flat + record->offset, slots, count * sizeof(int64_t));
+        memcpy((char *)bytes + record->offset, slots, count * sizeof(int64_t));
 }
 
 /* Recorded slots may begin within a block, which no list of blocks says: through bytes and back. */
@@ -222,14 +223,14 @@ static int32_t set_all_slots(const struct fields *f, struct attn_builder *builde
 
     if (status != ATTN_E_SIZE)
         return status;
-    uint64_t *flat = golden_memory((size_t)size / 8 + 1, 8);
-    status = attn_metadata_serialise(*metadata, flat, size, &size, err);
+    uint64_t *bytes = golden_memory((size_t)size / 8 + 1, 8);
+    status = attn_metadata_serialise(*metadata, bytes, size, &size, err);
     if (status == ATTN_OK) {
-        set_slots(flat, ATTN_FIELD_SLOT_MAPPING, f->slots, f->slot_count);
-        set_slots(flat, ATTN_FIELD_CROSS_SLOT_MAPPING, f->cross_slots, f->cross_count);
-        status = attn_builder_restore(builder, flat, size, NULL, metadata, err);
+        set_slots(bytes, ATTN_FIELD_SLOT_MAPPING, f->slots, f->slot_count);
+        set_slots(bytes, ATTN_FIELD_CROSS_SLOT_MAPPING, f->cross_slots, f->cross_count);
+        status = attn_builder_restore(builder, bytes, size, NULL, metadata, err);
     }
-    free(flat);
+    free(bytes);
     return status;
 }
 

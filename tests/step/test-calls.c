@@ -145,8 +145,8 @@ static struct attn_metadata *changed(struct attn_builder *builder, struct attn_m
 {
     char bytes[4096];
     uint64_t size = 0;
-    struct attn_flat_header header;
-    struct attn_flat_record record;
+    struct attn_serialised_header header;
+    struct attn_serialised_record record;
     struct attn_metadata *out = NULL;
 
     CHECK(attn_metadata_serialise(whole, bytes, sizeof bytes, &size, &err) == ATTN_OK, field, "%s",

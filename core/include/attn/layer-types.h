@@ -221,16 +221,16 @@ struct attn_advance_args {
     struct attn_buffer positions; /* i64 [tokens of the step], written; may be left out */
 };
 
-/* ---------------------------------------------------------------- a step as bytes */
+/* ---------------------------------------------------------------- a serialised step */
 
-#define ATTN_FLAT_MAGIC   UINT64_C(0x504554534e545441)
-#define ATTN_FLAT_VERSION UINT32_C(1)
+#define ATTN_SERIALISED_MAGIC   UINT64_C(0x504554534e545441)
+#define ATTN_SERIALISED_VERSION UINT32_C(1)
 
 /*
  * What attn_metadata_serialise writes: this header, a word per cache group (tokens per block), the records,
  * and the elements of arrays and lists, each at a multiple of 8 bytes from the start. Little-endian.
  */
-struct attn_flat_header {
+struct attn_serialised_header {
     uint64_t magic; /* "ATTNSTEP" */
     uint32_t version;
     uint32_t records;
@@ -242,11 +242,11 @@ struct attn_flat_header {
     uint32_t seqs;
     uint32_t queries;
     uint32_t first_row;
-    uint32_t untabled; /* prompts whose blocks the block tables do not show */
+    uint32_t untabled; /* prefills whose blocks are in no block table */
 };
 
 /* One field that has a value. Rows of arrays of rank 2 follow one another without a gap. */
-struct attn_flat_record {
+struct attn_serialised_record {
     uint32_t field; /* enum attn_field */
     uint32_t index; /* cache group or modality */
     uint32_t kind;  /* enum attn_view_kind */

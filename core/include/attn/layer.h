@@ -117,9 +117,9 @@ ATTN_API int32_t attn_metadata_advance_step(struct attn_metadata *metadata,
                                             struct attn_error *err);
 
 /*
- * Writes a step into `capacity` bytes for builders of other processes: struct attn_flat_header. *out_size
- * gets the size, of what is needed with ATTN_E_SIZE; `data` may be NULL with capacity 0. ATTN_E_STATE: some
- * values are on the device alone.
+ * Writes a step into `capacity` bytes for builders of other processes: struct attn_serialised_header.
+ * *out_size gets the size, of what is needed with ATTN_E_SIZE; `data` may be NULL with capacity 0.
+ * ATTN_E_STATE: some values are on the device alone.
  */
 ATTN_API int32_t attn_metadata_serialise(const struct attn_metadata *metadata, void *data, uint64_t capacity,
                                          uint64_t *out_size, struct attn_error *err);

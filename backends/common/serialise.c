@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Writing a step as bytes. */
-#include "flat.h"
+/* Serialises a step. */
+#include "serialise.h"
 #include "fail.h"
 
 #define ALIGNMENT 8u
 
-struct attn__array *attn__flat_array(struct attn_builder_impl *b, uint32_t field, uint32_t index)
+struct attn__array *attn__serialise_array(struct attn_builder_impl *b, uint32_t field, uint32_t index)
 {
     switch (field) {
     case ATTN_FIELD_QUERY_START_LOC:
@@ -34,16 +34,16 @@ struct attn__array *attn__flat_array(struct attn_builder_impl *b, uint32_t field
     }
 }
 
-struct attn__table *attn__flat_table(struct attn_builder_impl *b, uint32_t field, uint32_t index)
+struct attn__table *attn__serialise_table(struct attn_builder_impl *b, uint32_t field, uint32_t index)
 {
-    if (field == ATTN_FIELD_BLOCK_TABLES || field == ATTN__FLAT_ROWS)
+    if (field == ATTN_FIELD_BLOCK_TABLES || field == ATTN__SERIALISED_ROWS)
         return index < b->params.groups ? &b->group[index].table : b->cross != NULL ? &b->cross->table : NULL;
     return field == ATTN_FIELD_CROSS_BLOCK_TABLES && b->cross != NULL ? &b->cross->table : NULL;
 }
 
-uint32_t attn__flat_count(const struct attn_metadata_impl *whole, uint32_t field)
+uint32_t attn__serialise_count(const struct attn_metadata_impl *whole, uint32_t field)
 {
-    if (field == ATTN__FLAT_ROWS)
+    if (field == ATTN__SERIALISED_ROWS)
         return whole->groups + 1;
     if (attn__field_infos[field].name == NULL)
         return 0;
@@ -52,7 +52,7 @@ uint32_t attn__flat_count(const struct attn_metadata_impl *whole, uint32_t field
                                                               : 1;
 }
 
-/* What is being written. Without `data` it is only measured. */
+/* The output. Without `data` its size is only counted. */
 struct writer {
     const struct attn_builder_impl *b;
     char *data;
@@ -66,8 +66,9 @@ static uint32_t size_of(uint32_t dtype)
     return dtype == ATTN_INT64 ? 8 : 4;
 }
 
-/* A record and its elements, `row` bytes of each of its rows. */
-static void put(struct writer *w, struct attn_flat_record *record, const char *from, int64_t stride)
+/* A record and its elements, whose rows are `stride` bytes apart in memory. */
+static void add_record(struct writer *w, struct attn_serialised_record *record, const char *from,
+                       int64_t stride)
 {
     const uint64_t outer = record->rank == 2 ? record->shape[0] : 1;
     const uint64_t inner = (record->rank == 2 ? record->shape[1] : record->shape[0]) * size_of(record->dtype);
@@ -85,18 +86,18 @@ static void put(struct writer *w, struct attn_flat_record *record, const char *f
     w->bytes = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static int32_t put_field(struct writer *w, uint32_t field, uint32_t index, struct attn_error *err)
+static int32_t add_field(struct writer *w, uint32_t field, uint32_t index, struct attn_error *err)
 {
     const struct attn_view *view = attn__field(&w->b->whole, field, index);
-    struct attn_flat_record record = {.field = field, .index = index, .kind = view->kind};
+    struct attn_serialised_record record = {.field = field, .index = index, .kind = view->kind};
     const struct attn__table *table =
-        attn__flat_table((struct attn_builder_impl *)(uintptr_t)w->b, field, index);
+        attn__serialise_table((struct attn_builder_impl *)(uintptr_t)w->b, field, index);
 
     if (view->kind == ATTN_VIEW_NULL)
         return ATTN_OK;
     if (view->kind == ATTN_VIEW_NUMBER) {
         record.value = view->value;
-        put(w, &record, NULL, 0);
+        add_record(w, &record, NULL, 0);
         return ATTN_OK;
     }
     if (view->host == NULL && view->shape[0] > 0)
@@ -106,39 +107,42 @@ static int32_t put_field(struct writer *w, uint32_t field, uint32_t index, struc
     record.rank = view->rank;
     record.shape[0] = view->shape[0];
     record.shape[1] = view->rank == 2 ? view->shape[1] : 0;
-    put(w, &record, view->host, table != NULL ? table->stride : 0);
+    add_record(w, &record, view->host, table != NULL ? table->stride : 0);
     return ATTN_OK;
 }
 
-/* How many cells of each row are blocks of its sequence. */
-static void put_rows(struct writer *w, uint32_t index, uint32_t field)
+/* Which blocks of its sequence each row of a block table shows. */
+static void add_table_rows(struct writer *w, uint32_t index, uint32_t field)
 {
     const struct attn_metadata_impl *m = &w->b->whole;
     const struct attn__table *table =
-        attn__flat_table((struct attn_builder_impl *)(uintptr_t)w->b, ATTN__FLAT_ROWS, index);
+        attn__serialise_table((struct attn_builder_impl *)(uintptr_t)w->b, ATTN__SERIALISED_ROWS, index);
     const struct attn_view *view = attn__field(m, field, field == ATTN_FIELD_BLOCK_TABLES ? index : 0);
-    struct attn_flat_record record = {
-        .field = ATTN__FLAT_ROWS, .index = index, .kind = ATTN_VIEW_LIST, .dtype = ATTN_INT32, .rank = 2};
+    struct attn_serialised_record record = {.field = ATTN__SERIALISED_ROWS,
+                                            .index = index,
+                                            .kind = ATTN_VIEW_LIST,
+                                            .dtype = ATTN_INT32,
+                                            .rank = 2};
 
     if (table == NULL || view->kind != ATTN_VIEW_ARRAY || view->host == NULL)
         return;
     _Static_assert(offsetof(struct attn__table_row, start) == sizeof(uint32_t), "two words in a row");
     record.shape[0] = view->shape[0];
     record.shape[1] = 2;
-    put(w, &record, (const char *)&table->row[m->first_row], sizeof *table->row);
+    add_record(w, &record, (const char *)&table->row[m->first_row], sizeof *table->row);
 }
 
-static int32_t put_all(struct writer *w, struct attn_error *err)
+static int32_t add_all(struct writer *w, struct attn_error *err)
 {
     const struct attn_metadata_impl *m = &w->b->whole;
     int32_t status = ATTN_OK;
 
     for (uint32_t field = 1; field < ATTN_FIELDS; field++)
-        for (uint32_t i = 0; i < attn__flat_count(m, field) && status == ATTN_OK; i++)
-            status = put_field(w, field, i, err);
+        for (uint32_t i = 0; i < attn__serialise_count(m, field) && status == ATTN_OK; i++)
+            status = add_field(w, field, i, err);
     for (uint32_t g = 0; g < m->groups; g++)
-        put_rows(w, g, ATTN_FIELD_BLOCK_TABLES);
-    put_rows(w, m->groups, ATTN_FIELD_CROSS_BLOCK_TABLES);
+        add_table_rows(w, g, ATTN_FIELD_BLOCK_TABLES);
+    add_table_rows(w, m->groups, ATTN_FIELD_CROSS_BLOCK_TABLES);
     return status;
 }
 
@@ -147,20 +151,20 @@ int32_t attn__builder_serialise(const struct attn_builder_impl *b, void *data, u
 {
     const struct attn_metadata_impl *m = &b->whole;
     const uint64_t blocks = m->groups + (m->groups & 1u);
-    struct attn_flat_header header = {.magic = ATTN_FLAT_MAGIC,
-                                      .version = ATTN_FLAT_VERSION,
-                                      .flavour = m->flavour,
-                                      .groups = m->groups,
-                                      .modalities = m->modalities,
-                                      .index_dtype = b->params.index_dtype,
-                                      .seqs = m->seqs,
-                                      .queries = m->queries,
-                                      .first_row = m->first_row,
-                                      .untabled = m->untabled};
+    struct attn_serialised_header header = {.magic = ATTN_SERIALISED_MAGIC,
+                                            .version = ATTN_SERIALISED_VERSION,
+                                            .flavour = m->flavour,
+                                            .groups = m->groups,
+                                            .modalities = m->modalities,
+                                            .index_dtype = b->params.index_dtype,
+                                            .seqs = m->seqs,
+                                            .queries = m->queries,
+                                            .first_row = m->first_row,
+                                            .untabled = m->untabled};
     struct writer w = {.b = b};
-    int32_t status = put_all(&w, err);
+    int32_t status = add_all(&w, err);
     const uint64_t front = sizeof header + blocks * sizeof(uint32_t);
-    const uint64_t records = w.records * sizeof(struct attn_flat_record);
+    const uint64_t records = w.records * sizeof(struct attn_serialised_record);
 
     if (status != ATTN_OK)
         return status;
@@ -175,5 +179,5 @@ int32_t attn__builder_serialise(const struct attn_builder_impl *b, void *data, u
         memcpy((char *)data + sizeof header + g * sizeof(uint32_t), &b->group[g].given.block,
                sizeof(uint32_t));
     w = (struct writer){.b = b, .data = data, .record = front, .bytes = front + records};
-    return put_all(&w, err);
+    return add_all(&w, err);
 }

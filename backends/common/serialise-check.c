@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Whether bytes are a step that this builder can hold. Every number in them may be hostile. */
+/* Whether bytes are a serialised step that this builder can hold. Every number in them may be hostile. */
 #include "fail.h"
-#include "flat.h"
+#include "serialise.h"
 
 static const char *name_of(uint32_t field)
 {
-    return field == ATTN__FLAT_ROWS ? "rows" : attn__field_infos[field].name;
+    return field == ATTN__SERIALISED_ROWS ? "rows" : attn__field_infos[field].name;
 }
 
-bool attn__flat_find(const struct attn__flat *flat, uint32_t field, uint32_t index,
-                     struct attn_flat_record *out)
+bool attn__serialised_find(const struct attn__serialised *in, uint32_t field, uint32_t index,
+                           struct attn_serialised_record *out)
 {
-    const uint64_t blocks = flat->header.groups + (flat->header.groups & 1u);
-    const char *at = flat->data + sizeof flat->header + blocks * sizeof(uint32_t);
+    const uint64_t blocks = in->header.groups + (in->header.groups & 1u);
+    const char *at = in->data + sizeof in->header + blocks * sizeof(uint32_t);
 
-    for (uint32_t i = 0; i < flat->header.records; i++, at += sizeof *out) {
+    for (uint32_t i = 0; i < in->header.records; i++, at += sizeof *out) {
         memcpy(out, at, sizeof *out);
         if (out->field == field && out->index == index)
             return true;
@@ -30,17 +30,17 @@ static int32_t same(const char *name, uint64_t got, uint64_t wanted, struct attn
                                       name, (unsigned long long)got, (unsigned long long)wanted);
 }
 
-static int32_t check_header(struct attn__flat *flat, struct attn_error *err)
+static int32_t check_header(struct attn__serialised *in, struct attn_error *err)
 {
-    const struct attn_metadata_impl *m = &flat->b->whole;
-    struct attn_flat_header *h = &flat->header;
+    const struct attn_metadata_impl *m = &in->b->whole;
+    struct attn_serialised_header *h = &in->header;
     const uint64_t sets = m->groups > m->modalities ? m->groups : m->modalities;
 
-    if (flat->size < sizeof *h)
+    if (in->size < sizeof *h)
         return attn__fail(err, ATTN_E_SIZE, 0, "data", "data has %llu bytes; a header alone has %zu",
-                          (unsigned long long)flat->size, sizeof *h);
-    memcpy(h, flat->data, sizeof *h);
-    if (h->magic != ATTN_FLAT_MAGIC)
+                          (unsigned long long)in->size, sizeof *h);
+    memcpy(h, in->data, sizeof *h);
+    if (h->magic != ATTN_SERIALISED_MAGIC)
         return attn__fail(err, ATTN_E_INVALID, 0, "magic", "the bytes are no step");
     if (h->untabled > h->queries)
         return attn__fail(err, ATTN_E_INVALID, 0, "untabled", "untabled is %u; accepted: up to %u",
@@ -48,12 +48,12 @@ static int32_t check_header(struct attn__flat *flat, struct attn_error *err)
     const struct {
         const char *name;
         uint64_t got, wanted;
-    } numbers[] = {{"version", h->version, ATTN_FLAT_VERSION},
-                   {"bytes", h->bytes, flat->size},
+    } numbers[] = {{"version", h->version, ATTN_SERIALISED_VERSION},
+                   {"bytes", h->bytes, in->size},
                    {"flavour", h->flavour, m->flavour},
                    {"groups", h->groups, m->groups},
                    {"modalities", h->modalities, m->modalities},
-                   {"index_dtype", h->index_dtype, flat->b->params.index_dtype}};
+                   {"index_dtype", h->index_dtype, in->b->params.index_dtype}};
     int32_t status = ATTN_OK;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && status == ATTN_OK; i++)
         status = same(numbers[i].name, numbers[i].got, numbers[i].wanted, err);
@@ -61,19 +61,19 @@ static int32_t check_header(struct attn__flat *flat, struct attn_error *err)
         return status;
     const uint64_t front = sizeof *h + (m->groups + (m->groups & 1u)) * sizeof(uint32_t);
     if (h->records > sets * ATTN_FIELDS + m->groups + 1 ||
-        front + h->records * sizeof(struct attn_flat_record) > flat->size)
+        front + h->records * sizeof(struct attn_serialised_record) > in->size)
         return attn__fail(err, ATTN_E_INVALID, 0, "records", "records is %u, more than there can be",
                           h->records);
     for (uint32_t g = 0; g < m->groups && status == ATTN_OK; g++) {
         uint32_t block;
-        memcpy(&block, flat->data + sizeof *h + g * sizeof block, sizeof block);
-        status = same("block", block, flat->b->group[g].given.block, err);
+        memcpy(&block, in->data + sizeof *h + g * sizeof block, sizeof block);
+        status = same("block", block, in->b->group[g].given.block, err);
     }
-    if (status == ATTN_OK && (h->seqs > flat->b->params.max_seqs || h->queries > h->seqs ||
-                              h->first_row > flat->b->params.max_seqs - h->seqs))
+    if (status == ATTN_OK && (h->seqs > in->b->params.max_seqs || h->queries > h->seqs ||
+                              h->first_row > in->b->params.max_seqs - h->seqs))
         status = attn__fail(err, ATTN_E_SIZE, 0, "seqs",
                             "%u sequences, %u of them real, from row %u on; this builder has %u rows",
-                            h->seqs, h->queries, h->first_row, flat->b->params.max_seqs);
+                            h->seqs, h->queries, h->first_row, in->b->params.max_seqs);
     return status;
 }
 
@@ -85,19 +85,19 @@ struct form {
     uint64_t most[2];
 };
 
-static bool find_form(const struct attn__flat *flat, uint32_t field, uint32_t index, struct form *form)
+static bool find_form(const struct attn__serialised *in, uint32_t field, uint32_t index, struct form *form)
 {
-    const struct attn__array *array = attn__flat_array(flat->b, field, index);
-    const struct attn__table *table = attn__flat_table(flat->b, field, index);
-    const uint32_t rows = flat->b->params.max_seqs - flat->header.first_row;
+    const struct attn__array *array = attn__serialise_array(in->b, field, index);
+    const struct attn__table *table = attn__serialise_table(in->b, field, index);
+    const uint32_t rows = in->b->params.max_seqs - in->header.first_row;
     const bool encoder = attn__field_infos[field].name != NULL && field >= ATTN_FIELD_ENCODER_SEQ_LENS &&
                          field <= ATTN_FIELD_CROSS_BLOCK_TABLES;
 
-    if (encoder && flat->b->cross == NULL)
+    if (encoder && in->b->cross == NULL)
         return false;
     if (array != NULL)
         *form = (struct form){array->kind, array->dtype, 1, {array->room, 0}};
-    else if (table != NULL && field == ATTN__FLAT_ROWS)
+    else if (table != NULL && field == ATTN__SERIALISED_ROWS)
         *form = (struct form){ATTN_VIEW_LIST, ATTN_INT32, 2, {rows, 2}};
     else if (table != NULL)
         *form = (struct form){ATTN_VIEW_ARRAY, table->dtype, 2, {rows, table->width}};
@@ -106,7 +106,7 @@ static bool find_form(const struct attn__flat *flat, uint32_t field, uint32_t in
     return form->kind != 0 && (table == NULL || table->cells != NULL);
 }
 
-static int32_t check_elements(const struct attn__flat *flat, const struct attn_flat_record *r,
+static int32_t check_elements(const struct attn__serialised *in, const struct attn_serialised_record *r,
                               const struct form *form, struct attn_error *err)
 {
     const uint64_t cell = form->dtype == ATTN_INT64 ? 8 : 4;
@@ -122,19 +122,19 @@ static int32_t check_elements(const struct attn__flat *flat, const struct attn_f
                           (unsigned long long)form->most[0], (unsigned long long)form->most[1]);
     /* The shape is bounded by arrays in memory, so that the product fits. */
     const uint64_t bytes = r->shape[0] * (r->rank == 2 ? r->shape[1] : 1) * cell;
-    if (r->offset > flat->size || bytes > flat->size - r->offset)
+    if (r->offset > in->size || bytes > in->size - r->offset)
         return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field),
                           "%s has %llu bytes at %llu, beyond the %llu of the step", name_of(r->field),
                           (unsigned long long)bytes, (unsigned long long)r->offset,
-                          (unsigned long long)flat->size);
+                          (unsigned long long)in->size);
     return ATTN_OK;
 }
 
 /* The builder reports its own shapes of heads; a step of others is not for it. */
-static int32_t check_number(const struct attn__flat *flat, const struct attn_flat_record *r,
+static int32_t check_number(const struct attn__serialised *in, const struct attn_serialised_record *r,
                             struct attn_error *err)
 {
-    const struct attn_builder_params *p = &flat->b->params;
+    const struct attn_builder_params *p = &in->b->params;
     const int64_t most =
         r->field == ATTN_FIELD_USE_CUDA_GRAPH || r->field == ATTN_FIELD_IS_PROFILE_RUN ? 1 : INT32_MAX;
     const struct {
@@ -152,42 +152,42 @@ static int32_t check_number(const struct attn__flat *flat, const struct attn_fla
         if (r->field == own[i].field)
             return same(name_of(r->field), (uint64_t)r->value, own[i].value, err);
     return r->field == ATTN_FIELD_PAGE_SIZE
-               ? same("page_size", (uint64_t)r->value, flat->b->group[r->index].given.block, err)
+               ? same("page_size", (uint64_t)r->value, in->b->group[r->index].given.block, err)
                : ATTN_OK;
 }
 
-static int32_t check_record(const struct attn__flat *flat, const struct attn_flat_record *r,
+static int32_t check_record(const struct attn__serialised *in, const struct attn_serialised_record *r,
                             struct attn_error *err)
 {
-    const struct attn_metadata_impl *m = &flat->b->whole;
+    const struct attn_metadata_impl *m = &in->b->whole;
     struct form form;
 
-    if (r->field >= ATTN_FIELDS || r->index >= attn__flat_count(m, r->field))
+    if (r->field >= ATTN_FIELDS || r->index >= attn__serialise_count(m, r->field))
         return attn__fail(err, ATTN_E_INVALID, 0, "records",
                           "a record is of field %u, index %u; there is none", r->field, r->index);
-    const bool known =
-        r->field == ATTN__FLAT_ROWS || (attn__field_infos[r->field].flavours & ATTN__IN(m->flavour)) != 0;
-    if (!known || !find_form(flat, r->field, r->index, &form))
+    const bool known = r->field == ATTN__SERIALISED_ROWS ||
+                       (attn__field_infos[r->field].flavours & ATTN__IN(m->flavour)) != 0;
+    if (!known || !find_form(in, r->field, r->index, &form))
         return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field), "this builder has no %s",
                           name_of(r->field));
-    if (r->kind == ATTN_VIEW_NULL && r->field != ATTN__FLAT_ROWS)
+    if (r->kind == ATTN_VIEW_NULL && r->field != ATTN__SERIALISED_ROWS)
         return ATTN_OK;
     if (r->kind != form.kind)
         return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field), "%s is of kind %u, not %u",
                           name_of(r->field), r->kind, form.kind);
-    return form.kind == ATTN_VIEW_NUMBER ? check_number(flat, r, err) : check_elements(flat, r, &form, err);
+    return form.kind == ATTN_VIEW_NUMBER ? check_number(in, r, err) : check_elements(in, r, &form, err);
 }
 
-static int32_t check_records(const struct attn__flat *flat, struct attn_error *err)
+static int32_t check_records(const struct attn__serialised *in, struct attn_error *err)
 {
-    const uint64_t blocks = flat->header.groups + (flat->header.groups & 1u);
-    const char *first = flat->data + sizeof flat->header + blocks * sizeof(uint32_t);
-    struct attn_flat_record record, other;
+    const uint64_t blocks = in->header.groups + (in->header.groups & 1u);
+    const char *first = in->data + sizeof in->header + blocks * sizeof(uint32_t);
+    struct attn_serialised_record record, other;
     int32_t status = ATTN_OK;
 
-    for (uint32_t i = 0; i < flat->header.records && status == ATTN_OK; i++) {
+    for (uint32_t i = 0; i < in->header.records && status == ATTN_OK; i++) {
         memcpy(&record, first + i * sizeof record, sizeof record);
-        status = check_record(flat, &record, err);
+        status = check_record(in, &record, err);
         for (uint32_t k = 0; k < i && status == ATTN_OK; k++) {
             memcpy(&other, first + k * sizeof other, sizeof other);
             if (other.field == record.field && other.index == record.index)
@@ -198,14 +198,14 @@ static int32_t check_records(const struct attn__flat *flat, struct attn_error *e
     return status;
 }
 
-int32_t attn__flat_check(struct attn__flat *flat, struct attn_builder_impl *b, const void *data,
-                         uint64_t size, struct attn_error *err)
+int32_t attn__serialised_check(struct attn__serialised *in, struct attn_builder_impl *b, const void *data,
+                               uint64_t size, struct attn_error *err)
 {
     int32_t status;
 
-    *flat = (struct attn__flat){.b = b, .data = data, .size = size};
-    status = check_header(flat, err);
+    *in = (struct attn__serialised){.b = b, .data = data, .size = size};
+    status = check_header(in, err);
     if (status == ATTN_OK)
-        status = check_records(flat, err);
-    return status == ATTN_OK ? attn__flat_check_values(flat, err) : status;
+        status = check_records(in, err);
+    return status == ATTN_OK ? attn__serialised_check_values(in, err) : status;
 }

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Restores a serialised step into a builder. */
+#include "parts.h"
+#include "serialise.h"
+
+/* Cells that are converted at a time. */
+#define CELLS 64u
+
+static int64_t number(const struct attn__serialised *in, uint32_t field)
+{
+    struct attn_serialised_record r;
+
+    return attn__serialised_find(in, field, 0, &r) && r.kind == ATTN_VIEW_NUMBER ? r.value : 0;
+}
+
+/* Elements of a field, 0 if it is not there. */
+static uint64_t length(const struct attn__serialised *in, uint32_t field, uint32_t index)
+{
+    struct attn_serialised_record r;
+
+    return attn__serialised_find(in, field, index, &r) && r.kind != ATTN_VIEW_NULL ? r.shape[0] : 0;
+}
+
+/* Sets the counts that adding the sequences one by one would have left. */
+static void count(const struct attn__serialised *in)
+{
+    struct attn_builder_impl *b = in->b;
+    const uint32_t pad = in->header.seqs - in->header.queries;
+    struct attn_serialised_record r;
+
+    b->seqs = in->header.queries;
+    b->first_row = in->header.first_row;
+    b->prefills = (uint32_t)number(in, ATTN_FIELD_NUM_PREFILLS);
+    b->prompt_tokens = (uint32_t)number(in, ATTN_FIELD_NUM_PREFILL_TOKENS);
+    b->decode_tokens = (uint32_t)length(in, ATTN_FIELD_SLOT_MAPPING, 0) - pad;
+    b->decode_tokens -= b->prompt_tokens < b->decode_tokens ? b->prompt_tokens : b->decode_tokens;
+    b->max_prefill = (uint32_t)number(in, ATTN_FIELD_MAX_PREFILL_SEQ_LEN);
+    b->max_q = (uint32_t)number(in, ATTN_FIELD_MAX_QUERY_LEN);
+    b->max_encoder = (uint32_t)number(in, ATTN_FIELD_MAX_ENCODER_SEQ_LEN);
+    b->profile = number(in, ATTN_FIELD_IS_PROFILE_RUN) != 0;
+    for (uint32_t g = 0; g < b->params.groups; g++) {
+        struct attn__group *group = &b->group[g];
+        const uint64_t indptr = length(in, ATTN_FIELD_PAGED_KV_INDPTR, g);
+        group->slots = (uint32_t)length(in, ATTN_FIELD_SLOT_MAPPING, g) - pad;
+        group->paged = indptr > pad ? (uint32_t)indptr - 1 - pad : 0;
+        group->total_blocks = length(in, ATTN_FIELD_PAGED_KV_INDICES, g);
+        group->longest = attn__serialised_find(in, ATTN_FIELD_BLOCK_TABLES, g, &r) ? (uint32_t)r.shape[1] : 0;
+        memset(group->members, 0, b->params.max_seqs * sizeof *group->members);
+    }
+    if (b->cross != NULL) {
+        b->cross->slots = (uint32_t)length(in, ATTN_FIELD_CROSS_SLOT_MAPPING, 0);
+        b->cross->longest =
+            attn__serialised_find(in, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, &r) ? (uint32_t)r.shape[1] : 0;
+    }
+}
+
+static void restore_array(const struct attn__serialised *in, const struct attn_serialised_record *r,
+                          const struct attn__array *array)
+{
+    const uint64_t size = r->dtype == ATTN_INT64 ? 8 : 4;
+
+    if (r->shape[0] > 0)
+        memcpy(array->host, in->data + r->offset, r->shape[0] * size);
+}
+
+static void restore_table(const struct attn__serialised *in, const struct attn_serialised_record *r,
+                          uint32_t group)
+{
+    struct attn__table *table = attn__serialise_table(in->b, r->field, r->index);
+    struct attn_serialised_record rows;
+
+    (void)attn__serialised_find(in, ATTN__SERIALISED_ROWS, group, &rows);
+    for (uint64_t i = 0; i < r->shape[0]; i++) {
+        const uint32_t row = in->header.first_row + (uint32_t)i;
+        const uint32_t filled = (uint32_t)attn__serialised_at(in, &rows, 2 * i);
+        attn__table_cut(table, row, 0);
+        for (uint32_t first = 0; first < filled; first += CELLS) {
+            int64_t cells[CELLS];
+            const uint32_t some = filled - first < CELLS ? filled - first : CELLS;
+            /* A graph may show fewer columns than a row has. */
+            for (uint32_t k = 0; k < some; k++)
+                cells[k] =
+                    first + k < r->shape[1] ? attn__serialised_at(in, r, i * r->shape[1] + first + k) : 0;
+            attn__table_put(table, row, first, cells, some);
+        }
+        table->row[row].start = (uint32_t)attn__serialised_at(in, &rows, 2 * i + 1);
+    }
+}
+
+/* A field as it was written, which may differ from what a build would show. */
+static void restore_field(const struct attn__serialised *in, uint32_t field, uint32_t index)
+{
+    struct attn_view *view = attn__field(&in->b->whole, field, index);
+    const struct attn__array *array = attn__serialise_array(in->b, field, index);
+    struct attn_serialised_record r;
+
+    if (!attn__serialised_find(in, field, index, &r) || r.kind == ATTN_VIEW_NULL) {
+        attn__set_null(view);
+        return;
+    }
+    if (r.kind == ATTN_VIEW_NUMBER) {
+        attn__set_number(view, r.value);
+        return;
+    }
+    if (array != NULL)
+        restore_array(in, &r, array);
+    else
+        restore_table(in, &r, field == ATTN_FIELD_BLOCK_TABLES ? index : in->b->whole.groups);
+    view->shape[0] = r.shape[0];
+    view->shape[1] = r.shape[1];
+}
+
+/* Padding has start locations in memory that the field does not show. */
+static void finish_starts(const struct attn__serialised *in)
+{
+    int32_t *starts = attn__i32(in->b->group, ATTN_FIELD_QUERY_START_LOC);
+
+    for (uint32_t i = in->header.queries; i < in->header.seqs; i++)
+        starts[i + 1] = starts[i] + 1;
+}
+
+int32_t attn__builder_restore(struct attn_builder_impl *b, const void *data, uint64_t size, void *stream,
+                              struct attn_metadata_impl **out, struct attn_error *err)
+{
+    struct attn_builder_build_args args;
+    struct attn__serialised in;
+    int32_t status = attn__serialised_check(&in, b, data, size, err);
+
+    *out = NULL;
+    if (status != ATTN_OK)
+        return status;
+    ATTN_INIT(&args);
+    args.graph = (uint32_t)number(&in, ATTN_FIELD_USE_CUDA_GRAPH);
+    args.pad = in.header.seqs - in.header.queries;
+    count(&in);
+    b->moved = true;
+    attn__builder_show(b, &args, in.header.seqs);
+    b->whole.untabled = in.header.untabled;
+    for (uint32_t field = 1; field < ATTN_FIELDS; field++)
+        for (uint32_t i = 0; i < attn__serialise_count(&b->whole, field); i++)
+            restore_field(&in, field, i);
+    finish_starts(&in);
+    b->whole.tokens = (uint32_t)length(&in, ATTN_FIELD_SLOT_MAPPING, 0);
+    attn__parts_prepare(b);
+    if (!b->direct)
+        status = attn__builder_flush(b, stream, err);
+    *out = status == ATTN_OK ? &b->whole : NULL;
+    return status;
+}
