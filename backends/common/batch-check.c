@@ -107,7 +107,7 @@ static int32_t check_keys(struct sequence *sequence, struct attn_error *err)
     return ATTN_OK;
 }
 
-/* Highest of a number of entries, -1 if all are holes. */
+/* Highest of a number of entries, -1 if all are invalid. */
 static int64_t highest(const void *entries, uint32_t dtype, int64_t first, int64_t count)
 {
     int64_t wide_max = -1;
@@ -125,7 +125,7 @@ static int64_t highest(const void *entries, uint32_t dtype, int64_t first, int64
     return max;
 }
 
-/* The pages of a sequence: `count` entries from `first` on; negative ones are holes. */
+/* The pages of a sequence: `count` entries from `first` on; negative ones are invalid. */
 static int32_t check_pages(const struct sequence *sequence, const char *array, uint64_t index,
                            const void *entries, uint32_t dtype, int64_t first, struct attn_error *err)
 {

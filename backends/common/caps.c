@@ -60,7 +60,7 @@ static void judge_problem(const struct attn__caps_table *table, const struct att
     static const char types[] = "f32, f16, bf16, 8 bits";
     static const char count[] = "at most 2147483647";
     const uint32_t k_size = attn__dtype_size(p->k_dtype);
-    const uint32_t pieces = p->layout == ATTN_PAGED_X && k_size != 0 ? ATTN__PAGED_X_BYTES / k_size : 0;
+    const uint32_t elements = p->layout == ATTN_PAGED_X && k_size != 0 ? ATTN__PAGED_X_BYTES / k_size : 0;
     char head_dim[12], multiple[48];
     const struct {
         bool served;
@@ -72,7 +72,7 @@ static void judge_problem(const struct attn__caps_table *table, const struct att
         {attn__dtype_size(p->v_dtype) != 0, ATTN_REASON_DTYPE_V, "v", attn__dtype_name(p->v_dtype), types},
         {attn__dtype_size(p->out_dtype) != 0, ATTN_REASON_DTYPE_OUT, "out", attn__dtype_name(p->out_dtype),
          types},
-        {pieces <= 1 || p->head_dim % pieces == 0, ATTN_REASON_HEAD_DIM, "head_dim", head_dim, multiple},
+        {elements <= 1 || p->head_dim % elements == 0, ATTN_REASON_HEAD_DIM, "head_dim", head_dim, multiple},
         {p->out_scale != ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale", "token-head",
          "none, unit, tensor, head"},
         {p->max_seqs <= INT32_MAX, ATTN_REASON_MAX_SEQS, "max_seqs", "more", count},
@@ -83,7 +83,7 @@ static void judge_problem(const struct attn__caps_table *table, const struct att
     struct attn_reason limit = {0};
 
     snprintf(head_dim, sizeof head_dim, "%u", p->head_dim);
-    snprintf(multiple, sizeof multiple, "multiples of %u with layout=paged-x", pieces);
+    snprintf(multiple, sizeof multiple, "multiples of %u with layout=paged-x", elements);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         struct attn_reason why = {0};
         if (rules[i].served)

@@ -31,7 +31,7 @@ enum attn__feature {
     ATTN__HAS_MASK = 2,
     ATTN__HAS_NEW = 4,       /* kv_source new */
     ATTN__HAS_CACHE_NEW = 8, /* keys from two places */
-    ATTN__HAS_PAGED_X = 16,  /* vectors in pieces */
+    ATTN__HAS_PAGED_X = 16,  /* vectors in chunks */
     ATTN__HAS_WINDOW = 32,
     ATTN__HAS_SOFTCAP = 64,
     ATTN__HAS_SINKS = 128,
@@ -61,7 +61,7 @@ struct attn__caps {
     uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
     uint32_t dim_max;
     uint32_t vo_max;    /* of head_dim_vo alone; 0 = dim_max */
-    uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, but for a latent cache */
+    uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, but for an MLA cache */
     uint32_t features;  /* enum attn__feature that the kernel does */
     uint32_t needs;     /* those without which it is not made for a problem */
     uint32_t graph_level;

@@ -48,7 +48,7 @@ static int32_t plane_init(struct plane *plane, const struct attn_problem *p, uin
 }
 
 /*
- * [2, pages, block, kv heads, dim] or [pages, 2, block, kv heads, dim]; a latent cache has no axis of two.
+ * [2, pages, block, kv heads, dim] or [pages, 2, block, kv heads, dim]; an MLA cache has no axis of two.
  * With layout paged-x, and always in the rocm-flash flavour, the last three axes are one.
  */
 static void set_dims(enum attn_flavour flavour, const struct attn_problem *p, const struct plane *plane,

@@ -30,7 +30,7 @@ struct attn__kv_view {
     uint32_t dtype;
 };
 
-/* `values`: the cache's v, which a latent cache does not have. `base` is the address of its element 0. */
+/* `values`: the cache's v, which an MLA cache does not have. `base` is the address of its element 0. */
 static inline struct attn__kv_view attn__kv_view(const struct attn_kv_desc *desc, bool values, char *base)
 {
     const uint32_t dtype = values ? desc->v_dtype : desc->k_dtype, size = (dtype >> 8 & 0xff) / 8;

@@ -49,16 +49,17 @@ bool attn__is_plain(const char *text)
 
 static size_t escape(const unsigned char *text, size_t size, char *out, size_t room)
 {
-    char piece[4 * 4 + 1];
+    char escaped[4 * 4 + 1];
     size_t length = 0;
     for (size_t i = 0; i < size; i++) {
         const char letter = text[i] == '\n' ? 'n' : text[i] == '\r' ? 'r' : text[i] == '\t' ? 't' : 0;
-        length += (size_t)(letter != 0 ? snprintf(piece + length, sizeof piece - length, "\\%c", letter)
-                                       : snprintf(piece + length, sizeof piece - length, "\\x%02x", text[i]));
+        length +=
+            (size_t)(letter != 0 ? snprintf(escaped + length, sizeof escaped - length, "\\%c", letter)
+                                 : snprintf(escaped + length, sizeof escaped - length, "\\x%02x", text[i]));
     }
     if (length >= room)
         return 0;
-    memcpy(out, piece, length);
+    memcpy(out, escaped, length);
     return length;
 }
 

@@ -19,7 +19,7 @@ struct attn_slots {
     struct attn_cp_shard shard;
 };
 
-/* The slot of one token of a page; -1 in a hole. */
+/* The slot of one token of a page; -1 in an invalid block. */
 static inline int64_t attn__slot_of(int64_t page, int64_t token, int64_t block)
 {
     return page < 0 ? -1 : page * block + token;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which keys a query token sees, holes aside: one range (docs/definition.md, section 1). */
+/* Which keys a query token sees, apart from invalid blocks: one range (docs/definition.md, section 1). */
 #ifndef ATTN_COMMON_VISIBLE_H
 #define ATTN_COMMON_VISIBLE_H
 

@@ -35,13 +35,13 @@ static void put_scale(const struct output *output, uint32_t row, uint32_t head, 
 }
 
 /* One key to one row: all heads of one half. */
-static void gather_row(const struct gather *gather, const struct output *output, bool hole, int64_t page,
+static void gather_row(const struct gather *gather, const struct output *output, bool invalid, int64_t page,
                        int64_t token, uint32_t row)
 {
     const struct attn__kv_view *to = &output->to.view;
 
     for (uint32_t head = 0; head < gather->heads; head++) {
-        if (hole) {
+        if (invalid) {
             memset(attn__kv_at(to, 0, row, head), 0, (size_t)to->dim * to->size);
             put_scale(output, row, head, 1);
             continue;
@@ -70,10 +70,10 @@ static void gather_task(void *arg, uint32_t task, uint32_t worker)
             seq++;
         uint32_t start = gather->starts != NULL ? (uint32_t)gather->starts[seq] : 0;
         uint32_t key = start + row - (uint32_t)gather->offsets[seq];
-        bool hole = !cpu_locate(&gather->run, seq, key, &page, &token);
+        bool invalid = !cpu_locate(&gather->run, seq, key, &page, &token);
         for (int i = 0; i < 2; i++)
             if (gather->outputs[i].wanted)
-                gather_row(gather, &gather->outputs[i], hole, page, token, row);
+                gather_row(gather, &gather->outputs[i], invalid, page, token, row);
     }
 }
 

@@ -22,13 +22,13 @@ static void map_keys(const struct slots *slots, uint32_t seq, uint32_t key, uint
     int64_t page, token;
 
     while (count > 0) {
-        bool hole = !cpu_locate(run, seq, key, &page, &token);
+        bool invalid = !cpu_locate(run, seq, key, &page, &token);
         uint32_t here = count;
         if (run->addressing != ATTN_DENSE && slots->block - token < (int64_t)count)
             here = (uint32_t)(slots->block - token);
-        int64_t slot = hole ? -1 : page * slots->block + token;
+        int64_t slot = invalid ? -1 : page * slots->block + token;
         for (uint32_t i = 0; i < here; i++)
-            *out++ = hole ? -1 : slot + i;
+            *out++ = invalid ? -1 : slot + i;
         key += here;
         count -= here;
     }

@@ -112,8 +112,8 @@ static int32_t no_memory(struct attn_error *err)
     return attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the records of variables");
 }
 
-static int32_t settle_other(struct attn__env *env, struct attn_variable_record *record,
-                            const struct attn_note *const *notes, uint32_t count, struct attn_error *err)
+static int32_t resolve_other(struct attn__env *env, struct attn_variable_record *record,
+                             const struct attn_note *const *notes, uint32_t count, struct attn_error *err)
 {
     const char *names[ATTN__VARIABLES];
     char text[400];
@@ -158,8 +158,8 @@ static bool is_offered(const char *item, const struct attn_note *const *notes, u
  * A name in ATTN_BACKEND that no file offers. The value holds all the same: it is a promise, and selection
  * answers it with NO_SUCH_BACKEND.
  */
-static int32_t settle_backend(struct attn__env *env, const struct attn_note *const *notes, uint32_t count,
-                              bool *out_all, struct attn_error *err)
+static int32_t resolve_backend(struct attn__env *env, const struct attn_note *const *notes, uint32_t count,
+                               bool *out_all, struct attn_error *err)
 {
     struct attn_variable_record *record = &env->records[ATTN__VAR_ATTN_BACKEND];
     char list[VALUE_MOST + 1], text[400], name[SHOWN], *rest = list;
@@ -188,13 +188,13 @@ static int32_t settle_backend(struct attn__env *env, const struct attn_note *con
     return record->problem != NULL ? ATTN_OK : no_memory(err);
 }
 
-int32_t attn__env_settle(struct attn__env *env, struct attn__log *log, const struct attn_note *const *notes,
-                         uint32_t count, struct attn_error *err)
+int32_t attn__env_resolve(struct attn__env *env, struct attn__log *log, const struct attn_note *const *notes,
+                          uint32_t count, struct attn_error *err)
 {
     bool all = true, syntax = env->records[ATTN__VAR_ATTN_BACKEND].problem != NULL;
-    int32_t status = syntax ? ATTN_OK : settle_backend(env, notes, count, &all, err);
+    int32_t status = syntax ? ATTN_OK : resolve_backend(env, notes, count, &all, err);
     for (uint32_t i = ATTN__VARIABLES; i < env->count && status == ATTN_OK; i++)
-        status = settle_other(env, &env->records[i], notes, count, err);
+        status = resolve_other(env, &env->records[i], notes, count, err);
     if (status != ATTN_OK)
         return status;
     for (uint32_t i = 0; i < ATTN__VARIABLES; i++) {

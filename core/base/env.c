@@ -62,7 +62,8 @@ struct source {
     uint32_t variable_count;
 };
 
-/* The given value of a name, or NULL; an empty one is as good as none, but hides what stands behind it. */
+/* The given value of a name, or NULL; an empty one is as good as none, but hides the value that the
+ * environment has. */
 static const char *find(const struct source *source, const char *name, const char **out_origin)
 {
     const char *value = NULL;

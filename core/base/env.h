@@ -20,8 +20,8 @@ bool attn__env_check(const char *name, const char *type, const char *value, char
  * Judges what only the notes can tell: variables of plugins, names in ATTN_BACKEND. Then says everything that
  * is wrong, once. `notes` are those of the files seen.
  */
-int32_t attn__env_settle(struct attn__env *env, struct attn__log *log, const struct attn_note *const *notes,
-                         uint32_t count, struct attn_error *err);
+int32_t attn__env_resolve(struct attn__env *env, struct attn__log *log, const struct attn_note *const *notes,
+                          uint32_t count, struct attn_error *err);
 
 /* ---------------------------------------------------------------- log.c */
 

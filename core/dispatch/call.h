@@ -90,7 +90,7 @@ int32_t attn__kv_choose(const struct attn_backend *backend, const struct attn_kv
 /* Two checked descriptions: same types, layout, heads, dimensions and granularities of scales. */
 int32_t attn__kv_alike(const struct attn_kv_desc *from, const struct attn_kv_desc *to,
                        struct attn_error *err);
-/* The part of it that holds for every pair of caches: heads, dimensions, latent or not. */
+/* The part of it that holds for every pair of caches: heads, dimensions, MLA or not. */
 int32_t attn__kv_same_vectors(const struct attn_kv_desc *from, const struct attn_kv_desc *to,
                               struct attn_error *err);
 /* An element type of the problem string. */

@@ -116,7 +116,7 @@ static int32_t check_half(const struct attn_kv_desc *desc, const struct half *ha
     return status == ATTN_OK ? check_half_scale(desc, half, err) : status;
 }
 
-/* A latent cache has no v of its own: nothing of it may be given. */
+/* An MLA cache has no v of its own: nothing of it may be given. */
 static int32_t check_latent(const struct attn_kv_desc *desc, struct attn_error *err)
 {
     if (desc->v_dtype != 0 && desc->v_dtype != desc->k_dtype) {
@@ -148,11 +148,11 @@ static int32_t check_type(const char *name, uint32_t dtype, struct attn_error *e
 
 int32_t attn__kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
 {
-    const bool latent = desc->v.data == NULL;
+    const bool mla = desc->v.data == NULL;
     int32_t status = check_type("k_dtype", desc->k_dtype, err);
-    if (status == ATTN_OK && !(latent && desc->v_dtype == 0))
+    if (status == ATTN_OK && !(mla && desc->v_dtype == 0))
         status = check_type("v_dtype", desc->v_dtype, err);
-    if (status == ATTN_OK && latent)
+    if (status == ATTN_OK && mla)
         status = check_latent(desc, err);
     if (status == ATTN_OK)
         status = check_counts(desc, err);
@@ -163,7 +163,7 @@ int32_t attn__kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
                            &desc->k,      {desc->k_page_stride, desc->k_token_stride, desc->k_head_stride},
                            &desc->k_scale};
     const int32_t of_k = check_half(desc, &k, err);
-    if (of_k != ATTN_OK || latent)
+    if (of_k != ATTN_OK || mla)
         return of_k;
     const struct half v = {"v",           "v_scale",
                            desc->v_dtype, desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim,
@@ -253,8 +253,8 @@ int32_t attn__kv_same_vectors(const struct attn_kv_desc *from, const struct attn
 int32_t attn__kv_alike(const struct attn_kv_desc *from, const struct attn_kv_desc *to, struct attn_error *err)
 {
     const bool paged_x[] = {from->layout == ATTN_PAGED_X, to->layout == ATTN_PAGED_X};
-    const bool latent = from->v.data == NULL;
-    if (from->k_dtype != to->k_dtype || (!latent && from->v_dtype != to->v_dtype)) {
+    const bool mla = from->v.data == NULL;
+    if (from->k_dtype != to->k_dtype || (!mla && from->v_dtype != to->v_dtype)) {
         const bool of_k = from->k_dtype != to->k_dtype;
         const char *name = of_k ? "k_dtype" : "v_dtype";
         return attn__fail(err, ATTN_E_INVALID, 0, name,

@@ -63,9 +63,9 @@ static int32_t check_rows(const struct attn_kv_write_args *args, const struct at
         return attn__fail(err, ATTN_E_INVALID, 0, "num_tokens", "num_tokens is %u; accepted: up to %u",
                           args->num_tokens, ATTN__COUNT_MAX);
     }
-    const bool latent = desc->v.data == NULL;
+    const bool mla = desc->v.data == NULL;
     const uint32_t types[] = {args->k_dtype, args->v_dtype};
-    for (int i = 0; i < (latent ? 1 : 2); i++) {
+    for (int i = 0; i < (mla ? 1 : 2); i++) {
         const char *name = i == 0 ? "k_dtype" : "v_dtype";
         if (!attn__kv_is_element(types[i])) {
             return attn__fail(err, ATTN_E_INVALID, 0, name,
@@ -74,16 +74,16 @@ static int32_t check_rows(const struct attn_kv_write_args *args, const struct at
         }
     }
     int32_t status = check_codes(args->k_dtype, desc->k_dtype, &desc->k_scale, false, err);
-    if (status == ATTN_OK && !latent)
+    if (status == ATTN_OK && !mla)
         status = check_codes(args->v_dtype, desc->v_dtype, &desc->v_scale, true, err);
     if (status != ATTN_OK)
         return status;
-    if (latent)
+    if (mla)
         return check_latent(args, desc, err);
     if (args->k_rope.buffer.data != NULL) {
         return attn__fail(err, ATTN_E_INVALID, 0, "k_rope",
-                          "k_rope is given, but the cache has v: only a latent cache takes keys in two "
-                          "pieces; leave k_rope out");
+                          "k_rope is given, but the cache has v: only an MLA cache takes latent "
+                          "and rope columns apart; leave k_rope out");
     }
     status = attn__tensor_check(&args->k_new, args->k_dtype, args->num_tokens, desc->kv_heads, desc->head_dim,
                                 "k_new", err);

@@ -44,7 +44,7 @@ void attn_kv_desc_init(struct attn_kv_desc *desc, const struct attn_kv_shape *sh
     desc->k.data = memory->data;
     desc->k.byte_offset = memory->byte_offset + shape->k_offset;
     if (shape->v_offset == shape->k_offset)
-        return; /* a latent cache */
+        return; /* an MLA cache */
     desc->v.data = memory->data;
     desc->v.byte_offset = memory->byte_offset + shape->v_offset;
 }

@@ -87,7 +87,7 @@ static int32_t check_extras(const struct attn_problem *problem, const struct att
                              : status;
 }
 
-/* One tensor of queries, or with latent attention a latent and a rope one. */
+/* One tensor of queries, or with MLA a latent and a rope one. */
 static int32_t check_queries(const struct attn_problem *problem, const struct attn_tensors *tensors,
                              const struct attn_batch *batch, struct attn_error *err)
 {

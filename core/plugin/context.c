@@ -21,7 +21,7 @@ static int32_t settle_env(struct attn_context *context, struct attn_error *err)
     for (uint32_t i = 0; i < context->plugin_count; i++)
         if (context->plugins[i]->has_note)
             notes[count++] = &context->plugins[i]->note;
-    int32_t status = attn__env_settle(&context->env, &context->log, notes, count, err);
+    int32_t status = attn__env_resolve(&context->env, &context->log, notes, count, err);
     free(notes);
     return status;
 }

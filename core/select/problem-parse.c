@@ -126,7 +126,7 @@ int32_t attn_problem_parse(const char *text, struct attn_problem *out, struct at
             return status;
         text += length;
     }
-    /* `scales` says it for the whole cache; a latent cache has only the scale of k. */
+    /* `scales` says it for the whole cache; an MLA cache has only the scale of k. */
     if (problem.mla && seen[find_key("scales") - attn__keys])
         problem.v_scale = ATTN_SCALES_NONE;
     return attn_problem_resolve(&problem, out, err);

@@ -7,9 +7,9 @@
 
 #include "plugin/loader.h"
 
-/* Strings of a report, in one piece each so that a report is freed as a list. */
-struct piece {
-    struct piece *next;
+/* Strings of a report, each in a node of a list, which frees them with the report. */
+struct string {
+    struct string *next;
     char text[];
 };
 
@@ -18,7 +18,7 @@ struct attn_report {
     struct attn_file_record *files;
     struct attn_backend_record *backends;
     uint32_t directory_count, file_count, backend_count;
-    struct piece *pieces;
+    struct string *strings;
     bool failed; /* out of memory */
 };
 
@@ -27,15 +27,15 @@ static const char *keep(struct attn_report *report, const char *text)
     if (text == NULL || text[0] == '\0')
         return "";
     size_t size = strlen(text) + 1;
-    struct piece *piece = malloc(sizeof *piece + size);
-    if (piece == NULL) {
+    struct string *string = malloc(sizeof *string + size);
+    if (string == NULL) {
         report->failed = true;
         return "";
     }
-    memcpy(piece->text, text, size);
-    piece->next = report->pieces;
-    report->pieces = piece;
-    return piece->text;
+    memcpy(string->text, text, size);
+    string->next = report->strings;
+    report->strings = string;
+    return string->text;
 }
 
 /* Place for one more record; false without memory. */
@@ -287,9 +287,9 @@ void attn_report_destroy(struct attn_report *report)
 {
     if (report == NULL)
         return;
-    for (struct piece *piece = report->pieces, *next; piece != NULL; piece = next) {
-        next = piece->next;
-        free(piece);
+    for (struct string *string = report->strings, *next; string != NULL; string = next) {
+        next = string->next;
+        free(string);
     }
     free(report->directories);
     free(report->files);

@@ -46,8 +46,8 @@ static uint32_t note_class(const struct attn__slot *slot)
 
 /* ---------------------------------------------------------------- asking */
 
-static bool stand(struct attn__selection *selection, const struct attn__slot *slot, uint32_t item,
-                  uint32_t code, const char *text)
+static bool list_refused(struct attn__selection *selection, const struct attn__slot *slot, uint32_t item,
+                         uint32_t code, const char *text)
 {
     struct attn__candidate *candidate =
         attn__candidate_add(selection->decision, slot->name, item, note_class(slot));
@@ -107,20 +107,20 @@ static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot,
     for (int tries = 0; attn__plugin_open(slot->plugin) != ATTN_OK; tries++) {
         const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
         if (code != 0)
-            return stand(selection, slot, item, code, text);
+            return list_refused(selection, slot, item, code, text);
         if (tries == 3) { /* each time a rescan began anew with the file */
-            return stand(selection, slot, item, ATTN_REASON_NOT_ASKED,
-                         "the directories are read again just now");
+            return list_refused(selection, slot, item, ATTN_REASON_NOT_ASKED,
+                                "the directories are read again just now");
         }
     }
     struct attn__backend *entry = attn__plugin_find(slot->plugin, slot->name);
     if (entry == NULL) {
-        return stand(selection, slot, item, ATTN_REASON_NOTE_MISMATCH,
-                     "the note names this backend, but the tables do not");
+        return list_refused(selection, slot, item, ATTN_REASON_NOTE_MISMATCH,
+                            "the note names this backend, but the tables do not");
     }
     if (attn__plugin_ask_devices(slot->plugin) != ATTN_OK) {
         const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
-        return stand(selection, slot, item, code != 0 ? code : ATTN_REASON_ENTRY_FAILED, text);
+        return list_refused(selection, slot, item, code != 0 ? code : ATTN_REASON_ENTRY_FAILED, text);
     }
     return slot->plugin->device_count > 0 ? ask_devices(selection, entry, item)
                                           : ask_without_device(selection, entry, item);
@@ -166,7 +166,7 @@ static bool ask_class(struct attn__selection *selection, const char *name, uint3
         const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
         slot->done = code != ATTN_REASON_DUPLICATE;
         if (slot->done && code != 0) /* without a reason it vanished just now */
-            fits = stand(selection, slot, item, code, text);
+            fits = list_refused(selection, slot, item, code, text);
     }
     return fits;
 }
@@ -221,7 +221,7 @@ static bool ask_item(struct attn__selection *selection, const char *name, uint32
     return true;
 }
 
-/* Why an admitted slot was not asked; "" stands for the text of NOT_ASKED. */
+/* Why an admitted slot was not asked; "" for the text of NOT_ASKED. */
 static const char *rest_text(const struct attn_decision *decision, const struct attn__slot *slot)
 {
     if (decision->none)
@@ -231,7 +231,7 @@ static const char *rest_text(const struct attn_decision *decision, const struct 
     return "an earlier item of the wanted list, or the device asked for, is served already";
 }
 
-/* Slots that nobody asked stand with the cause. */
+/* Lists the slots that were not asked, each with the cause. */
 static bool stand_rest(struct attn__selection *selection)
 {
     const struct attn_decision *decision = selection->decision;
@@ -246,7 +246,7 @@ static bool stand_rest(struct attn__selection *selection)
             code = ATTN_REASON_NOT_ASKED;
             text = rest_text(decision, slot);
         }
-        if (!stand(selection, slot, ATTN__ITEM_BEHIND, code, text))
+        if (!list_refused(selection, slot, ATTN__ITEM_BEHIND, code, text))
             return false;
     }
     return true;

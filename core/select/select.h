@@ -36,7 +36,7 @@ struct attn_decision {
     char *requested;
     char text[768];
     bool none;           /* the item `none` was reached */
-    bool overrules;      /* the call's list stands before ATTN_BACKEND */
+    bool overrules;      /* the call's list overrules ATTN_BACKEND */
     uint32_t item_count; /* of the wanted list */
     uint32_t won;        /* number of the item that won */
 };
@@ -46,7 +46,7 @@ struct attn__slot {
     struct attn__plugin *plugin;
     char name[ATTN__NAME_SIZE];
     uint32_t reason; /* NOT_REQUESTED, DISABLED_BY_USER or 0 */
-    bool done;       /* stands as a candidate */
+    bool done;       /* listed as a candidate */
 };
 
 struct attn__selection {
@@ -92,7 +92,7 @@ struct attn__candidate *attn__candidate_add(struct attn_decision *decision, cons
                                             uint32_t device_class);
 void attn__candidate_destroy(struct attn__candidate *candidate);
 void attn__candidate_set_device(struct attn__candidate *candidate, const struct attn_device *device);
-/* Appends a reason; an empty format stands for the text of the code. False without memory. */
+/* Appends a reason; with an empty format, the text of the code. False without memory. */
 bool attn__candidate_refuse(struct attn__candidate *candidate, uint32_t code, const char *field,
                             const char *got, const char *wanted, const char *format, ...)
     __attribute__((format(printf, 6, 7)));

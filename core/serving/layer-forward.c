@@ -74,7 +74,7 @@ static int32_t check_keys(const struct forward *f, struct attn_error *err)
     if (is_given(&t->k_new) != is_given(&t->v_new) && !(one && is_given(&t->k_new)))
         return attn__fail(err, ATTN_E_INVALID, 0, is_given(&t->k_new) ? "v_new" : "k_new",
                           "one of k_new and v_new is given; both or none are accepted%s",
-                          one ? ", and of a latent cache k_new alone" : "");
+                          one ? ", and of an MLA cache k_new alone" : "");
     return ATTN_OK;
 }
 

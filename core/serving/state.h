@@ -102,7 +102,7 @@ struct attn__state_core {
 
 /*
  * The buffers that graphs are captured with, shared by a state and its clones. A step is put into an image of
- * them on the host, which travels in one piece.
+ * them on the host, which is copied at once.
  */
 struct attn__capture {
     uint32_t refs;

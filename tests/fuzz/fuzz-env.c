@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.log_user = &lines;
     if (attn__env_init_from(&env, &options, lines.environment, elevated, &err) == ATTN_OK) {
         FUZZ_CHECK(attn__log_init(&log, &options, &env, &err) == ATTN_OK);
-        FUZZ_CHECK(attn__env_settle(&env, &log, seen, 2, &err) == ATTN_OK);
+        FUZZ_CHECK(attn__env_resolve(&env, &log, seen, 2, &err) == ATTN_OK);
         check_records(&env);
         use(&env);
         attn__log_finish(&log);

@@ -184,7 +184,7 @@ static struct attn__env settle(char *const *environment, const struct attn_note 
     options.log = listen;
     lines = 0;
     cr_assert_eq(attn__log_init(&log, &options, &env, NULL), ATTN_OK);
-    cr_assert_eq(attn__env_settle(&env, &log, notes, count, NULL), ATTN_OK);
+    cr_assert_eq(attn__env_resolve(&env, &log, notes, count, NULL), ATTN_OK);
     attn__log_finish(&log);
     return env;
 }

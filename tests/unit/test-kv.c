@@ -226,7 +226,7 @@ Test(kv, write)
     cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_OK, "%s", world.err.message);
     desc.v.data = desc.k.data;
     args.v_new.buffer.data = desc.k.data;
-    refuse_write(&world, backend, &args, "k_rope", "only a latent cache");
+    refuse_write(&world, backend, &args, "k_rope", "only an MLA cache");
     cr_assert_eq(world_said(&world, "kv write"), 4);
     attn_backend_destroy(backend);
     world_close(&world);

@@ -38,7 +38,7 @@ struct attn_slot_args {
     int64_t start;        /* attn_input_start */
     uint32_t block;       /* tokens per page, 1 at least */
     uint32_t block_dtype; /* of blocks: ATTN_INT32 (default) or ATTN_INT64 */
-    const void *blocks;   /* pages of the whole sequence from its first token on; a negative one is a hole */
+    const void *blocks;   /* pages of the whole sequence from its first token on; a negative one is invalid */
     uint64_t block_count;
     uint32_t cp_rank;       /* keys sharded over ranks: this one, how many, and how many in a row on each */
     uint32_t cp_world;      /* 0 = not sharded */
@@ -49,9 +49,9 @@ struct attn_slot_args {
 /*
  * Slots of the new tokens of one sequence: first max(0, start - context_len) times -1, then, for every
  * position from max(start, context_len) to seq_len, the place page * block + token in the page, or -1 if it
- * lies in a hole or on another rank. All or nothing: an error leaves `slots` alone. ATTN_E_SIZE: there are
- * more than `capacity` of them. *out_count gets the number of slots, of those needed with ATTN_E_SIZE;
- * `slots` may be NULL with capacity 0.
+ * lies in an invalid block or on another rank. All or nothing: an error leaves `slots` alone. ATTN_E_SIZE:
+ * there are more than `capacity` of them. *out_count gets the number of slots, of those needed with
+ * ATTN_E_SIZE; `slots` may be NULL with capacity 0.
  */
 ATTN_API int32_t attn_slot_mapping(const struct attn_slot_args *args, int64_t *slots, uint64_t capacity,
                                    uint64_t *out_count, struct attn_error *err);

@@ -328,7 +328,7 @@ struct attn_layer_tensors {
     struct attn_tensor
         k_new; /* [num_tokens, kv_heads, head_dim]; none: nothing is written, keys are in the cache */
     struct attn_tensor v_new;  /* [num_tokens, kv_heads, head_dim_vo]; none where the cache has no v */
-    struct attn_tensor k_rope; /* mla, optional: rope columns of k_new, which then holds the latent ones */
+    struct attn_tensor k_rope; /* MLA, optional: rope columns of k_new, which then holds the latent ones */
     struct attn_tensor out;    /* [num_tokens, heads, head_dim_vo], written */
     struct attn_tensor lse;    /* f32 [num_tokens, heads], written exactly if the problem has lse */
     struct attn_buffer mask;

@@ -344,7 +344,8 @@ static inline char *attn_util_value(const struct attn_kv_desc *d, int64_t page, 
            head * d->v_head_stride;
 }
 
-/* Page of key `key` of sequence `seq` with dense or table addressing, negative for a hole; *token in it. */
+/* Page of key `key` of sequence `seq` with dense or table addressing, negative in an invalid block; *token in
+ * it. */
 static inline int64_t attn_util_locate(const struct attn_batch *batch, uint32_t addressing, uint32_t block,
                                        uint32_t seq, int64_t key, int64_t *token)
 {

@@ -284,7 +284,7 @@ struct attn_problem {
     uint32_t out_scale;
     uint32_t positions;  /* 0, or 1: q_positions are given [0] */
     uint32_t seq_causal; /* 0, or 1: a causal flag per sequence is given [0] */
-    uint32_t mla;        /* 0 or 1: latent attention, v is the first columns of k [0] */
+    uint32_t mla;        /* 0 or 1: MLA, v is the first columns of k [0] */
     uint32_t cp;         /* 0 or 1: keys are sharded over ranks [0] */
     uint32_t lse;        /* 0 or 1: the log-sum-exp is wanted [0] */
     uint32_t det;        /* 0 or 1: results never depend on batch companions [0] */
@@ -323,20 +323,21 @@ struct attn_batch_host {
  */
 struct attn_batch {
     uint32_t struct_size;
-    uint32_t given;                 /* ATTN_GIVEN_* */
-    uint32_t seqs;                  /* n, padding sequences included */
-    uint32_t num_tokens;            /* query tokens, exact: q_offsets[n] */
-    uint32_t max_q;                 /* upper bound of query tokens of a sequence */
-    uint32_t max_kv;                /* upper bound of keys of a sequence */
-    struct attn_buffer q_offsets;   /* i32 [n + 1], from 0, not falling */
-    struct attn_buffer kv_lens;     /* i32 [n] keys to attend, those of this step included */
-    struct attn_buffer kv_offsets;  /* dense: i32 [n + 1] in tokens; absent: sequence i begins at page i */
-    struct attn_buffer table;       /* table: i32 [n, table_width]; a negative entry is a hole */
-    int64_t table_stride;           /* bytes between rows */
-    uint32_t table_width;           /* entries of a row */
-    uint32_t pages;                 /* pages of the cache; 0 = not said. Host copies are checked against it */
-    struct attn_buffer csr_indptr;  /* csr: i32 [n + 1] */
-    struct attn_buffer csr_indices; /* csr: i32 or i64 [csr_indptr[n]]; a negative entry is a hole */
+    uint32_t given;                /* ATTN_GIVEN_* */
+    uint32_t seqs;                 /* n, padding sequences included */
+    uint32_t num_tokens;           /* query tokens, exact: q_offsets[n] */
+    uint32_t max_q;                /* upper bound of query tokens of a sequence */
+    uint32_t max_kv;               /* upper bound of keys of a sequence */
+    struct attn_buffer q_offsets;  /* i32 [n + 1], from 0, not falling */
+    struct attn_buffer kv_lens;    /* i32 [n] keys to attend, those of this step included */
+    struct attn_buffer kv_offsets; /* dense: i32 [n + 1] in tokens; absent: sequence i begins at page i */
+    struct attn_buffer table;      /* table: i32 [n, table_width]; a negative entry is an invalid block */
+    int64_t table_stride;          /* bytes between rows */
+    uint32_t table_width;          /* entries of a row */
+    uint32_t pages;                /* pages of the cache; 0 = not said. Host copies are checked against it */
+    struct attn_buffer csr_indptr; /* csr: i32 [n + 1] */
+    struct attn_buffer
+        csr_indices; /* csr: i32 or i64 [csr_indptr[n]]; a negative entry is an invalid block */
     struct attn_buffer last_page_lens; /* i32 [n], optional, only checked (lengths follow from kv_lens) */
     struct attn_buffer q_positions;    /* problem.positions: i32 or i64 [num_tokens] */
     uint32_t position_dtype;           /* ATTN_INT32 (default) or ATTN_INT64 */
@@ -359,13 +360,13 @@ struct attn_batch {
  * key is at element ((d / x) * block + t) * x + d % x with x = 16 bytes, of a value at d * block + t.
  * head_dim must be a multiple of x.
  *
- * A latent cache (problem mla=1) has no v: its buffer is not given, v_dtype is 0 or k_dtype, v_scale is not
+ * An MLA cache (problem mla=1) has no v: its buffer is not given, v_dtype is 0 or k_dtype, v_scale is not
  * given, and values are the first head_dim_vo columns of k.
  */
 struct attn_kv_desc {
     uint32_t struct_size;
     uint32_t k_dtype; /* enum attn_dtype */
-    uint32_t v_dtype; /* latent: 0 = k_dtype */
+    uint32_t v_dtype; /* MLA: 0 = k_dtype */
     uint32_t layout;  /* enum attn_layout; 0 = strided */
     uint32_t pages;
     uint32_t block; /* tokens per page; dense: tokens of a sequence, or of the whole run */
@@ -393,7 +394,7 @@ struct attn_kv_shape {
     uint64_t bytes;           /* size of the allocation */
     uint64_t scale_bytes;     /* size of each token-head scale array (k and v); 0 = none */
     uint64_t k_offset;        /* bytes from the start of the allocation */
-    uint64_t v_offset;        /* equal to k_offset: a latent cache, which has no v of its own */
+    uint64_t v_offset;        /* equal to k_offset: an MLA cache, which has no v of its own */
     struct attn_kv_desc desc; /* filled but for addresses and scales */
 };
 
@@ -406,7 +407,7 @@ struct attn_tensors {
     uint32_t struct_size;
     float softmax_scale;       /* required: finite and > 0, no default */
     struct attn_tensor q;      /* [num_tokens, heads, head_dim] */
-    struct attn_tensor q_rope; /* mla, optional: rope columns of q apart from the latent ones */
+    struct attn_tensor q_rope; /* MLA, optional: rope columns of q apart from the latent ones */
     struct attn_tensor k_new;  /* kv_source new and cache+new: [tokens, kv_heads, head_dim] */
     struct attn_tensor v_new;
     struct attn_tensor out;             /* [num_tokens, heads, head_dim_vo] */
@@ -450,7 +451,7 @@ struct attn_plan_sizes {
 struct attn_plan_info {
     uint32_t struct_size;
     uint32_t graph_level;     /* enum attn_graph_level */
-    uint32_t splits;          /* most parts that the keys of a sequence are cut into */
+    uint32_t splits;          /* most splits of the keys of a sequence */
     uint32_t split_keys;      /* keys of a part; 0 = never cut */
     uint32_t alignment;       /* of q, k, v and out, in bytes */
     uint32_t stride_multiple; /* strides are multiples of so many bytes */
@@ -463,8 +464,8 @@ struct attn_plan_info {
 /*
  * Writes k_new and v_new into a cache: row i to slot slot_mapping[i] = page * block + token (a negative slot
  * is skipped), or, without a slot mapping, the last q_len tokens of each sequence of `batch` to their places.
- * Token-head scales of an 8-bit cache are computed and written too. Into a latent cache k_new is written
- * alone, whole or in two pieces: the first head_dim_vo columns in k_new, the rest in k_rope.
+ * Token-head scales of an 8-bit cache are computed and written too. Into an MLA cache k_new is written
+ * alone, whole or in two parts: the first head_dim_vo columns in k_new, the rest in k_rope.
  */
 struct attn_kv_write_args {
     uint32_t struct_size;
@@ -479,7 +480,7 @@ struct attn_kv_write_args {
     uint32_t addressing;                /* of batch: enum attn_addressing */
     uint32_t index_dtype;               /* of batch: ATTN_INT32 (default) or ATTN_INT64 */
     const struct attn_batch *batch;
-    struct attn_tensor k_rope; /* latent, optional: [num_tokens, 1, head_dim - head_dim_vo] of k_dtype */
+    struct attn_tensor k_rope; /* MLA, optional: [num_tokens, 1, head_dim - head_dim_vo] of k_dtype */
 };
 
 /* ---------------------------------------------------------------- other operations on caches */
@@ -500,8 +501,8 @@ struct attn_kv_write_args {
 /*
  * Slots of the new tokens of a batch: for row i of a sequence, the place page * block + token of that of the
  * last q_len keys of kv_lens. Dense: the token's number in the run of kv_offsets, or without them sequence *
- * block + token. In a hole: -1. Rows from q_offsets[n] on are not touched. A sequence with more new tokens
- * than keys is an error.
+ * block + token. In an invalid block: -1. Rows from q_offsets[n] on are not touched. A sequence with more new
+ * tokens than keys is an error.
  */
 struct attn_kv_slot_mapping_args {
     uint32_t struct_size;
@@ -565,7 +566,7 @@ struct attn_kv_swap_blocks_args {
  * offsets[i] to offsets[i + 1] of k and v get the keys of sequence i from starts[i] on, which all lie below
  * its kv_lens. Other rows are not touched. Values of an 8-bit cache are decoded, multiplied by their scale in
  * f32 and rounded once to k_dtype and v_dtype; with the cache's own type elements are moved unchanged, and
- * scales go to k_scales and v_scales if given. A hole gives zeros, of scale 1.
+ * scales go to k_scales and v_scales if given. An invalid block gives zeros, of scale 1.
  */
 struct attn_kv_gather_args {
     uint32_t struct_size;
@@ -580,7 +581,7 @@ struct attn_kv_gather_args {
     struct attn_buffer offsets;     /* i32 [seqs + 1], not negative, not falling, at most tokens */
     struct attn_buffer starts;      /* i32 [seqs]; not given = 0 */
     struct attn_tensor k;           /* written: [tokens, kv_heads, head_dim]; k or v may be left out */
-    struct attn_tensor v;           /* written: [tokens, kv_heads, head_dim_vo]; a latent cache has none */
+    struct attn_tensor v;           /* written: [tokens, kv_heads, head_dim_vo]; an MLA cache has none */
     struct attn_tensor k_scales; /* written, optional: f32 [tokens, kv_heads], if k_dtype is an 8-bit type */
     struct attn_tensor v_scales;
 };
@@ -620,7 +621,7 @@ struct attn_kv_advance_step_args {
     uint32_t keep_padding;
     uint32_t index_dtype; /* of table and csr_indices: ATTN_INT32 (default) or ATTN_INT64 */
     uint32_t table_width;
-    struct attn_buffer table;          /* [seqs, table_width]; a negative entry is a hole */
+    struct attn_buffer table;          /* [seqs, table_width]; a negative entry is an invalid block */
     int64_t table_stride;              /* bytes between rows */
     uint64_t csr_capacity;             /* entries of csr_indices */
     struct attn_buffer query_starts;   /* i32 [queries + 1]: rows of each; not given: one each */
