@@ -68,7 +68,7 @@ static int32_t check_counts(const struct attn__step *step, struct attn_error *er
     return ATTN_OK;
 }
 
-/* The rows of the queries to come: as they are, or one each after a turn. */
+/* The query tokens of the next step: as many as now, or one each where prefills become decodes. */
 static int32_t check_rows(struct attn__step *step, struct attn_error *err)
 {
     const struct attn_view *starts = attn__field(&step->b->whole, ATTN_FIELD_QUERY_START_LOC, 0);
@@ -166,8 +166,9 @@ static int32_t check_group(const struct attn__step *step, uint32_t g, struct att
 }
 
 /*
- * Every new token has a block in the row of its sequence: cells behind a row's own blocks are 0, which would
- * be somebody's block. A row that was trimmed to a window does not begin with the first block.
+ * Every new token has a block in the row of its sequence: cells behind a row's own blocks are 0, which is
+ * the number of a block of another sequence. A row that was trimmed to a window does not begin with the first
+ * block.
  */
 static int32_t check_row(const struct attn__step *step, uint32_t g, uint32_t i, struct attn_error *err)
 {

@@ -5,14 +5,14 @@
 
 #include "builder.h"
 
-/* A step that is to be taken, with what the checks found out. */
+/* The next step: what the caller gave, and what the checks found out. */
 struct attn__step {
     struct attn_builder_impl *b;
     const struct attn_advance_args *args;
     uint32_t seqs;
     uint32_t queries;
-    uint32_t num_tokens;   /* tokens of the step to come */
-    uint32_t max_q;        /* most of them of a sequence */
+    uint32_t num_tokens;   /* query tokens of the next step */
+    uint32_t max_q;        /* the most that a sequence has of them */
     const int32_t *starts; /* query_start_loc of the step to come; NULL = one token each */
 };
 
