@@ -5,15 +5,10 @@
 
 #include <stdint.h>
 
-/* C11 and C++17 both read these functions; array bounds of device code are made of them. */
-#ifdef __cplusplus
-#define HIP_CONSTEXPR constexpr
-#else
-#define HIP_CONSTEXPR static inline
-#endif
+#include "constexpr.h"
 
-/* gpu_run.whole beside 0 and 1 of all kernels: layout paged-x. Keys lie in pieces of 16 bytes; an element of
- * a value lies next to those of the tokens before and behind, in pages of a multiple of four tokens. */
+/* A third value of gpu_run.whole: layout paged-x. Keys lie in pieces of 16 bytes; an element of a value lies
+ * next to the same element of the neighbouring tokens, in pages of a multiple of four tokens. */
 enum { HIP_TILE_PAGED_X = 2 };
 
 enum {
@@ -23,41 +18,41 @@ enum {
 
 /* Waves that share the columns of the same rows. A wave of 32 lanes holds eight f32 of a 16x16 product in a
  * lane, so 256 columns would take all of its registers. */
-HIP_CONSTEXPR uint32_t hip_tile_column_waves(uint32_t dv, uint32_t wave_size)
+GPU_CONSTEXPR uint32_t hip_tile_column_waves(uint32_t dv, uint32_t wave_size)
 {
     return dv > 128 && wave_size == 32 ? 2 : 1;
 }
 
-HIP_CONSTEXPR uint32_t hip_tile_threads(uint32_t dv, uint32_t wave_size)
+GPU_CONSTEXPR uint32_t hip_tile_threads(uint32_t dv, uint32_t wave_size)
 {
     return 4 * hip_tile_column_waves(dv, wave_size) * wave_size;
 }
 
 /* Bytes of LDS between rows of queries and keys: neighbours begin in different banks. */
-HIP_CONSTEXPR uint32_t hip_tile_key_pitch(uint32_t dk)
+GPU_CONSTEXPR uint32_t hip_tile_key_pitch(uint32_t dk)
 {
     return dk * 2 + 16;
 }
 
-HIP_CONSTEXPR uint32_t hip_tile_max(uint32_t a, uint32_t b)
+GPU_CONSTEXPR uint32_t hip_tile_max(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
 }
 
 /* Bytes of the area that holds queries, keys, values and 64 columns of results, one after the other. */
-HIP_CONSTEXPR uint32_t hip_tile_area_bytes(uint32_t dk, uint32_t dv)
+GPU_CONSTEXPR uint32_t hip_tile_area_bytes(uint32_t dk, uint32_t dv)
 {
     return hip_tile_max(64 * HIP_TILE_RESULT_PITCH * 4,
                         hip_tile_max(64 * hip_tile_key_pitch(dk), dv * HIP_TILE_VALUE_PITCH));
 }
 
 /* Bytes beside it, a multiple of 128: struct tile_shared. */
-HIP_CONSTEXPR uint32_t hip_tile_state_bytes(uint32_t rows, uint32_t dv)
+GPU_CONSTEXPR uint32_t hip_tile_state_bytes(uint32_t rows, uint32_t dv)
 {
     return (4608 + 16 * dv + 88 * rows + 127) / 128 * 128;
 }
 
-HIP_CONSTEXPR uint32_t hip_tile_shared_bytes(uint32_t rows, uint32_t dk, uint32_t dv)
+GPU_CONSTEXPR uint32_t hip_tile_shared_bytes(uint32_t rows, uint32_t dk, uint32_t dv)
 {
     return hip_tile_state_bytes(rows, dv) + hip_tile_area_bytes(dk, dv);
 }

@@ -5,12 +5,7 @@
 
 #include <stdint.h>
 
-/* Functions that give C a number and C++ a constant expression. */
-#ifdef __cplusplus
-#define MLA_CONSTANT constexpr uint32_t
-#else
-#define MLA_CONSTANT static inline uint32_t
-#endif
+#include "constexpr.h"
 
 enum {
     MLA_QK_DIM = 576, /* columns of queries and keys; smaller ones are padded with zeros */
@@ -24,19 +19,19 @@ enum {
 
 /* Stages of the circular buffer of KV tiles where the device has the shared memory; there are at least two.
  */
-MLA_CONSTANT mla_max_stages(uint32_t rows)
+GPU_CONSTEXPR uint32_t mla_max_stages(uint32_t rows)
 {
     return rows <= MLA_SMALL_ROWS ? 3 : 2;
 }
 
 /* Bytes of shared memory beside the KV tiles, a multiple of 128. */
-MLA_CONSTANT mla_state_bytes(uint32_t rows)
+GPU_CONSTEXPR uint32_t mla_state_bytes(uint32_t rows)
 {
     return (rows * 88 + (rows > MLA_SMALL_ROWS ? 8192u : 4096u) + 3584 + 127) / 128 * 128;
 }
 
 /* Bytes of shared memory of a CTA. */
-MLA_CONSTANT mla_shared_bytes(uint32_t rows, uint32_t stages)
+GPU_CONSTEXPR uint32_t mla_shared_bytes(uint32_t rows, uint32_t stages)
 {
     return mla_state_bytes(rows) + stages * MLA_KV_TILE_BYTES;
 }

@@ -8,11 +8,7 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-#define GPU_MMA_SIZE constexpr uint32_t
-#else
-#define GPU_MMA_SIZE static inline uint32_t
-#endif
+#include "constexpr.h"
 
 /* What one kernel is compiled for. */
 struct gpu_mma_shape {
@@ -22,13 +18,13 @@ struct gpu_mma_shape {
 };
 
 /* Keys of a KV iteration: one tile of keys, or two. */
-GPU_MMA_SIZE gpu_mma_keys(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_keys(struct gpu_mma_shape s)
 {
     return s.rows == 8 && s.kv_size == 1 && s.dk <= 192 ? 128 : 64;
 }
 
 /* Bytes of the keys, or the values, of an iteration. */
-GPU_MMA_SIZE gpu_mma_stage_bytes(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_stage_bytes(struct gpu_mma_shape s)
 {
     return gpu_mma_keys(s) * (s.dk > s.dv ? s.dk : s.dv) * s.kv_size;
 }
@@ -37,7 +33,7 @@ GPU_MMA_SIZE gpu_mma_stage_bytes(struct gpu_mma_shape s)
  * Stages of the circular buffer in shared memory. Keys and values of an iteration each fill one, so that all
  * CTAs of a multiprocessor together have about 96 KB under way.
  */
-GPU_MMA_SIZE gpu_mma_stages(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
 {
     const uint32_t bytes = gpu_mma_stage_bytes(s);
 
@@ -51,7 +47,7 @@ GPU_MMA_SIZE gpu_mma_stages(struct gpu_mma_shape s)
 }
 
 /* Iterations whose addresses are known: those of all stages, and the next one. */
-GPU_MMA_SIZE gpu_mma_address_stages(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_address_stages(struct gpu_mma_shape s)
 {
     return gpu_mma_stages(s) / 2 + 2;
 }
@@ -60,13 +56,13 @@ GPU_MMA_SIZE gpu_mma_address_stages(struct gpu_mma_shape s)
  * Bytes between rows of queries, keys and values, so that neighbours begin in different banks. Tiles of 16
  * rows and fewer swizzle the chunks of a row instead.
  */
-GPU_MMA_SIZE gpu_mma_row_padding(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
 {
     return s.rows <= 16 ? 0 : 16;
 }
 
 /* Bytes in front of queries and stages (struct mma_shared), a multiple of 128. */
-GPU_MMA_SIZE gpu_mma_fixed_bytes(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 {
     const uint32_t addresses = 24 * gpu_mma_keys(s) * gpu_mma_address_stages(s);
 
@@ -74,7 +70,7 @@ GPU_MMA_SIZE gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 }
 
 /* Queries and all stages. */
-GPU_MMA_SIZE gpu_mma_input_bytes(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_input_bytes(struct gpu_mma_shape s)
 {
     const uint32_t padding = gpu_mma_row_padding(s);
 
@@ -82,19 +78,19 @@ GPU_MMA_SIZE gpu_mma_input_bytes(struct gpu_mma_shape s)
 }
 
 /* Floats between rows of f32 results. */
-GPU_MMA_SIZE gpu_mma_result_pitch(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_result_pitch(struct gpu_mma_shape s)
 {
     return s.dv + 8;
 }
 
 /* Results of all warp groups, which overwrite queries and stages. */
-GPU_MMA_SIZE gpu_mma_result_bytes(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_result_bytes(struct gpu_mma_shape s)
 {
     return (s.rows <= 16 ? 4 : 1) * s.rows * gpu_mma_result_pitch(s) * 4;
 }
 
 /* Dynamic shared memory of a CTA. */
-GPU_MMA_SIZE gpu_mma_shared_bytes(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_shared_bytes(struct gpu_mma_shape s)
 {
     const uint32_t inputs = gpu_mma_input_bytes(s), results = gpu_mma_result_bytes(s);
 
@@ -102,7 +98,7 @@ GPU_MMA_SIZE gpu_mma_shared_bytes(struct gpu_mma_shape s)
 }
 
 /* CTAs that fit a multiprocessor of 227 KB. */
-GPU_MMA_SIZE gpu_mma_ctas(struct gpu_mma_shape s)
+GPU_CONSTEXPR uint32_t gpu_mma_ctas(struct gpu_mma_shape s)
 {
     if (s.rows > 16)
         return 2;
