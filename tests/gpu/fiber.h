@@ -3,9 +3,9 @@
  * Runs a kernel of backends/gpu on the host: every thread of a CTA is a fiber that runs until it meets the
  * others, at a barrier or in an operation of its warp. CTAs run one after the other.
  *
- * What a GPU leaves undefined is an end of the program with a word about it: threads that never meet, lanes
- * of a warp in different operations, a lane that is gone. Shared memory holds NaN at the start of a CTA, and
- * asynchronous copies arrive as late as they may.
+ * What is undefined on a GPU ends the program with a message: threads that wait for each other forever, lanes
+ * of a warp in different operations, a lane that has returned. Shared memory holds NaN at the start of a CTA,
+ * and asynchronous copies arrive as late as is allowed.
  */
 #ifndef FIBER_H
 #define FIBER_H
@@ -26,7 +26,7 @@ struct fiber_grid {
     uint32_t x, y, z; /* CTAs; y and z: 0 = 1 */
     uint32_t threads;
     size_t shared;  /* dynamic shared memory, bytes */
-    uint32_t order; /* in which order threads run between meetings: any number */
+    uint32_t order; /* seed of the order in which threads run between barriers */
 };
 
 /* Calls kernel(argument) on every thread of the grid. */

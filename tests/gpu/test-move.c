@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Many pairs over few places by the kernel, on fibers, against the same pairs one after the other: chains,
- * cycles and targets that come many times, within a chunk of pairs and from one to the next; and lists
- * without any of these.
+ * Copies many pairs among few places by the kernel, on fibers, and compares with copying one pair after the
+ * other: chains, cycles and targets that come many times, within a chunk of pairs and from one to the next;
+ * and lists without any of these.
  */
 #include <stdio.h>
 #include <stdlib.h>

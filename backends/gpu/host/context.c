@@ -19,7 +19,7 @@ int32_t gpu_enter(struct gpu_context *context, struct attn_error *err)
 
 int32_t gpu_leave(struct gpu_context *context, int32_t status)
 {
-    /* What was made stands. An error of earlier work that shows here makes the next call fail. */
+    /* Keep the result. If an error of earlier work shows here, the next call fails. */
     (void)gpu_check(context, gpu_vendor_leave(context), "device", GPU_VENDOR_LEAVE, NULL);
     return status;
 }

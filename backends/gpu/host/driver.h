@@ -17,7 +17,7 @@ typedef int gpu_ordinal;
 typedef uint64_t gpu_pointer; /* in device memory */
 typedef void *gpu_handle;     /* context, stream, event, graph, module, function */
 
-/* Results that are told apart. */
+/* The results that this code distinguishes. */
 enum gpu_result_code {
     GPU_SUCCESS = 0,
     GPU_INVALID_VALUE = 1,

@@ -26,7 +26,7 @@ struct gpu_device_record {
 struct attn_instance {
     struct attn_host host; /* this plugin's size, zeroed beyond what the host gave */
     pthread_mutex_t lock;  /* of all that follows */
-    bool opened;           /* the driver was tried; the outcome stands */
+    bool opened;           /* opening the driver was tried; the result is kept */
     int32_t open_status;
     struct attn_error open_error;
     struct gpu_driver driver;
@@ -45,7 +45,7 @@ struct attn_backend_impl {
 
 /* ---------------------------------------------------------------- device.c */
 
-/* Opens the driver if it is not, and reads the devices; the same answer every time. */
+/* Opens the driver and reads the devices, once; later calls return the same result. */
 int32_t gpu_instance_open(struct attn_instance *instance, struct attn_error *err);
 int32_t gpu_get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
                         uint32_t *out_count, struct attn_error *err);
@@ -62,7 +62,7 @@ const struct gpu_device_record *gpu_device_find(const struct attn_instance *inst
 extern const char *const gpu_vendor_libraries[];
 /* A function of the open library, or NULL. */
 void *gpu_vendor_find(const struct gpu_driver *driver, const char *call, const char *symbol);
-/* Starts the driver and counts its devices; none is a success. */
+/* Starts the driver and counts its devices; it succeeds without any. */
 int32_t gpu_vendor_start(struct gpu_driver *driver, const char *library, int *out_devices,
                          struct attn_error *err);
 /* Name and sentence of a result, in the driver's words. */
@@ -70,22 +70,22 @@ void gpu_vendor_describe(const struct gpu_driver *driver, gpu_result result, cha
 /* Fills the record's device, arch, and of info name, arch, memory_bytes, units. */
 gpu_result gpu_vendor_read_device(const struct gpu_driver *driver, int ordinal,
                                   struct gpu_device_record *out);
-/* Whether there are kernels for a device; *out_served says for which there are. */
+/* Whether there are kernels for a device; *out_served names the architectures that have them. */
 bool gpu_vendor_serves(const struct gpu_device_record *record, const char **out_served);
 /* Bytes of shared memory that a CTA can have on an architecture. */
 uint32_t gpu_vendor_shared(uint32_t arch);
 /* The code of a module for a device that is served. */
 const unsigned char *gpu_vendor_image(const struct gpu_device_record *record, enum gpu_module module);
-/* Makes the handle of a context whose `primary` and, if not, `handle` are set; and gives it back. */
+/* Sets up a context whose `primary`, or else `handle`, is set; finish releases it. */
 int32_t gpu_vendor_context_init(struct gpu_context *context, struct attn_error *err);
 void gpu_vendor_context_finish(struct gpu_context *context);
-/* Makes a context current, and what was current before. Calls do not nest. */
+/* Enter makes a context current, leave what was current before. Calls do not nest. */
 gpu_result gpu_vendor_enter(const struct gpu_context *context);
 gpu_result gpu_vendor_leave(const struct gpu_context *context);
-/* Loads what is lazy of a kernel, and allows it `shared_bytes` of dynamic shared memory. */
+/* Loads a kernel that is loaded lazily, and allows it `shared_bytes` of dynamic shared memory. */
 int32_t gpu_vendor_function_init(struct gpu_context *context, gpu_handle function, uint32_t shared_bytes,
                                  struct attn_error *err);
-/* Its flavours. */
+/* The vendor's flavours. */
 extern const struct attn_backend_table *const gpu_vendor_backends[];
 extern const uint32_t gpu_vendor_backend_count;
 
@@ -108,7 +108,7 @@ int32_t gpu_event_record(struct attn_backend_impl *backend, void *event, void *s
 int32_t gpu_event_query(struct attn_backend_impl *backend, void *event, struct attn_error *err);
 int32_t gpu_event_synchronize(struct attn_backend_impl *backend, void *event, struct attn_error *err);
 void gpu_event_destroy(struct attn_backend_impl *backend, void *event);
-/* Whether calls on the stream are kept for a graph. The context is current. */
+/* Whether the stream is captured. The context is current. */
 int32_t gpu_stream_is_captured(struct gpu_context *context, void *stream, bool *out, struct attn_error *err);
 
 int32_t gpu_graph_begin(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
@@ -117,7 +117,8 @@ int32_t gpu_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void 
 int32_t gpu_graph_end(struct attn_graph_impl *graph, struct attn_error *err);
 int32_t gpu_graph_launch(struct attn_graph_impl *graph, void *stream, struct attn_error *err);
 void gpu_graph_destroy(struct attn_graph_impl *graph);
-/* The stream goes: a capture on it ends, and the end of its graph will say so. The context is current. */
+/* Before a stream is destroyed: ends a capture on it, and ending its graph will fail. The context is current.
+ */
 void gpu_graph_forget_stream(struct attn_backend_impl *backend, void *stream);
 
 /* ---------------------------------------------------------------- plan.c, prepare.c, run.c, kv.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Argument blocks of what moves tokens and pages between caches as they are. */
+/* Argument blocks of the kernel that copies tokens and pages between caches without conversion. */
 #include "kv-resolve.h"
 
 /* A dimension of what moves, from the innermost. */
@@ -27,7 +27,8 @@ static uint32_t unit_of(uint64_t bits)
     return (bits & 15) == 0 ? 16 : (uint32_t)(bits & (0 - bits));
 }
 
-/* Adds a plane of `run` bytes times two outer spans; what lies without gaps on both sides becomes one run. */
+/* Adds a plane of `run` bytes times two outer dimensions; dimensions without gaps on both sides are merged.
+ */
 static void add_plane(struct gpu_kv_move *out, const struct place *from, const struct place *to, uint64_t run,
                       struct span inner, struct span outer)
 {

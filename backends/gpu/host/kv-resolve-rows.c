@@ -14,7 +14,7 @@ static int32_t check_batch(const struct attn_batch *batch, uint32_t index_dtype,
 
 /* ---------------------------------------------------------------- write */
 
-/* Scales of their own are written by the kernel. */
+/* Per-vector scales are written by the kernel. */
 static int32_t check_written(const struct attn_scale *scale, const char *name, struct attn_error *err)
 {
     if (scale->kind != ATTN_SCALE_HOST || scale->granularity != ATTN_SCALES_TOKEN_HEAD)

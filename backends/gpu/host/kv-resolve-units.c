@@ -2,10 +2,10 @@
 /* Decides whether rows of a cache or a tensor can be moved in units, and lays the units out. */
 #include "kv-resolve.h"
 
-/* Warps that large GPUs hold at once. Below that rows are shared; a few times as many end at one time. */
+/* Warps that large GPUs hold at once. With fewer, several warps share a row. */
 #define WARPS_WANTED 4096u
 #define WARPS_ENOUGH (4 * WARPS_WANTED)
-/* Units that a warp has under way, of rows that move as they are. */
+/* Units that a warp has in flight in a copy. */
 #define UNITS_PER_ITERATION 128u
 /* Warps that share a row at most. */
 #define MAX_SHARES 64u
@@ -53,7 +53,7 @@ static bool fits(const struct gpu_kv_kind *kind, uint32_t bytes)
     return kind->piece % bytes == 0 && kind->bits % smaller(bytes, 16) == 0;
 }
 
-/* The power of two that is not below. */
+/* The next power of two. */
 static uint32_t round_power(uint32_t value)
 {
     uint32_t out = 1;
@@ -73,7 +73,7 @@ void gpu_kv_rows_resolve(struct gpu_kv_rows *out, const struct gpu_kv_kind *from
     out->units = lanes;
     if (dim % elements != 0 || !fits(from, elements * from->end.size) || !fits(to, elements * to->end.size))
         return;
-    if (own && !moved) { /* the lanes of a vector meet */
+    if (own && !moved) { /* the lanes of a vector exchange its largest value */
         if (lanes > 32)
             return;
         lanes = round_power(lanes);

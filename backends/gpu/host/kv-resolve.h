@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Host code: from the public arguments of calls on caches to the argument blocks of their kernels. What host
- * data show was checked by the caller of the plugin; what is checked here is what only a device has to ask.
+ * Turns the public arguments of calls on caches into the argument blocks of their kernels. The caller of the
+ * plugin has checked what can be checked on the host; here are the checks that only a device needs.
  */
 #ifndef ATTN_GPU_KV_RESOLVE_H
 #define ATTN_GPU_KV_RESOLVE_H
@@ -12,7 +12,7 @@
 #include "kv-args.h"
 #include "resolve.h"
 
-/* CTAs of a launch at most: the kernels go on until all is done. */
+/* Most CTAs of a launch; each loops until all work is done. */
 #define GPU_KV_CTAS 65536u
 
 /* 2, or 1 of an MLA cache. */
@@ -71,7 +71,7 @@ void gpu_kv_rows_split(struct gpu_kv_rows *rows, const struct gpu_tensor *rest, 
 /* Rows of a warp at once. */
 uint32_t gpu_kv_each(uint32_t rows);
 uint32_t gpu_kv_each_of_block(uint32_t block);
-/* Warps that share them: long rows of which there are few. */
+/* Warps that share a row, where there are few and long ones. */
 uint32_t gpu_kv_shares(const struct gpu_kv_rows rows[2], uint32_t count);
 
 /* Whether some warps take a vector each. */

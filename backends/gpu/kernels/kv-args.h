@@ -16,17 +16,17 @@
 /* Heads that one launch takes: the scales that lie in host memory travel with the arguments. */
 #define GPU_KV_HEADS 128u
 
-/* Keys or values of a cache; a tensor is one of a single page. */
+/* Keys or values of a cache. A tensor is described as a cache of one page. */
 struct gpu_kv_side {
     struct gpu_cache cache; /* scale.base 0: `value`, or `values` */
     uint32_t piece_shift;   /* log2 of a piece, or 31 if a vector is one */
-    uint32_t token_head;    /* 1: the scale of a vector belongs to it alone, and is written with it */
+    uint32_t token_head;    /* 1: a vector has a scale of its own, which is written with it */
     uint32_t by_head;       /* 1: scales are `values` */
     uint32_t reserved;
     float values[GPU_KV_HEADS]; /* of the heads of the launch */
 };
 
-/* One end of rows that move: vectors of the heads of a row, from the address of the first on. */
+/* Source or target of rows: the vectors of all heads of a row, from the address of the first. */
 struct gpu_kv_end {
     int64_t head_stride;
     int64_t piece_stride;
@@ -37,8 +37,8 @@ struct gpu_kv_end {
 };
 
 /*
- * How whole rows move. A unit is 16 bytes where elements stay what they are, else 8 elements; a row has
- * `lanes` places for units of each head, of which the first `units` are taken.
+ * How whole rows are copied or converted. A unit is 16 bytes in a copy, 8 elements in a conversion; a row has
+ * `lanes` places for units of each head, of which the first `units` are used.
  */
 enum { GPU_KV_NO_ROWS, GPU_KV_BY_VECTOR, GPU_KV_MOVED, GPU_KV_CONVERTED };
 
@@ -46,15 +46,15 @@ struct gpu_kv_rows {
     struct gpu_kv_end from, to;
     struct gpu_divisor row;    /* places of a row */
     struct gpu_divisor vector; /* `lanes` */
-    uint32_t way;              /* BY_VECTOR: none of this, a warp per vector; NO_ROWS: nothing moves */
+    uint32_t way;              /* BY_VECTOR: a warp per vector, without units; NO_ROWS: nothing to do */
     uint32_t units;
-    uint32_t split; /* units from here on come from elsewhere; 0 = none */
+    uint32_t split; /* units from here on have another source; 0 = none */
 };
 
 /* Rows of a warp at once: a power of two. */
 #define GPU_KV_ROWS_MOST 32u
 
-/* Writes rows. Keys and values of a row that has a place. */
+/* Writes the keys and values of rows that have a slot. */
 struct gpu_kv_write {
     struct gpu_kv_rows by_row[2];
     struct gpu_kv_side to[2];
@@ -70,7 +70,7 @@ struct gpu_kv_write {
     uint32_t shares; /* warps that share them */
     uint32_t block;
     uint32_t pages;
-    int64_t page; /* rows for other pages and tokens than these are left out; -1 = none is */
+    int64_t page; /* rows of other pages and tokens are skipped; -1 = none is */
     int64_t token;
     uint64_t slots; /* i64 [rows], or 0: the batch */
     struct gpu_batch batch;
@@ -83,7 +83,7 @@ struct gpu_kv_slots {
     struct gpu_batch batch;
 };
 
-/* Rows of a cache into tensors. Scales of `to` are tensors of one element, base 0 = not wanted. */
+/* Gathers rows of a cache into tensors. Scales of `to` are tensors of one element, base 0 = not wanted. */
 struct gpu_kv_gather {
     struct gpu_kv_rows by_row[2];
     struct gpu_kv_side from[2];
@@ -91,7 +91,7 @@ struct gpu_kv_gather {
     struct gpu_tensor scales[2];
     uint32_t to_dtype[2];
     uint32_t wide[2];
-    uint32_t moved[2]; /* 1: elements as they are */
+    uint32_t moved[2]; /* 1: elements are copied, not converted */
     uint32_t heads;
     uint32_t tokens;
     uint32_t each;   /* rows of a warp at once */
@@ -106,22 +106,22 @@ struct gpu_kv_convert {
     struct gpu_kv_side from[2];
     struct gpu_kv_side to[2];
     uint32_t wide[2];
-    uint32_t moved[2]; /* 1: elements and scales as they are */
+    uint32_t moved[2]; /* 1: elements and scales are copied, not converted */
     uint32_t halves;
     uint32_t heads;
     uint32_t block;
-    uint32_t count; /* pairs; without them pages */
+    uint32_t count; /* pairs, or pages if there are no pairs */
     uint32_t from_pages;
     uint32_t to_pages;
     uint32_t parts; /* shares of a page; y extent of the grid: as many for each half */
     uint32_t each;  /* tokens of a warp at once */
-    uint64_t pairs; /* or 0: every page to its number */
+    uint64_t pairs; /* or 0: every page to the page of the same number */
 };
 
 /*
- * What moves from place to place of two caches: units (n2, n1, n0), each at the address of its place plus the
- * strides of its side; along n0 units lie together. A place is slot / block at the page's stride plus slot %
- * block at the token's; block 1 for pages.
+ * What is copied from place to place of two caches: units (n2, n1, n0), each at the address of its place plus
+ * the strides of its side; along n0 units lie together. A place is slot / block at the page's stride plus
+ * slot % block at the token's; block 1 for pages.
  */
 struct gpu_kv_places {
     uint64_t base;
@@ -129,7 +129,7 @@ struct gpu_kv_places {
     int64_t token_stride;
     int64_t stride2;
     int64_t stride1;
-    uint64_t places; /* of the cache; a pair with another one is left out */
+    uint64_t places; /* of the cache; a pair with a place beyond them is skipped */
     uint32_t block;
     uint32_t reserved;
 };
@@ -150,7 +150,7 @@ struct gpu_kv_plane {
 #define GPU_KV_CHUNK 256u
 
 #define GPU_KV_PLANES 12u
-/* Pairs that come with a launch. */
+/* Pairs that the argument of a launch holds. */
 #define GPU_KV_PAIRS 96u
 
 struct gpu_kv_move {
@@ -192,7 +192,7 @@ struct gpu_step {
     uint64_t csr_pages;
 };
 
-/* Parts of a merge. Beyond `GPU_MERGE_PARTS` they lie at equal distances, the first one's. */
+/* Partial results of a merge. More than GPU_MERGE_PARTS must lie at equal distances. */
 #define GPU_MERGE_PARTS 68u
 
 struct gpu_merge_part {

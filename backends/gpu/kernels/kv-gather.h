@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Rows of a cache into contiguous ones, and pages into a cache of another type or layout. */
+/* Gathers keys and values of a cache into contiguous tensors, and converts pages into another type or layout.
+ */
 #ifndef ATTN_GPU_KV_GATHER_H
 #define ATTN_GPU_KV_GATHER_H
 
@@ -15,7 +16,7 @@ GPU_INLINE void gpu_kv_store_zeros(const struct gpu_kv_vector *to, uint32_t dim,
         gpu_kv_store_raw(to, d, wide, zeros);
 }
 
-/* One vector of one half, which is wanted. */
+/* Gathers one vector of keys (half 0) or values. */
 GPU_INLINE void gpu_kv_gather_one(const struct gpu_kv_gather *a, uint32_t row, uint32_t half, uint32_t head,
                                   bool missing, int64_t page, int64_t token)
 {
@@ -56,7 +57,7 @@ GPU_INLINE bool gpu_kv_gather_place(const struct gpu_kv_gather *a, uint32_t row,
     return true;
 }
 
-/* A warp per vector. */
+/* One warp gathers a vector. */
 GPU_INLINE void gpu_kv_gather_vectors(const struct gpu_kv_gather *a, uint32_t half)
 {
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
@@ -91,7 +92,7 @@ GPU_INLINE struct gpu_kv_row gpu_kv_gather_row(const struct gpu_kv_gather *a, ui
     return mine;
 }
 
-/* x: some of the rows, y: shares of keys, then of values. */
+/* Grid: x takes groups of rows; y splits each row's bytes into shares, those of keys first. */
 GPU_KERNEL(gpu_kv_gather_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_gather, argument))
 {
     const struct gpu_kv_gather *a = (const struct gpu_kv_gather *)gpu_argument(&argument);
@@ -135,7 +136,7 @@ GPU_INLINE void gpu_kv_convert_one(const struct gpu_kv_convert *a, uint32_t half
         gpu_at<float>(gpu_kv_scale_place(&to->cache.scale, to_page, token, head), 0) = scale;
 }
 
-/* Pages of pair i; false if it is to be left out. */
+/* Pages of pair i; false if the pair is skipped. */
 GPU_INLINE bool gpu_kv_convert_pair(const struct gpu_kv_convert *a, uint32_t i, int64_t *from, int64_t *to)
 {
     *from = *to = (int64_t)i;
@@ -157,7 +158,7 @@ GPU_INLINE bool gpu_kv_convert_later(const struct gpu_kv_convert *a, uint32_t i,
     return later;
 }
 
-/* A warp per vector, of this share of a page. */
+/* One warp converts a vector, for this share of a page. */
 GPU_INLINE void gpu_kv_convert_vectors(const struct gpu_kv_convert *a, uint32_t half, uint32_t part,
                                        int64_t from, int64_t to)
 {
@@ -194,7 +195,7 @@ GPU_INLINE void gpu_kv_convert_rows(const struct gpu_kv_convert *a, uint32_t hal
     }
 }
 
-/* x: pairs, y: shares of a page of keys, then of values. */
+/* Grid: x takes pairs of pages; y splits each page into shares, those of keys first. */
 GPU_KERNEL(gpu_kv_convert_pages, GPU_KV_THREADS, 3)(GPU_ARGUMENT(struct gpu_kv_convert, argument))
 {
     const struct gpu_kv_convert *a = (const struct gpu_kv_convert *)gpu_argument(&argument);

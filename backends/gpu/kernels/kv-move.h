@@ -12,16 +12,16 @@
 #include "kv-place.h"
 
 constexpr uint64_t GPU_KV_NOWHERE = UINT64_MAX;
-/* Units that a thread holds at once. */
+/* Units that a thread holds in registers at once. */
 constexpr uint32_t GPU_KV_HELD = GPU_KV_CHUNK * GPU_KV_SLICE / GPU_KV_THREADS;
 
-/* Places that are told apart at no cost. */
+/* Bits of the filter that finds pairs which may depend on each other. */
 constexpr uint32_t GPU_KV_SEEN = 1u << 17;
 
 /* A chunk of pairs. */
 struct gpu_kv_chunk {
     uint32_t seen[GPU_KV_SEEN / 32]; /* a bit for each target, none between chunks */
-    uint32_t meet;                   /* 1: some pairs may have to do with each other */
+    uint32_t meet;                   /* 1: some pairs may depend on each other */
     uint64_t from[GPU_KV_CHUNK];     /* addresses of places */
     uint64_t to[GPU_KV_CHUNK];       /* GPU_KV_NOWHERE: nothing is written */
     uint16_t before[GPU_KV_CHUNK]; /* the last earlier pair that writes what this one reads; itself if none */

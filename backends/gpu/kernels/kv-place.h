@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Where a token lies in a cache, for the kernels on caches: its sequence, its page, its place there. */
+/* Where a token lies in a cache, for the kernels on caches: its sequence, its page, its index there. */
 #ifndef ATTN_GPU_KV_PLACE_H
 #define ATTN_GPU_KV_PLACE_H
 
@@ -33,7 +33,7 @@ GPU_INLINE uint32_t gpu_kv_find(uint64_t offsets, uint32_t count, uint32_t row)
     return low;
 }
 
-/* Whether the sequences of a batch have this row between them. */
+/* Whether a row belongs to a sequence of the batch. */
 GPU_INLINE bool gpu_kv_has_row(uint64_t offsets, uint32_t seqs, uint32_t row)
 {
     return seqs > 0 && (int64_t)row >= gpu_at<const int32_t>(offsets, 0) &&
@@ -61,7 +61,7 @@ GPU_INLINE bool gpu_kv_locate(const struct gpu_batch *batch, uint32_t seq, uint3
     return *page >= 0;
 }
 
-/* The key that a row of the batch is: false if its sequence has none for it. */
+/* Which key of its sequence a query token of the batch is; false if it is none. */
 GPU_INLINE bool gpu_kv_locate_row(const struct gpu_batch *batch, uint32_t row, int64_t *page, int64_t *token)
 {
     if (!gpu_kv_has_row(batch->q_offsets, batch->seqs, row))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Rows move: all heads of a token at once. A warp takes some rows. Each lane finds the addresses of one of
- * them, then all lanes go through the units of all rows in their order in memory, several under way at once.
+ * Copies and converts whole rows: all heads of a token at once. A warp takes some rows. Each lane finds the
+ * addresses of one of them, then all lanes go through the units of all rows in memory order, with several
+ * loads in flight.
  */
 #ifndef ATTN_GPU_KV_ROWS_H
 #define ATTN_GPU_KV_ROWS_H
@@ -9,14 +10,14 @@
 #include "kv-elements.h"
 #include "kv-vector.h"
 
-/* Units that a lane has under way. */
+/* Units that a lane has in flight. */
 constexpr uint32_t GPU_KV_MOVED_HELD = 4, GPU_KV_CONVERTED_HELD = 2;
 
-/* A row, as the lane knows it that found it: addresses of head 0, or 0. */
+/* A row, in the lane that looked it up: addresses of head 0, or 0. */
 struct gpu_kv_row {
     uint64_t from;       /* 0: zeros */
     uint64_t rest;       /* of what is from elsewhere */
-    uint64_t to;         /* 0: the row is left out */
+    uint64_t to;         /* 0: the row is skipped */
     uint64_t from_scale; /* of scales that are the row's own */
     uint64_t to_scale;
 };
@@ -54,7 +55,7 @@ GPU_INLINE uint64_t gpu_kv_end_at(const struct gpu_kv_end *end, uint64_t row, ui
            (byte & ((1u << end->piece_shift) - 1));
 }
 
-/* Where a unit comes from, and where it goes; `bytes` of it on either side. All lanes together. */
+/* Source and target of a unit, of `bytes` bytes each. All lanes together. */
 GPU_INLINE uint64_t gpu_kv_spot_from(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine,
                                      const struct gpu_kv_spot *spot, uint32_t bytes)
 {
@@ -113,7 +114,7 @@ GPU_INLINE uint64_t gpu_kv_row_scale(const struct gpu_kv_side *side, int64_t pag
     return side->cache.scale.base != 0 ? gpu_kv_scale_place(&side->cache.scale, page, token, 0) : 0;
 }
 
-/* What the elements of a vector are times; `row` is the address of its row's. All lanes together. */
+/* Scale of a vector; `row` is the address of its row's scales. All lanes together. */
 GPU_INLINE float gpu_kv_spot_scale(const struct gpu_kv_side *side, uint64_t row,
                                    const struct gpu_kv_spot *spot)
 {
@@ -127,7 +128,7 @@ GPU_INLINE float gpu_kv_spot_scale(const struct gpu_kv_side *side, uint64_t row,
                : 1.0f;
 }
 
-/* Scales of all heads of the rows to where they belong, and 1 for a row that comes from nowhere. */
+/* Copies the scales of all heads of the rows; a row without a source has scale 1. */
 GPU_INLINE void gpu_kv_rows_scales(const struct gpu_kv_side *from, int64_t to_stride,
                                    const struct gpu_kv_row *mine, uint32_t rows, uint32_t heads)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* New rows into a cache, and the slots where they go, a thread per row. */
+/* Writes new keys and values into a cache, and maps their rows to slots, a thread per row. */
 #ifndef ATTN_GPU_KV_WRITE_H
 #define ATTN_GPU_KV_WRITE_H
 
 #include "kv-rows.h"
 
-/* Where a row goes; false if nowhere. */
+/* Page and token where a row is written; false if it is not. */
 GPU_INLINE bool gpu_kv_write_place(const struct gpu_kv_write *a, uint32_t row, int64_t *page, int64_t *token)
 {
     if (a->slots != 0) {
@@ -55,7 +55,7 @@ GPU_INLINE void gpu_kv_write_vectors(const struct gpu_kv_write *a, uint32_t half
     }
 }
 
-/* What a lane knows of its row. */
+/* The row of this lane. */
 GPU_INLINE struct gpu_kv_row gpu_kv_write_row(const struct gpu_kv_write *a, uint32_t row, uint32_t half)
 {
     const struct gpu_kv_side *to = &a->to[half];
@@ -71,7 +71,7 @@ GPU_INLINE struct gpu_kv_row gpu_kv_write_row(const struct gpu_kv_write *a, uint
     return mine;
 }
 
-/* x: some of the rows, y: shares of keys, then of values. */
+/* Grid: x takes groups of rows; y splits each row's bytes into shares, those of keys first. */
 GPU_KERNEL(gpu_kv_write_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_write, argument))
 {
     const struct gpu_kv_write *a = (const struct gpu_kv_write *)gpu_argument(&argument);

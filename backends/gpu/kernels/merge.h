@@ -18,7 +18,7 @@ GPU_INLINE uint64_t gpu_merge_at(const struct gpu_tensor *tensor, uint32_t row, 
            (uint64_t)((int64_t)row * tensor->token_stride + (int64_t)head * tensor->head_stride);
 }
 
-/* Natural logarithm; -inf for a part that is empty, whichever way it says so. */
+/* LSE as a natural logarithm; -inf for an empty part, whose LSE is +inf or -inf. */
 GPU_INLINE double gpu_merge_lse_at(const struct gpu_merge *a, uint64_t at)
 {
     const float lse = gpu_at<const float>(at, 0);
@@ -104,7 +104,7 @@ GPU_INLINE struct gpu_merge_share gpu_merge_weight(const struct gpu_merge *a, ui
     return share;
 }
 
-/* Columns [d, d + wide) of this lane, all parts. Lanes beyond the last column only take part. */
+/* Columns [d, d + wide) of this lane, all parts. Lanes beyond the last column only join the shuffles. */
 GPU_INLINE void gpu_merge_columns(const struct gpu_merge *a, uint32_t d, double max, double sum, uint32_t row,
                                   uint32_t head)
 {
@@ -127,7 +127,7 @@ GPU_INLINE void gpu_merge_columns(const struct gpu_merge *a, uint32_t d, double 
                 sums[n] += weight * values[n];
         }
     }
-    /* Only now: the result may lie where a part lies. */
+    /* Stored only now, because the result may overwrite a part. */
     vector.at = to;
     if (d < a->head_dim)
         gpu_kv_store(&vector, d, a->wide, sums);
@@ -146,7 +146,7 @@ GPU_KERNEL(gpu_merge_rows, GPU_KV_THREADS, 2)(GPU_ARGUMENT(struct gpu_merge, arg
         const double sum = gpu_merge_sum(a, max, row, head);
         for (uint32_t d = 0; d < a->head_dim; d += GPU_WARP * a->wide)
             gpu_merge_columns(a, d + lane * a->wide, max, sum, row, head);
-        /* The logarithm may lie where one of a part lies, which all lanes have read by now. */
+        /* The LSE may overwrite that of a part, which all lanes have read by now. */
         gpu_warp_barrier();
         if (a->lse.base != 0 && lane == 0)
             gpu_at<float>(gpu_merge_at(&a->lse, row, head), 0) = (float)gpu_merge_total(max, sum);

@@ -21,7 +21,7 @@ GPU_INLINE int64_t gpu_step_page(const struct gpu_step *a, uint32_t seq, int64_t
                               : (int64_t)gpu_at<const int32_t>(row, index);
 }
 
-/* Sums over the threads before this one and itself; both at once. */
+/* Inclusive prefix sums over the threads, of tokens and pages at once. */
 GPU_INLINE void gpu_step_scan(int64_t (*sums)[GPU_KV_THREADS], int64_t *tokens, int64_t *pages)
 {
     const uint32_t i = gpu_thread();
@@ -41,7 +41,7 @@ GPU_INLINE void gpu_step_scan(int64_t (*sums)[GPU_KV_THREADS], int64_t *tokens, 
     *pages = sums[1][i];
 }
 
-/* Length and pages of a sequence; those that advance are written. */
+/* Length and pages of a sequence, which is advanced first if the step has queries of it. */
 GPU_INLINE int64_t gpu_step_grow(const struct gpu_step *a, uint32_t seq, int64_t *pages)
 {
     int64_t len = gpu_at<const int32_t>(a->seq_lens, seq);
