@@ -31,7 +31,7 @@ union mma_columns {
 #define MLA_ROW(name_, type_, numerics_)                                                                     \
     {                                                                                                        \
         .caps.name = (name_), .family = &cuda_mla, .arch = CUDA_ARCH_LEAST,                                  \
-        .caps.phases = GPU_FEW_ROWS | GPU_MANY_ROWS, .caps.q_types = (type_), .caps.kv_types = (type_),      \
+        .caps.phases = ATTN__DECODE | ATTN__PREFILL, .caps.q_types = (type_), .caps.kv_types = (type_),      \
         .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,                           \
         .caps.dim_max = MLA_QK_DIM, .caps.vo_max = MLA_VO_DIM,                                               \
         .caps.features = ATTN__HAS_ALL & ~ATTN__HAS_PAGED_X, .caps.needs = ATTN__HAS_MLA,                    \
@@ -39,27 +39,27 @@ union mma_columns {
     }
 
 const struct gpu_kernel gpu_kernels[] = {
-    MMA_ROW("decode_mma_f16", GPU_FEW_ROWS, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
+    MMA_ROW("decode_mma_f16", ATTN__DECODE, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
             ATTN_NUMERICS_P_F16),
-    MMA_ROW("decode_mma_f16_kv8", GPU_FEW_ROWS, ATTN__TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_bf16", GPU_FEW_ROWS, ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
+    MMA_ROW("decode_mma_f16_kv8", ATTN__DECODE, ATTN__TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_bf16", ATTN__DECODE, ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_bf16_kv8", GPU_FEW_ROWS, ATTN__TYPE_BF16, MMA_CODES, MMA_CACHED,
+    MMA_ROW("decode_mma_bf16_kv8", ATTN__DECODE, ATTN__TYPE_BF16, MMA_CODES, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_f16", GPU_MANY_ROWS, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
+    MMA_ROW("prefill_mma_f16", ATTN__PREFILL, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
             ATTN_NUMERICS_P_F16),
-    MMA_ROW("prefill_mma_f16_kv8", GPU_MANY_ROWS, ATTN__TYPE_F16, MMA_CODES, MMA_CACHED,
+    MMA_ROW("prefill_mma_f16_kv8", ATTN__PREFILL, ATTN__TYPE_F16, MMA_CODES, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_bf16", GPU_MANY_ROWS, ATTN__TYPE_BF16, ATTN__TYPE_BF16,
+    MMA_ROW("prefill_mma_bf16", ATTN__PREFILL, ATTN__TYPE_BF16, ATTN__TYPE_BF16,
             ATTN__HAS_ALL & ~ATTN__HAS_MLA, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_bf16_kv8", GPU_MANY_ROWS, ATTN__TYPE_BF16, MMA_CODES, MMA_CACHED,
+    MMA_ROW("prefill_mma_bf16_kv8", ATTN__PREFILL, ATTN__TYPE_BF16, MMA_CODES, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
     MLA_ROW("mla_mma_f16", ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
     MLA_ROW("mla_mma_bf16", ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
     {.caps.name = "attn_reference",
      .family = &gpu_reference_family,
      .arch = CUDA_ARCH_LEAST,
-     .caps.phases = GPU_FEW_ROWS | GPU_MANY_ROWS,
+     .caps.phases = ATTN__DECODE | ATTN__PREFILL,
      .caps.q_types = ATTN__TYPES_ALL,
      .caps.kv_types = ATTN__TYPES_ALL,
      .caps.out_types = ATTN__TYPES_ALL,

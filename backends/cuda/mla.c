@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The family of MLA kernels: which of them a plan launches, how large their blocks are, and what their
- * schedules share out. */
+/* The family of MLA kernels: which of them a plan launches, how large their CTAs are, and the sizes of their
+ * schedules and split workspace. */
 #include "mla/sizes.h"
 
 #include <stdio.h>
@@ -56,9 +56,10 @@ static uint32_t split_tiles_of(const struct attn_problem *p)
 /* det: most splits of a row tile. */
 static uint32_t splits_of(const struct attn_problem *p)
 {
-    const uint64_t splits = ((uint64_t)p->max_kv + GPU_TILE * GPU_CUT_TILES - 1) / (GPU_TILE * GPU_CUT_TILES);
+    const uint64_t splits =
+        ((uint64_t)p->max_kv + GPU_TILE * GPU_MIN_SPLIT_TILES - 1) / (GPU_TILE * GPU_MIN_SPLIT_TILES);
 
-    return splits < GPU_CUTS ? (uint32_t)splits : GPU_CUTS;
+    return splits < GPU_MAX_SPLITS ? (uint32_t)splits : GPU_MAX_SPLITS;
 }
 
 /* Row tiles of partial O and LSE that there can be at once. */
@@ -79,10 +80,10 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     part->threads = MLA_THREADS;
     part->shared_bytes = mla_shared_bytes(rows, stages_of(plan, rows));
     part->ctas = plan->units;
-    part->splits = p->det != 0 ? GPU_CUTS : part->ctas;
+    part->splits = p->det != 0 ? GPU_MAX_SPLITS : part->ctas;
     part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
     part->plan_kind = GPU_PLAN_MLA;
-    part->cuts = gpu_cuts_of(p, GPU_ALL_ROWS, rows);
+    part->split_rules = gpu_split_rules_of(p, GPU_ALL_PHASES, rows);
     part->scratch_bytes = partials_of(plan, part) * rows * (MLA_VO_DIM + UINT64_C(2)) * sizeof(float);
     snprintf(name, sizeof name, "%s_%s", instances[i].name, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
     const int32_t status =
@@ -103,8 +104,8 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     struct gpu_run own = *run;
 
     own.stages = stages_of(plan, rows);
-    own.part_out = run->scratch;
-    own.part_lse = run->scratch + partials_of(plan, part) * rows * MLA_VO_DIM * sizeof(float);
+    own.partial_out = run->scratch;
+    own.partial_lse = run->scratch + partials_of(plan, part) * rows * MLA_VO_DIM * sizeof(float);
     const int32_t status = gpu_launch(plan->backend->context, part->attention, grid, part->threads,
                                       part->shared_bytes, &own, part->kernel->caps.name, stream, err);
     if (status != ATTN_OK || (fixed && splits_of(p) == 1))

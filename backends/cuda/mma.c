@@ -57,12 +57,12 @@ static uint32_t prefill_rows(const struct attn_plan_impl *plan)
 
 static uint32_t rows_of(const struct attn_plan_impl *plan, uint32_t phase)
 {
-    return phase == GPU_MANY_ROWS ? prefill_rows(plan) : decode_rows(&plan->problem);
+    return phase == ATTN__PREFILL ? prefill_rows(plan) : decode_rows(&plan->problem);
 }
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 {
-    const uint32_t rows = phases == GPU_MANY_ROWS ? ROWS_DECODE : decode_rows(problem);
+    const uint32_t rows = phases == ATTN__PREFILL ? ROWS_DECODE : decode_rows(problem);
 
     return gpu_mma_shared_bytes(shape_of(problem, rows));
 }
@@ -77,9 +77,9 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     part->threads = THREADS;
     part->shared_bytes = gpu_mma_shared_bytes(shape);
     part->ctas = plan->units * gpu_mma_ctas(shape);
-    part->cuts = gpu_cuts_of(p, part->phase, prefill_rows(plan));
+    part->split_rules = gpu_split_rules_of(p, part->phase, prefill_rows(plan));
     snprintf(name, sizeof name, "%s_r%u_%s", own->name, shape.rows, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
-    gpu_pieces_reserve(plan, part, shape.rows, shape.dv);
+    gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
     return gpu_module_function(plan->backend->context, own->module, name, part->shared_bytes,
                                &part->attention, err);
 }
@@ -87,8 +87,8 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
-    return gpu_pieces_launch(plan, part, run, rows_of(plan, part->phase), instance_of(&plan->problem)->dv,
-                             stream, err);
+    return gpu_work_tiles_launch(plan, part, run, rows_of(plan, part->phase), instance_of(&plan->problem)->dv,
+                                 stream, err);
 }
 
 const struct gpu_family cuda_mma = {.shared_of = shared_of, .create = create, .launch = launch};

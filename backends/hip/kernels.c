@@ -28,12 +28,12 @@
 
 const struct gpu_kernel gpu_kernels[] = {
 #ifndef HIP_REFERENCE_ALONE /* a driver of tests that has no matrix kernels */
-    TILE_ROWS("decode", GPU_FEW_ROWS),
-    TILE_ROWS("prefill", GPU_MANY_ROWS),
+    TILE_ROWS("decode", ATTN__DECODE),
+    TILE_ROWS("prefill", ATTN__PREFILL),
 #endif
     {.caps.name = "attn_reference",
      .family = &gpu_reference_family,
-     .caps.phases = GPU_FEW_ROWS | GPU_MANY_ROWS,
+     .caps.phases = ATTN__DECODE | ATTN__PREFILL,
      .caps.q_types = ATTN__TYPES_ALL,
      .caps.kv_types = ATTN__TYPES_ALL,
      .caps.out_types = ATTN__TYPES_ALL,

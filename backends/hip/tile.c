@@ -43,12 +43,12 @@ static uint32_t rows_of(const struct attn_problem *problem, uint32_t phase)
 {
     const uint64_t most = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
 
-    return phase == GPU_FEW_ROWS && problem->det == 0 && most <= ROWS_DECODE ? ROWS_DECODE : ROWS_MAX;
+    return phase == ATTN__DECODE && problem->det == 0 && most <= ROWS_DECODE ? ROWS_DECODE : ROWS_MAX;
 }
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 {
-    return shared_bytes(problem, rows_of(problem, phases == GPU_MANY_ROWS ? GPU_MANY_ROWS : GPU_FEW_ROWS));
+    return shared_bytes(problem, rows_of(problem, phases == ATTN__PREFILL ? ATTN__PREFILL : ATTN__DECODE));
 }
 
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
@@ -62,9 +62,9 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     part->threads = hip_tile_threads(i->dv, wave_size);
     part->shared_bytes = shared_bytes(p, rows);
     part->ctas = plan->units * hip_tile_occupancy(i->dv, wave_size, hip_tile_large_registers(arch));
-    part->cuts = gpu_cuts_of(p, part->phase, ROWS_MAX);
+    part->split_rules = gpu_split_rules_of(p, part->phase, ROWS_MAX);
     snprintf(name, sizeof name, "%s_r%u_%s", i->name, rows, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
-    gpu_pieces_reserve(plan, part, rows, i->dv);
+    gpu_work_tiles_reserve(plan, part, rows, i->dv);
     return gpu_module_function(plan->backend->context, i->module, name, part->shared_bytes, &part->attention,
                                err);
 }
@@ -93,7 +93,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
 
     if (is_paged_x(run))
         own.whole = HIP_TILE_PAGED_X;
-    return gpu_pieces_launch(plan, part, &own, rows_of(p, part->phase), instance_of(p)->dv, stream, err);
+    return gpu_work_tiles_launch(plan, part, &own, rows_of(p, part->phase), instance_of(p)->dv, stream, err);
 }
 
 const struct gpu_family hip_tile = {.shared_of = shared_of, .create = create, .launch = launch};

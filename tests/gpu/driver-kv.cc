@@ -2,7 +2,7 @@
 /* The kernels that work on caches, for the driver of tests. */
 #include "fiber-names.h"
 
-#include "../../backends/cuda/put.cu"
+#include "../../backends/cuda/upload.cu"
 
 #include "kv-gather.h"
 #include "kv-move.h"
@@ -10,7 +10,7 @@
 #include "merge.h"
 #include "step.h"
 
-DRIVER_KERNEL(gpu_put, gpu_put)
+DRIVER_KERNEL(gpu_put, gpu_upload)
 DRIVER_KERNEL(gpu_kv_write_rows, gpu_kv_write)
 DRIVER_KERNEL(gpu_kv_map_slots, gpu_kv_slots)
 DRIVER_KERNEL(gpu_kv_gather_rows, gpu_kv_gather)
@@ -22,7 +22,7 @@ DRIVER_KERNEL(gpu_step_lengths, gpu_step)
 DRIVER_KERNEL(gpu_step_rows, gpu_step)
 
 const struct driver_kernel driver_kv_kernels[] = {
-    DRIVER_LINE(gpu_put, gpu_put),
+    DRIVER_LINE(gpu_put, gpu_upload),
     DRIVER_LINE(gpu_kv_write_rows, gpu_kv_write),
     DRIVER_LINE(gpu_kv_map_slots, gpu_kv_slots),
     DRIVER_LINE(gpu_kv_gather_rows, gpu_kv_gather),

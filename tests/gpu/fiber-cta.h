@@ -5,9 +5,9 @@
 
 #include <stdarg.h>
 
+#include "device-fiber.h"
 #include "fiber-switch.h"
 #include "fiber.h"
-#include "port-fiber.h"
 
 enum { NAMED_BARRIERS = 16 };
 

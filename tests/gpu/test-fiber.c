@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The fibers themselves: what threads tell each other, and what they do wrong and get told. */
+/* The fibers themselves: how threads exchange values, and which errors of a kernel are reported. */
 #include <criterion/criterion.h>
 #include <signal.h>
 
+#include "device-fiber.h"
 #include "fiber.h"
-#include "port-fiber.h"
 
 enum { THREADS = 128 };
 

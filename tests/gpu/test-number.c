@@ -3,11 +3,11 @@
  */
 #include <criterion/criterion.h>
 
-#include "eight.h"
+#include "codec8.h"
 
 #include "code8.h"
 
-static const uint32_t eights[] = {ATTN_INT8, ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ};
+static const uint32_t types8[] = {ATTN_INT8, ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ};
 
 static bool same(float a, float b)
 {
@@ -16,11 +16,11 @@ static bool same(float a, float b)
 
 Test(number, decodes_every_code)
 {
-    for (size_t i = 0; i < sizeof eights / sizeof eights[0]; i++) {
+    for (size_t i = 0; i < sizeof types8 / sizeof types8[0]; i++) {
         for (uint32_t code = 0; code < 256; code++) {
-            const float wanted = attn__code8_decode(eights[i], (uint8_t)code);
-            const float got = gpu_decode8(eights[i], code);
-            cr_assert(same(got, wanted), "type %#x code %02x: %a, not %a", eights[i], code, (double)got,
+            const float wanted = attn__code8_decode(types8[i], (uint8_t)code);
+            const float got = gpu_decode8(types8[i], code);
+            cr_assert(same(got, wanted), "type %#x code %02x: %a, not %a", types8[i], code, (double)got,
                       (double)wanted);
         }
     }
@@ -56,7 +56,7 @@ Test(number, decodes_four_codes_at_once)
 {
     for (uint32_t i = 0; i < 3; i++)
         for (uint32_t code = 0; code < 256; code++)
-            decode_four(eights[i], code);
+            decode_four(types8[i], code);
 }
 
 static void encode(uint32_t dtype, float value)
@@ -83,13 +83,13 @@ static void encode_around(uint32_t dtype, uint32_t code)
 
 Test(number, encodes_to_nearest_even)
 {
-    for (size_t i = 0; i < sizeof eights / sizeof eights[0]; i++) {
+    for (size_t i = 0; i < sizeof types8 / sizeof types8[0]; i++) {
         for (uint32_t code = 0; code < 256; code++)
-            encode_around(eights[i], code);
+            encode_around(types8[i], code);
         /* Every exponent and sign, with fractions of all kinds: beyond the largest, infinite, NaN. */
         for (uint32_t top = 0; top < 1024; top++)
             for (uint32_t rest = 0; rest < 64; rest++)
-                encode(eights[i], attn__f32_of_bits(top << 22 | (rest * 2654435761u & 0x3fffff)));
+                encode(types8[i], attn__f32_of_bits(top << 22 | (rest * 2654435761u & 0x3fffff)));
     }
 }
 

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "port-hip-math.h"
+#include "device-hip-math.h"
 
 /* Numbers between two doubles. */
 static double apart(double a, double b)

@@ -4,9 +4,6 @@
 
 #include "host.h"
 
-/* The kernels' phases are the engine's. */
-_Static_assert((int)GPU_FEW_ROWS == (int)ATTN__DECODE && (int)GPU_MANY_ROWS == (int)ATTN__PREFILL, "phases");
-
 static void check_rows(const struct attn_problem *problem, struct attn_reason *why)
 {
     if ((uint64_t)problem->max_rows * problem->heads > INT32_MAX)
@@ -21,7 +18,7 @@ static void refuse_arch(struct attn_reason *why, uint32_t arch, const char *want
     attn__caps_refuse(why, ATTN_REASON_DEVICE_ARCH, "device", got, wanted);
 }
 
-/* arch 0: not asked. */
+/* arch 0: any device. */
 static void check_arch(const void *row, uint32_t arch, struct attn_reason *why)
 {
     const struct gpu_kernel *kernel = row;
@@ -73,7 +70,7 @@ static struct attn__caps_table get_table(void)
     return (struct attn__caps_table){.rows = gpu_kernels,
                                      .row_size = sizeof gpu_kernels[0],
                                      .row_count = gpu_kernel_count,
-                                     .decode_rows = GPU_FEW,
+                                     .decode_rows = GPU_DECODE_MAX_ROWS,
                                      .features = features,
                                      .feature_count = sizeof features / sizeof features[0],
                                      .separator = ", ",
@@ -101,7 +98,7 @@ static bool is_lost(struct attn_instance *instance, const struct gpu_device_reco
     return lost;
 }
 
-/* The device's own reasons. *out_arch stays 0 if it is none of ours. */
+/* Reasons that come from the device. *out_arch stays 0 if the device is not this plugin's. */
 static void judge_device(struct attn_instance *instance, const struct attn_device *device,
                          struct attn_query *out, uint32_t *out_arch)
 {

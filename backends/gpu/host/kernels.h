@@ -19,26 +19,26 @@ struct gpu_family;
 struct gpu_kernel {
     struct attn__caps caps;
     const struct gpu_family *family;
-    uint32_t variant; /* the family's */
+    uint32_t variant; /* a number that means something to the family */
     uint32_t arch;    /* least architecture, by the vendor's number */
 };
 
 extern const struct gpu_kernel gpu_kernels[];
 extern const uint32_t gpu_kernel_count;
 
-/* One kernel of a plan, with its share of the plan's blocks. */
+/* One kernel of a plan, with its part of the plan's blocks. */
 struct gpu_part {
     const struct gpu_kernel *kernel;
-    uint32_t phase; /* enum gpu_phase of its launches */
-    uint32_t ctas;  /* the family's: extent of a fixed grid */
+    uint32_t phase; /* enum attn__phase of its launches, or GPU_ALL_PHASES */
+    uint32_t ctas;  /* extent of the grid, where it is fixed */
     uint32_t threads;
     uint32_t shared_bytes;
-    uint32_t splits;      /* most parts of the keys of a sequence; 0 = 1 */
-    uint32_t split_keys;  /* keys of a part; 0 = never cut */
+    uint32_t splits;      /* most KV splits of a sequence; 0 = 1 */
+    uint32_t split_keys;  /* keys of a split; 0 = keys are never split */
     gpu_handle attention; /* functions, found when the plan is made */
     gpu_handle merge;
-    struct gpu_cuts cuts; /* of the schedule, if there is one */
-    uint32_t plan_kind;   /* enum gpu_plan_kind */
+    struct gpu_split_rules split_rules; /* of the schedule, if there is one */
+    uint32_t plan_kind;                 /* enum gpu_plan_kind */
     uint64_t schedule_offset, schedule_bytes;
     uint64_t scratch_offset, scratch_bytes;
     uint64_t counters_offset, counters_bytes;
@@ -47,10 +47,10 @@ struct gpu_part {
 struct attn_plan_impl {
     struct attn_backend_impl *backend;
     struct attn_problem problem;
-    struct gpu_part parts[2]; /* few rows, many rows; one alone takes all */
+    struct gpu_part parts[2]; /* decode, prefill; a single one takes all sequences */
     uint32_t part_count;
     struct attn_plan_sizes sizes;
-    gpu_handle put;     /* writes values of the host into device memory */
+    gpu_handle upload;  /* writes values of the host into device memory */
     gpu_handle planner; /* writes schedules; NULL if no part has one */
     uint32_t units;     /* multiprocessors */
 };
@@ -66,7 +66,7 @@ struct gpu_family {
     /* Finds functions, sets grid and block, how the schedule is planned, and the bytes of schedule, scratch
      * and counters. */
     int32_t (*create)(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err);
-    /* Launches the kernel. `run` is whole, with this part's blocks. */
+    /* Launches the kernel. `run` is complete, with this part's blocks. */
     int32_t (*launch)(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err);
 };
@@ -80,14 +80,14 @@ int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint3
                    struct attn_error *err);
 
 /*
- * Of families whose CTAs share out pieces of sequences, in tiles of `rows` rows with `columns` columns of
- * results: sets schedule, scratch and counters of a part whose ctas is set; launches its kernel.
+ * For families whose CTAs take work tiles of `rows` query rows with `columns` columns of results: reserve
+ * sets the sizes of schedule, scratch and counters of a part whose ctas is set, launch launches its kernel.
  */
-void gpu_pieces_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, uint32_t rows,
-                        uint32_t columns);
-int32_t gpu_pieces_launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
-                          const struct gpu_run *run, uint32_t rows, uint32_t columns, void *stream,
-                          struct attn_error *err);
+void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, uint32_t rows,
+                            uint32_t columns);
+int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                              const struct gpu_run *run, uint32_t rows, uint32_t columns, void *stream,
+                              struct attn_error *err);
 
 /* The row that serves a phase of a problem that a query accepted on this architecture (0 = any). */
 const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch);

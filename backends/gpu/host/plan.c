@@ -10,18 +10,18 @@ static uint64_t round_block(uint64_t size)
     return (size + GPU_ALIGNMENT - 1) / GPU_ALIGNMENT * GPU_ALIGNMENT;
 }
 
-/* One kernel alone takes all rows, two share them. */
+/* If both phases have the same kernel, one launch of it takes all sequences. */
 static void dispatch(struct attn_plan_impl *plan)
 {
     const uint32_t arch = plan->backend->context->record->arch;
-    const struct gpu_kernel *few = gpu_dispatch(&plan->problem, GPU_FEW_ROWS, arch);
-    const struct gpu_kernel *many = gpu_dispatch(&plan->problem, GPU_MANY_ROWS, arch);
+    const struct gpu_kernel *decode = gpu_dispatch(&plan->problem, ATTN__DECODE, arch);
+    const struct gpu_kernel *prefill = gpu_dispatch(&plan->problem, ATTN__PREFILL, arch);
 
-    plan->part_count = few == many ? 1 : 2;
-    plan->parts[0].kernel = few;
-    plan->parts[0].phase = few == many ? GPU_ALL_ROWS : GPU_FEW_ROWS;
-    plan->parts[1].kernel = many;
-    plan->parts[1].phase = GPU_MANY_ROWS;
+    plan->part_count = decode == prefill ? 1 : 2;
+    plan->parts[0].kernel = decode;
+    plan->parts[0].phase = decode == prefill ? GPU_ALL_PHASES : ATTN__DECODE;
+    plan->parts[1].kernel = prefill;
+    plan->parts[1].phase = ATTN__PREFILL;
 }
 
 static bool add_block(uint64_t *total, uint64_t *offset, uint64_t bytes)
@@ -57,7 +57,7 @@ static int32_t find_functions(struct attn_plan_impl *plan, struct attn_error *er
 
     if (status != ATTN_OK)
         return status;
-    status = gpu_module_function(context, GPU_MODULE_put, "gpu_put", 0, &plan->put, err);
+    status = gpu_module_function(context, GPU_MODULE_upload, "gpu_put", 0, &plan->upload, err);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++)
         status = plan->parts[i].kernel->family->create(plan, &plan->parts[i], err);
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++)

@@ -104,9 +104,9 @@ static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struc
 {
     return (struct gpu_plan_job){.schedule = schedule + part->schedule_offset,
                                  .lengths = gpu_lengths_of(&plan->problem, batch),
-                                 .cuts = part->cuts,
+                                 .split_rules = part->split_rules,
                                  .kind = part->plan_kind,
-                                 .empty = !GPU_MAY_TAKE(part->phase, batch->max_q, part->cuts.group)};
+                                 .empty = !GPU_MAY_TAKE(part->phase, batch->max_q, part->split_rules.group)};
 }
 
 /* What the kernel does. */
@@ -116,7 +116,7 @@ static void write_sums(const struct gpu_plan_job *job)
 
     for (uint32_t i = 0; i < job->lengths.seqs; i++) {
         sums[i] = sum;
-        sum += gpu_plan_share(job, i);
+        sum += gpu_plan_tile_count(job, i);
     }
     sums[job->lengths.seqs] = sum;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Scales of the host. One value travels in the argument of a kernel. An array is packed into arguments of
- * small launches, which is read during the call, needs no pinned memory and can be captured with its values.
+ * Scales in host memory. A single value is part of a kernel's argument. An array is uploaded in the arguments
+ * of small launches: it is read during the call, needs no pinned memory, and a graph captures its values.
  */
 #include "scales.h"
 
-#include "put.h"
+#include "upload.h"
 
 /* An array of the host: outer x token x head values. */
 struct host_array {
@@ -34,9 +34,9 @@ static uint32_t find_arrays(struct gpu_run *run, const struct attn_kv_desc *cach
                             uint64_t *total)
 {
     const struct attn_problem *p = &run->problem;
-    const bool fresh = p->kv_source == ATTN_KV_NEW; /* then k and v of the run are the new rows */
-    const uint64_t pages = fresh ? run->batch.seqs : cache->pages;
-    const uint64_t tokens = fresh ? run->batch.rows : cache->block;
+    const bool is_new = p->kv_source == ATTN_KV_NEW; /* then k and v of the run are the new rows */
+    const uint64_t pages = is_new ? run->batch.seqs : cache->pages;
+    const uint64_t tokens = is_new ? run->batch.rows : cache->block;
     const struct {
         struct gpu_scale *scale;
         uint64_t outers, tokens, heads;
@@ -61,29 +61,29 @@ static uint32_t find_arrays(struct gpu_run *run, const struct attn_kv_desc *cach
 struct writer {
     const struct attn_plan_impl *plan;
     void *stream;
-    struct gpu_put put;
+    struct gpu_upload upload;
 };
 
 static int32_t flush(struct writer *writer, struct attn_error *err)
 {
     const uint32_t grid[3] = {1, 1, 1};
 
-    if (writer->put.count == 0)
+    if (writer->upload.count == 0)
         return ATTN_OK;
-    int32_t status = gpu_launch(writer->plan->backend->context, writer->plan->put, grid, GPU_PUT_THREADS, 0,
-                                &writer->put, "gpu_put", writer->stream, err);
-    writer->put.to += writer->put.count * sizeof(float);
-    writer->put.count = 0;
+    int32_t status = gpu_launch(writer->plan->backend->context, writer->plan->upload, grid,
+                                GPU_UPLOAD_THREADS, 0, &writer->upload, "gpu_put", writer->stream, err);
+    writer->upload.to += writer->upload.count * sizeof(float);
+    writer->upload.count = 0;
     return status;
 }
 
-static int32_t put_value(struct writer *writer, const void *from, struct attn_error *err)
+static int32_t add_value(struct writer *writer, const void *from, struct attn_error *err)
 {
-    memcpy(&writer->put.values[writer->put.count++], from, sizeof(float));
-    return writer->put.count == GPU_PUT_VALUES ? flush(writer, err) : ATTN_OK;
+    memcpy(&writer->upload.values[writer->upload.count++], from, sizeof(float));
+    return writer->upload.count == GPU_UPLOAD_VALUES ? flush(writer, err) : ATTN_OK;
 }
 
-static int32_t put_array(struct writer *writer, const struct host_array *array, struct attn_error *err)
+static int32_t add_array(struct writer *writer, const struct host_array *array, struct attn_error *err)
 {
     const struct gpu_scale *scale = array->scale;
     const char *base = (const char *)(uintptr_t)scale->base;
@@ -93,7 +93,7 @@ static int32_t put_array(struct writer *writer, const struct host_array *array, 
         for (uint64_t token = 0; token < array->counts[1]; token++) {
             for (uint64_t head = 0; head < array->counts[2] && status == ATTN_OK; head++)
                 status =
-                    put_value(writer,
+                    add_value(writer,
                               base + (int64_t)outer * scale->outer_stride +
                                   (int64_t)token * scale->token_stride + (int64_t)head * scale->head_stride,
                               err);
@@ -153,9 +153,9 @@ int32_t gpu_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run,
         *out_block = 0;
         return status;
     }
-    struct writer writer = {.plan = plan, .stream = stream, .put = {.to = *out_block}};
+    struct writer writer = {.plan = plan, .stream = stream, .upload = {.to = *out_block}};
     for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
-        status = put_array(&writer, &arrays[i], err);
+        status = add_array(&writer, &arrays[i], err);
     if (status == ATTN_OK)
         status = flush(&writer, err);
     for (uint32_t i = 0; i < count; i++)

@@ -9,10 +9,10 @@
 #define ATTN_GPU_NUMBER_H
 
 #include "attn/types.h"
-#include "port.h"
+#include "device.h"
 
-/* Any 8-bit type, where a kernel is made for several types at once. */
-#define GPU_EIGHT 8u
+/* Any 8-bit type: what a kernel for several types is instantiated with. */
+#define GPU_ANY_8BIT 8u
 /* Any type at all. */
 #define GPU_ANY 0u
 
@@ -43,7 +43,8 @@ GPU_INLINE uint32_t gpu_largest(uint32_t dtype)
     return gpu_is_fnuz(dtype) ? 0x7f : dtype == ATTN_E4M3 ? 0x7e : 0x7b;
 }
 
-/* The f32 of the same fields has its exponent off by the difference of the biases; subnormals alike. */
+/* The code's fields as an f32, multiplied by 2 to the difference of the exponent biases; so are subnormals.
+ */
 GPU_INLINE float gpu_decode8(uint32_t dtype, uint32_t code)
 {
     const uint32_t rest = code & 0x7f, sign = (code & 0x80) << 24;
@@ -82,7 +83,7 @@ GPU_INLINE uint32_t gpu_encode8(uint32_t dtype, float value)
     const uint32_t bias = gpu_bias(dtype), fraction = gpu_fraction(dtype), largest = gpu_largest(dtype);
     uint32_t code = largest;
     if (size < 65536) { /* beyond the largest of all types */
-        /* Exponent, counted from that of the subnormals. A carry out of the fraction is the next one's first.
+        /* Exponent, counted from that of the subnormals. A carry out of the fraction raises the exponent.
          */
         const uint32_t field = rest >> 23, least = 128 - bias;
         const uint32_t step = field > least ? field - least : 0;

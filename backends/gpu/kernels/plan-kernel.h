@@ -3,7 +3,7 @@
 #ifndef ATTN_GPU_PLAN_KERNEL_H
 #define ATTN_GPU_PLAN_KERNEL_H
 
-#include "port.h"
+#include "device.h"
 
 #include "plan.h"
 
@@ -20,7 +20,7 @@ GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, argument
     for (uint32_t base = 0; base <= seqs; base += GPU_PLAN_THREADS) {
         job = (const struct gpu_plan_job *)gpu_again(job);
         const uint32_t i = base + gpu_thread();
-        const uint64_t own = i < seqs ? gpu_plan_share(job, i) : 0;
+        const uint64_t own = i < seqs ? gpu_plan_tile_count(job, i) : 0;
         uint64_t sum = own;
         for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
             const uint64_t other = gpu_shuffle_u64(sum, lane >= step ? lane - step : lane);

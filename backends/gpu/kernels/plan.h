@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * How schedules are planned, for host and device. A job makes one: that of a plan's kernel for a step. What
- * it reads of plan and step is in the job, with addresses of the device or of the host.
+ * How schedules are planned, on the host or on the device. A job plans one schedule: that of one kernel of a
+ * plan for one step. It holds all that is read of both, with addresses of whichever side plans.
  *
- * Every schedule is u64 [seqs + 1]: sums of the tile counts of the sequences before. Work lists of MLA
- * outgrow 32 bits, and with det=1 there are two counts there. Those of the other matrix kernels do not: these
- * read the low halves alone, for want of registers.
+ * Every schedule is u64 [seqs + 1]: for each sequence the sum of the tile counts before it. Work lists of MLA
+ * outgrow 32 bits, and with det=1 their sums have a second count in the high 32 bits. Those of the other
+ * matrix kernels do not, and these kernels read only the low 32 bits, because they are short of registers.
  */
 #ifndef ATTN_GPU_PLAN_H
 #define ATTN_GPU_PLAN_H
@@ -16,19 +16,19 @@
 #include "mla/schedule.h"
 
 enum gpu_plan_kind {
-    GPU_PLAN_MMA = 1, /* gpu_share */
+    GPU_PLAN_MMA = 1, /* gpu_tile_count */
     GPU_PLAN_MLA      /* mla_tile_count */
 };
 
 struct gpu_plan_job {
     uint64_t schedule;
     struct gpu_lengths lengths;
-    struct gpu_cuts cuts;
+    struct gpu_split_rules split_rules;
     uint32_t kind;  /* enum gpu_plan_kind */
-    uint32_t empty; /* 1: the step's maxima say that no sequence is the kernel's, and nothing is read */
+    uint32_t empty; /* 1: by the step's maxima the kernel has no sequence, and no lengths are read */
 };
 
-/* Jobs of a launch, which has a CTA for each; more take further launches. */
+/* Most jobs of a launch, which has a CTA for each. */
 #define GPU_PLAN_JOBS    32u
 #define GPU_PLAN_THREADS 1024u
 
@@ -44,15 +44,15 @@ static inline uint64_t gpu_plan_bytes(uint32_t seqs)
     return (seqs + UINT64_C(1)) * sizeof(uint64_t);
 }
 
-/* What sequence i, which there is, adds to the sums. */
-static inline ATTN__DEVICE uint64_t gpu_plan_share(const struct gpu_plan_job *job, uint32_t i)
+/* The tile count of sequence i, which exists. */
+static inline ATTN__DEVICE uint64_t gpu_plan_tile_count(const struct gpu_plan_job *job, uint32_t i)
 {
     if (job->empty != 0)
         return 0;
     const struct gpu_length own = gpu_length_at(&job->lengths, i);
     if (job->kind == GPU_PLAN_MMA)
-        return gpu_share(&job->cuts, &own.visible, own.q_len, own.kv_len);
-    const struct mla_splits splits = mla_splits_of(&job->cuts);
+        return gpu_tile_count(&job->split_rules, &own.visible, own.q_len, own.kv_len);
+    const struct mla_splits splits = mla_splits_of(&job->split_rules);
     return mla_tile_count(&splits, &own.visible, own.q_len, own.kv_len);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What becomes of a score on the device: explicit masks, soft cap, ALiBi; and the sink of a row. */
+/* Rules that change a score: explicit masks, soft cap, ALiBi; and the attention sink of a row. */
 #ifndef ATTN_GPU_RULES_H
 #define ATTN_GPU_RULES_H
 
@@ -7,8 +7,9 @@
 
 /* One query token and head: what it sees, and the mask's row for it. */
 struct gpu_row {
-    uint32_t lo, hi;             /* keys in reach, holes aside; a square mask is not read for it */
-    uint32_t plain_lo, plain_hi; /* keys that the rules show where no mask is asked */
+    uint32_t lo, hi; /* keys in reach, which may be in invalid blocks; a square mask is not read for it */
+    uint32_t unmasked_lo,
+        unmasked_hi; /* keys that the row sees where the explicit mask does not cover them */
     int64_t position;
     double slope;
     uint64_t mask; /* address of the mask's row, 0 = this sequence has none */
@@ -38,7 +39,7 @@ GPU_INLINE void gpu_mask_row(const struct gpu_run *run, const struct gpu_sequenc
 GPU_INLINE struct gpu_row gpu_row(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t i,
                                   uint32_t head)
 {
-    struct attn_visible plain = s->visible;
+    struct attn_visible unmasked = s->visible;
     struct gpu_row row;
 
     row.position = gpu_position(run, s, i);
@@ -47,11 +48,11 @@ GPU_INLINE struct gpu_row gpu_row(const struct gpu_run *run, const struct gpu_se
     row.first = row.columns = 0;
     row.square = run->problem.span == ATTN_SPAN_SQUARE;
     attn__visible_find(&s->visible, row.position, &row.lo, &row.hi);
-    row.plain_lo = row.lo;
-    row.plain_hi = row.hi;
+    row.unmasked_lo = row.lo;
+    row.unmasked_hi = row.hi;
     if (run->mask.base != 0) {
-        plain.square = -1;
-        attn__visible_find(&plain, row.position, &row.plain_lo, &row.plain_hi);
+        unmasked.square = -1;
+        attn__visible_find(&unmasked, row.position, &row.unmasked_lo, &row.unmasked_hi);
         gpu_mask_row(run, s, i, head, &row);
     }
     return row;
@@ -68,8 +69,8 @@ GPU_INLINE bool gpu_hides(uint32_t dtype, float value)
 }
 
 /*
- * Whether a row sees a key of [lo, hi) that exists; *bias is what is added to its score. The plain rules are
- * asked only where the mask leaves it to them.
+ * Whether a row sees a key of [lo, hi) that exists; *bias is what is added to its score. Causality and window
+ * decide only where the explicit mask does not.
  */
 GPU_INLINE bool gpu_sees(const struct gpu_run *run, const struct gpu_sequence *s, const struct gpu_row *row,
                          uint32_t key, double *bias)
@@ -90,7 +91,7 @@ GPU_INLINE bool gpu_sees(const struct gpu_run *run, const struct gpu_sequence *s
             return false;
         value = (double)number;
     }
-    if (!(covered && row->square) && (key < row->plain_lo || key >= row->plain_hi))
+    if (!(covered && row->square) && (key < row->unmasked_lo || key >= row->unmasked_hi))
         return false;
     if (run->problem.alibi == ATTN_ALIBI_MASK) {
         value *= row->slope;
@@ -107,7 +108,8 @@ GPU_INLINE bool gpu_sees(const struct gpu_run *run, const struct gpu_sequence *s
     return true;
 }
 
-/* s before its bias, from the product of the stored vectors and their scales. */
+/* The score before its bias: the product of queries and keys, scales applied, times the softmax scale,
+ * soft-capped. */
 GPU_INLINE double gpu_score(const struct gpu_run *run, double product)
 {
     const double s = product * (double)run->softmax_scale;
@@ -116,7 +118,7 @@ GPU_INLINE double gpu_score(const struct gpu_run *run, double product)
     return cap > 0 ? cap * gpu_tanh_f64(s / cap) : s;
 }
 
-/* The term of a head in the denominator; minus infinity = none. */
+/* The sink of a head, a logit that only the denominator counts; minus infinity = none. */
 GPU_INLINE float gpu_sink(const struct gpu_run *run, uint32_t head)
 {
     if (run->sinks == 0)

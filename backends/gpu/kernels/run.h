@@ -10,6 +10,7 @@
 #define ATTN_GPU_RUN_H
 
 #include "attn/types.h"
+#include "caps.h"
 
 /* Scales, f32. base 0: every value is `value` (1 for types without scales and for unit scales). */
 struct gpu_scale {
@@ -49,7 +50,7 @@ struct gpu_cache {
 /* Where the queries and keys of the step are. */
 struct gpu_batch {
     uint32_t seqs;
-    uint32_t rows;           /* rows of q at most; those from q_offsets[seqs] on are not touched */
+    uint32_t rows;           /* query tokens at most; rows of q from q_offsets[seqs] on are not touched */
     uint32_t max_q;          /* upper bounds of the step */
     uint32_t max_kv;         /*                          */
     uint64_t q_offsets;      /* i32 [seqs + 1] */
@@ -113,31 +114,31 @@ struct gpu_run {
     uint64_t scratch_bytes;
     uint64_t counters; /* zero before and after a run */
     uint64_t counters_bytes;
-    uint64_t part_out; /* partial results in scratch: f32 [part rows, head_dim_vo], normalised */
-    uint64_t part_lse; /* f32 [part rows] */
+    uint64_t partial_out; /* split workspace in scratch: partial O of each split, f32, not normalised */
+    uint64_t partial_lse; /* for each row of it the row max, in base 2, and the row sum, f32 */
 
     uint32_t rows;   /* of an MLA row tile whose splits are combined */
     uint32_t units;  /* multiprocessors of the device */
-    uint32_t phase;  /* which sequences the launch takes: 0 = all, else enum gpu_phase */
+    uint32_t phase;  /* which sequences the launch takes: GPU_ALL_PHASES, or enum attn__phase */
     uint32_t stages; /* tiles in shared memory, where the family has a choice */
     uint32_t whole;  /* 1: all keys and values lie on 16 bytes, in one piece and in whole chunks of 16 */
     uint32_t reserved[3];
 };
 
-/*
- * Which kernel of a plan takes a sequence: one rule for host and device, a function of its own query tokens
- * and the group.
- */
-enum gpu_phase { GPU_ALL_ROWS = 0, GPU_FEW_ROWS = 1, GPU_MANY_ROWS = 2 };
+/* The phase of a launch that takes all sequences; others take those of one enum attn__phase. */
+enum { GPU_ALL_PHASES = 0 };
 
-/* Query rows (tokens times heads of a group) of a sequence that go to the decode kernel. */
-#define GPU_FEW 64u
+/* Sequences with at most so many query rows (tokens times heads of a group) go to the decode kernel. */
+#define GPU_DECODE_MAX_ROWS 64u
 
+/* Whether a launch takes a sequence: one rule for host and device, by its query tokens and the group. */
 #define GPU_TAKES(phase, q_len, group)                                                                       \
-    ((phase) == GPU_ALL_ROWS || ((uint64_t)(q_len) * (group) <= GPU_FEW) == ((phase) == GPU_FEW_ROWS))
+    ((phase) == GPU_ALL_PHASES ||                                                                            \
+     ((uint64_t)(q_len) * (group) <= GPU_DECODE_MAX_ROWS) == ((phase) == ATTN__DECODE))
 
 /* Whether a step can have sequences of a phase, by the most query tokens that one of them has. */
-#define GPU_MAY_TAKE(phase, max_q, group) ((phase) != GPU_MANY_ROWS || (uint64_t)(max_q) * (group) > GPU_FEW)
+#define GPU_MAY_TAKE(phase, max_q, group)                                                                    \
+    ((phase) != ATTN__PREFILL || (uint64_t)(max_q) * (group) > GPU_DECODE_MAX_ROWS)
 
 #ifdef __cplusplus
 static_assert(sizeof(struct gpu_run) < 4000, "the argument block of a launch");

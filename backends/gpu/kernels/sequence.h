@@ -3,7 +3,7 @@
 #ifndef ATTN_GPU_SEQUENCE_H
 #define ATTN_GPU_SEQUENCE_H
 
-#include "port.h"
+#include "device.h"
 
 #include "lengths.h"
 #include "number.h"
@@ -12,15 +12,15 @@ struct gpu_sequence {
     uint32_t index;
     uint32_t row; /* of query token 0 */
     uint32_t q_len;
-    uint32_t kv_len;   /* keys that are here */
-    uint32_t all_keys; /* Lk: with those of other ranks */
-    uint32_t fresh;    /* first key that lies in k_new; kv_len if none does */
-    int64_t start;     /* dense: page and first token */
+    uint32_t kv_len;    /* keys that are here */
+    uint32_t all_keys;  /* Lk: with those of other ranks */
+    uint32_t new_begin; /* first key that lies in k_new; kv_len if none does */
+    int64_t start;      /* dense: page and first token */
     int64_t page;
     struct attn_visible visible;
 };
 
-/* The sequence of a row below q_offsets[seqs]; sequences without queries are stepped over. */
+/* The sequence of a row below q_offsets[seqs]; never one without queries. */
 GPU_INLINE uint32_t gpu_find_sequence(const struct gpu_run *run, uint32_t row)
 {
     uint32_t lo = 0, hi = run->batch.seqs;
@@ -53,7 +53,7 @@ GPU_INLINE struct gpu_sequence gpu_sequence(const struct gpu_run *run, uint32_t 
         s.page = 0;
         s.start = GPU_I32(run->batch.kv_starts)[index];
     }
-    s.fresh = run->problem.kv_source == ATTN_KV_CACHE_NEW ? s.kv_len - s.q_len : s.kv_len;
+    s.new_begin = run->problem.kv_source == ATTN_KV_CACHE_NEW ? s.kv_len - s.q_len : s.kv_len;
     return s;
 }
 
@@ -70,15 +70,15 @@ GPU_INLINE int64_t gpu_position(const struct gpu_run *run, const struct gpu_sequ
     return run->batch.positions != 0 ? gpu_given_position(run, (int64_t)s->row + i) : s->visible.shift + i;
 }
 
-/* Where a key lies, and what its scales are found by. */
+/* Where a key lies, and the indices of its scales. */
 struct gpu_place {
     int64_t page;
     int64_t token;
     int64_t outer; /* of scales: the page, or the sequence for new rows */
-    bool fresh;    /* in k_new and v_new */
+    bool is_new;   /* in k_new and v_new */
 };
 
-/* Where the entries of a sequence's pages are, i32 or i64; 0 if it has none. */
+/* Address of a sequence's page table entries, i32 or i64; 0 with dense addressing, which has none. */
 GPU_INLINE uint64_t gpu_entries(const struct gpu_run *run, const struct gpu_sequence *s)
 {
     const struct gpu_batch *batch = &run->batch;
@@ -91,7 +91,8 @@ GPU_INLINE uint64_t gpu_entries(const struct gpu_run *run, const struct gpu_sequ
            (uint64_t)GPU_I32(batch->indptr)[s->index] * (batch->index_dtype == ATTN_INT64 ? 8u : 4u);
 }
 
-/* A page number as it lies in memory: nothing is asked of it while it is under way. */
+/* A page number as it lies in memory. Nothing is computed from it until it is needed, so that its load
+ * overlaps other work. */
 struct gpu_entry {
     uint32_t low, high; /* high: i64 only */
 };
@@ -116,7 +117,7 @@ GPU_INLINE struct gpu_entry gpu_entry(const struct gpu_run *run, uint64_t entrie
     return entry;
 }
 
-/* The page of an entry; negative for a hole. */
+/* The page of an entry; negative for an invalid block. */
 GPU_INLINE int64_t gpu_entry_page(const struct gpu_run *run, struct gpu_entry entry)
 {
     if (run->batch.addressing == ATTN_CSR && run->batch.index_dtype == ATTN_INT64)
@@ -124,19 +125,19 @@ GPU_INLINE int64_t gpu_entry_page(const struct gpu_run *run, struct gpu_entry en
     return (int32_t)entry.low;
 }
 
-/* Where the key of an entry lies; false for a hole. */
+/* Where the key of an entry lies; false in an invalid block. */
 GPU_INLINE bool gpu_place_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
                              struct gpu_entry entry, struct gpu_place *out)
 {
     const struct gpu_batch *batch = &run->batch;
 
-    out->fresh = key >= s->fresh;
+    out->is_new = key >= s->new_begin;
     out->page = s->page;
     out->outer = s->index;
     out->token = s->start + key;
-    if (out->fresh) {
+    if (out->is_new) {
         out->page = 0;
-        out->token = (int64_t)s->row + (key - s->fresh);
+        out->token = (int64_t)s->row + (key - s->new_begin);
         return true;
     }
     if (batch->addressing != ATTN_DENSE) {
@@ -148,11 +149,11 @@ GPU_INLINE bool gpu_place_of(const struct gpu_run *run, const struct gpu_sequenc
     return out->page >= 0;
 }
 
-/* False for a hole. key < kv_len. */
+/* Where a key below kv_len lies; false in an invalid block. */
 GPU_INLINE bool gpu_locate(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
                            struct gpu_place *out)
 {
-    const uint64_t entries = key < s->fresh ? gpu_entries(run, s) : 0;
+    const uint64_t entries = key < s->new_begin ? gpu_entries(run, s) : 0;
     struct gpu_entry entry;
 
     entry.low = entry.high = 0;
@@ -193,16 +194,17 @@ struct gpu_origin {
 };
 
 GPU_INLINE struct gpu_origin gpu_origin_of(const struct gpu_run *run, const struct gpu_sequence *s,
-                                           uint32_t kv_head, bool value, bool fresh)
+                                           uint32_t kv_head, bool value, bool is_new)
 {
-    const struct gpu_cache *cache = value ? (fresh ? &run->v_new : &run->v) : (fresh ? &run->k_new : &run->k);
+    const struct gpu_cache *cache =
+        value ? (is_new ? &run->v_new : &run->v) : (is_new ? &run->k_new : &run->k);
     struct gpu_origin origin;
 
     origin.base = gpu_vector(cache, 0, 0, kv_head);
     origin.page_stride = cache->page_stride;
     origin.token_stride = cache->token_stride;
-    if (fresh)
-        origin.base += (uint64_t)(((int64_t)s->row - s->fresh) * cache->token_stride);
+    if (is_new)
+        origin.base += (uint64_t)(((int64_t)s->row - s->new_begin) * cache->token_stride);
     else if (run->batch.addressing == ATTN_DENSE)
         origin.base += (uint64_t)(s->page * cache->page_stride + s->start * cache->token_stride);
     return origin;

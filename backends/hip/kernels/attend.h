@@ -152,11 +152,11 @@ template <class Config> GPU_INLINE void tile_run(const struct gpu_run *run)
         if (Config::thread() < GPU_WARP)
             tile_next_work(tile_reload(run), shared, begins);
         gpu_barrier();
-        if (tile_uniform(shared->work.parts) == 0)
+        if (tile_uniform(shared->work.splits) == 0)
             return;
         tile_attend(tile_reload(run), shared, area);
         run = tile_reload(run);
-        if (tile_uniform(shared->work.parts) > 1 && tile_is_last(run, shared))
+        if (tile_uniform(shared->work.splits) > 1 && tile_is_last(run, shared))
             tile_combine(run, shared);
         if (tile_uniform_u64(shared->work.next) == 0)
             return;

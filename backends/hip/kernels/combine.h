@@ -12,7 +12,7 @@ constexpr uint32_t tile_loads_in_flight = 4;
 template <class Config>
 GPU_INLINE bool tile_is_last(const struct gpu_run *run, struct tile_shared<Config> *shared)
 {
-    const struct gpu_piece *work = &shared->work;
+    const struct gpu_work_tile *work = &shared->work;
 
     gpu_fence();
     gpu_barrier();
@@ -20,7 +20,7 @@ GPU_INLINE bool tile_is_last(const struct gpu_run *run, struct tile_shared<Confi
         uint32_t *counter =
             GPU_GLOBAL(uint32_t, run->counters) + (uint64_t)work->seq * run->problem.kv_heads + work->kv_head;
         gpu_fence(); /* of all that the barrier orders before it */
-        shared->combines = gpu_atomic_add(counter, 1) + 1 == work->parts;
+        shared->combines = gpu_atomic_add(counter, 1) + 1 == work->splits;
         if (shared->combines) {
             *counter = 0;
             gpu_fence();
@@ -32,7 +32,7 @@ GPU_INLINE bool tile_is_last(const struct gpu_run *run, struct tile_shared<Confi
 
 /* Adds `count` splits from `first` on, of which each thread knows the weight of one. */
 template <class Config>
-GPU_INLINE void tile_add_splits(const struct gpu_run *run, const struct gpu_piece *work, uint32_t first,
+GPU_INLINE void tile_add_splits(const struct gpu_run *run, const struct gpu_work_tile *work, uint32_t first,
                                 uint32_t count, uint32_t row, uint32_t d, float weight, float values[2])
 {
     constexpr uint32_t batch = tile_loads_in_flight;
@@ -42,8 +42,8 @@ GPU_INLINE void tile_add_splits(const struct gpu_run *run, const struct gpu_piec
         struct gpu_u64 part[batch];
         GPU_UNROLL
         for (uint32_t u = 0; u < batch; u++) {
-            const uint32_t slot = gpu_slot(work, first + (j + u < count ? j + u : j));
-            part[u] = gpu_load_fresh_u64(tile_partial_out<Config>(run, slot, row) + d * 4);
+            const uint32_t partial = gpu_partial_index(work, first + (j + u < count ? j + u : j));
+            part[u] = gpu_load_volatile_u64(tile_partial_out<Config>(run, partial, row) + d * 4);
         }
         GPU_UNROLL
         for (uint32_t u = 0; u < batch; u++) {
@@ -58,7 +58,7 @@ GPU_INLINE void tile_add_splits(const struct gpu_run *run, const struct gpu_piec
 
 /* Two columns of a row, 32 splits at a time. */
 template <class Config>
-GPU_INLINE void tile_combine_row(const struct gpu_run *run, const struct gpu_piece *work, uint32_t row,
+GPU_INLINE void tile_combine_row(const struct gpu_run *run, const struct gpu_work_tile *work, uint32_t row,
                                  uint32_t d, struct tile_partial *out)
 {
     const uint32_t lane = Config::thread() % GPU_WARP;
@@ -66,10 +66,10 @@ GPU_INLINE void tile_combine_row(const struct gpu_run *run, const struct gpu_pie
     out->max = -GPU_INFINITY;
     out->sum = out->values[0] = out->values[1] = 0;
     GPU_LOOP
-    for (uint32_t first = 0; first < work->parts; first += GPU_WARP) {
-        const uint32_t count = work->parts - first < GPU_WARP ? work->parts - first : GPU_WARP;
-        const uint32_t own = gpu_slot(work, first + (lane < count ? lane : 0));
-        const struct gpu_u64 lse = gpu_load_fresh_u64(tile_partial_lse<Config>(run, own, row));
+    for (uint32_t first = 0; first < work->splits; first += GPU_WARP) {
+        const uint32_t count = work->splits - first < GPU_WARP ? work->splits - first : GPU_WARP;
+        const uint32_t own = gpu_partial_index(work, first + (lane < count ? lane : 0));
+        const struct gpu_u64 lse = gpu_load_volatile_u64(tile_partial_lse<Config>(run, own, row));
         const float own_max = lane < count ? gpu_f32_of_bits(lse.x[0]) : -GPU_INFINITY;
         float max = __builtin_fmaxf(out->max, own_max);
         GPU_UNROLL
@@ -92,7 +92,7 @@ template <class Config>
 GPU_INLINE void tile_combine(const struct gpu_run *run, const struct tile_shared<Config> *shared)
 {
     constexpr uint32_t columns = Config::dv / 64;
-    const struct gpu_piece *work = &shared->work;
+    const struct gpu_work_tile *work = &shared->work;
     const uint32_t lane = Config::thread() % GPU_WARP;
 
     GPU_LOOP

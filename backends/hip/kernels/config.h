@@ -5,7 +5,7 @@
 
 #include "../tile-tuning.h"
 #include "arch.h"
-#include "cuts.h"
+#include "splits.h"
 
 /*
  * Dk, Dv    head dims of keys and of values, padded

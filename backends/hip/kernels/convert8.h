@@ -3,13 +3,13 @@
 #ifndef ATTN_HIP_CONVERT8_H
 #define ATTN_HIP_CONVERT8_H
 
-#include "eight.h"
+#include "codec8.h"
 
 /* Bit 7 of each byte whose code is NaN or infinite. */
 GPU_INLINE uint32_t tile_non_finite8(uint32_t dtype, uint32_t word)
 {
     if (!gpu_is_fnuz(dtype))
-        return gpu_odd8(dtype, word);
+        return gpu_nonfinite8(dtype, word);
     return word & ~((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) & 0x80808080u; /* the code 80 alone */
 }
 

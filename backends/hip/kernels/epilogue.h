@@ -69,14 +69,14 @@ GPU_INLINE void tile_store_output(const struct gpu_run *run, const struct tile_s
 
 /* Addresses in the split workspace: partial O of a row; its row max and row sum. */
 template <class Config>
-GPU_INLINE uint64_t tile_partial_out(const struct gpu_run *run, uint32_t slot, uint32_t row)
+GPU_INLINE uint64_t tile_partial_out(const struct gpu_run *run, uint32_t partial, uint32_t row)
 {
-    return run->part_out + ((uint64_t)slot * Config::rows + row) * (Config::dv * 4);
+    return run->partial_out + ((uint64_t)partial * Config::rows + row) * (Config::dv * 4);
 }
 template <class Config>
-GPU_INLINE uint64_t tile_partial_lse(const struct gpu_run *run, uint32_t slot, uint32_t row)
+GPU_INLINE uint64_t tile_partial_lse(const struct gpu_run *run, uint32_t partial, uint32_t row)
 {
-    return run->part_lse + ((uint64_t)slot * Config::rows + row) * 8;
+    return run->partial_lse + ((uint64_t)partial * Config::rows + row) * 8;
 }
 
 /* The first 64 columns of a wave's results into its place in shared memory. */
@@ -123,7 +123,7 @@ template <class Config>
 GPU_INLINE void tile_store_rows(const struct gpu_run *run, const struct tile_shared<Config> *shared,
                                 const float *from, uint32_t column)
 {
-    const struct gpu_piece *work = &shared->work;
+    const struct gpu_work_tile *work = &shared->work;
     const uint32_t lane = Config::thread() % GPU_WARP;
 
     GPU_LOOP
@@ -136,16 +136,16 @@ GPU_INLINE void tile_store_rows(const struct gpu_run *run, const struct tile_sha
         if (!tile_row_of(run, &shared->sequence, work->row0 + row, work->kv_head, &token, &head))
             continue;
         tile_combine_waves(shared, from + share * (64 * HIP_TILE_RESULT_PITCH), row, &part);
-        if (work->parts == 1) {
+        if (work->splits == 1) {
             tile_store_output(run, shared, token, head, d, &part);
             continue;
         }
-        const uint32_t slot = gpu_slot(work, work->part);
-        float *out = GPU_GLOBAL(float, tile_partial_out<Config>(run, slot, row)) + d;
+        const uint32_t partial = gpu_partial_index(work, work->split);
+        float *out = GPU_GLOBAL(float, tile_partial_out<Config>(run, partial, row)) + d;
         out[0] = part.values[0];
         out[1] = part.values[1];
         if (d == 0) {
-            float *lse = GPU_GLOBAL(float, tile_partial_lse<Config>(run, slot, row));
+            float *lse = GPU_GLOBAL(float, tile_partial_lse<Config>(run, partial, row));
             lse[0] = part.max;
             lse[1] = part.sum;
         }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Device intrinsics that the matrix kernels of AMD use beside those of backends/gpu/kernels/port.h, and what
- * stands for them on the host, where tests run the same source on fibers.
+ * Device intrinsics that the matrix kernels for AMD use beside those of backends/gpu/kernels/device.h, and
+ * what stands for them on the host, where tests run the same source on fibers.
  */
 #ifndef ATTN_HIP_INTRINSICS_H
 #define ATTN_HIP_INTRINSICS_H
 
-#include "port.h"
+#include "device.h"
 
 #include "address.h"
 
@@ -32,7 +32,7 @@ GPU_INLINE uint32_t tile_uniform(uint32_t x)
     return (uint32_t)__builtin_amdgcn_readfirstlane((int)x);
 }
 
-/* The value of any lane of the wave; those of port.h stay within 32 lanes. */
+/* The value of any lane of the wave; those of device.h stay within 32 lanes. */
 template <uint32_t wave_size> GPU_INLINE uint32_t tile_read_lane(uint32_t value, uint32_t lane)
 {
     return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(lane * 4), (int)value);

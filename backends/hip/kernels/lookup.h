@@ -9,12 +9,12 @@ template <class Config>
 GPU_INLINE struct tile_keys tile_find_keys(const struct gpu_run *run,
                                            const struct tile_shared<Config> *shared)
 {
-    const uint32_t fresh = tile_uniform(shared->sequence.fresh);
+    const uint32_t new_begin = tile_uniform(shared->sequence.new_begin);
     struct tile_keys keys;
 
     keys.entries = tile_uniform_u64(gpu_entries(run, &shared->sequence));
     keys.count = tile_uniform(shared->sequence.kv_len);
-    keys.cached = keys.entries == 0 ? 0 : fresh < keys.count ? fresh : keys.count;
+    keys.cached = keys.entries == 0 ? 0 : new_begin < keys.count ? new_begin : keys.count;
     return keys;
 }
 
@@ -44,7 +44,7 @@ GPU_INLINE void tile_store_places(const struct gpu_run *run, struct tile_shared<
 
     if (thread >= 2 * GPU_TILE)
         return;
-    const struct gpu_origin *origin = &shared->origin[value][key >= shared->sequence.fresh];
+    const struct gpu_origin *origin = &shared->origin[value][key >= shared->sequence.new_begin];
     int64_t page = 0, token = key;
     if (key < keys->cached) {
         token = key - gpu_page_of(run, key) * run->batch.block;
@@ -61,8 +61,8 @@ GPU_INLINE void tile_store_places(const struct gpu_run *run, struct tile_shared<
         struct gpu_place place;
         float scale = 1;
         if (exists && gpu_place_of(run, &shared->sequence, key, entry, &place))
-            scale = gpu_scale_at(place.fresh ? (value ? &run->v_new.scale : &run->k_new.scale)
-                                             : (value ? &run->v.scale : &run->k.scale),
+            scale = gpu_scale_at(place.is_new ? (value ? &run->v_new.scale : &run->k_new.scale)
+                                              : (value ? &run->v.scale : &run->k.scale),
                                  place.outer, place.token, kv_head);
         shared->scale[value][slot][row] = scale;
     }

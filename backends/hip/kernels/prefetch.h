@@ -119,7 +119,7 @@ GPU_INLINE void tile_gather(const struct gpu_run *run, const struct tile_shared<
     for (uint32_t i = 0; i < count * Config::chunk_words; i++) {
         const uint32_t own = row + i / Config::chunk_words;
         const uint32_t first = (chunk * Config::chunk_words + i % Config::chunk_words) * 4;
-        const bool cached = tile * GPU_TILE + own < shared->sequence.fresh;
+        const bool cached = tile * GPU_TILE + own < shared->sequence.new_begin;
         uint32_t word = 0;
         GPU_LOOP
         for (uint32_t b = first; b < first + 4 && b < bytes && (present >> own & 1) != 0; b++) {

@@ -24,7 +24,7 @@ template <class Config>
 GPU_INLINE void tile_load_queries(const struct gpu_run *run, const struct tile_shared<Config> *shared,
                                   unsigned char *to)
 {
-    const struct gpu_piece *work = &shared->work;
+    const struct gpu_work_tile *work = &shared->work;
     const bool aligned =
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) == 0;
     const uint32_t chunks = Config::dk / 8;
@@ -47,7 +47,7 @@ GPU_INLINE void tile_load_queries(const struct gpu_run *run, const struct tile_s
 template <class Config>
 GPU_INLINE void tile_load_rows(const struct gpu_run *run, struct tile_shared<Config> *shared)
 {
-    const struct gpu_piece *work = &shared->work;
+    const struct gpu_work_tile *work = &shared->work;
     const uint32_t row = Config::thread();
     uint32_t token, head;
 

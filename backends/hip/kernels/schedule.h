@@ -14,16 +14,16 @@ template <class Config>
 GPU_INLINE void tile_next_work(const struct gpu_run *run, struct tile_shared<Config> *shared, bool begins)
 {
     const uint32_t seqs = run->batch.seqs;
-    const bool prefill = run->phase == GPU_MANY_ROWS, list = !prefill && run->problem.det == 0;
+    const bool prefill = run->phase == ATTN__PREFILL, list = !prefill && run->problem.det == 0;
     const uint64_t all = (uint64_t)gpu_sum(run, seqs) * run->problem.kv_heads;
     const uint32_t ctas = all < gpu_ctas() ? (uint32_t)all : gpu_ctas(); /* none without work */
     uint32_t index = Config::thread();
 
     if (begins && gpu_cta() >= ctas) {
-        shared->work.parts = 0;
+        shared->work.splits = 0;
         return;
     }
-    const uint64_t at = !begins ? shared->work.next : list ? gpu_line_begin(all, gpu_cta(), ctas) : gpu_cta();
+    const uint64_t at = !begins ? shared->work.next : list ? gpu_list_begin(all, gpu_cta(), ctas) : gpu_cta();
     const uint64_t unit = gpu_divide_u64(prefill ? all - 1 - at : at, run->problem.kv_heads);
     index += gpu_find_block(run, unit);
     const bool there = index < seqs;
@@ -31,10 +31,10 @@ GPU_INLINE void tile_next_work(const struct gpu_run *run, struct tile_shared<Con
     gpu_warp_barrier(); /* the last work tile has been read */
     if (there && unit >= below && unit < above) {
         const struct gpu_sequence s = gpu_sequence(run, index);
-        const uint64_t end = list ? gpu_line_begin(all, gpu_cta() + 1, ctas) : all;
+        const uint64_t end = list ? gpu_list_begin(all, gpu_cta() + 1, ctas) : all;
         shared->sequence = s;
-        shared->work = prefill ? gpu_tile_at(run, &s, at, all, below, Config::rows)
-                               : gpu_piece_at(run, &s, at, end, all, ctas, below, above);
+        shared->work = prefill ? gpu_prefill_tile_at(run, &s, at, all, below, Config::rows)
+                               : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above);
     }
     gpu_warp_barrier();
     if (Config::thread() < 4)

@@ -4,8 +4,8 @@
 #define ATTN_HIP_SHARED_H
 
 #include "config.h"
-#include "pieces.h"
 #include "rules.h"
+#include "work-tile.h"
 
 constexpr float tile_log2e = 1.4426950408889634f;
 
@@ -15,7 +15,7 @@ template <class Config> struct tile_shared {
     float scale[2][2][GPU_TILE];
     struct gpu_sequence sequence;
     struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
-    struct gpu_piece work;
+    struct gpu_work_tile work;
     uint32_t present[2][GPU_TILE / GPU_WARP];
     uint32_t non_finite_tile; /* the last tile with such a value, plus one */
     uint32_t combines;        /* this work-group combines the splits */

@@ -3,13 +3,14 @@
 #ifndef ATTN_GPU_MLA_COMBINE_H
 #define ATTN_GPU_MLA_COMBINE_H
 
-#include "port.h"
+#include "device.h"
 
 #include "row.h"
 #include "sizes.h"
 #include "work-tile.h"
 
-/* The row tile that is split first where the parts of this CTA and of the next one meet, if there is one. */
+/* The row tile that is split where the stretches of this CTA and the next one meet, if this CTA has its first
+ * split. */
 GPU_INLINE bool mla_find_split(const struct gpu_run *run, uint32_t rows, struct gpu_sequence *s,
                                struct mla_work_tile *work)
 {
@@ -46,7 +47,7 @@ GPU_INLINE void mla_combine_row(const struct gpu_run *run, const struct gpu_sequ
                                 const struct mla_work_tile *work, uint32_t rows, uint32_t row)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
-    const float *lse = (const float *)run->part_lse;
+    const float *lse = (const float *)run->partial_lse;
     uint32_t token, head;
     float row_max = -GPU_INFINITY, row_sum = 0, values[16];
 
@@ -64,7 +65,7 @@ GPU_INLINE void mla_combine_row(const struct gpu_run *run, const struct gpu_sequ
     for (uint32_t i = 0; i < work->splits; i++) {
         const uint64_t at = (uint64_t)mla_partial_index(work, i) * rows + row;
         const float share = gpu_exp2(lse[2 * at] - base);
-        const float *out = (const float *)run->part_out + at * MLA_VO_DIM;
+        const float *out = (const float *)run->partial_out + at * MLA_VO_DIM;
         row_sum += lse[2 * at + 1] * share;
         GPU_UNROLL
         for (uint32_t j = 0; j < 16; j++)

@@ -4,7 +4,7 @@
 #ifndef ATTN_GPU_MLA_CONFIG_H
 #define ATTN_GPU_MLA_CONFIG_H
 
-#include "port.h"
+#include "device.h"
 
 #include "rules.h"
 
@@ -49,10 +49,10 @@ template <class Config> struct mla_shared {
     uint64_t key_address[Config::warps][8];            /* of the next tile; 0 = no key */
     uint64_t present[4];                               /* of each stage, a bit for every key */
     float warp_max[Config::block_warps][Config::rows]; /* of the keys of a warp; at the end its row sums */
-    float rescale[Config::rows];                       /* what a new row max makes of O so far */
+    float rescale[Config::rows];                       /* the factor by which a new row max scales O so far */
     float row_sum[Config::rows];
     float row_max[Config::rows];      /* the largest score, but for the rescale threshold */
-    float next_max[Config::rows];     /* what becomes of it with this tile */
+    float next_max[Config::rows];     /* row_max with this tile */
     float thread_sum[2][MLA_THREADS]; /* of this thread's P, for its two rows */
     struct gpu_row row[Config::rows];
 };

@@ -65,13 +65,13 @@ GPU_INLINE void mla_store_rows(const struct gpu_run *run, struct mla_shared<Conf
             continue;
         }
         const uint64_t at = (uint64_t)mla_partial_index(work, work->split) * Config::rows + row;
-        float *out = (float *)run->part_out + at * MLA_VO_DIM;
+        float *out = (float *)run->partial_out + at * MLA_VO_DIM;
         GPU_UNROLL
         for (uint32_t j = 0; j < 16; j++)
             out[j * GPU_WARP + lane] = values[j];
         if (lane == 0) {
-            ((float *)run->part_lse)[2 * at] = shared->row_max[row];
-            ((float *)run->part_lse)[2 * at + 1] = shared->row_sum[row];
+            ((float *)run->partial_lse)[2 * at] = shared->row_max[row];
+            ((float *)run->partial_lse)[2 * at + 1] = shared->row_sum[row];
         }
     }
 }

@@ -3,10 +3,11 @@
  * The MLA kernel: keys of up to 576 columns of 16 bits, of which the first ones, up to 512, are the values
  * too.
  *
- * Eight warps. A tile of 64 keys lies in shared memory once, for scores and for values. For the scores each
- * 16 rows have their warps, which hold these rows' queries in registers and share the keys, and two and two
- * the columns: each has half of a sum, sends the other one half of its keys and keeps the rest. For the
- * values each warp has 64 columns of all rows. P lies where the last 64 columns of the tile were.
+ * Eight warps. A tile of 64 keys lies in shared memory once, for scores and for values. For the scores, each
+ * block of 16 rows has warps of its own, which hold its queries in registers and divide the keys among
+ * themselves. Two warps form a pair that divides the columns: each computes half of every sum, sends the
+ * other the sums of half of the keys and keeps the rest. For the values, each warp has 64 columns of all
+ * rows. P overwrites the last 64 columns of the tile, which are no values.
  *
  * Scores, sums and maxima are f32 in base 2; P is rounded to the queries' type for its product with the
  * values, the row sum is of P before.
@@ -19,7 +20,7 @@
 #include "scores.h"
 #include "values.h"
 
-/* Until at most the copies of `tiles` tiles are under way. */
+/* Waits until the copies of at most `tiles` tiles are in flight. */
 GPU_INLINE void mla_wait(uint32_t tiles)
 {
     if (tiles >= 2)
@@ -102,7 +103,8 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
     mla_join_warps<Config>(shared, (float *)(void *)buffer, &w, o);
 }
 
-/* The next work tile of this CTA: of its part of the work list, or with det=1 fixed splits, gpu_ctas() apart.
+/* The next work tile of this CTA: of its stretch of the work list, or with det=1 fixed splits, gpu_ctas()
+ * apart.
  */
 template <class Config>
 GPU_INLINE void mla_next(const struct gpu_run *run, struct mla_shared<Config> *shared, bool begins)

@@ -103,7 +103,7 @@ GPU_INLINE void mla_locate(const struct gpu_run *run, struct mla_shared<Config> 
     if (lane >= 8)
         return;
     if (key < s->kv_len && gpu_locate(run, s, key, &place))
-        at = gpu_vector(place.fresh ? &run->k_new : &run->k, place.page, place.token, 0);
+        at = gpu_vector(place.is_new ? &run->k_new : &run->k, place.page, place.token, 0);
     shared->key_address[warp][lane] = at;
 }
 

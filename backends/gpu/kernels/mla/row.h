@@ -7,7 +7,7 @@
 
 static constexpr float mla_log2e = 1.4426950408889634f;
 
-/* Token and head of a row of the sequence; false behind its last one. */
+/* Token and head of a row of the sequence; false after its last one. */
 GPU_INLINE bool mla_row_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t row,
                            uint32_t *token, uint32_t *head)
 {

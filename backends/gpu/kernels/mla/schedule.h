@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * How the MLA kernels share out a step, for planners on the host and on the device.
+ * How the MLA kernels divide a step into work tiles, for planners on the host and on the device.
  *
- * The rows of a sequence, tokens times heads, are cut into row tiles, and the keys that a row tile can see
- * into KV tiles. All of them are one work list: sequence after sequence, row tile after row tile. Every CTA
- * takes an equal part of the list, and so the keys of a row tile are split where parts meet. With det=1 the
- * keys of a sequence of few rows are split at fixed multiples, others not at all, and these splits are what
- * is counted.
+ * The rows of a sequence, tokens times heads, are divided into row tiles, and the keys that a row tile can
+ * see into KV tiles. The work list is all of them: sequence after sequence, row tile after row tile. Every
+ * CTA takes an equal stretch of the list, so the keys of a row tile are split where two stretches meet. With
+ * det=1 the keys of a sequence with at most MLA_DET_ROWS rows are split at fixed places, those of others not
+ * at all, and the list counts splits instead of KV tiles.
  *
- * So that the list's length is found without asking every row tile, those of about 64 tokens have the same
- * keys: a block.
+ * The row tiles of about 64 tokens form a block: they take the same keys, so that the length of the list can
+ * be found without computing the keys of every row tile.
  *
- * A schedule is the sums of what lies before each sequence (plan.h); with det=1 the upper half counts the
- * splits that need a place in the split workspace.
+ * A schedule holds, for each sequence, the length of the list before it (plan.h). With det=1 the high 32 bits
+ * count the splits before it that need the split workspace.
  */
 #ifndef ATTN_GPU_MLA_SCHEDULE_H
 #define ATTN_GPU_MLA_SCHEDULE_H
 
-#include "cuts.h"
+#include "splits.h"
 
 enum {
     /* det: rows of a sequence whose keys are split. */
@@ -27,7 +27,7 @@ enum {
 };
 
 struct mla_splits {
-    struct gpu_cuts keys;
+    struct gpu_split_rules keys;
     uint32_t rows;        /* of a row tile */
     uint32_t block_tiles; /* row tiles of a block; 0 = all of a sequence */
 };
@@ -41,14 +41,14 @@ struct mla_block {
 };
 
 /* `keys` of all sequences, with the rows of a tile. */
-static inline ATTN__DEVICE struct mla_splits mla_splits_of(const struct gpu_cuts *keys)
+static inline ATTN__DEVICE struct mla_splits mla_splits_of(const struct gpu_split_rules *keys)
 {
-    const uint32_t rows = keys->rows_tile;
+    const uint32_t rows = keys->tile_rows;
     struct mla_splits splits;
 
     splits.keys = *keys;
     splits.rows = rows;
-    splits.block_tiles = keys->plain ? (GPU_TILE * keys->group + rows - 1) / rows : 0;
+    splits.block_tiles = keys->monotonic ? (GPU_TILE * keys->group + rows - 1) / rows : 0;
     return splits;
 }
 
@@ -77,15 +77,15 @@ static inline ATTN__DEVICE struct mla_block mla_block_of(const struct mla_splits
     /* Rows without keys are still stored: by a work tile that finds nothing. */
     block.units = block.tiles == 0 ? 1 : block.tiles;
     if (splits->keys.det) {
-        const uint32_t cut = gpu_cut_tiles(kv_len);
+        const uint32_t size = gpu_split_tiles(kv_len);
         block.units = 1;
         if (mla_is_split(splits, q_len) && block.tiles != 0)
-            block.units = (block.first + block.tiles - 1) / cut - block.first / cut + 1;
+            block.units = (block.first + block.tiles - 1) / size - block.first / size + 1;
     }
     return block;
 }
 
-/* What a sequence adds to the sums. */
+/* Length of a sequence's part of the work list; with det=1 the high 32 bits count its splits alone. */
 static inline ATTN__DEVICE uint64_t mla_tile_count(const struct mla_splits *splits,
                                                    const struct attn_visible *visible, uint32_t q_len,
                                                    uint32_t kv_len)

@@ -5,7 +5,7 @@
 
 #include "config.h"
 
-/* The row max follows only jumps beyond this: 2^8 costs no precision, and O is seldom rescaled. */
+/* The rescale threshold, in base 2: a factor of 2^8 costs no precision, and O is seldom rescaled. */
 static constexpr float mla_rescale_threshold = 8.0f;
 
 /* Byte of 8 keys of a row of P, which takes the place of the last 64 columns of the tile. */

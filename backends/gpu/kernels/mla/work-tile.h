@@ -3,7 +3,7 @@
 #ifndef ATTN_GPU_MLA_WORK_TILE_H
 #define ATTN_GPU_MLA_WORK_TILE_H
 
-#include "port.h"
+#include "device.h"
 
 #include "sequence.h"
 
@@ -53,13 +53,13 @@ GPU_INLINE uint32_t mla_find_sequence(const struct gpu_run *run, uint64_t at)
     return lo;
 }
 
-/* Where the part of a CTA begins: all parts have as many tiles but for one. */
+/* Where the stretch of a CTA begins in the work list; stretches differ by at most one tile. */
 GPU_INLINE uint64_t mla_cta_begin(uint64_t all, uint32_t cta, uint32_t ctas)
 {
     return all / ctas * cta + all % ctas * cta / ctas;
 }
 
-/* The CTA whose part of the list holds a place. */
+/* The CTA whose stretch of the work list holds position `at`. */
 GPU_INLINE uint32_t mla_cta_of(uint64_t all, uint64_t at, uint32_t ctas)
 {
     uint32_t lo = 0, hi = ctas;
@@ -93,9 +93,9 @@ GPU_INLINE void mla_fixed_split(const struct gpu_run *run, const struct mla_bloc
     work->splits = block->units;
     work->split = (uint32_t)(at - begin);
     if (work->splits > 1) {
-        const uint32_t cut = gpu_cut_tiles(kv_len), number = work->first / cut + work->split;
-        work->first = number * cut > work->first ? number * cut : work->first;
-        work->end = (number + 1) * cut < work->end ? (number + 1) * cut : work->end;
+        const uint32_t size = gpu_split_tiles(kv_len), split = work->first / size + work->split;
+        work->first = split * size > work->first ? split * size : work->first;
+        work->end = (split + 1) * size < work->end ? (split + 1) * size : work->end;
     }
     work->first_partial = work->rest_partial =
         (uint32_t)(before >> 32) + (uint32_t)(begin - (before & 0xffffffffu));
@@ -108,7 +108,7 @@ GPU_INLINE struct mla_work_tile mla_work_tile_at(const struct gpu_run *run, uint
                                                  uint64_t at, uint64_t end, uint32_t ctas,
                                                  struct mla_cursor *cursor, struct gpu_sequence *s)
 {
-    const struct gpu_cuts keys = gpu_cuts_of(&run->problem, GPU_ALL_ROWS, rows);
+    const struct gpu_split_rules keys = gpu_split_rules_of(&run->problem, GPU_ALL_PHASES, rows);
     const struct mla_splits splits = mla_splits_of(&keys);
     struct mla_work_tile work;
 
@@ -120,7 +120,7 @@ GPU_INLINE struct mla_work_tile mla_work_tile_at(const struct gpu_run *run, uint
         cursor->number = 0;
     }
     struct mla_block block = mla_block_of(&splits, &s->visible, s->q_len, s->kv_len, cursor->number);
-    /* A schedule of other lengths than the batch's ends the search too: such rows are not there. */
+    /* block.count == 0: the schedule was planned for longer sequences than the batch has. */
     while (block.count != 0 && at - cursor->begin >= (uint64_t)block.count * block.units) {
         cursor->begin += (uint64_t)block.count * block.units;
         cursor->number++;
@@ -142,8 +142,8 @@ GPU_INLINE struct mla_work_tile mla_work_tile_at(const struct gpu_run *run, uint
     const uint32_t from = mla_cta_of(all, begin, ctas), to = mla_cta_of(all, begin + block.units - 1, ctas);
     work.splits = to - from + 1;
     work.split = gpu_cta() - from;
-    /* A CTA's first work tile has its even place, its last one the odd place. No two row tiles are split at
-     * its end. */
+    /* A CTA stores the partial result of its first work tile at its even index, of its last one at the odd.
+     */
     work.first_partial = 2 * from + (mla_cta_begin(all, from, ctas) < begin ? 1 : 0);
     work.rest_partial = 2 * from;
     work.partial_step = 2;

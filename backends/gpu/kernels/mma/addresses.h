@@ -23,7 +23,7 @@ GPU_INLINE struct mma_key_range mma_key_range_of(const struct gpu_run *run, cons
 
     range.entries = gpu_entries(run, s);
     range.keys = keys;
-    range.cached = range.entries == 0 ? 0 : s->fresh < keys ? s->fresh : keys;
+    range.cached = range.entries == 0 ? 0 : s->new_begin < keys ? s->new_begin : keys;
     return range;
 }
 
@@ -54,7 +54,7 @@ GPU_INLINE void mma_write_address(const struct gpu_run *run, mma_shared<C> *shar
                                   uint32_t kv_head, uint32_t key0, struct gpu_entry entry, bool value)
 {
     const uint32_t column = key0 + gpu_thread() % C::GROUP_KEYS, key = mma_key_of_thread<C>(tile, key0);
-    const struct gpu_origin *origin = &shared->origin[value][key >= shared->sequence.fresh];
+    const struct gpu_origin *origin = &shared->origin[value][key >= shared->sequence.new_begin];
     int64_t page = 0, token = key;
 
     if (key < range->cached) {
@@ -69,8 +69,8 @@ GPU_INLINE void mma_write_address(const struct gpu_run *run, mma_shared<C> *shar
         struct gpu_place place;
         float scale = 1;
         if (exists && gpu_place_of(run, &shared->sequence, key, entry, &place))
-            scale = gpu_scale_at(place.fresh ? (value ? &run->v_new.scale : &run->k_new.scale)
-                                             : (value ? &run->v.scale : &run->k.scale),
+            scale = gpu_scale_at(place.is_new ? (value ? &run->v_new.scale : &run->k_new.scale)
+                                              : (value ? &run->v.scale : &run->k.scale),
                                  place.outer, place.token, kv_head);
         (value ? shared->v_scale : shared->k_scale)[slot][column] = scale;
     }

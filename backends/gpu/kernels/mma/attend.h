@@ -38,7 +38,7 @@ template <class C> GPU_INLINE void mma_clear_results(mma_loop<C> *loop)
 /* Finds and writes the addresses of the first tiles. */
 template <class C>
 GPU_INLINE void mma_write_first_addresses(const struct gpu_run *run, mma_shared<C> *shared,
-                                          unsigned char *stages, const struct gpu_piece *p,
+                                          unsigned char *stages, const struct gpu_work_tile *p,
                                           const mma_loop<C> *loop)
 {
     struct gpu_entry entries[C::ADDRESS_STAGES - 1];
@@ -56,7 +56,7 @@ GPU_INLINE void mma_write_first_addresses(const struct gpu_run *run, mma_shared<
 /* Before the first iteration. */
 template <class C>
 GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                          unsigned char *stages, const struct gpu_piece *p, mma_loop<C> *loop)
+                          unsigned char *stages, const struct gpu_work_tile *p, mma_loop<C> *loop)
 {
     const uint32_t warp = gpu_thread() / GPU_WARP;
 
@@ -111,7 +111,7 @@ GPU_INLINE void mma_load_ahead(const struct gpu_run *run, const mma_shared<C> *s
 /* One KV iteration. */
 template <class C>
 GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, const unsigned char *queries,
-                            const struct gpu_piece *p, mma_loop<C> *loop, uint32_t tile)
+                            const struct gpu_work_tile *p, mma_loop<C> *loop, uint32_t tile)
 {
     const uint32_t later = tile + C::ADDRESS_STAGES - 1;
     const uint32_t key0 = loop->key0, slot = loop->slot, at = loop->at;
@@ -155,7 +155,7 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
 /* Attention of a work tile. Results are stored, or in shared memory in place of queries and stages. */
 template <class C>
 GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                           unsigned char *stages, const struct gpu_piece *p)
+                           unsigned char *stages, const struct gpu_work_tile *p)
 {
     mma_loop<C> loop;
 

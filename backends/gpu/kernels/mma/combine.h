@@ -83,18 +83,18 @@ GPU_INLINE void mma_combine_groups(const mma_shared<C> *shared, const float *fro
 /* A row's partial result in the split workspace, and its maximum and sum. */
 template <class C> GPU_INLINE float *mma_partial_out(const struct gpu_run *run, uint32_t split, uint32_t row)
 {
-    return (float *)run->part_out + ((uint64_t)split * C::ROWS + row) * C::DV;
+    return (float *)run->partial_out + ((uint64_t)split * C::ROWS + row) * C::DV;
 }
 
 template <class C> GPU_INLINE float *mma_partial_lse(const struct gpu_run *run, uint32_t split, uint32_t row)
 {
-    return (float *)run->part_lse + ((uint64_t)split * C::ROWS + row) * 2;
+    return (float *)run->partial_lse + ((uint64_t)split * C::ROWS + row) * 2;
 }
 
 /* Stores rows of shared memory in the output, or in the workspace if keys are split. */
 template <class C>
 GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *shared, const float *from,
-                               const struct gpu_piece *p)
+                               const struct gpu_work_tile *p)
 {
     const struct gpu_sequence *s = &shared->sequence;
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
@@ -106,11 +106,11 @@ GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *s
         if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
             break;
         mma_combine_groups<C>(shared, from, row, &max, &sum, values);
-        if (p->parts == 1) {
+        if (p->splits == 1) {
             mma_store_row<C>(run, s, token, head, p->kv_head, max, sum, values);
             continue;
         }
-        const uint32_t split = gpu_slot(p, p->part);
+        const uint32_t split = gpu_partial_index(p, p->split);
         float *out = mma_partial_out<C>(run, split, row) + lane * C::LANE_COLUMNS;
         GPU_UNROLL
         for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
@@ -125,13 +125,14 @@ GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *s
 
 /* True in the CTA that finishes last of those that have splits of a sequence and head. */
 template <class C>
-GPU_INLINE bool mma_is_last_split(const struct gpu_run *run, mma_shared<C> *shared, const struct gpu_piece *p)
+GPU_INLINE bool mma_is_last_split(const struct gpu_run *run, mma_shared<C> *shared,
+                                  const struct gpu_work_tile *p)
 {
     gpu_barrier();
     if (gpu_thread() == 0) {
         uint32_t *counter = (uint32_t *)run->counters + (uint64_t)p->seq * run->problem.kv_heads + p->kv_head;
         gpu_fence(); /* of everything before the barrier */
-        shared->is_last_split = gpu_atomic_add(counter, 1) + 1 == p->parts;
+        shared->is_last_split = gpu_atomic_add(counter, 1) + 1 == p->splits;
         if (shared->is_last_split) {
             *counter = 0;
             gpu_fence();
@@ -171,7 +172,7 @@ GPU_INLINE float mma_combine_weight(mma_combined<C> *m, const struct gpu_u64 lse
 }
 
 template <class C>
-GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_piece *p, uint32_t row,
+GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_work_tile *p, uint32_t row,
                                 mma_combined<C> *m)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
@@ -182,22 +183,22 @@ GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_piec
     for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
         m->values[j] = 0;
     GPU_LOOP
-    for (uint32_t first = 0; first < p->parts; first += GPU_WARP) {
-        const uint32_t count = p->parts - first < GPU_WARP ? p->parts - first : GPU_WARP;
+    for (uint32_t first = 0; first < p->splits; first += GPU_WARP) {
+        const uint32_t count = p->splits - first < GPU_WARP ? p->splits - first : GPU_WARP;
         const uint32_t own = first + (lane < count ? lane : 0);
         const struct gpu_u64 lse =
-            gpu_load_fresh_u64((uint64_t)mma_partial_lse<C>(run, gpu_slot(p, own), row));
+            gpu_load_volatile_u64((uint64_t)mma_partial_lse<C>(run, gpu_partial_index(p, own), row));
         float weight = 0;
         GPU_LOOP
         for (uint32_t i = 0; i < count; i += MMA_SPLITS_AT_ONCE) {
             struct gpu_u128 loaded[MMA_SPLITS_AT_ONCE][C::LANE_COLUMNS / 4];
             GPU_UNROLL
             for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE; u++) {
-                const uint32_t split = gpu_slot(p, first + (i + u < count ? i + u : i));
+                const uint32_t split = gpu_partial_index(p, first + (i + u < count ? i + u : i));
                 const float *at = mma_partial_out<C>(run, split, row) + lane % C::ROW_LANES * C::LANE_COLUMNS;
                 GPU_UNROLL
                 for (uint32_t j = 0; j < C::LANE_COLUMNS / 4; j++)
-                    loaded[u][j] = gpu_load_fresh_u128((uint64_t)(at + 4 * j));
+                    loaded[u][j] = gpu_load_volatile_u128((uint64_t)(at + 4 * j));
             }
             if (i == 0)
                 weight = mma_combine_weight<C>(m, lse, lane < count);
@@ -218,7 +219,7 @@ GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_piec
 /* Combines the splits of all rows and stores them. */
 template <class C>
 GPU_INLINE void mma_combine_splits(const struct gpu_run *run, const mma_shared<C> *shared,
-                                   const struct gpu_piece *p)
+                                   const struct gpu_work_tile *p)
 {
     const struct gpu_sequence *s = &shared->sequence;
     const uint32_t warp = gpu_thread() / GPU_WARP;

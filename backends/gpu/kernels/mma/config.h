@@ -11,17 +11,17 @@
  * values, and f16 with 8-bit ones. P is rounded to the same type before its product with V, or to bf16 where
  * it carries the scales of single values, which f16 would not hold; row sums are of P before it is rounded.
  *
- * A multiprocessor reads its code through a small cache: loops over what is rare are not unrolled.
+ * The instruction cache of a multiprocessor is small, so loops that seldom run are not unrolled.
  */
 #ifndef ATTN_GPU_MMA_CONFIG_H
 #define ATTN_GPU_MMA_CONFIG_H
 
-#include "port.h"
+#include "device.h"
 
-#include "eight.h"
-#include "pieces.h"
+#include "codec8.h"
 #include "rules.h"
 #include "sizes.h"
+#include "work-tile.h"
 
 constexpr float GPU_LOG2E = 1.4426950408889634f;
 
@@ -48,7 +48,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
     static constexpr uint32_t ROW_PADDING = gpu_mma_row_padding(SHAPE);
-    /* A group's share of a stage. */
+    /* The part of a stage that a group fills. */
     static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
     static constexpr uint32_t FIXED_BYTES = gpu_mma_fixed_bytes(SHAPE);
     static constexpr uint32_t CTAS = gpu_mma_ctas(SHAPE);
@@ -59,7 +59,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     /* 16-byte chunks that a thread checks for non-finite values at once. */
     static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !KV8 ? 4 : 1;
-    /* f32 results: consecutive columns of a lane, lanes that share a row, floats from row to row and of a
+    /* f32 results: consecutive columns of a lane, lanes of a row, floats from row to row and of a
      * group. */
     static constexpr uint32_t LANE_COLUMNS = Dv < 128 ? 4 : Dv / 32;
     static constexpr uint32_t ROW_LANES = Dv / LANE_COLUMNS;
@@ -81,7 +81,7 @@ template <class C> struct mma_shared {
     uint64_t v_at[C::ADDRESS_STAGES][C::KEYS];
     struct gpu_sequence sequence;
     struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
-    struct gpu_piece work;          /* the work tile */
+    struct gpu_work_tile work;      /* the work tile */
     uint32_t is_last_split;         /* this CTA combines all splits */
     float max[4][C::M_FRAGMENTS * 16];
     float sum[4][C::M_FRAGMENTS * 16];
@@ -141,7 +141,7 @@ template <class C> GPU_INLINE bool mma_scale_per_key(uint32_t granularity)
     return C::KV8 && granularity >= ATTN_SCALES_HEAD;
 }
 
-/* Token and head of a row; false behind the sequence's last one. */
+/* Token and head of a row; false after the last row of the sequence. */
 GPU_INLINE bool mma_row_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t row,
                            uint32_t kv_head, uint32_t *token, uint32_t *head)
 {
@@ -164,7 +164,7 @@ GPU_INLINE uint32_t mma_pack(float low, float high, bool bf16)
     return bf16 ? gpu_pack_bf16(low, high) : gpu_pack_f16(low, high);
 }
 
-/* Threads of a warp group meet. */
+/* A barrier for the threads of a warp group. */
 template <class C> GPU_INLINE void mma_group_barrier(void)
 {
     if constexpr (C::GROUP_THREADS == GPU_WARP)

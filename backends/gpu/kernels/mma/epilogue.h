@@ -5,7 +5,7 @@
 
 #include "config.h"
 
-/* What becomes of a row's result by the attention sink and the division by its sum. */
+/* How a row's result is normalised: attention sink and division by the row sum. */
 struct mma_row_epilogue {
     uint64_t to;
     float factor;
@@ -115,25 +115,26 @@ GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequen
  * Whether rows go straight from registers to the output: warps have rows of their own, keys are not split,
  * and the output is 16-bit and aligned. No warp waits for another.
  */
-template <class C> GPU_INLINE bool mma_stores_directly(const struct gpu_run *run, const struct gpu_piece *p)
+template <class C>
+GPU_INLINE bool mma_stores_directly(const struct gpu_run *run, const struct gpu_work_tile *p)
 {
     const uint32_t dtype = run->problem.out_dtype;
 
-    return C::ROW_WARPS == 4 && p->parts == 1 && (dtype == ATTN_BF16 || dtype == ATTN_F16) &&
+    return C::ROW_WARPS == 4 && p->splits == 1 && (dtype == ATTN_BF16 || dtype == ATTN_F16) &&
            run->problem.out_scale <= ATTN_SCALES_UNIT && run->problem.head_dim_vo % 8 == 0 &&
            ((run->out.base | (uint64_t)run->out.token_stride | (uint64_t)run->out.head_stride) & 15) == 0;
 }
 
-/* Where a row goes and by what it is multiplied. */
+/* Where a row is stored, and the factor that normalises it. */
 struct mma_row_target {
-    uint64_t to; /* 0: nowhere */
+    uint64_t to; /* 0: it is not stored */
     float factor;
 };
 
-/* The target of each of the warp's rows, to the lane of that number. */
+/* Lane i computes the target of the warp's row i. */
 template <class C>
 GPU_INLINE struct mma_row_target mma_row_target_of(const struct gpu_run *run, const struct gpu_sequence *s,
-                                                   const struct gpu_piece *p, mma_row_pairs<C> max,
+                                                   const struct gpu_work_tile *p, mma_row_pairs<C> max,
                                                    mma_row_pairs<C> sum, float factor)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
@@ -191,7 +192,7 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, bool bf16, const struct mma
 /* Stores all of a warp's rows. */
 template <class C>
 GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *queries,
-                               const struct gpu_piece *p, mma_row_pairs<C> max, mma_row_pairs<C> sum,
+                               const struct gpu_work_tile *p, mma_row_pairs<C> max, mma_row_pairs<C> sum,
                                mma_out_fragments<C> o, float factor)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::DV / 8, rows = GPU_WARP / chunks;

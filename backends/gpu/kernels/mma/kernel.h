@@ -13,14 +13,14 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
     mma_shared<C> *shared = (mma_shared<C> *)(void *)memory;
     unsigned char *queries = memory + C::FIXED_BYTES;
     unsigned char *stages = queries + C::ROWS * mma_row_pitch<C>(C::DK * 2);
-    const struct gpu_piece *p = &shared->work;
+    const struct gpu_work_tile *p = &shared->work;
     static_assert(sizeof *shared <= C::FIXED_BYTES, "the host reserves less");
 
     for (bool begins = true;; begins = false) {
         if (gpu_thread() < GPU_WARP)
             mma_next_tile<C>(run, shared, begins);
         gpu_barrier();
-        if (p->parts == 0)
+        if (p->splits == 0)
             return;
         if constexpr (C::SMALL_M)
             small_m_attend<C>(run, shared, queries, stages, p);
@@ -28,7 +28,7 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
             mma_attend<C>(run, shared, queries, stages, p);
         if (!mma_stores_directly<C>(run, p))
             mma_store_tile<C>(run, shared, (const float *)(void *)queries, p);
-        if (!C::PREFILL_ONLY && p->parts > 1 && mma_is_last_split<C>(run, shared, p))
+        if (!C::PREFILL_ONLY && p->splits > 1 && mma_is_last_split<C>(run, shared, p))
             mma_combine_splits<C>(run, shared, p);
         if (C::PREFILL_ONLY || p->next == 0)
             return;

@@ -28,7 +28,7 @@ GPU_INLINE struct gpu_u128 mma_gather_chunk(const struct gpu_cache *cache, uint6
     return out;
 }
 
-/* Copies vectors that are not 16-byte aligned, or that do not lie in one piece. */
+/* Copies vectors that are not 16-byte aligned, or whose layout is in pieces. */
 template <class C>
 GPU_INLINE void mma_copy_stage_unaligned(const struct gpu_cache *cached, const struct gpu_cache *uncached,
                                          const uint64_t *at, uint32_t first_new, uint32_t bytes,
@@ -171,7 +171,7 @@ GPU_INLINE void mma_load_stage(const struct gpu_run *run, const mma_shared<C> *s
         mma_copy_stage<C>(at, cached->dim * cached->size, bytes, stage);
         return;
     }
-    const uint32_t first = tile * GPU_TILE + key0, new_key = shared->sequence.fresh;
+    const uint32_t first = tile * GPU_TILE + key0, new_key = shared->sequence.new_begin;
     mma_copy_stage_unaligned<C>(cached, uncached, at, new_key > first ? new_key - first : 0, bytes, stage);
 }
 

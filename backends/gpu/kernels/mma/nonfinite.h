@@ -9,7 +9,7 @@
 template <class C> GPU_INLINE uint32_t mma_clear_nonfinite_word(const struct gpu_run *run, uint32_t *word)
 {
     if constexpr (C::KV8) {
-        const uint32_t found = gpu_odd8(run->v.dtype, *word) >> 7;
+        const uint32_t found = gpu_nonfinite8(run->v.dtype, *word) >> 7;
         *word &= ~(found * 0xffu);
         return (found | found >> 7 | found >> 14 | found >> 21) & 15;
     }
@@ -68,8 +68,8 @@ template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const mma_shared<C> *sha
 }
 
 /*
- * NaN for the results of rows that see a non-finite value: the product of who sees a key with where it is
- * not finite.
+ * Sets results to NaN where a row sees a key whose value is not finite: a matrix product of which rows see a
+ * key with which of its values are not finite.
  */
 template <class C>
 GPU_INLINE void mma_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0, mma_score_fragments<C> s,

@@ -182,7 +182,7 @@ struct mma_rules {
 
 template <class C>
 GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_shared<C> *shared,
-                                           const struct gpu_piece *p)
+                                           const struct gpu_work_tile *p)
 {
     const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
     struct mma_rules rules;

@@ -12,14 +12,14 @@ GPU_INLINE uint64_t mma_list_position(const struct gpu_run *run, const mma_share
 {
     if (!begins)
         return shared->work.next;
-    return run->phase == GPU_MANY_ROWS || run->problem.det != 0 ? gpu_cta()
-                                                                : gpu_line_begin(all, gpu_cta(), ctas);
+    return run->phase == ATTN__PREFILL || run->problem.det != 0 ? gpu_cta()
+                                                                : gpu_list_begin(all, gpu_cta(), ctas);
 }
 
 /* The position among the tiles of one KV head, which the sums of the schedule count. */
 GPU_INLINE uint64_t mma_list_unit(const struct gpu_run *run, uint64_t all, uint64_t position)
 {
-    return gpu_divide_u64(run->phase == GPU_MANY_ROWS ? all - 1 - position : position, run->problem.kv_heads);
+    return gpu_divide_u64(run->phase == ATTN__PREFILL ? all - 1 - position : position, run->problem.kv_heads);
 }
 
 /*
@@ -31,7 +31,7 @@ template <class C>
 GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, bool begins)
 {
     const uint32_t seqs = run->batch.seqs;
-    const bool prefill = C::PREFILL_ONLY || run->phase == GPU_MANY_ROWS,
+    const bool prefill = C::PREFILL_ONLY || run->phase == ATTN__PREFILL,
                decode_list = !prefill && run->problem.det == 0;
     const uint64_t all = (uint64_t)gpu_sum(run, seqs) * run->problem.kv_heads;
     const uint32_t ctas = all < gpu_ctas() ? (uint32_t)all : gpu_ctas(); /* no CTA has an empty tile */
@@ -49,17 +49,17 @@ GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, 
         s = gpu_sequence(run, index);
     }
     if (begins && gpu_cta() >= ctas) {
-        shared->work.parts = 0;
+        shared->work.splits = 0;
         return;
     }
     const uint64_t at = mma_list_position<C>(run, shared, all, ctas, begins);
     const uint64_t unit = mma_list_unit(run, all, at);
     gpu_warp_barrier(); /* the last work tile has been read */
     if (exists && unit >= below && unit < above) {
-        const uint64_t end = decode_list ? gpu_line_begin(all, gpu_cta() + 1, ctas) : all;
+        const uint64_t end = decode_list ? gpu_list_begin(all, gpu_cta() + 1, ctas) : all;
         shared->sequence = s;
-        shared->work = prefill ? gpu_tile_at(run, &s, at, all, below, C::ROWS)
-                               : gpu_piece_at(run, &s, at, end, all, ctas, below, above);
+        shared->work = prefill ? gpu_prefill_tile_at(run, &s, at, all, below, C::ROWS)
+                               : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above);
     }
     gpu_warp_barrier();
     if (gpu_thread() < 4)

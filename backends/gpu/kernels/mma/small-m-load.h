@@ -20,7 +20,7 @@ struct small_m_fast_path {
     bool entries64; /* entries of 64 bits */
 };
 
-/* Address of the scale of the same place; 0: all are one value. */
+/* Address of the scale with these indices; 0: one scale serves all. */
 GPU_INLINE uint64_t small_m_scale_address(const struct gpu_scale *scale, int64_t outer, int64_t token,
                                           uint32_t kv_head)
 {
@@ -46,7 +46,7 @@ small_m_fast_path_of(const struct gpu_run *run, const struct gpu_sequence *s,
         fast.v_scale = small_m_scale_address(&run->v.scale, dense ? outer : 0, dense ? s->start : 0, kv_head);
     }
     fast.entries = range->entries;
-    fast.keys = s->fresh < range->keys ? s->fresh : range->keys;
+    fast.keys = s->new_begin < range->keys ? s->new_begin : range->keys;
     fast.entries64 = run->batch.addressing == ATTN_CSR && run->batch.index_dtype == ATTN_INT64;
     if (!aligned || (!dense && run->batch.block_shift >= 32) || run->k.dim != C::DK || run->v.dim != C::DV)
         fast.keys = 0;

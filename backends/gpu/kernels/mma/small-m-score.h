@@ -191,7 +191,7 @@ GPU_INLINE struct small_m_softmax small_m_softmax_of(const mma_shared<C> *shared
     return softmax;
 }
 
-/* Row maxima follow, and sums and results so far with them. */
+/* Raises row maxima, and rescales the sums and results so far to them. */
 template <class C>
 GPU_INLINE void small_m_rescale(const float tile_max[2], struct small_m_softmax *softmax,
                                 small_m_out_fragments<C> o)

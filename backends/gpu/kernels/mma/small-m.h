@@ -76,7 +76,7 @@ template <class C> struct small_m_loop {
 /* Finds and writes the addresses of the first iterations. */
 template <class C>
 GPU_INLINE void small_m_write_first_addresses(const struct gpu_run *run, mma_shared<C> *shared,
-                                              unsigned char *stages, const struct gpu_piece *p,
+                                              unsigned char *stages, const struct gpu_work_tile *p,
                                               small_m_loop<C> *loop)
 {
     struct gpu_entry entries[C::ADDRESS_STAGES - 1];
@@ -117,7 +117,7 @@ GPU_INLINE void small_m_load_ahead(const struct gpu_run *run, const mma_shared<C
 /* Before the first iteration. */
 template <class C>
 GPU_INLINE void small_m_begin(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                              unsigned char *stages, const struct gpu_piece *p, small_m_loop<C> *loop)
+                              unsigned char *stages, const struct gpu_work_tile *p, small_m_loop<C> *loop)
 {
     const uint32_t kv_len = shared->sequence.kv_len, end = p->end * GPU_TILE;
 
@@ -150,8 +150,8 @@ GPU_INLINE void small_m_begin(const struct gpu_run *run, mma_shared<C> *shared, 
 
 /* One KV iteration, after `done` stages. */
 template <class C>
-GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared, const struct gpu_piece *p,
-                                small_m_loop<C> *loop, uint32_t done)
+GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared,
+                                const struct gpu_work_tile *p, small_m_loop<C> *loop, uint32_t done)
 {
     const uint32_t tile = loop->first + done / 2 * C::TILES,
                    later = tile + (C::ADDRESS_STAGES - 1) * C::TILES;
@@ -190,7 +190,7 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
 /* Attention of a work tile; results are in shared memory then, in place of queries and stages. */
 template <class C>
 GPU_INLINE void small_m_attend(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
-                               unsigned char *stages, const struct gpu_piece *p)
+                               unsigned char *stages, const struct gpu_work_tile *p)
 {
     small_m_loop<C> loop;
 

@@ -16,15 +16,15 @@ template <uint32_t Dim, uint32_t Type> struct reference_config {
 
 static constexpr uint32_t reference_kv_tile = 64; /* keys */
 static constexpr uint32_t reference_span = 8; /* tiles whose sums are added up before they join the total */
-static constexpr uint32_t reference_key_group = 4; /* keys whose vectors are under way at once */
+static constexpr uint32_t reference_key_group = 4; /* keys whose vectors are loaded at once */
 
-/* How one vector is spread over the lanes: byte offset of this lane's first column, and to its next one. */
+/* The columns of a vector that a lane has: byte offset of its first one, and from one to the next. */
 struct reference_columns {
     int64_t first;
     int64_t step;
 };
 
-/* What the warps of a CTA leave to each other. */
+/* Results that the warps of a CTA exchange. */
 struct reference_shared {
     float total[REFERENCE_WARPS][REFERENCE_MAX_DIM];
     double row_sum[REFERENCE_WARPS];

@@ -13,10 +13,10 @@
 #include "keys.h"
 #include "vectors.h"
 
-/* The row max follows only jumps beyond this: exp(8) costs no precision, and each rescaling a rounding. */
+/* The rescale threshold: a factor of exp(8) costs no precision, while each rescaling costs a rounding. */
 static constexpr float reference_rescale_threshold = 8.0f;
 
-/* A new row max: what was summed so far shrinks. */
+/* Rescales the sums so far to a new row max. */
 template <class Config> GPU_INLINE void reference_rescale(struct reference_warp<Config> *w, float row_max)
 {
     const float factor = gpu_exp(w->row_max - row_max);
@@ -90,7 +90,7 @@ GPU_INLINE void reference_kv_loop(const struct gpu_run *run, struct reference_wa
     }
 }
 
-/* Leaves this warp's sums and row max to the others. */
+/* Stores this warp's sums and row max for the other warps. */
 template <class Config>
 GPU_INLINE void reference_share(struct reference_warp<Config> *w, struct reference_shared *shared,
                                 uint32_t warp)

@@ -53,19 +53,19 @@ GPU_INLINE void reference_find_keys(const struct gpu_run *run, const struct refe
     out->bias = 0;
     out->k = out->v = 0;
     out->k_scale = out->v_scale = 1;
-    place.fresh = false;
+    place.is_new = false;
     seen = seen && gpu_sees(run, &w->s, &w->row, key, &out->bias);
     seen = seen && gpu_locate(run, &w->s, key, &place);
     if (seen) {
-        const struct gpu_cache *k = place.fresh ? &run->k_new : &run->k;
-        const struct gpu_cache *v = place.fresh ? &run->v_new : &run->v;
+        const struct gpu_cache *k = place.is_new ? &run->k_new : &run->k;
+        const struct gpu_cache *v = place.is_new ? &run->v_new : &run->v;
         out->k = gpu_vector(k, place.page, place.token, w->kv_head);
         out->v = gpu_vector(v, place.page, place.token, w->kv_head);
         out->k_scale = gpu_scale_at(&k->scale, place.outer, place.token, w->kv_head);
         out->v_scale = gpu_scale_at(&v->scale, place.outer, place.token, w->kv_head);
     }
     out->seen = gpu_ballot(seen);
-    out->is_new = gpu_ballot(seen && place.fresh);
+    out->is_new = gpu_ballot(seen && place.is_new);
     if (out->seen == 0)
         return;
     const uint32_t leader = gpu_first_bit(out->seen);

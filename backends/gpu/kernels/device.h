@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * What device code may use beyond plain C: the words that a port gives a meaning to. The headers of this
- * folder are C11 that is CUDA C++ too (no templates, no designated initialisers, no compound literals);
- * kernels are C++ templates over what varies at compile time.
+ * The device intrinsics: all that device code uses beyond C and C++ themselves. The headers of this folder
+ * are C11 that is CUDA C++ too (no templates, no designated initialisers, no compound literals); kernels are
+ * C++ templates over what varies at compile time. Each target implements the intrinsics:
  *
- *   port-cuda.h                 CUDA C++, sm_80 and newer
- *   port-hip.h                  AMD, gfx906 and newer: without the words of kernels/mma and kernels/mla
- *   tests/gpu/port-fiber.h      the host: one fiber per thread, so that the same source is tested without a
+ *   device-cuda.h                 CUDA C++, sm_80 and newer
+ *   device-hip.h                  AMD, gfx906 and newer: without those of kernels/mma and kernels/mla alone
+ *   tests/gpu/device-fiber.h      the host: one fiber per thread, so that the same source is tested without a
  * GPU
  *
  * Global memory is addressed by integers, and address.h makes pointers of them.
  *
- * Words that every port has
+ * Intrinsics of every target
  *   GPU_KERNEL(name, threads, ctas)   head of a kernel: a function `name` with one argument, struct gpu_run,
  *                                     written GPU_ARGUMENT(type, arg); `ctas` of `threads` threads are to fit
  *                                     a multiprocessor
@@ -33,8 +33,9 @@
  *   uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)       alike
  *   const void *gpu_argument(const void *argument)    the kernel's argument, where it lies in memory
  *   const void *gpu_again(const void *part)           a part of that, the same for all threads of the CTA:
- *                                                     what is read of it behind this is not read before
- *   uint32_t gpu_own_u32(uint32_t)  gpu_own_u64       the same, which each lane holds and compares by itself
+ *                                                     the compiler does not move reads of it before this call
+ *   uint32_t gpu_own_u32(uint32_t)  gpu_own_u64       the value, kept in a register of each lane, not a
+ * uniform one
  *
  * All lanes of a warp call these together:
  *   float gpu_shuffle_f32(float value, uint32_t lane)       gpu_shuffle_u32, gpu_shuffle_u64
@@ -60,11 +61,11 @@
  * Memory; u64 and u128 are structs of as many bits, uint32_t x[2] and x[4]:
  *   gpu_load_u128(const void *), gpu_store_u128: 16-byte aligned
  *   gpu_load_global_u128(uint64_t), gpu_store_global_u128: by address, in global memory, in their order
- *   gpu_load_fresh_u64(uint64_t), gpu_load_fresh_u128: global memory that other CTAs wrote
+ *   gpu_load_volatile_u64(uint64_t), gpu_load_volatile_u128: global memory that other CTAs wrote
  *
- * Words of ports that have the kernels of kernels/mma and kernels/mla (CUDA and the host)
+ * Intrinsics of targets that have the kernels of kernels/mma and kernels/mla (CUDA and the host)
  *   void gpu_barrier_part(uint32_t id, uint32_t threads)  named barrier 1 ... 15, a multiple of GPU_WARP
- *   uint32_t gpu_keep(uint32_t)                       the same, held in a register and not computed anew
+ *   uint32_t gpu_keep(uint32_t)                       the value, kept in a register and not recomputed
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
  *       16 bytes, of which `bytes` (0 to 16) are read and the rest is zero; both sides 16-byte aligned
  *   void gpu_copy_async16_if(void *shared, uint64_t global, bool wanted)   16 bytes, or nothing
@@ -75,22 +76,22 @@
  *   void gpu_load_matrix4(uint32_t to[4], const void *row)         four 8x8 of 16-bit: lane l gives the
  *       address of row l % 8 of matrix l / 8, in shared memory; gpu_load_matrix4_trans
  *   void gpu_load_matrix2_trans(uint32_t to[2], const void *row)   two: lanes 0 to 15
- *   uint32_t gpu_transpose_matrix(uint32_t pair)                   of an 8x8 of which a lane has two
- *   void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])   d += a b, f32 sums
- *   void gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+ *   uint32_t gpu_transpose_matrix(uint32_t pair)                   of an 8x8 matrix, two elements in each
+ * lane void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])   d += a b, f32 sums void
+ * gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
  */
-#ifndef ATTN_GPU_PORT_H
-#define ATTN_GPU_PORT_H
+#ifndef ATTN_GPU_DEVICE_H
+#define ATTN_GPU_DEVICE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #if defined(__AMDGCN__)
-#include "port-hip.h"
+#include "device-hip.h"
 #elif defined(__CUDACC__)
-#include "port-cuda.h"
+#include "device-cuda.h"
 #else
-#include "port-fiber.h"
+#include "device-fiber.h"
 #endif
 
 #endif

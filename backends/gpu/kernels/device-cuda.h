@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The words of port.h in CUDA C++ for sm_80 and newer. */
-#ifndef ATTN_GPU_PORT_CUDA_H
-#define ATTN_GPU_PORT_CUDA_H
+/* The device intrinsics (device.h) in CUDA C++, for sm_80 and newer. */
+#ifndef ATTN_GPU_DEVICE_CUDA_H
+#define ATTN_GPU_DEVICE_CUDA_H
 
 #define GPU_INLINE static __device__ __forceinline__
 #define GPU_DEVICE static __device__
@@ -223,7 +223,7 @@ GPU_INLINE void gpu_e4m3_to_f16(uint32_t codes, uint32_t out[2])
         : "=r"(out[0]), "=r"(out[1])
         : "r"(codes));
 #else
-    /* The same fields are a number with another bias; the highest code is none. */
+    /* f16 has the same fields with another bias; the highest code is NaN. */
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t pair = __byte_perm(codes, 0, i == 0 ? 0x4140 : 0x4342), rest = pair & 0x007f007fu;
         const uint32_t nan = (rest + 0x00010001u) & 0x00800080u;
@@ -232,7 +232,7 @@ GPU_INLINE void gpu_e4m3_to_f16(uint32_t codes, uint32_t out[2])
     }
 #endif
 }
-/* What is computed up to here is not computed again behind it. */
+/* Keeps the compiler from recomputing the value after this. */
 GPU_INLINE uint32_t gpu_keep(uint32_t x)
 {
     asm volatile("" : "+r"(x));
@@ -256,7 +256,7 @@ GPU_INLINE void gpu_store_u128(void *at, struct gpu_u128 from)
 {
     *(uint4 *)at = make_uint4(from.x[0], from.x[1], from.x[2], from.x[3]);
 }
-/* In their order; no look at which memory is meant. */
+/* Not reordered, and without a test whether the address is in global memory. */
 GPU_INLINE struct gpu_u128 gpu_load_global_u128(uint64_t at)
 {
     struct gpu_u128 to;
@@ -271,13 +271,13 @@ GPU_INLINE void gpu_store_global_u128(uint64_t at, struct gpu_u128 from)
                  "r"(from.x[2]), "r"(from.x[3])
                  : "memory");
 }
-GPU_INLINE struct gpu_u64 gpu_load_fresh_u64(uint64_t at)
+GPU_INLINE struct gpu_u64 gpu_load_volatile_u64(uint64_t at)
 {
     struct gpu_u64 to;
     asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(to.x[0]), "=r"(to.x[1]) : "l"(at));
     return to;
 }
-GPU_INLINE struct gpu_u128 gpu_load_fresh_u128(uint64_t at)
+GPU_INLINE struct gpu_u128 gpu_load_volatile_u128(uint64_t at)
 {
     struct gpu_u128 to;
     asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The words of port.h that every port has, for AMD from gfx906 to gfx1201: clang alone, no header or library
- * of the vendor. A warp of 32 is a wave where waves have 32 lanes, and half of one where they have 64.
+ * The device intrinsics (device.h) that every target has, for AMD from gfx906 to gfx1201: by clang alone,
+ * without a header or library of the vendor. A warp of 32 is a wave where waves have 32 lanes, and half of
+ * one where they have 64.
  */
-#ifndef ATTN_GPU_PORT_HIP_H
-#define ATTN_GPU_PORT_HIP_H
+#ifndef ATTN_GPU_DEVICE_HIP_H
+#define ATTN_GPU_DEVICE_HIP_H
 
 #include <stddef.h>
 
-#include "port-hip-math.h"
+#include "device-hip-math.h"
 
 #define GPU_DEVICE static __attribute__((device))
 #define GPU_INLINE static __attribute__((device, always_inline)) inline
@@ -84,7 +85,7 @@ GPU_INLINE void gpu_barrier(void)
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
-/* Lanes of a wave go in step: what a warp wrote is there for it, if the compiler keeps the order. */
+/* Lanes of a wave run in lockstep: a warp sees what it wrote, if the compiler does not reorder. */
 GPU_INLINE void gpu_warp_barrier(void)
 {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
@@ -104,14 +105,14 @@ GPU_INLINE uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)
     return __hip_atomic_fetch_or(at, bits, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
-/* A copy on the stack of each thread becomes of an argument whose address is taken for a number. */
+/* Taking the address of the argument itself would copy it to the stack of every thread. */
 GPU_INLINE const void *gpu_argument(const void *argument)
 {
     (void)argument;
     return (const void *)__builtin_amdgcn_kernarg_segment_ptr();
 }
-/* The compiler would load all that it ever reads of an argument at once, and there are 102 scalar registers.
- */
+/* Without this the compiler loads every member that it reads at once, and there are only 102 scalar
+ * registers. */
 GPU_INLINE const void *gpu_again(const void *part)
 {
     const uint64_t all = (uint64_t)part;
@@ -281,7 +282,7 @@ GPU_INLINE uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)
                                                                   __builtin_bit_cast(gpu__half2, b),
                                                                   __builtin_bit_cast(gpu__half2, c)));
 }
-/* There is none on most of them; an f32 holds what eight.h multiplies and adds. */
+/* There is none on most of them; an f32 holds what codec8.h multiplies and adds. */
 GPU_INLINE uint32_t gpu_fma_bf16(uint32_t a, uint32_t b, uint32_t c)
 {
     const float low = gpu_fma(gpu_f32_of_bits(a << 16), gpu_f32_of_bits(b << 16), gpu_f32_of_bits(c << 16));
@@ -329,17 +330,17 @@ GPU_INLINE void gpu_store_global_u128(uint64_t at, struct gpu_u128 from)
 {
     *(GPU__GLOBAL gpu__four *)at = __builtin_bit_cast(gpu__four, from);
 }
-GPU_INLINE uint64_t gpu__load_fresh(uint64_t at)
+GPU_INLINE uint64_t gpu__load_volatile(uint64_t at)
 {
     return __hip_atomic_load((const GPU__GLOBAL uint64_t *)at, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
-GPU_INLINE struct gpu_u64 gpu_load_fresh_u64(uint64_t at)
+GPU_INLINE struct gpu_u64 gpu_load_volatile_u64(uint64_t at)
 {
-    return __builtin_bit_cast(struct gpu_u64, gpu__load_fresh(at));
+    return __builtin_bit_cast(struct gpu_u64, gpu__load_volatile(at));
 }
-GPU_INLINE struct gpu_u128 gpu_load_fresh_u128(uint64_t at)
+GPU_INLINE struct gpu_u128 gpu_load_volatile_u128(uint64_t at)
 {
-    const uint64_t low = gpu__load_fresh(at), high = gpu__load_fresh(at + 8);
+    const uint64_t low = gpu__load_volatile(at), high = gpu__load_volatile(at + 8);
     struct gpu_u128 to;
 
     to.x[0] = (uint32_t)low, to.x[1] = (uint32_t)(low >> 32);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Where fibers meet: warps, barriers, copies that arrive late, matrix fragments by their definition. */
-#include "port-fiber.h"
+/* Device intrinsics on fibers: warp operations, barriers, copies that arrive late, matrix fragments. */
+#include "device-fiber.h"
 
 #include <stdlib.h>
 

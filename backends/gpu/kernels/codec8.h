@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Four 8-bit codes into four f16, exactly: what a matrix instruction takes. */
-#ifndef ATTN_GPU_EIGHT_H
-#define ATTN_GPU_EIGHT_H
+/* Decodes four 8-bit codes at once into f16 or bf16, exactly, for matrix instructions. */
+#ifndef ATTN_GPU_CODEC8_H
+#define ATTN_GPU_CODEC8_H
 
 #include "number.h"
 
-/* Flags (bit 7 of a byte) of the codes of a word that are infinite or no number. */
-GPU_INLINE uint32_t gpu_odd8(uint32_t dtype, uint32_t word)
+/* Bit 7 of each byte of a word whose code is infinite or NaN. */
+GPU_INLINE uint32_t gpu_nonfinite8(uint32_t dtype, uint32_t word)
 {
     const uint32_t least = dtype == ATTN_E4M3 ? 0x01010101u : dtype == ATTN_E5M2 ? 0x04040404u : 0;
 
@@ -14,8 +14,9 @@ GPU_INLINE uint32_t gpu_odd8(uint32_t dtype, uint32_t word)
 }
 
 /*
- * Codes of e4m3, e5m2 or int8: bytes 0 and 1, then 2 and 3, the first in the low half. A code of e5m2 is the
- * upper half of an f16. An integer is put behind 1024, which is a whole number's f16, and 1024 taken away.
+ * Four codes of e4m3, e5m2 or int8 as f16: out[0] has bytes 0 and 1, the first in the low half, out[1] bytes
+ * 2 and 3. A code of e5m2 is the upper byte of an f16. An int8, made unsigned by adding 128, becomes the low
+ * mantissa bits of 1024, and 1152 is subtracted.
  */
 GPU_INLINE void gpu_quad8(uint32_t dtype, uint32_t word, uint32_t out[2])
 {
@@ -31,7 +32,7 @@ GPU_INLINE void gpu_quad8(uint32_t dtype, uint32_t word, uint32_t out[2])
     }
 }
 
-/* Alike, but bytes 0 and 2, then 1 and 3. */
+/* The same, but out[0] has bytes 0 and 2, out[1] bytes 1 and 3. */
 GPU_INLINE void gpu_quad8_across(uint32_t dtype, uint32_t word, uint32_t out[2])
 {
     if (dtype == ATTN_E4M3) {
@@ -47,8 +48,8 @@ GPU_INLINE void gpu_quad8_across(uint32_t dtype, uint32_t word, uint32_t out[2])
 }
 
 /*
- * Alike, as bf16. An integer's lower seven bits are put behind 128, from which 128 is taken, or 256 if it is
- * negative: that number differs by one bit.
+ * The same as gpu_quad8_across, as bf16. The lower seven bits of an int8 become the mantissa of 128, and 128
+ * is subtracted, or 256 if it is negative: as bf16 the two differ in one bit, which is the sign's.
  */
 GPU_INLINE void gpu_quad8_wide(uint32_t dtype, uint32_t word, uint32_t out[2])
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Functions of port.h that AMD's instructions lack, without any library of device code. The same source is
+ * Functions of device.h that AMD's instructions lack, without any library of device code. The same source is
  * host code for its test, which finds them within 3 units in the last place (f64) and 4 (f32).
  */
-#ifndef ATTN_GPU_PORT_HIP_MATH_H
-#define ATTN_GPU_PORT_HIP_MATH_H
+#ifndef ATTN_GPU_DEVICE_HIP_MATH_H
+#define ATTN_GPU_DEVICE_HIP_MATH_H
 
 #include <stdint.h>
 

@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Writes values of the host into device memory. */
-#include "../gpu/kernels/put-kernel.h"
+#include "../gpu/kernels/upload-kernel.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The words of backends/gpu/kernels/port.h on the host, for tests: one fiber per thread (fiber.h). */
-#ifndef PORT_FIBER_H
-#define PORT_FIBER_H
+/* The device intrinsics (backends/gpu/kernels/device.h) on the host, for tests: one fiber per thread
+ * (fiber.h). */
+#ifndef DEVICE_FIBER_H
+#define DEVICE_FIBER_H
 
 #include <assert.h>
 #include <math.h>
@@ -32,7 +33,7 @@ struct gpu_u64 {
     uint32_t x[2];
 };
 
-/* ---------------------------------------------------------------- fiber-port.c */
+/* ---------------------------------------------------------------- fiber-device.c */
 
 #ifdef __cplusplus
 extern "C" {
@@ -310,14 +311,14 @@ GPU_INLINE struct gpu_u128 gpu_load_global_u128(uint64_t at)
 {
     return gpu_load_u128((const void *)(uintptr_t)at);
 }
-GPU_INLINE struct gpu_u64 gpu_load_fresh_u64(uint64_t at)
+GPU_INLINE struct gpu_u64 gpu_load_volatile_u64(uint64_t at)
 {
     const uint32_t *from = (const uint32_t *)(uintptr_t)at;
     const struct gpu_u64 value = {{from[0], from[1]}};
 
     return value;
 }
-GPU_INLINE struct gpu_u128 gpu_load_fresh_u128(uint64_t at)
+GPU_INLINE struct gpu_u128 gpu_load_volatile_u128(uint64_t at)
 {
     return gpu_load_global_u128(at);
 }

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * How the matrix kernels divide a step into work tiles, for planners on the host and on the device.
+ *
+ * Decode: the work list is the KV tiles of all sequences, once for each KV head, and every CTA takes an equal
+ * stretch of it, so the keys of a sequence are split where the stretches of two CTAs meet. Prefill: the query
+ * rows of a sequence are divided into row tiles, and the keys are not split. A schedule holds, for each
+ * sequence, the sum of the tile counts before it (plan.h). With det=1 decode splits the keys at fixed places,
+ * which do not depend on the rest of the batch, and a schedule counts splits instead of tiles.
+ */
+#ifndef ATTN_GPU_SPLITS_H
+#define ATTN_GPU_SPLITS_H
+
+#include "run.h"
+#include "visible-range.h"
+
+/* Keys of a KV tile. */
+#define GPU_TILE 64u
+/* det: the most KV splits of a sequence, and the fewest KV tiles of a split. */
+#define GPU_MAX_SPLITS      8u
+#define GPU_MIN_SPLIT_TILES 8u
+
+/* What decides about tiles and splits beside the lengths of the sequences. */
+struct gpu_split_rules {
+    uint32_t group;
+    uint32_t phase;     /* enum attn__phase, or GPU_ALL_PHASES */
+    uint32_t tile_rows; /* prefill: query rows of a tile */
+    bool monotonic;     /* later tokens see later keys: no given positions, explicit masks or ranks */
+    bool det;
+};
+
+static inline ATTN__DEVICE struct gpu_split_rules gpu_split_rules_of(const struct attn_problem *problem,
+                                                                     uint32_t phase, uint32_t tile_rows)
+{
+    struct gpu_split_rules rules;
+
+    rules.group = problem->heads / problem->kv_heads;
+    rules.phase = phase;
+    rules.tile_rows = tile_rows;
+    rules.monotonic = problem->positions == 0 && problem->mask == ATTN_MASK_NONE && problem->cp == 0;
+    rules.det = problem->det != 0;
+    return rules;
+}
+
+/* The KV tiles that query tokens [from, to] of a sequence can see are [*first, *first + result). */
+static inline ATTN__DEVICE uint32_t gpu_key_tiles(const struct gpu_split_rules *rules,
+                                                  const struct attn_visible *v, uint32_t from, uint32_t to,
+                                                  uint32_t kv_len, uint32_t *first)
+{
+    uint32_t lo = 0, hi = kv_len;
+
+    if (rules->monotonic) {
+        uint32_t low, high, last_low, last_high;
+        attn__visible_find(v, v->shift + from, &low, &high);
+        attn__visible_find(v, v->shift + to, &last_low, &last_high);
+        /* A token that sees nothing says nothing about where the others begin or end. */
+        if (low < high && last_low < last_high) {
+            lo = low;
+            hi = last_high;
+        }
+    }
+    *first = lo / GPU_TILE;
+    return (hi + GPU_TILE - 1) / GPU_TILE - *first;
+}
+
+/* det: KV tiles of a split. */
+static inline ATTN__DEVICE uint32_t gpu_split_tiles(uint32_t kv_len)
+{
+    const uint32_t even = ((kv_len + GPU_TILE - 1) / GPU_TILE + GPU_MAX_SPLITS - 1) / GPU_MAX_SPLITS;
+
+    return even > GPU_MIN_SPLIT_TILES ? even : GPU_MIN_SPLIT_TILES;
+}
+
+/* Work tiles of a sequence, or splits with det=1. A sequence that sees no keys has one, whose result is
+ * empty. */
+static inline ATTN__DEVICE uint32_t gpu_tile_count(const struct gpu_split_rules *rules,
+                                                   const struct attn_visible *v, uint32_t q_len,
+                                                   uint32_t kv_len)
+{
+    uint32_t first;
+
+    if (q_len == 0 || !GPU_TAKES(rules->phase, q_len, rules->group))
+        return 0;
+    if (rules->phase == ATTN__PREFILL)
+        return (q_len * rules->group + rules->tile_rows - 1) / rules->tile_rows;
+    const uint32_t tiles = gpu_key_tiles(rules, v, 0, q_len - 1, kv_len, &first);
+    if (tiles == 0)
+        return 1;
+    if (!rules->det)
+        return tiles;
+    return (first + tiles - 1) / gpu_split_tiles(kv_len) - first / gpu_split_tiles(kv_len) + 1;
+}
+
+#endif
