@@ -106,7 +106,7 @@ static void test_numbers(struct world *world)
         fixture.step[0] = fixture.step[1];
         fixture.count = 1;
         out = room_for(&fixture);
-        snprintf(text, sizeof text, "a step without many rows has none of these, %s", by);
+        snprintf(text, sizeof text, "a step without prefill has none of these, %s", by);
         check(world,
               fixture_plan(&fixture, hosts, out) == ATTN_OK && holds(out, 0, keys_few, 5) &&
                   holds(out, second, no_rows, 5),
@@ -160,12 +160,12 @@ static void test_random(struct world *world)
     }
     snprintf(text, sizeof text, "%u classes of %u steps: one launch, or one copy, a step", classes, STEPS);
     check(world, once, text);
-    snprintf(text, sizeof text, "the same bytes both ways; %u MLA, %u without many rows", mla, empty);
+    snprintf(text, sizeof text, "the same bytes both ways; %u MLA, %u without prefill", mla, empty);
     check(world, same && mla > 0 && empty > 0, text);
     check_clean(world, "nothing is left");
 }
 
-/* More schedules than a launch plans; those of classes that never have many rows are one each. */
+/* More schedules than a launch plans; those of problems that never prefill are one each. */
 static void test_many(struct world *world)
 {
     static const struct {

@@ -96,11 +96,10 @@ static uint32_t any_granularity(void)
     return all[below(4)];
 }
 
-/* A cache in `cache` of the source; `latent`: keys alone. */
-static struct attn_kv_desc any_cache(uint32_t cache, const struct shape *s, bool latent, uint32_t k,
-                                     uint32_t v)
+/* A cache in `cache` of the source; `mla`: keys alone. */
+static struct attn_kv_desc any_cache(uint32_t cache, const struct shape *s, bool mla, uint32_t k, uint32_t v)
 {
-    const bool paged_x = !latent && s->dim % 16 == 0 && below(4) == 0; /* of whole pieces */
+    const bool paged_x = !mla && s->dim % 16 == 0 && below(4) == 0; /* of whole pieces */
     const int64_t k_head = s->dim * attn__dtype_size(k) + gap(1),
                   v_head = s->vo * attn__dtype_size(v) + gap(1);
     struct attn_kv_desc desc;
@@ -115,7 +114,7 @@ static struct attn_kv_desc any_cache(uint32_t cache, const struct shape *s, bool
     desc.head_dim = s->dim;
     desc.head_dim_vo = s->vo;
     desc.k.data = source.cache[cache];
-    desc.v.data = latent ? NULL : source.cache[cache] + CACHE / 2;
+    desc.v.data = mla ? NULL : source.cache[cache] + CACHE / 2;
     const bool heads_first = paged_x || below(2) == 0;
     desc.k_head_stride = heads_first ? k_head * s->block : k_head;
     desc.v_head_stride = heads_first ? v_head * s->block : v_head;
@@ -201,22 +200,22 @@ static void launch(const char *name, const void *argument, uint64_t x, uint32_t 
 
 static int write_case(uint32_t number)
 {
-    const bool latent = below(4) == 0;
+    const bool mla = below(4) == 0;
     struct shape s = any_shape();
     static int64_t slots[ROWS_MOST];
     struct attn_kv_write_args args;
 
-    if (latent)
+    if (mla)
         s = (struct shape){.heads = 1, .dim = 72, .vo = 64, .block = s.block};
     ATTN_INIT(&args);
     args.k_dtype = wide_dtype();
     args.v_dtype = wide_dtype();
     const uint32_t k = below(3) == 0 ? args.k_dtype : any_dtype(), v = any_dtype();
-    const struct attn_kv_desc desc = any_cache(0, &s, latent, k, v);
+    const struct attn_kv_desc desc = any_cache(0, &s, mla, k, v);
     args.num_tokens = 1 + below(ROWS_MOST);
     args.k_new = tensor_of(0, s.heads, s.dim, args.k_dtype);
     args.v_new = tensor_of(1, s.heads, s.vo, args.v_dtype);
-    if (latent && below(4) != 0)
+    if (mla && below(4) != 0)
         args.k_rope = tensor_of(2, 1, s.dim - s.vo, args.k_dtype);
     /* Every slot once: the order of rows does not count. */
     const int64_t first = below(PAGES * s.block), all = PAGES * (int64_t)s.block;

@@ -73,7 +73,7 @@ def prefill(name, batch, problem, bars=(), **more):
     return Case("prefill-" + name, "prefill", problem, batch, list(bars), **more)
 
 
-def eight(name, batch, kv, scales="unit", bars=(), **more):
+def fp8(name, batch, kv, scales="unit", bars=(), **more):
     return Case(name, "8-bit cache", f"{HEADS} kv={kv} scales={scales}", batch, list(bars), peers=False, **more)
 
 
@@ -102,12 +102,12 @@ def build():
         Case("skew", "skew", HEADS, "1x1/65536+31x1/1024", peers=False, quick=True,
              bars=[Bar("one sequence of 64k and 31 of 1k against reading their bytes", "libattn", "read", "most",
                        1.4)]),
-        eight("fp8-8-4k", "8x1/4096", "e4m3"),
-        eight("fp8-32-4k", "32x1/4096", "e4m3", others={"bf16": (HEADS, False)}, quick=True,
+        fp8("fp8-8-4k", "8x1/4096", "e4m3"),
+        fp8("fp8-32-4k", "32x1/4096", "e4m3", others={"bf16": (HEADS, False)}, quick=True,
               bars=[Bar("an e4m3 cache against a bf16 one", "bf16", "libattn", "least", 1.4)]),
-        eight("fp8-128-4k", "128x1/4096", "e4m3"),
-        eight("e5m2-32-4k", "32x1/4096", "e5m2"),
-        eight("int8-32-4k", "32x1/4096", "int8", "token-head"),
+        fp8("fp8-128-4k", "128x1/4096", "e4m3"),
+        fp8("e5m2-32-4k", "32x1/4096", "e5m2"),
+        fp8("int8-32-4k", "32x1/4096", "int8", "token-head"),
         prefill("16k", "1x16384/16384", dense32.format(128), quick=True,
                 bars=[Bar("against torch's flash path", "flash", "libattn", "least", 1.0)]),
         prefill("4k", "4x4096/4096", dense32.format(128)),
