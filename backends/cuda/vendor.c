@@ -17,7 +17,7 @@ typedef gpu_result (*get_address_fn)(const char *name, void **out, int version, 
 
 const char *const gpu_vendor_libraries[] = {"libcuda.so.1", NULL};
 
-/* The driver's own lookup knows the version; names of the file are what older ones have. */
+/* The driver's own lookup takes a version; older drivers only have the symbols of the file. */
 void *gpu_vendor_find(const struct gpu_driver *driver, const char *call, const char *symbol)
 {
     get_address_fn get_address = NULL;
@@ -169,7 +169,7 @@ int32_t gpu_vendor_function_init(struct gpu_context *context, gpu_handle functio
     const struct gpu_driver *driver = context->driver;
     int32_t status = ATTN_OK;
 
-    /* A driver that loads code on first use would do so inside of somebody's capture. */
+    /* Otherwise a driver that loads code on first use may do so inside a capture. */
     if (driver->func_load != NULL)
         status = gpu_check(context, driver->func_load(function), "kernel", gpu_names.func_load, err);
     if (status == ATTN_OK && shared_bytes > 0)

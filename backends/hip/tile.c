@@ -38,7 +38,7 @@ static uint32_t shared_bytes(const struct attn_problem *problem, uint32_t rows)
     return hip_tile_shared_bytes(rows, i->dk, i->dv);
 }
 
-/* The small kernel where all sequences fit into its rows. Not with det=1, where the batch decides nothing. */
+/* The small kernel if all sequences fit into its rows; never with det=1, where the batch must not decide. */
 static uint32_t rows_of(const struct attn_problem *problem, uint32_t phase)
 {
     const uint64_t most = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
@@ -69,7 +69,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
                                err);
 }
 
-/* Whether a cache has layout paged-x in a way that the kernels load whole words of (HIP_TILE_PAGED_X). */
+/* Whether a cache of layout paged-x can be loaded in whole words (HIP_TILE_PAGED_X). */
 static bool is_paged_x(const struct gpu_run *run)
 {
     const struct gpu_cache *k = &run->k, *v = &run->v;

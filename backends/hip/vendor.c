@@ -12,7 +12,7 @@
 
 typedef const char *(*error_text_fn)(gpu_result result);
 
-/* Where the properties of a device are, in both layouts of hipDeviceProp_t. */
+/* Offsets of device properties, in both layouts of hipDeviceProp_t. */
 struct layout {
     size_t memory, shared, units, arch;
 };
@@ -164,7 +164,7 @@ void gpu_vendor_context_finish(struct gpu_context *context)
     (void)context;
 }
 
-/* Code is loaded with its module, and 64 KiB of shared memory need no leave. */
+/* Nothing to do: code is loaded with its module, and 64 KiB of shared memory need no opt-in. */
 int32_t gpu_vendor_function_init(struct gpu_context *context, gpu_handle function, uint32_t shared_bytes,
                                  struct attn_error *err)
 {

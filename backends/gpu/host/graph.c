@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Graphs: a capture of the stream by the driver. What was captured is the driver's copy, so that plans and
- * caches may go before the graph; code stays loaded as long as its context.
+ * Graphs: a capture of the stream by the driver. The driver keeps a copy of every argument, so that plans and
+ * caches may be destroyed before the graph; code stays loaded as long as its context.
  */
 #include <stdlib.h>
 
@@ -48,7 +48,7 @@ static int32_t begin_capture(struct attn_graph_impl *graph, void *stream, struct
         return attn__fail(err, ATTN_E_STATE, 0, "stream", "the stream is captured already");
     if (status != ATTN_OK)
         return status;
-    /* Relaxed: what this thread does beside the stream is no part of the graph and no offence. */
+    /* Relaxed: this thread may call the driver for other purposes without breaking the capture. */
     status = gpu_check(context, context->driver->stream_begin_capture(stream, GPU_CAPTURE_RELAXED), "stream",
                        gpu_names.stream_begin_capture, err);
     if (status == ATTN_OK)
@@ -56,7 +56,7 @@ static int32_t begin_capture(struct attn_graph_impl *graph, void *stream, struct
     return status;
 }
 
-/* Ends the capture if there is one. *out is NULL if nothing came of it. The context is current. */
+/* Ends the capture if there is one. *out is NULL if it failed. The context is current. */
 static gpu_result end_capture(struct attn_graph_impl *graph, gpu_handle *out)
 {
     const struct gpu_driver *driver = graph->backend->context->driver;

@@ -96,7 +96,7 @@ int32_t gpu_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_
 
 /* ---------------------------------------------------------------- swap */
 
-/* The pairs travel with the launches. */
+/* The pairs are passed in the arguments of the launches. */
 static int32_t move_pairs(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
                           struct gpu_kv_move *move, void *stream, struct attn_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Pages between host and device: what lies together on both sides goes in one piece, and all pieces by one
- * call of the driver where it has such a call, which says nothing of their order.
+ * Copies pages between host and device. What is contiguous on both sides is one copy, and all copies are one
+ * call of the driver if it has such a call, which may reorder them.
  */
 #include <stdlib.h>
 
@@ -9,23 +9,23 @@
 
 #include "kv-resolve.h"
 
-/* Pieces of one call. */
-#define PIECES_MOST 512u
+/* Most copies of one call of the driver. */
+#define MAX_COPIES 512u
 /* Handles up to this one are the driver's own streams, which take no batches. */
 #define OWN_STREAM_LAST 2u
 
-struct pieces {
+struct copies {
     struct attn_backend_impl *backend;
     void *stream;
     uint32_t kind;
     bool together; /* in any order, by one call */
     uint32_t count;
-    gpu_pointer to[PIECES_MOST];
-    gpu_pointer from[PIECES_MOST];
-    size_t size[PIECES_MOST];
+    gpu_pointer to[MAX_COPIES];
+    gpu_pointer from[MAX_COPIES];
+    size_t size[MAX_COPIES];
 };
 
-static int32_t copy_one(const struct pieces *p, uint32_t i, struct attn_error *err)
+static int32_t copy_one(const struct copies *p, uint32_t i, struct attn_error *err)
 {
     struct gpu_context *context = p->backend->context;
     const struct gpu_driver *driver = context->driver;
@@ -40,8 +40,8 @@ static int32_t copy_one(const struct pieces *p, uint32_t i, struct attn_error *e
         "from", gpu_names.memcpy_dtoh_async, err);
 }
 
-/* False if the driver does not take them so: memory of a kind that it wants to have one by one. */
-static bool copy_together(struct pieces *p, int32_t *status, struct attn_error *err)
+/* False if the driver refuses a batch: some kinds of memory are only copied one by one. */
+static bool copy_together(struct copies *p, int32_t *status, struct attn_error *err)
 {
     struct gpu_copy_attributes attributes = {.source_order = GPU_COPY_IN_STREAM_ORDER};
     struct gpu_context *context = p->backend->context;
@@ -56,7 +56,7 @@ static bool copy_together(struct pieces *p, int32_t *status, struct attn_error *
     return true;
 }
 
-static int32_t flush(struct pieces *p, struct attn_error *err)
+static int32_t flush(struct copies *p, struct attn_error *err)
 {
     int32_t status = ATTN_OK;
 
@@ -68,7 +68,7 @@ static int32_t flush(struct pieces *p, struct attn_error *err)
     return status;
 }
 
-static int32_t add_piece(struct pieces *p, uint64_t to, uint64_t from, uint64_t size, struct attn_error *err)
+static int32_t add_copy(struct copies *p, uint64_t to, uint64_t from, uint64_t size, struct attn_error *err)
 {
     const uint32_t last = p->count - 1;
     int32_t status = ATTN_OK;
@@ -77,7 +77,7 @@ static int32_t add_piece(struct pieces *p, uint64_t to, uint64_t from, uint64_t 
         p->size[last] += size;
         return ATTN_OK;
     }
-    if (p->count == PIECES_MOST)
+    if (p->count == MAX_COPIES)
         status = flush(p, err);
     p->to[p->count] = to;
     p->from[p->count] = from;
@@ -85,7 +85,7 @@ static int32_t add_piece(struct pieces *p, uint64_t to, uint64_t from, uint64_t 
     return status;
 }
 
-static int32_t add_page(struct pieces *p, const struct gpu_kv_plane *plane, const int64_t *pair,
+static int32_t add_page(struct copies *p, const struct gpu_kv_plane *plane, const int64_t *pair,
                         struct attn_error *err)
 {
     const uint64_t run = plane->n0 * plane->unit, n2 = plane->units / (plane->n0 * plane->n1);
@@ -95,7 +95,7 @@ static int32_t add_page(struct pieces *p, const struct gpu_kv_plane *plane, cons
 
     for (uint64_t i = 0; i < n2; i++)
         for (uint64_t j = 0; j < plane->n1 && status == ATTN_OK; j++)
-            status = add_piece(
+            status = add_copy(
                 p, to + (uint64_t)((int64_t)i * plane->to.stride2 + (int64_t)j * plane->to.stride1),
                 from + (uint64_t)((int64_t)i * plane->from.stride2 + (int64_t)j * plane->from.stride1), run,
                 err);
@@ -138,7 +138,7 @@ static bool has_own_targets(const struct attn_kv_swap_blocks_args *args, uint64_
 int32_t gpu_kv_swap_copy(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
                          struct gpu_kv_move *move, void *stream, struct attn_error *err)
 {
-    struct pieces p = {.backend = backend, .stream = stream, .kind = args->kind};
+    struct copies p = {.backend = backend, .stream = stream, .kind = args->kind};
     bool captured = false;
     int32_t status = ATTN_OK;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory of the device, pinned memory of the host, copies; and the table of it all. */
+/* Device memory, pinned host memory and copies, and the table of these functions. */
 #include <stdio.h>
 
 #include "host.h"

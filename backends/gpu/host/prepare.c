@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * A step's schedules, of one plan or of several. With host copies of the batch they are written here and
- * copied, those that lie behind one another at once, and the batch is checked. All others are jobs of one
- * kernel, which writes the same bytes: it shares the code that finds them (plan.h).
+ * Prepares a step: the schedules of one plan or of several. With host copies of the batch the batch is
+ * checked, and schedules are planned here and copied, adjacent ones by one copy. Otherwise they are jobs of
+ * one kernel, which writes the same bytes because it shares the planning code (plan.h).
  */
 #include "host.h"
 
@@ -11,7 +11,7 @@ static struct attn_buffer buffer_of(const void *memory)
     return (struct attn_buffer){(void *)(uintptr_t)memory, 0};
 }
 
-/* The batch with every array where the host can read it. */
+/* The batch with the host copies of its arrays. */
 static struct attn_batch batch_on_host(const struct attn_batch *batch)
 {
     const struct attn_batch_host *host = batch->host;
@@ -32,7 +32,7 @@ static struct attn_batch batch_on_host(const struct attn_batch *batch)
 
 /* ---------------------------------------------------------------- what is to be done */
 
-/* What the device does for a call: a copy, which what comes next may lie behind on both sides, and jobs. */
+/* What the device has to do for a call: a copy, to which adjacent ones are added, and jobs. */
 struct pending {
     struct gpu_context *context;
     void *stream;
@@ -109,7 +109,7 @@ static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struc
                                  .empty = !GPU_MAY_TAKE(part->phase, batch->max_q, part->split_rules.group)};
 }
 
-/* What the kernel does. */
+/* Adds a job for the kernel. */
 static void write_sums(const struct gpu_plan_job *job)
 {
     uint64_t *sums = (uint64_t *)(uintptr_t)job->schedule, sum = 0;
@@ -189,7 +189,7 @@ static int32_t check_capture(const struct attn_plan_impl *plan, void *stream, st
                       "host copies are read once; a step that a graph plans has none");
 }
 
-/* The share of plan i of all staging. */
+/* The part of the staging buffer that belongs to plan i. */
 static struct attn_span next_staging(const struct attn_plan_impl *plan, struct attn_span *left)
 {
     const uint64_t size = plan->sizes.staging < left->size ? plan->sizes.staging : left->size;

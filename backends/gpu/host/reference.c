@@ -16,7 +16,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     const size_t count = sizeof functions / sizeof functions[0];
     size_t i = 0;
 
-    /* The last ones take any type, and the table's row has seen to the dimensions. */
+    /* The last kernels of the list take any type, and the capability table has checked the dimensions. */
     while (i + 1 < count && !reference_fits(&plan->problem, functions[i].dim, functions[i].type))
         i++;
     part->threads = REFERENCE_THREADS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Resolves a run once, on the host: addresses, strides, which arrays are there at all. */
+/* Resolves a run into the argument of the kernels: addresses, strides, and which arrays exist. */
 #include "resolve.h"
 
 #include "kv-view.h"
@@ -151,7 +151,7 @@ static void resolve_keys(struct gpu_run *run, const struct attn_tensors *tensors
                              : new_rows(&tensors->v_new, p->v_dtype, p->head_dim_vo, &tensors->v_new_scale);
     if (p->kv_source == ATTN_KV_CACHE_NEW)
         return;
-    /* The new rows alone are a dense cache of one run of tokens. */
+    /* Without a cache the new keys and values are a dense cache of consecutive tokens. */
     run->k = run->k_new;
     run->v = run->v_new;
     run->k_new = run->v_new = (struct gpu_cache){0};

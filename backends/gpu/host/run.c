@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One layer: check alignment, resolve what is given to the argument of the kernels, launch them. */
+/* Runs one layer: checks alignment, resolves its arguments into that of the kernels, launches them. */
 #include "host.h"
 #include "scales.h"
 

@@ -116,7 +116,7 @@ static void point_to(const struct host_array *array, uint64_t block)
         scale->outer_stride != 0 ? size * (int64_t)(array->counts[1] * array->counts[2]) : 0;
 }
 
-/* New rows that arrays of the device lay out: their number is not known here. */
+/* Whether only the device knows how many per-token scales the new keys and values have. */
 static bool has_uncounted(const struct gpu_run *run)
 {
     const bool per_token = (run->k.scale.host != 0 && run->k.scale.token_stride != 0) ||

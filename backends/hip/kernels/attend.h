@@ -5,7 +5,7 @@
  * Products are transposed: scores are keys times queries, results are values times P. So a lane has one row,
  * with its maximum and its sum, and P is an operand as it is. Scores, sums and maxima are f32 in base 2.
  *
- * Code is small where it is rare: a loop that is not unrolled.
+ * Loops that seldom run are not unrolled, to keep the code small.
  */
 #ifndef ATTN_HIP_ATTEND_H
 #define ATTN_HIP_ATTEND_H
@@ -33,7 +33,7 @@ template <class Config> struct tile_state {
     struct tile_accumulator<Config> acc;
 };
 
-/* Queries and the first keys. */
+/* Loads queries and prefetches the first keys. */
 template <class Config> GPU_INLINE void tile_prologue(struct tile_state<Config> *t)
 {
     const struct gpu_run *run = t->run;
@@ -60,7 +60,7 @@ template <class Config> GPU_INLINE void tile_prologue(struct tile_state<Config> 
     gpu_barrier(); /* the queries have been read */
 }
 
-/* Keys of a tile to shared memory; values of the tile are on their way while scores are computed. */
+/* Stores the keys of a tile to shared memory and computes its scores while its values are prefetched. */
 template <class Config> GPU_INLINE void tile_stage_keys(struct tile_state<Config> *t, uint32_t tile)
 {
     t->run = tile_reload(t->run);
@@ -76,7 +76,7 @@ template <class Config> GPU_INLINE void tile_stage_keys(struct tile_state<Config
         tile_prefetch_values(t->run, t->shared, tile, &t->prefetch);
 }
 
-/* Values of a tile to shared memory; keys of the next are on their way while it is multiplied. */
+/* Stores the values of a tile to shared memory and multiplies them while the next keys are prefetched. */
 template <class Config>
 GPU_INLINE void tile_stage_values(struct tile_state<Config> *t, uint32_t tile, bool unmasked)
 {
@@ -116,7 +116,7 @@ template <class Config> GPU_INLINE void tile_kv_iteration(struct tile_state<Conf
     gpu_barrier(); /* the values have been read */
 }
 
-/* All tiles of keys of a work tile. */
+/* The KV loop of a work tile. */
 template <class Config>
 GPU_INLINE void tile_attend(const struct gpu_run *run, struct tile_shared<Config> *shared,
                             unsigned char *area)

@@ -49,7 +49,7 @@ struct tile_config : tile_wave<Arch::wave_size> {
     static constexpr uint32_t quad_words = 4 * chunk_words;
     static constexpr uint32_t key_chunks = GPU_TILE * (Dk / 8);
     static constexpr uint32_t quad_chunks = GPU_TILE / 4 * (Dv / 8);
-    /* Of them a thread has so many. */
+    /* Chunks and quad chunks of a thread. */
     static constexpr uint32_t thread_keys = key_chunks / threads;
     static constexpr uint32_t thread_quads = (quad_chunks + threads - 1) / threads;
     static constexpr uint32_t prefetch_words =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * From accumulators to the output, or to the split workspace where the keys of a row are split: 64 columns at
- * a time by way of shared memory. 32 threads have 64 columns of a row, two each.
+ * Stores accumulators in the output, or in the split workspace if the keys of a row are split: 64 columns at
+ * a time through shared memory, by 32 threads with two columns each.
  */
 #ifndef ATTN_HIP_EPILOGUE_H
 #define ATTN_HIP_EPILOGUE_H
@@ -93,7 +93,7 @@ template <class Config> GPU_INLINE void tile_store_results(float *to, const floa
     }
 }
 
-/* A row of all waves that have it. */
+/* Combines a row of all waves that have it. */
 template <class Config>
 GPU_INLINE void tile_combine_waves(const struct tile_shared<Config> *shared, const float *from, uint32_t row,
                                    struct tile_partial *out)
@@ -152,7 +152,7 @@ GPU_INLINE void tile_store_rows(const struct gpu_run *run, const struct tile_sha
     }
 }
 
-/* Results of all waves, which are used up. */
+/* Stores the results of all waves, and overwrites them. */
 template <class Config>
 GPU_INLINE void tile_epilogue(const struct gpu_run *run, struct tile_shared<Config> *shared, float *results,
                               float factor, struct tile_accumulator<Config> *acc)

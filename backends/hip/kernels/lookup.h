@@ -32,7 +32,7 @@ GPU_INLINE struct gpu_entry tile_load_page(const struct gpu_run *run, const stru
     return entry;
 }
 
-/* Stores address and scale of what a page holds for the thread's key. */
+/* Stores address and scale of the thread's key, or value, in its page. */
 template <class Config>
 GPU_INLINE void tile_store_places(const struct gpu_run *run, struct tile_shared<Config> *shared,
                                   const struct tile_keys *keys, uint32_t tile, uint32_t kv_head,

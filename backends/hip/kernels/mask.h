@@ -18,7 +18,7 @@ struct tile_rules {
     float factor;
     float threshold; /* tile_rescale_threshold, divided by the factor */
     bool by_score;   /* each score goes through tile_apply_rule */
-    uint32_t lo, hi; /* keys that every row sees, without a mask that is asked */
+    uint32_t lo, hi; /* every row sees these keys; none with an explicit mask */
 };
 
 /* The keys that all rows of the work tile reach. */
@@ -78,7 +78,7 @@ GPU_INLINE float tile_apply_rule(const struct gpu_run *run, const struct gpu_seq
     return (float)(((double)score + bias) * (double)tile_log2e);
 }
 
-/* The key of a tile that element i of a lane's block n is about. */
+/* The key of a tile to which element i of a lane's block n belongs. */
 template <class Config> GPU_INLINE uint32_t tile_key(uint32_t key0, uint32_t n, uint32_t i)
 {
     return key0 + n * 16 + Config::lane() / 16 * Config::acc_size + i;
@@ -100,7 +100,7 @@ GPU_INLINE uint64_t tile_reached(const struct gpu_row *row, uint32_t tile, uint3
     return present >> (key0 + Config::lane() / 16 * Config::acc_size);
 }
 
-/* All scores by tile_apply_rule, one after the other, so that its code is here only once. */
+/* Applies tile_apply_rule to each score in a loop, so that its code exists only once. */
 template <class Config>
 GPU_INLINE void tile_apply_by_score(const struct gpu_run *run, const struct tile_shared<Config> *shared,
                                     const struct tile_rules *rules, uint32_t own, uint32_t tile,

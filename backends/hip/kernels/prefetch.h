@@ -102,8 +102,8 @@ GPU_INLINE void tile_prefetch_values(const struct gpu_run *run, const struct til
 }
 
 /*
- * Chunks of `count` keys or values that lie anywhere, byte by byte: of rows from `row` on of a tile. Words
- * are loaded one after the other and the array is shifted, so that the code is here but once.
+ * Gathers a chunk of `count` unaligned keys or values of a tile, from row `row` on, byte by byte. The words
+ * are shifted into the array, so that the code exists only once.
  */
 template <class Config>
 GPU_INLINE void tile_gather(const struct gpu_run *run, const struct tile_shared<Config> *shared,

@@ -19,7 +19,7 @@ GPU_INLINE struct gpu_u128 tile_query_chunk(uint64_t query, uint32_t d, uint32_t
     return chunk;
 }
 
-/* Queries into shared memory; rows that do not exist are zero. */
+/* Loads queries into shared memory; rows that do not exist are zero. */
 template <class Config>
 GPU_INLINE void tile_load_queries(const struct gpu_run *run, const struct tile_shared<Config> *shared,
                                   unsigned char *to)

@@ -37,13 +37,13 @@ template <class Config> GPU_INLINE bool tile_scales_by_key(uint32_t granularity)
     return Config::kv8 && granularity >= ATTN_SCALES_HEAD;
 }
 
-/* The argument again: what is read of it from here on is not kept in registers from before. */
+/* The argument, opaque to the compiler: it reads members again instead of keeping them in registers. */
 GPU_INLINE const struct gpu_run *tile_reload(const struct gpu_run *run)
 {
     return (const struct gpu_run *)gpu_again(run);
 }
 
-/* Token and head of a row of the sequence; false behind its last one. */
+/* Token and head of a row of the sequence; false after its last one. */
 GPU_INLINE bool tile_row_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t row,
                             uint32_t kv_head, uint32_t *token, uint32_t *head)
 {

@@ -26,9 +26,8 @@ template <class Config> GPU_INLINE void tile_clear(struct tile_accumulator<Confi
 }
 
 /*
- * Accumulators follow the row max. What scores are compared with may be an old row max, as long as no score
- * is more than the threshold above it: each row decides by itself, whatever its neighbours do. Row maxima
- * seldom grow after the first tiles.
+ * Rescales the accumulators to a new row max. An old row max serves as long as no score is more than the
+ * threshold above it; each row decides by itself. Row maxima seldom grow after the first tiles.
  */
 template <class Config>
 GPU_INLINE void tile_rescale(const struct tile_rules *rules, const float (*s)[Config::acc_size],
@@ -84,7 +83,7 @@ GPU_INLINE void tile_exponentiate(const struct tile_rules *rules, float (*s)[Con
     acc->sum_high = high;
 }
 
-/* P times scales of values. What a row does not see stays 0 whatever its scale. */
+/* P times the scales of the values. P of a key that a row does not see stays 0 whatever the scale is. */
 template <class Config>
 GPU_INLINE void tile_scale_p(const struct tile_shared<Config> *shared, uint32_t tile, uint32_t key0,
                              bool unmasked, float (*p)[Config::acc_size])
@@ -125,7 +124,7 @@ GPU_INLINE void tile_multiply_values_looped(const unsigned char *values, uint32_
     }
 }
 
-/* P of 16 keys times V: block n of o is about columns 16 n and on. P is shifted by a block. */
+/* P of 16 keys times V: block n of o has columns 16 n and on. P is shifted by a block. */
 template <class Config>
 GPU_INLINE void tile_multiply_block(const unsigned char *values, uint32_t block, float (*p)[Config::acc_size],
                                     float (*o)[Config::acc_size])

@@ -6,7 +6,7 @@
 #include "convert8.h"
 #include "prefetch.h"
 
-/* A chunk of a key. */
+/* Stores a chunk of a key. */
 template <class Config>
 GPU_INLINE void tile_store_key(unsigned char *keys, uint32_t row, uint32_t chunk, uint32_t dtype,
                                const uint32_t *from)
@@ -25,7 +25,7 @@ GPU_INLINE void tile_store_key(unsigned char *keys, uint32_t row, uint32_t chunk
     gpu_store_u128(keys + row * Config::key_pitch + chunk * 16, out);
 }
 
-/* Keys that were prefetched. Those of 8 bits are converted in a loop that is not unrolled. */
+/* Stores prefetched keys. 8-bit keys are converted in a loop that is not unrolled, to keep the code small. */
 template <class Config>
 GPU_INLINE void tile_store_prefetched_keys(const struct gpu_run *run, unsigned char *keys,
                                            struct tile_prefetch<Config> *prefetch)
@@ -49,7 +49,7 @@ GPU_INLINE void tile_store_prefetched_keys(const struct gpu_run *run, unsigned c
     }
 }
 
-/* Keys of a tile: prefetched, or gathered where they are not aligned. */
+/* Stores the keys of a tile: prefetched, or gathered if they are unaligned. */
 template <class Config>
 GPU_INLINE void tile_store_keys(const struct gpu_run *run, const struct tile_shared<Config> *shared,
                                 unsigned char *keys, uint32_t tile, struct tile_prefetch<Config> *prefetch)
@@ -77,7 +77,7 @@ template <class Config> GPU_INLINE uint32_t tile_non_finite(uint32_t dtype, uint
         return ((word & 0x7fff7fffu) + (Config::bf16 ? 0x00800080u : 0x04000400u)) & 0x80008000u;
 }
 
-/* Four chunks of rows become the four elements of each of eight columns. */
+/* Transposes a chunk of each of four rows into the four elements of each of eight columns. */
 template <class Config> GPU_INLINE void tile_transpose(uint32_t *quad)
 {
     uint32_t from[4][Config::chunk_words];
@@ -106,8 +106,8 @@ template <class Config> GPU_INLINE void tile_transpose(uint32_t *quad)
 }
 
 /*
- * Sets to zero the values that are NaN or infinite, and notes that the tile has such; also those of rows that
- * are not `there`, a bit for each.
+ * Sets NaN and infinite values to zero and marks the tile as having such. Rows that do not exist, by the bits
+ * of `there`, become zero too.
  */
 template <class Config>
 GPU_INLINE void tile_clear_non_finite(const struct gpu_run *run, struct tile_shared<Config> *shared,
@@ -138,7 +138,7 @@ GPU_INLINE void tile_clear_non_finite(const struct gpu_run *run, struct tile_sha
         shared->non_finite_tile = tile + 1;
 }
 
-/* Four elements of each of eight columns. Those of 8 bits are converted in a loop that is not unrolled. */
+/* Stores four elements of each of eight columns. 8-bit ones are converted in a loop that is not unrolled. */
 template <class Config>
 GPU_INLINE void tile_store_quad(unsigned char *values, uint32_t row, uint32_t column, uint32_t dtype,
                                 uint32_t *quad)
@@ -168,8 +168,8 @@ GPU_INLINE void tile_store_quad(unsigned char *values, uint32_t row, uint32_t co
     }
 }
 
-/* Values of a tile: prefetched, or gathered where they are not aligned. `unmasked`: every row sees every
- * key. */
+/* Stores the values of a tile: prefetched, or gathered if they are unaligned. `unmasked`: every row sees
+ * every key. */
 template <class Config>
 GPU_INLINE void tile_store_values(const struct gpu_run *run, struct tile_shared<Config> *shared,
                                   unsigned char *values, uint32_t tile, bool unmasked,

@@ -103,8 +103,7 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
     mla_join_warps<Config>(shared, (float *)(void *)buffer, &w, o);
 }
 
-/* The next work tile of this CTA: of its stretch of the work list, or with det=1 fixed splits, gpu_ctas()
- * apart.
+/* The next work tile of this CTA: in its stretch of the work list, or with det=1 every gpu_ctas()-th split.
  */
 template <class Config>
 GPU_INLINE void mla_next(const struct gpu_run *run, struct mla_shared<Config> *shared, bool begins)
