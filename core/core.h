@@ -44,7 +44,6 @@ bool attn__name_matches(const char *pattern, const char *name);
 enum attn__variable {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) ATTN__VAR_##name,
 #include "base/env.def"
-#undef ATTN_VARIABLE
     ATTN__VARIABLES
 };
 

@@ -11,7 +11,6 @@
 const struct attn__field_info attn__field_infos[ATTN_FIELDS] = {
 #define ATTN_FIELD(name, value, text, scope, flavours) [value] = {text, ATTN__##scope, flavours},
 #include "attn/field.def"
-#undef ATTN_FIELD
 };
 
 int32_t attn__metadata_get(const struct attn_metadata_impl *metadata, uint32_t field, uint32_t index,

@@ -15,7 +15,6 @@ static const struct {
     {{{NULL}}}, /* CPU_LEVEL_NONE */
 #define CPU_LEVEL(architecture_, name_, arguments_, detected_, ...) {{__VA_ARGS__}},
 #include CPU_LEVELS
-#undef CPU_LEVEL
 };
 
 _Static_assert(CPU_LEVEL_COUNT *FEATURES <= 32, "every feature is a bit of a word");
@@ -90,7 +89,6 @@ static uint32_t detect(void)
 #define CPU_LEVEL(architecture_, name_, arguments_, detected_, ...)                                          \
     CPU_ON_##architecture_(if (detected_) flags |= cpu_level_flags(CPU_LEVEL_##name_);)
 #include CPU_LEVELS
-#undef CPU_LEVEL
     return flags;
 }
 

@@ -31,7 +31,6 @@
 const struct cpu_kernel cpu_kernels[] = {
 #define CPU_LEVEL(architecture_, name_, ...) CPU_ON_##architecture_(LEVEL_ROWS(name_))
 #include CPU_LEVELS
-#undef CPU_LEVEL
     {.caps = CAPS("paged_attention_c", ATTN__DECODE | ATTN__PREFILL, ATTN__TYPES_ALL, ATTN__TYPES_ALL,
                   ATTN__HAS_ALL),
      .run = cpu_attention_c,

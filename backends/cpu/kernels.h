@@ -182,7 +182,6 @@ enum cpu_level {
     CPU_LEVEL_NONE = 0, /* what every CPU does */
 #define CPU_LEVEL(architecture_, name_, ...) CPU_LEVEL_##name_,
 #include CPU_LEVELS
-#undef CPU_LEVEL
     CPU_LEVEL_COUNT,
 };
 
@@ -215,6 +214,5 @@ uint64_t cpu_attention_c_scratch(const struct attn_problem *problem);
                                    void *scratch);                                                           \
     uint64_t cpu_prefill_##name_##_scratch(const struct attn_problem *problem);
 #include CPU_LEVELS
-#undef CPU_LEVEL
 
 #endif

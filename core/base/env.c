@@ -16,7 +16,6 @@ static const struct row {
 } table[] = {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) {#name, type, fallback, elevated, help},
 #include "base/env.def"
-#undef ATTN_VARIABLE
 };
 
 static const char ignored[] = "ignored: elevated process";

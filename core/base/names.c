@@ -20,7 +20,6 @@ const char *attn_status_name(int32_t status)
     case ATTN_##name:                                                                                        \
         return "ATTN_" #name;
 #include "attn/status.def"
-#undef ATTN_STATUS
     default:
         return "ATTN_E_UNKNOWN";
     }
@@ -33,7 +32,6 @@ const char *attn_status_text(int32_t status)
     case ATTN_##name:                                                                                        \
         return text;
 #include "attn/status.def"
-#undef ATTN_STATUS
     default:
         return "a number that is no status of libattn";
     }
@@ -46,7 +44,6 @@ const char *attn_status_advice(int32_t status)
     case ATTN_##name:                                                                                        \
         return advice;
 #include "attn/status.def"
-#undef ATTN_STATUS
     default:
         return "report it to the vendor of the plugin that returned it";
     }
@@ -63,7 +60,6 @@ const char *attn_reason_name(uint32_t reason)
     case ATTN_REASON_##name:                                                                                 \
         return #name;
 #include "attn/reason.def"
-#undef ATTN_REASON
     default:
         return reason >= ATTN_REASON_PRIVATE ? "PRIVATE" : "UNKNOWN";
     }
@@ -78,7 +74,6 @@ const char *attn_reason_text(uint32_t reason)
     case ATTN_REASON_##name:                                                                                 \
         return text;
 #include "attn/reason.def"
-#undef ATTN_REASON
     default:
         return reason >= ATTN_REASON_PRIVATE ? "a reason of the plugin's own" : "a number that is no reason";
     }
@@ -93,7 +88,6 @@ const char *attn_reason_advice(uint32_t reason)
     case ATTN_REASON_##name:                                                                                 \
         return advice;
 #include "attn/reason.def"
-#undef ATTN_REASON
     default:
         return reason >= ATTN_REASON_PRIVATE ? "read the plugin's documentation"
                                              : "update libattn, or report it to the plugin's vendor";
@@ -109,7 +103,6 @@ int32_t attn_reason_is_absence(uint32_t reason)
     case ATTN_REASON_##name:                                                                                 \
         return kind == ABSENCE;
 #include "attn/reason.def"
-#undef ATTN_REASON
     default:
         return 0;
     }

@@ -236,7 +236,6 @@ const char *attn_field_name(uint32_t field)
     static const char *const names[ATTN_FIELDS] = {
 #define ATTN_FIELD(name, value, text, scope, flavours) [value] = (text),
 #include "attn/field.def"
-#undef ATTN_FIELD
     };
     return field < ATTN_FIELDS ? names[field] : NULL;
 }

@@ -345,7 +345,6 @@ gpu_result fake_lookup(const char *name, void **out, int version, uint64_t flags
     } entries[] = {
 #include "driver.def"
     };
-#undef GPU_ENTRY
     (void)version, (void)flags, (void)status;
     *out = NULL;
     for (size_t i = 0; i < sizeof entries / sizeof entries[0] && !fake_machine.no_lookup; i++)

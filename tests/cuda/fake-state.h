@@ -10,7 +10,6 @@
 #define GPU_ENTRY(name, call, symbol, optional, parameters)                                                  \
     FAKE_API gpu_result call parameters __asm__(symbol);
 #include "driver.def"
-#undef GPU_ENTRY
 
 #define FAKE_DEVICES_MAX  4
 #define FAKE_MEMORY_BYTES (UINT64_C(1) << 30)

@@ -26,6 +26,7 @@ def name_of(parameter):
 
 text = open(sys.argv[1], encoding="utf-8").read()
 text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+text = re.sub(r"^#.*$", "", text, flags=re.M)
 lines = []
 for entry in text.split("GPU_ENTRY(")[1:]:
     match = re.match(r'\w+, (\w+), ("\w+"), \d,\s*\((.*)\)\)\s*$', entry, flags=re.S)

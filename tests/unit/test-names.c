@@ -17,12 +17,10 @@ Test(names, every_status_is_described)
     static const int32_t values[] = {
 #define ATTN_STATUS(name, value, text, advice) value,
 #include "attn/status.def"
-#undef ATTN_STATUS
     };
     static const char *const names[] = {
 #define ATTN_STATUS(name, value, text, advice) "ATTN_" #name,
 #include "attn/status.def"
-#undef ATTN_STATUS
     };
     const size_t count = sizeof values / sizeof values[0];
     for (size_t i = 0; i < count; i++) {
@@ -49,7 +47,6 @@ Test(names, every_reason_is_described)
     } reasons[] = {
 #define ATTN_REASON(name, value, kind, text, advice) {#name, value, kind},
 #include "attn/reason.def"
-#undef ATTN_REASON
     };
     const size_t count = sizeof reasons / sizeof reasons[0];
     uint32_t absences = 0;

@@ -16,10 +16,8 @@ struct text {
 static const struct text texts[] = {
 #define ATTN_STATUS(name, value, text, advice) {"ATTN_" #name, text, advice},
 #include "attn/status.def"
-#undef ATTN_STATUS
 #define ATTN_REASON(name, value, kind, text, advice) {#name, text, advice},
 #include "attn/reason.def"
-#undef ATTN_REASON
 };
 enum { TEXTS = sizeof texts / sizeof texts[0], LONGEST = 110 };
 
@@ -66,7 +64,6 @@ static bool is_setting(const char *name, size_t size, const char *value)
     } variables[] = {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) {#name, type},
 #include "base/env.def"
-#undef ATTN_VARIABLE
     };
     char problem[512];
 
@@ -156,7 +153,6 @@ Test(texts, variables_are_explained)
     static const struct text variables[] = {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) {#name, help, type},
 #include "base/env.def"
-#undef ATTN_VARIABLE
     };
     const size_t count = sizeof variables / sizeof variables[0];
 

@@ -90,7 +90,6 @@ static const struct variable {
 } variables[] = {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) {#name, type, fallback},
 #include "base/env.def"
-#undef ATTN_VARIABLE
 };
 
 /* A value that the type cannot refuse, whatever it is. */

@@ -17,7 +17,6 @@ static const struct variable {
 } variables[] = {
 #define ATTN_VARIABLE(name, type, fallback, elevated, help) {#name, type, fallback, elevated, help},
 #include "base/env.def"
-#undef ATTN_VARIABLE
 };
 
 static const struct status {
@@ -27,7 +26,6 @@ static const struct status {
 } statuses[] = {
 #define ATTN_STATUS(name, value, text, advice) {"ATTN_" #name, value, text, advice},
 #include "attn/status.def"
-#undef ATTN_STATUS
 };
 
 static const struct reason {
@@ -38,7 +36,6 @@ static const struct reason {
 } reasons[] = {
 #define ATTN_REASON(name, value, kind, text, advice) {#name, value, kind, text, advice},
 #include "attn/reason.def"
-#undef ATTN_REASON
 };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))

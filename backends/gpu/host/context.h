@@ -16,7 +16,6 @@
 enum gpu_module {
 #define GPU_MODULE(name) GPU_MODULE_##name,
 #include "modules.def"
-#undef GPU_MODULE
     GPU_MODULES
 };
 

@@ -17,13 +17,11 @@ static const struct entry entries[] = {
 #define GPU_ENTRY(name_, call_, symbol_, optional_, parameters_)                                             \
     {#call_, symbol_, offsetof(struct gpu_driver, name_), (optional_) != 0},
 #include "driver.def"
-#undef GPU_ENTRY
 };
 
 const struct gpu_names gpu_names = {
 #define GPU_ENTRY(name_, call_, symbol_, optional_, parameters_) .name_ = #call_,
 #include "driver.def"
-#undef GPU_ENTRY
 };
 
 static int32_t find_entries(struct gpu_driver *driver, const char *library, struct attn_error *err)

@@ -67,14 +67,12 @@ struct gpu_driver {
     int version;
 #define GPU_ENTRY(name, call, symbol, optional, parameters) gpu_result(*name) parameters;
 #include "driver.def"
-#undef GPU_ENTRY
 };
 
 /* What the vendor calls its functions. */
 struct gpu_names {
 #define GPU_ENTRY(name, call, symbol, optional, parameters) const char *name;
 #include "driver.def"
-#undef GPU_ENTRY
 };
 extern const struct gpu_names gpu_names;
 

@@ -7,7 +7,6 @@
 static const char *const names[] = {
 #define GPU_MODULE(name) #name,
 #include "modules.def"
-#undef GPU_MODULE
     NULL,
 };
 

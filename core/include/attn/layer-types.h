@@ -30,7 +30,6 @@ enum attn_flavour {
 enum attn_field {
 #define ATTN_FIELD(name, value, text, scope, flavours) ATTN_FIELD_##name = (value),
 #include "attn/field.def"
-#undef ATTN_FIELD
     ATTN_FIELDS = 37 /* one more than the last number */
 };
 

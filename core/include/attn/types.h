@@ -40,7 +40,6 @@ extern "C" {
 enum attn_status {
 #define ATTN_STATUS(name, value, text, advice) ATTN_##name = (value),
 #include "attn/status.def"
-#undef ATTN_STATUS
     ATTN__STATUS_PAD = 0x7fffffff
 };
 
@@ -52,7 +51,6 @@ enum attn_reason_code {
     ATTN_REASON_NONE = 0,
 #define ATTN_REASON(name, value, kind, text, advice) ATTN_REASON_##name = (value),
 #include "attn/reason.def"
-#undef ATTN_REASON
     ATTN_REASON_PRIVATE = 0x10000,
     ATTN__REASON_PAD = 0x7fffffff
 };
