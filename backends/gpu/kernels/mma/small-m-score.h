@@ -21,9 +21,14 @@ constexpr float SMALL_M_RESCALE_THRESHOLD = 8.0f;
 struct small_m_softmax {
     float max[2]; /* what exponents count from; minus infinity before the first key */
     float sum[2];
-    float factor[2];  /* makes scores of what the rules leave */
-    float unscale[2]; /* makes products of unscaled queries, where `factor` does not */
+    float factor[2]; /* makes scores of what the rules leave */
 };
+
+/* Undoes the scaling of a query row in its scores. */
+template <class C> GPU_INLINE float small_m_unscale(const mma_shared<C> *shared, uint32_t row)
+{
+    return C::Q_SCALED ? shared->q_scale[row] : 1;
+}
 
 /* All queries into registers. */
 template <class C>
@@ -102,7 +107,7 @@ GPU_INLINE void small_m_scores(const struct gpu_run *run, const unsigned char *k
 template <class C>
 GPU_INLINE void small_m_mask_elementwise(const struct gpu_run *run, const mma_shared<C> *shared,
                                          uint32_t slot, uint32_t tile, uint32_t key0, float scale,
-                                         const float unscale[2], small_m_score_fragments<C> s)
+                                         small_m_score_fragments<C> s)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, blocks = C::GROUP_KEYS / 16;
 
@@ -111,9 +116,9 @@ GPU_INLINE void small_m_mask_elementwise(const struct gpu_run *run, const mma_sh
         float x[4];
         GPU_UNROLL
         for (uint32_t e = 0; e < 4; e++)
-            x[e] =
-                mma_masked_score<C>(run, shared, slot, lane % 4 * 2 + e % 2, tile,
-                                    key0 + i * 16 + lane / 4 + e / 2 * 8, s[0][e] * unscale[e % 2] * scale);
+            x[e] = mma_masked_score<C>(run, shared, slot, lane % 4 * 2 + e % 2, tile,
+                                       key0 + i * 16 + lane / 4 + e / 2 * 8,
+                                       s[0][e] * small_m_unscale<C>(shared, lane % 4 * 2 + e % 2) * scale);
         GPU_UNROLL
         for (uint32_t e = 0; e < 4; e++) {
             GPU_UNROLL
@@ -147,8 +152,8 @@ GPU_INLINE void small_m_mask_scores(const mma_shared<C> *shared, uint32_t presen
 template <class C>
 GPU_INLINE bool small_m_apply_rules(const struct gpu_run *run, const mma_shared<C> *shared,
                                     const struct mma_key_range *range, const struct mma_rules *rules,
-                                    const float unscale[2], uint32_t slot, uint32_t tile, uint32_t key0,
-                                    bool fast, small_m_score_fragments<C> s)
+                                    uint32_t slot, uint32_t tile, uint32_t key0, bool fast,
+                                    small_m_score_fragments<C> s)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * GPU_TILE + key0;
     constexpr uint32_t all_present = (uint32_t)C::ALL_PRESENT;
@@ -166,7 +171,7 @@ GPU_INLINE bool small_m_apply_rules(const struct gpu_run *run, const mma_shared<
         }
     }
     if (rules->elementwise)
-        small_m_mask_elementwise<C>(run, shared, slot, tile, key0, rules->scale, unscale, s);
+        small_m_mask_elementwise<C>(run, shared, slot, tile, key0, rules->scale, s);
     else if (!unmasked)
         small_m_mask_scores<C>(shared, present, from, s);
     return unmasked;
@@ -181,8 +186,8 @@ GPU_INLINE struct small_m_softmax small_m_softmax_of(const mma_shared<C> *shared
 
     GPU_UNROLL
     for (uint32_t e = 0; e < 2; e++) {
-        softmax.unscale[e] = C::Q_SCALED ? shared->q_scale[lane % 4 * 2 + e] : 1;
-        softmax.factor[e] = rules->elementwise ? 1 : rules->factor * softmax.unscale[e];
+        softmax.factor[e] =
+            rules->elementwise ? 1 : rules->factor * small_m_unscale<C>(shared, lane % 4 * 2 + e);
         /* A finite positive factor keeps a masked score minus infinity and a product of 0 at 0. */
         softmax.factor[e] = fminf(fmaxf(softmax.factor[e], 0x1p-126f), 0x1.fffffep127f);
         softmax.max[e] = -GPU_INFINITY;

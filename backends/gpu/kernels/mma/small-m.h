@@ -66,7 +66,6 @@ template <class C> struct small_m_loop {
     unsigned char *stages;
     uint32_t group;
     uint32_t key0;    /* the group's first key of an iteration */
-    uint32_t first;   /* tile of keys */
     uint32_t count;   /* stages that all of them fill */
     uint32_t is_fast; /* a bit for each iteration whose addresses are written, the current one's first */
     uint32_t slot;    /* address stage of the current iteration */
@@ -84,13 +83,13 @@ GPU_INLINE void small_m_write_first_addresses(const struct gpu_run *run, mma_sha
     GPU_UNROLL
     for (uint32_t i = 0; i < C::ADDRESS_STAGES - 1; i++)
         entries[i] =
-            small_m_find_page<C>(run, &loop->range, &loop->fast, loop->first + i * C::TILES, loop->key0);
+            small_m_find_page<C>(run, &loop->range, &loop->fast, p->first + i * C::TILES, loop->key0);
     mma_zero_padding<C>(run, stages);
     loop->is_fast = 0;
     GPU_LOOP
     for (uint32_t i = 0; i < C::ADDRESS_STAGES - 1; i++) {
         loop->is_fast |= (uint32_t)small_m_write_addresses<C>(run, shared, &loop->range, &loop->fast,
-                                                              loop->first + i * C::TILES, i, p->kv_head,
+                                                              p->first + i * C::TILES, i, p->kv_head,
                                                               loop->key0, entries[0])
                          << i;
         GPU_UNROLL
@@ -123,7 +122,6 @@ GPU_INLINE void small_m_begin(const struct gpu_run *run, mma_shared<C> *shared, 
 
     loop->group = gpu_thread() / GPU_WARP;
     loop->key0 = loop->group * C::GROUP_KEYS;
-    loop->first = p->first;
     loop->count = (p->end - p->first + C::TILES - 1) / C::TILES * 2;
     loop->stages = stages;
     GPU_UNROLL
@@ -136,7 +134,7 @@ GPU_INLINE void small_m_begin(const struct gpu_run *run, mma_shared<C> *shared, 
     loop->key_copy = small_m_lane_copy_of<C>(C::K_BYTES);
     loop->value_copy = C::V_BYTES == C::K_BYTES ? loop->key_copy : small_m_lane_copy_of<C>(C::V_BYTES);
     mma_group_barrier<C>(); /* a warp writes the addresses of its own keys */
-    mma_load_first_stages<C>(run, shared, stages, loop->group, loop->first, loop->count, run->whole != 0);
+    mma_load_first_stages<C>(run, shared, stages, loop->group, p->first, loop->count, run->whole != 0);
     mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head); /* while keys are copied */
     mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
     if (gpu_thread() < C::GROUPS)
@@ -153,8 +151,7 @@ template <class C>
 GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared,
                                 const struct gpu_work_tile *p, small_m_loop<C> *loop, uint32_t done)
 {
-    const uint32_t tile = loop->first + done / 2 * C::TILES,
-                   later = tile + (C::ADDRESS_STAGES - 1) * C::TILES;
+    const uint32_t tile = p->first + done / 2 * C::TILES, later = tile + (C::ADDRESS_STAGES - 1) * C::TILES;
     const uint32_t key0 = loop->key0, slot = loop->slot, at = loop->at;
     const uint32_t previous = at == 0 ? C::STAGES - 1 : at - 1;
     const uint32_t next = at + 1 == C::STAGES ? 0 : at + 1;
@@ -165,9 +162,8 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
     /* The entry arrives while scores are computed. */
     const struct gpu_entry entry = small_m_find_page<C>(run, &loop->range, &loop->fast, later, key0);
     small_m_scores<C>(run, mma_stage<C>(loop->stages, loop->group, at), loop->q, s);
-    const bool unmasked =
-        small_m_apply_rules<C>(run, shared, &loop->range, &loop->rules, loop->softmax.unscale, slot, tile,
-                               key0, loop->is_fast & 1, s);
+    const bool unmasked = small_m_apply_rules<C>(run, shared, &loop->range, &loop->rules, slot, tile, key0,
+                                                 loop->is_fast & 1, s);
     mma_wait_copies<C, C::STAGES - 2>(); /* the values */
     unsigned char *values = mma_stage<C>(loop->stages, loop->group, next);
     small_m_load_ahead<C, C::STAGES>(run, shared, loop, at, tile, done);
