@@ -37,7 +37,7 @@ static void clean_environment(void)
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
-    /* The checks are the trial, and they run in a child process already. */
+    /* The checks are the probe, and they run in a child process already. */
     setenv("ATTN_PROBE", "never", 1);
 }
 
