@@ -114,7 +114,7 @@ const struct malformed_case mock_cases[] = {
     {"a child", add, "trouble-fork", R(BAD_MANNERS), READY, "child process", 0},
     {"a child of another session", add, "trouble-session", R(BAD_MANNERS), READY, "child process", 0},
     {"a grandchild of another session", add, "trouble-daemon", R(BAD_MANNERS), READY, "child process", 0},
-    {"a slow disk", add, "trouble-vfork", 0, READY, "", CASE_ALONE},
+    {"a slow disk", add, "trouble-vfork", 0, READY, "", CASE_ALONE | CASE_VFORK},
     {"a word on stdout", add, "trouble-print", R(BAD_MANNERS), READY, "prints", 0},
     {"a thread", add, "trouble-thread", R(BAD_MANNERS), READY, "thread", 0},
     {"a descriptor", add, "trouble-descriptor", R(BAD_MANNERS), READY, "descriptor", 0},

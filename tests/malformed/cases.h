@@ -9,10 +9,11 @@
 #define CASE_FILE "libattn-a.so"
 
 enum {
-    CASE_SLOW = 1, /* costs a deadline each time it is probed */
-    CASE_ROOT = 2, /* only root can make it */
-    CASE_DATA = 8, /* needs the limit of memory, which a sanitizer cannot have */
-    CASE_ALONE = 4 /* its probe takes the machine's time: not under threads */
+    CASE_SLOW = 1,  /* costs a deadline each time it is probed */
+    CASE_ROOT = 2,  /* only root can make it */
+    CASE_DATA = 8,  /* needs the limit of memory, which a sanitizer cannot have */
+    CASE_ALONE = 4, /* its probe takes the machine's time: not under threads */
+    CASE_VFORK = 16 /* waits for a vfork, which no signal ends */
 };
 
 struct malformed_case {

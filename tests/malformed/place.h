@@ -50,4 +50,16 @@ double seconds_now(void);
 #define SANITIZED false
 #endif
 
+/* The thread sanitizer makes a fork of every vfork. */
+#if defined(__SANITIZE_THREAD__)
+#define VFORK_IS_FORK true
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VFORK_IS_FORK true
+#endif
+#endif
+#ifndef VFORK_IS_FORK
+#define VFORK_IS_FORK false
+#endif
+
 #endif

@@ -157,6 +157,10 @@ static void check_list(const struct malformed_case *rows, const char *only)
             tap_skip(row->name, "a sanitizer maps memory of its own");
             continue;
         }
+        if ((row->flags & CASE_VFORK) != 0 && VFORK_IS_FORK) {
+            tap_skip(row->name, "the thread sanitizer makes vfork a fork");
+            continue;
+        }
         place_create(&place, NULL);
         const struct visit visit = {.row = row, .place = &place};
         tap_in_child(row->name, SECONDS_MOST, check_case, &visit);
