@@ -10,7 +10,7 @@ enum { MANY = 64 };
 
 /* ---------------------------------------------------------------- devices */
 
-/* Asks with room for `capacity` records before a forbidden page. False: the verdict is given. */
+/* Asks with room for `capacity` records before a forbidden page. False: the result is given. */
 static bool ask_devices(struct isolated *isolated, struct life *life, uint32_t capacity, uint32_t *count)
 {
     struct attn_error *err = life_error(life);

@@ -28,8 +28,8 @@ static bool has_line(const struct isolated *isolated, const char *name)
     return false;
 }
 
-/* The first verdict on a name stands: what came later may follow from it. */
-static struct isolated_line *add_line(struct isolated *isolated, const char *name, uint32_t verdict)
+/* The first result of a name is kept: what came later may follow from it. */
+static struct isolated_line *add_line(struct isolated *isolated, const char *name, uint32_t result)
 {
     if (has_line(isolated, name))
         return NULL;
@@ -39,7 +39,7 @@ static struct isolated_line *add_line(struct isolated *isolated, const char *nam
     }
     struct isolated_line *line = &isolated->lines[isolated->count++];
     snprintf(line->name, sizeof line->name, "%s", name);
-    line->verdict = verdict;
+    line->result = result;
     return line;
 }
 
@@ -107,9 +107,9 @@ static void report_lines(const struct isolated *isolated, const struct run_optio
         if (!options_wants(options, line->name))
             continue;
         tap_begin(NULL, options->running, line->name, 0);
-        if (line->verdict == ISOLATED_PASSED)
+        if (line->result == ISOLATED_PASSED)
             tap_pass();
-        else if (line->verdict == ISOLATED_SKIPPED)
+        else if (line->result == ISOLATED_SKIPPED)
             tap_skip(line->text);
         else
             tap_fail("%s", line->text);

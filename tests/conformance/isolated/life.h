@@ -15,11 +15,11 @@
 /* ---------------------------------------------------------------- isolated.c: a process for some checks */
 
 enum { ISOLATED_LINES = 48, ISOLATED_TEXT = 700 };
-enum isolated_verdict { ISOLATED_PASSED = 1, ISOLATED_FAILED, ISOLATED_SKIPPED };
+enum isolated_result { ISOLATED_PASSED = 1, ISOLATED_FAILED, ISOLATED_SKIPPED };
 
 struct isolated_line {
     char name[48];
-    uint32_t verdict;
+    uint32_t result;
     char text[ISOLATED_TEXT];
 };
 
