@@ -7,33 +7,26 @@
 ATTN_PLUGIN_NOTE(GPU_VENDOR_NAME, "libattn", GPU_PLUGIN_VERSION, "hip/rocm-flash", ATTN_CLASS_ACCELERATOR,
                  ATTN_CPU_BASELINE);
 
-/* libattn refuses these for every backend of HIP in the same words; the plugin says so by itself too. */
-static void refuse_encoders(const struct attn_problem *problem, struct attn_query *out)
+/* The one thing to say of encoders and cross-attention, whatever the device and the rest of the problem are.
+ */
+static void refuse_encoders(struct attn_query *out)
 {
-    if (problem->type != ATTN_ENCODER && problem->type != ATTN_ENCODER_DECODER)
-        return;
-    if (out->reason_count < out->reason_capacity) {
-        struct attn_reason *reason = &out->reasons[out->reason_count];
-        memset(reason, 0, sizeof *reason);
-        reason->code = ATTN_REASON_ENC_DEC_ROCM_HIP;
-        snprintf(reason->field, sizeof reason->field, "type");
-        snprintf(reason->wanted, sizeof reason->wanted, "decoder or encoder_only");
-        snprintf(reason->text, sizeof reason->text,
-                 "ROCm/HIP is not currently supported with encoder/decoder models.");
-    }
-    out->reason_count++;
-    out->kernel_count = 0;
-    out->accepted = 0;
+    struct attn_reason why = {.code = ATTN_REASON_ENC_DEC_ROCM_HIP};
+
+    snprintf(why.field, sizeof why.field, "type");
+    snprintf(why.wanted, sizeof why.wanted, "decoder or encoder_only");
+    snprintf(why.text, sizeof why.text, "ROCm/HIP is not currently supported with encoder/decoder models.");
+    attn__caps_begin(out, 0);
+    attn__caps_add(out, &why);
 }
 
 static int32_t query_rocm_flash(struct attn_instance *instance, const struct attn_device *device,
                                 const struct attn_problem *problem, struct attn_query *out)
 {
-    const int32_t status = gpu_query(instance, device, problem, 0, out);
-
-    if (status == ATTN_OK)
-        refuse_encoders(problem, out);
-    return status;
+    if (problem->type != ATTN_ENCODER && problem->type != ATTN_ENCODER_DECODER)
+        return gpu_query(instance, device, problem, 0, out);
+    refuse_encoders(out);
+    return ATTN_OK;
 }
 
 static const struct attn_kv_table kv_rocm_flash = GPU_KV_TABLE(attn__kv_shape_rocm_flash);

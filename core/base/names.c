@@ -94,18 +94,28 @@ const char *attn_reason_advice(uint32_t reason)
     }
 }
 
-enum reason_kind { ABSENCE, REFUSAL, ADVICE };
+enum reason_kind { NO_KIND, ABSENCE, REFUSAL, EXPLICIT, ADVICE };
 
-int32_t attn_reason_is_absence(uint32_t reason)
+static enum reason_kind kind_of(uint32_t reason)
 {
     switch (reason) {
 #define ATTN_REASON(name, value, kind, text, advice)                                                         \
     case ATTN_REASON_##name:                                                                                 \
-        return kind == ABSENCE;
+        return kind;
 #include "attn/reason.def"
     default:
-        return 0;
+        return NO_KIND;
     }
+}
+
+int32_t attn_reason_is_absence(uint32_t reason)
+{
+    return kind_of(reason) == ABSENCE;
+}
+
+int32_t attn_reason_is_explicit(uint32_t reason)
+{
+    return kind_of(reason) == EXPLICIT;
 }
 
 /* ---------------------------------------------------------------- small enumerations */

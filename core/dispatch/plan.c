@@ -25,7 +25,7 @@ static int32_t check_maxima(const struct attn_problem *problem, struct attn_erro
     return ATTN_OK;
 }
 
-/* The refusal that stands for all: the first about the whole backend, else the first. */
+/* The refusal that stands for all: an explicit one, else the first. */
 static int32_t fail_refused(const struct attn_backend *backend, struct attn_query *query,
                             struct attn_error *err)
 {
@@ -37,12 +37,17 @@ static int32_t fail_refused(const struct attn_backend *backend, struct attn_quer
                           name);
     }
     struct attn_reason *reason = &query->reasons[0];
+    for (uint32_t i = 0; i < written; i++)
+        if (attn_reason_is_explicit(query->reasons[i].code) && !attn_reason_is_explicit(reason->code))
+            reason = &query->reasons[i];
     reason->field[sizeof reason->field - 1] = 0;
     reason->kernel[sizeof reason->kernel - 1] = 0;
     reason->text[sizeof reason->text - 1] = 0;
+    const char *text = reason->text[0] != 0 ? reason->text : attn_reason_text(reason->code);
+    if (attn_reason_is_explicit(reason->code))
+        return attn__fail(err, ATTN_E_UNSUPPORTED, reason->code, reason->field, "%s", text);
     return attn__fail(err, ATTN_E_UNSUPPORTED, reason->code, reason->field, "%s%s%s: %s; %s", name,
-                      reason->kernel[0] != 0 ? " " : "", reason->kernel,
-                      reason->text[0] != 0 ? reason->text : attn_reason_text(reason->code),
+                      reason->kernel[0] != 0 ? " " : "", reason->kernel, text,
                       attn_reason_advice(reason->code));
 }
 
@@ -77,7 +82,8 @@ int32_t attn__plan_ask(struct attn_backend *backend, const struct attn_problem *
     query.reason_capacity = 4;
     query.kernels = kernels;
     query.kernel_capacity = 4;
-    const int32_t status = attn__ask_backend(backend->entry, &backend->device, problem, &query);
+    const struct attn__backend *entry = backend->entry;
+    const int32_t status = entry->table.query(entry->plugin->instance, &backend->device, problem, &query);
     if (status != ATTN_OK) {
         struct attn_error words;
         attn__error_open(&words);

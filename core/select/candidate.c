@@ -195,7 +195,7 @@ static bool query_all(struct attn__candidate *candidate, const struct attn_probl
         query->kernel_capacity = kernels;
         memset(query->reasons, 0, reasons * sizeof *query->reasons);
         memset(query->kernels, 0, kernels * sizeof *query->kernels);
-        *out_status = attn__ask_backend(entry, device, problem, query);
+        *out_status = entry->table.query(entry->plugin->instance, device, problem, query);
         const bool fits = query->reason_count <= reasons && query->kernel_count <= kernels;
         if (*out_status != ATTN_OK || fits || tries == 2) {
             query->reason_count = query->reason_count < reasons ? query->reason_count : reasons;

@@ -107,9 +107,15 @@ static bool is_about_problem(uint32_t code)
     return code >= ATTN_REASON_ATTN_TYPE;
 }
 
-/* Rows that would not serve a problem which others serve have reasons too: they are not what is missing. */
+/*
+ * An explicit refusal, else what the problem lacks. Rows that would not serve a problem which others serve
+ * have reasons too: they are not what is missing.
+ */
 static const struct attn_reason *leading_reason(const struct attn__candidate *candidate)
 {
+    for (uint32_t i = 0; i < candidate->info.reason_count && !candidate->info.accepted; i++)
+        if (attn_reason_is_explicit(candidate->reasons[i].code))
+            return &candidate->reasons[i];
     for (uint32_t i = candidate->refused_from; i < candidate->info.reason_count; i++)
         if (is_about_problem(candidate->reasons[i].code))
             return &candidate->reasons[i];
@@ -122,17 +128,19 @@ static uint32_t distance(const struct attn__candidate *candidate)
     const struct attn_reason *reason = leading_reason(candidate);
     if (reason == NULL)
         return 9;
+    if (attn_reason_is_explicit(reason->code))
+        return 0;
     if (is_about_problem(reason->code))
-        return candidate->info.device != NULL ? 0 : 1;
+        return candidate->info.device != NULL ? 1 : 2;
     switch (reason->code) {
     case ATTN_REASON_NO_SUCH_BACKEND:
-        return 3;
+        return 4;
     case ATTN_REASON_DISABLED_BY_USER:
-        return 5;
-    case ATTN_REASON_NOT_REQUESTED:
         return 6;
+    case ATTN_REASON_NOT_REQUESTED:
+        return 7;
     default:
-        return attn_reason_is_absence(reason->code) ? 4 : 2;
+        return attn_reason_is_absence(reason->code) ? 5 : 3;
     }
 }
 
@@ -181,6 +189,11 @@ static int32_t fail_unserved(struct attn_decision *decision, struct line *line,
 {
     const struct attn__candidate *closest = find_closest(decision);
     const struct attn_reason *reason = closest != NULL ? leading_reason(closest) : NULL;
+    if (reason != NULL && attn_reason_is_explicit(reason->code)) {
+        line->used = 0;
+        append(line, "%s", reason->text);
+        return attn__fail(err, ATTN_E_NO_BACKEND, reason->code, reason->field, "%s", decision->text);
+    }
     append(line, ": no backend serves");
     if (reason != NULL) {
         append(line, ", closest is ");

@@ -129,7 +129,7 @@ int32_t attn_context_query(struct attn_context *context, const char *backend,
                           "%.80s: the problem has a value beyond byte %u, which is all that the plugin knows",
                           backend, known);
     }
-    status = attn__ask_backend(entry, device, &full, &own);
+    status = entry->table.query(entry->plugin->instance, device, &full, &own);
     if (status != ATTN_OK) {
         return attn__fail(err, ATTN_E_PLUGIN, 0, "query", "%.80s: the plugin's query failed with %s", backend,
                           attn_status_name(status));

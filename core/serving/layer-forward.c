@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* One layer in one step: new keys and values into the cache, then attention, in the order of the class. */
-#include "dispatch/call.h"
+#include "dispatch/plan.h"
 #include "serving/layer.h"
 #include "serving/state.h"
 
@@ -17,6 +17,21 @@ struct forward {
 
 /* ---------------------------------------------------------------- checks */
 
+/* A layer of another backend: that this one would refuse it says more. */
+static int32_t fail_foreign(const struct attn_layer *layer, const struct attn_state *state,
+                            struct attn_error *err)
+{
+    struct attn_plan_info info;
+    const int32_t status = attn__plan_ask(state->core->backend, &layer->problem, &info, err);
+
+    return status != ATTN_OK
+               ? status
+               : attn__fail(err, ATTN_E_INVALID, 0, "layer",
+                            "the layer was made for %s and the state for %s; both of one backend handle are "
+                            "accepted",
+                            layer->backend->entry->table.name, state->core->backend->entry->table.name);
+}
+
 static int32_t check_objects(const struct attn_layer *layer, const struct attn_state *state,
                              const struct attn_metadata *metadata, struct attn_error *err)
 {
@@ -26,12 +41,8 @@ static int32_t check_objects(const struct attn_layer *layer, const struct attn_s
         return status;
     if (layer == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "layer", "attn_layer_forward: the handle is NULL");
-    status = attn__layer_check_hip(state->core->backend, layer->problem.type, err);
-    if (status == ATTN_OK && layer->backend != state->core->backend)
-        status = attn__fail(err, ATTN_E_INVALID, 0, "layer",
-                            "the layer was made for %s and the state for %s; both of one backend handle are "
-                            "accepted",
-                            layer->backend->entry->table.name, state->core->backend->entry->table.name);
+    if (layer->backend != state->core->backend)
+        status = fail_foreign(layer, state, err);
     if (status == ATTN_OK)
         status = attn__metadata_begin(metadata, "attn_layer_forward", err);
     if (status == ATTN_OK)

@@ -7,14 +7,6 @@
 #include "select/problem.h"
 #include "serving/layer.h"
 
-int32_t attn__layer_check_hip(const struct attn_backend *backend, uint32_t type, struct attn_error *err)
-{
-    return attn__hip_refuses(backend->entry, type)
-               ? attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_ENC_DEC_ROCM_HIP, "type", "%s",
-                            attn_reason_text(ATTN_REASON_ENC_DEC_ROCM_HIP))
-               : ATTN_OK;
-}
-
 /* An address is there exactly if the problem has a use for it. */
 static int32_t check_given(const void *data, bool wanted, const char *name, const char *key,
                            struct attn_error *err)
@@ -51,8 +43,6 @@ static int32_t check_layer(struct attn_layer *layer, struct attn_error *err)
     int32_t status =
         attn__problem_take(layer->backend->context, layer->layer_class.problem, &layer->problem, err);
 
-    if (status == ATTN_OK)
-        status = attn__layer_check_hip(layer->backend, layer->problem.type, err);
     if (status == ATTN_OK)
         status = check_desc(layer, err);
     return status == ATTN_OK ? attn__plan_ask(layer->backend, &layer->problem, &info, err) : status;

@@ -42,9 +42,6 @@ struct attn_layer {
     struct attn_layer_desc desc;
 };
 
-/* Encoders and cross-attention on ROCm are refused wherever they come up. */
-int32_t attn__layer_check_hip(const struct attn_backend *backend, uint32_t type, struct attn_error *err);
-
 /* ---------------------------------------------------------------- builders */
 
 /* A sized argument in this library's size; what the builder's maker did not know must be zero. */

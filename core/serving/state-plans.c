@@ -32,6 +32,8 @@ void attn__set_destroy(struct attn__state_core *core, struct attn__plan_set *set
 int32_t attn__fail_class(uint32_t number, int32_t status, const struct attn_error *words,
                          struct attn_error *err)
 {
+    if (attn_reason_is_explicit(words->reason))
+        return attn__fail(err, status, words->reason, words->field, "%s", words->message);
     return attn__fail(err, status, words->reason, words->field, "classes[%u]: %s", number, words->message);
 }
 

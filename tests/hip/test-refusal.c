@@ -37,16 +37,14 @@ static void ask(struct attn_context *context, const struct attn_device *device, 
     const struct attn_problem problem = problem_of(type);
     struct attn_reason reasons[4];
     struct attn_query query;
-    bool said = false;
 
     ATTN_INIT(&query);
     memset(reasons, 0, sizeof reasons);
     query.reasons = reasons;
     query.reason_capacity = 4;
     must(attn_context_query(context, "hip/rocm-flash", device, &problem, &query, &err));
-    for (uint32_t i = 0; i < query.reason_count && i < 4; i++)
-        said = said || (reasons[i].code == ATTN_REASON_ENC_DEC_ROCM_HIP &&
-                        strcmp(reasons[i].text, WORDS) == 0 && strcmp(reasons[i].field, "type") == 0);
+    const bool said = query.reason_count == 1 && reasons[0].code == ATTN_REASON_ENC_DEC_ROCM_HIP &&
+                      strcmp(reasons[0].text, WORDS) == 0 && strcmp(reasons[0].field, "type") == 0;
     check((query.accepted != 0) == accepted && said == !accepted, what, type);
 }
 

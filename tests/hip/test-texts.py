@@ -148,12 +148,16 @@ def test_encoders():
     for kind in ("encoder", "encoder_decoder"):
         for library, words in ((STAND_IN, "with a device"), (NONE, "without a runtime")):
             result = run(library, "explain", f"type={kind}", *PROBLEM, ATTN_BACKEND="hip")
-            check(result.returncode == 1 and WORDS in (result.stdout + result.stderr).replace("\n    ", " "),
-                  f"{kind} is refused {words}: exit status 1, in the words", result)
-            result = run(library, "explain", "--json", f"type={kind}", *PROBLEM)
-            hip = candidates(result)
-            check("ENC_DEC_ROCM_HIP" in own_reasons(hip[0]) and not hip[0]["accepted"] and
-                  WORDS in [r["text"] for r in hip[0]["reasons"]], f"{kind} {words}: ENC_DEC_ROCM_HIP", result)
+            check(result.returncode == 1 and result.stdout.splitlines()[0] == WORDS and
+                  result.stderr == f"attn-info: {WORDS}\n",
+                  f"{kind} is refused {words}: exit status 1, in the words alone", result)
+            for more in ([], ["q=f32"], ["kv=int8"], ["head_dim=63"], ["layout=strided", "kv_source=new"], ["det=1"]):
+                result = run(library, "explain", "--json", f"type={kind}", *PROBLEM, *more, ATTN_BACKEND="hip")
+                hip = candidates(result)[0]
+                own = [r for r in hip["reasons"] if r["code"] not in ("NO_DRIVER", "NO_DEVICE")]
+                check(result.returncode == 1 and json.loads(result.stdout)["text"] == WORDS and not hip["accepted"] and
+                      [(r["code"], r["text"]) for r in own] == [("ENC_DEC_ROCM_HIP", WORDS)],
+                      f"{kind} {words}, {more}: this reason and no other", result)
     result = run(STAND_IN, "explain", "--json", "type=encoder_only", *PROBLEM)
     check(candidates(result)[0]["accepted"], "encoder_only is served", result)
 

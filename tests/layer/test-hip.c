@@ -90,8 +90,10 @@ static void select_on(const char *mock, const char *device, uint32_t place)
         world_open(&world, mock, NULL);
         snprintf(text, sizeof text, HEADS "type=%s", refused[i]);
         const int32_t status = world_select(&world, text, "hip/rocm-flash", NULL, &decision);
-        check(status == ATTN_E_NO_BACKEND && strstr(world.err.message, WORDS) != NULL, "nobody is selected",
-              world.err.message);
+        check(status == ATTN_E_NO_BACKEND && strcmp(world.err.message, WORDS) == 0 &&
+                  strcmp(attn_decision_get_info(decision)->text, WORDS) == 0 &&
+                  world.err.reason == ATTN_REASON_ENC_DEC_ROCM_HIP,
+              "nobody is selected, in these words alone", world.err.message);
         const struct attn_candidate *candidate = world_candidate(decision, "hip/rocm-flash", device);
         check(candidate != NULL && candidate->accepted == 0 && candidate->reason_count == place + 1 &&
                   candidate->reasons[place].code == ATTN_REASON_ENC_DEC_ROCM_HIP &&

@@ -3,6 +3,7 @@
  * Plugins for the tests of selection and handles. One source, built many ways by macros: what it is called,
  * which devices it has, what it refuses. It computes nothing, and logs what is done to it.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -271,11 +272,36 @@ static void refuse(const struct attn_problem *problem, struct attn_query *out)
     out->reason_count = count;
 }
 
+/* An explicit refusal behind a common one, which it leads nevertheless. */
+static bool refuses_encoders(const struct attn_problem *problem, struct attn_query *out)
+{
+#ifdef MOCK_NO_ENCODERS
+    if (problem->type != ATTN_ENCODER && problem->type != ATTN_ENCODER_DECODER)
+        return false;
+    if (problem->head_dim > MOCK_HEAD_DIM)
+        refuse(problem, out);
+    if (out->reason_count < out->reason_capacity) {
+        struct attn_reason *reason = &out->reasons[out->reason_count];
+        reason->code = ATTN_REASON_ENC_DEC_ROCM_HIP;
+        snprintf(reason->field, sizeof reason->field, "type");
+        snprintf(reason->text, sizeof reason->text,
+                 "ROCm/HIP is not currently supported with encoder/decoder models.");
+    }
+    out->reason_count++;
+    return true;
+#else
+    (void)problem, (void)out;
+    return false;
+#endif
+}
+
 static int32_t answer(const struct attn_problem *problem, struct attn_query *out, uint32_t cost)
 {
     if (MOCK_QUERY_STATUS != ATTN_OK)
         return MOCK_QUERY_STATUS;
     out->cost_rank = cost;
+    if (refuses_encoders(problem, out))
+        return ATTN_OK;
     out->graph_level = ATTN_GRAPH_ALWAYS;
     if (problem->head_dim > MOCK_HEAD_DIM) {
         refuse(problem, out);

@@ -39,7 +39,7 @@ Test(names, every_status_is_described)
 
 Test(names, every_reason_is_described)
 {
-    enum kind { ABSENCE, REFUSAL, ADVICE };
+    enum kind { ABSENCE, REFUSAL, EXPLICIT, ADVICE };
     static const struct {
         const char *name;
         uint32_t value;
@@ -56,6 +56,7 @@ Test(names, every_reason_is_described)
         check_text(reasons[i].name, attn_reason_text(value));
         check_text(reasons[i].name, attn_reason_advice(value));
         cr_assert_eq(attn_reason_is_absence(value), reasons[i].kind == ABSENCE, "%s", reasons[i].name);
+        cr_assert_eq(attn_reason_is_explicit(value), reasons[i].kind == EXPLICIT, "%s", reasons[i].name);
         absences += reasons[i].kind == ABSENCE;
         cr_assert(i == 0 || value > reasons[i - 1].value, "%s: numbers rise", reasons[i].name);
     }
@@ -64,6 +65,8 @@ Test(names, every_reason_is_described)
     cr_assert_not(attn_reason_is_absence(ATTN_REASON_HEAD_DIM));
     cr_assert_not(attn_reason_is_absence(ATTN_REASON_BAD_MANNERS));
     cr_assert_not(attn_reason_is_absence(0));
+    cr_assert(attn_reason_is_explicit(ATTN_REASON_ENC_DEC_ROCM_HIP));
+    cr_assert_not(attn_reason_is_explicit(0));
     cr_assert_str_eq(attn_reason_text(ATTN_REASON_ENC_DEC_ROCM_HIP),
                      "ROCm/HIP is not currently supported with encoder/decoder models.");
 }

@@ -30,12 +30,16 @@ static char *canonical(const struct attn_problem *problem)
     return text;
 }
 
-static void print_winner(const struct attn_decision_info *decision)
+/* `explicit`: the decision's text is a refusal in a backend's own words, and the headline. */
+static void print_winner(const struct attn_decision_info *decision, bool explicit)
 {
     FILE *out = output_stream();
 
     bool won = decision->effective != NULL;
-    style_print(out, won ? STYLE_GOOD : STYLE_BAD, won ? decision->effective : "no backend");
+    style_print(out, won ? STYLE_GOOD : STYLE_BAD,
+                won        ? decision->effective
+                : explicit ? decision->text
+                           : "no backend");
     if (won)
         fprintf(out, " on %s%s", decision->device, decision->fallback ? " (fallback)" : "");
     fputc('\n', out);
@@ -43,7 +47,7 @@ static void print_winner(const struct attn_decision_info *decision)
             decision->decided_by == ATTN_DECIDED_BY_CALL          ? "the call"
             : decision->decided_by == ATTN_DECIDED_BY_ENVIRONMENT ? "ATTN_BACKEND"
                                                                   : "default");
-    if (text_or_null(decision->text) != NULL) {
+    if (text_or_null(decision->text) != NULL && !explicit) {
         fputs("  ", out);
         output_wrap(2, 2, decision->text);
     }
@@ -181,7 +185,7 @@ static int explain(const struct info *info, const struct attn_problem *problem)
     if (info->common.json) {
         code = print_json(decision, text, code);
     } else {
-        print_winner(decided);
+        print_winner(decided, attn_reason_is_explicit(err.reason) != 0);
         for (uint32_t i = 0; attn_decision_get_candidate(decision, i) != NULL; i++)
             print_candidate(decision, i);
     }

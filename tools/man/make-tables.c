@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { ABSENCE, REFUSAL, ADVICE };
+enum kind { ABSENCE, REFUSAL, EXPLICIT, ADVICE };
 enum { FIRST_QUERY_REASON = 256 };
 
 static const struct variable {
@@ -92,7 +92,7 @@ static void print_statuses(void)
 
 static void print_reasons(int query)
 {
-    static const char *const kinds[] = {"absence", "refusal", "advice"};
+    static const char *const kinds[] = {"absence", "refusal", "explicit refusal", "advice"};
 
     for (size_t i = 0; i < COUNT(reasons); i++) {
         if ((reasons[i].value >= FIRST_QUERY_REASON) != query)

@@ -65,6 +65,11 @@ ATTN_API const char *attn_reason_advice(uint32_t reason);
 
 /* 1 if the reason is an absence (information), 0 if it is a refusal or an advice. */
 ATTN_API int32_t attn_reason_is_absence(uint32_t reason);
+/*
+ * 1 if the reason's text is a message of its own: where a backend that was asked for gives it, errors, logs
+ * and decisions say that text and nothing else.
+ */
+ATTN_API int32_t attn_reason_is_explicit(uint32_t reason);
 
 /* "f16", or NULL for a number that is no enum attn_dtype; and its size in bytes (0). */
 ATTN_API const char *attn_dtype_name(uint32_t dtype);
