@@ -238,7 +238,10 @@ bool attn__wanted_plugin(const struct attn_context *context, const char *wanted,
 bool attn__wanted_backend(const struct attn_context *context, const char *wanted, const char *name,
                           uint32_t *out_reason);
 /* "cpu:0" into text. */
-void attn__device_name(const struct attn_device *device, char *text, size_t size);
+void attn__device_name(const struct attn__plugin *plugin, const struct attn_device *device, char *text,
+                       size_t size);
+/* "cpu": what a plugin calls its devices. */
+const char *attn__device_type(const struct attn__plugin *plugin, const struct attn_device *device);
 
 /* ---------------------------------------------------------------- backend.c: open handles */
 

@@ -153,22 +153,6 @@ uint32_t attn_dtype_size(uint32_t dtype)
     return attn_dtype_name(dtype) != NULL ? (dtype >> 8 & 0xff) / 8 : 0;
 }
 
-const char *attn_device_type_name(uint32_t type)
-{
-    switch (type) {
-    case ATTN_DEVICE_CPU:
-        return "cpu";
-    case ATTN_DEVICE_CUDA:
-        return "cuda";
-    case ATTN_DEVICE_OPENCL:
-        return "opencl";
-    case ATTN_DEVICE_ROCM:
-        return "rocm";
-    default:
-        return NULL;
-    }
-}
-
 /* Entry number `index` of a list that counts from 1. */
 static const char *listed(const char *const *names, uint32_t count, uint32_t index)
 {

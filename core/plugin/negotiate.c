@@ -7,7 +7,8 @@
 #include "plugin/loader.h"
 #include "select/select.h"
 
-#define BACKENDS_MOST 32
+#define BACKENDS_MOST    32
+#define DEVICE_TYPE_MOST 20
 
 /* The least size of a table: up to the end of its last required member. */
 #define UP_TO(type, member) (offsetof(struct type, member) + sizeof(((struct type *)NULL)->member))
@@ -165,6 +166,16 @@ static int32_t compare_texts(struct attn__plugin *plugin, const struct attn_plug
     return ATTN_OK;
 }
 
+static int32_t check_device_type(struct attn__plugin *plugin, const char *name)
+{
+    const size_t length = name != NULL ? strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") : 1;
+    if (length >= 1 && length <= DEVICE_TYPE_MOST && (name == NULL || name[length] == '\0'))
+        return ATTN_OK;
+    return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH,
+                  "it calls its devices \"%.64s\"; 1 to %d of a-z, 0-9, _ and - are accepted", name,
+                  DEVICE_TYPE_MOST);
+}
+
 /* How often the note's list has a backend, or with NULL how many it has. */
 static uint32_t count_listed(const struct attn_note *note, const char *name)
 {
@@ -256,5 +267,7 @@ int32_t attn__negotiate(struct attn__plugin *plugin, const struct attn_plugin *g
     int32_t status = take(plugin, &plugin_kind, plugin->note.name, given, &plugin->table);
     if (status == ATTN_OK)
         status = compare_texts(plugin, &plugin->table);
+    if (status == ATTN_OK)
+        status = check_device_type(plugin, plugin->table.device_type);
     return status == ATTN_OK ? take_backends(plugin) : status;
 }

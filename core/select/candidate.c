@@ -68,7 +68,8 @@ void attn__candidate_destroy(struct attn__candidate *candidate)
 void attn__candidate_set_device(struct attn__candidate *candidate, const struct attn_device *device)
 {
     candidate->device = *device;
-    attn__device_name(device, candidate->device_name, sizeof candidate->device_name);
+    attn__device_name(candidate->entry->plugin, device, candidate->device_name,
+                      sizeof candidate->device_name);
     candidate->info.device = candidate->device_name;
 }
 

@@ -119,7 +119,7 @@ static struct attn_backend_record *add_backend(struct attn_report *report, const
     record->text = keep(report, text);
     record->advice = reason != 0 ? attn_reason_advice(reason) : "";
     record->device_class = device_class;
-    record->device_name = record->device_text = record->device_arch = "";
+    record->device_name = record->device_type = record->device_text = record->device_arch = "";
     return record;
 }
 
@@ -131,10 +131,11 @@ static void add_on_device(struct attn_report *report, const struct attn__plugin 
         add_backend(report, plugin, name, device->device_class, ATTN_BACKEND_READY, 0, "");
     if (record == NULL)
         return;
-    attn__device_name(&device->device, text, sizeof text);
+    attn__device_name(plugin, &device->device, text, sizeof text);
     record->has_device = 1;
     record->device = device->device;
     record->device_name = keep(report, text);
+    record->device_type = keep(report, attn__device_type(plugin, &device->device));
     record->device_text = keep(report, device->name);
     record->device_arch = keep(report, device->arch);
     record->memory_bytes = device->memory_bytes;

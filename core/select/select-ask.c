@@ -54,11 +54,12 @@ static bool list_refused(struct attn__selection *selection, const struct attn__s
     return candidate != NULL && attn__candidate_refuse(candidate, code, "backend", "", "", "%s", text);
 }
 
-static bool is_excluded(const struct attn__selection *selection, const struct attn_device *device)
+static bool is_excluded(const struct attn__selection *selection, const struct attn__plugin *plugin,
+                        const struct attn_device *device)
 {
-    return !selection->any_device &&
-           (device->type != selection->device.type ||
-            (!selection->any_ordinal && device->ordinal != selection->device.ordinal));
+    return selection->device_type[0] != 0 &&
+           (strcmp(selection->device_type, attn__device_type(plugin, device)) != 0 ||
+            (selection->ordinal >= 0 && device->ordinal != selection->ordinal));
 }
 
 /* A backend on each device of its plugin. */
@@ -73,7 +74,7 @@ static bool ask_devices(struct attn__selection *selection, struct attn__backend 
             return false;
         candidate->entry = entry;
         attn__candidate_set_device(candidate, &info->device);
-        candidate->excluded = is_excluded(selection, &info->device);
+        candidate->excluded = is_excluded(selection, plugin, &info->device);
         if (candidate->excluded
                 ? !attn__candidate_refuse(candidate, ATTN_REASON_DEVICE, "device", candidate->device_name,
                                           selection->options.device,

@@ -13,40 +13,28 @@
 
 static int32_t bad_device(const char *text, struct attn_error *err)
 {
-    static const char *const names[] = {"cpu", "cuda", "opencl", "rocm", "any"};
-    char type[32];
-    snprintf(type, sizeof type, "%.*s", (int)strcspn(text, ":"), text);
-    const char *near = attn__nearest(type, names, sizeof names / sizeof names[0]);
     return attn__fail(
         err, ATTN_E_INVALID, 0, "device",
-        "device is '%.64s'; accepted: cpu, cuda, opencl or rocm, alone or with :NUMBER, or any%s%s%s", text,
-        near != NULL ? "; did you mean '" : "", near != NULL ? near : "", near != NULL ? "'?" : "");
+        "device is '%.64s'; accepted: what attn-info devices shows, alone or with :NUMBER, or any", text);
 }
 
+/* Which types there are, plugins say; a name that none has excludes all candidates. */
 static int32_t parse_device(struct attn__selection *selection, struct attn_error *err)
 {
-    static const uint32_t types[] = {ATTN_DEVICE_CPU, ATTN_DEVICE_CUDA, ATTN_DEVICE_OPENCL, ATTN_DEVICE_ROCM};
     const char *text = selection->options.device;
-    selection->any_ordinal = true;
-    if (text == NULL || strcmp(text, "any") == 0) {
-        selection->any_device = true;
+    selection->ordinal = -1;
+    if (text == NULL || strcmp(text, "any") == 0)
         return ATTN_OK;
-    }
     const size_t length = strcspn(text, ":");
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        const char *name = attn_device_type_name(types[i]);
-        if (strlen(name) == length && strncmp(name, text, length) == 0)
-            selection->device.type = types[i];
-    }
-    if (selection->device.type == 0)
+    if (length == 0 || length >= sizeof selection->device_type)
         return bad_device(text, err);
+    memcpy(selection->device_type, text, length);
     if (text[length] == ':') {
         const char *digits = text + length + 1;
         const size_t count = strspn(digits, "0123456789");
         if (count == 0 || count > 9 || digits[count] != 0)
             return bad_device(text, err);
-        selection->device.ordinal = (int32_t)strtol(digits, NULL, 10);
-        selection->any_ordinal = false;
+        selection->ordinal = (int32_t)strtol(digits, NULL, 10);
     }
     return ATTN_OK;
 }
@@ -54,7 +42,7 @@ static int32_t parse_device(struct attn__selection *selection, struct attn_error
 /* Best class first; if only a CPU may win, the plugins for CPUs before any driver is touched. */
 static void set_order(struct attn__selection *selection)
 {
-    const bool cpu_first = !selection->any_device && selection->device.type == ATTN_DEVICE_CPU;
+    const bool cpu_first = strcmp(selection->device_type, "cpu") == 0;
     for (uint32_t class = 1; class <= ATTN__CLASSES; class ++)
         selection->order[class] = cpu_first ? (class + 1) % ATTN__CLASSES : class - 1;
 }

@@ -56,9 +56,8 @@ struct attn__selection {
     uint32_t problem_count;
     struct attn_select_options options;
     bool strict;
-    bool any_device;
-    bool any_ordinal;
-    struct attn_device device;         /* the filter */
+    char device_type[32];              /* the filter: what a plugin calls its devices; "" = any */
+    int32_t ordinal;                   /* -1 = any */
     uint32_t order[ATTN__CLASSES + 1]; /* place of each class in the order of asking */
     struct attn__plugin **plugins;
     uint32_t plugin_count;

@@ -5,9 +5,6 @@
 
 #include "select/select.h"
 
-/* Makers whose plugins people ask for by name though they are not installed. */
-static const char *const vendors[] = {"cpu", "cuda", "hip", "rocm", "opencl"};
-
 bool attn__item_next(const char **cursor, char *item, size_t size)
 {
     /* Line ends too: lists come out of files. */
@@ -114,13 +111,17 @@ bool attn__wanted_plugin(const struct attn_context *context, const char *wanted,
     return reason == 0;
 }
 
-void attn__device_name(const struct attn_device *device, char *text, size_t size)
+const char *attn__device_type(const struct attn__plugin *plugin, const struct attn_device *device)
 {
-    const char *type = attn_device_type_name(device->type);
-    if (type != NULL)
-        snprintf(text, size, "%s:%d", type, device->ordinal);
-    else
-        snprintf(text, size, "%u:%d", device->type, device->ordinal);
+    if (plugin->table.device_type != NULL)
+        return plugin->table.device_type;
+    return device->type == ATTN_DEVICE_CPU ? "cpu" : plugin->table.name;
+}
+
+void attn__device_name(const struct attn__plugin *plugin, const struct attn_device *device, char *text,
+                       size_t size)
+{
+    snprintf(text, size, "%.20s:%d", attn__device_type(plugin, device), device->ordinal);
 }
 
 /* ---------------------------------------------------------------- names that nobody has */
@@ -129,14 +130,6 @@ static bool has_vendor(const char *vendor, struct attn__plugin *const *plugins, 
 {
     for (uint32_t i = 0; i < count; i++)
         if (plugins[i]->has_note && attn__same_name(vendor, plugins[i]->note.name))
-            return true;
-    return false;
-}
-
-static bool is_known_vendor(const char *vendor)
-{
-    for (size_t i = 0; i < sizeof vendors / sizeof vendors[0]; i++)
-        if (attn__same_name(vendor, vendors[i]))
             return true;
     return false;
 }
@@ -161,6 +154,17 @@ static bool find_near(const char *item, struct attn__plugin *const *plugins, uin
     }
     attn__copy_text(near, size, best);
     return best[0] != 0;
+}
+
+/* True if the vendor could be a slip of the pen. */
+static bool has_near_vendor(const char *vendor, struct attn__plugin *const *plugins, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const char *const name = plugins[i]->note.name;
+        if (plugins[i]->has_note && attn__nearest(vendor, &name, 1) != NULL)
+            return true;
+    }
+    return false;
 }
 
 /* The file that should have the name, if it is there but its note could not be read. */
@@ -189,7 +193,8 @@ void attn__item_explain(const char *item, struct attn__plugin *const *plugins, u
     if (refused != NULL) {
         snprintf(text, size, "no usable plugin of vendor '%.40s': %s was refused, %s%s", vendor,
                  refused->path, attn_reason_name(attn__plugin_reason(refused, NULL, 0)), also);
-    } else if (is_known_vendor(vendor) && !has_vendor(vendor, plugins, count)) {
+    } else if (strchr(item, '/') != NULL && !has_vendor(vendor, plugins, count) &&
+               !has_near_vendor(vendor, plugins, count)) {
         snprintf(text, size, "no plugin of vendor '%.40s' is installed%s", vendor, also);
     } else if (find_near(item, plugins, count, near, sizeof near)) {
         snprintf(text, size, "no plugin offers '%.40s'; the nearest name is '%.40s'%s", item, near, also);

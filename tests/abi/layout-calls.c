@@ -114,7 +114,7 @@ AT(attn_backend_table, close, 72);
 AT(attn_backend_table, get_extension, 80);
 AT(attn_backend_table, builder, 88);
 
-SIZE(attn_plugin, 128);
+SIZE(attn_plugin, 136);
 AT(attn_plugin, struct_size, 0);
 AT(attn_plugin, abi_major, 4);
 AT(attn_plugin, abi_minor, 8);
@@ -141,6 +141,7 @@ AT(attn_plugin, version, 96);
 AT(attn_plugin, get_devices, 104);
 AT(attn_plugin, get_backends, 112);
 AT(attn_plugin, finish, 120);
+AT(attn_plugin, device_type, 128);
 
 SIZE(attn_context_options, 64);
 AT(attn_context_options, struct_size, 0);
@@ -190,7 +191,7 @@ AT(attn_file_record, abi_minor, 100);
 AT(attn_file_record, device_class, 104);
 AT(attn_file_record, cpu_level, 108);
 
-SIZE(attn_backend_record, 128);
+SIZE(attn_backend_record, 136);
 AT(attn_backend_record, name, 0);
 AT(attn_backend_record, vendor, 8);
 AT(attn_backend_record, flavour, 16);
@@ -208,6 +209,7 @@ AT(attn_backend_record, device_arch, 104);
 AT(attn_backend_record, memory_bytes, 112);
 AT(attn_backend_record, units, 120);
 AT(attn_backend_record, reserved, 124);
+AT(attn_backend_record, device_type, 128);
 
 SIZE(attn_select_options, 32);
 AT(attn_select_options, struct_size, 0);

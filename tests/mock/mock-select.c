@@ -25,6 +25,9 @@
 #ifndef MOCK_DEVICE_TYPE
 #define MOCK_DEVICE_TYPE ATTN_DEVICE_CUDA
 #endif
+#ifndef MOCK_DEVICE_NAME
+#define MOCK_DEVICE_NAME "cuda"
+#endif
 #ifndef MOCK_DEVICES
 #define MOCK_DEVICES 1 /* -1: no driver */
 #endif
@@ -438,6 +441,8 @@ static void finish(struct attn_instance *instance)
 static const struct attn_plugin plugin = {.struct_size = sizeof plugin,
                                           .abi_major = ATTN_ABI_MAJOR,
                                           .abi_minor = ATTN_ABI_MINOR,
+                                          .device_type =
+                                              MOCK_DEVICE_TYPE == ATTN_DEVICE_CPU ? NULL : MOCK_DEVICE_NAME,
                                           .problem_size = MOCK_PROBLEM_SIZE,
                                           .batch_size = sizeof(struct attn_batch),
                                           .tensors_size = sizeof(struct attn_tensors),

@@ -314,7 +314,7 @@ static const struct newer table __attribute__((unused)) = {
     .plugin =
         {
 #if defined(MOCK_SHORT_TABLE)
-            .struct_size = sizeof table.plugin - sizeof(void *),
+            .struct_size = offsetof(struct attn_plugin, finish),
 #elif defined(MOCK_LONG_TABLE)
             .struct_size = sizeof table,
 #else

@@ -49,7 +49,7 @@ Test(explain, names_that_nobody_has)
     check_error("host", "ATTN_BACKEND=xformers", SMALL, ATTN_REASON_NO_SUCH_BACKEND, "backend",
                 PIECES("xformers: NO_SUCH_BACKEND", "other software reads ATTN_BACKEND too"));
     check_error("host", "ATTN_BACKEND=cuda", SMALL, ATTN_REASON_NO_SUCH_BACKEND, "backend",
-                PIECES("no plugin of vendor 'cuda' is installed"));
+                PIECES("no plugin of vendor or flavour 'cuda' is installed"));
 }
 
 Test(explain, everything_disabled)

@@ -105,11 +105,6 @@ Test(names, element_types)
 
 Test(names, small_enumerations)
 {
-    cr_assert_str_eq(attn_device_type_name(ATTN_DEVICE_CPU), "cpu");
-    cr_assert_str_eq(attn_device_type_name(ATTN_DEVICE_CUDA), "cuda");
-    cr_assert_str_eq(attn_device_type_name(ATTN_DEVICE_OPENCL), "opencl");
-    cr_assert_str_eq(attn_device_type_name(ATTN_DEVICE_ROCM), "rocm");
-    cr_assert_null(attn_device_type_name(3));
     cr_assert_str_eq(attn_stage_name(ATTN_STAGE_FOUND), "found");
     cr_assert_str_eq(attn_stage_name(ATTN_STAGE_TRUSTED), "trusted");
     cr_assert_str_eq(attn_stage_name(ATTN_STAGE_NOTE), "note");

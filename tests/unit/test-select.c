@@ -231,11 +231,15 @@ Test(select, devices)
     check("gpub host", NULL, SMALL, NULL, "cuda:7", NOBODY,
           "gpub/flash-attn cuda:0 DEVICE; gpub/flashinfer cuda:0 DEVICE; gpub/flash-attn cuda:1 DEVICE; "
           "gpub/flashinfer cuda:1 DEVICE; host/flash-attn cpu:0 DEVICE; host/flashinfer cpu:0 DEVICE");
+    /* A type that no plugin has excludes everybody. */
+    check("host", NULL, SMALL, NULL, "gpu", NOBODY,
+          "host/flash-attn cpu:0 DEVICE; host/flashinfer cpu:0 DEVICE");
     /* The caller ruled the GPU out: it did not refuse, and the CPU is no fallback. */
     check("port host", NULL, SMALL, NULL, "opencl", WON("port/flash-attn", "opencl:0"), NULL);
     check("gpub host", "ATTN_STRICT=1", SMALL, NULL, "cpu:0", WON("host/flash-attn", "cpu:0"), NULL);
     static const char *const bad[] = {
-        "", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1:2", "cuda:9999999999", "hip:0", ":1"};
+        "",         "cuda:",           "cuda:x", "cuda:-1",
+        "cuda:1:2", "cuda:9999999999", ":1",     "a-name-of-thirty-two-characters-"};
     struct world world;
     world_open(&world, "host", NULL);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -96,7 +96,7 @@ Test(wanted, texts_about_names_that_nobody_has)
     check_missing("host", "hots", false, "nearest name is 'host'");
     check_missing("host", "host/flashinfre", false, "nearest name is 'host/flashinfer'");
     check_missing("host", "FLASHATN", true, "nearest name is 'flash-attn'");
-    check_missing("host", "cuda", false, "no plugin of vendor 'cuda' is installed");
+    check_missing("host", "cuda", false, "no plugin of vendor or flavour 'cuda' is installed");
     check_missing("host", "cuda/flash-attn", true, "no plugin of vendor 'cuda' is installed");
     check_missing("host", "xformers", true, "no plugin of vendor or flavour 'xformers' is installed");
     check_missing("", "sdpa", true, "no plugin of vendor or flavour 'sdpa' is installed");
@@ -119,11 +119,15 @@ Test(wanted, a_refused_file_of_the_name_is_named)
 
 Test(wanted, device_names)
 {
-    struct attn_device device = {.type = ATTN_DEVICE_CUDA, .ordinal = 3};
+    struct attn__plugin plugin = {.table = {.name = "own"}};
+    struct attn_device device = {.type = ATTN_DEVICE_OTHER, .ordinal = 3};
     char text[32];
-    attn__device_name(&device, text, sizeof text);
-    cr_assert_str_eq(text, "cuda:3");
-    device.type = 77;
-    attn__device_name(&device, text, sizeof text);
-    cr_assert_str_eq(text, "77:3");
+    attn__device_name(&plugin, &device, text, sizeof text);
+    cr_assert_str_eq(text, "own:3");
+    device.type = ATTN_DEVICE_CPU;
+    attn__device_name(&plugin, &device, text, sizeof text);
+    cr_assert_str_eq(text, "cpu:3");
+    plugin.table.device_type = "npu";
+    attn__device_name(&plugin, &device, text, sizeof text);
+    cr_assert_str_eq(text, "npu:3");
 }

@@ -82,7 +82,7 @@ static int print_json(const struct info *info, const struct attn_report *report,
         char *backends = backends_on(report, backend->device_name, ",");
         jsonout_object(json, NULL);
         jsonout_string(json, "device", backend->device_name);
-        jsonout_string(json, "type", attn_device_type_name(backend->device.type));
+        jsonout_string(json, "type", backend->device_type);
         jsonout_integer(json, "ordinal", backend->device.ordinal);
         jsonout_string(json, "name", text_or_null(backend->device_text));
         jsonout_string(json, "arch", text_or_null(backend->device_arch));

@@ -104,6 +104,7 @@ static const struct attn_plugin plugin = {
     .get_devices = gpu_get_devices,
     .get_backends = get_backends,
     .finish = finish,
+    .device_type = GPU_VENDOR_DEVICE,
 };
 
 int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plugin **out,

@@ -75,9 +75,6 @@ ATTN_API int32_t attn_reason_is_explicit(uint32_t reason);
 ATTN_API const char *attn_dtype_name(uint32_t dtype);
 ATTN_API uint32_t attn_dtype_size(uint32_t dtype);
 
-/* "cpu", "cuda", "opencl", "rocm", or NULL. */
-ATTN_API const char *attn_device_type_name(uint32_t type);
-
 /* ---------------------------------------------------------------- problems */
 
 /*
@@ -239,6 +236,7 @@ struct attn_backend_record {
     uint64_t memory_bytes;
     uint32_t units;
     uint32_t reserved;
+    const char *device_type; /* "cpu": what its plugin calls its devices */
 };
 
 /* A copy of what is known now; immutable, lives on its own. */

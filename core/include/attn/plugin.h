@@ -372,7 +372,7 @@ struct attn_backend_table {
     const struct attn_builder_table *builder; /* optional */
 };
 
-/* A plugin. Every member is required. */
+/* A plugin. Every member is required but the last. */
 struct attn_plugin {
     uint32_t struct_size;
     uint32_t abi_major;
@@ -409,6 +409,11 @@ struct attn_plugin {
                             uint32_t *out_count, struct attn_error *err);
     /* Joins all threads, releases all driver objects. */
     void (*finish)(struct attn_instance *instance);
+    /*
+     * What its devices are called in device= and in "NAME:0": at most 20 of [a-z0-9_-]. NULL: "cpu" for
+     * devices of type ATTN_DEVICE_CPU, else the plugin's name.
+     */
+    const char *device_type;
 };
 
 #define ATTN_PLUGIN_SIZES                                                                                    \

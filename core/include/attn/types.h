@@ -97,17 +97,21 @@ enum attn_dtype {
     ATTN_E5M2FNUZ = 0x0001080d
 };
 
-/* Device types, numbered as in DLPack. */
+/*
+ * Device types, numbered as in DLPack. A plugin for devices that DLPack has no number for takes one from
+ * ATTN_DEVICE_OTHER on; what its devices are called is in its table (struct attn_plugin).
+ */
 enum attn_device_type {
     ATTN_DEVICE_CPU = 1,
     ATTN_DEVICE_CUDA = 2,
     ATTN_DEVICE_OPENCL = 4,
-    ATTN_DEVICE_ROCM = 10
+    ATTN_DEVICE_ROCM = 10,
+    ATTN_DEVICE_OTHER = 0x10000
 };
 
 /* Leaf. One device. */
 struct attn_device {
-    uint32_t type;   /* enum attn_device_type */
+    uint32_t type;   /* enum attn_device_type, or a plugin's own */
     int32_t ordinal; /* counted per type, from 0 */
     uint64_t reserved[2];
 };

@@ -70,15 +70,12 @@ static struct attn_backend *open_backend(const struct target *target, uint32_t t
     struct attn_backend *backend = NULL;
     struct attn_problem problem;
     struct attn_error err;
-    char device[64];
 
     ATTN_INIT(&err);
     ATTN_INIT(&options);
     ATTN_INIT(&config);
     options.backend = target->name;
-    snprintf(device, sizeof device, "%s:%d", attn_device_type_name(target->device.type),
-             target->device.ordinal);
-    options.device = device;
+    options.device = target->device_name;
     config.threads = threads;
     if (!find_problem(target, &problem))
         complain("%s accepts none of the plain problems", target->name);
@@ -97,6 +94,7 @@ static bool open_target(struct target *target, struct attn_context *context, con
     snprintf(target->level, sizeof target->level, "%s", level);
     target->context = context;
     target->device = record->device;
+    snprintf(target->device_name, sizeof target->device_name, "%s", record->device_name);
     target->backend = open_backend(target, 2);
     for (uint32_t i = 0; i < POOLS && target->backend != NULL; i++) {
         target->pools[i] = open_backend(target, i + 1);

@@ -32,6 +32,7 @@ struct target {
     char name[64];
     char level[64];
     struct attn_device device;
+    char device_name[64]; /* "cpu:0" */
     struct attn_context *context;
     struct attn_backend *backend;
     struct attn_backend *pools[POOLS]; /* with 1, 2, 3 threads */
