@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One step of decoding in place, on arrays in host memory. */
+/* Advances arrays in host memory by one decode step. */
 #include "advance.h"
 
 #include "fail.h"
 #include "slot-map.h"
 
-static int64_t first_row(const struct attn_advance *a, uint32_t seq)
+static int64_t first_token(const struct attn_advance *a, uint32_t seq)
 {
     return a->query_starts != NULL ? a->query_starts[seq] : (int64_t)seq;
 }
@@ -15,7 +15,7 @@ static int64_t grown(const struct attn_advance *a, uint32_t seq)
     return (int64_t)a->seq_lens[seq] + (a->accepted != NULL ? a->accepted[seq] : 1);
 }
 
-static const void *row_of(const struct attn_advance *a, uint32_t seq)
+static const void *table_row(const struct attn_advance *a, uint32_t seq)
 {
     return (const char *)a->table + a->table_stride * (int64_t)seq;
 }
@@ -23,8 +23,8 @@ static const void *row_of(const struct attn_advance *a, uint32_t seq)
 static int64_t page_at(const struct attn_advance *a, uint32_t seq, int64_t index)
 {
     if (a->index_size == sizeof(int64_t))
-        return ((const int64_t *)row_of(a, seq))[index];
-    return ((const int32_t *)row_of(a, seq))[index];
+        return ((const int64_t *)table_row(a, seq))[index];
+    return ((const int32_t *)table_row(a, seq))[index];
 }
 
 static int64_t pages_of(const struct attn_advance *a, int64_t len)
@@ -34,12 +34,12 @@ static int64_t pages_of(const struct attn_advance *a, int64_t len)
 
 /* ---------------------------------------------------------------- checks */
 
-/* Slots of 64 bits for pages of 64 bits. */
+/* Page numbers may be so large that a slot does not fit 64 bits. */
 static int32_t check_slots(const struct attn_advance *a, uint32_t seq, struct attn_error *err)
 {
-    const int64_t len = grown(a, seq), rows = first_row(a, seq + 1) - first_row(a, seq);
+    const int64_t len = grown(a, seq), tokens = first_token(a, seq + 1) - first_token(a, seq);
 
-    for (int64_t position = len - rows; position < len; position++) {
+    for (int64_t position = len - tokens; position < len; position++) {
         const int64_t page = page_at(a, seq, position / a->block);
         if (page > (INT64_MAX - a->block) / a->block)
             return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
@@ -50,7 +50,7 @@ static int32_t check_slots(const struct attn_advance *a, uint32_t seq, struct at
 
 static int32_t check_one(const struct attn_advance *a, uint32_t seq, struct attn_error *err)
 {
-    const int64_t len = grown(a, seq), rows = first_row(a, seq + 1) - first_row(a, seq);
+    const int64_t len = grown(a, seq), tokens = first_token(a, seq + 1) - first_token(a, seq);
     const int64_t room = (int64_t)a->table_width * a->block;
 
     if (a->seq_lens[seq] < 0)
@@ -59,14 +59,14 @@ static int32_t check_one(const struct attn_advance *a, uint32_t seq, struct attn
     if (a->accepted != NULL && a->accepted[seq] < 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "accepted", "accepted[%u] is %d; accepted: 0 and more", seq,
                           a->accepted[seq]);
-    if (rows < 0)
+    if (tokens < 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "query_start_loc",
-                          "query_start_loc falls from %lld to %lld at %u", (long long)first_row(a, seq),
-                          (long long)first_row(a, seq + 1), seq);
-    if (len > INT32_MAX || len < rows)
+                          "query_start_loc falls from %lld to %lld at %u", (long long)first_token(a, seq),
+                          (long long)first_token(a, seq + 1), seq);
+    if (len > INT32_MAX || len < tokens)
         return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens",
                           "seq_lens[%u] grows to %lld; accepted: from its %lld query tokens to %d", seq,
-                          (long long)len, (long long)rows, INT32_MAX);
+                          (long long)len, (long long)tokens, INT32_MAX);
     if (a->table != NULL && len > room)
         return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
                           "sequence %u grows to %lld tokens, but its row of block_tables has %u pages of %u",
@@ -74,7 +74,7 @@ static int32_t check_one(const struct attn_advance *a, uint32_t seq, struct attn
     return a->slots != NULL ? check_slots(a, seq, err) : ATTN_OK;
 }
 
-/* The sums that become start locations and row pointers. */
+/* Checks the sums that are written as start locations and to csr_indptr. */
 static int32_t check_sums(const struct attn_advance *a, struct attn_error *err)
 {
     int64_t tokens = 0, pages = 0;
@@ -110,9 +110,9 @@ static int32_t check_shape(const struct attn_advance *a, struct attn_error *err)
         return attn__fail(err, ATTN_E_INVALID, 0, "paged_kv_indptr",
                           "paged_kv_indptr is given without paged_kv_indices, paged_kv_last_page_len or "
                           "block_table_bound");
-    if (first_row(a, 0) != 0)
+    if (first_token(a, 0) != 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "query_start_loc",
-                          "query_start_loc begins with %lld; accepted: 0", (long long)first_row(a, 0));
+                          "query_start_loc begins with %lld; accepted: 0", (long long)first_token(a, 0));
     return ATTN_OK;
 }
 
@@ -122,26 +122,26 @@ int32_t attn__advance_check(const struct attn_advance *a, struct attn_error *err
 
     for (uint32_t i = 0; i < a->queries && status == ATTN_OK; i++)
         status = check_one(a, i, err);
-    if (status == ATTN_OK && first_row(a, a->queries) > a->rows)
+    if (status == ATTN_OK && first_token(a, a->queries) > a->num_tokens)
         status = attn__fail(err, ATTN_E_INVALID, 0, "query_start_loc",
-                            "query_start_loc ends with %lld, but there are %u rows",
-                            (long long)first_row(a, a->queries), a->rows);
+                            "query_start_loc ends with %lld, but there are %u query tokens",
+                            (long long)first_token(a, a->queries), a->num_tokens);
     return status == ATTN_OK ? check_sums(a, err) : status;
 }
 
 /* ---------------------------------------------------------------- writes */
 
-static void write_rows(const struct attn_advance *a, uint32_t seq, int64_t len)
+static void write_tokens(const struct attn_advance *a, uint32_t seq, int64_t len)
 {
-    const int64_t first = first_row(a, seq), end = first_row(a, seq + 1);
+    const int64_t first = first_token(a, seq), end = first_token(a, seq + 1);
 
-    for (int64_t row = first; row < end; row++) {
-        const int64_t position = len - (end - row);
+    for (int64_t t = first; t < end; t++) {
+        const int64_t position = len - (end - t);
         if (a->positions != NULL)
-            a->positions[row] = position;
+            a->positions[t] = position;
         if (a->slots != NULL) {
             const int64_t page = page_at(a, seq, position / a->block);
-            a->slots[row] = attn__slot_of(page, position % a->block, a->block);
+            a->slots[t] = attn__slot_of(page, position % a->block, a->block);
         }
     }
     if (a->context_lens != NULL)
@@ -157,19 +157,19 @@ static void write_csr(const struct attn_advance *a, uint32_t seq, int64_t len)
     a->csr_last_page_lens[seq] = rest != 0 ? rest : (int32_t)a->block;
     a->csr_indptr[seq + 1] = first + pages;
     if (pages > 0)
-        memcpy((char *)a->csr_indices + (size_t)first * a->index_size, row_of(a, seq),
+        memcpy((char *)a->csr_indices + (size_t)first * a->index_size, table_row(a, seq),
                (size_t)pages * a->index_size);
 }
 
 static void write_padding(const struct attn_advance *a)
 {
-    for (int64_t row = first_row(a, a->queries); row < a->rows && a->keep_padding == 0; row++) {
+    for (int64_t t = first_token(a, a->queries); t < a->num_tokens && a->keep_padding == 0; t++) {
         if (a->tokens != NULL)
-            a->tokens[row] = 0;
+            a->tokens[t] = 0;
         if (a->positions != NULL)
-            a->positions[row] = 0;
+            a->positions[t] = 0;
         if (a->slots != NULL)
-            a->slots[row] = -1;
+            a->slots[t] = -1;
     }
     for (uint32_t i = a->queries; i < a->seqs && a->csr_indptr != NULL; i++)
         a->csr_indptr[i + 1] = a->csr_indptr[a->queries];
@@ -178,12 +178,12 @@ static void write_padding(const struct attn_advance *a)
 void attn__advance_write(const struct attn_advance *a)
 {
     if (a->tokens != NULL && a->sampled != NULL)
-        memmove(a->tokens, a->sampled, (size_t)first_row(a, a->queries) * sizeof *a->tokens);
+        memmove(a->tokens, a->sampled, (size_t)first_token(a, a->queries) * sizeof *a->tokens);
     if (a->csr_indptr != NULL)
         a->csr_indptr[0] = 0;
     for (uint32_t i = 0; i < a->queries; i++) {
         const int64_t len = grown(a, i);
-        write_rows(a, i, len);
+        write_tokens(a, i, len);
         if (a->csr_indptr != NULL)
             write_csr(a, i, len);
         a->seq_lens[i] = (int32_t)len;

@@ -5,14 +5,14 @@
 
 #include "attn/types.h"
 
-/* What the shortest struct that a caller may set has: its size and one member. */
-#define ATTN__ARGS_LEAST (2 * sizeof(uint32_t))
+/* The smallest struct_size that is accepted: the size itself and one member. */
+#define ATTN__ARGS_MIN (2 * sizeof(uint32_t))
 
 /*
  * Copies a caller's sized struct into one of this version's size. Fails with ATTN_E_INVALID if source is
- * NULL, smaller than `least` bytes, or has a non-zero byte that this version does not know.
+ * NULL, smaller than `min_size` bytes, or has a non-zero byte that this version does not know.
  */
-int32_t attn__take(void *target, size_t size, const void *source, size_t least, const char *name,
+int32_t attn__take(void *target, size_t size, const void *source, size_t min_size, const char *name,
                    struct attn_error *err);
 
 /* Refuses a struct to be written that is NULL or smaller than this version's; keeps its size, clears the

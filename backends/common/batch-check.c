@@ -180,17 +180,17 @@ static int32_t check_csr(const struct sequence *sequence, struct attn_error *err
 
 static int32_t check_last_page(const struct sequence *sequence, struct attn_error *err)
 {
-    const int32_t given = sequence->host->last_page_lens[sequence->index];
+    const int32_t len = sequence->host->last_page_lens[sequence->index];
     const int64_t block = sequence->problem->block;
     if (sequence->keys == 0) { /* builders write 0 or a whole page */
-        return given >= 0 && given <= block ? ATTN_OK
-                                            : out_of_range(err, "last_page_lens", sequence->index, given,
-                                                           "of an empty sequence 0 to", block);
+        return len >= 0 && len <= block ? ATTN_OK
+                                        : out_of_range(err, "last_page_lens", sequence->index, len,
+                                                       "of an empty sequence 0 to", block);
     }
     const int64_t expected = (sequence->keys - 1) % block + 1;
-    return given == expected ? ATTN_OK
-                             : out_of_range(err, "last_page_lens", sequence->index, given,
-                                            "what follows from kv_lens,", expected);
+    return len == expected ? ATTN_OK
+                           : out_of_range(err, "last_page_lens", sequence->index, len,
+                                          "what follows from kv_lens,", expected);
 }
 
 /* The keys that this rank holds of all (docs/definition.md, section 4). */

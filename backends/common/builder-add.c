@@ -59,7 +59,7 @@ static int32_t check_row(const struct attn_builder_impl *b, const struct attn_bu
                             b->params.max_seqs);
 }
 
-/* Which part of a list the row of a sequence shows. */
+/* Chooses the part of the list that the row of a sequence shows. */
 static void choose_row(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
                        const struct attn_blocks *blocks, struct attn__wanted *w)
 {
@@ -74,11 +74,11 @@ static void choose_row(const struct attn_builder_impl *b, const struct attn_buil
         w->row_count = shown != 0 && shown < blocks->count ? shown : blocks->count;
         w->row_start = blocks->count - w->row_count;
     } else {
-        w->shown = b->flash ? ATTN__SHOWN_LATER : ATTN__SHOWN_NONE;
+        w->shown = b->flash ? ATTN__SHOWN_ON_PREFIX_HIT : ATTN__SHOWN_NONE;
     }
 }
 
-/* A list that the row and the slots are taken from. */
+/* Checks the list that the row and the slots are written from. */
 static int32_t check_list(const struct attn__group *group, const struct attn_blocks *blocks, uint32_t row,
                           uint32_t needed, const struct attn__wanted *w, struct attn_error *err)
 {
@@ -96,7 +96,7 @@ static int32_t check_list(const struct attn__group *group, const struct attn_blo
     }
     if (blocks->count < needed)
         return INVALID(err, "blocks", "the sequence has %u blocks of %u tokens; %u are needed", blocks->count,
-                       group->given.block, needed);
+                       group->params.block, needed);
     if (blocks->unchanged > blocks->count || blocks->computed > blocks->count)
         return INVALID(err, blocks->unchanged > blocks->count ? "unchanged" : "computed",
                        "unchanged is %u and computed %u; the list has %u blocks", blocks->unchanged,
@@ -105,15 +105,15 @@ static int32_t check_list(const struct attn__group *group, const struct attn_blo
         if (blocks->blocks[p] > ATTN__BLOCK_NUMBER_MAX)
             return INVALID(err, "blocks", "block %lld at index %u; at most %lld is accepted",
                            (long long)blocks->blocks[p], p, (long long)ATTN__BLOCK_NUMBER_MAX);
-    if (w->row_count > group->given.max_blocks)
-        return too_many("max_blocks", w->row_count, group->given.max_blocks, err);
+    if (w->row_count > group->params.max_blocks)
+        return too_many("max_blocks", w->row_count, group->params.max_blocks, err);
     if (blocks->kind == ATTN_BLOCKS_ROW || w->row_count == 0)
         return ATTN_OK;
     const uint32_t kept = attn__table_kept(state, w->row_start, w->row_count, blocks->unchanged);
     if (kept == w->row_count)
         return ATTN_OK;
     const int64_t *from = blocks->blocks + w->row_start + kept;
-    const uint32_t bad = attn__table_misfit(&group->table, from, w->row_count - kept);
+    const uint32_t bad = attn__table_first_overflow(&group->table, from, w->row_count - kept);
     if (bad < w->row_count - kept)
         return INVALID(err, "blocks",
                        "block %lld at index %u does not fit a table of i32; index_dtype i64 does",
@@ -128,11 +128,12 @@ static int32_t check_infer(const struct attn__group *group, const struct attn_bl
 
     if (blocks->count < w->pages)
         return INVALID(err, "blocks", "the sequence has %u blocks of %u tokens; %u are needed", blocks->count,
-                       group->given.block, w->pages);
-    if (total > group->given.max_indices)
-        return too_many("max_indices", total, group->given.max_indices, err);
-    const uint32_t bad =
-        blocks->blocks != NULL ? attn__table_misfit(&group->table, blocks->blocks, w->pages) : w->pages;
+                       group->params.block, w->pages);
+    if (total > group->params.max_indices)
+        return too_many("max_indices", total, group->params.max_indices, err);
+    const uint32_t bad = blocks->blocks != NULL
+                             ? attn__table_first_overflow(&group->table, blocks->blocks, w->pages)
+                             : w->pages;
     if (bad < w->pages)
         return INVALID(err, "blocks",
                        "block %lld at index %u does not fit indices of i32; index_dtype i64 does",
@@ -146,7 +147,7 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
 {
     const struct attn__group *group = &b->group[g];
     const struct attn_blocks *blocks = &a->blocks[g];
-    const uint32_t seq_len = a->context_len + a->query_len, block = group->given.block;
+    const uint32_t seq_len = a->context_len + a->query_len, block = group->params.block;
 
     w->seq_len = blocks->seq_len != 0 ? blocks->seq_len : seq_len;
     w->profile = blocks->kind == 0 || blocks->kind == ATTN_BLOCKS_NULL;
@@ -160,12 +161,14 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
         return INVALID(err, "seq_len", "seq_start_loc would be %lld; at most %d is accepted", (long long)sum,
                        INT32_MAX);
     choose_row(b, a, blocks, w);
-    const int64_t window = (group->given.given & ATTN_GIVEN_WINDOW) != 0 ? (int64_t)group->given.window : -1;
+    const int64_t window =
+        (group->params.given & ATTN_GIVEN_WINDOW) != 0 ? (int64_t)group->params.window : -1;
     w->start = (uint32_t)attn_input_start(a->prompt == 1, a->query_len, window);
     w->slots = w->profile ? seq_len : a->query_len;
     w->first = w->start > a->context_len ? w->start : a->context_len;
     const uint32_t last = seq_len > 0 ? (seq_len - 1) / block : 0;
-    w->page = w->first + 1 == seq_len ? last : w->first / block; /* of a decode it is the last one */
+    w->page = w->first + 1 == seq_len ? last
+                                      : w->first / block; /* for a decode, the last one, without a division */
     w->pages = w->profile || seq_len == 0 ? 0 : last + 1;
     if ((uint64_t)group->slots + w->slots > b->params.max_tokens)
         return too_many("max_tokens", (uint64_t)group->slots + w->slots, b->params.max_tokens, err);
@@ -188,7 +191,7 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
 static void commit_infer(struct attn_builder_impl *b, struct attn__group *group, uint32_t row,
                          const struct attn_blocks *blocks, struct attn__member *member, uint32_t seq_len)
 {
-    const uint32_t i = group->paged, rest = seq_len % group->given.block;
+    const uint32_t i = group->paged, rest = seq_len % group->params.block;
 
     for (uint32_t p = 0; p < member->pages; p++) {
         const int64_t page =
@@ -201,26 +204,27 @@ static void commit_infer(struct attn_builder_impl *b, struct attn__group *group,
     member->page = group->indices;
     group->indices += member->pages;
     attn__i32(group, ATTN_FIELD_PAGED_KV_INDPTR)[i + 1] = (int32_t)group->indices;
-    attn__i32(group, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN)[i] = (int32_t)(rest != 0 ? rest : group->given.block);
+    attn__i32(group, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN)[i] =
+        (int32_t)(rest != 0 ? rest : group->params.block);
     group->paged++;
     group->total_blocks += blocks->count;
 }
 
-/* From the list, or from the row as it stands. */
+/* From the caller's list, or from the row if that is left as it is. */
 static void write_slots(const struct attn__group *group, const struct attn_blocks *blocks, uint32_t row,
                         const struct attn_builder_add_args *a, const struct attn__wanted *w, int64_t *slots)
 {
     const struct attn__table *table = &group->table;
-    const uint32_t seq_len = a->context_len + a->query_len, block = group->given.block;
+    const uint32_t seq_len = a->context_len + a->query_len, block = group->params.block;
     const bool list = blocks->kind == ATTN_BLOCKS_LIST;
 
-    if (list && w->slots == 1 && w->first + 1 == seq_len) { /* a decode */
+    if (list && w->slots == 1 && w->first + 1 == seq_len) { /* a usual decode */
         *slots = attn__slot_of(blocks->blocks[w->page], w->first - w->page * block, block);
         return;
     }
     const struct attn_slots all =
-        attn__slots_plain(list ? (const void *)blocks->blocks : attn__table_cells(table, row),
-                          list || table->dtype == ATTN_INT64, block, a->context_len, w->start, seq_len);
+        attn__slots_unchecked(list ? (const void *)blocks->blocks : attn__table_cells(table, row),
+                              list || table->dtype == ATTN_INT64, block, a->context_len, w->start, seq_len);
     attn__slots_write(&all, slots);
 }
 
@@ -250,11 +254,11 @@ static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct a
     if (b->infer && !w->profile)
         commit_infer(b, group, row, blocks, member, seq_len);
     if (attn__table_shows(&group->table.row[row], w->row_start, w->row_count, blocks->unchanged)) {
-        /* nothing to write, as in most steps of a decode */
+        /* nothing to write, which is usual for decodes */
     } else if (blocks->kind == ATTN_BLOCKS_LIST && w->row_count > 0)
         attn__table_set(&group->table, row, blocks->blocks, w->row_start, w->row_count, blocks->unchanged);
     else
-        attn__table_cut(&group->table, row, w->row_count);
+        attn__table_truncate(&group->table, row, w->row_count);
     if (w->row_count > group->longest)
         group->longest = w->row_count;
     if (a->prompt == 0 && w->seq_len > group->max_decode)
@@ -290,7 +294,7 @@ static void commit_sequence(struct attn_builder_impl *b, const struct attn_build
 int32_t attn__builder_add(struct attn_builder_impl *b, const struct attn_builder_add_args *a,
                           struct attn_error *err)
 {
-    struct attn__wanted wanted[ATTN__GROUPS_MOST];
+    struct attn__wanted wanted[ATTN__GROUPS_MAX];
     int32_t status;
 
     if (attn__add_decode(b, a))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Beginning and ending a step: totals, padding of graphs, and the views. */
+/* Begins a step, and builds it: checks totals, pads for graphs, and sets the views. */
 #include <stdio.h>
 
 #include "builder-add.h"
@@ -31,7 +31,7 @@ int32_t attn__builder_reset(struct attn_builder_impl *b, struct attn_error *err)
         attn__builder_next_copy(b);
     b->seqs = b->prefills = b->prompt_tokens = b->decode_tokens = 0;
     b->max_prefill = b->max_q = b->max_decode_q = b->first_row = 0;
-    b->hit = b->profile = b->moved = b->on_device = b->host_only = false;
+    b->hit = b->profile = b->adds_stale = b->on_device = b->host_only = false;
     b->encoder_tokens = b->max_encoder = 0;
     for (uint32_t m = 0; m < b->params.modality_count; m++)
         b->map_rows[m] = b->map_count[m] = 0;
@@ -52,7 +52,7 @@ int32_t attn__builder_reset(struct attn_builder_impl *b, struct attn_error *err)
     return ATTN_OK;
 }
 
-/* A batch-wide prefix hit shows the rows of all sequences (FlashAttention). */
+/* FlashAttention: if any sequence has a prefix hit, the rows of all prompts show their blocks. */
 static int32_t show_rows(struct attn_builder_impl *b, struct attn_error *err)
 {
     for (uint32_t pass = 0; pass < 2; pass++) {
@@ -60,7 +60,7 @@ static int32_t show_rows(struct attn_builder_impl *b, struct attn_error *err)
             struct attn__group *group = &b->group[i / b->seqs];
             const uint32_t n = i % b->seqs;
             struct attn__member *member = &group->members[n];
-            if (member->shown != ATTN__SHOWN_LATER)
+            if (member->shown != ATTN__SHOWN_ON_PREFIX_HIT)
                 continue;
             if (pass == 1) {
                 attn__table_set(&group->table, b->first_row + n, member->blocks, 0, member->count, 0);
@@ -68,11 +68,11 @@ static int32_t show_rows(struct attn_builder_impl *b, struct attn_error *err)
                 member->shown = ATTN__SHOWN_LIST;
                 continue;
             }
-            const uint32_t bad = attn__table_misfit(&group->table, member->blocks, member->count);
-            if (member->count > group->given.max_blocks)
+            const uint32_t bad = attn__table_first_overflow(&group->table, member->blocks, member->count);
+            if (member->count > group->params.max_blocks)
                 return attn__fail(err, ATTN_E_SIZE, 0, "max_blocks",
                                   "sequence %u has %u blocks; the builder was made for %u", n, member->count,
-                                  group->given.max_blocks);
+                                  group->params.max_blocks);
             if (bad < member->count)
                 return attn__fail(err, ATTN_E_INVALID, 0, "blocks",
                                   "block %lld of sequence %u does not fit a table of i32",
@@ -82,7 +82,7 @@ static int32_t show_rows(struct attn_builder_impl *b, struct attn_error *err)
     return ATTN_OK;
 }
 
-/* The original's assertion, which lists them all. */
+/* vLLM's assertion, which lists the lengths of all queries. */
 static int32_t no_queries(const struct attn_builder_impl *b, struct attn_error *err)
 {
     char list[256];
@@ -100,7 +100,7 @@ static int32_t check_step(const struct attn_builder_impl *b, const struct attn_b
     const uint64_t seqs = (uint64_t)b->seqs + args->pad;
     const uint64_t tokens = (uint64_t)b->prompt_tokens + b->decode_tokens + args->pad;
 
-    if (b->moved)
+    if (b->adds_stale)
         return attn__fail(err, ATTN_E_STATE, 0, "builder",
                           "the step advanced or was restored; the next one begins with attn_builder_reset");
     if (args->graph > 1 || (args->graph == 0 && args->pad > 0))
@@ -157,7 +157,7 @@ static void pad_group(struct attn_builder_impl *b, struct attn__group *group, ui
     }
 }
 
-/* Sequences and tokens of a graph that no real one uses. */
+/* Writes the padding sequences and tokens of a graph. */
 static void pad_step(struct attn_builder_impl *b, const struct attn_builder_build_args *args, uint32_t rows)
 {
     int32_t *starts = attn__i32(b->group, ATTN_FIELD_QUERY_START_LOC);
@@ -165,7 +165,7 @@ static void pad_step(struct attn_builder_impl *b, const struct attn_builder_buil
     for (uint32_t g = 0; g < b->params.groups; g++) {
         pad_group(b, &b->group[g], args->pad);
         for (uint32_t row = b->seqs; args->graph == 1 && row < rows; row++)
-            attn__table_cut(&b->group[g].table, row, 0);
+            attn__table_truncate(&b->group[g].table, row, 0);
     }
     for (uint32_t i = b->seqs; i < b->seqs + args->pad; i++)
         starts[i + 1] = starts[i] + 1;
@@ -178,11 +178,11 @@ static void pad_step(struct attn_builder_impl *b, const struct attn_builder_buil
         lens[i] = list[i] = 1;
         encoder[i + 1] = encoder[i] + 1;
     }
-    for (uint32_t row = b->seqs; b->cross->given.max_blocks > 0 && row < b->seqs + args->pad; row++)
-        attn__table_cut(&b->cross->table, row, 0);
+    for (uint32_t row = b->seqs; b->cross->params.max_blocks > 0 && row < b->seqs + args->pad; row++)
+        attn__table_truncate(&b->cross->table, row, 0);
 }
 
-/* FlashInfer's indices have room for the blocks that later steps will reach. */
+/* FlashInfer's page indices are as long as all blocks of the sequences; those not in use yet are 0. */
 static void pad_indices(struct attn_builder_impl *b)
 {
     for (uint32_t g = 0; b->infer && g < b->params.groups; g++) {

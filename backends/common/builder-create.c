@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Builders: what they are made for is checked, and all memory that steps will need is allocated. */
+/* Creates builders: checks their parameters and allocates all memory that steps will need. */
 #include <stdlib.h>
 
-#include "builder-room.h"
+#include "builder-memory.h"
 #include "builder.h"
 #include "fail.h"
 
 #define COUNT_MAX UINT32_C(0x7fffffff)
 #define BLOCK_MAX (UINT32_C(1) << 20)
 
-static int32_t check_range(const char *name, uint64_t value, uint64_t least, uint64_t most,
+static int32_t check_range(const char *name, uint64_t value, uint64_t min, uint64_t max,
                            struct attn_error *err)
 {
-    if (value >= least && value <= most)
+    if (value >= min && value <= max)
         return ATTN_OK;
     return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is %llu; accepted: %llu to %llu", name,
-                      (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
+                      (unsigned long long)value, (unsigned long long)min, (unsigned long long)max);
 }
 
 static int32_t check_params(const struct attn_builder_params *p, struct attn_error *err)
 {
     const struct {
         const char *name;
-        uint64_t value, least, most;
+        uint64_t value, min, max;
     } ranges[] = {{"flavour", p->flavour, ATTN_FLASH_ATTN, ATTN_XFORMERS},
                   {"groups", p->groups, 0, 64},
                   {"chunked", p->chunked, 0, 1},
@@ -34,7 +34,7 @@ static int32_t check_params(const struct attn_builder_params *p, struct attn_err
                   {"max_map", p->max_map, 0, COUNT_MAX}};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         const int32_t status =
-            check_range(ranges[i].name, ranges[i].value, ranges[i].least, ranges[i].most, err);
+            check_range(ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, err);
         if (status != ATTN_OK)
             return status;
     }
@@ -54,7 +54,7 @@ static int32_t check_params(const struct attn_builder_params *p, struct attn_err
 static int32_t check_group(const struct attn_builder_group *g, uint32_t max_seqs, uint32_t cell,
                            const char *name, struct attn_error *err)
 {
-    const int64_t least = (int64_t)g->max_blocks * cell;
+    const int64_t row_bytes = (int64_t)g->max_blocks * cell;
     int32_t status = check_range("block", g->block, 1, BLOCK_MAX, err);
 
     if (status == ATTN_OK)
@@ -71,42 +71,42 @@ static int32_t check_group(const struct attn_builder_group *g, uint32_t max_seqs
                           (long long)g->table_stride);
     if (g->table.buffer.data == NULL)
         return ATTN_OK;
-    if (g->table_stride != 0 && (g->table_stride < least || g->table_stride % cell != 0))
+    if (g->table_stride != 0 && (g->table_stride < row_bytes || g->table_stride % cell != 0))
         return attn__fail(err, ATTN_E_INVALID, 0, "table_stride",
                           "table_stride of %s is %lld; multiples of %u from %lld on are accepted", name,
-                          (long long)g->table_stride, cell, (long long)least);
-    const uint64_t stride = (uint64_t)(g->table_stride != 0 ? g->table_stride : least);
-    if (g->table.size < stride * (max_seqs - 1) + (uint64_t)least)
+                          (long long)g->table_stride, cell, (long long)row_bytes);
+    const uint64_t stride = (uint64_t)(g->table_stride != 0 ? g->table_stride : row_bytes);
+    if (g->table.size < stride * (max_seqs - 1) + (uint64_t)row_bytes)
         return attn__fail(err, ATTN_E_SIZE, 0, "table", "table of %s has %llu bytes; %llu are needed", name,
                           (unsigned long long)g->table.size,
-                          (unsigned long long)(stride * (max_seqs - 1) + (uint64_t)least));
+                          (unsigned long long)(stride * (max_seqs - 1) + (uint64_t)row_bytes));
     return ATTN_OK;
 }
 
-/* Groups of a builder, defaults filled in. */
+/* Takes over the cache groups, with defaults filled in. */
 static int32_t take_groups(struct attn_builder_impl *b, const struct attn_builder_params *p,
                            struct attn_error *err)
 {
     const uint32_t cell = b->params.index_dtype == ATTN_INT64 ? 8 : 4;
 
     for (uint32_t g = 0; g < b->params.groups; g++) {
-        struct attn_builder_group *given = &b->group[g].given;
+        struct attn_builder_group *group = &b->group[g].params;
         const int32_t status = check_group(&p->group[g], p->max_seqs, cell, "a cache group", err);
         if (status != ATTN_OK)
             return status;
-        *given = p->group[g];
-        given->graph_blocks = given->graph_blocks != 0 ? given->graph_blocks : given->max_blocks;
-        const uint64_t most = (uint64_t)given->max_blocks * p->max_seqs;
-        given->max_indices = given->max_indices != 0 ? given->max_indices
-                             : most < COUNT_MAX      ? (uint32_t)most
+        *group = p->group[g];
+        group->graph_blocks = group->graph_blocks != 0 ? group->graph_blocks : group->max_blocks;
+        const uint64_t blocks = (uint64_t)group->max_blocks * p->max_seqs;
+        group->max_indices = group->max_indices != 0 ? group->max_indices
+                             : blocks < COUNT_MAX    ? (uint32_t)blocks
                                                      : COUNT_MAX;
     }
     if (b->cross == NULL || p->cross == NULL)
         return ATTN_OK;
     const int32_t status = check_group(p->cross, p->max_seqs, cell, "the cross group", err);
-    b->cross->given = *p->cross;
-    if (b->cross->given.graph_blocks == 0)
-        b->cross->given.graph_blocks = b->cross->given.max_blocks;
+    b->cross->params = *p->cross;
+    if (b->cross->params.graph_blocks == 0)
+        b->cross->params.graph_blocks = b->cross->params.max_blocks;
     return status;
 }
 
@@ -145,7 +145,7 @@ int32_t attn__builder_create(struct attn_backend_impl *backend, const struct att
     b->cross = groups > b->params.groups ? &b->group[b->params.groups] : NULL;
     status = take_groups(b, params, err);
     if (status == ATTN_OK)
-        status = attn__builder_room(b, err);
+        status = attn__builder_allocate(b, err);
     if (status == ATTN_OK)
         status = attn__builder_reset(b, err);
     if (status != ATTN_OK) {

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The plainest add, which most of a server's are: a decode of one token whose row shows its blocks already.
- * What this one does not take goes the long way, which also has the words for what is wrong.
+ * The fast path of adding a sequence: a decode of one token whose row shows its blocks already, as in most
+ * adds of a server. Everything else, and everything that is wrong, is left to the general path and its
+ * messages.
  */
 #include "builder-add.h"
 
-/* Every check of the long way that such a sequence could fail, and every choice that it could take there. */
-static bool is_plain(const struct attn_builder_impl *b, const struct attn_builder_add_args *a, uint32_t row)
+/* Whether the general path would accept the sequence, and would make the choices that add_fast assumes. */
+static bool is_fast_path(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
+                         uint32_t row)
 {
     const struct attn_blocks *blocks = a->blocks;
     const struct attn__group *group = b->group;
 
     if (b->infer || b->cross != NULL || b->params.groups != 1 ||
-        (group->given.given & ATTN_GIVEN_WINDOW) != 0)
+        (group->params.given & ATTN_GIVEN_WINDOW) != 0)
         return false;
     if ((a->prompt | a->prefix_hit | a->encoder_len | a->map_count) != 0 || a->cross != NULL ||
         a->query_len != 1 || blocks == NULL || a->context_len >= INT32_MAX)
@@ -26,13 +28,13 @@ static bool is_plain(const struct attn_builder_impl *b, const struct attn_builde
         blocks->unchanged != count || (blocks->computed | blocks->window_blocks | blocks->seq_len) != 0 ||
         shown->filled != count || shown->start != 0)
         return false;
-    return (uint64_t)count * group->given.block > a->context_len &&
+    return (uint64_t)count * group->params.block > a->context_len &&
            (uint64_t)b->prompt_tokens + b->decode_tokens < b->params.max_tokens &&
            group->slots < b->params.max_tokens && group->seq_start + a->context_len < INT32_MAX;
 }
 
-static void add_plain(struct attn_builder_impl *b, const struct attn_builder_add_args *a, int64_t block,
-                      uint32_t page)
+static void add_fast(struct attn_builder_impl *b, const struct attn_builder_add_args *a, int64_t block,
+                     uint32_t page)
 {
     struct attn__group *group = b->group;
     const struct attn_blocks *blocks = a->blocks;
@@ -47,7 +49,7 @@ static void add_plain(struct attn_builder_impl *b, const struct attn_builder_add
                                               .pages = page + 1,
                                               .shown = ATTN__SHOWN_LIST};
     attn__i64(group, ATTN_FIELD_SLOT_MAPPING)[group->slots++] =
-        attn__slot_of(block, a->context_len - page * group->given.block, group->given.block);
+        attn__slot_of(block, a->context_len - page * group->params.block, group->params.block);
     group->longest = blocks->count > group->longest ? blocks->count : group->longest;
     group->max_decode = seq_len > group->max_decode ? seq_len : group->max_decode;
     group->seq_start += seq_len;
@@ -67,13 +69,13 @@ bool attn__add_decode(struct attn_builder_impl *b, const struct attn_builder_add
 {
     const uint32_t first = b->seqs > 0 ? b->first_row : (a->given & ATTN_GIVEN_ROW) != 0 ? a->row : 0;
 
-    if (!is_plain(b, a, first + b->seqs))
+    if (!is_fast_path(b, a, first + b->seqs))
         return false;
-    const uint32_t page = a->context_len / b->group->given.block;
+    const uint32_t page = a->context_len / b->group->params.block;
     const int64_t block = a->blocks->blocks[page];
     if (block > ATTN__BLOCK_NUMBER_MAX)
         return false;
     b->first_row = first;
-    add_plain(b, a, block, page);
+    add_fast(b, a, block, page);
     return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Steps whose arrays are on the device already. They are shown as they are, and one kernel per cache group
- * works out the rest: it is the one that advances a step, here by no tokens.
+ * Steps whose arrays are on the device already. The metadata shows the caller's arrays, and one kernel per
+ * cache group computes the others: it is the kernel that advances a step, used here to advance by 0 tokens.
  */
 #include "builder-device.h"
 #include "advance.h"
@@ -17,17 +17,19 @@ static int32_t check_counts(const struct attn_builder_impl *b, const struct attn
         return INVALID(err, "batches", "the step has %u sequences already; a step is added or on the device",
                        b->seqs);
     if (batch->seqs == 0 || batch->num_tokens == 0)
-        return INVALID(err, "seqs", "the batch has %u sequences and %u rows; at least one is needed",
+        return INVALID(err, "seqs", "the batch has %u sequences and %u query tokens; at least one is needed",
                        batch->seqs, batch->num_tokens);
     if (batch->seqs > b->params.max_seqs || batch->num_tokens > b->params.max_tokens)
-        return attn__fail(err, ATTN_E_SIZE, 0, "seqs",
-                          "the batch has %u sequences and %u rows; the builder was made for %u and %u",
-                          batch->seqs, batch->num_tokens, b->params.max_seqs, b->params.max_tokens);
+        return attn__fail(
+            err, ATTN_E_SIZE, 0, "seqs",
+            "the batch has %u sequences and %u query tokens; the builder was made for %u and %u", batch->seqs,
+            batch->num_tokens, b->params.max_seqs, b->params.max_tokens);
     if (a->prefills > batch->seqs || a->prompt_tokens > batch->num_tokens)
-        return INVALID(err, "prefills", "prefills is %u of %u sequences, prompt_tokens %u of %u rows",
+        return INVALID(err, "prefills", "prefills is %u of %u sequences, prompt_tokens %u of %u query tokens",
                        a->prefills, batch->seqs, a->prompt_tokens, batch->num_tokens);
     if (!b->flash && batch->num_tokens - a->prompt_tokens != batch->seqs - a->prefills)
-        return INVALID(err, "rows", "%u decodes have %u rows; one each is accepted in this flavour",
+        return INVALID(err, "num_tokens",
+                       "%u decodes have %u query tokens; one each is accepted in this flavour",
                        batch->seqs - a->prefills, batch->num_tokens - a->prompt_tokens);
     return ATTN_OK;
 }
@@ -42,8 +44,8 @@ static int32_t check_batch(const struct attn_builder_impl *b, const struct attn_
         return INVALID(err, "batches", "the batch of group %u has struct_size %u; %zu is accepted", g,
                        batch->struct_size, sizeof *batch);
     if (batch->seqs != first->seqs || batch->num_tokens != first->num_tokens)
-        return INVALID(err, "batches", "group %u has %u sequences and %u rows, group 0 has %u and %u", g,
-                       batch->seqs, batch->num_tokens, first->seqs, first->num_tokens);
+        return INVALID(err, "batches", "group %u has %u sequences and %u query tokens, group 0 has %u and %u",
+                       g, batch->seqs, batch->num_tokens, first->seqs, first->num_tokens);
     if (batch->kv_lens.data == NULL || batch->table.data == NULL || batch->q_offsets.data == NULL)
         return INVALID(err, "batches", "group %u lacks q_offsets, kv_lens or table", g);
     if (batch->table_width == 0 || batch->table_stride < (int64_t)batch->table_width * cell ||
@@ -51,7 +53,7 @@ static int32_t check_batch(const struct attn_builder_impl *b, const struct attn_
         return INVALID(err, "table_stride",
                        "the table of group %u has %u columns of %u bytes and rows %lld bytes apart", g,
                        batch->table_width, cell, (long long)batch->table_stride);
-    if ((b->group[g].given.given & ATTN_GIVEN_WINDOW) != 0 && a->prefills > 0)
+    if ((b->group[g].params.given & ATTN_GIVEN_WINDOW) != 0 && a->prefills > 0)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "window",
                           "group %u has a window, which masks slots of prompts; such steps are added", g);
     return ATTN_OK;
@@ -76,8 +78,8 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
     const struct attn_batch *first = a->batches[0];
     if (status == ATTN_OK && !b->direct && a->prefills > 0 &&
         first->num_tokens - a->prompt_tokens != first->seqs - a->prefills)
-        status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "rows",
-                            "%u decodes beside prompts have %u rows; accepted on a device: one each",
+        status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "num_tokens",
+                            "%u decodes beside prompts have %u query tokens; accepted on a device: one each",
                             first->seqs - a->prefills, first->num_tokens - a->prompt_tokens);
     if (status != ATTN_OK)
         return status;
@@ -99,7 +101,7 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
         group->longest = group->batch.table_width;
         group->max_decode = first->seqs > a->prefills ? group->batch.max_kv : 0;
         group->paged = first->seqs;
-        group->total_blocks = pages < group->given.max_indices ? pages : group->given.max_indices;
+        group->total_blocks = pages < group->params.max_indices ? pages : group->params.max_indices;
     }
     return ATTN_OK;
 }
@@ -109,12 +111,12 @@ static char *address(const struct attn_buffer *buffer)
     return buffer->data == NULL ? NULL : (char *)buffer->data + buffer->byte_offset;
 }
 
-/* The caller's array in place of the builder's. */
-static void show_given(const struct attn_builder_impl *b, struct attn_view *view,
-                       const struct attn_buffer *given)
+/* Shows the caller's array in place of the builder's. */
+static void show_caller_array(const struct attn_builder_impl *b, struct attn_view *view,
+                              const struct attn_buffer *array)
 {
-    view->device = *given;
-    view->host = b->direct ? address(given) : NULL;
+    view->device = *array;
+    view->host = b->direct ? address(array) : NULL;
 }
 
 static void show_group(struct attn_builder_impl *b, uint32_t g)
@@ -127,8 +129,8 @@ static void show_group(struct attn_builder_impl *b, uint32_t g)
     struct attn_view *table = attn__field(&b->whole, ATTN_FIELD_BLOCK_TABLES, g);
 
     attn__set_null(attn__field(&b->whole, ATTN_FIELD_SEQ_LENS, g));
-    show_given(b, attn__field(&b->whole, ATTN_FIELD_SEQ_LENS_TENSOR, g), &batch->kv_lens);
-    show_given(b, table, &batch->table);
+    show_caller_array(b, attn__field(&b->whole, ATTN_FIELD_SEQ_LENS_TENSOR, g), &batch->kv_lens);
+    show_caller_array(b, table, &batch->table);
     table->stride = batch->table_stride;
     table->shape[1] = batch->table_width;
     for (size_t i = 0; !b->direct && i < sizeof made / sizeof made[0]; i++)
@@ -140,13 +142,13 @@ static struct attn_buffer place_of(const struct attn_builder_impl *b, const stru
     return (struct attn_buffer){b->device.data, array->kind != 0 ? b->device.byte_offset + array->offset : 0};
 }
 
-/* Everything that the kernel of a group reads and writes. */
+/* The arrays that the kernel of a group reads and writes. */
 static void arrays_of(const struct attn_builder_impl *b, uint32_t g, struct attn_kv_advance_step_args *to)
 {
     const struct attn__group *group = &b->group[g];
 
     ATTN_INIT(to);
-    to->block = group->given.block;
+    to->block = group->params.block;
     to->seqs = to->queries = b->seqs;
     to->num_tokens = b->prompt_tokens + b->decode_tokens;
     to->index_dtype = b->params.index_dtype;
@@ -168,7 +170,8 @@ static void arrays_of(const struct attn_builder_impl *b, uint32_t g, struct attn
     to->csr_indptr = place_of(b, &group->arrays[ATTN_FIELD_PAGED_KV_INDPTR]);
     to->csr_indices = place_of(b, &group->arrays[ATTN_FIELD_PAGED_KV_INDICES]);
     to->last_page_lens = place_of(b, &group->arrays[ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN]);
-    to->csr_pages = place_of(b, &b->decode_start); /* the bound itself is 0 until a step advances */
+    to->csr_pages =
+        place_of(b, &b->decode_start); /* scratch here: block_table_bound stays 0 until a step advances */
 }
 
 static int32_t run_here(const struct attn_kv_advance_step_args *args, bool check, struct attn_error *err)
@@ -176,7 +179,7 @@ static int32_t run_here(const struct attn_kv_advance_step_args *args, bool check
     const struct attn_advance arrays = {
         .seqs = args->seqs,
         .queries = args->queries,
-        .rows = args->num_tokens,
+        .num_tokens = args->num_tokens,
         .block = args->block,
         .table_width = args->table_width,
         .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
@@ -210,7 +213,7 @@ static int32_t copy_zeros(struct attn_builder_impl *b, const struct attn__array 
                            stream, err);
 }
 
-/* The decode part's query_start_loc: what the prompts have is known, and decodes have one row each. */
+/* query_start_loc of the decode part: its decodes have one token each, behind prompt_tokens. */
 static int32_t make_parts(struct attn_builder_impl *b, void *stream, struct attn_error *err)
 {
     int32_t *starts = attn__i32(b->group, ATTN_FIELD_QUERY_START_LOC);
@@ -254,7 +257,7 @@ int32_t attn__builder_build_device(struct attn_builder_impl *b, const struct att
     if (status != ATTN_OK)
         return status;
     attn__builder_show(b, args, b->seqs);
-    show_given(b, attn__field(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0), &b->group[0].batch.q_offsets);
+    show_caller_array(b, attn__field(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0), &b->group[0].batch.q_offsets);
     for (uint32_t g = 0; g < b->params.groups; g++)
         show_group(b, g);
     return b->infer ? ATTN_OK : make_parts(b, stream, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What only some sequences bring: an encoder's length, cross-attention's blocks, and index maps. */
+/* Adds what only some sequences have: an encoder length, blocks of cross-attention, and index maps. */
 #include "builder-add.h"
 #include "fail.h"
 
@@ -56,14 +56,14 @@ static int32_t check_maps(const struct attn_builder_impl *b, const struct attn_b
     return status;
 }
 
-/* Cross-attention's blocks: all of them hold keys of the encoder, from position 0 on. */
+/* Checks the blocks of cross-attention, which have the encoder's keys from position 0 on. */
 static int32_t check_cross(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
                            uint32_t row, struct attn_error *err)
 {
     const struct attn__group *group = b->cross;
     const struct attn_blocks *cross = a->cross;
 
-    if (group->given.max_blocks == 0)
+    if (group->params.max_blocks == 0)
         return INVALID(err, "cross", "cross is given; the builder was made without a cross group");
     if (cross->kind > ATTN_BLOCKS_NULL)
         return INVALID(err, "cross",
@@ -73,19 +73,19 @@ static int32_t check_cross(const struct attn_builder_impl *b, const struct attn_
         return ATTN_OK;
     if (cross->blocks == NULL && cross->count > 0)
         return INVALID(err, "cross", "blocks of cross is NULL; %u are needed", cross->count);
-    if (cross->count > group->given.max_blocks)
+    if (cross->count > group->params.max_blocks)
         return attn__fail(err, ATTN_E_SIZE, 0, "cross",
                           "the cross table has %u blocks; the builder was made for %u", cross->count,
-                          group->given.max_blocks);
-    const uint64_t room = (uint64_t)cross->count * group->given.block;
+                          group->params.max_blocks);
+    const uint64_t room = (uint64_t)cross->count * group->params.block;
     if (room < a->encoder_len)
         return INVALID(err, "cross", "the cross table has %u blocks of %u tokens; encoder_len is %u",
-                       cross->count, group->given.block, a->encoder_len);
+                       cross->count, group->params.block, a->encoder_len);
     if (cross->unchanged > cross->count)
         return INVALID(err, "cross", "unchanged of cross is %u of %u blocks", cross->unchanged, cross->count);
     const uint32_t kept = attn__table_kept(&group->table.row[row], 0, cross->count, cross->unchanged);
     const uint32_t rest = cross->count - kept,
-                   bad = attn__table_misfit(&group->table, cross->blocks + kept, rest);
+                   bad = attn__table_first_overflow(&group->table, cross->blocks + kept, rest);
     if (bad < rest)
         return INVALID(err, "cross", "block %lld at index %u does not fit a table of i32",
                        (long long)cross->blocks[kept + bad], kept + bad);
@@ -153,17 +153,17 @@ void attn__add_extras(struct attn_builder_impl *b, const struct attn_builder_add
     if (a->prompt == 1) {
         int64_t *slots = attn__i64(group, ATTN_FIELD_CROSS_SLOT_MAPPING) + group->slots;
         const struct attn_slots all =
-            list ? attn__slots_plain(cross->blocks, true, group->given.block, 0, 0, a->encoder_len)
+            list ? attn__slots_unchecked(cross->blocks, true, group->params.block, 0, 0, a->encoder_len)
                  : (struct attn_slots){.masked = a->encoder_len};
         attn__slots_write(&all, slots);
         group->slots += a->encoder_len;
     }
-    if (group->given.max_blocks == 0)
+    if (group->params.max_blocks == 0)
         return;
     if (list)
         attn__table_set(&group->table, row, cross->blocks, 0, cross->count, cross->unchanged);
     else
-        attn__table_cut(&group->table, row, 0);
+        attn__table_truncate(&group->table, row, 0);
     if (a->prompt == 0 && list && cross->count > group->longest)
         group->longest = cross->count;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Bringing a step to a device with memory of its own: the small arrays by one copy, the large ones by one
- * each, and of the block tables the changed cells, row by row. What is copied waits in the step's block,
- * which is not written again before `steps` further steps.
+ * Copies a step to a device with memory of its own: the small arrays by one copy, the large ones by one each,
+ * and the changed cells of the block tables row by row. The copies read the host memory of this step, which
+ * is written again only after `steps` further steps.
  */
 #include "builder.h"
 

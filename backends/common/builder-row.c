@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Changing cells of a row: of one that waits for its next add, or of a sequence of the step, whose slots and
- * pages then follow, as if it had been added with the new blocks.
+ * attn_builder_set_row: changes blocks in a row of a block table. If the row is of a sequence of this step
+ * its slots and pages change too, as if it had been added with the new blocks.
  */
 #include "builder-add.h"
 #include "fail.h"
 
 #define INVALID(err, field, ...) attn__fail((err), ATTN_E_INVALID, 0, (field), __VA_ARGS__)
 
-/* The sequence of the step that has a row, or NULL; once the step moved on its rows are like any other. */
+/* The sequence of this step that has the row, or NULL. After an advance rows are only changed for later
+ * steps. */
 static struct attn__member *member_of(const struct attn_builder_impl *b, const struct attn__group *group,
                                       uint32_t row)
 {
-    return row >= b->first_row && row - b->first_row < b->seqs && group != b->cross && !b->moved &&
+    return row >= b->first_row && row - b->first_row < b->seqs && group != b->cross && !b->adds_stale &&
                    !b->on_device
                ? &group->members[row - b->first_row]
                : NULL;
@@ -23,7 +24,7 @@ static int32_t check_place(const struct attn_builder_impl *b, const struct attn_
 {
     const uint32_t groups = b->params.groups + (b->cross != NULL ? 1u : 0u);
 
-    if (a->group >= groups || b->group[a->group].given.max_blocks == 0)
+    if (a->group >= groups || b->group[a->group].params.max_blocks == 0)
         return INVALID(err, "group", "group is %u; the builder has tables of %u groups%s", a->group,
                        b->params.groups, b->cross != NULL ? " and the cross group" : "");
     if (a->row >= b->params.max_seqs)
@@ -35,7 +36,7 @@ static int32_t check_place(const struct attn_builder_impl *b, const struct attn_
             return INVALID(err, "blocks", "block %lld at index %u; at most %lld is accepted",
                            (long long)a->blocks[i], i, (long long)ATTN__BLOCK_NUMBER_MAX);
     const struct attn__table *table = &b->group[a->group].table;
-    const uint32_t bad = attn__table_misfit(table, a->blocks, a->count);
+    const uint32_t bad = attn__table_first_overflow(table, a->blocks, a->count);
     return bad == a->count
                ? ATTN_OK
                : INVALID(err, "blocks",
@@ -43,9 +44,9 @@ static int32_t check_place(const struct attn_builder_impl *b, const struct attn_
                          (long long)a->blocks[bad], bad);
 }
 
-/* What the change makes of the row: its first block, its cells, and how many of them stay. */
+/* The row after the change. */
 struct change {
-    uint32_t count; /* blocks of the list afterwards */
+    uint32_t count; /* blocks of the sequence */
     uint32_t start;
     uint32_t cells;
 };
@@ -66,21 +67,22 @@ static int32_t check_change(const struct attn_builder_impl *b, const struct attn
         out->start = out->count > member->window_blocks ? out->count - member->window_blocks : 0;
     out->cells = out->count - out->start;
     if (member != NULL && member->shown != ATTN__SHOWN_LIST)
-        out->cells = state->filled; /* none, or the computed blocks alone */
-    if (end > UINT32_MAX || out->cells > group->given.max_blocks)
+        out->cells = state->filled; /* the row shows no blocks, or only those computed before */
+    if (end > UINT32_MAX || out->cells > group->params.max_blocks)
         return attn__fail(err, ATTN_E_SIZE, 0, "max_blocks",
                           "with the change the row has %llu blocks; the builder was made for %u",
-                          (unsigned long long)(end > UINT32_MAX ? end : out->cells), group->given.max_blocks);
+                          (unsigned long long)(end > UINT32_MAX ? end : out->cells),
+                          group->params.max_blocks);
     if (member != NULL && b->infer && member->pages > 0 &&
-        group->total_blocks + (out->count - have) > group->given.max_indices)
+        group->total_blocks + (out->count - have) > group->params.max_indices)
         return attn__fail(err, ATTN_E_SIZE, 0, "max_indices",
                           "with the change the step has %llu blocks; the builder was made for %u",
                           (unsigned long long)group->total_blocks + out->count - have,
-                          group->given.max_indices);
+                          group->params.max_indices);
     return ATTN_OK;
 }
 
-/* Moves the window of a row and writes those of the new blocks that it shows. */
+/* Shifts the row to its new first block and writes those new blocks that it shows. */
 static void change_row(struct attn__table *table, const struct attn_builder_row_args *a,
                        const struct change *change)
 {
@@ -94,17 +96,17 @@ static void change_row(struct attn__table *table, const struct attn_builder_row_
     uint32_t end = a->first + a->count;
     end = end < change->start + change->cells ? end : change->start + change->cells;
     if (from < end)
-        attn__table_put(table, a->row, from - change->start, a->blocks + (from - a->first), end - from);
+        attn__table_write(table, a->row, from - change->start, a->blocks + (from - a->first), end - from);
 }
 
-/* Slots of those new tokens that lie in changed blocks. */
+/* Writes the slots of new tokens in changed blocks. */
 static void change_slots(struct attn_builder_impl *b, struct attn__group *group, uint32_t n,
                          const struct attn_builder_row_args *a)
 {
     const struct attn__member *member = &group->members[n];
     const struct attn__sequence *sequence = &b->sequence[n];
     int64_t *slots = attn__i64(group, ATTN_FIELD_SLOT_MAPPING) + member->slot;
-    const uint64_t block = group->given.block;
+    const uint64_t block = group->params.block;
     const uint64_t from = a->first * block, end = ((uint64_t)a->first + a->count) * block;
 
     for (uint64_t at = member->first > from ? member->first : from; at < sequence->seq_len && at < end;
@@ -138,7 +140,7 @@ int32_t attn__builder_set_row(struct attn_builder_impl *b, const struct attn_bui
     struct attn__member *member = member_of(b, group, a->row);
     if (member != NULL && member->profile)
         return INVALID(err, "row", "the sequence of row %u has no table", a->row);
-    if (member != NULL && member->shown == ATTN__SHOWN_LATER)
+    if (member != NULL && member->shown == ATTN__SHOWN_ON_PREFIX_HIT)
         return INVALID(err, "row", "row %u of a prompt shows no blocks; only its list can be changed",
                        a->row);
     status = check_change(b, a, member, &change, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The views of a step over the builder's arrays. */
+/* Points the views of a step at the builder's arrays. */
 #include "builder.h"
 
 /* The first `count` elements of an array. */
@@ -76,7 +76,7 @@ static void show_group(struct attn_builder_impl *b, uint32_t g, uint32_t graph, 
 {
     const struct attn__group *group = &b->group[g];
     const uint64_t seqs = b->seqs + pad, paged = group->paged + pad;
-    const uint32_t width = graph == 1 ? group->given.graph_blocks : group->longest;
+    const uint32_t width = graph == 1 ? group->params.graph_blocks : group->longest;
     const struct {
         uint32_t field;
         uint64_t count;
@@ -99,7 +99,7 @@ static void show_group(struct attn_builder_impl *b, uint32_t g, uint32_t graph, 
         attn__set_number(attn__field(&b->whole, ATTN_FIELD_MAX_DECODE_SEQ_LEN, g), group->max_decode);
     if (!b->infer)
         return;
-    attn__set_number(attn__field(&b->whole, ATTN_FIELD_PAGE_SIZE, g), group->given.block);
+    attn__set_number(attn__field(&b->whole, ATTN_FIELD_PAGE_SIZE, g), group->params.block);
     memset(group->arrays[ATTN_FIELD_BLOCK_TABLE_BOUND].host, 0, paged * sizeof(int32_t));
 }
 
@@ -109,7 +109,7 @@ static void show_encoder(struct attn_builder_impl *b, uint32_t graph, uint32_t p
     const struct attn__group *group = b->cross;
     const uint64_t seqs = b->seqs + pad;
     const uint32_t width = b->prefills == b->seqs ? 0
-                           : graph == 1           ? group->given.graph_blocks
+                           : graph == 1           ? group->params.graph_blocks
                                                   : group->longest;
     const int32_t *starts =
         (const int32_t *)(const void *)group->arrays[ATTN_FIELD_ENCODER_SEQ_START_LOC].host;
@@ -122,7 +122,7 @@ static void show_encoder(struct attn_builder_impl *b, uint32_t graph, uint32_t p
                &group->arrays[ATTN_FIELD_ENCODER_SEQ_START_LOC], seqs + 1);
     show_number(b, ATTN_FIELD_MAX_ENCODER_SEQ_LEN, b->max_encoder == 0 && pad > 0 ? 1 : b->max_encoder);
     show_number(b, ATTN_FIELD_NUM_ENCODER_TOKENS, starts[seqs]);
-    if (group->given.max_blocks == 0)
+    if (group->params.max_blocks == 0)
         return;
     show_array(b, attn__field(m, ATTN_FIELD_CROSS_SLOT_MAPPING, 0),
                &group->arrays[ATTN_FIELD_CROSS_SLOT_MAPPING], group->slots);
@@ -130,14 +130,14 @@ static void show_encoder(struct attn_builder_impl *b, uint32_t graph, uint32_t p
                (uint32_t)seqs, width);
 }
 
-/* Prompts of which no row shows the blocks; with FlashInfer the pages do. */
-static uint32_t count_untabled(const struct attn_builder_impl *b)
+/* Prompts whose blocks no row shows. FlashInfer has none: its page indices have the blocks. */
+static uint32_t count_prefills_without_table(const struct attn_builder_impl *b)
 {
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < b->prefills && !b->infer && !b->on_device; i++)
-        count +=
-            b->group->members[i].shown == ATTN__SHOWN_NONE || b->group->members[i].shown == ATTN__SHOWN_LATER;
+        count += b->group->members[i].shown == ATTN__SHOWN_NONE ||
+                 b->group->members[i].shown == ATTN__SHOWN_ON_PREFIX_HIT;
     return count;
 }
 
@@ -154,7 +154,7 @@ void attn__builder_show(struct attn_builder_impl *b, const struct attn_builder_b
     m->first_row = b->first_row;
     m->max_q = b->max_q;
     m->graph = args->graph;
-    m->untabled = count_untabled(b);
+    m->prefills_without_table = count_prefills_without_table(b);
     show_numbers(b, args->graph, args->pad);
     show_array(b, attn__field(m, ATTN_FIELD_QUERY_START_LOC, 0),
                attn__array(b, ATTN_FIELD_QUERY_START_LOC, 0), (uint64_t)b->seqs + 1);

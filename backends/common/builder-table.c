@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The builder as a plugin's table. */
+/* The function table of the common builder. */
 #include "builder-table.h"
 #include "builder-device.h"
 #include "builder.h"

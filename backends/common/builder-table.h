@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The builder that is used where a plugin brings none. */
+/* The builder of plugins that bring none of their own. */
 #ifndef ATTN_COMMON_BUILDER_TABLE_H
 #define ATTN_COMMON_BUILDER_TABLE_H
 

@@ -4,7 +4,7 @@
 #include "attn/input.h"
 #include "fail.h"
 
-/* From here on sizes are multiples of this. */
+/* Sizes above 4 are multiples of this. */
 #define STEP 8u
 
 uint32_t attn_graph_padded(uint32_t seqs)
@@ -37,10 +37,10 @@ int32_t attn_graph_pad(const struct attn_input_rules *rules, const struct attn_i
 {
     struct attn_input_rules r;
     struct attn_input_step s;
-    int32_t status = attn__take(&r, sizeof r, rules, ATTN__ARGS_LEAST, "rules", err);
+    int32_t status = attn__take(&r, sizeof r, rules, ATTN__ARGS_MIN, "rules", err);
 
     if (status == ATTN_OK)
-        status = attn__take(&s, sizeof s, step, ATTN__ARGS_LEAST, "step", err);
+        status = attn__take(&s, sizeof s, step, ATTN__ARGS_MIN, "step", err);
     if (status == ATTN_OK && out_pad == NULL)
         status = attn__fail(err, ATTN_E_INVALID, 0, "out_pad", "out_pad is NULL");
     if (status == ATTN_OK && s.prompts > s.seqs)

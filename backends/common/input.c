@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What an engine works out before a step: slots, start index, which tokens are computed. */
+/* What an engine computes before a step: slots, start index, and which tokens are new. */
 #include "attn/input.h"
 
 #include "args.h"
@@ -26,7 +26,7 @@ int32_t attn_slot_mapping(const struct attn_slot_args *args, int64_t *slots, uin
 {
     struct attn_slot_args own;
     struct attn_slots checked;
-    int32_t status = attn__take(&own, sizeof own, args, ATTN__ARGS_LEAST, "args", err);
+    int32_t status = attn__take(&own, sizeof own, args, ATTN__ARGS_MIN, "args", err);
 
     if (status == ATTN_OK && out_count == NULL)
         status = attn__fail(err, ATTN_E_INVALID, 0, "out_count", "out_count is NULL");
@@ -63,7 +63,7 @@ static int32_t check_request(const struct attn_input_rules *rules, const struct 
     return ATTN_OK;
 }
 
-/* A prompt whose beginning is in the cache already keeps its last token at least. */
+/* Skips the cached beginning of a prompt, but computes at least its last token. */
 static void use_hits(const struct attn_input_rules *rules, uint32_t cached_blocks, struct attn_input *input)
 {
     const uint64_t cached = (uint64_t)cached_blocks * rules->block;
@@ -77,7 +77,8 @@ static void use_hits(const struct attn_input_rules *rules, uint32_t cached_block
         input->context_len = input->orig_seq_len - 1;
 }
 
-/* A decode with a window attends to whole pages of it and to what the last page holds. */
+/* With a window a decode attends to as many whole pages as the window needs, and to the last, partial page.
+ */
 static void use_window(const struct attn_input_rules *rules, struct attn_input *input)
 {
     const uint64_t pages = (uint64_t)rules->window / rules->block + (rules->window % rules->block != 0);
@@ -94,10 +95,10 @@ int32_t attn_input_prepare(const struct attn_input_rules *rules, const struct at
 {
     struct attn_input_rules r;
     struct attn_input_request q;
-    int32_t status = attn__take(&r, sizeof r, rules, ATTN__ARGS_LEAST, "rules", err);
+    int32_t status = attn__take(&r, sizeof r, rules, ATTN__ARGS_MIN, "rules", err);
 
     if (status == ATTN_OK)
-        status = attn__take(&q, sizeof q, request, ATTN__ARGS_LEAST, "request", err);
+        status = attn__take(&q, sizeof q, request, ATTN__ARGS_MIN, "request", err);
     if (status == ATTN_OK)
         status = check_request(&r, &q, err);
     if (status == ATTN_OK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The table of fields, and reading one. */
+/* The table of metadata fields, and the function that reads one. */
 #include "metadata.h"
 #include "fail.h"
 

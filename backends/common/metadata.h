@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The metadata of a step from the inside: a table of views, one per field and cache group, and the numbers
- * that a state needs beside them. It belongs to a builder, whose arrays the views show.
+ * The metadata of a step: a table of views, one for each field and cache group, and the numbers that a state
+ * needs beside them. It belongs to a builder, and the views point at the builder's arrays.
  *
- * Reading a field: attn__field(metadata, ATTN_FIELD_X, group). Parts of the metadata are further tables of
- * views over the same arrays.
+ * attn__field(metadata, ATTN_FIELD_X, group) reads a field. The prefill part and the decode part are metadata
+ * of their own, with views over the same arrays.
  */
 #ifndef ATTN_COMMON_METADATA_H
 #define ATTN_COMMON_METADATA_H
@@ -21,12 +21,12 @@ enum attn__scope { ATTN__BATCH, ATTN__GROUP, ATTN__MODALITY };
 #define ATTN__IN(flavour) (1u << (flavour))
 
 struct attn__field_info {
-    const char *name; /* NULL for numbers that are no field */
+    const char *name; /* NULL: no field has this number */
     enum attn__scope scope;
     uint32_t flavours;
 };
 
-/* [ATTN_FIELDS], by number. */
+/* [ATTN_FIELDS], indexed by enum attn_field. */
 extern const struct attn__field_info attn__field_infos[];
 
 struct attn_metadata_impl {
@@ -34,20 +34,20 @@ struct attn_metadata_impl {
     uint32_t flavour;
     uint32_t groups;
     uint32_t modalities;
-    uint32_t seqs;           /* sequences, padding of a graph included */
-    uint32_t queries;        /* sequences without it */
-    uint32_t prefills;       /* of which prompts */
-    uint32_t prompt_tokens;  /* new tokens of prompts */
-    uint32_t tokens;         /* new tokens, padding included: query_start_loc has seqs + 1 entries in memory,
-                                though its view shows queries + 1 */
-    uint32_t first_row;      /* row of the block tables that sequence 0 has */
-    uint32_t max_q;          /* most new tokens of a sequence */
-    uint32_t graph;          /* 1: for a captured graph */
-    uint32_t untabled;       /* prompts that have no row in the block tables */
-    struct attn_view *views; /* [sets][ATTN_FIELDS]; sets = the larger of groups and modalities */
+    uint32_t seqs;          /* sequences, padding of a graph included */
+    uint32_t queries;       /* sequences without padding */
+    uint32_t prefills;      /* prompts among them */
+    uint32_t prompt_tokens; /* new tokens of prompts */
+    uint32_t tokens;        /* new tokens, padding included. The array of query_start_loc has seqs + 1
+                               entries, of which the view shows queries + 1. */
+    uint32_t first_row;     /* row of sequence 0 in the block tables */
+    uint32_t max_q;         /* largest number of new tokens of a sequence */
+    uint32_t graph;         /* 1: for a captured graph */
+    uint32_t prefills_without_table; /* prompts whose blocks no block table shows */
+    struct attn_view *views;         /* [larger of groups and modalities][ATTN_FIELDS] */
 };
 
-/* `index`: group or modality; 0 for fields that exist once. */
+/* `index` is the group or modality, or 0 for fields that exist once. */
 static inline struct attn_view *attn__field(const struct attn_metadata_impl *metadata, uint32_t field,
                                             uint32_t index)
 {
@@ -71,7 +71,7 @@ static inline void attn__set_null(struct attn_view *view)
     view->kind = ATTN_VIEW_NULL;
 }
 
-/* Copies a field out; ATTN_E_INVALID for numbers that are no field, group or modality. */
+/* Copies a field to `out`; ATTN_E_INVALID if there is no such field, group or modality. */
 int32_t attn__metadata_get(const struct attn_metadata_impl *metadata, uint32_t field, uint32_t index,
                            struct attn_view *out, struct attn_error *err);
 

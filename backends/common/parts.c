@@ -6,21 +6,21 @@
 #define ALL   (ATTN__IN(ATTN_FLASH_ATTN) | ATTN__IN(ATTN_ROCM_FLASH) | ATTN__IN(ATTN_XFORMERS))
 #define FLASH ATTN__IN(ATTN_FLASH_ATTN)
 
-/* What a part has of a field. */
+/* What a part shows of a field. */
 enum take {
     NONE,     /* null */
-    WHOLE,    /* all of it, the value of a number */
+    WHOLE,    /* all of it */
     ZERO,     /* the number 0 */
     SEQS,     /* the part's sequences */
-    STARTS,   /* the same, and the end of the last */
-    REBASED,  /* starts that begin at 0 */
+    STARTS,   /* start locations of the part's sequences, and the end of the last one */
+    REBASED,  /* the same, counted from the first token of the part */
     TOKENS,   /* the part's tokens */
-    PREFILLS, /* counts of the part */
+    PREFILLS, /* and the next two: counts of the part */
     PREFILL_TOKENS,
     DECODE_TOKENS
 };
 
-/* A field in both parts; flavours that are not named have it null. */
+/* What both parts show of a field; flavours without a bit here show null. */
 struct rule {
     uint8_t prefill;
     uint8_t decode;
@@ -80,7 +80,7 @@ void attn__parts_drop(struct attn_builder_impl *b)
     }
 }
 
-/* Elements [first, first + count) of the outer dimension, as far as the whole has them. */
+/* Reduces a view to elements [first, first + count) of its outer dimension, as far as there are any. */
 static void slice(struct attn_view *view, uint64_t first, uint64_t count)
 {
     const int64_t size = view->dtype == ATTN_INT64 ? 8 : 4;
@@ -153,7 +153,7 @@ static bool has(const struct attn_builder_impl *b, uint32_t field)
     return attn__field(&b->whole, field, 0)->kind != ATTN_VIEW_NULL;
 }
 
-/* What the original asserts before it takes a part. */
+/* vLLM's assertions on the whole. */
 static int32_t check(const struct attn_builder_impl *b, uint32_t part, struct attn_error *err)
 {
     static const uint32_t all[] = {

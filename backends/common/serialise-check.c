@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Whether bytes are a serialised step that this builder can hold. Every number in them may be hostile. */
+/* Checks that bytes are a serialised step that this builder can restore. Any number in them may be hostile.
+ */
 #include "fail.h"
 #include "serialise.h"
 
@@ -22,7 +23,7 @@ bool attn__serialised_find(const struct attn__serialised *in, uint32_t field, ui
     return false;
 }
 
-/* A number of the header that is to be the builder's. */
+/* Refuses a number that has to be the builder's own and is not. */
 static int32_t same(const char *name, uint64_t got, uint64_t wanted, struct attn_error *err)
 {
     return got == wanted ? ATTN_OK
@@ -67,7 +68,7 @@ static int32_t check_header(struct attn__serialised *in, struct attn_error *err)
     for (uint32_t g = 0; g < m->groups && status == ATTN_OK; g++) {
         uint32_t block;
         memcpy(&block, in->data + sizeof *h + g * sizeof block, sizeof block);
-        status = same("block", block, in->b->group[g].given.block, err);
+        status = same("block", block, in->b->group[g].params.block, err);
     }
     if (status == ATTN_OK && (h->seqs > in->b->params.max_seqs || h->queries > h->seqs ||
                               h->first_row > in->b->params.max_seqs - h->seqs))
@@ -77,12 +78,12 @@ static int32_t check_header(struct attn__serialised *in, struct attn_error *err)
     return status;
 }
 
-/* What a field is to be like. */
+/* The kind, type and largest shape that a field may have. */
 struct form {
     uint32_t kind;
     uint32_t dtype;
     uint32_t rank;
-    uint64_t most[2];
+    uint64_t max[2];
 };
 
 static bool find_form(const struct attn__serialised *in, uint32_t field, uint32_t index, struct form *form)
@@ -96,7 +97,7 @@ static bool find_form(const struct attn__serialised *in, uint32_t field, uint32_
     if (encoder && in->b->cross == NULL)
         return false;
     if (array != NULL)
-        *form = (struct form){array->kind, array->dtype, 1, {array->room, 0}};
+        *form = (struct form){array->kind, array->dtype, 1, {array->capacity, 0}};
     else if (table != NULL && field == ATTN__SERIALISED_ROWS)
         *form = (struct form){ATTN_VIEW_LIST, ATTN_INT32, 2, {rows, 2}};
     else if (table != NULL)
@@ -115,12 +116,12 @@ static int32_t check_elements(const struct attn__serialised *in, const struct at
         return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field),
                           "%s has dtype 0x%x and rank %u, not 0x%x and %u", name_of(r->field), r->dtype,
                           r->rank, form->dtype, form->rank);
-    if (r->shape[0] > form->most[0] || r->shape[1] > form->most[1])
+    if (r->shape[0] > form->max[0] || r->shape[1] > form->max[1])
         return attn__fail(err, ATTN_E_SIZE, 0, name_of(r->field),
                           "%s is [%llu, %llu]; this builder has room for [%llu, %llu]", name_of(r->field),
                           (unsigned long long)r->shape[0], (unsigned long long)r->shape[1],
-                          (unsigned long long)form->most[0], (unsigned long long)form->most[1]);
-    /* The shape is bounded by arrays in memory, so that the product fits. */
+                          (unsigned long long)form->max[0], (unsigned long long)form->max[1]);
+    /* The shape is not larger than the builder's array, so that the product fits 64 bits. */
     const uint64_t bytes = r->shape[0] * (r->rank == 2 ? r->shape[1] : 1) * cell;
     if (r->offset > in->size || bytes > in->size - r->offset)
         return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field),
@@ -130,12 +131,12 @@ static int32_t check_elements(const struct attn__serialised *in, const struct at
     return ATTN_OK;
 }
 
-/* The builder reports its own shapes of heads; a step of others is not for it. */
+/* Numbers that depend on the builder's parameters have to be the same here. */
 static int32_t check_number(const struct attn__serialised *in, const struct attn_serialised_record *r,
                             struct attn_error *err)
 {
     const struct attn_builder_params *p = &in->b->params;
-    const int64_t most =
+    const int64_t max =
         r->field == ATTN_FIELD_USE_CUDA_GRAPH || r->field == ATTN_FIELD_IS_PROFILE_RUN ? 1 : INT32_MAX;
     const struct {
         uint32_t field, value;
@@ -145,14 +146,14 @@ static int32_t check_number(const struct attn__serialised *in, const struct attn
                {ATTN_FIELD_DATA_TYPE, p->kv_dtype},
                {ATTN_FIELD_Q_DATA_TYPE, p->q_dtype}};
 
-    if (r->value < 0 || r->value > most)
+    if (r->value < 0 || r->value > max)
         return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field), "%s is %lld; accepted: 0 to %lld",
-                          name_of(r->field), (long long)r->value, (long long)most);
+                          name_of(r->field), (long long)r->value, (long long)max);
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (r->field == own[i].field)
             return same(name_of(r->field), (uint64_t)r->value, own[i].value, err);
     return r->field == ATTN_FIELD_PAGE_SIZE
-               ? same("page_size", (uint64_t)r->value, in->b->group[r->index].given.block, err)
+               ? same("page_size", (uint64_t)r->value, in->b->group[r->index].params.block, err)
                : ATTN_OK;
 }
 

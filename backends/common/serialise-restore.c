@@ -3,7 +3,7 @@
 #include "parts.h"
 #include "serialise.h"
 
-/* Cells that are converted at a time. */
+/* Cells that are copied at a time. */
 #define CELLS 64u
 
 static int64_t number(const struct attn__serialised *in, uint32_t field)
@@ -13,7 +13,7 @@ static int64_t number(const struct attn__serialised *in, uint32_t field)
     return attn__serialised_find(in, field, 0, &r) && r.kind == ATTN_VIEW_NUMBER ? r.value : 0;
 }
 
-/* Elements of a field, 0 if it is not there. */
+/* Number of elements of a field, 0 if it is missing. */
 static uint64_t length(const struct attn__serialised *in, uint32_t field, uint32_t index)
 {
     struct attn_serialised_record r;
@@ -21,7 +21,7 @@ static uint64_t length(const struct attn__serialised *in, uint32_t field, uint32
     return attn__serialised_find(in, field, index, &r) && r.kind != ATTN_VIEW_NULL ? r.shape[0] : 0;
 }
 
-/* Sets the counts that adding the sequences one by one would have left. */
+/* Sets the counts of the step, which the builder would have after adding its sequences. */
 static void count(const struct attn__serialised *in)
 {
     struct attn_builder_impl *b = in->b;
@@ -73,21 +73,21 @@ static void restore_table(const struct attn__serialised *in, const struct attn_s
     for (uint64_t i = 0; i < r->shape[0]; i++) {
         const uint32_t row = in->header.first_row + (uint32_t)i;
         const uint32_t filled = (uint32_t)attn__serialised_at(in, &rows, 2 * i);
-        attn__table_cut(table, row, 0);
+        attn__table_truncate(table, row, 0);
         for (uint32_t first = 0; first < filled; first += CELLS) {
             int64_t cells[CELLS];
-            const uint32_t some = filled - first < CELLS ? filled - first : CELLS;
+            const uint32_t n = filled - first < CELLS ? filled - first : CELLS;
             /* A graph may show fewer columns than a row has. */
-            for (uint32_t k = 0; k < some; k++)
+            for (uint32_t k = 0; k < n; k++)
                 cells[k] =
                     first + k < r->shape[1] ? attn__serialised_at(in, r, i * r->shape[1] + first + k) : 0;
-            attn__table_put(table, row, first, cells, some);
+            attn__table_write(table, row, first, cells, n);
         }
         table->row[row].start = (uint32_t)attn__serialised_at(in, &rows, 2 * i + 1);
     }
 }
 
-/* A field as it was written, which may differ from what a build would show. */
+/* Restores a field as it was serialised, which after an advance differs from what a build would show. */
 static void restore_field(const struct attn__serialised *in, uint32_t field, uint32_t index)
 {
     struct attn_view *view = attn__field(&in->b->whole, field, index);
@@ -110,7 +110,7 @@ static void restore_field(const struct attn__serialised *in, uint32_t field, uin
     view->shape[1] = r.shape[1];
 }
 
-/* Padding has start locations in memory that the field does not show. */
+/* Writes the start locations of padding, which the view does not show and serialising leaves out. */
 static void finish_starts(const struct attn__serialised *in)
 {
     int32_t *starts = attn__i32(in->b->group, ATTN_FIELD_QUERY_START_LOC);
@@ -133,9 +133,9 @@ int32_t attn__builder_restore(struct attn_builder_impl *b, const void *data, uin
     args.graph = (uint32_t)number(&in, ATTN_FIELD_USE_CUDA_GRAPH);
     args.pad = in.header.seqs - in.header.queries;
     count(&in);
-    b->moved = true;
+    b->adds_stale = true;
     attn__builder_show(b, &args, in.header.seqs);
-    b->whole.untabled = in.header.untabled;
+    b->whole.prefills_without_table = in.header.untabled;
     for (uint32_t field = 1; field < ATTN_FIELDS; field++)
         for (uint32_t i = 0; i < attn__serialise_count(&b->whole, field); i++)
             restore_field(&in, field, i);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Whether the fields of a serialised step agree with each other. */
+/* Checks that the fields of a serialised step agree with each other. */
 #include "fail.h"
 #include "serialise.h"
 
-/* What the elements of an array are to be. */
+/* What is checked of the elements of an array. */
 enum rule { FROM_ZERO, RISING, ANY };
 
 static int32_t refuse(uint32_t field, uint64_t i, int64_t value, const char *wanted, struct attn_error *err)
@@ -12,15 +12,15 @@ static int32_t refuse(uint32_t field, uint64_t i, int64_t value, const char *wan
                       attn__field_infos[field].name, (unsigned long long)i, (long long)value, wanted);
 }
 
-/* Elements of [0, most]; rising ones begin with 0. */
+/* Elements are in [0, max]; with RISING the first is 0 and none is below the one before. */
 static int32_t check_array(const struct attn__serialised *in, const struct attn_serialised_record *r,
-                           enum rule rule, int64_t most, struct attn_error *err)
+                           enum rule rule, int64_t max, struct attn_error *err)
 {
     int64_t last = 0;
 
     for (uint64_t i = 0; i < r->shape[0]; i++) {
         const int64_t value = attn__serialised_at(in, r, i);
-        if (value < 0 || value > most)
+        if (value < 0 || value > max)
             return refuse(r->field, i, value, "not negative, and within the step", err);
         if (rule == RISING && (value < last || (i == 0 && value != 0)))
             return refuse(r->field, i, value, "0 first, then never falling", err);
@@ -29,9 +29,9 @@ static int32_t check_array(const struct attn__serialised *in, const struct attn_
     return ATTN_OK;
 }
 
-/* A field that may be missing; if it is there it has `count` elements. */
+/* Checks a field, which may be missing; otherwise it has `count` elements. */
 static int32_t check_field(const struct attn__serialised *in, uint32_t field, uint32_t index, uint64_t count,
-                           enum rule rule, int64_t most, struct attn_error *err)
+                           enum rule rule, int64_t max, struct attn_error *err)
 {
     struct attn_serialised_record r;
 
@@ -41,11 +41,11 @@ static int32_t check_field(const struct attn__serialised *in, uint32_t field, ui
         return attn__fail(err, ATTN_E_INVALID, 0, attn__field_infos[field].name,
                           "%s has %llu elements, not %llu", attn__field_infos[field].name,
                           (unsigned long long)r.shape[0], (unsigned long long)count);
-    return rule == ANY ? ATTN_OK : check_array(in, &r, rule, most, err);
+    return rule == ANY ? ATTN_OK : check_array(in, &r, rule, max, err);
 }
 
-/* Value of a number that has to be there. */
-static int32_t get_number(const struct attn__serialised *in, uint32_t field, int64_t most, int64_t *out,
+/* Reads a number that must not be missing. */
+static int32_t get_number(const struct attn__serialised *in, uint32_t field, int64_t max, int64_t *out,
                           struct attn_error *err)
 {
     struct attn_serialised_record r;
@@ -54,12 +54,12 @@ static int32_t get_number(const struct attn__serialised *in, uint32_t field, int
     if (!attn__serialised_find(in, field, 0, &r) || r.kind != ATTN_VIEW_NUMBER)
         return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not there", name);
     *out = r.value;
-    return r.value <= most ? ATTN_OK
-                           : attn__fail(err, ATTN_E_INVALID, 0, name, "%s is %lld; accepted: up to %lld",
-                                        name, (long long)r.value, (long long)most);
+    return r.value <= max ? ATTN_OK
+                          : attn__fail(err, ATTN_E_INVALID, 0, name, "%s is %lld; accepted: up to %lld", name,
+                                       (long long)r.value, (long long)max);
 }
 
-/* Start locations are the sums of lengths, if both are there. */
+/* If start locations and lengths are both there, the former are the sums of the latter. */
 static int32_t check_sums(const struct attn__serialised *in, uint32_t starts, uint32_t lens, uint32_t index,
                           struct attn_error *err)
 {
@@ -78,7 +78,7 @@ static int32_t check_sums(const struct attn__serialised *in, uint32_t starts, ui
     return ATTN_OK;
 }
 
-/* A list that is kept twice, for the host and for the device, has the same elements in both. */
+/* The list for the host and the array for the device have the same elements, if both are there. */
 static int32_t check_equal(const struct attn__serialised *in, uint32_t list, uint32_t array, uint32_t index,
                            struct attn_error *err)
 {
@@ -93,7 +93,7 @@ static int32_t check_equal(const struct attn__serialised *in, uint32_t list, uin
     return ATTN_OK;
 }
 
-/* Blocks of rows: all cells behind them are 0. */
+/* Cells behind the blocks of a row are 0. */
 static int32_t check_table(const struct attn__serialised *in, uint32_t field, uint32_t index, uint32_t group,
                            struct attn_error *err)
 {
@@ -139,11 +139,11 @@ static int32_t check_pages(const struct attn__serialised *in, uint32_t g, struct
         indices.kind == ATTN_VIEW_NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "paged_kv_indices", "paged_kv_indices is not there");
     const uint64_t paged = indptr.shape[0] - 1;
-    const int64_t most = (int64_t)(indices.shape[0] < INT32_MAX ? indices.shape[0] : INT32_MAX);
-    int32_t status = check_array(in, &indptr, RISING, most, err);
+    const int64_t max = (int64_t)(indices.shape[0] < INT32_MAX ? indices.shape[0] : INT32_MAX);
+    int32_t status = check_array(in, &indptr, RISING, max, err);
     if (status == ATTN_OK)
         status = check_field(in, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g, paged, FROM_ZERO,
-                             in->b->group[g].given.block, err);
+                             in->b->group[g].params.block, err);
     return status == ATTN_OK
                ? check_field(in, ATTN_FIELD_BLOCK_TABLE_BOUND, g, paged, FROM_ZERO, INT32_MAX, err)
                : status;
@@ -198,9 +198,9 @@ static int32_t check_map(const struct attn__serialised *in, uint32_t modality, i
                          struct attn_error *err)
 {
     struct attn_serialised_record sources;
-    const bool given = attn__serialised_find(in, ATTN_FIELD_MULTI_MODAL_SOURCES, modality, &sources) &&
-                       sources.kind != ATTN_VIEW_NULL;
-    const uint64_t pairs = given ? sources.shape[0] : 0;
+    const bool present = attn__serialised_find(in, ATTN_FIELD_MULTI_MODAL_SOURCES, modality, &sources) &&
+                         sources.kind != ATTN_VIEW_NULL;
+    const uint64_t pairs = present ? sources.shape[0] : 0;
     const int32_t status =
         check_field(in, ATTN_FIELD_MULTI_MODAL_SOURCES, modality, pairs, FROM_ZERO, INT64_MAX, err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Serialises a step. */
+/* Writes a step as bytes that a builder of another process can restore. */
 #include "serialise.h"
 #include "fail.h"
 
@@ -52,7 +52,7 @@ uint32_t attn__serialise_count(const struct attn_metadata_impl *whole, uint32_t 
                                                               : 1;
 }
 
-/* The output. Without `data` its size is only counted. */
+/* The output. Without `data` only its size is computed. */
 struct writer {
     const struct attn_builder_impl *b;
     char *data;
@@ -66,7 +66,7 @@ static uint32_t size_of(uint32_t dtype)
     return dtype == ATTN_INT64 ? 8 : 4;
 }
 
-/* A record and its elements, whose rows are `stride` bytes apart in memory. */
+/* Writes a record and its elements; `stride` is the distance in bytes of their rows in memory. */
 static void add_record(struct writer *w, struct attn_serialised_record *record, const char *from,
                        int64_t stride)
 {
@@ -111,7 +111,7 @@ static int32_t add_field(struct writer *w, uint32_t field, uint32_t index, struc
     return ATTN_OK;
 }
 
-/* Which blocks of its sequence each row of a block table shows. */
+/* Writes which blocks of its sequence each row of a block table shows. */
 static void add_table_rows(struct writer *w, uint32_t index, uint32_t field)
 {
     const struct attn_metadata_impl *m = &w->b->whole;
@@ -160,7 +160,7 @@ int32_t attn__builder_serialise(const struct attn_builder_impl *b, void *data, u
                                             .seqs = m->seqs,
                                             .queries = m->queries,
                                             .first_row = m->first_row,
-                                            .untabled = m->untabled};
+                                            .untabled = m->prefills_without_table};
     struct writer w = {.b = b};
     int32_t status = add_all(&w, err);
     const uint64_t front = sizeof header + blocks * sizeof(uint32_t);
@@ -176,7 +176,7 @@ int32_t attn__builder_serialise(const struct attn_builder_impl *b, void *data, u
     memcpy(data, &header, sizeof header);
     memset((char *)data + sizeof header, 0, blocks * sizeof(uint32_t));
     for (uint32_t g = 0; g < m->groups; g++)
-        memcpy((char *)data + sizeof header + g * sizeof(uint32_t), &b->group[g].given.block,
+        memcpy((char *)data + sizeof header + g * sizeof(uint32_t), &b->group[g].params.block,
                sizeof(uint32_t));
     w = (struct writer){.b = b, .data = data, .record = front, .bytes = front + records};
     return add_all(&w, err);

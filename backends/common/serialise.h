@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A serialised step: one builder writes it, builders of other processes read it and trust none of it. */
+/* Serialised steps: one builder writes them; builders of other processes read them, and check every number.
+ */
 #ifndef ATTN_COMMON_SERIALISE_H
 #define ATTN_COMMON_SERIALISE_H
 
 #include "builder.h"
 
 /*
- * The field number of a record beside each block table: i32 [rows, 2], how many blocks a row shows, and at
- * which block of the sequence they begin. The cells behind them are 0.
+ * The field number of a record that comes with each block table: i32 [rows, 2], how many blocks a row shows,
+ * and at which block of the sequence they begin. The cells behind them are 0.
  */
 #define ATTN__SERIALISED_ROWS 0u
 
-/* A serialised step that is being read. It may be unaligned, so that everything is copied out. */
+/* A serialised step that is being read. It may be unaligned, so that numbers are copied before use. */
 struct attn__serialised {
     struct attn_builder_impl *b;
     const char *data;
@@ -24,7 +25,7 @@ struct attn__array *attn__serialise_array(struct attn_builder_impl *builder, uin
 /* The builder's block table of a field; NULL for others. */
 struct attn__table *attn__serialise_table(struct attn_builder_impl *builder, uint32_t field, uint32_t index);
 
-/* How many records of a field there can be. */
+/* How many records a field can have. */
 uint32_t attn__serialise_count(const struct attn_metadata_impl *whole, uint32_t field);
 
 /* The record of a field; false if there is none. */
@@ -50,8 +51,7 @@ static inline int64_t attn__serialised_at(const struct attn__serialised *in,
 int32_t attn__serialised_check(struct attn__serialised *in, struct attn_builder_impl *builder,
                                const void *data, uint64_t size, struct attn_error *err);
 
-/* Whether fields agree with each other where a kernel would else read out of bounds. Part of the check above.
- */
+/* Part of the check above: fields that disagree with each other would let kernels read out of bounds. */
 int32_t attn__serialised_check_values(const struct attn__serialised *in, struct attn_error *err);
 
 int32_t attn__builder_serialise(const struct attn_builder_impl *builder, void *data, uint64_t capacity,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Makes foreign text fit for a terminal and for one line: what could steer either is written as an escape. */
+/* Escapes foreign text, so that it stays on one line and cannot control a terminal. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static unsigned decode(const unsigned char *text, size_t *out_size)
     if (size > 1)
         code &= 0x7fU >> size;
     for (size_t i = 1; i < size; i++) {
-        if ((text[i] & 0xc0) != 0x80) /* the zero at the end is none either */
+        if ((text[i] & 0xc0) != 0x80) /* not a continuation byte; the terminating zero is not one either */
             return 0;
         code = code << 6 | (text[i] & 0x3fU);
     }
@@ -27,8 +27,8 @@ static unsigned decode(const unsigned char *text, size_t *out_size)
     return code;
 }
 
-/* Control characters, line separators, and marks that turn the direction of what follows. */
-static bool is_plain(unsigned code)
+/* False for control characters, line separators, and marks that change the direction of text. */
+static bool is_printable(unsigned code)
 {
     if (code < 0x20 || (code >= 0x7f && code < 0xa0))
         return false;
@@ -36,12 +36,12 @@ static bool is_plain(unsigned code)
            !(code >= 0x2066 && code <= 0x2069);
 }
 
-bool attn__is_plain(const char *text)
+bool attn__is_printable(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
     for (size_t size; *p != 0; p += size) {
         unsigned code = decode(p, &size);
-        if (size == 0 || !is_plain(code))
+        if (size == 0 || !is_printable(code))
             return false;
     }
     return true;
@@ -70,7 +70,7 @@ bool attn__show(const char *text, char *out, size_t size)
     while (*p != 0 && used + 1 < size) {
         unsigned code = decode(p, &length);
         size_t wrote = length;
-        if (length == 0 || !is_plain(code)) {
+        if (length == 0 || !is_printable(code)) {
             length = length != 0 ? length : 1;
             wrote = escape(p, length, out + used, size - used);
         } else if (length < size - used) {
@@ -78,7 +78,7 @@ bool attn__show(const char *text, char *out, size_t size)
         } else {
             wrote = 0;
         }
-        if (wrote == 0) /* no room for the whole of it */
+        if (wrote == 0) /* the escape or character does not fit */
             break;
         used += wrote;
         p += length;

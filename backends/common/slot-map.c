@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Slot mapping: where the keys and values of the new tokens of a sequence go. */
+/* Slot mapping: where in the cache the keys and values of new tokens are written. */
 #include "slot-map.h"
 
 #include "fail.h"
 
-/* Page `index` of a list. */
 static inline int64_t page_at(const void *blocks, int64_t wide, int64_t index)
 {
     return wide != 0 ? ((const int64_t *)blocks)[index] : ((const int32_t *)blocks)[index];
 }
 
-/* Largest page of a range: what a check needs, without a branch for each. */
+/* The largest page number of a range. Checking it alone keeps a branch per page out of the loop. */
 static int64_t largest_page(const void *blocks, int64_t wide, int64_t first, int64_t end)
 {
-    int64_t most = -1;
+    int64_t max = -1;
 
     if (wide != 0) {
         for (int64_t i = first; i < end; i++)
-            most = ((const int64_t *)blocks)[i] > most ? ((const int64_t *)blocks)[i] : most;
+            max = ((const int64_t *)blocks)[i] > max ? ((const int64_t *)blocks)[i] : max;
     } else {
-        int32_t narrow = -1;
+        int32_t max32 = -1;
         for (int64_t i = first; i < end; i++)
-            narrow = ((const int32_t *)blocks)[i] > narrow ? ((const int32_t *)blocks)[i] : narrow;
-        most = narrow;
+            max32 = ((const int32_t *)blocks)[i] > max32 ? ((const int32_t *)blocks)[i] : max32;
+        max = max32;
     }
-    return most;
+    return max;
 }
 
 static int32_t check_lengths(const struct attn_slot_args *args, struct attn_error *err)
@@ -65,7 +64,7 @@ static int32_t check_rules(const struct attn_slot_args *args, struct attn_error 
     return check_ranks(args, err);
 }
 
-/* Every key of this rank has a page, and every slot 64 bits. */
+/* Checks that all keys of this rank have a page, and that their slots fit 64 bits. */
 static int32_t check_pages(const struct attn_slots *slots, const struct attn_slot_args *args,
                            struct attn_error *err)
 {
@@ -84,10 +83,10 @@ static int32_t check_pages(const struct attn_slots *slots, const struct attn_slo
                           "blocks has %llu pages of %u tokens, but the sequence of %lld tokens needs %lld",
                           (unsigned long long)args->block_count, args->block, (long long)args->seq_len,
                           (long long)needed);
-    const int64_t most = largest_page(args->blocks, slots->wide, first / slots->block, needed);
-    if (most > (INT64_MAX - slots->block) / slots->block)
+    const int64_t max = largest_page(args->blocks, slots->wide, first / slots->block, needed);
+    if (max > (INT64_MAX - slots->block) / slots->block)
         return attn__fail(err, ATTN_E_INVALID, 0, "blocks", "page %lld of %u tokens has no slots of 64 bits",
-                          (long long)most, args->block);
+                          (long long)max, args->block);
     return ATTN_OK;
 }
 
@@ -115,24 +114,24 @@ int32_t attn__slots_init(struct attn_slots *slots, const struct attn_slot_args *
     return check_pages(slots, args, err);
 }
 
-/* `count` slots from `slot` on; a compiler makes vectors of this. */
-static inline void run_up(int64_t *restrict out, int64_t slot, int64_t count)
+/* Kept this simple so that the compiler vectorises it. */
+static inline void write_consecutive(int64_t *restrict out, int64_t slot, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         out[i] = slot + i;
 }
 
-/* Tokens [token, token + count) of a page. */
+/* Slots of tokens [token, token + count) of a page. */
 static inline void write_page(int64_t page, int64_t block, int64_t token, int64_t count,
                               int64_t *restrict out)
 {
     if (page < 0)
         attn__slots_none(out, count);
     else
-        run_up(out, page * block + token, count);
+        write_consecutive(out, page * block + token, count);
 }
 
-/* Whole pages of a block that is known when this is compiled: no loop for the tokens of a page is left. */
+/* Inlined with a constant block, so that the compiler unrolls the loop over the tokens of a page. */
 static inline __attribute__((always_inline)) void
 whole_pages(const struct attn_slots *slots, int64_t first, int64_t end, int64_t block, int64_t *restrict out)
 {
@@ -157,7 +156,7 @@ static void write_pages(const struct attn_slots *slots, int64_t first, int64_t e
     }
 }
 
-/* All keys are here: a beginning, whole pages, an end. */
+/* Without sharding: the rest of the first page, whole pages, and the beginning of the last. */
 static void write_all(const struct attn_slots *slots, int64_t *out)
 {
     int64_t position = slots->from, page = position / slots->block, token = position % slots->block;
@@ -182,18 +181,18 @@ static void write_all(const struct attn_slots *slots, int64_t *out)
         write_page(page_at(slots->blocks, slots->wide, page), slots->block, 0, slots->to - position, out);
 }
 
-/* Keys are dealt to ranks `interleave` at a time, which never crosses a page. */
+/* Keys are sharded over the ranks in chunks of `interleave`, which never cross a page. */
 static void write_sharded(const struct attn_slots *slots, int64_t *out)
 {
     const struct attn_cp_shard *shard = &slots->shard;
 
     for (int64_t position = slots->from; position < slots->to;) {
-        const int64_t share = position / shard->interleave, inside = position % shard->interleave;
+        const int64_t chunk = position / shard->interleave, inside = position % shard->interleave;
         int64_t count = shard->interleave - inside;
         if (count > slots->to - position)
             count = slots->to - position;
-        if (share % shard->world == shard->rank) {
-            const int64_t local = share / shard->world * shard->interleave + inside;
+        if (chunk % shard->world == shard->rank) {
+            const int64_t local = chunk / shard->world * shard->interleave + inside;
             write_page(page_at(slots->blocks, slots->wide, local / slots->block), slots->block,
                        local % slots->block, count, out);
         } else {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Capture buffers: their layout, their first contents, and the fields of a captured size. */
+/* Capture buffers: lays them out, fills them for the first time, and makes the metadata of a captured size.
+ */
 #include "state-fields.h"
 
 enum { ALIGNMENT = 64 };
@@ -16,7 +17,7 @@ static bool place_array(struct attn__capture_array *array, uint64_t elements, ui
     return true;
 }
 
-/* The columns of one table, in rows that all tables share. */
+/* Places the columns of one table in the rows, which all tables share. */
 static bool place_columns(struct attn__capture_array *array, uint64_t batch, uint64_t width, uint64_t *row)
 {
     *array = (struct attn__capture_array){.offset = *row, .elements = batch * width, .size = 4};
@@ -44,7 +45,8 @@ static bool place_rows(struct attn__capture_layout *l)
     return true;
 }
 
-/* What no step changes: query offsets, and the block tables that FlashInfer shows and nobody reads. */
+/* What no step changes: query offsets, and FlashInfer's block tables, which its metadata has but no kernel
+ * reads. */
 static bool place_constants(struct attn__capture_layout *l)
 {
     bool fits = place_array(&l->starts, (uint64_t)l->max_batch + 1, 4, &l->bytes);
@@ -98,14 +100,14 @@ void attn__capture_fill(const struct attn__capture_layout *l, char *image)
     for (uint32_t g = 0; g < l->groups; g++) {
         const struct attn__capture_group *group = &l->group[g];
         memset(image + group->slots.offset, 0xff, batch * sizeof(int64_t));
-        /* A FlashInfer graph sees one whole page of each sequence, others one token. */
+        /* FlashInfer graphs are captured with one full page of each sequence, others with one token. */
         const bool infer = l->flavour == ATTN_FLASHINFER;
         fill_i32(image, &l->lens[g], batch, infer ? (int32_t)group->block : 1, 0);
         if (!infer)
             continue;
         fill_i32(image, &group->indptr, batch + 1, 0, 1);
         fill_i32(image, &group->last_page_lens, batch, (int32_t)group->block, 0);
-        for (uint64_t i = 0; i < batch; i++) /* the same for all */
+        for (uint64_t i = 0; i < batch; i++) /* all groups use the same indices */
             if (l->indices.size == 8)
                 ((int64_t *)(void *)(image + l->indices.offset))[i] = (int64_t)i;
             else
@@ -210,7 +212,7 @@ void attn__capture_fields(const struct attn__capture_layout *l, const struct att
 {
     m->flavour = l->flavour;
     m->groups = l->groups;
-    m->modalities = 1; /* without maps */
+    m->modalities = 1; /* without index maps */
     m->seqs = m->queries = m->tokens = batch;
     m->max_q = 1;
     m->graph = 1;

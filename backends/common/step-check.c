@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Whether metadata can advance by a step in place: the assertions of the original, and bounds. */
+/* Checks that metadata can advance by a step in place: vLLM's assertions, and the bounds of arrays. */
 #include "fail.h"
 #include "step.h"
 
@@ -22,7 +22,7 @@ static int32_t want_number(const struct attn__step *step, uint32_t field, uint32
                       name_of(field), (long long)view->value, (long long)value);
 }
 
-/* Number of elements or rows. */
+/* The outer dimension of a field. */
 static int32_t want_shape(const struct attn__step *step, uint32_t field, uint32_t group, uint64_t count,
                           struct attn_error *err)
 {
@@ -69,7 +69,7 @@ static int32_t check_counts(const struct attn__step *step, struct attn_error *er
 }
 
 /* The query tokens of the next step: as many as now, or one each where prefills become decodes. */
-static int32_t check_rows(struct attn__step *step, struct attn_error *err)
+static int32_t check_query_tokens(struct attn__step *step, struct attn_error *err)
 {
     const struct attn_view *starts = attn__field(&step->b->whole, ATTN_FIELD_QUERY_START_LOC, 0);
     int32_t status = want_shape(step, ATTN_FIELD_QUERY_START_LOC, 0, (uint64_t)step->queries + 1, err);
@@ -126,15 +126,15 @@ static int32_t check_numbers(const struct attn__step *step, struct attn_error *e
     return status;
 }
 
-/* The longest sequence is the longest of the list. */
+/* max_decode_seq_len is the maximum of seq_lens. */
 static int32_t check_longest(const struct attn__step *step, uint32_t group, struct attn_error *err)
 {
     const int32_t *lens = attn__field_i32(&step->b->whole, ATTN_FIELD_SEQ_LENS, group);
-    int32_t most = 0;
+    int32_t max_len = 0;
 
     for (uint32_t i = 0; lens != NULL && i < step->seqs; i++)
-        most = lens[i] > most ? lens[i] : most;
-    return lens != NULL ? want_number(step, ATTN_FIELD_MAX_DECODE_SEQ_LEN, group, most, err) : ATTN_OK;
+        max_len = lens[i] > max_len ? lens[i] : max_len;
+    return lens != NULL ? want_number(step, ATTN_FIELD_MAX_DECODE_SEQ_LEN, group, max_len, err) : ATTN_OK;
 }
 
 static int32_t check_group(const struct attn__step *step, uint32_t g, struct attn_error *err)
@@ -166,9 +166,9 @@ static int32_t check_group(const struct attn__step *step, uint32_t g, struct att
 }
 
 /*
- * Every new token has a block in the row of its sequence: cells behind a row's own blocks are 0, which is
- * the number of a block of another sequence. A row that was trimmed to a window does not begin with the first
- * block.
+ * Every new token needs a block in the row of its sequence: the cells behind the blocks of a row are 0, which
+ * is a valid block of another sequence. Rows that were trimmed to a window are refused, because their first
+ * cell is not the first block.
  */
 static int32_t check_row(const struct attn__step *step, uint32_t g, uint32_t i, struct attn_error *err)
 {
@@ -177,10 +177,10 @@ static int32_t check_row(const struct attn__step *step, uint32_t g, uint32_t i, 
     const struct attn__table_row *row = &group->table.row[m->first_row + i];
     const struct attn_view *contexts = attn__field(m, ATTN_FIELD_CONTEXT_LENS_TENSOR, 0);
     const int32_t *starts = attn__field_i32(m, ATTN_FIELD_QUERY_START_LOC, 0);
-    const int64_t len = attn__field_i32(m, ATTN_FIELD_SEQ_LENS_TENSOR, g)[i], block = group->given.block;
+    const int64_t len = attn__field_i32(m, ATTN_FIELD_SEQ_LENS_TENSOR, g)[i], block = group->params.block;
     const int64_t next = len + (step->args->accepted != NULL ? step->args->accepted[i] : 1);
     const int64_t width = (int64_t)attn__field(m, ATTN_FIELD_BLOCK_TABLES, g)->shape[1];
-    const int64_t cells = row->filled < width ? row->filled : width, window = group->given.window;
+    const int64_t cells = row->filled < width ? row->filled : width, window = group->params.window;
 
     if (contexts->kind == ATTN_VIEW_ARRAY && contexts->host != NULL) {
         const int64_t real = (int64_t)((const int32_t *)contexts->host)[i] + starts[i + 1] - starts[i];
@@ -191,7 +191,7 @@ static int32_t check_row(const struct attn__step *step, uint32_t g, uint32_t i, 
                 "is to be built",
                 i, (long long)real, (long long)len);
     }
-    if ((group->given.given & ATTN_GIVEN_WINDOW) != 0 && !step->b->flash &&
+    if ((group->params.given & ATTN_GIVEN_WINDOW) != 0 && !step->b->flash &&
         next > (window + block - 1) / block * block + next % block)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "window",
                           "sequence %u grows beyond its window of %lld: its next step is to be built", i,
@@ -212,7 +212,7 @@ int32_t attn__step_check(struct attn__step *step, struct attn_error *err)
     if (status == ATTN_OK && step->args->prefill_to_decode != 0)
         status = check_prefill_to_decode(step, err);
     if (status == ATTN_OK)
-        status = check_rows(step, err);
+        status = check_query_tokens(step, err);
     if (status == ATTN_OK && step->args->prefill_to_decode == 0)
         status = check_numbers(step, err);
     for (uint32_t g = 0; g < m->groups && status == ATTN_OK; g++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* From one step of decoding to the next: host arrays here, a device's by the entry of its backend. */
+/* Advances metadata to the next decode step: host arrays here, device arrays by advance_step of the backend.
+ */
 #include "step.h"
 
 #include "advance.h"
@@ -13,7 +14,7 @@ static int32_t *ints(const struct attn_metadata_impl *m, uint32_t field, uint32_
     return view->kind == ATTN_VIEW_ARRAY || view->kind == ATTN_VIEW_LIST ? view->host : NULL;
 }
 
-/* The host's arrays of one group. Tokens and positions are the step's, and go with the first group. */
+/* The host's arrays of one group. Tokens and positions exist once, and are advanced with the first group. */
 static struct attn_advance host_arrays(const struct attn__step *step, uint32_t g)
 {
     const struct attn_metadata_impl *m = &step->b->whole;
@@ -22,8 +23,8 @@ static struct attn_advance host_arrays(const struct attn__step *step, uint32_t g
 
     return (struct attn_advance){.seqs = step->seqs,
                                  .queries = step->queries,
-                                 .rows = step->num_tokens,
-                                 .block = step->b->group[g].given.block,
+                                 .num_tokens = step->num_tokens,
+                                 .block = step->b->group[g].params.block,
                                  .keep_padding = step->b->infer,
                                  .table_width = (uint32_t)table->shape[1],
                                  .index_size = table->dtype == ATTN_INT64 ? 8 : 4,
@@ -61,7 +62,7 @@ static void device_arrays(const struct attn__step *step, uint32_t g, struct attn
     const struct attn_view *table = attn__field(m, ATTN_FIELD_BLOCK_TABLES, g);
 
     ATTN_INIT(to);
-    to->block = step->b->group[g].given.block;
+    to->block = step->b->group[g].params.block;
     to->seqs = step->seqs;
     to->queries = step->queries;
     to->num_tokens = step->num_tokens;
@@ -149,7 +150,7 @@ static void prefills_to_decodes(const struct attn__step *step)
     attn__field(m, ATTN_FIELD_MAX_QUERY_LEN, 0)->value = 1;
     for (uint32_t g = 0; g < m->groups; g++)
         attn__field(m, ATTN_FIELD_SLOT_MAPPING, g)->shape[0] = step->seqs;
-    m->prefills = m->prompt_tokens = m->untabled = b->prefills = b->prompt_tokens = 0;
+    m->prefills = m->prompt_tokens = m->prefills_without_table = b->prefills = b->prompt_tokens = 0;
     m->tokens = step->seqs;
     m->max_q = b->max_q = 1;
     b->decode_tokens = step->queries;
@@ -222,7 +223,7 @@ int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_adv
     if (!b->direct && mirrored)
         carry_to_next_copy(b);
     step.starts = step.starts != NULL ? ints(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0) : NULL;
-    b->moved = true;
+    b->adds_stale = true;
     attn__parts_drop(b);
     if (args->prefill_to_decode != 0)
         prefills_to_decodes(&step);

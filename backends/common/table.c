@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Rows of a block table: writing, shortening, and knowing what is to travel. */
+/* Rows of a block table: writes and truncates them, and tracks the cells to copy to the device. */
 #include "table.h"
 
-uint32_t attn__table_misfit(const struct attn__table *table, const int64_t *blocks, uint32_t count)
+uint32_t attn__table_first_overflow(const struct attn__table *table, const int64_t *blocks, uint32_t count)
 {
     uint64_t bad = 0;
 
@@ -49,7 +49,7 @@ static void write_cells(struct attn__table *table, uint32_t row, uint32_t first,
     mark(table, row, first, first + count);
 }
 
-void attn__table_cut(struct attn__table *table, uint32_t row, uint32_t keep)
+void attn__table_truncate(struct attn__table *table, uint32_t row, uint32_t keep)
 {
     struct attn__table_row *state = &table->row[row];
     const uint32_t size = table->dtype == ATTN_INT64 ? 8 : 4;
@@ -70,11 +70,11 @@ void attn__table_shift(struct attn__table *table, uint32_t row, uint32_t cells)
 
     memmove(at, at + (size_t)cells * size, (size_t)left * size);
     mark(table, row, 0, left);
-    attn__table_cut(table, row, left);
+    attn__table_truncate(table, row, left);
 }
 
-void attn__table_put(struct attn__table *table, uint32_t row, uint32_t first, const int64_t *blocks,
-                     uint32_t count)
+void attn__table_write(struct attn__table *table, uint32_t row, uint32_t first, const int64_t *blocks,
+                       uint32_t count)
 {
     struct attn__table_row *state = &table->row[row];
 
@@ -92,6 +92,6 @@ void attn__table_set(struct attn__table *table, uint32_t row, const int64_t *blo
     const uint32_t kept = attn__table_kept(state, start, count, unchanged);
 
     state->start = start;
-    attn__table_put(table, row, kept, blocks + start + kept, count - kept);
-    attn__table_cut(table, row, count);
+    attn__table_write(table, row, kept, blocks + start + kept, count - kept);
+    attn__table_truncate(table, row, count);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * A block table whose rows outlive steps: in host memory, and on a device with memory of its own there too,
- * where only changed cells are copied. Cells behind the blocks of a row are always 0.
+ * A block table whose rows are kept from step to step, in host memory and, if the device has its own, there
+ * too, so that only changed cells are copied. Cells behind the blocks of a row are always 0.
  */
 #ifndef ATTN_COMMON_TABLE_H
 #define ATTN_COMMON_TABLE_H
@@ -14,17 +14,17 @@
 struct attn__table_row {
     uint32_t filled;
     uint32_t start;
-    uint32_t dirty_from; /* cells [dirty_from, dirty_to) are to travel; equal = none */
+    uint32_t dirty_from; /* cells [dirty_from, dirty_to) have to be copied to the device; equal: none */
     uint32_t dirty_to;
 };
 
 struct attn__table {
     char *cells;               /* in host memory */
-    struct attn_buffer device; /* where kernels read; the same memory if `direct` */
-    int64_t device_stride;     /* bytes between rows there */
-    int64_t stride;            /* bytes between rows of `cells` */
+    struct attn_buffer device; /* where kernels read; the memory of `cells` if direct */
+    int64_t device_stride;     /* bytes from row to row in `device` */
+    int64_t stride;            /* bytes from row to row in `cells` */
     struct attn__table_row *row;
-    uint32_t *dirty; /* numbers of rows with cells that are to travel */
+    uint32_t *dirty; /* rows with cells to copy */
     uint32_t dirty_count;
     uint32_t rows;
     uint32_t width; /* columns */
@@ -44,11 +44,10 @@ static inline int64_t attn__table_get(const struct attn__table *table, uint32_t 
     return table->dtype == ATTN_INT64 ? ((const int64_t *)at)[cell] : ((const int32_t *)at)[cell];
 }
 
-/* Index of the first of `count` blocks that a cell cannot hold, or `count`. */
-uint32_t attn__table_misfit(const struct attn__table *table, const int64_t *blocks, uint32_t count);
+/* Index of the first of `count` block numbers that do not fit a cell, or `count` if all do. */
+uint32_t attn__table_first_overflow(const struct attn__table *table, const int64_t *blocks, uint32_t count);
 
-/* How many of the leading blocks of a list need not be written again when the row shows it from `start` on.
- */
+/* How many leading cells need not be written again when the row is to show the list from `start` on. */
 static inline uint32_t attn__table_kept(const struct attn__table_row *row, uint32_t start, uint32_t count,
                                         uint32_t unchanged)
 {
@@ -60,7 +59,7 @@ static inline uint32_t attn__table_kept(const struct attn__table_row *row, uint3
     return kept < count ? kept : count;
 }
 
-/* Whether a row shows just that already. */
+/* Whether a row shows exactly these blocks already. */
 static inline bool attn__table_shows(const struct attn__table_row *row, uint32_t start, uint32_t count,
                                      uint32_t unchanged)
 {
@@ -69,17 +68,17 @@ static inline bool attn__table_shows(const struct attn__table_row *row, uint32_t
 }
 
 /*
- * Shows blocks [start, start + count) of the list in a row; those below `unchanged` are there already if the
- * row began at the same block. Cells that are no longer in use become 0. The caller has checked the numbers.
+ * Makes a row show blocks [start, start + count) of the list; those below `unchanged` are in it already if it
+ * began with the same block. Unused cells become 0. The caller has checked the numbers.
  */
 void attn__table_set(struct attn__table *table, uint32_t row, const int64_t *blocks, uint32_t start,
                      uint32_t count, uint32_t unchanged);
-/* Writes `count` cells from `first` on, which is at most the row's filled. */
-void attn__table_put(struct attn__table *table, uint32_t row, uint32_t first, const int64_t *blocks,
-                     uint32_t count);
-/* Drops the first `cells` cells of a row, which has at least as many: the others move to the front. */
+/* Writes `count` cells from `first` on, which is not above `filled` of the row. */
+void attn__table_write(struct attn__table *table, uint32_t row, uint32_t first, const int64_t *blocks,
+                       uint32_t count);
+/* Removes the first `cells` cells of a row, which has at least as many, and moves the others to the front. */
 void attn__table_shift(struct attn__table *table, uint32_t row, uint32_t cells);
-/* Empties a row behind its first `keep` cells. */
-void attn__table_cut(struct attn__table *table, uint32_t row, uint32_t keep);
+/* Sets all cells behind the first `keep` to 0. */
+void attn__table_truncate(struct attn__table *table, uint32_t row, uint32_t keep);
 
 #endif

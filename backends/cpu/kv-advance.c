@@ -20,7 +20,7 @@ int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn
     const uint32_t index_size = args->index_dtype == ATTN_INT64 ? 8 : 4;
     const struct attn_advance advance = {.seqs = args->seqs,
                                          .queries = args->queries,
-                                         .rows = args->num_tokens,
+                                         .num_tokens = args->num_tokens,
                                          .block = args->block,
                                          .keep_padding = args->keep_padding,
                                          .table_width = args->table_width,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Builders and their metadata: handles, arguments, and the calls into the table that does the work. */
+/* Builders and their metadata: checks handles and arguments, and calls the function table of the builder. */
 #include <stdlib.h>
 
 #include "builder-table.h"
@@ -39,12 +39,12 @@ int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, st
     return status == ATTN_OK ? ATTN_OK : attn__fail(err, status, own->reason, own->field, "%s", own->message);
 }
 
-int32_t attn__builder_take(const void *given, void *copy, size_t size, uint32_t known, const char *name,
+int32_t attn__builder_take(const void *args, void *copy, size_t size, uint32_t known, const char *name,
                            const void **out, struct attn_error *err)
 {
-    *out = given;
-    if (given == NULL || *(const uint32_t *)given != (uint32_t)size) {
-        const int32_t status = attn__argument_copy(given, copy, size, name, out, err);
+    *out = args;
+    if (args == NULL || *(const uint32_t *)args != (uint32_t)size) {
+        const int32_t status = attn__argument_copy(args, copy, size, name, out, err);
         if (status != ATTN_OK)
             return status;
     }
@@ -54,7 +54,7 @@ int32_t attn__builder_take(const void *given, void *copy, size_t size, uint32_t 
     return ATTN_OK;
 }
 
-/* The flavour that a backend's name says. */
+/* The flavour in the name of a backend. */
 static uint32_t own_flavour(const struct attn_backend *backend)
 {
     for (uint32_t i = 1; backend != NULL && i < sizeof flavours / sizeof flavours[0]; i++)
@@ -119,7 +119,7 @@ void attn_builder_destroy(struct attn_builder *builder)
 {
     if (builder == NULL)
         return;
-    /* In a child after fork the device's memory is not there to be freed. */
+    /* A child after fork cannot free memory of the device. */
     if (builder->backend == NULL || builder->born == attn__fork_generation())
         builder->table->destroy(builder->impl);
     if (builder->backend != NULL)
@@ -250,10 +250,10 @@ int32_t attn_metadata_get(const struct attn_metadata *metadata, uint32_t field, 
         return status;
     const struct attn_builder *builder = metadata->builder;
     struct attn_view own;
-    struct attn_error words;
+    struct attn_error inner;
     ATTN_INIT(&own);
-    attn__error_open(&words);
-    status = attn__builder_end(builder, builder->table->get(metadata->impl, field, index, &own, &words),
-                               &words, "metadata get", err);
+    attn__error_open(&inner);
+    status = attn__builder_end(builder, builder->table->get(metadata->impl, field, index, &own, &inner),
+                               &inner, "metadata get", err);
     return status == ATTN_OK ? attn__answer(out, &own, sizeof own, "out", err) : status;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One layer in one step: new keys and values into the cache, then attention, in the order of the class. */
+/* Runs one layer of one step: writes new keys and values to the cache, and computes attention. */
 #include "dispatch/plan.h"
 #include "serving/layer.h"
 #include "serving/state.h"
 
-/* What the steps of a forward share. */
+/* The arguments of a call. */
 struct forward {
     const struct attn_layer *layer;
     struct attn__state_core *core;
@@ -53,7 +53,7 @@ static int32_t check_objects(const struct attn_layer *layer, const struct attn_s
     return status;
 }
 
-/* The class under the layer's number is the layer's. */
+/* The class under the layer's number has to be the one that the layer was made for. */
 static int32_t check_class(const struct attn_layer *layer, const struct attn__state_core *core,
                            struct attn_error *err)
 {
@@ -91,7 +91,7 @@ static int32_t check_keys(const struct forward *f, struct attn_error *err)
 
 /* ---------------------------------------------------------------- the cache */
 
-/* Encoders cache nothing. */
+/* Whether this call writes the cache; encoders cache nothing. */
 static bool writes(const struct forward *f)
 {
     return f->kv != NULL && is_given(&f->tensors->k_new) && f->layer->problem.type != ATTN_ENCODER &&
@@ -101,7 +101,7 @@ static bool writes(const struct forward *f)
 static int32_t write_cache(const struct forward *f, struct attn_error *err)
 {
     const struct attn_problem *problem = &f->layer->problem;
-    const bool own = problem->kv_source != ATTN_KV_CACHE; /* then the problem says what k_new is */
+    const bool own = problem->kv_source != ATTN_KV_CACHE; /* then the problem has the type of k_new */
     const uint32_t dtype = f->core->classes[f->layer->desc.class_index].new_dtype;
     struct attn_kv_write_args args;
 
@@ -164,8 +164,8 @@ static void set_tensors(const struct forward *f, enum attn__run_kind kind, struc
     skip_tokens(&out->lse, f->step->skipped);
 }
 
-/* Masks and scales by sequence are laid out for whole steps. */
-static int32_t check_apart(const struct forward *f, struct attn_error *err)
+/* Masks and scales by sequence are laid out for the whole step, and cannot be split. */
+static int32_t check_separate_runs(const struct forward *f, struct attn_error *err)
 {
     const struct attn_problem *problem = &f->layer->problem;
     const char *key = problem->mask != ATTN_MASK_NONE                    ? "mask"
@@ -178,7 +178,7 @@ static int32_t check_apart(const struct forward *f, struct attn_error *err)
                ? ATTN_OK
                : attn__fail(
                      err, ATTN_E_UNSUPPORTED, 0, key,
-                     "prompts and decodes of this step run apart, which %s cannot; a builder made with "
+                     "prompts and decodes of this step run separately, which %s cannot; a builder made with "
                      "chunked = 1 gives prompts rows in the block tables",
                      key);
 }
@@ -209,7 +209,7 @@ static int32_t run(const struct forward *f, enum attn__run_kind kind, struct att
     return status;
 }
 
-/* A cache is read that is not there. */
+/* Refuses a step that reads the cache if none is given. */
 static int32_t check_cache(const struct forward *f, struct attn_error *err)
 {
     const struct attn__state_core *core = f->core;
@@ -226,7 +226,7 @@ static int32_t run_all(const struct forward *f, struct attn_error *err)
     int32_t status = check_cache(f, err);
 
     if (status == ATTN_OK)
-        status = check_apart(f, err);
+        status = check_separate_runs(f, err);
     if (status == ATTN_OK)
         status = run(f, ATTN__RUN_NEW, err);
     return status == ATTN_OK ? run(f, ATTN__RUN_MAIN, err) : status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Layers: what is checked once, when a model is set up. */
+/* Creates layers; what does not change from step to step is checked here, once. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "select/problem.h"
 #include "serving/layer.h"
 
-/* An address is there exactly if the problem has a use for it. */
+/* An array has to be given if the problem uses it, and must not be otherwise. */
 static int32_t check_given(const void *data, bool wanted, const char *name, const char *key,
                            struct attn_error *err)
 {
@@ -74,7 +74,7 @@ int32_t attn_layer_create(struct attn_backend *backend, const struct attn_layer_
         free(layer);
         return status;
     }
-    layer->desc.layer_class = NULL; /* the caller's, who may free it */
+    layer->desc.layer_class = NULL; /* it belongs to the caller, who may free it */
     layer->layer_class.problem = &layer->problem;
     attn__backend_hold(backend);
     *out = layer;

@@ -10,7 +10,7 @@
 struct attn_metadata {
     struct attn_builder *builder;
     struct attn_metadata_impl *impl;
-    uint64_t step; /* of the whole: counts the steps that its builder has made, built, restored or advanced */
+    uint64_t step; /* of `whole`: counts the steps that its builder has built, restored or advanced */
 };
 
 struct attn_builder {
@@ -23,13 +23,13 @@ struct attn_builder {
     struct attn_metadata decode;
 };
 
-/* NULL handle, a child after fork, or a lost device. */
+/* Refuses a NULL handle, a child after fork, and a lost device. */
 int32_t attn__builder_begin(const struct attn_builder *builder, const char *what, struct attn_error *err);
-/* The same for metadata, which is to be of a step that has not ended. */
+/* The same for metadata; also refuses metadata of a step that has ended. */
 int32_t attn__metadata_begin(const struct attn_metadata *metadata, const char *what, struct attn_error *err);
-/* How many prompts of a step have blocks that their rows of the block tables do not show. */
-uint32_t attn__metadata_untabled(const struct attn_metadata *metadata);
-/* What a table's call returned, as attn__call_end has it; without a backend as it is. */
+/* How many prompts of a step have blocks that no block table shows. */
+uint32_t attn__metadata_prefills_without_table(const struct attn_metadata *metadata);
+/* Passes on what a builder's function returned: through attn__call_end, or unchanged without a backend. */
 int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, struct attn_error *own,
                           const char *what, struct attn_error *err);
 
@@ -44,8 +44,9 @@ struct attn_layer {
 
 /* ---------------------------------------------------------------- builders */
 
-/* A sized argument in this library's size; what the builder's maker did not know must be zero. */
-int32_t attn__builder_take(const void *given, void *copy, size_t size, uint32_t known, const char *name,
+/* Copies a sized struct into this version's size; members that the plugin's builder does not know must be
+ * zero. */
+int32_t attn__builder_take(const void *args, void *copy, size_t size, uint32_t known, const char *name,
                            const void **out, struct attn_error *err);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What becomes of metadata after its build: parts, the next step in place, bytes for other processes. */
+/* Calls on metadata that was built: parts, advancing to the next step, serialising and restoring. */
 #include "metadata.h"
 #include "builder-table.h"
 #include "dispatch/call.h"
 #include "serving/layer.h"
 
-/* Begins a call that only the whole takes, if the builder's maker offers it. */
+/* Begins a call that takes no part, and that the builder may not offer. */
 static int32_t begin(const struct attn_metadata *metadata, const char *what, bool offered,
                      struct attn_error *err)
 {
@@ -20,17 +20,17 @@ static int32_t begin(const struct attn_metadata *metadata, const char *what, boo
                                 what);
 }
 
-/* Builders of plugins show all rows. */
-uint32_t attn__metadata_untabled(const struct attn_metadata *metadata)
+/* Builders of plugins have the blocks of all sequences in their tables. */
+uint32_t attn__metadata_prefills_without_table(const struct attn_metadata *metadata)
 {
-    return metadata->builder->table == &attn__common_builder ? metadata->impl->untabled : 0;
+    return metadata->builder->table == &attn__common_builder ? metadata->impl->prefills_without_table : 0;
 }
 
-/* The table of a handle that may be NULL. */
+/* Whether the builder behind a handle, which may be NULL, has this function. */
 #define OFFERS(metadata, entry)                                                                              \
     ((metadata) != NULL && (metadata)->builder != NULL && (metadata)->builder->table->entry != NULL)
 
-/* A part of a part: itself, or none. */
+/* A part is its own part of the same kind and has none of the other. */
 static int32_t part_of_part(struct attn_metadata *metadata, uint32_t part, struct attn_metadata **out)
 {
     const struct attn_builder *builder = metadata->builder;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* From the metadata of a step to the batches of each layer class. */
+/* Fills the batch of a run from the metadata of a step. */
 #include "dispatch/call.h"
 #include "serving/state-step.h"
 
-/* A number, 0 if the flavour has none. */
 int32_t attn__step_number(const struct attn__step_view *step, uint32_t field, uint32_t index, int64_t *out,
                           struct attn_error *err)
 {
@@ -16,12 +15,12 @@ int32_t attn__step_number(const struct attn__step_view *step, uint32_t field, ui
 
 /* ---------------------------------------------------------------- members of a batch */
 
-/* An array of a captured size, and its copy where the host knows the step. */
+/* Points a member at an array of the capture buffers; returns its host copy, or NULL if the host has none. */
 static const void *set_capture(const struct attn__step_view *step, const struct attn__capture_array *array,
                                struct attn_buffer *out)
 {
     const struct attn__capture *capture = step->state->capture;
-    const char *image = step->metadata == &step->state->face.whole ? NULL : capture->image;
+    const char *image = step->metadata == &step->state->capture_builder.whole ? NULL : capture->image;
 
     *out = capture->place.device;
     out->byte_offset += array->offset;
@@ -37,7 +36,7 @@ static uint32_t longest(const int32_t *lens, uint32_t count)
     return (uint32_t)max;
 }
 
-/* The most new tokens of a sequence, where the flavour does not tell and its start locations do. */
+/* The largest number of query tokens of a sequence, for flavours whose metadata does not tell. */
 static uint32_t widest(const int32_t *starts, uint32_t count)
 {
     int32_t max = 0;
@@ -47,38 +46,38 @@ static uint32_t widest(const int32_t *starts, uint32_t count)
     return (uint32_t)max;
 }
 
-/* Queries: one token of each sequence in a graph. */
+/* Sets the query tokens; a graph has one of each sequence. */
 static void set_queries(const struct attn__step_view *step, const struct attn_problem *problem, uint32_t seqs,
                         struct attn__run *run)
 {
     struct attn_batch *batch = run->batch;
     struct attn_batch_host *host = run->host;
-    const uint32_t most = problem->max_q < step->num_tokens ? problem->max_q : step->num_tokens;
+    const uint32_t bound = problem->max_q < step->num_tokens ? problem->max_q : step->num_tokens;
 
     batch->seqs = seqs;
     batch->num_tokens = step->num_tokens;
-    batch->max_q = step->max_q != 0 ? step->max_q : most;
+    batch->max_q = step->max_q != 0 ? step->max_q : bound;
     batch->q_offsets = step->starts.device;
     host->q_offsets = step->starts.host;
     if (step->state->batch != 0)
         host->q_offsets = set_capture(step, &step->state->capture->layout.starts, &batch->q_offsets);
 }
 
-/* A block table, from which keys are read; false if it has no columns: nothing was cached. */
+/* Sets the block table; *out_found is false if it has no columns, because nothing is cached. */
 static int32_t set_table(const struct attn__step_view *step, uint32_t field, uint32_t group,
-                         struct attn__run *run, bool *out_given, struct attn_error *err)
+                         struct attn__run *run, bool *out_found, struct attn_error *err)
 {
     struct attn_view table;
     const int32_t status = attn__step_get(step, field, group, &table, err);
 
-    *out_given = false;
+    *out_found = false;
     if (status != ATTN_OK || table.kind != ATTN_VIEW_ARRAY || table.shape[1] == 0)
         return status;
     if (table.dtype != ATTN_INT32)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, attn_field_name(field),
                           "%s has elements of i64; a plan reads tables of i32", attn_field_name(field));
     struct attn_batch *batch = run->batch;
-    *out_given = true;
+    *out_found = true;
     batch->table = table.device;
     batch->table_stride = table.stride;
     batch->table_width = (uint32_t)table.shape[1];
@@ -96,7 +95,7 @@ static int32_t set_table(const struct attn__step_view *step, uint32_t field, uin
 
 /* ---------------------------------------------------------------- classes */
 
-/* FlashInfer in a graph: everything is in the buffers. */
+/* FlashInfer in a graph reads all arrays from the capture buffers. */
 static void set_captured_pages(const struct attn__step_view *step, uint32_t group, struct attn__run *run)
 {
     const struct attn__capture_layout *layout = &step->state->capture->layout;
@@ -110,9 +109,9 @@ static void set_captured_pages(const struct attn__step_view *step, uint32_t grou
     host->last_page_lens = set_capture(step, &buffers->last_page_lens, &batch->last_page_lens);
 }
 
-/* FlashInfer: lengths follow from pages. */
+/* FlashInfer: computes sequence lengths from the pages. */
 static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uint32_t seqs,
-                         struct attn__run *run, bool *out_given, struct attn_error *err)
+                         struct attn__run *run, bool *out_found, struct attn_error *err)
 {
     const struct attn__state_core *core = step->state->core;
     const int32_t block = (int32_t)core->groups[group].block;
@@ -125,8 +124,8 @@ static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uin
         status = attn__step_get(step, ATTN_FIELD_PAGED_KV_INDICES, group, &indices, err);
     if (status == ATTN_OK)
         status = attn__step_get(step, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, group, &last, err);
-    *out_given = status == ATTN_OK && indptr.kind != ATTN_VIEW_NULL && indptr.shape[0] > 1;
-    if (!*out_given)
+    *out_found = status == ATTN_OK && indptr.kind != ATTN_VIEW_NULL && indptr.shape[0] > 1;
+    if (!*out_found)
         return status;
     if (step->state->batch != 0) {
         set_captured_pages(step, group, run);
@@ -161,7 +160,7 @@ static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uin
 
 /* Self-attention over the cache of a group, or over the new tokens. */
 static int32_t set_self(const struct attn__step_view *step, uint32_t i, struct attn__run *run,
-                        bool *out_given, struct attn_error *err)
+                        bool *out_found, struct attn_error *err)
 {
     const struct attn_state *state = step->state;
     const uint32_t group = state->core->classes[i].group;
@@ -169,7 +168,7 @@ static int32_t set_self(const struct attn__step_view *step, uint32_t i, struct a
     struct attn_view lens;
     int32_t status = attn__step_get(step, ATTN_FIELD_SEQ_LENS_TENSOR, group, &lens, err);
 
-    *out_given = status == ATTN_OK;
+    *out_found = status == ATTN_OK;
     if (status != ATTN_OK)
         return status;
     const uint32_t seqs = state->batch != 0 ? state->batch : (uint32_t)lens.shape[0];
@@ -179,22 +178,22 @@ static int32_t set_self(const struct attn__step_view *step, uint32_t i, struct a
                           (unsigned long long)lens.shape[0], seqs);
     set_queries(step, &state->core->problems[i], seqs, run);
     if (state->core->infer && run->source != ATTN_KV_NEW)
-        return set_pages(step, group, seqs, run, out_given, err);
+        return set_pages(step, group, seqs, run, out_found, err);
     batch->kv_lens = lens.device;
     run->host->kv_lens = lens.host;
     if (state->batch != 0 && !state->core->infer)
         run->host->kv_lens = set_capture(step, &state->capture->layout.lens[group], &batch->kv_lens);
     if (run->source != ATTN_KV_NEW)
-        return set_table(step, ATTN_FIELD_BLOCK_TABLES, group, run, out_given, err);
-    /* What was computed before is in no cache that this run reads: it attends to its new tokens. */
+        return set_table(step, ATTN_FIELD_BLOCK_TABLES, group, run, out_found, err);
+    /* This run reads no cache: tokens attend to the new tokens of their sequence alone. */
     batch->kv_lens = (struct attn_buffer){NULL, 0};
     run->host->kv_lens = NULL;
     return ATTN_OK;
 }
 
-/* The encoder's own tokens: those of prompts. */
-static int32_t set_encoder(const struct attn__step_view *step, uint32_t most, struct attn__run *run,
-                           bool *out_given, struct attn_error *err)
+/* Encoder self-attention, over the encoder tokens of the step's prompts. */
+static int32_t set_encoder(const struct attn__step_view *step, uint32_t max_q, struct attn__run *run,
+                           bool *out_found, struct attn_error *err)
 {
     struct attn_view starts;
     int64_t tokens;
@@ -202,63 +201,62 @@ static int32_t set_encoder(const struct attn__step_view *step, uint32_t most, st
 
     if (status == ATTN_OK)
         status = attn__step_number(step, ATTN_FIELD_NUM_ENCODER_TOKENS, 0, &tokens, err);
-    *out_given = status == ATTN_OK && step->prefills > 0 && starts.kind != ATTN_VIEW_NULL;
-    if (!*out_given)
+    *out_found = status == ATTN_OK && step->prefills > 0 && starts.kind != ATTN_VIEW_NULL;
+    if (!*out_found)
         return status;
     const int32_t *host = starts.host;
     run->batch->seqs = step->prefills;
     run->batch->num_tokens = host != NULL ? (uint32_t)host[step->prefills] : (uint32_t)tokens;
-    run->batch->max_q = most;
+    run->batch->max_q = max_q;
     run->batch->q_offsets = starts.device;
     run->host->q_offsets = host;
     return ATTN_OK;
 }
 
-/* Classes whose keys are the encoder's. */
+/* Encoder self-attention and cross-attention, whose keys are of encoder tokens. */
 static int32_t set_cross(const struct attn__step_view *step, uint32_t i, struct attn__run *run,
-                         bool *out_given, struct attn_error *err)
+                         bool *out_found, struct attn_error *err)
 {
     const struct attn_state *state = step->state;
     const struct attn_problem *problem = &state->core->problems[i];
     struct attn_batch *batch = run->batch;
     struct attn_view lens, starts;
-    int64_t most;
+    int64_t max_q;
     int32_t status = attn__step_get(step, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0, &lens, err);
 
     if (status == ATTN_OK)
-        status = attn__step_number(step, ATTN_FIELD_MAX_ENCODER_SEQ_LEN, 0, &most, err);
-    *out_given = status == ATTN_OK && lens.kind != ATTN_VIEW_NULL;
-    if (!*out_given)
+        status = attn__step_number(step, ATTN_FIELD_MAX_ENCODER_SEQ_LEN, 0, &max_q, err);
+    *out_found = status == ATTN_OK && lens.kind != ATTN_VIEW_NULL;
+    if (!*out_found)
         return status;
     batch->kv_lens = lens.device;
     run->host->kv_lens = lens.host;
     if (problem->type == ATTN_ENCODER)
-        return set_encoder(step, (uint32_t)most, run, out_given, err);
+        return set_encoder(step, (uint32_t)max_q, run, out_found, err);
     set_queries(step, problem, (uint32_t)lens.shape[0], run);
     if (state->batch != 0)
         run->host->kv_lens = set_capture(step, &state->capture->layout.encoder_lens, &batch->kv_lens);
     if (run->source != ATTN_KV_NEW)
-        return set_table(step, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, run, out_given, err);
+        return set_table(step, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, run, out_found, err);
     status = attn__step_get(step, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, &starts, err);
-    *out_given = status == ATTN_OK && starts.kind != ATTN_VIEW_NULL && step->prefills > 0;
+    *out_found = status == ATTN_OK && starts.kind != ATTN_VIEW_NULL && step->prefills > 0;
     batch->kv_offsets = starts.device;
     run->host->kv_offsets = starts.host;
     return status;
 }
 
 int32_t attn__run_fill(const struct attn__step_view *step, uint32_t layer_class, struct attn__run *run,
-                       bool *out_given, struct attn_error *err)
+                       bool *out_found, struct attn_error *err)
 {
     const uint32_t type = step->state->core->problems[layer_class].type;
 
     ATTN_INIT(run->batch);
     ATTN_INIT(run->host);
     return type == ATTN_ENCODER || type == ATTN_ENCODER_DECODER
-               ? set_cross(step, layer_class, run, out_given, err)
-               : set_self(step, layer_class, run, out_given, err);
+               ? set_cross(step, layer_class, run, out_found, err)
+               : set_self(step, layer_class, run, out_found, err);
 }
 
-/* Host copies are given all or not at all. */
 void attn__run_finish(const struct attn__step_view *step, const struct attn_problem *problem,
                       struct attn__run *run)
 {
@@ -279,8 +277,8 @@ void attn__run_finish(const struct attn__step_view *step, const struct attn_prob
     if (host->kv_lens != NULL)
         batch->max_kv = longest(host->kv_lens, batch->seqs);
     else if (batch->kv_lens.data == NULL && batch->kv_offsets.data == NULL)
-        batch->max_kv = batch->max_q; /* the new tokens are all there is */
-    if (step->state->batch != 0)      /* what a capture bakes in holds for every replay */
+        batch->max_kv = batch->max_q; /* keys are the new tokens alone */
+    if (step->state->batch != 0)      /* captured arguments have to hold for every replay */
         batch->max_kv = step->state->core->params.max_capture_len < problem->max_kv
                             ? step->state->core->params.max_capture_len
                             : problem->max_kv;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What all states of a model share: plans, and memory that is sized from their maxima alone. */
+/* What all states of a model share: plans, and memory that is allocated once for their maxima. */
 #include <stdlib.h>
 
 #include "attn/device.h"
 #include "dispatch/call.h"
 #include "serving/state.h"
 
-int32_t attn__block_alloc(struct attn_backend *backend, uint64_t size, struct attn__block *out,
-                          struct attn_error *err)
+int32_t attn__allocate(struct attn_backend *backend, uint64_t size, struct attn__allocation *out,
+                       struct attn_error *err)
 {
-    *out = (struct attn__block){.size = size};
+    *out = (struct attn__allocation){.size = size};
     return size == 0 ? ATTN_OK : attn_memory_alloc(backend, size, &out->buffer, err);
 }
 
-void attn__block_free(struct attn_backend *backend, struct attn__block *block)
+void attn__release(struct attn_backend *backend, struct attn__allocation *block)
 {
     attn_memory_free(backend, &block->buffer);
-    *block = (struct attn__block){.size = 0};
+    *block = (struct attn__allocation){.size = 0};
 }
 
 /* ---------------------------------------------------------------- memory */
 
-/* Zeroed counters, and the start locations 0, 1, 2, ... */
+/* Clears the counters, and writes the start locations 0, 1, 2, ... */
 static int32_t fill_memory(struct attn__state_core *core, struct attn_error *err)
 {
     const uint64_t counters = core->scratch.counters.size;
@@ -46,7 +46,7 @@ static int32_t fill_memory(struct attn__state_core *core, struct attn_error *err
     return status;
 }
 
-/* Scratch and counters of the largest plan, which all share, start locations, and FlashInfer's lengths. */
+/* Allocates scratch and counters, which all plans share, start locations, and FlashInfer's lengths. */
 static int32_t make_memory(struct attn__state_core *core, struct attn_error *err)
 {
     const struct attn_plan_sizes *sizes = &core->set->sizes;
@@ -60,7 +60,7 @@ static int32_t make_memory(struct attn__state_core *core, struct attn_error *err
     if (core->host_starts == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "max_seqs", "no memory for %u start locations",
                           core->max_seqs + 1);
-    const int32_t status = attn__block_alloc(core->backend, lens + core->lens.size, &core->memory, err);
+    const int32_t status = attn__allocate(core->backend, lens + core->lens.size, &core->memory, err);
     if (status != ATTN_OK)
         return status;
     ATTN_INIT(&core->scratch);
@@ -80,7 +80,7 @@ void attn__core_drop(struct attn__state_core *core)
     if (core == NULL || --core->refs > 0)
         return;
     attn__set_destroy(core, core->set);
-    attn__block_free(core->backend, &core->memory);
+    attn__release(core->backend, &core->memory);
     attn__staging_finish(&core->staging, core->backend);
     attn__backend_drop(core->backend);
     free(core->host_starts);
@@ -97,7 +97,7 @@ void attn__core_drop(struct attn__state_core *core)
     free(core);
 }
 
-/* The type of new keys and values where the cache has one of its own. */
+/* Checks the type of new keys and values, or chooses one. */
 static int32_t check_kind(struct attn__state_core *core, uint32_t i, struct attn_error *err)
 {
     struct attn_layer_class *class = &core->classes[i];
@@ -113,25 +113,25 @@ static int32_t check_kind(struct attn__state_core *core, uint32_t i, struct attn
     return ATTN_OK;
 }
 
-/* What a class asks of its flavour and of the groups. */
-static int32_t check_class(struct attn__state_core *core, uint32_t i, const struct attn_layer_class *given,
+/* Checks a class against the flavour and the cache groups, and takes it over. */
+static int32_t check_class(struct attn__state_core *core, uint32_t i, const struct attn_layer_class *source,
                            struct attn_error *err)
 {
     struct attn_problem *problem = &core->problems[i];
-    struct attn_error words;
+    struct attn_error inner;
     const uint32_t wanted = core->infer ? ATTN_CSR : ATTN_TABLE;
 
-    attn__error_open(&words);
-    if (given->problem == NULL)
+    attn__error_open(&inner);
+    if (source->problem == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "problem", "classes[%u]: problem is NULL", i);
-    const int32_t status = attn_problem_resolve(given->problem, problem, &words);
+    const int32_t status = attn_problem_resolve(source->problem, problem, &inner);
     if (status != ATTN_OK)
-        return attn__fail_class(i, status, &words, err);
-    if (given->group >= core->params.groups)
+        return attn__fail_class(i, status, &inner, err);
+    if (source->group >= core->params.groups)
         return attn__fail(err, ATTN_E_INVALID, 0, "group",
-                          "classes[%u]: group is %u; there are %u cache groups", i, given->group,
+                          "classes[%u]: group is %u; there are %u cache groups", i, source->group,
                           core->params.groups);
-    core->classes[i] = *given;
+    core->classes[i] = *source;
     core->classes[i].problem = problem;
     const int32_t kind = check_kind(core, i, err);
     if (kind != ATTN_OK)
@@ -149,10 +149,10 @@ static int32_t check_class(struct attn__state_core *core, uint32_t i, const stru
     if (core->infer && index != core->params.index_dtype)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "index",
                           "classes[%u]: index must be the index_dtype of the state", i);
-    if (problem->type != ATTN_ENCODER_DECODER && problem->block != core->groups[given->group].block)
+    if (problem->type != ATTN_ENCODER_DECODER && problem->block != core->groups[source->group].block)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_BLOCK_SIZE, "block",
                           "classes[%u]: block is %u; that of cache group %u, %u, is accepted", i,
-                          problem->block, given->group, core->groups[given->group].block);
+                          problem->block, source->group, core->groups[source->group].block);
     return ATTN_OK;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A step of a state: plans for all classes, and what a layer runs with. */
+/* Begins a step of a state: prepares the plans of all classes, and returns what a layer runs with. */
 #include "attn/device.h"
 #include "dispatch/call.h"
 #include "serving/state.h"
 
-/* The runs that there are. */
+/* Lists the runs of the step; returns their number. */
 static uint32_t list_runs(const struct attn_state *state)
 {
     const struct attn__state_core *core = state->core;
@@ -23,32 +23,36 @@ static uint32_t list_runs(const struct attn_state *state)
     return count;
 }
 
-/* FlashInfer's lengths and the plans of all classes. */
-static int32_t plan_step(const struct attn_state *state, char *slot, void *stream, struct attn_error *err)
+/* Copies FlashInfer's lengths to the device and prepares the plans of all classes. */
+static int32_t plan_step(const struct attn_state *state, char *block, void *stream, struct attn_error *err)
 {
     const struct attn__state_core *core = state->core;
     const uint64_t staging = core->staging.bytes - core->lens.size;
     int32_t status = ATTN_OK;
 
     if (core->infer && state->batch == 0) {
-        const struct attn_buffer from = {slot, staging};
+        const struct attn_buffer from = {block, staging};
         status = attn_memory_copy(core->backend, &core->lens.buffer, &from, core->lens.size,
                                   ATTN_COPY_TO_DEVICE, stream, err);
     }
     if (status != ATTN_OK)
         return status;
-    const struct attn_span span = {{slot, 0}, staging};
+    const struct attn_span span = {{block, 0}, staging};
     return attn_plan_prepare_many(core->plan_list, core->batch_list, core->schedule_list, list_runs(state),
                                   &span, stream, err);
 }
 
-/* The plan of the buffers as they will be, by the device: nothing of the host is read, and nothing copied. */
+/*
+ * Prepares the plans of a graph while it is captured. The device plans when the graph is launched, over what
+ * the buffers then have: nothing is read or copied on the host.
+ */
 static int32_t plan_capture(const struct attn_state *clone, const struct attn_metadata *metadata,
                             void *stream, struct attn_error *err)
 {
     const struct attn__state_core *core = clone->core;
     const struct attn__staging *staging = &clone->capture->staging;
-    const struct attn_span span = {{staging->slot != NULL ? staging->slot->memory : NULL, 0}, staging->bytes};
+    const struct attn_span span = {{staging->blocks != NULL ? staging->blocks->memory : NULL, 0},
+                                   staging->bytes};
     const int32_t status = attn__state_batches(clone, metadata, NULL, err);
 
     return status == ATTN_OK ? attn_plan_prepare_many(core->plan_list, core->batch_list, core->schedule_list,
@@ -60,21 +64,21 @@ static int32_t plan(const struct attn_state *state, const struct attn_metadata *
                     struct attn_error *err)
 {
     struct attn__state_core *core = state->core;
-    char *slot;
-    int32_t status = attn__staging_take(&core->staging, core->backend, &slot, err);
+    char *block;
+    int32_t status = attn__staging_take(&core->staging, core->backend, &block, err);
 
     if (status == ATTN_OK && state->batch != 0 && !attn__capture_holds(state->capture, metadata))
-        status = attn__capture_put(state, metadata, stream, err);
+        status = attn__capture_copy(state, metadata, stream, err);
     if (status != ATTN_OK)
         return status;
     core->owner = NULL;
     int32_t *lens = NULL;
-    if (core->infer && state->batch == 0) /* of groups without pages nothing is left over from another step */
-        lens = memset(slot + (core->staging.bytes - core->lens.size), 0, core->lens.size);
+    if (core->infer && state->batch == 0) /* groups without pages keep no lengths of an earlier step */
+        lens = memset(block + (core->staging.bytes - core->lens.size), 0, core->lens.size);
     status = attn__state_batches(state, metadata, lens, err);
     if (status != ATTN_OK)
         return status;
-    status = plan_step(state, slot, stream, err);
+    status = plan_step(state, block, stream, err);
     return attn__staging_mark(&core->staging, core->backend, status, stream, err);
 }
 
@@ -82,7 +86,7 @@ int32_t attn__state_forward(struct attn_state *state, const struct attn_metadata
                             struct attn_error *err)
 {
     struct attn__state_core *core = state->core;
-    const bool captured = metadata == &state->face.whole;
+    const bool captured = metadata == &state->capture_builder.whole;
 
     if (captured)
         core->owner = NULL;
@@ -90,7 +94,7 @@ int32_t attn__state_forward(struct attn_state *state, const struct attn_metadata
         captured ? plan_capture(state, metadata, stream, err) : plan(state, metadata, stream, err);
     if (status == ATTN_E_BUSY)
         return status;
-    for (uint32_t i = 0; i < core->count * ATTN__RUNS; i++) { /* host copies are read by a prepare alone */
+    for (uint32_t i = 0; i < core->count * ATTN__RUNS; i++) { /* host copies are read by prepare alone */
         core->batches[i].given = 0;
         core->batches[i].host = NULL;
     }
@@ -117,7 +121,7 @@ int32_t attn_state_begin_forward(struct attn_state *state, const struct attn_met
     return attn__state_forward(found, metadata, stream, err);
 }
 
-/* The state whose step is begun, this one or a clone of it. */
+/* The step that was begun is this state's or a clone's of it. */
 int32_t attn__state_owner(const struct attn_state *state, const char *what, struct attn_error *err)
 {
     const struct attn__state_core *core = state->core;
@@ -153,7 +157,7 @@ int32_t attn_state_get_step(const struct attn_state *state, uint32_t layer_class
     if (runs > 1)
         return attn__fail(
             err, ATTN_E_UNSUPPORTED, 0, "layer_class",
-            "class %u runs prompts and decodes of this step apart; attn_layer_forward does both",
+            "class %u runs prompts and decodes of this step separately; attn_layer_forward does both",
             layer_class);
     ATTN_INIT(&own);
     own.plan = attn__set_plan(core->owner->set, layer_class, (enum attn__run_kind)kind);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The plans of all layer classes of a model, and one block of memory for their schedules. */
+/* Creates the plans of all layer classes of a model, and allocates their schedules in one block of memory. */
 #include <stdlib.h>
 
 #include "attn/device.h"
@@ -23,23 +23,23 @@ void attn__set_destroy(struct attn__state_core *core, struct attn__plan_set *set
         return;
     for (uint32_t i = 0; set->plans != NULL && i < 2 * set->count; i++)
         attn_plan_destroy(set->plans[i]);
-    attn__block_free(core->backend, &set->memory);
+    attn__release(core->backend, &set->memory);
     free(set->plans);
     free(set->schedules);
     free(set);
 }
 
-int32_t attn__fail_class(uint32_t number, int32_t status, const struct attn_error *words,
+int32_t attn__fail_class(uint32_t number, int32_t status, const struct attn_error *inner,
                          struct attn_error *err)
 {
-    if (attn_reason_is_explicit(words->reason))
-        return attn__fail(err, status, words->reason, words->field, "%s", words->message);
-    return attn__fail(err, status, words->reason, words->field, "classes[%u]: %s", number, words->message);
+    if (attn_reason_is_explicit(inner->reason))
+        return attn__fail(err, status, inner->reason, inner->field, "%s", inner->message);
+    return attn__fail(err, status, inner->reason, inner->field, "classes[%u]: %s", number, inner->message);
 }
 
 /* ---------------------------------------------------------------- plans */
 
-/* The problem of a class, or of graphs of one token for each of `batch` sequences. */
+/* The problem of a class; with `batch`, of a graph of as many sequences with one query token each. */
 static struct attn_problem problem_of(const struct attn__state_core *core, uint32_t i, uint32_t batch)
 {
     struct attn_problem problem = core->problems[i];
@@ -53,7 +53,7 @@ static struct attn_problem problem_of(const struct attn__state_core *core, uint3
     return problem;
 }
 
-/* The same attention over new tokens: in their own types, and never captured. */
+/* The same attention over new keys and values, which have their own types. It is never captured. */
 static struct attn_problem new_problem(const struct attn__state_core *core, uint32_t i)
 {
     struct attn_problem problem = core->problems[i];
@@ -73,15 +73,16 @@ static int32_t make_plan(struct attn__state_core *core, struct attn__plan_set *s
                          struct attn_error *err)
 {
     struct attn_problem problem = problem_of(core, i, set->batch);
-    struct attn_error words;
+    struct attn_error inner;
 
-    attn__error_open(&words);
-    int32_t status = attn_plan_create(core->backend, &problem, &set->plans[2 * (size_t)i], &words);
+    attn__error_open(&inner);
+    int32_t status = attn_plan_create(core->backend, &problem, &set->plans[2 * (size_t)i], &inner);
     if (status != ATTN_OK)
-        return attn__fail_class(i, status, &words, err);
+        return attn__fail_class(i, status, &inner, err);
     if (set->batch != 0 || !attn__class_has_new(&core->problems[i]))
         return ATTN_OK;
-    /* A backend that cannot do this still serves steps with block tables: the layer that wants it is told. */
+    /* A backend that refuses this can still run steps with block tables. The refusal is kept for the layer
+     * call. */
     problem = new_problem(core, i);
     attn__error_open(&core->no_new[i]);
     status = attn_plan_create(core->backend, &problem, &set->plans[2 * (size_t)i + 1], &core->no_new[i]);
@@ -94,7 +95,7 @@ static int32_t make_plan(struct attn__state_core *core, struct attn__plan_set *s
 
 const enum attn__run_kind attn__run_order[ATTN__RUNS] = {ATTN__RUN_NEW, ATTN__RUN_MAIN};
 
-/* Room for one more run; false if it does not fit 64 bits. */
+/* Adds the sizes of one more run; false if a sum does not fit 64 bits. */
 static bool place(struct attn__plan_set *set, const struct attn_plan_sizes *sizes, struct attn_span *schedule,
                   uint64_t *bytes)
 {
@@ -128,7 +129,7 @@ static int32_t place_schedules(struct attn__state_core *core, struct attn__plan_
             return attn__fail(err, ATTN_E_SIZE, 0, "classes", "schedules of %u classes do not fit 64 bits",
                               set->count);
     }
-    const int32_t status = attn__block_alloc(core->backend, bytes, &set->memory, err);
+    const int32_t status = attn__allocate(core->backend, bytes, &set->memory, err);
     for (uint32_t r = 0; r < runs && status == ATTN_OK; r++) {
         set->schedules[r].buffer.data = set->memory.buffer.data;
         set->schedules[r].buffer.byte_offset += set->memory.buffer.byte_offset;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The step of a graph into the buffers that it was captured with, by one copy. */
+/* Prepares a step of a graph: finds the clone of its size and fills that clone's capture buffers. */
 #include "attn/device.h"
 #include "dispatch/call.h"
-#include "serving/state-put.h"
+#include "serving/state-copy.h"
 
 /* ---------------------------------------------------------------- which state */
 
@@ -46,32 +46,32 @@ int32_t attn__state_find(struct attn_state *state, const struct attn_metadata *m
 
 /* ---------------------------------------------------------------- the copy */
 
-/* The step's image, which the device gets at once; nothing where the image is the device's memory. */
-static int32_t put_image(struct attn__put *put, struct attn_error *err)
+/* Writes the image of the step and copies it to the device, unless kernels read the image itself. */
+static int32_t copy_image(struct attn__step_copy *copy, struct attn_error *err)
 {
-    struct attn__capture *capture = put->clone->capture;
+    struct attn__capture *capture = copy->clone->capture;
     struct attn_backend *backend = capture->core->backend;
     struct attn_buffer to = capture->place.device;
 
     if (capture->direct) {
-        put->image = (char *)to.data + to.byte_offset;
-        return attn__put_move(put, err);
+        copy->image = (char *)to.data + to.byte_offset;
+        return attn__step_copy_run(copy, err);
     }
-    int32_t status = attn__staging_take(&capture->images, backend, &put->image, err);
+    int32_t status = attn__staging_take(&capture->images, backend, &copy->image, err);
     if (status != ATTN_OK)
         return status;
     const uint64_t first = capture->layout.first;
-    const struct attn_buffer from = {put->image, first};
+    const struct attn_buffer from = {copy->image, first};
     capture->metadata = NULL;
-    status = attn__put_move(put, err);
+    status = attn__step_copy_run(copy, err);
     to.byte_offset += first;
     if (status == ATTN_OK)
         status =
-            attn_memory_copy(backend, &to, &from, put->end - first, ATTN_COPY_TO_DEVICE, put->stream, err);
-    return attn__staging_mark(&capture->images, backend, status, put->stream, err);
+            attn_memory_copy(backend, &to, &from, copy->end - first, ATTN_COPY_TO_DEVICE, copy->stream, err);
+    return attn__staging_mark(&capture->images, backend, status, copy->stream, err);
 }
 
-/* One token of each sequence. */
+/* Graphs are captured with one query token of each sequence. */
 static int32_t check_queries(const struct attn__step_view *step, struct attn_error *err)
 {
     int64_t all, decodes = 0;
@@ -93,28 +93,28 @@ bool attn__capture_holds(const struct attn__capture *capture, const struct attn_
     return capture->metadata == metadata && capture->step == metadata->step;
 }
 
-int32_t attn__capture_put(const struct attn_state *clone, const struct attn_metadata *metadata, void *stream,
-                          struct attn_error *err)
+int32_t attn__capture_copy(const struct attn_state *clone, const struct attn_metadata *metadata, void *stream,
+                           struct attn_error *err)
 {
     struct attn__capture *capture = clone->capture;
-    struct attn__put put = {
+    struct attn__step_copy copy = {
         .clone = clone, .step = {.state = clone, .metadata = metadata}, .on_host = true, .stream = stream};
-    int32_t status = check_queries(&put.step, err);
+    int32_t status = check_queries(&copy.step, err);
 
     if (status == ATTN_OK)
-        status = attn__put_check(&put, err);
+        status = attn__step_copy_check(&copy, err);
 
     if (status != ATTN_OK)
         return status;
-    /* A step that was made on the device is moved there, field by field. */
-    status = put.on_host ? put_image(&put, err) : attn__put_move(&put, err);
+    /* Arrays of a step that was built on the device are copied one by one. */
+    status = copy.on_host ? copy_image(&copy, err) : attn__step_copy_run(&copy, err);
     if (status == ATTN_E_BUSY)
         return status;
     capture->initial = false;
-    capture->image = put.image;
+    capture->image = copy.image;
     capture->metadata = status == ATTN_OK ? metadata : NULL;
     capture->step = metadata->step;
-    /* What was begun is over: the launch plans over it. */
+    /* The step that was begun is over: the graph's launch overwrites its schedules. */
     clone->core->owner = NULL;
     return status;
 }
@@ -134,9 +134,9 @@ int32_t attn_state_prepare(struct attn_state *state, const struct attn_metadata 
     if (clone->batch == 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "use_cuda_graph",
                           "use_cuda_graph is 0; there is nothing to prepare for a step without a graph");
-    if (metadata == &clone->face.whole)
+    if (metadata == &clone->capture_builder.whole)
         return attn__fail(
             err, ATTN_E_INVALID, 0, "metadata",
             "this is the metadata of a capture, which shows the buffers; a builder's is accepted");
-    return attn__capture_put(clone, metadata, stream, err);
+    return attn__capture_copy(clone, metadata, stream, err);
 }

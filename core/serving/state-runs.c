@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which runs the layers of a class have in a step: one over all of it, or prompts and decodes apart. */
+/* Chooses the runs of each layer class in a step: one over the whole step, or one for prompts and one for
+ * decodes. */
 #include "dispatch/call.h"
 #include "serving/state-step.h"
 
@@ -26,8 +27,9 @@ static int32_t open_step(struct attn__step_view *step, struct attn_error *err)
     step->prompt_tokens = (uint32_t)*numbers[0].value;
     step->num_tokens = step->prompt_tokens + (uint32_t)*numbers[1].value;
     step->prefills = (uint32_t)*numbers[2].value;
-    /* FlashInfer's pages show the blocks of all prompts. */
-    step->untabled = step->state->core->infer ? 0 : attn__metadata_untabled(step->metadata);
+    /* FlashInfer's page indices have the blocks of all prompts. */
+    step->prefills_without_table =
+        step->state->core->infer ? 0 : attn__metadata_prefills_without_table(step->metadata);
     step->decode_q = (uint32_t)decode_q;
     step->max_q = (uint32_t)(max_q != 0 ? max_q : step->prefills == 0 ? decode_q : 0);
     return ATTN_OK;
@@ -53,7 +55,8 @@ static void keep_prompts(const struct attn__step_view *step, struct attn__run *r
     run->batch->num_tokens = step->prompt_tokens;
 }
 
-/* Query offsets of decodes alone: FlashAttention's part has them, others have one token each. */
+/* Query offsets of the decodes alone. FlashAttention has them in its decode part; others decode one token
+ * each. */
 static int32_t set_decode_starts(const struct attn__step_view *step, struct attn__run *run,
                                  struct attn_error *err)
 {
@@ -66,7 +69,7 @@ static int32_t set_decode_starts(const struct attn__step_view *step, struct attn
     run->batch->max_q = 1;
     if (run->batch->num_tokens == run->batch->seqs && step->decode_q <= 1)
         return ATTN_OK;
-    /* The handle is the step's own, and what changes in it is the view of a part. */
+    /* The cast is safe: only the handle of the part changes, which belongs to the same builder. */
     int32_t status = attn_metadata_get_part((struct attn_metadata *)(uintptr_t)step->metadata,
                                             ATTN_PART_DECODE, &part, err);
     if (status != ATTN_OK)
@@ -87,7 +90,7 @@ static int32_t set_decode_starts(const struct attn__step_view *step, struct attn
     return ATTN_OK;
 }
 
-/* Only the decodes, behind the prompts. */
+/* Only the decodes, which come after the prompts. */
 static int32_t keep_decodes(const struct attn__step_view *step, struct attn__run *run, struct attn_error *err)
 {
     const uint64_t skipped = step->prefills;
@@ -107,7 +110,7 @@ static int32_t keep_decodes(const struct attn__step_view *step, struct attn__run
 
 /* ---------------------------------------------------------------- classes */
 
-/* Where the runs of a class go. */
+/* The run of a class, over the core's arrays. */
 static struct attn__run run_of(const struct attn__state_core *core, uint32_t i, enum attn__run_kind kind)
 {
     const size_t r = (size_t)i * ATTN__RUNS + kind;
@@ -118,13 +121,13 @@ static struct attn__run run_of(const struct attn__state_core *core, uint32_t i, 
                                                               : core->problems[i].kv_source};
 }
 
-static int32_t fill(const struct attn__step_view *step, uint32_t i, enum attn__run_kind kind, bool *out_given,
+static int32_t fill(const struct attn__step_view *step, uint32_t i, enum attn__run_kind kind, bool *out_found,
                     struct attn_error *err)
 {
     struct attn__run run = run_of(step->state->core, i, kind);
-    const int32_t status = attn__run_fill(step, i, &run, out_given, err);
+    const int32_t status = attn__run_fill(step, i, &run, out_found, err);
 
-    if (status != ATTN_OK || !*out_given)
+    if (status != ATTN_OK || !*out_found)
         ATTN_INIT(run.batch);
     return status;
 }
@@ -137,19 +140,20 @@ static void close_run(const struct attn__step_view *step, uint32_t i, enum attn_
         attn__run_finish(step, &step->state->core->problems[i], &run);
 }
 
-/* Prompts from new tokens. The plan may be missing, which a layer says that wants it. */
+/* Prompts over new keys and values. Their plan may be missing; attn_layer_forward then fails with the reason.
+ */
 static int32_t fill_new(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
 {
     struct attn__run run = run_of(step->state->core, i, ATTN__RUN_NEW);
-    bool given;
-    const int32_t status = fill(step, i, ATTN__RUN_NEW, &given, err);
+    bool found;
+    const int32_t status = fill(step, i, ATTN__RUN_NEW, &found, err);
 
-    if (status == ATTN_OK && given)
+    if (status == ATTN_OK && found)
         keep_prompts(step, &run);
     return status;
 }
 
-/* Decodes by themselves, from the main run over all. */
+/* Reduces the main run, which has all sequences, to the decodes. */
 static int32_t cut_decodes(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
 {
     struct attn__run run = run_of(step->state->core, i, ATTN__RUN_MAIN);
@@ -161,23 +165,23 @@ static int32_t cut_decodes(const struct attn__step_view *step, uint32_t i, struc
     return keep_decodes(step, &run, err);
 }
 
-static int32_t check_tables(const struct attn__step_view *step, bool given, uint32_t i,
+static int32_t check_tables(const struct attn__step_view *step, bool found, uint32_t i,
                             struct attn_error *err)
 {
     const struct attn__state_core *core = step->state->core;
 
-    if (given && step->untabled > 0 && step->untabled < step->prefills &&
+    if (found && step->prefills_without_table > 0 && step->prefills_without_table < step->prefills &&
         core->problems[i].type != ATTN_ENCODER_DECODER)
         return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
                           "%u of %u prompts have no row in block_tables; all or none are accepted, and all "
                           "have one from a builder made with chunked = 1",
-                          step->untabled, step->prefills);
+                          step->prefills_without_table, step->prefills);
     return ATTN_OK;
 }
 
 /*
- * Of a prompt longer than its group's window the builder gives slots to the last tokens alone. A run that
- * reads the cache would not find the others.
+ * If a prompt is longer than the window of its cache group, the builder assigns slots to its last tokens
+ * alone: a run that reads the cache would not find the others.
  */
 static int32_t check_window(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
 {
@@ -198,35 +202,35 @@ static int32_t check_window(const struct attn__step_view *step, uint32_t i, stru
     return ATTN_OK;
 }
 
-/* A class that reads a cache. */
+/* The runs of a class that reads a cache. */
 static int32_t fill_cached(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
 {
     const struct attn__state_core *core = step->state->core;
     const bool cross = core->problems[i].type == ATTN_ENCODER_DECODER;
-    bool given;
-    int32_t status = fill(step, i, ATTN__RUN_MAIN, &given, err);
+    bool found;
+    int32_t status = fill(step, i, ATTN__RUN_MAIN, &found, err);
 
     if (status == ATTN_OK)
-        status = check_tables(step, given, i, err);
+        status = check_tables(step, found, i, err);
     if (status != ATTN_OK || step->prefills == 0)
         return status;
-    if (given && !cross && step->untabled == 0)
+    if (found && !cross && step->prefills_without_table == 0)
         return check_window(step, i, err);
     status = fill_new(step, i, err);
-    return status == ATTN_OK && given ? cut_decodes(step, i, err) : status;
+    return status == ATTN_OK && found ? cut_decodes(step, i, err) : status;
 }
 
 static int32_t fill_class(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
 {
     const struct attn__state_core *core = step->state->core;
     const uint32_t kinds = ATTN__RUNS;
-    bool given;
+    bool found;
     int32_t status;
 
     for (uint32_t kind = 0; kind < kinds; kind++)
         ATTN_INIT(&core->batches[(size_t)i * kinds + kind]);
     if (core->problems[i].kv_source == ATTN_KV_NEW)
-        status = fill(step, i, ATTN__RUN_MAIN, &given, err);
+        status = fill(step, i, ATTN__RUN_MAIN, &found, err);
     else
         status = fill_cached(step, i, err);
     for (uint32_t kind = 0; kind < kinds && status == ATTN_OK; kind++)
@@ -234,7 +238,7 @@ static int32_t fill_class(const struct attn__step_view *step, uint32_t i, struct
     return status;
 }
 
-/* ---------------------------------------------------------------- what layers need beside */
+/* ---------------------------------------------------------------- what layers need beside their runs */
 
 static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
 {
@@ -253,7 +257,8 @@ static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct
         out->slots = slots.device;
         out->slot_count = (uint32_t)slots.shape[0];
     }
-    if (step->state->batch != 0 && !cross) { /* whatever metadata it was begun with */
+    if (step->state->batch != 0 &&
+        !cross) { /* a captured write reads the buffers, whatever metadata the step has */
         const struct attn__capture *capture = step->state->capture;
         out->slots = capture->place.device;
         out->slots.byte_offset += capture->layout.group[core->classes[i].group].slots.offset;

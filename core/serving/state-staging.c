@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Host memory that copies to the device are made from: a block for each step that may be under way. */
+/* Host memory that copies to the device read: a block for each step that may be in flight. */
 #include <stdlib.h>
 
 #include "attn/device.h"
 #include "dispatch/call.h"
 #include "serving/state.h"
 
-static int32_t make_slot(struct attn_backend *backend, const struct attn__staging *staging,
-                         struct attn__staging_block *slot, struct attn_error *err)
+static int32_t make_block(struct attn_backend *backend, const struct attn__staging *staging,
+                          struct attn__staging_block *block, struct attn_error *err)
 {
-    const int32_t status = attn_event_create(backend, &slot->event, err);
+    const int32_t status = attn_event_create(backend, &block->event, err);
 
     if (status != ATTN_OK)
         return status;
     if (staging->pinned)
-        return attn_memory_alloc_pinned(backend, staging->bytes, &slot->memory, err);
-    if (posix_memalign(&slot->memory, 64, staging->bytes) == 0)
+        return attn_memory_alloc_pinned(backend, staging->bytes, &block->memory, err);
+    if (posix_memalign(&block->memory, 64, staging->bytes) == 0)
         return ATTN_OK;
-    slot->memory = NULL;
+    block->memory = NULL;
     return attn__fail(err, ATTN_E_MEMORY, 0, "steps", "no memory for %llu bytes of staging",
                       (unsigned long long)staging->bytes);
 }
@@ -32,57 +32,57 @@ int32_t attn__staging_init(struct attn__staging *staging, struct attn_backend *b
     if (bytes == 0)
         return ATTN_OK;
     staging->pinned = memory->alloc_pinned != NULL && memory->free_pinned != NULL;
-    staging->slot = calloc(count, sizeof *staging->slot);
-    if (staging->slot == NULL)
+    staging->blocks = calloc(count, sizeof *staging->blocks);
+    if (staging->blocks == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "steps", "no memory for %u steps", count);
     staging->count = count;
     for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
-        status = make_slot(backend, staging, &staging->slot[i], err);
+        status = make_block(backend, staging, &staging->blocks[i], err);
     return status;
 }
 
 void attn__staging_finish(struct attn__staging *staging, struct attn_backend *backend)
 {
     for (uint32_t i = 0; i < staging->count; i++) {
-        attn_event_destroy(backend, staging->slot[i].event);
+        attn_event_destroy(backend, staging->blocks[i].event);
         if (staging->pinned)
-            attn_memory_free_pinned(backend, staging->slot[i].memory);
+            attn_memory_free_pinned(backend, staging->blocks[i].memory);
         else
-            free(staging->slot[i].memory);
+            free(staging->blocks[i].memory);
     }
-    free(staging->slot);
+    free(staging->blocks);
     *staging = (struct attn__staging){.count = 0};
 }
 
 int32_t attn__staging_take(const struct attn__staging *staging, struct attn_backend *backend, char **out,
                            struct attn_error *err)
 {
-    struct attn_error words;
+    struct attn_error inner;
 
     *out = NULL;
-    if (staging->slot == NULL)
+    if (staging->blocks == NULL)
         return ATTN_OK;
-    attn__error_open(&words);
-    const struct attn__staging_block *slot = &staging->slot[staging->next];
-    const int32_t status = attn_event_query(backend, slot->event, &words);
+    attn__error_open(&inner);
+    const struct attn__staging_block *block = &staging->blocks[staging->next];
+    const int32_t status = attn_event_query(backend, block->event, &inner);
     if (status == ATTN_E_BUSY)
         return attn__fail(err, ATTN_E_BUSY, 0, "steps",
                           "the copies of %u earlier steps are still under way; a state made with more steps "
                           "can have more of them",
                           staging->count);
     if (status != ATTN_OK)
-        return attn__fail(err, status, words.reason, words.field, "%s", words.message);
-    *out = slot->memory;
+        return attn__fail(err, status, inner.reason, inner.field, "%s", inner.message);
+    *out = block->memory;
     return ATTN_OK;
 }
 
 int32_t attn__staging_mark(struct attn__staging *staging, struct attn_backend *backend, int32_t status,
                            void *stream, struct attn_error *err)
 {
-    if (staging->slot == NULL)
+    if (staging->blocks == NULL)
         return status;
-    /* Also after a failure: some of it may be under way. */
-    const int32_t marked = attn_event_record(backend, staging->slot[staging->next].event, stream,
+    /* After a failure too: some copies may be under way. */
+    const int32_t marked = attn_event_record(backend, staging->blocks[staging->next].event, stream,
                                              status == ATTN_OK ? err : NULL);
     staging->next = (staging->next + 1) % staging->count;
     return status == ATTN_OK ? marked : status;

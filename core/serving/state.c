@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* States and the clones that graphs are captured with: handles, lifetimes, and the order of calls. */
+/* States and the clones that graphs are captured with: handles, lifetimes, and which calls may follow which.
+ */
 #include <stdlib.h>
 
 #include "attn/device.h"
@@ -40,7 +41,7 @@ static void drop_capture(struct attn__capture *capture)
     free(capture);
 }
 
-/* Clones of a state that is gone live on; their sizes are not found any more. */
+/* Clones outlive their state, but are not found by size any more. */
 static void unlink_state(struct attn_state *state)
 {
     for (struct attn_state *clone = state->clones; clone != NULL; clone = clone->next)
@@ -140,7 +141,8 @@ static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct
         layout->group[g].width = group->graph_blocks;
         const uint64_t indices =
             group->max_indices != 0 ? group->max_indices : (uint64_t)max_batch * group->max_blocks;
-        layout->group[g].max_indices = attn__larger(indices, max_batch); /* a page of each to capture with */
+        layout->group[g].max_indices =
+            attn__larger(indices, max_batch); /* a capture uses one page of each sequence */
     }
     return attn__capture_layout(layout)
                ? ATTN_OK
@@ -148,7 +150,7 @@ static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct
                             "capture buffers of %u sequences do not fit 64 bits", max_batch);
 }
 
-/* What the buffers hold at first, so that a warm-up writes no cache and reads pages that are there. */
+/* Restores the first contents, with which a warm-up writes no cache and reads only pages that exist. */
 static int32_t refresh(struct attn__capture *capture, void *stream, struct attn_error *err)
 {
     struct attn_backend *backend = capture->core->backend;
@@ -165,8 +167,8 @@ static int32_t refresh(struct attn__capture *capture, void *stream, struct attn_
     return status;
 }
 
-/* Staging of steps that are put into the buffers, and of plans that are made over them. */
-static int32_t make_slots(struct attn__capture *capture, struct attn_error *err)
+/* Staging for the steps that are copied into the buffers, and for the plans over them. */
+static int32_t make_staging(struct attn__capture *capture, struct attn_error *err)
 {
     struct attn__state_core *core = capture->core;
     const uint64_t bytes = capture->layout.bytes;
@@ -177,7 +179,7 @@ static int32_t make_slots(struct attn__capture *capture, struct attn_error *err)
         status = attn__staging_init(&capture->images, core->backend, core->params.steps,
                                     capture->direct ? 0 : bytes, err);
     for (uint32_t i = 0; i < capture->images.count && status == ATTN_OK; i++)
-        memcpy(capture->images.slot[i].memory, capture->place.host, bytes);
+        memcpy(capture->images.blocks[i].memory, capture->place.host, bytes);
     return status;
 }
 
@@ -193,7 +195,7 @@ static int32_t make_buffers(struct attn__capture *capture, void *stream, struct 
     attn__capture_fill(&capture->layout, image);
     int32_t status = attn_memory_alloc(capture->core->backend, bytes, &capture->place.device, err);
     if (status == ATTN_OK)
-        status = make_slots(capture, err);
+        status = make_staging(capture, err);
     return status == ATTN_OK ? refresh(capture, stream, err) : status;
 }
 
@@ -244,7 +246,7 @@ int32_t attn_state_end_capture(struct attn_state *state, struct attn_error *err)
     return ATTN_OK;
 }
 
-/* The original's words, with its own names of backends. */
+/* The message is vLLM's, with vLLM's names of backends. */
 static int32_t check_cross(const struct attn__state_core *core, struct attn_error *err)
 {
     static const char *const names[] = {"", "FLASH_ATTN", "FLASHINFER", "ROCM_FLASH", "XFORMERS"};
@@ -279,11 +281,11 @@ static int32_t make_clone(struct attn_state *state, const struct attn_state_capt
     clone->cross = args->encoder_decoder != 0;
     attn__capture_fields(&clone->capture->layout, &clone->capture->place, &core->problems[0], clone->batch,
                          clone->cross, &clone->fields);
-    clone->face.born = core->backend->born;
-    clone->face.backend = core->backend;
-    clone->face.table = &attn__common_builder;
-    clone->face.whole.builder = &clone->face;
-    clone->face.whole.impl = &clone->fields;
+    clone->capture_builder.born = core->backend->born;
+    clone->capture_builder.backend = core->backend;
+    clone->capture_builder.table = &attn__common_builder;
+    clone->capture_builder.whole.builder = &clone->capture_builder;
+    clone->capture_builder.whole.impl = &clone->fields;
     *out = clone;
     if (!core->infer)
         return ATTN_OK;
@@ -329,15 +331,15 @@ int32_t attn_state_get_capture_metadata(struct attn_state *state, const struct a
     if (status == ATTN_OK)
         status = make_clone(state, &own, &clone, err);
     if (status == ATTN_OK && state->core->infer)
-        status = attn__state_forward(clone, &clone->face.whole, stream, err);
-    if (status == ATTN_E_UNSUPPORTED) /* plans are made on the host alone, when there is a step */
+        status = attn__state_forward(clone, &clone->capture_builder.whole, stream, err);
+    if (status == ATTN_E_UNSUPPORTED) /* the backend plans on the host alone, once there is a step */
         status = ATTN_OK;
     if (status != ATTN_OK) {
         attn_state_destroy(clone);
         return status;
     }
     state->pending = clone;
-    *out = &clone->face.whole;
+    *out = &clone->capture_builder.whole;
     return ATTN_OK;
 }
 
@@ -367,7 +369,7 @@ int32_t attn_state_clone(struct attn_state *state, uint32_t batch, struct attn_s
     return ATTN_OK;
 }
 
-/* Which fields engines fill. */
+/* The fields that engines fill in themselves. */
 static bool is_input(const struct attn_state *state, uint32_t field)
 {
     if (field == ATTN_FIELD_SLOT_MAPPING)
@@ -392,7 +394,7 @@ int32_t attn_state_get_input(const struct attn_state *state, uint32_t field, uin
     if (status != ATTN_OK)
         return status;
     ATTN_INIT(&own);
-    status = attn_metadata_get(&state->face.whole, field, index, &own, err);
+    status = attn_metadata_get(&state->capture_builder.whole, field, index, &own, err);
     if (status != ATTN_OK)
         return status;
     if (!is_input(state, field)) {

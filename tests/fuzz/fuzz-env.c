@@ -43,7 +43,7 @@ static void listen(void *user, uint32_t level, const char *subsystem, const char
 {
     FUZZ_CHECK(user != NULL && level >= ATTN_LOG_ERROR && level <= ATTN_LOG_DEBUG);
     FUZZ_CHECK(subsystem[0] != '\0' && text[0] != '\0');
-    FUZZ_CHECK(attn__is_plain(text));
+    FUZZ_CHECK(attn__is_printable(text));
 }
 
 static void check_records(const struct attn__env *env)
@@ -54,7 +54,7 @@ static void check_records(const struct attn__env *env)
         char problem[600];
         FUZZ_CHECK(record->name && record->value && record->origin && record->type && record->fallback);
         FUZZ_CHECK(record->help != NULL && record->help[0] != '\0');
-        FUZZ_CHECK(record->problem == NULL || attn__is_plain(record->problem));
+        FUZZ_CHECK(record->problem == NULL || attn__is_printable(record->problem));
         /* Names of backends are kept whatever is wrong with them, and that is told. */
         bool names = strcmp(record->type, "list") == 0 || strcmp(record->type, "globs") == 0;
         if (i < ATTN__VARIABLES && attn__env_is_given(env, (enum attn__variable)i))

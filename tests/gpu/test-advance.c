@@ -90,7 +90,7 @@ static void on_host(const struct attn_kv_advance_step_args *args)
     struct attn_error err;
     const struct attn_advance advance = {.seqs = args->seqs,
                                          .queries = args->queries,
-                                         .rows = args->num_tokens,
+                                         .num_tokens = args->num_tokens,
                                          .block = args->block,
                                          .keep_padding = args->keep_padding,
                                          .table_width = args->table_width,

@@ -22,7 +22,7 @@ static int32_t advance(struct attn_backend_impl *backend, const struct attn_kv_a
 {
     const struct attn_advance arrays = {.seqs = args->seqs,
                                         .queries = args->queries,
-                                        .rows = args->num_tokens,
+                                        .num_tokens = args->num_tokens,
                                         .block = args->block,
                                         .table_width = args->table_width,
                                         .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,

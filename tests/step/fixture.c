@@ -59,7 +59,7 @@ static int32_t device_advance(struct attn_backend_impl *backend, const struct at
 {
     const struct attn_advance advance = {.seqs = args->seqs,
                                          .queries = args->queries,
-                                         .rows = args->num_tokens,
+                                         .num_tokens = args->num_tokens,
                                          .block = args->block,
                                          .keep_padding = args->keep_padding,
                                          .table_width = args->table_width,

@@ -39,7 +39,7 @@ Test(show, escapes_what_is_no_plain_text)
         char again[256];
         cr_assert(attn__show(cases[i].text, out, sizeof out));
         cr_assert_str_eq(out, cases[i].shown, "case %zu: %s", i, out);
-        cr_assert_eq(attn__is_plain(cases[i].text), strcmp(cases[i].text, cases[i].shown) == 0, "case %zu",
+        cr_assert_eq(attn__is_printable(cases[i].text), strcmp(cases[i].text, cases[i].shown) == 0, "case %zu",
                      i);
         cr_assert(attn__show(out, again, sizeof again) && strcmp(again, out) == 0);
     }
@@ -50,7 +50,7 @@ Test(show, every_byte_by_itself)
     for (unsigned byte = 1; byte < 256; byte++) {
         char text[2] = {(char)byte, '\0'};
         cr_assert(attn__show(text, out, sizeof out));
-        cr_assert(attn__is_plain(out), "%u", byte);
+        cr_assert(attn__is_printable(out), "%u", byte);
         cr_assert_eq(strcmp(text, out) == 0, byte >= 0x20 && byte < 0x7f, "%u", byte);
     }
 }

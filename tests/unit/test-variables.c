@@ -19,7 +19,7 @@ static uint32_t lines;
 static void listen(void *user, uint32_t level, const char *subsystem, const char *text)
 {
     (void)user, (void)level, (void)subsystem;
-    cr_assert(attn__is_plain(text), "raw text in a log line");
+    cr_assert(attn__is_printable(text), "raw text in a log line");
     if (lines < 64)
         snprintf(said[lines++], sizeof said[0], "%s", text);
 }
@@ -114,7 +114,7 @@ static void check_value(const struct variable *variable, const char *what, const
     cr_assert_eq(record->problem != NULL, refused, "%s %s: %s", variable->name, what,
                  record->problem != NULL ? record->problem : "no problem");
     if (refused) {
-        cr_assert(attn__is_plain(record->problem), "%s %s", variable->name, what);
+        cr_assert(attn__is_printable(record->problem), "%s %s", variable->name, what);
         cr_assert(strstr(record->problem, variable->name) != NULL, "%s", record->problem);
         cr_assert(strstr(record->problem, "accepted") != NULL, "%s", record->problem);
         cr_assert(strlen(record->problem) < 512);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Memory of a builder. The arrays of a step lie in one block, so that few copies bring them to the device:
- * first those of a few elements a sequence, then those of the tokens and pages, then what stays on the host.
+ * Memory of a builder. All arrays of a step lie in one allocation, so that few copies bring them to the
+ * device: first those with a few elements a sequence, then those of tokens and pages, then those that stay on
+ * the host.
  */
 #include <stdlib.h>
 
-#include "builder-room.h"
+#include "builder-memory.h"
 #include "fail.h"
 
 #define ALIGNMENT UINT64_C(64)
@@ -15,15 +16,15 @@ static uint32_t cell_size(uint32_t dtype)
     return dtype == ATTN_INT64 ? 8 : 4;
 }
 
-/* Gives an array its place behind what there is. */
-static void place(struct attn_builder_impl *b, struct attn__array *array, uint64_t room, uint32_t dtype,
+/* Places an array behind those that have been placed. */
+static void place(struct attn_builder_impl *b, struct attn__array *array, uint64_t capacity, uint32_t dtype,
                   uint32_t kind)
 {
     array->offset = b->bytes;
-    array->room = room;
+    array->capacity = capacity;
     array->dtype = dtype;
     array->kind = kind;
-    b->bytes += (room * cell_size(dtype) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    b->bytes += (capacity * cell_size(dtype) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 static void place_small(struct attn_builder_impl *b)
@@ -59,7 +60,7 @@ static void place_rest(struct attn_builder_impl *b)
         place(b, attn__array(b, ATTN_FIELD_SLOT_MAPPING, g), b->params.max_tokens, ATTN_INT64,
               ATTN_VIEW_ARRAY);
         if (b->infer)
-            place(b, attn__array(b, ATTN_FIELD_PAGED_KV_INDICES, g), b->group[g].given.max_indices,
+            place(b, attn__array(b, ATTN_FIELD_PAGED_KV_INDICES, g), b->group[g].params.max_indices,
                   b->params.index_dtype, ATTN_VIEW_ARRAY);
     }
     if (b->cross != NULL)
@@ -103,18 +104,18 @@ static void device_free(struct attn_builder_impl *b, const struct attn_buffer *b
 static int32_t make_table(struct attn_builder_impl *b, struct attn__group *group, struct attn_error *err)
 {
     struct attn__table *table = &group->table;
-    const uint64_t cell = cell_size(b->params.index_dtype), row = group->given.max_blocks * cell;
-    const uint64_t stride = group->given.table_stride != 0 ? (uint64_t)group->given.table_stride : row;
+    const uint64_t cell = cell_size(b->params.index_dtype), row = group->params.max_blocks * cell;
+    const uint64_t stride = group->params.table_stride != 0 ? (uint64_t)group->params.table_stride : row;
     const uint64_t size = stride * b->params.max_seqs;
     int32_t status = ATTN_OK;
 
     table->rows = b->params.max_seqs;
-    table->width = group->given.max_blocks;
+    table->width = group->params.max_blocks;
     table->dtype = b->params.index_dtype;
     table->direct = b->direct;
-    /* A view tells one stride for both sides. */
+    /* A view has one stride for host and device. */
     table->stride = table->device_stride = (int64_t)stride;
-    table->device = group->given.table.buffer;
+    table->device = group->params.table.buffer;
     table->row = calloc(table->rows, sizeof *table->row);
     table->dirty = calloc(table->rows, sizeof *table->dirty);
     if (table->row == NULL || table->dirty == NULL)
@@ -153,7 +154,7 @@ static int32_t make_blocks(struct attn_builder_impl *b, struct attn_error *err)
     if (b->blocks == NULL)
         return no_memory("steps", b->params.steps * sizeof *b->blocks, err);
     if (b->direct) {
-        /* Host and device are one, and so are all steps: what a kernel reads was run when the call returned.
+        /* Kernels read the host's arrays and are done when a call returns, so that all steps share one block.
          */
         status = device_memory(b, b->bytes, &b->device, err);
         b->blocks[0] = status == ATTN_OK ? (char *)b->device.data + b->device.byte_offset : NULL;
@@ -199,7 +200,7 @@ static int32_t make_views(struct attn_builder_impl *b, struct attn_error *err)
     return ATTN_OK;
 }
 
-int32_t attn__builder_room(struct attn_builder_impl *b, struct attn_error *err)
+int32_t attn__builder_allocate(struct attn_builder_impl *b, struct attn_error *err)
 {
     const uint32_t groups = b->params.groups + (b->cross != NULL ? 1u : 0u);
     const uint64_t n = b->params.max_seqs, modalities = b->params.modality_count;
@@ -221,7 +222,7 @@ int32_t attn__builder_room(struct attn_builder_impl *b, struct attn_error *err)
     place_small(b);
     place_rest(b);
     for (uint32_t g = 0; g < groups && status == ATTN_OK; g++)
-        if (b->group[g].given.max_blocks > 0)
+        if (b->group[g].params.max_blocks > 0)
             status = make_table(b, &b->group[g], err);
     return status == ATTN_OK ? make_blocks(b, err) : status;
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Copies a step into the buffers that its graph was captured with. */
+#ifndef ATTN_STATE_COPY_H
+#define ATTN_STATE_COPY_H
+
+#include "serving/state-step.h"
+
+/* One copy. */
+struct attn__step_copy {
+    const struct attn_state *clone;
+    struct attn__step_view step;
+    char *image;      /* where on the host; NULL: the arrays are copied from device to device */
+    bool on_host;     /* the host has all values of the step */
+    uint64_t end;     /* end of what the step fills */
+    uint64_t indices; /* FlashInfer's page indices of the groups so far */
+    void *stream;
+};
+
+/* Checks that all arrays fit the buffers, and sets on_host. */
+int32_t attn__step_copy_check(struct attn__step_copy *copy, struct attn_error *err);
+/* Copies the arrays, which have been checked. */
+int32_t attn__step_copy_run(struct attn__step_copy *copy, struct attn_error *err);
+
+#endif
