@@ -3,8 +3,8 @@
  */
 #include <math.h>
 
-#include "code8.h"
 #include "cpu.h"
+#include "fp8-int8.h"
 #include "half.h"
 #include "visible.h"
 
@@ -44,7 +44,7 @@ void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count)
 
     if (attn__dtype_size(dtype) == 1)
         for (uint32_t i = 0; i < count; i++)
-            code[i] = attn__code8_encode(dtype, from[i]);
+            code[i] = attn__codec8_encode(dtype, from[i]);
     else if (dtype == ATTN_F32)
         memcpy(to, from, count * sizeof *from);
     else if (dtype == ATTN_F16)
@@ -62,7 +62,7 @@ void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count)
 
     if (attn__dtype_size(dtype) == 1)
         for (uint32_t i = 0; i < count; i++)
-            to[i] = attn__code8_decode(dtype, code[i]);
+            to[i] = attn__codec8_decode(dtype, code[i]);
     else if (dtype == ATTN_F32)
         memcpy(to, from, count * sizeof *to);
     else if (dtype == ATTN_F16)

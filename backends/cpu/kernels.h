@@ -39,8 +39,8 @@ static inline float cpu_scale_at(const struct cpu_scale *scale, int64_t outer, i
 }
 
 /*
- * Keys or values of a cache. A vector is contiguous, or (layout paged-x) cut into chunks of `chunk` elements,
- * chunk_stride bytes apart; token_stride then leads to the first chunk of a token.
+ * Keys or values of a cache. A vector is contiguous, or in layout paged-x every x elements of it are,
+ * x_stride bytes after the x before; token_stride then leads to the first x elements of the next token.
  */
 struct cpu_cache {
     const char *base;
@@ -48,8 +48,8 @@ struct cpu_cache {
     int64_t token_stride;
     int64_t head_stride;
     uint32_t dtype;
-    uint32_t chunk; /* elements of a chunk; 0 = the whole vector */
-    int64_t chunk_stride;
+    uint32_t x; /* contiguous elements; 0: the whole vector */
+    int64_t x_stride;
     struct cpu_scale scale;
 };
 

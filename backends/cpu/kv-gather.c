@@ -138,7 +138,7 @@ static void add_output(struct gather *gather, const struct attn_kv_gather_args *
     output->to.view = (struct attn__kv_view){.base = attn__address(&to->buffer),
                                              .token_stride = to->token_stride,
                                              .head_stride = to->head_stride,
-                                             .piece = dim * size,
+                                             .x_bytes = dim * size,
                                              .size = size,
                                              .dim = dim,
                                              .dtype = dtype};

@@ -6,7 +6,7 @@
 #include "graph.h"
 #include "row.h"
 
-/* Elements of a vector in one task of copy_slots: whole pieces of every layout. */
+/* Elements of a vector in one task of copy_slots: a multiple of x in every layout. */
 #define PART_ELEMENTS 128u
 /* Tokens of a page in one task of copy_blocks and swap_blocks. */
 #define PART_TOKENS 16u
@@ -75,14 +75,14 @@ static void move_scale(const struct cpu_half *from, const struct cpu_half *to, c
 
 /* ---------------------------------------------------------------- slots */
 
-/* Elements [d, d + count) of two vectors; both have the same pieces. */
+/* Moves elements [d, d + count) of a vector; both caches have the same layout. */
 static void move_part(const struct attn__kv_view *from, const struct attn__kv_view *to, const char *source,
                       char *target, uint32_t d, uint32_t count)
 {
     const uint32_t end = (d + count) * from->size;
 
     for (uint32_t byte = d * from->size; byte < end;) {
-        uint32_t left = from->piece - byte % from->piece;
+        uint32_t left = from->x_bytes - byte % from->x_bytes;
         uint32_t bytes = left < end - byte ? left : end - byte;
         memmove(target + attn__kv_column(to, byte / from->size),
                 source + attn__kv_column(from, byte / from->size), bytes);
@@ -171,14 +171,14 @@ static void move_tokens(const struct move *move, const struct cpu_half *from, co
     size_t vector = (size_t)a->dim * a->size, all = vector * move->heads;
     bool dense_heads = a->head_stride == (int64_t)vector && b->head_stride == (int64_t)vector;
 
-    if (a->piece == vector && dense_heads) {
+    if (a->x_bytes == vector && dense_heads) {
         move_runs(target, b->token_stride, source, a->token_stride, count, all);
     } else {
         for (uint32_t head = 0; head < move->heads; head++) {
-            for (uint32_t piece = 0; piece < vector / a->piece; piece++)
-                move_runs(target + head * b->head_stride + piece * b->piece_stride, b->token_stride,
-                          source + head * a->head_stride + piece * a->piece_stride, a->token_stride, count,
-                          a->piece);
+            for (uint32_t x = 0; x < vector / a->x_bytes; x++)
+                move_runs(target + head * b->head_stride + x * b->x_stride, b->token_stride,
+                          source + head * a->head_stride + x * a->x_stride, a->token_stride, count,
+                          a->x_bytes);
         }
     }
     for (uint32_t token = first; from->token_head && token < first + count; token++) {

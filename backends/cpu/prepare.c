@@ -28,7 +28,7 @@ static void write_schedule(const struct attn_plan_impl *plan, const struct attn_
     attn__planner_run(&planner, &arrays, cpu_schedule_items(out), &result);
     *out = (struct cpu_schedule){.magic = CPU_SCHEDULE_MAGIC,
                                  .seqs = batch->seqs,
-                                 .rows = batch->num_tokens,
+                                 .num_tokens = batch->num_tokens,
                                  .items = result.items,
                                  .counters = result.counters,
                                  .max_kv = extent->max_kv,

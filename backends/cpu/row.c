@@ -5,9 +5,9 @@
 #include <float.h>
 #include <math.h>
 
-#include "code8.h"
+#include "fp8-int8.h"
 
-/* Elements that are converted at once: whole chunks of every layout. */
+/* Elements that are converted at once: a multiple of x in every layout. */
 #define ELEMENTS 64u
 
 struct cpu_half cpu_half_of(const struct attn_kv_desc *desc, bool values)
@@ -35,7 +35,7 @@ static void take(const struct cpu_row *row, uint32_t d, uint32_t count, void *to
     uint32_t size = attn__dtype_size(row->dtype);
 
     if (row->view != NULL) {
-        attn__kv_take(row->view, row->at, d, count, to);
+        attn__kv_load(row->view, row->at, d, count, to);
         return;
     }
     uint32_t split = row->rest != NULL ? row->split : row->dim;
@@ -65,13 +65,13 @@ void cpu_row_copy(const struct cpu_row *row, const struct cpu_half *to, int64_t 
     uint32_t raw[ELEMENTS];
 
     if (row->view == NULL && row->rest == NULL) {
-        attn__kv_put(&to->view, at, 0, row->dim, row->at);
+        attn__kv_store(&to->view, at, 0, row->dim, row->at);
         return;
     }
     for (uint32_t d = 0; d < row->dim; d += ELEMENTS) {
         uint32_t count = row->dim - d < ELEMENTS ? row->dim - d : ELEMENTS;
         take(row, d, count, raw);
-        attn__kv_put(&to->view, at, d, count, raw);
+        attn__kv_store(&to->view, at, d, count, raw);
     }
 }
 
@@ -95,7 +95,7 @@ static float find_scale(const struct cpu_row *row, const struct cpu_half *to, in
 {
     if (!to->token_head)
         return cpu_scale_at(&to->scale, page, token, head);
-    float most = largest(row), scale = most / attn__code8_largest(to->view.dtype);
+    float most = largest(row), scale = most / attn__codec8_largest(to->view.dtype);
     if (!isfinite(most))
         scale = NAN;
     else if (scale < FLT_MIN)
@@ -117,6 +117,6 @@ void cpu_row_write(const struct cpu_row *row, const struct cpu_half *to, int64_t
         for (uint32_t i = 0; scale != 1 && i < count; i++)
             values[i] /= scale;
         cpu_store(to->view.dtype, raw, values, count);
-        attn__kv_put(&to->view, at, d, count, raw);
+        attn__kv_store(&to->view, at, d, count, raw);
     }
 }

@@ -47,11 +47,12 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
         schedule->problem != plan->hash)
         return attn__fail(err, ATTN_E_INVALID, 0, "schedule",
                           "this is no schedule that the plan prepared; call attn_plan_prepare first");
-    if (schedule->seqs != batch->seqs || schedule->rows != batch->num_tokens)
-        return attn__fail(err, ATTN_E_INVALID, 0, "schedule",
-                          "the schedule was prepared for %u sequences and %u rows, the batch has %u and %u; "
-                          "prepare it for this batch",
-                          schedule->seqs, schedule->rows, batch->seqs, batch->num_tokens);
+    if (schedule->seqs != batch->seqs || schedule->num_tokens != batch->num_tokens)
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "schedule",
+            "the schedule was prepared for %u sequences and %u query tokens, the batch has %u and %u; "
+            "prepare it for this batch",
+            schedule->seqs, schedule->num_tokens, batch->seqs, batch->num_tokens);
     return ATTN_OK;
 }
 

@@ -11,12 +11,11 @@
 struct cpu_schedule {
     uint32_t magic;
     uint32_t seqs;
-    uint32_t rows;
+    uint32_t num_tokens;
     uint32_t items;
     uint32_t counters;
-    uint32_t max_kv; /* the longest sequence */
-    int64_t
-        last_key; /* the highest page, or with kv_offsets the highest token, that a run reads; -1 = none */
+    uint32_t max_kv;  /* keys of the longest sequence */
+    int64_t last_key; /* highest page, or with kv_offsets highest token, that a run reads; -1: none */
     uint32_t problem; /* hash of the problem that it was made for */
     uint32_t reserved[7];
 };

@@ -15,15 +15,15 @@ struct cpu_cache cpu_cache_of(const struct attn_kv_desc *desc, bool values)
 {
     char *base = attn__address(values ? &desc->v : &desc->k);
     const struct attn__kv_view view = attn__kv_view(desc, values, base);
-    const bool chunks = desc->layout == ATTN_PAGED_X;
+    const bool paged_x = desc->layout == ATTN_PAGED_X;
 
     return (struct cpu_cache){.base = base,
                               .page_stride = view.page_stride,
                               .token_stride = view.token_stride,
                               .head_stride = view.head_stride,
                               .dtype = view.dtype,
-                              .chunk = chunks ? view.piece / view.size : 0,
-                              .chunk_stride = view.piece_stride,
+                              .x = paged_x ? view.x_bytes / view.size : 0,
+                              .x_stride = view.x_stride,
                               .scale = cpu_scale_of(values ? &desc->v_scale : &desc->k_scale)};
 }
 

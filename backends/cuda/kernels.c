@@ -27,7 +27,7 @@ union mma_columns {
         .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_)                                  \
     }
 
-/* MLA caches of the queries' type; vectors in pieces do not come by copies of 16 bytes. */
+/* For MLA caches of the type of the queries. Not of layout paged-x, whose rows are not contiguous. */
 #define MLA_ROW(name_, type_, numerics_)                                                                     \
     {                                                                                                        \
         .caps.name = (name_), .family = &cuda_mla, .arch = CUDA_ARCH_LEAST,                                  \

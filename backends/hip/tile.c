@@ -41,9 +41,9 @@ static uint32_t shared_bytes(const struct attn_problem *problem, uint32_t rows)
 /* The small kernel if all sequences fit into its rows; never with det=1, where the batch must not decide. */
 static uint32_t rows_of(const struct attn_problem *problem, uint32_t phase)
 {
-    const uint64_t most = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
+    const uint64_t max_rows = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
 
-    return phase == ATTN__DECODE && problem->det == 0 && most <= ROWS_DECODE ? ROWS_DECODE : ROWS_MAX;
+    return phase == ATTN__DECODE && problem->det == 0 && max_rows <= ROWS_DECODE ? ROWS_DECODE : ROWS_MAX;
 }
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
@@ -73,16 +73,16 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 static bool is_paged_x(const struct gpu_run *run)
 {
     const struct gpu_cache *k = &run->k, *v = &run->v;
-    const uint64_t most = 1 << 24;
+    const uint64_t max_stride = 1 << 24;
     const uint64_t keys = k->base | (uint64_t)k->page_stride | (uint64_t)k->head_stride |
-                          (uint64_t)k->piece_stride | k->dim * k->size;
+                          (uint64_t)k->x_stride | k->dim * k->size;
     const uint64_t values = v->base | (uint64_t)v->page_stride | (uint64_t)v->head_stride |
-                            (uint64_t)v->piece_stride | run->batch.block * v->size;
+                            (uint64_t)v->x_stride | run->batch.block * v->size;
 
-    return run->batch.addressing != ATTN_DENSE && run->k_new.base == 0 && k->piece == 16 &&
-           k->token_stride == 16 && v->piece == v->size && v->token_stride == v->size && keys % 16 == 0 &&
-           values % (4 * v->size) == 0 && v->dim % 8 == 0 && (uint64_t)k->piece_stride <= most &&
-           (uint64_t)v->piece_stride <= most;
+    return run->batch.addressing != ATTN_DENSE && run->k_new.base == 0 && k->x_bytes == 16 &&
+           k->token_stride == 16 && v->x_bytes == v->size && v->token_stride == v->size && keys % 16 == 0 &&
+           values % (4 * v->size) == 0 && v->dim % 8 == 0 && (uint64_t)k->x_stride <= max_stride &&
+           (uint64_t)v->x_stride <= max_stride;
 }
 
 static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,

@@ -63,9 +63,9 @@ static bool parse_item(const char *item, size_t length, struct attn__log *log, c
 
 bool attn__log_parse(const char *text, struct attn__log *log, char *problem, size_t size)
 {
-    struct attn__log unused = {.level = 0};
+    struct attn__log discarded = {.level = 0};
     if (log == NULL)
-        log = &unused;
+        log = &discarded;
     for (const char *p = text;; p++) {
         size_t length = strcspn(p, ",");
         if (!parse_item(p, length, log, problem, size))

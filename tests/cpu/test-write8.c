@@ -4,8 +4,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "code8.h"
 #include "feature-case.h"
+#include "fp8-int8.h"
 #include "plugin.h"
 
 static const uint32_t types[] = {ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_INT8};
@@ -18,29 +18,29 @@ Test(write8, every_code_and_midpoint)
     for (int t = 0; t < TYPES; t++) {
         for (int code = 0; code < 256; code++) {
             double number = number_of_code(types[t], (uint8_t)code);
-            float read = attn__code8_decode(types[t], (uint8_t)code);
+            float read = attn__codec8_decode(types[t], (uint8_t)code);
             cr_assert(isnan(number) ? isnan(read) : (double)read == number, "%s code %d",
                       attn_dtype_name(types[t]), code);
             if (!isfinite(number) || (types[t] == ATTN_INT8 && code == 128))
                 continue;
-            cr_assert_eq(attn__code8_encode(types[t], read), code, "%s code %d", attn_dtype_name(types[t]),
+            cr_assert_eq(attn__codec8_encode(types[t], read), code, "%s code %d", attn_dtype_name(types[t]),
                          code);
             double next = code < 127 ? number_of_code(types[t], (uint8_t)(code + 1)) : (double)NAN;
             if (!isfinite(next))
                 continue;
             float middle = (float)((number + next) / 2);
-            cr_assert_eq(attn__code8_encode(types[t], middle), code + code % 2);
-            cr_assert_eq(attn__code8_encode(types[t], nextafterf(middle, 0)), code);
-            cr_assert_eq(attn__code8_encode(types[t], nextafterf(middle, INFINITY)), code + 1);
+            cr_assert_eq(attn__codec8_encode(types[t], middle), code + code % 2);
+            cr_assert_eq(attn__codec8_encode(types[t], nextafterf(middle, 0)), code);
+            cr_assert_eq(attn__codec8_encode(types[t], nextafterf(middle, INFINITY)), code + 1);
         }
-        cr_assert_eq(number_of_code(types[t], attn__code8_encode(types[t], INFINITY)), largest[t]);
-        cr_assert_eq(number_of_code(types[t], attn__code8_encode(types[t], -FLT_MAX)), -largest[t]);
+        cr_assert_eq(number_of_code(types[t], attn__codec8_encode(types[t], INFINITY)), largest[t]);
+        cr_assert_eq(number_of_code(types[t], attn__codec8_encode(types[t], -FLT_MAX)), -largest[t]);
     }
-    cr_assert_eq(attn__code8_encode(ATTN_E4M3, NAN), 0x7f);
-    cr_assert_eq(attn__code8_encode(ATTN_E5M2FNUZ, NAN), 0x80);
-    cr_assert_eq(attn__code8_encode(ATTN_INT8, NAN), 0);
-    cr_assert_eq(attn__code8_encode(ATTN_E5M2, -1e-20f), 0x80);
-    cr_assert_eq(attn__code8_encode(ATTN_E4M3FNUZ, -1e-20f), 0);
+    cr_assert_eq(attn__codec8_encode(ATTN_E4M3, NAN), 0x7f);
+    cr_assert_eq(attn__codec8_encode(ATTN_E5M2FNUZ, NAN), 0x80);
+    cr_assert_eq(attn__codec8_encode(ATTN_INT8, NAN), 0);
+    cr_assert_eq(attn__codec8_encode(ATTN_E5M2, -1e-20f), 0x80);
+    cr_assert_eq(attn__codec8_encode(ATTN_E4M3FNUZ, -1e-20f), 0);
 }
 
 /* Rows of ordinary numbers, of zeros, one with a NaN, one with an infinity. */

@@ -5,7 +5,7 @@
 
 #include "codec8.h"
 
-#include "code8.h"
+#include "fp8-int8.h"
 
 static const uint32_t types8[] = {ATTN_INT8, ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ};
 
@@ -18,7 +18,7 @@ Test(number, decodes_every_code)
 {
     for (size_t i = 0; i < sizeof types8 / sizeof types8[0]; i++) {
         for (uint32_t code = 0; code < 256; code++) {
-            const float wanted = attn__code8_decode(types8[i], (uint8_t)code);
+            const float wanted = attn__codec8_decode(types8[i], (uint8_t)code);
             const float got = gpu_decode8(types8[i], code);
             cr_assert(same(got, wanted), "type %#x code %02x: %a, not %a", types8[i], code, (double)got,
                       (double)wanted);
@@ -44,8 +44,8 @@ static void decode_four(uint32_t dtype, uint32_t code)
     gpu_quad8_across(dtype, word, turned);
     gpu_quad8_wide(dtype, word, wide);
     for (uint32_t i = 0; i < 4; i++) {
-        const float wanted = attn__code8_decode(dtype, (uint8_t)(word >> 8 * i));
-        const float other = attn__code8_decode(dtype, (uint8_t)(word >> 8 * across[i]));
+        const float wanted = attn__codec8_decode(dtype, (uint8_t)(word >> 8 * i));
+        const float other = attn__codec8_decode(dtype, (uint8_t)(word >> 8 * across[i]));
         cr_assert(same(half_of(plain, i, false), wanted), "type %#x word %08x number %u", dtype, word, i);
         cr_assert(same(half_of(turned, i, false), other), "type %#x word %08x across %u", dtype, word, i);
         cr_assert(same(half_of(wide, i, true), other), "type %#x word %08x wide %u", dtype, word, i);
@@ -61,7 +61,7 @@ Test(number, decodes_four_codes_at_once)
 
 static void encode(uint32_t dtype, float value)
 {
-    const uint32_t wanted = attn__code8_encode(dtype, value), got = gpu_encode8(dtype, value);
+    const uint32_t wanted = attn__codec8_encode(dtype, value), got = gpu_encode8(dtype, value);
 
     cr_assert_eq(got, wanted, "type %#x value %a: %02x, not %02x", dtype, (double)value, got, wanted);
 }
@@ -69,8 +69,8 @@ static void encode(uint32_t dtype, float value)
 /* Every number of a type, the middle to its neighbour, and the floats beside both. */
 static void encode_around(uint32_t dtype, uint32_t code)
 {
-    const float low = attn__code8_decode(dtype, (uint8_t)code);
-    const float high = attn__code8_decode(dtype, (uint8_t)(code + 1));
+    const float low = attn__codec8_decode(dtype, (uint8_t)code);
+    const float high = attn__codec8_decode(dtype, (uint8_t)(code + 1));
     const float middle = (low + high) / 2;
     const float values[] = {low, middle};
 

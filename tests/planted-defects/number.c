@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Elements and scales: every type that is served, to and from f32. */
-#include "code8.h"
 #include "defect.h"
+#include "fp8-int8.h"
 #include "half.h"
 
 bool is_served(uint32_t dtype, bool eight)
@@ -23,7 +23,7 @@ void load_vector(uint32_t dtype, float *to, const void *from, uint32_t count)
     for (uint32_t i = 0; dtype == ATTN_BF16 && i < count; i++)
         to[i] = attn__bf16_to_f32(half[i]);
     for (uint32_t i = 0; size_of(dtype) == 1 && i < count; i++)
-        to[i] = attn__code8_decode(dtype, code[i]);
+        to[i] = attn__codec8_decode(dtype, code[i]);
 }
 
 void store_vector(uint32_t dtype, void *to, const float *from, uint32_t count)
@@ -38,7 +38,7 @@ void store_vector(uint32_t dtype, void *to, const float *from, uint32_t count)
     for (uint32_t i = 0; dtype == ATTN_BF16 && i < count; i++)
         half[i] = attn__f32_to_bf16(from[i]);
     for (uint32_t i = 0; size_of(dtype) == 1 && i < count; i++)
-        code[i] = attn__code8_encode(dtype, from[i]);
+        code[i] = attn__codec8_encode(dtype, from[i]);
 }
 
 float scale_at(const struct attn_scale *scale, int64_t outer, int64_t token, int64_t head)

@@ -3,8 +3,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "code8.h"
 #include "defect.h"
+#include "fp8-int8.h"
 
 struct write {
     const struct attn_kv_write_args *args;
@@ -30,7 +30,7 @@ static float find_scale(const struct vector *v, const float *values, int64_t pag
         return scale_at(s, page, token, head);
     for (uint32_t d = 0; d < v->dim; d++)
         most = fabsf(values[d]) > most || isnan(values[d]) ? fabsf(values[d]) : most;
-    float scale = most / attn__code8_largest(v->to_dtype);
+    float scale = most / attn__codec8_largest(v->to_dtype);
     if (!isfinite(most))
         scale = NAN;
     else if (scale < FLT_MIN)

@@ -124,10 +124,10 @@ static void load_head(const struct cpu_cache *cache, uint32_t head, int64_t at, 
                       float *to, uint32_t dim)
 {
     const char *from = cache->base + at + head * cache->head_stride;
-    uint32_t chunk = cache->chunk != 0 && cache->chunk < dim ? cache->chunk : dim;
+    uint32_t x = cache->x != 0 && cache->x < dim ? cache->x : dim;
 
-    for (uint32_t d = 0; d < dim; d += chunk, from += cache->chunk_stride)
-        cpu_load(cache->dtype, to + d, from, dim - d < chunk ? dim - d : chunk);
+    for (uint32_t d = 0; d < dim; d += x, from += cache->x_stride)
+        cpu_load(cache->dtype, to + d, from, dim - d < x ? dim - d : x);
     if (cache->scale.base != NULL)
         multiply(to, dim, cpu_scale_at(&cache->scale, place->outer, place->token, head));
 }

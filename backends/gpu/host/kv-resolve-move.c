@@ -98,9 +98,9 @@ static void add_slots(struct gpu_kv_move *out, const struct attn_kv_desc *from, 
     const struct place source = {a.base, a.page_stride, a.token_stride};
     const struct place target = {b.base, b.page_stride, b.token_stride};
     const struct span heads = {from->kv_heads, a.head_stride, b.head_stride};
-    const struct span pieces = {(uint64_t)a.dim * a.size / a.piece, a.piece_stride, b.piece_stride};
+    const struct span columns = {(uint64_t)a.dim * a.size / a.x_bytes, a.x_stride, b.x_stride};
 
-    add_plane(out, &source, &target, a.piece, pieces, heads);
+    add_plane(out, &source, &target, a.x_bytes, columns, heads);
     if (has_scales(scales[0]) && has_scales(scales[1])) {
         const struct place one = {gpu_address(&scales[0]->buffer), scales[0]->outer_stride,
                                   scales[0]->token_stride};
@@ -135,7 +135,7 @@ static void add_pages(struct gpu_kv_move *out, const struct attn_kv_desc *from, 
     const struct span heads = {from->kv_heads, a.head_stride, b.head_stride};
     const uint64_t vector = (uint64_t)a.dim * a.size;
 
-    if (from->layout == ATTN_PAGED_X) /* the tokens of a head lie together, whatever the pieces are */
+    if (from->layout == ATTN_PAGED_X) /* the tokens of a head are contiguous, whatever x is */
         add_plane(out, &source, &target, vector * from->block, heads, (struct span){1, 0, 0});
     else
         add_plane(out, &source, &target, vector, heads,

@@ -20,18 +20,18 @@ struct gpu_kv_kind gpu_kv_kind_of_side(const struct gpu_kv_side *side)
     const struct gpu_cache *cache = &side->cache;
     struct gpu_kv_kind out = {
         .end = {.head_stride = cache->head_stride,
-                .piece_stride = cache->piece_stride,
-                .piece_shift = side->piece_shift,
+                .x_stride = cache->x_stride,
+                .x_shift = side->x_shift,
                 .dtype = cache->dtype,
                 .size = cache->size},
         .bits = cache->base | (uint64_t)cache->page_stride | (uint64_t)cache->token_stride |
                 (uint64_t)cache->head_stride,
-        .piece = cache->dim * cache->size,
+        .x_bytes = cache->dim * cache->size,
     };
 
-    if (cache->piece_stride != 0) {
-        out.piece = cache->piece;
-        out.bits |= (uint64_t)cache->piece_stride;
+    if (cache->x_stride != 0) {
+        out.x_bytes = cache->x_bytes;
+        out.bits |= (uint64_t)cache->x_stride;
     }
     return out;
 }
@@ -40,17 +40,17 @@ struct gpu_kv_kind gpu_kv_kind_of_tensor(const struct gpu_tensor *tensor, uint32
 {
     return (struct gpu_kv_kind){
         .end = {.head_stride = tensor->head_stride,
-                .piece_shift = 31,
+                .x_shift = 31,
                 .dtype = dtype,
                 .size = attn__dtype_size(dtype)},
         .bits = tensor->base | (uint64_t)tensor->token_stride | (uint64_t)tensor->head_stride,
     };
 }
 
-/* Whether units of `bytes` are whole in every piece, and aligned. */
+/* Whether x elements are a multiple of `bytes`, and all units aligned. */
 static bool fits(const struct gpu_kv_kind *kind, uint32_t bytes)
 {
-    return kind->piece % bytes == 0 && kind->bits % smaller(bytes, 16) == 0;
+    return kind->x_bytes % bytes == 0 && kind->bits % smaller(bytes, 16) == 0;
 }
 
 /* The next power of two. */

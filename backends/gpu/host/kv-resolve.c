@@ -109,7 +109,7 @@ struct gpu_kv_side gpu_kv_side_of(const struct attn_kv_desc *desc, bool values,
     const struct gpu_cache *cache = &side.cache;
 
     side.cache.base += (uint64_t)(share->first * cache->head_stride);
-    side.piece_shift = cache->piece_stride != 0 ? (uint32_t)__builtin_ctz(cache->piece) : 31;
+    side.x_shift = cache->x_stride != 0 ? (uint32_t)__builtin_ctz(cache->x_bytes) : 31;
     if (cache->size == 1)
         set_scale(&side, values ? &desc->v_scale : &desc->k_scale, share);
     return side;
@@ -128,7 +128,7 @@ struct gpu_batch gpu_kv_batch_of(const struct attn_batch *batch, uint32_t addres
 {
     return (struct gpu_batch){
         .seqs = batch->seqs,
-        .rows = batch->num_tokens,
+        .num_tokens = batch->num_tokens,
         .max_q = batch->max_q,
         .max_kv = batch->max_kv,
         .q_offsets = gpu_address(&batch->q_offsets),
@@ -159,7 +159,7 @@ uint32_t gpu_kv_wide(const struct gpu_kv_side *side, const struct gpu_tensor *te
 {
     const struct gpu_cache *cache = &side->cache;
     uint64_t bits = cache->base | (uint64_t)cache->page_stride | (uint64_t)cache->token_stride |
-                    (uint64_t)cache->head_stride | (uint64_t)cache->piece_stride | cache->piece;
+                    (uint64_t)cache->head_stride | (uint64_t)cache->x_stride | cache->x_bytes;
 
     if (cache->dim % 4 != 0 || bits % (4 * cache->size) != 0)
         return 1;

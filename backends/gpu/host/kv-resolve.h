@@ -56,8 +56,8 @@ uint32_t gpu_kv_wide_tensor(const struct gpu_tensor *tensor, uint32_t dim, uint3
 /* An end of rows, and what decides whether it can be moved in units. */
 struct gpu_kv_kind {
     struct gpu_kv_end end;
-    uint64_t bits; /* of all that has to be aligned */
-    uint32_t piece;
+    uint64_t bits;    /* of all that has to be aligned */
+    uint32_t x_bytes; /* of contiguous elements; 0: a tensor, whose vectors are contiguous */
 };
 
 struct gpu_kv_kind gpu_kv_kind_of_side(const struct gpu_kv_side *side);

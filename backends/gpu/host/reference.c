@@ -27,7 +27,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
-    const uint32_t grid[3] = {run->batch.rows * plan->problem.heads, 1, 1};
+    const uint32_t grid[3] = {run->batch.num_tokens * plan->problem.heads, 1, 1};
 
     return gpu_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, run,
                       "attn_reference", stream, err);

@@ -32,8 +32,8 @@ struct gpu_cache gpu_cache_of(const struct attn_kv_desc *desc, uint32_t values)
                               .page_stride = view.page_stride,
                               .token_stride = view.token_stride,
                               .head_stride = view.head_stride,
-                              .piece_stride = view.piece_stride,
-                              .piece = view.piece,
+                              .x_stride = view.x_stride,
+                              .x_bytes = view.x_bytes,
                               .size = view.size,
                               .dim = view.dim,
                               .dtype = view.dtype,
@@ -48,7 +48,7 @@ static struct gpu_cache new_rows(const struct attn_tensor *rows, uint32_t dtype,
     return (struct gpu_cache){.base = gpu_address(&rows->buffer),
                               .token_stride = rows->token_stride,
                               .head_stride = rows->head_stride,
-                              .piece = dim * size,
+                              .x_bytes = dim * size,
                               .size = size,
                               .dim = dim,
                               .dtype = dtype,
@@ -74,7 +74,7 @@ void gpu_resolve_batch(struct gpu_batch *out, const struct attn_problem *problem
 {
     memset(out, 0, sizeof *out);
     out->seqs = batch->seqs;
-    out->rows = batch->num_tokens;
+    out->num_tokens = batch->num_tokens;
     out->max_q = batch->max_q;
     out->max_kv = batch->max_kv;
     out->q_offsets = gpu_address(&batch->q_offsets);
@@ -157,13 +157,13 @@ static void resolve_keys(struct gpu_run *run, const struct attn_tensors *tensors
     run->k_new = run->v_new = (struct gpu_cache){0};
 }
 
-/* Vectors that lie on 16 bytes, in one piece and in whole chunks of 16. */
+/* Whether vectors are contiguous, 16-byte aligned, and a multiple of 16 bytes long. */
 static bool is_whole(const struct gpu_cache *cache)
 {
     return ((cache->base | (uint64_t)cache->page_stride | (uint64_t)cache->token_stride |
              (uint64_t)cache->head_stride | (uint64_t)cache->dim * cache->size) &
             15) == 0 &&
-           cache->piece_stride == 0;
+           cache->x_stride == 0;
 }
 
 void gpu_resolve(struct gpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,

@@ -35,7 +35,7 @@ static int32_t launch_parts(const struct attn_plan_impl *plan, struct gpu_run *r
                            context->driver->memset_d8_async(gpu_address(&scratch->counters.buffer), 0,
                                                             plan->sizes.counters, stream),
                            "counters", gpu_names.memset_d8_async, err);
-    if (run->batch.seqs == 0 || run->batch.rows == 0)
+    if (run->batch.seqs == 0 || run->batch.num_tokens == 0)
         return status;
     for (uint32_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
         const struct gpu_part *part = &plan->parts[i];

@@ -36,17 +36,17 @@ static uint32_t find_arrays(struct gpu_run *run, const struct attn_kv_desc *cach
     const struct attn_problem *p = &run->problem;
     const bool is_new = p->kv_source == ATTN_KV_NEW; /* then k and v of the run are the new rows */
     const uint64_t pages = is_new ? run->batch.seqs : cache->pages;
-    const uint64_t tokens = is_new ? run->batch.rows : cache->block;
+    const uint64_t tokens = is_new ? run->batch.num_tokens : cache->block;
     const struct {
         struct gpu_scale *scale;
         uint64_t outers, tokens, heads;
     } all[GPU_HOST_SCALES] = {
-        {&run->q_scale, run->batch.seqs, run->batch.rows, p->heads / run->q_scale_group},
-        {&run->out_scale, run->batch.seqs, run->batch.rows, p->heads},
+        {&run->q_scale, run->batch.seqs, run->batch.num_tokens, p->heads / run->q_scale_group},
+        {&run->out_scale, run->batch.seqs, run->batch.num_tokens, p->heads},
         {&run->k.scale, pages, tokens, p->kv_heads},
         {&run->v.scale, pages, tokens, p->kv_heads},
-        {&run->k_new.scale, run->batch.seqs, run->batch.rows, p->kv_heads},
-        {&run->v_new.scale, run->batch.seqs, run->batch.rows, p->kv_heads}};
+        {&run->k_new.scale, run->batch.seqs, run->batch.num_tokens, p->kv_heads},
+        {&run->v_new.scale, run->batch.seqs, run->batch.num_tokens, p->kv_heads}};
     uint32_t count = 0;
 
     *total = 0;

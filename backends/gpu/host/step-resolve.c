@@ -11,7 +11,7 @@ void gpu_step_resolve(struct gpu_step *out, const struct attn_kv_advance_step_ar
     *out = (struct gpu_step){.block = args->block,
                              .seqs = args->seqs,
                              .queries = args->queries,
-                             .rows = args->num_tokens,
+                             .num_tokens = args->num_tokens,
                              .keep_padding = args->keep_padding,
                              .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
                              .table_width = args->table_width,
@@ -38,7 +38,7 @@ uint64_t gpu_step_work(const struct gpu_step *step)
     const uint64_t cells = (uint64_t)step->queries * step->table_width;
     const uint64_t entries = cells < step->csr_capacity ? cells : step->csr_capacity;
 
-    return step->csr_indptr != 0 && entries > step->rows ? entries : step->rows;
+    return step->csr_indptr != 0 && entries > step->num_tokens ? entries : step->num_tokens;
 }
 
 /* ---------------------------------------------------------------- merge */

@@ -31,7 +31,7 @@ static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct gpu_part
 {
     if (part->phase == ATTN__DECODE)
         return part->ctas;
-    return ((uint64_t)run->batch.rows * run->group / rows + run->batch.seqs) * plan->problem.kv_heads;
+    return ((uint64_t)run->batch.num_tokens * run->group / rows + run->batch.seqs) * plan->problem.kv_heads;
 }
 
 int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
@@ -48,7 +48,7 @@ int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gp
     if (ctas > INT32_MAX)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "batch.num_tokens",
                           "batch.num_tokens is %u: more tiles of rows than a launch has CTAs (%d)",
-                          run->batch.rows, INT32_MAX);
+                          run->batch.num_tokens, INT32_MAX);
     if (part->phase == ATTN__DECODE) {
         own.partial_out = run->scratch;
         own.partial_lse = run->scratch + partials_of(plan, part) * rows * columns * sizeof(float);

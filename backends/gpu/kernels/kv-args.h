@@ -19,7 +19,7 @@
 /* Keys or values of a cache. A tensor is described as a cache of one page. */
 struct gpu_kv_side {
     struct gpu_cache cache; /* scale.base 0: `value`, or `values` */
-    uint32_t piece_shift;   /* log2 of a piece, or 31 if a vector is one */
+    uint32_t x_shift;       /* log2 of x_bytes, or 31 if vectors are contiguous */
     uint32_t token_head;    /* 1: a vector has a scale of its own, which is written with it */
     uint32_t by_head;       /* 1: scales are `values` */
     uint32_t reserved;
@@ -29,8 +29,8 @@ struct gpu_kv_side {
 /* Source or target of rows: the vectors of all heads of a row, from the address of the first. */
 struct gpu_kv_end {
     int64_t head_stride;
-    int64_t piece_stride;
-    uint32_t piece_shift; /* as in a side */
+    int64_t x_stride;
+    uint32_t x_shift; /* as in a side */
     uint32_t dtype;
     uint32_t size; /* bytes of an element */
     uint32_t reserved;
@@ -169,7 +169,7 @@ struct gpu_step {
     uint32_t block;
     uint32_t seqs;
     uint32_t queries;
-    uint32_t rows;
+    uint32_t num_tokens;
     uint32_t keep_padding;
     uint32_t index_size;
     uint32_t table_width;

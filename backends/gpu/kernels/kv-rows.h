@@ -50,9 +50,8 @@ GPU_INLINE struct gpu_kv_spot gpu_kv_spot_of(const struct gpu_kv_rows *by, uint3
 GPU_INLINE uint64_t gpu_kv_end_at(const struct gpu_kv_end *end, uint64_t row, uint32_t head, uint32_t byte)
 {
     return row +
-           (uint64_t)((int64_t)head * end->head_stride +
-                      (int64_t)(byte >> end->piece_shift) * end->piece_stride) +
-           (byte & ((1u << end->piece_shift) - 1));
+           (uint64_t)((int64_t)head * end->head_stride + (int64_t)(byte >> end->x_shift) * end->x_stride) +
+           (byte & ((1u << end->x_shift) - 1));
 }
 
 /* Source and target of a unit, of `bytes` bytes each. All lanes together. */

@@ -8,8 +8,8 @@
 struct gpu_kv_vector {
     uint64_t at;   /* element 0 */
     uint64_t rest; /* elements from `split` on, or 0 */
-    int64_t piece_stride;
-    uint32_t piece_shift;
+    int64_t x_stride;
+    uint32_t x_shift;
     uint32_t split;
     uint32_t size;
     uint32_t dtype;
@@ -24,8 +24,8 @@ GPU_INLINE struct gpu_kv_vector gpu_kv_vector_of(const struct gpu_kv_side *side,
     vector.at = cache->base + (uint64_t)(page * cache->page_stride + token * cache->token_stride +
                                          (int64_t)head * cache->head_stride);
     vector.rest = 0;
-    vector.piece_stride = cache->piece_stride;
-    vector.piece_shift = side->piece_shift;
+    vector.x_stride = cache->x_stride;
+    vector.x_shift = side->x_shift;
     vector.split = 0;
     vector.size = cache->size;
     vector.dtype = cache->dtype;
@@ -40,8 +40,8 @@ GPU_INLINE struct gpu_kv_vector gpu_kv_vector_in(const struct gpu_tensor *tensor
     vector.at =
         tensor->base + (uint64_t)((int64_t)row * tensor->token_stride + (int64_t)head * tensor->head_stride);
     vector.rest = 0;
-    vector.piece_stride = 0;
-    vector.piece_shift = 31;
+    vector.x_stride = 0;
+    vector.x_shift = 31;
     vector.split = 0;
     vector.size = GPU_SIZE(dtype);
     vector.dtype = dtype;
@@ -54,8 +54,8 @@ GPU_INLINE uint64_t gpu_kv_element(const struct gpu_kv_vector *vector, uint32_t 
 
     if (vector->rest != 0 && d >= vector->split)
         return vector->rest + (d - vector->split) * vector->size;
-    return vector->at + (uint64_t)((int64_t)(byte >> vector->piece_shift) * vector->piece_stride) +
-           (byte & ((1u << vector->piece_shift) - 1));
+    return vector->at + (uint64_t)((int64_t)(byte >> vector->x_shift) * vector->x_stride) +
+           (byte & ((1u << vector->x_shift) - 1));
 }
 
 /* Codes of `wide` (1 or 4) elements from d on, one a word; 4 lie together and are aligned as a whole. */

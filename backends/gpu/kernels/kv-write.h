@@ -97,7 +97,7 @@ GPU_KERNEL(gpu_kv_map_slots, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_slots
     const struct gpu_kv_slots *a = (const struct gpu_kv_slots *)gpu_argument(&argument);
     int64_t page = 0, token = 0;
 
-    for (uint64_t at = (uint64_t)gpu_cta() * GPU_KV_THREADS + gpu_thread(); at < a->batch.rows;
+    for (uint64_t at = (uint64_t)gpu_cta() * GPU_KV_THREADS + gpu_thread(); at < a->batch.num_tokens;
          at += (uint64_t)gpu_ctas() * GPU_KV_THREADS) {
         const uint32_t row = (uint32_t)at;
         if (!gpu_kv_has_row(a->batch.q_offsets, a->batch.seqs, row))

@@ -32,25 +32,25 @@ struct gpu_tensor {
 /*
  * Keys or values: of a cache, or new rows as a cache of one page. Element d of vector (page, token, head) is
  * at base + page * page_stride + token * token_stride + head * head_stride + its column: byte b = d * size
- * of the vector lies at b / piece * piece_stride + b % piece (backends/common/kv-view.h).
+ * of the vector lies at b / x_bytes * x_stride + b % x_bytes (backends/common/kv-view.h).
  */
 struct gpu_cache {
     uint64_t base;
     int64_t page_stride;
     int64_t token_stride;
     int64_t head_stride;
-    int64_t piece_stride; /* used where the vector is longer than a piece */
-    uint32_t piece;       /* bytes; a whole vector unless the layout is paged-x */
-    uint32_t size;        /* bytes of an element */
-    uint32_t dim;         /* elements of a vector; MLA values: the first head_dim_vo columns of the keys */
-    uint32_t dtype;       /* enum attn_dtype */
+    int64_t x_stride; /* 0: vectors are contiguous */
+    uint32_t x_bytes; /* of x elements; of a whole vector unless the layout is paged-x */
+    uint32_t size;    /* bytes of an element */
+    uint32_t dim;     /* elements of a vector; MLA values: the first head_dim_vo columns of the keys */
+    uint32_t dtype;   /* enum attn_dtype */
     struct gpu_scale scale;
 };
 
 /* Where the queries and keys of the step are. */
 struct gpu_batch {
     uint32_t seqs;
-    uint32_t rows;           /* query tokens at most; rows of q from q_offsets[seqs] on are not touched */
+    uint32_t num_tokens;     /* upper bound; query tokens from q_offsets[seqs] on are not touched */
     uint32_t max_q;          /* upper bounds of the step */
     uint32_t max_kv;         /*                          */
     uint64_t q_offsets;      /* i32 [seqs + 1] */
@@ -67,7 +67,7 @@ struct gpu_batch {
     uint32_t block;          /* tokens per page */
     uint32_t block_shift;    /* log2 of block, or 32 if it is no power of two */
     uint32_t position_dtype; /* ATTN_INT32 or ATTN_INT64 */
-    uint64_t positions;      /* q_positions [rows], or 0 */
+    uint64_t positions;      /* q_positions [num_tokens], or 0 */
     uint64_t seq_causal;     /* u8 [seqs], or 0: the problem's causal for all */
     uint64_t global_lens;    /* i32 [seqs]: Lk of sequences whose keys are sharded over ranks, or 0 */
     uint32_t cp_rank;        /* cp_world 0 = all keys are here */
@@ -121,7 +121,7 @@ struct gpu_run {
     uint32_t units;  /* multiprocessors of the device */
     uint32_t phase;  /* which sequences the launch takes: GPU_ALL_PHASES, or enum attn__phase */
     uint32_t stages; /* tiles in shared memory, where the family has a choice */
-    uint32_t whole;  /* 1: all keys and values lie on 16 bytes, in one piece and in whole chunks of 16 */
+    uint32_t whole;  /* 1: all keys and values are contiguous, 16-byte aligned and a multiple of 16 bytes */
     uint32_t reserved[3];
 };
 

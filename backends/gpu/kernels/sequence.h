@@ -181,9 +181,9 @@ GPU_INLINE int64_t gpu_column(const struct gpu_cache *cache, uint32_t d)
 {
     const uint32_t byte = d * cache->size;
 
-    if (cache->piece_stride == 0)
+    if (cache->x_stride == 0)
         return byte;
-    return (int64_t)(byte / cache->piece) * cache->piece_stride + byte % cache->piece;
+    return (int64_t)(byte / cache->x_bytes) * cache->x_stride + byte % cache->x_bytes;
 }
 
 /* Where keys, or values, of a sequence and head begin: of key 0, or of token 0 of page 0. */

@@ -8,7 +8,7 @@
 
 #include "kv-place.h"
 
-GPU_INLINE int64_t gpu_step_first_row(const struct gpu_step *a, uint32_t seq)
+GPU_INLINE int64_t gpu_step_first_token(const struct gpu_step *a, uint32_t seq)
 {
     return a->query_starts != 0 ? (int64_t)gpu_at<const int32_t>(a->query_starts, seq) : (int64_t)seq;
 }
@@ -54,7 +54,7 @@ GPU_INLINE int64_t gpu_step_grow(const struct gpu_step *a, uint32_t seq, int64_t
     gpu_at<int32_t>(a->seq_lens, seq) = (int32_t)len;
     if (a->context_lens != 0)
         gpu_at<int32_t>(a->context_lens, seq) =
-            (int32_t)(len - (gpu_step_first_row(a, seq + 1) - gpu_step_first_row(a, seq)));
+            (int32_t)(len - (gpu_step_first_token(a, seq + 1) - gpu_step_first_token(a, seq)));
     if (a->csr_indptr != 0) {
         gpu_at<int32_t>(a->csr_pages, seq) = (int32_t)*pages;
         gpu_at<int32_t>(a->last_page_lens, seq) = (int32_t)(len % a->block != 0 ? len % a->block : a->block);
@@ -94,7 +94,8 @@ GPU_INLINE void gpu_step_row(const struct gpu_step *a, uint32_t row, int64_t beh
         return;
     if ((int64_t)row < behind) {
         const uint32_t seq = a->query_starts != 0 ? gpu_kv_find(a->query_starts, a->queries, row) : row;
-        position = gpu_at<const int32_t>(a->seq_lens, seq) - (gpu_step_first_row(a, seq + 1) - (int64_t)row);
+        position =
+            gpu_at<const int32_t>(a->seq_lens, seq) - (gpu_step_first_token(a, seq + 1) - (int64_t)row);
         const int64_t index = position / a->block;
         if (a->slots != 0 && position >= 0 && index < (int64_t)a->table_width) {
             const int64_t page = gpu_step_page(a, seq, index);
@@ -129,11 +130,11 @@ GPU_KERNEL(gpu_step_rows, GPU_KV_THREADS, 2)(GPU_ARGUMENT(struct gpu_step, a))
 {
     const uint64_t threads = (uint64_t)gpu_ctas() * GPU_KV_THREADS;
     const uint64_t own = (uint64_t)gpu_cta() * GPU_KV_THREADS + gpu_thread();
-    const int64_t behind = gpu_step_first_row(&a, a.queries);
+    const int64_t behind = gpu_step_first_token(&a, a.queries);
     uint64_t entries =
         a.csr_indptr != 0 && a.queries > 0 ? (uint64_t)gpu_at<const int32_t>(a.csr_indptr, a.queries) : 0;
 
-    for (uint64_t row = own; row < a.rows; row += threads)
+    for (uint64_t row = own; row < a.num_tokens; row += threads)
         gpu_step_row(&a, (uint32_t)row, behind);
     entries = entries < a.csr_capacity ? entries : a.csr_capacity;
     for (uint64_t at = own; at < entries; at += threads)

@@ -36,7 +36,7 @@ GPU_INLINE void tile_prefetch_keys(const struct gpu_run *run, const struct tile_
     constexpr uint32_t chunks = Config::dk / 8;
     const uint64_t present = tile_present(shared, tile);
     const uint32_t used = run->k.dim / 8, thread = Config::thread();
-    const uint32_t step = run->whole == HIP_TILE_PAGED_X ? (uint32_t)run->k.piece_stride : 16;
+    const uint32_t step = run->whole == HIP_TILE_PAGED_X ? (uint32_t)run->k.x_stride : 16;
 
     GPU_UNROLL
     for (uint32_t j = 0; j < Config::thread_keys; j++) {
@@ -84,7 +84,7 @@ GPU_INLINE void tile_prefetch_values(const struct gpu_run *run, const struct til
     const uint64_t present = tile_present(shared, tile), *at = shared->at[1][tile % 2];
     const bool paged_x = run->whole == HIP_TILE_PAGED_X;
     const uint32_t used = run->v.dim / 8, thread = Config::thread();
-    const uint32_t step = paged_x ? (uint32_t)run->v.piece_stride : 0;
+    const uint32_t step = paged_x ? (uint32_t)run->v.x_stride : 0;
 
     GPU_UNROLL
     for (uint32_t j = 0; j < Config::thread_quads; j++) {
@@ -112,8 +112,8 @@ GPU_INLINE void tile_gather(const struct gpu_run *run, const struct tile_shared<
 {
     const uint64_t present = tile_present(shared, tile);
     const uint32_t bytes = (values ? run->v.dim : run->k.dim) * Config::element_bytes;
-    const uint32_t piece = values ? run->v.piece : run->k.piece;
-    const int64_t stride = values ? run->v.piece_stride : run->k.piece_stride;
+    const uint32_t x_bytes = values ? run->v.x_bytes : run->k.x_bytes;
+    const int64_t stride = values ? run->v.x_stride : run->k.x_stride;
 
     GPU_LOOP
     for (uint32_t i = 0; i < count * Config::chunk_words; i++) {
@@ -125,7 +125,7 @@ GPU_INLINE void tile_gather(const struct gpu_run *run, const struct tile_shared<
         for (uint32_t b = first; b < first + 4 && b < bytes && (present >> own & 1) != 0; b++) {
             int64_t at = b;
             if (cached && stride != 0)
-                at = (int64_t)(b / piece) * stride + b % piece;
+                at = (int64_t)(b / x_bytes) * stride + b % x_bytes;
             word |= (uint32_t)*GPU_U8(shared->at[values][tile % 2][own] + (uint64_t)at) << (b - first) * 8;
         }
         GPU_UNROLL

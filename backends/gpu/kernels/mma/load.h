@@ -28,7 +28,7 @@ GPU_INLINE struct gpu_u128 mma_gather_chunk(const struct gpu_cache *cache, uint6
     return out;
 }
 
-/* Copies vectors that are not 16-byte aligned, or whose layout is in pieces. */
+/* Copies vectors that are not 16-byte aligned, or not contiguous. */
 template <class C>
 GPU_INLINE void mma_copy_stage_unaligned(const struct gpu_cache *cached, const struct gpu_cache *uncached,
                                          const uint64_t *at, uint32_t first_new, uint32_t bytes,
@@ -148,7 +148,7 @@ template <class C> GPU_INLINE void mma_copy_issue(const struct mma_copy *copy, u
     }
 }
 
-/* Loads a group's keys, or values, of a tile. `aligned`: all vectors are 16-byte aligned and in one piece. */
+/* Loads a group's keys, or values, of a tile. `aligned`: all vectors are 16-byte aligned and contiguous. */
 template <class C>
 GPU_INLINE void mma_load_stage(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *stage,
                                uint32_t slot, uint32_t tile, uint32_t key0, bool values, bool aligned)

@@ -37,7 +37,7 @@ template <class Config> struct reference_warp {
     struct gpu_row row;
     uint32_t lane, kv_head;
     double q_scale;
-    struct reference_columns k, v; /* of caches; new KV lies in one piece */
+    struct reference_columns k, v; /* of caches; vectors of new KV are contiguous */
     float q[Config::lane_columns], tile[Config::lane_columns], span[Config::lane_columns];
     float *total;   /* in shared memory: of this lane's columns, GPU_WARP apart */
     float row_max;  /* the same in all lanes */

@@ -10,7 +10,7 @@ GPU_INLINE struct reference_columns reference_columns_of(const struct gpu_cache 
     struct reference_columns columns;
 
     columns.first = gpu_column(cache, lane);
-    columns.step = gpu_column(cache, GPU_WARP); /* a multiple of every piece that is no whole vector */
+    columns.step = gpu_column(cache, GPU_WARP); /* GPU_WARP is a multiple of x, or vectors are contiguous */
     return columns;
 }
 

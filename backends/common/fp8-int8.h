@@ -3,39 +3,39 @@
  * The 8-bit types: exact decoding, and encoding to nearest even with saturation (docs/definition.md, section
  * 2). Independent of the caller's rounding mode.
  */
-#ifndef ATTN_COMMON_CODE8_H
-#define ATTN_COMMON_CODE8_H
+#ifndef ATTN_COMMON_FP8_INT8_H
+#define ATTN_COMMON_FP8_INT8_H
 
 #include <math.h>
 #include <stdbool.h>
 
 #include "attn/types.h"
 
-/* What tells the four float types apart. */
-struct attn_code8 {
+/* The layout of an 8-bit float type. */
+struct attn__float8 {
     int mantissa; /* bits */
     int bias;
     uint8_t largest;
     bool fnuz; /* one NaN, 80, and neither infinity nor -0 */
 };
 
-static inline struct attn_code8 attn__code8(uint32_t dtype)
+static inline struct attn__float8 attn__float8_of(uint32_t dtype)
 {
     switch (dtype) {
     case ATTN_E4M3:
-        return (struct attn_code8){3, 7, 0x7e, false};
+        return (struct attn__float8){3, 7, 0x7e, false};
     case ATTN_E5M2:
-        return (struct attn_code8){2, 15, 0x7b, false};
+        return (struct attn__float8){2, 15, 0x7b, false};
     case ATTN_E4M3FNUZ:
-        return (struct attn_code8){3, 8, 0x7f, true};
+        return (struct attn__float8){3, 8, 0x7f, true};
     default:
-        return (struct attn_code8){2, 16, 0x7f, true};
+        return (struct attn__float8){2, 16, 0x7f, true};
     }
 }
 
-static inline float attn__code8_decode(uint32_t dtype, uint8_t code)
+static inline float attn__codec8_decode(uint32_t dtype, uint8_t code)
 {
-    const struct attn_code8 type = attn__code8(dtype);
+    const struct attn__float8 type = attn__float8_of(dtype);
     const int rest = code & 0x7f;
     const int exponent = rest >> type.mantissa, fraction = rest & ((1 << type.mantissa) - 1);
 
@@ -59,9 +59,9 @@ static inline int attn__round_even(double value)
     return below + (rest > 0.5 || (rest == 0.5 && (below & 1) != 0));
 }
 
-static inline uint8_t attn__code8_encode(uint32_t dtype, float value)
+static inline uint8_t attn__codec8_encode(uint32_t dtype, float value)
 {
-    const struct attn_code8 type = attn__code8(dtype);
+    const struct attn__float8 type = attn__float8_of(dtype);
     const bool negative = signbit(value) != 0;
     const double size = fabs((double)value);
 
@@ -84,9 +84,9 @@ static inline uint8_t attn__code8_encode(uint32_t dtype, float value)
 }
 
 /* Q of a token-head scale: the largest that a row is scaled to. */
-static inline float attn__code8_largest(uint32_t dtype)
+static inline float attn__codec8_largest(uint32_t dtype)
 {
-    return dtype == ATTN_INT8 ? 127.0f : attn__code8_decode(dtype, attn__code8(dtype).largest);
+    return dtype == ATTN_INT8 ? 127.0f : attn__codec8_decode(dtype, attn__float8_of(dtype).largest);
 }
 
 #endif
