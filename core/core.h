@@ -122,12 +122,14 @@ struct attn__plugin;
 /* One backend of an open plugin: its tables in this library's size. Address stable. */
 struct attn__backend {
     struct attn__plugin *plugin;
-    struct attn_backend_table table; /* sub-tables point into this struct */
+    struct attn_backend_table table; /* sub-tables point into this struct, or to those of libattn-serving */
     struct attn_plan_table plan;
     struct attn_kv_table kv;
     struct attn_merge_table merge;
     struct attn_memory_table memory;
     struct attn_builder_table builder;
+    struct attn_state_table state;
+    struct attn_layer_table layer;
     const char *flavour; /* behind the slash of the name */
 };
 

@@ -27,3 +27,17 @@ int32_t attn__fail(struct attn_error *err, int32_t status, uint32_t reason, cons
     attn__show(message, err->message, sizeof err->message);
     return status;
 }
+
+bool attn__reason_is_explicit(uint32_t reason)
+{
+    enum { ABSENCE, REFUSAL, EXPLICIT, ADVICE };
+
+    switch (reason) {
+#define ATTN_REASON(name, value, kind, text, advice)                                                         \
+    case ATTN_REASON_##name:                                                                                 \
+        return (kind) == EXPLICIT;
+#include "attn/reason.def"
+    default:
+        return false;
+    }
+}

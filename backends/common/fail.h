@@ -3,6 +3,8 @@
 #ifndef ATTN_COMMON_FAIL_H
 #define ATTN_COMMON_FAIL_H
 
+#include <stdbool.h>
+
 #include "attn/types.h"
 
 /*
@@ -11,5 +13,19 @@
  */
 int32_t attn__fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
                    const char *format, ...) __attribute__((format(printf, 5, 6), cold));
+
+/* Nothing else of an error needs to be cleared, and 500 bytes would be felt in attn_plan_run. */
+static inline void attn__error_open(struct attn_error *own)
+{
+    own->struct_size = (uint32_t)sizeof *own;
+    own->status = ATTN_OK;
+    own->reason = 0;
+    own->reserved = 0;
+    own->field[0] = 0;
+    own->message[0] = 0;
+}
+
+/* True if the reason is an explicit refusal: attn_reason_is_explicit. */
+bool attn__reason_is_explicit(uint32_t reason);
 
 #endif

@@ -2,6 +2,7 @@
 /* The plugin: note, entry, and the tables of all flavours. */
 #include <stdlib.h>
 
+#include "attn/serving.h"
 #include "cpu.h"
 
 #define TEXT2(x) #x
@@ -101,7 +102,8 @@ static const struct attn_merge_table merge_table = {
     {                                                                                                        \
         .struct_size = sizeof(struct attn_backend_table), .device_class = ATTN_CLASS_CPU, .name = (name_),   \
         .plan = &plan_table, .kv = (kv_), .merge = &merge_table, .memory = &cpu_memory_table,                \
-        .query = (query_), .axes = cpu_axes, .open = open_backend, .close = close_backend                    \
+        .query = (query_), .axes = cpu_axes, .open = open_backend, .close = close_backend,                   \
+        .builder = &attn_serving_builder, .state = &attn_serving_state, .layer = &attn_serving_layer         \
     }
 
 static const struct attn_backend_table flash_attn =

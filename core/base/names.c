@@ -94,28 +94,23 @@ const char *attn_reason_advice(uint32_t reason)
     }
 }
 
-enum reason_kind { NO_KIND, ABSENCE, REFUSAL, EXPLICIT, ADVICE };
+enum reason_kind { ABSENCE, REFUSAL, EXPLICIT, ADVICE };
 
-static enum reason_kind kind_of(uint32_t reason)
+int32_t attn_reason_is_absence(uint32_t reason)
 {
     switch (reason) {
 #define ATTN_REASON(name, value, kind, text, advice)                                                         \
     case ATTN_REASON_##name:                                                                                 \
-        return kind;
+        return kind == ABSENCE;
 #include "attn/reason.def"
     default:
-        return NO_KIND;
+        return 0;
     }
-}
-
-int32_t attn_reason_is_absence(uint32_t reason)
-{
-    return kind_of(reason) == ABSENCE;
 }
 
 int32_t attn_reason_is_explicit(uint32_t reason)
 {
-    return kind_of(reason) == EXPLICIT;
+    return attn__reason_is_explicit(reason);
 }
 
 /* ---------------------------------------------------------------- small enumerations */

@@ -6,17 +6,6 @@
 #include "check.h"
 #include "core.h"
 
-/* Nothing else of an error needs to be cleared, and 500 bytes would be felt in attn_plan_run. */
-static inline void attn__error_open(struct attn_error *own)
-{
-    own->struct_size = (uint32_t)sizeof *own;
-    own->status = ATTN_OK;
-    own->reason = 0;
-    own->reserved = 0;
-    own->field[0] = 0;
-    own->message[0] = 0;
-}
-
 /* Bytes of an element of a type that was checked before. */
 static inline uint32_t attn__element_size(uint32_t dtype)
 {

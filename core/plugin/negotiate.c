@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "attn/serving.h"
 #include "plugin/loader.h"
 #include "select/select.h"
 
@@ -69,6 +70,18 @@ static const struct required builder_required[] = {
     REQUIRED(attn_builder_table, get),
 };
 
+static const struct required state_required[] = {
+    REQUIRED(attn_state_table, create),
+    REQUIRED(attn_state_table, destroy),
+    REQUIRED(attn_state_table, begin_forward),
+};
+
+static const struct required layer_required[] = {
+    REQUIRED(attn_layer_table, create),
+    REQUIRED(attn_layer_table, destroy),
+    REQUIRED(attn_layer_table, forward),
+};
+
 /* One kind of table. */
 struct kind {
     const char *name; /* "" for the plugin and the backend themselves */
@@ -87,6 +100,8 @@ static const struct kind plan_kind = KIND("plan", attn_plan_table, destroy, plan
 static const struct kind kv_kind = KIND("kv", attn_kv_table, write, kv_required);
 static const struct kind memory_kind = KIND("memory", attn_memory_table, copy, memory_required);
 static const struct kind builder_kind = KIND("builder", attn_builder_table, get, builder_required);
+static const struct kind state_kind = KIND("state", attn_state_table, begin_forward, state_required);
+static const struct kind layer_kind = KIND("layer", attn_layer_table, forward, layer_required);
 static const struct kind merge_kind = {"merge", sizeof(struct attn_merge_table),
                                        UP_TO(attn_merge_table, reserved), NULL, 0};
 
@@ -187,6 +202,24 @@ static uint32_t count_listed(const struct attn_note *note, const char *name)
     return count;
 }
 
+/* Builder, state and layer pass each other objects: all three are the plugin's, or none. */
+static int32_t take_serving(struct attn__plugin *plugin, struct attn__backend *out)
+{
+    const bool builder = out->table.builder != NULL, state = out->table.state != NULL,
+               layer = out->table.layer != NULL;
+    if (builder != state || state != layer)
+        return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION,
+                      "%s: %s is NULL; the interface requires builder, state and layer together, or none",
+                      out->table.name,
+                      !builder ? "builder"
+                      : !state ? "state"
+                               : "layer");
+    out->table.builder = builder ? &out->builder : &attn_serving_builder;
+    out->table.state = state ? &out->state : &attn_serving_state;
+    out->table.layer = layer ? &out->layer : &attn_serving_layer;
+    return ATTN_OK;
+}
+
 static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backend_table *given,
                             struct attn__backend *out)
 {
@@ -211,11 +244,11 @@ static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backe
         const struct kind *kind;
         const void *given;
         void *own;
-    } tables[] = {{&plan_kind, out->table.plan, &out->plan},
-                  {&kv_kind, out->table.kv, &out->kv},
-                  {&memory_kind, out->table.memory, &out->memory},
-                  {&merge_kind, out->table.merge, &out->merge},
-                  {&builder_kind, out->table.builder, &out->builder}};
+    } tables[] = {
+        {&plan_kind, out->table.plan, &out->plan},          {&kv_kind, out->table.kv, &out->kv},
+        {&memory_kind, out->table.memory, &out->memory},    {&merge_kind, out->table.merge, &out->merge},
+        {&builder_kind, out->table.builder, &out->builder}, {&state_kind, out->table.state, &out->state},
+        {&layer_kind, out->table.layer, &out->layer}};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         if (tables[i].given != NULL &&
             (status = take(plugin, tables[i].kind, owner, tables[i].given, tables[i].own)) != ATTN_OK)
@@ -224,8 +257,7 @@ static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backe
     out->table.kv = &out->kv;
     out->table.memory = &out->memory;
     out->table.merge = out->table.merge != NULL ? &out->merge : NULL;
-    out->table.builder = out->table.builder != NULL ? &out->builder : NULL;
-    return ATTN_OK;
+    return take_serving(plugin, out);
 }
 
 static int32_t take_backends(struct attn__plugin *plugin)

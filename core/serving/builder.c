@@ -2,16 +2,9 @@
 /* Builders and their metadata: checks handles and arguments, and calls the function table of the builder. */
 #include <stdlib.h>
 
-#include "builder-table.h"
-#include "dispatch/call.h"
-#include "serving/layer.h"
-
-static const char *const flavours[] = {NULL, "flash-attn", "flashinfer", "rocm-flash", "xformers"};
-
-const char *attn_flavour_name(uint32_t flavour)
-{
-    return flavour < sizeof flavours / sizeof flavours[0] ? flavours[flavour] : NULL;
-}
+#include "attn/serving.h"
+#include "flavour.h"
+#include "serving/handle.h"
 
 int32_t attn__builder_begin(const struct attn_builder *builder, const char *what, struct attn_error *err)
 {
@@ -28,18 +21,25 @@ int32_t attn__metadata_begin(const struct attn_metadata *metadata, const char *w
     if (metadata->impl == NULL)
         return attn__fail(err, ATTN_E_STATE, 0, "metadata",
                           "%s: the step of this metadata has ended; build the next one first", what);
-    return attn__builder_begin(metadata->builder, what, err);
+    return metadata->backend != NULL ? attn__call_begin(metadata->backend, what, err)
+                                     : attn__check_fork(metadata->born, what, err);
+}
+
+int32_t attn__metadata_end(const struct attn_metadata *metadata, int32_t status, struct attn_error *own,
+                           const char *what, struct attn_error *err)
+{
+    if (metadata->backend != NULL)
+        return attn__call_end(metadata->backend, status, own, what, err);
+    return status == ATTN_OK ? ATTN_OK : attn__fail(err, status, own->reason, own->field, "%s", own->message);
 }
 
 int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, struct attn_error *own,
                           const char *what, struct attn_error *err)
 {
-    if (builder->backend != NULL)
-        return attn__call_end(builder->backend, status, own, what, err);
-    return status == ATTN_OK ? ATTN_OK : attn__fail(err, status, own->reason, own->field, "%s", own->message);
+    return attn__metadata_end(&builder->whole, status, own, what, err);
 }
 
-int32_t attn__builder_take(const void *args, void *copy, size_t size, uint32_t known, const char *name,
+int32_t attn__serving_take(const void *args, void *copy, size_t size, uint32_t known, const char *name,
                            const void **out, struct attn_error *err)
 {
     *out = args;
@@ -50,17 +50,8 @@ int32_t attn__builder_take(const void *args, void *copy, size_t size, uint32_t k
     }
     if (known < size && attn__has_bytes(*out, known, size))
         return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_UNKNOWN_TO_PLUGIN, name,
-                          "%s has a value that the backend's builder (%u bytes) does not know", name, known);
+                          "%s has a value beyond byte %u, which is all that the plugin knows", name, known);
     return ATTN_OK;
-}
-
-/* The flavour in the name of a backend. */
-static uint32_t own_flavour(const struct attn_backend *backend)
-{
-    for (uint32_t i = 1; backend != NULL && i < sizeof flavours / sizeof flavours[0]; i++)
-        if (attn__same_name(backend->entry->flavour, flavours[i]))
-            return i;
-    return 0;
 }
 
 static int32_t create_impl(struct attn_builder *builder, const struct attn_builder_params *params,
@@ -70,20 +61,15 @@ static int32_t create_impl(struct attn_builder *builder, const struct attn_build
     struct attn_builder_params copy;
     const void *known = NULL;
     int32_t status =
-        attn__builder_take(params, &copy, sizeof copy, builder->table->params_size, "params", &known, err);
+        attn__serving_take(params, &copy, sizeof copy, builder->table->params_size, "params", &known, err);
     if (status != ATTN_OK)
         return status;
-    copy = *(const struct attn_builder_params *)known;
-    copy.flavour = copy.flavour != 0 ? copy.flavour : own_flavour(backend);
-    if (copy.flavour == 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "flavour", "flavour is not given, and %s%s; give it",
-                          backend != NULL ? "none is known of " : "there is no backend to take it from",
-                          backend != NULL ? backend->entry->table.name : "");
+    struct attn_serving_host host = {.struct_size = sizeof host, .device_type = ATTN_DEVICE_CPU};
+    if (backend != NULL)
+        attn__serving_host(backend, &host);
     struct attn_error own;
     attn__error_open(&own);
-    status = builder->table->create(
-        backend != NULL ? backend->impl : NULL, backend != NULL ? &backend->entry->memory : NULL,
-        backend != NULL ? backend->device.type : (uint32_t)ATTN_DEVICE_CPU, &copy, &builder->impl, &own);
+    status = builder->table->create(&host, known, &builder->impl, &own);
     return attn__builder_end(builder, status, &own, "builder create", err);
 }
 
@@ -101,9 +87,10 @@ int32_t attn_builder_create(struct attn_backend *backend, const struct attn_buil
         return attn__fail(err, ATTN_E_MEMORY, 0, "builder", "no memory for a builder");
     builder->born = attn__fork_generation();
     builder->backend = backend;
-    builder->table = backend != NULL && backend->entry->table.builder != NULL ? backend->entry->table.builder
-                                                                              : &attn__common_builder;
-    builder->whole.builder = builder->prefill.builder = builder->decode.builder = builder;
+    builder->table = backend != NULL ? backend->entry->table.builder : &attn_serving_builder;
+    builder->whole = (struct attn_metadata){
+        .table = builder->table, .builder = builder, .backend = backend, .born = builder->born};
+    builder->prefill = builder->decode = builder->whole;
     status = create_impl(builder, params, err);
     if (status != ATTN_OK) {
         free(builder);
@@ -150,7 +137,7 @@ int32_t attn_builder_add(struct attn_builder *builder, const struct attn_builder
     const void *known;
     int32_t status = attn__builder_begin(builder, "attn_builder_add", err);
     if (status == ATTN_OK)
-        status = attn__builder_take(args, &copy, sizeof copy, builder->table->add_size, "args", &known, err);
+        status = attn__serving_take(args, &copy, sizeof copy, builder->table->add_size, "args", &known, err);
     if (status != ATTN_OK)
         return status;
     if (builder->whole.impl != NULL)
@@ -170,7 +157,7 @@ int32_t attn_builder_set_row(struct attn_builder *builder, const struct attn_bui
     const void *known;
     int32_t status = attn__builder_begin(builder, "attn_builder_set_row", err);
     if (status == ATTN_OK)
-        status = attn__builder_take(args, &copy, sizeof copy, builder->table->row_size, "args", &known, err);
+        status = attn__serving_take(args, &copy, sizeof copy, builder->table->row_size, "args", &known, err);
     if (status != ATTN_OK)
         return status;
     struct attn_error own;
@@ -186,7 +173,7 @@ int32_t attn_builder_set_device(struct attn_builder *builder, const struct attn_
     const void *known;
     int32_t status = attn__builder_begin(builder, "attn_builder_set_device", err);
     if (status == ATTN_OK)
-        status = attn__builder_take(args, &copy, sizeof copy, (uint32_t)sizeof copy, "args", &known, err);
+        status = attn__serving_take(args, &copy, sizeof copy, (uint32_t)sizeof copy, "args", &known, err);
     if (status != ATTN_OK)
         return status;
     if (builder->whole.impl != NULL)
@@ -197,8 +184,7 @@ int32_t attn_builder_set_device(struct attn_builder *builder, const struct attn_
                           "the backend's builder has no set_device");
     struct attn_error own;
     attn__error_open(&own);
-    const struct attn_kv_table *kv = builder->backend != NULL ? &builder->backend->entry->kv : NULL;
-    return attn__builder_end(builder, builder->table->set_device(builder->impl, known, kv, &own), &own,
+    return attn__builder_end(builder, builder->table->set_device(builder->impl, known, &own), &own,
                              "builder set_device", err);
 }
 
@@ -214,7 +200,7 @@ int32_t attn_builder_build(struct attn_builder *builder, const struct attn_build
     int32_t status = attn__builder_begin(builder, "attn_builder_build", err);
     if (status == ATTN_OK && args != NULL)
         status =
-            attn__builder_take(args, &copy, sizeof copy, builder->table->build_size, "args", &known, err);
+            attn__serving_take(args, &copy, sizeof copy, builder->table->build_size, "args", &known, err);
     if (status != ATTN_OK)
         return status;
     end_step(builder);
@@ -226,9 +212,13 @@ int32_t attn_builder_build(struct attn_builder *builder, const struct attn_build
     if (status != ATTN_OK)
         return status;
     builder->whole.impl = impl;
-    builder->whole.step++;
     *out = &builder->whole;
     return ATTN_OK;
+}
+
+const char *attn_flavour_name(uint32_t flavour)
+{
+    return attn__flavour_name(flavour);
 }
 
 const char *attn_field_name(uint32_t field)
@@ -248,12 +238,11 @@ int32_t attn_metadata_get(const struct attn_metadata *metadata, uint32_t field, 
         status = attn__answer_begin(out, sizeof *out, "out", err);
     if (status != ATTN_OK)
         return status;
-    const struct attn_builder *builder = metadata->builder;
     struct attn_view own;
     struct attn_error inner;
     ATTN_INIT(&own);
     attn__error_open(&inner);
-    status = attn__builder_end(builder, builder->table->get(metadata->impl, field, index, &own, &inner),
-                               &inner, "metadata get", err);
+    status = metadata->table->get(metadata->impl, field, index, &own, &inner);
+    status = attn__metadata_end(metadata, status, &inner, "metadata get", err);
     return status == ATTN_OK ? attn__answer(out, &own, sizeof own, "out", err) : status;
 }

@@ -1,51 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Creates layers; what does not change from step to step is checked here, once. */
-#include <math.h>
+/* Layers: handles, arguments, and the calls into the backend's table. */
 #include <stdlib.h>
 
 #include "dispatch/plan.h"
 #include "select/problem.h"
-#include "serving/layer.h"
+#include "serving/handle.h"
 
-/* An array has to be given if the problem uses it, and must not be otherwise. */
-static int32_t check_given(const void *data, bool wanted, const char *name, const char *key,
+static int32_t create_impl(struct attn_layer *layer, const struct attn_layer_desc *given,
                            struct attn_error *err)
 {
-    return (data != NULL) == wanted
-               ? ATTN_OK
-               : attn__fail(err, ATTN_E_INVALID, 0, name, "%s is %s, but the problem's %s %s it", name,
-                            wanted ? "not given" : "given", key, wanted ? "needs" : "does not use");
-}
-
-static int32_t check_desc(const struct attn_layer *layer, struct attn_error *err)
-{
-    const struct attn_layer_desc *desc = &layer->desc;
-    const struct attn_problem *problem = &layer->problem;
-
-    if (!isfinite(desc->softmax_scale) || desc->softmax_scale <= 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "softmax_scale",
-                          "softmax_scale is %g; accepted: finite and > 0; there is no default",
-                          (double)desc->softmax_scale);
+    struct attn_backend *backend = layer->backend;
+    struct attn_serving_host host;
+    struct attn_layer_class layer_class;
+    struct attn_layer_desc desc;
+    const void *known;
     int32_t status =
-        check_given(desc->alibi_slopes.data, problem->alibi != ATTN_ALIBI_NONE, "alibi_slopes", "alibi", err);
-    if (status == ATTN_OK)
-        status = check_given(desc->sinks.data, problem->sinks == 1, "sinks", "sinks", err);
-    if (status == ATTN_OK && problem->sinks == 1 && desc->sinks_dtype != ATTN_F32 &&
-        desc->sinks_dtype != ATTN_BF16)
-        status = attn__fail(err, ATTN_E_INVALID, 0, "sinks_dtype",
-                            "sinks_dtype is 0x%x; accepted: ATTN_F32 or ATTN_BF16", desc->sinks_dtype);
-    return status;
-}
+        attn__serving_take(given, &desc, sizeof desc, layer->table->desc_size, "desc", &known, err);
 
-static int32_t check_layer(struct attn_layer *layer, struct attn_error *err)
-{
-    struct attn_plan_info info;
-    int32_t status =
-        attn__problem_take(layer->backend->context, layer->layer_class.problem, &layer->problem, err);
-
-    if (status == ATTN_OK)
-        status = check_desc(layer, err);
-    return status == ATTN_OK ? attn__plan_ask(layer->backend, &layer->problem, &info, err) : status;
+    if (status != ATTN_OK)
+        return status;
+    desc = *(const struct attn_layer_desc *)known;
+    if (desc.layer_class == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "layer_class",
+                          "layer_class is NULL; the one that the state is made with is accepted");
+    status = attn__problem_take(backend->context, desc.layer_class->problem, &layer->problem, err);
+    if (status != ATTN_OK)
+        return status;
+    layer_class = *desc.layer_class;
+    layer_class.problem = &layer->problem;
+    desc.layer_class = &layer_class;
+    attn__serving_host(backend, &host);
+    struct attn_error own;
+    attn__error_open(&own);
+    return attn__serving_end(backend, layer->table->create(&host, &desc, &layer->impl, &own), &own,
+                             "layer create", err);
 }
 
 int32_t attn_layer_create(struct attn_backend *backend, const struct attn_layer_desc *desc,
@@ -62,20 +50,12 @@ int32_t attn_layer_create(struct attn_backend *backend, const struct attn_layer_
     if (layer == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "layer", "no memory for a layer");
     layer->backend = backend;
-    status = attn__take(&layer->desc, sizeof layer->desc, desc, sizeof layer->desc, "desc", err);
-    if (status == ATTN_OK && layer->desc.layer_class == NULL)
-        status = attn__fail(err, ATTN_E_INVALID, 0, "layer_class",
-                            "layer_class is NULL; the one that the state is made with is accepted");
-    if (status == ATTN_OK) {
-        layer->layer_class = *layer->desc.layer_class;
-        status = check_layer(layer, err);
-    }
+    layer->table = backend->entry->table.layer;
+    status = create_impl(layer, desc, err);
     if (status != ATTN_OK) {
         free(layer);
         return status;
     }
-    layer->desc.layer_class = NULL; /* it belongs to the caller, who may free it */
-    layer->layer_class.problem = &layer->problem;
     attn__backend_hold(backend);
     *out = layer;
     return ATTN_OK;
@@ -85,6 +65,63 @@ void attn_layer_destroy(struct attn_layer *layer)
 {
     if (layer == NULL)
         return;
+    layer->table->destroy(layer->impl);
     attn__backend_drop(layer->backend);
     free(layer);
+}
+
+/* ---------------------------------------------------------------- forward */
+
+/* A layer of another backend: that the state's would refuse it says more. */
+static int32_t fail_foreign(const struct attn_layer *layer, const struct attn_state *state,
+                            struct attn_error *err)
+{
+    struct attn_plan_info info;
+    const int32_t status = attn__plan_ask(state->backend, &layer->problem, &info, err);
+
+    return status != ATTN_OK
+               ? status
+               : attn__fail(err, ATTN_E_INVALID, 0, "layer",
+                            "the layer was made for %s and the state for %s; both of one backend handle are "
+                            "accepted",
+                            layer->backend->entry->table.name, state->backend->entry->table.name);
+}
+
+static int32_t check_handles(const struct attn_layer *layer, const struct attn_state *state,
+                             const struct attn_metadata *metadata, const struct attn_kv *kv,
+                             struct attn_error *err)
+{
+    int32_t status = attn__state_begin(state, "attn_layer_forward", err);
+
+    if (status != ATTN_OK)
+        return status;
+    if (layer == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "layer", "attn_layer_forward: the handle is NULL");
+    if (layer->backend != state->backend)
+        return fail_foreign(layer, state, err);
+    if (kv != NULL && kv->backend != state->backend)
+        return attn__fail(err, ATTN_E_INVALID, 0, "kv",
+                          "kv was made for %s and the state for %s; both of one backend handle are accepted",
+                          kv->backend->entry->table.name, state->backend->entry->table.name);
+    status = attn__metadata_begin(metadata, "attn_layer_forward", err);
+    return status == ATTN_OK ? attn__state_reads(state, metadata, err) : status;
+}
+
+int32_t attn_layer_forward(const struct attn_layer *layer, struct attn_state *state,
+                           const struct attn_metadata *metadata, struct attn_kv *kv,
+                           const struct attn_layer_tensors *tensors, void *stream, struct attn_error *err)
+{
+    struct attn_layer_tensors copy;
+    const void *known;
+    int32_t status = check_handles(layer, state, metadata, kv, err);
+
+    if (status == ATTN_OK)
+        status = attn__serving_take(tensors, &copy, sizeof copy, layer->table->tensors_size, "tensors",
+                                    &known, err);
+    if (status != ATTN_OK)
+        return status;
+    struct attn_error own;
+    attn__error_open(&own);
+    status = layer->table->forward(layer->impl, state->impl, metadata->impl, kv, known, stream, &own);
+    return attn__serving_end(layer->backend, status, &own, "layer forward", err);
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Calls on metadata that was built: parts, advancing to the next step, serialising and restoring. */
-#include "metadata.h"
-#include "builder-table.h"
-#include "dispatch/call.h"
-#include "serving/layer.h"
+#include "serving/handle.h"
 
 /* Begins a call that takes no part, and that the builder may not offer. */
 static int32_t begin(const struct attn_metadata *metadata, const char *what, bool offered,
@@ -12,6 +9,10 @@ static int32_t begin(const struct attn_metadata *metadata, const char *what, boo
     const int32_t status = attn__metadata_begin(metadata, what, err);
     if (status != ATTN_OK)
         return status;
+    if (metadata->builder == NULL)
+        return attn__fail(
+            err, ATTN_E_STATE, 0, "metadata",
+            "%s: this is the metadata of a capture, which shows its buffers; a builder's is accepted", what);
     if (metadata != &metadata->builder->whole)
         return attn__fail(err, ATTN_E_STATE, 0, "metadata", "%s: this is a part; the whole is accepted",
                           what);
@@ -20,15 +21,8 @@ static int32_t begin(const struct attn_metadata *metadata, const char *what, boo
                                 what);
 }
 
-/* Builders of plugins have the blocks of all sequences in their tables. */
-uint32_t attn__metadata_prefills_without_table(const struct attn_metadata *metadata)
-{
-    return metadata->builder->table == &attn__common_builder ? metadata->impl->prefills_without_table : 0;
-}
-
 /* Whether the builder behind a handle, which may be NULL, has this function. */
-#define OFFERS(metadata, entry)                                                                              \
-    ((metadata) != NULL && (metadata)->builder != NULL && (metadata)->builder->table->entry != NULL)
+#define OFFERS(metadata, entry) ((metadata) != NULL && (metadata)->table->entry != NULL)
 
 /* A part is its own part of the same kind and has none of the other. */
 static int32_t part_of_part(struct attn_metadata *metadata, uint32_t part, struct attn_metadata **out)
@@ -52,9 +46,9 @@ int32_t attn_metadata_get_part(struct attn_metadata *metadata, uint32_t part, st
         return attn__fail(err, ATTN_E_INVALID, 0, "part", "part is %u; accepted: 1 (prefill) and 2 (decode)",
                           part);
     struct attn_builder *builder = metadata->builder;
-    if (metadata != &builder->whole)
+    if (builder != NULL && metadata != &builder->whole)
         return part_of_part(metadata, part, out);
-    status = begin(metadata, "attn_metadata_get_part", builder->table->part != NULL, err);
+    status = begin(metadata, "attn_metadata_get_part", metadata->table->part != NULL, err);
     if (status != ATTN_OK)
         return status;
     struct attn_metadata_impl *impl = NULL;
@@ -79,14 +73,12 @@ int32_t attn_metadata_advance_step(struct attn_metadata *metadata, const struct 
     if (status != ATTN_OK)
         return status;
     struct attn_builder *builder = metadata->builder;
-    status = attn__builder_take(args, &copy, sizeof copy, builder->table->advance_size, "args", &known, err);
+    status = attn__serving_take(args, &copy, sizeof copy, builder->table->advance_size, "args", &known, err);
     if (status != ATTN_OK)
         return status;
     struct attn_error own;
     attn__error_open(&own);
-    metadata->step++;
-    status = builder->table->advance(
-        builder->impl, known, builder->backend != NULL ? &builder->backend->entry->kv : NULL, stream, &own);
+    status = builder->table->advance(builder->impl, known, stream, &own);
     if (status == ATTN_OK)
         builder->prefill.impl = builder->decode.impl = NULL;
     return attn__builder_end(builder, status, &own, "metadata advance", err);
@@ -134,7 +126,6 @@ int32_t attn_builder_restore(struct attn_builder *builder, const void *data, uin
     if (status != ATTN_OK)
         return status;
     builder->whole.impl = impl;
-    builder->whole.step++;
     *out = &builder->whole;
     return ATTN_OK;
 }

@@ -147,8 +147,8 @@ static const struct attn_kv_table kv = {.struct_size = sizeof kv,
 static const struct attn_memory_table memory = {
     .struct_size = sizeof memory, .alloc = attn_util_alloc, .free = attn_util_free, .copy = attn_util_copy};
 static const struct attn_backend_table backend = {
-    sizeof backend, ATTN_CLASS_PORTABLE_CPU, "template/flash-attn", &plan, &kv, NULL, &memory, query,
-    axes,           attn_util_open,          attn_util_close,       NULL,  NULL};
+    sizeof backend, ATTN_CLASS_PORTABLE_CPU, "template/flash-attn", &plan, &kv,  NULL, &memory, query,
+    axes,           attn_util_open,          attn_util_close,       NULL,  NULL, NULL, NULL};
 
 static int32_t get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
                            uint32_t *count, struct attn_error *err)

@@ -99,7 +99,7 @@ AT(attn_memory_table, graph_end, 128);
 AT(attn_memory_table, graph_launch, 136);
 AT(attn_memory_table, graph_destroy, 144);
 
-SIZE(attn_backend_table, 96);
+SIZE(attn_backend_table, 112);
 AT(attn_backend_table, struct_size, 0);
 AT(attn_backend_table, device_class, 4);
 AT(attn_backend_table, name, 8);
@@ -113,6 +113,8 @@ AT(attn_backend_table, open, 64);
 AT(attn_backend_table, close, 72);
 AT(attn_backend_table, get_extension, 80);
 AT(attn_backend_table, builder, 88);
+AT(attn_backend_table, state, 96);
+AT(attn_backend_table, layer, 104);
 
 SIZE(attn_plugin, 136);
 AT(attn_plugin, struct_size, 0);

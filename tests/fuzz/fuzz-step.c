@@ -32,10 +32,10 @@ static uint64_t write_step(struct attn_builder_impl *builder, char **out)
     uint64_t size = 0, again = 0;
 
     ATTN_INIT(&err);
-    FUZZ_CHECK(attn__common_builder.serialise(builder, NULL, 0, &size, &err) == ATTN_E_SIZE);
+    FUZZ_CHECK(attn_serving_builder.serialise(builder, NULL, 0, &size, &err) == ATTN_E_SIZE);
     *out = malloc(size);
     FUZZ_CHECK(*out != NULL);
-    FUZZ_CHECK(attn__common_builder.serialise(builder, *out, size, &again, &err) == ATTN_OK && again == size);
+    FUZZ_CHECK(attn_serving_builder.serialise(builder, *out, size, &again, &err) == ATTN_OK && again == size);
     return size;
 }
 

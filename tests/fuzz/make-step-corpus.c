@@ -43,9 +43,9 @@ static uint64_t make(uint64_t seed, uint8_t kind, char *data, uint64_t room)
             return 0;
     struct attn_builder_impl *builder = fixture_builder(&step);
     fixture_build(builder, &step);
-    if (attn__common_builder.serialise(builder, data, room, &size, &err) != ATTN_OK)
+    if (attn_serving_builder.serialise(builder, data, room, &size, &err) != ATTN_OK)
         size = 0;
-    attn__common_builder.destroy(builder);
+    attn_serving_builder.destroy(builder);
     return size;
 }
 

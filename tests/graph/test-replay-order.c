@@ -7,7 +7,7 @@
 
 #include "metadata.h"
 #include "queue.h"
-#include "serving/layer.h"
+#include "serving/handle.h"
 #include "stack.h"
 #include "tap.h"
 #include "world.h"

@@ -128,11 +128,11 @@ void engine_say_unchanged(struct engine *e)
 int32_t engine_run(const struct engine *e, struct attn_builder_impl *builder, struct attn_metadata_impl **out,
                    struct attn_error *err)
 {
-    int32_t status = attn__common_builder.reset(builder, err);
+    int32_t status = attn_serving_builder.reset(builder, err);
 
     for (uint32_t n = 0; n < e->seqs && status == ATTN_OK; n++)
-        status = attn__common_builder.add(builder, &e->add[n], err);
-    return status == ATTN_OK ? attn__common_builder.build(builder, &e->build, NULL, out, err) : status;
+        status = attn_serving_builder.add(builder, &e->add[n], err);
+    return status == ATTN_OK ? attn_serving_builder.build(builder, &e->build, NULL, out, err) : status;
 }
 
 static int equal_values(const struct attn_view *a, const struct attn_view *b, const char *name, int device)

@@ -6,7 +6,7 @@
 #ifndef ATTN_TEST_ENGINE_H
 #define ATTN_TEST_ENGINE_H
 
-#include "builder-table.h"
+#include "attn/serving.h"
 #include "builder.h"
 
 #define ENGINE_ROWS   8u

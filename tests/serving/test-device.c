@@ -106,10 +106,10 @@ static int32_t run_device(const struct engine *e, struct attn_builder_impl *buil
         if (e->add[n].query_len > args.max_decode_query_len)
             args.max_decode_query_len = e->add[n].query_len;
     args.positions.data = (void *)positions;
-    int32_t status = attn__common_builder.reset(builder, &err);
+    int32_t status = attn_serving_builder.reset(builder, &err);
     if (status == ATTN_OK)
-        status = attn__common_builder.set_device(builder, &args, &kv, &err);
-    return status == ATTN_OK ? attn__common_builder.build(builder, &e->build, NULL, out, &err) : status;
+        status = attn_serving_builder.set_device(builder, &args, &err);
+    return status == ATTN_OK ? attn_serving_builder.build(builder, &e->build, NULL, out, &err) : status;
 }
 
 static int right_positions(const struct engine *e, const int64_t *positions)
@@ -148,11 +148,16 @@ static int run_engine(uint64_t seed, uint32_t steps)
     e.params.chunked = 1;
     for (uint32_t g = 0; g < ENGINE_GROUPS; g++)
         e.group[g].given = 0;
-    if (attn__common_builder.create(NULL, NULL, ATTN_DEVICE_CPU, &e.params, &host, &err) != ATTN_OK ||
-        attn__common_builder.create(NULL, &engine_memory, ATTN_DEVICE_CPU, &e.params, &here, &err) !=
-            ATTN_OK ||
-        attn__common_builder.create(NULL, &engine_memory, ATTN_DEVICE_CUDA, &e.params, &there, &err) !=
-            ATTN_OK)
+    struct attn_serving_host on = {.struct_size = sizeof on, .device_type = ATTN_DEVICE_CPU};
+    int32_t made = attn_serving_builder.create(&on, &e.params, &host, &err);
+    on.memory = &engine_memory;
+    on.kv = &kv;
+    if (made == ATTN_OK)
+        made = attn_serving_builder.create(&on, &e.params, &here, &err);
+    on.device_type = ATTN_DEVICE_CUDA;
+    if (made == ATTN_OK)
+        made = attn_serving_builder.create(&on, &e.params, &there, &err);
+    if (made != ATTN_OK)
         return 0;
     for (uint32_t i = 0; i < steps && good != 0; i++) {
         make_step(&e);
@@ -170,9 +175,9 @@ static int run_engine(uint64_t seed, uint32_t steps)
             good = 0;
         }
     }
-    attn__common_builder.destroy(host);
-    attn__common_builder.destroy(here);
-    attn__common_builder.destroy(there);
+    attn_serving_builder.destroy(host);
+    attn_serving_builder.destroy(here);
+    attn_serving_builder.destroy(there);
     return good;
 }
 

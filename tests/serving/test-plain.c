@@ -31,7 +31,8 @@ static struct attn_builder_impl *create(uint32_t flavour, uint32_t block, uint64
     params.group = &group;
     params.max_seqs = ROWS;
     params.max_tokens = TOKENS;
-    if (attn__common_builder.create(NULL, NULL, ATTN_DEVICE_CPU, &params, &builder, &err[0]) != ATTN_OK) {
+    const struct attn_serving_host host = {.struct_size = sizeof host, .device_type = ATTN_DEVICE_CPU};
+    if (attn_serving_builder.create(&host, &params, &builder, &err[0]) != ATTN_OK) {
         printf("Bail out! create: %s\n", err[0].message);
         exit(1);
     }
@@ -107,7 +108,7 @@ static bool add_both(struct attn_builder_impl *const builder[2], const struct at
         own.unchanged = i == 0 ? own.unchanged : 0;
         add.blocks = &own;
         ATTN_INIT(&err[i]);
-        status[i] = attn__common_builder.add(builder[i], &add, &err[i]);
+        status[i] = attn_serving_builder.add(builder[i], &add, &err[i]);
     }
     seen[kind][status[0] != ATTN_OK]++;
     /* One text tells what is unchanged, which is what differs here. */
@@ -128,7 +129,7 @@ static bool run_step(struct attn_builder_impl *const builder[2], uint32_t block,
     bool good = true;
 
     for (uint32_t i = 0; i < 2; i++)
-        attn__common_builder.reset(builder[i], &err[i]);
+        attn_serving_builder.reset(builder[i], &err[i]);
     for (uint32_t n = 0; n < seqs && good; n++) {
         struct attn_blocks blocks = {.kind = ATTN_BLOCKS_LIST, .blocks = lists[n]};
         struct attn_builder_add_args add;
@@ -158,7 +159,7 @@ static bool run_step(struct attn_builder_impl *const builder[2], uint32_t block,
     for (uint32_t i = 0; i < 2; i++) {
         struct attn_builder_build_args build;
         ATTN_INIT(&build);
-        status[i] = attn__common_builder.build(builder[i], &build, NULL, &out[i], &err[i]);
+        status[i] = attn_serving_builder.build(builder[i], &build, NULL, &out[i], &err[i]);
     }
     return good && status[0] == status[1] && (status[0] != ATTN_OK || engine_equal(out[0], out[1], 0) != 0);
 }
@@ -182,8 +183,8 @@ int main(int argc, char **argv)
                 lists[n][i] = engine_below(&seed, 1000);
         for (uint32_t i = 0; i < steps && good; i++)
             good = run_step(builder, block, old, &seed);
-        attn__common_builder.destroy(builder[0]);
-        attn__common_builder.destroy(builder[1]);
+        attn_serving_builder.destroy(builder[0]);
+        attn_serving_builder.destroy(builder[1]);
     }
     printf("%sok 1 - the short way of adds says and makes what the long way does\n", good ? "" : "not ");
     bool all = true;

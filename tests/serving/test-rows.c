@@ -50,7 +50,9 @@ static struct attn_builder_impl *create(struct engine *e, const struct attn_memo
     params.group = group;
     if (tables != NULL)
         make_tables(e, tables, group);
-    if (attn__common_builder.create(NULL, memory, device, &params, &builder, &err) != ATTN_OK) {
+    const struct attn_serving_host host = {
+        .struct_size = sizeof host, .device_type = device, .memory = memory};
+    if (attn_serving_builder.create(&host, &params, &builder, &err) != ATTN_OK) {
         printf("Bail out! create: %s\n", err.message);
         exit(1);
     }
@@ -64,7 +66,7 @@ static int32_t run_changed(struct engine *e, struct attn_builder_impl *builder,
     int64_t wrong[ENGINE_ROWS][ENGINE_GROUPS][ENGINE_BLOCKS];
     struct attn_blocks blocks[ENGINE_ROWS][ENGINE_GROUPS];
     const bool built = engine_below(&e->seed, 2) != 0;
-    int32_t status = attn__common_builder.reset(builder, &err);
+    int32_t status = attn_serving_builder.reset(builder, &err);
 
     for (uint32_t n = 0; n < e->seqs && status == ATTN_OK; n++) {
         struct attn_builder_add_args add = e->add[n];
@@ -86,10 +88,10 @@ static int32_t run_changed(struct engine *e, struct attn_builder_impl *builder,
                 wrong[n][g][bad] = 77;
         }
         add.blocks = blocks[n];
-        status = attn__common_builder.add(builder, &add, &err);
+        status = attn_serving_builder.add(builder, &add, &err);
     }
     if (status == ATTN_OK && built)
-        status = attn__common_builder.build(builder, &e->build, NULL, out, &err);
+        status = attn_serving_builder.build(builder, &e->build, NULL, out, &err);
     for (uint32_t i = 0; i < e->seqs * e->params.groups && status == ATTN_OK; i++) {
         const uint32_t n = i / e->params.groups, g = i % e->params.groups;
         const struct engine_list *list = &e->lists[e->first_row + n][g];
@@ -103,16 +105,16 @@ static int32_t run_changed(struct engine *e, struct attn_builder_impl *builder,
         row.first = first;
         row.count = list->count - first;
         row.blocks = list->blocks + first;
-        status = row.count == 0 ? ATTN_OK : attn__common_builder.set_row(builder, &row, &err);
+        status = row.count == 0 ? ATTN_OK : attn_serving_builder.set_row(builder, &row, &err);
     }
-    return status == ATTN_OK ? attn__common_builder.build(builder, &e->build, NULL, out, &err) : status;
+    return status == ATTN_OK ? attn_serving_builder.build(builder, &e->build, NULL, out, &err) : status;
 }
 
 /* Rows are written between steps, and the adds take them as they stand. */
 static int32_t run_rows(struct engine *e, struct attn_builder_impl *builder, struct attn_metadata_impl **out)
 {
     struct attn_blocks blocks[ENGINE_ROWS][ENGINE_GROUPS];
-    int32_t status = attn__common_builder.reset(builder, &err);
+    int32_t status = attn_serving_builder.reset(builder, &err);
 
     for (uint32_t i = 0; i < e->seqs * e->params.groups && status == ATTN_OK; i++) {
         const uint32_t n = i / e->params.groups, g = i % e->params.groups;
@@ -125,7 +127,7 @@ static int32_t run_rows(struct engine *e, struct attn_builder_impl *builder, str
         row.count = list->count;
         row.blocks = list->blocks;
         if (state->start == 0)
-            status = attn__common_builder.set_row(builder, &row, &err);
+            status = attn_serving_builder.set_row(builder, &row, &err);
     }
     for (uint32_t n = 0; n < e->seqs && status == ATTN_OK; n++) {
         struct attn_builder_add_args add = e->add[n];
@@ -144,9 +146,9 @@ static int32_t run_rows(struct engine *e, struct attn_builder_impl *builder, str
             }
         }
         add.blocks = blocks[n];
-        status = attn__common_builder.add(builder, &add, &err);
+        status = attn_serving_builder.add(builder, &add, &err);
     }
-    return status == ATTN_OK ? attn__common_builder.build(builder, &e->build, NULL, out, &err) : status;
+    return status == ATTN_OK ? attn_serving_builder.build(builder, &e->build, NULL, out, &err) : status;
 }
 
 static int judge(int32_t status, const struct attn_metadata_impl *want, const struct attn_metadata_impl *got,
@@ -201,7 +203,7 @@ static int run_engine(uint64_t seed, uint32_t steps)
     engine_pass(0);
     struct attn_builder_impl *const all[] = {fresh[0], fresh[1], rows, device, changed, stand};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        attn__common_builder.destroy(all[i]);
+        attn_serving_builder.destroy(all[i]);
     free_tables(&e, &tables[0]);
     free_tables(&e, &tables[1]);
     return good;

@@ -207,9 +207,11 @@ struct attn_builder_impl *fixture_builder(const struct fixture_step *step)
     params.modalities = modalities;
     params.modality_count = step->modalities;
     params.max_map = step->modalities ? FIXTURE_MAPS : 0;
-    if (attn__common_builder.create(NULL, step->apart ? &fixture_memory : NULL,
-                                    step->apart ? ATTN_DEVICE_CUDA : ATTN_DEVICE_CPU, &params, &builder,
-                                    &err) != ATTN_OK) {
+    const struct attn_serving_host host = {.struct_size = sizeof host,
+                                           .device_type = step->apart ? ATTN_DEVICE_CUDA : ATTN_DEVICE_CPU,
+                                           .memory = step->apart ? &fixture_memory : NULL,
+                                           .kv = &fixture_kv};
+    if (attn_serving_builder.create(&host, &params, &builder, &err) != ATTN_OK) {
         printf("no builder: %s: %s\n", err.field, err.message);
         exit(1);
     }
@@ -241,7 +243,7 @@ static int32_t add(struct attn_builder_impl *builder, const struct fixture_step 
     args.cross = step->cross && !step->profile ? &blocks[FIXTURE_GROUPS] : NULL;
     args.maps = &map;
     args.map_count = seq->pairs > 0;
-    return attn__common_builder.add(builder, &args, err);
+    return attn_serving_builder.add(builder, &args, err);
 }
 
 struct attn_metadata_impl *fixture_build(struct attn_builder_impl *builder, const struct fixture_step *step)
@@ -254,11 +256,11 @@ struct attn_metadata_impl *fixture_build(struct attn_builder_impl *builder, cons
     ATTN_INIT(&args);
     args.graph = step->graph;
     args.pad = step->pad;
-    int32_t status = attn__common_builder.reset(builder, &err);
+    int32_t status = attn_serving_builder.reset(builder, &err);
     for (uint32_t i = 0; i < step->seqs && status == ATTN_OK; i++)
         status = add(builder, step, &step->seq[i], &err);
     if (status == ATTN_OK)
-        status = attn__common_builder.build(builder, &args, NULL, &metadata, &err);
+        status = attn_serving_builder.build(builder, &args, NULL, &metadata, &err);
     if (status == ATTN_OK)
         return metadata;
     printf("no step: %s: %s\n", err.field, err.message);
@@ -274,7 +276,7 @@ struct attn_view fixture_get(const struct attn_metadata_impl *metadata, uint32_t
 
     ATTN_INIT(&view);
     ATTN_INIT(&err);
-    if (attn__common_builder.get(metadata, field, index, &view, &err) != ATTN_OK) {
+    if (attn_serving_builder.get(metadata, field, index, &view, &err) != ATTN_OK) {
         printf("no field: %s\n", err.message);
         exit(1);
     }

@@ -3,7 +3,7 @@
 #ifndef TESTS_STEP_FIXTURE_H
 #define TESTS_STEP_FIXTURE_H
 
-#include "builder-table.h"
+#include "attn/serving.h"
 #include "step.h"
 
 #define FIXTURE_SEQS     12

@@ -22,7 +22,7 @@ static struct attn_metadata_impl *part_of(struct attn_builder_impl *builder, uin
     struct attn_error err;
 
     ATTN_INIT(&err);
-    CHECK(attn__common_builder.part(builder, part, &out, &err) == ATTN_OK, seed, "%s: %s", err.field,
+    CHECK(attn_serving_builder.part(builder, part, &out, &err) == ATTN_OK, seed, "%s: %s", err.field,
           err.message);
     return out;
 }
@@ -121,10 +121,10 @@ static void *write_bytes(struct attn_builder_impl *builder, uint64_t *size, uint
     const unsigned long before = fixture_allocations;
 
     ATTN_INIT(&err);
-    CHECK(attn__common_builder.serialise(builder, NULL, 0, size, &err) == ATTN_E_SIZE, seed, "%s",
+    CHECK(attn_serving_builder.serialise(builder, NULL, 0, size, &err) == ATTN_E_SIZE, seed, "%s",
           err.message);
     char *data = fence_end(&bytes_fence, *size);
-    CHECK(attn__common_builder.serialise(builder, data, *size, &again, &err) == ATTN_OK && again == *size,
+    CHECK(attn_serving_builder.serialise(builder, data, *size, &again, &err) == ATTN_OK && again == *size,
           seed, "%s", err.message);
     check_heap(before, "serialise", seed);
     return data;
@@ -145,8 +145,8 @@ static struct attn_metadata_impl *check_bytes(const struct fixture_step *step,
     char *kept = malloc(size);
     memcpy(kept, data, size);
     const unsigned long before = fixture_allocations;
-    attn__common_builder.reset(other, &err);
-    CHECK(attn__common_builder.restore(other, data, size, NULL, &restored, &err) == ATTN_OK, seed, "%s: %s",
+    attn_serving_builder.reset(other, &err);
+    CHECK(attn_serving_builder.restore(other, data, size, NULL, &restored, &err) == ATTN_OK, seed, "%s: %s",
           err.field, err.message);
     check_heap(before, "restore", seed);
     if (restored != NULL) {
@@ -223,7 +223,7 @@ static int32_t advance(struct dice *dice, const struct fixture_step *step, struc
     args.tokens.data = args.sampled.data = (void *)((uintptr_t)at->tokens | apart);
     args.positions.data = (void *)((uintptr_t)at->positions | apart);
     memset(at->positions, 0x5a, at->count * sizeof *at->positions);
-    const int32_t status = attn__common_builder.advance(builder, &args, &fixture_kv, NULL, &err);
+    const int32_t status = attn_serving_builder.advance(builder, &args, NULL, &err);
     if (status != ATTN_OK)
         printf("%s: %s\n", err.field, err.message);
     return status;
@@ -301,15 +301,15 @@ static void check_advance(struct dice *dice, const struct fixture_step *step,
             struct attn_metadata_impl *restored = check_bytes(&next, builder, whole, worker, seed);
             if (restored == NULL)
                 break;
-            attn__common_builder.destroy(builder);
+            attn_serving_builder.destroy(builder);
             builder = worker;
             whole = restored;
             worker = NULL;
         }
     }
-    attn__common_builder.destroy(builder);
-    attn__common_builder.destroy(fresh);
-    attn__common_builder.destroy(worker);
+    attn_serving_builder.destroy(builder);
+    attn_serving_builder.destroy(fresh);
+    attn_serving_builder.destroy(worker);
 }
 
 static void one_case(uint64_t seed)
@@ -333,8 +333,8 @@ static void one_case(uint64_t seed)
     check_bytes(&step, builder, whole, other, seed);
     for (int n = 0; n < 3; n++)
         check_damage(&dice, &step, builder, other, seed);
-    attn__common_builder.destroy(builder);
-    attn__common_builder.destroy(other);
+    attn_serving_builder.destroy(builder);
+    attn_serving_builder.destroy(other);
 }
 
 int main(int argc, char **argv)

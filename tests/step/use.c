@@ -64,7 +64,7 @@ static void advance(const struct attn_metadata_impl *whole, struct attn_builder_
     args.prefill_to_decode = (uint32_t)turn;
     args.sampled.data = args.tokens.data = tokens;
     args.positions.data = positions;
-    (void)attn__common_builder.advance(builder, &args, NULL, NULL, &err);
+    (void)attn_serving_builder.advance(builder, &args, NULL, &err);
 }
 
 void fixture_use(const struct fixture_step *step, struct attn_builder_impl *builder,
@@ -78,7 +78,7 @@ void fixture_use(const struct fixture_step *step, struct attn_builder_impl *buil
     for (int n = 0; n < 3; n++) {
         for (uint32_t part = ATTN_PART_PREFILL; part <= ATTN_PART_DECODE; part++) {
             struct attn_metadata_impl *half = NULL;
-            if (attn__common_builder.part(builder, part, &half, &err) == ATTN_OK && half != NULL)
+            if (attn_serving_builder.part(builder, part, &half, &err) == ATTN_OK && half != NULL)
                 read_fields(step, half);
         }
         advance(whole, builder, n == 0);
@@ -94,8 +94,8 @@ struct attn_metadata_impl *fixture_restore(struct attn_builder_impl *builder, co
     struct attn_error err;
 
     ATTN_INIT(&err);
-    attn__common_builder.reset(builder, &err);
-    const int32_t status = attn__common_builder.restore(builder, data, size, NULL, &out, &err);
+    attn_serving_builder.reset(builder, &err);
+    const int32_t status = attn_serving_builder.restore(builder, data, size, NULL, &out, &err);
     if (status == ATTN_OK)
         return out;
     CHECK((status == ATTN_E_INVALID || status == ATTN_E_SIZE) && err.field[0] != '\0' &&

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "attn/plugin.h"
+#include "attn/serving.h"
 #include "driver.h"
 #include "kv.h"
 #include "resolve.h"
@@ -160,7 +161,8 @@ extern const struct attn_plan_table gpu_plan_table;
         .struct_size = sizeof(struct attn_backend_table), .device_class = ATTN_CLASS_ACCELERATOR,            \
         .name = (name_), .plan = &gpu_plan_table, .kv = (kv_), .merge = &gpu_merge_table,                    \
         .memory = &gpu_memory_table, .query = (query_), .axes = gpu_axes, .open = gpu_backend_open,          \
-        .close = gpu_backend_close                                                                           \
+        .close = gpu_backend_close, .builder = &attn_serving_builder, .state = &attn_serving_state,          \
+        .layer = &attn_serving_layer                                                                         \
     }
 
 #endif

@@ -283,12 +283,67 @@ struct attn_memory_table {
     void (*graph_destroy)(struct attn_graph_impl *graph);
 };
 
+/* ---------------------------------------------------------------- serving */
+
+struct attn_backend; /* handles of the host */
+struct attn_plan;
+struct attn_kv;
 struct attn_builder_impl;  /* defined by whoever brings the builder */
 struct attn_metadata_impl; /* belongs to its builder */
 
 /*
- * A builder of metadata. The whole table is optional: without one libattn uses its own, which is also in the
- * static library libattn-common for plugins that change a part of it. attn/layer.h says what the calls do.
+ * The backend that a builder, a state or a layer belongs to: its own tables, and functions of attn.h and
+ * device.h by these names, which check arguments as for any caller. Copied by who keeps it; good until the
+ * object that it came for is destroyed. A builder without a backend gets struct_size and device_type
+ * (ATTN_DEVICE_CPU) alone, and works in host memory; otherwise all is given.
+ */
+struct attn_serving_host {
+    uint32_t struct_size;
+    uint32_t device_type; /* enum attn_device_type of the backend's device */
+    const char *name;     /* "vendor/flavour" */
+    struct attn_backend_impl *impl;
+    const struct attn_memory_table *memory;
+    const struct attn_kv_table *kv;
+    struct attn_backend *backend; /* first argument of the functions */
+    /* Fills in defaults, as attn_problem_resolve, and what the context's environment adds. */
+    int32_t (*problem_resolve)(struct attn_backend *backend, const struct attn_problem *in,
+                               struct attn_problem *out, struct attn_error *err);
+    /* ATTN_OK if the backend serves a problem, ATTN_E_UNSUPPORTED with its reason if not. */
+    int32_t (*problem_ask)(struct attn_backend *backend, const struct attn_problem *problem,
+                           struct attn_error *err);
+    int32_t (*plan_create)(struct attn_backend *backend, const struct attn_problem *problem,
+                           struct attn_plan **out, struct attn_error *err);
+    void (*plan_destroy)(struct attn_plan *plan);
+    int32_t (*plan_get_sizes)(const struct attn_plan *plan, struct attn_plan_sizes *out,
+                              struct attn_error *err);
+    int32_t (*plan_prepare_many)(const struct attn_plan *const *plans,
+                                 const struct attn_batch *const *batches, const struct attn_span *schedules,
+                                 uint32_t n, const struct attn_span *staging, void *stream,
+                                 struct attn_error *err);
+    int32_t (*plan_run)(const struct attn_plan *plan, const struct attn_batch *batch,
+                        const struct attn_tensors *tensors, const struct attn_span *schedule,
+                        const struct attn_scratch *scratch, void *stream, struct attn_error *err);
+    int32_t (*kv_write)(struct attn_backend *backend, const struct attn_kv_write_args *args, void *stream,
+                        struct attn_error *err);
+    int32_t (*memory_alloc)(struct attn_backend *backend, uint64_t size, struct attn_buffer *out,
+                            struct attn_error *err);
+    void (*memory_free)(struct attn_backend *backend, const struct attn_buffer *buffer);
+    int32_t (*memory_copy)(struct attn_backend *backend, const struct attn_buffer *to,
+                           const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
+                           struct attn_error *err);
+    int32_t (*memory_alloc_pinned)(struct attn_backend *backend, uint64_t size, void **out,
+                                   struct attn_error *err);
+    void (*memory_free_pinned)(struct attn_backend *backend, void *memory);
+    int32_t (*stream_synchronize)(struct attn_backend *backend, void *stream, struct attn_error *err);
+    int32_t (*event_create)(struct attn_backend *backend, void **out, struct attn_error *err);
+    int32_t (*event_record)(struct attn_backend *backend, void *event, void *stream, struct attn_error *err);
+    int32_t (*event_query)(struct attn_backend *backend, void *event, struct attn_error *err);
+    void (*event_destroy)(struct attn_backend *backend, void *event);
+};
+
+/*
+ * A builder of metadata. The whole table is optional: without one libattn uses that of libattn-serving, a
+ * static library for plugins that change a part of it. attn/layer.h says what the calls do.
  */
 struct attn_builder_table {
     uint32_t struct_size;
@@ -297,12 +352,8 @@ struct attn_builder_table {
     uint32_t row_size;
     uint32_t build_size;
     uint32_t advance_size;
-    /*
-     * Required. `memory` is the backend's and `device_type` its device's; without a backend `memory` is NULL
-     * and everything lies in host memory. Strings and lists behind the parameters are the caller's.
-     */
-    int32_t (*create)(struct attn_backend_impl *backend, const struct attn_memory_table *memory,
-                      uint32_t device_type, const struct attn_builder_params *params,
+    /* Required. Strings and lists behind the parameters are the caller's. */
+    int32_t (*create)(const struct attn_serving_host *host, const struct attn_builder_params *params,
                       struct attn_builder_impl **out, struct attn_error *err);
     /* Required. */
     void (*destroy)(struct attn_builder_impl *builder);
@@ -323,23 +374,87 @@ struct attn_builder_table {
     /* Optional, like the rest. */
     int32_t (*part)(struct attn_builder_impl *builder, uint32_t part, struct attn_metadata_impl **out,
                     struct attn_error *err);
-    /* `kv` is the backend's table, NULL without a backend. */
-    int32_t (*advance)(struct attn_builder_impl *builder, const struct attn_advance_args *args,
-                       const struct attn_kv_table *kv, void *stream, struct attn_error *err);
+    int32_t (*advance)(struct attn_builder_impl *builder, const struct attn_advance_args *args, void *stream,
+                       struct attn_error *err);
     /* *out_size is set to what is needed even if that is more than `capacity`. */
     int32_t (*serialise)(const struct attn_builder_impl *builder, void *data, uint64_t capacity,
                          uint64_t *out_size, struct attn_error *err);
     int32_t (*restore)(struct attn_builder_impl *builder, const void *data, uint64_t size, void *stream,
                        struct attn_metadata_impl **out, struct attn_error *err);
-    /* `kv` as in advance; it lives as long as the builder. */
     int32_t (*set_device)(struct attn_builder_impl *builder, const struct attn_builder_device_args *args,
-                          const struct attn_kv_table *kv, struct attn_error *err);
+                          struct attn_error *err);
 };
 
 #define ATTN_BUILDER_SIZES                                                                                   \
     .params_size = sizeof(struct attn_builder_params), .add_size = sizeof(struct attn_builder_add_args),     \
     .row_size = sizeof(struct attn_builder_row_args), .build_size = sizeof(struct attn_builder_build_args),  \
     .advance_size = sizeof(struct attn_advance_args)
+
+struct attn_state_impl; /* defined by whoever brings the state, */
+struct attn_layer_impl; /* and the layers */
+
+/*
+ * A state: plans of a model's layer classes, and what graphs are captured with. The whole table is optional:
+ * without one libattn uses that of libattn-serving, which plugins can take a part of. Metadata comes from the
+ * backend's builder or from get_capture_metadata. attn/layer.h says what the calls do; handles, forks and
+ * lost devices are the host's matter.
+ */
+struct attn_state_table {
+    uint32_t struct_size;
+    uint32_t params_size; /* of the argument structs that the plugin was built with: ATTN_STATE_SIZES */
+    uint32_t capture_size;
+    uint32_t step_size;
+    /* Required. `classes` and what `params` points to are the caller's. */
+    int32_t (*create)(const struct attn_serving_host *host, const struct attn_layer_class *classes,
+                      uint32_t count, const struct attn_state_params *params, struct attn_state_impl **out,
+                      struct attn_error *err);
+    /* Required. Clones may outlive their state. */
+    void (*destroy)(struct attn_state_impl *state);
+    /* Required. */
+    int32_t (*begin_forward)(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                             void *stream, struct attn_error *err);
+    /* Optional, all or none, like the rest: graphs. */
+    int32_t (*begin_capture)(struct attn_state_impl *state, uint32_t max_batch, void *stream,
+                             struct attn_error *err);
+    int32_t (*end_capture)(struct attn_state_impl *state, struct attn_error *err);
+    /* The metadata lives until the next call, the end of the capture, or as long as the clone that is made of
+     * it. */
+    int32_t (*get_capture_metadata)(struct attn_state_impl *state, const struct attn_state_capture_args *args,
+                                    void *stream, struct attn_metadata_impl **out, struct attn_error *err);
+    int32_t (*clone)(struct attn_state_impl *state, uint32_t batch, struct attn_state_impl **out,
+                     struct attn_error *err);
+    int32_t (*get_input)(const struct attn_state_impl *state, uint32_t field, uint32_t index,
+                         struct attn_view *out, struct attn_error *err);
+    int32_t (*prepare)(struct attn_state_impl *state, const struct attn_metadata_impl *metadata, void *stream,
+                       struct attn_error *err);
+    /* Optional. For engines that run plans themselves. */
+    int32_t (*get_step)(const struct attn_state_impl *state, uint32_t layer_class,
+                        struct attn_state_step *out, struct attn_error *err);
+};
+
+#define ATTN_STATE_SIZES                                                                                     \
+    .params_size = sizeof(struct attn_state_params), .capture_size = sizeof(struct attn_state_capture_args), \
+    .step_size = sizeof(struct attn_state_step)
+
+/* Layers. Given exactly if the table of the state is. */
+struct attn_layer_table {
+    uint32_t struct_size;
+    uint32_t desc_size; /* of the argument structs that the plugin was built with: ATTN_LAYER_SIZES */
+    uint32_t tensors_size;
+    uint32_t reserved;
+    /* Required. The class in `desc` is the caller's. */
+    int32_t (*create)(const struct attn_serving_host *host, const struct attn_layer_desc *desc,
+                      struct attn_layer_impl **out, struct attn_error *err);
+    /* Required. */
+    void (*destroy)(struct attn_layer_impl *layer);
+    /* Required. Allocates nothing. Layer and state are of one backend; `kv` is NULL or of it. */
+    int32_t (*forward)(const struct attn_layer_impl *layer, struct attn_state_impl *state,
+                       const struct attn_metadata_impl *metadata, struct attn_kv *kv,
+                       const struct attn_layer_tensors *tensors, void *stream, struct attn_error *err);
+};
+
+#define ATTN_LAYER_SIZES                                                                                     \
+    .desc_size = sizeof(struct attn_layer_desc), .tensors_size = sizeof(struct attn_layer_tensors)
 
 /* One backend: a vendor's kernels under one flavour. */
 struct attn_backend_table {
@@ -369,7 +484,9 @@ struct attn_backend_table {
     void (*close)(struct attn_backend_impl *backend);
     /* Optional. A table of an extension, or NULL. */
     const void *(*get_extension)(struct attn_instance *instance, const char *name);
-    const struct attn_builder_table *builder; /* optional */
+    const struct attn_builder_table *builder; /* optional, like the next two, which come together with it */
+    const struct attn_state_table *state;
+    const struct attn_layer_table *layer;
 };
 
 /* A plugin. Every member is required but the last. */

@@ -3,11 +3,11 @@
 #ifndef ATTN_STATE_COPY_H
 #define ATTN_STATE_COPY_H
 
-#include "serving/state-step.h"
+#include "state-step.h"
 
 /* One copy. */
 struct attn__step_copy {
-    const struct attn_state *clone;
+    const struct attn_state_impl *clone;
     struct attn__step_view step;
     char *image;      /* where on the host; NULL: the arrays are copied from device to device */
     bool on_host;     /* the host has all values of the step */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Checks the arrays of a step against the capture buffers of its graph, and copies them there. */
-#include "serving/state-copy.h"
-#include "attn/device.h"
-#include "dispatch/call.h"
+#include "state-copy.h"
+#include "fail.h"
 
 /* One array or table of the step. */
 struct input {
@@ -16,8 +15,8 @@ struct input {
 static int32_t fail_shape(uint32_t field, const struct attn_view *view, uint64_t rows, uint64_t columns,
                           struct attn_error *err)
 {
-    return attn__fail(err, ATTN_E_INVALID, 0, attn_field_name(field),
-                      "%s of the step is [%llu, %llu]; the graph's is [%llu, %llu]", attn_field_name(field),
+    return attn__fail(err, ATTN_E_INVALID, 0, attn__field_name(field),
+                      "%s of the step is [%llu, %llu]; the graph's is [%llu, %llu]", attn__field_name(field),
                       (unsigned long long)(view->kind == ATTN_VIEW_ARRAY ? view->shape[0] : 0),
                       (unsigned long long)view->shape[1], (unsigned long long)rows,
                       (unsigned long long)columns);
@@ -76,8 +75,8 @@ static int32_t copy_input(struct attn__step_copy *copy, const struct input *inpu
     }
     to.byte_offset += input->to;
     for (uint64_t i = 0; i < input->rows && status == ATTN_OK; i++) {
-        status = attn_memory_copy(capture->core->backend, &to, &from, input->bytes, ATTN_COPY_ON_DEVICE,
-                                  copy->stream, err);
+        status = capture->core->host.memory_copy(capture->core->host.backend, &to, &from, input->bytes,
+                                                 ATTN_COPY_ON_DEVICE, copy->stream, err);
         to.byte_offset += input->to_stride;
         from.byte_offset += (uint64_t)input->view.stride;
     }

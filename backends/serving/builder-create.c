@@ -5,6 +5,7 @@
 #include "builder-memory.h"
 #include "builder.h"
 #include "fail.h"
+#include "flavour.h"
 
 #define COUNT_MAX UINT32_C(0x7fffffff)
 #define BLOCK_MAX (UINT32_C(1) << 20)
@@ -23,8 +24,7 @@ static int32_t check_params(const struct attn_builder_params *p, struct attn_err
     const struct {
         const char *name;
         uint64_t value, min, max;
-    } ranges[] = {{"flavour", p->flavour, ATTN_FLASH_ATTN, ATTN_XFORMERS},
-                  {"groups", p->groups, 0, 64},
+    } ranges[] = {{"groups", p->groups, 0, 64},
                   {"chunked", p->chunked, 0, 1},
                   {"max_seqs", p->max_seqs, 1, COUNT_MAX - 1},
                   {"max_tokens", p->max_tokens, 1, COUNT_MAX - 1},
@@ -120,21 +120,24 @@ static void take_rules(struct attn_builder_impl *b, const struct attn_builder_pa
     b->infer = p->flavour == ATTN_FLASHINFER;
 }
 
-int32_t attn__builder_create(struct attn_backend_impl *backend, const struct attn_memory_table *memory,
-                             uint32_t device_type, const struct attn_builder_params *params,
+int32_t attn__builder_create(const struct attn_serving_host *host, const struct attn_builder_params *given,
                              struct attn_builder_impl **out, struct attn_error *err)
 {
-    int32_t status = check_params(params, err);
+    struct attn_builder_params own = *given, *params = &own;
+    int32_t status = attn__flavour_choose(host, &own.flavour, err);
 
     *out = NULL;
+    if (status == ATTN_OK)
+        status = check_params(params, err);
     if (status != ATTN_OK)
         return status;
     struct attn_builder_impl *b = calloc(1, sizeof *b);
     if (b == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "builder", "no memory for a builder");
-    b->backend = backend;
-    b->memory = memory;
-    b->direct = memory == NULL || device_type == ATTN_DEVICE_CPU;
+    b->backend = host->impl;
+    b->memory = host->memory;
+    b->kv = host->kv;
+    b->direct = host->memory == NULL || host->device_type == ATTN_DEVICE_CPU;
     take_rules(b, params);
     const uint32_t groups = b->params.groups + (params->max_encoder_tokens > 0 ? 1u : 0u);
     b->group = calloc(groups, sizeof *b->group);

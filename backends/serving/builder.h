@@ -75,6 +75,7 @@ struct attn_builder_impl {
         params; /* defaults filled in; group and cross belong to the caller and may be gone */
     struct attn_backend_impl *backend; /* NULL: host memory */
     const struct attn_memory_table *memory;
+    const struct attn_kv_table *kv;
     bool direct;                     /* kernels read the host's arrays */
     bool flash;                      /* FlashAttention's rules */
     bool infer;                      /* FlashInfer's rules */
@@ -108,7 +109,6 @@ struct attn_builder_impl {
     bool adds_stale; /* the step was advanced or restored: members no longer describe it */
     bool on_device;  /* the step was described by set_device */
     bool host_only;  /* built with host_only: nothing of the step is on the device */
-    const struct attn_kv_table *kv;
     struct attn_buffer positions;
     uint32_t encoder_tokens;
     uint32_t max_encoder;
@@ -119,8 +119,7 @@ struct attn_builder_impl {
     struct attn_view *views; /* of these three */
 };
 
-int32_t attn__builder_create(struct attn_backend_impl *backend, const struct attn_memory_table *memory,
-                             uint32_t device_type, const struct attn_builder_params *params,
+int32_t attn__builder_create(const struct attn_serving_host *host, const struct attn_builder_params *params,
                              struct attn_builder_impl **out, struct attn_error *err);
 void attn__builder_destroy(struct attn_builder_impl *builder);
 /* Points the arrays at the host memory of the next step. */

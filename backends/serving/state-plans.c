@@ -2,9 +2,8 @@
 /* Creates the plans of all layer classes of a model, and allocates their schedules in one block of memory. */
 #include <stdlib.h>
 
-#include "attn/device.h"
-#include "dispatch/call.h"
-#include "serving/state.h"
+#include "fail.h"
+#include "state.h"
 
 bool attn__class_has_new(const struct attn_problem *problem)
 {
@@ -22,8 +21,8 @@ void attn__set_destroy(struct attn__state_core *core, struct attn__plan_set *set
     if (set == NULL)
         return;
     for (uint32_t i = 0; set->plans != NULL && i < 2 * set->count; i++)
-        attn_plan_destroy(set->plans[i]);
-    attn__release(core->backend, &set->memory);
+        core->host.plan_destroy(set->plans[i]);
+    attn__release(&core->host, &set->memory);
     free(set->plans);
     free(set->schedules);
     free(set);
@@ -32,7 +31,7 @@ void attn__set_destroy(struct attn__state_core *core, struct attn__plan_set *set
 int32_t attn__fail_class(uint32_t number, int32_t status, const struct attn_error *inner,
                          struct attn_error *err)
 {
-    if (attn_reason_is_explicit(inner->reason))
+    if (attn__reason_is_explicit(inner->reason))
         return attn__fail(err, status, inner->reason, inner->field, "%s", inner->message);
     return attn__fail(err, status, inner->reason, inner->field, "classes[%u]: %s", number, inner->message);
 }
@@ -76,7 +75,7 @@ static int32_t make_plan(struct attn__state_core *core, struct attn__plan_set *s
     struct attn_error inner;
 
     attn__error_open(&inner);
-    int32_t status = attn_plan_create(core->backend, &problem, &set->plans[2 * (size_t)i], &inner);
+    int32_t status = core->host.plan_create(core->host.backend, &problem, &set->plans[2 * (size_t)i], &inner);
     if (status != ATTN_OK)
         return attn__fail_class(i, status, &inner, err);
     if (set->batch != 0 || !attn__class_has_new(&core->problems[i]))
@@ -85,7 +84,8 @@ static int32_t make_plan(struct attn__state_core *core, struct attn__plan_set *s
      * call. */
     problem = new_problem(core, i);
     attn__error_open(&core->no_new[i]);
-    status = attn_plan_create(core->backend, &problem, &set->plans[2 * (size_t)i + 1], &core->no_new[i]);
+    status = core->host.plan_create(core->host.backend, &problem, &set->plans[2 * (size_t)i + 1],
+                                    &core->no_new[i]);
     return status == ATTN_OK || status == ATTN_E_UNSUPPORTED
                ? ATTN_OK
                : attn__fail_class(i, status, &core->no_new[i], err);
@@ -122,14 +122,14 @@ static int32_t place_schedules(struct attn__state_core *core, struct attn__plan_
         if (plan == NULL)
             continue;
         ATTN_INIT(&sizes);
-        const int32_t status = attn_plan_get_sizes(plan, &sizes, err);
+        const int32_t status = core->host.plan_get_sizes(plan, &sizes, err);
         if (status != ATTN_OK)
             return status;
         if (!place(set, &sizes, &set->schedules[r], &bytes))
             return attn__fail(err, ATTN_E_SIZE, 0, "classes", "schedules of %u classes do not fit 64 bits",
                               set->count);
     }
-    const int32_t status = attn__allocate(core->backend, bytes, &set->memory, err);
+    const int32_t status = attn__allocate(&core->host, bytes, &set->memory, err);
     for (uint32_t r = 0; r < runs && status == ATTN_OK; r++) {
         set->schedules[r].buffer.data = set->memory.buffer.data;
         set->schedules[r].buffer.byte_offset += set->memory.buffer.byte_offset;

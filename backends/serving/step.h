@@ -19,11 +19,8 @@ struct attn__step {
 /* Checks vLLM's assertions and the bounds of all arrays, and fills the rest of `step`. */
 int32_t attn__step_check(struct attn__step *step, struct attn_error *err);
 
-/*
- * attn_metadata_advance_step. `kv` is the table of the backend, whose advance_step is called for devices with
- * memory of their own; NULL without a backend.
- */
+/* attn_metadata_advance_step. Arrays in a device's memory are advanced by the backend's advance_step. */
 int32_t attn__builder_advance(struct attn_builder_impl *builder, const struct attn_advance_args *args,
-                              const struct attn_kv_table *kv, void *stream, struct attn_error *err);
+                              void *stream, struct attn_error *err);
 
 #endif

@@ -156,8 +156,7 @@ static void prefills_to_decodes(const struct attn__step *step)
     b->decode_tokens = step->queries;
 }
 
-static int32_t on_device(const struct attn__step *step, const struct attn_kv_table *kv, void *stream,
-                         struct attn_error *err)
+static int32_t on_device(const struct attn__step *step, void *stream, struct attn_error *err)
 {
     struct attn_builder_impl *b = step->b;
     int32_t status = attn__builder_flush_tables(b, stream, err);
@@ -172,7 +171,7 @@ static int32_t on_device(const struct attn__step *step, const struct attn_kv_tab
     for (uint32_t g = 0; g < b->whole.groups && status == ATTN_OK; g++) {
         struct attn_kv_advance_step_args arrays;
         device_arrays(step, g, &arrays);
-        status = kv->advance_step(b->backend, &arrays, stream, err);
+        status = b->kv->advance_step(b->backend, &arrays, stream, err);
     }
     return status;
 }
@@ -197,8 +196,8 @@ static void update_host_lists(const struct attn__step *step)
     }
 }
 
-int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_advance_args *args,
-                              const struct attn_kv_table *kv, void *stream, struct attn_error *err)
+int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_advance_args *args, void *stream,
+                              struct attn_error *err)
 {
     struct attn_advance_args own = *args;
     struct attn__step step = {.b = b, .args = &own, .seqs = args->seqs, .queries = args->queries};
@@ -208,7 +207,7 @@ int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_adv
         own.accepted = (const int32_t *)(const void *)longs(&own.accepted_device);
     widen(b);
     int32_t status = attn__step_check(&step, err);
-    if (status == ATTN_OK && !b->direct && (kv == NULL || kv->advance_step == NULL))
+    if (status == ATTN_OK && !b->direct && (b->kv == NULL || b->kv->advance_step == NULL))
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "advance_step", "the backend offers no advance_step");
     if (status == ATTN_OK && !b->direct && (args->accepted != NULL) != (args->accepted_device.data != NULL) &&
         mirrored)
@@ -224,11 +223,12 @@ int32_t attn__builder_advance(struct attn_builder_impl *b, const struct attn_adv
         carry_to_next_copy(b);
     step.starts = step.starts != NULL ? ints(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0) : NULL;
     b->adds_stale = true;
+    b->whole.step++;
     attn__parts_drop(b);
     if (args->prefill_to_decode != 0)
         prefills_to_decodes(&step);
     if (!b->direct)
-        status = on_device(&step, kv, stream, err);
+        status = on_device(&step, stream, err);
     for (uint32_t g = 0; g < b->whole.groups && status == ATTN_OK && mirrored; g++) {
         struct attn_advance arrays = host_arrays(&step, g);
         if (b->direct && g == 0)

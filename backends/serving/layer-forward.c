@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Runs one layer of one step: writes new keys and values to the cache, and computes attention. */
-#include "dispatch/plan.h"
-#include "serving/layer.h"
-#include "serving/state.h"
+#include "fail.h"
+#include "state.h"
 
 /* The arguments of a call. */
 struct forward {
-    const struct attn_layer *layer;
+    const struct attn_layer_impl *layer;
     struct attn__state_core *core;
     const struct attn__class_step *step;
     const struct attn_layer_tensors *tensors;
@@ -17,44 +16,19 @@ struct forward {
 
 /* ---------------------------------------------------------------- checks */
 
-/* A layer of another backend: that this one would refuse it says more. */
-static int32_t fail_foreign(const struct attn_layer *layer, const struct attn_state *state,
-                            struct attn_error *err)
+static int32_t check_step(const struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                          struct attn_error *err)
 {
-    struct attn_plan_info info;
-    const int32_t status = attn__plan_ask(state->core->backend, &layer->problem, &info, err);
+    const int32_t status = attn__state_owner(state, "attn_layer_forward", err);
 
-    return status != ATTN_OK
+    return status != ATTN_OK || state->core->begun == metadata
                ? status
-               : attn__fail(err, ATTN_E_INVALID, 0, "layer",
-                            "the layer was made for %s and the state for %s; both of one backend handle are "
-                            "accepted",
-                            layer->backend->entry->table.name, state->core->backend->entry->table.name);
-}
-
-static int32_t check_objects(const struct attn_layer *layer, const struct attn_state *state,
-                             const struct attn_metadata *metadata, struct attn_error *err)
-{
-    int32_t status = attn__state_begin(state, "attn_layer_forward", err);
-
-    if (status != ATTN_OK)
-        return status;
-    if (layer == NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, "layer", "attn_layer_forward: the handle is NULL");
-    if (layer->backend != state->core->backend)
-        status = fail_foreign(layer, state, err);
-    if (status == ATTN_OK)
-        status = attn__metadata_begin(metadata, "attn_layer_forward", err);
-    if (status == ATTN_OK)
-        status = attn__state_owner(state, "attn_layer_forward", err);
-    if (status == ATTN_OK && state->core->begun != metadata)
-        status = attn__fail(err, ATTN_E_STATE, 0, "metadata",
+               : attn__fail(err, ATTN_E_STATE, 0, "metadata",
                             "the step was begun with other metadata; give that to attn_layer_forward");
-    return status;
 }
 
 /* The class under the layer's number has to be the one that the layer was made for. */
-static int32_t check_class(const struct attn_layer *layer, const struct attn__state_core *core,
+static int32_t check_class(const struct attn_layer_impl *layer, const struct attn__state_core *core,
                            struct attn_error *err)
 {
     const uint32_t i = layer->desc.class_index;
@@ -114,7 +88,7 @@ static int32_t write_cache(const struct forward *f, struct attn_error *err)
     args.k_rope = f->tensors->k_rope;
     args.kv = f->kv;
     args.slot_mapping = f->step->slots;
-    return attn_kv_write(f->core->backend, &args, f->stream, err);
+    return f->core->host.kv_write(f->core->host.backend, &args, f->stream, err);
 }
 
 /* ---------------------------------------------------------------- runs */
@@ -203,8 +177,8 @@ static int32_t run(const struct forward *f, enum attn__run_kind kind, struct att
             err, ATTN_E_UNSUPPORTED, 0, "k_rope",
             "k_rope is given, but this step reads keys from k_new, and only a cache takes them in "
             "two pieces; all columns in k_new are accepted");
-    const int32_t status = attn_plan_run(plan, batch, &tensors, &set->schedules[f->first + kind],
-                                         &f->core->scratch, f->stream, err);
+    const int32_t status = f->core->host.plan_run(plan, batch, &tensors, &set->schedules[f->first + kind],
+                                                  &f->core->scratch, f->stream, err);
     f->core->scratch.counters_dirty = status == ATTN_OK ? 0 : 1;
     return status;
 }
@@ -256,25 +230,21 @@ static int32_t forward(const struct forward *f, struct attn_error *err)
     return status == ATTN_OK && writes(f) && after ? write_cache(f, err) : status;
 }
 
-int32_t attn_layer_forward(const struct attn_layer *layer, struct attn_state *state,
-                           const struct attn_metadata *metadata, struct attn_kv *kv,
-                           const struct attn_layer_tensors *tensors, void *stream, struct attn_error *err)
+int32_t attn__layer_forward(const struct attn_layer_impl *layer, struct attn_state_impl *state,
+                            const struct attn_metadata_impl *metadata, struct attn_kv *kv,
+                            const struct attn_layer_tensors *tensors, void *stream, struct attn_error *err)
 {
-    struct attn_layer_tensors copy;
-    const void *known = tensors;
-    int32_t status = check_objects(layer, state, metadata, err);
+    int32_t status = check_step(state, metadata, err);
 
     if (status == ATTN_OK)
         status = check_class(layer, state->core, err);
-    if (status == ATTN_OK && (tensors == NULL || tensors->struct_size != sizeof copy))
-        status = attn__argument_copy(tensors, &copy, sizeof copy, "tensors", &known, err);
     if (status != ATTN_OK)
         return status;
     const uint32_t i = layer->desc.class_index;
     const struct forward f = {.layer = layer,
                               .core = state->core,
                               .step = &state->core->steps[i],
-                              .tensors = known,
+                              .tensors = tensors,
                               .kv = kv,
                               .stream = stream,
                               .first = (size_t)i * ATTN__RUNS};

@@ -194,6 +194,13 @@ static void pad_indices(struct attn_builder_impl *b)
     }
 }
 
+static int32_t end_build(struct attn_builder_impl *b, int32_t status, struct attn_metadata_impl **out)
+{
+    b->whole.step++;
+    *out = status == ATTN_OK ? &b->whole : NULL;
+    return status;
+}
+
 int32_t attn__builder_build(struct attn_builder_impl *b, const struct attn_builder_build_args *args,
                             void *stream, struct attn_metadata_impl **out, struct attn_error *err)
 {
@@ -205,8 +212,7 @@ int32_t attn__builder_build(struct attn_builder_impl *b, const struct attn_build
     status = check_step(b, args, err);
     if (status == ATTN_OK && b->on_device) {
         status = attn__builder_build_device(b, args, stream, err);
-        *out = status == ATTN_OK ? &b->whole : NULL;
-        return status;
+        return end_build(b, status, out);
     }
     if (status == ATTN_OK && b->hit && b->flash)
         status = show_rows(b, err);
@@ -222,6 +228,5 @@ int32_t attn__builder_build(struct attn_builder_impl *b, const struct attn_build
     attn__parts_prepare(b);
     if (!b->direct && !b->host_only)
         status = attn__builder_flush(b, stream, err);
-    *out = status == ATTN_OK ? &b->whole : NULL;
-    return status;
+    return end_build(b, status, out);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Chooses the runs of each layer class in a step: one over the whole step, or one for prompts and one for
  * decodes. */
-#include "dispatch/call.h"
-#include "serving/state-step.h"
+#include "fail.h"
+#include "flavour.h"
+#include "parts.h"
+#include "state-step.h"
 
 /* ---------------------------------------------------------------- the step */
 
@@ -28,8 +30,7 @@ static int32_t open_step(struct attn__step_view *step, struct attn_error *err)
     step->num_tokens = step->prompt_tokens + (uint32_t)*numbers[1].value;
     step->prefills = (uint32_t)*numbers[2].value;
     /* FlashInfer's page indices have the blocks of all prompts. */
-    step->prefills_without_table =
-        step->state->core->infer ? 0 : attn__metadata_prefills_without_table(step->metadata);
+    step->prefills_without_table = step->state->core->infer ? 0 : step->metadata->prefills_without_table;
     step->decode_q = (uint32_t)decode_q;
     step->max_q = (uint32_t)(max_q != 0 ? max_q : step->prefills == 0 ? decode_q : 0);
     return ATTN_OK;
@@ -61,7 +62,7 @@ static int32_t set_decode_starts(const struct attn__step_view *step, struct attn
                                  struct attn_error *err)
 {
     const struct attn__state_core *core = step->state->core;
-    struct attn_metadata *part = NULL;
+    const struct attn_metadata_impl *part;
     struct attn_view starts;
 
     run->batch->q_offsets = core->starts;
@@ -69,21 +70,17 @@ static int32_t set_decode_starts(const struct attn__step_view *step, struct attn
     run->batch->max_q = 1;
     if (run->batch->num_tokens == run->batch->seqs && step->decode_q <= 1)
         return ATTN_OK;
-    /* The cast is safe: only the handle of the part changes, which belongs to the same builder. */
-    int32_t status = attn_metadata_get_part((struct attn_metadata *)(uintptr_t)step->metadata,
-                                            ATTN_PART_DECODE, &part, err);
-    if (status != ATTN_OK)
-        return status;
+    int32_t status = attn__metadata_decodes(step->metadata, &part, err);
     ATTN_INIT(&starts);
-    if (part != NULL)
-        status = attn_metadata_get(part, ATTN_FIELD_QUERY_START_LOC, 0, &starts, err);
+    if (status == ATTN_OK && part != NULL)
+        status = attn__metadata_get(part, ATTN_FIELD_QUERY_START_LOC, 0, &starts, err);
     if (status != ATTN_OK)
         return status;
     if (starts.kind != ATTN_VIEW_ARRAY || starts.shape[0] != (uint64_t)run->batch->seqs + 1)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "query_start_loc",
                           "%u decodes have %u tokens; beside prompts that run by themselves the %s flavour "
                           "takes one token of each",
-                          run->batch->seqs, run->batch->num_tokens, attn_flavour_name(core->params.flavour));
+                          run->batch->seqs, run->batch->num_tokens, attn__flavour_name(core->params.flavour));
     run->batch->q_offsets = starts.device;
     run->host->q_offsets = starts.host;
     run->batch->max_q = step->decode_q;
@@ -270,7 +267,7 @@ static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct
     return ATTN_OK;
 }
 
-int32_t attn__state_batches(const struct attn_state *state, const struct attn_metadata *metadata,
+int32_t attn__state_batches(const struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
                             int32_t *lens, struct attn_error *err)
 {
     struct attn__step_view step = {.state = state, .metadata = metadata, .lens = lens};

@@ -224,3 +224,17 @@ int32_t attn__builder_part(struct attn_builder_impl *b, uint32_t which, struct a
     *out = part;
     return ATTN_OK;
 }
+
+int32_t attn__metadata_decodes(const struct attn_metadata_impl *metadata,
+                               const struct attn_metadata_impl **out, struct attn_error *err)
+{
+    struct attn_builder_impl *b = metadata->builder;
+    struct attn_metadata_impl *part = NULL;
+
+    *out = b != NULL && metadata == &b->prefill ? NULL : metadata;
+    if (b == NULL || metadata != &b->whole)
+        return ATTN_OK;
+    const int32_t status = attn__builder_part(b, ATTN_PART_DECODE, &part, err);
+    *out = part;
+    return status;
+}

@@ -2,19 +2,18 @@
 /* Host memory that copies to the device read: a block for each step that may be in flight. */
 #include <stdlib.h>
 
-#include "attn/device.h"
-#include "dispatch/call.h"
-#include "serving/state.h"
+#include "fail.h"
+#include "state.h"
 
-static int32_t make_block(struct attn_backend *backend, const struct attn__staging *staging,
+static int32_t make_block(const struct attn_serving_host *host, const struct attn__staging *staging,
                           struct attn__staging_block *block, struct attn_error *err)
 {
-    const int32_t status = attn_event_create(backend, &block->event, err);
+    const int32_t status = host->event_create(host->backend, &block->event, err);
 
     if (status != ATTN_OK)
         return status;
     if (staging->pinned)
-        return attn_memory_alloc_pinned(backend, staging->bytes, &block->memory, err);
+        return host->memory_alloc_pinned(host->backend, staging->bytes, &block->memory, err);
     if (posix_memalign(&block->memory, 64, staging->bytes) == 0)
         return ATTN_OK;
     block->memory = NULL;
@@ -22,10 +21,10 @@ static int32_t make_block(struct attn_backend *backend, const struct attn__stagi
                       (unsigned long long)staging->bytes);
 }
 
-int32_t attn__staging_init(struct attn__staging *staging, struct attn_backend *backend, uint32_t count,
-                           uint64_t bytes, struct attn_error *err)
+int32_t attn__staging_init(struct attn__staging *staging, const struct attn_serving_host *host,
+                           uint32_t count, uint64_t bytes, struct attn_error *err)
 {
-    const struct attn_memory_table *memory = &backend->entry->memory;
+    const struct attn_memory_table *memory = host->memory;
     int32_t status = ATTN_OK;
 
     *staging = (struct attn__staging){.bytes = bytes};
@@ -37,16 +36,16 @@ int32_t attn__staging_init(struct attn__staging *staging, struct attn_backend *b
         return attn__fail(err, ATTN_E_MEMORY, 0, "steps", "no memory for %u steps", count);
     staging->count = count;
     for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
-        status = make_block(backend, staging, &staging->blocks[i], err);
+        status = make_block(host, staging, &staging->blocks[i], err);
     return status;
 }
 
-void attn__staging_finish(struct attn__staging *staging, struct attn_backend *backend)
+void attn__staging_finish(struct attn__staging *staging, const struct attn_serving_host *host)
 {
     for (uint32_t i = 0; i < staging->count; i++) {
-        attn_event_destroy(backend, staging->blocks[i].event);
+        host->event_destroy(host->backend, staging->blocks[i].event);
         if (staging->pinned)
-            attn_memory_free_pinned(backend, staging->blocks[i].memory);
+            host->memory_free_pinned(host->backend, staging->blocks[i].memory);
         else
             free(staging->blocks[i].memory);
     }
@@ -54,8 +53,8 @@ void attn__staging_finish(struct attn__staging *staging, struct attn_backend *ba
     *staging = (struct attn__staging){.count = 0};
 }
 
-int32_t attn__staging_take(const struct attn__staging *staging, struct attn_backend *backend, char **out,
-                           struct attn_error *err)
+int32_t attn__staging_take(const struct attn__staging *staging, const struct attn_serving_host *host,
+                           char **out, struct attn_error *err)
 {
     struct attn_error inner;
 
@@ -64,7 +63,7 @@ int32_t attn__staging_take(const struct attn__staging *staging, struct attn_back
         return ATTN_OK;
     attn__error_open(&inner);
     const struct attn__staging_block *block = &staging->blocks[staging->next];
-    const int32_t status = attn_event_query(backend, block->event, &inner);
+    const int32_t status = host->event_query(host->backend, block->event, &inner);
     if (status == ATTN_E_BUSY)
         return attn__fail(err, ATTN_E_BUSY, 0, "steps",
                           "the copies of %u earlier steps are still under way; a state made with more steps "
@@ -76,14 +75,14 @@ int32_t attn__staging_take(const struct attn__staging *staging, struct attn_back
     return ATTN_OK;
 }
 
-int32_t attn__staging_mark(struct attn__staging *staging, struct attn_backend *backend, int32_t status,
-                           void *stream, struct attn_error *err)
+int32_t attn__staging_mark(struct attn__staging *staging, const struct attn_serving_host *host,
+                           int32_t status, void *stream, struct attn_error *err)
 {
     if (staging->blocks == NULL)
         return status;
     /* After a failure too: some copies may be under way. */
-    const int32_t marked = attn_event_record(backend, staging->blocks[staging->next].event, stream,
-                                             status == ATTN_OK ? err : NULL);
+    const int32_t marked = host->event_record(host->backend, staging->blocks[staging->next].event, stream,
+                                              status == ATTN_OK ? err : NULL);
     staging->next = (staging->next + 1) % staging->count;
     return status == ATTN_OK ? marked : status;
 }

@@ -29,8 +29,14 @@ struct attn__field_info {
 /* [ATTN_FIELDS], indexed by enum attn_field. */
 extern const struct attn__field_info attn__field_infos[];
 
+static inline const char *attn__field_name(uint32_t field)
+{
+    return attn__field_infos[field].name;
+}
+
 struct attn_metadata_impl {
-    struct attn_builder_impl *builder;
+    struct attn_builder_impl *builder; /* NULL: of a capture */
+    uint64_t step; /* of a whole: counts the steps that its builder has built, restored or advanced */
     uint32_t flavour;
     uint32_t groups;
     uint32_t modalities;

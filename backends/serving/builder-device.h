@@ -5,10 +5,9 @@
 
 #include "builder.h"
 
-/* Remembers the arrays for the build. `kv` must live as long as the builder; NULL without a backend. */
+/* Remembers the arrays for the build. */
 int32_t attn__builder_set_device(struct attn_builder_impl *builder,
-                                 const struct attn_builder_device_args *args, const struct attn_kv_table *kv,
-                                 struct attn_error *err);
+                                 const struct attn_builder_device_args *args, struct attn_error *err);
 /* Computes the missing arrays and sets the views. */
 int32_t attn__builder_build_device(struct attn_builder_impl *builder,
                                    const struct attn_builder_build_args *args, void *stream,

@@ -12,6 +12,10 @@ void attn__parts_prepare(struct attn_builder_impl *builder);
 int32_t attn__builder_part(struct attn_builder_impl *builder, uint32_t part, struct attn_metadata_impl **out,
                            struct attn_error *err);
 
+/* The decodes of a step, of a part or of a capture; NULL if there are none. */
+int32_t attn__metadata_decodes(const struct attn_metadata_impl *metadata,
+                               const struct attn_metadata_impl **out, struct attn_error *err);
+
 /* Empties both parts, because the whole has changed. */
 void attn__parts_drop(struct attn_builder_impl *builder);
 

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Prepares a step of a graph: finds the clone of its size and fills that clone's capture buffers. */
-#include "attn/device.h"
-#include "dispatch/call.h"
-#include "serving/state-copy.h"
+#include "fail.h"
+#include "state-copy.h"
 
 /* ---------------------------------------------------------------- which state */
 
-static struct attn_state *find_clone(struct attn_state *state, uint64_t batch)
+static struct attn_state_impl *find_clone(struct attn_state_impl *state, uint64_t batch)
 {
-    for (struct attn_state *clone = state->clones; clone != NULL; clone = clone->next)
+    for (struct attn_state_impl *clone = state->clones; clone != NULL; clone = clone->next)
         if (clone->batch == batch)
             return clone;
     return NULL;
 }
 
-int32_t attn__state_find(struct attn_state *state, const struct attn_metadata *metadata,
-                         struct attn_state **out, struct attn_error *err)
+int32_t attn__state_find(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                         struct attn_state_impl **out, struct attn_error *err)
 {
     const struct attn__step_view step = {.state = state, .metadata = metadata};
     int64_t graph, prompts, decodes;
@@ -50,14 +49,14 @@ int32_t attn__state_find(struct attn_state *state, const struct attn_metadata *m
 static int32_t copy_image(struct attn__step_copy *copy, struct attn_error *err)
 {
     struct attn__capture *capture = copy->clone->capture;
-    struct attn_backend *backend = capture->core->backend;
+    const struct attn_serving_host *host = &capture->core->host;
     struct attn_buffer to = capture->place.device;
 
     if (capture->direct) {
         copy->image = (char *)to.data + to.byte_offset;
         return attn__step_copy_run(copy, err);
     }
-    int32_t status = attn__staging_take(&capture->images, backend, &copy->image, err);
+    int32_t status = attn__staging_take(&capture->images, host, &copy->image, err);
     if (status != ATTN_OK)
         return status;
     const uint64_t first = capture->layout.first;
@@ -66,9 +65,9 @@ static int32_t copy_image(struct attn__step_copy *copy, struct attn_error *err)
     status = attn__step_copy_run(copy, err);
     to.byte_offset += first;
     if (status == ATTN_OK)
-        status =
-            attn_memory_copy(backend, &to, &from, copy->end - first, ATTN_COPY_TO_DEVICE, copy->stream, err);
-    return attn__staging_mark(&capture->images, backend, status, copy->stream, err);
+        status = host->memory_copy(host->backend, &to, &from, copy->end - first, ATTN_COPY_TO_DEVICE,
+                                   copy->stream, err);
+    return attn__staging_mark(&capture->images, host, status, copy->stream, err);
 }
 
 /* Graphs are captured with one query token of each sequence. */
@@ -88,13 +87,13 @@ static int32_t check_queries(const struct attn__step_view *step, struct attn_err
                                  (long long)all);
 }
 
-bool attn__capture_holds(const struct attn__capture *capture, const struct attn_metadata *metadata)
+bool attn__capture_holds(const struct attn__capture *capture, const struct attn_metadata_impl *metadata)
 {
     return capture->metadata == metadata && capture->step == metadata->step;
 }
 
-int32_t attn__capture_copy(const struct attn_state *clone, const struct attn_metadata *metadata, void *stream,
-                           struct attn_error *err)
+int32_t attn__capture_copy(const struct attn_state_impl *clone, const struct attn_metadata_impl *metadata,
+                           void *stream, struct attn_error *err)
 {
     struct attn__capture *capture = clone->capture;
     struct attn__step_copy copy = {
@@ -119,22 +118,18 @@ int32_t attn__capture_copy(const struct attn_state *clone, const struct attn_met
     return status;
 }
 
-int32_t attn_state_prepare(struct attn_state *state, const struct attn_metadata *metadata, void *stream,
-                           struct attn_error *err)
+int32_t attn__state_prepare(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                            void *stream, struct attn_error *err)
 {
-    struct attn_state *clone = NULL;
-    int32_t status = attn__state_begin(state, "attn_state_prepare", err);
+    struct attn_state_impl *clone = NULL;
+    const int32_t status = attn__state_find(state, metadata, &clone, err);
 
-    if (status == ATTN_OK)
-        status = attn__metadata_begin(metadata, "attn_state_prepare", err);
-    if (status == ATTN_OK)
-        status = attn__state_find(state, metadata, &clone, err);
     if (status != ATTN_OK)
         return status;
     if (clone->batch == 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "use_cuda_graph",
                           "use_cuda_graph is 0; there is nothing to prepare for a step without a graph");
-    if (metadata == &clone->capture_builder.whole)
+    if (metadata == &clone->fields)
         return attn__fail(
             err, ATTN_E_INVALID, 0, "metadata",
             "this is the metadata of a capture, which shows the buffers; a builder's is accepted");

@@ -144,6 +144,7 @@ int32_t attn__builder_restore(struct attn_builder_impl *b, const void *data, uin
     attn__parts_prepare(b);
     if (!b->direct)
         status = attn__builder_flush(b, stream, err);
+    b->whole.step++;
     *out = status == ATTN_OK ? &b->whole : NULL;
     return status;
 }

@@ -2,20 +2,21 @@
 /* What all states of a model share: plans, and memory that is allocated once for their maxima. */
 #include <stdlib.h>
 
-#include "attn/device.h"
-#include "dispatch/call.h"
-#include "serving/state.h"
+#include "check.h"
+#include "fail.h"
+#include "flavour.h"
+#include "state.h"
 
-int32_t attn__allocate(struct attn_backend *backend, uint64_t size, struct attn__allocation *out,
+int32_t attn__allocate(const struct attn_serving_host *host, uint64_t size, struct attn__allocation *out,
                        struct attn_error *err)
 {
     *out = (struct attn__allocation){.size = size};
-    return size == 0 ? ATTN_OK : attn_memory_alloc(backend, size, &out->buffer, err);
+    return size == 0 ? ATTN_OK : host->memory_alloc(host->backend, size, &out->buffer, err);
 }
 
-void attn__release(struct attn_backend *backend, struct attn__allocation *block)
+void attn__release(const struct attn_serving_host *host, struct attn__allocation *block)
 {
-    attn_memory_free(backend, &block->buffer);
+    host->memory_free(host->backend, &block->buffer);
     *block = (struct attn__allocation){.size = 0};
 }
 
@@ -35,13 +36,13 @@ static int32_t fill_memory(struct attn__state_core *core, struct attn_error *err
     for (uint32_t i = 0; i <= core->max_seqs; i++)
         core->host_starts[i] = (int32_t)i;
     if (counters > 0)
-        status = attn_memory_copy(core->backend, &core->scratch.counters.buffer, &from, counters,
-                                  ATTN_COPY_TO_DEVICE, NULL, err);
+        status = core->host.memory_copy(core->host.backend, &core->scratch.counters.buffer, &from, counters,
+                                        ATTN_COPY_TO_DEVICE, NULL, err);
     if (status == ATTN_OK)
-        status = attn_memory_copy(core->backend, &core->starts, &starts, (core->max_seqs + UINT64_C(1)) * 4,
-                                  ATTN_COPY_TO_DEVICE, NULL, err);
+        status = core->host.memory_copy(core->host.backend, &core->starts, &starts,
+                                        (core->max_seqs + UINT64_C(1)) * 4, ATTN_COPY_TO_DEVICE, NULL, err);
     if (status == ATTN_OK)
-        status = attn_stream_synchronize(core->backend, NULL, err);
+        status = core->host.stream_synchronize(core->host.backend, NULL, err);
     free(zeros);
     return status;
 }
@@ -60,7 +61,7 @@ static int32_t make_memory(struct attn__state_core *core, struct attn_error *err
     if (core->host_starts == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "max_seqs", "no memory for %u start locations",
                           core->max_seqs + 1);
-    const int32_t status = attn__allocate(core->backend, lens + core->lens.size, &core->memory, err);
+    const int32_t status = attn__allocate(&core->host, lens + core->lens.size, &core->memory, err);
     if (status != ATTN_OK)
         return status;
     ATTN_INIT(&core->scratch);
@@ -80,9 +81,8 @@ void attn__core_drop(struct attn__state_core *core)
     if (core == NULL || --core->refs > 0)
         return;
     attn__set_destroy(core, core->set);
-    attn__release(core->backend, &core->memory);
-    attn__staging_finish(&core->staging, core->backend);
-    attn__backend_drop(core->backend);
+    attn__release(&core->host, &core->memory);
+    attn__staging_finish(&core->staging, &core->host);
     free(core->host_starts);
     free(core->problems);
     free(core->classes);
@@ -104,7 +104,7 @@ static int32_t check_kind(struct attn__state_core *core, uint32_t i, struct attn
     const struct attn_problem *problem = &core->problems[i];
 
     if (class->new_dtype == 0)
-        class->new_dtype = attn__element_size(problem->q_dtype) > 1 ? problem->q_dtype : (uint32_t)ATTN_BF16;
+        class->new_dtype = attn__dtype_size(problem->q_dtype) > 1 ? problem->q_dtype : (uint32_t)ATTN_BF16;
     if (class->new_dtype != ATTN_F32 && class->new_dtype != ATTN_F16 && class->new_dtype != ATTN_BF16)
         return attn__fail(err, ATTN_E_INVALID, 0, "new_dtype",
                           "classes[%u]: new_dtype is 0x%x; ATTN_F32, ATTN_F16 and ATTN_BF16 are accepted, or "
@@ -124,7 +124,7 @@ static int32_t check_class(struct attn__state_core *core, uint32_t i, const stru
     attn__error_open(&inner);
     if (source->problem == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "problem", "classes[%u]: problem is NULL", i);
-    const int32_t status = attn_problem_resolve(source->problem, problem, &inner);
+    const int32_t status = core->host.problem_resolve(core->host.backend, source->problem, problem, &inner);
     if (status != ATTN_OK)
         return attn__fail_class(i, status, &inner, err);
     if (source->group >= core->params.groups)
@@ -144,7 +144,7 @@ static int32_t check_class(struct attn__state_core *core, uint32_t i, const stru
     if (problem->addressing != wanted)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_ADDRESSING, "addr",
                           "classes[%u]: addr=%s is needed, which a state of flavour %s reads", i,
-                          core->infer ? "csr" : "table", attn_flavour_name(core->params.flavour));
+                          core->infer ? "csr" : "table", attn__flavour_name(core->params.flavour));
     const uint32_t index = problem->index_dtype == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
     if (core->infer && index != core->params.index_dtype)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "index",
@@ -178,7 +178,7 @@ static int32_t check_groups(struct attn__state_core *core, const struct attn_sta
     return ATTN_OK;
 }
 
-static struct attn__state_core *new_core(struct attn_backend *backend, uint32_t count,
+static struct attn__state_core *new_core(const struct attn_serving_host *host, uint32_t count,
                                          const struct attn_state_params *params)
 {
     struct attn__state_core *core = calloc(1, sizeof *core);
@@ -186,9 +186,8 @@ static struct attn__state_core *new_core(struct attn_backend *backend, uint32_t 
 
     if (core == NULL)
         return NULL;
-    attn__backend_hold(backend);
     core->refs = 1;
-    core->backend = backend;
+    core->host = *host;
     core->count = count;
     core->params = *params;
     core->params.groups = params->groups != 0 ? params->groups : 1;
@@ -214,11 +213,11 @@ static struct attn__state_core *new_core(struct attn_backend *backend, uint32_t 
     return core;
 }
 
-int32_t attn__core_create(struct attn_backend *backend, const struct attn_layer_class *classes,
+int32_t attn__core_create(const struct attn_serving_host *host, const struct attn_layer_class *classes,
                           uint32_t count, const struct attn_state_params *params,
                           struct attn__state_core **out, struct attn_error *err)
 {
-    struct attn__state_core *core = new_core(backend, count, params);
+    struct attn__state_core *core = new_core(host, count, params);
     if (core == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "state", "no memory for a state of %u classes", count);
     int32_t status = check_groups(core, params, err);
@@ -229,7 +228,7 @@ int32_t attn__core_create(struct attn_backend *backend, const struct attn_layer_
     if (status == ATTN_OK)
         status = make_memory(core, err);
     if (status == ATTN_OK)
-        status = attn__staging_init(&core->staging, core->backend, core->params.steps,
+        status = attn__staging_init(&core->staging, &core->host, core->params.steps,
                                     attn__round_up(core->set->sizes.staging, 64) + core->lens.size, err);
     if (status != ATTN_OK) {
         attn__core_drop(core);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Fills the batch of a run from the metadata of a step. */
-#include "dispatch/call.h"
-#include "serving/state-step.h"
+#include "fail.h"
+#include "state-step.h"
 
 int32_t attn__step_number(const struct attn__step_view *step, uint32_t field, uint32_t index, int64_t *out,
                           struct attn_error *err)
@@ -20,7 +20,7 @@ static const void *set_capture(const struct attn__step_view *step, const struct 
                                struct attn_buffer *out)
 {
     const struct attn__capture *capture = step->state->capture;
-    const char *image = step->metadata == &step->state->capture_builder.whole ? NULL : capture->image;
+    const char *image = step->metadata == &step->state->fields ? NULL : capture->image;
 
     *out = capture->place.device;
     out->byte_offset += array->offset;
@@ -74,8 +74,8 @@ static int32_t set_table(const struct attn__step_view *step, uint32_t field, uin
     if (status != ATTN_OK || table.kind != ATTN_VIEW_ARRAY || table.shape[1] == 0)
         return status;
     if (table.dtype != ATTN_INT32)
-        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, attn_field_name(field),
-                          "%s has elements of i64; a plan reads tables of i32", attn_field_name(field));
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, attn__field_name(field),
+                          "%s has elements of i64; a plan reads tables of i32", attn__field_name(field));
     struct attn_batch *batch = run->batch;
     *out_found = true;
     batch->table = table.device;
@@ -162,7 +162,7 @@ static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uin
 static int32_t set_self(const struct attn__step_view *step, uint32_t i, struct attn__run *run,
                         bool *out_found, struct attn_error *err)
 {
-    const struct attn_state *state = step->state;
+    const struct attn_state_impl *state = step->state;
     const uint32_t group = state->core->classes[i].group;
     struct attn_batch *batch = run->batch;
     struct attn_view lens;
@@ -217,7 +217,7 @@ static int32_t set_encoder(const struct attn__step_view *step, uint32_t max_q, s
 static int32_t set_cross(const struct attn__step_view *step, uint32_t i, struct attn__run *run,
                          bool *out_found, struct attn_error *err)
 {
-    const struct attn_state *state = step->state;
+    const struct attn_state_impl *state = step->state;
     const struct attn_problem *problem = &state->core->problems[i];
     struct attn_batch *batch = run->batch;
     struct attn_view lens, starts;

@@ -3,12 +3,12 @@
 #ifndef ATTN_STATE_STEP_H
 #define ATTN_STATE_STEP_H
 
-#include "serving/state.h"
+#include "state.h"
 
 /* The metadata of a step, and the numbers that all classes read. */
 struct attn__step_view {
-    const struct attn_state *state;
-    const struct attn_metadata *metadata;
+    const struct attn_state_impl *state;
+    const struct attn_metadata_impl *metadata;
     int32_t *lens;       /* out: FlashInfer's sequence lengths */
     uint32_t num_tokens; /* query tokens of the step */
     uint32_t prompt_tokens;
@@ -30,7 +30,7 @@ static inline int32_t attn__step_get(const struct attn__step_view *step, uint32_
                                      struct attn_view *out, struct attn_error *err)
 {
     ATTN_INIT(out);
-    return attn_metadata_get(step->metadata, field, index, out, err);
+    return attn__metadata_get(step->metadata, field, index, out, err);
 }
 
 /* The value of a field that is a number; 0 if the flavour has no such field. */

@@ -7,7 +7,7 @@
 #ifndef ATTN_STATE_H
 #define ATTN_STATE_H
 
-#include "serving/layer.h"
+#include "attn/serving.h"
 #include "state-fields.h"
 
 static inline uint64_t attn__round_up(uint64_t value, uint64_t alignment)
@@ -71,7 +71,7 @@ struct attn__staging {
 struct attn__state_core {
     uint32_t refs;
     uint32_t count; /* classes */
-    struct attn_backend *backend;
+    struct attn_serving_host host;
     struct attn_problem *problems;    /* [count], resolved */
     struct attn_layer_class *classes; /* [count]; their `problem` points into problems */
     struct attn_error *no_new;        /* [count]: why a class has no plan for new tokens */
@@ -88,10 +88,10 @@ struct attn__state_core {
     struct attn_span lens;     /* FlashInfer: i32 [groups][max_seqs] */
     struct attn_buffer starts; /* i32 [max_seqs + 1]: 0, 1, 2, ... for decodes of one token */
     int32_t *host_starts;
-    struct attn__staging staging;      /* staging of plans, then FlashInfer's lengths */
-    const struct attn_state *owner;    /* the state whose step the schedules are for */
-    const struct attn_metadata *begun; /* the metadata that this step was begun with */
-    struct attn__class_step *steps;    /* [count] */
+    struct attn__staging staging;           /* staging of plans, then FlashInfer's lengths */
+    const struct attn_state_impl *owner;    /* the state whose step the schedules are for */
+    const struct attn_metadata_impl *begun; /* the metadata that this step was begun with */
+    struct attn__class_step *steps;         /* [count] */
     struct attn_batch *batches; /* [count][ATTN__RUNS] of that step; seqs is 0 if there is no such run */
     struct attn_batch_host *hosts;
     /* The runs of the step, as attn_plan_prepare_many takes them. */
@@ -115,56 +115,72 @@ struct attn__capture {
     struct attn__staging
         staging; /* one block, for plans over the buffers; a captured graph may read it again */
     /* The step that the buffers have. */
-    const struct attn_metadata *metadata;
+    const struct attn_metadata_impl *metadata;
     uint64_t step;
     const char *image; /* its image; NULL if it was copied from device memory */
 };
 
-struct attn_state {
+struct attn_state_impl {
     struct attn__state_core *core;
-    struct attn__capture *capture; /* of a clone; of a state between begin_capture and end_capture */
-    struct attn__plan_set *set;    /* the core's, or of a FlashInfer clone its own */
-    uint32_t batch;                /* of a clone: sequences of its graph; 0: this is no clone */
-    bool cross;                    /* of a clone: the graph has cross-attention */
-    struct attn_state *parent;     /* of a clone; NULL once the parent is destroyed */
-    struct attn_state *clones;     /* list of those that attn_state_clone returned */
-    struct attn_state *next;
-    struct attn_state *pending; /* clone of the latest capture metadata, until attn_state_clone takes it */
-    struct attn_builder
-        capture_builder; /* of a clone: owner of its capture metadata, which no builder made */
-    struct attn_metadata_impl fields;
+    struct attn__capture *capture;  /* of a clone; of a state between begin_capture and end_capture */
+    struct attn__plan_set *set;     /* the core's, or of a FlashInfer clone its own */
+    uint32_t batch;                 /* of a clone: sequences of its graph; 0: this is no clone */
+    bool cross;                     /* of a clone: the graph has cross-attention */
+    struct attn_state_impl *parent; /* of a clone; NULL once the parent is destroyed */
+    struct attn_state_impl *clones; /* list of those that attn_state_clone returned */
+    struct attn_state_impl *next;
+    struct attn_state_impl
+        *pending; /* clone of the latest capture metadata, until attn_state_clone takes it */
+    struct attn_metadata_impl fields; /* of a clone: its capture metadata, which no builder made */
 };
 
 /* ---------------------------------------------------------------- state.c */
 
-/* Refuses a NULL handle, a child after fork, and a lost device. */
-int32_t attn__state_begin(const struct attn_state *state, const char *what, struct attn_error *err);
+int32_t attn__state_create(const struct attn_serving_host *host, const struct attn_layer_class *classes,
+                           uint32_t count, const struct attn_state_params *params,
+                           struct attn_state_impl **out, struct attn_error *err);
+struct attn_state_impl *attn__state_new(struct attn__state_core *core);
+void attn__state_destroy(struct attn_state_impl *state);
+
+/* ---------------------------------------------------------------- capture.c */
+
+int32_t attn__state_begin_capture(struct attn_state_impl *state, uint32_t max_batch, void *stream,
+                                  struct attn_error *err);
+int32_t attn__state_end_capture(struct attn_state_impl *state, struct attn_error *err);
+int32_t attn__state_capture_metadata(struct attn_state_impl *state,
+                                     const struct attn_state_capture_args *args, void *stream,
+                                     struct attn_metadata_impl **out, struct attn_error *err);
+int32_t attn__state_clone(struct attn_state_impl *state, uint32_t batch, struct attn_state_impl **out,
+                          struct attn_error *err);
+int32_t attn__state_get_input(const struct attn_state_impl *state, uint32_t field, uint32_t index,
+                              struct attn_view *out, struct attn_error *err);
+void attn__capture_drop(struct attn__capture *capture);
 
 /* ---------------------------------------------------------------- state-core.c */
 
-int32_t attn__core_create(struct attn_backend *backend, const struct attn_layer_class *classes,
+int32_t attn__core_create(const struct attn_serving_host *host, const struct attn_layer_class *classes,
                           uint32_t count, const struct attn_state_params *params,
                           struct attn__state_core **out, struct attn_error *err);
 void attn__core_drop(struct attn__state_core *core);
-int32_t attn__allocate(struct attn_backend *backend, uint64_t size, struct attn__allocation *out,
+int32_t attn__allocate(const struct attn_serving_host *host, uint64_t size, struct attn__allocation *out,
                        struct attn_error *err);
-void attn__release(struct attn_backend *backend, struct attn__allocation *block);
+void attn__release(const struct attn_serving_host *host, struct attn__allocation *block);
 
 /* ---------------------------------------------------------------- state-staging.c */
 
 /* With bytes 0 nothing is allocated. After a failure the caller calls attn__staging_finish. */
-int32_t attn__staging_init(struct attn__staging *staging, struct attn_backend *backend, uint32_t count,
-                           uint64_t bytes, struct attn_error *err);
-void attn__staging_finish(struct attn__staging *staging, struct attn_backend *backend);
+int32_t attn__staging_init(struct attn__staging *staging, const struct attn_serving_host *host,
+                           uint32_t count, uint64_t bytes, struct attn_error *err);
+void attn__staging_finish(struct attn__staging *staging, const struct attn_serving_host *host);
 /* The next block, or NULL if there are none; ATTN_E_BUSY while its last copies are under way. */
-int32_t attn__staging_take(const struct attn__staging *staging, struct attn_backend *backend, char **out,
-                           struct attn_error *err);
+int32_t attn__staging_take(const struct attn__staging *staging, const struct attn_serving_host *host,
+                           char **out, struct attn_error *err);
 /*
  * Records the event behind the copies of the block that was taken last and moves on to the next block.
  * Returns `status`, or if that is ATTN_OK what recording returned.
  */
-int32_t attn__staging_mark(struct attn__staging *staging, struct attn_backend *backend, int32_t status,
-                           void *stream, struct attn_error *err);
+int32_t attn__staging_mark(struct attn__staging *staging, const struct attn_serving_host *host,
+                           int32_t status, void *stream, struct attn_error *err);
 
 /* ---------------------------------------------------------------- state-plans.c */
 
@@ -192,26 +208,49 @@ int32_t attn__fail_class(uint32_t number, int32_t status, const struct attn_erro
  * Fills the batches of all classes of the core from metadata; those of a clone point into its capture
  * buffers. FlashInfer's sequence lengths are computed here and written to `lens`, i32 [groups][max_seqs].
  */
-int32_t attn__state_batches(const struct attn_state *state, const struct attn_metadata *metadata,
+int32_t attn__state_batches(const struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
                             int32_t *lens, struct attn_error *err);
 
 /* ---------------------------------------------------------------- state-prepare.c */
 
 /* The state that a step is for: `state` itself, or its clone of the size of the graph. */
-int32_t attn__state_find(struct attn_state *state, const struct attn_metadata *metadata,
-                         struct attn_state **out, struct attn_error *err);
+int32_t attn__state_find(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                         struct attn_state_impl **out, struct attn_error *err);
 /* Copies a step into the capture buffers of a clone. */
-int32_t attn__capture_copy(const struct attn_state *clone, const struct attn_metadata *metadata, void *stream,
-                           struct attn_error *err);
+int32_t attn__capture_copy(const struct attn_state_impl *clone, const struct attn_metadata_impl *metadata,
+                           void *stream, struct attn_error *err);
 /* True if the buffers have this step, unchanged since it was copied. */
-bool attn__capture_holds(const struct attn__capture *capture, const struct attn_metadata *metadata);
+bool attn__capture_holds(const struct attn__capture *capture, const struct attn_metadata_impl *metadata);
+
+int32_t attn__state_prepare(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                            void *stream, struct attn_error *err);
 
 /* ---------------------------------------------------------------- state-forward.c */
 
 /* ATTN_E_STATE unless the step that was begun last is this state's or a clone's of it. */
-int32_t attn__state_owner(const struct attn_state *state, const char *what, struct attn_error *err);
+int32_t attn__state_owner(const struct attn_state_impl *state, const char *what, struct attn_error *err);
 /* Begins a step of this state; clones are not searched. */
-int32_t attn__state_forward(struct attn_state *state, const struct attn_metadata *metadata, void *stream,
-                            struct attn_error *err);
+int32_t attn__state_forward(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                            void *stream, struct attn_error *err);
+
+int32_t attn__state_begin_forward(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                                  void *stream, struct attn_error *err);
+int32_t attn__state_get_step(const struct attn_state_impl *state, uint32_t layer_class,
+                             struct attn_state_step *out, struct attn_error *err);
+
+/* ---------------------------------------------------------------- layers: layer.c, layer-forward.c */
+
+struct attn_layer_impl {
+    struct attn_problem problem; /* resolved */
+    struct attn_layer_class layer_class;
+    struct attn_layer_desc desc;
+};
+
+int32_t attn__layer_create(const struct attn_serving_host *host, const struct attn_layer_desc *desc,
+                           struct attn_layer_impl **out, struct attn_error *err);
+void attn__layer_destroy(struct attn_layer_impl *layer);
+int32_t attn__layer_forward(const struct attn_layer_impl *layer, struct attn_state_impl *state,
+                            const struct attn_metadata_impl *metadata, struct attn_kv *kv,
+                            const struct attn_layer_tensors *tensors, void *stream, struct attn_error *err);
 
 #endif

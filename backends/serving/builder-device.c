@@ -60,7 +60,7 @@ static int32_t check_batch(const struct attn_builder_impl *b, const struct attn_
 }
 
 int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_builder_device_args *a,
-                                 const struct attn_kv_table *kv, struct attn_error *err)
+                                 struct attn_error *err)
 {
     if (a->batches == NULL || a->batches[0] == NULL)
         return INVALID(err, "batches", "batches is NULL; one for each of %u cache groups is needed",
@@ -72,7 +72,7 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
     if (status == ATTN_OK && b->cross != NULL)
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "max_encoder_tokens",
                             "steps with an encoder are added, not set on the device");
-    if (status == ATTN_OK && !b->direct && (kv == NULL || kv->advance_step == NULL))
+    if (status == ATTN_OK && !b->direct && (b->kv == NULL || b->kv->advance_step == NULL))
         status = attn__fail(err, ATTN_E_UNSUPPORTED, 0, "advance_step",
                             "the backend has no advance_step, which works out slots on the device");
     const struct attn_batch *first = a->batches[0];
@@ -84,7 +84,6 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
     if (status != ATTN_OK)
         return status;
     b->on_device = true;
-    b->kv = kv;
     b->positions = a->positions;
     b->seqs = first->seqs;
     b->prefills = a->prefills;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Begins a step of a state: prepares the plans of all classes, and returns what a layer runs with. */
-#include "attn/device.h"
-#include "dispatch/call.h"
-#include "serving/state.h"
+#include "fail.h"
+#include "state.h"
 
 /* Lists the runs of the step; returns their number. */
-static uint32_t list_runs(const struct attn_state *state)
+static uint32_t list_runs(const struct attn_state_impl *state)
 {
     const struct attn__state_core *core = state->core;
     uint32_t count = 0;
@@ -24,7 +23,8 @@ static uint32_t list_runs(const struct attn_state *state)
 }
 
 /* Copies FlashInfer's lengths to the device and prepares the plans of all classes. */
-static int32_t plan_step(const struct attn_state *state, char *block, void *stream, struct attn_error *err)
+static int32_t plan_step(const struct attn_state_impl *state, char *block, void *stream,
+                         struct attn_error *err)
 {
     const struct attn__state_core *core = state->core;
     const uint64_t staging = core->staging.bytes - core->lens.size;
@@ -32,21 +32,21 @@ static int32_t plan_step(const struct attn_state *state, char *block, void *stre
 
     if (core->infer && state->batch == 0) {
         const struct attn_buffer from = {block, staging};
-        status = attn_memory_copy(core->backend, &core->lens.buffer, &from, core->lens.size,
-                                  ATTN_COPY_TO_DEVICE, stream, err);
+        status = core->host.memory_copy(core->host.backend, &core->lens.buffer, &from, core->lens.size,
+                                        ATTN_COPY_TO_DEVICE, stream, err);
     }
     if (status != ATTN_OK)
         return status;
     const struct attn_span span = {{block, 0}, staging};
-    return attn_plan_prepare_many(core->plan_list, core->batch_list, core->schedule_list, list_runs(state),
-                                  &span, stream, err);
+    return core->host.plan_prepare_many(core->plan_list, core->batch_list, core->schedule_list,
+                                        list_runs(state), &span, stream, err);
 }
 
 /*
  * Prepares the plans of a graph while it is captured. The device plans when the graph is launched, over what
  * the buffers then have: nothing is read or copied on the host.
  */
-static int32_t plan_capture(const struct attn_state *clone, const struct attn_metadata *metadata,
+static int32_t plan_capture(const struct attn_state_impl *clone, const struct attn_metadata_impl *metadata,
                             void *stream, struct attn_error *err)
 {
     const struct attn__state_core *core = clone->core;
@@ -55,17 +55,18 @@ static int32_t plan_capture(const struct attn_state *clone, const struct attn_me
                                    staging->bytes};
     const int32_t status = attn__state_batches(clone, metadata, NULL, err);
 
-    return status == ATTN_OK ? attn_plan_prepare_many(core->plan_list, core->batch_list, core->schedule_list,
-                                                      list_runs(clone), &span, stream, err)
-                             : status;
+    return status == ATTN_OK
+               ? core->host.plan_prepare_many(core->plan_list, core->batch_list, core->schedule_list,
+                                              list_runs(clone), &span, stream, err)
+               : status;
 }
 
-static int32_t plan(const struct attn_state *state, const struct attn_metadata *metadata, void *stream,
-                    struct attn_error *err)
+static int32_t plan(const struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                    void *stream, struct attn_error *err)
 {
     struct attn__state_core *core = state->core;
     char *block;
-    int32_t status = attn__staging_take(&core->staging, core->backend, &block, err);
+    int32_t status = attn__staging_take(&core->staging, &core->host, &block, err);
 
     if (status == ATTN_OK && state->batch != 0 && !attn__capture_holds(state->capture, metadata))
         status = attn__capture_copy(state, metadata, stream, err);
@@ -79,14 +80,14 @@ static int32_t plan(const struct attn_state *state, const struct attn_metadata *
     if (status != ATTN_OK)
         return status;
     status = plan_step(state, block, stream, err);
-    return attn__staging_mark(&core->staging, core->backend, status, stream, err);
+    return attn__staging_mark(&core->staging, &core->host, status, stream, err);
 }
 
-int32_t attn__state_forward(struct attn_state *state, const struct attn_metadata *metadata, void *stream,
-                            struct attn_error *err)
+int32_t attn__state_forward(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                            void *stream, struct attn_error *err)
 {
     struct attn__state_core *core = state->core;
-    const bool captured = metadata == &state->capture_builder.whole;
+    const bool captured = metadata == &state->fields;
 
     if (captured)
         core->owner = NULL;
@@ -103,26 +104,20 @@ int32_t attn__state_forward(struct attn_state *state, const struct attn_metadata
     return status;
 }
 
-int32_t attn_state_begin_forward(struct attn_state *state, const struct attn_metadata *metadata, void *stream,
-                                 struct attn_error *err)
+int32_t attn__state_begin_forward(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                                  void *stream, struct attn_error *err)
 {
-    struct attn_state *found = NULL;
-    int32_t status = attn__state_begin(state, "attn_state_begin_forward", err);
+    struct attn_state_impl *found = NULL;
 
-    if (status == ATTN_OK)
-        status = attn__metadata_begin(metadata, "attn_state_begin_forward", err);
-    if (status == ATTN_OK && state->core->infer && state->batch == 0 && state->capture != NULL)
+    if (state->core->infer && state->batch == 0 && state->capture != NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "state",
                           "attn_state_begin_forward: graphs are captured; clones can begin steps, or end it");
-    if (status == ATTN_OK)
-        status = attn__state_find(state, metadata, &found, err);
-    if (status != ATTN_OK)
-        return status;
-    return attn__state_forward(found, metadata, stream, err);
+    const int32_t status = attn__state_find(state, metadata, &found, err);
+    return status == ATTN_OK ? attn__state_forward(found, metadata, stream, err) : status;
 }
 
 /* The step that was begun is this state's or a clone's of it. */
-int32_t attn__state_owner(const struct attn_state *state, const char *what, struct attn_error *err)
+int32_t attn__state_owner(const struct attn_state_impl *state, const char *what, struct attn_error *err)
 {
     const struct attn__state_core *core = state->core;
 
@@ -132,19 +127,14 @@ int32_t attn__state_owner(const struct attn_state *state, const char *what, stru
                       "%s: the state has no step; call attn_state_begin_forward first", what);
 }
 
-int32_t attn_state_get_step(const struct attn_state *state, uint32_t layer_class, struct attn_state_step *out,
-                            struct attn_error *err)
+int32_t attn__state_get_step(const struct attn_state_impl *state, uint32_t layer_class,
+                             struct attn_state_step *out, struct attn_error *err)
 {
-    struct attn_state_step own;
-    int32_t status = attn__state_begin(state, "attn_state_get_step", err);
-
-    if (status != ATTN_OK)
-        return status;
     const struct attn__state_core *core = state->core;
     if (layer_class >= core->count)
         return attn__fail(err, ATTN_E_INVALID, 0, "layer_class", "layer_class is %u; there are %u classes",
                           layer_class, core->count);
-    status = attn__state_owner(state, "attn_state_get_step", err);
+    const int32_t status = attn__state_owner(state, "attn_state_get_step", err);
     if (status != ATTN_OK)
         return status;
     const size_t first = (size_t)layer_class * ATTN__RUNS;
@@ -159,10 +149,9 @@ int32_t attn_state_get_step(const struct attn_state *state, uint32_t layer_class
             err, ATTN_E_UNSUPPORTED, 0, "layer_class",
             "class %u runs prompts and decodes of this step separately; attn_layer_forward does both",
             layer_class);
-    ATTN_INIT(&own);
-    own.plan = attn__set_plan(core->owner->set, layer_class, (enum attn__run_kind)kind);
-    own.batch = &core->batches[first + kind];
-    own.schedule = &core->owner->set->schedules[first + kind];
-    own.scratch = &core->scratch;
-    return attn__answer(out, &own, sizeof own, "out", err);
+    out->plan = attn__set_plan(core->owner->set, layer_class, (enum attn__run_kind)kind);
+    out->batch = &core->batches[first + kind];
+    out->schedule = &core->owner->set->schedules[first + kind];
+    out->scratch = &core->scratch;
+    return ATTN_OK;
 }

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Capturing graphs: the buffers, the metadata of a captured size, and its clone of the state. */
+#include <stdlib.h>
+
+#include "fail.h"
+#include "state.h"
+
+void attn__capture_drop(struct attn__capture *capture)
+{
+    if (capture == NULL || --capture->refs > 0)
+        return;
+    capture->core->host.memory_free(capture->core->host.backend, &capture->place.device);
+    attn__staging_finish(&capture->images, &capture->core->host);
+    attn__staging_finish(&capture->staging, &capture->core->host);
+    free(capture->place.host);
+    free(capture->layout.group);
+    free(capture->layout.lens);
+    attn__core_drop(capture->core);
+    free(capture);
+}
+
+static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct attn_error *err)
+{
+    struct attn__state_core *core = capture->core;
+    struct attn__capture_layout *layout = &capture->layout;
+    const uint32_t groups = core->params.groups;
+
+    layout->flavour = core->params.flavour;
+    layout->groups = groups;
+    layout->max_batch = max_batch;
+    layout->max_len = core->params.max_capture_len;
+    layout->index_dtype = core->params.index_dtype;
+    layout->cross_width = core->cross_width;
+    layout->group = calloc(groups, sizeof *layout->group);
+    layout->lens = calloc(groups, sizeof *layout->lens);
+    if (layout->group == NULL || layout->lens == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "group", "no memory for %u cache groups", groups);
+    for (uint32_t g = 0; g < groups; g++) {
+        const struct attn_builder_group *group = &core->groups[g];
+        layout->group[g].block = group->block;
+        layout->group[g].width = group->graph_blocks;
+        const uint64_t indices =
+            group->max_indices != 0 ? group->max_indices : (uint64_t)max_batch * group->max_blocks;
+        layout->group[g].max_indices =
+            attn__larger(indices, max_batch); /* a capture uses one page of each sequence */
+    }
+    return attn__capture_layout(layout)
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_SIZE, 0, "max_batch",
+                            "capture buffers of %u sequences do not fit 64 bits", max_batch);
+}
+
+/* Restores the first contents, with which a warm-up writes no cache and reads only pages that exist. */
+static int32_t refresh(struct attn__capture *capture, void *stream, struct attn_error *err)
+{
+    const struct attn_serving_host *host = &capture->core->host;
+    const struct attn_buffer from = {capture->place.host, 0};
+
+    if (capture->initial)
+        return ATTN_OK;
+    capture->metadata = NULL;
+    int32_t status = host->memory_copy(host->backend, &capture->place.device, &from, capture->layout.bytes,
+                                       ATTN_COPY_TO_DEVICE, stream, err);
+    if (status == ATTN_OK)
+        status = host->stream_synchronize(host->backend, stream, err);
+    capture->initial = status == ATTN_OK;
+    return status;
+}
+
+/* Staging for the steps that are copied into the buffers, and for the plans over them. */
+static int32_t make_staging(struct attn__capture *capture, struct attn_error *err)
+{
+    struct attn__state_core *core = capture->core;
+    const uint64_t bytes = capture->layout.bytes;
+
+    capture->direct = core->host.device_type == ATTN_DEVICE_CPU;
+    int32_t status = attn__staging_init(&capture->staging, &core->host, 1, core->set->sizes.staging, err);
+    if (status == ATTN_OK)
+        status = attn__staging_init(&capture->images, &core->host, core->params.steps,
+                                    capture->direct ? 0 : bytes, err);
+    for (uint32_t i = 0; i < capture->images.count && status == ATTN_OK; i++)
+        memcpy(capture->images.blocks[i].memory, capture->place.host, bytes);
+    return status;
+}
+
+static int32_t make_buffers(struct attn__capture *capture, void *stream, struct attn_error *err)
+{
+    const uint64_t bytes = capture->layout.bytes;
+    void *image = NULL;
+
+    if (posix_memalign(&image, 64, bytes) != 0)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "max_batch", "no memory for %llu bytes of capture buffers",
+                          (unsigned long long)bytes);
+    capture->place.host = memset(image, 0, bytes);
+    attn__capture_fill(&capture->layout, image);
+    int32_t status =
+        capture->core->host.memory_alloc(capture->core->host.backend, bytes, &capture->place.device, err);
+    if (status == ATTN_OK)
+        status = make_staging(capture, err);
+    return status == ATTN_OK ? refresh(capture, stream, err) : status;
+}
+
+int32_t attn__state_begin_capture(struct attn_state_impl *state, uint32_t max_batch, void *stream,
+                                  struct attn_error *err)
+{
+    if (state->batch != 0 || state->capture != NULL)
+        return attn__fail(err, ATTN_E_STATE, 0, "state", "attn_state_begin_capture: the state %s",
+                          state->batch != 0 ? "is of a captured size itself" : "captures already");
+    if (max_batch == 0 || max_batch > state->core->max_seqs)
+        return attn__fail(err, ATTN_E_INVALID, 0, "max_batch",
+                          "max_batch is %u; 1 to %u, the largest max_seqs, are accepted", max_batch,
+                          state->core->max_seqs);
+    struct attn__capture *capture = calloc(1, sizeof *capture);
+    if (capture == NULL)
+        return attn__fail(err, ATTN_E_MEMORY, 0, "max_batch", "no memory for a capture");
+    capture->refs = 1;
+    capture->core = state->core;
+    state->core->refs++;
+    int32_t status = lay_out(capture, max_batch, err);
+    if (status == ATTN_OK)
+        status = make_buffers(capture, stream, err);
+    if (status == ATTN_OK)
+        state->capture = capture;
+    else
+        attn__capture_drop(capture);
+    return status;
+}
+
+int32_t attn__state_end_capture(struct attn_state_impl *state, struct attn_error *err)
+{
+    if (state->batch != 0 || state->capture == NULL)
+        return attn__fail(
+            err, ATTN_E_STATE, 0, "state",
+            "attn_state_end_capture: the state does not capture; call attn_state_begin_capture first");
+    attn__state_destroy(state->pending);
+    state->pending = NULL;
+    attn__capture_drop(state->capture);
+    state->capture = NULL;
+    return ATTN_OK;
+}
+
+/* The message is vLLM's, with vLLM's names of backends. */
+static int32_t check_cross(const struct attn__state_core *core, struct attn_error *err)
+{
+    static const char *const names[] = {"", "FLASH_ATTN", "FLASHINFER", "ROCM_FLASH", "XFORMERS"};
+
+    if (core->params.flavour != ATTN_FLASH_ATTN && core->params.flavour != ATTN_XFORMERS)
+        return attn__fail(err, ATTN_E_INVALID, 0, "encoder_decoder",
+                          "Expected attn_backend name to be either 'XFORMERS' or 'FLASH_ATTN', but got '%s'",
+                          names[core->params.flavour]);
+    return core->cross_width > 0
+               ? ATTN_OK
+               : attn__fail(
+                     err, ATTN_E_INVALID, 0, "encoder_decoder",
+                     "encoder_decoder is 1, but the state was made without a cross group; give it one");
+}
+
+static int32_t make_clone(struct attn_state_impl *state, const struct attn_state_capture_args *args,
+                          struct attn_state_impl **out, struct attn_error *err)
+{
+    struct attn__state_core *core = state->core;
+    struct attn_state_impl *clone = attn__state_new(core);
+
+    if (clone != NULL)
+        clone->fields.views = calloc((size_t)core->params.groups * ATTN_FIELDS, sizeof *clone->fields.views);
+    if (clone == NULL || clone->fields.views == NULL) {
+        attn__state_destroy(clone);
+        return attn__fail(err, ATTN_E_MEMORY, 0, "batch", "no memory for a state of %u sequences",
+                          args->batch);
+    }
+    clone->capture = state->capture;
+    clone->capture->refs++;
+    clone->batch = args->batch;
+    clone->cross = args->encoder_decoder != 0;
+    attn__capture_fields(&clone->capture->layout, &clone->capture->place, &core->problems[0], clone->batch,
+                         clone->cross, &clone->fields);
+    *out = clone;
+    if (!core->infer)
+        return ATTN_OK;
+    const int32_t status = attn__set_create(core, clone->batch, &clone->set, err);
+    if (status != ATTN_OK)
+        return status;
+    const struct attn_plan_sizes *own = &clone->set->sizes, *all = &core->set->sizes;
+    if (own->scratch > all->scratch || own->counters > all->counters || own->staging > all->staging)
+        return attn__fail(err, ATTN_E_PLUGIN, 0, "batch",
+                          "%s: a plan for %u sequences asks for more memory than one for the maxima",
+                          core->host.name, clone->batch);
+    return ATTN_OK;
+}
+
+static int32_t check_capture(const struct attn_state_impl *state, const struct attn_state_capture_args *args,
+                             struct attn_error *err)
+{
+    if (state->batch != 0 || state->capture == NULL)
+        return attn__fail(err, ATTN_E_INVALID, 0, "state",
+                          "attn_state_get_capture_metadata: the state does not capture; call "
+                          "attn_state_begin_capture first");
+    if (args->batch == 0 || args->batch > state->capture->layout.max_batch)
+        return attn__fail(err, ATTN_E_INVALID, 0, "batch",
+                          "batch is %u; 1 to %u, the capture's, are accepted", args->batch,
+                          state->capture->layout.max_batch);
+    return args->encoder_decoder != 0 ? check_cross(state->core, err) : ATTN_OK;
+}
+
+int32_t attn__state_capture_metadata(struct attn_state_impl *state,
+                                     const struct attn_state_capture_args *args, void *stream,
+                                     struct attn_metadata_impl **out, struct attn_error *err)
+{
+    int32_t status = check_capture(state, args, err);
+
+    *out = NULL;
+    if (status != ATTN_OK)
+        return status;
+    attn__state_destroy(state->pending);
+    state->pending = NULL;
+    struct attn_state_impl *clone = NULL;
+    status = refresh(state->capture, stream, err);
+    if (status == ATTN_OK)
+        status = make_clone(state, args, &clone, err);
+    if (status == ATTN_OK && state->core->infer)
+        status = attn__state_forward(clone, &clone->fields, stream, err);
+    if (status == ATTN_E_UNSUPPORTED) /* the backend plans on the host alone, once there is a step */
+        status = ATTN_OK;
+    if (status != ATTN_OK) {
+        attn__state_destroy(clone);
+        return status;
+    }
+    state->pending = clone;
+    *out = &clone->fields;
+    return ATTN_OK;
+}
+
+int32_t attn__state_clone(struct attn_state_impl *state, uint32_t batch, struct attn_state_impl **out,
+                          struct attn_error *err)
+{
+    *out = NULL;
+    if (state->batch != 0 || state->capture == NULL)
+        return attn__fail(
+            err, ATTN_E_INVALID, 0, "state",
+            "attn_state_clone: the state does not capture; call attn_state_begin_capture first");
+    if (state->pending == NULL || state->pending->batch != batch)
+        return attn__fail(
+            err, ATTN_E_STATE, 0, "batch", "batch is %u; the capture metadata that was taken last %s", batch,
+            state->pending == NULL ? "has its clone already, or there is none" : "is of another size");
+    *out = state->pending;
+    state->pending = NULL;
+    (*out)->parent = state;
+    (*out)->next = state->clones;
+    state->clones = *out;
+    return ATTN_OK;
+}
+
+/* The fields that engines fill in themselves. */
+static bool is_input(const struct attn_state_impl *state, uint32_t field)
+{
+    if (field == ATTN_FIELD_SLOT_MAPPING)
+        return true;
+    if (field == ATTN_FIELD_SEQ_LENS_TENSOR || field == ATTN_FIELD_BLOCK_TABLES)
+        return !state->core->infer;
+    return state->cross && (field == ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR ||
+                            field == ATTN_FIELD_CROSS_SLOT_MAPPING || field == ATTN_FIELD_CROSS_BLOCK_TABLES);
+}
+
+int32_t attn__state_get_input(const struct attn_state_impl *state, uint32_t field, uint32_t index,
+                              struct attn_view *out, struct attn_error *err)
+{
+    if (state->batch == 0)
+        return attn__fail(err, ATTN_E_STATE, 0, "state",
+                          "attn_state_get_input: the state is of no captured size; clones have inputs");
+    const int32_t status = attn__metadata_get(&state->fields, field, index, out, err);
+    if (status == ATTN_OK && !is_input(state, field)) {
+        ATTN_INIT(out);
+        out->kind = ATTN_VIEW_NULL;
+    }
+    return status;
+}
