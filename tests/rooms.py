@@ -16,7 +16,7 @@ import tempfile
 
 ROOT, INFO, ARCHITECTURE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
 SOURCES = ["core", "backends", "tools", "examples", "plugins", *(f"tests/{x}" for x in ("oracle", "conformance", "golden", "gpu"))]
-INCLUDES = [f"-I{folder}" for folder in ("core/include", "backends/common", "backends/gpu/kernels", "backends/gpu/host")]
+INCLUDES = [f"-I{folder}" for folder in ("core/include", "backends/common", "backends/serving/include", "backends/gpu/kernels", "backends/gpu/host")]
 HEAD_DIM = "MMA(mma_128_64, 128, 64, 2, 64)"
 LEVEL = f'CPU_LEVEL({ARCHITECTURE}, wide, "-Wno-psabi", true, {{"wide"}})'
 # Prints the module that a plan takes, by columns of keys, columns of values and type.
