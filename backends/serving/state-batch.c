@@ -109,6 +109,17 @@ static void set_captured_pages(const struct attn__step_view *step, uint32_t grou
     host->last_page_lens = set_capture(step, &buffers->last_page_lens, &batch->last_page_lens);
 }
 
+/* Of a step that the host does not know, the builder was given the lengths with the pages. */
+static int32_t set_device_lens(const struct attn__step_view *step, uint32_t group, struct attn_batch *batch,
+                               struct attn_error *err)
+{
+    struct attn_view lens;
+    const int32_t status = attn__step_get(step, ATTN_FIELD_SEQ_LENS_TENSOR, group, &lens, err);
+
+    batch->kv_lens = lens.device;
+    return status;
+}
+
 /* FlashInfer: computes sequence lengths from the pages. */
 static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uint32_t seqs,
                          struct attn__run *run, bool *out_found, struct attn_error *err)
@@ -139,21 +150,20 @@ static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uin
         return attn__fail(err, ATTN_E_INVALID, 0, "paged_kv_indptr",
                           "paged_kv_indptr has %llu elements; %u sequences want %u",
                           (unsigned long long)indptr.shape[0], seqs, seqs + 1);
+    batch->csr_indptr = indptr.device;
+    batch->csr_indices = indices.device;
+    batch->last_page_lens = last.device;
     if (indptr.host == NULL || last.host == NULL)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "paged_kv_indptr",
-                          "paged_kv_indptr is known to the device alone; lengths follow from its host copy");
+        return set_device_lens(step, group, batch, err);
     const int32_t *starts = indptr.host, *lasts = last.host;
     int32_t *lens = step->lens + (size_t)group * core->max_seqs;
     for (uint32_t i = 0; i < seqs; i++)
         lens[i] = starts[i + 1] > starts[i] ? (starts[i + 1] - starts[i] - 1) * block + lasts[i] : 0;
     batch->kv_lens = core->lens.buffer;
     batch->kv_lens.byte_offset += (uint64_t)group * core->max_seqs * 4;
-    batch->csr_indptr = indptr.device;
-    batch->csr_indices = indices.device;
     host->kv_lens = lens;
     host->csr_indptr = indptr.host;
     host->csr_indices = indices.host;
-    batch->last_page_lens = last.device;
     host->last_page_lens = last.host;
     return ATTN_OK;
 }

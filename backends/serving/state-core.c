@@ -113,13 +113,30 @@ static int32_t check_kind(struct attn__state_core *core, uint32_t i, struct attn
     return ATTN_OK;
 }
 
+/* How a class finds its keys: cross-attention's blocks are in a table with every flavour. */
+static int32_t check_keys(const struct attn__state_core *core, uint32_t i, struct attn_error *err)
+{
+    const struct attn_problem *problem = &core->problems[i];
+    const bool cross = problem->type == ATTN_ENCODER_DECODER, lists = core->infer && !cross;
+    const uint32_t index = problem->index_dtype == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
+
+    if (problem->addressing != (uint32_t)(lists ? ATTN_CSR : ATTN_TABLE))
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_ADDRESSING, "addr",
+                          "classes[%u]: addr=%s is needed, which a state of flavour %s reads%s", i,
+                          lists ? "csr" : "table", attn__flavour_name(core->params.flavour),
+                          cross ? " for cross-attention" : "");
+    if (lists && index != core->params.index_dtype)
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "index",
+                          "classes[%u]: index must be the index_dtype of the state", i);
+    return ATTN_OK;
+}
+
 /* Checks a class against the flavour and the cache groups, and takes it over. */
 static int32_t check_class(struct attn__state_core *core, uint32_t i, const struct attn_layer_class *source,
                            struct attn_error *err)
 {
     struct attn_problem *problem = &core->problems[i];
     struct attn_error inner;
-    const uint32_t wanted = core->infer ? ATTN_CSR : ATTN_TABLE;
 
     attn__error_open(&inner);
     if (source->problem == NULL)
@@ -141,14 +158,9 @@ static int32_t check_class(struct attn__state_core *core, uint32_t i, const stru
         core->params.max_capture_len = problem->max_kv;
     if (problem->kv_source == ATTN_KV_NEW)
         return ATTN_OK;
-    if (problem->addressing != wanted)
-        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_ADDRESSING, "addr",
-                          "classes[%u]: addr=%s is needed, which a state of flavour %s reads", i,
-                          core->infer ? "csr" : "table", attn__flavour_name(core->params.flavour));
-    const uint32_t index = problem->index_dtype == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
-    if (core->infer && index != core->params.index_dtype)
-        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "index",
-                          "classes[%u]: index must be the index_dtype of the state", i);
+    const int32_t keys = check_keys(core, i, err);
+    if (keys != ATTN_OK)
+        return keys;
     if (problem->type != ATTN_ENCODER_DECODER && problem->block != core->groups[source->group].block)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_BLOCK_SIZE, "block",
                           "classes[%u]: block is %u; that of cache group %u, %u, is accepted", i,
