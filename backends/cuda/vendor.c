@@ -4,16 +4,8 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
+#include "driver-values.h"
 #include "host.h"
-
-/* The oldest interface of the driver that serves, with the classic default stream. */
-#define DRIVER_LEAST  12000
-#define LEGACY_STREAM 1u
-
-/* Attributes of devices and functions. */
-enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_MAJOR = 75, DEVICE_MINOR = 76, FUNCTION_MAX_DYNAMIC_SHARED = 8 };
-
-typedef gpu_result (*get_address_fn)(const char *name, void **out, int version, uint64_t flags, int *status);
 
 const char *const gpu_vendor_libraries[] = {"libcuda.so.1", NULL};
 
@@ -21,7 +13,7 @@ const char *const gpu_vendor_libraries[] = {"libcuda.so.1", NULL};
 void *gpu_vendor_find(const struct gpu_driver *driver, const char *call, const char *symbol)
 {
     get_address_fn get_address = NULL;
-    void *address = dlsym(driver->library, "cuGetProcAddress_v2");
+    void *address = dlsym(driver->library, GET_ADDRESS);
 
     memcpy(&get_address, &address, sizeof address);
     address = NULL;

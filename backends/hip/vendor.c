@@ -5,20 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "driver-values.h"
 #include "images.h"
-
-/* Answers of a runtime without a device: hipErrorNoDevice, and hipErrorInvalidDevice from hipInit. */
-#define INVALID_DEVICE 101
-
-typedef const char *(*error_text_fn)(gpu_result result);
-
-/* Offsets of device properties, in both layouts of hipDeviceProp_t. */
-struct layout {
-    size_t memory, shared, units, arch;
-};
-static const struct layout r0600 = {288, 296, 388, 1160}, r0000 = {256, 264, 336, 396};
-/* More than any layout has, and room for what later ones add. */
-enum { PROPERTIES = 8192, ARCH_NAME = 256 };
 
 const char *const gpu_vendor_libraries[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", NULL};
 

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Numbers and types of the driver beside driver.def; tests/cuda/test-headers.cc compares them with cuda.h. */
+#ifndef ATTN_CUDA_DRIVER_VALUES_H
+#define ATTN_CUDA_DRIVER_VALUES_H
+
+#include "driver.h"
+
+/* The oldest interface of the driver that serves, with the classic default stream. */
+#define DRIVER_LEAST  12000
+#define LEGACY_STREAM 1u
+
+/* Attributes of devices and functions. */
+enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_MAJOR = 75, DEVICE_MINOR = 76, FUNCTION_MAX_DYNAMIC_SHARED = 8 };
+
+/* The driver's own lookup, which takes a version. */
+typedef gpu_result (*get_address_fn)(const char *name, void **out, int version, uint64_t flags, int *status);
+#define GET_ADDRESS "cuGetProcAddress_v2"
+
+#endif
