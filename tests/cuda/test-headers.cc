@@ -32,6 +32,7 @@ extern const absent cuFuncLoad;
 #endif
 #if CUDA_VERSION < 12080
 extern const absent cuMemcpyBatchAsync;
+#define CUDA_ERROR_CONTAINED GPU_CONTAINED /* which such a driver does not return */
 #elif CUDA_VERSION >= 13000
 #undef cuMemcpyBatchAsync
 extern "C" std::remove_pointer_t<PFN_cuMemcpyBatchAsync_v12080> cuMemcpyBatchAsync;
