@@ -21,7 +21,10 @@ struct fields {
     size_t width; /* of the table */
     size_t cross_count;
     size_t cross_width;
+    size_t index_count;
     size_t prefills;
+    int64_t encoder_tokens;
+    uint32_t flavour;
     int64_t block;
 };
 
@@ -41,21 +44,22 @@ static size_t columns(const json_t *meta, const char *name)
     return (size_t)json_integer_value(json_array_get(shape, 1));
 }
 
-static void read_fields(const json_t *meta, int64_t block, struct fields *f)
+static void read_fields(const json_t *meta, uint32_t flavour, int64_t block, struct fields *f)
 {
-    *f = (struct fields){.block = block};
+    *f = (struct fields){.flavour = flavour, .block = block};
     f->lens = values(meta, "seq_lens_tensor", &f->seqs);
     f->starts = values(meta, "query_start_loc", NULL);
     f->slots = values(meta, "slot_mapping", &f->slot_count);
     f->table = values(meta, "block_tables", NULL);
     f->width = columns(meta, "block_tables");
     f->indptr = values(meta, "paged_kv_indptr", NULL);
-    f->indices = values(meta, "paged_kv_indices", NULL);
+    f->indices = values(meta, "paged_kv_indices", &f->index_count);
     f->encoder_lens = values(meta, "encoder_seq_lens_tensor", NULL);
     f->cross_slots = values(meta, "cross_slot_mapping", &f->cross_count);
     f->cross_table = values(meta, "cross_block_tables", NULL);
     f->cross_width = columns(meta, "cross_block_tables");
     f->prefills = (size_t)golden_int(meta, "num_prefills", 0);
+    f->encoder_tokens = golden_int(meta, "num_encoder_tokens", 0);
 }
 
 static void free_fields(struct fields *f)
@@ -81,19 +85,66 @@ static uint32_t pages_of(const struct fields *f, int64_t tokens)
     return (uint32_t)((tokens + f->block - 1) / f->block);
 }
 
+static int64_t context_of(const struct fields *f, size_t i)
+{
+    return f->lens[i] - (f->starts[i + 1] - f->starts[i]);
+}
+
+/* Page p of sequence i, which this flavour tells of every sequence. */
+static int64_t page_at(const struct fields *f, size_t i, size_t p)
+{
+    const size_t at = (size_t)f->indptr[i] + p;
+
+    return at < f->index_count ? f->indices[at] : 0;
+}
+
+/* Cells of row i up to its last block: zeros behind that are padding. */
+static uint32_t cells_of(const struct fields *f, size_t i)
+{
+    size_t cells = f->width;
+
+    while (cells > 0 && f->table[i * f->width + cells - 1] == 0)
+        cells--;
+    return (uint32_t)cells;
+}
+
+/* A prompt's row shows what was computed before, its whole list, or nothing; decodes show their list. */
+static bool is_hit(const struct fields *f, size_t i)
+{
+    const int64_t context = context_of(f, i);
+    const uint32_t cells = cells_of(f, i);
+
+    if (i >= f->prefills || context == 0 || cells == 0)
+        return false;
+    return f->flavour != ATTN_FLASHINFER || cells * f->block <= context || context + 1 == f->lens[i];
+}
+
+/* Rows of prompts without a hit are there with chunked prefill, or with FlashAttention beside a hit. */
+static bool is_chunked(const struct fields *f)
+{
+    bool shown = false, hit = false;
+
+    for (size_t i = 0; i < f->prefills; i++) {
+        hit = hit || is_hit(f, i);
+        shown = shown || (cells_of(f, i) > 0 && !is_hit(f, i));
+    }
+    return shown && !(hit && f->flavour == ATTN_FLASH_ATTN);
+}
+
 /* Blocks of sequence i: from pages or the table, or where its new tokens went. */
 static void find_blocks(const struct fields *f, size_t i, struct attn_blocks *out, int64_t *list)
 {
-    const uint32_t count = pages_of(f, f->lens[i]);
-    const int64_t context = f->lens[i] - (f->starts[i + 1] - f->starts[i]);
+    const uint32_t cells = cells_of(f, i), pages = pages_of(f, f->lens[i]);
+    const uint32_t count = cells > pages ? cells : pages;
+    const int64_t context = context_of(f, i);
 
     if (is_profile(f))
         return;
     for (uint32_t p = 0; p < count; p++)
-        if (f->indptr != NULL)
-            list[p] = f->indices[f->indptr[i] + p];
+        if (f->indptr != NULL && p < pages)
+            list[p] = page_at(f, i, p);
         else
-            list[p] = p < f->width ? f->table[i * f->width + p] : 0;
+            list[p] = p < cells ? f->table[i * f->width + p] : 0;
     for (int64_t t = context; t < f->lens[i]; t++) {
         const int64_t slot = f->slots[f->starts[i] + t - context];
         if (slot >= 0)
@@ -102,26 +153,31 @@ static void find_blocks(const struct fields *f, size_t i, struct attn_blocks *ou
     out->kind = ATTN_BLOCKS_LIST;
     out->count = count;
     out->blocks = list;
+    out->computed = !is_hit(f, i)                   ? 0
+                    : f->flavour == ATTN_FLASHINFER ? cells
+                                                    : (uint32_t)(context / f->block);
 }
 
-/* Blocks of its encoder: from the table in decodes, from slots in prompts. */
+/* Blocks of its encoder: a decode's row of the table, of its whole width; a prompt's slots. */
 static void find_cross(const struct fields *f, size_t i, struct attn_blocks *out, int64_t *list)
 {
+    const uint32_t pages = pages_of(f, f->encoder_lens[i]);
+    const bool prompt = i < f->prefills;
     size_t first = 0;
 
     if (f->cross_slots == NULL || f->cross_table == NULL)
         return;
-    out->kind = ATTN_BLOCKS_LIST;
-    out->count = pages_of(f, f->encoder_lens[i]);
-    out->blocks = list;
     for (size_t s = 0; s < i; s++)
         first += (size_t)f->encoder_lens[s];
+    out->kind = ATTN_BLOCKS_LIST;
+    out->count = !prompt && f->cross_width > pages ? (uint32_t)f->cross_width : pages;
+    out->blocks = list;
     for (uint32_t p = 0; p < out->count; p++) {
         const size_t at = first + (size_t)(p * f->block);
-        if (p < f->cross_width)
-            list[p] = f->cross_table[i * f->cross_width + p];
-        else
+        if (prompt)
             list[p] = at < f->cross_count ? f->cross_slots[at] / f->block : 0;
+        else
+            list[p] = p < f->cross_width ? f->cross_table[i * f->cross_width + p] : 0;
     }
 }
 
@@ -134,8 +190,9 @@ static int32_t add(const struct fields *f, size_t i, struct attn_builder *builde
     ATTN_INIT(&args);
     find_blocks(f, i, &blocks, room);
     args.query_len = (uint32_t)(f->starts[i + 1] - f->starts[i]);
-    args.context_len = (uint32_t)f->lens[i] - args.query_len;
+    args.context_len = (uint32_t)context_of(f, i);
     args.prompt = i < f->prefills;
+    args.prefix_hit = blocks.kind != 0 && is_hit(f, i);
     args.blocks = &blocks;
     if (f->encoder_lens != NULL) {
         args.encoder_len = (uint32_t)f->encoder_lens[i];
@@ -156,9 +213,8 @@ static uint32_t dtype_of(const json_t *meta, const char *name)
                                                    : ATTN_F16;
 }
 
-static int32_t make(const json_t *meta, uint32_t flavour, const struct fields *f,
-                    struct attn_backend *backend, struct trace_step *step, struct attn_builder **builder,
-                    struct attn_error *err)
+static int32_t make(const json_t *meta, const struct fields *f, struct attn_backend *backend,
+                    struct trace_step *step, struct attn_builder **builder, struct attn_error *err)
 {
     static const char *const modalities[] = {"image"};
     struct attn_builder_params params;
@@ -173,11 +229,13 @@ static int32_t make(const json_t *meta, uint32_t flavour, const struct fields *f
     step->max_len = encoder > step->max_len ? (uint32_t)encoder : step->max_len;
     step->has_cross = f->encoder_lens != NULL;
     step->group.block = step->cross.block = (uint32_t)f->block;
-    step->group.max_blocks = step->cross.max_blocks = pages_of(f, step->max_len) + 1;
+    const size_t width = f->width > f->cross_width ? f->width : f->cross_width;
+    const uint32_t pages = pages_of(f, step->max_len);
+    step->group.max_blocks = step->cross.max_blocks = (width > pages ? (uint32_t)width : pages) + 1;
     ATTN_INIT(&params);
-    params.flavour = flavour;
+    params.flavour = f->flavour;
     params.group = &step->group;
-    params.chunked = f->prefills > 0 && f->width > 0;
+    params.chunked = is_chunked(f);
     params.max_seqs = step->seqs;
     params.max_tokens = step->tokens;
     params.heads = (uint32_t)golden_int(meta, "num_qo_heads", 1);
@@ -214,6 +272,21 @@ static void set_slots(uint64_t *bytes, uint32_t field, const int64_t *slots, siz
         memcpy((char *)bytes + record->offset, slots, count * sizeof(int64_t));
 }
 
+/* A step of decodes writes nothing for encoders: cross slots and the count of tokens are as was recorded. */
+static void set_decodes(uint64_t *bytes, const struct fields *f)
+{
+    struct attn_serialised_header *header = (struct attn_serialised_header *)(void *)bytes;
+    struct attn_serialised_record *slots = find(bytes, ATTN_FIELD_CROSS_SLOT_MAPPING);
+    struct attn_serialised_record *tokens = find(bytes, ATTN_FIELD_NUM_ENCODER_TOKENS);
+
+    if (f->prefills > 0 || f->cross_slots == NULL || slots == NULL || tokens == NULL)
+        return;
+    tokens->value = f->encoder_tokens;
+    slots->shape[0] = f->cross_count;
+    slots->offset = (header->bytes + 7) / 8 * 8;
+    header->bytes = slots->offset + f->cross_count * sizeof(int64_t);
+}
+
 /* Recorded slots may begin within a block, which no list of blocks says: through bytes and back. */
 static int32_t set_all_slots(const struct fields *f, struct attn_builder *builder,
                              struct attn_metadata **metadata, struct attn_error *err)
@@ -223,11 +296,13 @@ static int32_t set_all_slots(const struct fields *f, struct attn_builder *builde
 
     if (status != ATTN_E_SIZE)
         return status;
-    uint64_t *bytes = golden_memory((size_t)size / 8 + 1, 8);
+    uint64_t *bytes = golden_memory((size_t)size / 8 + 1 + f->cross_count, 8);
     status = attn_metadata_serialise(*metadata, bytes, size, &size, err);
     if (status == ATTN_OK) {
+        set_decodes(bytes, f);
         set_slots(bytes, ATTN_FIELD_SLOT_MAPPING, f->slots, f->slot_count);
         set_slots(bytes, ATTN_FIELD_CROSS_SLOT_MAPPING, f->cross_slots, f->cross_count);
+        size = ((const struct attn_serialised_header *)(const void *)bytes)->bytes;
         status = attn_builder_restore(builder, bytes, size, NULL, metadata, err);
     }
     free(bytes);
@@ -241,11 +316,11 @@ int32_t trace_build(const json_t *meta, uint32_t flavour, int64_t block, struct 
     struct fields f;
 
     *step = (struct trace_step){.seqs = 0};
-    read_fields(meta, block, &f);
+    read_fields(meta, flavour, block, &f);
     int32_t status =
         f.lens != NULL && f.starts != NULL && f.slots != NULL && f.seqs > 0 ? ATTN_OK : ATTN_E_INVALID;
     if (status == ATTN_OK)
-        status = make(meta, flavour, &f, backend, step, builder, err);
+        status = make(meta, &f, backend, step, builder, err);
     int64_t *room = golden_memory((f.seqs + 1) * 2 * (step->group.max_blocks + (size_t)1), sizeof *room);
     if (status == ATTN_OK)
         status = attn_builder_reset(*builder, err);
