@@ -71,7 +71,7 @@ static void check_nested(struct golden *g, const json_t *expected)
     append_forced(actual);
     selection_leave(&outer);
     append_forced(actual);
-    golden_begin(g, "nested_force");
+    golden_begin_model(g, "nested_force");
     golden_same(g, "nested_force", expected, actual, NULL);
     golden_end(g);
     json_decref(actual);
@@ -86,7 +86,7 @@ void check_selector(struct golden *g, const json_t *data)
 
     json_array_foreach(json_object_get(data, "rows"), i, row)
     {
-        golden_begin(g, "rows[%zu] %s", i, golden_text(row, "plat", "?"));
+        golden_begin_model(g, "rows[%zu] %s", i, golden_text(row, "plat", "?"));
         check_row(g, row);
         golden_end(g);
     }
@@ -94,7 +94,7 @@ void check_selector(struct golden *g, const json_t *data)
         json_t *actual = json_array();
         for (i = 0; i < selection_name_count; i++)
             json_array_append_new(actual, json_string(selection_names[i]));
-        golden_begin(g, "backend_names");
+        golden_begin_model(g, "backend_names");
         golden_same(g, "backend_names", names, actual, NULL);
         golden_end(g);
         json_decref(actual);

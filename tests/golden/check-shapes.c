@@ -238,7 +238,7 @@ static void check_head_sizes(struct golden *g, const json_t *sizes)
         json_t *actual = json_array();
         for (uint32_t i = 0; i < count; i++)
             json_array_append_new(actual, json_integer(dims[i]));
-        golden_begin(g, "head_sizes.%s", name);
+        golden_begin_model(g, "head_sizes.%s", name);
         golden_same(g, "head sizes", list, actual, NULL);
         golden_end(g);
         json_decref(actual);
@@ -283,14 +283,14 @@ void check_shapes(struct golden *g, const json_t *data)
             table++;
         if (table < sizeof tables / sizeof *tables) {
             for (size_t i = 0; i < json_array_size(value); i++) {
-                golden_begin(g, "%s[%zu]", key, i);
+                golden_begin_model(g, "%s[%zu]", key, i);
                 tables[table].check(g, at(value, i));
                 golden_end(g);
             }
         } else if (strcmp(key, "head_sizes") == 0) {
             check_head_sizes(g, value);
         } else if (strncmp(key, "flashinfer_metadata_head_dim_", 29) == 0) {
-            golden_begin(g, "%s", key);
+            golden_begin_model(g, "%s", key);
             check_metadata_head_dim(g, key, value);
             golden_end(g);
         } else {

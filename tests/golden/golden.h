@@ -20,7 +20,10 @@ struct golden {
     const char *file; /* "slot_mapping.json" */
     unsigned long passed;
     unsigned long failed;
+    unsigned long model_passed; /* of these, those that compat and selection.c answered */
+    unsigned long model_failed;
     bool bad;       /* the case at hand has failed */
+    bool model;     /* it is the test's own model of the original that answers it, not libattn */
     char name[128]; /* of the case at hand */
     struct attn_context *context;
     const char *plugin_directory; /* another one that is searched for plugins, or NULL */
@@ -29,9 +32,13 @@ struct golden {
 /* ---------------------------------------------------------------- report.c: cases */
 
 void golden_begin(struct golden *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a case that the test's own model of the original answers, without libattn. */
+void golden_begin_model(struct golden *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Says once per case what differs. */
 void golden_differ(struct golden *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void golden_end(struct golden *g);
+/* How many cases passed and failed, of libattn, of the model, and of both. */
+void golden_print_counts(const struct golden *g);
 /* A file or row that cannot be read is a failed case of its own. */
 void golden_broken(struct golden *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -113,6 +113,6 @@ int main(int argc, char **argv)
     }
     golden_context_end(&g);
     rules_print();
-    printf("%lu passed, %lu failed\n", g.passed, g.failed);
+    golden_print_counts(&g);
     return g.failed == 0 ? 0 : 1;
 }

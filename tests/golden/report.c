@@ -5,14 +5,29 @@
 
 #include "golden.h"
 
+static void begin(struct golden *g, bool model, const char *format, va_list args)
+{
+    vsnprintf(g->name, sizeof g->name, format, args);
+    g->bad = false;
+    g->model = model;
+}
+
 void golden_begin(struct golden *g, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    vsnprintf(g->name, sizeof g->name, format, args);
+    begin(g, false, format, args);
     va_end(args);
-    g->bad = false;
+}
+
+void golden_begin_model(struct golden *g, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    begin(g, true, format, args);
+    va_end(args);
 }
 
 void golden_differ(struct golden *g, const char *format, ...)
@@ -31,10 +46,22 @@ void golden_differ(struct golden *g, const char *format, ...)
 
 void golden_end(struct golden *g)
 {
-    if (g->bad)
+    if (g->bad) {
         g->failed++;
-    else
+        g->model_failed += g->model;
+    } else {
         g->passed++;
+        g->model_passed += g->model;
+    }
+}
+
+void golden_print_counts(const struct golden *g)
+{
+    printf("judged by libattn: %lu passed, %lu failed\n", g->passed - g->model_passed,
+           g->failed - g->model_failed);
+    printf("judged by the test's own model of the original: %lu passed, %lu failed\n", g->model_passed,
+           g->model_failed);
+    printf("%lu passed, %lu failed\n", g->passed, g->failed);
 }
 
 void golden_broken(struct golden *g, const char *format, ...)
