@@ -7,17 +7,21 @@
 ATTN_PLUGIN_NOTE(GPU_VENDOR_NAME, "libattn", GPU_PLUGIN_VERSION, "hip/rocm-flash", ATTN_CLASS_ACCELERATOR,
                  ATTN_CPU_BASELINE);
 
-/* The one thing to say of encoders and cross-attention, whatever the device and the rest of the problem are.
- */
+/* All there is to say of encoders and cross-attention, whatever the device and the rest of the problem. */
 static void refuse_encoders(struct attn_query *out)
 {
-    struct attn_reason why = {.code = ATTN_REASON_ENC_DEC_ROCM_HIP};
-
-    snprintf(why.field, sizeof why.field, "type");
-    snprintf(why.wanted, sizeof why.wanted, "decoder or encoder_only");
-    snprintf(why.text, sizeof why.text, "ROCm/HIP is not currently supported with encoder/decoder models.");
     attn__caps_begin(out, 0);
-    attn__caps_add(out, &why);
+    out->accepted = 0;
+    out->reason_count = 1;
+    if (out->reason_capacity == 0)
+        return;
+    struct attn_reason *reason = &out->reasons[0];
+    memset(reason, 0, sizeof *reason);
+    reason->code = ATTN_REASON_ENC_DEC_ROCM_HIP;
+    snprintf(reason->field, sizeof reason->field, "type");
+    snprintf(reason->wanted, sizeof reason->wanted, "decoder or encoder_only");
+    snprintf(reason->text, sizeof reason->text,
+             "ROCm/HIP is not currently supported with encoder/decoder models.");
 }
 
 static int32_t query_rocm_flash(struct attn_instance *instance, const struct attn_device *device,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "fail.h"
+#include "flavour.h"
 #include "state.h"
 
 void attn__capture_drop(struct attn__capture *capture)
@@ -29,6 +30,7 @@ static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct
     layout->groups = groups;
     layout->max_batch = max_batch;
     layout->max_len = core->params.max_capture_len;
+    layout->max_tokens = core->params.capture_tokens;
     layout->index_dtype = core->params.index_dtype;
     layout->cross_width = core->cross_width;
     layout->group = calloc(groups, sizeof *layout->group);
@@ -106,6 +108,10 @@ int32_t attn__state_begin_capture(struct attn_state_impl *state, uint32_t max_ba
     if (state->batch != 0 || state->capture != NULL)
         return attn__fail(err, ATTN_E_STATE, 0, "state", "attn_state_begin_capture: the state %s",
                           state->batch != 0 ? "is of a captured size itself" : "captures already");
+    if (state->core->params.capture_tokens > state->core->params.max_capture_len)
+        return attn__fail(err, ATTN_E_INVALID, 0, "capture_tokens",
+                          "capture_tokens is %u; at most max_capture_len, %u, is accepted",
+                          state->core->params.capture_tokens, state->core->params.max_capture_len);
     if (max_batch == 0 || max_batch > state->core->max_seqs)
         return attn__fail(err, ATTN_E_INVALID, 0, "max_batch",
                           "max_batch is %u; 1 to %u, the largest max_seqs, are accepted", max_batch,
@@ -171,9 +177,10 @@ static int32_t make_clone(struct attn_state_impl *state, const struct attn_state
     clone->capture = state->capture;
     clone->capture->refs++;
     clone->batch = args->batch;
+    clone->tokens = args->tokens != 0 ? args->tokens : 1;
     clone->cross = args->encoder_decoder != 0;
     attn__capture_fields(&clone->capture->layout, &clone->capture->place, &core->problems[0], clone->batch,
-                         clone->cross, &clone->fields);
+                         clone->tokens, clone->cross, &clone->fields);
     *out = clone;
     if (!core->infer)
         return ATTN_OK;
@@ -188,6 +195,29 @@ static int32_t make_clone(struct attn_state_impl *state, const struct attn_state
     return ATTN_OK;
 }
 
+/* Several query tokens of each sequence: FlashAttention's builder alone takes such decodes. */
+static int32_t check_tokens(const struct attn__state_core *core, const struct attn_state_capture_args *args,
+                            struct attn_error *err)
+{
+    if (args->tokens > core->params.capture_tokens)
+        return attn__fail(err, ATTN_E_INVALID, 0, "tokens",
+                          "tokens is %u; 1 to %u, capture_tokens of the state, are accepted", args->tokens,
+                          core->params.capture_tokens);
+    if (args->tokens > 1 && core->params.flavour != ATTN_FLASH_ATTN)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "tokens",
+                          "tokens is %u; a decode of the %s flavour has one token", args->tokens,
+                          attn__flavour_name(core->params.flavour));
+    for (uint32_t i = 0; i < core->count; i++)
+        if (core->problems[i].type != ATTN_ENCODER &&
+            (args->tokens > core->problems[i].max_q ||
+             (uint64_t)args->batch * args->tokens > core->problems[i].max_rows))
+            return attn__fail(err, ATTN_E_INVALID, 0, "tokens",
+                              "%u sequences of %u tokens are more than max_q=%u and max_rows=%u of class %u",
+                              args->batch, args->tokens, core->problems[i].max_q, core->problems[i].max_rows,
+                              i);
+    return ATTN_OK;
+}
+
 static int32_t check_capture(const struct attn_state_impl *state, const struct attn_state_capture_args *args,
                              struct attn_error *err)
 {
@@ -199,7 +229,8 @@ static int32_t check_capture(const struct attn_state_impl *state, const struct a
         return attn__fail(err, ATTN_E_INVALID, 0, "batch",
                           "batch is %u; 1 to %u, the capture's, are accepted", args->batch,
                           state->capture->layout.max_batch);
-    return args->encoder_decoder != 0 ? check_cross(state->core, err) : ATTN_OK;
+    const int32_t status = check_tokens(state->core, args, err);
+    return status == ATTN_OK && args->encoder_decoder != 0 ? check_cross(state->core, err) : status;
 }
 
 int32_t attn__state_capture_metadata(struct attn_state_impl *state,

@@ -13,6 +13,18 @@ int32_t attn__step_number(const struct attn__step_view *step, uint32_t field, ui
     return status;
 }
 
+int32_t attn__step_tokens(const struct attn__step_view *step, uint32_t *out, struct attn_error *err)
+{
+    int64_t all, decodes = 0;
+    int32_t status = attn__step_number(step, ATTN_FIELD_MAX_QUERY_LEN, 0, &all, err);
+
+    if (status == ATTN_OK)
+        status = attn__step_number(step, ATTN_FIELD_DECODE_QUERY_LEN, 0, &decodes, err);
+    all = all > decodes ? all : decodes;
+    *out = status == ATTN_OK && all > 1 ? (uint32_t)all : 1;
+    return status;
+}
+
 /* ---------------------------------------------------------------- members of a batch */
 
 /* Points a member at an array of the capture buffers; returns its host copy, or NULL if the host has none. */
@@ -59,8 +71,13 @@ static void set_queries(const struct attn__step_view *step, const struct attn_pr
     batch->max_q = step->max_q != 0 ? step->max_q : bound;
     batch->q_offsets = step->starts.device;
     host->q_offsets = step->starts.host;
-    if (step->state->batch != 0)
-        host->q_offsets = set_capture(step, &step->state->capture->layout.starts, &batch->q_offsets);
+    if (step->state->batch == 0)
+        return;
+    const uint32_t tokens = step->state->tokens;
+    const struct attn__capture_array starts = attn__capture_starts(&step->state->capture->layout, tokens);
+    host->q_offsets = set_capture(step, &starts, &batch->q_offsets);
+    batch->num_tokens = seqs * tokens;
+    batch->max_q = tokens;
 }
 
 /* Sets the block table; *out_found is false if it has no columns, because nothing is cached. */
@@ -182,7 +199,8 @@ static int32_t set_self(const struct attn__step_view *step, uint32_t i, struct a
     if (status != ATTN_OK)
         return status;
     const uint32_t seqs = state->batch != 0 ? state->batch : (uint32_t)lens.shape[0];
-    if (state->batch != 0 && lens.kind != ATTN_VIEW_NULL && lens.shape[0] != seqs)
+    if (state->batch != 0 && lens.kind != ATTN_VIEW_NULL &&
+        (lens.shape[0] > seqs || (state->tokens == 1 && lens.shape[0] != seqs)))
         return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens_tensor",
                           "the step has %llu sequences; the graph was captured for %u",
                           (unsigned long long)lens.shape[0], seqs);

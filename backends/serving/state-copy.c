@@ -46,14 +46,14 @@ static int32_t get_table(const struct attn__step_copy *copy, uint32_t field, uin
                          struct attn_error *err)
 {
     const struct attn__capture_layout *l = &copy->clone->capture->layout;
-    const int32_t status = get_input(copy, field, index, array, copy->clone->batch, out, err);
+    const int32_t status = get_input(copy, field, index, array, copy->seqs, out, err);
 
     if (status != ATTN_OK)
         return status;
     if (out->view.rank != 2 || out->view.shape[1] != width)
-        return fail_shape(field, &out->view, copy->clone->batch, width, err);
+        return fail_shape(field, &out->view, copy->seqs, width, err);
     out->to_stride = l->row_stride;
-    out->rows = copy->clone->batch;
+    out->rows = copy->seqs;
     out->bytes = (uint64_t)width * 4;
     return ATTN_OK;
 }
@@ -120,7 +120,7 @@ static int32_t each_table(struct attn__step_copy *copy, uint32_t g, input_fn fn,
 {
     const struct attn__capture_layout *l = &copy->clone->capture->layout;
     const struct attn__capture_group *group = &l->group[g];
-    const uint32_t batch = copy->clone->batch;
+    const uint32_t batch = copy->seqs;
     struct input input;
     int32_t status = get_input(copy, ATTN_FIELD_SEQ_LENS_TENSOR, g, &l->lens[g], batch, &input, err);
 
@@ -144,7 +144,7 @@ static int32_t get_pages(const struct attn__step_copy *copy, uint32_t g, struct 
                          struct attn_error *err)
 {
     const struct attn__capture_layout *l = &copy->clone->capture->layout;
-    const uint32_t batch = copy->clone->batch;
+    const uint32_t batch = copy->seqs;
     struct input input;
     int32_t status =
         get_input(copy, ATTN_FIELD_PAGED_KV_INDPTR, g, &l->group[g].indptr, (uint64_t)batch + 1, &input, err);
@@ -182,7 +182,7 @@ static int32_t check_pages(const struct attn__step_copy *copy, uint32_t g, const
     const int32_t *indptr = pages->indptr.host, *last = pages->last.host;
     const int32_t block = (int32_t)l->group[g].block;
 
-    for (uint32_t i = 0; i < copy->clone->batch; i++) {
+    for (uint32_t i = 0; i < copy->seqs; i++) {
         const int64_t count = (int64_t)indptr[i + 1] - indptr[i];
         const int64_t len = count > 0 ? (count - 1) * block + last[i] : 0;
         if (count < 0 || len < 0 || len > l->max_len)
@@ -199,7 +199,7 @@ static int32_t check_pages(const struct attn__step_copy *copy, uint32_t g, const
 static int32_t each_list(struct attn__step_copy *copy, uint32_t g, input_fn fn, struct attn_error *err)
 {
     const struct attn__capture_layout *l = &copy->clone->capture->layout;
-    const uint32_t batch = copy->clone->batch;
+    const uint32_t batch = copy->seqs;
     struct pages pages;
     int32_t status = get_pages(copy, g, &pages, err);
 
@@ -220,7 +220,7 @@ static int32_t each_cross(struct attn__step_copy *copy, input_fn fn, struct attn
 {
     const struct attn__state_core *core = copy->clone->core;
     const struct attn__capture_layout *l = &copy->clone->capture->layout;
-    const uint32_t batch = copy->clone->batch;
+    const uint32_t batch = copy->seqs;
     struct input input;
     int32_t status =
         get_input(copy, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0, &l->encoder_lens, batch, &input, err);
@@ -245,8 +245,8 @@ static int32_t each_input(struct attn__step_copy *copy, input_fn fn, struct attn
     copy->indices = 0;
     for (uint32_t g = 0; g < l->groups && status == ATTN_OK; g++) {
         struct input slots;
-        status =
-            get_input(copy, ATTN_FIELD_SLOT_MAPPING, g, &l->group[g].slots, copy->clone->batch, &slots, err);
+        status = get_input(copy, ATTN_FIELD_SLOT_MAPPING, g, &l->group[g].slots,
+                           (uint64_t)copy->seqs * copy->clone->tokens, &slots, err);
         if (status == ATTN_OK)
             status = fn(copy, &slots, err);
         if (status == ATTN_OK)
@@ -255,13 +255,54 @@ static int32_t each_input(struct attn__step_copy *copy, input_fn fn, struct attn
     return status == ATTN_OK && copy->clone->cross ? each_cross(copy, fn, err) : status;
 }
 
+/* Sequences of the graph that the step does not have: they write no cache, and see the first tokens of block
+ * 0. */
+static void pad_image(const struct attn__step_copy *copy)
+{
+    const struct attn__capture_layout *l = &copy->clone->capture->layout;
+    const uint64_t seqs = copy->seqs, batch = copy->clone->batch, tokens = copy->clone->tokens;
+
+    for (uint32_t g = 0; g < l->groups && seqs < batch; g++) {
+        int32_t *lens = (int32_t *)(void *)(copy->image + l->lens[g].offset);
+        memset(copy->image + l->group[g].slots.offset + seqs * tokens * sizeof(int64_t), 0xff,
+               (batch - seqs) * tokens * sizeof(int64_t));
+        for (uint64_t i = seqs; i < batch; i++)
+            lens[i] = (int32_t)tokens;
+    }
+    if (seqs < batch) /* rows of block tables */
+        memset(copy->image + l->rows + seqs * l->row_stride, 0, (batch - seqs) * l->row_stride);
+}
+
+/* How many sequences there are; a step of one token each is as large as its graph. */
+static int32_t count_seqs(struct attn__step_copy *copy, struct attn_error *err)
+{
+    int64_t decodes;
+    const int32_t status = attn__step_number(&copy->step, ATTN_FIELD_NUM_DECODE_TOKENS, 0, &decodes, err);
+
+    copy->seqs = copy->clone->tokens == 1 ? copy->clone->batch : (uint32_t)decodes / copy->clone->tokens;
+    return status;
+}
+
 int32_t attn__step_copy_check(struct attn__step_copy *copy, struct attn_error *err)
 {
     copy->on_host = true;
-    return each_input(copy, check_input, err);
+    int32_t status = count_seqs(copy, err);
+
+    if (status == ATTN_OK)
+        status = each_input(copy, check_input, err);
+    if (status != ATTN_OK || copy->on_host || copy->seqs == copy->clone->batch)
+        return status;
+    return attn__fail(
+        err, ATTN_E_UNSUPPORTED, 0, "num_decode_tokens",
+        "the step has %u sequences and is known to the device alone; the graph's %u are accepted", copy->seqs,
+        copy->clone->batch);
 }
 
 int32_t attn__step_copy_run(struct attn__step_copy *copy, struct attn_error *err)
 {
-    return each_input(copy, copy_input, err);
+    const int32_t status = each_input(copy, copy_input, err);
+
+    if (status == ATTN_OK && copy->image != NULL)
+        pad_image(copy);
+    return status;
 }

@@ -10,6 +10,7 @@ struct attn__step_copy {
     const struct attn_state_impl *clone;
     struct attn__step_view step;
     char *image;      /* where on the host; NULL: the arrays are copied from device to device */
+    uint32_t seqs;    /* of the step; the clone's, or fewer where the copy pads */
     bool on_host;     /* the host has all values of the step */
     uint64_t end;     /* end of what the step fills */
     uint64_t indices; /* FlashInfer's page indices of the groups so far */

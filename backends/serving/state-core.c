@@ -204,6 +204,7 @@ static struct attn__state_core *new_core(const struct attn_serving_host *host, u
     core->params = *params;
     core->params.groups = params->groups != 0 ? params->groups : 1;
     core->params.steps = params->steps != 0 ? params->steps : 1;
+    core->params.capture_tokens = params->capture_tokens != 0 ? params->capture_tokens : 1;
     core->params.index_dtype = params->index_dtype != 0 ? params->index_dtype : (uint32_t)ATTN_INT32;
     core->infer = params->flavour == ATTN_FLASHINFER;
     core->problems = calloc(count, sizeof *core->problems);

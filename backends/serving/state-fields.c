@@ -49,7 +49,7 @@ static bool place_rows(struct attn__capture_layout *l)
  * reads. */
 static bool place_constants(struct attn__capture_layout *l)
 {
-    bool fits = place_array(&l->starts, (uint64_t)l->max_batch + 1, 4, &l->bytes);
+    bool fits = place_array(&l->starts, l->max_tokens * (l->max_batch + UINT64_C(1)), 4, &l->bytes);
 
     for (uint32_t g = 0; g < l->groups && fits && l->flavour == ATTN_FLASHINFER; g++)
         fits = place_array(&l->group[g].table, (uint64_t)l->max_batch * l->group[g].width, 4, &l->bytes);
@@ -66,8 +66,8 @@ bool attn__capture_layout(struct attn__capture_layout *l)
 
     for (uint32_t g = 0; g < l->groups && fits; g++) {
         struct attn__capture_group *group = &l->group[g];
-        fits =
-            place_array(&group->slots, batch, 8, &l->bytes) && place_array(&l->lens[g], batch, 4, &l->bytes);
+        fits = place_array(&group->slots, batch * l->max_tokens, 8, &l->bytes) &&
+               place_array(&l->lens[g], batch, 4, &l->bytes);
         if (fits && infer)
             fits = place_array(&group->indptr, batch + 1, 4, &l->bytes) &&
                    place_array(&group->last_page_lens, batch, 4, &l->bytes);
@@ -96,13 +96,17 @@ void attn__capture_fill(const struct attn__capture_layout *l, char *image)
 {
     const uint64_t batch = l->max_batch;
 
-    fill_i32(image, &l->starts, batch + 1, 0, 1);
+    for (uint32_t tokens = 1; tokens <= l->max_tokens; tokens++) {
+        const struct attn__capture_array starts = attn__capture_starts(l, tokens);
+        fill_i32(image, &starts, batch + 1, 0, (int32_t)tokens);
+    }
     for (uint32_t g = 0; g < l->groups; g++) {
         const struct attn__capture_group *group = &l->group[g];
-        memset(image + group->slots.offset, 0xff, batch * sizeof(int64_t));
-        /* FlashInfer graphs are captured with one full page of each sequence, others with one token. */
+        memset(image + group->slots.offset, 0xff, batch * l->max_tokens * sizeof(int64_t));
+        /* FlashInfer graphs are captured with one full page of each sequence, others with as many tokens as
+         * queries. */
         const bool infer = l->flavour == ATTN_FLASHINFER;
-        fill_i32(image, &l->lens[g], batch, infer ? (int32_t)group->block : 1, 0);
+        fill_i32(image, &l->lens[g], batch, infer ? (int32_t)group->block : (int32_t)l->max_tokens, 0);
         if (!infer)
             continue;
         fill_i32(image, &group->indptr, batch + 1, 0, 1);
@@ -159,19 +163,19 @@ static bool has(const struct attn__capture_layout *l, uint32_t field)
 }
 
 static void show_numbers(const struct attn__capture_layout *l, const struct attn_problem *problem,
-                         uint32_t batch, struct attn_metadata_impl *m)
+                         uint32_t batch, uint32_t tokens, struct attn_metadata_impl *m)
 {
     const struct {
         uint32_t field;
         int64_t value;
     } numbers[] = {{ATTN_FIELD_NUM_PREFILLS, 0},
                    {ATTN_FIELD_NUM_PREFILL_TOKENS, 0},
-                   {ATTN_FIELD_NUM_DECODE_TOKENS, batch},
+                   {ATTN_FIELD_NUM_DECODE_TOKENS, (int64_t)batch * tokens},
                    {ATTN_FIELD_MAX_PREFILL_SEQ_LEN, 0},
                    {ATTN_FIELD_USE_CUDA_GRAPH, 1},
-                   {ATTN_FIELD_MAX_QUERY_LEN, 1},
-                   {ATTN_FIELD_MAX_DECODE_QUERY_LEN, 1},
-                   {ATTN_FIELD_DECODE_QUERY_LEN, 1},
+                   {ATTN_FIELD_MAX_QUERY_LEN, tokens},
+                   {ATTN_FIELD_MAX_DECODE_QUERY_LEN, tokens},
+                   {ATTN_FIELD_DECODE_QUERY_LEN, tokens},
                    {ATTN_FIELD_NUM_QO_HEADS, problem->heads},
                    {ATTN_FIELD_NUM_KV_HEADS, problem->kv_heads},
                    {ATTN_FIELD_HEAD_DIM, problem->head_dim},
@@ -185,12 +189,13 @@ static void show_numbers(const struct attn__capture_layout *l, const struct attn
 }
 
 static void show_group(const struct attn__capture_layout *l, const struct attn__capture_place *place,
-                       uint32_t batch, uint32_t g, struct attn_metadata_impl *m)
+                       uint32_t batch, uint32_t tokens, uint32_t g, struct attn_metadata_impl *m)
 {
     const struct attn__capture_group *group = &l->group[g];
     const bool infer = l->flavour == ATTN_FLASHINFER;
 
-    show_array(&group->slots, place, ATTN_INT64, batch, view_of(m, ATTN_FIELD_SLOT_MAPPING, g));
+    show_array(&group->slots, place, ATTN_INT64, (uint64_t)batch * tokens,
+               view_of(m, ATTN_FIELD_SLOT_MAPPING, g));
     show_table(&group->table, place, infer ? l->max_batch : batch, group->width,
                infer ? group->width * UINT64_C(4) : l->row_stride, view_of(m, ATTN_FIELD_BLOCK_TABLES, g));
     if (!infer) {
@@ -207,22 +212,23 @@ static void show_group(const struct attn__capture_layout *l, const struct attn__
 }
 
 void attn__capture_fields(const struct attn__capture_layout *l, const struct attn__capture_place *place,
-                          const struct attn_problem *problem, uint32_t batch, bool cross,
+                          const struct attn_problem *problem, uint32_t batch, uint32_t tokens, bool cross,
                           struct attn_metadata_impl *m)
 {
     m->flavour = l->flavour;
     m->groups = l->groups;
     m->modalities = 1; /* without index maps */
-    m->seqs = m->queries = m->tokens = batch;
-    m->max_q = 1;
+    m->seqs = m->queries = batch;
+    m->tokens = batch * tokens;
+    m->max_q = tokens;
     m->graph = 1;
     for (uint32_t i = 0; i < l->groups * ATTN_FIELDS; i++) {
         ATTN_INIT(&m->views[i]);
         attn__set_null(&m->views[i]);
     }
-    show_numbers(l, problem, batch, m);
+    show_numbers(l, problem, batch, tokens, m);
     for (uint32_t g = 0; g < l->groups; g++)
-        show_group(l, place, batch, g, m);
+        show_group(l, place, batch, tokens, g, m);
     if (l->flavour == ATTN_FLASHINFER)
         show_array(&l->starts, place, ATTN_INT32, (uint64_t)batch + 1,
                    view_of(m, ATTN_FIELD_QUERY_START_LOC, 0));

@@ -34,6 +34,7 @@ struct attn__capture_layout {
     uint32_t groups;
     uint32_t max_batch;
     uint32_t max_len;
+    uint32_t max_tokens; /* most query tokens of a sequence */
     uint32_t index_dtype;
     uint32_t cross_width; /* 0: no cross-attention */
     uint64_t bytes;
@@ -42,7 +43,7 @@ struct attn__capture_layout {
     uint64_t row_stride;               /* bytes from one row to the next, the same in all tables */
     struct attn__capture_group *group; /* [groups] */
     struct attn__capture_array *lens;  /* [groups] */
-    struct attn__capture_array starts; /* query offsets of one token each: 0, 1, 2, ... */
+    struct attn__capture_array starts; /* [max_tokens][max_batch + 1]: multiples of 1, of 2, ... */
     struct attn__capture_array encoder_lens;
     struct attn__capture_array cross_table;
     struct attn__capture_array
@@ -63,7 +64,17 @@ struct attn__capture_place {
 
 /* Sets all fields of the metadata of a captured size; the caller has allocated metadata->views. */
 void attn__capture_fields(const struct attn__capture_layout *layout, const struct attn__capture_place *place,
-                          const struct attn_problem *problem, uint32_t batch, bool cross,
+                          const struct attn_problem *problem, uint32_t batch, uint32_t tokens, bool cross,
                           struct attn_metadata_impl *metadata);
+
+/* Where query offsets of sequences of `tokens` query tokens are. */
+static inline struct attn__capture_array attn__capture_starts(const struct attn__capture_layout *l,
+                                                              uint32_t tokens)
+{
+    struct attn__capture_array starts = l->starts;
+
+    starts.offset += (tokens - 1) * (l->max_batch + UINT64_C(1)) * sizeof(int32_t);
+    return starts;
+}
 
 #endif

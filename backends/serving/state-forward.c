@@ -113,7 +113,11 @@ int32_t attn__state_begin_forward(struct attn_state_impl *state, const struct at
         return attn__fail(err, ATTN_E_INVALID, 0, "state",
                           "attn_state_begin_forward: graphs are captured; clones can begin steps, or end it");
     const int32_t status = attn__state_find(state, metadata, &found, err);
-    return status == ATTN_OK ? attn__state_forward(found, metadata, stream, err) : status;
+    if (status != ATTN_OK) {
+        state->core->owner = NULL; /* after a failure there is no step */
+        return status;
+    }
+    return attn__state_forward(found, metadata, stream, err);
 }
 
 /* The step that was begun is this state's or a clone's of it. */

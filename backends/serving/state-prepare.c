@@ -5,12 +5,34 @@
 
 /* ---------------------------------------------------------------- which state */
 
-static struct attn_state_impl *find_clone(struct attn_state_impl *state, uint64_t batch)
+/* The clone for a step of decodes: of exactly its size, or where state pads, the smallest that has room. */
+static struct attn_state_impl *find_clone(const struct attn_state_impl *state, uint64_t seqs, uint32_t tokens)
 {
+    struct attn_state_impl *found = NULL;
+
     for (struct attn_state_impl *clone = state->clones; clone != NULL; clone = clone->next)
-        if (clone->batch == batch)
-            return clone;
-    return NULL;
+        if (clone->tokens == tokens && (tokens == 1 ? clone->batch == seqs : clone->batch >= seqs) &&
+            (found == NULL || clone->batch < found->batch))
+            found = clone;
+    return found;
+}
+
+static int32_t fail_size(const struct attn_state_impl *state, int64_t decodes, uint32_t tokens,
+                         struct attn_error *err)
+{
+    if (state->batch != 0 && state->tokens != tokens)
+        return attn__fail(err, ATTN_E_INVALID, 0, "max_query_len",
+                          "a sequence has %u new tokens; the graph was captured with %u of each", tokens,
+                          state->tokens);
+    return attn__fail(err, state->batch == 0 ? ATTN_E_STATE : ATTN_E_INVALID, 0, "num_decode_tokens",
+                      "num_decode_tokens is %lld, up to %u of a sequence; no graph of that size %s",
+                      (long long)decodes, tokens, state->batch == 0 ? "was captured" : "is this state's");
+}
+
+/* Sequences of a step of decodes that all have `tokens` query tokens; 0 if they have not. */
+static uint64_t count_seqs(int64_t decodes, uint32_t tokens)
+{
+    return (uint64_t)decodes % tokens == 0 ? (uint64_t)decodes / tokens : 0;
 }
 
 int32_t attn__state_find(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
@@ -18,6 +40,7 @@ int32_t attn__state_find(struct attn_state_impl *state, const struct attn_metada
 {
     const struct attn__step_view step = {.state = state, .metadata = metadata};
     int64_t graph, prompts, decodes;
+    uint32_t tokens = 1;
     int32_t status = attn__step_number(&step, ATTN_FIELD_USE_CUDA_GRAPH, 0, &graph, err);
 
     *out = state;
@@ -25,6 +48,8 @@ int32_t attn__state_find(struct attn_state_impl *state, const struct attn_metada
         status = attn__step_number(&step, ATTN_FIELD_NUM_PREFILL_TOKENS, 0, &prompts, err);
     if (status == ATTN_OK)
         status = attn__step_number(&step, ATTN_FIELD_NUM_DECODE_TOKENS, 0, &decodes, err);
+    if (status == ATTN_OK)
+        status = attn__step_tokens(&step, &tokens, err);
     if (status != ATTN_OK || (graph == 0 && state->batch == 0))
         return status;
     if (graph == 0)
@@ -32,15 +57,14 @@ int32_t attn__state_find(struct attn_state_impl *state, const struct attn_metada
                           "use_cuda_graph is 0; the state of a captured size takes steps of graphs");
     if (prompts != 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "num_prefill_tokens",
-                          "num_prefill_tokens is %lld; a graph of one token each has none",
-                          (long long)prompts);
-    if (state->batch == 0)
-        *out = find_clone(state, (uint64_t)decodes);
-    if (*out == NULL || (*out)->batch != (uint64_t)decodes)
-        return attn__fail(err, *out == NULL ? ATTN_E_STATE : ATTN_E_INVALID, 0, "num_decode_tokens",
-                          "num_decode_tokens is %lld; no graph of that size %s", (long long)decodes,
-                          *out == NULL ? "was captured" : "is this state's");
-    return ATTN_OK;
+                          "num_prefill_tokens is %lld; a graph of decodes has none", (long long)prompts);
+    const uint64_t seqs = count_seqs(decodes, tokens);
+    if (state->batch == 0 && seqs > 0)
+        *out = find_clone(state, seqs, tokens);
+    else if (state->tokens != tokens || seqs == 0 ||
+             (tokens == 1 ? seqs != state->batch : seqs > state->batch))
+        *out = NULL;
+    return *out != NULL ? ATTN_OK : fail_size(state, decodes, tokens, err);
 }
 
 /* ---------------------------------------------------------------- the copy */
@@ -70,23 +94,6 @@ static int32_t copy_image(struct attn__step_copy *copy, struct attn_error *err)
     return attn__staging_mark(&capture->images, host, status, copy->stream, err);
 }
 
-/* Graphs are captured with one query token of each sequence. */
-static int32_t check_queries(const struct attn__step_view *step, struct attn_error *err)
-{
-    int64_t all, decodes = 0;
-    int32_t status = attn__step_number(step, ATTN_FIELD_MAX_QUERY_LEN, 0, &all, err);
-
-    if (status == ATTN_OK)
-        status = attn__step_number(step, ATTN_FIELD_DECODE_QUERY_LEN, 0, &decodes, err);
-    if (status != ATTN_OK)
-        return status;
-    all = all > decodes ? all : decodes;
-    return all <= 1 ? ATTN_OK
-                    : attn__fail(err, ATTN_E_INVALID, 0, "max_query_len",
-                                 "a sequence has %lld new tokens; graphs are captured with one of each",
-                                 (long long)all);
-}
-
 bool attn__capture_holds(const struct attn__capture *capture, const struct attn_metadata_impl *metadata)
 {
     return capture->metadata == metadata && capture->step == metadata->step;
@@ -98,10 +105,7 @@ int32_t attn__capture_copy(const struct attn_state_impl *clone, const struct att
     struct attn__capture *capture = clone->capture;
     struct attn__step_copy copy = {
         .clone = clone, .step = {.state = clone, .metadata = metadata}, .on_host = true, .stream = stream};
-    int32_t status = check_queries(&copy.step, err);
-
-    if (status == ATTN_OK)
-        status = attn__step_copy_check(&copy, err);
+    int32_t status = attn__step_copy_check(&copy, err);
 
     if (status != ATTN_OK)
         return status;

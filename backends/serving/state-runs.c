@@ -259,7 +259,7 @@ static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct
         const struct attn__capture *capture = step->state->capture;
         out->slots = capture->place.device;
         out->slots.byte_offset += capture->layout.group[core->classes[i].group].slots.offset;
-        out->slot_count = step->state->batch;
+        out->slot_count = step->state->batch * step->state->tokens;
     }
     const struct attn_batch *main = &core->batches[(size_t)i * ATTN__RUNS];
     if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 && main->num_tokens < step->num_tokens)

@@ -36,6 +36,8 @@ static inline int32_t attn__step_get(const struct attn__step_view *step, uint32_
 /* The value of a field that is a number; 0 if the flavour has no such field. */
 int32_t attn__step_number(const struct attn__step_view *step, uint32_t field, uint32_t index, int64_t *out,
                           struct attn_error *err);
+/* The most query tokens of a sequence, at least 1, as the numbers of the metadata say. */
+int32_t attn__step_tokens(const struct attn__step_view *step, uint32_t *out, struct attn_error *err);
 
 /* Fills the batch of a run from the whole step; *out_found is false if the step has nothing for it. */
 int32_t attn__run_fill(const struct attn__step_view *step, uint32_t layer_class, struct attn__run *run,

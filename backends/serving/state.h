@@ -125,6 +125,7 @@ struct attn_state_impl {
     struct attn__capture *capture;  /* of a clone; of a state between begin_capture and end_capture */
     struct attn__plan_set *set;     /* the core's, or of a FlashInfer clone its own */
     uint32_t batch;                 /* of a clone: sequences of its graph; 0: this is no clone */
+    uint32_t tokens;                /* of a clone: query tokens of each sequence */
     bool cross;                     /* of a clone: the graph has cross-attention */
     struct attn_state_impl *parent; /* of a clone; NULL once the parent is destroyed */
     struct attn_state_impl *clones; /* list of those that attn_state_clone returned */

@@ -90,7 +90,7 @@ AT(attn_layer_class, problem, 0);
 AT(attn_layer_class, group, 8);
 AT(attn_layer_class, new_dtype, 12);
 
-SIZE(attn_state_params, 40);
+SIZE(attn_state_params, 48);
 AT(attn_state_params, struct_size, 0);
 AT(attn_state_params, flavour, 4);
 AT(attn_state_params, group, 8);
@@ -99,12 +99,13 @@ AT(attn_state_params, index_dtype, 20);
 AT(attn_state_params, max_capture_len, 24);
 AT(attn_state_params, steps, 28);
 AT(attn_state_params, cross, 32);
+AT(attn_state_params, capture_tokens, 40);
 
 SIZE(attn_state_capture_args, 16);
 AT(attn_state_capture_args, struct_size, 0);
 AT(attn_state_capture_args, batch, 4);
 AT(attn_state_capture_args, encoder_decoder, 8);
-AT(attn_state_capture_args, reserved, 12);
+AT(attn_state_capture_args, tokens, 12);
 
 SIZE(attn_state_step, 40);
 AT(attn_state_step, struct_size, 0);

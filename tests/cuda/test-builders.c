@@ -323,7 +323,7 @@ static void test_flavour(const char *near, const char *far, uint32_t steps)
     pair->same = true;
     side_init(&pair->side[NEAR], near);
     side_init(&pair->side[FAR], far);
-    crowd_init(&pair->crowd, 4711, false);
+    crowd_init(&pair->crowd, 4711, false, 1);
     while (pair->steps < steps && pair->same)
         one_step(pair);
     printf("# %u fields compared; %u rows changed, %u steps advanced, %u from the device\n", pair->compared,

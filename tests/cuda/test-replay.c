@@ -82,7 +82,7 @@ static bool is_frugal(const struct counts *before, const struct counts *after)
 /* `seqs` sequences of lengths of their own, the longest as long as a graph sees. */
 static void gather_crowd(struct run *run, uint32_t seqs)
 {
-    crowd_init(&run->crowd, 7 + seqs, false);
+    crowd_init(&run->crowd, 7 + seqs, false, 1);
     run->crowd.seqs = seqs;
     for (uint32_t i = 0; i < seqs; i++)
         run->crowd.seq[i].len =
@@ -242,12 +242,12 @@ static const struct fake *find_driver(const char *behind)
 int main(int argc, char **argv)
 {
     static const struct stack_config configs[] = {
-        {"flash-attn f32", "cuda/flash-attn", 0, ATTN_F32, "q=f32", 0, false, false},
-        {"flashinfer f32", "cuda/flashinfer", 0, ATTN_F32, "q=f32", 0, false, false},
-        {"flash-attn bf16", "cuda/flash-attn", 0, ATTN_BF16, "q=bf16", 0, false, false},
-        {"flashinfer bf16", "cuda/flashinfer", 0, ATTN_BF16, "q=bf16", 0, false, false},
-        {"rocm-flash f32", "hip/rocm-flash", 0, ATTN_F32, "q=f32", 0, false, false},
-        {"rocm-flash bf16", "hip/rocm-flash", 0, ATTN_BF16, "q=bf16", 0, false, false},
+        {"flash-attn f32", "cuda/flash-attn", 0, ATTN_F32, "q=f32", 0, false, false, 0},
+        {"flashinfer f32", "cuda/flashinfer", 0, ATTN_F32, "q=f32", 0, false, false, 0},
+        {"flash-attn bf16", "cuda/flash-attn", 0, ATTN_BF16, "q=bf16", 0, false, false, 0},
+        {"flashinfer bf16", "cuda/flashinfer", 0, ATTN_BF16, "q=bf16", 0, false, false, 0},
+        {"rocm-flash f32", "hip/rocm-flash", 0, ATTN_F32, "q=f32", 0, false, false, 0},
+        {"rocm-flash bf16", "hip/rocm-flash", 0, ATTN_BF16, "q=bf16", 0, false, false, 0},
     };
     const uint32_t wanted = argc > 1 ? (uint32_t)atoi(argv[1]) : 2;
     const uint32_t steps = wanted < 1 ? 1 : wanted > MOST_STEPS ? MOST_STEPS : wanted;

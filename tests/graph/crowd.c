@@ -10,11 +10,12 @@ uint32_t crowd_random(struct crowd *crowd, uint32_t below)
     return (crowd->random >> 8) % below;
 }
 
-void crowd_init(struct crowd *crowd, uint32_t seed, bool cross)
+void crowd_init(struct crowd *crowd, uint32_t seed, bool cross, uint32_t tokens)
 {
     memset(crowd, 0, sizeof *crowd);
     crowd->random = seed;
     crowd->cross = cross;
+    crowd->tokens = tokens;
     for (uint32_t t = 0; t < CROWD_TABLES; t++)
         for (uint32_t page = 1; page < CROWD_PAGES; page++)
             crowd->free_pages[t][crowd->free_count[t]++] = page;
@@ -74,7 +75,7 @@ uint32_t crowd_change(struct crowd *crowd)
 
     crowd->moved = 0;
     for (uint32_t i = crowd->seqs; i-- > 0;)
-        if (crowd->seq[i].len + 1 > CROWD_LEN || crowd_random(crowd, 40) == 0)
+        if (crowd->seq[i].len + crowd->tokens > CROWD_LEN || crowd_random(crowd, 40) == 0)
             leave(crowd, i);
     if (crowd->seqs > 0 && crowd_random(crowd, 60) == 0) /* everybody but one */
         while (crowd->seqs > 1)
@@ -83,11 +84,14 @@ uint32_t crowd_change(struct crowd *crowd)
         if (crowd_random(crowd, 8) == 0)
             move_block(crowd, &crowd->seq[i]);
     const uint32_t wanted = crowd_random(crowd, 6) == 0 ? 4 : crowd_random(crowd, 4) == 0;
-    while (crowd->seqs < CROWD_SEQS && (came < wanted || crowd->seqs == 0)) {
+    while ((crowd->seqs + 1) * crowd->tokens <= CROWD_ROWS && crowd->seqs < CROWD_SEQS &&
+           (came < wanted || crowd->seqs == 0)) {
         struct crowd_seq *seq = &crowd->seq[crowd->seqs++];
         memset(seq, 0, sizeof *seq);
         /* Some begin at once, some with most of their tokens found in the cache. */
-        seq->len = crowd_random(crowd, 3) == 0 ? 0 : crowd_random(crowd, CROWD_LEN - CROWD_CHUNK);
+        seq->len = crowd_random(crowd, 3) == 0
+                       ? 0
+                       : crowd_random(crowd, CROWD_LEN - CROWD_CHUNK + 1 - crowd->tokens);
         seq->encoder_len = crowd->cross ? 1 + crowd_random(crowd, CROWD_ENCODER) : 0;
         reserve(crowd, seq, CROWD_GROUPS, seq->encoder_len);
         came++;
@@ -98,7 +102,7 @@ uint32_t crowd_change(struct crowd *crowd)
 bool crowd_fits(const struct crowd *crowd)
 {
     for (uint32_t i = 0; i < crowd->seqs; i++)
-        if (crowd->seq[i].len + 1 > CROWD_LEN)
+        if (crowd->seq[i].len + crowd->tokens > CROWD_LEN)
             return false;
     return true;
 }
@@ -107,13 +111,13 @@ void crowd_reserve(struct crowd *crowd)
 {
     for (uint32_t i = 0; i < crowd->seqs; i++)
         for (uint32_t g = 0; g < CROWD_GROUPS; g++)
-            reserve(crowd, &crowd->seq[i], g, crowd->seq[i].len + 1);
+            reserve(crowd, &crowd->seq[i], g, crowd->seq[i].len + crowd->tokens);
 }
 
 void crowd_grow(struct crowd *crowd)
 {
     for (uint32_t i = 0; i < crowd->seqs; i++)
-        crowd->seq[i].len++;
+        crowd->seq[i].len += crowd->tokens == 1 ? 1 : 1 + crowd_random(crowd, crowd->tokens);
 }
 
 /* ---------------------------------------------------------------- builders */
@@ -203,9 +207,9 @@ int32_t crowd_decodes(const struct crowd *crowd, struct crowd_builder *builder, 
     int32_t status = attn_builder_reset(builder->builder, err);
 
     for (uint32_t i = 0; i < crowd->seqs && status == ATTN_OK; i++)
-        status = add(builder, &crowd->seq[i], i, 1, false, err);
+        status = add(builder, &crowd->seq[i], i, crowd->tokens, false, err);
     ATTN_INIT(&build);
     build.graph = build.host_only = pad >= 0;
-    build.pad = pad >= 0 ? (uint32_t)pad : 0;
+    build.pad = pad >= 0 && crowd->tokens == 1 ? (uint32_t)pad : 0;
     return status == ATTN_OK ? attn_builder_build(builder->builder, &build, NULL, out, err) : status;
 }

@@ -42,7 +42,8 @@ struct crowd_row {
 
 struct crowd {
     uint32_t random;
-    bool cross; /* decodes of an encoder/decoder model; without prompts */
+    bool cross;      /* decodes of an encoder/decoder model; without prompts */
+    uint32_t tokens; /* of each decode: the last one and drafted ones, of which the model accepts some */
     uint32_t seqs;
     struct crowd_seq seq[CROWD_SEQS];
     uint32_t free_count[CROWD_TABLES];
@@ -51,18 +52,18 @@ struct crowd {
     uint32_t moved; /* blocks of the last step that are others than before */
 };
 
-void crowd_init(struct crowd *crowd, uint32_t seed, bool cross);
+void crowd_init(struct crowd *crowd, uint32_t seed, bool cross, uint32_t tokens);
 uint32_t crowd_random(struct crowd *crowd, uint32_t below);
 /*
  * What happens before a step: some leave, some get other blocks, some come. Returns how many came: they are
  * the last ones, and their prompts are not computed yet.
  */
 uint32_t crowd_change(struct crowd *crowd);
-/* Whether everybody may have one more token. */
+/* Whether everybody may have one more decode. */
 bool crowd_fits(const struct crowd *crowd);
 /* Room for it. */
 void crowd_reserve(struct crowd *crowd);
-/* Everybody has one more token. */
+/* Everybody has one more token, or some more where decodes have several. */
 void crowd_grow(struct crowd *crowd);
 
 /* Builders of steps, with what their rows held. */
@@ -78,7 +79,7 @@ int32_t crowd_builder_init(struct crowd_builder *builder, struct attn_backend *b
 /* Prompts of sequences [first, seqs), if there are any, else one token of each. */
 int32_t crowd_prompts(struct crowd *crowd, struct crowd_builder *builder, uint32_t first,
                       struct attn_metadata **out, uint32_t *out_rows, struct attn_error *err);
-/* A decode step; `pad` below 0: without a graph. */
+/* A decode step; `pad` below 0: without a graph. The state pads steps of several tokens each. */
 int32_t crowd_decodes(const struct crowd *crowd, struct crowd_builder *builder, int32_t pad,
                       struct attn_metadata **out, struct attn_error *err);
 

@@ -15,6 +15,11 @@ static uint32_t class_of(uint32_t layer)
     return layer % STACK_CLASSES;
 }
 
+uint32_t stack_tokens(const struct stack *stack)
+{
+    return stack->config->tokens != 0 ? stack->config->tokens : 1;
+}
+
 static int32_t describe(struct stack *stack, struct attn_error *err)
 {
     const struct stack_config *config = stack->config;
@@ -26,11 +31,12 @@ static int32_t describe(struct stack *stack, struct attn_error *err)
         const bool infer = config->flavour == ATTN_FLASHINFER || strstr(config->backend, "infer") != NULL;
         snprintf(
             text, sizeof text,
-            "%s%s heads=%d kv_heads=%d head_dim=%d block=%u addr=%s window=%d det=1 graph=single max_seqs=%d "
+            "%s%s heads=%d kv_heads=%d head_dim=%d block=%u addr=%s window=%d det=1 graph=%s max_seqs=%d "
             "max_q=%d max_kv=%d max_rows=%d",
             cross ? "type=encoder_decoder " : "", config->types, STACK_HEADS, STACK_KV_HEADS, STACK_DIM,
-            crowd_block[cross ? CROWD_GROUPS : i], infer ? "csr" : "table", i == 1 && !cross ? 20 : -1,
-            CROWD_SEQS, CROWD_CHUNK, CROWD_LEN, CROWD_ROWS);
+            crowd_block[cross ? CROWD_GROUPS : i], infer && !cross ? "csr" : "table",
+            i == 1 && !cross ? 20 : -1, stack_tokens(stack) > 1 ? "uniform" : "single", CROWD_SEQS,
+            CROWD_CHUNK, CROWD_LEN, CROWD_ROWS);
         status = attn_problem_parse(text, &stack->problems[i], err);
         stack->classes[i] = (struct attn_layer_class){.problem = &stack->problems[i], .group = cross ? 0 : i};
     }
@@ -46,6 +52,7 @@ static int32_t make_state(struct stack *stack, struct attn_error *err)
     params.group = stack->eager.groups;
     params.groups = CROWD_GROUPS;
     params.steps = 2;
+    params.capture_tokens = stack->config->tokens;
     params.cross = stack->config->cross ? &stack->eager.groups[CROWD_GROUPS] : NULL;
     return attn_state_create(stack->backend, stack->classes, STACK_CLASSES, &params, &stack->state, err);
 }
@@ -238,6 +245,7 @@ static int32_t capture_size(struct stack *stack, struct stack_size *size, bool p
 
     ATTN_INIT(&args);
     args.batch = size->seqs;
+    args.tokens = stack->config->tokens;
     args.encoder_decoder = stack->config->cross;
     int32_t status = attn_state_get_capture_metadata(stack->state, &args, NULL, &size->metadata, err);
     if (status == ATTN_OK)
@@ -258,11 +266,12 @@ static int32_t capture_size(struct stack *stack, struct stack_size *size, bool p
 int32_t stack_capture(struct stack *stack, bool plan, struct attn_error *err)
 {
     uint32_t sizes[STACK_SIZES];
-    int32_t status = attn_state_begin_capture(stack->state, CROWD_SEQS, NULL, err);
+    const uint32_t room = CROWD_ROWS / stack_tokens(stack), most = room < CROWD_SEQS ? room : CROWD_SEQS;
+    int32_t status = attn_state_begin_capture(stack->state, most, NULL, err);
 
-    stack->size_count = attn_graph_sizes(CROWD_SEQS, sizes, STACK_SIZES);
+    stack->size_count = attn_graph_sizes(most, sizes, STACK_SIZES);
     for (uint32_t i = stack->size_count; i-- > 0 && status == ATTN_OK;) {
-        stack->sizes[i].seqs = sizes[i];
+        stack->sizes[i].seqs = sizes[i] < most ? sizes[i] : most;
         status = capture_size(stack, &stack->sizes[i], plan, err);
     }
     return status == ATTN_OK ? attn_state_end_capture(stack->state, err) : status;

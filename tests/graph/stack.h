@@ -33,6 +33,7 @@ struct stack_config {
     uint32_t scales;   /* enum attn_granularity of an 8-bit cache, 0 without */
     bool cross;        /* every other layer is cross-attention */
     bool late;         /* the stream is late */
+    uint32_t tokens;   /* of each decode; 0 = 1 */
 };
 
 /* Numbers of a step, on the host. */
@@ -92,6 +93,8 @@ int32_t stack_capture(struct stack *stack, bool plan, struct attn_error *err);
 int32_t stack_forward(const struct stack *stack, struct attn_state *state,
                       const struct attn_metadata *metadata, uint32_t way, const struct attn_buffer *outputs,
                       void *stream, struct attn_error *err);
+/* Query tokens of each sequence of a decode step. */
+uint32_t stack_tokens(const struct stack *stack);
 /* The smallest captured size for so many sequences. */
 const struct stack_size *stack_find(const struct stack *stack, uint32_t seqs);
 

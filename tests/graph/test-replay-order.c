@@ -28,7 +28,7 @@ static struct scene *scene_create(struct attn_backend *backend, const struct sta
         exit(1);
     queue_init(backend, config->late);
     must(stack_init(&scene->stack, backend, config, &err));
-    crowd_init(&scene->crowd, 5, config->cross);
+    crowd_init(&scene->crowd, 5, config->cross, 1);
     while (scene->crowd.seqs < 3)
         (void)crowd_change(&scene->crowd);
     while (scene->crowd.seqs > 3)
@@ -371,12 +371,12 @@ static void test_advance(struct attn_backend *backend, const struct stack_config
 int main(void)
 {
     static const struct stack_config configs[] = {
-        {"flash-attn", "cpu/flash-attn", ATTN_FLASH_ATTN, ATTN_F32, "q=f32", 0, false, false},
-        {"flashinfer", "cpu/flashinfer", ATTN_FLASHINFER, ATTN_F32, "q=f32", 0, false, false},
-        {"flash-attn, device", "device-memory/flash-attn", ATTN_FLASH_ATTN, ATTN_F32, "q=f32", 0, false,
-         true},
-        {"flashinfer, device", "device-memory/flash-attn", ATTN_FLASHINFER, ATTN_F32, "q=f32", 0, false,
-         true},
+        {"flash-attn", "cpu/flash-attn", ATTN_FLASH_ATTN, ATTN_F32, "q=f32", 0, false, false, 0},
+        {"flashinfer", "cpu/flashinfer", ATTN_FLASHINFER, ATTN_F32, "q=f32", 0, false, false, 0},
+        {"flash-attn, device", "device-memory/flash-attn", ATTN_FLASH_ATTN, ATTN_F32, "q=f32", 0, false, true,
+         0},
+        {"flashinfer, device", "device-memory/flash-attn", ATTN_FLASHINFER, ATTN_F32, "q=f32", 0, false, true,
+         0},
     };
 
     ATTN_INIT(&err);

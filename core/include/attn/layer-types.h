@@ -282,14 +282,16 @@ struct attn_state_params {
     uint32_t max_capture_len;               /* most tokens of a sequence in a graph; 0 = the least max_kv */
     uint32_t steps;                         /* steps whose copies may be under way at once; 0 = 1 */
     const struct attn_builder_group *cross; /* cross-attention's blocks; NULL without */
+    uint32_t capture_tokens;                /* most query tokens of a sequence in a graph; 0 = 1 */
+    uint32_t reserved;
 };
 
 /* One size to capture. */
 struct attn_state_capture_args {
     uint32_t struct_size;
-    uint32_t batch;           /* sequences, of one token each */
+    uint32_t batch;           /* sequences */
     uint32_t encoder_decoder; /* 1: with the fields of cross-attention */
-    uint32_t reserved;
+    uint32_t tokens;          /* query tokens of each sequence, as to verify tokens - 1 drafted ones; 0 = 1 */
 };
 
 /* What the one run of a layer class has in the step that was begun. Valid until the next begin. */

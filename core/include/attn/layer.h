@@ -217,10 +217,12 @@ ATTN_API int32_t attn_state_get_input(const struct attn_state *state, uint32_t f
  * number of sequences. A step that only the device knows is moved there, field by field. The step that was
  * begun ends.
  *
- * A clone takes metadata of its own size; a state looks its clone up. ATTN_E_STATE: no such size was
- * captured. ATTN_E_BUSY, at once and with nothing done, if the copies of params.steps earlier steps are still
- * under way. ATTN_E_INVALID names a field whose shape does not fit, ATTN_E_SIZE one with a sequence longer
- * than max_capture_len or its row of the block table; the buffers then hold the step before.
+ * A clone takes metadata of its own size; a state looks its clone up. Steps whose sequences have several
+ * query tokens each, all as many, are built without padding: they go to the smallest clone of so many tokens
+ * that has room, and the state pads it. ATTN_E_STATE: no such size was captured. ATTN_E_BUSY, at once and
+ * with nothing done, if the copies of params.steps earlier steps are still under way. ATTN_E_INVALID names a
+ * field whose shape does not fit, ATTN_E_SIZE one with a sequence longer than max_capture_len or its row of
+ * the block table; the buffers then hold the step before.
  */
 ATTN_API int32_t attn_state_prepare(struct attn_state *state, const struct attn_metadata *metadata,
                                     void *stream, struct attn_error *err);
