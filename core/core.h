@@ -22,19 +22,19 @@
 
 /* ---------------------------------------------------------------- fork.c */
 
-/* ATTN_E_STATE in a child after fork, else ATTN_OK. `born` is attn__fork_generation() at creation. */
+/* ATTN_E_STATE in a child after fork; `born` is attn__fork_generation() when the object was created. */
 uint32_t attn__fork_generation(void);
 int32_t attn__check_fork(uint32_t born, const char *what, struct attn_error *err);
 
-/* Held for moments, around what all contexts of the process share; a fork waits for it. */
+/* Held for short times, around what all contexts of the process share. A fork waits for it. */
 void attn__shared_lock(void);
 void attn__shared_unlock(void);
 
 /* ---------------------------------------------------------------- suggest.c */
 
-/* The nearest of `count` names (case, - and _ do not count), or NULL if none is near enough. */
+/* The nearest of `count` names, ignoring case, - and _; NULL if none is near enough. */
 const char *attn__nearest(const char *name, const char *const *names, size_t count);
-/* Equality of backend names: case, - and _ do not count. */
+/* Equality of backend names, ignoring case, - and _. */
 bool attn__same_name(const char *a, const char *b);
 /* Glob match (fnmatch) of backend names under the same rule. */
 bool attn__name_matches(const char *pattern, const char *name);
@@ -48,26 +48,27 @@ enum attn__variable {
 };
 
 struct attn__env {
-    struct attn_variable_record *records; /* ATTN__VARIABLES rows, then unknown ones */
+    struct attn_variable_record *records; /* ATTN__VARIABLES of them, then those of unknown variables */
     uint32_t count;
     bool elevated; /* AT_SECURE */
-    char **owned;  /* strings behind the records, and the snapshot of plugin-owned variables */
+    char **owned;  /* strings of the records, and the snapshot of plugins' variables */
     uint32_t owned_count;
-    char **environment;        /* everything, as it was when the context was made */
-    const char **plugin_names; /* "ATTN_CPU_..." style variables: name, value pairs for get_option */
+    char **environment; /* a copy, made with the context */
+    const char *
+        *plugin_names; /* variables of plugins, as ATTN_CPU_...: name and value in turn, for get_option */
     uint32_t plugin_count;
 };
 
 int32_t attn__env_init(struct attn__env *env, const struct attn_context_options *options,
                        struct attn_error *err);
 void attn__env_finish(struct attn__env *env);
-/* Value in force, never NULL. */
+/* The value that counts, never NULL. */
 const char *attn__env_get(const struct attn__env *env, enum attn__variable variable);
-/* 1 if the value came from the call or the environment. */
+/* True if the value came from the call or the environment. */
 bool attn__env_is_given(const struct attn__env *env, enum attn__variable variable);
-/* Any variable of the table or of a plugin, or NULL: behind attn_host.get_option. */
+/* attn_host.get_option: any variable of the table or of a plugin, or NULL. */
 const char *attn__env_option(const struct attn__env *env, const char *key);
-/* A variable of others (HOME) in the snapshot, or NULL; an elevated process has none. */
+/* Another variable, as HOME, or NULL; always NULL in an elevated process. */
 const char *attn__env_outside(const struct attn__env *env, const char *name);
 
 /* ---------------------------------------------------------------- log.c */
@@ -75,17 +76,17 @@ const char *attn__env_outside(const struct attn__env *env, const char *name);
 struct attn__log {
     attn_log_fn fn;
     void *user;
-    bool callback; /* fn counts, even if NULL */
+    bool callback; /* lines go to fn, or nowhere if that is NULL */
     int fd;        /* ATTN_LOG_FILE, or 2 */
     bool own_fd;
-    uint32_t level; /* of every subsystem without an own one */
+    uint32_t level; /* of subsystems without a level of their own */
     struct {
         char name[16];
         uint32_t level;
     } subsystem[16];
     uint32_t subsystems;
-    pthread_mutex_t lock; /* once-only list */
-    uint64_t *said;       /* hashes of lines that are said once */
+    pthread_mutex_t lock; /* of `said` */
+    uint64_t *said;       /* hashes of lines that are logged once */
     uint32_t said_count;
 };
 
@@ -95,7 +96,7 @@ void attn__log_finish(struct attn__log *log);
 bool attn__log_wants(const struct attn__log *log, uint32_t level, const char *subsystem);
 void attn__log_line(struct attn__log *log, uint32_t level, const char *subsystem, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The same, but a text is said only once per context. */
+/* The same, but each text is logged once per context. */
 void attn__log_once(struct attn__log *log, uint32_t level, const char *subsystem, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -107,10 +108,10 @@ struct attn__directory {
     uint32_t reason;
     uint32_t group_writable;
     char *text;
-    uint64_t device_id, inode; /* 0: it could not be judged */
+    uint64_t device_id, inode; /* 0: not known */
 };
 
-/* Search order of interface and docs/operator.md. Directories that are not there have a reason too. */
+/* The directories in the search order of docs/operator.md. Missing ones are listed too, with a reason. */
 int32_t attn__path_init(const struct attn__env *env, const char *option, struct attn__directory **out,
                         uint32_t *out_count, struct attn_error *err);
 void attn__path_finish(struct attn__directory *directories, uint32_t count);
@@ -119,7 +120,7 @@ void attn__path_finish(struct attn__directory *directories, uint32_t count);
 
 struct attn__plugin;
 
-/* One backend of an open plugin: its tables in this library's size. Address stable. */
+/* One backend of an open plugin, with its tables in this library's size. Its address does not change. */
 struct attn__backend {
     struct attn__plugin *plugin;
     struct attn_backend_table table; /* sub-tables point into this struct, or to those of libattn-serving */
@@ -137,20 +138,20 @@ struct attn__backend {
 struct attn__plugin {
     struct attn_context *context;
     char *path;
-    /* Of the file when its note was read: what loading compares with. */
+    /* Of the file when its note was read; loading compares with them. */
     uint64_t device_id, inode, size;
     int64_t mtime_ns, ctime_ns;
-    uint64_t memory; /* bytes of address space that it takes */
+    uint64_t memory; /* bytes of address space when loaded */
     bool vanished;   /* not found by the last scan */
 
-    /* Written under context->lock; text belongs to the record. */
+    /* Written under context->lock. */
     uint32_t stage; /* enum attn_stage */
     uint32_t reason;
     char text[320];
     char linker[256];
     char library[128];
     uint64_t nanoseconds;
-    uint32_t signal;   /* CRASHED: which */
+    uint32_t signal;   /* with reason CRASHED */
     char effects[160]; /* the side effects that its probe saw, or "" */
     bool has_note;
     struct attn_note note;
@@ -160,7 +161,7 @@ struct attn__plugin {
     void *handle; /* dlopen */
     struct attn_host host;
     struct attn_instance *instance;
-    struct attn_plugin table; /* copied, this library's size */
+    struct attn_plugin table; /* a copy in this library's size */
     struct attn__backend *backends;
     uint32_t backend_count;
 
@@ -172,26 +173,25 @@ struct attn__plugin {
     uint32_t device_count;
 };
 
-/* A function of a plugin, whatever its type. */
+/* Any function of a plugin. */
 typedef void (*attn__function)(void);
-/* Puts a function in front of another one that judges how it returns; the names are for messages. */
+/* Returns a wrapper that checks how the function returns; the names are for messages. */
 typedef attn__function (*attn__check_call_fn)(attn__function function, const char *table, const char *name);
 
 struct attn_context {
-    _Atomic uint32_t refs; /* the handle's and one per child */
-    uint32_t born;         /* fork generation */
-    attn__check_call_fn
-        check_call; /* inside attn-probe, where plugins are probed and not trusted; else NULL */
+    _Atomic uint32_t refs;          /* one of the handle, and one of each object made of it */
+    uint32_t born;                  /* fork generation */
+    attn__check_call_fn check_call; /* set inside attn-probe, which wraps the plugin's functions; else NULL */
     struct attn__env env;
     struct attn__log log;
-    char *plugin_path; /* option, or NULL */
+    char *plugin_path; /* the caller's option, or NULL */
     attn_parallel_for_fn parallel_for;
     void *parallel_for_arg;
     struct attn__directory *directories;
     uint32_t directory_count;
-    pthread_mutex_t lock; /* registry and states below; never held while plugin code runs */
+    pthread_mutex_t lock; /* of registry and states below; not held while plugin code runs */
     pthread_cond_t changed;
-    struct attn__plugin **plugins; /* search order */
+    struct attn__plugin **plugins; /* in search order */
     uint32_t plugin_count;
 };
 
@@ -200,15 +200,16 @@ void attn__context_drop(struct attn_context *context);
 
 /* Scans the directories. Keeps records of files that are open. */
 int32_t attn__registry_scan(struct attn_context *context, struct attn_error *err);
-/* Stable copy of the list for iteration without the lock; free() it. */
+/* A copy of the list, to iterate over without the lock; the caller frees it. */
 int32_t attn__registry_list(struct attn_context *context, struct attn__plugin ***out, uint32_t *out_count);
-/* A record for one file, apart from the registry: trust, note. Freed by attn__plugin_destroy. */
+/* Checks one file outside of the registry: trust and note. The caller destroys the record. */
 struct attn__plugin *attn__plugin_create(struct attn_context *context, const char *path);
 void attn__plugin_destroy(struct attn__plugin *plugin);
-/* True if the record may be opened: its note was read, it is no duplicate and not vanished. */
+/* True if the file may be opened: its note was read, it is no duplicate, and it was there at the last scan.
+ */
 bool attn__plugin_is_usable(const struct attn__plugin *plugin);
 /*
- * Loads and negotiates once; later calls answer the same. ATTN_OK, or ATTN_E_PLUGIN with reason in the
+ * Loads and negotiates once; later calls return the same. ATTN_OK, or ATTN_E_PLUGIN with reason in the
  * record. If a file fails, the next one of the same plugin name becomes usable.
  */
 int32_t attn__plugin_open(struct attn__plugin *plugin);
@@ -228,12 +229,11 @@ int32_t attn__plugin_ask_devices(struct attn__plugin *plugin);
 int32_t attn__loader_load(struct attn__plugin *plugin);
 /* Copies and checks tables; fills plugin->table and backends. */
 int32_t attn__negotiate(struct attn__plugin *plugin, const struct attn_plugin *given);
-/* Fills plugin->host. */
 void attn__host_init(struct attn__plugin *plugin);
 
 /* ---------------------------------------------------------------- select.c, wanted.c */
 
-/* True if the wanted list and ATTN_DISABLE admit any backend of the note; else *out_reason says why not. */
+/* True if the wanted list and ATTN_DISABLE allow any backend of the note; otherwise *out_reason is set. */
 bool attn__wanted_plugin(const struct attn_context *context, const char *wanted,
                          const struct attn__plugin *plugin, uint32_t *out_reason);
 /* The same for one backend name. */
@@ -269,7 +269,7 @@ struct attn_plan {
     struct attn_plan_impl *impl;
     struct attn_problem problem; /* resolved */
     struct attn_plan_sizes sizes;
-    struct attn_plan_info answer; /* what the query said: stands in for a plugin without describe */
+    struct attn_plan_info answer; /* from the query; used if the plugin has no describe */
 };
 
 struct attn_kv {

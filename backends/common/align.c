@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Alignment of what calls are given, which only a plugin whose buffers are addresses can judge. */
+/* Checks the alignment of arguments; libattn cannot, because only a plugin knows whether its buffers are
+ * addresses. */
 #include "check.h"
 
 int32_t attn__align_check(const struct attn__place *places, size_t count, struct attn_error *err)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Sized structs of callers. */
+/* Takes sized structs from callers. */
 #include "args.h"
 
 #include "fail.h"
 
-/* Larger than any struct of the interface: a size beyond it was never set. */
+/* Larger than any struct of the interface: a larger struct_size was not initialised. */
 #define STRUCT_MAX 65536u
 
 int32_t attn__take(void *target, size_t size, const void *source, size_t min_size, const char *name,

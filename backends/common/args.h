@@ -15,8 +15,7 @@
 int32_t attn__take(void *target, size_t size, const void *source, size_t min_size, const char *name,
                    struct attn_error *err);
 
-/* Refuses a struct to be written that is NULL or smaller than this version's; keeps its size, clears the
- * rest. */
+/* Clears a caller's struct but for its size; refuses NULL, and a struct smaller than this version's. */
 int32_t attn__args_clear(void *target, size_t size, const char *name, struct attn_error *err);
 
 #endif

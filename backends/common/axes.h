@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The axes of a plugin that serves everything, per key of the problem string its values or a range of one
- * answer. */
+/* The axes of a plugin that serves everything: for each key of the problem string its values, or a range of
+ * one answer. */
 #ifndef ATTN_COMMON_AXES_H
 #define ATTN_COMMON_AXES_H
 
@@ -17,19 +17,19 @@
     }
 
 /*
- * Every axis but type and graph; `most` is the largest head_dim, a multiple of 16. In layout paged-x
+ * Every axis but type and graph; `max_dim` is the largest head_dim, a multiple of 16. In layout paged-x
  * multiples of 4, 8 or 16 are served, as the type has 4, 2 or 1 bytes.
  */
 #define ATTN__AXIS_TYPES ATTN__AXIS_LIST("type", "decoder", "encoder", "encoder_only", "encoder_decoder")
-#define ATTN__AXES(most)                                                                                     \
+#define ATTN__AXES(max_dim)                                                                                  \
     ATTN__AXIS_LIST("q", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),              \
         ATTN__AXIS_LIST("k", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),          \
         ATTN__AXIS_LIST("v", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),          \
         ATTN__AXIS_LIST("out", "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"),        \
         ATTN__AXIS_STEPS("heads", 1, INT32_MAX, 1), ATTN__AXIS_STEPS("kv_heads", 1, INT32_MAX, 1),           \
-        ATTN__AXIS_STEPS("head_dim", 16, (most), 16), ATTN__AXIS_STEPS("head_dim", 8, (most)-8, 16),         \
-        ATTN__AXIS_STEPS("head_dim", 4, (most)-4, 8), ATTN__AXIS_STEPS("head_dim", 1, (most)-3, 4),          \
-        ATTN__AXIS_STEPS("head_dim", 2, (most)-2, 4), ATTN__AXIS_STEPS("head_dim", 3, (most)-1, 4),          \
+        ATTN__AXIS_STEPS("head_dim", 16, (max_dim), 16), ATTN__AXIS_STEPS("head_dim", 8, (max_dim)-8, 16),   \
+        ATTN__AXIS_STEPS("head_dim", 4, (max_dim)-4, 8), ATTN__AXIS_STEPS("head_dim", 1, (max_dim)-3, 4),    \
+        ATTN__AXIS_STEPS("head_dim", 2, (max_dim)-2, 4), ATTN__AXIS_STEPS("head_dim", 3, (max_dim)-1, 4),    \
         ATTN__AXIS_LIST("addr", "dense", "table", "csr"), ATTN__AXIS_LIST("index", "i32", "i64"),            \
         ATTN__AXIS_STEPS("block", 1, 1048576, 1), ATTN__AXIS_LIST("causal", "0", "1"),                       \
         ATTN__AXIS_LIST("align", "end", "start"), ATTN__AXIS_STEPS("window", -1, INT32_MAX, 1),              \

@@ -5,7 +5,7 @@
  */
 #include "check.h"
 
-/* What is known of the sequence under check. */
+/* The sequence that is being checked. */
 struct sequence {
     const struct attn_problem *problem;
     const struct attn_batch *batch;
@@ -13,7 +13,7 @@ struct sequence {
     uint32_t index;
     int32_t queries;
     int64_t keys;
-    int64_t pages;              /* that hold its keys */
+    int64_t pages;              /* of its keys */
     struct attn_extent *extent; /* or NULL */
 };
 
@@ -27,7 +27,7 @@ static void extend(const struct sequence *sequence, int64_t last_key)
     extent->max_kv = sequence->keys > extent->max_kv ? (uint32_t)sequence->keys : extent->max_kv;
 }
 
-/* ATTN_E_INVALID naming array, index, value and range. */
+/* Fails with ATTN_E_INVALID and a message with array, index, value and accepted range. */
 static int32_t out_of_range(struct attn_error *err, const char *array, uint64_t index, int64_t value,
                             const char *what, int64_t limit)
 {
@@ -52,7 +52,7 @@ static int32_t check_queries(struct sequence *sequence, struct attn_error *err)
     return ATTN_OK;
 }
 
-/* Dense: room between the starts, and the length where no array gives it. */
+/* Dense: checks the starts, and takes the length from them if no array has it. */
 static int32_t check_starts(struct sequence *sequence, struct attn_error *err)
 {
     const int32_t *starts = sequence->host->kv_offsets;
@@ -96,7 +96,7 @@ static int32_t check_keys(struct sequence *sequence, struct attn_error *err)
     if (sequence->keys > batch->max_kv)
         return out_of_range(err, sequence->host->kv_lens != NULL ? "kv_lens" : "kv_offsets", i,
                             sequence->keys, "keys up to max_kv,", batch->max_kv);
-    /* 32 bits hold both, and divide faster. */
+    /* Both fit 32 bits, which divide faster. */
     if (sequence->keys > 0 && (by_starts || source == ATTN_KV_NEW))
         extend(sequence,
                (by_starts ? sequence->host->kv_offsets : sequence->host->q_offsets)[i] + sequence->keys - 1);
@@ -107,7 +107,7 @@ static int32_t check_keys(struct sequence *sequence, struct attn_error *err)
     return ATTN_OK;
 }
 
-/* Highest of a number of entries, -1 if all are invalid. */
+/* The highest of `count` entries, -1 if all are invalid blocks. */
 static int64_t highest(const void *entries, uint32_t dtype, int64_t first, int64_t count)
 {
     int64_t wide_max = -1;
@@ -125,11 +125,11 @@ static int64_t highest(const void *entries, uint32_t dtype, int64_t first, int64
     return max;
 }
 
-/* The pages of a sequence: `count` entries from `first` on; negative ones are invalid. */
+/* Checks the pages of a sequence: `count` entries from `first` on. Negative ones are invalid blocks. */
 static int32_t check_pages(const struct sequence *sequence, const char *array, uint64_t index,
                            const void *entries, uint32_t dtype, int64_t first, struct attn_error *err)
 {
-    const uint32_t limit = sequence->batch->pages; /* 0: not said, so that any is right */
+    const uint32_t limit = sequence->batch->pages; /* 0: not known, so that any page is accepted */
     int64_t i = 0;
 
     if (limit == 0 && sequence->extent == NULL)
@@ -182,7 +182,7 @@ static int32_t check_last_page(const struct sequence *sequence, struct attn_erro
 {
     const int32_t len = sequence->host->last_page_lens[sequence->index];
     const int64_t block = sequence->problem->block;
-    if (sequence->keys == 0) { /* builders write 0 or a whole page */
+    if (sequence->keys == 0) { /* builders write 0 or a full page */
         return len >= 0 && len <= block ? ATTN_OK
                                         : out_of_range(err, "last_page_lens", sequence->index, len,
                                                        "of an empty sequence 0 to", block);
@@ -193,7 +193,7 @@ static int32_t check_last_page(const struct sequence *sequence, struct attn_erro
                                           "what follows from kv_lens,", expected);
 }
 
-/* The keys that this rank holds of all (docs/definition.md, section 4). */
+/* Checks the number of keys of this rank against that of all ranks (docs/definition.md, section 4). */
 static int32_t check_rank_keys(const struct sequence *sequence, struct attn_error *err)
 {
     const struct attn_cp_shard shard = attn__cp_shard_of(sequence->problem, sequence->batch);

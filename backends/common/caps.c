@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The capability engine: predicates about a problem, and the answer to a query that follows from them. */
+/* The capability engine: checks a problem against a plugin's table and answers its queries. */
 #include "caps.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "check.h"
 #include "kv-view.h"
 
-/* Name of an enumerated member, which counts from 1. */
+/* Name of an enumerated value, counted from 1. */
 static const char *name_of(uint32_t value, const char *const *names, uint32_t count)
 {
     return value >= 1 && value <= count ? names[value - 1] : "unknown";
@@ -53,7 +53,7 @@ void attn__caps_add(struct attn_query *out, struct attn_reason *why)
 
 /* ---------------------------------------------------------------- the problem as a whole */
 
-/* Every predicate that does not hold becomes a reason. */
+/* Adds a reason for every predicate that does not hold. */
 static void judge_problem(const struct attn__caps_table *table, const struct attn_problem *p,
                           struct attn_query *out)
 {
@@ -181,7 +181,7 @@ static void judge_dims(const struct attn__caps *row, const struct attn_problem *
 
 static bool has_window(const struct attn_problem *p)
 {
-    /* The default right side says no more than the causal flag does. */
+    /* The default right side is the same as the causal flag. */
     return p->window_left >= 0 || p->window_right > 0 ||
            (p->window_right == 0 && p->causal != ATTN_CAUSAL_YES);
 }
@@ -192,7 +192,7 @@ static void judge_features(const struct attn__caps_table *table, const struct at
 {
     const bool cached = p->kv_source != ATTN_KV_NEW;
     const bool token_head = p->k_scale == ATTN_SCALES_TOKEN_HEAD || p->v_scale == ATTN_SCALES_TOKEN_HEAD;
-    /* As enum attn__feature has them. */
+    /* In the order of enum attn__feature. */
     const struct {
         bool asked;
         uint32_t code;
@@ -233,7 +233,7 @@ static void judge_features(const struct attn__caps_table *table, const struct at
     }
 }
 
-/* The first thing that keeps a row from a problem; code 0 if nothing does. */
+/* The first reason why a row does not serve a problem; code 0 if it does. */
 static struct attn_reason judge_row(const struct attn__caps_table *table, const struct attn__caps *row,
                                     uint32_t device, const struct attn_problem *p)
 {

@@ -25,13 +25,13 @@ enum attn__type {
     ATTN__TYPES_ALL = ATTN__TYPE_F32 | ATTN__TYPES_16 | ATTN__TYPES_8
 };
 
-/* What of a problem a kernel has to do itself, as a set. */
+/* Features of a problem that a kernel has to implement, as a set. */
 enum attn__feature {
     ATTN__HAS_ALIBI = 1,
     ATTN__HAS_MASK = 2,
     ATTN__HAS_NEW = 4,       /* kv_source new */
     ATTN__HAS_CACHE_NEW = 8, /* keys from two places */
-    ATTN__HAS_PAGED_X = 16,  /* vectors in chunks */
+    ATTN__HAS_PAGED_X = 16,  /* vectors that are not contiguous */
     ATTN__HAS_WINDOW = 32,
     ATTN__HAS_SOFTCAP = 64,
     ATTN__HAS_SINKS = 128,
@@ -55,15 +55,15 @@ struct attn__caps {
     const char *name;
     uint32_t phases;   /* enum attn__phase */
     uint32_t q_types;  /* enum attn__type */
-    uint32_t kv_types; /* of k and v, which are alike unless kv_mixed */
+    uint32_t kv_types; /* of k and v, which have one type unless kv_mixed */
     uint32_t out_types;
     uint32_t kv_mixed;
-    uint32_t dim_multiple; /* head_dim and head_dim_vo are multiples of it */
+    uint32_t dim_multiple; /* head_dim and head_dim_vo have to be multiples of it */
     uint32_t dim_max;
     uint32_t vo_max;    /* of head_dim_vo alone; 0 = dim_max */
-    uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, but for an MLA cache */
-    uint32_t features;  /* enum attn__feature that the kernel does */
-    uint32_t needs;     /* those without which it is not made for a problem */
+    uint32_t dim_equal; /* 1: head_dim and head_dim_vo have to be equal, unless the cache is MLA */
+    uint32_t features;  /* enum attn__feature that the kernel has */
+    uint32_t needs;     /* features that a problem has to have for this kernel */
     uint32_t graph_level;
     uint32_t numerics; /* enum attn_numerics */
 };
@@ -74,20 +74,20 @@ struct attn__caps_feature {
     const char *wanted;
 };
 
-/* All that a plugin says of itself. A predicate of its own fills `why` if it does not hold. */
+/* What a plugin brings. Its own predicates fill `why` if they do not hold. */
 struct attn__caps_table {
-    const void *rows; /* best first; the first that fits serves */
+    const void *rows; /* best first; the first one that fits is taken */
     size_t row_size;
     uint32_t row_count;
     uint32_t decode_rows; /* query tokens * heads / kv_heads up to which a sequence is decode */
-    const struct attn__caps_feature *features; /* in the order in which they are asked */
+    const struct attn__caps_feature *features; /* in the order in which they are checked */
     uint32_t feature_count;
     const char *separator; /* between element types in a list of them */
-    /* Of the problem as a whole: a limit of the plugin. */
+    /* Checks a limit of the plugin, on the problem as a whole. */
     void (*check_limit)(const struct attn_problem *problem, struct attn_reason *why);
-    /* Whether a row runs on a device, which the plugin has put into a number. */
+    /* Whether a row runs on a device; `device` is a number of the plugin's choice. */
     void (*check_device)(const void *row, uint32_t device, struct attn_reason *why);
-    /* Whether what the problem takes there is enough; NULL if it always is. */
+    /* Whether the device has the resources that the problem takes; NULL if it always has. */
     void (*check_resources)(const void *row, uint32_t device, const struct attn_problem *problem,
                             struct attn_reason *why);
 };
@@ -96,8 +96,8 @@ void attn__caps_refuse(struct attn_reason *why, uint32_t code, const char *field
                        const char *wanted);
 
 /*
- * A query is answered by three calls: begin, add for each reason of the device as a whole, and answer, which
- * asks the rest.
+ * A query is answered by three calls: begin, add for each reason about the device as a whole, and answer,
+ * which checks the problem.
  */
 void attn__caps_begin(struct attn_query *out, uint32_t cost_rank);
 void attn__caps_add(struct attn_query *out, struct attn_reason *why);

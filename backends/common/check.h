@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * What is left to check of a call that libattn has judged: the alignment of addresses, and what arrays hold
- * that lie in host memory. Element types beside it, and what every plan says of itself.
+ * Checks that libattn leaves to plugins: alignment of addresses, and contents of arrays that are in host
+ * memory. Also element types, and what every plan says of itself.
  */
 #ifndef ATTN_COMMON_CHECK_H
 #define ATTN_COMMON_CHECK_H
@@ -54,7 +54,7 @@ const char *attn__dtype_name(uint32_t dtype);
 
 /* ---------------------------------------------------------------- alignment (align.c) */
 
-/* An address of a call, and the power of two that it is to be a multiple of. Not given is aligned. */
+/* An address of a call, and the power of two that it has to be a multiple of. NULL counts as aligned. */
 struct attn__place {
     const struct attn_buffer *buffer;
     uint32_t size;
@@ -77,25 +77,25 @@ int32_t attn__rescale_align(const struct attn_rescale_args *args, struct attn_er
 
 /* ---------------------------------------------------------------- batches (batch-check.c) */
 
-/* What a batch reads at most. */
+/* The largest number of keys, and the last page or token, that a batch reads. */
 struct attn_extent {
     uint32_t max_kv;  /* keys of the longest sequence */
     int64_t last_key; /* the highest page, or with kv_offsets the highest token; -1 = none */
 };
 
 /*
- * Checks what the arrays of a batch hold, whose scalars were checked. `arrays` are those of the batch where
- * the host can read them: without q_offsets nothing is asked of queries. `out` may be NULL.
+ * Checks the contents of the arrays of a batch, whose scalars have been checked. `arrays` are those that the
+ * host can read: without q_offsets queries are not checked. `out` may be NULL.
  */
 int32_t attn__batch_check_arrays(const struct attn_problem *problem, const struct attn_batch *batch,
                                  const struct attn_batch_host *arrays, struct attn_extent *out,
                                  struct attn_error *err);
-/* How the keys of a batch are sharded over ranks; world 0 if the problem says that they are not. */
+/* How the keys of a batch are sharded over ranks; world is 0 if they are not. */
 struct attn_cp_shard attn__cp_shard_of(const struct attn_problem *problem, const struct attn_batch *batch);
 
 /* ---------------------------------------------------------------- plans (plan-info.c) */
 
-/* What every plan of a problem says of itself: alignment, and the bytes that a run touches at most. */
+/* What all plans of a problem report: alignment, and the largest number of bytes that a run touches. */
 void attn__plan_info_init(struct attn_plan_info *out, const struct attn_problem *problem);
 
 #endif

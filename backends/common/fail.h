@@ -8,8 +8,8 @@
 #include "attn/types.h"
 
 /*
- * Fills err (may be NULL) and returns status. field may be NULL. The text may be made from the old contents
- * of err; what it cites of others is shown as attn__show does.
+ * Fills err, which may be NULL, and returns status. field may be NULL. Arguments may point into the old
+ * contents of err. The text is escaped as by attn__show.
  */
 int32_t attn__fail(struct attn_error *err, int32_t status, uint32_t reason, const char *field,
                    const char *format, ...) __attribute__((format(printf, 5, 6), cold));

@@ -50,7 +50,7 @@ static inline uint16_t attn__f32_to_f16(float value)
 
     if (rest > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u | (rest >> 13 & 0x1ffu));
-    if (rest >= 0x477ff000u) /* 65,520 and more round beyond the largest */
+    if (rest >= 0x477ff000u) /* 65,520 and more round to infinity */
         return (uint16_t)(sign | 0x7c00u);
     if (rest >= 0x38800000u) {
         rest += 0xfffu + (rest >> 13 & 1u);

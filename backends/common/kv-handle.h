@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Caches of plugins that read a description at every call: handles, and shapes in the three flavours. */
+/* Cache handles and shapes for plugins whose calls read the cache description each time. */
 #ifndef ATTN_COMMON_KV_HANDLE_H
 #define ATTN_COMMON_KV_HANDLE_H
 
 #include "attn/plugin.h"
 
 struct attn_kv_impl {
-    struct attn_kv_desc desc; /* aligned */
+    struct attn_kv_desc desc; /* its addresses are aligned */
 };
 
 /* Entries of struct attn_kv_table. */
@@ -20,7 +20,7 @@ int32_t attn__kv_shape_flashinfer(struct attn_backend_impl *backend, const struc
 int32_t attn__kv_shape_rocm_flash(struct attn_backend_impl *backend, const struct attn_problem *problem,
                                   uint32_t pages, struct attn_kv_shape *out, struct attn_error *err);
 
-/* The description behind a reference; a bare one has to be aligned. */
+/* The description of a reference; a bare one is checked for alignment. */
 int32_t attn__kv_resolve(const struct attn_kv_ref *ref, const struct attn_kv_desc **out,
                          struct attn_error *err);
 

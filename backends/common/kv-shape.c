@@ -11,7 +11,7 @@ static bool product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t *ou
            !__builtin_mul_overflow(*out, d, out);
 }
 
-/* What the shape of a cache is made of. */
+/* Sizes of a cache. */
 struct plane {
     uint32_t block;
     uint32_t dim;
@@ -33,7 +33,7 @@ static int32_t plane_init(struct plane *plane, const struct attn_problem *p, uin
         return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_HEAD_DIM, "head_dim",
                           "head_dim is %u; layout paged-x serves multiples of %u with k of %s", p->head_dim,
                           ATTN__PAGED_X_BYTES / k_size, attn__dtype_name(p->k_dtype));
-    /* Where keys and values differ in size, both take the room of the larger, so that it stays one array. */
+    /* If keys and values differ in size, both take that of the larger, so that the cache is one array. */
     plane->dim = p->head_dim > p->head_dim_vo ? p->head_dim : p->head_dim_vo;
     plane->head = (uint64_t)plane->dim * (k_size > v_size ? k_size : v_size);
     plane->block = p->block;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a plan says of itself that follows from its problem. */
+/* The part of a plan's description that follows from its problem. */
 #include "check.h"
 
-/* a + b * c * d * e, or the largest number if that is too much. */
+/* a + b * c * d * e, or UINT64_MAX on overflow. */
 static uint64_t add_product(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
 {
     uint64_t product;

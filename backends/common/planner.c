@@ -2,7 +2,7 @@
 /* The work planner: bounds from maxima, and the list of work items by two passes of a counting sort. */
 #include "planner.h"
 
-/* Classes of cost: two for each power of two. */
+/* Cost classes of the counting sort: two for each power of two. */
 #define COST_CLASSES 128u
 
 /* One pass over a batch. */
@@ -13,7 +13,8 @@ struct pass {
     uint32_t tile;                  /* query tokens of a prefill item */
     uint32_t decode_heads;          /* kv heads of a decode item */
     struct attn_work_item *items;   /* NULL: the pass counts only */
-    uint32_t classes[COST_CLASSES]; /* counting: items of the class; writing: where its next one goes */
+    uint32_t classes[COST_CLASSES]; /* first pass: items of each class; second pass: where the next item of
+                                       each goes */
     struct attn_planner_result result;
 };
 
@@ -49,7 +50,7 @@ bool attn__planner_get_bounds(const struct attn_planner *planner, struct attn_pl
     uint64_t rows = problem->max_rows;
     uint64_t live = at_most(problem->max_seqs, rows); /* sequences with query tokens */
     uint32_t split_tokens =
-        at_most(problem->max_q, ATTN_SPLITS_MAX / 2); /* of a sequence whose keys are split */
+        at_most(problem->max_q, ATTN_SPLITS_MAX / 2); /* query tokens of a sequence whose keys are split */
     uint64_t tiles = rows / tile + live;
     uint64_t by_seqs = live * round_up(problem->max_q, tile);
     uint32_t splits = at_most(round_up(problem->max_kv, ATTN_SPLIT_KEYS), ATTN_SPLITS_MAX);
@@ -78,12 +79,12 @@ bool attn__planner_get_bounds(const struct attn_planner *planner, struct attn_pl
     return true;
 }
 
-/* Longest first: the larger the cost, the smaller the class. */
+/* The larger the cost, the smaller the class, so that long items come first. */
 static uint32_t cost_class(const struct attn_work_item *work)
 {
     uint64_t cost = ((uint64_t)work->key_end - work->key_begin + 64) * work->tokens;
     cost *= at_most(work->kv_heads, 65536);
-    uint32_t power = 63u - (uint32_t)__builtin_clzll(cost); /* at least 6: the constant above */
+    uint32_t power = 63u - (uint32_t)__builtin_clzll(cost); /* at least 6, because of the constant above */
 
     return COST_CLASSES - 1 - (2 * power + (uint32_t)(cost >> (power - 1) & 1));
 }

@@ -21,10 +21,10 @@
  */
 #define ATTN_SPLITS_MAX 32u
 
-/* What a backend's kernels want. */
+/* What the planner has to know of a backend's kernels. */
 struct attn_planner {
     const struct attn_problem *problem; /* resolved, with its maxima */
-    uint32_t decode_rows;  /* up to so many rows (query tokens times group) a sequence goes to kernel 0 */
+    uint32_t decode_rows;  /* up to so many rows (query tokens times group) a sequence is decode, kernel 0 */
     uint32_t prefill_rows; /* rows of an item of kernel 1; not less than decode_rows */
     uint32_t units;        /* work items that run at once */
 };
@@ -34,7 +34,7 @@ struct attn_planner_bounds {
     uint32_t items;
     uint32_t counters;
     uint32_t split_rows; /* rows of the split workspace: token, head, split */
-    uint32_t splits;     /* most splits of a row */
+    uint32_t splits;     /* largest number of splits of a row */
 };
 
 /* False if a number does not fit. */
@@ -47,20 +47,20 @@ struct attn_planner_batch {
     const int32_t *q_offsets;
     const int32_t *kv_lens;     /* or NULL: by kv_offsets, or as many keys as queries */
     const int32_t *kv_offsets;  /* or NULL */
-    const uint8_t *seq_causal;  /* or NULL: the problem's */
+    const uint8_t *seq_causal;  /* or NULL: as the problem says */
     const void *positions;      /* or NULL: by the problem's alignment */
     const int32_t *global_lens; /* keys of each sequence on all ranks, with context parallelism; else NULL */
     struct attn_cp_shard shard;
 };
 
-/* What was written. */
+/* Counts of what was written. */
 struct attn_planner_result {
     uint32_t items;
     uint32_t counters;
     uint32_t split_rows;
 };
 
-/* Writes the work items; `items` holds as many as the bounds say. */
+/* Writes the work items; `items` has room for the number in the bounds. */
 void attn__planner_run(const struct attn_planner *planner, const struct attn_planner_batch *batch,
                        struct attn_work_item *items, struct attn_planner_result *out);
 

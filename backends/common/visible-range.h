@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The bodies of visible.h, in 64-bit arithmetic: host code calls them through visible.c, device code takes
- * them in (ATTN__DEVICE says how a device's compiler marks its functions).
+ * The functions of visible.h, in 64-bit arithmetic: host code calls them through visible.c, device code
+ * includes this file, with ATTN__DEVICE as the mark of device functions.
  */
 #ifndef ATTN_COMMON_VISIBLE_RANGE_H
 #define ATTN_COMMON_VISIBLE_RANGE_H
@@ -10,7 +10,8 @@
 
 #include "visible.h"
 
-/* Positions beyond this see the same as this one, and sums with window sides cannot overflow. */
+/* Positions are clamped to this, which changes no result and keeps sums with window sides from overflowing.
+ */
 #define ATTN__FAR ((int64_t)1 << 40)
 
 /* What the sequences of a problem have in common. */

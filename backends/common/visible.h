@@ -5,12 +5,12 @@
 
 #include "attn/types.h"
 
-/* How a function that device code takes in is marked; nothing for host code. */
+/* The mark of functions that device code includes; empty for host code. */
 #ifndef ATTN__DEVICE
 #define ATTN__DEVICE
 #endif
 
-/* How keys are sharded over ranks (section 4); world 0 = all are here. */
+/* How keys are sharded over ranks (section 4); world 0: they are not. */
 struct attn_cp_shard {
     int64_t rank;
     int64_t world;
@@ -18,8 +18,8 @@ struct attn_cp_shard {
 };
 
 /*
- * a / b, b not 0. What a compiler makes of it for AMD is long and would be in a
- * kernel many times: there it is short where both are, and a loop where they are not.
+ * a / b, b not 0. A 64-bit division compiles to much code for AMD GPUs, and kernels have many: there numbers
+ * of 32 bits take a short division, and larger ones a loop.
  */
 static inline ATTN__DEVICE uint64_t attn__quotient(uint64_t a, uint64_t b)
 {
@@ -43,7 +43,7 @@ static inline ATTN__DEVICE uint64_t attn__quotient(uint64_t a, uint64_t b)
 #endif
 }
 
-/* a / b of numbers that are not negative, and what is left of a. */
+/* a / b of numbers that are not negative. */
 static inline ATTN__DEVICE int64_t attn__cp_divide(int64_t a, int64_t b)
 {
 #if defined(__AMDGCN__)
@@ -74,7 +74,7 @@ static inline ATTN__DEVICE int64_t attn__cp_position(const struct attn_cp_shard 
            attn__cp_remainder(j, shard->interleave, shares);
 }
 
-/* How many of the keys 0 ... all - 1 are here. */
+/* How many of the keys [0, all) this rank has. */
 static inline ATTN__DEVICE int64_t attn__cp_count(const struct attn_cp_shard *shard, int64_t all)
 {
     if (shard->world == 0)

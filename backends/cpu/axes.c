@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The axes of what is served: per key of the problem string its values, or a range of one answer. */
+/* The axes that the plugin reports: for each key of the problem string its values, or a range of one answer.
+ */
 #include "axes.h"
 
 #include "cpu.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The plugin: note, entry, and the tables of all flavours. */
+/* The plugin's note, its entry, and the function tables of all flavours. */
 #include <stdlib.h>
 
 #include "attn/serving.h"
@@ -145,13 +145,13 @@ static const struct attn_plugin plugin = {
 int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plugin **out,
                              struct attn_error *err)
 {
-    const uint32_t least = offsetof(struct attn_host, get_option) + sizeof host->get_option;
+    const uint32_t needed = offsetof(struct attn_host, get_option) + sizeof host->get_option;
 
     if (host == NULL || out == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "host", "host and out are needed");
-    if (host->struct_size < least || host->out_instance == NULL)
+    if (host->struct_size < needed || host->out_instance == NULL)
         return attn__fail(err, ATTN_E_ABI, 0, "host", "the host's table has %u bytes, at least %u are needed",
-                          host->struct_size, least);
+                          host->struct_size, needed);
     struct attn_instance *instance = calloc(1, sizeof *instance);
     if (instance == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "instance", "no memory for the instance");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Arrays of batches, which libattn cannot see and the CPU can: checks, and the sequence of a row. */
+/* Checks the arrays of a batch, which for a CPU are in host memory, and finds the sequence of a row. */
 #include "cpu.h"
 
 static const int32_t *array(const struct attn_buffer *buffer)

@@ -15,25 +15,25 @@
 
 /* Alignment of the four blocks of a plan, and of everything inside of them. */
 #define CPU_ALIGNMENT 64u
-/* Most threads of a pool. */
+/* Largest number of threads of a pool. */
 #define CPU_THREADS_MAX 1024u
 
 struct cpu_pool;
 
 struct attn_instance {
-    struct attn_host host; /* this plugin's size, zeroed beyond what the host gave */
+    struct attn_host host; /* in this plugin's size; members that the host does not have are 0 */
     uint32_t flags;        /* features that may be used (cpuflags.c) */
-    uint32_t threads;      /* ATTN_THREADS, 0 = not given */
+    uint32_t threads;      /* ATTN_THREADS; 0: not set */
 };
 
 struct attn_backend_impl {
     struct attn_instance *instance;
-    uint32_t threads; /* how many tasks run at once */
+    uint32_t threads; /* tasks that run at once */
     struct cpu_pool *pool;
 };
 
 struct attn_plan_impl {
-    _Atomic uint32_t refs; /* the handle's and one per call of a graph */
+    _Atomic uint32_t refs; /* one of the handle, and one of each call in a graph */
     struct attn_backend_impl *backend;
     struct attn_problem problem;
     const struct cpu_kernel *kernels[2]; /* decode, prefill */
@@ -42,7 +42,7 @@ struct attn_plan_impl {
     uint64_t partial_lse_offset; /* in scratch, behind the partial outputs, which begin at 0 */
     uint64_t workers_offset;
     uint64_t worker_bytes;
-    uint32_t hash; /* of the problem: a schedule is taken only by the plan that it was made for */
+    uint32_t hash; /* of the problem; run accepts only schedules with the same hash */
 };
 
 /* ---------------------------------------------------------------- device.c */
@@ -51,18 +51,18 @@ void cpu_log(const struct attn_instance *instance, uint32_t level, const char *f
     __attribute__((format(printf, 3, 4)));
 /* CPUs that this process may use, at least 1. */
 uint32_t cpu_available(void);
-/* ATTN_THREADS, 0 if it is not given or no number. */
+/* ATTN_THREADS; 0 if it is not set or not a number. */
 uint32_t cpu_threads_option(const struct attn_instance *instance);
 int32_t cpu_get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
                         uint32_t *out_count, struct attn_error *err);
 
 /* ---------------------------------------------------------------- cpuflags.c */
 
-/* What the machine has, masked by ATTN_CPU_FLAGS. */
+/* The features of the machine, masked by ATTN_CPU_FLAGS. */
 uint32_t cpu_flags_detect(const struct attn_instance *instance);
 /* The features that a level (enum cpu_level) needs. */
 uint32_t cpu_level_flags(uint32_t level);
-/* Names of features, "" of none. */
+/* Writes the names of features; "" for none. */
 void cpu_flags_text(uint32_t flags, char *out, size_t size);
 
 /* ---------------------------------------------------------------- caps.c, axes.c */
@@ -72,7 +72,7 @@ const struct cpu_kernel *cpu_dispatch(const struct attn_instance *instance,
                                       const struct attn_problem *problem, uint32_t phase);
 int32_t cpu_query(struct attn_instance *instance, const struct attn_device *device,
                   const struct attn_problem *problem, uint32_t cost_rank, struct attn_query *out);
-/* What this plugin's kernels want of the planner. */
+/* The planner's parameters for this plugin's kernels. */
 struct attn_planner cpu_planner(const struct attn_problem *problem, uint32_t units);
 int32_t cpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count);
 
@@ -102,19 +102,19 @@ struct cpu_executor {
     const struct attn_cpu_executor *team; /* or NULL */
     attn_parallel_for_fn parallel_for;    /* or NULL: the pool */
     void *parallel_for_arg;
-    struct attn_graph_impl *recording; /* keeps calls instead of doing them, or NULL */
+    struct attn_graph_impl *recording; /* the graph that records the calls, or NULL */
 };
 
-/* Reads what `stream` points to. */
+/* Sets up an executor from the caller's stream. */
 int32_t cpu_executor_init(struct cpu_executor *executor, const struct attn_backend_impl *backend,
                           void *stream, struct attn_error *err);
 /*
- * Calls fn(arg, task, worker) for all tasks and returns when all are done. `tickets` are two zeroed words
- * that a team shares and finds zero again; without them a team takes every nth task each.
+ * Calls fn(arg, task, worker) for all tasks and returns when all are done. `tickets` are two counters, zero
+ * before and after, by which a team shares the tasks; without them each member takes every nth task.
  */
 int32_t cpu_execute(const struct cpu_executor *executor, _Atomic uint32_t *tickets, uint32_t tasks,
                     cpu_task_fn fn, void *arg, struct attn_error *err);
-/* True for the one caller that does what is done once; all others wait at cpu_join. */
+/* True for one member of a team, which does what is done once while the others wait in cpu_join. */
 static inline bool cpu_is_first(const struct cpu_executor *executor)
 {
     return executor->team == NULL || executor->team->ith == 0;
@@ -141,17 +141,17 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
 
 /* Combines the splits of a work item in order and writes its rows. Called by the task that finished last. */
 void cpu_combine_splits(const struct cpu_run *run, const struct attn_work_item *work);
-/* Elements to and from f32. Vectors, contiguous. */
+/* Converts contiguous vectors from and to f32. */
 void cpu_store(uint32_t dtype, void *to, const float *from, uint32_t count);
 void cpu_load(uint32_t dtype, float *to, const void *from, uint32_t count);
 
 /* ---------------------------------------------------------------- walk.c */
 
-/* The place of a key in a cache: page and token in it; false in an invalid block. */
+/* Page of a key, and its token in that page; false in an invalid block. */
 bool cpu_locate(const struct cpu_run *run, uint32_t seq, uint32_t key, int64_t *page, int64_t *token);
 /* The keys, or the values, of a cache, in either layout. */
 struct cpu_cache cpu_cache_of(const struct attn_kv_desc *desc, bool values);
-/* A scale resolved: no base if it is 1. */
+/* Resolves a scale; base is NULL if it is 1. */
 struct cpu_scale cpu_scale_of(const struct attn_scale *scale);
 /* Fills the addressing part of a run. */
 void cpu_walk_init(struct cpu_run *run, const struct attn_problem *problem, const struct attn_batch *batch,
@@ -162,18 +162,18 @@ void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const
 
 /* ---------------------------------------------------------------- batch.c */
 
-/* Every array of a batch, all of which are in host memory. */
+/* Checks the contents of all arrays of a batch. */
 int32_t cpu_batch_check(const struct attn_problem *problem, const struct attn_batch *batch,
                         struct attn_extent *out, struct attn_error *err);
-/* The same of a batch whose queries do not count. */
+/* The same without those of queries. */
 int32_t cpu_batch_check_keys(const struct attn_problem *problem, const struct attn_batch *batch,
                              struct attn_extent *out, struct attn_error *err);
-/* The same of a batch whose last keys are new: no sequence has more new tokens than keys. */
+/* The same for a batch whose last keys are new: no sequence may have more new tokens than keys. */
 int32_t cpu_batch_check_new(const struct attn_problem *problem, const struct attn_batch *batch,
                             struct attn_extent *out, struct attn_error *err);
 /* The last of `seqs` sequences that begins at or before a row; `offsets` is where each begins. */
 uint32_t cpu_sequence_of(const int32_t *offsets, uint32_t seqs, uint32_t row);
-/* ATTN_E_INVALID if keys up to `extent` lie outside of a cache. */
+/* ATTN_E_INVALID if pages or tokens up to `extent` are outside of a cache. */
 int32_t cpu_extent_check(const struct attn_problem *problem, const struct attn_batch *batch,
                          const struct attn_extent *extent, const struct attn_kv_desc *desc,
                          struct attn_error *err);
@@ -221,7 +221,7 @@ void cpu_stream_destroy(struct attn_backend_impl *backend, void *stream);
 int32_t cpu_event_create(struct attn_backend_impl *backend, void **out, struct attn_error *err);
 int32_t cpu_event_record(struct attn_backend_impl *backend, void *event, void *stream,
                          struct attn_error *err);
-/* Query and synchronize. */
+/* Both query and synchronize. */
 int32_t cpu_event_done(struct attn_backend_impl *backend, void *event, struct attn_error *err);
 void cpu_event_destroy(struct attn_backend_impl *backend, void *event);
 int32_t cpu_graph_begin(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,

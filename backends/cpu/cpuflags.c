@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* CPU features: what the levels need and the machine has, masked by ATTN_CPU_FLAGS. */
+/* CPU features: those that levels need, and those of the machine, masked by ATTN_CPU_FLAGS. */
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -7,7 +7,10 @@
 
 #include "cpu.h"
 
-enum { FEATURES = 4, WORDS = 8 }; /* of a level; of a feature: one less than these each */
+enum {
+    FEATURES = 4,
+    WORDS = 8
+}; /* array sizes, one more than a level has features and a feature has words */
 
 static const struct {
     const char *features[FEATURES][WORDS];
@@ -42,7 +45,7 @@ void cpu_flags_text(uint32_t flags, char *out, size_t size)
         for (uint32_t f = 0; levels[level].features[f][0] != NULL; f++) {
             const char *const *words = levels[level].features[f];
             if ((flags & flag_of(level, f)) == 0 ||
-                strstr(out, words[0]) != NULL) /* another level has it too */
+                strstr(out, words[0]) != NULL) /* listed already for another level */
                 continue;
             for (; *words != NULL && length < size; words++)
                 length +=
@@ -51,7 +54,7 @@ void cpu_flags_text(uint32_t flags, char *out, size_t size)
     }
 }
 
-/* The features that a word allows or removes, of whichever level. */
+/* The features of all levels that a word of ATTN_CPU_FLAGS names. */
 static uint32_t find_flags(const char *word, size_t length)
 {
     uint32_t flags = 0;
@@ -67,10 +70,10 @@ static uint32_t find_flags(const char *word, size_t length)
 }
 
 #if defined(__x86_64__)
-/* For levels.def: compilers want the name as a literal. */
+/* For levels.def: the compilers need the name as a literal. */
 #define has(feature) __builtin_cpu_supports(feature)
 
-/* Older compilers do not know "f16c" by name; its registers are those of AVX. */
+/* Older compilers do not know "f16c" by name. It also needs the registers of AVX. */
 __attribute__((unused)) static bool has_f16c(void)
 {
     unsigned a, b, c = 0, d;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The one device: this machine's CPUs, by name, level and number; and how log lines are made. */
+/* The one device, this machine's CPUs: its name, level and number of CPUs. Also writes log lines. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ uint32_t cpu_available(void)
 
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
         return (uint32_t)CPU_COUNT(&set);
-    /* More CPUs than the set holds. */
+    /* There are more CPUs than cpu_set_t holds. */
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (uint32_t)online : 1;
 }

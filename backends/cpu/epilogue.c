@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What goes in and out of a kernel: the visible range of a token, and finished rows, whole or of one split.
+/* What kernels call: the visible range of a token, and the epilogue of a row, final or of one split.
  */
 #include <math.h>
 
@@ -86,7 +86,7 @@ static void store_lse(const struct cpu_run *run, const struct attn_work_item *wo
                sizeof lse);
 }
 
-/* Columns [d, d + count) of a finished row. What is stored times the scale is the result. */
+/* Stores columns [d, d + count) of a finished row, divided by the output scale. */
 static void store_columns(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t,
                           uint32_t h, uint32_t d, float *from, uint32_t count)
 {
@@ -109,7 +109,7 @@ static uint64_t split_index(const struct cpu_run *run, const struct attn_work_it
     return work->split_row + ((uint64_t)split * work->tokens + t) * heads + (h - work->kv_head * run->group);
 }
 
-/* The term of a query head in the denominator; -inf = none, as on all ranks but the first. */
+/* The sink of a query head; -inf if there is none, as on all ranks but the first. */
 static float sink_of(const struct cpu_run *run, uint32_t h)
 {
     float sink = -INFINITY;
@@ -119,7 +119,7 @@ static float sink_of(const struct cpu_run *run, uint32_t h)
     return sink;
 }
 
-/* A row that saw no key. */
+/* Stores a row that saw no key. */
 static void store_empty(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h)
 {
     store_lse(run, work, t, h, sink_of(run, h));
@@ -127,7 +127,7 @@ static void store_empty(const struct cpu_run *run, const struct attn_work_item *
            (size_t)run->problem->head_dim_vo * attn__dtype_size(run->problem->out_dtype));
 }
 
-/* A finished row with its sink. */
+/* Stores a finished row, with its sink. */
 static void store_row(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
                       const float *o, float lse)
 {
@@ -143,7 +143,7 @@ static void store_row(const struct cpu_run *run, const struct attn_work_item *wo
     for (uint32_t d = 0; d < dim; d += COLUMNS) {
         uint32_t count = dim - d < COLUMNS ? dim - d : COLUMNS;
         for (uint32_t i = 0; i < count; i++)
-            buffer[i] = o[d + i] * share + 0.0f; /* what underflowed to -0 is 0, as a merge makes it too */
+            buffer[i] = o[d + i] * share + 0.0f; /* turns -0 of an underflow into 0, as merge does */
         store_columns(run, work, t, h, d, buffer, count);
     }
     store_lse(run, work, t, h, lse);

@@ -53,7 +53,7 @@ void cpu_join(const struct cpu_executor *executor)
         executor->team->barrier(executor->team->arg);
 }
 
-/* One call, shared by its workers. */
+/* A call, which its workers share. */
 struct job {
     cpu_task_fn fn;
     void *arg;
@@ -61,7 +61,7 @@ struct job {
     _Atomic uint32_t *next;
 };
 
-/* Task numbers come from one counter, so that a slow worker takes fewer. */
+/* All workers take task numbers from one counter, so that slow ones take fewer. */
 static void run_worker(void *arg, uint32_t worker)
 {
     const struct job *job = arg;
@@ -74,7 +74,7 @@ static void run_worker(void *arg, uint32_t worker)
     }
 }
 
-/* The scratch was sized for so many workers; members of a team beyond them only wait. */
+/* The scratch is for a limited number of workers; further members of a team only wait. */
 static void run_member(const struct cpu_executor *executor, _Atomic uint32_t *tickets, struct job *job)
 {
     uint32_t ith = executor->team->ith, nth = executor->team->nth;
@@ -89,7 +89,7 @@ static void run_member(const struct cpu_executor *executor, _Atomic uint32_t *ti
     job->next = &tickets[0];
     if (ith < workers)
         run_worker(job, ith);
-    /* The last one to leave puts the words back before anybody may start the next call. */
+    /* The last member resets the counters before any of them can start the next call. */
     if (atomic_fetch_add_explicit(&tickets[1], 1, memory_order_acq_rel) + 1 == nth) {
         atomic_store_explicit(&tickets[0], 0, memory_order_relaxed);
         atomic_store_explicit(&tickets[1], 0, memory_order_relaxed);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The calls of a graph: arguments are copied with what they point to, and a launch calls the same entry. */
+/* The calls of a graph: copies arguments and what they point to, and makes the calls again at a launch. */
 #include "graph.h"
 
-/* NULL of nothing, and if there is no memory: then the graph has failed. */
+/* Copies `size` bytes. NULL for 0 bytes, and without memory, in which case the graph has failed. */
 static void *keep(struct attn_graph_impl *graph, const void *from, uint64_t size)
 {
     void *kept = from != NULL ? cpu_graph_take(graph, size) : NULL;
@@ -10,7 +10,8 @@ static void *keep(struct attn_graph_impl *graph, const void *from, uint64_t size
     return kept != NULL ? memcpy(kept, from, size) : NULL;
 }
 
-/* Values of a host scale are read during the call, so a kept call needs its own; strides say how many. */
+/* Copies a host scale, because the caller may change it after the call. The strides tell how many values it
+ * has. */
 static void keep_scale(struct attn_graph_impl *graph, struct attn_scale *scale, uint64_t outers,
                        uint64_t heads)
 {
@@ -37,7 +38,7 @@ static void keep_scale(struct attn_graph_impl *graph, struct attn_scale *scale, 
     scale->head_stride = heads > 1 ? (int64_t)sizeof(float) : 0;
 }
 
-/* Descriptions of caches, as handles. */
+/* Copies descriptions of caches, as handles. */
 static struct attn_kv_ref *keep_caches(struct attn_graph_impl *graph, const struct attn_kv_ref *caches,
                                        uint32_t count)
 {
@@ -56,7 +57,7 @@ static struct attn_kv_ref *keep_caches(struct attn_graph_impl *graph, const stru
     return refs;
 }
 
-/* A scale of every token would be an array that changes from step to step. */
+/* Refuses host scales per token, which would change from step to step. */
 static int32_t check_scales(const struct attn_tensors *tensors, struct attn_error *err)
 {
     const struct {
@@ -119,7 +120,7 @@ int32_t cpu_record(struct attn_graph_impl *graph, const struct cpu_call *call, s
     return ATTN_OK;
 }
 
-/* The program's own work. */
+/* Calls the host function that the program has put into the graph. */
 static int32_t call_host(struct attn_backend_impl *backend, const struct cpu_host_args *host, void *stream,
                          struct attn_error *err)
 {
@@ -144,7 +145,7 @@ static int32_t call_plan(const struct cpu_call *call, void *stream, struct attn_
                          stream, err);
 }
 
-/* Calls whose arguments name a batch or an array: those that the graph keeps take their place. */
+/* Calls whose arguments point to a batch or an array: points them at the graph's copies. */
 static int32_t call_with_arrays(struct attn_backend_impl *backend, const struct cpu_call *call, void *stream,
                                 struct attn_error *err)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Graphs: calls are appended while an executor is recorded, and made again in order by a launch. */
+/* Graphs: calls are appended while a stream is captured, and made again in order by a launch. */
 #include <stdlib.h>
 
 #include "graph.h"
 
-/* Calls and arguments are carved out of chunks of at least this size. */
+/* Calls and arguments are allocated in chunks of at least this size. */
 #define CHUNK_BYTES 16384u
 
 struct cpu_chunk {

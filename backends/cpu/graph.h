@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * A graph is a list of calls with copies of their arguments. While one is recorded, each entry of the plugin
- * hands its checked arguments to cpu_record instead of going on.
+ * A graph is a list of calls with copies of their arguments. While one is captured, each function of the
+ * plugin passes its checked arguments to cpu_record and returns.
  */
 #ifndef ATTN_CPU_GRAPH_H
 #define ATTN_CPU_GRAPH_H
@@ -25,7 +25,7 @@ enum cpu_entry {
     CPU_CALL_HOST,
 };
 
-/* Arguments of the entries that have no struct for them. */
+/* Arguments of those functions that take no struct. */
 struct cpu_run_args {
     struct attn_tensors tensors;
     struct attn_span schedule;
@@ -41,16 +41,16 @@ struct cpu_host_args {
     void *arg;
 };
 
-/* A call; what it points to is copied when it is recorded. All but entry and args may be left out. */
+/* A call. What it points to is copied by cpu_record. All members but the first two may be left out. */
 struct cpu_call {
     enum cpu_entry entry;
-    const void *args; /* the entry's struct of arguments; prepare: the schedule */
+    const void *args; /* the argument struct of the call; prepare: the schedule */
     uint64_t args_size;
-    const struct attn_plan_impl *plan; /* held */
+    const struct attn_plan_impl *plan; /* referenced by the graph */
     const struct attn_batch *batch;
     const struct attn_kv_ref *caches;
     uint32_t cache_count;
-    const void *list; /* a host array that the arguments name */
+    const void *list; /* a host array that the arguments point to */
     uint64_t list_size;
     struct cpu_call *next;
 };
@@ -59,11 +59,11 @@ struct cpu_chunk;
 
 struct attn_graph_impl {
     struct attn_backend_impl *backend;
-    struct attn_cpu_executor *executor; /* that is recorded; NULL when the capture has ended */
+    struct attn_cpu_executor *executor; /* that is captured; NULL after the capture */
     struct cpu_call *first;
     struct cpu_call **end;    /* where the next call goes */
     struct cpu_chunk *chunks; /* calls and what they point to */
-    int32_t status;           /* of the first call that could not be kept */
+    int32_t status;           /* of the first call that could not be recorded */
 };
 
 /* ---------------------------------------------------------------- graph.c */
@@ -75,7 +75,7 @@ void *cpu_graph_take(struct attn_graph_impl *graph, uint64_t size);
 /* ---------------------------------------------------------------- graph-call.c */
 
 int32_t cpu_record(struct attn_graph_impl *graph, const struct cpu_call *call, struct attn_error *err);
-/* Makes the call on the launch's stream. */
+/* Makes a recorded call, on the stream of the launch. */
 int32_t cpu_call_again(struct attn_backend_impl *backend, const struct cpu_call *call, void *stream,
                        struct attn_error *err);
 

@@ -4,10 +4,10 @@
 
 #define WIDE_TYPES (ATTN__TYPE_F32 | ATTN__TYPES_16)
 #define DIM_MAX    65536u
-/* What only the reference kernel does. */
+/* Features that only the reference kernel has. */
 #define RARE (ATTN__HAS_ALIBI | ATTN__HAS_CACHE_NEW | ATTN__HAS_MASK | ATTN__HAS_PAGED_X)
 
-/* What all kernels have in common. */
+/* Capabilities that all kernels have. */
 #define CAPS(name_, phases_, q_, kv_, features_)                                                             \
     {                                                                                                        \
         .name = (name_), .phases = (phases_), .q_types = (q_), .kv_types = (kv_),                            \

@@ -23,7 +23,7 @@
 /* Keys of one span: at most this many before the span is added to the total. */
 #define CPU_SPAN_KEYS 512u
 
-/* Scales of an 8-bit tensor or cache; base NULL = 1. */
+/* Scales of an 8-bit tensor or cache; base NULL: the scale is 1. */
 struct cpu_scale {
     char *base;
     int64_t outer_stride; /* sequence, or page of a cache */
@@ -104,7 +104,7 @@ struct cpu_run {
     float *partial_lse; /* partial LSE: f32 [split rows] */
 };
 
-/* Byte offsets of keys and values of one head from the caches' bases; -1 = the key does not exist. */
+/* Byte offsets of keys and values of one head from the bases of the caches; -1: in an invalid block. */
 struct cpu_keys {
     int64_t k[CPU_TILE_KEYS];
     int64_t v[CPU_TILE_KEYS];
@@ -127,7 +127,7 @@ int64_t cpu_position(const struct cpu_run *run, const struct attn_work_item *wor
 void cpu_visible(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t *lo,
                  uint32_t *hi);
 
-/* The mask's row of one query token and head. */
+/* The row of a mask for one query token and head. */
 struct cpu_mask {
     const char *row; /* NULL = this sequence has none */
     uint64_t bit;    /* bits: of column 0, counted from the row */
@@ -136,14 +136,14 @@ struct cpu_mask {
     const struct attn_cp_shard *shard;
     int64_t first; /* position of column 0 */
     int64_t columns;
-    uint32_t lo, hi; /* keys that the plain rules show */
+    uint32_t lo, hi; /* keys that causality and window allow */
 };
 
 void cpu_mask_init(const struct cpu_run *run, const struct attn_work_item *work, uint32_t t, uint32_t h,
                    struct cpu_mask *out);
 /*
  * Whether a key is seen. *covered: the mask has a column for it, and *value is what an additive one adds.
- * The plain rules are asked only where the mask leaves it to them.
+ * Causality and window count too, but for keys that a square mask covers.
  */
 bool cpu_mask_sees(const struct cpu_mask *mask, uint32_t key, bool *covered, double *value);
 
@@ -160,12 +160,12 @@ void cpu_epilogue(const struct cpu_run *run, const struct attn_work_item *work, 
  */
 typedef void (*cpu_attention_fn)(const struct cpu_run *run, const struct attn_work_item *work, void *scratch);
 
-/* The kernels of each instruction set; a test has a level of its own. */
+/* The list of levels of vector instructions; a test defines its own. */
 #ifndef CPU_LEVELS
 #define CPU_LEVELS "levels.def"
 #endif
 
-/* What is of another architecture than this one expands to nothing. */
+/* Rows of other architectures expand to nothing. */
 #if defined(__x86_64__)
 #define CPU_ON_x86_64(...) __VA_ARGS__
 #else
@@ -179,7 +179,7 @@ typedef void (*cpu_attention_fn)(const struct cpu_run *run, const struct attn_wo
 
 /* Levels of vector instructions: CPU_LEVEL_avx2 and so on. */
 enum cpu_level {
-    CPU_LEVEL_NONE = 0, /* what every CPU does */
+    CPU_LEVEL_NONE = 0, /* no vector instructions */
 #define CPU_LEVEL(architecture_, name_, ...) CPU_LEVEL_##name_,
 #include CPU_LEVELS
     CPU_LEVEL_COUNT,
@@ -201,7 +201,7 @@ struct cpu_kernel {
 extern const struct cpu_kernel cpu_kernels[];
 extern const uint32_t cpu_kernel_count;
 
-/* kernels/reference.c: plain C, serves everything the plugin claims. */
+/* kernels/reference.c: portable C, serves everything that the plugin serves. */
 void cpu_attention_c(const struct cpu_run *run, const struct attn_work_item *work, void *scratch);
 uint64_t cpu_attention_c_scratch(const struct attn_problem *problem);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One step of decoding in place: the arrays of a batch grow by the accepted tokens. */
+/* Advances the arrays of a batch by one decode step, in place. */
 #include "advance.h"
 
 #include "graph.h"
@@ -53,7 +53,7 @@ int32_t cpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn
         status = attn__advance_check(&advance, err);
     if (status != ATTN_OK)
         return status;
-    /* Nobody writes before everybody has checked, and nobody leaves before all is written. */
+    /* No member of a team writes before all have checked, and none returns before all is written. */
     cpu_join(&executor);
     if (cpu_is_first(&executor))
         attn__advance_write(&advance);

@@ -7,22 +7,22 @@
 #define PART_TOKENS 16u
 
 struct convert {
-    struct cpu_half from[2], to[2];
-    bool moved[2];        /* as they are, scales too */
-    const int64_t *pairs; /* or NULL: every page to its number */
+    struct cpu_kv_side from[2], to[2];
+    bool moved[2];        /* elements and scales are copied, not converted */
+    const int64_t *pairs; /* or NULL: each page to the page of the same number */
     uint32_t count;
     uint32_t heads;
     uint32_t block;
-    uint32_t parts; /* tasks of a half */
+    uint32_t parts; /* tasks of keys, or of values */
 };
 
-static void convert_row(const struct convert *convert, uint32_t half, int64_t from_page, int64_t to_page,
+static void convert_row(const struct convert *convert, uint32_t side, int64_t from_page, int64_t to_page,
                         uint32_t token, uint32_t head)
 {
-    const struct cpu_half *from = &convert->from[half], *to = &convert->to[half];
+    const struct cpu_kv_side *from = &convert->from[side], *to = &convert->to[side];
     const struct cpu_row row = cpu_row_of(from, from_page, token, head);
 
-    if (!convert->moved[half]) {
+    if (!convert->moved[side]) {
         cpu_row_write(&row, to, to_page, token, head);
         return;
     }
@@ -31,11 +31,11 @@ static void convert_row(const struct convert *convert, uint32_t half, int64_t fr
         memcpy(cpu_scale_place(&to->scale, to_page, token, head), &row.scale, sizeof row.scale);
 }
 
-/* All pairs in order, for of two with one target the last one wins. */
+/* Pairs are converted in order, so that of two with the same target the last one wins. */
 static void convert_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct convert *convert = arg;
-    uint32_t half = task / convert->parts, first = task % convert->parts * PART_TOKENS;
+    uint32_t side = task / convert->parts, first = task % convert->parts * PART_TOKENS;
     uint32_t end = convert->block - first < PART_TOKENS ? convert->block : first + PART_TOKENS;
 
     (void)worker;
@@ -46,7 +46,7 @@ static void convert_task(void *arg, uint32_t task, uint32_t worker)
             continue;
         for (uint32_t token = first; token < end; token++)
             for (uint32_t head = 0; head < convert->heads; head++)
-                convert_row(convert, half, from, to, token, head);
+                convert_row(convert, side, from, to, token, head);
     }
 }
 
@@ -110,10 +110,10 @@ int32_t cpu_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_c
     convert.heads = source->kv_heads;
     convert.block = source->block;
     convert.parts = source->block / PART_TOKENS + (source->block % PART_TOKENS != 0);
-    for (uint32_t i = 0; i < cpu_halves(source); i++) {
-        convert.from[i] = cpu_half_of(source, i == 1);
-        convert.to[i] = cpu_half_of(target, i == 1);
+    for (uint32_t i = 0; i < cpu_kv_sides(source); i++) {
+        convert.from[i] = cpu_kv_side_of(source, i == 1);
+        convert.to[i] = cpu_kv_side_of(target, i == 1);
         convert.moved[i] = is_moved(source, target, i == 1);
     }
-    return cpu_execute(&executor, NULL, convert.parts * cpu_halves(source), convert_task, &convert, err);
+    return cpu_execute(&executor, NULL, convert.parts * cpu_kv_sides(source), convert_task, &convert, err);
 }

@@ -9,10 +9,10 @@
 /* Keys or values of a gather. */
 struct output {
     bool wanted;
-    bool moved; /* as they are */
-    struct cpu_half from;
-    struct cpu_half to; /* the target as a cache of one page */
-    char *scales;       /* or NULL */
+    bool moved; /* copied, not converted */
+    struct cpu_kv_side from;
+    struct cpu_kv_side to; /* the target as a cache of one page */
+    char *scales;          /* or NULL */
     int64_t scales_token, scales_head;
 };
 
@@ -34,7 +34,7 @@ static void put_scale(const struct output *output, uint32_t row, uint32_t head, 
                sizeof value);
 }
 
-/* One key to one row: all heads of one half. */
+/* Writes a row: all heads of a key, or of a value. */
 static void gather_row(const struct gather *gather, const struct output *output, bool invalid, int64_t page,
                        int64_t token, uint32_t row)
 {
@@ -132,7 +132,7 @@ static void add_output(struct gather *gather, const struct attn_kv_gather_args *
     if (to->buffer.data == NULL)
         return;
     output->wanted = true;
-    output->from = cpu_half_of(desc, values);
+    output->from = cpu_kv_side_of(desc, values);
     uint32_t dim = output->from.view.dim;
     output->moved = dtype == output->from.view.dtype;
     output->to.view = (struct attn__kv_view){.base = attn__address(&to->buffer),

@@ -13,11 +13,11 @@
 
 /* Two caches, or one twice. */
 struct move {
-    struct cpu_half from[2], to[2];
-    uint32_t halves;
+    struct cpu_kv_side from[2], to[2];
+    uint32_t sides;
     uint32_t heads;
     uint32_t from_block, to_block;
-    uint32_t parts; /* tasks of a half */
+    uint32_t parts; /* tasks of keys, or of values */
 };
 
 struct moves {
@@ -29,17 +29,17 @@ struct moves {
 
 static void move_init(struct move *move, const struct attn_kv_desc *from, const struct attn_kv_desc *to)
 {
-    *move = (struct move){.halves = cpu_halves(from),
+    *move = (struct move){.sides = cpu_kv_sides(from),
                           .heads = from->kv_heads,
                           .from_block = from->block,
                           .to_block = to->block};
-    for (uint32_t i = 0; i < move->halves; i++) {
-        move->from[i] = cpu_half_of(from, i == 1);
-        move->to[i] = cpu_half_of(to, i == 1);
+    for (uint32_t i = 0; i < move->sides; i++) {
+        move->from[i] = cpu_kv_side_of(from, i == 1);
+        move->to[i] = cpu_kv_side_of(to, i == 1);
     }
 }
 
-/* Pairs below the two limits, or negative. */
+/* Checks that pairs are below the two limits, or negative. */
 static int32_t check_pairs(const int64_t *pairs, uint32_t count, const uint64_t limits[2], const char *what,
                            struct attn_error *err)
 {
@@ -64,8 +64,8 @@ static const int64_t *pair_array(const struct attn_buffer *buffer)
     return (const int64_t *)(const void *)attn__address(buffer);
 }
 
-/* A scale goes with its row. */
-static void move_scale(const struct cpu_half *from, const struct cpu_half *to, const int64_t place[4],
+/* Copies the scale of a row. */
+static void move_scale(const struct cpu_kv_side *from, const struct cpu_kv_side *to, const int64_t place[4],
                        uint32_t head)
 {
     if (from->token_head && to->token_head)
@@ -94,9 +94,9 @@ static void slots_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct moves *moves = arg;
     const struct move *move = moves->moves;
-    uint32_t half = task / move->parts, rest = task % move->parts;
+    uint32_t side = task / move->parts, rest = task % move->parts;
     uint32_t head = rest % move->heads, d = rest / move->heads * PART_ELEMENTS;
-    const struct cpu_half *from = &move->from[half], *to = &move->to[half];
+    const struct cpu_kv_side *from = &move->from[side], *to = &move->to[side];
 
     (void)worker;
     if (d >= from->view.dim)
@@ -143,13 +143,12 @@ int32_t cpu_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_k
     move_init(&moves.moves[0], source, target);
     uint32_t dim = source->head_dim_vo > source->head_dim ? source->head_dim_vo : source->head_dim;
     moves.moves[0].parts = (dim + PART_ELEMENTS - 1) / PART_ELEMENTS * source->kv_heads;
-    return cpu_execute(&executor, NULL, moves.moves[0].parts * moves.moves[0].halves, slots_task, &moves,
-                       err);
+    return cpu_execute(&executor, NULL, moves.moves[0].parts * moves.moves[0].sides, slots_task, &moves, err);
 }
 
 /* ---------------------------------------------------------------- pages */
 
-/* `count` runs of `bytes`, each a stride further; one run where both lie without gaps. */
+/* Moves `count` runs of `bytes`; one run if both sides are contiguous. */
 static void move_runs(char *to, int64_t to_stride, const char *from, int64_t from_stride, uint32_t count,
                       size_t bytes)
 {
@@ -161,8 +160,8 @@ static void move_runs(char *to, int64_t to_stride, const char *from, int64_t fro
         memmove(to + i * to_stride, from + i * from_stride, bytes);
 }
 
-/* Tokens [first, first + count) of two pages. */
-static void move_tokens(const struct move *move, const struct cpu_half *from, const struct cpu_half *to,
+/* Moves tokens [first, first + count) from page to page. */
+static void move_tokens(const struct move *move, const struct cpu_kv_side *from, const struct cpu_kv_side *to,
                         const int64_t *pair, uint32_t first, uint32_t count)
 {
     const struct attn__kv_view *a = &from->view, *b = &to->view;
@@ -197,17 +196,17 @@ static void pages_task(void *arg, uint32_t task, uint32_t worker)
     while (task >= moves->first_task[n + 1])
         n++;
     const struct move *move = &moves->moves[n];
-    uint32_t half = (task - moves->first_task[n]) / move->parts;
+    uint32_t side = (task - moves->first_task[n]) / move->parts;
     uint32_t first = (task - moves->first_task[n]) % move->parts * PART_TOKENS;
     uint32_t count = move->from_block - first < PART_TOKENS ? move->from_block - first : PART_TOKENS;
     for (uint32_t i = 0; i < moves->count; i++) {
         const int64_t *pair = moves->pairs + 2 * (size_t)i;
         if (pair[0] >= 0 && pair[1] >= 0)
-            move_tokens(move, &move->from[half], &move->to[half], pair, first, count);
+            move_tokens(move, &move->from[side], &move->to[side], pair, first, count);
     }
 }
 
-/* One more pair of caches; false if there would be too many tasks. */
+/* Adds a pair of caches; false if there would be too many tasks. */
 static bool add_pages(struct moves *moves, uint32_t n, const struct attn_kv_desc *from,
                       const struct attn_kv_desc *to)
 {
@@ -215,11 +214,11 @@ static bool add_pages(struct moves *moves, uint32_t n, const struct attn_kv_desc
 
     move_init(move, from, to);
     move->parts = from->block / PART_TOKENS + (from->block % PART_TOKENS != 0);
-    return !__builtin_add_overflow(moves->first_task[n], move->parts * move->halves,
+    return !__builtin_add_overflow(moves->first_task[n], move->parts * move->sides,
                                    &moves->first_task[n + 1]);
 }
 
-/* The pages of all layers, one layer behind the other. */
+/* Adds the caches of all layers. */
 static int32_t add_layers(struct moves *moves, uint32_t layers, const struct attn_kv_ref *caches,
                           struct attn_error *err)
 {

@@ -2,7 +2,7 @@
 /* Slots of the new tokens of a batch. */
 #include "graph.h"
 
-/* Rows of one task. */
+/* Tokens of one task. */
 #define TASK_ROWS 2048u
 
 struct slots {
@@ -15,7 +15,7 @@ struct slots {
     int64_t block;
 };
 
-/* Keys [key, key + count) of a sequence, a page at a time. */
+/* Writes slots of keys [key, key + count) of a sequence, page by page. */
 static void map_keys(const struct slots *slots, uint32_t seq, uint32_t key, uint32_t count, int64_t *out)
 {
     const struct cpu_run *run = &slots->run;
@@ -34,7 +34,7 @@ static void map_keys(const struct slots *slots, uint32_t seq, uint32_t key, uint
     }
 }
 
-/* Rows of a task, sequence by sequence. */
+/* Writes the slots of a task's tokens, sequence by sequence. */
 static void slots_task(void *arg, uint32_t task, uint32_t worker)
 {
     const struct slots *slots = arg;
@@ -53,7 +53,7 @@ static void slots_task(void *arg, uint32_t task, uint32_t worker)
     }
 }
 
-/* Every slot fits 64 bits: page numbers of 64 bits might not. */
+/* Checks that every slot fits 64 bits, which is not certain with 64-bit page numbers. */
 static int32_t check_pages(const struct slots *slots, int64_t last_page, struct attn_error *err)
 {
     int64_t end;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Explicit masks: bits or numbers to add, over all keys or over the square of the last ones. */
+/* Explicit masks: bits, or numbers that are added, over all keys or over the new tokens alone. */
 #include <float.h>
 #include <math.h>
 

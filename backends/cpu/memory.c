@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory of the backend: ordinary memory, in large pages where that pays; and the table of it all. */
+/* Memory of the backend, in large pages if it is large enough, and the table of these functions. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "graph.h"
 
-/* Blocks from this size on are aligned to, and hinted for, large pages: page tables walk random pages. */
+/* Memory from this size on is aligned to and advised for large pages, because caches are read in random
+ * order. */
 #define LARGE_PAGE ((uint64_t)1 << 21)
 
 static int32_t alloc_block(uint64_t size, void **out, struct attn_error *err)

@@ -25,7 +25,7 @@ static char *pair_at(const struct attn_tensor *tensor, uint32_t row, uint32_t he
     return attn__address(&tensor->buffer) + row * tensor->token_stride + head * tensor->head_stride;
 }
 
-/* Natural logarithm; -inf for a part that is empty, whichever way it says so. */
+/* Reads an LSE as a natural logarithm; -inf for an empty part, also if it is marked by +inf. */
 static double load_lse(const struct attn_tensor *tensor, uint32_t row, uint32_t head, uint32_t base)
 {
     float lse;
@@ -36,24 +36,24 @@ static double load_lse(const struct attn_tensor *tensor, uint32_t row, uint32_t 
     return base == ATTN_LSE_BASE2 ? (double)lse * LN2 : (double)lse;
 }
 
-/* ln of the sum over lses; -inf if all are empty, NaN if one is. */
-static double add_lses(double most, double sum)
+/* The LSE of all parts; -inf if all are empty, NaN if one is NaN. */
+static double add_lses(double max_lse, double sum)
 {
-    return most == -(double)INFINITY ? most : most + log(sum);
+    return max_lse == -(double)INFINITY ? max_lse : max_lse + log(sum);
 }
 
 static void merge_pair(const struct attn_merge_args *args, uint32_t row, uint32_t head)
 {
-    double most = -(double)INFINITY, sum = 0;
+    double max_lse = -(double)INFINITY, sum = 0;
     uint32_t size = attn__dtype_size(args->dtype);
     float buffer[COLUMNS], values[COLUMNS];
 
     for (uint32_t k = 0; k < args->count; k++) {
         double lse = load_lse(&args->parts[k].lse, row, head, args->lse_base);
-        most = lse > most || isnan(lse) ? lse : most;
+        max_lse = lse > max_lse || isnan(lse) ? lse : max_lse;
     }
-    for (uint32_t k = 0; k < args->count && most != -(double)INFINITY; k++)
-        sum += exp(load_lse(&args->parts[k].lse, row, head, args->lse_base) - most);
+    for (uint32_t k = 0; k < args->count && max_lse != -(double)INFINITY; k++)
+        sum += exp(load_lse(&args->parts[k].lse, row, head, args->lse_base) - max_lse);
     for (uint32_t d = 0; d < args->head_dim; d += COLUMNS) {
         uint32_t count = args->head_dim - d < COLUMNS ? args->head_dim - d : COLUMNS;
         memset(buffer, 0, sizeof buffer);
@@ -61,16 +61,16 @@ static void merge_pair(const struct attn_merge_args *args, uint32_t row, uint32_
             double lse = load_lse(&args->parts[k].lse, row, head, args->lse_base);
             if (lse == -(double)INFINITY)
                 continue;
-            float weight = (float)(exp(lse - most) / sum);
+            float weight = (float)(exp(lse - max_lse) / sum);
             cpu_load(args->dtype, values, pair_at(&args->parts[k].out, row, head) + (size_t)d * size, count);
             for (uint32_t i = 0; i < count; i++)
                 buffer[i] += weight * values[i];
         }
-        /* Only now: the result may lie where a part lies. */
+        /* Stored last, because the result may overwrite a part. */
         cpu_store(args->dtype, pair_at(&args->out, row, head) + (size_t)d * size, buffer, count);
     }
     if (attn__address(&args->lse.buffer) != NULL) {
-        float lse = (float)add_lses(most, sum);
+        float lse = (float)add_lses(max_lse, sum);
         memcpy(pair_at(&args->lse, row, head), &lse, sizeof lse);
     }
 }
@@ -88,17 +88,17 @@ static void merge_task(void *arg, uint32_t task, uint32_t worker)
 static void rescale_pair(const struct attn_rescale_args *args, uint32_t row, uint32_t head)
 {
     double own = load_lse(&args->own, row, head, args->lse_base);
-    double most = -(double)INFINITY, sum = 0;
+    double max_lse = -(double)INFINITY, sum = 0;
     uint32_t size = attn__dtype_size(args->dtype);
     float buffer[COLUMNS];
 
     for (uint32_t k = 0; k < args->count; k++) {
         double lse = load_lse(&args->all[k], row, head, args->lse_base);
-        most = lse > most || isnan(lse) ? lse : most;
+        max_lse = lse > max_lse || isnan(lse) ? lse : max_lse;
     }
-    for (uint32_t k = 0; k < args->count && most != -(double)INFINITY; k++)
-        sum += exp(load_lse(&args->all[k], row, head, args->lse_base) - most);
-    double share = exp(own - add_lses(most, sum));
+    for (uint32_t k = 0; k < args->count && max_lse != -(double)INFINITY; k++)
+        sum += exp(load_lse(&args->all[k], row, head, args->lse_base) - max_lse);
+    double share = exp(own - add_lses(max_lse, sum));
     for (uint32_t d = 0; d < args->head_dim; d += COLUMNS) {
         uint32_t count = args->head_dim - d < COLUMNS ? args->head_dim - d : COLUMNS;
         char *at = pair_at(&args->out, row, head) + (size_t)d * size;
@@ -120,7 +120,7 @@ static void rescale_task(void *arg, uint32_t task, uint32_t worker)
                      (uint32_t)(pair % rescale->args->heads));
 }
 
-/* Tasks are numbered by 32 bits. */
+/* Task numbers have 32 bits. */
 static int32_t check_pairs(uint32_t rows, uint32_t heads, struct attn_error *err)
 {
     if ((uint64_t)rows * heads / TASK_PAIRS < UINT32_MAX)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A plan: the kernels that were dispatched, and the sizes that follow from the maxima. */
+/* Creates plans: chooses the kernels, and computes sizes from the maxima. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -19,7 +19,7 @@
 struct cpu_pool {
     uint32_t threads;     /* workers wanted + 1 */
     pid_t pid;            /* a child after fork has no workers */
-    pthread_mutex_t user; /* held by the one caller that has the workers */
+    pthread_mutex_t user; /* locked by the caller that uses the workers */
     pthread_t *ids;
     uint32_t workers; /* started */
     bool started;
@@ -27,8 +27,8 @@ struct cpu_pool {
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t wake;
     pthread_cond_t done;
-    _Atomic uint32_t generation; /* counts runs; written under the lock, watched without */
-    _Atomic uint32_t running;    /* workers in the run; likewise */
+    _Atomic uint32_t generation; /* number of runs; written with the lock, read without */
+    _Atomic uint32_t running;    /* workers in the run; as generation */
     uint32_t asleep;
     bool open;
     bool stop;
@@ -167,7 +167,7 @@ void cpu_pool_destroy(struct cpu_pool *pool)
 {
     if (pool == NULL)
         return;
-    /* In a child after fork the locks may be held for ever by threads that are not there. */
+    /* In a child after fork threads that no longer exist may hold the locks. */
     if (pool->pid == getpid()) {
         pthread_mutex_lock(&pool->lock);
         pool->stop = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A step's schedule: a header and the work items, written by the host, because all arrays are host memory. */
+/* Writes the schedule of a step: a header and the work items. */
 #include "graph.h"
 #include "schedule.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Moves one row into a cache: as it is, or converted and scaled (docs/definition.md, section 2). */
+/* Writes a row to a cache: copied, or converted and scaled (docs/definition.md, section 2). */
 #include "row.h"
 
 #include <float.h>
@@ -10,26 +10,26 @@
 /* Elements that are converted at once: a multiple of x in every layout. */
 #define ELEMENTS 64u
 
-struct cpu_half cpu_half_of(const struct attn_kv_desc *desc, bool values)
+struct cpu_kv_side cpu_kv_side_of(const struct attn_kv_desc *desc, bool values)
 {
     const struct attn_scale *scale = values ? &desc->v_scale : &desc->k_scale;
-    struct cpu_half half = {.scale = cpu_scale_of(scale)};
+    struct cpu_kv_side side = {.scale = cpu_scale_of(scale)};
 
-    half.view = attn__kv_view(desc, values, attn__address(values ? &desc->v : &desc->k));
-    half.token_head = half.scale.base != NULL && scale->granularity == ATTN_SCALES_TOKEN_HEAD;
-    return half;
+    side.view = attn__kv_view(desc, values, attn__address(values ? &desc->v : &desc->k));
+    side.token_head = side.scale.base != NULL && scale->granularity == ATTN_SCALES_TOKEN_HEAD;
+    return side;
 }
 
-struct cpu_row cpu_row_of(const struct cpu_half *half, int64_t page, int64_t token, int64_t head)
+struct cpu_row cpu_row_of(const struct cpu_kv_side *side, int64_t page, int64_t token, int64_t head)
 {
-    return (struct cpu_row){.view = &half->view,
-                            .at = attn__kv_at(&half->view, page, token, head),
-                            .dtype = half->view.dtype,
-                            .dim = half->view.dim,
-                            .scale = cpu_scale_at(&half->scale, page, token, head)};
+    return (struct cpu_row){.view = &side->view,
+                            .at = attn__kv_at(&side->view, page, token, head),
+                            .dtype = side->view.dtype,
+                            .dim = side->view.dim,
+                            .scale = cpu_scale_at(&side->scale, page, token, head)};
 }
 
-/* Elements [d, d + count) as they are stored. */
+/* Reads elements [d, d + count) without conversion. */
 static void take(const struct cpu_row *row, uint32_t d, uint32_t count, void *to)
 {
     uint32_t size = attn__dtype_size(row->dtype);
@@ -47,7 +47,7 @@ static void take(const struct cpu_row *row, uint32_t d, uint32_t count, void *to
                (size_t)(count - here) * size);
 }
 
-/* The same as values. */
+/* Reads them as f32, scaled. */
 static void load(const struct cpu_row *row, uint32_t d, uint32_t count, float *to)
 {
     uint32_t raw[ELEMENTS]; /* aligned for every type */
@@ -58,7 +58,7 @@ static void load(const struct cpu_row *row, uint32_t d, uint32_t count, float *t
         to[i] *= row->scale;
 }
 
-void cpu_row_copy(const struct cpu_row *row, const struct cpu_half *to, int64_t page, int64_t token,
+void cpu_row_copy(const struct cpu_row *row, const struct cpu_kv_side *to, int64_t page, int64_t token,
                   int64_t head)
 {
     char *at = attn__kv_at(&to->view, page, token, head);
@@ -78,25 +78,25 @@ void cpu_row_copy(const struct cpu_row *row, const struct cpu_half *to, int64_t 
 /* max|x|; NaN if any is NaN. */
 static float largest(const struct cpu_row *row)
 {
-    float values[ELEMENTS], most = 0;
+    float values[ELEMENTS], max_abs = 0;
 
-    for (uint32_t d = 0; d < row->dim && !isnan(most); d += ELEMENTS) {
+    for (uint32_t d = 0; d < row->dim && !isnan(max_abs); d += ELEMENTS) {
         uint32_t count = row->dim - d < ELEMENTS ? row->dim - d : ELEMENTS;
         load(row, d, count, values);
-        for (uint32_t i = 0; i < count && !isnan(most); i++)
-            most = fabsf(values[i]) > most || isnan(values[i]) ? fabsf(values[i]) : most;
+        for (uint32_t i = 0; i < count && !isnan(max_abs); i++)
+            max_abs = fabsf(values[i]) > max_abs || isnan(values[i]) ? fabsf(values[i]) : max_abs;
     }
-    return most;
+    return max_abs;
 }
 
 /* The scale that a row is divided by. */
-static float find_scale(const struct cpu_row *row, const struct cpu_half *to, int64_t page, int64_t token,
+static float find_scale(const struct cpu_row *row, const struct cpu_kv_side *to, int64_t page, int64_t token,
                         int64_t head)
 {
     if (!to->token_head)
         return cpu_scale_at(&to->scale, page, token, head);
-    float most = largest(row), scale = most / attn__codec8_largest(to->view.dtype);
-    if (!isfinite(most))
+    float max_abs = largest(row), scale = max_abs / attn__codec8_largest(to->view.dtype);
+    if (!isfinite(max_abs))
         scale = NAN;
     else if (scale < FLT_MIN)
         scale = 1;
@@ -104,7 +104,7 @@ static float find_scale(const struct cpu_row *row, const struct cpu_half *to, in
     return scale;
 }
 
-void cpu_row_write(const struct cpu_row *row, const struct cpu_half *to, int64_t page, int64_t token,
+void cpu_row_write(const struct cpu_row *row, const struct cpu_kv_side *to, int64_t page, int64_t token,
                    int64_t head)
 {
     float scale = to->view.size == 1 ? find_scale(row, to, page, token, head) : 1;

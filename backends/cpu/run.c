@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One layer: resolve addresses once, execute the work items, combine splits. */
+/* Runs one layer: resolves addresses once, executes the work items, and combines splits. */
 #include "graph.h"
 #include "schedule.h"
 
@@ -12,7 +12,7 @@ struct layer {
     _Atomic uint32_t *counters;
 };
 
-/* One word per group behind the two tickets of a team. */
+/* One counter for each group of splits, behind the two tickets of a team. */
 static _Atomic uint32_t *group_counters(const struct attn_scratch *scratch)
 {
     return (_Atomic uint32_t *)(void *)(attn__address(&scratch->counters.buffer) + CPU_ALIGNMENT);
@@ -56,7 +56,7 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
     return ATTN_OK;
 }
 
-/* The alignment of all that is given, which is the same for a call and for a graph that keeps it. */
+/* Checks the alignment of all arguments, which a graph checks at capture. */
 static int32_t check_alignment(const struct attn_plan_impl *plan, const struct attn_tensors *tensors,
                                const struct attn_kv_desc *bare, const struct attn_scratch *scratch,
                                struct attn_error *err)
@@ -70,7 +70,7 @@ static int32_t check_alignment(const struct attn_plan_impl *plan, const struct a
     return status == ATTN_OK && bare != NULL ? attn__kv_align(bare, err) : status;
 }
 
-/* What the array of mask starts holds; a graph's has its contents at the launch. */
+/* Checks the contents of mask_starts; for a graph that is done at the launch. */
 static int32_t check_mask_starts(const struct attn_problem *problem, const struct attn_batch *batch,
                                  const struct attn_tensors *tensors, struct attn_error *err)
 {
@@ -104,7 +104,7 @@ static int32_t check_run(const struct attn_plan_impl *plan, const struct attn_ba
     return cpu_extent_check(&plan->problem, batch, &extent, desc, err);
 }
 
-/* What can be told before there is a schedule; a launch checks the rest. */
+/* Records a run in a graph: checks what does not depend on the schedule; a launch checks the rest. */
 static int32_t record(struct attn_graph_impl *graph, const struct attn_plan_impl *plan,
                       const struct attn_batch *batch, const struct attn_tensors *tensors,
                       const struct attn_kv_desc *desc, bool bare, const struct attn_span *span,
@@ -211,7 +211,7 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
     }
     status =
         cpu_execute(&executor, (_Atomic uint32_t *)(void *)counters, header->items, do_work, &layer, err);
-    if (status != ATTN_OK) /* only the caller's parallel_for can fail: some works are missing */
+    if (status != ATTN_OK) /* only the caller's parallel_for can fail; some work items are then missing */
         memset(counters, 0, plan->sizes.counters);
     return status;
 }

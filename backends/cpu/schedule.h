@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What prepare writes and run reads. No pointers: a schedule may be copied. */
+/* The schedule, which prepare writes and run reads. It has no pointers, so that it may be copied. */
 #ifndef ATTN_CPU_SCHEDULE_H
 #define ATTN_CPU_SCHEDULE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Streams and events. A call has completed when it returns, so a stream is only a name that a capture can
- * be tied to, and an event is reached as soon as it is recorded.
+ * Streams and events. A call has completed when it returns, so that a stream only identifies a capture, and
+ * an event is reached as soon as it is recorded.
  */
 #include <stdlib.h>
 
@@ -36,14 +36,14 @@ void cpu_stream_destroy(struct attn_backend_impl *backend, void *stream)
 
     (void)backend;
     if (executor != NULL && executor->recording != NULL)
-        executor->recording->executor = NULL; /* the end of that capture will say so */
+        executor->recording->executor = NULL; /* the end of that capture will fail */
     free(executor);
 }
 
 int32_t cpu_event_create(struct attn_backend_impl *backend, void **out, struct attn_error *err)
 {
     (void)backend;
-    *out = malloc(1); /* an address of its own is all that there is to it */
+    *out = malloc(1); /* an event has no state, only a unique address */
     return *out != NULL ? ATTN_OK : attn__fail(err, ATTN_E_MEMORY, 0, "event", "no memory for an event");
 }
 

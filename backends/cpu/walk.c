@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The page-table walk: where the keys of a sequence lie, for every addressing. */
+/* The page-table walk: finds the keys of a sequence, for every addressing. */
 #include "cpu.h"
 #include "kv-view.h"
 
@@ -67,7 +67,7 @@ void cpu_walk_new(struct cpu_run *run, const struct attn_problem *problem, const
         problem->mla != 0 ? run->k_new : new_rows(&tensors->v_new, problem->v_dtype, &tensors->v_new_scale);
     if (problem->kv_source == ATTN_KV_CACHE_NEW)
         return;
-    /* The new rows alone are a dense cache of one run of tokens. */
+    /* New keys and values are a dense cache of contiguous tokens. */
     const struct attn_buffer *starts =
         batch->kv_offsets.data != NULL ? &batch->kv_offsets : &batch->q_offsets;
     run->k = run->k_new;
@@ -116,7 +116,7 @@ bool cpu_locate(const struct cpu_run *run, uint32_t seq, uint32_t key, int64_t *
     return *page >= 0;
 }
 
-/* Keys of one page that the walk asks for. */
+/* Adds keys of one page. */
 static void walk_page(const struct cpu_run *run, int64_t page, uint32_t token, uint32_t count, int64_t *k,
                       int64_t *v)
 {

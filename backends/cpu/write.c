@@ -9,11 +9,11 @@
 struct write {
     const struct attn_kv_write_args *args;
     const struct attn_kv_desc *desc;
-    struct cpu_half halves[2];
+    struct cpu_kv_side sides[2];
     const int64_t *slots;     /* or NULL: by batch */
     const int32_t *q_offsets; /* of the batch */
     const int32_t *kv_lens;
-    struct attn_problem problem; /* what of a problem the batch is read with */
+    struct attn_problem problem; /* the members that decide how the batch is read */
     struct cpu_run run;
     uint32_t rows;
     uint32_t task_rows;
@@ -24,13 +24,13 @@ static const char *element(const struct attn_tensor *tensor, uint32_t row, uint3
     return attn__address(&tensor->buffer) + row * tensor->token_stride + head * tensor->head_stride;
 }
 
-/* All heads of one row. */
+/* Writes all heads of one token. */
 static void write_row(const struct write *write, uint32_t row, int64_t page, int64_t token)
 {
     const struct attn_kv_write_args *args = write->args;
 
-    for (uint32_t i = 0; i < cpu_halves(write->desc); i++) {
-        const struct cpu_half *to = &write->halves[i];
+    for (uint32_t i = 0; i < cpu_kv_sides(write->desc); i++) {
+        const struct cpu_kv_side *to = &write->sides[i];
         const struct attn_tensor *tensor = i == 0 ? &args->k_new : &args->v_new;
         struct cpu_row from = {
             .dtype = i == 0 ? args->k_dtype : args->v_dtype, .dim = to->view.dim, .scale = 1};
@@ -150,8 +150,8 @@ int32_t cpu_kv_write(struct attn_backend_impl *backend, const struct attn_kv_wri
             attn__address(&args->slot_mapping) != NULL ? check_slots(&write, err) : check_batch(&write, err);
     if (status != ATTN_OK)
         return status;
-    for (uint32_t i = 0; i < cpu_halves(write.desc); i++)
-        write.halves[i] = cpu_half_of(write.desc, i == 1);
+    for (uint32_t i = 0; i < cpu_kv_sides(write.desc); i++)
+        write.sides[i] = cpu_kv_side_of(write.desc, i == 1);
     uint64_t bytes = (uint64_t)write.desc->kv_heads * write.desc->head_dim * attn__dtype_size(args->k_dtype);
     write.task_rows = bytes < TASK_BYTES ? (uint32_t)(TASK_BYTES / bytes) : 1;
     uint32_t tasks = write.rows / write.task_rows + (write.rows % write.task_rows != 0);

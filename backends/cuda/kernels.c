@@ -5,15 +5,15 @@
 #include "reference/instances.h"
 
 /*
- * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.
- * Scales of new 8-bit rows go by sequence, which they do not. Their 8-bit codes are those that the GPU
- * converts or that are f16 as they are. Beside 8-bit values P is f16, or bf16 where they have scales of their
- * own: the row says the coarser.
+ * Matrix kernels round P, so that their results are not exact enough for 8-bit outputs, which have to be
+ * within half a step. They do not handle scales by sequence, which new 8-bit keys and values have. Their
+ * 8-bit types are those that the GPU converts, or whose codes are the upper byte of an f16. With 8-bit values
+ * P is f16, or bf16 if single values have scales; the table has the coarser one.
  */
 #define MMA_CODES  (ATTN__TYPES_8 & ~ATTN__TYPE_FNUZ)
 #define MMA_CACHED (ATTN__HAS_ALL & ~(ATTN__HAS_MLA | ATTN__HAS_NEW | ATTN__HAS_CACHE_NEW))
 
-/* The most columns of an mma kernel: a union is as large as its largest member. */
+/* The largest number of columns of an mma kernel: a union is as large as its largest member. */
 union mma_columns {
 #define MMA(name, dk, dv, kv_size, rows) char name[dk];
 #include "instances.def"
@@ -21,7 +21,7 @@ union mma_columns {
 
 #define MMA_ROW(name_, phases_, q_, kv_, features_, numerics_)                                               \
     {                                                                                                        \
-        .caps.name = (name_), .family = &cuda_mma, .arch = CUDA_ARCH_LEAST, .caps.phases = (phases_),        \
+        .caps.name = (name_), .family = &cuda_mma, .arch = CUDA_ARCH_MIN, .caps.phases = (phases_),          \
         .caps.q_types = (q_), .caps.kv_types = (kv_), .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16,     \
         .caps.dim_multiple = 1, .caps.dim_max = sizeof(union mma_columns), .caps.features = (features_),     \
         .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_)                                  \
@@ -30,7 +30,7 @@ union mma_columns {
 /* For MLA caches of the type of the queries. Not of layout paged-x, whose rows are not contiguous. */
 #define MLA_ROW(name_, type_, numerics_)                                                                     \
     {                                                                                                        \
-        .caps.name = (name_), .family = &cuda_mla, .arch = CUDA_ARCH_LEAST,                                  \
+        .caps.name = (name_), .family = &cuda_mla, .arch = CUDA_ARCH_MIN,                                    \
         .caps.phases = ATTN__DECODE | ATTN__PREFILL, .caps.q_types = (type_), .caps.kv_types = (type_),      \
         .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,                           \
         .caps.dim_max = MLA_QK_DIM, .caps.vo_max = MLA_VO_DIM,                                               \
@@ -58,7 +58,7 @@ const struct gpu_kernel gpu_kernels[] = {
     MLA_ROW("mla_mma_bf16", ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
     {.caps.name = "attn_reference",
      .family = &gpu_reference_family,
-     .arch = CUDA_ARCH_LEAST,
+     .arch = CUDA_ARCH_MIN,
      .caps.phases = ATTN__DECODE | ATTN__PREFILL,
      .caps.q_types = ATTN__TYPES_ALL,
      .caps.kv_types = ATTN__TYPES_ALL,

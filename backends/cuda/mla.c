@@ -19,8 +19,8 @@ static const struct {
 enum { INSTANCES = sizeof instances / sizeof instances[0] };
 
 /*
- * The instance with the fewest rows that hold the longest sequence, of those that can do what changes a
- * score. With det=1 maxima decide nothing.
+ * The instance with the fewest rows that hold the longest sequence, of those that implement the problem's
+ * masks, ALiBi and soft cap. With det=1 the choice does not depend on the maxima.
  */
 static uint32_t instance_of(const struct attn_problem *problem)
 {
@@ -53,7 +53,7 @@ static uint32_t split_tiles_of(const struct attn_problem *p)
     return ((max_rows < MLA_DET_ROWS ? (uint32_t)max_rows : MLA_DET_ROWS) + rows - 1) / rows;
 }
 
-/* det: most splits of a row tile. */
+/* det: the largest number of splits of a row tile. */
 static uint32_t splits_of(const struct attn_problem *p)
 {
     const uint64_t splits =

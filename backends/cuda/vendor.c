@@ -17,8 +17,8 @@ void *gpu_vendor_find(const struct gpu_driver *driver, const char *call, const c
 
     memcpy(&get_address, &address, sizeof address);
     address = NULL;
-    if (get_address == NULL ||
-        get_address(call, &address, DRIVER_LEAST, LEGACY_STREAM, NULL) != GPU_SUCCESS || address == NULL)
+    if (get_address == NULL || get_address(call, &address, DRIVER_MIN, LEGACY_STREAM, NULL) != GPU_SUCCESS ||
+        address == NULL)
         address = dlsym(driver->library, symbol);
     return address;
 }
@@ -41,11 +41,11 @@ int32_t gpu_vendor_start(struct gpu_driver *driver, const char *library, int *ou
     char text[160];
     gpu_result result = driver->driver_get_version(&driver->version);
 
-    if (result == GPU_SUCCESS && driver->version < DRIVER_LEAST)
+    if (result == GPU_SUCCESS && driver->version < DRIVER_MIN)
         return attn__fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
                           "the CUDA driver %s is for CUDA %d.%d; one for CUDA %d.%d or newer is needed",
-                          library, driver->version / 1000, driver->version % 1000 / 10, DRIVER_LEAST / 1000,
-                          DRIVER_LEAST % 1000 / 10);
+                          library, driver->version / 1000, driver->version % 1000 / 10, DRIVER_MIN / 1000,
+                          DRIVER_MIN % 1000 / 10);
     if (result == GPU_SUCCESS)
         result = driver->init(0);
     if (result == GPU_SUCCESS)
@@ -89,7 +89,7 @@ gpu_result gpu_vendor_read_device(const struct gpu_driver *driver, int ordinal, 
 bool gpu_vendor_serves(const struct gpu_device_record *record, const char **out_served)
 {
     *out_served = "sm_80 or newer";
-    return record->arch >= CUDA_ARCH_LEAST;
+    return record->arch >= CUDA_ARCH_MIN;
 }
 
 uint32_t gpu_vendor_shared(uint32_t arch)
@@ -103,7 +103,7 @@ uint32_t gpu_vendor_shared(uint32_t arch)
     case 103:
     case 110:
         return 227u << 10;
-    default: /* those of graphics, and what is not known */
+    default: /* graphics, and unknown results */
         return 99u << 10;
     }
 }

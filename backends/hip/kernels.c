@@ -4,8 +4,9 @@
 #include "reference/instances.h"
 
 /*
- * Matrix kernels, whose P is rounded: too much for results of 8 bits, each of which is held to half a step.
- * Scales of new 8-bit rows go by sequence, which they do not. Beside 8-bit values P is bf16.
+ * Matrix kernels round P, so that their results are not exact enough for 8-bit outputs, which have to be
+ * within half a step. They do not handle scales by sequence, which new 8-bit keys and values have. With 8-bit
+ * values P is bf16.
  */
 #define TILE_CACHED (ATTN__HAS_ALL & ~(ATTN__HAS_MLA | ATTN__HAS_NEW | ATTN__HAS_CACHE_NEW))
 #define TILE_ROW(name_, phases_, q_, kv_, features_, numerics_)                                              \

@@ -7,11 +7,11 @@
 #define GPU_VENDOR_NAME        "hip"
 #define GPU_VENDOR_DEVICE      "rocm"
 #define GPU_VENDOR_DEVICE_TYPE ATTN_DEVICE_ROCM
-/* The runtime in error messages, the oldest that serves, and the option that names its file. */
+/* For messages: the runtime, the oldest one that is supported, and the option that names its file. */
 #define GPU_VENDOR_DRIVER  "the HIP runtime"
-#define GPU_VENDOR_LEAST   "one of ROCm 5.2 or newer"
+#define GPU_VENDOR_NEEDED  "one of ROCm 5.2 or newer"
 #define GPU_VENDOR_LIBRARY "ATTN_HIP_LIBRARY"
-/* What makes a device the thread's current one, and the last one again. */
+/* The functions that make a device the current one of the thread, and the previous one again. */
 #define GPU_VENDOR_ENTER "hipSetDevice"
 #define GPU_VENDOR_LEAVE "hipSetDevice"
 /* Threads of a launch's first dimension at most. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Judges the values of variables: by type when they are read, by the notes of the plugins after the scan. */
+/* Checks the values of variables: against their type when they are read, and against plugins' notes after the
+ * scan. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,11 +8,11 @@
 #include "base/env.h"
 #include "show.h"
 
-#define VALUE_MOST  4096
-#define NUMBER_MOST 65535
-#define SHOWN       96 /* of a value in a message, with the end */
+#define VALUE_MAX  4096
+#define NUMBER_MAX 65535
+#define SHOWN      96 /* of a value in a message, with the end */
 
-/* The beginning of a value, fit for a terminal; text has room for SHOWN bytes. */
+/* The beginning of a value, escaped for messages; text has SHOWN bytes. */
 static const char *shown(const char *value, char *text)
 {
     if (!attn__show(value, text, SHOWN - 3))
@@ -33,13 +34,13 @@ static bool is_number(const char *value)
         if (*p < '0' || *p > '9')
             return false;
         number = number * 10 + (uint32_t)(*p - '0');
-        if (number > NUMBER_MOST)
+        if (number > NUMBER_MAX)
             return false;
     }
     return value[0] != '\0';
 }
 
-/* Items between commas, none of them empty, all of printable characters without spaces inside. */
+/* Whether a value is a list: items between commas, not empty, of printable characters without spaces. */
 static bool is_list(const char *value)
 {
     for (const char *p = value;; p++) {
@@ -58,7 +59,7 @@ static bool is_list(const char *value)
 
 bool attn__env_check(const char *name, const char *type, const char *value, char *problem, size_t size)
 {
-    if (strlen(value) > VALUE_MOST)
+    if (strlen(value) > VALUE_MAX)
         return refuse(problem, size, name, value, "a value of at most 4096 bytes");
     for (const char *p = value; *p != '\0'; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
@@ -155,14 +156,14 @@ static bool is_offered(const char *item, const struct attn_note *const *notes, u
 }
 
 /*
- * A name in ATTN_BACKEND that no file offers. The value holds all the same: it is a promise, and selection
- * answers it with NO_SUCH_BACKEND.
+ * Warns about a name in ATTN_BACKEND that no file offers. The value is kept: selection then fails with
+ * NO_SUCH_BACKEND instead of silently taking another backend.
  */
 static int32_t resolve_backend(struct attn__env *env, const struct attn_note *const *notes, uint32_t count,
                                bool *out_all, struct attn_error *err)
 {
     struct attn_variable_record *record = &env->records[ATTN__VAR_ATTN_BACKEND];
-    char list[VALUE_MOST + 1], text[400], name[SHOWN], *rest = list;
+    char list[VALUE_MAX + 1], text[400], name[SHOWN], *rest = list;
     const char *first = NULL;
     bool all = true;
     snprintf(list, sizeof list, "%s", record->value);
@@ -184,7 +185,7 @@ static int32_t resolve_backend(struct attn__env *env, const struct attn_note *co
              "flavour, auto and none are accepted. Other software reads a variable of this name too "
              "(TRELLIS: xformers, sdpa)",
              shown(first, name));
-    record->problem = attn__env_keep_words(env, text);
+    record->problem = attn__env_keep_escaped(env, text);
     return record->problem != NULL ? ATTN_OK : no_memory(err);
 }
 
@@ -202,7 +203,7 @@ int32_t attn__env_resolve(struct attn__env *env, struct attn__log *log, const st
         if (record->problem == NULL)
             continue;
         if (attn__env_is_given(env, (enum attn__variable)i))
-            /* In a list with another name that is there, an absent one is no mistake. */
+            /* A list may name absent backends as long as one of its names is there. */
             attn__log_once(log, i != ATTN__VAR_ATTN_BACKEND || all ? ATTN_LOG_WARN : ATTN_LOG_INFO, "env",
                            "%s", record->problem);
         else

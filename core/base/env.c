@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The snapshot of the environment: one record per variable, the call's variables before the process's. */
+/* The snapshot of the environment: one record per variable. Variables of the call override those of the
+ * process. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,14 +39,14 @@ char *attn__env_keep(struct attn__env *env, const char *text)
     return keep(env, text, strlen(text));
 }
 
-char *attn__env_keep_words(struct attn__env *env, const char *words)
+char *attn__env_keep_escaped(struct attn__env *env, const char *text)
 {
-    char text[1024];
-    attn__show(words, text, sizeof text);
-    return attn__env_keep(env, text);
+    char escaped[1024];
+    attn__show(text, escaped, sizeof escaped);
+    return attn__env_keep(env, escaped);
 }
 
-/* "NAME=VALUE": whether the name is that; *out_value is what follows. */
+/* Whether "NAME=VALUE" has this name; *out_value is then the value. */
 static bool is_variable(const char *text, const char *name, const char **out_value)
 {
     size_t length = strlen(name);
@@ -61,7 +62,7 @@ struct source {
     uint32_t variable_count;
 };
 
-/* The given value of a name, or NULL; an empty one is as good as none, but hides the value that the
+/* The value of a name, or NULL. An empty value counts as none, but hides the value that the
  * environment has. */
 static const char *find(const struct source *source, const char *name, const char **out_origin)
 {
@@ -102,10 +103,11 @@ static int32_t fill_row(struct attn__env *env, uint32_t index, const struct sour
         return ATTN_OK;
     }
     if (!attn__env_check(row->name, row->type, value, problem, sizeof problem)) {
-        record->problem = attn__env_keep_words(env, problem);
+        record->problem = attn__env_keep_escaped(env, problem);
         if (record->problem == NULL)
             return no_memory(err);
-        /* What somebody asked for or forbade by name is never dropped: an odd item names no backend. */
+        /* Lists of names are never dropped for a bad item: it names no backend, and the other items still
+         * count. */
         if (strcmp(row->type, "list") != 0 && strcmp(row->type, "globs") != 0)
             return ATTN_OK;
     }
@@ -122,7 +124,8 @@ static bool is_known(const struct attn__env *env, const char *name, size_t lengt
     return false;
 }
 
-/* A variable that the table does not have: a plugin's own, or a mistake. Which one, the notes tell later. */
+/* Records a variable that the table does not have. The notes tell later whether it is a plugin's or a
+ * mistake. */
 static int32_t fill_other(struct attn__env *env, const char *text, const struct source *source,
                           struct attn_error *err)
 {
@@ -170,7 +173,7 @@ static int32_t check_call(const struct attn_context_options *options, struct att
     return ATTN_OK;
 }
 
-/* Name and value pairs of everything that is not of the table, for get_option. */
+/* Collects name and value of all other variables, for get_option. */
 static int32_t pair_others(struct attn__env *env, struct attn_error *err)
 {
     uint32_t others = env->count - ATTN__VARIABLES;
@@ -201,8 +204,8 @@ static int32_t fill(struct attn__env *env, const struct source *source, struct a
 }
 
 /*
- * The whole environment in one block: names and values do not change any more, whatever the process does to
- * its own. Lengths are taken anew while copying, so that a change behind our back cannot overrun the block.
+ * Copies the whole environment into one block, so that later changes by the process do not matter. Lengths
+ * are taken again while copying, so that a change by another thread cannot overrun the block.
  */
 static char **copy_environment(char *const *environment)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What fork means: a child knows the handles of its parent, and the lock that all contexts share is free. */
+/* Handles fork: a child recognises handles of its parent, and finds the lock that all contexts share
+ * unlocked. */
 #include "core.h"
 
 static _Atomic uint32_t generation = 1;
@@ -11,7 +12,7 @@ static void resume_child(void)
     pthread_mutex_unlock(&shared);
 }
 
-/* Without memory for the handlers children are not recognised; nothing else depends on it. */
+/* If registering fails, handles of a parent are not recognised in children; nothing else depends on it. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     (void)pthread_atfork(attn__shared_lock, attn__shared_unlock, resume_child);

@@ -11,8 +11,8 @@
 #include "base/quiet.h"
 #include "show.h"
 
-#define LINE_MOST 1200
-#define SAID_MOST 4096
+#define LINE_MAX_BYTES 1200
+#define SAID_MAX       4096
 
 static const char *const level_names[] = {NULL, "error", "warn", "info", "dispatch", "debug"};
 #define LEVELS (sizeof level_names / sizeof level_names[0])
@@ -95,7 +95,7 @@ static bool expand(const char *pattern, char *path, size_t size)
     return true;
 }
 
-/* Not 0, 1 or 2, where somebody may expect standard streams or put them later. */
+/* Moves a descriptor above 0, 1 and 2, which other code may expect or make the standard streams. */
 static int raise_descriptor(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO)
@@ -114,7 +114,7 @@ static void open_file(struct attn__log *log, struct attn__env *env)
         return;
     path[0] = '\0';
     int fd = -1;
-    if (expand(pattern, path, sizeof path)) /* O_NONBLOCK: a pipe without reader must not stop the program */
+    if (expand(pattern, path, sizeof path)) /* O_NONBLOCK: opening a pipe without reader would block */
         fd = raise_descriptor(
             open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644));
     else
@@ -126,7 +126,7 @@ static void open_file(struct attn__log *log, struct attn__env *env)
     }
     snprintf(problem, sizeof problem, "%s cannot be opened for writing (%s); log lines go to stderr", path,
              strerrordesc_np(errno));
-    env->records[ATTN__VAR_ATTN_LOG_FILE].problem = attn__env_keep_words(env, problem);
+    env->records[ATTN__VAR_ATTN_LOG_FILE].problem = attn__env_keep_escaped(env, problem);
 }
 
 int32_t attn__log_init(struct attn__log *log, const struct attn_context_options *options,
@@ -168,17 +168,17 @@ bool attn__log_wants(const struct attn__log *log, uint32_t level, const char *su
     return level <= log->level;
 }
 
-static void emit(struct attn__log *log, uint32_t level, const char *subsystem, const char *words)
+static void write_line(struct attn__log *log, uint32_t level, const char *subsystem, const char *message)
 {
-    /* A text of a plugin or of a file must not steer a terminal or forge a second line. */
-    char text[LINE_MOST], name[32];
-    attn__show(words, text, sizeof text);
+    /* Text of a plugin or a file must not control a terminal or look like a second line. */
+    char text[LINE_MAX_BYTES], name[32];
+    attn__show(message, text, sizeof text);
     attn__show(subsystem, name, sizeof name);
     if (log->callback) {
         log->fn(log->user, level, name, text);
         return;
     }
-    char line[LINE_MOST + 64];
+    char line[LINE_MAX_BYTES + 64];
     int n = snprintf(line, sizeof line, "libattn: %s: %s: %s", level_names[level], name, text);
     if (n < 0)
         return;
@@ -196,13 +196,13 @@ void attn__log_line(struct attn__log *log, uint32_t level, const char *subsystem
     if (!attn__log_wants(log, level, subsystem))
         return;
     int saved = errno;
-    char text[LINE_MOST];
+    char text[LINE_MAX_BYTES];
     va_list args;
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n >= 0)
-        emit(log, level, subsystem, text);
+        write_line(log, level, subsystem, text);
     errno = saved;
 }
 
@@ -216,14 +216,14 @@ static uint64_t hash(const char *subsystem, const char *text)
     return h;
 }
 
-/* True the first time. Without memory a line is rather said twice than never. */
+/* True the first time a key is seen. Without memory, always true: better a line twice than never. */
 static bool is_first(struct attn__log *log, uint64_t key)
 {
     bool first = true;
     pthread_mutex_lock(&log->lock);
     for (uint32_t i = 0; i < log->said_count && first; i++)
         first = log->said[i] != key;
-    if (first && log->said_count < SAID_MOST) {
+    if (first && log->said_count < SAID_MAX) {
         uint64_t *more = log->said;
         if ((log->said_count & 31) == 0)
             more = realloc(log->said, (log->said_count + 32) * sizeof *more);
@@ -241,12 +241,12 @@ void attn__log_once(struct attn__log *log, uint32_t level, const char *subsystem
     if (!attn__log_wants(log, level, subsystem))
         return;
     int saved = errno;
-    char text[LINE_MOST];
+    char text[LINE_MAX_BYTES];
     va_list args;
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n >= 0 && is_first(log, hash(subsystem, text)))
-        emit(log, level, subsystem, text);
+        write_line(log, level, subsystem, text);
     errno = saved;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Holds back the signals that a write can raise, and takes away those that it raised. */
+/* Blocks the signals that a write can raise, and discards those that it raised. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ void attn__quiet_end(const struct attn__quiet *quiet)
     int saved = errno;
     sigpending(&now);
     sigemptyset(&own);
-    /* What waited before belongs to the program. */
+    /* Signals that were pending before are the program's. */
     for (int i = 0; i < RAISED; i++)
         if (sigismember(&now, raised[i]) == 1 && sigismember(&quiet->pending, raised[i]) == 0)
             sigaddset(&own, raised[i]);

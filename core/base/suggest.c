@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Names as people write them: equality without case and dashes, globs, and the nearest known name. */
+/* Compares names as users write them: without case and dashes, by globs, and by the nearest known name. */
 #define _GNU_SOURCE
 #include <fnmatch.h>
 
 #include "core.h"
 
-/* Longer names are never near to anything. */
-#define NAME_MOST 64
+/* Longer names are not compared. */
+#define LONGEST_NAME 64
 
 static char lower(char c)
 {
@@ -18,7 +18,8 @@ static bool counts(char c)
     return c != '-' && c != '_';
 }
 
-/* Lower case without - and _; false if it does not fit. Brackets of a glob keep theirs: they make ranges. */
+/* Copies in lower case, without - and _; false if it does not fit. In brackets of a glob they are kept:
+ * ranges. */
 static bool fold(const char *name, bool glob, char *out, size_t size)
 {
     size_t n = 0;
@@ -62,24 +63,24 @@ bool attn__name_matches(const char *pattern, const char *name)
     return fnmatch(p, n, 0) == 0;
 }
 
-static size_t least(size_t a, size_t b)
+static size_t smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours that turn a into b. */
+/* Edit distance: insertions, deletions, replacements, and swaps of neighbours. */
 static size_t distance(const char *a, size_t na, const char *b, size_t nb)
 {
-    size_t rows[3][NAME_MOST + 1];
+    size_t rows[3][LONGEST_NAME + 1];
     for (size_t j = 0; j <= nb; j++)
         rows[0][j] = j;
     for (size_t i = 1; i <= na; i++) {
         size_t *now = rows[i % 3], *last = rows[(i - 1) % 3];
         now[0] = i;
         for (size_t j = 1; j <= nb; j++) {
-            now[j] = least(least(now[j - 1], last[j]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
+            now[j] = smaller(smaller(now[j - 1], last[j]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = least(now[j], rows[(i - 2) % 3][j - 2] + 1);
+                now[j] = smaller(now[j], rows[(i - 2) % 3][j - 2] + 1);
         }
     }
     return rows[na % 3][nb];
@@ -87,7 +88,7 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb)
 
 const char *attn__nearest(const char *name, const char *const *names, size_t count)
 {
-    char a[NAME_MOST + 1], b[NAME_MOST + 1];
+    char a[LONGEST_NAME + 1], b[LONGEST_NAME + 1];
     if (!fold(name, false, a, sizeof a))
         return NULL;
     size_t na = strlen(a);
@@ -97,7 +98,7 @@ const char *attn__nearest(const char *name, const char *const *names, size_t cou
         if (!fold(names[i], false, b, sizeof b))
             continue;
         size_t nb = strlen(b), d = distance(a, na, b, nb);
-        /* Every third letter may be wrong; of very short names one, but never all of them. */
+        /* Every third letter may differ; in very short names one, but not all of them. */
         size_t longer = na > nb ? na : nb, most = longer < 3 ? longer / 2 : longer / 3;
         if (d <= most && (best == NULL || d < best_distance)) {
             best = names[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Backends in use: opening the winner of a decision, counting who holds it, and closing it. */
+/* Opens the backend that a decision chose, counts its references, and closes it with the last one. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ void attn__backend_drop(struct attn_backend *backend)
 {
     if (atomic_fetch_sub_explicit(&backend->refs, 1, memory_order_acq_rel) != 1)
         return;
-    /* In a child after fork the plugin's threads and driver objects are not there: only memory goes. */
+    /* A child after fork has no threads and no driver objects of the plugin: only memory is freed. */
     if (backend->born == attn__fork_generation())
         backend->entry->table.close(backend->impl);
     attn__context_drop(backend->context);
@@ -55,7 +55,7 @@ static int32_t check_open(struct attn_context *context, const struct attn_decisi
     return ATTN_OK;
 }
 
-/* The plugin's open on a backend that is filled but for `impl`. */
+/* Calls the plugin's open; all members of backend but `impl` are set. */
 static int32_t open_entry(struct attn_backend *backend, const struct attn_open_config *config,
                           struct attn_error *err)
 {

@@ -43,12 +43,12 @@ static int32_t check_maxima(const struct attn_problem *problem, const struct att
     return ATTN_OK;
 }
 
-/* Where the keys of a sequence are. */
+/* The arrays that tell where the keys of a sequence are. */
 static int32_t check_addressing(const struct attn_problem *problem, const struct attn_batch *batch,
                                 struct attn_error *err)
 {
     if (problem->kv_source == ATTN_KV_NEW)
-        return ATTN_OK; /* no cache is read, and lengths may follow from the queries */
+        return ATTN_OK; /* no cache is read, and lengths may be those of the queries */
     if (batch->kv_lens.data == NULL)
         return missing("kv_lens", "reading a cache", err);
     if (problem->addressing == ATTN_TABLE) {
@@ -69,7 +69,7 @@ static int32_t check_addressing(const struct attn_problem *problem, const struct
     return ATTN_OK;
 }
 
-/* An array that changes results is there exactly if the problem says so. */
+/* An array that changes results has to be given if the problem says so, and must not be otherwise. */
 static int32_t check_optional(const struct attn_buffer *buffer, uint32_t wanted, const char *name,
                               const char *key, struct attn_error *err)
 {
@@ -144,7 +144,7 @@ int32_t attn__batch_check_keys(const struct attn_problem *problem, const struct 
 
 /* ---------------------------------------------------------------- host copies */
 
-/* Each array that is given on the device has its copy: half a set would be half a check. */
+/* Either all arrays of the batch have host copies or none: checking only some would be misleading. */
 static int32_t check_complete(const struct attn_batch *batch, const struct attn_batch_host *host,
                               struct attn_error *err)
 {

@@ -82,7 +82,7 @@ int32_t attn__answer(void *out, const void *own, size_t size, const char *name, 
 {
     const int32_t status = attn__answer_begin(out, size, name, err);
     if (status == ATTN_OK) {
-        const size_t head = sizeof(uint32_t); /* the caller's size stays */
+        const size_t head = sizeof(uint32_t); /* struct_size stays the caller's */
         memcpy((char *)out + head, (const char *)own + head, size - head);
     }
     return status;
@@ -103,9 +103,9 @@ bool attn__extent_fits(const int64_t *strides, const uint64_t *counts, uint32_t 
     return true;
 }
 
-/* Elements that are written lie apart if the smaller stride steps over a row and the larger over all of them.
+/* Whether no two elements share memory: the smaller stride covers a vector, and the larger one all of those.
  */
-static bool is_apart(const struct attn_tensor *tensor, uint64_t tokens, uint64_t heads, uint64_t bytes)
+static bool is_disjoint(const struct attn_tensor *tensor, uint64_t tokens, uint64_t heads, uint64_t bytes)
 {
     const uint64_t token = (uint64_t)tensor->token_stride, head = (uint64_t)tensor->head_stride;
     if ((tokens > 1 && tensor->token_stride <= 0) || (heads > 1 && tensor->head_stride <= 0))
@@ -149,7 +149,7 @@ int32_t attn__output_check(const struct attn_tensor *tensor, uint32_t dtype, uin
 {
     const uint64_t bytes = dim * attn__element_size(dtype);
     const int32_t status = attn__tensor_check(tensor, dtype, tokens, heads, dim, name, err);
-    if (status != ATTN_OK || tokens == 0 || is_apart(tensor, tokens, heads, bytes))
+    if (status != ATTN_OK || tokens == 0 || is_disjoint(tensor, tokens, heads, bytes))
         return status;
     return attn__fail(
         err, ATTN_E_INVALID, 0, name,

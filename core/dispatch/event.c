@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Events of a backend: thin calls into its memory table. */
+/* Events of a backend: calls its memory table. */
 #include "attn/device.h"
 #include "dispatch/call.h"
 
-/* A plugin has all five entries or offers no events. */
+/* A plugin offers all five functions or none. */
 static bool has_events(const struct attn_memory_table *memory)
 {
     return memory->event_create != NULL && memory->event_record != NULL && memory->event_query != NULL &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Graphs of a backend: in which order their calls are legal, and thin calls into its memory table. */
+/* Graphs of a backend: checks the order of calls, and calls its memory table. */
 #include <stdlib.h>
 
 #include "attn/device.h"
@@ -11,7 +11,7 @@ struct attn_graph {
     enum { CAPTURING = 1, READY, FAILED } state;
 };
 
-/* A plugin has all five entries or offers no graphs. */
+/* A plugin offers all five functions or none. */
 static bool has_graphs(const struct attn_memory_table *memory)
 {
     return memory->graph_begin != NULL && memory->graph_add_host != NULL && memory->graph_end != NULL &&

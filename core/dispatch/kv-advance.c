@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One step of decoding in place: checks of what host data show, then the plugin's own. */
+/* Advances arrays by one decode step, in place: checks what the host can see, then calls the plugin. */
 #include "dispatch/call.h"
 #include "select/problem.h"
 
-/* An array and what makes it needed. */
+/* Requires an array if another argument needs it. */
 static int32_t check_given(const struct attn_buffer *buffer, const char *name, const char *why,
                            struct attn_error *err)
 {
@@ -16,15 +16,15 @@ static int32_t check_counts(const struct attn_kv_advance_step_args *args, struct
 {
     const struct {
         const char *name;
-        uint32_t value, least;
+        uint32_t value, min;
     } counts[] = {{"seqs", args->seqs, args->queries},
                   {"queries", args->queries, 0},
                   {"num_tokens", args->num_tokens, 0},
                   {"block", args->block, 1}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        if (counts[i].value < counts[i].least || counts[i].value > ATTN__COUNT_MAX) {
+        if (counts[i].value < counts[i].min || counts[i].value > ATTN__COUNT_MAX) {
             return attn__fail(err, ATTN_E_INVALID, 0, counts[i].name, "%s is %u; accepted: %u to %u",
-                              counts[i].name, counts[i].value, counts[i].least, ATTN__COUNT_MAX);
+                              counts[i].name, counts[i].value, counts[i].min, ATTN__COUNT_MAX);
         }
     }
     if (args->index_dtype != 0 && args->index_dtype != ATTN_INT32 && args->index_dtype != ATTN_INT64) {
@@ -82,8 +82,8 @@ int32_t attn_kv_advance_step(struct attn_backend *backend, const struct attn_kv_
     }
     if (status != ATTN_OK || own->seqs == 0)
         return status;
-    struct attn_error words;
-    attn__error_open(&words);
-    return attn__call_end(backend, backend->entry->kv.advance_step(backend->impl, own, stream, &words),
-                          &words, "kv advance_step", err);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    return attn__call_end(backend, backend->entry->kv.advance_step(backend->impl, own, stream, &plugin_err),
+                          &plugin_err, "kv advance_step", err);
 }

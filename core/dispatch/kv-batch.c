@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A batch that tells a call on a cache where keys are. */
+/* Checks the batch by which a call on a cache finds keys. */
 #include "dispatch/call.h"
 #include "select/problem.h"
 
-/* The part of a problem that says how a batch's sequences find their pages. */
+/* A problem with the members that decide how sequences find their pages. */
 static struct attn_problem problem_of(const struct attn__kv_find *find, const struct attn_batch *batch)
 {
     struct attn_problem problem;
@@ -23,7 +23,7 @@ static struct attn_problem problem_of(const struct attn__kv_find *find, const st
     return problem;
 }
 
-/* One sequence against the cache; its arrays were checked. */
+/* Checks one sequence against the cache; its arrays have been checked. */
 static int32_t check_place(const struct attn__kv_find *find, const struct attn_batch_host *host, uint32_t i,
                            struct attn_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Checks of a cache description: by itself, and against the problem that reads it. */
+/* Checks a cache description by itself, and against the problem that reads it. */
 #include "dispatch/call.h"
 #include "select/problem.h"
 
@@ -33,8 +33,8 @@ static int32_t check_counts(const struct attn_kv_desc *desc, struct attn_error *
     return status;
 }
 
-/* One half of the cache. */
-struct half {
+/* Keys or values of the cache. */
+struct side {
     const char *name;
     const char *scale_name;
     uint32_t dtype;
@@ -44,80 +44,80 @@ struct half {
     const struct attn_scale *scale;
 };
 
-static int32_t check_strides(const struct attn_kv_desc *desc, const struct half *half, struct attn_error *err)
+static int32_t check_strides(const struct attn_kv_desc *desc, const struct side *side, struct attn_error *err)
 {
-    const uint32_t size = attn__element_size(half->dtype);
+    const uint32_t size = attn__element_size(side->dtype);
     const bool paged_x = desc->layout == ATTN_PAGED_X;
-    if (paged_x && half->buffer == &desc->k && half->dim % (16 / size) != 0) {
+    if (paged_x && side->buffer == &desc->k && side->dim % (16 / size) != 0) {
         return attn__fail(err, ATTN_E_INVALID, 0, "head_dim",
                           "kv desc.head_dim is %u; layout paged-x accepts multiples of %u with k of %s",
-                          half->dim, 16 / size, attn_dtype_name(half->dtype));
+                          side->dim, 16 / size, attn_dtype_name(side->dtype));
     }
-    const int64_t token = paged_x ? (int64_t)half->dim * size : half->strides[1]; /* of a page without gaps */
-    if (((half->strides[0] | token | half->strides[2]) & (int64_t)(size - 1)) != 0) {
+    const int64_t token = paged_x ? (int64_t)side->dim * size : side->strides[1]; /* of a page without gaps */
+    if (((side->strides[0] | token | side->strides[2]) & (int64_t)(size - 1)) != 0) {
         return attn__fail(
-            err, ATTN_E_INVALID, 0, half->name,
+            err, ATTN_E_INVALID, 0, side->name,
             "kv desc: strides of %s are %lld, %lld, %lld bytes (page, token, head); accepted: multiples of "
             "its element size %u",
-            half->name, (long long)half->strides[0], (long long)half->strides[1], (long long)half->strides[2],
+            side->name, (long long)side->strides[0], (long long)side->strides[1], (long long)side->strides[2],
             size);
     }
-    const int64_t strides[] = {half->strides[0], token, half->strides[2]};
+    const int64_t strides[] = {side->strides[0], token, side->strides[2]};
     const uint64_t counts[] = {desc->pages, desc->block, desc->kv_heads};
-    if (!attn__extent_fits(strides, counts, 3, (uint64_t)half->dim * size)) {
-        return attn__fail(err, ATTN_E_INVALID, 0, half->name,
+    if (!attn__extent_fits(strides, counts, 3, (uint64_t)side->dim * size)) {
+        return attn__fail(err, ATTN_E_INVALID, 0, side->name,
                           "kv desc: %s does not fit 63 bits: %u pages at stride %lld, %u tokens at %lld, %u "
                           "heads at %lld; smaller ones are accepted",
-                          half->name, desc->pages, (long long)half->strides[0], desc->block,
-                          (long long)half->strides[1], desc->kv_heads, (long long)half->strides[2]);
+                          side->name, desc->pages, (long long)side->strides[0], desc->block,
+                          (long long)side->strides[1], desc->kv_heads, (long long)side->strides[2]);
     }
     return ATTN_OK;
 }
 
-static int32_t check_half_scale(const struct attn_kv_desc *desc, const struct half *half,
+static int32_t check_side_scale(const struct attn_kv_desc *desc, const struct side *side,
                                 struct attn_error *err)
 {
-    const struct attn_scale *scale = half->scale;
-    if (attn__element_size(half->dtype) != 1)
-        return attn__scale_check(scale, ATTN_SCALES_NONE, half->scale_name, err);
+    const struct attn_scale *scale = side->scale;
+    if (attn__element_size(side->dtype) != 1)
+        return attn__scale_check(scale, ATTN_SCALES_NONE, side->scale_name, err);
     const bool unit = scale->kind == ATTN_SCALE_UNIT;
     const uint32_t granularity = unit ? (uint32_t)ATTN_SCALES_UNIT : scale->granularity;
     if (scale->kind != 0 && !unit &&
         (granularity < ATTN_SCALES_TENSOR || granularity > ATTN_SCALES_TOKEN_HEAD)) {
-        return attn__fail(err, ATTN_E_INVALID, 0, half->scale_name,
+        return attn__fail(err, ATTN_E_INVALID, 0, side->scale_name,
                           "kv desc.%s has granularity %u; accepted: tensor, head or token-head",
-                          half->scale_name, granularity);
+                          side->scale_name, granularity);
     }
     if (scale->kind == 0) {
         return attn__fail(
-            err, ATTN_E_INVALID, 0, half->scale_name,
+            err, ATTN_E_INVALID, 0, side->scale_name,
             "kv desc.%s is not given, but %s is %s; say kind ATTN_SCALE_UNIT if its values are not scaled",
-            half->scale_name, half->name, attn_dtype_name(half->dtype));
+            side->scale_name, side->name, attn_dtype_name(side->dtype));
     }
     const int64_t strides[] = {scale->outer_stride, scale->token_stride, scale->head_stride};
     const uint64_t counts[] = {desc->pages, desc->block, desc->kv_heads};
     if (!unit && !attn__extent_fits(strides, counts, 3, sizeof(float))) {
-        return attn__fail(err, ATTN_E_INVALID, 0, half->scale_name,
+        return attn__fail(err, ATTN_E_INVALID, 0, side->scale_name,
                           "kv desc: strides of %s are %lld, %lld, %lld bytes (page, token, head), which do "
                           "not fit 63 bits; smaller ones are accepted",
-                          half->scale_name, (long long)strides[0], (long long)strides[1],
+                          side->scale_name, (long long)strides[0], (long long)strides[1],
                           (long long)strides[2]);
     }
-    return attn__scale_check(scale, granularity, half->scale_name, err);
+    return attn__scale_check(scale, granularity, side->scale_name, err);
 }
 
-static int32_t check_half(const struct attn_kv_desc *desc, const struct half *half, struct attn_error *err)
+static int32_t check_side(const struct attn_kv_desc *desc, const struct side *side, struct attn_error *err)
 {
-    if (half->buffer->data == NULL) {
-        return attn__fail(err, ATTN_E_INVALID, 0, half->name,
-                          "kv desc.%s has no buffer; an address is needed", half->name);
+    if (side->buffer->data == NULL) {
+        return attn__fail(err, ATTN_E_INVALID, 0, side->name,
+                          "kv desc.%s has no buffer; an address is needed", side->name);
     }
-    const int32_t status = check_strides(desc, half, err);
-    return status == ATTN_OK ? check_half_scale(desc, half, err) : status;
+    const int32_t status = check_strides(desc, side, err);
+    return status == ATTN_OK ? check_side_scale(desc, side, err) : status;
 }
 
-/* An MLA cache has no v of its own: nothing of it may be given. */
-static int32_t check_latent(const struct attn_kv_desc *desc, struct attn_error *err)
+/* An MLA cache has no v: none of its members may be set. */
+static int32_t check_mla(const struct attn_kv_desc *desc, struct attn_error *err)
 {
     if (desc->v_dtype != 0 && desc->v_dtype != desc->k_dtype) {
         return attn__fail(err, ATTN_E_INVALID, 0, "v_dtype",
@@ -153,23 +153,23 @@ int32_t attn__kv_check(const struct attn_kv_desc *desc, struct attn_error *err)
     if (status == ATTN_OK && !(mla && desc->v_dtype == 0))
         status = check_type("v_dtype", desc->v_dtype, err);
     if (status == ATTN_OK && mla)
-        status = check_latent(desc, err);
+        status = check_mla(desc, err);
     if (status == ATTN_OK)
         status = check_counts(desc, err);
     if (status != ATTN_OK)
         return status;
-    const struct half k = {"k",           "k_scale",
+    const struct side k = {"k",           "k_scale",
                            desc->k_dtype, desc->head_dim,
                            &desc->k,      {desc->k_page_stride, desc->k_token_stride, desc->k_head_stride},
                            &desc->k_scale};
-    const int32_t of_k = check_half(desc, &k, err);
+    const int32_t of_k = check_side(desc, &k, err);
     if (of_k != ATTN_OK || mla)
         return of_k;
-    const struct half v = {"v",           "v_scale",
+    const struct side v = {"v",           "v_scale",
                            desc->v_dtype, desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim,
                            &desc->v,      {desc->v_page_stride, desc->v_token_stride, desc->v_head_stride},
                            &desc->v_scale};
-    return check_half(desc, &v, err);
+    return check_side(desc, &v, err);
 }
 
 /* ---------------------------------------------------------------- against a problem */

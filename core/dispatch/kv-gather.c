@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Operations that follow a batch: the slots of its new tokens, and its keys as contiguous rows. */
+/* Operations on the keys of a batch: slots of its new tokens, and gathering its keys into contiguous rows. */
 #include "dispatch/call.h"
 #include "select/problem.h"
 
@@ -44,14 +44,14 @@ int32_t attn_kv_slot_mapping(struct attn_backend *backend, const struct attn_kv_
         status = unoffered(backend, "slot_mapping", err);
     if (status != ATTN_OK || own.batch->num_tokens == 0)
         return status;
-    struct attn_error words;
-    attn__error_open(&words);
-    return attn__call_end(backend, backend->entry->kv.slot_mapping(backend->impl, &own, stream, &words),
-                          &words, "kv slot_mapping", err);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    return attn__call_end(backend, backend->entry->kv.slot_mapping(backend->impl, &own, stream, &plugin_err),
+                          &plugin_err, "kv slot_mapping", err);
 }
 
 /* Keys or values of a gather. */
-struct half {
+struct side {
     const char *name;
     const char *dtype_name;
     const char *scales_name;
@@ -62,30 +62,30 @@ struct half {
     uint32_t dim;
 };
 
-static int32_t check_half(const struct attn_kv_gather_args *args, const struct half *half, uint32_t kv_heads,
+static int32_t check_side(const struct attn_kv_gather_args *args, const struct side *side, uint32_t kv_heads,
                           struct attn_error *err)
 {
-    const bool wide = half->to_dtype == ATTN_F32 || half->to_dtype == ATTN_F16 || half->to_dtype == ATTN_BF16;
-    if (half->to->buffer.data == NULL) {
-        return half->scales->buffer.data == NULL
+    const bool wide = side->to_dtype == ATTN_F32 || side->to_dtype == ATTN_F16 || side->to_dtype == ATTN_BF16;
+    if (side->to->buffer.data == NULL) {
+        return side->scales->buffer.data == NULL
                    ? ATTN_OK
-                   : attn__fail(err, ATTN_E_INVALID, 0, half->scales_name,
-                                "%s is given without %s; give both, or none", half->scales_name, half->name);
+                   : attn__fail(err, ATTN_E_INVALID, 0, side->scales_name,
+                                "%s is given without %s; give both, or none", side->scales_name, side->name);
     }
-    if (!wide && half->to_dtype != half->dtype) {
-        return attn__fail(err, ATTN_E_INVALID, 0, half->dtype_name,
+    if (!wide && side->to_dtype != side->dtype) {
+        return attn__fail(err, ATTN_E_INVALID, 0, side->dtype_name,
                           "%s is 0x%x; accepted: f32, f16, bf16, or the cache's own type, %s",
-                          half->dtype_name, half->to_dtype, attn_dtype_name(half->dtype));
+                          side->dtype_name, side->to_dtype, attn_dtype_name(side->dtype));
     }
     const int32_t status =
-        attn__output_check(half->to, half->to_dtype, args->tokens, kv_heads, half->dim, half->name, err);
-    if (status != ATTN_OK || half->scales->buffer.data == NULL)
+        attn__output_check(side->to, side->to_dtype, args->tokens, kv_heads, side->dim, side->name, err);
+    if (status != ATTN_OK || side->scales->buffer.data == NULL)
         return status;
-    return wide ? attn__fail(err, ATTN_E_INVALID, 0, half->scales_name,
+    return wide ? attn__fail(err, ATTN_E_INVALID, 0, side->scales_name,
                              "%s is given, but %s has no scale: its values are multiplied with theirs; leave "
                              "its kind 0",
-                             half->scales_name, attn_dtype_name(half->to_dtype))
-                : attn__output_check(half->scales, ATTN_F32, args->tokens, kv_heads, 1, half->scales_name,
+                             side->scales_name, attn_dtype_name(side->to_dtype))
+                : attn__output_check(side->scales, ATTN_F32, args->tokens, kv_heads, 1, side->scales_name,
                                      err);
 }
 
@@ -93,9 +93,9 @@ static int32_t check_gather(const struct attn_kv_gather_args *args, const struct
                             struct attn_error *err)
 {
     const uint32_t vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
-    const struct half k = {"k",           "k_dtype",     "k_scales",    &args->k, &args->k_scales,
+    const struct side k = {"k",           "k_dtype",     "k_scales",    &args->k, &args->k_scales,
                            args->k_dtype, desc->k_dtype, desc->head_dim};
-    const struct half v = {"v",           "v_dtype",     "v_scales", &args->v, &args->v_scales,
+    const struct side v = {"v",           "v_dtype",     "v_scales", &args->v, &args->v_scales,
                            args->v_dtype, desc->v_dtype, vo};
     if (args->tokens > ATTN__COUNT_MAX) {
         return attn__fail(err, ATTN_E_INVALID, 0, "tokens", "tokens is %u; accepted: up to %u", args->tokens,
@@ -113,8 +113,8 @@ static int32_t check_gather(const struct attn_kv_gather_args *args, const struct
                           "offsets is not given, but there are %u sequences; an array of one more is needed",
                           args->batch->seqs);
     }
-    const int32_t status = check_half(args, &k, desc->kv_heads, err);
-    return status == ATTN_OK ? check_half(args, &v, desc->kv_heads, err) : status;
+    const int32_t status = check_side(args, &k, desc->kv_heads, err);
+    return status == ATTN_OK ? check_side(args, &v, desc->kv_heads, err) : status;
 }
 
 int32_t attn_kv_gather(struct attn_backend *backend, const struct attn_kv_gather_args *args, void *stream,
@@ -145,8 +145,8 @@ int32_t attn_kv_gather(struct attn_backend *backend, const struct attn_kv_gather
     if (status != ATTN_OK || own.tokens == 0 || own.batch->seqs == 0)
         return status;
     const struct attn_kv_ref ref = {own.kv != NULL ? own.kv->impl : NULL, own.kv != NULL ? NULL : desc};
-    struct attn_error words;
-    attn__error_open(&words);
-    return attn__call_end(backend, backend->entry->kv.gather(backend->impl, &own, &ref, stream, &words),
-                          &words, "kv gather", err);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    return attn__call_end(backend, backend->entry->kv.gather(backend->impl, &own, &ref, stream, &plugin_err),
+                          &plugin_err, "kv gather", err);
 }

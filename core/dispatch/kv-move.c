@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Operations that move tokens and pages between caches: checks of what host data show, then the plugin's own.
+/* Moves tokens and pages between caches: checks what the host can see, then calls the plugin.
  */
 #include <stdio.h>
 
@@ -18,17 +18,18 @@ static int32_t choose(const struct attn_backend *backend, const struct attn_kv *
                       const struct attn_kv_desc *bare, const char *name, struct attn_kv_desc *copy,
                       const struct attn_kv_desc **out, struct attn_kv_ref *out_ref, struct attn_error *err)
 {
-    struct attn_error words;
-    attn__error_open(&words);
-    const int32_t status = attn__kv_choose(backend, kv, bare, copy, out, &words);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    const int32_t status = attn__kv_choose(backend, kv, bare, copy, out, &plugin_err);
     if (status != ATTN_OK)
-        return attn__fail(err, status, words.reason, words.field, "%s: %s", name, words.message);
+        return attn__fail(err, status, plugin_err.reason, plugin_err.field, "%s: %s", name,
+                          plugin_err.message);
     out_ref->kv = kv != NULL ? kv->impl : NULL;
     out_ref->desc = kv != NULL ? NULL : *out;
     return ATTN_OK;
 }
 
-/* From and to of any of the structs of arguments, which name them alike. */
+/* Checks `from` and `to` of an argument struct; a macro because several structs have these members. */
 #define TWO_INIT(two, backend, args, err)                                                                    \
     two_init((two), (backend), (args)->from, (args)->from_desc, (args)->to, (args)->to_desc, (err))
 
@@ -97,17 +98,17 @@ int32_t attn_kv_copy_slots(struct attn_backend *backend, const struct attn_kv_co
         status = check_offered(backend, backend->entry->kv.copy_slots != NULL, "copy_slots", err);
     if (status != ATTN_OK || own->count == 0)
         return status;
-    struct attn_error words;
-    attn__error_open(&words);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
     return attn__call_end(
         backend,
-        backend->entry->kv.copy_slots(backend->impl, own, &two.refs[0], &two.refs[1], stream, &words), &words,
-        "kv copy_slots", err);
+        backend->entry->kv.copy_slots(backend->impl, own, &two.refs[0], &two.refs[1], stream, &plugin_err),
+        &plugin_err, "kv copy_slots", err);
 }
 
 /* ---------------------------------------------------------------- blocks of all layers */
 
-/* Some of the caches of a copy_blocks. */
+/* The caches of copy_blocks that one call of the plugin takes. */
 struct group {
     struct attn_kv_desc copies[ATTN_KV_LAYERS_MAX];
     const struct attn_kv_desc *descs[ATTN_KV_LAYERS_MAX];
@@ -175,16 +176,16 @@ int32_t attn_kv_copy_blocks(struct attn_backend *backend, const struct attn_kv_c
     if (status == ATTN_OK)
         status = check_offered(backend, backend->entry->kv.copy_blocks != NULL, "copy_blocks", err);
     for (uint32_t first = 0; first < layers && own.count > 0 && status == ATTN_OK; first += group.count) {
-        struct attn_error words;
+        struct attn_error plugin_err;
         own.layers = layers;
         status = group_init(&group, backend, &own, first, err);
         if (status != ATTN_OK)
             return status;
         own.layers = group.count;
-        attn__error_open(&words);
+        attn__error_open(&plugin_err);
         status = attn__call_end(
-            backend, backend->entry->kv.copy_blocks(backend->impl, &own, group.refs, stream, &words), &words,
-            "kv copy_blocks", err);
+            backend, backend->entry->kv.copy_blocks(backend->impl, &own, group.refs, stream, &plugin_err),
+            &plugin_err, "kv copy_blocks", err);
     }
     return status;
 }
@@ -239,12 +240,12 @@ int32_t attn_kv_swap_blocks(struct attn_backend *backend, const struct attn_kv_s
         status = check_offered(backend, backend->entry->kv.swap_blocks != NULL, "swap_blocks", err);
     if (status != ATTN_OK || own->count == 0)
         return status;
-    struct attn_error words;
-    attn__error_open(&words);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
     return attn__call_end(
         backend,
-        backend->entry->kv.swap_blocks(backend->impl, own, &two.refs[0], &two.refs[1], stream, &words),
-        &words, "kv swap_blocks", err);
+        backend->entry->kv.swap_blocks(backend->impl, own, &two.refs[0], &two.refs[1], stream, &plugin_err),
+        &plugin_err, "kv swap_blocks", err);
 }
 
 /* ---------------------------------------------------------------- blocks to another type or layout */
@@ -286,9 +287,10 @@ int32_t attn_kv_convert(struct attn_backend *backend, const struct attn_kv_conve
         status = check_offered(backend, backend->entry->kv.convert != NULL, "convert", err);
     if (status != ATTN_OK || (own->pairs.data != NULL && own->count == 0))
         return status;
-    struct attn_error words;
-    attn__error_open(&words);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
     return attn__call_end(
-        backend, backend->entry->kv.convert(backend->impl, own, &two.refs[0], &two.refs[1], stream, &words),
-        &words, "kv convert", err);
+        backend,
+        backend->entry->kv.convert(backend->impl, own, &two.refs[0], &two.refs[1], stream, &plugin_err),
+        &plugin_err, "kv convert", err);
 }

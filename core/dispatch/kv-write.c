@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Writing new keys and values into a cache: checks, then the plugin's own. */
+/* Writes new keys and values into a cache: checks, then calls the plugin. */
 #include "dispatch/call.h"
 #include "select/problem.h"
 
@@ -16,9 +16,9 @@ static int32_t check_batch(const struct attn_backend *backend, struct attn_kv_wr
     return status;
 }
 
-/* The rows of a cache that has no v: whole, or latent and rope columns apart. */
-static int32_t check_latent(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
-                            struct attn_error *err)
+/* New rows of an MLA cache: one tensor, or one with the MLA columns and one with the rope columns. */
+static int32_t check_mla(const struct attn_kv_write_args *args, const struct attn_kv_desc *desc,
+                         struct attn_error *err)
 {
     if (args->v_new.buffer.data != NULL) {
         return attn__fail(err, ATTN_E_INVALID, 0, "v_new",
@@ -41,7 +41,7 @@ static int32_t check_latent(const struct attn_kv_write_args *args, const struct 
                : status;
 }
 
-/* New rows of 8 bits come without a scale: they are codes of the cache's own. */
+/* 8-bit rows have no scale of their own: they have to be of the type and scale of the cache. */
 static int32_t check_codes(uint32_t from, uint32_t to, const struct attn_scale *scale, bool values,
                            struct attn_error *err)
 {
@@ -79,7 +79,7 @@ static int32_t check_rows(const struct attn_kv_write_args *args, const struct at
     if (status != ATTN_OK)
         return status;
     if (mla)
-        return check_latent(args, desc, err);
+        return check_mla(args, desc, err);
     if (args->k_rope.buffer.data != NULL) {
         return attn__fail(err, ATTN_E_INVALID, 0, "k_rope",
                           "k_rope is given, but the cache has v: only an MLA cache takes latent "
@@ -132,10 +132,10 @@ int32_t attn_kv_write(struct attn_backend *backend, const struct attn_kv_write_a
         status = check_write(backend, &own, desc, &batch_copy, err);
     if (status != ATTN_OK || own.num_tokens == 0)
         return status;
-    struct attn_error words;
-    attn__error_open(&words);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
     return attn__call_end(backend,
                           backend->entry->kv.write(backend->impl, &own, own.kv != NULL ? own.kv->impl : NULL,
-                                                   own.kv != NULL ? NULL : desc, stream, &words),
-                          &words, "kv write", err);
+                                                   own.kv != NULL ? NULL : desc, stream, &plugin_err),
+                          &plugin_err, "kv write", err);
 }

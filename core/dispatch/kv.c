@@ -27,10 +27,10 @@ int32_t attn_kv_get_shape(struct attn_backend *backend, const struct attn_proble
     if (status != ATTN_OK)
         return status;
     ATTN_INIT(&own);
-    struct attn_error words;
-    attn__error_open(&words);
-    status = attn__call_end(backend, backend->entry->kv.shape(backend->impl, known, pages, &own, &words),
-                            &words, "kv shape", err);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    status = attn__call_end(backend, backend->entry->kv.shape(backend->impl, known, pages, &own, &plugin_err),
+                            &plugin_err, "kv shape", err);
     return status == ATTN_OK ? attn__answer(out, &own, sizeof own, "out", err) : status;
 }
 
@@ -44,7 +44,7 @@ void attn_kv_desc_init(struct attn_kv_desc *desc, const struct attn_kv_shape *sh
     desc->k.data = memory->data;
     desc->k.byte_offset = memory->byte_offset + shape->k_offset;
     if (shape->v_offset == shape->k_offset)
-        return; /* an MLA cache */
+        return; /* an MLA cache has no v */
     desc->v.data = memory->data;
     desc->v.byte_offset = memory->byte_offset + shape->v_offset;
 }
@@ -54,10 +54,11 @@ void attn_kv_desc_init(struct attn_kv_desc *desc, const struct attn_kv_shape *sh
 static int32_t create(struct attn_backend *backend, const struct attn_kv_desc *desc, struct attn_kv *kv,
                       struct attn_error *err)
 {
-    struct attn_error words;
-    attn__error_open(&words);
-    const int32_t status = attn__call_end(
-        backend, backend->entry->kv.create(backend->impl, desc, &kv->impl, &words), &words, "kv create", err);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    const int32_t status =
+        attn__call_end(backend, backend->entry->kv.create(backend->impl, desc, &kv->impl, &plugin_err),
+                       &plugin_err, "kv create", err);
     if (status == ATTN_OK && kv->impl == NULL) {
         return attn__fail(err, ATTN_E_PLUGIN, 0, "out", "%s: kv create succeeded without a cache",
                           backend->entry->table.name);

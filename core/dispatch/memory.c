@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory and streams of a backend: thin calls into its memory table. */
+/* Memory and streams of a backend: calls its memory table. */
 #include "attn/device.h"
 #include "dispatch/call.h"
 
@@ -38,7 +38,7 @@ int32_t attn_memory_alloc(struct attn_backend *backend, uint64_t size, struct at
                           "memory alloc", err);
 }
 
-/* Frees are let through even for a lost device; only the child after fork has nothing to free. */
+/* A lost device does not prevent freeing; a child after fork has nothing to free. */
 static bool may_free(const struct attn_backend *backend)
 {
     return backend != NULL && backend->born == attn__fork_generation();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Merge and rescale of partial results: checks, then the plugin's own. */
+/* Merges and rescales partial results: checks, then calls the plugin. */
 #include "dispatch/call.h"
 #include "select/problem.h"
 
-/* What both calls have in common. */
+/* The dimensions that both calls have. */
 struct shape {
     uint32_t dtype;
     uint32_t lse_base;
@@ -54,7 +54,7 @@ static int32_t check_lse(const struct shape *shape, const struct attn_tensor *te
     return attn__tensor_check(tensor, ATTN_F32, shape->rows, shape->heads, 1, name, err);
 }
 
-/* What is written. */
+/* Checks a tensor that is written. */
 static int32_t check_result(const struct shape *shape, const struct attn_tensor *tensor,
                             struct attn_error *err)
 {
@@ -103,10 +103,10 @@ int32_t attn_merge(struct attn_backend *backend, const struct attn_merge_args *a
         return status;
     if (backend->entry->merge.merge == NULL)
         return unsupported(backend, "merge", err);
-    struct attn_error words;
-    attn__error_open(&words);
-    return attn__call_end(backend, backend->entry->merge.merge(backend->impl, known, stream, &words), &words,
-                          "merge", err);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    return attn__call_end(backend, backend->entry->merge.merge(backend->impl, known, stream, &plugin_err),
+                          &plugin_err, "merge", err);
 }
 
 static int32_t check_rescale(const struct attn_rescale_args *args, struct attn_error *err)
@@ -141,8 +141,8 @@ int32_t attn_rescale(struct attn_backend *backend, const struct attn_rescale_arg
         return status;
     if (backend->entry->merge.rescale == NULL)
         return unsupported(backend, "rescale", err);
-    struct attn_error words;
-    attn__error_open(&words);
-    return attn__call_end(backend, backend->entry->merge.rescale(backend->impl, known, stream, &words),
-                          &words, "rescale", err);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    return attn__call_end(backend, backend->entry->merge.rescale(backend->impl, known, stream, &plugin_err),
+                          &plugin_err, "rescale", err);
 }

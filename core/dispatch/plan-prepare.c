@@ -31,20 +31,23 @@ int32_t attn_plan_prepare(const struct attn_plan *plan, const struct attn_batch 
     if (status != ATTN_OK)
         return status;
     struct attn_backend *backend = plan->backend;
-    struct attn_error words;
-    attn__error_open(&words);
-    return attn__call_end(backend,
-                          backend->entry->plan.prepare(plan->impl, known, schedule, staging, stream, &words),
-                          &words, "plan prepare", err);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    return attn__call_end(
+        backend, backend->entry->plan.prepare(plan->impl, known, schedule, staging, stream, &plugin_err),
+        &plugin_err, "plan prepare", err);
 }
 
-/* Every step is checked before any is prepared; *out_staging is what they take together. */
+/*
+ * Checks all plans before any is prepared. *out_staging is the staging that they need together; *out_current
+ * is false if a batch is of another version's size and had to be copied.
+ */
 static int32_t check_many(const struct attn_plan *const *plans, const struct attn_batch *const *batches,
                           const struct attn_span *schedules, uint32_t n, uint64_t *out_staging,
-                          bool *out_plain, struct attn_error *err)
+                          bool *out_current, struct attn_error *err)
 {
     *out_staging = 0;
-    *out_plain = true;
+    *out_current = true;
     for (uint32_t i = 0; i < n; i++) {
         int32_t status = attn__plan_begin(plans[i], "attn_plan_prepare_many", err);
         if (status != ATTN_OK)
@@ -59,7 +62,7 @@ static int32_t check_many(const struct attn_plan *const *plans, const struct att
         status = check_step(plans[i], batches[i], &copy, &schedules[i], &known, err);
         if (status != ATTN_OK)
             return status;
-        *out_plain = *out_plain && known == batches[i];
+        *out_current = *out_current && known == batches[i];
         if (__builtin_add_overflow(*out_staging, plans[i]->sizes.staging, out_staging)) {
             return attn__fail(err, ATTN_E_SIZE, 0, "staging",
                               "the staging of %u plans overflows 64 bits; fewer plans are accepted", n);
@@ -68,7 +71,7 @@ static int32_t check_many(const struct attn_plan *const *plans, const struct att
     return ATTN_OK;
 }
 
-/* One after the other, each with its own part of the staging. */
+/* Prepares the plans one by one, each with its part of the staging. */
 static int32_t prepare_each(const struct attn_plan *const *plans, const struct attn_batch *const *batches,
                             const struct attn_span *schedules, uint32_t n, const struct attn_span *staging,
                             void *stream, struct attn_error *err)
@@ -98,21 +101,22 @@ int32_t attn_plan_prepare_many(const struct attn_plan *const *plans, const struc
                           "%s is NULL, but n is %u; an array of as many is needed", name, n);
     }
     uint64_t needed;
-    bool plain;
-    int32_t status = check_many(plans, batches, schedules, n, &needed, &plain, err);
+    bool current;
+    int32_t status = check_many(plans, batches, schedules, n, &needed, &current, err);
     if (status == ATTN_OK)
         status = attn__span_check(staging, needed, "staging", err);
     if (status != ATTN_OK)
         return status;
     struct attn_backend *backend = plans[0]->backend;
-    if (backend->entry->plan.prepare_many == NULL || n > MANY_AT_ONCE || !plain)
+    if (backend->entry->plan.prepare_many == NULL || n > MANY_AT_ONCE || !current)
         return prepare_each(plans, batches, schedules, n, staging, stream, err);
     const struct attn_plan_impl *impls[MANY_AT_ONCE];
     for (uint32_t i = 0; i < n; i++)
         impls[i] = plans[i]->impl;
-    struct attn_error words;
-    attn__error_open(&words);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
     return attn__call_end(
-        backend, backend->entry->plan.prepare_many(impls, batches, schedules, n, staging, stream, &words),
-        &words, "plan prepare_many", err);
+        backend,
+        backend->entry->plan.prepare_many(impls, batches, schedules, n, staging, stream, &plugin_err),
+        &plugin_err, "plan prepare_many", err);
 }

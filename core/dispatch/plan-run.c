@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Once per layer: every check that costs nothing to speak of, then the plugin's run. */
+/* Runs a plan, once per layer: makes the checks that are cheap enough, then calls the plugin. */
 #include <math.h>
 
 #include "dispatch/plan.h"
 
-/* An address that changes results is there exactly if the problem says so. */
+/* An array that changes results has to be given if the problem says so, and must not be otherwise. */
 static int32_t check_presence(const void *data, bool wanted, const char *name, const char *key,
                               struct attn_error *err)
 {
@@ -87,7 +87,7 @@ static int32_t check_extras(const struct attn_problem *problem, const struct att
                              : status;
 }
 
-/* One tensor of queries, or with MLA a latent and a rope one. */
+/* Queries: one tensor, or with MLA one for the MLA columns and one for the rope columns. */
 static int32_t check_queries(const struct attn_problem *problem, const struct attn_tensors *tensors,
                              const struct attn_batch *batch, struct attn_error *err)
 {
@@ -135,7 +135,7 @@ static int32_t check_tensors(const struct attn_plan *plan, const struct attn_ten
     return status == ATTN_OK ? check_extras(problem, tensors, err) : status;
 }
 
-/* The cache: needed, or refused, as kv_source says. */
+/* Requires or refuses a cache, by kv_source. */
 static int32_t check_cache(const struct attn_plan *plan, const struct attn_tensors *tensors,
                            struct attn_kv_desc *copy, const struct attn_kv_desc **out, struct attn_error *err)
 {
@@ -210,9 +210,9 @@ int32_t attn_plan_run(const struct attn_plan *plan, const struct attn_batch *bat
         return status;
     struct attn_backend *backend = plan->backend;
     const struct attn_kv_impl *kv = own->kv != NULL ? own->kv->impl : NULL;
-    struct attn_error words;
-    attn__error_open(&words);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
     status = backend->entry->plan.run(plan->impl, own_batch, own, kv, kv != NULL ? NULL : desc, schedule,
-                                      own_scratch, stream, &words);
-    return status == ATTN_OK ? ATTN_OK : attn__call_end(backend, status, &words, "plan run", err);
+                                      own_scratch, stream, &plugin_err);
+    return status == ATTN_OK ? ATTN_OK : attn__call_end(backend, status, &plugin_err, "plan run", err);
 }

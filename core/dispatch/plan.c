@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Plans: made once for a layer class, and asked what they need and what they are. */
+/* Creates plans, and returns their sizes and descriptions. */
 #include <stdlib.h>
 
 #include "dispatch/plan.h"
@@ -51,7 +51,7 @@ static int32_t fail_refused(const struct attn_backend *backend, struct attn_quer
                       attn_reason_advice(reason->code));
 }
 
-/* Names and level of the kernels of an answer; at most the first few of many. */
+/* Keeps names and graph level of the kernels of an answer; of many, the first few. */
 static void keep_answer(const struct attn_query *query, struct attn_plan_info *out)
 {
     size_t used = 0;
@@ -68,7 +68,7 @@ static void keep_answer(const struct attn_query *query, struct attn_plan_info *o
     }
 }
 
-/* The capability query is the dispatch: what it refuses, no plan is made for. */
+/* No plan is created for a problem that the backend's query refuses. */
 int32_t attn__plan_ask(struct attn_backend *backend, const struct attn_problem *problem,
                        struct attn_plan_info *out_answer, struct attn_error *err)
 {
@@ -85,9 +85,9 @@ int32_t attn__plan_ask(struct attn_backend *backend, const struct attn_problem *
     const struct attn__backend *entry = backend->entry;
     const int32_t status = entry->table.query(entry->plugin->instance, &backend->device, problem, &query);
     if (status != ATTN_OK) {
-        struct attn_error words;
-        attn__error_open(&words);
-        return attn__call_end(backend, status, &words, "query", err);
+        struct attn_error plugin_err;
+        attn__error_open(&plugin_err);
+        return attn__call_end(backend, status, &plugin_err, "query", err);
     }
     if (query.accepted != 1)
         return fail_refused(backend, &query, err);
@@ -98,11 +98,11 @@ int32_t attn__plan_ask(struct attn_backend *backend, const struct attn_problem *
 static int32_t create(struct attn_backend *backend, struct attn_plan *plan, struct attn_error *err)
 {
     const struct attn_plan_table *table = &backend->entry->plan;
-    struct attn_error words;
-    attn__error_open(&words);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
     int32_t status =
-        attn__call_end(backend, table->create(backend->impl, &plan->problem, &plan->impl, &words), &words,
-                       "plan create", err);
+        attn__call_end(backend, table->create(backend->impl, &plan->problem, &plan->impl, &plugin_err),
+                       &plugin_err, "plan create", err);
     if (status != ATTN_OK)
         return status;
     if (plan->impl == NULL) {
@@ -110,8 +110,8 @@ static int32_t create(struct attn_backend *backend, struct attn_plan *plan, stru
                           backend->entry->table.name);
     }
     ATTN_INIT(&plan->sizes);
-    attn__error_open(&words);
-    status = attn__call_end(backend, table->sizes(plan->impl, &plan->sizes), &words, "plan sizes", err);
+    attn__error_open(&plugin_err);
+    status = attn__call_end(backend, table->sizes(plan->impl, &plan->sizes), &plugin_err, "plan sizes", err);
     if (status != ATTN_OK)
         table->destroy(plan->impl);
     plan->sizes.struct_size = (uint32_t)sizeof plan->sizes;
@@ -181,10 +181,10 @@ int32_t attn_plan_describe(const struct attn_plan *plan, struct attn_plan_info *
     if (backend->entry->plan.describe == NULL)
         return attn__answer(out, &plan->answer, sizeof plan->answer, "out", err);
     ATTN_INIT(&own);
-    struct attn_error words;
-    attn__error_open(&words);
-    status = attn__call_end(backend, backend->entry->plan.describe(plan->impl, &own), &words, "plan describe",
-                            err);
+    struct attn_error plugin_err;
+    attn__error_open(&plugin_err);
+    status = attn__call_end(backend, backend->entry->plan.describe(plan->impl, &own), &plugin_err,
+                            "plan describe", err);
     own.kernels[sizeof own.kernels - 1] = 0;
     return status == ATTN_OK ? attn__answer(out, &own, sizeof own, "out", err) : status;
 }

@@ -5,7 +5,7 @@
 
 #include "dispatch/call.h"
 
-/* NULL handle, a child after fork, or a lost device. */
+/* Refuses a NULL handle, a child after fork, and a lost device. */
 static inline int32_t attn__plan_begin(const struct attn_plan *plan, const char *what, struct attn_error *err)
 {
     if (plan == NULL)
@@ -13,7 +13,7 @@ static inline int32_t attn__plan_begin(const struct attn_plan *plan, const char 
     return attn__call_begin(plan->backend, what, err);
 }
 
-/* At least `needed` bytes; nothing is asked of a block that is not needed. */
+/* Checks that a block has at least `needed` bytes; with 0 it is not looked at. */
 static inline int32_t attn__span_check(const struct attn_span *span, uint64_t needed, const char *name,
                                        struct attn_error *err)
 {
@@ -29,11 +29,11 @@ static inline int32_t attn__span_check(const struct attn_span *span, uint64_t ne
                                                   name, (unsigned long long)span->size);
 }
 
-/* Asks the backend; refused is ATTN_E_UNSUPPORTED with the first reason. plan.c */
+/* Asks the backend's query; a refusal is ATTN_E_UNSUPPORTED with the first reason. In plan.c. */
 int32_t attn__plan_ask(struct attn_backend *backend, const struct attn_problem *problem,
                        struct attn_plan_info *out_answer, struct attn_error *err);
 
-/* A batch in this library's size, checked but for the contents of its arrays. */
+/* Takes a batch in this library's size, and checks all but the contents of its arrays. */
 static inline int32_t attn__batch_take(const struct attn_plan *plan, const struct attn_batch *batch,
                                        struct attn_batch *copy, const struct attn_batch **out,
                                        struct attn_error *err)

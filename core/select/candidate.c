@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One candidate of a selection: asking its backend, and keeping every reason that it gives. */
+/* One candidate of a selection: asks its backend, and keeps all reasons that it gives. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "select/select.h"
 
 #define FIRST_CAPACITY 16
-#define MOST_ROWS      65536 /* a plugin that claims more miscounts */
+#define ROWS_MAX       65536 /* a larger count is a mistake of the plugin */
 
 void attn__copy_text(char *target, size_t size, const char *source)
 {
@@ -138,7 +138,7 @@ static bool same_reason(const struct attn_reason *a, const struct attn_reason *b
            strcmp(a->got, b->got) == 0 && strcmp(a->text, b->text) == 0;
 }
 
-/* Keeps what a plugin wrote at the end of the array, once, and closes its texts. */
+/* Keeps the reasons that a plugin appended to the array, without repetitions, and terminates their texts. */
 static void keep_reasons(struct attn__candidate *candidate, uint32_t written)
 {
     const uint32_t start = candidate->info.reason_count;
@@ -178,7 +178,7 @@ static void keep_kernels(struct attn__candidate *candidate, uint32_t written)
 
 /* ---------------------------------------------------------------- questions */
 
-/* Asks until both arrays are large enough; a plugin whose counts keep growing is cut off. */
+/* Asks again until both arrays are large enough, a limited number of times. */
 static bool query_all(struct attn__candidate *candidate, const struct attn_problem *problem,
                       struct attn_query *query, int32_t *out_status)
 {
@@ -204,13 +204,13 @@ static bool query_all(struct attn__candidate *candidate, const struct attn_probl
             return true;
         }
         reasons = query->reason_count > reasons ? query->reason_count : reasons;
-        reasons = reasons < MOST_ROWS ? reasons : MOST_ROWS;
+        reasons = reasons < ROWS_MAX ? reasons : ROWS_MAX;
         kernels = query->kernel_count > kernels ? query->kernel_count : kernels;
-        kernels = kernels < MOST_ROWS ? kernels : MOST_ROWS;
+        kernels = kernels < ROWS_MAX ? kernels : ROWS_MAX;
     }
 }
 
-/* One problem. False without memory; *out_accepted is the answer. */
+/* Asks about one problem; *out_accepted is the answer. False without memory. */
 static bool ask_one(struct attn__candidate *candidate, const struct attn_problem *problem, bool *out_accepted)
 {
     *out_accepted = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The record of a choice: order of the candidates, whether it is a fallback, and the line that says it all.
+/* The record of a choice: orders the candidates, decides whether it is a fallback, and writes its log line.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static int compare_asked(const void *a, const void *b)
     return attn__candidate_compare(left, right);
 }
 
-/* A refusal that counts: not an absence, and not a device that the caller ruled out. */
+/* True for a real refusal, not for an absent plugin or a device that the caller did not ask for. */
 static bool was_refused(const struct attn__candidate *candidate)
 {
     const uint32_t cause = attn__candidate_cause(candidate);
@@ -55,7 +55,7 @@ static bool was_refused(const struct attn__candidate *candidate)
            !attn_reason_is_absence(cause);
 }
 
-/* The wanted list's item number `index`. */
+/* Copies item `index` of the wanted list. */
 static void copy_item(const struct attn_decision *decision, uint32_t index, char *item, size_t size)
 {
     const char *cursor = decision->requested;

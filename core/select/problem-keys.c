@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The table of the keys of the problem string: names, defaults, values, and how each is read and written. */
+/* The keys of the problem string: names, defaults, values, and functions that read and write them. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ static void set_word(struct attn_problem *problem, uint32_t offset, uint32_t wor
     memcpy((char *)problem + offset, &word, sizeof word);
 }
 
-/* What the member would be if its key were left out. */
+/* The value of a member if its key is left out. */
 static uint32_t default_word(const struct attn_problem *problem, uint32_t offset)
 {
     struct attn_problem without = *problem;
@@ -39,16 +39,16 @@ static bool word_differs(const struct attn_problem *problem, uint32_t offset)
     return get_word(problem, offset) != default_word(problem, offset);
 }
 
-/* Decimal digits alone, with a sign where `least` allows one. */
-static bool read_integer(const char *text, int64_t least, int64_t most, int64_t *out)
+/* Reads decimal digits, with a minus sign if `min` allows one; nothing else is accepted. */
+static bool read_integer(const char *text, int64_t min, int64_t max, int64_t *out)
 {
-    const char *digits = *text == '-' && least < 0 ? text + 1 : text;
+    const char *digits = *text == '-' && min < 0 ? text + 1 : text;
     if (!isdigit((unsigned char)*digits))
         return false;
     char *end;
     errno = 0;
     const long long value = strtoll(text, &end, 10);
-    if (errno != 0 || *end != 0 || value < least || value > most)
+    if (errno != 0 || *end != 0 || value < min || value > max)
         return false;
     *out = value;
     return true;
@@ -72,7 +72,7 @@ static bool split(const char *value, char *first, size_t size, const char **out_
 static bool parse_count(const struct attn__key *key, const char *value, struct attn_problem *problem)
 {
     int64_t number;
-    if (!read_integer(value, key->least, key->most, &number))
+    if (!read_integer(value, key->min, key->max, &number))
         return false;
     set_word(problem, key->member, (uint32_t)number);
     return true;
@@ -102,8 +102,8 @@ static bool parse_head_dim(const struct attn__key *key, const char *value, struc
     const char *second;
     int64_t qk;
     int64_t vo = 0;
-    if (!split(value, first, sizeof first, &second) || !read_integer(first, key->least, key->most, &qk) ||
-        (second != NULL && !read_integer(second, key->least, key->most, &vo)))
+    if (!split(value, first, sizeof first, &second) || !read_integer(first, key->min, key->max, &qk) ||
+        (second != NULL && !read_integer(second, key->min, key->max, &vo)))
         return false;
     problem->head_dim = (uint32_t)qk;
     problem->head_dim_vo = (uint32_t)vo;
@@ -155,7 +155,7 @@ static bool window_differs(const struct attn__key *key, const struct attn_proble
     return problem->window_left != -1 || (problem->given & ATTN_GIVEN_WINDOW_RIGHT) != 0;
 }
 
-/* Numbers are read and written as in the C locale, whatever the program has set. */
+/* Numbers are read and written as in the C locale, whatever locale the program uses. */
 static bool parse_float(const struct attn__key *key, const char *value, struct attn_problem *problem)
 {
     if (strspn(value, "0123456789.eE+-") != strlen(value))
@@ -274,14 +274,14 @@ static void format_choice(const struct attn__key *key, const struct attn_problem
     snprintf(text, size, "%s", choice_name(key->choices, get_word(problem, key->member)));
 }
 
-/* A key for two members is written if they are equal and neither is its default ... */
+/* A key that sets two members is written if they are equal and neither has its default; */
 static bool pair_differs(const struct attn__key *key, const struct attn_problem *problem)
 {
     return get_word(problem, key->member) == get_word(problem, key->second) &&
            word_differs(problem, key->member);
 }
 
-/* ... and then the keys of the single members are not. */
+/* the keys of the single members are then left out. */
 static bool part_differs(const struct attn__key *key, const struct attn_problem *problem)
 {
     for (const struct attn__key *pair = attn__keys; pair < attn__keys + attn__key_count; pair++)
@@ -308,9 +308,9 @@ static bool part_differs(const struct attn__key *key, const struct attn_problem 
             0, 0                                                                                             \
     }
 #define FLAG(name, member) CHOICE(name, "0", "0|1", member, bool_values)
-#define COUNT(name, fallback, values, member, least, most, when)                                             \
+#define COUNT(name, fallback, values, member, min, max, when)                                                \
     {                                                                                                        \
-        name, fallback, values, parse_count, format_count, when, AT(member), 0, NULL, least, most            \
+        name, fallback, values, parse_count, format_count, when, AT(member), 0, NULL, min, max               \
     }
 #define TYPES     "f32|f16|bf16|e4m3|e5m2|e4m3fnuz|e5m2fnuz|int8"
 #define KV_SCALES "none|unit|tensor|head|token-head"

@@ -5,9 +5,9 @@
 #include "select/problem.h"
 
 #define TOKEN_SIZE 64
-#define KEYS_MOST  64
+#define KEYS_MAX   64
 
-/* A copy for messages and look-up: long ones are cut, bytes that would spoil a line become '?'. */
+/* Copies a token for messages and look-up: cuts long ones, and replaces unprintable bytes by '?'. */
 static bool copy_token(char *copy, const char *start, size_t length)
 {
     const size_t kept = length < TOKEN_SIZE ? length : TOKEN_SIZE - 1;
@@ -21,7 +21,7 @@ static bool copy_token(char *copy, const char *start, size_t length)
 
 static int32_t unknown_key(const char *name, struct attn_error *err)
 {
-    const char *names[KEYS_MOST];
+    const char *names[KEYS_MAX];
     for (uint32_t i = 0; i < attn__key_count; i++)
         names[i] = attn__keys[i].name;
     const char *near = attn__nearest(name, names, attn__key_count);
@@ -34,7 +34,7 @@ static int32_t unknown_key(const char *name, struct attn_error *err)
 
 static int32_t bad_value(const struct attn__key *key, const char *value, struct attn_error *err)
 {
-    const char *names[KEYS_MOST];
+    const char *names[KEYS_MAX];
     size_t count = 0;
     for (const struct attn__value *choice = key->choices; choice != NULL && choice->name != NULL; choice++)
         names[count++] = choice->name;
@@ -62,7 +62,7 @@ static bool share_member(const struct attn__key *a, const struct attn__key *b)
            (b->second != 0 && b->second == a->member);
 }
 
-/* A second setting of a key, or of a member through another key, would leave one of them without effect. */
+/* Refuses a key that is set twice, or whose member another key has set: one of them would have no effect. */
 static int32_t check_once(const struct attn__key *key, const bool *seen, struct attn_error *err)
 {
     if (seen[key - attn__keys]) {
@@ -115,7 +115,7 @@ int32_t attn_problem_parse(const char *text, struct attn_problem *out, struct at
     }
     struct attn_problem problem;
     ATTN_INIT(&problem);
-    bool seen[KEYS_MOST] = {false};
+    bool seen[KEYS_MAX] = {false};
     for (;;) {
         text += strspn(text, " ,");
         const size_t length = strcspn(text, " ,");
@@ -126,7 +126,7 @@ int32_t attn_problem_parse(const char *text, struct attn_problem *out, struct at
             return status;
         text += length;
     }
-    /* `scales` says it for the whole cache; an MLA cache has only the scale of k. */
+    /* `scales` sets both scales, but an MLA cache has only that of k. */
     if (problem.mla && seen[find_key("scales") - attn__keys])
         problem.v_scale = ATTN_SCALES_NONE;
     return attn_problem_resolve(&problem, out, err);

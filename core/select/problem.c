@@ -66,7 +66,7 @@ void attn__problem_fill(struct attn_problem *problem)
 
 /* ---------------------------------------------------------------- checks */
 
-/* Each member by itself, from the table. */
+/* Checks each member by itself, by the table of keys. */
 static int32_t check_members(const struct attn_problem *problem, struct attn_error *err)
 {
     for (const struct attn__key *key = attn__keys; key < attn__keys + attn__key_count; key++) {
@@ -78,7 +78,7 @@ static int32_t check_members(const struct attn_problem *problem, struct attn_err
                                   "%s has the unknown number %u; accepted: %s", key->name, value,
                                   key->values);
             }
-        } else if (key->most != 0 && (value < key->least || value > key->most)) {
+        } else if (key->max != 0 && (value < key->min || value > key->max)) {
             if (value == 0) {
                 return attn__fail(err, ATTN_E_INVALID, 0, key->name, "%s must be given; accepted: %s",
                                   key->name, key->values);
@@ -150,7 +150,7 @@ static int32_t check_mla(const struct attn_problem *problem, struct attn_error *
     return ATTN_OK;
 }
 
-/* 8-bit numbers mean nothing without a scale, and others have none. */
+/* 8-bit types need a scale, and others have none. */
 static int32_t check_scale(const char *name, const char *scale, uint32_t dtype, uint32_t granularity,
                            struct attn_error *err)
 {
@@ -180,7 +180,7 @@ static int32_t check_scales(const struct attn_problem *problem, struct attn_erro
     return status;
 }
 
-/* Bytes of the largest tensors and caches must fit int64, so that nobody behind has to ask again. */
+/* The sizes of the largest tensors and caches have to fit int64, so that no later code need check that. */
 static int32_t check_products(const struct attn_problem *problem, struct attn_error *err)
 {
     const uint32_t dim = problem->head_dim > problem->head_dim_vo ? problem->head_dim : problem->head_dim_vo;
@@ -203,7 +203,7 @@ static int32_t check_products(const struct attn_problem *problem, struct attn_er
     return ATTN_OK;
 }
 
-/* What only a struct can get wrong, before defaults hide it. */
+/* Checks what only callers that fill the struct can get wrong, before defaults are filled in. */
 static int32_t check_raw(const struct attn_problem *problem, struct attn_error *err)
 {
     if (problem->given & ~KNOWN_GIVEN) {

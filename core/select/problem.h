@@ -9,22 +9,21 @@
 #define ATTN__HEAD_DIM_MAX UINT32_C(65536)
 #define ATTN__BLOCK_MAX    (UINT32_C(1) << 20)
 
-/* One key. `next` and `least` mean what the functions of the row make of them. */
+/* One key of the problem string. */
 struct attn__key {
     const char *name;
     const char *fallback; /* the default, "" if the key must be given */
-    const char *values;   /* what is accepted, for people */
+    const char *values;   /* accepted values, for messages */
     /* False if `value` is not accepted. */
     bool (*parse)(const struct attn__key *key, const char *value, struct attn_problem *problem);
-    /* Writes the value. */
     void (*format)(const struct attn__key *key, const struct attn_problem *problem, char *text, size_t size);
-    /* True if the key must be written, given the problem and what its default would be. */
+    /* True if the value differs from the default that the problem gives it, and so has to be written. */
     bool (*differs)(const struct attn__key *key, const struct attn_problem *problem);
     uint32_t member;                   /* offset in struct attn_problem */
-    uint32_t second;                   /* keys that set two members: offset of the other one, else 0 */
+    uint32_t second;                   /* offset of a second member that the key sets, or 0 */
     const struct attn__value *choices; /* enumerated keys; ends with name NULL */
-    uint32_t least;                    /* numbers */
-    uint32_t most;
+    uint32_t min;                      /* numbers */
+    uint32_t max;
 };
 
 struct attn__value {
@@ -36,13 +35,13 @@ struct attn__value {
 extern const struct attn__key attn__keys[];
 extern const uint32_t attn__key_count;
 
-/* Gives every member that is not given its default; checks nothing. */
+/* Fills in defaults, without checks. */
 void attn__problem_fill(struct attn_problem *problem);
 
-/* Name of an enumerated member's value under a key, "?" if it has none. */
+/* Name of a value of an enumerated key, "?" if it has none. */
 const char *attn__key_choice(const char *key, uint32_t value);
 
-/* attn_problem_resolve, and det=1 under ATTN_DETERMINISTIC=1. */
+/* attn_problem_resolve, with det=1 if ATTN_DETERMINISTIC is 1. */
 int32_t attn__problem_take(const struct attn_context *context, const struct attn_problem *problem,
                            struct attn_problem *out, struct attn_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Questions to one backend by name, apart from any selection: for tools that walk capabilities. */
+/* Queries of one backend by name, without a selection: for tools that list capabilities. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -75,7 +75,7 @@ static int32_t begin(struct attn_context *context, const char *backend, const vo
     return attn__check_fork(context->born, what, err);
 }
 
-/* The rows that were written end within their arrays. */
+/* Terminates the texts of the reasons and kernels that the plugin wrote. */
 static void close_texts(struct attn_query *query)
 {
     for (uint32_t i = 0; i < query->reason_count && i < query->reason_capacity; i++) {

@@ -38,7 +38,7 @@ static const char *keep(struct attn_report *report, const char *text)
     return string->text;
 }
 
-/* Place for one more record; false without memory. */
+/* Makes room for one more record; false without memory. */
 static bool grow(struct attn_report *report, void *array, uint32_t *count, size_t size)
 {
     void **records = array;
@@ -65,7 +65,7 @@ static void add_directory(struct attn_report *report, const struct attn__directo
     record->text = keep(report, directory->text);
 }
 
-/* A file that may be opened but was not: whether the wanted list keeps it closed. */
+/* The reason why a file that may be opened was not: the wanted list, or none. */
 static uint32_t closed_reason(const struct attn__plugin *plugin)
 {
     struct attn_context *context = plugin->context;
@@ -142,7 +142,7 @@ static void add_on_device(struct attn_report *report, const struct attn__plugin 
     record->units = device->units;
 }
 
-/* One backend of a file: on each device, or what keeps it from one. */
+/* Lists one backend of a file: on each device, or without a device and with the reason. */
 static void add_named(struct attn_report *report, const struct attn__plugin *plugin, const char *name,
                       uint32_t device_class)
 {
@@ -166,7 +166,7 @@ static void add_named(struct attn_report *report, const struct attn__plugin *plu
 static void add_backends(struct attn_report *report, const struct attn__plugin *plugin)
 {
     char list[sizeof plugin->note.backends], *rest = list;
-    /* Backends of a duplicate are listed with the file that has their name. */
+    /* Backends of a duplicate are listed with the other file of that name. */
     if (!plugin->has_note || plugin->reason == ATTN_REASON_DUPLICATE)
         return;
     if (plugin->state == ATTN__OPEN) {
@@ -240,7 +240,7 @@ static struct attn__plugin *find_known(struct attn_context *context, const char 
     return known;
 }
 
-/* An elevated process loads from one directory alone, whoever owns the others. */
+/* An elevated process loads from the library's own directory alone. */
 static void confine(struct attn__plugin *plugin)
 {
     static const char place[] = ATTN_PLUGIN_DIR "/";

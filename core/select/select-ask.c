@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Asks the candidates: item by item of the wanted list, class by class, each plugin only if it must be. */
+/* Asks the candidates, item by item of the wanted list and class by class; opens plugins only if needed. */
 #include <stdlib.h>
 
 #include "select/select.h"
@@ -62,7 +62,7 @@ static bool is_excluded(const struct attn__selection *selection, const struct at
             (selection->ordinal >= 0 && device->ordinal != selection->ordinal));
 }
 
-/* A backend on each device of its plugin. */
+/* Asks a backend about each device of its plugin. */
 static bool ask_devices(struct attn__selection *selection, struct attn__backend *entry, uint32_t item)
 {
     const struct attn__plugin *plugin = entry->plugin;
@@ -86,7 +86,7 @@ static bool ask_devices(struct attn__selection *selection, struct attn__backend 
     return true;
 }
 
-/* A backend without any device: why, and what it would say about the problems. */
+/* Lists a backend without any device: why it has none, and what it answers about the problems. */
 static bool ask_without_device(struct attn__selection *selection, struct attn__backend *entry, uint32_t item)
 {
     struct attn__plugin *plugin = entry->plugin;
@@ -100,7 +100,7 @@ static bool ask_without_device(struct attn__selection *selection, struct attn__b
            attn__candidate_ask(candidate, selection->problems, selection->problem_count);
 }
 
-/* Everything about one slot; false without memory. */
+/* Asks one slot; false without memory. */
 static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot, uint32_t item)
 {
     slot->done = true;
@@ -109,7 +109,7 @@ static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot,
         const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
         if (code != 0)
             return list_refused(selection, slot, item, code, text);
-        if (tries == 3) { /* each time a rescan began anew with the file */
+        if (tries == 3) { /* a rescan started over with the file each time */
             return list_refused(selection, slot, item, ATTN_REASON_NOT_ASKED,
                                 "the directories are read again just now");
         }
@@ -127,7 +127,7 @@ static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot,
                                           : ask_without_device(selection, entry, item);
 }
 
-/* Whether a slot is to be asked now. */
+/* Whether a slot has to be asked now. */
 static bool is_due(const struct attn__selection *selection, const struct attn__slot *slot, const char *name,
                    uint32_t place)
 {
@@ -166,13 +166,13 @@ static bool ask_class(struct attn__selection *selection, const char *name, uint3
         char text[160];
         const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
         slot->done = code != ATTN_REASON_DUPLICATE;
-        if (slot->done && code != 0) /* without a reason it vanished just now */
+        if (slot->done && code != 0) /* a file without a reason has just vanished */
             fits = list_refused(selection, slot, item, code, text);
     }
     return fits;
 }
 
-/* The best candidate of an item whose class can no longer be beaten by a file that was not asked. */
+/* The best candidate of an item, if no file that was not asked can have a better class. */
 static struct attn__candidate *find_winner(const struct attn__selection *selection, const char *name,
                                            uint32_t place)
 {
@@ -233,7 +233,7 @@ static const char *rest_text(const struct attn_decision *decision, const struct 
 }
 
 /* Lists the slots that were not asked, each with the cause. */
-static bool stand_rest(struct attn__selection *selection)
+static bool list_rest(struct attn__selection *selection)
 {
     const struct attn_decision *decision = selection->decision;
     for (uint32_t i = 0; i < selection->slot_count; i++) {
@@ -268,7 +268,7 @@ int32_t attn__selection_ask(struct attn__selection *selection, struct attn_error
             decision->won = item;
         }
     }
-    if (!fits || !stand_rest(selection))
+    if (!fits || !list_rest(selection))
         return attn__fail(err, ATTN_E_MEMORY, 0, "decision", "no memory for the candidates");
     return ATTN_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Chooses a backend: item by item of the wanted list, class by class, and keeps every answer. */
+/* Chooses a backend, item by item of the wanted list and class by class, and keeps all answers. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "select/problem.h"
 #include "select/select.h"
 
-#define MOST_PROBLEMS 4096
+#define PROBLEMS_MAX 4096
 
 /* ---------------------------------------------------------------- arguments */
 
@@ -50,10 +50,10 @@ static void set_order(struct attn__selection *selection)
 static int32_t take_problems(struct attn__selection *selection, const struct attn_problem *problems,
                              uint32_t count, struct attn_error *err)
 {
-    if (problems == NULL || count == 0 || count > MOST_PROBLEMS) {
+    if (problems == NULL || count == 0 || count > PROBLEMS_MAX) {
         return attn__fail(err, ATTN_E_INVALID, 0, problems == NULL ? "problems" : "count",
                           "%u problems are given; accepted: 1 to %d", problems == NULL ? 0 : count,
-                          MOST_PROBLEMS);
+                          PROBLEMS_MAX);
     }
     selection->problems = calloc(count, sizeof *selection->problems);
     if (selection->problems == NULL)
@@ -95,7 +95,7 @@ static int32_t take_options(struct attn__selection *selection, const struct attn
     return status;
 }
 
-/* Who says what is wanted: the call, the environment, or nobody. */
+/* Takes the wanted list of the call, else of the environment, else the default. */
 static int32_t take_wanted(struct attn__selection *selection, struct attn_error *err)
 {
     const struct attn__env *env = &selection->context->env;

@@ -7,19 +7,20 @@
 
 #define ATTN__NAME_SIZE   160 /* of a backend name: what a note can hold */
 #define ATTN__CLASSES     4
-#define ATTN__ITEM_BEHIND UINT32_MAX /* candidates that no item of the wanted list asked */
+#define ATTN__ITEM_BEHIND UINT32_MAX /* item number of candidates that no item of the wanted list asked */
 
-/* One candidate. Address stable once it is in the decision. */
+/* One candidate. Its address does not change once it is in the decision. */
 struct attn__candidate {
     struct attn_candidate info;
     char name[ATTN__NAME_SIZE];
     char device_name[32];
     struct attn__backend *entry; /* NULL if the plugin is not open */
-    struct attn_device device;   /* counts if info.device is not NULL */
-    uint32_t item;               /* number in the wanted list under which it was asked */
+    struct attn_device device;   /* valid if info.device is not NULL */
+    uint32_t item;               /* number of the item of the wanted list that asked it */
     uint32_t sequence;
-    bool excluded;         /* the caller asked for another device: nothing was refused */
-    uint32_t refused_from; /* the first reason of a problem that is not served; UINT32_MAX: all are */
+    bool excluded;         /* left out because the caller asked for another device; not a refusal */
+    uint32_t refused_from; /* index of the first reason of a problem that is not served; UINT32_MAX: all are
+                              served */
     struct attn_reason *reasons;
     struct attn_kernel_info *kernels;
     uint32_t reason_capacity;
@@ -35,7 +36,7 @@ struct attn_decision {
     struct attn__candidate *winner;
     char *requested;
     char text[768];
-    bool none;           /* the item `none` was reached */
+    bool none;           /* the item `none` of the list was reached */
     bool overrules;      /* the call's list overrules ATTN_BACKEND */
     uint32_t item_count; /* of the wanted list */
     uint32_t won;        /* number of the item that won */
@@ -74,19 +75,19 @@ int32_t attn__selection_ask(struct attn__selection *selection, struct attn_error
 
 /* ---------------------------------------------------------------- wanted.c */
 
-/* Next item of a comma list without the blanks around it; false at the end. Begin with *cursor = list. */
+/* Copies the next item of a comma list, trimmed; false at the end. *cursor is the list at first. */
 bool attn__item_next(const char **cursor, char *item, size_t size);
-/* auto, vendor/flavour, vendor or flavour. */
+/* Whether an item (auto, vendor/flavour, vendor, flavour) matches a name. */
 bool attn__item_matches(const char *item, const char *name);
-/* Next name of a note's list. */
+/* Copies the next name of a note's list; false at the end. */
 bool attn__note_next(const char **cursor, char *name, size_t size);
-/* Why nobody has the name of an item: the nearest known one, or that there is no such plugin. */
+/* Writes why no plugin has the name of an item: the nearest known name, or that there is no such plugin. */
 void attn__item_explain(const char *item, struct attn__plugin *const *plugins, uint32_t count,
                         bool from_environment, char *text, size_t size);
 
 /* ---------------------------------------------------------------- candidate.c */
 
-/* A new candidate at the end of the decision; NULL without memory. */
+/* Appends a candidate to the decision; NULL without memory. */
 struct attn__candidate *attn__candidate_add(struct attn_decision *decision, const char *name, uint32_t item,
                                             uint32_t device_class);
 void attn__candidate_destroy(struct attn__candidate *candidate);
@@ -95,20 +96,20 @@ void attn__candidate_set_device(struct attn__candidate *candidate, const struct 
 bool attn__candidate_refuse(struct attn__candidate *candidate, uint32_t code, const char *field,
                             const char *got, const char *wanted, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
-/* Asks its backend about every problem, on its device or (if it has none) on none. False without memory. */
+/* Asks its backend about all problems, on its device if it has one. False without memory. */
 bool attn__candidate_ask(struct attn__candidate *candidate, const struct attn_problem *problems,
                          uint32_t count);
-/* Order of interface: class, cost rank, device ordinal, name. */
+/* The order of preference: class, cost rank, device ordinal, name. */
 int attn__candidate_compare(const struct attn__candidate *a, const struct attn__candidate *b);
 /* Code of the first reason, 0 if it has none. */
 uint32_t attn__candidate_cause(const struct attn__candidate *candidate);
 
 /* An open plugin's backend by name, or NULL. */
 struct attn__backend *attn__plugin_find(const struct attn__plugin *plugin, const char *name);
-/* What the record says now, read under the lock. */
+/* Reason and text of a plugin's record, read under the lock. */
 uint32_t attn__plugin_reason(struct attn__plugin *plugin, char *text, size_t size);
 
-/* Copies what fits. */
+/* Copies as much as fits. */
 void attn__copy_text(char *target, size_t size, const char *source);
 
 /* ---------------------------------------------------------------- decision.c */

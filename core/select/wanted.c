@@ -7,7 +7,7 @@
 
 bool attn__item_next(const char **cursor, char *item, size_t size)
 {
-    /* Line ends too: lists come out of files. */
+    /* Line ends too, because lists may come from files. */
     const char *start = *cursor + strspn(*cursor, " \t\r\n,");
     size_t length = strcspn(start, ",");
     *cursor = start + length;
@@ -15,7 +15,7 @@ bool attn__item_next(const char **cursor, char *item, size_t size)
         length--;
     if (length == 0)
         return false;
-    /* A name that does not fit matches nothing, and what is left of it is enough for a message. */
+    /* A name that is cut here matches nothing, and is only used in a message. */
     length = length < size ? length : size - 1;
     memcpy(item, start, length);
     item[length] = 0;
@@ -60,7 +60,7 @@ static bool list_admits(const char *wanted, const char *name)
         if (attn__item_matches(item, name))
             return true;
     }
-    return blank; /* nothing said is auto */
+    return blank; /* an empty list means auto */
 }
 
 /* A glob over the whole name; without a slash also over its halves, so that `cuda` is not a glob for nothing.
@@ -103,7 +103,7 @@ bool attn__wanted_plugin(const struct attn_context *context, const char *wanted,
             reason = 0;
             break;
         }
-        /* That the user forbade what he asked for says more. */
+        /* This reason tells the user more than the other one. */
         reason = one == ATTN_REASON_DISABLED_BY_USER ? one : reason;
     }
     if (out_reason != NULL)

@@ -236,8 +236,8 @@ static int write_case(uint32_t number)
         move_side(&other.to[i], &memory[1]);
     }
     launch("gpu_kv_write_rows", &write, gpu_kv_rows_ctas(write.by_row, write.rows, write.heads, each),
-           write.halves * write.shares, number);
-    launch("gpu_kv_write_rows", &other, 4, other.halves * other.shares, number);
+           write.sides * write.shares, number);
+    launch("gpu_kv_write_rows", &other, 4, other.sides * other.shares, number);
     return judge("write", number, write.by_row);
 }
 
@@ -333,9 +333,9 @@ static int convert_case(uint32_t number)
         move_side(&convert.to[i], &memory[0]);
         move_side(&other.to[i], &memory[1]);
     }
-    launch("gpu_kv_convert_pages", &convert, convert.count, convert.parts * convert.halves, number);
+    launch("gpu_kv_convert_pages", &convert, convert.count, convert.parts * convert.sides, number);
     other.parts = 2;
-    launch("gpu_kv_convert_pages", &other, other.count, other.parts * other.halves, number);
+    launch("gpu_kv_convert_pages", &other, other.count, other.parts * other.sides, number);
     return judge("convert", number, convert.by_row);
 }
 

@@ -307,7 +307,7 @@ static void draw_value(const struct attn__key *key, char *text, size_t size)
             count++;
         snprintf(text, size, "%s", key->choices[draw(count)].name);
     } else {
-        snprintf(text, size, "%u", key->least + draw(40));
+        snprintf(text, size, "%u", key->min + draw(40));
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Micro-kernels of decode: up to four query rows against a step of keys (scores) or of values (weighted sum),
- * read from the cache where they lie and converted in registers. Each also prefetches the step that comes
- * next, at the pace at which it reads its own.
+ * which are read from the cache in place and converted in registers. Each also prefetches the next step, at
+ * the pace at which it reads its own.
  *
  * The operations on one query row and their order never depend on how many rows share a call.
  */
@@ -15,14 +15,14 @@
 /* Keys of a step, which is what one call works on, and a bit for each. */
 #define STEP_KEYS 8u
 #define STEP_ALL  ((UINT32_C(1) << STEP_KEYS) - 1)
-/* Query rows of one call, at most. */
+/* Largest number of query rows of one call. */
 #define STEP_ROWS 4u
 /* Vectors of scores, and of weighted sums, that stay in registers. */
 #define SCORE_VECS 12u
 #define SUM_VECS   8u
 /* Distance of the score rows of two query rows, in floats. */
 #define SCORE_STRIDE CPU_TILE_KEYS
-/* What one prefetch brings. */
+/* Bytes that one prefetch loads. */
 #define CACHE_LINE 64u
 
 /* The keys or values that a call reads, and those that it prefetches (the same ones where nothing follows).

@@ -10,9 +10,9 @@
 
 #include "decode-micro.h"
 
-/* How many steps ahead of the reading the prefetch goes. */
+/* How many steps the prefetch is ahead. */
 #define STEPS_AHEAD 2u
-/* A tile's steps. */
+/* Steps of a tile. */
 #define TILE_STEPS (CPU_TILE_KEYS / STEP_KEYS)
 
 _Static_assert(CPU_TILE_KEYS == 64, "the keys of a tile are the bits of a word");
@@ -35,8 +35,8 @@ INLINE uint64_t bits_between(uint32_t from, uint32_t to)
 }
 
 /*
- * A step is read whole. Keys of it that nobody sees are replaced by the first one that is seen: their weight
- * is zero, and whoever reads the step sees that one anyway, so that even its NaN changes nothing.
+ * A step is read as a whole. Its keys that no token sees are replaced by the first one that is seen: their
+ * weight is 0, and all readers of the step see that key anyway, so that even a NaN in it changes nothing.
  */
 INLINE void offsets_fill(int64_t *offsets, uint64_t mask)
 {
@@ -75,7 +75,7 @@ static void tile_open(struct decode_tile *tile, const struct cpu_run *run, const
     offsets_fill(tile->keys.v, tile->any);
 }
 
-/* Goes over one cache for some kv heads: every step of every head, heads innermost. */
+/* Iterates over the steps of one cache for some kv heads, heads innermost. */
 struct cursor {
     const char *base; /* of the first head */
     const int64_t *offsets;

@@ -3,10 +3,10 @@
  * Attention of few query rows (decode, short drafts): one KV loop in memory order, all query heads of a kv
  * head sharing each load.
  *
- * Keys go by in tiles. A tile's scores are computed for some kv heads at once, a step of keys of every one of
- * these heads, then the next step, so that a page of consecutive tokens is read as one run of bytes; its
- * values likewise. A row's sums are staged: tile, span, total. What a row is computed from, and in which
- * order, depends on the keys that it sees alone.
+ * Keys are processed in tiles. A tile's scores are computed for some kv heads at once, a step of keys of
+ * every one of these heads, then the next step, so that a page of consecutive tokens is read as one run of
+ * bytes; its values likewise. A row's sums are staged: tile, span, total. What a row is computed from, and in
+ * which order, depends on the keys that it sees alone.
  *
  * Included by level.c behind the operations of a level.
  */
@@ -16,9 +16,10 @@
 #include "decode-tile.h"
 #include "row-state.h"
 
-/* Query rows whose state is held at once; kv heads beyond it take another KV loop. */
+/* Query rows whose state is kept at once; further kv heads take another KV loop. */
 #define DECODE_ROWS 128u
-/* Floats of queries, or of a tile's sums, of the kv heads that go together: they are to stay in the L1. */
+/* Floats of queries, or of sums of a tile, of the kv heads that share a tile: as many as stay in the L1
+ * cache. */
 #define L1_FLOATS 6144u
 
 /* State of one KV loop. Query rows are numbered (kv head, token, query head of the group). */
@@ -26,7 +27,7 @@ struct decode_block {
     const struct cpu_run *run;
     const struct attn_work_item *work;
     uint32_t head, heads; /* kv heads of this loop */
-    uint32_t together;    /* kv heads that go through a tile together */
+    uint32_t together;    /* kv heads that share a tile */
     uint32_t rows;        /* query rows of a kv head */
     uint32_t dim, dim_vo;
     uint32_t q_stride, o_stride;
@@ -35,7 +36,7 @@ struct decode_block {
     uint32_t lo[CPU_DECODE_ROWS], hi[CPU_DECODE_ROWS];
     float *q, *score, *tile, *span, *total;
     float *m, *m_total, *l, *l_total; /* row max in units of log2, row sum */
-    float *correction;                /* what the tile multiplies a row's span with */
+    float *correction;                /* factor of a row's span for this tile */
 };
 
 static uint32_t decode_rows(const struct attn_problem *problem)
@@ -44,7 +45,7 @@ static uint32_t decode_rows(const struct attn_problem *problem)
     return rows < DECODE_ROWS ? (uint32_t)rows : DECODE_ROWS;
 }
 
-/* Heads shorter than a vector cannot be read where they lie; prefill stages them. */
+/* Heads shorter than a vector cannot be read in place; prefill stages them. */
 static bool decode_too_short(const struct attn_problem *problem)
 {
     return problem->head_dim < VEC_LANES || problem->head_dim_vo < VEC_LANES;
@@ -124,8 +125,8 @@ static void decode_qk(const struct decode_block *w, size_t row, const struct cur
 }
 
 /*
- * Turns a row's scores into weights; `seen` has some bit. Scores of keys that are not seen were not computed,
- * or come of another key.
+ * Turns a row's scores into weights; `seen` is not 0. Scores of keys that are not seen were not computed, or
+ * are of another key.
  */
 static void decode_softmax(const struct decode_block *w, size_t row, uint64_t seen)
 {
@@ -303,7 +304,8 @@ static void decode_kv_loop(struct decode_block *w)
     decode_epilogue(w);
 }
 
-/* As many kv heads as stay in the L1 go together, or one where a head's tokens are consecutive. */
+/* How many kv heads share a tile: as many as stay in the L1 cache, or one if a head's tokens are contiguous.
+ */
 static uint32_t heads_together(const struct decode_block *w)
 {
     const struct cpu_cache *k = &w->run->k;

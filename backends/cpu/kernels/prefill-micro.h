@@ -17,9 +17,9 @@
 #define SUM_DIMS (2 * VEC_LANES)
 /* Distance of two keys of a tile's scores, score[key][row], in floats: no power of two. */
 #define KEY_STRIDE (CPU_PREFILL_ROWS + 8)
-/* Dimensions that are added up before they join a score; a bound of its error, whatever a vector holds. */
+/* Dimensions that are summed before they are added to a score, which bounds its error for any vector. */
 #define SCORE_DIMS 16u
-/* Keys of one call for scores; query rows of one call for weighted sums, or where fewer are left. */
+/* Keys of one call for scores; query rows of one call for weighted sums, many or few. */
 #define SCORE_KEYS 6u
 #define SUM_ROWS   6u
 #define LAST_ROWS  4u

@@ -15,7 +15,7 @@
 #include "prefill-micro.h"
 #include "row-state.h"
 
-/* Floats between staged keys or values beyond whole panels, so that their distance is no power of two. */
+/* Padding of staged keys and values, in floats, so that their distance is not a power of two. */
 #define STAGE_PAD 16u
 
 /* State of one kv head and a block of query rows, numbered (token, query head of the group). */
@@ -28,12 +28,12 @@ struct prefill_block {
     uint32_t q_panel, k_stride, o_stride; /* floats of a panel; distance of staged keys; of values and sums */
     enum vec_type k_type, v_type;
     float cap;         /* soft cap in units of log2, 0 = none */
-    uint32_t from, to; /* keys that some row sees lie in between */
+    uint32_t from, to; /* [from, to) has all keys that some row sees */
     bool span_empty;   /* nothing was added to the span yet */
     float *q, *k, *v, *score, *span, *total;
     float m[CPU_PREFILL_ROWS], m_total[CPU_PREFILL_ROWS]; /* row max in units of log2 */
     float l[CPU_PREFILL_ROWS], l_total[CPU_PREFILL_ROWS]; /* row sums */
-    float correction[CPU_PREFILL_ROWS];                   /* what the tile multiplies a row's span with */
+    float correction[CPU_PREFILL_ROWS];                   /* factor of a row's span for this tile */
     int32_t lo[CPU_PREFILL_ROWS], hi[CPU_PREFILL_ROWS];
 };
 
@@ -100,7 +100,7 @@ static void prefill_queries(const struct prefill_block *w)
     const struct cpu_run *run = w->run;
     const vec factor = vec_set(query_factor(run)), one = vec_set(1);
     const uint32_t stride = w->k_stride;
-    float *rows = w->k; /* free until the first tile */
+    float *rows = w->k; /* not in use before the first tile */
     for (uint32_t r = 0; r < w->padded; r += VEC_LANES) {
         memset(rows, 0, sizeof *rows * VEC_LANES * stride);
         for (uint32_t i = 0; i < VEC_LANES && r + i < w->rows; i++) {
@@ -222,7 +222,7 @@ static void prefill_pv(const struct prefill_block *w, const struct prefill_tile 
     for (uint32_t d = 0; d < w->dim_vo; d += SUM_DIMS) {
         const float *v = w->v + (size_t)tile->from * w->o_stride + d;
         const float *p = w->score + (size_t)tile->from * KEY_STRIDE;
-        for (uint32_t r = 0, next; r < w->rows; r = next) { /* a call may go on behind the last row */
+        for (uint32_t r = 0, next; r < w->rows; r = next) { /* a call may include rows behind the last */
             float *o = w->span + (size_t)r * w->o_stride + d;
             next = r + (w->rows - r <= LAST_ROWS ? LAST_ROWS : SUM_ROWS);
             if (next - r == LAST_ROWS)
@@ -235,7 +235,8 @@ static void prefill_pv(const struct prefill_block *w, const struct prefill_tile 
     }
 }
 
-/* The same row by row over the keys that each sees: 0 times NaN or infinity of any other value is not 0. */
+/* The same row by row, over the keys that each sees: 0 times a NaN or infinity of another key would not be 0.
+ */
 static void prefill_pv_by_row(const struct prefill_block *w, const struct prefill_tile *tile)
 {
     for (uint32_t r = 0; r < w->rows; r++) {

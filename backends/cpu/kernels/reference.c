@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Attention in plain C for every type, size and addressing: what runs where no faster row fits, and what the
- * other rows are held against.
+ * Attention in portable C for every type, size and addressing: runs what no faster kernel serves, and is what
+ * the other kernels are compared with.
  *
  * Up to BLOCK_ROWS rows of a kv head share each tile of converted keys and values. Scores are double, sums
  * are staged: a tile of at most 64 keys from zero, a span of at most 512, the total. Tiles and spans lie at
@@ -13,7 +13,7 @@
 #include "visible.h"
 
 #define BLOCK_ROWS 16u
-/* The running maximum follows only jumps: exp(8) costs no precision, and each rescaling costs a rounding. */
+/* The row max is only raised by more than this: exp(8) loses no precision, but each rescaling rounds. */
 #define RESCALE_THRESHOLD 8.0
 
 /* One row: its token and query head, and its staged sums. */
@@ -28,7 +28,7 @@ struct row {
     float *q, *tile, *span, *total;
 };
 
-/* Keys of a tile that exist: their numbers, and converted rows. With MLA v is k. */
+/* The keys of a tile that are in valid blocks: numbers and converted rows. With MLA v is k. */
 struct tile {
     uint32_t count;
     uint32_t key[CPU_TILE_KEYS];
@@ -80,7 +80,7 @@ static void multiply(float *values, uint32_t count, float scale)
         values[d] *= scale;
 }
 
-/* A query, which may lie in two parts: MLA columns and rope columns. */
+/* Loads a query, which may be in two tensors: MLA columns and rope columns. */
 static void load_query(const struct row_block *block, const struct row *row)
 {
     const struct cpu_run *run = block->run;
@@ -95,7 +95,7 @@ static void load_query(const struct row_block *block, const struct row *row)
              cpu_scale_at(&run->q_scale, block->work->seq, at, row->h / run->q_scale_group));
 }
 
-/* Row number `index` of the kv head: tokens outside, heads of the group inside. */
+/* Starts row `index` of the kv head, numbered by token and then by head of the group. */
 static void begin_row(const struct row_block *block, struct row *row, uint32_t index)
 {
     const struct cpu_run *run = block->run;
@@ -113,7 +113,7 @@ static void begin_row(const struct row_block *block, struct row *row, uint32_t i
     memset(row->total, 0, block->dim_vo * sizeof(float));
 }
 
-/* Where one key lies: byte offsets, and what its scales are found by. */
+/* The place of a key: byte offsets, and the indices of its scales. */
 struct place {
     int64_t k, v;
     int64_t outer, token;
@@ -144,7 +144,7 @@ static void load_key(struct row_block *block, uint32_t key, const struct cpu_cac
     tile->key[tile->count++] = key;
 }
 
-/* Converts the keys [first, end) that exist. */
+/* Converts those of the keys [first, end) that are in valid blocks. */
 static void load_tile(struct row_block *block, uint32_t first, uint32_t end)
 {
     const struct cpu_run *run = block->run;
@@ -193,7 +193,7 @@ static double score(const struct row_block *block, const float *q, const float *
     return cap > 0 ? cap * tanh(s / cap) : s;
 }
 
-/* Where a key lies to ALiBi: a token of a square mask is where its query is. */
+/* The position of a key for ALiBi; with a square mask, that of its own query. */
 static double key_position(const struct row_block *block, const struct row *row, uint32_t key, bool covered)
 {
     const struct cpu_run *run = block->run;
@@ -206,7 +206,7 @@ static double key_position(const struct row_block *block, const struct row *row,
                                   first + (uint64_t)(position - row->mask.first));
 }
 
-/* Whether a row sees a key that exists, and what is added to its score. */
+/* Whether a row sees a key, and what is added to its score. */
 static bool sees(const struct row_block *block, const struct row *row, uint32_t key, double *bias)
 {
     uint32_t alibi = block->run->problem->alibi;
@@ -220,7 +220,7 @@ static bool sees(const struct row_block *block, const struct row *row, uint32_t 
         *bias *= row->slope;
         return true;
     }
-    /* Positions are integers that a double holds: far ones keep their digits. */
+    /* In double, which represents all positions exactly. */
     double difference = key_position(block, row, key, covered) - (double)row->position;
     if (alibi == ATTN_ALIBI_DISTANCE && difference > 0)
         difference = -difference;
@@ -228,7 +228,7 @@ static bool sees(const struct row_block *block, const struct row *row, uint32_t 
     return true;
 }
 
-/* A new maximum: what was summed so far shrinks. */
+/* Raises the row max and rescales the sums. */
 static void raise_max(const struct row_block *block, struct row *row, double max)
 {
     double factor = exp(row->max - max);
@@ -242,7 +242,7 @@ static void raise_max(const struct row_block *block, struct row *row, double max
     }
 }
 
-/* One row against the keys of a tile that it sees. */
+/* Adds the keys of a tile that a row sees to its sums. */
 static void add_tile(const struct row_block *block, struct row *row)
 {
     const struct tile *tile = &block->tile;

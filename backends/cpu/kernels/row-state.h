@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the vectorised kernels share at both ends of a row: scratch, queries as f32, log-sum-exp. */
+/* What the vector kernels share: scratch, queries as f32, log-sum-exp of a row. */
 #ifndef ATTN_CPU_KERNELS_ROW_STATE_H
 #define ATTN_CPU_KERNELS_ROW_STATE_H
 
@@ -9,7 +9,7 @@
 #define LOG2E 1.44269504088896340736
 #define LN2   0.69314718055994530942
 
-/* Takes `count` floats of the scratch, or only counts them if there is none. */
+/* Allocates `count` floats of the scratch; without scratch they are only counted. */
 INLINE float *take_floats(float *scratch, size_t *used, size_t count)
 {
     const size_t at = *used;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the header of a level begins with: inlining, unrolling, and the element types of a cache. */
+/* What the headers of all levels include: inlining, unrolling, and the element types of a cache. */
 #ifndef ATTN_CPU_SIMD_BASE_H
 #define ATTN_CPU_SIMD_BASE_H
 
@@ -11,7 +11,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Before a loop with constant bounds over an array that is to live in registers. */
+/* For loops with constant bounds, over arrays that have to stay in registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else

@@ -18,7 +18,7 @@ static void refuse_arch(struct attn_reason *why, uint32_t arch, const char *want
     attn__caps_refuse(why, ATTN_REASON_DEVICE_ARCH, "device", got, wanted);
 }
 
-/* arch 0: any device. */
+/* With arch 0, the row is not checked against a device. */
 static void check_arch(const void *row, uint32_t arch, struct attn_reason *why)
 {
     const struct gpu_kernel *kernel = row;
@@ -86,7 +86,7 @@ const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32
     return attn__caps_find(&table, problem, arch, phase);
 }
 
-/* Whether an earlier error has ended what this instance can do on a device. */
+/* Whether an earlier error made the device unusable for this instance. */
 static bool is_lost(struct attn_instance *instance, const struct gpu_device_record *record)
 {
     bool lost = false;

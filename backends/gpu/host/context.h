@@ -25,9 +25,9 @@ struct gpu_context {
     const struct gpu_driver *driver;
     const struct gpu_device_record *record;
     gpu_handle handle;
-    bool primary; /* the device's own, retained; else the caller's */
+    bool primary; /* the device's primary context, retained; else the caller's */
     uint32_t refs;
-    _Atomic gpu_result lost; /* the error after which nothing works any more, or 0 */
+    _Atomic gpu_result lost; /* the error after which all calls fail, or 0 */
     pthread_mutex_t lock;    /* of the modules */
     gpu_handle modules[GPU_MODULES + 1];
 };
@@ -39,12 +39,13 @@ void gpu_context_close(struct gpu_context *context);
 
 /* Makes the context current; fails if it is lost. Each success is ended by gpu_leave. */
 int32_t gpu_enter(struct gpu_context *context, struct attn_error *err);
-/* Makes current what was current before, and returns `status`. */
+/* Makes the context current that was so before, and returns `status`. */
 int32_t gpu_leave(struct gpu_context *context, int32_t status);
-/* gpu_enter for destroying: false if the context is lost, when only host memory goes. */
+/* gpu_enter for destroying: false if the context is lost, so that only host memory can be freed. */
 bool gpu_enter_to_free(struct gpu_context *context);
 
-/* What a result of the driver means; `call` is what was tried. A sticky error makes the context lost. */
+/* Turns a result of the driver into a status; `call` is the driver's function. A sticky error loses the
+ * context. */
 int32_t gpu_check(struct gpu_context *context, gpu_result result, const char *field, const char *call,
                   struct attn_error *err);
 bool gpu_is_lost(const struct gpu_context *context);

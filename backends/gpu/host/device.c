@@ -4,7 +4,7 @@
 
 #include "host.h"
 
-/* A device's failure while it is described. */
+/* Fails because the driver could not describe a device. */
 static int32_t fail_device(const struct gpu_driver *driver, gpu_result result, int ordinal,
                            struct attn_error *err)
 {

@@ -30,19 +30,19 @@ static int32_t find_entries(struct gpu_driver *driver, const char *library, stru
         void *address = gpu_vendor_find(driver, entries[i].call, entries[i].symbol);
         if (address == NULL && !entries[i].optional)
             return attn__fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "driver",
-                              GPU_VENDOR_DRIVER " %s has no %s; " GPU_VENDOR_LEAST " is needed", library,
+                              GPU_VENDOR_DRIVER " %s has no %s; " GPU_VENDOR_NEEDED " is needed", library,
                               entries[i].symbol);
         memcpy((char *)driver + entries[i].offset, &address, sizeof address);
     }
     return ATTN_OK;
 }
 
-/* Opens the file named, or the first that there is of those that drivers have. */
+/* Opens the named file, or else the first one found of the driver's usual names. */
 static void *open_library(const char *named, const char **out_path)
 {
     void *library = NULL;
 
-    /* A driver has threads and exit handlers of its own: once loaded it has to stay. */
+    /* A driver has threads and exit handlers, so that it is never unloaded. */
     for (uint32_t i = 0; library == NULL && (i == 0 || (named == NULL && gpu_vendor_libraries[i] != NULL));
          i++) {
         *out_path = named != NULL ? named : gpu_vendor_libraries[i];

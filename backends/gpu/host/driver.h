@@ -52,7 +52,7 @@ enum gpu_result_code {
 #define GPU_HOST_PORTABLE        1u
 #define GPU_CAPTURE_RELAXED      2
 
-/* How copies of a batch read their sources, and hints where these and the targets are. */
+/* How the copies of a batch access their sources, and hints on where sources and targets are. */
 struct gpu_copy_attributes {
     int source_order;
     int source_hint[2];
@@ -61,7 +61,7 @@ struct gpu_copy_attributes {
 };
 #define GPU_COPY_IN_STREAM_ORDER 1
 
-/* A table of a vendor's: GPU_ENTRY(name, call, symbol, optional, parameters). */
+/* The vendor's functions: driver.def has GPU_ENTRY(name, call, symbol, optional, parameters). */
 struct gpu_driver {
     void *library;
     int version;
@@ -69,7 +69,7 @@ struct gpu_driver {
 #include "driver.def"
 };
 
-/* What the vendor calls its functions. */
+/* The vendor's names of these functions. */
 struct gpu_names {
 #define GPU_ENTRY(name, call, symbol, optional, parameters) const char *name;
 #include "driver.def"

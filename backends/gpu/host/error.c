@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a result of the driver means: a status, a reason, and whether the context is lost. */
+/* Turns a result of the driver into a status and a reason, and decides whether the context is lost. */
 #include "host.h"
 
 /* Errors after which every call of the context fails. */

@@ -8,10 +8,10 @@
 #include "host.h"
 
 struct attn_graph_impl {
-    struct attn_graph_impl *next; /* captures of the backend */
+    struct attn_graph_impl *next; /* next capture of the backend */
     struct attn_backend_impl *backend;
-    gpu_handle stream; /* that is captured; NULL after the end */
-    gpu_handle exec;   /* NULL before the end */
+    gpu_handle stream; /* that is captured; NULL after the capture */
+    gpu_handle exec;   /* NULL before the end of the capture */
 };
 
 static void add_capture(struct attn_graph_impl *graph)

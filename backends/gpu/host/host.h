@@ -21,13 +21,13 @@
 struct gpu_device_record {
     struct attn_device_info info;
     gpu_ordinal device;
-    uint32_t arch; /* the vendor's number of it */
+    uint32_t arch; /* architecture, by the vendor's number */
 };
 
 struct attn_instance {
-    struct attn_host host; /* this plugin's size, zeroed beyond what the host gave */
-    pthread_mutex_t lock;  /* of all that follows */
-    bool opened;           /* opening the driver was tried; the result is kept */
+    struct attn_host host; /* in this plugin's size; members that the host does not have are 0 */
+    pthread_mutex_t lock;  /* of all members below */
+    bool opened;           /* gpu_instance_open was called; its result is kept */
     int32_t open_status;
     struct attn_error open_error;
     struct gpu_driver driver;
@@ -40,8 +40,8 @@ struct attn_backend_impl {
     struct attn_instance *instance;
     struct gpu_context *context;
     struct gpu_kv_functions kv;       /* kernels on caches */
-    pthread_mutex_t lock;             /* of captures */
-    struct attn_graph_impl *captures; /* graphs whose stream is captured */
+    pthread_mutex_t lock;             /* of `captures` */
+    struct attn_graph_impl *captures; /* graphs whose capture has not ended */
 };
 
 /* ---------------------------------------------------------------- device.c */
@@ -66,7 +66,7 @@ void *gpu_vendor_find(const struct gpu_driver *driver, const char *call, const c
 /* Starts the driver and counts its devices; it succeeds without any. */
 int32_t gpu_vendor_start(struct gpu_driver *driver, const char *library, int *out_devices,
                          struct attn_error *err);
-/* Name and sentence of a result, in the driver's words. */
+/* The driver's name and description of a result. */
 void gpu_vendor_describe(const struct gpu_driver *driver, gpu_result result, char *out, size_t size);
 /* Fills the record's device, arch, and of info name, arch, memory_bytes, units. */
 gpu_result gpu_vendor_read_device(const struct gpu_driver *driver, int ordinal,
@@ -118,7 +118,7 @@ int32_t gpu_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void 
 int32_t gpu_graph_end(struct attn_graph_impl *graph, struct attn_error *err);
 int32_t gpu_graph_launch(struct attn_graph_impl *graph, void *stream, struct attn_error *err);
 void gpu_graph_destroy(struct attn_graph_impl *graph);
-/* Before a stream is destroyed: ends a capture on it, and ending its graph will fail. The context is current.
+/* Called before a stream is destroyed: ends its capture, whose graph then fails. The context is current.
  */
 void gpu_graph_forget_stream(struct attn_backend_impl *backend, void *stream);
 
@@ -149,7 +149,7 @@ int32_t gpu_backend_open(struct attn_instance *instance, const struct attn_devic
 void gpu_backend_close(struct attn_backend_impl *backend);
 extern const struct attn_plan_table gpu_plan_table;
 
-/* What the plugin's note says beside its name. */
+/* The plugin's note, but for its name. */
 #define GPU_TEXT2(x) #x
 #define GPU_TEXT(x)  GPU_TEXT2(x)
 #define GPU_PLUGIN_VERSION                                                                                   \

@@ -19,8 +19,8 @@ struct gpu_family;
 struct gpu_kernel {
     struct attn__caps caps;
     const struct gpu_family *family;
-    uint32_t variant; /* a number that means something to the family */
-    uint32_t arch;    /* least architecture, by the vendor's number */
+    uint32_t variant; /* a number for the family's own use */
+    uint32_t arch;    /* oldest architecture, by the vendor's number */
 };
 
 extern const struct gpu_kernel gpu_kernels[];
@@ -30,11 +30,11 @@ extern const uint32_t gpu_kernel_count;
 struct gpu_part {
     const struct gpu_kernel *kernel;
     uint32_t phase; /* enum attn__phase of its launches, or GPU_ALL_PHASES */
-    uint32_t ctas;  /* extent of the grid, where it is fixed */
+    uint32_t ctas;  /* CTAs of the grid, where that is fixed */
     uint32_t threads;
     uint32_t shared_bytes;
-    uint32_t splits;      /* most KV splits of a sequence; 0 = 1 */
-    uint32_t split_keys;  /* keys of a split; 0 = keys are never split */
+    uint32_t splits;      /* largest number of KV splits of a sequence; 0: 1 */
+    uint32_t split_keys;  /* keys of a split; 0: keys are never split */
     gpu_handle attention; /* functions, found when the plan is made */
     gpu_handle merge;
     struct gpu_split_rules split_rules; /* of the schedule, if there is one */
@@ -60,7 +60,7 @@ struct attn_plan_impl {
  * are not needed by the family.
  */
 struct gpu_family {
-    /* The least bytes of shared memory that a CTA of a row with these phases can have; the problem fits the
+    /* The smallest shared memory, in bytes, with which a CTA of this row can run; the problem fits the
      * row. */
     uint32_t (*shared_of)(const struct attn_problem *problem, uint32_t phases);
     /* Finds functions, sets grid and block, how the schedule is planned, and the bytes of schedule, scratch

@@ -8,12 +8,12 @@
 static int32_t launch_gather(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
                              const struct attn_kv_desc *desc, void *stream, struct attn_error *err)
 {
-    const uint32_t heads = desc->kv_heads, most = gpu_kv_heads(desc);
+    const uint32_t heads = desc->kv_heads, limit = gpu_kv_heads(desc);
     struct gpu_kv_gather gather;
     int32_t status = ATTN_OK;
 
     for (uint32_t first = 0, count; first < heads && status == ATTN_OK; first += count) {
-        count = heads - first < most ? heads - first : most;
+        count = heads - first < limit ? heads - first : limit;
         gpu_kv_gather_resolve(&gather, args, desc, first, count);
         const uint64_t ctas = gpu_kv_rows_ctas(gather.by_row, gather.tokens, gather.heads, gather.each);
         status = gpu_kv_launch(backend, GPU_KV_GATHER, ctas, 1, 2 * gather.shares, &gather, stream, err);
@@ -42,14 +42,14 @@ static int32_t launch_convert(struct attn_backend_impl *backend, const struct at
                               struct attn_error *err)
 {
     const uint32_t heads = from->kv_heads, one = gpu_kv_heads(from), two = gpu_kv_heads(to);
-    const uint32_t most = one < two ? one : two;
+    const uint32_t limit = one < two ? one : two;
     struct gpu_kv_convert convert;
     int32_t status = ATTN_OK;
 
     for (uint32_t first = 0, count; first < heads && status == ATTN_OK; first += count) {
-        count = heads - first < most ? heads - first : most;
+        count = heads - first < limit ? heads - first : limit;
         gpu_kv_convert_resolve(&convert, args, from, to, first, count);
-        status = gpu_kv_launch(backend, GPU_KV_CONVERT, convert.count, 1, convert.parts * convert.halves,
+        status = gpu_kv_launch(backend, GPU_KV_CONVERT, convert.count, 1, convert.parts * convert.sides,
                                &convert, stream, err);
     }
     return status;

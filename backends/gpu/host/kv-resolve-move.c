@@ -2,7 +2,7 @@
 /* Argument blocks of the kernel that copies tokens and pages between caches without conversion. */
 #include "kv-resolve.h"
 
-/* A dimension of what moves, from the innermost. */
+/* A dimension of a plane. */
 struct span {
     uint64_t count;
     int64_t from, to; /* strides */
@@ -21,7 +21,7 @@ static void swap_spans(struct span *a, struct span *b)
     *b = other;
 }
 
-/* Largest power of two up to 16 that divides. */
+/* The largest power of two, up to 16, that divides all. */
 static uint32_t unit_of(uint64_t bits)
 {
     return (bits & 15) == 0 ? 16 : (uint32_t)(bits & (0 - bits));
@@ -118,7 +118,7 @@ void gpu_kv_move_slots(struct gpu_kv_move *out, const struct attn_kv_desc *from,
     const uint64_t places[] = {(uint64_t)from->pages * from->block, (uint64_t)to->pages * to->block};
     const uint32_t blocks[] = {from->block, to->block}, first = out->plane_count;
 
-    for (uint32_t i = 0; i < gpu_kv_halves(from); i++)
+    for (uint32_t i = 0; i < gpu_kv_sides(from); i++)
         add_slots(out, from, to, i == 1);
     set_places(out, first, places, blocks);
 }
@@ -155,14 +155,14 @@ void gpu_kv_move_pages(struct gpu_kv_move *out, const struct attn_kv_desc *from,
     const uint64_t places[] = {from->pages, to->pages};
     const uint32_t blocks[] = {1, 1}, first = out->plane_count;
 
-    for (uint32_t i = 0; i < gpu_kv_halves(from); i++)
+    for (uint32_t i = 0; i < gpu_kv_sides(from); i++)
         add_pages(out, from, to, i == 1);
     set_places(out, first, places, blocks);
 }
 
 /* ---------------------------------------------------------------- slices */
 
-/* CTAs that a launch is to have, before any of them has more units than the least. */
+/* CTAs that a launch has to have before slices get more than the smallest number of units. */
 #define CTAS_WANTED 1024u
 
 void gpu_kv_move_cut(struct gpu_kv_move *out)
@@ -172,7 +172,7 @@ void gpu_kv_move_cut(struct gpu_kv_move *out)
 
     for (uint32_t i = 0; i < out->plane_count; i++)
         units += out->planes[i].units;
-    /* Few pairs leave threads to more units; many units make long runs of memory. */
+    /* With few pairs a slice can have more units, which makes longer runs of memory. */
     while (size < GPU_KV_THREADS && GPU_KV_THREADS / size > out->count)
         size *= 2;
     while (size < GPU_KV_THREADS / 4 && units / (2 * size) >= CTAS_WANTED)

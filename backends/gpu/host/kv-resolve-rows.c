@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Argument blocks of what goes between caches and rows, or pages: write, slot mapping, gather, convert. */
+/* Argument blocks of the kernels that write, map slots, gather and convert. */
 #include <string.h>
 
 #include "kv-resolve.h"
@@ -14,7 +14,7 @@ static int32_t check_batch(const struct attn_batch *batch, uint32_t index_dtype,
 
 /* ---------------------------------------------------------------- write */
 
-/* Per-vector scales are written by the kernel. */
+/* Refuses per-vector scales that the kernel cannot write, which are in host memory. */
 static int32_t check_written(const struct attn_scale *scale, const char *name, struct attn_error *err)
 {
     if (scale->kind != ATTN_SCALE_HOST || scale->granularity != ATTN_SCALES_TOKEN_HEAD)
@@ -41,7 +41,7 @@ void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_a
     const uint32_t types[] = {args->k_dtype, args->v_dtype};
 
     memset(out, 0, sizeof *out);
-    out->halves = gpu_kv_halves(desc);
+    out->sides = gpu_kv_sides(desc);
     out->heads = share->count;
     out->page = share->page;
     out->token = share->token;
@@ -52,19 +52,19 @@ void gpu_kv_write_resolve(struct gpu_kv_write *out, const struct attn_kv_write_a
     out->slots = gpu_address(&args->slot_mapping);
     if (out->slots == 0)
         out->batch = gpu_kv_batch_of(args->batch, args->addressing, args->index_dtype, desc->block);
-    for (uint32_t i = 0; i < out->halves; i++) {
+    for (uint32_t i = 0; i < out->sides; i++) {
         out->to[i] = gpu_kv_side_of(desc, i == 1, share);
         out->from[i] = gpu_kv_tensor_of(i == 0 ? &args->k_new : &args->v_new, share->first);
         out->from_dtype[i] = types[i];
         out->wide[i] = gpu_kv_wide(&out->to[i], &out->from[i], types[i]);
     }
-    if (out->halves == 1 && args->k_rope.buffer.data != NULL) {
+    if (out->sides == 1 && args->k_rope.buffer.data != NULL) {
         out->rope = gpu_kv_tensor_of(&args->k_rope, share->first);
         out->split = desc->head_dim_vo;
         if (out->split % 4 != 0 || gpu_kv_wide_tensor(&out->rope, 4, types[0]) == 1)
             out->wide[0] = 1;
     }
-    for (uint32_t i = 0; i < out->halves; i++) {
+    for (uint32_t i = 0; i < out->sides; i++) {
         const struct gpu_kv_kind from = gpu_kv_kind_of_tensor(&out->from[i], types[i]);
         const struct gpu_kv_kind to = gpu_kv_kind_of_side(&out->to[i]);
         gpu_kv_rows_resolve(&out->by_row[i], &from, &to, out->to[i].cache.dim, out->heads,
@@ -176,7 +176,7 @@ void gpu_kv_convert_resolve(struct gpu_kv_convert *out, const struct attn_kv_con
     const struct gpu_kv_share share = {-1, -1, first, count};
 
     memset(out, 0, sizeof *out);
-    out->halves = gpu_kv_halves(from);
+    out->sides = gpu_kv_sides(from);
     out->heads = count;
     out->block = from->block;
     out->pairs = gpu_address(&args->pairs);
@@ -184,7 +184,7 @@ void gpu_kv_convert_resolve(struct gpu_kv_convert *out, const struct attn_kv_con
     out->from_pages = from->pages;
     out->to_pages = to->pages;
     out->each = gpu_kv_each_of_block(out->block);
-    for (uint32_t i = 0; i < out->halves; i++) {
+    for (uint32_t i = 0; i < out->sides; i++) {
         out->from[i] = gpu_kv_side_of(from, i == 1, &share);
         out->to[i] = gpu_kv_side_of(to, i == 1, &share);
         out->moved[i] = is_moved(from, to, i == 1);
@@ -195,7 +195,7 @@ void gpu_kv_convert_resolve(struct gpu_kv_convert *out, const struct attn_kv_con
         gpu_kv_rows_resolve(&out->by_row[i], &source, &target, out->to[i].cache.dim, count,
                             out->moved[i] != 0, out->to[i].token_head != 0);
     }
-    /* Shares of eight vectors a warp, or as many as there are rows for; each scans all pairs. */
+    /* Each CTA scans all pairs, so that a warp gets at least eight vectors, if there are so many. */
     const uint32_t rows = out->each * (GPU_KV_THREADS / 32);
     const uint64_t shares = gpu_kv_rows_by_vector(out->by_row) ? ((uint64_t)out->block * count + 63) / 64
                                                                : ((uint64_t)out->block + rows - 1) / rows;

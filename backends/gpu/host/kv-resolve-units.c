@@ -2,12 +2,12 @@
 /* Decides whether rows of a cache or a tensor can be moved in units, and lays the units out. */
 #include "kv-resolve.h"
 
-/* Warps that large GPUs hold at once. With fewer, several warps share a row. */
+/* Warps that run at once on large GPUs. With fewer rows, several warps share a row. */
 #define WARPS_WANTED 4096u
 #define WARPS_ENOUGH (4 * WARPS_WANTED)
 /* Units that a warp has in flight in a copy. */
 #define UNITS_PER_ITERATION 128u
-/* Warps that share a row at most. */
+/* Largest number of warps that share a row. */
 #define MAX_SHARES 64u
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -73,12 +73,12 @@ void gpu_kv_rows_resolve(struct gpu_kv_rows *out, const struct gpu_kv_kind *from
     out->units = lanes;
     if (dim % elements != 0 || !fits(from, elements * from->end.size) || !fits(to, elements * to->end.size))
         return;
-    if (own && !moved) { /* the lanes of a vector exchange its largest value */
+    if (own && !moved) { /* lanes find the largest value of a vector together */
         if (lanes > 32)
             return;
         lanes = round_power(lanes);
     }
-    if ((uint64_t)lanes * heads * GPU_KV_ROWS_MOST >= GPU_DIVIDE_BELOW / 2)
+    if ((uint64_t)lanes * heads * GPU_KV_ROWS_MAX >= GPU_DIVIDE_BELOW / 2)
         return;
     out->row = gpu_divisor_of(lanes * heads);
     out->vector = gpu_divisor_of(lanes);
@@ -102,7 +102,7 @@ static uint32_t power_below(uint32_t value)
 {
     uint32_t out = 1;
 
-    while (out < GPU_KV_ROWS_MOST && 2 * out <= value)
+    while (out < GPU_KV_ROWS_MAX && 2 * out <= value)
         out *= 2;
     return out;
 }

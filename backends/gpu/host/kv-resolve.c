@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Sides of a cache, tensors and batches for the kernels on caches, and how wide they can be moved. */
+/* Resolves caches, tensors and batches for the kernels on caches, and finds how many elements move at once.
+ */
 #include "kv-resolve.h"
 
 #include <string.h>
@@ -51,9 +52,9 @@ int32_t gpu_kv_scales_check(const struct attn_kv_desc *desc, struct attn_error *
 
 static uint32_t heads_left(const struct attn_kv_desc *desc, uint32_t first)
 {
-    const uint32_t most = gpu_kv_heads(desc);
+    const uint32_t limit = gpu_kv_heads(desc);
 
-    return desc->kv_heads - first < most ? desc->kv_heads - first : most;
+    return desc->kv_heads - first < limit ? desc->kv_heads - first : limit;
 }
 
 struct gpu_kv_share gpu_kv_share_first(const struct attn_kv_desc *desc)

@@ -12,24 +12,24 @@
 #include "kv-args.h"
 #include "resolve.h"
 
-/* Most CTAs of a launch; each loops until all work is done. */
+/* Largest number of CTAs of a launch; they loop over the work. */
 #define GPU_KV_CTAS 65536u
 
-/* 2, or 1 of an MLA cache. */
-static inline uint32_t gpu_kv_halves(const struct attn_kv_desc *desc)
+/* 2: keys and values; 1: an MLA cache, with keys alone. */
+static inline uint32_t gpu_kv_sides(const struct attn_kv_desc *desc)
 {
     return desc->v.data != NULL ? 2 : 1;
 }
 
-/* How many heads a launch on this cache takes at most. */
+/* Largest number of heads of one launch on this cache. */
 uint32_t gpu_kv_heads(const struct attn_kv_desc *desc);
 
-/* Refuses scales that a kernel cannot reach: those in host memory that are not the same everywhere. */
+/* Refuses scales that a kernel cannot read: arrays in host memory with more than one value. */
 int32_t gpu_kv_scales_check(const struct attn_kv_desc *desc, struct attn_error *err);
 
 /*
- * What part of a cache one launch of a write takes: all of it, or where scales of the host are not the same
- * everywhere, one page or one token of it. `page` and `token` are -1 where there is no need to tell.
+ * The part of a cache that one launch of a write takes: all of it, or with host scales that differ by page or
+ * token, one page or token. `page` and `token` are -1 if they do not matter.
  */
 struct gpu_kv_share {
     int64_t page, token;
@@ -44,7 +44,7 @@ bool gpu_kv_share_next(const struct attn_kv_desc *desc, struct gpu_kv_share *sha
 struct gpu_kv_side gpu_kv_side_of(const struct attn_kv_desc *desc, bool values,
                                   const struct gpu_kv_share *share);
 struct gpu_tensor gpu_kv_tensor_of(const struct attn_tensor *tensor, uint32_t first);
-/* What of a batch the kernels read, `block` tokens a page. */
+/* The batch as the kernels read it, with `block` tokens a page. */
 struct gpu_batch gpu_kv_batch_of(const struct attn_batch *batch, uint32_t addressing, uint32_t index_dtype,
                                  uint32_t block);
 /* Elements of vectors in `side` and `tensor` (may be NULL) that can be moved at once. */
@@ -53,25 +53,26 @@ uint32_t gpu_kv_wide_tensor(const struct gpu_tensor *tensor, uint32_t dim, uint3
 
 /* ---------------------------------------------------------------- kv-resolve-units.c */
 
-/* An end of rows, and what decides whether it can be moved in units. */
+/* Source or target of rows, and what decides whether they can be moved in units. */
 struct gpu_kv_kind {
     struct gpu_kv_end end;
-    uint64_t bits;    /* of all that has to be aligned */
+    uint64_t bits;    /* all addresses and strides that have to be aligned, combined by or */
     uint32_t x_bytes; /* of contiguous elements; 0: a tensor, whose vectors are contiguous */
 };
 
 struct gpu_kv_kind gpu_kv_kind_of_side(const struct gpu_kv_side *side);
 struct gpu_kv_kind gpu_kv_kind_of_tensor(const struct gpu_tensor *tensor, uint32_t dtype);
-/* Decides how rows of `heads` vectors of `dim` elements go. `own`: a vector's scale comes from itself. */
+/* Decides how rows of `heads` vectors of `dim` elements are moved. `own`: each vector gets a scale of its
+ * own. */
 void gpu_kv_rows_resolve(struct gpu_kv_rows *out, const struct gpu_kv_kind *from,
                          const struct gpu_kv_kind *to, uint32_t dim, uint32_t heads, bool moved, bool own);
-/* Elements from `split` on come from `rest`. */
+/* Has elements from `split` on read from `rest`. */
 void gpu_kv_rows_split(struct gpu_kv_rows *rows, const struct gpu_tensor *rest, uint32_t dtype,
                        uint32_t split);
-/* Rows of a warp at once. */
+/* Rows that a warp takes at once. */
 uint32_t gpu_kv_each(uint32_t rows);
 uint32_t gpu_kv_each_of_block(uint32_t block);
-/* Warps that share a row, where there are few and long ones. */
+/* Warps that share a row, if rows are few and long. */
 uint32_t gpu_kv_shares(const struct gpu_kv_rows rows[2], uint32_t count);
 
 /* Whether some warps take a vector each. */
@@ -80,7 +81,7 @@ static inline bool gpu_kv_rows_by_vector(const struct gpu_kv_rows rows[2])
     return rows[0].way == GPU_KV_BY_VECTOR || rows[1].way == GPU_KV_BY_VECTOR;
 }
 
-/* CTAs that rows are shared among, both halves alike. */
+/* CTAs that the rows are divided among, for keys and values alike. */
 uint64_t gpu_kv_rows_ctas(const struct gpu_kv_rows rows[2], uint32_t count, uint32_t heads, uint32_t each);
 
 /* ---------------------------------------------------------------- kv-resolve-rows.c */
@@ -104,20 +105,20 @@ void gpu_kv_convert_resolve(struct gpu_kv_convert *out, const struct attn_kv_con
                             const struct attn_kv_desc *from, const struct attn_kv_desc *to, uint32_t first,
                             uint32_t count);
 
-/* Address of i64 pairs, aligned. */
+/* Checks the alignment of the i64 pairs. */
 int32_t gpu_kv_pairs_check(const struct attn_buffer *pairs, struct attn_error *err);
-/* Planes of tokens or of whole pages between two caches that are alike; the room is there. */
+/* Adds the planes of tokens, or of pages, of two caches of the same layout; there is room for them. */
 void gpu_kv_move_slots(struct gpu_kv_move *out, const struct attn_kv_desc *from,
                        const struct attn_kv_desc *to);
 void gpu_kv_move_pages(struct gpu_kv_move *out, const struct attn_kv_desc *from,
                        const struct attn_kv_desc *to);
 /* Cuts all planes into slices, for as many pairs as there are. */
 void gpu_kv_move_cut(struct gpu_kv_move *out);
-/* Planes of a pair of caches at most. */
+/* Largest number of planes of a pair of caches. */
 #define GPU_KV_PLANES_EACH 4u
 
 void gpu_step_resolve(struct gpu_step *out, const struct attn_kv_advance_step_args *args);
-/* Threads that the second kernel of a step has work for. */
+/* Number of threads that have work in the second kernel of a step. */
 uint64_t gpu_step_work(const struct gpu_step *step);
 
 int32_t gpu_merge_resolve(struct gpu_merge *out, const struct attn_merge_args *args, struct attn_error *err);

@@ -9,16 +9,16 @@
 
 #include "kv-resolve.h"
 
-/* Most copies of one call of the driver. */
+/* Largest number of copies in one call of the driver. */
 #define MAX_COPIES 512u
-/* Handles up to this one are the driver's own streams, which take no batches. */
+/* Handles up to this one are the driver's default streams, which do not accept batches. */
 #define OWN_STREAM_LAST 2u
 
 struct copies {
     struct attn_backend_impl *backend;
     void *stream;
     uint32_t kind;
-    bool together; /* in any order, by one call */
+    bool together; /* one call may do all copies, in any order */
     uint32_t count;
     gpu_pointer to[MAX_COPIES];
     gpu_pointer from[MAX_COPIES];
@@ -102,7 +102,7 @@ static int32_t add_page(struct copies *p, const struct gpu_kv_plane *plane, cons
     return status;
 }
 
-/* Keys and values that follow one another in every page of both caches are one plane. */
+/* Makes keys and values one plane if they are contiguous in every page of both caches. */
 static void join_planes(struct gpu_kv_move *move)
 {
     struct gpu_kv_plane *k = &move->planes[0], *v = &move->planes[1];
@@ -117,7 +117,7 @@ static void join_planes(struct gpu_kv_move *move)
     move->plane_count = 1;
 }
 
-/* Whether no target comes twice, as far as can be told. */
+/* Whether no target occurs twice; false too if that is not known. */
 static bool has_own_targets(const struct attn_kv_swap_blocks_args *args, uint64_t places)
 {
     unsigned char *seen = calloc(places / 8 + 1, 1);

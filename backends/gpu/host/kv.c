@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The write of new rows, and the slots of new tokens. */
+/* Writes new rows, and maps new tokens to slots. */
 #include "host.h"
 
 #include "kv-resolve.h"
@@ -15,7 +15,7 @@ static int32_t launch_write(struct attn_backend_impl *backend, const struct attn
         gpu_kv_write_resolve(&write, args, desc, &share);
         const uint64_t ctas = gpu_kv_rows_ctas(write.by_row, write.rows, write.heads, write.each);
         status =
-            gpu_kv_launch(backend, GPU_KV_WRITE, ctas, 1, write.halves * write.shares, &write, stream, err);
+            gpu_kv_launch(backend, GPU_KV_WRITE, ctas, 1, write.sides * write.shares, &write, stream, err);
     } while (status == ATTN_OK && gpu_kv_share_next(desc, &share));
     return status;
 }

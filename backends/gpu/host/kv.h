@@ -26,7 +26,7 @@ struct gpu_kv_functions {
 
 extern const struct attn_merge_table gpu_merge_table;
 
-/* The table of a flavour, which brings the shape of its caches. */
+/* The table of a flavour, which has its own shape of caches. */
 #define GPU_KV_TABLE(shape_)                                                                                 \
     {                                                                                                        \
         .struct_size = sizeof(struct attn_kv_table), .shape = (shape_), .create = attn__kv_create,           \
@@ -73,7 +73,7 @@ int32_t gpu_kv_advance_step(struct attn_backend_impl *backend, const struct attn
                             void *stream, struct attn_error *err);
 
 struct gpu_kv_move;
-/* Pages between host and device, whose planes are given. The context is current. */
+/* Copies pages between host and device, by planes. The context is current. */
 int32_t gpu_kv_swap_copy(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
                          struct gpu_kv_move *move, void *stream, struct attn_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Modules: the images of kernels, loaded into a context when a plan first asks for one; and launches. */
+/* Modules, which are loaded into a context when a plan first needs them, and launches of kernels. */
 #include <stdio.h>
 
 #include "host.h"

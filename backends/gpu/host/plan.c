@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A plan: the kernels that were dispatched, their functions, and the sizes that follow from the maxima. */
+/* Creates plans: chooses kernels, finds their functions, and computes sizes from the maxima. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +30,7 @@ static bool add_block(uint64_t *total, uint64_t *offset, uint64_t bytes)
     return bytes <= INT64_MAX && !__builtin_add_overflow(*total, round_block(bytes), total);
 }
 
-/* Lays the parts' blocks out one behind the other. */
+/* Places the blocks of both parts one behind the other. */
 static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
 {
     struct attn_plan_sizes *sizes = &plan->sizes;
@@ -49,7 +49,7 @@ static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
     return ATTN_OK;
 }
 
-/* Everything lazy happens here, while no capture is under way. */
+/* Loads all that is loaded on first use, which must not happen inside a capture. */
 static int32_t find_functions(struct attn_plan_impl *plan, struct attn_error *err)
 {
     struct gpu_context *context = plan->backend->context;

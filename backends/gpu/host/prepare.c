@@ -32,16 +32,16 @@ static struct attn_batch batch_on_host(const struct attn_batch *batch)
 
 /* ---------------------------------------------------------------- what is to be done */
 
-/* What the device has to do for a call: a copy, to which adjacent ones are added, and jobs. */
+/* What a call has still to submit: one copy, which grows by adjacent ones, and planning jobs. */
 struct pending {
     struct gpu_context *context;
     void *stream;
-    uint64_t to; /* of the copy */
+    uint64_t to; /* target of the copy */
     const char *from;
     uint64_t size;
     uint32_t jobs;
     gpu_handle planner;
-    struct gpu_plan plan; /* as many as `jobs` */
+    struct gpu_plan plan; /* its first `jobs` members are used */
 };
 
 /* The context is current. */
@@ -121,7 +121,7 @@ static void write_sums(const struct gpu_plan_job *job)
     sums[job->lengths.seqs] = sum;
 }
 
-/* Writes all parts into staging, for a copy. */
+/* Plans all parts on the host, into staging, and adds the copy. */
 static int32_t prepare_host(const struct attn_plan_impl *plan, const struct attn_batch *batch,
                             const struct attn_span *schedule, char *memory, struct pending *pending,
                             struct attn_error *err)

@@ -5,19 +5,20 @@
 
 #include "run.h"
 
-/* Device address of a buffer as an integer; 0 = not given. */
+/* Device address of a buffer as an integer; 0 if it is not given. */
 static inline uint64_t gpu_address(const struct attn_buffer *buffer)
 {
     return buffer->data == NULL ? 0 : (uint64_t)(uintptr_t)buffer->data + buffer->byte_offset;
 }
 
-/* A scale. One value in host memory is read now; an array there keeps its host address and `host` = 1. */
+/* Resolves a scale. A single value in host memory is read now; an array there keeps its address, with host 1.
+ */
 struct gpu_scale gpu_scale_of(const struct attn_scale *scale);
 
 /* Keys, or values, of a cache in either layout. */
 struct gpu_cache gpu_cache_of(const struct attn_kv_desc *desc, uint32_t values);
 
-/* The batch alone, as a planner of schedules wants it. */
+/* Resolves the batch alone, for planning. */
 void gpu_resolve_batch(struct gpu_batch *out, const struct attn_problem *problem,
                        const struct attn_batch *batch);
 

@@ -14,7 +14,7 @@ struct host_array {
     uint64_t offset; /* of the block, in values */
 };
 
-/* Dimensions without a stride have one value. */
+/* Counts the values; a dimension with stride 0 has one. */
 static bool array_init(struct host_array *array, struct gpu_scale *scale, uint64_t outers, uint64_t tokens,
                        uint64_t heads, uint64_t *total)
 {
@@ -34,7 +34,7 @@ static uint32_t find_arrays(struct gpu_run *run, const struct attn_kv_desc *cach
                             uint64_t *total)
 {
     const struct attn_problem *p = &run->problem;
-    const bool is_new = p->kv_source == ATTN_KV_NEW; /* then k and v of the run are the new rows */
+    const bool is_new = p->kv_source == ATTN_KV_NEW; /* k and v of the run are then the new keys and values */
     const uint64_t pages = is_new ? run->batch.seqs : cache->pages;
     const uint64_t tokens = is_new ? run->batch.num_tokens : cache->block;
     const struct {
@@ -57,7 +57,7 @@ static uint32_t find_arrays(struct gpu_run *run, const struct attn_kv_desc *cach
     return count;
 }
 
-/* Values of the host in the order of their array, a launch at a time. */
+/* Uploads values in the order of their array, some with each launch. */
 struct writer {
     const struct attn_plan_impl *plan;
     void *stream;
@@ -102,7 +102,7 @@ static int32_t add_array(struct writer *writer, const struct host_array *array, 
     return status;
 }
 
-/* The run reads the packed copy. */
+/* Points the run at the packed copy. */
 static void point_to(const struct host_array *array, uint64_t block)
 {
     struct gpu_scale *scale = array->scale;

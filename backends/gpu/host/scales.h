@@ -10,7 +10,7 @@
 
 /*
  * Brings every array of the host into device memory, in stream order and read during the call, and has the
- * run point to it. *out_block is what gpu_scales_release gives back; 0 if there was none, which is the rule.
+ * run point to it. *out_block has to be passed to gpu_scales_release; usually there is none, and it is 0.
  * `cache` says how many pages and tokens scales of a cache have.
  */
 int32_t gpu_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run,

@@ -48,7 +48,7 @@ static struct gpu_tensor tensor_of(const struct attn_tensor *tensor)
     return gpu_kv_tensor_of(tensor, 0);
 }
 
-/* Whether b lies behind a by `step`, with the same strides. */
+/* Whether b is `step` bytes after a, with the same strides. */
 static bool follows(const struct attn_tensor *a, const struct attn_tensor *b, int64_t step)
 {
     return a->token_stride == b->token_stride && a->head_stride == b->head_stride &&

@@ -7,7 +7,7 @@ int32_t gpu_stream_is_captured(struct gpu_context *context, void *stream, bool *
     int captured = 0;
 
     *out = false;
-    if (stream == NULL) /* the default stream cannot be */
+    if (stream == NULL) /* the default stream cannot be captured */
         return ATTN_OK;
     int32_t status = gpu_check(context, context->driver->stream_is_capturing(stream, &captured), "stream",
                                gpu_names.stream_is_capturing, err);
@@ -15,7 +15,7 @@ int32_t gpu_stream_is_captured(struct gpu_context *context, void *stream, bool *
     return status;
 }
 
-/* ATTN_E_STATE on a stream whose calls are kept. The context is current. */
+/* ATTN_E_STATE if the stream is captured. The context is current. */
 static int32_t refuse_captured(struct gpu_context *context, void *stream, const char *text,
                                struct attn_error *err)
 {

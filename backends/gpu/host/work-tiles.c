@@ -15,7 +15,8 @@ void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *
 {
     const struct attn_problem *p = &plan->problem;
 
-    if (GPU_MAY_TAKE(part->phase, p->max_q, p->heads / p->kv_heads)) /* else the kernel is never launched */
+    if (GPU_MAY_TAKE(part->phase, p->max_q,
+                     p->heads / p->kv_heads)) /* otherwise the kernel is never launched */
         part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
     part->plan_kind = GPU_PLAN_MMA;
     if (part->phase != ATTN__DECODE)
@@ -25,7 +26,7 @@ void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *
     part->counters_bytes = (uint64_t)p->max_seqs * p->kv_heads * sizeof(uint32_t);
 }
 
-/* CTAs of a launch. Decode: as many as fit the device. Prefill: as many as there can be row tiles. */
+/* CTAs of a launch. Decode: as many as fit the device at once. Prefill: one for each possible row tile. */
 static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
                         const struct gpu_run *run, uint32_t rows)
 {

@@ -123,7 +123,8 @@ GPU_INLINE const void *gpu_again(const void *part)
     return (const void *)(const __attribute__((address_space(4))) void *)at;
 }
 
-/* What is equal in all lanes would lie in scalar registers, and so would a comparison that is made early. */
+/* Without this, values that are equal in all lanes, and comparisons made of them, would take scalar
+ * registers. */
 GPU_INLINE uint32_t gpu_own_u32(uint32_t x)
 {
     __asm__ volatile("" : "+v"(x));
@@ -206,7 +207,7 @@ GPU_INLINE uint32_t gpu_ballot(bool predicate)
 
 /* ---------------------------------------------------------------- numbers */
 
-/* The compiler makes these of v_exp_f32, with steps for what is subnormal. */
+/* The compiler uses v_exp_f32, and adds instructions for subnormal numbers. */
 GPU_INLINE float gpu_exp2(float x)
 {
     return __builtin_exp2f(x);
@@ -282,7 +283,7 @@ GPU_INLINE uint32_t gpu_fma_f16(uint32_t a, uint32_t b, uint32_t c)
                                                                   __builtin_bit_cast(gpu__half2, b),
                                                                   __builtin_bit_cast(gpu__half2, c)));
 }
-/* There is none on most of them; an f32 holds what codec8.h multiplies and adds. */
+/* Most of these GPUs have no such instruction; f32 is exact for the numbers that codec8.h needs it for. */
 GPU_INLINE uint32_t gpu_fma_bf16(uint32_t a, uint32_t b, uint32_t c)
 {
     const float low = gpu_fma(gpu_f32_of_bits(a << 16), gpu_f32_of_bits(b << 16), gpu_f32_of_bits(c << 16));
@@ -298,7 +299,7 @@ GPU_INLINE uint32_t gpu_permute(uint32_t low, uint32_t high, uint32_t selector)
 
     return __builtin_amdgcn_perm(high, low, bytes);
 }
-/* The same fields are a number with another bias; the highest code is none. */
+/* f16 has the same fields with another bias; the highest code is NaN. */
 GPU_INLINE void gpu_e4m3_to_f16(uint32_t codes, uint32_t out[2])
 {
     GPU_UNROLL
@@ -321,7 +322,7 @@ GPU_INLINE void gpu_store_u128(void *at, struct gpu_u128 from)
 {
     *(gpu__four *)at = __builtin_bit_cast(gpu__four, from);
 }
-/* The compiler sees what may be the same place, and keeps the order of that. */
+/* The compiler itself keeps the order of accesses that may be to the same address. */
 GPU_INLINE struct gpu_u128 gpu_load_global_u128(uint64_t at)
 {
     return __builtin_bit_cast(struct gpu_u128, *(const GPU__GLOBAL gpu__four *)at);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The arguments of the kernels that work on caches, plain data that is passed by value. Addresses are device
+ * The arguments of the kernels that work on caches, passed by value. Addresses are device
  * addresses as integers, 0 = not there; strides are bytes.
  */
 #ifndef ATTN_GPU_KV_ARGS_H
@@ -13,7 +13,7 @@
 
 /* Threads of a CTA of all these kernels. */
 #define GPU_KV_THREADS 256u
-/* Heads that one launch takes: the scales that lie in host memory travel with the arguments. */
+/* Heads of one launch, limited because host scales are passed in the arguments. */
 #define GPU_KV_HEADS 128u
 
 /* Keys or values of a cache. A tensor is described as a cache of one page. */
@@ -44,15 +44,16 @@ enum { GPU_KV_NO_ROWS, GPU_KV_BY_VECTOR, GPU_KV_MOVED, GPU_KV_CONVERTED };
 
 struct gpu_kv_rows {
     struct gpu_kv_end from, to;
-    struct gpu_divisor row;    /* places of a row */
-    struct gpu_divisor vector; /* `lanes` */
-    uint32_t way;              /* BY_VECTOR: a warp per vector, without units; NO_ROWS: nothing to do */
+    struct gpu_divisor row;    /* divides by the places of a row */
+    struct gpu_divisor vector; /* divides by `lanes` */
+    uint32_t
+        way; /* one of the enum above. BY_VECTOR: a warp per vector, without units; NO_ROWS: nothing to do */
     uint32_t units;
     uint32_t split; /* units from here on have another source; 0 = none */
 };
 
-/* Rows of a warp at once: a power of two. */
-#define GPU_KV_ROWS_MOST 32u
+/* Largest number of rows that a warp takes at once, a power of two. */
+#define GPU_KV_ROWS_MAX 32u
 
 /* Writes the keys and values of rows that have a slot. */
 struct gpu_kv_write {
@@ -61,16 +62,16 @@ struct gpu_kv_write {
     struct gpu_tensor from[2];
     struct gpu_tensor rope; /* columns of keys from `split` on, or base 0 */
     uint32_t from_dtype[2];
-    uint32_t wide[2]; /* elements that lie together on both sides, aligned: 4 or 1 */
+    uint32_t wide[2]; /* elements that are contiguous and aligned on both sides: 4 or 1 */
     uint32_t split;
-    uint32_t halves;
+    uint32_t sides;
     uint32_t heads;
     uint32_t rows;
     uint32_t each;   /* rows of a warp at once */
     uint32_t shares; /* warps that share them */
     uint32_t block;
     uint32_t pages;
-    int64_t page; /* rows of other pages and tokens are skipped; -1 = none is */
+    int64_t page; /* rows of other pages and tokens are skipped; -1: none are */
     int64_t token;
     uint64_t slots; /* i64 [rows], or 0: the batch */
     struct gpu_batch batch;
@@ -107,13 +108,13 @@ struct gpu_kv_convert {
     struct gpu_kv_side to[2];
     uint32_t wide[2];
     uint32_t moved[2]; /* 1: elements and scales are copied, not converted */
-    uint32_t halves;
+    uint32_t sides;
     uint32_t heads;
     uint32_t block;
     uint32_t count; /* pairs, or pages if there are no pairs */
     uint32_t from_pages;
     uint32_t to_pages;
-    uint32_t parts; /* shares of a page; y extent of the grid: as many for each half */
+    uint32_t parts; /* shares of a page; the y extent of the grid has as many for keys and for values */
     uint32_t each;  /* tokens of a warp at once */
     uint64_t pairs; /* or 0: every page to the page of the same number */
 };
@@ -144,7 +145,7 @@ struct gpu_kv_plane {
     uint32_t alike; /* 1: a place has the same address on both sides */
 };
 
-/* Least units of a slice, and most pairs that are moved at once; with slices of more units fewer pairs are.
+/* Smallest slice, in units, and largest number of pairs that are moved at once; larger slices move fewer.
  */
 #define GPU_KV_SLICE 8u
 #define GPU_KV_CHUNK 256u

@@ -6,7 +6,7 @@
 #include "kv-place.h"
 
 struct gpu_kv_elements {
-    uint32_t x[8]; /* as they lie in memory */
+    uint32_t x[8]; /* as in memory */
 };
 
 GPU_INLINE void gpu_kv_elements_load(uint64_t at, uint32_t size, struct gpu_kv_elements *out)

@@ -12,7 +12,7 @@
 #include "kv-place.h"
 
 constexpr uint64_t GPU_KV_NOWHERE = UINT64_MAX;
-/* Units that a thread holds in registers at once. */
+/* Units that a thread keeps in registers at once. */
 constexpr uint32_t GPU_KV_HELD = GPU_KV_CHUNK * GPU_KV_SLICE / GPU_KV_THREADS;
 
 /* Bits of the filter that finds pairs which may depend on each other. */
@@ -20,10 +20,10 @@ constexpr uint32_t GPU_KV_SEEN = 1u << 17;
 
 /* A chunk of pairs. */
 struct gpu_kv_chunk {
-    uint32_t seen[GPU_KV_SEEN / 32]; /* a bit for each target, none between chunks */
+    uint32_t seen[GPU_KV_SEEN / 32]; /* a bit for each target; cleared after each chunk */
     uint32_t meet;                   /* 1: some pairs may depend on each other */
     uint64_t from[GPU_KV_CHUNK];     /* addresses of places */
-    uint64_t to[GPU_KV_CHUNK];       /* GPU_KV_NOWHERE: nothing is written */
+    uint64_t to[GPU_KV_CHUNK];       /* GPU_KV_NOWHERE: nothing to write */
     uint16_t before[GPU_KV_CHUNK]; /* the last earlier pair that writes what this one reads; itself if none */
 };
 
@@ -71,7 +71,7 @@ GPU_INLINE void gpu_kv_chunk_read(struct gpu_kv_chunk *chunk, const struct gpu_k
     }
     uint32_t *const target = gpu_kv_seen(chunk, (uint64_t)to, &bit);
     if (valid && (gpu_atomic_or(target, bit) & bit) != 0)
-        chunk->meet = 1; /* all write the same */
+        chunk->meet = 1; /* all threads write the same value */
     gpu_barrier();
     if (valid && (*gpu_kv_seen(chunk, (uint64_t)from, &bit) & bit) != 0)
         chunk->meet = 1;
@@ -81,7 +81,7 @@ GPU_INLINE void gpu_kv_chunk_read(struct gpu_kv_chunk *chunk, const struct gpu_k
     gpu_barrier();
 }
 
-/* From pairs in order to moves that can be done at once. */
+/* Turns pairs that take effect in order into moves that can be done at once. */
 GPU_INLINE void gpu_kv_chunk_resolve(struct gpu_kv_chunk *chunk, uint32_t count)
 {
     const uint32_t i = gpu_thread();
@@ -147,7 +147,7 @@ GPU_INLINE void gpu_kv_unit_offsets(const struct gpu_kv_plane *plane, uint64_t u
                                     uint64_t *to)
 {
     const struct gpu_kv_places *one = &plane->from, *two = &plane->to;
-    const bool small = plane->units >> 32 == 0; /* as good as always, and much faster to divide */
+    const bool small = plane->units >> 32 == 0; /* nearly always, and 32-bit division is much faster */
     const uint64_t outer = small ? (uint32_t)unit / (uint32_t)plane->n0 : unit / plane->n0;
     const uint64_t n2 = small ? (uint32_t)outer / (uint32_t)plane->n1 : outer / plane->n1;
     const uint64_t n1 = outer - n2 * plane->n1, rest = (unit - outer * plane->n0) * plane->unit;
@@ -156,7 +156,7 @@ GPU_INLINE void gpu_kv_unit_offsets(const struct gpu_kv_plane *plane, uint64_t u
     *to = (uint64_t)((int64_t)n2 * two->stride2 + (int64_t)n1 * two->stride1) + rest;
 }
 
-/* All pairs for one slice of a plane. Threads that follow one another have units that do. */
+/* Moves one slice of a plane for all pairs. Neighbouring threads have neighbouring units. */
 GPU_INLINE void gpu_kv_move_slice(struct gpu_kv_chunk *chunk, const struct gpu_kv_move *a,
                                   const struct gpu_kv_plane *plane, uint64_t slice)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Where a token lies in a cache, for the kernels on caches: its sequence, its page, its index there. */
+/* Finds the place of a token in a cache: its sequence, its page, and its index in the page. */
 #ifndef ATTN_GPU_KV_PLACE_H
 #define ATTN_GPU_KV_PLACE_H
 
@@ -40,7 +40,7 @@ GPU_INLINE bool gpu_kv_has_row(uint64_t offsets, uint32_t seqs, uint32_t row)
            (int64_t)row < gpu_at<const int32_t>(offsets, seqs);
 }
 
-/* Where a key lies; false for an invalid block. */
+/* Page and token of a key; false in an invalid block. */
 GPU_INLINE bool gpu_kv_locate(const struct gpu_batch *batch, uint32_t seq, uint32_t key, int64_t *page,
                               int64_t *token)
 {
@@ -61,7 +61,7 @@ GPU_INLINE bool gpu_kv_locate(const struct gpu_batch *batch, uint32_t seq, uint3
     return *page >= 0;
 }
 
-/* Which key of its sequence a query token of the batch is; false if it is none. */
+/* Page and token of a query token's own key; false if it has none. */
 GPU_INLINE bool gpu_kv_locate_row(const struct gpu_batch *batch, uint32_t row, int64_t *page, int64_t *token)
 {
     if (!gpu_kv_has_row(batch->q_offsets, batch->seqs, row))

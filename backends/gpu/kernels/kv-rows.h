@@ -42,7 +42,7 @@ GPU_INLINE struct gpu_kv_spot gpu_kv_spot_of(const struct gpu_kv_rows *by, uint3
     spot.head = gpu_kv_divide(rest, &by->vector);
     spot.unit = rest - spot.head * by->vector.value;
     spot.there = at < all && spot.unit < by->units;
-    spot.row %= GPU_WARP; /* behind the end: any lane */
+    spot.row %= GPU_WARP; /* behind the end, any lane will do */
     return spot;
 }
 
@@ -79,7 +79,7 @@ GPU_INLINE uint64_t gpu_kv_spot_to(const struct gpu_kv_rows *by, const struct gp
 
 /* ---------------------------------------------------------------- as they are */
 
-/* Warps that share these rows alternate. */
+/* Copies rows; warps that share them take every other iteration. */
 GPU_INLINE void gpu_kv_rows_move(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine, uint32_t rows,
                                  uint32_t share, uint32_t shares)
 {
@@ -154,7 +154,7 @@ GPU_INLINE void gpu_kv_rows_scales(const struct gpu_kv_side *from, int64_t to_st
  */
 GPU_INLINE float gpu_kv_lanes_scale(const float values[8], bool there, uint32_t lanes, uint32_t dtype)
 {
-    uint32_t max = 0; /* as bits: in order of size, and NaN above all */
+    uint32_t max = 0; /* as integers, floats >= 0 keep their order, and NaN is above all */
 
     GPU_UNROLL
     for (uint32_t i = 0; i < 8; i++) {
@@ -171,8 +171,8 @@ GPU_INLINE float gpu_kv_lanes_scale(const float values[8], bool there, uint32_t 
 /* ---------------------------------------------------------------- from type to type */
 
 /*
- * One unit, which has been loaded: `scale` is what its source's elements are times, `to` the target's side
- * or NULL, `at` where it goes. All lanes together.
+ * Converts and stores a unit, which has been loaded: `scale` is of its source, `to` the target's side or
+ * NULL, `at` the target's address. All lanes together.
  */
 GPU_INLINE void gpu_kv_spot_convert(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine,
                                     const struct gpu_kv_spot *spot, const struct gpu_kv_side *to,
@@ -226,7 +226,7 @@ GPU_INLINE void gpu_kv_rows_convert(const struct gpu_kv_rows *by, const struct g
             scale[k] = source != 0 ? scale[k] : 1.0f;
             GPU_UNROLL
             for (uint32_t i = 0; i < 8; i++)
-                held[k].x[i] = 0; /* codes of 0 in every type */
+                held[k].x[i] = 0; /* 0 in every type */
             if (at[k] != 0 && source != 0)
                 gpu_kv_elements_load(source, by->from.size, &held[k]);
         }
@@ -238,7 +238,8 @@ GPU_INLINE void gpu_kv_rows_convert(const struct gpu_kv_rows *by, const struct g
 
 /* ---------------------------------------------------------------- a warp's rows */
 
-/* Rows that a warp takes at once: so many, and this lane's, or one behind all if it has none. */
+/* Rows that a warp takes at once: how many, and the row of this lane, which is behind the last if it has
+ * none. */
 struct gpu_kv_taken {
     uint32_t rows;
     uint32_t own;

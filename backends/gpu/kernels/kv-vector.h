@@ -58,7 +58,7 @@ GPU_INLINE uint64_t gpu_kv_element(const struct gpu_kv_vector *vector, uint32_t 
            (byte & ((1u << vector->x_shift) - 1));
 }
 
-/* Codes of `wide` (1 or 4) elements from d on, one a word; 4 lie together and are aligned as a whole. */
+/* Loads `wide` (1 or 4) elements from d on without conversion, one a word; 4 are contiguous and aligned. */
 GPU_INLINE void gpu_kv_load_raw(const struct gpu_kv_vector *vector, uint32_t d, uint32_t wide,
                                 uint32_t raw[4])
 {
@@ -139,7 +139,7 @@ GPU_INLINE uint32_t gpu_kv_encode(uint32_t dtype, float value)
     }
 }
 
-/* The same as values. */
+/* Loads them as f32. */
 GPU_INLINE void gpu_kv_load(const struct gpu_kv_vector *vector, uint32_t d, uint32_t wide, float scale,
                             float values[4])
 {
@@ -184,7 +184,7 @@ GPU_INLINE float gpu_kv_scale(const struct gpu_kv_side *side, int64_t page, int6
 
 /* ---------------------------------------------------------------- a vector by a warp */
 
-/* Moves the elements as they are. */
+/* Copies the elements without conversion. */
 GPU_INLINE void gpu_kv_copy_vector(const struct gpu_kv_vector *from, const struct gpu_kv_vector *to,
                                    uint32_t dim, uint32_t wide)
 {
@@ -202,7 +202,8 @@ GPU_INLINE float gpu_kv_largest(uint32_t dtype)
     return dtype == ATTN_INT8 ? 127.0f : gpu_decode8(dtype, gpu_largest(dtype));
 }
 
-/* max|x| / Q from the bits of max|x|, NaN for a NaN or an infinity, 1 for what has no scale. */
+/* max|x| / Q from the bits of max|x|; NaN for a NaN or an infinity, and 1 if max|x| is too small for a scale.
+ */
 GPU_INLINE float gpu_kv_scale_of_largest(uint32_t max, uint32_t dtype)
 {
     if (max >= 0x7f800000u)
@@ -215,7 +216,7 @@ GPU_INLINE float gpu_kv_scale_of_largest(uint32_t max, uint32_t dtype)
 GPU_INLINE float gpu_kv_own_scale(const struct gpu_kv_vector *from, uint32_t dim, uint32_t wide, float scale,
                                   uint32_t dtype)
 {
-    uint32_t max = 0; /* as bits: in order of size, and NaN above all */
+    uint32_t max = 0; /* as integers, floats >= 0 keep their order, and NaN is above all */
     float values[4];
 
     for (uint32_t d = gpu_thread() % GPU_WARP * wide; d < dim; d += GPU_WARP * wide) {

@@ -12,7 +12,7 @@
 #define GPU_F32(base) GPU_GLOBAL(const float, base)
 #define GPU_U8(base)  GPU_GLOBAL(const unsigned char, base)
 
-/* What the lengths of a step are found by: of a batch and its problem, in the memory of whoever reads it. */
+/* The members of a batch and its problem that decide lengths. Addresses are of the side that reads them. */
 struct gpu_lengths {
     uint64_t q_offsets; /* arrays as in struct gpu_batch */
     uint64_t kv_lens;
@@ -27,12 +27,12 @@ struct gpu_lengths {
     struct attn_rules rules;
 };
 
-/* Of one sequence. */
+/* Lengths of one sequence. */
 struct gpu_length {
     uint32_t row; /* of query token 0 */
     uint32_t q_len;
-    uint32_t kv_len;   /* keys that are here */
-    uint32_t all_keys; /* Lk: with those of other ranks */
+    uint32_t kv_len;   /* keys of this rank */
+    uint32_t all_keys; /* Lk: keys of all ranks */
     struct attn_visible visible;
 };
 

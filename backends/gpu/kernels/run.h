@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The one argument of every attention kernel on a GPU: a run resolved to device addresses, plain data that is
+ * The one argument of every attention kernel on a GPU: a run resolved to device addresses, a struct that is
  * passed by value.
  *
  * Addresses are device addresses as integers, 0 = not there; strides are bytes. The host fills it once per

@@ -196,7 +196,7 @@ struct attn_file_record {
     uint64_t microseconds; /* spent on this file */
     const char *text;      /* one sentence, "" if reason is 0 */
     const char *advice;
-    const char *linker;  /* the dynamic linker's words, "" if it was not at fault */
+    const char *linker;  /* the dynamic linker's message, "" if it was not at fault */
     const char *library; /* MISSING_LIBRARY: which, else "" */
     const char *name;    /* from the note, "" if it was not read */
     const char *vendor;
@@ -446,7 +446,7 @@ ATTN_API int32_t attn_plan_run(const struct attn_plan *plan, const struct attn_b
 /* Merges partial results: struct attn_merge_args. ATTN_E_UNSUPPORTED if the backend has no merge. */
 ATTN_API int32_t attn_merge(struct attn_backend *backend, const struct attn_merge_args *args, void *stream,
                             struct attn_error *err);
-/* Weighs a partial result by its share: struct attn_rescale_args. */
+/* Rescales a partial result by its share of the merged one: struct attn_rescale_args. */
 ATTN_API int32_t attn_rescale(struct attn_backend *backend, const struct attn_rescale_args *args,
                               void *stream, struct attn_error *err);
 

@@ -324,14 +324,15 @@ struct attn_layer_desc {
 struct attn_layer_tensors {
     uint32_t struct_size;
     uint32_t mask_packed;      /* as in attn_tensors, like all that begins with mask */
-    struct attn_tensor q;      /* [num_tokens, heads, head_dim]; with q_rope the latent columns alone */
+    struct attn_tensor q;      /* [num_tokens, heads, head_dim]; with q_rope the MLA columns alone */
     struct attn_tensor q_rope; /* mla, optional */
     struct attn_tensor
         k_new; /* [num_tokens, kv_heads, head_dim]; none: nothing is written, keys are in the cache */
-    struct attn_tensor v_new;  /* [num_tokens, kv_heads, head_dim_vo]; none where the cache has no v */
-    struct attn_tensor k_rope; /* MLA, optional: rope columns of k_new, which then holds the latent ones */
-    struct attn_tensor out;    /* [num_tokens, heads, head_dim_vo], written */
-    struct attn_tensor lse;    /* f32 [num_tokens, heads], written exactly if the problem has lse */
+    struct attn_tensor v_new; /* [num_tokens, kv_heads, head_dim_vo]; none where the cache has no v */
+    struct attn_tensor
+        k_rope;             /* MLA, optional: rope columns of k_new, which then has the MLA columns alone */
+    struct attn_tensor out; /* [num_tokens, heads, head_dim_vo], written */
+    struct attn_tensor lse; /* f32 [num_tokens, heads], written exactly if the problem has lse */
     struct attn_buffer mask;
     struct attn_buffer mask_starts;
     int64_t mask_seq_stride;

@@ -46,7 +46,7 @@ ATTN_API int32_t attn_builder_reset(struct attn_builder *builder, struct attn_er
 
 /*
  * Adds a sequence. What it points to must stay until attn_builder_build. A failing call adds nothing.
- * ATTN_E_INVALID: a length, list or row that cannot be, in the words of the original where it has some.
+ * ATTN_E_INVALID: a length, list or row that cannot be, with the message of vLLM where it has one.
  * ATTN_E_SIZE: more than the builder was made for.
  */
 ATTN_API int32_t attn_builder_add(struct attn_builder *builder, const struct attn_builder_add_args *args,
@@ -57,7 +57,7 @@ ATTN_API int32_t attn_builder_add(struct attn_builder *builder, const struct att
  * sequence of the step, also a built one, slots, pages and table become what an add with the new list would
  * have made; what is on the device follows with the next attn_builder_build. Of another row only the table
  * changes, and its next add says ATTN_BLOCKS_ROW, or what of its list is unchanged. Only changed cells
- * travel.
+ * are copied.
  */
 ATTN_API int32_t attn_builder_set_row(struct attn_builder *builder, const struct attn_builder_row_args *args,
                                       struct attn_error *err);

@@ -409,7 +409,7 @@ struct attn_tensors {
     uint32_t struct_size;
     float softmax_scale;       /* required: finite and > 0, no default */
     struct attn_tensor q;      /* [num_tokens, heads, head_dim] */
-    struct attn_tensor q_rope; /* MLA, optional: rope columns of q apart from the latent ones */
+    struct attn_tensor q_rope; /* MLA, optional: rope columns of q, which then has the MLA columns alone */
     struct attn_tensor k_new;  /* kv_source new and cache+new: [tokens, kv_heads, head_dim] */
     struct attn_tensor v_new;
     struct attn_tensor out;             /* [num_tokens, heads, head_dim_vo] */
@@ -453,11 +453,11 @@ struct attn_plan_sizes {
 struct attn_plan_info {
     uint32_t struct_size;
     uint32_t graph_level;     /* enum attn_graph_level */
-    uint32_t splits;          /* most splits of the keys of a sequence */
-    uint32_t split_keys;      /* keys of a part; 0 = never cut */
+    uint32_t splits;          /* largest number of KV splits of a sequence */
+    uint32_t split_keys;      /* keys of a split; 0 = never split */
     uint32_t alignment;       /* of q, k, v and out, in bytes */
     uint32_t stride_multiple; /* strides are multiples of so many bytes */
-    uint64_t bytes_per_run;   /* read and written at most, from the maxima */
+    uint64_t bytes_per_run;   /* upper bound of bytes read and written, from the maxima */
     char kernels[256];        /* names, separated by commas */
 };
 

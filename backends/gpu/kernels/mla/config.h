@@ -38,20 +38,20 @@ template <uint32_t Rows, bool Bf16> struct mla_config {
 
 /* The CTA's state beside the KV tiles. */
 template <class Config> struct mla_shared {
-    /* Scores on their way to the other warp of a pair. */
+    /* Scores that a warp passes to the other warp of its pair. */
     struct gpu_u128 exchange[Config::warps][Config::kept_of_wave][GPU_WARP];
     struct gpu_sequence sequence;
     struct mla_work_tile work;
     struct mla_cursor cursor;
     bool has_work;
-    bool aligned;                                      /* keys lie on 16 bytes */
-    uint32_t unmasked_lo, unmasked_hi;                 /* keys that every row sees without being asked */
+    bool aligned;                                      /* keys are 16-byte aligned */
+    uint32_t unmasked_lo, unmasked_hi;                 /* every row sees the keys [lo, hi) */
     uint64_t key_address[Config::warps][8];            /* of the next tile; 0 = no key */
     uint64_t present[4];                               /* of each stage, a bit for every key */
-    float warp_max[Config::block_warps][Config::rows]; /* of the keys of a warp; at the end its row sums */
+    float warp_max[Config::block_warps][Config::rows]; /* over the keys of a warp; row sums at the end */
     float rescale[Config::rows];                       /* the factor by which a new row max scales O so far */
     float row_sum[Config::rows];
-    float row_max[Config::rows];      /* the largest score, but for the rescale threshold */
+    float row_max[Config::rows];      /* the largest score, up to the rescale threshold */
     float next_max[Config::rows];     /* row_max with this tile */
     float thread_sum[2][MLA_THREADS]; /* of this thread's P, for its two rows */
     struct gpu_row row[Config::rows];

@@ -89,7 +89,7 @@ GPU_INLINE void mla_take_queries(const unsigned char *from, const struct mla_war
                                                        mla_warp_chunk(w->half, k) + (matrix >> 1)));
 }
 
-/* Notes where the keys of a tile are, 0 for one that is not there. A warp locates the 8 keys that it loads.
+/* Writes the addresses of the keys of a tile, 0 for missing ones. A warp locates the 8 keys that it loads.
  */
 template <class Config>
 GPU_INLINE void mla_locate(const struct gpu_run *run, struct mla_shared<Config> *shared, uint32_t tile)
@@ -172,7 +172,7 @@ GPU_INLINE void mla_load_rows(const struct gpu_run *run, struct mla_shared<Confi
     }
 }
 
-/* The keys that every row sees without being asked: none if there is an explicit mask. */
+/* The keys that every row sees for certain: none if there is an explicit mask. */
 template <class Config>
 GPU_INLINE void mla_find_unmasked(const struct gpu_run *run, struct mla_shared<Config> *shared)
 {

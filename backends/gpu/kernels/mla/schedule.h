@@ -74,7 +74,7 @@ static inline ATTN__DEVICE struct mla_block mla_block_of(const struct mla_splits
     const uint32_t last = ((from + block.count) * splits->rows - 1) / group;
     block.tiles = gpu_key_tiles(&splits->keys, visible, from * splits->rows / group,
                                 last < q_len ? last : q_len - 1, kv_len, &block.first);
-    /* Rows without keys are still stored: by a work tile that finds nothing. */
+    /* Rows without keys have to be stored too: by a work tile without keys. */
     block.units = block.tiles == 0 ? 1 : block.tiles;
     if (splits->keys.det) {
         const uint32_t size = gpu_split_tiles(kv_len);

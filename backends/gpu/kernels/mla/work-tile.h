@@ -20,10 +20,10 @@ struct mla_work_tile {
     uint32_t rest_partial;
     uint32_t partial_step;
     uint32_t first_cta; /* the CTA that has split 0 */
-    uint64_t next;      /* where the work list goes on */
+    uint64_t next;      /* position behind it in the work list */
 };
 
-/* The block that the work tile before lay in; a CTA goes along the list and finds the next one from there. */
+/* The block of the previous work tile, from where a CTA finds the next one in the list. */
 struct mla_cursor {
     uint64_t begin; /* of the block */
     uint64_t end;   /* of the sequence; 0 = none yet */
