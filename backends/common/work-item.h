@@ -23,11 +23,10 @@ struct attn_work_item {
     uint32_t kv_len;      /* keys of the sequence */
     uint32_t key_begin;   /* keys of this split that these tokens see lie in [key_begin, key_end) */
     uint32_t key_end;
-    uint32_t kv_head;  /* first kv head */
-    uint32_t kv_heads; /* how many */
-    uint32_t split;    /* which of `splits` */
-    uint32_t
-        splits; /* 1: the task writes its rows to the output; more: the last task to finish combines them */
+    uint32_t kv_head;   /* first kv head */
+    uint32_t kv_heads;  /* how many */
+    uint32_t split;     /* which of `splits` */
+    uint32_t splits;    /* 1: the task stores its rows; more: the last task to finish combines them */
     uint32_t split_row; /* with splits: first row in the split workspace, counted in (token, head) */
     uint32_t counter;   /* with splits: the counter by which the last task is known */
     uint32_t causal;    /* 0 or 1, of this sequence */

@@ -27,7 +27,7 @@ struct gather {
     uint32_t task_rows;
 };
 
-static void put_scale(const struct output *output, uint32_t row, uint32_t head, float value)
+static void write_scale(const struct output *output, uint32_t row, uint32_t head, float value)
 {
     if (output->scales != NULL)
         memcpy(output->scales + row * output->scales_token + head * output->scales_head, &value,
@@ -43,11 +43,11 @@ static void gather_row(const struct gather *gather, const struct output *output,
     for (uint32_t head = 0; head < gather->heads; head++) {
         if (invalid) {
             memset(attn__kv_at(to, 0, row, head), 0, (size_t)to->dim * to->size);
-            put_scale(output, row, head, 1);
+            write_scale(output, row, head, 1);
             continue;
         }
         struct cpu_row from = cpu_row_of(&output->from, page, token, head);
-        put_scale(output, row, head, from.scale);
+        write_scale(output, row, head, from.scale);
         if (output->moved)
             cpu_row_copy(&from, &output->to, 0, row, head);
         else

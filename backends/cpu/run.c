@@ -19,7 +19,7 @@ static _Atomic uint32_t *group_counters(const struct attn_scratch *scratch)
 }
 
 /* The last split to finish combines them all and sets the counter back to 0 for the next run. */
-static void do_work(void *arg, uint32_t task, uint32_t worker)
+static void run_item(void *arg, uint32_t task, uint32_t worker)
 {
     const struct layer *layer = arg;
     const struct attn_work_item *work = &layer->items[task];
@@ -210,7 +210,7 @@ int32_t cpu_run_layer(const struct attn_plan_impl *plan, const struct attn_batch
         cpu_join(&executor);
     }
     status =
-        cpu_execute(&executor, (_Atomic uint32_t *)(void *)counters, header->items, do_work, &layer, err);
+        cpu_execute(&executor, (_Atomic uint32_t *)(void *)counters, header->items, run_item, &layer, err);
     if (status != ATTN_OK) /* only the caller's parallel_for can fail; some work items are then missing */
         memset(counters, 0, plan->sizes.counters);
     return status;

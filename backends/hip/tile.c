@@ -92,7 +92,7 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     struct gpu_run own = *run;
 
     if (is_paged_x(run))
-        own.whole = HIP_TILE_PAGED_X;
+        own.kv_aligned = HIP_TILE_PAGED_X;
     return gpu_work_tiles_launch(plan, part, &own, rows_of(p, part->phase), instance_of(p)->dv, stream, err);
 }
 

@@ -7,8 +7,8 @@
 
 #include "constexpr.h"
 
-/* A third value of gpu_run.whole: layout paged-x. Every 16 bytes of a key are contiguous; an element of a
- * value lies next to the same element of the neighbouring tokens, in pages of a multiple of four tokens. */
+/* A third value of gpu_run.kv_aligned: layout paged-x. Every 16 bytes of a key are contiguous; an element of
+ * a value lies next to the same element of the neighbouring tokens, in pages of a multiple of four tokens. */
 enum { HIP_TILE_PAGED_X = 2 };
 
 enum {

@@ -10,10 +10,9 @@
 
 /* Sequence i has query tokens [query_starts[i], query_starts[i + 1]). All arrays but seq_lens may be NULL. */
 struct attn_advance {
-    uint32_t seqs;    /* padding included */
-    uint32_t queries; /* sequences that advance, the first ones */
-    uint32_t
-        num_tokens; /* elements of tokens, positions and slots; those behind the last query are padding */
+    uint32_t seqs;       /* padding included */
+    uint32_t queries;    /* sequences that advance, the first ones */
+    uint32_t num_tokens; /* of tokens, positions and slots, padding included */
     uint32_t block;
     uint32_t keep_padding; /* 0: padding is written as token 0, position 0, slot -1 */
     uint32_t table_width;

@@ -71,8 +71,7 @@ struct attn__group {
 };
 
 struct attn_builder_impl {
-    struct attn_builder_params
-        params; /* defaults filled in; group and cross belong to the caller and may be gone */
+    struct attn_builder_params params; /* defaults filled in; group and cross may be gone */
     struct attn_backend_impl *backend; /* NULL: host memory */
     const struct attn_memory_table *memory;
     const struct attn_kv_table *kv;

@@ -46,8 +46,7 @@ struct attn__capture_layout {
     struct attn__capture_array starts; /* [max_tokens][max_batch + 1]: multiples of 1, of 2, ... */
     struct attn__capture_array encoder_lens;
     struct attn__capture_array cross_table;
-    struct attn__capture_array
-        indices; /* FlashInfer: of all groups; indptr of a group tells where its own begin */
+    struct attn__capture_array indices; /* FlashInfer: of all groups; indptr tells where each begins */
 };
 
 /* Lays out all arrays; false if they do not fit 64 bits. block, width and max_indices of the groups are set.

@@ -75,8 +75,7 @@ struct attn__state_core {
     struct attn_problem *problems;    /* [count], resolved */
     struct attn_layer_class *classes; /* [count]; their `problem` points into problems */
     struct attn_error *no_new;        /* [count]: why a class has no plan for new tokens */
-    struct attn_state_params
-        params; /* defaults filled in; group and cross belong to the caller and may be gone */
+    struct attn_state_params params;  /* defaults filled in; group and cross may be gone */
     struct attn_builder_group *groups;
     uint32_t cross_width;
     uint32_t cross_block;
@@ -112,8 +111,7 @@ struct attn__capture {
     struct attn__capture_layout layout;
     struct attn__capture_place place;
     struct attn__staging images;
-    struct attn__staging
-        staging; /* one block, for plans over the buffers; a captured graph may read it again */
+    struct attn__staging staging; /* one block, for plans over the buffers; a graph may read it again */
     /* The step that the buffers have. */
     const struct attn_metadata_impl *metadata;
     uint64_t step;

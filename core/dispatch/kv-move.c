@@ -7,7 +7,7 @@
 #include "select/problem.h"
 
 /* The two caches of a call. */
-struct two {
+struct cache_pair {
     struct attn_kv_desc copies[2];
     const struct attn_kv_desc *from;
     const struct attn_kv_desc *to;
@@ -30,17 +30,17 @@ static int32_t choose(const struct attn_backend *backend, const struct attn_kv *
 }
 
 /* Checks `from` and `to` of an argument struct; a macro because several structs have these members. */
-#define TWO_INIT(two, backend, args, err)                                                                    \
-    two_init((two), (backend), (args)->from, (args)->from_desc, (args)->to, (args)->to_desc, (err))
+#define PAIR_INIT(pair, backend, args, err)                                                                  \
+    pair_init((pair), (backend), (args)->from, (args)->from_desc, (args)->to, (args)->to_desc, (err))
 
-static int32_t two_init(struct two *two, const struct attn_backend *backend, const struct attn_kv *from,
-                        const struct attn_kv_desc *from_desc, const struct attn_kv *to,
-                        const struct attn_kv_desc *to_desc, struct attn_error *err)
+static int32_t pair_init(struct cache_pair *pair, const struct attn_backend *backend,
+                         const struct attn_kv *from, const struct attn_kv_desc *from_desc,
+                         const struct attn_kv *to, const struct attn_kv_desc *to_desc, struct attn_error *err)
 {
     const int32_t status =
-        choose(backend, from, from_desc, "from", &two->copies[0], &two->from, &two->refs[0], err);
+        choose(backend, from, from_desc, "from", &pair->copies[0], &pair->from, &pair->refs[0], err);
     return status == ATTN_OK
-               ? choose(backend, to, to_desc, "to", &two->copies[1], &two->to, &two->refs[1], err)
+               ? choose(backend, to, to_desc, "to", &pair->copies[1], &pair->to, &pair->refs[1], err)
                : status;
 }
 
@@ -64,13 +64,13 @@ static int32_t check_offered(const struct attn_backend *backend, bool offered, c
                                 backend->entry->table.name, entry);
 }
 
-static int32_t check_block(const struct two *two, struct attn_error *err)
+static int32_t check_block(const struct cache_pair *pair, struct attn_error *err)
 {
-    return two->from->block == two->to->block
+    return pair->from->block == pair->to->block
                ? ATTN_OK
                : attn__fail(err, ATTN_E_INVALID, 0, "block",
-                            "block is %u in from and %u in to; accepted: equal", two->from->block,
-                            two->to->block);
+                            "block is %u in from and %u in to; accepted: equal", pair->from->block,
+                            pair->to->block);
 }
 
 /* ---------------------------------------------------------------- slots */
@@ -79,7 +79,7 @@ int32_t attn_kv_copy_slots(struct attn_backend *backend, const struct attn_kv_co
                            void *stream, struct attn_error *err)
 {
     struct attn_kv_copy_slots_args copy;
-    struct two two;
+    struct cache_pair pair;
     const void *known = NULL;
     int32_t status = attn__call_begin(backend, "attn_kv_copy_slots", err);
     if (status == ATTN_OK) {
@@ -89,11 +89,11 @@ int32_t attn_kv_copy_slots(struct attn_backend *backend, const struct attn_kv_co
     if (status != ATTN_OK)
         return status;
     const struct attn_kv_copy_slots_args *own = known;
-    status = TWO_INIT(&two, backend, own, err);
+    status = PAIR_INIT(&pair, backend, own, err);
     if (status == ATTN_OK)
         status = check_pairs(own->count, own->pairs.data, err);
     if (status == ATTN_OK)
-        status = attn__kv_alike(two.from, two.to, err);
+        status = attn__kv_alike(pair.from, pair.to, err);
     if (status == ATTN_OK)
         status = check_offered(backend, backend->entry->kv.copy_slots != NULL, "copy_slots", err);
     if (status != ATTN_OK || own->count == 0)
@@ -102,7 +102,7 @@ int32_t attn_kv_copy_slots(struct attn_backend *backend, const struct attn_kv_co
     attn__error_open(&plugin_err);
     return attn__call_end(
         backend,
-        backend->entry->kv.copy_slots(backend->impl, own, &two.refs[0], &two.refs[1], stream, &plugin_err),
+        backend->entry->kv.copy_slots(backend->impl, own, &pair.refs[0], &pair.refs[1], stream, &plugin_err),
         &plugin_err, "kv copy_slots", err);
 }
 
@@ -192,7 +192,7 @@ int32_t attn_kv_copy_blocks(struct attn_backend *backend, const struct attn_kv_c
 
 /* ---------------------------------------------------------------- blocks to the host and back */
 
-static int32_t check_swap(const struct attn_kv_swap_blocks_args *args, const struct two *two,
+static int32_t check_swap(const struct attn_kv_swap_blocks_args *args, const struct cache_pair *pair,
                           struct attn_error *err)
 {
     int32_t status = check_pairs(args->count, args->pairs, err);
@@ -201,19 +201,19 @@ static int32_t check_swap(const struct attn_kv_swap_blocks_args *args, const str
                             "kind is %u; accepted: ATTN_COPY_TO_DEVICE, TO_HOST or ON_DEVICE", args->kind);
     }
     if (status == ATTN_OK)
-        status = attn__kv_alike(two->from, two->to, err);
+        status = attn__kv_alike(pair->from, pair->to, err);
     if (status == ATTN_OK)
-        status = check_block(two, err);
+        status = check_block(pair, err);
     for (uint32_t i = 0; i < args->count && status == ATTN_OK; i++) {
         const int64_t from = args->pairs[2 * (size_t)i], to = args->pairs[2 * (size_t)i + 1];
         if (from < 0 || to < 0)
             continue;
-        const bool bad_from = from >= (int64_t)two->from->pages;
-        if (bad_from || to >= (int64_t)two->to->pages) {
+        const bool bad_from = from >= (int64_t)pair->from->pages;
+        if (bad_from || to >= (int64_t)pair->to->pages) {
             status = attn__fail(err, ATTN_E_INVALID, 0, "pairs",
                                 "pairs[%u] names page %lld of %s; pages below %u are accepted", i,
                                 (long long)(bad_from ? from : to), bad_from ? "from" : "to",
-                                bad_from ? two->from->pages : two->to->pages);
+                                bad_from ? pair->from->pages : pair->to->pages);
         }
     }
     return status;
@@ -223,7 +223,7 @@ int32_t attn_kv_swap_blocks(struct attn_backend *backend, const struct attn_kv_s
                             void *stream, struct attn_error *err)
 {
     struct attn_kv_swap_blocks_args copy;
-    struct two two;
+    struct cache_pair pair;
     const void *known = NULL;
     int32_t status = attn__call_begin(backend, "attn_kv_swap_blocks", err);
     if (status == ATTN_OK) {
@@ -233,9 +233,9 @@ int32_t attn_kv_swap_blocks(struct attn_backend *backend, const struct attn_kv_s
     if (status != ATTN_OK)
         return status;
     const struct attn_kv_swap_blocks_args *own = known;
-    status = TWO_INIT(&two, backend, own, err);
+    status = PAIR_INIT(&pair, backend, own, err);
     if (status == ATTN_OK)
-        status = check_swap(own, &two, err);
+        status = check_swap(own, &pair, err);
     if (status == ATTN_OK)
         status = check_offered(backend, backend->entry->kv.swap_blocks != NULL, "swap_blocks", err);
     if (status != ATTN_OK || own->count == 0)
@@ -244,24 +244,24 @@ int32_t attn_kv_swap_blocks(struct attn_backend *backend, const struct attn_kv_s
     attn__error_open(&plugin_err);
     return attn__call_end(
         backend,
-        backend->entry->kv.swap_blocks(backend->impl, own, &two.refs[0], &two.refs[1], stream, &plugin_err),
+        backend->entry->kv.swap_blocks(backend->impl, own, &pair.refs[0], &pair.refs[1], stream, &plugin_err),
         &plugin_err, "kv swap_blocks", err);
 }
 
 /* ---------------------------------------------------------------- blocks to another type or layout */
 
-static int32_t check_convert(const struct attn_kv_convert_args *args, const struct two *two,
+static int32_t check_convert(const struct attn_kv_convert_args *args, const struct cache_pair *pair,
                              struct attn_error *err)
 {
     int32_t status = check_pairs(args->count, args->pairs.data, err);
     if (status == ATTN_OK)
-        status = attn__kv_same_vectors(two->from, two->to, err);
+        status = attn__kv_same_vectors(pair->from, pair->to, err);
     if (status == ATTN_OK)
-        status = check_block(two, err);
-    if (status == ATTN_OK && args->pairs.data == NULL && two->from->pages > two->to->pages) {
+        status = check_block(pair, err);
+    if (status == ATTN_OK && args->pairs.data == NULL && pair->from->pages > pair->to->pages) {
         status = attn__fail(err, ATTN_E_INVALID, 0, "pages",
                             "from has %u pages, to has %u; accepted without pairs: no more in from",
-                            two->from->pages, two->to->pages);
+                            pair->from->pages, pair->to->pages);
     }
     return status;
 }
@@ -270,7 +270,7 @@ int32_t attn_kv_convert(struct attn_backend *backend, const struct attn_kv_conve
                         struct attn_error *err)
 {
     struct attn_kv_convert_args copy;
-    struct two two;
+    struct cache_pair pair;
     const void *known = NULL;
     int32_t status = attn__call_begin(backend, "attn_kv_convert", err);
     if (status == ATTN_OK) {
@@ -280,9 +280,9 @@ int32_t attn_kv_convert(struct attn_backend *backend, const struct attn_kv_conve
     if (status != ATTN_OK)
         return status;
     const struct attn_kv_convert_args *own = known;
-    status = TWO_INIT(&two, backend, own, err);
+    status = PAIR_INIT(&pair, backend, own, err);
     if (status == ATTN_OK)
-        status = check_convert(own, &two, err);
+        status = check_convert(own, &pair, err);
     if (status == ATTN_OK)
         status = check_offered(backend, backend->entry->kv.convert != NULL, "convert", err);
     if (status != ATTN_OK || (own->pairs.data != NULL && own->count == 0))
@@ -291,6 +291,6 @@ int32_t attn_kv_convert(struct attn_backend *backend, const struct attn_kv_conve
     attn__error_open(&plugin_err);
     return attn__call_end(
         backend,
-        backend->entry->kv.convert(backend->impl, own, &two.refs[0], &two.refs[1], stream, &plugin_err),
+        backend->entry->kv.convert(backend->impl, own, &pair.refs[0], &pair.refs[1], stream, &plugin_err),
         &plugin_err, "kv convert", err);
 }

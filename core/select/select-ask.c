@@ -187,7 +187,7 @@ static struct attn__candidate *find_winner(const struct attn__selection *selecti
     return class >= 1 && class <= ATTN__CLASSES && selection->order[class] > place ? NULL : best;
 }
 
-static bool stand_missing(struct attn__selection *selection, const char *name, uint32_t item)
+static bool list_missing(struct attn__selection *selection, const char *name, uint32_t item)
 {
     for (uint32_t i = 0; i < selection->slot_count; i++)
         if (attn__item_matches(name, selection->slots[i].name))
@@ -206,7 +206,7 @@ static bool ask_item(struct attn__selection *selection, const char *name, uint32
 {
     struct attn_decision *decision = selection->decision;
     const bool is_auto = attn__same_name(name, "auto");
-    if (!is_auto && !stand_missing(selection, name, item))
+    if (!is_auto && !list_missing(selection, name, item))
         return false;
     for (uint32_t place = 0; place < ATTN__CLASSES; place++) {
         const bool decided = decision->winner != NULL || decision->none;

@@ -31,14 +31,14 @@ INLINE vec vec_broadcast(const float *p)
     return vec_set(*p);
 }
 
-INLINE vec vec_get(const float *p)
+INLINE vec vec_load_f32(const float *p)
 {
     vec x;
     memcpy(&x, p, sizeof x);
     return x;
 }
 
-INLINE void vec_put(float *p, vec x)
+INLINE void vec_store(float *p, vec x)
 {
     memcpy(p, &x, sizeof x);
 }
@@ -140,7 +140,7 @@ INLINE vec_bool vec_lanes(uint32_t bits)
     return set;
 }
 
-INLINE vec_int vec_int_get(const int32_t *p)
+INLINE vec_int vec_load_int(const int32_t *p)
 {
     vec_int x;
     memcpy(&x, p, sizeof x);
@@ -155,7 +155,7 @@ INLINE vec_bool vec_between(vec_int lo, vec_int hi, int32_t key)
 INLINE float vec_reduce_add(vec a)
 {
     float sum[VEC_LANES];
-    vec_put(sum, a);
+    vec_store(sum, a);
     for (uint32_t n = VEC_LANES / 2; n > 0; n /= 2)
         for (uint32_t i = 0; i < n; i++)
             sum[i] += sum[n + i];
@@ -167,12 +167,12 @@ INLINE vec4 vec_sum4(vec a, vec b, vec c, vec d)
     return (vec4){vec_reduce_add(a), vec_reduce_add(b), vec_reduce_add(c), vec_reduce_add(d)};
 }
 
-INLINE void vec4_put(float *p, vec4 x)
+INLINE void vec4_store(float *p, vec4 x)
 {
     memcpy(p, &x, sizeof x);
 }
 
-INLINE void vec4_put_pairs(float *p, float *q, vec4 x)
+INLINE void vec4_store_pairs(float *p, float *q, vec4 x)
 {
     memcpy(p, &x, sizeof x / 2);
     memcpy(q, (const float *)&x + 2, sizeof x / 2);

@@ -168,11 +168,11 @@ static void move_side(struct gpu_kv_side *side, const struct memory *to)
 static int judge(const char *what, uint32_t number, const struct gpu_kv_rows by[2])
 {
     for (uint32_t i = 0; i < 2; i++)
-        hits[by[i].way]++;
+        hits[by[i].method]++;
     if (memcmp(&memory[0], &memory[1], sizeof source) == 0)
         return 0;
     fprintf(stderr, "case %u, %s: rows and vectors differ (ways %u and %u, %u and %u units)\n", number, what,
-            by[0].way, by[1].way, by[0].units, by[1].units);
+            by[0].method, by[1].method, by[0].units, by[1].units);
     return 1;
 }
 
@@ -185,7 +185,7 @@ static void begin(uint32_t i)
 static void by_vectors(struct gpu_kv_rows by[2])
 {
     for (uint32_t i = 0; i < 2; i++)
-        by[i].way = by[i].way == GPU_KV_NO_ROWS ? GPU_KV_NO_ROWS : GPU_KV_BY_VECTOR;
+        by[i].method = by[i].method == GPU_KV_NO_ROWS ? GPU_KV_NO_ROWS : GPU_KV_BY_VECTOR;
 }
 
 static void launch(const char *name, const void *argument, uint64_t x, uint32_t y, uint32_t order)

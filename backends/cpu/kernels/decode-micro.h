@@ -45,7 +45,7 @@ INLINE void scores_add(enum vec_type type, uint32_t rows, uint32_t keys, const c
     vec x[STEP_ROWS];
     UNROLL
     for (uint32_t r = 0; r < rows; r++)
-        x[r] = vec_get(q + (size_t)r * q_stride);
+        x[r] = vec_load_f32(q + (size_t)r * q_stride);
     UNROLL
     for (uint32_t j = 0; j < keys; j++) {
         const vec y = vec_load(type, k[j] + at);
@@ -80,7 +80,7 @@ INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const
         UNROLL
         for (uint32_t r = 0; r < rows; r += 2) {
             const vec4 x = vec_sum4(a[2 * r], a[2 * r + 1], a[2 * r + 2], a[2 * r + 3]);
-            vec4_put_pairs(s + r * SCORE_STRIDE, s + (r + 1) * SCORE_STRIDE, x);
+            vec4_store_pairs(s + r * SCORE_STRIDE, s + (r + 1) * SCORE_STRIDE, x);
         }
         return;
     }
@@ -89,7 +89,7 @@ INLINE void scores_block(enum vec_type type, uint32_t rows, uint32_t keys, const
         UNROLL
         for (uint32_t j = 0; j < keys; j += 4) {
             const vec *b = a + r * keys + j;
-            vec4_put(s + r * SCORE_STRIDE + j, vec_sum4(b[0], b[1], b[2], b[3]));
+            vec4_store(s + r * SCORE_STRIDE + j, vec_sum4(b[0], b[1], b[2], b[3]));
         }
     }
 }
@@ -113,7 +113,7 @@ INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const s
     for (uint32_t r = 0; r < rows; r++) {
         UNROLL
         for (uint32_t i = 0; i < wide; i++)
-            a[r * wide + i] = first ? vec_zero() : vec_get(o + (size_t)r * o_stride + VEC_LANES * i);
+            a[r * wide + i] = first ? vec_zero() : vec_load_f32(o + (size_t)r * o_stride + VEC_LANES * i);
     }
     UNROLL
     for (uint32_t j = 0; j < STEP_KEYS; j++) {
@@ -137,7 +137,7 @@ INLINE void sums_block(enum vec_type type, uint32_t rows, uint32_t wide, const s
     for (uint32_t r = 0; r < rows; r++) {
         UNROLL
         for (uint32_t i = 0; i < wide; i++)
-            vec_put(o + (size_t)r * o_stride + VEC_LANES * i, a[r * wide + i]);
+            vec_store(o + (size_t)r * o_stride + VEC_LANES * i, a[r * wide + i]);
     }
 }
 

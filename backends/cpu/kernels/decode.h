@@ -135,12 +135,12 @@ static void decode_softmax(const struct decode_block *w, size_t row, uint64_t se
     vec max = none;
     for (uint32_t i = 0; i < CPU_TILE_KEYS; i += VEC_LANES) {
         const uint32_t lanes = (uint32_t)(seen >> i) & vec_all_lanes();
-        vec x = vec_get(s + i);
+        vec x = vec_load_f32(s + i);
         if (w->cap > 0)
             x = vec_mul(vec_tanh(x), cap);
         if (lanes != vec_all_lanes())
             x = vec_select(vec_lanes(lanes), x, none);
-        vec_put(s + i, x);
+        vec_store(s + i, x);
         max = vec_max(x, max); /* keeps `max` where x is NaN, which makes the row NaN through its weight */
     }
     const float tile_max = vec_reduce_max(max);
@@ -148,8 +148,8 @@ static void decode_softmax(const struct decode_block *w, size_t row, uint64_t se
     const float base = m == -INFINITY ? 0 : m;
     vec sum = vec_zero();
     for (uint32_t i = 0; i < CPU_TILE_KEYS; i += VEC_LANES) {
-        const vec p = vec_exp2(vec_sub(vec_get(s + i), vec_set(base)));
-        vec_put(s + i, p);
+        const vec p = vec_exp2(vec_sub(vec_load_f32(s + i), vec_set(base)));
+        vec_store(s + i, p);
         sum = vec_add(sum, p);
     }
     w->correction[row] = vec_exp2_scalar(w->m[row] - base);
@@ -179,7 +179,7 @@ static void row_add(const struct decode_block *w, float *out, float factor, cons
 {
     const vec f = vec_set(factor);
     for (uint32_t i = 0; i < w->o_stride; i += VEC_LANES)
-        vec_put(out + i, vec_fma(vec_get(out + i), f, vec_get(add + i)));
+        vec_store(out + i, vec_fma(vec_load_f32(out + i), f, vec_load_f32(add + i)));
 }
 
 /*
@@ -242,8 +242,8 @@ static void decode_epilogue(const struct decode_block *w)
         const vec inverse = vec_set(1 / w->l_total[i]);
         const uint32_t h = (w->head + i / w->rows) * group + i % group;
         for (uint32_t d = 0; d < vec_count(w->dim_vo); d++) {
-            const vec x = vec_mul(vec_get(o + VEC_LANES * (size_t)d), inverse);
-            vec_put(out + vec_offset(d, w->dim_vo), x);
+            const vec x = vec_mul(vec_load_f32(o + VEC_LANES * (size_t)d), inverse);
+            vec_store(out + vec_offset(d, w->dim_vo), x);
         }
         cpu_epilogue(w->run, w->work, i % w->rows / group, h, out, row_lse(w->m_total[i], w->l_total[i]));
     }

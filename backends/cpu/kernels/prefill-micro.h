@@ -41,7 +41,7 @@ INLINE void panel_partial(uint32_t keys, const float *k, uint32_t k_stride, cons
             a[i] = vec_zero();
         for (uint32_t d = d0; d < end; d++) {
             const float *column = q + (size_t)d * PANEL_ROWS;
-            const vec x = vec_get(column), y = vec_get(column + VEC_LANES);
+            const vec x = vec_load_f32(column), y = vec_load_f32(column + VEC_LANES);
             UNROLL
             for (uint32_t j = 0; j < keys; j++) {
                 const vec b = vec_broadcast(k + (size_t)j * k_stride + d);
@@ -73,7 +73,7 @@ INLINE void panel_scores(uint32_t keys, const float *k, uint32_t k_stride, const
     }
     UNROLL
     for (uint32_t i = 0; i < 2 * keys; i++)
-        vec_put(s + i / 2 * KEY_STRIDE + i % 2 * VEC_LANES, low[i]);
+        vec_store(s + i / 2 * KEY_STRIDE + i % 2 * VEC_LANES, low[i]);
 }
 
 /*
@@ -88,7 +88,7 @@ INLINE void rows_sums(uint32_t rows, uint32_t n, const float *p, const float *v,
     for (uint32_t i = 0; i < 2 * rows; i++)
         a[i] = vec_zero();
     for (uint32_t j = 0; j < n; j++, v += v_stride, p += KEY_STRIDE) {
-        const vec x = vec_get(v), y = vec_get(v + VEC_LANES);
+        const vec x = vec_load_f32(v), y = vec_load_f32(v + VEC_LANES);
         UNROLL
         for (uint32_t r = 0; r < rows; r++) {
             const vec w = vec_broadcast(p + r);
@@ -101,11 +101,11 @@ INLINE void rows_sums(uint32_t rows, uint32_t n, const float *p, const float *v,
         float *to = o + (size_t)r * o_stride;
         if (!first) {
             const vec f = vec_broadcast(factor + r);
-            a[2 * r] = vec_fma(vec_get(to), f, a[2 * r]);
-            a[2 * r + 1] = vec_fma(vec_get(to + VEC_LANES), f, a[2 * r + 1]);
+            a[2 * r] = vec_fma(vec_load_f32(to), f, a[2 * r]);
+            a[2 * r + 1] = vec_fma(vec_load_f32(to + VEC_LANES), f, a[2 * r + 1]);
         }
-        vec_put(to, a[2 * r]);
-        vec_put(to + VEC_LANES, a[2 * r + 1]);
+        vec_store(to, a[2 * r]);
+        vec_store(to + VEC_LANES, a[2 * r + 1]);
     }
 }
 
@@ -127,11 +127,11 @@ INLINE void panel_transpose(const float *q, size_t q_stride, vec factor, float *
     vec a[VEC_LANES];
     UNROLL
     for (uint32_t i = 0; i < VEC_LANES; i++)
-        a[i] = vec_mul(vec_get(q + i * q_stride), factor);
+        a[i] = vec_mul(vec_load_f32(q + i * q_stride), factor);
     vec_transpose(a);
     UNROLL
     for (uint32_t i = 0; i < VEC_LANES; i++)
-        vec_put(panel + i * PANEL_ROWS, a[i]);
+        vec_store(panel + i * PANEL_ROWS, a[i]);
 }
 
 #endif

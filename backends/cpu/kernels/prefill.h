@@ -176,12 +176,12 @@ static bool stage_any(uint32_t type, const struct cpu_cache *cache, uint32_t hea
 static void columns_mask(const struct prefill_block *w, uint32_t r, const struct prefill_tile *tile)
 {
     const vec none = vec_set(-INFINITY);
-    const vec_int lo = vec_int_get(w->lo + r), hi = vec_int_get(w->hi + r);
+    const vec_int lo = vec_load_int(w->lo + r), hi = vec_load_int(w->hi + r);
     for (uint32_t i = tile->from; i < tile->to; i++) {
         const vec_bool seen = vec_between(lo, hi, (int32_t)(tile->base + i));
         float *s = w->score + (size_t)i * KEY_STRIDE + r;
-        const vec x = vec_select(seen, vec_get(s), none);
-        vec_put(s, tile->present >> i & 1 ? x : none);
+        const vec x = vec_select(seen, vec_load_f32(s), none);
+        vec_store(s, tile->present >> i & 1 ? x : none);
     }
 }
 
@@ -193,26 +193,26 @@ static void columns_softmax(struct prefill_block *w, uint32_t r, const struct pr
     if (w->cap > 0) {
         const vec cap = vec_set(w->cap);
         for (uint32_t i = 0; i < n; i++)
-            vec_put(s + i * KEY_STRIDE, vec_mul(vec_tanh(vec_get(s + i * KEY_STRIDE)), cap));
+            vec_store(s + i * KEY_STRIDE, vec_mul(vec_tanh(vec_load_f32(s + i * KEY_STRIDE)), cap));
     }
     if (!tile->unmasked)
         columns_mask(w, r, tile);
 
-    const vec none = vec_set(-INFINITY), before = vec_get(w->m + r);
+    const vec none = vec_set(-INFINITY), before = vec_load_f32(w->m + r);
     vec m = before;
     for (uint32_t i = 0; i < n; i++) /* keeps m where the score is NaN, which comes back as a weight */
-        m = vec_max(vec_get(s + i * KEY_STRIDE), m);
+        m = vec_max(vec_load_f32(s + i * KEY_STRIDE), m);
     const vec base = vec_select(vec_equal(m, none), vec_zero(), m);
     vec sum = vec_zero();
     for (uint32_t i = 0; i < n; i++) {
-        const vec p = vec_exp2(vec_sub(vec_get(s + i * KEY_STRIDE), base));
-        vec_put(s + i * KEY_STRIDE, p);
+        const vec p = vec_exp2(vec_sub(vec_load_f32(s + i * KEY_STRIDE), base));
+        vec_store(s + i * KEY_STRIDE, p);
         sum = vec_add(sum, p);
     }
     const vec factor = vec_exp2(vec_sub(before, base));
-    vec_put(w->correction + r, factor);
-    vec_put(w->l + r, vec_add(vec_mul(vec_get(w->l + r), factor), sum));
-    vec_put(w->m + r, m);
+    vec_store(w->correction + r, factor);
+    vec_store(w->l + r, vec_add(vec_mul(vec_load_f32(w->l + r), factor), sum));
+    vec_store(w->m + r, m);
 }
 
 /* Adds the tile's weighted values to the span. */
@@ -279,7 +279,7 @@ static void prefill_close_span(struct prefill_block *w)
         float *total = w->total + (size_t)r * w->o_stride;
         const float *span = w->span + (size_t)r * w->o_stride;
         for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES)
-            vec_put(total + d, vec_fma(vec_get(total + d), factor, vec_get(span + d)));
+            vec_store(total + d, vec_fma(vec_load_f32(total + d), factor, vec_load_f32(span + d)));
         w->l_total[r] = w->l_total[r] * c + w->l[r];
         w->m_total[r] = w->m[r];
         w->l[r] = 0;
@@ -294,7 +294,7 @@ static void prefill_epilogue(const struct prefill_block *w)
         const vec inverse = vec_set(1 / w->l_total[r]);
         float *o = w->total + (size_t)r * w->o_stride;
         for (uint32_t d = 0; d < w->dim_vo; d += VEC_LANES)
-            vec_put(o + d, vec_mul(vec_get(o + d), inverse));
+            vec_store(o + d, vec_mul(vec_load_f32(o + d), inverse));
         const uint32_t at = w->first + r;
         cpu_epilogue(w->run, w->work, at / group, w->head * group + at % group, o,
                      row_lse(w->m_total[r], w->l_total[r]));

@@ -34,12 +34,12 @@ INLINE vec vec_broadcast(const float *p)
 }
 
 /* Addresses need no alignment, here and below. */
-INLINE vec vec_get(const float *p)
+INLINE vec vec_load_f32(const float *p)
 {
     return _mm256_loadu_ps(p);
 }
 
-INLINE void vec_put(float *p, vec x)
+INLINE void vec_store(float *p, vec x)
 {
     _mm256_storeu_ps(p, x);
 }
@@ -139,7 +139,7 @@ INLINE vec_bool vec_lanes(uint32_t bits)
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lane));
 }
 
-INLINE vec_int vec_int_get(const int32_t *p)
+INLINE vec_int vec_load_int(const int32_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
@@ -158,13 +158,13 @@ INLINE vec4 vec_sum4(vec a, vec b, vec c, vec d)
     return _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
 }
 
-INLINE void vec4_put(float *p, vec4 x)
+INLINE void vec4_store(float *p, vec4 x)
 {
     _mm_storeu_ps(p, x);
 }
 
 /* Lanes 0 and 1 to p, 2 and 3 to q. */
-INLINE void vec4_put_pairs(float *p, float *q, vec4 x)
+INLINE void vec4_store_pairs(float *p, float *q, vec4 x)
 {
     _mm_storel_pi((__m64 *)(void *)p, x);
     _mm_storeh_pi((__m64 *)(void *)q, x);

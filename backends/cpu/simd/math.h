@@ -92,7 +92,7 @@ INLINE vec vec_convert(enum vec_type type, const char *src, uint32_t n, vec fact
         float converted[VEC_LANES];
         memcpy(padded, src, (size_t)n * vec_size(type));
         const vec x = vec_load(type, padded);
-        vec_put(converted, vec_mul(x, factor));
+        vec_store(converted, vec_mul(x, factor));
         memcpy(dst, converted, n * sizeof *dst);
         return vec_mul(x, probe);
     }
@@ -100,7 +100,7 @@ INLINE vec vec_convert(enum vec_type type, const char *src, uint32_t n, vec fact
         const uint32_t at = vec_offset(i, n);
         const vec x = vec_load(type, src + (size_t)at * vec_size(type));
         probe = vec_fma(x, vec_zero(), probe);
-        vec_put(dst + at, vec_mul(x, factor));
+        vec_store(dst + at, vec_mul(x, factor));
     }
     return probe;
 }

@@ -40,12 +40,12 @@ INLINE vec vec_broadcast(const float *p)
     return (vec){x, x};
 }
 
-INLINE vec vec_get(const float *p)
+INLINE vec vec_load_f32(const float *p)
 {
     return (vec){vld1q_f32(p), vld1q_f32(p + 4)};
 }
 
-INLINE void vec_put(float *p, vec x)
+INLINE void vec_store(float *p, vec x)
 {
     vst1q_f32(p, x.lo);
     vst1q_f32(p + 4, x.hi);
@@ -155,7 +155,7 @@ INLINE vec_bool vec_lanes(uint32_t bits)
     return (vec_bool){vtstq_u32(b, vld1q_u32(lane)), vtstq_u32(b, vld1q_u32(lane + 4))};
 }
 
-INLINE vec_int vec_int_get(const int32_t *p)
+INLINE vec_int vec_load_int(const int32_t *p)
 {
     return (vec_int){vld1q_s32(p), vld1q_s32(p + 4)};
 }
@@ -176,13 +176,13 @@ INLINE vec4 vec_sum4(vec a, vec b, vec c, vec d)
     return vaddq_f32(lo, hi);
 }
 
-INLINE void vec4_put(float *p, vec4 x)
+INLINE void vec4_store(float *p, vec4 x)
 {
     vst1q_f32(p, x);
 }
 
 /* Lanes 0 and 1 to p, 2 and 3 to q. */
-INLINE void vec4_put_pairs(float *p, float *q, vec4 x)
+INLINE void vec4_store_pairs(float *p, float *q, vec4 x)
 {
     vst1_f32(p, vget_low_f32(x));
     vst1_f32(q, vget_high_f32(x));

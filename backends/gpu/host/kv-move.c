@@ -22,9 +22,9 @@ static int32_t launch_move(struct attn_backend_impl *backend, struct gpu_kv_move
     return gpu_kv_launch(backend, GPU_KV_MOVE, move->slices, 1, 1, move, stream, err);
 }
 
-static int32_t take_two(const struct attn_kv_ref *from, const struct attn_kv_ref *to,
-                        const struct attn_kv_desc **source, const struct attn_kv_desc **target,
-                        struct attn_error *err)
+static int32_t take_pair(const struct attn_kv_ref *from, const struct attn_kv_ref *to,
+                         const struct attn_kv_desc **source, const struct attn_kv_desc **target,
+                         struct attn_error *err)
 {
     int32_t status = attn__kv_resolve(from, source, err);
 
@@ -37,7 +37,7 @@ int32_t gpu_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_k
 {
     const struct attn_kv_desc *source = NULL, *target = NULL;
     struct gpu_kv_move move;
-    int32_t status = take_two(from, to, &source, &target, err);
+    int32_t status = take_pair(from, to, &source, &target, err);
 
     if (status == ATTN_OK)
         status = gpu_kv_scales_check(source, err);
@@ -117,7 +117,7 @@ int32_t gpu_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_
 {
     const struct attn_kv_desc *source = NULL, *target = NULL;
     struct gpu_kv_move move;
-    int32_t status = take_two(from, to, &source, &target, err);
+    int32_t status = take_pair(from, to, &source, &target, err);
 
     if (status == ATTN_OK)
         status = gpu_enter(backend->context, err);

@@ -76,8 +76,8 @@ static void set_places(struct gpu_kv_move *out, uint32_t first, const uint64_t p
         out->planes[i].from.block = blocks[0];
         out->planes[i].to.block = blocks[1];
         const struct gpu_kv_places *from = &out->planes[i].from, *to = &out->planes[i].to;
-        out->planes[i].alike = from->base == to->base && from->page_stride == to->page_stride &&
-                               from->token_stride == to->token_stride && from->block == to->block;
+        out->planes[i].same_address = from->base == to->base && from->page_stride == to->page_stride &&
+                                      from->token_stride == to->token_stride && from->block == to->block;
     }
 }
 

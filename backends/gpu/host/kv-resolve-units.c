@@ -69,7 +69,7 @@ void gpu_kv_rows_resolve(struct gpu_kv_rows *out, const struct gpu_kv_kind *from
     const uint32_t elements = moved ? 16 / to->end.size : 8;
     uint32_t lanes = dim / elements;
 
-    *out = (struct gpu_kv_rows){.from = from->end, .to = to->end, .way = GPU_KV_BY_VECTOR};
+    *out = (struct gpu_kv_rows){.from = from->end, .to = to->end, .method = GPU_KV_BY_VECTOR};
     out->units = lanes;
     if (dim % elements != 0 || !fits(from, elements * from->end.size) || !fits(to, elements * to->end.size))
         return;
@@ -82,19 +82,19 @@ void gpu_kv_rows_resolve(struct gpu_kv_rows *out, const struct gpu_kv_kind *from
         return;
     out->row = gpu_divisor_of(lanes * heads);
     out->vector = gpu_divisor_of(lanes);
-    out->way = moved ? GPU_KV_MOVED : GPU_KV_CONVERTED;
+    out->method = moved ? GPU_KV_MOVED : GPU_KV_CONVERTED;
 }
 
 void gpu_kv_rows_split(struct gpu_kv_rows *rows, const struct gpu_tensor *rest, uint32_t dtype,
                        uint32_t split)
 {
     const struct gpu_kv_kind kind = gpu_kv_kind_of_tensor(rest, dtype);
-    const uint32_t elements = rows->way == GPU_KV_MOVED ? 16 / kind.end.size : 8;
+    const uint32_t elements = rows->method == GPU_KV_MOVED ? 16 / kind.end.size : 8;
 
     /* A unit behind the split is addressed with the strides of those before it. */
     if (split % elements != 0 || !fits(&kind, elements * kind.end.size) ||
         (rest->head_stride != rows->from.head_stride && rows->row.value != rows->vector.value))
-        rows->way = GPU_KV_BY_VECTOR;
+        rows->method = GPU_KV_BY_VECTOR;
     rows->split = split / elements;
 }
 

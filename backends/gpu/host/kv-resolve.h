@@ -78,7 +78,7 @@ uint32_t gpu_kv_shares(const struct gpu_kv_rows rows[2], uint32_t count);
 /* Whether some warps take a vector each. */
 static inline bool gpu_kv_rows_by_vector(const struct gpu_kv_rows rows[2])
 {
-    return rows[0].way == GPU_KV_BY_VECTOR || rows[1].way == GPU_KV_BY_VECTOR;
+    return rows[0].method == GPU_KV_BY_VECTOR || rows[1].method == GPU_KV_BY_VECTOR;
 }
 
 /* CTAs that the rows are divided among, for keys and values alike. */

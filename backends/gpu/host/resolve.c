@@ -158,7 +158,7 @@ static void resolve_keys(struct gpu_run *run, const struct attn_tensors *tensors
 }
 
 /* Whether vectors are contiguous, 16-byte aligned, and a multiple of 16 bytes long. */
-static bool is_whole(const struct gpu_cache *cache)
+static bool is_aligned(const struct gpu_cache *cache)
 {
     return ((cache->base | (uint64_t)cache->page_stride | (uint64_t)cache->token_stride |
              (uint64_t)cache->head_stride | (uint64_t)cache->dim * cache->size) &
@@ -184,6 +184,7 @@ void gpu_resolve(struct gpu_run *run, const struct attn_problem *problem, const 
     run->q_scale_group = problem->q_scale == ATTN_SCALES_KV_HEAD ? run->group : 1;
     run->out_scale = gpu_scale_of(&tensors->out_scale);
     resolve_keys(run, tensors, desc);
-    run->whole = is_whole(&run->k) && is_whole(&run->v) && is_whole(&run->k_new) && is_whole(&run->v_new);
+    run->kv_aligned =
+        is_aligned(&run->k) && is_aligned(&run->v) && is_aligned(&run->k_new) && is_aligned(&run->v_new);
     resolve_extras(run, tensors);
 }

@@ -46,8 +46,7 @@ struct gpu_kv_rows {
     struct gpu_kv_end from, to;
     struct gpu_divisor row;    /* divides by the places of a row */
     struct gpu_divisor vector; /* divides by `lanes` */
-    uint32_t
-        way; /* one of the enum above. BY_VECTOR: a warp per vector, without units; NO_ROWS: nothing to do */
+    uint32_t method;           /* one of these; BY_VECTOR: a warp per vector; NO_ROWS: nothing to do */
     uint32_t units;
     uint32_t split; /* units from here on have another source; 0 = none */
 };
@@ -141,8 +140,8 @@ struct gpu_kv_plane {
     uint64_t n1, n0;
     uint64_t units; /* n2 * n1 * n0 */
     uint64_t first;
-    uint32_t unit;  /* bytes: 1, 2, 4, 8 or 16 */
-    uint32_t alike; /* 1: a place has the same address on both sides */
+    uint32_t unit;         /* bytes: 1, 2, 4, 8 or 16 */
+    uint32_t same_address; /* 1: a place has the same address on both sides */
 };
 
 /* Smallest slice, in units, and largest number of pairs that are moved at once; larger slices move fewer.

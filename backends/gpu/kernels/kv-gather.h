@@ -102,7 +102,7 @@ GPU_KERNEL(gpu_kv_gather_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_gat
 
     if (a->to[is_v].base == 0)
         return;
-    if (by->way == GPU_KV_BY_VECTOR) {
+    if (by->method == GPU_KV_BY_VECTOR) {
         if (share == 0)
             gpu_kv_gather_vectors(a, is_v);
         return;
@@ -190,7 +190,7 @@ GPU_INLINE void gpu_kv_convert_rows(const struct gpu_kv_convert *a, uint32_t is_
             mine.to_scale = gpu_kv_row_scale(two, to, taken.own);
         }
         gpu_kv_rows_do(by, &mine, taken.rows, 0, 1, one, two);
-        if (by->way == GPU_KV_MOVED && one->token_head != 0)
+        if (by->method == GPU_KV_MOVED && one->token_head != 0)
             gpu_kv_rows_scales(one, two->cache.scale.head_stride, &mine, taken.rows, a->heads);
     }
 }
@@ -217,7 +217,7 @@ GPU_KERNEL(gpu_kv_convert_pages, GPU_KV_THREADS, 3)(GPU_ARGUMENT(struct gpu_kv_c
         if (!valid || later != 0)
             continue;
         const struct gpu_kv_convert *again = (const struct gpu_kv_convert *)gpu_again(a);
-        if (again->by_row[is_v].way == GPU_KV_BY_VECTOR)
+        if (again->by_row[is_v].method == GPU_KV_BY_VECTOR)
             gpu_kv_convert_vectors(again, is_v, part, from, to);
         else
             gpu_kv_convert_rows(again, is_v, part, from, to);

@@ -21,7 +21,7 @@ constexpr uint32_t GPU_KV_SEEN = 1u << 17;
 /* A chunk of pairs. */
 struct gpu_kv_chunk {
     uint32_t seen[GPU_KV_SEEN / 32]; /* a bit for each target; cleared after each chunk */
-    uint32_t meet;                   /* 1: some pairs may depend on each other */
+    uint32_t dependent;              /* 1: some pairs may depend on each other */
     uint64_t from[GPU_KV_CHUNK];     /* addresses of places */
     uint64_t to[GPU_KV_CHUNK];       /* GPU_KV_NOWHERE: nothing to write */
     uint16_t before[GPU_KV_CHUNK]; /* the last earlier pair that writes what this one reads; itself if none */
@@ -56,7 +56,7 @@ GPU_INLINE void gpu_kv_chunk_read(struct gpu_kv_chunk *chunk, const struct gpu_k
     uint32_t bit;
 
     if (i == 0)
-        chunk->meet = plane->alike == 0;
+        chunk->dependent = plane->same_address == 0;
     gpu_barrier();
     if (i < count) {
         const uint64_t at = 2 * ((uint64_t)first + i);
@@ -71,10 +71,10 @@ GPU_INLINE void gpu_kv_chunk_read(struct gpu_kv_chunk *chunk, const struct gpu_k
     }
     uint32_t *const target = gpu_kv_seen(chunk, (uint64_t)to, &bit);
     if (valid && (gpu_atomic_or(target, bit) & bit) != 0)
-        chunk->meet = 1; /* all threads write the same value */
+        chunk->dependent = 1; /* all threads write the same value */
     gpu_barrier();
     if (valid && (*gpu_kv_seen(chunk, (uint64_t)from, &bit) & bit) != 0)
-        chunk->meet = 1;
+        chunk->dependent = 1;
     gpu_barrier();
     if (valid)
         *target = 0;
@@ -171,7 +171,7 @@ GPU_INLINE void gpu_kv_move_slice(struct gpu_kv_chunk *chunk, const struct gpu_k
     for (uint32_t first = 0; first < a->count; first += pairs) {
         const uint32_t left = a->count - first, count = left < pairs ? left : pairs;
         gpu_kv_chunk_read(chunk, a, plane, first, count);
-        if (chunk->meet != 0)
+        if (chunk->dependent != 0)
             gpu_kv_chunk_resolve(chunk, count);
         GPU_UNROLL
         for (uint32_t k = 0; k < GPU_KV_HELD; k++) {

@@ -261,7 +261,7 @@ GPU_INLINE void gpu_kv_rows_do(const struct gpu_kv_rows *by, const struct gpu_kv
                                uint32_t share, uint32_t shares, const struct gpu_kv_side *from,
                                const struct gpu_kv_side *to)
 {
-    if (by->way == GPU_KV_MOVED)
+    if (by->method == GPU_KV_MOVED)
         gpu_kv_rows_move(by, mine, rows, share, shares);
     else
         gpu_kv_rows_convert(by, mine, rows, share, shares, from, to);

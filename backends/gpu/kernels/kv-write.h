@@ -79,7 +79,7 @@ GPU_KERNEL(gpu_kv_write_rows, GPU_KV_THREADS, 4)(GPU_ARGUMENT(struct gpu_kv_writ
     const uint32_t warps = GPU_KV_THREADS / GPU_WARP;
     const struct gpu_kv_rows *by = &a->by_row[is_v];
 
-    if (by->way == GPU_KV_BY_VECTOR) {
+    if (by->method == GPU_KV_BY_VECTOR) {
         if (share == 0)
             gpu_kv_write_vectors(a, is_v);
         return;

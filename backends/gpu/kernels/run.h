@@ -117,11 +117,11 @@ struct gpu_run {
     uint64_t partial_out; /* split workspace in scratch: partial O of each split, f32, not normalised */
     uint64_t partial_lse; /* for each row of it the row max, in base 2, and the row sum, f32 */
 
-    uint32_t rows;   /* of an MLA row tile whose splits are combined */
-    uint32_t units;  /* multiprocessors of the device */
-    uint32_t phase;  /* which sequences the launch takes: GPU_ALL_PHASES, or enum attn__phase */
-    uint32_t stages; /* tiles in shared memory, where the family has a choice */
-    uint32_t whole;  /* 1: all keys and values are contiguous, 16-byte aligned and a multiple of 16 bytes */
+    uint32_t rows;       /* of an MLA row tile whose splits are combined */
+    uint32_t units;      /* multiprocessors of the device */
+    uint32_t phase;      /* which sequences the launch takes: GPU_ALL_PHASES, or enum attn__phase */
+    uint32_t stages;     /* tiles in shared memory, where the family has a choice */
+    uint32_t kv_aligned; /* 1: keys and values are contiguous, aligned to 16 bytes, and whole 16 bytes */
     uint32_t reserved[3];
 };
 

@@ -52,7 +52,7 @@ template <class Config> GPU_INLINE void tile_prologue(struct tile_state<Config> 
         t->shared->non_finite_tile = 0;
     gpu_barrier();
     t->rules = tile_find_rules(run, t->shared);
-    if (Config::prefetches && t->first < t->end && run->whole != 0)
+    if (Config::prefetches && t->first < t->end && run->kv_aligned != 0)
         tile_prefetch_keys(run, t->shared, t->first, &t->prefetch);
     GPU_UNROLL
     for (uint32_t k = 0; k < Config::dk / 16; k++)
@@ -66,13 +66,13 @@ template <class Config> GPU_INLINE void tile_stage_keys(struct tile_state<Config
     t->run = tile_reload(t->run);
     if constexpr (!Config::prefetches) {
         t->prefetch = {};
-        if (t->run->whole != 0)
+        if (t->run->kv_aligned != 0)
             tile_prefetch_keys(t->run, t->shared, tile, &t->prefetch);
     }
     tile_store_keys(t->run, t->shared, t->area, tile, &t->prefetch);
     tile_store_places(t->run, t->shared, &t->keys, tile + 1, t->kv_head, t->page);
     gpu_barrier();
-    if (Config::prefetches && t->run->whole != 0)
+    if (Config::prefetches && t->run->kv_aligned != 0)
         tile_prefetch_values(t->run, t->shared, tile, &t->prefetch);
 }
 
@@ -83,12 +83,12 @@ GPU_INLINE void tile_stage_values(struct tile_state<Config> *t, uint32_t tile, b
     t->run = tile_reload(t->run);
     if constexpr (!Config::prefetches) {
         t->prefetch = {};
-        if (t->run->whole != 0)
+        if (t->run->kv_aligned != 0)
             tile_prefetch_values(t->run, t->shared, tile, &t->prefetch);
     }
     tile_store_values(t->run, t->shared, t->area, tile, unmasked, &t->prefetch);
     gpu_barrier();
-    if (Config::prefetches && t->run->whole != 0 && tile + 1 < t->end)
+    if (Config::prefetches && t->run->kv_aligned != 0 && tile + 1 < t->end)
         tile_prefetch_keys(t->run, t->shared, tile + 1, &t->prefetch);
 }
 

@@ -22,11 +22,11 @@ template <uint32_t words> GPU_INLINE void tile_load_words(uint64_t at, uint32_t 
  * neighbours among the threads. */
 GPU_INLINE uint32_t tile_row_at(const struct gpu_run *run, uint32_t u, uint32_t rows, uint32_t chunks)
 {
-    return run->whole == HIP_TILE_PAGED_X ? u % rows : u / chunks;
+    return run->kv_aligned == HIP_TILE_PAGED_X ? u % rows : u / chunks;
 }
 GPU_INLINE uint32_t tile_chunk_at(const struct gpu_run *run, uint32_t u, uint32_t rows, uint32_t chunks)
 {
-    return run->whole == HIP_TILE_PAGED_X ? u / rows : u % chunks;
+    return run->kv_aligned == HIP_TILE_PAGED_X ? u / rows : u % chunks;
 }
 
 template <class Config>
@@ -36,7 +36,7 @@ GPU_INLINE void tile_prefetch_keys(const struct gpu_run *run, const struct tile_
     constexpr uint32_t chunks = Config::dk / 8;
     const uint64_t present = tile_present(shared, tile);
     const uint32_t used = run->k.dim / 8, thread = Config::thread();
-    const uint32_t step = run->whole == HIP_TILE_PAGED_X ? (uint32_t)run->k.x_stride : 16;
+    const uint32_t step = run->kv_aligned == HIP_TILE_PAGED_X ? (uint32_t)run->k.x_stride : 16;
 
     GPU_UNROLL
     for (uint32_t j = 0; j < Config::thread_keys; j++) {
@@ -82,7 +82,7 @@ GPU_INLINE void tile_prefetch_values(const struct gpu_run *run, const struct til
 {
     constexpr uint32_t chunks = Config::dv / 8, quads = GPU_TILE / 4;
     const uint64_t present = tile_present(shared, tile), *at = shared->at[1][tile % 2];
-    const bool paged_x = run->whole == HIP_TILE_PAGED_X;
+    const bool paged_x = run->kv_aligned == HIP_TILE_PAGED_X;
     const uint32_t used = run->v.dim / 8, thread = Config::thread();
     const uint32_t step = paged_x ? (uint32_t)run->v.x_stride : 0;
 

@@ -56,7 +56,7 @@ GPU_INLINE void tile_store_keys(const struct gpu_run *run, const struct tile_sha
 {
     constexpr uint32_t chunks = Config::dk / 8;
 
-    if (run->whole != 0) {
+    if (run->kv_aligned != 0) {
         tile_store_prefetched_keys(run, keys, prefetch);
         return;
     }
@@ -183,14 +183,14 @@ GPU_INLINE void tile_store_values(const struct gpu_run *run, struct tile_shared<
         const uint32_t row = tile_row_at(run, u, quads, chunks) * 4;
         const uint32_t chunk = tile_chunk_at(run, u, quads, chunks);
         uint32_t quad[step] = {0};
-        if (run->whole == 0) {
+        if (run->kv_aligned == 0) {
             tile_gather(run, shared, tile, true, row, 4, chunk, quad);
         } else {
             GPU_UNROLL
             for (uint32_t i = 0; i < step; i++)
                 quad[i] = prefetch->x[i];
         }
-        if (run->whole != HIP_TILE_PAGED_X)
+        if (run->kv_aligned != HIP_TILE_PAGED_X)
             tile_transpose<Config>(quad);
         if (!unmasked)
             tile_clear_non_finite(run, shared, tile, row, (uint32_t)(present >> row) & 15, quad);

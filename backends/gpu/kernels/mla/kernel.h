@@ -117,7 +117,7 @@ GPU_INLINE void mla_next(const struct gpu_run *run, struct mla_shared<Config> *s
     if (begins) {
         at = contiguous ? mla_cta_begin(all, cta, ctas) : cta;
         shared->cursor.end = 0;
-        shared->aligned = run->whole != 0;
+        shared->aligned = run->kv_aligned != 0;
     }
     shared->has_work = cta < ctas && at < end;
     if (shared->has_work)

@@ -159,7 +159,7 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
 {
     mma_loop<C> loop;
 
-    loop.aligned = run->whole != 0;
+    loop.aligned = run->kv_aligned != 0;
 
     mma_begin<C>(run, shared, queries, stages, p, &loop);
     GPU_LOOP

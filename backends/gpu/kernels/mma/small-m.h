@@ -109,7 +109,7 @@ GPU_INLINE void small_m_load_ahead(const struct gpu_run *run, const mma_shared<C
         small_m_load_stage<C>(run, shared, values ? &loop->value_copy : &loop->key_copy,
                               mma_stage<C>(loop->stages, loop->group, to),
                               small_m_address_stage<C>(loop->slot, ahead / 2), tile + ahead / 2 * C::TILES,
-                              loop->key0, values, run->whole != 0, loop->is_fast >> ahead / 2 & 1);
+                              loop->key0, values, run->kv_aligned != 0, loop->is_fast >> ahead / 2 & 1);
     gpu_copy_commit();
 }
 
@@ -129,12 +129,13 @@ GPU_INLINE void small_m_begin(const struct gpu_run *run, mma_shared<C> *shared, 
         loop->o[n][0] = loop->o[n][1] = loop->o[n][2] = loop->o[n][3] = 0;
     /* Keys behind the work tile are another CTA's, although an iteration may reach them. */
     loop->range = mma_key_range_of(run, &shared->sequence, kv_len < end ? kv_len : end);
-    loop->fast = small_m_fast_path_of<C>(run, &shared->sequence, &loop->range, p->kv_head, run->whole != 0);
+    loop->fast =
+        small_m_fast_path_of<C>(run, &shared->sequence, &loop->range, p->kv_head, run->kv_aligned != 0);
     small_m_write_first_addresses<C>(run, shared, stages, p, loop);
     loop->key_copy = small_m_lane_copy_of<C>(C::K_BYTES);
     loop->value_copy = C::V_BYTES == C::K_BYTES ? loop->key_copy : small_m_lane_copy_of<C>(C::V_BYTES);
     mma_group_barrier<C>(); /* a warp writes the addresses of its own keys */
-    mma_load_first_stages<C>(run, shared, stages, loop->group, p->first, loop->count, run->whole != 0);
+    mma_load_first_stages<C>(run, shared, stages, loop->group, p->first, loop->count, run->kv_aligned != 0);
     mma_load_queries<C>(run, shared, queries, p->row0, p->kv_head); /* while keys are copied */
     mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
     if (gpu_thread() < C::GROUPS)
