@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * What suits which GPU, for device code and its launches. None of it was ever timed: guesses from registers
- * and shared memory alone.
+ * Choices that depend on the GPU, for device code and its launches. None of them was measured: they follow
+ * from registers and shared memory alone.
  */
 #ifndef ATTN_HIP_TILE_TUNING_H
 #define ATTN_HIP_TILE_TUNING_H

@@ -66,7 +66,7 @@ static uint32_t number_of(const char *name)
     return end != name + 3 && (*end == '\0' || *end == ':') && number <= UINT32_MAX ? (uint32_t)number : 0;
 }
 
-/* Asks by the layout that the runtime has, newest first; each has a function of its own. */
+/* Reads the properties by the layout that the runtime has, newest first; each layout has its own function. */
 static gpu_result read_properties(const struct gpu_driver *driver, int ordinal, void *out,
                                   const struct layout **out_layout)
 {
@@ -108,7 +108,7 @@ bool gpu_vendor_serves(const struct gpu_device_record *record, const char **out_
     return hip_target_find(record->arch) != NULL;
 }
 
-/* What every architecture has; more is not used. */
+/* Every architecture has this much; more is not used. */
 uint32_t gpu_vendor_shared(uint32_t arch)
 {
     (void)arch;
@@ -137,7 +137,7 @@ gpu_result gpu_vendor_leave(const struct gpu_context *context)
     return before != context->record->device ? context->driver->set_device(before) : GPU_SUCCESS;
 }
 
-/* HIP has one context a device, which is there as long as the process. */
+/* HIP has one context for each device, which lives as long as the process. */
 int32_t gpu_vendor_context_init(struct gpu_context *context, struct attn_error *err)
 {
     if (context->primary)

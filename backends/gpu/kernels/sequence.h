@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What device code knows about one sequence of the step, and where its keys lie: every addressing. */
+/* A sequence of the step in device code: its lengths, and the places of its keys with every addressing. */
 #ifndef ATTN_GPU_SEQUENCE_H
 #define ATTN_GPU_SEQUENCE_H
 
@@ -12,9 +12,9 @@ struct gpu_sequence {
     uint32_t index;
     uint32_t row; /* of query token 0 */
     uint32_t q_len;
-    uint32_t kv_len;    /* keys that are here */
-    uint32_t all_keys;  /* Lk: with those of other ranks */
-    uint32_t new_begin; /* first key that lies in k_new; kv_len if none does */
+    uint32_t kv_len;    /* keys of this rank */
+    uint32_t all_keys;  /* Lk: keys of all ranks */
+    uint32_t new_begin; /* first key that is in k_new; kv_len if none is */
     int64_t start;      /* dense: page and first token */
     int64_t page;
     struct attn_visible visible;
@@ -70,7 +70,7 @@ GPU_INLINE int64_t gpu_position(const struct gpu_run *run, const struct gpu_sequ
     return run->batch.positions != 0 ? gpu_given_position(run, (int64_t)s->row + i) : s->visible.shift + i;
 }
 
-/* Where a key lies, and the indices of its scales. */
+/* The place of a key, and the indices of its scales. */
 struct gpu_place {
     int64_t page;
     int64_t token;
@@ -125,7 +125,7 @@ GPU_INLINE int64_t gpu_entry_page(const struct gpu_run *run, struct gpu_entry en
     return (int32_t)entry.low;
 }
 
-/* Where the key of an entry lies; false in an invalid block. */
+/* The place of the key of an entry; false in an invalid block. */
 GPU_INLINE bool gpu_place_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
                              struct gpu_entry entry, struct gpu_place *out)
 {
@@ -149,7 +149,7 @@ GPU_INLINE bool gpu_place_of(const struct gpu_run *run, const struct gpu_sequenc
     return out->page >= 0;
 }
 
-/* Where a key below kv_len lies; false in an invalid block. */
+/* The place of a key below kv_len; false in an invalid block. */
 GPU_INLINE bool gpu_locate(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t key,
                            struct gpu_place *out)
 {

@@ -20,7 +20,7 @@
 #define GPU_MAX_SPLITS      8u
 #define GPU_MIN_SPLIT_TILES 8u
 
-/* What decides about tiles and splits beside the lengths of the sequences. */
+/* What tiles and splits depend on beside the lengths of the sequences. */
 struct gpu_split_rules {
     uint32_t group;
     uint32_t phase;     /* enum attn__phase, or GPU_ALL_PHASES */
@@ -53,7 +53,7 @@ static inline ATTN__DEVICE uint32_t gpu_key_tiles(const struct gpu_split_rules *
         uint32_t low, high, last_low, last_high;
         attn__visible_find(v, v->shift + from, &low, &high);
         attn__visible_find(v, v->shift + to, &last_low, &last_high);
-        /* A token that sees nothing says nothing about where the others begin or end. */
+        /* Tokens that see no key do not limit the range of the others. */
         if (low < high && last_low < last_high) {
             lo = low;
             hi = last_high;

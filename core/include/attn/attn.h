@@ -279,7 +279,7 @@ enum attn_decided_by {
 ATTN_API const char *attn_decided_by_name(uint32_t decided_by);
 
 struct attn_candidate {
-    const char *name;   /* "cpu/flash-attn", or the name that nobody offers */
+    const char *name;   /* "cpu/flash-attn", or a wanted name that no plugin offers */
     const char *device; /* "cpu:0", or NULL */
     uint32_t accepted;
     uint32_t device_class;
@@ -297,7 +297,7 @@ struct attn_decision_info {
     const char *device;    /* its device, "cpu:0"; NULL */
     uint32_t decided_by;   /* enum attn_decided_by */
     uint32_t fallback;     /* 1: not the first that was asked for, or below a refused better device */
-    const char *text;      /* one line that says it all; what the log said */
+    const char *text;      /* the decision in one line, as it was logged */
     uint32_t candidate_count;
     uint32_t reserved;
 };
@@ -347,7 +347,7 @@ ATTN_API const char *attn_backend_get_device(const struct attn_backend *backend)
 
 /*
  * The shape that the backend's flavour gives the cache of one layer of a problem with `pages` pages.
- * Any strides may be used instead; this is what the flavour of the original would have.
+ * Any strides may be used instead; this is the shape that the flavour has in vLLM.
  */
 ATTN_API int32_t attn_kv_get_shape(struct attn_backend *backend, const struct attn_problem *problem,
                                    uint32_t pages, struct attn_kv_shape *out, struct attn_error *err);

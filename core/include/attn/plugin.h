@@ -47,7 +47,8 @@ extern "C" {
 
 /* ---------------------------------------------------------------- the note */
 
-/* Least CPU level of the whole file: checked before loading. Kernels above it are chosen at run time. */
+/* Lowest CPU level of the whole file, checked before loading. Kernels of higher levels are chosen at run
+ * time. */
 enum attn_cpu_level {
     ATTN_CPU_BASELINE = 1, /* any CPU of the architecture */
     ATTN_CPU_X86_64_V2 = 2,

@@ -15,10 +15,11 @@ template <uint32_t Dim, uint32_t Type> struct reference_config {
 };
 
 static constexpr uint32_t reference_kv_tile = 64; /* keys */
-static constexpr uint32_t reference_span = 8; /* tiles whose sums are added up before they join the total */
+static constexpr uint32_t reference_span =
+    8; /* tiles whose sums are added before they are added to the total */
 static constexpr uint32_t reference_key_group = 4; /* keys whose vectors are loaded at once */
 
-/* The columns of a vector that a lane has: byte offset of its first one, and from one to the next. */
+/* The columns of a vector that a lane reads: byte offset of the first one, and from each to the next. */
 struct reference_columns {
     int64_t first;
     int64_t step;
@@ -39,12 +40,12 @@ template <class Config> struct reference_warp {
     double q_scale;
     struct reference_columns k, v; /* of caches; vectors of new KV are contiguous */
     float q[Config::lane_columns], tile[Config::lane_columns], span[Config::lane_columns];
-    float *total;   /* in shared memory: of this lane's columns, GPU_WARP apart */
+    float *total;   /* in shared memory: of this lane's columns, which are GPU_WARP elements apart */
     float row_max;  /* the same in all lanes */
     double row_sum; /* of the keys that this lane found */
 };
 
-/* 32 keys, one per lane. Lanes without a key that is seen hold another's addresses and no weight. */
+/* 32 keys, one per lane. Lanes without a visible key have the addresses of another one, and weight 0. */
 struct reference_keys {
     uint32_t seen, is_new; /* bit per lane */
     uint64_t k, v;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The reference kernels that there are: for device code that makes them and host code that picks one. */
+/* The list of reference kernels, for device code that instantiates them and host code that chooses one. */
 #ifndef ATTN_GPU_REFERENCE_INSTANCES_H
 #define ATTN_GPU_REFERENCE_INSTANCES_H
 
