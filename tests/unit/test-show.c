@@ -39,8 +39,8 @@ Test(show, escapes_what_is_no_plain_text)
         char again[256];
         cr_assert(attn__show(cases[i].text, out, sizeof out));
         cr_assert_str_eq(out, cases[i].shown, "case %zu: %s", i, out);
-        cr_assert_eq(attn__is_printable(cases[i].text), strcmp(cases[i].text, cases[i].shown) == 0, "case %zu",
-                     i);
+        cr_assert_eq(attn__is_printable(cases[i].text), strcmp(cases[i].text, cases[i].shown) == 0,
+                     "case %zu", i);
         cr_assert(attn__show(out, again, sizeof again) && strcmp(again, out) == 0);
     }
 }
