@@ -209,16 +209,11 @@ void attn__plugin_destroy(struct attn__plugin *plugin);
  */
 bool attn__plugin_is_usable(const struct attn__plugin *plugin);
 /*
- * Loads and negotiates once; later calls return the same. ATTN_OK, or ATTN_E_PLUGIN with reason in the
- * record. If a file fails, the next one of the same plugin name becomes usable.
+ * Loads and negotiates once; later calls answer the same. ATTN_OK, or ATTN_E_PLUGIN with reason in the
+ * record. If a file fails, the next one of the same plugin name becomes usable. `named`: somebody asked for
+ * it by name, so that a quarantined one is probed again.
  */
-int32_t attn__plugin_open(struct attn__plugin *plugin);
-/*
- * The same for several at once, whose probes run side by side. `named`: somebody asked for them by name, so
- * that a quarantined one is probed again. The records say what went wrong.
- */
-void attn__plugins_open(struct attn_context *context, struct attn__plugin *const *plugins, uint32_t count,
-                        bool named);
+int32_t attn__plugin_open(struct attn__plugin *plugin, bool named);
 /* Lists devices once (opens first). ATTN_OK even without devices: see device_reason. */
 int32_t attn__plugin_ask_devices(struct attn__plugin *plugin);
 

@@ -165,20 +165,6 @@ int32_t attn_context_rescan(struct attn_context *context, struct attn_error *err
     return attn__registry_scan(context, err);
 }
 
-/* Every file that is wanted, at once: their probes run side by side. */
-static void open_wanted(struct attn_context *context, const char *wanted, struct attn__plugin *const *plugins,
-                        uint32_t count)
-{
-    struct attn__plugin **list = calloc(count + (size_t)1, sizeof *list);
-    uint32_t chosen = 0, reason;
-    for (uint32_t i = 0; i < count && list != NULL; i++)
-        if (attn__plugin_is_usable(plugins[i]) && attn__wanted_plugin(context, wanted, plugins[i], &reason))
-            list[chosen++] = plugins[i];
-    if (chosen > 0)
-        attn__plugins_open(context, list, chosen, false);
-    free(list);
-}
-
 int32_t attn_context_load_all(struct attn_context *context, struct attn_error *err)
 {
     struct attn__plugin **plugins;
@@ -189,7 +175,6 @@ int32_t attn_context_load_all(struct attn_context *context, struct attn_error *e
     const char *wanted = attn__env_get(&context->env, ATTN__VAR_ATTN_BACKEND);
     if (attn__registry_list(context, &plugins, &count) != ATTN_OK)
         return no_memory(err);
-    open_wanted(context, wanted, plugins, count);
     for (uint32_t i = 0; i < count; i++)
         /* In this order: if a file fails, the next one of its name becomes usable. */
         if (attn__plugin_is_usable(plugins[i]) && attn__wanted_plugin(context, wanted, plugins[i], &reason))

@@ -67,13 +67,14 @@ bool attn__plugin_is_usable(const struct attn__plugin *plugin)
     return usable;
 }
 
-/* Loads a file that was admitted, and says how it went. */
-static void load(struct attn__plugin *plugin, bool admitted)
+/* Loads a file if it is admitted, and says how it went. */
+static void load(struct attn__plugin *plugin, bool named)
 {
     struct attn_context *context = plugin->context;
-    uint64_t start = attn__now();
+    const bool admitted = attn__policy_admit(plugin, named);
+    const uint64_t start = attn__now();
     attn__host_init(plugin);
-    bool done = admitted && attn__loader_load(plugin) == ATTN_OK;
+    const bool done = admitted && attn__loader_load(plugin) == ATTN_OK;
 
     pthread_mutex_lock(&context->lock);
     plugin->nanoseconds += attn__now() - start;
@@ -97,49 +98,19 @@ static void load(struct attn__plugin *plugin, bool admitted)
                        plugin->effects);
 }
 
-/* Takes those that nobody opens yet; the others are waited for. Under the lock. */
-static uint32_t claim(struct attn__plugin *const *plugins, uint32_t count, bool named,
-                      struct attn__plugin **mine)
-{
-    uint32_t claimed = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct attn__plugin *plugin = plugins[i];
-        if (named && plugin->state == ATTN__FAILED && plugin->reason == ATTN_REASON_QUARANTINED)
-            attn__plugin_reset(plugin);
-        if (plugin->state != ATTN__CLOSED || !may_open(plugin))
-            continue;
-        plugin->state = ATTN__OPENING;
-        mine[claimed++] = plugin;
-        attn__registry_resolve_duplicates(plugin->context); /* others of its name are duplicates now */
-    }
-    return claimed;
-}
-
-void attn__plugins_open(struct attn_context *context, struct attn__plugin *const *plugins, uint32_t count,
-                        bool named)
-{
-    struct attn__plugin *one = NULL, **mine = count > 1 ? calloc(count, sizeof *mine) : &one;
-    bool admitted_one = false, *admitted = count > 1 ? calloc(count, sizeof *admitted) : &admitted_one;
-    if (mine != NULL && admitted != NULL) { /* without memory each is opened when it is asked */
-        pthread_mutex_lock(&context->lock);
-        uint32_t claimed = claim(plugins, count, named, mine);
-        pthread_mutex_unlock(&context->lock);
-        if (claimed > 0)
-            attn__policy_admit(context, mine, admitted, claimed, named);
-        for (uint32_t i = 0; i < claimed; i++)
-            load(mine[i], admitted[i]);
-    }
-    if (count > 1) {
-        free(mine);
-        free(admitted);
-    }
-}
-
-int32_t attn__plugin_open(struct attn__plugin *plugin)
+int32_t attn__plugin_open(struct attn__plugin *plugin, bool named)
 {
     struct attn_context *context = plugin->context;
-    attn__plugins_open(context, &plugin, 1, false);
     pthread_mutex_lock(&context->lock);
+    if (named && plugin->state == ATTN__FAILED && plugin->reason == ATTN_REASON_QUARANTINED)
+        attn__plugin_reset(plugin);
+    if (plugin->state == ATTN__CLOSED && may_open(plugin)) {
+        plugin->state = ATTN__OPENING;
+        attn__registry_resolve_duplicates(context); /* others of its name are duplicates now */
+        pthread_mutex_unlock(&context->lock);
+        load(plugin, named);
+        pthread_mutex_lock(&context->lock);
+    }
     while (plugin->state == ATTN__OPENING)
         pthread_cond_wait(&context->changed, &context->lock);
     int32_t status = plugin->state == ATTN__OPEN ? ATTN_OK : ATTN_E_PLUGIN;
@@ -196,7 +167,7 @@ int32_t attn__plugin_ask_devices(struct attn__plugin *plugin)
 {
     struct attn_context *context = plugin->context;
     struct answer answer = {.count = 0};
-    int32_t status = attn__plugin_open(plugin);
+    int32_t status = attn__plugin_open(plugin, false);
     if (status != ATTN_OK)
         return status;
     pthread_mutex_lock(&context->lock);

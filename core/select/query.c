@@ -52,7 +52,7 @@ static int32_t find_backend(struct attn_context *context, const char *backend, s
                                      &reason)) {
         status = attn__fail(err, ATTN_E_UNSUPPORTED, reason, "backend", "%.80s: %s; %s", backend,
                             attn_reason_text(reason), attn_reason_advice(reason));
-    } else if (!attn__plugin_is_usable(plugin) || attn__plugin_open(plugin) != ATTN_OK) {
+    } else if (!attn__plugin_is_usable(plugin) || attn__plugin_open(plugin, false) != ATTN_OK) {
         status = fail_plugin(plugin, backend, err);
     } else {
         *out = attn__plugin_find(plugin, backend);

@@ -100,12 +100,12 @@ static bool ask_without_device(struct attn__selection *selection, struct attn__b
            attn__candidate_ask(candidate, selection->problems, selection->problem_count);
 }
 
-/* Asks one slot; false without memory. */
-static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot, uint32_t item)
+/* Everything about one slot, which may have been asked for by name; false without memory. */
+static bool ask_slot(struct attn__selection *selection, struct attn__slot *slot, uint32_t item, bool named)
 {
     slot->done = true;
     char text[160] = "";
-    for (int tries = 0; attn__plugin_open(slot->plugin) != ATTN_OK; tries++) {
+    for (int tries = 0; attn__plugin_open(slot->plugin, named) != ATTN_OK; tries++) {
         const uint32_t code = attn__plugin_reason(slot->plugin, text, sizeof text);
         if (code != 0)
             return list_refused(selection, slot, item, code, text);
@@ -135,32 +135,18 @@ static bool is_due(const struct attn__selection *selection, const struct attn__s
            attn__item_matches(name, slot->name);
 }
 
-/* Opens all files of a class at once, so that their probes run side by side. False without memory. */
-static bool open_class(struct attn__selection *selection, const char *name, uint32_t place)
-{
-    struct attn__plugin **plugins = calloc(selection->slot_count + (size_t)1, sizeof *plugins);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < selection->slot_count && plugins != NULL; i++)
-        if (is_due(selection, &selection->slots[i], name, place) &&
-            (count == 0 || plugins[count - 1] != selection->slots[i].plugin))
-            plugins[count++] = selection->slots[i].plugin;
-    if (count > 0)
-        attn__plugins_open(selection->context, plugins, count, !attn__same_name(name, "auto"));
-    free(plugins);
-    return plugins != NULL;
-}
-
 /* Every wanted slot up to a class. A file that fails frees the next one of its name, until then a duplicate.
  */
 static bool ask_class(struct attn__selection *selection, const char *name, uint32_t item, uint32_t place)
 {
-    bool fits = open_class(selection, name, place);
+    const bool named = !attn__same_name(name, "auto");
+    bool fits = true;
     for (uint32_t i = 0; fits && i < selection->slot_count; i++) {
         struct attn__slot *slot = &selection->slots[i];
         if (!is_due(selection, slot, name, place))
             continue;
         if (attn__plugin_is_usable(slot->plugin)) {
-            fits = ask_slot(selection, slot, item);
+            fits = ask_slot(selection, slot, item, named);
             continue;
         }
         char text[160];

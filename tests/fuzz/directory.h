@@ -9,11 +9,17 @@
 
 static char fuzz_directory_path[64];
 
-/* Fails if anything but the file of results is left: a temporary file must not stay. */
+/* The keys of results of which a target may leave files. */
+static const char fuzz_own_key[] = "0123456789abcdef0123456789abcdef";
+static const char fuzz_other_key[] = "fedcba9876543210fedcba9876543210";
+
+/* Fails if anything but their files is left: a temporary file must not stay. */
 static void fuzz_directory_remove(void)
 {
-    char name[80];
-    snprintf(name, sizeof name, "%s/results", fuzz_directory_path);
+    char name[100];
+    snprintf(name, sizeof name, "%s/%.16s", fuzz_directory_path, fuzz_own_key);
+    (void)unlink(name);
+    snprintf(name, sizeof name, "%s/%.16s", fuzz_directory_path, fuzz_other_key);
     (void)unlink(name);
     if (rmdir(fuzz_directory_path) != 0) {
         perror(fuzz_directory_path);

@@ -133,56 +133,58 @@ def problem():
 
 
 def results():
-    head = "libattn results 1\n"
     now = 1700000000
-    line = lambda key, outcome=1, number=0, since=now, step="finish", text="": "%s %d %d %d %s|%s\n" % (
+    line = lambda key=OTHER, outcome=1, number=0, since=now, step="finish", text="": "%s %d %d %d|%s|%s\n" % (
         key, outcome, number, since, step, text)
-    yield "good", head + line(OTHER)
-    yield "effects", head + line(OTHER, text="prints; starts threads")
-    yield "crashed", head + line(OTHER, 2, 11, now - 100, "entry")
-    yield "crashed-old", head + line(OTHER, 2, 11, now - 100000, "entry")
-    yield "timed-out", head + line(OTHER, 3, 0, now - 599, "dlopen")
-    yield "timed-out-old", head + line(OTHER, 3, 0, now - 601, "dlopen")
-    yield "exited", head + line(OTHER, 4, 7, now - 86400, "query")
-    yield "to-come", head + line(OTHER, 4, 7, now + 1, "query")
-    yield "own-key", head + line(KEY, 2, 6)
-    yield "two", head + line(OTHER) + line(KEY) + line("a" * 32, 2)
-    yield "same-twice", head + line(OTHER, 2, 11) + line(OTHER)
-    yield "many", head + "".join(line("%032x" % i, 1 + i % 4) for i in range(1, 300))
-    yield "long-text", head + line(OTHER, text="x" * 1000)
-    yield "long-step", head + line(OTHER, step="s" * 100)
-    yield "outcome-0", head + line(OTHER, 0)
-    yield "outcome-5", head + line(OTHER, 5)
-    yield "outcome-huge", head + line(OTHER, 99999999999999999999)
-    yield "since-huge", head + line(OTHER, 2, 0, 1 << 63)
-    yield "since-least", head + line(OTHER, 2, 0, -(1 << 63))
-    yield "no-bar", head + OTHER + " 1 0 1700000000 finish\n"
-    yield "key-short", head + line("abc")
-    yield "other-header", "libattn results 2\n" + line(OTHER)
-    yield "no-header", line(OTHER)
-    yield "no-end", (head + line(OTHER)).rstrip("\n")
-    yield "zeros", head + "\0" * 100
+    yield "good", line()
+    yield "effects", line(text="prints; starts threads")
+    yield "crashed", line(OTHER, 2, 11, now - 100, "entry")
+    yield "crashed-old", line(OTHER, 2, 11, now - 100000, "entry")
+    yield "timed-out", line(OTHER, 3, 0, now - 599, "load")
+    yield "timed-out-old", line(OTHER, 3, 0, now - 601, "load")
+    yield "exited", line(OTHER, 4, 7, now - 86400, "query")
+    yield "to-come", line(OTHER, 4, 7, now + 1, "query")
+    yield "other-key", line(KEY, 2, 6)
+    yield "two", line() + line(OTHER, 2)
+    yield "long-text", line(text="x" * 1000)
+    yield "most-text", line(text="x" * 159)
+    yield "long-step", line(step="s" * 100)
+    yield "most-step", line(step="s" * 23)
+    yield "step-space", line(step=" load")
+    yield "outcome-0", line(OTHER, 0)
+    yield "outcome-5", line(OTHER, 5)
+    yield "outcome-huge", line(OTHER, 99999999999999999999)
+    yield "since-huge", line(OTHER, 2, 0, 1 << 63)
+    yield "since-least", line(OTHER, 2, 0, -(1 << 63))
+    yield "no-bar", OTHER + " 1 0 1700000000 finish\n"
+    yield "one-bar", OTHER + " 1 0 1700000000|finish\n"
+    yield "key-short", line("abc")
+    yield "no-end", line().rstrip("\n")
+    yield "zeros", line() + "\0" * 100
     yield "empty", ""
 
 
 def probe():
-    good = "step dlopen\nstep entry\nstep query\nstep finish\ngood\nexit 0\n"
-    yield "good", good
-    yield "effects", "step dlopen\neffect prints\neffect changes the environment\ngood\nexit 0\n"
-    yield "crashed", "step entry\nsignal 11\n"
-    yield "crashed-after", "step finish\ngood\nsignal 6\n"
-    yield "exited", "step constructor\nexit 7\n"
-    yield "exited-0", "step constructor\nexit 0\n"
-    yield "refused", "step dlopen\nrefused\nexit 0\n"
+    """What the guard of a probe writes: one byte, then struct attn__result."""
+    def result(outcome, number=0, step=b"load", text=b""):
+        return b"\0" + struct.pack("<IIq24s160s", outcome, number, 0, step, text)
+    yield "good", result(1, step=b"exit")
+    yield "effects", result(1, step=b"exit", text=b"prints; changes the environment")
+    yield "crashed", result(2, 11)
+    yield "broken", result(2, text=b"query does not preserve the register rbx")
+    yield "timed-out", result(3)
+    yield "exited", result(4, 7)
+    yield "refused", result(0)
+    yield "unavailable", result(5, text=b"the second process of a probe cannot be started")
+    yield "outcome-6", result(6)
+    yield "outcome-huge", result(0xffffffff, 0xffffffff)
+    yield "no-end", result(1, step=b"s" * 24, text=b"t" * 160)
+    yield "control", result(2, 11, b"a\nb|c\x7f", b"\x1b[31m\n|x\n")
+    yield "step-space", result(2, 11, b" a")
     yield "silent", ""
-    yield "cut", "step dl"
-    yield "long-line", "effect " + "x" * 3000 + "\ngood\nexit 0\n"
-    yield "many-effects", "effect x\n" * 500 + "good\nexit 0\n"
-    yield "numbers", "signal 99999999999999999999\n"
-    yield "negative", "signal -1\n"
-    yield "exit-odd", "exit x\nexit\nexit 3x\n"
-    yield "zeros", "step a\0b\ngood\0\n" + good
-    yield "noise", "hello\n\n\nstep\neffect\n" + good
+    yield "begun", b"\0"
+    yield "cut", result(1)[:-1]
+    yield "more", result(1) + result(2)
 
 
 def log():

@@ -278,7 +278,7 @@ static int unwritable_cache(void)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/cache", home.path);
-    if (mkdir(path, 0700) != 0 || mkdir(malformed_path(&home, "cache/results"), 0700) != 0)
+    if (mkdir(path, 0700) != 0)
         return CHILD_NONE;
     if (getuid() == 0 && (chown(path, USER, USER) != 0 || !become_user()))
         return CHILD_NONE;

@@ -21,7 +21,7 @@ Test(policy, without_a_helper_files_from_elsewhere_are_refused)
 {
     struct world world;
     struct attn__plugin *plugin = open_world(&world);
-    cr_assert_neq(attn__plugin_open(plugin), ATTN_OK);
+    cr_assert_neq(attn__plugin_open(plugin, false), ATTN_OK);
     cr_assert_eq(plugin->reason, ATTN_REASON_PROBE_UNAVAILABLE);
     cr_assert_eq(plugin->stage, ATTN_STAGE_NOTE);
     cr_assert_not_null(strstr(plugin->text, "attn-probe"), "%s", plugin->text);
@@ -34,7 +34,7 @@ Test(policy, without_a_helper_files_that_came_with_the_library_load)
     struct world world;
     struct attn__plugin *plugin = open_world(&world);
     world.context->directories[0].origin = "libattn";
-    cr_assert_eq(attn__plugin_open(plugin), ATTN_OK, "%s", plugin->text);
+    cr_assert_eq(attn__plugin_open(plugin, false), ATTN_OK, "%s", plugin->text);
     cr_assert_eq(world_said(&world, "is loaded without a probe, for it came with libattn"), 1);
     world_close(&world);
 }
@@ -46,20 +46,18 @@ Test(policy, another_directory_whose_name_begins_alike_is_not_the_librarys)
     struct attn__directory *directory = &world.context->directories[0];
     directory->origin = "compiled-in";
     directory->path[strlen(directory->path) - 1] = '\0';
-    cr_assert_neq(attn__plugin_open(plugin), ATTN_OK);
+    cr_assert_neq(attn__plugin_open(plugin, false), ATTN_OK);
     cr_assert_eq(plugin->reason, ATTN_REASON_PROBE_UNAVAILABLE);
     world_close(&world);
 }
 
 Test(policy, a_helper_that_cannot_be_started_is_told)
 {
-    struct attn__probe probes[] = {{.path = "/tmp/a"}, {.path = "/tmp/b"}};
+    struct attn__result result;
     char *environment[] = {NULL};
-    attn__probe_run("/dev/null", environment, probes, 2);
-    for (int i = 0; i < 2; i++) {
-        cr_assert_eq(probes[i].result.outcome, ATTN__UNAVAILABLE);
-        cr_assert_not_null(strstr(probes[i].result.text, "/dev/null: "), "%s", probes[i].result.text);
-    }
+    attn__probe_run("/dev/null", environment, "/tmp/a", &result);
+    cr_assert_eq(result.outcome, ATTN__UNAVAILABLE);
+    cr_assert_not_null(strstr(result.text, "/dev/null: "), "%s", result.text);
 }
 
 /* ---------------------------------------------------------------- the directory of results */
@@ -126,12 +124,8 @@ Test(policy, a_directory_that_cannot_be_trusted_or_made_is_none)
 
 static const char some_key[] = "0123456789abcdef0123456789abcdef";
 
-static void store(const char *directory, const struct attn__result *result, int64_t now)
-{
-    struct attn__probe probe = {.result = *result};
-    memcpy(probe.key, some_key, sizeof probe.key);
-    attn__cache_store(directory, &probe, 1, now);
-}
+/* The file that a result of that key has. */
+static const char some_name[] = "0123456789abcdef";
 
 Test(policy, results_that_cannot_be_written_are_no_error)
 {
@@ -139,20 +133,14 @@ Test(policy, results_that_cannot_be_written_are_no_error)
     struct attn__result other;
     struct malformed malformed;
     malformed_create(&malformed);
-    store("/proc", &result, 60);
-    store(malformed_path(&malformed, "absent"), &result, 60);
+    attn__cache_store("/proc", some_key, &result);
+    attn__cache_store(malformed_path(&malformed, "absent"), some_key, &result);
     cr_assert_not(attn__cache_load("/proc", some_key, 60, &other));
     /* A directory stands where the file would go: the temporary one does not stay. */
-    cr_assert_eq(mkdir(malformed_path(&malformed, "results"), 0700), 0);
-    store(malformed.path, &result, 60);
-    cr_assert_eq(rmdir(malformed_path(&malformed, "results")), 0);
+    cr_assert_eq(mkdir(malformed_path(&malformed, some_name), 0700), 0);
+    attn__cache_store(malformed.path, some_key, &result);
+    cr_assert_eq(rmdir(malformed_path(&malformed, some_name)), 0);
     cr_assert_eq(rmdir(malformed.path), 0, "something was left");
-    /* A number that would overflow an age. */
-    const struct attn__result old = {.outcome = ATTN__CRASHED, .since = INT64_MIN};
-    const struct attn__result to_come = {.outcome = ATTN__CRASHED, .since = INT64_MAX};
-    cr_assert_not(attn__result_counts(&old, 60));
-    cr_assert_not(attn__result_counts(&to_come, 60));
-    cr_assert(attn__result_counts(&result, 60));
 }
 
 Test(policy, a_directory_of_another_user_is_not_used)
@@ -178,13 +166,15 @@ Test(policy, results_behind_a_link_are_not_read)
     const struct attn__result good = {.outcome = ATTN__GOOD, .since = 50, .step = "exit"};
     struct attn__result other;
     struct malformed malformed;
+    char target[256];
     malformed_create(&malformed);
     cr_assert_eq(mkdir(malformed_path(&malformed, "a"), 0700), 0);
     cr_assert_eq(mkdir(malformed_path(&malformed, "b"), 0700), 0);
-    store(malformed_path(&malformed, "a"), &good, 60);
+    attn__cache_store(malformed_path(&malformed, "a"), some_key, &good);
     cr_assert(attn__cache_load(malformed_path(&malformed, "a"), some_key, 60, &other));
-    cr_assert_eq(symlink(malformed_path(&malformed, "a/results"), malformed_path(&malformed, "b/results")),
-                 0);
+    snprintf(target, sizeof target, "%s/a/%s", malformed.path, some_name);
+    cr_assert_eq(chdir(malformed_path(&malformed, "b")), 0);
+    cr_assert_eq(symlink(target, some_name), 0);
     cr_assert_not(attn__cache_load(malformed_path(&malformed, "b"), some_key, 60, &other));
     malformed_remove(&malformed);
 }
@@ -211,25 +201,53 @@ Test(policy, the_key_is_of_everything_that_tells_a_file_from_another)
     world_close(&world);
 }
 
-static void remember(uint32_t outcome)
+Test(policy, results_count_for_their_time)
 {
-    const struct attn__result result = {.outcome = outcome, .since = 1000, .step = "load"};
-    store(NULL, &result, 1000);
+    struct attn__result result = {.outcome = ATTN__CRASHED, .since = 1000, .step = "load"}, out;
+    struct malformed malformed;
+    malformed_create(&malformed);
+    attn__cache_store(malformed.path, some_key, &result);
+    cr_assert(attn__cache_load(malformed.path, some_key, 1000 + 24 * 3600, &out));
+    cr_assert_not(attn__cache_load(malformed.path, some_key, 1001 + 24 * 3600, &out));
+    result.outcome = ATTN__TIMED_OUT;
+    attn__cache_store(malformed.path, some_key, &result);
+    cr_assert(attn__cache_load(malformed.path, some_key, 1600, &out));
+    cr_assert_not(attn__cache_load(malformed.path, some_key, 1601, &out));
+    cr_assert_not(attn__cache_load(malformed.path, some_key, 999, &out), "a time to come");
+    attn__cache_reset(malformed.path);
+    cr_assert_not(attn__cache_load(malformed.path, some_key, 1000, &out));
+    result.outcome = ATTN__GOOD;
+    attn__cache_store(malformed.path, some_key, &result);
+    attn__cache_reset(malformed.path);
+    cr_assert(attn__cache_load(malformed.path, some_key, 1000 + 1000 * 24 * 3600, &out));
+    malformed_remove(&malformed);
 }
 
-Test(policy, what_this_process_remembers_counts_as_long_as_in_the_file)
+Test(policy, another_version_of_a_file_takes_the_place_of_the_first)
 {
+    static const char other_key[] = "0123456789abcdef0000000000000000";
+    const struct attn__result good = {.outcome = ATTN__GOOD, .since = 50, .step = "exit", .text = "prints"};
     struct attn__result out;
-    remember(ATTN__CRASHED);
-    cr_assert(attn__cache_load(NULL, some_key, 1000 + 24 * 3600, &out));
-    cr_assert_not(attn__cache_load(NULL, some_key, 1001 + 24 * 3600, &out));
-    remember(ATTN__TIMED_OUT);
-    cr_assert(attn__cache_load(NULL, some_key, 1600, &out));
-    cr_assert_not(attn__cache_load(NULL, some_key, 1601, &out));
-    cr_assert_not(attn__cache_load(NULL, some_key, 999, &out), "a time to come");
-    attn__cache_reset(NULL);
-    cr_assert_not(attn__cache_load(NULL, some_key, 1000, &out));
-    remember(ATTN__GOOD);
-    attn__cache_reset(NULL);
-    cr_assert(attn__cache_load(NULL, some_key, 1000 + 1000 * 24 * 3600, &out));
+    struct malformed malformed;
+    malformed_create(&malformed);
+    attn__cache_store(malformed.path, some_key, &good);
+    cr_assert_not(attn__cache_load(malformed.path, other_key, 60, &out));
+    attn__cache_store(malformed.path, other_key, &good);
+    cr_assert(attn__cache_load(malformed.path, other_key, 60, &out));
+    cr_assert_str_eq(out.text, "prints");
+    cr_assert_not(attn__cache_load(malformed.path, some_key, 60, &out));
+    malformed_remove(&malformed);
+}
+
+Test(policy, a_number_that_would_overflow_an_age_is_old)
+{
+    struct attn__result result = {.outcome = ATTN__CRASHED, .since = INT64_MIN}, out;
+    struct malformed malformed;
+    malformed_create(&malformed);
+    attn__cache_store(malformed.path, some_key, &result);
+    cr_assert_not(attn__cache_load(malformed.path, some_key, 60, &out));
+    result.since = INT64_MAX;
+    attn__cache_store(malformed.path, some_key, &result);
+    cr_assert_not(attn__cache_load(malformed.path, some_key, 60, &out));
+    malformed_remove(&malformed);
 }

@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "plugin/probe/probe.h"
@@ -14,7 +13,6 @@
 void attn__policy_reset(struct attn_context *context)
 {
     char directory[PATH_MAX];
-    attn__cache_reset(NULL);
     if (attn__cache_directory(&context->env, directory, sizeof directory))
         attn__cache_reset(directory);
 }
@@ -115,68 +113,39 @@ static bool admit(struct attn__plugin *plugin, const struct attn__result *result
 
 /* ---------------------------------------------------------------- probing */
 
-/* Probes files at once. */
-static void probe_all(const struct attn_context *context, struct attn__probe *probes, uint32_t count)
+static void probe(const struct attn__plugin *plugin, struct attn__result *result)
 {
+    const struct attn_context *context = plugin->context;
     char helper[PATH_MAX];
     /* Who raised the privileges of this process must not steer a child that has them too. */
     char *nothing[] = {NULL};
-    if (attn__probe_find_helper(helper, sizeof helper)) {
-        attn__probe_run(helper, context->env.elevated ? nothing : context->env.environment, probes, count);
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        probes[i].result = (struct attn__result){.outcome = ATTN__UNAVAILABLE,
-                                                 .text = "the program attn-probe is not where libattn is"};
-}
-
-/* `order` has room for the numbers of those that must be probed. */
-static void admit_probed(struct attn_context *context, struct attn__probe *probes, uint32_t *order,
-                         struct attn__plugin *const *plugins, bool *admitted, uint32_t count, bool named)
-{
-    const bool always = strcmp(attn__env_get(&context->env, ATTN__VAR_ATTN_PROBE), "always") == 0;
-    const int64_t now = (int64_t)time(NULL);
-    char path[PATH_MAX];
-    const char *directory = attn__cache_directory(&context->env, path, sizeof path) ? path : NULL;
-    uint32_t unknown = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct attn__probe *probe = &probes[unknown];
-        *probe = (struct attn__probe){.path = plugins[i]->path};
-        attn__cache_key(plugins[i], probe->key);
-        bool kept =
-            !always && (attn__cache_load(NULL, probe->key, now, &probe->result) ||
-                        (directory != NULL && attn__cache_load(directory, probe->key, now, &probe->result)));
-        /* Who names a plugin wants it probed, whatever happened before. */
-        if (kept && !(named && probe->result.outcome != ATTN__GOOD))
-            admitted[i] = admit(plugins[i], &probe->result, true);
-        else
-            order[unknown++] = i;
-    }
-    if (unknown == 0)
-        return;
-    probe_all(context, probes, unknown);
-    attn__cache_store(NULL, probes, unknown, now);
-    if (directory != NULL)
-        attn__cache_store(directory, probes, unknown, now);
-    for (uint32_t i = 0; i < unknown; i++) {
-        attn__log_line(&context->log, ATTN_LOG_DEBUG, "probe", "%s: probed, outcome %u", probes[i].path,
-                       probes[i].result.outcome);
-        admitted[order[i]] = admit(plugins[order[i]], &probes[i].result, false);
-    }
-}
-
-void attn__policy_admit(struct attn_context *context, struct attn__plugin *const *plugins, bool *admitted,
-                        uint32_t count, bool named)
-{
-    const char *mode = attn__env_get(&context->env, ATTN__VAR_ATTN_PROBE);
-    const bool never = context->check_call != NULL || strcmp(mode, "never") == 0;
-    struct attn__probe *probes = never ? NULL : calloc(count, sizeof *probes);
-    uint32_t *order = never ? NULL : calloc(count, sizeof *order);
-    if (probes != NULL && order != NULL)
-        admit_probed(context, probes, order, plugins, admitted, count, named);
+    if (attn__probe_find_helper(helper, sizeof helper))
+        attn__probe_run(helper, context->env.elevated ? nothing : context->env.environment, plugin->path,
+                        result);
     else
-        for (uint32_t i = 0; i < count; i++)
-            admitted[i] = never || admit_unprobed(plugins[i], "no memory");
-    free(order);
-    free(probes);
+        *result = (struct attn__result){.outcome = ATTN__UNAVAILABLE,
+                                        .text = "the program attn-probe is not where libattn is"};
+}
+
+bool attn__policy_admit(struct attn__plugin *plugin, bool named)
+{
+    struct attn_context *context = plugin->context;
+    const char *mode = attn__env_get(&context->env, ATTN__VAR_ATTN_PROBE);
+    char directory[PATH_MAX], key[ATTN__KEY_SIZE];
+    struct attn__result result;
+    if (context->check_call != NULL || strcmp(mode, "never") == 0)
+        return true;
+    attn__cache_key(plugin, key);
+    const bool keeps = attn__cache_directory(&context->env, directory, sizeof directory);
+    const bool kept = keeps && strcmp(mode, "always") != 0 &&
+                      attn__cache_load(directory, key, (int64_t)time(NULL), &result);
+    /* Who names a plugin wants it probed, whatever happened before. */
+    if (kept && !(named && result.outcome != ATTN__GOOD))
+        return admit(plugin, &result, true);
+    probe(plugin, &result);
+    attn__log_line(&context->log, ATTN_LOG_DEBUG, "probe", "%s: probed, outcome %u", plugin->path,
+                   result.outcome);
+    if (keeps)
+        attn__cache_store(directory, key, &result);
+    return admit(plugin, &result, false);
 }

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * attn-probe FILE: leads one plugin through a short life and tells descriptor 3 how it went.
- *
- * Lines: "cannot WHY" if no worker could be started, else "worker N" with its process; "step NAME" before
- * each part of the life; "broken TEXT" if a function broke the calling convention; "effect TEXT" for each
- * side effect on the process; "good" after the whole life, or "refused" if linker or tables refused it; last,
- * from the guard, "signal N" or "exit N" for the end of the worker. Run by libattn alone; opens no driver of
- * an accelerator.
+ * attn-probe FILE: leads one plugin through a short life, and tells descriptor 3 how it went: one byte when
+ * it begins, then a struct attn__result. A guard watches the worker in which the plugin lives, and shares a
+ * page of memory with it. Run by libattn alone; opens no driver of an accelerator.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plugin/probe/call-check.h"
@@ -48,21 +47,29 @@ const char *__tsan_default_options(void)
     return CRASHES;
 }
 
-static void say(const char *word, const char *text)
-{
-    char line[256];
-    int length = snprintf(line, sizeof line, "%s%s%s\n", word, text[0] != '\0' ? " " : "", text);
+/* What the worker says: in memory that the guard shares, so that it is there when the worker is not. */
+static struct attn__result *said;
 
-    if (length >= (int)sizeof line) {
-        length = (int)sizeof line - 1;
-        line[length - 1] = '\n';
-    }
-    for (int at = 0; at < length;) {
-        ssize_t count = write(ATTN__PROBE_FD, line + at, (size_t)(length - at));
-        if (count < 0 && errno != EINTR)
-            return;
-        at += count > 0 ? (int)count : 0;
-    }
+static void begin_step(const char *name)
+{
+    /* Who closes what is not his own ends in the step that did it. */
+    if (fcntl(STDOUT_FILENO, F_GETFD) < 0)
+        _exit(1);
+    snprintf(said->step, sizeof said->step, "%s", name);
+}
+
+static void add_effect(const char *text)
+{
+    said->text[sizeof said->text - 1] = '\0';
+    const size_t used = strlen(said->text);
+    snprintf(said->text + used, sizeof said->text - used, "%s%s", used > 0 ? "; " : "", text);
+}
+
+static void tell_broken(const char *text)
+{
+    said->outcome = ATTN__CRASHED;
+    snprintf(said->text, sizeof said->text, "%s", text);
+    _exit(1);
 }
 
 static void limit(__rlimit_resource_t resource, rlim_t most)
@@ -110,20 +117,20 @@ static void use(const struct attn__backend *backend, const struct attn_device *d
     ATTN_INIT(&err);
     ATTN_INIT(&sizes);
     ATTN_INIT(&shape);
-    say("step", "open");
+    begin_step("open");
     if (backend->table.open(backend->plugin->instance, device, NULL, &impl, &err) != ATTN_OK || impl == NULL)
         return;
-    say("step", "plan");
+    begin_step("plan");
     if (backend->plan.create(impl, problem, &plan, &err) == ATTN_OK && plan != NULL) {
         (void)backend->plan.sizes(plan, &sizes);
         backend->plan.destroy(plan);
     }
-    say("step", "kv");
+    begin_step("kv");
     (void)backend->kv.shape(impl, problem, 4, &shape, &err);
-    say("step", "memory");
+    begin_step("memory");
     if (backend->memory.alloc(impl, 4096, &buffer, &err) == ATTN_OK && buffer.data != NULL)
         backend->memory.free(impl, &buffer);
-    say("step", "close");
+    begin_step("close");
     backend->table.close(impl);
 }
 
@@ -136,37 +143,26 @@ static void live(struct attn__plugin *plugin)
 
     if (attn_problem_parse(text, &problem, NULL) != ATTN_OK)
         return;
-    say("step", "axes");
+    begin_step("axes");
     for (uint32_t i = 0; i < plugin->backend_count; i++)
         (void)plugin->backends[i].table.axes(plugin->instance, &axes, &count);
-    say("step", "query");
+    begin_step("query");
     for (uint32_t i = 0; i < plugin->backend_count; i++)
         (void)ask(&plugin->backends[i], NULL, &problem);
     if (plugin->note.device_class < ATTN_CLASS_CPU)
         return; /* no driver of an accelerator is opened for a probe */
-    say("step", "get_devices");
+    begin_step("get_devices");
     if (attn__plugin_ask_devices(plugin) != ATTN_OK)
         return;
     for (uint32_t i = 0; i < plugin->backend_count; i++)
         for (uint32_t d = 0; d < plugin->device_count; d++) {
-            say("step", "query");
+            begin_step("query");
             if (ask(&plugin->backends[i], &plugin->devices[d].device, &problem))
                 use(&plugin->backends[i], &plugin->devices[d].device, &problem);
         }
 }
 
 /* ---------------------------------------------------------------- the worker */
-
-static void tell_effect(const char *text)
-{
-    say("effect", text);
-}
-
-static void tell_broken(const char *text)
-{
-    say("broken", text);
-    _exit(1);
-}
 
 /* Never returns. Destructors are part of the probe: the host runs them too, at its end. */
 static void work(const char *path)
@@ -186,35 +182,65 @@ static void work(const char *path)
     context->check_call = call_check_add;
     struct attn__plugin *plugin = attn__plugin_create(context, path);
     side_effects_begin();
-    say("step", "load");
+    begin_step("load");
     fence_begin(plugin != NULL ? plugin->memory : 0);
-    bool opened = plugin != NULL && attn__plugin_open(plugin) == ATTN_OK;
+    bool opened = plugin != NULL && attn__plugin_open(plugin, false) == ATTN_OK;
     fence_end();
     if (opened) {
         live(plugin);
-        say("step", "finish");
+        begin_step("finish");
     }
     attn__plugin_destroy(plugin);
-    say("step", "after finish");
+    begin_step("after finish");
     if (opened)
-        side_effects_end(tell_effect);
-    say(opened ? "good" : "refused", "");
+        side_effects_end(add_effect);
+    said->outcome = opened ? ATTN__GOOD : ATTN__NO_RESULT;
     if (!opened)
         _exit(0);
-    say("step", "exit");
+    begin_step("exit");
     exit(0);
 }
 
 /* ---------------------------------------------------------------- the guard */
 
-static volatile sig_atomic_t worker;
-
-/* The host asks for the end, or it is gone and time is up. */
-static void end_worker(int number)
+/* Whether the worker wants to go on but the machine gives it no time: that is no fault of the plugin. */
+static bool is_starved(pid_t worker)
 {
-    (void)number;
-    if (worker > 0)
-        (void)kill((pid_t)worker, SIGKILL);
+    char path[64], text[512], state = 0;
+    unsigned long user = 0, kernel = 0;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)worker);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    const char *name_end = strrchr(text, ')');
+    if (name_end == NULL || sscanf(name_end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                                   &state, &user, &kernel) != 3)
+        return false;
+    const uint64_t tick = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
+    return (state == 'R' || state == 'D') && (user + kernel) * tick < ATTN__PROBE_DEADLINE_NS / 2;
+}
+
+/* Waits for the end of the worker, or brings it about. False if its time was up. */
+static bool wait_for(pid_t worker, int *status)
+{
+    const struct timespec moment = {0, 1000000};
+    const uint64_t start = attn__now();
+    uint64_t deadline = start + ATTN__PROBE_DEADLINE_NS;
+    while (waitpid(worker, status, WNOHANG) == 0) {
+        const uint64_t now = attn__now();
+        if (now >= deadline) {
+            if (now - start >= ATTN__PROBE_DEADLINES * ATTN__PROBE_DEADLINE_NS || !is_starved(worker)) {
+                (void)kill(worker, SIGKILL);
+                (void)waitpid(worker, status, 0);
+                return false;
+            }
+            deadline = now + ATTN__PROBE_DEADLINE_NS / 8;
+        }
+        nanosleep(&moment, NULL);
+    }
+    return true;
 }
 
 /* A child of this process, or 0. */
@@ -244,33 +270,46 @@ static bool end_others(void)
     return any;
 }
 
-/* Watches the worker; the host hears of its end from here. */
-static void guard(const sigset_t *asked)
+/* Watches the worker, and judges its end. */
+static void guard(pid_t worker)
 {
-    const struct sigaction action = {.sa_handler = end_worker};
-    char number[16];
-    int status;
-
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGALRM, &action, NULL);
-    sigprocmask(SIG_UNBLOCK, asked, NULL);
-    snprintf(number, sizeof number, "%ld", (long)worker);
-    say("worker", number);
-    alarm(6 * (unsigned)(ATTN__PROBE_DEADLINE_NS / 1000000000)); /* should the host be gone */
-    while (waitpid((pid_t)worker, &status, 0) < 0)
-        if (errno != EINTR)
-            return;
-    worker = 0;
+    int status = 0;
+    const bool in_time = wait_for(worker, &status);
     if (end_others())
-        say("effect", "leaves a child process");
-    snprintf(number, sizeof number, "%d", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    say(WIFSIGNALED(status) ? "signal" : "exit", number);
+        add_effect("leaves a child process");
+    if (!in_time) {
+        said->outcome = ATTN__TIMED_OUT;
+    } else if (WIFSIGNALED(status)) {
+        said->outcome = ATTN__CRASHED;
+        said->number = (uint32_t)WTERMSIG(status);
+    } else if (WEXITSTATUS(status) != 0 && said->outcome != ATTN__CRASHED) {
+        said->outcome = ATTN__EXITED;
+        said->number = (uint32_t)WEXITSTATUS(status);
+    }
+}
+
+/* Starts the worker, whose end without a word is an exit, and guards it. */
+static void run(const char *path)
+{
+    said->outcome = ATTN__EXITED;
+    const pid_t worker = fork();
+    if (worker < 0) {
+        said->outcome = ATTN__UNAVAILABLE;
+        snprintf(said->text, sizeof said->text, "the second process of a probe cannot be started: %s",
+                 strerrordesc_np(errno));
+        return;
+    }
+    if (worker == 0) {
+        close(ATTN__PROBE_FD);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)setpgid(0, 0); /* a plugin may kill its group, and not the guard */
+        work(path);
+    }
+    guard(worker);
 }
 
 int main(int argc, char **argv)
 {
-    sigset_t asked;
-
     if (argc != 2) {
         fprintf(stderr,
                 "attn-probe: a part of libattn that probes one plugin file; run attn-info why FILE\n");
@@ -280,21 +319,9 @@ int main(int argc, char **argv)
     limit(RLIMIT_DATA, DATA_MOST);
     limit(RLIMIT_FSIZE, FILE_MOST); /* what it prints goes into memory */
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    /* Not before the guard is ready to end its worker. */
-    sigemptyset(&asked);
-    sigaddset(&asked, SIGTERM);
-    sigprocmask(SIG_BLOCK, &asked, NULL);
-    worker = fork();
-    if (worker < 0) {
-        say("cannot", strerrordesc_np(errno));
+    said = mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (said == MAP_FAILED || write(ATTN__PROBE_FD, "", 1) != 1)
         return 1;
-    }
-    if (worker == 0) {
-        sigprocmask(SIG_UNBLOCK, &asked, NULL);
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)setpgid(0, 0); /* a plugin may kill its group, and not the guard */
-        work(argv[1]);
-    }
-    guard(&asked);
-    return 0;
+    run(argv[1]);
+    return write(ATTN__PROBE_FD, said, sizeof *said) == (ssize_t)sizeof *said ? 0 : 1;
 }

@@ -2,10 +2,10 @@
 /*
  * Probes of plugin files in child processes.
  *
- * policy.c decides which files are probed, cache.c keeps the results of earlier probes, probe.c starts the
- * children and listens, and probe-main.c is the program that they run: a guard that watches a worker, and the
- * worker that leads the plugin through one short life. The host only reads what the guard writes, so neither
- * a host that ignores SIGCHLD nor one that reaps every child disturbs it.
+ * policy.c decides which files are probed, cache.c keeps the results of earlier probes, probe.c starts a
+ * child and reads what it says, and probe-main.c is the program that it runs: a guard that watches a worker,
+ * and the worker that leads the plugin through one short life. The host only reads what the guard writes, so
+ * neither a host that ignores SIGCHLD nor one that reaps every child disturbs it.
  */
 #ifndef ATTN_PLUGIN_PROBE_H
 #define ATTN_PLUGIN_PROBE_H
@@ -14,9 +14,11 @@
 
 /* ---------------------------------------------------------------- probe.c */
 
+/* A machine that is too busy to probe a plugin gives it so many deadlines instead of one. */
 #define ATTN__PROBE_DEADLINE_NS UINT64_C(2000000000)
+#define ATTN__PROBE_DEADLINES   5
 
-/* Where the children write to. */
+/* Where the guard writes to: one byte when it begins, and the result at the end. */
 #define ATTN__PROBE_FD 3
 
 enum attn__outcome {
@@ -36,49 +38,40 @@ struct attn__result {
     char text[160];   /* good: its side effects, or ""; unavailable: why; convention: what was broken */
 };
 
-/* Bytes of a key with its end: everything that a result depends on, hashed. */
-enum { ATTN__KEY_SIZE = 33 };
-
-/* The probe of one file. */
-struct attn__probe {
-    const char *path;
-    char key[ATTN__KEY_SIZE];
-    struct attn__result result;
-};
-
 /*
- * Probes `count` files, many at once, and fills their results. `helper` is the path of attn-probe,
- * `environment` is what the children get. Each takes at most the deadline, whatever it does, unless the
- * machine gives it no time.
+ * Probes one file. `helper` is the path of attn-probe, `environment` is what it gets. Takes at most the
+ * deadline, whatever the file does, unless the machine gives it no time.
  */
-void attn__probe_run(const char *helper, char *const *environment, struct attn__probe *probes,
-                     uint32_t count);
+void attn__probe_run(const char *helper, char *const *environment, const char *path,
+                     struct attn__result *result);
 /* Path of the helper that belongs to this library. False if there is none. */
 bool attn__probe_find_helper(char *path, size_t size);
 
-/* ---------------------------------------------------------------- cache.c: directory NULL is memory */
+/* ---------------------------------------------------------------- cache.c */
+
+/* Bytes of a key with its end: a hash of path and host, which names the file of a result, and one of
+ * everything else that the result depends on. */
+enum { ATTN__KEY_SIZE = 33 };
 
 void attn__cache_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE]);
-/* The directory of the cache; false if there is none that may be trusted, and only memory keeps results. */
+/* The directory of the cache; false if there is none that may be trusted, and no result is kept. */
 bool attn__cache_directory(const struct attn__env *env, char *path, size_t size);
-/* True if a result is kept and still counts at `now` (seconds of the epoch). */
+/* True if a result is kept and still counts at `now` (seconds of the epoch): a good one for ever, for its key
+ * guards it; a bad one a day, or ten minutes after a hang. */
 bool attn__cache_load(const char *directory, const char *key, int64_t now, struct attn__result *out);
-/* Good results count for ever, for their key guards them; bad ones a day, or ten minutes after a hang. */
-bool attn__result_counts(const struct attn__result *result, int64_t now);
-/* Keeps results, beside those that others have kept; what no longer counts is dropped. */
-void attn__cache_store(const char *directory, const struct attn__probe *probes, uint32_t count, int64_t now);
+/* Keeps a result, in the place of the one that the same path had before. */
+void attn__cache_store(const char *directory, const char *key, const struct attn__result *result);
 /* Drops every bad result. */
 void attn__cache_reset(const char *directory);
 
 /* ---------------------------------------------------------------- policy.c */
 
 /*
- * Says for each of `count` files whether it may be loaded; the record of one that may not says why. `named`:
- * somebody asked for them by name, so that bad results of earlier probes do not count.
+ * Says whether a file may be loaded; the record of one that may not says why. `named`: somebody asked for it
+ * by name, so that a bad result of an earlier probe does not count.
  */
-void attn__policy_admit(struct attn_context *context, struct attn__plugin *const *plugins, bool *admitted,
-                        uint32_t count, bool named);
-/* Forgets every bad result, in memory and in the cache. */
+bool attn__policy_admit(struct attn__plugin *plugin, bool named);
+/* Forgets every bad result. */
 void attn__policy_reset(struct attn_context *context);
 
 #endif
