@@ -2,8 +2,8 @@
 /*
  * What the files of libattn share: the objects behind the handles, and the calls from one file to another.
  *
- * The folder plugin/ leads from the search path to an open plugin: path.c finds a file, elfnote.c reads its
- * note, registry.c keeps it; when somebody wants it, policy.c has it probed in a child process, loader.c
+ * The folder plugin/ leads from the search path to an open plugin: scan.c finds a file, elfnote.c reads its
+ * note, registry.c keeps it; when somebody wants it, probe.c has it probed in a child process, loader.c
  * loads it and negotiate.c copies its tables. select.c asks it. Strings that records point to live in the
  * object that holds the record.
  */
@@ -100,15 +100,16 @@ void attn__log_line(struct attn__log *log, uint32_t level, const char *subsystem
 void attn__log_once(struct attn__log *log, uint32_t level, const char *subsystem, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* ---------------------------------------------------------------- path.c: where plugins are looked for */
+/* ---------------------------------------------------------------- scan.c: where plugins are looked for */
 
 struct attn__directory {
     char *path;
     const char *origin;
+    bool own; /* of libattn itself */
     uint32_t reason;
     uint32_t group_writable;
-    char *text;
-    uint64_t device_id, inode; /* 0: not known */
+    char text[512];
+    uint64_t device_id, inode; /* 0: it could not be judged */
 };
 
 /* The directories in the search order of docs/operator.md. Missing ones are listed too, with a reason. */
@@ -134,15 +135,28 @@ struct attn__backend {
     const char *flavour; /* behind the slash of the name */
 };
 
+/* ---------------------------------------------------------------- ask.c */
+
+/* The backend's query, and what holds for all backends of ROCm. Problems are resolved. */
+int32_t attn__ask_backend(const struct attn__backend *entry, const struct attn_device *device,
+                          const struct attn_problem *problem, struct attn_query *query);
+/* Encoders and cross-attention on ROCm. */
+bool attn__hip_refuses(const struct attn__backend *entry, uint32_t type);
+
+/* What tells a file from another, and a version of it from the next one. */
+struct attn__identity {
+    uint64_t device, inode, size;
+    int64_t mtime_ns, ctime_ns; /* the last one changes with a file's names too */
+};
+
 /* One file. Address stable for the context's life. */
 struct attn__plugin {
     struct attn_context *context;
     char *path;
-    /* Of the file when its note was read; loading compares with them. */
-    uint64_t device_id, inode, size;
-    int64_t mtime_ns, ctime_ns;
-    uint64_t memory; /* bytes of address space when loaded */
-    bool vanished;   /* not found by the last scan */
+    struct attn__identity identity; /* when its note was read: what loading compares with */
+    uint64_t memory;                /* bytes of address space that it takes */
+    bool own;                       /* came with libattn */
+    bool vanished;                  /* not found by the last scan */
 
     /* Written under context->lock. */
     uint32_t stage; /* enum attn_stage */
@@ -217,7 +231,7 @@ int32_t attn__plugin_open(struct attn__plugin *plugin, bool named);
 /* Lists devices once (opens first). ATTN_OK even without devices: see device_reason. */
 int32_t attn__plugin_ask_devices(struct attn__plugin *plugin);
 
-/* ---------------------------------------------------------------- plugin/loader.c, negotiate.c, host.c */
+/* ---------------------------------------------------------------- plugin/loader.c, negotiate.c */
 
 /* dlopen, ownership check of the entry symbol, entry, negotiate. Called once by attn__plugin_open, no lock.
  */

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "plugin/loader.h"
@@ -14,48 +13,31 @@ typedef int32_t (*entry_fn)(const struct attn_host *host, const struct attn_plug
                             struct attn_error *err);
 
 #define REFUSE(plugin, stage, reason, ...)                                                                   \
-    (attn__plugin_tell((plugin), (stage), (reason), __VA_ARGS__), ATTN_E_PLUGIN)
+    (attn__plugin_tell((plugin), ATTN_STAGE_##stage, ATTN_REASON_##reason, __VA_ARGS__), ATTN_E_PLUGIN)
 
 /*
  * What this process has loaded: the linker gives an old image again when a path is opened after its file was
- * replaced. Images stay (RTLD_NODELETE), so the list only grows, by one per plugin file. Under the shared
+ * replaced. Images stay (RTLD_NODELETE); what is loaded after so many is not remembered. Under the shared
  * lock.
  */
 static struct image {
-    struct image *next;
     const struct link_map *map;
-    uint64_t device_id, inode, size;
-    int64_t mtime_ns;
-} * images;
+    struct attn__identity identity;
+} images[256];
+static unsigned image_count;
 
-/* A copy of the library that is closed again leaves nothing behind. */
-__attribute__((destructor)) static void forget_images(void)
-{
-    attn__shared_lock();
-    for (struct image *image = images, *next; image != NULL; image = next) {
-        next = image->next;
-        free(image);
-    }
-    images = NULL;
-    attn__shared_unlock();
-}
-
-/* True if the image is of the file in the record. One that is new is remembered; without memory it is not. */
+/* True if the image is of the file in the record. One that is new is remembered. */
 static bool is_image_of(const struct link_map *map, const struct attn__plugin *plugin)
 {
-    bool same = true;
-    struct image *image;
+    unsigned i = 0;
     attn__shared_lock();
-    for (image = images; image != NULL && image->map != map; image = image->next)
-        continue;
-    if (image != NULL) {
-        same = image->device_id == plugin->device_id && image->inode == plugin->inode &&
-               image->size == plugin->size && image->mtime_ns == plugin->mtime_ns;
-    } else if ((image = calloc(1, sizeof *image)) != NULL) {
-        *image =
-            (struct image){images, map, plugin->device_id, plugin->inode, plugin->size, plugin->mtime_ns};
-        images = image;
-    }
+    while (i < image_count && images[i].map != map)
+        i++;
+    if (i == image_count && i < sizeof images / sizeof images[0])
+        images[image_count++] = (struct image){map, plugin->identity};
+    /* It may have got another name, but no other content. */
+    const bool same = i == image_count || memcmp(&images[i].identity, &plugin->identity,
+                                                 offsetof(struct attn__identity, ctime_ns)) == 0;
     attn__shared_unlock();
     return same;
 }
@@ -80,20 +62,18 @@ static int32_t refuse_linker(struct attn__plugin *plugin, const char *words)
         pthread_mutex_lock(&plugin->context->lock);
         memcpy(plugin->library, library, sizeof library);
         pthread_mutex_unlock(&plugin->context->lock);
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_MISSING_LIBRARY,
-                      "plugin %s needs the library %s, which is not found", plugin->note.name, library);
+        return REFUSE(plugin, NOTE, MISSING_LIBRARY, "plugin %s needs the library %s, which is not found",
+                      plugin->note.name, library);
     }
     const char *symbol = strstr(words, "undefined symbol: ");
     if (symbol != NULL)
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_UNDEFINED_SYMBOL,
-                      "plugin %s needs the symbol %s, which no library has", plugin->note.name,
-                      symbol + strlen("undefined symbol: "));
+        return REFUSE(plugin, NOTE, UNDEFINED_SYMBOL, "plugin %s needs the symbol %s, which no library has",
+                      plugin->note.name, symbol + strlen("undefined symbol: "));
     if (strstr(words, "static TLS") != NULL)
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_STATIC_TLS,
+        return REFUSE(plugin, NOTE, STATIC_TLS,
                       "plugin %s needs static thread-local storage, of which no more is left",
                       plugin->note.name);
-    return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_DLOPEN_FAILED, "plugin %s cannot be loaded: %s",
-                  plugin->note.name, words);
+    return REFUSE(plugin, NOTE, DLOPEN_FAILED, "plugin %s cannot be loaded: %s", plugin->note.name, words);
 }
 
 /* The file must be the one whose note was read, before it is loaded and after. */
@@ -101,49 +81,13 @@ static int32_t check_file(struct attn__plugin *plugin, const char *when)
 {
     struct stat status;
     if (stat(plugin->path, &status) != 0)
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_CHANGED_WHILE_LOADING,
-                      "%s cannot be read any more %s: %s", plugin->path, when, strerrordesc_np(errno));
+        return REFUSE(plugin, NOTE, CHANGED_WHILE_LOADING, "%s cannot be read any more %s: %s", plugin->path,
+                      when, strerrordesc_np(errno));
     if (!attn__plugin_is_same(plugin, &status))
         return REFUSE(
-            plugin, ATTN_STAGE_NOTE, ATTN_REASON_CHANGED_WHILE_LOADING,
+            plugin, NOTE, CHANGED_WHILE_LOADING,
             "%s is not the file any more whose note was read: it changed %s; rescan the directories",
             plugin->path, when);
-    return ATTN_OK;
-}
-
-/* Search for the note of one image among all. */
-struct search {
-    const struct link_map *map;
-    struct attn_note note;
-    uint32_t count;
-};
-
-static int find_note(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    struct search *search = arg;
-    (void)size;
-    if (info->dlpi_addr != search->map->l_addr || strcmp(info->dlpi_name, search->map->l_name) != 0)
-        return 0;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type == PT_NOTE && !attn__note_is_covered(info->dlpi_phdr, info->dlpi_phnum, i) &&
-            !attn__note_find((const unsigned char *)(info->dlpi_addr + p->p_vaddr), p->p_memsz, p->p_align,
-                             &search->note, &search->count))
-            return 1;
-    }
-    return 1;
-}
-
-static int32_t check_image(struct attn__plugin *plugin, const struct link_map *map)
-{
-    struct search search = {.map = map};
-    if (!is_image_of(map, plugin))
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_REPLACED_AFTER_LOADING,
-                      "%s was replaced; this process has loaded its old version", plugin->path);
-    dl_iterate_phdr(find_note, &search);
-    if (memcmp(&search.note, &plugin->note, sizeof search.note) != 0)
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_NOTE_MISMATCH,
-                      "the note of %s in memory is not the one that was read from the file", plugin->path);
     return ATTN_OK;
 }
 
@@ -159,12 +103,12 @@ static int32_t find_entry(struct attn__plugin *plugin, const struct link_map *ma
 {
     void *symbol = dlsym(plugin->handle, ATTN_PLUGIN_ENTRY_SYMBOL);
     if (symbol == NULL)
-        return REFUSE(plugin, ATTN_STAGE_LOADED, ATTN_REASON_NO_ENTRY, "plugin %s does not export %s",
-                      plugin->note.name, ATTN_PLUGIN_ENTRY_SYMBOL);
+        return REFUSE(plugin, LOADED, NO_ENTRY, "plugin %s does not export %s", plugin->note.name,
+                      ATTN_PLUGIN_ENTRY_SYMBOL);
     if (!is_own(symbol, map)) {
         Dl_info info;
         const char *owner = dladdr(symbol, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "?";
-        return REFUSE(plugin, ATTN_STAGE_LOADED, ATTN_REASON_ENTRY_NOT_OWN,
+        return REFUSE(plugin, LOADED, ENTRY_NOT_OWN,
                       "%s of plugin %s is defined in %s, not in the plugin itself", ATTN_PLUGIN_ENTRY_SYMBOL,
                       plugin->note.name, owner);
     }
@@ -182,17 +126,17 @@ static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
     int32_t status = entry(&plugin->host, &given, &err);
     err.message[sizeof err.message - 1] = '\0';
     if (status != ATTN_OK)
-        return REFUSE(plugin, ATTN_STAGE_LOADED, ATTN_REASON_ENTRY_FAILED,
-                      "the entry of plugin %s answered %s: %s", plugin->note.name, attn_status_name(status),
+        return REFUSE(plugin, LOADED, ENTRY_FAILED, "the entry of plugin %s answered %s: %s",
+                      plugin->note.name, attn_status_name(status),
                       err.message[0] != '\0' ? err.message : "no message");
     if (given == NULL)
-        return REFUSE(plugin, ATTN_STAGE_LOADED, ATTN_REASON_ENTRY_FAILED,
-                      "the entry of plugin %s gave no table", plugin->note.name);
+        return REFUSE(plugin, LOADED, ENTRY_FAILED, "the entry of plugin %s gave no table",
+                      plugin->note.name);
     /* A table that is somewhere else is no constant of the plugin, and most likely no table. */
     struct link_map *map = NULL;
     if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, &map) != 0 || !is_own(given, map))
         return REFUSE(
-            plugin, ATTN_STAGE_LOADED, ATTN_REASON_ENTRY_FAILED,
+            plugin, LOADED, ENTRY_FAILED,
             "the table that the entry of plugin %s gave is no part of its file; a constant of the plugin is "
             "accepted",
             plugin->note.name);
@@ -216,17 +160,19 @@ static int32_t link_plugin(struct attn__plugin *plugin, entry_fn *out)
         return refuse_linker(plugin, words != NULL ? words : "no message");
     }
     if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL)
-        return REFUSE(plugin, ATTN_STAGE_NOTE, ATTN_REASON_DLOPEN_FAILED,
-                      "the dynamic linker does not tell where plugin %s is", plugin->note.name);
-    status = check_image(plugin, map);
-    if (status == ATTN_OK)
-        status = check_file(plugin, "while it was loaded");
+        return REFUSE(plugin, NOTE, DLOPEN_FAILED, "the dynamic linker does not tell where plugin %s is",
+                      plugin->note.name);
+    if (!is_image_of(map, plugin))
+        return REFUSE(plugin, NOTE, REPLACED_AFTER_LOADING,
+                      "%s was replaced; this process has loaded its old version", plugin->path);
+    status = check_file(plugin, "while it was loaded");
     return status == ATTN_OK ? find_entry(plugin, map, out) : status;
 }
 
 int32_t attn__loader_load(struct attn__plugin *plugin)
 {
     entry_fn entry = NULL;
+    attn__host_init(plugin);
     int32_t status = link_plugin(plugin, &entry);
     if (status == ATTN_OK)
         status = enter(plugin, entry);

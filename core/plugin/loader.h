@@ -4,6 +4,7 @@
 #define ATTN_PLUGIN_LOADER_H
 
 #include <elf.h>
+#include <limits.h>
 #include <sys/stat.h>
 
 #include "core.h"
@@ -28,17 +29,19 @@ void attn__library_path(char *path, size_t size);
 /* Owners that are trusted; found out once per scan. */
 struct attn__trust {
     bool elevated;
-    bool has_library;
-    uid_t user, library;
+    uid_t user, library; /* root if it is not known who owns the library */
 };
 
 void attn__trust_init(struct attn__trust *trust, bool elevated);
-/* One component of a path. 0 or a reason with text. */
+/* One component of a path. 0 or a reason with words. */
 uint32_t attn__trust_judge(const struct attn__trust *trust, const char *path, const struct stat *status,
-                           uint32_t *out_group_writable, char *text, size_t size);
-/* Every component from the root on, links followed by hand; *out is the status of what the path leads to. */
+                           uint32_t *out_group_writable, const struct attn__words *words);
+/*
+ * Every component from the root on, and of what links among them lead to; *out is the status of what the path
+ * leads to.
+ */
 uint32_t attn__trust_walk(const struct attn__trust *trust, const char *path, struct stat *out,
-                          uint32_t *out_group_writable, char *text, size_t size);
+                          uint32_t *out_group_writable, const struct attn__words *words);
 
 /* ---------------------------------------------------------------- note.c */
 
@@ -48,12 +51,12 @@ uint32_t attn__trust_walk(const struct attn__trust *trust, const char *path, str
  */
 bool attn__note_find(const unsigned char *bytes, size_t size, size_t align, struct attn_note *out,
                      uint32_t *count);
-/* Whether all of a note segment belongs to another one too, as some tools leave it: it is read only once. */
-bool attn__note_is_covered(const Elf64_Phdr *headers, unsigned count, unsigned index);
-/* 0, or BAD_NOTE, ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with a text. */
-uint32_t attn__note_check(const struct attn_note *note, char *text, size_t size);
+/* 0, or BAD_NOTE, ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with words. */
+uint32_t attn__note_check(const struct attn_note *note, const struct attn__words *words);
+/* The best enum attn_cpu_level of this machine that the operating system lets programs use. */
+uint32_t attn__cpu_level(void);
 
-/* ---------------------------------------------------------------- elfnote.c, cpu-level.c */
+/* ---------------------------------------------------------------- elfnote.c */
 
 /* What was read of a file by pread alone. */
 struct attn__elf {
@@ -64,23 +67,26 @@ struct attn__elf {
 
 /*
  * Reads headers and note of an open file. 0, or NOT_ELF, BAD_ELF, TRUNCATED, WRONG_ARCH, NO_NOTE, BAD_NOTE,
- * ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with a text.
+ * ABI_TOO_NEW, ABI_TOO_OLD, CPU_LEVEL with words.
  */
-uint32_t attn__elf_read(int fd, struct attn__elf *out, char *text, size_t size);
-/* The best enum attn_cpu_level of this machine. */
-uint32_t attn__cpu_level(void);
+uint32_t attn__elf_read(int fd, uint64_t file_size, struct attn__elf *out, const struct attn__words *words);
 
-/* ---------------------------------------------------------------- path.c, scan.c */
+/* ---------------------------------------------------------------- scan.c */
 
-/* An absolute path without slashes at its end, so that nothing depends on a later working directory. False
- * with errno. */
-bool attn__path_absolute(const char *path, size_t length, char *out, size_t size);
+/* Room for a path that is too long, so that it can be told. */
+#define ATTN__PATH_SIZE (2 * PATH_MAX)
+
+/*
+ * An absolute path without slashes at its end, so that nothing depends on a later working directory; where
+ * that cannot be told it stays relative, which attn__trust_walk refuses.
+ */
+void attn__path_absolute(const char *path, size_t length, char out[ATTN__PATH_SIZE]);
 /* A record for one file, every component of its path judged, and read. NULL without memory. */
 struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
                                        const char *path);
 /*
- * Reads every plugin file of the directories, in search order; *out is for free(). A directory that cannot be
- * read gets its reason.
+ * Reads every plugin file of the directories, in search order; records and *out are the caller's, whatever
+ * the status. A directory that cannot be read gets its reason.
  */
 int32_t attn__directories_read(struct attn_context *context, struct attn__directory *directories,
                                uint32_t directory_count, struct attn__plugin ***out, uint32_t *out_count);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Copies a plugin's tables into zeroed ones of this library's size, and checks that nothing required is
- * missing. */
+/*
+ * What libattn and a plugin give each other: the services of the host; and the plugin's tables, copied into
+ * zeroed ones of this library's size, with nothing required missing.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,6 +12,49 @@
 
 #define BACKENDS_MOST    32
 #define DEVICE_TYPE_MOST 20
+
+/* ---------------------------------------------------------------- services of the host */
+
+static void log_text(void *ctx, uint32_t level, const char *subsystem, const char *text)
+{
+    struct attn__plugin *plugin = ctx;
+    if (subsystem == NULL || subsystem[0] == '\0')
+        subsystem = plugin->note.name;
+    if (text != NULL)
+        attn__log_line(&plugin->context->log, level, subsystem, "%s", text);
+}
+
+static int32_t parallel_for(void *ctx, attn_task_fn fn, void *task_arg, uint32_t n)
+{
+    struct attn__plugin *plugin = ctx;
+    return plugin->context->parallel_for(plugin->context->parallel_for_arg, fn, task_arg, n);
+}
+
+static uint64_t now(void *ctx)
+{
+    (void)ctx;
+    return attn__now();
+}
+
+static const char *get_option(void *ctx, const char *key)
+{
+    struct attn__plugin *plugin = ctx;
+    return key != NULL ? attn__env_option(&plugin->context->env, key) : NULL;
+}
+
+void attn__host_init(struct attn__plugin *plugin)
+{
+    ATTN_INIT(&plugin->host);
+    plugin->host.abi_minor = ATTN_ABI_MINOR;
+    plugin->host.ctx = plugin;
+    plugin->host.out_instance = &plugin->instance;
+    plugin->host.log = log_text;
+    plugin->host.parallel_for = plugin->context->parallel_for != NULL ? parallel_for : NULL;
+    plugin->host.clock = now;
+    plugin->host.get_option = get_option;
+}
+
+/* ---------------------------------------------------------------- tables of the plugin */
 
 /* The least size of a table: up to the end of its last required member. */
 #define UP_TO(type, member) (offsetof(struct type, member) + sizeof(((struct type *)NULL)->member))
@@ -107,7 +152,7 @@ static const struct kind merge_kind = {"merge", sizeof(struct attn_merge_table),
 
 /* Keeps the stage: only the reason is told. */
 #define REFUSE(plugin, reason, ...)                                                                          \
-    (attn__plugin_tell((plugin), ATTN_STAGE_LOADED, (reason), __VA_ARGS__), ATTN_E_PLUGIN)
+    (attn__plugin_tell((plugin), ATTN_STAGE_LOADED, ATTN_REASON_##reason, __VA_ARGS__), ATTN_E_PLUGIN)
 
 /* Inside attn-probe every required function is judged by how it returns. */
 static void check_calls(const struct attn__plugin *plugin, const struct kind *kind, void *target)
@@ -131,12 +176,12 @@ static int32_t check_member(struct attn__plugin *plugin, const struct kind *kind
     uint32_t size;
     memcpy(&size, member, sizeof size);
     if (required->kind == SIZE && size < sizeof(uint32_t))
-        return REFUSE(plugin, ATTN_REASON_STRUCT_TOO_SHORT,
+        return REFUSE(plugin, STRUCT_TOO_SHORT,
                       "%s: its %s is %u; the size of the struct it was built with is accepted", owner,
                       required->name, size);
     if (required->kind != SIZE && memcmp(member, none, sizeof none) == 0)
-        return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION, "%s: %s%s%s is NULL; the interface requires it",
-                      owner, kind->name, kind->name[0] != '\0' ? "." : "", required->name);
+        return REFUSE(plugin, MISSING_FUNCTION, "%s: %s%s%s is NULL; the interface requires it", owner,
+                      kind->name, kind->name[0] != '\0' ? "." : "", required->name);
     return ATTN_OK;
 }
 
@@ -148,7 +193,7 @@ static int32_t take(struct attn__plugin *plugin, const struct kind *kind, const 
     uint32_t size;
     memcpy(&size, source, sizeof size);
     if (size < kind->least)
-        return REFUSE(plugin, ATTN_REASON_STRUCT_TOO_SHORT,
+        return REFUSE(plugin, STRUCT_TOO_SHORT,
                       "%s: its %s table has struct_size %u; at least %zu is accepted", owner,
                       kind->name[0] != '\0' ? kind->name : "own", size, kind->least);
     memset(target, 0, kind->size);
@@ -171,13 +216,11 @@ static int32_t compare_texts(struct attn__plugin *plugin, const struct attn_plug
                  {"version", note->version, table->version}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (strcmp(texts[i].note, texts[i].table) != 0)
-            return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH,
-                          "its %s is \"%s\" in the note and \"%.64s\" in the table", texts[i].what,
-                          texts[i].note, texts[i].table);
+            return REFUSE(plugin, NOTE_MISMATCH, "its %s is \"%s\" in the note and \"%.64s\" in the table",
+                          texts[i].what, texts[i].note, texts[i].table);
     if (table->abi_major != note->abi_major || table->abi_minor != note->abi_minor)
-        return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH,
-                      "its interface is %u.%u in the note and %u.%u in the table", note->abi_major,
-                      note->abi_minor, table->abi_major, table->abi_minor);
+        return REFUSE(plugin, NOTE_MISMATCH, "its interface is %u.%u in the note and %u.%u in the table",
+                      note->abi_major, note->abi_minor, table->abi_major, table->abi_minor);
     return ATTN_OK;
 }
 
@@ -230,11 +273,11 @@ static int32_t take_backend(struct attn__plugin *plugin, const struct attn_backe
     if (status != ATTN_OK)
         return status;
     if (count_listed(&plugin->note, out->table.name) == 0)
-        return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH, "its backend \"%.64s\" is not in the note (%s)",
-                      out->table.name, plugin->note.backends);
+        return REFUSE(plugin, NOTE_MISMATCH, "its backend \"%.64s\" is not in the note (%s)", out->table.name,
+                      plugin->note.backends);
     if (out->table.device_class < plugin->note.device_class ||
         out->table.device_class > ATTN_CLASS_PORTABLE_CPU)
-        return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH,
+        return REFUSE(plugin, NOTE_MISMATCH,
                       "%s has device class %u; the note's %u, or a larger one up to %u, is accepted",
                       out->table.name, out->table.device_class, plugin->note.device_class,
                       ATTN_CLASS_PORTABLE_CPU);
@@ -269,23 +312,23 @@ static int32_t take_backends(struct attn__plugin *plugin)
     int32_t status = plugin->table.get_backends(plugin->instance, &given, &count, &err);
     err.message[sizeof err.message - 1] = '\0';
     if (status != ATTN_OK || given == NULL)
-        return REFUSE(plugin, ATTN_REASON_ENTRY_FAILED, "get_backends of %s answered %s: %s",
-                      plugin->note.name, attn_status_name(status), err.message);
+        return REFUSE(plugin, ENTRY_FAILED, "get_backends of %s answered %s: %s", plugin->note.name,
+                      attn_status_name(status), err.message);
     if (count != expected || count > BACKENDS_MOST)
-        return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH, "it offers %u backends; its note names %u (%s)",
-                      count, expected, plugin->note.backends);
+        return REFUSE(plugin, NOTE_MISMATCH, "it offers %u backends; its note names %u (%s)", count, expected,
+                      plugin->note.backends);
     plugin->backends = calloc(count, sizeof *plugin->backends);
     if (plugin->backends == NULL)
-        return REFUSE(plugin, ATTN_REASON_DLOPEN_FAILED, "no memory for the tables of %u backends", count);
+        return REFUSE(plugin, DLOPEN_FAILED, "no memory for the tables of %u backends", count);
     for (uint32_t i = 0; i < count; i++) {
         if (given[i] == NULL)
-            return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION,
+            return REFUSE(plugin, MISSING_FUNCTION,
                           "%s: the table of backend %u is NULL; the interface requires it", plugin->note.name,
                           i);
         status = take_backend(plugin, given[i], &plugin->backends[i]);
         for (uint32_t j = 0; j < i && status == ATTN_OK; j++)
             if (strcmp(plugin->backends[j].table.name, plugin->backends[i].table.name) == 0)
-                status = REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH, "it offers the backend %s twice",
+                status = REFUSE(plugin, NOTE_MISMATCH, "it offers the backend %s twice",
                                 plugin->backends[i].table.name);
         if (status != ATTN_OK)
             return status;

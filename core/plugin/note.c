@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a plugin's note must hold, wherever it was read: in the file or in memory. */
+/* What a plugin's note must hold. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <stdarg.h>
 #include <stdio.h>
+#if defined(__x86_64__)
+#include <sys/platform/x86.h>
+#endif
 
 #include "plugin/loader.h"
 
@@ -65,20 +68,6 @@ bool attn__note_find(const unsigned char *bytes, size_t size, size_t align, stru
     return walk(bytes, size, 4, out, count) || is_list;
 }
 
-bool attn__note_is_covered(const Elf64_Phdr *headers, unsigned count, unsigned index)
-{
-    const Elf64_Phdr *own = &headers[index];
-    for (unsigned i = 0; i < count; i++) {
-        const Elf64_Phdr *p = &headers[i];
-        if (i == index || p->p_type != PT_NOTE || own->p_offset < p->p_offset ||
-            own->p_filesz > p->p_filesz || own->p_offset - p->p_offset > p->p_filesz - own->p_filesz)
-            continue;
-        if (own->p_filesz < p->p_filesz || i < index)
-            return true;
-    }
-    return false;
-}
-
 static bool is_text(const char *text, size_t size)
 {
     const char *end = memchr(text, '\0', size);
@@ -115,6 +104,8 @@ static bool is_backend_list(const char *list, const char *name)
     }
 }
 
+#define REFUSE(words, reason, ...) attn__refuse((words), ATTN_REASON_##reason, __VA_ARGS__)
+
 /* Texts first: the report shows them even of a plugin that is refused for its version. */
 static uint32_t check_texts(const struct attn_note *note, const struct attn__words *words)
 {
@@ -127,12 +118,11 @@ static uint32_t check_texts(const struct attn_note *note, const struct attn__wor
                  {"backends", note->backends, sizeof note->backends}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (!is_text(texts[i].text, texts[i].size))
-            return attn__refuse(words, ATTN_REASON_BAD_NOTE,
-                                "the note's %s is no text of 1 to %zu printable characters", texts[i].what,
-                                texts[i].size - 1);
+            return REFUSE(words, BAD_NOTE, "the note's %s is no text of 1 to %zu printable characters",
+                          texts[i].what, texts[i].size - 1);
     if (!is_name(note->name, strlen(note->name)))
-        return attn__refuse(words, ATTN_REASON_BAD_NOTE,
-                            "the note's name is \"%s\"; a-z, 0-9, _ and - are accepted", note->name);
+        return REFUSE(words, BAD_NOTE, "the note's name is \"%s\"; a-z, 0-9, _ and - are accepted",
+                      note->name);
     return 0;
 }
 
@@ -152,27 +142,63 @@ static uint32_t check_abi(const struct attn_note *note, const struct attn__words
                         note->abi_major, note->abi_minor, own.major, own.minor);
 }
 
-uint32_t attn__note_check(const struct attn_note *note, char *text, size_t size)
+#if defined(__x86_64__)
+static bool has_all(const unsigned *features, size_t count)
 {
-    const struct attn__words out = {text, size}, *words = &out;
+    for (size_t i = 0; i < count; i++)
+        if (!x86_cpu_active(features[i]))
+            return false;
+    return true;
+}
+
+uint32_t attn__cpu_level(void)
+{
+    static const unsigned v2[] = {x86_cpu_SSE3,   x86_cpu_SSSE3,      x86_cpu_SSE4_1,       x86_cpu_SSE4_2,
+                                  x86_cpu_POPCNT, x86_cpu_CMPXCHG16B, x86_cpu_LAHF64_SAHF64};
+    static const unsigned v3[] = {x86_cpu_AVX,  x86_cpu_AVX2, x86_cpu_BMI1,  x86_cpu_BMI2,
+                                  x86_cpu_F16C, x86_cpu_FMA,  x86_cpu_LZCNT, x86_cpu_MOVBE};
+    static const unsigned v4[] = {x86_cpu_AVX512F, x86_cpu_AVX512BW, x86_cpu_AVX512CD, x86_cpu_AVX512DQ};
+    if (!has_all(v2, sizeof v2 / sizeof v2[0]))
+        return ATTN_CPU_BASELINE;
+    if (!has_all(v3, sizeof v3 / sizeof v3[0]))
+        return ATTN_CPU_X86_64_V2;
+    /* AVX512VL is bit 31, which the macros of the header cannot shift to without overflow. */
+    if (!has_all(v4, sizeof v4 / sizeof v4[0]) || !__builtin_cpu_supports("avx512vl"))
+        return ATTN_CPU_X86_64_V3;
+    return ATTN_CPU_X86_64_V4;
+}
+#else
+uint32_t attn__cpu_level(void)
+{
+    return ATTN_CPU_BASELINE;
+}
+#endif
+
+uint32_t attn__note_check(const struct attn_note *note, const struct attn__words *words)
+{
+    if (note->note_version > ATTN_NOTE_VERSION)
+        return REFUSE(words, ABI_TOO_NEW, "the note has version %u; this libattn reads %u",
+                      note->note_version, ATTN_NOTE_VERSION);
+    if (note->note_version != ATTN_NOTE_VERSION)
+        return REFUSE(words, BAD_NOTE, "the note has version %u; %u is accepted", note->note_version,
+                      ATTN_NOTE_VERSION);
     uint32_t reason = check_texts(note, words);
     if (reason == 0)
         reason = check_abi(note, words);
     if (reason != 0)
         return reason;
     if (!is_backend_list(note->backends, note->name))
-        return attn__refuse(words, ATTN_REASON_BAD_NOTE,
-                            "the note's backends are \"%s\"; %s/flavour, separated by commas, is accepted",
-                            note->backends, note->name);
+        return REFUSE(words, BAD_NOTE,
+                      "the note's backends are \"%s\"; %s/flavour, separated by commas, is accepted",
+                      note->backends, note->name);
     if (note->device_class < ATTN_CLASS_ACCELERATOR || note->device_class > ATTN_CLASS_PORTABLE_CPU)
-        return attn__refuse(words, ATTN_REASON_BAD_NOTE,
-                            "the note's device class is %u; %u to %u is accepted", note->device_class,
-                            ATTN_CLASS_ACCELERATOR, ATTN_CLASS_PORTABLE_CPU);
+        return REFUSE(words, BAD_NOTE, "the note's device class is %u; %u to %u is accepted",
+                      note->device_class, ATTN_CLASS_ACCELERATOR, ATTN_CLASS_PORTABLE_CPU);
     if (note->cpu_level < ATTN_CPU_BASELINE || note->cpu_level > ATTN_CPU_X86_64_V4)
-        return attn__refuse(words, ATTN_REASON_BAD_NOTE, "the note's cpu level is %u; %u to %u is accepted",
-                            note->cpu_level, ATTN_CPU_BASELINE, ATTN_CPU_X86_64_V4);
+        return REFUSE(words, BAD_NOTE, "the note's cpu level is %u; %u to %u is accepted", note->cpu_level,
+                      ATTN_CPU_BASELINE, ATTN_CPU_X86_64_V4);
     if (note->cpu_level > attn__cpu_level())
-        return attn__refuse(words, ATTN_REASON_CPU_LEVEL, "plugin %s needs x86-64-v%u; this CPU has level %u",
-                            note->name, note->cpu_level, attn__cpu_level());
+        return REFUSE(words, CPU_LEVEL, "plugin %s needs x86-64-v%u; this CPU has level %u", note->name,
+                      note->cpu_level, attn__cpu_level());
     return 0;
 }

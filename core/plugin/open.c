@@ -67,35 +67,20 @@ bool attn__plugin_is_usable(const struct attn__plugin *plugin)
     return usable;
 }
 
-/* Loads a file if it is admitted, and says how it went. */
-static void load(struct attn__plugin *plugin, bool named)
+/* Loads a file if it is admitted, and says how it went, while nobody else may change the record. */
+static bool load(struct attn__plugin *plugin, bool named)
 {
-    struct attn_context *context = plugin->context;
-    const bool admitted = attn__policy_admit(plugin, named);
-    const uint64_t start = attn__now();
-    attn__host_init(plugin);
-    const bool done = admitted && attn__loader_load(plugin) == ATTN_OK;
-
-    pthread_mutex_lock(&context->lock);
-    plugin->nanoseconds += attn__now() - start;
-    plugin->state = done ? ATTN__OPEN : ATTN__FAILED;
-    attn__registry_resolve_duplicates(context);
-    /* A rescan may begin anew with a file that failed. */
-    uint32_t reason = plugin->reason;
-    char text[sizeof plugin->text], linker[sizeof plugin->linker];
-    memcpy(text, plugin->text, sizeof text);
-    memcpy(linker, plugin->linker, sizeof linker);
-    pthread_cond_broadcast(&context->changed);
-    pthread_mutex_unlock(&context->lock);
-
-    if (!done)
-        attn__log_once(&context->log, ATTN_LOG_WARN, "loader", "%s: %s: %s%s%s", plugin->path,
-                       attn_reason_name(reason), text, linker[0] != '\0' ? "; the linker says: " : "",
-                       linker);
-    else
-        attn__log_line(&context->log, ATTN_LOG_INFO, "loader", "%s: plugin %s %s is ready%s%s", plugin->path,
+    struct attn__log *log = &plugin->context->log;
+    if (attn__policy_admit(plugin, named) && attn__loader_load(plugin) == ATTN_OK) {
+        attn__log_line(log, ATTN_LOG_INFO, "loader", "%s: plugin %s %s is ready%s%s", plugin->path,
                        plugin->note.name, plugin->note.version, plugin->effects[0] != '\0' ? ", but " : "",
                        plugin->effects);
+        return true;
+    }
+    attn__log_once(log, ATTN_LOG_WARN, "loader", "%s: %s: %s%s%s", plugin->path,
+                   attn_reason_name(plugin->reason), plugin->text,
+                   plugin->linker[0] != '\0' ? "; the linker says: " : "", plugin->linker);
+    return false;
 }
 
 int32_t attn__plugin_open(struct attn__plugin *plugin, bool named)
@@ -108,8 +93,13 @@ int32_t attn__plugin_open(struct attn__plugin *plugin, bool named)
         plugin->state = ATTN__OPENING;
         attn__registry_resolve_duplicates(context); /* others of its name are duplicates now */
         pthread_mutex_unlock(&context->lock);
-        load(plugin, named);
+        const uint64_t start = attn__now();
+        const bool loaded = load(plugin, named);
         pthread_mutex_lock(&context->lock);
+        plugin->nanoseconds += attn__now() - start;
+        plugin->state = loaded ? ATTN__OPEN : ATTN__FAILED;
+        attn__registry_resolve_duplicates(context);
+        pthread_cond_broadcast(&context->changed);
     }
     while (plugin->state == ATTN__OPENING)
         pthread_cond_wait(&context->changed, &context->lock);
@@ -118,19 +108,12 @@ int32_t attn__plugin_open(struct attn__plugin *plugin, bool named)
     return status;
 }
 
-/* What the plugin said about its devices. */
-struct answer {
-    struct attn_device_info *devices;
-    uint32_t count;
-    uint32_t reason;
-    char text[256];
-};
-
-/* The records are cleared before the call and checked after it. */
-static void ask(struct attn__plugin *plugin, struct answer *answer)
+/* Asks once, without the lock. The records are cleared before the call and checked after it. */
+static void ask(struct attn__plugin *plugin)
 {
     struct attn_device_info *devices = calloc(DEVICES_MOST, sizeof *devices);
     struct attn_error err;
+    const uint64_t start = attn__now();
     uint32_t count = 0;
     int32_t status = ATTN_E_MEMORY;
     ATTN_INIT(&err);
@@ -138,55 +121,50 @@ static void ask(struct attn__plugin *plugin, struct answer *answer)
         ATTN_INIT(&devices[i]);
     if (devices != NULL)
         status = plugin->table.get_devices(plugin->instance, devices, DEVICES_MOST, &count, &err);
-    if (status == ATTN_OK && count > 0) {
-        answer->devices = devices;
-        answer->count = count < DEVICES_MOST ? count : DEVICES_MOST;
-        for (uint32_t i = 0; i < answer->count; i++) {
-            devices[i].name[sizeof devices[i].name - 1] = '\0';
-            devices[i].arch[sizeof devices[i].arch - 1] = '\0';
-            if (devices[i].device_class < ATTN_CLASS_ACCELERATOR ||
-                devices[i].device_class > ATTN_CLASS_PORTABLE_CPU)
-                devices[i].device_class = plugin->note.device_class;
-        }
-        return;
+    count = status != ATTN_OK ? 0 : count < DEVICES_MOST ? count : DEVICES_MOST;
+    for (uint32_t i = 0; i < count; i++) {
+        devices[i].name[sizeof devices[i].name - 1] = '\0';
+        devices[i].arch[sizeof devices[i].arch - 1] = '\0';
+        if (devices[i].device_class < ATTN_CLASS_ACCELERATOR ||
+            devices[i].device_class > ATTN_CLASS_PORTABLE_CPU)
+            devices[i].device_class = plugin->note.device_class;
     }
-    free(devices);
-    answer->reason = status != ATTN_OK && err.reason == ATTN_REASON_NO_DRIVER ? ATTN_REASON_NO_DRIVER
-                                                                              : ATTN_REASON_NO_DEVICE;
+    const bool no_driver = status != ATTN_OK && err.reason == ATTN_REASON_NO_DRIVER;
     err.message[sizeof err.message - 1] = '\0';
     if (status == ATTN_OK)
-        snprintf(answer->text, sizeof answer->text, "plugin %s found no device", plugin->note.name);
-    else if (err.message[0] != '\0')
-        snprintf(answer->text, sizeof answer->text, "%.*s", (int)sizeof answer->text - 1, err.message);
-    else
-        snprintf(answer->text, sizeof answer->text, "plugin %s answered %s when asked for devices",
+        snprintf(err.message, sizeof err.message, "plugin %s found no device", plugin->note.name);
+    else if (err.message[0] == '\0')
+        snprintf(err.message, sizeof err.message, "plugin %s answered %s when asked for devices",
                  plugin->note.name, attn_status_name(status));
+    pthread_mutex_lock(&plugin->context->lock);
+    plugin->nanoseconds += attn__now() - start;
+    plugin->devices = devices;
+    plugin->device_count = count;
+    if (count == 0) {
+        plugin->device_reason = no_driver ? ATTN_REASON_NO_DRIVER : ATTN_REASON_NO_DEVICE;
+        snprintf(plugin->device_text, sizeof plugin->device_text, "%.*s", (int)sizeof plugin->device_text - 1,
+                 err.message);
+    }
+    pthread_mutex_unlock(&plugin->context->lock);
 }
 
 int32_t attn__plugin_ask_devices(struct attn__plugin *plugin)
 {
     struct attn_context *context = plugin->context;
-    struct answer answer = {.count = 0};
     int32_t status = attn__plugin_open(plugin, false);
     if (status != ATTN_OK)
         return status;
     pthread_mutex_lock(&context->lock);
-    while (plugin->device_state == ATTN__ASKING)
-        pthread_cond_wait(&context->changed, &context->lock);
     if (plugin->device_state == ATTN__NOT_ASKED) {
         plugin->device_state = ATTN__ASKING;
         pthread_mutex_unlock(&context->lock);
-        uint64_t start = attn__now();
-        ask(plugin, &answer);
+        ask(plugin);
         pthread_mutex_lock(&context->lock);
-        plugin->nanoseconds += attn__now() - start;
-        plugin->devices = answer.devices;
-        plugin->device_count = answer.count;
-        plugin->device_reason = answer.reason;
-        memcpy(plugin->device_text, answer.text, sizeof answer.text);
         plugin->device_state = ATTN__ASKED;
         pthread_cond_broadcast(&context->changed);
     }
+    while (plugin->device_state == ATTN__ASKING)
+        pthread_cond_wait(&context->changed, &context->lock);
     pthread_mutex_unlock(&context->lock);
     return ATTN_OK;
 }

@@ -23,8 +23,7 @@ static bool is_open(const struct attn__plugin *plugin)
 
 static bool is_same_file(const struct attn__plugin *a, const struct attn__plugin *b)
 {
-    return a->inode == b->inode && a->device_id == b->device_id && a->size == b->size &&
-           a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns && strcmp(a->path, b->path) == 0;
+    return memcmp(&a->identity, &b->identity, sizeof a->identity) == 0 && strcmp(a->path, b->path) == 0;
 }
 
 /* An earlier name of the same file, or NULL. */
@@ -32,8 +31,9 @@ static const struct attn__plugin *find_twin(struct attn__plugin *const *plugins,
 {
     const struct attn__plugin *plugin = plugins[index];
     for (uint32_t i = 0; i < index; i++)
-        if (!plugins[i]->vanished && plugin->inode != 0 && plugins[i]->inode == plugin->inode &&
-            plugins[i]->device_id == plugin->device_id)
+        if (!plugins[i]->vanished && plugin->identity.inode != 0 &&
+            plugins[i]->identity.inode == plugin->identity.inode &&
+            plugins[i]->identity.device == plugin->identity.device)
             return plugins[i];
     return NULL;
 }
@@ -99,13 +99,13 @@ void attn__registry_resolve_duplicates(struct attn_context *context)
     }
 }
 
-/* Whether another file of the same name is open or being opened; with `opening`, being opened. */
-static bool is_name_taken(const struct attn__plugin *plugin, bool opening)
+/* Whether another file of the same name is being opened; or, with `open`, is open. */
+static bool is_name_taken(const struct attn__plugin *plugin, bool open)
 {
     const struct attn_context *context = plugin->context;
     for (uint32_t i = 0; i < context->plugin_count; i++) {
         const struct attn__plugin *other = context->plugins[i];
-        if ((other->state == ATTN__OPENING || (!opening && other->state == ATTN__OPEN)) &&
+        if ((other->state == ATTN__OPENING || (open && other->state == ATTN__OPEN)) &&
             attn__same_name(other->note.name, plugin->note.name))
             return true;
     }
@@ -115,7 +115,7 @@ static bool is_name_taken(const struct attn__plugin *plugin, bool opening)
 bool attn__registry_waits(const struct attn__plugin *plugin)
 {
     return plugin->state == ATTN__CLOSED && plugin->reason == ATTN_REASON_DUPLICATE && !plugin->vanished &&
-           is_name_taken(plugin, true);
+           is_name_taken(plugin, false);
 }
 
 /* Takes over an old record that is still right, so that its address stays; else judges the new one. */
@@ -125,7 +125,7 @@ static struct attn__plugin *choose(struct attn_context *context, struct attn__pl
         struct attn__plugin *old = context->plugins[i];
         if (!is_same_file(old, found))
             continue;
-        if (old->state == ATTN__FAILED && !is_name_taken(old, false)) {
+        if (old->state == ATTN__FAILED && !is_name_taken(old, true)) {
             attn__plugin_reset(old);
             old->stage = found->stage;
             old->reason = found->reason;
@@ -178,23 +178,19 @@ int32_t attn__registry_scan(struct attn_context *context, struct attn_error *err
     if (status != ATTN_OK)
         return status;
     bool done = attn__directories_read(context, directories, directory_count, &found, &count) == ATTN_OK;
+    pthread_mutex_lock(&context->lock);
+    done = done && merge(context, found, count);
     if (done) {
-        pthread_mutex_lock(&context->lock);
-        done = merge(context, found, count);
-        if (done) {
-            struct attn__directory *old = context->directories;
-            uint32_t old_count = context->directory_count;
-            context->directories = directories;
-            context->directory_count = directory_count;
-            directories = old;
-            directory_count = old_count;
-        }
-        pthread_mutex_unlock(&context->lock);
-        for (uint32_t i = 0; i < count && !done; i++)
-            attn__plugin_destroy(found[i]);
+        attn__path_finish(context->directories, context->directory_count);
+        context->directories = directories;
+        context->directory_count = directory_count;
     }
+    pthread_mutex_unlock(&context->lock);
+    for (uint32_t i = 0; i < count && !done; i++)
+        attn__plugin_destroy(found[i]);
+    if (!done)
+        attn__path_finish(directories, directory_count);
     free(found);
-    attn__path_finish(directories, directory_count);
     return done ? ATTN_OK : attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the list of plugins");
 }
 
@@ -214,10 +210,9 @@ int32_t attn__registry_list(struct attn_context *context, struct attn__plugin **
 struct attn__plugin *attn__plugin_create(struct attn_context *context, const char *path)
 {
     struct attn__trust trust;
-    char absolute[PATH_MAX];
+    char absolute[ATTN__PATH_SIZE];
     /* A path without a slash would make the dynamic linker search. */
-    if (attn__path_absolute(path, strlen(path), absolute, sizeof absolute))
-        path = absolute;
+    attn__path_absolute(path, strlen(path), absolute);
     attn__trust_init(&trust, context->env.elevated);
-    return attn__plugin_read(context, &trust, path);
+    return attn__plugin_read(context, &trust, absolute);
 }

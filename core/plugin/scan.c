@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Reads plugin directories: every file named libattn-*.so becomes a record that says how far it came. */
+/*
+ * Where plugins are looked for, and what is there: the directories in search order, each judged once; of
+ * their files, each named libattn-*.so becomes a record that says how far it came.
+ */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -12,6 +15,130 @@
 
 #include "plugin/loader.h"
 
+/* ---------------------------------------------------------------- the search path */
+
+/* The list while it grows. */
+struct list {
+    struct attn__trust trust;
+    struct attn__directory *directories;
+    uint32_t count;
+};
+
+static bool is_seen(const struct list *list, const char *path, const struct attn__directory *directory)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct attn__directory *other = &list->directories[i];
+        if (strcmp(other->path, path) == 0 || (directory->inode != 0 && other->inode == directory->inode &&
+                                               other->device_id == directory->device_id))
+            return true;
+    }
+    return false;
+}
+
+void attn__path_absolute(const char *path, size_t length, char out[ATTN__PATH_SIZE])
+{
+    char here[PATH_MAX] = "";
+    if (path[0] != '/' && getcwd(here, sizeof here) == NULL)
+        here[0] = '\0';
+    snprintf(out, ATTN__PATH_SIZE, "%s%s%.*s", here, here[0] != '\0' && here[1] != '\0' ? "/" : "",
+             (int)(length < PATH_MAX ? length : PATH_MAX), path);
+    for (size_t n = strlen(out); n > 1 && out[n - 1] == '/'; n--)
+        out[n - 1] = '\0';
+}
+
+/* Judges a directory and appends it; false without memory. */
+static bool add(struct list *list, const char *path, size_t length, const char *origin, bool own)
+{
+    char absolute[ATTN__PATH_SIZE];
+    struct stat status;
+    struct attn__directory directory = {.origin = origin, .own = own};
+    const struct attn__words words = {directory.text, sizeof directory.text};
+    if (length == 0)
+        return true;
+    attn__path_absolute(path, length, absolute);
+    directory.reason = attn__trust_walk(&list->trust, absolute, &status, &directory.group_writable, &words);
+    if (directory.reason == 0) {
+        directory.device_id = status.st_dev;
+        directory.inode = status.st_ino;
+        if (!S_ISDIR(status.st_mode))
+            directory.reason = attn__refuse(&words, ATTN_REASON_NOT_A_FILE, "%s is no directory", absolute);
+        else if (directory.group_writable)
+            attn__refuse(&words, 0, "%s, or a directory above it, is writable by a group", absolute);
+    }
+    if (is_seen(list, absolute, &directory))
+        return true;
+    struct attn__directory *more = realloc(list->directories, (list->count + 1) * sizeof *more);
+    if (more == NULL)
+        return false;
+    list->directories = more;
+    directory.path = strdup(absolute);
+    more[list->count] = directory;
+    list->count += directory.path != NULL;
+    return directory.path != NULL;
+}
+
+static bool add_all(struct list *list, const char *paths, const char *origin)
+{
+    for (const char *p = paths;; p++) {
+        size_t length = strcspn(p, ":");
+        if (!add(list, p, length, origin, false))
+            return false;
+        p += length;
+        if (*p == '\0')
+            return true;
+    }
+}
+
+/* The directory of libattn + "/attn". */
+static bool add_own(struct list *list)
+{
+    char path[PATH_MAX];
+    attn__library_path(path, sizeof path - sizeof "/attn");
+    char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        return true;
+    memcpy(slash, "/attn", sizeof "/attn");
+    return add(list, path, strlen(path), "libattn", true);
+}
+
+static bool fill(struct list *list, const struct attn__env *env, const char *option)
+{
+    static const char standard[] = ATTN_PLUGIN_DIR;
+    if (!env->elevated) {
+        if (option != NULL)
+            return add_all(list, option, "option");
+        if (attn__env_is_given(env, ATTN__VAR_ATTN_PLUGIN_PATH))
+            return add_all(list, attn__env_get(env, ATTN__VAR_ATTN_PLUGIN_PATH), "ATTN_PLUGIN_PATH");
+        if (!add_all(list, attn__env_get(env, ATTN__VAR_ATTN_PLUGIN_PATH_ADD), "ATTN_PLUGIN_PATH_ADD") ||
+            !add_own(list))
+            return false;
+    }
+    return add(list, standard, sizeof standard - 1, "compiled-in", true);
+}
+
+int32_t attn__path_init(const struct attn__env *env, const char *option, struct attn__directory **out,
+                        uint32_t *out_count, struct attn_error *err)
+{
+    struct list list = {.count = 0};
+    attn__trust_init(&list.trust, env->elevated);
+    if (!fill(&list, env, option)) {
+        attn__path_finish(list.directories, list.count);
+        return attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the search path of plugins");
+    }
+    *out = list.directories;
+    *out_count = list.count;
+    return ATTN_OK;
+}
+
+void attn__path_finish(struct attn__directory *directories, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        free(directories[i].path);
+    free(directories);
+}
+
+/* ---------------------------------------------------------------- the files */
+
 #define OPEN_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 
 static int64_t nanoseconds(const struct timespec *time)
@@ -19,11 +146,16 @@ static int64_t nanoseconds(const struct timespec *time)
     return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
 
+static struct attn__identity identify(const struct stat *status)
+{
+    return (struct attn__identity){status->st_dev, status->st_ino, (uint64_t)status->st_size,
+                                   nanoseconds(&status->st_mtim), nanoseconds(&status->st_ctim)};
+}
+
 bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *status)
 {
-    return plugin->device_id == status->st_dev && plugin->inode == status->st_ino &&
-           plugin->size == (uint64_t)status->st_size && plugin->mtime_ns == nanoseconds(&status->st_mtim) &&
-           plugin->ctime_ns == nanoseconds(&status->st_ctim);
+    const struct attn__identity now = identify(status);
+    return memcmp(&plugin->identity, &now, sizeof now) == 0;
 }
 
 static const char *kind_of(mode_t mode)
@@ -36,53 +168,43 @@ static const char *kind_of(mode_t mode)
                             : "something else";
 }
 
-/* Takes the identity of an open file, then its headers and note. 0 or a reason with text. */
-static uint32_t read_open(struct attn__plugin *plugin, int fd, const struct attn__words *words)
+/* Judges the path before anything is opened: that alone would wake a writer of a fifo, or move a tape. */
+static uint32_t judge_path(const struct attn__plugin *plugin, const struct attn__trust *trust,
+                           const struct attn__words *words)
+{
+    struct stat status;
+    uint32_t group_writable;
+    if (stat(plugin->path, &status) == 0 && !S_ISREG(status.st_mode))
+        return attn__refuse(words, ATTN_REASON_NOT_A_FILE, "%s is %s; a regular file is accepted",
+                            plugin->path, kind_of(status.st_mode));
+    return attn__trust_walk(trust, plugin->path, &status, &group_writable, words);
+}
+
+/* Takes the identity of an open file, then its headers and note. 0 or a reason with words. */
+static uint32_t read_file(struct attn__plugin *plugin, int fd, const struct attn__words *words)
 {
     struct attn__elf elf;
     struct stat status;
     if (fd < 0 || fstat(fd, &status) != 0)
         return attn__refuse(words, ATTN_REASON_UNREADABLE, "%s cannot be opened: %s", plugin->path,
                             strerrordesc_np(errno));
-    plugin->device_id = status.st_dev;
-    plugin->inode = status.st_ino;
-    plugin->size = (uint64_t)status.st_size;
-    plugin->mtime_ns = nanoseconds(&status.st_mtim);
-    plugin->ctime_ns = nanoseconds(&status.st_ctim);
+    plugin->identity = identify(&status);
     plugin->stage = ATTN_STAGE_TRUSTED;
-    uint32_t reason = attn__elf_read(fd, &elf, words->text, words->size);
+    uint32_t reason = attn__elf_read(fd, plugin->identity.size, &elf, words);
     plugin->note = elf.note;
     plugin->memory = elf.memory;
     plugin->has_note = elf.note.name[0] != '\0';
     return reason;
 }
 
-/* Judges the path before anything is opened: that alone would wake a writer of a fifo, or move a tape. */
-static uint32_t read_file(struct attn__plugin *plugin, const struct attn__trust *trust)
-{
-    const struct attn__words words = {plugin->text, sizeof plugin->text};
-    struct stat status;
-    uint32_t group_writable;
-    if (stat(plugin->path, &status) == 0 && !S_ISREG(status.st_mode))
-        return attn__refuse(&words, ATTN_REASON_NOT_A_FILE, "%s is %s; a regular file is accepted",
-                            plugin->path, kind_of(status.st_mode));
-    uint32_t reason = attn__trust_walk(trust, plugin->path, &status, &group_writable, words.text, words.size);
-    if (reason != 0)
-        return reason;
-    const int fd = open(plugin->path, OPEN_FLAGS);
-    reason = read_open(plugin, fd, &words);
-    if (fd >= 0)
-        close(fd);
-    return reason;
-}
-
 struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
                                        const char *path)
 {
-    uint64_t start = attn__now();
+    const uint64_t start = attn__now();
     struct attn__plugin *plugin = calloc(1, sizeof *plugin);
     if (plugin == NULL)
         return NULL;
+    const struct attn__words words = {plugin->text, sizeof plugin->text};
     plugin->context = context;
     plugin->stage = ATTN_STAGE_FOUND;
     plugin->path = strdup(path);
@@ -90,7 +212,13 @@ struct attn__plugin *attn__plugin_read(struct attn_context *context, const struc
         free(plugin);
         return NULL;
     }
-    plugin->reason = read_file(plugin, trust);
+    plugin->reason = judge_path(plugin, trust, &words);
+    if (plugin->reason == 0) {
+        const int fd = open(plugin->path, OPEN_FLAGS);
+        plugin->reason = read_file(plugin, fd, &words);
+        if (fd >= 0)
+            close(fd);
+    }
     if (plugin->reason == 0)
         plugin->stage = ATTN_STAGE_NOTE;
     plugin->nanoseconds = attn__now() - start;
@@ -111,26 +239,6 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* What was read so far. */
-struct found {
-    struct attn__plugin **plugins;
-    uint32_t count, capacity;
-};
-
-static bool append(struct found *found, struct attn__plugin *plugin)
-{
-    if (found->count == found->capacity) {
-        uint32_t capacity = found->capacity + 16;
-        struct attn__plugin **more = realloc(found->plugins, capacity * sizeof *more);
-        if (more == NULL)
-            return false;
-        found->plugins = more;
-        found->capacity = capacity;
-    }
-    found->plugins[found->count++] = plugin;
-    return true;
-}
-
 static void say(struct attn_context *context, const struct attn__plugin *plugin)
 {
     /* A plugin for a better CPU beside one for this CPU is no mistake. */
@@ -140,58 +248,47 @@ static void say(struct attn_context *context, const struct attn__plugin *plugin)
                        plugin->path, attn_reason_name(plugin->reason), plugin->text);
 }
 
-static bool read_entries(struct attn_context *context, const struct attn__trust *trust, const char *path,
-                         struct dirent **entries, int count, struct found *found)
-{
-    char full[PATH_MAX];
-    for (int i = 0; i < count; i++) {
-        int n = snprintf(full, sizeof full, "%s/%s", strcmp(path, "/") == 0 ? "" : path, entries[i]->d_name);
-        if (n < 0 || (size_t)n >= sizeof full) {
-            attn__log_once(&context->log, ATTN_LOG_WARN, "loader", "%s/%s: the path is too long", path,
-                           entries[i]->d_name);
-            continue;
-        }
-        struct attn__plugin *plugin = attn__plugin_read(context, trust, full);
-        if (plugin == NULL)
-            return false;
-        say(context, plugin);
-        if (!append(found, plugin)) {
-            attn__plugin_destroy(plugin);
-            return false;
-        }
-    }
-    return true;
-}
+/* What was read so far. */
+struct found {
+    struct attn__plugin **plugins;
+    uint32_t count;
+};
 
-/* The directory is trusted, but cannot be read: no more descriptors, say. */
-static bool refuse_directory(struct attn_context *context, struct attn__directory *directory, int error)
+/* Reads one file of a directory and appends its record; false without memory. */
+static bool read_entry(struct attn_context *context, const struct attn__trust *trust,
+                       const struct attn__directory *directory, const char *name, struct found *found)
 {
-    char text[PATH_MAX + 64];
-    snprintf(text, sizeof text, "%s cannot be read: %s", directory->path, strerrordesc_np(error));
-    char *copy = strdup(text);
-    if (copy == NULL)
+    char path[ATTN__PATH_SIZE];
+    struct attn__plugin **more = realloc(found->plugins, (found->count + 1) * sizeof(struct attn__plugin *));
+    if (more == NULL)
         return false;
-    free(directory->text);
-    directory->text = copy;
-    directory->reason = ATTN_REASON_UNREADABLE;
-    attn__log_once(&context->log, ATTN_LOG_WARN, "path", "%s", text);
+    found->plugins = more;
+    snprintf(path, sizeof path, "%s/%s", strcmp(directory->path, "/") == 0 ? "" : directory->path, name);
+    struct attn__plugin *plugin = attn__plugin_read(context, trust, path);
+    if (plugin == NULL)
+        return false;
+    plugin->own = directory->own;
+    found->plugins[found->count++] = plugin;
+    say(context, plugin);
     return true;
 }
 
 static bool read_directory(struct attn_context *context, const struct attn__trust *trust,
                            struct attn__directory *directory, struct found *found)
 {
+    const struct attn__words words = {directory->text, sizeof directory->text};
     struct dirent **entries = NULL;
-    const char *path = directory->path;
-    int count = scandir(path, &entries, is_plugin_name, by_bytes);
-    int error = errno;
-    bool done = true;
-    if (count >= 0)
-        done = read_entries(context, trust, path, entries, count, found);
-    else
-        done = error != ENOMEM && refuse_directory(context, directory, error);
-    for (int i = 0; i < count; i++)
+    const int count = scandir(directory->path, &entries, is_plugin_name, by_bytes), error = errno;
+    bool done = count >= 0 || error != ENOMEM;
+    if (count < 0) { /* it is trusted, but there are no more descriptors, say */
+        directory->reason = attn__refuse(&words, ATTN_REASON_UNREADABLE, "%s cannot be read: %s",
+                                         directory->path, strerrordesc_np(error));
+        attn__log_once(&context->log, ATTN_LOG_WARN, "path", "%s", directory->text);
+    }
+    for (int i = 0; i < count; i++) {
+        done = done && read_entry(context, trust, directory, entries[i]->d_name, found);
         free(entries[i]);
+    }
     free(entries);
     return done;
 }
@@ -205,23 +302,15 @@ int32_t attn__directories_read(struct attn_context *context, struct attn__direct
     attn__trust_init(&trust, context->env.elevated);
     for (uint32_t i = 0; i < directory_count && done; i++) {
         struct attn__directory *directory = &directories[i];
-        bool standard =
-            strcmp(directory->origin, "libattn") == 0 || strcmp(directory->origin, "compiled-in") == 0;
+        /* A directory of libattn's own need not be there. */
+        const bool quiet = directory->own && directory->reason == ATTN_REASON_UNREADABLE;
         if (directory->reason == 0)
             done = read_directory(context, &trust, directory, &found);
-        else /* a standard directory need not be there */
-            attn__log_once(&context->log,
-                           standard && directory->reason == ATTN_REASON_UNREADABLE ? ATTN_LOG_DEBUG
-                                                                                   : ATTN_LOG_WARN,
-                           "path", "%s (%s): %s", directory->path, directory->origin, directory->text);
-    }
-    if (!done) {
-        for (uint32_t i = 0; i < found.count; i++)
-            attn__plugin_destroy(found.plugins[i]);
-        free(found.plugins);
-        return ATTN_E_MEMORY;
+        else
+            attn__log_once(&context->log, quiet ? ATTN_LOG_DEBUG : ATTN_LOG_WARN, "path", "%s (%s): %s",
+                           directory->path, directory->origin, directory->text);
     }
     *out = found.plugins;
     *out_count = found.count;
-    return ATTN_OK;
+    return done ? ATTN_OK : ATTN_E_MEMORY;
 }

@@ -49,7 +49,8 @@ static void check_again(struct attn_note note)
     note.note_version = ATTN_NOTE_VERSION;
     note.abi_major = ATTN_ABI_MAJOR;
     note.abi_minor = ATTN_ABI_MINOR;
-    uint32_t reason = attn__note_check(&note, text, sizeof text);
+    const struct attn__words words = {text, sizeof text};
+    uint32_t reason = attn__note_check(&note, &words);
     FUZZ_CHECK(fuzz_ends(text, sizeof text) && (reason == 0) == (text[0] == '\0'));
     if (reason == 0)
         check_texts(&note);
@@ -62,7 +63,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char text[320];
     uint32_t count = 0;
     fill(data, size);
-    uint32_t reason = attn__elf_read(plugin_file, &elf, text, sizeof text);
+    const struct attn__words words = {text, sizeof text};
+    uint32_t reason = attn__elf_read(plugin_file, size, &elf, &words);
     FUZZ_CHECK(fuzz_ends(text, sizeof text) && (reason == 0) == (text[0] == '\0'));
     FUZZ_CHECK(reason == 0 || strcmp(attn_reason_name(reason), "UNKNOWN") != 0);
     if (elf.note.name[0] != '\0') {

@@ -31,7 +31,8 @@ static uint32_t read_bytes(const void *bytes, size_t size)
 {
     int fd = memfd_create("elf", MFD_CLOEXEC);
     cr_assert(fd >= 0 && write(fd, bytes, size) == (ssize_t)size);
-    uint32_t reason = attn__elf_read(fd, &elf, text, sizeof text);
+    const struct attn__words words = {text, sizeof text};
+    uint32_t reason = attn__elf_read(fd, size, &elf, &words);
     close(fd);
     if (reason != 0)
         cr_assert_neq(text[0], '\0', "%s has no text", attn_reason_name(reason));

@@ -238,12 +238,12 @@ Test(registry, the_same_number_on_another_device_is_another_file)
     malformed_add(&malformed, "other", "libattn-b.so");
     struct attn_context *context = malformed_context(&malformed, NULL);
     cr_assert_eq(context->plugin_count, 2);
-    context->plugins[1]->inode = context->plugins[0]->inode;
+    context->plugins[1]->identity.inode = context->plugins[0]->identity.inode;
     pthread_mutex_lock(&context->lock);
     attn__registry_resolve_duplicates(context);
     pthread_mutex_unlock(&context->lock);
     cr_assert_eq(context->plugins[1]->reason, ATTN_REASON_DUPLICATE);
-    context->plugins[1]->device_id++;
+    context->plugins[1]->identity.device++;
     pthread_mutex_lock(&context->lock);
     attn__registry_resolve_duplicates(context);
     pthread_mutex_unlock(&context->lock);

@@ -64,14 +64,13 @@ static uint64_t mix_cpu(uint64_t hash)
 void attn__cache_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE])
 {
     const uint64_t start = UINT64_C(0xcbf29ce484222325);
-    const uint64_t numbers[] = {
-        plugin->device_id,          plugin->inode,  plugin->size,  (uint64_t)plugin->mtime_ns,
-        (uint64_t)plugin->ctime_ns, ATTN_ABI_MAJOR, ATTN_ABI_MINOR};
+    const uint32_t interface[] = {ATTN_ABI_MAJOR, ATTN_ABI_MINOR};
     const char *search = attn__env_outside(&plugin->context->env, "LD_LIBRARY_PATH");
     char library[PATH_MAX];
     struct utsname host;
     const uint64_t name = mix_text(mix_text(start, plugin->path), uname(&host) == 0 ? host.nodename : "");
-    uint64_t rest = mix(start, numbers, sizeof numbers);
+    uint64_t rest = mix(start, &plugin->identity, sizeof plugin->identity);
+    rest = mix(rest, interface, sizeof interface);
     attn__library_path(library, sizeof library);
     rest = mix_file(mix_file(rest, library), "/etc/ld.so.cache");
     rest = mix_cpu(mix_text(rest, search != NULL ? search : ""));

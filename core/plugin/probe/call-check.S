@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Entries in front of functions of a plugin. An entry takes the return address off, gives every register that
- * belongs to the caller a mark of its own, calls the function with all arguments where they are, and compares.
+ * belongs to the caller a mark of its own, calls the function with all arguments where they are, and keeps
+ * what the function left in them for call_check_judge.
  */
 #include "plugin/probe/call-check.h"
 
@@ -37,32 +38,18 @@ enter:
     leaq call_check_targets(%rip), %r10
     call *(%r10, %r11, 8)
     leaq call_check_frame(%rip), %r10
-    cmpq 8 * CALL_CHECK_STACK(%r10), %rsp
-    jne failed
-    .set index, 0
-    .irp register, rbx, rbp, r12, r13, r14, r15
-    cmpq $CALL_CHECK_MARK + index, %\register
-    jne failed
-    .set index, index + 1
-    .endr
-    .set index, 0
-    .irp register, rbx, rbp, r12, r13, r14, r15
-    movq 8 * (CALL_CHECK_REGISTERS + index)(%r10), %\register
-    .set index, index + 1
-    .endr
-    jmp *8 * CALL_CHECK_RETURN(%r10)
-
-failed:
     leaq call_check_after(%rip), %r11
     movq %rsp, 8 * CALL_CHECK_STACK(%r11)
+    movq 8 * CALL_CHECK_STACK(%r10), %rsp
     .set index, 0
     .irp register, rbx, rbp, r12, r13, r14, r15
     movq %\register, 8 * (CALL_CHECK_REGISTERS + index)(%r11)
+    movq 8 * (CALL_CHECK_REGISTERS + index)(%r10), %\register
     .set index, index + 1
     .endr
-    movq 8 * CALL_CHECK_STACK(%r10), %rsp
-    andq $-16, %rsp
-    call call_check_failed
+    pushq 8 * CALL_CHECK_RETURN(%r10)
+    movq %rax, %rdi
+    jmp call_check_judge
 
 #elif defined(__aarch64__)
 
@@ -76,9 +63,13 @@ call_check_entries:
     .set index, index + 1
     .endr
 
+    .macro load_address register, symbol
+    adrp \register, \symbol
+    add \register, \register, :lo12:\symbol
+    .endm
+
 enter:
-    adrp x17, call_check_frame
-    add x17, x17, :lo12:call_check_frame
+    load_address x17, call_check_frame
     mov x9, sp
     str x30, [x17, #8 * CALL_CHECK_RETURN]
     str x9, [x17, #8 * CALL_CHECK_STACK]
@@ -95,52 +86,23 @@ enter:
     fmov \register, x9
     .set index, index + 1
     .endr
-    adrp x9, call_check_targets
-    add x9, x9, :lo12:call_check_targets
+    load_address x9, call_check_targets
     ldr x9, [x9, x16, lsl #3]
     blr x9
-    adrp x17, call_check_frame
-    add x17, x17, :lo12:call_check_frame
+    load_address x17, call_check_frame
+    load_address x16, call_check_after
     mov x9, sp
-    ldr x10, [x17, #8 * CALL_CHECK_STACK]
-    cmp x9, x10
-    b.ne failed
-    .set index, 0
-    .irp register, x19, x20, x21, x22, x23, x24, x25, x26, x27, x28, x29
-    mov x9, #CALL_CHECK_MARK + index
-    cmp \register, x9
-    b.ne failed
-    .set index, index + 1
-    .endr
-    .irp register, d8, d9, d10, d11, d12, d13, d14, d15
-    mov x9, #CALL_CHECK_MARK + index
-    fmov x10, \register
-    cmp x10, x9
-    b.ne failed
-    .set index, index + 1
-    .endr
+    str x9, [x16, #8 * CALL_CHECK_STACK]
+    ldr x9, [x17, #8 * CALL_CHECK_STACK]
+    mov sp, x9
     .set index, 0
     .irp register, x19, x20, x21, x22, x23, x24, x25, x26, x27, x28, x29, d8, d9, d10, d11, d12, d13, d14, d15
+    str \register, [x16, #8 * (CALL_CHECK_REGISTERS + index)]
     ldr \register, [x17, #8 * (CALL_CHECK_REGISTERS + index)]
     .set index, index + 1
     .endr
     ldr x30, [x17, #8 * CALL_CHECK_RETURN]
-    ret
-
-failed:
-    adrp x16, call_check_after
-    add x16, x16, :lo12:call_check_after
-    mov x9, sp
-    str x9, [x16, #8 * CALL_CHECK_STACK]
-    .set index, 0
-    .irp register, x19, x20, x21, x22, x23, x24, x25, x26, x27, x28, x29, d8, d9, d10, d11, d12, d13, d14, d15
-    str \register, [x16, #8 * (CALL_CHECK_REGISTERS + index)]
-    .set index, index + 1
-    .endr
-    ldr x10, [x17, #8 * CALL_CHECK_STACK]
-    and x10, x10, #-16
-    mov sp, x10
-    bl call_check_failed
+    b call_check_judge
 
 #else
 #error "libattn knows x86-64 and aarch64"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The list of checked functions, and what is said of one that broke the calling convention. */
-#include "plugin/probe/call-check.h"
-
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "plugin/probe/call-check.h"
+#include "plugin/probe/worker.h"
 
 enum { FRAME = CALL_CHECK_REGISTERS + CALL_CHECK_COUNT };
 
@@ -13,8 +14,9 @@ extern const char call_check_entries[];
 /* Read and written by call-check.S. */
 attn__function call_check_targets[CALL_CHECK_FUNCTIONS];
 uint64_t call_check_frame[FRAME];
-uint64_t call_check_after[FRAME]; /* stack and registers, when one of them differs */
-void call_check_failed(void) __attribute__((noreturn));
+uint64_t call_check_after[FRAME]; /* stack and registers as the function left them */
+/* Returns to the caller of the function what the function returned. */
+uint64_t call_check_judge(uint64_t answer);
 
 static const char *tables[CALL_CHECK_FUNCTIONS], *names[CALL_CHECK_FUNCTIONS];
 static uint32_t count;
@@ -46,7 +48,7 @@ attn__function call_check_add(attn__function function, const char *table, const 
     return function;
 }
 
-void call_check_failed(void)
+uint64_t call_check_judge(uint64_t answer)
 {
     const uint64_t index = call_check_frame[CALL_CHECK_INDEX];
     const int64_t moved = (int64_t)(call_check_after[CALL_CHECK_STACK] - call_check_frame[CALL_CHECK_STACK]);
@@ -55,12 +57,14 @@ void call_check_failed(void)
     uint32_t i = 0;
     while (i < CALL_CHECK_COUNT && call_check_after[CALL_CHECK_REGISTERS + i] == CALL_CHECK_MARK + i)
         i++;
+    if (moved == 0 && i == CALL_CHECK_COUNT)
+        return answer;
     if (moved != 0)
         snprintf(text, sizeof text, "%s%s%s moves the stack pointer by %lld bytes", tables[index], dot,
                  names[index], (long long)moved);
     else
         snprintf(text, sizeof text, "%s%s%s does not preserve the register %s", tables[index], dot,
-                 names[index], i < CALL_CHECK_COUNT ? registers[i] : "?");
+                 names[index], registers[i]);
     tell_broken(text);
     abort();
 }

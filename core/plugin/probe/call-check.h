@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/*
- * Checks that functions of a plugin keep the calling convention: after each call the registers that belong to
- * the caller and the stack pointer must be as they were. For one thread; attn-probe's worker has no other.
- */
+/* What call-check.c and call-check.S share; the calls are in worker.h. */
 #ifndef ATTN_PLUGIN_CALL_CHECK_H
 #define ATTN_PLUGIN_CALL_CHECK_H
 
@@ -22,15 +19,6 @@
 #define CALL_CHECK_COUNT 6 /* rbx rbp r12 to r15 */
 #else
 #define CALL_CHECK_COUNT 19 /* x19 to x29, d8 to d15 */
-#endif
-
-#ifndef __ASSEMBLER__
-#include "core.h"
-
-/* `tell` gets a sentence and must not return. */
-void call_check_begin(void (*tell)(const char *text));
-/* The checked form of a function; attn__check_call_fn. */
-attn__function call_check_add(attn__function function, const char *table, const char *name);
 #endif
 
 #endif

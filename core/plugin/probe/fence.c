@@ -4,14 +4,11 @@
  * beside the linker's own tables. Here it reaches memory without any rights, so that a probe ends where a
  * host might.
  */
-#include "plugin/probe/fence.h"
-
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "plugin/probe/worker.h"
 
 #if FENCE_IS_LEFT_TO_SANITIZER
 

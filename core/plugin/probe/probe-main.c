@@ -17,10 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "plugin/probe/call-check.h"
-#include "plugin/probe/fence.h"
 #include "plugin/probe/probe.h"
-#include "plugin/probe/side-effects.h"
+#include "plugin/probe/worker.h"
 
 /* Sanitizers map terabytes. */
 #define DATA_MOST (FENCE_IS_LEFT_TO_SANITIZER ? RLIM_INFINITY : (rlim_t)4 << 30)

@@ -2,10 +2,10 @@
 /*
  * Probes of plugin files in child processes.
  *
- * policy.c decides which files are probed, cache.c keeps the results of earlier probes, probe.c starts a
- * child and reads what it says, and probe-main.c is the program that it runs: a guard that watches a worker,
- * and the worker that leads the plugin through one short life. The host only reads what the guard writes, so
- * neither a host that ignores SIGCHLD nor one that reaps every child disturbs it.
+ * probe.c decides which files are probed, starts a child and reads what it says; cache.c keeps the results;
+ * and probe-main.c is the program that the child runs: a guard that watches a worker, and the worker that
+ * leads the plugin through one short life. The host only reads what the guard writes, so neither a host that
+ * ignores SIGCHLD nor one that reaps every child disturbs it.
  */
 #ifndef ATTN_PLUGIN_PROBE_H
 #define ATTN_PLUGIN_PROBE_H
@@ -63,8 +63,6 @@ bool attn__cache_load(const char *directory, const char *key, int64_t now, struc
 void attn__cache_store(const char *directory, const char *key, const struct attn__result *result);
 /* Drops every bad result. */
 void attn__cache_reset(const char *directory);
-
-/* ---------------------------------------------------------------- policy.c */
 
 /*
  * Says whether a file may be loaded; the record of one that may not says why. `named`: somebody asked for it

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Measures and compares what no plugin may change in its process. */
 #define _GNU_SOURCE
-#include "plugin/probe/side-effects.h"
-
 #include <dirent.h>
 #include <fenv.h>
 #include <locale.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "plugin/probe/worker.h"
 
 static uint64_t hash(uint64_t value, const void *bytes, size_t size)
 {
