@@ -102,6 +102,12 @@ void attn__log_once(struct attn__log *log, uint32_t level, const char *subsystem
 
 /* ---------------------------------------------------------------- scan.c: where plugins are looked for */
 
+/* What tells a file from another, and a version of it from the next one. */
+struct attn__identity {
+    uint64_t device, inode, size;
+    int64_t mtime_ns, ctime_ns; /* the last one changes with a file's names too */
+};
+
 struct attn__directory {
     char *path;
     const char *origin;
@@ -109,13 +115,10 @@ struct attn__directory {
     uint32_t reason;
     uint32_t group_writable;
     char text[512];
-    uint64_t device_id, inode; /* 0: it could not be judged */
+    struct attn__identity identity; /* zeroes if it could not be judged */
 };
 
-/* The directories in the search order of docs/operator.md. Missing ones are listed too, with a reason. */
-int32_t attn__path_init(const struct attn__env *env, const char *option, struct attn__directory **out,
-                        uint32_t *out_count, struct attn_error *err);
-void attn__path_finish(struct attn__directory *directories, uint32_t count);
+void attn__directories_destroy(struct attn__directory *directories, uint32_t count);
 
 /* ---------------------------------------------------------------- registry.c: one record per file seen */
 
@@ -142,12 +145,6 @@ int32_t attn__ask_backend(const struct attn__backend *entry, const struct attn_d
                           const struct attn_problem *problem, struct attn_query *query);
 /* Encoders and cross-attention on ROCm. */
 bool attn__hip_refuses(const struct attn__backend *entry, uint32_t type);
-
-/* What tells a file from another, and a version of it from the next one. */
-struct attn__identity {
-    uint64_t device, inode, size;
-    int64_t mtime_ns, ctime_ns; /* the last one changes with a file's names too */
-};
 
 /* One file. Address stable for the context's life. */
 struct attn__plugin {

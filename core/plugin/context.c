@@ -49,7 +49,7 @@ static void free_context(struct attn_context *context)
     for (uint32_t i = 0; i < context->plugin_count; i++)
         attn__plugin_destroy(context->plugins[i]);
     free(context->plugins);
-    attn__path_finish(context->directories, context->directory_count);
+    attn__directories_destroy(context->directories, context->directory_count);
     if (!child) { /* it would wait for ever for the parent's threads to wake up */
         pthread_cond_destroy(&context->changed);
         pthread_mutex_destroy(&context->lock);

@@ -84,12 +84,23 @@ void attn__path_absolute(const char *path, size_t length, char out[ATTN__PATH_SI
 /* A record for one file, every component of its path judged, and read. NULL without memory. */
 struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
                                        const char *path);
-/*
- * Reads every plugin file of the directories, in search order; records and *out are the caller's, whatever
- * the status. A directory that cannot be read gets its reason.
- */
-int32_t attn__directories_read(struct attn_context *context, struct attn__directory *directories,
-                               uint32_t directory_count, struct attn__plugin ***out, uint32_t *out_count);
+bool attn__is_same_inode(const struct attn__identity *a, const struct attn__identity *b);
+
+/* What there is to be found, in search order. */
+struct attn__scan {
+    struct attn__trust trust;
+    struct attn__directory *directories; /* one that is not there or may not be read has a reason */
+    uint32_t directory_count;
+    struct attn__plugin **plugins;
+    uint32_t plugin_count;
+    bool failed; /* no memory */
+};
+
+/* Begins a scan with the directories; order as in docs/operator.md. */
+void attn__scan_path(struct attn__scan *scan, const struct attn__env *env, const char *option);
+/* Reads every plugin file in them. */
+void attn__scan_files(struct attn__scan *scan, struct attn_context *context);
+void attn__scan_finish(struct attn__scan *scan);
 /* True if the file behind the record is still the one that was read. */
 bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *status);
 

@@ -29,11 +29,8 @@ static bool is_same_file(const struct attn__plugin *a, const struct attn__plugin
 /* An earlier name of the same file, or NULL. */
 static const struct attn__plugin *find_twin(struct attn__plugin *const *plugins, uint32_t index)
 {
-    const struct attn__plugin *plugin = plugins[index];
     for (uint32_t i = 0; i < index; i++)
-        if (!plugins[i]->vanished && plugin->identity.inode != 0 &&
-            plugins[i]->identity.inode == plugin->identity.inode &&
-            plugins[i]->identity.device == plugin->identity.device)
+        if (!plugins[i]->vanished && attn__is_same_inode(&plugins[i]->identity, &plugins[index]->identity))
             return plugins[i];
     return NULL;
 }
@@ -145,17 +142,22 @@ static struct attn__plugin *choose(struct attn_context *context, struct attn__pl
     return found;
 }
 
-/* Puts what was found into the list. Records are never freed: others may hold them. Under the lock. */
-static bool merge(struct attn_context *context, struct attn__plugin **found, uint32_t count)
+/* Takes what was found into the list. Records are never freed: others may hold them. Under the lock. */
+static void merge(struct attn_context *context, struct attn__scan *scan)
 {
-    uint32_t most = count + context->plugin_count, n = 0;
-    struct attn__plugin **list = calloc(most > 0 ? most : 1, sizeof *list);
-    if (list == NULL)
-        return false;
+    uint32_t n = 0;
+    struct attn__plugin **list =
+        calloc(scan->plugin_count + context->plugin_count + (size_t)1, sizeof(struct attn__plugin *));
+    scan->failed = scan->failed || list == NULL;
+    if (scan->failed) {
+        free(list);
+        return;
+    }
     for (uint32_t i = 0; i < context->plugin_count; i++)
         context->plugins[i]->vanished = true;
-    for (uint32_t i = 0; i < count; i++)
-        list[n++] = choose(context, found[i]);
+    for (uint32_t i = 0; i < scan->plugin_count; i++)
+        list[n++] = choose(context, scan->plugins[i]);
+    scan->plugin_count = 0;
     for (uint32_t i = 0; i < context->plugin_count; i++)
         if (context->plugins[i]->vanished) {
             context->plugins[i]->vanished = !is_open(context->plugins[i]);
@@ -164,34 +166,25 @@ static bool merge(struct attn_context *context, struct attn__plugin **found, uin
     free(context->plugins);
     context->plugins = list;
     context->plugin_count = n;
+    attn__directories_destroy(context->directories, context->directory_count);
+    context->directories = scan->directories;
+    context->directory_count = scan->directory_count;
+    scan->directories = NULL;
+    scan->directory_count = 0;
     attn__registry_resolve_duplicates(context);
-    return true;
 }
 
 int32_t attn__registry_scan(struct attn_context *context, struct attn_error *err)
 {
-    struct attn__directory *directories = NULL;
-    struct attn__plugin **found = NULL;
-    uint32_t directory_count = 0, count = 0;
-    int32_t status =
-        attn__path_init(&context->env, context->plugin_path, &directories, &directory_count, err);
-    if (status != ATTN_OK)
-        return status;
-    bool done = attn__directories_read(context, directories, directory_count, &found, &count) == ATTN_OK;
+    struct attn__scan scan;
+    attn__scan_path(&scan, &context->env, context->plugin_path);
+    attn__scan_files(&scan, context);
     pthread_mutex_lock(&context->lock);
-    done = done && merge(context, found, count);
-    if (done) {
-        attn__path_finish(context->directories, context->directory_count);
-        context->directories = directories;
-        context->directory_count = directory_count;
-    }
+    merge(context, &scan);
     pthread_mutex_unlock(&context->lock);
-    for (uint32_t i = 0; i < count && !done; i++)
-        attn__plugin_destroy(found[i]);
-    if (!done)
-        attn__path_finish(directories, directory_count);
-    free(found);
-    return done ? ATTN_OK : attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the list of plugins");
+    attn__scan_finish(&scan);
+    return scan.failed ? attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the list of plugins")
+                       : ATTN_OK;
 }
 
 int32_t attn__registry_list(struct attn_context *context, struct attn__plugin ***out, uint32_t *out_count)

@@ -15,23 +15,30 @@
 
 #include "plugin/loader.h"
 
+static int64_t nanoseconds(const struct timespec *time)
+{
+    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
+static struct attn__identity identify(const struct stat *status)
+{
+    return (struct attn__identity){status->st_dev, status->st_ino, (uint64_t)status->st_size,
+                                   nanoseconds(&status->st_mtim), nanoseconds(&status->st_ctim)};
+}
+
+bool attn__is_same_inode(const struct attn__identity *a, const struct attn__identity *b)
+{
+    return a->inode != 0 && a->inode == b->inode && a->device == b->device;
+}
+
 /* ---------------------------------------------------------------- the search path */
 
-/* The list while it grows. */
-struct list {
-    struct attn__trust trust;
-    struct attn__directory *directories;
-    uint32_t count;
-};
-
-static bool is_seen(const struct list *list, const char *path, const struct attn__directory *directory)
+static bool is_seen(const struct attn__scan *scan, const struct attn__directory *directory, const char *path)
 {
-    for (uint32_t i = 0; i < list->count; i++) {
-        const struct attn__directory *other = &list->directories[i];
-        if (strcmp(other->path, path) == 0 || (directory->inode != 0 && other->inode == directory->inode &&
-                                               other->device_id == directory->device_id))
+    for (uint32_t i = 0; i < scan->directory_count; i++)
+        if (strcmp(scan->directories[i].path, path) == 0 ||
+            attn__is_same_inode(&scan->directories[i].identity, &directory->identity))
             return true;
-    }
     return false;
 }
 
@@ -46,111 +53,76 @@ void attn__path_absolute(const char *path, size_t length, char out[ATTN__PATH_SI
         out[n - 1] = '\0';
 }
 
-/* Judges a directory and appends it; false without memory. */
-static bool add(struct list *list, const char *path, size_t length, const char *origin, bool own)
+/* Judges a directory, and appends it if it is a new one. */
+static void add(struct attn__scan *scan, const char *path, size_t length, const char *origin, bool own)
 {
     char absolute[ATTN__PATH_SIZE];
     struct stat status;
     struct attn__directory directory = {.origin = origin, .own = own};
     const struct attn__words words = {directory.text, sizeof directory.text};
     if (length == 0)
-        return true;
+        return;
     attn__path_absolute(path, length, absolute);
-    directory.reason = attn__trust_walk(&list->trust, absolute, &status, &directory.group_writable, &words);
+    directory.reason = attn__trust_walk(&scan->trust, absolute, &status, &directory.group_writable, &words);
     if (directory.reason == 0) {
-        directory.device_id = status.st_dev;
-        directory.inode = status.st_ino;
+        directory.identity = identify(&status);
         if (!S_ISDIR(status.st_mode))
             directory.reason = attn__refuse(&words, ATTN_REASON_NOT_A_FILE, "%s is no directory", absolute);
         else if (directory.group_writable)
             attn__refuse(&words, 0, "%s, or a directory above it, is writable by a group", absolute);
     }
-    if (is_seen(list, absolute, &directory))
-        return true;
-    struct attn__directory *more = realloc(list->directories, (list->count + 1) * sizeof *more);
-    if (more == NULL)
-        return false;
-    list->directories = more;
-    directory.path = strdup(absolute);
-    more[list->count] = directory;
-    list->count += directory.path != NULL;
-    return directory.path != NULL;
+    if (is_seen(scan, &directory, absolute))
+        return;
+    struct attn__directory *more = realloc(scan->directories, (scan->directory_count + 1) * sizeof *more);
+    directory.path = more != NULL ? strdup(absolute) : NULL;
+    scan->directories = more != NULL ? more : scan->directories;
+    if (directory.path != NULL)
+        more[scan->directory_count++] = directory;
+    else
+        scan->failed = true;
 }
 
-static bool add_all(struct list *list, const char *paths, const char *origin)
+static void add_all(struct attn__scan *scan, const char *paths, const char *origin)
 {
-    for (const char *p = paths;; p++) {
-        size_t length = strcspn(p, ":");
-        if (!add(list, p, length, origin, false))
-            return false;
-        p += length;
-        if (*p == '\0')
-            return true;
+    for (size_t length; paths[0] != '\0'; paths += length + (paths[length] == ':')) {
+        length = strcspn(paths, ":");
+        add(scan, paths, length, origin, false);
     }
 }
 
 /* The directory of libattn + "/attn". */
-static bool add_own(struct list *list)
+static void add_own(struct attn__scan *scan)
 {
     char path[PATH_MAX];
     attn__library_path(path, sizeof path - sizeof "/attn");
     char *slash = strrchr(path, '/');
     if (slash == NULL)
-        return true;
+        return;
     memcpy(slash, "/attn", sizeof "/attn");
-    return add(list, path, strlen(path), "libattn", true);
+    add(scan, path, strlen(path), "libattn", true);
 }
 
-static bool fill(struct list *list, const struct attn__env *env, const char *option)
+void attn__scan_path(struct attn__scan *scan, const struct attn__env *env, const char *option)
 {
     static const char standard[] = ATTN_PLUGIN_DIR;
-    if (!env->elevated) {
-        if (option != NULL)
-            return add_all(list, option, "option");
-        if (attn__env_is_given(env, ATTN__VAR_ATTN_PLUGIN_PATH))
-            return add_all(list, attn__env_get(env, ATTN__VAR_ATTN_PLUGIN_PATH), "ATTN_PLUGIN_PATH");
-        if (!add_all(list, attn__env_get(env, ATTN__VAR_ATTN_PLUGIN_PATH_ADD), "ATTN_PLUGIN_PATH_ADD") ||
-            !add_own(list))
-            return false;
+    memset(scan, 0, sizeof *scan);
+    attn__trust_init(&scan->trust, env->elevated);
+    if (!env->elevated && option != NULL) {
+        add_all(scan, option, "option");
+    } else if (!env->elevated && attn__env_is_given(env, ATTN__VAR_ATTN_PLUGIN_PATH)) {
+        add_all(scan, attn__env_get(env, ATTN__VAR_ATTN_PLUGIN_PATH), "ATTN_PLUGIN_PATH");
+    } else {
+        if (!env->elevated) {
+            add_all(scan, attn__env_get(env, ATTN__VAR_ATTN_PLUGIN_PATH_ADD), "ATTN_PLUGIN_PATH_ADD");
+            add_own(scan);
+        }
+        add(scan, standard, sizeof standard - 1, "compiled-in", true);
     }
-    return add(list, standard, sizeof standard - 1, "compiled-in", true);
-}
-
-int32_t attn__path_init(const struct attn__env *env, const char *option, struct attn__directory **out,
-                        uint32_t *out_count, struct attn_error *err)
-{
-    struct list list = {.count = 0};
-    attn__trust_init(&list.trust, env->elevated);
-    if (!fill(&list, env, option)) {
-        attn__path_finish(list.directories, list.count);
-        return attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the search path of plugins");
-    }
-    *out = list.directories;
-    *out_count = list.count;
-    return ATTN_OK;
-}
-
-void attn__path_finish(struct attn__directory *directories, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        free(directories[i].path);
-    free(directories);
 }
 
 /* ---------------------------------------------------------------- the files */
 
 #define OPEN_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-
-static int64_t nanoseconds(const struct timespec *time)
-{
-    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
-}
-
-static struct attn__identity identify(const struct stat *status)
-{
-    return (struct attn__identity){status->st_dev, status->st_ino, (uint64_t)status->st_size,
-                                   nanoseconds(&status->st_mtim), nanoseconds(&status->st_ctim)};
-}
 
 bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *status)
 {
@@ -248,69 +220,68 @@ static void say(struct attn_context *context, const struct attn__plugin *plugin)
                        plugin->path, attn_reason_name(plugin->reason), plugin->text);
 }
 
-/* What was read so far. */
-struct found {
-    struct attn__plugin **plugins;
-    uint32_t count;
-};
-
-/* Reads one file of a directory and appends its record; false without memory. */
-static bool read_entry(struct attn_context *context, const struct attn__trust *trust,
-                       const struct attn__directory *directory, const char *name, struct found *found)
+/* Reads one file of a directory and appends its record. */
+static void read_entry(struct attn__scan *scan, struct attn_context *context,
+                       const struct attn__directory *directory, const char *name)
 {
     char path[ATTN__PATH_SIZE];
-    struct attn__plugin **more = realloc(found->plugins, (found->count + 1) * sizeof(struct attn__plugin *));
-    if (more == NULL)
-        return false;
-    found->plugins = more;
+    struct attn__plugin **more = realloc(scan->plugins, (scan->plugin_count + 1) * sizeof scan->plugins[0]);
+    scan->plugins = more != NULL ? more : scan->plugins;
     snprintf(path, sizeof path, "%s/%s", strcmp(directory->path, "/") == 0 ? "" : directory->path, name);
-    struct attn__plugin *plugin = attn__plugin_read(context, trust, path);
-    if (plugin == NULL)
-        return false;
+    struct attn__plugin *plugin = more != NULL ? attn__plugin_read(context, &scan->trust, path) : NULL;
+    if (plugin == NULL) {
+        scan->failed = true;
+        return;
+    }
     plugin->own = directory->own;
-    found->plugins[found->count++] = plugin;
+    more[scan->plugin_count++] = plugin;
     say(context, plugin);
-    return true;
 }
 
-static bool read_directory(struct attn_context *context, const struct attn__trust *trust,
-                           struct attn__directory *directory, struct found *found)
+static void read_directory(struct attn__scan *scan, struct attn_context *context,
+                           struct attn__directory *directory)
 {
     const struct attn__words words = {directory->text, sizeof directory->text};
     struct dirent **entries = NULL;
     const int count = scandir(directory->path, &entries, is_plugin_name, by_bytes), error = errno;
-    bool done = count >= 0 || error != ENOMEM;
+    scan->failed = scan->failed || (count < 0 && error == ENOMEM);
     if (count < 0) { /* it is trusted, but there are no more descriptors, say */
         directory->reason = attn__refuse(&words, ATTN_REASON_UNREADABLE, "%s cannot be read: %s",
                                          directory->path, strerrordesc_np(error));
         attn__log_once(&context->log, ATTN_LOG_WARN, "path", "%s", directory->text);
     }
     for (int i = 0; i < count; i++) {
-        done = done && read_entry(context, trust, directory, entries[i]->d_name, found);
+        read_entry(scan, context, directory, entries[i]->d_name);
         free(entries[i]);
     }
     free(entries);
-    return done;
 }
 
-int32_t attn__directories_read(struct attn_context *context, struct attn__directory *directories,
-                               uint32_t directory_count, struct attn__plugin ***out, uint32_t *out_count)
+void attn__scan_files(struct attn__scan *scan, struct attn_context *context)
 {
-    struct attn__trust trust;
-    struct found found = {.count = 0};
-    bool done = true;
-    attn__trust_init(&trust, context->env.elevated);
-    for (uint32_t i = 0; i < directory_count && done; i++) {
-        struct attn__directory *directory = &directories[i];
+    for (uint32_t i = 0; i < scan->directory_count; i++) {
+        struct attn__directory *directory = &scan->directories[i];
         /* A directory of libattn's own need not be there. */
         const bool quiet = directory->own && directory->reason == ATTN_REASON_UNREADABLE;
         if (directory->reason == 0)
-            done = read_directory(context, &trust, directory, &found);
+            read_directory(scan, context, directory);
         else
             attn__log_once(&context->log, quiet ? ATTN_LOG_DEBUG : ATTN_LOG_WARN, "path", "%s (%s): %s",
                            directory->path, directory->origin, directory->text);
     }
-    *out = found.plugins;
-    *out_count = found.count;
-    return done ? ATTN_OK : ATTN_E_MEMORY;
+}
+
+void attn__scan_finish(struct attn__scan *scan)
+{
+    for (uint32_t i = 0; i < scan->plugin_count; i++)
+        attn__plugin_destroy(scan->plugins[i]);
+    free(scan->plugins);
+    attn__directories_destroy(scan->directories, scan->directory_count);
+}
+
+void attn__directories_destroy(struct attn__directory *directories, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        free(directories[i].path);
+    free(directories);
 }

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "base/env.h"
 #include "fuzz.h"
+#include "plugin/loader.h"
 #include "show.h"
 
 enum { VARIABLES_MOST = 64 };
@@ -68,14 +69,14 @@ static void check_records(const struct attn__env *env)
 
 static void use(const struct attn__env *env)
 {
-    struct attn__directory *directories = NULL;
-    uint32_t count = 0, reason;
+    struct attn__scan scan;
+    uint32_t reason;
     struct attn_context context = {.env = *env};
-    FUZZ_CHECK(attn__path_init(env, NULL, &directories, &count, NULL) == ATTN_OK);
-    FUZZ_CHECK(!env->elevated || count <= 1);
-    for (uint32_t i = 0; i < count; i++)
-        FUZZ_CHECK(directories[i].path != NULL && directories[i].origin != NULL);
-    attn__path_finish(directories, count);
+    attn__scan_path(&scan, env, NULL);
+    FUZZ_CHECK(!scan.failed && (!env->elevated || scan.directory_count <= 1));
+    for (uint32_t i = 0; i < scan.directory_count; i++)
+        FUZZ_CHECK(scan.directories[i].path != NULL && scan.directories[i].origin != NULL);
+    attn__scan_finish(&scan);
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
         struct attn__plugin plugin = {.note = notes[i]};
         const char *wanted = attn__env_get(env, ATTN__VAR_ATTN_BACKEND);

@@ -11,6 +11,7 @@
 #include "plugin/loader.h"
 
 static struct malformed malformed;
+static struct attn__scan scan;
 static struct attn__directory *directories;
 static uint32_t count;
 
@@ -36,7 +37,9 @@ static void search(char *const *environment, const char *option, bool elevated)
 {
     struct attn__env env;
     cr_assert_eq(attn__env_init_from(&env, NULL, environment, elevated, NULL), ATTN_OK);
-    cr_assert_eq(attn__path_init(&env, option, &directories, &count, NULL), ATTN_OK);
+    attn__scan_path(&scan, &env, option);
+    directories = scan.directories;
+    count = scan.directory_count;
     attn__env_finish(&env);
 }
 
@@ -48,7 +51,7 @@ static void search_option(const char *option)
 
 static void forget(void)
 {
-    attn__path_finish(directories, count);
+    attn__scan_finish(&scan);
     directories = NULL;
 }
 
