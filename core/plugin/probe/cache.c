@@ -24,7 +24,7 @@ enum { DAY = 24 * 60 * 60, TEN_MINUTES = 10 * 60 };
 
 /* ---------------------------------------------------------------- key */
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
+uint64_t attn__hash(uint64_t hash, const void *bytes, size_t size)
 {
     const unsigned char *p = bytes;
     for (size_t i = 0; i < size; i++)
@@ -34,7 +34,7 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
 
 static uint64_t mix_text(uint64_t hash, const char *text)
 {
-    return mix(hash, text, strlen(text) + 1);
+    return attn__hash(hash, text, strlen(text) + 1);
 }
 
 /* Identity and times of a file that a probe depends on. */
@@ -43,9 +43,9 @@ static uint64_t mix_file(uint64_t hash, const char *path)
     struct stat status;
     if (stat(path, &status) != 0)
         return hash;
-    hash = mix(hash, &status.st_ino, sizeof status.st_ino);
-    hash = mix(hash, &status.st_size, sizeof status.st_size);
-    return mix(hash, &status.st_mtim, sizeof status.st_mtim);
+    hash = attn__hash(hash, &status.st_ino, sizeof status.st_ino);
+    hash = attn__hash(hash, &status.st_size, sizeof status.st_size);
+    return attn__hash(hash, &status.st_mtim, sizeof status.st_mtim);
 }
 
 /* The lines of the first CPU that say what it is. */
@@ -69,8 +69,8 @@ void attn__cache_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE]
     char library[PATH_MAX];
     struct utsname host;
     const uint64_t name = mix_text(mix_text(start, plugin->path), uname(&host) == 0 ? host.nodename : "");
-    uint64_t rest = mix(start, &plugin->identity, sizeof plugin->identity);
-    rest = mix(rest, interface, sizeof interface);
+    uint64_t rest = attn__hash(start, &plugin->identity, sizeof plugin->identity);
+    rest = attn__hash(rest, interface, sizeof interface);
     attn__library_path(library, sizeof library);
     rest = mix_file(mix_file(rest, library), "/etc/ld.so.cache");
     rest = mix_cpu(mix_text(rest, search != NULL ? search : ""));

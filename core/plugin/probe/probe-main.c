@@ -73,7 +73,6 @@ static void tell_broken(const char *text)
 static void limit(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;
-
     if (getrlimit(resource, &limit) == 0) {
         limit.rlim_cur = limit.rlim_cur < most ? limit.rlim_cur : most;
         (void)setrlimit(resource, &limit);
@@ -89,7 +88,6 @@ static bool ask(const struct attn__backend *backend, const struct attn_device *d
     struct attn_reason reasons[8];
     struct attn_kernel_info kernels[8];
     struct attn_query query;
-
     memset(reasons, 0, sizeof reasons);
     memset(kernels, 0, sizeof kernels);
     ATTN_INIT(&query);
@@ -111,7 +109,6 @@ static void use(const struct attn__backend *backend, const struct attn_device *d
     struct attn_kv_shape shape;
     struct attn_buffer buffer = {NULL, 0};
     struct attn_error err;
-
     ATTN_INIT(&err);
     ATTN_INIT(&sizes);
     ATTN_INIT(&shape);
@@ -138,7 +135,6 @@ static void live(struct attn__plugin *plugin)
     struct attn_problem problem;
     const struct attn_axis *axes;
     uint32_t count;
-
     if (attn_problem_parse(text, &problem, NULL) != ATTN_OK)
         return;
     begin_step("axes");
@@ -168,7 +164,6 @@ static void work(const char *path)
     static const char *const variables[] = {"ATTN_DISABLE=", "ATTN_BACKEND=auto"};
     struct attn_context_options options;
     struct attn_context *context;
-
     ATTN_INIT(&options);
     options.given = ATTN_GIVEN_LOG;
     options.plugin_path = "/dev/null"; /* nothing else is looked at */
@@ -246,7 +241,6 @@ static pid_t find_child(void)
 {
     pid_t child = 0;
     FILE *list = fopen("/proc/thread-self/children", "re");
-
     if (list != NULL && fscanf(list, "%d", &child) != 1)
         child = 0;
     if (list != NULL)
@@ -259,7 +253,6 @@ static bool end_others(void)
 {
     bool any = false;
     pid_t child;
-
     while (waitpid(-1, NULL, WNOHANG) >= 0 && (child = find_child()) > 0) {
         any = true;
         (void)kill(child, SIGKILL);

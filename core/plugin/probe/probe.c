@@ -137,65 +137,40 @@ void attn__probe_run(const char *helper, char *const *environment, const char *p
     close(ends[0]);
 }
 
-/* Beside the library in the build tree; else where the installation puts helpers. */
-bool attn__probe_find_helper(char *path, size_t size)
-{
-    static const char *const places[] = {"attn-probe", ATTN_PROBE_FROM_LIB};
-    char library[PATH_MAX];
-    attn__library_path(library, sizeof library);
-    char *slash = strrchr(library, '/');
-    for (size_t i = 0; i < sizeof places / sizeof places[0] && slash != NULL; i++) {
-        slash[1] = '\0';
-        int length = snprintf(path, size, "%s%s", places[i][0] == '/' ? "" : library, places[i]);
-        if (length > 0 && (size_t)length < size && access(path, X_OK) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* ---------------------------------------------------------------- what a result means */
 
-/* What happened in the probe. */
-static void describe(const struct attn__result *result, char *text, size_t size)
+/* What happened in the probe, and the reason. */
+static uint32_t describe(const struct attn__result *result, const struct attn__words *words)
 {
     const char *name = result->outcome == ATTN__CRASHED ? sigabbrev_np((int)result->number) : NULL;
     if (result->outcome == ATTN__CRASHED && result->number == 0)
-        snprintf(text, size, "broke the calling convention in step %s: %s", result->step, result->text);
-    else if (result->outcome == ATTN__CRASHED)
-        snprintf(text, size, "died of signal %u (SIG%s) in step %s", result->number,
-                 name != NULL ? name : "?", result->step);
-    else if (result->outcome == ATTN__TIMED_OUT)
-        snprintf(text, size, "did not come back from step %s within 2 seconds", result->step);
-    else
-        snprintf(text, size, "ended its process with status %u in step %s", result->number, result->step);
-}
-
-static uint32_t reason_of(const struct attn__result *result)
-{
-    return result->outcome == ATTN__CRASHED     ? ATTN_REASON_CRASHED
-           : result->outcome == ATTN__TIMED_OUT ? ATTN_REASON_TIMED_OUT
-                                                : ATTN_REASON_EXITED;
+        return attn__refuse(words, ATTN_REASON_CRASHED, "broke the calling convention in step %s: %s",
+                            result->step, result->text);
+    if (result->outcome == ATTN__CRASHED)
+        return attn__refuse(words, ATTN_REASON_CRASHED, "died of signal %u (SIG%s) in step %s",
+                            result->number, name != NULL ? name : "?", result->step);
+    if (result->outcome == ATTN__TIMED_OUT)
+        return attn__refuse(words, ATTN_REASON_TIMED_OUT, "did not come back from step %s within 2 seconds",
+                            result->step);
+    return attn__refuse(words, ATTN_REASON_EXITED, "ended its process with status %u in step %s",
+                        result->number, result->step);
 }
 
 static void refuse(struct attn__plugin *plugin, const struct attn__result *result, bool kept)
 {
     char text[256], since[32] = "?";
+    const struct attn__words words = {text, sizeof text};
+    const uint32_t reason = describe(result, &words);
+    const time_t when = (time_t)result->since;
     struct tm local;
-    time_t when = (time_t)result->since;
-    describe(result, text, sizeof text);
-    pthread_mutex_lock(&plugin->context->lock);
-    plugin->signal = result->outcome == ATTN__CRASHED ? result->number : 0;
-    pthread_mutex_unlock(&plugin->context->lock);
-    if (!kept) {
-        attn__plugin_tell(plugin, ATTN_STAGE_NOTE, reason_of(result), "plugin %s %s", plugin->note.name,
-                          text);
-        return;
-    }
     if (localtime_r(&when, &local) != NULL)
         strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S", &local);
-    attn__plugin_tell(plugin, ATTN_STAGE_NOTE, ATTN_REASON_QUARANTINED,
-                      "plugin %s is in quarantine since %s: when it was probed, it %s (%s)",
-                      plugin->note.name, since, text, attn_reason_name(reason_of(result)));
+    if (kept)
+        attn__plugin_tell(plugin, ATTN_STAGE_NOTE, ATTN_REASON_QUARANTINED,
+                          "plugin %s is in quarantine since %s: when it was probed, it %s (%s)",
+                          plugin->note.name, since, text, attn_reason_name(reason));
+    else
+        attn__plugin_tell(plugin, ATTN_STAGE_NOTE, reason, "plugin %s %s", plugin->note.name, text);
 }
 
 /* Where no child can be started. */
@@ -214,22 +189,38 @@ static bool admit_unprobed(struct attn__plugin *plugin, const char *why)
 /* False if the file must not be loaded; the record says why. `kept`: an earlier probe had this result. */
 static bool admit(struct attn__plugin *plugin, const struct attn__result *result, bool kept)
 {
-    if (result->outcome == ATTN__NO_RESULT)
-        return true;
+    const bool good = result->outcome == ATTN__GOOD;
+    pthread_mutex_lock(&plugin->context->lock);
+    plugin->signal = result->outcome == ATTN__CRASHED ? result->number : 0;
+    snprintf(plugin->effects, sizeof plugin->effects, "%s", good ? result->text : "");
+    pthread_mutex_unlock(&plugin->context->lock);
     if (result->outcome == ATTN__UNAVAILABLE)
         return admit_unprobed(plugin, result->text);
-    if (result->outcome != ATTN__GOOD) {
+    if (good)
+        attn__plugin_tell(plugin, ATTN_STAGE_PROBED, 0, "%s", "");
+    else if (result->outcome != ATTN__NO_RESULT)
         refuse(plugin, result, kept);
-        return false;
-    }
-    pthread_mutex_lock(&plugin->context->lock);
-    snprintf(plugin->effects, sizeof plugin->effects, "%s", result->text);
-    pthread_mutex_unlock(&plugin->context->lock);
-    attn__plugin_tell(plugin, ATTN_STAGE_PROBED, 0, "%s", "");
-    return true;
+    return good || result->outcome == ATTN__NO_RESULT;
 }
 
 /* ---------------------------------------------------------------- who is probed */
+
+/* The helper that belongs to this library: beside it in the build tree; else where the installation puts
+ * helpers. */
+static bool find_helper(char *path, size_t size)
+{
+    static const char *const places[] = {"attn-probe", ATTN_PROBE_FROM_LIB};
+    char library[PATH_MAX];
+    attn__library_path(library, sizeof library);
+    char *slash = strrchr(library, '/');
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && slash != NULL; i++) {
+        slash[1] = '\0';
+        int length = snprintf(path, size, "%s%s", places[i][0] == '/' ? "" : library, places[i]);
+        if (length > 0 && (size_t)length < size && access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
 
 static void probe(const struct attn__plugin *plugin, struct attn__result *result)
 {
@@ -237,7 +228,7 @@ static void probe(const struct attn__plugin *plugin, struct attn__result *result
     char helper[PATH_MAX];
     /* Who raised the privileges of this process must not steer a child that has them too. */
     char *nothing[] = {NULL};
-    if (attn__probe_find_helper(helper, sizeof helper))
+    if (find_helper(helper, sizeof helper))
         attn__probe_run(helper, context->env.elevated ? nothing : context->env.environment, plugin->path,
                         result);
     else

@@ -44,8 +44,6 @@ struct attn__result {
  */
 void attn__probe_run(const char *helper, char *const *environment, const char *path,
                      struct attn__result *result);
-/* Path of the helper that belongs to this library. False if there is none. */
-bool attn__probe_find_helper(char *path, size_t size);
 
 /* ---------------------------------------------------------------- cache.c */
 
@@ -53,6 +51,8 @@ bool attn__probe_find_helper(char *path, size_t size);
  * everything else that the result depends on. */
 enum { ATTN__KEY_SIZE = 33 };
 
+/* Goes on with a hash (FNV-1a). */
+uint64_t attn__hash(uint64_t hash, const void *bytes, size_t size);
 void attn__cache_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE]);
 /* The directory of the cache; false if there is none that may be trusted, and no result is kept. */
 bool attn__cache_directory(const struct attn__env *env, char *path, size_t size);

@@ -11,15 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "plugin/probe/probe.h"
 #include "plugin/probe/worker.h"
-
-static uint64_t hash(uint64_t value, const void *bytes, size_t size)
-{
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < size; i++)
-        value = (value ^ p[i]) * UINT64_C(0x100000001b3);
-    return value;
-}
 
 static uint64_t count_entries(const char *path)
 {
@@ -53,7 +46,7 @@ static uint64_t read_environment(void)
 {
     uint64_t value = 1;
     for (char **variable = environ; variable != NULL && *variable != NULL; variable++)
-        value = hash(value, *variable, strlen(*variable) + 1);
+        value = attn__hash(value, *variable, strlen(*variable) + 1);
     return value;
 }
 
@@ -67,7 +60,7 @@ static uint64_t read_signals(void)
     for (int i = 1; i <= 64; i++) {
         value = value * 2 + (sigismember(&mask, i) == 1);
         if (sigaction(i, NULL, &action) == 0)
-            value = hash(value, &action.sa_handler, sizeof action.sa_handler);
+            value = attn__hash(value, &action.sa_handler, sizeof action.sa_handler);
     }
     return value;
 }
@@ -94,7 +87,7 @@ static uint64_t read_floating_point(void)
 static uint64_t read_locale(void)
 {
     const char *locale = setlocale(LC_ALL, NULL);
-    return locale != NULL ? hash(1, locale, strlen(locale)) : 0;
+    return locale != NULL ? attn__hash(1, locale, strlen(locale)) : 0;
 }
 
 static const struct {
