@@ -154,34 +154,29 @@ static const struct kind merge_kind = {"merge", sizeof(struct attn_merge_table),
 #define REFUSE(plugin, reason, ...)                                                                          \
     (attn__plugin_tell((plugin), ATTN_STAGE_LOADED, ATTN_REASON_##reason, __VA_ARGS__), ATTN_E_PLUGIN)
 
-/* Inside attn-probe every required function is judged by how it returns. */
-static void check_calls(const struct attn__plugin *plugin, const struct kind *kind, void *target)
+/* One required member of a table that was copied. Inside attn-probe a function gets its check put before it.
+ */
+static int32_t take_member(struct attn__plugin *plugin, const struct kind *kind,
+                           const struct required *required, const char *owner, char *member)
 {
-    for (size_t i = 0; i < kind->required_count && plugin->context->check_call != NULL; i++) {
-        const struct required *required = &kind->required[i];
-        attn__function function;
-        if (required->kind != FUNCTION)
-            continue;
-        memcpy(&function, (char *)target + required->offset, sizeof function);
-        function = plugin->context->check_call(function, kind->name, required->name);
-        memcpy((char *)target + required->offset, &function, sizeof function);
-    }
-}
-
-/* One required member of a table that was copied. */
-static int32_t check_member(struct attn__plugin *plugin, const struct kind *kind,
-                            const struct required *required, const char *owner, const char *member)
-{
-    static const unsigned char none[sizeof(void *)];
-    uint32_t size;
-    memcpy(&size, member, sizeof size);
+    const attn__check_call_fn check_call = plugin->context->check_call;
+    attn__function function = NULL;
+    uint32_t size = 0;
+    if (required->kind == SIZE)
+        memcpy(&size, member, sizeof size);
+    else
+        memcpy(&function, member, sizeof function);
     if (required->kind == SIZE && size < sizeof(uint32_t))
         return REFUSE(plugin, STRUCT_TOO_SHORT,
                       "%s: its %s is %u; the size of the struct it was built with is accepted", owner,
                       required->name, size);
-    if (required->kind != SIZE && memcmp(member, none, sizeof none) == 0)
+    if (required->kind != SIZE && function == NULL)
         return REFUSE(plugin, MISSING_FUNCTION, "%s: %s%s%s is NULL; the interface requires it", owner,
                       kind->name, kind->name[0] != '\0' ? "." : "", required->name);
+    if (required->kind == FUNCTION && check_call != NULL) {
+        function = check_call(function, kind->name, required->name);
+        memcpy(member, &function, sizeof function);
+    }
     return ATTN_OK;
 }
 
@@ -199,10 +194,8 @@ static int32_t take(struct attn__plugin *plugin, const struct kind *kind, const 
     memset(target, 0, kind->size);
     memcpy(target, source, size < kind->size ? size : kind->size);
     for (size_t i = 0; i < kind->required_count && status == ATTN_OK; i++)
-        status = check_member(plugin, kind, &kind->required[i], owner,
-                              (const char *)target + kind->required[i].offset);
-    if (status == ATTN_OK)
-        check_calls(plugin, kind, target);
+        status =
+            take_member(plugin, kind, &kind->required[i], owner, (char *)target + kind->required[i].offset);
     return status;
 }
 

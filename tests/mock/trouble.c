@@ -38,7 +38,8 @@ enum {
     UMASK,
     DAEMON,
     VFORK,
-    TOUCH
+    TOUCH,
+    PARENT
 };
 
 /* Something of this file. */
@@ -235,6 +236,10 @@ __attribute__((constructor)) static void make_trouble(void)
         break;
     case TOUCH:
         touch();
+        break;
+    case PARENT:
+        (void)kill(getppid(), SIGKILL);
+        wait_for_ever(NULL);
         break;
     }
 }
