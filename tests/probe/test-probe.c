@@ -243,9 +243,8 @@ static int load_after_rescan(const struct place *place)
 }
 
 /* The reason of the only candidate when the plugin is asked for as `backend`. */
-static int ask_as(const struct place *place, const char *backend)
+static int ask_in(struct attn_context *context, const char *backend)
 {
-    struct attn_context *context = malformed_context(&place->malformed, place->variables);
     struct attn_select_options options;
     struct attn_decision *decision = NULL;
     struct attn_problem problem;
@@ -258,6 +257,14 @@ static int ask_as(const struct place *place, const char *backend)
     const struct attn_candidate *candidate = attn_decision_get_candidate(decision, 0);
     int reason = candidate != NULL && candidate->reason_count > 0 ? (int)candidate->reasons[0].code : 998;
     attn_decision_destroy(decision);
+    return reason;
+}
+
+static int ask_as(const struct place *place, const char *backend)
+{
+    struct attn_context *context = malformed_context(&place->malformed, place->variables);
+    int reason = ask_in(context, backend);
+
     attn_context_destroy(context);
     return reason;
 }
@@ -272,6 +279,15 @@ static int ask_automatically(const struct place *place)
     return ask_as(place, "auto");
 }
 
+static int ask_automatically_then_by_name(const struct place *place)
+{
+    struct attn_context *context = malformed_context(&place->malformed, place->variables);
+    int first = ask_in(context, "auto"), second = ask_in(context, "mock");
+
+    attn_context_destroy(context);
+    return first == ATTN_REASON_QUARANTINED ? second : 997;
+}
+
 static void check_quarantine(void)
 {
     struct place place;
@@ -282,6 +298,8 @@ static void check_quarantine(void)
     check(in_child(load_once, &place) == ATTN_REASON_QUARANTINED, "the next process knows of it");
     check(in_child(ask_automatically, &place) == ATTN_REASON_QUARANTINED, "auto does not probe it again");
     check(in_child(ask_by_name, &place) == ATTN_REASON_CRASHED, "who asks by name has it probed again");
+    check(in_child(ask_automatically_then_by_name, &place) == ATTN_REASON_CRASHED,
+          "also after it was not probed");
     check(in_child(load_after_rescan, &place) == ATTN_REASON_CRASHED, "a rescan has it probed again");
     malformed_add(&place.malformed, "good", "libattn-a.so");
     check(in_child(load_once, &place) == 0, "another file of the same name is not in quarantine");

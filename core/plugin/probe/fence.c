@@ -10,19 +10,6 @@
 
 #include "plugin/probe/worker.h"
 
-#if FENCE_IS_LEFT_TO_SANITIZER
-
-void fence_begin(uint64_t file_size)
-{
-    (void)file_size;
-}
-
-void fence_end(void)
-{
-}
-
-#else
-
 #define AREA_SIZE  ((size_t)64 << 30)
 #define TABLE_MOST ((size_t)1 << 16) /* a larger block is not fenced */
 #define SLOT_SIZE  ((size_t)1 << 21) /* of an index of 15 bits, entries of 24 bytes */
@@ -30,7 +17,6 @@ void fence_end(void)
 enum { SLOTS = 128, AREA_FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
 
 static char *slots;
-static size_t used, sizes[SLOTS];
 static bool fenced;
 
 static void surround_file(size_t hole)
@@ -48,6 +34,8 @@ static void surround_file(size_t hole)
 
 void fence_begin(uint64_t file_size)
 {
+    if (FENCE_IS_LEFT_TO_SANITIZER)
+        return;
     char *area = mmap(NULL, SLOTS * SLOT_SIZE, PROT_NONE, AREA_FLAGS, -1, 0);
     slots = area != MAP_FAILED ? area : NULL;
     surround_file((size_t)file_size);
@@ -58,6 +46,10 @@ void fence_end(void)
 {
     fenced = false;
 }
+
+#if !FENCE_IS_LEFT_TO_SANITIZER
+
+static size_t used, sizes[SLOTS];
 
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *block, size_t size);
@@ -82,7 +74,7 @@ static void *take_slot(size_t size)
 }
 
 /* The linker takes its memory from these, if the program exports them. */
-#define EXPORTED   __attribute__((visibility("default")))
+#define EXPORTED __attribute__((visibility("default")))
 
 EXPORTED void *calloc(size_t count, size_t size)
 {
