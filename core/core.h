@@ -167,8 +167,7 @@ struct attn__plugin {
     bool has_note;
     struct attn_note note;
 
-    /* Opening happens once; others wait. */
-    enum { ATTN__CLOSED = 0, ATTN__OPENING, ATTN__OPEN, ATTN__FAILED } state;
+    enum { ATTN__CLOSED = 0, ATTN__OPEN, ATTN__FAILED } state;
     void *handle; /* dlopen */
     struct attn_host host;
     struct attn_instance *instance;
@@ -176,8 +175,7 @@ struct attn__plugin {
     struct attn__backend *backends;
     uint32_t backend_count;
 
-    /* Devices are asked for once. */
-    enum { ATTN__NOT_ASKED = 0, ATTN__ASKING, ATTN__ASKED } device_state;
+    bool asked;             /* for devices */
     uint32_t device_reason; /* NO_DRIVER, NO_DEVICE or 0 */
     char device_text[256];
     struct attn_device_info *devices;
@@ -200,9 +198,9 @@ struct attn_context {
     void *parallel_for_arg;
     struct attn__directory *directories;
     uint32_t directory_count;
-    pthread_mutex_t lock; /* of registry and states below; not held while plugin code runs */
-    pthread_cond_t changed;
-    struct attn__plugin **plugins; /* in search order */
+    pthread_mutex_t opening; /* one plugin at a time is opened or asked for devices; taken before `lock` */
+    pthread_mutex_t lock;    /* registry and states below; never held while plugin code runs */
+    struct attn__plugin **plugins; /* search order */
     uint32_t plugin_count;
 };
 
@@ -216,8 +214,7 @@ int32_t attn__registry_list(struct attn_context *context, struct attn__plugin **
 /* Checks one file outside of the registry: trust and note. The caller destroys the record. */
 struct attn__plugin *attn__plugin_create(struct attn_context *context, const char *path);
 void attn__plugin_destroy(struct attn__plugin *plugin);
-/* True if the file may be opened: its note was read, it is no duplicate, and it was there at the last scan.
- */
+/* True if the record may be opened, or was: its note was read, it is no duplicate and not vanished. */
 bool attn__plugin_is_usable(const struct attn__plugin *plugin);
 /*
  * Loads and negotiates once; later calls answer the same. ATTN_OK, or ATTN_E_PLUGIN with reason in the

@@ -50,8 +50,8 @@ static void free_context(struct attn_context *context)
         attn__plugin_destroy(context->plugins[i]);
     free(context->plugins);
     attn__directories_destroy(context->directories, context->directory_count);
-    if (!child) { /* it would wait for ever for the parent's threads to wake up */
-        pthread_cond_destroy(&context->changed);
+    if (!child) { /* one may be held by a thread of the parent */
+        pthread_mutex_destroy(&context->opening);
         pthread_mutex_destroy(&context->lock);
     }
     attn__log_finish(&context->log);
@@ -73,7 +73,7 @@ static int32_t begin(struct attn_context *context, const struct attn_context_opt
         return status;
     }
     pthread_mutex_init(&context->lock, NULL);
-    pthread_cond_init(&context->changed, NULL);
+    pthread_mutex_init(&context->opening, NULL);
     return ATTN_OK;
 }
 

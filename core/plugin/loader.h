@@ -109,8 +109,6 @@ bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *
 uint64_t attn__now(void);
 /* Finds out anew which files are duplicates of others; the caller holds the lock. */
 void attn__registry_resolve_duplicates(struct attn_context *context);
-/* Whether a file is a duplicate of one that is being opened, so that nobody can say yet. Under the lock. */
-bool attn__registry_waits(const struct attn__plugin *plugin);
 /* Makes a file that failed one that was never opened; its address stays. Under the lock. */
 void attn__plugin_reset(struct attn__plugin *plugin);
 /* Writes stage, reason and text under the lock. */

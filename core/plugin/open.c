@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Opens a plugin and lists its devices: once each, by one thread, while others wait. */
+/* Opens a plugin and lists its devices: once each, by one thread at a time. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -57,16 +57,6 @@ static bool may_open(const struct attn__plugin *plugin)
     return plugin->state != ATTN__CLOSED || (plugin->stage >= ATTN_STAGE_NOTE && plugin->reason == 0);
 }
 
-bool attn__plugin_is_usable(const struct attn__plugin *plugin)
-{
-    pthread_mutex_lock(&plugin->context->lock);
-    while (attn__registry_waits(plugin))
-        pthread_cond_wait(&plugin->context->changed, &plugin->context->lock);
-    bool usable = may_open(plugin);
-    pthread_mutex_unlock(&plugin->context->lock);
-    return usable;
-}
-
 /* Loads a file if it is admitted, and says how it went, while nobody else may change the record. */
 static bool load(struct attn__plugin *plugin, bool named)
 {
@@ -83,15 +73,39 @@ static bool load(struct attn__plugin *plugin, bool named)
     return false;
 }
 
+/* Whether there is nothing to wait for: what is open stays so. */
+static bool is_open(const struct attn__plugin *plugin, bool asked)
+{
+    pthread_mutex_lock(&plugin->context->lock);
+    const bool open = plugin->state == ATTN__OPEN && (plugin->asked || !asked);
+    pthread_mutex_unlock(&plugin->context->lock);
+    return open;
+}
+
+/* A file whose name another one has may be a duplicate or not, until that one is opened. */
+bool attn__plugin_is_usable(const struct attn__plugin *plugin)
+{
+    struct attn_context *context = plugin->context;
+    if (is_open(plugin, false))
+        return true;
+    pthread_mutex_lock(&context->opening);
+    pthread_mutex_lock(&context->lock);
+    const bool usable = may_open(plugin);
+    pthread_mutex_unlock(&context->lock);
+    pthread_mutex_unlock(&context->opening);
+    return usable;
+}
+
 int32_t attn__plugin_open(struct attn__plugin *plugin, bool named)
 {
     struct attn_context *context = plugin->context;
+    if (is_open(plugin, false))
+        return ATTN_OK;
+    pthread_mutex_lock(&context->opening);
     pthread_mutex_lock(&context->lock);
     if (named && plugin->state == ATTN__FAILED && plugin->reason == ATTN_REASON_QUARANTINED)
         attn__plugin_reset(plugin);
     if (plugin->state == ATTN__CLOSED && may_open(plugin)) {
-        plugin->state = ATTN__OPENING;
-        attn__registry_resolve_duplicates(context); /* others of its name are duplicates now */
         pthread_mutex_unlock(&context->lock);
         const uint64_t start = attn__now();
         const bool loaded = load(plugin, named);
@@ -99,16 +113,14 @@ int32_t attn__plugin_open(struct attn__plugin *plugin, bool named)
         plugin->nanoseconds += attn__now() - start;
         plugin->state = loaded ? ATTN__OPEN : ATTN__FAILED;
         attn__registry_resolve_duplicates(context);
-        pthread_cond_broadcast(&context->changed);
     }
-    while (plugin->state == ATTN__OPENING)
-        pthread_cond_wait(&context->changed, &context->lock);
-    int32_t status = plugin->state == ATTN__OPEN ? ATTN_OK : ATTN_E_PLUGIN;
+    const int32_t status = plugin->state == ATTN__OPEN ? ATTN_OK : ATTN_E_PLUGIN;
     pthread_mutex_unlock(&context->lock);
+    pthread_mutex_unlock(&context->opening);
     return status;
 }
 
-/* Asks once, without the lock. The records are cleared before the call and checked after it. */
+/* Asks once. The records are cleared before the call and checked after it. */
 static void ask(struct attn__plugin *plugin)
 {
     struct attn_device_info *devices = calloc(DEVICES_MOST, sizeof *devices);
@@ -138,6 +150,7 @@ static void ask(struct attn__plugin *plugin)
                  plugin->note.name, attn_status_name(status));
     pthread_mutex_lock(&plugin->context->lock);
     plugin->nanoseconds += attn__now() - start;
+    plugin->asked = true;
     plugin->devices = devices;
     plugin->device_count = count;
     if (count == 0) {
@@ -150,21 +163,12 @@ static void ask(struct attn__plugin *plugin)
 
 int32_t attn__plugin_ask_devices(struct attn__plugin *plugin)
 {
-    struct attn_context *context = plugin->context;
-    int32_t status = attn__plugin_open(plugin, false);
-    if (status != ATTN_OK)
+    const int32_t status = attn__plugin_open(plugin, false);
+    if (status != ATTN_OK || is_open(plugin, true))
         return status;
-    pthread_mutex_lock(&context->lock);
-    if (plugin->device_state == ATTN__NOT_ASKED) {
-        plugin->device_state = ATTN__ASKING;
-        pthread_mutex_unlock(&context->lock);
+    pthread_mutex_lock(&plugin->context->opening);
+    if (!plugin->asked)
         ask(plugin);
-        pthread_mutex_lock(&context->lock);
-        plugin->device_state = ATTN__ASKED;
-        pthread_cond_broadcast(&context->changed);
-    }
-    while (plugin->device_state == ATTN__ASKING)
-        pthread_cond_wait(&context->changed, &context->lock);
-    pthread_mutex_unlock(&context->lock);
+    pthread_mutex_unlock(&plugin->context->opening);
     return ATTN_OK;
 }

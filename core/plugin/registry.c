@@ -16,11 +16,6 @@ uint64_t attn__now(void)
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-static bool is_open(const struct attn__plugin *plugin)
-{
-    return plugin->state == ATTN__OPEN || plugin->state == ATTN__OPENING;
-}
-
 static bool is_same_file(const struct attn__plugin *a, const struct attn__plugin *b)
 {
     return memcmp(&a->identity, &b->identity, sizeof a->identity) == 0 && strcmp(a->path, b->path) == 0;
@@ -60,9 +55,9 @@ static const struct attn__plugin *find_same_name(struct attn__plugin *const *plu
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct attn__plugin *other = plugins[i];
-        bool counts =
-            is_open(other) || (i < index && other->state == ATTN__CLOSED && other->stage >= ATTN_STAGE_NOTE &&
-                               other->reason == 0 && offers_all(other, plugins[index]));
+        bool counts = other->state == ATTN__OPEN ||
+                      (i < index && other->state == ATTN__CLOSED && other->stage >= ATTN_STAGE_NOTE &&
+                       other->reason == 0 && offers_all(other, plugins[index]));
         if (i != index && !other->vanished && counts &&
             attn__same_name(other->note.name, plugins[index]->note.name))
             return other;
@@ -96,23 +91,14 @@ void attn__registry_resolve_duplicates(struct attn_context *context)
     }
 }
 
-/* Whether another file of the same name is being opened; or, with `open`, is open. */
-static bool is_name_taken(const struct attn__plugin *plugin, bool open)
+/* Whether a file of the same name is open. */
+static bool is_name_taken(const struct attn_context *context, const struct attn__plugin *plugin)
 {
-    const struct attn_context *context = plugin->context;
-    for (uint32_t i = 0; i < context->plugin_count; i++) {
-        const struct attn__plugin *other = context->plugins[i];
-        if ((other->state == ATTN__OPENING || (open && other->state == ATTN__OPEN)) &&
-            attn__same_name(other->note.name, plugin->note.name))
+    for (uint32_t i = 0; i < context->plugin_count; i++)
+        if (context->plugins[i]->state == ATTN__OPEN &&
+            attn__same_name(context->plugins[i]->note.name, plugin->note.name))
             return true;
-    }
     return false;
-}
-
-bool attn__registry_waits(const struct attn__plugin *plugin)
-{
-    return plugin->state == ATTN__CLOSED && plugin->reason == ATTN_REASON_DUPLICATE && !plugin->vanished &&
-           is_name_taken(plugin, false);
 }
 
 /* Takes over an old record that is still right, so that its address stays; else judges the new one. */
@@ -122,7 +108,7 @@ static struct attn__plugin *choose(struct attn_context *context, struct attn__pl
         struct attn__plugin *old = context->plugins[i];
         if (!is_same_file(old, found))
             continue;
-        if (old->state == ATTN__FAILED && !is_name_taken(old, true)) {
+        if (old->state == ATTN__FAILED && !is_name_taken(context, old)) {
             attn__plugin_reset(old);
             old->stage = found->stage;
             old->reason = found->reason;
@@ -133,7 +119,7 @@ static struct attn__plugin *choose(struct attn_context *context, struct attn__pl
         return old;
     }
     for (uint32_t i = 0; i < context->plugin_count; i++)
-        if (is_open(context->plugins[i]) && strcmp(context->plugins[i]->path, found->path) == 0 &&
+        if (context->plugins[i]->state == ATTN__OPEN && strcmp(context->plugins[i]->path, found->path) == 0 &&
             found->reason == 0) {
             found->reason = ATTN_REASON_REPLACED_AFTER_LOADING;
             snprintf(found->text, sizeof found->text, "%s changed after its old version was loaded",
@@ -142,7 +128,7 @@ static struct attn__plugin *choose(struct attn_context *context, struct attn__pl
     return found;
 }
 
-/* Takes what was found into the list. Records are never freed: others may hold them. Under the lock. */
+/* Takes what was found into the list. Records are never freed: others may hold them. Under both locks. */
 static void merge(struct attn_context *context, struct attn__scan *scan)
 {
     uint32_t n = 0;
@@ -160,7 +146,7 @@ static void merge(struct attn_context *context, struct attn__scan *scan)
     scan->plugin_count = 0;
     for (uint32_t i = 0; i < context->plugin_count; i++)
         if (context->plugins[i]->vanished) {
-            context->plugins[i]->vanished = !is_open(context->plugins[i]);
+            context->plugins[i]->vanished = context->plugins[i]->state != ATTN__OPEN;
             list[n++] = context->plugins[i];
         }
     free(context->plugins);
@@ -179,9 +165,11 @@ int32_t attn__registry_scan(struct attn_context *context, struct attn_error *err
     struct attn__scan scan;
     attn__scan_path(&scan, &context->env, context->plugin_path);
     attn__scan_files(&scan, context);
+    pthread_mutex_lock(&context->opening);
     pthread_mutex_lock(&context->lock);
     merge(context, &scan);
     pthread_mutex_unlock(&context->lock);
+    pthread_mutex_unlock(&context->opening);
     attn__scan_finish(&scan);
     return scan.failed ? attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the list of plugins")
                        : ATTN_OK;

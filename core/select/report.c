@@ -154,7 +154,7 @@ static void add_named(struct attn_report *report, const struct attn__plugin *plu
     else if (!attn__wanted_backend(context, wanted, name, &reason))
         add_backend(report, plugin, name, device_class, ATTN_BACKEND_NOT_ASKED, reason,
                     attn_reason_text(reason));
-    else if (plugin->device_state != ATTN__ASKED)
+    else if (!plugin->asked)
         add_backend(report, plugin, name, device_class, ATTN_BACKEND_NOT_ASKED, 0, "");
     else if (plugin->device_count == 0)
         add_backend(report, plugin, name, device_class, ATTN_BACKEND_NO_DEVICE, plugin->device_reason,

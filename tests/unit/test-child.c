@@ -77,33 +77,16 @@ Test(child, leaves_alone_what_was_being_changed)
     attn_context_destroy(context);
 }
 
-static _Atomic bool waiting, stop;
-
-static void *wait_for_change(void *arg)
-{
-    struct attn_context *context = arg;
-    pthread_mutex_lock(&context->lock);
-    waiting = true;
-    while (!stop)
-        pthread_cond_wait(&context->changed, &context->lock);
-    pthread_mutex_unlock(&context->lock);
-    return NULL;
-}
-
-Test(child, does_not_wait_for_waiters_that_it_does_not_have)
+Test(child, does_not_wait_for_a_thread_that_opens_a_plugin)
 {
     struct attn_context *context = malformed_context(&malformed, NULL);
     pthread_t thread;
-    cr_assert_eq(pthread_create(&thread, NULL, wait_for_change, context), 0);
-    while (!waiting)
-        usleep(1000);
-    pthread_mutex_lock(&context->lock); /* it has begun to wait when the lock can be had */
-    pthread_mutex_unlock(&context->lock);
+    pthread_barrier_init(&barrier, NULL, 2);
+    held = &context->opening;
+    cr_assert_eq(pthread_create(&thread, NULL, hold, NULL), 0);
+    pthread_barrier_wait(&barrier);
     in_child(attn_context_destroy, context);
-    pthread_mutex_lock(&context->lock);
-    stop = true;
-    pthread_cond_broadcast(&context->changed);
-    pthread_mutex_unlock(&context->lock);
+    pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
     attn_context_destroy(context);
 }
