@@ -42,29 +42,21 @@ static bool is_image_of(const struct link_map *map, const struct attn__plugin *p
     return same;
 }
 
-/* The name of the library in "libx.so.1: cannot open shared object file: ...". */
-static bool names_missing_library(const char *words, char *library, size_t size)
-{
-    const char *end = strstr(words, ": cannot open shared object file");
-    if (end == NULL)
-        return false;
-    snprintf(library, size, "%.*s", (int)(end - words), words);
-    return true;
-}
-
 static int32_t refuse_linker(struct attn__plugin *plugin, const char *words)
 {
-    char library[sizeof plugin->library] = "";
+    /* "libx.so.1: cannot open shared object file: ..." */
+    const char *end = strstr(words, ": cannot open shared object file");
+    char library[sizeof plugin->library];
+    snprintf(library, sizeof library, "%.*s", end != NULL ? (int)(end - words) : 0, words);
+    if (strcmp(library, plugin->path) == 0)
+        library[0] = '\0';
     pthread_mutex_lock(&plugin->context->lock);
     snprintf(plugin->linker, sizeof plugin->linker, "%s", words);
+    memcpy(plugin->library, library, sizeof library);
     pthread_mutex_unlock(&plugin->context->lock);
-    if (names_missing_library(words, library, sizeof library) && strcmp(library, plugin->path) != 0) {
-        pthread_mutex_lock(&plugin->context->lock);
-        memcpy(plugin->library, library, sizeof library);
-        pthread_mutex_unlock(&plugin->context->lock);
+    if (library[0] != '\0')
         return REFUSE(plugin, NOTE, MISSING_LIBRARY, "plugin %s needs the library %s, which is not found",
                       plugin->note.name, library);
-    }
     const char *symbol = strstr(words, "undefined symbol: ");
     if (symbol != NULL)
         return REFUSE(plugin, NOTE, UNDEFINED_SYMBOL, "plugin %s needs the symbol %s, which no library has",
@@ -116,7 +108,7 @@ static int32_t find_entry(struct attn__plugin *plugin, const struct link_map *ma
     return ATTN_OK;
 }
 
-static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
+static int32_t enter(struct attn__plugin *plugin, const struct link_map *map, entry_fn entry)
 {
     const struct attn_plugin *given = NULL;
     struct attn_error err;
@@ -133,8 +125,7 @@ static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
         return REFUSE(plugin, LOADED, ENTRY_FAILED, "the entry of plugin %s gave no table",
                       plugin->note.name);
     /* A table that is somewhere else is no constant of the plugin, and most likely no table. */
-    struct link_map *map = NULL;
-    if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, &map) != 0 || !is_own(given, map))
+    if (!is_own(given, map))
         return REFUSE(
             plugin, LOADED, ENTRY_FAILED,
             "the table that the entry of plugin %s gave is no part of its file; a constant of the plugin is "
@@ -147,11 +138,10 @@ static int32_t enter(struct attn__plugin *plugin, entry_fn entry)
     return status;
 }
 
-/* Loads the file, and finds its entry if it is still the one that was read. */
-static int32_t link_plugin(struct attn__plugin *plugin, entry_fn *out)
+/* Loads the file if it is still the one that was read, before and after. */
+static int32_t link_plugin(struct attn__plugin *plugin, struct link_map **out)
 {
-    struct link_map *map = NULL;
-    int32_t status = check_file(plugin, "before it was loaded");
+    const int32_t status = check_file(plugin, "before it was loaded");
     if (status != ATTN_OK)
         return status;
     plugin->handle = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -159,23 +149,25 @@ static int32_t link_plugin(struct attn__plugin *plugin, entry_fn *out)
         const char *words = dlerror();
         return refuse_linker(plugin, words != NULL ? words : "no message");
     }
-    if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL)
+    if (dlinfo(plugin->handle, RTLD_DI_LINKMAP, out) != 0 || *out == NULL)
         return REFUSE(plugin, NOTE, DLOPEN_FAILED, "the dynamic linker does not tell where plugin %s is",
                       plugin->note.name);
-    if (!is_image_of(map, plugin))
+    if (!is_image_of(*out, plugin))
         return REFUSE(plugin, NOTE, REPLACED_AFTER_LOADING,
                       "%s was replaced; this process has loaded its old version", plugin->path);
-    status = check_file(plugin, "while it was loaded");
-    return status == ATTN_OK ? find_entry(plugin, map, out) : status;
+    return check_file(plugin, "while it was loaded");
 }
 
 int32_t attn__loader_load(struct attn__plugin *plugin)
 {
+    struct link_map *map = NULL;
     entry_fn entry = NULL;
     attn__host_init(plugin);
-    int32_t status = link_plugin(plugin, &entry);
+    int32_t status = link_plugin(plugin, &map);
     if (status == ATTN_OK)
-        status = enter(plugin, entry);
+        status = find_entry(plugin, map, &entry);
+    if (status == ATTN_OK)
+        status = enter(plugin, map, entry);
     if (status == ATTN_OK && plugin->effects[0] == '\0')
         attn__plugin_tell(plugin, ATTN_STAGE_READY, 0, "%s", "");
     else if (status == ATTN_OK)

@@ -71,23 +71,17 @@ void attn__registry_resolve_duplicates(struct attn_context *context)
     const uint32_t count = context->plugin_count;
     for (uint32_t i = 0; i < count; i++) {
         struct attn__plugin *plugin = plugins[i];
+        const struct attn__words words = {plugin->text, sizeof plugin->text};
         const struct attn__plugin *other;
         if (plugin->vanished || plugin->state != ATTN__CLOSED)
             continue;
-        if ((other = find_twin(plugins, i)) != NULL) {
-            plugin->reason = ATTN_REASON_DUPLICATE;
-            snprintf(plugin->text, sizeof plugin->text, "the same file as %s", other->path);
-            continue;
-        }
-        if (plugin->reason == ATTN_REASON_DUPLICATE) {
-            plugin->reason = 0;
-            plugin->text[0] = '\0';
-        }
-        if (plugin->reason == 0 && (other = find_same_name(plugins, count, i)) != NULL) {
-            plugin->reason = ATTN_REASON_DUPLICATE;
-            snprintf(plugin->text, sizeof plugin->text, "the name %s is taken by %s", plugin->note.name,
-                     other->path);
-        }
+        if (plugin->reason == ATTN_REASON_DUPLICATE)
+            plugin->reason = attn__refuse(&words, 0, "%s", "");
+        if ((other = find_twin(plugins, i)) != NULL)
+            plugin->reason = attn__refuse(&words, ATTN_REASON_DUPLICATE, "the same file as %s", other->path);
+        else if (plugin->reason == 0 && (other = find_same_name(plugins, count, i)) != NULL)
+            plugin->reason = attn__refuse(&words, ATTN_REASON_DUPLICATE, "the name %s is taken by %s",
+                                          plugin->note.name, other->path);
     }
 }
 
