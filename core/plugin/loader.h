@@ -33,15 +33,21 @@ struct attn__trust {
 };
 
 void attn__trust_init(struct attn__trust *trust, bool elevated);
-/* One component of a path. 0 or a reason with words. */
-uint32_t attn__trust_judge(const struct attn__trust *trust, const char *path, const struct stat *status,
-                           uint32_t *out_group_writable, const struct attn__words *words);
+/* A walk from the root to a file. */
+struct attn__walk {
+    const struct attn__trust *trust;
+    const struct attn__words *words;
+    struct stat status;      /* of the component that was judged last */
+    uint32_t group_writable; /* whether a group may write any of them */
+};
+
+/* Judges a component by the status in the walk. 0 or a reason with words. */
+uint32_t attn__trust_judge(struct attn__walk *walk, const char *path);
 /*
- * Every component from the root on, and of what links among them lead to; *out is the status of what the path
+ * Every component from the root on, and of what links among them lead to; then the status is of what the path
  * leads to.
  */
-uint32_t attn__trust_walk(const struct attn__trust *trust, const char *path, struct stat *out,
-                          uint32_t *out_group_writable, const struct attn__words *words);
+uint32_t attn__trust_walk(struct attn__walk *walk, const char *path);
 
 /* ---------------------------------------------------------------- note.c */
 
@@ -73,17 +79,6 @@ uint32_t attn__elf_read(int fd, uint64_t file_size, struct attn__elf *out, const
 
 /* ---------------------------------------------------------------- scan.c */
 
-/* Room for a path that is too long, so that it can be told. */
-#define ATTN__PATH_SIZE (2 * PATH_MAX)
-
-/*
- * An absolute path without slashes at its end, so that nothing depends on a later working directory; where
- * that cannot be told it stays relative, which attn__trust_walk refuses.
- */
-void attn__path_absolute(const char *path, size_t length, char out[ATTN__PATH_SIZE]);
-/* A record for one file, every component of its path judged, and read. NULL without memory. */
-struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
-                                       const char *path);
 bool attn__is_same_inode(const struct attn__identity *a, const struct attn__identity *b);
 
 /* What there is to be found, in search order. */

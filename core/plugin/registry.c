@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The list of plugin files: scans are merged into it, and of duplicates one file is taken. */
 #define _GNU_SOURCE
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -180,14 +179,4 @@ int32_t attn__registry_list(struct attn_context *context, struct attn__plugin **
     *out = list;
     *out_count = list != NULL ? count : 0;
     return list != NULL ? ATTN_OK : ATTN_E_MEMORY;
-}
-
-struct attn__plugin *attn__plugin_create(struct attn_context *context, const char *path)
-{
-    struct attn__trust trust;
-    char absolute[ATTN__PATH_SIZE];
-    /* A path without a slash would make the dynamic linker search. */
-    attn__path_absolute(path, strlen(path), absolute);
-    attn__trust_init(&trust, context->env.elevated);
-    return attn__plugin_read(context, &trust, absolute);
 }

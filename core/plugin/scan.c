@@ -33,6 +33,9 @@ bool attn__is_same_inode(const struct attn__identity *a, const struct attn__iden
 
 /* ---------------------------------------------------------------- the search path */
 
+/* Room for a path that is too long, so that it can be told. */
+#define PATH_SIZE (2 * PATH_MAX)
+
 static bool is_seen(const struct attn__scan *scan, const struct attn__directory *directory, const char *path)
 {
     for (uint32_t i = 0; i < scan->directory_count; i++)
@@ -42,12 +45,16 @@ static bool is_seen(const struct attn__scan *scan, const struct attn__directory 
     return false;
 }
 
-void attn__path_absolute(const char *path, size_t length, char out[ATTN__PATH_SIZE])
+/*
+ * An absolute path without slashes at its end, so that nothing depends on a later working directory; where
+ * that cannot be told it stays relative, which attn__trust_walk refuses.
+ */
+static void make_absolute(const char *path, size_t length, char out[PATH_SIZE])
 {
     char here[PATH_MAX] = "";
     if (path[0] != '/' && getcwd(here, sizeof here) == NULL)
         here[0] = '\0';
-    snprintf(out, ATTN__PATH_SIZE, "%s%s%.*s", here, here[0] != '\0' && here[1] != '\0' ? "/" : "",
+    snprintf(out, PATH_SIZE, "%s%s%.*s", here, here[0] != '\0' && here[1] != '\0' ? "/" : "",
              (int)(length < PATH_MAX ? length : PATH_MAX), path);
     for (size_t n = strlen(out); n > 1 && out[n - 1] == '/'; n--)
         out[n - 1] = '\0';
@@ -56,17 +63,18 @@ void attn__path_absolute(const char *path, size_t length, char out[ATTN__PATH_SI
 /* Judges a directory, and appends it if it is a new one. */
 static void add(struct attn__scan *scan, const char *path, size_t length, const char *origin, bool own)
 {
-    char absolute[ATTN__PATH_SIZE];
-    struct stat status;
+    char absolute[PATH_SIZE];
     struct attn__directory directory = {.origin = origin, .own = own};
     const struct attn__words words = {directory.text, sizeof directory.text};
+    struct attn__walk walk = {.trust = &scan->trust, .words = &words};
     if (length == 0)
         return;
-    attn__path_absolute(path, length, absolute);
-    directory.reason = attn__trust_walk(&scan->trust, absolute, &status, &directory.group_writable, &words);
+    make_absolute(path, length, absolute);
+    directory.reason = attn__trust_walk(&walk, absolute);
+    directory.group_writable = walk.group_writable;
     if (directory.reason == 0) {
-        directory.identity = identify(&status);
-        if (!S_ISDIR(status.st_mode))
+        directory.identity = identify(&walk.status);
+        if (!S_ISDIR(walk.status.st_mode))
             directory.reason = attn__refuse(&words, ATTN_REASON_NOT_A_FILE, "%s is no directory", absolute);
         else if (directory.group_writable)
             attn__refuse(&words, 0, "%s, or a directory above it, is writable by a group", absolute);
@@ -144,12 +152,12 @@ static const char *kind_of(mode_t mode)
 static uint32_t judge_path(const struct attn__plugin *plugin, const struct attn__trust *trust,
                            const struct attn__words *words)
 {
+    struct attn__walk walk = {.trust = trust, .words = words};
     struct stat status;
-    uint32_t group_writable;
     if (stat(plugin->path, &status) == 0 && !S_ISREG(status.st_mode))
         return attn__refuse(words, ATTN_REASON_NOT_A_FILE, "%s is %s; a regular file is accepted",
                             plugin->path, kind_of(status.st_mode));
-    return attn__trust_walk(trust, plugin->path, &status, &group_writable, words);
+    return attn__trust_walk(&walk, plugin->path);
 }
 
 /* Takes the identity of an open file, then its headers and note. 0 or a reason with words. */
@@ -169,8 +177,9 @@ static uint32_t read_file(struct attn__plugin *plugin, int fd, const struct attn
     return reason;
 }
 
-struct attn__plugin *attn__plugin_read(struct attn_context *context, const struct attn__trust *trust,
-                                       const char *path)
+/* A record for one file, every component of its path judged, and read. NULL without memory. */
+static struct attn__plugin *read_plugin(struct attn_context *context, const struct attn__trust *trust,
+                                        const char *path)
 {
     const uint64_t start = attn__now();
     struct attn__plugin *plugin = calloc(1, sizeof *plugin);
@@ -195,6 +204,16 @@ struct attn__plugin *attn__plugin_read(struct attn_context *context, const struc
         plugin->stage = ATTN_STAGE_NOTE;
     plugin->nanoseconds = attn__now() - start;
     return plugin;
+}
+
+struct attn__plugin *attn__plugin_create(struct attn_context *context, const char *path)
+{
+    struct attn__trust trust;
+    char absolute[PATH_SIZE];
+    /* A path without a slash would make the dynamic linker search. */
+    make_absolute(path, strlen(path), absolute);
+    attn__trust_init(&trust, context->env.elevated);
+    return read_plugin(context, &trust, absolute);
 }
 
 static int is_plugin_name(const struct dirent *entry)
@@ -224,11 +243,11 @@ static void say(struct attn_context *context, const struct attn__plugin *plugin)
 static void read_entry(struct attn__scan *scan, struct attn_context *context,
                        const struct attn__directory *directory, const char *name)
 {
-    char path[ATTN__PATH_SIZE];
+    char path[PATH_SIZE];
     struct attn__plugin **more = realloc(scan->plugins, (scan->plugin_count + 1) * sizeof scan->plugins[0]);
     scan->plugins = more != NULL ? more : scan->plugins;
     snprintf(path, sizeof path, "%s/%s", strcmp(directory->path, "/") == 0 ? "" : directory->path, name);
-    struct attn__plugin *plugin = more != NULL ? attn__plugin_read(context, &scan->trust, path) : NULL;
+    struct attn__plugin *plugin = more != NULL ? read_plugin(context, &scan->trust, path) : NULL;
     if (plugin == NULL) {
         scan->failed = true;
         return;

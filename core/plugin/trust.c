@@ -49,9 +49,11 @@ static bool is_trusted_owner(const struct attn__trust *trust, uid_t owner)
     return owner == 0 || (!trust->elevated && (owner == trust->user || owner == trust->library));
 }
 
-uint32_t attn__trust_judge(const struct attn__trust *trust, const char *path, const struct stat *status,
-                           uint32_t *out_group_writable, const struct attn__words *words)
+uint32_t attn__trust_judge(struct attn__walk *walk, const char *path)
 {
+    const struct attn__trust *trust = walk->trust;
+    const struct attn__words *words = walk->words;
+    const struct stat *status = &walk->status;
     const unsigned mode = (unsigned)status->st_mode & 07777U;
     if (!is_trusted_owner(trust, status->st_uid))
         return attn__refuse(words, ATTN_REASON_UNTRUSTED_OWNER, "%s belongs to user %u; %s", path,
@@ -68,7 +70,7 @@ uint32_t attn__trust_judge(const struct attn__trust *trust, const char *path, co
         return attn__refuse(words, ATTN_REASON_UNTRUSTED_MODE,
                             "%s is writable by a group (mode %04o), which an elevated process refuses", path,
                             mode);
-    *out_group_writable |= (status->st_mode & S_IWGRP) != 0 && !sticky;
+    walk->group_writable |= (status->st_mode & S_IWGRP) != 0 && !sticky;
     return 0;
 }
 
@@ -83,18 +85,10 @@ static uint32_t unreadable(const struct attn__words *words, const char *path, in
     return attn__refuse(words, ATTN_REASON_UNREADABLE, "%s: %s", path, strerrordesc_np(error));
 }
 
-/* What a walk from the root to a file passes on. */
-struct walk {
-    const struct attn__trust *trust;
-    const struct attn__words *words;
-    struct stat status; /* of the last component that was judged */
-    uint32_t group_writable;
-};
-
-static uint32_t walk_along(struct walk *walk, char *path, unsigned links);
+static uint32_t walk_along(struct attn__walk *walk, char *path, unsigned links);
 
 /* The components of what a link leads to; `links` were followed to get to it. */
-static uint32_t follow(struct walk *walk, const char *link, unsigned links)
+static uint32_t follow(struct attn__walk *walk, const char *link, unsigned links)
 {
     char next[PATH_MAX];
     const size_t start = (size_t)(strrchr(link, '/') + 1 - link);
@@ -109,15 +103,13 @@ static uint32_t follow(struct walk *walk, const char *link, unsigned links)
 }
 
 /* Every component of an absolute path, which stays as it is, and of what links among them lead to. */
-static uint32_t walk_along(struct walk *walk, char *path, unsigned links)
+static uint32_t walk_along(struct attn__walk *walk, char *path, unsigned links)
 {
     for (size_t end = 1;; end += strcspn(path + end, "/")) {
         const char behind = path[end];
         path[end] = '\0';
-        uint32_t reason =
-            lstat(path, &walk->status) != 0
-                ? unreadable(walk->words, path, errno)
-                : attn__trust_judge(walk->trust, path, &walk->status, &walk->group_writable, walk->words);
+        uint32_t reason = lstat(path, &walk->status) != 0 ? unreadable(walk->words, path, errno)
+                                                          : attn__trust_judge(walk, path);
         if (reason == 0 && S_ISLNK(walk->status.st_mode))
             reason = follow(walk, path, links);
         path[end] = behind;
@@ -127,21 +119,16 @@ static uint32_t walk_along(struct walk *walk, char *path, unsigned links)
     }
 }
 
-uint32_t attn__trust_walk(const struct attn__trust *trust, const char *path, struct stat *out,
-                          uint32_t *out_group_writable, const struct attn__words *words)
+uint32_t attn__trust_walk(struct attn__walk *walk, const char *path)
 {
-    struct walk walk = {.trust = trust, .words = words};
     char copy[PATH_MAX];
-    words->text[0] = '\0';
+    walk->words->text[0] = '\0';
     if (path[0] != '/')
-        return attn__refuse(words, ATTN_REASON_UNREADABLE,
+        return attn__refuse(walk->words, ATTN_REASON_UNREADABLE,
                             "%s is relative, and the working directory cannot be told", path);
     if (strlen(path) >= sizeof copy)
-        return unreadable(words, path, ENAMETOOLONG);
+        return unreadable(walk->words, path, ENAMETOOLONG);
     memcpy(copy, path, strlen(path) + 1);
-    uint32_t reason = walk_along(&walk, copy, 0);
-    if (reason == 0 && stat(path, out) != 0)
-        reason = unreadable(words, path, errno);
-    *out_group_writable = walk.group_writable;
-    return reason;
+    const uint32_t reason = walk_along(walk, copy, 0);
+    return reason == 0 && stat(path, &walk->status) != 0 ? unreadable(walk->words, path, errno) : reason;
 }

@@ -213,29 +213,25 @@ Test(path, endless_links_end)
     forget();
 }
 
+static char text[512];
+static const struct attn__words words = {text, sizeof text};
+
 Test(path, a_link_to_the_root_ends_at_the_root)
 {
     struct attn__trust trust;
-    struct stat status, root;
-    uint32_t group_writable;
-    char text[512];
-    const struct attn__words words = {text, sizeof text};
+    struct attn__walk walk = {.trust = &trust, .words = &words};
+    struct stat root;
     cr_assert_eq(symlink("/", malformed_path(&malformed, "root")), 0);
     attn__trust_init(&trust, false);
-    cr_assert_eq(
-        attn__trust_walk(&trust, malformed_path(&malformed, "root"), &status, &group_writable, &words), 0,
-        "%s", text);
+    cr_assert_eq(attn__trust_walk(&walk, malformed_path(&malformed, "root")), 0, "%s", text);
     cr_assert_eq(stat("/", &root), 0);
-    cr_assert_eq(status.st_ino, root.st_ino);
+    cr_assert_eq(walk.status.st_ino, root.st_ino);
 }
 
 Test(path, owners)
 {
     struct attn__trust trust = {.user = 1000, .library = 2000};
-    struct stat status = {.st_mode = S_IFDIR | 0755};
-    uint32_t group_writable = 0;
-    char text[512];
-    const struct attn__words words = {text, sizeof text};
+    struct attn__walk walk = {.trust = &trust, .words = &words, .status.st_mode = S_IFDIR | 0755};
     static const struct {
         uid_t owner;
         uint32_t plain, elevated;
@@ -244,11 +240,11 @@ Test(path, owners)
                  {2000, 0, ATTN_REASON_UNTRUSTED_OWNER},
                  {3000, ATTN_REASON_UNTRUSTED_OWNER, ATTN_REASON_UNTRUSTED_OWNER}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        status.st_uid = cases[i].owner;
+        walk.status.st_uid = cases[i].owner;
         trust.elevated = false;
-        cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, &words), cases[i].plain);
+        cr_assert_eq(attn__trust_judge(&walk, "/p"), cases[i].plain);
         trust.elevated = true;
-        cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, &words), cases[i].elevated);
+        cr_assert_eq(attn__trust_judge(&walk, "/p"), cases[i].elevated);
     }
     cr_assert(strstr(text, "/p belongs to user 3000") != NULL, "%s", text);
 }
@@ -256,32 +252,24 @@ Test(path, owners)
 Test(path, owners_of_links)
 {
     const struct attn__trust trust = {.user = 1000};
-    struct stat status = {.st_mode = S_IFLNK | 0777, .st_uid = 1000};
-    uint32_t group_writable = 0;
-    char text[256];
-    const struct attn__words words = {text, sizeof text};
-    cr_assert_eq(attn__trust_judge(&trust, "/a", &status, &group_writable, &words), 0);
-    status.st_uid = 0;
-    cr_assert_eq(attn__trust_judge(&trust, "/a", &status, &group_writable, &words), 0);
-    status.st_uid = 1001;
-    cr_assert_eq(attn__trust_judge(&trust, "/a", &status, &group_writable, &words),
-                 ATTN_REASON_UNTRUSTED_OWNER);
+    struct attn__walk walk = {.trust = &trust, .words = &words, .status.st_mode = S_IFLNK | 0777};
+    walk.status.st_uid = 1000;
+    cr_assert_eq(attn__trust_judge(&walk, "/a"), 0);
+    walk.status.st_uid = 0;
+    cr_assert_eq(attn__trust_judge(&walk, "/a"), 0);
+    walk.status.st_uid = 1001;
+    cr_assert_eq(attn__trust_judge(&walk, "/a"), ATTN_REASON_UNTRUSTED_OWNER);
 }
 
 Test(path, elevated_processes_want_root_alone_to_write)
 {
-    struct attn__trust trust = {.elevated = true};
-    struct stat status = {.st_mode = S_IFDIR | 0775};
-    uint32_t group_writable = 0;
-    char text[512];
-    const struct attn__words words = {text, sizeof text};
-    cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, &words),
-                 ATTN_REASON_UNTRUSTED_MODE);
-    status.st_mode = S_IFDIR | 01777;
-    cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, &words),
-                 ATTN_REASON_UNTRUSTED_MODE);
-    status.st_mode = S_IFDIR | 0755;
-    cr_assert_eq(attn__trust_judge(&trust, "/p", &status, &group_writable, &words), 0);
+    const struct attn__trust trust = {.elevated = true};
+    struct attn__walk walk = {.trust = &trust, .words = &words, .status.st_mode = S_IFDIR | 0775};
+    cr_assert_eq(attn__trust_judge(&walk, "/p"), ATTN_REASON_UNTRUSTED_MODE);
+    walk.status.st_mode = S_IFDIR | 01777;
+    cr_assert_eq(attn__trust_judge(&walk, "/p"), ATTN_REASON_UNTRUSTED_MODE);
+    walk.status.st_mode = S_IFDIR | 0755;
+    cr_assert_eq(attn__trust_judge(&walk, "/p"), 0);
 }
 
 Test(path, a_path_that_is_too_long_is_a_reason)
