@@ -33,6 +33,7 @@ struct attn__trust {
 };
 
 void attn__trust_init(struct attn__trust *trust, bool elevated);
+
 /* A walk from the root to a file. */
 struct attn__walk {
     const struct attn__trust *trust;
@@ -79,6 +80,7 @@ uint32_t attn__elf_read(int fd, uint64_t file_size, struct attn__elf *out, const
 
 /* ---------------------------------------------------------------- scan.c */
 
+/* Whether both are of one file, in whatever state; zeroes are of none. */
 bool attn__is_same_inode(const struct attn__identity *a, const struct attn__identity *b);
 
 /* What there is to be found, in search order. */
