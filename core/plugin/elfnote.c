@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "plugin/loader.h"

@@ -3,8 +3,6 @@
 #ifndef ATTN_PLUGIN_LOADER_H
 #define ATTN_PLUGIN_LOADER_H
 
-#include <elf.h>
-#include <limits.h>
 #include <sys/stat.h>
 
 #include "core.h"

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
