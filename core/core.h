@@ -138,14 +138,6 @@ struct attn__backend {
     const char *flavour; /* behind the slash of the name */
 };
 
-/* ---------------------------------------------------------------- ask.c */
-
-/* The backend's query, and what holds for all backends of ROCm. Problems are resolved. */
-int32_t attn__ask_backend(const struct attn__backend *entry, const struct attn_device *device,
-                          const struct attn_problem *problem, struct attn_query *query);
-/* Encoders and cross-attention on ROCm. */
-bool attn__hip_refuses(const struct attn__backend *entry, uint32_t type);
-
 /* One file. Address stable for the context's life. */
 struct attn__plugin {
     struct attn_context *context;

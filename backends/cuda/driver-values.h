@@ -5,8 +5,8 @@
 
 #include "driver.h"
 
-/* The oldest interface of the driver that serves, with the classic default stream. */
-#define DRIVER_LEAST  12000
+/* The oldest supported version of the driver's interface. The legacy default stream is used. */
+#define DRIVER_MIN    12000
 #define LEGACY_STREAM 1u
 
 /* Attributes of devices and functions. */

@@ -222,7 +222,7 @@ static int32_t check_device_type(struct attn__plugin *plugin, const char *name)
     const size_t length = name != NULL ? strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") : 1;
     if (length >= 1 && length <= DEVICE_TYPE_MOST && (name == NULL || name[length] == '\0'))
         return ATTN_OK;
-    return REFUSE(plugin, ATTN_REASON_NOTE_MISMATCH,
+    return REFUSE(plugin, NOTE_MISMATCH,
                   "it calls its devices \"%.64s\"; 1 to %d of a-z, 0-9, _ and - are accepted", name,
                   DEVICE_TYPE_MOST);
 }
@@ -244,7 +244,7 @@ static int32_t take_serving(struct attn__plugin *plugin, struct attn__backend *o
     const bool builder = out->table.builder != NULL, state = out->table.state != NULL,
                layer = out->table.layer != NULL;
     if (builder != state || state != layer)
-        return REFUSE(plugin, ATTN_REASON_MISSING_FUNCTION,
+        return REFUSE(plugin, MISSING_FUNCTION,
                       "%s: %s is NULL; the interface requires builder, state and layer together, or none",
                       out->table.name,
                       !builder ? "builder"

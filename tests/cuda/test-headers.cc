@@ -114,7 +114,7 @@ static void judge_lookup()
 
 int main()
 {
-    if (CUDA_VERSION < DRIVER_LEAST) {
+    if (CUDA_VERSION < DRIVER_MIN) {
         std::puts("1..0 # SKIP cuda.h is older than the oldest driver that serves");
         return 0;
     }
