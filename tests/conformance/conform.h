@@ -54,6 +54,7 @@ void check_deterministic(struct target_list *list, const struct run_options *opt
 void check_write(struct target_list *list, const struct run_options *options);
 void check_cache(struct target_list *list, const struct run_options *options);
 void check_merge(struct target_list *list, const struct run_options *options);
+void check_serving(struct target_list *list, const struct run_options *options);
 void check_nan(struct target_list *list, const struct run_options *options);
 void check_long(struct target_list *list, const struct run_options *options);
 void check_query(struct target_list *list, const struct run_options *options);

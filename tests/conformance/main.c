@@ -35,6 +35,7 @@ static const struct {
     {"merge", check_merge, true, false, false, NULL},
     {"graph", check_replay, true, false, false, NULL},
     {"det", check_deterministic, true, false, false, NULL},
+    {"serving", check_serving, true, false, false, NULL},
     {"nan", check_nan, false, false, false, NULL},
     {"long", check_long, false, false, false, NULL},
     {"attention", check_attention, true, false, false, NULL},

@@ -3,7 +3,7 @@
 #ifndef LAYER_EXPECT_H
 #define LAYER_EXPECT_H
 
-#include "layer-fixture.h"
+#include "model.h"
 
 #define HEADS "heads=4 kv_heads=2 head_dim=32 "
 
@@ -14,6 +14,8 @@ struct create {
     struct attn_layer_desc desc;
 };
 
+/* Opens a backend of the CPU; false if there is none of that name. */
+bool fixture_open(const char *name, struct attn_context **out_context, struct attn_backend **out);
 /* One answer: of this status and field, and with these words. */
 void expect(int32_t status, const struct attn_error *err, int32_t wanted, const char *field,
             const char *words, const char *what);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The kinds of layers that go through the flows: cache types, features, attention types. */
-#include "flows.h"
+#include "kinds.h"
 
 #define HEADS    "heads=4 kv_heads=2 head_dim=32 "
 #define SELF     (TOGETHER | FLOW_APART)

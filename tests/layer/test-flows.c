@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "flows.h"
+#include "expect.h"
+#include "kinds.h"
 
 static uint32_t count, failed, every = 1;
 

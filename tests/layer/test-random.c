@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "layer-fixture.h"
+#include "expect.h"
 
 enum { LIVE = 10 };
 
@@ -179,8 +179,6 @@ static void run_model(struct attn_context *context, struct attn_backend *backend
     failed += !good;
     model_finish(&engine.model);
 }
-
-#define HEADS "heads=4 kv_heads=2 head_dim=32 "
 
 static const struct model_def defs[] = {
     {.name = "windowed and full layers, chunks",

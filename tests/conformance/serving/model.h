@@ -4,8 +4,8 @@
  * on the host too: what a key is follows from its sequence and place alone, so that each step can be judged
  * by the oracle over the whole history, and each byte of a cache by a shadow of it.
  */
-#ifndef LAYER_FIXTURE_H
-#define LAYER_FIXTURE_H
+#ifndef MODEL_H
+#define MODEL_H
 
 #include "attn/layer.h"
 #include "judge.h"
@@ -22,7 +22,7 @@ enum {
     PAGES = ENTRIES * MOST_BLOCKS + 1
 };
 
-/* ---------------------------------------------------------------- fixture.c */
+/* ---------------------------------------------------------------- model.c */
 
 struct class_def {
     const char *problem; /* without addressing, layout and maxima; NULL ends the list */
@@ -35,8 +35,10 @@ struct model_def {
     const char *name;
     struct class_def classes[CLASSES];
     uint32_t chunked;
-    uint32_t cross;           /* 1: builder and state have a cross group */
-    uint32_t windows[GROUPS]; /* the builder's; 0 = none */
+    uint32_t cross;                   /* 1: builder and state have a cross group */
+    uint32_t windows[GROUPS];         /* the builder's; 0 = none */
+    uint32_t flavour;                 /* of a backend whose name has none; 0 = the backend's own */
+    const struct attn_device *device; /* NULL: the CPU */
 };
 
 /* One cache, and what it is to hold. */
@@ -70,12 +72,21 @@ struct entry {
     uint32_t trimmed; /* blocks that a decode's row shows; 0 = all */
 };
 
+/* How a step comes about. */
+enum step_way {
+    STEP_BUILT,    /* by adds */
+    STEP_ADVANCED, /* from the step before, which has the same sequences */
+    STEP_DEVICE    /* by attn_builder_set_device */
+};
+
 /* One step, and how its layers are called. */
 struct step_def {
+    enum step_way way;
     struct entry entries[ENTRIES];
     uint32_t count;
     uint32_t pad;    /* sequences of padding, with a graph */
     bool graph;      /* for a captured size */
+    bool host_only;  /* ... that is launched as a whole */
     bool profile;    /* no blocks, no kv */
     bool null_table; /* blocks of kind ATTN_BLOCKS_NULL, as in pooling models */
     bool no_new;     /* k_new and v_new are not given */
@@ -94,26 +105,38 @@ struct model {
     struct rng rng;
     struct attn_problem problems[CLASSES];
     struct attn_layer_class classes[CLASSES];
+    struct attn_builder_group groups[GROUPS + 1];
     struct attn_builder *builder;
     struct attn_state *state;
     struct attn_layer *layers[CLASSES];
     struct cache caches[CLASSES];
     float slopes[CLASSES][16], sinks[CLASSES][16];
-    struct arena arena; /* caches */
+    struct arena arena; /* caches, and what layers keep */
+    struct arena given; /* the arrays of a step on the device */
     uint8_t used[GROUPS + 1][PAGES];
     int64_t last_rows[GROUPS][ENTRIES][MOST_BLOCKS]; /* the last adds of builder rows */
     uint32_t last_counts[GROUPS][ENTRIES];
     struct attn_metadata *metadata; /* of the step at hand */
+    const char *at;                 /* the call of builder or state that was made last */
+    struct guarded *tokens;         /* that an advance reads and writes */
     char why[640];
+    struct attn_error refusal; /* the error that a call failed with */
 };
 
-/* Opens a backend of the CPU; false if there is none of that name. */
-bool fixture_open(const char *name, struct attn_context **out_context, struct attn_backend **out);
+/* The flavour that a backend's name ends with; 0 for others. */
+uint32_t flavour_of(const char *backend);
 /* Makes all of a model. False with model->why, if the library refuses something; then finish it all the same.
  */
 bool model_init(struct model *model, const struct model_def *def, struct attn_context *context,
                 struct attn_backend *backend, uint64_t seed);
+/* The same in parts: classes and groups alone, then a state of them, and a layer. */
+bool model_describe(struct model *model, const struct model_def *def, struct attn_context *context,
+                    struct attn_backend *backend, uint64_t seed);
+bool model_make_state(struct model *model);
+bool model_make_layer(struct model *model, uint32_t c);
 void model_finish(struct model *model);
+/* Says which call failed, and with what; false. */
+bool model_fail(struct model *model, const char *call, const struct attn_error *err);
 /* Blocks for tokens up to `len` in every group, and of the cross cache for the encoder's. */
 void sequence_grow(struct model *model, struct sequence_state *sequence, uint32_t len);
 void sequence_free(struct model *model, struct sequence_state *sequence);
@@ -139,18 +162,33 @@ bool shadow_check(struct model *model, uint32_t c);
 
 /* ---------------------------------------------------------------- forward.c */
 
-/* Begins a step: builder, metadata, state. */
+/* Counts allocations, or NULL; then no call of a layer may make one. */
+extern uint64_t (*model_allocations)(void);
+/* Metadata of a step. */
+int32_t model_build(struct model *model, const struct step_def *step, struct attn_error *err);
+/* ... and the state begins it. */
 int32_t model_begin(struct model *model, const struct step_def *step, struct attn_error *err);
+/* A tensor whose columns may be cut in two, as those of latent keys. */
+struct pair {
+    struct attn_tensor *whole, *rest;
+    uint32_t cut, columns, element;
+};
 /* The tensors of one layer in the step. */
 struct call {
     struct arena arena;
+    struct pair q, k;
     struct attn_layer_tensors tensors;
     struct guarded *out, *lse;
-    struct attn_buffer mask_starts;
-    int64_t starts[ENTRIES];
+    int64_t *starts; /* of masks; NULL without */
 };
 void call_init(struct call *call, struct model *model, uint32_t c, const struct step_def *step);
 void call_finish(struct call *call);
+/* Puts the queries and new keys of a step into tensors that were made for as many rows. */
+void call_fill(const struct call *call, const struct model *model, uint32_t c, const struct step_def *step);
+/* The cache that a layer is called with. */
+struct attn_kv *call_cache_of(const struct model *model, uint32_t c, const struct step_def *step);
+/* What a layer has written is right, and nothing else has changed. */
+bool call_judge(struct model *model, uint32_t c, const struct step_def *step, const struct call *call);
 /* Rows of a layer in the step, and those before sequence `n`. */
 uint32_t rows_before(const struct model *model, uint32_t c, const struct step_def *step, uint32_t n);
 /* All layers of a step, judged. False with model->why. The sequences grow. */

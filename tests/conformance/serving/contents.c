@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "layer-fixture.h"
+#include "model.h"
 
 enum { LOUD = 32, MOST_DIM = 256 };
 

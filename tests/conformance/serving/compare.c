@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "layer-fixture.h"
+#include "model.h"
 #include "need.h"
 
 /* Keys and values of all sequences, one behind the other. */
@@ -68,7 +68,7 @@ static void fill_history(const struct model *model, uint32_t c, const struct ste
                 new_vector(model, c, entry->sequence, j, head, false, k);
                 if (problem->mla == 0)
                     new_vector(model, c, entry->sequence, j, head, true, v);
-                if (oracle_is_eight(problem->k_dtype) && model->caches[c].made) {
+                if (oracle_is_eight(problem->k_dtype)) {
                     const struct attn_kv_desc *desc = &model->caches[c].desc;
                     k_scale = oracle_scale(&desc->k_scale, desc->k_scale.granularity, 0, 0, head);
                     v_scale = oracle_scale(&desc->v_scale, desc->v_scale.granularity, 0, 0, head);
@@ -92,7 +92,8 @@ static struct attn_scale row_scale(float *values, uint32_t heads)
 /* The class of the roughest kernel that may have run. */
 static uint32_t numerics_of(const struct model *model, const struct attn_problem *problem)
 {
-    const struct attn_device device = {.type = ATTN_DEVICE_CPU};
+    static const struct attn_device cpu = {.type = ATTN_DEVICE_CPU};
+    const struct attn_device *device = model->def->device != NULL ? model->def->device : &cpu;
     struct attn_kernel_info kernels[16];
     struct attn_query query;
     uint32_t worst = 0;
@@ -101,7 +102,7 @@ static uint32_t numerics_of(const struct model *model, const struct attn_problem
     ATTN_INIT(&query);
     query.kernels = kernels;
     query.kernel_capacity = 16;
-    if (attn_context_query(model->context, model->name, &device, problem, &query, NULL) != ATTN_OK)
+    if (attn_context_query(model->context, model->name, device, problem, &query, NULL) != ATTN_OK)
         return 0;
     for (uint32_t i = 0; i < query.kernel_count && i < 16; i++)
         worst = kernels[i].numerics > worst ? kernels[i].numerics : worst;
@@ -181,7 +182,7 @@ static void make_step(struct model *model, uint32_t c, const struct step_def *st
     tensors->sinks.data = model->sinks[c];
     tensors->sinks_dtype = ATTN_F32;
     tensors->mask = call->tensors.mask;
-    tensors->mask_starts.data = (void *)(uintptr_t)(call->starts + first);
+    tensors->mask_starts.data = call->starts != NULL ? call->starts + first : NULL;
     tensors->mask_row_stride = call->tensors.mask_row_stride;
     copy_rows(&call->tensors.out, row, out->batch.num_tokens, heads,
               (size_t)out->problem.head_dim_vo * oracle_size(out->problem.out_dtype), &out->arena, "out",

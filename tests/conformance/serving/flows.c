@@ -2,16 +2,7 @@
 /* The flows of a layer: each is a few steps of a few sequences, and each step is judged. */
 #include "flows.h"
 
-enum { SEQUENCES = 5 };
-
-/* Sequences and the step at hand. */
-struct scene {
-    struct model *model;
-    struct sequence_state all[SEQUENCES];
-    struct step_def step;
-};
-
-static struct scene scene_of(struct model *model)
+struct scene scene_of(struct model *model)
 {
     struct scene scene = {.model = model, .step = {.row = UINT32_MAX}};
 
@@ -22,13 +13,13 @@ static struct scene scene_of(struct model *model)
     return scene;
 }
 
-static void begin(struct scene *scene)
+void scene_begin(struct scene *scene)
 {
     memset(&scene->step, 0, sizeof scene->step);
     scene->step.row = UINT32_MAX;
 }
 
-static struct entry *add(struct scene *scene, uint32_t n, uint32_t prompt, uint32_t q_len)
+struct entry *scene_add(struct scene *scene, uint32_t n, uint32_t prompt, uint32_t q_len)
 {
     struct entry *entry = &scene->step.entries[scene->step.count++];
 
@@ -36,31 +27,31 @@ static struct entry *add(struct scene *scene, uint32_t n, uint32_t prompt, uint3
     return entry;
 }
 
-static bool run(struct scene *scene)
+bool scene_run(struct scene *scene)
 {
     return model_step(scene->model, &scene->step);
 }
 
 /* Prompts of sequences 0 to 2, of which one is longer than any window. */
-static bool run_prompts(struct scene *scene)
+bool scene_prompts(struct scene *scene)
 {
-    begin(scene);
-    add(scene, 0, 1, 29);
-    add(scene, 1, 1, 4);
-    add(scene, 2, 1, 1);
-    return run(scene);
+    scene_begin(scene);
+    scene_add(scene, 0, 1, 29);
+    scene_add(scene, 1, 1, 4);
+    scene_add(scene, 2, 1, 1);
+    return scene_run(scene);
 }
 
-static bool run_decodes(struct scene *scene, uint32_t steps)
+bool scene_decodes(struct scene *scene, uint32_t steps)
 {
     bool good = true;
 
     for (uint32_t i = 0; i < steps && good; i++) {
-        begin(scene);
+        scene_begin(scene);
         scene->step.row = i % 2 == 0 ? 2 : UINT32_MAX;
         for (uint32_t n = 0; n < 3; n++)
-            add(scene, n, 0, 1);
-        good = run(scene);
+            scene_add(scene, n, 0, 1);
+        good = scene_run(scene);
     }
     return good;
 }
@@ -71,18 +62,18 @@ static bool flow_profile(struct model *model)
 {
     struct scene scene = scene_of(model);
 
-    begin(&scene);
+    scene_begin(&scene);
     scene.step.profile = true;
-    add(&scene, 0, 1, 13);
-    add(&scene, 1, 1, 1);
-    return run(&scene);
+    scene_add(&scene, 0, 1, 13);
+    scene_add(&scene, 1, 1, 1);
+    return scene_run(&scene);
 }
 
 static bool flow_prompts(struct model *model)
 {
     struct scene scene = scene_of(model);
 
-    return run_prompts(&scene) && run_decodes(&scene, 5);
+    return scene_prompts(&scene) && scene_decodes(&scene, 5);
 }
 
 /* No cache is given to a step whose prompts read new keys; a cache stays as it is. */
@@ -90,11 +81,11 @@ static bool flow_no_cache(struct model *model)
 {
     struct scene scene = scene_of(model);
 
-    begin(&scene);
+    scene_begin(&scene);
     scene.step.no_kv = true;
-    add(&scene, 0, 1, 13);
-    add(&scene, 1, 1, 6);
-    return run(&scene);
+    scene_add(&scene, 0, 1, 13);
+    scene_add(&scene, 1, 1, 6);
+    return scene_run(&scene);
 }
 
 /* Blocks that another sequence has computed. The first of the prompts has none. */
@@ -103,11 +94,11 @@ static bool run_hit(struct model *model, bool all)
     struct scene scene = scene_of(model);
     struct sequence_state *from = &scene.all[0];
 
-    if (!run_prompts(&scene))
+    if (!scene_prompts(&scene))
         return false;
-    begin(&scene);
+    scene_begin(&scene);
     if (!all)
-        add(&scene, 3, 1, 6);
+        scene_add(&scene, 3, 1, 6);
     const uint32_t n = 4;
     struct sequence_state *to = &scene.all[n];
     to->parent = from->id;
@@ -116,13 +107,13 @@ static bool run_hit(struct model *model, bool all)
         to->counts[g] = 3;
         memcpy(to->blocks[g], from->blocks[g], sizeof to->blocks[g]);
     }
-    add(&scene, n, 1, 5)->hit = 3;
-    if (!run(&scene))
+    scene_add(&scene, n, 1, 5)->hit = 3;
+    if (!scene_run(&scene))
         return false;
-    begin(&scene);
-    add(&scene, 0, 0, 1);
-    add(&scene, n, 0, 1);
-    return run(&scene);
+    scene_begin(&scene);
+    scene_add(&scene, 0, 0, 1);
+    scene_add(&scene, n, 0, 1);
+    return scene_run(&scene);
 }
 
 static bool flow_hit(struct model *model)
@@ -143,13 +134,13 @@ static bool flow_chunks(struct model *model)
     bool good = true;
 
     for (uint32_t i = 0; i < 4 && good; i++) {
-        begin(&scene);
+        scene_begin(&scene);
         scene.step.row = 3;
-        add(&scene, 0, 1, chunks[i]);
-        add(&scene, 1, 1, chunks[3 - i]);
-        good = run(&scene);
+        scene_add(&scene, 0, 1, chunks[i]);
+        scene_add(&scene, 1, 1, chunks[3 - i]);
+        good = scene_run(&scene);
     }
-    return good && run_prompts(&(struct scene){
+    return good && scene_prompts(&(struct scene){
                        .model = model, .all = {{.id = 11}, {.id = 12}, {.id = 13}}, .step = {.row = 0}});
 }
 
@@ -157,15 +148,15 @@ static bool flow_mixed(struct model *model)
 {
     struct scene scene = scene_of(model);
 
-    if (!run_prompts(&scene))
+    if (!scene_prompts(&scene))
         return false;
-    begin(&scene);
-    add(&scene, 3, 1, 7);
-    add(&scene, 4, 1, 9);
-    add(&scene, 0, 0, 1);
-    add(&scene, 2, 0, 1);
-    add(&scene, 1, 0, 1);
-    return run(&scene) && run_decodes(&scene, 2);
+    scene_begin(&scene);
+    scene_add(&scene, 3, 1, 7);
+    scene_add(&scene, 4, 1, 9);
+    scene_add(&scene, 0, 0, 1);
+    scene_add(&scene, 2, 0, 1);
+    scene_add(&scene, 1, 0, 1);
+    return scene_run(&scene) && scene_decodes(&scene, 2);
 }
 
 /* Several query tokens of a decode, as many or as few as there are. */
@@ -173,21 +164,21 @@ static bool run_speculative(struct model *model, bool mixed)
 {
     struct scene scene = scene_of(model);
 
-    if (!run_prompts(&scene))
+    if (!scene_prompts(&scene))
         return false;
-    begin(&scene);
-    add(&scene, 0, 0, 4);
-    add(&scene, 1, 0, 4);
-    add(&scene, 2, 0, 4);
-    if (!run(&scene))
+    scene_begin(&scene);
+    scene_add(&scene, 0, 0, 4);
+    scene_add(&scene, 1, 0, 4);
+    scene_add(&scene, 2, 0, 4);
+    if (!scene_run(&scene))
         return false;
-    begin(&scene);
+    scene_begin(&scene);
     if (mixed)
-        add(&scene, 3, 1, 6);
-    add(&scene, 0, 0, 1);
-    add(&scene, 1, 0, 3);
-    add(&scene, 2, 0, 2);
-    return run(&scene) && run_decodes(&scene, 1);
+        scene_add(&scene, 3, 1, 6);
+    scene_add(&scene, 0, 0, 1);
+    scene_add(&scene, 1, 0, 3);
+    scene_add(&scene, 2, 0, 2);
+    return scene_run(&scene) && scene_decodes(&scene, 1);
 }
 
 static bool flow_speculative(struct model *model)
@@ -205,15 +196,15 @@ static bool flow_not_written(struct model *model)
 {
     struct scene scene = scene_of(model);
 
-    if (!run_prompts(&scene) || !run_decodes(&scene, 1))
+    if (!scene_prompts(&scene) || !scene_decodes(&scene, 1))
         return false;
     for (uint32_t n = 0; n < 3; n++)
         scene.all[n].len--;
-    begin(&scene);
+    scene_begin(&scene);
     scene.step.no_new = true;
     for (uint32_t n = 0; n < 3; n++)
-        add(&scene, n, 0, 1);
-    return run(&scene) && run_decodes(&scene, 1);
+        scene_add(&scene, n, 0, 1);
+    return scene_run(&scene) && scene_decodes(&scene, 1);
 }
 
 /* The same chunks again. */
@@ -221,31 +212,31 @@ static bool flow_chunks_not_written(struct model *model)
 {
     struct scene scene = scene_of(model);
 
-    begin(&scene);
-    add(&scene, 0, 1, 9);
-    add(&scene, 1, 1, 6);
-    if (!run(&scene))
+    scene_begin(&scene);
+    scene_add(&scene, 0, 1, 9);
+    scene_add(&scene, 1, 1, 6);
+    if (!scene_run(&scene))
         return false;
     scene.all[0].len -= 3;
     scene.all[1].len -= 6;
-    begin(&scene);
+    scene_begin(&scene);
     scene.step.no_new = true;
-    add(&scene, 0, 1, 3);
-    add(&scene, 1, 1, 6);
-    return run(&scene);
+    scene_add(&scene, 0, 1, 3);
+    scene_add(&scene, 1, 1, 6);
+    return scene_run(&scene);
 }
 
 /* Rows that show the last blocks of a sequence alone, and lengths to match. */
 static bool flow_trimmed(struct model *model)
 {
     struct scene scene = scene_of(model);
-    bool good = run_prompts(&scene);
+    bool good = scene_prompts(&scene);
 
     for (uint32_t i = 0; i < 6 && good; i++) {
-        begin(&scene);
+        scene_begin(&scene);
         for (uint32_t n = 0; n < 3; n++)
-            add(&scene, n, 0, 1)->trimmed = 2;
-        good = run(&scene);
+            scene_add(&scene, n, 0, 1)->trimmed = 2;
+        good = scene_run(&scene);
     }
     return good;
 }
@@ -264,9 +255,9 @@ static bool flow_ring(struct model *model)
     for (uint32_t g = 0; g < GROUPS; g++)
         scene.all[0].counts[g] = MOST_BLOCKS;
     for (uint32_t i = 0; i < sizeof chunks / sizeof chunks[0] && good; i++) {
-        begin(&scene);
-        add(&scene, 0, chunks[i] > 1, chunks[i]);
-        good = run(&scene);
+        scene_begin(&scene);
+        scene_add(&scene, 0, chunks[i] > 1, chunks[i]);
+        good = scene_run(&scene);
     }
     return good;
 }
@@ -279,14 +270,14 @@ static bool run_encoder_only(struct model *model, bool null_table, bool profile)
     bool good = true;
 
     for (uint32_t i = 0; i < 2 && good; i++) {
-        begin(&scene);
+        scene_begin(&scene);
         scene.step.null_table = null_table;
         scene.step.profile = profile;
         for (uint32_t n = 0; n < 3; n++) {
             scene.all[n] = (struct sequence_state){.id = 10 * i + n + 1};
-            add(&scene, n, 1, 3 + 7 * n);
+            scene_add(&scene, n, 1, 3 + 7 * n);
         }
-        good = run(&scene);
+        good = scene_run(&scene);
     }
     return good;
 }
@@ -311,7 +302,7 @@ static bool flow_cross(struct model *model)
 {
     struct scene scene = scene_of(model);
 
-    return run_prompts(&scene) && run_decodes(&scene, 3);
+    return scene_prompts(&scene) && scene_decodes(&scene, 3);
 }
 
 /* ... then both in one step, and decodes of all. */
@@ -319,19 +310,19 @@ static bool flow_cross_mixed(struct model *model)
 {
     struct scene scene = scene_of(model);
 
-    if (!run_prompts(&scene) || !run_decodes(&scene, 1))
+    if (!scene_prompts(&scene) || !scene_decodes(&scene, 1))
         return false;
-    begin(&scene);
-    add(&scene, 3, 1, 2);
-    add(&scene, 4, 1, 5);
-    add(&scene, 2, 0, 1);
-    add(&scene, 0, 0, 1);
-    if (!run(&scene))
+    scene_begin(&scene);
+    scene_add(&scene, 3, 1, 2);
+    scene_add(&scene, 4, 1, 5);
+    scene_add(&scene, 2, 0, 1);
+    scene_add(&scene, 0, 0, 1);
+    if (!scene_run(&scene))
         return false;
-    begin(&scene);
+    scene_begin(&scene);
     for (uint32_t n = SEQUENCES; n > 0; n--)
-        add(&scene, n - 1, 0, 1);
-    return run(&scene);
+        scene_add(&scene, n - 1, 0, 1);
+    return scene_run(&scene);
 }
 
 const struct flow flows[] = {
@@ -353,6 +344,14 @@ const struct flow flows[] = {
      flow_speculative_mixed},
     {"decodes not written", FLOW_DECODER | FLOW_REPEAT, 0, flow_not_written},
     {"chunks not written", FLOW_DECODER | FLOW_REPEAT | FLOW_WHOLE, 1, flow_chunks_not_written},
+    {"padded", FLOW_GRAPH, 0, flow_padded},
+    {"graph of a step", FLOW_GRAPH, 0, flow_replayed},
+    {"advanced", FLOW_STEPS, 0, flow_advanced},
+    {"advanced, chunked", FLOW_STEPS | FLOW_WHOLE, 1, flow_advanced},
+    {"advanced, trimmed rows", FLOW_STEPS | FLOW_WINDOW, 0, flow_advanced_trimmed},
+    {"decodes on the device", FLOW_DEVICE, 0, flow_device_decodes},
+    {"prompts and decodes on the device", FLOW_DEVICE, 1, flow_device_prompts},
+    {"padding on the device", FLOW_DEVICE | FLOW_GRAPH, 0, flow_device_padded},
     {"trimmed rows", FLOW_DECODER | FLOW_WINDOW, 0, flow_trimmed},
     {"trimmed rows, chunked", FLOW_DECODER | FLOW_WINDOW | FLOW_WHOLE, 1, flow_trimmed},
     {"ring buffer", FLOW_RING, 1, flow_ring},

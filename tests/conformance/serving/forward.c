@@ -2,8 +2,9 @@
 /* One step through builder, state and attn_layer_forward, each layer judged. */
 #include <stdio.h>
 
-#include "allocations.h"
-#include "layer-fixture.h"
+#include "model.h"
+
+uint64_t (*model_allocations)(void);
 
 /* ---------------------------------------------------------------- builder and state */
 
@@ -64,21 +65,118 @@ static int32_t add_entry(struct model *model, const struct step_def *step, uint3
     return attn_builder_add(model->builder, &add, err);
 }
 
-int32_t model_begin(struct model *model, const struct step_def *step, struct attn_error *err)
+/* An array of a step that is on the device already. */
+static struct attn_buffer give(struct model *model, const char *name, const void *from, size_t size)
+{
+    struct guarded *array = arena_add(&model->given, name, size, 8, 0);
+
+    memcpy(array->data, from, size);
+    return (struct attn_buffer){array->data, 0};
+}
+
+/* The arrays of one cache group; lengths and places of queries are the same in all. */
+static void make_batch(struct model *model, const struct step_def *step, uint32_t g, struct attn_batch *batch)
+{
+    int32_t starts[ENTRIES + 1] = {0}, lens[ENTRIES], table[ENTRIES][MOST_BLOCKS];
+
+    ATTN_INIT(batch);
+    memset(table, 0, sizeof table);
+    for (uint32_t n = 0; n < step->count; n++) {
+        const struct entry *entry = &step->entries[n];
+        const uint32_t len = entry->sequence->len + entry->q_len;
+        starts[n + 1] = starts[n] + (int32_t)entry->q_len;
+        lens[n] = (int32_t)len;
+        for (uint32_t i = 0; i < entry->sequence->counts[g]; i++)
+            table[n][i] = (int32_t)entry->sequence->blocks[g][i];
+        batch->max_q = entry->q_len > batch->max_q ? entry->q_len : batch->max_q;
+        batch->max_kv = len > batch->max_kv ? len : batch->max_kv;
+    }
+    batch->seqs = step->count;
+    batch->num_tokens = (uint32_t)starts[step->count];
+    batch->q_offsets = give(model, "q_offsets", starts, (step->count + 1) * sizeof *starts);
+    batch->kv_lens = give(model, "kv_lens", lens, step->count * sizeof *lens);
+    batch->table = give(model, "table", table, step->count * sizeof *table);
+    batch->table_width = MOST_BLOCKS;
+    batch->table_stride = sizeof *table;
+}
+
+static int32_t set_device(struct model *model, const struct step_def *step, struct attn_error *err)
+{
+    struct attn_batch batches[GROUPS];
+    const struct attn_batch *pointers[GROUPS];
+    struct attn_builder_device_args args;
+
+    ATTN_INIT(&args);
+    arena_finish(&model->given);
+    arena_init(&model->given, false);
+    for (uint32_t g = 0; g < GROUPS; g++) {
+        make_batch(model, step, g, &batches[g]);
+        pointers[g] = &batches[g];
+    }
+    for (uint32_t n = 0; n < step->count; n++) {
+        const struct entry *entry = &step->entries[n];
+        const uint32_t len = entry->sequence->len + entry->q_len;
+        args.prefills += entry->prompt;
+        args.prompt_tokens += entry->prompt == 1 ? entry->q_len : 0;
+        if (entry->prompt == 1 && len > args.max_prefill_seq_len)
+            args.max_prefill_seq_len = len;
+        if (entry->prompt == 0 && entry->q_len > args.max_decode_query_len)
+            args.max_decode_query_len = entry->q_len;
+    }
+    args.batches = pointers;
+    return attn_builder_set_device(model->builder, &args, err);
+}
+
+static int32_t advance(struct model *model, const struct step_def *step, struct attn_error *err)
+{
+    struct attn_advance_args args;
+
+    ATTN_INIT(&args);
+    args.queries = step->count;
+    args.seqs = step->count + step->pad;
+    args.sampled.data = args.tokens.data = model->tokens->data;
+    return attn_metadata_advance_step(model->metadata, &args, NULL, err);
+}
+
+int32_t model_build(struct model *model, const struct step_def *step, struct attn_error *err)
 {
     struct attn_builder_build_args build;
-    int32_t status = attn_builder_reset(model->builder, err);
 
-    for (uint32_t n = 0; n < step->count && status == ATTN_OK; n++)
+    model->at = "attn_metadata_advance_step";
+    if (step->way == STEP_ADVANCED)
+        return advance(model, step, err);
+    model->at = "attn_builder_reset";
+    int32_t status = attn_builder_reset(model->builder, err);
+    if (status == ATTN_OK && step->way == STEP_DEVICE) {
+        model->at = "attn_builder_set_device";
+        status = set_device(model, step, err);
+    }
+    for (uint32_t n = 0; n < step->count && status == ATTN_OK && step->way == STEP_BUILT; n++) {
+        model->at = "attn_builder_add";
         status = add_entry(model, step, n, err);
+    }
+    if (status != ATTN_OK)
+        return status;
     ATTN_INIT(&build);
     build.graph = step->graph;
     build.pad = step->pad;
-    if (status == ATTN_OK)
-        status = attn_builder_build(model->builder, &build, NULL, &model->metadata, err);
-    if (status == ATTN_OK && step->graph)
+    build.host_only = step->host_only;
+    model->at = "attn_builder_build";
+    return attn_builder_build(model->builder, &build, NULL, &model->metadata, err);
+}
+
+int32_t model_begin(struct model *model, const struct step_def *step, struct attn_error *err)
+{
+    int32_t status = model_build(model, step, err);
+
+    if (status == ATTN_OK && step->graph) {
+        model->at = "attn_state_prepare";
         status = attn_state_prepare(model->state, model->metadata, NULL, err);
-    return status == ATTN_OK ? attn_state_begin_forward(model->state, model->metadata, NULL, err) : status;
+    }
+    if (status != ATTN_OK)
+        return status;
+    model->at = "attn_state_begin_forward";
+    return attn_state_begin_forward(model->state, model->metadata, NULL, err);
 }
 
 /* ---------------------------------------------------------------- tensors */
@@ -115,12 +213,6 @@ uint32_t rows_before(const struct model *model, uint32_t c, const struct step_de
     return rows;
 }
 
-/* A tensor whose columns may be cut in two, as those of latent keys. */
-struct pair {
-    struct attn_tensor *whole, *rest;
-    uint32_t cut, columns, element;
-};
-
 static struct pair make_pair(struct call *call, struct model *model, struct attn_tensor *whole,
                              struct attn_tensor *rest, const uint32_t shape[3], uint32_t dtype, uint32_t cut,
                              const char *name)
@@ -152,9 +244,15 @@ static void make_queries(struct call *call, struct model *model, uint32_t c, con
     const uint32_t rows = rows_before(model, c, step, step->count);
     const uint32_t shape[3] = {rows + step->pad + rng_below(&model->rng, 3), problem->heads,
                                problem->head_dim};
-    const struct pair q =
-        make_pair(call, model, &call->tensors.q, &call->tensors.q_rope, shape, problem->q_dtype,
-                  problem->mla != 0 ? problem->head_dim_vo : problem->head_dim, "q");
+
+    call->q = make_pair(call, model, &call->tensors.q, &call->tensors.q_rope, shape, problem->q_dtype,
+                        problem->mla != 0 ? problem->head_dim_vo : problem->head_dim, "q");
+}
+
+static void fill_queries(const struct call *call, const struct model *model, uint32_t c,
+                         const struct step_def *step)
+{
+    const struct attn_problem *problem = &model->problems[c];
     unsigned char vector[1024];
     uint32_t row = 0;
 
@@ -165,7 +263,7 @@ static void make_queries(struct call *call, struct model *model, uint32_t c, con
                 const uint64_t key = mix(mix(model->seed + 1, entry->sequence->id << 8 | c),
                                          (uint64_t)(entry->sequence->len + i) << 16 | head);
                 fill_vector(problem->q_dtype, vector, problem->head_dim, key, 1, false);
-                put_pair(&q, row, head, vector);
+                put_pair(&call->q, row, head, vector);
             }
         }
     }
@@ -201,8 +299,7 @@ static void make_keys(struct call *call, struct model *model, uint32_t c, const 
     const struct attn_problem *problem = &model->problems[c];
     const struct layout layout = {.alignment = 1, .stride_multiple = 1};
     const uint32_t dtype = new_dtype(model, c);
-    uint32_t rows = 0, row = 0;
-    unsigned char vector[1024];
+    uint32_t rows = 0;
 
     for (uint32_t n = 0; n < step->count; n++)
         rows += key_count(model, c, &step->entries[n]);
@@ -212,33 +309,46 @@ static void make_keys(struct call *call, struct model *model, uint32_t c, const 
     const uint32_t k_shape[3] = {rows, problem->kv_heads, problem->head_dim};
     const uint32_t v_shape[3] = {rows, problem->kv_heads, problem->head_dim_vo};
     const bool latent = problem->mla != 0;
-    const struct pair k =
+    call->k =
         make_pair(call, model, &call->tensors.k_new, &call->tensors.k_rope, k_shape, dtype,
                   latent && !reads_new(model, c, step) ? problem->head_dim_vo : problem->head_dim, "k_new");
     if (!latent)
         tensor_init(&call->tensors.v_new, &call->arena, "v_new", v_shape, oracle_size(dtype), &layout,
                     &model->rng, 0xff);
-    for (uint32_t n = 0; n < step->count; n++) {
+    if (oracle_is_eight(dtype)) {
+        call->tensors.k_new_scale = model->caches[c].desc.k_scale;
+        call->tensors.v_new_scale = model->caches[c].desc.v_scale;
+    }
+}
+
+static void fill_keys(const struct call *call, const struct model *model, uint32_t c,
+                      const struct step_def *step)
+{
+    const struct attn_problem *problem = &model->problems[c];
+    const size_t v_size = (size_t)problem->head_dim_vo * oracle_size(new_dtype(model, c));
+    uint32_t row = 0;
+    unsigned char vector[1024];
+
+    for (uint32_t n = 0; n < step->count && call->k.whole != NULL; n++) {
         const struct entry *entry = &step->entries[n];
         const uint32_t first = first_key(model, c, entry);
         for (uint32_t i = 0; i < key_count(model, c, entry); i++, row++) {
             for (uint32_t head = 0; head < problem->kv_heads; head++) {
                 new_vector(model, c, entry->sequence, first + i, head, false, vector);
-                put_pair(&k, row, head, vector);
-                if (latent)
+                put_pair(&call->k, row, head, vector);
+                if (problem->mla != 0)
                     continue;
                 new_vector(model, c, entry->sequence, first + i, head, true, vector);
-                memcpy(tensor_at(&call->tensors.v_new, row, head), vector,
-                       (size_t)problem->head_dim_vo * oracle_size(dtype));
+                memcpy(tensor_at(&call->tensors.v_new, row, head), vector, v_size);
             }
         }
     }
-    if (oracle_is_eight(dtype)) {
-        call->tensors.k_new_scale = model->caches[c].desc.k_scale;
-        call->tensors.v_new_scale = model->caches[c].desc.v_scale;
-        if (!model->caches[c].made)
-            call->tensors.k_new_scale.kind = call->tensors.v_new_scale.kind = ATTN_SCALE_UNIT;
-    }
+}
+
+void call_fill(const struct call *call, const struct model *model, uint32_t c, const struct step_def *step)
+{
+    fill_queries(call, model, c, step);
+    fill_keys(call, model, c, step);
 }
 
 /* One bit for each key of a sequence, in rows of a fixed size; every third sequence has no mask. */
@@ -252,6 +362,8 @@ static void make_mask(struct call *call, struct model *model, uint32_t c, const 
     struct guarded *bits = arena_add(&call->arena, "mask", (size_t)rows * ROW, 8, 0);
     for (uint32_t i = 0; i < rows * ROW; i++)
         bits->data[i] = (uint8_t)(rng_next(&model->rng) | rng_next(&model->rng));
+    struct guarded *starts = arena_add(&call->arena, "mask_starts", ENTRIES * sizeof *call->starts, 8, 0);
+    call->starts = (int64_t *)(void *)starts->data;
     for (uint32_t n = 0; n < step->count; n++)
         call->starts[n] =
             step->entries[n].sequence->id % 3 == 0 ? -1 : (int64_t)rows_before(model, c, step, n) * ROW;
@@ -273,6 +385,7 @@ void call_init(struct call *call, struct model *model, uint32_t c, const struct 
     arena_init(&call->arena, rng_chance(&model->rng, 50));
     make_queries(call, model, c, step);
     make_keys(call, model, c, step);
+    call_fill(call, model, c, step);
     make_mask(call, model, c, step);
     call->out = tensor_init(&call->tensors.out, &call->arena, "out", shape, oracle_size(problem->out_dtype),
                             &layout, &model->rng, 0);
@@ -328,33 +441,44 @@ static bool judge_layer(struct model *model, uint32_t c, const struct step_def *
     return compare_outside(model, c, step, call) && shadow_check(model, c);
 }
 
+struct attn_kv *call_cache_of(const struct model *model, uint32_t c, const struct step_def *step)
+{
+    return given_cache(model, c, step) ? model->caches[c].kv : NULL;
+}
+
+bool call_judge(struct model *model, uint32_t c, const struct step_def *step, const struct call *call)
+{
+    const char *where = "";
+
+    expect_writes(model, c, step);
+    if (!judge_layer(model, c, step, call))
+        return false;
+    if (arena_check(&call->arena, &where) && arena_check(&model->arena, &where))
+        return true;
+    snprintf(model->why, sizeof model->why, "class %u: wrote outside of %s", c, where);
+    return false;
+}
+
 static bool run_layer(struct model *model, uint32_t c, const struct step_def *step)
 {
     struct call call;
     struct attn_error err;
-    const char *where = "";
     static bool warm; /* the plugin's threads start with its first run */
 
     ATTN_INIT(&err);
     call_init(&call, model, c, step);
-    const uint64_t before = allocations_made();
+    const uint64_t before = model_allocations != NULL ? model_allocations() : 0;
     const int32_t status = attn_layer_forward(model->layers[c], model->state, model->metadata,
-                                              given_cache(model, c, step) ? model->caches[c].kv : NULL,
-                                              &call.tensors, NULL, &err);
+                                              call_cache_of(model, c, step), &call.tensors, NULL, &err);
     bool good = status == ATTN_OK;
     if (!good)
-        snprintf(model->why, sizeof model->why, "class %u: %s (%s)", c, err.message, err.field);
-    if (good && warm && allocations_counted() && allocations_made() != before) {
+        model_fail(model, "attn_layer_forward", &err);
+    if (good && warm && model_allocations != NULL && model_allocations() != before) {
         snprintf(model->why, sizeof model->why, "class %u: the forward allocates", c);
         good = false;
     }
     warm = true;
-    expect_writes(model, c, step);
-    good = good && judge_layer(model, c, step, &call);
-    if (good && (!arena_check(&call.arena, &where) || !arena_check(&model->arena, &where))) {
-        snprintf(model->why, sizeof model->why, "class %u: wrote outside of %s", c, where);
-        good = false;
-    }
+    good = good && call_judge(model, c, step, &call);
     call_finish(&call);
     return good;
 }
@@ -367,10 +491,8 @@ bool model_step(struct model *model, const struct step_def *step)
     for (uint32_t n = 0; n < step->count; n++)
         sequence_grow(model, step->entries[n].sequence,
                       step->entries[n].sequence->len + step->entries[n].q_len);
-    if (model_begin(model, step, &err) != ATTN_OK) {
-        snprintf(model->why, sizeof model->why, "begin: %s (%s)", err.message, err.field);
-        return false;
-    }
+    if (model_begin(model, step, &err) != ATTN_OK)
+        return model_fail(model, model->at, &err);
     for (uint32_t c = 0; c < model->count; c++) {
         if (rows_before(model, c, step, step->count) == 0)
             continue; /* an encoder in a step of decodes */

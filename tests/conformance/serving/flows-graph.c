@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Flows of decodes that are padded to captured sizes: through the clones of a state beside steps without a
+ * graph, and as one graph of a whole step. What padding holds changes nothing, and it is written nowhere.
+ */
+#include "flows.h"
+
+#include "attn/device.h"
+
+enum { SIZES = 3, MANY = 8, WHOLE = 4 };
+static const uint32_t sizes[SIZES] = {MANY, WHOLE, 1}; /* from large to small */
+
+/* ---------------------------------------------------------------- clones */
+
+/* One size; `out_metadata` is that of its capture. */
+static int32_t clone_size(struct model *model, uint32_t size, struct attn_state **out,
+                          struct attn_metadata **out_metadata, struct attn_error *err)
+{
+    struct attn_state_capture_args args;
+
+    ATTN_INIT(&args);
+    args.batch = size;
+    args.encoder_decoder = model->def->cross;
+    model->at = "attn_state_get_capture_metadata";
+    const int32_t status = attn_state_get_capture_metadata(model->state, &args, NULL, out_metadata, err);
+    if (status != ATTN_OK)
+        return status;
+    model->at = "attn_state_clone";
+    return attn_state_clone(model->state, size, out, err);
+}
+
+static bool capture(struct model *model, struct attn_state **clones)
+{
+    struct attn_metadata *metadata;
+    struct attn_error err;
+
+    ATTN_INIT(&err);
+    model->at = "attn_state_begin_capture";
+    int32_t status = attn_state_begin_capture(model->state, MANY, NULL, &err);
+    for (uint32_t i = 0; i < SIZES && status == ATTN_OK; i++)
+        status = clone_size(model, sizes[i], &clones[i], &metadata, &err);
+    if (status == ATTN_OK) {
+        model->at = "attn_state_end_capture";
+        status = attn_state_end_capture(model->state, &err);
+    }
+    return status == ATTN_OK || model_fail(model, model->at, &err);
+}
+
+/* ---------------------------------------------------------------- steps */
+
+/* One token of each of `seqs` sequences from number `first` on. */
+static struct step_def decodes(struct sequence_state *all, uint32_t first, uint32_t seqs)
+{
+    struct step_def step = {.count = seqs, .row = UINT32_MAX};
+
+    for (uint32_t n = 0; n < seqs; n++)
+        step.entries[n] = (struct entry){.sequence = &all[(first + n) % MANY], .q_len = 1};
+    return step;
+}
+
+/* ... padded to the next size. */
+static struct step_def padded(struct sequence_state *all, uint32_t first, uint32_t seqs)
+{
+    struct step_def step = decodes(all, first, seqs);
+    uint32_t size = SIZES;
+
+    while (sizes[size - 1] < seqs)
+        size--;
+    step.graph = true;
+    step.pad = sizes[size - 1] - seqs;
+    return step;
+}
+
+/* The prompts of all sequences. */
+static bool begin(struct model *model, struct sequence_state *all)
+{
+    struct step_def step = {.count = MANY, .row = UINT32_MAX};
+
+    memset(all, 0, MANY * sizeof *all);
+    for (uint32_t n = 0; n < MANY; n++) {
+        all[n].id = n + 1;
+        all[n].encoder_len = model->def->cross == 1 ? 2 + n : 0;
+        step.entries[n] = (struct entry){.sequence = &all[n], .prompt = 1, .q_len = 1 + 2 * n};
+    }
+    return model_step(model, &step);
+}
+
+static bool run_padded(struct model *model, enum step_way way, uint32_t steps)
+{
+    static const uint32_t seqs[] = {3, 8, 1, 5, 4, 7, 2, 6};
+    struct sequence_state all[MANY];
+    struct attn_state *clones[SIZES] = {NULL};
+    bool good = capture(model, clones) && begin(model, all);
+
+    for (uint32_t i = 0; i < steps && good; i++) {
+        struct step_def step =
+            i % 5 == 4 ? decodes(all, 3 * i, seqs[i % 8]) : padded(all, 3 * i, seqs[i % 8]);
+        step.way = way;
+        good = model_step(model, &step);
+    }
+    for (uint32_t i = 0; i < SIZES; i++)
+        attn_state_destroy(clones[i]);
+    return good;
+}
+
+bool flow_padded(struct model *model)
+{
+    return run_padded(model, STEP_BUILT, 16);
+}
+
+bool flow_device_padded(struct model *model)
+{
+    return run_padded(model, STEP_DEVICE, 4);
+}
+
+/* ---------------------------------------------------------------- a whole step */
+
+struct recorded {
+    struct sequence_state all[MANY];
+    struct attn_state *clone;
+    struct attn_metadata *metadata;
+    struct attn_graph *graph;
+    void *stream;
+    struct call calls[CLASSES];
+};
+
+/* Planning and all layers, on a stream: NULL warms up. */
+static int32_t run_layers(struct recorded *recorded, struct model *model, void *stream,
+                          struct attn_error *err)
+{
+    model->at = "attn_state_begin_forward of a capture";
+    int32_t status = attn_state_begin_forward(recorded->clone, recorded->metadata, stream, err);
+
+    for (uint32_t c = 0; c < model->count && status == ATTN_OK; c++) {
+        if (model->problems[c].type == ATTN_ENCODER)
+            continue;
+        model->at = "attn_layer_forward of a capture";
+        status = attn_layer_forward(model->layers[c], recorded->clone, recorded->metadata,
+                                    model->caches[c].kv, &recorded->calls[c].tensors, stream, err);
+    }
+    return status;
+}
+
+/* ATTN_E_UNSUPPORTED with no clone: the backend plans on the host alone. */
+static int32_t record(struct recorded *recorded, struct model *model, struct attn_error *err)
+{
+    model->at = "attn_state_begin_capture";
+    int32_t status = attn_state_begin_capture(model->state, WHOLE, NULL, err);
+
+    if (status == ATTN_OK)
+        status = clone_size(model, WHOLE, &recorded->clone, &recorded->metadata, err);
+    if (status == ATTN_OK)
+        status = run_layers(recorded, model, NULL, err);
+    if (status != ATTN_OK)
+        return status;
+    model->at = "attn_graph_begin";
+    status = attn_graph_begin(model->backend, recorded->stream, &recorded->graph, err);
+    if (status == ATTN_OK)
+        status = run_layers(recorded, model, recorded->stream, err);
+    if (status != ATTN_OK)
+        return status;
+    model->at = "attn_graph_end";
+    status = attn_graph_end(recorded->graph, err);
+    if (status != ATTN_OK)
+        return status;
+    model->at = "attn_state_end_capture";
+    return attn_state_end_capture(model->state, err);
+}
+
+/* A step is prepared and launched; the builder has copied nothing. */
+static bool launch(struct recorded *recorded, struct model *model, const struct step_def *step)
+{
+    struct attn_error err;
+
+    ATTN_INIT(&err);
+    for (uint32_t n = 0; n < step->count; n++)
+        sequence_grow(model, step->entries[n].sequence, step->entries[n].sequence->len + 1);
+    int32_t status = model_build(model, step, &err);
+    if (status == ATTN_OK) {
+        model->at = "attn_state_prepare";
+        status = attn_state_prepare(model->state, model->metadata, recorded->stream, &err);
+    }
+    for (uint32_t c = 0; c < model->count; c++)
+        call_fill(&recorded->calls[c], model, c, step);
+    if (status == ATTN_OK) {
+        model->at = "attn_graph_launch";
+        status = attn_graph_launch(recorded->graph, recorded->stream, &err);
+    }
+    if (status == ATTN_OK) {
+        model->at = "attn_stream_synchronize";
+        status = attn_stream_synchronize(model->backend, recorded->stream, &err);
+    }
+    if (status != ATTN_OK)
+        return model_fail(model, model->at, &err);
+    for (uint32_t c = 0; c < model->count; c++)
+        if (model->problems[c].type != ATTN_ENCODER && !call_judge(model, c, step, &recorded->calls[c]))
+            return false;
+    for (uint32_t n = 0; n < step->count; n++)
+        step->entries[n].sequence->len++;
+    return true;
+}
+
+static bool launch_steps(struct recorded *recorded, struct model *model)
+{
+    bool good = true;
+
+    for (uint32_t i = 0; i < 8 && good; i++) {
+        struct step_def step = decodes(recorded->all, 3 * i, 1 + i % WHOLE);
+        if (i % 3 == 2) {
+            good = model_step(model, &step);
+            continue;
+        }
+        step.graph = step.host_only = true;
+        step.pad = WHOLE - step.count;
+        good = launch(recorded, model, &step);
+    }
+    return good;
+}
+
+/*
+ * What a warm-up writes goes nowhere: slots of a capture are -1. Where the device does not plan, no step is
+ * recorded whole, and the other flow has shown what there is.
+ */
+bool flow_replayed(struct model *model)
+{
+    static struct recorded recorded;
+    struct attn_error err;
+
+    ATTN_INIT(&err);
+    memset(&recorded, 0, sizeof recorded);
+    bool good = begin(model, recorded.all);
+    const struct step_def full = decodes(recorded.all, 0, WHOLE);
+    for (uint32_t c = 0; c < model->count; c++)
+        call_init(&recorded.calls[c], model, c, &full);
+    model->at = "attn_stream_create";
+    int32_t status = attn_stream_create(model->backend, &recorded.stream, &err);
+    if (status == ATTN_OK)
+        status = record(&recorded, model, &err);
+    for (uint32_t c = 0; c < model->count; c++)
+        pattern_fill(recorded.calls[c].out);
+    if (status != ATTN_OK && !(status == ATTN_E_UNSUPPORTED && recorded.graph == NULL))
+        good = good && model_fail(model, model->at, &err);
+    else if (status == ATTN_OK)
+        good = good && launch_steps(&recorded, model);
+    attn_graph_destroy(recorded.graph);
+    attn_state_destroy(recorded.clone);
+    if (recorded.stream != NULL)
+        attn_stream_destroy(model->backend, recorded.stream);
+    for (uint32_t c = 0; c < model->count; c++)
+        call_finish(&recorded.calls[c]);
+    return good;
+}
