@@ -38,7 +38,7 @@ static uint32_t take(uint32_t *n, uint32_t values)
     return value;
 }
 
-/* Whether flows can tell a combination from a smaller one. */
+/* Whether flows can tell a combination from a smaller one: steps are captured alike at every level. */
 static bool is_wanted(const struct point *at)
 {
     const bool encoder = at->type == ENCODER || at->type == ENCODER_ONLY;
@@ -46,6 +46,8 @@ static bool is_wanted(const struct point *at)
     if (at->type == ENCODER_DECODER)
         return at->source == SOURCE_CACHE && at->latent == 0 && at->window == NO_WINDOW && at->graph == 0;
     if (at->window == BUILDER_WINDOW && (at->type != DECODER || at->graph != 0))
+        return false;
+    if (at->graph > 1 && (at->latent != 0 || at->window != NO_WINDOW))
         return false;
     return !encoder || at->graph == 0;
 }
@@ -99,17 +101,45 @@ static void write_text(const struct point *at, const char *type, const char *que
              codes, source, at->window != NO_WINDOW ? " window=7" : "", graphs[at->graph]);
 }
 
-bool class_init(struct served *served, uint32_t n, uint64_t seed, uint32_t flavour)
+static void write_name(const struct point *at, const char *query, const char *const eight[2], char *to,
+                       size_t size)
+{
+    char codes[64] = "", graph[32] = "";
+
+    if (at->eight != 0)
+        snprintf(codes, sizeof codes, ", kv %s %s", eight[0], eight[1]);
+    if (at->graph != 0)
+        snprintf(graph, sizeof graph, ", graph %s", graphs[at->graph]);
+    snprintf(to, size, "%s %s%s%s %s%s%s", types[at->type], sources[at->source],
+             at->latent != 0 ? ", mla" : "", windows[at->window], query, codes, graph);
+}
+
+/* Finds class number `wanted`; returns it, or how many there are. */
+static uint32_t find(struct point *at, uint32_t wanted)
+{
+    uint32_t found = 0;
+
+    for (uint32_t n = 0; point_init(at, n); n++)
+        if (is_wanted(at) && found++ == wanted)
+            return wanted;
+    return found;
+}
+
+uint32_t class_count(void)
+{
+    struct point at;
+
+    return find(&at, UINT32_MAX);
+}
+
+void class_init(struct served *served, uint32_t n, uint64_t seed, uint32_t flavour)
 {
     struct point at;
 
     memset(served, 0, sizeof *served);
-    if (!point_init(&at, n))
-        return false;
-    if (!is_wanted(&at))
-        return true;
-    const char *query = queries[(n / 2 + seed) % 3];
-    const char *const *eight = eights[(n / 2 + seed) % (at.source == SOURCE_CACHE ? 4 : 2)];
+    find(&at, n);
+    const char *query = queries[(n + seed) % 3];
+    const char *const *eight = eights[(n / 3 + seed) % (at.source == SOURCE_CACHE ? 4 : 2)];
     for (uint32_t c = 0; c < (at.type == ENCODER_DECODER ? 3U : 1U); c++) {
         const char *const all[] = {"encoder", "decoder", "encoder_decoder"};
         write_text(&at, at.type == ENCODER_DECODER ? all[c] : types[at.type], query, eight, served->texts[c],
@@ -119,12 +149,5 @@ bool class_init(struct served *served, uint32_t n, uint64_t seed, uint32_t flavo
     served->def.cross = at.type == ENCODER || at.type == CROSS_ATTENTION || at.type == ENCODER_DECODER;
     served->def.windows[0] = at.window == BUILDER_WINDOW ? BLOCK : 0;
     served->has = flows_of(&at, flavour);
-    snprintf(served->name, sizeof served->name, "%s %s%s%s %s%s%s%s%s%s", types[at.type], sources[at.source],
-             at.latent != 0 ? ", mla" : "", windows[at.window], query, at.eight != 0 ? ", kv " : "",
-             at.eight != 0 ? eight[0] : "", at.eight != 0 ? " " : "", at.eight != 0 ? eight[1] : "",
-             at.graph == 0   ? ""
-             : at.graph == 1 ? ", graph single"
-             : at.graph == 2 ? ", graph uniform"
-                             : ", graph always");
-    return true;
+    write_name(&at, query, eight, served->name, sizeof served->name);
 }

@@ -12,7 +12,9 @@ struct served {
     uint32_t has;             /* FLOW_* */
 };
 
-/* Class number `n`; false behind the last. `seed` deals types of queries and of 8-bit caches. */
-bool class_init(struct served *served, uint32_t n, uint64_t seed, uint32_t flavour);
+/* How many there are. */
+uint32_t class_count(void);
+/* Class number `n`. `seed` deals types of queries and of 8-bit caches. */
+void class_init(struct served *served, uint32_t n, uint64_t seed, uint32_t flavour);
 
 #endif

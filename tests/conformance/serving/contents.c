@@ -119,7 +119,8 @@ bool shadow_check(struct model *model, uint32_t c)
     for (uint32_t i = 0; cache->made && i < 3; i++) {
         if (memories[i] == NULL)
             continue;
-        for (size_t k = 0; k < memories[i]->size; k++) {
+        const bool same = memcmp(memories[i]->data, at, memories[i]->size) == 0;
+        for (size_t k = 0; k < memories[i]->size && !same; k++) {
             if (memories[i]->data[k] == at[k])
                 continue;
             snprintf(model->why, sizeof model->why, "class %u: byte %zu of the %s is 0x%02x, to be 0x%02x", c,

@@ -135,6 +135,7 @@ static int32_t run_layers(struct recorded *recorded, struct model *model, void *
         if (model->problems[c].type == ATTN_ENCODER)
             continue;
         model->at = "attn_layer_forward of a capture";
+        model->class_at = c;
         status = attn_layer_forward(model->layers[c], recorded->clone, recorded->metadata,
                                     model->caches[c].kv, &recorded->calls[c].tensors, stream, err);
     }

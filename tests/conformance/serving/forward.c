@@ -74,28 +74,33 @@ static struct attn_buffer give(struct model *model, const char *name, const void
     return (struct attn_buffer){array->data, 0};
 }
 
-/* The arrays of one cache group; lengths and places of queries are the same in all. */
+/* The arrays of one cache group. Padding has one token, in a block that is none. */
 static void make_batch(struct model *model, const struct step_def *step, uint32_t g, struct attn_batch *batch)
 {
+    const uint32_t seqs = step->count + step->pad;
     int32_t starts[ENTRIES + 1] = {0}, lens[ENTRIES], table[ENTRIES][MOST_BLOCKS];
 
     ATTN_INIT(batch);
     memset(table, 0, sizeof table);
-    for (uint32_t n = 0; n < step->count; n++) {
+    for (uint32_t n = 0; n < seqs; n++) {
         const struct entry *entry = &step->entries[n];
-        const uint32_t len = entry->sequence->len + entry->q_len;
-        starts[n + 1] = starts[n] + (int32_t)entry->q_len;
+        const bool padding = n >= step->count;
+        const uint32_t q_len = padding ? 1 : entry->q_len;
+        const uint32_t len = padding ? 1 : entry->sequence->len + q_len;
+        starts[n + 1] = starts[n] + (int32_t)q_len;
         lens[n] = (int32_t)len;
-        for (uint32_t i = 0; i < entry->sequence->counts[g]; i++)
+        if (padding)
+            memset(table[n], 0xff, sizeof table[n]);
+        for (uint32_t i = 0; !padding && i < entry->sequence->counts[g]; i++)
             table[n][i] = (int32_t)entry->sequence->blocks[g][i];
-        batch->max_q = entry->q_len > batch->max_q ? entry->q_len : batch->max_q;
+        batch->max_q = q_len > batch->max_q ? q_len : batch->max_q;
         batch->max_kv = len > batch->max_kv ? len : batch->max_kv;
     }
-    batch->seqs = step->count;
-    batch->num_tokens = (uint32_t)starts[step->count];
-    batch->q_offsets = give(model, "q_offsets", starts, (step->count + 1) * sizeof *starts);
-    batch->kv_lens = give(model, "kv_lens", lens, step->count * sizeof *lens);
-    batch->table = give(model, "table", table, step->count * sizeof *table);
+    batch->seqs = seqs;
+    batch->num_tokens = (uint32_t)starts[seqs];
+    batch->q_offsets = give(model, "q_offsets", starts, (seqs + 1) * sizeof *starts);
+    batch->kv_lens = give(model, "kv_lens", lens, seqs * sizeof *lens);
+    batch->table = give(model, "table", table, seqs * sizeof *table);
     batch->table_width = MOST_BLOCKS;
     batch->table_stride = sizeof *table;
 }
@@ -124,6 +129,7 @@ static int32_t set_device(struct model *model, const struct step_def *step, stru
             args.max_decode_query_len = entry->q_len;
     }
     args.batches = pointers;
+    args.positions.data = model->positions->data;
     return attn_builder_set_device(model->builder, &args, err);
 }
 
@@ -135,6 +141,7 @@ static int32_t advance(struct model *model, const struct step_def *step, struct 
     args.queries = step->count;
     args.seqs = step->count + step->pad;
     args.sampled.data = args.tokens.data = model->tokens->data;
+    args.positions.data = model->positions->data;
     return attn_metadata_advance_step(model->metadata, &args, NULL, err);
 }
 
@@ -159,7 +166,7 @@ int32_t model_build(struct model *model, const struct step_def *step, struct att
         return status;
     ATTN_INIT(&build);
     build.graph = step->graph;
-    build.pad = step->pad;
+    build.pad = step->way == STEP_DEVICE ? 0 : step->pad; /* the arrays have it */
     build.host_only = step->host_only;
     model->at = "attn_builder_build";
     return attn_builder_build(model->builder, &build, NULL, &model->metadata, err);
@@ -466,6 +473,7 @@ static bool run_layer(struct model *model, uint32_t c, const struct step_def *st
     static bool warm; /* the plugin's threads start with its first run */
 
     ATTN_INIT(&err);
+    model->class_at = c;
     call_init(&call, model, c, step);
     const uint64_t before = model_allocations != NULL ? model_allocations() : 0;
     const int32_t status = attn_layer_forward(model->layers[c], model->state, model->metadata,
@@ -483,6 +491,24 @@ static bool run_layer(struct model *model, uint32_t c, const struct step_def *st
     return good;
 }
 
+/* Positions, which a step without a builder works out. */
+static bool judge_positions(struct model *model, const struct step_def *step)
+{
+    const int64_t *position = (const int64_t *)(const void *)model->positions->data;
+
+    for (uint32_t n = 0; n < step->count; n++) {
+        for (uint32_t i = 0; i < step->entries[n].q_len; i++, position++) {
+            const uint32_t wanted = step->entries[n].sequence->len + i;
+            if (*position == wanted)
+                continue;
+            snprintf(model->why, sizeof model->why, "%s: token %u of sequence %u has position %lld, to be %u",
+                     model->at, i, n, (long long)*position, wanted);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool model_step(struct model *model, const struct step_def *step)
 {
     struct attn_error err;
@@ -493,6 +519,8 @@ bool model_step(struct model *model, const struct step_def *step)
                       step->entries[n].sequence->len + step->entries[n].q_len);
     if (model_begin(model, step, &err) != ATTN_OK)
         return model_fail(model, model->at, &err);
+    if (step->way != STEP_BUILT && !judge_positions(model, step))
+        return false;
     for (uint32_t c = 0; c < model->count; c++) {
         if (rows_before(model, c, step, step->count) == 0)
             continue; /* an encoder in a step of decodes */

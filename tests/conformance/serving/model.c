@@ -227,6 +227,7 @@ bool model_describe(struct model *model, const struct model_def *def, struct att
     arena_init(&model->arena, false);
     arena_init(&model->given, false);
     model->tokens = arena_add(&model->arena, "tokens", MOST_ROWS * sizeof(int64_t), 8, 0);
+    model->positions = arena_add(&model->arena, "positions", MOST_ROWS * sizeof(int64_t), 8, 0xff);
     for (; model->count < CLASSES && def->classes[model->count].problem != NULL; model->count++)
         if (!describe_class(model, model->count, &err))
             return false;

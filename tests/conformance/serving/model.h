@@ -118,7 +118,9 @@ struct model {
     uint32_t last_counts[GROUPS][ENTRIES];
     struct attn_metadata *metadata; /* of the step at hand */
     const char *at;                 /* the call of builder or state that was made last */
+    uint32_t class_at;              /* the class whose layer was called last */
     struct guarded *tokens;         /* that an advance reads and writes */
+    struct guarded *positions;      /* that it writes */
     char why[640];
     struct attn_error refusal; /* the error that a call failed with */
 };
