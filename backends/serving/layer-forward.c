@@ -211,6 +211,13 @@ static bool has_run(const struct forward *f)
     return f->core->batches[f->first].seqs > 0 || f->core->batches[f->first + ATTN__RUN_NEW].seqs > 0;
 }
 
+/* Cross-attention that reads new keys, in a step whose prompts bring none. */
+static bool lacks_keys(const struct forward *f)
+{
+    return f->layer->problem.type == ATTN_ENCODER_DECODER && f->layer->problem.kv_source != ATTN_KV_CACHE &&
+           !is_given(&f->tensors->k_new);
+}
+
 static int32_t forward(const struct forward *f, struct attn_error *err)
 {
     const bool after = f->layer->problem.kv_source == ATTN_KV_CACHE_NEW;
@@ -218,6 +225,12 @@ static int32_t forward(const struct forward *f, struct attn_error *err)
 
     if (status != ATTN_OK)
         return status;
+    if (lacks_keys(f))
+        return attn__fail(
+            err, ATTN_E_UNSUPPORTED, ATTN_REASON_KV_SOURCE, "kv_source",
+            "decodes of cross-attention have no new keys, which class %u reads; kv_source=cache is "
+            "accepted",
+            f->layer->desc.class_index);
     if (!has_run(f))
         return attn__fail(
             err, ATTN_E_INVALID, 0, "metadata",

@@ -41,6 +41,9 @@ static int32_t check_layer(struct attn_layer_impl *layer, const struct attn_serv
 {
     int32_t status = host->problem_resolve(host->backend, layer->layer_class.problem, &layer->problem, err);
 
+    if (status == ATTN_OK && layer->problem.type == ATTN_ENCODER && layer->problem.kv_source != ATTN_KV_NEW)
+        status = attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_KV_SOURCE, "kv_source",
+                            "an encoder caches nothing; kv_source=new is accepted");
     if (status == ATTN_OK)
         status = check_desc(layer, err);
     return status == ATTN_OK ? host->problem_ask(host->backend, &layer->problem, err) : status;

@@ -126,6 +126,14 @@ static void set_captured_pages(const struct attn__step_view *step, uint32_t grou
     host->last_page_lens = set_capture(step, &buffers->last_page_lens, &batch->last_page_lens);
 }
 
+int32_t attn__fail_padding(struct attn_error *err)
+{
+    return attn__fail(
+        err, ATTN_E_UNSUPPORTED, ATTN_REASON_KV_SOURCE, "kv_source",
+        "padding of a FlashInfer step has no keys, and kv_source=cache+new reads one of each sequence; "
+        "kv_source=cache is accepted");
+}
+
 /* Of a step that the host does not know, the builder was given the lengths with the pages. */
 static int32_t set_device_lens(const struct attn__step_view *step, uint32_t group, struct attn_batch *batch,
                                struct attn_error *err)
@@ -174,8 +182,11 @@ static int32_t set_pages(const struct attn__step_view *step, uint32_t group, uin
         return set_device_lens(step, group, batch, err);
     const int32_t *starts = indptr.host, *lasts = last.host;
     int32_t *lens = step->lens + (size_t)group * core->max_seqs;
-    for (uint32_t i = 0; i < seqs; i++)
+    for (uint32_t i = 0; i < seqs; i++) {
         lens[i] = starts[i + 1] > starts[i] ? (starts[i + 1] - starts[i] - 1) * block + lasts[i] : 0;
+        if (lens[i] == 0 && run->source == ATTN_KV_CACHE_NEW)
+            return attn__fail_padding(err);
+    }
     batch->kv_lens = core->lens.buffer;
     batch->kv_lens.byte_offset += (uint64_t)group * core->max_seqs * 4;
     host->kv_lens = lens;

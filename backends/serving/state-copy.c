@@ -174,6 +174,15 @@ static int32_t get_pages(const struct attn__step_copy *copy, uint32_t g, struct 
     return ATTN_OK;
 }
 
+/* True if a class of a cache group reads new keys beside its cache. */
+static bool reads_new(const struct attn__state_core *core, uint32_t group)
+{
+    for (uint32_t i = 0; i < core->count; i++)
+        if (core->problems[i].kv_source == ATTN_KV_CACHE_NEW && core->classes[i].group == group)
+            return true;
+    return false;
+}
+
 /* Computes sequence lengths from the pages; padding has no pages and gets length 0. */
 static int32_t check_pages(const struct attn__step_copy *copy, uint32_t g, const struct pages *pages,
                            int32_t *lens, struct attn_error *err)
@@ -190,6 +199,8 @@ static int32_t check_pages(const struct attn__step_copy *copy, uint32_t g, const
                               "sequence %u has %lld pages and %lld tokens in cache group %u; graphs were "
                               "captured for 0 to %u tokens",
                               i, (long long)count, (long long)len, g, l->max_len);
+        if (len == 0 && reads_new(copy->clone->core, g))
+            return attn__fail_padding(err);
         if (lens != NULL)
             lens[i] = (int32_t)len;
     }

@@ -36,6 +36,8 @@ static inline int32_t attn__step_get(const struct attn__step_view *step, uint32_
 /* The value of a field that is a number; 0 if the flavour has no such field. */
 int32_t attn__step_number(const struct attn__step_view *step, uint32_t field, uint32_t index, int64_t *out,
                           struct attn_error *err);
+/* Refuses padding of FlashInfer where keys of the step are read. */
+int32_t attn__fail_padding(struct attn_error *err);
 /* The most query tokens of a sequence, at least 1, as the numbers of the metadata say. */
 int32_t attn__step_tokens(const struct attn__step_view *step, uint32_t *out, struct attn_error *err);
 

@@ -46,6 +46,10 @@ static int32_t check_counts(const struct attn__step *step, struct attn_error *er
         return attn__fail(err, ATTN_E_STATE, 0, "host_only",
                           "the step was built with host_only, so that there is none on the device to "
                           "advance");
+    if (step->b->on_device)
+        return attn__fail(
+            err, ATTN_E_UNSUPPORTED, 0, "metadata",
+            "the arrays of this step are the engine's, which advances them: attn_kv_advance_step");
     if (step->b->params.flavour == ATTN_XFORMERS)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "flavour", "xformers metadata does not advance");
     if (step->seqs != step->queries &&
@@ -165,6 +169,22 @@ static int32_t check_group(const struct attn__step *step, uint32_t g, struct att
     return status;
 }
 
+/* Tokens of a sequence, whether a window has left some out or not: what it has in pages, or context and
+ * query. */
+static int64_t whole_length(const struct attn_metadata_impl *m, uint32_t g, uint32_t i)
+{
+    const int32_t *contexts = attn__field_i32(m, ATTN_FIELD_CONTEXT_LENS_TENSOR, 0);
+    const int32_t *starts = attn__field_i32(m, ATTN_FIELD_QUERY_START_LOC, 0);
+    const int32_t *indptr = attn__field_i32(m, ATTN_FIELD_PAGED_KV_INDPTR, g);
+    const int32_t *last = attn__field_i32(m, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g);
+
+    if (contexts != NULL)
+        return (int64_t)contexts[i] + starts[i + 1] - starts[i];
+    if (indptr == NULL || last == NULL || indptr[i + 1] == indptr[i])
+        return -1;
+    return (int64_t)(indptr[i + 1] - indptr[i] - 1) * m->builder->group[g].params.block + last[i];
+}
+
 /*
  * Every new token needs a block in the row of its sequence: the cells behind the blocks of a row are 0, which
  * is a valid block of another sequence. Rows that were trimmed to a window are refused, because their first
@@ -175,22 +195,17 @@ static int32_t check_row(const struct attn__step *step, uint32_t g, uint32_t i, 
     const struct attn_metadata_impl *m = &step->b->whole;
     const struct attn__group *group = &step->b->group[g];
     const struct attn__table_row *row = &group->table.row[m->first_row + i];
-    const struct attn_view *contexts = attn__field(m, ATTN_FIELD_CONTEXT_LENS_TENSOR, 0);
-    const int32_t *starts = attn__field_i32(m, ATTN_FIELD_QUERY_START_LOC, 0);
     const int64_t len = attn__field_i32(m, ATTN_FIELD_SEQ_LENS_TENSOR, g)[i], block = group->params.block;
     const int64_t next = len + (step->args->accepted != NULL ? step->args->accepted[i] : 1);
     const int64_t width = (int64_t)attn__field(m, ATTN_FIELD_BLOCK_TABLES, g)->shape[1];
     const int64_t cells = row->filled < width ? row->filled : width, window = group->params.window;
 
-    if (contexts->kind == ATTN_VIEW_ARRAY && contexts->host != NULL) {
-        const int64_t real = (int64_t)((const int32_t *)contexts->host)[i] + starts[i + 1] - starts[i];
-        if (real != len)
-            return attn__fail(
-                err, ATTN_E_UNSUPPORTED, 0, "seq_lens",
-                "sequence %u has %lld tokens, of which %lld are left in a window: its next step "
-                "is to be built",
-                i, (long long)real, (long long)len);
-    }
+    const int64_t real = whole_length(m, g, i);
+    if (real >= 0 && real != len)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "seq_lens",
+                          "sequence %u has %lld tokens, of which %lld are left in a window: its next step "
+                          "is to be built",
+                          i, (long long)real, (long long)len);
     if ((group->params.given & ATTN_GIVEN_WINDOW) != 0 && !step->b->flash &&
         next > (window + block - 1) / block * block + next % block)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "window",

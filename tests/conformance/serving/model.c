@@ -30,12 +30,13 @@ bool model_fail(struct model *model, const char *call, const struct attn_error *
 static bool describe_class(struct model *model, uint32_t c, struct attn_error *err)
 {
     const struct class_def *def = &model->def->classes[c];
-    const bool infer = model->flavour == ATTN_FLASHINFER;
+    const bool cross = strstr(def->problem, "type=encoder_decoder") != NULL;
+    const bool lists = model->flavour == ATTN_FLASHINFER && !cross;
     const bool paged = model->flavour == ATTN_ROCM_FLASH && strstr(def->problem, "mla") == NULL;
     char text[512];
 
     snprintf(text, sizeof text, "%s addr=%s block=%d max_seqs=%d max_q=%d max_kv=%d max_rows=%d",
-             def->problem, infer ? "csr" : "table", BLOCK, ENTRIES, MOST_LEN, MOST_LEN, MOST_ROWS);
+             def->problem, lists ? "csr" : "table", BLOCK, ENTRIES, MOST_LEN, MOST_LEN, MOST_ROWS);
     if (attn_problem_parse(text, &model->problems[c], err) != ATTN_OK)
         return model_fail(model, "attn_problem_parse", err);
     if (paged && model->problems[c].kv_source != ATTN_KV_NEW)
