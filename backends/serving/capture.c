@@ -212,7 +212,8 @@ static int32_t check_tokens(const struct attn__state_core *core, const struct at
             (args->tokens > core->problems[i].max_q ||
              (uint64_t)args->batch * args->tokens > core->problems[i].max_rows))
             return attn__fail(err, ATTN_E_INVALID, 0, "tokens",
-                              "%u sequences of %u tokens are more than max_q=%u and max_rows=%u of class %u",
+                              "%u sequences of %u tokens are asked for; at most max_q=%u and max_rows=%u of "
+                              "class %u are accepted",
                               args->batch, args->tokens, core->problems[i].max_q, core->problems[i].max_rows,
                               i);
     return ATTN_OK;

@@ -36,17 +36,25 @@ static int32_t check_desc(const struct attn_layer_impl *layer, struct attn_error
     return status;
 }
 
+int32_t attn__class_ask(const struct attn_serving_host *host, const struct attn_problem *problem,
+                        struct attn_error *err)
+{
+    const int32_t status = host->problem_ask(host->backend, problem, err);
+
+    return status != ATTN_OK || problem->type != ATTN_ENCODER || problem->kv_source == ATTN_KV_NEW
+               ? status
+               : attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_KV_SOURCE, "kv_source",
+                            "an encoder caches nothing; kv_source=new is accepted");
+}
+
 static int32_t check_layer(struct attn_layer_impl *layer, const struct attn_serving_host *host,
                            struct attn_error *err)
 {
     int32_t status = host->problem_resolve(host->backend, layer->layer_class.problem, &layer->problem, err);
 
-    if (status == ATTN_OK && layer->problem.type == ATTN_ENCODER && layer->problem.kv_source != ATTN_KV_NEW)
-        status = attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_KV_SOURCE, "kv_source",
-                            "an encoder caches nothing; kv_source=new is accepted");
     if (status == ATTN_OK)
         status = check_desc(layer, err);
-    return status == ATTN_OK ? host->problem_ask(host->backend, &layer->problem, err) : status;
+    return status == ATTN_OK ? attn__class_ask(host, &layer->problem, err) : status;
 }
 
 int32_t attn__layer_create(const struct attn_serving_host *host, const struct attn_layer_desc *desc,

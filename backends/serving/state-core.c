@@ -158,9 +158,11 @@ static int32_t check_class(struct attn__state_core *core, uint32_t i, const stru
         core->params.max_capture_len = problem->max_kv;
     if (problem->kv_source == ATTN_KV_NEW)
         return ATTN_OK;
-    if (problem->type == ATTN_ENCODER)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_KV_SOURCE, "kv_source",
-                          "classes[%u]: an encoder caches nothing; kv_source=new is accepted", i);
+    if (problem->type == ATTN_ENCODER) {
+        const int32_t asked = attn__class_ask(&core->host, problem, &inner);
+        if (asked != ATTN_OK)
+            return attn__fail_class(i, asked, &inner, err);
+    }
     const int32_t keys = check_keys(core, i, err);
     if (keys != ATTN_OK)
         return keys;
