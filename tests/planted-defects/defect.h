@@ -2,7 +2,7 @@
 /*
  * What the files of the defective plugin share: the list of its defects, and the calls between its files.
  *
- * The plugin is small, complete and right. Built with DEFECT set to one of the names below it has one fault,
+ * The plugin is small, complete and right. Linked with planted.o of one of the names below it has one fault,
  * at the place where somebody who writes kernels would make it. The checker has to find each of them.
  */
 #ifndef DEFECT_H
@@ -43,10 +43,9 @@ enum defect {
     DEFECT_shared,        /* all threads read schedules from one place */
 };
 
-#ifndef DEFECT
-#define DEFECT DEFECT_none
-#endif
-#define IS(name) (DEFECT == DEFECT_##name)
+/* planted.c, the one file that differs between the plugins. */
+extern __attribute__((visibility("hidden"))) const enum defect planted;
+#define IS(name) (planted == DEFECT_##name)
 
 /* Largest head dimension of the kernel. */
 #define DIM_MAX 512u
@@ -190,8 +189,7 @@ double sink_of(const struct job *job, uint32_t head);
 struct attn_plan_sizes sizes_of(const struct attn_plan_impl *plan);
 
 /* query.c */
-extern const struct attn_axis defect_axes[];
-extern const uint32_t defect_axis_count;
+int32_t defect_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count);
 int32_t defect_query(struct attn_instance *instance, const struct attn_device *device,
                      const struct attn_problem *problem, struct attn_query *out);
 /* False if numbers do not fit. */

@@ -49,14 +49,6 @@ static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct at
 static const struct attn_memory_table memory = {
     .struct_size = sizeof memory, .alloc = alloc, .free = attn_util_free, .copy = attn_util_copy};
 
-static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *count)
-{
-    (void)instance;
-    *out = defect_axes;
-    *count = defect_axis_count;
-    return ATTN_OK;
-}
-
 static const struct attn_backend_table backend_table = {.struct_size = sizeof backend_table,
                                                         .device_class = ATTN_CLASS_PORTABLE_CPU,
                                                         .name = "defect/flash-attn",
@@ -65,7 +57,7 @@ static const struct attn_backend_table backend_table = {.struct_size = sizeof ba
                                                         .merge = &defect_merge,
                                                         .memory = &memory,
                                                         .query = defect_query,
-                                                        .axes = axes,
+                                                        .axes = defect_axes,
                                                         .open = open_backend,
                                                         .close = close_backend};
 

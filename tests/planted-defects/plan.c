@@ -2,6 +2,9 @@
 /* Plans: a copy of the problem, sizes from its maxima, and a list of items per step. */
 #include "defect.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 static uint32_t hash_of(const struct attn_problem *problem)
 {
     const unsigned char *bytes = (const unsigned char *)problem;
@@ -23,10 +26,8 @@ static int32_t create(struct attn_backend_impl *backend, const struct attn_probl
     struct attn_plan_impl *plan = malloc(sizeof *plan);
     if (plan == NULL)
         return attn_util_fail(err, ATTN_E_MEMORY, "plan", "out of memory");
-    if (IS(prints)) {
-        printf("plan for %u heads of %u\n", problem->heads, problem->head_dim);
-        fflush(stdout);
-    }
+    if (IS(prints)) /* not through stdout, which every plugin would import then */
+        dprintf(STDOUT_FILENO, "plan for %u heads of %u\n", problem->heads, problem->head_dim);
     plan->backend = backend;
     plan->problem = *problem;
     limits_init(&plan->limits, problem);

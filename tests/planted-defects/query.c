@@ -11,10 +11,12 @@
     {                                                                                                        \
         .key = (key_), .first = (first_), .last = (last_), .step = 1                                         \
     }
-#define CLAIMED_DIM (IS(claims_dim) ? DIM_MAX + 64 : DIM_MAX)
+#define CLAIMED_DIM (DIM_MAX + 64)
 #define BLOCK_MAX   1048576
 
-const struct attn_axis defect_axes[] = {
+/* The first row is for claims_dim alone, the last for everyone else. */
+static const struct attn_axis axes[] = {
+    RANGE("head_dim", 1, CLAIMED_DIM),
     LIST("type", "decoder"),
     LIST("q", "f32", "f16", "bf16"),
     LIST("k", "f32", "f16", "bf16", "e4m3", "int8"),
@@ -22,7 +24,6 @@ const struct attn_axis defect_axes[] = {
     LIST("out", "f32", "f16", "bf16"),
     RANGE("heads", 1, INT32_MAX),
     RANGE("kv_heads", 1, INT32_MAX),
-    RANGE("head_dim", 1, CLAIMED_DIM),
     LIST("addr", "dense", "table"),
     LIST("index", "i32", "i64"),
     RANGE("block", 1, BLOCK_MAX),
@@ -47,8 +48,16 @@ const struct attn_axis defect_axes[] = {
     LIST("lse", "0", "1"),
     LIST("det", "0", "1"),
     LIST("graph", "never"),
+    RANGE("head_dim", 1, DIM_MAX),
 };
-const uint32_t defect_axis_count = sizeof defect_axes / sizeof *defect_axes;
+
+int32_t defect_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
+{
+    (void)instance;
+    *out = IS(claims_dim) ? axes : axes + 1;
+    *out_count = sizeof axes / sizeof *axes - 1;
+    return ATTN_OK;
+}
 
 bool limits_init(struct limits *limits, const struct attn_problem *p)
 {
@@ -67,6 +76,7 @@ bool limits_init(struct limits *limits, const struct attn_problem *p)
 int32_t defect_query(struct attn_instance *instance, const struct attn_device *device,
                      const struct attn_problem *p, struct attn_query *out)
 {
+    const uint32_t dim_max = IS(claims_dim) ? CLAIMED_DIM : DIM_MAX;
     static const char plain[] = "f32, f16 or bf16", cached[] = "f32, f16, bf16, e4m3 or int8";
     struct limits limits;
 
@@ -78,8 +88,8 @@ int32_t defect_query(struct attn_instance *instance, const struct attn_device *d
     attn_util_refuse(out, !is_served(p->k_dtype, true), ATTN_REASON_DTYPE_K, "k", cached);
     attn_util_refuse(out, !is_served(p->v_dtype, true), ATTN_REASON_DTYPE_V, "v", cached);
     attn_util_refuse(out, !is_served(p->out_dtype, false), ATTN_REASON_DTYPE_OUT, "out", plain);
-    attn_util_refuse(out, p->head_dim > CLAIMED_DIM, ATTN_REASON_HEAD_DIM, "head_dim", "1 to 512");
-    attn_util_refuse(out, p->head_dim_vo > CLAIMED_DIM, ATTN_REASON_HEAD_DIM_VO, "head_dim", "1 to 512");
+    attn_util_refuse(out, p->head_dim > dim_max, ATTN_REASON_HEAD_DIM, "head_dim", "1 to 512");
+    attn_util_refuse(out, p->head_dim_vo > dim_max, ATTN_REASON_HEAD_DIM_VO, "head_dim", "1 to 512");
     if (IS(refuses_dim))
         attn_util_refuse(out, p->head_dim % 8 != 0, ATTN_REASON_HEAD_DIM, "head_dim", "multiples of 8");
     attn_util_refuse(out, p->addressing == ATTN_CSR, ATTN_REASON_ADDRESSING, "addr", "dense or table");

@@ -75,9 +75,9 @@ static void misbehave(const struct attn_plan_impl *plan, const struct attn_tenso
     int64_t last = ((int64_t)rows - 1) * tensors->out.token_stride;
 
     last += ((int64_t)plan->heads - 1) * tensors->out.head_stride + plan->row_bytes;
-    if (DEVICE_MEMORY_FAULT == DEVICE_MEMORY_FAULT_BEYOND && rows > 0)
+    if (device_memory_fault == FAULT_BEYOND && rows > 0)
         out[last] ^= 1;
-    if (DEVICE_MEMORY_FAULT == DEVICE_MEMORY_FAULT_INPUT && rows > 0)
+    if (device_memory_fault == FAULT_INPUT && rows > 0)
         q[0] ^= 1;
 }
 

@@ -7,16 +7,15 @@
 
 #include "attn/plugin.h"
 
-/* Faults that are planted, one a build. */
-#define DEVICE_MEMORY_FAULT_NONE   0
-#define DEVICE_MEMORY_FAULT_BEYOND 1 /* a run writes one byte behind the last row of out */
-#define DEVICE_MEMORY_FAULT_INPUT  2 /* a run changes a byte of q */
-#define DEVICE_MEMORY_FAULT_COPY   3 /* copies to the device leave the last 320 bytes out */
-#define DEVICE_MEMORY_FAULT_STREAM 4 /* a stream is called done while copies wait */
-
-#ifndef DEVICE_MEMORY_FAULT
-#define DEVICE_MEMORY_FAULT DEVICE_MEMORY_FAULT_NONE
-#endif
+/* Faults that are planted, one a plugin: fault.c, the one file that differs. */
+enum device_memory_fault {
+    FAULT_NONE,
+    FAULT_BEYOND, /* a run writes one byte behind the last row of out */
+    FAULT_INPUT,  /* a run changes a byte of q */
+    FAULT_COPY,   /* copies to the device leave the last 320 bytes out */
+    FAULT_STREAM, /* a stream is called done while copies wait */
+};
+extern const enum device_memory_fault device_memory_fault;
 
 struct attn_kv_impl {
     const struct attn_kv_table *table;

@@ -88,7 +88,7 @@ static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer 
         return refuse(err, "the target of a copy to the device is no address of it");
     if (kind != ATTN_COPY_TO_DEVICE && !device_memory_reach(&source))
         return refuse(err, "the source of a copy from the device is no address of it");
-    if (DEVICE_MEMORY_FAULT == DEVICE_MEMORY_FAULT_COPY && kind == ATTN_COPY_TO_DEVICE && size > LEFT_OUT)
+    if (device_memory_fault == FAULT_COPY && kind == ATTN_COPY_TO_DEVICE && size > LEFT_OUT)
         size -= LEFT_OUT;
     if (keeps != NULL) /* both addresses are within the CPU's reach */
         return device_memory_near_memory(backend)->copy(backend->impl, &target, &source, size, kind, keeps,

@@ -81,7 +81,7 @@ int32_t device_memory_stream_synchronize(struct attn_backend_impl *backend, void
 {
     (void)backend;
     (void)err;
-    if (DEVICE_MEMORY_FAULT != DEVICE_MEMORY_FAULT_STREAM)
+    if (device_memory_fault != FAULT_STREAM)
         (void)device_memory_catch_up(stream);
     return ATTN_OK;
 }

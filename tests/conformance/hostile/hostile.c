@@ -1,42 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A plugin that computes nothing; -DHOSTILE_... gives it exactly one bad manner or one fault of its
- * interface.
- */
-#define _GNU_SOURCE
+/* A plugin that computes nothing; variant.c gives it exactly one side effect or one fault. */
 #include "hostile.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #include "attn/plugin-util.h"
 
-#ifndef HOSTILE_ACT
-#define HOSTILE_ACT behave
-#endif
-#ifndef HOSTILE_FAULT
-#define HOSTILE_FAULT NO_FAULT
-#endif
 #define BACKEND "hostile/flash-attn"
-
-/* Faults of the interface. Those of the file are #ifdefs below. */
-enum fault {
-    NO_FAULT,
-    OTHER_VERSION, /* in the table than in the note */
-    OLD_SIZE,      /* of the problem */
-    NO_CLOSE,      /* a required entry is NULL */
-    MOVING_AXES,   /* a new list at every call */
-    HEAP_TABLE,    /* the table of the first instance is not that of the second */
-    ONE_INSTANCE,  /* refuses to be entered twice */
-    WHOLE_HOST,    /* copies more of the host's table than there is */
-    FEW_DEVICES,   /* counts no more than it may write */
-    DEVICE_BEYOND, /* writes a record that has no room */
-    FEW_KERNELS,   /* counts no more than it may write */
-    REASON_BEYOND, /* writes a reason that has no room */
-    ANY_VALUE,     /* serves what it has never heard of */
-    WORDLESS,      /* fails without words */
-    ALWAYS_WORDS   /* does not ask whether err is there */
-};
 
 static bool is(enum fault fault)
 {
-    return fault == HOSTILE_FAULT;
+    return fault == hostile_fault;
 }
 
 ATTN_PLUGIN_NOTE("hostile", "libattn", "1", BACKEND, ATTN_CLASS_PORTABLE_CPU, ATTN_CPU_BASELINE);
@@ -46,60 +21,12 @@ struct attn_instance {
     struct attn_plugin *table;
 };
 
-#ifdef HOSTILE_CONSTRUCTOR
-__attribute__((constructor)) static void begin(void)
-{
-    __asm__ volatile("");
-}
-#endif
-#ifdef HOSTILE_DESTRUCTOR
-__attribute__((destructor)) static void end(void)
-{
-    __asm__ volatile("");
-}
-#endif
-
-#ifdef HOSTILE_EXPORT
-ATTN_PLUGIN_EXPORT int32_t hostile_export(void);
-ATTN_PLUGIN_EXPORT int32_t hostile_export(void)
-{
-    return 1;
-}
-#endif
-#ifdef HOSTILE_OPEN_SYMBOL
-ATTN_PLUGIN_EXPORT int32_t attn_plugin_entry_v99(int32_t value);
-ATTN_PLUGIN_EXPORT __attribute__((noinline)) int32_t attn_plugin_entry_v99(int32_t value)
-{
-    __asm__ volatile("" : "+r"(value));
-    return value;
-}
-#else
-#define attn_plugin_entry_v99(value) (value)
-#endif
-#ifdef HOSTILE_STATIC_TLS
-__attribute__((tls_model("initial-exec"))) static __thread volatile int32_t of_thread;
-#else
-static int32_t of_thread;
-#endif
-#ifdef HOSTILE_RELOCATED_CODE
-__asm__(".text\n.balign 8\nhostile_data:\n.quad hostile_data\n");
-#endif
-#ifdef HOSTILE_UNIQUE
-__asm__(".data\n.globl attn_plugin_entry_v98\n.type attn_plugin_entry_v98, %gnu_unique_object\n"
-        "attn_plugin_entry_v98: .long 1\n.size attn_plugin_entry_v98, 4\n.text\n");
-#endif
-#ifdef HOSTILE_NEED
-int32_t attn_reason_is_absence(uint32_t reason);
-#else
-#define attn_reason_is_absence(reason) ((int32_t)(reason))
-#endif
-
 /* What a backend and a plan remember is the instance. */
 static bool act(enum stage stage, const void *object)
 {
     const struct attn_instance *instance = object;
 
-    return HOSTILE_ACT(stage, &instance->host);
+    return hostile_act(stage, &instance->host);
 }
 
 static int32_t judge(bool good, struct attn_error *err, const char *field)
@@ -228,18 +155,14 @@ static void close_backend(struct attn_backend_impl *backend)
     act(AT_CLOSE, backend);
 }
 
-static const struct attn_backend_table backend_table = {
-    .struct_size = sizeof backend_table,
-    .device_class = ATTN_CLASS_PORTABLE_CPU,
-    .name = BACKEND,
-    .plan = &plan_table,
-    .kv = &kv_table,
-    .memory = &memory_table,
-    .query = query,
-    .axes = axes,
-    .open = open_backend,
-    .close = HOSTILE_FAULT == NO_CLOSE ? NULL : close_backend,
-};
+#define BACKEND_TABLE(close_)                                                                                \
+    {                                                                                                        \
+        .struct_size = sizeof(struct attn_backend_table), .device_class = ATTN_CLASS_PORTABLE_CPU,           \
+        .name = BACKEND, .plan = &plan_table, .kv = &kv_table, .memory = &memory_table, .query = query,      \
+        .axes = axes, .open = open_backend, .close = (close_)                                                \
+    }
+static const struct attn_backend_table backend_table = BACKEND_TABLE(close_backend);
+static const struct attn_backend_table no_close = BACKEND_TABLE(NULL);
 
 static int32_t get_devices(struct attn_instance *instance, struct attn_device_info *out, uint32_t capacity,
                            uint32_t *out_count, struct attn_error *err)
@@ -258,11 +181,11 @@ static int32_t get_devices(struct attn_instance *instance, struct attn_device_in
 static int32_t get_backends(struct attn_instance *instance, const struct attn_backend_table *const **out,
                             uint32_t *out_count, struct attn_error *err)
 {
-    static const struct attn_backend_table *const list[] = {&backend_table};
+    static const struct attn_backend_table *const list[] = {&backend_table, &no_close};
 
     (void)instance, (void)err;
-    of_thread = attn_plugin_entry_v99(of_thread + attn_reason_is_absence(0));
-    *out = list;
+    (void)hostile_use();
+    *out = is(NO_CLOSE) ? list + 1 : list;
     *out_count = 1;
     return ATTN_OK;
 }
@@ -284,7 +207,7 @@ static const struct attn_plugin plugin = {
     ATTN_PLUGIN_SIZES,
     .name = "hostile",
     .vendor = "libattn",
-    .version = HOSTILE_FAULT == OTHER_VERSION ? "2" : "1",
+    .version = "1",
     .get_devices = get_devices,
     .get_backends = get_backends,
     .finish = finish,
@@ -293,15 +216,18 @@ static const struct attn_plugin plugin = {
 /* A copy of the table that differs, or that lies where it should not. */
 static const struct attn_plugin *give_table(struct attn_instance *instance)
 {
-    static struct attn_plugin older;
+    static struct attn_plugin other;
 
     if (is(HEAP_TABLE) && (instance->table = malloc(sizeof plugin)) != NULL)
         return memcpy(instance->table, &plugin, sizeof plugin);
-    if (!is(OLD_SIZE))
+    if (!is(OLD_SIZE) && !is(OTHER_VERSION))
         return &plugin;
-    older = plugin;
-    older.problem_size -= 8;
-    return &older;
+    other = plugin;
+    if (is(OLD_SIZE))
+        other.problem_size -= 8;
+    else
+        other.version = "2";
+    return &other;
 }
 
 int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plugin **out,
@@ -309,7 +235,7 @@ int32_t attn_plugin_entry_v1(const struct attn_host *host, const struct attn_plu
 {
     if (!is(WHOLE_HOST) && host->struct_size < sizeof *host)
         return attn_util_fail(err, ATTN_E_ABI, "host", "the host's table is too small");
-    if (!HOSTILE_ACT(AT_ENTRY, host) || (is(ONE_INSTANCE) && entered))
+    if (!hostile_act(AT_ENTRY, host) || (is(ONE_INSTANCE) && entered))
         return attn_util_fail(err, ATTN_E_STATE, "entry", "this is hostile");
     struct attn_instance *instance = calloc(1, sizeof *instance);
     if (instance == NULL)
