@@ -194,7 +194,7 @@ int main(int argc, char **argv)
     /* 2 rows of a mask with 5 columns; they see 4 and 5 keys. */
     test_counts("prefill heads=4 kv_heads=2 head_dim=64 q=f32 mask=f32 span=full q_len=2 ctx=5",
                 5 * 2 * 2 * 64 * 4 + 2 * 4 * 2 * 64 * 4 + 2 * 5 * 4, 9.0 * 4 * 4 * 64);
-    /* 20 latent keys of 96 f32, of which the first 64 are values. */
+    /* 20 MLA keys of 96 f32, of which the first 64 are values. */
     test_counts("decode heads=4 head_dim=96/64 mla=1 q=f32 seqs=2 ctx=10 layers=1", 20 * 96 * 4,
                 20.0 * 4 * 2 * (96 + 64));
     /* 6 of 10 keys are here, 0 to 3 and 8 to 9; queries stand at 7, 8 and 9 and see 4, 5 and 6 of them. */

@@ -43,7 +43,7 @@ static void test_refusal(void)
     check(result.code == 1 && json_is_null(at(&result, "effective")) &&
               json_is_false(at(&result, "candidates.0.accepted")) &&
               has_item(&result, "candidates.0.reasons", "code", "HEAD_DIM", NULL),
-          &result, "a head dimension that fits no piece exits 1 with HEAD_DIM");
+          &result, "a head dimension that is no multiple of a chunk exits 1 with HEAD_DIM");
     check(json_is_string(at(&result, "candidates.0.reasons.0.text")), &result, "a reason has a text");
     result_finish(&result);
     run(&result, "", places.attn_info, "explain heads=8 head_dim=63 layout=paged-x");

@@ -223,7 +223,7 @@ def test_bench(directory):
     trace.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]), encoding="utf-8")
     for seqs in [4, 100]:
         result = run(BENCH, "serve", f"trace={trace}", "noop=1", f"seqs={seqs}", "--json")
-        expect("attn-bench.json", f"attn-bench serve of {seqs} seats", result)
+        expect("attn-bench.json", f"attn-bench serve of {seqs} batch slots", result)
     result = run(BENCH, "compare", *map(str, paths), "--json")
     expect("attn-bench-compare.json", "attn-bench compare", result)
 

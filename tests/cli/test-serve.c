@@ -82,7 +82,7 @@ static void test_row(void)
               number(&result, "rows.0.host_us_full.total.median") > 0 &&
               number(&result, "rows.0.cache_use") > 0 &&
               number(&result, "rows.0.cache_use") <= number(&result, "rows.0.cache_use_most"),
-          &result, "some steps have all seats taken");
+          &result, "some steps have all batch slots taken");
     result_finish(&result);
 }
 

@@ -223,13 +223,13 @@ static struct place make_place(struct feature_case *c, uint64_t tokens, uint32_t
     return place;
 }
 
-/* Keys or values: memory of the cache and of the new rows, and the elements that somebody sees. */
+/* Keys or values: memory of the cache and of the new ones, and the elements that somebody sees. */
 static void fill_half(struct feature_case *c, bool values)
 {
     uint32_t dim = values ? c->problem.head_dim_vo : c->problem.head_dim, heads = c->problem.kv_heads;
     uint32_t dtype = values ? c->problem.v_dtype : c->problem.k_dtype, size = attn_dtype_size(dtype);
     struct place cache = make_place(c, (uint64_t)c->kv.pages * c->kv.block, dim, size);
-    struct place fresh = make_place(c, (uint64_t)c->kv_offsets[CASE_SEQS], dim, size);
+    struct place k_new = make_place(c, (uint64_t)c->kv_offsets[CASE_SEQS], dim, size);
     struct attn_scale old = {0}, new = {0};
     uint32_t granularity = values ? c->problem.v_scale : c->problem.k_scale;
     if (size == 1) {
@@ -245,7 +245,7 @@ static void fill_half(struct feature_case *c, bool values)
 
     for (uint32_t n = 0; n < CASE_SEQS; n++) {
         for (uint32_t j = 0; j < (uint32_t)c->kv_lens[n]; j++) {
-            const struct place *place = reference_is_new(c, n, j) ? &fresh : &cache;
+            const struct place *place = reference_is_new(c, n, j) ? &k_new : &cache;
             for (uint32_t g = 0; g < heads; g++) {
                 int64_t page, token;
                 double *to = numbers + (((size_t)n * c->most_keys + j) * heads + g) * dim;
@@ -268,7 +268,7 @@ static void fill_half(struct feature_case *c, bool values)
     if (c->problem.kv_source != ATTN_KV_CACHE)
         *(values ? &c->tensors.v_new_scale : &c->tensors.k_new_scale) = new;
     if (c->problem.kv_source != ATTN_KV_CACHE)
-        *tensor = (struct attn_tensor){{fresh.base, 0}, fresh.token, fresh.head, {0}};
+        *tensor = (struct attn_tensor){{k_new.base, 0}, k_new.token, k_new.head, {0}};
 }
 
 static void fill_cache(struct feature_case *c)

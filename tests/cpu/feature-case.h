@@ -77,7 +77,7 @@ bool reference_sees(const struct feature_case *c, uint32_t seq, uint32_t i, uint
                     double *bias);
 void reference_row(const struct feature_case *c, uint32_t seq, uint32_t i, uint32_t h,
                    struct reference_row *out);
-/* Whether key j is read from the new rows. */
+/* Whether key j is read from k_new. */
 bool reference_is_new(const struct feature_case *c, uint32_t seq, uint32_t j);
 /* Where key j of a sequence lies in the cache, or its new row as token; false for a hole. */
 bool reference_locate(const struct feature_case *c, uint32_t seq, uint32_t j, int64_t *page, int64_t *token);

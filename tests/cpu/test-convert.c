@@ -17,7 +17,7 @@ static const uint32_t types[TYPES] = {ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_
 
 static unsigned char source[4 * MOST], target[4 * MOST];
 
-/* One page of a latent cache: keys of one head are all there is. */
+/* One page of an MLA cache: keys of one head are all there is. */
 static struct attn_kv_desc describe(uint32_t dtype, uint32_t tokens, uint32_t layout, float *scale,
                                     void *memory)
 {
@@ -32,16 +32,16 @@ static struct attn_kv_desc describe(uint32_t dtype, uint32_t tokens, uint32_t la
     desc.head_dim = DIM;
     desc.k.data = memory;
     desc.k_token_stride = desc.k_head_stride = (int64_t)DIM * size;
-    if (oracle_is_eight(dtype) && scale == NULL)
+    if (oracle_is_8bit(dtype) && scale == NULL)
         desc.k_scale.kind = ATTN_SCALE_UNIT;
-    else if (oracle_is_eight(dtype))
+    else if (oracle_is_8bit(dtype))
         desc.k_scale = (struct attn_scale){
             .kind = ATTN_SCALE_HOST, .granularity = ATTN_SCALES_TENSOR, .buffer.data = scale};
     return desc;
 }
 
-/* Element number i of a page in pieces. */
-static size_t piece_place(uint32_t dtype, uint32_t tokens, uint32_t i)
+/* Element number i of a page in chunks. */
+static size_t chunk_place(uint32_t dtype, uint32_t tokens, uint32_t i)
 {
     const uint32_t x = 16 / oracle_size(dtype), token = i / DIM, d = i % DIM;
 
@@ -58,18 +58,18 @@ static void judge(uint32_t from, uint32_t to, double value, double scale, bool m
         cr_assert_arr_eq(at, source_at, oracle_size(to));
         return;
     }
-    if (oracle_is_eight(to))
+    if (oracle_is_8bit(to))
         wanted[0] = oracle_write8(to, value, scale);
     else
         oracle_store(to, value, wanted);
     oracle_load(to, at, 1, &stored);
-    if (!oracle_is_eight(to) && isnan(value) && isnan(stored))
+    if (!oracle_is_8bit(to) && isnan(value) && isnan(stored))
         return;
     cr_assert(memcmp(at, wanted, oracle_size(to)) == 0, "%s to %s: %a became %a", attn_dtype_name(from),
               attn_dtype_name(to), value, stored);
 }
 
-/* Converts `count` elements of `source`, to a strided cache and to one in pieces. */
+/* Converts `count` elements of `source`, to a strided cache and to one in chunks. */
 static void convert(const struct entered *entered, struct attn_backend_impl *backend, uint32_t from,
                     uint32_t to, uint32_t count, float *from_scale, float *to_scale)
 {
@@ -88,10 +88,10 @@ static void convert(const struct entered *entered, struct attn_backend_impl *bac
                      "%s", err.message);
         for (uint32_t i = 0; i < tokens * DIM; i++) {
             const unsigned char *at = source + (size_t)i * oracle_size(from);
-            const size_t place = layout == ATTN_PAGED_X ? piece_place(to, tokens, i) : i;
+            const size_t place = layout == ATTN_PAGED_X ? chunk_place(to, tokens, i) : i;
             double value;
             oracle_load(from, at, 1, &value);
-            if (from_scale != NULL && oracle_is_eight(from))
+            if (from_scale != NULL && oracle_is_8bit(from))
                 value = (double)(float)(value * (double)*from_scale);
             judge(from, to, value, to_scale != NULL ? (double)*to_scale : 1,
                   from == to && (from_scale == NULL) == (to_scale == NULL), at,

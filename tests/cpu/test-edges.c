@@ -12,7 +12,7 @@
 
 enum { HEADS = 2, BLOCK = 4, PAGES = 5, KEYS = BLOCK * PAGES, ROWS = 12, DIM_MAX = 40 };
 
-/* One sequence whose last `rows` keys are the queries, in f32. */
+/* One sequence whose last `tokens` keys are the queries, in f32. */
 struct desk {
     struct shape_fixture fixture;
     struct attn_batch batch;
@@ -41,8 +41,8 @@ static void desk_init(struct desk *desk, const char *flags)
         desk->table[i] = i;
 }
 
-/* Runs it for `rows` query tokens of head size dim/dim_vo: more than 8 are a prefill. */
-static void desk_run(struct desk *desk, int32_t rows, uint32_t dim, uint32_t dim_vo)
+/* Runs it for `tokens` query tokens of head size dim/dim_vo: more than 8 are a prefill. */
+static void desk_run(struct desk *desk, int32_t tokens, uint32_t dim, uint32_t dim_vo)
 {
     struct attn_problem problem;
     struct attn_error err;
@@ -55,10 +55,10 @@ static void desk_run(struct desk *desk, int32_t rows, uint32_t dim, uint32_t dim
     ATTN_INIT(&desk->batch);
     ATTN_INIT(&desk->tensors);
     ATTN_INIT(&desk->kv);
-    desk->q_offsets[1] = rows;
+    desk->q_offsets[1] = tokens;
     desk->kv_lens[0] = KEYS;
     desk->batch.seqs = 1;
-    desk->batch.num_tokens = desk->batch.max_q = (uint32_t)rows;
+    desk->batch.num_tokens = desk->batch.max_q = (uint32_t)tokens;
     desk->batch.max_kv = KEYS;
     desk->batch.q_offsets.data = desk->q_offsets;
     desk->batch.kv_lens.data = desk->kv_lens;
@@ -97,13 +97,13 @@ Test(edges, heads_of_every_size)
     for (uint32_t dim = 1; dim <= DIM_MAX; dim++) {
         const uint32_t sizes[][2] = {{dim, DIM_MAX}, {DIM_MAX, dim}, {dim, dim}};
         for (uint32_t i = 0; i < 6; i++) {
-            const int32_t rows = row_counts[i % 2];
+            const int32_t tokens = row_counts[i % 2];
             const uint32_t *size = sizes[i / 2];
-            desk_run(&best, rows, size[0], size[1]);
-            desk_run(&reference, rows, size[0], size[1]);
-            for (uint32_t e = 0; e < (uint32_t)rows * HEADS * size[1]; e++)
-                cr_assert_float_eq(best.out[e], reference.out[e], 2e-6, "%u/%u, %d rows, element %u", size[0],
-                                   size[1], rows, e);
+            desk_run(&best, tokens, size[0], size[1]);
+            desk_run(&reference, tokens, size[0], size[1]);
+            for (uint32_t e = 0; e < (uint32_t)tokens * HEADS * size[1]; e++)
+                cr_assert_float_eq(best.out[e], reference.out[e], 2e-6, "%u/%u, %d tokens, element %u",
+                                   size[0], size[1], tokens, e);
         }
     }
     fixture_close(&best.fixture);
@@ -119,7 +119,7 @@ Test(edges, invalid_blocks_in_used_scratch)
         desk.table[2] = -1;
         desk_run(&desk, row_counts[i / 2], 24, 24);
         for (uint32_t e = 0; e < (uint32_t)row_counts[i / 2] * HEADS * 24; e++)
-            cr_assert(isfinite(desk.out[e]), "level %s, %d rows, element %u", levels[i % 2],
+            cr_assert(isfinite(desk.out[e]), "level %s, %d tokens, element %u", levels[i % 2],
                       row_counts[i / 2], e);
         fixture_close(&desk.fixture);
     }
@@ -137,7 +137,7 @@ Test(edges, sums_that_underflow)
             desk.v[d] = -0x1p-149f;
         desk_run(&desk, row_counts[i / 2], 24, 24);
         for (uint32_t e = 0; e < (uint32_t)row_counts[i / 2] * HEADS * 24; e++)
-            cr_assert(desk.out[e] == 0 && !signbit(desk.out[e]), "level %s, %d rows, element %u",
+            cr_assert(desk.out[e] == 0 && !signbit(desk.out[e]), "level %s, %d tokens, element %u",
                       levels[i % 2], row_counts[i / 2], e);
         fixture_close(&desk.fixture);
     }

@@ -169,7 +169,7 @@ Test(features, masks)
     check(WITH_MASK | WITH_CACHE_NEW | WITH_ALIBI, 40);
 }
 
-Test(features, eight_bits)
+Test(features, scales_8bit)
 {
     check(WITH_8_BITS, 150);
     check(WITH_8_BITS | WITH_NEW | WITH_SINKS, 40);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Tests latent caches, ranks and caches in pieces with wrong input: each error names the field, what it is
- * and what is accepted. Queries in one piece and in two give the same bits.
+ * Tests MLA caches, ranks and caches in chunks with wrong input: each error names the field, what it is
+ * and what is accepted. Queries in one tensor and in two give the same bits.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { ROWS = 3, HEADS = 2, DIM = 24, VO = 16, KEYS = 9, BLOCK = 4, PAGES = 3 };
 
-/* One sequence of three tokens over nine keys of a latent cache. */
+/* One sequence of three tokens over nine keys of an MLA cache. */
 struct desk {
     struct shape_fixture fixture;
     struct attn_problem problem;
@@ -28,12 +28,12 @@ struct desk {
     float rope[ROWS][HEADS][DIM - VO];
     float k[PAGES][BLOCK][DIM];
     float out[ROWS][HEADS][VO];
-    float fresh[KEYS][DIM];
+    float k_new[KEYS][DIM];
 };
 
 static void fill(struct desk *desk)
 {
-    float *const arrays[] = {(float *)desk->q, (float *)desk->k, (float *)desk->fresh};
+    float *const arrays[] = {(float *)desk->q, (float *)desk->k, (float *)desk->k_new};
     const uint32_t counts[] = {ROWS * HEADS * DIM, PAGES * BLOCK * DIM, KEYS * DIM};
 
     for (uint32_t a = 0; a < 3; a++)
@@ -88,7 +88,7 @@ static void desk_init(struct desk *desk, const char *keys, const char *flags)
     if (desk->problem.kv_source == ATTN_KV_CACHE)
         desk->tensors.kv_desc = &desk->kv;
     else
-        desk->tensors.k_new = fixture_tensor(desk->fresh, sizeof desk->fresh[0], sizeof desk->fresh[0]);
+        desk->tensors.k_new = fixture_tensor(desk->k_new, sizeof desk->k_new[0], sizeof desk->k_new[0]);
 }
 
 /* field NULL: it runs. */
@@ -116,7 +116,7 @@ static void check(struct desk *desk, const char *field, const char *piece)
         check(&d, field, piece);                                                                             \
         fixture_close(&d.fixture);                                                                           \
     } while (0)
-#define LATENT "head_dim=24/16 mla=1"
+#define MLA "head_dim=24/16 mla=1"
 
 Test(shapes, queries_in_one_piece_and_in_two)
 {
@@ -125,7 +125,7 @@ Test(shapes, queries_in_one_piece_and_in_two)
     for (int i = 0; i < 2; i++) {
         static struct desk desk;
         float before[ROWS][HEADS][VO];
-        desk_init(&desk, "heads=2 q=f32 block=4 " LATENT, levels[i]);
+        desk_init(&desk, "heads=2 q=f32 block=4 " MLA, levels[i]);
         check(&desk, NULL, NULL);
         memcpy(before, desk.out, sizeof before);
         memset(desk.out, 0xff, sizeof desk.out);
@@ -141,50 +141,50 @@ Test(shapes, queries_in_one_piece_and_in_two)
     }
 }
 
-Test(shapes, latent_queries)
+Test(shapes, mla_queries)
 {
-    REFUSED(LATENT, NULL, NULL, d.tensors.q_rope.buffer.data = NULL);
+    REFUSED(MLA, NULL, NULL, d.tensors.q_rope.buffer.data = NULL);
     REFUSED("kv_heads=1 head_dim=24/16", "q_rope", "mla",
             d.tensors.q_rope = fixture_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]));
     REFUSED("head_dim=24/24 mla=1", "q_rope", "head_dim=24/24",
             d.tensors.q_rope = fixture_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]));
-    REFUSED(LATENT, "q_rope", "strides of 30",
+    REFUSED(MLA, "q_rope", "strides of 30",
             d.tensors.q_rope = fixture_tensor(d.rope, 30, sizeof d.rope[0][0]));
-    REFUSED(LATENT, "q_rope", "63 bits",
+    REFUSED(MLA, "q_rope", "63 bits",
             d.tensors.q_rope = fixture_tensor(d.rope, (size_t)INT64_MAX / 8 * 8, 8));
-    REFUSED(LATENT, "q", "not given",
+    REFUSED(MLA, "q", "not given",
             d.tensors.q_rope = fixture_tensor(d.rope, sizeof d.rope[0], sizeof d.rope[0][0]);
             d.tensors.q.buffer.data = NULL);
-    REFUSED(LATENT, "tensors.q_rope", "no multiple of 4",
+    REFUSED(MLA, "tensors.q_rope", "no multiple of 4",
             d.tensors.q_rope = fixture_tensor((char *)d.rope + 2, sizeof d.rope[0], sizeof d.rope[0][0]));
 }
 
-Test(shapes, latent_values_are_keys)
+Test(shapes, mla_values_are_keys)
 {
-    REFUSED(LATENT, NULL, NULL, d.kv.v_dtype = 0);
-    REFUSED(LATENT " kv_source=new", NULL, NULL, d.kv_lens[0] = ROWS);
-    REFUSED(LATENT " kv_source=new", "v_new", "does not use it", d.kv_lens[0] = ROWS;
+    REFUSED(MLA, NULL, NULL, d.kv.v_dtype = 0);
+    REFUSED(MLA " kv_source=new", NULL, NULL, d.kv_lens[0] = ROWS);
+    REFUSED(MLA " kv_source=new", "v_new", "does not use it", d.kv_lens[0] = ROWS;
             d.tensors.v_new = d.tensors.k_new);
-    REFUSED(LATENT " kv_source=new", "k_new", "needs it", d.kv_lens[0] = ROWS;
+    REFUSED(MLA " kv_source=new", "k_new", "needs it", d.kv_lens[0] = ROWS;
             d.tensors.k_new.buffer.data = NULL);
-    REFUSED(LATENT " kv_source=new", "v_new_scale", "no scale", d.kv_lens[0] = ROWS;
+    REFUSED(MLA " kv_source=new", "v_new_scale", "no scale", d.kv_lens[0] = ROWS;
             d.tensors.v_new_scale.kind = ATTN_SCALE_UNIT);
     REFUSED("kv_heads=1 head_dim=24/16", "v", "no v", );
-    REFUSED(LATENT, "head_dim", "24", d.problem.head_dim = 32; d.problem.head_dim_vo = 16);
+    REFUSED(MLA, "head_dim", "24", d.problem.head_dim = 32; d.problem.head_dim_vo = 16);
 }
 
 Test(shapes, caches_in_pieces)
 {
-    REFUSED(LATENT " layout=paged-x", NULL, NULL, d.kv.layout = ATTN_PAGED_X; d.kv.k_token_stride = 3);
-    REFUSED(LATENT " layout=paged-x", "layout", "layout", );
-    REFUSED(LATENT, "layout", "layout", d.kv.layout = ATTN_PAGED_X);
+    REFUSED(MLA " layout=paged-x", NULL, NULL, d.kv.layout = ATTN_PAGED_X; d.kv.k_token_stride = 3);
+    REFUSED(MLA " layout=paged-x", "layout", "layout", );
+    REFUSED(MLA, "layout", "layout", d.kv.layout = ATTN_PAGED_X);
     REFUSED("kv_heads=1 head_dim=22/16 layout=paged-x mla=1", "head_dim", "head_dim=22",
             d.kv.layout = ATTN_PAGED_X);
-    REFUSED(LATENT " layout=paged-x", "head_dim", "head_dim is 22", d.kv.layout = ATTN_PAGED_X;
+    REFUSED(MLA " layout=paged-x", "head_dim", "head_dim is 22", d.kv.layout = ATTN_PAGED_X;
             d.kv.head_dim = 22);
 }
 
-static void spread(struct desk *desk, uint32_t rank, uint32_t world, uint32_t share, int32_t all)
+static void shard(struct desk *desk, uint32_t rank, uint32_t world, uint32_t share, int32_t all)
 {
     desk->all[0] = all;
     desk->batch.kv_global_lens.data = desk->all;
@@ -197,16 +197,16 @@ static void spread(struct desk *desk, uint32_t rank, uint32_t world, uint32_t sh
 static void check_ranks(uint32_t given)
 {
 #define HOST d.batch.given = given, d.batch.host = &d.host
-    REFUSED(LATENT " cp=1", NULL, NULL, spread(&d, 0, 2, 4, 17); HOST);
-    REFUSED(LATENT " cp=1", NULL, NULL, spread(&d, 1, 2, 4, 21); d.kv_lens[0] = 9; HOST);
-    REFUSED(LATENT " cp=1", "kv_lens", "[0] is 9", spread(&d, 1, 2, 4, 17); HOST);
-    REFUSED(LATENT " cp=1", "kv_lens", "8", spread(&d, 1, 2, 4, 17); HOST);
-    REFUSED(LATENT " cp=1", "kv_global_lens", "[0] is -3", spread(&d, 1, 2, 4, -3); HOST);
-    REFUSED(LATENT " cp=1", "cp_rank", "2", spread(&d, 2, 2, 4, 17); HOST);
-    REFUSED(LATENT " cp=1", "cp_rank", "0", spread(&d, 0, 0, 4, 17); HOST);
-    REFUSED(LATENT " cp=1", "cp_interleave", "is 0", spread(&d, 0, 2, 0, 17); HOST);
-    REFUSED(LATENT " cp=1", "cp_interleave", "is 3", spread(&d, 0, 2, 3, 17); HOST);
-    REFUSED(LATENT " cp=1 addr=dense", "cp_interleave", "63 bits", spread(&d, 0, UINT32_MAX, UINT32_MAX, 17);
+    REFUSED(MLA " cp=1", NULL, NULL, shard(&d, 0, 2, 4, 17); HOST);
+    REFUSED(MLA " cp=1", NULL, NULL, shard(&d, 1, 2, 4, 21); d.kv_lens[0] = 9; HOST);
+    REFUSED(MLA " cp=1", "kv_lens", "[0] is 9", shard(&d, 1, 2, 4, 17); HOST);
+    REFUSED(MLA " cp=1", "kv_lens", "8", shard(&d, 1, 2, 4, 17); HOST);
+    REFUSED(MLA " cp=1", "kv_global_lens", "[0] is -3", shard(&d, 1, 2, 4, -3); HOST);
+    REFUSED(MLA " cp=1", "cp_rank", "2", shard(&d, 2, 2, 4, 17); HOST);
+    REFUSED(MLA " cp=1", "cp_rank", "0", shard(&d, 0, 0, 4, 17); HOST);
+    REFUSED(MLA " cp=1", "cp_interleave", "is 0", shard(&d, 0, 2, 0, 17); HOST);
+    REFUSED(MLA " cp=1", "cp_interleave", "is 3", shard(&d, 0, 2, 3, 17); HOST);
+    REFUSED(MLA " cp=1 addr=dense", "cp_interleave", "63 bits", shard(&d, 0, UINT32_MAX, UINT32_MAX, 17);
             HOST; d.host.table = NULL; d.batch.table.data = NULL);
 #undef HOST
 }
@@ -214,9 +214,9 @@ static void check_ranks(uint32_t given)
 Test(shapes, ranks_seen_by_the_plugin)
 {
     check_ranks(0);
-    REFUSED(LATENT " cp=1", "kv_global_lens", "needs it", spread(&d, 0, 2, 4, 17);
+    REFUSED(MLA " cp=1", "kv_global_lens", "needs it", shard(&d, 0, 2, 4, 17);
             d.batch.kv_global_lens.data = NULL);
-    REFUSED(LATENT, "kv_global_lens", "cp=0", spread(&d, 0, 2, 4, 17));
+    REFUSED(MLA, "kv_global_lens", "cp=0", shard(&d, 0, 2, 4, 17));
 }
 
 Test(shapes, ranks_seen_by_the_library)

@@ -139,15 +139,15 @@ Test(quant, rounds_to_f16)
 
 Test(quant, rounds_what_is_no_number_and_bf16)
 {
-    const float odd[] = {INFINITY, -INFINITY, NAN, 1e30f, -1e-30f};
+    const float non_finite[] = {INFINITY, -INFINITY, NAN, 1e30f, -1e-30f};
     const float from[] = {1.00390625f, 1.01171875f, 1.005f, INFINITY, 3.4e38f};
     const uint16_t wanted[] = {0x3f80, 0x3f82, 0x3f81, 0x7f80, 0x7f80};
     uint16_t to[5];
     float back[5];
-    round_from_float(ATTN_F16, odd, 5, to);
+    round_from_float(ATTN_F16, non_finite, 5, to);
     cr_assert(to[0] == 0x7c00 && to[1] == 0xfc00 && (to[2] & 0x7fff) > 0x7c00 && to[3] == 0x7c00 &&
               to[4] == 0x8000);
-    round_from_float(ATTN_BF16, odd, 3, to);
+    round_from_float(ATTN_BF16, non_finite, 3, to);
     cr_assert(to[0] == 0x7f80 && to[1] == 0xff80 && (to[2] & 0x7fff) > 0x7f80);
     round_from_float(ATTN_BF16, from, 5, to);
     cr_assert_arr_eq(to, wanted, sizeof wanted);

@@ -19,7 +19,7 @@ enum { MORE_ROWS = 1 };
 static int32_t query(struct attn_instance *instance, const struct attn_device *device,
                      const struct attn_problem *p, struct attn_query *out)
 {
-    const uint32_t piece = p->layout == ATTN_PAGED_X ? 16 / ((p->k_dtype >> 8 & 0xff) / 8) : 1;
+    const uint32_t chunk = p->layout == ATTN_PAGED_X ? 16 / ((p->k_dtype >> 8 & 0xff) / 8) : 1;
 
     (void)instance;
     attn_util_refuse_unknown(out, p);
@@ -27,7 +27,7 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
     attn_util_refuse(out, p->head_dim > REFERENCE_MAX_DIM, ATTN_REASON_HEAD_DIM, "head_dim", "up to 576");
     attn_util_refuse(out, p->head_dim_vo > REFERENCE_MAX_DIM, ATTN_REASON_HEAD_DIM_VO, "head_dim",
                      "up to 576");
-    attn_util_refuse(out, p->head_dim % piece != 0, ATTN_REASON_HEAD_DIM, "head_dim", "whole pieces");
+    attn_util_refuse(out, p->head_dim % chunk != 0, ATTN_REASON_HEAD_DIM, "head_dim", "whole chunks");
     attn_util_refuse(out, p->out_scale == ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale",
                      "none, unit, tensor, head");
     attn_util_refuse(out, p->graph != ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");

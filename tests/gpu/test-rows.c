@@ -99,7 +99,7 @@ static uint32_t any_granularity(void)
 /* A cache in `cache` of the source; `mla`: keys alone. */
 static struct attn_kv_desc any_cache(uint32_t cache, const struct shape *s, bool mla, uint32_t k, uint32_t v)
 {
-    const bool paged_x = !mla && s->dim % 16 == 0 && below(4) == 0; /* of whole pieces */
+    const bool paged_x = !mla && s->dim % 16 == 0 && below(4) == 0; /* of whole chunks */
     const int64_t k_head = s->dim * attn__dtype_size(k) + gap(1),
                   v_head = s->vo * attn__dtype_size(v) + gap(1);
     struct attn_kv_desc desc;

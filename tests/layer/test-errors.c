@@ -241,8 +241,8 @@ static void test_steps(struct attn_context *context, struct attn_backend *backen
 {
     static const struct model_def masked = {.name = "mask",
                                             .classes = {{.problem = HEADS "q=f32 mask=bits span=full"}}};
-    static const struct model_def fresh = {.name = "cache+new",
-                                           .classes = {{.problem = HEADS "q=f32 kv_source=cache+new"}}};
+    static const struct model_def new_keys = {.name = "cache+new",
+                                              .classes = {{.problem = HEADS "q=f32 kv_source=cache+new"}}};
     static const struct model_def window = {.name = "window",
                                             .chunked = 1,
                                             .classes = {{.problem = HEADS "q=f32 window=11"}},
@@ -256,7 +256,7 @@ static void test_steps(struct attn_context *context, struct attn_backend *backen
     if (!infer) { /* its prompts have pages, and run with the others */
         expect_step(context, backend, &masked, &mixed, ATTN_E_UNSUPPORTED, "mask", "chunked = 1",
                     "a mask where prompts run apart");
-        expect_step(context, backend, &fresh, &mixed, ATTN_E_UNSUPPORTED, "kv_source", "chunked = 1",
+        expect_step(context, backend, &new_keys, &mixed, ATTN_E_UNSUPPORTED, "kv_source", "chunked = 1",
                     "new keys beside cached ones where prompts run apart");
     }
     expect_step(context, backend, &window, &longer, ATTN_E_UNSUPPORTED, "window", "only the last 12",
@@ -264,10 +264,10 @@ static void test_steps(struct attn_context *context, struct attn_backend *backen
     expect_step(context, backend, &window, &mixed, ATTN_OK, "", "", "a shorter one");
 }
 
-static void test_latent(struct attn_context *context, struct attn_backend *backend)
+static void test_mla(struct attn_context *context, struct attn_backend *backend)
 {
     static const struct model_def def = {
-        .name = "latent", .classes = {{.problem = "q=f32 mla=1 heads=4 kv_heads=1 head_dim=48/32"}}};
+        .name = "mla", .classes = {{.problem = "q=f32 mla=1 heads=4 kv_heads=1 head_dim=48/32"}}};
     static struct scene scene;
     struct attn_error err;
 
@@ -278,12 +278,11 @@ static void test_latent(struct attn_context *context, struct attn_backend *backe
                                    .count = 1,
                                    .profile = true,
                                    .row = UINT32_MAX};
-    expect(model_begin(&scene.model, &scene.step, &err), &err, ATTN_OK, "", "",
-           "a profile run of latent keys");
+    expect(model_begin(&scene.model, &scene.step, &err), &err, ATTN_OK, "", "", "a profile run of MLA keys");
     call_init(&scene.call, &scene.model, 0, &scene.step);
     scene.call.tensors.k_rope = scene.call.tensors.k_new;
     expect(forward(&scene, &err), &err, ATTN_E_UNSUPPORTED, "k_rope", "all columns in k_new",
-           "keys in two pieces that no cache takes");
+           "keys in two tensors that no cache takes");
     scene_close(&scene);
 }
 
@@ -317,7 +316,7 @@ int main(void)
         test_order(context, backend);
         test_fork(context, backend);
         test_steps(context, backend);
-        test_latent(context, backend);
+        test_mla(context, backend);
         if (i == 0)
             test_encoders(context, backend);
         attn_backend_destroy(backend);

@@ -12,7 +12,7 @@ static double factor(double largest)
 
 static double pick(uint32_t dtype, double f32, double f16, double bf16)
 {
-    if (dtype == ATTN_F32 || oracle_is_eight(dtype))
+    if (dtype == ATTN_F32 || oracle_is_8bit(dtype))
         return f32;
     return dtype == ATTN_F16 ? f16 : bf16;
 }

@@ -21,7 +21,7 @@ uint32_t oracle_size(uint32_t dtype)
     case ATTN_BF16:
         return 2;
     default:
-        return oracle_is_eight(dtype) ? 1 : 0;
+        return oracle_is_8bit(dtype) ? 1 : 0;
     }
 }
 
@@ -63,7 +63,7 @@ double oracle_power2(int exponent)
 void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to)
 {
     const unsigned char *bytes = from;
-    bool eight = oracle_is_eight(dtype);
+    bool is_8bit = oracle_is_8bit(dtype);
 
     for (uint32_t i = 0; i < count; i++) {
         if (dtype == ATTN_F32) {
@@ -72,7 +72,7 @@ void oracle_load(uint32_t dtype, const void *from, uint32_t count, double *to)
             to[i] = (double)value;
             continue;
         }
-        if (eight) {
+        if (is_8bit) {
             to[i] = oracle_decode8(dtype, bytes[i]);
             continue;
         }
@@ -142,7 +142,7 @@ void oracle_store(uint32_t dtype, double value, void *to)
         memcpy(to, &narrow, sizeof narrow);
         return;
     }
-    if (oracle_is_eight(dtype)) {
+    if (oracle_is_8bit(dtype)) {
         *(unsigned char *)to = oracle_encode8(dtype, value);
         return;
     }

@@ -40,9 +40,9 @@ double oracle_ulp32(double value);
 /* Step of a format with `digits` binary digits and smallest normal exponent `least`, at a value. */
 double oracle_step(double value, int digits, int least);
 
-/* ---------------------------------------------------------------- eight.c */
+/* ---------------------------------------------------------------- code8.c */
 
-bool oracle_is_eight(uint32_t dtype);
+bool oracle_is_8bit(uint32_t dtype);
 
 /* Q: the largest value that is written. */
 double oracle_most8(uint32_t dtype);
@@ -94,9 +94,9 @@ struct oracle_sequence {
 
 /* Where a key lies. */
 struct oracle_place {
-    bool fresh;    /* in k_new and v_new, not in the cache */
-    int64_t page;  /* fresh: the sequence, which is what scales count by */
-    int64_t token; /* in the page; fresh: the row of k_new */
+    bool is_new;   /* in k_new and v_new, not in the cache */
+    int64_t page;  /* is_new: the sequence, which is what scales count by */
+    int64_t token; /* in the page; is_new: the row of k_new */
 };
 
 /* One entry of an index array, i32 unless dtype is ATTN_INT64. */

@@ -147,15 +147,15 @@ void lay_out_tensors(struct random_case *c, struct rng *rng)
 {
     const struct attn_problem *p = &c->problem;
     struct attn_tensors *t = &c->tensors;
-    bool pieces = p->mla && p->head_dim_vo < p->head_dim && pick(rng, 2);
+    bool parts = p->mla && p->head_dim_vo < p->head_dim && pick(rng, 2);
     const double nan = (double)NAN, *oddity = pick(rng, 8) == 0 ? &nan : NULL;
     double most = p->k_dtype == ATTN_INT8 ? 127 : 4;
 
     t->softmax_scale = (float)(0.02 + 0.4 / sqrt(p->head_dim));
     if (p->k_dtype == ATTN_INT8)
         t->softmax_scale /= 64;
-    lay_out_tensor(rng, &t->q, p->q_dtype, p->heads, pieces ? p->head_dim_vo : p->head_dim, MOST_ROWS, c->q);
-    if (pieces)
+    lay_out_tensor(rng, &t->q, p->q_dtype, p->heads, parts ? p->head_dim_vo : p->head_dim, MOST_ROWS, c->q);
+    if (parts)
         lay_out_tensor(rng, &t->q_rope, p->q_dtype, p->heads, p->head_dim - p->head_dim_vo, MOST_ROWS,
                        c->q_rope);
     lay_out_tensor(rng, &t->k_new, p->k_dtype, p->kv_heads, p->head_dim, NEW_ROWS, c->k_new);

@@ -191,11 +191,11 @@ static void reach(const struct whole *w, int i, int64_t *first, int64_t *last)
         *last = here;
 }
 
-enum verdict { NO_WORD, SHOWN, HIDDEN };
+enum mask_bit { NO_WORD, SHOWN, HIDDEN };
 
 /* What the mask says about column c for head and query; an additive one gives *value. */
-static enum verdict ask_mask(const struct whole *w, int head, int i, int64_t c, int64_t columns,
-                             double *value)
+static enum mask_bit ask_mask(const struct whole *w, int head, int i, int64_t c, int64_t columns,
+                              double *value)
 {
     const struct attn_tensors *t = w->tensors;
     uint32_t kind = w->problem->mask;
@@ -231,7 +231,7 @@ static int list_pairs(const struct whole *w, int head, struct pair *list)
         for (int j = 0; j < w->keys; j++) {
             double mask = 0;
             int64_t column = square ? j - (w->keys - w->queries) : j, where = j;
-            enum verdict word = ask_mask(w, head, i, column, square ? w->queries : w->keys, &mask);
+            enum mask_bit word = ask_mask(w, head, i, column, square ? w->queries : w->keys, &mask);
             bool seen = j >= first && j <= last;
             if (word != NO_WORD && square)
                 seen = true;

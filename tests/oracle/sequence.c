@@ -64,14 +64,14 @@ void oracle_sequence_init(struct oracle_sequence *sequence, const struct attn_pr
 }
 
 /* The place of a key in k_new and v_new, `row` counted within the sequence. */
-static void locate_fresh(const struct oracle_sequence *sequence, uint32_t row, struct oracle_place *out)
+static void locate_new(const struct oracle_sequence *sequence, uint32_t row, struct oracle_place *out)
 {
     const struct attn_batch *batch = sequence->batch;
     int64_t first = sequence->first_row;
 
     if (sequence->source == ATTN_KV_NEW && batch->kv_offsets.data != NULL)
         first = oracle_element(&batch->kv_offsets, sequence->index, ATTN_INT32);
-    out->fresh = true;
+    out->is_new = true;
     out->page = sequence->index;
     out->token = first + row;
 }
@@ -81,7 +81,7 @@ static bool locate_cached(const struct oracle_sequence *sequence, uint32_t j, st
     const struct attn_batch *batch = sequence->batch;
     uint32_t block = sequence->problem->block;
 
-    out->fresh = false;
+    out->is_new = false;
     switch (sequence->problem->addressing) {
     case ATTN_DENSE:
         out->page = sequence->index;
@@ -114,12 +114,12 @@ bool oracle_locate(const struct oracle_sequence *sequence, uint32_t j, struct or
     if (j >= sequence->kv_len)
         return false;
     if (sequence->source == ATTN_KV_NEW) {
-        locate_fresh(sequence, j, out);
+        locate_new(sequence, j, out);
         return true;
     }
     uint32_t old = sequence->kv_len - sequence->q_len; /* cache+new: Lk >= Lq */
     if (sequence->source == ATTN_KV_CACHE_NEW && j >= old) {
-        locate_fresh(sequence, j - old, out);
+        locate_new(sequence, j - old, out);
         return true;
     }
     return locate_cached(sequence, j, out);

@@ -66,7 +66,7 @@ static void load_stored_key(const struct oracle_sequence *sequence, const struct
     const struct attn_problem *problem = sequence->problem;
     const struct attn_kv_desc *kv = sequence->kv;
 
-    if (place->fresh) {
+    if (place->is_new) {
         oracle_load(problem->k_dtype, tensor_at(&sequence->tensors->k_new, place->token, head), count, to);
         return;
     }
@@ -90,7 +90,7 @@ static void load_stored_value(const struct oracle_sequence *sequence, const stru
     const struct attn_kv_desc *kv = sequence->kv;
     uint32_t count = problem->head_dim_vo;
 
-    if (place->fresh) {
+    if (place->is_new) {
         oracle_load(problem->v_dtype, tensor_at(&sequence->tensors->v_new, place->token, head), count, to);
         return;
     }
@@ -109,7 +109,7 @@ static void load_stored_value(const struct oracle_sequence *sequence, const stru
 static double key_scale(const struct oracle_sequence *sequence, const struct oracle_place *place,
                         uint32_t head)
 {
-    return oracle_scale(place->fresh ? &sequence->tensors->k_new_scale : &sequence->kv->k_scale,
+    return oracle_scale(place->is_new ? &sequence->tensors->k_new_scale : &sequence->kv->k_scale,
                         sequence->problem->k_scale, place->page, place->token, head);
 }
 
@@ -132,6 +132,6 @@ void oracle_load_value(const struct oracle_sequence *sequence, const struct orac
     }
     load_stored_value(sequence, place, head, to);
     multiply(to, problem->head_dim_vo,
-             oracle_scale(place->fresh ? &sequence->tensors->v_new_scale : &sequence->kv->v_scale,
+             oracle_scale(place->is_new ? &sequence->tensors->v_new_scale : &sequence->kv->v_scale,
                           problem->v_scale, place->page, place->token, head));
 }

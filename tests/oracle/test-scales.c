@@ -84,8 +84,8 @@ Test(scales, scale_of_q_per_kv_head)
     expect_near_kept();
 }
 
-/* The stored values of a latent key and its scale are those of its value. */
-Test(scales, latent_keys_with_a_scale)
+/* The stored values of an MLA key and its scale are those of its value. */
+Test(scales, mla_keys_with_a_scale)
 {
     float scale[] = {0.5f};
 
@@ -108,7 +108,7 @@ Test(scales, latent_keys_with_a_scale)
 /* New keys have scales of their own beside those of the cache. */
 Test(scales, new_keys_with_scales)
 {
-    float cached[] = {0.5f}, fresh[] = {4, 2, 1};
+    float cached[] = {0.5f}, added[] = {4, 2, 1};
 
     start_integers();
     for (int n = 0; n < PAGES * BLOCK * DIM; n++) {
@@ -117,8 +117,8 @@ Test(scales, new_keys_with_scales)
     }
     for (int j = 10; j < 13; j++)
         for (int d = 0; d < DIM; d++) {
-            key(j)[d] *= fresh[j - 10] / cached[0];
-            value(j)[d] *= fresh[j - 10] / cached[0];
+            key(j)[d] *= added[j - 10] / cached[0];
+            value(j)[d] *= added[j - 10] / cached[0];
         }
     compute();
     keep();
@@ -135,8 +135,8 @@ Test(scales, new_keys_with_scales)
     scene.tensors.k_new = (struct attn_tensor){.buffer = {new_k, 0}, .token_stride = DIM};
     scene.tensors.v_new = (struct attn_tensor){.buffer = {new_v, 0}, .token_stride = DIM};
     scene.tensors.k_new_scale = scene.kv.k_scale;
-    scene.tensors.k_new_scale.buffer.data = fresh;
-    scene.tensors.k_new_scale.token_stride = sizeof fresh[0];
+    scene.tensors.k_new_scale.buffer.data = added;
+    scene.tensors.k_new_scale.token_stride = sizeof added[0];
     scene.tensors.v_new_scale = scene.tensors.k_new_scale;
     compute();
     expect_near_kept();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Tests where the oracle takes keys from: new tensors, layouts, latent keys, ranks, companions. */
+/* Tests where the oracle takes keys from: new tensors, layouts, MLA keys, ranks, companions. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -80,7 +80,7 @@ Test(sources, paged_x_holds_the_same)
     expect_kept();
 }
 
-Test(sources, latent_keys_hold_the_values)
+Test(sources, mla_keys_hold_the_values)
 {
     static float latent[ROWS][HEADS][2], rope[ROWS][HEADS];
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The kernel: one query token over one part of its keys, a tile of keys at a time, sums in double. */
+/* The kernel: one query token over one split of its keys, a tile of keys at a time, sums in double. */
 #include <math.h>
 
 #include "defect.h"
@@ -177,11 +177,11 @@ static void attend_head(struct head_pass *pass, const struct item *item, uint32_
         end = (end + block - 1) / block * block;
     for (uint32_t first = item->begin; first < end; first += TILE)
         add_tile(pass, first, end - first < TILE ? end - first : TILE);
-    if (IS(sink) && item->parts > 1 && pass->total > 0)
+    if (IS(sink) && item->splits > 1 && pass->total > 0)
         pass->total += exp(sink_of(job, head) - pass->most);
     for (uint32_t d = 0; d < job->problem->head_dim_vo && pass->total != 0; d++)
         out[d] = (float)(pass->sum[d] / pass->total);
-    put_part(job, item, slot, head, out, pass->total != 0 ? pass->most + log(pass->total) : pass->most);
+    store_partial(job, item, slot, head, out, pass->total != 0 ? pass->most + log(pass->total) : pass->most);
 }
 
 void attend_item(void *arg, uint32_t index)

@@ -104,7 +104,7 @@ int32_t check_cache(const struct attn_kv_desc *d, struct attn_error *err)
                                                  : "head_dim",
                               "0 is not accepted");
     if (d->v.data == NULL)
-        return attn_util_fail(err, ATTN_E_UNSUPPORTED, "v", "latent caches are not served");
+        return attn_util_fail(err, ATTN_E_UNSUPPORTED, "v", "MLA caches are not served");
     const int32_t status = check_half(d, &d->k, d->k_dtype, k, "k", err);
     return status != ATTN_OK ? status : check_half(d, &d->v, d->v_dtype, v, "v", err);
 }

@@ -21,10 +21,10 @@ enum defect {
     DEFECT_scale_ignored, /* values are not scaled */
     DEFECT_scale_twice,   /* keys are scaled when they are loaded, and scores once more */
     DEFECT_offset32,      /* offsets in the cache are cut to 32 bits */
-    DEFECT_split_batch,   /* keys are cut by the number of rows of the whole batch */
+    DEFECT_split_batch,   /* keys are split by the number of query tokens of the whole batch */
     DEFECT_group,         /* groups are taken for powers of two */
     DEFECT_softcap_order, /* the cap comes after minus infinity was put in */
-    DEFECT_sink,          /* the sink joins every part */
+    DEFECT_sink,          /* the sink joins every split */
     DEFECT_lse_base,      /* the logarithm stays to base 2 */
     DEFECT_nan_leak,      /* weights of zero are multiplied instead of skipped */
     DEFECT_hole,          /* negative pages are used */
@@ -37,7 +37,7 @@ enum defect {
     DEFECT_host,          /* the first host is kept for ever */
     DEFECT_beyond_out,    /* columns are stored in fours */
     DEFECT_beyond_table,  /* the page after the last is fetched ahead */
-    DEFECT_merge_order,   /* parts are merged as they arrive */
+    DEFECT_merge_order,   /* splits are merged as they arrive */
     DEFECT_positions,     /* positions of the queries are not read */
     DEFECT_memory,        /* sizes of allocations are cut to 32 bits */
     DEFECT_shared,        /* all threads read schedules from one place */
@@ -49,10 +49,10 @@ extern __attribute__((visibility("hidden"))) const enum defect planted;
 
 /* Largest head dimension of the kernel. */
 #define DIM_MAX 512u
-/* Keys are cut at multiples of this. */
-#define CUT_KEYS 256u
-/* Query tokens times parts of a sequence that is cut. */
-#define PARTS_MAX 32u
+/* Keys are split at multiples of this. */
+#define SPLIT_KEYS 256u
+/* Query tokens times splits of a sequence. */
+#define SPLITS_MAX 32u
 /* Of all blocks of a plan. */
 #define ALIGNMENT 64u
 
@@ -70,8 +70,8 @@ struct attn_backend_impl {
 /* What a plan needs at most. */
 struct limits {
     uint64_t items;
-    uint64_t counters; /* rows that are cut */
-    uint64_t slots;    /* parts of rows that are cut */
+    uint64_t counters; /* query tokens whose keys are split */
+    uint64_t slots;    /* partial results */
 };
 
 struct attn_plan_impl {
@@ -81,16 +81,16 @@ struct attn_plan_impl {
     uint32_t hash; /* of the problem: a schedule is taken only by the plan that made it */
 };
 
-/* One query token and one part of its keys, all heads. */
+/* One query token and one split of its keys, all heads. */
 struct item {
     uint32_t seq;
     uint32_t token;
-    uint32_t part;
-    uint32_t parts;
+    uint32_t split;
+    uint32_t splits;
     uint32_t begin; /* keys */
     uint32_t end;
-    uint32_t slot;    /* of part 0 */
-    uint32_t counter; /* of the row */
+    uint32_t slot;    /* of split 0 */
+    uint32_t counter; /* of the query token */
 };
 
 /* What prepare writes: this, then the items. */
@@ -98,7 +98,7 @@ struct schedule {
     uint32_t magic;
     uint32_t plan; /* hash */
     uint32_t seqs;
-    uint32_t rows;
+    uint32_t num_tokens;
     uint32_t count;
     uint32_t reserved;
     int64_t last; /* highest page, or token with kv_offsets */
@@ -106,7 +106,7 @@ struct schedule {
 };
 #define SCHEDULE_MAGIC UINT32_C(0x44454654)
 
-/* Tickets of a row that is cut. */
+/* Tickets of a query token whose keys are split. */
 struct counter {
     _Atomic uint32_t begun;
     _Atomic uint32_t done;
@@ -120,8 +120,8 @@ struct job {
     const struct attn_kv_desc *kv;
     const struct item *items;
     struct counter *counters;
-    float *part_out; /* [slot, head, head_dim_vo] */
-    float *part_lse; /* [slot, head] */
+    float *partial_out; /* [slot, head, head_dim_vo] */
+    float *partial_lse; /* [slot, head] */
     uint64_t slots;
 };
 
@@ -151,7 +151,7 @@ static inline uint32_t size_of(uint32_t dtype)
     return dtype >> 11 & 31;
 }
 
-/* check.c: ATTN_OK, or an error that names what is wrong. A shape is rows, heads, columns. */
+/* check.c: ATTN_OK, or an error that names what is wrong. A shape is tokens, heads, columns. */
 int32_t check_address(const struct attn_buffer *buffer, uint32_t alignment, bool needed, const char *name,
                       struct attn_error *err);
 int32_t check_span(const struct attn_span *span, uint64_t size, const char *name, struct attn_error *err);
@@ -170,7 +170,7 @@ bool view_sees(const struct view *view, int64_t key);
 double view_bias(const struct view *view, int64_t key);
 
 /* number.c: elements to and from f32; a scale for (outer, token, head). */
-bool is_served(uint32_t dtype, bool eight);
+bool is_served(uint32_t dtype, bool is_cached);
 void load_vector(uint32_t dtype, float *to, const void *from, uint32_t count);
 void store_vector(uint32_t dtype, void *to, const float *from, uint32_t count);
 float scale_at(const struct attn_scale *scale, int64_t outer, int64_t token, int64_t head);
@@ -180,8 +180,8 @@ void attend_item(void *arg, uint32_t index);
 
 /* finish.c: takes one head of an item, NULL if it saw no key; ends an item. */
 uint32_t begin_item(const struct job *job, const struct item *item);
-void put_part(const struct job *job, const struct item *item, uint32_t slot, uint32_t head, const float *out,
-              double lse);
+void store_partial(const struct job *job, const struct item *item, uint32_t slot, uint32_t head,
+                   const float *out, double lse);
 void end_item(const struct job *job, const struct item *item);
 double sink_of(const struct job *job, uint32_t head);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Finished rows: whole ones at once, cut ones by whoever ends the last part, in the order of the parts. */
+/* Results: whole ones at once, those of splits by whoever ends the last one, in the order of the splits. */
 #include <math.h>
 
 #include "defect.h"
@@ -52,34 +52,34 @@ static uint32_t row_of(const struct job *job, const struct item *item)
 
 uint32_t begin_item(const struct job *job, const struct item *item)
 {
-    if (item->parts == 1)
+    if (item->splits == 1)
         return 0;
     const uint32_t ticket = atomic_fetch_add(&job->counters[item->counter].begun, 1);
-    return item->slot + (IS(merge_order) ? ticket : item->part);
+    return item->slot + (IS(merge_order) ? ticket : item->split);
 }
 
-void put_part(const struct job *job, const struct item *item, uint32_t slot, uint32_t head, const float *out,
-              double lse)
+void store_partial(const struct job *job, const struct item *item, uint32_t slot, uint32_t head,
+                   const float *out, double lse)
 {
     const uint64_t at = (uint64_t)slot * job->problem->heads + head;
 
-    if (item->parts == 1) {
+    if (item->splits == 1) {
         put_whole(job, row_of(job, item), head, out, lse);
         return;
     }
-    memcpy(job->part_out + at * job->problem->head_dim_vo, out, job->problem->head_dim_vo * sizeof *out);
-    job->part_lse[at] = (float)lse;
+    memcpy(job->partial_out + at * job->problem->head_dim_vo, out, job->problem->head_dim_vo * sizeof *out);
+    job->partial_lse[at] = (float)lse;
 }
 
-/* Adds part after part to what there is. */
+/* Merges the splits in their order. */
 static void merge_parts(const struct job *job, const struct item *item, uint32_t head)
 {
     const uint32_t dim = job->problem->head_dim_vo;
     float sum[DIM_MAX + 4] = {0}, total = 0, most = -INFINITY;
 
-    for (uint32_t part = 0; part < item->parts; part++) {
-        const uint64_t at = ((uint64_t)item->slot + part) * job->problem->heads + head;
-        const float *out = job->part_out + at * dim, lse = job->part_lse[at];
+    for (uint32_t split = 0; split < item->splits; split++) {
+        const uint64_t at = ((uint64_t)item->slot + split) * job->problem->heads + head;
+        const float *out = job->partial_out + at * dim, lse = job->partial_lse[at];
         if (lse == -INFINITY)
             continue;
         const float raised = lse > most || isnan(lse) ? lse : most;
@@ -101,10 +101,10 @@ static void merge_parts(const struct job *job, const struct item *item, uint32_t
 
 void end_item(const struct job *job, const struct item *item)
 {
-    if (item->parts == 1)
+    if (item->splits == 1)
         return;
     struct counter *counter = &job->counters[item->counter];
-    if (atomic_fetch_add(&counter->done, 1) + 1 < item->parts)
+    if (atomic_fetch_add(&counter->done, 1) + 1 < item->splits)
         return;
     for (uint32_t head = 0; head < job->problem->heads; head++)
         merge_parts(job, item, head);

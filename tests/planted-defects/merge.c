@@ -7,7 +7,7 @@
 #define LN2     0.69314718055994530942
 #define COLUMNS 64u
 
-/* Natural logarithm; minus infinity for a part that is empty. */
+/* Natural logarithm; minus infinity for an empty partial result. */
 static double load_lse(const struct attn_tensor *tensor, uint32_t row, uint32_t head, uint32_t base)
 {
     float lse;
@@ -49,7 +49,7 @@ static void merge_pair(void *arg, uint32_t pair)
         }
         for (uint32_t c = 0; c < count; c++)
             values[c] = (float)sum[c];
-        /* Only now: the result may lie where a part lies. */
+        /* Only now: the result may lie where a partial result lies. */
         store_vector(args->dtype, attn_util_element(&args->out, row, head) + (size_t)d * size, values, count);
     }
     if (args->lse.buffer.data != NULL) {

@@ -4,10 +4,10 @@
 #include "fp8-int8.h"
 #include "half.h"
 
-bool is_served(uint32_t dtype, bool eight)
+bool is_served(uint32_t dtype, bool is_cached)
 {
     if (dtype == ATTN_INT8 || dtype == ATTN_E4M3)
-        return eight;
+        return is_cached;
     return dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16;
 }
 

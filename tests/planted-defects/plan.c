@@ -61,14 +61,14 @@ static int32_t sizes(const struct attn_plan_impl *plan, struct attn_plan_sizes *
     return ATTN_OK;
 }
 
-/* Keys of a part: by the lengths of the sequence alone. */
+/* Keys of a split: by the lengths of the sequence alone. */
 static uint32_t part_keys(const struct attn_batch *batch, uint32_t q_len, uint32_t kv_len)
 {
     const uint32_t tokens = IS(split_batch) ? batch->num_tokens : q_len;
-    const uint32_t most = tokens < PARTS_MAX ? PARTS_MAX / tokens : 1;
-    const uint32_t cuts = kv_len / CUT_KEYS + (kv_len % CUT_KEYS != 0);
+    const uint32_t most = tokens < SPLITS_MAX ? SPLITS_MAX / tokens : 1;
+    const uint32_t splits = kv_len / SPLIT_KEYS + (kv_len % SPLIT_KEYS != 0);
 
-    return CUT_KEYS * (cuts > most ? (cuts + most - 1) / most : 1);
+    return SPLIT_KEYS * (splits > most ? (splits + most - 1) / most : 1);
 }
 
 static void put_sequence(const struct attn_batch *batch, uint32_t seq, struct schedule *schedule,
@@ -83,17 +83,17 @@ static void put_sequence(const struct attn_batch *batch, uint32_t seq, struct sc
     if (q_len == 0)
         return;
     const uint32_t keys = part_keys(batch, q_len, kv_len);
-    item.parts = kv_len > keys ? (kv_len + keys - 1) / keys : 1;
+    item.splits = kv_len > keys ? (kv_len + keys - 1) / keys : 1;
     for (item.token = 0; item.token < q_len; item.token++) {
         item.slot = *slot;
         item.counter = *counter;
-        for (item.part = 0; item.part < item.parts; item.part++) {
-            item.begin = item.part * keys;
-            item.end = item.part + 1 < item.parts ? item.begin + keys : kv_len;
+        for (item.split = 0; item.split < item.splits; item.split++) {
+            item.begin = item.split * keys;
+            item.end = item.split + 1 < item.splits ? item.begin + keys : kv_len;
             items[schedule->count++] = item;
         }
-        *slot += item.parts > 1 ? item.parts : 0;
-        *counter += item.parts > 1;
+        *slot += item.splits > 1 ? item.splits : 0;
+        *counter += item.splits > 1;
     }
 }
 
@@ -115,7 +115,7 @@ static int32_t prepare(const struct attn_plan_impl *plan, const struct attn_batc
         *schedule = (struct schedule){.magic = SCHEDULE_MAGIC,
                                       .plan = plan->hash,
                                       .seqs = batch->seqs,
-                                      .rows = batch->num_tokens,
+                                      .num_tokens = batch->num_tokens,
                                       .last = last};
         for (uint32_t seq = 0; seq < batch->seqs; seq++)
             put_sequence(batch, seq, schedule, &slot, &counter);

@@ -62,12 +62,12 @@ int32_t defect_axes(struct attn_instance *instance, const struct attn_axis **out
 bool limits_init(struct limits *limits, const struct attn_problem *p)
 {
     const uint64_t rows = p->max_rows, live = p->max_seqs < rows ? p->max_seqs : rows;
-    const bool cut = p->max_kv > CUT_KEYS;
+    const bool is_split = p->max_kv > SPLIT_KEYS;
     uint64_t bytes;
 
-    limits->slots = cut ? live * PARTS_MAX : 0;
+    limits->slots = is_split ? live * SPLITS_MAX : 0;
     limits->items = rows + limits->slots;
-    limits->counters = cut ? (live * PARTS_MAX / 2 < rows ? live * PARTS_MAX / 2 : rows) : 0;
+    limits->counters = is_split ? (live * SPLITS_MAX / 2 < rows ? live * SPLITS_MAX / 2 : rows) : 0;
     return limits->items <= UINT32_MAX && limits->slots <= UINT32_MAX &&
            !__builtin_mul_overflow(limits->slots * sizeof(float) * (p->head_dim_vo + 1u), p->heads, &bytes) &&
            bytes <= INT64_MAX;

@@ -20,8 +20,8 @@ static void resolve(struct job *job, const struct attn_plan_impl *plan, const st
     if (scratch == NULL || job->slots == 0)
         return;
     job->counters = (struct counter *)(void *)attn_util_at(&scratch->counters.buffer);
-    job->part_out = (float *)(void *)attn_util_at(&scratch->scratch.buffer);
-    job->part_lse = job->part_out + job->slots * plan->problem.heads * plan->problem.head_dim_vo;
+    job->partial_out = (float *)(void *)attn_util_at(&scratch->scratch.buffer);
+    job->partial_lse = job->partial_out + job->slots * plan->problem.heads * plan->problem.head_dim_vo;
 }
 
 /* A schedule of this plan and batch. */
@@ -30,7 +30,7 @@ static int32_t check_schedule(const struct attn_plan_impl *plan, const struct at
 {
     if (list->magic != SCHEDULE_MAGIC || list->plan != plan->hash || list->count > plan->limits.items)
         return attn_util_fail(err, ATTN_E_INVALID, "schedule", "it was not made for this plan");
-    if (list->seqs != batch->seqs || list->rows != batch->num_tokens)
+    if (list->seqs != batch->seqs || list->num_tokens != batch->num_tokens)
         return attn_util_fail(err, ATTN_E_INVALID, "schedule", "it was not made for this batch");
     return ATTN_OK;
 }

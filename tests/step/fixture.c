@@ -109,7 +109,7 @@ static void roll_seq(struct dice *dice, enum fixture_kind kind, const struct fix
     most = kind == FIXTURE_ANY ? most : most - 9;
     most = most < 40 ? most : 40;
     const uint32_t q = prompt ? (uint32_t)dice_roll(dice, 1, most / 2)
-                       : step->flavour == ATTN_FLASH_ATTN && kind != FIXTURE_TURN
+                       : step->flavour == ATTN_FLASH_ATTN && kind != FIXTURE_TO_DECODE
                            ? (uint32_t)dice_roll(dice, 1, 3)
                            : 1;
     seq->prompt = prompt;
@@ -148,13 +148,13 @@ void fixture_roll(struct dice *dice, enum fixture_kind kind, struct fixture_step
     memset(step, 0, sizeof *step);
     step->flavour =
         (uint32_t)dice_roll(dice, ATTN_FLASH_ATTN, kind == FIXTURE_DECODES ? ATTN_ROCM_FLASH : ATTN_XFORMERS);
-    if (kind == FIXTURE_TURN)
+    if (kind == FIXTURE_TO_DECODE)
         step->flavour = ATTN_FLASH_ATTN;
     step->groups = (uint32_t)dice_roll(dice, 1, FIXTURE_GROUPS);
     for (uint32_t g = 0; g <= FIXTURE_GROUPS; g++)
         step->block[g] = blocks[dice_roll(dice, 0, 4)];
     step->index_dtype = dice_roll(dice, 0, 1) ? ATTN_INT64 : ATTN_INT32;
-    step->chunked = kind == FIXTURE_TURN || dice_roll(dice, 0, 1);
+    step->chunked = kind == FIXTURE_TO_DECODE || dice_roll(dice, 0, 1);
     step->apart = dice_roll(dice, 0, 3) == 0;
     step->modalities = kind == FIXTURE_ANY && dice_roll(dice, 0, 2) == 0 ? FIXTURE_MODALITY : 0;
     step->cross = kind == FIXTURE_ANY && dice_roll(dice, 0, 3) == 0 &&
@@ -170,7 +170,7 @@ void fixture_roll(struct dice *dice, enum fixture_kind kind, struct fixture_step
     for (uint32_t i = 0; i < step->seqs && step->profile; i++)
         step->seq[i].context_len = 0;
     step->graph =
-        step->profile || (prompts > 0 && kind != FIXTURE_TURN) ? 0 : (uint32_t)dice_roll(dice, 0, 1);
+        step->profile || (prompts > 0 && kind != FIXTURE_TO_DECODE) ? 0 : (uint32_t)dice_roll(dice, 0, 1);
     step->pad = step->graph ? (uint32_t)dice_roll(dice, 0, 3) : 0;
 }
 

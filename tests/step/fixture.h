@@ -46,7 +46,7 @@ struct fixture_step {
     struct fixture_seq seq[FIXTURE_SEQS];
 };
 
-enum fixture_kind { FIXTURE_ANY, FIXTURE_DECODES, FIXTURE_TURN };
+enum fixture_kind { FIXTURE_ANY, FIXTURE_DECODES, FIXTURE_TO_DECODE };
 
 /* A random step, with room in its blocks for the tokens of later steps if it is to advance. */
 void fixture_roll(struct dice *dice, enum fixture_kind kind, struct fixture_step *step);

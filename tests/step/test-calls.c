@@ -56,14 +56,14 @@ static struct attn_metadata *build(struct attn_builder *builder, uint32_t prompt
 
 static int64_t tokens[8], sampled[8] = {101, 102, 103, 104, 105, 106, 107, 108};
 
-static int32_t advance(struct attn_metadata *metadata, uint32_t seqs, uint32_t queries, uint32_t turn)
+static int32_t advance(struct attn_metadata *metadata, uint32_t seqs, uint32_t queries, uint32_t to_decode)
 {
     struct attn_advance_args args;
 
     ATTN_INIT(&args);
     args.seqs = seqs;
     args.queries = queries;
-    args.prefill_to_decode = turn;
+    args.prefill_to_decode = to_decode;
     args.tokens.data = tokens;
     args.sampled.data = sampled;
     err.field[0] = '\0';

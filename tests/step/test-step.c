@@ -11,7 +11,7 @@
 #define CASES 110000
 
 unsigned long checks_failed;
-static unsigned long parts_seen, advances_seen, turns_seen, restores_seen, damaged_seen;
+static unsigned long parts_seen, advances_seen, to_decode_seen, restores_seen, damaged_seen;
 static struct fence bytes_fence, token_fence, position_fence;
 
 /* ---------------------------------------------------------------- parts */
@@ -165,15 +165,15 @@ static struct attn_metadata_impl *check_bytes(const struct fixture_step *step,
 static void check_damage(struct dice *dice, const struct fixture_step *step,
                          struct attn_builder_impl *builder, struct attn_builder_impl *other, uint64_t seed)
 {
-    static const int64_t odd[] = {-1,        0,         1,         2,          255,    INT32_MAX,
-                                  INT32_MIN, INT64_MAX, INT64_MIN, UINT32_MAX, 1 << 20};
+    static const int64_t edge_values[] = {-1,        0,         1,         2,          255,    INT32_MAX,
+                                          INT32_MIN, INT64_MAX, INT64_MIN, UINT32_MAX, 1 << 20};
     uint64_t size;
     char *data = write_bytes(builder, &size, seed);
 
     for (int64_t n = dice_roll(dice, 1, 3); n > 0; n--) {
         const uint64_t most = dice_roll(dice, 0, 1) && size > 1500 ? 1500 : size,
                        at = (uint64_t)dice_roll(dice, 0, (int64_t)most - 8);
-        const int64_t word = odd[dice_roll(dice, 0, 10)];
+        const int64_t word = edge_values[dice_roll(dice, 0, 10)];
         if (dice_roll(dice, 0, 1))
             memcpy(data + at / 8 * 8, &word, sizeof word);
         else if (dice_roll(dice, 0, 1))
@@ -199,7 +199,7 @@ struct tokens {
 };
 
 static int32_t advance(struct dice *dice, const struct fixture_step *step, struct attn_builder_impl *builder,
-                       const int32_t *accepted, const struct attn_metadata_impl *whole, int turn,
+                       const int32_t *accepted, const struct attn_metadata_impl *whole, int to_decode,
                        struct tokens *at)
 {
     const uintptr_t apart = step->apart ? (uintptr_t)1 << 62 : 0;
@@ -210,12 +210,12 @@ static int32_t advance(struct dice *dice, const struct fixture_step *step, struc
     ATTN_INIT(&args);
     args.seqs = step->seqs + step->pad;
     args.queries = step->seqs;
-    args.prefill_to_decode = (uint32_t)turn;
+    args.prefill_to_decode = (uint32_t)to_decode;
     args.accepted = accepted;
     if (accepted != NULL && step->apart)
         args.accepted_device.data = (void *)((uintptr_t)accepted | apart);
     const struct attn_view slots = fixture_get(whole, ATTN_FIELD_SLOT_MAPPING, 0);
-    at->count = turn ? args.seqs : (uint32_t)slots.shape[0];
+    at->count = to_decode ? args.seqs : (uint32_t)slots.shape[0];
     at->tokens = fence_end(&token_fence, at->count * sizeof *at->tokens);
     at->positions = fence_end(&position_fence, at->count * sizeof *at->positions);
     for (uint32_t i = 0; i < at->count; i++)
@@ -259,7 +259,7 @@ static void check_bound(const struct fixture_step *next, const struct attn_metad
 }
 
 static void check_advance(struct dice *dice, const struct fixture_step *step,
-                          struct attn_builder_impl *builder, struct attn_metadata_impl *whole, int turn,
+                          struct attn_builder_impl *builder, struct attn_metadata_impl *whole, int to_decode,
                           uint64_t seed)
 {
     struct attn_builder_impl *fresh = fixture_builder(step), *worker = fixture_builder(step);
@@ -273,7 +273,7 @@ static void check_advance(struct dice *dice, const struct fixture_step *step,
             struct fixture_seq *seq = &next.seq[i];
             accepted[i] = (int32_t)dice_roll(dice, 0, 3);
             const uint32_t len = seq->context_len + seq->query_len + (counted ? (uint32_t)accepted[i] : 1);
-            seq->query_len = turn && n == 0 ? 1 : seq->query_len;
+            seq->query_len = to_decode && n == 0 ? 1 : seq->query_len;
             seq->context_len = len - seq->query_len;
             seq->prompt = seq->hit = 0;
         }
@@ -282,13 +282,13 @@ static void check_advance(struct dice *dice, const struct fixture_step *step,
         check_heap(before, "build", seed);
         const struct attn_metadata_impl *stale = part_of(builder, ATTN_PART_DECODE, seed);
         const int32_t status =
-            advance(dice, &next, builder, counted ? accepted : NULL, whole, turn && n == 0, &at);
+            advance(dice, &next, builder, counted ? accepted : NULL, whole, to_decode && n == 0, &at);
         CHECK(status == ATTN_OK, seed, "step %d", n);
         check_heap(before, "advance", seed);
         if (status != ATTN_OK)
             break;
         advances_seen++;
-        turns_seen += turn && n == 0;
+        to_decode_seen += to_decode && n == 0;
         CHECK(stale == NULL || stale == whole ||
                   fixture_get(stale, ATTN_FIELD_SLOT_MAPPING, 0).kind == ATTN_VIEW_NULL,
               seed, "a part outlived its step");
@@ -351,10 +351,11 @@ int main(int argc, char **argv)
     fence_finish(&bytes_fence);
     fence_finish(&token_fence);
     fence_finish(&position_fence);
-    printf("%llu steps: %lu of both parts, %lu advances, %lu of them turns, %lu restored, %lu damaged ones "
+    printf("%llu steps: %lu of both parts, %lu advances, %lu of them from prefill to decode, %lu restored, "
+           "%lu damaged ones "
            "accepted; "
            "%lu checks failed\n",
-           (unsigned long long)(last - first + 1), parts_seen, advances_seen, turns_seen, restores_seen,
+           (unsigned long long)(last - first + 1), parts_seen, advances_seen, to_decode_seen, restores_seen,
            damaged_seen, checks_failed);
     return checks_failed != 0;
 }

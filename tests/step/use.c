@@ -51,7 +51,7 @@ static void judge(const struct fixture_step *step, const struct attn_metadata_im
     }
 }
 
-static void advance(const struct attn_metadata_impl *whole, struct attn_builder_impl *builder, int turn)
+static void advance(const struct attn_metadata_impl *whole, struct attn_builder_impl *builder, int to_decode)
 {
     static int64_t tokens[FIXTURE_TOKENS], positions[FIXTURE_TOKENS];
     struct attn_advance_args args;
@@ -61,7 +61,7 @@ static void advance(const struct attn_metadata_impl *whole, struct attn_builder_
     ATTN_INIT(&args);
     args.seqs = whole->seqs;
     args.queries = whole->queries;
-    args.prefill_to_decode = (uint32_t)turn;
+    args.prefill_to_decode = (uint32_t)to_decode;
     args.sampled.data = args.tokens.data = tokens;
     args.positions.data = positions;
     (void)attn_serving_builder.advance(builder, &args, NULL, &err);

@@ -125,7 +125,7 @@ static bool claim(unsigned char *taken, uint64_t bytes, int64_t at, uint64_t siz
     return true;
 }
 
-/* One vector, element by element: they may lie in pieces. */
+/* One vector, element by element: they may lie in chunks. */
 static bool claim_vector(const struct attn_kv_desc *kv, bool values, const uint32_t place[3],
                          unsigned char *taken, uint64_t bytes)
 {

@@ -178,7 +178,7 @@ static void place_output(struct cache_case *c, uint32_t half)
     cache_track(c, tensor_init(half == 0 ? &args->k : &args->v, &c->arena, half == 0 ? "k" : "v", shape,
                                oracle_size(dtype), &c->layout, &c->rng, 0x5a));
     *(half == 0 ? &args->k_dtype : &args->v_dtype) = dtype;
-    if (oracle_is_eight(dtype) && rng_chance(&c->rng, 60))
+    if (oracle_is_8bit(dtype) && rng_chance(&c->rng, 60))
         cache_track(c, tensor_init(half == 0 ? &args->k_scales : &args->v_scales, &c->arena, "row scales",
                                    scales, 4, &c->layout, &c->rng, 0x5a));
 }
@@ -207,10 +207,10 @@ static void init_gather(struct cache_case *c)
     if (started)
         args->starts = cache_array(c, "starts", c->starts, (size_t)c->batch.seqs * 4, 4);
     uint32_t left_out = rng_below(&c->rng, 8);
-    bool latent = box_halves(box) == 1;
-    if (latent || left_out != 0)
+    bool mla = box_halves(box) == 1;
+    if (mla || left_out != 0)
         place_output(c, 0);
-    if (!latent && left_out != 1)
+    if (!mla && left_out != 1)
         place_output(c, 1);
 }
 

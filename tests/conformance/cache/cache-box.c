@@ -149,12 +149,12 @@ static uint64_t half_strides(struct cache_case *c, struct box *box, uint32_t hal
 }
 
 /* Keys and values apart, or page by page in one allocation. */
-static void place_halves(struct cache_case *c, struct box *box, bool latent)
+static void place_halves(struct cache_case *c, struct box *box, bool mla)
 {
     struct attn_kv_desc *desc = &box->desc;
-    uint64_t k_bytes = half_strides(c, box, 0), v_bytes = latent ? 0 : half_strides(c, box, 1);
+    uint64_t k_bytes = half_strides(c, box, 0), v_bytes = mla ? 0 : half_strides(c, box, 1);
 
-    if (!latent && rng_chance(&c->rng, 40)) {
+    if (!mla && rng_chance(&c->rng, 40)) {
         uint64_t k_page = (uint64_t)desc->k_page_stride, v_page = (uint64_t)desc->v_page_stride;
         v_bytes = v_bytes - v_page * (desc->pages - 1) + k_page + (k_page + v_page) * (desc->pages - 1);
         desc->k_page_stride = desc->v_page_stride = (int64_t)(k_page + v_page);
@@ -164,7 +164,7 @@ static void place_halves(struct cache_case *c, struct box *box, bool latent)
         return;
     }
     desc->k = buffer_at(arena_add(&c->arena, "key cache", k_bytes, 4, 0)->data, &c->rng);
-    if (!latent)
+    if (!mla)
         desc->v = buffer_at(arena_add(&c->arena, "value cache", v_bytes, 4, 0)->data, &c->rng);
 }
 
@@ -229,7 +229,7 @@ static uint32_t pick_granularity(struct rng *rng, uint32_t dtype)
     static const uint32_t known[] = {ATTN_SCALES_UNIT, ATTN_SCALES_TENSOR, ATTN_SCALES_HEAD,
                                      ATTN_SCALES_TOKEN_HEAD, ATTN_SCALES_TOKEN_HEAD};
 
-    return oracle_is_eight(dtype) ? rng_pick(rng, known) : (uint32_t)ATTN_SCALES_NONE;
+    return oracle_is_8bit(dtype) ? rng_pick(rng, known) : (uint32_t)ATTN_SCALES_NONE;
 }
 
 static void pick_types(struct cache_case *c, struct attn_kv_desc *desc)
@@ -240,19 +240,19 @@ static void pick_types(struct cache_case *c, struct attn_kv_desc *desc)
     desc->v_scale.granularity = pick_granularity(&c->rng, desc->v_dtype);
 }
 
-static void pick_shape(struct cache_case *c, struct attn_kv_desc *desc, bool *out_latent)
+static void pick_shape(struct cache_case *c, struct attn_kv_desc *desc, bool *out_mla)
 {
     static const uint32_t blocks[] = {1, 2, 3, 5, 16, 16, 17, 32, 40};
     static const uint32_t dims[] = {1, 3, 8, 16, 24, 40, 64, 72, 128, 130, 160};
-    static const uint32_t latents[][2] = {{40, 32}, {72, 64}, {192, 128}, {33, 17}, {576, 512}};
+    static const uint32_t mla_dims[][2] = {{40, 32}, {72, 64}, {192, 128}, {33, 17}, {576, 512}};
 
     desc->block = rng_pick(&c->rng, blocks);
     desc->kv_heads = 1 + rng_below(&c->rng, 4);
     desc->head_dim = rng_pick(&c->rng, dims);
     desc->head_dim_vo = rng_chance(&c->rng, 60) ? desc->head_dim : rng_pick(&c->rng, dims);
-    *out_latent = rng_chance(&c->rng, 15);
-    if (*out_latent) {
-        const uint32_t *pair = latents[rng_below(&c->rng, sizeof latents / sizeof *latents)];
+    *out_mla = rng_chance(&c->rng, 15);
+    if (*out_mla) {
+        const uint32_t *pair = mla_dims[rng_below(&c->rng, sizeof mla_dims / sizeof *mla_dims)];
         desc->kv_heads = 1;
         desc->head_dim = pair[0];
         desc->head_dim_vo = pair[1];
@@ -260,7 +260,7 @@ static void pick_shape(struct cache_case *c, struct attn_kv_desc *desc, bool *ou
 }
 
 /* Puts a described cache into memory. */
-static struct box *place(struct cache_case *c, const struct attn_kv_desc *desc, bool latent)
+static struct box *place(struct cache_case *c, const struct attn_kv_desc *desc, bool mla)
 {
     struct box *box = &c->boxes[c->box_count++];
     uint32_t first = c->arena.count;
@@ -268,11 +268,11 @@ static struct box *place(struct cache_case *c, const struct attn_kv_desc *desc, 
     memset(box, 0, sizeof *box);
     box->desc = *desc;
     box->desc.pages = 1 + rng_below(&c->rng, 9);
-    if (latent) {
+    if (mla) {
         box->desc.v_dtype = rng_chance(&c->rng, 50) ? 0 : box->desc.k_dtype;
         box->desc.v_scale.granularity = 0;
     }
-    place_halves(c, box, latent);
+    place_halves(c, box, mla);
     for (uint32_t i = first; i < c->arena.count; i++) {
         struct guarded *memory = &c->arena.buffers[i];
         struct rng rng = {rng_next(&c->rng)};
@@ -297,7 +297,7 @@ static void reset(struct attn_kv_desc *desc)
     desc->v_scale = (struct attn_scale){.granularity = desc->v_scale.granularity};
 }
 
-static void fit_pieces(struct attn_kv_desc *desc)
+static void fit_chunks(struct attn_kv_desc *desc)
 {
     uint32_t x = paged_x_elements(desc->k_dtype);
 
@@ -307,27 +307,27 @@ static void fit_pieces(struct attn_kv_desc *desc)
 struct box *box_add(struct cache_case *c, const struct box *like)
 {
     struct attn_kv_desc desc;
-    bool latent = false;
+    bool mla = false;
 
     if (like != NULL) {
         desc = like->desc;
-        latent = desc.v.data == NULL;
+        mla = desc.v.data == NULL;
         reset(&desc);
-        return place(c, &desc, latent);
+        return place(c, &desc, mla);
     }
     ATTN_INIT(&desc);
     pick_types(c, &desc);
-    pick_shape(c, &desc, &latent);
+    pick_shape(c, &desc, &mla);
     desc.layout = rng_chance(&c->rng, 40) ? ATTN_PAGED_X : rng_below(&c->rng, 2);
     if (desc.layout == ATTN_PAGED_X)
-        fit_pieces(&desc);
-    return place(c, &desc, latent);
+        fit_chunks(&desc);
+    return place(c, &desc, mla);
 }
 
 struct box *box_add_converted(struct cache_case *c, const struct box *from)
 {
     struct attn_kv_desc desc = from->desc;
-    bool latent = desc.v.data == NULL;
+    bool mla = desc.v.data == NULL;
 
     reset(&desc);
     if (rng_chance(&c->rng, 80))
@@ -336,5 +336,5 @@ struct box *box_add_converted(struct cache_case *c, const struct box *from)
         desc.layout = desc.layout == ATTN_PAGED_X ? ATTN_STRIDED : ATTN_PAGED_X;
     if (desc.layout == ATTN_PAGED_X && desc.head_dim % paged_x_elements(desc.k_dtype) != 0)
         desc.layout = ATTN_STRIDED;
-    return place(c, &desc, latent);
+    return place(c, &desc, mla);
 }

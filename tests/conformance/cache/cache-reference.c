@@ -66,7 +66,7 @@ void reference_store(struct cache_case *c, const struct box *to, uint32_t half, 
     }
     for (uint32_t d = 0; d < dim; d++) {
         unsigned char *at = box_element(to, half, place[0], place[1], head, d);
-        if (!oracle_is_eight(dtype)) {
+        if (!oracle_is_8bit(dtype)) {
             reference_put(c, dtype, values[d], at);
             continue;
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Cases of writes into caches of every layout: latent ones in one piece or two, and those in pieces. */
+/* Cases of writes into caches of every layout: MLA caches from one tensor or two, and those in chunks. */
 #include "cache.h"
 
 #include <math.h>
@@ -11,13 +11,13 @@ enum { MOST_ROWS = 40 };
 /* A number that rounds up or down, ties, or is not finite. */
 static void fill_row(struct rng *rng, uint32_t dtype, unsigned char *to, uint32_t count)
 {
-    const double odd[] = {0, (double)INFINITY, (double)NAN, 1e-40, 448.5, 464, 61440, 127.5};
+    const double edge_values[] = {0, (double)INFINITY, (double)NAN, 1e-40, 448.5, 464, 61440, 127.5};
     bool finite = rng_chance(rng, 80);
 
     for (uint32_t d = 0; d < count; d++) {
         double value = ldexp((double)rng_below(rng, 1u << 12) - 2048, (int)rng_below(rng, 16) - 14);
         if (!finite && rng_chance(rng, 10))
-            value = rng_pick(rng, odd);
+            value = rng_pick(rng, edge_values);
         oracle_store(dtype, value, to + (size_t)d * oracle_size(dtype));
     }
 }

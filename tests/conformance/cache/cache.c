@@ -106,7 +106,7 @@ static bool is_claimed(const struct cache_case *c, const struct target *target)
         problem.head_dim_vo = desc->head_dim_vo;
         problem.k_dtype = desc->k_dtype;
         problem.q_dtype = problem.out_dtype =
-            oracle_is_eight(desc->k_dtype) ? (uint32_t)ATTN_F32 : desc->k_dtype;
+            oracle_is_8bit(desc->k_dtype) ? (uint32_t)ATTN_F32 : desc->k_dtype;
         problem.block = desc->block;
         problem.layout = desc->layout;
         problem.k_scale = desc->k_scale.granularity;

@@ -75,7 +75,7 @@ struct box *box_add(struct cache_case *c, const struct box *like);
 /* Other types, layout and granularities for the same block, heads and dimensions. */
 struct box *box_add_converted(struct cache_case *c, const struct box *from);
 void box_fill(struct cache_case *c, const struct box *box);
-/* Both halves have elements (page, token, head, d), a latent cache has one. */
+/* Both halves have elements (page, token, head, d), an MLA cache has one. */
 uint32_t box_halves(const struct box *box);
 uint32_t box_dim(const struct box *box, uint32_t half);
 uint32_t box_dtype(const struct box *box, uint32_t half);

@@ -9,7 +9,7 @@
 
 #include "need.h"
 
-uint32_t case_first_fresh(const struct conform_case *the_case, uint32_t sequence)
+uint32_t case_first_new(const struct conform_case *the_case, uint32_t sequence)
 {
     const struct sequence *s = &the_case->sequences[sequence];
 
@@ -21,10 +21,10 @@ uint32_t case_first_fresh(const struct conform_case *the_case, uint32_t sequence
 int64_t case_slot(const struct conform_case *the_case, uint32_t sequence, uint32_t j)
 {
     const struct sequence *s = &the_case->sequences[sequence];
-    uint32_t block = the_case->problem.block, old = case_first_fresh(the_case, sequence);
+    uint32_t block = the_case->problem.block, old = case_first_new(the_case, sequence);
 
     if (the_case->problem.kv_source == ATTN_KV_CACHE_NEW && j >= old)
-        return (int64_t)s->fresh_slot + j - old;
+        return (int64_t)s->new_slot + j - old;
     if (the_case->problem.addressing == ATTN_DENSE || the_case->problem.kv_source == ATTN_KV_NEW)
         return (int64_t)s->first_slot + j;
     int32_t page = the_case->pages[s->first_page + j / block];
@@ -78,10 +78,10 @@ static void pick_dense(struct conform_case *c)
     }
 }
 
-static void pick_fresh(struct conform_case *c)
+static void pick_new(struct conform_case *c)
 {
     for (uint32_t n = 0; n < c->count; n++) {
-        c->sequences[n].fresh_slot = c->slot_count;
+        c->sequences[n].new_slot = c->slot_count;
         c->slot_count += c->sequences[n].q_len;
     }
 }
@@ -310,7 +310,7 @@ static void init(struct conform_case *c, const struct attn_problem *problem, uin
         case_set_lengths(c, lengths);
     } else {
         case_pick_lengths(c, &rng, effort, write);
-        case_spread(c, effort->products);
+        case_shard(c, effort->products);
     }
     pick_positions(c, &rng);
     if (problem->addressing == ATTN_DENSE || problem->kv_source == ATTN_KV_NEW)
@@ -318,7 +318,7 @@ static void init(struct conform_case *c, const struct attn_problem *problem, uin
     else
         pick_pages(c, &rng, lengths, write);
     if (problem->kv_source == ATTN_KV_CACHE_NEW)
-        pick_fresh(c);
+        pick_new(c);
     case_pick_mask(c);
     c->slots = need(calloc((size_t)c->slot_count + 1, 1));
     mark_slots(c, &rng);
@@ -332,7 +332,7 @@ static void init(struct conform_case *c, const struct attn_problem *problem, uin
         pick_injections(c, &rng);
         pick_shift(c, &rng);
     }
-    case_make_latent(c);
+    case_make_mla(c);
     case_pick_scales(c, write);
     pick_per_head(c);
 }

@@ -40,8 +40,8 @@ struct sequence {
     uint32_t all_keys;   /* those of other ranks included */
     uint32_t first_page; /* paged: its pages in conform_case.pages */
     uint32_t pages;
-    uint32_t first_slot;  /* dense, or from new rows alone: logical slot of key 0 */
-    uint32_t fresh_slot;  /* cache+new: logical slot of the first new key */
+    uint32_t first_slot;  /* dense, or from new keys alone: logical slot of key 0 */
+    uint32_t new_slot;    /* cache+new: logical slot of the first new key */
     uint32_t first_query; /* of its positions in conform_case.positions */
     uint8_t causal;       /* where each sequence has its own */
     bool masked;          /* where there are masks */
@@ -89,7 +89,7 @@ struct conform_case {
     uint32_t logical_pages;
     uint8_t *slots;
     uint32_t slot_count;
-    bool equal;         /* from new rows alone: as many keys as queries everywhere */
+    bool equal;         /* from new keys alone: as many keys as queries everywhere */
     int32_t *positions; /* of query tokens, NULL if they are not given */
     float softmax_scale;
     double amplitude; /* of q */
@@ -104,18 +104,18 @@ struct conform_case {
     bool mask_rows;
     bool infinite; /* one of them: what is not finite in the reference is not specified */
     struct case_scale scales[SCALED];
-    uint32_t cp_rank; /* keys spread over ranks */
+    uint32_t cp_rank; /* keys sharded over ranks */
     uint32_t cp_world;
     uint32_t cp_interleave;
     bool long_tail; /* contents are those of long.c */
 };
 
-/* shapes.c: latent caches, ranks, caches in pieces, on top of a generated problem. */
+/* shapes.c: MLA caches, ranks, caches in chunks, on top of a generated problem. */
 void shapes_generate(struct attn_problem *problem, uint64_t seed);
 bool shapes_covered(const struct attn_problem *problem, const char **out_key);
-void case_make_latent(struct conform_case *the_case);
+void case_make_mla(struct conform_case *the_case);
 /* ranks.c: the rank, and all keys of every sequence; `most_products` bounds the work of a run. */
-void case_spread(struct conform_case *the_case, double most_products);
+void case_shard(struct conform_case *the_case, double most_products);
 
 /* mask.c: which sequences have a mask, and by what it varies. */
 void case_pick_mask(struct conform_case *the_case);
@@ -134,7 +134,7 @@ struct scale_place {
 };
 
 /* Makes some problems of 8 bits. */
-void problem_pick_eight(struct attn_problem *problem, uint64_t seed);
+void problem_pick_8bit(struct attn_problem *problem, uint64_t seed);
 void case_pick_scales(struct conform_case *the_case, bool write);
 /* The value of a scale: an f32; 1 without one. */
 double case_scale_value(const struct conform_case *the_case, uint32_t what, const struct scale_place *place);
@@ -165,7 +165,7 @@ bool judge_codes(uint32_t dtype, const unsigned char *codes, const double *wante
                  double bound, bool lenient, uint32_t *out_column);
 
 /*
- * shapes.c. Of a latent cache the first columns, times `factor`: 0 in every query, so that loud values of
+ * shapes.c. Of an MLA cache the first columns, times `factor`: 0 in every query, so that loud values of
  * keys at edges leave the scores alone.
  */
 void case_make_loud(const struct conform_case *the_case, const struct scaled_vector *vector, double factor);
@@ -200,8 +200,8 @@ void case_init(struct conform_case *the_case, const struct attn_problem *problem
 void case_init_fixed(struct conform_case *the_case, const struct attn_problem *problem, uint64_t seed,
                      const struct fixed_lengths *lengths);
 void case_finish(struct conform_case *the_case);
-/* Number of the first key that is read from new rows; the number of keys if none is. */
-uint32_t case_first_fresh(const struct conform_case *the_case, uint32_t sequence);
+/* Number of the first key that is read from k_new; the number of keys if none is. */
+uint32_t case_first_new(const struct conform_case *the_case, uint32_t sequence);
 /* Logical slot of a key, -1 for a hole. */
 int64_t case_slot(const struct conform_case *the_case, uint32_t sequence, uint32_t j);
 

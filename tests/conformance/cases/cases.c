@@ -110,7 +110,7 @@ void problem_generate(struct attn_problem *problem, uint64_t seed)
     pick_extras(&rng, problem);
     pick_source(&rng, problem);
     pick_mask(&rng, problem);
-    problem_pick_eight(problem, seed);
+    problem_pick_8bit(problem, seed);
     shapes_generate(problem, seed);
 }
 

@@ -6,7 +6,7 @@
 
 uint8_t case_poison(const struct conform_case *c, uint32_t dtype)
 {
-    if (c->poison != 0xff || !oracle_is_eight(dtype))
+    if (c->poison != 0xff || !oracle_is_8bit(dtype))
         return c->poison;
     return dtype == ATTN_E4M3 || dtype == ATTN_E5M2 ? 0xff : 0x80; /* NaN, or the least int8 */
 }
@@ -28,7 +28,7 @@ void case_fill_vector(const struct conform_case *c, const struct scaled_vector *
 {
     unsigned char *to = vector->to;
 
-    if (!oracle_is_eight(vector->dtype)) {
+    if (!oracle_is_8bit(vector->dtype)) {
         fill_vector(vector->dtype, to, vector->count, key, factor, positive);
         return;
     }
@@ -43,7 +43,7 @@ bool case_put_nan(const struct scaled_vector *vector, uint32_t dim)
     unsigned char *to = vector->to;
     uint8_t code = (uint8_t)(dim * 37);
 
-    if (!oracle_is_eight(vector->dtype)) {
+    if (!oracle_is_8bit(vector->dtype)) {
         oracle_store(vector->dtype, (double)NAN, to + (size_t)dim * oracle_size(vector->dtype));
         return true;
     }

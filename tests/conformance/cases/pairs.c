@@ -234,17 +234,17 @@ uint64_t pair_bit(const char *name)
 static void fit_scale(uint32_t *dtype, uint32_t *scale, uint64_t dtype_bit, uint64_t scale_bit,
                       uint64_t pinned)
 {
-    bool eight = oracle_is_eight(*dtype), scaled = *scale != ATTN_SCALES_NONE;
+    bool is_8bit = oracle_is_8bit(*dtype), scaled = *scale != ATTN_SCALES_NONE;
 
-    if (eight == scaled)
+    if (is_8bit == scaled)
         return;
     if ((pinned & scale_bit) == 0)
-        *scale = eight ? ATTN_SCALES_TENSOR : ATTN_SCALES_NONE;
+        *scale = is_8bit ? ATTN_SCALES_TENSOR : ATTN_SCALES_NONE;
     else if ((pinned & dtype_bit) == 0)
         *dtype = scaled ? ATTN_E4M3 : ATTN_F16;
 }
 
-static void fit_latent(struct attn_problem *problem, uint64_t pinned)
+static void fit_mla(struct attn_problem *problem, uint64_t pinned)
 {
     uint32_t group = problem->heads / problem->kv_heads;
 
@@ -261,7 +261,7 @@ static void fit_latent(struct attn_problem *problem, uint64_t pinned)
 bool pairs_fit(struct attn_problem *problem, uint64_t pinned)
 {
     if (problem->mla != 0)
-        fit_latent(problem, pinned);
+        fit_mla(problem, pinned);
     fit_scale(&problem->q_dtype, &problem->q_scale, pair_bit("q"), pair_bit("q_scale"), pinned);
     fit_scale(&problem->k_dtype, &problem->k_scale, pair_bit("k"), pair_bit("k_scale"), pinned);
     if (problem->mla == 0)

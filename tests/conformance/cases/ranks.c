@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Keys that are spread over ranks: which rank a case is, and how many keys there are in all. */
+/* Keys that are sharded over ranks: which rank a case is, and how many keys there are in all. */
 #include "conform.h"
 
 #include "need.h"
@@ -30,7 +30,7 @@ static uint32_t pick_all(const struct conform_case *c, uint32_t kv_len, struct r
                                  : least + rng_below(rng, most - least + 1);
 }
 
-void case_spread(struct conform_case *c, double most_products)
+void case_shard(struct conform_case *c, double most_products)
 {
     static const uint32_t worlds[] = {1, 2, 2, 3, 4, 8};
     struct rng rng = {mix(c->seed, 30)};

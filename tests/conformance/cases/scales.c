@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static const uint32_t eights[] = {ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_INT8};
+static const uint32_t types8[] = {ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_INT8};
 
 /* ---------------------------------------------------------------- the problem */
 
@@ -13,10 +13,10 @@ static uint32_t pick_granularity(struct rng *rng, uint32_t dtype)
     static const uint32_t known[] = {ATTN_SCALES_UNIT, ATTN_SCALES_TENSOR,     ATTN_SCALES_TENSOR,
                                      ATTN_SCALES_HEAD, ATTN_SCALES_TOKEN_HEAD, ATTN_SCALES_TOKEN_HEAD};
 
-    return oracle_is_eight(dtype) ? rng_pick(rng, known) : (uint32_t)ATTN_SCALES_NONE;
+    return oracle_is_8bit(dtype) ? rng_pick(rng, known) : (uint32_t)ATTN_SCALES_NONE;
 }
 
-void problem_pick_eight(struct attn_problem *problem, uint64_t seed)
+void problem_pick_8bit(struct attn_problem *problem, uint64_t seed)
 {
     struct rng rng = {mix(seed, 60)};
     bool mixed = rng_chance(&rng, 40);
@@ -26,18 +26,18 @@ void problem_pick_eight(struct attn_problem *problem, uint64_t seed)
         return;
     /* What users have is an 8-bit cache behind 16-bit queries; beside it every mixture of types. */
     if (!mixed || rng_chance(&rng, 70))
-        problem->k_dtype = problem->v_dtype = rng_pick(&rng, eights);
+        problem->k_dtype = problem->v_dtype = rng_pick(&rng, types8);
     if (mixed) {
-        problem->v_dtype = rng_chance(&rng, 40) ? rng_pick(&rng, eights) : problem->v_dtype;
-        problem->q_dtype = rng_chance(&rng, 60) ? rng_pick(&rng, eights) : problem->q_dtype;
-        problem->out_dtype = rng_chance(&rng, 50) ? rng_pick(&rng, eights) : problem->out_dtype;
+        problem->v_dtype = rng_chance(&rng, 40) ? rng_pick(&rng, types8) : problem->v_dtype;
+        problem->q_dtype = rng_chance(&rng, 60) ? rng_pick(&rng, types8) : problem->q_dtype;
+        problem->out_dtype = rng_chance(&rng, 50) ? rng_pick(&rng, types8) : problem->out_dtype;
     }
     problem->q_scale = pick_granularity(&rng, problem->q_dtype);
     if (problem->q_scale != ATTN_SCALES_NONE && rng_chance(&rng, 25))
         problem->q_scale = ATTN_SCALES_KV_HEAD;
     problem->k_scale = pick_granularity(&rng, problem->k_dtype);
     problem->v_scale =
-        oracle_is_eight(problem->v_dtype) && problem->k_scale != ATTN_SCALES_NONE && rng_chance(&rng, 60)
+        oracle_is_8bit(problem->v_dtype) && problem->k_scale != ATTN_SCALES_NONE && rng_chance(&rng, 60)
             ? problem->k_scale
             : pick_granularity(&rng, problem->v_dtype);
     problem->out_scale = pick_granularity(&rng, problem->out_dtype);
@@ -97,16 +97,16 @@ static void pick_extent(struct case_scale *scale, struct rng *rng, bool paged, b
 static void pick_pair(struct conform_case *c, struct rng *rng, uint32_t what, uint32_t dtype, double reach)
 {
     bool paged = c->problem.addressing != ATTN_DENSE;
-    struct case_scale *cached = &c->scales[what], *fresh = &c->scales[what + SCALED_K_NEW - SCALED_K];
+    struct case_scale *cached = &c->scales[what], *new_scale = &c->scales[what + SCALED_K_NEW - SCALED_K];
 
     cached->granularity = what == SCALED_K ? c->problem.k_scale : c->problem.v_scale;
-    *fresh = *cached;
-    if (!oracle_is_eight(dtype))
+    *new_scale = *cached;
+    if (!oracle_is_8bit(dtype))
         return;
     pick_extent(cached, rng, paged, true);
-    pick_extent(fresh, rng, paged, false);
+    pick_extent(new_scale, rng, paged, false);
     for (int i = 0; i < 2; i++) {
-        struct case_scale *scale = i == 0 ? cached : fresh;
+        struct case_scale *scale = i == 0 ? cached : new_scale;
         bool one_column = (what == SCALED_K ? c->problem.head_dim : c->problem.head_dim_vo) <= 4;
         scale->edges = what == SCALED_V && is_per_slot(scale) && rng_chance(rng, 60);
         double most = scale->edges || what == SCALED_K ? reach : 32 * reach;
@@ -128,8 +128,8 @@ void case_pick_scales(struct conform_case *c, bool write)
     pick_extent(q, &rng, false, false);
     pick_extent(out, &rng, false, false);
     /* The shift of a code is no longer the same for every key, nor near a sink. */
-    if ((oracle_is_eight(problem->k_dtype) && problem->k_dtype != ATTN_INT8) ||
-        (oracle_is_eight(problem->q_dtype) && (problem->q_dtype != ATTN_INT8 || problem->sinks != 0)))
+    if ((oracle_is_8bit(problem->k_dtype) && problem->k_dtype != ATTN_INT8) ||
+        (oracle_is_8bit(problem->q_dtype) && (problem->q_dtype != ATTN_INT8 || problem->sinks != 0)))
         c->shift = 0;
     if (c->shift != 0)
         shift = fmax(shift, sqrt(fabs(c->shift) / (double)c->softmax_scale));
@@ -140,13 +140,13 @@ void case_pick_scales(struct conform_case *c, bool write)
         if (scale->granularity == ATTN_SCALES_TOKEN_HEAD)
             scale->outer = scale->token = scale->head = true;
     }
-    if (oracle_is_eight(problem->q_dtype)) {
+    if (oracle_is_8bit(problem->q_dtype)) {
         q->raw = c->shift == 0 && problem->head_dim > 4 && problem->q_scale != ATTN_SCALES_UNIT &&
                  rng_chance(&rng, 35);
         q->base = q->raw ? c->amplitude / rms_of_codes(problem->q_dtype)
                          : 1 / pick_unit(&rng, problem->q_dtype, 2 * fmax(shift, c->amplitude * 1.75));
     }
-    if (oracle_is_eight(problem->out_dtype)) {
+    if (oracle_is_8bit(problem->out_dtype)) {
         /* From results that are subnormal to results that are beyond the largest number. */
         out->base = 1 / pick_unit(&rng, problem->out_dtype, rng_chance(&rng, 25) ? 0.1 : 8);
     }
@@ -254,7 +254,7 @@ void step_place_scales(struct step *step)
     uint32_t q_heads = problem->q_scale == ATTN_SCALES_KV_HEAD ? problem->kv_heads : problem->heads;
     const uint64_t q_counts[3] = {step->seqs, step->batch.num_tokens + 2, q_heads};
     const uint64_t out_counts[3] = {step->seqs, 1, problem->heads};
-    const uint64_t new_counts[3] = {step->seqs, step->fresh_rows + 2, problem->kv_heads};
+    const uint64_t new_counts[3] = {step->seqs, step->new_rows + 2, problem->kv_heads};
 
     place(step, SCALED_Q, "q scales", q_counts);
     place(step, SCALED_OUT, "out scales", out_counts);

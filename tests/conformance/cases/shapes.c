@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Random problems of other shapes: latent caches, keys spread over ranks, caches in pieces. */
+/* Random problems of other shapes: MLA caches, keys sharded over ranks, caches in chunks. */
 #include "conform.h"
 
-static void make_latent(struct rng *rng, struct attn_problem *problem)
+static void make_mla(struct rng *rng, struct attn_problem *problem)
 {
     static const struct {
         uint32_t qk, vo;
@@ -17,7 +17,7 @@ static void make_latent(struct rng *rng, struct attn_problem *problem)
     problem->head_dim_vo = dims[which].vo;
     problem->v_dtype = problem->k_dtype;
     problem->v_scale = ATTN_SCALES_NONE;
-    if (rng_chance(rng, 15)) { /* the scale of both pieces of a query */
+    if (rng_chance(rng, 15)) { /* the scale of both parts of a query */
         problem->q_dtype = rng_chance(rng, 50) ? ATTN_E4M3 : ATTN_INT8;
         problem->q_scale = rng_chance(rng, 50) ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_HEAD;
     }
@@ -28,7 +28,7 @@ void shapes_generate(struct attn_problem *problem, uint64_t seed)
     struct rng rng = {mix(seed, 31)};
 
     if (rng_chance(&rng, 12))
-        make_latent(&rng, problem);
+        make_mla(&rng, problem);
     if (rng_chance(&rng, 15)) {
         uint32_t x = paged_x_elements(problem->k_dtype);
         problem->layout = ATTN_PAGED_X;
@@ -50,10 +50,10 @@ bool shapes_covered(const struct attn_problem *problem, const char **out_key)
 }
 
 /*
- * Values of a latent cache are keys: what is not finite in one is so in the other. Scores shifted by the last
+ * Values of an MLA cache are keys: what is not finite in one is so in the other. Scores shifted by the last
  * column would shift the values if it is one of them.
  */
-void case_make_latent(struct conform_case *c)
+void case_make_mla(struct conform_case *c)
 {
     uint32_t kept = 0;
 

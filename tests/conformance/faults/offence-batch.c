@@ -21,9 +21,9 @@ static uint32_t longest(const struct arguments *a)
 SPOIL(no_batch, a->batch_given = NULL)
 SPOIL(no_schedule, a->schedule_given = NULL)
 SPOIL(small_schedule, a->schedule.size--)
-SPOIL(odd_schedule, a->schedule.buffer.byte_offset++)
+SPOIL(unaligned_schedule, a->schedule.buffer.byte_offset++)
 SPOIL(many_seqs, a->batch.seqs = a->problem.max_seqs + 1)
-SPOIL(many_rows, a->batch.num_tokens = a->problem.max_rows + 1)
+SPOIL(many_tokens, a->batch.num_tokens = a->problem.max_rows + 1)
 SPOIL(long_queries, a->batch.max_q = a->problem.max_q + 1)
 SPOIL(long_keys, a->batch.max_kv = a->problem.max_kv + 1)
 SPOIL(unknown_bits, a->batch.given |= 0x80)
@@ -39,12 +39,12 @@ SPOIL(negative_len, a->kv_lens[0] = -1)
 SPOIL(least_len, a->kv_lens[0] = INT32_MIN)
 SPOIL(large_len, a->kv_lens[a->batch.seqs - 1] = (int32_t)a->batch.max_kv + 1)
 SPOIL(largest_len, a->kv_lens[0] = INT32_MAX)
-SPOIL(odd_offsets, a->batch.q_offsets.byte_offset++)
-SPOIL(odd_lens, a->batch.kv_lens.byte_offset++)
+SPOIL(unaligned_offsets, a->batch.q_offsets.byte_offset++)
+SPOIL(unaligned_lens, a->batch.kv_lens.byte_offset++)
 SPOIL(given_positions, a->batch.q_positions.data = a->q_offsets)
 SPOIL(given_causal, a->batch.seq_causal.data = a->q_offsets)
 SPOIL(no_table, a->batch.table.data = NULL; a->batch.table.byte_offset = 0)
-SPOIL(odd_table_stride, a->batch.table_stride += 2)
+SPOIL(unaligned_table_stride, a->batch.table_stride += 2)
 SPOIL(narrow_table, a->batch.table_width = 0)
 SPOIL(wrong_page, a->batch.pages = 1; a->table[longest(a) * a->batch.table_width] = 1)
 SPOIL(wildest_page, a->batch.pages = a->kv.pages; a->table[longest(a) * a->batch.table_width] = INT32_MAX)
@@ -55,15 +55,15 @@ SPOIL(negative_indptr, a->table[longest(a)] = -5)
 SPOIL(short_indptr, a->table[longest(a) + 1] = a->table[longest(a)])
 SPOIL(wrong_index, a->batch.pages = a->kv.pages; a->indices[a->table[longest(a)]] = a->kv.pages)
 SPOIL(wildest_index, a->batch.pages = a->kv.pages; a->indices[a->table[longest(a)]] = INT64_MAX)
-SPOIL(odd_indices, a->batch.csr_indices.byte_offset++)
+SPOIL(unaligned_indices, a->batch.csr_indices.byte_offset++)
 
 const struct offence batch_offences[] = {
     {"no batch", "batch", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, no_batch},
     {"no schedule", "schedule", CALL_PREPARE, BY_LIBRARY, SCHEDULE_PLAN, no_schedule},
     {"too small a schedule", "schedule", CALL_PREPARE, BY_LIBRARY, SCHEDULE_PLAN, small_schedule},
-    {"a misaligned schedule", "schedule", CALL_PREPARE, BY_PLUGIN, SCHEDULE_PLAN, odd_schedule},
+    {"an unaligned schedule", "schedule", CALL_PREPARE, BY_PLUGIN, SCHEDULE_PLAN, unaligned_schedule},
     {"too many sequences", "seqs", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, many_seqs},
-    {"too many rows", "num_tokens", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, many_rows},
+    {"too many query tokens", "num_tokens", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, many_tokens},
     {"too large a max_q", "max_q", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, long_queries},
     {"too large a max_kv", "max_kv", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, long_keys},
     {"unknown bits", "given", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM, unknown_bits},
@@ -72,20 +72,21 @@ const struct offence batch_offences[] = {
     {"offsets that begin late", "q_offsets", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, late_offsets},
     {"offsets that fall", "q_offsets", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, falling_offsets},
     {"negative offsets", "q_offsets", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, negative_offsets},
-    {"offsets that end beyond rows", "", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, other_end},
+    {"offsets that end beyond the query tokens", "", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, other_end},
     {"sequences longer than max_q", "", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, small_max_q},
     {"kv_lens of -1", "kv_lens", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, negative_len},
     {"kv_lens of -2^31", "kv_lens", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, least_len},
     {"kv_lens beyond max_kv", "kv_lens", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, large_len},
     {"kv_lens of 2^31 - 1", "kv_lens", CALL_PREPARE, BY_BOTH, ANY_PROBLEM, largest_len},
-    {"misaligned q_offsets", "q_offsets", CALL_PREPARE, BY_PLUGIN, ANY_PROBLEM, odd_offsets},
-    {"misaligned kv_lens", "kv_lens", CALL_PREPARE, BY_PLUGIN, ANY_PROBLEM, odd_lens},
+    {"unaligned q_offsets", "q_offsets", CALL_PREPARE, BY_PLUGIN, ANY_PROBLEM, unaligned_offsets},
+    {"unaligned kv_lens", "kv_lens", CALL_PREPARE, BY_PLUGIN, ANY_PROBLEM, unaligned_lens},
     {"positions that the problem has not", "q_positions", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM,
      given_positions},
     {"seq_causal that the problem has not", "seq_causal", CALL_PREPARE, BY_LIBRARY, ANY_PROBLEM,
      given_causal},
     {"no table", "table", CALL_PREPARE, BY_LIBRARY, TABLE_PROBLEM, no_table},
-    {"an odd table_stride", "table_stride", CALL_PREPARE, BY_LIBRARY, TABLE_PROBLEM, odd_table_stride},
+    {"an unaligned table_stride", "table_stride", CALL_PREPARE, BY_LIBRARY, TABLE_PROBLEM,
+     unaligned_table_stride},
     {"too narrow a table", "table", CALL_PREPARE, BY_BOTH, TABLE_PROBLEM, narrow_table},
     {"a page beyond the cache", "table", CALL_PREPARE, BY_BOTH, TABLE_PROBLEM, wrong_page},
     {"page 2^31 - 1", "table", CALL_PREPARE, BY_BOTH, TABLE_PROBLEM, wildest_page},
@@ -96,6 +97,6 @@ const struct offence batch_offences[] = {
     {"too few csr_indices", "csr_ind", CALL_PREPARE, BY_BOTH, CSR_PROBLEM, short_indptr},
     {"an index beyond the cache", "csr_indices", CALL_PREPARE, BY_BOTH, CSR_PROBLEM, wrong_index},
     {"index 2^63 - 1", "csr_indices", CALL_PREPARE, BY_BOTH, CSR_PROBLEM, wildest_index},
-    {"misaligned csr_indices", "csr_indices", CALL_PREPARE, BY_PLUGIN, CSR_PROBLEM, odd_indices},
+    {"unaligned csr_indices", "csr_indices", CALL_PREPARE, BY_PLUGIN, CSR_PROBLEM, unaligned_indices},
     {NULL, NULL, CALL_PREPARE, 0, 0, NULL},
 };

@@ -17,14 +17,14 @@ SPOIL(no_scratch, a->scratch_given = NULL)
 SPOIL(small_schedule, a->schedule.size--)
 SPOIL(small_scratch, a->scratch.scratch.size--)
 SPOIL(small_counters, a->scratch.counters.size--)
-SPOIL(odd_schedule, a->schedule.buffer.byte_offset++)
-SPOIL(odd_scratch, a->scratch.scratch.buffer.byte_offset++)
-SPOIL(odd_counters, a->scratch.counters.buffer.byte_offset++)
+SPOIL(unaligned_schedule, a->schedule.buffer.byte_offset++)
+SPOIL(unaligned_scratch, a->scratch.scratch.buffer.byte_offset++)
+SPOIL(unaligned_counters, a->scratch.counters.buffer.byte_offset++)
 SPOIL(rubbish_schedule, memset(a->schedule.buffer.data, 0xff, a->schedule.size))
 SPOIL(zero_schedule, memset(a->schedule.buffer.data, 0, a->schedule.size))
 SPOIL(old_schedule, a->batch.seqs--; a->batch.num_tokens = (uint32_t)a->q_offsets[a->batch.seqs])
 SPOIL(many_seqs, a->batch.seqs = a->problem.max_seqs + 1)
-SPOIL(many_rows, a->batch.num_tokens = a->problem.max_rows + 1)
+SPOIL(many_tokens, a->batch.num_tokens = a->problem.max_rows + 1)
 SPOIL(long_queries, a->batch.max_q = a->problem.max_q + 1)
 SPOIL(long_keys, a->batch.max_kv = a->problem.max_kv + 1)
 SPOIL(no_kv, a->without_kv = true)
@@ -41,22 +41,22 @@ SPOIL(other_v_type, a->kv.v_dtype = a->kv.v_dtype == ATTN_F16 ? ATTN_BF16 : ATTN
 SPOIL(other_layout, a->kv.layout = ATTN_PAGED_X; a->kv.head_dim = a->kv.head_dim_vo = 16)
 SPOIL(few_pages, a->kv.pages = 1)
 SPOIL(few_pages_handle, a->kv.pages = 1; a->with_handle = true)
-SPOIL(odd_kv, a->kv.k.byte_offset++)
-SPOIL(odd_kv_stride, a->kv.v_token_stride++)
+SPOIL(unaligned_kv, a->kv.k.byte_offset++)
+SPOIL(unaligned_kv_stride, a->kv.v_token_stride++)
 SPOIL(far_kv_stride, a->kv.k_page_stride = INT64_MAX / 2)
 SPOIL(zero_scale, a->tensors.softmax_scale = 0)
 SPOIL(nan_scale, a->tensors.softmax_scale = NAN)
 SPOIL(negative_scale, a->tensors.softmax_scale = -1)
 SPOIL(no_q, a->tensors.q.buffer.data = NULL; a->tensors.q.buffer.byte_offset = 0)
-SPOIL(odd_q, a->tensors.q.buffer.byte_offset++)
-SPOIL(odd_q_stride, a->tensors.q.token_stride++)
+SPOIL(unaligned_q, a->tensors.q.buffer.byte_offset++)
+SPOIL(unaligned_q_stride, a->tensors.q.token_stride++)
 SPOIL(far_q_stride, a->tensors.q.token_stride = INT64_MAX)
 SPOIL(no_out, a->tensors.out.buffer.data = NULL; a->tensors.out.buffer.byte_offset = 0)
-SPOIL(odd_out, a->tensors.out.buffer.byte_offset++)
+SPOIL(unaligned_out, a->tensors.out.buffer.byte_offset++)
 SPOIL(flat_out, a->tensors.out.token_stride = 0)
 SPOIL(far_out, a->tensors.out.head_stride = INT64_MAX - 7)
 SPOIL(no_lse, a->tensors.lse.buffer.data = NULL; a->tensors.lse.buffer.byte_offset = 0)
-SPOIL(odd_lse, a->tensors.lse.buffer.byte_offset++)
+SPOIL(unaligned_lse, a->tensors.lse.buffer.byte_offset++)
 SPOIL(given_sinks, a->tensors.sinks.data = a->q_offsets; a->tensors.sinks_dtype = ATTN_F32)
 SPOIL(given_slopes, a->tensors.alibi_slopes.data = a->q_offsets)
 SPOIL(given_mask, a->tensors.mask.data = a->q_offsets)
@@ -93,15 +93,15 @@ const struct offence run_offences[] = {
     {"too small a schedule", "schedule", CALL_RUN, BY_LIBRARY, SCHEDULE_PLAN, small_schedule},
     {"too small a scratch", "scratch", CALL_RUN, BY_LIBRARY, SCRATCH_PLAN, small_scratch},
     {"too few counters", "counters", CALL_RUN, BY_LIBRARY, COUNTERS_PLAN, small_counters},
-    {"a misaligned schedule", "schedule", CALL_RUN, BY_PLUGIN, SCHEDULE_PLAN, odd_schedule},
-    {"a misaligned scratch", "scratch", CALL_RUN, BY_PLUGIN, SCRATCH_PLAN, odd_scratch},
-    {"misaligned counters", "counters", CALL_RUN, BY_PLUGIN, COUNTERS_PLAN, odd_counters},
+    {"an unaligned schedule", "schedule", CALL_RUN, BY_PLUGIN, SCHEDULE_PLAN, unaligned_schedule},
+    {"an unaligned scratch", "scratch", CALL_RUN, BY_PLUGIN, SCRATCH_PLAN, unaligned_scratch},
+    {"unaligned counters", "counters", CALL_RUN, BY_PLUGIN, COUNTERS_PLAN, unaligned_counters},
     {"rubbish for a schedule", "schedule", CALL_RUN, BY_PLUGIN, SCHEDULE_PLAN, rubbish_schedule},
     {"zeros for a schedule", "schedule", CALL_RUN, BY_PLUGIN, SCHEDULE_PLAN, zero_schedule},
     {"the schedule of another batch", "schedule", CALL_RUN, BY_PLUGIN, SCHEDULE_PLAN, old_schedule},
     {"the schedule of another plan", "schedule", CALL_RUN, BY_PLUGIN, SCHEDULE_PLAN, foreign_schedule},
     {"too many sequences", "seqs", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, many_seqs},
-    {"too many rows", "num_tokens", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, many_rows},
+    {"too many query tokens", "num_tokens", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, many_tokens},
     {"too large a max_q", "max_q", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, long_queries},
     {"too large a max_kv", "max_kv", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, long_keys},
     {"no cache", "kv", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, no_kv},
@@ -118,22 +118,22 @@ const struct offence run_offences[] = {
     {"a cache with another layout", "", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, other_layout},
     {"a cache with too few pages", "", CALL_RUN, BY_PLUGIN, ANY_PROBLEM, few_pages},
     {"a handle with too few pages", "", CALL_RUN, BY_PLUGIN, ANY_PROBLEM, few_pages_handle},
-    {"a misaligned cache", "k", CALL_RUN, BY_PLUGIN, WIDE_PROBLEM, odd_kv},
-    {"a cache with odd strides", "v", CALL_RUN, BY_LIBRARY, WIDE_PROBLEM, odd_kv_stride},
+    {"an unaligned cache", "k", CALL_RUN, BY_PLUGIN, WIDE_PROBLEM, unaligned_kv},
+    {"a cache with unaligned strides", "v", CALL_RUN, BY_LIBRARY, WIDE_PROBLEM, unaligned_kv_stride},
     {"a cache beyond 64 bits", "k", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, far_kv_stride},
     {"softmax_scale 0", "softmax_scale", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, zero_scale},
     {"softmax_scale NaN", "softmax_scale", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, nan_scale},
     {"softmax_scale -1", "softmax_scale", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, negative_scale},
     {"no q", "q", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, no_q},
-    {"a misaligned q", "q", CALL_RUN, BY_PLUGIN, WIDE_PROBLEM, odd_q},
-    {"a q with an odd stride", "q", CALL_RUN, BY_LIBRARY, WIDE_PROBLEM, odd_q_stride},
+    {"an unaligned q", "q", CALL_RUN, BY_PLUGIN, WIDE_PROBLEM, unaligned_q},
+    {"a q with an unaligned stride", "q", CALL_RUN, BY_LIBRARY, WIDE_PROBLEM, unaligned_q_stride},
     {"a q beyond 64 bits", "q", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, far_q_stride},
     {"no out", "out", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, no_out},
-    {"a misaligned out", "out", CALL_RUN, BY_PLUGIN, WIDE_PROBLEM, odd_out},
+    {"an unaligned out", "out", CALL_RUN, BY_PLUGIN, WIDE_PROBLEM, unaligned_out},
     {"an out whose rows overlap", "out", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, flat_out},
     {"an out beyond 64 bits", "out", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, far_out},
     {"no lse", "lse", CALL_RUN, BY_LIBRARY, LSE_PROBLEM, no_lse},
-    {"a misaligned lse", "lse", CALL_RUN, BY_PLUGIN, LSE_PROBLEM, odd_lse},
+    {"an unaligned lse", "lse", CALL_RUN, BY_PLUGIN, LSE_PROBLEM, unaligned_lse},
     {"sinks that the problem has not", "sinks", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, given_sinks},
     {"slopes that the problem has not", "alibi_slopes", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, given_slopes},
     {"a mask that the problem has not", "mask", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, given_mask},

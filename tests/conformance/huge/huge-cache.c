@@ -82,17 +82,17 @@ static bool place_starts(struct huge_step *huge, const struct step *original, st
     return to->data != NULL;
 }
 
-/* Keys or values, vector by vector, or head by head where a page is in pieces. */
+/* Keys or values, vector by vector, or head by head where a page is in chunks. */
 static bool place_half(struct huge_step *huge, const struct step *original, bool values, struct rng *rng)
 {
     const struct attn_kv_desc *from = &original->kv;
     struct attn_kv_desc *to = &huge->step.kv;
-    bool pieces = from->layout == ATTN_PAGED_X, numbered = huge->page_gap > 1 || huge->token_first > 0;
+    bool chunks = from->layout == ATTN_PAGED_X, numbered = huge->page_gap > 1 || huge->token_first > 0;
     uint32_t element = oracle_size(values ? from->v_dtype : from->k_dtype);
-    uint64_t dim = values ? from->head_dim_vo : from->head_dim, tokens = pieces ? 1 : from->block;
-    struct grid grid = {.counts = {to->pages, pieces ? 1 : to->block, from->kv_heads}};
+    uint64_t dim = values ? from->head_dim_vo : from->head_dim, tokens = chunks ? 1 : from->block;
+    struct grid grid = {.counts = {to->pages, chunks ? 1 : to->block, from->kv_heads}};
 
-    grid.bytes = dim * element * (pieces ? from->block : 1);
+    grid.bytes = dim * element * (chunks ? from->block : 1);
     grid.unit = element > huge->step.layout.stride_multiple ? element : huge->step.layout.stride_multiple;
     if (numbered)
         grid_pack(&grid);
@@ -107,7 +107,7 @@ static bool place_half(struct huge_step *huge, const struct step *original, bool
                                  values ? &to->v_token_stride : &to->k_token_stride,
                                  values ? &to->v_head_stride : &to->k_head_stride};
     for (uint32_t i = 0; i < 3; i++)
-        *strides[i] = pieces && i == 1 ? *strides[i] : grid.strides[i];
+        *strides[i] = chunks && i == 1 ? *strides[i] : grid.strides[i];
     for (uint32_t page = 0; page < from->pages; page++) {
         for (uint32_t token = 0; token < tokens; token++) {
             for (uint32_t head = 0; head < from->kv_heads; head++) {
@@ -136,7 +136,7 @@ static void pick_numbers(struct huge_step *huge, const struct step *original, st
         return;
     if (original->problem.addressing == ATTN_DENSE) {
         most = most < INT32_MAX - 100000 ? most : INT32_MAX - 100000;
-        /* The pieces of paged-x lie as far apart as a page is long. */
+        /* The chunks of paged-x lie as far apart as a page is long. */
         if (original->batch.kv_offsets.data != NULL && kv->layout != ATTN_PAGED_X)
             huge->token_first = (int64_t)(most - rng_below(rng, 1000));
         huge->step.kv.block += (uint32_t)huge->token_first;

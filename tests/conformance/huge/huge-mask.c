@@ -15,7 +15,7 @@ static uint32_t element_of(const struct step *step)
 }
 
 /* Bytes of a row, or of all rows of a head where they are packed. */
-static uint64_t piece_bytes(const struct step *step, uint32_t n)
+static uint64_t part_bytes(const struct step *step, uint32_t n)
 {
     const struct sequence *s = &step->the_case->sequences[step->source[n]];
     uint64_t columns = columns_of(step, n), size = element_of(step);
@@ -44,7 +44,7 @@ static void copy_sequence(const struct step *from, const struct step *to, struct
                           int64_t start, uint64_t rows)
 {
     const unsigned char *source = oracle_address(&from->tensors.mask) + start_of(from, n);
-    uint64_t bytes = piece_bytes(from, n), lead = to->tensors.mask.byte_offset;
+    uint64_t bytes = part_bytes(from, n), lead = to->tensors.mask.byte_offset;
     uint64_t heads = from->tensors.mask_head_stride == 0 ? 1 : from->problem.heads;
 
     for (uint64_t head = 0; head < heads; head++) {
@@ -71,7 +71,7 @@ bool huge_place_mask(struct huge_step *huge, const struct step *original, struct
         if (!has_mask(original, n))
             continue;
         uint64_t rows = original->the_case->sequences[original->source[n]].q_len;
-        grid.bytes = piece_bytes(original, n) > grid.bytes ? piece_bytes(original, n) : grid.bytes;
+        grid.bytes = part_bytes(original, n) > grid.bytes ? part_bytes(original, n) : grid.bytes;
         grid.counts[2] = rows > grid.counts[2] ? rows : grid.counts[2];
     }
     grid.fixed[1] = from->mask_head_stride == 0;

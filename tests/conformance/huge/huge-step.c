@@ -48,21 +48,21 @@ static bool place_tensors(struct huge_step *huge, const struct step *original, s
 {
     const struct attn_problem *p = &original->problem;
     struct attn_tensors *t = &huge->step.tensors;
-    bool apart = t->q_rope.buffer.data != NULL, fresh = t->k_new.buffer.data != NULL;
+    bool apart = t->q_rope.buffer.data != NULL, has_new = t->k_new.buffer.data != NULL;
     uint32_t first = apart ? p->head_dim_vo : p->head_dim, q_size = oracle_size(p->q_dtype);
     const uint64_t q_counts[2] = {original->batch.num_tokens, p->heads};
-    const uint64_t new_counts[2] = {original->fresh_rows, p->kv_heads};
+    const uint64_t new_counts[2] = {original->new_rows, p->kv_heads};
     bool good =
         place_tensor(huge, &t->q, "q", q_counts, (uint64_t)first * q_size, q_size, false, rng) != NULL;
 
     if (good && apart)
         good = place_tensor(huge, &t->q_rope, "q_rope", q_counts, (uint64_t)(p->head_dim - first) * q_size,
                             q_size, false, rng) != NULL;
-    if (good && fresh)
+    if (good && has_new)
         good = place_tensor(huge, &t->k_new, "k_new", new_counts,
                             (uint64_t)p->head_dim * oracle_size(p->k_dtype), oracle_size(p->k_dtype), false,
                             rng) != NULL;
-    if (good && fresh && t->v_new.buffer.data != NULL)
+    if (good && has_new && t->v_new.buffer.data != NULL)
         good = place_tensor(huge, &t->v_new, "v_new", new_counts,
                             (uint64_t)p->head_dim_vo * oracle_size(p->v_dtype), oracle_size(p->v_dtype),
                             false, rng) != NULL;
@@ -129,12 +129,12 @@ static bool place_scales(struct huge_step *huge, const struct step *original, st
     uint64_t q_heads = p->q_scale == ATTN_SCALES_KV_HEAD ? p->kv_heads : p->heads;
     const uint64_t q[3] = {original->seqs, original->batch.num_tokens, q_heads};
     const uint64_t out[3] = {original->seqs, original->batch.num_tokens, p->heads};
-    const uint64_t fresh[3] = {original->seqs, original->fresh_rows, p->kv_heads};
+    const uint64_t new_counts[3] = {original->seqs, original->new_rows, p->kv_heads};
 
     return huge_place_scale(huge, &t->q_scale, q, false, rng) &&
            huge_place_scale(huge, &t->out_scale, out, false, rng) &&
-           huge_place_scale(huge, &t->k_new_scale, fresh, false, rng) &&
-           huge_place_scale(huge, &t->v_new_scale, fresh, false, rng);
+           huge_place_scale(huge, &t->k_new_scale, new_counts, false, rng) &&
+           huge_place_scale(huge, &t->v_new_scale, new_counts, false, rng);
 }
 
 bool huge_init(struct huge_step *huge, const struct step *original, uint64_t seed)

@@ -104,7 +104,7 @@ void reference_finish(struct reference *reference)
 
 /* ---------------------------------------------------------------- the outputs */
 
-struct verdict {
+struct result {
     double error; /* squares, summed over all judged rows */
     double size;
     double worst; /* rms of the worst row, relative */
@@ -125,8 +125,8 @@ static bool all_zero(const unsigned char *bytes, size_t size)
  * that are not finite in the reference may hold anything. Half of the type's least number is no error: a
  * weight can leave less than that, and rounds to zero.
  */
-static bool judge_row(struct verdict *verdict, const struct step *step, const double *out,
-                      const double *wanted, uint32_t *out_column)
+static bool judge_row(struct result *result, const struct step *step, const double *out, const double *wanted,
+                      uint32_t *out_column)
 {
     double error = 0, size = 0, least = oracle_half_step(step->problem.out_dtype, 0);
     bool lenient = step->the_case->infinite;
@@ -143,11 +143,11 @@ static bool judge_row(struct verdict *verdict, const struct step *step, const do
             error += (out[d] - wanted[d]) * (out[d] - wanted[d]);
         size += wanted[d] * wanted[d];
     }
-    verdict->error += error;
-    verdict->size += size;
+    result->error += error;
+    result->size += size;
     double relative = error == 0 ? 0 : sqrt(error / size);
-    if (relative > verdict->worst)
-        verdict->worst = relative;
+    if (relative > result->worst)
+        result->worst = relative;
     return true;
 }
 
@@ -180,8 +180,8 @@ static uint32_t sequence_of(const struct step *step, uint32_t row)
 }
 
 /* A row of codes has bounds of its own, element by element. */
-static bool judge_eight(const struct step *step, const struct reference *reference, uint32_t row,
-                        uint32_t head, const double *wanted, uint32_t *out_column)
+static bool judge_8bit(const struct step *step, const struct reference *reference, uint32_t row,
+                       uint32_t head, const double *wanted, uint32_t *out_column)
 {
     const struct attn_problem *problem = &step->problem;
     double scale =
@@ -194,7 +194,7 @@ static bool judge_eight(const struct step *step, const struct reference *referen
 }
 
 /* One (row, head). `vector` has room for a row. */
-static bool judge_pair(const struct step *step, const struct reference *reference, struct verdict *verdict,
+static bool judge_pair(const struct step *step, const struct reference *reference, struct result *result,
                        uint32_t row, uint32_t head, double *vector, char *why, size_t size)
 {
     const struct attn_problem *problem = &step->problem;
@@ -202,7 +202,7 @@ static bool judge_pair(const struct step *step, const struct reference *referenc
     uint32_t seen = reference->result.seen[pair], column = 0;
     const double *wanted = reference->result.out + pair * problem->head_dim_vo;
     const unsigned char *at = tensor_at(&step->tensors.out, row, head);
-    double before = verdict->worst;
+    double before = result->worst;
 
     oracle_load(problem->out_dtype, at, problem->head_dim_vo, vector);
     if (seen == ORACLE_SKIPPED) {
@@ -224,16 +224,16 @@ static bool judge_pair(const struct step *step, const struct reference *referenc
                  vector[problem->head_dim_vo - 1]);
         return false;
     }
-    bool eight = oracle_is_eight(problem->out_dtype);
-    if (eight ? !judge_eight(step, reference, row, head, wanted, &column)
-              : !judge_row(verdict, step, vector, wanted, &column)) {
+    bool is_8bit = oracle_is_8bit(problem->out_dtype);
+    if (is_8bit ? !judge_8bit(step, reference, row, head, wanted, &column)
+                : !judge_row(result, step, vector, wanted, &column)) {
         snprintf(why, size, "row %u head %u column %u: %g, wanted %g (%u keys visible)", row, head, column,
                  vector[column], wanted[column], seen);
         return false;
     }
-    if (verdict->worst > before) {
-        verdict->worst_row = row;
-        verdict->worst_head = head;
+    if (result->worst > before) {
+        result->worst_row = row;
+        result->worst_head = head;
     }
     return true;
 }
@@ -243,19 +243,19 @@ bool step_judge(const struct step *step, const struct reference *reference, char
     double *vector = need(calloc(step->problem.head_dim_vo, sizeof *vector));
     double bound = oracle_bound_out((enum oracle_class)step->numerics, step->problem.out_dtype,
                                     reference->result.largest);
-    struct verdict verdict = {0};
+    struct result result = {0};
     bool good = true;
 
     for (uint32_t row = 0; good && row < step->batch.num_tokens; row++)
         for (uint32_t head = 0; good && head < step->problem.heads; head++)
-            good = judge_pair(step, reference, &verdict, row, head, vector, why, size);
+            good = judge_pair(step, reference, &result, row, head, vector, why, size);
     free(vector);
-    double rms = verdict.size > 0 ? sqrt(verdict.error / verdict.size) : 0;
-    if (good && (!(rms <= bound) || !(verdict.worst <= 4 * bound))) {
+    double rms = result.size > 0 ? sqrt(result.error / result.size) : 0;
+    if (good && (!(rms <= bound) || !(result.worst <= 4 * bound))) {
         snprintf(
             why, size,
             "error %.3g of all rows, at most %.3g; %.3g of row %u head %u, at most %.3g; largest score %.3g",
-            rms, bound, verdict.worst, verdict.worst_row, verdict.worst_head, 4 * bound,
+            rms, bound, result.worst, result.worst_row, result.worst_head, 4 * bound,
             reference->result.largest);
         good = false;
     }

@@ -29,8 +29,8 @@ static void set_shift(const struct conform_case *c, const struct scaled_vector *
 
 /* Where the vectors of a key lie: in a cache, or in new rows. */
 struct key_place {
-    bool fresh;
-    uint32_t source; /* fresh: sequence of the case, and of the step */
+    bool is_new;
+    uint32_t source; /* is_new: sequence of the case, and of the step */
     uint32_t index;
     int64_t page;
     int64_t token;
@@ -48,7 +48,7 @@ static struct scaled_vector find_vector(struct step *step, int64_t slot, const s
                                    .count = values ? problem->head_dim_vo : problem->head_dim};
 
     vector.to = vector_room(values, vector.count);
-    if (at->fresh) {
+    if (at->is_new) {
         vector.what = values ? SCALED_V_NEW : SCALED_K_NEW;
         vector.scale = case_scale_value(c, vector.what, &place);
         step_put_scale(step, vector.what, at->index, at->token, head, vector.scale);
@@ -71,7 +71,7 @@ static void inject_nan(struct step *step, const struct scaled_vector *vector, co
     bool own = scale->granularity == ATTN_SCALES_TOKEN_HEAD && scale->outer && scale->token && scale->head;
 
     if (own && (dim % 2 == 0 || vector->dtype == ATTN_INT8))
-        step_put_scale(step, vector->what, at->fresh ? at->index : at->page, at->token, head, (double)NAN);
+        step_put_scale(step, vector->what, at->is_new ? at->index : at->page, at->token, head, (double)NAN);
     else
         case_put_nan(vector, dim);
 }
@@ -82,7 +82,7 @@ static void place_vector(const struct step *step, const struct scaled_vector *ve
 {
     const struct attn_tensor *tensor = values ? &step->tensors.v_new : &step->tensors.k_new;
 
-    if (at->fresh)
+    if (at->is_new)
         memcpy(tensor_at(tensor, (uint32_t)at->token, head), vector->to,
                (size_t)vector->count * oracle_size(vector->dtype));
     else if (values)
@@ -135,13 +135,13 @@ void step_fill_keys(struct step *step)
             continue;
         uint32_t source = (uint32_t)step->source[n];
         for (uint32_t j = 0; j < c->sequences[source].kv_len; j++) {
-            uint32_t old = case_first_fresh(c, source);
-            struct key_place place = {.fresh = j >= old, .source = source, .index = n};
+            uint32_t old = case_first_new(c, source);
+            struct key_place place = {.is_new = j >= old, .source = source, .index = n};
             int64_t slot = case_slot(c, source, j);
             if (slot < 0 || (c->slots[slot] & SLOT_SEEN) == 0)
                 continue;
-            if (place.fresh)
-                place.token = (int64_t)step->fresh_row[n] + j - old;
+            if (place.is_new)
+                place.token = (int64_t)step->new_row[n] + j - old;
             else
                 step_place(step, n, j, &place.page, &place.token);
             fill_slot(step, slot, &place);
@@ -149,8 +149,8 @@ void step_fill_keys(struct step *step)
     }
     struct guarded *const memories[] = {step->k_memory,
                                         step->v_memory,
-                                        step->k_fresh,
-                                        step->v_fresh,
+                                        step->k_new,
+                                        step->v_new,
                                         step->scales[SCALED_K],
                                         step->scales[SCALED_V],
                                         step->scales[SCALED_K_NEW],

@@ -113,7 +113,7 @@ static void place_csr(struct step *step, struct rng *rng)
 }
 
 /* Rows of k_new and v_new: those of the queries, or runs of their own, with or without gaps. */
-static void place_fresh(struct step *step, struct rng *rng)
+static void place_new(struct step *step, struct rng *rng)
 {
     const struct conform_case *c = step->the_case;
     int32_t offsets[STEP_SEQS + 1] = {0};
@@ -121,8 +121,8 @@ static void place_fresh(struct step *step, struct rng *rng)
     int32_t end = rng_chance(rng, 30) ? (int32_t)rng_below(rng, 5) : 0;
 
     for (uint32_t n = 0; n < step->seqs; n++)
-        step->fresh_row[n] = step->first_row[n];
-    step->fresh_rows = step->batch.num_tokens;
+        step->new_row[n] = step->first_row[n];
+    step->new_rows = step->batch.num_tokens;
     if (c->problem.kv_source == ATTN_KV_CACHE_NEW)
         return;
     if (c->equal && rng_chance(rng, 50)) {
@@ -132,12 +132,12 @@ static void place_fresh(struct step *step, struct rng *rng)
         for (uint32_t n = 0; n < step->seqs; n++) {
             const struct sequence *s = sequence_of(step, n);
             offsets[n] = end;
-            step->fresh_row[n] = (uint32_t)end;
+            step->new_row[n] = (uint32_t)end;
             end += s == NULL ? 0 : (int32_t)s->kv_len;
             end += lengths && rng_chance(rng, 40) ? (int32_t)rng_below(rng, 5) : 0;
         }
         offsets[step->seqs] = end;
-        step->fresh_rows = (uint32_t)end;
+        step->new_rows = (uint32_t)end;
         step->batch.kv_offsets = place_array(step, "kv_offsets", offsets, (size_t)step->seqs + 1, 4, rng);
         step->host.kv_offsets = (const int32_t *)oracle_address(&step->batch.kv_offsets);
     }
@@ -272,7 +272,7 @@ void step_place_batch(struct step *step, struct rng *rng)
     place_rules(step, rng);
     step_place_ranks(step, rng);
     if (step->problem.kv_source != ATTN_KV_CACHE)
-        place_fresh(step, rng);
+        place_new(step, rng);
     if (step->problem.kv_source == ATTN_KV_NEW)
         return;
     if (step->problem.addressing == ATTN_DENSE) {

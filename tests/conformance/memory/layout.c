@@ -42,7 +42,7 @@ static uint64_t cache_strides(const struct step *step, struct rng *rng, bool val
     return (uint64_t)stride_padded((uint64_t)*out_token * step->kv.block, 4, layout, rng);
 }
 
-/* Bytes up to the last element. In pieces all tokens of a head lie side by side. */
+/* Bytes up to the last element. In chunks all tokens of a head lie side by side. */
 static uint64_t extent(const struct attn_kv_desc *kv, int64_t page, int64_t token, int64_t head,
                        uint64_t inner)
 {
@@ -62,7 +62,7 @@ static void place_cache(struct step *step, struct rng *rng)
     uint8_t k_poison = case_poison(step->the_case, kv->k_dtype);
     uint8_t v_poison = case_poison(step->the_case, kv->v_dtype);
     bool heads_first = rng_chance(rng, 40), together = rng_chance(rng, 40);
-    bool latent = step->problem.mla != 0; /* no values */
+    bool mla = step->problem.mla != 0; /* no values */
     uint64_t k_inner = (uint64_t)kv->head_dim * k_size, v_inner = (uint64_t)kv->head_dim_vo * v_size;
 
     uint64_t k_page = cache_strides(step, rng, false, heads_first, &kv->k_token_stride, &kv->k_head_stride);
@@ -73,7 +73,7 @@ static void place_cache(struct step *step, struct rng *rng)
     kv->v_page_stride = (int64_t)(together ? k_page + v_page : v_page);
     uint64_t k_bytes = extent(kv, kv->k_page_stride, kv->k_token_stride, kv->k_head_stride, k_inner);
     uint64_t v_bytes = extent(kv, kv->v_page_stride, kv->v_token_stride, kv->v_head_stride, v_inner);
-    if (together && !latent) {
+    if (together && !mla) {
         step->k_memory =
             arena_add(&step->arena, "cache", v_bytes == 0 ? 0 : k_page + v_bytes, alignment, v_poison);
         for (uint32_t page = 0; page < kv->pages && v_bytes > 0; page++)
@@ -84,10 +84,10 @@ static void place_cache(struct step *step, struct rng *rng)
         return;
     }
     step->k_memory = arena_add(&step->arena, "key cache", k_bytes, alignment, k_poison);
-    if (!latent)
+    if (!mla)
         step->v_memory = arena_add(&step->arena, "value cache", v_bytes, alignment, v_poison);
     kv->k = buffer_at(step->k_memory->data, rng);
-    if (!latent)
+    if (!mla)
         kv->v = buffer_at(step->v_memory->data, rng);
 }
 
@@ -121,20 +121,20 @@ static void place_per_head(struct step *step, struct rng *rng)
 }
 
 /* Keys and values of a run that no cache holds. */
-static void place_fresh(struct step *step, struct rng *rng)
+static void place_new(struct step *step, struct rng *rng)
 {
     const struct attn_problem *problem = &step->problem;
-    uint32_t rows = step->fresh_rows + rng_below(rng, 3);
+    uint32_t rows = step->new_rows + rng_below(rng, 3);
     const uint32_t k_shape[3] = {rows, problem->kv_heads, problem->head_dim};
     const uint32_t v_shape[3] = {rows, problem->kv_heads, problem->head_dim_vo};
     const struct conform_case *c = step->the_case;
 
-    step->k_fresh =
+    step->k_new =
         tensor_init(&step->tensors.k_new, &step->arena, "k_new", k_shape, oracle_size(problem->k_dtype),
                     &step->layout, rng, case_poison(c, problem->k_dtype));
     if (problem->mla != 0)
         return;
-    step->v_fresh =
+    step->v_new =
         tensor_init(&step->tensors.v_new, &step->arena, "v_new", v_shape, oracle_size(problem->v_dtype),
                     &step->layout, rng, case_poison(c, problem->v_dtype));
 }
@@ -195,7 +195,7 @@ void step_init(struct step *step, const struct conform_case *the_case, const str
     if (attention) {
         ATTN_INIT(&step->tensors);
         if (step->problem.kv_source != ATTN_KV_CACHE)
-            place_fresh(step, &rng);
+            place_new(step, &rng);
         step_place_scales(step);
         step_fill_keys(step);
         place_tensors(step, &rng);

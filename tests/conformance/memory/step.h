@@ -78,8 +78,8 @@ struct step {
     struct arena arena;
     int32_t source[STEP_SEQS]; /* sequence of the case, -1 = padding */
     uint32_t first_row[STEP_SEQS];
-    uint32_t fresh_row[STEP_SEQS]; /* row of k_new and v_new of the first new key */
-    uint32_t fresh_rows;
+    uint32_t new_row[STEP_SEQS]; /* row of k_new and v_new of the first new key */
+    uint32_t new_rows;
     uint32_t seqs;
     uint32_t *physical;          /* page of a logical page */
     uint32_t spare;              /* a page that nobody uses */
@@ -92,10 +92,10 @@ struct step {
     uint32_t numerics; /* enum attn_numerics of the target that ran last, 0 before */
     struct guarded *k_memory;
     struct guarded *v_memory;
-    struct guarded *k_fresh; /* k_new and v_new, NULL without them */
-    struct guarded *v_fresh;
+    struct guarded *k_new; /* k_new and v_new, NULL without them */
+    struct guarded *v_new;
     struct guarded *q_memory;
-    struct guarded *rope_memory; /* NULL: queries lie in one piece */
+    struct guarded *rope_memory; /* NULL: queries lie in one tensor */
     struct guarded *out_memory;
     struct guarded *lse_memory;     /* NULL without lse */
     struct guarded *scales[SCALED]; /* NULL without values */
@@ -140,7 +140,7 @@ struct attn_buffer step_add_array(struct step *step, const char *name, const voi
 /* ranks.c: this rank, and all keys of the sequences of a step. */
 void step_place_ranks(struct step *step, struct rng *rng);
 
-/* ---------------------------------------------------------------- pieces.c: layouts in pieces */
+/* ---------------------------------------------------------------- elements.c: layouts in chunks */
 
 /* x: elements of a key that lie together in layout paged-x. */
 uint32_t paged_x_elements(uint32_t dtype);
@@ -158,9 +158,9 @@ void put_value(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint3
 void get_key(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head, unsigned char *to);
 void get_value(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head, unsigned char *to);
 void put_query(const struct step *step, uint32_t row, uint32_t head, const unsigned char *vector);
-/* q, in one piece or two. */
+/* q, in one tensor or two. */
 void step_place_queries(struct step *step, uint32_t rows, struct rng *rng);
-/* Strides of a cache in pieces; returns the bytes of a page. */
+/* Strides of a cache in chunks; returns the bytes of a page. */
 uint64_t paged_x_strides(const struct step *step, struct rng *rng, bool values, int64_t *out_token,
                          int64_t *out_head);
 

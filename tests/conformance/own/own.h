@@ -64,7 +64,7 @@ int own_init(struct own *own, const struct target *target, const char *problem, 
              const struct own *lender, char *why, size_t size);
 void own_finish(struct own *own);
 
-/* A random step of `seqs` sequences, padding included, and `rows` rows. */
+/* A random step of `seqs` sequences, padding included, and `rows` query tokens. */
 void own_step_init(const struct own *own, struct own_step *step, struct rng *rng, uint32_t seqs,
                    uint32_t rows);
 void own_step_finish(struct own_step *step);

@@ -8,7 +8,7 @@
 
 enum { GRAPHS = 3 };
 
-/* Sequences and rows of each graph. */
+/* Sequences and query tokens of each graph. */
 static const uint32_t seqs_of[GRAPHS] = {OWN_SEQS, 5, 1}, rows_of[GRAPHS] = {OWN_ROWS, 20, 1};
 
 /* One step: run alone, then by the graph of its size, and now and then captured anew before. */

@@ -126,14 +126,14 @@ uint32_t tap_number(void)
     return tap->count[STATE_PASSED] + tap->count[STATE_FAILED] + tap->count[STATE_SKIPPED];
 }
 
-static void print_line(const char *verdict, const char *directive, const char *why)
+static void print_line(const char *result, const char *directive, const char *why)
 {
     char title[TITLE_SIZE];
 
     if (tap->quiet)
         return;
     record_title(&tap->now, title, sizeof title);
-    fprintf(output_stream(), "%s %u - %s%s%s\n", verdict, tap_number(), title, directive, why);
+    fprintf(output_stream(), "%s %u - %s%s%s\n", result, tap_number(), title, directive, why);
 }
 
 /* What a plugin says may have several lines. */

@@ -36,7 +36,7 @@ static void set_types(const struct model *model, uint32_t c, bool cached, struct
     problem->v_dtype = cached && problem->mla == 0 ? desc->v_dtype : problem->k_dtype;
     if (!cached && problem->mla == 0)
         problem->v_dtype = new_dtype(model, c);
-    problem->k_scale = oracle_is_eight(problem->k_dtype) ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_NONE;
+    problem->k_scale = oracle_is_8bit(problem->k_dtype) ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_NONE;
     problem->v_scale = problem->k_scale;
     problem->kv_source = ATTN_KV_NEW;
     problem->layout = ATTN_STRIDED;

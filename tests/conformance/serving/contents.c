@@ -20,7 +20,7 @@ uint32_t new_dtype(const struct model *model, uint32_t c)
         return problem->k_dtype;
     if (model->def->classes[c].new_dtype != 0)
         return model->def->classes[c].new_dtype;
-    return oracle_is_eight(problem->q_dtype) ? (uint32_t)ATTN_BF16 : problem->q_dtype;
+    return oracle_is_8bit(problem->q_dtype) ? (uint32_t)ATTN_BF16 : problem->q_dtype;
 }
 
 static uint64_t content_key(const struct model *model, uint32_t c, const struct sequence_state *sequence,
@@ -70,7 +70,7 @@ double cached_vector(const struct model *model, uint32_t c, const struct sequenc
         return oracle_write_row8(dtype, row, dim, to);
     const double factor = fixed_scale(scale, head);
     for (uint32_t d = 0; d < dim; d++)
-        if (oracle_is_eight(dtype))
+        if (oracle_is_8bit(dtype))
             to[d] = oracle_write8(dtype, row[d], factor);
         else
             oracle_store(dtype, row[d], to + (size_t)d * oracle_size(dtype));

@@ -318,8 +318,8 @@ static void make_keys(struct call *call, struct model *model, uint32_t c, const 
     const bool latent = problem->mla != 0;
     call->k =
         make_pair(call, model, &call->tensors.k_new, &call->tensors.k_rope, k_shape, dtype,
-                  latent && !reads_new(model, c, step) ? problem->head_dim_vo : problem->head_dim, "k_new");
-    if (!latent)
+                  mla && !reads_new(model, c, step) ? problem->head_dim_vo : problem->head_dim, "k_new");
+    if (!mla)
         tensor_init(&call->tensors.v_new, &call->arena, "v_new", v_shape, oracle_size(dtype), &layout,
                     &model->rng, 0xff);
     if (oracle_is_eight(dtype)) {

@@ -69,7 +69,7 @@ int plugin_path_make(const char *file)
     return EXIT_NO;
 }
 
-/* The link, and the library's cache of verdicts. */
+/* The link, and the library's cache of probe results. */
 void plugin_path_remove(void)
 {
     DIR *dir = directory[0] != '\0' ? opendir(directory) : NULL;

@@ -32,8 +32,8 @@ static void fill_hard(uint32_t dtype, void *to, uint64_t key)
     struct rng rng = {key};
     double sign = rng_chance(&rng, 50) ? 1 : -1;
     double value = ldexp(1 + (double)rng_below(&rng, 1u << 24) * 0x1p-24, (int)rng_below(&rng, 50) - 30);
-    const double odd[] = {0,     (double)INFINITY, (double)NAN, 65504,  65519.99,
-                          65520, 0x1.fep127,       0x1.ffp127,  0x1p-25};
+    const double edge_values[] = {0,     (double)INFINITY, (double)NAN, 65504,  65519.99,
+                                  65520, 0x1.fep127,       0x1.ffp127,  0x1p-25};
     uint64_t bits = rng_next(&rng);
 
     switch (rng_below(&rng, 8)) {
@@ -53,7 +53,7 @@ static void fill_hard(uint32_t dtype, void *to, uint64_t key)
         value = ldexp(rng_below(&rng, 128) + 0.5, -133); /* of bf16 subnormals */
         break;
     case 5:
-        value = rng_pick(&rng, odd);
+        value = rng_pick(&rng, edge_values);
         break;
     default:
         break;
@@ -72,16 +72,16 @@ static struct row8 row_of(struct write_job *job, uint32_t what, uint32_t row, ui
 static void fill_source(struct write_job *job, uint32_t what, const struct attn_tensor *tensor,
                         uint32_t dtype, uint32_t dim, uint64_t salt)
 {
-    bool eight = oracle_is_eight(what == SCALED_K ? job->step.kv.k_dtype : job->step.kv.v_dtype);
+    bool is_8bit = oracle_is_8bit(what == SCALED_K ? job->step.kv.k_dtype : job->step.kv.v_dtype);
 
     for (uint32_t row = 0; row < job->args.num_tokens; row++) {
         for (uint32_t head = 0; head < job->step.problem.kv_heads; head++) {
             unsigned char *at = tensor_at(tensor, row, head);
-            if (eight) {
+            if (is_8bit) {
                 const struct row8 to = row_of(job, what, row, head);
                 write8_fill(&to, mix(job->contents[row], salt + head));
             }
-            for (uint32_t d = 0; !eight && d < dim; d++)
+            for (uint32_t d = 0; !is_8bit && d < dim; d++)
                 fill_hard(dtype, at + (size_t)d * oracle_size(dtype),
                           mix(mix(job->contents[row], salt + head), d));
         }
@@ -93,14 +93,14 @@ static uint32_t pick_source_type(struct rng *rng, uint32_t q_dtype, uint32_t to_
 {
     static const uint32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
 
-    if (!oracle_is_eight(to_dtype))
+    if (!oracle_is_8bit(to_dtype))
         return rng_pick(rng, types);
     if (granularity != ATTN_SCALES_TOKEN_HEAD && rng_chance(rng, 15))
         return to_dtype;
-    return !oracle_is_eight(q_dtype) && rng_chance(rng, 40) ? q_dtype : rng_pick(rng, types);
+    return !oracle_is_8bit(q_dtype) && rng_chance(rng, 40) ? q_dtype : rng_pick(rng, types);
 }
 
-/* Latent keys in two tensors, at random. */
+/* MLA keys in two tensors, at random. */
 static void split_keys(struct write_job *job, struct rng *rng)
 {
     const struct attn_kv_desc *kv = &job->step.kv;
@@ -243,7 +243,7 @@ static bool check_vector(struct write_job *job, uint32_t what, uint32_t row, uin
     uint32_t dtype = keys ? kv->k_dtype : kv->v_dtype, dim = keys ? kv->head_dim : kv->head_dim_vo, d = 0;
     uint32_t element = oracle_size(dtype);
     unsigned char *at = vector_room(0, dim);
-    const struct row8 eight = row_of(job, what, row, head);
+    const struct row8 row8 = row_of(job, what, row, head);
     char detail[160] = "";
     bool good;
 
@@ -253,18 +253,18 @@ static bool check_vector(struct write_job *job, uint32_t what, uint32_t row, uin
                             keys ? key_element(kv, place->page, place->token, head, d)
                                  : value_element(kv, place->page, place->token, head, d),
                             element);
-        if (eight.own)
-            pattern_restore(job->step.scales[what], eight.stored_scale, sizeof(float));
+        if (row8.own)
+            pattern_restore(job->step.scales[what], row8.stored_scale, sizeof(float));
         return true;
     }
     if (keys)
         get_key(kv, place->page, place->token, head, at);
     else
         get_value(kv, place->page, place->token, head, at);
-    if (oracle_is_eight(dtype)) {
-        good = write8_check(&eight, at, job->exact, detail, sizeof detail);
+    if (oracle_is_8bit(dtype)) {
+        good = write8_check(&row8, at, job->exact, detail, sizeof detail);
     } else {
-        good = is_stored(eight.from_dtype, eight.from, dtype, at, dim, &d);
+        good = is_stored(row8.from_dtype, row8.from, dtype, at, dim, &d);
         snprintf(detail, sizeof detail, "dim %u is not what it should be", d);
     }
     if (!good)
@@ -299,7 +299,7 @@ static bool check_places(struct write_job *job, char *why, size_t size)
 /* A cache's own type; or 8 bits out of what queries are. */
 static bool is_common(const struct write_job *job, uint32_t from, uint32_t to)
 {
-    return from == to || (oracle_is_eight(to) && from == job->step.problem.q_dtype);
+    return from == to || (oracle_is_8bit(to) && from == job->step.problem.q_dtype);
 }
 
 /* A cache that is served can be written from its own types; conversions and other caches may be refused. */

@@ -53,11 +53,12 @@ static double pick_middle(struct rng *rng, uint32_t dtype)
 static double pick_quotient(struct rng *rng, uint32_t dtype)
 {
     double least = oracle_decode8(dtype, 1), most = oracle_most8(dtype);
-    const double odd[] = {0, least / 2, least * 0.4999, least * 0.5001, least, most, most * 0x1.fffffep-1};
+    const double edge_values[] = {0,     least / 2, least * 0.4999,      least * 0.5001,
+                                  least, most,      most * 0x1.fffffep-1};
 
     switch (rng_below(rng, 5)) {
     case 0:
-        return rng_pick(rng, odd);
+        return rng_pick(rng, edge_values);
     case 1:
         return most * (double)rng_below(rng, 1 << 24) * 0x1p-24;
     case 2:
@@ -77,12 +78,13 @@ static void fill_fixed(const struct row8 *row, uint64_t key)
 {
     struct rng rng = {key};
     double most = oracle_most8(row->to_dtype) * row->scale;
-    const double odd[] = {(double)INFINITY, (double)NAN, most * 1.001, most * 1.04, most * 1.2, most * 30};
+    const double edge_values[] = {(double)INFINITY, (double)NAN, most * 1.001,
+                                  most * 1.04,      most * 1.2,  most * 30};
     uint32_t size = oracle_size(row->from_dtype);
 
     for (uint32_t d = 0; d < row->dim; d++) {
-        double value =
-            rng_chance(&rng, 12) ? rng_pick(&rng, odd) : pick_quotient(&rng, row->to_dtype) * row->scale;
+        double value = rng_chance(&rng, 12) ? rng_pick(&rng, edge_values)
+                                            : pick_quotient(&rng, row->to_dtype) * row->scale;
         oracle_store(row->from_dtype, with_sign(&rng, value), row->from + (size_t)d * size);
     }
 }
@@ -91,11 +93,12 @@ static void fill_fixed(const struct row8 *row, uint64_t key)
 static double pick_largest(const struct row8 *row, struct rng *rng)
 {
     double most = oracle_most8(row->to_dtype), edge = ldexp(most, -126);
-    const double odd[] = {0, edge, edge * (1 - 0x1p-20), edge * (1 + 0x1p-20), edge / 64, 0x1p-149, 65504};
+    const double edge_values[] = {0,        edge, edge * (1 - 0x1p-20), edge * (1 + 0x1p-20), edge / 64,
+                                  0x1p-149, 65504};
     uint32_t kind = rng_below(rng, 100);
 
     if (kind < 15)
-        return rng_pick(rng, odd);
+        return rng_pick(rng, edge_values);
     if (kind < 22)
         return row->from_dtype == ATTN_F16 ? 65504 : 0x1.fep127;
     if (kind < 35)

@@ -8,7 +8,7 @@
 static const uint32_t types[] = {ATTN_E4M3, ATTN_E5M2, ATTN_E4M3FNUZ, ATTN_E5M2FNUZ, ATTN_INT8};
 enum { TYPES = sizeof types / sizeof types[0] };
 
-Test(eight, known_codes)
+Test(code8, known_codes)
 {
     const struct {
         uint32_t dtype;
@@ -33,7 +33,7 @@ Test(eight, known_codes)
     cr_expect_eq(oracle_decode8(ATTN_E5M2, 0xfc), -(double)INFINITY);
 }
 
-Test(eight, nan_codes)
+Test(code8, nan_codes)
 {
     for (int t = 0; t < TYPES; t++) {
         for (int code = 0; code < 256; code++) {
@@ -52,7 +52,7 @@ Test(eight, nan_codes)
         cr_expect_eq(oracle_encode8(types[t], (double)NAN), written[t]);
 }
 
-Test(eight, too_large_and_zero)
+Test(code8, too_large_and_zero)
 {
     const uint8_t most[] = {0x7e, 0x7b, 0x7f, 0x7f, 0x7f}, least[] = {0xfe, 0xfb, 0xff, 0xff, 0x81};
     const uint8_t minus_zero[] = {0x80, 0x80, 0, 0, 0};
@@ -72,7 +72,7 @@ Test(eight, too_large_and_zero)
 
 /* Every code comes back; what lies between two neighbours goes to the nearer one, the middle to the even one.
  */
-Test(eight, rounding)
+Test(code8, rounding)
 {
     for (int t = 0; t < TYPES; t++) {
         bool whole = types[t] == ATTN_INT8;
@@ -99,7 +99,7 @@ Test(eight, rounding)
     }
 }
 
-Test(eight, writing_divides_in_f32)
+Test(code8, writing_divides_in_f32)
 {
     cr_expect_eq(oracle_write8(ATTN_INT8, 10, 4), 2); /* 2.5 to even */
     cr_expect_eq(oracle_write8(ATTN_INT8, 14, 4), 4); /* 3.5 */
@@ -120,7 +120,7 @@ Test(eight, writing_divides_in_f32)
     cr_expect(!oracle_accepts8(ATTN_E4M3, 0, 1, 0x80));
 }
 
-Test(eight, scales_of_a_row)
+Test(code8, scales_of_a_row)
 {
     const double rows[][3] = {
         {1, -254, 3}, {0, 0, 0}, {1, (double)NAN, 2}, {1, -(double)INFINITY, 2}, {1e-40, 0, 0}};

@@ -26,7 +26,7 @@ static const struct format *format_of(uint32_t dtype)
     return NULL; /* int8 */
 }
 
-bool oracle_is_eight(uint32_t dtype)
+bool oracle_is_8bit(uint32_t dtype)
 {
     return dtype == ATTN_INT8 || format_of(dtype) != NULL;
 }

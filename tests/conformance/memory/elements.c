@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Where single elements lie: caches in either layout, latent caches without values, queries in two pieces. */
+/* Where single elements lie: caches in either layout, MLA caches without values, queries in two tensors. */
 #include "conform.h"
 
 #include "need.h"
 
-enum { PIECE_BYTES = 16 };
+enum { CHUNK_BYTES = 16 };
 
 uint32_t paged_x_elements(uint32_t dtype)
 {
-    return PIECE_BYTES / oracle_size(dtype);
+    return CHUNK_BYTES / oracle_size(dtype);
 }
 
 unsigned char *vector_room(uint32_t which, uint32_t count)
@@ -26,7 +26,7 @@ unsigned char *vector_room(uint32_t which, uint32_t count)
 unsigned char *key_element(const struct attn_kv_desc *kv, int64_t page, int64_t token, uint32_t head,
                            uint32_t d)
 {
-    uint32_t size = oracle_size(kv->k_dtype), x = PIECE_BYTES / size;
+    uint32_t size = oracle_size(kv->k_dtype), x = CHUNK_BYTES / size;
 
     if (kv->layout != ATTN_PAGED_X)
         return key_at(kv, page, token, head) + (size_t)d * size;
@@ -115,8 +115,8 @@ void step_place_queries(struct step *step, uint32_t rows, struct rng *rng)
     }
 }
 
-/* Strides of keys or values whose vectors lie in pieces; returns the bytes of a page. Tokens have none. */
-static uint64_t piece_strides(const struct step *step, struct rng *rng, uint32_t element, uint32_t dim,
+/* Strides of keys or values whose vectors lie in chunks; returns the bytes of a page. Tokens have none. */
+static uint64_t chunk_strides(const struct step *step, struct rng *rng, uint32_t element, uint32_t dim,
                               int64_t *out_token, int64_t *out_head)
 {
     uint64_t unit = element > step->layout.stride_multiple ? element : step->layout.stride_multiple;
@@ -134,6 +134,6 @@ uint64_t paged_x_strides(const struct step *step, struct rng *rng, bool values, 
     const struct attn_kv_desc *kv = &step->kv;
 
     if (values)
-        return piece_strides(step, rng, oracle_size(kv->v_dtype), kv->head_dim_vo, out_token, out_head);
-    return piece_strides(step, rng, oracle_size(kv->k_dtype), kv->head_dim, out_token, out_head);
+        return chunk_strides(step, rng, oracle_size(kv->v_dtype), kv->head_dim_vo, out_token, out_head);
+    return chunk_strides(step, rng, oracle_size(kv->k_dtype), kv->head_dim, out_token, out_head);
 }
