@@ -68,7 +68,7 @@ static void fill_history(const struct model *model, uint32_t c, const struct ste
                 new_vector(model, c, entry->sequence, j, head, false, k);
                 if (problem->mla == 0)
                     new_vector(model, c, entry->sequence, j, head, true, v);
-                if (oracle_is_eight(problem->k_dtype)) {
+                if (oracle_is_8bit(problem->k_dtype)) {
                     const struct attn_kv_desc *desc = &model->caches[c].desc;
                     k_scale = oracle_scale(&desc->k_scale, desc->k_scale.granularity, 0, 0, head);
                     v_scale = oracle_scale(&desc->v_scale, desc->v_scale.granularity, 0, 0, head);

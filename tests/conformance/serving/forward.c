@@ -315,14 +315,14 @@ static void make_keys(struct call *call, struct model *model, uint32_t c, const 
     rows += is_cross(model, c) ? 0 : step->pad;
     const uint32_t k_shape[3] = {rows, problem->kv_heads, problem->head_dim};
     const uint32_t v_shape[3] = {rows, problem->kv_heads, problem->head_dim_vo};
-    const bool latent = problem->mla != 0;
+    const bool mla = problem->mla != 0;
     call->k =
         make_pair(call, model, &call->tensors.k_new, &call->tensors.k_rope, k_shape, dtype,
                   mla && !reads_new(model, c, step) ? problem->head_dim_vo : problem->head_dim, "k_new");
     if (!mla)
         tensor_init(&call->tensors.v_new, &call->arena, "v_new", v_shape, oracle_size(dtype), &layout,
                     &model->rng, 0xff);
-    if (oracle_is_eight(dtype)) {
+    if (oracle_is_8bit(dtype)) {
         call->tensors.k_new_scale = model->caches[c].desc.k_scale;
         call->tensors.v_new_scale = model->caches[c].desc.v_scale;
     }

@@ -129,7 +129,7 @@ static bool make_cache(struct model *model, uint32_t c)
     if (dtype != 0) { /* written, never read */
         problem.kv_source = ATTN_KV_CACHE;
         problem.k_dtype = problem.v_dtype = dtype;
-        problem.k_scale = problem.v_scale = oracle_is_eight(dtype) ? ATTN_SCALES_TENSOR : ATTN_SCALES_NONE;
+        problem.k_scale = problem.v_scale = oracle_is_8bit(dtype) ? ATTN_SCALES_TENSOR : ATTN_SCALES_NONE;
         if (model->flavour == ATTN_ROCM_FLASH)
             problem.layout = ATTN_PAGED_X;
     }
