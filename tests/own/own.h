@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of this plugin share: the tables of its parts, and the metadata that its builder makes. */
+#ifndef OWN_H
+#define OWN_H
+
+#include <attn/plugin-util.h>
+#include <stdarg.h>
+
+#define OWN_DEVICE (ATTN_DEVICE_OTHER + 7)
+
+extern const struct attn_plan_table own_plan;
+extern const struct attn_kv_table own_kv;
+extern const struct attn_memory_table own_memory;
+extern const struct attn_builder_table own_builder;
+extern const struct attn_state_table own_state;
+extern const struct attn_layer_table own_layer;
+int32_t own_query(struct attn_instance *instance, const struct attn_device *device,
+                  const struct attn_problem *p, struct attn_query *out);
+int32_t own_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *count);
+
+/* begin metadata */
+/* One sequence of a step, with all that a kernel has to know: a batch of its own. */
+struct own_record {
+    int32_t starts[2]; /* 0, and its new tokens */
+    int32_t len;       /* keys, those of the new tokens included */
+    uint32_t first;    /* its first row among the step's tokens */
+    int32_t *blocks;   /* [width] */
+};
+
+struct attn_metadata_impl {
+    uint64_t step; /* counts the builds of its builder; 0: of a capture */
+    uint32_t graph;
+    uint32_t count;
+    uint32_t prompts;
+    uint32_t prompt_tokens;
+    uint32_t tokens;
+    uint32_t width;
+    struct own_record *records;
+    int64_t *slots;  /* [tokens] */
+    int32_t *blocks; /* rows of a block table */
+};
+/* end metadata */
+
+int32_t own_metadata_init(struct attn_metadata_impl *metadata, uint32_t seqs, uint32_t tokens, uint32_t width,
+                          struct attn_error *err);
+void own_metadata_finish(struct attn_metadata_impl *metadata);
+/* Adds sequences without keys, whose token is stored nowhere, behind the others. */
+void own_metadata_pad(struct attn_metadata_impl *metadata, uint32_t pad);
+/* The builder's `get`. */
+int32_t own_metadata_get(const struct attn_metadata_impl *metadata, uint32_t field, uint32_t index,
+                         struct attn_view *out, struct attn_error *err);
+
+/* Fills err with "field: text" and returns status. */
+__attribute__((format(printf, 4, 5))) static inline int32_t
+own_fail(struct attn_error *err, int32_t status, const char *field, const char *format, ...)
+{
+    char text[300];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    return attn_util_fail(err, status, field, text);
+}
+
+#endif

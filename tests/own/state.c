@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* State and layers of own/mystyle: a plan for each layer class, and captured steps of 1, 3, 9, 27, ...
+ * sequences. */
+#include <math.h>
+
+#include "own.h"
+
+enum { SIZES = 20 }; /* powers of three that 31 bits hold */
+
+/* Plans, which a state shares with its clones, and those clones that live. */
+struct model {
+    struct attn_serving_host host;
+    uint32_t refs, count, width;
+    uint32_t capture_len; /* most keys of a captured sequence */
+    struct attn_problem *problems;
+    struct attn_plan **plans;
+    struct attn_state_impl *clones[SIZES]; /* by exponent */
+};
+
+struct attn_state_impl {
+    struct model *model;
+    const struct attn_metadata_impl *begun; /* given to begin_forward; NULL: no step */
+    const struct attn_metadata_impl *step;  /* that layers read: the same, or a clone's */
+    uint64_t number;                        /* of the step */
+    uint32_t size;                          /* of a clone: its sequences */
+    uint32_t max_batch;                     /* while a capture goes on */
+    struct attn_metadata_impl *capture;     /* of a clone; else what the next one is made of */
+};
+
+/* ---------------------------------------------------------------- create and destroy */
+
+static void drop_capture(struct attn_state_impl *state)
+{
+    if (state->capture != NULL)
+        own_metadata_finish(state->capture);
+    free(state->capture);
+    state->capture = NULL;
+}
+
+static void destroy(struct attn_state_impl *state)
+{
+    struct model *model = state->model;
+
+    for (int i = 0; i < SIZES; i++)
+        model->clones[i] = model->clones[i] == state ? NULL : model->clones[i];
+    for (uint32_t i = 0; i < model->count && model->refs == 1; i++)
+        model->host.plan_destroy(model->plans[i]);
+    if (--model->refs == 0) {
+        free(model->problems);
+        free(model->plans);
+        free(model);
+    }
+    drop_capture(state);
+    free(state);
+}
+
+static int32_t add_class(struct model *model, const struct attn_layer_class *class, uint32_t block,
+                         struct attn_error *err)
+{
+    const struct attn_serving_host *host = &model->host;
+    struct attn_problem *problem = &model->problems[model->count];
+
+    if (class->problem == NULL || class->group > 0)
+        return own_fail(err, ATTN_E_INVALID, class->problem == NULL ? "problem" : "group",
+                        "a problem, and group 0, are accepted; the group is %u", class->group);
+    int32_t status = host->problem_resolve(host->backend, class->problem, problem, err);
+    if (status != ATTN_OK)
+        return status;
+    if (problem->block != block || (class->new_dtype != 0 && class->new_dtype != ATTN_F32))
+        return own_fail(err, ATTN_E_INVALID, problem->block != block ? "block" : "new_dtype",
+                        "block is %u and new_dtype 0x%x; %u, the group's, and f32 are accepted",
+                        problem->block, class->new_dtype, block);
+    status = host->plan_create(host->backend, problem, &model->plans[model->count], err);
+    model->count += status == ATTN_OK;
+    model->capture_len = problem->max_kv < model->capture_len ? problem->max_kv : model->capture_len;
+    return status;
+}
+
+static struct attn_state_impl *new_state(const struct attn_serving_host *host, uint32_t count)
+{
+    struct attn_state_impl *state = calloc(1, sizeof *state);
+    struct model *model = calloc(1, sizeof *model);
+
+    if (state == NULL || model == NULL) {
+        free(state);
+        free(model);
+        return NULL;
+    }
+    state->model = model;
+    model->host = *host;
+    model->refs = 1;
+    model->problems = calloc(count, sizeof *model->problems);
+    model->plans = calloc(count, sizeof(struct attn_plan *));
+    if (model->problems != NULL && model->plans != NULL)
+        return state;
+    destroy(state);
+    return NULL;
+}
+
+static int32_t create(const struct attn_serving_host *host, const struct attn_layer_class *classes,
+                      uint32_t count, const struct attn_state_params *params, struct attn_state_impl **out,
+                      struct attn_error *err)
+{
+    const struct attn_builder_group *group = params->group;
+    int32_t status = ATTN_OK;
+
+    if (params->flavour != 0 || params->groups > 1 || params->cross != NULL)
+        return own_fail(err, ATTN_E_UNSUPPORTED, params->flavour != 0 ? "flavour" : "groups",
+                        "one cache group of a decoder, with flavour 0, is served");
+    if (group == NULL)
+        return own_fail(err, ATTN_E_INVALID, "group", "it is NULL; the builder's is accepted");
+    struct attn_state_impl *state = new_state(host, count);
+    if (state == NULL)
+        return own_fail(err, ATTN_E_MEMORY, "classes", "no memory for %u", count);
+    const uint64_t most = params->max_capture_len > 0 ? params->max_capture_len : INT32_MAX;
+    state->model->width = group->graph_blocks > 0 ? group->graph_blocks : group->max_blocks;
+    const uint64_t room = (uint64_t)state->model->width * group->block;
+    state->model->capture_len = (uint32_t)(room < most ? room : most);
+    for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
+        status = add_class(state->model, &classes[i], group->block, err);
+    if (status != ATTN_OK)
+        destroy(state);
+    else
+        *out = state;
+    return status;
+}
+
+/* ---------------------------------------------------------------- captured sizes */
+
+/* SIZES if it is no power of three. */
+static uint32_t exponent(uint32_t size)
+{
+    uint32_t i = 0;
+
+    for (uint64_t power = 1; i < SIZES && power != size; power *= 3)
+        i++;
+    return i;
+}
+
+static int32_t begin_capture(struct attn_state_impl *state, uint32_t max_batch, void *stream,
+                             struct attn_error *err)
+{
+    (void)stream;
+    if (state->size > 0 || state->max_batch > 0)
+        return own_fail(err, ATTN_E_STATE, "state", "it is a clone, or a capture was begun; end that first");
+    state->max_batch = max_batch;
+    return ATTN_OK;
+}
+
+static int32_t end_capture(struct attn_state_impl *state, struct attn_error *err)
+{
+    (void)err;
+    if (state->size == 0)
+        drop_capture(state);
+    state->max_batch = 0;
+    return ATTN_OK;
+}
+
+static int32_t get_capture_metadata(struct attn_state_impl *state, const struct attn_state_capture_args *args,
+                                    void *stream, struct attn_metadata_impl **out, struct attn_error *err)
+{
+    (void)stream;
+    if (args->batch == 0 || args->batch > state->max_batch)
+        return own_fail(err, ATTN_E_INVALID, "batch", "it is %u; 1 to %u are accepted", args->batch,
+                        state->max_batch);
+    if (exponent(args->batch) == SIZES || args->encoder_decoder == 1)
+        return own_fail(err, ATTN_E_UNSUPPORTED, "batch",
+                        "it is %u; 1, 3, 9 and so on, of decoders, are captured", args->batch);
+    struct attn_metadata_impl *capture = calloc(1, sizeof *capture);
+    if (capture == NULL)
+        return own_fail(err, ATTN_E_MEMORY, "batch", "out of memory");
+    drop_capture(state);
+    state->capture = capture;
+    const int32_t status = own_metadata_init(capture, args->batch, args->batch, state->model->width, err);
+    if (status != ATTN_OK) {
+        drop_capture(state);
+        return status;
+    }
+    capture->graph = 1;
+    own_metadata_pad(capture, args->batch);
+    *out = capture;
+    return ATTN_OK;
+}
+
+static int32_t clone(struct attn_state_impl *state, uint32_t batch, struct attn_state_impl **out,
+                     struct attn_error *err)
+{
+    if (state->max_batch == 0 || state->capture == NULL || state->capture->count != batch)
+        return own_fail(err, ATTN_E_INVALID, "batch", "it is %u; that of the capture metadata is accepted",
+                        batch);
+    struct attn_state_impl *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return own_fail(err, ATTN_E_MEMORY, "batch", "out of memory");
+    *made = (struct attn_state_impl){.model = state->model, .size = batch, .capture = state->capture};
+    made->model->refs++;
+    made->model->clones[exponent(batch)] = made;
+    state->capture = NULL;
+    *out = made;
+    return ATTN_OK;
+}
+
+static int32_t get_input(const struct attn_state_impl *state, uint32_t field, uint32_t index,
+                         struct attn_view *out, struct attn_error *err)
+{
+    return state->size > 0 ? own_metadata_get(state->capture, field, index, out, err)
+                           : own_fail(err, ATTN_E_INVALID, "state",
+                                      "it is no clone; that of a captured size is accepted");
+}
+
+/* ---------------------------------------------------------------- steps */
+
+static const struct attn_state_impl *find_clone(const struct attn_state_impl *state, uint32_t size)
+{
+    const uint32_t i = exponent(size);
+
+    if (state->size > 0)
+        return state->size == size ? state : NULL;
+    return i < SIZES ? state->model->clones[i] : NULL;
+}
+
+static int32_t prepare(struct attn_state_impl *state, const struct attn_metadata_impl *m, void *stream,
+                       struct attn_error *err)
+{
+    const struct attn_state_impl *found = find_clone(state, m->count);
+
+    (void)stream;
+    if (found == NULL || m->tokens != m->count || m->prompts > 0)
+        return own_fail(err, ATTN_E_STATE, "batch", "no size of %u sequences of one token was captured",
+                        m->count);
+    struct attn_metadata_impl *to = found->capture;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->records[i].len > (int64_t)state->model->capture_len)
+            return own_fail(err, ATTN_E_SIZE, "max_capture_len",
+                            "a sequence has %d tokens; up to %u are captured", m->records[i].len,
+                            state->model->capture_len);
+    for (uint32_t i = 0; i < m->count && m != to; i++) {
+        to->records[i].len = m->records[i].len;
+        to->records[i].blocks = to->blocks + (size_t)i * to->width;
+        to->slots[i] = m->slots[i];
+        memcpy(to->records[i].blocks, m->records[i].blocks,
+               4 * (size_t)(to->width < m->width ? to->width : m->width));
+    }
+    state->begun = NULL;
+    return ATTN_OK;
+}
+
+/* There is nothing to plan: the plans of this plugin have no schedules, and kernels read the records. */
+static int32_t begin_forward(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                             void *stream, struct attn_error *err)
+{
+    const int32_t status = metadata->graph == 1 ? prepare(state, metadata, stream, err) : ATTN_OK;
+
+    state->begun = status == ATTN_OK ? metadata : NULL;
+    state->number = metadata->step;
+    state->step =
+        status == ATTN_OK && metadata->graph == 1 ? find_clone(state, metadata->count)->capture : metadata;
+    return status;
+}
+
+/* begin state */
+const struct attn_state_table own_state = {
+    .struct_size = sizeof own_state,
+    ATTN_STATE_SIZES,
+    .create = create,
+    .destroy = destroy,
+    .begin_forward = begin_forward,
+    .begin_capture = begin_capture,
+    .end_capture = end_capture,
+    .get_capture_metadata = get_capture_metadata,
+    .clone = clone,
+    .get_input = get_input,
+    .prepare = prepare, /* get_step is left out: a step has a run for each sequence */
+};
+/* end state */
+
+/* ---------------------------------------------------------------- layers */
+
+struct attn_layer_impl {
+    struct attn_serving_host host;
+    struct attn_problem problem;
+    uint32_t class_index;
+    float softmax_scale;
+};
+
+static int32_t create_layer(const struct attn_serving_host *host, const struct attn_layer_desc *desc,
+                            struct attn_layer_impl **out, struct attn_error *err)
+{
+    const struct attn_problem *problem = desc->layer_class->problem;
+    const int32_t status = host->problem_ask(host->backend, problem, err);
+
+    if (status != ATTN_OK)
+        return status;
+    if (!isfinite(desc->softmax_scale) || desc->softmax_scale <= 0)
+        return own_fail(err, ATTN_E_INVALID, "softmax_scale", "it is %g; accepted: finite and > 0",
+                        (double)desc->softmax_scale);
+    *out = malloc(sizeof **out);
+    if (*out == NULL)
+        return own_fail(err, ATTN_E_MEMORY, "layer", "out of memory");
+    **out = (struct attn_layer_impl){*host, *problem, desc->class_index, desc->softmax_scale};
+    return ATTN_OK;
+}
+
+static void destroy_layer(struct attn_layer_impl *layer)
+{
+    free(layer);
+}
+
+static int32_t write_cache(const struct attn_layer_impl *layer, const struct attn_metadata_impl *step,
+                           struct attn_kv *kv, const struct attn_layer_tensors *t, void *stream,
+                           struct attn_error *err)
+{
+    struct attn_kv_write_args args;
+
+    ATTN_INIT(&args);
+    args.k_dtype = args.v_dtype = ATTN_F32;
+    args.num_tokens = step->tokens;
+    args.k_new = t->k_new;
+    args.v_new = t->v_new;
+    args.kv = kv;
+    args.slot_mapping.data = step->slots;
+    return layer->host.kv_write(layer->host.backend, &args, stream, err);
+}
+
+static struct attn_tensor from_row(struct attn_tensor tensor, uint32_t row)
+{
+    if (tensor.buffer.data != NULL)
+        tensor.buffer.byte_offset += (uint64_t)(row * tensor.token_stride);
+    return tensor;
+}
+
+/* One sequence: its record is the batch. */
+static int32_t run(const struct attn_layer_impl *layer, const struct attn_plan *plan, struct own_record *r,
+                   uint32_t width, struct attn_kv *kv, const struct attn_layer_tensors *t, void *stream,
+                   struct attn_error *err)
+{
+    const struct attn_span schedule = {{NULL, 0}, 0};
+    struct attn_scratch scratch = {.struct_size = sizeof scratch};
+    struct attn_batch batch = {.struct_size = sizeof batch,
+                               .seqs = 1,
+                               .num_tokens = (uint32_t)r->starts[1],
+                               .max_q = (uint32_t)r->starts[1],
+                               .max_kv = (uint32_t)r->len,
+                               .q_offsets = {r->starts, 0},
+                               .kv_lens = {&r->len, 0},
+                               .table = {r->blocks, 0},
+                               .table_stride = 4 * (int64_t)width,
+                               .table_width = width};
+    struct attn_tensors tensors = {.struct_size = sizeof tensors,
+                                   .softmax_scale = layer->softmax_scale,
+                                   .q = from_row(t->q, r->first),
+                                   .out = from_row(t->out, r->first),
+                                   .lse = from_row(t->lse, r->first),
+                                   .kv = kv};
+    return layer->host.plan_run(plan, &batch, &tensors, &schedule, &scratch, stream, err);
+}
+
+static int32_t forward(const struct attn_layer_impl *layer, struct attn_state_impl *state,
+                       const struct attn_metadata_impl *metadata, struct attn_kv *kv,
+                       const struct attn_layer_tensors *tensors, void *stream, struct attn_error *err)
+{
+    const uint32_t i = layer->class_index;
+    int32_t status = ATTN_OK;
+
+    if (state->begun != metadata || state->number != metadata->step)
+        return own_fail(err, ATTN_E_STATE, "metadata",
+                        "no step was begun with it; call attn_state_begin_forward");
+    if (i >= state->model->count ||
+        memcmp(&layer->problem, &state->model->problems[i], sizeof layer->problem) != 0)
+        return own_fail(err, ATTN_E_INVALID, "class_index",
+                        "the layer was not made for class %u of the state", i);
+    if (kv == NULL)
+        return own_fail(err, ATTN_E_INVALID, "kv", "it is NULL; every step reads the cache");
+    if (tensors->k_new.buffer.data != NULL)
+        status = write_cache(layer, state->step, kv, tensors, stream, err);
+    for (uint32_t s = 0; s < state->step->count && status == ATTN_OK; s++)
+        status = run(layer, state->model->plans[i], &state->step->records[s], state->step->width, kv, tensors,
+                     stream, err);
+    return status;
+}
+
+/* begin layer */
+const struct attn_layer_table own_layer = {
+    .struct_size = sizeof own_layer,
+    ATTN_LAYER_SIZES,
+    .create = create_layer,
+    .destroy = destroy_layer,
+    .forward = forward,
+};
+/* end layer */
