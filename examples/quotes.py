@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Do README.md and the manual page quote examples/layers.c as it is?
+"""Do README.md and the manual page quote examples/layers.c as it is, and plugins/README.md the plugin in tests/own?
 
-Usage: quotes.py TREE. The quoted lines stand between the comments begin and end of the program.
+Usage: quotes.py TREE. The quoted lines stand between the comments begin and end of the program, or begin NAME and end
+NAME; in plugins/README.md "<!-- FILE: NAME -->" precedes them.
 """
 import pathlib
+import re
 import sys
 import textwrap
 
@@ -14,6 +16,23 @@ def block(text, start, end):
     lines = text.splitlines()
     first = lines.index(start) + 1
     return "\n".join(lines[first:lines.index(end, first)])
+
+
+PLUGIN = {("tests/own/plugin.c", "borrowed"), ("tests/own/own.h", "metadata"), ("tests/own/builder.c", "builder"),
+          ("tests/own/state.c", "state"), ("tests/own/state.c", "layer")}
+
+
+def check_plugin(tree):
+    """The quotes of plugins/README.md that are not what the file says, and those that are missing."""
+    page = (tree / "plugins/README.md").read_text(encoding="utf-8")
+    quotes = {(file, name): text for file, name, text in
+              re.findall(r"^<!-- (\S+): (\w+) -->\n\n```c\n(.*?)\n```$", page, flags=re.M | re.S)}
+    wrong = PLUGIN ^ set(quotes)
+    for file, name in PLUGIN & set(quotes):
+        text = (tree / file).read_text(encoding="utf-8")
+        if quotes[file, name] != block(text, f"/* begin {name} */", f"/* end {name} */"):
+            wrong.add((file, name))
+    return sorted(wrong)
 
 
 def main():
@@ -28,6 +47,9 @@ def main():
             print(f"{page} does not quote examples/layers.c as it is; its lines between begin and end, without "
                   f"their indentation, are to stand in the block after that name", file=sys.stderr)
             bad = 1
+    for file, name in check_plugin(tree):
+        print(f"plugins/README.md does not quote {name} of {file} as it is, or should not", file=sys.stderr)
+        bad = 1
     return bad
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The promise to outsiders: the example builds and runs; the template plugin, built with cc and pkg-config from an install in a foreign
-# prefix and dropped into a directory, is seen, chosen by ATTN_BACKEND, and runs; and the installed tools find
-# the installed plugins without any variable.
+# prefix and dropped into a directory, is seen, chosen by ATTN_BACKEND, and runs; so does a plugin that takes tables of
+# libattn-serving and brings others of its own; and the installed tools find the installed plugins without any variable.
 #   tests/outsider.sh BUILD-DIRECTORY
 set -eu
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -39,6 +39,19 @@ cp libattn-template.so "$work/drop"
 needs=$(readelf -d libattn-template.so | grep NEEDED | grep -c libattn || true)
 [ "$needs" -eq 0 ] || fail "the plugin links libattn"
 
+# A plugin with a builder, a state and layers of its own, and a backend that borrows those of the static library. The
+# archive is hidden in it, though there is no version script here.
+mkdir "$work/own"
+cp "$source"/tests/own/own.h "$source"/tests/own/plugin.c "$source"/tests/own/kernels.c "$source"/tests/own/builder.c \
+    "$source"/tests/own/state.c "$work/own"
+# shellcheck disable=SC2086,SC2046 # lists of flags
+(cd "$work/own" && cc -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -fPIC -shared \
+    -fvisibility=hidden $(pkg-config --define-variable=prefix="$prefix" --cflags libattn-serving) \
+    -o "$work/drop/libattn-own.so" plugin.c kernels.c builder.c state.c \
+    $(pkg-config --define-variable=prefix="$prefix" --static --libs libattn-serving) -lm -Wl,-z,defs)
+[ "$(nm -D --defined-only "$work/drop/libattn-own.so" | cut -d ' ' -f 3)" = attn_plugin_entry_v1 ] ||
+    fail "libattn-own.so exports more than its entry"
+
 # The example of the README, as its reader would build it.
 # shellcheck disable=SC2086,SC2046 # lists of flags
 cc -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -o layers "$source/examples/layers.c" $flags \
@@ -73,3 +86,8 @@ cd "$source"
 ATTN_BACKEND=template "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/log" >"$work/text"
 grep -q '^backend: template/flash-attn' "$work/log" || fail "attn-generate did not run on the template"
 cmp "$work/native.text" "$work/text" || fail "template and cpu generate different texts"
+for backend in own/mystyle own/borrowed; do
+    ATTN_BACKEND=$backend "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/log" >"$work/text"
+    grep -q "^backend: $backend (shelf:0," "$work/log" || fail "attn-generate did not run on $backend"
+    cmp "$work/native.text" "$work/text" || fail "$backend and cpu generate different texts"
+done

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What docs/README.md promises of the rooms, done in a scratch copy of the sources: a head dim of the CUDA plugin is one
-row of one file, a level of CPU instructions one row and one file.
+"""What docs/README.md promises of the rooms: core names no vendor; and, done in a scratch copy of the sources, a head dim
+of the CUDA plugin is one row of one file, a level of CPU instructions one row and one file.
 
 usage: rooms.py ROOT ATTN-INFO ARCHITECTURE; CC and CXX are the compilers
 """
@@ -33,6 +33,7 @@ int main(void)
         printf("%s ", instance_of(&problems[i])->name);
 }
 """
+VENDORS = re.compile(r"\b(cuda|hip|rocm|opencl)\b", re.I)
 count = failed = 0
 
 
@@ -83,6 +84,14 @@ def taken(scratch, out):
     return run(out, out / "takes")[1].split() if status == 0 else text
 
 
+def test_vendors():
+    """Public headers may show vendors as examples, and number devices as DLPack does."""
+    files = [path for path in sorted((ROOT / "core").rglob("*.[ch]")) if ROOT / "core/include/attn" not in path.parents]
+    named = [f"{path.relative_to(ROOT)}:{number}: {line}" for path in files
+             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if VENDORS.search(line)]
+    check(len(files) > 50 and not named, "no file of core names a vendor", "\n".join(named) or f"{len(files)} files")
+
+
 def test_head_dim(scratch, out):
     old = taken(scratch, out)
     check(old == ["mma_128", "mma_128", "mma_128", "mma_128_kv8", "mma_64"], "plans take the rows that there are", old)
@@ -120,6 +129,7 @@ def main():
     if not shutil.which("meson") or not shutil.which("ninja"):
         print("1..0 # SKIP no meson or no ninja in PATH")
         return 0
+    test_vendors()
     with tempfile.TemporaryDirectory(prefix="attn-rooms-") as place:
         scratch, out = pathlib.Path(place) / "sources", pathlib.Path(place) / "out"
         out.mkdir()

@@ -26,7 +26,7 @@ __attribute__((format(printf, 2, 3))) static void append(struct line *line, cons
     }
 }
 
-/* "cuda/flash-attn on cuda:0: HEAD_DIM: head dimension ..." */
+/* "vendor/flavour on device:0: HEAD_DIM: head dimension ..." */
 static void append_refusal(struct line *line, const struct attn__candidate *candidate,
                            const struct attn_reason *reason)
 {

@@ -63,8 +63,7 @@ static bool list_admits(const char *wanted, const char *name)
     return blank; /* an empty list means auto */
 }
 
-/* A glob over the whole name; without a slash also over its halves, so that `cuda` is not a glob for nothing.
- */
+/* A glob over the whole name; without a slash also over its halves: a vendor's name alone disables it. */
 static bool is_disabled(const char *globs, const char *name)
 {
     char glob[ATTN__NAME_SIZE];

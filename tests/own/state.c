@@ -5,26 +5,27 @@
 
 #include "own.h"
 
-enum { SIZES = 20 }; /* powers of three that 31 bits hold */
+enum { CLASSES = 8, SIZES = 20 }; /* powers of three that 31 bits hold */
 
-/* Plans, which a state shares with its clones, and those clones that live. */
+/* What a state shares with its clones: plans, the step, and which of them there are. */
 struct model {
     struct attn_serving_host host;
     uint32_t refs, count, width;
     uint32_t capture_len; /* most keys of a captured sequence */
-    struct attn_problem *problems;
-    struct attn_plan **plans;
-    struct attn_state_impl *clones[SIZES]; /* by exponent */
+    struct attn_problem problems[CLASSES];
+    struct attn_plan *plans[CLASSES];
+    struct attn_state_impl *clones[SIZES];  /* by exponent */
+    const struct attn_state_impl *owner;    /* that has begun the step; NULL: there is none */
+    const struct attn_metadata_impl *begun; /* what begin_forward was given */
+    const struct attn_metadata_impl *step;  /* what layers read: the same, or a clone's */
+    uint64_t number;                        /* of the step */
 };
 
 struct attn_state_impl {
     struct model *model;
-    const struct attn_metadata_impl *begun; /* given to begin_forward; NULL: no step */
-    const struct attn_metadata_impl *step;  /* that layers read: the same, or a clone's */
-    uint64_t number;                        /* of the step */
-    uint32_t size;                          /* of a clone: its sequences */
-    uint32_t max_batch;                     /* while a capture goes on */
-    struct attn_metadata_impl *capture;     /* of a clone; else what the next one is made of */
+    uint32_t size;                      /* of a clone: its sequences */
+    uint32_t max_batch;                 /* while a capture goes on */
+    struct attn_metadata_impl *capture; /* of a clone; else what the next one is made of */
 };
 
 /* ---------------------------------------------------------------- create and destroy */
@@ -43,13 +44,12 @@ static void destroy(struct attn_state_impl *state)
 
     for (int i = 0; i < SIZES; i++)
         model->clones[i] = model->clones[i] == state ? NULL : model->clones[i];
+    if (model->owner == state || (model->owner != NULL && model->step == state->capture))
+        model->owner = NULL;
     for (uint32_t i = 0; i < model->count && model->refs == 1; i++)
         model->host.plan_destroy(model->plans[i]);
-    if (--model->refs == 0) {
-        free(model->problems);
-        free(model->plans);
+    if (--model->refs == 0)
         free(model);
-    }
     drop_capture(state);
     free(state);
 }
@@ -76,27 +76,6 @@ static int32_t add_class(struct model *model, const struct attn_layer_class *cla
     return status;
 }
 
-static struct attn_state_impl *new_state(const struct attn_serving_host *host, uint32_t count)
-{
-    struct attn_state_impl *state = calloc(1, sizeof *state);
-    struct model *model = calloc(1, sizeof *model);
-
-    if (state == NULL || model == NULL) {
-        free(state);
-        free(model);
-        return NULL;
-    }
-    state->model = model;
-    model->host = *host;
-    model->refs = 1;
-    model->problems = calloc(count, sizeof *model->problems);
-    model->plans = calloc(count, sizeof(struct attn_plan *));
-    if (model->problems != NULL && model->plans != NULL)
-        return state;
-    destroy(state);
-    return NULL;
-}
-
 static int32_t create(const struct attn_serving_host *host, const struct attn_layer_class *classes,
                       uint32_t count, const struct attn_state_params *params, struct attn_state_impl **out,
                       struct attn_error *err)
@@ -104,20 +83,27 @@ static int32_t create(const struct attn_serving_host *host, const struct attn_la
     const struct attn_builder_group *group = params->group;
     int32_t status = ATTN_OK;
 
-    if (params->flavour != 0 || params->groups > 1 || params->cross != NULL)
+    if (params->flavour != 0 || params->groups > 1 || params->cross != NULL || count > CLASSES)
         return own_fail(err, ATTN_E_UNSUPPORTED, params->flavour != 0 ? "flavour" : "groups",
-                        "one cache group of a decoder, with flavour 0, is served");
+                        "one cache group and up to %d classes of a decoder, with flavour 0, are served",
+                        CLASSES);
     if (group == NULL)
         return own_fail(err, ATTN_E_INVALID, "group", "it is NULL; the builder's is accepted");
-    struct attn_state_impl *state = new_state(host, count);
-    if (state == NULL)
-        return own_fail(err, ATTN_E_MEMORY, "classes", "no memory for %u", count);
+    struct attn_state_impl *state = calloc(1, sizeof *state);
+    struct model *model = calloc(1, sizeof *model);
+    if (state == NULL || model == NULL) {
+        free(state);
+        free(model);
+        return own_fail(err, ATTN_E_MEMORY, "state", "out of memory");
+    }
+    const uint32_t width = group->graph_blocks > 0 ? group->graph_blocks : group->max_blocks;
+    const uint64_t room = (uint64_t)width * group->block;
     const uint64_t most = params->max_capture_len > 0 ? params->max_capture_len : INT32_MAX;
-    state->model->width = group->graph_blocks > 0 ? group->graph_blocks : group->max_blocks;
-    const uint64_t room = (uint64_t)state->model->width * group->block;
-    state->model->capture_len = (uint32_t)(room < most ? room : most);
+    *model = (struct model){
+        .host = *host, .refs = 1, .width = width, .capture_len = (uint32_t)(room < most ? room : most)};
+    state->model = model;
     for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
-        status = add_class(state->model, &classes[i], group->block, err);
+        status = add_class(model, &classes[i], group->block, err);
     if (status != ATTN_OK)
         destroy(state);
     else
@@ -240,7 +226,7 @@ static int32_t prepare(struct attn_state_impl *state, const struct attn_metadata
         memcpy(to->records[i].blocks, m->records[i].blocks,
                4 * (size_t)(to->width < m->width ? to->width : m->width));
     }
-    state->begun = NULL;
+    state->model->owner = NULL;
     return ATTN_OK;
 }
 
@@ -248,13 +234,19 @@ static int32_t prepare(struct attn_state_impl *state, const struct attn_metadata
 static int32_t begin_forward(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
                              void *stream, struct attn_error *err)
 {
-    const int32_t status = metadata->graph == 1 ? prepare(state, metadata, stream, err) : ATTN_OK;
+    struct model *model = state->model;
 
-    state->begun = status == ATTN_OK ? metadata : NULL;
-    state->number = metadata->step;
-    state->step =
-        status == ATTN_OK && metadata->graph == 1 ? find_clone(state, metadata->count)->capture : metadata;
-    return status;
+    model->owner = NULL;
+    if (metadata->graph == 1) {
+        const int32_t status = prepare(state, metadata, stream, err);
+        if (status != ATTN_OK)
+            return status;
+    }
+    model->step = metadata->graph == 1 ? find_clone(state, metadata->count)->capture : metadata;
+    model->begun = metadata;
+    model->number = metadata->step;
+    model->owner = state;
+    return ATTN_OK;
 }
 
 /* begin state */
@@ -358,22 +350,22 @@ static int32_t forward(const struct attn_layer_impl *layer, struct attn_state_im
                        const struct attn_metadata_impl *metadata, struct attn_kv *kv,
                        const struct attn_layer_tensors *tensors, void *stream, struct attn_error *err)
 {
+    const struct model *model = state->model;
     const uint32_t i = layer->class_index;
     int32_t status = ATTN_OK;
 
-    if (state->begun != metadata || state->number != metadata->step)
+    if (model->owner != state || model->begun != metadata || model->number != metadata->step)
         return own_fail(err, ATTN_E_STATE, "metadata",
                         "no step was begun with it; call attn_state_begin_forward");
-    if (i >= state->model->count ||
-        memcmp(&layer->problem, &state->model->problems[i], sizeof layer->problem) != 0)
+    if (i >= model->count || memcmp(&layer->problem, &model->problems[i], sizeof layer->problem) != 0)
         return own_fail(err, ATTN_E_INVALID, "class_index",
                         "the layer was not made for class %u of the state", i);
     if (kv == NULL)
         return own_fail(err, ATTN_E_INVALID, "kv", "it is NULL; every step reads the cache");
     if (tensors->k_new.buffer.data != NULL)
-        status = write_cache(layer, state->step, kv, tensors, stream, err);
-    for (uint32_t s = 0; s < state->step->count && status == ATTN_OK; s++)
-        status = run(layer, state->model->plans[i], &state->step->records[s], state->step->width, kv, tensors,
+        status = write_cache(layer, model->step, kv, tensors, stream, err);
+    for (uint32_t s = 0; s < model->step->count && status == ATTN_OK; s++)
+        status = run(layer, model->plans[i], &model->step->records[s], model->step->width, kv, tensors,
                      stream, err);
     return status;
 }

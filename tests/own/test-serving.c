@@ -375,6 +375,8 @@ static void run_captured(struct model *model, struct attn_state *clone, const st
     metadata = build(model->builder, two, &graph);
     need(attn_state_begin_forward(model->state, metadata, NULL, &err));
     need(forward(model, model->state, metadata));
+    refused(forward(model, clone, captured), ATTN_E_STATE, "metadata", "begin_forward",
+            "which ends that of the clone");
     judge(model, two, 1, "a step of a captured size, begun with the state");
 }
 
@@ -383,7 +385,8 @@ static void test_captures(struct model *model)
     static const struct entry two[] = {{1, 0, 1}, {3, 0, 1}, {0}};
     static const uint32_t own[] = {9, 3, 1}, others[] = {2, 4, 8};
     const struct attn_builder_build_args graph = {.struct_size = sizeof graph, .graph = 1};
-    struct attn_metadata *metadata[3], *none;
+    const struct attn_builder_build_args padded = {.struct_size = sizeof padded, .graph = 1, .pad = 1};
+    struct attn_metadata *metadata[3], *step;
     struct attn_state *clones[3];
     char name[60];
 
@@ -391,7 +394,7 @@ static void test_captures(struct model *model)
     for (int i = 0; i < 3; i++) {
         const struct attn_state_capture_args args = {.struct_size = sizeof args, .batch = others[i]};
         snprintf(name, sizeof name, "a size of %u is not captured", others[i]);
-        refused(attn_state_get_capture_metadata(model->state, &args, NULL, &none, &err), ATTN_E_UNSUPPORTED,
+        refused(attn_state_get_capture_metadata(model->state, &args, NULL, &step, &err), ATTN_E_UNSUPPORTED,
                 "batch", "1, 3, 9 and so on", name);
         clones[i] = capture(model, own[i], &metadata[i]);
     }
@@ -399,13 +402,13 @@ static void test_captures(struct model *model)
     run_captured(model, clones[1], metadata[1]);
     refused(attn_state_prepare(model->state, build(model->builder, two, &graph), NULL, &err), ATTN_E_STATE,
             "batch", "no size of 2", "a step of another size finds no clone");
+    step = build(model->builder, two, &padded);
+    need(attn_state_begin_forward(model->state, step, NULL, &err));
     attn_state_destroy(clones[1]);
-    refused(attn_state_prepare(
-                model->state,
-                build(model->builder, two,
-                      &(struct attn_builder_build_args){.struct_size = sizeof graph, .graph = 1, .pad = 1}),
-                NULL, &err),
-            ATTN_E_STATE, "batch", "no size of 3", "nor one whose clone is gone");
+    refused(forward(model, model->state, step), ATTN_E_STATE, "metadata", "begin_forward",
+            "a step in the buffers of a clone ends with it");
+    refused(attn_state_prepare(model->state, step, NULL, &err), ATTN_E_STATE, "batch", "no size of 3",
+            "and no other one finds it");
     attn_state_destroy(clones[0]);
     attn_state_destroy(clones[2]);
 }
@@ -443,6 +446,40 @@ static void test_refusals(struct model *own, struct model *other)
     refused(forward(own, own->state, theirs), ATTN_E_INVALID, "metadata", words,
             "a layer with foreign metadata");
     attn_builder_destroy(bare);
+}
+
+static int64_t slot_of(const struct attn_metadata *metadata)
+{
+    struct attn_view slots;
+
+    ATTN_INIT(&slots);
+    need(attn_metadata_get(metadata, ATTN_FIELD_SLOT_MAPPING, 0, &slots, &err));
+    return *(const int64_t *)slots.host;
+}
+
+/* Blocks of a built step are changed, and stay in the row for the next one. */
+static void test_rows(struct model *model)
+{
+    static const struct entry one[] = {{0, 0, 1}, {0}};
+    const int64_t block = 38;
+    const struct attn_builder_row_args row = {
+        .struct_size = sizeof row, .first = lens[0] / BLOCK, .count = 1, .blocks = &block};
+    const struct attn_blocks as_is = {.kind = ATTN_BLOCKS_ROW, .count = WIDTH};
+    const struct attn_builder_add_args add = {
+        .struct_size = sizeof add, .context_len = lens[0], .query_len = 1, .blocks = &as_is};
+    const struct attn_builder_add_args late = {
+        .struct_size = sizeof late, .prompt = 1, .query_len = 1, .blocks = &as_is};
+    struct attn_metadata *metadata = build(model->builder, one, NULL);
+    const int64_t before = slot_of(metadata), wanted = block * BLOCK + lens[0] % BLOCK;
+
+    need(attn_builder_set_row(model->builder, &row, &err));
+    check(before != wanted && slot_of(metadata) == wanted, "a changed block changes the slot", "it did not");
+    need(attn_builder_reset(model->builder, &err));
+    need(attn_builder_add(model->builder, &add, &err));
+    refused(attn_builder_add(model->builder, &late, &err), ATTN_E_INVALID, "prompt", "add prompts first",
+            "a prompt behind a decode");
+    need(attn_builder_build(model->builder, NULL, NULL, &metadata, &err));
+    check(slot_of(metadata) == wanted, "a row as it stands has it too", "it has not");
 }
 
 static void test_mystyle(struct model *model)
@@ -488,6 +525,7 @@ int main(void)
     test_refusals(&mystyle, &borrowed);
     test_refusals(&mystyle, &cpu);
     test_mystyle(&mystyle);
+    test_rows(&mystyle);
     test_steps(&borrowed);
     test_borrowed(&borrowed);
     model_close(&cpu);
