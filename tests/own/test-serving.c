@@ -398,6 +398,9 @@ static void test_captures(struct model *model)
                 "batch", "1, 3, 9 and so on", name);
         clones[i] = capture(model, own[i], &metadata[i]);
     }
+    const struct attn_state_capture_args drafted = {.struct_size = sizeof drafted, .batch = 3, .tokens = 2};
+    refused(attn_state_get_capture_metadata(model->state, &drafted, NULL, &step, &err), ATTN_E_UNSUPPORTED,
+            "batch", "of one token", "nor is a size of two tokens each");
     need(attn_state_end_capture(model->state, &err));
     run_captured(model, clones[1], metadata[1]);
     refused(attn_state_prepare(model->state, build(model->builder, two, &graph), NULL, &err), ATTN_E_STATE,
