@@ -23,7 +23,7 @@ int32_t own_axes(struct attn_instance *instance, const struct attn_axis **out, u
 struct own_record {
     int32_t starts[2]; /* 0, and its new tokens */
     int32_t len;       /* keys, those of the new tokens included */
-    uint32_t first;    /* its first row among the step's tokens */
+    uint32_t first;    /* the number of its first new token in the step */
     int32_t *blocks;   /* [width] */
 };
 

@@ -313,10 +313,10 @@ static int32_t write_cache(const struct attn_layer_impl *layer, const struct att
     return layer->host.kv_write(layer->host.backend, &args, stream, err);
 }
 
-static struct attn_tensor from_row(struct attn_tensor tensor, uint32_t row)
+static struct attn_tensor from_token(struct attn_tensor tensor, uint32_t token)
 {
     if (tensor.buffer.data != NULL)
-        tensor.buffer.byte_offset += (uint64_t)(row * tensor.token_stride);
+        tensor.buffer.byte_offset += (uint64_t)(token * tensor.token_stride);
     return tensor;
 }
 
@@ -339,9 +339,9 @@ static int32_t run(const struct attn_layer_impl *layer, const struct attn_plan *
                                .table_width = width};
     struct attn_tensors tensors = {.struct_size = sizeof tensors,
                                    .softmax_scale = layer->softmax_scale,
-                                   .q = from_row(t->q, r->first),
-                                   .out = from_row(t->out, r->first),
-                                   .lse = from_row(t->lse, r->first),
+                                   .q = from_token(t->q, r->first),
+                                   .out = from_token(t->out, r->first),
+                                   .lse = from_token(t->lse, r->first),
                                    .kv = kv};
     return layer->host.plan_run(plan, &batch, &tensors, &schedule, &scratch, stream, err);
 }
