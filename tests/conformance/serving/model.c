@@ -163,7 +163,6 @@ static bool make_builder(struct model *model)
 
     ATTN_INIT(&err);
     ATTN_INIT(&params);
-    params.flavour = model->def->flavour;
     params.groups = GROUPS;
     params.group = model->groups;
     params.chunked = model->def->chunked;
@@ -224,7 +223,7 @@ bool model_describe(struct model *model, const struct model_def *def, struct att
     model->seed = seed;
     model->rng.state = mix(seed, 77);
     snprintf(model->name, sizeof model->name, "%s", attn_backend_get_name(backend));
-    model->flavour = def->flavour != 0 ? def->flavour : flavour_of(model->name);
+    model->flavour = flavour_of(model->name);
     arena_init(&model->arena, false);
     arena_init(&model->given, false);
     model->tokens = arena_add(&model->arena, "tokens", MOST_ROWS * sizeof(int64_t), 8, 0);
@@ -250,7 +249,6 @@ bool model_make_state(struct model *model)
 
     ATTN_INIT(&err);
     ATTN_INIT(&params);
-    params.flavour = model->def->flavour;
     params.groups = GROUPS;
     params.group = model->groups;
     params.cross = model->def->cross == 1 ? &model->groups[CROSS] : NULL;

@@ -37,7 +37,6 @@ struct model_def {
     uint32_t chunked;
     uint32_t cross;                   /* 1: builder and state have a cross group */
     uint32_t windows[GROUPS];         /* the builder's; 0 = none */
-    uint32_t flavour;                 /* of a backend whose name has none; 0 = the backend's own */
     const struct attn_device *device; /* NULL: the CPU */
 };
 

@@ -80,6 +80,7 @@ static bool is_documented(void)
         {ATTN_E_UNSUPPORTED, "seq_lens"},           /* such rows do not advance */
         {ATTN_E_UNSUPPORTED, "max_encoder_tokens"}, /* steps with an encoder are not set on a device */
         {ATTN_E_UNSUPPORTED, "metadata"},           /* and what is set there does not advance */
+        {ATTN_E_UNSUPPORTED, "set_device"},         /* builders without it */
         {ATTN_E_UNSUPPORTED, "advance_step"},       /* backends without it */
         {ATTN_E_UNSUPPORTED, "kv_source"}, /* new keys that a step does not have, or reads separately */
         {ATTN_E_INVALID, "query_len"}, /* several query tokens of a decode: FlashAttention's builder alone */
@@ -141,7 +142,7 @@ static void check_class(const struct target *target, struct served *served, cons
 static void check_target(const struct target *target, bool second, const struct run_options *options)
 {
     static struct served served;
-    const uint32_t known = flavour_of(target->name), flavour = known != 0 ? known : (uint32_t)ATTN_FLASH_ATTN;
+    const uint32_t flavour = flavour_of(target->name);
     const uint32_t classes = class_count();
     const uint32_t quick = second && options->filter == NULL ? classes / 4 : classes;
     const uint32_t cases = options_cases(options, quick, 3 * classes);
@@ -153,7 +154,6 @@ static void check_target(const struct target *target, bool second, const struct 
             if (n * wanted / classes == (n + 1) * wanted / classes || !options_mine(options, n))
                 continue;
             class_init(&served, n, pass.seed, flavour);
-            served.def.flavour = known != 0 ? 0 : flavour;
             served.def.device = &target->device;
             check_class(target, &served, &pass);
         }
