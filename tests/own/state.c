@@ -10,15 +10,17 @@ enum { CLASSES = 8, SIZES = 20 }; /* powers of three that 31 bits hold */
 /* What a state shares with its clones: plans, the step, and which of them there are. */
 struct model {
     struct attn_serving_host host;
-    uint32_t refs, count, width;
+    uint32_t refs, count, groups;
     uint32_t capture_len; /* most keys of a captured sequence */
     struct attn_problem problems[CLASSES];
     struct attn_plan *plans[CLASSES];
-    struct attn_state_impl *clones[SIZES];  /* by exponent */
-    const struct attn_state_impl *owner;    /* that has begun the step; NULL: there is none */
-    const struct attn_metadata_impl *begun; /* what begin_forward was given */
-    const struct attn_metadata_impl *step;  /* what layers read: the same, or a clone's */
-    uint64_t number;                        /* of the step */
+    uint32_t group[CLASSES];                   /* of a class */
+    struct attn_builder_group all[OWN_GROUPS]; /* max_blocks: cells of a captured row */
+    struct attn_state_impl *clones[SIZES];     /* by exponent */
+    const struct attn_state_impl *owner;       /* that has begun the step; NULL: there is none */
+    const struct attn_metadata_impl *begun;    /* what begin_forward was given */
+    const struct attn_metadata_impl *step;     /* what layers read: the same, or a clone's */
+    uint64_t number;                           /* of the step */
 };
 
 struct attn_state_impl {
@@ -54,41 +56,61 @@ static void destroy(struct attn_state_impl *state)
     free(state);
 }
 
-static int32_t add_class(struct model *model, const struct attn_layer_class *class, uint32_t block,
-                         struct attn_error *err)
+/* libattn asks the query when a plan is made, so that its reasons come before what else is wrong. */
+static int32_t add_class(struct model *model, const struct attn_layer_class *class, struct attn_error *err)
 {
     const struct attn_serving_host *host = &model->host;
     struct attn_problem *problem = &model->problems[model->count];
 
-    if (class->problem == NULL || class->group > 0)
-        return own_fail(err, ATTN_E_INVALID, class->problem == NULL ? "problem" : "group",
-                        "a problem, and group 0, are accepted; the group is %u", class->group);
+    if (class->problem == NULL)
+        return own_fail(err, ATTN_E_INVALID, "problem", "that of class %u is NULL", model->count);
     int32_t status = host->problem_resolve(host->backend, class->problem, problem, err);
+    if (status == ATTN_OK)
+        status = host->plan_create(host->backend, problem, &model->plans[model->count], err);
     if (status != ATTN_OK)
         return status;
-    if (problem->block != block || (class->new_dtype != 0 && class->new_dtype != ATTN_F32))
-        return own_fail(err, ATTN_E_INVALID, problem->block != block ? "block" : "new_dtype",
-                        "block is %u and new_dtype 0x%x; %u, the group's, and f32 are accepted",
-                        problem->block, class->new_dtype, block);
-    status = host->plan_create(host->backend, problem, &model->plans[model->count], err);
-    model->count += status == ATTN_OK;
+    model->group[model->count++] = class->group;
     model->capture_len = problem->max_kv < model->capture_len ? problem->max_kv : model->capture_len;
-    return status;
+    return class->new_dtype == 0 || class->new_dtype == ATTN_F32
+               ? ATTN_OK
+               : own_fail(err, ATTN_E_UNSUPPORTED, "new_dtype", "it is 0x%x; f32 is written",
+                          class->new_dtype);
+}
+
+static int32_t take_groups(struct model *model, const struct attn_state_params *params,
+                           struct attn_error *err)
+{
+    const uint32_t groups = params->groups > 0 ? params->groups : 1;
+
+    if (params->flavour != 0 || groups > OWN_GROUPS || params->group == NULL)
+        return own_fail(err, params->group == NULL ? ATTN_E_INVALID : ATTN_E_UNSUPPORTED,
+                        params->flavour != 0 ? "flavour" : "group",
+                        "1 to %d cache groups of a decoder, with flavour 0, are accepted", OWN_GROUPS);
+    model->groups = groups;
+    for (uint32_t g = 0; g < groups; g++) {
+        struct attn_builder_group *group = &model->all[g];
+        *group = params->group[g];
+        group->max_blocks = group->graph_blocks > 0 ? group->graph_blocks : group->max_blocks;
+        const uint64_t room = (uint64_t)group->max_blocks * group->block;
+        model->capture_len = room < model->capture_len ? (uint32_t)room : model->capture_len;
+    }
+    for (uint32_t i = 0; i < model->count; i++)
+        if (model->group[i] >= groups || model->problems[i].block != model->all[model->group[i]].block)
+            return own_fail(err, ATTN_E_INVALID, model->group[i] >= groups ? "group" : "block",
+                            "class %u is of group %u with blocks of %u; those of the %u groups are accepted",
+                            i, model->group[i], model->problems[i].block, groups);
+    return ATTN_OK;
 }
 
 static int32_t create(const struct attn_serving_host *host, const struct attn_layer_class *classes,
                       uint32_t count, const struct attn_state_params *params, struct attn_state_impl **out,
                       struct attn_error *err)
 {
-    const struct attn_builder_group *group = params->group;
     int32_t status = ATTN_OK;
 
-    if (params->flavour != 0 || params->groups > 1 || params->cross != NULL || count > CLASSES)
-        return own_fail(err, ATTN_E_UNSUPPORTED, params->flavour != 0 ? "flavour" : "groups",
-                        "one cache group and up to %d classes of a decoder, with flavour 0, are served",
+    if (count > CLASSES)
+        return own_fail(err, ATTN_E_UNSUPPORTED, "classes", "there are %u; up to %d are served", count,
                         CLASSES);
-    if (group == NULL)
-        return own_fail(err, ATTN_E_INVALID, "group", "it is NULL; the builder's is accepted");
     struct attn_state_impl *state = calloc(1, sizeof *state);
     struct model *model = calloc(1, sizeof *model);
     if (state == NULL || model == NULL) {
@@ -96,14 +118,14 @@ static int32_t create(const struct attn_serving_host *host, const struct attn_la
         free(model);
         return own_fail(err, ATTN_E_MEMORY, "state", "out of memory");
     }
-    const uint32_t width = group->graph_blocks > 0 ? group->graph_blocks : group->max_blocks;
-    const uint64_t room = (uint64_t)width * group->block;
-    const uint64_t most = params->max_capture_len > 0 ? params->max_capture_len : INT32_MAX;
-    *model = (struct model){
-        .host = *host, .refs = 1, .width = width, .capture_len = (uint32_t)(room < most ? room : most)};
+    *model = (struct model){.host = *host, .refs = 1, .capture_len = INT32_MAX};
+    if (params->max_capture_len > 0 && params->max_capture_len < INT32_MAX)
+        model->capture_len = params->max_capture_len;
     state->model = model;
     for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
-        status = add_class(model, &classes[i], group->block, err);
+        status = add_class(model, &classes[i], err);
+    if (status == ATTN_OK)
+        status = take_groups(model, params, err);
     if (status != ATTN_OK)
         destroy(state);
     else
@@ -157,7 +179,8 @@ static int32_t get_capture_metadata(struct attn_state_impl *state, const struct 
         return own_fail(err, ATTN_E_MEMORY, "batch", "out of memory");
     drop_capture(state);
     state->capture = capture;
-    const int32_t status = own_metadata_init(capture, args->batch, args->batch, state->model->width, err);
+    const int32_t status =
+        own_metadata_init(capture, state->model->all, state->model->groups, args->batch, args->batch, err);
     if (status != ATTN_OK) {
         drop_capture(state);
         return status;
@@ -221,10 +244,13 @@ static int32_t prepare(struct attn_state_impl *state, const struct attn_metadata
                             state->model->capture_len);
     for (uint32_t i = 0; i < m->count && m != to; i++) {
         to->records[i].len = m->records[i].len;
-        to->records[i].blocks = to->blocks + (size_t)i * to->width;
-        to->slots[i] = m->slots[i];
-        memcpy(to->records[i].blocks, m->records[i].blocks,
-               4 * (size_t)(to->width < m->width ? to->width : m->width));
+        to->records[i].row = i;
+        for (uint32_t g = 0; g < to->groups && g < m->groups; g++) {
+            const uint32_t from = m->group[g].width,
+                           width = to->group[g].width < from ? to->group[g].width : from;
+            to->group[g].slots[i] = m->group[g].slots[i];
+            memcpy(own_row(to, g, i), own_row(m, g, m->records[i].row), sizeof(int32_t) * width);
+        }
     }
     state->model->owner = NULL;
     return ATTN_OK;
@@ -271,6 +297,7 @@ struct attn_layer_impl {
     struct attn_serving_host host;
     struct attn_problem problem;
     uint32_t class_index;
+    uint32_t group;
     float softmax_scale;
 };
 
@@ -288,7 +315,8 @@ static int32_t create_layer(const struct attn_serving_host *host, const struct a
     *out = malloc(sizeof **out);
     if (*out == NULL)
         return own_fail(err, ATTN_E_MEMORY, "layer", "out of memory");
-    **out = (struct attn_layer_impl){*host, *problem, desc->class_index, desc->softmax_scale};
+    **out = (struct attn_layer_impl){*host, *problem, desc->class_index, desc->layer_class->group,
+                                     desc->softmax_scale};
     return ATTN_OK;
 }
 
@@ -298,8 +326,8 @@ static void destroy_layer(struct attn_layer_impl *layer)
 }
 
 static int32_t write_cache(const struct attn_layer_impl *layer, const struct attn_metadata_impl *step,
-                           struct attn_kv *kv, const struct attn_layer_tensors *t, void *stream,
-                           struct attn_error *err)
+                           uint32_t group, struct attn_kv *kv, const struct attn_layer_tensors *t,
+                           void *stream, struct attn_error *err)
 {
     struct attn_kv_write_args args;
 
@@ -309,7 +337,7 @@ static int32_t write_cache(const struct attn_layer_impl *layer, const struct att
     args.k_new = t->k_new;
     args.v_new = t->v_new;
     args.kv = kv;
-    args.slot_mapping.data = step->slots;
+    args.slot_mapping.data = step->group[group].slots;
     return layer->host.kv_write(layer->host.backend, &args, stream, err);
 }
 
@@ -321,10 +349,11 @@ static struct attn_tensor from_token(struct attn_tensor tensor, uint32_t token)
 }
 
 /* One sequence: its record is the batch. */
-static int32_t run(const struct attn_layer_impl *layer, const struct attn_plan *plan, struct own_record *r,
-                   uint32_t width, struct attn_kv *kv, const struct attn_layer_tensors *t, void *stream,
+static int32_t run(const struct attn_layer_impl *layer, const struct model *model, struct own_record *r,
+                   struct attn_kv *kv, const struct attn_layer_tensors *t, void *stream,
                    struct attn_error *err)
 {
+    const uint32_t group = model->group[layer->class_index], width = model->step->group[group].width;
     const struct attn_span schedule = {{NULL, 0}, 0};
     struct attn_scratch scratch = {.struct_size = sizeof scratch};
     struct attn_batch batch = {.struct_size = sizeof batch,
@@ -334,7 +363,7 @@ static int32_t run(const struct attn_layer_impl *layer, const struct attn_plan *
                                .max_kv = (uint32_t)r->len,
                                .q_offsets = {r->starts, 0},
                                .kv_lens = {&r->len, 0},
-                               .table = {r->blocks, 0},
+                               .table = {own_row(model->step, group, r->row), 0},
                                .table_stride = 4 * (int64_t)width,
                                .table_width = width};
     struct attn_tensors tensors = {.struct_size = sizeof tensors,
@@ -343,7 +372,8 @@ static int32_t run(const struct attn_layer_impl *layer, const struct attn_plan *
                                    .out = from_token(t->out, r->first),
                                    .lse = from_token(t->lse, r->first),
                                    .kv = kv};
-    return layer->host.plan_run(plan, &batch, &tensors, &schedule, &scratch, stream, err);
+    return layer->host.plan_run(model->plans[layer->class_index], &batch, &tensors, &schedule, &scratch,
+                                stream, err);
 }
 
 static int32_t forward(const struct attn_layer_impl *layer, struct attn_state_impl *state,
@@ -360,13 +390,15 @@ static int32_t forward(const struct attn_layer_impl *layer, struct attn_state_im
     if (i >= model->count || memcmp(&layer->problem, &model->problems[i], sizeof layer->problem) != 0)
         return own_fail(err, ATTN_E_INVALID, "class_index",
                         "the layer was not made for class %u of the state", i);
+    if (layer->group != model->group[i] || layer->group >= model->step->groups)
+        return own_fail(err, ATTN_E_INVALID, "class_index", "the layer is of group %u, class %u of %u",
+                        layer->group, i, model->group[i]);
     if (kv == NULL)
-        return own_fail(err, ATTN_E_INVALID, "kv", "it is NULL; every step reads the cache");
+        return own_refuse_new(err);
     if (tensors->k_new.buffer.data != NULL)
-        status = write_cache(layer, model->step, kv, tensors, stream, err);
+        status = write_cache(layer, model->step, layer->group, kv, tensors, stream, err);
     for (uint32_t s = 0; s < model->step->count && status == ATTN_OK; s++)
-        status = run(layer, model->plans[i], &model->step->records[s], model->step->width, kv, tensors,
-                     stream, err);
+        status = run(layer, model, &model->step->records[s], kv, tensors, stream, err);
     return status;
 }
 
