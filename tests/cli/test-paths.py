@@ -40,7 +40,7 @@ def found(word, homes):
 
 def missing(page):
     """[line and word of every file that is not there], and how many were looked for."""
-    homes = [ROOT, ROOT / "core/include", ROOT / "backends/serving/include", page.parent, *(ROOT / home for home in HOMES.get(page.name, []))]
+    homes = [ROOT, ROOT / "core/include", page.parent, *(ROOT / home for home in HOMES.get(page.name, []))]
     wrong, count = [], 0
     for line, words in spans(page.read_text(encoding="utf-8")):
         words = [word.split()[0] for word in words if word.strip()]
