@@ -250,6 +250,19 @@ static int32_t take_serving(struct attn__plugin *plugin, struct attn__backend *o
                       !builder ? "builder"
                       : !state ? "state"
                                : "layer");
+    const struct attn_state_table *t = &out->state;
+    const int calls = (t->begin_capture != NULL) + (t->end_capture != NULL) +
+                      (t->get_capture_metadata != NULL) + (t->clone != NULL) + (t->get_input != NULL) +
+                      (t->prepare != NULL);
+    if (state && calls > 0 && calls < 6)
+        return REFUSE(plugin, MISSING_FUNCTION,
+                      "%s: its state has %d of the 6 functions for graphs; all or none are accepted",
+                      out->table.name, calls);
+    if (state && (out->builder.params_size == 0 || t->params_size == 0 || out->layer.desc_size == 0))
+        return REFUSE(plugin, STRUCT_TOO_SHORT,
+                      "%s: a size of the arguments of its builder, state or layer is 0; ATTN_BUILDER_SIZES, "
+                      "ATTN_STATE_SIZES and ATTN_LAYER_SIZES are accepted",
+                      out->table.name);
     out->table.builder = builder ? &out->builder : &attn_serving_builder;
     out->table.state = state ? &out->state : &attn_serving_state;
     out->table.layer = layer ? &out->layer : &attn_serving_layer;

@@ -192,6 +192,18 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
 {
     (void)instance, (void)device, (void)problem;
     reach("query");
+#ifdef MOCK_NO_ENCODERS
+    if (problem->type == ATTN_ENCODER || problem->type == ATTN_ENCODER_DECODER) {
+        if (out->reason_capacity > 0)
+            out->reasons[0] = (struct attn_reason){
+                .code = ATTN_REASON_ENC_DEC_ROCM_HIP,
+                .field = "type",
+                .text = "ROCm/HIP is not currently supported with encoder/decoder models."};
+        out->accepted = out->kernel_count = 0;
+        out->reason_count = 1;
+        return ATTN_OK;
+    }
+#endif
 #ifdef MOCK_SERVES
     out->accepted = 1;
 #else

@@ -34,10 +34,13 @@
 extern "C" {
 #endif
 
+/* Defined as nothing where functions are linked into something else, which exports its own. */
+#ifndef ATTN_API
 #if defined(__GNUC__)
 #define ATTN_API __attribute__((visibility("default")))
 #else
 #define ATTN_API
+#endif
 #endif
 
 struct attn_context;

@@ -369,7 +369,11 @@ struct attn_builder_table {
     /* Required. `args` is never NULL. */
     int32_t (*build)(struct attn_builder_impl *builder, const struct attn_builder_build_args *args,
                      void *stream, struct attn_metadata_impl **out, struct attn_error *err);
-    /* Required. `out` has this plugin's size or more. */
+    /*
+     * Required. `out` has this plugin's size or more; its kind is ATTN_VIEW_NULL for fields without a value.
+     * ATTN_E_INVALID for numbers that are no field, group or modality. Reads what the builder made, and what
+     * a state's get_capture_metadata gave.
+     */
     int32_t (*get)(const struct attn_metadata_impl *metadata, uint32_t field, uint32_t index,
                    struct attn_view *out, struct attn_error *err);
     /* Optional, like the rest. */
@@ -418,8 +422,10 @@ struct attn_state_table {
     int32_t (*begin_capture)(struct attn_state_impl *state, uint32_t max_batch, void *stream,
                              struct attn_error *err);
     int32_t (*end_capture)(struct attn_state_impl *state, struct attn_error *err);
-    /* The metadata lives until the next call, the end of the capture, or as long as the clone that is made of
-     * it. */
+    /*
+     * The metadata lives until the next call, the end of the capture, or as long as the clone that is made of
+     * it. ATTN_E_UNSUPPORTED: a size that this state captures no graphs of.
+     */
     int32_t (*get_capture_metadata)(struct attn_state_impl *state, const struct attn_state_capture_args *args,
                                     void *stream, struct attn_metadata_impl **out, struct attn_error *err);
     int32_t (*clone)(struct attn_state_impl *state, uint32_t batch, struct attn_state_impl **out,
