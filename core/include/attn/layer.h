@@ -214,8 +214,8 @@ ATTN_API int32_t attn_state_get_input(const struct attn_state *state, uint32_t f
 /*
  * Puts a graph's step into the capture buffers, in order of the stream: slots, lengths, block tables, pages
  * and the encoder's lengths of all cache groups, by one copy from the host, whose size follows from the
- * number of sequences. A step that only the device knows is moved there, field by field. The step that was
- * begun ends.
+ * number of sequences. A step that only the device knows is moved there, field by field, but for
+ * FlashInfer's, whose lists of pages the host packs: ATTN_E_UNSUPPORTED. The step that was begun ends.
  *
  * A clone takes metadata of its own size; a state looks its clone up. Steps whose sequences have several
  * query tokens each, all as many, are built without padding: they go to the smallest clone of so many tokens

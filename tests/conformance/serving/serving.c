@@ -82,7 +82,8 @@ static bool is_documented(void)
         {ATTN_E_UNSUPPORTED, "metadata"},           /* and what is set there does not advance */
         {ATTN_E_UNSUPPORTED, "set_device"},         /* builders without it */
         {ATTN_E_UNSUPPORTED, "advance_step"},       /* backends without it */
-        {ATTN_E_UNSUPPORTED, "kv_source"}, /* new keys that a step does not have, or reads separately */
+        {ATTN_E_UNSUPPORTED, "paged_kv_indptr"}, /* graphs of FlashInfer steps that the device alone knows */
+        {ATTN_E_UNSUPPORTED, "kv_source"},       /* new keys that a step does not have, or reads separately */
         {ATTN_E_INVALID, "query_len"}, /* several query tokens of a decode: FlashAttention's builder alone */
         {ATTN_E_INVALID,
          "encoder_decoder"}, /* graphs of cross-attention: FlashAttention's and XFormers' states */
