@@ -213,6 +213,11 @@ static struct attn_tensor view(const struct stack *stack, const struct attn_buff
     return tensor;
 }
 
+static bool has_mask(const struct stack *stack)
+{
+    return stack->problems[0].mask == ATTN_MASK_BITS;
+}
+
 int32_t stack_forward(const struct stack *stack, struct attn_state *state,
                       const struct attn_metadata *metadata, uint32_t way, const struct attn_buffer *outputs,
                       void *stream, struct attn_error *err)
@@ -232,6 +237,12 @@ int32_t stack_forward(const struct stack *stack, struct attn_state *state,
                 view(stack, &w->inputs, offsetof(struct stack_inputs, k) + i * new, STACK_KV_HEADS);
             tensors.v_new =
                 view(stack, &w->inputs, offsetof(struct stack_inputs, v) + i * new, STACK_KV_HEADS);
+        }
+        if (has_mask(stack)) {
+            tensors.mask = w->inputs;
+            tensors.mask.byte_offset += offsetof(struct stack_inputs, mask);
+            tensors.mask_seq_stride = STACK_MASK;
+            tensors.mask_row_stride = 1;
         }
         status = attn_layer_forward(stack->layers[i], state, metadata, w->kv[i], &tensors, stream, err);
     }
@@ -293,6 +304,12 @@ void stack_draw(const struct stack *stack, struct crowd *crowd, struct stack_inp
     random_numbers(crowd, out->q, sizeof out->q, stack->element);
     random_numbers(crowd, out->k[0], sizeof out->k, stack->element);
     random_numbers(crowd, out->v[0], sizeof out->v, stack->element);
+    for (uint32_t n = 0; n < CROWD_SEQS && has_mask(stack); n++) {
+        int32_t parents[STACK_MASK];
+        for (uint32_t i = 0; i < STACK_MASK; i++)
+            parents[i] = (int32_t)crowd_random(crowd, i + 1) - 1;
+        attn_tree_mask(parents, STACK_MASK, 0, out->mask[n], 1, NULL, NULL);
+    }
 }
 
 int32_t stack_copy_in(const struct stack *stack, uint32_t way, const struct stack_inputs *inputs,

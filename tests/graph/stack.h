@@ -36,11 +36,15 @@ struct stack_config {
     uint32_t tokens;   /* of each decode; 0 = 1 */
 };
 
+/* Bytes of a sequence's mask, with mask=bits span=square: a row for each of 8 tokens. */
+enum { STACK_MASK = 8 };
+
 /* Numbers of a step, on the host. */
 struct stack_inputs {
     unsigned char q[STACK_OUT * 4];
     unsigned char k[STACK_LAYERS][STACK_NEW * 4];
     unsigned char v[STACK_LAYERS][STACK_NEW * 4];
+    unsigned char mask[CROWD_SEQS][STACK_MASK]; /* random trees, where the problem has a mask */
 };
 
 struct stack_outputs {

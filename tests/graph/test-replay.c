@@ -286,6 +286,10 @@ int main(int argc, char **argv)
          ATTN_SCALES_TENSOR, false, false, 2},
         {"flash-attn f32, 4 tokens each, device", "device-memory/flash-attn", 0, ATTN_F32, "q=f32", 0, false,
          true, 4},
+        {"flash-attn f32, trees of 4", "cpu/flash-attn", 0, ATTN_F32, "q=f32 mask=bits span=square", 0, false,
+         false, 4},
+        {"flash-attn bf16, trees of 4, device", "device-memory/flash-attn", 0, ATTN_BF16,
+         "q=bf16 mask=bits span=square", 0, false, true, 4},
     };
 
     const uint32_t steps = argc > 1 ? (uint32_t)atoi(argv[1]) : 1000;

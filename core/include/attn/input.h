@@ -105,6 +105,22 @@ ATTN_API int32_t attn_input_prepare(const struct attn_input_rules *rules,
                                     const struct attn_input_request *request, struct attn_input *out,
                                     struct attn_error *err);
 
+/* ---------------------------------------------------------------- drafted tokens */
+
+/*
+ * A tree of drafted tokens behind a context, to verify all its branches at once: its mask, for problems with
+ * mask=bits span=square, and the RoPE positions of its tokens. `parents[i]` is the token that token i
+ * follows, one before it; -1: the last token of the context, which any number of tokens may follow. Token i
+ * sees the context, its ancestors and itself.
+ *
+ * Row i of the mask begins at byte i * row_stride; bit c % 8 of its byte c / 8 is token c. Bits of a row
+ * behind the tree are cleared. `positions` [count] may be NULL: context_len and the number of ancestors.
+ * ATTN_E_INVALID names what cannot be, ATTN_E_SIZE a row_stride below (count + 7) / 8; nothing is written
+ * then.
+ */
+ATTN_API int32_t attn_tree_mask(const int32_t *parents, uint32_t count, int64_t context_len, void *mask,
+                                uint64_t row_stride, int64_t *positions, struct attn_error *err);
+
 /* ---------------------------------------------------------------- graphs */
 
 /* Largest batch that graphs are captured for. */
