@@ -21,6 +21,7 @@ struct fields {
     size_t width; /* of the table */
     size_t cross_count;
     size_t cross_width;
+    size_t cross_cells;
     size_t index_count;
     size_t prefills;
     int64_t encoder_tokens;
@@ -56,7 +57,7 @@ static void read_fields(const json_t *meta, uint32_t flavour, int64_t block, str
     f->indices = values(meta, "paged_kv_indices", &f->index_count);
     f->encoder_lens = values(meta, "encoder_seq_lens_tensor", NULL);
     f->cross_slots = values(meta, "cross_slot_mapping", &f->cross_count);
-    f->cross_table = values(meta, "cross_block_tables", NULL);
+    f->cross_table = values(meta, "cross_block_tables", &f->cross_cells);
     f->cross_width = columns(meta, "cross_block_tables");
     f->prefills = (size_t)golden_int(meta, "num_prefills", 0);
     f->encoder_tokens = golden_int(meta, "num_encoder_tokens", 0);
@@ -173,11 +174,11 @@ static void find_cross(const struct fields *f, size_t i, struct attn_blocks *out
     out->count = !prompt && f->cross_width > pages ? (uint32_t)f->cross_width : pages;
     out->blocks = list;
     for (uint32_t p = 0; p < out->count; p++) {
-        const size_t at = first + (size_t)(p * f->block);
+        const size_t at = first + (size_t)(p * f->block), cell = i * f->cross_width + p;
         if (prompt)
             list[p] = at < f->cross_count ? f->cross_slots[at] / f->block : 0;
         else
-            list[p] = p < f->cross_width ? f->cross_table[i * f->cross_width + p] : 0;
+            list[p] = p < f->cross_width && cell < f->cross_cells ? f->cross_table[cell] : 0;
     }
 }
 
