@@ -25,8 +25,8 @@ int32_t attn__metadata_begin(const struct attn_metadata *metadata, const char *w
                                      : attn__check_fork(metadata->born, what, err);
 }
 
-int32_t attn__metadata_end(const struct attn_metadata *metadata, int32_t status, struct attn_error *own,
-                           const char *what, struct attn_error *err)
+static int32_t end_call(const struct attn_metadata *metadata, int32_t status, struct attn_error *own,
+                        const char *what, struct attn_error *err)
 {
     if (metadata->backend != NULL)
         return attn__call_end(metadata->backend, status, own, what, err);
@@ -36,7 +36,7 @@ int32_t attn__metadata_end(const struct attn_metadata *metadata, int32_t status,
 int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, struct attn_error *own,
                           const char *what, struct attn_error *err)
 {
-    return attn__metadata_end(&builder->whole, status, own, what, err);
+    return end_call(&builder->whole, status, own, what, err);
 }
 
 int32_t attn__serving_take(const void *args, void *copy, size_t size, uint32_t known, const char *name,
@@ -243,6 +243,6 @@ int32_t attn_metadata_get(const struct attn_metadata *metadata, uint32_t field, 
     ATTN_INIT(&own);
     attn__error_open(&inner);
     status = metadata->table->get(metadata->impl, field, index, &own, &inner);
-    status = attn__metadata_end(metadata, status, &inner, "metadata get", err);
+    status = end_call(metadata, status, &inner, "metadata get", err);
     return status == ATTN_OK ? attn__answer(out, &own, sizeof own, "out", err) : status;
 }

@@ -51,8 +51,6 @@ int32_t attn__state_begin(const struct attn_state *state, const char *what, stru
 int32_t attn__state_reads(const struct attn_state *state, const struct attn_metadata *metadata,
                           struct attn_error *err);
 /* Passes on what a builder's function returned: through attn__call_end, or unchanged without a backend. */
-int32_t attn__metadata_end(const struct attn_metadata *metadata, int32_t status, struct attn_error *own,
-                           const char *what, struct attn_error *err);
 int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, struct attn_error *own,
                           const char *what, struct attn_error *err);
 /*
