@@ -261,7 +261,50 @@ static const struct attn_kv_table kv = {.struct_size = sizeof kv,
                                         .write = kv_write};
 static const struct attn_memory_table memory = {
     .struct_size = sizeof memory, .alloc = memory_alloc, .free = memory_free, .copy = memory_copy};
+
+#ifdef MOCK_SERVING
+/* Builder, state and layer that are never called: what of them there is, MOCK_SERVING says. */
+enum { ALL, BUILDER_ALONE, HALF_OF_GRAPHS, NO_SIZES };
+
+static void never(void)
+{
+    abort();
+}
+
+#define NEVER(type, member) .member = (__typeof__(((struct type *)NULL)->member))never
+static const struct attn_builder_table serving_builder = {.struct_size = sizeof serving_builder,
+                                                          ATTN_BUILDER_SIZES,
+                                                          NEVER(attn_builder_table, create),
+                                                          NEVER(attn_builder_table, destroy),
+                                                          NEVER(attn_builder_table, reset),
+                                                          NEVER(attn_builder_table, add),
+                                                          NEVER(attn_builder_table, set_row),
+                                                          NEVER(attn_builder_table, build),
+                                                          NEVER(attn_builder_table, get)};
+static const struct attn_state_table serving_state = {
+    .struct_size = sizeof serving_state,
+    .params_size = MOCK_SERVING == NO_SIZES ? 0 : sizeof(struct attn_state_params),
+    NEVER(attn_state_table, create),
+    NEVER(attn_state_table, destroy),
+    NEVER(attn_state_table, begin_forward),
+#if MOCK_SERVING == 2
+    NEVER(attn_state_table, begin_capture),
+    NEVER(attn_state_table, end_capture),
+#endif
+};
+static const struct attn_layer_table serving_layer = {.struct_size = sizeof serving_layer,
+                                                      ATTN_LAYER_SIZES,
+                                                      NEVER(attn_layer_table, create),
+                                                      NEVER(attn_layer_table, destroy),
+                                                      NEVER(attn_layer_table, forward)};
+#endif
+
 static const struct attn_backend_table backend = {
+#ifdef MOCK_SERVING
+    .builder = &serving_builder,
+    .state = MOCK_SERVING == BUILDER_ALONE ? NULL : &serving_state,
+    .layer = &serving_layer,
+#endif
     .struct_size = sizeof backend,
     .device_class = MOCK_CLASS,
     .name = MOCK_NAME "/flash-attn",
@@ -336,6 +379,9 @@ static const struct newer table __attribute__((unused)) = {
             .abi_minor = ATTN_ABI_MINOR,
             ATTN_PLUGIN_SIZES,
             .name = MOCK_NAME,
+#ifdef MOCK_DEVICE_NAME
+            .device_type = MOCK_DEVICE_NAME,
+#endif
             .vendor = "Mock Makers",
             .version = MOCK_TABLE_VERSION,
 #ifndef MOCK_NO_DEVICES_FUNCTION
