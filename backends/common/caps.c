@@ -240,6 +240,8 @@ static struct attn_reason judge_row(const struct attn__caps_table *table, const 
     struct attn_reason why = {0};
 
     table->check_device(row, device, &why);
+    if (why.code == 0 && table->check_option != NULL)
+        table->check_option(row, &why);
     if (why.code == 0)
         judge_types(row, table->separator, p, &why);
     if (why.code == 0)

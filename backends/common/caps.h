@@ -87,6 +87,8 @@ struct attn__caps_table {
     void (*check_limit)(const struct attn_problem *problem, struct attn_reason *why);
     /* Whether a row runs on a device; `device` is a number of the plugin's choice. */
     void (*check_device)(const void *row, uint32_t device, struct attn_reason *why);
+    /* Whether the user's options allow a row; NULL if they allow all. */
+    void (*check_option)(const void *row, struct attn_reason *why);
     /* Whether the device has the resources that the problem takes; NULL if it always has. */
     void (*check_resources)(const void *row, uint32_t device, const struct attn_problem *problem,
                             struct attn_reason *why);

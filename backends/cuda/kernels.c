@@ -21,16 +21,17 @@ union mma_columns {
 
 #define MMA_ROW(name_, phases_, q_, kv_, features_, numerics_)                                               \
     {                                                                                                        \
-        .caps.name = (name_), .family = &cuda_mma, .arch = CUDA_ARCH_MIN, .caps.phases = (phases_),          \
-        .caps.q_types = (q_), .caps.kv_types = (kv_), .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16,     \
-        .caps.dim_multiple = 1, .caps.dim_max = sizeof(union mma_columns), .caps.features = (features_),     \
+        .caps.name = (name_), .family = &cuda_mma, .tensor_cores = true, .arch = CUDA_ARCH_MIN,              \
+        .caps.phases = (phases_), .caps.q_types = (q_), .caps.kv_types = (kv_),                              \
+        .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,                           \
+        .caps.dim_max = sizeof(union mma_columns), .caps.features = (features_),                             \
         .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_)                                  \
     }
 
 /* For MLA caches of the type of the queries. Not of layout paged-x, whose rows are not contiguous. */
 #define MLA_ROW(name_, type_, numerics_)                                                                     \
     {                                                                                                        \
-        .caps.name = (name_), .family = &cuda_mla, .arch = CUDA_ARCH_MIN,                                    \
+        .caps.name = (name_), .family = &cuda_mla, .tensor_cores = true, .arch = CUDA_ARCH_MIN,              \
         .caps.phases = ATTN__DECODE | ATTN__PREFILL, .caps.q_types = (type_), .caps.kv_types = (type_),      \
         .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,                           \
         .caps.dim_max = MLA_QK_DIM, .caps.vo_max = MLA_VO_DIM,                                               \

@@ -11,10 +11,10 @@
 #define TILE_CACHED (ATTN__HAS_ALL & ~(ATTN__HAS_MLA | ATTN__HAS_NEW | ATTN__HAS_CACHE_NEW))
 #define TILE_ROW(name_, phases_, q_, kv_, features_, numerics_)                                              \
     {                                                                                                        \
-        .caps.name = (name_), .family = &hip_tile, .caps.phases = (phases_), .caps.q_types = (q_),           \
-        .caps.kv_types = (kv_), .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,   \
-        .caps.dim_max = 256, .caps.features = (features_), .caps.graph_level = ATTN_GRAPH_ALWAYS,            \
-        .caps.numerics = (numerics_)                                                                         \
+        .caps.name = (name_), .family = &hip_tile, .tensor_cores = true, .caps.phases = (phases_),           \
+        .caps.q_types = (q_), .caps.kv_types = (kv_), .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16,     \
+        .caps.dim_multiple = 1, .caps.dim_max = 256, .caps.features = (features_),                           \
+        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_)                                  \
     }
 /* Both kernels of a type of queries, by their phase. */
 #define TILE_ROWS(prefix, phases)                                                                            \

@@ -28,13 +28,13 @@ static int32_t query_rocm_flash(struct attn_instance *instance, const struct att
                                 const struct attn_problem *problem, struct attn_query *out)
 {
     if (problem->type != ATTN_ENCODER && problem->type != ATTN_ENCODER_DECODER)
-        return gpu_query(instance, device, problem, 0, out);
+        return gpu_query(instance, device, problem, 0, GPU_TENSOR_CORES_AUTO, out);
     refuse_encoders(out);
     return ATTN_OK;
 }
 
 static const struct attn_kv_table kv_rocm_flash = GPU_KV_TABLE(attn__kv_shape_rocm_flash);
 static const struct attn_backend_table rocm_flash =
-    GPU_BACKEND_TABLE("hip/rocm-flash", &kv_rocm_flash, query_rocm_flash);
+    GPU_BACKEND_TABLE("hip/rocm-flash", &kv_rocm_flash, query_rocm_flash, gpu_backend_open);
 const struct attn_backend_table *const gpu_vendor_backends[] = {&rocm_flash};
 const uint32_t gpu_vendor_backend_count = sizeof gpu_vendor_backends / sizeof gpu_vendor_backends[0];

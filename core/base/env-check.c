@@ -86,12 +86,12 @@ bool attn__env_check(const char *name, const char *type, const char *value, char
     return true;
 }
 
-/* ATTN_CPU_... belongs to a plugin named cpu. */
-static bool belongs_to(const char *variable, const char *plugin)
+/* ATTN_CPU_... belongs to a plugin, or to a flavour, named cpu. */
+static bool belongs_to(const char *variable, const char *name)
 {
     const char *p = variable + strlen("ATTN_");
-    for (; *plugin != '\0'; plugin++, p++) {
-        char c = *plugin == '-' ? '_' : *plugin;
+    for (; *name != '\0'; name++, p++) {
+        char c = *name == '-' ? '_' : *name;
         if (c >= 'a' && c <= 'z')
             c = (char)(c - 'a' + 'A');
         if (*p != c)
@@ -100,12 +100,28 @@ static bool belongs_to(const char *variable, const char *plugin)
     return *p == '_';
 }
 
-static const char *owner_of(const char *variable, const struct attn_note *const *notes, uint32_t count)
+/* Says whose the variable is, if it is a plugin's or a flavour's. */
+static bool say_owner(const char *variable, const struct attn_note *const *notes, uint32_t count, char *text,
+                      size_t size)
 {
-    for (uint32_t i = 0; i < count; i++)
-        if (belongs_to(variable, notes[i]->name))
-            return notes[i]->name;
-    return NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        if (belongs_to(variable, notes[i]->name)) {
+            snprintf(text, size, "belongs to the plugin %s", notes[i]->name);
+            return true;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        char list[sizeof notes[i]->backends], *rest = list;
+        memcpy(list, notes[i]->backends, sizeof list);
+        for (char *name; (name = strsep(&rest, ",")) != NULL;) {
+            const char *slash = strchr(name, '/');
+            if (slash != NULL && belongs_to(variable, slash + 1)) {
+                snprintf(text, size, "belongs to the flavour %s", slash + 1);
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static int32_t no_memory(struct attn_error *err)
@@ -118,9 +134,7 @@ static int32_t resolve_other(struct attn__env *env, struct attn_variable_record 
 {
     const char *names[ATTN__VARIABLES];
     char text[400];
-    const char *owner = owner_of(record->name, notes, count);
-    if (owner != NULL) {
-        snprintf(text, sizeof text, "belongs to the plugin %s", owner);
+    if (say_owner(record->name, notes, count, text, sizeof text)) {
         record->type = "plugin";
     } else {
         for (uint32_t i = 0; i < ATTN__VARIABLES; i++)

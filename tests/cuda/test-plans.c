@@ -224,9 +224,71 @@ static void test_mixed(struct world *world)
     check_clean(world, "nothing is left");
 }
 
+static const struct attn_backend_table *find_table(struct world *world, const char *name)
+{
+    const struct attn_backend_table *const *tables;
+    uint32_t count = 0;
+
+    if (world->plugin->get_backends(world->instance, &tables, &count, &world->err) == ATTN_OK)
+        for (uint32_t i = 0; i < count; i++)
+            if (strcmp(tables[i]->name, name) == 0)
+                return tables[i];
+    printf("Bail out! no %s\n", name);
+    exit(1);
+}
+
+/* Whether plans of a backend have these kernels, under the option's value. */
+static bool has_kernels(struct world *world, const char *name, const char *value, const char *kernels)
+{
+    static const struct fake_machine machine = {.devices = 1, .major = 9, .minor = 0, .version = 12080};
+    const struct attn_problem p = fixture_problem(FIXTURE_Q_LEN);
+    const struct attn_device device = device_of(world, 0);
+    struct attn_open_config config;
+    struct attn_plan_info info;
+    struct attn_backend_impl *backend = NULL;
+    struct attn_plan_impl *plan = NULL;
+
+    ATTN_INIT(&config);
+    ATTN_INIT(&info);
+    world->tensor_cores = value;
+    world_begin(world, &machine);
+    const struct attn_backend_table *table = find_table(world, name);
+    int32_t status = table->open(world->instance, &device, &config, &backend, &world->err);
+    if (status == ATTN_OK)
+        status = table->plan->create(backend, &p, &plan, &world->err);
+    const bool same = status == ATTN_OK && table->plan->describe(plan, &info) == ATTN_OK &&
+                      strcmp(info.kernels, kernels) == 0;
+    if (plan != NULL)
+        table->plan->destroy(plan);
+    table->close(backend);
+    world_end(world);
+    return same;
+}
+
+/* A plan takes the kernels that the query named, and only flavour flashinfer has a choice. */
+static void test_tensor_cores(struct world *world)
+{
+    static const char best[] = "decode_mma_bf16,prefill_mma_bf16",
+                      exact[] = "attn_reference,prefill_mma_bf16";
+
+    check(world, has_kernels(world, "cuda/flashinfer", NULL, best),
+          "decode is on tensor cores where nothing is said");
+    check(world, has_kernels(world, "cuda/flashinfer", "auto", best), "and with auto");
+    check(world, has_kernels(world, "cuda/flashinfer", "on", best), "and with on");
+    check(world, has_kernels(world, "cuda/flashinfer", "off", exact), "not with off");
+    check(world, has_kernels(world, "cuda/flash-attn", "off", best), "which is none of cuda/flash-attn's");
+    check(world,
+          !has_kernels(world, "cuda/flashinfer", "yes", best) && world->err.status == ATTN_E_INVALID &&
+              world->err.reason == ATTN_REASON_OPTION && strstr(world->err.message, "\"yes\"") != NULL,
+          "another value is an error");
+    world->tensor_cores = NULL;
+    check_clean(world, "nothing is left");
+}
+
 int main(int argc, char **argv)
 {
-    static void (*const parts[])(struct world *) = {test_numbers, test_random, test_many, test_mixed};
+    static void (*const parts[])(struct world *) = {test_numbers, test_random, test_many, test_mixed,
+                                                    test_tensor_cores};
 
     return world_main(argc, argv, parts, sizeof parts / sizeof parts[0]);
 }

@@ -136,6 +136,29 @@ def test_driver():
     check("bf16" in result.stdout and "e4m3" in result.stdout, "its capabilities come from the predicates", result)
 
 
+def kernels_of(result):
+    cuda = [c for c in candidates(result, "cuda/flashinfer") if c["accepted"]]
+    return [k["name"] for k in cuda[0]["kernels"]] if cuda else []
+
+
+def test_tensor_cores():
+    option = "ATTN_FLASHINFER_TENSOR_CORES"
+    exact, best = ["attn_reference", "prefill_mma_bf16"], ["decode_mma_bf16", "prefill_mma_bf16"]
+    for value, wanted in (("auto", best), ("on", best), ("", best), ("off", exact)):
+        result = run(FAKE, "explain", "--json", *PROBLEM, "q=bf16", ATTN_BACKEND="cuda/flashinfer", **{option: value})
+        check(kernels_of(result) == wanted, f"{option}={value} takes {' and '.join(wanted)}", result)
+    check("belongs to the flavour flashinfer" in run(FAKE, "env", **{option: "on"}).stdout, "it is a flavour's", result)
+    result = run(FAKE, "explain", "--json", *PROBLEM, "q=bf16", ATTN_BACKEND="cuda/flash-attn", **{option: "off"})
+    check([k["name"] for k in candidates(result, "cuda/flash-attn")[0]["kernels"]] == best,
+          "cuda/flash-attn does not read it", result)
+    for value, problem, wanted in (("on", "q=f32", "auto or off"), ("yes", "q=bf16", "auto, on or off")):
+        result = run(FAKE, "explain", "--json", *PROBLEM, problem, ATTN_BACKEND="cuda/flashinfer", **{option: value})
+        reasons = [r for r in candidates(result, "cuda/flashinfer")[0]["reasons"] if r["code"] == "OPTION"]
+        check(result.returncode == 1 and len(reasons) == 1 and
+              f"{option}={value} is not served; wanted: {wanted}" in reasons[0]["text"],
+              f"{option}={value} refuses {problem}", result)
+
+
 test_no_driver()
 test_old_driver()
 test_no_device()
@@ -143,5 +166,6 @@ test_old_device()
 test_small_device()
 test_two_devices()
 test_driver()
+test_tensor_cores()
 print(f"1..{lines}")
 sys.exit(failures != 0)

@@ -44,6 +44,8 @@ static const char *get_option(void *ctx, const char *key)
 {
     const struct world *world = ctx;
 
+    if (strcmp(key, "ATTN_FLASHINFER_TENSOR_CORES") == 0)
+        return world->tensor_cores;
     return strcmp(key, world->vendor->library) == 0 ? world->library : NULL;
 }
 

@@ -28,7 +28,8 @@ struct world {
     struct attn_instance *instance;
     const struct attn_backend_table *table; /* flash-attn */
     struct attn_error err;
-    const char *library; /* the driver's */
+    const char *library;      /* the driver's */
+    const char *tensor_cores; /* ATTN_FLASHINFER_TENSOR_CORES of the next instance, or NULL */
 };
 
 /* PLUGIN and FAKE are the two files. */

@@ -196,11 +196,12 @@ static const struct attn_note *const notes[] = {&cpu_note, &my_note};
 
 Test(env, unknown_names_are_said_once_with_the_nearest)
 {
-    char *environment[] = {
-        "ATTN_BACKENDS=cpu", "ATTN_WEATHER=fine", "ATTN_CPU_HUGE=1",      "ATTN_MY_NPU_QUEUES=4",
-        "ATTN_CPUX=1",       "ATTNX=1",           "ATTN_BACKENDS=hidden", NULL};
+    char *environment[] = {"ATTN_BACKENDS=cpu",    "ATTN_WEATHER=fine",   "ATTN_CPU_HUGE=1",
+                           "ATTN_MY_NPU_QUEUES=4", "ATTN_CPUX=1",         "ATTNX=1",
+                           "ATTN_BACKENDS=hidden", "ATTN_FLASHINFER_X=1", NULL};
     struct attn__env env = settle(environment, notes, 2);
-    cr_assert_eq(env.count, ATTN__VARIABLES + 5U);
+    cr_assert_eq(env.count, ATTN__VARIABLES + 6U);
+    cr_assert_str_eq(row(&env, "ATTN_FLASHINFER_X")->help, "belongs to the flavour flashinfer");
     cr_assert(strstr(row(&env, "ATTN_BACKENDS")->help, "ATTN_BACKEND is near") != NULL);
     cr_assert_null(strstr(row(&env, "ATTN_WEATHER")->help, "near"));
     cr_assert_str_eq(row(&env, "ATTN_CPU_HUGE")->help, "belongs to the plugin cpu");

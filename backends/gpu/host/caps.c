@@ -65,7 +65,7 @@ static const struct attn__caps_feature features[] = {
     {ATTN__HAS_DET, "0"},
 };
 
-static struct attn__caps_table get_table(void)
+static struct attn__caps_table get_table(enum gpu_tensor_cores choice)
 {
     return (struct attn__caps_table){.rows = gpu_kernels,
                                      .row_size = sizeof gpu_kernels[0],
@@ -76,12 +76,14 @@ static struct attn__caps_table get_table(void)
                                      .separator = ", ",
                                      .check_limit = check_rows,
                                      .check_device = check_arch,
+                                     .check_option = gpu_tensor_cores_check(choice),
                                      .check_resources = check_shared};
 }
 
-const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch)
+const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch,
+                                      enum gpu_tensor_cores choice)
 {
-    const struct attn__caps_table table = get_table();
+    const struct attn__caps_table table = get_table(choice);
 
     return attn__caps_find(&table, problem, arch, phase);
 }
@@ -122,9 +124,10 @@ static void judge_device(struct attn_instance *instance, const struct attn_devic
 }
 
 int32_t gpu_query(struct attn_instance *instance, const struct attn_device *device,
-                  const struct attn_problem *problem, uint32_t cost_rank, struct attn_query *out)
+                  const struct attn_problem *problem, uint32_t cost_rank, enum gpu_tensor_cores choice,
+                  struct attn_query *out)
 {
-    const struct attn__caps_table table = get_table();
+    const struct attn__caps_table table = get_table(choice);
     uint32_t arch = 0;
 
     attn__caps_begin(out, cost_rank);

@@ -39,6 +39,7 @@ struct attn_instance {
 struct attn_backend_impl {
     struct attn_instance *instance;
     struct gpu_context *context;
+    uint32_t tensor_cores;            /* enum gpu_tensor_cores */
     struct gpu_kv_functions kv;       /* kernels on caches */
     pthread_mutex_t lock;             /* of `captures` */
     struct attn_graph_impl *captures; /* graphs whose capture has not ended */
@@ -93,7 +94,8 @@ extern const uint32_t gpu_vendor_backend_count;
 /* ---------------------------------------------------------------- caps.c, axes.c */
 
 int32_t gpu_query(struct attn_instance *instance, const struct attn_device *device,
-                  const struct attn_problem *problem, uint32_t cost_rank, struct attn_query *out);
+                  const struct attn_problem *problem, uint32_t cost_rank, enum gpu_tensor_cores choice,
+                  struct attn_query *out);
 int32_t gpu_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count);
 
 /* ---------------------------------------------------------------- memory.c, stream.c, graph.c */
@@ -156,11 +158,11 @@ extern const struct attn_plan_table gpu_plan_table;
     GPU_TEXT(LIBATTN_VERSION_MAJOR) "." GPU_TEXT(LIBATTN_VERSION_MINOR) "." GPU_TEXT(LIBATTN_VERSION_PATCH)
 
 /* The table of a flavour: its name, table of caches and query. */
-#define GPU_BACKEND_TABLE(name_, kv_, query_)                                                                \
+#define GPU_BACKEND_TABLE(name_, kv_, query_, open_)                                                         \
     {                                                                                                        \
         .struct_size = sizeof(struct attn_backend_table), .device_class = ATTN_CLASS_ACCELERATOR,            \
         .name = (name_), .plan = &gpu_plan_table, .kv = (kv_), .merge = &gpu_merge_table,                    \
-        .memory = &gpu_memory_table, .query = (query_), .axes = gpu_axes, .open = gpu_backend_open,          \
+        .memory = &gpu_memory_table, .query = (query_), .axes = gpu_axes, .open = (open_),                   \
         .close = gpu_backend_close, .builder = &attn_serving_builder, .state = &attn_serving_state,          \
         .layer = &attn_serving_layer                                                                         \
     }

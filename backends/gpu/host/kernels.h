@@ -21,6 +21,14 @@ struct gpu_kernel {
     const struct gpu_family *family;
     uint32_t variant; /* a number for the family's own use */
     uint32_t arch;    /* oldest architecture, by the vendor's number */
+    bool tensor_cores;
+};
+
+/* Which kernels ATTN_FLASHINFER_TENSOR_CORES allows; other flavours have AUTO. */
+enum gpu_tensor_cores {
+    GPU_TENSOR_CORES_AUTO, /* the first row that fits */
+    GPU_TENSOR_CORES_ON,   /* none without tensor cores */
+    GPU_TENSOR_CORES_OFF   /* none with them that is for decode alone */
 };
 
 extern const struct gpu_kernel gpu_kernels[];
@@ -89,7 +97,16 @@ int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gp
                               const struct gpu_run *run, uint32_t rows, uint32_t columns, void *stream,
                               struct attn_error *err);
 
+/* Reads the option; *value is its text, or NULL. False if that is none of its values. */
+bool gpu_tensor_cores_read(const struct attn_instance *instance, enum gpu_tensor_cores *out,
+                           const char **value);
+void gpu_tensor_cores_refuse(struct attn_reason *why, const char *got, const char *wanted);
+/* The predicate on rows that a choice is, or NULL. */
+typedef void gpu_option_check(const void *row, struct attn_reason *why);
+gpu_option_check *gpu_tensor_cores_check(enum gpu_tensor_cores choice);
+
 /* The row that serves a phase of a problem that a query accepted on this architecture (0 = any). */
-const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch);
+const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch,
+                                      enum gpu_tensor_cores choice);
 
 #endif

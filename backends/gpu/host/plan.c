@@ -14,8 +14,9 @@ static uint64_t round_block(uint64_t size)
 static void dispatch(struct attn_plan_impl *plan)
 {
     const uint32_t arch = plan->backend->context->record->arch;
-    const struct gpu_kernel *decode = gpu_dispatch(&plan->problem, ATTN__DECODE, arch);
-    const struct gpu_kernel *prefill = gpu_dispatch(&plan->problem, ATTN__PREFILL, arch);
+    const uint32_t choice = plan->backend->tensor_cores;
+    const struct gpu_kernel *decode = gpu_dispatch(&plan->problem, ATTN__DECODE, arch, choice);
+    const struct gpu_kernel *prefill = gpu_dispatch(&plan->problem, ATTN__PREFILL, arch, choice);
 
     plan->part_count = decode == prefill ? 1 : 2;
     plan->parts[0].kernel = decode;
