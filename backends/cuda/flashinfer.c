@@ -30,9 +30,8 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
 
     *out = NULL;
     if (!gpu_tensor_cores_read(instance, &choice, &value))
-        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_OPTION, "ATTN_FLASHINFER_TENSOR_CORES",
-                          "ATTN_FLASHINFER_TENSOR_CORES=\"%.40s\" is not accepted; auto, on and off are",
-                          value);
+        return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_OPTION, GPU_TENSOR_CORES_OPTION,
+                          GPU_TENSOR_CORES_OPTION "=\"%.40s\" is not accepted; auto, on and off are", value);
     int32_t status = gpu_backend_open(instance, device, config, out, err);
     if (status == ATTN_OK)
         (*out)->tensor_cores = choice;

@@ -2,8 +2,46 @@
 /* Advances arrays in host memory by one decode step. */
 #include "advance.h"
 
+#include "check.h"
 #include "fail.h"
 #include "slot-map.h"
+
+static int32_t *ints(const struct attn_buffer *buffer)
+{
+    return (int32_t *)(void *)attn__address(buffer);
+}
+
+static int64_t *longs(const struct attn_buffer *buffer)
+{
+    return (int64_t *)(void *)attn__address(buffer);
+}
+
+struct attn_advance attn__advance_arrays(const struct attn_kv_advance_step_args *args)
+{
+    return (struct attn_advance){.seqs = args->seqs,
+                                 .queries = args->queries,
+                                 .num_tokens = args->num_tokens,
+                                 .block = args->block,
+                                 .keep_padding = args->keep_padding,
+                                 .table_width = args->table_width,
+                                 .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
+                                 .table_stride = args->table_stride,
+                                 .table = attn__address(&args->table),
+                                 .query_starts = ints(&args->query_starts),
+                                 .accepted = ints(&args->accepted),
+                                 .sampled = longs(&args->sampled),
+                                 .tokens = longs(&args->tokens),
+                                 .positions = longs(&args->positions),
+                                 .slots = longs(&args->slots),
+                                 .seq_lens = ints(&args->seq_lens),
+                                 .context_lens = ints(&args->context_lens),
+                                 .seq_starts = ints(&args->seq_starts),
+                                 .csr_capacity = args->csr_capacity,
+                                 .csr_indptr = ints(&args->csr_indptr),
+                                 .csr_indices = attn__address(&args->csr_indices),
+                                 .csr_last_page_lens = ints(&args->last_page_lens),
+                                 .csr_pages = ints(&args->csr_pages)};
+}
 
 static int64_t first_token(const struct attn_advance *a, uint32_t seq)
 {

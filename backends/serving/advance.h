@@ -3,8 +3,8 @@
  * Advances arrays in host memory by one decode step, in place. attn_metadata_advance_step uses it for host
  * copies, and advance_step of a plugin's table where kernels read host memory.
  */
-#ifndef ATTN_COMMON_ADVANCE_H
-#define ATTN_COMMON_ADVANCE_H
+#ifndef ATTN_SERVING_ADVANCE_H
+#define ATTN_SERVING_ADVANCE_H
 
 #include "attn/types.h"
 
@@ -35,6 +35,8 @@ struct attn_advance {
     int32_t *csr_pages;          /* [seqs] pages in use */
 };
 
+/* The arrays of a plugin's call, where its buffers are addresses of the host. */
+struct attn_advance attn__advance_arrays(const struct attn_kv_advance_step_args *args);
 /* Checks everything and writes nothing. Messages name the arguments of the public calls. */
 int32_t attn__advance_check(const struct attn_advance *advance, struct attn_error *err);
 /* Writes the arrays, which have been checked. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the files share that add a sequence to a step. */
-#ifndef ATTN_COMMON_BUILDER_ADD_H
-#define ATTN_COMMON_BUILDER_ADD_H
+#ifndef ATTN_SERVING_BUILDER_ADD_H
+#define ATTN_SERVING_BUILDER_ADD_H
 
 #include "builder.h"
 #include "slot-map.h"

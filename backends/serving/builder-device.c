@@ -5,6 +5,7 @@
  */
 #include "builder-device.h"
 #include "advance.h"
+#include "check.h"
 #include "fail.h"
 #include "parts.h"
 
@@ -105,17 +106,12 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
     return ATTN_OK;
 }
 
-static char *address(const struct attn_buffer *buffer)
-{
-    return buffer->data == NULL ? NULL : (char *)buffer->data + buffer->byte_offset;
-}
-
 /* Shows the caller's array in place of the builder's. */
 static void show_caller_array(const struct attn_builder_impl *b, struct attn_view *view,
                               const struct attn_buffer *array)
 {
     view->device = *array;
-    view->host = b->direct ? address(array) : NULL;
+    view->host = b->direct ? attn__address(array) : NULL;
 }
 
 static void show_group(struct attn_builder_impl *b, uint32_t g)
@@ -175,27 +171,7 @@ static void arrays_of(const struct attn_builder_impl *b, uint32_t g, struct attn
 
 static int32_t run_here(const struct attn_kv_advance_step_args *args, bool check, struct attn_error *err)
 {
-    const struct attn_advance arrays = {
-        .seqs = args->seqs,
-        .queries = args->queries,
-        .num_tokens = args->num_tokens,
-        .block = args->block,
-        .table_width = args->table_width,
-        .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
-        .table_stride = args->table_stride,
-        .table = address(&args->table),
-        .query_starts = (const int32_t *)(const void *)address(&args->query_starts),
-        .accepted = (const int32_t *)(const void *)address(&args->accepted),
-        .positions = (int64_t *)(void *)address(&args->positions),
-        .slots = (int64_t *)(void *)address(&args->slots),
-        .seq_lens = (int32_t *)(void *)address(&args->seq_lens),
-        .context_lens = (int32_t *)(void *)address(&args->context_lens),
-        .seq_starts = (int32_t *)(void *)address(&args->seq_starts),
-        .csr_capacity = args->csr_capacity,
-        .csr_indptr = (int32_t *)(void *)address(&args->csr_indptr),
-        .csr_indices = address(&args->csr_indices),
-        .csr_last_page_lens = (int32_t *)(void *)address(&args->last_page_lens),
-        .csr_pages = (int32_t *)(void *)address(&args->csr_pages)};
+    const struct attn_advance arrays = attn__advance_arrays(args);
 
     if (check)
         return attn__advance_check(&arrays, err);
@@ -219,7 +195,7 @@ static int32_t make_parts(struct attn_builder_impl *b, void *stream, struct attn
     const struct attn_buffer to = place_of(b, &b->decode_start), from = {b->decode_start.host, 0};
 
     if (b->direct)
-        memcpy(starts, address(&b->group[0].batch.q_offsets), ((size_t)b->seqs + 1) * sizeof *starts);
+        memcpy(starts, attn__address(&b->group[0].batch.q_offsets), ((size_t)b->seqs + 1) * sizeof *starts);
     for (uint32_t i = b->prefills; !b->direct && i <= b->seqs; i++)
         starts[i] = (int32_t)(b->prompt_tokens + (i - b->prefills));
     attn__parts_prepare(b);

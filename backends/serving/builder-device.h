@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Steps whose arrays are on the device already. */
-#ifndef ATTN_COMMON_BUILDER_DEVICE_H
-#define ATTN_COMMON_BUILDER_DEVICE_H
+#ifndef ATTN_SERVING_BUILDER_DEVICE_H
+#define ATTN_SERVING_BUILDER_DEVICE_H
 
 #include "builder.h"
 

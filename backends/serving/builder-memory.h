@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Allocates and frees the memory of a builder. */
-#ifndef ATTN_COMMON_BUILDER_MEMORY_H
-#define ATTN_COMMON_BUILDER_MEMORY_H
+#ifndef ATTN_SERVING_BUILDER_MEMORY_H
+#define ATTN_SERVING_BUILDER_MEMORY_H
 
 #include "builder.h"
 

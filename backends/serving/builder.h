@@ -4,8 +4,8 @@
  * (FlashAttention) or `infer` (FlashInfer). An add writes its sequence into the arrays of the step at once. A
  * build adds what depends on the whole step, and points the views at the arrays.
  */
-#ifndef ATTN_COMMON_BUILDER_H
-#define ATTN_COMMON_BUILDER_H
+#ifndef ATTN_SERVING_BUILDER_H
+#define ATTN_SERVING_BUILDER_H
 
 #include "attn/plugin.h"
 #include "metadata.h"

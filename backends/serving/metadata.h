@@ -6,8 +6,8 @@
  * attn__field(metadata, ATTN_FIELD_X, group) reads a field. The prefill part and the decode part are metadata
  * of their own, with views over the same arrays.
  */
-#ifndef ATTN_COMMON_METADATA_H
-#define ATTN_COMMON_METADATA_H
+#ifndef ATTN_SERVING_METADATA_H
+#define ATTN_SERVING_METADATA_H
 
 #include <stdbool.h>
 

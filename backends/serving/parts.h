@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The prefill part and the decode part of a step: views of slices of the arrays of the whole. */
-#ifndef ATTN_COMMON_PARTS_H
-#define ATTN_COMMON_PARTS_H
+#ifndef ATTN_SERVING_PARTS_H
+#define ATTN_SERVING_PARTS_H
 
 #include "builder.h"
 

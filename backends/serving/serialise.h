@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Serialised steps: one builder writes them; builders of other processes read them, and check every number.
  */
-#ifndef ATTN_COMMON_SERIALISE_H
-#define ATTN_COMMON_SERIALISE_H
+#ifndef ATTN_SERVING_SERIALISE_H
+#define ATTN_SERVING_SERIALISE_H
 
 #include "builder.h"
 

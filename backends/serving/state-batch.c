@@ -58,7 +58,7 @@ static uint32_t widest(const int32_t *starts, uint32_t count)
     return (uint32_t)max;
 }
 
-/* Sets the query tokens; a graph has one of each sequence. */
+/* Sets the query tokens; a graph has as many of each sequence as it was captured for. */
 static void set_queries(const struct attn__step_view *step, const struct attn_problem *problem, uint32_t seqs,
                         struct attn__run *run)
 {

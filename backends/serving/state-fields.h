@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The buffers that graphs are captured with, and the metadata of a captured size over them. */
-#ifndef ATTN_COMMON_STATE_FIELDS_H
-#define ATTN_COMMON_STATE_FIELDS_H
+#ifndef ATTN_SERVING_STATE_FIELDS_H
+#define ATTN_SERVING_STATE_FIELDS_H
 
 #include "metadata.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the files share that make the batches of a step from its metadata. */
-#ifndef ATTN_STATE_STEP_H
-#define ATTN_STATE_STEP_H
+#ifndef ATTN_SERVING_STATE_STEP_H
+#define ATTN_SERVING_STATE_STEP_H
 
 #include "state.h"
 

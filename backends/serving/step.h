@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Advances the metadata of a builder to the next decode step, in place. */
-#ifndef ATTN_COMMON_STEP_H
-#define ATTN_COMMON_STEP_H
+#ifndef ATTN_SERVING_STEP_H
+#define ATTN_SERVING_STEP_H
 
 #include "builder.h"
 

@@ -3,8 +3,8 @@
  * A block table whose rows are kept from step to step, in host memory and, if the device has its own, there
  * too, so that only changed cells are copied. Cells behind the blocks of a row are always 0.
  */
-#ifndef ATTN_COMMON_TABLE_H
-#define ATTN_COMMON_TABLE_H
+#ifndef ATTN_SERVING_TABLE_H
+#define ATTN_SERVING_TABLE_H
 
 #include <stdbool.h>
 

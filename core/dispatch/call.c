@@ -19,6 +19,11 @@ int32_t attn__call_begin(const struct attn_backend *backend, const char *what, s
     return ATTN_OK;
 }
 
+bool attn__is_status(int32_t status)
+{
+    return status <= 0 && strcmp(attn_status_name(status), "ATTN_E_UNKNOWN") != 0;
+}
+
 int32_t attn__call_end(struct attn_backend *backend, int32_t status, struct attn_error *own, const char *what,
                        struct attn_error *err)
 {
@@ -28,7 +33,7 @@ int32_t attn__call_end(struct attn_backend *backend, int32_t status, struct attn
     own->field[sizeof own->field - 1] = 0;
     own->message[sizeof own->message - 1] = 0;
     const char *name = backend->entry->table.name;
-    if (status > 0 || strcmp(attn_status_name(status), "ATTN_E_UNKNOWN") == 0) {
+    if (!attn__is_status(status)) {
         return attn__fail(err, ATTN_E_PLUGIN, 0, own->field, "%s: %s returned %d, which is no status: %s",
                           name, what, status, own->message);
     }

@@ -15,6 +15,8 @@ static inline uint32_t attn__element_size(uint32_t dtype)
 /* Refuses a NULL handle, a child after fork, and a lost device. */
 int32_t attn__call_begin(const struct attn_backend *backend, const char *what, struct attn_error *err);
 
+/* Whether what a plugin returned is a status of this library. */
+bool attn__is_status(int32_t status);
 /*
  * Handles what a plugin returned: passes its message on with the backend's name, remembers a lost device, and
  * turns an unknown status into ATTN_E_PLUGIN. `own` is the error that the plugin filled.

@@ -16,7 +16,7 @@ int32_t attn__serving_end(struct attn_backend *backend, int32_t status, struct a
 {
     if (status == ATTN_OK)
         return ATTN_OK;
-    if (status > 0 || strcmp(attn_status_name(status), "ATTN_E_UNKNOWN") == 0)
+    if (!attn__is_status(status))
         return attn__call_end(backend, status, own, what, err);
     own->field[sizeof own->field - 1] = 0;
     own->message[sizeof own->message - 1] = 0;

@@ -11,36 +11,12 @@
 
 static struct attn_error err;
 
-static char *at(const struct attn_buffer *buffer)
-{
-    return buffer->data != NULL ? (char *)buffer->data + buffer->byte_offset : NULL;
-}
-
 /* The device's kernel. Copies that came before it are done first. */
 static int32_t advance(struct attn_backend_impl *backend, const struct attn_kv_advance_step_args *args,
                        void *stream, struct attn_error *words)
 {
-    const struct attn_advance arrays = {.seqs = args->seqs,
-                                        .queries = args->queries,
-                                        .num_tokens = args->num_tokens,
-                                        .block = args->block,
-                                        .table_width = args->table_width,
-                                        .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
-                                        .table_stride = args->table_stride,
-                                        .table = at(&args->table),
-                                        .query_starts =
-                                            (const int32_t *)(const void *)at(&args->query_starts),
-                                        .accepted = (const int32_t *)(const void *)at(&args->accepted),
-                                        .positions = (int64_t *)(void *)at(&args->positions),
-                                        .slots = (int64_t *)(void *)at(&args->slots),
-                                        .seq_lens = (int32_t *)(void *)at(&args->seq_lens),
-                                        .context_lens = (int32_t *)(void *)at(&args->context_lens),
-                                        .seq_starts = (int32_t *)(void *)at(&args->seq_starts),
-                                        .csr_capacity = args->csr_capacity,
-                                        .csr_indptr = (int32_t *)(void *)at(&args->csr_indptr),
-                                        .csr_indices = at(&args->csr_indices),
-                                        .csr_last_page_lens = (int32_t *)(void *)at(&args->last_page_lens),
-                                        .csr_pages = (int32_t *)(void *)at(&args->csr_pages)};
+    const struct attn_advance arrays = attn__advance_arrays(args);
+
     (void)backend, (void)stream;
     engine_pass(0);
     const int32_t status = attn__advance_check(&arrays, words);

@@ -97,6 +97,7 @@ int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gp
                               const struct gpu_run *run, uint32_t rows, uint32_t columns, void *stream,
                               struct attn_error *err);
 
+#define GPU_TENSOR_CORES_OPTION "ATTN_FLASHINFER_TENSOR_CORES"
 /* Reads the option; *value is its text, or NULL. False if that is none of its values. */
 bool gpu_tensor_cores_read(const struct attn_instance *instance, enum gpu_tensor_cores *out,
                            const char **value);

@@ -2,8 +2,6 @@
 /* ATTN_FLASHINFER_TENSOR_CORES: whether flavour flashinfer decodes on tensor cores. */
 #include "host.h"
 
-#define OPTION "ATTN_FLASHINFER_TENSOR_CORES"
-
 bool gpu_tensor_cores_read(const struct attn_instance *instance, enum gpu_tensor_cores *out,
                            const char **value)
 {
@@ -12,7 +10,7 @@ bool gpu_tensor_cores_read(const struct attn_instance *instance, enum gpu_tensor
     *value = NULL;
     *out = GPU_TENSOR_CORES_AUTO;
     if (instance->host.get_option != NULL)
-        *value = instance->host.get_option(instance->host.ctx, OPTION);
+        *value = instance->host.get_option(instance->host.ctx, GPU_TENSOR_CORES_OPTION);
     if (*value == NULL || **value == '\0')
         return true;
     for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -26,7 +24,7 @@ bool gpu_tensor_cores_read(const struct attn_instance *instance, enum gpu_tensor
 
 void gpu_tensor_cores_refuse(struct attn_reason *why, const char *got, const char *wanted)
 {
-    attn__caps_refuse(why, ATTN_REASON_OPTION, OPTION, got, wanted);
+    attn__caps_refuse(why, ATTN_REASON_OPTION, GPU_TENSOR_CORES_OPTION, got, wanted);
 }
 
 static void check_on(const void *row, struct attn_reason *why)

@@ -356,7 +356,7 @@ struct attn_builder_table {
     /* Required. Strings and lists behind the parameters are the caller's. */
     int32_t (*create)(const struct attn_serving_host *host, const struct attn_builder_params *params,
                       struct attn_builder_impl **out, struct attn_error *err);
-    /* Required. */
+    /* Required. Not called in a child after fork, unless the builder has no backend. */
     void (*destroy)(struct attn_builder_impl *builder);
     /* Required. */
     int32_t (*reset)(struct attn_builder_impl *builder, struct attn_error *err);
@@ -413,7 +413,10 @@ struct attn_state_table {
     int32_t (*create)(const struct attn_serving_host *host, const struct attn_layer_class *classes,
                       uint32_t count, const struct attn_state_params *params, struct attn_state_impl **out,
                       struct attn_error *err);
-    /* Required. Clones may outlive their state. */
+    /*
+     * Required. Clones may outlive their state. Called in a child after fork too, where the host's functions
+     * release nothing of the device: memory of the device is given back through them alone.
+     */
     void (*destroy)(struct attn_state_impl *state);
     /* Required. */
     int32_t (*begin_forward)(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
@@ -452,7 +455,7 @@ struct attn_layer_table {
     /* Required. The class in `desc` is the caller's. */
     int32_t (*create)(const struct attn_serving_host *host, const struct attn_layer_desc *desc,
                       struct attn_layer_impl **out, struct attn_error *err);
-    /* Required. */
+    /* Required. Called in a child after fork too, as that of a state. */
     void (*destroy)(struct attn_layer_impl *layer);
     /* Required. Allocates nothing. Layer and state are of one backend; `kv` is NULL or of it. */
     int32_t (*forward)(const struct attn_layer_impl *layer, struct attn_state_impl *state,
