@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The shapes of caches in all flavours. */
+/* The shape of a cache: its axes, bytes and strides. */
 #include "check.h"
 #include "kv-handle.h"
 #include "kv-view.h"
@@ -48,18 +48,17 @@ static int32_t plane_init(struct plane *plane, const struct attn_problem *p, uin
 }
 
 /*
- * [2, pages, block, kv heads, dim] or [pages, 2, block, kv heads, dim]; an MLA cache has no axis of two.
- * With layout paged-x, and always in the rocm-flash flavour, the last three axes are one.
+ * [2, pages, block, kv heads, dim] or, in pairs, [pages, 2, block, kv heads, dim]; an MLA cache has no axis
+ * of two. With layout paged-x, and where the flavour is flat, the last three axes are one.
  */
-static void set_dims(enum attn_flavour flavour, const struct attn_problem *p, const struct plane *plane,
+static void set_dims(const struct attn_problem *p, const struct plane *plane, bool pairs, bool flat,
                      uint32_t pages, struct attn_kv_shape *out)
 {
-    bool first = flavour != ATTN_FLASHINFER;
 
     if (p->mla == 0)
-        out->dims[out->rank++] = first ? 2 : pages;
-    out->dims[out->rank++] = p->mla != 0 || first ? pages : 2;
-    if (p->layout == ATTN_PAGED_X || flavour == ATTN_ROCM_FLASH) {
+        out->dims[out->rank++] = pairs ? pages : 2;
+    out->dims[out->rank++] = p->mla == 0 && pairs ? 2 : pages;
+    if (p->layout == ATTN_PAGED_X || flat) {
         out->dims[out->rank++] = (uint64_t)plane->block * p->kv_heads * plane->dim;
         return;
     }
@@ -69,17 +68,17 @@ static void set_dims(enum attn_flavour flavour, const struct attn_problem *p, co
     out->dims[out->rank++] = plane->dim;
 }
 
-static int32_t find_shape(enum attn_flavour flavour, const struct attn_problem *problem, uint32_t pages,
-                          struct attn_kv_shape *out, struct attn_error *err)
+int32_t attn__kv_shape(const struct attn_problem *problem, uint32_t pages, bool in_pairs, bool flat,
+                       struct attn_kv_shape *out, struct attn_error *err)
 {
     struct plane plane = {0};
-    bool paged_x = problem->layout == ATTN_PAGED_X, pairs = flavour == ATTN_FLASHINFER && problem->mla == 0;
+    bool paged_x = problem->layout == ATTN_PAGED_X, pairs = in_pairs && problem->mla == 0;
     int32_t status = plane_init(&plane, problem, pages, err);
 
     if (status != ATTN_OK)
         return status;
     ATTN_INIT(out);
-    set_dims(flavour, problem, &plane, pages, out);
+    set_dims(problem, &plane, in_pairs, flat, pages, out);
     out->bytes = problem->mla != 0 ? plane.half : 2 * plane.half;
     if (problem->k_scale == ATTN_SCALES_TOKEN_HEAD || problem->v_scale == ATTN_SCALES_TOKEN_HEAD)
         out->scale_bytes = sizeof(float) * (uint64_t)pages * plane.block * problem->kv_heads;
@@ -99,25 +98,4 @@ static int32_t find_shape(enum attn_flavour flavour, const struct attn_problem *
     out->desc.k_head_stride = out->desc.v_head_stride =
         (int64_t)(paged_x ? plane.head * plane.block : plane.head);
     return ATTN_OK;
-}
-
-int32_t attn__kv_shape_flash_attn(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                  uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return find_shape(ATTN_FLASH_ATTN, problem, pages, out, err);
-}
-
-int32_t attn__kv_shape_flashinfer(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                  uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return find_shape(ATTN_FLASHINFER, problem, pages, out, err);
-}
-
-int32_t attn__kv_shape_rocm_flash(struct attn_backend_impl *backend, const struct attn_problem *problem,
-                                  uint32_t pages, struct attn_kv_shape *out, struct attn_error *err)
-{
-    (void)backend;
-    return find_shape(ATTN_ROCM_FLASH, problem, pages, out, err);
 }

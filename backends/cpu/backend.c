@@ -4,6 +4,7 @@
 
 #include "attn/serving.h"
 #include "cpu.h"
+#include "flavour.h"
 
 #define TEXT2(x) #x
 #define TEXT(x)  TEXT2(x)

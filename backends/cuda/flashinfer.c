@@ -3,6 +3,7 @@
  */
 #include "flashinfer.h"
 
+#include "flavour.h"
 #include "host.h"
 
 static int32_t query(struct attn_instance *instance, const struct attn_device *device,

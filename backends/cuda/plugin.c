@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The plugin: note, and the tables of both flavours. */
 #include "flashinfer.h"
+#include "flavour.h"
 #include "host.h"
 
 ATTN_PLUGIN_NOTE(GPU_VENDOR_NAME, "libattn", GPU_PLUGIN_VERSION, "cuda/flash-attn,cuda/flashinfer",

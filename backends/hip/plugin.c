@@ -2,6 +2,7 @@
 /* The plugin: note, and the table of its flavour. */
 #include <stdio.h>
 
+#include "flavour.h"
 #include "host.h"
 
 ATTN_PLUGIN_NOTE(GPU_VENDOR_NAME, "libattn", GPU_PLUGIN_VERSION, "hip/rocm-flash", ATTN_CLASS_ACCELERATOR,

@@ -5,6 +5,7 @@
  */
 #include "builder-add.h"
 #include "fail.h"
+#include "flashinfer.h"
 
 #define INVALID(err, field, ...) attn__fail((err), ATTN_E_INVALID, 0, (field), __VA_ARGS__)
 
@@ -18,6 +19,7 @@ static int32_t too_many(const char *field, uint64_t have, uint64_t room, struct 
 static int32_t check_lengths(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
                              struct attn_error *err)
 {
+    const struct attn_step *step = &b->whole.step;
     const uint64_t seq_len = (uint64_t)a->context_len + a->query_len;
 
     if (a->prompt > 1 || a->prefix_hit > a->prompt)
@@ -27,18 +29,18 @@ static int32_t check_lengths(const struct attn_builder_impl *b, const struct att
     if (seq_len > INT32_MAX)
         return INVALID(err, "context_len", "context_len + query_len is %llu; at most %d is accepted",
                        (unsigned long long)seq_len, INT32_MAX);
-    if (a->prompt == 1 && b->seqs > b->prefills)
+    if (a->prompt == 1 && step->queries > step->prefills)
         return INVALID(err, "prompt", "a prompt stands behind decodes; prompts come first");
-    if (a->prompt == 0 && !b->flash && a->query_len != 1)
+    if (a->prompt == 0 && !b->flavour->drafts && a->query_len != 1)
         return INVALID(
             err, "query_len",
             "seq_len: %u, context_len: %u, query_len: %u; a decode of this flavour has query_len 1",
             a->blocks[0].seq_len != 0 ? a->blocks[0].seq_len : (uint32_t)seq_len, a->context_len,
             a->query_len);
-    if (b->seqs == b->params.max_seqs)
-        return too_many("max_seqs", (uint64_t)b->seqs + 1, b->params.max_seqs, err);
-    if ((uint64_t)b->prompt_tokens + b->decode_tokens + a->query_len > b->params.max_tokens)
-        return too_many("max_tokens", (uint64_t)b->prompt_tokens + b->decode_tokens + a->query_len,
+    if (step->queries == b->params.max_seqs)
+        return too_many("max_seqs", (uint64_t)step->queries + 1, b->params.max_seqs, err);
+    if ((uint64_t)step->prefill_tokens + b->decode_tokens + a->query_len > b->params.max_tokens)
+        return too_many("max_tokens", (uint64_t)step->prefill_tokens + b->decode_tokens + a->query_len,
                         b->params.max_tokens, err);
     return ATTN_OK;
 }
@@ -46,9 +48,10 @@ static int32_t check_lengths(const struct attn_builder_impl *b, const struct att
 static int32_t check_row(const struct attn_builder_impl *b, const struct attn_builder_add_args *a,
                          struct attn_error *err)
 {
-    const uint32_t next = b->seqs == 0 ? 0 : b->first_row + b->seqs;
+    const struct attn_step *step = &b->whole.step;
+    const uint32_t next = step->queries == 0 ? 0 : step->first_row + step->queries;
 
-    if ((a->given & ATTN_GIVEN_ROW) != 0 && b->seqs > 0 && a->row != next)
+    if ((a->given & ATTN_GIVEN_ROW) != 0 && step->queries > 0 && a->row != next)
         return INVALID(err, "row", "row is %u; the rows of a step follow one another, and the next is %u",
                        a->row, next);
     if ((a->given & ATTN_GIVEN_ROW) != 0 && a->row >= b->params.max_seqs)
@@ -67,14 +70,14 @@ static void choose_row(const struct attn_builder_impl *b, const struct attn_buil
     w->row_count = 0;
     w->shown = ATTN__SHOWN_LIST;
     if (a->prefix_hit == 1) {
-        w->row_count = b->infer ? blocks->computed : blocks->count;
-        w->shown = b->infer ? ATTN__SHOWN_COMPUTED : ATTN__SHOWN_LIST;
+        w->row_count = b->flavour->pages ? blocks->computed : blocks->count;
+        w->shown = b->flavour->pages ? ATTN__SHOWN_COMPUTED : ATTN__SHOWN_LIST;
     } else if (b->params.chunked != 0 || a->prompt == 0) {
         const uint32_t shown = blocks->window_blocks;
         w->row_count = shown != 0 && shown < blocks->count ? shown : blocks->count;
         w->row_start = blocks->count - w->row_count;
     } else {
-        w->shown = b->flash ? ATTN__SHOWN_ON_PREFIX_HIT : ATTN__SHOWN_NONE;
+        w->shown = b->flavour->hit_shows_all ? ATTN__SHOWN_ON_PREFIX_HIT : ATTN__SHOWN_NONE;
     }
 }
 
@@ -118,26 +121,6 @@ static int32_t check_list(const struct attn__group *group, const struct attn_blo
         return INVALID(err, "blocks",
                        "block %lld at index %u does not fit a table of i32; index_dtype i64 does",
                        (long long)from[bad], w->row_start + kept + bad);
-    return ATTN_OK;
-}
-
-static int32_t check_infer(const struct attn__group *group, const struct attn_blocks *blocks,
-                           const struct attn__wanted *w, struct attn_error *err)
-{
-    const uint64_t total = group->total_blocks + blocks->count;
-
-    if (blocks->count < w->pages)
-        return INVALID(err, "blocks", "the sequence has %u blocks of %u tokens; %u are needed", blocks->count,
-                       group->params.block, w->pages);
-    if (total > group->params.max_indices)
-        return too_many("max_indices", total, group->params.max_indices, err);
-    const uint32_t bad = blocks->blocks != NULL
-                             ? attn__table_first_overflow(&group->table, blocks->blocks, w->pages)
-                             : w->pages;
-    if (bad < w->pages)
-        return INVALID(err, "blocks",
-                       "block %lld at index %u does not fit indices of i32; index_dtype i64 does",
-                       (long long)blocks->blocks[bad], bad);
     return ATTN_OK;
 }
 
@@ -185,29 +168,7 @@ static int32_t check_group(const struct attn_builder_impl *b, uint32_t g,
     }
     const uint32_t needed = w->first < seq_len ? w->pages : 0;
     const int32_t status = check_list(group, blocks, row, needed, w, err);
-    return status == ATTN_OK && b->infer ? check_infer(group, blocks, w, err) : status;
-}
-
-static void commit_infer(struct attn_builder_impl *b, struct attn__group *group, uint32_t row,
-                         const struct attn_blocks *blocks, struct attn__member *member, uint32_t seq_len)
-{
-    const uint32_t i = group->paged, rest = seq_len % group->params.block;
-
-    for (uint32_t p = 0; p < member->pages; p++) {
-        const int64_t page =
-            blocks->kind == ATTN_BLOCKS_ROW ? attn__table_get(&group->table, row, p) : blocks->blocks[p];
-        if (b->params.index_dtype == ATTN_INT64)
-            attn__i64(group, ATTN_FIELD_PAGED_KV_INDICES)[group->indices + p] = page;
-        else
-            attn__i32(group, ATTN_FIELD_PAGED_KV_INDICES)[group->indices + p] = (int32_t)page;
-    }
-    member->page = group->indices;
-    group->indices += member->pages;
-    attn__i32(group, ATTN_FIELD_PAGED_KV_INDPTR)[i + 1] = (int32_t)group->indices;
-    attn__i32(group, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN)[i] =
-        (int32_t)(rest != 0 ? rest : group->params.block);
-    group->paged++;
-    group->total_blocks += blocks->count;
+    return status == ATTN_OK && b->flavour->pages ? attn__pages_check(group, blocks, w, err) : status;
 }
 
 /* From the caller's list, or from the row if that is left as it is. */
@@ -231,10 +192,11 @@ static void write_slots(const struct attn__group *group, const struct attn_block
 static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct attn_builder_add_args *a,
                          uint32_t row, const struct attn__wanted *w)
 {
+    struct attn_step *step = &b->whole.step;
     struct attn__group *group = &b->group[g];
     const struct attn_blocks *blocks = &a->blocks[g];
-    struct attn__member *member = &group->members[b->seqs];
-    int64_t *slots = attn__i64(group, ATTN_FIELD_SLOT_MAPPING) + group->slots;
+    struct attn__member *member = &group->members[step->queries];
+    int64_t *slots = attn__longs(&group->step->slots) + group->slots;
     const uint32_t seq_len = a->context_len + a->query_len;
 
     *member = (struct attn__member){.blocks = blocks->kind == ATTN_BLOCKS_LIST ? blocks->blocks : NULL,
@@ -251,8 +213,8 @@ static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct a
     else
         write_slots(group, blocks, row, a, w, slots);
     group->slots += w->slots;
-    if (b->infer && !w->profile)
-        commit_infer(b, group, row, blocks, member, seq_len);
+    if (b->flavour->pages && !w->profile)
+        attn__pages_add(b, group, row, blocks, member, seq_len);
     if (attn__table_shows(&group->table.row[row], w->row_start, w->row_count, blocks->unchanged)) {
         /* nothing to write, which is usual for decodes */
     } else if (blocks->kind == ATTN_BLOCKS_LIST && w->row_count > 0)
@@ -261,39 +223,41 @@ static void commit_group(struct attn_builder_impl *b, uint32_t g, const struct a
         attn__table_truncate(&group->table, row, w->row_count);
     if (w->row_count > group->longest)
         group->longest = w->row_count;
-    if (a->prompt == 0 && w->seq_len > group->max_decode)
-        group->max_decode = w->seq_len;
+    if (a->prompt == 0 && w->seq_len > group->step->max_decode_len)
+        group->step->max_decode_len = w->seq_len;
     group->seq_start += w->seq_len;
-    attn__i32(group, ATTN_FIELD_SEQ_LENS)[b->seqs] = (int32_t)w->seq_len;
-    attn__i32(group, ATTN_FIELD_SEQ_LENS_TENSOR)[b->seqs] = (int32_t)w->seq_len;
-    attn__i32(group, ATTN_FIELD_SEQ_START_LOC)[b->seqs + 1] = (int32_t)group->seq_start;
-    b->profile = b->profile || w->profile;
+    attn__ints(&group->step->seq_lens_list)[step->queries] = (int32_t)w->seq_len;
+    attn__ints(&group->step->seq_lens)[step->queries] = (int32_t)w->seq_len;
+    attn__ints(&group->step->seq_starts)[step->queries + 1] = (int32_t)group->seq_start;
+    step->profile = step->profile != 0 || w->profile;
 }
 
 static void commit_sequence(struct attn_builder_impl *b, const struct attn_builder_add_args *a)
 {
-    int32_t *starts = attn__i32(b->group, ATTN_FIELD_QUERY_START_LOC);
-    const uint32_t n = b->seqs, seq_len = a->context_len + a->query_len;
+    struct attn_step *step = &b->whole.step;
+    int32_t *starts = attn__ints(&step->query_starts);
+    const uint32_t n = step->queries, seq_len = a->context_len + a->query_len;
 
-    attn__i32(b->group, ATTN_FIELD_CONTEXT_LENS_TENSOR)[n] = (int32_t)a->context_len;
+    attn__ints(&step->context_lens)[n] = (int32_t)a->context_len;
     starts[n + 1] = starts[n] + (int32_t)a->query_len;
     b->sequence[n] = (struct attn__sequence){seq_len, a->context_len, a->query_len, a->prompt};
-    b->max_q = a->query_len > b->max_q ? a->query_len : b->max_q;
+    step->max_q = a->query_len > step->max_q ? a->query_len : step->max_q;
     b->hit = b->hit || a->prefix_hit == 1;
     if (a->prompt == 1) {
-        b->prefills++;
-        b->prompt_tokens += a->query_len;
-        b->max_prefill = seq_len > b->max_prefill ? seq_len : b->max_prefill;
+        step->prefills++;
+        step->prefill_tokens += a->query_len;
+        step->max_prefill_len = seq_len > step->max_prefill_len ? seq_len : step->max_prefill_len;
     } else {
         b->decode_tokens += a->query_len;
         b->max_decode_q = a->query_len > b->max_decode_q ? a->query_len : b->max_decode_q;
     }
-    b->seqs++;
+    step->queries++;
 }
 
 int32_t attn__builder_add(struct attn_builder_impl *b, const struct attn_builder_add_args *a,
                           struct attn_error *err)
 {
+    struct attn_step *step = &b->whole.step;
     struct attn__wanted wanted[ATTN__GROUPS_MAX];
     int32_t status;
 
@@ -305,19 +269,21 @@ int32_t attn__builder_add(struct attn_builder_impl *b, const struct attn_builder
     status = check_lengths(b, a, err);
     if (status == ATTN_OK)
         status = check_row(b, a, err);
-    const uint32_t first = b->seqs > 0 ? b->first_row : (a->given & ATTN_GIVEN_ROW) != 0 ? a->row : 0;
+    const uint32_t first = step->queries > 0                  ? step->first_row
+                           : (a->given & ATTN_GIVEN_ROW) != 0 ? a->row
+                                                              : 0;
     for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++)
-        status = check_group(b, g, a, first + b->seqs, &wanted[g], err);
+        status = check_group(b, g, a, first + step->queries, &wanted[g], err);
     const bool extras = b->cross != NULL || a->cross != NULL || a->encoder_len != 0 || a->map_count != 0;
     if (status == ATTN_OK && extras)
-        status = attn__add_check_extras(b, a, first + b->seqs, err);
+        status = attn__add_check_extras(b, a, first + step->queries, err);
     if (status != ATTN_OK)
         return status;
-    b->first_row = first;
+    step->first_row = first;
     for (uint32_t g = 0; g < b->params.groups; g++)
-        commit_group(b, g, a, first + b->seqs, &wanted[g]);
+        commit_group(b, g, a, first + step->queries, &wanted[g]);
     if (extras)
-        attn__add_extras(b, a, first + b->seqs);
+        attn__add_extras(b, a, first + step->queries);
     commit_sequence(b, a);
     return ATTN_OK;
 }

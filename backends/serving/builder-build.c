@@ -1,69 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Begins a step, and builds it: checks totals, pads for graphs, and sets the views. */
+/* Begins a step, and builds it: checks totals, pads for graphs, and says how much of each array the step has.
+ */
 #include <stdio.h>
 
 #include "builder-add.h"
 #include "builder-device.h"
+#include "builder-part.h"
 #include "fail.h"
-#include "parts.h"
+#include "flashinfer.h"
 
-void attn__builder_next_copy(struct attn_builder_impl *b)
+void attn__builder_place(struct attn_builder_impl *b)
 {
-    const uint32_t groups = b->params.groups + (b->cross != NULL ? 1u : 0u);
-    char *block;
-
-    b->step = (b->step + 1) % b->params.steps;
-    block = b->blocks[b->step];
-    for (uint32_t g = 0; g < groups; g++)
-        for (uint32_t f = 0; f < ATTN_FIELDS; f++)
-            if (b->group[g].arrays[f].kind != 0)
-                b->group[g].arrays[f].host = block + b->group[g].arrays[f].offset;
-    for (uint32_t m = 0; m < 2 * b->params.modality_count; m++)
-        b->maps[m].host = block + b->maps[m].offset;
-    b->decode_start.host = block + b->decode_start.offset;
-    b->zeros.host = block + b->zeros.offset;
+    for (uint32_t i = 0; i < b->place_count; i++) {
+        const struct attn__array_place *place = &b->places[i];
+        const bool kernels = place->offset < b->array_bytes && !b->host_only;
+        place->array->dtype = place->dtype;
+        place->array->host = b->blocks[b->copy] + place->offset;
+        place->array->device.data = kernels ? b->device.data : NULL;
+        place->array->device.byte_offset = kernels ? b->device.byte_offset + place->offset : 0;
+    }
 }
 
 int32_t attn__builder_reset(struct attn_builder_impl *b, struct attn_error *err)
 {
+    struct attn_step *step = &b->whole.step;
+
     (void)err;
-    if (!b->direct || b->decode_start.host == NULL)
-        attn__builder_next_copy(b);
-    b->seqs = b->prefills = b->prompt_tokens = b->decode_tokens = 0;
-    b->max_prefill = b->max_q = b->max_decode_q = b->first_row = 0;
-    b->hit = b->profile = b->adds_stale = b->on_device = b->host_only = false;
-    b->encoder_tokens = b->max_encoder = 0;
+    b->hit = b->adds_stale = b->on_device = b->host_only = false;
+    b->copy = (b->copy + 1) % b->params.steps;
+    attn__builder_place(b);
+    step->queries = step->prefills = step->prefill_tokens = step->first_row = 0;
+    step->max_prefill_len = step->max_q = step->profile = 0;
+    b->decode_tokens = b->max_decode_q = b->encoder_tokens = b->max_encoder = 0;
     for (uint32_t m = 0; m < b->params.modality_count; m++)
-        b->map_rows[m] = b->map_count[m] = 0;
+        b->map_rows[m] = step->map[m].sources.count = step->map[m].destinations.count = 0;
     for (uint32_t g = 0; g < b->params.groups; g++) {
         struct attn__group *group = &b->group[g];
-        group->slots = group->longest = group->max_decode = group->paged = group->indices = 0;
+        group->slots = group->longest = group->paged = group->indices = 0;
+        group->step->max_decode_len = 0;
         group->total_blocks = 0;
         group->seq_start = 0;
-        attn__i32(group, ATTN_FIELD_SEQ_START_LOC)[0] = 0;
-        if (b->infer)
-            attn__i32(group, ATTN_FIELD_PAGED_KV_INDPTR)[0] = 0;
+        attn__ints(&group->step->seq_starts)[0] = 0;
+        if (b->flavour->pages)
+            attn__ints(&group->step->page_starts)[0] = 0;
     }
-    attn__i32(b->group, ATTN_FIELD_QUERY_START_LOC)[0] = 0;
+    attn__ints(&step->query_starts)[0] = 0;
     if (b->cross != NULL) {
         b->cross->slots = b->cross->longest = 0;
-        attn__i32(b->cross, ATTN_FIELD_ENCODER_SEQ_START_LOC)[0] = 0;
+        attn__ints(&step->encoder.seq_starts)[0] = 0;
     }
     return ATTN_OK;
 }
 
-/* FlashAttention: if any sequence has a prefix hit, the rows of all prompts show their blocks. */
+/* If any sequence has a prefix hit, the rows of all prompts show their blocks. */
 static int32_t show_rows(struct attn_builder_impl *b, struct attn_error *err)
 {
+    const struct attn_step *step = &b->whole.step;
     for (uint32_t pass = 0; pass < 2; pass++) {
-        for (uint32_t i = 0; i < b->params.groups * b->seqs; i++) {
-            struct attn__group *group = &b->group[i / b->seqs];
-            const uint32_t n = i % b->seqs;
+        for (uint32_t i = 0; i < b->params.groups * step->queries; i++) {
+            struct attn__group *group = &b->group[i / step->queries];
+            const uint32_t n = i % step->queries;
             struct attn__member *member = &group->members[n];
             if (member->shown != ATTN__SHOWN_ON_PREFIX_HIT)
                 continue;
             if (pass == 1) {
-                attn__table_set(&group->table, b->first_row + n, member->blocks, 0, member->count, 0);
+                attn__table_set(&group->table, step->first_row + n, member->blocks, 0, member->count, 0);
                 group->longest = member->count > group->longest ? member->count : group->longest;
                 member->shown = ATTN__SHOWN_LIST;
                 continue;
@@ -88,7 +89,7 @@ static int32_t no_queries(const struct attn_builder_impl *b, struct attn_error *
     char list[256];
     size_t at = 0;
 
-    for (uint32_t i = 0; i < b->seqs && at + 8 < sizeof list; i++)
+    for (uint32_t i = 0; i < b->whole.step.queries && at + 8 < sizeof list; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, i > 0 ? ", 0" : "0");
     return attn__fail(err, ATTN_E_INVALID, 0, "query_len", "query_lens: [%s]; at least one is to be above 0",
                       list);
@@ -97,8 +98,9 @@ static int32_t no_queries(const struct attn_builder_impl *b, struct attn_error *
 static int32_t check_step(const struct attn_builder_impl *b, const struct attn_builder_build_args *args,
                           struct attn_error *err)
 {
-    const uint64_t seqs = (uint64_t)b->seqs + args->pad;
-    const uint64_t tokens = (uint64_t)b->prompt_tokens + b->decode_tokens + args->pad;
+    const struct attn_step *step = &b->whole.step;
+    const uint64_t seqs = (uint64_t)step->queries + args->pad;
+    const uint64_t tokens = (uint64_t)step->prefill_tokens + b->decode_tokens + args->pad;
 
     if (b->adds_stale)
         return attn__fail(err, ATTN_E_STATE, 0, "builder",
@@ -107,9 +109,9 @@ static int32_t check_step(const struct attn_builder_impl *b, const struct attn_b
         return attn__fail(err, ATTN_E_INVALID, 0, args->graph > 1 ? "graph" : "pad",
                           "graph is %u and pad %u; graph is 0 or 1, and without one nothing is padded",
                           args->graph, args->pad);
-    if (b->seqs == 0 && !b->infer)
+    if (step->queries == 0 && !b->flavour->empty_steps)
         return attn__fail(err, ATTN_E_INVALID, 0, "seqs", "the step has no sequences");
-    if (b->max_q == 0 && !b->infer)
+    if (step->max_q == 0 && !b->flavour->empty_steps)
         return no_queries(b, err);
     if (seqs > b->params.max_seqs || tokens > b->params.max_tokens)
         return attn__fail(err, ATTN_E_SIZE, 0, "pad",
@@ -117,9 +119,9 @@ static int32_t check_step(const struct attn_builder_impl *b, const struct attn_b
                           "for %u and %u",
                           (unsigned long long)seqs, (unsigned long long)tokens, b->params.max_seqs,
                           b->params.max_tokens);
-    if (args->graph == 1 && b->first_row != 0)
+    if (args->graph == 1 && step->first_row != 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "row", "a graph's rows begin at 0; this step's at %u",
-                          b->first_row);
+                          step->first_row);
     if (args->host_only > 1 || (args->host_only == 1 && (args->graph == 0 || b->on_device)))
         return attn__fail(err, ATTN_E_INVALID, 0, "host_only",
                           "host_only is %u, graph %u%s; 1 is accepted for graphs of steps that the "
@@ -137,66 +139,141 @@ static int32_t check_step(const struct attn_builder_impl *b, const struct attn_b
 
 static void pad_group(struct attn_builder_impl *b, struct attn__group *group, uint32_t pad)
 {
-    int64_t *slots = attn__i64(group, ATTN_FIELD_SLOT_MAPPING);
-    int32_t *lens = attn__i32(group, ATTN_FIELD_SEQ_LENS_TENSOR),
-            *list = attn__i32(group, ATTN_FIELD_SEQ_LENS);
-    int32_t *starts = attn__i32(group, ATTN_FIELD_SEQ_START_LOC);
+    int64_t *slots = attn__longs(&group->step->slots);
+    int32_t *lens = attn__ints(&group->step->seq_lens), *list = attn__ints(&group->step->seq_lens_list);
+    int32_t *starts = attn__ints(&group->step->seq_starts);
 
     attn__slots_none(slots + group->slots, pad);
-    for (uint32_t i = b->seqs; i < b->seqs + pad; i++) {
+    for (uint32_t i = b->whole.step.queries; i < b->whole.step.queries + pad; i++) {
         lens[i] = list[i] = 1;
         starts[i + 1] = starts[i] + 1;
     }
-    if (!b->infer)
-        return;
-    int32_t *indptr = attn__i32(group, ATTN_FIELD_PAGED_KV_INDPTR);
-    int32_t *last = attn__i32(group, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN);
-    for (uint32_t i = group->paged; i < group->paged + pad; i++) {
-        indptr[i + 1] = indptr[i];
-        last[i] = 0;
-    }
+    if (b->flavour->pages)
+        attn__pages_end(b, group, pad);
 }
 
 /* Writes the padding sequences and tokens of a graph. */
 static void pad_step(struct attn_builder_impl *b, const struct attn_builder_build_args *args, uint32_t rows)
 {
-    int32_t *starts = attn__i32(b->group, ATTN_FIELD_QUERY_START_LOC);
+    const struct attn_step *step = &b->whole.step;
+    int32_t *starts = attn__ints(&step->query_starts);
 
     for (uint32_t g = 0; g < b->params.groups; g++) {
         pad_group(b, &b->group[g], args->pad);
-        for (uint32_t row = b->seqs; args->graph == 1 && row < rows; row++)
+        for (uint32_t row = step->queries; args->graph == 1 && row < rows; row++)
             attn__table_truncate(&b->group[g].table, row, 0);
     }
-    for (uint32_t i = b->seqs; i < b->seqs + args->pad; i++)
+    for (uint32_t i = step->queries; i < step->queries + args->pad; i++)
         starts[i + 1] = starts[i] + 1;
     if (b->cross == NULL)
         return;
-    int32_t *lens = attn__i32(b->cross, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR);
-    int32_t *list = attn__i32(b->cross, ATTN_FIELD_ENCODER_SEQ_LENS);
-    int32_t *encoder = attn__i32(b->cross, ATTN_FIELD_ENCODER_SEQ_START_LOC);
-    for (uint32_t i = b->seqs; i < b->seqs + args->pad; i++) {
+    int32_t *lens = attn__ints(&step->encoder.seq_lens);
+    int32_t *list = attn__ints(&step->encoder.seq_lens_list);
+    int32_t *encoder = attn__ints(&step->encoder.seq_starts);
+    for (uint32_t i = step->queries; i < step->queries + args->pad; i++) {
         lens[i] = list[i] = 1;
         encoder[i + 1] = encoder[i] + 1;
     }
-    for (uint32_t row = b->seqs; b->cross->params.max_blocks > 0 && row < b->seqs + args->pad; row++)
+    for (uint32_t row = step->queries; b->cross->params.max_blocks > 0 && row < step->queries + args->pad;
+         row++)
         attn__table_truncate(&b->cross->table, row, 0);
 }
 
-/* FlashInfer's page indices are as long as all blocks of the sequences; those not in use yet are 0. */
-static void pad_indices(struct attn_builder_impl *b)
+/* ---------------------------------------------------------------- sizes */
+
+static void show_table(const struct attn_builder_impl *b, struct attn_step_array *array,
+                       const struct attn__table *table, uint32_t rows, uint32_t width)
 {
-    for (uint32_t g = 0; b->infer && g < b->params.groups; g++) {
-        struct attn__group *group = &b->group[g];
-        const uint64_t size = b->params.index_dtype == ATTN_INT64 ? 8 : 4;
-        if (group->total_blocks > group->indices)
-            memset(group->arrays[ATTN_FIELD_PAGED_KV_INDICES].host + group->indices * size, 0,
-                   (size_t)((group->total_blocks - group->indices) * size));
-    }
+    const uint64_t first = b->whole.step.first_row;
+
+    *array = (struct attn_step_array){.dtype = table->dtype,
+                                      .width = width,
+                                      .count = rows,
+                                      .stride = table->device_stride,
+                                      .host = table->cells + first * (uint64_t)table->stride};
+    if (b->host_only)
+        return;
+    array->device = table->device;
+    array->device.byte_offset += first * (uint64_t)table->device_stride;
 }
+
+static void show_group(struct attn_builder_impl *b, uint32_t g, uint32_t pad, uint32_t rows)
+{
+    const struct attn__group *group = &b->group[g];
+    struct attn_step_group *out = group->step;
+    const uint64_t seqs = b->whole.step.seqs, paged = group->paged + pad;
+
+    out->slots.count = group->slots + (uint64_t)pad;
+    out->seq_lens.count = out->seq_lens_list.count = seqs;
+    out->seq_starts.count = seqs + 1;
+    show_table(b, &out->table, &group->table, rows,
+               b->whole.step.graph == 1 ? group->params.graph_blocks : group->longest);
+    if (!b->flavour->pages)
+        return;
+    out->page_starts.count = paged + 1;
+    out->page_indices.count = group->total_blocks;
+    out->last_page_lens.count = out->pages_in_use.count = paged;
+    memset(out->pages_in_use.host, 0, paged * sizeof(int32_t));
+}
+
+static void show_encoder(struct attn_builder_impl *b, uint32_t pad)
+{
+    struct attn_step *step = &b->whole.step;
+    struct attn_step_encoder *out = &step->encoder;
+    const struct attn__group *group = b->cross;
+    const uint32_t width = step->prefills == step->queries ? 0
+                           : step->graph == 1              ? group->params.graph_blocks
+                                                           : group->longest;
+
+    out->seq_lens.count = out->seq_lens_list.count = step->seqs;
+    out->seq_starts.count = step->seqs + UINT64_C(1);
+    out->max_len = b->max_encoder == 0 && pad > 0 ? 1 : b->max_encoder;
+    out->num_tokens = (uint32_t)attn__ints(&out->seq_starts)[step->seqs];
+    if (group->params.max_blocks == 0)
+        return;
+    out->slots.count = group->slots;
+    show_table(b, &out->table, &group->table, step->seqs, width);
+}
+
+/* Prompts whose blocks no row shows. Where kernels read pages there are none: those have the blocks. */
+static uint32_t count_prefills_without_table(const struct attn_builder_impl *b)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < b->whole.step.prefills && !b->flavour->pages && !b->on_device; i++)
+        count += b->group->members[i].shown == ATTN__SHOWN_NONE ||
+                 b->group->members[i].shown == ATTN__SHOWN_ON_PREFIX_HIT;
+    return count;
+}
+
+void attn__builder_show(struct attn_builder_impl *b, const struct attn_builder_build_args *args,
+                        uint32_t rows)
+{
+    struct attn_step *step = &b->whole.step;
+
+    step->seqs = step->queries + args->pad;
+    step->num_tokens = step->prefill_tokens + b->decode_tokens + args->pad;
+    step->graph = args->graph;
+    step->decode_tokens = step->graph == 0                        ? b->decode_tokens
+                          : b->flavour->graph_prompts_are_decodes ? step->num_tokens
+                                                                  : step->num_tokens - step->prefill_tokens;
+    step->max_decode_q = b->flavour->no_decode_q          ? ATTN_STEP_NONE
+                         : step->queries > step->prefills ? b->max_decode_q
+                                                          : 1;
+    step->prefills_without_table = count_prefills_without_table(b);
+    step->query_starts.count = step->queries + UINT64_C(1);
+    step->context_lens.count = step->queries;
+    for (uint32_t g = 0; g < b->params.groups; g++)
+        show_group(b, g, args->pad, rows);
+    if (b->cross != NULL)
+        show_encoder(b, args->pad);
+}
+
+/* ---------------------------------------------------------------- build */
 
 static int32_t end_build(struct attn_builder_impl *b, int32_t status, struct attn_metadata_impl **out)
 {
-    b->whole.step++;
+    b->whole.step.number++;
     *out = status == ATTN_OK ? &b->whole : NULL;
     return status;
 }
@@ -204,6 +281,7 @@ static int32_t end_build(struct attn_builder_impl *b, int32_t status, struct att
 int32_t attn__builder_build(struct attn_builder_impl *b, const struct attn_builder_build_args *args,
                             void *stream, struct attn_metadata_impl **out, struct attn_error *err)
 {
+    const struct attn_step *step = &b->whole.step;
     static const struct attn_builder_build_args none = {.struct_size = sizeof none};
     int32_t status;
 
@@ -214,18 +292,21 @@ int32_t attn__builder_build(struct attn_builder_impl *b, const struct attn_build
         status = attn__builder_build_device(b, args, stream, err);
         return end_build(b, status, out);
     }
-    if (status == ATTN_OK && b->hit && b->flash)
+    if (status == ATTN_OK && b->hit && b->flavour->hit_shows_all)
         status = show_rows(b, err);
     if (status != ATTN_OK)
         return status;
-    const uint32_t tokens = b->prompt_tokens + b->decode_tokens + args->pad;
-    const uint32_t wanted = b->flash ? b->seqs + args->pad : tokens;
+    const uint32_t tokens = step->prefill_tokens + b->decode_tokens + args->pad;
+    const uint32_t wanted = b->flavour->graph_rows_are_seqs ? step->queries + args->pad : tokens;
     const uint32_t rows = wanted < b->params.max_seqs ? wanted : b->params.max_seqs;
-    b->host_only = args->host_only == 1 && !b->direct;
+    const bool host_only = args->host_only == 1 && !b->direct;
+    if (host_only != b->host_only) {
+        b->host_only = host_only;
+        attn__builder_place(b);
+    }
     pad_step(b, args, rows);
-    pad_indices(b);
-    attn__builder_show(b, args, args->graph == 1 ? rows : b->seqs);
-    attn__parts_prepare(b);
+    attn__builder_show(b, args, args->graph == 1 ? rows : step->queries);
+    attn__parts_prepare(b, attn__ints(&step->query_starts));
     if (!b->direct && !b->host_only)
         status = attn__builder_flush(b, stream, err);
     return end_build(b, status, out);

@@ -110,21 +110,20 @@ static int32_t take_groups(struct attn_builder_impl *b, const struct attn_builde
     return status;
 }
 
-static void take_rules(struct attn_builder_impl *b, const struct attn_builder_params *p)
+static void take_params(struct attn_builder_impl *b, const struct attn_builder_params *p)
 {
     b->params = *p;
     b->params.groups = p->groups != 0 ? p->groups : 1;
     b->params.steps = p->steps != 0 ? p->steps : 1;
     b->params.index_dtype = p->index_dtype != 0 ? p->index_dtype : (uint32_t)ATTN_INT32;
-    b->flash = p->flavour == ATTN_FLASH_ATTN;
-    b->infer = p->flavour == ATTN_FLASHINFER;
+    b->params.flavour = b->flavour->number;
 }
 
-int32_t attn__builder_create(const struct attn_serving_host *host, const struct attn_builder_params *given,
+int32_t attn__builder_create(const struct attn_serving_host *host, const struct attn_builder_params *params,
                              struct attn_builder_impl **out, struct attn_error *err)
 {
-    struct attn_builder_params own = *given, *params = &own;
-    int32_t status = attn__flavour_choose(host, &own.flavour, err);
+    const struct attn__flavour *flavour = NULL;
+    int32_t status = attn__flavour_choose(host, params->flavour, &flavour, err);
 
     *out = NULL;
     if (status == ATTN_OK)
@@ -138,7 +137,8 @@ int32_t attn__builder_create(const struct attn_serving_host *host, const struct 
     b->memory = host->memory;
     b->kv = host->kv;
     b->direct = host->memory == NULL || host->device_type == ATTN_DEVICE_CPU;
-    take_rules(b, params);
+    b->flavour = flavour;
+    take_params(b, params);
     const uint32_t groups = b->params.groups + (params->max_encoder_tokens > 0 ? 1u : 0u);
     b->group = calloc(groups, sizeof *b->group);
     if (b->group == NULL) {

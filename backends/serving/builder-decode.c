@@ -13,14 +13,14 @@ static bool is_fast_path(const struct attn_builder_impl *b, const struct attn_bu
     const struct attn_blocks *blocks = a->blocks;
     const struct attn__group *group = b->group;
 
-    if (b->infer || b->cross != NULL || b->params.groups != 1 ||
+    if (b->flavour->pages || b->cross != NULL || b->params.groups != 1 ||
         (group->params.given & ATTN_GIVEN_WINDOW) != 0)
         return false;
     if ((a->prompt | a->prefix_hit | a->encoder_len | a->map_count) != 0 || a->cross != NULL ||
         a->query_len != 1 || blocks == NULL || a->context_len >= INT32_MAX)
         return false;
     if (((a->given & ATTN_GIVEN_ROW) != 0 && a->row != row) || row >= b->params.max_seqs ||
-        b->seqs >= b->params.max_seqs)
+        b->whole.step.queries >= b->params.max_seqs)
         return false;
     const struct attn__table_row *shown = &group->table.row[row];
     const uint32_t count = blocks->count;
@@ -29,17 +29,18 @@ static bool is_fast_path(const struct attn_builder_impl *b, const struct attn_bu
         shown->filled != count || shown->start != 0)
         return false;
     return (uint64_t)count * group->params.block > a->context_len &&
-           (uint64_t)b->prompt_tokens + b->decode_tokens < b->params.max_tokens &&
+           (uint64_t)b->whole.step.prefill_tokens + b->decode_tokens < b->params.max_tokens &&
            group->slots < b->params.max_tokens && group->seq_start + a->context_len < INT32_MAX;
 }
 
 static void add_fast(struct attn_builder_impl *b, const struct attn_builder_add_args *a, int64_t block,
                      uint32_t page)
 {
+    struct attn_step *step = &b->whole.step;
     struct attn__group *group = b->group;
     const struct attn_blocks *blocks = a->blocks;
-    const uint32_t n = b->seqs, seq_len = a->context_len + 1;
-    int32_t *starts = attn__i32(group, ATTN_FIELD_QUERY_START_LOC);
+    const uint32_t n = step->queries, seq_len = a->context_len + 1;
+    int32_t *starts = attn__ints(&step->query_starts);
 
     group->members[n] = (struct attn__member){.blocks = blocks->blocks,
                                               .count = blocks->count,
@@ -48,34 +49,38 @@ static void add_fast(struct attn_builder_impl *b, const struct attn_builder_add_
                                               .slot = group->slots,
                                               .pages = page + 1,
                                               .shown = ATTN__SHOWN_LIST};
-    attn__i64(group, ATTN_FIELD_SLOT_MAPPING)[group->slots++] =
+    attn__longs(&group->step->slots)[group->slots++] =
         attn__slot_of(block, a->context_len - page * group->params.block, group->params.block);
     group->longest = blocks->count > group->longest ? blocks->count : group->longest;
-    group->max_decode = seq_len > group->max_decode ? seq_len : group->max_decode;
+    group->step->max_decode_len =
+        seq_len > group->step->max_decode_len ? seq_len : group->step->max_decode_len;
     group->seq_start += seq_len;
-    attn__i32(group, ATTN_FIELD_SEQ_LENS)[n] = (int32_t)seq_len;
-    attn__i32(group, ATTN_FIELD_SEQ_LENS_TENSOR)[n] = (int32_t)seq_len;
-    attn__i32(group, ATTN_FIELD_SEQ_START_LOC)[n + 1] = (int32_t)group->seq_start;
-    attn__i32(group, ATTN_FIELD_CONTEXT_LENS_TENSOR)[n] = (int32_t)a->context_len;
+    attn__ints(&group->step->seq_lens_list)[n] = (int32_t)seq_len;
+    attn__ints(&group->step->seq_lens)[n] = (int32_t)seq_len;
+    attn__ints(&group->step->seq_starts)[n + 1] = (int32_t)group->seq_start;
+    attn__ints(&step->context_lens)[n] = (int32_t)a->context_len;
     starts[n + 1] = starts[n] + 1;
     b->sequence[n] = (struct attn__sequence){seq_len, a->context_len, 1, 0};
-    b->max_q = b->max_q > 1 ? b->max_q : 1;
+    step->max_q = step->max_q > 1 ? step->max_q : 1;
     b->max_decode_q = b->max_decode_q > 1 ? b->max_decode_q : 1;
     b->decode_tokens++;
-    b->seqs++;
+    step->queries++;
 }
 
 bool attn__add_decode(struct attn_builder_impl *b, const struct attn_builder_add_args *a)
 {
-    const uint32_t first = b->seqs > 0 ? b->first_row : (a->given & ATTN_GIVEN_ROW) != 0 ? a->row : 0;
+    struct attn_step *step = &b->whole.step;
+    const uint32_t first = step->queries > 0                  ? step->first_row
+                           : (a->given & ATTN_GIVEN_ROW) != 0 ? a->row
+                                                              : 0;
 
-    if (!is_fast_path(b, a, first + b->seqs))
+    if (!is_fast_path(b, a, first + step->queries))
         return false;
     const uint32_t page = a->context_len / b->group->params.block;
     const int64_t block = a->blocks->blocks[page];
     if (block > ATTN__BLOCK_NUMBER_MAX)
         return false;
-    b->first_row = first;
+    step->first_row = first;
     add_fast(b, a, block, page);
     return true;
 }

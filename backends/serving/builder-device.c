@@ -5,18 +5,18 @@
  */
 #include "builder-device.h"
 #include "advance.h"
+#include "builder-part.h"
 #include "check.h"
 #include "fail.h"
-#include "parts.h"
 
 #define INVALID(err, field, ...) attn__fail((err), ATTN_E_INVALID, 0, (field), __VA_ARGS__)
 
 static int32_t check_counts(const struct attn_builder_impl *b, const struct attn_builder_device_args *a,
                             const struct attn_batch *batch, struct attn_error *err)
 {
-    if (b->seqs > 0)
+    if (b->whole.step.queries > 0)
         return INVALID(err, "batches", "the step has %u sequences already; a step is added or on the device",
-                       b->seqs);
+                       b->whole.step.queries);
     if (batch->seqs == 0 || batch->num_tokens == 0)
         return INVALID(err, "seqs", "the batch has %u sequences and %u query tokens; at least one is needed",
                        batch->seqs, batch->num_tokens);
@@ -28,7 +28,7 @@ static int32_t check_counts(const struct attn_builder_impl *b, const struct attn
     if (a->prefills > batch->seqs || a->prompt_tokens > batch->num_tokens)
         return INVALID(err, "prefills", "prefills is %u of %u sequences, prompt_tokens %u of %u query tokens",
                        a->prefills, batch->seqs, a->prompt_tokens, batch->num_tokens);
-    if (!b->flash && batch->num_tokens - a->prompt_tokens != batch->seqs - a->prefills)
+    if (!b->flavour->drafts && batch->num_tokens - a->prompt_tokens != batch->seqs - a->prefills)
         return INVALID(err, "num_tokens",
                        "%u decodes have %u query tokens; one each is accepted in this flavour",
                        batch->seqs - a->prefills, batch->num_tokens - a->prompt_tokens);
@@ -63,6 +63,7 @@ static int32_t check_batch(const struct attn_builder_impl *b, const struct attn_
 int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_builder_device_args *a,
                                  struct attn_error *err)
 {
+    struct attn_step *step = &b->whole.step;
     if (a->batches == NULL || a->batches[0] == NULL)
         return INVALID(err, "batches", "batches is NULL; one for each of %u cache groups is needed",
                        b->params.groups);
@@ -86,20 +87,20 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
         return status;
     b->on_device = true;
     b->positions = a->positions;
-    b->seqs = first->seqs;
-    b->prefills = a->prefills;
-    b->prompt_tokens = a->prompt_tokens;
+    step->queries = first->seqs;
+    step->prefills = a->prefills;
+    step->prefill_tokens = a->prompt_tokens;
     b->decode_tokens = first->num_tokens - a->prompt_tokens;
-    b->max_q = first->max_q;
+    step->max_q = first->max_q;
     b->max_decode_q = a->max_decode_query_len != 0 ? a->max_decode_query_len : first->max_q;
-    b->max_prefill = a->prefills > 0 ? a->max_prefill_seq_len : 0;
+    step->max_prefill_len = a->prefills > 0 ? a->max_prefill_seq_len : 0;
     for (uint32_t g = 0; g < b->params.groups; g++) {
         struct attn__group *group = &b->group[g];
         const uint64_t pages = (uint64_t)a->batches[g]->table_width * first->seqs;
         group->batch = *a->batches[g];
         group->slots = first->num_tokens;
         group->longest = group->batch.table_width;
-        group->max_decode = first->seqs > a->prefills ? group->batch.max_kv : 0;
+        group->step->max_decode_len = first->seqs > a->prefills ? group->batch.max_kv : 0;
         group->paged = first->seqs;
         group->total_blocks = pages < group->params.max_indices ? pages : group->params.max_indices;
     }
@@ -107,66 +108,60 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
 }
 
 /* Shows the caller's array in place of the builder's. */
-static void show_caller_array(const struct attn_builder_impl *b, struct attn_view *view,
-                              const struct attn_buffer *array)
+static void show_caller_array(const struct attn_builder_impl *b, struct attn_step_array *array,
+                              const struct attn_buffer *given)
 {
-    view->device = *array;
-    view->host = b->direct ? attn__address(array) : NULL;
+    array->device = *given;
+    array->host = b->direct ? attn__address(given) : NULL;
 }
 
 static void show_group(struct attn_builder_impl *b, uint32_t g)
 {
-    static const uint32_t made[] = {ATTN_FIELD_SLOT_MAPPING,        ATTN_FIELD_SEQ_START_LOC,
-                                    ATTN_FIELD_CONTEXT_LENS_TENSOR, ATTN_FIELD_PAGED_KV_INDPTR,
-                                    ATTN_FIELD_PAGED_KV_INDICES,    ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN,
-                                    ATTN_FIELD_BLOCK_TABLE_BOUND};
     const struct attn_batch *batch = &b->group[g].batch;
-    struct attn_view *table = attn__field(&b->whole, ATTN_FIELD_BLOCK_TABLES, g);
+    struct attn_step_group *group = b->group[g].step;
+    struct attn_step_array *made[] = {&group->slots,        &group->seq_starts,     &group->page_starts,
+                                      &group->page_indices, &group->last_page_lens, &group->pages_in_use};
 
-    attn__set_null(attn__field(&b->whole, ATTN_FIELD_SEQ_LENS, g));
-    show_caller_array(b, attn__field(&b->whole, ATTN_FIELD_SEQ_LENS_TENSOR, g), &batch->kv_lens);
-    show_caller_array(b, table, &batch->table);
-    table->stride = batch->table_stride;
-    table->shape[1] = batch->table_width;
+    group->seq_lens_list.dtype = 0;
+    show_caller_array(b, &group->seq_lens, &batch->kv_lens);
+    show_caller_array(b, &group->table, &batch->table);
+    group->table.stride = batch->table_stride;
+    group->table.width = batch->table_width;
     for (size_t i = 0; !b->direct && i < sizeof made / sizeof made[0]; i++)
-        attn__field(&b->whole, made[i], g)->host = NULL;
-}
-
-static struct attn_buffer place_of(const struct attn_builder_impl *b, const struct attn__array *array)
-{
-    return (struct attn_buffer){b->device.data, array->kind != 0 ? b->device.byte_offset + array->offset : 0};
+        made[i]->host = NULL;
 }
 
 /* The arrays that the kernel of a group reads and writes. */
 static void arrays_of(const struct attn_builder_impl *b, uint32_t g, struct attn_kv_advance_step_args *to)
 {
     const struct attn__group *group = &b->group[g];
+    const struct attn_step_group *step = group->step;
 
     ATTN_INIT(to);
     to->block = group->params.block;
-    to->seqs = to->queries = b->seqs;
-    to->num_tokens = b->prompt_tokens + b->decode_tokens;
+    to->seqs = to->queries = b->whole.step.queries;
+    to->num_tokens = b->whole.step.prefill_tokens + b->decode_tokens;
     to->index_dtype = b->params.index_dtype;
     to->table_width = group->batch.table_width;
     to->table = group->batch.table;
     to->table_stride = group->batch.table_stride;
     to->query_starts = group->batch.q_offsets;
-    to->accepted = place_of(b, &b->zeros);
-    to->slots = place_of(b, &group->arrays[ATTN_FIELD_SLOT_MAPPING]);
+    to->accepted = b->zeros.device;
+    to->slots = step->slots.device;
     to->seq_lens = group->batch.kv_lens;
-    to->seq_starts = place_of(b, &group->arrays[ATTN_FIELD_SEQ_START_LOC]);
+    to->seq_starts = step->seq_starts.device;
     if (g == 0) {
         to->positions = b->positions;
-        to->context_lens = place_of(b, &group->arrays[ATTN_FIELD_CONTEXT_LENS_TENSOR]);
+        to->context_lens = b->whole.step.context_lens.device;
     }
-    if (!b->infer)
+    if (!b->flavour->pages)
         return;
     to->csr_capacity = group->total_blocks;
-    to->csr_indptr = place_of(b, &group->arrays[ATTN_FIELD_PAGED_KV_INDPTR]);
-    to->csr_indices = place_of(b, &group->arrays[ATTN_FIELD_PAGED_KV_INDICES]);
-    to->last_page_lens = place_of(b, &group->arrays[ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN]);
+    to->csr_indptr = step->page_starts.device;
+    to->csr_indices = step->page_indices.device;
+    to->last_page_lens = step->last_page_lens.device;
     to->csr_pages =
-        place_of(b, &b->decode_start); /* scratch here: block_table_bound stays 0 until a step advances */
+        b->whole.step.decode_starts.device; /* scratch: pages_in_use stays 0 until a step advances */
 }
 
 static int32_t run_here(const struct attn_kv_advance_step_args *args, bool check, struct attn_error *err)
@@ -179,42 +174,42 @@ static int32_t run_here(const struct attn_kv_advance_step_args *args, bool check
     return ATTN_OK;
 }
 
-static int32_t copy_zeros(struct attn_builder_impl *b, const struct attn__array *array, void *stream,
+static int32_t copy_zeros(struct attn_builder_impl *b, const struct attn_step_array *array, void *stream,
                           struct attn_error *err)
 {
-    const struct attn_buffer to = place_of(b, array), from = {b->zeros.host, 0};
+    const struct attn_buffer from = {b->zeros.host, 0};
 
-    return b->memory->copy(b->backend, &to, &from, (uint64_t)b->seqs * sizeof(int32_t), ATTN_COPY_TO_DEVICE,
-                           stream, err);
+    return b->memory->copy(b->backend, &array->device, &from,
+                           (uint64_t)b->whole.step.queries * sizeof(int32_t), ATTN_COPY_TO_DEVICE, stream,
+                           err);
 }
 
-/* query_start_loc of the decode part: its decodes have one token each, behind prompt_tokens. */
-static int32_t make_parts(struct attn_builder_impl *b, void *stream, struct attn_error *err)
+/* Query starts of the decodes, of which the host knows on a device of its own that they have one token each.
+ */
+static int32_t make_decode_starts(struct attn_builder_impl *b, void *stream, struct attn_error *err)
 {
-    int32_t *starts = attn__i32(b->group, ATTN_FIELD_QUERY_START_LOC);
-    const struct attn_buffer to = place_of(b, &b->decode_start), from = {b->decode_start.host, 0};
+    struct attn_step_array *starts = &b->whole.step.decode_starts;
+    const struct attn_buffer from = {starts->host, 0};
 
-    if (b->direct)
-        memcpy(starts, attn__address(&b->group[0].batch.q_offsets), ((size_t)b->seqs + 1) * sizeof *starts);
-    for (uint32_t i = b->prefills; !b->direct && i <= b->seqs; i++)
-        starts[i] = (int32_t)(b->prompt_tokens + (i - b->prefills));
-    attn__parts_prepare(b);
-    return b->direct || b->prefills == 0
-               ? ATTN_OK
-               : b->memory->copy(b->backend, &to, &from,
-                                 (uint64_t)(b->seqs - b->prefills + 1) * sizeof *starts, ATTN_COPY_TO_DEVICE,
-                                 stream, err);
+    attn__parts_prepare(b, b->direct ? (const int32_t *)attn__address(&b->group[0].batch.q_offsets) : NULL);
+    if (b->direct || b->whole.step.prefills == 0)
+        return ATTN_OK;
+    starts->host = NULL;
+    return b->memory->copy(b->backend, &starts->device, &from, starts->count * sizeof(int32_t),
+                           ATTN_COPY_TO_DEVICE, stream, err);
 }
 
 int32_t attn__builder_build_device(struct attn_builder_impl *b, const struct attn_builder_build_args *args,
                                    void *stream, struct attn_error *err)
 {
+    struct attn_step *step = &b->whole.step;
     struct attn_kv_advance_step_args arrays;
     int32_t status = ATTN_OK;
 
     if (args->pad > 0)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "pad",
                           "pad is %u; padding of a step on the device is in its arrays", args->pad);
+    attn__builder_place(b);
     for (uint32_t g = 0; b->direct && g < b->params.groups && status == ATTN_OK; g++) {
         arrays_of(b, g, &arrays);
         status = run_here(&arrays, true, err);
@@ -223,17 +218,19 @@ int32_t attn__builder_build_device(struct attn_builder_impl *b, const struct att
         status = copy_zeros(b, &b->zeros, stream, err);
     for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++) {
         arrays_of(b, g, &arrays);
-        if (b->infer && !b->direct)
-            status = copy_zeros(b, &b->group[g].arrays[ATTN_FIELD_BLOCK_TABLE_BOUND], stream, err);
+        if (b->flavour->pages && !b->direct)
+            status = copy_zeros(b, &b->group[g].step->pages_in_use, stream, err);
         if (status == ATTN_OK)
             status = b->direct ? run_here(&arrays, false, err)
                                : b->kv->advance_step(b->backend, &arrays, stream, err);
     }
     if (status != ATTN_OK)
         return status;
-    attn__builder_show(b, args, b->seqs);
-    show_caller_array(b, attn__field(&b->whole, ATTN_FIELD_QUERY_START_LOC, 0), &b->group[0].batch.q_offsets);
+    attn__builder_show(b, args, step->queries);
+    show_caller_array(b, &step->query_starts, &b->group[0].batch.q_offsets);
+    if (!b->direct)
+        step->context_lens.host = NULL;
     for (uint32_t g = 0; g < b->params.groups; g++)
         show_group(b, g);
-    return b->infer ? ATTN_OK : make_parts(b, stream, err);
+    return b->flavour->pages ? ATTN_OK : make_decode_starts(b, stream, err);
 }

@@ -46,12 +46,13 @@ static int32_t check_maps(const struct attn_builder_impl *b, const struct attn_b
                 status =
                     INVALID(err, "maps", "modality %s has two maps", b->params.modalities[map->modality]);
         }
-        if (status == ATTN_OK && b->map_count[map->modality] + pairs > b->params.max_map)
+        if (status == ATTN_OK && b->whole.step.map[map->modality].sources.count + pairs > b->params.max_map)
             status = attn__fail(err, ATTN_E_SIZE, 0, "max_map",
                                 "with this sequence modality %s has %llu pairs; the builder was made "
                                 "for %u",
                                 b->params.modalities[map->modality],
-                                (unsigned long long)(b->map_count[map->modality] + pairs), b->params.max_map);
+                                (unsigned long long)(b->whole.step.map[map->modality].sources.count + pairs),
+                                b->params.max_map);
     }
     return status;
 }
@@ -122,20 +123,21 @@ int32_t attn__add_check_extras(const struct attn_builder_impl *b, const struct a
 
 static void add_map(struct attn_builder_impl *b, const struct attn_index_map *map)
 {
-    const struct attn__array *arrays = &b->maps[(size_t)2 * map->modality];
-    int64_t *sources = (int64_t *)(void *)arrays[0].host, *destinations = (int64_t *)(void *)arrays[1].host;
-    const uint64_t at = b->map_count[map->modality];
+    struct attn_step_map *to = &b->whole.step.map[map->modality];
+    int64_t *sources = attn__longs(&to->sources), *destinations = attn__longs(&to->destinations);
+    const uint64_t at = to->sources.count;
 
     for (uint32_t i = 0; i < map->count; i++) {
         sources[at + i] = (int64_t)b->map_rows[map->modality] + map->sources[i];
-        destinations[at + i] = (int64_t)b->prompt_tokens + map->destinations[i];
+        destinations[at + i] = (int64_t)b->whole.step.prefill_tokens + map->destinations[i];
     }
-    b->map_count[map->modality] += map->count;
+    to->sources.count = to->destinations.count = at + map->count;
     b->map_rows[map->modality] += map->rows;
 }
 
 void attn__add_extras(struct attn_builder_impl *b, const struct attn_builder_add_args *a, uint32_t row)
 {
+    const struct attn_step *step = &b->whole.step;
     for (uint32_t i = 0; i < a->map_count; i++)
         add_map(b, &a->maps[i]);
     if (b->cross == NULL)
@@ -143,23 +145,23 @@ void attn__add_extras(struct attn_builder_impl *b, const struct attn_builder_add
     struct attn__group *group = b->cross;
     const struct attn_blocks *cross = a->cross;
     const bool list = cross != NULL && cross->kind == ATTN_BLOCKS_LIST;
-    int32_t *starts = attn__i32(group, ATTN_FIELD_ENCODER_SEQ_START_LOC);
+    int32_t *starts = attn__ints(&step->encoder.seq_starts);
 
-    attn__i32(group, ATTN_FIELD_ENCODER_SEQ_LENS)[b->seqs] = (int32_t)a->encoder_len;
-    attn__i32(group, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR)[b->seqs] = (int32_t)a->encoder_len;
-    starts[b->seqs + 1] = starts[b->seqs] + (int32_t)a->encoder_len;
+    attn__ints(&step->encoder.seq_lens_list)[step->queries] = (int32_t)a->encoder_len;
+    attn__ints(&step->encoder.seq_lens)[step->queries] = (int32_t)a->encoder_len;
+    starts[step->queries + 1] = starts[step->queries] + (int32_t)a->encoder_len;
     b->encoder_tokens += a->encoder_len;
     b->max_encoder = a->encoder_len > b->max_encoder ? a->encoder_len : b->max_encoder;
+    if (group->params.max_blocks == 0)
+        return;
     if (a->prompt == 1) {
-        int64_t *slots = attn__i64(group, ATTN_FIELD_CROSS_SLOT_MAPPING) + group->slots;
+        int64_t *slots = attn__longs(&step->encoder.slots) + group->slots;
         const struct attn_slots all =
             list ? attn__slots_unchecked(cross->blocks, true, group->params.block, 0, 0, a->encoder_len)
                  : (struct attn_slots){.masked = a->encoder_len};
         attn__slots_write(&all, slots);
         group->slots += a->encoder_len;
     }
-    if (group->params.max_blocks == 0)
-        return;
     if (list)
         attn__table_set(&group->table, row, cross->blocks, 0, cross->count, cross->unchanged);
     else

@@ -15,13 +15,12 @@ static int32_t copy(struct attn_builder_impl *b, const struct attn_buffer *to, c
                      : b->memory->copy(b->backend, to, &source, size, ATTN_COPY_TO_DEVICE, stream, err);
 }
 
-static int32_t flush_view(struct attn_builder_impl *b, const struct attn_view *view, void *stream,
-                          struct attn_error *err)
+static int32_t flush_array(struct attn_builder_impl *b, const struct attn_step_array *array, void *stream,
+                           struct attn_error *err)
 {
-    if (view->kind != ATTN_VIEW_ARRAY)
-        return ATTN_OK;
-    return copy(b, &view->device, view->host, view->shape[0] * (view->dtype == ATTN_INT64 ? 8 : 4), stream,
-                err);
+    return array->dtype != 0 ? copy(b, &array->device, array->host,
+                                    array->count * attn__index_size(array->dtype), stream, err)
+                             : ATTN_OK;
 }
 
 static int32_t flush_table(struct attn_builder_impl *b, struct attn__group *group, void *stream,
@@ -38,7 +37,7 @@ static int32_t flush_table(struct attn_builder_impl *b, struct attn__group *grou
         const uint64_t bytes = (uint64_t)(state->dirty_to - state->dirty_from) * size;
         const uint64_t at = (uint64_t)row * (uint64_t)table->stride + cell;
         struct attn_buffer to = table->device;
-        char *staged = b->blocks[b->step] + group->staged + at;
+        char *staged = b->blocks[b->copy] + group->staged + at;
         to.byte_offset += (uint64_t)row * (uint64_t)table->device_stride + cell;
         memcpy(staged, table->cells + at, bytes);
         status = copy(b, &to, staged, bytes, stream, err);
@@ -62,14 +61,14 @@ int32_t attn__builder_flush_tables(struct attn_builder_impl *b, void *stream, st
 
 int32_t attn__builder_flush(struct attn_builder_impl *b, void *stream, struct attn_error *err)
 {
-    int32_t status = copy(b, &b->device, b->blocks[b->step], b->small_bytes, stream, err);
+    int32_t status = copy(b, &b->device, b->blocks[b->copy], b->small_bytes, stream, err);
 
     for (uint32_t g = 0; g < b->params.groups && status == ATTN_OK; g++) {
-        status = flush_view(b, attn__field(&b->whole, ATTN_FIELD_SLOT_MAPPING, g), stream, err);
-        if (status == ATTN_OK && b->infer)
-            status = flush_view(b, attn__field(&b->whole, ATTN_FIELD_PAGED_KV_INDICES, g), stream, err);
+        status = flush_array(b, &b->group[g].step->slots, stream, err);
+        if (status == ATTN_OK)
+            status = flush_array(b, &b->group[g].step->page_indices, stream, err);
     }
-    if (status == ATTN_OK && b->cross != NULL)
-        status = flush_view(b, attn__field(&b->whole, ATTN_FIELD_CROSS_SLOT_MAPPING, 0), stream, err);
+    if (status == ATTN_OK)
+        status = flush_array(b, &b->whole.step.encoder.slots, stream, err);
     return status == ATTN_OK ? attn__builder_flush_tables(b, stream, err) : status;
 }

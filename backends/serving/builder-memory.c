@@ -11,43 +11,37 @@
 
 #define ALIGNMENT UINT64_C(64)
 
-static uint32_t cell_size(uint32_t dtype)
-{
-    return dtype == ATTN_INT64 ? 8 : 4;
-}
-
 /* Places an array behind those that have been placed. */
-static void place(struct attn_builder_impl *b, struct attn__array *array, uint64_t capacity, uint32_t dtype,
-                  uint32_t kind)
+static void place(struct attn_builder_impl *b, struct attn_step_array *array, uint64_t capacity,
+                  uint32_t dtype)
 {
-    array->offset = b->bytes;
-    array->capacity = capacity;
-    array->dtype = dtype;
-    array->kind = kind;
-    b->bytes += (capacity * cell_size(dtype) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    b->places[b->place_count++] =
+        (struct attn__array_place){.array = array, .offset = b->bytes, .capacity = capacity, .dtype = dtype};
+    b->bytes += (capacity * attn__index_size(dtype) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 static void place_small(struct attn_builder_impl *b)
 {
     const uint64_t n = b->params.max_seqs;
+    struct attn_step *step = &b->whole.step;
 
-    place(b, attn__array(b, ATTN_FIELD_QUERY_START_LOC, 0), n + 1, ATTN_INT32, ATTN_VIEW_ARRAY);
-    place(b, attn__array(b, ATTN_FIELD_CONTEXT_LENS_TENSOR, 0), n, ATTN_INT32, ATTN_VIEW_ARRAY);
-    place(b, &b->decode_start, n + 1, ATTN_INT32, ATTN_VIEW_ARRAY);
-    place(b, &b->zeros, n, ATTN_INT32, ATTN_VIEW_ARRAY);
+    place(b, &step->query_starts, n + 1, ATTN_INT32);
+    place(b, &step->context_lens, n, ATTN_INT32);
+    place(b, &step->decode_starts, n + 1, ATTN_INT32);
+    place(b, &b->zeros, n, ATTN_INT32);
     for (uint32_t g = 0; g < b->params.groups; g++) {
-        place(b, attn__array(b, ATTN_FIELD_SEQ_LENS_TENSOR, g), n, ATTN_INT32, ATTN_VIEW_ARRAY);
-        place(b, attn__array(b, ATTN_FIELD_SEQ_START_LOC, g), n + 1, ATTN_INT32, ATTN_VIEW_ARRAY);
-        if (!b->infer)
+        struct attn_step_group *group = &step->group[g];
+        place(b, &group->seq_lens, n, ATTN_INT32);
+        place(b, &group->seq_starts, n + 1, ATTN_INT32);
+        if (!b->flavour->pages)
             continue;
-        place(b, attn__array(b, ATTN_FIELD_PAGED_KV_INDPTR, g), n + 1, ATTN_INT32, ATTN_VIEW_ARRAY);
-        place(b, attn__array(b, ATTN_FIELD_PAGED_KV_LAST_PAGE_LEN, g), n, ATTN_INT32, ATTN_VIEW_ARRAY);
-        place(b, attn__array(b, ATTN_FIELD_BLOCK_TABLE_BOUND, g), n, ATTN_INT32, ATTN_VIEW_ARRAY);
+        place(b, &group->page_starts, n + 1, ATTN_INT32);
+        place(b, &group->last_page_lens, n, ATTN_INT32);
+        place(b, &group->pages_in_use, n, ATTN_INT32);
     }
     if (b->cross != NULL) {
-        struct attn__array *arrays = b->cross->arrays;
-        place(b, &arrays[ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR], n, ATTN_INT32, ATTN_VIEW_ARRAY);
-        place(b, &arrays[ATTN_FIELD_ENCODER_SEQ_START_LOC], n + 1, ATTN_INT32, ATTN_VIEW_ARRAY);
+        place(b, &step->encoder.seq_lens, n, ATTN_INT32);
+        place(b, &step->encoder.seq_starts, n + 1, ATTN_INT32);
     }
     b->small_bytes = b->bytes;
 }
@@ -55,24 +49,24 @@ static void place_small(struct attn_builder_impl *b)
 static void place_rest(struct attn_builder_impl *b)
 {
     const uint64_t n = b->params.max_seqs;
+    struct attn_step *step = &b->whole.step;
 
     for (uint32_t g = 0; g < b->params.groups; g++) {
-        place(b, attn__array(b, ATTN_FIELD_SLOT_MAPPING, g), b->params.max_tokens, ATTN_INT64,
-              ATTN_VIEW_ARRAY);
-        if (b->infer)
-            place(b, attn__array(b, ATTN_FIELD_PAGED_KV_INDICES, g), b->group[g].params.max_indices,
-                  b->params.index_dtype, ATTN_VIEW_ARRAY);
+        place(b, &step->group[g].slots, b->params.max_tokens, ATTN_INT64);
+        if (b->flavour->pages)
+            place(b, &step->group[g].page_indices, b->group[g].params.max_indices, b->params.index_dtype);
     }
-    if (b->cross != NULL)
-        place(b, &b->cross->arrays[ATTN_FIELD_CROSS_SLOT_MAPPING], b->params.max_encoder_tokens, ATTN_INT64,
-              ATTN_VIEW_ARRAY);
+    if (b->cross != NULL && b->cross->params.max_blocks > 0)
+        place(b, &step->encoder.slots, b->params.max_encoder_tokens, ATTN_INT64);
     b->array_bytes = b->bytes;
     for (uint32_t g = 0; g < b->params.groups; g++)
-        place(b, attn__array(b, ATTN_FIELD_SEQ_LENS, g), n, ATTN_INT32, ATTN_VIEW_LIST);
+        place(b, &step->group[g].seq_lens_list, n, ATTN_INT32);
     if (b->cross != NULL)
-        place(b, &b->cross->arrays[ATTN_FIELD_ENCODER_SEQ_LENS], n, ATTN_INT32, ATTN_VIEW_LIST);
-    for (uint32_t m = 0; m < 2 * b->params.modality_count; m++)
-        place(b, &b->maps[m], b->params.max_map, ATTN_INT64, ATTN_VIEW_LIST);
+        place(b, &step->encoder.seq_lens_list, n, ATTN_INT32);
+    for (uint32_t m = 0; m < b->params.modality_count; m++) {
+        place(b, &step->map[m].sources, b->params.max_map, ATTN_INT64);
+        place(b, &step->map[m].destinations, b->params.max_map, ATTN_INT64);
+    }
 }
 
 static int32_t no_memory(const char *name, uint64_t size, struct attn_error *err)
@@ -104,7 +98,7 @@ static void device_free(struct attn_builder_impl *b, const struct attn_buffer *b
 static int32_t make_table(struct attn_builder_impl *b, struct attn__group *group, struct attn_error *err)
 {
     struct attn__table *table = &group->table;
-    const uint64_t cell = cell_size(b->params.index_dtype), row = group->params.max_blocks * cell;
+    const uint64_t cell = attn__index_size(b->params.index_dtype), row = group->params.max_blocks * cell;
     const uint64_t stride = group->params.table_stride != 0 ? (uint64_t)group->params.table_stride : row;
     const uint64_t size = stride * b->params.max_seqs;
     int32_t status = ATTN_OK;
@@ -177,25 +171,39 @@ static int32_t make_blocks(struct attn_builder_impl *b, struct attn_error *err)
     return status == ATTN_OK ? device_memory(b, b->array_bytes, &b->device, err) : status;
 }
 
-static int32_t make_views(struct attn_builder_impl *b, struct attn_error *err)
+/* The step and its parts. */
+static int32_t make_steps(struct attn_builder_impl *b, struct attn_error *err)
 {
     const uint32_t groups = b->params.groups, modalities = b->params.modality_count;
-    const size_t views = (size_t)(groups > modalities ? groups : modalities) * ATTN_FIELDS;
     struct attn_metadata_impl *metadata[] = {&b->whole, &b->prefill, &b->decode};
+    const size_t places = 16 + 10 * (size_t)groups + 2 * (size_t)modalities;
 
-    b->views = calloc(3 * views, sizeof *b->views);
-    if (b->views == NULL)
-        return no_memory("views", 3 * views * sizeof *b->views, err);
-    for (size_t i = 0; i < 3 * views; i++) {
-        b->views[i].struct_size = (uint32_t)sizeof b->views[i];
-        b->views[i].kind = ATTN_VIEW_NULL;
-    }
+    b->step_groups = calloc((size_t)3 * groups, sizeof *b->step_groups);
+    b->step_maps = calloc((size_t)3 * modalities + 1, sizeof *b->step_maps);
+    b->map_rows = calloc(modalities + (size_t)1, sizeof *b->map_rows);
+    b->places = calloc(places, sizeof *b->places);
+    if (b->step_groups == NULL || b->step_maps == NULL || b->map_rows == NULL || b->places == NULL)
+        return no_memory("step", places * sizeof *b->places, err);
     for (uint32_t i = 0; i < 3; i++) {
         metadata[i]->builder = b;
-        metadata[i]->flavour = b->params.flavour;
-        metadata[i]->groups = groups;
-        metadata[i]->modalities = modalities;
-        metadata[i]->views = b->views + i * views;
+        metadata[i]->flavour = b->flavour;
+        metadata[i]->part = i;
+        metadata[i]->step =
+            (struct attn_step){.groups = groups,
+                               .modalities = modalities,
+                               .heads = b->params.heads,
+                               .kv_heads = b->params.kv_heads,
+                               .head_dim = b->params.head_dim,
+                               .kv_dtype = b->params.kv_dtype,
+                               .q_dtype = b->params.q_dtype,
+                               .encoder = {.max_len = ATTN_STEP_NONE, .num_tokens = ATTN_STEP_NONE},
+                               .group = b->step_groups + (size_t)i * groups,
+                               .map = b->step_maps + (size_t)i * modalities};
+    }
+    for (uint32_t g = 0; g < groups; g++) {
+        b->group[g].step = &b->whole.step.group[g];
+        for (uint32_t i = 0; i < 3; i++)
+            metadata[i]->step.group[g].block = b->group[g].params.block;
     }
     return ATTN_OK;
 }
@@ -203,15 +211,12 @@ static int32_t make_views(struct attn_builder_impl *b, struct attn_error *err)
 int32_t attn__builder_allocate(struct attn_builder_impl *b, struct attn_error *err)
 {
     const uint32_t groups = b->params.groups + (b->cross != NULL ? 1u : 0u);
-    const uint64_t n = b->params.max_seqs, modalities = b->params.modality_count;
-    int32_t status = make_views(b, err);
+    const uint64_t n = b->params.max_seqs;
+    int32_t status = make_steps(b, err);
 
     b->sequence = calloc(n, sizeof *b->sequence);
-    b->maps = calloc(2 * modalities + 1, sizeof *b->maps);
-    b->map_rows = calloc(modalities + 1, sizeof *b->map_rows);
-    b->map_count = calloc(modalities + 1, sizeof *b->map_count);
-    if (b->sequence == NULL || b->maps == NULL || b->map_rows == NULL || b->map_count == NULL)
-        return no_memory("sequences", n * sizeof *b->sequence, err);
+    if (status == ATTN_OK && b->sequence == NULL)
+        status = no_memory("sequences", n * sizeof *b->sequence, err);
     for (uint32_t g = 0; g < groups && status == ATTN_OK; g++) {
         b->group[g].members = calloc(n, sizeof *b->group[g].members);
         if (b->group[g].members == NULL)
@@ -253,9 +258,9 @@ void attn__builder_destroy(struct attn_builder_impl *b)
     free(b->blocks);
     free(b->group);
     free(b->sequence);
-    free(b->maps);
     free(b->map_rows);
-    free(b->map_count);
-    free(b->views);
+    free(b->step_maps);
+    free(b->step_groups);
+    free(b->places);
     free(b);
 }

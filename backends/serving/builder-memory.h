@@ -5,7 +5,7 @@
 
 #include "builder.h"
 
-/* Allocates arrays, tables and views for the builder's maxima. attn__builder_destroy frees, after failures
+/* Allocates arrays and tables for the builder's maxima. attn__builder_destroy frees, after failures
  * too. */
 int32_t attn__builder_allocate(struct attn_builder_impl *builder, struct attn_error *err);
 

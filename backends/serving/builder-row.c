@@ -5,6 +5,7 @@
  */
 #include "builder-add.h"
 #include "fail.h"
+#include "flashinfer.h"
 
 #define INVALID(err, field, ...) attn__fail((err), ATTN_E_INVALID, 0, (field), __VA_ARGS__)
 
@@ -13,9 +14,10 @@
 static struct attn__member *member_of(const struct attn_builder_impl *b, const struct attn__group *group,
                                       uint32_t row)
 {
-    return row >= b->first_row && row - b->first_row < b->seqs && group != b->cross && !b->adds_stale &&
-                   !b->on_device
-               ? &group->members[row - b->first_row]
+    const struct attn_step *step = &b->whole.step;
+    return row >= step->first_row && row - step->first_row < step->queries && group != b->cross &&
+                   !b->adds_stale && !b->on_device
+               ? &group->members[row - step->first_row]
                : NULL;
 }
 
@@ -73,13 +75,8 @@ static int32_t check_change(const struct attn_builder_impl *b, const struct attn
                           "with the change the row has %llu blocks; the builder was made for %u",
                           (unsigned long long)(end > UINT32_MAX ? end : out->cells),
                           group->params.max_blocks);
-    if (member != NULL && b->infer && member->pages > 0 &&
-        group->total_blocks + (out->count - have) > group->params.max_indices)
-        return attn__fail(err, ATTN_E_SIZE, 0, "max_indices",
-                          "with the change the step has %llu blocks; the builder was made for %u",
-                          (unsigned long long)group->total_blocks + out->count - have,
-                          group->params.max_indices);
-    return ATTN_OK;
+    return member != NULL && b->flavour->pages ? attn__pages_check_change(group, member, out->count, err)
+                                               : ATTN_OK;
 }
 
 /* Shifts the row to its new first block and writes those new blocks that it shows. */
@@ -105,7 +102,7 @@ static void change_slots(struct attn_builder_impl *b, struct attn__group *group,
 {
     const struct attn__member *member = &group->members[n];
     const struct attn__sequence *sequence = &b->sequence[n];
-    int64_t *slots = attn__i64(group, ATTN_FIELD_SLOT_MAPPING) + member->slot;
+    int64_t *slots = attn__longs(&group->step->slots) + member->slot;
     const uint64_t block = group->params.block;
     const uint64_t from = a->first * block, end = ((uint64_t)a->first + a->count) * block;
 
@@ -113,18 +110,6 @@ static void change_slots(struct attn_builder_impl *b, struct attn__group *group,
          at++) {
         const int64_t number = a->blocks[at / block - a->first];
         slots[at - sequence->context_len] = attn__slot_of(number, (int64_t)(at % block), (int64_t)block);
-    }
-}
-
-static void change_pages(struct attn_builder_impl *b, struct attn__group *group,
-                         const struct attn__member *member, const struct attn_builder_row_args *a)
-{
-    for (uint32_t i = 0; i < a->count && a->first + i < member->pages; i++) {
-        const uint32_t at = member->page + a->first + i;
-        if (b->params.index_dtype == ATTN_INT64)
-            attn__i64(group, ATTN_FIELD_PAGED_KV_INDICES)[at] = a->blocks[i];
-        else
-            attn__i32(group, ATTN_FIELD_PAGED_KV_INDICES)[at] = (int32_t)a->blocks[i];
     }
 }
 
@@ -149,11 +134,9 @@ int32_t attn__builder_set_row(struct attn_builder_impl *b, const struct attn_bui
     change_row(&group->table, a, &change);
     if (member == NULL)
         return ATTN_OK;
-    change_slots(b, group, a->row - b->first_row, a);
-    if (b->infer) {
-        change_pages(b, group, member, a);
-        group->total_blocks += change.count - member->count;
-    }
+    change_slots(b, group, a->row - b->whole.step.first_row, a);
+    if (b->flavour->pages)
+        attn__pages_change(b, group, member, a, change.count);
     member->count = change.count;
     group->longest = change.cells > group->longest ? change.cells : group->longest;
     return ATTN_OK;

@@ -26,7 +26,7 @@ static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct
     struct attn__capture_layout *layout = &capture->layout;
     const uint32_t groups = core->params.groups;
 
-    layout->flavour = core->params.flavour;
+    layout->flavour = core->flavour;
     layout->groups = groups;
     layout->max_batch = max_batch;
     layout->max_len = core->params.max_capture_len;
@@ -148,12 +148,10 @@ int32_t attn__state_end_capture(struct attn_state_impl *state, struct attn_error
 /* The message is vLLM's, with vLLM's names of backends. */
 static int32_t check_cross(const struct attn__state_core *core, struct attn_error *err)
 {
-    static const char *const names[] = {"", "FLASH_ATTN", "FLASHINFER", "ROCM_FLASH", "XFORMERS"};
-
-    if (core->params.flavour != ATTN_FLASH_ATTN && core->params.flavour != ATTN_XFORMERS)
+    if (!core->flavour->captures_cross)
         return attn__fail(err, ATTN_E_INVALID, 0, "encoder_decoder",
                           "Expected attn_backend name to be either 'XFORMERS' or 'FLASH_ATTN', but got '%s'",
-                          names[core->params.flavour]);
+                          core->flavour->original_name);
     return core->cross_width > 0
                ? ATTN_OK
                : attn__fail(
@@ -168,8 +166,8 @@ static int32_t make_clone(struct attn_state_impl *state, const struct attn_state
     struct attn_state_impl *clone = attn__state_new(core);
 
     if (clone != NULL)
-        clone->fields.views = calloc((size_t)core->params.groups * ATTN_FIELDS, sizeof *clone->fields.views);
-    if (clone == NULL || clone->fields.views == NULL) {
+        clone->fields.step.group = calloc(core->params.groups, sizeof *clone->fields.step.group);
+    if (clone == NULL || clone->fields.step.group == NULL) {
         attn__state_destroy(clone);
         return attn__fail(err, ATTN_E_MEMORY, 0, "batch", "no memory for a state of %u sequences",
                           args->batch);
@@ -179,10 +177,12 @@ static int32_t make_clone(struct attn_state_impl *state, const struct attn_state
     clone->batch = args->batch;
     clone->tokens = args->tokens != 0 ? args->tokens : 1;
     clone->cross = args->encoder_decoder != 0;
-    attn__capture_fields(&clone->capture->layout, &clone->capture->place, &core->problems[0], clone->batch,
-                         clone->tokens, clone->cross, &clone->fields);
+    clone->fields.flavour = core->flavour;
+    clone->fields.step.map = &clone->no_map;
+    attn__capture_step(&clone->capture->layout, &clone->capture->place, &core->problems[0], clone->batch,
+                       clone->tokens, clone->cross, &clone->fields.step);
     *out = clone;
-    if (!core->infer)
+    if (!core->flavour->pages)
         return ATTN_OK;
     const int32_t status = attn__set_create(core, clone->batch, &clone->set, err);
     if (status != ATTN_OK)
@@ -195,7 +195,7 @@ static int32_t make_clone(struct attn_state_impl *state, const struct attn_state
     return ATTN_OK;
 }
 
-/* Several query tokens of each sequence: FlashAttention's builder alone takes such decodes. */
+/* Several query tokens of each sequence: where the builder takes such decodes. */
 static int32_t check_tokens(const struct attn__state_core *core, const struct attn_state_capture_args *args,
                             struct attn_error *err)
 {
@@ -203,10 +203,10 @@ static int32_t check_tokens(const struct attn__state_core *core, const struct at
         return attn__fail(err, ATTN_E_INVALID, 0, "tokens",
                           "tokens is %u; 1 to %u, capture_tokens of the state, are accepted", args->tokens,
                           core->params.capture_tokens);
-    if (args->tokens > 1 && core->params.flavour != ATTN_FLASH_ATTN)
+    if (args->tokens > 1 && !core->flavour->drafts)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "tokens",
                           "tokens is %u; a decode of the %s flavour has one token", args->tokens,
-                          attn__flavour_name(core->params.flavour));
+                          core->flavour->name);
     for (uint32_t i = 0; i < core->count; i++)
         if (core->problems[i].type != ATTN_ENCODER &&
             (args->tokens > core->problems[i].max_q ||
@@ -249,7 +249,7 @@ int32_t attn__state_capture_metadata(struct attn_state_impl *state,
     status = refresh(state->capture, stream, err);
     if (status == ATTN_OK)
         status = make_clone(state, args, &clone, err);
-    if (status == ATTN_OK && state->core->infer)
+    if (status == ATTN_OK && state->core->flavour->pages)
         status = attn__state_forward(clone, &clone->fields, stream, err);
     if (status == ATTN_E_UNSUPPORTED) /* the backend plans on the host alone, once there is a step */
         status = ATTN_OK;
@@ -288,7 +288,7 @@ static bool is_input(const struct attn_state_impl *state, uint32_t field)
     if (field == ATTN_FIELD_SLOT_MAPPING)
         return true;
     if (field == ATTN_FIELD_SEQ_LENS_TENSOR || field == ATTN_FIELD_BLOCK_TABLES)
-        return !state->core->infer;
+        return !state->core->flavour->pages;
     return state->cross && (field == ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR ||
                             field == ATTN_FIELD_CROSS_SLOT_MAPPING || field == ATTN_FIELD_CROSS_BLOCK_TABLES);
 }

@@ -6,7 +6,7 @@
 
 static const char *name_of(uint32_t field)
 {
-    return field == ATTN__SERIALISED_ROWS ? "rows" : attn__field_infos[field].name;
+    return field == ATTN__SERIALISED_ROWS ? "rows" : attn__field_name(field);
 }
 
 bool attn__serialised_find(const struct attn__serialised *in, uint32_t field, uint32_t index,
@@ -33,9 +33,9 @@ static int32_t same(const char *name, uint64_t got, uint64_t wanted, struct attn
 
 static int32_t check_header(struct attn__serialised *in, struct attn_error *err)
 {
-    const struct attn_metadata_impl *m = &in->b->whole;
+    const struct attn_step *step = &in->b->whole.step;
     struct attn_serialised_header *h = &in->header;
-    const uint64_t sets = m->groups > m->modalities ? m->groups : m->modalities;
+    const uint64_t sets = step->groups > step->modalities ? step->groups : step->modalities;
 
     if (in->size < sizeof *h)
         return attn__fail(err, ATTN_E_SIZE, 0, "data", "data has %llu bytes; a header alone has %zu",
@@ -51,21 +51,21 @@ static int32_t check_header(struct attn__serialised *in, struct attn_error *err)
         uint64_t got, wanted;
     } numbers[] = {{"version", h->version, ATTN_SERIALISED_VERSION},
                    {"bytes", h->bytes, in->size},
-                   {"flavour", h->flavour, m->flavour},
-                   {"groups", h->groups, m->groups},
-                   {"modalities", h->modalities, m->modalities},
+                   {"flavour", h->flavour, in->b->flavour->number},
+                   {"groups", h->groups, step->groups},
+                   {"modalities", h->modalities, step->modalities},
                    {"index_dtype", h->index_dtype, in->b->params.index_dtype}};
     int32_t status = ATTN_OK;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && status == ATTN_OK; i++)
         status = same(numbers[i].name, numbers[i].got, numbers[i].wanted, err);
     if (status != ATTN_OK)
         return status;
-    const uint64_t front = sizeof *h + (m->groups + (m->groups & 1u)) * sizeof(uint32_t);
-    if (h->records > sets * ATTN_FIELDS + m->groups + 1 ||
+    const uint64_t front = sizeof *h + (step->groups + (step->groups & 1u)) * sizeof(uint32_t);
+    if (h->records > sets * ATTN_FIELDS + step->groups + 1 ||
         front + h->records * sizeof(struct attn_serialised_record) > in->size)
         return attn__fail(err, ATTN_E_INVALID, 0, "records", "records is %u, more than there can be",
                           h->records);
-    for (uint32_t g = 0; g < m->groups && status == ATTN_OK; g++) {
+    for (uint32_t g = 0; g < step->groups && status == ATTN_OK; g++) {
         uint32_t block;
         memcpy(&block, in->data + sizeof *h + g * sizeof block, sizeof block);
         status = same("block", block, in->b->group[g].params.block, err);
@@ -86,25 +86,45 @@ struct form {
     uint64_t max[2];
 };
 
+/* Where the builder has the array of a field, or NULL. */
+static const struct attn__array_place *find_place(const struct attn_builder_impl *b, uint32_t field,
+                                                  uint32_t index)
+{
+    const struct attn_step_array *array =
+        attn__step_array((struct attn_step *)(uintptr_t)&b->whole.step, field, index);
+
+    for (uint32_t i = 0; i < b->place_count; i++)
+        if (b->places[i].array == array)
+            return &b->places[i];
+    return NULL;
+}
+
 static bool find_form(const struct attn__serialised *in, uint32_t field, uint32_t index, struct form *form)
 {
-    const struct attn__array *array = attn__serialise_array(in->b, field, index);
     const struct attn__table *table = attn__serialise_table(in->b, field, index);
     const uint32_t rows = in->b->params.max_seqs - in->header.first_row;
-    const bool encoder = attn__field_infos[field].name != NULL && field >= ATTN_FIELD_ENCODER_SEQ_LENS &&
-                         field <= ATTN_FIELD_CROSS_BLOCK_TABLES;
 
-    if (encoder && in->b->cross == NULL)
+    if (field >= ATTN_FIELD_ENCODER_SEQ_LENS && field <= ATTN_FIELD_CROSS_BLOCK_TABLES &&
+        in->b->cross == NULL)
         return false;
-    if (array != NULL)
-        *form = (struct form){array->kind, array->dtype, 1, {array->capacity, 0}};
-    else if (table != NULL && field == ATTN__SERIALISED_ROWS)
-        *form = (struct form){ATTN_VIEW_LIST, ATTN_INT32, 2, {rows, 2}};
-    else if (table != NULL)
-        *form = (struct form){ATTN_VIEW_ARRAY, table->dtype, 2, {rows, table->width}};
-    else
-        *form = (struct form){.kind = ATTN_VIEW_NUMBER};
-    return form->kind != 0 && (table == NULL || table->cells != NULL);
+    if (field == ATTN__SERIALISED_ROWS || attn__field_kind(field) == ATTN__FIELD_TABLE) {
+        if (table == NULL || table->cells == NULL)
+            return false;
+        *form = field == ATTN__SERIALISED_ROWS
+                    ? (struct form){ATTN_VIEW_LIST, ATTN_INT32, 2, {rows, 2}}
+                    : (struct form){ATTN_VIEW_ARRAY, table->dtype, 2, {rows, table->width}};
+        return true;
+    }
+    *form = (struct form){.kind = ATTN_VIEW_NUMBER};
+    if (attn__field_kind(field) == ATTN__FIELD_NUMBER)
+        return true;
+    const struct attn__array_place *place = find_place(in->b, field, index);
+    if (place != NULL)
+        *form = (struct form){attn__field_kind(field) == ATTN__FIELD_LIST ? ATTN_VIEW_LIST : ATTN_VIEW_ARRAY,
+                              place->dtype,
+                              1,
+                              {place->capacity, 0}};
+    return place != NULL;
 }
 
 static int32_t check_elements(const struct attn__serialised *in, const struct attn_serialised_record *r,
@@ -160,14 +180,12 @@ static int32_t check_number(const struct attn__serialised *in, const struct attn
 static int32_t check_record(const struct attn__serialised *in, const struct attn_serialised_record *r,
                             struct attn_error *err)
 {
-    const struct attn_metadata_impl *m = &in->b->whole;
     struct form form;
 
-    if (r->field >= ATTN_FIELDS || r->index >= attn__serialise_count(m, r->field))
+    if (r->field >= ATTN_FIELDS || r->index >= attn__serialise_count(&in->b->whole.step, r->field))
         return attn__fail(err, ATTN_E_INVALID, 0, "records",
                           "a record is of field %u, index %u; there is none", r->field, r->index);
-    const bool known = r->field == ATTN__SERIALISED_ROWS ||
-                       (attn__field_infos[r->field].flavours & ATTN__IN(m->flavour)) != 0;
+    const bool known = r->field == ATTN__SERIALISED_ROWS || attn__flavour_has(in->b->flavour, r->field);
     if (!known || !find_form(in, r->field, r->index, &form))
         return attn__fail(err, ATTN_E_INVALID, 0, name_of(r->field), "this builder has no %s",
                           name_of(r->field));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Restores a serialised step into a builder. */
-#include "parts.h"
+#include "builder-part.h"
 #include "serialise.h"
 
 /* Cells that are copied at a time. */
@@ -25,19 +25,17 @@ static uint64_t length(const struct attn__serialised *in, uint32_t field, uint32
 static void count(const struct attn__serialised *in)
 {
     struct attn_builder_impl *b = in->b;
+    struct attn_step *step = &b->whole.step;
     const uint32_t pad = in->header.seqs - in->header.queries;
     struct attn_serialised_record r;
 
-    b->seqs = in->header.queries;
-    b->first_row = in->header.first_row;
-    b->prefills = (uint32_t)number(in, ATTN_FIELD_NUM_PREFILLS);
-    b->prompt_tokens = (uint32_t)number(in, ATTN_FIELD_NUM_PREFILL_TOKENS);
+    step->queries = in->header.queries;
+    step->first_row = in->header.first_row;
+    step->prefills = (uint32_t)number(in, ATTN_FIELD_NUM_PREFILLS);
+    step->prefill_tokens = (uint32_t)number(in, ATTN_FIELD_NUM_PREFILL_TOKENS);
     b->decode_tokens = (uint32_t)length(in, ATTN_FIELD_SLOT_MAPPING, 0) - pad;
-    b->decode_tokens -= b->prompt_tokens < b->decode_tokens ? b->prompt_tokens : b->decode_tokens;
-    b->max_prefill = (uint32_t)number(in, ATTN_FIELD_MAX_PREFILL_SEQ_LEN);
-    b->max_q = (uint32_t)number(in, ATTN_FIELD_MAX_QUERY_LEN);
+    b->decode_tokens -= step->prefill_tokens < b->decode_tokens ? step->prefill_tokens : b->decode_tokens;
     b->max_encoder = (uint32_t)number(in, ATTN_FIELD_MAX_ENCODER_SEQ_LEN);
-    b->profile = number(in, ATTN_FIELD_IS_PROFILE_RUN) != 0;
     for (uint32_t g = 0; g < b->params.groups; g++) {
         struct attn__group *group = &b->group[g];
         const uint64_t indptr = length(in, ATTN_FIELD_PAGED_KV_INDPTR, g);
@@ -54,19 +52,11 @@ static void count(const struct attn__serialised *in)
     }
 }
 
-static void restore_array(const struct attn__serialised *in, const struct attn_serialised_record *r,
-                          const struct attn__array *array)
-{
-    const uint64_t size = r->dtype == ATTN_INT64 ? 8 : 4;
-
-    if (r->shape[0] > 0)
-        memcpy(array->host, in->data + r->offset, r->shape[0] * size);
-}
-
 static void restore_table(const struct attn__serialised *in, const struct attn_serialised_record *r,
                           uint32_t group)
 {
-    struct attn__table *table = attn__serialise_table(in->b, r->field, r->index);
+    struct attn__table *table =
+        (struct attn__table *)(uintptr_t)attn__serialise_table(in->b, r->field, r->index);
     struct attn_serialised_record rows;
 
     (void)attn__serialised_find(in, ATTN__SERIALISED_ROWS, group, &rows);
@@ -90,30 +80,45 @@ static void restore_table(const struct attn__serialised *in, const struct attn_s
 /* Restores a field as it was serialised, which after an advance differs from what a build would show. */
 static void restore_field(const struct attn__serialised *in, uint32_t field, uint32_t index)
 {
-    struct attn_view *view = attn__field(&in->b->whole, field, index);
-    const struct attn__array *array = attn__serialise_array(in->b, field, index);
+    struct attn_step *step = &in->b->whole.step;
+    const enum attn__field_kind kind = attn__field_kind(field);
     struct attn_serialised_record r;
+    const bool there = attn__serialised_find(in, field, index, &r) && r.kind != ATTN_VIEW_NULL;
 
-    if (!attn__serialised_find(in, field, index, &r) || r.kind == ATTN_VIEW_NULL) {
-        attn__set_null(view);
+    if (kind == ATTN__FIELD_NUMBER) {
+        if (there)
+            *attn__step_number(step, field, index) = (uint32_t)r.value;
         return;
     }
-    if (r.kind == ATTN_VIEW_NUMBER) {
-        attn__set_number(view, r.value);
+    struct attn_step_array *array = attn__step_array(step, field, index);
+    if (!there) {
+        array->dtype = 0;
+        array->count = 0;
         return;
     }
-    if (array != NULL)
-        restore_array(in, &r, array);
-    else
-        restore_table(in, &r, field == ATTN_FIELD_BLOCK_TABLES ? index : in->b->whole.groups);
-    view->shape[0] = r.shape[0];
-    view->shape[1] = r.shape[1];
+    if (kind == ATTN__FIELD_TABLE)
+        restore_table(in, &r, field == ATTN_FIELD_BLOCK_TABLES ? index : step->groups);
+    else if (r.shape[0] > 0)
+        memcpy(array->host, in->data + r.offset, r.shape[0] * attn__index_size(r.dtype));
+    array->count = r.shape[0];
+    array->width = (uint32_t)r.shape[1];
+}
+
+/* The most query tokens of a sequence, which metadata of some flavours does not tell. */
+static uint32_t find_max_q(const struct attn_step *step)
+{
+    const int32_t *starts = attn__ints(&step->query_starts);
+    int32_t max = 0;
+
+    for (uint32_t i = 0; i < step->queries; i++)
+        max = starts[i + 1] - starts[i] > max ? starts[i + 1] - starts[i] : max;
+    return (uint32_t)max;
 }
 
 /* Writes the start locations of padding, which the view does not show and serialising leaves out. */
 static void finish_starts(const struct attn__serialised *in)
 {
-    int32_t *starts = attn__i32(in->b->group, ATTN_FIELD_QUERY_START_LOC);
+    int32_t *starts = attn__ints(&in->b->whole.step.query_starts);
 
     for (uint32_t i = in->header.queries; i < in->header.seqs; i++)
         starts[i + 1] = starts[i] + 1;
@@ -132,19 +137,23 @@ int32_t attn__builder_restore(struct attn_builder_impl *b, const void *data, uin
     ATTN_INIT(&args);
     args.graph = (uint32_t)number(&in, ATTN_FIELD_USE_CUDA_GRAPH);
     args.pad = in.header.seqs - in.header.queries;
+    attn__builder_place(b);
     count(&in);
     b->adds_stale = true;
     attn__builder_show(b, &args, in.header.seqs);
-    b->whole.prefills_without_table = in.header.untabled;
+    b->whole.step.prefills_without_table = in.header.untabled;
     for (uint32_t field = 1; field < ATTN_FIELDS; field++)
-        for (uint32_t i = 0; i < attn__serialise_count(&b->whole, field); i++)
-            restore_field(&in, field, i);
+        for (uint32_t i = 0; i < attn__serialise_count(&b->whole.step, field); i++)
+            if (attn__flavour_has(b->flavour, field))
+                restore_field(&in, field, i);
     finish_starts(&in);
-    b->whole.tokens = (uint32_t)length(&in, ATTN_FIELD_SLOT_MAPPING, 0);
-    attn__parts_prepare(b);
+    b->whole.step.num_tokens = (uint32_t)length(&in, ATTN_FIELD_SLOT_MAPPING, 0);
+    if (!attn__flavour_has(b->flavour, ATTN_FIELD_MAX_QUERY_LEN))
+        b->whole.step.max_q = find_max_q(&b->whole.step);
+    attn__parts_prepare(b, attn__ints(&b->whole.step.query_starts));
     if (!b->direct)
         status = attn__builder_flush(b, stream, err);
-    b->whole.step++;
+    b->whole.step.number++;
     *out = status == ATTN_OK ? &b->whole : NULL;
     return status;
 }

@@ -8,8 +8,8 @@ enum rule { FROM_ZERO, RISING, ANY };
 
 static int32_t refuse(uint32_t field, uint64_t i, int64_t value, const char *wanted, struct attn_error *err)
 {
-    return attn__fail(err, ATTN_E_INVALID, 0, attn__field_infos[field].name, "%s[%llu] is %lld; accepted: %s",
-                      attn__field_infos[field].name, (unsigned long long)i, (long long)value, wanted);
+    return attn__fail(err, ATTN_E_INVALID, 0, attn__field_name(field), "%s[%llu] is %lld; accepted: %s",
+                      attn__field_name(field), (unsigned long long)i, (long long)value, wanted);
 }
 
 /* Elements are in [0, max]; with RISING the first is 0 and none is below the one before. */
@@ -29,6 +29,17 @@ static int32_t check_array(const struct attn__serialised *in, const struct attn_
     return ATTN_OK;
 }
 
+static int32_t check_there(const struct attn__serialised *in, uint32_t field, uint32_t index,
+                           struct attn_error *err)
+{
+    struct attn_serialised_record r;
+
+    return attn__serialised_find(in, field, index, &r) && r.kind != ATTN_VIEW_NULL
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, attn__field_name(field), "%s is not there",
+                            attn__field_name(field));
+}
+
 /* Checks a field, which may be missing; otherwise it has `count` elements. */
 static int32_t check_field(const struct attn__serialised *in, uint32_t field, uint32_t index, uint64_t count,
                            enum rule rule, int64_t max, struct attn_error *err)
@@ -38,9 +49,8 @@ static int32_t check_field(const struct attn__serialised *in, uint32_t field, ui
     if (!attn__serialised_find(in, field, index, &r) || r.kind == ATTN_VIEW_NULL)
         return ATTN_OK;
     if (r.shape[0] != count)
-        return attn__fail(err, ATTN_E_INVALID, 0, attn__field_infos[field].name,
-                          "%s has %llu elements, not %llu", attn__field_infos[field].name,
-                          (unsigned long long)r.shape[0], (unsigned long long)count);
+        return attn__fail(err, ATTN_E_INVALID, 0, attn__field_name(field), "%s has %llu elements, not %llu",
+                          attn__field_name(field), (unsigned long long)r.shape[0], (unsigned long long)count);
     return rule == ANY ? ATTN_OK : check_array(in, &r, rule, max, err);
 }
 
@@ -49,7 +59,7 @@ static int32_t get_number(const struct attn__serialised *in, uint32_t field, int
                           struct attn_error *err)
 {
     struct attn_serialised_record r;
-    const char *name = attn__field_infos[field].name;
+    const char *name = attn__field_name(field);
 
     if (!attn__serialised_find(in, field, 0, &r) || r.kind != ATTN_VIEW_NUMBER)
         return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not there", name);
@@ -105,7 +115,7 @@ static int32_t check_table(const struct attn__serialised *in, uint32_t field, ui
                         : ATTN_OK;
     if (!has_rows || rows.shape[0] != t.shape[0] || rows.shape[1] != 2)
         return attn__fail(err, ATTN_E_INVALID, 0, "rows",
-                          "%s has %llu rows, of which the blocks are not told", attn__field_infos[field].name,
+                          "%s has %llu rows, of which the blocks are not told", attn__field_name(field),
                           (unsigned long long)t.shape[0]);
     const uint32_t width = attn__serialise_table(in->b, field, index)->width;
     for (uint64_t i = 0; i < t.shape[0]; i++) {
@@ -129,7 +139,7 @@ static int32_t check_pages(const struct attn__serialised *in, uint32_t g, struct
     struct attn_serialised_record indptr, indices;
     const uint64_t seqs = in->header.seqs;
 
-    if (!in->b->infer)
+    if (!in->b->flavour->pages)
         return ATTN_OK;
     if (!attn__serialised_find(in, ATTN_FIELD_PAGED_KV_INDPTR, g, &indptr) || indptr.kind == ATTN_VIEW_NULL ||
         indptr.shape[0] == 0 || indptr.shape[0] > seqs + 1)
@@ -156,8 +166,12 @@ static int32_t check_group(const struct attn__serialised *in, uint32_t g, int64_
     struct attn_serialised_record slots;
     int32_t status = ATTN_OK;
 
-    if (!attn__serialised_find(in, ATTN_FIELD_SLOT_MAPPING, g, &slots) || slots.kind == ATTN_VIEW_NULL)
-        return attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping", "slot_mapping is not there");
+    status = check_there(in, ATTN_FIELD_SLOT_MAPPING, g, err);
+    if (status == ATTN_OK)
+        status = check_there(in, ATTN_FIELD_SEQ_LENS_TENSOR, g, err);
+    if (status != ATTN_OK)
+        return status;
+    (void)attn__serialised_find(in, ATTN_FIELD_SLOT_MAPPING, g, &slots);
     if (slots.shape[0] < (uint64_t)prompt_tokens || slots.shape[0] < seqs - in->header.queries)
         status = attn__fail(err, ATTN_E_INVALID, 0, "slot_mapping",
                             "slot_mapping has %llu elements, fewer than the tokens of prompts or of padding",
@@ -190,8 +204,9 @@ static int32_t check_encoder(const struct attn__serialised *in, struct attn_erro
         status = check_field(in, ATTN_FIELD_ENCODER_SEQ_START_LOC, 0, seqs + 1, RISING, INT32_MAX, err);
     if (status == ATTN_OK)
         status = check_sums(in, ATTN_FIELD_ENCODER_SEQ_START_LOC, ATTN_FIELD_ENCODER_SEQ_LENS_TENSOR, 0, err);
-    return status == ATTN_OK ? check_table(in, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, in->b->whole.groups, err)
-                             : status;
+    return status == ATTN_OK
+               ? check_table(in, ATTN_FIELD_CROSS_BLOCK_TABLES, 0, in->b->whole.step.groups, err)
+               : status;
 }
 
 static int32_t check_map(const struct attn__serialised *in, uint32_t modality, int64_t prompt_tokens,
@@ -219,6 +234,8 @@ int32_t attn__serialised_check_values(const struct attn__serialised *in, struct 
         status = get_number(in, ATTN_FIELD_NUM_PREFILL_TOKENS, in->b->params.max_tokens, &prompt_tokens, err);
     if (status == ATTN_OK)
         status = get_number(in, ATTN_FIELD_NUM_DECODE_TOKENS, in->b->params.max_tokens, &decode_tokens, err);
+    if (status == ATTN_OK)
+        status = check_there(in, ATTN_FIELD_QUERY_START_LOC, 0, err);
     if (status == ATTN_OK)
         status = check_field(in, ATTN_FIELD_QUERY_START_LOC, 0, (uint64_t)h->queries + 1, RISING,
                              in->b->params.max_tokens, err);

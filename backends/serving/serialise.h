@@ -20,13 +20,12 @@ struct attn__serialised {
     struct attn_serialised_header header;
 };
 
-/* The builder's array of a field; NULL for block tables and numbers. */
-struct attn__array *attn__serialise_array(struct attn_builder_impl *builder, uint32_t field, uint32_t index);
 /* The builder's block table of a field; NULL for others. */
-struct attn__table *attn__serialise_table(struct attn_builder_impl *builder, uint32_t field, uint32_t index);
+const struct attn__table *attn__serialise_table(const struct attn_builder_impl *builder, uint32_t field,
+                                                uint32_t index);
 
 /* How many records a field can have. */
-uint32_t attn__serialise_count(const struct attn_metadata_impl *whole, uint32_t field);
+uint32_t attn__serialise_count(const struct attn_step *step, uint32_t field);
 
 /* The record of a field; false if there is none. */
 bool attn__serialised_find(const struct attn__serialised *in, uint32_t field, uint32_t index,

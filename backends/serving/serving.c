@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The tables of libattn-serving: builder, state and layer. */
 #include "attn/serving.h"
+#include "builder-advance.h"
 #include "builder-device.h"
+#include "builder-part.h"
 #include "builder.h"
-#include "parts.h"
 #include "serialise.h"
 #include "state.h"
-#include "step.h"
 
 const struct attn_builder_table attn_serving_builder = {
     .struct_size = sizeof attn_serving_builder,

@@ -8,18 +8,22 @@
 /* One copy. */
 struct attn__step_copy {
     const struct attn_state_impl *clone;
-    struct attn__step_view step;
+    const struct attn_step *step;
     char *image;      /* where on the host; NULL: the arrays are copied from device to device */
     uint32_t seqs;    /* of the step; the clone's, or fewer where the copy pads */
     bool on_host;     /* the host has all values of the step */
     uint64_t end;     /* end of what the step fills */
-    uint64_t indices; /* FlashInfer's page indices of the groups so far */
+    uint64_t indices; /* page indices of the groups so far */
     void *stream;
 };
 
-/* Checks that all arrays fit the buffers, and sets on_host. */
+/* Checks that all arrays fit the buffers, and sets seqs and on_host. */
 int32_t attn__step_copy_check(struct attn__step_copy *copy, struct attn_error *err);
 /* Copies the arrays, which have been checked. */
 int32_t attn__step_copy_run(struct attn__step_copy *copy, struct attn_error *err);
+
+/* Checks that the step has an array of `count` elements of `size` bytes. */
+int32_t attn__copy_check_shape(const char *name, const struct attn_step_array *array, uint64_t count,
+                               uint32_t size, struct attn_error *err);
 
 #endif

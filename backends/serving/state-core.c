@@ -4,7 +4,7 @@
 
 #include "check.h"
 #include "fail.h"
-#include "flavour.h"
+#include "flashinfer.h"
 #include "state.h"
 
 int32_t attn__allocate(const struct attn_serving_host *host, uint64_t size, struct attn__allocation *out,
@@ -47,7 +47,8 @@ static int32_t fill_memory(struct attn__state_core *core, struct attn_error *err
     return status;
 }
 
-/* Allocates scratch and counters, which all plans share, start locations, and FlashInfer's lengths. */
+/* Allocates scratch and counters, which all plans share, start locations, and lengths that follow from pages.
+ */
 static int32_t make_memory(struct attn__state_core *core, struct attn_error *err)
 {
     const struct attn_plan_sizes *sizes = &core->set->sizes;
@@ -56,7 +57,7 @@ static int32_t make_memory(struct attn__state_core *core, struct attn_error *err
     const uint64_t starts = attn__round_up(counters + sizes->counters, alignment);
     const uint64_t lens = attn__round_up(starts + (core->max_seqs + UINT64_C(1)) * 4, alignment);
 
-    core->lens.size = core->infer ? (uint64_t)core->params.groups * core->max_seqs * 4 : 0;
+    core->lens.size = attn__pages_workspace(core);
     core->host_starts = malloc((core->max_seqs + (size_t)1) * sizeof *core->host_starts);
     if (core->host_starts == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "max_seqs", "no memory for %u start locations",
@@ -117,14 +118,13 @@ static int32_t check_kind(struct attn__state_core *core, uint32_t i, struct attn
 static int32_t check_keys(const struct attn__state_core *core, uint32_t i, struct attn_error *err)
 {
     const struct attn_problem *problem = &core->problems[i];
-    const bool cross = problem->type == ATTN_ENCODER_DECODER, lists = core->infer && !cross;
+    const bool cross = problem->type == ATTN_ENCODER_DECODER, lists = core->flavour->pages && !cross;
     const uint32_t index = problem->index_dtype == ATTN_INT64 ? ATTN_INT64 : ATTN_INT32;
 
     if (problem->addressing != (uint32_t)(lists ? ATTN_CSR : ATTN_TABLE))
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_ADDRESSING, "addr",
                           "classes[%u]: addr=%s is needed, which a state of flavour %s reads%s", i,
-                          lists ? "csr" : "table", attn__flavour_name(core->params.flavour),
-                          cross ? " for cross-attention" : "");
+                          lists ? "csr" : "table", core->flavour->name, cross ? " for cross-attention" : "");
     if (lists && index != core->params.index_dtype)
         return attn__fail(err, ATTN_E_INVALID, ATTN_REASON_INDEX, "index",
                           "classes[%u]: index must be the index_dtype of the state", i);
@@ -211,7 +211,6 @@ static struct attn__state_core *new_core(const struct attn_serving_host *host, u
     core->params.steps = params->steps != 0 ? params->steps : 1;
     core->params.capture_tokens = params->capture_tokens != 0 ? params->capture_tokens : 1;
     core->params.index_dtype = params->index_dtype != 0 ? params->index_dtype : (uint32_t)ATTN_INT32;
-    core->infer = params->flavour == ATTN_FLASHINFER;
     core->problems = calloc(count, sizeof *core->problems);
     core->classes = calloc(count, sizeof *core->classes);
     core->no_new = calloc(count, sizeof *core->no_new);
@@ -233,11 +232,13 @@ static struct attn__state_core *new_core(const struct attn_serving_host *host, u
 
 int32_t attn__core_create(const struct attn_serving_host *host, const struct attn_layer_class *classes,
                           uint32_t count, const struct attn_state_params *params,
-                          struct attn__state_core **out, struct attn_error *err)
+                          const struct attn__flavour *flavour, struct attn__state_core **out,
+                          struct attn_error *err)
 {
     struct attn__state_core *core = new_core(host, count, params);
     if (core == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "state", "no memory for a state of %u classes", count);
+    core->flavour = flavour;
     int32_t status = check_groups(core, params, err);
     for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
         status = check_class(core, i, &classes[i], err);

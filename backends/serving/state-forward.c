@@ -22,7 +22,7 @@ static uint32_t list_runs(const struct attn_state_impl *state)
     return count;
 }
 
-/* Copies FlashInfer's lengths to the device and prepares the plans of all classes. */
+/* Copies lengths that follow from pages to the device, and prepares the plans of all classes. */
 static int32_t plan_step(const struct attn_state_impl *state, char *block, void *stream,
                          struct attn_error *err)
 {
@@ -30,7 +30,7 @@ static int32_t plan_step(const struct attn_state_impl *state, char *block, void 
     const uint64_t staging = core->staging.bytes - core->lens.size;
     int32_t status = ATTN_OK;
 
-    if (core->infer && state->batch == 0) {
+    if (core->lens.size > 0 && state->batch == 0) {
         const struct attn_buffer from = {block, staging};
         status = core->host.memory_copy(core->host.backend, &core->lens.buffer, &from, core->lens.size,
                                         ATTN_COPY_TO_DEVICE, stream, err);
@@ -74,7 +74,8 @@ static int32_t plan(const struct attn_state_impl *state, const struct attn_metad
         return status;
     core->owner = NULL;
     int32_t *lens = NULL;
-    if (core->infer && state->batch == 0) /* groups without pages keep no lengths of an earlier step */
+    if (core->lens.size > 0 &&
+        state->batch == 0) /* groups without pages keep no lengths of an earlier step */
         lens = memset(block + (core->staging.bytes - core->lens.size), 0, core->lens.size);
     status = attn__state_batches(state, metadata, lens, err);
     if (status != ATTN_OK)
@@ -109,7 +110,7 @@ int32_t attn__state_begin_forward(struct attn_state_impl *state, const struct at
 {
     struct attn_state_impl *found = NULL;
 
-    if (state->core->infer && state->batch == 0 && state->capture != NULL)
+    if (state->core->flavour->pages && state->batch == 0 && state->capture != NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "state",
                           "attn_state_begin_forward: graphs are captured; clones can begin steps, or end it");
     const int32_t status = attn__state_find(state, metadata, &found, err);

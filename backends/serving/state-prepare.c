@@ -17,7 +17,7 @@ static struct attn_state_impl *find_clone(const struct attn_state_impl *state, u
     return found;
 }
 
-static int32_t fail_size(const struct attn_state_impl *state, int64_t decodes, uint32_t tokens,
+static int32_t fail_size(const struct attn_state_impl *state, uint32_t decodes, uint32_t tokens,
                          struct attn_error *err)
 {
     if (state->batch != 0 && state->tokens != tokens)
@@ -25,46 +25,53 @@ static int32_t fail_size(const struct attn_state_impl *state, int64_t decodes, u
                           "a sequence has %u new tokens; the graph was captured with %u of each", tokens,
                           state->tokens);
     return attn__fail(err, state->batch == 0 ? ATTN_E_STATE : ATTN_E_INVALID, 0, "num_decode_tokens",
-                      "num_decode_tokens is %lld, up to %u of a sequence; no graph of that size %s",
-                      (long long)decodes, tokens, state->batch == 0 ? "was captured" : "is this state's");
+                      "num_decode_tokens is %u, up to %u of a sequence; no graph of that size %s", decodes,
+                      tokens, state->batch == 0 ? "was captured" : "is this state's");
 }
 
-/* Sequences of a step of decodes that all have `tokens` query tokens; 0 if they have not. */
-static uint64_t count_seqs(int64_t decodes, uint32_t tokens)
+/* Refuses a step that the state cannot read: it has other cache groups, or no pages where kernels read them.
+ */
+static int32_t check_step(const struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
+                          struct attn_error *err)
 {
-    return (uint64_t)decodes % tokens == 0 ? (uint64_t)decodes / tokens : 0;
+    const struct attn__state_core *core = state->core;
+
+    if (metadata->step.groups < core->params.groups)
+        return attn__fail(err, ATTN_E_INVALID, 0, "groups",
+                          "the step has %u cache groups; the state was made for %u", metadata->step.groups,
+                          core->params.groups);
+    return metadata->flavour->pages == core->flavour->pages
+               ? ATTN_OK
+               : attn__fail(err, ATTN_E_INVALID, 0, "flavour",
+                            "the step is of flavour %s; this state reads %s of flavour %s",
+                            metadata->flavour->name, core->flavour->pages ? "pages" : "block tables",
+                            core->flavour->name);
 }
 
 int32_t attn__state_find(struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
                          struct attn_state_impl **out, struct attn_error *err)
 {
-    const struct attn__step_view step = {.state = state, .metadata = metadata};
-    int64_t graph, prompts, decodes;
-    uint32_t tokens = 1;
-    int32_t status = attn__step_number(&step, ATTN_FIELD_USE_CUDA_GRAPH, 0, &graph, err);
+    const struct attn_step *step = &metadata->step;
+    const uint32_t tokens = step->max_q > 1 ? step->max_q : 1;
+    const int32_t status = check_step(state, metadata, err);
 
     *out = state;
-    if (status == ATTN_OK)
-        status = attn__step_number(&step, ATTN_FIELD_NUM_PREFILL_TOKENS, 0, &prompts, err);
-    if (status == ATTN_OK)
-        status = attn__step_number(&step, ATTN_FIELD_NUM_DECODE_TOKENS, 0, &decodes, err);
-    if (status == ATTN_OK)
-        status = attn__step_tokens(&step, &tokens, err);
-    if (status != ATTN_OK || (graph == 0 && state->batch == 0))
+    if (status != ATTN_OK || (step->graph == 0 && state->batch == 0))
         return status;
-    if (graph == 0)
+    if (step->graph == 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "use_cuda_graph",
                           "use_cuda_graph is 0; the state of a captured size takes steps of graphs");
-    if (prompts != 0)
+    if (step->prefill_tokens != 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "num_prefill_tokens",
-                          "num_prefill_tokens is %lld; a graph of decodes has none", (long long)prompts);
-    const uint64_t seqs = count_seqs(decodes, tokens);
+                          "num_prefill_tokens is %u; a graph of decodes has none", step->prefill_tokens);
+    /* 0 where the sequences have not all as many tokens */
+    const uint64_t seqs = step->decode_tokens % tokens == 0 ? step->decode_tokens / tokens : 0;
     if (state->batch == 0 && seqs > 0)
         *out = find_clone(state, seqs, tokens);
     else if (state->tokens != tokens || seqs == 0 ||
              (tokens == 1 ? seqs != state->batch : seqs > state->batch))
         *out = NULL;
-    return *out != NULL ? ATTN_OK : fail_size(state, decodes, tokens, err);
+    return *out != NULL ? ATTN_OK : fail_size(state, step->decode_tokens, tokens, err);
 }
 
 /* ---------------------------------------------------------------- the copy */
@@ -96,7 +103,7 @@ static int32_t copy_image(struct attn__step_copy *copy, struct attn_error *err)
 
 bool attn__capture_holds(const struct attn__capture *capture, const struct attn_metadata_impl *metadata)
 {
-    return capture->metadata == metadata && capture->step == metadata->step;
+    return capture->metadata == metadata && capture->step == metadata->step.number;
 }
 
 int32_t attn__capture_copy(const struct attn_state_impl *clone, const struct attn_metadata_impl *metadata,
@@ -104,7 +111,7 @@ int32_t attn__capture_copy(const struct attn_state_impl *clone, const struct att
 {
     struct attn__capture *capture = clone->capture;
     struct attn__step_copy copy = {
-        .clone = clone, .step = {.state = clone, .metadata = metadata}, .on_host = true, .stream = stream};
+        .clone = clone, .step = &metadata->step, .on_host = true, .stream = stream};
     int32_t status = attn__step_copy_check(&copy, err);
 
     if (status != ATTN_OK)
@@ -116,7 +123,7 @@ int32_t attn__capture_copy(const struct attn_state_impl *clone, const struct att
     capture->initial = false;
     capture->image = copy.image;
     capture->metadata = status == ATTN_OK ? metadata : NULL;
-    capture->step = metadata->step;
+    capture->step = metadata->step.number;
     /* The step that was begun is over: the graph's launch overwrites its schedules. */
     clone->core->owner = NULL;
     return status;

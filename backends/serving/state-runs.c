@@ -2,39 +2,7 @@
 /* Chooses the runs of each layer class in a step: one over the whole step, or one for prompts and one for
  * decodes. */
 #include "fail.h"
-#include "flavour.h"
-#include "parts.h"
 #include "state-step.h"
-
-/* ---------------------------------------------------------------- the step */
-
-static int32_t open_step(struct attn__step_view *step, struct attn_error *err)
-{
-    const struct {
-        uint32_t field;
-        int64_t *value;
-    } numbers[] = {
-        {ATTN_FIELD_NUM_PREFILL_TOKENS, &(int64_t){0}},   {ATTN_FIELD_NUM_DECODE_TOKENS, &(int64_t){0}},
-        {ATTN_FIELD_NUM_PREFILLS, &(int64_t){0}},         {ATTN_FIELD_MAX_QUERY_LEN, &(int64_t){0}},
-        {ATTN_FIELD_MAX_DECODE_QUERY_LEN, &(int64_t){0}}, {ATTN_FIELD_DECODE_QUERY_LEN, &(int64_t){0}}};
-    int32_t status = ATTN_OK;
-
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && status == ATTN_OK; i++)
-        status = attn__step_number(step, numbers[i].field, 0, numbers[i].value, err);
-    if (status == ATTN_OK)
-        status = attn__step_get(step, ATTN_FIELD_QUERY_START_LOC, 0, &step->starts, err);
-    if (status != ATTN_OK)
-        return status;
-    const int64_t max_q = *numbers[3].value, decode_q = *numbers[4].value + *numbers[5].value;
-    step->prompt_tokens = (uint32_t)*numbers[0].value;
-    step->num_tokens = step->prompt_tokens + (uint32_t)*numbers[1].value;
-    step->prefills = (uint32_t)*numbers[2].value;
-    /* FlashInfer's page indices have the blocks of all prompts. */
-    step->prefills_without_table = step->state->core->infer ? 0 : step->metadata->prefills_without_table;
-    step->decode_q = (uint32_t)decode_q;
-    step->max_q = (uint32_t)(max_q != 0 ? max_q : step->prefills == 0 ? decode_q : 0);
-    return ATTN_OK;
-}
 
 /* ---------------------------------------------------------------- parts of a run */
 
@@ -50,59 +18,45 @@ static const void *moved(const void *host, uint64_t bytes)
 }
 
 /* Only the prompts, which come first. */
-static void keep_prompts(const struct attn__step_view *step, struct attn__run *run)
+static void keep_prompts(const struct attn_step *step, struct attn__run *run)
 {
     run->batch->seqs = step->prefills;
-    run->batch->num_tokens = step->prompt_tokens;
+    run->batch->num_tokens = step->prefill_tokens;
 }
 
-/* Query offsets of the decodes alone. FlashAttention has them in its decode part; others decode one token
- * each. */
-static int32_t set_decode_starts(const struct attn__step_view *step, struct attn__run *run,
-                                 struct attn_error *err)
+/* Query offsets of the decodes alone. */
+static void set_decode_starts(const struct attn__step_view *view, struct attn__run *run)
 {
-    const struct attn__state_core *core = step->state->core;
-    const struct attn_metadata_impl *part;
-    struct attn_view starts;
+    const struct attn__state_core *core = view->state->core;
+    const struct attn_step *step = view->step;
 
     run->batch->q_offsets = core->starts;
     run->host->q_offsets = core->host_starts;
     run->batch->max_q = 1;
-    if (run->batch->num_tokens == run->batch->seqs && step->decode_q <= 1)
-        return ATTN_OK;
-    int32_t status = attn__metadata_decodes(step->metadata, &part, err);
-    ATTN_INIT(&starts);
-    if (status == ATTN_OK && part != NULL)
-        status = attn__metadata_get(part, ATTN_FIELD_QUERY_START_LOC, 0, &starts, err);
-    if (status != ATTN_OK)
-        return status;
-    if (starts.kind != ATTN_VIEW_ARRAY || starts.shape[0] != (uint64_t)run->batch->seqs + 1)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "query_start_loc",
-                          "%u decodes have %u tokens; beside prompts that run by themselves the %s flavour "
-                          "takes one token of each",
-                          run->batch->seqs, run->batch->num_tokens, attn__flavour_name(core->params.flavour));
-    run->batch->q_offsets = starts.device;
-    run->host->q_offsets = starts.host;
-    run->batch->max_q = step->decode_q;
-    return ATTN_OK;
+    if (run->batch->num_tokens == run->batch->seqs &&
+        (step->max_decode_q <= 1 || step->max_decode_q == ATTN_STEP_NONE))
+        return;
+    run->batch->q_offsets = step->decode_starts.device;
+    run->host->q_offsets = step->decode_starts.host;
+    run->batch->max_q = step->max_decode_q;
 }
 
 /* Only the decodes, which come after the prompts. */
-static int32_t keep_decodes(const struct attn__step_view *step, struct attn__run *run, struct attn_error *err)
+static void keep_decodes(const struct attn__step_view *view, struct attn__run *run)
 {
-    const uint64_t skipped = step->prefills;
+    const uint64_t skipped = view->step->prefills;
     struct attn_batch *batch = run->batch;
     struct attn_batch_host *host = run->host;
 
     if (skipped == 0)
-        return ATTN_OK;
-    batch->seqs -= step->prefills;
-    batch->num_tokens -= step->prompt_tokens;
+        return;
+    batch->seqs -= view->step->prefills;
+    batch->num_tokens -= view->step->prefill_tokens;
     move(&batch->kv_lens, skipped * 4);
     move(&batch->table, skipped * (uint64_t)batch->table_stride);
     host->kv_lens = moved(host->kv_lens, skipped * 4);
     host->table = moved(host->table, skipped * (uint64_t)batch->table_stride);
-    return set_decode_starts(step, run, err);
+    set_decode_starts(view, run);
 }
 
 /* ---------------------------------------------------------------- classes */
@@ -118,61 +72,61 @@ static struct attn__run run_of(const struct attn__state_core *core, uint32_t i, 
                                                               : core->problems[i].kv_source};
 }
 
-static int32_t fill(const struct attn__step_view *step, uint32_t i, enum attn__run_kind kind, bool *out_found,
+static int32_t fill(const struct attn__step_view *view, uint32_t i, enum attn__run_kind kind, bool *out_found,
                     struct attn_error *err)
 {
-    struct attn__run run = run_of(step->state->core, i, kind);
-    const int32_t status = attn__run_fill(step, i, &run, out_found, err);
+    struct attn__run run = run_of(view->state->core, i, kind);
+    const int32_t status = attn__run_fill(view, i, &run, out_found, err);
 
     if (status != ATTN_OK || !*out_found)
         ATTN_INIT(run.batch);
     return status;
 }
 
-static void close_run(const struct attn__step_view *step, uint32_t i, enum attn__run_kind kind)
+static void close_run(const struct attn__step_view *view, uint32_t i, enum attn__run_kind kind)
 {
-    struct attn__run run = run_of(step->state->core, i, kind);
+    struct attn__run run = run_of(view->state->core, i, kind);
 
     if (run.batch->seqs > 0)
-        attn__run_finish(step, &step->state->core->problems[i], &run);
+        attn__run_finish(view, &view->state->core->problems[i], &run);
 }
 
 /* Prompts over new keys and values. Their plan may be missing; attn_layer_forward then fails with the reason.
  */
-static int32_t fill_new(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
+static int32_t fill_new(const struct attn__step_view *view, uint32_t i, struct attn_error *err)
 {
-    struct attn__run run = run_of(step->state->core, i, ATTN__RUN_NEW);
+    struct attn__run run = run_of(view->state->core, i, ATTN__RUN_NEW);
     bool found;
-    const int32_t status = fill(step, i, ATTN__RUN_NEW, &found, err);
+    const int32_t status = fill(view, i, ATTN__RUN_NEW, &found, err);
 
     if (status == ATTN_OK && found)
-        keep_prompts(step, &run);
+        keep_prompts(view->step, &run);
     return status;
 }
 
 /* Reduces the main run, which has all sequences, to the decodes. */
-static int32_t cut_decodes(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
+static void cut_decodes(const struct attn__step_view *view, uint32_t i)
 {
-    struct attn__run run = run_of(step->state->core, i, ATTN__RUN_MAIN);
+    struct attn__run run = run_of(view->state->core, i, ATTN__RUN_MAIN);
 
-    if (run.batch->seqs <= step->prefills) {
+    if (run.batch->seqs <= view->step->prefills)
         ATTN_INIT(run.batch);
-        return ATTN_OK;
-    }
-    return keep_decodes(step, &run, err);
+    else
+        keep_decodes(view, &run);
 }
 
-static int32_t check_tables(const struct attn__step_view *step, bool found, uint32_t i,
+static int32_t check_tables(const struct attn__step_view *view, bool found, uint32_t i,
                             struct attn_error *err)
 {
-    const struct attn__state_core *core = step->state->core;
+    const struct attn__state_core *core = view->state->core;
 
-    if (found && step->prefills_without_table > 0 && step->prefills_without_table < step->prefills &&
+    if (found && view->step->prefills_without_table > 0 &&
+        view->step->prefills_without_table < view->step->prefills &&
         core->problems[i].type != ATTN_ENCODER_DECODER)
         return attn__fail(err, ATTN_E_INVALID, 0, "block_tables",
                           "%u of %u prompts have no row in block_tables; all or none are accepted, and all "
                           "have one from a builder made with chunked = 1",
-                          step->prefills_without_table, step->prefills);
+                          view->step->prefills_without_table, view->step->prefills);
     return ATTN_OK;
 }
 
@@ -180,15 +134,15 @@ static int32_t check_tables(const struct attn__step_view *step, bool found, uint
  * If a prompt is longer than the window of its cache group, the builder assigns slots to its last tokens
  * alone: a run that reads the cache would not find the others.
  */
-static int32_t check_window(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
+static int32_t check_window(const struct attn__step_view *view, uint32_t i, struct attn_error *err)
 {
-    const struct attn__state_core *core = step->state->core;
+    const struct attn__state_core *core = view->state->core;
     const struct attn_builder_group *group = &core->groups[core->classes[i].group];
-    const int32_t *starts = step->starts.host;
+    const int32_t *starts = view->step->query_starts.host;
 
     if ((group->given & ATTN_GIVEN_WINDOW) == 0 || core->problems[i].kv_source != ATTN_KV_CACHE)
         return ATTN_OK;
-    for (uint32_t n = 0; starts != NULL && n < step->prefills; n++)
+    for (uint32_t n = 0; starts != NULL && n < view->step->prefills; n++)
         if ((uint32_t)(starts[n + 1] - starts[n]) > group->window)
             return attn__fail(
                 err, ATTN_E_UNSUPPORTED, ATTN_REASON_WINDOW, "window",
@@ -200,26 +154,28 @@ static int32_t check_window(const struct attn__step_view *step, uint32_t i, stru
 }
 
 /* The runs of a class that reads a cache. */
-static int32_t fill_cached(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
+static int32_t fill_cached(const struct attn__step_view *view, uint32_t i, struct attn_error *err)
 {
-    const struct attn__state_core *core = step->state->core;
+    const struct attn__state_core *core = view->state->core;
     const bool cross = core->problems[i].type == ATTN_ENCODER_DECODER;
     bool found;
-    int32_t status = fill(step, i, ATTN__RUN_MAIN, &found, err);
+    int32_t status = fill(view, i, ATTN__RUN_MAIN, &found, err);
 
     if (status == ATTN_OK)
-        status = check_tables(step, found, i, err);
-    if (status != ATTN_OK || step->prefills == 0)
+        status = check_tables(view, found, i, err);
+    if (status != ATTN_OK || view->step->prefills == 0)
         return status;
-    if (found && !cross && step->prefills_without_table == 0)
-        return check_window(step, i, err);
-    status = fill_new(step, i, err);
-    return status == ATTN_OK && found ? cut_decodes(step, i, err) : status;
+    if (found && !cross && view->step->prefills_without_table == 0)
+        return check_window(view, i, err);
+    status = fill_new(view, i, err);
+    if (status == ATTN_OK && found)
+        cut_decodes(view, i);
+    return status;
 }
 
-static int32_t fill_class(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
+static int32_t fill_class(const struct attn__step_view *view, uint32_t i, struct attn_error *err)
 {
-    const struct attn__state_core *core = step->state->core;
+    const struct attn__state_core *core = view->state->core;
     const uint32_t kinds = ATTN__RUNS;
     bool found;
     int32_t status;
@@ -227,56 +183,53 @@ static int32_t fill_class(const struct attn__step_view *step, uint32_t i, struct
     for (uint32_t kind = 0; kind < kinds; kind++)
         ATTN_INIT(&core->batches[(size_t)i * kinds + kind]);
     if (core->problems[i].kv_source == ATTN_KV_NEW)
-        status = fill(step, i, ATTN__RUN_MAIN, &found, err);
+        status = fill(view, i, ATTN__RUN_MAIN, &found, err);
     else
-        status = fill_cached(step, i, err);
+        status = fill_cached(view, i, err);
     for (uint32_t kind = 0; kind < kinds && status == ATTN_OK; kind++)
-        close_run(step, i, (enum attn__run_kind)kind);
+        close_run(view, i, (enum attn__run_kind)kind);
     return status;
 }
 
 /* ---------------------------------------------------------------- what layers need beside their runs */
 
-static int32_t note_class(const struct attn__step_view *step, uint32_t i, struct attn_error *err)
+static void note_class(const struct attn__step_view *view, uint32_t i)
 {
-    const struct attn__state_core *core = step->state->core;
+    const struct attn__state_core *core = view->state->core;
     const bool cross = core->problems[i].type == ATTN_ENCODER_DECODER;
+    const struct attn_step_array *slots =
+        cross ? &view->step->encoder.slots : &view->step->group[core->classes[i].group].slots;
     struct attn__class_step *out = &core->steps[i];
-    struct attn_view slots;
-    const int32_t status =
-        cross ? attn__step_get(step, ATTN_FIELD_CROSS_SLOT_MAPPING, 0, &slots, err)
-              : attn__step_get(step, ATTN_FIELD_SLOT_MAPPING, core->classes[i].group, &slots, err);
 
     *out = (struct attn__class_step){.skipped = 0};
-    if (status != ATTN_OK)
-        return status;
-    if (slots.kind == ATTN_VIEW_ARRAY) {
-        out->slots = slots.device;
-        out->slot_count = (uint32_t)slots.shape[0];
+    if (slots->dtype != 0) {
+        out->slots = slots->device;
+        out->slot_count = (uint32_t)slots->count;
     }
-    if (step->state->batch != 0 &&
+    if (view->state->batch != 0 &&
         !cross) { /* a captured write reads the buffers, whatever metadata the step has */
-        const struct attn__capture *capture = step->state->capture;
+        const struct attn__capture *capture = view->state->capture;
         out->slots = capture->place.device;
         out->slots.byte_offset += capture->layout.group[core->classes[i].group].slots.offset;
-        out->slot_count = step->state->batch * step->state->tokens;
+        out->slot_count = view->state->batch * view->state->tokens;
     }
     const struct attn_batch *main = &core->batches[(size_t)i * ATTN__RUNS];
-    if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 && main->num_tokens < step->num_tokens)
-        out->skipped = step->prompt_tokens;
-    return ATTN_OK;
+    if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 &&
+        main->num_tokens < view->step->num_tokens)
+        out->skipped = view->step->prefill_tokens;
 }
 
 int32_t attn__state_batches(const struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
                             int32_t *lens, struct attn_error *err)
 {
-    struct attn__step_view step = {.state = state, .metadata = metadata, .lens = lens};
-    int32_t status = open_step(&step, err);
+    const struct attn__step_view view = {
+        .state = state, .metadata = metadata, .step = &metadata->step, .lens = lens};
+    int32_t status = ATTN_OK;
 
     for (uint32_t i = 0; i < state->core->count && status == ATTN_OK; i++) {
-        status = fill_class(&step, i, err);
+        status = fill_class(&view, i, err);
         if (status == ATTN_OK)
-            status = note_class(&step, i, err);
+            note_class(&view, i);
     }
     return status;
 }

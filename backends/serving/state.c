@@ -45,7 +45,7 @@ void attn__state_destroy(struct attn_state_impl *state)
     if (state->batch != 0 && state->set != state->core->set)
         attn__set_destroy(state->core, state->set);
     attn__capture_drop(state->capture);
-    free(state->fields.views);
+    free(state->fields.step.group);
     attn__core_drop(state->core);
     free(state);
 }
@@ -56,17 +56,17 @@ int32_t attn__state_create(const struct attn_serving_host *host, const struct at
                            uint32_t count, const struct attn_state_params *params,
                            struct attn_state_impl **out, struct attn_error *err)
 {
-    struct attn_state_params own = *params;
+    const struct attn__flavour *flavour = NULL;
     struct attn__state_core *core = NULL;
-    int32_t status = attn__flavour_choose(host, &own.flavour, err);
+    int32_t status = attn__flavour_choose(host, params->flavour, &flavour, err);
 
     *out = NULL;
     if (status != ATTN_OK)
         return status;
-    if (own.index_dtype != 0 && own.index_dtype != ATTN_INT32 && own.index_dtype != ATTN_INT64)
+    if (params->index_dtype != 0 && params->index_dtype != ATTN_INT32 && params->index_dtype != ATTN_INT64)
         return attn__fail(err, ATTN_E_INVALID, 0, "index_dtype",
-                          "index_dtype is 0x%x; ATTN_INT32 and ATTN_INT64 are accepted", own.index_dtype);
-    status = attn__core_create(host, classes, count, &own, &core, err);
+                          "index_dtype is 0x%x; ATTN_INT32 and ATTN_INT64 are accepted", params->index_dtype);
+    status = attn__core_create(host, classes, count, params, flavour, &core, err);
     if (status != ATTN_OK)
         return status;
     *out = attn__state_new(core);

@@ -8,7 +8,7 @@
 #define ATTN_STATE_H
 
 #include "attn/serving.h"
-#include "state-fields.h"
+#include "capture-layout.h"
 
 static inline uint64_t attn__round_up(uint64_t value, uint64_t alignment)
 {
@@ -79,15 +79,15 @@ struct attn__state_core {
     struct attn_builder_group *groups;
     uint32_t cross_width;
     uint32_t cross_block;
-    bool infer;
+    const struct attn__flavour *flavour;
     uint32_t max_seqs; /* the largest of all classes */
     struct attn__plan_set *set;
-    struct attn__allocation memory; /* scratch and counters, and FlashInfer's lengths */
+    struct attn__allocation memory; /* scratch and counters, and lengths */
     struct attn_scratch scratch;
-    struct attn_span lens;     /* FlashInfer: i32 [groups][max_seqs] */
+    struct attn_span lens;     /* that follow from pages: i32 [groups][max_seqs] */
     struct attn_buffer starts; /* i32 [max_seqs + 1]: 0, 1, 2, ... for decodes of one token */
     int32_t *host_starts;
-    struct attn__staging staging;           /* staging of plans, then FlashInfer's lengths */
+    struct attn__staging staging;           /* staging of plans, then lengths */
     const struct attn_state_impl *owner;    /* the state whose step the schedules are for */
     const struct attn_metadata_impl *begun; /* the metadata that this step was begun with */
     struct attn__class_step *steps;         /* [count] */
@@ -131,6 +131,7 @@ struct attn_state_impl {
     struct attn_state_impl
         *pending; /* clone of the latest capture metadata, until attn_state_clone takes it */
     struct attn_metadata_impl fields; /* of a clone: its capture metadata, which no builder made */
+    struct attn_step_map no_map;      /* of that metadata: it has no index maps */
 };
 
 /* ---------------------------------------------------------------- state.c */
@@ -159,7 +160,8 @@ void attn__capture_drop(struct attn__capture *capture);
 
 int32_t attn__core_create(const struct attn_serving_host *host, const struct attn_layer_class *classes,
                           uint32_t count, const struct attn_state_params *params,
-                          struct attn__state_core **out, struct attn_error *err);
+                          const struct attn__flavour *flavour, struct attn__state_core **out,
+                          struct attn_error *err);
 void attn__core_drop(struct attn__state_core *core);
 int32_t attn__allocate(const struct attn_serving_host *host, uint64_t size, struct attn__allocation *out,
                        struct attn_error *err);
@@ -204,8 +206,8 @@ int32_t attn__fail_class(uint32_t number, int32_t status, const struct attn_erro
 /* ---------------------------------------------------------------- state-batch.c */
 
 /*
- * Fills the batches of all classes of the core from metadata; those of a clone point into its capture
- * buffers. FlashInfer's sequence lengths are computed here and written to `lens`, i32 [groups][max_seqs].
+ * Fills the batches of all classes of the core from a step; those of a clone point into its capture buffers.
+ * Sequence lengths that follow from pages are written to `lens`, i32 [groups][max_seqs].
  */
 int32_t attn__state_batches(const struct attn_state_impl *state, const struct attn_metadata_impl *metadata,
                             int32_t *lens, struct attn_error *err);

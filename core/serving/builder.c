@@ -218,7 +218,8 @@ int32_t attn_builder_build(struct attn_builder *builder, const struct attn_build
 
 const char *attn_flavour_name(uint32_t flavour)
 {
-    return attn__flavour_name(flavour);
+    const struct attn__flavour *known = attn__flavour_get(flavour);
+    return known != NULL ? known->name : NULL;
 }
 
 const char *attn_field_name(uint32_t field)

@@ -15,7 +15,7 @@ CALLS = re.compile(r"\b(attn__fail|attn_util_fail|complain|failure_set|fail_at|i
 # Word for word the text of another project, which programs compare.
 FOREIGN = ("Expected attn_backend name to be", "Chunked prefill is not supported with")
 # Where texts report what arrays of a step say against each other: there is nothing to give instead.
-STEPS = re.compile(r"backends/(?:common|serving)/(advance|builder-build|builder-create|serialise-\w+|slot-map|step-check)\.c:")
+STEPS = re.compile(r"backends/(?:common|serving)/(advance|builder-build|builder-create|serialise-\w+|slot-map|builder-advance-check)\.c:")
 # What a text about a wrong argument has somewhere: what is accepted, needed or to be done.
 HELP = re.compile(
     r"accept|need|must|give |leave |set it|say |did you mean|multiple|at most|at least|call attn_|is served|are served"

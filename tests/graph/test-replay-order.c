@@ -260,8 +260,10 @@ static void test_device_steps(struct attn_backend *backend, const struct stack_c
     ATTN_INIT(&build);
     build.graph = build.pad = 1;
     must(attn_builder_build(stack->replay.builder, &build, NULL, &metadata, &err)); /* again, to the device */
-    for (uint32_t i = 0; i < CROWD_GROUPS * ATTN_FIELDS; i++)
-        metadata->impl->views[i].host = NULL;
+    for (uint32_t g = 0; g < metadata->impl->step.groups; g++) {
+        struct attn_step_group *group = &metadata->impl->step.group[g];
+        group->slots.host = group->seq_lens.host = group->table.host = group->page_starts.host = NULL;
+    }
     queue_clear();
     if (config->flavour == ATTN_FLASHINFER) {
         REFUSED(attn_state_prepare(stack->state, metadata, NULL, &err), ATTN_E_UNSUPPORTED,

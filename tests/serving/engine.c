@@ -152,22 +152,33 @@ static int equal_values(const struct attn_view *a, const struct attn_view *b, co
     return 1;
 }
 
+static struct attn_view view_of(const struct attn_metadata_impl *metadata, uint32_t field, uint32_t index)
+{
+    struct attn_view view;
+    struct attn_error err;
+
+    ATTN_INIT(&view);
+    ATTN_INIT(&err);
+    (void)attn_serving_builder.get(metadata, field, index, &view, &err);
+    return view;
+}
+
 int engine_equal(const struct attn_metadata_impl *a, const struct attn_metadata_impl *b, int device)
 {
-    for (uint32_t f = 0; f < ATTN_FIELDS; f++)
-        for (uint32_t g = 0; g < a->groups; g++) {
-            const struct attn_view *x = attn__field(a, f, g), *y = attn__field(b, f, g);
-            const char *name = attn__field_infos[f].name;
-            if (x->kind != y->kind || x->dtype != y->dtype || x->rank != y->rank || x->value != y->value ||
-                (x->kind > ATTN_VIEW_NUMBER && x->shape[0] != y->shape[0]) ||
-                (x->rank == 2 && x->shape[1] != y->shape[1])) {
-                printf("# %s[%u]: %u %lld [%llu, %llu], %u %lld [%llu, %llu]\n", name, g, x->kind,
-                       (long long)x->value, (unsigned long long)x->shape[0], (unsigned long long)x->shape[1],
-                       y->kind, (long long)y->value, (unsigned long long)y->shape[0],
-                       (unsigned long long)y->shape[1]);
+    for (uint32_t f = 1; f < ATTN_FIELDS; f++)
+        for (uint32_t g = 0; g < attn__field_count(&a->step, f); g++) {
+            const struct attn_view x = view_of(a, f, g), y = view_of(b, f, g);
+            const char *name = attn__field_name(f);
+            if (x.kind != y.kind || x.dtype != y.dtype || x.rank != y.rank || x.value != y.value ||
+                (x.kind > ATTN_VIEW_NUMBER && x.shape[0] != y.shape[0]) ||
+                (x.rank == 2 && x.shape[1] != y.shape[1])) {
+                printf("# %s[%u]: %u %lld [%llu, %llu], %u %lld [%llu, %llu]\n", name, g, x.kind,
+                       (long long)x.value, (unsigned long long)x.shape[0], (unsigned long long)x.shape[1],
+                       y.kind, (long long)y.value, (unsigned long long)y.shape[0],
+                       (unsigned long long)y.shape[1]);
                 return 0;
             }
-            if (x->kind > ATTN_VIEW_NUMBER && !equal_values(x, y, name, device))
+            if (x.kind > ATTN_VIEW_NUMBER && !equal_values(&x, &y, name, device))
                 return 0;
         }
     return 1;
@@ -175,20 +186,20 @@ int engine_equal(const struct attn_metadata_impl *a, const struct attn_metadata_
 
 int engine_equal_late(const struct attn_metadata_impl *want, const struct attn_builder_impl *builder)
 {
-    for (uint32_t f = 0; f < ATTN_FIELDS; f++)
-        for (uint32_t g = 0; g < want->groups; g++) {
-            const struct attn_view *x = attn__field(want, f, g);
-            const struct attn__table *table = &builder->group[g].table;
-            struct attn_view y = *x;
-            if (x->kind != ATTN_VIEW_ARRAY)
+    for (uint32_t f = 1; f < ATTN_FIELDS; f++)
+        for (uint32_t g = 0; g < attn__field_count(&want->step, f); g++) {
+            const struct attn_view x = view_of(want, f, g);
+            struct attn_view y = x;
+            if (x.kind != ATTN_VIEW_ARRAY)
                 continue;
-            y.device = attn__field(&builder->whole, f, g)->device;
+            y.device = view_of(&builder->whole, f, g).device;
             if (f == ATTN_FIELD_BLOCK_TABLES) {
+                const struct attn__table *table = &builder->group[g].table;
                 y.device = table->device;
-                y.device.byte_offset += (uint64_t)want->first_row * (uint64_t)table->device_stride;
+                y.device.byte_offset += (uint64_t)want->step.first_row * (uint64_t)table->device_stride;
                 y.stride = table->device_stride;
             }
-            if (!equal_values(x, &y, attn__field_infos[f].name, 1))
+            if (!equal_values(&x, &y, attn__field_name(f), 1))
                 return 0;
         }
     return 1;
@@ -197,12 +208,12 @@ int engine_equal_late(const struct attn_metadata_impl *want, const struct attn_b
 int engine_is_clean(const struct engine *e, const struct attn_metadata_impl *built)
 {
     for (uint32_t g = 0; g < e->params.groups; g++) {
-        const struct attn_view *view = attn__field(built, ATTN_FIELD_BLOCK_TABLES, g);
-        for (uint64_t row = 0; row < view->shape[0]; row++) {
-            const char *at = (const char *)view->host + (int64_t)row * view->stride;
+        const struct attn_step_array *table = &built->step.group[g].table;
+        for (uint64_t row = 0; row < table->count; row++) {
+            const char *at = (const char *)table->host + (int64_t)row * table->stride;
             const uint64_t own = row < e->seqs ? e->blocks[row][g].count : 0;
-            for (uint64_t i = own; i < view->shape[1]; i++) {
-                const int64_t cell = view->dtype == ATTN_INT64 ? ((const int64_t *)(const void *)at)[i]
+            for (uint64_t i = own; i < table->width; i++) {
+                const int64_t cell = table->dtype == ATTN_INT64 ? ((const int64_t *)(const void *)at)[i]
                                                                : ((const int32_t *)(const void *)at)[i];
                 if (cell != 0) {
                     printf("# block_tables[%llu][%llu] is not 0\n", (unsigned long long)row,

@@ -31,32 +31,32 @@ static const struct attn_kv_table kv = {.struct_size = sizeof kv, .advance_step 
 static void make_batch(const struct engine *e, const struct attn_metadata_impl *built, uint32_t g,
                        struct attn_batch *batch)
 {
-    const struct attn_view *table = attn__field(built, ATTN_FIELD_BLOCK_TABLES, g);
+    const struct attn_step *step = &built->step;
+    const struct attn_step_group *group = &step->group[g];
 
     ATTN_INIT(batch);
     batch->seqs = e->seqs;
-    batch->num_tokens = built->tokens;
-    batch->max_q = built->max_q;
-    batch->q_offsets = attn__field(built, ATTN_FIELD_QUERY_START_LOC, 0)->device;
-    batch->kv_lens = attn__field(built, ATTN_FIELD_SEQ_LENS_TENSOR, g)->device;
-    batch->table = table->device;
-    batch->table_stride = table->stride;
-    batch->table_width = (uint32_t)table->shape[1];
-    const int32_t *lens = attn__field_i32(built, ATTN_FIELD_SEQ_LENS_TENSOR, g);
-    for (uint32_t i = built->prefills; i < e->seqs; i++)
+    batch->num_tokens = step->num_tokens;
+    batch->max_q = step->max_q;
+    batch->q_offsets = step->query_starts.device;
+    batch->kv_lens = group->seq_lens.device;
+    batch->table = group->table.device;
+    batch->table_stride = group->table.stride;
+    batch->table_width = group->table.width;
+    const int32_t *lens = attn__ints(&group->seq_lens);
+    for (uint32_t i = step->prefills; i < e->seqs; i++)
         batch->max_kv = batch->max_kv > (uint32_t)lens[i] ? batch->max_kv : (uint32_t)lens[i];
 }
 
 /* Null lists and pages behind those in use apart. */
 static int equal(struct attn_metadata_impl *want, struct attn_metadata_impl *got)
 {
-    for (uint32_t g = 0; g < want->groups; g++) {
-        attn__set_null(attn__field(want, ATTN_FIELD_SEQ_LENS, g));
-        struct attn_view *pages = attn__field(want, ATTN_FIELD_PAGED_KV_INDICES, g);
-        if (pages->kind != ATTN_VIEW_NULL) {
-            const uint64_t used = (uint64_t)attn__field_i32(want, ATTN_FIELD_PAGED_KV_INDPTR, g)[want->seqs];
-            pages->shape[0] = attn__field(got, ATTN_FIELD_PAGED_KV_INDICES, g)->shape[0] = used;
-        }
+    for (uint32_t g = 0; g < want->step.groups; g++) {
+        struct attn_step_group *group = &want->step.group[g];
+        group->seq_lens_list.dtype = 0;
+        if (group->page_indices.dtype != 0)
+            group->page_indices.count = got->step.group[g].page_indices.count =
+                (uint64_t)attn__ints(&group->page_starts)[want->step.seqs];
     }
     return engine_equal(want, got, 1);
 }
@@ -75,10 +75,10 @@ static int32_t run_device(const struct engine *e, struct attn_builder_impl *buil
         batches[g] = &batch[g];
     }
     args.batches = batches;
-    args.prefills = built->prefills;
-    args.prompt_tokens = built->prompt_tokens;
-    args.max_prefill_seq_len = (uint32_t)attn__field(built, ATTN_FIELD_MAX_PREFILL_SEQ_LEN, 0)->value;
-    for (uint32_t n = built->prefills; n < e->seqs; n++)
+    args.prefills = built->step.prefills;
+    args.prompt_tokens = built->step.prefill_tokens;
+    args.max_prefill_seq_len = built->step.max_prefill_len;
+    for (uint32_t n = built->step.prefills; n < e->seqs; n++)
         if (e->add[n].query_len > args.max_decode_query_len)
             args.max_decode_query_len = e->add[n].query_len;
     args.positions.data = (void *)positions;

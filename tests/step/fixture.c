@@ -305,7 +305,7 @@ static void same_field(const struct attn_metadata_impl *a, const struct attn_met
                        uint32_t index, uint64_t seed)
 {
     const struct attn_view x = fixture_get(a, field, index), y = fixture_get(b, field, index);
-    const char *name = attn__field_infos[field].name;
+    const char *name = attn__field_name(field);
 
     CHECK(x.kind == y.kind && x.shape[0] == y.shape[0] && x.rank == y.rank, seed,
           "%s[%u]: kinds %u and %u, %llu and %llu", name, index, x.kind, y.kind,

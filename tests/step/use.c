@@ -32,7 +32,7 @@ static void judge_starts(const struct attn_metadata_impl *metadata, uint32_t fie
     for (uint64_t i = 0; i < fixture_count(&view); i++) {
         const int64_t at = fixture_at(&view, i, 0);
         CHECK(at >= last && at <= most && (i > 0 || at == 0), 0, "%s[%u] at %llu: %lld",
-              attn__field_infos[field].name, index, (unsigned long long)i, (long long)at);
+              attn__field_name(field), index, (unsigned long long)i, (long long)at);
         last = at;
     }
 }
@@ -59,8 +59,8 @@ static void advance(const struct attn_metadata_impl *whole, struct attn_builder_
 
     ATTN_INIT(&err);
     ATTN_INIT(&args);
-    args.seqs = whole->seqs;
-    args.queries = whole->queries;
+    args.seqs = whole->step.seqs;
+    args.queries = whole->step.queries;
     args.prefill_to_decode = (uint32_t)to_decode;
     args.sampled.data = args.tokens.data = tokens;
     args.positions.data = positions;

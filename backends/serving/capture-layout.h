@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The buffers that graphs are captured with, and the metadata of a captured size over them. */
-#ifndef ATTN_SERVING_STATE_FIELDS_H
-#define ATTN_SERVING_STATE_FIELDS_H
+#ifndef ATTN_SERVING_CAPTURE_LAYOUT_H
+#define ATTN_SERVING_CAPTURE_LAYOUT_H
 
 #include "metadata.h"
 
@@ -18,7 +18,7 @@ struct attn__capture_group {
     uint32_t width; /* columns of the block table */
     struct attn__capture_array slots;
     struct attn__capture_array table;
-    struct attn__capture_array indptr; /* FlashInfer alone, as the next two */
+    struct attn__capture_array indptr; /* of flavours with pages, as the next two */
     struct attn__capture_array last_page_lens;
     uint64_t max_indices;
 };
@@ -26,11 +26,11 @@ struct attn__capture_group {
 /*
  * The layout of the buffers for graphs of up to max_batch sequences. First come the arrays that no step
  * changes. What a step writes is contiguous, from `first` on: arrays with one element a sequence, then the
- * rows of all block tables, interleaved, then FlashInfer's page indices, group after group. A step of few
+ * rows of all block tables, interleaved, then page indices, group after group. A step of few
  * sequences therefore needs a short copy only.
  */
 struct attn__capture_layout {
-    uint32_t flavour;
+    const struct attn__flavour *flavour;
     uint32_t groups;
     uint32_t max_batch;
     uint32_t max_len;
@@ -46,12 +46,18 @@ struct attn__capture_layout {
     struct attn__capture_array starts; /* [max_tokens][max_batch + 1]: multiples of 1, of 2, ... */
     struct attn__capture_array encoder_lens;
     struct attn__capture_array cross_table;
-    struct attn__capture_array indices; /* FlashInfer: of all groups; indptr tells where each begins */
+    struct attn__capture_array indices; /* of all groups; indptr tells where each begins */
 };
 
 /* Lays out all arrays; false if they do not fit 64 bits. block, width and max_indices of the groups are set.
  */
 bool attn__capture_layout(struct attn__capture_layout *layout);
+/* Places an array behind `bytes`; false if it does not fit. */
+bool attn__capture_place_array(struct attn__capture_array *array, uint64_t elements, uint32_t size,
+                               uint64_t *bytes);
+/* Writes first, first + step, ... into an array. */
+void attn__capture_fill_i32(char *image, const struct attn__capture_array *array, uint64_t count,
+                            int32_t first, int32_t step);
 /* Writes the first contents of the buffers into an image of `bytes` zeroed bytes. */
 void attn__capture_fill(const struct attn__capture_layout *layout, char *image);
 
@@ -61,10 +67,11 @@ struct attn__capture_place {
     struct attn_buffer device;
 };
 
-/* Sets all fields of the metadata of a captured size; the caller has allocated metadata->views. */
-void attn__capture_fields(const struct attn__capture_layout *layout, const struct attn__capture_place *place,
-                          const struct attn_problem *problem, uint32_t batch, uint32_t tokens, bool cross,
-                          struct attn_metadata_impl *metadata);
+/* The step that a captured size shows over its buffers; step->group has room for all groups, step->map for
+ * one that says there are no index maps. */
+void attn__capture_step(const struct attn__capture_layout *layout, const struct attn__capture_place *place,
+                        const struct attn_problem *problem, uint32_t batch, uint32_t tokens, bool cross,
+                        struct attn_step *step);
 
 /* Where query offsets of sequences of `tokens` query tokens are. */
 static inline struct attn__capture_array attn__capture_starts(const struct attn__capture_layout *l,
