@@ -1,39 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The record of a choice: orders the candidates, decides whether it is a fallback, and writes its log line.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "select/select.h"
 
-/* ---------------------------------------------------------------- a line of text that grows */
-
-struct line {
-    char *text;
-    size_t size;
-    size_t used;
-};
-
-__attribute__((format(printf, 2, 3))) static void append(struct line *line, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const int length = vsnprintf(line->text + line->used, line->size - line->used, format, args);
-    va_end(args);
-    if (length > 0) {
-        line->used += (size_t)length;
-        line->used = line->used < line->size ? line->used : line->size - 1;
-    }
-}
-
 /* "vendor/flavour on device:0: HEAD_DIM: head dimension ..." */
-static void append_refusal(struct line *line, const struct attn__candidate *candidate,
+static void append_refusal(struct attn__line *line, const struct attn__candidate *candidate,
                            const struct attn_reason *reason)
 {
-    append(line, "%.80s%s%s", candidate->name, candidate->info.device != NULL ? " on " : "",
-           candidate->info.device != NULL ? candidate->info.device : "");
+    attn__line_append(line, "%.80s%s%s", candidate->name, candidate->info.device != NULL ? " on " : "",
+                      candidate->info.device != NULL ? candidate->info.device : "");
     if (reason != NULL)
-        append(line, ": %s: %s", attn_reason_name(reason->code), reason->text);
+        attn__line_append(line, ": %s: %s", attn_reason_name(reason->code), reason->text);
 }
 
 /* ---------------------------------------------------------------- order and fallback */
@@ -79,23 +58,23 @@ static const struct attn__candidate *find_better(const struct attn_decision *dec
 }
 
 /* Says why the choice is a fallback. */
-static void append_fallback(struct line *line, const struct attn_decision *decision,
+static void append_fallback(struct attn__line *line, const struct attn_decision *decision,
                             const struct attn__candidate *better)
 {
     if (decision->won > 0) {
         char item[ATTN__NAME_SIZE];
         copy_item(decision, 0, item, sizeof item);
-        append(line, "'%.60s' did not serve", item);
+        attn__line_append(line, "'%.60s' did not serve", item);
         better = decision->count > 0 && decision->candidates[0]->item < decision->won
                      ? decision->candidates[0]
                      : NULL;
     } else {
-        append(line, "a better device class was refused");
+        attn__line_append(line, "a better device class was refused");
     }
     if (better != NULL) {
-        append(line, " (");
+        attn__line_append(line, " (");
         append_refusal(line, better, better->info.reason_count > 0 ? &better->reasons[0] : NULL);
-        append(line, ")");
+        attn__line_append(line, ")");
     }
 }
 
@@ -164,7 +143,7 @@ static bool was_anybody_asked(const struct attn_decision *decision)
     return false;
 }
 
-static void append_files(struct line *line, struct attn__plugin *const *plugins, uint32_t count)
+static void append_files(struct attn__line *line, struct attn__plugin *const *plugins, uint32_t count)
 {
     uint32_t refused = 0;
     struct attn__plugin *first = NULL;
@@ -176,56 +155,57 @@ static void append_files(struct line *line, struct attn__plugin *const *plugins,
     if (first != NULL) {
         char text[160];
         const uint32_t reason = attn__plugin_reason(first, text, sizeof text);
-        append(line, "; %u of %u plugin files were refused, first %.120s: %s: %s", refused, count,
-               first->path, attn_reason_name(reason), text[0] != 0 ? text : attn_reason_text(reason));
+        attn__line_append(line, "; %u of %u plugin files were refused, first %.120s: %s: %s", refused, count,
+                          first->path, attn_reason_name(reason),
+                          text[0] != 0 ? text : attn_reason_text(reason));
     } else if (count == 0) {
-        append(line, "; no plugin file is on the search path");
+        attn__line_append(line, "; no plugin file is on the search path");
     }
 }
 
-static int32_t fail_unserved(struct attn_decision *decision, struct line *line,
-                             struct attn__plugin *const *plugins, uint32_t plugin_count,
+static int32_t fail_unserved(const struct attn__selection *selection, struct attn__line *line,
                              struct attn_error *err)
 {
+    struct attn_decision *decision = selection->decision;
     const struct attn__candidate *closest = find_closest(decision);
     const struct attn_reason *reason = closest != NULL ? leading_reason(closest) : NULL;
     if (reason != NULL && attn_reason_is_explicit(reason->code)) {
-        line->used = 0;
-        append(line, "%s", reason->text);
+        line->used = decision->finding = 0;
+        attn__line_append(line, "%s", reason->text);
         return attn__fail(err, ATTN_E_NO_BACKEND, reason->code, reason->field, "%s", decision->text);
     }
-    append(line, ": no backend serves");
+    attn__line_append(line, ": no backend serves");
     if (reason != NULL) {
-        append(line, ", closest is ");
+        attn__line_append(line, ", closest is ");
         append_refusal(line, closest, reason);
-        append(line, "; %s", attn_reason_advice(reason->code));
+        attn__line_append(line, "; %s", attn_reason_advice(reason->code));
     }
     if (!was_anybody_asked(decision))
-        append_files(line, plugins, plugin_count);
+        append_files(line, selection->plugins, selection->plugin_count);
     const char *field = reason != NULL && reason->field[0] != 0 ? reason->field : "backend";
     return attn__fail(err, ATTN_E_NO_BACKEND, reason != NULL ? reason->code : 0, field, "%s", decision->text);
 }
 
 /* ---------------------------------------------------------------- the end of a selection */
 
-static void append_winner(struct line *line, const struct attn__candidate *winner)
+static void append_winner(struct attn__line *line, const struct attn__candidate *winner)
 {
-    append(line, ": ");
+    attn__line_append(line, ": ");
     append_refusal(line, winner, NULL);
     for (uint32_t i = 0; i < winner->info.kernel_count && i < 4; i++)
-        append(line, "%s%s", i == 0 ? ", kernels " : ", ", winner->kernels[i].name);
+        attn__line_append(line, "%s%s", i == 0 ? ", kernels " : ", ", winner->kernels[i].name);
     if (winner->info.kernel_count > 4)
-        append(line, ", ... (%u)", winner->info.kernel_count);
+        attn__line_append(line, ", ... (%u)", winner->info.kernel_count);
 }
 
-static int32_t conclude_fallback(struct attn_decision *decision, struct line *line, bool strict,
+static int32_t conclude_fallback(struct attn_decision *decision, struct attn__line *line, bool strict,
                                  struct attn_error *err)
 {
     const struct attn__candidate *better = find_better(decision);
     if (decision->won == 0 && better == NULL)
         return ATTN_OK;
     decision->info.fallback = 1;
-    append(line, strict ? "; refused as a fallback (strict): " : "; fallback: ");
+    attn__line_append(line, strict ? "; refused as a fallback (strict): " : "; fallback: ");
     append_fallback(line, decision, better);
     if (!strict) {
         attn__log_once(&decision->context->log, ATTN_LOG_WARN, "select", "%s", decision->text);
@@ -237,24 +217,27 @@ static int32_t conclude_fallback(struct attn_decision *decision, struct line *li
     return attn__fail(err, ATTN_E_NO_BACKEND, reason, "backend", "%s", decision->text);
 }
 
-int32_t attn__decision_conclude(struct attn_decision *decision, bool strict,
-                                struct attn__plugin *const *plugins, uint32_t plugin_count,
-                                struct attn_error *err)
+int32_t attn__selection_conclude(const struct attn__selection *selection, struct attn_error *err)
 {
+    struct attn_decision *decision = selection->decision;
     if (decision->count > 0)
         qsort(decision->candidates, decision->count, sizeof(struct attn__candidate *), compare_asked);
-    struct line line = {decision->text, sizeof decision->text, 0};
-    append(&line, "'%.100s' (%s%s)", decision->requested, attn_decided_by_name(decision->info.decided_by),
-           decision->overrules ? ", overrules ATTN_BACKEND" : "");
+    struct attn__line line = {decision->text, sizeof decision->text, 0};
+    attn__line_append(&line, "'%.100s' (%s%s)", decision->requested,
+                      attn_decided_by_name(decision->info.decided_by),
+                      decision->overrules ? ", overrules ATTN_BACKEND" : "");
+    decision->finding = (uint32_t)line.used + 2;
     int32_t status;
     if (decision->winner == NULL && !decision->none) {
-        status = fail_unserved(decision, &line, plugins, plugin_count, err);
+        status = fail_unserved(selection, &line, err);
     } else {
         if (decision->none)
-            append(&line, ": no backend is wanted");
+            attn__line_append(&line, ": no backend is wanted");
         else
             append_winner(&line, decision->winner);
-        status = conclude_fallback(decision, &line, strict, err);
+        if (selection->split != NULL)
+            attn__line_append(&line, "; %s", selection->split);
+        status = conclude_fallback(decision, &line, selection->strict, err);
     }
     decision->info.effective = decision->winner != NULL ? decision->winner->info.name : NULL;
     decision->info.device = decision->winner != NULL ? decision->winner->info.device : NULL;

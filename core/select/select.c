@@ -141,6 +141,28 @@ static int32_t start(struct attn__selection *selection, const struct attn_proble
     return status == ATTN_OK ? attn__selection_list(selection, err) : status;
 }
 
+int32_t attn__select(struct attn_context *context, const struct attn_problem *problems, uint32_t count,
+                     const struct attn_select_options *options, const char *split, struct attn_decision **out,
+                     struct attn_error *err)
+{
+    struct attn__selection selection = {.context = context, .split = split};
+    int32_t status = start(&selection, problems, count, options, err);
+    if (status == ATTN_OK)
+        status = attn__selection_ask(&selection, err);
+    bool keep = false;
+    if (status == ATTN_OK) {
+        status = attn__selection_conclude(&selection, err);
+        keep = status == ATTN_OK || status == ATTN_E_NO_BACKEND;
+    }
+    *out = keep ? selection.decision : NULL;
+    if (!keep)
+        attn_decision_destroy(selection.decision);
+    free(selection.problems);
+    free(selection.plugins);
+    free(selection.slots);
+    return status;
+}
+
 int32_t attn_select(struct attn_context *context, const struct attn_problem *problems, uint32_t count,
                     const struct attn_select_options *options, struct attn_decision **out,
                     struct attn_error *err)
@@ -150,24 +172,6 @@ int32_t attn_select(struct attn_context *context, const struct attn_problem *pro
                           context == NULL ? "context" : "out");
     }
     *out = NULL;
-    struct attn__selection selection = {.context = context};
-    int32_t status = attn__check_fork(context->born, "attn_select", err);
-    if (status == ATTN_OK)
-        status = start(&selection, problems, count, options, err);
-    if (status == ATTN_OK)
-        status = attn__selection_ask(&selection, err);
-    bool keep = false;
-    if (status == ATTN_OK) {
-        status = attn__decision_conclude(selection.decision, selection.strict, selection.plugins,
-                                         selection.plugin_count, err);
-        keep = status == ATTN_OK || status == ATTN_E_NO_BACKEND;
-    }
-    if (keep)
-        *out = selection.decision;
-    else
-        attn_decision_destroy(selection.decision);
-    free(selection.problems);
-    free(selection.plugins);
-    free(selection.slots);
-    return status;
+    const int32_t status = attn__check_fork(context->born, "attn_select", err);
+    return status == ATTN_OK ? attn__select(context, problems, count, options, NULL, out, err) : status;
 }

@@ -36,6 +36,7 @@ struct attn_decision {
     struct attn__candidate *winner;
     char *requested;
     char text[768];
+    uint32_t finding;    /* where text says the outcome, behind what was asked */
     bool none;           /* the item `none` of the list was reached */
     bool overrules;      /* the call's list overrules ATTN_BACKEND */
     uint32_t item_count; /* of the wanted list */
@@ -56,6 +57,7 @@ struct attn__selection {
     struct attn_problem *problems;
     uint32_t problem_count;
     struct attn_select_options options;
+    const char *split; /* why the problems are not those of the whole model, or NULL */
     bool strict;
     char device_type[32];              /* the filter: what a plugin calls its devices; "" = any */
     int32_t ordinal;                   /* -1 = any */
@@ -65,6 +67,16 @@ struct attn__selection {
     struct attn__slot *slots;
     uint32_t slot_count;
 };
+
+/* ---------------------------------------------------------------- select.c */
+
+/*
+ * attn_select with checked handles. `split`, or NULL, is why these are not all problems of the model: it
+ * becomes a part of the decision's text.
+ */
+int32_t attn__select(struct attn_context *context, const struct attn_problem *problems, uint32_t count,
+                     const struct attn_select_options *options, const char *split, struct attn_decision **out,
+                     struct attn_error *err);
 
 /* ---------------------------------------------------------------- select-ask.c */
 
@@ -115,8 +127,18 @@ void attn__copy_text(char *target, size_t size, const char *source);
 /* ---------------------------------------------------------------- decision.c */
 
 /* Sorts, picks requested, effective, fallback and text, and logs. The status of attn_select. */
-int32_t attn__decision_conclude(struct attn_decision *decision, bool strict,
-                                struct attn__plugin *const *plugins, uint32_t plugin_count,
-                                struct attn_error *err);
+int32_t attn__selection_conclude(const struct attn__selection *selection, struct attn_error *err);
+
+/* ---------------------------------------------------------------- line.c */
+
+/* A text that grows, and ends where its array does. */
+struct attn__line {
+    char *text;
+    size_t size;
+    size_t used;
+};
+
+void attn__line_append(struct attn__line *line, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif
