@@ -221,6 +221,25 @@ AT(attn_select_options, device, 16);
 AT(attn_select_options, strict, 24);
 AT(attn_select_options, reserved, 28);
 
+SIZE(attn_model_part, 32);
+AT(attn_model_part, struct_size, 0);
+AT(attn_model_part, layer_class, 4);
+AT(attn_model_part, phase, 8);
+AT(attn_model_part, reserved, 12);
+AT(attn_model_part, problem, 16);
+AT(attn_model_part, backend, 24);
+
+SIZE(attn_part_decision, 48);
+AT(attn_part_decision, layer_class, 0);
+AT(attn_part_decision, phase, 4);
+AT(attn_part_decision, status, 8);
+AT(attn_part_decision, reserved, 12);
+AT(attn_part_decision, decision, 16);
+AT(attn_part_decision, metadata_part, 24);
+AT(attn_part_decision, cache_part, 28);
+AT(attn_part_decision, metadata_text, 32);
+AT(attn_part_decision, cache_text, 40);
+
 SIZE(attn_candidate, 56);
 AT(attn_candidate, name, 0);
 AT(attn_candidate, device, 8);

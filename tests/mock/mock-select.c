@@ -37,6 +37,9 @@
 #ifndef MOCK_HEAD_DIM
 #define MOCK_HEAD_DIM 256 /* the largest that is served */
 #endif
+#ifndef MOCK_REFUSED_Q
+#define MOCK_REFUSED_Q > UINT32_MAX - 1 /* which max_q is refused */
+#endif
 #ifndef MOCK_REASONS
 #define MOCK_REASONS 1U /* of each refusal */
 #endif
@@ -184,6 +187,12 @@ static int32_t kv_shape(struct attn_backend_impl *backend, const struct attn_pro
     desc->k_page_stride = desc->v_page_stride = page;
     desc->k_token_stride = desc->v_token_stride = token;
     desc->k_head_stride = desc->v_head_stride = head;
+#ifdef MOCK_PAGES_FIRST
+    out->dims[0] = pages;
+    out->dims[1] = 2;
+    out->v_offset = (uint64_t)page;
+    desc->k_page_stride = desc->v_page_stride = 2 * page;
+#endif
     return ATTN_OK;
 }
 
@@ -193,6 +202,11 @@ static int32_t kv_create(struct attn_backend_impl *backend, const struct attn_kv
     (void)backend;
     (void)desc;
     (void)err;
+#ifdef MOCK_OWN_STRIDES
+    if (desc->k_page_stride != 2 * desc->k_token_stride * desc->block)
+        return fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_LAYOUT, "kv", "keys and values take turns");
+#endif
+    say("kv create");
     *out = make();
     return *out != NULL ? ATTN_OK : ATTN_E_MEMORY;
 }
@@ -298,6 +312,20 @@ static bool refuses_encoders(const struct attn_problem *problem, struct attn_que
 #endif
 }
 
+static bool refuses_phase(const struct attn_problem *problem, struct attn_query *out)
+{
+    if (!(problem->max_q MOCK_REFUSED_Q))
+        return false;
+    out->reason_count = 1;
+    if (out->reason_capacity > 0) {
+        out->reasons[0].code = ATTN_REASON_MAX_Q;
+        snprintf(out->reasons[0].field, sizeof out->reasons[0].field, "max_q");
+        snprintf(out->reasons[0].text, sizeof out->reasons[0].text, "max_q %u is not its phase",
+                 problem->max_q);
+    }
+    return true;
+}
+
 static int32_t answer(const struct attn_problem *problem, struct attn_query *out, uint32_t cost)
 {
     if (MOCK_QUERY_STATUS != ATTN_OK)
@@ -310,6 +338,8 @@ static int32_t answer(const struct attn_problem *problem, struct attn_query *out
         refuse(problem, out);
         return ATTN_OK;
     }
+    if (refuses_phase(problem, out))
+        return ATTN_OK;
     out->accepted = 1;
     out->kernel_count = 1;
     if (out->kernel_capacity > 0) {
@@ -353,6 +383,10 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
 {
     (void)instance;
     (void)device;
+#ifdef MOCK_NO_OPEN
+    return fail(err, ATTN_E_DEVICE, 0, "device", "the mock does not open");
+#endif
+    say("open");
     if (config != NULL && config->threads == 13)
         return fail(err, ATTN_E_DEVICE, 0, "threads", "the mock opens no 13 threads");
     *out = make();
