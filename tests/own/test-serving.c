@@ -516,6 +516,30 @@ static void test_borrowed(struct model *model)
             "own/borrowed captures nothing", "the function that replaces one of libattn-serving");
 }
 
+/* ---------------------------------------------------------------- parts of a model */
+
+/* Prompts on one backend of the plugin, decodes on the other: the builders differ, a cache can be shared. */
+static void test_parts(struct model *model)
+{
+    struct attn_model_part parts[2];
+    const struct attn_part_decision *decodes;
+    struct attn_parts *out;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        ATTN_INIT(&parts[i]);
+        parts[i].phase = i == 0 ? ATTN_PHASE_PREFILL : ATTN_PHASE_DECODE;
+        parts[i].problem = &model->problem;
+        parts[i].backend = i == 0 ? "own/mystyle" : "own/borrowed";
+    }
+    need(attn_select_parts(model->context, parts, 2, NULL, &out, &err));
+    decodes = attn_parts_get_decision(out, 1);
+    check(decodes->metadata_part == 1 &&
+              strcmp(decodes->metadata_text, "parts[0]: builder: own/mystyle and own/borrowed") == 0,
+          "a builder of the plugin's own serves its own backend alone", decodes->metadata_text);
+    check(decodes->cache_part == 0, "both write and read one cache", decodes->cache_text);
+    attn_parts_destroy(out);
+}
+
 int main(void)
 {
     static struct model mystyle, borrowed, cpu;
@@ -531,6 +555,7 @@ int main(void)
     test_rows(&mystyle);
     test_steps(&borrowed);
     test_borrowed(&borrowed);
+    test_parts(&mystyle);
     model_close(&cpu);
     model_close(&borrowed);
     model_close(&mystyle);

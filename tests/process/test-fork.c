@@ -84,6 +84,8 @@ static void call_context(struct calls *calls)
     struct step *step = calls->step;
     struct attn_report *report = NULL;
     struct attn_decision *decision = NULL;
+    struct attn_parts *parts = NULL;
+    struct attn_model_part part = {.struct_size = sizeof part, .problem = &step->problem};
     struct attn_backend *backend = NULL;
     const struct attn_axis *axes;
     uint32_t count;
@@ -94,6 +96,7 @@ static void call_context(struct calls *calls)
     EXPECT(calls, attn_context_get_report, step->context, &report);
     EXPECT(calls, attn_context_inspect, step->context, "/dev/null", &report);
     EXPECT(calls, attn_select, step->context, &step->problem, 1, NULL, &decision);
+    EXPECT(calls, attn_select_parts, step->context, &part, 1, NULL, &parts);
     EXPECT(calls, attn_context_query, step->context, "cpu/flash-attn", NULL, &step->problem, &query);
     EXPECT(calls, attn_context_get_axes, step->context, "cpu/flash-attn", &axes, &count);
     EXPECT(calls, attn_backend_open, step->context, step->decision, NULL, &backend);

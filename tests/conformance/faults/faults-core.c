@@ -87,6 +87,29 @@ static void destroy_decision(struct bench *bench)
     attn_decision_destroy(bench->made_decision);
 }
 
+/* Two phases, of which one has a list of its own. */
+static int32_t choose_parts(struct bench *bench, struct attn_error *err)
+{
+    struct attn_model_part parts[2];
+
+    for (uint32_t i = 0; i < 2; i++) {
+        ATTN_INIT(&parts[i]);
+        parts[i].phase = i == 0 ? ATTN_PHASE_PREFILL : ATTN_PHASE_DECODE;
+        parts[i].problem = &bench->fixture.step.problem;
+    }
+    parts[1].backend = bench->target->name;
+    bench->made_parts = NULL;
+    int32_t status = attn_select_parts(bench->context, parts, 2, NULL, &bench->made_parts, err);
+    if (status != ATTN_OK)
+        attn_parts_destroy(bench->made_parts);
+    return status;
+}
+
+static void destroy_parts(struct bench *bench)
+{
+    attn_parts_destroy(bench->made_parts);
+}
+
 static int32_t open_backend(struct bench *bench, struct attn_error *err)
 {
     bench->made_backend = NULL;
@@ -190,6 +213,7 @@ const struct call core_calls[] = {
     {"attn_context_get_report", get_report, NULL, destroy_report, false, false},
     {"attn_context_inspect", inspect, NULL, destroy_report, false, false},
     {"attn_select", choose, NULL, destroy_decision, false, false},
+    {"attn_select_parts", choose_parts, NULL, destroy_parts, false, false},
     {"attn_backend_open", open_backend, NULL, destroy_backend, false, false},
     {"attn_plan_create", create_plan, NULL, destroy_plan, false, false},
     {"attn_kv_create", create_kv, NULL, destroy_kv, false, false},

@@ -28,6 +28,7 @@ struct bench {
     struct attn_context *made_context;
     struct attn_report *made_report;
     struct attn_decision *made_decision;
+    struct attn_parts *made_parts;
     struct attn_backend *made_backend;
     struct attn_plan *made_plan;
     struct attn_kv *made_kv;
