@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cuda/flashinfer: what this flavour has of its own, its cache's shape and its choice of kernels for decode.
- */
-#include "flashinfer.h"
-
+/* cuda/flashinfer: lists of pages, a cache of the shape [pages, 2, block, kv_heads, head_dim], and the choice
+ * of kernels for decode. */
 #include "flavour.h"
+#include "flavours.h"
 #include "host.h"
 
 static int32_t query(struct attn_instance *instance, const struct attn_device *device,
