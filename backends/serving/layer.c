@@ -41,10 +41,16 @@ int32_t attn__class_ask(const struct attn_serving_host *host, const struct attn_
 {
     const int32_t status = host->problem_ask(host->backend, problem, err);
 
-    return status != ATTN_OK || problem->type != ATTN_ENCODER || problem->kv_source == ATTN_KV_NEW
-               ? status
-               : attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_KV_SOURCE, "kv_source",
-                            "an encoder caches nothing; kv_source=new is accepted");
+    if (status != ATTN_OK)
+        return status;
+    if (problem->type == ATTN_ENCODER && problem->kv_source != ATTN_KV_NEW)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_KV_SOURCE, "kv_source",
+                          "an encoder caches nothing; kv_source=new is accepted");
+    if (problem->type == ATTN_ENCODER_DECODER && problem->kv_source == ATTN_KV_CACHE_NEW)
+        return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_KV_SOURCE, "kv_source",
+                          "keys of cross-attention are new with the prompt and cached for its decodes, never "
+                          "both; kv_source=cache is accepted");
+    return ATTN_OK;
 }
 
 static int32_t check_layer(struct attn_layer_impl *layer, const struct attn_serving_host *host,

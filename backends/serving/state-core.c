@@ -158,7 +158,7 @@ static int32_t check_class(struct attn__state_core *core, uint32_t i, const stru
         core->params.max_capture_len = problem->max_kv;
     if (problem->kv_source == ATTN_KV_NEW)
         return ATTN_OK;
-    if (problem->type == ATTN_ENCODER) {
+    if (problem->type == ATTN_ENCODER || problem->type == ATTN_ENCODER_DECODER) {
         const int32_t asked = attn__class_ask(&core->host, problem, &inner);
         if (asked != ATTN_OK)
             return attn__fail_class(i, asked, &inner, err);

@@ -247,7 +247,7 @@ struct attn_layer_impl {
     struct attn_layer_desc desc;
 };
 
-/* ATTN_OK if a class is served: the backend accepts its problem, and encoders read new keys. */
+/* ATTN_OK if a class is served: the backend accepts its problem, and has the keys in every step. */
 int32_t attn__class_ask(const struct attn_serving_host *host, const struct attn_problem *problem,
                         struct attn_error *err);
 int32_t attn__layer_create(const struct attn_serving_host *host, const struct attn_layer_desc *desc,

@@ -67,6 +67,9 @@ static void test_description(struct attn_backend *backend)
     create.problem.heads = 3;
     expect_create(backend, &create, ATTN_E_INVALID, "kv_heads", "heads=3",
                   "heads that kv_heads do not divide");
+    create_init(&create, HEADS "type=encoder_decoder kv_source=cache+new");
+    expect_create(backend, &create, ATTN_E_UNSUPPORTED, "kv_source", "kv_source=cache is accepted",
+                  "cross-attention over old and new keys");
     create_init(&create, "heads=8 head_dim=63 layout=paged-x");
     expect_create(backend, &create, ATTN_E_UNSUPPORTED, "head_dim", "63", "what the query refuses");
 }
