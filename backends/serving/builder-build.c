@@ -56,6 +56,7 @@ int32_t attn__builder_reset(struct attn_builder_impl *b, struct attn_error *err)
 static int32_t show_rows(struct attn_builder_impl *b, struct attn_error *err)
 {
     const struct attn_step *step = &b->whole.step;
+
     for (uint32_t pass = 0; pass < 2; pass++) {
         for (uint32_t i = 0; i < b->params.groups * step->queries; i++) {
             struct attn__group *group = &b->group[i / step->queries];

@@ -64,6 +64,7 @@ int32_t attn__builder_set_device(struct attn_builder_impl *b, const struct attn_
                                  struct attn_error *err)
 {
     struct attn_step *step = &b->whole.step;
+
     if (a->batches == NULL || a->batches[0] == NULL)
         return INVALID(err, "batches", "batches is NULL; one for each of %u cache groups is needed",
                        b->params.groups);

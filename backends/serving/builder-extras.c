@@ -138,6 +138,7 @@ static void add_map(struct attn_builder_impl *b, const struct attn_index_map *ma
 void attn__add_extras(struct attn_builder_impl *b, const struct attn_builder_add_args *a, uint32_t row)
 {
     const struct attn_step *step = &b->whole.step;
+
     for (uint32_t i = 0; i < a->map_count; i++)
         add_map(b, &a->maps[i]);
     if (b->cross == NULL)

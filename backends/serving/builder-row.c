@@ -15,6 +15,7 @@ static struct attn__member *member_of(const struct attn_builder_impl *b, const s
                                       uint32_t row)
 {
     const struct attn_step *step = &b->whole.step;
+
     return row >= step->first_row && row - step->first_row < step->queries && group != b->cross &&
                    !b->adds_stale && !b->on_device
                ? &group->members[row - step->first_row]
