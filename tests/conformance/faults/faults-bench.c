@@ -6,18 +6,24 @@
 #include "faults.h"
 #include "need.h"
 
-static bool open_direct(struct bench *bench, char *why, size_t size)
+int32_t bench_open(struct bench *bench, struct attn_backend_impl **out, struct attn_error *err)
 {
     struct attn_open_config config;
+
+    ATTN_INIT(&config);
+    config.threads = 2;
+    return bench->direct.table->open(bench->direct.instance, &bench->target->device, &config, out, err);
+}
+
+static bool open_direct(struct bench *bench, char *why, size_t size)
+{
     struct attn_error err;
 
     ATTN_INIT(&err);
-    ATTN_INIT(&config);
-    config.threads = 2;
     if (!direct_init(&bench->direct, bench->target, why, size))
         return false;
     const struct attn_backend_table *table = bench->direct.table;
-    if (table->open(bench->direct.instance, &bench->target->device, &config, &bench->impl, &err) == ATTN_OK &&
+    if (bench_open(bench, &bench->impl, &err) == ATTN_OK &&
         table->plan->create(bench->impl, &bench->fixture.step.problem, &bench->plan_impl, &err) == ATTN_OK &&
         table->kv->create(bench->impl, &bench->fixture.step.kv, &bench->kv_impl, &err) == ATTN_OK)
         return true;

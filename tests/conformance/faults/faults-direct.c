@@ -52,8 +52,7 @@ static int32_t get_backends(struct bench *bench, struct attn_error *err)
 static int32_t open(struct bench *bench, struct attn_error *err)
 {
     bench->made_impl = NULL;
-    return bench->direct.table->open(bench->direct.instance, &bench->target->device, NULL, &bench->made_impl,
-                                     err);
+    return bench_open(bench, &bench->made_impl, err);
 }
 
 static void close(struct bench *bench)

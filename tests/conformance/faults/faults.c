@@ -131,7 +131,7 @@ static void check_first_run(struct bench *bench, const char *text, uint64_t seed
 
     ATTN_INIT(&err);
     tap_begin(bench->target, "faults", text, seed);
-    int32_t status = table->open(bench->direct.instance, &bench->target->device, NULL, &impl, &err);
+    int32_t status = bench_open(bench, &impl, &err);
     if (status == ATTN_OK)
         status = table->plan->create(impl, &fixture->step.problem, &plan, &err);
     if (status == ATTN_OK) {
