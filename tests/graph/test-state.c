@@ -232,6 +232,51 @@ static void test_order(struct attn_backend *backend)
     model_finish(&model);
 }
 
+/* Begins a step of one decode that a builder of other parameters than the state's made. */
+static int32_t begin_other(const struct model *model, uint32_t flavour, uint32_t groups)
+{
+    const int64_t block = 0;
+    struct attn_blocks blocks[MODEL_CLASSES];
+    struct attn_builder_params params;
+    struct attn_builder_add_args add;
+    struct attn_builder *builder = NULL;
+    struct attn_metadata *metadata = NULL;
+
+    ATTN_INIT(&params);
+    params.flavour = flavour;
+    params.groups = groups;
+    params.group = model->groups;
+    params.max_seqs = params.max_tokens = 4;
+    ATTN_INIT(&add);
+    add.query_len = 1;
+    add.blocks = blocks;
+    for (uint32_t i = 0; i < MODEL_CLASSES; i++)
+        blocks[i] = (struct attn_blocks){.kind = ATTN_BLOCKS_LIST, .count = 1, .blocks = &block};
+    must(attn_builder_create(model->backend, &params, &builder, &err));
+    must(attn_builder_add(builder, &add, &err));
+    must(attn_builder_build(builder, NULL, NULL, &metadata, &err));
+    const int32_t status = attn_state_begin_forward(model->state, metadata, NULL, &err);
+    attn_builder_destroy(builder);
+    return status;
+}
+
+/* Lists of pages and block tables cannot stand for each other, nor is a step without a cache group whole. */
+static void test_other_builders(struct attn_backend *backend)
+{
+    const bool infer = strcmp(attn_backend_get_name(backend), "cpu/flashinfer") == 0;
+    const uint32_t own = infer ? ATTN_FLASHINFER : ATTN_FLASH_ATTN;
+    struct model model;
+
+    model_init(&model, backend);
+    must(begin_other(&model, own, MODEL_CLASSES));
+    REFUSED(begin_other(&model, infer ? ATTN_FLASH_ATTN : ATTN_FLASHINFER, MODEL_CLASSES), ATTN_E_INVALID,
+            "flavour");
+    REFUSED(begin_other(&model, own, MODEL_CLASSES - 1), ATTN_E_INVALID, "groups");
+    check(attn_state_begin_forward(model.state, model_step(&model, 2, 0, 0, 0, 1), NULL, &err) == ATTN_OK,
+          "a state goes on after a refusal", "");
+    model_finish(&model);
+}
+
 int main(void)
 {
     static const char *const names[] = {"cpu/flash-attn", "cpu/flashinfer"};
@@ -243,6 +288,7 @@ int main(void)
         backend_open(names[i], &context, &backend);
         test_replay(backend);
         test_order(backend);
+        test_other_builders(backend);
         attn_backend_destroy(backend);
         attn_context_destroy(context);
     }
