@@ -61,12 +61,15 @@ static bool place_constants(struct attn__capture_layout *l)
 
 bool attn__capture_layout(struct attn__capture_layout *l)
 {
-    const uint64_t batch = l->max_batch;
+    const uint64_t batch = l->max_batch, uniform = batch * l->max_tokens;
+    const uint64_t slots = uniform > l->max_mixed ? uniform : l->max_mixed;
     bool fits = place_constants(l);
 
+    if (fits && l->max_mixed > 0)
+        fits = attn__capture_place_array(&l->mixed_starts, batch + 1, 4, &l->bytes);
     for (uint32_t g = 0; g < l->groups && fits; g++) {
         struct attn__capture_group *group = &l->group[g];
-        fits = attn__capture_place_array(&group->slots, batch * l->max_tokens, 8, &l->bytes) &&
+        fits = attn__capture_place_array(&group->slots, slots, 8, &l->bytes) &&
                attn__capture_place_array(&l->lens[g], batch, 4, &l->bytes);
         if (fits && l->flavour->pages)
             fits = attn__pages_lay_out_small(l, g);
@@ -94,9 +97,13 @@ void attn__capture_fill(const struct attn__capture_layout *l, char *image)
         const struct attn__capture_array starts = attn__capture_starts(l, tokens);
         attn__capture_fill_i32(image, &starts, batch + 1, 0, (int32_t)tokens);
     }
+    if (l->max_mixed > 0) { /* one query token of the first sequence, which graphs of every size have */
+        attn__capture_fill_i32(image, &l->mixed_starts, batch + 1, 1, 0);
+        attn__capture_fill_i32(image, &l->mixed_starts, 1, 0, 0);
+    }
     for (uint32_t g = 0; g < l->groups; g++) {
         const struct attn__capture_group *group = &l->group[g];
-        memset(image + group->slots.offset, 0xff, batch * l->max_tokens * sizeof(int64_t));
+        memset(image + group->slots.offset, 0xff, group->slots.elements * sizeof(int64_t));
         /* Graphs are captured with one full page of each sequence, or with as many tokens as queries. */
         attn__capture_fill_i32(image, &l->lens[g], batch,
                                (int32_t)(l->flavour->pages ? group->block : l->max_tokens), 0);
@@ -138,13 +145,13 @@ static struct attn_step_array show_table(const struct attn__capture_array *array
 }
 
 static void show_group(const struct attn__capture_layout *l, const struct attn__capture_place *place,
-                       uint32_t batch, uint32_t tokens, uint32_t g, struct attn_step_group *out)
+                       uint32_t batch, uint32_t num_tokens, uint32_t g, struct attn_step_group *out)
 {
     const struct attn__capture_group *group = &l->group[g];
 
     out->block = group->block;
     out->max_decode_len = l->max_len;
-    out->slots = show_array(&group->slots, place, (uint64_t)batch * tokens);
+    out->slots = show_array(&group->slots, place, num_tokens);
     if (!l->flavour->pages) {
         out->seq_lens = show_array(&l->lens[g], place, batch);
         out->table = show_table(&group->table, place, batch, group->width, l->row_stride);
@@ -167,20 +174,22 @@ static void show_encoder(const struct attn__capture_layout *l, const struct attn
 }
 
 void attn__capture_step(const struct attn__capture_layout *l, const struct attn__capture_place *place,
-                        const struct attn_problem *problem, uint32_t batch, uint32_t tokens, bool cross,
+                        const struct attn_problem *problem, uint32_t tokens, bool cross,
                         struct attn_step *step)
 {
+    const struct attn__capture_array starts = attn__capture_starts(l, tokens);
+    const uint32_t batch = step->seqs;
     struct attn_step_group *groups = step->group;
 
     *step = (struct attn_step){.groups = l->groups,
                                .modalities = 1, /* without index maps */
                                .seqs = batch,
                                .queries = batch,
-                               .num_tokens = batch * tokens,
-                               .decode_tokens = batch * tokens,
+                               .num_tokens = step->num_tokens,
+                               .decode_tokens = step->num_tokens,
                                .graph = 1,
-                               .max_q = tokens,
-                               .max_decode_q = tokens,
+                               .max_q = step->max_q,
+                               .max_decode_q = step->max_q,
                                .heads = problem->heads,
                                .kv_heads = problem->kv_heads,
                                .head_dim = problem->head_dim,
@@ -190,9 +199,9 @@ void attn__capture_step(const struct attn__capture_layout *l, const struct attn_
                                .group = groups,
                                .map = step->map};
     for (uint32_t g = 0; g < l->groups; g++)
-        show_group(l, place, batch, tokens, g, &groups[g]);
-    if (l->flavour->pages)
-        step->query_starts = show_array(&l->starts, place, (uint64_t)batch + 1);
+        show_group(l, place, batch, step->num_tokens, g, &groups[g]);
+    if (l->flavour->pages || tokens == 0)
+        step->query_starts = show_array(&starts, place, (uint64_t)batch + 1);
     if (cross)
         show_encoder(l, place, batch, &step->encoder);
 }

@@ -35,15 +35,17 @@ struct attn__capture_layout {
     uint32_t max_batch;
     uint32_t max_len;
     uint32_t max_tokens; /* most query tokens of a sequence */
+    uint32_t max_mixed;  /* most query tokens of a graph of any mix; 0: there are none */
     uint32_t index_dtype;
     uint32_t cross_width; /* 0: no cross-attention */
     uint64_t bytes;
-    uint64_t first;                    /* where the part begins that steps write */
-    uint64_t rows;                     /* where the rows of block tables begin */
-    uint64_t row_stride;               /* bytes from one row to the next, the same in all tables */
-    struct attn__capture_group *group; /* [groups] */
-    struct attn__capture_array *lens;  /* [groups] */
-    struct attn__capture_array starts; /* [max_tokens][max_batch + 1]: multiples of 1, of 2, ... */
+    uint64_t first;                          /* where the part begins that steps write */
+    uint64_t rows;                           /* where the rows of block tables begin */
+    uint64_t row_stride;                     /* bytes from one row to the next, the same in all tables */
+    struct attn__capture_group *group;       /* [groups] */
+    struct attn__capture_array *lens;        /* [groups] */
+    struct attn__capture_array starts;       /* [max_tokens][max_batch + 1]: multiples of 1, of 2, ... */
+    struct attn__capture_array mixed_starts; /* [max_batch + 1]: each step of any mix writes them */
     struct attn__capture_array encoder_lens;
     struct attn__capture_array cross_table;
     struct attn__capture_array indices; /* of all groups; indptr tells where each begins */
@@ -67,18 +69,22 @@ struct attn__capture_place {
     struct attn_buffer device;
 };
 
-/* The step that a captured size shows over its buffers; step->group has room for all groups, step->map for
- * one that says there are no index maps. */
+/*
+ * The step that a captured size shows over its buffers: seqs, num_tokens and max_q are set; group has room
+ * for all groups, map for one that says there are no index maps. `tokens`: as of attn__capture_starts.
+ */
 void attn__capture_step(const struct attn__capture_layout *layout, const struct attn__capture_place *place,
-                        const struct attn_problem *problem, uint32_t batch, uint32_t tokens, bool cross,
+                        const struct attn_problem *problem, uint32_t tokens, bool cross,
                         struct attn_step *step);
 
-/* Where query offsets of sequences of `tokens` query tokens are. */
+/* Where query offsets of sequences of `tokens` query tokens are; 0: of any mix. */
 static inline struct attn__capture_array attn__capture_starts(const struct attn__capture_layout *l,
                                                               uint32_t tokens)
 {
     struct attn__capture_array starts = l->starts;
 
+    if (tokens == 0)
+        return l->mixed_starts;
     starts.offset += (tokens - 1) * (l->max_batch + UINT64_C(1)) * sizeof(int32_t);
     return starts;
 }

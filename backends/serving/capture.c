@@ -31,6 +31,7 @@ static int32_t lay_out(struct attn__capture *capture, uint32_t max_batch, struct
     layout->max_batch = max_batch;
     layout->max_len = core->params.max_capture_len;
     layout->max_tokens = core->params.capture_tokens;
+    layout->max_mixed = core->params.capture_num_tokens;
     layout->index_dtype = core->params.index_dtype;
     layout->cross_width = core->cross_width;
     layout->group = calloc(groups, sizeof *layout->group);
@@ -159,6 +160,19 @@ static int32_t check_cross(const struct attn__state_core *core, struct attn_erro
                      "encoder_decoder is 1, but the state was made without a cross group; give it one");
 }
 
+/* How large the graph of a clone is. */
+static void set_size(struct attn_state_impl *clone, const struct attn_state_capture_args *args)
+{
+    struct attn_step *step = &clone->fields.step;
+
+    clone->batch = args->batch;
+    clone->tokens = args->num_tokens != 0 ? 0 : args->tokens != 0 ? args->tokens : 1;
+    step->seqs = args->batch;
+    step->num_tokens = args->num_tokens != 0 ? args->num_tokens : args->batch * clone->tokens;
+    step->max_q = args->num_tokens != 0 ? attn__mix_max_q(clone->core, args->num_tokens) : clone->tokens;
+    step->map = &clone->no_map;
+}
+
 static int32_t make_clone(struct attn_state_impl *state, const struct attn_state_capture_args *args,
                           struct attn_state_impl **out, struct attn_error *err)
 {
@@ -174,17 +188,15 @@ static int32_t make_clone(struct attn_state_impl *state, const struct attn_state
     }
     clone->capture = state->capture;
     clone->capture->refs++;
-    clone->batch = args->batch;
-    clone->tokens = args->tokens != 0 ? args->tokens : 1;
     clone->cross = args->encoder_decoder != 0;
     clone->fields.flavour = core->flavour;
-    clone->fields.step.map = &clone->no_map;
-    attn__capture_step(&clone->capture->layout, &clone->capture->place, &core->problems[0], clone->batch,
-                       clone->tokens, clone->cross, &clone->fields.step);
+    set_size(clone, args);
+    attn__capture_step(&clone->capture->layout, &clone->capture->place, &core->problems[0], clone->tokens,
+                       clone->cross, &clone->fields.step);
     *out = clone;
     if (!core->flavour->pages)
         return ATTN_OK;
-    const int32_t status = attn__set_create(core, clone->batch, &clone->set, err);
+    const int32_t status = attn__set_create(core, &clone->fields.step, &clone->set, err);
     if (status != ATTN_OK)
         return status;
     const struct attn_plan_sizes *own = &clone->set->sizes, *all = &core->set->sizes;
@@ -230,6 +242,8 @@ static int32_t check_capture(const struct attn_state_impl *state, const struct a
         return attn__fail(err, ATTN_E_INVALID, 0, "batch",
                           "batch is %u; 1 to %u, the capture's, are accepted", args->batch,
                           state->capture->layout.max_batch);
+    if (args->num_tokens != 0)
+        return attn__mix_check_size(state->core, args, err);
     const int32_t status = check_tokens(state->core, args, err);
     return status == ATTN_OK && args->encoder_decoder != 0 ? check_cross(state->core, err) : status;
 }
@@ -285,7 +299,7 @@ int32_t attn__state_clone(struct attn_state_impl *state, uint32_t batch, struct 
 /* The fields that engines fill in themselves. */
 static bool is_input(const struct attn_state_impl *state, uint32_t field)
 {
-    if (field == ATTN_FIELD_SLOT_MAPPING)
+    if (field == ATTN_FIELD_SLOT_MAPPING || (field == ATTN_FIELD_QUERY_START_LOC && state->tokens == 0))
         return true;
     if (field == ATTN_FIELD_SEQ_LENS_TENSOR || field == ATTN_FIELD_BLOCK_TABLES)
         return !state->core->flavour->pages;

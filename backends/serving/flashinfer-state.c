@@ -199,13 +199,17 @@ void attn__pages_copy(struct attn__step_copy *copy, uint32_t g)
     const uint64_t used = (uint64_t)starts[copy->seqs];
     int32_t *indptr = (int32_t *)(void *)(copy->image + l->group[g].indptr.offset);
     int32_t *lens = (int32_t *)(void *)(copy->image + l->lens[g].offset);
+    int32_t *lasts = (int32_t *)(void *)(copy->image + l->group[g].last_page_lens.offset);
 
     for (uint32_t i = 0; i <= copy->seqs; i++)
         indptr[i] = starts[i] + (int32_t)copy->indices;
     for (uint32_t i = 0; i < copy->seqs; i++)
         lens[i] = (int32_t)length(from, l->group[g].block, i);
-    memcpy(copy->image + l->group[g].last_page_lens.offset, from->last_page_lens.host,
-           copy->seqs * sizeof(int32_t));
+    memcpy(lasts, from->last_page_lens.host, copy->seqs * sizeof(int32_t));
+    for (uint32_t i = copy->seqs; i < copy->clone->batch; i++) { /* has no pages */
+        indptr[i + 1] = indptr[i];
+        lasts[i] = 0;
+    }
     memcpy(copy->image + l->indices.offset + copy->indices * l->indices.size, from->page_indices.host,
            used * l->indices.size);
     copy->indices += used;

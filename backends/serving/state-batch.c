@@ -24,7 +24,7 @@ static uint32_t longest(const int32_t *lens, uint32_t count)
     return (uint32_t)max;
 }
 
-/* Sets the query tokens; a graph has as many of each sequence as it was captured for. */
+/* Sets the query tokens; a graph has as many as it was captured for. */
 static void set_queries(const struct attn__step_view *view, const struct attn_problem *problem, uint32_t seqs,
                         struct attn__run *run)
 {
@@ -40,11 +40,12 @@ static void set_queries(const struct attn__step_view *view, const struct attn_pr
     host->q_offsets = step->query_starts.host;
     if (view->state->batch == 0)
         return;
-    const uint32_t tokens = view->state->tokens;
-    const struct attn__capture_array starts = attn__capture_starts(&view->state->capture->layout, tokens);
+    const struct attn_step *size = &view->state->fields.step;
+    const struct attn__capture_array starts =
+        attn__capture_starts(&view->state->capture->layout, view->state->tokens);
     host->q_offsets = attn__set_capture(view, &starts, &batch->q_offsets);
-    batch->num_tokens = seqs * tokens;
-    batch->max_q = tokens;
+    batch->num_tokens = size->num_tokens;
+    batch->max_q = size->max_q;
 }
 
 /* Sets the block table; false if it has no columns, because nothing is cached. */

@@ -54,9 +54,12 @@ static int32_t check_array(struct attn__step_copy *copy, const struct input *in,
 static int32_t check_table(struct attn__step_copy *copy, const struct input *in, struct attn_error *err)
 {
     const uint64_t width = in->bytes / in->to->size;
+    /* Some builders have a row for each token of a graph. */
+    const bool more = copy->clone->tokens == 0 && in->from->count > in->rows;
 
     copy->on_host = copy->on_host && in->from->host != NULL;
-    return attn__copy_check_shape(in->name, in->from, in->rows, in->to->size, NULL) == ATTN_OK &&
+    return attn__copy_check_shape(in->name, in->from, more ? in->from->count : in->rows, in->to->size,
+                                  NULL) == ATTN_OK &&
                    in->from->width == width
                ? ATTN_OK
                : fail_shape(in->name, in->from, in->rows, width, err);
@@ -123,10 +126,8 @@ static struct group_inputs group_inputs(const struct attn__step_copy *copy, uint
     const struct attn__capture_layout *l = &copy->clone->capture->layout;
     const struct attn_step_group *from = &copy->step->group[g];
     const struct attn__capture_group *to = &l->group[g];
-    const uint64_t tokens = (uint64_t)copy->seqs * copy->clone->tokens;
-
     return (struct group_inputs){
-        .slots = array_input("slot_mapping", &from->slots, &to->slots, tokens),
+        .slots = array_input("slot_mapping", &from->slots, &to->slots, copy->num_tokens),
         .lens = array_input("seq_lens_tensor", &from->seq_lens, &l->lens[g], copy->seqs),
         .table = table_input("block_tables", &from->table, &to->table, copy->seqs, to->width)};
 }
@@ -166,14 +167,25 @@ static int32_t check_group(struct attn__step_copy *copy, uint32_t g, struct attn
                : check_rows(copy, &in, token_limit(l, l->group[g].width, l->group[g].block), err);
 }
 
+/* A step of one token each is as large as its graph. */
+static void set_size(struct attn__step_copy *copy)
+{
+    const struct attn_state_impl *clone = copy->clone;
+    const struct attn_step *step = copy->step;
+
+    copy->seqs = clone->tokens == 0   ? step->seqs
+                 : clone->tokens == 1 ? clone->batch
+                                      : step->decode_tokens / clone->tokens;
+    copy->num_tokens = clone->tokens == 0 ? step->num_tokens : copy->seqs * clone->tokens;
+}
+
 int32_t attn__step_copy_check(struct attn__step_copy *copy, struct attn_error *err)
 {
     const struct attn_state_impl *clone = copy->clone;
     const struct attn__capture_layout *l = &clone->capture->layout;
     int32_t status = ATTN_OK;
 
-    /* A step of one token each is as large as its graph. */
-    copy->seqs = clone->tokens == 1 ? clone->batch : copy->step->decode_tokens / clone->tokens;
+    set_size(copy);
     copy->on_host = true;
     for (uint32_t g = 0; g < l->groups && status == ATTN_OK; g++)
         status = check_group(copy, g, err);
@@ -181,6 +193,8 @@ int32_t attn__step_copy_check(struct attn__step_copy *copy, struct attn_error *e
         const struct group_inputs in = cross_inputs(copy);
         status = check_rows(copy, &in, token_limit(l, l->cross_width, clone->core->cross_block), err);
     }
+    if (status == ATTN_OK && clone->tokens == 0)
+        return attn__mix_check_step(copy, err);
     if (status != ATTN_OK || copy->on_host || copy->seqs == clone->batch)
         return status;
     return attn__fail(
@@ -191,22 +205,25 @@ int32_t attn__step_copy_check(struct attn__step_copy *copy, struct attn_error *e
 
 /*
  * Sequences of the graph that the step does not have: they write no cache, and see the first tokens of block
- * 0.
+ * 0. Those of a graph of any mix have no query tokens, and no keys.
  */
 static void pad_image(const struct attn__step_copy *copy)
 {
     const struct attn__capture_layout *l = &copy->clone->capture->layout;
-    const uint64_t seqs = copy->seqs, batch = copy->clone->batch, tokens = copy->clone->tokens;
+    const uint64_t seqs = copy->seqs, batch = copy->clone->batch;
+    const uint64_t tokens = copy->num_tokens, all = copy->clone->fields.step.num_tokens;
 
-    for (uint32_t g = 0; g < l->groups && seqs < batch; g++) {
+    for (uint32_t g = 0; g < l->groups; g++) {
         int32_t *lens = (int32_t *)(void *)(copy->image + l->lens[g].offset);
-        memset(copy->image + l->group[g].slots.offset + seqs * tokens * sizeof(int64_t), 0xff,
-               (batch - seqs) * tokens * sizeof(int64_t));
+        memset(copy->image + l->group[g].slots.offset + tokens * sizeof(int64_t), 0xff,
+               (all - tokens) * sizeof(int64_t));
         for (uint64_t i = seqs; i < batch; i++)
-            lens[i] = (int32_t)tokens;
+            lens[i] = (int32_t)copy->clone->tokens;
     }
     if (seqs < batch) /* rows of block tables */
         memset(copy->image + l->rows + seqs * l->row_stride, 0, (batch - seqs) * l->row_stride);
+    if (copy->clone->tokens == 0)
+        attn__mix_copy(copy);
 }
 
 static int32_t copy_rows(const struct attn__step_copy *copy, const struct group_inputs *in,

@@ -243,7 +243,7 @@ int32_t attn__core_create(const struct attn_serving_host *host, const struct att
     for (uint32_t i = 0; i < count && status == ATTN_OK; i++)
         status = check_class(core, i, &classes[i], err);
     if (status == ATTN_OK)
-        status = attn__set_create(core, 0, &core->set, err);
+        status = attn__set_create(core, NULL, &core->set, err);
     if (status == ATTN_OK)
         status = make_memory(core, err);
     if (status == ATTN_OK)

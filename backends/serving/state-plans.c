@@ -38,15 +38,17 @@ int32_t attn__fail_class(uint32_t number, int32_t status, const struct attn_erro
 
 /* ---------------------------------------------------------------- plans */
 
-/* The problem of a class; with `batch`, of a graph of as many sequences with one query token each. */
-static struct attn_problem problem_of(const struct attn__state_core *core, uint32_t i, uint32_t batch)
+/* The problem of a class; with `size`, of the graph that shows this step. */
+static struct attn_problem problem_of(const struct attn__state_core *core, uint32_t i,
+                                      const struct attn_step *size)
 {
     struct attn_problem problem = core->problems[i];
 
-    if (batch == 0)
+    if (size == NULL)
         return problem;
-    problem.max_seqs = problem.max_rows = batch;
-    problem.max_q = 1;
+    problem.max_seqs = size->seqs;
+    problem.max_rows = size->num_tokens;
+    problem.max_q = size->max_q;
     problem.max_kv =
         core->params.max_capture_len < problem.max_kv ? core->params.max_capture_len : problem.max_kv;
     return problem;
@@ -71,14 +73,14 @@ static struct attn_problem new_problem(const struct attn__state_core *core, uint
 static int32_t make_plan(struct attn__state_core *core, struct attn__plan_set *set, uint32_t i,
                          struct attn_error *err)
 {
-    struct attn_problem problem = problem_of(core, i, set->batch);
+    struct attn_problem problem = problem_of(core, i, set->size);
     struct attn_error inner;
 
     attn__error_open(&inner);
     int32_t status = core->host.plan_create(core->host.backend, &problem, &set->plans[2 * (size_t)i], &inner);
     if (status != ATTN_OK)
         return attn__fail_class(i, status, &inner, err);
-    if (set->batch != 0 || !attn__class_has_new(&core->problems[i]))
+    if (set->size != NULL || !attn__class_has_new(&core->problems[i]))
         return ATTN_OK;
     /* A backend that refuses this can still run steps with block tables. The refusal is kept for the layer
      * call. */
@@ -137,8 +139,8 @@ static int32_t place_schedules(struct attn__state_core *core, struct attn__plan_
     return status;
 }
 
-int32_t attn__set_create(struct attn__state_core *core, uint32_t batch, struct attn__plan_set **out,
-                         struct attn_error *err)
+int32_t attn__set_create(struct attn__state_core *core, const struct attn_step *size,
+                         struct attn__plan_set **out, struct attn_error *err)
 {
     struct attn__plan_set *set = calloc(1, sizeof *set);
     int32_t status = ATTN_OK;
@@ -146,7 +148,7 @@ int32_t attn__set_create(struct attn__state_core *core, uint32_t batch, struct a
     *out = NULL;
     if (set != NULL) {
         set->count = core->count;
-        set->batch = batch;
+        set->size = size;
         set->plans = calloc(2 * (size_t)core->count, sizeof(struct attn_plan *));
         set->schedules = calloc((size_t)core->count * ATTN__RUNS, sizeof *set->schedules);
     }

@@ -5,28 +5,76 @@
 
 /* ---------------------------------------------------------------- which state */
 
-/* The clone for a step of decodes: of exactly its size, or where state pads, the smallest that has room. */
-static struct attn_state_impl *find_clone(const struct attn_state_impl *state, uint64_t seqs, uint32_t tokens)
+/*
+ * Whether a clone takes a step. Builders pad decodes of one token each to its size; others have fewer
+ * sequences, or query tokens, and the state pads them.
+ */
+static bool takes(const struct attn_state_impl *clone, const struct attn_step *step)
+{
+    const uint64_t tokens = clone->tokens, seqs = step->seqs;
+
+    if (tokens == 0)
+        return seqs == step->queries && seqs <= clone->batch &&
+               step->num_tokens <= clone->fields.step.num_tokens;
+    return step->prefill_tokens == 0 && seqs > 0 && seqs * tokens == step->decode_tokens &&
+           (step->max_q == tokens || (step->max_q == 0 && tokens == 1)) &&
+           (tokens == 1 ? seqs == clone->batch : seqs <= clone->batch);
+}
+
+/* Whether a step goes to clone `a` rather than to `b`, of those that take it. */
+static bool is_closer(const struct attn_state_impl *a, const struct attn_state_impl *b)
+{
+    const uint32_t first = a->fields.step.num_tokens, second = b->fields.step.num_tokens;
+
+    if ((a->tokens == 0) != (b->tokens == 0))
+        return a->tokens != 0;
+    return first != second ? first < second : a->batch < b->batch;
+}
+
+static struct attn_state_impl *find_clone(struct attn_state_impl *state, const struct attn_step *step)
 {
     struct attn_state_impl *found = NULL;
 
+    if (state->batch != 0)
+        return takes(state, step) ? state : NULL;
     for (struct attn_state_impl *clone = state->clones; clone != NULL; clone = clone->next)
-        if (clone->tokens == tokens && (tokens == 1 ? clone->batch == seqs : clone->batch >= seqs) &&
-            (found == NULL || clone->batch < found->batch))
+        if (takes(clone, step) && (found == NULL || is_closer(clone, found)))
             found = clone;
     return found;
 }
 
-static int32_t fail_size(const struct attn_state_impl *state, uint32_t decodes, uint32_t tokens,
+static bool has_mix(const struct attn_state_impl *state)
+{
+    const struct attn_state_impl *clone = state->clones;
+
+    while (clone != NULL && clone->tokens != 0)
+        clone = clone->next;
+    return state->batch != 0 ? state->tokens == 0 : clone != NULL;
+}
+
+static int32_t fail_size(const struct attn_state_impl *state, const struct attn_step *step,
                          struct attn_error *err)
 {
+    const uint32_t tokens = step->max_q > 1 ? step->max_q : 1;
+    const int32_t status = state->batch == 0 ? ATTN_E_STATE : ATTN_E_INVALID;
+
+    if (has_mix(state))
+        return attn__fail(
+            err, status, 0, "num_tokens",
+            "the step has %u sequences, %u of them padding, and %u query tokens; no graph of any "
+            "mix with room for them, which pads by itself, %s",
+            step->seqs, step->seqs - step->queries, step->num_tokens,
+            state->batch == 0 ? "was captured" : "is this state's");
+    if (step->prefill_tokens != 0)
+        return attn__fail(err, ATTN_E_INVALID, 0, "num_prefill_tokens",
+                          "num_prefill_tokens is %u; a graph of decodes has none", step->prefill_tokens);
     if (state->batch != 0 && state->tokens != tokens)
         return attn__fail(err, ATTN_E_INVALID, 0, "max_query_len",
                           "a sequence has %u new tokens; the graph was captured with %u of each", tokens,
                           state->tokens);
-    return attn__fail(err, state->batch == 0 ? ATTN_E_STATE : ATTN_E_INVALID, 0, "num_decode_tokens",
-                      "num_decode_tokens is %u, up to %u of a sequence; no graph of that size %s", decodes,
-                      tokens, state->batch == 0 ? "was captured" : "is this state's");
+    return attn__fail(err, status, 0, "num_decode_tokens",
+                      "num_decode_tokens is %u, up to %u of a sequence; no graph of that size %s",
+                      step->decode_tokens, tokens, state->batch == 0 ? "was captured" : "is this state's");
 }
 
 /* Refuses a step that the state cannot read: it has other cache groups, or no pages where kernels read them.
@@ -52,7 +100,6 @@ int32_t attn__state_find(struct attn_state_impl *state, const struct attn_metada
                          struct attn_state_impl **out, struct attn_error *err)
 {
     const struct attn_step *step = &metadata->step;
-    const uint32_t tokens = step->max_q > 1 ? step->max_q : 1;
     const int32_t status = check_step(state, metadata, err);
 
     *out = state;
@@ -61,17 +108,8 @@ int32_t attn__state_find(struct attn_state_impl *state, const struct attn_metada
     if (step->graph == 0)
         return attn__fail(err, ATTN_E_INVALID, 0, "use_cuda_graph",
                           "use_cuda_graph is 0; the state of a captured size takes steps of graphs");
-    if (step->prefill_tokens != 0)
-        return attn__fail(err, ATTN_E_INVALID, 0, "num_prefill_tokens",
-                          "num_prefill_tokens is %u; a graph of decodes has none", step->prefill_tokens);
-    /* 0 where the sequences have not all as many tokens */
-    const uint64_t seqs = step->decode_tokens % tokens == 0 ? step->decode_tokens / tokens : 0;
-    if (state->batch == 0 && seqs > 0)
-        *out = find_clone(state, seqs, tokens);
-    else if (state->tokens != tokens || seqs == 0 ||
-             (tokens == 1 ? seqs != state->batch : seqs > state->batch))
-        *out = NULL;
-    return *out != NULL ? ATTN_OK : fail_size(state, step->decode_tokens, tokens, err);
+    *out = find_clone(state, step);
+    return *out != NULL ? ATTN_OK : fail_size(state, step, err);
 }
 
 /* ---------------------------------------------------------------- the copy */

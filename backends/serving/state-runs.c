@@ -130,19 +130,15 @@ static int32_t check_tables(const struct attn__step_view *view, bool found, uint
     return ATTN_OK;
 }
 
-/*
- * If a prompt is longer than the window of its cache group, the builder assigns slots to its last tokens
- * alone: a run that reads the cache would not find the others.
- */
-static int32_t check_window(const struct attn__step_view *view, uint32_t i, struct attn_error *err)
+int32_t attn__step_check_window(const struct attn__state_core *core, const struct attn_step *step, uint32_t i,
+                                struct attn_error *err)
 {
-    const struct attn__state_core *core = view->state->core;
     const struct attn_builder_group *group = &core->groups[core->classes[i].group];
-    const int32_t *starts = view->step->query_starts.host;
+    const int32_t *starts = step->query_starts.host;
 
     if ((group->given & ATTN_GIVEN_WINDOW) == 0 || core->problems[i].kv_source != ATTN_KV_CACHE)
         return ATTN_OK;
-    for (uint32_t n = 0; starts != NULL && n < view->step->prefills; n++)
+    for (uint32_t n = 0; starts != NULL && n < step->prefills; n++)
         if ((uint32_t)(starts[n + 1] - starts[n]) > group->window)
             return attn__fail(
                 err, ATTN_E_UNSUPPORTED, ATTN_REASON_WINDOW, "window",
@@ -166,7 +162,7 @@ static int32_t fill_cached(const struct attn__step_view *view, uint32_t i, struc
     if (status != ATTN_OK || view->step->prefills == 0)
         return status;
     if (found && !cross && view->step->prefills_without_table == 0)
-        return check_window(view, i, err);
+        return attn__step_check_window(core, view->step, i, err);
     status = fill_new(view, i, err);
     if (status == ATTN_OK && found)
         cut_decodes(view, i);
@@ -211,7 +207,7 @@ static void note_class(const struct attn__step_view *view, uint32_t i)
         const struct attn__capture *capture = view->state->capture;
         out->slots = capture->place.device;
         out->slots.byte_offset += capture->layout.group[core->classes[i].group].slots.offset;
-        out->slot_count = view->state->batch * view->state->tokens;
+        out->slot_count = view->state->fields.step.num_tokens;
     }
     const struct attn_batch *main = &core->batches[(size_t)i * ATTN__RUNS];
     if (core->problems[i].kv_source != ATTN_KV_NEW && main->seqs > 0 &&

@@ -26,6 +26,12 @@ const void *attn__set_capture(const struct attn__step_view *view, const struct a
 /* Fills the batch of a run from the whole step; *out_found is false if the step has nothing for it. */
 int32_t attn__run_fill(const struct attn__step_view *view, uint32_t layer_class, struct attn__run *run,
                        bool *out_found, struct attn_error *err);
+/*
+ * If a prompt is longer than the window of its cache group, the builder assigns slots to its last tokens
+ * alone: a run that reads the cache would not find the others.
+ */
+int32_t attn__step_check_window(const struct attn__state_core *core, const struct attn_step *step,
+                                uint32_t layer_class, struct attn_error *err);
 /* Sets the maxima of a batch and whether it has host copies. `problem` is the problem of the class. */
 void attn__run_finish(const struct attn__step_view *view, const struct attn_problem *problem,
                       struct attn__run *run);

@@ -38,10 +38,10 @@ enum attn__run_kind {
 
 /* The plans of all classes. */
 struct attn__plan_set {
-    uint32_t count;              /* of classes */
-    uint32_t batch;              /* sequences that the plans are for; 0: the maxima of the problems */
-    struct attn_plan **plans;    /* [count][2]: the plan of the class, and the one for new tokens or NULL */
-    struct attn_span *schedules; /* [count][ATTN__RUNS] */
+    uint32_t count;               /* of classes */
+    const struct attn_step *size; /* the captured size that the plans are for; NULL: the problems' maxima */
+    struct attn_plan **plans;     /* [count][2]: the plan of the class, and the one for new tokens or NULL */
+    struct attn_span *schedules;  /* [count][ATTN__RUNS] */
     struct attn__allocation memory; /* of the schedules */
     struct attn_plan_sizes sizes;   /* staging: the sum of all runs; the others: the largest */
 };
@@ -123,7 +123,7 @@ struct attn_state_impl {
     struct attn__capture *capture;  /* of a clone; of a state between begin_capture and end_capture */
     struct attn__plan_set *set;     /* the core's, or of a FlashInfer clone its own */
     uint32_t batch;                 /* of a clone: sequences of its graph; 0: this is no clone */
-    uint32_t tokens;                /* of a clone: query tokens of each sequence */
+    uint32_t tokens;                /* of a clone: query tokens of each sequence; 0: any mix */
     bool cross;                     /* of a clone: the graph has cross-attention */
     struct attn_state_impl *parent; /* of a clone; NULL once the parent is destroyed */
     struct attn_state_impl *clones; /* list of those that attn_state_clone returned */
@@ -155,6 +155,14 @@ int32_t attn__state_clone(struct attn_state_impl *state, uint32_t batch, struct 
 int32_t attn__state_get_input(const struct attn_state_impl *state, uint32_t field, uint32_t index,
                               struct attn_view *out, struct attn_error *err);
 void attn__capture_drop(struct attn__capture *capture);
+
+/* ---------------------------------------------------------------- capture-mix.c */
+
+/* Refuses a graph of any mix that the state was not made for. */
+int32_t attn__mix_check_size(const struct attn__state_core *core, const struct attn_state_capture_args *args,
+                             struct attn_error *err);
+/* The most query tokens of a sequence in a graph of any mix of num_tokens. */
+uint32_t attn__mix_max_q(const struct attn__state_core *core, uint32_t num_tokens);
 
 /* ---------------------------------------------------------------- state-core.c */
 
@@ -192,9 +200,9 @@ int32_t attn__staging_mark(struct attn__staging *staging, const struct attn_serv
 extern const enum attn__run_kind attn__run_order[ATTN__RUNS];
 /* True if prompts of the class may read new keys and values although its problem reads a cache. */
 bool attn__class_has_new(const struct attn_problem *problem);
-/* With batch 0 the plans are for the maxima of the problems. */
-int32_t attn__set_create(struct attn__state_core *core, uint32_t batch, struct attn__plan_set **out,
-                         struct attn_error *err);
+/* Plans for the step of a captured size, or with NULL for the maxima of the problems. */
+int32_t attn__set_create(struct attn__state_core *core, const struct attn_step *size,
+                         struct attn__plan_set **out, struct attn_error *err);
 void attn__set_destroy(struct attn__state_core *core, struct attn__plan_set *set);
 /* The plan of a run, or NULL if the class has no such run. */
 struct attn_plan *attn__set_plan(const struct attn__plan_set *set, uint32_t layer_class,

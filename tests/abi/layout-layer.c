@@ -100,12 +100,15 @@ AT(attn_state_params, max_capture_len, 24);
 AT(attn_state_params, steps, 28);
 AT(attn_state_params, cross, 32);
 AT(attn_state_params, capture_tokens, 40);
+AT(attn_state_params, capture_num_tokens, 44);
 
-SIZE(attn_state_capture_args, 16);
+SIZE(attn_state_capture_args, 24);
 AT(attn_state_capture_args, struct_size, 0);
 AT(attn_state_capture_args, batch, 4);
 AT(attn_state_capture_args, encoder_decoder, 8);
 AT(attn_state_capture_args, tokens, 12);
+AT(attn_state_capture_args, num_tokens, 16);
+AT(attn_state_capture_args, reserved, 20);
 
 SIZE(attn_state_step, 40);
 AT(attn_state_step, struct_size, 0);

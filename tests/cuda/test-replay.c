@@ -82,7 +82,7 @@ static bool is_frugal(const struct counts *before, const struct counts *after)
 /* `seqs` sequences of lengths of their own, the longest as long as a graph sees. */
 static void gather_crowd(struct run *run, uint32_t seqs)
 {
-    crowd_init(&run->crowd, 7 + seqs, false, 1);
+    crowd_init(&run->crowd, 7 + seqs, false, stack_tokens(&run->stack));
     run->crowd.seqs = seqs;
     for (uint32_t i = 0; i < seqs; i++)
         run->crowd.seq[i].len =
@@ -162,13 +162,13 @@ static void run_replay(struct run *run, const struct stack_size *size)
 static void step(struct run *run)
 {
     const size_t row = (size_t)STACK_HEADS * STACK_DIM * run->stack.element;
-    const struct stack_size *size = stack_find(&run->stack, run->crowd.seqs);
+    const struct stack_size *size = stack_find(&run->stack, &run->crowd);
 
     stack_draw(&run->stack, &run->crowd, &run->inputs);
     run_eager(run);
     run_replay(run, size);
     for (uint32_t i = 0; i < STACK_LAYERS && run->same; i++) {
-        run->same = memcmp(run->eager.out[i], run->replay.out[i], run->crowd.seqs * row) == 0;
+        run->same = memcmp(run->eager.out[i], run->replay.out[i], crowd_rows(&run->crowd) * row) == 0;
         if (!run->same)
             printf("# %u sequences on a graph of %u: layer %u differs\n", run->crowd.seqs, size->seqs, i);
     }
@@ -248,6 +248,10 @@ int main(int argc, char **argv)
         {"flashinfer bf16", "cuda/flashinfer", 0, ATTN_BF16, "q=bf16", 0, false, false, 0},
         {"rocm-flash f32", "hip/rocm-flash", 0, ATTN_F32, "q=f32", 0, false, false, 0},
         {"rocm-flash bf16", "hip/rocm-flash", 0, ATTN_BF16, "q=bf16", 0, false, false, 0},
+        {"flash-attn f32, any mix", "cuda/flash-attn", 0, ATTN_F32, "q=f32", 0, false, false, STACK_MIX},
+        {"flash-attn bf16, any mix", "cuda/flash-attn", 0, ATTN_BF16, "q=bf16", 0, false, false, STACK_MIX},
+        {"flashinfer bf16, any mix", "cuda/flashinfer", 0, ATTN_BF16, "q=bf16", 0, false, false, STACK_MIX},
+        {"rocm-flash f32, any mix", "hip/rocm-flash", 0, ATTN_F32, "q=f32", 0, false, false, STACK_MIX},
     };
     const uint32_t wanted = argc > 1 ? (uint32_t)atoi(argv[1]) : 2;
     const uint32_t steps = wanted < 1 ? 1 : wanted > MOST_STEPS ? MOST_STEPS : wanted;

@@ -69,13 +69,20 @@ static void move_block(struct crowd *crowd, struct crowd_seq *seq)
     crowd->moved++;
 }
 
+/* The fewest tokens of a sequence in a step. */
+static uint32_t least(const struct crowd *crowd)
+{
+    return crowd->tokens != 0 ? crowd->tokens : 1;
+}
+
 uint32_t crowd_change(struct crowd *crowd)
 {
+    const uint32_t tokens = least(crowd);
     uint32_t came = 0;
 
     crowd->moved = 0;
     for (uint32_t i = crowd->seqs; i-- > 0;)
-        if (crowd->seq[i].len + crowd->tokens > CROWD_LEN || crowd_random(crowd, 40) == 0)
+        if (crowd->seq[i].len + tokens > CROWD_LEN || crowd_random(crowd, 40) == 0)
             leave(crowd, i);
     if (crowd->seqs > 0 && crowd_random(crowd, 60) == 0) /* everybody but one */
         while (crowd->seqs > 1)
@@ -84,14 +91,13 @@ uint32_t crowd_change(struct crowd *crowd)
         if (crowd_random(crowd, 8) == 0)
             move_block(crowd, &crowd->seq[i]);
     const uint32_t wanted = crowd_random(crowd, 6) == 0 ? 4 : crowd_random(crowd, 4) == 0;
-    while ((crowd->seqs + 1) * crowd->tokens <= CROWD_ROWS && crowd->seqs < CROWD_SEQS &&
+    while ((crowd->seqs + 1) * tokens <= CROWD_ROWS && crowd->seqs < CROWD_SEQS &&
            (came < wanted || crowd->seqs == 0)) {
         struct crowd_seq *seq = &crowd->seq[crowd->seqs++];
         memset(seq, 0, sizeof *seq);
         /* Some begin at once, some with most of their tokens found in the cache. */
-        seq->len = crowd_random(crowd, 3) == 0
-                       ? 0
-                       : crowd_random(crowd, CROWD_LEN - CROWD_CHUNK + 1 - crowd->tokens);
+        seq->len =
+            crowd_random(crowd, 3) == 0 ? 0 : crowd_random(crowd, CROWD_LEN - CROWD_CHUNK + 1 - tokens);
         seq->encoder_len = crowd->cross ? 1 + crowd_random(crowd, CROWD_ENCODER) : 0;
         reserve(crowd, seq, CROWD_GROUPS, seq->encoder_len);
         came++;
@@ -102,22 +108,61 @@ uint32_t crowd_change(struct crowd *crowd)
 bool crowd_fits(const struct crowd *crowd)
 {
     for (uint32_t i = 0; i < crowd->seqs; i++)
-        if (crowd->seq[i].len + crowd->tokens > CROWD_LEN)
+        if (crowd->seq[i].len + least(crowd) > CROWD_LEN)
             return false;
     return true;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Some prompts first, with chunks of one token and more, then decodes; who is full begins anew. */
+static void draw_mix(struct crowd *crowd)
+{
+    const uint32_t prompts = crowd_random(crowd, 4) == 0 ? 0 : crowd_random(crowd, crowd->seqs + 1);
+    uint32_t left = CROWD_ROWS - crowd->seqs;
+
+    for (uint32_t i = 0; i < crowd->seqs; i++) {
+        struct crowd_seq *seq = &crowd->seq[i];
+        if (seq->len >= CROWD_LEN)
+            seq->len = 0;
+        seq->prompt = i < prompts;
+        const uint32_t room = smaller(CROWD_LEN - seq->len, CROWD_CHUNK) - 1;
+        const uint32_t most = seq->prompt ? room : crowd->drafts ? smaller(room, 2) : 0;
+        const uint32_t more = smaller(crowd_random(crowd, most + 1), left);
+        seq->new_len = 1 + more;
+        left -= more;
+    }
 }
 
 void crowd_reserve(struct crowd *crowd)
 {
     for (uint32_t i = 0; i < crowd->seqs; i++)
+        crowd->seq[i].new_len = crowd->tokens;
+    if (crowd->tokens == 0)
+        draw_mix(crowd);
+    for (uint32_t i = 0; i < crowd->seqs; i++)
         for (uint32_t g = 0; g < CROWD_GROUPS; g++)
-            reserve(crowd, &crowd->seq[i], g, crowd->seq[i].len + crowd->tokens);
+            reserve(crowd, &crowd->seq[i], g, crowd->seq[i].len + crowd->seq[i].new_len);
+}
+
+uint32_t crowd_rows(const struct crowd *crowd)
+{
+    uint32_t rows = 0;
+
+    for (uint32_t i = 0; i < crowd->seqs; i++)
+        rows += crowd->seq[i].new_len;
+    return rows;
 }
 
 void crowd_grow(struct crowd *crowd)
 {
     for (uint32_t i = 0; i < crowd->seqs; i++)
-        crowd->seq[i].len += crowd->tokens == 1 ? 1 : 1 + crowd_random(crowd, crowd->tokens);
+        crowd->seq[i].len += crowd->tokens == 0   ? crowd->seq[i].new_len
+                             : crowd->tokens == 1 ? 1
+                                                  : 1 + crowd_random(crowd, crowd->tokens);
 }
 
 /* ---------------------------------------------------------------- builders */
@@ -159,9 +204,11 @@ static uint32_t unchanged(struct crowd_row *row, const struct crowd_seq *seq, ui
     return same;
 }
 
+/* A prompt whose tokens so far fill their blocks may as well have found them in a prefix cache. */
 static int32_t add(struct crowd_builder *builder, const struct crowd_seq *seq, uint32_t row, uint32_t tokens,
                    bool prompt, struct attn_error *err)
 {
+    const bool hit = prompt && seq->prompt && seq->len > 0 && seq->len % crowd_block[0] == 0;
     struct attn_blocks blocks[CROWD_TABLES];
     struct attn_builder_add_args args;
 
@@ -171,9 +218,11 @@ static int32_t add(struct crowd_builder *builder, const struct crowd_seq *seq, u
         blocks[t].blocks = seq->blocks[t];
         blocks[t].count = seq->count[t];
         blocks[t].unchanged = unchanged(&builder->rows[row], seq, t);
+        blocks[t].computed = hit && t < CROWD_GROUPS ? seq->len / crowd_block[t] : 0;
     }
     ATTN_INIT(&args);
     args.prompt = prompt;
+    args.prefix_hit = hit;
     args.context_len = seq->len;
     args.query_len = tokens;
     args.blocks = blocks;
@@ -207,7 +256,7 @@ int32_t crowd_decodes(const struct crowd *crowd, struct crowd_builder *builder, 
     int32_t status = attn_builder_reset(builder->builder, err);
 
     for (uint32_t i = 0; i < crowd->seqs && status == ATTN_OK; i++)
-        status = add(builder, &crowd->seq[i], i, crowd->tokens, false, err);
+        status = add(builder, &crowd->seq[i], i, crowd->seq[i].new_len, crowd->seq[i].prompt, err);
     ATTN_INIT(&build);
     build.graph = build.host_only = pad >= 0;
     build.pad = pad >= 0 && crowd->tokens == 1 ? (uint32_t)pad : 0;

@@ -28,7 +28,9 @@ enum {
 extern const uint32_t crowd_block[CROWD_TABLES];
 
 struct crowd_seq {
-    uint32_t len; /* in the cache */
+    uint32_t len;     /* in the cache */
+    uint32_t new_len; /* query tokens of the step that comes */
+    bool prompt;      /* they are a chunk of a prompt */
     uint32_t encoder_len;
     uint32_t count[CROWD_TABLES];
     int64_t blocks[CROWD_TABLES][CROWD_BLOCKS];
@@ -43,7 +45,9 @@ struct crowd_row {
 struct crowd {
     uint32_t random;
     bool cross;      /* decodes of an encoder/decoder model; without prompts */
-    uint32_t tokens; /* of each decode: the last one and drafted ones, of which the model accepts some */
+    uint32_t tokens; /* of each decode: the last one and drafted ones, of which the model accepts some; 0: any
+                        mix of prompts and decodes */
+    bool drafts;     /* of a mix: decodes may have several tokens */
     uint32_t seqs;
     struct crowd_seq seq[CROWD_SEQS];
     uint32_t free_count[CROWD_TABLES];
@@ -61,9 +65,11 @@ uint32_t crowd_random(struct crowd *crowd, uint32_t below);
 uint32_t crowd_change(struct crowd *crowd);
 /* Whether everybody may have one more decode. */
 bool crowd_fits(const struct crowd *crowd);
-/* Room for it. */
+/* What everybody does in the step that comes, and room for it. */
 void crowd_reserve(struct crowd *crowd);
-/* Everybody has one more token, or some more where decodes have several. */
+/* Query tokens of that step. */
+uint32_t crowd_rows(const struct crowd *crowd);
+/* Everybody has the tokens of the step; where all decodes have several, some of them. */
 void crowd_grow(struct crowd *crowd);
 
 /* Builders of steps, with what their rows held. */
@@ -79,7 +85,8 @@ int32_t crowd_builder_init(struct crowd_builder *builder, struct attn_backend *b
 /* Prompts of sequences [first, seqs), if there are any, else one token of each. */
 int32_t crowd_prompts(struct crowd *crowd, struct crowd_builder *builder, uint32_t first,
                       struct attn_metadata **out, uint32_t *out_rows, struct attn_error *err);
-/* A decode step; `pad` below 0: without a graph. The state pads steps of several tokens each. */
+/* A step of decodes, or of a mix; `pad` below 0: without a graph. The state pads steps of several tokens
+ * each, and mixes. */
 int32_t crowd_decodes(const struct crowd *crowd, struct crowd_builder *builder, int32_t pad,
                       struct attn_metadata **out, struct attn_error *err);
 

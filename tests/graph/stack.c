@@ -17,11 +17,19 @@ static uint32_t class_of(uint32_t layer)
 
 uint32_t stack_tokens(const struct stack *stack)
 {
-    return stack->config->tokens != 0 ? stack->config->tokens : 1;
+    const uint32_t tokens = stack->config->tokens;
+
+    return tokens == STACK_MIX ? 0 : tokens != 0 ? tokens : 1;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
 }
 
 static int32_t describe(struct stack *stack, struct attn_error *err)
 {
+    static const char *const levels[] = {"always", "single", "uniform"};
     const struct stack_config *config = stack->config;
     char text[320];
     int32_t status = ATTN_OK;
@@ -35,8 +43,8 @@ static int32_t describe(struct stack *stack, struct attn_error *err)
             "max_q=%d max_kv=%d max_rows=%d",
             cross ? "type=encoder_decoder " : "", config->types, STACK_HEADS, STACK_KV_HEADS, STACK_DIM,
             crowd_block[cross ? CROWD_GROUPS : i], infer && !cross ? "csr" : "table",
-            i == 1 && !cross ? 20 : -1, stack_tokens(stack) > 1 ? "uniform" : "single", CROWD_SEQS,
-            CROWD_CHUNK, CROWD_LEN, CROWD_ROWS);
+            i == 1 && !cross ? 20 : -1, levels[smaller(stack_tokens(stack), 2)], CROWD_SEQS, CROWD_CHUNK,
+            CROWD_LEN, CROWD_ROWS);
         status = attn_problem_parse(text, &stack->problems[i], err);
         stack->classes[i] = (struct attn_layer_class){.problem = &stack->problems[i], .group = cross ? 0 : i};
     }
@@ -52,7 +60,8 @@ static int32_t make_state(struct stack *stack, struct attn_error *err)
     params.group = stack->eager.groups;
     params.groups = CROWD_GROUPS;
     params.steps = 2;
-    params.capture_tokens = stack->config->tokens;
+    params.capture_tokens = stack_tokens(stack);
+    params.capture_num_tokens = stack_tokens(stack) == 0 ? CROWD_ROWS : 0;
     params.cross = stack->config->cross ? &stack->eager.groups[CROWD_GROUPS] : NULL;
     return attn_state_create(stack->backend, stack->classes, STACK_CLASSES, &params, &stack->state, err);
 }
@@ -256,7 +265,8 @@ static int32_t capture_size(struct stack *stack, struct stack_size *size, bool p
 
     ATTN_INIT(&args);
     args.batch = size->seqs;
-    args.tokens = stack->config->tokens;
+    args.tokens = stack_tokens(stack);
+    args.num_tokens = size->num_tokens;
     args.encoder_decoder = stack->config->cross;
     int32_t status = attn_state_get_capture_metadata(stack->state, &args, NULL, &size->metadata, err);
     if (status == ATTN_OK)
@@ -274,25 +284,39 @@ static int32_t capture_size(struct stack *stack, struct stack_size *size, bool p
     return status == ATTN_OK ? attn_graph_end(size->graph, err) : status;
 }
 
+/* A ladder of sequences; with STACK_MIX one of query tokens, of which one size has room for everybody. */
+static void choose_sizes(struct stack *stack, uint32_t most)
+{
+    static const uint32_t tokens[] = {CROWD_CHUNK, 12, 20, 24, CROWD_ROWS, CROWD_ROWS};
+    static const uint32_t seqs[] = {1, 2, CROWD_SEQS, 4, 8, CROWD_SEQS};
+    uint32_t sizes[STACK_SIZES];
+    const bool mix = stack_tokens(stack) == 0;
+
+    stack->size_count = mix ? 6 : attn_graph_sizes(most, sizes, STACK_SIZES);
+    for (uint32_t i = 0; i < stack->size_count; i++) {
+        stack->sizes[i].seqs = smaller(mix ? seqs[i] : sizes[i], most);
+        stack->sizes[i].num_tokens = mix ? smaller(tokens[i], stack->sizes[i].seqs * CROWD_CHUNK) : 0;
+    }
+}
+
 int32_t stack_capture(struct stack *stack, bool plan, struct attn_error *err)
 {
-    uint32_t sizes[STACK_SIZES];
-    const uint32_t room = CROWD_ROWS / stack_tokens(stack), most = room < CROWD_SEQS ? room : CROWD_SEQS;
+    const uint32_t tokens = stack_tokens(stack);
+    const uint32_t most = smaller(CROWD_ROWS / (tokens != 0 ? tokens : 1), CROWD_SEQS);
     int32_t status = attn_state_begin_capture(stack->state, most, NULL, err);
 
-    stack->size_count = attn_graph_sizes(most, sizes, STACK_SIZES);
-    for (uint32_t i = stack->size_count; i-- > 0 && status == ATTN_OK;) {
-        stack->sizes[i].seqs = sizes[i] < most ? sizes[i] : most;
+    choose_sizes(stack, most);
+    for (uint32_t i = stack->size_count; i-- > 0 && status == ATTN_OK;)
         status = capture_size(stack, &stack->sizes[i], plan, err);
-    }
     return status == ATTN_OK ? attn_state_end_capture(stack->state, err) : status;
 }
 
-const struct stack_size *stack_find(const struct stack *stack, uint32_t seqs)
+const struct stack_size *stack_find(const struct stack *stack, const struct crowd *crowd)
 {
+    const uint32_t rows = stack_tokens(stack) == 0 ? crowd_rows(crowd) : 0;
     uint32_t i = 0;
 
-    while (stack->sizes[i].seqs < seqs)
+    while (stack->sizes[i].seqs < crowd->seqs || stack->sizes[i].num_tokens < rows)
         i++;
     return &stack->sizes[i];
 }

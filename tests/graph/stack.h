@@ -33,8 +33,10 @@ struct stack_config {
     uint32_t scales;   /* enum attn_granularity of an 8-bit cache, 0 without */
     bool cross;        /* every other layer is cross-attention */
     bool late;         /* the stream is late */
-    uint32_t tokens;   /* of each decode; 0 = 1 */
+    uint32_t tokens;   /* of each decode; 0 = 1; STACK_MIX: graphs take prompts and decodes as they come */
 };
+
+#define STACK_MIX UINT32_MAX
 
 /* Bytes of a sequence's mask, with mask=bits span=square: a row for each of 8 tokens. */
 enum { STACK_MASK = 8 };
@@ -64,6 +66,7 @@ struct stack_way {
 /* One captured size. */
 struct stack_size {
     uint32_t seqs;
+    uint32_t num_tokens; /* with STACK_MIX */
     struct attn_state *clone;
     struct attn_metadata *metadata;
     struct attn_graph *graph;
@@ -97,10 +100,10 @@ int32_t stack_capture(struct stack *stack, bool plan, struct attn_error *err);
 int32_t stack_forward(const struct stack *stack, struct attn_state *state,
                       const struct attn_metadata *metadata, uint32_t way, const struct attn_buffer *outputs,
                       void *stream, struct attn_error *err);
-/* Query tokens of each sequence of a decode step. */
+/* Query tokens of each sequence of a decode step; 0 with STACK_MIX. */
 uint32_t stack_tokens(const struct stack *stack);
-/* The smallest captured size for so many sequences. */
-const struct stack_size *stack_find(const struct stack *stack, uint32_t seqs);
+/* The smallest captured size for the step that comes. */
+const struct stack_size *stack_find(const struct stack *stack, const struct crowd *crowd);
 
 /* Random numbers for all rows. */
 void stack_draw(const struct stack *stack, struct crowd *crowd, struct stack_inputs *out);

@@ -75,7 +75,7 @@ static bool launch(struct scene *scene)
     const size_t bytes = scene->crowd.seqs * (size_t)STACK_HEADS * STACK_DIM * stack->element;
     bool same = true;
 
-    must(attn_graph_launch(stack_find(stack, scene->crowd.seqs)->graph, stack->stream, &err));
+    must(attn_graph_launch(stack_find(stack, &scene->crowd)->graph, stack->stream, &err));
     must(attn_stream_synchronize(stack->backend, stack->stream, &err));
     must(stack_copy_out(stack, 1, &scene->replay, NULL, &err));
     for (uint32_t i = 0; i < STACK_LAYERS; i++)

@@ -21,7 +21,8 @@ struct flight {
     struct stack_outputs eager;
     struct stack_outputs replay;
     uint32_t seqs;
-    uint32_t size;
+    uint32_t rows; /* query tokens */
+    const struct stack_size *size;
 };
 
 struct fuzz {
@@ -50,7 +51,8 @@ static bool is_zero(const unsigned char *bytes, size_t size)
 }
 
 /*
- * Rows of padding: zeros, or all alike, where they see one token; rows behind the graph: as they were.
+ * Rows of padding: zeros, or all alike, where they see one token; rows behind the graph, or behind the step
+ * where any mix is padded: as they were.
  */
 static const char *compare_rest(const struct fuzz *fuzz, const struct flight *f, uint32_t layer)
 {
@@ -59,10 +61,10 @@ static const char *compare_rest(const struct fuzz *fuzz, const struct flight *f,
     const bool infer = strstr(fuzz->stack.config->name, "flashinfer") != NULL;
     const uint32_t tokens = stack_tokens(&fuzz->stack);
 
-    for (uint32_t i = f->seqs; i < f->size && tokens == 1; i++)
+    for (uint32_t i = f->seqs; i < f->size->seqs && tokens == 1; i++)
         if (infer ? !is_zero(out + i * row, row) : memcmp(out + i * row, out + f->seqs * row, row) != 0)
             return "padding";
-    const size_t from = f->size * tokens * row;
+    const size_t from = (tokens == 0 ? f->rows : f->size->seqs * tokens) * row;
     return memcmp(out + from, fuzz->last.out[layer] + from, CROWD_ROWS * row - from) == 0
                ? NULL
                : "behind the graph";
@@ -74,12 +76,11 @@ static void compare(struct fuzz *fuzz, const struct flight *f, uint32_t step)
     const char *what = NULL;
 
     for (uint32_t i = 0; i < STACK_LAYERS && what == NULL && fuzz->same; i++) {
-        what = memcmp(f->eager.out[i], f->replay.out[i], f->seqs * stack_tokens(&fuzz->stack) * row) != 0
-                   ? "results"
-                   : compare_rest(fuzz, f, i);
+        what = memcmp(f->eager.out[i], f->replay.out[i], f->rows * row) != 0 ? "results"
+                                                                             : compare_rest(fuzz, f, i);
         if (what != NULL)
-            printf("# step %u, %u sequences on a graph of %u, layer %u: %s\n", step, f->seqs, f->size, i,
-                   what);
+            printf("# step %u, %u sequences, %u query tokens on a graph of %u and %u, layer %u: %s\n", step,
+                   f->seqs, f->rows, f->size->seqs, f->size->num_tokens, i, what);
     }
     fuzz->same = fuzz->same && what == NULL;
     memcpy(&fuzz->last, &f->replay, sizeof fuzz->last);
@@ -123,19 +124,19 @@ static bool is_frugal(const struct fuzz *fuzz, const struct queue_counts *counts
 
 static void note_bytes(struct fuzz *fuzz, const struct flight *f, uint64_t bytes)
 {
-    if (f->size == CROWD_SEQS && bytes > fuzz->most_bytes)
+    if (f->size->seqs == CROWD_SEQS && bytes > fuzz->most_bytes)
         fuzz->most_bytes = bytes;
-    if (f->size == 1 && (fuzz->least_bytes == 0 || bytes < fuzz->least_bytes))
+    if (f->size->seqs == 1 && (fuzz->least_bytes == 0 || bytes < fuzz->least_bytes))
         fuzz->least_bytes = bytes;
 }
 
 static void run_replay(struct fuzz *fuzz, struct flight *f)
 {
     struct stack *stack = &fuzz->stack;
-    const struct stack_size *size = stack_find(stack, f->seqs);
+    const struct stack_size *size = stack_find(stack, &fuzz->crowd);
     struct attn_metadata *metadata = NULL;
 
-    f->size = size->seqs;
+    f->size = size;
     must(stack_copy_in(stack, 1, &f->inputs, stack->stream, &err));
     const uint64_t before = allocations_made();
     queue_clear();
@@ -151,10 +152,10 @@ static void run_replay(struct fuzz *fuzz, struct flight *f)
                counts.prepares, counts.runs, counts.writes);
     note_bytes(fuzz, f, counts.bytes);
     must(stack_copy_out(stack, 1, &f->replay, stack->stream, &err));
-    fuzz->padded += size->seqs > f->seqs;
+    fuzz->padded += size->seqs > f->seqs || size->num_tokens > f->rows;
 }
 
-/* Prompts have no graph: both ways at once, after what is under way. */
+/* Prompts that have no graph: both ways at once, after what is under way. */
 static void run_prompts(struct fuzz *fuzz, uint32_t came)
 {
     struct stack *stack = &fuzz->stack;
@@ -201,11 +202,12 @@ static void one_step(struct fuzz *fuzz)
 
     if (fuzz->under_way == FLIGHT)
         land(fuzz);
-    if (came > 0 && !stack->config->cross)
+    if (came > 0 && !stack->config->cross && crowd->tokens != 0)
         run_prompts(fuzz, came);
     crowd_reserve(crowd);
     stack_draw(stack, crowd, &f->inputs);
     f->seqs = crowd->seqs;
+    f->rows = crowd_rows(crowd);
     fuzz->moved += crowd->moved;
     run_eager(fuzz, f);
     run_replay(fuzz, f);
@@ -215,7 +217,7 @@ static void one_step(struct fuzz *fuzz)
     if (stack->config->late && fuzz->under_way == FLIGHT && crowd_random(crowd, 4) == 0 &&
         crowd_fits(crowd)) {
         crowd_reserve(crowd);
-        try_busy(fuzz, stack_find(stack, crowd->seqs));
+        try_busy(fuzz, stack_find(stack, crowd));
     }
     if (crowd_random(crowd, 3) == 0)
         land(fuzz);
@@ -237,6 +239,7 @@ static void test_fuzz(const struct stack_config *config, uint32_t steps)
     queue_init(backend, config->late);
     must(stack_init(&fuzz->stack, backend, config, &err));
     crowd_init(&fuzz->crowd, 20261, config->cross, stack_tokens(&fuzz->stack));
+    fuzz->crowd.drafts = strstr(config->name, "flash-attn") != NULL;
     must(stack_capture(&fuzz->stack, true, &err));
     check(stack_same_caches(&fuzz->stack), "warm-up and capture write no cache", config->name);
     must(stack_copy_out(&fuzz->stack, 1, &fuzz->last, NULL, &err));
@@ -290,6 +293,18 @@ int main(int argc, char **argv)
          false, 4},
         {"flash-attn bf16, trees of 4, device", "device-memory/flash-attn", 0, ATTN_BF16,
          "q=bf16 mask=bits span=square", 0, false, true, 4},
+        {"flash-attn f32, any mix", "cpu/flash-attn", 0, ATTN_F32, "q=f32", 0, false, false, STACK_MIX},
+        {"flash-attn e4m3, any mix", "cpu/flash-attn", 0, ATTN_BF16, "q=bf16 kv=e4m3 scales=tensor",
+         ATTN_SCALES_TENSOR, false, false, STACK_MIX},
+        {"flashinfer bf16, any mix", "cpu/flashinfer", 0, ATTN_BF16, "q=bf16", 0, false, false, STACK_MIX},
+        {"rocm-flash f32, any mix", "cpu/rocm-flash", 0, ATTN_F32, "q=f32 kv_source=cache+new", 0, false,
+         false, STACK_MIX},
+        {"flash-attn bf16, any mix, device", "device-memory/flash-attn", 0, ATTN_BF16, "q=bf16", 0, false,
+         true, STACK_MIX},
+        {"flashinfer f32, any mix, device", "device-memory/flash-attn", ATTN_FLASHINFER, ATTN_F32,
+         "q=f32 kv_source=cache+new", 0, false, true, STACK_MIX},
+        {"rocm-flash bf16, any mix, device", "device-memory/flash-attn", ATTN_ROCM_FLASH, ATTN_BF16, "q=bf16",
+         0, false, true, STACK_MIX},
     };
 
     const uint32_t steps = argc > 1 ? (uint32_t)atoi(argv[1]) : 1000;

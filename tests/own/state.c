@@ -171,7 +171,8 @@ static int32_t get_capture_metadata(struct attn_state_impl *state, const struct 
     if (args->batch == 0 || args->batch > state->max_batch)
         return own_fail(err, ATTN_E_INVALID, "batch", "it is %u; 1 to %u are accepted", args->batch,
                         state->max_batch);
-    if (exponent(args->batch) == SIZES || args->tokens > 1 || args->encoder_decoder == 1)
+    if (exponent(args->batch) == SIZES || args->tokens > 1 || args->num_tokens > 0 ||
+        args->encoder_decoder == 1)
         return own_fail(err, ATTN_E_UNSUPPORTED, "batch",
                         "it is %u; 1, 3, 9 and so on, of decodes of one token, are captured", args->batch);
     struct attn_metadata_impl *capture = calloc(1, sizeof *capture);

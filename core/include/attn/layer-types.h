@@ -283,15 +283,20 @@ struct attn_state_params {
     uint32_t steps;                         /* steps whose copies may be under way at once; 0 = 1 */
     const struct attn_builder_group *cross; /* cross-attention's blocks; NULL without */
     uint32_t capture_tokens;                /* most query tokens of a sequence in a graph; 0 = 1 */
-    uint32_t reserved;
+    uint32_t capture_num_tokens; /* most query tokens of a graph of any mix; 0: there are no such graphs */
 };
 
-/* One size to capture. */
+/*
+ * One size to capture: decodes of `tokens` query tokens each, or with num_tokens any mix of prompts and
+ * decodes of up to `batch` sequences.
+ */
 struct attn_state_capture_args {
     uint32_t struct_size;
     uint32_t batch;           /* sequences */
-    uint32_t encoder_decoder; /* 1: with the fields of cross-attention */
+    uint32_t encoder_decoder; /* 1: with the fields of cross-attention; not with num_tokens */
     uint32_t tokens;          /* query tokens of each sequence, as to verify tokens - 1 drafted ones; 0 = 1 */
+    uint32_t num_tokens;      /* query tokens of all sequences of any mix; 0: decodes of `tokens` each */
+    uint32_t reserved;
 };
 
 /* What the one run of a layer class has in the step that was begun. Valid until the next begin. */

@@ -162,7 +162,8 @@ ATTN_API int32_t attn_builder_restore(struct attn_builder *builder, const void *
  * begun with it.
  *
  * Rows of padding write no cache. FlashInfer's have no keys, so that `out` becomes zeros; others attend to
- * the first token of block 0, so that what stands in `out` means nothing. Rows behind the captured size stay.
+ * the first token of block 0, so that what stands in `out` means nothing. Rows behind the captured size stay,
+ * and so do those of a graph of any mix behind the step's tokens.
  */
 struct attn_state;
 
@@ -190,7 +191,8 @@ ATTN_API int32_t attn_state_end_capture(struct attn_state *state, struct attn_er
 /*
  * Metadata of a graph of one size, over the capture buffers, which again hold what a warm-up can read. It
  * lives until the next call of this function or the end of the capture, if no clone is made of it. A
- * FlashInfer state makes plans of this size. ATTN_E_INVALID outside of a capture.
+ * FlashInfer state makes plans of this size. ATTN_E_INVALID outside of a capture, or names a size that the
+ * state was not made for. A graph of any mix wants graph=always of all classes, and none with an encoder.
  */
 ATTN_API int32_t attn_state_get_capture_metadata(struct attn_state *state,
                                                  const struct attn_state_capture_args *args, void *stream,
@@ -205,8 +207,9 @@ ATTN_API int32_t attn_state_clone(struct attn_state *state, uint32_t batch, stru
 
 /*
  * A capture buffer of a clone that engines fill or capture with, by the field that it is the input for:
- * slot_mapping, and but for FlashInfer seq_lens_tensor and block_tables, and with encoder and decoder
- * encoder_seq_lens_tensor, cross_slot_mapping and cross_block_tables. Others have kind ATTN_VIEW_NULL.
+ * slot_mapping, and but for FlashInfer seq_lens_tensor and block_tables, of any mix query_start_loc, and with
+ * encoder and decoder encoder_seq_lens_tensor, cross_slot_mapping and cross_block_tables. Others have kind
+ * ATTN_VIEW_NULL.
  */
 ATTN_API int32_t attn_state_get_input(const struct attn_state *state, uint32_t field, uint32_t index,
                                       struct attn_view *out, struct attn_error *err);
@@ -219,10 +222,14 @@ ATTN_API int32_t attn_state_get_input(const struct attn_state *state, uint32_t f
  *
  * A clone takes metadata of its own size; a state looks its clone up. Steps whose sequences have several
  * query tokens each, all as many, are built without padding: they go to the smallest clone of so many tokens
- * that has room, and the state pads it. ATTN_E_STATE: no such size was captured. ATTN_E_BUSY, at once and
+ * that has room, and the state pads it. Steps that have no clone of their own size, with prompts or without,
+ * go to that of any mix with the fewest query tokens, then sequences, that has room; they are built without
+ * padding too. ATTN_E_STATE: no such size was captured. ATTN_E_BUSY, at once and
  * with nothing done, if the copies of params.steps earlier steps are still under way. ATTN_E_INVALID names a
  * field whose shape does not fit, ATTN_E_SIZE one with a sequence longer than max_capture_len or its row of
- * the block table; the buffers then hold the step before.
+ * the block table, or with more query tokens than the graph's max_q; the buffers then hold the step before.
+ * Any mix refuses what a run over the cache refuses: prompts without rows, ATTN_E_INVALID, and prompts longer
+ * than the window of their cache group, ATTN_E_UNSUPPORTED, as is a step that the device alone knows.
  */
 ATTN_API int32_t attn_state_prepare(struct attn_state *state, const struct attn_metadata *metadata,
                                     void *stream, struct attn_error *err);

@@ -327,7 +327,8 @@ struct attn_batch {
     uint32_t struct_size;
     uint32_t given;                /* ATTN_GIVEN_* */
     uint32_t seqs;                 /* n, padding sequences included */
-    uint32_t num_tokens;           /* query tokens, exact: q_offsets[n] */
+    uint32_t num_tokens;           /* query tokens, exact: q_offsets[n]; with problem.graph=always at least
+                                      that many, and rows from q_offsets[n] on are neither read nor written */
     uint32_t max_q;                /* upper bound of query tokens of a sequence */
     uint32_t max_kv;               /* upper bound of keys of a sequence */
     struct attn_buffer q_offsets;  /* i32 [n + 1], from 0, not falling */
