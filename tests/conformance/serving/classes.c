@@ -19,6 +19,8 @@ struct point {
 
 enum { DECODER, ENCODER, ENCODER_ONLY, CROSS_ATTENTION, ENCODER_DECODER, TYPES };
 
+enum { MIXED = 3 }; /* in graphs */
+
 static const char *const types[TYPES] = {"decoder", "encoder", "encoder_only", "encoder_decoder",
                                          "encoder, decoder, cross"};
 static const char *const sources[SOURCES] = {"cache", "new", "cache+new"};
@@ -38,7 +40,8 @@ static uint32_t take(uint32_t *n, uint32_t values)
     return value;
 }
 
-/* Whether flows can tell a combination from a smaller one: steps are captured alike at every level. */
+/* Whether flows can tell a combination from a smaller one: decodes are captured alike at every level, and so
+ * is any mix with every type of cache. */
 static bool is_wanted(const struct point *at)
 {
     const bool encoder = at->type == ENCODER || at->type == ENCODER_ONLY;
@@ -47,6 +50,8 @@ static bool is_wanted(const struct point *at)
         return at->source == SOURCE_CACHE && at->latent == 0 && at->window == NO_WINDOW && at->graph == 0;
     if (at->window == BUILDER_WINDOW && (at->type != DECODER || at->graph != 0))
         return false;
+    if (at->graph == MIXED && at->type == DECODER && at->eight == 0)
+        return at->latent == 0 || at->window == NO_WINDOW;
     if (at->graph > 1 && (at->latent != 0 || at->window != NO_WINDOW))
         return false;
     return !encoder || at->graph == 0;
@@ -70,7 +75,7 @@ static uint32_t flows_of(const struct point *at, uint32_t flavour)
     uint32_t has = FLOW_STEPS | FLOW_DEVICE;
 
     if (at->graph != 0)
-        return FLOW_GRAPH | FLOW_DEVICE;
+        return FLOW_GRAPH | FLOW_DEVICE | (at->graph == MIXED && at->type == DECODER ? FLOW_MIX : 0);
     if (at->type == ENCODER_ONLY)
         return FLOW_ENCODER_ONLY;
     if (at->type == ENCODER)

@@ -346,6 +346,7 @@ const struct flow flows[] = {
     {"chunks not written", FLOW_DECODER | FLOW_REPEAT | FLOW_WHOLE, 1, flow_chunks_not_written},
     {"padded", FLOW_GRAPH, 0, flow_padded},
     {"graph of a step", FLOW_GRAPH, 0, flow_replayed},
+    {"graph of any mix", FLOW_MIX, 1, flow_replayed_mix},
     {"advanced", FLOW_STEPS, 0, flow_advanced},
     {"advanced, chunked", FLOW_STEPS | FLOW_WHOLE, 1, flow_advanced},
     {"advanced, trimmed rows", FLOW_STEPS | FLOW_WINDOW, 0, flow_advanced_trimmed},

@@ -19,6 +19,7 @@
 #define FLOW_GRAPH        UINT32_C(1024) /* steps of single tokens are captured */
 #define FLOW_STEPS        UINT32_C(2048) /* decodes advance without a builder */
 #define FLOW_DEVICE       UINT32_C(4096) /* the arrays of a step are on the device already */
+#define FLOW_MIX          UINT32_C(8192) /* steps of prompts and decodes are captured */
 
 /* ---------------------------------------------------------------- flows.c: sequences and the step at hand */
 
@@ -47,6 +48,7 @@ bool flow_device_prompts(struct model *model);
 bool flow_padded(struct model *model);
 bool flow_device_padded(struct model *model);
 bool flow_replayed(struct model *model);
+bool flow_replayed_mix(struct model *model);
 
 /* ---------------------------------------------------------------- the table */
 

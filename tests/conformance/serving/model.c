@@ -252,6 +252,7 @@ bool model_make_state(struct model *model)
     params.groups = GROUPS;
     params.group = model->groups;
     params.cross = model->def->cross == 1 ? &model->groups[CROSS] : NULL;
+    params.capture_num_tokens = MIXED_ROWS;
     return attn_state_create(model->backend, model->classes, model->count, &params, &model->state, &err) ==
                ATTN_OK ||
            model_fail(model, "attn_state_create", &err);

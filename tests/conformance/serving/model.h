@@ -19,6 +19,7 @@ enum {
     MOST_LEN = 80,
     MOST_BLOCKS = MOST_LEN / BLOCK,
     MOST_ROWS = 96,
+    MIXED_ROWS = 32, /* of a graph of any mix */
     PAGES = ENTRIES * MOST_BLOCKS + 1
 };
 
