@@ -3,85 +3,12 @@
  * Replays that are refused and what a refusal leaves, other ways to a graph's step, and what a replay does to
  * steps before it: on the CPU, and on a device that the host cannot reach and whose stream is late.
  */
-#include <stdlib.h>
-
 #include "metadata.h"
 #include "queue.h"
+#include "scene.h"
 #include "serving/handle.h"
-#include "stack.h"
 #include "tap.h"
 #include "world.h"
-
-/* A stack with a crowd of three that decodes. */
-struct scene {
-    struct stack stack;
-    struct crowd crowd;
-    struct stack_inputs inputs;
-    struct stack_outputs eager, replay;
-};
-
-static struct scene *scene_create(struct attn_backend *backend, const struct stack_config *config)
-{
-    struct scene *scene = calloc(1, sizeof *scene);
-
-    if (scene == NULL)
-        exit(1);
-    queue_init(backend, config->late);
-    must(stack_init(&scene->stack, backend, config, &err));
-    crowd_init(&scene->crowd, 5, config->cross, 1);
-    while (scene->crowd.seqs < 3)
-        (void)crowd_change(&scene->crowd);
-    while (scene->crowd.seqs > 3)
-        scene->crowd.seqs--;
-    for (uint32_t i = 0; i < 3; i++)
-        scene->crowd.seq[i].len = 20 + i;
-    crowd_reserve(&scene->crowd);
-    return scene;
-}
-
-static void scene_destroy(struct scene *scene, struct attn_backend *backend)
-{
-    stack_finish(&scene->stack);
-    queue_finish(backend);
-    free(scene);
-}
-
-static struct attn_metadata *decodes(struct scene *scene, int32_t pad)
-{
-    struct attn_metadata *metadata = NULL;
-
-    must(crowd_decodes(&scene->crowd, pad < 0 ? &scene->stack.eager : &scene->stack.replay, pad, &metadata,
-                       &err));
-    return metadata;
-}
-
-static void run_eager(struct scene *scene)
-{
-    struct stack *stack = &scene->stack;
-    struct attn_metadata *metadata = decodes(scene, -1);
-
-    stack_draw(stack, &scene->crowd, &scene->inputs);
-    must(stack_copy_in(stack, 0, &scene->inputs, NULL, &err));
-    must(stack_copy_in(stack, 1, &scene->inputs, NULL, &err));
-    must(attn_state_begin_forward(stack->state, metadata, NULL, &err));
-    must(stack_forward(stack, stack->state, metadata, 0, &stack->way[0].outputs, NULL, &err));
-    must(stack_copy_out(stack, 0, &scene->eager, NULL, &err));
-}
-
-/* Launches what was prepared; true if it did what the step without a graph did. */
-static bool launch(struct scene *scene)
-{
-    struct stack *stack = &scene->stack;
-    const size_t bytes = scene->crowd.seqs * (size_t)STACK_HEADS * STACK_DIM * stack->element;
-    bool same = true;
-
-    must(attn_graph_launch(stack_find(stack, &scene->crowd)->graph, stack->stream, &err));
-    must(attn_stream_synchronize(stack->backend, stack->stream, &err));
-    must(stack_copy_out(stack, 1, &scene->replay, NULL, &err));
-    for (uint32_t i = 0; i < STACK_LAYERS; i++)
-        same = same && memcmp(scene->eager.out[i], scene->replay.out[i], bytes) == 0;
-    return same && queue_status() == ATTN_OK && stack_same_caches(stack);
-}
 
 /* ---------------------------------------------------------------- refusals */
 
@@ -129,12 +56,12 @@ static void refuse_steps(struct scene *scene)
     const bool infer = stack->config->flavour == ATTN_FLASHINFER;
     struct attn_builder *other = NULL;
 
-    REFUSED(attn_state_prepare(stack->state, decodes(scene, -1), stack->stream, &err), ATTN_E_INVALID,
+    REFUSED(attn_state_prepare(stack->state, scene_step(scene, -1), stack->stream, &err), ATTN_E_INVALID,
             "use_cuda_graph");
-    REFUSED(attn_state_prepare(stack->state, decodes(scene, 2), stack->stream, &err), ATTN_E_STATE,
+    REFUSED(attn_state_prepare(stack->state, scene_step(scene, 2), stack->stream, &err), ATTN_E_STATE,
             "num_decode_tokens");
-    REFUSED(attn_state_prepare(stack->sizes[0].clone, decodes(scene, 1), stack->stream, &err), ATTN_E_INVALID,
-            "num_decode_tokens");
+    REFUSED(attn_state_prepare(stack->sizes[0].clone, scene_step(scene, 1), stack->stream, &err),
+            ATTN_E_INVALID, "num_decode_tokens");
     REFUSED(attn_state_prepare(stack->sizes[0].clone, stack->sizes[0].metadata, stack->stream, &err),
             ATTN_E_INVALID, "metadata");
     REFUSED(attn_state_prepare(stack->state, other_step(scene, &other, infer ? ATTN_INT64 : 0), stack->stream,
@@ -144,7 +71,7 @@ static void refuse_steps(struct scene *scene)
     const uint32_t len = scene->crowd.seq[1].len;
     scene->crowd.seq[1].len = CROWD_LEN;
     crowd_reserve(&scene->crowd);
-    REFUSED(attn_state_prepare(stack->state, decodes(scene, 1), stack->stream, &err), ATTN_E_SIZE,
+    REFUSED(attn_state_prepare(stack->state, scene_step(scene, 1), stack->stream, &err), ATTN_E_SIZE,
             infer ? "paged_kv_indptr" : "seq_lens_tensor");
     scene->crowd.seq[1].len = len;
     for (uint32_t g = 0; g < CROWD_GROUPS; g++)
@@ -159,19 +86,19 @@ static void test_refusals(struct attn_backend *backend, const struct stack_confi
     struct stack *stack = &scene->stack;
 
     must(stack_capture(stack, true, &err));
-    run_eager(scene);
-    struct attn_metadata *metadata = decodes(scene, 1);
+    scene_eager(scene);
+    struct attn_metadata *metadata = scene_step(scene, 1);
     must(attn_state_prepare(stack->state, metadata, stack->stream, &err));
     refuse_steps(scene);
-    check(launch(scene), "after refusals the graph does the step before", config->name);
-    metadata = decodes(scene, 1);
+    check(scene_launch(scene), "after refusals the graph does the step before", config->name);
+    metadata = scene_step(scene, 1);
     if (config->late) {
         queue_fail_copies(1);
         REFUSED(attn_state_prepare(stack->state, metadata, stack->stream, &err), ATTN_E_DEVICE, "");
     }
-    run_eager(scene);
-    must(attn_state_prepare(stack->state, decodes(scene, 1), stack->stream, &err));
-    check(launch(scene), "and then the next one", config->name);
+    scene_eager(scene);
+    must(attn_state_prepare(stack->state, scene_step(scene, 1), stack->stream, &err));
+    check(scene_launch(scene), "and then the next one", config->name);
     scene_destroy(scene, backend);
 }
 
@@ -186,8 +113,8 @@ static void test_begun(struct attn_backend *backend, const struct stack_config *
 
     must(stack_capture(stack, false, &err));
     for (uint32_t step = 0; step < 20 && same; step++) {
-        run_eager(scene);
-        struct attn_metadata *metadata = decodes(scene, 1);
+        scene_eager(scene);
+        struct attn_metadata *metadata = scene_step(scene, 1);
         queue_clear();
         if (step % 2 == 0)
             must(attn_state_prepare(stack->state, metadata, stack->stream, &err));
@@ -195,7 +122,7 @@ static void test_begun(struct attn_backend *backend, const struct stack_config *
         const struct queue_counts counts = queue_counts();
         planned =
             planned && counts.prepares == STACK_CLASSES && counts.to_device <= 1 && counts.on_device == 0;
-        same = launch(scene);
+        same = scene_launch(scene);
         crowd_grow(&scene->crowd);
         crowd_reserve(&scene->crowd);
     }
@@ -217,7 +144,7 @@ static void capture_planned(struct scene *scene, struct stack_size *size)
     must(attn_state_get_capture_metadata(stack->state, &args, NULL, &metadata, &err));
     must(attn_state_clone(stack->state, 4, &size->clone, &err));
     REFUSED(attn_state_begin_forward(size->clone, metadata, NULL, &err), ATTN_E_UNSUPPORTED, "");
-    metadata = decodes(scene, 1);
+    metadata = scene_step(scene, 1);
     must(attn_state_begin_forward(size->clone, metadata, NULL, &err));
     must(attn_graph_begin(stack->backend, stack->stream, &size->graph, &err));
     must(stack_forward(stack, size->clone, metadata, 1, &stack->way[1].outputs, stack->stream, &err));
@@ -236,9 +163,9 @@ static void test_host_plans(struct attn_backend *backend, const struct stack_con
     queue_refuse_device_plans(1);
     capture_planned(scene, &stack->sizes[0]);
     for (uint32_t step = 0; step < 20 && same; step++) {
-        run_eager(scene);
-        must(attn_state_begin_forward(stack->state, decodes(scene, 1), stack->stream, &err));
-        same = launch(scene);
+        scene_eager(scene);
+        must(attn_state_begin_forward(stack->state, scene_step(scene, 1), stack->stream, &err));
+        same = scene_launch(scene);
         crowd_grow(&scene->crowd);
         crowd_reserve(&scene->crowd);
     }
@@ -255,8 +182,8 @@ static void test_device_steps(struct attn_backend *backend, const struct stack_c
     struct attn_metadata *metadata = NULL;
 
     must(stack_capture(stack, true, &err));
-    run_eager(scene);
-    (void)decodes(scene, 1);
+    scene_eager(scene);
+    (void)scene_step(scene, 1);
     ATTN_INIT(&build);
     build.graph = build.pad = 1;
     must(attn_builder_build(stack->replay.builder, &build, NULL, &metadata, &err)); /* again, to the device */
@@ -270,7 +197,7 @@ static void test_device_steps(struct attn_backend *backend, const struct stack_c
                 "paged_kv_indptr");
     } else {
         must(attn_state_prepare(stack->state, metadata, NULL, &err));
-        check(queue_counts().to_device == 0 && queue_counts().on_device > 0 && launch(scene),
+        check(queue_counts().to_device == 0 && queue_counts().on_device > 0 && scene_launch(scene),
               "a step that only the device knows is moved there", config->name);
     }
     scene_destroy(scene, backend);
@@ -293,7 +220,7 @@ static void test_steps(struct attn_backend *backend, const struct stack_config *
     must(attn_state_get_capture_metadata(stack->state, &args, NULL, &late, &err));
     must(attn_state_clone(stack->state, 4, &clone, &err));
     must(attn_state_begin_forward(clone, late, NULL, &err));
-    struct attn_metadata *metadata = decodes(scene, 1);
+    struct attn_metadata *metadata = scene_step(scene, 1);
     must(attn_state_prepare(clone, metadata, NULL, &err));
     REFUSED(stack_forward(stack, clone, late, 1, &stack->way[1].outputs, NULL, &err), ATTN_E_STATE, "state");
     struct attn_state *small = NULL;
@@ -315,7 +242,7 @@ static void test_host_only(struct attn_backend *backend, const struct stack_conf
     struct scene *scene = scene_create(backend, config);
     struct attn_builder_build_args build;
     struct attn_advance_args advance;
-    struct attn_metadata *metadata = decodes(scene, 1), *none = NULL;
+    struct attn_metadata *metadata = scene_step(scene, 1), *none = NULL;
     struct attn_view view;
 
     ATTN_INIT(&view);
@@ -354,15 +281,15 @@ static void test_advance(struct attn_backend *backend, const struct stack_config
     for (uint32_t i = 0; i < 3; i++)
         scene->crowd.seq[i].len -= 8;
     must(stack_capture(stack, true, &err));
-    struct attn_metadata *metadata = decodes(scene, 1);
+    struct attn_metadata *metadata = scene_step(scene, 1);
     ATTN_INIT(&advance);
     advance.seqs = 4;
     advance.queries = 3;
     advance.sampled.data = advance.tokens.data = tokens;
     for (uint32_t step = 0; step < 8 && same; step++) {
-        run_eager(scene);
+        scene_eager(scene);
         must(attn_state_prepare(stack->state, metadata, NULL, &err));
-        same = launch(scene);
+        same = scene_launch(scene);
         crowd_grow(&scene->crowd);
         must(step < 7 ? attn_metadata_advance_step(metadata, &advance, NULL, &err) : ATTN_OK);
     }

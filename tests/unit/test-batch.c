@@ -149,6 +149,10 @@ Test(batch, lengths)
             s.q_offsets[2] = 1);
     REFUSED("", "q_offsets", "[3] is 8; accepted: at most max_q above the one before, 7", s.q_offsets[3] = 8);
     REFUSED("", "q_offsets", "[3] is 6; accepted: the number of rows, 7", s.q_offsets[3] = 6);
+    REFUSED("graph=uniform", "q_offsets", "[3] is 6; accepted: the number of rows, 7", s.q_offsets[3] = 6);
+    REFUSED("graph=always", "q_offsets", "[3] is 7; accepted: up to the number of rows, 6",
+            s.batch.num_tokens = 6);
+    ACCEPTED("graph=always", s.q_offsets[3] = 6);
     REFUSED("", "kv_lens", "batch.kv_lens[1] is -7; accepted: at least 0", s.kv_lens[1] = -7);
     REFUSED("", "kv_lens", "batch.kv_lens[2] is 41; accepted: keys up to max_kv, 40", s.kv_lens[2] = 41);
     REFUSED("kv_source=cache+new", "kv_lens",
