@@ -243,7 +243,7 @@ enum attn_graph_level {
     ATTN_GRAPH_NEVER = 1,
     ATTN_GRAPH_SINGLE = 2,  /* one query token per sequence */
     ATTN_GRAPH_UNIFORM = 3, /* the same number of query tokens per sequence */
-    ATTN_GRAPH_ALWAYS = 4
+    ATTN_GRAPH_ALWAYS = 4   /* any numbers, up to num_tokens of the batch together */
 };
 
 /* Bits of attn_problem.given. */

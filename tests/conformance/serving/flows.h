@@ -39,7 +39,21 @@ bool scene_run(struct scene *scene);
 bool scene_prompts(struct scene *scene);
 bool scene_decodes(struct scene *scene, uint32_t steps);
 
-/* ---------------------------------------------------------------- flows-steps.c, flows-graph.c */
+/* ---------------------------------------------------------------- flows-graph.c: sequences that all decode
+ */
+
+enum { MANY = 8 };
+
+/* One size, of decodes or with num_tokens of any mix; `out_metadata` is that of its capture. */
+int32_t graph_clone(struct model *model, uint32_t size, uint32_t num_tokens, struct attn_state **out,
+                    struct attn_metadata **out_metadata, struct attn_error *err);
+/* One token of each of `seqs` sequences from number `first` on. */
+struct step_def graph_decodes(struct sequence_state *all, uint32_t first, uint32_t seqs);
+/* The prompts of all sequences. */
+bool graph_begin(struct model *model, struct sequence_state *all);
+
+/* ---------------------------------------------------------------- flows-steps.c, flows-graph.c,
+ * flows-replay.c */
 
 bool flow_advanced(struct model *model);
 bool flow_advanced_trimmed(struct model *model);
