@@ -63,6 +63,19 @@ static int32_t record(struct recorded *recorded, struct model *model, uint32_t s
     return attn_state_end_capture(model->state, err);
 }
 
+/* Rows behind a step hold what it must not be possible to read. */
+static void spoil(const struct attn_layer_tensors *tensors)
+{
+    const struct attn_tensor *const all[] = {&tensors->q, &tensors->q_rope, &tensors->k_new, &tensors->k_rope,
+                                             &tensors->v_new};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const struct guarded *memory = all[i]->buffer.data != NULL ? arena_buffer(all[i]->buffer.data) : NULL;
+        if (memory != NULL)
+            memset(memory->data, 0xff, memory->size);
+    }
+}
+
 /* A step is prepared and launched; the builder has copied nothing. */
 static bool launch(struct recorded *recorded, struct model *model, const struct step_def *step)
 {
@@ -77,8 +90,10 @@ static bool launch(struct recorded *recorded, struct model *model, const struct 
         model->at = "attn_state_prepare";
         status = attn_state_prepare(model->state, model->metadata, recorded->stream, &err);
     }
-    for (uint32_t c = 0; c < model->count; c++)
+    for (uint32_t c = 0; c < model->count; c++) {
+        spoil(&recorded->calls[c].tensors);
         call_fill(&recorded->calls[c], model, c, step);
+    }
     if (status == ATTN_OK) {
         model->at = "attn_graph_launch";
         status = attn_graph_launch(recorded->graph, recorded->stream, &err);
