@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "fail.h"
-#include "flavour.h"
+#include "flashinfer.h"
 #include "state.h"
 
 void attn__capture_drop(struct attn__capture *capture)
@@ -194,17 +194,7 @@ static int32_t make_clone(struct attn_state_impl *state, const struct attn_state
     attn__capture_step(&clone->capture->layout, &clone->capture->place, &core->problems[0], clone->tokens,
                        clone->cross, &clone->fields.step);
     *out = clone;
-    if (!core->flavour->pages)
-        return ATTN_OK;
-    const int32_t status = attn__set_create(core, &clone->fields.step, &clone->set, err);
-    if (status != ATTN_OK)
-        return status;
-    const struct attn_plan_sizes *own = &clone->set->sizes, *all = &core->set->sizes;
-    if (own->scratch > all->scratch || own->counters > all->counters || own->staging > all->staging)
-        return attn__fail(err, ATTN_E_PLUGIN, 0, "batch",
-                          "%s: a plan for %u sequences asks for more memory than one for the maxima",
-                          core->host.name, clone->batch);
-    return ATTN_OK;
+    return core->flavour->pages ? attn__pages_make_plans(clone, err) : ATTN_OK;
 }
 
 /* Several query tokens of each sequence: where the builder takes such decodes. */

@@ -90,7 +90,22 @@ int32_t attn__pages_batch(const struct attn__step_view *view, uint32_t group, ui
     return ATTN_OK;
 }
 
-/* ---------------------------------------------------------------- buffers of graphs */
+/* ---------------------------------------------------------------- graphs */
+
+int32_t attn__pages_make_plans(struct attn_state_impl *clone, struct attn_error *err)
+{
+    struct attn__state_core *core = clone->core;
+    const int32_t status = attn__set_create(core, &clone->fields.step, &clone->set, err);
+
+    if (status != ATTN_OK)
+        return status;
+    const struct attn_plan_sizes *own = &clone->set->sizes, *all = &core->set->sizes;
+    if (own->scratch > all->scratch || own->counters > all->counters || own->staging > all->staging)
+        return attn__fail(err, ATTN_E_PLUGIN, 0, "batch",
+                          "%s: a plan for %u sequences asks for more memory than one for the maxima",
+                          core->host.name, clone->batch);
+    return ATTN_OK;
+}
 
 bool attn__pages_lay_out_small(struct attn__capture_layout *l, uint32_t g)
 {

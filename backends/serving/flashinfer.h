@@ -34,6 +34,8 @@ uint64_t attn__pages_workspace(const struct attn__state_core *core);
 int32_t attn__pages_batch(const struct attn__step_view *step, uint32_t group, uint32_t seqs,
                           struct attn__run *run, bool *out_found, struct attn_error *err);
 
+/* Makes plans for the size of a clone. Its graph reads them, while the core's are for the maxima. */
+int32_t attn__pages_make_plans(struct attn_state_impl *clone, struct attn_error *err);
 /* The arrays in the buffers of graphs: before the tables, behind them, and their first contents. */
 bool attn__pages_lay_out_small(struct attn__capture_layout *layout, uint32_t group);
 bool attn__pages_lay_out_indices(struct attn__capture_layout *layout);

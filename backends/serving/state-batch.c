@@ -91,9 +91,6 @@ static int32_t set_self(const struct attn__step_view *view, uint32_t i, struct a
     const uint32_t seqs = state->batch != 0 ? state->batch : view->step->seqs;
 
     *out_found = true;
-    if (state->batch != 0 && (view->step->seqs > seqs || (state->tokens == 1 && view->step->seqs != seqs)))
-        return attn__fail(err, ATTN_E_INVALID, 0, "seq_lens_tensor",
-                          "the step has %u sequences; the graph was captured for %u", view->step->seqs, seqs);
     set_queries(view, &state->core->problems[i], seqs, run);
     if (run->source == ATTN_KV_NEW) /* tokens attend to the new tokens of their sequence alone */
         return ATTN_OK;

@@ -257,6 +257,28 @@ static void check_blocks(void)
     attn_builder_destroy(builder);
 }
 
+/* A row that was trimmed to a window does not begin with the sequence's first block: its places are not
+ * known. */
+static void check_trimmed(void)
+{
+    for (uint32_t flavour = ATTN_FLASH_ATTN; flavour <= ATTN_ROCM_FLASH; flavour++) {
+        struct attn_builder *builder = create(flavour);
+        struct attn_metadata *whole = NULL;
+        const struct attn_blocks list = {
+            .kind = ATTN_BLOCKS_LIST, .count = 3, .blocks = lists[0], .window_blocks = 2, .seq_len = 12};
+        struct attn_builder_add_args add;
+        ATTN_INIT(&add);
+        add.query_len = 1;
+        add.context_len = 19;
+        add.blocks = &list;
+        CHECK(attn_builder_add(builder, &add, &err) == ATTN_OK, flavour, "%s", err.message);
+        CHECK(attn_builder_build(builder, NULL, NULL, &whole, &err) == ATTN_OK, flavour, "%s", err.message);
+        CHECK(advance(whole, 1, 1, 0) == ATTN_E_UNSUPPORTED && strcmp(err.field, "seq_lens") == 0, flavour,
+              "%s: %s", err.field, err.message);
+        attn_builder_destroy(builder);
+    }
+}
+
 int main(void)
 {
     ATTN_INIT(&err);
@@ -264,6 +286,7 @@ int main(void)
     check_assertions(ATTN_FLASH_ATTN);
     check_assertions(ATTN_ROCM_FLASH);
     check_blocks();
+    check_trimmed();
     printf("%lu checks failed\n", checks_failed);
     return checks_failed != 0;
 }
