@@ -11,7 +11,7 @@ int32_t bench_open(struct bench *bench, struct attn_backend_impl **out, struct a
     struct attn_open_config config;
 
     ATTN_INIT(&config);
-    config.threads = 2;
+    config.threads = BENCH_THREADS;
     return bench->direct.table->open(bench->direct.instance, &bench->target->device, &config, out, err);
 }
 

@@ -113,7 +113,11 @@ static void destroy_parts(struct bench *bench)
 static int32_t open_backend(struct bench *bench, struct attn_error *err)
 {
     bench->made_backend = NULL;
-    return attn_backend_open(bench->context, bench->decision, NULL, &bench->made_backend, err);
+    struct attn_open_config config;
+
+    ATTN_INIT(&config);
+    config.threads = BENCH_THREADS;
+    return attn_backend_open(bench->context, bench->decision, &config, &bench->made_backend, err);
 }
 
 static void destroy_backend(struct bench *bench)

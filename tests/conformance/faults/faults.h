@@ -59,10 +59,9 @@ struct call {
 int bench_init(struct bench *bench, const struct target *target, const char *problem, uint64_t seed,
                char *why, size_t size);
 void bench_finish(struct bench *bench);
-/*
- * Opens the backend past the library, with as many threads as that of the target has: the scratch of the
- * fixture is for so many.
- */
+/* As many as the backend of a target has: the scratch of the fixture is for so many. */
+#define BENCH_THREADS 2
+/* Opens the backend past the library. */
 int32_t bench_open(struct bench *bench, struct attn_backend_impl **out, struct attn_error *err);
 /* A context of its own, which may be hurt, for the plugin and the level of the target. */
 int32_t bench_create_context(const struct bench *bench, struct attn_context **out, struct attn_error *err);
