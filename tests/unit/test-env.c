@@ -86,7 +86,7 @@ Test(env, bad_values_are_named_and_the_default_holds)
         {"ATTN_THREADS=99999999999999999999", "ATTN_THREADS", "0 to 65535"},
         {"ATTN_THREADS=4x", "ATTN_THREADS", "0 to 65535"},
         {"ATTN_LOG=loud", "ATTN_LOG", "\"loud\" is no log level"},
-        {"ATTN_LOG=warn,debug:", "ATTN_LOG", "subsystem"},
+        {"ATTN_LOG=warn,debug:", "ATTN_LOG", "\"debug:\" has 0 letters; 1 to 15 are accepted"},
         {"ATTN_LOG=warn,", "ATTN_LOG", "is no log level"},
         {"ATTN_CPU_FLAGS=avx2,,fma", "ATTN_CPU_FLAGS", "comma-separated"},
         {"ATTN_LOG_FILE=a\nb", "ATTN_LOG_FILE", "control characters"},

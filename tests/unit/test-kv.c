@@ -79,6 +79,8 @@ Test(kv, strides_that_overflow)
     REFUSED("v", "63 bits", d.v_token_stride = INT64_MIN / 8);
     REFUSED("v", "63 bits", d.v_head_stride = INT64_MAX - 1);
     REFUSED("k", "63 bits", d.k_page_stride = (int64_t)1 << 61; d.k_token_stride = (int64_t)1 << 59);
+    cr_assert(attn__extent_fits((int64_t[]){-1}, (uint64_t[]){2}, 1, INT64_MAX - 1));
+    cr_assert_not(attn__extent_fits((int64_t[]){-1}, (uint64_t[]){2}, 1, INT64_MAX));
 }
 
 Test(kv, paged_x)

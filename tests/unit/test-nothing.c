@@ -3,6 +3,7 @@
  */
 #include <criterion/criterion.h>
 
+#include "args.h"
 #include "attn/device.h"
 #include "attn/layer.h"
 #include "world.h"
@@ -199,4 +200,18 @@ Test(nothing, problems_beyond_limits)
     refused(attn_problem_parse("heads=8 head_dim=64 softcap=1x", &out, &err), "softcap");
     refused(attn_problem_parse("heads=8 head_dim=64/", &out, &err), "head_dim");
     cr_assert_null(attn_problem_key(1000, NULL, NULL));
+}
+
+Test(nothing, members_beyond_an_older_callers_struct_are_zero)
+{
+    struct args {
+        uint32_t struct_size, known, unknown;
+    };
+    const struct args old = {.struct_size = 2 * sizeof(uint32_t), .known = 7, .unknown = 9};
+    struct args taken;
+    memset(&taken, 0xff, sizeof taken);
+    cr_assert_eq(attn__take(&taken, sizeof taken, &old, ATTN__ARGS_MIN, "args", &err), ATTN_OK);
+    cr_assert_eq(taken.struct_size, sizeof taken);
+    cr_assert_eq(taken.known, 7);
+    cr_assert_eq(taken.unknown, 0);
 }
