@@ -45,6 +45,7 @@ static int32_t run_on(void *stream)
     do {                                                                                                     \
         cr_expect_eq((call), (status_), "%s", err.message);                                                  \
         cr_expect_str_eq(err.field, (field_), "%s", err.message);                                            \
+        cr_expect_eq(err.reason, 0, "%s", err.message);                                                      \
         cr_expect(err.message[0] != '\0');                                                                   \
         ATTN_INIT(&err);                                                                                     \
     } while (0)
@@ -104,9 +105,15 @@ Test(refusals, runs)
     ATTN_INIT(&executor);
     executor.kind = 9;
     REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.kind");
+    executor.kind = ATTN_EXECUTOR_PARALLEL_FOR;
+    REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.parallel_for");
     executor.kind = ATTN_EXECUTOR_TEAM;
     executor.nth = executor.ith = 2;
     REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.ith");
+    executor.ith = 1;
+    REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.barrier");
+    executor.struct_size--;
+    REFUSED(run_on(&executor), ATTN_E_INVALID, "stream");
     struct attn_backend_impl *other = plugin_open(&entered, 1);
     struct attn_graph_impl *graph = NULL;
     void *stream = NULL;

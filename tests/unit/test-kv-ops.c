@@ -43,6 +43,7 @@ static void judge(const struct world *world, int32_t status, const char *field, 
         return;
     }
     cr_assert_eq(status, ATTN_E_INVALID, "%s: %s", field, piece);
+    cr_assert_eq(world->err.reason, 0);
     cr_assert_str_eq(world->err.field, field, "%s: %s", world->err.field, world->err.message);
     cr_assert_not_null(strstr(world->err.message, piece), "%s", world->err.message);
 }

@@ -35,6 +35,7 @@ static void check(const struct attn_kv_desc *desc, const char *field, const char
     }
     cr_assert_eq(status, ATTN_E_INVALID, "accepted, but %s: %s was expected", field, piece);
     cr_assert_str_eq(err.field, field, "%s: %s", err.field, err.message);
+    cr_assert_eq(err.reason, 0);
     cr_assert_not_null(strstr(err.message, piece), "%s", err.message);
 }
 
@@ -122,6 +123,7 @@ static void fits(const char *keys, const struct attn_kv_desc *desc, const char *
     cr_assert_eq(attn_problem_parse(keys, &problem, &err), ATTN_OK, "%s", err.message);
     const int32_t status = attn__kv_fits(desc, &problem, &err);
     cr_assert_eq(status, field == NULL ? ATTN_OK : ATTN_E_INVALID, "%s: %s", keys, err.message);
+    cr_assert_eq(err.reason, 0);
     if (field != NULL)
         cr_assert_str_eq(err.field, field, "%s: %s", keys, err.message);
 }
@@ -167,6 +169,7 @@ static void refuse_write(struct world *world, struct attn_backend *backend,
                          const struct attn_kv_write_args *args, const char *field, const char *piece)
 {
     cr_assert_eq(attn_kv_write(backend, args, NULL, &world->err), ATTN_E_INVALID, "%s", piece);
+    cr_assert_eq(world->err.reason, 0);
     cr_assert_str_eq(world->err.field, field, "%s: %s", world->err.field, world->err.message);
     cr_assert_not_null(strstr(world->err.message, piece), "%s", world->err.message);
 }

@@ -17,6 +17,7 @@ static void refused(int32_t got, const char *field)
     cr_assert_eq(got, ATTN_E_INVALID, "%s: %s", attn_status_name(got), err.message);
     cr_assert_str_eq(err.field, field, "%s: %s", err.field, err.message);
     cr_assert_eq(err.status, ATTN_E_INVALID);
+    cr_assert_eq(err.reason, 0);
     cr_assert_str_neq(err.message, "");
     err.message[0] = err.field[0] = '\0';
 }

@@ -27,6 +27,7 @@ static void refused(const char *text, const char *field, const char *piece)
     ATTN_INIT(&err);
     cr_assert_eq(attn_problem_parse(text, &problem, &err), ATTN_E_INVALID, "%s was accepted", text);
     cr_assert_eq(err.status, ATTN_E_INVALID);
+    cr_assert_eq(err.reason, 0, "%s: %u", text, err.reason);
     cr_assert_str_eq(err.field, field, "%s: field %s: %s", text, err.field, err.message);
     cr_assert_not_null(strstr(err.message, piece), "%s: '%s' is not in: %s", text, piece, err.message);
 }
@@ -209,6 +210,8 @@ Test(problem, structs_are_checked_as_strings_are)
     p.softcap = 0;
     p.reserved[3] = 1;
     cr_assert_eq(attn_problem_resolve(&p, &out, &err), ATTN_E_INVALID);
+    cr_assert_str_eq(err.field, "reserved");
+    cr_assert_eq(err.reason, 0);
     p.reserved[3] = 0;
     p.struct_size = 8;
     cr_assert_eq(attn_problem_resolve(&p, &out, &err), ATTN_E_INVALID);
