@@ -50,6 +50,13 @@ static void test_devices(void)
               is_text(&result, "devices.0.type", "cpu") &&
               has_item(&result, "devices.0.backends", NULL, "cpu/flash-attn", NULL),
           &result, "devices names the CPU and its backends");
+    const char *arch = json_string_value(at(&result, "devices.0.arch"));
+    check(arch != NULL && (strncmp(arch, "x86-64", 6) == 0 || strncmp(arch, "aarch64", 7) == 0 ||
+                           strncmp(arch, "generic", 7) == 0),
+          &result, "and its architecture");
+    check(json_integer_value(at(&result, "devices.0.units")) > 0 &&
+              json_integer_value(at(&result, "devices.0.memory_bytes")) > 0,
+          &result, "and how much of it there is");
     result_finish(&result);
     run(&result, "", places.attn_info, "devices");
     check(result.code == 0 && strstr(result.out, "\ncpu:0 ") != NULL && fits_terminal(result.out), &result,
