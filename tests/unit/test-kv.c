@@ -184,7 +184,8 @@ Test(kv, write)
     refuse_write(&world, backend, &args, "kv_desc", "NULL");
     args.kv_desc = &desc;
     args.num_tokens = 3;
-    refuse_write(&world, backend, &args, "k_dtype", "accepted: f32");
+    refuse_write(&world, backend, &args, "k_dtype",
+                 "accepted: f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz or int8");
     args.k_dtype = args.v_dtype = ATTN_F16;
     refuse_write(&world, backend, &args, "k_new", "not given");
     args.k_new.buffer.data = args.v_new.buffer.data = desc.k.data;
