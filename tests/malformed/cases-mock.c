@@ -104,7 +104,7 @@ const struct malformed_case mock_cases[] = {
     {"abort", add, "trouble-abort", R(CRASHED), NOTE, "SIGABRT", 0},
     {"exit", add, "trouble-exit", R(EXITED), NOTE, "ended its process", 0},
     {"another program in its place", add, "trouble-execute", R(EXITED), NOTE, "status 0", 0},
-    {"no descriptor left", add, "trouble-close", R(EXITED), NOTE, "step load", 0},
+    {"no descriptor left", add, "trouble-close", R(EXITED), NOTE, "status 1 in step load", 0},
     {"a kill of its parent", add, "trouble-parent", R(EXITED), NOTE, "step load", 0},
     {"a kill of its process group", add, "trouble-group", R(CRASHED), NOTE, "SIGKILL", 0},
     {"memory without end", add, "trouble-hungry", R(CRASHED), NOTE, "SIGABRT", CASE_DATA},

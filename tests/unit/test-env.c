@@ -223,6 +223,7 @@ Test(env, a_backend_of_other_software_is_explained)
     const struct attn_variable_record *record = row(&env, "ATTN_BACKEND");
     cr_assert_str_eq(record->value, "xformers"); /* a promise: selection fails rather than choose another */
     cr_assert(strstr(record->problem, "\"xformers\"") != NULL && strstr(record->problem, "TRELLIS") != NULL);
+    cr_assert(strstr(record->problem, "; vendor/flavour, vendor, flavour, auto and none are") != NULL);
     cr_assert_eq(lines, 1);
     cr_assert_eq(levels[0], ATTN_LOG_WARN);
     attn__env_finish(&env);

@@ -216,6 +216,19 @@ Test(report, inspect_judges_the_whole_path)
     attn_context_destroy(context);
 }
 
+/* Not in /tmp, which is refused anyway. */
+Test(report, an_elevated_process_inspects_no_file_elsewhere)
+{
+    char path[4096];
+    struct attn_context *context = malformed_context(&malformed, NULL);
+    snprintf(path, sizeof path, "%s/libattn-good.so", getenv("MOCK_DIR"));
+    context->env.elevated = true;
+    struct attn_report *report = inspect(context, path);
+    cr_assert_neq(attn_report_get_file(report, 0)->reason, 0);
+    attn_report_destroy(report);
+    attn_context_destroy(context);
+}
+
 Test(report, arguments_are_checked)
 {
     struct attn_report *report;
