@@ -209,6 +209,9 @@ Test(refusals, writes_check_every_slot_first)
     REFUSED(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_E_INVALID,
             "slot_mapping");
     cr_expect_eq(*slot, before);
+    step.kv.k.byte_offset = 2;
+    REFUSED(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_E_INVALID, "kv.k");
+    step.kv.k.byte_offset = 0;
     args.num_tokens = 2;
     cr_assert_eq(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_OK);
     cr_expect_eq(*slot, 77);
@@ -361,6 +364,13 @@ Test(refusals, problems_name_their_key)
             found |= reasons[k].code == cases[i].code;
         cr_expect(found, "case %zu", i);
     }
+    const struct attn_device second = {.type = ATTN_DEVICE_CPU, .ordinal = 1};
+    struct attn_reason reason;
+    struct attn_query query = {.struct_size = sizeof query, .reasons = &reason, .reason_capacity = 1};
+    cr_assert_eq(entered.table->query(entered.instance, &second, &step.problem, &query), ATTN_OK);
+    cr_expect_eq(query.accepted, 0);
+    cr_expect_eq(reason.code, ATTN_REASON_DEVICE);
+    cr_expect_str_eq(reason.wanted, "cpu:0");
 }
 
 Test(refusals, rows_name_the_feature_they_lack)

@@ -65,7 +65,7 @@ static void block_signals(void)
     sigset_t set;
 
     sigemptyset(&set);
-    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGRTMAX); /* the last one is looked at too */
     sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
