@@ -54,6 +54,8 @@ static void test_devices(void)
     check(arch != NULL && (strncmp(arch, "x86-64", 6) == 0 || strncmp(arch, "aarch64", 7) == 0 ||
                            strncmp(arch, "generic", 7) == 0),
           &result, "and its architecture");
+    const char *name = json_string_value(at(&result, "devices.0.name"));
+    check(name != NULL && name[0] != 0 && strchr(name, '\n') == NULL, &result, "and its name");
     check(json_integer_value(at(&result, "devices.0.units")) > 0 &&
               json_integer_value(at(&result, "devices.0.memory_bytes")) > 0,
           &result, "and how much of it there is");

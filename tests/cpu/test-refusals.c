@@ -222,6 +222,25 @@ Test(refusals, writes_check_every_slot_first)
     REFUSED(entered.table->kv->write(backend, &args, NULL, &step.kv, NULL, &err), ATTN_E_INVALID, "kv_lens");
 }
 
+Test(refusals, each_array_of_a_step_is_aligned)
+{
+    static const struct {
+        size_t member;
+        const char *name;
+    } arrays[] = {
+#define ARRAY(name) {offsetof(struct attn_kv_advance_step_args, name), #name}
+        ARRAY(table),      ARRAY(query_starts), ARRAY(accepted),       ARRAY(sampled),      ARRAY(tokens),
+        ARRAY(positions),  ARRAY(slots),        ARRAY(seq_lens),       ARRAY(context_lens), ARRAY(seq_starts),
+        ARRAY(csr_indptr), ARRAY(csr_indices),  ARRAY(last_page_lens), ARRAY(csr_pages)};
+
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        struct attn_kv_advance_step_args args;
+        ATTN_INIT(&args);
+        ((struct attn_buffer *)(void *)((char *)&args + arrays[i].member))->data = (char *)step.kv_lens + 2;
+        REFUSED(entered.table->kv->advance_step(backend, &args, NULL, &err), ATTN_E_INVALID, arrays[i].name);
+    }
+}
+
 /* Keys beyond a page, page numbers whose slots do not fit 64 bits. */
 Test(refusals, slots_have_64_bits)
 {

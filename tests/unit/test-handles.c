@@ -456,6 +456,11 @@ Test(handles, results_lie_apart)
 Test(handles, strides_of_masks_are_whole_elements)
 {
     struct desk desk;
+    desk_open(&desk, "mask=f16");
+    desk.tensors.mask.data = desk.memory;
+    desk.tensors.mask_row_stride = 7;
+    refused(&desk, ATTN_E_INVALID, "mask", "multiples of its element size 2");
+    desk_close(&desk);
     desk_open(&desk, "mask=f32");
     struct attn_tensors *t = &desk.tensors;
     t->mask.data = desk.memory;

@@ -327,10 +327,13 @@ Test(kv, merge_and_rescale)
         memcpy((char *)&wrong + bad[i].offset, &bad[i].value, sizeof bad[i].value);
         cr_assert_eq(attn_merge(backend, &wrong, NULL, &world.err), ATTN_E_INVALID);
         cr_assert_str_eq(world.err.field, bad[i].field);
+        if (i == 0)
+            cr_assert_str_eq(world.err.message, "dtype is 0x1080a; accepted: f32, f16 or bf16");
     }
     args.heads = 2;
     cr_assert_eq(attn_merge(backend, &args, NULL, &world.err), ATTN_E_INVALID);
     cr_assert_str_eq(world.err.field, "out", "heads on one another");
+    cr_assert_eq(world.err.reason, 0);
     args.out.head_stride = 8;
     args.lse.buffer.data = memory;
     cr_assert_eq(attn_merge(backend, &args, NULL, &world.err), ATTN_E_INVALID);

@@ -115,6 +115,42 @@ static int32_t axes_fail(struct attn_instance *instance, const struct attn_axis 
     return ATTN_E_DEVICE;
 }
 
+static int32_t query_shouts(struct attn_instance *instance, const struct attn_device *device,
+                            const struct attn_problem *problem, struct attn_query *out)
+{
+    (void)instance, (void)device, (void)problem;
+    out->accepted = out->kernel_count = out->reason_count = 1;
+    out->graph_level = ATTN_GRAPH_ALWAYS;
+    if (out->kernel_capacity > 0)
+        memset(out->kernels, 'x', sizeof *out->kernels);
+    if (out->reason_capacity > 0)
+        memset(out->reasons, 'x', sizeof *out->reasons);
+    return ATTN_OK;
+}
+
+#define LAST_OF(text) (text)[sizeof(text) - 1]
+
+Test(liars, texts_without_an_end)
+{
+    struct attn__backend *entry = set_up();
+    struct attn_decision *decision;
+    entry->table.query = query_shouts;
+    cr_assert_eq(world_select(&desk.world, PROBLEM, NULL, NULL, &decision), ATTN_OK);
+    const struct attn_candidate *candidate = world_candidate(decision, "gpu/flash-attn", "cuda:0");
+    cr_assert_eq(candidate->kernel_count, 1);
+    cr_assert_eq(LAST_OF(candidate->kernels[0].name), 0);
+    cr_assert_eq(LAST_OF(candidate->kernels[0].when), 0);
+    cr_assert_eq(candidate->reason_count, 1);
+    const struct attn_reason *reason = &candidate->reasons[0];
+    cr_assert_eq(LAST_OF(reason->kernel), 0);
+    cr_assert_eq(LAST_OF(reason->field), 0);
+    cr_assert_eq(LAST_OF(reason->got), 0);
+    cr_assert_eq(LAST_OF(reason->wanted), 0);
+    cr_assert_eq(LAST_OF(reason->text), 0);
+    attn_decision_destroy(decision);
+    tear_down();
+}
+
 Test(liars, queries_that_fail)
 {
     struct attn__backend *entry = set_up();
@@ -222,12 +258,14 @@ Test(liars, optional_memory_is_passed_through)
 /* ---------------------------------------------------------------- one call for several plans */
 
 static struct attn_plan_impl *seen[2];
+static unsigned calls;
 
 static int32_t prepare_many(const struct attn_plan_impl *const *plans,
                             const struct attn_batch *const *batches, const struct attn_span *schedules,
                             uint32_t n, const struct attn_span *staging, void *stream, struct attn_error *err)
 {
     (void)schedules, (void)staging, (void)stream, (void)err;
+    calls++;
     for (uint32_t i = 0; i < n && i < 2; i++)
         seen[i] = (struct attn_plan_impl *)(uintptr_t)plans[i];
     return n == 2 && batches[0] == batches[1] ? ATTN_OK : ATTN_E_INVALID;
@@ -258,6 +296,24 @@ Test(liars, one_call_for_several_plans)
                                                   2, &span, NULL, err);
     cr_assert_eq(status, ATTN_OK, "%s", err->message);
     cr_assert(seen[0] == plans[0]->impl && seen[1] == plans[1]->impl);
+    /* More than fit the list that a plugin is given are prepared one by one. */
+    enum { MANY = 33 };
+    static char staging[MANY * 64];
+    const struct attn_span large = {.buffer = {staging, 0}, .size = sizeof staging};
+    const struct attn_plan *same[MANY];
+    const struct attn_batch *batch_of[MANY];
+    struct attn_span schedule_of[MANY];
+    for (int i = 0; i < MANY; i++) {
+        same[i] = plans[0];
+        batch_of[i] = &batch;
+        schedule_of[i] = span;
+    }
+    said(attn_plan_prepare_many(same, batch_of, schedule_of, MANY - 1, &large, NULL, err), ATTN_E_INVALID,
+         "");
+    cr_assert_eq(calls, 2);
+    cr_assert_eq(attn_plan_prepare_many(same, batch_of, schedule_of, MANY, &large, NULL, err), ATTN_OK, "%s",
+                 err->message);
+    cr_assert_eq(calls, 2);
     /* Sizes that no plan has: their sum is checked before anything is called. */
     plans[0]->sizes.staging = plans[1]->sizes.staging = UINT64_MAX;
     said(attn_plan_prepare_many((const struct attn_plan *const *)plans, batches, schedules, 2, &span, NULL,

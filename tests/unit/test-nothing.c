@@ -137,6 +137,16 @@ Test(nothing, places_that_are_null)
     cr_assert_eq(attn_kv_get_shape(backend, &problem, 4, &shape, &err), ATTN_OK);
     attn_kv_desc_init(&desc, &shape, &buffer);
     refused(attn_kv_create(backend, &desc, NULL, &err), "out");
+    refused(attn_kv_write(backend, NULL, NULL, &err), "args");
+    refused(attn_kv_slot_mapping(backend, NULL, NULL, &err), "args");
+    refused(attn_kv_copy_slots(backend, NULL, NULL, &err), "args");
+    refused(attn_kv_copy_blocks(backend, NULL, NULL, &err), "args");
+    refused(attn_kv_swap_blocks(backend, NULL, NULL, &err), "args");
+    refused(attn_kv_gather(backend, NULL, NULL, &err), "args");
+    refused(attn_kv_convert(backend, NULL, NULL, &err), "args");
+    refused(attn_kv_advance_step(backend, NULL, NULL, &err), "args");
+    refused(attn_merge(backend, NULL, NULL, &err), "args");
+    refused(attn_rescale(backend, NULL, NULL, &err), "args");
     refused(attn_memory_copy(backend, &buffer, &buffer, UINT64_MAX, ATTN_COPY_TO_HOST, NULL, &err), "size");
     refused(attn_memory_alloc(backend, UINT64_MAX, &buffer, &err), "size");
     /* What the mock does not offer is refused in its name. */

@@ -114,6 +114,7 @@ Test(wanted, a_refused_file_of_the_name_is_named)
     attn__item_explain("cuda/flash-attn", world.context->plugins, world.context->plugin_count, false, text,
                        sizeof text);
     cr_assert_not_null(strstr(text, "libattn-cuda.so was refused"), "%s", text);
+    cr_assert_eq(strncmp(text, "no usable plugin of vendor 'cuda': ", 35), 0, "%s", text);
     world_close(&world);
 }
 
