@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Tests that wrong arguments are refused by name before anything is read or written, and masks of features.
  */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
+#include <malloc.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -424,4 +427,30 @@ Test(refusals, rows_name_the_feature_they_lack)
         cr_expect_eq(reasons[0].code, cases[i].code, "case %zu: %s", i, reasons[0].text);
         cr_expect(strstr(reasons[0].kernel, "avx2") != NULL);
     }
+}
+
+Test(refusals, units_are_the_processors_of_the_thread)
+{
+    struct attn_device_info info;
+    uint32_t count = 0;
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET((unsigned)sched_getcpu(), &set);
+    cr_assert_eq(sched_setaffinity(0, sizeof set, &set), 0);
+    cr_assert_eq(entered.plugin->get_devices(entered.instance, &info, 1, &count, &err), ATTN_OK);
+    cr_expect_eq(count, 1);
+    cr_expect_eq(info.units, 1);
+}
+
+Test(refusals, memory_is_given_back)
+{
+    const struct attn_memory_table *memory = entered.table->memory;
+    const struct mallinfo2 before = mallinfo2();
+    struct attn_buffer buffer;
+
+    cr_assert_eq(memory->alloc(backend, 4096, &buffer, &err), ATTN_OK);
+    memory->free(backend, &buffer);
+    memory->free(backend, NULL);
+    cr_expect_eq(mallinfo2().uordblks, before.uordblks);
 }

@@ -208,6 +208,11 @@ Test(elfnote, a_note_for_another_version_keeps_its_name)
     cr_assert_eq(read_bytes(good, good_size), ATTN_REASON_ABI_TOO_NEW);
     cr_assert_str_eq(elf.note.name, "mock");
     cr_assert(strstr(text, "0.77") != NULL, "%s", text);
+    note()->abi_minor = ATTN_ABI_MINOR;
+    note()->cpu_level = ATTN_CPU_X86_64_V4;
+    const uint32_t reason = read_bytes(good, good_size);
+    cr_assert(reason == 0 || reason == ATTN_REASON_CPU_LEVEL, "%s", text);
+    cr_assert_str_eq(elf.note.name, "mock");
 }
 
 /* ---------------------------------------------------------------- lists of notes */

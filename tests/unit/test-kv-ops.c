@@ -167,6 +167,8 @@ Test(kv_ops, swap_blocks)
     WITH(k_page_stride, 8192, NULL, NULL, CALL);
     pairs[0] = 4;
     judge(&world, CALL, "pairs", "page 4 of from; pages below 4");
+    pairs[0] = 5;
+    judge(&world, CALL, "pairs", "page 5 of from; pages below 4");
 #undef CALL
     cr_assert_eq(world_said(&world, "kv swap_blocks"), 2);
     attn_backend_destroy(backend);

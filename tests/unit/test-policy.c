@@ -239,3 +239,10 @@ Test(policy, a_number_that_would_overflow_an_age_is_old)
     cr_assert_not(attn__cache_load(malformed.path, some_key, 60, &out));
     malformed_remove(&malformed);
 }
+
+/* FNV-1a: results that are kept under another number are lost, and numbers that are alike are mixed up. */
+Test(policy, hashes_are_those_of_fnv)
+{
+    cr_assert_eq(attn__hash(UINT64_C(0xcbf29ce484222325), "", 0), UINT64_C(0xcbf29ce484222325));
+    cr_assert_eq(attn__hash(UINT64_C(0xcbf29ce484222325), "foobar", 6), UINT64_C(0x85944171f73967e8));
+}

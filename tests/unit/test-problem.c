@@ -168,7 +168,8 @@ Test(problem, refuses_bad_combinations)
     refused("heads=8 head_dim=64 cp=1 kv_source=cache+new", "kv_source", "kv_source=cache");
     refused("heads=8 kv_heads=8 head_dim=64 mla=1", "kv_heads", "one kv head");
     refused("heads=8 head_dim=64/128 mla=1", "head_dim", "first columns of k");
-    refused("heads=8 head_dim=64 mla=1 k=e4m3 k_scale=unit v=bf16", "v", "stored in k");
+    refused("heads=8 head_dim=64 mla=1 k=e4m3 k_scale=unit v=bf16", "v",
+            "v is bf16; with mla=1 v is stored in k, which is e4m3");
     refused("heads=8 head_dim=64 mla=1 kv=e4m3 k_scale=unit v_scale=unit", "v_scale", "leave v_scale out");
     refused("heads=2147483647 head_dim=65536 max_rows=2147483647", "max_rows", "63 bits");
     refused("heads=2147483647 head_dim=65536 max_kv=9000 max_seqs=2147483647", "max_kv", "63 bits");
