@@ -187,6 +187,7 @@ Test(elfnote, texts_of_the_note)
         {offsetof(struct attn_note, backends), "other/flash-attn"},
         {offsetof(struct attn_note, backends), "mock"},
         {offsetof(struct attn_note, backends), "mock/"},
+        {offsetof(struct attn_note, backends), "mock/Flash"},
         {offsetof(struct attn_note, backends), "mock/a,"},
         {offsetof(struct attn_note, backends), "mock/a,,mock/b"},
         {offsetof(struct attn_note, backends), "mock/a b"},
@@ -256,6 +257,9 @@ Test(elfnote, a_note_of_another_size_is_none)
     uint32_t count = 0;
     size_t n = put(bytes, 0, "libattn", 1, &in, sizeof in - 4);
     cr_assert_not(attn__note_find(bytes, n, 4, &out, &count));
+    in.note_version = 2;
+    n = put(bytes, 0, "libattn", 1, &in, sizeof in - 4);
+    cr_assert_not(attn__note_find(bytes, n, 4, &out, &count), "nor is a shorter one of another version");
 }
 
 Test(elfnote, random_notes_stay_in_bounds)

@@ -167,11 +167,13 @@ Test(handles, open)
     cr_assert_null(backend);
     cr_assert_str_eq(err->field, "threads");
     cr_assert_str_eq(err->message, "gpu/flash-attn: open: the mock opens no 13 threads");
+    cr_assert_eq(err->reason, 0);
     config.struct_size = 4;
     cr_assert_eq(attn_backend_open(desk.world.context, decision, &config, &backend, err), ATTN_E_INVALID);
     cr_assert_eq(attn_backend_open(NULL, decision, NULL, &backend, err), ATTN_E_INVALID);
     cr_assert_eq(attn_backend_open(desk.world.context, NULL, NULL, &backend, err), ATTN_E_INVALID);
     cr_assert_eq(attn_backend_open(desk.world.context, decision, NULL, NULL, err), ATTN_E_INVALID);
+    cr_assert_str_eq(err->field, "out");
     struct world other;
     world_open(&other, "host", NULL);
     cr_assert_eq(attn_backend_open(other.context, decision, NULL, &backend, err), ATTN_E_INVALID);

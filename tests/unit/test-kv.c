@@ -214,6 +214,7 @@ Test(kv, write)
                  "codes of another type");
     cr_assert_str_eq(world.err.field, "k_dtype");
     cr_assert_eq(world.err.reason, ATTN_REASON_DTYPE_K);
+    cr_assert_not_null(strstr(world.err.message, "; f32, f16 and bf16 are served, and codes of"));
     args.k_dtype = ATTN_F16;
     args.v_dtype = ATTN_INT8;
     cr_assert_eq(attn_kv_write(backend, &args, NULL, &world.err), ATTN_E_UNSUPPORTED);

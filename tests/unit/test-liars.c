@@ -16,6 +16,7 @@ static struct desk {
     struct attn_decision *decision;
     struct attn_backend *backend;
     struct attn_problem problem;
+    uint32_t asked_for;
 } desk;
 
 static struct attn__backend *set_up(void)
@@ -107,6 +108,17 @@ static int32_t query_refuses(struct attn_instance *instance, const struct attn_d
     return ATTN_OK;
 }
 
+/* Says that there is no end of reasons. */
+static int32_t query_floods(struct attn_instance *instance, const struct attn_device *device,
+                            const struct attn_problem *problem, struct attn_query *out)
+{
+    (void)instance, (void)device, (void)problem;
+    out->accepted = 0;
+    out->reason_count = UINT32_MAX;
+    desk.asked_for = out->reason_capacity;
+    return ATTN_OK;
+}
+
 static int32_t axes_fail(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
 {
     (void)instance;
@@ -130,6 +142,17 @@ static int32_t query_shouts(struct attn_instance *instance, const struct attn_de
 
 #define LAST_OF(text) (text)[sizeof(text) - 1]
 
+static void check_ends(const struct attn_kernel_info *kernel, const struct attn_reason *reason)
+{
+    cr_assert_eq(LAST_OF(kernel->name), 0);
+    cr_assert_eq(LAST_OF(kernel->when), 0);
+    cr_assert_eq(LAST_OF(reason->kernel), 0);
+    cr_assert_eq(LAST_OF(reason->field), 0);
+    cr_assert_eq(LAST_OF(reason->got), 0);
+    cr_assert_eq(LAST_OF(reason->wanted), 0);
+    cr_assert_eq(LAST_OF(reason->text), 0);
+}
+
 Test(liars, texts_without_an_end)
 {
     struct attn__backend *entry = set_up();
@@ -138,16 +161,18 @@ Test(liars, texts_without_an_end)
     cr_assert_eq(world_select(&desk.world, PROBLEM, NULL, NULL, &decision), ATTN_OK);
     const struct attn_candidate *candidate = world_candidate(decision, "gpu/flash-attn", "cuda:0");
     cr_assert_eq(candidate->kernel_count, 1);
-    cr_assert_eq(LAST_OF(candidate->kernels[0].name), 0);
-    cr_assert_eq(LAST_OF(candidate->kernels[0].when), 0);
     cr_assert_eq(candidate->reason_count, 1);
-    const struct attn_reason *reason = &candidate->reasons[0];
-    cr_assert_eq(LAST_OF(reason->kernel), 0);
-    cr_assert_eq(LAST_OF(reason->field), 0);
-    cr_assert_eq(LAST_OF(reason->got), 0);
-    cr_assert_eq(LAST_OF(reason->wanted), 0);
-    cr_assert_eq(LAST_OF(reason->text), 0);
+    check_ends(&candidate->kernels[0], &candidate->reasons[0]);
     attn_decision_destroy(decision);
+    struct attn_reason said_reason;
+    struct attn_kernel_info kernel;
+    struct attn_query query = {
+        .reasons = &said_reason, .reason_capacity = 1, .kernels = &kernel, .kernel_capacity = 1};
+    query.struct_size = sizeof query;
+    cr_assert_eq(attn_context_query(desk.world.context, entry->table.name, NULL, &desk.problem, &query,
+                                    &desk.world.err),
+                 ATTN_OK, "%s", desk.world.err.message);
+    check_ends(&kernel, &said_reason);
     tear_down();
 }
 
@@ -168,6 +193,11 @@ Test(liars, queries_that_fail)
     entry->table.query = query_refuses;
     said(attn_plan_create(desk.backend, &desk.problem, &plan, err), ATTN_E_UNSUPPORTED,
          "refuses the problem without a reason");
+    entry->table.query = query_floods;
+    struct attn_decision *decision;
+    cr_assert_eq(world_select(&desk.world, PROBLEM, NULL, NULL, &decision), ATTN_OK, "another one serves");
+    attn_decision_destroy(decision);
+    cr_assert_eq(desk.asked_for, 65536, "room for %u reasons", desk.asked_for);
     entry->table.axes = axes_fail;
     said(attn_context_get_axes(context, entry->table.name, &axes, &count, err), ATTN_E_PLUGIN,
          "axes failed with ATTN_E_DEVICE");
@@ -221,6 +251,34 @@ static int32_t synchronize(struct attn_backend_impl *backend, void *stream, stru
 {
     (void)backend, (void)err;
     return stream == (void *)&desk ? ATTN_OK : ATTN_E_DEVICE;
+}
+
+static int32_t record_event(struct attn_backend_impl *backend, void *event, void *stream,
+                            struct attn_error *err)
+{
+    (void)backend, (void)event, (void)stream, (void)err;
+    return ATTN_OK;
+}
+
+static int32_t create_no_event(struct attn_backend_impl *backend, void **out, struct attn_error *err)
+{
+    (void)backend, (void)out, (void)err;
+    return ATTN_E_MEMORY;
+}
+
+Test(liars, an_event_that_is_not_made)
+{
+    struct attn__backend *entry = set_up();
+    void *event = &desk;
+    entry->memory.event_create = create_no_event;
+    entry->memory.event_record = record_event;
+    entry->memory.event_query = entry->memory.event_synchronize = synchronize;
+    entry->memory.event_destroy = destroy_stream;
+    said(attn_event_create(desk.backend, &event, &desk.world.err), ATTN_E_MEMORY,
+         "gpu/flash-attn: event create: ");
+    cr_assert_null(event);
+    cr_assert_eq(desk.world.err.reason, 0);
+    tear_down();
 }
 
 Test(liars, optional_memory_is_passed_through)

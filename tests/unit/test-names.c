@@ -81,6 +81,8 @@ Test(names, numbers_that_are_no_reasons)
     cr_assert_str_eq(attn_reason_name(0x10007), "PRIVATE");
     check_text("private", attn_reason_text(0x10007));
     check_text("private", attn_reason_advice(0x10007));
+    cr_assert_str_eq(attn_reason_advice(ATTN_REASON_PRIVATE), attn_reason_advice(0x10007));
+    cr_assert_str_eq(attn_reason_text(ATTN_REASON_PRIVATE), attn_reason_text(0x10007));
 }
 
 Test(names, element_types)

@@ -12,8 +12,11 @@
 
 static struct attn_error err;
 
-static void refused(int32_t got, const char *field)
+/* A message that begins with the name of a function begins with that of the call. */
+static void check_refusal(const char *call, int32_t got, const char *field)
 {
+    if (strncmp(err.message, "attn_", 5) == 0)
+        cr_assert_eq(strncmp(err.message, call, strcspn(call, "(")), 0, "%s: %s", call, err.message);
     cr_assert_eq(got, ATTN_E_INVALID, "%s: %s", attn_status_name(got), err.message);
     cr_assert_str_eq(err.field, field, "%s: %s", err.field, err.message);
     cr_assert_eq(err.status, ATTN_E_INVALID);
@@ -21,6 +24,8 @@ static void refused(int32_t got, const char *field)
     cr_assert_str_neq(err.message, "");
     err.message[0] = err.field[0] = '\0';
 }
+
+#define refused(call, field) check_refusal(#call, (call), (field))
 
 Test(nothing, handles_that_are_null)
 {
@@ -36,6 +41,7 @@ Test(nothing, handles_that_are_null)
     refused(attn_context_load_all(NULL, &err), "context");
     refused(attn_context_get_report(NULL, &report, &err), "context");
     refused(attn_context_inspect(NULL, "x", &report, &err), "context");
+    refused(attn_backend_open(NULL, NULL, NULL, NULL, &err), "context");
     refused(attn_plan_create(NULL, &problem, NULL, &err), "backend");
     refused(attn_plan_prepare(NULL, NULL, NULL, NULL, NULL, &err), "plan");
     refused(attn_plan_describe(NULL, &info, &err), "plan");
