@@ -44,6 +44,12 @@ Test(explain, a_reason_about_the_problem_leads_before_a_missing_driver)
                 PIECES("NO_DRIVER: libmock.so.1 is not there", "install the vendor's driver"));
 }
 
+Test(explain, an_explicit_refusal_leads_before_others)
+{
+    check_error("hip", NULL, HUGE " type=encoder", ATTN_REASON_ENC_DEC_ROCM_HIP, "type",
+                PIECES("ROCm/HIP is not currently supported with encoder/decoder models."));
+}
+
 Test(explain, names_that_nobody_has)
 {
     check_error("host", "ATTN_BACKEND=xformers", SMALL, ATTN_REASON_NO_SUCH_BACKEND, "backend",
