@@ -203,6 +203,13 @@ Test(kv_ops, convert)
     world_close(&world);
 }
 
+static int32_t map_nothing(struct attn_backend_impl *backend, const struct attn_kv_slot_mapping_args *args,
+                           void *stream, struct attn_error *err)
+{
+    (void)backend, (void)args, (void)stream, (void)err;
+    return ATTN_E_INVALID;
+}
+
 Test(kv_ops, slot_mapping)
 {
     struct world world;
@@ -239,8 +246,10 @@ Test(kv_ops, slot_mapping)
     judge(&world, CALL, "kv_lens", "batch.kv_lens[0] is 2");
     lens[0] = 3;
     judge(&world, CALL, NULL, NULL);
-#undef CALL
     cr_assert_eq(world_said(&world, "kv slot_mapping"), 2);
+    backend->entry->kv.slot_mapping = map_nothing;
+    judge(&world, CALL, "", "gpu/flash-attn: kv slot_mapping: ");
+#undef CALL
     attn_backend_destroy(backend);
     world_close(&world);
 }

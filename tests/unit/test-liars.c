@@ -4,6 +4,7 @@
  * have: the tables of an open mock are changed in place.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 #include "attn/device.h"
 #include "core.h"
@@ -59,6 +60,29 @@ static int32_t create_no_plan(struct attn_backend_impl *backend, const struct at
     return ATTN_OK;
 }
 
+static struct attn_plan_impl *one_plan;
+
+static void destroy_nothing(struct attn_plan_impl *plan)
+{
+    (void)plan;
+}
+
+/* Leaves words of an error behind, and succeeds. */
+static int32_t create_with_words(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                 struct attn_plan_impl **out, struct attn_error *err)
+{
+    (void)backend, (void)problem;
+    snprintf(err->message, sizeof err->message, "words of no error");
+    *out = one_plan;
+    return ATTN_OK;
+}
+
+static int32_t measure_nothing(const struct attn_plan_impl *plan, struct attn_plan_sizes *out)
+{
+    (void)plan, (void)out;
+    return ATTN_E_MEMORY;
+}
+
 static int32_t create_no_cache(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
                                struct attn_kv_impl **out, struct attn_error *err)
 {
@@ -82,6 +106,14 @@ Test(liars, success_without_a_result)
     entry->plan.create = create_no_plan;
     said(attn_plan_create(desk.backend, &desk.problem, &plan, err), ATTN_E_PLUGIN,
          "plan create succeeded without a plan");
+    const struct attn_plan_table kept = entry->plan;
+    entry->plan.create = create_with_words;
+    entry->plan.sizes = measure_nothing;
+    entry->plan.destroy = destroy_nothing;
+    one_plan = (struct attn_plan_impl *)(void *)&desk;
+    said(attn_plan_create(desk.backend, &desk.problem, &plan, err), ATTN_E_MEMORY,
+         attn_status_text(ATTN_E_MEMORY));
+    entry->plan = kept;
     entry->kv.create = create_no_cache;
     ATTN_INIT(&shape);
     cr_assert_eq(attn_kv_get_shape(desk.backend, &desk.problem, 4, &shape, err), ATTN_OK);

@@ -218,6 +218,20 @@ Test(report, inspect_judges_the_whole_path)
     attn_context_destroy(context);
 }
 
+Test(report, a_refused_file_does_not_hide_the_next_of_its_name)
+{
+    const struct attn_axis *axes;
+    struct attn_error err;
+    uint32_t count;
+    ATTN_INIT(&err);
+    malformed_add(&malformed, "too-new", "libattn-a.so");
+    malformed_add(&malformed, "good", "libattn-b.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
+    cr_assert_eq(attn_context_get_axes(context, "mock/flash-attn", &axes, &count, &err), ATTN_OK, "%s",
+                 err.message);
+    attn_context_destroy(context);
+}
+
 /* Not in /tmp, which is refused anyway. */
 Test(report, an_elevated_process_inspects_no_file_elsewhere)
 {
