@@ -63,7 +63,9 @@ class Build:
     def passes(self, name, limit=None, **environment):
         """Whether a test passes; with a limit of a processor's seconds, it is ended there and at the first "not ok"."""
         test, began = self.tests[name], time.monotonic()
-        command = test["cmd"] if limit is None else ["sh", "-c", f'ulimit -t {limit:.0f}; exec "$@"', "sh", *test["cmd"]]
+        command = test["cmd"]
+        if limit is not None:
+            command = ["sh", "-c", f'ulimit -t {limit:.0f}; exec "$@"', "sh", *command]
         environment = {**os.environ, "ATTN_CACHE_DIR": f"{self.folder}/cache", "MALLOC_PERTURB_": "85", **test["env"],
                        **environment}
         with open(f"{self.folder}/{name}.log", "wb") as log, open(log.name, "rb") as told, subprocess.Popen(
