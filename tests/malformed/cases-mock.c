@@ -40,9 +40,11 @@ static void add_link(const struct malformed *malformed, const char *kind)
 }
 
 #if defined(__x86_64__)
-#define REGISTER "rbx"
+#define REGISTER      "rbx"
+#define LAST_REGISTER "r15"
 #else
-#define REGISTER "x19"
+#define REGISTER      "x19"
+#define LAST_REGISTER "d15"
 #endif
 
 #define READY ATTN_STAGE_READY
@@ -98,7 +100,7 @@ const struct malformed_case mock_cases[] = {
     {"an open that loses a register", add, "clobber-open", R(CRASHED), NOTE,
      "open does not preserve the register " REGISTER, 0},
     {"a finish that loses a register", add, "clobber-finish", R(CRASHED), NOTE,
-     "finish does not preserve the register " REGISTER, 0},
+     "finish does not preserve the register " LAST_REGISTER, 0},
     {"a close that shifts the stack", add, "shift-stack", R(CRASHED), NOTE,
      "close moves the stack pointer by 16 bytes", 0},
     {"abort", add, "trouble-abort", R(CRASHED), NOTE, "SIGABRT", 0},

@@ -62,17 +62,28 @@ enum { NOWHERE, IN_QUERY, IN_OPEN, IN_FINISH, IN_ENTRY };
 #define MOCK_SHIFT 0
 #endif
 
+/* The first of the registers that a function preserves, or the last one. */
+#if defined(__x86_64__)
+#ifdef MOCK_LOSES_LAST
+#define LOSE "movl $7, %r15d\n"
+#else
+#define LOSE "movl $7, %ebx\n"
+#endif
+#elif defined(MOCK_LOSES_LAST)
+#define LOSE "fmov d15, xzr\n"
+#else
+#define LOSE "mov x19, #7\n"
+#endif
+
 /* mock_clobber goes on with mock_behind; mock_shift returns and takes 16 bytes of the stack along. */
 extern void mock_clobber(void), mock_shift(void);
 #if defined(__x86_64__)
-__asm__(
-    ".text\n.hidden mock_clobber\n.globl mock_clobber\nmock_clobber:\nmovl $7, %ebx\njmp *mock_behind(%rip)\n"
-    ".hidden mock_shift\n.globl mock_shift\nmock_shift:\nret $16\n");
+__asm__(".text\n.hidden mock_clobber\n.globl mock_clobber\nmock_clobber:\n" LOSE "jmp *mock_behind(%rip)\n"
+        ".hidden mock_shift\n.globl mock_shift\nmock_shift:\nret $16\n");
 #else
-__asm__(
-    ".text\n.hidden mock_clobber\n.globl mock_clobber\nmock_clobber:\nmov x19, #7\nadrp x16, mock_behind\n"
-    "ldr x16, [x16, :lo12:mock_behind]\nbr x16\n"
-    ".hidden mock_shift\n.globl mock_shift\nmock_shift:\nadd sp, sp, #16\nret\n");
+__asm__(".text\n.hidden mock_clobber\n.globl mock_clobber\nmock_clobber:\n" LOSE "adrp x16, mock_behind\n"
+        "ldr x16, [x16, :lo12:mock_behind]\nbr x16\n"
+        ".hidden mock_shift\n.globl mock_shift\nmock_shift:\nadd sp, sp, #16\nret\n");
 #endif
 
 #ifdef MOCK_NEEDS_SYMBOL
