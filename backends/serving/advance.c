@@ -40,7 +40,9 @@ struct attn_advance attn__advance_arrays(const struct attn_kv_advance_step_args 
                                  .csr_indptr = ints(&args->csr_indptr),
                                  .csr_indices = attn__address(&args->csr_indices),
                                  .csr_last_page_lens = ints(&args->last_page_lens),
-                                 .csr_pages = ints(&args->csr_pages)};
+                                 .csr_pages = ints(&args->csr_pages),
+                                 .windowed = args->windowed,
+                                 .window = args->window};
 }
 
 static int64_t first_token(const struct attn_advance *a, uint32_t seq)
@@ -172,6 +174,7 @@ int32_t attn__advance_check(const struct attn_advance *a, struct attn_error *err
 static void write_tokens(const struct attn_advance *a, uint32_t seq, int64_t len)
 {
     const int64_t first = first_token(a, seq), end = first_token(a, seq + 1);
+    const int64_t start = seq < a->windowed ? end - first - a->window : 0; /* first position with a slot */
 
     for (int64_t t = first; t < end; t++) {
         const int64_t position = len - (end - t);
@@ -179,7 +182,7 @@ static void write_tokens(const struct attn_advance *a, uint32_t seq, int64_t len
             a->positions[t] = position;
         if (a->slots != NULL) {
             const int64_t page = page_at(a, seq, position / a->block);
-            a->slots[t] = attn__slot_of(page, position % a->block, a->block);
+            a->slots[t] = position < start ? -1 : attn__slot_of(page, position % a->block, a->block);
         }
     }
     if (a->context_lens != NULL)

@@ -33,6 +33,8 @@ struct attn_advance {
     void *csr_indices;
     int32_t *csr_last_page_lens; /* [seqs] */
     int32_t *csr_pages;          /* [seqs] pages in use */
+    uint32_t windowed;           /* sequences, the first ones, of which the last `window` tokens have slots */
+    uint32_t window;
 };
 
 /* The arrays of a plugin's call, where its buffers are addresses of the host. */

@@ -54,9 +54,6 @@ static int32_t check_batch(const struct attn_builder_impl *b, const struct attn_
         return INVALID(err, "table_stride",
                        "the table of group %u has %u columns of %u bytes and rows %lld bytes apart", g,
                        batch->table_width, cell, (long long)batch->table_stride);
-    if ((b->group[g].params.given & ATTN_GIVEN_WINDOW) != 0 && a->prefills > 0)
-        return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "window",
-                          "group %u has a window, which masks slots of prompts; such steps are added", g);
     return ATTN_OK;
 }
 
@@ -151,6 +148,10 @@ static void arrays_of(const struct attn_builder_impl *b, uint32_t g, struct attn
     to->slots = step->slots.device;
     to->seq_lens = group->batch.kv_lens;
     to->seq_starts = step->seq_starts.device;
+    if ((group->params.given & ATTN_GIVEN_WINDOW) != 0) {
+        to->windowed = b->whole.step.prefills;
+        to->window = group->params.window;
+    }
     if (g == 0) {
         to->positions = b->positions;
         to->context_lens = b->whole.step.context_lens.device;

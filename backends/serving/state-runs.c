@@ -146,6 +146,13 @@ int32_t attn__step_check_window(const struct attn__state_core *core, const struc
                 "group %u, have slots, and class %u reads the cache; shorter chunks or a builder "
                 "without the window are accepted",
                 n, starts[n + 1] - starts[n], group->window, core->classes[i].group, i);
+    if (starts == NULL && step->prefills > 0 && step->max_q > group->window)
+        return attn__fail(
+            err, ATTN_E_UNSUPPORTED, ATTN_REASON_WINDOW, "window",
+            "prompts have up to %u new tokens, and only the last %u, the window of cache group %u, have "
+            "slots, "
+            "and class %u reads the cache; max_q of up to the window or a builder without it are accepted",
+            step->max_q, group->window, core->classes[i].group, i);
     return ATTN_OK;
 }
 

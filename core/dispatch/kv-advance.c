@@ -31,6 +31,9 @@ static int32_t check_counts(const struct attn_kv_advance_step_args *args, struct
         return attn__fail(err, ATTN_E_INVALID, 0, "index_dtype",
                           "index_dtype is 0x%x; accepted: ATTN_INT32 and ATTN_INT64", args->index_dtype);
     }
+    if (args->windowed > args->queries)
+        return attn__fail(err, ATTN_E_INVALID, 0, "windowed", "windowed is %u; accepted: 0 to queries, %u",
+                          args->windowed, args->queries);
     const int64_t size = args->index_dtype == ATTN_INT64 ? 8 : 4;
     return args->table_stride % size == 0
                ? ATTN_OK

@@ -86,7 +86,7 @@ AT(attn_kv_convert_args, to, 24);
 AT(attn_kv_convert_args, to_desc, 32);
 AT(attn_kv_convert_args, pairs, 40);
 
-SIZE(attn_kv_advance_step_args, 272);
+SIZE(attn_kv_advance_step_args, 280);
 AT(attn_kv_advance_step_args, struct_size, 0);
 AT(attn_kv_advance_step_args, block, 4);
 AT(attn_kv_advance_step_args, seqs, 8);
@@ -111,3 +111,5 @@ AT(attn_kv_advance_step_args, csr_indptr, 208);
 AT(attn_kv_advance_step_args, csr_indices, 224);
 AT(attn_kv_advance_step_args, last_page_lens, 240);
 AT(attn_kv_advance_step_args, csr_pages, 256);
+AT(attn_kv_advance_step_args, windowed, 272);
+AT(attn_kv_advance_step_args, window, 276);

@@ -52,10 +52,14 @@ static uint32_t fill(struct arrays *a, struct attn_kv_advance_step_args *args, c
         const uint32_t room = args->table_width * args->block;
         const uint32_t most = room - grows;
         a->accepted[i] = (int32_t)grows;
-        a->seq_lens[i] = (int32_t)(flags->starts != 0 ? below(most + 1) : 1 + below(most));
+        a->seq_lens[i] = (int32_t)(i < args->windowed   ? 1 + below(most < 8 ? most : 8)
+                                   : flags->starts != 0 ? below(most + 1)
+                                                        : 1 + below(most));
         uint32_t queries = flags->starts != 0 ? below(3) : 1;
         const uint32_t len = (uint32_t)a->seq_lens[i] + grows;
         queries = queries < len || flags->starts == 0 ? queries : len;
+        if (i < args->windowed && flags->starts != 0) /* a prompt that begins */
+            queries = len;
         rows += i < args->queries ? queries : 0;
         a->query_starts[i + 1] = (int32_t)rows;
     }
@@ -110,7 +114,9 @@ static void on_host(const struct attn_kv_advance_step_args *args)
                                          .csr_indptr = args->csr_indptr.data,
                                          .csr_indices = args->csr_indices.data,
                                          .csr_last_page_lens = args->last_page_lens.data,
-                                         .csr_pages = args->csr_pages.data};
+                                         .csr_pages = args->csr_pages.data,
+                                         .windowed = args->windowed,
+                                         .window = args->window};
 
     ATTN_INIT(&err);
     if (attn__advance_check(&advance, &err) != ATTN_OK) {
@@ -146,6 +152,8 @@ static int run_case(uint32_t number, struct arrays arrays[2])
     args.seqs = 1 + below(below(2) == 0 ? 8 : SEQS);
     args.queries = below(args.seqs + 1);
     args.keep_padding = below(2);
+    args.windowed = below(2) * below(args.queries < 64 ? args.queries + 1 : 64);
+    args.window = below(4);
     args.index_dtype = flags.wide != 0 ? ATTN_INT64 : below(2) == 0 ? ATTN_INT32 : 0;
     args.table_width = 4 + below(WIDTH - 3);
     args.table_stride = (int64_t)WIDTH * (flags.wide != 0 ? 8 : 4);

@@ -97,7 +97,8 @@ static int right_positions(const struct engine *e, const int64_t *positions)
     return 1;
 }
 
-/* Lists without windows, hits or padding, decodes of one token: what may be on a device. */
+/* Lists without hits or padding, rows that no window has trimmed, decodes of one token: what may be on a
+ * device. */
 static void make_step(struct engine *e)
 {
     do
@@ -122,8 +123,6 @@ static int run_engine(uint64_t seed, uint32_t steps)
 
     engine_init(&e, seed, 1 + (uint32_t)(seed % 4));
     e.params.chunked = 1;
-    for (uint32_t g = 0; g < ENGINE_GROUPS; g++)
-        e.group[g].given = 0;
     struct attn_serving_host on = {.struct_size = sizeof on, .device_type = ATTN_DEVICE_CPU};
     int32_t made = attn_serving_builder.create(&on, &e.params, &host, &err);
     on.memory = &engine_memory;

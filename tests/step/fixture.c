@@ -62,6 +62,8 @@ static int32_t device_advance(struct attn_backend_impl *backend, const struct at
                                          .num_tokens = args->num_tokens,
                                          .block = args->block,
                                          .keep_padding = args->keep_padding,
+                                         .windowed = args->windowed,
+                                         .window = args->window,
                                          .table_width = args->table_width,
                                          .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
                                          .table_stride = args->table_stride,

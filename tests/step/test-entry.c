@@ -87,6 +87,8 @@ static void make_batch(struct dice *dice, struct batch *b)
     args->queries = (uint32_t)dice_roll(dice, 0, 8);
     args->seqs = args->queries + (uint32_t)(dice_roll(dice, 0, 1) ? dice_roll(dice, 0, 4) : 0);
     args->keep_padding = (uint32_t)dice_roll(dice, 0, 1);
+    args->windowed = dice_roll(dice, 0, 2) == 0 ? (uint32_t)dice_roll(dice, 0, args->queries) : 0;
+    args->window = (uint32_t)dice_roll(dice, 0, 4);
     args->table_width = (uint32_t)dice_roll(dice, 1, WIDTH);
     b->wide = (int)dice_roll(dice, 0, 1);
     args->index_dtype = b->wide ? ATTN_INT64 : ATTN_INT32;
@@ -130,7 +132,8 @@ static int plain_step(struct batch *b)
             at->tokens[row] = at->sampled[row];
             at->positions[row] = len - end + row;
             const int64_t page = cell(b, i, at->positions[row] / block);
-            at->slots[row] = page < 0 ? -1 : page * block + at->positions[row] % block;
+            const int hidden = i < args->windowed && at->positions[row] + args->window < end - first;
+            at->slots[row] = page < 0 || hidden ? -1 : page * block + at->positions[row] % block;
         }
         at->context_lens[i] = (int32_t)len - (end - first);
         at->pages[i] = 0;
@@ -226,6 +229,7 @@ static void check_refusals(struct attn_backend *backend)
     REFUSED(block, 0, "block");
     REFUSED(seqs, 0, "seqs");
     REFUSED(seqs, UINT32_MAX, "seqs");
+    REFUSED(windowed, 2, "windowed");
     REFUSED(num_tokens, 0, "query_start_loc");
     REFUSED(index_dtype, ATTN_F32, "index_dtype");
     REFUSED(seq_lens.data, NULL, "seq_lens");

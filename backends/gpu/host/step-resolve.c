@@ -15,6 +15,7 @@ void gpu_step_resolve(struct gpu_step *out, const struct attn_kv_advance_step_ar
                              .keep_padding = args->keep_padding,
                              .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
                              .table_width = args->table_width,
+                             .windowed = args->windowed,
                              .table_stride = args->table_stride,
                              .csr_capacity = args->csr_capacity,
                              .table = gpu_address(&args->table),
@@ -30,7 +31,8 @@ void gpu_step_resolve(struct gpu_step *out, const struct attn_kv_advance_step_ar
                              .csr_indptr = gpu_address(&args->csr_indptr),
                              .csr_indices = gpu_address(&args->csr_indices),
                              .last_page_lens = gpu_address(&args->last_page_lens),
-                             .csr_pages = gpu_address(&args->csr_pages)};
+                             .csr_pages = gpu_address(&args->csr_pages),
+                             .window = args->window};
 }
 
 uint64_t gpu_step_work(const struct gpu_step *step)

@@ -173,7 +173,7 @@ struct gpu_step {
     uint32_t keep_padding;
     uint32_t index_size;
     uint32_t table_width;
-    uint32_t reserved;
+    uint32_t windowed;
     int64_t table_stride;
     uint64_t csr_capacity;
     uint64_t table;
@@ -190,6 +190,7 @@ struct gpu_step {
     uint64_t csr_indices;
     uint64_t last_page_lens;
     uint64_t csr_pages;
+    int64_t window;
 };
 
 /* Partial results of a merge. More than GPU_MERGE_PARTS must lie at equal distances. */

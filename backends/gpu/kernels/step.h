@@ -97,7 +97,9 @@ GPU_INLINE void gpu_step_row(const struct gpu_step *a, uint32_t row, int64_t beh
         position =
             gpu_at<const int32_t>(a->seq_lens, seq) - (gpu_step_first_token(a, seq + 1) - (int64_t)row);
         const int64_t index = position / a->block;
-        if (a->slots != 0 && position >= 0 && index < (int64_t)a->table_width) {
+        const int64_t tokens = gpu_step_first_token(a, seq + 1) - gpu_step_first_token(a, seq);
+        const bool shown = seq >= a->windowed || position >= tokens - a->window;
+        if (a->slots != 0 && shown && position >= 0 && index < (int64_t)a->table_width) {
             const int64_t page = gpu_step_page(a, seq, index);
             slot = page < 0 ? -1 : page * a->block + position % a->block;
         }

@@ -67,8 +67,7 @@ ATTN_API int32_t attn_builder_set_row(struct attn_builder *builder, const struct
  * lengths, start locations and pages there, by one kernel per cache group, and what a build from host lists
  * would give is the same byte for byte, but for pages behind those in use. Values are then not known on the
  * host: seq_lens is null, and views have no `host` unless the device is the host. Padding of a graph is in
- * the arrays. ATTN_E_UNSUPPORTED: an encoder, prompts of a group with a window, or a backend without
- * advance_step.
+ * the arrays. ATTN_E_UNSUPPORTED: an encoder, or a backend without advance_step.
  */
 ATTN_API int32_t attn_builder_set_device(struct attn_builder *builder,
                                          const struct attn_builder_device_args *args, struct attn_error *err);

@@ -613,7 +613,8 @@ struct attn_kv_convert_args {
  * not given is left out; seq_lens is needed, table with slots or csr_indptr, and the four arrays of csr go
  * together. Sequences from `queries` on are padding: they stay as they are, but their rows get token 0,
  * position 0 and slot -1 unless keep_padding is set. A length that its row of the table does not hold is a
- * number beyond its cache.
+ * number beyond its cache. The first `windowed` sequences have slots for the last `window` of their query
+ * tokens alone, as prompts of a cache with a window; the others get slot -1.
  */
 struct attn_kv_advance_step_args {
     uint32_t struct_size;
@@ -640,6 +641,8 @@ struct attn_kv_advance_step_args {
     struct attn_buffer csr_indices;    /* written up to csr_indptr[seqs] */
     struct attn_buffer last_page_lens; /* written: i32 [queries] */
     struct attn_buffer csr_pages;      /* written: i32 [queries], pages of each */
+    uint32_t windowed;                 /* at most queries; 0: all query tokens have slots */
+    uint32_t window;                   /* in tokens */
 };
 
 /* ---------------------------------------------------------------- merge */
