@@ -279,6 +279,41 @@ static void check_trimmed(void)
     }
 }
 
+/* A sequence of a profile run has a slot for each token that is known: more than it has new ones. */
+static void check_slots(void)
+{
+    const struct attn_builder_group group = {.block = 8, .max_blocks = 8};
+    const struct attn_blocks none = {0};
+    struct attn_blocks list = {.kind = ATTN_BLOCKS_LIST, .count = 1, .blocks = lists[0]};
+    struct attn_builder_params params;
+    struct attn_builder_add_args prompt, decode;
+    struct attn_builder *builder = NULL;
+
+    ATTN_INIT(&params);
+    params.flavour = ATTN_FLASH_ATTN;
+    params.group = &group;
+    params.max_seqs = params.max_tokens = 4;
+    CHECK(attn_builder_create(NULL, &params, &builder, &err) == ATTN_OK, 0, "%s", err.message);
+    ATTN_INIT(&prompt);
+    prompt.prompt = prompt.query_len = 1;
+    prompt.context_len = 2;
+    prompt.blocks = &none;
+    ATTN_INIT(&decode);
+    decode.query_len = 1;
+    decode.context_len = 3;
+    decode.blocks = &list;
+    for (int step = 0; step < 3; step++) {
+        prompt.context_len = step == 2 ? 3 : 2; /* three slots, then four */
+        list.unchanged = step == 0 ? 0 : 1;     /* a usual decode from the second step on */
+        CHECK(attn_builder_reset(builder, &err) == ATTN_OK, 0, "%s", err.message);
+        CHECK(attn_builder_add(builder, &prompt, &err) == ATTN_OK, 0, "%s", err.message);
+        const int32_t status = attn_builder_add(builder, &decode, &err);
+        CHECK(step < 2 ? status == ATTN_OK : status == ATTN_E_SIZE && strcmp(err.field, "max_tokens") == 0,
+              (uint64_t)step, "%d %s: %s", status, err.field, err.message);
+    }
+    attn_builder_destroy(builder);
+}
+
 int main(void)
 {
     ATTN_INIT(&err);
@@ -287,6 +322,7 @@ int main(void)
     check_assertions(ATTN_ROCM_FLASH);
     check_blocks();
     check_trimmed();
+    check_slots();
     printf("%lu checks failed\n", checks_failed);
     return checks_failed != 0;
 }
