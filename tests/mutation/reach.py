@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Which tests run a line, found with the compiler's counters."""
+import collections
 import concurrent.futures
 import json
 import os
@@ -27,7 +28,7 @@ def find_reach(source, folder, suites, jobs):
     exit_object = f"{folder}/exit.o"
     output_of("gcc", "-c", "-fPIC", "-o", exit_object, f"{source}/tests/coverage/exit.c")
     build = Build(source, folder, suites, *OPTIONS, f"-Dc_link_args=-Wl,--wrap=_exit {exit_object} -lgcov")
-    reach = {}
+    reach = collections.defaultdict(lambda: {"functions": set(), "lines": collections.defaultdict(set)})
 
     def count(test):
         data = f"{folder}/counters/{test}"
@@ -40,20 +41,17 @@ def find_reach(source, folder, suites, jobs):
             for file in files:
                 name = os.path.relpath(os.path.realpath(f"{folder}/{file['file']}"), os.path.realpath(source))
                 if name.startswith(("core/", "backends/")):
-                    add(reach.setdefault(name, {"functions": [], "lines": {}}), file, test)
-    return reach
+                    add(reach[name], file, test)
+    return {name: {"functions": sorted(its["functions"]),
+                   "lines": {line: sorted(tests) for line, tests in its["lines"].items()}}
+            for name, its in reach.items()}
 
 
 def add(its, file, test):
     """Adds what one test runs of a file."""
-    for function in file["functions"]:
-        place = [function["start_line"], function["end_line"]]
-        if place not in its["functions"]:
-            its["functions"].append(place)
+    its["functions"].update((function["start_line"], function["end_line"]) for function in file["functions"])
     for line in file["lines"]:
-        tests = its["lines"].setdefault(str(line["line_number"]), [])
-        if line["count"] > 0 and test not in tests:
-            tests.append(test)
+        its["lines"][line["line_number"]].update([test] if line["count"] > 0 else [])
 
 
 def tests_that_run(reach, name, line):
