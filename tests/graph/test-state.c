@@ -200,6 +200,7 @@ static void test_order(struct attn_backend *backend)
     must(attn_state_end_capture(model.state, &err));
     must(attn_state_begin_forward(model.state, metadata, NULL, &err));
     REFUSED(attn_state_get_step(model.state, MODEL_CLASSES, &step, &err), ATTN_E_INVALID, "layer_class");
+    REFUSED(attn_state_get_step(model.state, 0, NULL, &err), ATTN_E_INVALID, "out");
     REFUSED(attn_state_prepare(model.state, metadata, NULL, &err), ATTN_E_INVALID, "use_cuda_graph");
     REFUSED(attn_state_begin_forward(clone, metadata, NULL, &err), ATTN_E_INVALID, "use_cuda_graph");
     REFUSED(attn_state_get_input(model.state, ATTN_FIELD_SLOT_MAPPING, 0, &view, &err), ATTN_E_STATE,
