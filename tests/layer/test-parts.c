@@ -181,8 +181,8 @@ static void check_steps(struct attn_context *context, const struct attn_parts *p
         need(attn_backend_open(context, attn_parts_get_decision(parts, i)->decision, &config, &backends[i],
                                &err),
              &err);
-    const bool made = model_init(&prompts, &def, context, backends[0], 7) &
-                      model_init(&decodes, &def, context, backends[1], 7);
+    bool made = model_init(&prompts, &def, context, backends[0], 7);
+    made = model_init(&decodes, &def, context, backends[1], 7) && made; /* both are finished below */
     const bool good = made && lend_caches(&prompts, &decodes) && run_phases(&prompts, &decodes);
     snprintf(name, sizeof name, "prompts on %s, decodes on %s, over one cache memory",
              attn_backend_get_name(backends[0]), attn_backend_get_name(backends[1]));

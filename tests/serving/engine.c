@@ -214,7 +214,7 @@ int engine_is_clean(const struct engine *e, const struct attn_metadata_impl *bui
             const uint64_t own = row < e->seqs ? e->blocks[row][g].count : 0;
             for (uint64_t i = own; i < table->width; i++) {
                 const int64_t cell = table->dtype == ATTN_INT64 ? ((const int64_t *)(const void *)at)[i]
-                                                               : ((const int32_t *)(const void *)at)[i];
+                                                                : ((const int32_t *)(const void *)at)[i];
                 if (cell != 0) {
                     printf("# block_tables[%llu][%llu] is not 0\n", (unsigned long long)row,
                            (unsigned long long)i);

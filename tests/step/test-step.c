@@ -45,8 +45,8 @@ static void concatenate(const struct attn_metadata_impl *whole, const struct att
             const int64_t value = fixture_at(&parts[p], i, 0) + (p == 1 ? less : 0);
             if (at >= fixture_count(&all))
                 break;
-            CHECK(value == fixture_at(&all, at, 0), seed, "%s[%u] at %llu: %lld",
-                  attn__field_name(field), group, (unsigned long long)at, (long long)value);
+            CHECK(value == fixture_at(&all, at, 0), seed, "%s[%u] at %llu: %lld", attn__field_name(field),
+                  group, (unsigned long long)at, (long long)value);
             if (parts[p].kind == ATTN_VIEW_ARRAY)
                 CHECK(fixture_at(&parts[p], i, 1) == fixture_at(&parts[p], i, 0), seed, "%s on the device",
                       attn__field_name(field));
