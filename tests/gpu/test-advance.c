@@ -92,31 +92,7 @@ static void set_buffers(struct attn_kv_advance_step_args *args, struct arrays *a
 static void on_host(const struct attn_kv_advance_step_args *args)
 {
     struct attn_error err;
-    const struct attn_advance advance = {.seqs = args->seqs,
-                                         .queries = args->queries,
-                                         .num_tokens = args->num_tokens,
-                                         .block = args->block,
-                                         .keep_padding = args->keep_padding,
-                                         .table_width = args->table_width,
-                                         .index_size = args->index_dtype == ATTN_INT64 ? 8 : 4,
-                                         .table_stride = args->table_stride,
-                                         .table = args->table.data,
-                                         .query_starts = args->query_starts.data,
-                                         .accepted = args->accepted.data,
-                                         .sampled = args->sampled.data,
-                                         .tokens = args->tokens.data,
-                                         .positions = args->positions.data,
-                                         .slots = args->slots.data,
-                                         .seq_lens = args->seq_lens.data,
-                                         .context_lens = args->context_lens.data,
-                                         .seq_starts = args->seq_starts.data,
-                                         .csr_capacity = args->csr_capacity,
-                                         .csr_indptr = args->csr_indptr.data,
-                                         .csr_indices = args->csr_indices.data,
-                                         .csr_last_page_lens = args->last_page_lens.data,
-                                         .csr_pages = args->csr_pages.data,
-                                         .windowed = args->windowed,
-                                         .window = args->window};
+    const struct attn_advance advance = attn__advance_arrays(args);
 
     ATTN_INIT(&err);
     if (attn__advance_check(&advance, &err) != ATTN_OK) {

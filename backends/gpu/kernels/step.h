@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * One step of decoding in place, in two kernels: one CTA grows the lengths and adds them up, then any number
- * of CTAs write rows and page numbers. backends/common/advance.c does the same on the host.
+ * of CTAs write rows and page numbers. backends/serving/advance.c does the same on the host.
  */
 #ifndef ATTN_GPU_STEP_H
 #define ATTN_GPU_STEP_H
