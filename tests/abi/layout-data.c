@@ -42,7 +42,9 @@ SIZE(attn_tensor, 48);
 AT(attn_tensor, buffer, 0);
 AT(attn_tensor, token_stride, 16);
 AT(attn_tensor, head_stride, 24);
-AT(attn_tensor, reserved, 32);
+AT(attn_tensor, dtype, 32);
+AT(attn_tensor, reserved0, 36);
+AT(attn_tensor, reserved, 40);
 
 SIZE(attn_scale, 64);
 AT(attn_scale, kind, 0);
@@ -259,11 +261,13 @@ AT(attn_cpu_executor, reserved, 36);
 AT(attn_cpu_executor, barrier, 40);
 AT(attn_cpu_executor, recording, 48);
 
-SIZE(attn_kernel_info, 136);
+SIZE(attn_kernel_info, 144);
 AT(attn_kernel_info, name, 0);
 AT(attn_kernel_info, when, 64);
 AT(attn_kernel_info, graph_level, 128);
 AT(attn_kernel_info, numerics, 132);
+AT(attn_kernel_info, speed, 136);
+AT(attn_kernel_info, reserved, 140);
 
 SIZE(attn_query, 48);
 AT(attn_query, struct_size, 0);

@@ -142,14 +142,17 @@ struct attn_span {
 };
 
 /*
- * Leaf. A view [token, head, dim]: the innermost dimension is contiguous, its element type is the problem's.
- * Strides are bytes and may be negative or zero where a tensor is only read.
+ * Leaf. A view [token, head, dim]: the innermost dimension is contiguous. Strides are bytes and may be
+ * negative or zero where a tensor is only read. The element type is the problem's, or that of the call's
+ * arguments; a tensor that carries one (dtype) is checked against it, so that f32 memory is not read as bf16.
  */
 struct attn_tensor {
     struct attn_buffer buffer;
     int64_t token_stride;
     int64_t head_stride;
-    uint64_t reserved[2];
+    uint32_t dtype; /* enum attn_dtype; 0 = not said */
+    uint32_t reserved0;
+    uint64_t reserved;
 };
 
 /* Where the value of a scale is. */
@@ -739,12 +742,20 @@ enum attn_numerics {
     ATTN_NUMERICS_Q_QUANTISED = 7 /* Q quantised by the kernel */
 };
 
+/* How fast a kernel row is beside what its device can do. */
+enum attn_speed {
+    ATTN_SPEED_OPTIMISED = 1, /* written and tuned for its device and element types */
+    ATTN_SPEED_GENERIC = 2    /* serves every problem, many times slower than an optimised one */
+};
+
 /* One kernel row that serves a problem. */
 struct attn_kernel_info {
     char name[64];
     char when[64];        /* for which part of a batch it is taken */
     uint32_t graph_level; /* enum attn_graph_level */
     uint32_t numerics;    /* enum attn_numerics */
+    uint32_t speed;       /* enum attn_speed; 0 = the plugin does not say */
+    uint32_t reserved;
 };
 
 /*
@@ -784,7 +795,8 @@ enum attn_log_level {
     ATTN_LOG_WARN = 2,
     ATTN_LOG_INFO = 3,
     ATTN_LOG_DISPATCH = 4,
-    ATTN_LOG_DEBUG = 5
+    ATTN_LOG_DEBUG = 5,
+    ATTN_LOG_TRACE = 6 /* one line for each call that runs attention or writes a cache */
 };
 
 /* Native objects of the caller, given to attn_backend_open. */

@@ -14,7 +14,7 @@
  * appended, and a plugin with a smaller minor keeps working.
  */
 #define ATTN_ABI_MAJOR 0
-#define ATTN_ABI_MINOR 6
+#define ATTN_ABI_MINOR 7
 
 /* The one symbol that a plugin exports. Its number counts entry signatures, not ABI versions. */
 #define ATTN_PLUGIN_ENTRY_SYMBOL "attn_plugin_entry_v1"
