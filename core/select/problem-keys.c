@@ -322,7 +322,7 @@ const struct attn__key attn__keys[] = {
      0, NULL, 1, ATTN__HEAD_DIM_MAX},
     COUNT("kv_heads", "heads; 1 with mla", "a divisor of heads", kv_heads, 1, ATTN__COUNT_MAX, count_differs),
     CHOICE("type", "decoder", "decoder|encoder|encoder_only|encoder_decoder", type, type_values),
-    CHOICE("q", "bf16", TYPES, q_dtype, dtype_values),
+    {"q", "", TYPES, parse_choice, format_choice, always, AT(q_dtype), 0, dtype_values, 0, 0},
     PAIR("kv", "q", TYPES " (sets k and v)", k_dtype, v_dtype, dtype_values),
     PART("k", "q", TYPES, k_dtype, dtype_values),
     PART("v", "q; k with mla", TYPES, v_dtype, dtype_values),

@@ -254,14 +254,15 @@ enum attn_graph_level {
 #define ATTN_GIVEN_WINDOW_RIGHT UINT32_C(2)
 
 /*
- * A problem: what a layer class needs. `heads` and `head_dim` must be given; everything else has a default
- * (in brackets), filled in by attn_problem_resolve. Each member is named like its key of the problem string.
+ * A problem: what a layer class needs. `heads`, `head_dim` and `q_dtype` must be given; everything else has a
+ * default (in brackets), filled in by attn_problem_resolve. Each member is named like its key of the problem
+ * string.
  */
 struct attn_problem {
     uint32_t struct_size;
     uint32_t given;       /* ATTN_GIVEN_* */
     uint32_t type;        /* enum attn_type [decoder] */
-    uint32_t q_dtype;     /* enum attn_dtype [bf16] */
+    uint32_t q_dtype;     /* enum attn_dtype; key q */
     uint32_t k_dtype;     /* [q] */
     uint32_t v_dtype;     /* [q] */
     uint32_t out_dtype;   /* [q; bf16 if q has 8 bits] */

@@ -131,7 +131,8 @@ static void use(const struct attn__backend *backend, const struct attn_device *d
 
 static void live(struct attn__plugin *plugin)
 {
-    static const char text[] = "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16";
+    static const char text[] =
+        "heads=8 kv_heads=2 head_dim=64 q=bf16 max_seqs=4 max_q=8 max_kv=64 max_rows=16";
     struct attn_problem problem;
     const struct attn_axis *axes;
     uint32_t count;
