@@ -2,7 +2,13 @@
 /*
  * libattn: the attention layer of a language-model server, on whatever hardware is there.
  *
- * The straight way, from the simplest call to the last:
+ * The simple way, for one layer class and one step at a time:
+ *
+ *   attn_open       a problem string; selects a backend and opens it.
+ *   attn_forward    lengths and tensors of one layer; memory is made on first use and kept.
+ *   attn_close
+ *
+ * The full way, where nothing is allocated and nothing waits while a step runs:
  *
  *   1. attn_context_create    reads the environment and the notes of the plugins on the search path;
  *                             nothing of any plugin has run yet.
@@ -78,6 +84,70 @@ ATTN_API int32_t attn_reason_is_explicit(uint32_t reason);
 /* "f16", or NULL for a number that is no enum attn_dtype; and its size in bytes (0). */
 ATTN_API const char *attn_dtype_name(uint32_t dtype);
 ATTN_API uint32_t attn_dtype_size(uint32_t dtype);
+
+/* ---------------------------------------------------------------- the simple way */
+
+struct attn_session;
+struct attn_select_options;
+
+/*
+ * Selects the backend for one problem, by the rules of attn_select, and opens it. Maxima that the problem
+ * leaves out follow from the calls; those that it gives are limits. `options` may be NULL. A session belongs
+ * to one thread and one stream at a time.
+ *
+ * ATTN_E_INVALID (the problem string), ATTN_E_NO_BACKEND, ATTN_E_UNSUPPORTED: addr=csr, positions=1,
+ * seq_causal=1 and cp=1, which attn_forward has no arguments for.
+ */
+ATTN_API int32_t attn_open(const char *problem, const struct attn_select_options *options,
+                           struct attn_session **out, struct attn_error *err);
+ATTN_API void attn_close(struct attn_session *session);
+
+/* The session's backend, for memory, streams and kv handles; lives as long as the session. */
+ATTN_API struct attn_backend *attn_session_get_backend(const struct attn_session *session);
+
+/*
+ * One layer of one step. Lengths and tables are host memory and are read during the call; tensors and caches
+ * are the backend's memory (on the CPU they are the same). n is `seqs`.
+ */
+struct attn_forward_args {
+    uint32_t struct_size;
+    uint32_t seqs;
+    const int32_t *q_lens;  /* [n] query tokens of each sequence; NULL = one each */
+    const int32_t *kv_lens; /* [n] keys of each, those of this call included; NULL = q_lens */
+    const int32_t
+        *table; /* addr=table: [n, table_width] pages of each; a negative entry is an invalid block */
+    uint32_t table_width;
+    float softmax_scale; /* 0 = 1 / sqrt(head_dim); MLA has no default */
+    /* Rows of all sequences, one after the other. A tensor that carries its dtype is checked. */
+    struct attn_tensor q;   /* [tokens, heads, head_dim] */
+    struct attn_tensor k;   /* [tokens, kv_heads, head_dim] new keys; optional with kv_source=cache */
+    struct attn_tensor v;   /* [tokens, kv_heads, head_dim_vo]; MLA has none */
+    struct attn_tensor out; /* [tokens, heads, head_dim_vo] */
+    struct attn_tensor lse; /* problem.lse: f32 [tokens, heads] */
+    /*
+     * The cache, unless kv_source=new: contiguous [pages, block, kv_heads, head_dim] and the same with
+     * head_dim_vo, or `kv`. New keys and values are written to it first, behind the keys that are there. With
+     * addr=dense sequence i has page i.
+     */
+    struct attn_buffer k_cache;
+    struct attn_buffer v_cache; /* MLA has none */
+    uint32_t pages;
+    uint32_t block;     /* tokens per page; 0 = the problem's */
+    struct attn_kv *kv; /* instead of the two: any layout, and caches with scales */
+    /* Masks, slopes, sinks and scales, where the problem has them; its other members are not read. */
+    const struct attn_tensors *extras;
+};
+
+/*
+ * Runs one layer. The step is prepared anew if its lengths or tables differ from those of the last call, so
+ * the layers of a step after the first one cost what attn_plan_run costs. Memory grows with the steps and
+ * stays until attn_close. The call does not wait for the result: attn_stream_synchronize does; on the CPU it
+ * is there when the call returns. Not for graph capture.
+ *
+ * ATTN_E_INVALID names the member, its value and what is accepted. ATTN_E_MEMORY.
+ */
+ATTN_API int32_t attn_forward(struct attn_session *session, const struct attn_forward_args *args,
+                              void *stream, struct attn_error *err);
 
 /* ---------------------------------------------------------------- problems */
 

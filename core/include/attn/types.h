@@ -155,6 +155,18 @@ struct attn_tensor {
     uint64_t reserved;
 };
 
+/* A contiguous tensor [token, heads, head_dim] that carries its element type (enum attn_dtype). */
+static inline struct attn_tensor attn_tensor_of(void *data, uint32_t dtype, uint32_t heads, uint32_t head_dim)
+{
+    struct attn_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.buffer.data = data;
+    tensor.dtype = dtype;
+    tensor.head_stride = (int64_t)head_dim * (int64_t)(dtype >> 8 & 0xff) / 8;
+    tensor.token_stride = tensor.head_stride * (int64_t)heads;
+    return tensor;
+}
+
 /* Where the value of a scale is. */
 enum attn_scale_kind {
     ATTN_SCALE_UNIT = 1,  /* 1, said by the caller */
