@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of plugin/ share with each other alone: from the search path to an open plugin. */
+/* What the files of plugin/ share, from the search path to an open plugin. */
 #ifndef ATTN_PLUGIN_LOADER_H
 #define ATTN_PLUGIN_LOADER_H
 
