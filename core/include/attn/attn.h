@@ -2,7 +2,7 @@
 /*
  * libattn: the attention layer of a language-model server, on whatever hardware is there.
  *
- * The straight way, from the simplest call to the last:
+ * The usual order of calls:
  *
  *   1. attn_context_create    reads the environment and the notes of the plugins on the search path;
  *                             nothing of any plugin has run yet.
@@ -122,7 +122,7 @@ struct attn_context_options {
     void *log_user;
     attn_parallel_for_fn parallel_for; /* the caller's threads, for plugins that compute on the host */
     void *parallel_for_arg;
-    const char *const *variables; /* "NAME=VALUE" strings that stand before the environment */
+    const char *const *variables; /* "NAME=VALUE" strings that take precedence over the environment */
     uint32_t variable_count;
     uint32_t reserved;
 };
@@ -340,7 +340,7 @@ struct attn_model_part {
 struct attn_part_decision {
     uint32_t layer_class;
     uint32_t phase;
-    int32_t status; /* ATTN_OK, or ATTN_E_NO_BACKEND: nobody serves the part */
+    int32_t status; /* ATTN_OK, or ATTN_E_NO_BACKEND: no backend serves the part */
     uint32_t reserved;
     const struct attn_decision
         *decision; /* for attn_backend_open; parts decided together have the same one */
