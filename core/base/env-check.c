@@ -100,7 +100,7 @@ static bool belongs_to(const char *variable, const char *name)
     return *p == '_';
 }
 
-/* Says whose the variable is, if it is a plugin's or a flavour's. */
+/* Writes which plugin or flavour a variable belongs to. False if it belongs to none. */
 static bool say_owner(const char *variable, const struct attn_note *const *notes, uint32_t count, char *text,
                       size_t size)
 {

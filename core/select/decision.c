@@ -78,7 +78,7 @@ static void append_fallback(struct attn__line *line, const struct attn_decision 
     }
 }
 
-/* ---------------------------------------------------------------- nothing serves */
+/* ---------------------------------------------------------------- no candidate serves */
 
 /* Device reasons come first in the list of query reasons; the rest is about the problem. */
 static bool is_about_problem(uint32_t code)
@@ -87,8 +87,8 @@ static bool is_about_problem(uint32_t code)
 }
 
 /*
- * An explicit refusal, else what the problem lacks. Rows that would not serve a problem which others serve
- * have reasons too: they are not what is missing.
+ * The reason to show: an explicit refusal, else the first one about a problem that no row serves. Rows that
+ * refuse a problem which others serve give reasons too, before refused_from: these do not matter.
  */
 static const struct attn_reason *leading_reason(const struct attn__candidate *candidate)
 {
@@ -134,7 +134,7 @@ static const struct attn__candidate *find_closest(const struct attn_decision *de
     return closest;
 }
 
-/* True if some candidate's plugin was there to be asked. */
+/* True if the plugin of some candidate was open, so that it was asked. */
 static bool was_anybody_asked(const struct attn_decision *decision)
 {
     for (uint32_t i = 0; i < decision->count; i++)

@@ -274,14 +274,14 @@ static void format_choice(const struct attn__key *key, const struct attn_problem
     snprintf(text, size, "%s", choice_name(key->choices, get_word(problem, key->member)));
 }
 
-/* A key that sets two members is written if they are equal and neither has its default; */
+/* A key that sets two members is written if they are equal and neither has its default. */
 static bool pair_differs(const struct attn__key *key, const struct attn_problem *problem)
 {
     return get_word(problem, key->member) == get_word(problem, key->second) &&
            word_differs(problem, key->member);
 }
 
-/* the keys of the single members are then left out. */
+/* The key of one member is left out if the key of both is written. */
 static bool part_differs(const struct attn__key *key, const struct attn_problem *problem)
 {
     for (const struct attn__key *pair = attn__keys; pair < attn__keys + attn__key_count; pair++)

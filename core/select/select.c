@@ -18,7 +18,7 @@ static int32_t bad_device(const char *text, struct attn_error *err)
         "device is '%.64s'; accepted: what attn-info devices shows, alone or with :NUMBER, or any", text);
 }
 
-/* Which types there are, plugins say; a name that none has excludes all candidates. */
+/* Accepts any device type, because plugins name their own; one that no plugin has excludes all candidates. */
 static int32_t parse_device(struct attn__selection *selection, struct attn_error *err)
 {
     const char *text = selection->options.device;
@@ -39,7 +39,7 @@ static int32_t parse_device(struct attn__selection *selection, struct attn_error
     return ATTN_OK;
 }
 
-/* Best class first; if only a CPU may win, the plugins for CPUs before any driver is touched. */
+/* Best class first; if a CPU is asked for, plugins for CPUs come before those that open a driver. */
 static void set_order(struct attn__selection *selection)
 {
     const bool cpu_first = strcmp(selection->device_type, "cpu") == 0;

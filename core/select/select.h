@@ -36,7 +36,7 @@ struct attn_decision {
     struct attn__candidate *winner;
     char *requested;
     char text[768];
-    uint32_t finding;    /* where text says the outcome, behind what was asked */
+    uint32_t finding;    /* offset in text of the outcome, which follows what was asked */
     bool none;           /* the item `none` of the list was reached */
     bool overrules;      /* the call's list overrules ATTN_BACKEND */
     uint32_t item_count; /* of the wanted list */

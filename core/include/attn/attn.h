@@ -192,7 +192,7 @@ struct attn_context_options {
     void *log_user;
     attn_parallel_for_fn parallel_for; /* the caller's threads, for plugins that compute on the host */
     void *parallel_for_arg;
-    const char *const *variables; /* "NAME=VALUE" strings that stand before the environment */
+    const char *const *variables; /* "NAME=VALUE" strings that take precedence over the environment */
     uint32_t variable_count;
     uint32_t reserved;
 };
@@ -410,7 +410,7 @@ struct attn_model_part {
 struct attn_part_decision {
     uint32_t layer_class;
     uint32_t phase;
-    int32_t status; /* ATTN_OK, or ATTN_E_NO_BACKEND: nobody serves the part */
+    int32_t status; /* ATTN_OK, or ATTN_E_NO_BACKEND: no backend serves the part */
     uint32_t reserved;
     const struct attn_decision
         *decision; /* for attn_backend_open; parts decided together have the same one */

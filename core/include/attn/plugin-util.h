@@ -303,7 +303,7 @@ static inline int32_t attn_util_plan_prepare(const struct attn_plan_impl *plan,
 
 /* ---------------------------------------------------------------- threads of the caller's team */
 
-/* Which of *out_count threads that make this call together this is; without a team 0 of 1. */
+/* Number of this thread among the *out_count that make the call together; without a team 0 of 1. */
 static inline uint32_t attn_util_member(const void *stream, uint32_t *out_count)
 {
     const struct attn_cpu_executor *executor = (const struct attn_cpu_executor *)stream;
