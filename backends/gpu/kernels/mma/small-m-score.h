@@ -21,7 +21,7 @@ constexpr float SMALL_M_RESCALE_THRESHOLD = 8.0f;
 struct small_m_softmax {
     float max[2]; /* what exponents count from; minus infinity before the first key */
     float sum[2];
-    float factor[2]; /* makes scores of what the rules leave */
+    float factor[2]; /* turns what small_m_apply_rules leaves into scores in base 2 */
 };
 
 /* Undoes the scaling of a query row in its scores. */
