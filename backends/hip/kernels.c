@@ -28,7 +28,7 @@
                  ATTN_NUMERICS_P_BF16)
 
 const struct gpu_kernel gpu_kernels[] = {
-#ifndef HIP_REFERENCE_ALONE /* a driver of tests that has no matrix kernels */
+#ifndef HIP_REFERENCE_ALONE /* set by tests/hip/plain, which has no matrix kernels */
     TILE_ROWS("decode", ATTN__DECODE),
     TILE_ROWS("prefill", ATTN__PREFILL),
 #endif

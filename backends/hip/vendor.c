@@ -137,7 +137,7 @@ gpu_result gpu_vendor_leave(const struct gpu_context *context)
     return before != context->record->device ? context->driver->set_device(before) : GPU_SUCCESS;
 }
 
-/* HIP has one context for each device, which lives as long as the process. */
+/* HIP has one context for each device, which exists until the process ends. */
 int32_t gpu_vendor_context_init(struct gpu_context *context, struct attn_error *err)
 {
     if (context->primary)

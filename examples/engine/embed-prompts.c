@@ -49,7 +49,7 @@ static int encode(struct embedding_job *job, struct failure *err)
     return 0;
 }
 
-/* The most tokens that a batch of so many neighbours has. */
+/* The most tokens of a batch, which has the texts of at_once prompts. */
 static uint32_t most_tokens(const struct embedding_job *job)
 {
     size_t most = 0;

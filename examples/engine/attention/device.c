@@ -45,8 +45,9 @@ int device_select(struct attn_context *context, const struct attn_problem *probl
 }
 
 /*
- * The device's own words are in the records of backends on it. That of the one that was opened comes first;
- * where ATTN_BACKEND names another one it has none.
+ * The vendor's name of the device is in the report's records of backends on it. The record of the backend
+ * that was opened is preferred; where ATTN_BACKEND names another backend it has no device, and any other one
+ * will do.
  */
 static void name_device(struct device *d, struct attn_context *context)
 {

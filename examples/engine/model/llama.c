@@ -79,7 +79,7 @@ static int read_heads(const struct gguf *file, struct model_shape *s, struct fai
     return 0;
 }
 
-/* As the files of Gemma have it: a window, and every so many-th layer without. */
+/* As in the files of Gemma: a window, and a pattern n, by which every n-th layer has none. */
 static int read_window(const struct gguf *file, struct model_shape *s, struct failure *err)
 {
     uint64_t window = 0;

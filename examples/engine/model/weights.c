@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Finds tensors by name, checks their shapes, and converts them to floats. */
+/* Finds tensors by name, checks their shapes, and converts them to floats; reads keys that models share. */
 #include "weights.h"
 #include "quant.h"
 
