@@ -52,7 +52,6 @@ extern "C" {
 struct attn_context;
 struct attn_report;
 struct attn_decision;
-struct attn_parts;
 struct attn_backend;
 struct attn_plan;
 struct attn_kv;
@@ -391,79 +390,6 @@ ATTN_API const struct attn_decision_info *attn_decision_get_info(const struct at
 ATTN_API const struct attn_candidate *attn_decision_get_candidate(const struct attn_decision *decision,
                                                                   uint32_t index);
 
-/* ---------------------------------------------------------------- selection, part by part */
-
-/* What a step does with a sequence. */
-enum attn_phase { ATTN_PHASE_PREFILL = 1, ATTN_PHASE_DECODE = 2 };
-
-/* One part of a model: a layer class, or one phase of it. */
-struct attn_model_part {
-    uint32_t struct_size;
-    uint32_t layer_class; /* numbered from 0 without a gap */
-    uint32_t phase;       /* enum attn_phase; 0 = both, and the class has no other part */
-    uint32_t reserved;
-    const struct attn_problem *problem; /* as the part needs it: max_q and graph may differ between phases */
-    const char *backend; /* wanted list of this part alone, over that of the options; NULL = not given */
-};
-
-/* What was decided for one part. */
-struct attn_part_decision {
-    uint32_t layer_class;
-    uint32_t phase;
-    int32_t status; /* ATTN_OK, or ATTN_E_NO_BACKEND: no backend serves the part */
-    uint32_t reserved;
-    const struct attn_decision
-        *decision; /* for attn_backend_open; parts decided together have the same one */
-    /*
-     * The lowest-numbered part whose metadata serves this one too, so that one builder, of that part's
-     * backend, is enough for both; or its own number. The texts say what differs from each part that was
-     * compared and does not share, as "parts[0]: device: cuda:0 and cpu:0"; "" = nothing.
-     */
-    uint32_t metadata_part;
-    /*
-     * The same for caches: this part's backend takes a cache as attn_kv_get_shape describes it on that part's
-     * backend. Phases of one class need that, for what one writes the other reads: each makes a kv handle of
-     * its own over the same memory. For parts of different classes it says that one pool can hold both.
-     */
-    uint32_t cache_part;
-    const char *metadata_text;
-    const char *cache_text;
-};
-
-/*
- * Chooses backends for a model whose layer classes, or whose prefill and decode, may want different ones, by
- * the rules of attn_select. If one backend serves all parts that have no list of their own, they get that
- * one. Otherwise each class gets one, and where none serves a class, each phase of it; the decisions' texts
- * say so, and why. `options` may be NULL. To compare caches of two backends on one device both are opened
- * for as long as this call takes.
- *
- * ATTN_E_NO_BACKEND: some part has no backend; the error names the first one. Even then *out holds the
- * decisions of all parts with every candidate and its reasons; destroy it too. On other errors *out is NULL.
- * ATTN_E_INVALID names a member of a part.
- */
-ATTN_API int32_t attn_select_parts(struct attn_context *context, const struct attn_model_part *parts,
-                                   uint32_t count, const struct attn_select_options *options,
-                                   struct attn_parts **out, struct attn_error *err);
-ATTN_API void attn_parts_destroy(struct attn_parts *parts);
-/* What was decided for part number `index` of the call, or NULL past the last one. Lives as long as `parts`.
- */
-ATTN_API const struct attn_part_decision *attn_parts_get_decision(const struct attn_parts *parts,
-                                                                  uint32_t index);
-
-/* ---------------------------------------------------------------- questions to one backend */
-
-/*
- * Asks one loaded backend by name about one problem, on one device or (device NULL) on none; see struct
- * attn_query. Loads the plugin if its name is wanted. For tools that walk capabilities.
- */
-ATTN_API int32_t attn_context_query(struct attn_context *context, const char *backend,
-                                    const struct attn_device *device, const struct attn_problem *problem,
-                                    struct attn_query *query, struct attn_error *err);
-/* The axes of a backend; they live as long as the context. */
-ATTN_API int32_t attn_context_get_axes(struct attn_context *context, const char *backend,
-                                       const struct attn_axis **out, uint32_t *out_count,
-                                       struct attn_error *err);
-
 /* ---------------------------------------------------------------- backend */
 
 /*
@@ -584,6 +510,89 @@ ATTN_API int32_t attn_merge(struct attn_backend *backend, const struct attn_merg
 /* Rescales a partial result by its share of the merged one: struct attn_rescale_args. */
 ATTN_API int32_t attn_rescale(struct attn_backend *backend, const struct attn_rescale_args *args,
                               void *stream, struct attn_error *err);
+
+/*
+ * What may change in any release, also after 1.0. Programs that define ATTN_EXPERIMENTAL before they include
+ * this file see it, and are to be compiled again with every release.
+ */
+#ifdef ATTN_EXPERIMENTAL
+
+/* ---------------------------------------------------------------- selection, part by part */
+
+struct attn_parts;
+
+/* What a step does with a sequence. */
+enum attn_phase { ATTN_PHASE_PREFILL = 1, ATTN_PHASE_DECODE = 2 };
+
+/* One part of a model: a layer class, or one phase of it. */
+struct attn_model_part {
+    uint32_t struct_size;
+    uint32_t layer_class; /* numbered from 0 without a gap */
+    uint32_t phase;       /* enum attn_phase; 0 = both, and the class has no other part */
+    uint32_t reserved;
+    const struct attn_problem *problem; /* as the part needs it: max_q and graph may differ between phases */
+    const char *backend; /* wanted list of this part alone, over that of the options; NULL = not given */
+};
+
+/* What was decided for one part. */
+struct attn_part_decision {
+    uint32_t layer_class;
+    uint32_t phase;
+    int32_t status; /* ATTN_OK, or ATTN_E_NO_BACKEND: no backend serves the part */
+    uint32_t reserved;
+    const struct attn_decision
+        *decision; /* for attn_backend_open; parts decided together have the same one */
+    /*
+     * The lowest-numbered part whose metadata serves this one too, so that one builder, of that part's
+     * backend, is enough for both; or its own number. The texts say what differs from each part that was
+     * compared and does not share, as "parts[0]: device: cuda:0 and cpu:0"; "" = nothing.
+     */
+    uint32_t metadata_part;
+    /*
+     * The same for caches: this part's backend takes a cache as attn_kv_get_shape describes it on that part's
+     * backend. Phases of one class need that, for what one writes the other reads: each makes a kv handle of
+     * its own over the same memory. For parts of different classes it says that one pool can hold both.
+     */
+    uint32_t cache_part;
+    const char *metadata_text;
+    const char *cache_text;
+};
+
+/*
+ * Chooses backends for a model whose layer classes, or whose prefill and decode, may want different ones, by
+ * the rules of attn_select. If one backend serves all parts that have no list of their own, they get that
+ * one. Otherwise each class gets one, and where none serves a class, each phase of it; the decisions' texts
+ * say so, and why. `options` may be NULL. To compare caches of two backends on one device both are opened
+ * for as long as this call takes.
+ *
+ * ATTN_E_NO_BACKEND: some part has no backend; the error names the first one. Even then *out holds the
+ * decisions of all parts with every candidate and its reasons; destroy it too. On other errors *out is NULL.
+ * ATTN_E_INVALID names a member of a part.
+ */
+ATTN_API int32_t attn_select_parts(struct attn_context *context, const struct attn_model_part *parts,
+                                   uint32_t count, const struct attn_select_options *options,
+                                   struct attn_parts **out, struct attn_error *err);
+ATTN_API void attn_parts_destroy(struct attn_parts *parts);
+/* What was decided for part number `index` of the call, or NULL past the last one. Lives as long as `parts`.
+ */
+ATTN_API const struct attn_part_decision *attn_parts_get_decision(const struct attn_parts *parts,
+                                                                  uint32_t index);
+
+/* ---------------------------------------------------------------- questions to one backend */
+
+/*
+ * Asks one loaded backend by name about one problem, on one device or (device NULL) on none; see struct
+ * attn_query. Loads the plugin if its name is wanted. For tools that walk capabilities.
+ */
+ATTN_API int32_t attn_context_query(struct attn_context *context, const char *backend,
+                                    const struct attn_device *device, const struct attn_problem *problem,
+                                    struct attn_query *query, struct attn_error *err);
+/* The axes of a backend; they live as long as the context. */
+ATTN_API int32_t attn_context_get_axes(struct attn_context *context, const char *backend,
+                                       const struct attn_axis **out, uint32_t *out_count,
+                                       struct attn_error *err);
+
+#endif
 
 #ifdef __cplusplus
 }
