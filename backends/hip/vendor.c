@@ -142,9 +142,10 @@ int32_t gpu_vendor_context_init(struct gpu_context *context, struct attn_error *
 {
     if (context->primary)
         return ATTN_OK;
-    return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "native_context",
-                      "native_context is given, which HIP has none of: NULL is accepted, rocm:%d's own",
-                      context->record->info.device.ordinal);
+    return attn__fail(
+        err, ATTN_E_UNSUPPORTED, 0, "native_context",
+        "native_context is given, but HIP has no contexts; NULL is accepted, for that of rocm:%d",
+        context->record->info.device.ordinal);
 }
 
 void gpu_vendor_context_finish(struct gpu_context *context)

@@ -19,8 +19,7 @@ struct gpu_family;
 struct gpu_kernel {
     struct attn__caps caps;
     const struct gpu_family *family;
-    uint32_t variant; /* a number for the family's own use */
-    uint32_t arch;    /* oldest architecture, by the vendor's number */
+    uint32_t arch; /* oldest architecture, by the vendor's number */
     bool tensor_cores;
 };
 

@@ -16,7 +16,6 @@
  *                                     a multiprocessor
  *   GPU_ARGUMENT(type, arg)           that argument, constant
  *   GPU_INLINE                        a function that is always inlined into device code
- *   GPU_DEVICE                        a function of device code that need not be
  *   GPU_SHARED                        in front of a static array in a kernel's shared memory
  *   GPU_UNROLL                        in front of a loop that is unrolled whole; its bounds are constants
  *   GPU_LOOP                          in front of a loop that stays one
@@ -74,7 +73,6 @@
  *   Matrices (a warp together; fragments as the PTX manual lays out m16n8k16):
  *   void gpu_load_matrix4(uint32_t to[4], const void *row)         four 8x8 of 16-bit: lane l gives the
  *       address of row l % 8 of matrix l / 8, in shared memory; gpu_load_matrix4_trans
- *   void gpu_load_matrix2_trans(uint32_t to[2], const void *row)   two: lanes 0 to 15
  *   uint32_t gpu_transpose_matrix(uint32_t pair)                   8x8, a lane has two elements
  *   void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
  *       d += a b with f32 sums; gpu_mma_bf16

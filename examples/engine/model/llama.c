@@ -278,7 +278,7 @@ static int check_leftovers(const struct loader *l, const struct model_shape *s)
                 known = gguf_string_equals(name, text);
             }
         if (!known)
-            return failure_set(l->err, "%s: tensor %.*s is no part of a plain Llama model", l->file->path,
+            return failure_set(l->err, "%s: tensor %.*s does not belong to a Llama model", l->file->path,
                                gguf_width(name), name.data);
     }
     return 0;

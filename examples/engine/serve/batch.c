@@ -206,7 +206,9 @@ static int check_blocks(const struct batch *b, struct failure *err)
 {
     for (uint32_t g = 0; g < b->engine->shape.groups; g++)
         if (scheduler_used(b->scheduler, g) != 0)
-            return failure_set(err, "%" PRIu32 " blocks of cache group %" PRIu32 " are held by nobody's text",
+            return failure_set(err,
+                               "%" PRIu32 " blocks of cache group %" PRIu32
+                               " are still in use though all texts have ended",
                                scheduler_used(b->scheduler, g), g);
     return 0;
 }
