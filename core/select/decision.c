@@ -155,11 +155,12 @@ static void append_files(struct attn__line *line, struct attn__plugin *const *pl
     if (first != NULL) {
         char text[160];
         const uint32_t reason = attn__plugin_reason(first, text, sizeof text);
-        attn__line_append(line, "; %u of %u plugin files were refused, first %.120s: %s: %s", refused, count,
+        attn__line_append(line, "; %u of %u plugin files were refused, first %.120s: %s: %s; %s", refused, count,
                           first->path, attn_reason_name(reason),
-                          text[0] != 0 ? text : attn_reason_text(reason));
+                          text[0] != 0 ? text : attn_reason_text(reason), attn_reason_advice(reason));
     } else if (count == 0) {
-        attn__line_append(line, "; no plugin file is on the search path");
+        attn__line_append(line, "; no plugin file (libattn-*.so) is on the search path, which attn-info path shows; "
+                                "install plugins there, or set ATTN_PLUGIN_PATH");
     }
 }
 

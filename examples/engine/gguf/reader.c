@@ -253,7 +253,8 @@ int gguf_open(const char *path, struct gguf *file, struct failure *err)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         file->missing = errno == ENOENT || errno == ENOTDIR;
-        return failure_set(err, "%s: %s", path, strerror(errno));
+        return failure_set(err, "%s: %s; a GGUF file is needed, and tools/fetch-model fetches one", path,
+                           strerror(errno));
     }
     int bad = map(fd, path, &data, &size, err);
     close(fd);
