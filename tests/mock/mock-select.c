@@ -332,6 +332,13 @@ static bool refuses_phase(const struct attn_problem *problem, struct attn_query 
     return true;
 }
 
+/* A plugin that has generic kernels takes them for sinks too. */
+static bool is_generic(const struct attn_problem *problem)
+{
+    return problem->head_dim > MOCK_OPTIMISED_DIM ||
+           (problem->sinks != 0 && MOCK_OPTIMISED_DIM < MOCK_HEAD_DIM);
+}
+
 /* What keeps the optimised kernel; the words of a whole backend are not meant. */
 static void explain_generic(const struct attn_problem *problem, struct attn_query *out)
 {
@@ -362,13 +369,13 @@ static int32_t answer(const struct attn_problem *problem, struct attn_query *out
         return ATTN_OK;
     out->accepted = 1;
     out->kernel_count = 1;
-    if (problem->head_dim > MOCK_OPTIMISED_DIM)
+    if (is_generic(problem))
         explain_generic(problem, out);
     if (out->kernel_capacity > 0) {
         snprintf(out->kernels[0].name, sizeof out->kernels[0].name, "mock_%u", problem->head_dim);
         snprintf(out->kernels[0].when, sizeof out->kernels[0].when, "always");
         out->kernels[0].graph_level = ATTN_GRAPH_ALWAYS;
-        out->kernels[0].speed = problem->head_dim > MOCK_OPTIMISED_DIM ? ATTN_SPEED_GENERIC : MOCK_SPEED;
+        out->kernels[0].speed = is_generic(problem) ? ATTN_SPEED_GENERIC : MOCK_SPEED;
     }
     return ATTN_OK;
 }
