@@ -22,7 +22,7 @@ bool attn__candidate_note_generic(struct attn__candidate *candidate, uint32_t pr
     uint32_t k = 0;
     while (k < query->kernel_count && query->kernels[k].speed != ATTN_SPEED_GENERIC)
         k++;
-    if (query->accepted != 1 || k == query->kernel_count)
+    if (k == query->kernel_count)
         return true;
     struct attn__generic *grown =
         realloc(candidate->generic, (candidate->generic_count + (size_t)1) * sizeof *grown);
@@ -75,7 +75,6 @@ bool attn__candidate_refuse_generic(struct attn__candidate *candidate)
         memmove(&reasons[1], reasons, (candidate->info.reason_count - 1) * sizeof own);
         reasons[0] = own;
         candidate->info.accepted = 0;
-        candidate->refused_from = 0;
     }
     return true;
 }

@@ -344,8 +344,13 @@ static void explain_generic(const struct attn_problem *problem, struct attn_quer
 {
     for (uint32_t i = 0; i < 2 && i < out->reason_capacity; i++) {
         struct attn_reason *reason = &out->reasons[i];
-        reason->code = ATTN_REASON_HEAD_DIM;
         snprintf(reason->kernel, sizeof reason->kernel, "%s", i == 0 ? "" : "mock_fast");
+        if (problem->head_dim <= MOCK_OPTIMISED_DIM) {
+            reason->code = ATTN_REASON_SINKS;
+            snprintf(reason->text, sizeof reason->text, "it has no sinks");
+            continue;
+        }
+        reason->code = ATTN_REASON_HEAD_DIM;
         snprintf(reason->field, sizeof reason->field, "head_dim");
         snprintf(reason->got, sizeof reason->got, "%u", problem->head_dim);
         snprintf(reason->wanted, sizeof reason->wanted, "up to %d", MOCK_OPTIMISED_DIM);

@@ -89,6 +89,18 @@ Test(generic, a_generic_winner_names_the_optimised_one_behind_it)
         world_said(&world, "(wanted: up to 64); gpu/flash-attn on cuda:0 has optimised kernels for it\n"), 1,
         "%s", world.log);
     world_close(&world);
+    /* It would have to serve all problems. */
+    world_open(&world, "gpu slow", NULL);
+    static const char *const classes[] = {MEDIUM, LARGE};
+    struct attn_problem problems[2];
+    for (size_t i = 0; i < 2; i++)
+        cr_assert_eq(attn_problem_parse(classes[i], &problems[i], NULL), ATTN_OK);
+    struct attn_decision *decision;
+    cr_assert_eq(attn_select(world.context, problems, 2, NULL, &decision, &world.err), ATTN_OK);
+    attn_decision_destroy(decision);
+    cr_assert_eq(world_said(&world, "generic kernel"), 2, "%s", world.log);
+    cr_assert_eq(world_said(&world, "has optimised kernels"), 0, "%s", world.log);
+    world_close(&world);
     /* One that does not say how fast it is promises nothing, and one of another class is no choice. */
     world_open(&world, "host slow unsaid", "ATTN_DISABLE=unsaid/flash-attn");
     attn_decision_destroy(expect(&world, MEDIUM, "slow,unsaid,host", "slow/flash-attn"));
@@ -165,5 +177,53 @@ Test(generic, strict_2_refuses_what_only_generic_kernels_serve)
     struct attn_decision *decision;
     cr_assert_eq(attn_select(world.context, &problem, 1, &options, &decision, &world.err), ATTN_E_INVALID);
     cr_assert_str_eq(world.err.field, "strict");
+    world_close(&world);
+}
+
+Test(generic, the_closest_is_who_would_serve_by_one)
+{
+    struct world world;
+    world_open(&world, "gpub slow", "ATTN_STRICT=2");
+    struct attn_decision *decision;
+    cr_assert_eq(world_select(&world, MEDIUM, "gpub,slow", NULL, &decision), ATTN_E_NO_BACKEND);
+    cr_assert_not_null(strstr(world.err.message, "closest is slow/flash-attn on cuda:0: GENERIC_KERNEL"),
+                       "%s", world.err.message);
+    attn_decision_destroy(decision);
+    /* One that also refuses another problem has that as its reason. */
+    struct attn_problem problems[2];
+    cr_assert_eq(attn_problem_parse(MEDIUM, &problems[0], NULL), ATTN_OK);
+    cr_assert_eq(attn_problem_parse("heads=8 head_dim=512", &problems[1], NULL), ATTN_OK);
+    cr_assert_eq(attn_select(world.context, problems, 2, NULL, &decision, &world.err), ATTN_E_NO_BACKEND);
+    cr_assert_eq(world.err.reason, ATTN_REASON_HEAD_DIM, "%s", world.err.message);
+    cr_assert_null(strstr(world_list(decision), "GENERIC_KERNEL"));
+    attn_decision_destroy(decision);
+    world_close(&world);
+}
+
+Test(generic, who_stands_behind_the_winner_is_not_passed_over)
+{
+    struct world world;
+    world_open(&world, "gpu slow", "ATTN_STRICT=2");
+    struct attn_problem problem;
+    cr_assert_eq(attn_problem_parse(MEDIUM, &problem, NULL), ATTN_OK);
+    struct attn_select_options options;
+    ATTN_INIT(&options);
+    options.backend = "gpu,slow";
+    options.ask_all = 1;
+    struct attn_decision *decision;
+    cr_assert_eq(attn_select(world.context, &problem, 1, &options, &decision, &world.err), ATTN_OK);
+    cr_assert_not_null(strstr(world_list(decision), "slow/flash-attn cuda:0 GENERIC_KERNEL"));
+    cr_assert_null(strstr(attn_decision_get_info(decision)->text, "passed over"));
+    attn_decision_destroy(decision);
+    world_close(&world);
+}
+
+Test(generic, a_reason_in_words_alone_is_passed_on)
+{
+    struct world world;
+    world_open(&world, "slow", NULL);
+    attn_decision_destroy(expect(&world, SMALL " sinks=1", NULL, "slow/flash-attn"));
+    cr_assert_eq(world_said(&world, "an optimised one: mock_fast does not serve: it has no sinks\n"), 1, "%s",
+                 world.log);
     world_close(&world);
 }
