@@ -82,6 +82,8 @@ static bool ask_devices(struct attn__selection *selection, struct attn__backend 
                                           candidate->device_name, selection->options.device)
                 : !attn__candidate_ask(candidate, selection->problems, selection->problem_count))
             return false;
+        if (selection->strict == 2 && !attn__candidate_refuse_generic(candidate))
+            return false;
     }
     return true;
 }

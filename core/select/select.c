@@ -78,8 +78,15 @@ static int32_t take_options(struct attn__selection *selection, const struct attn
         if (status != ATTN_OK)
             return status;
     }
-    selection->strict = selection->options.strict != 0 ||
-                        strcmp(attn__env_get(&selection->context->env, ATTN__VAR_ATTN_STRICT), "1") == 0;
+    if (selection->options.strict > 2) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "strict", "strict is %u; accepted: 0, 1 or 2",
+                          selection->options.strict);
+    }
+    /* The stricter of both: neither can be softened by the other. */
+    const char *variable = attn__env_get(&selection->context->env, ATTN__VAR_ATTN_STRICT);
+    selection->strict = selection->options.strict;
+    if (selection->strict < (uint32_t)(variable[0] - '0'))
+        selection->strict = (uint32_t)(variable[0] - '0');
     const char *list = selection->options.backend;
     char item[ATTN__NAME_SIZE];
     const char *cursor = list;

@@ -24,7 +24,8 @@ static const struct {
 
 struct caps {
     struct words lists[LISTS];
-    uint32_t graph_level;
+    struct words generic; /* of all lists: what generic kernels serve */
+    struct answer base;
     char problem[sizeof((struct attn_error *)NULL)->message]; /* why nothing could be found out, or "" */
 };
 
@@ -42,18 +43,28 @@ static void caps_init(struct caps *caps, struct attn_context *context,
                  err.message[0] != '\0' ? err.message : "it serves none of the usual problems");
         return;
     }
-    subject_serves(&subject, "", &caps->graph_level);
+    subject_serves(&subject, "", &caps->base);
     for (unsigned i = 0; i < LISTS; i++)
         if (lists[i].key != NULL)
-            subject_values(&subject, lists[i].key, &caps->lists[i]);
+            subject_values(&subject, lists[i].key, &caps->lists[i], &caps->generic);
         else
-            subject_features(&subject, &caps->lists[i]);
+            subject_features(&subject, &caps->lists[i], &caps->generic);
 }
 
 static void caps_finish(struct caps *caps)
 {
     for (unsigned i = 0; i < LISTS; i++)
         words_finish(&caps->lists[i]);
+    words_finish(&caps->generic);
+}
+
+static void print_words(const char *title, const struct words *words)
+{
+    char *text = words_join(words);
+
+    fprintf(output_stream(), "  %-13s", title);
+    output_wrap(15, 15, text[0] != '\0' ? text : "-");
+    free(text);
 }
 
 static void print_text(const struct caps *caps, const struct attn_backend_record *backend)
@@ -67,14 +78,12 @@ static void print_text(const struct caps *caps, const struct attn_backend_record
         output_wrap(2, 4, caps->problem);
         return;
     }
-    for (unsigned i = 0; i < LISTS; i++) {
-        char *text = words_join(&caps->lists[i]);
-        fprintf(out, "  %-13s", lists[i].text);
-        output_wrap(15, 15, text[0] != '\0' ? text : "-");
-        free(text);
-    }
-    const char *level = graph_level_name(caps->graph_level);
+    for (unsigned i = 0; i < LISTS; i++)
+        print_words(lists[i].text, &caps->lists[i]);
+    const char *level = graph_level_name(caps->base.graph_level), *speed = speed_name(caps->base.speed);
     fprintf(out, "  %-13s%s\n", "graph level:", level != NULL ? level : "-");
+    fprintf(out, "  %-13s%s\n", "speed:", speed != NULL ? speed : "-");
+    print_words("generic:", &caps->generic);
 }
 
 static void print_json(struct jsonout *json, const struct caps *caps,
@@ -89,7 +98,12 @@ static void print_json(struct jsonout *json, const struct caps *caps,
             jsonout_string(json, NULL, caps->lists[i].items[j]);
         jsonout_close(json);
     }
-    jsonout_string(json, "graph_level", graph_level_name(caps->graph_level));
+    jsonout_string(json, "graph_level", graph_level_name(caps->base.graph_level));
+    jsonout_string(json, "speed", speed_name(caps->base.speed));
+    jsonout_array(json, "generic");
+    for (unsigned i = 0; i < caps->generic.count; i++)
+        jsonout_string(json, NULL, caps->generic.items[i]);
+    jsonout_close(json);
     jsonout_string(json, "problem", text_or_null(caps->problem));
     jsonout_close(json);
 }

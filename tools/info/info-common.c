@@ -89,6 +89,11 @@ const char *class_name(uint32_t device_class)
     }
 }
 
+const char *speed_name(uint32_t speed)
+{
+    return speed == ATTN_SPEED_OPTIMISED ? "optimised" : speed == ATTN_SPEED_GENERIC ? "generic" : NULL;
+}
+
 const char *graph_level_name(uint32_t graph_level)
 {
     switch (graph_level) {

@@ -88,6 +88,17 @@ static void print_reasons(const struct attn_decision *decision, uint32_t index)
     }
 }
 
+/* How fast a kernel is. That it is generic is what a reader must see. */
+static int print_speed(FILE *out, uint32_t speed)
+{
+    const char *name = speed_name(speed);
+
+    fputc('(', out);
+    style_print(out, speed == ATTN_SPEED_GENERIC ? STYLE_BAD : STYLE_PLAIN, name != NULL ? name : "-");
+    fputs("): ", out);
+    return (int)strlen(name != NULL ? name : "-") + 4;
+}
+
 static void print_candidate(const struct attn_decision *decision, uint32_t index)
 {
     const struct attn_candidate *candidate = attn_decision_get_candidate(decision, index);
@@ -101,7 +112,8 @@ static void print_candidate(const struct attn_decision *decision, uint32_t index
     for (uint32_t i = 0; i < candidate->kernel_count && candidate->accepted; i++) {
         const struct attn_kernel_info *kernel = &candidate->kernels[i];
         const char *level = graph_level_name(kernel->graph_level);
-        int column = fprintf(out, "  %s: ", kernel->name);
+        int column = fprintf(out, "  %s ", kernel->name);
+        column += print_speed(out, kernel->speed);
         char *when = need_format("%s (graph capture: %s)", kernel->when[0] != '\0' ? kernel->when : "always",
                                  level != NULL ? level : "not said");
         output_wrap((unsigned)column, 4, when);
@@ -125,6 +137,7 @@ static void json_candidate(struct jsonout *json, const struct attn_candidate *ca
         jsonout_string(json, "name", candidate->kernels[i].name);
         jsonout_string(json, "when", candidate->kernels[i].when);
         jsonout_string(json, "graph_level", graph_level_name(candidate->kernels[i].graph_level));
+        jsonout_string(json, "speed", speed_name(candidate->kernels[i].speed));
         jsonout_close(json);
     }
     jsonout_close(json);

@@ -60,6 +60,8 @@ const char *stable_text(const struct info *info, const char *text);
 const char *text_or_null(const char *text);
 const char *class_name(uint32_t device_class);
 const char *graph_level_name(uint32_t graph_level);
+/* "optimised" or "generic"; NULL where a plugin does not say. */
+const char *speed_name(uint32_t speed);
 const char *cpu_level_name(uint32_t cpu_level);
 
 /* Whether a backend can be queried, and is the first of its name: each is asked on its first device. */

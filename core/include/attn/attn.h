@@ -338,7 +338,11 @@ struct attn_select_options {
     uint32_t ask_all;    /* 1: ask every candidate, also those behind the winner's class */
     const char *backend; /* wanted list, over ATTN_BACKEND; NULL = not given */
     const char *device;  /* "cuda:3", "cuda", "cpu", ... or "any"; NULL = any */
-    uint32_t strict;     /* 1: a fallback is ATTN_E_NO_BACKEND, as ATTN_STRICT=1 */
+    /*
+     * 1: a fallback is ATTN_E_NO_BACKEND. 2: so is a backend that would serve a problem by generic kernels,
+     * if none serves it by optimised ones. The stricter of this and ATTN_STRICT holds.
+     */
+    uint32_t strict;
     uint32_t reserved;
 };
 

@@ -171,6 +171,13 @@ static inline int32_t attn_util_answer(struct attn_query *query, const char *ker
     return ATTN_OK;
 }
 
+/* States how fast the kernel rows of an answer are (enum attn_speed). */
+static inline void attn_util_speed(struct attn_query *query, uint32_t speed)
+{
+    for (uint32_t i = 0; i < query->kernel_count && i < query->kernel_capacity; i++)
+        query->kernels[i].speed = speed;
+}
+
 /* The cache shape [2, pages, block, kv heads, dim]; element sizes from the problem's types (bits 8 to 15). */
 static inline int32_t attn_util_shape(const struct attn_problem *p, uint32_t pages, struct attn_kv_shape *out,
                                       struct attn_error *err)

@@ -774,7 +774,9 @@ struct attn_kernel_info {
 /*
  * Answer to "do you serve this problem?". The caller gives the two arrays and their capacities; counts may
  * come back larger than the capacities (then the rest was not written). accepted = 1 if at least one kernel
- * row serves every part of a batch; reasons are given for every refusing row either way.
+ * row serves every part of a batch; reasons are given for every refusing row either way. Where a generic row
+ * serves, the first reason of a row says what keeps the optimised one that is closest to the problem:
+ * selection tells the user.
  */
 struct attn_query {
     uint32_t struct_size;

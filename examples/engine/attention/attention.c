@@ -261,6 +261,7 @@ void attention_get_info(const struct attention *a, struct attention_info *out)
     out->device = attn_backend_get_device(a->backend);
     out->device_name = a->device.name;
     out->kernels = a->kernels;
+    out->generic = device_find_generic(a->decision);
     out->graphs = a->size_count;
     out->replayed = a->replayed;
     out->advanced = a->advanced;

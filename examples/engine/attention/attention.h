@@ -56,9 +56,10 @@ struct attention_info {
     const char *device;
     const char *device_name; /* with the vendor's name of the device */
     const char *kernels;
-    uint32_t graphs;   /* captured sizes */
-    uint64_t replayed; /* steps that ran as graphs */
-    uint64_t advanced; /* steps that followed one without a builder */
+    const char *generic; /* one of the kernels, or NULL */
+    uint32_t graphs;     /* captured sizes */
+    uint64_t replayed;   /* steps that ran as graphs */
+    uint64_t advanced;   /* steps that followed one without a builder */
 };
 
 int attention_create(const struct attention_shape *shape, const struct attention_options *options,

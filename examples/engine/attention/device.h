@@ -40,6 +40,12 @@ int device_fail(struct failure *err, const char *what, const struct attn_error *
 int device_name_kernels(const struct device *d, const struct attn_problem *problem, char *list, size_t size,
                         struct failure *err);
 
+/* Name of the first generic kernel of the winner, or NULL: such kernels are many times slower than optimised
+ * ones. */
+const char *device_find_generic(const struct attn_decision *decision);
+/* Says on standard error what ran; `generic` as above. */
+void device_print(const char *backend, const char *name, const char *kernels, const char *generic);
+
 int device_alloc(const struct device *d, const char *what, uint64_t size, struct attn_buffer *out,
                  struct failure *err);
 void device_free(const struct device *d, struct attn_buffer *buffer);

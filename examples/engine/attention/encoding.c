@@ -306,4 +306,5 @@ void encoding_get_info(const struct encoding *e, struct encoding_info *out)
     out->device = attn_backend_get_device(e->backend);
     out->device_name = e->device.name;
     out->kernels = e->kernels;
+    out->generic = device_find_generic(e->decision);
 }

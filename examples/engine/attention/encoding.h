@@ -40,6 +40,7 @@ struct encoding_info {
     const char *device;
     const char *device_name; /* with the vendor's name of the device */
     const char *kernels;
+    const char *generic; /* one of the kernels, or NULL */
 };
 
 int encoding_create(const struct encoding_shape *shape, const struct encoding_options *options,

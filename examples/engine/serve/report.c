@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Model, speed, backend and the comparison of caches, as lines or as one JSON object. */
 #include "report.h"
+#include "attention/device.h"
 #include "output.h"
 
 #include <stdlib.h>
@@ -116,8 +117,7 @@ void report_print(const struct report *r)
     print_steps(r);
     if (r->arguments->stats)
         print_times(r);
-    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device_name);
-    fprintf(stderr, "kernels: %s\n", info.kernels);
+    device_print(info.backend, info.device_name, info.kernels, info.generic);
     fprintf(stderr, "threads: %u\n", r->threads);
     if (r->arguments->compare_kv)
         print_comparison(r);
