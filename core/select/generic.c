@@ -51,7 +51,8 @@ static void append_why(struct attn__line *line, const struct attn_reason *why)
 
 static const char *when_of(const struct attn__generic *generic)
 {
-    return generic->kernel.when[0] != 0 ? generic->kernel.when : "always";
+    const char *when = generic->kernel.when;
+    return when[0] != 0 && strcmp(when, "always") != 0 ? when : "all of a batch";
 }
 
 /* ---------------------------------------------------------------- ATTN_STRICT=2 */
@@ -63,7 +64,7 @@ bool attn__candidate_refuse_generic(struct attn__candidate *candidate)
         const struct attn_reason *why = &generic->why;
         char text[sizeof why->text];
         struct attn__line line = {text, sizeof text, 0};
-        attn__line_append(&line, "the generic kernel %.63s would serve (%.63s)", generic->kernel.name,
+        attn__line_append(&line, "the generic kernel %.63s would serve %.63s", generic->kernel.name,
                           when_of(generic));
         append_why(&line, why);
         if (!attn__candidate_refuse(candidate, ATTN_REASON_GENERIC_KERNEL, why->field, why->got, why->wanted,
@@ -119,7 +120,7 @@ void attn__selection_warn_generic(const struct attn__selection *selection)
         struct attn__line line = {text, sizeof text, 0};
         attn__line_append(
             &line,
-            "%.80s on %s serves '%s' by the generic kernel %.63s (%.63s), many times slower than "
+            "%.80s on %s serves '%s' by the generic kernel %.63s, for %.63s, many times slower than "
             "an optimised one",
             winner->name, winner->info.device, problem, generic->kernel.name, when_of(generic));
         append_why(&line, &generic->why);

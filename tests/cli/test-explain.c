@@ -102,7 +102,7 @@ static void test_speed(void)
 
     run(&result, "ATTN_CPU_FLAGS=none", places.attn_info, "explain " PROBLEM " --json");
     check(result.code == 0 && is_text(&result, "candidates.0.kernels.0.speed", "generic") &&
-              strstr(result.err, "by the generic kernel paged_attention_c (always)") != NULL &&
+              strstr(result.err, "by the generic kernel paged_attention_c, for all of a batch") != NULL &&
               strstr(result.err, "does not take cpu_flags=none") != NULL,
           &result, "a mask of CPU features leaves the generic kernel, and a warning");
     result_finish(&result);

@@ -121,7 +121,7 @@ Test(generic, strict_2_passes_over_generic_kernels)
     cr_assert_not_null(
         strstr(attn_decision_get_info(decision)->text,
                "gpu/flash-attn on cuda:0, kernels mock_128; passed over (strict): slow/flash-attn "
-               "on cuda:0: GENERIC_KERNEL: the generic kernel mock_128 would serve (always)"));
+               "on cuda:0: GENERIC_KERNEL: the generic kernel mock_128 would serve all of a batch"));
     attn_decision_destroy(decision);
     cr_assert_eq(world_said(&world, "2 select: "), 0, "%s", world.log);
     world_close(&world);
@@ -150,7 +150,8 @@ static void check_refused(const char *variables, uint32_t strict)
     cr_assert_str_eq(
         world.err.message,
         "'auto' (automatic): no backend serves, closest is slow/flash-attn on cuda:0: GENERIC_KERNEL: "
-        "the generic kernel mock_128 would serve (always): mock_fast does not take head_dim=128 (wanted: "
+        "the generic kernel mock_128 would serve all of a batch: mock_fast does not take head_dim=128 "
+        "(wanted: "
         "up to 64); use values that the optimised kernel takes, or allow generic kernels with "
         "ATTN_STRICT=1");
     const struct attn_candidate *slow = world_candidate(decision, "slow/flash-attn", "cuda:0");
