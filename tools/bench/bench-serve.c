@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench-units.h"
 #include "bench.h"
 #include "serve.h"
 
@@ -143,52 +144,31 @@ static bool all_fit(const struct bench_keys *keys, const struct serve_options *o
 
 /* ---------------------------------------------------------------- results */
 
-static void say_times(struct jsonout *json, const char *name, const struct serve_times *times)
+/* Tokens that were found in the cache, of those that were looked for. */
+static double hit_rate(const struct scheduler_counts *counts)
 {
-    if (json == NULL && times->part[0].count == 0)
-        return;
-    if (json != NULL)
-        jsonout_object(json, name);
-    else
-        fprintf(output_stream(), "  %s of %" PRIu64 " steps\n", name, times->part[0].count);
-    for (unsigned i = 0; i < SERVE_PARTS; i++) {
-        const double middle = times_quantile(&times->part[i], 0.5),
-                     high = times_quantile(&times->part[i], 0.99);
-        if (json == NULL) {
-            fprintf(output_stream(), "    %-8s %9.2f  p99 %9.2f\n", serve_part_names[i], middle, high);
-            continue;
-        }
-        jsonout_object(json, serve_part_names[i]);
-        jsonout_real(json, "median", middle);
-        jsonout_real(json, "p99", high);
-        jsonout_close(json);
-    }
-    if (json != NULL)
-        jsonout_close(json);
+    return counts->asked_tokens > 0 ? (double)counts->hit_tokens / (double)counts->asked_tokens : 0;
 }
 
-static void say(struct jsonout *json, const void *arg)
+static void add_times(struct jsonout *json, const char *name, const struct serve_times *times)
 {
-    const struct serve *s = arg;
+    jsonout_object(json, name);
+    for (unsigned i = 0; i < SERVE_PARTS; i++) {
+        jsonout_object(json, serve_part_names[i]);
+        jsonout_real(json, "median", times_quantile(&times->part[i], 0.5));
+        jsonout_real(json, "p99", times_quantile(&times->part[i], 0.99));
+        jsonout_close(json);
+    }
+    jsonout_close(json);
+}
+
+static void add_row(struct jsonout *json, const struct serve *s)
+{
     const struct scheduler_counts *counts = scheduler_get_counts(s->scheduler);
     const double seconds = 1e-9 * (double)(s->ended - s->began);
-    const double use = s->use / (double)s->steps;
-    const double hits =
-        counts->asked_tokens > 0 ? (double)counts->hit_tokens / (double)counts->asked_tokens : 0;
     char hash[20];
 
     snprintf(hash, sizeof hash, "%016" PRIx64, s->hash);
-    if (json == NULL) {
-        fprintf(output_stream(),
-                "  %" PRIu64 " requests in %" PRIu64 " steps and %.4g s\n  %.0f steps/s, %.0f tokens/s\n"
-                "  cache use %.3g, at most %.3g; %" PRIu64 " preemptions, %" PRIu64
-                " to the host\n  %.3g of the tokens that were looked for were found\n  schedule %s\n",
-                s->finished, s->steps, seconds, (double)s->steps / seconds, (double)(s->answered) / seconds,
-                use, s->most_use, counts->recomputed + counts->swapped, counts->swapped, hits, hash);
-        say_times(json, "host_us", s->all);
-        say_times(json, "host_us_full", s->full);
-        return;
-    }
     jsonout_integer(json, "layers", s->options.shape.layers);
     jsonout_integer(json, "seqs", s->options.seqs);
     jsonout_integer(json, "blocks", s->options.shape.blocks);
@@ -199,15 +179,86 @@ static void say(struct jsonout *json, const void *arg)
     jsonout_integer(json, "tokens_generated", (int64_t)s->answered);
     jsonout_real(json, "seconds", seconds);
     jsonout_real(json, "steps_per_s", (double)s->steps / seconds);
-    say_times(json, "host_us", s->all);
-    say_times(json, "host_us_full", s->full);
-    jsonout_real(json, "cache_use", use);
+    add_times(json, "host_us", s->all);
+    add_times(json, "host_us_full", s->full);
+    jsonout_real(json, "cache_use", s->use / (double)s->steps);
     jsonout_real(json, "cache_use_most", s->most_use);
     jsonout_integer(json, "preemptions", (int64_t)(counts->recomputed + counts->swapped));
     jsonout_integer(json, "swaps", (int64_t)counts->swapped);
     jsonout_integer(json, "prefix_hits", (int64_t)counts->hit_tokens);
-    jsonout_real(json, "prefix_hit_rate", hits);
+    jsonout_real(json, "prefix_hit_rate", hit_rate(counts));
     jsonout_string(json, "schedule_hash", hash);
+}
+
+/* Host times of a step by its parts, of all steps and of those in which every batch slot was taken. */
+static void print_times(const struct serve *s)
+{
+    enum { PART, MEDIAN, P99, FULL_MEDIAN, FULL_P99, CELLS };
+    const bool full = s->full->part[0].count > 0;
+    const unsigned width = sizeof "14.3 ms" - 1;
+    const struct bench_column columns[CELLS] = {
+        [PART] = {"part of a step", sizeof "schedule" - 1, 0, 0, true},
+        [MEDIAN] = {"median", width, 0, 0, false},
+        [P99] = {"p99", width, 0, 1, false},
+        [FULL_MEDIAN] = {"full median", full ? width : 0, 0, 2, false},
+        [FULL_P99] = {"full p99", full ? width : 0, 0, 3, false},
+    };
+    struct bench_table table;
+
+    bench_table_init(&table, columns, CELLS);
+    bench_table_titles(&table);
+    for (unsigned i = 0; i < SERVE_PARTS; i++) {
+        const struct times *times[2] = {&s->all->part[i], &s->full->part[i]};
+        char text[4][UNIT_TEXT];
+        const char *cells[CELLS] = {[PART] = serve_part_names[i]};
+
+        for (unsigned j = 0; j < 4; j++) {
+            const double us = times_quantile(times[j / 2], j % 2 == 0 ? 0.5 : 0.99);
+            cells[MEDIAN + j] = unit_text(text[j], us, unit_of_time(us));
+        }
+        bench_table_row(&table, cells);
+    }
+}
+
+static void print_row(const struct serve *s)
+{
+    const struct scheduler_counts *counts = scheduler_get_counts(s->scheduler);
+    const double seconds = 1e-9 * (double)(s->ended - s->began);
+    char time[UNIT_TEXT], use[UNIT_TEXT], most[UNIT_TEXT], hits[UNIT_TEXT];
+    const struct {
+        const char *title;
+        char *text;
+    } lines[] = {
+        {"requests",
+         need_format("%" PRIu64 " in %" PRIu64 " steps and %s; %.0f steps/s, %.0f tokens/s", s->finished,
+                     s->steps, unit_text(time, 1e6 * seconds, unit_of_time(1e6 * seconds)),
+                     (double)s->steps / seconds, (double)s->answered / seconds)},
+        {"cache", need_format("%s of the blocks in use, %s at most; %" PRIu64 " preemptions, %" PRIu64
+                              " of them to the host",
+                              share_text(use, s->use / (double)s->steps), share_text(most, s->most_use),
+                              counts->recomputed + counts->swapped, counts->swapped)},
+        {"prefixes",
+         need_format("%s of the tokens that were looked for were found", share_text(hits, hit_rate(counts)))},
+        {"schedule", need_format("%016" PRIx64, s->hash)},
+        {"host time",
+         need_format("of %" PRIu64 " steps; full: of the %" PRIu64 " in which all batch slots are taken",
+                     s->all->part[0].count, s->full->part[0].count)},
+    };
+
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const int column = fprintf(output_stream(), "%s: ", lines[i].title);
+        output_wrap((unsigned)column, 4, lines[i].text);
+        free(lines[i].text);
+    }
+    print_times(s);
+}
+
+static void say(struct jsonout *json, const void *arg)
+{
+    if (json != NULL)
+        add_row(json, arg);
+    else
+        print_row(arg);
 }
 
 static void emit(struct bench *bench, struct serve *serve)
