@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn-check's line of progress: on a terminal, and nowhere else.
+"""attn-check's line of progress: on a terminal, and nowhere else. And attn-bench's tables, as wide as the terminal.
 
-usage: test-progress.py ATTN-CHECK PLUGIN.so
+usage: test-progress.py ATTN-CHECK PLUGIN.so [ATTN-BENCH RESULTS.json]
 """
 
 import fcntl
@@ -27,12 +27,13 @@ def check(good, name, more=""):
         print("\n".join(f"# {line!r}" for line in str(more).splitlines()[:20]))
 
 
-def run(columns=80, out=None, **variables):
+def run(columns=80, out=None, command=COMMAND, **variables):
     """What a terminal on stderr was sent, and on stdout too unless `out` is a pipe; what the pipe got; the status."""
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm", **variables}
-    child = subprocess.Popen(COMMAND, stdin=subprocess.DEVNULL, stdout=out or terminal, stderr=terminal, env=environment)
+    environment.pop("COLUMNS", None)
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out or terminal, stderr=terminal, env=environment)
     os.close(terminal)
     sent = b""
     piped = b"" if out is None else child.stdout.read()
@@ -68,5 +69,11 @@ left = "".join(line.rsplit(CLEAR, 1)[-1] for line in re.split(r"(?<=\n)", both))
 check(status == 0 and left == plain.stdout, "lines of TAP on the same terminal are whole", left[:400])
 
 check(run(out=subprocess.PIPE, TERM="dumb")[0] == "", "a dumb terminal gets none")
+if len(sys.argv) > 3:
+    for columns, titles in ((60, "case B / A share A share B"), (132, "case time A time B B / A share A share B")):
+        table, _, status = run(columns, command=[sys.argv[3], "compare", sys.argv[4], sys.argv[4]])
+        lines = table.splitlines()
+        check(status == 0 and " ".join(lines[0].split()) == titles and max(map(len, lines)) <= columns,
+              f"attn-bench fits a terminal of {columns} columns", table)
 print(f"1..{count}")
 sys.exit(failed != 0)

@@ -42,7 +42,7 @@ static unsigned longest(unsigned known, const char *text)
 
 static void choose_columns(struct bench_text *text, const struct row *row)
 {
-    const bool computes = !isnan(row->gbps);
+    const bool computes = !isnan(row->gbps), shares = !isnan(row->roof_ratio);
     const struct bench_column columns[CELLS] = {
         [NAME] = {"case", longest(text->name, name_without_mode(row->name, row->mode)), NAME_LEAST, 0, true},
         /* A row whose name says nothing is told by its batch. */
@@ -52,9 +52,17 @@ static void choose_columns(struct bench_text *text, const struct row *row)
         [RANGE] = {"min-max", is_ceiling(row) ? sizeof "26.3-57.1 GFLOP/s" - 1 : sizeof "7.10-15.6 ms" - 1, 0,
                    1, false},
         [ROUNDS] = {"rounds", row->rounds != 0 ? 1 : 0, 0, 3, false},
-        [MEMORY] = {"memory", computes ? sizeof "6.80 of 13.6 GB/s" - 1 : 0, 0, 4, false},
-        [COMPUTE] = {"compute", computes ? sizeof "27.2 of 73.6 GFLOP/s" - 1 : 0, 0, 5, false},
-        [SHARE] = {"of ceiling", computes ? sizeof "52 % compute" - 1 : 0, 0, 0, true},
+        [MEMORY] = {"memory",
+                    !computes ? 0
+                    : shares  ? sizeof "6.80 of 13.6 GB/s" - 1
+                              : sizeof "4.03 TB/s" - 1,
+                    0, shares ? 4 : 0, false},
+        [COMPUTE] = {"compute",
+                     !computes ? 0
+                     : shares  ? sizeof "27.2 of 73.6 GFLOP/s" - 1
+                               : sizeof "3.20 TFLOP/s" - 1,
+                     0, 5, false},
+        [SHARE] = {"of ceiling", shares ? sizeof "100 % compute" - 1 : 0, 0, 0, true},
         [ERROR] = {"error", computes ? sizeof "2.1e-04" - 1 : 0, 0, 6, false},
         [KERNEL] = {is_ceiling(row) ? "measured with" : "kernel",
                     row->kernel[0] != '\0' ? longest(sizeof "paged_decode_bf16_avx2" - 1, row->kernel) : 0,
@@ -102,7 +110,7 @@ static void print_cells(const struct bench_text *text, const struct row *row)
     if (!isnan(row->error))
         snprintf(error, sizeof error, "%.1e", row->error);
     if (!isnan(row->roof_ratio))
-        snprintf(of_ceiling, sizeof of_ceiling, "%4s %s", share_text(share, row->roof_ratio), bound_of(row));
+        snprintf(of_ceiling, sizeof of_ceiling, "%5s %s", share_text(share, row->roof_ratio), bound_of(row));
     const char *cells[CELLS] = {
         [NAME] = name_without_mode(row->name, row->mode),
         [BATCH] = row->batch,
@@ -165,7 +173,7 @@ void text_end(const struct bench *bench)
         : text->shares
             ? "of ceiling: the share that was reached of what the machine can do; bound: memory or compute, "
               "whichever takes longer at its ceiling. Ceilings are sampled beside each round. "
-            : "of ceiling: not measured on a GPU; tools/gpu-bench does that. ",
+            : "Ceilings are not measured on this device; of GPUs tools/gpu-bench measures them. ",
         text->narrowed ? "Columns were left out; COLUMNS=200 before the command shows all." : "");
     if (legend[0] != '\0') {
         fputc('\n', output_stream());

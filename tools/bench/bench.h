@@ -123,6 +123,9 @@ int load_mode(struct bench *bench);
 int metadata_mode(struct bench *bench);
 int serve_mode(struct bench *bench);
 
+/* bench-serve-row.c: `more` of its row; `serve` is a struct serve. */
+void serve_say(struct jsonout *json, const void *serve);
+
 /* ---------------------------------------------------------------- noop-path.c */
 
 /* Where the no-op plugin lies: beside this program, or where it was installed; free it. NULL with a message.
