@@ -74,7 +74,8 @@ static void test_cases(void)
     check(result.code == 0 && strncmp(result.out, "decode on cpu/flash-attn, 1 thread\ncase ", 40) == 0 &&
               occurrences(result.out, "\nf16_gqa4_d128_2048 ") == 1 &&
               occurrences(result.out, "\nbf16_gqa4_d128_2048 ") == 1 &&
-              occurrences(result.out, "paged_dec") == 5,
+              occurrences(result.out, "paged_dec") == 5 &&
+              strstr(result.out, " of 1 round. of ceiling") != NULL,
           &result, "a line for each case, without the mode that stands above");
     check(column_of(title, "kernel") != 0 &&
               column_of(line_of(result.out, "f16_gqa4_d64"), "paged_") == column_of(title, "kernel") &&

@@ -155,7 +155,7 @@ static int run_case(struct run *run, const struct bench_case *the_case)
         status = measure_on(run, the_case, backend, &err);
     }
     if (status != ATTN_OK)
-        bench_complain(run->bench, the_case->name, status, err.message);
+        bench_complain(run->bench, the_case->name, err.message);
     attn_backend_destroy(backend);
     attn_decision_destroy(decision);
     return status == ATTN_OK ? EXIT_YES : EXIT_NO;

@@ -44,7 +44,8 @@ static const char doc[] =
     "Keys: those of the problem string, and seqs, ctx (keys of a sequence), q_len (query tokens of a "
     "sequence), skew (LONG:COUNTxSHORT, uneven sequences), layers, threads, reps. Without keys a mode runs "
     "its default cases; serve needs trace=FILE.csv and takes requests, chunk, blocks, host_blocks, reuse, "
-    "speed and noop too. ATTN_BACKEND chooses the backend.\n"
+    "speed and noop too. ATTN_BACKEND chooses the backend. Tables take the columns of the terminal, "
+    "or COLUMNS; 200 shows all.\n"
     "\n"
     "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 a demanded thing is missing. See attn-bench(1).";
 

@@ -78,13 +78,11 @@ void bench_emit(struct bench *bench, const struct row *row)
 }
 
 /* What keeps one case from running mostly keeps the others too. */
-void bench_complain(struct bench *bench, const char *what, int32_t status, const char *message)
+void bench_complain(struct bench *bench, const char *what, const char *message)
 {
-    const bool more = status == ATTN_E_NO_BACKEND && strstr(message, "attn-info") == NULL;
-
     if (bench->failure != NULL && strcmp(bench->failure, message) == 0)
         return;
-    complain("%s: %s%s", what, message, more ? "; attn-info shows which plugins are found" : "");
+    complain("%s: %s", what, message);
     free(bench->failure);
     bench->failure = need_copy(message);
 }

@@ -160,21 +160,25 @@ void text_row(struct bench *bench, const struct row *row)
 void text_end(const struct bench *bench)
 {
     const struct bench_text *text = &bench->text;
-    char rounds[48] = "";
+    const uint32_t least = text->least_rounds, most = text->most_rounds;
+    const char *shares = "";
+    char rounds[96] = "";
 
-    if (text->least_rounds != 0 && text->least_rounds == text->most_rounds)
-        snprintf(rounds, sizeof rounds, "%" PRIu32, text->most_rounds);
-    else
-        snprintf(rounds, sizeof rounds, "%" PRIu32 " to %" PRIu32, text->least_rounds, text->most_rounds);
-    char *legend = need_format(
-        "%s%s%s%s%s", text->least_rounds != 0 ? "median and min-max: of " : "",
-        text->least_rounds != 0 ? rounds : "", text->least_rounds != 0 ? " rounds. " : "",
-        text->least_rounds == 0 ? ""
-        : text->shares
-            ? "of ceiling: the share that was reached of what the machine can do; bound: memory or compute, "
-              "whichever takes longer at its ceiling. Ceilings are sampled beside each round. "
-            : "Ceilings are not measured on this device; of GPUs tools/gpu-bench measures them. ",
-        text->narrowed ? "Columns were left out; COLUMNS=200 before the command shows all." : "");
+    if (least != 0 && least == most)
+        snprintf(rounds, sizeof rounds, "median and min-max: of %" PRIu32 " round%s. ", most,
+                 most == 1 ? "" : "s");
+    else if (least != 0)
+        snprintf(rounds, sizeof rounds, "median and min-max: of %" PRIu32 " to %" PRIu32 " rounds. ", least,
+                 most);
+    if (least != 0)
+        shares = text->shares
+                     ? "of ceiling: the share that was reached of what the machine can do; bound: memory or "
+                       "compute, "
+                       "whichever takes longer at its ceiling. Ceilings are sampled beside each round. "
+                     : "Ceilings are not measured on this device; of GPUs tools/gpu-bench measures them. ";
+    char *legend =
+        need_format("%s%s%s", rounds, shares,
+                    text->narrowed ? "Columns were left out; COLUMNS=200 before the command shows all." : "");
     if (legend[0] != '\0') {
         fputc('\n', output_stream());
         output_wrap(0, 0, legend);

@@ -103,7 +103,7 @@ struct bench {
 /* Prints the row, or adds it to the document. */
 void bench_emit(struct bench *bench, const struct row *row);
 /* Says why something was not measured, and once only. */
-void bench_complain(struct bench *bench, const char *what, int32_t status, const char *message);
+void bench_complain(struct bench *bench, const char *what, const char *message);
 
 /* ---------------------------------------------------------------- bench-text.c: rows as lines of tables */
 
