@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "show.h"
@@ -90,6 +91,20 @@ void complain(const char *format, ...)
     fprintf(stderr, "%s: %s\n", program_name, text);
 }
 
+unsigned output_columns(void)
+{
+    enum { NARROWEST = 20, WIDEST = 1000 };
+    const char *text = getenv("COLUMNS");
+    struct winsize size;
+    long columns = text != NULL ? strtol(text, NULL, 10) : 0;
+
+    if (columns <= 0 && ioctl(fileno(stream), TIOCGWINSZ, &size) == 0)
+        columns = size.ws_col;
+    if (columns <= 0)
+        columns = OUTPUT_COLUMNS;
+    return columns < NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : (unsigned)columns;
+}
+
 /* Columns of a UTF-8 text: bytes that do not continue a character. */
 static unsigned text_width(const char *text, size_t size)
 {
@@ -122,6 +137,7 @@ const char *output_shown(const char *text)
 
 void output_wrap(unsigned column, unsigned indent, const char *words)
 {
+    const unsigned columns = output_columns();
     char *shown = need_shown(words);
     const char *text = shown;
     bool fresh = true;
@@ -132,7 +148,7 @@ void output_wrap(unsigned column, unsigned indent, const char *words)
         unsigned width = text_width(text, size);
         if (size == 0)
             break;
-        if (column + width + !fresh > OUTPUT_COLUMNS && column > indent) {
+        if (column + width + !fresh > columns && column > indent) {
             fprintf(stream, "\n%*s", (int)indent, "");
             column = indent;
         } else if (!fresh) {
@@ -173,9 +189,9 @@ static void print_row(const struct table *table, size_t row, const unsigned *wid
 
     for (unsigned i = 0; i + 1 < columns; i++)
         column += width[i] + 2;
-    unsigned indent = column > OUTPUT_COLUMNS / 2 ? 4 : column;
+    unsigned indent = column > output_columns() / 2 ? 4 : column;
     /* A last cell whose first word has too little room begins on a line of its own. */
-    bool apart = column + text_width(last, strcspn(last, " ")) > OUTPUT_COLUMNS;
+    bool apart = column + text_width(last, strcspn(last, " ")) > output_columns();
     for (unsigned i = 0; i + 1 < columns; i++) {
         unsigned gap = width[i] - text_width(cell[i], strlen(cell[i])) + 2;
         enum style style = row == 0               ? STYLE_TITLE

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Standard output of a tool, kept clean, and text laid out for a terminal of 80 columns.
+ * Standard output of a tool, kept clean, and text laid out for the terminal.
  *
  * Plugins may print to file descriptor 1. output_init keeps a private copy of it and points the descriptor at
  * stderr, so only what goes through output_stream reaches the reader.
@@ -31,6 +31,8 @@ int output_finish(int code);
 /* One line on stderr, after the program's name. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* COLUMNS, or as wide as the terminal, or 80. */
+unsigned output_columns(void);
 /* The text with what could steer a terminal escaped; lives until the fourth call after it. */
 const char *output_shown(const char *text);
 /* Prints `text` broken at spaces, every line but the first indented; `column` is where the first one begins.

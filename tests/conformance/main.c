@@ -85,12 +85,22 @@ static void refuse_unknown_kind(const struct run_options *options)
     }
 }
 
+static uint32_t count_wanted(const struct run_options *options)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < KINDS; i++)
+        count += is_wanted(options, i);
+    return count;
+}
+
 static void judge_apart(struct run_options *options)
 {
     for (size_t i = 0; i < KINDS; i++) {
         if (!is_wanted(options, i) || kinds[i].check_apart == NULL)
             continue;
         options->running = kinds[i].name;
+        tap->kinds_begun++;
         kinds[i].check_apart(options);
     }
 }
@@ -120,6 +130,7 @@ static int judge(void *arg)
         if (!is_wanted(&arguments->run, i) || kinds[i].check == NULL)
             continue;
         arguments->run.running = kinds[i].name;
+        tap->kinds_begun++;
         if (kinds[i].host && targets_mirrored(&list)) {
             tap_begin(&list.targets[0], kinds[i].name, "", arguments->run.seed);
             tap_skip("the memory of the backend is out of the host's reach");
@@ -166,8 +177,11 @@ int main(int argc, char **argv)
     arguments.run.plugin_path = plugin_path();
     tap_init(argc > 0 ? argv[0] : "attn-check", arguments.file, arguments.run.full, arguments.common.json);
     tap->device_memory = arguments.device_memory;
+    tap->kinds_wanted = count_wanted(&arguments.run);
+    progress_init();
     if (only_apart(&arguments.run) || process_try(try_out, &arguments))
         process_run(judge, &arguments);
+    progress_end();
     plugin_path_remove();
     double seconds = arguments.stable ? -1 : now() - began;
     return output_finish(report_finish(arguments.common.json, seconds));

@@ -155,33 +155,48 @@ static int run_case(struct run *run, const struct bench_case *the_case)
         status = measure_on(run, the_case, backend, &err);
     }
     if (status != ATTN_OK)
-        complain("%s: %s", the_case->name, err.message);
+        bench_complain(run->bench, the_case->name, err.message);
     attn_backend_destroy(backend);
     attn_decision_destroy(decision);
     return status == ATTN_OK ? EXIT_YES : EXIT_NO;
 }
 
+/* What the table has to leave room for. */
+static void measure_texts(struct bench *bench, const struct bench_case *list, unsigned count)
+{
+    struct bench_text *text = &bench->text;
+    char batch[256];
+
+    text->name = text->batch = 0;
+    text->listed = count > 1;
+    for (unsigned i = 0; i < count; i++) {
+        const unsigned name = (unsigned)strlen(name_without_mode(list[i].name, list[i].mode));
+        case_describe(&list[i], batch, sizeof batch);
+        text->name = name > text->name ? name : text->name;
+        text->batch = strlen(batch) > text->batch ? (unsigned)strlen(batch) : text->batch;
+    }
+}
+
 int attention_mode(struct bench *bench)
 {
     struct run run = {.bench = bench};
-    struct bench_case the_case;
+    struct bench_case list[CASES_MOST];
     struct attn_error err;
-    bool more = true;
-    int code;
+    unsigned count = 0;
 
     ATTN_INIT(&err);
-    if (attn_context_create(NULL, &run.context, &err) != ATTN_OK) {
+    int code = cases_make(bench, list, &count);
+    if (code == EXIT_YES && attn_context_create(NULL, &run.context, &err) != ATTN_OK) {
         complain("%s", err.message);
-        return EXIT_NO;
+        code = EXIT_NO;
     }
-    code = EXIT_YES;
-    for (unsigned i = 0; more; i++) {
-        int made = cases_next(bench, i, &the_case, &more);
-        if (made == EXIT_YES && more)
-            made = run_case(&run, &the_case);
-        code = made != EXIT_YES ? made : code;
-        free(the_case.sequence);
+    measure_texts(bench, list, count);
+    for (unsigned i = 0; code != EXIT_USAGE && run.context != NULL && i < count; i++) {
+        const int one = run_case(&run, &list[i]);
+        code = one != EXIT_YES ? one : code;
     }
+    for (unsigned i = 0; i < count; i++)
+        free(list[i].sequence);
     ceilings_destroy(run.ceilings);
     attn_context_destroy(run.context);
     return code;

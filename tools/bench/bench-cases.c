@@ -38,6 +38,7 @@ static const struct default_case {
      {16384, 15, 1024}},
 };
 enum { DEFAULT_CASES = sizeof default_cases / sizeof *default_cases };
+_Static_assert((int)DEFAULT_CASES <= (int)CASES_MOST, "a mode's cases fit a list");
 
 /* ---------------------------------------------------------------- which problems can be measured */
 
@@ -181,19 +182,24 @@ static int case_of_table(const struct default_case *row, struct bench_case *out)
     return EXIT_YES;
 }
 
-int cases_next(const struct bench *bench, unsigned index, struct bench_case *out, bool *out_more)
+int cases_make(const struct bench *bench, struct bench_case list[CASES_MOST], unsigned *out_count)
 {
     const struct bench_keys *keys = &bench->keys;
-    bool given = keys->problem[0] != '\0' ||
-                 (keys->seqs | keys->ctx | keys->q_len | keys->layers | keys->skew.count) != 0;
+    const struct bench_case empty = {.mode = bench->mode, .threads = keys->threads, .reps = keys->reps};
+    const bool given = keys->problem[0] != '\0' ||
+                       (keys->seqs | keys->ctx | keys->q_len | keys->layers | keys->skew.count) != 0;
+    int code = EXIT_YES;
 
-    *out = (struct bench_case){.mode = bench->mode, .threads = keys->threads, .reps = keys->reps};
-    *out_more = true;
-    if (given && index == 0)
-        return case_of_keys(bench, out);
-    for (unsigned i = 0; i < DEFAULT_CASES && !given; i++)
-        if (strcmp(default_cases[i].mode, bench->mode) == 0 && index-- == 0)
-            return case_of_table(&default_cases[i], out);
-    *out_more = false;
-    return EXIT_YES;
+    *out_count = 0;
+    if (given) {
+        list[*out_count] = empty;
+        return case_of_keys(bench, &list[(*out_count)++]);
+    }
+    for (unsigned i = 0; i < DEFAULT_CASES && code == EXIT_YES; i++) {
+        if (strcmp(default_cases[i].mode, bench->mode) != 0)
+            continue;
+        list[*out_count] = empty;
+        code = case_of_table(&default_cases[i], &list[(*out_count)++]);
+    }
+    return code;
 }

@@ -6,10 +6,12 @@
 #include "bench.h"
 #include "workload.h"
 
+enum { CASES_MOST = 16 };
+
 /*
- * The case number `index` of the mode: the one that the keys describe, or the default ones. *out_more is
- * false behind the last. An enum exit_code, with a message; free out->sequence in any case.
+ * The case that the keys describe, or the default ones of the mode, and how many there are. An enum
+ * exit_code, with a message; free the sequence of each case in any case.
  */
-int cases_next(const struct bench *bench, unsigned index, struct bench_case *out, bool *out_more);
+int cases_make(const struct bench *bench, struct bench_case list[CASES_MOST], unsigned *out_count);
 
 #endif

@@ -10,35 +10,52 @@
 enum { DEFAULT_REPS = 20 };
 #define SAMPLE_BYTES 32e6
 
+/* The row of a ceiling: the middle, least and most of its samples. */
+static void emit(struct bench *bench, const char *name, const char *how, double *samples, uint32_t count,
+                 bool reads)
+{
+    struct row row;
+
+    row_init(&row, name, "ceilings");
+    const double middle = median(samples, count);
+    if (reads)
+        row.ceiling_gbps = middle;
+    else
+        row.ceiling_tflops = middle;
+    row.ceiling_min = samples[0];
+    row.ceiling_max = samples[count - 1];
+    row.rounds = count;
+    snprintf(row.kernel, sizeof row.kernel, "%s", how);
+    bench_emit(bench, &row);
+}
+
 int ceilings_mode(struct bench *bench)
 {
     uint32_t reps = bench->keys.reps != 0 ? bench->keys.reps : DEFAULT_REPS;
     struct ceilings *ceilings = ceilings_create(bench->keys.threads);
     double *samples = need_memory(NULL, reps, sizeof *samples);
-    struct row row;
 
+    bench->text.name = sizeof "arithmetic_avx512" - 1;
     for (uint32_t i = 0; i < reps; i++)
         samples[i] = ceilings_read(ceilings, SAMPLE_BYTES);
-    row_init(&row, "read_bandwidth", "ceilings");
-    row.ceiling_gbps = median(samples, reps);
-    snprintf(row.kernel, sizeof row.kernel, "%s", ceilings_read_name(ceilings));
-    bench_emit(bench, &row);
+    emit(bench, "read_bandwidth", ceilings_read_name(ceilings), samples, reps, true);
     for (enum ceiling_level level = LEVEL_PLAIN; level < LEVELS; level++) {
         if (!level_is_there(level))
             continue;
         char *name = need_format("arithmetic_%s", level_name(level));
         for (uint32_t i = 0; i < reps; i++)
             samples[i] = ceilings_compute(ceilings, level);
-        row_init(&row, name, "ceilings");
-        row.ceiling_tflops = median(samples, reps);
-        snprintf(row.kernel, sizeof row.kernel, "%s", level_name(level));
-        bench_emit(bench, &row);
+        emit(bench, name, level_name(level), samples, reps, false);
         free(name);
     }
-    if (bench->json == NULL)
-        fprintf(output_stream(),
-                "%u threads; a set of %" PRIu64 " MiB is read, the last-level cache has %" PRIu64 " MiB\n",
-                ceilings_threads(ceilings), ceilings_set_bytes(ceilings) >> 20, machine_cache() >> 20);
+    if (bench->json == NULL) {
+        char *how = need_format("%u threads; each sample reads a part of %" PRIu64
+                                " MiB, the last-level cache has %" PRIu64 " MiB",
+                                ceilings_threads(ceilings), ceilings_set_bytes(ceilings) >> 20,
+                                machine_cache() >> 20);
+        output_wrap(0, 0, how);
+        free(how);
+    }
     free(samples);
     ceilings_destroy(ceilings);
     return EXIT_YES;

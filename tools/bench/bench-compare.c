@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench-units.h"
 #include "bench.h"
+
+enum { NAME_LEAST = 12 };
 
 /* What is compared of a row; NAN = null. */
 struct side {
@@ -75,7 +78,7 @@ static bool file_take(struct pairs *pairs, unsigned side, const char *path)
     FILE *file = fopen(path, "re");
 
     if (file == NULL) {
-        complain("%s: %s", path, strerror(errno));
+        complain("%s: %s; give two files that attn-bench --json wrote", path, strerror(errno));
         return false;
     }
     json_t *document = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
@@ -106,36 +109,60 @@ static double us_ratio(const struct pair *pair)
 }
 
 /* "missing" where the row is not there, "-" where it has no number. */
-static void cell_set(char cell[16], bool there, double value)
+static const char *time_cell(char text[UNIT_TEXT], const struct side *side)
 {
-    if (!there)
-        snprintf(cell, 16, "missing");
-    else if (isnan(value))
-        snprintf(cell, 16, "-");
-    else
-        snprintf(cell, 16, "%.4g", value);
+    return side->there ? unit_text(text, side->us, unit_of_time(side->us)) : "missing";
 }
 
-/* Names come last, where a long one pushes nothing out of the terminal. */
+static const char *share_cell(char text[UNIT_TEXT], const struct side *side)
+{
+    return side->there ? share_text(text, side->roof_ratio) : "missing";
+}
+
+/* Three decimals, so that a per cent can be seen. */
+static const char *ratio_cell(char text[UNIT_TEXT], double ratio)
+{
+    if (isnan(ratio))
+        return "-";
+    snprintf(text, UNIT_TEXT, "%.3f", ratio);
+    return text;
+}
+
 static void print_text(const struct pairs *pairs)
 {
-    static const char *const titles[] = {"us B/A", "us A", "us B", "roof A", "roof B", "row"};
-    struct table table;
+    enum { NAME, TIME_A, TIME_B, RATIO, SHARE_A, SHARE_B, CELLS };
+    unsigned name = 1;
 
-    table_init(&table, 6, titles);
+    for (size_t i = 0; i < pairs->count; i++)
+        name = strlen(pairs->pair[i].name) > name ? (unsigned)strlen(pairs->pair[i].name) : name;
+    const unsigned width = sizeof "missing" - 1;
+    const struct bench_column columns[CELLS] = {
+        [NAME] = {"case", name, NAME_LEAST, 0, true}, [TIME_A] = {"time A", width, 0, 3, false},
+        [TIME_B] = {"time B", width, 0, 3, false},    [RATIO] = {"B / A", sizeof "1.000" - 1, 0, 0, false},
+        [SHARE_A] = {"share A", width, 0, 2, false},  [SHARE_B] = {"share B", width, 0, 2, false},
+    };
+    struct bench_table table;
+
+    bench_table_init(&table, columns, CELLS);
+    bench_table_titles(&table);
     for (size_t i = 0; i < pairs->count; i++) {
         const struct pair *pair = &pairs->pair[i];
-        const struct side *side = pair->side;
-        char text[5][16];
-
-        cell_set(text[0], true, us_ratio(pair));
-        cell_set(text[1], side[0].there, side[0].us);
-        cell_set(text[2], side[1].there, side[1].us);
-        cell_set(text[3], side[0].there, side[0].roof_ratio);
-        cell_set(text[4], side[1].there, side[1].roof_ratio);
-        table_add(&table, (const char *const[]){text[0], text[1], text[2], text[3], text[4], pair->name});
+        char text[5][UNIT_TEXT];
+        const char *cells[CELLS] = {
+            [NAME] = pair->name,
+            [TIME_A] = time_cell(text[0], &pair->side[0]),
+            [TIME_B] = time_cell(text[1], &pair->side[1]),
+            [RATIO] = ratio_cell(text[2], us_ratio(pair)),
+            [SHARE_A] = share_cell(text[3], &pair->side[0]),
+            [SHARE_B] = share_cell(text[4], &pair->side[1]),
+        };
+        bench_table_row(&table, cells);
     }
-    table_finish(&table);
+    fputc('\n', output_stream());
+    output_wrap(0, 0,
+                "B / A: the median time of B divided by that of A. share: what was reached of the ceiling, "
+                "to be looked "
+                "at first where the machine was shared or is another one.");
 }
 
 static void add_pair(struct jsonout *json, const struct pair *pair)
@@ -172,7 +199,10 @@ int compare_mode(struct bench *bench)
     int code = EXIT_YES;
 
     if (bench->arg_count != 2) {
-        complain("mode compare takes two files that attn-bench --json wrote, not %u", bench->arg_count);
+        complain("mode compare needs two files that attn-bench --json wrote, as in attn-bench compare A.json "
+                 "B.json; "
+                 "%u %s given",
+                 bench->arg_count, bench->arg_count == 1 ? "is" : "are");
         return EXIT_USAGE;
     }
     if (!file_take(&pairs, 0, bench->args[0]) || !file_take(&pairs, 1, bench->args[1]))

@@ -77,7 +77,7 @@ int dispatch_mode(struct bench *bench)
     if (status == ATTN_OK)
         status = measure_on(bench, &the_case, backend, &err);
     if (status != ATTN_OK)
-        complain("dispatch: %s", err.message);
+        bench_complain(bench, "dispatch", err.message);
     attn_backend_destroy(backend);
     attn_decision_destroy(decision);
     attn_context_destroy(context);

@@ -58,6 +58,25 @@ static bool is_problem_key(const char *name, size_t size)
     return false;
 }
 
+/* The keys of a mode as a text; free it. */
+static char *accepted_keys(const char *allowed)
+{
+    char *text = need_copy("");
+
+    for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++) {
+        if (!list_holds(allowed, own_keys[i].name, strlen(own_keys[i].name)))
+            continue;
+        char *longer = need_format("%s%s%s", text, text[0] != '\0' ? ", " : "", own_keys[i].name);
+        free(text);
+        text = longer;
+    }
+    if (!list_holds(allowed, "problem", 7))
+        return text;
+    char *longer = need_format("%s and the keys of the problem string", text);
+    free(text);
+    return longer;
+}
+
 /* Says that a key is not known to a mode, what is, and what was perhaps meant. */
 static void complain_unknown(const char *mode, const char *allowed, const char *key)
 {
@@ -72,18 +91,19 @@ static void complain_unknown(const char *mode, const char *allowed, const char *
          i++)
         names[count++] = problem_key;
     const char *nearest = attn__nearest(key, names, count);
-    char *own = need_copy("");
-    for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++) {
-        if (!list_holds(allowed, own_keys[i].name, strlen(own_keys[i].name)))
-            continue;
-        char *longer = need_format("%s%s%s", own, own[0] != '\0' ? ", " : "", own_keys[i].name);
-        free(own);
-        own = longer;
-    }
-    complain("mode %s has no key \"%s\"%s%s%s; accepted are %s%s", mode, key,
+    char *accepted = accepted_keys(allowed);
+    complain("mode %s has no key \"%s\"%s%s%s; accepted are %s", mode, key,
              nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
-             nearest != NULL ? "\"?" : "", own, problem ? " and the keys of the problem string" : "");
-    free(own);
+             nearest != NULL ? "\"?" : "", accepted);
+    free(accepted);
+}
+
+static void complain_keyless(const char *mode, const char *allowed, const char *word)
+{
+    char *accepted = accepted_keys(allowed);
+
+    complain("argument \"%s\" is no KEY=VALUE; mode %s accepts %s, as in reps=5", word, mode, accepted);
+    free(accepted);
 }
 
 /* A whole number at the start of a text; false if there is none from 1 to `most`. */
@@ -221,7 +241,7 @@ bool keys_parse(struct bench_keys *keys, const char *mode, const char *allowed, 
         bool good;
 
         if (args[i][size] != '=' || size == 0) {
-            complain("argument \"%s\" is not accepted; KEY=VALUE is", args[i]);
+            complain_keyless(mode, allowed, args[i]);
             return false;
         }
         for (size_t j = 0; j < sizeof own_keys / sizeof *own_keys; j++)

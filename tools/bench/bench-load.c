@@ -123,7 +123,7 @@ static int measure(struct bench *bench, const char *directory)
         attn_context_destroy(context);
     }
     if (status != ATTN_OK) {
-        complain("load: %s", err.message);
+        bench_complain(bench, "load", err.message);
     } else if (read != FILES) {
         complain("load: the library read the notes of %u files in %s instead of %d", read, directory, FILES);
         status = ATTN_E_IO;

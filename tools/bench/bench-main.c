@@ -44,7 +44,8 @@ static const char doc[] =
     "Keys: those of the problem string, and seqs, ctx (keys of a sequence), q_len (query tokens of a "
     "sequence), skew (LONG:COUNTxSHORT, uneven sequences), layers, threads, reps. Without keys a mode runs "
     "its default cases; serve needs trace=FILE.csv and takes requests, chunk, blocks, host_blocks, reuse, "
-    "speed and noop too. ATTN_BACKEND chooses the backend.\n"
+    "speed and noop too. ATTN_BACKEND chooses the backend. Tables take the columns of the terminal, "
+    "or COLUMNS; 200 shows all.\n"
     "\n"
     "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 a demanded thing is missing. See attn-bench(1).";
 
@@ -128,6 +129,8 @@ static int modes_run(struct bench *bench, const struct mode *const *list, unsign
     for (unsigned i = 0; i < count && code != EXIT_USAGE; i++) {
         bench->mode = list[i]->name;
         bench->keys = (struct bench_keys){0};
+        bench->text.listed = false;
+        bench->text.name = bench->text.batch = 0;
         keys_parse(&bench->keys, list[i]->name, list[i]->keys, bench->args, bench->arg_count);
         int one = list[i]->run(bench);
         code = one != EXIT_YES ? one : code;
@@ -150,7 +153,9 @@ static int run(struct bench *bench)
         jsonout_array(bench->json, "rows");
     }
     int code = modes_run(bench, list, count);
-    if (bench->json != NULL) {
+    if (bench->json == NULL) {
+        text_end(bench);
+    } else {
         jsonout_close(bench->json);
         /* What was measured before a failure is worth printing; a wrong call has nothing to print. */
         if (!jsonout_finish(bench->json, code != EXIT_USAGE ? output_stream() : NULL))
@@ -166,6 +171,7 @@ int main(int argc, char **argv)
 
     common_parse(&argp, argc, argv, &bench);
     int code = run(&bench);
+    free(bench.failure);
     free(bench.args);
     return output_finish(code);
 }

@@ -177,7 +177,7 @@ int metadata_mode(struct bench *bench)
     if (status == ATTN_OK)
         status = measure_slots(bench, reps, &err);
     if (status != ATTN_OK)
-        complain("metadata: %s", err.message);
+        bench_complain(bench, "metadata", err.message);
     attn_backend_destroy(backend);
     attn_decision_destroy(decision);
     attn_context_destroy(context);

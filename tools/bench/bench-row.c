@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Rows of results, as text and as JSON. */
+/* Rows of results, and how they go into a JSON document. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,8 @@ void row_init(struct row *row, const char *name, const char *mode)
                         .tflops = NAN,
                         .ceiling_gbps = NAN,
                         .ceiling_tflops = NAN,
+                        .ceiling_min = NAN,
+                        .ceiling_max = NAN,
                         .roof_us = NAN,
                         .balance = NAN,
                         .roof_ratio = NAN,
@@ -29,6 +31,7 @@ void row_set_times(struct row *row, double *seconds, uint32_t count)
     row->us_median = 1e6 * median(seconds, count);
     row->us_min = 1e6 * seconds[0];
     row->us_max = 1e6 * seconds[count - 1];
+    row->rounds = count;
 }
 
 static void emit_json(struct jsonout *json, const struct row *row)
@@ -49,6 +52,10 @@ static void emit_json(struct jsonout *json, const struct row *row)
     jsonout_real(json, "median", row->us_median);
     jsonout_real(json, "max", row->us_max);
     jsonout_close(json);
+    if (row->rounds != 0)
+        jsonout_integer(json, "rounds", row->rounds);
+    else
+        jsonout_string(json, "rounds", NULL);
     jsonout_real(json, "gbps", row->gbps);
     jsonout_real(json, "tflops", row->tflops);
     jsonout_real(json, "ceiling_gbps", row->ceiling_gbps);
@@ -62,65 +69,20 @@ static void emit_json(struct jsonout *json, const struct row *row)
     jsonout_close(json);
 }
 
-/* "name value unit", with a gap before it unless it is the first of its line. */
-static void print_number(bool *first, const char *name, double value, const char *unit)
-{
-    if (isnan(value))
-        return;
-    fprintf(output_stream(), "%s%s %.4g%s", *first ? "  " : ", ", name, value, unit);
-    *first = false;
-}
-
-static void print_pair(bool *first, const char *name, double value, double ceiling, const char *unit)
-{
-    if (isnan(value) || isnan(ceiling)) {
-        print_number(first, name, !isnan(value) ? value : ceiling, unit);
-        return;
-    }
-    fprintf(output_stream(), "%s%s %.4g of %.4g%s", *first ? "  " : ", ", name, value, ceiling, unit);
-    *first = false;
-}
-
-static void print_text(const struct row *row)
-{
-    FILE *out = output_stream();
-    bool first = true;
-
-    fprintf(out, "%s", row->name);
-    if (row->backend[0] != '\0' || row->kernel[0] != '\0')
-        fprintf(out, "  (%s%s%s)", row->backend,
-                row->backend[0] != '\0' && row->kernel[0] != '\0' ? ", " : "", row->kernel);
-    fputc('\n', out);
-    if (row->problem[0] != '\0') {
-        fputs("  ", out);
-        output_wrap(2, 2, row->problem);
-    }
-    if (row->batch[0] != '\0') {
-        fputs("  batch ", out);
-        output_wrap(8, 2, row->batch);
-    }
-    if (!isnan(row->us_median))
-        fprintf(out, "  %.4g us (%.4g to %.4g)\n", row->us_median, row->us_min, row->us_max);
-    print_pair(&first, "bandwidth", row->gbps, row->ceiling_gbps, " GB/s");
-    print_pair(&first, "arithmetic", row->tflops, row->ceiling_tflops, " TFLOP/s");
-    if (!first)
-        fputc('\n', out);
-    first = true;
-    print_number(&first, "roof_us", row->roof_us, "");
-    print_number(&first, "balance", row->balance, "");
-    print_number(&first, "roof_ratio", row->roof_ratio, "");
-    print_number(&first, "error", row->error, "");
-    if (!first)
-        fputc('\n', out);
-    if (row->more != NULL)
-        row->more(NULL, row->arg);
-    fflush(out);
-}
-
 void bench_emit(struct bench *bench, const struct row *row)
 {
     if (bench->json != NULL)
         emit_json(bench->json, row);
     else
-        print_text(row);
+        text_row(bench, row);
+}
+
+/* What keeps one case from running mostly keeps the others too. */
+void bench_complain(struct bench *bench, const char *what, const char *message)
+{
+    if (bench->failure != NULL && strcmp(bench->failure, message) == 0)
+        return;
+    complain("%s: %s", what, message);
+    free(bench->failure);
+    bench->failure = need_copy(message);
 }

@@ -143,73 +143,6 @@ static bool all_fit(const struct bench_keys *keys, const struct serve_options *o
 
 /* ---------------------------------------------------------------- results */
 
-static void say_times(struct jsonout *json, const char *name, const struct serve_times *times)
-{
-    if (json == NULL && times->part[0].count == 0)
-        return;
-    if (json != NULL)
-        jsonout_object(json, name);
-    else
-        fprintf(output_stream(), "  %s of %" PRIu64 " steps\n", name, times->part[0].count);
-    for (unsigned i = 0; i < SERVE_PARTS; i++) {
-        const double middle = times_quantile(&times->part[i], 0.5),
-                     high = times_quantile(&times->part[i], 0.99);
-        if (json == NULL) {
-            fprintf(output_stream(), "    %-8s %9.2f  p99 %9.2f\n", serve_part_names[i], middle, high);
-            continue;
-        }
-        jsonout_object(json, serve_part_names[i]);
-        jsonout_real(json, "median", middle);
-        jsonout_real(json, "p99", high);
-        jsonout_close(json);
-    }
-    if (json != NULL)
-        jsonout_close(json);
-}
-
-static void say(struct jsonout *json, const void *arg)
-{
-    const struct serve *s = arg;
-    const struct scheduler_counts *counts = scheduler_get_counts(s->scheduler);
-    const double seconds = 1e-9 * (double)(s->ended - s->began);
-    const double use = s->use / (double)s->steps;
-    const double hits =
-        counts->asked_tokens > 0 ? (double)counts->hit_tokens / (double)counts->asked_tokens : 0;
-    char hash[20];
-
-    snprintf(hash, sizeof hash, "%016" PRIx64, s->hash);
-    if (json == NULL) {
-        fprintf(output_stream(),
-                "  %" PRIu64 " requests in %" PRIu64 " steps and %.4g s\n  %.0f steps/s, %.0f tokens/s\n"
-                "  cache use %.3g, at most %.3g; %" PRIu64 " preemptions, %" PRIu64
-                " to the host\n  %.3g of the tokens that were looked for were found\n  schedule %s\n",
-                s->finished, s->steps, seconds, (double)s->steps / seconds, (double)(s->answered) / seconds,
-                use, s->most_use, counts->recomputed + counts->swapped, counts->swapped, hits, hash);
-        say_times(json, "host_us", s->all);
-        say_times(json, "host_us_full", s->full);
-        return;
-    }
-    jsonout_integer(json, "layers", s->options.shape.layers);
-    jsonout_integer(json, "seqs", s->options.seqs);
-    jsonout_integer(json, "blocks", s->options.shape.blocks);
-    jsonout_integer(json, "requests", (int64_t)s->finished);
-    jsonout_integer(json, "steps", (int64_t)s->steps);
-    jsonout_integer(json, "steps_full", (int64_t)s->full->part[0].count);
-    jsonout_integer(json, "tokens_computed", (int64_t)s->tokens_run);
-    jsonout_integer(json, "tokens_generated", (int64_t)s->answered);
-    jsonout_real(json, "seconds", seconds);
-    jsonout_real(json, "steps_per_s", (double)s->steps / seconds);
-    say_times(json, "host_us", s->all);
-    say_times(json, "host_us_full", s->full);
-    jsonout_real(json, "cache_use", use);
-    jsonout_real(json, "cache_use_most", s->most_use);
-    jsonout_integer(json, "preemptions", (int64_t)(counts->recomputed + counts->swapped));
-    jsonout_integer(json, "swaps", (int64_t)counts->swapped);
-    jsonout_integer(json, "prefix_hits", (int64_t)counts->hit_tokens);
-    jsonout_real(json, "prefix_hit_rate", hits);
-    jsonout_string(json, "schedule_hash", hash);
-}
-
 static void emit(struct bench *bench, struct serve *serve)
 {
     const struct times *total = &serve->all->part[SERVE_TOTAL];
@@ -231,7 +164,7 @@ static void emit(struct bench *bench, struct serve *serve)
     row.us_min = 1e-3 * (double)total->least;
     row.us_median = times_quantile(total, 0.5);
     row.us_max = 1e-3 * (double)total->most;
-    row.more = say;
+    row.more = serve_say;
     row.arg = serve;
     bench_emit(bench, &row);
 }

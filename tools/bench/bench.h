@@ -4,6 +4,7 @@
 #define BENCH_H
 
 #include "attn/attn.h"
+#include "bench-table.h"
 #include "ceilings.h"
 #include "common-options.h"
 #include "jsonout.h"
@@ -59,8 +60,10 @@ struct row {
     char batch[256];  /* what case_describe says */
     uint32_t threads; /* of a backend on the CPU; 0: nothing to say */
     double us_min, us_median, us_max;
+    uint32_t rounds; /* measured ones that the median is of; 0: nothing to say */
     double gbps, tflops;
     double ceiling_gbps, ceiling_tflops;
+    double ceiling_min, ceiling_max; /* of the samples of a row that is a ceiling; text alone */
     double roof_us, balance, roof_ratio;
     double error;
     /* What else the mode says: members of a JSON object, or lines of text if json is NULL; NULL: nothing. */
@@ -72,6 +75,19 @@ void row_init(struct row *row, const char *name, const char *mode);
 /* Takes times in seconds; sorts them. */
 void row_set_times(struct row *row, double *seconds, uint32_t count);
 
+/* What the text so far is about; bench-text.c. */
+struct bench_text {
+    struct bench_table table;
+    bool begun;
+    const char *mode;
+    char backend[64];
+    uint32_t least_rounds, most_rounds; /* of rows with a share of a ceiling; 0: there was none */
+    bool shares, narrowed;
+    /* Of the mode that runs: */
+    bool listed;          /* its rows are cases of a list, whose names tell the problem */
+    unsigned name, batch; /* characters of the longest ones */
+};
+
 /* One call of the program. */
 struct bench {
     struct common_options common;
@@ -80,10 +96,22 @@ struct bench {
     unsigned arg_count;
     struct bench_keys keys;
     struct jsonout *json; /* NULL: text */
+    struct bench_text text;
+    char *failure; /* of the last case that failed, so that no message comes twice; NULL: there was none */
 };
 
 /* Prints the row, or adds it to the document. */
 void bench_emit(struct bench *bench, const struct row *row);
+/* Says why something was not measured, and once only. */
+void bench_complain(struct bench *bench, const char *what, const char *message);
+
+/* ---------------------------------------------------------------- bench-text.c: rows as lines of tables */
+
+/* A row's name where its mode is known: without it, "" if it is nothing else. */
+const char *name_without_mode(const char *name, const char *mode);
+void text_row(struct bench *bench, const struct row *row);
+/* What the columns mean, after the last row. */
+void text_end(const struct bench *bench);
 
 /* ---------------------------------------------------------------- modes; each returns an enum exit_code */
 
@@ -94,6 +122,9 @@ int dispatch_mode(struct bench *bench);
 int load_mode(struct bench *bench);
 int metadata_mode(struct bench *bench);
 int serve_mode(struct bench *bench);
+
+/* bench-serve-row.c: `more` of its row; `serve` is a struct serve. */
+void serve_say(struct jsonout *json, const void *serve);
 
 /* ---------------------------------------------------------------- noop-path.c */
 

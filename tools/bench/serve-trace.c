@@ -158,9 +158,10 @@ static int read_file(struct serve_trace *trace, FILE *file, const char *path, ui
     int more = next_line(file, path, line, text, &size, err);
 
     if (more == 0)
-        return failure_set(err, "%s: the file is empty; its first line is to be %s", path, title);
+        return failure_set(err, "%s: the file is empty; a trace begins with the line %s", path, title);
     if (more > 0 && strcmp(*text, title) != 0)
-        return failure_set(err, "%s:1: the line is \"%.60s\"; it is to be %s", path, *text, title);
+        return failure_set(err, "%s:1: the line is \"%.60s\"; a trace begins with the line %s", path, *text,
+                           title);
     while (more > 0 && (limit == 0 || trace->count < limit)) {
         struct serve_request request;
         more = next_line(file, path, ++line, text, &size, err);
@@ -240,7 +241,7 @@ int serve_trace_read(struct serve_trace *trace, const char *path, uint32_t limit
 
     *trace = (struct serve_trace){.count = 0};
     if (file == NULL)
-        return failure_set(err, "%s: %s", path, strerror(errno));
+        return failure_set(err, "%s: %s; give a trace as trace=FILE.csv", path, strerror(errno));
     int status = read_file(trace, file, path, limit, &text, err);
     fclose(file);
     free(text);

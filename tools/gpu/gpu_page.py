@@ -4,10 +4,19 @@
 from html import escape
 
 import page as common
-from page import Malformed, duration, mapping, number, short, text
+from page import Malformed, bandwidth, compute, duration, mapping, number, percent, short, text
 
-WIDTH, LEFT, NAME, RIGHT = 720, 8, 190, 150  # of a drawing: edge, names before the bars, numbers behind them
-LINE, BAR, HEAD = 19, 12, 26
+# What a ceiling is, as gpu-bench measures it.
+CEILINGS = {"read": "the rate at which memory is read in order", "matmul": "the rate of a product of bf16 matrices",
+            "plain copy": "the rate of a plain copy", "plain to host": "the rate of a plain copy to the host",
+            "plain to device": "the rate of a plain copy to the device"}
+# Kernels of torch, which read the same keys and values from a contiguous cache, by the names that gpu-bench gives.
+PEERS = {"flash": "torch flash", "cudnn": "torch cuDNN", "cudnn, heads first": "torch cuDNN (heads first)"}
+
+
+SINGLE = "single calls"  # what gpu-bench says of such a case
+SINGLE_CAUTION = ("A single call's time has in it what the host's part of the call adds, which is more for torch's "
+                  "kernels than for libattn's: in cases timed as single calls peers look slower than they are.")
 
 
 class Run:
@@ -41,10 +50,14 @@ class Run:
         return not self.absent and self.share is not None and self.ceiling != self.name
 
     @property
+    def peer(self):
+        return self.name in PEERS
+
+    @property
     def kind(self):
-        if self.name == "libattn" or (self.own and self.ceiling.startswith("plain")):
-            return "memory"
-        return "other" if self.own or self.name.startswith("gather") else "arithmetic"
+        if self.peer:
+            return "peer"
+        return "own" if self.name == "libattn" or (self.own and self.ceiling.startswith("plain")) else "other"
 
 
 class Case:
@@ -55,6 +68,7 @@ class Case:
                                              for key in ("name", "group", "batch"))
         if not self.name:
             raise Malformed(f"{where} has no name")
+        self.timed = text(source.get("timed"), f"{where}.timed")
         self.runs = [Run(name, run, f"{where}.runs.{name}")
                      for name, run in mapping(source.get("runs"), f"{where}.runs").items()]
         bars = source.get("bars", [])
@@ -62,8 +76,18 @@ class Case:
             raise Malformed(f"{where}.bars is no array")
         self.bars = [self.read_bar(bar, f"{where}.bars[{place}]") for place, bar in enumerate(bars)]
 
+    @property
+    def ours(self):
+        """libattn's run, if it was measured."""
+        return next((run for run in self.runs if run.name == "libattn" and not run.absent), None)
+
+    @property
+    def peers(self):
+        """Runs of peers that were measured, the fastest first."""
+        return sorted((run for run in self.runs if run.peer and not run.absent), key=lambda run: run.median)
+
     def read_bar(self, bar, where):
-        """Cells of the table of bars."""
+        """Cells of the table of aims."""
         mapping(bar, where)
         passed = bar.get("passed")
         if not (passed is None or isinstance(passed, bool)) or bar.get("sense") not in ("least", "most"):
@@ -73,72 +97,80 @@ class Case:
                 f"at {bar['sense']} {short(aim)}", {True: "pass", False: "miss", None: "not measured"}[passed]]
 
 
-def draw_run(run, top, scale):
-    shown = run.name if len(run.name) <= 26 else run.name[:25] + "…"
-    begin = LEFT + NAME
-    behind = f"{run.share * 100:.0f} %"
-    rate = f"{short(run.tflops)} TFLOP/s" if run.ceiling == "matmul" else f"{short(run.tbps)} TB/s"
-    return (f"<g><title>{escape(run.name)}: {duration(run.median)}, {run.share * 100:.1f} % of {escape(run.ceiling)}"
-            f'</title><text class="small" x="{begin - 6}" y="{top + 11}" text-anchor="end">{escape(shown)}</text>'
-            f'<rect class="{run.kind}" x="{begin}" y="{top}" width="{run.share * scale:.2f}" height="{BAR}"/>'
-            f'<text x="{begin + run.share * scale + 6:.2f}" y="{top + 11}">{behind} '
-            f'<tspan class="small">{rate}, {duration(run.median)}</tspan></text></g>')
-
-
-def draw(group, cases, most):
+def draw(cases, most):
     """The bars of one group, case by case."""
-    scale = (WIDTH - LEFT - NAME - RIGHT) / most
-    lines, top = [], 0
+    drawn = [run for case in cases for run in case.runs if run.drawn]
+    kinds = ", or of ".join(dict.fromkeys(CEILINGS.get(run.ceiling, run.ceiling) for run in drawn))
+    timed = " and ".join(dict.fromkeys(case.timed for case in cases if case.timed))
+    caption = (f"The share that each kernel reaches of {kinds}; the line is that ceiling, longer is better."
+               f"{' Timed as ' + timed + '.' if timed else ''}")
+    if any(case.timed == SINGLE and case.peers for case in cases):
+        caption += " " + SINGLE_CAUTION
+    lines = []
     for case in cases:
-        lines.append(f'<text x="{LEFT}" y="{top + 16}">{escape(case.name)}'
-                     f'<tspan class="small" dx="8">{escape(case.batch)}</tspan></text>')
-        top += HEAD
+        lines.append(common.heading(case.name, case.batch))
         for run in case.runs:
             if run.drawn:
-                lines.append(draw_run(run, top, scale))
-                top += LINE
-    roof = LEFT + NAME + scale  # behind the numbers
-    lines.insert(0, f'<line class="roof" x1="{roof:.2f}" x2="{roof:.2f}" y1="{HEAD - 4}" y2="{top}"/>')
-    label = f"{escape(group)}: share of the ceiling"
-    return "\n".join([f'<svg viewBox="0 0 {WIDTH} {top + 6}" role="img" aria-label="{label}">', *lines, "</svg>"])
+                rate = compute(run.tflops) if run.ceiling == "matmul" else bandwidth(run.tbps and 1000 * run.tbps)
+                lines.append(common.bar(PEERS.get(run.name, run.name), run.share, run.kind,
+                                        f"{rate}, {duration(run.median)}", most))
+    return common.chart(caption, lines)
+
+
+def peer_table(cases):
+    """libattn's time beside that of every peer, and the ratio to the fastest."""
+    rows = []
+    for case in cases:
+        if case.ours is None or not case.peers:
+            continue
+        times = {run.name: duration(run.median) for run in case.peers}
+        rows.append([case.name, duration(case.ours.median), *(times.get(name, "–") for name in PEERS),
+                     PEERS[case.peers[0].name], f"{case.peers[0].median / case.ours.median:.2f}", case.timed or "–"])
+    if not rows:
+        return []
+    return ["<h2>Beside the peers</h2>",
+            "<p>Median times, and the time of the fastest peer divided by libattn's: above 1 libattn is faster, below "
+            f"1 the peer is. {SINGLE_CAUTION}</p>",
+            common.table(("case", "libattn", *PEERS.values(), "fastest peer", "ratio", "timed as"), rows)]
 
 
 def cells(case, run):
     name = f"{case.name}, {run.name}"
-    if run.absent:
-        return [name, run.absent if len(run.absent) <= 60 else run.absent[:59] + "…"] + ["–"] * 5
-    return [name, duration(run.median), f"{duration(run.least)} to {duration(run.most)}", short(run.tbps),
-            short(run.tflops), "–" if run.share is None else f"{run.share:.3f} of {run.ceiling}",
+    return [name, duration(run.median), f"{duration(run.least)} to {duration(run.most)}",
+            bandwidth(run.tbps and 1000 * run.tbps), compute(run.tflops), "–" if run.share is None else f"{percent(run.share)} of {run.ceiling}",
             "–" if run.error is None else f"{run.error:.1e}"]
+
+
+def torch_version(document):
+    """What the peers are of."""
+    versions = mapping(document.get("versions"), "versions")
+    torch = text(versions.get("torch"), "versions.torch")
+    cudnn = number(versions.get("cudnn"), "versions.cudnn")
+    beside = f", cuDNN {cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}" if cudnn is not None else ""
+    return f"torch {torch}{beside}" if torch else "without torch"
 
 
 def describe(document):
     """A line on what was measured on, and with what."""
     device = mapping(document.get("device"), "device")
     before = mapping(device.get("before"), "device.before")
-    versions = mapping(document.get("versions"), "versions")
     parts = [text(before.get("name"), "device.before.name") or "device not known"]
     for key, title, unit in (("driver_version", "driver", ""), ("clocks.max.sm", "up to", " MHz"),
                              ("power.limit", "limit", " W")):
         value = text(before.get(key), f"device.before.{key}")
         if value:
             parts.append(f"{title} {value}{unit}")
-    torch = text(versions.get("torch"), "versions.torch")
-    parts.append(f"torch {torch}" if torch else "without torch")
-    cudnn = number(versions.get("cudnn"), "versions.cudnn")
-    if cudnn is not None:
-        parts.append(f"cuDNN {cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}")
+    parts.append(torch_version(document))
     return (f'<p class="muted">libattn {escape(text(document.get("libattn"), "libattn"))}; '
             f"{escape(', '.join(parts))}; {escape(str(document.get('rounds')))} samples of each, by the "
             f"{escape(text(document.get('clock'), 'clock'))}</p>")
 
 
-LEGEND = """<p>A bar is the share of its ceiling that a kernel reaches, both sampled in alternation in one process: of
-the rate at which memory is read in order in decode, of a matrix product in prefill, of a plain copy for operations
-on caches. The line is the ceiling; longer is better.</p>
-<p class="muted"><span class="key" style="background: var(--memory)"></span>libattn
-<span class="key" style="background: var(--other)"></span>libattn on another problem, gather alone
-<span class="key" style="background: var(--arithmetic)"></span>torch's kernels on a contiguous cache</p>"""
+LEGEND = """<p>A bar is the share of its ceiling that a kernel reaches, both sampled in alternation in one process;
+longer is better on all of this page. torch's kernels read a contiguous cache, libattn's in decode a paged one. Behind a
+name: sequences x query tokens / keys.</p>
+""" + common.legend(("own", "libattn"), ("other", "libattn on another problem, and reading page by page without arithmetic"),
+                    ("peer", "torch's kernels"))
 
 
 def page(document):
@@ -150,13 +182,20 @@ def page(document):
     lines = common.head(f"{title}: share of the ceilings") + [describe(document)]
     bars = [bar for case in cases for bar in case.bars]
     if bars:
-        lines += ["<h2>Bars</h2>", common.table(("bar", "ratio", "aim", "result"), bars)]
+        lines += ["<h2>Aims</h2>", "<p>Ratios of times, and what was aimed at.</p>",
+                  common.table(("aim", "ratio", "wanted", "result"), bars)]
+    lines += peer_table(cases)
     if shares:
         lines.append(LEGEND)
     for group in dict.fromkeys(case.group for case in cases):
         drawn = [case for case in cases if case.group == group and any(run.drawn for run in case.runs)]
         if drawn:
-            lines += [f"<h2>{escape(group)}</h2>", draw(group, drawn, max([1.05] + shares))]
-    rows = [cells(case, run) for case in cases for run in case.runs]
-    titles = ("case, kernel", "median", "least to most", "TB/s", "TFLOP/s", "share", "error")
-    return "\n".join(lines + ["<h2>Numbers</h2>", common.table(titles, rows), "</body>", "</html>"]) + "\n"
+            lines += [f"<h2>{escape(group)}</h2>", draw(drawn, max([1.0] + shares))]
+    rows = [cells(case, run) for case in cases for run in case.runs if not run.absent]
+    absent = [f"<li>{escape(case.name)}, {escape(run.name)}: {'wrong, ' if run.wrong else ''}{escape(run.absent)}</li>"
+              for case in cases for run in case.runs if run.absent]
+    titles = ("case, kernel", "median", "least to most", "memory", "compute", "of ceiling", "error")
+    lines += ["<h2>Numbers</h2>", common.table(titles, rows)]
+    if absent:
+        lines += ["<h2>Not measured</h2>", "<ul>", *absent, "</ul>"]
+    return "\n".join(lines + ["</body>", "</html>"]) + "\n"

@@ -60,10 +60,12 @@ static int wait_for(pid_t child, const sigset_t *watched)
     int status = 0, still = 0;
 
     while (waitpid(child, &status, WNOHANG) != child) {
+        progress_show();
         int signal = sigtimedwait(watched, NULL, &second);
         if (signal > 0 && signal != SIGCHLD) {
             kill(child, SIGKILL);
             waitpid(child, &status, 0);
+            progress_end();
             plugin_path_remove();
             exit(128 + signal);
         }

@@ -133,7 +133,7 @@ static void print_line(const char *result, const char *directive, const char *wh
     if (tap->quiet)
         return;
     record_title(&tap->now, title, sizeof title);
-    fprintf(output_stream(), "%s %u - %s%s%s\n", result, tap_number(), title, directive, why);
+    fprintf(output_stream(), "%s%s %u - %s%s%s\n", tap->clear, result, tap_number(), title, directive, why);
 }
 
 /* What a plugin says may have several lines. */
@@ -171,7 +171,7 @@ void tap_fail(const char *format, ...)
     print_line("not ok", "", "");
     if (!tap->quiet) {
         record_command(&tap->now, again, sizeof again);
-        fprintf(output_stream(), "# %s\n# again: %s\n", tap->now.text, again);
+        fprintf(output_stream(), "%s# %s\n# again: %s\n", tap->clear, tap->now.text, again);
     }
     if (tap->judge == getpid()) {
         fflush(output_stream());
@@ -186,7 +186,7 @@ void tap_note(const char *format, ...)
 
     if (tap->quiet)
         return;
-    fputs("# ", output_stream());
+    fprintf(output_stream(), "%s# ", tap->clear);
     va_start(arguments, format);
     vfprintf(output_stream(), format, arguments);
     va_end(arguments);

@@ -58,6 +58,8 @@ struct tap {
     int32_t judge; /* process that ends itself after a failure, 0 = none */
     int code;      /* 0, or the exit status after nothing could be judged */
     uint64_t beats;
+    uint32_t kinds_wanted, kinds_begun; /* of this run */
+    char clear[8];                      /* goes before a line where progress may be on it: see progress.c */
     uint32_t count[STATES];
     struct kind_count kinds[MOST_KINDS];
     uint32_t kind_count;
@@ -86,6 +88,14 @@ void record_command(const struct record *record, char *to, size_t size);
 bool process_run(int (*work)(void *arg), void *arg);
 /* The same, but a process that is lost is no failure: whoever judges will say more about it. */
 bool process_try(int (*work)(void *arg), void *arg);
+
+/*
+ * progress.c: one line on stderr that is written over and over while the child judges, if stderr is a
+ * terminal. progress_init comes once, progress_show every second or so, progress_end before the report.
+ */
+void progress_init(void);
+void progress_show(void);
+void progress_end(void);
 
 /*
  * report.c: the end of the output; the exit status of the program. `seconds` of the run are told in JSON
