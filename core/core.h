@@ -71,6 +71,11 @@ const char *attn__env_option(const struct attn__env *env, const char *key);
 /* Another variable, as HOME, or NULL; always NULL in an elevated process. */
 const char *attn__env_outside(const struct attn__env *env, const char *name);
 
+/* ---------------------------------------------------------------- clock.c */
+
+/* Local time with milliseconds, as 2026-11-23T12:34:56.789; safe in a child after fork. */
+void attn__time_text(char *text, size_t size);
+
 /* ---------------------------------------------------------------- log.c */
 
 struct attn__log {
@@ -246,6 +251,7 @@ struct attn_backend {
     _Atomic uint32_t refs;
     _Atomic uint32_t lost; /* 1 after ATTN_E_DEVICE_LOST */
     uint32_t born;
+    bool trace;                   /* ATTN_LOG=trace, or trace:call, when it was opened */
     struct attn_context *context; /* held */
     struct attn__backend *entry;
     struct attn_backend_impl *impl;

@@ -149,6 +149,8 @@ int32_t attn_plan_create(struct attn_backend *backend, const struct attn_problem
     atomic_init(&plan->refs, 1);
     plan->backend = backend;
     attn__backend_hold(backend);
+    if (backend->trace) /* the lines name what the plan runs, not what the query had in mind */
+        (void)attn_plan_describe(plan, &plan->answer, NULL);
     *out = plan;
     return ATTN_OK;
 }

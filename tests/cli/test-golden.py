@@ -128,6 +128,7 @@ def settle(text, directory):
     text = text.replace(directory, "@DIR@")
     text = re.sub(r"((?:speaks|interface:|library:|\bby|interface)\s+)" + re.escape(ABI) + r"\b", r"\1@ABI@", text)
     text = re.sub(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b", "(time)", text)
+    text = re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} libattn ", "(time) libattn ", text, flags=re.M)
     return text
 
 
