@@ -36,6 +36,10 @@ void attn__shared_unlock(void);
 const char *attn__nearest(const char *name, const char *const *names, size_t count);
 /* Equality of backend names, ignoring case, - and _. */
 bool attn__same_name(const char *a, const char *b);
+/* For names of kinds of devices, as "gpu": which backends those are; NULL for other names. */
+const char *attn__kind_hint(const char *name);
+/* Adds a name to "a, b" unless it is there or does not fit. */
+void attn__add_name(char *list, size_t size, const char *name);
 /* Glob match (fnmatch) of backend names under the same rule. */
 bool attn__name_matches(const char *pattern, const char *name);
 

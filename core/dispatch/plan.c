@@ -18,7 +18,7 @@ static int32_t check_maxima(const struct attn_problem *problem, struct attn_erro
         if (maxima[i].value == 0) {
             return attn__fail(
                 err, ATTN_E_INVALID, 0, maxima[i].name,
-                "%s is not said; a plan needs max_seqs, max_q, max_kv and max_rows, each 1 to %u",
+                "%s is not given; a plan needs max_seqs, max_q, max_kv and max_rows, each 1 to %u",
                 maxima[i].name, ATTN__COUNT_MAX);
         }
     }

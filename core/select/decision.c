@@ -149,7 +149,7 @@ static void append_files(struct attn__line *line, struct attn__plugin *const *pl
     struct attn__plugin *first = NULL;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t reason = attn__plugin_reason(plugins[i], NULL, 0);
-        if (reason != 0 && reason != ATTN_REASON_BAD_MANNERS && !attn_reason_is_absence(reason))
+        if (reason != 0 && reason != ATTN_REASON_SIDE_EFFECTS && !attn_reason_is_absence(reason))
             first = refused++ == 0 ? plugins[i] : first;
     }
     if (first != NULL) {

@@ -123,7 +123,7 @@ static void test_clean_output(void)
     run_in(&result, places.noisy, "list --json");
     check(result.code == 0 && result.out[0] == '{' && result.json != NULL, &result,
           "what a plugin prints does not get into the output");
-    check(is_text(&result, "files.0.stage", "ready") && is_text(&result, "files.0.reason", "BAD_MANNERS"),
+    check(is_text(&result, "files.0.stage", "ready") && is_text(&result, "files.0.reason", "SIDE_EFFECTS"),
           &result, "a plugin that prints is told of side effects, and is usable");
     check(strstr(result.err, "noise through stdio") != NULL && strstr(result.err, "raw noise") != NULL,
           &result, "it goes to standard error");

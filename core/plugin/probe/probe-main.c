@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * attn-probe FILE: leads one plugin through a short life, and tells descriptor 3 how it went: one byte when
+ * attn-probe FILE: loads, opens and closes one plugin, and tells descriptor 3 how it went: one byte when
  * it begins, then a struct attn__result. A guard watches the worker in which the plugin lives, and shares a
  * page of memory with it. Run by libattn alone; opens no driver of an accelerator.
  */
@@ -79,7 +79,7 @@ static void limit(__rlimit_resource_t resource, rlim_t most)
     }
 }
 
-/* ---------------------------------------------------------------- a short life */
+/* ---------------------------------------------------------------- one plugin, from loading to closing */
 
 /* Asks one backend about a simple problem, without a device or on one. True if it serves the problem. */
 static bool ask(const struct attn__backend *backend, const struct attn_device *device,

@@ -4,7 +4,7 @@
  *
  * probe.c decides which files are probed, starts a child and reads what it says; cache.c keeps the results;
  * and probe-main.c is the program that the child runs: a guard that watches a worker, and the worker that
- * leads the plugin through one short life. The host only reads what the guard writes, so neither a host that
+ * loads, opens and closes the plugin. The host only reads what the guard writes, so neither a host that
  * ignores SIGCHLD nor one that reaps every child disturbs it.
  */
 #ifndef ATTN_PLUGIN_PROBE_H
