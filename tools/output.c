@@ -9,12 +9,14 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "show.h"
 
 static FILE *stream;
 static const char *program_name = "attn";
+static unsigned stream_columns = 80;
 
 /* Descriptors 0 to 2 must exist, or the next file opened would become one of them. */
 static void occupy_standard_descriptors(void)
@@ -26,6 +28,18 @@ static void occupy_standard_descriptors(void)
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         close(fd);
+}
+
+/* A terminal that does not know its width is as wide as a pipe. Text in wider lines than the widest here is
+ * hard to read. */
+static void measure_columns(int fd)
+{
+    enum { NARROWEST = 40, WIDEST = 160 };
+    struct winsize size;
+
+    if (!isatty(fd) || ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return;
+    stream_columns = size.ws_col < NARROWEST ? NARROWEST : size.ws_col > WIDEST ? WIDEST : size.ws_col;
 }
 
 void output_init(const char *program)
@@ -41,11 +55,17 @@ void output_init(const char *program)
         exit(EXIT_NO);
     }
     style_init(out);
+    measure_columns(out);
 }
 
 FILE *output_stream(void)
 {
     return stream;
+}
+
+unsigned output_columns(void)
+{
+    return stream_columns;
 }
 
 const char *output_program(void)
@@ -132,7 +152,7 @@ void output_wrap(unsigned column, unsigned indent, const char *words)
         unsigned width = text_width(text, size);
         if (size == 0)
             break;
-        if (column + width + !fresh > OUTPUT_COLUMNS && column > indent) {
+        if (column + width + !fresh > stream_columns && column > indent) {
             fprintf(stream, "\n%*s", (int)indent, "");
             column = indent;
         } else if (!fresh) {
@@ -169,13 +189,14 @@ static void print_row(const struct table *table, size_t row, const unsigned *wid
     char **cell = table->cell + row;
     unsigned columns = table->columns;
     const char *last = cell[columns - 1];
-    unsigned column = 0;
+    unsigned column = table->indent, below = table->indent + 4;
 
     for (unsigned i = 0; i + 1 < columns; i++)
         column += width[i] + 2;
-    unsigned indent = column > OUTPUT_COLUMNS / 2 ? 4 : column;
-    /* A last cell whose first word has too little room begins on a line of its own. */
-    bool apart = column + text_width(last, strcspn(last, " ")) > OUTPUT_COLUMNS;
+    /* A last cell that would be wrapped into a narrow strip begins on a line of its own. */
+    unsigned strip = stream_columns > column ? stream_columns - column : 0;
+    bool apart = text_width(last, strlen(last)) > strip && strip < stream_columns / 2;
+    fprintf(stream, "%*s", (int)table->indent, "");
     for (unsigned i = 0; i + 1 < columns; i++) {
         unsigned gap = width[i] - text_width(cell[i], strlen(cell[i])) + 2;
         enum style style = row == 0               ? STYLE_TITLE
@@ -185,8 +206,13 @@ static void print_row(const struct table *table, size_t row, const unsigned *wid
         fprintf(stream, "%*s", apart && i + 2 == columns ? 0 : (int)gap, "");
     }
     if (apart)
-        fprintf(stream, "\n%*s", (int)(indent = 4), "");
-    output_wrap(apart ? indent : column, indent, last);
+        fprintf(stream, "\n%*s", (int)below, "");
+    if (row == 0) {
+        style_print(stream, STYLE_TITLE, last);
+        fputc('\n', stream);
+    } else {
+        output_wrap(apart ? below : column, apart ? below : column, last);
+    }
 }
 
 void table_finish(struct table *table)

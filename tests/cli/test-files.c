@@ -29,8 +29,9 @@ static void test_missing_directory(void)
           "path tells where a directory comes from");
     result_finish(&result);
     run_in(&result, "/nonexistent/attn", "path");
-    check(result.code == 0 && strstr(result.out, "not used (from ATTN_PLUGIN_PATH)") != NULL, &result,
-          "path as text");
+    check(result.code == 0 && strstr(result.out, "from:         ATTN_PLUGIN_PATH\n") != NULL &&
+              strstr(result.out, "trust:        not used\n") != NULL,
+          &result, "path as text");
     result_finish(&result);
     run_in(&result, "/nonexistent/attn", "list --json");
     check(result.code == 3 && result.json != NULL && json_array_size(at(&result, "backends")) == 0, &result,
