@@ -2,10 +2,10 @@
 /*
  * What the files of libattn share: the objects behind the handles, and the calls from one file to another.
  *
- * The folder plugin/ leads from the search path to an open plugin: scan.c finds a file, elfnote.c reads its
- * note, registry.c keeps it; when somebody wants it, probe.c has it probed in a child process, loader.c
- * loads it and negotiate.c copies its tables. select.c asks it. Strings that records point to live in the
- * object that holds the record.
+ * The folder plugin/ goes from the search path to an open plugin: scan.c finds a file, elfnote.c reads its
+ * note, registry.c keeps its record. When a call wants the plugin, probe.c has it probed in a child process,
+ * loader.c loads it and negotiate.c copies its tables; select/ then asks its backends. Strings that records
+ * point to belong to the object that holds the record.
  */
 #ifndef ATTN_CORE_H
 #define ATTN_CORE_H
@@ -26,7 +26,7 @@
 uint32_t attn__fork_generation(void);
 int32_t attn__check_fork(uint32_t born, const char *what, struct attn_error *err);
 
-/* Held for short times, around what all contexts of the process share. A fork waits for it. */
+/* Guards what all contexts of the process share. Held only briefly, because a fork waits for it. */
 void attn__shared_lock(void);
 void attn__shared_unlock(void);
 
@@ -111,16 +111,16 @@ void attn__log_once(struct attn__log *log, uint32_t level, const char *subsystem
 
 /* ---------------------------------------------------------------- scan.c: where plugins are looked for */
 
-/* What tells a file from another, and a version of it from the next one. */
+/* Identifies a file, and the version of its contents. */
 struct attn__identity {
     uint64_t device, inode, size;
-    int64_t mtime_ns, ctime_ns; /* the last one changes with a file's names too */
+    int64_t mtime_ns, ctime_ns; /* ctime also changes when a file is renamed or linked */
 };
 
 struct attn__directory {
     char *path;
     const char *origin;
-    bool own; /* of libattn itself */
+    bool own; /* libattn's own plugin directory */
     uint32_t reason;
     uint32_t group_writable;
     char text[512];
@@ -219,8 +219,8 @@ void attn__plugin_destroy(struct attn__plugin *plugin);
 bool attn__plugin_is_usable(const struct attn__plugin *plugin);
 /*
  * Loads and negotiates once; later calls answer the same. ATTN_OK, or ATTN_E_PLUGIN with reason in the
- * record. If a file fails, the next one of the same plugin name becomes usable. `named`: somebody asked for
- * it by name, so that a quarantined one is probed again.
+ * record. If a file fails, the next one of the same plugin name becomes usable. `named`: it was asked for by
+ * name; then a quarantined plugin is probed again.
  */
 int32_t attn__plugin_open(struct attn__plugin *plugin, bool named);
 /* Lists devices once (opens first). ATTN_OK even without devices: see device_reason. */
@@ -228,8 +228,7 @@ int32_t attn__plugin_ask_devices(struct attn__plugin *plugin);
 
 /* ---------------------------------------------------------------- plugin/loader.c, negotiate.c */
 
-/* dlopen, ownership check of the entry symbol, entry, negotiate. Called once by attn__plugin_open, no lock.
- */
+/* dlopen, ownership check, entry, negotiate. Called once by attn__plugin_open, under `opening` alone. */
 int32_t attn__loader_load(struct attn__plugin *plugin);
 /* Copies and checks tables; fills plugin->table and backends. */
 int32_t attn__negotiate(struct attn__plugin *plugin, const struct attn_plugin *given);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Do README.md and the manual page quote examples/layers.c as it is, and plugins/README.md the plugin in tests/own?
 
-Usage: quotes.py TREE. The quoted lines stand between the comments begin and end of the program, or begin NAME and end
+Usage: quotes.py TREE. The quoted lines are between the comments begin and end of the program, or begin NAME and end
 NAME; in plugins/README.md "<!-- FILE: NAME -->" precedes them.
 """
 import pathlib

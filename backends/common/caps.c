@@ -233,28 +233,36 @@ static void judge_features(const struct attn__caps_table *table, const struct at
     }
 }
 
-/* The first reason why a row does not serve a problem; code 0 if it does. */
-static struct attn_reason judge_row(const struct attn__caps_table *table, const struct attn__caps *row,
-                                    uint32_t device, const struct attn_problem *p)
-{
-    struct attn_reason why = {0};
+/* What is checked of a row, in this order. */
+enum check { CHECK_DEVICE, CHECK_Q, CHECK_K, CHECK_V, CHECK_OUT, CHECK_DIMS, CHECK_FEATURES, CHECK_REST };
 
-    table->check_device(row, device, &why);
-    if (why.code == 0 && table->check_option != NULL)
-        table->check_option(row, &why);
-    if (why.code == 0)
-        judge_types(row, table->separator, p, &why);
-    if (why.code == 0)
-        judge_dims(row, p, &why);
-    if (why.code == 0)
-        judge_features(table, row, p, &why);
-    if (why.code == 0 && table->check_resources != NULL)
-        table->check_resources(row, device, p, &why);
-    if (why.code == 0 && p->graph > row->graph_level)
-        attn__caps_refuse(&why, ATTN_REASON_GRAPH, "graph",
+/* The first reason why a row does not serve a problem, code 0 if it does; and the check that does not hold.
+ */
+static enum check judge_row(const struct attn__caps_table *table, const struct attn__caps *row,
+                            uint32_t device, const struct attn_problem *p, struct attn_reason *why)
+{
+    *why = (struct attn_reason){0};
+    table->check_device(row, device, why);
+    if (why->code != 0)
+        return CHECK_DEVICE;
+    judge_types(row, table->separator, p, why);
+    if (why->code != 0)
+        return CHECK_Q + (why->code - ATTN_REASON_DTYPE_Q);
+    judge_dims(row, p, why);
+    if (why->code != 0)
+        return CHECK_DIMS;
+    judge_features(table, row, p, why);
+    if (why->code != 0)
+        return CHECK_FEATURES;
+    if (table->check_resources != NULL)
+        table->check_resources(row, device, p, why);
+    if (why->code == 0 && p->graph > row->graph_level)
+        attn__caps_refuse(why, ATTN_REASON_GRAPH, "graph",
                           NAME(p->graph, "never", "single", "uniform", "always"),
                           NAME(row->graph_level, "never", "single", "uniform", "always"));
-    return why;
+    if (why->code == 0 && table->check_option != NULL)
+        table->check_option(row, why);
+    return CHECK_REST;
 }
 
 static const struct attn__caps *row_at(const struct attn__caps_table *table, uint32_t i)
@@ -267,10 +275,43 @@ const void *attn__caps_find(const struct attn__caps_table *table, const struct a
 {
     for (uint32_t i = 0; i < table->row_count; i++) {
         const struct attn__caps *row = row_at(table, i);
-        if ((row->phases & phase) != 0 && judge_row(table, row, device, problem).code == 0)
+        struct attn_reason why;
+        if ((row->phases & phase) == 0)
+            continue;
+        judge_row(table, row, device, problem, &why);
+        if (why.code == 0)
             return row;
     }
     return NULL;
+}
+
+/*
+ * The optimised row of a phase that comes closest to a problem which a generic one serves, or NULL: of those
+ * made for what the problem has the one whose check fails last. What it lacks is what a caller would change;
+ * of types of keys the row that takes several says most.
+ */
+static const struct attn__caps *find_closest(const struct attn__caps_table *table,
+                                             const struct attn_problem *problem, uint32_t device,
+                                             uint32_t phase)
+{
+    const struct attn__caps *closest = NULL;
+    uint32_t best = 0;
+
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        const struct attn__caps *row = row_at(table, i);
+        const bool mla = (row->needs & ATTN__HAS_MLA) != 0;
+        struct attn_reason why;
+        if ((row->phases & phase) == 0 || row->speed == ATTN_SPEED_GENERIC || (mla && problem->mla == 0))
+            continue;
+        const enum check check = judge_row(table, row, device, problem, &why);
+        const uint32_t many = check == CHECK_K && row->kv_mixed != 0;
+        const uint32_t passed = 1 + 2 * (check + (mla ? CHECK_REST : 0)) + many;
+        if (passed > best) {
+            best = passed;
+            closest = row;
+        }
+    }
+    return closest;
 }
 
 /* ---------------------------------------------------------------- the answer */
@@ -284,23 +325,49 @@ static void add_kernel(struct attn_query *out, const struct attn__caps *row, con
         snprintf(info->when, sizeof info->when, "%s", when);
         info->graph_level = row->graph_level;
         info->numerics = row->numerics;
+        info->speed = row->speed;
     }
     out->kernel_count++;
     out->graph_level = row->graph_level < out->graph_level ? row->graph_level : out->graph_level;
 }
 
+/* Why a row does not serve, if it does not. */
+static void add_refusal(const struct attn__caps_table *table, const struct attn__caps *row,
+                        const struct attn_problem *problem, uint32_t device, struct attn_query *out)
+{
+    struct attn_reason why;
+
+    judge_row(table, row, device, problem, &why);
+    if (why.code != 0)
+        add_reason(out, &why, row->name);
+}
+
+/* The reasons of all rows. Those that leave a phase to a generic row come first: they matter most. */
+static void add_refusals(const struct attn__caps_table *table, const struct attn_problem *problem,
+                         uint32_t device, const struct attn__caps *const serving[2], struct attn_query *out)
+{
+    const struct attn__caps *first[2] = {NULL, NULL};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        if (serving[i] == NULL || serving[i]->speed != ATTN_SPEED_GENERIC)
+            continue;
+        first[i] = find_closest(table, problem, device, i == 0 ? ATTN__DECODE : ATTN__PREFILL);
+        if (first[i] != NULL && (i == 0 || first[i] != first[0]))
+            add_refusal(table, first[i], problem, device, out);
+    }
+    for (uint32_t i = 0; i < table->row_count; i++)
+        if (row_at(table, i) != first[0] && row_at(table, i) != first[1])
+            add_refusal(table, row_at(table, i), problem, device, out);
+}
+
 static void add_rows(const struct attn__caps_table *table, const struct attn_problem *problem,
                      uint32_t device, struct attn_query *out)
 {
-    char when[64];
-
-    for (uint32_t i = 0; i < table->row_count; i++) {
-        struct attn_reason why = judge_row(table, row_at(table, i), device, problem);
-        if (why.code != 0)
-            add_reason(out, &why, row_at(table, i)->name);
-    }
     const struct attn__caps *decode = attn__caps_find(table, problem, device, ATTN__DECODE);
     const struct attn__caps *prefill = attn__caps_find(table, problem, device, ATTN__PREFILL);
+    char when[64];
+
+    add_refusals(table, problem, device, (const struct attn__caps *const[]){decode, prefill}, out);
     if (decode == NULL || prefill == NULL) {
         out->accepted = 0;
     } else if (decode == prefill) {

@@ -66,6 +66,7 @@ struct attn__caps {
     uint32_t needs;     /* features that a problem has to have for this kernel */
     uint32_t graph_level;
     uint32_t numerics; /* enum attn_numerics */
+    uint32_t speed;    /* enum attn_speed */
 };
 
 /* A feature that kernels of a plugin may lack, and what is served instead. */
@@ -76,7 +77,7 @@ struct attn__caps_feature {
 
 /* What a plugin brings. Its own predicates fill `why` if they do not hold. */
 struct attn__caps_table {
-    const void *rows; /* best first; the first one that fits is taken */
+    const void *rows; /* best first, generic ones last; the first one that fits is taken */
     size_t row_size;
     uint32_t row_count;
     uint32_t decode_rows; /* query tokens * heads / kv_heads up to which a sequence is decode */

@@ -102,9 +102,9 @@ void attn__visible_init(struct attn_visible *visible, const struct attn_problem 
                         uint32_t q_len, uint32_t kv_len);
 
 /*
- * Visible keys [*lo, *hi) of a query at a position, counted as they lie here; both 0 if there are none. With
- * `shard`, which is all 0 after init, they are those of this rank. With a square mask all of its
- * keys are in the range, and keys between it and those of the plain rules: the mask is not read here.
+ * Visible keys [*lo, *hi) of a query at a position; both 0 if there are none. With `shard`, which is all 0
+ * after init, they are those of this rank, in its own numbering. With a square mask the range has the keys of
+ * the mask, those that causality and window allow, and any keys in between: the mask is not read here.
  */
 void attn__visible_range(const struct attn_visible *visible, int64_t position, uint32_t *lo, uint32_t *hi);
 

@@ -36,7 +36,7 @@ static void check_flags(const void *row, uint32_t flags, struct attn_reason *why
     attn__caps_refuse(why, ATTN_REASON_CPU_FLAGS, "cpu_flags", got, wanted);
 }
 
-/* Windows, soft caps, sinks and sharded keys are handled outside of the kernels, and MLA values are keys. */
+/* Not listed: what happens outside of the kernels (windows, soft caps, sinks, shards), and MLA: v is k. */
 static const struct attn__caps_feature features[] = {{ATTN__HAS_ALIBI, "none"},
                                                      {ATTN__HAS_CACHE_NEW, "cache, new"},
                                                      {ATTN__HAS_MASK, "none"},
@@ -69,7 +69,7 @@ int32_t cpu_query(struct attn_instance *instance, const struct attn_device *devi
     const struct attn__caps_table table = get_table();
     struct attn_reason why = {0};
 
-    attn__caps_begin(out, cost_rank); /* a graph is a list of calls, which may be any */
+    attn__caps_begin(out, cost_rank); /* a graph is a list of calls, and any call can be recorded */
     if (device != NULL && (device->type != ATTN_DEVICE_CPU || device->ordinal != 0)) {
         attn__caps_refuse(&why, ATTN_REASON_DEVICE, "device", "another one", "cpu:0");
         attn__caps_add(out, &why);

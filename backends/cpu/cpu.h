@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * What the files of the CPU plugin share: the objects behind the handles, and the calls from one file to
- * another. The kernels see kernels.h only.
+ * another. The vector kernels see kernels.h only.
  */
 #ifndef ATTN_CPU_H
 #define ATTN_CPU_H

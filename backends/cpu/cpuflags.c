@@ -10,7 +10,7 @@
 enum {
     FEATURES = 4,
     WORDS = 8
-}; /* array sizes, one more than a level has features and a feature has words */
+}; /* array sizes, with a NULL behind the features of a level and the words of a feature */
 
 static const struct {
     const char *features[FEATURES][WORDS];

@@ -8,18 +8,18 @@
 #define RARE (ATTN__HAS_ALIBI | ATTN__HAS_CACHE_NEW | ATTN__HAS_MASK | ATTN__HAS_PAGED_X)
 
 /* Capabilities that all kernels have. */
-#define CAPS(name_, phases_, q_, kv_, features_)                                                             \
+#define CAPS(name_, speed_, phases_, q_, kv_, features_)                                                     \
     {                                                                                                        \
         .name = (name_), .phases = (phases_), .q_types = (q_), .kv_types = (kv_),                            \
         .out_types = ATTN__TYPES_ALL, .kv_mixed = ((kv_)&WIDE_TYPES) == WIDE_TYPES, .dim_multiple = 1,       \
         .dim_max = DIM_MAX, .features = (features_), .graph_level = ATTN_GRAPH_ALWAYS,                       \
-        .numerics = ATTN_NUMERICS_UNROUNDED                                                                  \
+        .numerics = ATTN_NUMERICS_UNROUNDED, .speed = (speed_)                                               \
     }
 
 #define ROW(kind_, upper_, type_name_, types_, name_)                                                        \
     {                                                                                                        \
-        .caps = CAPS("paged_" #kind_ "_" type_name_ "_" #name_, upper_, WIDE_TYPES, types_,                  \
-                     ATTN__HAS_ALL & ~RARE),                                                                 \
+        .caps = CAPS("paged_" #kind_ "_" type_name_ "_" #name_, ATTN_SPEED_OPTIMISED, upper_, WIDE_TYPES,    \
+                     types_, ATTN__HAS_ALL & ~RARE),                                                         \
         .run = cpu_##kind_##_##name_##_run, .scratch_bytes = cpu_##kind_##_##name_##_scratch,                \
         .level = CPU_LEVEL_##name_                                                                           \
     }
@@ -31,8 +31,8 @@
 const struct cpu_kernel cpu_kernels[] = {
 #define CPU_LEVEL(architecture_, name_, ...) CPU_ON_##architecture_(LEVEL_ROWS(name_))
 #include CPU_LEVELS
-    {.caps = CAPS("paged_attention_c", ATTN__DECODE | ATTN__PREFILL, ATTN__TYPES_ALL, ATTN__TYPES_ALL,
-                  ATTN__HAS_ALL),
+    {.caps = CAPS("paged_attention_c", ATTN_SPEED_GENERIC, ATTN__DECODE | ATTN__PREFILL, ATTN__TYPES_ALL,
+                  ATTN__TYPES_ALL, ATTN__HAS_ALL),
      .run = cpu_attention_c,
      .scratch_bytes = cpu_attention_c_scratch},
 };

@@ -205,7 +205,7 @@ extern const uint32_t cpu_kernel_count;
 void cpu_attention_c(const struct cpu_run *run, const struct attn_work_item *work, void *scratch);
 uint64_t cpu_attention_c_scratch(const struct attn_problem *problem);
 
-/* kernels/level.c, once a level. */
+/* kernels/level.c, once per level. */
 #define CPU_LEVEL(architecture_, name_, ...)                                                                 \
     void cpu_decode_##name_##_run(const struct cpu_run *run, const struct attn_work_item *work,              \
                                   void *scratch);                                                            \

@@ -22,7 +22,7 @@ struct move {
 
 struct moves {
     struct move moves[ATTN_KV_LAYERS_MAX];
-    uint32_t first_task[ATTN_KV_LAYERS_MAX + 1]; /* of each */
+    uint32_t first_task[ATTN_KV_LAYERS_MAX + 1]; /* of each move */
     const int64_t *pairs;
     uint32_t count;
 };

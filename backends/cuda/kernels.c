@@ -25,7 +25,8 @@ union mma_columns {
         .caps.phases = (phases_), .caps.q_types = (q_), .caps.kv_types = (kv_),                              \
         .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,                           \
         .caps.dim_max = sizeof(union mma_columns), .caps.features = (features_),                             \
-        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_)                                  \
+        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_),                                 \
+        .caps.speed = ATTN_SPEED_OPTIMISED                                                                   \
     }
 
 /* For MLA caches of the type of the queries. Not of layout paged-x, whose rows are not contiguous. */
@@ -36,7 +37,8 @@ union mma_columns {
         .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,                           \
         .caps.dim_max = MLA_QK_DIM, .caps.vo_max = MLA_VO_DIM,                                               \
         .caps.features = ATTN__HAS_ALL & ~ATTN__HAS_PAGED_X, .caps.needs = ATTN__HAS_MLA,                    \
-        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_)                                  \
+        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_),                                 \
+        .caps.speed = ATTN_SPEED_OPTIMISED                                                                   \
     }
 
 const struct gpu_kernel gpu_kernels[] = {
@@ -69,7 +71,8 @@ const struct gpu_kernel gpu_kernels[] = {
      .caps.dim_max = REFERENCE_MAX_DIM,
      .caps.features = ATTN__HAS_ALL,
      .caps.graph_level = ATTN_GRAPH_ALWAYS,
-     .caps.numerics = ATTN_NUMERICS_UNROUNDED},
+     .caps.numerics = ATTN_NUMERICS_UNROUNDED,
+     .caps.speed = ATTN_SPEED_GENERIC},
 };
 
 const uint32_t gpu_kernel_count = sizeof gpu_kernels / sizeof gpu_kernels[0];

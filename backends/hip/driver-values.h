@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Numbers and layouts of the runtime beside driver.def; tests/hip/test-headers.cc asks AMD's header. */
+/* Numbers and layouts of the runtime beside driver.def; tests/hip/test-headers.cc compares them. */
 #ifndef ATTN_HIP_DRIVER_VALUES_H
 #define ATTN_HIP_DRIVER_VALUES_H
 
 #include "driver.h"
 
-/* Answers of a runtime without a device: hipErrorNoDevice, and hipErrorInvalidDevice from hipInit. */
+/* Results of a runtime without a device: hipErrorNoDevice, and hipErrorInvalidDevice from hipInit. */
 #define INVALID_DEVICE 101
 
 typedef const char *(*error_text_fn)(gpu_result result);

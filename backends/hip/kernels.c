@@ -14,7 +14,8 @@
         .caps.name = (name_), .family = &hip_tile, .tensor_cores = true, .caps.phases = (phases_),           \
         .caps.q_types = (q_), .caps.kv_types = (kv_), .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16,     \
         .caps.dim_multiple = 1, .caps.dim_max = 256, .caps.features = (features_),                           \
-        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_)                                  \
+        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_),                                 \
+        .caps.speed = ATTN_SPEED_OPTIMISED                                                                   \
     }
 /* Both kernels of a type of queries, by their phase. */
 #define TILE_ROWS(prefix, phases)                                                                            \
@@ -28,7 +29,7 @@
                  ATTN_NUMERICS_P_BF16)
 
 const struct gpu_kernel gpu_kernels[] = {
-#ifndef HIP_REFERENCE_ALONE /* a driver of tests that has no matrix kernels */
+#ifndef HIP_REFERENCE_ALONE /* set by tests/hip/plain, which has no matrix kernels */
     TILE_ROWS("decode", ATTN__DECODE),
     TILE_ROWS("prefill", ATTN__PREFILL),
 #endif
@@ -43,7 +44,8 @@ const struct gpu_kernel gpu_kernels[] = {
      .caps.dim_max = REFERENCE_MAX_DIM,
      .caps.features = ATTN__HAS_ALL,
      .caps.graph_level = ATTN_GRAPH_ALWAYS,
-     .caps.numerics = ATTN_NUMERICS_UNROUNDED},
+     .caps.numerics = ATTN_NUMERICS_UNROUNDED,
+     .caps.speed = ATTN_SPEED_GENERIC},
 };
 
 const uint32_t gpu_kernel_count = sizeof gpu_kernels / sizeof gpu_kernels[0];

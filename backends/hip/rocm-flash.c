@@ -8,7 +8,7 @@
 #include "flavour.h"
 #include "host.h"
 
-/* All there is to say of encoders and cross-attention, whatever the device and the rest of the problem. */
+/* The only reason that encoders and cross-attention get, whatever the device and the rest of the problem. */
 static void refuse_encoders(struct attn_query *out)
 {
     attn__caps_begin(out, 0);

@@ -16,8 +16,8 @@ GPU_CONSTEXPR uint32_t hip_tile_wave_size(uint32_t arch)
     return arch < 0x1000 ? 64 : 32;
 }
 
-/* Whether a compute unit has 512 vector registers a lane, where gfx906 and gfx908 have half as many that
- * any instruction takes. */
+/* Whether a compute unit has 512 vector registers a lane. gfx906 and gfx908 have half as many that every
+ * instruction can use. */
 GPU_CONSTEXPR bool hip_tile_large_registers(uint32_t arch)
 {
     return arch >= 0x90a;

@@ -20,7 +20,7 @@ static const struct instance {
 /* Query rows of a work-group, of which there are kernels. */
 enum { ROWS_DECODE = 16, ROWS_MAX = 64 };
 
-/* The first that is large enough; the table of kernels says that there is one. */
+/* The first that is large enough; there is one, because the table of kernels has accepted the problem. */
 static const struct instance *instance_of(const struct attn_problem *problem)
 {
     const uint32_t kv_size = attn__dtype_size(problem->k_dtype);

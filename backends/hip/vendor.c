@@ -137,14 +137,15 @@ gpu_result gpu_vendor_leave(const struct gpu_context *context)
     return before != context->record->device ? context->driver->set_device(before) : GPU_SUCCESS;
 }
 
-/* HIP has one context for each device, which lives as long as the process. */
+/* HIP has one context for each device, which exists until the process ends. */
 int32_t gpu_vendor_context_init(struct gpu_context *context, struct attn_error *err)
 {
     if (context->primary)
         return ATTN_OK;
-    return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "native_context",
-                      "native_context is given, which HIP has none of: NULL is accepted, rocm:%d's own",
-                      context->record->info.device.ordinal);
+    return attn__fail(
+        err, ATTN_E_UNSUPPORTED, 0, "native_context",
+        "native_context is given, but HIP has no contexts; NULL is accepted, for that of rocm:%d",
+        context->record->info.device.ordinal);
 }
 
 void gpu_vendor_context_finish(struct gpu_context *context)

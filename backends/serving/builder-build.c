@@ -236,7 +236,7 @@ static void show_encoder(struct attn_builder_impl *b, uint32_t pad)
     show_table(b, &out->table, &group->table, step->seqs, width);
 }
 
-/* Prompts whose blocks no row shows. Where kernels read pages there are none: those have the blocks. */
+/* Prompts whose blocks are in no row. None where kernels read lists of pages, which have all blocks. */
 static uint32_t count_prefills_without_table(const struct attn_builder_impl *b)
 {
     uint32_t count = 0;

@@ -186,8 +186,7 @@ static int32_t copy_zeros(struct attn_builder_impl *b, const struct attn_step_ar
                            err);
 }
 
-/* Query starts of the decodes, of which the host knows on a device of its own that they have one token each.
- */
+/* Query starts of the decodes. A device with memory of its own gets decodes of one token alone. */
 static int32_t make_decode_starts(struct attn_builder_impl *b, void *stream, struct attn_error *err)
 {
     struct attn_step_array *starts = &b->whole.step.decode_starts;

@@ -65,7 +65,7 @@ static void take_decodes(const struct attn_step *whole, struct attn_step *part)
     slice(&part->context_lens, false, whole->prefills, part->queries);
 }
 
-/* vLLM's assertions on the whole. */
+/* vLLM's assertions on the step that a part is taken from. */
 static int32_t check(const struct attn_builder_impl *b, bool prefill, struct attn_error *err)
 {
     static const uint32_t all[] = {
@@ -74,7 +74,7 @@ static int32_t check(const struct attn_builder_impl *b, bool prefill, struct att
     static const uint32_t some[] = {ATTN_FIELD_SEQ_LENS_TENSOR, ATTN_FIELD_BLOCK_TABLES};
     const uint32_t *fields = prefill ? all : some;
     const size_t count = !b->flavour->parts_need_all ? 0 : prefill ? sizeof all / sizeof all[0] : 2;
-    struct attn_step *step = (struct attn_step *)(uintptr_t)&b->whole.step; /* is read alone */
+    struct attn_step *step = (struct attn_step *)(uintptr_t)&b->whole.step; /* only read */
 
     for (size_t i = 0; i < count; i++)
         if (attn__step_array(step, fields[i], 0)->dtype == 0)

@@ -103,7 +103,7 @@ struct attn_builder_impl {
 
     struct attn_metadata_impl prefill; /* parts of it */
     struct attn_metadata_impl decode;
-    struct attn_step_group *step_groups; /* of these three */
+    struct attn_step_group *step_groups; /* of whole, prefill and decode */
     struct attn_step_map *step_maps;
 };
 

@@ -46,7 +46,7 @@ static bool place_rows(struct attn__capture_layout *l)
     return true;
 }
 
-/* What no step changes: query offsets, and block tables that no kernel reads because it reads pages. */
+/* What no step changes: query offsets, and the block tables of flavours whose kernels read pages instead. */
 static bool place_constants(struct attn__capture_layout *l)
 {
     bool fits =
@@ -97,7 +97,7 @@ void attn__capture_fill(const struct attn__capture_layout *l, char *image)
         const struct attn__capture_array starts = attn__capture_starts(l, tokens);
         attn__capture_fill_i32(image, &starts, batch + 1, 0, (int32_t)tokens);
     }
-    if (l->max_mixed > 0) { /* one query token of the first sequence, which graphs of every size have */
+    if (l->max_mixed > 0) { /* only the first sequence, which every size has, gets a query token */
         attn__capture_fill_i32(image, &l->mixed_starts, batch + 1, 1, 0);
         attn__capture_fill_i32(image, &l->mixed_starts, 1, 0, 0);
     }

@@ -255,7 +255,7 @@ int32_t attn__state_capture_metadata(struct attn_state_impl *state,
         status = make_clone(state, args, &clone, err);
     if (status == ATTN_OK && state->core->flavour->pages)
         status = attn__state_forward(clone, &clone->fields, stream, err);
-    if (status == ATTN_E_UNSUPPORTED) /* the backend plans on the host alone, once there is a step */
+    if (status == ATTN_E_UNSUPPORTED) /* the backend plans on the host alone, when a step begins */
         status = ATTN_OK;
     if (status != ATTN_OK) {
         attn__state_destroy(clone);

@@ -86,7 +86,7 @@ int32_t attn__pages_batch(const struct attn__step_view *view, uint32_t group, ui
     run->batch->last_page_lens = from->last_page_lens.device;
     if (from->page_starts.host != NULL && from->last_page_lens.host != NULL)
         return set_lens(view, group, run, err);
-    run->batch->kv_lens = from->seq_lens.device; /* a builder was given the lengths with the pages */
+    run->batch->kv_lens = from->seq_lens.device; /* a step that is on the device came with its lengths */
     return ATTN_OK;
 }
 

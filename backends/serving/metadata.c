@@ -119,7 +119,7 @@ static void show_array(const struct attn_step_array *array, enum attn__field_kin
 
     if (array->dtype == 0)
         return;
-    /* A capture has lists of the host in its buffers. */
+    /* Metadata of a capture shows lists, which builders keep on the host, as arrays of its buffers. */
     out->kind = kind == ATTN__FIELD_LIST && array->device.data == NULL ? ATTN_VIEW_LIST : ATTN_VIEW_ARRAY;
     out->dtype = array->dtype;
     out->rank = table ? 2 : 1;
@@ -134,7 +134,7 @@ int32_t attn__metadata_get(const struct attn_metadata_impl *metadata, uint32_t f
                            struct attn_view *out, struct attn_error *err)
 {
     static const char *const what[] = {"it exists once", "cache groups", "modalities"};
-    struct attn_step *step = (struct attn_step *)(uintptr_t)&metadata->step; /* is read alone */
+    struct attn_step *step = (struct attn_step *)(uintptr_t)&metadata->step; /* it is only read */
 
     if (field >= ATTN_FIELDS || attn__field_infos[field].name == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "field", "field is %u; enum attn_field is accepted", field);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ROCm: the builder that vLLM calls common, whose parts want every array. */
+/* ROCm: vLLM's common builder, whose prefill and decode parts need every array to be set. */
 #include "flavour.h"
 
 #include "kv-handle.h"

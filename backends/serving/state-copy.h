@@ -9,7 +9,7 @@
 struct attn__step_copy {
     const struct attn_state_impl *clone;
     const struct attn_step *step;
-    char *image;         /* where on the host; NULL: the arrays are copied from device to device */
+    char *image;         /* target on the host; NULL: the arrays are copied from device to device */
     uint32_t seqs;       /* of the step; the clone's, or fewer where the copy pads */
     uint32_t num_tokens; /* of these sequences */
     bool on_host;        /* the host has all values of the step */

@@ -121,7 +121,6 @@ int32_t attn__state_begin_forward(struct attn_state_impl *state, const struct at
     return attn__state_forward(found, metadata, stream, err);
 }
 
-/* The step that was begun is this state's or a clone's of it. */
 int32_t attn__state_owner(const struct attn_state_impl *state, const char *what, struct attn_error *err)
 {
     const struct attn__state_core *core = state->core;

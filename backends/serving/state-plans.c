@@ -38,7 +38,7 @@ int32_t attn__fail_class(uint32_t number, int32_t status, const struct attn_erro
 
 /* ---------------------------------------------------------------- plans */
 
-/* The problem of a class; with `size`, of the graph that shows this step. */
+/* The problem of a class. With `size`, the step that a graph is captured with, its maxima are that step's. */
 static struct attn_problem problem_of(const struct attn__state_core *core, uint32_t i,
                                       const struct attn_step *size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files share that make the batches of a step. */
+/* What the files that make the batches of a step have in common. */
 #ifndef ATTN_SERVING_STATE_STEP_H
 #define ATTN_SERVING_STATE_STEP_H
 

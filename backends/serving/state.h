@@ -75,7 +75,7 @@ struct attn__state_core {
     struct attn_problem *problems;    /* [count], resolved */
     struct attn_layer_class *classes; /* [count]; their `problem` points into problems */
     struct attn_error *no_new;        /* [count]: why a class has no plan for new tokens */
-    struct attn_state_params params;  /* defaults filled in; group and cross may be gone */
+    struct attn_state_params params;  /* defaults filled in; its group and cross are no longer valid */
     struct attn_builder_group *groups;
     uint32_t cross_width;
     uint32_t cross_block;
@@ -255,7 +255,7 @@ struct attn_layer_impl {
     struct attn_layer_desc desc;
 };
 
-/* ATTN_OK if a class is served: the backend accepts its problem, and has the keys in every step. */
+/* ATTN_OK if a class is served: the backend accepts its problem, and steps have the keys that it reads. */
 int32_t attn__class_ask(const struct attn_serving_host *host, const struct attn_problem *problem,
                         struct attn_error *err);
 int32_t attn__layer_create(const struct attn_serving_host *host, const struct attn_layer_desc *desc,

@@ -2,7 +2,7 @@
 /*
  * The step of libattn-serving: what a builder makes of the engine's sequences, what a state makes the batches
  * of kernels from, and what the buffers of a captured graph hold. The fields of attn_metadata_get are a view
- * of it (field.def has the names that vLLM v0.6.4 gives them, which stand behind the members here).
+ * of it; the names in the comments of the members are vLLM v0.6.4's, as in field.def.
  *
  * The token axis is [all prompt tokens][all decode tokens][padding of a graph]; sequences are in that order.
  */
@@ -24,23 +24,23 @@ struct attn_step_array {
     struct attn_buffer device; /* where kernels read; data NULL: the host alone has the values */
 };
 
-/* What is a cache group's own. */
+/* The members that each cache group has of its own. */
 struct attn_step_group {
-    struct attn_step_array slots;         /* i64 [tokens]: slot_mapping; -1 is written nowhere */
+    struct attn_step_array slots;         /* i64 [tokens]: slot_mapping; -1: not written */
     struct attn_step_array seq_lens;      /* i32 [seqs]: seq_lens_tensor, trimmed to a window */
     struct attn_step_array seq_lens_list; /* i32 [seqs], on the host alone: seq_lens */
     struct attn_step_array seq_starts;    /* i32 [seqs + 1], sums of seq_lens: seq_start_loc */
     struct attn_step_array table;         /* [rows, width]: block_tables */
     /* Of flavours with pages. Padding has none; sequences of a profile run are left out. */
     struct attn_step_array page_starts;    /* i32 [seqs + 1]: paged_kv_indptr */
-    struct attn_step_array page_indices;   /* paged_kv_indices; behind page_starts[seqs] for what grows */
+    struct attn_step_array page_indices;   /* paged_kv_indices; behind page_starts[seqs]: room to grow */
     struct attn_step_array last_page_lens; /* i32 [seqs], tokens: paged_kv_last_page_len */
     struct attn_step_array pages_in_use;   /* i32 [seqs], 0 until the step advances: block_table_bound */
     uint32_t max_decode_len;               /* max_decode_seq_len */
     uint32_t block;                        /* tokens per block: page_size */
 };
 
-/* Of steps with an encoder, or with cross-attention over what one has made. */
+/* Of steps that run an encoder, or that have cross-attention over the cached output of one. */
 struct attn_step_encoder {
     struct attn_step_array seq_lens;      /* i32 [seqs]: encoder_seq_lens_tensor */
     struct attn_step_array seq_lens_list; /* encoder_seq_lens */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* XFormers: the builder that vLLM calls common; its steps do not advance. */
+/* XFormers: vLLM's common builder; its steps do not advance. */
 #include "flavour.h"
 
 const struct attn__flavour attn__xformers = {

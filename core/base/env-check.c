@@ -66,6 +66,8 @@ bool attn__env_check(const char *name, const char *type, const char *value, char
             return refuse(problem, size, name, value, "a value without control characters");
     if (strcmp(type, "0|1") == 0 && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
         return refuse(problem, size, name, value, "0 or 1");
+    if (strcmp(type, "0|1|2") == 0 && (strspn(value, "012") != 1 || value[1] != '\0'))
+        return refuse(problem, size, name, value, "0, 1 or 2");
     if (strcmp(type, "auto|always|never") == 0 && strcmp(value, "auto") != 0 &&
         strcmp(value, "always") != 0 && strcmp(value, "never") != 0)
         return refuse(problem, size, name, value, "auto, always or never");
@@ -100,7 +102,7 @@ static bool belongs_to(const char *variable, const char *name)
     return *p == '_';
 }
 
-/* Says whose the variable is, if it is a plugin's or a flavour's. */
+/* Writes which plugin or flavour a variable belongs to. False if it belongs to none. */
 static bool say_owner(const char *variable, const struct attn_note *const *notes, uint32_t count, char *text,
                       size_t size)
 {

@@ -7,7 +7,7 @@
 
 /* ---------------------------------------------------------------- env.c, env-check.c */
 
-/* attn__env_init with what that takes from the process as arguments: the environment and AT_SECURE. */
+/* attn__env_init with the environment and AT_SECURE as arguments instead of the values of the process. */
 int32_t attn__env_init_from(struct attn__env *env, const struct attn_context_options *options,
                             char *const *environment, bool elevated, struct attn_error *err);
 /* Copies text, to live as long as env; NULL without memory. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The common beginning and end of every call into a chosen backend. */
+#include <stdio.h>
+
 #include "dispatch/call.h"
 
 int32_t attn__call_begin(const struct attn_backend *backend, const char *what, struct attn_error *err)
@@ -124,12 +126,28 @@ static bool is_disjoint(const struct attn_tensor *tensor, uint64_t tokens, uint6
     return token >= bytes && head >= (tokens - 1) * token + bytes;
 }
 
+static int32_t refuse_dtype(uint32_t given, uint32_t wanted, const char *name, struct attn_error *err)
+{
+    const char *text = attn_dtype_name(given);
+    char number[16];
+    if (text == NULL) {
+        snprintf(number, sizeof number, "0x%x", given);
+        text = number;
+    }
+    return attn__fail(
+        err, ATTN_E_INVALID, 0, name,
+        "%s is a tensor of %s, but the call takes %s; give it one of %s, or say %s in the problem", name,
+        text, attn_dtype_name(wanted), attn_dtype_name(wanted), text);
+}
+
 int32_t attn__tensor_check(const struct attn_tensor *tensor, uint32_t dtype, uint64_t tokens, uint64_t heads,
                            uint64_t dim, const char *name, struct attn_error *err)
 {
     const int64_t size = (int64_t)attn__element_size(dtype);
     if (tokens > 0 && tensor->buffer.data == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, name, "%s is not given, but the call needs it", name);
+    if (tensor->dtype != 0 && tensor->dtype != dtype)
+        return refuse_dtype(tensor->dtype, dtype, name, err);
     if (((tensor->token_stride | tensor->head_stride) & (size - 1)) != 0) {
         return attn__fail(
             err, ATTN_E_INVALID, 0, name,

@@ -53,7 +53,7 @@ bool attn__has_bytes(const void *bytes, size_t from, size_t size);
 
 /* Copies a result into the caller's sized struct, whatever its size. */
 int32_t attn__answer(void *out, const void *own, size_t size, const char *name, struct attn_error *err);
-/* The check of that alone, before any work is done. */
+/* Checks the caller's struct as attn__answer does, before any work is done. */
 int32_t attn__answer_begin(const void *out, size_t size, const char *name, struct attn_error *err);
 
 /* ---------------------------------------------------------------- batch.c, kv-check.c, kv-batch.c */

@@ -55,7 +55,6 @@ static int32_t check_lse(const struct shape *shape, const struct attn_tensor *te
     return attn__tensor_check(tensor, ATTN_F32, shape->rows, shape->heads, 1, name, err);
 }
 
-/* Checks a tensor that is written. */
 static int32_t check_result(const struct shape *shape, const struct attn_tensor *tensor,
                             struct attn_error *err)
 {

@@ -25,7 +25,7 @@ static int32_t check_maxima(const struct attn_problem *problem, struct attn_erro
     return ATTN_OK;
 }
 
-/* The refusal that stands for all: an explicit one, else the first. */
+/* Fails with one reason of a query that refused: an explicit one, else the first. */
 static int32_t fail_refused(const struct attn_backend *backend, struct attn_query *query,
                             struct attn_error *err)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The context: snapshot of the environment, log, search path and registry, kept as long as anybody holds it.
- */
+/* The context: snapshot of the environment, log, search path and registry, freed with the last reference. */
 #include <stdlib.h>
 
 #include "base/env.h"
@@ -11,7 +10,7 @@ static int32_t no_memory(struct attn_error *err)
     return attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for a context");
 }
 
-/* The notes of what was seen tell whose variables are whose. */
+/* Tells the plugins' variables from mistakes: the plugins' notes say which names are theirs. */
 static int32_t settle_env(struct attn_context *context, struct attn_error *err)
 {
     const struct attn_note **notes = calloc(context->plugin_count + 1, sizeof *notes);
@@ -60,7 +59,7 @@ static void free_context(struct attn_context *context)
     free(context);
 }
 
-/* What needs no undoing of its own; from here on free_context undoes everything. */
+/* Sets up what free_context expects, or cleans up itself. Later failures are left to free_context. */
 static int32_t begin(struct attn_context *context, const struct attn_context_options *options,
                      struct attn_error *err)
 {

@@ -46,7 +46,7 @@ static bool read_at(const struct file *file, uint64_t offset, void *out, size_t 
 
 /* ---------------------------------------------------------------- the header of the file */
 
-/* What the file does not have of it is 0. */
+/* Members of the header that lie beyond the end of the file are 0. */
 static uint32_t check_header(const struct file *file, const Elf64_Ehdr *header)
 {
     const unsigned long long size = file->size;
@@ -91,7 +91,7 @@ static uint64_t page_up(uint64_t address)
     return (address + page - 1) / page * page;
 }
 
-/* `end` is where the memory of the segments before it ends: the linker maps each over whatever is there. */
+/* `end` is where the segments before it end in memory. The linker would map this one over them. */
 static uint32_t check_load(const struct file *file, const Elf64_Phdr *p, unsigned index, uint64_t *end)
 {
     const unsigned long long address = p->p_vaddr, page = page_up(1),
@@ -115,7 +115,7 @@ static uint32_t check_load(const struct file *file, const Elf64_Phdr *p, unsigne
     return 0;
 }
 
-/* What the linker makes read-only after relocation must be the file's own. */
+/* Whether the range that the linker makes read-only after relocation lies within a loaded segment. */
 static bool is_relro_loaded(const Elf64_Phdr *headers, unsigned count, const Elf64_Phdr *relro)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -170,7 +170,7 @@ static uint32_t read_notes(const struct file *file, const Elf64_Phdr *header, st
     return 0;
 }
 
-/* Whether all of a note segment belongs to another one too, as some tools leave it: it is read only once. */
+/* Whether a note segment lies within another one, as some tools leave it: its notes must be counted once. */
 static bool is_covered(const Elf64_Phdr *headers, unsigned count, unsigned index)
 {
     const Elf64_Phdr *own = &headers[index];
@@ -204,13 +204,13 @@ static uint32_t find_note(const struct file *file, const Elf64_Phdr *headers, un
     return attn__note_check(&out->note, file->words);
 }
 
-/* Header, segments and note; each is believed after the one before it. */
+/* Header, segments and note, in this order: each is used only after it was checked. */
 static uint32_t read_all(const struct file *file, struct attn__elf *out)
 {
     Elf64_Phdr headers[HEADERS_MOST];
     Elf64_Ehdr header;
     memset(&header, 0, sizeof header);
-    /* Nothing is read of files of the kernel, which have no size: some lose what is read of them. */
+    /* Files in /proc and the like have size 0: they are not read, because that may consume their data. */
     if (!read_at(file, 0, &header, file->size < sizeof header ? (size_t)file->size : sizeof header))
         return REFUSE(file, UNREADABLE, "the file cannot be read: %s", strerrordesc_np(errno));
     uint32_t reason = check_header(file, &header);
@@ -227,7 +227,7 @@ uint32_t attn__elf_read(int fd, uint64_t file_size, struct attn__elf *out, const
     memset(out, 0, sizeof *out);
     words->text[0] = '\0';
     const uint32_t reason = read_all(&file, out);
-    /* What was refused for other causes than its version may hold anything. */
+    /* Only a note refused for its interface version or CPU level has texts that the report can show. */
     if (reason != 0 && reason != ATTN_REASON_CPU_LEVEL &&
         ((reason != ATTN_REASON_ABI_TOO_NEW && reason != ATTN_REASON_ABI_TOO_OLD) ||
          out->note.note_version != ATTN_NOTE_VERSION))

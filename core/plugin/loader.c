@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Loads one plugin: dlopen, is it still the file that was read, is the entry its own, then its tables. */
+/* Loads one plugin with dlopen, checks that file and entry are its own, and takes its tables. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,9 +16,9 @@ typedef int32_t (*entry_fn)(const struct attn_host *host, const struct attn_plug
     (attn__plugin_tell((plugin), ATTN_STAGE_##stage, ATTN_REASON_##reason, __VA_ARGS__), ATTN_E_PLUGIN)
 
 /*
- * What this process has loaded: the linker gives an old image again when a path is opened after its file was
- * replaced. Images stay (RTLD_NODELETE); what is loaded after so many is not remembered. Under the shared
- * lock.
+ * The images that this process has loaded: if a file was replaced and its path is opened again, the linker
+ * returns the old image. Images are never unloaded (RTLD_NODELETE). If there are more than fit, the rest is
+ * not remembered. Under the shared lock.
  */
 static struct image {
     const struct link_map *map;
@@ -26,7 +26,7 @@ static struct image {
 } images[256];
 static unsigned image_count;
 
-/* True if the image is of the file in the record. One that is new is remembered. */
+/* True if the image was loaded from the file in the record. Remembers images that it has not seen before. */
 static bool is_image_of(const struct link_map *map, const struct attn__plugin *plugin)
 {
     unsigned i = 0;
@@ -35,7 +35,7 @@ static bool is_image_of(const struct link_map *map, const struct attn__plugin *p
         i++;
     if (i == image_count && i < sizeof images / sizeof images[0])
         images[image_count++] = (struct image){map, plugin->identity};
-    /* It may have got another name, but no other content. */
+    /* ctime is not compared: it changes when the file gets another name, too. */
     const bool same = i == image_count || memcmp(&images[i].identity, &plugin->identity,
                                                  offsetof(struct attn__identity, ctime_ns)) == 0;
     attn__shared_unlock();
@@ -124,7 +124,7 @@ static int32_t enter(struct attn__plugin *plugin, const struct link_map *map, en
     if (given == NULL)
         return REFUSE(plugin, LOADED, ENTRY_FAILED, "the entry of plugin %s gave no table",
                       plugin->note.name);
-    /* A table that is somewhere else is no constant of the plugin, and most likely no table. */
+    /* A table outside of the plugin's image is no constant of it, and may not be a table at all. */
     if (!is_own(given, map))
         return REFUSE(
             plugin, LOADED, ENTRY_FAILED,
@@ -132,7 +132,7 @@ static int32_t enter(struct attn__plugin *plugin, const struct link_map *map, en
             "accepted",
             plugin->note.name);
     status = attn__negotiate(plugin, given);
-    /* Each call of the entry is ended by finish, if the table reaches so far. */
+    /* A successful call of the entry is ended by finish, if the table is long enough to have it. */
     if (status != ATTN_OK && plugin->table.finish != NULL)
         plugin->table.finish(plugin->instance);
     return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files on the way from the search path to an open plugin share with each other alone. */
+/* What the files of plugin/ share, from the search path to an open plugin. */
 #ifndef ATTN_PLUGIN_LOADER_H
 #define ATTN_PLUGIN_LOADER_H
 
@@ -43,8 +43,8 @@ struct attn__walk {
 /* Judges a component by the status in the walk. 0 or a reason with words. */
 uint32_t attn__trust_judge(struct attn__walk *walk, const char *path);
 /*
- * Every component from the root on, and of what links among them lead to; then the status is of what the path
- * leads to.
+ * Judges every component of a path from the root on, and every component of the links among them. Afterwards
+ * walk->status is that of the file that the path leads to.
  */
 uint32_t attn__trust_walk(struct attn__walk *walk, const char *path);
 
@@ -81,10 +81,10 @@ uint32_t attn__elf_read(int fd, uint64_t file_size, struct attn__elf *out, const
 /* Whether both are of one file, in whatever state; zeroes are of none. */
 bool attn__is_same_inode(const struct attn__identity *a, const struct attn__identity *b);
 
-/* What there is to be found, in search order. */
+/* What a scan finds, in search order. */
 struct attn__scan {
     struct attn__trust trust;
-    struct attn__directory *directories; /* one that is not there or may not be read has a reason */
+    struct attn__directory *directories; /* a missing or unreadable one has a reason */
     uint32_t directory_count;
     struct attn__plugin **plugins;
     uint32_t plugin_count;
@@ -104,7 +104,7 @@ bool attn__plugin_is_same(const struct attn__plugin *plugin, const struct stat *
 uint64_t attn__now(void);
 /* Finds out anew which files are duplicates of others; the caller holds the lock. */
 void attn__registry_resolve_duplicates(struct attn_context *context);
-/* Makes a file that failed one that was never opened; its address stays. Under the lock. */
+/* Resets the record of a file that failed, as if it was never opened; its address stays. Under the lock. */
 void attn__plugin_reset(struct attn__plugin *plugin);
 /* Writes stage, reason and text under the lock. */
 void attn__plugin_tell(struct attn__plugin *plugin, uint32_t stage, uint32_t reason, const char *format, ...)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * What libattn and a plugin give each other: the services of the host; and the plugin's tables, copied into
- * zeroed ones of this library's size, with nothing required missing.
+ * Exchanges tables with a plugin: gives it the services of the host, and copies its tables into zeroed ones
+ * of this library's size, after checking that nothing required is missing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,12 +150,11 @@ static const struct kind layer_kind = KIND("layer", attn_layer_table, forward, l
 static const struct kind merge_kind = {"merge", sizeof(struct attn_merge_table),
                                        UP_TO(attn_merge_table, reserved), NULL, 0};
 
-/* Keeps the stage: only the reason is told. */
+/* Writes the reason and leaves the stage as it is. */
 #define REFUSE(plugin, reason, ...)                                                                          \
     (attn__plugin_tell((plugin), ATTN_STAGE_LOADED, ATTN_REASON_##reason, __VA_ARGS__), ATTN_E_PLUGIN)
 
-/* One required member of a table that was copied. Inside attn-probe a function gets its check put before it.
- */
+/* Checks one required member of a copied table. In attn-probe it wraps functions to check their calls. */
 static int32_t take_member(struct attn__plugin *plugin, const struct kind *kind,
                            const struct required *required, const char *owner, char *member)
 {

@@ -25,7 +25,7 @@ static size_t round_up(size_t size, size_t align)
     return (size + align - 1) / align * align;
 }
 
-/* One reading of the list, with its notes aligned to 4 or 8 bytes. */
+/* Walks the list once, with notes aligned to 4 or 8 bytes. */
 static bool walk(const unsigned char *bytes, size_t size, size_t align, struct attn_note *out,
                  uint32_t *count)
 {

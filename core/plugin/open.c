@@ -26,7 +26,7 @@ void attn__plugin_destroy(struct attn__plugin *plugin)
 {
     if (plugin == NULL)
         return;
-    /* In a child after fork the plugin's threads are gone; it could only wait for them. */
+    /* In a child after fork the plugin's threads do not exist, and finish would wait for them. */
     if (plugin->state == ATTN__OPEN && attn__check_fork(plugin->context->born, "finish", NULL) == ATTN_OK)
         plugin->table.finish(plugin->instance);
     free(plugin->devices);
@@ -57,7 +57,7 @@ static bool may_open(const struct attn__plugin *plugin)
     return plugin->state != ATTN__CLOSED || (plugin->stage >= ATTN_STAGE_NOTE && plugin->reason == 0);
 }
 
-/* Loads a file if it is admitted, and says how it went, while nobody else may change the record. */
+/* Loads a file if the policy admits it, and logs the outcome. `opening` keeps the record from changing. */
 static bool load(struct attn__plugin *plugin, bool named)
 {
     struct attn__log *log = &plugin->context->log;
@@ -73,7 +73,7 @@ static bool load(struct attn__plugin *plugin, bool named)
     return false;
 }
 
-/* Whether there is nothing to wait for: what is open stays so. */
+/* Whether the plugin is open, with its devices listed if `asked`. Needs no `opening`: it stays open. */
 static bool is_open(const struct attn__plugin *plugin, bool asked)
 {
     pthread_mutex_lock(&plugin->context->lock);
@@ -82,7 +82,7 @@ static bool is_open(const struct attn__plugin *plugin, bool asked)
     return open;
 }
 
-/* A file whose name another one has may be a duplicate or not, until that one is opened. */
+/* Waits for `opening`: a file may become a duplicate of one that is being opened. */
 bool attn__plugin_is_usable(const struct attn__plugin *plugin)
 {
     struct attn_context *context = plugin->context;

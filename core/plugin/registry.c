@@ -46,8 +46,9 @@ static bool offers_all(const struct attn__plugin *first, const struct attn__plug
 }
 
 /*
- * The file that has the plugin's name before it: an open one, or an earlier one that has not failed. What
- * offers less may never be asked for, so that it counts only once it is open.
+ * The file of the same plugin name that is taken instead: an open one, or an earlier one that has not failed.
+ * An earlier one that lacks some of the backends counts only once it is open, because it may never be asked
+ * for.
  */
 static const struct attn__plugin *find_same_name(struct attn__plugin *const *plugins, uint32_t count,
                                                  uint32_t index)
@@ -94,7 +95,10 @@ static bool is_name_taken(const struct attn_context *context, const struct attn_
     return false;
 }
 
-/* Takes over an old record that is still right, so that its address stays; else judges the new one. */
+/*
+ * Returns the old record of an unchanged file, so that its address stays, else the new one, which is refused
+ * if the path is loaded in an older version.
+ */
 static struct attn__plugin *choose(struct attn_context *context, struct attn__plugin *found)
 {
     for (uint32_t i = 0; i < context->plugin_count; i++) {

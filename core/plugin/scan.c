@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Where plugins are looked for, and what is there: the directories in search order, each judged once; of
- * their files, each named libattn-*.so becomes a record that says how far it came.
+ * Finds plugin files: judges each directory of the search path once, in search order, and makes a record of
+ * each file named libattn-*.so that says which stage it reached.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -33,7 +33,7 @@ bool attn__is_same_inode(const struct attn__identity *a, const struct attn__iden
 
 /* ---------------------------------------------------------------- the search path */
 
-/* Room for a path that is too long, so that it can be told. */
+/* Room for paths that are too long, so that messages can show them. */
 #define PATH_SIZE (2 * PATH_MAX)
 
 static bool is_seen(const struct attn__scan *scan, const struct attn__directory *directory, const char *path)
@@ -46,8 +46,8 @@ static bool is_seen(const struct attn__scan *scan, const struct attn__directory 
 }
 
 /*
- * An absolute path without slashes at its end, so that nothing depends on a later working directory; where
- * that cannot be told it stays relative, which attn__trust_walk refuses.
+ * Makes a path absolute, so that nothing depends on a later working directory, and removes slashes at its
+ * end. If the working directory is not known the path stays relative, which attn__trust_walk refuses.
  */
 static void make_absolute(const char *path, size_t length, char out[PATH_SIZE])
 {
@@ -218,7 +218,7 @@ struct attn__plugin *attn__plugin_create(struct attn_context *context, const cha
 
 static int is_plugin_name(const struct dirent *entry)
 {
-    /* Not fnmatch: to that, bytes that are no text of the locale match nothing. */
+    /* Not fnmatch, which matches no name that is invalid in the encoding of the locale. */
     static const char start[] = "libattn-", end[] = ".so";
     size_t length = strlen(entry->d_name);
     return length >= sizeof start + sizeof end - 2 && memcmp(entry->d_name, start, sizeof start - 1) == 0 &&
@@ -264,7 +264,7 @@ static void read_directory(struct attn__scan *scan, struct attn_context *context
     struct dirent **entries = NULL;
     const int count = scandir(directory->path, &entries, is_plugin_name, by_bytes), error = errno;
     scan->failed = scan->failed || (count < 0 && error == ENOMEM);
-    if (count < 0) { /* it is trusted, but there are no more descriptors, say */
+    if (count < 0) { /* it is trusted, but for example no descriptor is free */
         directory->reason = attn__refuse(&words, ATTN_REASON_UNREADABLE, "%s cannot be read: %s",
                                          directory->path, strerrordesc_np(error));
         attn__log_once(&context->log, ATTN_LOG_WARN, "path", "%s", directory->text);

@@ -62,6 +62,7 @@ void attn__candidate_destroy(struct attn__candidate *candidate)
 {
     free(candidate->reasons);
     free(candidate->kernels);
+    free(candidate->generic);
     free(candidate);
 }
 
@@ -210,8 +211,9 @@ static bool query_all(struct attn__candidate *candidate, const struct attn_probl
     }
 }
 
-/* Asks about one problem; *out_accepted is the answer. False without memory. */
-static bool ask_one(struct attn__candidate *candidate, const struct attn_problem *problem, bool *out_accepted)
+/* Asks about problem number `index`; *out_accepted is the answer. False without memory. */
+static bool ask_one(struct attn__candidate *candidate, const struct attn_problem *problem, uint32_t index,
+                    bool *out_accepted)
 {
     *out_accepted = false;
     const uint32_t known = candidate->entry->plugin->table.problem_size;
@@ -229,6 +231,8 @@ static bool ask_one(struct attn__candidate *candidate, const struct attn_problem
                                       "", "the plugin's query failed with %s", attn_status_name(status));
     }
     const uint32_t before = candidate->info.reason_count;
+    if (!attn__candidate_note_generic(candidate, index, &query))
+        return false;
     keep_reasons(candidate, query.reason_count);
     keep_kernels(candidate, query.kernel_count);
     *out_accepted = query.accepted == 1;
@@ -251,7 +255,7 @@ bool attn__candidate_ask(struct attn__candidate *candidate, const struct attn_pr
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t before = candidate->info.reason_count;
         bool accepted;
-        if (!ask_one(candidate, &problems[i], &accepted))
+        if (!ask_one(candidate, &problems[i], i, &accepted))
             return false;
         if (all && !accepted)
             candidate->refused_from = before;

@@ -78,7 +78,7 @@ static void append_fallback(struct attn__line *line, const struct attn_decision 
     }
 }
 
-/* ---------------------------------------------------------------- nothing serves */
+/* ---------------------------------------------------------------- no candidate serves */
 
 /* Device reasons come first in the list of query reasons; the rest is about the problem. */
 static bool is_about_problem(uint32_t code)
@@ -87,8 +87,8 @@ static bool is_about_problem(uint32_t code)
 }
 
 /*
- * An explicit refusal, else what the problem lacks. Rows that would not serve a problem which others serve
- * have reasons too: they are not what is missing.
+ * The reason to show: an explicit refusal, else the first one about a problem that no row serves. Rows that
+ * refuse a problem which others serve give reasons too, before refused_from: these do not matter.
  */
 static const struct attn_reason *leading_reason(const struct attn__candidate *candidate)
 {
@@ -110,16 +110,16 @@ static uint32_t distance(const struct attn__candidate *candidate)
     if (attn_reason_is_explicit(reason->code))
         return 0;
     if (is_about_problem(reason->code))
-        return candidate->info.device != NULL ? 1 : 2;
+        return candidate->info.device == NULL ? 3 : reason->code == ATTN_REASON_GENERIC_KERNEL ? 1 : 2;
     switch (reason->code) {
     case ATTN_REASON_NO_SUCH_BACKEND:
-        return 4;
+        return 5;
     case ATTN_REASON_DISABLED_BY_USER:
-        return 6;
-    case ATTN_REASON_NOT_REQUESTED:
         return 7;
+    case ATTN_REASON_NOT_REQUESTED:
+        return 8;
     default:
-        return attn_reason_is_absence(reason->code) ? 5 : 3;
+        return attn_reason_is_absence(reason->code) ? 6 : 4;
     }
 }
 
@@ -134,7 +134,7 @@ static const struct attn__candidate *find_closest(const struct attn_decision *de
     return closest;
 }
 
-/* True if some candidate's plugin was there to be asked. */
+/* True if the plugin of some candidate was open, so that it was asked. */
 static bool was_anybody_asked(const struct attn_decision *decision)
 {
     for (uint32_t i = 0; i < decision->count; i++)
@@ -193,17 +193,35 @@ static void append_winner(struct attn__line *line, const struct attn__candidate 
     attn__line_append(line, ": ");
     append_refusal(line, winner, NULL);
     for (uint32_t i = 0; i < winner->info.kernel_count && i < 4; i++)
-        attn__line_append(line, "%s%s", i == 0 ? ", kernels " : ", ", winner->kernels[i].name);
+        attn__line_append(line, "%s%s%s", i == 0 ? ", kernels " : ", ", winner->kernels[i].name,
+                          winner->kernels[i].speed == ATTN_SPEED_GENERIC ? " (generic)" : "");
     if (winner->info.kernel_count > 4)
         attn__line_append(line, ", ... (%u)", winner->info.kernel_count);
+}
+
+/* Says who would have won with generic kernels, which ATTN_STRICT=2 refuses. */
+static void append_passed(struct attn__line *line, const struct attn_decision *decision)
+{
+    for (uint32_t i = 0; i < decision->count; i++) {
+        const struct attn__candidate *candidate = decision->candidates[i];
+        if (candidate == decision->winner)
+            return;
+        if (attn__candidate_cause(candidate) != ATTN_REASON_GENERIC_KERNEL)
+            continue;
+        attn__line_append(line, "; passed over (strict): ");
+        append_refusal(line, candidate, &candidate->reasons[0]);
+        return;
+    }
 }
 
 static int32_t conclude_fallback(struct attn_decision *decision, struct attn__line *line, bool strict,
                                  struct attn_error *err)
 {
     const struct attn__candidate *better = find_better(decision);
-    if (decision->won == 0 && better == NULL)
+    if (decision->won == 0 && better == NULL) {
+        append_passed(line, decision);
         return ATTN_OK;
+    }
     decision->info.fallback = 1;
     attn__line_append(line, strict ? "; refused as a fallback (strict): " : "; fallback: ");
     append_fallback(line, decision, better);
@@ -237,7 +255,8 @@ int32_t attn__selection_conclude(const struct attn__selection *selection, struct
             append_winner(&line, decision->winner);
         if (selection->split != NULL)
             attn__line_append(&line, "; %s", selection->split);
-        status = conclude_fallback(decision, &line, selection->strict, err);
+        status = conclude_fallback(decision, &line, selection->strict != 0, err);
+        attn__selection_warn_generic(selection);
     }
     decision->info.effective = decision->winner != NULL ? decision->winner->info.name : NULL;
     decision->info.device = decision->winner != NULL ? decision->winner->info.device : NULL;

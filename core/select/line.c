@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A line of text that is put together piece by piece. */
+/* A line of text that grows by appending. */
 #include <stdio.h>
 
 #include "select/select.h"

@@ -52,7 +52,7 @@ static void differ_by_device(struct attn__line *line, const struct attn__candida
 
 /* ---------------------------------------------------------------- metadata */
 
-/* Whether the class finds its keys as the problem's addr says: cross-attention has a table in any case. */
+/* Whether the key addr decides how the class finds its keys; cross-attention always has a block table. */
 static bool finds_keys(const struct attn_problem *problem)
 {
     return problem->kv_source != ATTN_KV_NEW && problem->type != ATTN_ENCODER_DECODER;
@@ -89,7 +89,7 @@ static void compare_metadata(struct sharing *sharing, const struct attn__part *f
         if (a->addressing == ATTN_CSR && b->addressing == ATTN_CSR)
             differ_by_key(line, "index", a, b);
     }
-    /* Classes may be of different cache groups, which have blocks of their own; phases of one are not. */
+    /* Phases of a class have one cache group, and so one block; other classes may have other groups. */
     if (other != NULL && &sharing->parts->parts[other->info.metadata_part] == first)
         differ_by_key(line, "block", &other->problem, b);
 }
@@ -119,7 +119,7 @@ static struct attn_backend *open_backend(struct sharing *sharing, const struct a
     return backend;
 }
 
-/* "[2, n, 16, 8, 128]": n stands where a shape of more pages has another number. */
+/* "[2, n, 16, 8, 128]": n is the dimension that changes with the number of pages. */
 static void append_shape(struct attn__line *line, struct attn_backend *backend,
                          const struct attn_problem *problem)
 {
@@ -139,7 +139,7 @@ static void append_shape(struct attn__line *line, struct attn_backend *backend,
     attn__line_append(line, two.rank > 0 ? "]" : "no shape");
 }
 
-/* A scale of the problem's kind. Nobody reads its values. */
+/* A scale of the given granularity for a description that is only checked: its values are never read. */
 static struct attn_scale scale_of(const struct attn_problem *problem, uint32_t granularity,
                                   const struct attn_buffer *memory)
 {
@@ -157,7 +157,7 @@ static struct attn_scale scale_of(const struct attn_problem *problem, uint32_t g
                                .head_stride = by_head ? 4 : 0};
 }
 
-/* Whether a backend takes a cache of another one's shape: in two pages of the other one's memory. */
+/* Whether the backend `in` accepts a cache of the shape that `of` gives it: two pages in memory of `of`. */
 static int32_t try_cache(struct attn_backend *of, struct attn_backend *in, const struct attn_problem *problem,
                          struct attn_error *err)
 {
@@ -218,7 +218,7 @@ static void compare_caches(struct sharing *sharing, const struct attn__part *fir
     differ_by_device(line, winner_of(first), winner_of(part));
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         differ_by_key(line, vectors[i], a, b);
-    /* Who reads new keys alone says nothing of how a cache keeps them. */
+    /* The problem of a part that reads new keys alone does not say how a cache stores them. */
     for (size_t i = 0; reads_cache(a) && reads_cache(b) && i < sizeof types / sizeof types[0]; i++)
         differ_by_key(line, types[i], a, b);
     if (reads_cache(a) && reads_cache(b) &&
@@ -245,7 +245,7 @@ static uint32_t shared_with(const struct attn__part *part, bool of_caches)
     return of_caches ? part->info.cache_part : part->info.metadata_part;
 }
 
-/* Whether a part shares with one before it that shares with none. If not, the text says what differs. */
+/* Whether part `number` shares with `first`, which shares with none. If not, the text says what differs. */
 static bool shares_with(struct sharing *sharing, uint32_t first, uint32_t number, bool of_caches,
                         struct attn__line *text)
 {
@@ -261,7 +261,7 @@ static bool shares_with(struct sharing *sharing, uint32_t first, uint32_t number
     return line.used == 0;
 }
 
-/* The number of the part that one shares with, or its own. What its other phase has is compared first. */
+/* The part that part `number` shares with, or itself. That of its other phase is tried first. */
 static uint32_t find_first(struct sharing *sharing, uint32_t number, bool of_caches, struct attn__line *text)
 {
     const struct attn__part *part = &sharing->parts->parts[number];

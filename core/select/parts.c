@@ -13,7 +13,7 @@
 
 static const char *const phase_names[] = {"both phases", "prefill", "decode"};
 
-/* Where a part stands among the others, ordered by class and phase. */
+/* A part in the order by class and phase. */
 struct member {
     uint32_t layer_class;
     uint32_t phase;
@@ -26,7 +26,7 @@ struct division {
     struct attn_select_options options;
     struct member *members;        /* [count] */
     struct attn_problem *problems; /* [count], of the group that is decided */
-    uint32_t unserved;             /* lowest number of a part that nobody serves; UINT32_MAX = none */
+    uint32_t unserved;             /* lowest number of a part that no backend serves; UINT32_MAX = none */
     struct attn_error refusal;     /* of that part */
 };
 
@@ -193,7 +193,7 @@ static void keep(struct division *division, const struct member *members, uint32
     }
 }
 
-/* Decides a group. Parts that nobody serves are kept with their reasons, and are no failure here. */
+/* Decides a group. Parts that no backend serves are kept with their reasons; that is no failure here. */
 static int32_t decide(struct division *division, const struct member *members, uint32_t count,
                       const char *split, struct attn_error *err)
 {
@@ -226,7 +226,7 @@ static int32_t decide_all(struct division *division, struct attn_error *err)
         const struct member member = members[i];
         division->options.backend = division->parts->parts[member.part].wanted;
         if (division->options.backend == NULL)
-            members[together++] = member; /* its place is one that was looked at before */
+            members[together++] = member; /* overwrites a member that was read already */
         else
             status = decide(division, &member, 1, NULL, err);
     }
@@ -234,7 +234,7 @@ static int32_t decide_all(struct division *division, struct attn_error *err)
     return status == ATTN_OK && together > 0 ? decide(division, members, together, NULL, err) : status;
 }
 
-/* The refusal of the lowest part that nobody serves; an explicit one leads, in its own words alone. */
+/* Fails with the refusal of the lowest part that no backend serves; an explicit one stays unchanged. */
 static int32_t fail_unserved(const struct division *division, struct attn_error *err)
 {
     if (division->unserved == UINT32_MAX)

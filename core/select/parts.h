@@ -9,7 +9,7 @@ struct attn__part {
     struct attn_part_decision info;
     struct attn_problem problem; /* resolved */
     const char *wanted;          /* the caller's list of this part, or NULL; read while parts are decided */
-    uint32_t reader; /* of the first part with a cache: the first one that reads it and so tells its types */
+    uint32_t reader; /* of the first part that uses a cache: the part whose problem gives its types */
     char metadata_text[320];
     char cache_text[320];
 };

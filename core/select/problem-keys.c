@@ -274,14 +274,14 @@ static void format_choice(const struct attn__key *key, const struct attn_problem
     snprintf(text, size, "%s", choice_name(key->choices, get_word(problem, key->member)));
 }
 
-/* A key that sets two members is written if they are equal and neither has its default; */
+/* A key that sets two members is written if they are equal and neither has its default. */
 static bool pair_differs(const struct attn__key *key, const struct attn_problem *problem)
 {
     return get_word(problem, key->member) == get_word(problem, key->second) &&
            word_differs(problem, key->member);
 }
 
-/* the keys of the single members are then left out. */
+/* The key of one member is left out if the key of both is written. */
 static bool part_differs(const struct attn__key *key, const struct attn_problem *problem)
 {
     for (const struct attn__key *pair = attn__keys; pair < attn__keys + attn__key_count; pair++)
@@ -322,7 +322,7 @@ const struct attn__key attn__keys[] = {
      0, NULL, 1, ATTN__HEAD_DIM_MAX},
     COUNT("kv_heads", "heads; 1 with mla", "a divisor of heads", kv_heads, 1, ATTN__COUNT_MAX, count_differs),
     CHOICE("type", "decoder", "decoder|encoder|encoder_only|encoder_decoder", type, type_values),
-    CHOICE("q", "bf16", TYPES, q_dtype, dtype_values),
+    {"q", "", TYPES, parse_choice, format_choice, always, AT(q_dtype), 0, dtype_values, 0, 0},
     PAIR("kv", "q", TYPES " (sets k and v)", k_dtype, v_dtype, dtype_values),
     PART("k", "q", TYPES, k_dtype, dtype_values),
     PART("v", "q; k with mla", TYPES, v_dtype, dtype_values),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Reads a problem string: KEY=VALUE, separated by spaces or commas, each key once. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "select/problem.h"
 
@@ -56,6 +57,49 @@ static const struct attn__key *find_key(const char *name)
     return NULL;
 }
 
+/* ---------------------------------------------------------------- names of other projects */
+
+static const struct {
+    const char *name, *key;
+    long less; /* subtracted from a positive number */
+} key_aliases[] = {
+#define ATTN_KEY_ALIAS(name, key, less) {#name, #key, less},
+#include "select/alias.def"
+};
+
+static const struct {
+    const char *name, *value;
+} value_aliases[] = {
+#define ATTN_VALUE_ALIAS(name, value) {#name, #value},
+#include "select/alias.def"
+};
+
+/* Replaces an alias by its key, and its value by what the key takes. */
+static void translate_key(char *name, char *value)
+{
+    for (size_t i = 0; i < sizeof key_aliases / sizeof key_aliases[0]; i++) {
+        if (strcmp(key_aliases[i].name, name) != 0)
+            continue;
+        char *end;
+        const long number = strtol(value, &end, 10);
+        snprintf(name, TOKEN_SIZE, "%s", key_aliases[i].key);
+        if (key_aliases[i].less != 0 && *end == 0 && number > 0)
+            snprintf(value, TOKEN_SIZE, "%ld", number - key_aliases[i].less);
+        return;
+    }
+}
+
+/* The key's own name of a value. */
+static const char *translate_value(const struct attn__key *key, const char *value)
+{
+    for (size_t i = 0; key->choices != NULL && i < sizeof value_aliases / sizeof value_aliases[0]; i++)
+        if (strcmp(value_aliases[i].name, value) == 0)
+            return value_aliases[i].value;
+    return value;
+}
+
+/* ---------------------------------------------------------------- the string */
+
 static bool share_member(const struct attn__key *a, const struct attn__key *b)
 {
     return a->member == b->member || (a->second != 0 && a->second == b->member) ||
@@ -91,6 +135,8 @@ static int32_t parse_token(const char *start, size_t length, bool *seen, struct 
     }
     const bool whole_name = copy_token(name, start, (size_t)(equals - start));
     const bool whole_value = copy_token(value, equals + 1, length - (size_t)(equals + 1 - start));
+    if (whole_name && whole_value)
+        translate_key(name, value);
     const struct attn__key *key = whole_name ? find_key(name) : NULL;
     if (key == NULL)
         return unknown_key(name, err);
@@ -102,7 +148,7 @@ static int32_t parse_token(const char *start, size_t length, bool *seen, struct 
     if (status != ATTN_OK)
         return status;
     seen[key - attn__keys] = true;
-    if (!whole_value || !key->parse(key, value, problem))
+    if (!whole_value || !key->parse(key, translate_value(key, value), problem))
         return bad_value(key, value, err);
     return ATTN_OK;
 }

@@ -22,7 +22,6 @@ static void fill(uint32_t *member, uint32_t fallback)
 
 static void fill_types(struct attn_problem *problem)
 {
-    fill(&problem->q_dtype, ATTN_BF16);
     fill(&problem->k_dtype, problem->q_dtype);
     fill(&problem->v_dtype, problem->mla ? problem->k_dtype : problem->q_dtype);
     fill(&problem->out_dtype, attn_dtype_size(problem->q_dtype) == 1 ? ATTN_BF16 : problem->q_dtype);
@@ -72,17 +71,15 @@ static int32_t check_members(const struct attn_problem *problem, struct attn_err
     for (const struct attn__key *key = attn__keys; key < attn__keys + attn__key_count; key++) {
         uint32_t value;
         memcpy(&value, (const char *)problem + key->member, sizeof value);
-        if (key->choices != NULL) {
-            if (strcmp(attn__key_choice(key->name, value), "?") == 0) {
-                return attn__fail(err, ATTN_E_INVALID, 0, key->name,
-                                  "%s has the unknown number %u; accepted: %s", key->name, value,
-                                  key->values);
-            }
-        } else if (key->max != 0 && (value < key->min || value > key->max)) {
-            if (value == 0) {
-                return attn__fail(err, ATTN_E_INVALID, 0, key->name, "%s must be given; accepted: %s",
-                                  key->name, key->values);
-            }
+        if (value == 0 && key->fallback[0] == 0) {
+            return attn__fail(err, ATTN_E_INVALID, 0, key->name, "%s must be given; accepted: %s", key->name,
+                              key->values);
+        }
+        if (key->choices != NULL && strcmp(attn__key_choice(key->name, value), "?") == 0) {
+            return attn__fail(err, ATTN_E_INVALID, 0, key->name, "%s has the unknown number %u; accepted: %s",
+                              key->name, value, key->values);
+        }
+        if (key->choices == NULL && key->max != 0 && (value < key->min || value > key->max)) {
             return attn__fail(err, ATTN_E_INVALID, 0, key->name, "%s is %u; accepted: %s", key->name, value,
                               key->values);
         }

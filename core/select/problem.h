@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The keys of the problem string, shared by the table (problem-keys.c) and its users (problem.c). */
+/* What the files about problems share: the table of keys, the names of values, and the defaults. */
 #ifndef ATTN_PROBLEM_H
 #define ATTN_PROBLEM_H
 

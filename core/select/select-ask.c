@@ -82,6 +82,8 @@ static bool ask_devices(struct attn__selection *selection, struct attn__backend 
                                           candidate->device_name, selection->options.device)
                 : !attn__candidate_ask(candidate, selection->problems, selection->problem_count))
             return false;
+        if (selection->strict == 2 && !attn__candidate_refuse_generic(candidate))
+            return false;
     }
     return true;
 }
@@ -135,8 +137,7 @@ static bool is_due(const struct attn__selection *selection, const struct attn__s
            attn__item_matches(name, slot->name);
 }
 
-/* Every wanted slot up to a class. A file that fails frees the next one of its name, until then a duplicate.
- */
+/* Asks every wanted slot up to a class. If a file fails, the next one of its name is no duplicate then. */
 static bool ask_class(struct attn__selection *selection, const char *name, uint32_t item, uint32_t place)
 {
     const bool named = !attn__same_name(name, "auto");

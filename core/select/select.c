@@ -18,7 +18,7 @@ static int32_t bad_device(const char *text, struct attn_error *err)
         "device is '%.64s'; accepted: what attn-info devices shows, alone or with :NUMBER, or any", text);
 }
 
-/* Which types there are, plugins say; a name that none has excludes all candidates. */
+/* Accepts any device type, because plugins name their own; one that no plugin has excludes all candidates. */
 static int32_t parse_device(struct attn__selection *selection, struct attn_error *err)
 {
     const char *text = selection->options.device;
@@ -39,7 +39,7 @@ static int32_t parse_device(struct attn__selection *selection, struct attn_error
     return ATTN_OK;
 }
 
-/* Best class first; if only a CPU may win, the plugins for CPUs before any driver is touched. */
+/* Best class first; if a CPU is asked for, plugins for CPUs come before those that open a driver. */
 static void set_order(struct attn__selection *selection)
 {
     const bool cpu_first = strcmp(selection->device_type, "cpu") == 0;
@@ -78,8 +78,15 @@ static int32_t take_options(struct attn__selection *selection, const struct attn
         if (status != ATTN_OK)
             return status;
     }
-    selection->strict = selection->options.strict != 0 ||
-                        strcmp(attn__env_get(&selection->context->env, ATTN__VAR_ATTN_STRICT), "1") == 0;
+    if (selection->options.strict > 2) {
+        return attn__fail(err, ATTN_E_INVALID, 0, "strict", "strict is %u; accepted: 0, 1 or 2",
+                          selection->options.strict);
+    }
+    /* The stricter of both: neither can be softened by the other. */
+    const char *variable = attn__env_get(&selection->context->env, ATTN__VAR_ATTN_STRICT);
+    selection->strict = selection->options.strict;
+    if (selection->strict < (uint32_t)(variable[0] - '0'))
+        selection->strict = (uint32_t)(variable[0] - '0');
     const char *list = selection->options.backend;
     char item[ATTN__NAME_SIZE];
     const char *cursor = list;

@@ -9,6 +9,8 @@
 #define ATTN__CLASSES     4
 #define ATTN__ITEM_BEHIND UINT32_MAX /* item number of candidates that no item of the wanted list asked */
 
+struct attn__generic;
+
 /* One candidate. Its address does not change once it is in the decision. */
 struct attn__candidate {
     struct attn_candidate info;
@@ -25,6 +27,8 @@ struct attn__candidate {
     struct attn_kernel_info *kernels;
     uint32_t reason_capacity;
     uint32_t kernel_capacity;
+    struct attn__generic *generic; /* problems that a generic kernel serves, see generic.c */
+    uint32_t generic_count;
 };
 
 struct attn_decision {
@@ -36,7 +40,7 @@ struct attn_decision {
     struct attn__candidate *winner;
     char *requested;
     char text[768];
-    uint32_t finding;    /* where text says the outcome, behind what was asked */
+    uint32_t finding;    /* offset in text of the outcome, which follows what was asked */
     bool none;           /* the item `none` of the list was reached */
     bool overrules;      /* the call's list overrules ATTN_BACKEND */
     uint32_t item_count; /* of the wanted list */
@@ -57,8 +61,8 @@ struct attn__selection {
     struct attn_problem *problems;
     uint32_t problem_count;
     struct attn_select_options options;
-    const char *split; /* why the problems are not those of the whole model, or NULL */
-    bool strict;
+    const char *split;                 /* why the problems are not those of the whole model, or NULL */
+    uint32_t strict;                   /* 1: a fallback is an error; 2: no generic kernel serves either */
     char device_type[32];              /* the filter: what a plugin calls its devices; "" = any */
     int32_t ordinal;                   /* -1 = any */
     uint32_t order[ATTN__CLASSES + 1]; /* place of each class in the order of asking */
@@ -123,6 +127,16 @@ uint32_t attn__plugin_reason(struct attn__plugin *plugin, char *text, size_t siz
 
 /* Copies as much as fits. */
 void attn__copy_text(char *target, size_t size, const char *source);
+
+/* ---------------------------------------------------------------- generic.c */
+
+/* Keeps which generic kernel serves a problem by an answer, if one does. False without memory. */
+bool attn__candidate_note_generic(struct attn__candidate *candidate, uint32_t problem,
+                                  const struct attn_query *query);
+/* Refuses a candidate that would serve a problem by a generic kernel. False without memory. */
+bool attn__candidate_refuse_generic(struct attn__candidate *candidate);
+/* Warns once of each problem that the winner serves by a generic kernel. */
+void attn__selection_warn_generic(const struct attn__selection *selection);
 
 /* ---------------------------------------------------------------- decision.c */
 

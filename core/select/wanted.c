@@ -63,7 +63,7 @@ static bool list_admits(const char *wanted, const char *name)
     return blank; /* an empty list means auto */
 }
 
-/* A glob over the whole name; without a slash also over its halves: a vendor's name alone disables it. */
+/* Matches a glob with the whole name, and without a slash also with the vendor and with the flavour. */
 static bool is_disabled(const char *globs, const char *name)
 {
     char glob[ATTN__NAME_SIZE];
@@ -123,7 +123,7 @@ void attn__device_name(const struct attn__plugin *plugin, const struct attn_devi
     snprintf(text, size, "%.20s:%d", attn__device_type(plugin, device), device->ordinal);
 }
 
-/* ---------------------------------------------------------------- names that nobody has */
+/* ---------------------------------------------------------------- names that no plugin has */
 
 static bool has_vendor(const char *vendor, struct attn__plugin *const *plugins, uint32_t count)
 {
@@ -155,7 +155,7 @@ static bool find_near(const char *item, struct attn__plugin *const *plugins, uin
     return best[0] != 0;
 }
 
-/* True if the vendor could be a slip of the pen. */
+/* True if the vendor may be a misspelt name of a plugin. */
 static bool has_near_vendor(const char *vendor, struct attn__plugin *const *plugins, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -9,9 +9,9 @@
 
 /* Metadata of a builder's step, or of a state's capture. */
 struct attn_metadata {
-    const struct attn_builder_table *table; /* that reads it */
+    const struct attn_builder_table *table; /* its functions read impl */
     struct attn_metadata_impl *impl;        /* NULL while there is no step */
-    struct attn_builder *builder;           /* whose it is, or NULL */
+    struct attn_builder *builder;           /* that made it, or NULL */
     struct attn_backend *backend;           /* of builder or state; NULL: of a builder without one */
     uint32_t born;                          /* fork generation */
 };
@@ -31,7 +31,7 @@ struct attn_state {
     const struct attn_state_table *table;
     struct attn_state_impl *impl;
     struct attn_metadata
-        *capture; /* of a clone its own; of a state what the next clone is made of; or NULL */
+        *capture; /* of a clone: its own; of a state: what the next clone is made of; or NULL */
 };
 
 struct attn_layer {
@@ -54,8 +54,8 @@ int32_t attn__state_reads(const struct attn_state *state, const struct attn_meta
 int32_t attn__builder_end(const struct attn_builder *builder, int32_t status, struct attn_error *own,
                           const char *what, struct attn_error *err);
 /*
- * Passes on what a function of a state or layer returned, in its own words: those of calls back into libattn
- * say the backend's name already. state.c
+ * Passes on what a function of a state or layer returned, with its message unchanged: messages of calls back
+ * into libattn name the backend already. state.c
  */
 int32_t attn__serving_end(struct attn_backend *backend, int32_t status, struct attn_error *own,
                           const char *what, struct attn_error *err);

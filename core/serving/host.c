@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What states and layers of plugins call libattn for. */
+/* The functions of libattn that states and layers of plugins may call. */
 #include "attn/device.h"
 #include "dispatch/plan.h"
 #include "select/problem.h"

@@ -72,7 +72,10 @@ void attn_layer_destroy(struct attn_layer *layer)
 
 /* ---------------------------------------------------------------- forward */
 
-/* A layer of another backend: that the state's would refuse it says more. */
+/*
+ * Refuses a layer of another backend. If the state's backend does not serve its problem, that is the better
+ * reason.
+ */
 static int32_t fail_foreign(const struct attn_layer *layer, const struct attn_state *state,
                             struct attn_error *err)
 {

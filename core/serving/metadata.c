@@ -2,7 +2,7 @@
 /* Calls on metadata that was built: parts, advancing to the next step, serialising and restoring. */
 #include "serving/handle.h"
 
-/* Begins a call that takes no part, and that the builder may not offer. */
+/* Begins a call that accepts only the whole metadata, and that the builder need not offer. */
 static int32_t begin(const struct attn_metadata *metadata, const char *what, bool offered,
                      struct attn_error *err)
 {
@@ -24,7 +24,7 @@ static int32_t begin(const struct attn_metadata *metadata, const char *what, boo
 /* Whether the builder behind a handle, which may be NULL, has this function. */
 #define OFFERS(metadata, entry) ((metadata) != NULL && (metadata)->table->entry != NULL)
 
-/* A part is its own part of the same kind and has none of the other. */
+/* The part of the same kind of a part is itself; it has no part of the other kind. */
 static int32_t part_of_part(struct attn_metadata *metadata, uint32_t part, struct attn_metadata **out)
 {
     const struct attn_builder *builder = metadata->builder;

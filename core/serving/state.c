@@ -24,7 +24,10 @@ int32_t attn__serving_end(struct attn_backend *backend, int32_t status, struct a
                       own->message[0] != 0 ? own->message : attn_status_text(status));
 }
 
-/* The impl of metadata is read by the plugin that made it, through the same functions. */
+/*
+ * Only the builder that made metadata can read its impl: the table of the state's backend must have its
+ * functions.
+ */
 int32_t attn__state_reads(const struct attn_state *state, const struct attn_metadata *metadata,
                           struct attn_error *err)
 {

@@ -12,7 +12,7 @@ struct arguments {
     const char *model;
     const char *prompt;
     const char *batch; /* file of prompts; NULL: the one above */
-    const char *audio; /* a WAV file, whose path is the prompt then; NULL: text is asked for */
+    const char *audio; /* a WAV file, whose path is then the prompt; NULL: the prompt is text */
     const char *toy;   /* the reason why the toy model is used; NULL: it is not */
     const char *kv;
     const char *q;       /* type of activations at the attention */
@@ -22,8 +22,8 @@ struct arguments {
     uint32_t chunk;
     uint32_t threads; /* 0: not given */
     uint32_t parallel;
-    uint32_t blocks;      /* 0: as many as can be wanted */
-    uint32_t host_blocks; /* 0: blocks that are given up are computed again */
+    uint32_t blocks;      /* 0: as many as the sequences can need */
+    uint32_t host_blocks; /* 0: the contents of blocks that are given up are computed again */
     uint32_t steps;
     uint32_t toy_window; /* 0: all of its layers see all tokens */
     bool reuse;

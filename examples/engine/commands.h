@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What attn-generate does with a model that is no language model. */
+/* The commands of attn-generate for models other than language models. */
 #ifndef ENGINE_COMMANDS_H
 #define ENGINE_COMMANDS_H
 

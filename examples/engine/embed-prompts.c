@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Prompts in, embeddings out: the command line of encoder models. */
+#include "attention/device.h"
 #include "commands.h"
 #include "output.h"
 #include "serve/embed.h"
@@ -49,7 +50,7 @@ static int encode(struct embedding_job *job, struct failure *err)
     return 0;
 }
 
-/* The most tokens that a batch of so many neighbours has. */
+/* The most tokens of a batch, which has the texts of at_once prompts. */
 static uint32_t most_tokens(const struct embedding_job *job)
 {
     size_t most = 0;
@@ -109,8 +110,7 @@ static void report(const struct embedding_job *job)
         fprintf(stderr, "sequences: %u, up to %u at once\n", job->prompts->count, job->at_once);
     fprintf(stderr, "embedding: %u numbers from %llu tokens, %.1f tokens/s\n", e->model.shape.width,
             (unsigned long long)job->tokens, job->seconds > 0 ? (double)job->tokens / job->seconds : 0.0);
-    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device_name);
-    fprintf(stderr, "kernels: %s\n", info.kernels);
+    device_print(info.backend, info.device_name, info.kernels, info.generic);
     fprintf(stderr, "threads: %u\n", job->threads);
 }
 

@@ -23,7 +23,7 @@
 
 enum kind { KIND_OTHER, KIND_ENCODER, KIND_SPEECH };
 
-/* KIND_OTHER also for files that cannot be read, which whoever opens them for good reports. */
+/* KIND_OTHER also for files that cannot be read: engine_load fails with the reason. */
 static enum kind kind_of(const char *path)
 {
     struct gguf file = {0};
@@ -39,7 +39,7 @@ static enum kind kind_of(const char *path)
     return kind;
 }
 
-/* Does what a model is for that is no language model; of those *out_handled is false, with success. */
+/* Runs an encoder or speech model. For a language model it succeeds, and *out_handled is false. */
 static int run_other_model(const struct arguments *a, struct prompts *prompts, uint32_t threads,
                            bool *out_handled, struct failure *err)
 {
@@ -62,7 +62,7 @@ static int run_other_model(const struct arguments *a, struct prompts *prompts, u
 
 /* ---------------------------------------------------------------- language models */
 
-/* What libattn would take too: ATTN_THREADS, else one thread per CPU that this process may use. */
+/* The same default as libattn's: ATTN_THREADS, else one thread per CPU that this process may use. */
 static uint32_t default_threads(void)
 {
     const char *text = getenv("ATTN_THREADS");

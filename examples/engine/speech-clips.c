@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* WAV files in, texts out: the command line of speech models. */
+#include "attention/device.h"
 #include "commands.h"
 #include "output.h"
 #include "serve/speech.h"
@@ -111,8 +112,7 @@ static void report(const struct speech_job *job)
         fprintf(stderr, "sequences: %u, up to %u at once\n", job->files->count, job->at_once);
     fprintf(stderr, "text: %llu tokens from %llu encoder tokens, %.1f s\n", (unsigned long long)job->tokens,
             (unsigned long long)job->rows, job->seconds);
-    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device_name);
-    fprintf(stderr, "kernels: %s\n", info.kernels);
+    device_print(info.backend, info.device_name, info.kernels, info.generic);
     fprintf(stderr, "threads: %u\n", job->threads);
 }
 

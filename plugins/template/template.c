@@ -19,7 +19,9 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
     attn_util_refuse(out, p->out_dtype != ATTN_F32, ATTN_REASON_DTYPE_OUT, "out", "f32");
     attn_util_refuse(out, p->addressing == ATTN_CSR, ATTN_REASON_ADDRESSING, "addr", "dense or table");
     attn_util_refuse_extras(out, p);
-    return attn_util_answer(out, "attention_f32_plain", "always", ATTN_NUMERICS_P_F16, 100);
+    attn_util_answer(out, "attention_f32_plain", "always", ATTN_NUMERICS_P_F16, 100);
+    attn_util_speed(out, ATTN_SPEED_GENERIC);
+    return ATTN_OK;
 }
 
 static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *count)

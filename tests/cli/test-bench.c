@@ -89,7 +89,7 @@ static void test_text(const char *mode)
     struct result result;
     char text[128];
 
-    snprintf(text, sizeof text, "%s heads=4 head_dim=64 ctx=100 layers=1 reps=3 threads=1", mode);
+    snprintf(text, sizeof text, "%s heads=4 head_dim=64 q=bf16 ctx=100 layers=1 reps=3 threads=1", mode);
     run(&result, "ATTN_BACKEND=cpu", places.attn_bench, text);
     const char *roof = strstr(result.out, "  roof_us ");
     check(result.code == 0 && roof != NULL && strstr(roof, ", balance ") != NULL &&
@@ -106,7 +106,7 @@ static void test_list(void)
     struct result result;
 
     run(&result, "ATTN_BACKEND=cpu ATTN_THREADS=1", places.attn_bench,
-        "decode,prefill,mixed --json heads=4 head_dim=64 seqs=2 ctx=40 layers=1 reps=3");
+        "decode,prefill,mixed --json heads=4 head_dim=64 q=bf16 seqs=2 ctx=40 layers=1 reps=3");
     check(result.code == 0 && json_array_size(at(&result, "rows")) == 3 &&
               is_text(&result, "command", "decode,prefill,mixed") &&
               is_text(&result, "rows.0.mode", "decode") && is_text(&result, "rows.1.mode", "prefill") &&
@@ -132,7 +132,7 @@ static void test_failures(void)
 {
     struct result result;
 
-    run(&result, "ATTN_BACKEND=cuda", places.attn_bench, "decode --json heads=4 head_dim=64 reps=1");
+    run(&result, "ATTN_BACKEND=cuda", places.attn_bench, "decode --json heads=4 head_dim=64 q=bf16 reps=1");
     check(result.code == 1 && result.json != NULL && json_array_size(at(&result, "rows")) == 0 &&
               strstr(result.err, "cuda") != NULL,
           &result, "a backend that is not there is a failure with a message");
@@ -233,11 +233,11 @@ int main(int argc, char **argv)
     expect_usage("decode,dispatch seqs=3", "seqs");
     expect_usage("compare,decode", "compare cannot");
     expect_usage("decode,compare", "compare cannot");
-    expect_usage("decode heads=4 head_dim=64 mask=bit", "mask");
-    expect_usage("decode heads=4 head_dim=64 positions=1", "positions");
-    expect_usage("decode heads=4 head_dim=64 kv=int8", "k_scale");
-    expect_usage("decode heads=4 head_dim=64 kv=int8 scales=tokens", "scales");
-    expect_usage("decode heads=4 head_dim=64 kv_source=new", "kv_source");
+    expect_usage("decode heads=4 head_dim=64 q=bf16 mask=bit", "mask");
+    expect_usage("decode heads=4 head_dim=64 q=bf16 positions=1", "positions");
+    expect_usage("decode heads=4 head_dim=64 q=bf16 kv=int8", "k_scale");
+    expect_usage("decode heads=4 head_dim=64 q=bf16 kv=int8 scales=tokens", "scales");
+    expect_usage("decode heads=4 head_dim=64 q=bf16 kv_source=new", "kv_source");
     expect_usage("decode heads=4", "head_dim");
     expect_usage("load ctx=4", "reps");
     expect_usage("dispatch --json nothing", "nothing");

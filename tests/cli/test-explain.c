@@ -96,6 +96,29 @@ static void test_request(void)
     result_finish(&result);
 }
 
+static void test_speed(void)
+{
+    struct result result;
+
+    run(&result, "ATTN_CPU_FLAGS=none", places.attn_info, "explain " PROBLEM " --json");
+    check(result.code == 0 && is_text(&result, "candidates.0.kernels.0.speed", "generic") &&
+              strstr(result.err, "by the generic kernel paged_attention_c (always)") != NULL &&
+              strstr(result.err, "does not take cpu_flags=none") != NULL,
+          &result, "a mask of CPU features leaves the generic kernel, and a warning");
+    result_finish(&result);
+    run(&result, "", places.attn_info, "explain heads=8 head_dim=64 q=f32 alibi=key");
+    check(result.code == 0 && strstr(result.out, "  paged_attention_c  generic  always") != NULL &&
+              strstr(result.err, "'heads=8 head_dim=64 q=f32 alibi=key' by the generic kernel") != NULL,
+          &result, "so does ALiBi, in words");
+    result_finish(&result);
+    run(&result, "ATTN_STRICT=2", places.attn_info, "explain heads=8 head_dim=64 q=f32 alibi=key --json");
+    check(result.code == 1 && json_is_null(at(&result, "effective")) &&
+              is_text(&result, "candidates.0.reasons.0.code", "GENERIC_KERNEL") &&
+              strstr(result.err, "closest is cpu/flash-attn on cpu:0: GENERIC_KERNEL") != NULL,
+          &result, "which the strictest environment refuses");
+    result_finish(&result);
+}
+
 static void expect_usage(const char *keys, const char *said)
 {
     struct result result;
@@ -114,6 +137,7 @@ int main(int argc, char **argv)
     test_winner();
     test_refusal();
     test_request();
+    test_speed();
     expect_usage("heads=8 head_dims=64", "head_dim");
     expect_usage("heads=8 head_dim=64 q=f61", "f16");
     expect_usage("heads=8", "head_dim");

@@ -86,6 +86,9 @@ static void test_caps(void)
               has_item(&result, "backends.0.features", NULL, "lse", NULL) &&
               json_is_string(at(&result, "backends.0.graph_level")),
           &result, "caps has block sizes, types, features and graph level");
+    check(has_item(&result, "backends.0.generic", NULL, "alibi=key", NULL) &&
+              json_is_string(at(&result, "backends.0.speed")),
+          &result, "caps tells how fast it is, and what generic kernels serve");
     result_finish(&result);
     run(&result, "", places.attn_info, "caps");
     check(result.code == 0 && strstr(result.out, "head dims:") != NULL && fits_terminal(result.out), &result,

@@ -206,6 +206,8 @@ def test_info(directory):
 
 def test_page():
     page = SCHEMAS.parent / "matrix.md"
+    if json.loads(run(INFO, "caps", "--json").stdout)["backends"][0]["speed"] == "generic":
+        return  # a CPU without a level of vector instructions that has kernels: all of its page is generic
     result = run(INFO, "matrix", "--markdown")
     same = result.stdout == page.read_text(encoding="utf-8")
     check(same, "docs/matrix.md is what attn-info says", "write it anew: attn-info matrix --markdown >docs/matrix.md")

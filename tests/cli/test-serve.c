@@ -140,9 +140,10 @@ static void test_keys(void)
     check(some.code == 0 && number(&some, "rows.0.requests") == 20 && number(&some, "rows.0.seconds") > 0.02,
           &some, "speed=50 waits for requests to arrive");
     result_finish(&some);
-    serve(&some,
-          "seqs=8 requests=20 layers=1 kv=int8 scales=token-head heads=2 head_dim=32 block=8 blocks=60 "
-          "host_blocks=100");
+    serve(
+        &some,
+        "seqs=8 requests=20 layers=1 kv=int8 scales=token-head heads=2 head_dim=32 q=bf16 block=8 blocks=60 "
+        "host_blocks=100");
     check(some.code == 0 && number(&some, "rows.0.swaps") > 0, &some,
           "8-bit caches with scales move to the host");
     result_finish(&some);
@@ -267,7 +268,7 @@ static void test_refusals(void)
     refuse_keys("serve trace=a speed=nan", "speed");
     refuse_keys("serve trace=a requests=0", "requests");
     refuse_keys("serve trace=a ctx=3", "ctx");
-    refuse_keys("serve trace=a mla=1 head_dim=96/64", "mla");
+    refuse_keys("serve trace=a mla=1 head_dim=96/64 q=bf16", "mla");
     refuse_keys("serve trace=a max_kv=3", "max_");
     refuse_keys("serve trace=a kv=int8 scales=head", "scales");
     refuse_keys("decode trace=a", "trace");

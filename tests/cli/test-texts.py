@@ -88,5 +88,12 @@ for rule, broken in [
     if rule.startswith("a wrong argument"):
         wrong = [where for where in wrong if not STEPS.match(where)]
     check(not wrong, rule, wrong)
+page = (ROOT / "docs/problem.md").read_text(encoding="utf-8")
+aliases = re.findall(r"^ATTN_(KEY|VALUE)_ALIAS\((\w+), (\w+)", (ROOT / "core/select/alias.def").read_text(), re.M)
+rows = {"KEY": [row for row in page.splitlines() if row.startswith("| `")], "VALUE": page.splitlines()}
+missing = [name for kind, name, own in aliases
+           if not any(re.search(rf"\b{name}\b", row) and re.search(rf"\b{own}\b", row.split("|")[1])
+                      for row in rows[kind] if row.startswith("| "))]
+check(len(aliases) > 30 and not missing, "docs/problem.md has every name of other projects", missing)
 print(f"1..{count}")
 sys.exit(failed != 0)

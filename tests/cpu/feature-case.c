@@ -268,7 +268,7 @@ static void fill_half(struct feature_case *c, bool values)
     if (c->problem.kv_source != ATTN_KV_CACHE)
         *(values ? &c->tensors.v_new_scale : &c->tensors.k_new_scale) = new;
     if (c->problem.kv_source != ATTN_KV_CACHE)
-        *tensor = (struct attn_tensor){{k_new.base, 0}, k_new.token, k_new.head, {0}};
+        *tensor = (struct attn_tensor){{k_new.base, 0}, k_new.token, k_new.head, 0, 0, 0};
 }
 
 static void fill_cache(struct feature_case *c)

@@ -24,7 +24,7 @@ void fixture_open(struct shape_fixture *fixture, const char *flags)
     options.variable_count = flags != NULL;
     config.threads = 2;
     cr_assert_eq(attn_context_create(&options, &fixture->context, &err), ATTN_OK, "%s", err.message);
-    fixture_problem("heads=1 head_dim=8", &problem);
+    fixture_problem("heads=1 head_dim=8 q=bf16", &problem);
     cr_assert_eq(attn_select(fixture->context, &problem, 1, NULL, &decision, &err), ATTN_OK, "%s",
                  err.message);
     cr_assert_eq(attn_backend_open(fixture->context, decision, &config, &fixture->backend, &err), ATTN_OK,

@@ -30,18 +30,25 @@ static void allow_device(const void *row, uint32_t device, struct attn_reason *w
         attn__caps_refuse(why, ATTN_REASON_DEVICE, "device", "another", "7");
 }
 
-static struct attn__caps row;
-
-static void ask(const char *keys, uint32_t device, struct attn_query *query)
+static void refuse_by_option(const void *row, struct attn_reason *why)
 {
-    const struct attn__caps_table table = {.rows = &row,
-                                           .row_size = sizeof row,
-                                           .row_count = 1,
+    if (strcmp(((const struct attn__caps *)row)->name, "ruled_out") == 0)
+        attn__caps_refuse(why, ATTN_REASON_OPTION, "ATTN_X", "off", "on");
+}
+
+static void ask_rows(const struct attn__caps *rows, uint32_t count, const char *keys, uint32_t device,
+                     struct attn_query *query)
+{
+    const struct attn__caps_table table = {.rows = rows,
+                                           .row_size = sizeof *rows,
+                                           .row_count = count,
+                                           .decode_rows = 16,
                                            .features = features,
                                            .feature_count = sizeof features / sizeof features[0],
                                            .separator = ", ",
                                            .check_limit = allow,
-                                           .check_device = allow_device};
+                                           .check_device = allow_device,
+                                           .check_option = refuse_by_option};
     struct attn_problem given, problem;
     struct attn_error err;
     char text[512];
@@ -56,6 +63,13 @@ static void ask(const char *keys, uint32_t device, struct attn_query *query)
     attn__caps_answer(&table, &problem, device, query);
 }
 
+static struct attn__caps row;
+
+static void ask(const char *keys, uint32_t device, struct attn_query *query)
+{
+    ask_rows(&row, 1, keys, device, query);
+}
+
 static void set_up(void)
 {
     row = (struct attn__caps){.name = "narrow",
@@ -65,7 +79,8 @@ static void set_up(void)
                               .out_types = ATTN__TYPE_F16 | ATTN__TYPE_F32,
                               .dim_multiple = 8,
                               .dim_max = 128,
-                              .graph_level = ATTN_GRAPH_SINGLE};
+                              .graph_level = ATTN_GRAPH_SINGLE,
+                              .speed = ATTN_SPEED_OPTIMISED};
 }
 
 TestSuite(caps, .init = set_up);
@@ -100,6 +115,7 @@ Test(caps, a_row_that_serves)
     cr_assert_eq(query.graph_level, ATTN_GRAPH_SINGLE);
     cr_assert_str_eq(kernel.name, "narrow");
     cr_assert_str_eq(kernel.when, "always");
+    cr_assert_eq(kernel.speed, ATTN_SPEED_OPTIMISED);
     ask("", 6, &query);
     cr_assert_eq(query.accepted, 0);
     cr_assert_eq(query.reason_count, 1);
@@ -158,4 +174,86 @@ Test(caps, features)
     refused("graph=uniform", ATTN_REASON_GRAPH, "graph", "uniform", "single");
     row.needs = ATTN__HAS_MLA;
     refused("", ATTN_REASON_MLA, "mla", "0", "1");
+}
+
+/* ---------------------------------------------------------------- generic rows */
+
+#define ROW(name_, speed_, phases_, type_, dim_, features_, needs_)                                          \
+    {                                                                                                        \
+        .name = (name_), .phases = (phases_), .q_types = (type_), .kv_types = (type_),                       \
+        .out_types = ATTN__TYPES_ALL, .dim_multiple = 1, .dim_max = (dim_), .features = (features_),         \
+        .needs = (needs_), .graph_level = ATTN_GRAPH_ALWAYS, .speed = ATTN_SPEED_##speed_                    \
+    }
+#define BOTH (ATTN__DECODE | ATTN__PREFILL)
+#define MOST (ATTN__HAS_ALL & ~(uint32_t)(ATTN__HAS_MLA | ATTN__HAS_ALIBI))
+
+/* A table as that of a GPU: rows of two types, one that needs MLA, one by option, and one for the rest. */
+static const struct attn__caps rows[] = {
+    ROW("decode_bf16", OPTIMISED, ATTN__DECODE, ATTN__TYPE_BF16, 128, MOST, 0),
+    ROW("decode_f16", OPTIMISED, ATTN__DECODE, ATTN__TYPE_F16, 128, MOST, 0),
+    ROW("ruled_out", OPTIMISED, ATTN__DECODE, ATTN__TYPE_E4M3, 128, MOST, 0),
+    {.name = "decode_mixed",
+     .phases = ATTN__DECODE,
+     .q_types = ATTN__TYPE_F16,
+     .kv_types = ATTN__TYPES_16,
+     .kv_mixed = 1,
+     .out_types = ATTN__TYPES_ALL,
+     .dim_multiple = 1,
+     .dim_max = 128,
+     .features = MOST,
+     .graph_level = ATTN_GRAPH_ALWAYS,
+     .speed = ATTN_SPEED_OPTIMISED},
+    ROW("prefill_bf16", OPTIMISED, ATTN__PREFILL, ATTN__TYPE_BF16, 256, MOST, 0),
+    ROW("prefill_f16", OPTIMISED, ATTN__PREFILL, ATTN__TYPE_F16, 256, MOST, 0),
+    ROW("prefill_e4m3", OPTIMISED, ATTN__PREFILL, ATTN__TYPE_E4M3, 128, MOST, 0),
+    ROW("mla_f16", OPTIMISED, BOTH, ATTN__TYPE_F16, 576, ATTN__HAS_ALL, ATTN__HAS_MLA),
+    ROW("reference", GENERIC, BOTH, ATTN__TYPES_ALL, 1024, ATTN__HAS_ALL, 0),
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+/* Asks, and expects that the first reasons are those of these rows about these keys. */
+static void generic(const char *keys, uint32_t count, const char *kernels, const char *first,
+                    const char *second)
+{
+    struct attn_reason reasons[ROWS];
+    struct attn_kernel_info served[4];
+    struct attn_query query = {
+        .reasons = reasons, .reason_capacity = ROWS, .kernels = served, .kernel_capacity = 4};
+    char text[1024] = "", reason[160];
+
+    ask_rows(rows, ROWS, keys, 7, &query);
+    cr_assert_eq(query.accepted, 1, "%s", keys);
+    for (uint32_t i = 0; i < query.kernel_count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s %u", i > 0 ? ", " : "",
+                 served[i].name, served[i].speed);
+    cr_expect_str_eq(text, kernels, "%s: %s", keys, text);
+    const char *const wanted[] = {first, second};
+    for (uint32_t i = 0; i < 2 && wanted[i] != NULL; i++) {
+        snprintf(reason, sizeof reason, "%s %s=%s", reasons[i].kernel, reasons[i].field, reasons[i].got);
+        cr_expect_str_eq(reason, wanted[i], "%s: %s", keys, reason);
+    }
+    /* Each row that would not serve has one reason all the same. */
+    for (uint32_t i = 0; i < query.reason_count; i++)
+        for (uint32_t j = 0; j < i; j++)
+            cr_expect_str_neq(reasons[i].kernel, reasons[j].kernel, "%s", keys);
+    cr_expect_eq(query.reason_count, count, "%s: %u", keys, query.reason_count);
+}
+
+Test(caps, the_reason_of_the_closest_row_leads_where_a_generic_one_serves)
+{
+    generic("", 5, "decode_f16 1, prefill_f16 1", "decode_bf16 q=f16", "ruled_out q=f16");
+    generic("heads=8 q=f16 head_dim=192", 7, "reference 2, prefill_f16 1", "decode_f16 head_dim=192",
+            "decode_bf16 q=f16");
+    generic("alibi=key", 8, "reference 2", "decode_f16 alibi=key", "prefill_f16 alibi=key");
+    generic("heads=8 q=f32 head_dim=64", 8, "reference 2", "decode_bf16 q=f32", "prefill_bf16 q=f32");
+    /* It is nearer in everything but the one thing that it is for. */
+    generic("heads=8 q=f16 head_dim=512", 8, "reference 2", "decode_f16 head_dim=512",
+            "prefill_f16 head_dim=512");
+    generic("heads=8 kv_heads=1 head_dim=576/512 q=f16 mla=1 block=16 kv=bf16", 8, "reference 2",
+            "mla_f16 k=bf16", "decode_bf16 q=f16");
+    /* The row of many types says more about what is wanted. */
+    generic("kv=f32", 8, "reference 2", "decode_mixed k=f32", "prefill_f16 k=f32");
+    /* An option is named where it alone decides. */
+    generic("heads=8 head_dim=64 q=e4m3 q_scale=unit kv=e4m3 scales=unit", 7, "reference 2, prefill_e4m3 1",
+            "ruled_out ATTN_X=off", "decode_bf16 q=e4m3");
 }

@@ -25,7 +25,7 @@ static struct attn_backend *open_level(const char *flags, struct attn_context **
     options.variable_count = flags != NULL;
     config.threads = 2;
     cr_assert_eq(attn_context_create(&options, out, &err), ATTN_OK, "%s", err.message);
-    cr_assert_eq(attn_problem_parse("heads=1 head_dim=8", &problem, &err), ATTN_OK);
+    cr_assert_eq(attn_problem_parse("heads=1 head_dim=8 q=bf16", &problem, &err), ATTN_OK);
     cr_assert_eq(attn_select(*out, &problem, 1, NULL, &decision, &err), ATTN_OK, "%s", err.message);
     cr_assert_eq(attn_backend_open(*out, decision, &config, &backend, &err), ATTN_OK, "%s", err.message);
     attn_decision_destroy(decision);

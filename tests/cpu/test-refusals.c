@@ -420,10 +420,12 @@ Test(refusals, rows_name_the_feature_they_lack)
         cr_assert_eq(entered.table->query(entered.instance, NULL, &step.problem, &query), ATTN_OK);
         if (strcmp(kernels[0].name, "paged_attention_c") == 0)
             cr_skip("this machine has no AVX2: one level only");
+        cr_expect_eq(kernels[0].speed, ATTN_SPEED_OPTIMISED);
         memcpy((char *)&problem + cases[i].member, &cases[i].value, sizeof cases[i].value);
         cr_assert_eq(entered.table->query(entered.instance, NULL, &problem, &query), ATTN_OK);
         cr_expect(query.accepted == 1 && query.kernel_count == 1, "case %zu", i);
         cr_expect_str_eq(kernels[0].name, "paged_attention_c");
+        cr_expect_eq(kernels[0].speed, ATTN_SPEED_GENERIC);
         cr_expect_eq(reasons[0].code, cases[i].code, "case %zu: %s", i, reasons[0].text);
         cr_expect(strstr(reasons[0].kernel, "avx2") != NULL);
     }

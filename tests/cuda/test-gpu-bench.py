@@ -24,7 +24,7 @@ import gpu_page  # noqa: E402
 import measure  # noqa: E402
 from page import Malformed  # noqa: E402
 
-SMALL = ["--problem", "heads=4 kv_heads=2 head_dim=64", "--rounds", "2"]
+SMALL = ["--problem", "heads=4 kv_heads=2 head_dim=64 q=bf16", "--rounds", "2"]
 lines = failures = 0
 
 
@@ -63,7 +63,7 @@ def test_arguments():
     check(0 < len(quick) < len(names) - 1 and all("(bar)" in line for line in quick), "the quick ones have bars", quick)
     refused(2, "--cases", "(", says="no regular expression")
     refused(2, "--cases", "no such case", says="--list shows the names")
-    refused(2, "--problem", "heads=4 head_dim=64", says="go together")
+    refused(2, "--problem", "heads=4 head_dim=64 q=bf16", says="go together")
     refused(2, "--batch", "1x1/4", says="go together")
     refused(2, *SMALL, "--batch", "1x1/4", "--quick", says="leave out")
     refused(2, "--caches", says="--problem")
@@ -86,7 +86,7 @@ def test_surroundings():
     refused(1, *SMALL, *batch, "--device", "9", says="cuda:9")
     refused(1, *SMALL, *batch, "--backend", "cuda/nothing", says="NO_SUCH_BACKEND")
     refused(1, *SMALL, *batch, "--json", "/nonexistent/out.json", says="/nonexistent/out.json")
-    result = run("--problem", "heads=4 kv_heads=3 head_dim=64", "--rounds", "1", *batch)
+    result = run("--problem", "heads=4 kv_heads=3 head_dim=64 q=bf16", "--rounds", "1", *batch)
     check(result.returncode == 1 and "kv_heads" in result.stdout, "a problem that is none is a case that failed",
           result.stdout + result.stderr)
 
@@ -96,7 +96,7 @@ def test_measuring(directory):
     for name, more, kernels in (("decode", ["--batch", "2x1/70"], {"libattn"}),
                                 ("prefill", ["--batch", "2x5/30"], {"libattn"}),
                                 ("8 bits", ["--batch", "1x1/40", "--problem",
-                                            "heads=4 kv_heads=2 head_dim=64 kv=e4m3 scales=token-head"], {"libattn"}),
+                                            "heads=4 kv_heads=2 head_dim=64 q=bf16 kv=e4m3 scales=token-head"], {"libattn"}),
                                 ("caches", ["--caches", "--batch", "3x1/50+1x1/33"], set(measure.CACHE_CEILINGS))):
         result = run(*SMALL, *more, "--json", str(out))
         try:

@@ -159,6 +159,40 @@ def test_tensor_cores():
               f"{option}={value} refuses {problem}", result)
 
 
+def speeds(result, name):
+    return {k["name"]: k["speed"] for k in candidates(result, name)[0]["kernels"]}
+
+
+def test_speed():
+    result = run(FAKE, "explain", "--json", *PROBLEM, "q=bf16")
+    check(set(speeds(result, "cuda/flash-attn").values()) == {"optimised"} and result.stderr == "",
+          "matrix kernels are optimised, and nothing is warned of", result)
+    eight = [*PROBLEM, "q=bf16", "out=e4m3", "out_scale=unit"]
+    result = run(FAKE, "explain", "--json", *eight)
+    check(speeds(result, "cuda/flash-attn") == {"attn_reference": "generic"}, "the reference kernel is generic", result)
+    check(result.stderr.count("generic kernel attn_reference (always)") == 1 and
+          "decode_mma_bf16 does not take out=e4m3 (wanted: f32, f16, bf16)" in result.stderr,
+          "the log says once what keeps the optimised one", result)
+    result = run(FAKE, "explain", "--json", *eight, ATTN_STRICT="2", ATTN_BACKEND="cuda")
+    reasons = candidates(result, "cuda/flash-attn")[0]["reasons"]
+    check(result.returncode == 1 and [r["code"] for r in reasons[:2]] == ["GENERIC_KERNEL", "DTYPE_OUT"] and
+          (reasons[0]["key"], reasons[0]["got"]) == ("out", "e4m3"), "ATTN_STRICT=2 refuses it", result)
+    result = run(FAKE, "explain", *PROBLEM, "q=bf16", "--all", ATTN_BACKEND="cuda/flashinfer,cuda",
+                 ATTN_FLASHINFER_TENSOR_CORES="off")
+    check("does not take ATTN_FLASHINFER_TENSOR_CORES=off (wanted: auto or on); cuda/flash-attn on cuda:0 has" in
+          result.stderr, "an option is named, and the backend that does not read it", result)
+    result = run(FAKE, "explain", "heads=8", "kv_heads=2", "head_dim=256", "q=bf16", FAKE_CUDA="arch=86")
+    check("decode_mma_bf16 does not take device=sm_86 (wanted: 108 KiB of shared memory)" in result.stderr,
+          "a small device is named", result)
+    result = run(FAKE, "explain", "heads=16", "kv_heads=1", "head_dim=576/512", "mla=1", "q=bf16", "kv=int8",
+                 "scales=unit")
+    check("mla_mma_bf16 does not take k=int8 (wanted: bf16)" in result.stderr, "of MLA its own kernel is named", result)
+    result = run(FAKE, "caps", "--json", "cuda/flash-attn")
+    caps = json.loads(result.stdout)["backends"][0]
+    check(caps["speed"] == "optimised" and {"head_dim=257-576", "out=e4m3"} < set(caps["generic"]) and
+          "kv=e4m3" not in caps["generic"], "caps tells what generic kernels serve", result)
+
+
 test_no_driver()
 test_old_driver()
 test_no_device()
@@ -167,5 +201,6 @@ test_small_device()
 test_two_devices()
 test_driver()
 test_tensor_cores()
+test_speed()
 print(f"1..{lines}")
 sys.exit(failures != 0)

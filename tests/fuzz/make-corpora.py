@@ -111,7 +111,7 @@ def env():
 
 
 def problem():
-    base = "heads=32 head_dim=128"
+    base = "heads=32 head_dim=128 q=bf16"
     yield "least", base
     yield "empty", ""
     more = ["kv_heads=8", "kv_heads=5", "q=f16 kv=e4m3 scales=tensor", "q=bf16,k=int8,v=e5m2,k_scale=head,v_scale=token-head",
@@ -125,9 +125,9 @@ def problem():
             "index=i32 index=i32", "kv=f16 k=f16", "scales=unit k_scale=unit"]
     for i, text in enumerate(more):
         yield "keys-%02d" % i, base + " " + text
-    yield "mla", "heads=128 head_dim=576/512 mla=1 kv=e4m3 scales=tensor"
-    yield "dims", "heads=8 head_dim=192/128,kv_heads=8"
-    yield "dims-odd", "heads=8 head_dim=/128"
+    yield "mla", "heads=128 head_dim=576/512 q=bf16 mla=1 kv=e4m3 scales=tensor"
+    yield "dims", "heads=8 head_dim=192/128 q=bf16,kv_heads=8"
+    yield "dims-odd", "heads=8 head_dim=/128 q=bf16"
     yield "long", "heads=8 " + "x" * 200 + "=" + "y" * 200
     yield "control", "heads=8\n head_dim=\x07"
 

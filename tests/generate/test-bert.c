@@ -59,7 +59,7 @@ Test(bert, names_what_is_wrong_with_the_tensors)
     expect(&(struct small_bert){.reshaped = "token_embd.weight"},
            "the vocabulary has 60 tokens; token_embd.weight has 61 rows");
     expect(&(struct small_bert){.extra = "blk.0.attn_rel_b.weight"},
-           "tensor blk.0.attn_rel_b.weight is no part of a plain BERT model");
+           "tensor blk.0.attn_rel_b.weight does not belong to a model of architecture BERT");
 }
 
 /* Tokens of a text, joined by blanks; or the message. */

@@ -123,7 +123,7 @@ Test(model, refuses_what_it_would_have_to_ignore)
     small_metadata(&w, NULL);
     small_tensors(&w, NULL);
     gguf_write_tensor(&w, "blk.0.attn_q.bias", QUANT_F32, 8, 0, 32);
-    expect(&w, "tensor blk.0.attn_q.bias is no part of a plain Llama model");
+    expect(&w, "tensor blk.0.attn_q.bias does not belong to a Llama model");
     small_metadata(&w, "general.architecture");
     gguf_write_string(&w, "general.architecture", "gemma2");
     expect(&w, "general.architecture is gemma2; accepted is llama");

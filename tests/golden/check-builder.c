@@ -220,7 +220,8 @@ void check_builder(struct golden *g, const json_t *data)
     struct attn_backend *backend = NULL, *device = golden_device();
 
     if (device == NULL && flavour == ATTN_FLASHINFER) {
-        backend = golden_backend(g, plans_backend(flavour), "heads=8 kv_heads=2 head_dim=128 addr=csr");
+        backend =
+            golden_backend(g, plans_backend(flavour), "heads=8 kv_heads=2 head_dim=128 q=bf16 addr=csr");
         if (backend == NULL)
             golden_broken(g, "the recording plugin cannot be opened");
     }

@@ -224,8 +224,9 @@ void check_graph_state(struct golden *g, const json_t *data)
     {
         const char *name = golden_text(row, "backend", "");
         golden_begin(g, "[%zu] %s%s", i, name, golden_bool(row, "encdec") ? " with encoder" : "");
-        struct attn_backend *backend = golden_backend(
-            g, strcmp(name, "FLASHINFER") == 0 ? "cpu/flashinfer" : "cpu/flash-attn", "heads=8 head_dim=128");
+        struct attn_backend *backend =
+            golden_backend(g, strcmp(name, "FLASHINFER") == 0 ? "cpu/flashinfer" : "cpu/flash-attn",
+                           "heads=8 head_dim=128 q=bf16");
         if (backend == NULL) {
             golden_differ(g, "no backend");
         } else {

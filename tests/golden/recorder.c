@@ -240,6 +240,7 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
     (void)instance, (void)device;
     attn_util_refuse_unknown(out, problem);
     int32_t status = attn_util_answer(out, NAME, "always", ATTN_NUMERICS_UNROUNDED, 1000);
+    attn_util_speed(out, ATTN_SPEED_OPTIMISED);
     out->graph_level = ATTN_GRAPH_ALWAYS;
     return status;
 }

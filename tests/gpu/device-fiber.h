@@ -14,7 +14,6 @@
 #include "half.h"
 
 #define GPU_INLINE static inline __attribute__((unused))
-#define GPU_DEVICE static __attribute__((unused))
 #define GPU_KERNEL(name, threads, ctas)                                                                      \
     static_assert((threads) % GPU_WARP == 0 && (ctas) > 0, #name);                                           \
     static void name
@@ -334,10 +333,6 @@ GPU_INLINE void gpu_load_matrix4(uint32_t to[4], const void *row)
 GPU_INLINE void gpu_load_matrix4_trans(uint32_t to[4], const void *row)
 {
     gpu_fiber_load_matrix(to, row, 4, 1);
-}
-GPU_INLINE void gpu_load_matrix2_trans(uint32_t to[2], const void *row)
-{
-    gpu_fiber_load_matrix(to, row, 2, 1);
 }
 GPU_INLINE void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {

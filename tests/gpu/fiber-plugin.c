@@ -31,7 +31,9 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
     attn_util_refuse(out, p->out_scale == ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale",
                      "none, unit, tensor, head");
     attn_util_refuse(out, p->graph != ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
-    return attn_util_answer(out, "attn_reference", "always", ATTN_NUMERICS_UNROUNDED, 100);
+    attn_util_answer(out, "attn_reference", "always", ATTN_NUMERICS_UNROUNDED, 100);
+    attn_util_speed(out, ATTN_SPEED_GENERIC);
+    return ATTN_OK;
 }
 
 static const struct attn_axis axis_list[] = {ATTN__AXIS_TYPES, ATTN__AXES(576),

@@ -180,7 +180,7 @@ static void multiply(const void *argument)
     const struct scene *s = argument;
     const uint32_t lane = gpu_thread();
     uint16_t *a = (uint16_t *)(void *)gpu_shared(), *b = a + 256;
-    uint32_t left[4], right[2];
+    uint32_t left[4], right[4];
     float d[4] = {1, 1, 1, 1};
 
     for (uint32_t i = lane; i < 256; i += GPU_WARP)
@@ -189,7 +189,7 @@ static void multiply(const void *argument)
         b[i] = s->fault != 0 ? gpu_f32_to_bf16(s->b[i / 8][i % 8]) : gpu_f32_to_f16(s->b[i / 8][i % 8]);
     gpu_warp_barrier();
     gpu_load_matrix4(left, a + (lane % 16) * 16 + lane / 16 * 8);
-    gpu_load_matrix2_trans(right, b + (lane % 16) * 8);
+    gpu_load_matrix4_trans(right, b + (lane % 16) * 8);
     if (s->fault != 0)
         gpu_mma_bf16(d, left, right);
     else

@@ -34,7 +34,7 @@ void backend_open(const char *name, struct attn_context **out_context, struct at
     options.backend = name;
     config.threads = 2;
     MUST(attn_context_create(NULL, out_context, err));
-    MUST(attn_problem_parse("heads=4 head_dim=32 graph=always", &problem, err));
+    MUST(attn_problem_parse("heads=4 head_dim=32 q=bf16 graph=always", &problem, err));
     MUST(attn_select(*out_context, &problem, 1, &options, &decision, err));
     MUST(attn_backend_open(*out_context, decision, &config, out, err));
     attn_decision_destroy(decision);

@@ -138,6 +138,10 @@ def test_architectures():
     for arch in ("gfx90a", "gfx942:sramecc+:xnack-", "gfx942:sramecc-:xnack+", "gfx906:sramecc+:xnack-", "gfx1100", "gfx1201"):
         result = run(STAND_IN, "explain", "--json", *PROBLEM, FAKE_HIP="any-image,arch=" + arch)
         check(candidates(result)[0]["accepted"], f"'{arch}' is served", result)
+    for more, speed, said in ((["q=f16"], "optimised", ""), ([], "generic", "does not take q=f32 (wanted: f16)")):
+        result = run(STAND_IN, "explain", "--json", *PROBLEM[:3], *(more or PROBLEM[3:]))
+        check({k["speed"] for k in candidates(result)[0]["kernels"]} == {speed} and said in result.stderr and
+              (said != "" or result.stderr == ""), f"kernels are {speed}, and a slow one is warned of", result)
     result = run(STAND_IN, "explain", "--json", *PROBLEM, FAKE_CUDA="devices=2",
                  FAKE_HIP="any-image,arch=gfx803;gfx1100")
     check([(c["device"], c["accepted"]) for c in candidates(result)] == [("rocm:0", False), ("rocm:1", True)] and

@@ -22,7 +22,7 @@ bool fixture_open(const char *name, struct attn_context **out_context, struct at
     config.threads = 2;
     int32_t status = attn_context_create(NULL, out_context, &err);
     if (status == ATTN_OK)
-        status = attn_problem_parse("heads=4 head_dim=32", &problem, &err);
+        status = attn_problem_parse("heads=4 head_dim=32 q=bf16", &problem, &err);
     if (status == ATTN_OK)
         status = attn_select(*out_context, &problem, 1, &options, &decision, &err);
     if (status == ATTN_OK)

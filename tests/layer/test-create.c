@@ -27,7 +27,7 @@ static void test_description(struct attn_backend *backend)
     float slopes[4];
 
     ATTN_INIT(&err);
-    create_init(&create, HEADS);
+    create_init(&create, HEADS "q=bf16");
     expect_create(backend, &create, ATTN_OK, "", "", "a plain layer is made");
     expect_create(NULL, &create, ATTN_E_INVALID, "backend", "NULL", "no backend");
     expect_create(backend, NULL, ATTN_E_INVALID, "desc", "NULL", "no description");
@@ -36,41 +36,41 @@ static void test_description(struct attn_backend *backend)
     create.desc.struct_size = 4;
     expect_create(backend, &create, ATTN_E_INVALID, "desc", "struct_size 4",
                   "a description that is too small");
-    create_init(&create, HEADS);
+    create_init(&create, HEADS "q=bf16");
     create.desc.layer_class = NULL;
     expect_create(backend, &create, ATTN_E_INVALID, "layer_class", "layer_class is NULL", "no class");
-    create_init(&create, HEADS);
+    create_init(&create, HEADS "q=bf16");
     create.layer_class.problem = NULL;
     expect_create(backend, &create, ATTN_E_INVALID, "problem", "NULL", "no problem");
     for (uint32_t i = 0; i < 4; i++) {
-        create_init(&create, HEADS);
+        create_init(&create, HEADS "q=bf16");
         create.desc.softmax_scale = bad[i];
         expect_create(backend, &create, ATTN_E_INVALID, "softmax_scale", "finite and > 0",
                       "a softmax scale that is none");
     }
-    create_init(&create, HEADS "alibi=key");
+    create_init(&create, HEADS "q=bf16 alibi=key");
     create.desc.alibi_slopes.data = NULL;
     expect_create(backend, &create, ATTN_E_INVALID, "alibi_slopes", "not given", "slopes are missing");
-    create_init(&create, HEADS);
+    create_init(&create, HEADS "q=bf16");
     create.desc.alibi_slopes.data = slopes;
     expect_create(backend, &create, ATTN_E_INVALID, "alibi_slopes", "does not use", "slopes without use");
-    create_init(&create, HEADS "sinks=1");
+    create_init(&create, HEADS "q=bf16 sinks=1");
     create.desc.sinks.data = NULL;
     expect_create(backend, &create, ATTN_E_INVALID, "sinks", "not given", "sinks are missing");
-    create_init(&create, HEADS "sinks=1");
+    create_init(&create, HEADS "q=bf16 sinks=1");
     create.desc.sinks_dtype = ATTN_F16;
     expect_create(backend, &create, ATTN_E_INVALID, "sinks_dtype", "ATTN_BF16", "sinks of a wrong type");
-    create_init(&create, HEADS);
+    create_init(&create, HEADS "q=bf16");
     create.desc.sinks.data = slopes;
     expect_create(backend, &create, ATTN_E_INVALID, "sinks", "does not use", "sinks without use");
-    create_init(&create, HEADS);
+    create_init(&create, HEADS "q=bf16");
     create.problem.heads = 3;
     expect_create(backend, &create, ATTN_E_INVALID, "kv_heads", "heads=3",
                   "heads that kv_heads do not divide");
-    create_init(&create, HEADS "type=encoder_decoder kv_source=cache+new");
+    create_init(&create, HEADS "q=bf16 type=encoder_decoder kv_source=cache+new");
     expect_create(backend, &create, ATTN_E_UNSUPPORTED, "kv_source", "kv_source=cache is accepted",
                   "cross-attention over old and new keys");
-    create_init(&create, "heads=8 head_dim=63 layout=paged-x");
+    create_init(&create, "heads=8 head_dim=63 q=bf16 layout=paged-x");
     expect_create(backend, &create, ATTN_E_UNSUPPORTED, "head_dim", "63", "what the query refuses");
 }
 

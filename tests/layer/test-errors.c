@@ -198,7 +198,7 @@ static void test_fork(struct attn_context *context, struct attn_backend *backend
         const int32_t status = forward(&scene, &err);
         struct create create;
         struct attn_layer *layer = NULL;
-        create_init(&create, HEADS);
+        create_init(&create, HEADS "q=bf16");
         bool good = status == ATTN_E_STATE && strstr(err.message, "fork") != NULL;
         good = good && attn_layer_create(backend, &create.desc, &layer, &err) == ATTN_E_STATE &&
                strstr(err.message, "fork") != NULL;

@@ -52,7 +52,7 @@ bool place_serves(struct attn_context *context)
     struct attn_problem problem;
     bool serves = false;
 
-    if (attn_problem_parse("heads=8 head_dim=64", &problem, NULL) != ATTN_OK)
+    if (attn_problem_parse("heads=8 head_dim=64 q=bf16", &problem, NULL) != ATTN_OK)
         exit(99);
     if (attn_select(context, &problem, 1, NULL, &decision, NULL) == ATTN_OK &&
         strcmp(attn_decision_get_info(decision)->effective, SANE_BACKEND) == 0)

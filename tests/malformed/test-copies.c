@@ -227,7 +227,7 @@ static bool gives(struct attn_context *context, const char *wanted)
 
     ATTN_INIT(&options);
     options.backend = wanted;
-    if (attn_problem_parse("heads=8 head_dim=64", &problem, NULL) != ATTN_OK)
+    if (attn_problem_parse("heads=8 head_dim=64 q=bf16", &problem, NULL) != ATTN_OK)
         exit(99);
     bool found = attn_select(context, &problem, 1, &options, &decision, NULL) == ATTN_OK;
     attn_decision_destroy(decision);

@@ -37,6 +37,12 @@
 #ifndef MOCK_HEAD_DIM
 #define MOCK_HEAD_DIM 256 /* the largest that is served */
 #endif
+#ifndef MOCK_OPTIMISED_DIM
+#define MOCK_OPTIMISED_DIM MOCK_HEAD_DIM /* the largest that no generic kernel serves */
+#endif
+#ifndef MOCK_SPEED
+#define MOCK_SPEED ATTN_SPEED_OPTIMISED /* of other kernels */
+#endif
 #ifndef MOCK_REFUSED_Q
 #define MOCK_REFUSED_Q > UINT32_MAX - 1 /* which max_q is refused */
 #endif
@@ -350,6 +356,32 @@ static bool refuses_phase(const struct attn_problem *problem, struct attn_query 
     return true;
 }
 
+/* A plugin that has generic kernels takes them for sinks too. */
+static bool is_generic(const struct attn_problem *problem)
+{
+    return problem->head_dim > MOCK_OPTIMISED_DIM ||
+           (problem->sinks != 0 && MOCK_OPTIMISED_DIM < MOCK_HEAD_DIM);
+}
+
+/* What keeps the optimised kernel; the words of a whole backend are not meant. */
+static void explain_generic(const struct attn_problem *problem, struct attn_query *out)
+{
+    for (uint32_t i = 0; i < 2 && i < out->reason_capacity; i++) {
+        struct attn_reason *reason = &out->reasons[i];
+        snprintf(reason->kernel, sizeof reason->kernel, "%s", i == 0 ? "" : "mock_fast");
+        if (problem->head_dim <= MOCK_OPTIMISED_DIM) {
+            reason->code = ATTN_REASON_SINKS;
+            snprintf(reason->text, sizeof reason->text, "it has no sinks");
+            continue;
+        }
+        reason->code = ATTN_REASON_HEAD_DIM;
+        snprintf(reason->field, sizeof reason->field, "head_dim");
+        snprintf(reason->got, sizeof reason->got, "%u", problem->head_dim);
+        snprintf(reason->wanted, sizeof reason->wanted, "up to %d", MOCK_OPTIMISED_DIM);
+    }
+    out->reason_count = 2;
+}
+
 static int32_t answer(const struct attn_problem *problem, struct attn_query *out, uint32_t cost)
 {
     if (MOCK_QUERY_STATUS != ATTN_OK)
@@ -368,10 +400,13 @@ static int32_t answer(const struct attn_problem *problem, struct attn_query *out
         return ATTN_OK;
     out->accepted = 1;
     out->kernel_count = 1;
+    if (is_generic(problem))
+        explain_generic(problem, out);
     if (out->kernel_capacity > 0) {
         snprintf(out->kernels[0].name, sizeof out->kernels[0].name, "mock_%u", problem->head_dim);
         snprintf(out->kernels[0].when, sizeof out->kernels[0].when, "always");
         out->kernels[0].graph_level = ATTN_GRAPH_ALWAYS;
+        out->kernels[0].speed = is_generic(problem) ? ATTN_SPEED_GENERIC : MOCK_SPEED;
     }
     return ATTN_OK;
 }

@@ -108,7 +108,7 @@ static void test_refusals(struct set *s)
     refuses(&(struct small_whisper){.reshaped = "enc.conv1.weight"},
             "tensor enc.conv1.weight has shape [24, 65, 1, 1]; accepted is [24, 64, 1, 1]");
     refuses(&(struct small_whisper){.extra = "enc.blk.0.gate.weight"},
-            "tensor enc.blk.0.gate.weight is no part of a plain Whisper model");
+            "tensor enc.blk.0.gate.weight does not belong to a model of architecture Whisper");
     refuses(&(struct small_whisper){.without = "whisper.mel_bands"},
             "metadata key whisper.mel_bands is missing");
     refuses(&(struct small_whisper){.without = "tokenizer.ggml.eos_token_id"},

@@ -17,7 +17,9 @@ int32_t own_query(struct attn_instance *instance, const struct attn_device *devi
     attn_util_refuse(out, p->out_dtype != ATTN_F32, ATTN_REASON_DTYPE_OUT, "out", "f32");
     attn_util_refuse(out, p->addressing != ATTN_TABLE, ATTN_REASON_ADDRESSING, "addr", "table");
     attn_util_refuse_extras(out, p);
-    return attn_util_answer(out, "attention_f32_shelf", "always", ATTN_NUMERICS_P_F16, 100);
+    attn_util_answer(out, "attention_f32_shelf", "always", ATTN_NUMERICS_P_F16, 100);
+    attn_util_speed(out, ATTN_SPEED_GENERIC);
+    return ATTN_OK;
 }
 
 int32_t own_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *count)

@@ -104,5 +104,7 @@ int32_t defect_query(struct attn_instance *instance, const struct attn_device *d
     attn_util_refuse(out, p->graph > ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
     attn_util_refuse_unknown(out, p);
     attn_util_refuse(out, !limits_init(&limits, p), ATTN_REASON_MAX_ROWS, "max_rows", "fewer rows");
-    return attn_util_answer(out, "attention_plain", "always", ATTN_NUMERICS_UNROUNDED, 100);
+    attn_util_answer(out, "attention_plain", "always", ATTN_NUMERICS_UNROUNDED, 100);
+    attn_util_speed(out, ATTN_SPEED_GENERIC);
+    return ATTN_OK;
 }

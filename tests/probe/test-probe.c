@@ -251,7 +251,7 @@ static int ask_in(struct attn_context *context, const char *backend)
 
     ATTN_INIT(&options);
     options.backend = backend;
-    if (attn_problem_parse("heads=8 head_dim=64", &problem, NULL) != ATTN_OK ||
+    if (attn_problem_parse("heads=8 head_dim=64 q=bf16", &problem, NULL) != ATTN_OK ||
         attn_select(context, &problem, 1, &options, &decision, NULL) != ATTN_E_NO_BACKEND)
         return 999;
     const struct attn_candidate *candidate = attn_decision_get_candidate(decision, 0);

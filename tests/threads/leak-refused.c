@@ -12,7 +12,7 @@
 #include "malformed.h"
 #include "plugin/probe/probe.h"
 
-#define PROBLEM "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
+#define PROBLEM "heads=8 kv_heads=2 head_dim=64 q=bf16 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
 
 /* ---------------------------------------------------------------- the allocator */
 

@@ -14,7 +14,7 @@
 
 #define THREADS 8
 #define ROUNDS  12
-#define PROBLEM "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
+#define PROBLEM "heads=8 kv_heads=2 head_dim=64 q=bf16 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
 
 static struct malformed malformed;
 static pthread_barrier_t barrier;

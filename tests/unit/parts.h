@@ -7,9 +7,9 @@
 
 #include "world.h"
 
-#define SMALL   "heads=8 kv_heads=4 head_dim=64 "
-#define LARGE   "heads=8 kv_heads=4 head_dim=256 "
-#define HUGE    "heads=8 head_dim=512 "
+#define SMALL   "heads=8 kv_heads=4 head_dim=64 q=bf16 "
+#define LARGE   "heads=8 kv_heads=4 head_dim=256 q=bf16 "
+#define HUGE    "heads=8 head_dim=512 q=bf16 "
 #define PROMPTS "max_q=32 "
 #define DECODES "max_q=1 graph=single "
 

@@ -37,7 +37,8 @@ static void make(struct step *step, const char *keys)
     static const int32_t indices[] = {3, 4, 5, 0, -1, 9};
     memset(step, 0, sizeof *step);
     char text[256];
-    snprintf(text, sizeof text, "heads=8 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16 %s", keys);
+    snprintf(text, sizeof text, "heads=8 head_dim=64 q=bf16 max_seqs=4 max_q=8 max_kv=64 max_rows=16 %s",
+             keys);
     struct attn_error err;
     ATTN_INIT(&err);
     cr_assert_eq(attn_problem_parse(text, &step->problem, &err), ATTN_OK, "%s", err.message);

@@ -79,7 +79,9 @@ Test(env, bad_values_are_named_and_the_default_holds)
         char *text;
         const char *name, *says;
     } bad[] = {
-        {"ATTN_STRICT=yes", "ATTN_STRICT", "0 or 1"},
+        {"ATTN_STRICT=yes", "ATTN_STRICT", "0, 1 or 2"},
+        {"ATTN_STRICT=3", "ATTN_STRICT", "0, 1 or 2"},
+        {"ATTN_STRICT=21", "ATTN_STRICT", "0, 1 or 2"},
         {"ATTN_DETERMINISTIC=2", "ATTN_DETERMINISTIC", "0 or 1"},
         {"ATTN_THREADS=-1", "ATTN_THREADS", "0 to 65535"},
         {"ATTN_THREADS=65536", "ATTN_THREADS", "0 to 65535"},

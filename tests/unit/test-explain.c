@@ -4,8 +4,8 @@
 
 #include "world.h"
 
-#define SMALL "heads=8 head_dim=64"
-#define HUGE  "heads=8 head_dim=512"
+#define SMALL "heads=8 head_dim=64 q=bf16"
+#define HUGE  "heads=8 head_dim=512 q=bf16"
 
 /* Nobody serves; the error names field and reason, and its text holds the pieces (NULL ends them). */
 static void check_error(const char *mocks, const char *variables, const char *problem, uint32_t reason,

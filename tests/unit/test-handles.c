@@ -10,7 +10,7 @@
 #include "attn/device.h"
 #include "world.h"
 
-#define PROBLEM "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
+#define PROBLEM "heads=8 kv_heads=2 head_dim=64 q=bf16 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
 
 /* A backend with a plan and a cache, and good arguments for every call. */
 struct desk {

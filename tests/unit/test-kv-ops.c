@@ -29,7 +29,8 @@ static struct attn_backend *open_backend(struct world *world, const char *mock)
     struct attn_decision *decision;
     struct attn_backend *backend;
     world_open(world, mock, NULL);
-    cr_assert_eq(world_select(world, "heads=8 kv_heads=2 head_dim=64", NULL, NULL, &decision), ATTN_OK);
+    cr_assert_eq(world_select(world, "heads=8 kv_heads=2 head_dim=64 q=bf16", NULL, NULL, &decision),
+                 ATTN_OK);
     cr_assert_eq(attn_backend_open(world->context, decision, NULL, &backend, &world->err), ATTN_OK);
     attn_decision_destroy(decision);
     return backend;

@@ -131,25 +131,25 @@ static void fits(const char *keys, const struct attn_kv_desc *desc, const char *
 Test(kv, a_cache_fits_its_problem)
 {
     struct attn_kv_desc desc = good();
-    fits("heads=8 kv_heads=2 head_dim=64 kv=f16", &desc, NULL);
-    fits("heads=8 kv_heads=2 head_dim=64 k=f16", &desc, "v_dtype");
-    fits("heads=8 kv_heads=2 head_dim=64", &desc, "k_dtype");
-    fits("heads=8 kv_heads=4 head_dim=64 kv=f16", &desc, "kv_heads");
-    fits("heads=8 kv_heads=2 head_dim=128 kv=f16", &desc, "head_dim");
-    fits("heads=8 kv_heads=2 head_dim=64/128 kv=f16", &desc, "head_dim_vo");
-    fits("heads=8 kv_heads=2 head_dim=64 kv=f16 block=32", &desc, "block");
-    fits("heads=8 kv_heads=2 head_dim=64 kv=f16 block=32 addr=dense", &desc, NULL);
-    fits("heads=8 kv_heads=2 head_dim=64 kv=f16 layout=paged-x", &desc, "layout");
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16 kv=f16", &desc, NULL);
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16 k=f16", &desc, "v_dtype");
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16", &desc, "k_dtype");
+    fits("heads=8 kv_heads=4 head_dim=64 q=bf16 kv=f16", &desc, "kv_heads");
+    fits("heads=8 kv_heads=2 head_dim=128 q=bf16 kv=f16", &desc, "head_dim");
+    fits("heads=8 kv_heads=2 head_dim=64/128 q=bf16 kv=f16", &desc, "head_dim_vo");
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16 kv=f16 block=32", &desc, "block");
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16 kv=f16 block=32 addr=dense", &desc, NULL);
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16 kv=f16 layout=paged-x", &desc, "layout");
     desc.k_dtype = desc.v_dtype = ATTN_E4M3;
     desc.k_scale.kind = desc.v_scale.kind = ATTN_SCALE_UNIT;
-    fits("heads=8 kv_heads=2 head_dim=64 kv=e4m3 scales=unit", &desc, NULL);
-    fits("heads=8 kv_heads=2 head_dim=64 kv=e4m3 scales=head", &desc, "k_scale");
-    fits("heads=8 kv_heads=2 head_dim=64 kv=e4m3 k_scale=unit v_scale=head", &desc, "v_scale");
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16 kv=e4m3 scales=unit", &desc, NULL);
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16 kv=e4m3 scales=head", &desc, "k_scale");
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16 kv=e4m3 k_scale=unit v_scale=head", &desc, "v_scale");
     desc = good();
     desc.v.data = NULL;
-    fits("heads=8 kv_heads=2 head_dim=64 kv=f16", &desc, "v");
+    fits("heads=8 kv_heads=2 head_dim=64 q=bf16 kv=f16", &desc, "v");
     desc.kv_heads = 1;
-    fits("heads=8 head_dim=64/32 kv=f16 mla=1", &desc, NULL);
+    fits("heads=8 head_dim=64/32 q=bf16 kv=f16 mla=1", &desc, NULL);
 }
 
 /* ---------------------------------------------------------------- calls on a backend */
@@ -159,7 +159,8 @@ static struct attn_backend *open_backend(struct world *world, const char *mock)
     struct attn_decision *decision;
     struct attn_backend *backend;
     world_open(world, mock, NULL);
-    cr_assert_eq(world_select(world, "heads=8 kv_heads=2 head_dim=64", NULL, NULL, &decision), ATTN_OK);
+    cr_assert_eq(world_select(world, "heads=8 kv_heads=2 head_dim=64 q=bf16", NULL, NULL, &decision),
+                 ATTN_OK);
     cr_assert_eq(attn_backend_open(world->context, decision, NULL, &backend, &world->err), ATTN_OK);
     attn_decision_destroy(decision);
     return backend;
@@ -274,7 +275,7 @@ Test(kv, handles_stay_with_their_backend)
     struct attn_backend *backend = open_backend(&world, "gpu");
     struct attn_decision *decision;
     struct attn_backend *other;
-    cr_assert_eq(world_select(&world, "heads=8 head_dim=64", NULL, NULL, &decision), ATTN_OK);
+    cr_assert_eq(world_select(&world, "heads=8 head_dim=64 q=bf16", NULL, NULL, &decision), ATTN_OK);
     cr_assert_eq(attn_backend_open(world.context, decision, NULL, &other, &world.err), ATTN_OK);
     struct attn_kv_desc desc = good();
     struct attn_kv *kv;

@@ -8,7 +8,7 @@
 #include "attn/layer.h"
 #include "world.h"
 
-#define PROBLEM "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
+#define PROBLEM "heads=8 kv_heads=2 head_dim=64 q=bf16 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
 
 static struct attn_error err;
 
@@ -214,8 +214,8 @@ Test(nothing, problems_beyond_limits)
     problem.heads = UINT32_MAX;
     refused(attn_problem_resolve(&problem, &out, &err), "heads");
     refused(attn_problem_parse("heads=8 head_dim=x", &out, &err), "head_dim");
-    refused(attn_problem_parse("heads=8 head_dim=64 softcap=1x", &out, &err), "softcap");
-    refused(attn_problem_parse("heads=8 head_dim=64/", &out, &err), "head_dim");
+    refused(attn_problem_parse("heads=8 head_dim=64 q=bf16 softcap=1x", &out, &err), "softcap");
+    refused(attn_problem_parse("heads=8 head_dim=64/ q=bf16", &out, &err), "head_dim");
     cr_assert_null(attn_problem_key(1000, NULL, NULL));
 }
 

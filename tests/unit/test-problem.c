@@ -43,7 +43,7 @@ static const char *formatted(const struct attn_problem *problem)
 
 Test(problem, defaults)
 {
-    const struct attn_problem p = parsed("heads=32 head_dim=128");
+    const struct attn_problem p = parsed("heads=32 head_dim=128 q=bf16");
     cr_assert_eq(p.struct_size, sizeof p);
     cr_assert_eq(p.type, ATTN_DECODER);
     cr_assert_eq(p.q_dtype, ATTN_BF16);
@@ -70,25 +70,25 @@ Test(problem, defaults)
     cr_assert_eq(p.out_scale, ATTN_SCALES_NONE);
     cr_assert_eq(p.graph, ATTN_GRAPH_NEVER);
     cr_assert_eq(p.max_seqs + p.max_q + p.max_kv + p.max_rows, 0);
-    cr_assert_str_eq(formatted(&p), "heads=32 head_dim=128");
+    cr_assert_str_eq(formatted(&p), "heads=32 head_dim=128 q=bf16");
 }
 
 Test(problem, defaults_that_follow)
 {
-    struct attn_problem p = parsed("heads=8 head_dim=64 type=encoder");
+    struct attn_problem p = parsed("heads=8 head_dim=64 q=bf16 type=encoder");
     cr_assert_eq(p.causal, ATTN_CAUSAL_NO);
     cr_assert_eq(p.kv_source, ATTN_KV_NEW);
     cr_assert_eq(p.window_right, -1);
-    p = parsed("heads=8 head_dim=64 type=encoder_only window=7");
+    p = parsed("heads=8 head_dim=64 q=bf16 type=encoder_only window=7");
     cr_assert_eq(p.kv_source, ATTN_KV_NEW);
     cr_assert_eq(p.window_right, 7, "one number holds for both sides where nothing is causal");
     cr_assert_eq(p.given, ATTN_GIVEN_WINDOW_LEFT);
-    p = parsed("heads=8 head_dim=64 type=encoder_decoder");
+    p = parsed("heads=8 head_dim=64 q=bf16 type=encoder_decoder");
     cr_assert_eq(p.kv_source, ATTN_KV_CACHE);
     cr_assert_eq(p.causal, ATTN_CAUSAL_NO);
-    p = parsed("heads=8 head_dim=64 window=7");
+    p = parsed("heads=8 head_dim=64 q=bf16 window=7");
     cr_assert_eq(p.window_right, 0);
-    p = parsed("heads=8 head_dim=64 window=7/3");
+    p = parsed("heads=8 head_dim=64 q=bf16 window=7/3");
     cr_assert_eq(p.window_right, 3);
     cr_assert_eq(p.given, ATTN_GIVEN_WINDOW_LEFT | ATTN_GIVEN_WINDOW_RIGHT);
     p = parsed("q=e4m3 q_scale=tensor scales=head heads=8 head_dim=64");
@@ -97,7 +97,7 @@ Test(problem, defaults_that_follow)
     cr_assert_eq(p.v_scale, ATTN_SCALES_HEAD);
     p = parsed("q=f32 heads=8 head_dim=64");
     cr_assert_eq(p.out_dtype, ATTN_F32);
-    p = parsed("heads=16 head_dim=576/512 mla=1 kv=e4m3 scales=tensor");
+    p = parsed("heads=16 head_dim=576/512 q=bf16 mla=1 kv=e4m3 scales=tensor");
     cr_assert_eq(p.kv_heads, 1);
     cr_assert_eq(p.head_dim, 576);
     cr_assert_eq(p.head_dim_vo, 512);
@@ -107,8 +107,8 @@ Test(problem, defaults_that_follow)
 
 Test(problem, separators_and_order)
 {
-    const struct attn_problem a = parsed("heads=8,head_dim=64,kv_heads=2");
-    const struct attn_problem b = parsed("  kv_heads=2, head_dim=64  heads=8 , ");
+    const struct attn_problem a = parsed("heads=8,head_dim=64 q=bf16,kv_heads=2");
+    const struct attn_problem b = parsed("  kv_heads=2, head_dim=64 q=bf16  heads=8 , ");
     cr_assert_arr_eq(&a, &b, sizeof a);
 }
 
@@ -116,63 +116,64 @@ Test(problem, refuses_bad_strings)
 {
     refused("", "heads", "must be given");
     refused("heads=8", "head_dim", "must be given");
-    refused("head_dim=64", "heads", "must be given");
-    refused("heads=8 head_dim=64 hedas=8", "hedas", "did you mean 'heads'");
-    refused("heads=8 head_dim=64 zzzzzz=8", "zzzzzz", "unknown key");
+    refused("head_dim=64 q=bf16", "heads", "must be given");
+    refused("heads=8 head_dim=64 q=bf16 hedas=8", "hedas", "did you mean 'heads'");
+    refused("heads=8 head_dim=64 q=bf16 zzzzzz=8", "zzzzzz", "unknown key");
     refused("heads=8 head_dim=64 q=bf17", "q", "did you mean q=bf16");
     refused("heads=8 head_dim=64 q=banana", "q", "accepted: f32|f16");
-    refused("heads=8 heads=8 head_dim=64", "heads", "given twice");
-    refused("heads=8 head_dim=64 kv=f16 k=f32", "k", "kv and k set the same thing");
-    refused("heads=8 head_dim=64 v_scale=unit scales=unit", "scales", "v_scale and scales");
-    refused("heads= head_dim=64", "heads", "empty value");
-    refused("heads head_dim=64", "heads", "has no value");
+    refused("heads=8 heads=8 head_dim=64 q=bf16", "heads", "given twice");
+    refused("heads=8 head_dim=64 q=bf16 kv=f16 k=f32", "k", "kv and k set the same thing");
+    refused("heads=8 head_dim=64 q=bf16 v_scale=unit scales=unit", "scales", "v_scale and scales");
+    refused("heads= head_dim=64 q=bf16", "heads", "empty value");
+    refused("heads head_dim=64 q=bf16", "heads", "has no value");
     refused("heads=8\thead_dim=64", "heads", "heads=8?head_dim=64");
-    refused("heads=-8 head_dim=64", "heads", "heads=-8");
-    refused("heads=+8 head_dim=64", "heads", "1 to 2147483647");
-    refused("heads=0x8 head_dim=64", "heads", "1 to 2147483647");
-    refused("heads=2147483648 head_dim=64", "heads", "2147483647");
-    refused("heads=99999999999999999999999 head_dim=64", "heads", "2147483647");
-    refused("heads=0 head_dim=64", "heads", "1 to");
-    refused("heads=8 head_dim=64/", "head_dim", "DQK/DVO");
-    refused("heads=8 head_dim=/64", "head_dim", "DQK/DVO");
-    refused("heads=8 head_dim=64/64/64", "head_dim", "DQK/DVO");
-    refused("heads=8 head_dim=65537", "head_dim", "65536");
-    refused("heads=8 head_dim=64/65537", "head_dim", "65536");
-    refused("heads=8 head_dim=64 block=0", "block", "1 to 1048576");
-    refused("heads=8 head_dim=64 block=1048577", "block", "1 to 1048576");
-    refused("heads=8 head_dim=64 window=-2", "window", "-1");
-    refused("heads=8 head_dim=64 window=1/-2", "window", "-1");
-    refused("heads=8 head_dim=64 softcap=-1", "softcap", "finite");
-    refused("heads=8 head_dim=64 softcap=inf", "softcap", "finite");
-    refused("heads=8 head_dim=64 softcap=nan", "softcap", "finite");
-    refused("heads=8 head_dim=64 softcap=1e99", "softcap", "finite");
-    refused("heads=8 head_dim=64 softcap=0x10", "softcap", "finite");
-    refused("heads=8 head_dim=64 sinks=2", "sinks", "0|1");
+    refused("heads=-8 head_dim=64 q=bf16", "heads", "heads=-8");
+    refused("heads=+8 head_dim=64 q=bf16", "heads", "1 to 2147483647");
+    refused("heads=0x8 head_dim=64 q=bf16", "heads", "1 to 2147483647");
+    refused("heads=2147483648 head_dim=64 q=bf16", "heads", "2147483647");
+    refused("heads=99999999999999999999999 head_dim=64 q=bf16", "heads", "2147483647");
+    refused("heads=0 head_dim=64 q=bf16", "heads", "1 to");
+    refused("heads=8 head_dim=64/ q=bf16", "head_dim", "DQK/DVO");
+    refused("heads=8 head_dim=/64 q=bf16", "head_dim", "DQK/DVO");
+    refused("heads=8 head_dim=64/64/64 q=bf16", "head_dim", "DQK/DVO");
+    refused("heads=8 head_dim=65537 q=bf16", "head_dim", "65536");
+    refused("heads=8 head_dim=64/65537 q=bf16", "head_dim", "65536");
+    refused("heads=8 head_dim=64 q=bf16 block=0", "block", "1 to 1048576");
+    refused("heads=8 head_dim=64 q=bf16 block=1048577", "block", "1 to 1048576");
+    refused("heads=8 head_dim=64 q=bf16 window=-2", "window", "-1");
+    refused("heads=8 head_dim=64 q=bf16 window=1/-2", "window", "-1");
+    refused("heads=8 head_dim=64 q=bf16 softcap=-1", "softcap", "finite");
+    refused("heads=8 head_dim=64 q=bf16 softcap=inf", "softcap", "finite");
+    refused("heads=8 head_dim=64 q=bf16 softcap=nan", "softcap", "finite");
+    refused("heads=8 head_dim=64 q=bf16 softcap=1e99", "softcap", "finite");
+    refused("heads=8 head_dim=64 q=bf16 softcap=0x10", "softcap", "finite");
+    refused("heads=8 head_dim=64 q=bf16 sinks=2", "sinks", "0|1");
 }
 
 Test(problem, refuses_bad_combinations)
 {
-    refused("heads=7 kv_heads=2 head_dim=64", "kv_heads", "divisor of heads=7");
-    refused("heads=2 kv_heads=4 head_dim=64", "kv_heads", "divisor");
-    refused("heads=8 head_dim=64 kv=e4m3", "k_scale", "k_scale=unit");
-    refused("heads=8 head_dim=64 v=int8", "v_scale", "v=int8 has 8 bits");
+    refused("heads=7 kv_heads=2 head_dim=64 q=bf16", "kv_heads", "divisor of heads=7");
+    refused("heads=2 kv_heads=4 head_dim=64 q=bf16", "kv_heads", "divisor");
+    refused("heads=8 head_dim=64 q=bf16 kv=e4m3", "k_scale", "k_scale=unit");
+    refused("heads=8 head_dim=64 q=bf16 v=int8", "v_scale", "v=int8 has 8 bits");
     refused("heads=8 head_dim=64 q=e5m2 kv=bf16", "q_scale", "q_scale=unit");
-    refused("heads=8 head_dim=64 out=e4m3fnuz", "out_scale", "out_scale=unit");
-    refused("heads=8 head_dim=64 scales=tensor", "k_scale", "accepted: none");
-    refused("heads=8 head_dim=64 q_scale=unit", "q_scale", "no scale");
-    refused("heads=8 head_dim=64 out=int8 out_scale=token-head", "out_scale", "none|unit|tensor|head");
-    refused("heads=8 head_dim=64 kv=int8 scales=kv-head", "scales", "token-head");
-    refused("heads=8 head_dim=64 alibi=mask", "alibi", "additive mask");
-    refused("heads=8 head_dim=64 alibi=mask mask=bits", "alibi", "mask is bits");
-    refused("heads=8 head_dim=64 cp=1 kv_source=new", "kv_source", "kv_source=cache");
-    refused("heads=8 head_dim=64 cp=1 kv_source=cache+new", "kv_source", "kv_source=cache");
-    refused("heads=8 kv_heads=8 head_dim=64 mla=1", "kv_heads", "one kv head");
-    refused("heads=8 head_dim=64/128 mla=1", "head_dim", "first columns of k");
-    refused("heads=8 head_dim=64 mla=1 k=e4m3 k_scale=unit v=bf16", "v",
+    refused("heads=8 head_dim=64 q=bf16 out=e4m3fnuz", "out_scale", "out_scale=unit");
+    refused("heads=8 head_dim=64 q=bf16 scales=tensor", "k_scale", "accepted: none");
+    refused("heads=8 head_dim=64 q=bf16 q_scale=unit", "q_scale", "no scale");
+    refused("heads=8 head_dim=64 q=bf16 out=int8 out_scale=token-head", "out_scale", "none|unit|tensor|head");
+    refused("heads=8 head_dim=64 q=bf16 kv=int8 scales=kv-head", "scales", "token-head");
+    refused("heads=8 head_dim=64 q=bf16 alibi=mask", "alibi", "additive mask");
+    refused("heads=8 head_dim=64 q=bf16 alibi=mask mask=bits", "alibi", "mask is bits");
+    refused("heads=8 head_dim=64 q=bf16 cp=1 kv_source=new", "kv_source", "kv_source=cache");
+    refused("heads=8 head_dim=64 q=bf16 cp=1 kv_source=cache+new", "kv_source", "kv_source=cache");
+    refused("heads=8 kv_heads=8 head_dim=64 q=bf16 mla=1", "kv_heads", "one kv head");
+    refused("heads=8 head_dim=64/128 q=bf16 mla=1", "head_dim", "first columns of k");
+    refused("heads=8 head_dim=64 q=bf16 mla=1 k=e4m3 k_scale=unit v=bf16", "v",
             "v is bf16; with mla=1 v is stored in k, which is e4m3");
-    refused("heads=8 head_dim=64 mla=1 kv=e4m3 k_scale=unit v_scale=unit", "v_scale", "leave v_scale out");
-    refused("heads=2147483647 head_dim=65536 max_rows=2147483647", "max_rows", "63 bits");
-    refused("heads=2147483647 head_dim=65536 max_kv=9000 max_seqs=2147483647", "max_kv", "63 bits");
+    refused("heads=8 head_dim=64 q=bf16 mla=1 kv=e4m3 k_scale=unit v_scale=unit", "v_scale",
+            "leave v_scale out");
+    refused("heads=2147483647 head_dim=65536 q=bf16 max_rows=2147483647", "max_rows", "63 bits");
+    refused("heads=2147483647 head_dim=65536 q=bf16 max_kv=9000 max_seqs=2147483647", "max_kv", "63 bits");
 }
 
 Test(problem, structs_are_checked_as_strings_are)
@@ -184,6 +185,9 @@ Test(problem, structs_are_checked_as_strings_are)
     p.heads = 8;
     p.head_dim = 64;
     struct attn_problem out;
+    cr_assert_eq(attn_problem_resolve(&p, &out, &err), ATTN_E_INVALID, "no element type");
+    cr_assert_str_eq(err.field, "q");
+    p.q_dtype = ATTN_BF16;
     cr_assert_eq(attn_problem_resolve(&p, &out, &err), ATTN_OK);
     p.window_left = 5;
     cr_assert_eq(attn_problem_resolve(&p, &out, &err), ATTN_E_INVALID, "a window without its bit");
@@ -204,7 +208,7 @@ Test(problem, structs_are_checked_as_strings_are)
     p.type = 0;
     p.q_dtype = ATTN_INT32;
     cr_assert_eq(attn_problem_resolve(&p, &out, &err), ATTN_E_INVALID, "no queries of i32");
-    p.q_dtype = 0;
+    p.q_dtype = ATTN_BF16;
     p.softcap = NAN;
     cr_assert_eq(attn_problem_resolve(&p, &out, &err), ATTN_E_INVALID);
     cr_assert_str_eq(err.field, "softcap");
@@ -224,8 +228,8 @@ Test(problem, structs_are_checked_as_strings_are)
 Test(problem, format_measures)
 {
     const struct attn_problem p =
-        parsed("heads=8 head_dim=64 softcap=30.5 kv=e4m3 scales=tensor window=4/-1");
-    const char *whole = "heads=8 head_dim=64 kv=e4m3 window=4/-1 softcap=30.5 scales=tensor";
+        parsed("heads=8 head_dim=64 q=bf16 softcap=30.5 kv=e4m3 scales=tensor window=4/-1");
+    const char *whole = "heads=8 head_dim=64 q=bf16 kv=e4m3 window=4/-1 softcap=30.5 scales=tensor";
     char text[128];
     size_t needed = 0;
     struct attn_error err;
@@ -276,9 +280,9 @@ Test(problem, numbers_ignore_the_locale)
     cr_assert_not_null(setlocale(LC_NUMERIC, "comma"), "localedef made no locale");
     snprintf(number, sizeof number, "%g", 1.5);
     cr_assert_str_eq(number, "1,5", "the locale is in force");
-    const struct attn_problem p = parsed("heads=8 head_dim=64 softcap=30.5");
+    const struct attn_problem p = parsed("heads=8 head_dim=64 q=bf16 softcap=30.5");
     cr_assert_eq(p.softcap, 30.5F);
-    cr_assert_str_eq(formatted(&p), "heads=8 head_dim=64 softcap=30.5");
+    cr_assert_str_eq(formatted(&p), "heads=8 head_dim=64 q=bf16 softcap=30.5");
     malformed_remove(&malformed);
 }
 
@@ -319,7 +323,8 @@ static void draw_problem(char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "heads=%u", 1U << draw(6));
     for (uint32_t i = 1; i < attn__key_count; i++) {
-        if (i > 1 && draw(6) != 0)
+        const bool needed = attn__keys[i].fallback[0] == 0;
+        if (!needed && draw(6) != 0)
             continue;
         char value[64];
         draw_value(&attn__keys[i], value, sizeof value);
@@ -353,4 +358,84 @@ Test(problem, parse_of_format_is_the_same)
         cr_assert_arr_eq(&first, &twice, sizeof first, "%s: resolving twice changes something", text);
     }
     cr_assert_gt(accepted, 5000, "only %u of the drawn problems were right", accepted);
+}
+
+/* ---------------------------------------------------------------- names of other projects */
+
+static const struct {
+    const char *name, *key;
+    int less;
+} key_aliases[] = {
+#define ATTN_KEY_ALIAS(name, key, less) {#name, #key, less},
+#include "select/alias.def"
+};
+
+static const struct {
+    const char *name, *value;
+} value_aliases[] = {
+#define ATTN_VALUE_ALIAS(name, value) {#name, #value},
+#include "select/alias.def"
+};
+
+/* The rest of a problem that is given key by key. */
+static const char *rest_of(const char *key)
+{
+    return strcmp(key, "heads") == 0      ? "head_dim=64 q=f16 kv_heads=1"
+           : strcmp(key, "head_dim") == 0 ? "heads=8 q=f16"
+           : strcmp(key, "q") == 0        ? "heads=8 head_dim=64"
+                                          : "heads=8 head_dim=64 q=f16";
+}
+
+static const char *value_of(const char *key)
+{
+    static const struct {
+        const char *key, *value;
+    } values[] = {{"q", "bf16"}, {"kv", "bf16"}, {"type", "encoder"}, {"softcap", "30"}, {"causal", "0"},
+                  {"lse", "1"},  {"det", "1"},   {"window", "7"},     {"kv_heads", "2"}};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        if (strcmp(values[i].key, key) == 0)
+            return values[i].value;
+    return "32";
+}
+
+Test(problem, keys_of_other_projects)
+{
+    for (size_t i = 0; i < sizeof key_aliases / sizeof key_aliases[0]; i++) {
+        const char *key = key_aliases[i].key, *value = value_of(key);
+        char theirs[128], ours[128], wanted[1024];
+        snprintf(theirs, sizeof theirs, "%s %s=%s", rest_of(key), key_aliases[i].name, value);
+        if (key_aliases[i].less != 0)
+            snprintf(ours, sizeof ours, "%s %s=%d", rest_of(key), key, atoi(value) - key_aliases[i].less);
+        else
+            snprintf(ours, sizeof ours, "%s %s=%s", rest_of(key), key, value);
+        struct attn_problem p = parsed(ours);
+        snprintf(wanted, sizeof wanted, "%s", formatted(&p));
+        p = parsed(theirs);
+        cr_assert_str_eq(formatted(&p), wanted, "%s", theirs);
+        snprintf(theirs, sizeof theirs, "%s %s=%s %s=%s", rest_of(key), key_aliases[i].name, value, key,
+                 value);
+        refused(theirs, key, "given twice");
+    }
+    struct attn_problem p = parsed("heads=8 head_dim=64 q=f16 sliding_window=-1");
+    cr_assert_eq(p.window_left, -1);
+    refused("heads=8 head_dim=64 q=f16 sliding_window=x", "window", "window=x");
+}
+
+Test(problem, values_of_other_projects)
+{
+    for (size_t i = 0; i < sizeof value_aliases / sizeof value_aliases[0]; i++) {
+        const char *value = value_aliases[i].value;
+        const bool flag = strlen(value) == 1;
+        char theirs[128], ours[128], wanted[1024];
+        const char *format =
+            flag ? "heads=8 head_dim=64 q=f16 lse=%s" : "heads=8 head_dim=64 kv=f16 q_scale=%s q=%s";
+        const char *scale = strstr(value, "e4m3") || strstr(value, "e5m2") ? "unit" : "none";
+        snprintf(ours, sizeof ours, format, flag ? value : scale, value);
+        snprintf(theirs, sizeof theirs, format, flag ? value_aliases[i].name : scale, value_aliases[i].name);
+        struct attn_problem p = parsed(ours);
+        snprintf(wanted, sizeof wanted, "%s", formatted(&p));
+        p = parsed(theirs);
+        cr_assert_str_eq(formatted(&p), wanted, "%s", theirs);
+    }
+    refused("heads=8 head_dim=64 q=float24", "q", "accepted");
 }

@@ -4,10 +4,10 @@
 
 #include "world.h"
 
-#define SMALL  "heads=8 head_dim=64"
-#define MEDIUM "heads=8 head_dim=128"
-#define LARGE  "heads=8 head_dim=256"
-#define HUGE   "heads=8 head_dim=512"
+#define SMALL  "heads=8 head_dim=64 q=bf16"
+#define MEDIUM "heads=8 head_dim=128 q=bf16"
+#define LARGE  "heads=8 head_dim=256 q=bf16"
+#define HUGE   "heads=8 head_dim=512 q=bf16"
 
 struct expectation {
     int32_t status;

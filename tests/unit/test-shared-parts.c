@@ -60,23 +60,24 @@ Test(shared_parts, problems_that_differ)
     /* A class has one block; cache groups of a builder have each their own. */
     compare(SMALL, SMALL "block=32", 0, "block: 16 and 32", "block: 16 and 32");
     compare(SMALL, SMALL "block=32", 1, "", "block: 16 and 32");
-    compare(SMALL "q=bf16", SMALL "q=bf16 kv=e4m3 scales=head", 1, "",
+    compare(SMALL, SMALL "kv=e4m3 scales=head", 1, "",
             "k: bf16 and e4m3, v: bf16 and e4m3, k_scale: none and head, v_scale: none and head");
-    compare(SMALL, "heads=8 kv_heads=2 head_dim=64/32 layout=paged-x", 1, "",
+    compare(SMALL, "heads=8 kv_heads=2 head_dim=64/32 q=bf16 layout=paged-x", 1, "",
             "kv_heads: 4 and 2, head_dim: 64 and 64/32, layout: strided and paged-x");
-    compare("heads=8 head_dim=64/32 kv_heads=1", "heads=8 head_dim=64/32 mla=1", 1, "", "mla: 0 and 1");
+    compare("heads=8 head_dim=64/32 q=bf16 kv_heads=1", "heads=8 head_dim=64/32 q=bf16 mla=1", 1, "",
+            "mla: 0 and 1");
     /* Cross-attention has a table beside whatever the decoder has. */
     compare(SMALL "addr=csr", SMALL "type=encoder_decoder", 1, "", "");
     /* Who reads new keys alone writes a cache that others tell the types of. */
-    compare(SMALL "q=bf16 kv_source=new", SMALL "q=bf16 kv=e4m3 scales=head addr=csr", 0, "", "");
+    compare(SMALL "kv_source=new", SMALL "kv=e4m3 scales=head addr=csr", 0, "", "");
     compare(SMALL "kv_source=new block=8", SMALL, 0, "block: 8 and 16", "block: 8 and 16");
 }
 
 Test(shared_parts, a_cache_has_the_types_of_its_first_reader)
 {
-    const struct part parts[] = {{0, ATTN_PHASE_PREFILL, SMALL "q=bf16 kv_source=new", NULL},
-                                 {0, ATTN_PHASE_DECODE, SMALL "q=bf16 kv=e4m3 scales=unit", NULL},
-                                 {1, 0, SMALL "q=bf16", NULL},
+    const struct part parts[] = {{0, ATTN_PHASE_PREFILL, SMALL "kv_source=new", NULL},
+                                 {0, ATTN_PHASE_DECODE, SMALL "kv=e4m3 scales=unit", NULL},
+                                 {1, 0, SMALL, NULL},
                                  {2, 0, SMALL "type=encoder", NULL},
                                  {3, 0, SMALL "kv=e4m3 scales=unit", NULL}};
     struct world world;
@@ -99,9 +100,9 @@ Test(shared_parts, a_cache_has_the_types_of_its_first_reader)
 /* Who reads new keys alone joins a cache whose types another one has told. */
 Test(shared_parts, types_of_a_cache_stay)
 {
-    const struct part parts[] = {{0, ATTN_PHASE_DECODE, SMALL "q=bf16 kv=e4m3 scales=unit", NULL},
-                                 {0, ATTN_PHASE_PREFILL, SMALL "q=bf16 kv_source=new", NULL},
-                                 {1, 0, SMALL "q=bf16 kv=int8 scales=unit", NULL}};
+    const struct part parts[] = {{0, ATTN_PHASE_DECODE, SMALL "kv=e4m3 scales=unit", NULL},
+                                 {0, ATTN_PHASE_PREFILL, SMALL "kv_source=new", NULL},
+                                 {1, 0, SMALL "kv=int8 scales=unit", NULL}};
     struct world world;
     struct attn_parts *out =
         parts_expect(&world, "host", parts, 3, ATTN_OK,
@@ -132,8 +133,10 @@ Test(shared_parts, caches_of_codes_are_compared_too)
     struct world world;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         char texts[2][120];
-        snprintf(texts[0], sizeof texts[0], "heads=8 %s %s" PROMPTS, i < 3 ? "head_dim=64" : "", kinds[i]);
-        snprintf(texts[1], sizeof texts[1], "heads=8 %s %s" DECODES, i < 3 ? "head_dim=64" : "", kinds[i]);
+        snprintf(texts[0], sizeof texts[0], "heads=8 %s q=bf16 %s" PROMPTS, i < 3 ? "head_dim=64" : "",
+                 kinds[i]);
+        snprintf(texts[1], sizeof texts[1], "heads=8 %s q=bf16 %s" DECODES, i < 3 ? "head_dim=64" : "",
+                 kinds[i]);
         const struct part parts[] = {{0, ATTN_PHASE_PREFILL, texts[0], NULL},
                                      {0, ATTN_PHASE_DECODE, texts[1], NULL}};
         struct attn_parts *out = parts_expect(&world, "prompts pairs", parts, 2, ATTN_OK,

@@ -84,7 +84,7 @@ static void use(const struct attn_context_options *options)
     struct attn_problem problem;
 
     cr_assert_eq(attn_context_create(options, &context, NULL), ATTN_OK);
-    cr_assert_eq(attn_problem_parse("heads=8 head_dim=64", &problem, NULL), ATTN_OK);
+    cr_assert_eq(attn_problem_parse("heads=8 head_dim=64 q=bf16", &problem, NULL), ATTN_OK);
     for (int i = 0; i < 3; i++) {
         struct attn_report *report = NULL;
         struct attn_decision *decision = NULL;

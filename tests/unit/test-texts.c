@@ -91,7 +91,7 @@ static void check_word(const char *name, const char *word)
                   "%s speaks of %s, which does not exist", name, word);
     } else if (sign != NULL && word[0] != '-') {
         ATTN_INIT(&problem);
-        snprintf(string, sizeof string, "heads=8 head_dim=64 %s", word);
+        snprintf(string, sizeof string, "heads=8 head_dim=64 q=bf16 %s", word);
         cr_assert_eq(attn_problem_parse(string, &problem, NULL), ATTN_OK, "%s advises %s", name, word);
     }
 }

@@ -94,7 +94,9 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
 {
     (void)instance, (void)device;
     attn_util_refuse_unknown(out, problem);
-    return attn_util_answer(out, NAME, "always", ATTN_NUMERICS_UNROUNDED, 1000);
+    attn_util_answer(out, NAME, "always", ATTN_NUMERICS_UNROUNDED, 1000);
+    attn_util_speed(out, ATTN_SPEED_OPTIMISED);
+    return ATTN_OK;
 }
 
 static int32_t axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)

@@ -30,7 +30,7 @@ int32_t gpu_bench_refuse(const char *field, const char *text)
 }
 
 /* Any problem that every backend of a GPU serves: the winner is opened, and plans are asked one by one. */
-static const char anything[] = "heads=8 kv_heads=8 head_dim=128";
+static const char anything[] = "heads=8 kv_heads=8 head_dim=128 q=bf16";
 
 struct gpu_bench *gpu_bench_open(const char *plugins, const char *backend, const char *device)
 {

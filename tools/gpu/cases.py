@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 SINGLE = ("prefill", "chunked prefill", "operations on caches")  # groups whose calls are timed one by one
-HEADS = "heads=32 kv_heads=8 head_dim=128"
+HEADS = "heads=32 kv_heads=8 head_dim=128 q=bf16"
 MOST_SEQUENCES, MOST_KEYS = 65536, 1 << 24
 
 
@@ -78,9 +78,9 @@ def fp8(name, batch, kv, scales="unit", bars=(), **more):
 
 
 def build():
-    dense32 = "heads=32 kv_heads=32 head_dim={} addr=dense"
-    dense8 = "heads=32 kv_heads=8 head_dim={} addr=dense"
-    mla = "heads={} kv_heads=1 head_dim=576/512 mla=1 block=64"
+    dense32 = "heads=32 kv_heads=32 head_dim={} q=bf16 addr=dense"
+    dense8 = "heads=32 kv_heads=8 head_dim={} q=bf16 addr=dense"
+    mla = "heads={} kv_heads=1 head_dim=576/512 q=bf16 mla=1 block=64"
     return [
         decode("1-1k", "1x1/1024"),
         decode("1-16k", "1x1/16384"),
@@ -95,10 +95,10 @@ def build():
                bars=[Bar("pages of 16 at random against the same in order", "libattn", "in order", "most", 1.10),
                      Bar("pages of 16 at random against one page a sequence", "libattn", "pages of 4096", "most",
                          1.10)], peers=False),
-        decode("mqa-32-16k", "32x1/16384", "heads=32 kv_heads=1 head_dim=128"),
-        decode("mha-8-4k", "8x1/4096", "heads=32 kv_heads=32 head_dim=128"),
-        decode("d64-32-4k", "32x1/4096", "heads=32 kv_heads=8 head_dim=64"),
-        decode("d256-32-4k", "32x1/4096", "heads=32 kv_heads=8 head_dim=256"),
+        decode("mqa-32-16k", "32x1/16384", "heads=32 kv_heads=1 head_dim=128 q=bf16"),
+        decode("mha-8-4k", "8x1/4096", "heads=32 kv_heads=32 head_dim=128 q=bf16"),
+        decode("d64-32-4k", "32x1/4096", "heads=32 kv_heads=8 head_dim=64 q=bf16"),
+        decode("d256-32-4k", "32x1/4096", "heads=32 kv_heads=8 head_dim=256 q=bf16"),
         Case("skew", "skew", HEADS, "1x1/65536+31x1/1024", peers=False, quick=True,
              bars=[Bar("one sequence of 64k and 31 of 1k against reading their bytes", "libattn", "read", "most",
                        1.4)]),

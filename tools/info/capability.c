@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "output.h"
+#include "ranges.h"
 
-enum { REASONS = 32 };
+enum { REASONS = 32, KERNELS = 8 };
 
 static const char *const base_keys[BASE_KEYS] = {"heads", "kv_heads", "head_dim", "q", "block"};
 
@@ -56,6 +57,20 @@ static bool mentions(const char *text, const char *key)
     return false;
 }
 
+/* The speed of the slowest kernel, 0 if one does not say. */
+static uint32_t speed_of(const struct attn_query *query)
+{
+    uint32_t speed = ATTN_SPEED_OPTIMISED;
+
+    for (uint32_t i = 0; i < query->kernel_count && i < query->kernel_capacity; i++) {
+        if (query->kernels[i].speed == ATTN_SPEED_GENERIC)
+            return ATTN_SPEED_GENERIC;
+        if (query->kernels[i].speed != ATTN_SPEED_OPTIMISED)
+            speed = 0;
+    }
+    return query->kernel_count > 0 ? speed : 0;
+}
+
 /* The reason about the key itself, or else the first one; one about the whole backend rather than a kernel.
  */
 static void take_reason(const struct attn_query *query, const char *extra, struct answer *out)
@@ -65,6 +80,10 @@ static void take_reason(const struct attn_query *query, const char *extra, struc
     unsigned best = 0;
 
     *out = (struct answer){.served = query->accepted != 0};
+    if (out->served) {
+        out->graph_level = query->graph_level;
+        out->speed = speed_of(query);
+    }
     for (uint32_t i = 0; i < count && !out->served; i++) {
         const struct attn_reason *reason = &query->reasons[i];
         size_t size = strlen(reason->field);
@@ -79,12 +98,11 @@ static void take_reason(const struct attn_query *query, const char *extra, struc
     }
 }
 
-/* Asks for the base problem with the keys of `extra` in place of its own. */
-static bool ask(const struct subject *subject, const char *extra, struct answer *out,
-                uint32_t *out_graph_level)
+bool subject_serves(const struct subject *subject, const char *extra, struct answer *out)
 {
     struct attn_problem problem;
     struct attn_reason reasons[REASONS];
+    struct attn_kernel_info kernels[KERNELS];
     struct attn_error err;
     struct attn_query query;
     char *text = need_copy(extra);
@@ -102,6 +120,9 @@ static bool ask(const struct subject *subject, const char *extra, struct answer 
     memset(reasons, 0, sizeof reasons);
     query.reasons = reasons;
     query.reason_capacity = REASONS;
+    memset(kernels, 0, sizeof kernels);
+    query.kernels = kernels;
+    query.kernel_capacity = KERNELS;
     *out = (struct answer){.served = false};
     if (attn_problem_parse(text, &problem, &err) != ATTN_OK ||
         attn_context_query(subject->context, subject->backend, subject->device, &problem, &query, &err) !=
@@ -111,17 +132,8 @@ static bool ask(const struct subject *subject, const char *extra, struct answer 
     } else {
         take_reason(&query, extra, out);
     }
-    if (out->served && out_graph_level != NULL)
-        *out_graph_level = query.graph_level;
     free(text);
     return out->served;
-}
-
-bool subject_serves(const struct subject *subject, const char *extra, uint32_t *out_graph_level)
-{
-    struct answer answer;
-
-    return ask(subject, extra, &answer, out_graph_level);
 }
 
 /* Texts of a key to begin with: the usual ones, then the first of every axis. */
@@ -142,24 +154,31 @@ static void first_values(const struct subject *subject, const char *key, const c
     }
 }
 
+/* The first problem of the usual ones that optimised kernels serve, else the first that is served. */
 static bool base_find(struct subject *subject)
 {
     struct words dims = {0}, types = {0}, blocks = {0};
-    bool found = false;
+    struct subject first = {0}; /* backend NULL: none was served yet */
+    struct answer answer = {.served = false};
 
     first_values(subject, "head_dim", "128 64", &dims);
     first_values(subject, "q", "f16 bf16 f32", &types);
     first_values(subject, "block", "16", &blocks);
-    for (unsigned i = 0; i < dims.count * types.count * blocks.count && !found; i++) {
+    for (unsigned i = 0; i < dims.count * types.count * blocks.count; i++) {
         snprintf(subject->base[2], sizeof subject->base[2], "%s", dims.items[i % dims.count]);
         snprintf(subject->base[3], sizeof subject->base[3], "%s", types.items[i / dims.count % types.count]);
         snprintf(subject->base[4], sizeof subject->base[4], "%s", blocks.items[i / dims.count / types.count]);
-        found = subject_serves(subject, "", NULL);
+        if (subject_serves(subject, "", &answer) && first.backend == NULL)
+            first = *subject;
+        if (answer.served && answer.speed != ATTN_SPEED_GENERIC)
+            break;
     }
+    if (first.backend != NULL && (!answer.served || answer.speed == ATTN_SPEED_GENERIC))
+        *subject = first;
     words_finish(&dims);
     words_finish(&types);
     words_finish(&blocks);
-    return found;
+    return first.backend != NULL;
 }
 
 bool subject_init(struct subject *subject, struct attn_context *context, const char *backend,
@@ -176,106 +195,104 @@ bool subject_init(struct subject *subject, struct attn_context *context, const c
     return false;
 }
 
+/* Asks once more, and keeps the better answer. */
+static void ask_better(const struct subject *subject, const char *extra, struct answer *out)
+{
+    struct answer other;
+
+    subject_serves(subject, extra, &other);
+    if (!out->served || (other.served && other.speed != ATTN_SPEED_GENERIC))
+        *out = other;
+}
+
 void subject_judge(const struct subject *subject, const char *key, const char *value, struct answer *out)
 {
     char *extra = need_format("%s=%s", key, value);
     bool alone = true;
 
-    *out = (struct answer){.served = false};
-    for (size_t i = 0; i < sizeof companions / sizeof *companions && !out->served; i++) {
+    *out = (struct answer){.served = false, .speed = ATTN_SPEED_GENERIC};
+    for (size_t i = 0; i < sizeof companions / sizeof *companions; i++) {
+        if (out->served && out->speed != ATTN_SPEED_GENERIC)
+            break;
         const struct companion *companion = &companions[i];
         if (strcmp(companion->key, key) != 0 ||
             (companion->value != NULL && strcmp(companion->value, value) != 0))
             continue;
         char *longer = need_format("%s %s", extra, companion->extra);
-        ask(subject, longer, out, NULL);
+        ask_better(subject, longer, out);
         alone = alone && !companion->needed;
         free(longer);
     }
-    if (!out->served && alone)
-        ask(subject, extra, out, NULL);
+    if (alone && (!out->served || out->speed == ATTN_SPEED_GENERIC))
+        ask_better(subject, extra, out);
+    if (!out->served)
+        out->speed = 0;
     free(extra);
 }
 
-static bool serves_value(const struct subject *subject, const char *key, const char *value)
+/* Whether a value is served, and by a generic kernel. */
+static bool serves_value(const struct subject *subject, const char *key, const char *value, bool *out_generic)
 {
     struct answer answer;
 
     subject_judge(subject, key, value, &answer);
+    *out_generic = answer.speed == ATTN_SPEED_GENERIC;
     return answer.served;
 }
 
-/* What is left of axes that are ranges. */
-struct range {
-    int64_t first;
-    int64_t last;
-    int64_t step;
-};
-
-static void add_range(const struct range *range, struct words *out)
+static bool serves_number(const struct subject *subject, const char *key, int64_t value, bool *out_generic)
 {
-    char *text;
+    char *text = need_format("%" PRId64, value);
+    const bool served = serves_value(subject, key, text, out_generic);
 
-    if (range->first == range->last)
-        text = need_format("%" PRId64, range->first);
-    else if (range->step > 1)
-        text = need_format("%" PRId64 "-%" PRId64 "/%" PRId64, range->first, range->last, range->step);
-    else
-        text = need_format("%" PRId64 "-%" PRId64, range->first, range->last);
-    words_add(out, text);
     free(text);
+    return served;
 }
 
-/* Joins b to a if both together are one range: they follow each other, or fill each other's gaps. */
-static bool join_ranges(struct range *a, const struct range *b)
+/*
+ * The first value of a served range from which on generic kernels serve, or one past the last. An axis tells
+ * nothing about speed; but what a kernel does not reach, it does not reach further on either.
+ */
+static int64_t first_generic(const struct subject *subject, const struct attn_axis *axis, bool generic)
 {
-    const struct range *low = a->first < b->first ? a : b, *high = low == a ? b : a;
-    int64_t step = a->step;
+    const int64_t step = axis->step > 1 ? axis->step : 1;
+    int64_t low = 0,
+            high = (axis->last - axis->first) / step + 1; /* optimised below low, generic from high on */
 
-    if (a->step != b->step || (a->step > 1 && a->step % 2 != 0))
-        return false;
-    if (a->step > 1) {
-        step = a->step / 2;
-        if (high->first - low->first != step || llabs(high->last - low->last) != step)
-            return false;
-    } else if (low->last + 1 != high->first) {
-        return false;
+    if (generic)
+        return axis->first;
+    (void)serves_number(subject, axis->key, axis->first + (high - 1) * step, &generic);
+    if (!generic)
+        return axis->last + step;
+    for (high--; low + 1 < high;) {
+        const int64_t middle = low + (high - low) / 2;
+        (void)serves_number(subject, axis->key, axis->first + middle * step, &generic);
+        *(generic ? &high : &low) = middle;
     }
-    *a = (struct range){low->first, low->last > high->last ? low->last : high->last, step};
-    return true;
+    return axis->first + high * step;
 }
 
 /* Served ranges of a key, joined as far as they can be. */
-static void range_values(const struct subject *subject, const char *key, struct words *out)
+static void range_values(const struct subject *subject, const char *key, struct words *out,
+                         struct words *generic)
 {
-    struct range *ranges = NULL;
-    unsigned count = 0;
+    struct ranges served = {0}, slow = {0};
+    char *before = need_format("%s=", key);
 
     for (uint32_t i = 0; i < subject->axis_count; i++) {
         const struct attn_axis *axis = &subject->axes[i];
-        if (strcmp(axis->key, key) != 0 || axis->values != NULL)
+        bool is_generic;
+        if (strcmp(axis->key, key) != 0 || axis->values != NULL ||
+            !serves_number(subject, key, axis->first, &is_generic))
             continue;
-        char *value = need_format("%" PRId64, axis->first);
-        bool served = serves_value(subject, key, value);
-        free(value);
-        if (!served)
-            continue;
-        ranges = need_memory(ranges, (size_t)count + 1, sizeof *ranges);
-        ranges[count++] = (struct range){axis->first, axis->last, axis->step > 1 ? axis->step : 1};
+        ranges_add(&served, axis->first, axis->last, axis->step);
+        const int64_t first = generic != NULL ? first_generic(subject, axis, is_generic) : axis->last + 1;
+        if (first <= axis->last)
+            ranges_add(&slow, first, axis->last, axis->step);
     }
-    for (unsigned i = 0; i < count; i++) {
-        for (unsigned j = i + 1; j < count; j++) {
-            if (!join_ranges(&ranges[i], &ranges[j]))
-                continue;
-            memmove(&ranges[j], &ranges[j + 1], (count - j - 1) * sizeof *ranges);
-            count--;
-            i = (unsigned)-1; /* what was joined may join again */
-            break;
-        }
-    }
-    for (unsigned i = 0; i < count; i++)
-        add_range(&ranges[i], out);
-    free(ranges);
+    ranges_finish(&served, "", out);
+    ranges_finish(&slow, before, generic);
+    free(before);
 }
 
 /* Usual values of keys that are ranges, for a backend whose axes do not have the key. */
@@ -307,16 +324,24 @@ static void candidate_values(const struct subject *subject, const char *key, str
         usual_values(subject, key, out);
 }
 
-void subject_values(const struct subject *subject, const char *key, struct words *out)
+void subject_values(const struct subject *subject, const char *key, struct words *out, struct words *generic)
 {
     struct words values = {0};
 
     candidate_values(subject, key, &values);
-    for (unsigned i = 0; i < values.count; i++)
-        if (serves_value(subject, key, values.items[i]))
-            words_add(out, values.items[i]);
+    for (unsigned i = 0; i < values.count; i++) {
+        bool is_generic;
+        if (!serves_value(subject, key, values.items[i], &is_generic))
+            continue;
+        words_add(out, values.items[i]);
+        if (is_generic && generic != NULL) {
+            char *text = need_format("%s=%s", key, values.items[i]);
+            words_add(generic, text);
+            free(text);
+        }
+    }
     words_finish(&values);
-    range_values(subject, key, out);
+    range_values(subject, key, out, generic);
 }
 
 /* Keys that have a line of their own, or say nothing about what a backend can do. */
@@ -332,7 +357,7 @@ static bool is_feature(const char *key)
     return true;
 }
 
-void subject_features(const struct subject *subject, struct words *out)
+void subject_features(const struct subject *subject, struct words *out, struct words *generic)
 {
     const char *key;
 
@@ -342,10 +367,13 @@ void subject_features(const struct subject *subject, struct words *out)
             continue;
         key_values(key, &values);
         for (unsigned j = 0; j < values.count; j++) {
-            if (!serves_value(subject, key, values.items[j]))
+            bool is_generic;
+            if (!serves_value(subject, key, values.items[j], &is_generic))
                 continue;
             char *label = key_label(key, values.items[j]);
             words_add(out, label);
+            if (is_generic)
+                words_add(generic, label);
             free(label);
         }
         words_finish(&values);

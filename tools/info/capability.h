@@ -25,23 +25,31 @@ struct subject {
 bool subject_init(struct subject *subject, struct attn_context *context, const char *backend,
                   const struct attn_device *device, struct attn_error *err);
 
-/* Whether the base problem with the keys of `extra` in place of its own is served. */
-bool subject_serves(const struct subject *subject, const char *extra, uint32_t *out_graph_level);
-
 /* What a backend says to one value of one key. */
 struct answer {
     bool served;
-    uint32_t reason; /* 0 if served */
+    uint32_t reason;      /* 0 if served */
+    uint32_t graph_level; /* if served: enum attn_graph_level */
+    uint32_t speed;       /* if served: enum attn_speed of the slowest kernel; 0 = not said */
     char text[160];
 };
 
-/* Asks for key=value with everything else as in the base problem, alone or with the keys that it needs. */
+/* Asks for the base problem with the keys of `extra` in place of its own; whether it is served. */
+bool subject_serves(const struct subject *subject, const char *extra, struct answer *out);
+
+/*
+ * Asks for key=value with everything else as in the base problem, alone or with the keys that it needs. If
+ * that can be in more than one way, one that optimised kernels serve counts.
+ */
 void subject_judge(const struct subject *subject, const char *key, const char *value, struct answer *out);
 
-/* The served values of a key; ranges as "1-1024", or "16-256/16" with a step. */
-void subject_values(const struct subject *subject, const char *key, struct words *out);
+/*
+ * The served values of a key; ranges as "1-1024", or "16-256/16" with a step. `generic`, or NULL, gets
+ * "key=value" of those that generic kernels serve.
+ */
+void subject_values(const struct subject *subject, const char *key, struct words *out, struct words *generic);
 
-/* "key" or "key=value" of everything beside types, sizes and the attention type. */
-void subject_features(const struct subject *subject, struct words *out);
+/* "key" or "key=value" of everything beside types, sizes and the attention type; of `generic` the same. */
+void subject_features(const struct subject *subject, struct words *out, struct words *generic);
 
 #endif

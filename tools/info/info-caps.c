@@ -25,7 +25,8 @@ static const struct {
 struct caps {
     const struct attn_backend_record *backend;
     struct words lists[LISTS];
-    uint32_t graph_level;
+    struct words generic; /* of all lists: what generic kernels serve */
+    struct answer base;
     char problem[sizeof((struct attn_error *)NULL)->message]; /* why nothing could be found out, or "" */
 };
 
@@ -43,30 +44,46 @@ static void caps_init(struct caps *caps, struct attn_context *context,
                  err.message[0] != '\0' ? err.message : "it serves none of the usual problems");
         return;
     }
-    subject_serves(&subject, "", &caps->graph_level);
+    subject_serves(&subject, "", &caps->base);
     for (unsigned i = 0; i < LISTS; i++)
         if (lists[i].key != NULL)
-            subject_values(&subject, lists[i].key, &caps->lists[i]);
+            subject_values(&subject, lists[i].key, &caps->lists[i], &caps->generic);
         else
-            subject_features(&subject, &caps->lists[i]);
+            subject_features(&subject, &caps->lists[i], &caps->generic);
 }
 
 static void caps_finish(struct caps *caps)
 {
     for (unsigned i = 0; i < LISTS; i++)
         words_finish(&caps->lists[i]);
+    words_finish(&caps->generic);
+}
+
+static void print_words(const char *title, const struct words *words)
+{
+    char *text = words_join(words);
+
+    print_field(title, text[0] != '\0' ? text : "-");
+    free(text);
+}
+
+static bool same_words(const struct words *a, const struct words *b)
+{
+    bool same = a->count == b->count;
+
+    for (unsigned i = 0; i < a->count && same; i++)
+        same = strcmp(a->items[i], b->items[i]) == 0;
+    return same;
 }
 
 /* True if both answered alike to every question. */
 static bool same_caps(const struct caps *a, const struct caps *b)
 {
-    bool same = a->graph_level == b->graph_level && strcmp(a->problem, b->problem) == 0;
+    bool same = a->base.graph_level == b->base.graph_level && a->base.speed == b->base.speed &&
+                strcmp(a->problem, b->problem) == 0 && same_words(&a->generic, &b->generic);
 
-    for (unsigned i = 0; i < LISTS && same; i++) {
-        same = a->lists[i].count == b->lists[i].count;
-        for (unsigned j = 0; j < a->lists[i].count && same; j++)
-            same = strcmp(a->lists[i].items[j], b->lists[i].items[j]) == 0;
-    }
+    for (unsigned i = 0; i < LISTS && same; i++)
+        same = same_words(&a->lists[i], &b->lists[i]);
     return same;
 }
 
@@ -77,13 +94,12 @@ static void print_lists(const struct caps *caps)
         output_wrap(2, 4, caps->problem);
         return;
     }
-    for (unsigned i = 0; i < LISTS; i++) {
-        char *text = words_join(&caps->lists[i]);
-        print_field(lists[i].text, text[0] != '\0' ? text : "-");
-        free(text);
-    }
-    const char *level = graph_level_name(caps->graph_level);
+    for (unsigned i = 0; i < LISTS; i++)
+        print_words(lists[i].text, &caps->lists[i]);
+    const char *level = graph_level_name(caps->base.graph_level), *speed = speed_name(caps->base.speed);
     print_field("graph level", level != NULL ? level : "-");
+    print_field("speed", speed != NULL ? speed : "-");
+    print_words("generic", &caps->generic);
 }
 
 /* One block for all that are alike. */
@@ -128,7 +144,12 @@ static void print_json(struct jsonout *json, const struct caps *caps)
             jsonout_string(json, NULL, caps->lists[i].items[j]);
         jsonout_close(json);
     }
-    jsonout_string(json, "graph_level", graph_level_name(caps->graph_level));
+    jsonout_string(json, "graph_level", graph_level_name(caps->base.graph_level));
+    jsonout_string(json, "speed", speed_name(caps->base.speed));
+    jsonout_array(json, "generic");
+    for (unsigned i = 0; i < caps->generic.count; i++)
+        jsonout_string(json, NULL, caps->generic.items[i]);
+    jsonout_close(json);
     jsonout_string(json, "problem", text_or_null(caps->problem));
     jsonout_close(json);
 }

@@ -6,15 +6,21 @@
 #include "explain-print.h"
 #include "info.h"
 
-/* Whether a word of the problem string gives the element type of q, by its own name or one of other
- * projects. */
+/* Whether a word of the problem string gives the element type of q, by that name or one of other projects. */
 static bool gives_type(const char *word)
 {
-    static const char *const names[] = {"q", "dtype", "q_dtype", "torch_dtype", "data_type", "q_data_type"};
+    static const struct {
+        const char *name, *key;
+    } aliases[] = {
+        {"q", "q"},
+#define ATTN_KEY_ALIAS(name, key, less) {#name, #key},
+#include "select/alias.def"
+    };
     size_t size = strcspn(word, "=");
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strlen(names[i]) == size && strncmp(names[i], word, size) == 0)
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(aliases[i].key, "q") == 0 && strlen(aliases[i].name) == size &&
+            strncmp(aliases[i].name, word, size) == 0)
             return true;
     return false;
 }
@@ -68,6 +74,7 @@ static void json_candidate(struct jsonout *json, const struct attn_candidate *ca
         jsonout_string(json, "name", candidate->kernels[i].name);
         jsonout_string(json, "when", candidate->kernels[i].when);
         jsonout_string(json, "graph_level", graph_level_name(candidate->kernels[i].graph_level));
+        jsonout_string(json, "speed", speed_name(candidate->kernels[i].speed));
         jsonout_close(json);
     }
     jsonout_close(json);

@@ -51,8 +51,8 @@ static void fill_column(const struct matrix *matrix, struct matrix_column *colum
             need_copy(err.message[0] != '\0' ? err.message : "it serves none of the usual problems");
         return;
     }
-    subject_values(&subject, "head_dim", &column->head_dims);
-    subject_values(&subject, "block", &column->blocks);
+    subject_values(&subject, "head_dim", &column->head_dims, NULL);
+    subject_values(&subject, "block", &column->blocks, NULL);
     for (unsigned i = 0; i < matrix->row_count; i++)
         subject_judge(&subject, matrix->rows[i].key, matrix->rows[i].value, &column->cells[i]);
 }
@@ -112,6 +112,7 @@ static void json_row(struct jsonout *json, const struct matrix *matrix, unsigned
         jsonout_object(json, NULL);
         jsonout_string(json, "backend", column->backend->name);
         jsonout_bool(json, "served", cell->served);
+        jsonout_string(json, "speed", speed_name(cell->speed));
         jsonout_string(json, "reason", cell->served ? NULL : reason_or_null(cell->reason));
         jsonout_string(json, "text", cell->served ? NULL : text_or_null(cell->text));
         jsonout_close(json);

@@ -7,12 +7,17 @@
 
 static const char *cell_text(const struct matrix_column *column, unsigned row)
 {
-    return !column->known ? "?" : column->cells[row].served ? "yes" : "-";
+    const struct answer *cell = &column->cells[row];
+
+    return !column->known ? "?" : !cell->served ? "-" : cell->speed == ATTN_SPEED_GENERIC ? "generic" : "yes";
 }
 
 static enum style cell_style(unsigned column, const char *cell)
 {
-    return column > 0 && strcmp(cell, "yes") == 0 ? STYLE_GOOD : STYLE_PLAIN;
+    return column == 0                    ? STYLE_PLAIN
+           : strcmp(cell, "yes") == 0     ? STYLE_GOOD
+           : strcmp(cell, "generic") == 0 ? STYLE_BAD
+                                          : STYLE_PLAIN;
 }
 
 static void print_words(const char *title, const struct words *words)
@@ -68,9 +73,19 @@ static void print_part(const struct matrix *matrix, unsigned first, unsigned las
     table_finish(&table);
 }
 
+/* Of the widest cell below a number: "yes", or "generic". */
+static unsigned cell_width(const struct matrix *matrix)
+{
+    for (unsigned i = 0; i < matrix->column_count; i++)
+        for (unsigned j = 0; j < matrix->row_count && matrix->columns[i].known; j++)
+            if (matrix->columns[i].cells[j].speed == ATTN_SPEED_GENERIC)
+                return sizeof "generic" - 1;
+    return sizeof "yes" - 1;
+}
+
 void matrix_text(const struct matrix *matrix)
 {
-    enum { GAP = 2, NUMBER = 3 };
+    enum { GAP = 2 };
     size_t label = 0, names = 0;
 
     for (unsigned i = 0; i < matrix->row_count; i++)
@@ -79,7 +94,8 @@ void matrix_text(const struct matrix *matrix)
     for (unsigned i = 0; i < matrix->column_count; i++)
         names += GAP + strlen(matrix->columns[i].backend->name);
     bool numbered = label + names > output_columns() || matrix->column_count + 1 > TABLE_COLUMNS;
-    unsigned most = numbered ? (output_columns() - (unsigned)label) / (GAP + NUMBER) : matrix->column_count;
+    unsigned most =
+        numbered ? (output_columns() - (unsigned)label) / (GAP + cell_width(matrix)) : matrix->column_count;
     if (most > TABLE_COLUMNS - 1)
         most = TABLE_COLUMNS - 1;
     print_legend(matrix, numbered);
@@ -122,8 +138,9 @@ void matrix_markdown(const struct matrix *matrix)
     fputs("# What each backend serves\n\n"
           "Printed by `attn-info matrix --markdown`, which asks every backend the question that selection "
           "asks.\nOne key is varied at a time around a problem that is served; keys and values are those of "
-          "the problem\nstring. `attn-info explain KEY=VALUE...` answers for any combination, with reasons "
-          "and kernels.\n\n| |",
+          "the problem\nstring. What only generic kernels serve, many times slower than optimised ones, is "
+          "`generic`.\n`attn-info explain KEY=VALUE...` answers for any combination, with reasons and "
+          "kernels.\n\n| |",
           out);
     for (unsigned i = 0; i < matrix->column_count; i++)
         print_cell(matrix->columns[i].backend->name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The attention kernels of one level of vector instructions. Compiled once a row of levels.def, with the
- * row's compiler arguments, its name in CPU_LEVEL_NAME, and the path of its operations in CPU_LEVEL_SIMD.
+ * The attention kernels of one level of vector instructions. Compiled once for each row of levels.def, with
+ * the row's compiler arguments, its name in CPU_LEVEL_NAME, and the path of its operations in CPU_LEVEL_SIMD.
  */
 #include CPU_LEVEL_SIMD
 

@@ -3,9 +3,9 @@
  * Attention of many query rows (prefill, chunks, long drafts): a block of query rows of one kv head against
  * tiles of keys, which are staged with their values as dense f32 once for all rows.
  *
- * Scores stand as score[key][row], so that row max, sums and masks are lane by lane and keys need no
- * transposition. A row's sums are staged: tile (registers), span, total. What a row is computed from, and in
- * which order, depends on the keys that it sees alone.
+ * Scores are stored as score[key][row], so that row max, sums and masks are computed lane by lane and keys
+ * need no transposition. A row's sums are staged: tile (registers), span, total. What a row is computed from,
+ * and in which order, depends on the keys that it sees alone.
  *
  * Included by level.c behind the operations of a level.
  */

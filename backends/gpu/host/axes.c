@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The axes that the plugin reports: for each key of the problem string its values, or a range of one answer.
- */
+/* The axes that the plugin reports: each key of the problem string with its values, or with ranges in which
+ * the answer of a query is the same. */
 #include "axes.h"
 
 #include "host.h"

@@ -42,7 +42,7 @@ static void *open_library(const char *named, const char **out_path)
 {
     void *library = NULL;
 
-    /* A driver has threads and exit handlers, so that it is never unloaded. */
+    /* The library is never unloaded, because a driver has threads and exit handlers. */
     for (uint32_t i = 0; library == NULL && (i == 0 || (named == NULL && gpu_vendor_libraries[i] != NULL));
          i++) {
         *out_path = named != NULL ? named : gpu_vendor_libraries[i];

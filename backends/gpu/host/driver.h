@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * A vendor's driver as its plugin sees it: a table of functions found at run time, and the few numbers of its
- * interface that are used, which are those of CUDA's driver and of HIP's runtime alike. Nothing of a vendor's
- * is needed to compile or to load this.
+ * interface that are used, which are those of CUDA's driver and of HIP's runtime alike. No header or library
+ * of a vendor is needed to compile or to load this.
  */
 #ifndef ATTN_GPU_HOST_DRIVER_H
 #define ATTN_GPU_HOST_DRIVER_H

@@ -151,7 +151,7 @@ int32_t gpu_backend_open(struct attn_instance *instance, const struct attn_devic
 void gpu_backend_close(struct attn_backend_impl *backend);
 extern const struct attn_plan_table gpu_plan_table;
 
-/* The plugin's note, but for its name. */
+/* The plugin's version, which is libattn's, as text. */
 #define GPU_TEXT2(x) #x
 #define GPU_TEXT(x)  GPU_TEXT2(x)
 #define GPU_PLUGIN_VERSION                                                                                   \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * The table of attention kernels: dispatch and capability query in one, best row first; and what a family of
- * kernels does for a plan. A family brings its functions here and its rows to the vendor's kernels.c;
- * nothing else of the plugin knows it.
+ * kernels does for a plan. A new family brings its functions (struct gpu_family), its modules, and its rows
+ * in the vendor's kernels.c; the host code that vendors share does not change.
  */
 #ifndef ATTN_GPU_HOST_KERNELS_H
 #define ATTN_GPU_HOST_KERNELS_H
@@ -19,8 +19,7 @@ struct gpu_family;
 struct gpu_kernel {
     struct attn__caps caps;
     const struct gpu_family *family;
-    uint32_t variant; /* a number for the family's own use */
-    uint32_t arch;    /* oldest architecture, by the vendor's number */
+    uint32_t arch; /* oldest architecture, by the vendor's number */
     bool tensor_cores;
 };
 
@@ -98,11 +97,11 @@ int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gp
                               struct attn_error *err);
 
 #define GPU_TENSOR_CORES_OPTION "ATTN_FLASHINFER_TENSOR_CORES"
-/* Reads the option; *value is its text, or NULL. False if that is none of its values. */
+/* Reads the option; *value is its text, or NULL if it is not set. False if the text is not accepted. */
 bool gpu_tensor_cores_read(const struct attn_instance *instance, enum gpu_tensor_cores *out,
                            const char **value);
 void gpu_tensor_cores_refuse(struct attn_reason *why, const char *got, const char *wanted);
-/* The predicate on rows that a choice is, or NULL. */
+/* The predicate by which a choice refuses rows of the table; NULL if it refuses none. */
 typedef void gpu_option_check(const void *row, struct attn_reason *why);
 gpu_option_check *gpu_tensor_cores_check(enum gpu_tensor_cores choice);
 

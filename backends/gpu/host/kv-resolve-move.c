@@ -21,7 +21,7 @@ static void swap_spans(struct span *a, struct span *b)
     *b = other;
 }
 
-/* The largest power of two, up to 16, that divides all. */
+/* The largest power of two, up to 16, that divides all numbers that were combined into `bits` by or. */
 static uint32_t unit_of(uint64_t bits)
 {
     return (bits & 15) == 0 ? 16 : (uint32_t)(bits & (0 - bits));

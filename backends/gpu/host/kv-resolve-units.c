@@ -47,7 +47,7 @@ struct gpu_kv_kind gpu_kv_kind_of_tensor(const struct gpu_tensor *tensor, uint32
     };
 }
 
-/* Whether x elements are a multiple of `bytes`, and all units aligned. */
+/* Whether units of `bytes` divide the contiguous x elements, and are all aligned. */
 static bool fits(const struct gpu_kv_kind *kind, uint32_t bytes)
 {
     return kind->x_bytes % bytes == 0 && kind->bits % smaller(bytes, 16) == 0;

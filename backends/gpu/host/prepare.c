@@ -30,9 +30,9 @@ static struct attn_batch batch_on_host(const struct attn_batch *batch)
     return out;
 }
 
-/* ---------------------------------------------------------------- what is to be done */
+/* ---------------------------------------------------------------- pending copies and jobs */
 
-/* What a call has still to submit: one copy, which grows by adjacent ones, and planning jobs. */
+/* What a call has still to submit: one copy, which adjacent copies are joined to, and planning jobs. */
 struct pending {
     struct gpu_context *context;
     void *stream;
@@ -97,8 +97,8 @@ static int32_t add_job(struct pending *pending, gpu_handle planner, const struct
 
 /* ---------------------------------------------------------------- schedules */
 
-/* The job of a part that has a schedule, where that of its plan lies; `batch` is where its arrays are read.
- */
+/* The job that plans a part. `schedule` is the address of its plan's schedule, and `batch` has the addresses
+ * of the arrays, both in the memory of the side that plans. */
 static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
                                   const struct gpu_batch *batch, uint64_t schedule)
 {
@@ -109,7 +109,7 @@ static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struc
                                  .empty = !GPU_MAY_TAKE(part->phase, batch->max_q, part->split_rules.group)};
 }
 
-/* Adds a job for the kernel. */
+/* Plans a schedule on the host: writes the sum of the tile counts before each sequence. */
 static void write_sums(const struct gpu_plan_job *job)
 {
     uint64_t *sums = (uint64_t *)(uintptr_t)job->schedule, sum = 0;
@@ -157,7 +157,7 @@ static int32_t prepare_device(const struct attn_plan_impl *plan, const struct at
     return status;
 }
 
-/* ---------------------------------------------------------------- a call */
+/* ---------------------------------------------------------------- prepare */
 
 static bool has_host(const struct attn_batch *batch)
 {
@@ -189,7 +189,7 @@ static int32_t check_capture(const struct attn_plan_impl *plan, void *stream, st
                       "host copies are read once; a step that a graph plans has none");
 }
 
-/* The part of the staging buffer that belongs to plan i. */
+/* Takes the staging of the next plan from the front of `left`. */
 static struct attn_span next_staging(const struct attn_plan_impl *plan, struct attn_span *left)
 {
     const uint64_t size = plan->sizes.staging < left->size ? plan->sizes.staging : left->size;

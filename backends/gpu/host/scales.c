@@ -139,7 +139,7 @@ int32_t gpu_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run,
         return attn__fail(
             err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, "tensors.k_new_scale",
             "with kv_offsets the scales of single tokens of k_new and v_new must be device memory, "
-            "for nothing on the host says how many there are");
+            "because their number is known on the device alone");
     if (count == 0)
         return ATTN_OK;
     if (count == UINT32_MAX)

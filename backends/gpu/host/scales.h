@@ -16,7 +16,7 @@
 int32_t gpu_scales_place(const struct attn_plan_impl *plan, struct gpu_run *run,
                          const struct attn_kv_desc *cache, void *stream, uint64_t *out_block,
                          struct attn_error *err);
-/* Returns `status`, or what went wrong if that was ATTN_OK. */
+/* Frees the block. Returns `status`, or if that is ATTN_OK what freeing returned. */
 int32_t gpu_scales_release(const struct attn_plan_impl *plan, uint64_t block, void *stream, int32_t status,
                            struct attn_error *err);
 

@@ -35,7 +35,7 @@ static void check_on(const void *row, struct attn_reason *why)
         gpu_tensor_cores_refuse(why, "on", "auto or off");
 }
 
-/* Prefill and MLA have no choice. */
+/* Refuses rows for decode alone: for prefill and MLA the option has no effect. */
 static void check_off(const void *row, struct attn_reason *why)
 {
     const struct gpu_kernel *kernel = row;

@@ -4,7 +4,6 @@
 #define ATTN_GPU_DEVICE_CUDA_H
 
 #define GPU_INLINE static __device__ __forceinline__
-#define GPU_DEVICE static __device__
 /* For headers that the host reads as well (backends/common). */
 #define ATTN__DEVICE                    __device__
 #define GPU_KERNEL(name, threads, ctas) extern "C" __global__ void __launch_bounds__(threads, ctas) name
@@ -325,13 +324,6 @@ GPU_INLINE void gpu_load_matrix4_trans(uint32_t to[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(gpu__shared_address(row))
-                 : "memory");
-}
-GPU_INLINE void gpu_load_matrix2_trans(uint32_t to[2], const void *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(to[0]), "=r"(to[1])
                  : "r"(gpu__shared_address(row))
                  : "memory");
 }

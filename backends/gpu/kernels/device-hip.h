@@ -11,7 +11,6 @@
 
 #include "device-hip-math.h"
 
-#define GPU_DEVICE static __attribute__((device))
 #define GPU_INLINE static __attribute__((device, always_inline)) inline
 /* For headers that the host reads as well (backends/common). */
 #define ATTN__DEVICE            __attribute__((device))

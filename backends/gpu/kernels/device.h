@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The device intrinsics: all that device code uses beyond C and C++ themselves. The headers of this folder
- * are C11 that is CUDA C++ too (no templates, no designated initialisers, no compound literals); kernels are
+ * The device intrinsics: all that device code uses beyond C and C++ themselves. Headers that host code reads
+ * too are C11 and C++ at once (no templates, no designated initialisers, no compound literals); kernels are
  * C++ templates over what varies at compile time. Each target implements the intrinsics:
  *
  *   device-cuda.h                 CUDA C++, sm_80 and newer
  *   device-hip.h                  AMD, gfx906 and newer: without those of kernels/mma and kernels/mla alone
- *   tests/gpu/device-fiber.h      the host: one fiber per thread, so that the same source is tested without a
- * GPU
+ *   tests/gpu/device-fiber.h      the host, one fiber per thread: tests run the same source without a GPU
  *
  * Global memory is addressed by integers, and address.h makes pointers of them.
  *
@@ -17,7 +16,6 @@
  *                                     a multiprocessor
  *   GPU_ARGUMENT(type, arg)           that argument, constant
  *   GPU_INLINE                        a function that is always inlined into device code
- *   GPU_DEVICE                        a function of device code that need not be
  *   GPU_SHARED                        in front of a static array in a kernel's shared memory
  *   GPU_UNROLL                        in front of a loop that is unrolled whole; its bounds are constants
  *   GPU_LOOP                          in front of a loop that stays one
@@ -34,8 +32,8 @@
  *   const void *gpu_argument(const void *argument)    the kernel's argument, where it lies in memory
  *   const void *gpu_again(const void *part)           a part of that, the same for all threads of the CTA:
  *                                                     the compiler does not move reads of it before this call
- *   uint32_t gpu_own_u32(uint32_t)  gpu_own_u64       the value, kept in a register of each lane, not a
- * uniform one
+ *   uint32_t gpu_own_u32(uint32_t)  gpu_own_u64       the value, kept in a register of each lane and not in
+ *                                                     one that all lanes share
  *
  * All lanes of a warp call these together:
  *   float gpu_shuffle_f32(float value, uint32_t lane)       gpu_shuffle_u32, gpu_shuffle_u64
@@ -75,10 +73,9 @@
  *   Matrices (a warp together; fragments as the PTX manual lays out m16n8k16):
  *   void gpu_load_matrix4(uint32_t to[4], const void *row)         four 8x8 of 16-bit: lane l gives the
  *       address of row l % 8 of matrix l / 8, in shared memory; gpu_load_matrix4_trans
- *   void gpu_load_matrix2_trans(uint32_t to[2], const void *row)   two: lanes 0 to 15
- *   uint32_t gpu_transpose_matrix(uint32_t pair)                   of an 8x8 matrix, two elements in each
- * lane void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])   d += a b, f32 sums void
- * gpu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+ *   uint32_t gpu_transpose_matrix(uint32_t pair)                   8x8, a lane has two elements
+ *   void gpu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
+ *       d += a b with f32 sums; gpu_mma_bf16
  */
 #ifndef ATTN_GPU_DEVICE_H
 #define ATTN_GPU_DEVICE_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Moves what is at places of caches to other places, by pairs that take effect in order. A CTA owns a slice
- * of every place and no other touches it, so that it alone has to keep the order. Of a chunk of pairs it
- * finds out, for every place that changes, which pair is the last to write it and where that pair's contents
- * come from in the end; then it reads all of them, and writes them when all are read. That holds for chains,
- * cycles and targets that come twice.
+ * Moves the contents of places in caches to other places, by pairs that take effect in order. A CTA owns a
+ * slice of every place, which no other CTA reads or writes, so the order matters within a CTA alone. For each
+ * place that a chunk of pairs changes, the CTA finds the last pair that writes it and the place that this
+ * pair's contents come from in the end; then it reads all of these, and writes them when all are read. So
+ * chains, cycles and repeated targets come out right.
  */
 #ifndef ATTN_GPU_KV_MOVE_H
 #define ATTN_GPU_KV_MOVE_H
@@ -45,8 +45,9 @@ GPU_INLINE uint32_t *gpu_kv_seen(struct gpu_kv_chunk *chunk, uint64_t place, uin
 }
 
 /*
- * Reads a chunk, and finds out whether it is one of moves that can be done at once as they are: no target
- * comes twice, and none is a source. That is said of numbers of places, which mean the same on both sides.
+ * Reads a chunk, and finds out whether its moves can be done at once as they are: no target occurs twice, and
+ * none is a source. The numbers of places are compared, so this needs them to mean the same on both sides
+ * (same_address); otherwise the moves count as dependent.
  */
 GPU_INLINE void gpu_kv_chunk_read(struct gpu_kv_chunk *chunk, const struct gpu_kv_move *a,
                                   const struct gpu_kv_plane *plane, uint32_t first, uint32_t count)

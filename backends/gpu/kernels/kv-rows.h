@@ -77,7 +77,7 @@ GPU_INLINE uint64_t gpu_kv_spot_to(const struct gpu_kv_rows *by, const struct gp
     return spot->there && row != 0 ? gpu_kv_end_at(&by->to, row, spot->head, spot->unit * bytes) : 0;
 }
 
-/* ---------------------------------------------------------------- as they are */
+/* ---------------------------------------------------------------- copies */
 
 /* Copies rows; warps that share them take every other iteration. */
 GPU_INLINE void gpu_kv_rows_move(const struct gpu_kv_rows *by, const struct gpu_kv_row *mine, uint32_t rows,
@@ -168,7 +168,7 @@ GPU_INLINE float gpu_kv_lanes_scale(const float values[8], bool there, uint32_t 
     return gpu_kv_scale_of_largest(max, dtype);
 }
 
-/* ---------------------------------------------------------------- from type to type */
+/* ---------------------------------------------------------------- conversions */
 
 /*
  * Converts and stores a unit, which has been loaded: `scale` is of its source, `to` the target's side or

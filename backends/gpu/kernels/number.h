@@ -11,11 +11,6 @@
 #include "attn/types.h"
 #include "device.h"
 
-/* Any 8-bit type: what a kernel for several types is instantiated with. */
-#define GPU_ANY_8BIT 8u
-/* Any type at all. */
-#define GPU_ANY 0u
-
 #define GPU_SIZE(dtype) (((dtype) >> 8 & 0xff) / 8)
 
 #define GPU_INFINITY gpu_f32_of_bits(0x7f800000u)

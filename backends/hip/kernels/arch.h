@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Architectures as traits: lanes of a wave, registers, and the instructions of a 16x16x16 product. The target
- * is asked for here and nowhere else.
+ * Architectures as traits: lanes of a wave, registers, and the instructions of a 16x16x16 product. The matrix
+ * kernels take what depends on the architecture from these traits, not from the compiler's macros.
  */
 #ifndef ATTN_HIP_ARCH_H
 #define ATTN_HIP_ARCH_H

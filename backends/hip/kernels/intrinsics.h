@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Device intrinsics that the matrix kernels for AMD use beside those of backends/gpu/kernels/device.h, and
- * what stands for them on the host, where tests run the same source on fibers.
+ * their replacements on the host, where tests run the same source on fibers.
  */
 #ifndef ATTN_HIP_INTRINSICS_H
 #define ATTN_HIP_INTRINSICS_H

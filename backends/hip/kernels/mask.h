@@ -10,8 +10,9 @@
 constexpr float tile_p_exponent = 10, tile_rescale_threshold = 5;
 
 /*
- * What the scores of a work tile have in common. `scale` makes scores of products, `factor` makes them base 2
- * after the rules: where one positive factor does all, the row max is found before it is applied.
+ * What the scores of a work tile have in common. `scale` is applied to products before the rules, `factor`
+ * after them, which leaves scores in base 2. Without by_score `factor` does both; as it is positive, the row
+ * max is found before it is applied.
  */
 struct tile_rules {
     float scale;

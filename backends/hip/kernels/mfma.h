@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Matrix instructions of CDNA (MFMA). Elements k of an operand lie as rows of a product do. */
+/* Matrix instructions of CDNA (MFMA). The elements k of an operand are in the lanes that have the rows k of a
+ * product. */
 #ifndef ATTN_HIP_MFMA_H
 #define ATTN_HIP_MFMA_H
 
@@ -31,7 +32,7 @@ template <bool Bf16, bool ShortBf16> struct tile_mfma : tile_wave<64> {
             __builtin_memcpy(&y, b, 8);
             sum = __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, sum, 0, 0, 0);
         } else if constexpr (ShortBf16) {
-            /* Which k is which is the same on both sides, and does not matter. */
+            /* Both operands have their elements k in the same order, so it does not matter which it is. */
             GPU_UNROLL
             for (uint32_t i = 0; i < 2; i++) {
                 tile_i16x2 x, y;

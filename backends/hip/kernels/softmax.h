@@ -9,7 +9,8 @@
 template <class Config> struct tile_accumulator {
     float o[Config::out_blocks][Config::acc_size];
     float max; /* of the row, at the last rescaling */
-    /* P is summed in two floats, before it is rounded: over millions of tiles what one cuts off adds up. */
+    /* The sum of P before it is rounded, in two floats: the rounding errors of one would add up over millions
+     * of tiles. */
     float sum_high, sum_low;
 };
 

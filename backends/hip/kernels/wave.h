@@ -12,8 +12,8 @@ template <uint32_t WaveSize> struct tile_wave {
     static constexpr uint32_t wave_size = WaveSize;
     static constexpr uint32_t acc_size = 256 / WaveSize;
 
-    /* A lane's elements of an operand of 16 columns, two in a word, at the places that it has of a product: a
-     * rounded product is an operand of the next one. */
+    /* A lane's elements of an operand of 16 columns, two in a word. They are those that the lane has of a
+     * product, so that a product, once rounded, can be an operand of the next. */
     struct fragment {
         uint32_t x[acc_size / 2];
     };

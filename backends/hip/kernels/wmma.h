@@ -121,7 +121,7 @@ template <bool Bf16> struct tile_wmma11 : tile_wave<32> {
     }
 };
 
-/* gfx12. Elements k of an operand lie as rows of a product do. */
+/* gfx12. The elements k of an operand are in the lanes that have the rows k of a product. */
 template <bool Bf16> struct tile_wmma12 : tile_wave<32> {
     using vector = typename tile_wmma_vectors<Bf16>::of_8;
     using operand = fragment;

@@ -2,7 +2,13 @@
 /*
  * libattn: the attention layer of a language-model server, on whatever hardware is there.
  *
- * The straight way, from the simplest call to the last:
+ * The simple way, for one layer class and one step at a time:
+ *
+ *   attn_open       a problem string; selects a backend and opens it.
+ *   attn_forward    lengths and tensors of one layer; memory is made on first use and kept.
+ *   attn_close
+ *
+ * The full way, where nothing is allocated and nothing waits while a step runs:
  *
  *   1. attn_context_create    reads the environment and the notes of the plugins on the search path;
  *                             nothing of any plugin has run yet.
@@ -46,7 +52,6 @@ extern "C" {
 struct attn_context;
 struct attn_report;
 struct attn_decision;
-struct attn_parts;
 struct attn_backend;
 struct attn_plan;
 struct attn_kv;
@@ -78,6 +83,70 @@ ATTN_API int32_t attn_reason_is_explicit(uint32_t reason);
 /* "f16", or NULL for a number that is no enum attn_dtype; and its size in bytes (0). */
 ATTN_API const char *attn_dtype_name(uint32_t dtype);
 ATTN_API uint32_t attn_dtype_size(uint32_t dtype);
+
+/* ---------------------------------------------------------------- the simple way */
+
+struct attn_session;
+struct attn_select_options;
+
+/*
+ * Selects the backend for one problem, by the rules of attn_select, and opens it. Maxima that the problem
+ * leaves out follow from the calls; those that it gives are limits. `options` may be NULL. A session belongs
+ * to one thread and one stream at a time.
+ *
+ * ATTN_E_INVALID (the problem string), ATTN_E_NO_BACKEND, ATTN_E_UNSUPPORTED: addr=csr, positions=1,
+ * seq_causal=1 and cp=1, which attn_forward has no arguments for.
+ */
+ATTN_API int32_t attn_open(const char *problem, const struct attn_select_options *options,
+                           struct attn_session **out, struct attn_error *err);
+ATTN_API void attn_close(struct attn_session *session);
+
+/* The session's backend, for memory, streams and kv handles; lives as long as the session. */
+ATTN_API struct attn_backend *attn_session_get_backend(const struct attn_session *session);
+
+/*
+ * One layer of one step. Lengths and tables are host memory and are read during the call; tensors and caches
+ * are the backend's memory (on the CPU they are the same). n is `seqs`.
+ */
+struct attn_forward_args {
+    uint32_t struct_size;
+    uint32_t seqs;
+    const int32_t *q_lens;  /* [n] query tokens of each sequence; NULL = one each */
+    const int32_t *kv_lens; /* [n] keys of each, those of this call included; NULL = q_lens */
+    const int32_t
+        *table; /* addr=table: [n, table_width] pages of each; a negative entry is an invalid block */
+    uint32_t table_width;
+    float softmax_scale; /* 0 = 1 / sqrt(head_dim); MLA has no default */
+    /* Rows of all sequences, one after the other. A tensor that carries its dtype is checked. */
+    struct attn_tensor q;   /* [tokens, heads, head_dim] */
+    struct attn_tensor k;   /* [tokens, kv_heads, head_dim] new keys; optional with kv_source=cache */
+    struct attn_tensor v;   /* [tokens, kv_heads, head_dim_vo]; MLA has none */
+    struct attn_tensor out; /* [tokens, heads, head_dim_vo] */
+    struct attn_tensor lse; /* problem.lse: f32 [tokens, heads] */
+    /*
+     * The cache, unless kv_source=new: contiguous [pages, block, kv_heads, head_dim] and the same with
+     * head_dim_vo, or `kv`. New keys and values are written to it first, behind the keys that are there. With
+     * addr=dense sequence i has page i.
+     */
+    struct attn_buffer k_cache;
+    struct attn_buffer v_cache; /* MLA has none */
+    uint32_t pages;
+    uint32_t block;     /* tokens per page; 0 = the problem's */
+    struct attn_kv *kv; /* instead of the two: any layout, and caches with scales */
+    /* Masks, slopes, sinks and scales, where the problem has them; its other members are not read. */
+    const struct attn_tensors *extras;
+};
+
+/*
+ * Runs one layer. The step is prepared anew if its lengths or tables differ from those of the last call, so
+ * the layers of a step after the first one cost what attn_plan_run costs. Memory grows with the steps and
+ * stays until attn_close. The call does not wait for the result: attn_stream_synchronize does; on the CPU it
+ * is there when the call returns. Not for graph capture.
+ *
+ * ATTN_E_INVALID names the member, its value and what is accepted. ATTN_E_MEMORY.
+ */
+ATTN_API int32_t attn_forward(struct attn_session *session, const struct attn_forward_args *args,
+                              void *stream, struct attn_error *err);
 
 /* ---------------------------------------------------------------- problems */
 
@@ -122,7 +191,7 @@ struct attn_context_options {
     void *log_user;
     attn_parallel_for_fn parallel_for; /* the caller's threads, for plugins that compute on the host */
     void *parallel_for_arg;
-    const char *const *variables; /* "NAME=VALUE" strings that stand before the environment */
+    const char *const *variables; /* "NAME=VALUE" strings that take precedence over the environment */
     uint32_t variable_count;
     uint32_t reserved;
 };
@@ -269,7 +338,11 @@ struct attn_select_options {
     uint32_t ask_all;    /* 1: ask every candidate, also those behind the winner's class */
     const char *backend; /* wanted list, over ATTN_BACKEND; NULL = not given */
     const char *device;  /* "cuda:3", "cuda", "cpu", ... or "any"; NULL = any */
-    uint32_t strict;     /* 1: a fallback is ATTN_E_NO_BACKEND, as ATTN_STRICT=1 */
+    /*
+     * 1: a fallback is ATTN_E_NO_BACKEND. 2: so is a backend that would serve a problem by generic kernels,
+     * if none serves it by optimised ones. The stricter of this and ATTN_STRICT holds.
+     */
+    uint32_t strict;
     uint32_t reserved;
 };
 
@@ -320,79 +393,6 @@ ATTN_API const struct attn_decision_info *attn_decision_get_info(const struct at
 /* Candidate number `index` in the order asked, or NULL past the last one. */
 ATTN_API const struct attn_candidate *attn_decision_get_candidate(const struct attn_decision *decision,
                                                                   uint32_t index);
-
-/* ---------------------------------------------------------------- selection, part by part */
-
-/* What a step does with a sequence. */
-enum attn_phase { ATTN_PHASE_PREFILL = 1, ATTN_PHASE_DECODE = 2 };
-
-/* One part of a model: a layer class, or one phase of it. */
-struct attn_model_part {
-    uint32_t struct_size;
-    uint32_t layer_class; /* numbered from 0 without a gap */
-    uint32_t phase;       /* enum attn_phase; 0 = both, and the class has no other part */
-    uint32_t reserved;
-    const struct attn_problem *problem; /* as the part needs it: max_q and graph may differ between phases */
-    const char *backend; /* wanted list of this part alone, over that of the options; NULL = not given */
-};
-
-/* What was decided for one part. */
-struct attn_part_decision {
-    uint32_t layer_class;
-    uint32_t phase;
-    int32_t status; /* ATTN_OK, or ATTN_E_NO_BACKEND: nobody serves the part */
-    uint32_t reserved;
-    const struct attn_decision
-        *decision; /* for attn_backend_open; parts decided together have the same one */
-    /*
-     * The lowest-numbered part whose metadata serves this one too, so that one builder, of that part's
-     * backend, is enough for both; or its own number. The texts say what differs from each part that was
-     * compared and does not share, as "parts[0]: device: cuda:0 and cpu:0"; "" = nothing.
-     */
-    uint32_t metadata_part;
-    /*
-     * The same for caches: this part's backend takes a cache as attn_kv_get_shape describes it on that part's
-     * backend. Phases of one class need that, for what one writes the other reads: each makes a kv handle of
-     * its own over the same memory. For parts of different classes it says that one pool can hold both.
-     */
-    uint32_t cache_part;
-    const char *metadata_text;
-    const char *cache_text;
-};
-
-/*
- * Chooses backends for a model whose layer classes, or whose prefill and decode, may want different ones, by
- * the rules of attn_select. If one backend serves all parts that have no list of their own, they get that
- * one. Otherwise each class gets one, and where none serves a class, each phase of it; the decisions' texts
- * say so, and why. `options` may be NULL. To compare caches of two backends on one device both are opened
- * for as long as this call takes.
- *
- * ATTN_E_NO_BACKEND: some part has no backend; the error names the first one. Even then *out holds the
- * decisions of all parts with every candidate and its reasons; destroy it too. On other errors *out is NULL.
- * ATTN_E_INVALID names a member of a part.
- */
-ATTN_API int32_t attn_select_parts(struct attn_context *context, const struct attn_model_part *parts,
-                                   uint32_t count, const struct attn_select_options *options,
-                                   struct attn_parts **out, struct attn_error *err);
-ATTN_API void attn_parts_destroy(struct attn_parts *parts);
-/* What was decided for part number `index` of the call, or NULL past the last one. Lives as long as `parts`.
- */
-ATTN_API const struct attn_part_decision *attn_parts_get_decision(const struct attn_parts *parts,
-                                                                  uint32_t index);
-
-/* ---------------------------------------------------------------- questions to one backend */
-
-/*
- * Asks one loaded backend by name about one problem, on one device or (device NULL) on none; see struct
- * attn_query. Loads the plugin if its name is wanted. For tools that walk capabilities.
- */
-ATTN_API int32_t attn_context_query(struct attn_context *context, const char *backend,
-                                    const struct attn_device *device, const struct attn_problem *problem,
-                                    struct attn_query *query, struct attn_error *err);
-/* The axes of a backend; they live as long as the context. */
-ATTN_API int32_t attn_context_get_axes(struct attn_context *context, const char *backend,
-                                       const struct attn_axis **out, uint32_t *out_count,
-                                       struct attn_error *err);
 
 /* ---------------------------------------------------------------- backend */
 
@@ -514,6 +514,89 @@ ATTN_API int32_t attn_merge(struct attn_backend *backend, const struct attn_merg
 /* Rescales a partial result by its share of the merged one: struct attn_rescale_args. */
 ATTN_API int32_t attn_rescale(struct attn_backend *backend, const struct attn_rescale_args *args,
                               void *stream, struct attn_error *err);
+
+/*
+ * What may change in any release, also after 1.0. Programs that define ATTN_EXPERIMENTAL before they include
+ * this file see it, and are to be compiled again with every release.
+ */
+#ifdef ATTN_EXPERIMENTAL
+
+/* ---------------------------------------------------------------- selection, part by part */
+
+struct attn_parts;
+
+/* What a step does with a sequence. */
+enum attn_phase { ATTN_PHASE_PREFILL = 1, ATTN_PHASE_DECODE = 2 };
+
+/* One part of a model: a layer class, or one phase of it. */
+struct attn_model_part {
+    uint32_t struct_size;
+    uint32_t layer_class; /* numbered from 0 without a gap */
+    uint32_t phase;       /* enum attn_phase; 0 = both, and the class has no other part */
+    uint32_t reserved;
+    const struct attn_problem *problem; /* as the part needs it: max_q and graph may differ between phases */
+    const char *backend; /* wanted list of this part alone, over that of the options; NULL = not given */
+};
+
+/* What was decided for one part. */
+struct attn_part_decision {
+    uint32_t layer_class;
+    uint32_t phase;
+    int32_t status; /* ATTN_OK, or ATTN_E_NO_BACKEND: no backend serves the part */
+    uint32_t reserved;
+    const struct attn_decision
+        *decision; /* for attn_backend_open; parts decided together have the same one */
+    /*
+     * The lowest-numbered part whose metadata serves this one too, so that one builder, of that part's
+     * backend, is enough for both; or its own number. The texts say what differs from each part that was
+     * compared and does not share, as "parts[0]: device: cuda:0 and cpu:0"; "" = nothing.
+     */
+    uint32_t metadata_part;
+    /*
+     * The same for caches: this part's backend takes a cache as attn_kv_get_shape describes it on that part's
+     * backend. Phases of one class need that, for what one writes the other reads: each makes a kv handle of
+     * its own over the same memory. For parts of different classes it says that one pool can hold both.
+     */
+    uint32_t cache_part;
+    const char *metadata_text;
+    const char *cache_text;
+};
+
+/*
+ * Chooses backends for a model whose layer classes, or whose prefill and decode, may want different ones, by
+ * the rules of attn_select. If one backend serves all parts that have no list of their own, they get that
+ * one. Otherwise each class gets one, and where none serves a class, each phase of it; the decisions' texts
+ * say so, and why. `options` may be NULL. To compare caches of two backends on one device both are opened
+ * for as long as this call takes.
+ *
+ * ATTN_E_NO_BACKEND: some part has no backend; the error names the first one. Even then *out holds the
+ * decisions of all parts with every candidate and its reasons; destroy it too. On other errors *out is NULL.
+ * ATTN_E_INVALID names a member of a part.
+ */
+ATTN_API int32_t attn_select_parts(struct attn_context *context, const struct attn_model_part *parts,
+                                   uint32_t count, const struct attn_select_options *options,
+                                   struct attn_parts **out, struct attn_error *err);
+ATTN_API void attn_parts_destroy(struct attn_parts *parts);
+/* What was decided for part number `index` of the call, or NULL past the last one. Lives as long as `parts`.
+ */
+ATTN_API const struct attn_part_decision *attn_parts_get_decision(const struct attn_parts *parts,
+                                                                  uint32_t index);
+
+/* ---------------------------------------------------------------- questions to one backend */
+
+/*
+ * Asks one loaded backend by name about one problem, on one device or (device NULL) on none; see struct
+ * attn_query. Loads the plugin if its name is wanted. For tools that walk capabilities.
+ */
+ATTN_API int32_t attn_context_query(struct attn_context *context, const char *backend,
+                                    const struct attn_device *device, const struct attn_problem *problem,
+                                    struct attn_query *query, struct attn_error *err);
+/* The axes of a backend; they live as long as the context. */
+ATTN_API int32_t attn_context_get_axes(struct attn_context *context, const char *backend,
+                                       const struct attn_axis **out, uint32_t *out_count,
+                                       struct attn_error *err);
+
+#endif
 
 #ifdef __cplusplus
 }

@@ -88,7 +88,7 @@ ATTN_API int32_t attn_graph_add_host(struct attn_graph *graph, attn_host_fn fn, 
                                      struct attn_error *err);
 /*
  * Ends the capture; the graph can be launched. If a call could not be kept, it fails with the status of that
- * call, and the graph is good for nothing but to be destroyed.
+ * call, and the graph can only be destroyed.
  */
 ATTN_API int32_t attn_graph_end(struct attn_graph *graph, struct attn_error *err);
 /*

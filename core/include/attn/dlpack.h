@@ -2,7 +2,7 @@
 /*
  * Conversions between DLPack 1.x tensors and the plain data of libattn. Header only; needs neither libattn
  * nor dlpack.h. Include dlpack.h before this header to work on its types; otherwise the types below, of the
- * same layout, stand for them.
+ * same layout, are used.
  *
  * Nothing is copied or owned: a converted view lives as long as the tensor it was made from. Functions that
  * can fail return ATTN_OK or ATTN_E_INVALID and leave *out alone when they fail.

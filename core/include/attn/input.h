@@ -19,13 +19,14 @@ extern "C" {
 /*
  * 1 if a batch has no cache yet, which makes it a profile run: `lists` is NULL, or each of its `count`
  * members (the block list of a sequence) is. No members count as none given. A list without blocks is a list:
- * any address but NULL stands for it.
+ * it is given by any address but NULL.
  */
 ATTN_API int attn_input_is_profile(const void *const *lists, uint32_t count);
 
 /*
  * First token of a sequence whose key is kept: with a window (negative = none) those of a prompt before its
- * last `window` ones are not. Counted from the first token of the sequence, but from the length of the query.
+ * last `window` ones are not. An index from the first token of the sequence, computed from query_len
+ * alone as in vLLM.
  */
 ATTN_API int64_t attn_input_start(int prompt, int64_t query_len, int64_t window);
 

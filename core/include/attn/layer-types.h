@@ -105,7 +105,7 @@ struct attn_builder_params {
 enum attn_blocks_kind {
     ATTN_BLOCKS_LIST = 1, /* `blocks` and `count`; may be empty */
     ATTN_BLOCKS_NULL = 2, /* a table that is null, as of pooling models: a profile run without rows */
-    ATTN_BLOCKS_ROW = 3   /* the row as it stands in the block table: `count` of its cells */
+    ATTN_BLOCKS_ROW = 3   /* the row as it is in the block table: `count` of its cells */
 };
 
 /*
@@ -188,8 +188,8 @@ struct attn_builder_build_args {
     uint32_t struct_size;
     uint32_t graph; /* 1: for a captured graph, padded by `pad` sequences */
     uint32_t pad;
-    /* 1: for a captured graph that attn_state_prepare gets it to. Nothing is copied, and arrays have a host
-       copy alone. No difference where the device is the host. */
+    /* 1: for a captured graph, into which attn_state_prepare copies the step. The build copies nothing, and
+       arrays have a host copy alone. No difference where the device is the host. */
     uint32_t host_only;
 };
 

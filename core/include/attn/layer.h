@@ -107,7 +107,7 @@ ATTN_API int32_t attn_metadata_get_part(struct attn_metadata *metadata, uint32_t
  * pages of the FlashInfer flavour, on the host and on the device. Blocks that the new tokens need must be in
  * the block tables already: attn_builder_set_row adds them, and from the first advance on changes nothing
  * else of the step. FlashInfer takes no more blocks than the step was built with. Parts end here.
- * ATTN_E_INVALID names the field that is not as it is to be, and then nothing has changed;
+ * ATTN_E_INVALID names the field that is not as required, and then nothing has changed;
  * ATTN_E_UNSUPPORTED: rows trimmed to a window, the xformers flavour, or a device whose backend has no
  * advance_step.
  */
@@ -151,7 +151,7 @@ ATTN_API int32_t attn_builder_restore(struct attn_builder *builder, const void *
  *
  * The begin_forward of a capture becomes part of the graph: with every launch the device plans for what the
  * buffers hold then. A replayed step is thus one copy, of attn_state_prepare, and one launch; the host plans
- * nothing and allocates nothing. On the CPU the copy falls away, since the buffers are host memory, and the
+ * nothing and allocates nothing. On the CPU there is no copy, since the buffers are host memory, and the
  * launch makes the recorded calls, that of planning among them.
  *
  * A capture without begin_forward keeps the layers alone. Then each step is begun before its launch, with
@@ -161,7 +161,7 @@ ATTN_API int32_t attn_builder_restore(struct attn_builder *builder, const void *
  * begun with it.
  *
  * Rows of padding write no cache. FlashInfer's have no keys, so that `out` becomes zeros; others attend to
- * the first token of block 0, so that what stands in `out` means nothing. Rows behind the captured size stay,
+ * the first token of block 0, so that `out` is meaningless there. Rows behind the captured size stay,
  * and so do those of a graph of any mix behind the step's tokens.
  */
 struct attn_state;
@@ -174,7 +174,7 @@ struct attn_state;
 ATTN_API int32_t attn_state_create(struct attn_backend *backend, const struct attn_layer_class *classes,
                                    uint32_t count, const struct attn_state_params *params,
                                    struct attn_state **out, struct attn_error *err);
-/* Graphs that were captured with it or its clones go before them, or are not launched any more. */
+/* Graphs captured with it or its clones must be destroyed before them, or not launched any more. */
 ATTN_API void attn_state_destroy(struct attn_state *state);
 
 /*
@@ -270,7 +270,7 @@ ATTN_API void attn_layer_destroy(struct attn_layer *layer);
  * One layer in the step that attn_state_begin_forward has begun with `state` and `metadata`: writes keys and
  * values into `kv` and runs attention.
  *
- * Written is what k_new and v_new hold, to the step's slots of the class' cache group: never for encoders,
+ * It writes what k_new and v_new hold to the step's slots of the class' cache group: never for encoders,
  * and not without k_new or kv; after the run where the problem reads cache+new, else before it. The run reads
  * as the problem's kv_source says; in a profile run, whose sequences have no blocks, and of prompts without
  * rows in a block table, it reads k_new and v_new alone. `kv` may be NULL where nothing is read from a cache.

@@ -171,6 +171,13 @@ static inline int32_t attn_util_answer(struct attn_query *query, const char *ker
     return ATTN_OK;
 }
 
+/* States how fast the kernel rows of an answer are (enum attn_speed). */
+static inline void attn_util_speed(struct attn_query *query, uint32_t speed)
+{
+    for (uint32_t i = 0; i < query->kernel_count && i < query->kernel_capacity; i++)
+        query->kernels[i].speed = speed;
+}
+
 /* The cache shape [2, pages, block, kv heads, dim]; element sizes from the problem's types (bits 8 to 15). */
 static inline int32_t attn_util_shape(const struct attn_problem *p, uint32_t pages, struct attn_kv_shape *out,
                                       struct attn_error *err)
@@ -303,7 +310,7 @@ static inline int32_t attn_util_plan_prepare(const struct attn_plan_impl *plan,
 
 /* ---------------------------------------------------------------- threads of the caller's team */
 
-/* Which of *out_count threads that make this call together this is; without a team 0 of 1. */
+/* Number of this thread among the *out_count that make the call together; without a team 0 of 1. */
 static inline uint32_t attn_util_member(const void *stream, uint32_t *out_count)
 {
     const struct attn_cpu_executor *executor = (const struct attn_cpu_executor *)stream;

@@ -27,8 +27,8 @@
  *   - Host copies of a batch and lists in host memory hold values within their ranges.
  * What only the plugin can know it checks itself: the alignment of addresses, limits of its own, whether a
  * schedule is the plan's, and what arrays in its memory hold, if it can look. Where it cannot (a kernel has
- * no way to fail) it leaves that to the caller. Builders call memory tables and advance_step with what is
- * theirs.
+ * no way to fail) it leaves that to the caller. Builders call memory tables and advance_step directly,
+ * with arrays of their own.
  *
  * Tables are const, begin with their size, and are copied once into zeroed tables of the host's size. A NULL
  * entry that is marked optional means "not offered"; a NULL entry that is not makes the plugin unusable
@@ -144,8 +144,8 @@ struct attn_plan_table {
     uint32_t struct_size;
     uint32_t reserved;
     /*
-     * Required. Everything lazy happens here. The problem is resolved, with all four maxima given, and the
-     * query accepted it for this device.
+     * Required. All lazy initialisation happens here. The problem is resolved, with all four maxima given,
+     * and the query accepted it for this device.
      */
     int32_t (*create)(struct attn_backend_impl *backend, const struct attn_problem *problem,
                       struct attn_plan_impl **out, struct attn_error *err);
@@ -211,8 +211,8 @@ struct attn_kv_table {
                           const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
                           struct attn_error *err);
     /*
-     * Optional. `caches` has args->layers members, at most ATTN_KV_LAYERS_MAX: of more layers the host passes
-     * on some at a time.
+     * Optional. `caches` has args->layers members, at most ATTN_KV_LAYERS_MAX: for more layers the host
+     * makes several calls.
      */
     int32_t (*copy_blocks)(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
                            const struct attn_kv_ref *caches, void *stream, struct attn_error *err);
@@ -289,14 +289,14 @@ struct attn_memory_table {
 struct attn_backend; /* handles of the host */
 struct attn_plan;
 struct attn_kv;
-struct attn_builder_impl;  /* defined by whoever brings the builder */
+struct attn_builder_impl;  /* defined by the implementation of the builder */
 struct attn_metadata_impl; /* belongs to its builder */
 
 /*
  * The backend that a builder, a state or a layer belongs to: its own tables, and functions of attn.h and
- * device.h by these names, which check arguments as for any caller. Copied by who keeps it; good until the
- * object that it came for is destroyed. A builder without a backend gets struct_size and device_type
- * (ATTN_DEVICE_CPU) alone, and works in host memory; otherwise all is given.
+ * device.h by these names, which check arguments as for any caller. An implementation that keeps it copies
+ * it; it is valid until the object that it was given for is destroyed. A builder without a backend gets
+ * struct_size and device_type (ATTN_DEVICE_CPU) alone, and works in host memory; otherwise all is given.
  */
 struct attn_serving_host {
     uint32_t struct_size;
@@ -395,14 +395,14 @@ struct attn_builder_table {
     .row_size = sizeof(struct attn_builder_row_args), .build_size = sizeof(struct attn_builder_build_args),  \
     .advance_size = sizeof(struct attn_advance_args)
 
-struct attn_state_impl; /* defined by whoever brings the state, */
-struct attn_layer_impl; /* and the layers */
+struct attn_state_impl; /* defined by the implementation of the state, */
+struct attn_layer_impl; /* and of the layers */
 
 /*
  * A state: plans of a model's layer classes, and what graphs are captured with. The whole table is optional:
  * without one libattn uses that of libattn-serving, which plugins can take a part of. Metadata comes from the
- * backend's builder or from get_capture_metadata. attn/layer.h says what the calls do; handles, forks and
- * lost devices are the host's matter.
+ * backend's builder or from get_capture_metadata. attn/layer.h says what the calls do; the host deals with
+ * handles, forks and lost devices.
  */
 struct attn_state_table {
     uint32_t struct_size;

@@ -155,9 +155,21 @@ struct attn_tensor {
     uint64_t reserved;
 };
 
+/* A contiguous tensor [token, heads, head_dim] that carries its element type (enum attn_dtype). */
+static inline struct attn_tensor attn_tensor_of(void *data, uint32_t dtype, uint32_t heads, uint32_t head_dim)
+{
+    struct attn_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.buffer.data = data;
+    tensor.dtype = dtype;
+    tensor.head_stride = (int64_t)head_dim * (int64_t)(dtype >> 8 & 0xff) / 8;
+    tensor.token_stride = tensor.head_stride * (int64_t)heads;
+    return tensor;
+}
+
 /* Where the value of a scale is. */
 enum attn_scale_kind {
-    ATTN_SCALE_UNIT = 1,  /* 1, said by the caller */
+    ATTN_SCALE_UNIT = 1,  /* the value is 1, no buffer */
     ATTN_SCALE_HOST = 2,  /* buffer is host memory, read during the call */
     ATTN_SCALE_DEVICE = 3 /* buffer is device memory, read in stream order */
 };
@@ -254,14 +266,15 @@ enum attn_graph_level {
 #define ATTN_GIVEN_WINDOW_RIGHT UINT32_C(2)
 
 /*
- * A problem: what a layer class needs. `heads` and `head_dim` must be given; everything else has a default
- * (in brackets), filled in by attn_problem_resolve. Each member is named like its key of the problem string.
+ * A problem: what a layer class needs. `heads`, `head_dim` and `q_dtype` must be given; everything else has a
+ * default (in brackets), filled in by attn_problem_resolve. Each member is named like its key of the problem
+ * string.
  */
 struct attn_problem {
     uint32_t struct_size;
     uint32_t given;       /* ATTN_GIVEN_* */
     uint32_t type;        /* enum attn_type [decoder] */
-    uint32_t q_dtype;     /* enum attn_dtype [bf16] */
+    uint32_t q_dtype;     /* enum attn_dtype; key q */
     uint32_t k_dtype;     /* [q] */
     uint32_t v_dtype;     /* [q] */
     uint32_t out_dtype;   /* [q; bf16 if q has 8 bits] */
@@ -294,7 +307,7 @@ struct attn_problem {
     uint32_t lse;        /* 0 or 1: the log-sum-exp is wanted [0] */
     uint32_t det;        /* 0 or 1: results never depend on batch companions [0] */
     uint32_t graph;      /* enum attn_graph_level needed at least [never] */
-    uint32_t max_seqs;   /* maxima of a step; 0 = not said: a query does not judge it, a plan wants it */
+    uint32_t max_seqs;   /* maxima of a step; 0 = not given: a query does not judge it, a plan needs it */
     uint32_t max_q;      /* query tokens of one sequence */
     uint32_t max_kv;     /* keys of one sequence */
     uint32_t max_rows;   /* query tokens of a step */
@@ -340,7 +353,7 @@ struct attn_batch {
     struct attn_buffer table;      /* table: i32 [n, table_width]; a negative entry is an invalid block */
     int64_t table_stride;          /* bytes between rows */
     uint32_t table_width;          /* entries of a row */
-    uint32_t pages;                /* pages of the cache; 0 = not said. Host copies are checked against it */
+    uint32_t pages;                /* pages of the cache; 0 = not known. Host copies are checked against it */
     struct attn_buffer csr_indptr; /* csr: i32 [n + 1] */
     struct attn_buffer
         csr_indices; /* csr: i32 or i64 [csr_indptr[n]]; a negative entry is an invalid block */
@@ -407,7 +420,7 @@ struct attn_kv_shape {
 /* ---------------------------------------------------------------- the tensors of a run */
 
 /*
- * One run of one layer. Which members are wanted is the problem's. `out` and `lse` never overlap inputs.
+ * One run of one layer. The problem decides which members are needed. `out` and `lse` never overlap inputs.
  */
 struct attn_tensors {
     uint32_t struct_size;
@@ -523,7 +536,7 @@ struct attn_kv_slot_mapping_args {
  * Copies single tokens: keys, values and token-head scales of slot a of one cache to slot b of another or the
  * same one; a slot is page * block + token of its own cache. Both have the same types, layout, kv heads, head
  * dimensions and granularities of scales; strides, pages and block may differ. Scales of other granularities
- * stay as they are: both caches are to mean the same by a code.
+ * are not copied: they must be equal in both caches, so that codes keep their values.
  */
 struct attn_kv_copy_slots_args {
     uint32_t struct_size;
@@ -761,7 +774,9 @@ struct attn_kernel_info {
 /*
  * Answer to "do you serve this problem?". The caller gives the two arrays and their capacities; counts may
  * come back larger than the capacities (then the rest was not written). accepted = 1 if at least one kernel
- * row serves every part of a batch; reasons are given for every refusing row either way.
+ * row serves every part of a batch; reasons are given for every refusing row either way. Where a generic row
+ * serves, the first reason of a row says what keeps the optimised one that is closest to the problem:
+ * selection tells the user.
  */
 struct attn_query {
     uint32_t struct_size;

@@ -178,7 +178,7 @@ bool attn__cache_load(const char *directory, const char *key, int64_t now, struc
     snprintf(path, sizeof path, "%s/%.*s", directory, NAME_LENGTH, key);
     if (!read_file(path, found, out) || strcmp(found, key) != 0)
         return false;
-    /* Unsigned, for the file may hold any number: the age of a time to come is huge. */
+    /* Unsigned, because the file may hold any number: a time in the future gives a huge age. */
     const uint64_t age = (uint64_t)now - (uint64_t)out->since;
     return out->outcome == ATTN__GOOD || age <= (out->outcome == ATTN__TIMED_OUT ? TEN_MINUTES : DAY);
 }

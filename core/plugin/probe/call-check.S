@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Entries in front of functions of a plugin. An entry takes the return address off, gives every register that
- * belongs to the caller a mark of its own, calls the function with all arguments where they are, and keeps
- * what the function left in them for call_check_judge.
+ * Entries in front of functions of a plugin. An entry saves the return address and the registers that a
+ * function must preserve, fills these registers with known values, calls the function with all arguments in
+ * place, and stores for call_check_judge what the function left in them.
  */
 #include "plugin/probe/call-check.h"
 

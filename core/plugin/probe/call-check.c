@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The list of checked functions, and what is said of one that broke the calling convention. */
+/* The list of checked functions, and the message about one that broke the calling convention. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 
 enum { FRAME = CALL_CHECK_REGISTERS + CALL_CHECK_COUNT };
 
-/* Of call-check.S: entries of 16 bytes, one a function. */
+/* In call-check.S: entries of 16 bytes, one per function. */
 extern const char call_check_entries[];
 
 /* Read and written by call-check.S. */

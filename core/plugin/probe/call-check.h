@@ -3,16 +3,16 @@
 #ifndef ATTN_PLUGIN_CALL_CHECK_H
 #define ATTN_PLUGIN_CALL_CHECK_H
 
-/* So many functions are checked; what is added beyond is called as it is. */
+/* Largest number of functions that are checked; further ones are called directly. */
 #define CALL_CHECK_FUNCTIONS 256
 
-/* Where the assembly keeps what it needs, in units of 8 bytes. */
+/* Where the assembly saves the state of the caller, in units of 8 bytes. */
 #define CALL_CHECK_RETURN    0
 #define CALL_CHECK_STACK     1
 #define CALL_CHECK_INDEX     2
 #define CALL_CHECK_REGISTERS 3
 
-/* What each register holds during a call, beside its number. */
+/* Register number i holds this + i when the function is called. */
 #define CALL_CHECK_MARK 0x5a00
 
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * What damage of a file reaches in the dynamic linker depends on what a process has beside the file and
- * beside the linker's own tables. Here it reaches memory without any rights, so that a probe ends where a
- * host might.
+ * Inaccessible memory for the probe of a damaged file. Wrong addresses and indices in a file make the dynamic
+ * linker access memory beside the file or beside its own tables; whether that crashes depends on what a
+ * process has mapped there. With these fences the probe crashes wherever a host might.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ static void surround_file(size_t hole)
     char *start = mmap(NULL, 2 * AREA_SIZE + hole, PROT_NONE, AREA_FLAGS, -1, 0), *gap = start;
     if (start == MAP_FAILED || hole == 0)
         return;
-    /* Gaps between libraries, where the kernel would put it else. */
+    /* Fills the gaps between libraries, in which the kernel would otherwise map the file. */
     while ((gap = mmap(NULL, hole, PROT_NONE, AREA_FLAGS, -1, 0)) != MAP_FAILED && gap > start)
         continue;
     if (gap != MAP_FAILED)
@@ -62,7 +62,7 @@ static bool is_slot(const void *block)
     return slots != NULL && at >= slots && at < slots + SLOTS * SLOT_SIZE;
 }
 
-/* The pages of a slot at its start, the block at their end, and nothing behind. */
+/* Opens the first pages of a slot and returns a block at their end: inaccessible memory follows it. */
 static void *take_slot(size_t size)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (size + page - 1) / page * page;
@@ -73,7 +73,7 @@ static void *take_slot(size_t size)
     return slot + (room - size) / 16 * 16;
 }
 
-/* The linker takes its memory from these, if the program exports them. */
+/* The dynamic linker calls these instead of its own functions if the program exports them. */
 #define EXPORTED __attribute__((visibility("default")))
 
 EXPORTED void *calloc(size_t count, size_t size)
@@ -97,7 +97,7 @@ EXPORTED void *realloc(void *block, size_t size)
     return copy;
 }
 
-/* A slot is never used again: what is read of it later is found too. */
+/* Slots are never reused, so that late reads still find their contents. */
 EXPORTED void free(void *block)
 {
     if (!is_slot(block))

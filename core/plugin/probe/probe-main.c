@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * attn-probe FILE: loads, opens and closes one plugin, and tells descriptor 3 how it went: one byte when
- * it begins, then a struct attn__result. A guard watches the worker in which the plugin lives, and shares a
- * page of memory with it. Run by libattn alone; opens no driver of an accelerator.
+ * attn-probe FILE: probes one plugin. A guard process watches a worker process, which loads the plugin, calls
+ * its functions and finishes it, and writes its progress into a page that both share. The guard writes to
+ * descriptor 3: one byte when it begins, then a struct attn__result. Run by libattn alone; opens no driver of
+ * an accelerator.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,8 +26,8 @@
 #define FILE_MOST ((rlim_t)64 << 20)
 
 /*
- * Sanitizers ask for these. Memory that a plugin keeps must not look as if the plugin ended the process, nor
- * a crash: the guard tells of it.
+ * Sanitizers call these. Memory that a plugin leaks must not end the process, which would look as if the
+ * plugin had done so. Crashes must end it by their signal, which the guard reports.
  */
 #define CRASHES "handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe=0"
 int __lsan_is_turned_off(void);
@@ -45,12 +46,12 @@ const char *__tsan_default_options(void)
     return CRASHES;
 }
 
-/* What the worker says: in memory that the guard shares, so that it is there when the worker is not. */
+/* The result so far, written by the worker. Shared with the guard, so that it outlives the worker. */
 static struct attn__result *said;
 
 static void begin_step(const char *name)
 {
-    /* Who closes what is not his own ends in the step that did it. */
+    /* A plugin that closed stdout ends here, so that the step that did it is reported. */
     if (fcntl(STDOUT_FILENO, F_GETFD) < 0)
         _exit(1);
     snprintf(said->step, sizeof said->step, "%s", name);
@@ -79,7 +80,7 @@ static void limit(__rlimit_resource_t resource, rlim_t most)
     }
 }
 
-/* ---------------------------------------------------------------- one plugin, from loading to closing */
+/* ---------------------------------------------------------------- calls of the plugin */
 
 /* Asks one backend about a simple problem, without a device or on one. True if it serves the problem. */
 static bool ask(const struct attn__backend *backend, const struct attn_device *device,
@@ -99,7 +100,7 @@ static bool ask(const struct attn__backend *backend, const struct attn_device *d
            query.accepted != 0;
 }
 
-/* Everything that needs no data. */
+/* Opens a backend and calls what needs no input data. */
 static void use(const struct attn__backend *backend, const struct attn_device *device,
                 const struct attn_problem *problem)
 {
@@ -131,7 +132,8 @@ static void use(const struct attn__backend *backend, const struct attn_device *d
 
 static void live(struct attn__plugin *plugin)
 {
-    static const char text[] = "heads=8 kv_heads=2 head_dim=64 max_seqs=4 max_q=8 max_kv=64 max_rows=16";
+    static const char text[] =
+        "heads=8 kv_heads=2 head_dim=64 q=bf16 max_seqs=4 max_q=8 max_kv=64 max_rows=16";
     struct attn_problem problem;
     const struct attn_axis *axes;
     uint32_t count;
@@ -158,7 +160,7 @@ static void live(struct attn__plugin *plugin)
 
 /* ---------------------------------------------------------------- the worker */
 
-/* Never returns. Destructors are part of the probe: the host runs them too, at its end. */
+/* Never returns: exit runs the destructors of the plugin, as the host does at its end. */
 static void work(const char *path)
 {
     static const char *const variables[] = {"ATTN_DISABLE=", "ATTN_BACKEND=auto"};
@@ -166,7 +168,7 @@ static void work(const char *path)
     struct attn_context *context;
     ATTN_INIT(&options);
     options.given = ATTN_GIVEN_LOG;
-    options.plugin_path = "/dev/null"; /* nothing else is looked at */
+    options.plugin_path = "/dev/null"; /* no directory is searched */
     options.variables = variables;
     options.variable_count = sizeof variables / sizeof variables[0];
     if (attn_context_create(&options, &context, NULL) != ATTN_OK)
@@ -196,7 +198,7 @@ static void work(const char *path)
 
 /* ---------------------------------------------------------------- the guard */
 
-/* Whether the worker wants to go on but the machine gives it no time: that is no fault of the plugin. */
+/* Whether the worker could run but got too little CPU time, which is not the fault of the plugin. */
 static bool is_starved(pid_t worker)
 {
     char path[64], text[512], state = 0;
@@ -215,7 +217,7 @@ static bool is_starved(pid_t worker)
     return (state == 'R' || state == 'D') && (user + kernel) * tick < ATTN__PROBE_DEADLINE_NS / 2;
 }
 
-/* Waits for the end of the worker, or brings it about. False if its time was up. */
+/* Waits until the worker ends. If its time is up, kills it and returns false. */
 static bool wait_for(pid_t worker, int *status)
 {
     const struct timespec moment = {0, 1000000};
@@ -248,7 +250,7 @@ static pid_t find_child(void)
     return child;
 }
 
-/* Whatever the worker started became a child of this process when its parent ended. True if there was any. */
+/* Kills processes that the worker left, which became children of this one. True if there were any. */
 static bool end_others(void)
 {
     bool any = false;
@@ -279,7 +281,7 @@ static void guard(pid_t worker)
     }
 }
 
-/* Starts the worker, whose end without a word is an exit, and guards it. */
+/* Starts the worker and guards it. A worker that ends without an outcome counts as one that exited. */
 static void run(const char *path)
 {
     said->outcome = ATTN__EXITED;
@@ -293,7 +295,7 @@ static void run(const char *path)
     if (worker == 0) {
         close(ATTN__PROBE_FD);
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)setpgid(0, 0); /* a plugin may kill its group, and not the guard */
+        (void)setpgid(0, 0); /* a plugin that kills its process group spares the guard */
         work(path);
     }
     guard(worker);
@@ -308,7 +310,7 @@ int main(int argc, char **argv)
     }
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_DATA, DATA_MOST);
-    limit(RLIMIT_FSIZE, FILE_MOST); /* what it prints goes into memory */
+    limit(RLIMIT_FSIZE, FILE_MOST); /* its output is kept in memory */
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     said = mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (said == MAP_FAILED || write(ATTN__PROBE_FD, "", 1) != 1)

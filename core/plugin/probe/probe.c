@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Which files are probed before they are loaded: those without a good result of an earlier probe. Starts the
- * helper for one file, and reads what its guard says of it until time is up. A link error is no result, for
- * the host's own dlopen finds it again.
+ * Decides which files are probed before they are loaded: those without a good result of an earlier probe.
+ * Starts attn-probe for one file, and reads the result from its guard until time is up. A link error is no
+ * result, because the host's own dlopen will report it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -46,7 +46,7 @@ static int spawn(const char *helper, const char *path, char *const *environment,
                                    POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     (void)posix_spawnattr_setsigdefault(&attributes, &all);
     (void)posix_spawnattr_setsigmask(&attributes, &none);
-    /* First, for the pipe may have one of the numbers that are opened anew. */
+    /* First, because the pipe may have one of the descriptors that are opened below. */
     error = posix_spawn_file_actions_adddup2(&actions, writer, ATTN__PROBE_FD);
     for (int fd = 0; fd < ATTN__PROBE_FD && error == 0; fd++)
         error = posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
@@ -76,7 +76,7 @@ static bool take(int fd, uint64_t deadline, void *out, size_t size)
     return true;
 }
 
-/* The plugin shares a process with the worker, and may have written anything there. */
+/* The plugin runs in the process of the worker and may have written anything into the result. */
 static void clean(char *text, size_t size)
 {
     text[size - 1] = '\0';
@@ -85,7 +85,7 @@ static void clean(char *text, size_t size)
             *p = '?';
 }
 
-/* Fills the result from what the guard says. False if it still runs. */
+/* Fills the result from what the guard writes. False if the guard still runs. */
 static bool listen_to(int fd, uint64_t deadline, struct attn__result *result)
 {
     struct attn__result heard;
@@ -127,7 +127,7 @@ void attn__probe_run(const char *helper, char *const *environment, const char *p
         const bool lacks = access(helper, X_OK) == 0 && access("/dev/null", R_OK | W_OK) != 0;
         unavailable(result, lacks ? "/dev/null" : helper, strerrordesc_np(error));
     } else {
-        /* One more for the guard to end what its worker started. */
+        /* One more deadline, in which the guard ends what its worker started. */
         const uint64_t most = (ATTN__PROBE_DEADLINES + 1) * ATTN__PROBE_DEADLINE_NS;
         if (!listen_to(ends[0], attn__now() + most, result))
             (void)kill(child, SIGKILL); /* its worker dies with it */
@@ -173,7 +173,7 @@ static void refuse(struct attn__plugin *plugin, const struct attn__result *resul
         attn__plugin_tell(plugin, ATTN_STAGE_NOTE, reason, "plugin %s %s", plugin->note.name, text);
 }
 
-/* Where no child can be started. */
+/* Decides if no child can be started: only libattn's own plugins are loaded without a probe. */
 static bool admit_unprobed(struct attn__plugin *plugin, const char *why)
 {
     if (plugin->own) {
@@ -203,7 +203,7 @@ static bool admit(struct attn__plugin *plugin, const struct attn__result *result
     return good || result->outcome == ATTN__NO_RESULT;
 }
 
-/* ---------------------------------------------------------------- who is probed */
+/* ---------------------------------------------------------------- which files are probed */
 
 /* The helper that belongs to this library: beside it in the build tree; else where the installation puts
  * helpers. */
@@ -226,7 +226,7 @@ static void probe(const struct attn__plugin *plugin, struct attn__result *result
 {
     const struct attn_context *context = plugin->context;
     char helper[PATH_MAX];
-    /* Who raised the privileges of this process must not steer a child that has them too. */
+    /* An elevated process does not pass on its environment, which an unprivileged user has set. */
     char *nothing[] = {NULL};
     if (find_helper(helper, sizeof helper))
         attn__probe_run(helper, context->env.elevated ? nothing : context->env.environment, plugin->path,
@@ -248,7 +248,7 @@ bool attn__policy_admit(struct attn__plugin *plugin, bool named)
     const bool keeps = attn__cache_directory(&context->env, directory, sizeof directory);
     const bool kept = keeps && strcmp(mode, "always") != 0 &&
                       attn__cache_load(directory, key, (int64_t)time(NULL), &result);
-    /* Who names a plugin wants it probed, whatever happened before. */
+    /* A plugin that is asked for by name is probed again after a bad result. */
     if (kept && !(named && result.outcome != ATTN__GOOD))
         return admit(plugin, &result, true);
     probe(plugin, &result);

@@ -2,10 +2,10 @@
 /*
  * Probes of plugin files in child processes.
  *
- * probe.c decides which files are probed, starts a child and reads what it says; cache.c keeps the results;
- * and probe-main.c is the program that the child runs: a guard that watches a worker, and the worker that
- * loads, opens and closes the plugin. The host only reads what the guard writes, so neither a host that
- * ignores SIGCHLD nor one that reaps every child disturbs it.
+ * probe.c decides which files are probed, starts a child and reads its result; cache.c keeps the results; and
+ * probe-main.c is the program that the child runs: a guard that watches a worker, and the worker, which loads
+ * the plugin, calls it and finishes it. The result is what the guard writes, not its exit status: so a host
+ * may ignore SIGCHLD or reap every child.
  */
 #ifndef ATTN_PLUGIN_PROBE_H
 #define ATTN_PLUGIN_PROBE_H
@@ -14,7 +14,7 @@
 
 /* ---------------------------------------------------------------- probe.c */
 
-/* A machine that is too busy to probe a plugin gives it so many deadlines instead of one. */
+/* Time for a probe, and how many times as much it gets on a machine that is too busy to run it. */
 #define ATTN__PROBE_DEADLINE_NS UINT64_C(2000000000)
 #define ATTN__PROBE_DEADLINES   5
 
@@ -51,13 +51,15 @@ void attn__probe_run(const char *helper, char *const *environment, const char *p
  * everything else that the result depends on. */
 enum { ATTN__KEY_SIZE = 33 };
 
-/* Goes on with a hash (FNV-1a). */
+/* Adds bytes to a hash (FNV-1a). */
 uint64_t attn__hash(uint64_t hash, const void *bytes, size_t size);
 void attn__cache_key(const struct attn__plugin *plugin, char key[ATTN__KEY_SIZE]);
 /* The directory of the cache; false if there is none that may be trusted, and no result is kept. */
 bool attn__cache_directory(const struct attn__env *env, char *path, size_t size);
-/* True if a result is kept and still counts at `now` (seconds of the epoch): a good one for ever, for its key
- * guards it; a bad one a day, or ten minutes after a hang. */
+/*
+ * True if a result is kept and still valid at `now` (seconds of the epoch): a good one for ever, because its
+ * key changes with everything that it depends on; a bad one for a day, after a hang for ten minutes.
+ */
 bool attn__cache_load(const char *directory, const char *key, int64_t now, struct attn__result *out);
 /* Keeps a result, in the place of the one that the same path had before. */
 void attn__cache_store(const char *directory, const char *key, const struct attn__result *result);
@@ -65,8 +67,8 @@ void attn__cache_store(const char *directory, const char *key, const struct attn
 void attn__cache_reset(const char *directory);
 
 /*
- * Says whether a file may be loaded; the record of one that may not says why. `named`: somebody asked for it
- * by name, so that a bad result of an earlier probe does not count.
+ * Decides whether a file may be loaded; if not, its record says why. `named`: it was asked for by name; then
+ * a bad result of an earlier probe does not count.
  */
 bool attn__policy_admit(struct attn__plugin *plugin, bool named);
 /* Forgets every bad result. */

@@ -72,7 +72,7 @@ static uint64_t read_umask(void)
     return mask;
 }
 
-/* Rounding, traps, flush to zero, denormals are zero; not the flags of what happened. */
+/* Rounding mode, traps, flush-to-zero and denormals-are-zero, but not the sticky exception flags. */
 static uint64_t read_floating_point(void)
 {
     uint64_t control = 0;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How the worker of a probe sees what a plugin does wrong: its calls, its reach in memory, its side effects.
- */
+/* How the worker of a probe finds what a plugin does wrong in its calls, memory accesses and side effects. */
 #ifndef ATTN_PLUGIN_WORKER_H
 #define ATTN_PLUGIN_WORKER_H
 
 #include "core.h"
 
-/* Sanitizers have an allocator of their own, with fences, and a plan of the address space. */
+/* Sanitizers have an allocator with fences and a layout of the address space of their own. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FENCE_IS_LEFT_TO_SANITIZER 1
 #elif defined(__has_feature)
@@ -28,9 +27,9 @@ void call_check_begin(void (*tell)(const char *text));
 attn__function call_check_add(attn__function function, const char *table, const char *name);
 
 /*
- * fence.c. Leaves the next file of that size a hole between two areas that nobody may touch, and what is
- * allocated with calloc until fence_end an end that nobody may cross: damaged addresses and indices of a file
- * lead there.
+ * fence.c. Makes the memory on both sides of the place inaccessible where the next file of that size is
+ * mapped, and until fence_end the memory behind each block that calloc returns: damaged addresses and indices
+ * of a file lead there.
  */
 void fence_begin(uint64_t file_size);
 void fence_end(void);

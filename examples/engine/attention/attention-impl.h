@@ -38,7 +38,7 @@ struct attention_size {
     struct attn_graph **layers;
 };
 
-/* Which batch slot a row of the block tables shows, and when a batch slot had its last part. */
+/* Which batch slot a row of the block tables shows, and the step that wrote the row. */
 struct attention_row {
     uint32_t batch_slot;
     uint64_t step;
@@ -79,7 +79,7 @@ struct attention {
     bool decodes; /* one token for each sequence */
     uint64_t step;
     struct attention_row *row; /* [max_seqs] */
-    uint64_t *slot_step;       /* [max_seqs] */
+    uint64_t *slot_step;       /* [max_seqs] the last step in which the batch slot had a part */
     uint64_t replayed;
     uint64_t advanced;
 

@@ -12,7 +12,8 @@
 static void describe_groups(struct attention *a)
 {
     for (uint32_t g = 0; g < a->shape.groups; g++) {
-        /* What lies behind a window is -1 in the lists: rows are not trimmed, so that a step can advance. */
+        /* Blocks before the window are -1 in the lists; without a window in the builder rows are not trimmed,
+         * so that a step can advance. */
         a->builder_groups[g] = (struct attn_builder_group){.block = a->options.block, .max_blocks = a->width};
         a->classes[g] = (struct attn_layer_class){.problem = &a->groups[g].problem, .group = g};
     }
@@ -260,6 +261,7 @@ void attention_get_info(const struct attention *a, struct attention_info *out)
     out->device = attn_backend_get_device(a->backend);
     out->device_name = a->device.name;
     out->kernels = a->kernels;
+    out->generic = device_find_generic(a->decision);
     out->graphs = a->size_count;
     out->replayed = a->replayed;
     out->advanced = a->advanced;

@@ -38,7 +38,7 @@ struct attention_options {
     uint32_t max_chunk;                /* tokens of one sequence in a step */
     uint32_t max_seqs;                 /* sequences of a step; 0: one */
     uint32_t max_batch_tokens;         /* tokens of a step; 0: max_chunk */
-    uint32_t blocks[SCHEDULER_GROUPS]; /* of each cache, by group; 0: as many as all sequences can want */
+    uint32_t blocks[SCHEDULER_GROUPS]; /* of each cache, by group; 0: as many as all sequences can need */
     uint32_t host_blocks;              /* for blocks that are moved out of each cache */
     uint32_t threads;                  /* 0: as libattn decides */
     const char *kv;                    /* one of ATTENTION_CACHE_TYPES */
@@ -50,15 +50,16 @@ struct attention_options {
     uint32_t variable_count;
 };
 
-/* What was chosen, and what was done. Texts live as long as the object. */
+/* What was chosen, and what was done. Texts are valid as long as the object. */
 struct attention_info {
     const char *backend;
     const char *device;
-    const char *device_name; /* with the words of its maker */
+    const char *device_name; /* with the vendor's name of the device */
     const char *kernels;
-    uint32_t graphs;   /* captured sizes */
-    uint64_t replayed; /* steps that ran as graphs */
-    uint64_t advanced; /* steps that followed one without a builder */
+    const char *generic; /* one of the kernels, or NULL */
+    uint32_t graphs;     /* captured sizes */
+    uint64_t replayed;   /* steps that ran as graphs */
+    uint64_t advanced;   /* steps that followed one without a builder */
 };
 
 int attention_create(const struct attention_shape *shape, const struct attention_options *options,
@@ -77,7 +78,8 @@ struct attention_part {
     uint32_t unchanged;  /* leading entries that are as in the last step in which the batch slot had a part */
 };
 
-/* Begins a step; each sequence appears at most once. Prompts are best first. */
+/* Begins a step; each sequence appears at most once. Prompts should come first: a decode before a
+ * prompt is computed as a prompt. */
 int attention_begin(struct attention *a, const struct attention_part *parts, uint32_t count,
                     struct failure *err);
 

@@ -45,8 +45,9 @@ int device_select(struct attn_context *context, const struct attn_problem *probl
 }
 
 /*
- * The device's own words are in the records of backends on it. That of the one that was opened comes first;
- * where ATTN_BACKEND names another one it has none.
+ * The vendor's name of the device is in the report's records of backends on it. The record of the backend
+ * that was opened is preferred; where ATTN_BACKEND names another backend it has no device, and any other one
+ * will do.
  */
 static void name_device(struct device *d, struct attn_context *context)
 {
@@ -126,6 +127,30 @@ int device_name_kernels(const struct device *d, const struct attn_problem *probl
         add_names(info.kernels, list, size);
     attn_plan_destroy(plan);
     return status;
+}
+
+const char *device_find_generic(const struct attn_decision *decision)
+{
+    const struct attn_decision_info *info = attn_decision_get_info(decision);
+    const struct attn_candidate *c;
+    for (uint32_t i = 0; (c = attn_decision_get_candidate(decision, i)) != NULL; i++) {
+        if (!c->accepted || strcmp(c->name, info->effective) != 0 || strcmp(c->device, info->device) != 0)
+            continue;
+        for (uint32_t k = 0; k < c->kernel_count; k++)
+            if (c->kernels[k].speed == ATTN_SPEED_GENERIC)
+                return c->kernels[k].name;
+    }
+    return NULL;
+}
+
+void device_print(const char *backend, const char *name, const char *kernels, const char *generic)
+{
+    fprintf(stderr, "backend: %s (%s)\n", backend, name);
+    if (generic)
+        fprintf(stderr, "kernels: %s (%s is generic: many times slower than an optimised one)\n", kernels,
+                generic);
+    else
+        fprintf(stderr, "kernels: %s\n", kernels);
 }
 
 int device_alloc(const struct device *d, const char *what, uint64_t size, struct attn_buffer *out,

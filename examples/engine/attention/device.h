@@ -40,11 +40,17 @@ int device_fail(struct failure *err, const char *what, const struct attn_error *
 int device_name_kernels(const struct device *d, const struct attn_problem *problem, char *list, size_t size,
                         struct failure *err);
 
+/* Name of the first generic kernel of the winner, or NULL: such kernels are many times slower than optimised
+ * ones. */
+const char *device_find_generic(const struct attn_decision *decision);
+/* Says on standard error what ran; `generic` as above. */
+void device_print(const char *backend, const char *name, const char *kernels, const char *generic);
+
 int device_alloc(const struct device *d, const char *what, uint64_t size, struct attn_buffer *out,
                  struct failure *err);
 void device_free(const struct device *d, struct attn_buffer *buffer);
 
-/* Memory of the host, zeroed: pinned where the backend has such memory, so that copies need no other one. */
+/* Memory of the host, zeroed: pinned where the backend has such memory, so that copies need no staging. */
 struct device_host {
     void *memory;
     bool pinned;
@@ -75,19 +81,19 @@ struct device_tensors {
     uint64_t down_size;
 };
 
-/* For so many of them at most. */
+/* Allocates memory for q elements of queries, and kv of keys and of values, at most. */
 int device_tensors_make(const struct device *d, uint32_t dtype, uint64_t q, uint64_t kv,
                         struct device_tensors *out, struct failure *err);
 void device_tensors_free(const struct device *d, struct device_tensors *t);
 
-/* Places those of a step, no more than they were made for. */
+/* Lays out the tensors of a step; q and kv are not more than device_tensors_make was given. */
 void device_tensors_place(struct device_tensors *t, uint64_t q, uint64_t kv);
-/* Puts numbers where the next upload takes them from; of keys and values there may be none. */
+/* Converts numbers into the memory that the next upload copies; with kv_count 0 queries alone. */
 void device_tensors_fill(struct device_tensors *t, const float *q, uint64_t q_count, const float *k,
                          const float *v, uint64_t kv_count);
-/* Takes the output that the last download brought. */
+/* Converts the output that the last download brought. */
 void device_tensors_take(const struct device_tensors *t, float *out, uint64_t count);
-/* Both go into a graph where the stream is captured. */
+/* If the stream is captured, both copies become part of the graph. */
 int device_tensors_upload(const struct device *d, const struct device_tensors *t, struct failure *err);
 int device_tensors_download(const struct device *d, const struct device_tensors *t, struct failure *err);
 

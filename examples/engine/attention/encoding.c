@@ -12,7 +12,7 @@
 
 /* ---------------------------------------------------------------- memory */
 
-/* Pages beyond what the batch slots need, so that the ones in use are never simply all of them. */
+/* Pages beyond what the batch slots need, so that a mistake that takes all pages for used ones shows. */
 enum { SPARE_PAGES = 3 };
 
 /* One scale per page, token and head beside an 8-bit cache. */
@@ -56,7 +56,7 @@ static int make_cache(struct encoding *e, const struct attn_problem *problem, ui
     return 0;
 }
 
-/* Blocks of a batch slot are never neighbours but by chance, as after a long run. */
+/* Gives the batch slots their blocks in random order, as after a long run. */
 static int make_slots(struct encoding *e, enum encoding_class class, uint32_t tokens,
                       struct encoding_slots *slots, struct failure *err)
 {
@@ -124,7 +124,8 @@ static uint32_t blocks_of(const struct encoding *e, uint32_t tokens)
     return (tokens + e->options.block - 1) / e->options.block;
 }
 
-/* Classes without a cache read what is new; results of a sequence are its own business. */
+/* The problem of a class. Classes without a cache read new keys and values. With det=1 the results of a
+ * sequence do not depend on the rest of the batch. */
 static int describe(struct encoding *e, enum encoding_class class, struct failure *err)
 {
     static const uint32_t types[] = {ATTN_ENCODER_ONLY, ATTN_ENCODER, ATTN_DECODER, ATTN_ENCODER_DECODER};
@@ -182,8 +183,8 @@ static int choose(struct encoding *e, struct failure *err)
 }
 
 /*
- * Steps are described as FlashAttention does it, whatever cache the backend has: the other flavours know
- * nothing of encoders.
+ * Steps have FlashAttention's metadata, whatever cache the backend has: the other flavours do not describe
+ * encoders.
  */
 static int make_steps(struct encoding *e, struct failure *err)
 {
@@ -305,4 +306,5 @@ void encoding_get_info(const struct encoding *e, struct encoding_info *out)
     out->device = attn_backend_get_device(e->backend);
     out->device_name = e->device.name;
     out->kernels = e->kernels;
+    out->generic = device_find_generic(e->decision);
 }

@@ -34,12 +34,13 @@ struct encoding_options {
     uint32_t variable_count;
 };
 
-/* What was chosen. Texts live as long as the object. */
+/* What was chosen. Texts are valid as long as the object. */
 struct encoding_info {
     const char *backend;
     const char *device;
-    const char *device_name; /* with the words of its maker */
+    const char *device_name; /* with the vendor's name of the device */
     const char *kernels;
+    const char *generic; /* one of the kernels, or NULL */
 };
 
 int encoding_create(const struct encoding_shape *shape, const struct encoding_options *options,

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Pages beyond what the sequences need, so that the ones in use are never simply all of them. */
+/* Pages beyond what the sequences need, so that a mistake that takes all pages for used ones shows. */
 enum { SPARE_PAGES = 3 };
 
 /* One scale per page, token and kv head beside an 8-bit cache. */
@@ -190,7 +190,7 @@ static void free_moves(struct attention *a)
 
 /* ---------------------------------------------------------------- all of it */
 
-/* Tokens that a graph pads a step with are computed too: whatever they hold, it was written once. */
+/* Allocates the tensors and tokens of a step, initialised, because a graph also reads what pads a step. */
 static int alloc_step(struct attention *a, struct failure *err)
 {
     const uint32_t num_tokens = a->options.max_batch_tokens;

@@ -227,8 +227,7 @@ static int check_parts(const struct attention *a, const struct attention_part *p
     return 0;
 }
 
-/* The pages of a batch slot's sequence; of those that are unchanged only the ones that were not written then.
- */
+/* Writes the pages of a batch slot's sequence; the unchanged ones in front are still there. */
 static void fill_blocks(struct attention *a, uint32_t group, const struct attention_part *p, uint32_t held)
 {
     struct attention_group *g = &a->groups[group];
@@ -311,8 +310,8 @@ int attention_begin(struct attention *a, const struct attention_part *parts, uin
     a->metadata = NULL;
     a->num_tokens = 0;
     a->step++;
-    /* One token behind others is a decode; what stands before a prompt is added like one, which is the same.
-     */
+    /* One token behind others is a decode. Decodes before the last prompt are added as prompts of one token,
+     * which computes the same. */
     for (uint32_t i = 0; i < count; i++)
         prompts = parts[i].count > 1 || parts[i].past == 0 ? i + 1 : prompts;
     for (uint32_t i = 0; i < count; a->num_tokens += parts[i++].count)

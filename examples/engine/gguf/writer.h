@@ -26,7 +26,7 @@ struct gguf_writer {
     struct gguf_bytes data;
     uint64_t pair_count;
     uint64_t tensor_count;
-    uint32_t alignment; /* of tensor data; 0 = 32, anything else also wants the key general.alignment */
+    uint32_t alignment; /* of tensor data; 0 = 32, anything else also needs the key general.alignment */
 };
 
 void gguf_write_u32(struct gguf_writer *w, const char *key, uint32_t value);

@@ -222,7 +222,8 @@ static void embed(struct bert_forward *f, const struct bert_text *texts, uint32_
     norm_run(&b->norm, f->x, rows, width, b->shape.epsilon, f->x);
 }
 
-/* A product of the tokens of each text alone: its shape, and so its rounding, is a matter of that text. */
+/* One product for each text: the rounding depends on the product's shape, which the other texts must not
+ * change. */
 static void product(const struct dense *d, const struct bert_text *texts, uint32_t count, const float *in,
                     float *out)
 {

@@ -47,7 +47,7 @@ struct bert {
     struct bert_layer *layers;
 };
 
-/* Checks keys and tensors and converts the weights. The file must stay open while the model lives. */
+/* Checks keys and tensors and converts the weights. The file must stay open while the model is in use. */
 int bert_load(const struct gguf *file, struct bert *out, struct failure *err);
 void bert_finish(struct bert *b);
 

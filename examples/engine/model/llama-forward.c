@@ -29,7 +29,7 @@ struct forward {
     double since; /* the clock at the last change of work */
 };
 
-/* Books the time since the last call. */
+/* Adds the time since the last call to an account. */
 static void book(struct forward *f, double *account)
 {
     struct timespec time;
@@ -182,7 +182,7 @@ static void project(struct forward *f, const struct forward_part *parts, uint32_
     book(f, &f->times.products);
 }
 
-/* The step is begun by the caller of this. */
+/* The caller has begun the step. */
 static int run_layers(struct forward *f, struct attention *attention, const struct forward_part *parts,
                       uint32_t count, uint32_t num_tokens, float *logits, struct failure *err)
 {

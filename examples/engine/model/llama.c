@@ -79,7 +79,7 @@ static int read_heads(const struct gguf *file, struct model_shape *s, struct fai
     return 0;
 }
 
-/* As the files of Gemma have it: a window, and every so many-th layer without. */
+/* As in the files of Gemma: a window, and a pattern n, by which every n-th layer has none. */
 static int read_window(const struct gguf *file, struct model_shape *s, struct failure *err)
 {
     uint64_t window = 0;
@@ -278,7 +278,7 @@ static int check_leftovers(const struct loader *l, const struct model_shape *s)
                 known = gguf_string_equals(name, text);
             }
         if (!known)
-            return failure_set(l->err, "%s: tensor %.*s is no part of a plain Llama model", l->file->path,
+            return failure_set(l->err, "%s: tensor %.*s does not belong to a Llama model", l->file->path,
                                gguf_width(name), name.data);
     }
     return 0;

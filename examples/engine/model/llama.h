@@ -21,7 +21,7 @@ struct model_shape {
     uint32_t vocab;
     uint32_t context;
     uint32_t window;  /* tokens that windowed layers see, the token's own included; 0: none is windowed */
-    uint32_t pattern; /* every so many-th layer sees all tokens all the same; 0: none does */
+    uint32_t pattern; /* n: every n-th layer sees all tokens nevertheless; 0: none does */
     float norm_epsilon;
     double rope_base;
 };
@@ -102,8 +102,8 @@ struct forward_times {
 void forward_get_times(const struct forward *f, struct forward_times *out);
 
 /*
- * Asked before each layer, where it returns true the step fails; NULL: never. What the step wrote to the
- * caches by then is undefined.
+ * `stop` is called before each layer, and the step fails if it returns true; NULL: no step is stopped. The
+ * tokens of such a step have undefined contents in the caches.
  */
 void forward_set_stop(struct forward *f, bool (*stop)(void *user), void *user);
 

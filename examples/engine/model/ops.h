@@ -26,7 +26,7 @@ void ops_add(float *x, const float *y, uint64_t count);
 void matmul(const float *in, const float *weights, uint32_t rows, uint32_t inputs, uint32_t outputs,
             float *out);
 
-/* Threads of the library behind it, where there is one that can be told. */
+/* Sets the threads of OpenBLAS; other libraries, and the portable product, ignore it. */
 void matmul_set_threads(uint32_t threads);
 
 /* out[rows, outputs] = in[rows, inputs] * matrix + bias */

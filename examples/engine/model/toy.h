@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A generated model for machines without a model file: it runs everything and means nothing. */
+/* A generated model for machines without a model file: it runs the whole program; its texts are random. */
 #ifndef ENGINE_TOY_H
 #define ENGINE_TOY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Finds tensors by name, checks their shapes, and converts them to floats. */
+/* Finds tensors by name, checks their shapes, and converts them to floats; reads keys that models share. */
 #include "weights.h"
 #include "quant.h"
 
@@ -83,8 +83,8 @@ int weights_check_all(const struct weights *w, const char *model, struct failure
     for (size_t i = 0; i < w->file->tensor_count; i++) {
         struct gguf_string name = w->file->tensors[i].name;
         if (!w->blocks[i])
-            return failure_set(err, "%s: tensor %.*s is no part of a plain %s model", w->file->path,
-                               gguf_width(name), name.data, model);
+            return failure_set(err, "%s: tensor %.*s does not belong to a model of architecture %s",
+                               w->file->path, gguf_width(name), name.data, model);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Tensors of a GGUF file as floats, each asked for by name and shape; what nobody asked for is noticed. */
+/* Tensors of a GGUF file as floats, requested by name and shape; a tensor left over is an error. */
 #ifndef ENGINE_WEIGHTS_H
 #define ENGINE_WEIGHTS_H
 

@@ -57,7 +57,7 @@ struct whisper {
     struct whisper_layer *decoder;
 };
 
-/* Checks keys and tensors and converts the weights. The file must stay open while the model lives. */
+/* Checks keys and tensors and converts the weights. The file must stay open while the model is in use. */
 int whisper_load(const struct gguf *file, struct whisper *out, struct failure *err);
 void whisper_finish(struct whisper *w);
 

@@ -92,7 +92,7 @@ static int run_second(struct batch *b, const struct scheduler_step *step, uint32
     return comparison_step(c, b->engine, b->parts, step->part_count, substep > 0, err);
 }
 
-/* How many substeps all sequences have blocks for: one where a prompt is among them. */
+/* How many substeps all sequences have blocks for; 1 if one of them is a prompt. */
 static uint32_t count_substeps(const struct batch *b, uint32_t count)
 {
     uint32_t substeps = b->steps;
@@ -113,7 +113,7 @@ static void advance_parts(struct batch *b, uint32_t count, uint32_t substep)
     }
 }
 
-/* The substeps end early when a text does. Adds the seconds that were the first caches' own. */
+/* Ends early when a text ends. Adds to *seconds the time of all but the comparison's second caches. */
 static int run_substeps(struct batch *b, const struct scheduler_step *step, uint32_t *out_substeps,
                         double *seconds, struct failure *err)
 {
@@ -201,12 +201,14 @@ static int run(struct batch *b, struct failure *err)
     }
 }
 
-/* Every block is back when all have ended, however they did. */
+/* When all sequences have ended, for whatever reason, no block may be in use. */
 static int check_blocks(const struct batch *b, struct failure *err)
 {
     for (uint32_t g = 0; g < b->engine->shape.groups; g++)
         if (scheduler_used(b->scheduler, g) != 0)
-            return failure_set(err, "%" PRIu32 " blocks of cache group %" PRIu32 " are held by nobody's text",
+            return failure_set(err,
+                               "%" PRIu32 " blocks of cache group %" PRIu32
+                               " are still in use though all texts have ended",
                                scheduler_used(b->scheduler, g), g);
     return 0;
 }
@@ -234,7 +236,7 @@ static int finish(struct batch *b, int status, struct failure *err)
     return status;
 }
 
-/* Between layers: whoever looks may set what stops the run. */
+/* Called before each layer: on_layer may set *stop. */
 static bool stops(void *user)
 {
     const struct batch_options *o = user;
@@ -247,7 +249,7 @@ int batch_run(struct engine *e, struct sequence *sequences, uint32_t count,
               const struct batch_options *options, struct batch_result *out, struct failure *err)
 {
     struct batch b = {.engine = e, .sequences = sequences, .count = count, .options = options, .result = out};
-    struct batch_options own = *options; /* for the hook, which changes nothing */
+    struct batch_options own = *options; /* a copy, because the hook's argument is not const */
     *out = (struct batch_result){0};
     int status = batch_start(&b, err);
     if (status == 0 && out->refused < count) {

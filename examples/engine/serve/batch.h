@@ -55,8 +55,8 @@ struct batch_options {
     bool reuse;                         /* of blocks that hold the same text, where all layers see it */
     struct attention_options attention; /* the maxima are filled in */
     bool compare;                       /* every step through a second cache in f32 too */
-    const volatile sig_atomic_t *stop;  /* once it is not 0 the run ends; asked for in every layer; or NULL */
-    void (*on_layer)(void *user);       /* before each layer of a step; NULL: nobody looks */
+    const volatile sig_atomic_t *stop;  /* once it is not 0 the run ends; read before each layer; or NULL */
+    void (*on_layer)(void *user);       /* before each layer of a step; or NULL */
     void (*on_step)(void *user, const struct batch_progress *progress); /* after each step; or NULL */
     void *user;
 };
@@ -77,8 +77,8 @@ struct batch_result {
 };
 
 /*
- * Starts the engine, which is left running for what the caller wants to ask of it; if all sequences are
- * refused it is not started. Fails, too, if a block is still held when all have ended.
+ * Starts the engine and leaves it running, so that the caller can ask it for information; if all sequences
+ * are refused it is not started. Fails, too, if a block is still held when all have ended.
  */
 int batch_run(struct engine *e, struct sequence *sequences, uint32_t count,
               const struct batch_options *options, struct batch_result *out, struct failure *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The same steps through a second set of caches in f32, and how far its logits are apart. */
+/* The same steps through a second set of caches in f32, and how far apart the logits are. */
 #ifndef ENGINE_COMPARE_H
 #define ENGINE_COMPARE_H
 
@@ -20,7 +20,7 @@ struct comparison {
     int32_t token;      /* and of the logit */
 };
 
-/* Logits are room for "rows" rows. */
+/* Allocates logits for "rows" rows. */
 int comparison_start(struct comparison *c, const struct engine *e, const struct attention_options *options,
                      uint32_t rows, struct failure *err);
 void comparison_finish(struct comparison *c);

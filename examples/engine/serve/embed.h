@@ -21,7 +21,7 @@ struct embedder {
     char name[300];
 };
 
-/* Opens a file, then vocabulary and weights. embedder_finish is wanted after a failure too. */
+/* Opens a file, then vocabulary and weights. embedder_finish has to be called after a failure too. */
 int embedder_load(struct embedder *e, const char *path, struct failure *err);
 
 /* The same from memory, which must outlive it; name stands for the path in messages. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Puts the parts together in the order in which they need each other. */
+/* Creates the parts of an engine, each after those that it needs. */
 #include "engine.h"
 #include "model/ops.h"
 #include "model/toy.h"

@@ -12,8 +12,8 @@ struct printer {
     const struct engine *engine;
     const struct sequence *sequences;
     uint32_t count;
-    bool numbered; /* a line with the number stands before each text */
-    bool whole;    /* a text is printed when it is complete: a line of progress stands where it would grow */
+    bool numbered; /* a line with the number is printed before each text */
+    bool whole; /* a text is printed once it is complete: until then the line of progress is in its place */
     uint32_t current; /* the first sequence whose text is not complete */
     uint32_t printed; /* tokens of it */
     bool begun;       /* its first line is printed */
@@ -26,7 +26,7 @@ void printer_continue(struct printer *p);
 /* The text of a sequence in memory that the caller frees; always UTF-8. Ends the program without memory. */
 char *sequence_text(const struct engine *e, const struct sequence *s);
 
-/* Whether standard error is a terminal that can rewrite a line; otherwise nothing of this prints anything. */
+/* Whether standard error is a terminal that can rewrite a line; otherwise the functions below do nothing. */
 bool progress_begin(void);
 /* Replaces the line, ten times a second at most. */
 void progress_show(const struct batch_progress *p);

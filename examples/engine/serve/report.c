@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Model, speed, backend and the comparison of caches, as lines or as one JSON object. */
 #include "report.h"
+#include "attention/device.h"
 #include "output.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static void print_comparison(const struct report *r)
             r->arguments->kv, c->largest, c->sequence + 1, c->position, c->token, c->others, c->positions);
 }
 
-/* Nothing where every text had its own blocks all the time. */
+/* Prints nothing if no block was shared or given up. */
 static void print_cache(const struct scheduler_counts *c)
 {
     if (c->hit_tokens)
@@ -34,7 +35,7 @@ static void print_cache(const struct scheduler_counts *c)
                 (unsigned long long)(c->recomputed + c->swapped), (unsigned long long)c->swapped);
 }
 
-/* "" for a prompt of the command line, else where it stands. */
+/* File and line of a prompt, for messages; "" for a prompt of the command line. */
 static void name_prompt(const struct report *r, uint32_t index, char *out, size_t size)
 {
     if (r->prompts->list[index].line)
@@ -54,7 +55,7 @@ int report_refusals(const struct report *r, struct failure *err)
         name_prompt(r, i, name, sizeof name);
         if (all && --left == 0)
             return failure_set(err, "%s%.700s", name, r->sequences[i].refusal.text);
-        /* The further samples of a prompt say nothing new. */
+        /* Further samples of a prompt have the same refusal. */
         if (!r->sequences[i].sample)
             complain("%s%s", name, r->sequences[i].refusal.text);
     }
@@ -73,7 +74,7 @@ static void print_steps(const struct report *r)
                 (unsigned long long)info.advanced, (unsigned long long)r->result->steps);
 }
 
-/* Parts of the time that the speeds are told of; what is left over belongs to the scheduler. */
+/* What the time of all steps, which the speeds are computed from, was spent on. */
 static void print_times(const struct report *r)
 {
     double all = r->result->prompt_seconds + r->result->made_seconds;
@@ -116,8 +117,7 @@ void report_print(const struct report *r)
     print_steps(r);
     if (r->arguments->stats)
         print_times(r);
-    fprintf(stderr, "backend: %s (%s)\n", info.backend, info.device_name);
-    fprintf(stderr, "kernels: %s\n", info.kernels);
+    device_print(info.backend, info.device_name, info.kernels, info.generic);
     fprintf(stderr, "threads: %u\n", r->threads);
     if (r->arguments->compare_kv)
         print_comparison(r);

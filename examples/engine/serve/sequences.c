@@ -28,7 +28,7 @@ static void refuse(struct batch *b, struct sequence *s, const struct failure *wh
     } while (++s < b->sequences + b->count && s->sample);
 }
 
-/* Anything may stand in a prompt that did not come from the tokenizer. */
+/* Prompts that did not come from the tokenizer (--ids) may contain any number. */
 static int check_prompt(const struct batch *b, const struct sequence *s, struct failure *why)
 {
     const struct model_shape *shape = &b->engine->model.shape;
@@ -73,7 +73,7 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Blocks for the longest sequences that can meet: no order of ends makes others want more. */
+/* Reserves blocks for the max_seqs sequences that need the most: no others that run at once need more. */
 static int count_blocks(struct batch *b, uint32_t group, struct failure *err)
 {
     uint32_t *wanted = calloc(b->count, sizeof *wanted);
@@ -104,7 +104,7 @@ static void count_maxima(struct batch *b)
         all += tokens;
         longest = tokens > longest ? tokens : longest;
     }
-    /* Whoever gave up its blocks computes what it generated as if it were a prompt. */
+    /* A sequence that gave up its blocks computes its generated tokens again, as part of the prompt. */
     o->max_tokens = longest;
     o->max_chunk = least(b->options->chunk, longest);
     o->max_batch_tokens = least(b->options->chunk, all) + o->max_seqs - 1;

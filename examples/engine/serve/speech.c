@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* An encoder-decoder model of speech, its attention, and several clips that it writes down at once. */
+/* An encoder-decoder model of speech, its attention, and the transcription of several clips at once. */
 #include "speech.h"
 #include "model/llama.h"
 #include "model/ops.h"

@@ -37,7 +37,7 @@ struct clip {
     uint32_t past;
 };
 
-/* Opens a file, then vocabulary and weights. speech_finish is wanted after a failure too. */
+/* Opens a file, then vocabulary and weights. speech_finish has to be called after a failure too. */
 int speech_load(struct speech *s, const char *path, struct failure *err);
 int speech_load_memory(struct speech *s, const char *name, const void *data, size_t size,
                        struct failure *err);

@@ -17,7 +17,7 @@ static const char *find(struct gguf_string text, const char *what)
     return memmem(text.data, text.size, what, strlen(what));
 }
 
-/* What follows after both begin as the same text; an escaped line end of the template counts as one. */
+/* What follows a line end, which a template may also write as the two characters \n; NULL without one. */
 static const char *skip_line_end(const char *at, const char *end)
 {
     if (at < end && *at == '\n')
@@ -28,7 +28,7 @@ static const char *skip_line_end(const char *at, const char *end)
 }
 
 /*
- * The system text that stands literally in the template, used when a conversation begins without one. Text
+ * The system text that the template contains literally, used when a conversation begins without one. Text
  * that contains quotes or braces is computed by the template and not literal.
  */
 static struct gguf_string default_system(struct gguf_string template)

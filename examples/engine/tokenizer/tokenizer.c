@@ -146,7 +146,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t size, s
     return status;
 }
 
-/* One mapped character back to its byte; anything else stands for itself. */
+/* Turns one mapped character back into its byte; other bytes stay as they are. */
 static size_t unmap(const struct tokenizer *t, const char *text, size_t size, char *out)
 {
     unsigned char lead = (unsigned char)text[0];

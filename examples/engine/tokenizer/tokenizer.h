@@ -25,13 +25,13 @@ struct tokens {
 int tokens_add(struct tokens *tokens, int32_t id, struct failure *err);
 void tokens_finish(struct tokens *tokens);
 
-/* The file must stay open while the tokenizer lives: texts are not copied. */
+/* The file must stay open while the tokenizer is in use: texts are not copied. */
 int tokenizer_create(const struct gguf *file, struct tokenizer **out, struct failure *err);
 void tokenizer_destroy(struct tokenizer *t);
 
 uint32_t tokenizer_size(const struct tokenizer *t);
 
-/* The id of a token by its text as it stands in the file, -1 when there is none. */
+/* The id of the token that has this text in the file, -1 when there is none. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *text);
 
 /* Appends the ids of a UTF-8 text, in which names of special tokens are recognised. */

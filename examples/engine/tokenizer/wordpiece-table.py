@@ -3,7 +3,7 @@
 """Prints wordpiece-table.c: what uncased WordPiece vocabularies make of each character, by Unicode's own data."""
 import unicodedata
 
-HANGUL = range(0xAC00, 0xD7A4)  # taken apart by arithmetic
+HANGUL = range(0xAC00, 0xD7A4)  # decomposed by arithmetic
 
 
 def fold(code):

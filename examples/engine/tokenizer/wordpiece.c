@@ -74,7 +74,7 @@ static bool is_alone(uint32_t code)
 /* Longer words are unknown as a whole, as in the models' own tokenizer. */
 enum { MOST_CHARACTERS = 100, BEGIN_BYTES = 3 };
 
-/* Stands before pieces that begin a word: U+2581. */
+/* Precedes pieces that begin a word: U+2581. */
 static const char begin[BEGIN_BYTES + 1] = "\xe2\x96\x81";
 
 struct wordpiece {
@@ -223,7 +223,7 @@ static int word_end(const struct wordpiece *w, struct word *word, struct tokens 
     return tokens_add(out, w->unknown, err);
 }
 
-/* The character at *at, which moves behind it; -1 for what is none. */
+/* The UTF-8 character at *at, which moves behind it; -1 if there is no well-formed one. */
 static int32_t next_character(const uint8_t *text, size_t size, size_t *at)
 {
     static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};

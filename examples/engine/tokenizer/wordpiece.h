@@ -12,7 +12,7 @@
 
 struct wordpiece;
 
-/* The file must stay open while the tokenizer lives: texts are not copied. */
+/* The file must stay open while the tokenizer is in use: texts are not copied. */
 int wordpiece_create(const struct gguf *file, struct wordpiece **out, struct failure *err);
 void wordpiece_destroy(struct wordpiece *w);
 

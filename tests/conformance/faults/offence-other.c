@@ -32,6 +32,7 @@ SPOIL(no_slots, a->write.slot_mapping.data = NULL)
 SPOIL(two_ways, a->write.batch = &a->write_batch)
 SPOIL(no_k_new, a->write.k_new.buffer = (struct attn_buffer){NULL, 0})
 SPOIL(no_v_new, a->write.v_new.buffer = (struct attn_buffer){NULL, 0})
+SPOIL(typed_k_new, a->write.k_new.dtype = a->write.k_dtype == ATTN_F32 ? ATTN_BF16 : ATTN_F32)
 SPOIL(unaligned_k_new, a->write.k_new.buffer.byte_offset++)
 SPOIL(far_v_new, a->write.v_new.token_stride = INT64_MAX)
 SPOIL(index_type, a->write.k_dtype = ATTN_INT32)
@@ -75,6 +76,7 @@ const struct offence other_offences[] = {
     {"slots and batch", "slot_mapping", CALL_WRITE, BY_LIBRARY, ANY_PROBLEM, two_ways},
     {"no k_new", "k_new", CALL_WRITE, BY_LIBRARY, ANY_PROBLEM, no_k_new},
     {"no v_new", "v_new", CALL_WRITE, BY_LIBRARY, ANY_PROBLEM, no_v_new},
+    {"k_new of another type", "k_new", CALL_WRITE, BY_LIBRARY, ANY_PROBLEM, typed_k_new},
     {"an unaligned k_new", "k_new", CALL_WRITE, BY_PLUGIN, WIDE_PROBLEM, unaligned_k_new},
     {"a v_new beyond 64 bits", "v_new", CALL_WRITE, BY_LIBRARY, ANY_PROBLEM, far_v_new},
     {"new keys of type i32", "k_dtype", CALL_WRITE, BY_LIBRARY, ANY_PROBLEM, index_type},

@@ -61,6 +61,9 @@ SPOIL(given_sinks, a->tensors.sinks.data = a->q_offsets; a->tensors.sinks_dtype 
 SPOIL(given_slopes, a->tensors.alibi_slopes.data = a->q_offsets)
 SPOIL(given_mask, a->tensors.mask.data = a->q_offsets)
 SPOIL(given_rope, a->tensors.q_rope = a->tensors.q)
+SPOIL(typed_q, a->tensors.q.dtype = a->problem.q_dtype == ATTN_F32 ? ATTN_BF16 : ATTN_F32)
+SPOIL(typed_out, a->tensors.out.dtype = a->problem.out_dtype == ATTN_F32 ? ATTN_BF16 : ATTN_F32)
+SPOIL(unknown_dtype, a->tensors.q.dtype = 1)
 SPOIL(given_new, a->tensors.k_new = a->tensors.q)
 SPOIL(given_q_scale, a->tensors.q_scale.kind = ATTN_SCALE_UNIT)
 SPOIL(given_out_scale, a->tensors.out_scale.kind = ATTN_SCALE_UNIT)
@@ -104,6 +107,9 @@ const struct offence run_offences[] = {
     {"too many query tokens", "num_tokens", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, many_tokens},
     {"too large a max_q", "max_q", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, long_queries},
     {"too large a max_kv", "max_kv", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, long_keys},
+    {"queries of another type", "q", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, typed_q},
+    {"results of another type", "out", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, typed_out},
+    {"queries of no type", "q", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, unknown_dtype},
     {"no cache", "kv", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, no_kv},
     {"two caches", "kv_desc", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, two_kvs},
     {"a cache with other heads", "kv_heads", CALL_RUN, BY_LIBRARY, ANY_PROBLEM, other_heads},

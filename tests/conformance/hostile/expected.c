@@ -95,6 +95,7 @@ const struct expected expected_failures[] = {
     {"hostile-few-devices", "abi", "devices", "with room for 0", NULL},
     {"hostile-device-beyond", "abi", "devices", "died of signal", NULL},
     {"hostile-few-kernels", "abi", "capacities of a query", "0 kernels with room for 0", NULL},
+    {"hostile-odd-speed", "abi", "capacities of a query", "kernel 'nothing' states speed 3", NULL},
     {"hostile-reason-beyond", "abi", "capacities of a query", "died of signal", ANY},
     {"hostile-any-value", "abi", "unknown values", "type = 0x77", NULL},
     {"hostile-wordless", "abi", "words of errors", "alloc of 2^62 bytes fails with field ''", NULL},

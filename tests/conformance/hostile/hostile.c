@@ -122,6 +122,8 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
     if (!is(ANY_VALUE))
         attn_util_refuse_unknown(out, problem);
     int32_t status = attn_util_answer(out, "nothing", "always", ATTN_NUMERICS_UNROUNDED, 1000);
+    if (is(ODD_SPEED))
+        attn_util_speed(out, ATTN_SPEED_GENERIC + 1);
     if (is(FEW_KERNELS) && out->kernel_count > out->kernel_capacity)
         out->kernel_count = out->kernel_capacity;
     return status;

@@ -26,6 +26,7 @@ enum fault {
     FEW_DEVICES,   /* counts no more than it may write */
     DEVICE_BEYOND, /* writes a record that has no room */
     FEW_KERNELS,   /* counts no more than it may write */
+    ODD_SPEED,     /* states a speed that there is not */
     REASON_BEYOND, /* writes a reason that has no room */
     ANY_VALUE,     /* serves what it has never heard of */
     WORDLESS,      /* fails without words */

@@ -73,6 +73,18 @@ void judge_devices(struct isolated *isolated, const char *plugin)
 
 /* ---------------------------------------------------------------- queries */
 
+/* Selection takes a speed that there is not for a fast one. */
+static void judge_speeds(struct isolated *isolated, const char *name, const struct attn_query *query)
+{
+    for (uint32_t i = 0; i < query->kernel_count && i < query->kernel_capacity; i++)
+        if (query->kernels[i].speed > ATTN_SPEED_GENERIC)
+            isolated_fail(
+                isolated, name,
+                "ATTN_P17: kernel '%.63s' states speed %u; 0 (not said), 1 (optimised) and 2 (generic) "
+                "are accepted",
+                query->kernels[i].name, query->kernels[i].speed);
+}
+
 /* Asks with little room before forbidden pages. */
 static void ask_query(struct isolated *isolated, struct life *life, const struct attn_backend_table *backend,
                       const struct attn_problem *problem, uint32_t room, struct attn_query *first)
@@ -108,6 +120,7 @@ static void ask_query(struct isolated *isolated, struct life *life, const struct
                       "ATTN_P22: accepted %u, %u reasons, %u kernels with room for %u; else %u, %u, %u",
                       query.accepted, query.reason_count, query.kernel_count, room, first->accepted,
                       first->reason_count, first->kernel_count);
+    judge_speeds(isolated, name, &query);
     arena_finish(&arena);
 }
 

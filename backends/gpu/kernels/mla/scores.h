@@ -34,8 +34,8 @@ GPU_INLINE void mla_exchange(struct mla_shared<Config> *shared, const struct mla
 }
 
 /*
- * Products of the warp's rows with the keys that it keeps. Matrix units cut off a long sum at every step, so
- * that each six steps of 16 columns begin a sum of their own, and f32 additions join them.
+ * Products of the warp's rows with the keys that it keeps. Matrix units truncate a sum at every step, so a
+ * new sum begins after every six steps of 16 columns, and f32 additions join these sums.
  */
 template <class Config>
 GPU_INLINE void mla_scores(struct mla_shared<Config> *shared, const unsigned char *buffer, uint32_t keys,

@@ -15,8 +15,9 @@ GPU_INLINE uint32_t mla_p_offset(uint32_t row, uint32_t chunk)
 }
 
 /*
- * A row that does not see a key must not get its NaN, which a product with 0 would be. Non-finite values of a
- * tile that some row does not see whole become 0: a row that sees them has a P of NaN by its score already.
+ * A row that does not see a key must not get NaN from it, although 0 times a non-finite value is NaN. If some
+ * row does not see a whole tile, the tile's non-finite values become 0. Rows that see them get NaN from P: as
+ * the values are part of the key too, their scores are not finite.
  */
 template <class Config> GPU_INLINE void mla_clear_non_finite(unsigned char *keys)
 {

@@ -83,8 +83,8 @@ GPU_INLINE void mma_copy_stage(const uint64_t *at, uint32_t used, uint32_t bytes
 }
 
 /*
- * A copy by four warps, issued in steps between other work. A thread has the same chunks of consecutive rows:
- * every eighth or fourth, as many as threads share a row.
+ * A copy by four warps, issued in steps between other work. Eight threads, or four, share a row: each copies
+ * every eighth chunk, or every fourth, of some consecutive rows.
  */
 struct mma_copy {
     const uint64_t *at; /* address of its first row */
@@ -106,7 +106,7 @@ GPU_INLINE uint32_t mma_copy_steps(uint32_t bytes)
     return mma_row_threads(bytes) / 4;
 }
 
-/* A step begins every so many of `n` rounds of other work. */
+/* Rounds of other work, of `n` in all, from one step of a copy to the next. */
 template <class C> GPU_INLINE uint32_t mma_step_interval(uint32_t n, uint32_t bytes)
 {
     return C::ROW_WARPS == 4 ? n / mma_copy_steps(bytes) : 1;

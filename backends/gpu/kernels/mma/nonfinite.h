@@ -68,8 +68,8 @@ template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const mma_shared<C> *sha
 }
 
 /*
- * Sets results to NaN where a row sees a key whose value is not finite: a matrix product of which rows see a
- * key with which of its values are not finite.
+ * Sets results to NaN where a row sees a key whose value is not finite. These are the positive elements of a
+ * matrix product of ones and zeros: whether a row sees a key, times whether a value of the key is not finite.
  */
 template <class C>
 GPU_INLINE void mma_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0, mma_score_fragments<C> s,

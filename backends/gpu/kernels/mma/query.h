@@ -168,9 +168,9 @@ GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *
 }
 
 /*
- * What all scores of a work tile have in common. `scale` makes scores of products, `factor` makes exponents
- * of two of what the rules leave. Where one positive factor does both, row maxima are found before it is
- * applied.
+ * What all scores of a work tile have in common. `scale` is applied to products before the rules, `factor`
+ * after them, which leaves scores in base 2. Without elementwise rules `factor` does both; as it is positive,
+ * row maxima are found before it is applied.
  */
 struct mma_rules {
     float scale;

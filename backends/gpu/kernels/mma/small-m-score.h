@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Small M: scores, softmax and values. Keys, then columns of values, are the rows of matrix products and
- * query rows their columns. Of each 16 keys a lane has number lane / 4 and the one 8 behind it, for query row
- * lane % 4 * 2 and the next one.
+ * Small M: scores and softmax. Keys, and columns of values in small-m-value.h, are the rows of matrix
+ * products and query rows their columns. Of each 16 keys a lane has number lane / 4 and the one 8 behind it,
+ * for query row lane % 4 * 2 and the next one.
  */
 #ifndef ATTN_GPU_MMA_SMALL_M_SCORE_H
 #define ATTN_GPU_MMA_SMALL_M_SCORE_H
@@ -21,7 +21,7 @@ constexpr float SMALL_M_RESCALE_THRESHOLD = 8.0f;
 struct small_m_softmax {
     float max[2]; /* what exponents count from; minus infinity before the first key */
     float sum[2];
-    float factor[2]; /* makes scores of what the rules leave */
+    float factor[2]; /* turns what small_m_apply_rules leaves into scores in base 2 */
 };
 
 /* Undoes the scaling of a query row in its scores. */

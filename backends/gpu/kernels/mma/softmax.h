@@ -25,8 +25,8 @@ template <class C> GPU_INLINE void mma_row_max(mma_score_fragments<C> s, mma_row
 }
 
 /*
- * Sums and results so far follow the row maxima. An exponent counts from its row's maximum, but an old
- * maximum serves as long as no score is more than the rescale threshold above it: P is then at most 2^8,
+ * Raises row maxima, and rescales sums and results so far. An exponent counts from its row's maximum, but an
+ * old maximum serves as long as no score is more than the rescale threshold above it: P is then at most 2^8,
  * which all types hold, whatever other rows do. Maxima seldom grow after the first tiles.
  */
 template <class C>

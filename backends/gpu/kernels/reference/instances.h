@@ -11,7 +11,7 @@ enum {
     REFERENCE_THREADS = 256,
     /* Largest head_dim and head_dim_vo. */
     REFERENCE_MAX_DIM = 576,
-    /* In place of a dtype of keys and values: any of 8 bits each, any at all each. */
+    /* In place of a dtype of keys and values: any 8-bit types, or any types; the two may differ. */
     REFERENCE_ANY_8BIT = 8,
     REFERENCE_ANY = 0
 };

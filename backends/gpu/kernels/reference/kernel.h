@@ -3,9 +3,10 @@
  * The reference kernel: every type, size, addressing and feature of a problem, no schedule.
  *
  * A CTA computes one query token and head. Its warps take the tiles of 64 keys in round-robin order,
- * beginning at multiples of 64; the lanes of a warp share the columns of a vector, and between that each lane
- * finds one key. Sums are staged as docs/definition.md, section 6, asks: a tile from zero, a span of 8 tiles,
- * the total of a warp; then the warps' totals in order. So a row's bits depend on its sequence alone.
+ * beginning at multiples of 64. Each lane finds one key; then the lanes of a warp divide the columns of all
+ * these keys' vectors among themselves. Sums are staged as docs/definition.md, section 6, asks: a tile from
+ * zero, a span of 8 tiles, the total of a warp; then the warps' totals in order. So a row's bits depend on
+ * its sequence alone.
  */
 #ifndef ATTN_GPU_REFERENCE_KERNEL_H
 #define ATTN_GPU_REFERENCE_KERNEL_H
