@@ -10,7 +10,8 @@ import subprocess
 import sys
 
 INFO, CUDA, CPU, FAKE = sys.argv[1:5]
-PROBLEM = ["heads=8", "kv_heads=2", "head_dim=128"]
+SHAPE = ["heads=8", "kv_heads=2", "head_dim=128"]
+PROBLEM = [*SHAPE, "q=bf16"]
 NONE = "/nonexistent/libcuda.so.1"
 lines = 0
 failures = 0
@@ -57,7 +58,7 @@ def test_no_driver():
     serving = {k["name"] for k in cuda[0]["kernels"]}
     check(serving.isdisjoint(r["kernel"] for r in cuda[0]["reasons"]),
           "every other reason is of a kernel that would not serve it", result)
-    result = run(NONE, "explain", "--json", "heads=8", "head_dim=1024")
+    result = run(NONE, "explain", "--json", "heads=8", "head_dim=1024", "q=bf16")
     codes = [r["code"] for r in candidates(result, "cuda/flash-attn")[0]["reasons"]]
     check(codes[0] == "NO_DRIVER" and "HEAD_DIM" in codes, "one that is not also tells why", result)
     result = run(NONE, "why", CUDA + "/libattn-cuda.so")
@@ -129,7 +130,7 @@ def test_driver():
     check(answer["effective"] == "cuda/flash-attn" and answer["device"] == "cuda:0", "and serves", result)
     cuda = candidates(result, "cuda/flash-attn")
     check(cuda[0]["accepted"] and len(cuda[0]["kernels"]) >= 1, "with the names of its kernels", result)
-    result = run(FAKE, "explain", "--json", "heads=8", "head_dim=1024")
+    result = run(FAKE, "explain", "--json", "heads=8", "head_dim=1024", "q=bf16")
     check(json.loads(result.stdout)["effective"] == "cpu/flash-attn" and json.loads(result.stdout)["fallback"],
           "what it refuses goes to the CPU, as a fallback", result)
     result = run(FAKE, "caps", "--json", "cuda/flash-attn")
@@ -145,14 +146,14 @@ def test_tensor_cores():
     option = "ATTN_FLASHINFER_TENSOR_CORES"
     exact, best = ["attn_reference", "prefill_mma_bf16"], ["decode_mma_bf16", "prefill_mma_bf16"]
     for value, wanted in (("auto", best), ("on", best), ("", best), ("off", exact)):
-        result = run(FAKE, "explain", "--json", *PROBLEM, "q=bf16", ATTN_BACKEND="cuda/flashinfer", **{option: value})
+        result = run(FAKE, "explain", "--json", *PROBLEM, ATTN_BACKEND="cuda/flashinfer", **{option: value})
         check(kernels_of(result) == wanted, f"{option}={value} takes {' and '.join(wanted)}", result)
     check("belongs to the flavour flashinfer" in run(FAKE, "env", **{option: "on"}).stdout, "it is a flavour's", result)
-    result = run(FAKE, "explain", "--json", *PROBLEM, "q=bf16", ATTN_BACKEND="cuda/flash-attn", **{option: "off"})
+    result = run(FAKE, "explain", "--json", *PROBLEM, ATTN_BACKEND="cuda/flash-attn", **{option: "off"})
     check([k["name"] for k in candidates(result, "cuda/flash-attn")[0]["kernels"]] == best,
           "cuda/flash-attn does not read it", result)
     for value, problem, wanted in (("on", "q=f32", "auto or off"), ("yes", "q=bf16", "auto, on or off")):
-        result = run(FAKE, "explain", "--json", *PROBLEM, problem, ATTN_BACKEND="cuda/flashinfer", **{option: value})
+        result = run(FAKE, "explain", "--json", *SHAPE, problem, ATTN_BACKEND="cuda/flashinfer", **{option: value})
         reasons = [r for r in candidates(result, "cuda/flashinfer")[0]["reasons"] if r["code"] == "OPTION"]
         check(result.returncode == 1 and len(reasons) == 1 and
               f"{option}={value} is not served; wanted: {wanted}" in reasons[0]["text"],
@@ -164,10 +165,10 @@ def speeds(result, name):
 
 
 def test_speed():
-    result = run(FAKE, "explain", "--json", *PROBLEM, "q=bf16")
+    result = run(FAKE, "explain", "--json", *PROBLEM)
     check(set(speeds(result, "cuda/flash-attn").values()) == {"optimised"} and result.stderr == "",
           "matrix kernels are optimised, and nothing is warned of", result)
-    eight = [*PROBLEM, "q=bf16", "out=e4m3", "out_scale=unit"]
+    eight = [*PROBLEM, "out=e4m3", "out_scale=unit"]
     result = run(FAKE, "explain", "--json", *eight)
     check(speeds(result, "cuda/flash-attn") == {"attn_reference": "generic"}, "the reference kernel is generic", result)
     check(result.stderr.count("generic kernel attn_reference (always)") == 1 and
@@ -177,7 +178,7 @@ def test_speed():
     reasons = candidates(result, "cuda/flash-attn")[0]["reasons"]
     check(result.returncode == 1 and [r["code"] for r in reasons[:2]] == ["GENERIC_KERNEL", "DTYPE_OUT"] and
           (reasons[0]["key"], reasons[0]["got"]) == ("out", "e4m3"), "ATTN_STRICT=2 refuses it", result)
-    result = run(FAKE, "explain", *PROBLEM, "q=bf16", "--all", ATTN_BACKEND="cuda/flashinfer,cuda",
+    result = run(FAKE, "explain", *PROBLEM, "--all", ATTN_BACKEND="cuda/flashinfer,cuda",
                  ATTN_FLASHINFER_TENSOR_CORES="off")
     check("does not take ATTN_FLASHINFER_TENSOR_CORES=off (wanted: auto or on); cuda/flash-attn on cuda:0 has" in
           result.stderr, "an option is named, and the backend that does not read it", result)

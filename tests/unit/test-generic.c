@@ -4,9 +4,9 @@
 
 #include "world.h"
 
-#define SMALL  "heads=8 head_dim=64"
-#define MEDIUM "heads=8 head_dim=128"
-#define LARGE  "heads=8 head_dim=256"
+#define SMALL  "heads=8 head_dim=64 q=bf16"
+#define MEDIUM "heads=8 head_dim=128 q=bf16"
+#define LARGE  "heads=8 head_dim=256 q=bf16"
 
 /* A selection that `winner` on its first device wins. */
 static struct attn_decision *expect(struct world *world, const char *problem, const char *backend,
@@ -40,7 +40,7 @@ static void check(const char *mocks, const char *variables, const char *problem,
 Test(generic, a_generic_kernel_is_warned_of_once_a_class)
 {
     static const char warned[] =
-        "2 select: slow/flash-attn on cuda:0 serves 'heads=8 head_dim=128' by the generic "
+        "2 select: slow/flash-attn on cuda:0 serves 'heads=8 head_dim=128 q=bf16' by the generic "
         "kernel mock_128 (always), many times slower than an optimised one: mock_fast "
         "does not take head_dim=128 (wanted: up to 64)\n";
     struct world world;
@@ -74,8 +74,8 @@ Test(generic, each_class_with_a_generic_kernel_is_warned_of)
     struct attn_decision *decision;
     cr_assert_eq(attn_select(world.context, problems, 3, NULL, &decision, &world.err), ATTN_OK);
     attn_decision_destroy(decision);
-    cr_assert_eq(world_said(&world, "serves 'heads=8 head_dim=256'"), 1, "%s", world.log);
-    cr_assert_eq(world_said(&world, "serves 'heads=8 head_dim=128'"), 1, "%s", world.log);
+    cr_assert_eq(world_said(&world, "serves 'heads=8 head_dim=256 q=bf16'"), 1, "%s", world.log);
+    cr_assert_eq(world_said(&world, "serves 'heads=8 head_dim=128 q=bf16'"), 1, "%s", world.log);
     cr_assert_eq(world_said(&world, "2 select: "), 2, "%s", world.log);
     world_close(&world);
 }
@@ -192,7 +192,7 @@ Test(generic, the_closest_is_who_would_serve_by_one)
     /* One that also refuses another problem has that as its reason. */
     struct attn_problem problems[2];
     cr_assert_eq(attn_problem_parse(MEDIUM, &problems[0], NULL), ATTN_OK);
-    cr_assert_eq(attn_problem_parse("heads=8 head_dim=512", &problems[1], NULL), ATTN_OK);
+    cr_assert_eq(attn_problem_parse("heads=8 head_dim=512 q=bf16", &problems[1], NULL), ATTN_OK);
     cr_assert_eq(attn_select(world.context, problems, 2, NULL, &decision, &world.err), ATTN_E_NO_BACKEND);
     cr_assert_eq(world.err.reason, ATTN_REASON_HEAD_DIM, "%s", world.err.message);
     cr_assert_null(strstr(world_list(decision), "GENERIC_KERNEL"));
