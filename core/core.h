@@ -36,6 +36,10 @@ void attn__shared_unlock(void);
 const char *attn__nearest(const char *name, const char *const *names, size_t count);
 /* Equality of backend names, ignoring case, - and _. */
 bool attn__same_name(const char *a, const char *b);
+/* For names of kinds of devices, as "gpu": which backends those are; NULL for other names. */
+const char *attn__kind_hint(const char *name);
+/* Adds a name to "a, b" unless it is there or does not fit. */
+void attn__add_name(char *list, size_t size, const char *name);
 /* Glob match (fnmatch) of backend names under the same rule. */
 bool attn__name_matches(const char *pattern, const char *name);
 
@@ -70,6 +74,11 @@ bool attn__env_is_given(const struct attn__env *env, enum attn__variable variabl
 const char *attn__env_option(const struct attn__env *env, const char *key);
 /* Another variable, as HOME, or NULL; always NULL in an elevated process. */
 const char *attn__env_outside(const struct attn__env *env, const char *name);
+
+/* ---------------------------------------------------------------- clock.c */
+
+/* Local time with milliseconds, as 2026-11-23T12:34:56.789; safe in a child after fork. */
+void attn__time_text(char *text, size_t size);
 
 /* ---------------------------------------------------------------- log.c */
 
@@ -245,6 +254,7 @@ struct attn_backend {
     _Atomic uint32_t refs;
     _Atomic uint32_t lost; /* 1 after ATTN_E_DEVICE_LOST */
     uint32_t born;
+    bool trace;                   /* ATTN_LOG=trace, or trace:call, when it was opened */
     struct attn_context *context; /* held */
     struct attn__backend *entry;
     struct attn_backend_impl *impl;

@@ -39,6 +39,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         exit(output_finish(EXIT_YES));
     case 'V':
         fprintf(output_stream(), "%s (libattn) %s\n", output_program(), attn_version());
+        if (common->more_version != NULL)
+            common->more_version();
         exit(output_finish(EXIT_YES));
     default:
         return ARGP_ERR_UNKNOWN;

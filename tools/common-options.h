@@ -8,6 +8,7 @@
 
 struct common_options {
     bool json;
+    void (*more_version)(void); /* prints what --version says beyond the first line; NULL: nothing */
 };
 
 /* A child parser; its input is a struct common_options. */

@@ -16,6 +16,7 @@
 
 static FILE *stream;
 static const char *program_name = "attn";
+static unsigned stream_columns = 80;
 
 /* Descriptors 0 to 2 must exist, or the next file opened would become one of them. */
 static void occupy_standard_descriptors(void)
@@ -27,6 +28,24 @@ static void occupy_standard_descriptors(void)
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         close(fd);
+}
+
+/* COLUMNS, or those of the terminal. Text in wider lines than the widest here is hard to read, so that only
+ * COLUMNS asks for more. A terminal that does not know its width is as wide as a pipe. */
+static void measure_columns(int fd)
+{
+    enum { NARROWEST = 40, WIDEST = 160, WIDEST_ASKED = 1000 };
+    const char *asked = getenv("COLUMNS");
+    struct winsize size;
+    long columns = asked != NULL ? strtol(asked, NULL, 10) : 0;
+
+    if (columns > 0)
+        columns = columns > WIDEST_ASKED ? WIDEST_ASKED : columns;
+    else if (isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col != 0)
+        columns = size.ws_col > WIDEST ? WIDEST : size.ws_col;
+    else
+        return;
+    stream_columns = columns < NARROWEST ? NARROWEST : (unsigned)columns;
 }
 
 void output_init(const char *program)
@@ -42,11 +61,17 @@ void output_init(const char *program)
         exit(EXIT_NO);
     }
     style_init(out);
+    measure_columns(out);
 }
 
 FILE *output_stream(void)
 {
     return stream;
+}
+
+unsigned output_columns(void)
+{
+    return stream_columns;
 }
 
 const char *output_program(void)
@@ -91,20 +116,6 @@ void complain(const char *format, ...)
     fprintf(stderr, "%s: %s\n", program_name, text);
 }
 
-unsigned output_columns(void)
-{
-    enum { NARROWEST = 20, WIDEST = 1000 };
-    const char *text = getenv("COLUMNS");
-    struct winsize size;
-    long columns = text != NULL ? strtol(text, NULL, 10) : 0;
-
-    if (columns <= 0 && ioctl(fileno(stream), TIOCGWINSZ, &size) == 0)
-        columns = size.ws_col;
-    if (columns <= 0)
-        columns = OUTPUT_COLUMNS;
-    return columns < NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : (unsigned)columns;
-}
-
 /* Columns of a UTF-8 text: bytes that do not continue a character. */
 static unsigned text_width(const char *text, size_t size)
 {
@@ -137,7 +148,6 @@ const char *output_shown(const char *text)
 
 void output_wrap(unsigned column, unsigned indent, const char *words)
 {
-    const unsigned columns = output_columns();
     char *shown = need_shown(words);
     const char *text = shown;
     bool fresh = true;
@@ -148,7 +158,7 @@ void output_wrap(unsigned column, unsigned indent, const char *words)
         unsigned width = text_width(text, size);
         if (size == 0)
             break;
-        if (column + width + !fresh > columns && column > indent) {
+        if (column + width + !fresh > stream_columns && column > indent) {
             fprintf(stream, "\n%*s", (int)indent, "");
             column = indent;
         } else if (!fresh) {
@@ -185,13 +195,14 @@ static void print_row(const struct table *table, size_t row, const unsigned *wid
     char **cell = table->cell + row;
     unsigned columns = table->columns;
     const char *last = cell[columns - 1];
-    unsigned column = 0;
+    unsigned column = table->indent, below = table->indent + 4;
 
     for (unsigned i = 0; i + 1 < columns; i++)
         column += width[i] + 2;
-    unsigned indent = column > output_columns() / 2 ? 4 : column;
-    /* A last cell whose first word has too little room begins on a line of its own. */
-    bool apart = column + text_width(last, strcspn(last, " ")) > output_columns();
+    /* A last cell that would be wrapped into a narrow strip begins on a line of its own. */
+    unsigned strip = stream_columns > column ? stream_columns - column : 0;
+    bool apart = text_width(last, strlen(last)) > strip && strip < stream_columns / 2;
+    fprintf(stream, "%*s", (int)table->indent, "");
     for (unsigned i = 0; i + 1 < columns; i++) {
         unsigned gap = width[i] - text_width(cell[i], strlen(cell[i])) + 2;
         enum style style = row == 0               ? STYLE_TITLE
@@ -201,8 +212,13 @@ static void print_row(const struct table *table, size_t row, const unsigned *wid
         fprintf(stream, "%*s", apart && i + 2 == columns ? 0 : (int)gap, "");
     }
     if (apart)
-        fprintf(stream, "\n%*s", (int)(indent = 4), "");
-    output_wrap(apart ? indent : column, indent, last);
+        fprintf(stream, "\n%*s", (int)below, "");
+    if (row == 0) {
+        style_print(stream, STYLE_TITLE, last);
+        fputc('\n', stream);
+    } else {
+        output_wrap(apart ? below : column, apart ? below : column, last);
+    }
 }
 
 void table_finish(struct table *table)

@@ -143,10 +143,11 @@ static int32_t resolve_other(struct attn__env *env, struct attn_variable_record 
             names[i] = env->records[i].name;
         const char *near = attn__nearest(record->name, names, ATTN__VARIABLES);
         if (near != NULL)
-            snprintf(text, sizeof text, "not a variable of libattn or of a plugin that is there; %s is near",
+            snprintf(text, sizeof text, "no variable of libattn or of an installed plugin; did you mean %s?",
                      near);
         else
-            snprintf(text, sizeof text, "not a variable of libattn or of a plugin that is there");
+            snprintf(text, sizeof text,
+                     "no variable of libattn or of an installed plugin; attn-info env lists them");
     }
     record->help = attn__env_keep(env, text);
     return record->help != NULL ? ATTN_OK : no_memory(err);
@@ -196,11 +197,16 @@ static int32_t resolve_backend(struct attn__env *env, const struct attn_note *co
     *out_all = all;
     if (first == NULL || !attn__env_is_given(env, ATTN__VAR_ATTN_BACKEND))
         return ATTN_OK;
-    snprintf(text, sizeof text,
-             "ATTN_BACKEND names \"%s\", which no plugin that is there offers; vendor/flavour, vendor, "
-             "flavour, auto and none are accepted. Other software reads a variable of this name too "
-             "(TRELLIS: xformers, sdpa)",
-             shown(first, name));
+    const char *hint = attn__kind_hint(first);
+    char installed[96] = "";
+    for (uint32_t i = 0; i < count; i++)
+        attn__add_name(installed, sizeof installed, notes[i]->name);
+    snprintf(
+        text, sizeof text, "ATTN_BACKEND: there is no backend '%s'; %s; installed: %s", shown(first, name),
+        hint != NULL ? hint
+                     : "accepted are vendor/flavour, vendor, flavour, auto and none (other software reads "
+                       "this variable too; TRELLIS: xformers, sdpa)",
+        installed[0] != '\0' ? installed : "none");
     record->problem = attn__env_keep_escaped(env, text);
     return record->problem != NULL ? ATTN_OK : no_memory(err);
 }
@@ -223,7 +229,8 @@ int32_t attn__env_resolve(struct attn__env *env, struct attn__log *log, const st
             attn__log_once(log, i != ATTN__VAR_ATTN_BACKEND || all ? ATTN_LOG_WARN : ATTN_LOG_INFO, "env",
                            "%s", record->problem);
         else
-            attn__log_once(log, ATTN_LOG_WARN, "env", "%s; \"%s\" holds", record->problem, record->value);
+            attn__log_once(log, ATTN_LOG_WARN, "env", "%s; \"%s\" is used instead", record->problem,
+                           record->value);
     }
     for (uint32_t i = ATTN__VARIABLES; i < env->count; i++)
         if (strcmp(env->records[i].type, "unknown") == 0) {

@@ -23,6 +23,11 @@ bool attn__env_check(const char *name, const char *type, const char *value, char
 int32_t attn__env_resolve(struct attn__env *env, struct attn__log *log, const struct attn_note *const *notes,
                           uint32_t count, struct attn_error *err);
 
+/* ---------------------------------------------------------------- clock.c */
+
+/* Seconds since 1970 as 2026-11-23T12:34:56.789. */
+void attn__time_format(int64_t seconds, long nanoseconds, char *text, size_t size);
+
 /* ---------------------------------------------------------------- log.c */
 
 /* Parses "level,level:subsystem" into log; with NULL it only checks. If false, problem says what is wrong. */

@@ -14,7 +14,7 @@
 #define LINE_MAX_BYTES 1200
 #define SAID_MAX       4096
 
-static const char *const level_names[] = {NULL, "error", "warn", "info", "dispatch", "debug"};
+static const char *const level_names[] = {NULL, "error", "warn", "info", "dispatch", "debug", "trace"};
 #define LEVELS (sizeof level_names / sizeof level_names[0])
 
 static uint32_t level_of(const char *text, size_t length)
@@ -33,8 +33,8 @@ static bool parse_item(const char *item, size_t length, struct attn__log *log, c
     uint32_t level = level_of(item, level_length);
     if (level == 0) {
         snprintf(problem, size,
-                 "\"%.*s\" is no log level; error, warn, info, dispatch or debug is accepted, or "
-                 "level:subsystem",
+                 "\"%.*s\" is no log level; error, warn, info, dispatch, debug or trace is accepted, "
+                 "or level:subsystem",
                  (int)(level_length < 40 ? level_length : 40), item);
         return false;
     }
@@ -145,8 +145,11 @@ int32_t attn__log_init(struct attn__log *log, const struct attn_context_options 
     (void)attn__log_parse(attn__env_get(env, ATTN__VAR_ATTN_LOG), log, problem, sizeof problem);
     if (pthread_mutex_init(&log->lock, NULL) != 0)
         return attn__fail(err, ATTN_E_MEMORY, 0, NULL, "no memory for the lock of the log");
-    if (!log->callback)
+    if (!log->callback) {
+        char now[32];
+        attn__time_text(now, sizeof now); /* reads the time zone, so that no line has to ask for memory */
         open_file(log, env);
+    }
     return ATTN_OK;
 }
 
@@ -160,7 +163,7 @@ void attn__log_finish(struct attn__log *log)
 
 bool attn__log_wants(const struct attn__log *log, uint32_t level, const char *subsystem)
 {
-    if (level < ATTN_LOG_ERROR || level > ATTN_LOG_DEBUG || (log->callback && log->fn == NULL))
+    if (level < ATTN_LOG_ERROR || level > ATTN_LOG_TRACE || (log->callback && log->fn == NULL))
         return false;
     for (uint32_t i = log->subsystems; i-- > 0;)
         if (strcmp(log->subsystem[i].name, subsystem) == 0)
@@ -178,8 +181,9 @@ static void write_line(struct attn__log *log, uint32_t level, const char *subsys
         log->fn(log->user, level, name, text);
         return;
     }
-    char line[LINE_MAX_BYTES + 64];
-    int n = snprintf(line, sizeof line, "libattn: %s: %s: %s", level_names[level], name, text);
+    char line[LINE_MAX_BYTES + 96], time[32];
+    attn__time_text(time, sizeof time);
+    int n = snprintf(line, sizeof line, "%s libattn %-8s %s: %s", time, level_names[level], name, text);
     if (n < 0)
         return;
     size_t length = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;

@@ -55,6 +55,32 @@ bool attn__same_name(const char *a, const char *b)
     }
 }
 
+const char *attn__kind_hint(const char *name)
+{
+    static const struct {
+        const char *name, *hint;
+    } kinds[] = {
+#define ATTN_KIND(name, hint) {name, hint},
+#include "base/kinds.def"
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (attn__same_name(name, kinds[i].name))
+            return kinds[i].hint;
+    return NULL;
+}
+
+void attn__add_name(char *list, size_t size, const char *name)
+{
+    const size_t used = strlen(list), length = strlen(name);
+    for (const char *at = list; length > 0 && (at = strstr(at, name)) != NULL; at++)
+        if ((at == list || at[-1] == ' ') && (at[length] == ',' || at[length] == '\0'))
+            return;
+    if (used + length + 3 <= size) {
+        memcpy(list + used, ", ", 3);
+        memcpy(list + used + (used > 0 ? 2 : 0), name, length + 1);
+    }
+}
+
 bool attn__name_matches(const char *pattern, const char *name)
 {
     char p[256], n[256];

@@ -4,6 +4,7 @@
 
 #include "attn/device.h"
 #include "dispatch/call.h"
+#include "dispatch/trace.h"
 
 struct attn_graph {
     struct attn_backend *backend; /* held */
@@ -113,14 +114,15 @@ int32_t attn_graph_end(struct attn_graph *graph, struct attn_error *err)
 
 int32_t attn_graph_launch(struct attn_graph *graph, void *stream, struct attn_error *err)
 {
-    const int32_t status = begin(graph, READY, "attn_graph_launch", err);
+    int32_t status = begin(graph, READY, "attn_graph_launch", err);
     if (status != ATTN_OK)
         return status;
     struct attn_error own;
     attn__error_open(&own);
-    return attn__call_end(graph->backend,
-                          graph->backend->entry->memory.graph_launch(graph->impl, stream, &own), &own,
-                          "graph launch", err);
+    const uint64_t began = attn__trace_begin(graph->backend);
+    status = graph->backend->entry->memory.graph_launch(graph->impl, stream, &own);
+    attn__trace(graph->backend, began, status, "graph_launch", NULL, "%s", "");
+    return attn__call_end(graph->backend, status, &own, "graph launch", err);
 }
 
 void attn_graph_destroy(struct attn_graph *graph)

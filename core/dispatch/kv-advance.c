@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Advances arrays by one decode step, in place: checks what the host can see, then calls the plugin. */
 #include "dispatch/call.h"
+#include "dispatch/trace.h"
 #include "select/problem.h"
 
 /* Requires an array if another argument needs it. */
@@ -87,6 +88,9 @@ int32_t attn_kv_advance_step(struct attn_backend *backend, const struct attn_kv_
         return status;
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(backend, backend->entry->kv.advance_step(backend->impl, own, stream, &plugin_err),
-                          &plugin_err, "kv advance_step", err);
+    const uint64_t began = attn__trace_begin(backend);
+    status = backend->entry->kv.advance_step(backend->impl, own, stream, &plugin_err);
+    attn__trace(backend, began, status, "kv_advance_step", NULL, "seqs=%u queries=%u", own->seqs,
+                own->queries);
+    return attn__call_end(backend, status, &plugin_err, "kv advance_step", err);
 }

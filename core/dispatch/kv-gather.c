@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Operations on the keys of a batch: slots of its new tokens, and gathering its keys into contiguous rows. */
 #include "dispatch/call.h"
+#include "dispatch/trace.h"
 #include "select/problem.h"
 
 static int32_t unoffered(const struct attn_backend *backend, const char *entry, struct attn_error *err)
@@ -46,8 +47,11 @@ int32_t attn_kv_slot_mapping(struct attn_backend *backend, const struct attn_kv_
         return status;
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(backend, backend->entry->kv.slot_mapping(backend->impl, &own, stream, &plugin_err),
-                          &plugin_err, "kv slot_mapping", err);
+    const uint64_t began = attn__trace_begin(backend);
+    status = backend->entry->kv.slot_mapping(backend->impl, &own, stream, &plugin_err);
+    attn__trace(backend, began, status, "kv_slot_mapping", NULL, "seqs=%u tokens=%u", own.batch->seqs,
+                own.batch->num_tokens);
+    return attn__call_end(backend, status, &plugin_err, "kv slot_mapping", err);
 }
 
 /* Keys or values of a gather. */
@@ -147,6 +151,8 @@ int32_t attn_kv_gather(struct attn_backend *backend, const struct attn_kv_gather
     const struct attn_kv_ref ref = {own.kv != NULL ? own.kv->impl : NULL, own.kv != NULL ? NULL : desc};
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(backend, backend->entry->kv.gather(backend->impl, &own, &ref, stream, &plugin_err),
-                          &plugin_err, "kv gather", err);
+    const uint64_t began = attn__trace_begin(backend);
+    status = backend->entry->kv.gather(backend->impl, &own, &ref, stream, &plugin_err);
+    attn__trace(backend, began, status, "kv_gather", desc, "seqs=%u tokens=%u", own.batch->seqs, own.tokens);
+    return attn__call_end(backend, status, &plugin_err, "kv gather", err);
 }

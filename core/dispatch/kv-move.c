@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "dispatch/call.h"
+#include "dispatch/trace.h"
 #include "select/problem.h"
 
 /* The two caches of a call. */
@@ -100,10 +101,11 @@ int32_t attn_kv_copy_slots(struct attn_backend *backend, const struct attn_kv_co
         return status;
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(
-        backend,
-        backend->entry->kv.copy_slots(backend->impl, own, &pair.refs[0], &pair.refs[1], stream, &plugin_err),
-        &plugin_err, "kv copy_slots", err);
+    const uint64_t began = attn__trace_begin(backend);
+    status =
+        backend->entry->kv.copy_slots(backend->impl, own, &pair.refs[0], &pair.refs[1], stream, &plugin_err);
+    attn__trace(backend, began, status, "kv_copy_slots", pair.to, "pairs=%u", own->count);
+    return attn__call_end(backend, status, &plugin_err, "kv copy_slots", err);
 }
 
 /* ---------------------------------------------------------------- blocks of all layers */
@@ -183,9 +185,11 @@ int32_t attn_kv_copy_blocks(struct attn_backend *backend, const struct attn_kv_c
             return status;
         own.layers = group.count;
         attn__error_open(&plugin_err);
-        status = attn__call_end(
-            backend, backend->entry->kv.copy_blocks(backend->impl, &own, group.refs, stream, &plugin_err),
-            &plugin_err, "kv copy_blocks", err);
+        const uint64_t began = attn__trace_begin(backend);
+        status = backend->entry->kv.copy_blocks(backend->impl, &own, group.refs, stream, &plugin_err);
+        attn__trace(backend, began, status, "kv_copy_blocks", group.descs[0], "pairs=%u layers=%u", own.count,
+                    own.layers);
+        status = attn__call_end(backend, status, &plugin_err, "kv copy_blocks", err);
     }
     return status;
 }
@@ -242,10 +246,11 @@ int32_t attn_kv_swap_blocks(struct attn_backend *backend, const struct attn_kv_s
         return status;
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(
-        backend,
-        backend->entry->kv.swap_blocks(backend->impl, own, &pair.refs[0], &pair.refs[1], stream, &plugin_err),
-        &plugin_err, "kv swap_blocks", err);
+    const uint64_t began = attn__trace_begin(backend);
+    status =
+        backend->entry->kv.swap_blocks(backend->impl, own, &pair.refs[0], &pair.refs[1], stream, &plugin_err);
+    attn__trace(backend, began, status, "kv_swap_blocks", pair.to, "pairs=%u", own->count);
+    return attn__call_end(backend, status, &plugin_err, "kv swap_blocks", err);
 }
 
 /* ---------------------------------------------------------------- blocks to another type or layout */
@@ -289,8 +294,9 @@ int32_t attn_kv_convert(struct attn_backend *backend, const struct attn_kv_conve
         return status;
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(
-        backend,
-        backend->entry->kv.convert(backend->impl, own, &pair.refs[0], &pair.refs[1], stream, &plugin_err),
-        &plugin_err, "kv convert", err);
+    const uint64_t began = attn__trace_begin(backend);
+    status =
+        backend->entry->kv.convert(backend->impl, own, &pair.refs[0], &pair.refs[1], stream, &plugin_err);
+    attn__trace(backend, began, status, "kv_convert", pair.to, "pairs=%u", own->count);
+    return attn__call_end(backend, status, &plugin_err, "kv convert", err);
 }

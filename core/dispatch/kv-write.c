@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Writes new keys and values into a cache: checks, then calls the plugin. */
 #include "dispatch/call.h"
+#include "dispatch/trace.h"
 #include "select/problem.h"
 
 static int32_t check_batch(const struct attn_backend *backend, struct attn_kv_write_args *args,
@@ -134,8 +135,9 @@ int32_t attn_kv_write(struct attn_backend *backend, const struct attn_kv_write_a
         return status;
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(backend,
-                          backend->entry->kv.write(backend->impl, &own, own.kv != NULL ? own.kv->impl : NULL,
-                                                   own.kv != NULL ? NULL : desc, stream, &plugin_err),
-                          &plugin_err, "kv write", err);
+    const uint64_t began = attn__trace_begin(backend);
+    status = backend->entry->kv.write(backend->impl, &own, own.kv != NULL ? own.kv->impl : NULL,
+                                      own.kv != NULL ? NULL : desc, stream, &plugin_err);
+    attn__trace(backend, began, status, "kv_write", desc, "tokens=%u", own.num_tokens);
+    return attn__call_end(backend, status, &plugin_err, "kv write", err);
 }

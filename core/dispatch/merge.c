@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Merges and rescales partial results: checks, then calls the plugin. */
 #include "dispatch/call.h"
+#include "dispatch/trace.h"
 #include "select/problem.h"
 
 /* The dimensions that both calls have. */
@@ -104,8 +105,12 @@ int32_t attn_merge(struct attn_backend *backend, const struct attn_merge_args *a
         return unsupported(backend, "merge", err);
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(backend, backend->entry->merge.merge(backend->impl, known, stream, &plugin_err),
-                          &plugin_err, "merge", err);
+    const struct attn_merge_args *own = known;
+    const uint64_t began = attn__trace_begin(backend);
+    status = backend->entry->merge.merge(backend->impl, own, stream, &plugin_err);
+    attn__trace(backend, began, status, "merge", NULL, "parts=%u tokens=%u heads=%u head_dim=%u", own->count,
+                own->num_tokens, own->heads, own->head_dim);
+    return attn__call_end(backend, status, &plugin_err, "merge", err);
 }
 
 static int32_t check_rescale(const struct attn_rescale_args *args, struct attn_error *err)
@@ -142,6 +147,10 @@ int32_t attn_rescale(struct attn_backend *backend, const struct attn_rescale_arg
         return unsupported(backend, "rescale", err);
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(backend, backend->entry->merge.rescale(backend->impl, known, stream, &plugin_err),
-                          &plugin_err, "rescale", err);
+    const struct attn_rescale_args *own = known;
+    const uint64_t began = attn__trace_begin(backend);
+    status = backend->entry->merge.rescale(backend->impl, own, stream, &plugin_err);
+    attn__trace(backend, began, status, "rescale", NULL, "parts=%u tokens=%u heads=%u head_dim=%u",
+                own->count, own->num_tokens, own->heads, own->head_dim);
+    return attn__call_end(backend, status, &plugin_err, "rescale", err);
 }

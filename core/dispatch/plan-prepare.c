@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Once per step: checks a batch and lets the plugin write its schedule. */
 #include "dispatch/plan.h"
+#include "dispatch/trace.h"
 
 #define MANY_AT_ONCE 32 /* plans of one prepare_many: more layer classes than any model has */
 
@@ -33,9 +34,10 @@ int32_t attn_plan_prepare(const struct attn_plan *plan, const struct attn_batch 
     struct attn_backend *backend = plan->backend;
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(
-        backend, backend->entry->plan.prepare(plan->impl, known, schedule, staging, stream, &plugin_err),
-        &plugin_err, "plan prepare", err);
+    const uint64_t began = attn__trace_begin(backend);
+    status = backend->entry->plan.prepare(plan->impl, known, schedule, staging, stream, &plugin_err);
+    attn__trace_plan(plan, began, status, "prepare", known);
+    return attn__call_end(backend, status, &plugin_err, "plan prepare", err);
 }
 
 /*
@@ -115,8 +117,9 @@ int32_t attn_plan_prepare_many(const struct attn_plan *const *plans, const struc
         impls[i] = plans[i]->impl;
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
-    return attn__call_end(
-        backend,
-        backend->entry->plan.prepare_many(impls, batches, schedules, n, staging, stream, &plugin_err),
-        &plugin_err, "plan prepare_many", err);
+    const uint64_t began = attn__trace_begin(backend);
+    status = backend->entry->plan.prepare_many(impls, batches, schedules, n, staging, stream, &plugin_err);
+    for (uint32_t i = 0; i < n; i++)
+        attn__trace_plan(plans[i], began, status, "prepare_many", batches[i]);
+    return attn__call_end(backend, status, &plugin_err, "plan prepare_many", err);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "dispatch/plan.h"
+#include "dispatch/trace.h"
 
 /* An array that changes results has to be given if the problem says so, and must not be otherwise. */
 static int32_t check_presence(const void *data, bool wanted, const char *name, const char *key,
@@ -212,7 +213,9 @@ int32_t attn_plan_run(const struct attn_plan *plan, const struct attn_batch *bat
     const struct attn_kv_impl *kv = own->kv != NULL ? own->kv->impl : NULL;
     struct attn_error plugin_err;
     attn__error_open(&plugin_err);
+    const uint64_t began = attn__trace_begin(backend);
     status = backend->entry->plan.run(plan->impl, own_batch, own, kv, kv != NULL ? NULL : desc, schedule,
                                       own_scratch, stream, &plugin_err);
+    attn__trace_plan(plan, began, status, "run", own_batch);
     return status == ATTN_OK ? ATTN_OK : attn__call_end(backend, status, &plugin_err, "plan run", err);
 }

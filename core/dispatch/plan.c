@@ -18,7 +18,7 @@ static int32_t check_maxima(const struct attn_problem *problem, struct attn_erro
         if (maxima[i].value == 0) {
             return attn__fail(
                 err, ATTN_E_INVALID, 0, maxima[i].name,
-                "%s is not said; a plan needs max_seqs, max_q, max_kv and max_rows, each 1 to %u",
+                "%s is not given; a plan needs max_seqs, max_q, max_kv and max_rows, each 1 to %u",
                 maxima[i].name, ATTN__COUNT_MAX);
         }
     }
@@ -149,6 +149,8 @@ int32_t attn_plan_create(struct attn_backend *backend, const struct attn_problem
     atomic_init(&plan->refs, 1);
     plan->backend = backend;
     attn__backend_hold(backend);
+    if (backend->trace) /* the lines name what the plan runs, not what the query had in mind */
+        (void)attn_plan_describe(plan, &plan->answer, NULL);
     *out = plan;
     return ATTN_OK;
 }

@@ -171,7 +171,7 @@ int32_t attn__loader_load(struct attn__plugin *plugin)
     if (status == ATTN_OK && plugin->effects[0] == '\0')
         attn__plugin_tell(plugin, ATTN_STAGE_READY, 0, "%s", "");
     else if (status == ATTN_OK)
-        attn__plugin_tell(plugin, ATTN_STAGE_READY, ATTN_REASON_BAD_MANNERS, "plugin %s %s",
+        attn__plugin_tell(plugin, ATTN_STAGE_READY, ATTN_REASON_SIDE_EFFECTS, "plugin %s %s",
                           plugin->note.name, plugin->effects);
     return status;
 }

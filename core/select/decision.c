@@ -143,24 +143,29 @@ static bool was_anybody_asked(const struct attn_decision *decision)
     return false;
 }
 
-static void append_files(struct attn__line *line, struct attn__plugin *const *plugins, uint32_t count)
+/* `said`: the reason that the line has already, or 0. */
+static void append_files(struct attn__line *line, struct attn__plugin *const *plugins, uint32_t count,
+                         uint32_t said)
 {
     uint32_t refused = 0;
     struct attn__plugin *first = NULL;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t reason = attn__plugin_reason(plugins[i], NULL, 0);
-        if (reason != 0 && reason != ATTN_REASON_BAD_MANNERS && !attn_reason_is_absence(reason))
+        if (reason != 0 && reason != ATTN_REASON_SIDE_EFFECTS && !attn_reason_is_absence(reason))
             first = refused++ == 0 ? plugins[i] : first;
     }
     if (first != NULL) {
         char text[160];
         const uint32_t reason = attn__plugin_reason(first, text, sizeof text);
-        attn__line_append(line, "; %u of %u plugin files were refused, first %.120s: %s: %s; %s", refused, count,
-                          first->path, attn_reason_name(reason),
-                          text[0] != 0 ? text : attn_reason_text(reason), attn_reason_advice(reason));
+        attn__line_append(line, "; %u of %u plugin files were refused, first %.120s", refused, count,
+                          first->path);
+        if (reason != said)
+            attn__line_append(line, ": %s: %s; %s", attn_reason_name(reason),
+                              text[0] != 0 ? text : attn_reason_text(reason), attn_reason_advice(reason));
     } else if (count == 0) {
-        attn__line_append(line, "; no plugin file (libattn-*.so) is on the search path, which attn-info path shows; "
-                                "install plugins there, or set ATTN_PLUGIN_PATH");
+        attn__line_append(
+            line, "; no plugin file (libattn-*.so) is on the search path, which attn-info path shows; "
+                  "install plugins there, or set ATTN_PLUGIN_PATH");
     }
 }
 
@@ -182,7 +187,7 @@ static int32_t fail_unserved(const struct attn__selection *selection, struct att
         attn__line_append(line, "; %s", attn_reason_advice(reason->code));
     }
     if (!was_anybody_asked(decision))
-        append_files(line, selection->plugins, selection->plugin_count);
+        append_files(line, selection->plugins, selection->plugin_count, reason != NULL ? reason->code : 0);
     const char *field = reason != NULL && reason->field[0] != 0 ? reason->field : "backend";
     return attn__fail(err, ATTN_E_NO_BACKEND, reason != NULL ? reason->code : 0, field, "%s", decision->text);
 }

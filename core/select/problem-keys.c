@@ -314,7 +314,7 @@ static bool part_differs(const struct attn__key *key, const struct attn_problem 
     }
 #define TYPES     "f32|f16|bf16|e4m3|e5m2|e4m3fnuz|e5m2fnuz|int8"
 #define KV_SCALES "none|unit|tensor|head|token-head"
-#define MAXIMUM   "0 (not said) to 2147483647"
+#define MAXIMUM   "0 (not given) to 2147483647"
 
 const struct attn__key attn__keys[] = {
     COUNT("heads", "", "1 to 2147483647", heads, 1, ATTN__COUNT_MAX, always),

@@ -189,17 +189,28 @@ void attn__item_explain(const char *item, struct attn__plugin *const *plugins, u
     copy_vendor(item, vendor, sizeof vendor);
     char near[ATTN__NAME_SIZE];
     struct attn__plugin *refused = find_refused(vendor, plugins, count);
-    if (refused != NULL) {
+    char installed[48] = "";
+    for (uint32_t i = 0; i < count; i++)
+        if (plugins[i]->has_note)
+            attn__add_name(installed, sizeof installed, plugins[i]->note.name);
+    if (installed[0] == '\0')
+        attn__add_name(installed, sizeof installed, "none");
+    if (attn__kind_hint(item) != NULL && !has_vendor(vendor, plugins, count)) {
+        snprintf(text, size, "there is no backend '%.16s'; %s; installed: %s", item, attn__kind_hint(item),
+                 installed);
+    } else if (refused != NULL) {
         snprintf(text, size, "no usable plugin of vendor '%.40s': %s was refused, %s%s", vendor,
                  refused->path, attn_reason_name(attn__plugin_reason(refused, NULL, 0)), also);
     } else if (strchr(item, '/') != NULL && !has_vendor(vendor, plugins, count) &&
                !has_near_vendor(vendor, plugins, count)) {
-        snprintf(text, size, "no plugin of vendor '%.40s' is installed%s", vendor, also);
+        snprintf(text, size, "no plugin of vendor '%.40s' is installed; there is: %s%s", vendor, installed,
+                 also);
     } else if (find_near(item, plugins, count, near, sizeof near)) {
         snprintf(text, size, "no plugin offers '%.40s'; the nearest name is '%.40s'%s", item, near, also);
     } else if (has_vendor(vendor, plugins, count)) {
         snprintf(text, size, "the plugin of vendor '%.40s' offers no '%.40s'%s", vendor, item, also);
     } else {
-        snprintf(text, size, "no plugin of vendor or flavour '%.40s' is installed%s", vendor, also);
+        snprintf(text, size, "no plugin of vendor or flavour '%.40s' is installed; there is: %s%s", vendor,
+                 installed, also);
     }
 }

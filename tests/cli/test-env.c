@@ -49,7 +49,7 @@ static void test_origins(void)
               strstr(member(&result, "ATTN_CPU_SECRET", "help"), "plugin cpu") != NULL,
           &result, "a variable of a plugin");
     check(is(&result, "ATTN_BACKED", "type", "unknown") &&
-              strstr(member(&result, "ATTN_BACKED", "help"), "ATTN_BACKEND is near") != NULL,
+              strstr(member(&result, "ATTN_BACKED", "help"), "did you mean ATTN_BACKEND?") != NULL,
           &result, "an unknown name has the nearest one");
     check(occurrences(result.err, "ATTN_BACKED:") == 1 && occurrences(result.err, "ATTN_THREADS") == 1 &&
               occurrences(result.err, "SECRET") == 0,

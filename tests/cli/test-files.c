@@ -29,8 +29,9 @@ static void test_missing_directory(void)
           "path tells where a directory comes from");
     result_finish(&result);
     run_in(&result, "/nonexistent/attn", "path");
-    check(result.code == 0 && strstr(result.out, "not used (from ATTN_PLUGIN_PATH)") != NULL, &result,
-          "path as text");
+    check(result.code == 0 && strstr(result.out, "from:         ATTN_PLUGIN_PATH\n") != NULL &&
+              strstr(result.out, "trust:        not used\n") != NULL,
+          &result, "path as text");
     result_finish(&result);
     run_in(&result, "/nonexistent/attn", "list --json");
     check(result.code == 3 && result.json != NULL && json_array_size(at(&result, "backends")) == 0, &result,
@@ -123,7 +124,7 @@ static void test_clean_output(void)
     run_in(&result, places.noisy, "list --json");
     check(result.code == 0 && result.out[0] == '{' && result.json != NULL, &result,
           "what a plugin prints does not get into the output");
-    check(is_text(&result, "files.0.stage", "ready") && is_text(&result, "files.0.reason", "BAD_MANNERS"),
+    check(is_text(&result, "files.0.stage", "ready") && is_text(&result, "files.0.reason", "SIDE_EFFECTS"),
           &result, "a plugin that prints is told of side effects, and is usable");
     check(strstr(result.err, "noise through stdio") != NULL && strstr(result.err, "raw noise") != NULL,
           &result, "it goes to standard error");

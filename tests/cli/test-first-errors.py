@@ -17,7 +17,7 @@ import tempfile
 UPDATE = sys.argv[1] == "--update"
 GOLDEN, PROGRAM, INFO, PLUGINS, MOCKS = map(pathlib.Path, sys.argv[1 + UPDATE : 6 + UPDATE])
 GENERATE = pathlib.Path(sys.argv[6 + UPDATE]) if len(sys.argv) > 6 + UPDATE else None
-REMEDY = re.compile(r"accepted|did you mean|needed|needs|give |set |say |rebuild|install|see |try |are cuda|or kv")
+REMEDY = re.compile(r"accepted|did you mean|needed|needs|give |set |say |rebuild|install|move it away|see |try |are cuda|or kv")
 
 # What somebody does: a program's mistake, or a command, with variables of the environment.
 MISTAKES = [

@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 UPDATE = sys.argv[1] == "--update"
+os.environ.pop("COLUMNS", None)
 GOLDEN, INFO, MOCKS, SELECT, NOISY = map(pathlib.Path, sys.argv[1 + UPDATE : 6 + UPDATE])
 ABI = sys.argv[6 + UPDATE]
 
@@ -50,6 +51,7 @@ WORLDS = {
     "hip": {"hip": SELECT / "libattn-hip.so"},
     "hip-nodev": {"hip": SELECT / "libattn-hip-nodev.so"},
     "refused": {"text": b"no shared object\n", "no-note": MOCKS / "libattn-no-note.so"},
+    "rows": {"rows": SELECT / "libattn-rows.so"},
     "empty": {},
 }
 
@@ -75,19 +77,19 @@ CASES = {
     "matrix-markdown": ("devices", "matrix --markdown", {}),
     "matrix-generic": ("speeds", "matrix", {"ATTN_BACKEND": "slow,unsaid,host", "ATTN_DISABLE": "*/flashinfer"}),
     "matrix-none": ("empty", "matrix", {}),
-    "explain": ("devices", "explain heads=8 head_dim=64", {}),
-    "explain-all": ("devices", "explain --all heads=8 head_dim=64", {}),
-    "explain-nobody": ("devices", "explain heads=8 head_dim=512", {}),
-    "explain-fallback": ("devices", "explain heads=8 head_dim=200", {}),
-    "explain-strict": ("devices", "explain heads=8 head_dim=200", {"ATTN_STRICT": "1"}),
-    "explain-generic": ("speeds", "explain --all heads=8 head_dim=128", {"ATTN_BACKEND": "slow,unsaid,host"}),
-    "explain-generic-strict": ("speeds", "explain heads=8 head_dim=128", {"ATTN_BACKEND": "slow", "ATTN_STRICT": "2"}),
-    "explain-wanted": ("devices", "explain heads=8 head_dim=64", {"ATTN_BACKEND": "gpux,nodrv,host"}),
-    "explain-hip": ("hip", "explain type=encoder_decoder heads=8 head_dim=64", {"ATTN_BACKEND": "hip"}),
-    "explain-hip-nodev": ("hip-nodev", "explain type=encoder heads=8 head_dim=64", {"ATTN_BACKEND": "hip"}),
-    "explain-hip-served": ("hip", "explain type=encoder_only heads=8 head_dim=64", {"ATTN_BACKEND": "hip"}),
-    "explain-empty": ("empty", "explain heads=8 head_dim=64", {}),
-    "explain-key": ("devices", "explain heads=8 head_dims=64", {}),
+    "explain": ("devices", "explain heads=8 head_dim=64 q=bf16", {}),
+    "explain-all": ("devices", "explain --all heads=8 head_dim=64 q=bf16", {}),
+    "explain-nobody": ("devices", "explain heads=8 head_dim=512 q=bf16", {}),
+    "explain-fallback": ("devices", "explain heads=8 head_dim=200 q=bf16", {}),
+    "explain-strict": ("devices", "explain heads=8 head_dim=200 q=bf16", {"ATTN_STRICT": "1"}),
+    "explain-wanted": ("devices", "explain heads=8 head_dim=64 q=bf16", {"ATTN_BACKEND": "gpux,nodrv,host"}),
+    "explain-hip": ("hip", "explain type=encoder_decoder heads=8 head_dim=64 q=bf16", {"ATTN_BACKEND": "hip"}),
+    "explain-hip-nodev": ("hip-nodev", "explain type=encoder heads=8 head_dim=64 q=bf16", {"ATTN_BACKEND": "hip"}),
+    "explain-hip-served": ("hip", "explain type=encoder_only heads=8 head_dim=64 q=bf16", {"ATTN_BACKEND": "hip"}),
+    "explain-empty": ("empty", "explain heads=8 head_dim=64 q=bf16", {}),
+    "explain-key": ("devices", "explain heads=8 head_dims=64 q=bf16", {}),
+    "explain-generic": ("speeds", "explain --all heads=8 head_dim=128 q=bf16", {"ATTN_BACKEND": "slow,unsaid,host"}),
+    "explain-generic-strict": ("speeds", "explain heads=8 head_dim=128 q=bf16", {"ATTN_BACKEND": "slow", "ATTN_STRICT": "2"}),
     "explain-value": ("devices", "explain heads=8 head_dim=64 q=f61", {}),
     "explain-nothing": ("devices", "explain", {}),
     "why": ("devices", "why @DIR@/libattn-gpu.so", {}),
@@ -97,6 +99,21 @@ CASES = {
     "why-library": ("faults", "why @DIR@/libattn-f-needs-library.so", {}),
     "why-noisy": ("faults", "why @DIR@/libattn-noisy.so", {}),
     "why-absent": ("faults", "why @DIR@/libattn-nosuch.so", {}),
+    "explain-rows": ("rows", "explain heads=8 head_dim=64 q=bf16", {}),
+    "explain-rows-refused": ("rows", "explain heads=8 head_dim=512 q=bf16", {}),
+    "explain-untyped": ("devices", "explain heads=8 head_dim=64", {}),
+    "explain-gpu": ("hip", "explain heads=8 head_dim=64 q=f16", {"ATTN_BACKEND": "gpu"}),
+    "env-one": ("devices", "env ATTN_LOG", {}),
+    "env-unknown": ("devices", "env ATTN_LOGS", {}),
+    "doctor": ("devices", "doctor", {}),
+    "doctor-faults": ("faults", "doctor", {"ATTN_BAKEND": "x", "ATTN_STRICT": "maybe"}),
+    "doctor-generic": ("rows", "doctor", {}),
+    "doctor-path": ("devices", "doctor", {"ATTN_PLUGIN_PATH": "/nonexistent/attn"}),
+    "doctor-empty": ("empty", "doctor", {}),
+    "version": ("devices", "version", {}),
+    "help": ("devices", "help", {}),
+    "help-explain": ("devices", "help explain", {}),
+    "help-unknown": ("devices", "help explian", {}),
     "env": ("devices", "env", {"ATTN_BACKEND": "host", "ATTN_STRICT": "maybe", "ATTN_BAKEND": "x", "ATTN_HOST_X": "1"}),
     "path": ("devices", "path", {}),
     "path-missing": ("devices", "path", {"ATTN_PLUGIN_PATH": "/nonexistent/attn"}),
@@ -137,6 +154,10 @@ def settle(text, directory):
     text = text.replace(directory, "@DIR@")
     text = re.sub(r"((?:speaks|interface:|library:|\bby|interface)\s+)" + re.escape(ABI) + r"\b", r"\1@ABI@", text)
     text = re.sub(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b", "(time)", text)
+    text = re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} libattn ", "(time) libattn ", text, flags=re.M)
+    text = re.sub(r"(attn-info \(libattn\)) [0-9.]+$", r"\1 @VERSION@", text, flags=re.M)
+    text = re.sub(r"^plugin directory .*$", "plugin directory @PLUGINS@", text, flags=re.M)
+    text = re.sub(r"install a\s+plugin into\s+\S+,\s+or\s+name\s+its\s+directory", "install a plugin into @PLUGINS@, or name its directory", text)
     return text
 
 

@@ -13,7 +13,7 @@ static void test_list(void)
 
     run(&text, "", places.attn_info, "");
     check(text.code == 0, &text, "without a command it lists, and succeeds");
-    check(strncmp(text.out, "BACKEND", 7) == 0 && strstr(text.out, "\ncpu/flash-attn ") != NULL, &text,
+    check(strncmp(text.out, "  BACKEND", 9) == 0 && strstr(text.out, "\n  cpu/flash-attn ") != NULL, &text,
           "the table names the CPU backend");
     check(fits_terminal(text.out), &text, "the list fits 80 columns");
     run(&json, "", places.attn_info, "list --json --stable");
@@ -61,7 +61,7 @@ static void test_devices(void)
           &result, "and how much of it there is");
     result_finish(&result);
     run(&result, "", places.attn_info, "devices");
-    check(result.code == 0 && strstr(result.out, "\ncpu:0 ") != NULL && fits_terminal(result.out), &result,
+    check(result.code == 0 && strncmp(result.out, "cpu:0: ", 7) == 0 && fits_terminal(result.out), &result,
           "devices as text fits 80 columns");
     result_finish(&result);
 }
@@ -149,6 +149,78 @@ static void test_env(void)
     result_finish(&result);
 }
 
+static void test_doctor(void)
+{
+    struct result result;
+
+    run(&result, "", places.attn_info, "doctor --json");
+    check(result.code == 0 && json_is_true(at(&result, "well")) &&
+              has_item(&result, "findings", "check", "selection", NULL),
+          &result, "doctor finds nothing to mend");
+    result_finish(&result);
+    run(&result, "ATTN_CACHE_DIR=/proc/none", places.attn_info, "doctor");
+    check(result.code == 1 && strstr(result.out, "mend  cache: /proc/none cannot be written to") != NULL &&
+              strstr(result.out, "-> set ATTN_CACHE_DIR") != NULL &&
+              strstr(result.out, "1 thing to mend") != NULL,
+          &result, "a cache directory that cannot be made is told with its remedy");
+    result_finish(&result);
+    run(&result, "ATTN_BACKEND=none", places.attn_info, "doctor --json");
+    check(result.code == 1 && json_is_false(at(&result, "well")), &result,
+          "no wanted backend is to be mended");
+    result_finish(&result);
+}
+
+static void test_one_variable(void)
+{
+    struct result result;
+
+    run(&result, "ATTN_LOG=info", places.attn_info, "env ATTN_LOG --json");
+    check(result.code == 0 && json_array_size(at(&result, "variables")) == 1 &&
+              is_text(&result, "variables.0.value", "info") &&
+              is_text(&result, "variables.0.default", "warn"),
+          &result, "env NAME tells of one variable");
+    result_finish(&result);
+    run(&result, "", places.attn_info, "env ATTN_LOGG");
+    check(result.code == 1 && result.out[0] == '\0' && strstr(result.err, "did you mean ATTN_LOG?") != NULL,
+          &result, "an unknown name gets the nearest one");
+    result_finish(&result);
+}
+
+static void test_help(void)
+{
+    struct result result;
+
+    run(&result, "", places.attn_info, "help");
+    check(result.code == 0 && strstr(result.out, "  doctor ") != NULL &&
+              strstr(result.out, "--stable") != NULL,
+          &result, "help is --help");
+    result_finish(&result);
+    run(&result, "", places.attn_info, "help caps");
+    check(result.code == 0 && strncmp(result.out, "attn-info caps [NAME]\n", 22) == 0, &result,
+          "help COMMAND tells of one");
+    result_finish(&result);
+    run(&result, "", places.attn_info, "version --json");
+    check(result.code == 0 && is_text(&result, "plugins.0.name", "cpu") &&
+              json_is_string(at(&result, "interface")),
+          &result, "version has the plugins");
+    result_finish(&result);
+}
+
+/* Seven fields in each line, on kernels of which there are several. */
+static void test_trace(void)
+{
+    struct result result;
+
+    run(&result, "ATTN_LOG=warn,trace:call", places.attn_bench,
+        "decode heads=8 head_dim=64 q=bf16 ctx=64 seqs=2 layers=1 reps=1");
+    const char *line = strstr(result.err, " libattn trace    call: run,cpu/flash-attn,cpu:0,");
+    unsigned commas = 0;
+    for (const char *at = line; at != NULL && *at != '\n' && *at != '\0'; at++)
+        commas += *at == ',';
+    check(result.code == 0 && commas == 6, &result, "ATTN_LOG=trace:call writes a line per call");
+    result_finish(&result);
+}
+
 static void test_usage(void)
 {
     static const char *const wrong[] = {"lst",     "list extra", "why",        "exists",
@@ -172,7 +244,10 @@ static void test_usage(void)
     check(result.code == 0 && strstr(result.out, "Usage: ") != NULL, &result, "--usage may follow a command");
     result_finish(&result);
     run(&result, "", places.attn_info, "--version");
-    check(result.code == 0 && strncmp(result.out, "attn-info (libattn) ", 20) == 0, &result, "--version");
+    check(result.code == 0 && strncmp(result.out, "attn-info (libattn) ", 20) == 0 &&
+              strstr(result.out, "\nplugin interface ") != NULL &&
+              strstr(result.out, "\nplugin directory /") != NULL,
+          &result, "--version has the versions of library and interface, and the plugin directory");
     result_finish(&result);
 }
 
@@ -184,6 +259,10 @@ int main(int argc, char **argv)
     test_caps();
     test_exists();
     test_env();
+    test_one_variable();
+    test_doctor();
+    test_help();
+    test_trace();
     test_usage();
     return cli_finish();
 }

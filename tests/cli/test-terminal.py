@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""attn-info at a terminal: colour, readers that go away, completion in bash and zsh.
+"""attn-info at a terminal: colour, widths, readers that go away, completion in bash and zsh.
 
 usage: test-terminal.py ATTN-INFO PLUGINS COMPLETION-DIRECTORY BUILD-ROOT
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -12,8 +13,10 @@ import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 INFO, PLUGINS, SCRIPTS, BUILD = sys.argv[1:5]
@@ -84,7 +87,7 @@ def on_terminal(*arguments, **variables):
 
 
 def test_colour():
-    for arguments in [["list"], ["matrix"], ["explain", "heads=8", "head_dim=64"]]:
+    for arguments in [["list"], ["matrix"], ["explain", "heads=8", "head_dim=64", "q=f16"]]:
         name = " ".join(arguments[:1])
         said, code = on_terminal(*arguments, TERM="xterm")
         check(code == 0 and ESCAPE in said, f"{name} is coloured on a terminal", said)
@@ -100,6 +103,64 @@ def test_colour():
         check(ESCAPE not in piped.stdout + piped.stderr, f"{name} has no colour in a pipe", piped.stdout)
     said, code = on_terminal("list", "--json", TERM="xterm")
     check(code == 0 and ESCAPE not in said, "JSON has no colour on a terminal", said)
+
+
+def at_width(columns, arguments, **variables):
+    """What a terminal of that many columns is sent."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    with subprocess.Popen([INFO, *arguments], env=environment(**variables), stdout=slave, stderr=subprocess.DEVNULL) as run:
+        os.close(slave)
+        said = b""
+        while True:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            said += piece
+        run.wait()
+    os.close(master)
+    return said.decode().replace("\r", "")
+
+
+def test_widths():
+    """Lines end where the terminal does, at spaces alone, and a path is told once."""
+    problem = ["heads=32", "kv_heads=8", "head_dim=128", "q=bf16"]
+    file = f"{PLUGINS}/libattn-cpu.so"
+    cases = {
+        "list": (["list"], {}),
+        "list of what is not wanted": (["list"], {"ATTN_BACKEND": "cuda"}),
+        "devices": (["devices"], {}),
+        "caps": (["caps"], {}),
+        "path": (["path"], {}),
+        "env": (["env"], {"ATTN_BAKEND": "x", "ATTN_THREADS": "many"}),
+        "env of one": (["env", "ATTN_PROBE"], {}),
+        "why": (["why", "--stable", file], {}),
+        "doctor": (["doctor"], {"ATTN_BAKEND": "x", "ATTN_BACKEND": "gpu"}),
+        "version": (["version"], {}),
+        "help": (["help", "explain"], {}),
+        "explain": (["explain", *problem], {}),
+        "explain of generic kernels": (["explain", *problem], {"ATTN_CPU_FLAGS": "none"}),
+        "explain of a refusal": (["explain", "heads=8", "head_dim=63", "layout=paged-x", "q=f16"], {}),
+        "explain of a wrong name": (["explain", *problem], {"ATTN_BACKEND": "gpu"}),
+    }
+    for name, (arguments, variables) in cases.items():
+        said = {columns: at_width(columns, arguments, **variables) for columns in [60, 80, 160]}
+        for columns, text in said.items():
+            # A word that is longer than the line stands alone on it, behind a number or a dash at most.
+            wide = [line for line in text.splitlines() if len(line) > columns and len(line.split()[-1]) + 30 < columns]
+            check(text and not wide, f"{name} fits {columns} columns", "\n".join(wide))
+            check(text.split() == said[160].split(), f"{name} breaks no word at {columns} columns", text)
+        check(said[60].count("\n") >= said[160].count("\n"), f"{name} uses the width there is", said[160])
+        paths = re.findall(r"/\S*libattn-\S*\.so", said[80])
+        check(len(paths) == len(set(paths)), f"{name} tells a path once", said[80])
+    narrow, wide = (at_width(columns, ["caps"]) for columns in [60, 160])
+    check(max(map(len, narrow.splitlines())) <= 60 < 100 < max(map(len, wide.splitlines())) <= 160, "caps is as wide as the terminal", wide)
+    check(at_width(0, ["caps"]) == at_width(80, ["caps"]), "a terminal without a width has 80 columns")
+    piped = subprocess.run([INFO, "caps"], env=environment(), capture_output=True, text=True).stdout
+    check(piped == at_width(80, ["caps"]), "a pipe has 80 columns", piped)
 
 
 def test_pipes():
@@ -147,6 +208,8 @@ def complete(*words):
 def test_candidates():
     commands = complete("")
     check("list" in commands and "matrix" in commands and "rescan" in commands, "commands", commands)
+    check(complete("env", "ATTN_PLUGIN") == ["ATTN_PLUGIN_PATH", "ATTN_PLUGIN_PATH_ADD"], "variables", complete("env", "ATTN_"))
+    check(complete("help", "doc") == ["doctor"], "commands that have help", complete("help", ""))
     check(complete("e") == ["explain", "env", "exists"], "commands that begin with e", complete("e"))
     options = complete("--")
     check("--json" in options and "--stable" in options and "--all" in options, "options", options)
@@ -218,6 +281,7 @@ def test_completion():
 
 
 test_colour()
+test_widths()
 test_pipes()
 test_candidates()
 test_completion()

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "allocations.h"
 #include "world.h"
@@ -258,6 +259,35 @@ static void test_arguments(struct attn_backend *backend)
     world_finish(&world);
 }
 
+/* A launch has its line in ATTN_LOG=trace. */
+static void test_trace(void)
+{
+    char name[] = "/tmp/attn-graph-XXXXXX", text[4096] = "";
+    struct attn_context *context = NULL;
+    struct attn_backend *backend = NULL;
+    struct attn_graph *graph = NULL;
+    void *stream = NULL;
+    int fd = mkstemp(name);
+
+    setenv("ATTN_LOG", "trace:call", 1);
+    setenv("ATTN_LOG_FILE", name, 1);
+    backend_open("cpu/flash-attn", &context, &backend);
+    unsetenv("ATTN_LOG");
+    unsetenv("ATTN_LOG_FILE");
+    attn_stream_create(backend, &stream, NULL);
+    bool good = attn_graph_begin(backend, stream, &graph, NULL) == ATTN_OK &&
+                attn_graph_end(graph, NULL) == ATTN_OK && attn_graph_launch(graph, stream, NULL) == ATTN_OK;
+    ssize_t size = read(fd, text, sizeof text - 1);
+    check(good && size > 0 && strstr(text, " call: graph_launch,cpu/flash-attn,cpu:0,,,,") != NULL, "%s",
+          "a launch is traced");
+    close(fd);
+    unlink(name);
+    attn_graph_destroy(graph);
+    attn_stream_destroy(backend, stream);
+    attn_backend_destroy(backend);
+    attn_context_destroy(context);
+}
+
 int main(void)
 {
     struct attn_context *context = NULL;
@@ -270,6 +300,7 @@ int main(void)
     test_lifetimes(backend);
     test_order(backend);
     test_arguments(backend);
+    test_trace();
     attn_backend_destroy(backend);
     attn_context_destroy(context);
     printf("1..%u\n", passed);

@@ -198,7 +198,7 @@ static void check_flips(const void *arg)
         uint32_t reason = record != NULL ? record->reason : 0;
         bool ready = record != NULL && record->stage == ATTN_STAGE_READY;
         counts[reason % 64]++;
-        if (record == NULL || ready != (reason == 0 || reason == ATTN_REASON_BAD_MANNERS) ||
+        if (record == NULL || ready != (reason == 0 || reason == ATTN_REASON_SIDE_EFFECTS) ||
             (reason != 0 && (record->text[0] == '\0' || record->advice[0] == '\0'))) {
             wrong++;
             tap_note("%s: %s, stage %u", file_of(i), attn_reason_name(reason),

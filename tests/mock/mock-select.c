@@ -295,6 +295,30 @@ static void refuse(const struct attn_problem *problem, struct attn_query *out)
     out->reason_count = count;
 }
 
+/* Rows that refuse: of other element types, one that came near, and one that is farther off; what serves is a
+ * row as fast as MOCK_SPEED. */
+static void explain_rows(struct attn_query *out)
+{
+#ifdef MOCK_ROWS
+    static const struct attn_reason rows[] = {
+        {.code = ATTN_REASON_DTYPE_K, .kernel = "mock_f32", .text = "k is not f32"},
+        {.code = ATTN_REASON_MASK, .kernel = "mock_f32", .text = "masks are not served"},
+        {.code = ATTN_REASON_ALIBI, .kernel = "mock_far", .text = "ALiBi is not served"},
+        {.code = ATTN_REASON_MASK, .kernel = "mock_far", .text = "masks are not served"},
+        {.code = ATTN_REASON_DTYPE_K, .kernel = "mock_f16", .text = "k is not f16"},
+        {.code = ATTN_REASON_MASK, .kernel = "mock_near", .text = "masks are not served"},
+        {.code = ATTN_REASON_CPU_FLAGS, .text = "the whole mock lacks a flag"},
+    };
+    out->reason_count = sizeof rows / sizeof rows[0];
+    for (uint32_t i = 0; i < out->reason_count && i < out->reason_capacity; i++)
+        out->reasons[i] = rows[i];
+    if (out->kernel_capacity > 0)
+        out->kernels[0].speed = MOCK_SPEED;
+#else
+    (void)out;
+#endif
+}
+
 /* An explicit refusal behind a common one, which it leads nevertheless. */
 static bool refuses_encoders(const struct attn_problem *problem, struct attn_query *out)
 {
@@ -368,8 +392,10 @@ static int32_t answer(const struct attn_problem *problem, struct attn_query *out
     out->graph_level = ATTN_GRAPH_ALWAYS;
     if (problem->head_dim > MOCK_HEAD_DIM) {
         refuse(problem, out);
+        explain_rows(out);
         return ATTN_OK;
     }
+    explain_rows(out);
     if (refuses_phase(problem, out))
         return ATTN_OK;
     out->accepted = 1;

@@ -36,7 +36,7 @@ def test_commands():
     text = run("list")[1]
     check(all(f"own/{name} shelf:0 ready" in " ".join(text.split()) for name in ("mystyle", "borrowed")), "list", text)
     text = run("devices")[1]
-    check("shelf:0" in text and "a shelf in host memory (own/mystyle, own/borrowed)" in " ".join(text.split()), "devices",
+    check("shelf:0: a shelf in host memory" in text and "backends: own/mystyle, own/borrowed" in " ".join(text.split()), "devices",
           text)
     status, text = run("explain", *PROBLEM, wanted="own/mystyle")
     check(status == 0 and text.startswith("own/mystyle on shelf:0\n") and "attention_f32_shelf" in text, "explain", text)

@@ -124,8 +124,8 @@ static void check_trouble(const char *kind, uint32_t reason, uint32_t signal, co
     check(good, "%s: %s", kind, attn_reason_name(reason));
     if (!good && record != NULL)
         fprintf(tap, "# %s, signal %u: %s\n", attn_reason_name(record->reason), record->signal, record->text);
-    check(record != NULL && (record->stage == ATTN_STAGE_READY) == (reason == ATTN_REASON_BAD_MANNERS),
-          "%s: %s", kind, reason == ATTN_REASON_BAD_MANNERS ? "still loads" : "is not loaded");
+    check(record != NULL && (record->stage == ATTN_STAGE_READY) == (reason == ATTN_REASON_SIDE_EFFECTS),
+          "%s: %s", kind, reason == ATTN_REASON_SIDE_EFFECTS ? "still loads" : "is not loaded");
     check(serves(report, "other/flash-attn"), "%s: the good plugin beside it serves", kind);
     attn_report_destroy(report);
     place_remove(&place);
@@ -137,14 +137,14 @@ static void check_troubles(void)
     check_trouble("trouble-abort", ATTN_REASON_CRASHED, SIGABRT, "SIGABRT");
     check_trouble("trouble-exit", ATTN_REASON_EXITED, 0, "ended its process");
     check_trouble("trouble-hang", ATTN_REASON_TIMED_OUT, 0, "2 seconds");
-    check_trouble("trouble-fork", ATTN_REASON_BAD_MANNERS, 0, "child process");
+    check_trouble("trouble-fork", ATTN_REASON_SIDE_EFFECTS, 0, "child process");
     if (!SANITIZED)
         check_trouble("trouble-hungry", ATTN_REASON_CRASHED, SIGABRT, "SIGABRT");
-    check_trouble("trouble-print", ATTN_REASON_BAD_MANNERS, 0, "prints");
-    check_trouble("trouble-thread", ATTN_REASON_BAD_MANNERS, 0, "thread");
-    check_trouble("trouble-descriptor", ATTN_REASON_BAD_MANNERS, 0, "descriptor");
-    check_trouble("trouble-environment", ATTN_REASON_BAD_MANNERS, 0, "environment");
-    check_trouble("trouble-signals", ATTN_REASON_BAD_MANNERS, 0, "signal mask");
+    check_trouble("trouble-print", ATTN_REASON_SIDE_EFFECTS, 0, "prints");
+    check_trouble("trouble-thread", ATTN_REASON_SIDE_EFFECTS, 0, "thread");
+    check_trouble("trouble-descriptor", ATTN_REASON_SIDE_EFFECTS, 0, "descriptor");
+    check_trouble("trouble-environment", ATTN_REASON_SIDE_EFFECTS, 0, "environment");
+    check_trouble("trouble-signals", ATTN_REASON_SIDE_EFFECTS, 0, "signal mask");
 }
 
 /* Whether a process has a file of the malformed mapped. */

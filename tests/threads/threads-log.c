@@ -57,7 +57,8 @@ static void check(const char *path)
         int thread, round;
         const char *name = strstr(line, "ATTN_ODD_");
         lines++;
-        expect(strncmp(line, "libattn: ", 9) == 0 && strstr(line + 1, "libattn: ") == NULL &&
+        const char *own = line + strcspn(line, " ");
+        expect(strncmp(own, " libattn ", 9) == 0 && strstr(own + 1, " libattn warn ") == NULL &&
                    strchr(line, '\n') != NULL,
                "a line is whole");
         if (name != NULL && sscanf(name, "ATTN_ODD_%d_%d:", &thread, &round) == 2 && thread >= 0 &&

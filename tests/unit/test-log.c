@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/env.h"
@@ -52,7 +54,19 @@ Test(log, levels_by_subsystem)
     cr_assert_not(attn__log_wants(&logger, ATTN_LOG_WARN, "select"));
     cr_assert_not(attn__log_wants(&logger, ATTN_LOG_INFO, "loader"), "the last word holds");
     cr_assert_not(attn__log_wants(&logger, 0, "path"));
-    cr_assert_not(attn__log_wants(&logger, 6, "path"));
+    cr_assert_not(attn__log_wants(&logger, ATTN_LOG_TRACE, "path"));
+    stop();
+}
+
+Test(log, trace_is_the_last_level)
+{
+    start("trace:call", "", listen, 0);
+    cr_assert(attn__log_wants(&logger, ATTN_LOG_TRACE, "call"));
+    cr_assert_not(attn__log_wants(&logger, ATTN_LOG_TRACE + 1, "call"));
+    cr_assert_not(attn__log_wants(&logger, ATTN_LOG_INFO, "loader"));
+    stop();
+    start("trace", "", listen, 0);
+    cr_assert(attn__log_wants(&logger, ATTN_LOG_DEBUG, "loader"));
     stop();
 }
 
@@ -102,10 +116,57 @@ static size_t read_all(const char *path, char *text, size_t size)
     return n;
 }
 
+/* The lines without their times, which are of now and have milliseconds. */
+static const char *untimed(const char *text)
+{
+    static char kept[4096];
+    size_t used = 0;
+    for (const char *line = text; *line != '\0';) {
+        struct tm when = {.tm_isdst = -1};
+        const char *rest = strptime(line, "%Y-%m-%dT%H:%M:%S", &when);
+        cr_assert(rest != NULL && rest[0] == '.' && strspn(rest + 1, "0123456789") == 3 && rest[4] == ' ',
+                  "%s", line);
+        cr_assert_leq(llabs((long long)(time(NULL) - mktime(&when))), 60, "%s", line);
+        const size_t length = strcspn(rest + 5, "\n") + 1;
+        used += (size_t)snprintf(kept + used, sizeof kept - used, "%.*s", (int)length, rest + 5);
+        line = rest + 5 + length;
+    }
+    return kept;
+}
+
+Test(log, dates_are_those_of_the_calendar)
+{
+    char text[32], wanted[32];
+    /* Every day of 200 years, at times that differ. */
+    for (int64_t day = 0; day < 73050; day++) {
+        const time_t seconds = (time_t)(day * 86400 + day * 7919 % 86400);
+        struct tm parts;
+        gmtime_r(&seconds, &parts);
+        strftime(wanted, sizeof wanted, "%Y-%m-%dT%H:%M:%S.042", &parts);
+        attn__time_format(seconds, 42999999, text, sizeof text);
+        cr_assert_str_eq(text, wanted);
+    }
+}
+
+Test(log, follows_the_time_zone)
+{
+    struct malformed malformed;
+    char text[4096];
+    setenv("TZ", "ABC-13:45", 1);
+    tzset();
+    malformed_create(&malformed);
+    start("warn", malformed_path(&malformed, "log"), NULL, 0);
+    attn__log_line(&logger, ATTN_LOG_WARN, "loader", "first");
+    stop();
+    read_all(malformed_path(&malformed, "log"), text, sizeof text);
+    cr_assert_str_eq(untimed(text), "libattn warn     loader: first\n");
+    malformed_remove(&malformed);
+}
+
 Test(log, goes_to_a_file_with_the_process_id)
 {
     struct malformed malformed;
-    char text[4096], name[64], wanted[128];
+    char text[4096], name[64];
     malformed_create(&malformed);
     start("warn", malformed_path(&malformed, "log-%p-%p.txt"), NULL, 0);
     cr_assert(logger.own_fd);
@@ -117,8 +178,7 @@ Test(log, goes_to_a_file_with_the_process_id)
     stop();
     snprintf(name, sizeof name, "log-%ld-%ld.txt", (long)getpid(), (long)getpid());
     read_all(malformed_path(&malformed, name), text, sizeof text);
-    snprintf(wanted, sizeof wanted, "libattn: warn: loader: first\nlibattn: error: path: second\n");
-    cr_assert_str_eq(text, wanted);
+    cr_assert_str_eq(untimed(text), "libattn warn     loader: first\nlibattn error    path: second\n");
     malformed_remove(&malformed);
 }
 
@@ -166,7 +226,7 @@ Test(log, by_default_lines_go_to_stderr)
     close(saved);
     close(fd);
     read_all(malformed_path(&malformed, "err"), text, sizeof text);
-    cr_assert_str_eq(text, "libattn: warn: loader: heard\n");
+    cr_assert_str_eq(untimed(text), "libattn warn     loader: heard\n");
     malformed_remove(&malformed);
 }
 

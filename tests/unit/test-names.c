@@ -63,7 +63,7 @@ Test(names, every_reason_is_described)
     cr_assert_eq(absences, 7);
     cr_assert(attn_reason_is_absence(ATTN_REASON_NO_DRIVER));
     cr_assert_not(attn_reason_is_absence(ATTN_REASON_HEAD_DIM));
-    cr_assert_not(attn_reason_is_absence(ATTN_REASON_BAD_MANNERS));
+    cr_assert_not(attn_reason_is_absence(ATTN_REASON_SIDE_EFFECTS));
     cr_assert_not(attn_reason_is_absence(0));
     cr_assert(attn_reason_is_explicit(ATTN_REASON_ENC_DEC_ROCM_HIP));
     cr_assert_not(attn_reason_is_explicit(0));

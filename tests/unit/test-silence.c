@@ -193,7 +193,7 @@ Test(silence, without_a_callback_only_errors_is_written_to)
     cr_assert_str_eq(out, "");
     cr_assert_neq(err[0], '\0');
     for (const char *line = err; *line != '\0'; line = strchr(line, '\n') + 1)
-        cr_assert_eq(strncmp(line, "libattn: ", 9), 0, "%s", line);
+        cr_assert_eq(strncmp(line + strcspn(line, " "), " libattn ", 9), 0, "%s", line);
     malformed_remove(&malformed);
 }
 

@@ -49,3 +49,22 @@ Test(suggest, globs_follow_the_same_rule)
     cr_assert_not(attn__name_matches("flash", "flash-attn"));
     cr_assert(attn__name_matches("[", "["));
 }
+
+Test(suggest, names_are_listed_once_and_as_many_as_fit)
+{
+    char list[16] = "";
+    attn__add_name(list, sizeof list, "cpu");
+    attn__add_name(list, sizeof list, "cpu");
+    attn__add_name(list, sizeof list, "cp");
+    attn__add_name(list, sizeof list, "cpu");
+    attn__add_name(list, sizeof list, "cuda");
+    attn__add_name(list, sizeof list, "opencl");
+    cr_assert_str_eq(list, "cpu, cp, cuda");
+}
+
+Test(suggest, kinds_of_devices_are_hints)
+{
+    cr_assert_not_null(strstr(attn__kind_hint("GPU"), "cuda"));
+    cr_assert_not_null(strstr(attn__kind_hint("rocm"), "hip"));
+    cr_assert_null(attn__kind_hint("cuda"));
+}

@@ -98,7 +98,7 @@ static void check_word(const char *name, const char *word)
 
 static void check_words(const char *name, const char *text)
 {
-    static const char *const commands[] = {"list", "explain", "why FILE", "rescan", "path", NULL};
+    static const char *const commands[] = {"list", "explain", "why FILE", "rescan", "path", "matrix", NULL};
     char copy[256], *rest = copy;
 
     snprintf(copy, sizeof copy, "%s", text);

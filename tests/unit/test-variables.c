@@ -196,12 +196,12 @@ Test(variables, unknown_names_are_told_once_whatever_they_are)
     cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
     cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
     cr_assert_eq(count_said("ATTN_THREAD: "), 1);
-    cr_assert_eq(count_said("ATTN_THREADS is near"), 1);
+    cr_assert_eq(count_said("did you mean ATTN_THREADS?"), 1);
     cr_assert_eq(count_said("ATTN_A\\nB\\x1b[1m: "), 1);
     cr_assert_eq(count_said("ATTN_0000"), 1);
     cr_assert_eq(count_said("ATTN_\\xff: "), 1);
     cr_assert_eq(count_said("QUEUES"), 0, "it belongs to a plugin that is there");
-    cr_assert_eq(count_said("not a variable of libattn"), 4);
+    cr_assert_eq(count_said("no variable of libattn"), 4);
     cr_assert_str_eq(find(context, "ATTN_MOCK_QUEUES")->type, "plugin");
     cr_assert_str_eq(find(context, "ATTN_MOCK_QUEUES")->origin, "environment");
     cr_assert_str_eq(find(context, "ATTN_THREAD")->type, "unknown");

@@ -99,6 +99,9 @@ Test(wanted, texts_about_names_that_nobody_has)
     check_missing("host", "cuda", false, "no plugin of vendor or flavour 'cuda' is installed");
     check_missing("host", "cuda/flash-attn", true, "no plugin of vendor 'cuda' is installed");
     check_missing("host", "xformers", true, "no plugin of vendor or flavour 'xformers' is installed");
+    check_missing("host", "gpu", false,
+                  "there is no backend 'gpu'; NVIDIA GPUs are cuda, AMD GPUs are hip; installed: host");
+    check_missing("", "Nvidia", false, "there is no backend 'Nvidia'; NVIDIA GPUs are cuda; installed: none");
     check_missing("", "sdpa", true, "no plugin of vendor or flavour 'sdpa' is installed");
     check_missing("host", "host/something-else", false,
                   "the plugin of vendor 'host' offers no 'host/something-else'");

@@ -63,7 +63,7 @@ static bool is_served(const struct attn_problem *p)
     return true;
 }
 
-/* The problem of the keys, with what is not said filled up. */
+/* The problem of the keys, with defaults for what is not given. */
 static bool read_problem(const struct bench_keys *keys, struct attn_problem *out)
 {
     char *text = need_copy(keys->problem);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Reports, names and pieces of output that several commands of attn-info need. */
+/* Reports, names and parts of JSON that several commands of attn-info need. */
 #include "info.h"
 
 #include <stdlib.h>
@@ -217,35 +217,4 @@ void json_backend(const struct info *info, struct jsonout *json, const struct at
     json_reason(json, backend->reason, stable_text(info, backend->text), backend->advice);
     jsonout_close(json);
     free(vendor);
-}
-
-void print_reason(const char *lead, uint32_t reason, const char *text)
-{
-    const char *said = text_or_null(text) != NULL ? text : attn_reason_text(reason);
-    int column = fprintf(output_stream(), "%s%s: ", lead, attn_reason_name(reason));
-
-    output_wrap((unsigned)column, (unsigned)strspn(lead, " ") + 2, said);
-}
-
-static enum style state_style(unsigned column, const char *cell)
-{
-    if (column != 2)
-        return STYLE_PLAIN;
-    return strcmp(cell, "ready") == 0 ? STYLE_GOOD : strcmp(cell, "refused") == 0 ? STYLE_BAD : STYLE_PLAIN;
-}
-
-void print_backend_table(const struct attn_report *report)
-{
-    static const char *const titles[] = {"BACKEND", "DEVICE", "STATE", "FILE"};
-    const struct attn_backend_record *backend;
-    struct table table;
-
-    table_init(&table, 4, titles);
-    table.style = state_style;
-    for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
-        const char *const cells[] = {backend->name, backend->has_device ? backend->device_name : NULL,
-                                     attn_backend_state_name(backend->state), backend->file};
-        table_add(&table, cells);
-    }
-    table_finish(&table);
 }

@@ -95,12 +95,16 @@ int complete_command(const struct info *info)
     unsigned count = plain_words(info, words);
     const char *typed = count > 0 ? words[count - 1] : "";
     const char *command = count > 1 ? words[0] : "";
+    const struct attn_variable_record *variable;
 
     if (typed[0] == '-')
         offer_options(typed);
-    else if (count <= 1)
+    else if (count <= 1 || (count == 2 && strcmp(command, "help") == 0))
         for (const struct command *known = commands; known->name != NULL; known++)
             offer(typed, "", known->name, "");
+    else if (count == 2 && strcmp(command, "env") == 0)
+        for (uint32_t i = 0; (variable = attn_context_get_variable(info->context, i)) != NULL; i++)
+            offer(typed, "", variable->name, "");
     else if (strcmp(command, "explain") == 0)
         offer_problem(info, typed);
     else if (count == 2 && (strcmp(command, "caps") == 0 || strcmp(command, "exists") == 0))

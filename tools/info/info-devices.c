@@ -35,39 +35,60 @@ static char *backends_on(const struct attn_report *report, const char *device, c
     return names;
 }
 
+static void print_device(const struct attn_report *report, const struct attn_backend_record *backend)
+{
+    char *backends = backends_on(report, backend->device_name, ", ");
+    char *units = need_format("%u", backend->units);
+    char *memory = need_format("%.1f GiB", (double)backend->memory_bytes / 0x1p30);
+
+    fprintf(output_stream(), "%s%s%s\n", output_shown(backend->device_name),
+            text_or_null(backend->device_text) != NULL ? ": " : "", output_shown(backend->device_text));
+    print_field("class", class_name(backend->device_class));
+    print_field("architecture", text_or_null(backend->device_arch));
+    print_field("units", backend->units != 0 ? units : NULL);
+    print_field("memory", backend->memory_bytes != 0 ? memory : NULL);
+    print_field("backends", backends);
+    free(backends);
+    free(units);
+    free(memory);
+}
+
+/* Backends without a device, those with the same reason together. */
+static void print_absent(const struct attn_report *report, uint32_t index)
+{
+    const struct attn_backend_record *backend = attn_report_get_backend(report, index), *other;
+    char *names = need_copy("");
+    bool told = backend->has_device || backend->reason == 0;
+
+    for (uint32_t i = 0; (other = attn_report_get_backend(report, i)) != NULL && !told; i++) {
+        if (other->has_device || other->reason != backend->reason || strcmp(other->text, backend->text) != 0)
+            continue;
+        told = i < index;
+        char *longer = need_format("%s%s%s", names, names[0] != '\0' ? ", " : "", other->name);
+        free(names);
+        names = longer;
+    }
+    if (!told) {
+        fputc('\n', output_stream());
+        output_wrap(0, 2, names);
+        print_reason("  ", backend->reason, backend->text);
+        print_advice(backend->advice);
+    }
+    free(names);
+}
+
 static void print_text(const struct attn_report *report)
 {
-    static const char *const titles[] = {"DEVICE", "CLASS", "ARCH", "UNITS", "MEMORY", "NAME, BACKENDS"};
     const struct attn_backend_record *backend;
-    struct table table;
 
-    table_init(&table, 6, titles);
-    for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
+    for (uint32_t i = 0, printed = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
         if (!backend->has_device || !is_first(report, i))
             continue;
-        char *backends = backends_on(report, backend->device_name, ", ");
-        char *units = need_format("%u", backend->units);
-        char *memory = need_format("%.1f GiB", (double)backend->memory_bytes / 0x1p30);
-        char *last = need_format("%s (%s)", backend->device_text, backends);
-        const char *const cells[] = {backend->device_name,
-                                     class_name(backend->device_class),
-                                     text_or_null(backend->device_arch),
-                                     units,
-                                     backend->memory_bytes != 0 ? memory : NULL,
-                                     last};
-        table_add(&table, cells);
-        free(backends);
-        free(units);
-        free(memory);
-        free(last);
+        fputs(printed++ > 0 ? "\n" : "", output_stream());
+        print_device(report, backend);
     }
-    table_finish(&table);
-    for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
-        if (backend->has_device || backend->reason == 0)
-            continue;
-        fprintf(output_stream(), "\n%s\n", backend->name);
-        print_reason("  ", backend->reason, backend->text);
-    }
+    for (uint32_t i = 0; attn_report_get_backend(report, i) != NULL; i++)
+        print_absent(report, i);
 }
 
 static int print_json(const struct info *info, const struct attn_report *report, int code)

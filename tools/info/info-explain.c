@@ -3,19 +3,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "explain-print.h"
 #include "info.h"
 
-/* The arguments as one problem string; free it. */
+/* Whether a word of the problem string gives the element type of q, by that name or one of other projects. */
+static bool gives_type(const char *word)
+{
+    static const struct {
+        const char *name, *key;
+    } aliases[] = {
+        {"q", "q"},
+#define ATTN_KEY_ALIAS(name, key, less) {#name, #key},
+#include "select/alias.def"
+    };
+    size_t size = strcspn(word, "=");
+
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(aliases[i].key, "q") == 0 && strlen(aliases[i].name) == size &&
+            strncmp(aliases[i].name, word, size) == 0)
+            return true;
+    return false;
+}
+
+/* The arguments as one problem string; free it. A question needs no element type, a program does: without
+ * one it is asked with the most common type, and said so. */
 static char *problem_text(const struct info *info)
 {
     char *text = need_copy("");
+    bool typed = false;
 
     for (unsigned i = 0; i < info->arg_count; i++) {
         char *longer = need_format("%s%s%s", text, i > 0 ? " " : "", info->args[i]);
+        typed = typed || gives_type(info->args[i]) || strstr(info->args[i], " q=") != NULL;
         free(text);
         text = longer;
     }
-    return text;
+    if (typed)
+        return text;
+    char *longer = need_format("%s q=bf16", text);
+    free(text);
+    if (!info->common.json)
+        complain("q is not given: asked with q=bf16");
+    return longer;
 }
 
 /* The canonical string of a resolved problem; free it. */
@@ -28,98 +57,6 @@ static char *canonical(const struct attn_problem *problem)
     if (attn_problem_format(problem, text, size + 1, NULL, NULL) != ATTN_OK)
         text[0] = '\0';
     return text;
-}
-
-/* `explicit`: the decision's text is a refusal in a backend's own words, and the headline. */
-static void print_winner(const struct attn_decision_info *decision, bool explicit)
-{
-    FILE *out = output_stream();
-
-    bool won = decision->effective != NULL;
-    style_print(out, won ? STYLE_GOOD : STYLE_BAD,
-                won        ? decision->effective
-                : explicit ? decision->text
-                           : "no backend");
-    if (won)
-        fprintf(out, " on %s%s", decision->device, decision->fallback ? " (fallback)" : "");
-    fputc('\n', out);
-    fprintf(out, "  requested: %s, by %s\n", output_shown(decision->requested),
-            decision->decided_by == ATTN_DECIDED_BY_CALL          ? "the call"
-            : decision->decided_by == ATTN_DECIDED_BY_ENVIRONMENT ? "ATTN_BACKEND"
-                                                                  : "default");
-    if (text_or_null(decision->text) != NULL && !explicit) {
-        fputs("  ", out);
-        output_wrap(2, 2, decision->text);
-    }
-}
-
-/* True if the advice of a code was printed before candidate `upto`, or for one of its first `reasons`. */
-static bool advice_was_given(const struct attn_decision *decision, uint32_t upto, uint32_t reasons,
-                             uint32_t code)
-{
-    for (uint32_t i = 0; i <= upto; i++) {
-        const struct attn_candidate *candidate = attn_decision_get_candidate(decision, i);
-        uint32_t count = i < upto ? candidate->reason_count : reasons;
-        for (uint32_t j = 0; j < count && !candidate->accepted; j++)
-            if (candidate->reasons[j].code == code)
-                return true;
-    }
-    return false;
-}
-
-static void print_reasons(const struct attn_decision *decision, uint32_t index)
-{
-    const struct attn_candidate *candidate = attn_decision_get_candidate(decision, index);
-    FILE *out = output_stream();
-
-    for (uint32_t i = 0; i < candidate->reason_count; i++) {
-        const struct attn_reason *reason = &candidate->reasons[i];
-        const char *advice = attn_reason_advice(reason->code);
-        int column = fprintf(out, "  %s%s%s: ", reason->kernel, reason->kernel[0] != '\0' ? " " : "",
-                             attn_reason_name(reason->code));
-
-        output_wrap((unsigned)column, 4,
-                    reason->text[0] != '\0' ? reason->text : attn_reason_text(reason->code));
-        if (text_or_null(advice) != NULL && !candidate->accepted &&
-            !advice_was_given(decision, index, i, reason->code)) {
-            fputs("    advice: ", out);
-            output_wrap(12, 6, advice);
-        }
-    }
-}
-
-/* How fast a kernel is. That it is generic is what a reader must see. */
-static int print_speed(FILE *out, uint32_t speed)
-{
-    const char *name = speed_name(speed);
-
-    fputc('(', out);
-    style_print(out, speed == ATTN_SPEED_GENERIC ? STYLE_BAD : STYLE_PLAIN, name != NULL ? name : "-");
-    fputs("): ", out);
-    return (int)strlen(name != NULL ? name : "-") + 4;
-}
-
-static void print_candidate(const struct attn_decision *decision, uint32_t index)
-{
-    const struct attn_candidate *candidate = attn_decision_get_candidate(decision, index);
-    FILE *out = output_stream();
-
-    fprintf(out, "\n%s%s%s: ", output_shown(candidate->name), candidate->device != NULL ? " on " : "",
-            candidate->device != NULL ? candidate->device : "");
-    style_print(out, candidate->accepted ? STYLE_GOOD : STYLE_BAD,
-                candidate->accepted ? "accepted" : "not taken");
-    fputc('\n', out);
-    for (uint32_t i = 0; i < candidate->kernel_count && candidate->accepted; i++) {
-        const struct attn_kernel_info *kernel = &candidate->kernels[i];
-        const char *level = graph_level_name(kernel->graph_level);
-        int column = fprintf(out, "  %s ", kernel->name);
-        column += print_speed(out, kernel->speed);
-        char *when = need_format("%s (graph capture: %s)", kernel->when[0] != '\0' ? kernel->when : "always",
-                                 level != NULL ? level : "not said");
-        output_wrap((unsigned)column, 4, when);
-        free(when);
-    }
-    print_reasons(decision, index);
 }
 
 static void json_candidate(struct jsonout *json, const struct attn_candidate *candidate)
@@ -195,13 +132,10 @@ static int explain(const struct info *info, const struct attn_problem *problem)
     const struct attn_decision_info *decided = attn_decision_get_info(decision);
     int code = status == ATTN_OK && decided->effective != NULL ? EXIT_YES : EXIT_NO;
     char *text = canonical(problem);
-    if (info->common.json) {
+    if (info->common.json)
         code = print_json(decision, text, code);
-    } else {
-        print_winner(decided, attn_reason_is_explicit(err.reason) != 0);
-        for (uint32_t i = 0; attn_decision_get_candidate(decision, i) != NULL; i++)
-            print_candidate(decision, i);
-    }
+    else
+        explain_print(decision, attn_reason_is_explicit(err.reason) != 0);
     free(text);
     attn_decision_destroy(decision);
     return code;

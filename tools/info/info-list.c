@@ -1,70 +1,90 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attn-info list: backends, then the files that are not in use. */
+/* attn-info list: plugin files with their backends, and why a file or backend is not in use. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "info.h"
 
-/* True if the reason is the file's, which is told with the files. */
-static bool is_told_of_file(const struct attn_report *report, const struct attn_backend_record *backend)
+static const char *file_state(const struct attn_file_record *file)
 {
-    const struct attn_file_record *file;
+    if (file->reason == 0)
+        return "";
+    return file->stage == ATTN_STAGE_READY             ? " (usable, with a remark)"
+           : attn_reason_is_absence(file->reason) != 0 ? " (not in use)"
+                                                       : " (refused)";
+}
 
-    for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++)
-        if (strcmp(file->path, backend->file) == 0 && file->reason == backend->reason)
-            return true;
-    return false;
+/* True if the backend lacks something, which is not told of its whole file. */
+static bool lacks(const struct attn_backend_record *backend, const struct attn_file_record *file)
+{
+    return strcmp(backend->file, file->path) == 0 && backend->state != ATTN_BACKEND_READY &&
+           backend->reason != 0 && backend->reason != file->reason;
 }
 
 static bool same_reason(const struct attn_backend_record *a, const struct attn_backend_record *b)
 {
-    return b != NULL && a->reason == b->reason && strcmp(a->file, b->file) == 0 &&
-           strcmp(a->text, b->text) == 0;
+    return a->reason == b->reason && strcmp(a->text, b->text) == 0;
 }
 
-/* Backends of a file that lack the same thing are told together. */
-static void print_absent_backends(const struct attn_report *report)
+/* What backends of a file lack; those that lack the same thing are named once, and not at all if they are
+ * all that the file has. */
+static void print_missing(const struct attn_report *report, const struct attn_file_record *file)
 {
-    const struct attn_backend_record *backend, *next;
-    bool begun = false;
+    const struct attn_backend_record *backend, *other;
 
     for (uint32_t i = 0; (backend = attn_report_get_backend(report, i)) != NULL; i++) {
-        if (backend->state == ATTN_BACKEND_READY || backend->reason == 0 || is_told_of_file(report, backend))
-            continue;
-        next = attn_report_get_backend(report, i + 1);
-        fprintf(output_stream(), "%s%s", begun ? ", " : "\n", backend->name);
-        begun = same_reason(backend, next);
-        if (begun)
-            continue;
-        fputc('\n', output_stream());
-        print_reason("  ", backend->reason, backend->text);
-        fputs("  advice: ", output_stream());
-        output_wrap(10, 4, backend->advice);
+        bool told = false, all = true;
+        char *names = need_copy("");
+        for (uint32_t j = 0; (other = attn_report_get_backend(report, j)) != NULL; j++) {
+            bool same = lacks(other, file) && same_reason(other, backend);
+            told = told || (same && j < i);
+            all = all && (same || strcmp(other->file, file->path) != 0);
+            if (!same)
+                continue;
+            char *longer = need_format("%s%s%s", names, names[0] != '\0' ? ", " : "", other->name);
+            free(names);
+            names = longer;
+        }
+        if (lacks(backend, file) && !told) {
+            char *lead = need_format("  %s%s", all ? "" : output_shown(names), all ? "" : ": ");
+            print_reason(lead, backend->reason, backend->text);
+            print_advice(backend->advice);
+            free(lead);
+        }
+        free(names);
     }
 }
 
-/* Files whose backends did not get into the table, and files that loaded with a remark. */
-static void print_files(const struct info *info, const struct attn_report *report)
+static void print_file(const struct info *info, const struct attn_report *report,
+                       const struct attn_file_record *file, const struct widths *widths)
+{
+    const char *state = file_state(file);
+    int column = fprintf(output_stream(), "\n%s", output_shown(file->path)) - 1;
+
+    if (column + (int)strlen(state) > (int)output_columns())
+        fputs("\n ", output_stream());
+    fprintf(output_stream(), "%s\n", state);
+    print_backends_of(report, file->path, widths);
+    print_missing(report, file);
+    if (file->reason == 0)
+        return;
+    print_reason("  ", file->reason, stable_text(info, file->text));
+    if (text_or_null(file->linker) != NULL) {
+        fputs("  linker: ", output_stream());
+        output_wrap(10, 4, file->linker);
+    }
+    print_advice(file->advice);
+}
+
+static void print_text(const struct info *info, const struct attn_report *report)
 {
     const struct attn_file_record *file;
+    struct widths widths;
 
-    for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++) {
-        if (file->reason == 0)
-            continue;
-        fprintf(output_stream(), "\n%s (%s)\n", output_shown(file->path),
-                file->stage == ATTN_STAGE_READY             ? "usable, with a remark"
-                : attn_reason_is_absence(file->reason) != 0 ? "not in use"
-                                                            : "refused");
-        print_reason("  ", file->reason, stable_text(info, file->text));
-        if (text_or_null(file->linker) != NULL) {
-            fputs("  linker: ", output_stream());
-            output_wrap(10, 4, file->linker);
-        }
-        if (text_or_null(file->advice) != NULL) {
-            fputs("  advice: ", output_stream());
-            output_wrap(10, 4, file->advice);
-        }
-    }
+    backend_widths(report, &widths);
+    print_backend_titles(&widths);
+    for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++)
+        print_file(info, report, file, &widths);
 }
 
 static int print_json(const struct info *info, const struct attn_report *report, int code)
@@ -92,13 +112,10 @@ int list_command(const struct info *info)
     if (code != EXIT_YES)
         return code;
     code = usable_or_missing(report);
-    if (info->common.json) {
+    if (info->common.json)
         code = print_json(info, report, code);
-    } else {
-        print_backend_table(report);
-        print_absent_backends(report);
-        print_files(info, report);
-    }
+    else
+        print_text(info, report);
     attn_report_destroy(report);
     return code;
 }

@@ -4,24 +4,6 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "core.h"
-
-const struct command commands[] = {
-    {"list", 0, 0, list_command},
-    {"devices", 0, 0, devices_command},
-    {"caps", 0, 1, caps_command},
-    {"matrix", 0, 0, matrix_command},
-    {"explain", 1, 1000, explain_command},
-    {"why", 1, 1, why_command},
-    {"env", 0, 0, env_command},
-    {"path", 0, 0, path_command},
-    {"rescan", 0, 0, rescan_command},
-    {"exists", 1, 1, exists_command},
-    {NULL, 0, 0, NULL},
-};
-enum { COMMANDS = sizeof commands / sizeof *commands - 1 };
 
 enum { OPTION_COMPLETE = 300 };
 
@@ -36,23 +18,23 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Shows what attention backends there are, what they can do, and why one is chosen.\v"
-    "Commands:\n"
-    "  list                   backends and plugin files (the default)\n"
-    "  devices                devices of all backends\n"
-    "  caps [NAME]            what each backend serves\n"
-    "  matrix                 what each backend says of each value of each key\n"
-    "  explain KEY=VALUE...   who serves a problem, and why others do not\n"
-    "  why FILE               everything known about one plugin file\n"
-    "  env                    environment variables with value, origin and help\n"
-    "  path                   the search path, and whether it is trusted\n"
-    "  rescan                 ends every quarantine, then as list\n"
-    "  exists NAME            tells by its exit code alone whether NAME is ready\n"
-    "\n"
     "NAME is vendor/flavour, vendor or flavour. KEY=VALUE is a part of a problem string, for example "
     "heads=32 kv_heads=8 head_dim=128 q=bf16.\n"
     "\n"
     "Exit codes: 0 yes; 1 no, or failed; 2 wrong usage; 3 every file was tried and none became usable, or a "
     "demanded thing is missing. See attn-info(1).";
+
+/* Puts the list of commands before the rest of the help. */
+static char *filter_help(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != ARGP_KEY_HELP_POST_DOC)
+        return (char *)(uintptr_t)text;
+    char *list = commands_text();
+    char *all = need_format("Commands:\n%s\n%s", list, text);
+    free(list);
+    return all;
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -86,24 +68,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = {{&common_argp, 0, NULL, 0}, {0}};
-const struct argp info_argp = {options, parse_option, "[COMMAND [ARGUMENT...]]", doc, children, NULL, NULL};
-
-static const struct command *command_find(const char *name)
-{
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-    const char *names[COMMANDS];
-    for (size_t i = 0; i < COMMANDS; i++)
-        names[i] = commands[i].name;
-    const char *nearest = attn__nearest(name, names, COMMANDS);
-    complain(
-        "unknown command \"%s\"%s%s%s; accepted are list, devices, caps, matrix, explain, why, env, path, "
-        "rescan and exists",
-        name, nearest != NULL ? ", did you mean \"" : "", nearest != NULL ? nearest : "",
-        nearest != NULL ? "\"?" : "");
-    return NULL;
-}
+const struct argp info_argp = {options,     parse_option, "[COMMAND [ARGUMENT...]]", doc, children,
+                               filter_help, NULL};
 
 static const struct command *command_check(const struct info *info)
 {
@@ -141,6 +107,8 @@ static int run(struct info *info)
 
     if (command == NULL && !info->complete)
         return EXIT_USAGE;
+    if (command != NULL && command->run == help_command)
+        return command->run(info);
     ATTN_INIT(&err);
     if (attn_context_create(NULL, &info->context, &err) != ATTN_OK) {
         complain("%s", err.message);
@@ -154,7 +122,8 @@ static int run(struct info *info)
 int main(int argc, char **argv)
 {
     output_init("attn-info");
-    struct info info = {.args = need_memory(NULL, (size_t)argc, sizeof(char *))};
+    struct info info = {.common.more_version = version_print,
+                        .args = need_memory(NULL, (size_t)argc, sizeof(char *))};
 
     signal(SIGPIPE, SIG_IGN); /* so that "attn-info list | head -1" has the exit code of the command */
     common_parse(&info_argp, argc, argv, &info);

@@ -14,16 +14,16 @@ static const char *trust_text(const struct attn_directory_record *directory)
 static void print_text(const struct attn_report *report)
 {
     const struct attn_directory_record *directory;
-    FILE *out = output_stream();
 
     for (uint32_t i = 0; (directory = attn_report_get_directory(report, i)) != NULL; i++) {
-        fprintf(out, "%s\n  %s (from %s)\n", output_shown(directory->path), trust_text(directory),
-                directory->origin);
+        fprintf(output_stream(), "%s\n", output_shown(directory->path));
+        print_field("from", directory->origin);
+        print_field("trust", trust_text(directory));
         if (directory->reason != 0) {
             print_reason("  ", directory->reason, directory->text);
-        } else if (text_or_null(directory->text) != NULL) {
-            fputs("  ", out);
-            output_wrap(2, 4, directory->text);
+            print_advice(attn_reason_advice(directory->reason));
+        } else {
+            print_field("remark", directory->text);
         }
     }
 }

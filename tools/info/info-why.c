@@ -6,57 +6,69 @@
 
 #include "info.h"
 
-static void print_line(const char *name, const char *value)
+/* "a,b" as "a, b", which can be broken; free it. */
+static char *spaced_list(const char *list)
 {
-    if (text_or_null(value) == NULL)
-        return;
-    int column = fprintf(output_stream(), "  %-14s", name);
-    output_wrap((unsigned)column, (unsigned)column, value);
+    char *text = need_memory(NULL, 2 * strlen(list) + 1, 1), *to = text;
+
+    for (; *list != '\0'; list++) {
+        *to++ = *list;
+        if (*list == ',')
+            *to++ = ' ';
+    }
+    *to = '\0';
+    return text;
 }
 
 static void print_note(const struct attn_file_record *file)
 {
     char *abi = need_format("%u.%u (this library: %d.%d)", file->abi_major, file->abi_minor, ATTN_ABI_MAJOR,
                             ATTN_ABI_MINOR);
+    char *backends = spaced_list(file->backends);
 
-    print_line("name:", file->name);
-    print_line("maker:", file->vendor);
-    print_line("version:", file->version);
-    print_line("interface:", abi);
-    print_line("backends:", file->backends);
-    print_line("device class:", class_name(file->device_class));
-    print_line("CPU level:", cpu_level_name(file->cpu_level));
+    print_field("name", file->name);
+    print_field("maker", file->vendor);
+    print_field("version", file->version);
+    print_field("interface", abi);
+    print_field("backends", backends);
+    print_field("device class", class_name(file->device_class));
+    print_field("CPU level", cpu_level_name(file->cpu_level));
+    free(backends);
     free(abi);
 }
 
 static void print_text(const struct info *info, const struct attn_report *report)
 {
     const struct attn_file_record *file;
+    struct widths widths;
 
     for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++) {
         bool usable = file->stage == ATTN_STAGE_READY;
         fprintf(output_stream(), "%s\n", output_shown(file->path));
-        print_line("result:", usable ? "usable" : "not usable");
-        print_line("stage:", attn_stage_name(file->stage));
-        print_line("reason:", reason_or_null(file->reason));
-        print_line("text:", stable_text(info, file->text));
-        print_line("advice:", file->advice);
-        print_line("linker:", file->linker);
-        print_line("library:", file->library);
+        print_field("result", usable ? "usable" : "not usable");
+        print_field("stage", attn_stage_name(file->stage));
+        print_field("reason", reason_or_null(file->reason));
+        print_field("text", stable_text(info, file->text));
+        print_field("advice", file->advice);
+        print_field("linker", file->linker);
+        print_field("library", file->library);
         if (file->signal != 0)
-            print_line("signal:", strsignal((int)file->signal));
+            print_field("signal", strsignal((int)file->signal));
         if (!info->stable) {
             char *time = need_format("%" PRIu64 " us", file->microseconds);
-            print_line("time:", time);
+            print_field("time", time);
             free(time);
         }
         if (text_or_null(file->name) != NULL)
             print_note(file);
     }
-    if (attn_report_get_backend(report, 0) != NULL) {
-        fputc('\n', output_stream());
-        print_backend_table(report);
-    }
+    if (attn_report_get_backend(report, 0) == NULL)
+        return;
+    backend_widths(report, &widths);
+    fputc('\n', output_stream());
+    print_backend_titles(&widths);
+    for (uint32_t i = 0; (file = attn_report_get_file(report, i)) != NULL; i++)
+        print_backends_of(report, file->path, &widths);
 }
 
 static int print_json(const struct info *info, const struct attn_report *report, int code)

@@ -27,8 +27,16 @@ struct command {
     unsigned least; /* arguments */
     unsigned most;
     int (*run)(const struct info *info);
+    const char *arguments; /* as help writes them, or "" */
+    const char *summary;
+    const char *more; /* what help COMMAND says beyond it, or "" */
 };
 extern const struct command commands[];
+const struct command *command_find(const char *name);
+/* The commands with their summaries, a line each; free it. */
+char *commands_text(void);
+/* What --version says of libattn. */
+void version_print(void);
 extern const struct argp info_argp;
 
 /* The commands. Each returns an enum exit_code. */
@@ -42,6 +50,9 @@ int env_command(const struct info *info);
 int path_command(const struct info *info);
 int exists_command(const struct info *info);
 int rescan_command(const struct info *info);
+int doctor_command(const struct info *info);
+int version_command(const struct info *info);
+int help_command(const struct info *info);
 /* --complete: the arguments are a command line as far as it was typed. */
 int complete_command(const struct info *info);
 
@@ -79,8 +90,30 @@ void json_reason(struct jsonout *json, uint32_t reason, const char *text, const 
 void json_file(const struct info *info, struct jsonout *json, const struct attn_file_record *file);
 void json_backend(const struct info *info, struct jsonout *json, const struct attn_backend_record *backend);
 
+/* ---------------------------------------------------------------- info-layout.c */
+
+/* "  name:   value", wrapped; nothing without a value. */
+void print_field(const char *name, const char *value);
 /* "  CODE: text", wrapped. */
 void print_reason(const char *lead, uint32_t reason, const char *text);
-void print_backend_table(const struct attn_report *report);
+void print_advice(const char *advice);
+
+/* Columns of the rows below: those of all backends, so that rows of different files stand in line. */
+struct widths {
+    unsigned name;
+    unsigned device;
+};
+void backend_widths(const struct attn_report *report, struct widths *out);
+void print_backend_titles(const struct widths *widths);
+/* A row for each backend of a file: name, device, state. */
+void print_backends_of(const struct attn_report *report, const char *file, const struct widths *widths);
+
+/* A backend on a device; NULL is without one. */
+struct place {
+    const char *name;
+    const char *device;
+};
+/* "a, b on x, y; c on x": names on the same devices together; free it. */
+char *places_text(const struct place *places, unsigned count);
 
 #endif

@@ -93,9 +93,9 @@ void matrix_text(const struct matrix *matrix)
             label = strlen(matrix->rows[i].label);
     for (unsigned i = 0; i < matrix->column_count; i++)
         names += GAP + strlen(matrix->columns[i].backend->name);
-    bool numbered = label + names > OUTPUT_COLUMNS || matrix->column_count + 1 > TABLE_COLUMNS;
+    bool numbered = label + names > output_columns() || matrix->column_count + 1 > TABLE_COLUMNS;
     unsigned most =
-        numbered ? (OUTPUT_COLUMNS - (unsigned)label) / (GAP + cell_width(matrix)) : matrix->column_count;
+        numbered ? (output_columns() - (unsigned)label) / (GAP + cell_width(matrix)) : matrix->column_count;
     if (most > TABLE_COLUMNS - 1)
         most = TABLE_COLUMNS - 1;
     print_legend(matrix, numbered);

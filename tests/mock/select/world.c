@@ -33,14 +33,15 @@ void world_open(struct world *world, const char *mocks, const char *variables)
     ATTN_INIT(&world->err);
     malformed_create(&world->malformed);
     add_mocks(&world->malformed, mocks);
-    const char *given[16] = {"ATTN_LOG=debug"};
+    const char *given[16];
     struct attn_context_options options;
     ATTN_INIT(&options);
-    options.variable_count = 1;
     char *list = strdup(variables != NULL ? variables : "");
     char *rest = NULL;
     for (char *item = strtok_r(list, ";", &rest); item != NULL; item = strtok_r(NULL, ";", &rest))
         given[options.variable_count++] = item;
+    given[options.variable_count++] =
+        "ATTN_LOG=debug"; /* unless `variables` gave another: the first counts */
     options.given = ATTN_GIVEN_LOG;
     options.plugin_path = world->malformed.path;
     options.log = keep;
