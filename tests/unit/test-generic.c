@@ -41,7 +41,7 @@ Test(generic, a_generic_kernel_is_warned_of_once_a_class)
 {
     static const char warned[] =
         "2 select: slow/flash-attn on cuda:0 serves 'heads=8 head_dim=128 q=bf16' by the generic "
-        "kernel mock_128 (always), many times slower than an optimised one: mock_fast "
+        "kernel mock_128, for all of a batch, many times slower than an optimised one: mock_fast "
         "does not take head_dim=128 (wanted: up to 64)\n";
     struct world world;
     world_open(&world, "host slow", NULL);
