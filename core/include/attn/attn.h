@@ -93,13 +93,14 @@ struct attn_select_options;
 /*
  * Selects the backend for one problem, by the rules of attn_select, and opens it. Maxima that the problem
  * leaves out follow from the calls; those that it gives are limits. `options` may be NULL. A session belongs
- * to one thread and one stream at a time.
+ * to one thread and one stream at a time: a program waits for the one before it goes on with another.
  *
  * ATTN_E_INVALID (the problem string), ATTN_E_NO_BACKEND, ATTN_E_UNSUPPORTED: addr=csr, positions=1,
  * seq_causal=1 and cp=1, which attn_forward has no arguments for.
  */
 ATTN_API int32_t attn_open(const char *problem, const struct attn_select_options *options,
                            struct attn_session **out, struct attn_error *err);
+/* On a stream other than NULL the program waits for what it runs first, and then destroys the stream. */
 ATTN_API void attn_close(struct attn_session *session);
 
 /* The session's backend, for memory, streams and kv handles; lives as long as the session. */

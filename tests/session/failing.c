@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The allocator, in front of the C library's: a symbol of the program stands before those of libraries. */
+#include "failing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TAKEN 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define TAKEN 0
+#endif
+#endif
+#ifndef TAKEN
+#define TAKEN 1
+#endif
+
+static _Thread_local bool armed, failed;
+static _Thread_local uint32_t left, asked;
+
+bool failing_works(void)
+{
+    return TAKEN;
+}
+
+void failing_begin(uint32_t allocations)
+{
+    failed = false;
+    asked = 0;
+    left = allocations;
+    armed = true;
+}
+
+bool failing_end(uint32_t *out_count)
+{
+    armed = false;
+    if (out_count != NULL)
+        *out_count = asked;
+    return failed;
+}
+
+#if TAKEN
+#define TAKE __attribute__((visibility("default")))
+
+/* The C library's own. */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *old, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+
+static bool fails(void)
+{
+    if (!armed)
+        return false;
+    asked++;
+    if (failed || left-- > 0)
+        return false;
+    failed = true;
+    return true;
+}
+
+TAKE void *malloc(size_t size)
+{
+    return fails() ? NULL : __libc_malloc(size);
+}
+
+TAKE void *calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : __libc_calloc(count, size);
+}
+
+TAKE void *realloc(void *old, size_t size)
+{
+    return fails() ? NULL : __libc_realloc(old, size);
+}
+
+TAKE void *aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : __libc_memalign(alignment, size);
+}
+
+TAKE int posix_memalign(void **out, size_t alignment, size_t size)
+{
+    *out = fails() ? NULL : __libc_memalign(alignment, size);
+    return *out != NULL ? 0 : ENOMEM;
+}
+#endif
