@@ -3,6 +3,7 @@
 #include "failing.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -16,6 +17,7 @@
 #define TAKEN 1
 #endif
 
+static _Atomic int64_t blocks;
 static _Thread_local bool armed, failed;
 static _Thread_local uint32_t left, asked;
 
@@ -40,6 +42,11 @@ bool failing_end(uint32_t *out_count)
     return failed;
 }
 
+int64_t failing_blocks(void)
+{
+    return atomic_load(&blocks);
+}
+
 #if TAKEN
 #define TAKE __attribute__((visibility("default")))
 
@@ -48,6 +55,14 @@ void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
+void __libc_free(void *block);
+
+static void *count(void *block)
+{
+    if (block != NULL)
+        atomic_fetch_add(&blocks, 1);
+    return block;
+}
 
 static bool fails(void)
 {
@@ -62,27 +77,35 @@ static bool fails(void)
 
 TAKE void *malloc(size_t size)
 {
-    return fails() ? NULL : __libc_malloc(size);
+    return fails() ? NULL : count(__libc_malloc(size));
 }
 
-TAKE void *calloc(size_t count, size_t size)
+TAKE void *calloc(size_t members, size_t size)
 {
-    return fails() ? NULL : __libc_calloc(count, size);
+    return fails() ? NULL : count(__libc_calloc(members, size));
 }
 
 TAKE void *realloc(void *old, size_t size)
 {
-    return fails() ? NULL : __libc_realloc(old, size);
+    void *block = fails() ? NULL : __libc_realloc(old, size);
+    return old == NULL ? count(block) : block;
 }
 
 TAKE void *aligned_alloc(size_t alignment, size_t size)
 {
-    return fails() ? NULL : __libc_memalign(alignment, size);
+    return fails() ? NULL : count(__libc_memalign(alignment, size));
 }
 
 TAKE int posix_memalign(void **out, size_t alignment, size_t size)
 {
-    *out = fails() ? NULL : __libc_memalign(alignment, size);
+    *out = fails() ? NULL : count(__libc_memalign(alignment, size));
     return *out != NULL ? 0 : ENOMEM;
+}
+
+TAKE void free(void *block)
+{
+    if (block != NULL)
+        atomic_fetch_sub(&blocks, 1);
+    __libc_free(block);
 }
 #endif

@@ -12,5 +12,7 @@ bool failing_works(void);
 void failing_begin(uint32_t allocations);
 /* Ends that; true if one failed. *out_count (optional): how many were asked for. */
 bool failing_end(uint32_t *out_count);
+/* Blocks that were allocated and not freed, by any thread. */
+int64_t failing_blocks(void);
 
 #endif
