@@ -48,7 +48,6 @@ static void free_plan(struct attn_session *session)
 {
     attn_plan_destroy(session->plan);
     session->plan = NULL;
-    session->prepared = false;
     free_device(session, &session->work);
     free_host(session, &session->staging);
 }

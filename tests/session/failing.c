@@ -18,6 +18,7 @@
 #endif
 
 static _Atomic int64_t blocks;
+static _Atomic uint64_t limit;
 static _Thread_local bool armed, failed;
 static _Thread_local uint32_t left, asked;
 
@@ -42,6 +43,11 @@ bool failing_end(uint32_t *out_count)
     return failed;
 }
 
+void failing_above(uint64_t bytes)
+{
+    atomic_store(&limit, bytes);
+}
+
 int64_t failing_blocks(void)
 {
     return atomic_load(&blocks);
@@ -64,8 +70,11 @@ static void *count(void *block)
     return block;
 }
 
-static bool fails(void)
+static bool fails(size_t size)
 {
+    const uint64_t most = atomic_load(&limit);
+    if (most > 0 && size > most)
+        return true;
     if (!armed)
         return false;
     asked++;
@@ -77,28 +86,28 @@ static bool fails(void)
 
 TAKE void *malloc(size_t size)
 {
-    return fails() ? NULL : count(__libc_malloc(size));
+    return fails(size) ? NULL : count(__libc_malloc(size));
 }
 
 TAKE void *calloc(size_t members, size_t size)
 {
-    return fails() ? NULL : count(__libc_calloc(members, size));
+    return fails(members * size) ? NULL : count(__libc_calloc(members, size));
 }
 
 TAKE void *realloc(void *old, size_t size)
 {
-    void *block = fails() ? NULL : __libc_realloc(old, size);
+    void *block = fails(size) ? NULL : __libc_realloc(old, size);
     return old == NULL ? count(block) : block;
 }
 
 TAKE void *aligned_alloc(size_t alignment, size_t size)
 {
-    return fails() ? NULL : count(__libc_memalign(alignment, size));
+    return fails(size) ? NULL : count(__libc_memalign(alignment, size));
 }
 
 TAKE int posix_memalign(void **out, size_t alignment, size_t size)
 {
-    *out = fails() ? NULL : count(__libc_memalign(alignment, size));
+    *out = fails(size) ? NULL : count(__libc_memalign(alignment, size));
     return *out != NULL ? 0 : ENOMEM;
 }
 

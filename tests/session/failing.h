@@ -12,6 +12,8 @@ bool failing_works(void);
 void failing_begin(uint32_t allocations);
 /* Ends that; true if one failed. *out_count (optional): how many were asked for. */
 bool failing_end(uint32_t *out_count);
+/* From now on allocations of more bytes fail, by any thread; 0 ends that. */
+void failing_above(uint64_t bytes);
 /* Blocks that were allocated and not freed, by any thread. */
 int64_t failing_blocks(void);
 

@@ -18,6 +18,8 @@ static const struct pair_step steps_self[] = {
     {2, {0, 1}, {3, 5}},
     {2, {0, 0}, {3, 5}},
     {2, {1, 1}, {6, 4}},
+    {3, {1, 1, 0}, {9, 12, 5}},
+    {2, {1, 1}, {2, 9}}, /* numbers as the arrays of the step before begin with, where there is no table */
 };
 enum { STEPS_SELF = sizeof steps_self / sizeof *steps_self };
 

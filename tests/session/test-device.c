@@ -86,6 +86,12 @@ static void test_counts(void)
            "a larger step waits for what uses the old plan, and clears new counters");
     struct attn_forward_args args;
     pair_args(&pair, &larger, &args);
+    args.table_width--;
+    const struct lazy_counts before = counts;
+    must(attn_forward(pair.session, &args, pair.stream, &err));
+    check(difference(&before).copies == 2, "rows of another width are another table", "");
+    must(pair_forward(&pair, &larger));
+    args.table_width++;
     args.q.dtype = ATTN_BF16;
     ATTN_INIT(&err);
     check(attn_forward(pair.session, &args, pair.stream, &err) == ATTN_E_INVALID, "refused", err.message);

@@ -90,6 +90,13 @@ static void test_lengths(void)
     WITH(TABLE, args.table = NULL, ATTN_E_INVALID, "table", "table is not given");
     WITH(TABLE, args.table_width = 0, ATTN_E_INVALID, "table", "table is not given");
     WITH(TABLE, args.pages = 4, ATTN_E_INVALID, "table", "4");
+    WITH(
+        TABLE,
+        {
+            check(attn_forward(pair.session, &args, NULL, &err) == ATTN_OK, "pages enough", "");
+            args.pages = 4;
+        },
+        ATTN_E_INVALID, "table", "4");
     WITH(TABLE, args.pages = 0, ATTN_E_INVALID, "pages", "pages");
     WITH(TABLE, args.block = 8, ATTN_E_INVALID, "block", "8");
 }

@@ -75,6 +75,24 @@ static void test_forward(const struct pair_step *before, const struct pair_step 
     check(failures > 0 && wrong == 0 && lost == 0, what, detail);
 }
 
+/* A step that no memory is left for does not stand in the way of smaller ones. */
+static void test_limit(void)
+{
+    static const struct pair_step huge = {1, {60000}, {60000}};
+    struct pair pair;
+    pair_open(&pair, &sample, 0);
+    for (int i = 0; i < 2; i++) {
+        failing_above(256 * 1024);
+        const int32_t status = pair_forward(&pair, &huge);
+        const int32_t after = pair_forward(&pair, &small);
+        failing_above(0);
+        pair_run(&pair, &small);
+        check(status == ATTN_E_MEMORY && after == ATTN_OK && pair_is_same(&pair), "a smaller step is served",
+              err.message);
+    }
+    pair_close(&pair);
+}
+
 static void test_counts(void)
 {
     struct pair pair;
@@ -101,6 +119,7 @@ int main(int argc, char **argv)
         test_open();
         test_forward(NULL, &small, "the first step fails and works then");
         test_forward(&small, &large, "a larger step fails, the one before it works, and then both do");
+        test_limit();
         if (argc == 1)
             test_counts();
     } else
