@@ -123,6 +123,8 @@ int main(int argc, char **argv)
         if (argc == 1)
             test_counts();
     } else
-        check(true, "the sanitizer has an allocator of its own # SKIP", "");
+        check(true,
+              "allocations that fail # SKIP the allocator belongs to a sanitizer or is not the C library's",
+              "");
     return finish_checks();
 }
