@@ -2,6 +2,7 @@
 /* Cross-attention: an encoder's keys are written once, then each decoded token attends to all of them. */
 #include <attn/attn.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { SEQS = 2, HEADS = 4, DIM = 64, BLOCK = 16, PAGES = 4, FRAMES = 40 + 10, STEPS = 3 };
 
@@ -14,32 +15,30 @@ static int differs(float value, float wanted)
     return !(value - wanted < 1e-4F && wanted - value < 1e-4F);
 }
 
-int main(void)
+static const int32_t lens[SEQS] = {40, 10}, table[SEQS][3] = {{2, 0, 3}, {1, -1, -1}};
+static struct attn_error err;
+
+static void check(int32_t status)
 {
-    const int32_t lens[SEQS] = {40, 10}, table[SEQS][3] = {{2, 0, 3}, {1, -1, -1}};
-    int64_t slots[FRAMES]; /* where each frame of the encoder goes: page * BLOCK + token */
-    struct attn_session *session;
-    struct attn_error err;
-    struct attn_select_options options;
+    if (status == ATTN_OK)
+        return;
+    fprintf(stderr, "cross-attention: %s\n", err.message);
+    exit(1);
+}
+
+/* Once: what the encoder made, to page * BLOCK + token for each frame. */
+static void write_frames(struct attn_session *session)
+{
+    int64_t slots[FRAMES];
     struct attn_kv_desc cache;
     struct attn_kv_write_args write;
-    struct attn_forward_args args;
-    int wrong = 0;
 
-    ATTN_INIT(&err);
-    ATTN_INIT(&options);
-    options.device = "cpu"; /* the arrays above are host memory */
     for (int s = 0, row = 0; s < SEQS; s++)
         for (int i = 0; i < lens[s]; i++, row++) {
             slots[row] = (int64_t)table[s][i / BLOCK] * BLOCK + i % BLOCK;
             for (int c = 0; c < HEADS * DIM; c++)
                 v[row][c / DIM][c % DIM] = (float)i;
         }
-    if (attn_open("type=encoder_decoder heads=4 head_dim=64 q=f32 block=16", &options, &session, &err) !=
-        ATTN_OK)
-        return fprintf(stderr, "%s\n", err.message), 1;
-
-    /* Once: what the encoder made. */
     ATTN_INIT(&cache);
     cache.k_dtype = cache.v_dtype = ATTN_F32;
     cache.pages = PAGES;
@@ -58,8 +57,22 @@ int main(void)
     write.v_new = attn_tensor_of(v, ATTN_F32, HEADS, DIM);
     write.kv_desc = &cache;
     write.slot_mapping.data = slots;
-    if (attn_kv_write(attn_session_get_backend(session), &write, NULL, &err) != ATTN_OK)
-        return fprintf(stderr, "%s\n", err.message), 1;
+    check(attn_kv_write(attn_session_get_backend(session), &write, NULL, &err));
+}
+
+int main(void)
+{
+    struct attn_session *session;
+    struct attn_select_options options;
+    struct attn_forward_args args;
+    int wrong = 0;
+
+    ATTN_INIT(&err);
+    ATTN_INIT(&options);
+    options.device = "cpu"; /* the arrays above are host memory */
+    check(attn_open("type=encoder_decoder heads=4 head_dim=64 q=f32 block=16", &options, &session, &err));
+
+    write_frames(session);
 
     /* Each step: one token of each sequence; its keys are the encoder's. */
     ATTN_INIT(&args);
@@ -73,8 +86,7 @@ int main(void)
     args.v_cache.data = v_cache;
     args.pages = PAGES;
     for (int step = 0; step < STEPS; step++) {
-        if (attn_forward(session, &args, NULL, &err) != ATTN_OK)
-            return fprintf(stderr, "%s\n", err.message), 1;
+        check(attn_forward(session, &args, NULL, &err));
         for (int s = 0; s < SEQS; s++)
             for (int c = 0; c < HEADS * DIM; c++)
                 wrong += differs(out[s][c / DIM][c % DIM], (float)(lens[s] - 1) / 2);

@@ -36,11 +36,101 @@ static int differs(float value, float wanted)
     return !(value - wanted < 1e-4F && wanted - value < 1e-4F);
 }
 
+static const int32_t q_offsets[SEQS + 1] = {0, 7, 12, 13}; /* 7 tokens, 5, and 1 */
+static const int32_t kv_lens[SEQS] = {7, 17, 31}; /* of which 0, 12 and 30 are in the cache already */
+static const int32_t table[SEQS][2] = {{4, -1}, {0, 3}, {5, 1}};
+
+/* Who has how many tokens, and where keys are. On a GPU the arrays of the batch are device memory. */
+static void describe_batch(struct attn_batch *batch, struct attn_batch_host *host)
+{
+    ATTN_INIT(host);
+    host->q_offsets = q_offsets;
+    host->kv_lens = kv_lens;
+    host->table = &table[0][0];
+    ATTN_INIT(batch);
+    batch->given = ATTN_GIVEN_HOST_COPIES; /* the host plans, and checks */
+    batch->host = host;
+    batch->seqs = SEQS;
+    batch->num_tokens = ROWS;
+    batch->max_q = 7;
+    batch->max_kv = 31;
+    batch->q_offsets.data = (void *)q_offsets;
+    batch->kv_lens.data = (void *)kv_lens;
+    batch->table.data = (void *)table;
+    batch->table_stride = sizeof table[0];
+    batch->table_width = 2;
+    batch->pages = PAGES;
+}
+
+static void describe_cache(struct attn_kv_desc *cache)
+{
+    ATTN_INIT(cache);
+    cache->k_dtype = cache->v_dtype = ATTN_F32;
+    cache->pages = PAGES;
+    cache->block = BLOCK;
+    cache->kv_heads = KV_HEADS;
+    cache->head_dim = DIM;
+    cache->k.data = k_cache;
+    cache->v.data = v_cache;
+    cache->k_head_stride = cache->v_head_stride = sizeof k_cache[0][0][0];
+    cache->k_token_stride = cache->v_token_stride = sizeof k_cache[0][0];
+    cache->k_page_stride = cache->v_page_stride = sizeof k_cache[0];
+}
+
+/* Values of earlier steps, and of this one. */
+static void fill_values(void)
+{
+    for (int s = 0; s < SEQS; s++)
+        for (int i = 0; i < kv_lens[s]; i++) {
+            const int first = kv_lens[s] - (q_offsets[s + 1] - q_offsets[s]);
+            float(*value)[DIM] =
+                i < first ? v_cache[table[s][i / BLOCK]][i % BLOCK] : v[q_offsets[s] + i - first];
+            for (int c = 0; c < KV_HEADS * DIM; c++)
+                value[c / DIM][c % DIM] = (float)i;
+        }
+}
+
+/* A row sees positions up to its own. */
+static int count_wrong(void)
+{
+    int wrong = 0;
+    for (int s = 0; s < SEQS; s++)
+        for (int row = q_offsets[s]; row < q_offsets[s + 1]; row++)
+            for (int c = 0; c < HEADS * DIM; c++)
+                wrong +=
+                    differs(out[row][c / DIM][c % DIM], (float)(kv_lens[s] - q_offsets[s + 1] + row) / 2);
+    return wrong;
+}
+
+/* Once for each layer: new keys and values into the cache, then attention. */
+static void forward(struct attn_backend *backend, const struct attn_plan *plan,
+                    const struct attn_batch *batch, const struct attn_span *schedule,
+                    const struct attn_scratch *scratch)
+{
+    struct attn_kv_desc cache;
+    struct attn_kv_write_args write;
+    struct attn_tensors tensors;
+
+    describe_cache(&cache);
+    ATTN_INIT(&write);
+    write.k_dtype = write.v_dtype = ATTN_F32;
+    write.num_tokens = ROWS;
+    write.k_new = attn_tensor_of(k, ATTN_F32, KV_HEADS, DIM);
+    write.v_new = attn_tensor_of(v, ATTN_F32, KV_HEADS, DIM);
+    write.kv_desc = &cache;
+    write.addressing = ATTN_TABLE;
+    write.batch = batch;
+    ATTN_INIT(&tensors);
+    tensors.softmax_scale = 0.125F;
+    tensors.q = attn_tensor_of(q, ATTN_F32, HEADS, DIM);
+    tensors.out = attn_tensor_of(out, ATTN_F32, HEADS, DIM);
+    tensors.kv_desc = &cache;
+    check(attn_kv_write(backend, &write, NULL, &err));
+    check(attn_plan_run(plan, batch, &tensors, schedule, scratch, NULL, &err));
+}
+
 int main(void)
 {
-    const int32_t q_offsets[SEQS + 1] = {0, 7, 12, 13}; /* 7 tokens, 5, and 1 */
-    const int32_t kv_lens[SEQS] = {7, 17, 31};          /* of which 0, 12 and 30 are in the cache already */
-    const int32_t table[SEQS][2] = {{4, -1}, {0, 3}, {5, 1}};
     struct attn_context *context;
     struct attn_decision *decision;
     struct attn_backend *backend;
@@ -48,13 +138,9 @@ int main(void)
     struct attn_select_options options;
     struct attn_problem problem;
     struct attn_plan_sizes sizes;
-    struct attn_kv_desc cache;
     struct attn_batch_host host;
     struct attn_batch batch;
-    struct attn_kv_write_args write;
-    struct attn_tensors tensors;
     struct attn_scratch scratch;
-    int wrong = 0;
 
     ATTN_INIT(&err);
     ATTN_INIT(&options);
@@ -71,73 +157,18 @@ int main(void)
     ATTN_INIT(&scratch);
     check(attn_plan_create(backend, &problem, &plan, &err));
     check(attn_plan_get_sizes(plan, &sizes, &err));
-    struct attn_span schedule = take(sizes.schedule, sizes.alignment);
-    struct attn_span staging = take(sizes.staging, sizes.alignment);
+    const struct attn_span schedule = take(sizes.schedule, sizes.alignment);
+    const struct attn_span staging = take(sizes.staging, sizes.alignment);
     scratch.scratch = take(sizes.scratch, sizes.alignment);
     scratch.counters = take(sizes.counters, sizes.alignment);
 
-    /* Once for each step: who has how many tokens, and where keys are. */
-    ATTN_INIT(&host);
-    host.q_offsets = q_offsets;
-    host.kv_lens = kv_lens;
-    host.table = &table[0][0];
-    ATTN_INIT(&batch);
-    batch.given = ATTN_GIVEN_HOST_COPIES;
-    batch.host = &host; /* the host plans; on a GPU the arrays of the batch are device memory */
-    batch.seqs = SEQS;
-    batch.num_tokens = ROWS;
-    batch.max_q = 7;
-    batch.max_kv = 31;
-    batch.q_offsets.data = (void *)q_offsets;
-    batch.kv_lens.data = (void *)kv_lens;
-    batch.table.data = (void *)table;
-    batch.table_stride = sizeof table[0];
-    batch.table_width = 2;
-    batch.pages = PAGES;
+    /* Once for each step. */
+    describe_batch(&batch, &host);
     check(attn_plan_prepare(plan, &batch, &schedule, &staging, NULL, &err));
 
-    for (int s = 0; s < SEQS; s++) /* values of earlier steps, and of this one */
-        for (int i = 0; i < kv_lens[s]; i++) {
-            const int first = kv_lens[s] - (q_offsets[s + 1] - q_offsets[s]);
-            float(*value)[DIM] =
-                i < first ? v_cache[table[s][i / BLOCK]][i % BLOCK] : v[q_offsets[s] + i - first];
-            for (int c = 0; c < KV_HEADS * DIM; c++)
-                value[c / DIM][c % DIM] = (float)i;
-        }
-
-    /* Once for each layer: new keys and values into the cache, then attention. */
-    ATTN_INIT(&cache);
-    cache.k_dtype = cache.v_dtype = ATTN_F32;
-    cache.pages = PAGES;
-    cache.block = BLOCK;
-    cache.kv_heads = KV_HEADS;
-    cache.head_dim = DIM;
-    cache.k.data = k_cache;
-    cache.v.data = v_cache;
-    cache.k_head_stride = cache.v_head_stride = sizeof k_cache[0][0][0];
-    cache.k_token_stride = cache.v_token_stride = sizeof k_cache[0][0];
-    cache.k_page_stride = cache.v_page_stride = sizeof k_cache[0];
-    ATTN_INIT(&write);
-    write.k_dtype = write.v_dtype = ATTN_F32;
-    write.num_tokens = ROWS;
-    write.k_new = attn_tensor_of(k, ATTN_F32, KV_HEADS, DIM);
-    write.v_new = attn_tensor_of(v, ATTN_F32, KV_HEADS, DIM);
-    write.kv_desc = &cache;
-    write.addressing = ATTN_TABLE;
-    write.batch = &batch;
-    ATTN_INIT(&tensors);
-    tensors.softmax_scale = 0.125F;
-    tensors.q = attn_tensor_of(q, ATTN_F32, HEADS, DIM);
-    tensors.out = attn_tensor_of(out, ATTN_F32, HEADS, DIM);
-    tensors.kv_desc = &cache;
-    check(attn_kv_write(backend, &write, NULL, &err));
-    check(attn_plan_run(plan, &batch, &tensors, &schedule, &scratch, NULL, &err));
-
-    for (int s = 0; s < SEQS; s++)
-        for (int row = q_offsets[s]; row < q_offsets[s + 1]; row++) /* it sees positions up to its own */
-            for (int c = 0; c < HEADS * DIM; c++)
-                wrong +=
-                    differs(out[row][c / DIM][c % DIM], (float)(kv_lens[s] - q_offsets[s + 1] + row) / 2);
+    fill_values();
+    forward(backend, plan, &batch, &schedule, &scratch);
+    const int wrong = count_wrong();
     printf("%s: %d sequences, %d tokens; %d numbers wrong\n", attn_backend_get_name(backend), SEQS, ROWS,
            wrong);
     free(schedule.buffer.data);

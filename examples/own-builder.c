@@ -81,6 +81,26 @@ static struct attn_span take(struct attn_backend *backend, uint64_t size)
     return span;
 }
 
+/* Once for each layer class: the plan, and what its steps need. */
+static struct attn_plan *make_plan(struct attn_backend *backend, const struct attn_problem *problem,
+                                   struct attn_span *schedule, struct attn_span *staging,
+                                   struct attn_scratch *scratch)
+{
+    struct attn_plan_sizes sizes;
+    struct attn_plan *plan;
+
+    ATTN_INIT(&sizes);
+    ATTN_INIT(scratch);
+    check(attn_plan_create(backend, problem, &plan, &err));
+    check(attn_plan_get_sizes(plan, &sizes, &err));
+    *schedule = take(backend, sizes.schedule);
+    *staging = take(backend, sizes.staging);
+    scratch->scratch = take(backend, sizes.scratch);
+    scratch->counters = take(backend, sizes.counters);
+    scratch->counters_dirty = 1; /* until the first run has left them 0 */
+    return plan;
+}
+
 /* Once for each layer, with the step's metadata. */
 static void forward(struct attn_backend *backend, const struct attn_plan *plan, struct attn_kv *kv,
                     const struct metadata *metadata, const struct attn_batch *batch,
@@ -119,6 +139,39 @@ static int differs(float value, float wanted)
     return !(value - wanted < 1e-4F && wanted - value < 1e-4F);
 }
 
+/* In the shape that the backend has for it. */
+static struct attn_kv *make_cache(struct attn_backend *backend, const struct attn_problem *problem,
+                                  struct attn_buffer *memory)
+{
+    struct attn_kv_shape shape;
+    struct attn_kv_desc desc;
+    struct attn_kv *kv;
+
+    ATTN_INIT(&shape);
+    check(attn_kv_get_shape(backend, problem, PAGES, &shape, &err));
+    check(attn_memory_alloc(backend, shape.bytes, memory, &err));
+    attn_kv_desc_init(&desc, &shape, memory);
+    check(attn_kv_create(backend, &desc, &kv, &err));
+    return kv;
+}
+
+/* Values are positions, and so are the results, halved. */
+static void fill_values(const struct metadata *metadata)
+{
+    for (int row = 0; row < metadata->q_offsets[SEQS]; row++)
+        for (int c = 0; c < KV_HEADS * DIM; c++)
+            v[row][c / DIM][c % DIM] = (float)find_position(metadata, row);
+}
+
+static int count_wrong(const struct metadata *metadata)
+{
+    int wrong = 0;
+    for (int row = 0; row < metadata->q_offsets[SEQS]; row++)
+        for (int c = 0; c < HEADS * DIM; c++)
+            wrong += differs(out[row][c / DIM][c % DIM], (float)find_position(metadata, row) / 2);
+    return wrong;
+}
+
 int main(void)
 {
     struct sequence sequences[SEQS] = {{0, 11, {0}, 0}, {0, 3, {0}, 0}}; /* two prompts */
@@ -126,13 +179,9 @@ int main(void)
     struct attn_context *context;
     struct attn_decision *decision;
     struct attn_backend *backend;
-    struct attn_plan *plan;
-    struct attn_kv *kv;
     struct attn_select_options options;
     struct attn_problem problem;
-    struct attn_plan_sizes sizes;
-    struct attn_kv_shape shape;
-    struct attn_kv_desc desc;
+    struct attn_span schedule, staging;
     struct attn_buffer memory;
     struct attn_scratch scratch;
     struct attn_batch batch;
@@ -149,33 +198,17 @@ int main(void)
                              &problem, &err));
     check(attn_select(context, &problem, 1, &options, &decision, &err));
     check(attn_backend_open(context, decision, NULL, &backend, &err));
-    ATTN_INIT(&shape);
-    check(attn_kv_get_shape(backend, &problem, PAGES, &shape, &err));
-    check(attn_memory_alloc(backend, shape.bytes, &memory, &err));
-    attn_kv_desc_init(&desc, &shape, &memory);
-    check(attn_kv_create(backend, &desc, &kv, &err));
-    ATTN_INIT(&sizes);
-    ATTN_INIT(&scratch);
-    check(attn_plan_create(backend, &problem, &plan, &err));
-    check(attn_plan_get_sizes(plan, &sizes, &err));
-    const struct attn_span schedule = take(backend, sizes.schedule), staging = take(backend, sizes.staging);
-    scratch.scratch = take(backend, sizes.scratch);
-    scratch.counters = take(backend, sizes.counters);
-    scratch.counters_dirty = 1; /* until the first run has left them 0 */
+    struct attn_kv *kv = make_cache(backend, &problem, &memory);
+    struct attn_plan *plan = make_plan(backend, &problem, &schedule, &staging, &scratch);
 
     for (int step = 0; step < STEPS; step++) {
         build(sequences, &free_page, &metadata);
         describe(&metadata, &batch, &host);
-        const int rows = metadata.q_offsets[SEQS];
-        for (int i = 0; i < rows * KV_HEADS * DIM; i++)
-            v[i / (KV_HEADS * DIM)][i / DIM % KV_HEADS][i % DIM] =
-                (float)find_position(&metadata, i / (KV_HEADS * DIM));
+        fill_values(&metadata);
         check(attn_plan_prepare(plan, &batch, &schedule, &staging, NULL, &err));
         forward(backend, plan, kv, &metadata, &batch, &schedule, &scratch);
         scratch.counters_dirty = 0;
-        for (int i = 0; i < rows * HEADS * DIM; i++)
-            wrong += differs(out[i / (HEADS * DIM)][i / DIM % HEADS][i % DIM],
-                             (float)find_position(&metadata, i / (HEADS * DIM)) / 2);
+        wrong += count_wrong(&metadata);
         for (int s = 0; s < SEQS; s++) {
             sequences[s].keys += sequences[s].tokens;
             sequences[s].tokens = 1; /* from now on */
