@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The layer API from model to answer: a prompt of 20 tokens beside one of 3, then five tokens more of each.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,7 +27,7 @@ static struct attn_tensor make_tensor(struct attn_backend *backend, int64_t head
     const struct attn_buffer from = {host, 0};
 
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)
-        host[i] = step > 0 ? sinf(step * (float)i) : 1.0F;
+        host[i] = step > 0 ? step * (float)(i % 13) - 1 : 1.0F;
     check(attn_memory_alloc(backend, sizeof host, &tensor.buffer, &err));
     check(attn_memory_copy(backend, &tensor.buffer, &from, sizeof host, ATTN_COPY_TO_DEVICE, NULL, &err));
     check(attn_stream_synchronize(backend, NULL, &err));
@@ -49,6 +48,11 @@ static struct attn_kv *make_cache(struct attn_backend *backend, const struct att
     attn_kv_desc_init(&desc, &shape, memory);
     check(attn_kv_create(backend, &desc, &kv, &err));
     return kv;
+}
+
+static int differs(float value, float wanted)
+{
+    return !(value - wanted < 1e-4F && wanted - value < 1e-4F);
 }
 
 int main(void)
@@ -75,14 +79,14 @@ int main(void)
     check(attn_backend_open(context, decision, NULL, &backend, &err));
 
     const struct attn_builder_group group = {.block = BLOCK, .max_blocks = PAGES};
-    const struct attn_layer_class class = {.problem = &problem};
+    const struct attn_layer_class layer_class = {.problem = &problem};
     struct attn_builder_params sizes = {
-        .struct_size = sizeof sizes, .group = &group, .chunked = 1, .max_seqs = 4, .max_tokens = 32};
+        .struct_size = sizeof sizes, .chunked = 1, .group = &group, .max_seqs = 4, .max_tokens = 32};
     struct attn_state_params params = {.struct_size = sizeof params, .group = &group};
     struct attn_layer_desc desc = {
-        .struct_size = sizeof desc, .layer_class = &class, .softmax_scale = 0.125F};
-    check(attn_builder_create(backend, &sizes, &builder, &err));         /* a step's metadata */
-    check(attn_state_create(backend, &class, 1, &params, &state, &err)); /* plans, schedules, scratch */
+        .struct_size = sizeof desc, .layer_class = &layer_class, .softmax_scale = 0.125F};
+    check(attn_builder_create(backend, &sizes, &builder, &err));               /* a step's metadata */
+    check(attn_state_create(backend, &layer_class, 1, &params, &state, &err)); /* plans, schedules, scratch */
     check(attn_layer_create(backend, &desc, &layer, &err));
     for (int l = 0; l < LAYERS; l++)
         kv[l] = make_cache(backend, &problem, &memory[l]);
@@ -99,7 +103,7 @@ int main(void)
         check(attn_builder_reset(builder, &err));
         for (uint32_t s = 0; s < 2; s++) {
             const struct attn_blocks list = {
-                .kind = ATTN_BLOCKS_LIST, .count = 2, .blocks = blocks[s], .unchanged = step > 0 ? 2 : 0};
+                .kind = ATTN_BLOCKS_LIST, .count = 2, .blocks = blocks[s], .unchanged = step > 0 ? 2U : 0U};
             struct attn_builder_add_args add = {.struct_size = sizeof add, .blocks = &list};
             add.prompt = step == 0;
             add.context_len = step > 0 ? prompt[s] + step - 1 : 0;
@@ -113,14 +117,15 @@ int main(void)
     }
     /* end */
 
-    float out[2 * HEADS * DIM], worst = 0;
+    float out[2 * HEADS * DIM];
+    int wrong = 0;
     const struct attn_buffer to = {out, 0};
     check(attn_memory_copy(backend, &to, &t.out.buffer, sizeof out, ATTN_COPY_TO_HOST, NULL, &err));
     check(attn_stream_synchronize(backend, NULL, &err));
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
-        worst = fmaxf(worst, fabsf(out[i] - 1));
-    printf("%s: %d layers, %d steps, 2 sequences; largest error %.1g\n", attn_backend_get_name(backend),
-           LAYERS, STEPS, (double)worst);
+        wrong += differs(out[i], 1);
+    printf("%s: %d layers, %d steps, 2 sequences; %d numbers wrong\n", attn_backend_get_name(backend), LAYERS,
+           STEPS, wrong);
 
     const struct attn_buffer *const tensors[] = {&t.q.buffer, &t.k_new.buffer, &t.v_new.buffer,
                                                  &t.out.buffer};
@@ -136,5 +141,5 @@ int main(void)
     attn_backend_destroy(backend);
     attn_decision_destroy(decision);
     attn_context_destroy(context);
-    return worst < 1e-3F ? 0 : 1;
+    return wrong != 0;
 }

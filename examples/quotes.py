@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Do README.md and the manual page quote examples/layers.c as it is, and plugins/README.md the plugin in tests/own?
+"""Does README.md quote examples/simple.c as it is, the manual page examples/layers.c, plugins/README.md tests/own?
 
 Usage: quotes.py TREE. The quoted lines are between the comments begin and end of the program, or begin NAME and end
 NAME; in plugins/README.md "<!-- FILE: NAME -->" precedes them.
@@ -18,6 +18,9 @@ def block(text, start, end):
     return "\n".join(lines[first:lines.index(end, first)])
 
 
+# Page, program, what opens the block after the first mention of the program, and where its lines begin.
+QUOTES = (("README.md", "examples/simple.c", "```c", ""),
+          ("tools/man/attn-layer.3.scd", "examples/layers.c", "```", "    "))
 PLUGIN = {("tests/own/plugin.c", "borrowed"), ("tests/own/own.h", "metadata"), ("tests/own/builder.c", "builder"),
           ("tests/own/state.c", "state"), ("tests/own/state.c", "layer")}
 
@@ -37,15 +40,15 @@ def check_plugin(tree):
 
 def main():
     tree = pathlib.Path(sys.argv[1])
-    program = (tree / "examples/layers.c").read_text(encoding="utf-8")
-    wanted = textwrap.dedent(block(program, "    /* begin */", "    /* end */"))
     bad = 0
-    for page, fence in (("README.md", "```c"), ("tools/man/attn-layer.3.scd", "```")):
-        text = (tree / page).read_text(encoding="utf-8").split("examples/layers.c", 1)
+    for page, name, fence, indent in QUOTES:
+        program = (tree / name).read_text(encoding="utf-8")
+        wanted = textwrap.dedent(block(program, indent + "/* begin */", indent + "/* end */"))
+        text = (tree / page).read_text(encoding="utf-8").split(name, 1)
         found = block(text[1], fence, "```") if len(text) == 2 else ""
         if found != wanted:
-            print(f"{page} does not quote examples/layers.c as it is; its lines between begin and end, without "
-                  f"their indentation, are to stand in the block after that name", file=sys.stderr)
+            print(f"{page} does not quote {name} as it is; its lines between begin and end, without their "
+                  f"indentation, are to stand in the block after that name", file=sys.stderr)
             bad = 1
     for file, name in check_plugin(tree):
         print(f"plugins/README.md does not quote {name} of {file} as it is, or should not", file=sys.stderr)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The promise to outsiders: the example builds and runs; the template plugin, built with cc and pkg-config from an install in a foreign
+# The promise to outsiders: the examples build and run; the template plugin, built with cc and pkg-config from an install in a foreign
 # prefix and dropped into a directory, is seen, chosen by ATTN_BACKEND, and runs; so does a plugin that takes tables of
 # libattn-serving and brings others of its own; and the installed tools find the installed plugins without any variable.
 #   tests/outsider.sh BUILD-DIRECTORY
@@ -52,19 +52,39 @@ cp "$source"/tests/own/own.h "$source"/tests/own/plugin.c "$source"/tests/own/ke
 [ "$(nm -D --defined-only "$work/drop/libattn-own.so" | cut -d ' ' -f 3)" = attn_plugin_entry_v1 ] ||
     fail "libattn-own.so exports more than its entry"
 
-# The example of the README, as its reader would build it.
+# The plugin of the examples, which takes tables of libattn-serving too.
+mkdir "$work/device"
+cp "$prefix"/share/doc/libattn/examples/device-plugin/* "$work/device"
 # shellcheck disable=SC2086,SC2046 # lists of flags
-cc -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -o layers "$source/examples/layers.c" $flags \
-    $(pkg-config --define-variable=prefix="$prefix" --libs libattn) -lm
+(cd "$work/device" && cc -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -fPIC -shared \
+    -fvisibility=hidden $(pkg-config --define-variable=prefix="$prefix" --cflags libattn-serving) \
+    -o "$work/drop/libattn-device.so" plugin.c kernels.c stream.c \
+    $(pkg-config --define-variable=prefix="$prefix" --static --libs libattn-serving) -lm -lpthread -Wl,-z,defs)
 
+# The installed examples, by the line that the README gives, as C and as C++.
 export LD_LIBRARY_PATH="$libdir"
-./layers | grep -q '^cpu/flash-attn: 2 layers' || fail "examples/layers.c does not run on the installed library"
+examples=0
+for compiler in "gcc -std=c11" "clang -std=c11" "g++ -x c++ -std=c++20 -Wno-missing-field-initializers"; do
+    command -v "${compiler%% *}" >"$work/found" || { echo "outsider: skipped: no ${compiler%% *}"; continue; }
+    for program in "$prefix"/share/doc/libattn/examples/*.c; do
+        name=$(basename "$program" .c)
+        # shellcheck disable=SC2086,SC2046 # lists of flags
+        $compiler -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -o "$work/$name" "$program" \
+            $(pkg-config --define-variable=prefix="$prefix" --cflags --libs libattn) ||
+            fail "$compiler does not compile examples/$name.c"
+        "$work/$name" >"$work/said" || fail "examples/$name.c, by $compiler, fails on the installed library"
+        examples=$((examples + 1))
+    done
+done
+[ "$examples" -ge 7 ] || fail "$examples examples were built; at least the 7 of one compiler are wanted"
+"$work/layers" | grep -q '^cpu/flash-attn: 2 layers' || fail "examples/layers.c does not run on the cpu plugin"
 info=$prefix/bin/attn-info
 "$info" list | grep -q '^cpu/flash-attn .*ready' || fail "the installed attn-info does not find the installed cpu plugin"
 "$info" exists template && fail "the template is seen before it was dropped in"
 export ATTN_PLUGIN_PATH_ADD="$work/drop"
 "$info" list | grep -q '^template/flash-attn .*ready' || fail "attn-info list does not show the template"
 "$info" exists template || fail "attn-info exists template says no"
+"$info" exists device || fail "attn-info exists device says no"
 "$info" why "$work/drop/libattn-template.so" || fail "attn-info why fails on the template"
 
 # By default the native CPU wins; by name the template does; what it cannot do is refused with the field.
@@ -82,6 +102,8 @@ problem='heads=4 kv_heads=2 head_dim=24 q=f32 block=7'
 cd "$source"
 "$prefix/bin/attn-check" "$work/drop/libattn-template.so" --quick --share 1/4 ||
     fail "the template's results are wrong"
+"$prefix/bin/attn-check" "$work/drop/libattn-device.so" --quick --share 1/4 ||
+    fail "the results of examples/device-plugin are wrong"
 "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/native" >"$work/native.text"
 ATTN_BACKEND=template "$prefix/bin/attn-generate" --toy=test -p hello -n 4 --kv f32 2>"$work/log" >"$work/text"
 grep -q '^backend: template/flash-attn' "$work/log" || fail "attn-generate did not run on the template"

@@ -10,6 +10,7 @@
 /* What a step has, from its lengths. */
 struct step {
     uint32_t tokens, max_q, max_kv;
+    int64_t keys;   /* of all sequences */
     bool has_keys;  /* lengths of keys differ from those of the queries */
     bool has_table; /* and rows of pages */
     uint64_t words; /* numbers of 32 bits that its arrays have */
@@ -40,7 +41,11 @@ static int32_t add_lengths(const struct attn_session *session, const struct attn
     if (step->tokens + queries > INT32_MAX)
         return attn__fail(err, ATTN_E_INVALID, 0, "q_lens",
                           "q_lens has more than %d tokens up to sequence %u; split the step", INT32_MAX, i);
+    if (!cached && step->keys + keys > INT32_MAX)
+        return attn__fail(err, ATTN_E_INVALID, 0, "kv_lens",
+                          "kv_lens has more than %d keys up to sequence %u; split the step", INT32_MAX, i);
     step->tokens += (uint32_t)queries;
+    step->keys += keys;
     step->max_q = queries > step->max_q ? (uint32_t)queries : step->max_q;
     step->max_kv = keys > step->max_kv ? (uint32_t)keys : step->max_kv;
     return ATTN_OK;
@@ -159,6 +164,7 @@ static int32_t prepare(struct attn_session *session, const struct attn_forward_a
                        struct attn_error *err)
 {
     struct step step;
+    session->stream = stream;
     int32_t status = measure(session, args, &step, err);
     if (status == ATTN_OK)
         status = write_arrays(session, args, &step, err);
@@ -171,18 +177,18 @@ static int32_t prepare(struct attn_session *session, const struct attn_forward_a
         return status;
     const uint64_t size = step.words * sizeof(int32_t);
     const struct attn_buffer host = {session->arrays.data, 0};
-    const struct attn_span staging = {{session->staging.data, 0}, session->staging.size};
     session->prepared = false;
     memcpy(session->arrays.data, session->next, size);
     fill_batch(session, args, &step);
     status = attn__session_plan(session, err);
     if (status != ATTN_OK)
         return status;
+    const struct attn_span staging = {{session->staging.data, 0}, session->staging.size};
     status = attn_memory_copy(session->backend, &session->device_arrays.buffer, &host, size,
                               ATTN_COPY_TO_DEVICE, stream, err);
     if (status == ATTN_OK)
         status = attn_plan_prepare(session->plan, &session->batch, &session->schedule, &staging, stream, err);
-    const int32_t marked = attn__session_mark(session, stream, status == ATTN_OK ? err : NULL);
+    const int32_t marked = attn__session_mark(session, status == ATTN_OK ? err : NULL);
     status = status == ATTN_OK ? marked : status;
     session->prepared = status == ATTN_OK;
     return status;
@@ -195,6 +201,12 @@ static int32_t check_cache(const struct attn_session *session, const struct attn
 {
     const struct attn_problem *problem = &session->problem;
     const bool given = args->k_cache.data != NULL || args->v_cache.data != NULL || args->kv != NULL;
+    if (problem->kv_source != ATTN_KV_CACHE &&
+        (args->k.buffer.data == NULL || (args->v.buffer.data == NULL) != (problem->mla != 0)))
+        return attn__fail(err, ATTN_E_INVALID, 0, args->k.buffer.data == NULL ? "k" : "v",
+                          "kv_source=%s needs new keys: give k%s",
+                          problem->kv_source == ATTN_KV_NEW ? "new" : "cache+new",
+                          problem->mla != 0 ? " alone" : " and v");
     if (problem->kv_source == ATTN_KV_NEW)
         return !given ? ATTN_OK
                       : attn__fail(err, ATTN_E_INVALID, 0, "k_cache",

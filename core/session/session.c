@@ -24,21 +24,22 @@ static int32_t check_problem(const struct attn_problem *problem, struct attn_err
     return ATTN_OK;
 }
 
-static int32_t choose(struct attn_session *session, const struct attn_select_options *options,
-                      struct attn_error *err)
+static int32_t choose(struct attn_session *session, const char *device, struct attn_error *err)
 {
+    struct attn_select_options options;
     struct attn_decision *decision = NULL;
+    ATTN_INIT(&options);
+    options.device = device;
     int32_t status = attn_context_create(NULL, &session->context, err);
     if (status == ATTN_OK)
-        status = attn_select(session->context, &session->problem, 1, options, &decision, err);
+        status = attn_select(session->context, &session->problem, 1, &options, &decision, err);
     if (status == ATTN_OK)
         status = attn_backend_open(session->context, decision, NULL, &session->backend, err);
     attn_decision_destroy(decision);
     return status;
 }
 
-int32_t attn_open(const char *problem, const struct attn_select_options *options, struct attn_session **out,
-                  struct attn_error *err)
+int32_t attn_open(const char *problem, const char *device, struct attn_session **out, struct attn_error *err)
 {
     if (out == NULL)
         return attn__fail(err, ATTN_E_INVALID, 0, "out", "out is NULL; a place for the session is accepted");
@@ -53,7 +54,7 @@ int32_t attn_open(const char *problem, const struct attn_select_options *options
     if (session == NULL)
         return attn__fail(err, ATTN_E_MEMORY, 0, "session", "no memory for a session");
     session->problem = session->maxima = parsed;
-    status = choose(session, options, err);
+    status = choose(session, device, err);
     if (status != ATTN_OK) {
         attn_close(session);
         return status;

@@ -33,8 +33,8 @@ struct attn_session {
     struct attn_batch_host copies;  /* points to arrays */
     bool prepared;                  /* the schedule is that of `batch` */
 
-    void *event; /* reached when the step's arrays were copied; NULL: the backend has no events */
-    void *stream;
+    void *event;    /* reached when the step's arrays were copied; NULL: the backend has no events */
+    void *stream;   /* of the last call */
     bool in_flight; /* copies of the step may still be read */
 };
 
@@ -46,8 +46,8 @@ int32_t attn__session_plan(struct attn_session *session, struct attn_error *err)
 int32_t attn__session_room(struct attn_session *session, uint64_t words, struct attn_error *err);
 /* Waits until the host memory of the last step is no longer read. */
 int32_t attn__session_wait(struct attn_session *session, struct attn_error *err);
-/* Marks the host memory as read until `stream` has come here. */
-int32_t attn__session_mark(struct attn_session *session, void *stream, struct attn_error *err);
+/* Marks the host memory as read until the stream has come here. */
+int32_t attn__session_mark(struct attn_session *session, struct attn_error *err);
 void attn__session_free(struct attn_session *session);
 
 #endif

@@ -15,15 +15,15 @@ static void free_host(struct attn_session *session, struct attn__host_block *blo
     *block = (struct attn__host_block){NULL, 0, false};
 }
 
-static int32_t alloc_host(struct attn_session *session, uint64_t size, struct attn__host_block *out,
-                          struct attn_error *err)
+static int32_t alloc_host(struct attn_session *session, uint64_t size, uint64_t alignment,
+                          struct attn__host_block *out, struct attn_error *err)
 {
     *out = (struct attn__host_block){NULL, size, false};
     if (size == 0)
         return ATTN_OK;
     out->pinned = attn_memory_alloc_pinned(session->backend, size, &out->data, NULL) == ATTN_OK;
     if (!out->pinned) /* the backend has none: copies are slower, not wrong */
-        out->data = aligned_alloc(64, (size + 63) / 64 * 64);
+        out->data = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
     return out->data != NULL ? ATTN_OK
                              : attn__fail(err, ATTN_E_MEMORY, 0, "session", "no memory for %llu bytes",
                                           (unsigned long long)size);
@@ -48,7 +48,6 @@ static void free_plan(struct attn_session *session)
 {
     attn_plan_destroy(session->plan);
     session->plan = NULL;
-    session->prepared = false;
     free_device(session, &session->work);
     free_host(session, &session->staging);
 }
@@ -71,7 +70,7 @@ static int32_t alloc_work(struct attn_session *session, struct attn_error *err)
     status = alloc_device(session, sizes.schedule + sizes.scratch + sizes.counters + 2 * alignment,
                           &session->work, err);
     if (status == ATTN_OK)
-        status = alloc_host(session, sizes.staging, &session->staging, err);
+        status = alloc_host(session, sizes.staging, alignment, &session->staging, err);
     if (status != ATTN_OK)
         return status;
     struct attn_buffer at = session->work.buffer;
@@ -138,7 +137,7 @@ int32_t attn__session_room(struct attn_session *session, uint64_t words, struct 
     session->prepared = session->in_flight = false;
     free_host(session, &session->arrays);
     free_device(session, &session->device_arrays);
-    status = alloc_host(session, 2 * size, &session->arrays, err);
+    status = alloc_host(session, 2 * size, 64, &session->arrays, err);
     if (status == ATTN_OK)
         status = alloc_device(session, 2 * size, &session->device_arrays, err);
     if (status != ATTN_OK) {
@@ -157,18 +156,20 @@ int32_t attn__session_wait(struct attn_session *session, struct attn_error *err)
                                   : attn_stream_synchronize(session->backend, session->stream, err);
 }
 
-int32_t attn__session_mark(struct attn_session *session, void *stream, struct attn_error *err)
+int32_t attn__session_mark(struct attn_session *session, struct attn_error *err)
 {
-    session->stream = stream;
     session->in_flight = true;
     if (session->event == NULL && attn_event_create(session->backend, &session->event, NULL) != ATTN_OK)
         return ATTN_OK; /* the backend has none: attn__session_wait waits for the stream */
-    return attn_event_record(session->backend, session->event, stream, err);
+    return attn_event_record(session->backend, session->event, session->stream, err);
 }
 
 void attn__session_free(struct attn_session *session)
 {
-    (void)attn_stream_synchronize(session->backend, session->stream, NULL);
+    if (session->event != NULL)
+        (void)attn_event_synchronize(session->backend, session->event, NULL);
+    if (session->stream == NULL) /* one of the program's own may be destroyed already */
+        (void)attn_stream_synchronize(session->backend, NULL, NULL);
     free_plan(session);
     free_host(session, &session->arrays);
     free_device(session, &session->device_arrays);

@@ -87,18 +87,20 @@ ATTN_API uint32_t attn_dtype_size(uint32_t dtype);
 /* ---------------------------------------------------------------- the simple way */
 
 struct attn_session;
-struct attn_select_options;
 
 /*
  * Selects the backend for one problem, by the rules of attn_select, and opens it. Maxima that the problem
- * leaves out follow from the calls; those that it gives are limits. `options` may be NULL. A session belongs
- * to one thread and one stream at a time.
+ * leaves out follow from the calls; those that it gives are limits. `device` says whose memory the
+ * tensors are in: "cpu" for arrays of the program, "cuda", "cuda:1"; NULL takes the best device there is. A
+ * session belongs to one thread and one stream at a time: a program waits for the one before it goes on with
+ * another.
  *
  * ATTN_E_INVALID (the problem string), ATTN_E_NO_BACKEND, ATTN_E_UNSUPPORTED: addr=csr, positions=1,
  * seq_causal=1 and cp=1, which attn_forward has no arguments for.
  */
-ATTN_API int32_t attn_open(const char *problem, const struct attn_select_options *options,
-                           struct attn_session **out, struct attn_error *err);
+ATTN_API int32_t attn_open(const char *problem, const char *device, struct attn_session **out,
+                           struct attn_error *err);
+/* On a stream other than NULL the program waits for what it runs first, and then destroys the stream. */
 ATTN_API void attn_close(struct attn_session *session);
 
 /* The session's backend, for memory, streams and kv handles; lives as long as the session. */
@@ -133,7 +135,10 @@ struct attn_forward_args {
     uint32_t pages;
     uint32_t block;     /* tokens per page; 0 = the problem's */
     struct attn_kv *kv; /* instead of the two: any layout, and caches with scales */
-    /* Masks, slopes, sinks and scales, where the problem has them; its other members are not read. */
+    /*
+     * Masks, slopes, sinks, scales and q_rope, where the problem has them. Its q, k_new, v_new, out, lse,
+     * caches and softmax_scale are not read.
+     */
     const struct attn_tensors *extras;
 };
 
