@@ -79,10 +79,10 @@ done
 [ "$examples" -ge 7 ] || fail "$examples examples were built; at least the 7 of one compiler are wanted"
 "$work/layers" | grep -q '^cpu/flash-attn: 2 layers' || fail "examples/layers.c does not run on the cpu plugin"
 info=$prefix/bin/attn-info
-"$info" list | grep -q '^cpu/flash-attn .*ready' || fail "the installed attn-info does not find the installed cpu plugin"
+"$info" list | grep -q '^ *cpu/flash-attn .*ready' || fail "the installed attn-info does not find the installed cpu plugin"
 "$info" exists template && fail "the template is seen before it was dropped in"
 export ATTN_PLUGIN_PATH_ADD="$work/drop"
-"$info" list | grep -q '^template/flash-attn .*ready' || fail "attn-info list does not show the template"
+"$info" list | grep -q '^ *template/flash-attn .*ready' || fail "attn-info list does not show the template"
 "$info" exists template || fail "attn-info exists template says no"
 "$info" exists device || fail "attn-info exists device says no"
 "$info" why "$work/drop/libattn-template.so" || fail "attn-info why fails on the template"

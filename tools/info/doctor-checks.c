@@ -210,7 +210,7 @@ static void check_winner(struct doctor *doctor, const struct attn_decision *deci
         if (strcmp(candidate->name, info->effective) != 0 || candidate->device == NULL ||
             strcmp(candidate->device, info->device) != 0)
             continue;
-        generic = explain_is_generic(candidate);
+        generic = explain_has_generic(candidate);
     }
     doctor_tell(doctor, info->fallback ? MEND : OK, "selection",
                 info->fallback ? "run attn-info explain " PLAIN_PROBLEM : NULL, "%s on %s serves %s%s",
@@ -219,7 +219,7 @@ static void check_winner(struct doctor *doctor, const struct attn_decision *deci
         doctor_tell(
             doctor, MEND, "kernels",
             "unset ATTN_CPU_FLAGS if it is set, or install a plugin that is optimised for this machine",
-            "only generic kernels serve it, many times slower than optimised ones");
+            "a generic kernel serves it, many times slower than an optimised one");
 }
 
 void check_selection(struct doctor *doctor)

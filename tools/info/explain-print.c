@@ -131,7 +131,7 @@ static void print_kernels(const struct attn_candidate *candidate)
         table_add(&table, cells);
     }
     table_finish(&table);
-    if (explain_is_generic(candidate))
+    if (explain_has_generic(candidate))
         fputs("  generic kernels are many times slower than optimised ones\n", output_stream());
 }
 

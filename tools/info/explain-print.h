@@ -13,8 +13,8 @@
  */
 void explain_print(const struct attn_decision *decision, bool explicit);
 
-/* True if the candidate serves with generic kernels alone. */
-bool explain_is_generic(const struct attn_candidate *candidate);
+/* True if the candidate serves any part of a batch with a generic kernel. */
+bool explain_has_generic(const struct attn_candidate *candidate);
 
 /* The refusals of one candidate: those of the whole backend, then those of its kernels, nearest first. Unless
  * the candidate serves well each code has its advice once; `given` counts the codes in `codes` that had it.

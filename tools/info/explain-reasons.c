@@ -6,13 +6,22 @@
 #include "explain-print.h"
 #include "info.h"
 
-bool explain_is_generic(const struct attn_candidate *candidate)
+bool explain_has_generic(const struct attn_candidate *candidate)
 {
-    bool generic = candidate->accepted != 0 && candidate->kernel_count > 0;
+    bool generic = false;
 
-    for (uint32_t i = 0; i < candidate->kernel_count; i++)
-        generic = generic && candidate->kernels[i].speed == ATTN_SPEED_GENERIC;
+    for (uint32_t i = 0; i < candidate->kernel_count && candidate->accepted != 0; i++)
+        generic = generic || candidate->kernels[i].speed == ATTN_SPEED_GENERIC;
     return generic;
+}
+
+/* What keeps the optimised kernel that is closest where a generic one serves: a query gives it first. */
+static const struct attn_reason *find_closest(const struct attn_candidate *candidate)
+{
+    for (uint32_t i = 0; i < candidate->reason_count && explain_has_generic(candidate); i++)
+        if (candidate->reasons[i].kernel[0] != '\0')
+            return &candidate->reasons[i];
+    return NULL;
 }
 
 static bool is_type(uint32_t code)
@@ -85,15 +94,17 @@ static void print_refusal(const struct attn_candidate *candidate, const struct a
     char *text = kernels[0] != '\0' ? need_format("%s (%s)", said, kernels) : need_copy(said);
 
     print_reason(candidate->accepted ? "  not taken: " : "  ", reason->code, text);
-    if (!candidate->accepted || explain_is_generic(candidate))
+    if (!candidate->accepted || explain_has_generic(candidate))
         give_advice(reason->code, advised);
     free(text);
     free(kernels);
 }
 
-/* Specialisations for other types are no news where another kernel is of the right type. */
+/* Specialisations for other types are no news where another kernel is of the right type, or the closest one
+ * was told. */
 static void print_other_types(const struct attn_candidate *candidate)
 {
+    const struct attn_reason *closest = find_closest(candidate);
     char *names = need_copy("");
 
     for (uint32_t i = 0; i < candidate->reason_count; i++) {
@@ -101,6 +112,7 @@ static void print_other_types(const struct attn_candidate *candidate)
         bool told = reason->kernel[0] == '\0' || !is_of_other_type(candidate, reason->kernel);
         for (uint32_t j = 0; j < i; j++)
             told = told || strcmp(candidate->reasons[j].kernel, reason->kernel) == 0;
+        told = told || (closest != NULL && same_words(closest, reason));
         if (told)
             continue;
         char *longer = need_format("%s%s%s", names, names[0] != '\0' ? ", " : "", reason->kernel);
@@ -140,6 +152,12 @@ void explain_print_reasons(const struct attn_candidate *candidate, struct advise
     }
     for (uint32_t i = 0; i < candidate->reason_count && !right_type; i++)
         told[i] = false;
+    const struct attn_reason *closest = find_closest(candidate);
+    if (closest != NULL) {
+        for (uint32_t i = 0; i < candidate->reason_count; i++)
+            told[i] = told[i] && !same_words(closest, &candidate->reasons[i]);
+        print_refusal(candidate, closest, told, advised);
+    }
     for (unsigned wanted = 0; wanted <= most; wanted++)
         print_level(candidate, wanted, told, advised);
     if (right_type)
