@@ -134,10 +134,8 @@ static void test_failures(void)
     result_finish(&result);
 }
 
-int main(int argc, char **argv)
+static void test_cases(void)
 {
-    cli_init(argc, argv);
-    test_host_costs();
     test_attention("decode heads=8 kv_heads=2 head_dim=64 q=f32 seqs=2 ctx=300 layers=2", "2x1/300", 3e-6);
     test_attention("decode heads=8 kv_heads=2 head_dim=64 q=f16 seqs=2 ctx=300 layers=2 addr=csr index=i64",
                    "2x1/300", 1e-3);
@@ -178,6 +176,10 @@ int main(int argc, char **argv)
     test_attention("decode heads=4 head_dim=64 q=f32 mask=f16 span=full alibi=mask ctx=75 layers=2", "8x1/75",
                    3e-6);
     test_attention("decode heads=4 head_dim=64 q=f32 sinks=1 alibi=distance ctx=75 layers=2", "8x1/75", 3e-6);
+}
+
+static void test_all_counts(void)
+{
     /* 20 keys of 2 heads, k and v of 64 codes and a scale. */
     test_counts(
         "decode heads=4 kv_heads=2 head_dim=64 q=f32 kv=int8 scales=token-head seqs=2 ctx=10 layers=1",
@@ -196,7 +198,10 @@ int main(int argc, char **argv)
                 14 * 2 * 2 * 64 * 4 + 4 * 4 * 2 * 64 * 4, 31.0 * 4 * 4 * 64);
     test_counts("decode heads=4 kv_heads=2 head_dim=64 q=f32 skew=10:2x4 layers=1", 18 * 2 * 2 * 64 * 4,
                 18.0 * 4 * 4 * 64);
-    test_list();
+}
+
+static void test_usage(void)
+{
     expect_usage("", "mode");
     expect_usage("decod", "decode");
     expect_usage("decode ctxx=3", "ctx");
@@ -230,6 +235,16 @@ int main(int argc, char **argv)
     expect_usage("load ctx=4", "reps");
     expect_usage("dispatch --json nothing",
                  "argument \"nothing\" is no KEY=VALUE; mode dispatch accepts reps");
+}
+
+int main(int argc, char **argv)
+{
+    cli_init(argc, argv);
+    test_host_costs();
+    test_cases();
+    test_all_counts();
+    test_list();
+    test_usage();
     test_failures();
     return cli_finish();
 }
