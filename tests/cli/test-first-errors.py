@@ -43,7 +43,8 @@ if GENERATE is not None:
 def message(command, variables, work):
     """The exit code and what is printed, without paths and times."""
     replace = {name: str(work / name.lower()) for name in ("EMPTY", "OLD", "TEXT")}
-    environment = {**os.environ, "ATTN_PLUGIN_PATH": str(PLUGINS), "ATTN_CACHE_DIR": str(work / "cache"),
+    own = {name: value for name, value in os.environ.items() if not name.startswith("ATTN_")}
+    environment = {**own, "ATTN_PLUGIN_PATH": str(PLUGINS), "ATTN_CACHE_DIR": str(work / "cache"),
                    **{name: replace.get(value, value) for name, value in variables.items()}}
     result = subprocess.run([replace.get(str(word), str(word)) for word in command], capture_output=True, text=True,
                             check=False, env=environment, stdin=subprocess.DEVNULL)

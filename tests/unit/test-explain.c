@@ -66,7 +66,8 @@ Test(explain, everything_disabled)
 
 Test(explain, no_files_and_bad_files)
 {
-    check_error("", NULL, SMALL, 0, "backend", PIECES("no plugin file (libattn-*.so) is on the search path", "ATTN_PLUGIN_PATH"));
+    check_error("", NULL, SMALL, 0, "backend",
+                PIECES("no plugin file (libattn-*.so) is on the search path", "ATTN_PLUGIN_PATH"));
     struct world world;
     world_open(&world, "", NULL);
     malformed_write(&world.malformed, "libattn-a.so", "nothing", 7);
