@@ -1,7 +1,7 @@
 #!/bin/sh
 # The promise to outsiders: the example builds and runs; the template plugin, built with cc and pkg-config from an install in a foreign
 # prefix and dropped into a directory, is seen, chosen by ATTN_BACKEND, and runs; so does a plugin that takes tables of
-# libattn-serving and brings others of its own; and the installed tools find the installed plugins without any variable.
+# libattn-serving and brings others of its own; the plugin for OpenCL builds by itself; and the installed tools find the installed plugins without any variable.
 #   tests/outsider.sh BUILD-DIRECTORY
 set -eu
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -52,6 +52,17 @@ cp "$source"/tests/own/own.h "$source"/tests/own/plugin.c "$source"/tests/own/ke
 [ "$(nm -D --defined-only "$work/drop/libattn-own.so" | cut -d ' ' -f 3)" = attn_plugin_entry_v1 ] ||
     fail "libattn-own.so exports more than its entry"
 
+# The plugin for OpenCL, a project of its own.
+if [ -e /usr/include/CL/cl.h ]; then
+    printf '#!/bin/sh\nexec pkg-config --define-variable=prefix=%s "$@"\n' "$prefix" >"$work/pkg-config"
+    chmod +x "$work/pkg-config"
+    { PKG_CONFIG="$work/pkg-config" meson setup --werror "$work/opencl" "$source/plugins/opencl" &&
+        ninja -C "$work/opencl"; } >"$work/opencl.log" 2>&1 ||
+        { tail -n 20 "$work/opencl.log" >&2; fail "plugins/opencl does not build from the installed prefix"; }
+    [ "$(nm -D --defined-only "$work/opencl/libattn-opencl.so" | cut -d ' ' -f 3)" = attn_plugin_entry_v1 ] ||
+        fail "libattn-opencl.so exports more than its entry"
+fi
+
 # The example of the README, as its reader would build it.
 # shellcheck disable=SC2086,SC2046 # lists of flags
 cc -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -o layers "$source/examples/layers.c" $flags \
@@ -60,10 +71,10 @@ cc -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -o layers
 export LD_LIBRARY_PATH="$libdir"
 ./layers | grep -q '^cpu/flash-attn: 2 layers' || fail "examples/layers.c does not run on the installed library"
 info=$prefix/bin/attn-info
-"$info" list | grep -q '^cpu/flash-attn .*ready' || fail "the installed attn-info does not find the installed cpu plugin"
+"$info" list | grep -q '^ *cpu/flash-attn .*ready' || fail "the installed attn-info does not find the installed cpu plugin"
 "$info" exists template && fail "the template is seen before it was dropped in"
 export ATTN_PLUGIN_PATH_ADD="$work/drop"
-"$info" list | grep -q '^template/flash-attn .*ready' || fail "attn-info list does not show the template"
+"$info" list | grep -q '^ *template/flash-attn .*ready' || fail "attn-info list does not show the template"
 "$info" exists template || fail "attn-info exists template says no"
 "$info" why "$work/drop/libattn-template.so" || fail "attn-info why fails on the template"
 
@@ -77,6 +88,11 @@ problem='heads=4 kv_heads=2 head_dim=24 q=f32 block=7'
     ATTN_BACKEND=template "$info" explain $problem kv=f16 >"$work/refused" && fail "kv=f16 is not refused"
     grep -q DTYPE_K "$work/refused" || fail "the refusal of kv=f16 does not say DTYPE_K"
 }
+
+if [ -e "$work/opencl/libattn-opencl.so" ] && "$info" devices | grep -q '^opencl:'; then
+    "$prefix/bin/attn-check" "$work/opencl/libattn-opencl.so" --kind attention --share 1/200 ||
+        fail "the results of the OpenCL plugin are wrong"
+fi
 
 # It computes what the oracle says, and a model's attention runs on it.
 cd "$source"
