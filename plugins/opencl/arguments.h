@@ -24,6 +24,11 @@ typedef float opencl_f32;
 #define OPENCL_F32      0x00012002u
 #define OPENCL_F16      0x00011002u
 #define OPENCL_BF16     0x00011004u
+#define OPENCL_INT8     0x00010800u
+#define OPENCL_E4M3     0x0001080au
+#define OPENCL_E4M3FNUZ 0x0001080bu
+#define OPENCL_E5M2     0x0001080cu
+#define OPENCL_E5M2FNUZ 0x0001080du
 #define OPENCL_DENSE    1
 #define OPENCL_TABLE    2
 #define OPENCL_CSR      3
@@ -47,25 +52,47 @@ typedef float opencl_f32;
     X(positions)                                                                                             \
     X(seq_causal)                                                                                            \
     X(slopes)                                                                                                \
-    X(sinks)
+    X(sinks)                                                                                                 \
+    X(q_scale)                                                                                               \
+    X(out_scale)                                                                                             \
+    X(k_scale)                                                                                               \
+    X(v_scale)                                                                                               \
+    X(k_new_scale)                                                                                           \
+    X(v_new_scale)
 
 enum opencl_buffer {
 #define OPENCL_BUFFER(name) OPENCL_BUFFER_##name,
     OPENCL_FOR_BUFFERS(OPENCL_BUFFER)
 #undef OPENCL_BUFFER
-        OPENCL_BUFFERS
+        OPENCL_BUFFERS,
+    OPENCL_SCALES = OPENCL_BUFFERS - OPENCL_BUFFER_q_scale
 };
+
+/* The number of a scale. */
+#define OPENCL_SCALE(name) (OPENCL_BUFFER_##name - OPENCL_BUFFER_q_scale)
 
 /* Strides are bytes. */
 struct opencl_strides {
     opencl_i64 page, token, head;
 };
+struct opencl_rows {
+    opencl_i64 token, head;
+};
+
+/* A scale: strides of its buffer, or the one value where no buffer is given. */
+struct opencl_scale {
+    opencl_i64 outer, token, head;
+    opencl_f32 value;
+    opencl_i32 reserved;
+};
 
 struct opencl_arguments {
     opencl_i64 at[OPENCL_BUFFERS]; /* byte offset within each buffer */
     opencl_i64 table_stride;
-    struct opencl_strides q, out, lse, k, v, k_new, v_new;
-    opencl_i32 given; /* bit per enum opencl_buffer */
+    struct opencl_rows q, out, lse, k_new, v_new;
+    struct opencl_strides k, v;
+    struct opencl_scale scales[OPENCL_SCALES]; /* in the order of their buffers */
+    opencl_i32 given;                          /* bit per enum opencl_buffer */
     opencl_i32 seqs;
     opencl_i32 num_tokens;
     opencl_i32 heads; /* query heads; a write: kv heads */
@@ -86,6 +113,9 @@ struct opencl_arguments {
     opencl_i32 sinks_bf16;
     opencl_i32 k_from, v_from; /* a write: element types of the new rows ... */
     opencl_i32 k_to, v_to;     /* ... and of the cache */
+    opencl_i32 k_own, v_own;   /* a write: vectors have scales of their own, which are written too */
+    opencl_i32 only_new;       /* kv_source new: scales are counted by sequences */
+    opencl_i32 q_scale_group;  /* query heads of a scale of q */
     opencl_f32 softmax_scale;
     opencl_f32 softcap;
     opencl_i32 reserved[2];

@@ -4,23 +4,21 @@
 
 #define MAX_DIM 576u
 
-static bool is_served(uint32_t dtype)
+bool opencl_is_served(uint32_t dtype)
 {
-    return dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16;
+    return attn_util_is_dtype(dtype) != 0;
 }
 
 static void judge_types(struct attn_query *out, const struct attn_problem *p)
 {
-    static const char types[] = "f32, f16, bf16";
+    static const char types[] = "f32, f16, bf16, 8 bits";
 
-    attn_util_refuse(out, !is_served(p->q_dtype), ATTN_REASON_DTYPE_Q, "q", types);
-    attn_util_refuse(out, !is_served(p->k_dtype), ATTN_REASON_DTYPE_K, "k", types);
-    attn_util_refuse(out, !is_served(p->v_dtype), ATTN_REASON_DTYPE_V, "v", types);
-    attn_util_refuse(out, !is_served(p->out_dtype), ATTN_REASON_DTYPE_OUT, "out", types);
-    attn_util_refuse(out, p->q_scale != ATTN_SCALES_NONE, ATTN_REASON_SCALES, "q_scale", "none");
-    attn_util_refuse(out, p->k_scale != ATTN_SCALES_NONE, ATTN_REASON_SCALES, "k_scale", "none");
-    attn_util_refuse(out, p->v_scale != ATTN_SCALES_NONE, ATTN_REASON_SCALES, "v_scale", "none");
-    attn_util_refuse(out, p->out_scale != ATTN_SCALES_NONE, ATTN_REASON_SCALES, "out_scale", "none");
+    attn_util_refuse(out, !opencl_is_served(p->q_dtype), ATTN_REASON_DTYPE_Q, "q", types);
+    attn_util_refuse(out, !opencl_is_served(p->k_dtype), ATTN_REASON_DTYPE_K, "k", types);
+    attn_util_refuse(out, !opencl_is_served(p->v_dtype), ATTN_REASON_DTYPE_V, "v", types);
+    attn_util_refuse(out, !opencl_is_served(p->out_dtype), ATTN_REASON_DTYPE_OUT, "out", types);
+    attn_util_refuse(out, p->out_scale == ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale",
+                     "none, unit, tensor, head");
 }
 
 static void judge_sizes(struct attn_query *out, const struct attn_problem *p)
@@ -75,12 +73,14 @@ int32_t opencl_query(struct attn_instance *instance, const struct attn_device *d
         .key = (key_), .first = 1, .last = (last_), .step = 1                                                \
     }
 
+#define TYPES "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"
+
 static const struct attn_axis axes[] = {
     LIST("type", "decoder", "encoder", "encoder_only", "encoder_decoder"),
-    LIST("q", "f32", "f16", "bf16"),
-    LIST("k", "f32", "f16", "bf16"),
-    LIST("v", "f32", "f16", "bf16"),
-    LIST("out", "f32", "f16", "bf16"),
+    LIST("q", TYPES),
+    LIST("k", TYPES),
+    LIST("v", TYPES),
+    LIST("out", TYPES),
     STEPS("heads", INT32_MAX),
     STEPS("kv_heads", INT32_MAX),
     STEPS("head_dim", MAX_DIM),
@@ -94,6 +94,10 @@ static const struct attn_axis axes[] = {
     LIST("alibi", "none", "key", "distance"),
     LIST("sinks", "0", "1"),
     LIST("kv_source", "cache", "new", "cache+new"),
+    LIST("q_scale", "none", "unit", "tensor", "head", "token-head", "kv-head"),
+    LIST("k_scale", "none", "unit", "tensor", "head", "token-head"),
+    LIST("v_scale", "none", "unit", "tensor", "head", "token-head"),
+    LIST("out_scale", "none", "unit", "tensor", "head"),
     LIST("positions", "0", "1"),
     LIST("seq_causal", "0", "1"),
     LIST("lse", "0", "1"),

@@ -4,7 +4,10 @@
 
 _Static_assert(sizeof(struct opencl_arguments) + OPENCL_BUFFERS * 8 <= 1024,
                "more than every device takes as arguments");
-_Static_assert(OPENCL_F32 == ATTN_F32 && OPENCL_F16 == ATTN_F16 && OPENCL_BF16 == ATTN_BF16, "types");
+_Static_assert(OPENCL_F32 == ATTN_F32 && OPENCL_F16 == ATTN_F16 && OPENCL_BF16 == ATTN_BF16 &&
+                   OPENCL_INT8 == ATTN_INT8 && OPENCL_E4M3 == ATTN_E4M3 && OPENCL_E5M2 == ATTN_E5M2 &&
+                   OPENCL_E4M3FNUZ == ATTN_E4M3FNUZ && OPENCL_E5M2FNUZ == ATTN_E5M2FNUZ,
+               "types");
 _Static_assert(OPENCL_DENSE == ATTN_DENSE && OPENCL_TABLE == ATTN_TABLE && OPENCL_CSR == ATTN_CSR,
                "addressing");
 _Static_assert(OPENCL_DISTANCE == ATTN_ALIBI_DISTANCE, "ALiBi");

@@ -133,6 +133,7 @@ static inline cl_command_queue opencl_queue(const struct attn_backend_impl *back
 /* A launch: buffers and the argument block of its kernel. */
 struct opencl_launch {
     cl_mem buffers[OPENCL_BUFFERS];
+    cl_mem owned[OPENCL_SCALES]; /* made for this launch */
     struct opencl_arguments arguments;
 };
 
@@ -143,6 +144,13 @@ int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which
 int32_t opencl_launch_enqueue(struct attn_backend_impl *backend, cl_kernel kernel,
                               const struct opencl_launch *launch, uint64_t groups, uint32_t planes,
                               void *stream, struct attn_error *err);
+
+/* Adds a scale; a host array has counts[] values for outer, token and head, where it has a stride. */
+int32_t opencl_scale_add(struct attn_backend_impl *backend, struct opencl_launch *launch,
+                         enum opencl_buffer which, const struct attn_scale *from, const uint64_t counts[3],
+                         const char *name, struct attn_error *err);
+/* Frees what a launch owns, whether it was enqueued or not. */
+void opencl_launch_release(struct attn_backend_impl *backend, struct opencl_launch *launch);
 
 /* A buffer of a call. */
 struct opencl_place {
@@ -157,12 +165,13 @@ int32_t opencl_resolve_places(struct opencl_launch *launch, const struct opencl_
 /* The arrays of a batch, and where its keys are. */
 int32_t opencl_resolve_batch(struct opencl_launch *launch, const struct attn_batch *batch,
                              uint32_t addressing, uint32_t index_dtype, struct attn_error *err);
-int32_t opencl_resolve_cache(struct opencl_launch *launch, const struct attn_kv_desc *desc,
-                             struct attn_error *err);
-struct opencl_strides opencl_strides_of(const struct attn_tensor *tensor);
-int32_t opencl_resolve_run(struct opencl_launch *launch, const struct attn_problem *problem,
-                           const struct attn_batch *batch, const struct attn_tensors *tensors,
-                           const struct attn_kv_desc *desc, struct attn_error *err);
+int32_t opencl_resolve_cache(struct attn_backend_impl *backend, struct opencl_launch *launch,
+                             const struct attn_kv_desc *desc, struct attn_error *err);
+struct opencl_rows opencl_rows_of(const struct attn_tensor *tensor);
+int32_t opencl_resolve_run(struct attn_backend_impl *backend, struct opencl_launch *launch,
+                           const struct attn_problem *problem, const struct attn_batch *batch,
+                           const struct attn_tensors *tensors, const struct attn_kv_desc *desc,
+                           struct attn_error *err);
 
 /* ---------------------------------------------------------------- tables (caps.c, plan.c, kv.c, backend.c)
  */
@@ -170,6 +179,9 @@ int32_t opencl_resolve_run(struct opencl_launch *launch, const struct attn_probl
 int32_t opencl_query(struct attn_instance *instance, const struct attn_device *device,
                      const struct attn_problem *problem, struct attn_query *out);
 int32_t opencl_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count);
+
+/* Whether elements of a type are read and written. */
+bool opencl_is_served(uint32_t dtype);
 
 extern const struct attn_plan_table opencl_plan_table;
 extern const struct attn_kv_table opencl_kv_table;

@@ -39,13 +39,15 @@ static int32_t run(const struct attn_plan_impl *plan, const struct attn_batch *b
                    const struct attn_scratch *scratch, void *stream, struct attn_error *err)
 {
     struct opencl_launch launch;
-    int32_t status = opencl_resolve_run(&launch, &plan->problem, batch, tensors, attn_util_kv(kv, desc), err);
+    int32_t status = opencl_resolve_run(plan->backend, &launch, &plan->problem, batch, tensors,
+                                        attn_util_kv(kv, desc), err);
 
     (void)schedule, (void)scratch;
-    if (status != ATTN_OK || batch->seqs == 0)
-        return status;
-    return opencl_launch_enqueue(plan->backend, plan->kernel, &launch,
-                                 (uint64_t)batch->num_tokens * plan->problem.heads, 1, stream, err);
+    if (status == ATTN_OK && batch->seqs > 0)
+        status = opencl_launch_enqueue(plan->backend, plan->kernel, &launch,
+                                       (uint64_t)batch->num_tokens * plan->problem.heads, 1, stream, err);
+    opencl_launch_release(plan->backend, &launch);
+    return status;
 }
 
 static void destroy(struct attn_plan_impl *plan)

@@ -88,10 +88,15 @@ int32_t opencl_kernel_create(struct attn_backend_impl *backend, const char *opti
 {
     struct opencl_program *program;
     cl_int result = CL_SUCCESS;
+    cl_device_fp_config single = 0;
     char all[256];
 
     *out = NULL;
-    snprintf(all, sizeof all, "-cl-std=CL1.2%s%s", *options != '\0' ? " " : "", options);
+    backend->cl->clGetDeviceInfo(backend->device->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single,
+                                 NULL);
+    const bool rounds = (single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+    snprintf(all, sizeof all, "-cl-std=CL1.2%s %s", rounds ? " -cl-fp32-correctly-rounded-divide-sqrt" : "",
+             options);
     pthread_mutex_lock(&backend->instance->lock);
     int32_t status = find(backend, all, &program, err);
     if (status == ATTN_OK) {

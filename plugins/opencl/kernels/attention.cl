@@ -58,52 +58,87 @@ float product_of(const struct run *run, __local const float *query, __global con
     return sum[0] + sum[1] + (sum[2] + sum[3]);
 }
 
+/* What a row has for all of its keys. */
+struct row {
+    int kv_head;
+    long position;
+    float slope;
+    float scale; /* of the query */
+};
+
+/* A key: byte offset of its value, negative if there is none, and the scale of it. */
+struct key {
+    long value;
+    float value_scale;
+};
+
 /* The score of a visible key at `k`, bias included. */
-float score_of(const struct run *run, __local const float *query, __global const uchar *k, long away, float slope)
+float score_of(const struct run *run, const struct row *row, __local const float *query, __global const uchar *k,
+               float k_scale, int key)
 {
-    float s = product_of(run, query, k) * run->a->softmax_scale;
+    const long away = (long)key - row->position;
+    float s = product_of(run, query, k) * (row->scale * k_scale) * run->a->softmax_scale;
 
     if (run->a->softcap > 0)
         s = run->a->softcap * tanh(s / run->a->softcap);
     if (GIVEN(run, slopes))
-        s += slope * (float)(run->a->alibi == OPENCL_DISTANCE && away > 0 ? -away : away);
+        s += row->slope * (float)(run->a->alibi == OPENCL_DISTANCE && away > 0 ? -away : away);
     return s;
 }
 
-/* Finds a key of the sequence: its score, and the offset of its value, negative if it is in an invalid block. */
-float find_key(const struct run *run, const struct sequence *s, __local const float *query, int key, int kv_head,
-               long position, float slope, long *value)
+/* Finds a key of the sequence, and returns its score. */
+float find_key(const struct run *run, const struct sequence *s, const struct row *row, __local const float *query,
+               int key, struct key *out)
 {
+    const int head = row->kv_head;
     long page = 0, token = 0;
-    __global const uchar *k;
 
-    *value = -1;
     if (key >= s->new_begin) {
         token = (long)s->row + (key - s->new_begin);
-        k = run->k_new + vector_at(&run->a->k_new, 0, token, kv_head);
-        *value = vector_at(&run->a->v_new, 0, token, kv_head);
-    } else {
-        if (!locate(run, s->index, key, &page, &token))
-            return 0;
-        k = run->k + vector_at(&run->a->k, page, token, kv_head);
-        *value = vector_at(&run->a->v, page, token, kv_head);
+        out->value = row_at(&run->a->v_new, token, head);
+        out->value_scale = SCALE(run, v_new_scale, s->index, token, head);
+        return score_of(run, row, query, run->k_new + row_at(&run->a->k_new, token, head),
+                        SCALE(run, k_new_scale, s->index, token, head), key);
     }
-    return score_of(run, query, k, (long)key - position, slope);
+    if (!locate(run, s->index, key, &page, &token))
+        return 0;
+    const long outer = run->a->only_new ? s->index : page;
+    out->value = vector_at(&run->a->v, page, token, head);
+    out->value_scale = SCALE(run, v_scale, outer, token, head);
+    return score_of(run, row, query, run->k + vector_at(&run->a->k, page, token, head),
+                    SCALE(run, k_scale, outer, token, head), key);
 }
 
-/* Adds a tile's values, weighted; values[r] is negative where there is no key. */
-void add_values(const struct run *run, struct sums *tile, __local const float *weights, __local const long *values,
-                int first, int new_begin)
+/* The keys of a tile, one for each work-item. */
+struct tile {
+    float score[OPENCL_ITEMS];
+    float weight[OPENCL_ITEMS];
+    float value_scale[OPENCL_ITEMS];
+    long value[OPENCL_ITEMS]; /* as in struct key */
+};
+
+float row_max_of(__local const struct tile *tile)
+{
+    float most = -INFINITY;
+
+    for (int r = 0; r < OPENCL_ITEMS; r++)
+        most = tile->value[r] >= 0 && tile->score[r] > most ? tile->score[r] : most;
+    return most;
+}
+
+/* Adds a tile's values, weighted. */
+void add_values(const struct run *run, struct sums *sums, __local const struct tile *tile, int first, int new_begin)
 {
     for (int r = 0; r < OPENCL_ITEMS; r++) {
-        __global const uchar *v = (first + r >= new_begin ? run->v_new : run->v) + values[r];
-        if (values[r] < 0)
+        __global const uchar *v = (first + r >= new_begin ? run->v_new : run->v) + tile->value[r];
+        const float weight = tile->weight[r] * tile->value_scale[r];
+        if (tile->value[r] < 0)
             continue;
-        tile->weight += weights[r];
+        sums->weight += tile->weight[r];
         for (int c = 0; c < COLUMNS; c++) {
             const int d = c * OPENCL_ITEMS + (int)get_local_id(0);
             if (d < run->a->head_dim_vo)
-                tile->column[c] += weights[r] * load_element(V_DTYPE, v + d * SIZE(V_DTYPE));
+                sums->column[c] += weight * load_element(V_DTYPE, v + d * SIZE(V_DTYPE));
         }
     }
 }
@@ -117,9 +152,10 @@ float sink_of(const struct run *run, int head)
 }
 
 /* Stores the row's columns of this work-item, and its log-sum-exp. */
-void store_row(const struct run *run, const struct sums *total, float row_max, int row, int head)
+void store_row(const struct run *run, const struct sums *total, float row_max, int seq, int row, int head)
 {
-    __global uchar *out = run->out + row * run->a->out.token + head * run->a->out.head;
+    __global uchar *out = run->out + row_at(&run->a->out, row, head);
+    const float scale = SCALE(run, out_scale, seq, row, head);
     const float sink = sink_of(run, head);
     const bool any = total->weight != 0; /* every key that is seen adds to it, NaN too */
     const float top = any && sink > row_max ? sink : row_max;
@@ -127,64 +163,65 @@ void store_row(const struct run *run, const struct sums *total, float row_max, i
     const float sum = total->weight * factor + (sink > -INFINITY ? exp(sink - top) : 0);
 
     if (GIVEN(run, lse) && get_local_id(0) == 0)
-        *(__global float *)(run->lse + row * run->a->lse.token + head * run->a->lse.head) =
-            any ? top + log(sum) : sink;
+        *(__global float *)(run->lse + row_at(&run->a->lse, row, head)) = any ? top + log(sum) : sink;
     for (int c = 0; c < COLUMNS; c++) {
         const int d = c * OPENCL_ITEMS + (int)get_local_id(0);
         if (d < run->a->head_dim_vo)
-            store_element(OUT_DTYPE, out + d * SIZE(OUT_DTYPE), any ? total->column[c] * factor / sum : 0);
+            store_element(OUT_DTYPE, out + d * SIZE(OUT_DTYPE),
+                          any ? total->column[c] * factor / sum / scale : 0);
     }
 }
 
 __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_attention(OPENCL_PARAMETERS)
 {
-    __local float query[QUERY_SIZE], scores[OPENCL_ITEMS], weights[OPENCL_ITEMS];
-    __local long values[OPENCL_ITEMS];
+    __local float query[QUERY_SIZE];
+    __local struct tile tile;
     const int item = (int)get_local_id(0);
-    const int row = (int)(get_group_id(0) / arguments.heads), head = (int)(get_group_id(0) % arguments.heads);
-    struct sums tile, span, total;
+    const int at = (int)(get_group_id(0) / arguments.heads), head = (int)(get_group_id(0) % arguments.heads);
+    struct sums sums, span, total;
+    struct row row;
     float row_max = -INFINITY;
     int lo, hi;
 
     OPENCL_BEGIN
-    if (!has_row(&run, row))
+    if (!has_row(&run, at))
         return;
-    const struct sequence s = find_sequence(&run, row);
-    const long position = query_position(&run, &s, row - s.row);
-    const float slope = GIVEN(&run, slopes) ? F32(run.slopes)[head] : 0;
-    visible_range(&s, position, &lo, &hi);
-    clear_sums(&tile);
+    const struct sequence s = find_sequence(&run, at);
+    row.kv_head = head / arguments.group;
+    row.position = query_position(&run, &s, at - s.row);
+    row.slope = GIVEN(&run, slopes) ? F32(run.slopes)[head] : 0;
+    row.scale = SCALE((&run), q_scale, s.index, at, head / arguments.q_scale_group);
+    visible_range(&s, row.position, &lo, &hi);
+    clear_sums(&sums);
     clear_sums(&span);
     clear_sums(&total);
     for (int d = item; d < arguments.head_dim; d += OPENCL_ITEMS)
-        query[d] = load_element(Q_DTYPE, run.q + row * arguments.q.token + head * arguments.q.head + d * SIZE(Q_DTYPE));
+        query[d] = load_element(Q_DTYPE, run.q + row_at(&arguments.q, at, head) + d * SIZE(Q_DTYPE));
     for (int first = lo - lo % OPENCL_ITEMS; first < hi; first += OPENCL_ITEMS) {
-        const int key = first + item;
-        long value = -1;
+        struct key key = {-1, 1};
         float score = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (key >= lo && key < hi)
-            score = find_key(&run, &s, query, key, head / arguments.group, position, slope, &value);
-        scores[item] = score;
-        values[item] = value;
+        if (first + item >= lo && first + item < hi)
+            score = find_key(&run, &s, &row, query, first + item, &key);
+        tile.score[item] = score;
+        tile.value[item] = key.value;
+        tile.value_scale[item] = key.value_scale;
         barrier(CLK_LOCAL_MEM_FENCE);
-        float most = -INFINITY;
-        for (int r = 0; r < OPENCL_ITEMS; r++)
-            most = values[r] >= 0 && scores[r] > most ? scores[r] : most;
+        const float most = row_max_of(&tile);
         if (most > row_max + RESCALE_THRESHOLD) {
             scale_sums(&span, exp(row_max - most));
             scale_sums(&total, exp(row_max - most));
             row_max = most;
         }
-        weights[item] = value >= 0 ? exp(score - row_max) : 0;
+        tile.weight[item] = key.value >= 0 ? exp(score - row_max) : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        add_values(&run, &tile, weights, values, first, s.new_begin);
-        stage_sums(&span, &tile);
+        add_values(&run, &sums, &tile, first, s.new_begin);
+        stage_sums(&span, &sums);
         if (first / OPENCL_ITEMS % SPAN_TILES == SPAN_TILES - 1)
             stage_sums(&total, &span);
     }
     stage_sums(&total, &span);
-    store_row(&run, &total, row_max, row, head);
+    store_row(&run, &total, row_max, s.index, at, head);
 }
 
 #endif

@@ -23,34 +23,95 @@ bool write_place(const struct run *run, int row, long *page, long *token)
     return *page < run->a->pages && *token < run->a->block;
 }
 
-void write_vector(__global const uchar *from, uint from_dtype, __global uchar *to, uint to_dtype, int dim)
+/* One side of a cache, keys or values, and the new rows for it. */
+struct side {
+    __global const uchar *from;
+    __global uchar *to;
+    __global float *own; /* where the vector's own scale is written, or NULL */
+    uint from_dtype, to_dtype;
+    float scale;
+    int dim;
+};
+
+/* The scale that a vector gets: max|x| / Q, NaN if there is a NaN or an infinity, 1 if it is too small for one. */
+float scale_of(const struct side *side, __local uint *most)
 {
-    for (int d = (int)get_local_id(0); d < dim; d += OPENCL_ITEMS) {
-        __global const uchar *source = from + d * SIZE(from_dtype);
-        __global uchar *target = to + d * SIZE(to_dtype);
-        if (from_dtype != to_dtype)
-            store_element(to_dtype, target, load_element(from_dtype, source));
-        else if (SIZE(to_dtype) == 4)
-            *(__global uint *)target = *(__global const uint *)source;
-        else
-            *(__global ushort *)target = *(__global const ushort *)source;
+    const float q = side->to_dtype == OPENCL_INT8 ? 127.0f
+                                                  : decode8(side->to_dtype, (uchar)largest_of(side->to_dtype));
+    uint max = 0; /* as integers, floats >= 0 keep their order, and NaN is above all */
+
+    for (int d = (int)get_local_id(0); d < side->dim; d += OPENCL_ITEMS) {
+        const float value = load_element(side->from_dtype, side->from + d * SIZE(side->from_dtype));
+        const uint bits = as_uint(value) & 0x7fffffffu;
+        max = bits > max ? bits : max;
     }
+    most[get_local_id(0)] = max;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 0; i < OPENCL_ITEMS; i++)
+        max = most[i] > max ? most[i] : max;
+    if (max >= 0x7f800000u)
+        return NAN;
+    const float own = as_float(max) / q;
+    return own < 0x1p-126f ? 1.0f : own;
+}
+
+void copy_vector(const struct side *side)
+{
+    const int bytes = side->dim * SIZE(side->to_dtype);
+
+    for (int i = (int)get_local_id(0); i < bytes; i += OPENCL_ITEMS)
+        side->to[i] = side->from[i];
+}
+
+void write_vector(const struct side *side, __local uint *most)
+{
+    float scale = side->scale;
+
+    if (side->from_dtype == side->to_dtype) {
+        copy_vector(side);
+        return;
+    }
+    if (side->own) {
+        scale = scale_of(side, most);
+        if (get_local_id(0) == 0)
+            *side->own = scale;
+    }
+    for (int d = (int)get_local_id(0); d < side->dim; d += OPENCL_ITEMS)
+        store_element(side->to_dtype, side->to + d * SIZE(side->to_dtype),
+                      load_element(side->from_dtype, side->from + d * SIZE(side->from_dtype)) / scale);
 }
 
 __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_write(OPENCL_PARAMETERS)
 {
+    __local uint most[OPENCL_ITEMS];
     const int row = (int)(get_group_id(0) / arguments.heads), head = (int)(get_group_id(0) % arguments.heads);
     long page = 0, token = 0;
+    struct side side;
 
     OPENCL_BEGIN
     if (!write_place(&run, row, &page, &token))
         return;
-    if (get_group_id(1) == 0)
-        write_vector(run.k_new + vector_at(&arguments.k_new, 0, row, head), arguments.k_from,
-                     run.k + vector_at(&arguments.k, page, token, head), arguments.k_to, arguments.head_dim);
-    else
-        write_vector(run.v_new + vector_at(&arguments.v_new, 0, row, head), arguments.v_from,
-                     run.v + vector_at(&arguments.v, page, token, head), arguments.v_to, arguments.head_dim_vo);
+    side.own = 0;
+    if (get_group_id(1) == 0) {
+        side.from = run.k_new + row_at(&arguments.k_new, row, head);
+        side.to = run.k + vector_at(&arguments.k, page, token, head);
+        side.from_dtype = arguments.k_from;
+        side.to_dtype = arguments.k_to;
+        side.dim = arguments.head_dim;
+        if (arguments.k_own)
+            side.own = (__global float *)(run.k_scale + scale_at(&run, OPENCL_BUFFER_k_scale, page, token, head));
+        side.scale = arguments.k_own ? 1 : SCALE((&run), k_scale, page, token, head);
+    } else {
+        side.from = run.v_new + row_at(&arguments.v_new, row, head);
+        side.to = run.v + vector_at(&arguments.v, page, token, head);
+        side.from_dtype = arguments.v_from;
+        side.to_dtype = arguments.v_to;
+        side.dim = arguments.head_dim_vo;
+        if (arguments.v_own)
+            side.own = (__global float *)(run.v_scale + scale_at(&run, OPENCL_BUFFER_v_scale, page, token, head));
+        side.scale = arguments.v_own ? 1 : SCALE((&run), v_scale, page, token, head);
+    }
+    write_vector(&side, most);
 }
 
 #endif

@@ -117,6 +117,23 @@ bool locate(const struct run *run, int seq, int key, long *page, long *token)
     return *page >= 0;
 }
 
+/* The scale `name` of a place. */
+#define SCALE(run, name, outer, token, head)                                                                 \
+    (GIVEN(run, name) ? *F32(run->name + scale_at(run, OPENCL_BUFFER_##name, outer, token, head))            \
+                      : run->a->scales[OPENCL_BUFFER_##name - OPENCL_BUFFER_q_scale].value)
+
+long scale_at(const struct run *run, int which, long outer, long token, int head)
+{
+    const struct opencl_scale *scale = &run->a->scales[which - OPENCL_BUFFER_q_scale];
+
+    return outer * scale->outer + token * scale->token + head * scale->head;
+}
+
+long row_at(const struct opencl_rows *strides, long row, int head)
+{
+    return row * strides->token + head * strides->head;
+}
+
 /* Byte offset of element 0 of a vector. */
 long vector_at(const struct opencl_strides *strides, long page, long token, int head)
 {
