@@ -1,7 +1,8 @@
 #!/bin/sh
 # The promise to outsiders: the examples build and run; the template plugin, built with cc and pkg-config from an install in a foreign
 # prefix and dropped into a directory, is seen, chosen by ATTN_BACKEND, and runs; so does a plugin that takes tables of
-# libattn-serving and brings others of its own; and the installed tools find the installed plugins without any variable.
+# libattn-serving and brings others of its own; the plugin for OpenCL builds by itself; and the installed tools find the
+# installed plugins without any variable.
 #   tests/outsider.sh BUILD-DIRECTORY
 set -eu
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -52,6 +53,17 @@ cp "$source"/tests/own/own.h "$source"/tests/own/plugin.c "$source"/tests/own/ke
 [ "$(nm -D --defined-only "$work/drop/libattn-own.so" | cut -d ' ' -f 3)" = attn_plugin_entry_v1 ] ||
     fail "libattn-own.so exports more than its entry"
 
+# The plugin for OpenCL, a project of its own.
+if [ -e /usr/include/CL/cl.h ]; then
+    printf '#!/bin/sh\nexec pkg-config --define-variable=prefix=%s "$@"\n' "$prefix" >"$work/pkg-config"
+    chmod +x "$work/pkg-config"
+    { PKG_CONFIG="$work/pkg-config" meson setup --werror "$work/opencl" "$source/plugins/opencl" &&
+        ninja -C "$work/opencl"; } >"$work/opencl.log" 2>&1 ||
+        { tail -n 20 "$work/opencl.log" >&2; fail "plugins/opencl does not build from the installed prefix"; }
+    [ "$(nm -D --defined-only "$work/opencl/libattn-opencl.so" | cut -d ' ' -f 3)" = attn_plugin_entry_v1 ] ||
+        fail "libattn-opencl.so exports more than its entry"
+fi
+
 # The plugin of the examples, which takes tables of libattn-serving too.
 mkdir "$work/device"
 cp "$prefix"/share/doc/libattn/examples/device-plugin/* "$work/device"
@@ -97,6 +109,11 @@ problem='heads=4 kv_heads=2 head_dim=24 q=f32 block=7'
     ATTN_BACKEND=template "$info" explain $problem kv=f16 >"$work/refused" && fail "kv=f16 is not refused"
     grep -q DTYPE_K "$work/refused" || fail "the refusal of kv=f16 does not say DTYPE_K"
 }
+
+if [ -e "$work/opencl/libattn-opencl.so" ] && "$info" devices | grep -q '^opencl:'; then
+    "$prefix/bin/attn-check" "$work/opencl/libattn-opencl.so" --kind attention --share 1/200 ||
+        fail "the results of the OpenCL plugin are wrong"
+fi
 
 # It computes what the oracle says, and a model's attention runs on it.
 cd "$source"

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What is served: the answer to a query, and the values between which it changes. */
+#include "opencl.h"
+
+#define MAX_DIM 576u
+
+bool opencl_is_served(uint32_t dtype)
+{
+    return attn_util_is_dtype(dtype) != 0;
+}
+
+static void judge_types(struct attn_query *out, const struct attn_problem *p)
+{
+    static const char types[] = "f32, f16, bf16, 8 bits";
+
+    attn_util_refuse(out, !opencl_is_served(p->q_dtype), ATTN_REASON_DTYPE_Q, "q", types);
+    attn_util_refuse(out, !opencl_is_served(p->k_dtype), ATTN_REASON_DTYPE_K, "k", types);
+    attn_util_refuse(out, !opencl_is_served(p->v_dtype), ATTN_REASON_DTYPE_V, "v", types);
+    attn_util_refuse(out, !opencl_is_served(p->out_dtype), ATTN_REASON_DTYPE_OUT, "out", types);
+    attn_util_refuse(out, p->out_scale == ATTN_SCALES_TOKEN_HEAD, ATTN_REASON_SCALES, "out_scale",
+                     "none, unit, tensor, head");
+}
+
+static void judge_sizes(struct attn_query *out, const struct attn_problem *p)
+{
+    static const char count[] = "at most 2147483647";
+
+    attn_util_refuse(out, p->head_dim > MAX_DIM, ATTN_REASON_HEAD_DIM, "head_dim", "up to 576");
+    attn_util_refuse(out, p->head_dim_vo > MAX_DIM, ATTN_REASON_HEAD_DIM_VO, "head_dim", "up to 576");
+    attn_util_refuse(out, p->max_seqs > INT32_MAX, ATTN_REASON_MAX_SEQS, "max_seqs", count);
+    attn_util_refuse(out, p->max_q > INT32_MAX, ATTN_REASON_MAX_Q, "max_q", count);
+    attn_util_refuse(out, p->max_kv > INT32_MAX, ATTN_REASON_MAX_KV, "max_kv", count);
+    attn_util_refuse(out, (uint64_t)p->max_rows * p->heads > INT32_MAX, ATTN_REASON_MAX_ROWS, "max_rows",
+                     "times heads at most 2147483647");
+}
+
+static void judge_features(struct attn_query *out, const struct attn_problem *p)
+{
+    const bool cached = p->kv_source != ATTN_KV_NEW;
+
+    attn_util_refuse(out, p->alibi == ATTN_ALIBI_MASK, ATTN_REASON_ALIBI, "alibi", "none, key, distance");
+    attn_util_refuse(out, p->mask != ATTN_MASK_NONE, ATTN_REASON_MASK, "mask", "none");
+    attn_util_refuse(out, cached && p->layout != ATTN_STRIDED, ATTN_REASON_LAYOUT, "layout", "strided");
+    attn_util_refuse(out, p->mla != 0, ATTN_REASON_MLA, "mla", "0");
+    attn_util_refuse(out, p->cp != 0, ATTN_REASON_CONTEXT_PARALLEL, "cp", "0");
+    attn_util_refuse(out, p->graph > ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
+}
+
+int32_t opencl_query(struct attn_instance *instance, const struct attn_device *device,
+                     const struct attn_problem *problem, struct attn_query *out)
+{
+    if (device != NULL)
+        attn_util_refuse(out,
+                         opencl_instance_open(instance, NULL) != ATTN_OK ||
+                             opencl_device_find(instance, device) == NULL,
+                         ATTN_REASON_DEVICE, "device", "opencl:N of attn-info devices");
+    judge_types(out, problem);
+    judge_sizes(out, problem);
+    judge_features(out, problem);
+    attn_util_refuse_unknown(out, problem);
+    attn_util_answer(out, "opencl_generic", "always", ATTN_NUMERICS_UNROUNDED, 100);
+    attn_util_speed(out, ATTN_SPEED_GENERIC);
+    return ATTN_OK;
+}
+
+#define LIST(key_, ...)                                                                                      \
+    {                                                                                                        \
+        .key = (key_), .values = (const char *const[]){__VA_ARGS__},                                         \
+        .value_count = sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)                     \
+    }
+#define STEPS(key_, last_)                                                                                   \
+    {                                                                                                        \
+        .key = (key_), .first = 1, .last = (last_), .step = 1                                                \
+    }
+
+#define TYPES "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"
+
+static const struct attn_axis axes[] = {
+    LIST("type", "decoder", "encoder", "encoder_only", "encoder_decoder"),
+    LIST("q", TYPES),
+    LIST("k", TYPES),
+    LIST("v", TYPES),
+    LIST("out", TYPES),
+    STEPS("heads", INT32_MAX),
+    STEPS("kv_heads", INT32_MAX),
+    STEPS("head_dim", MAX_DIM),
+    LIST("addr", "dense", "table", "csr"),
+    LIST("index", "i32", "i64"),
+    STEPS("block", 1048576),
+    LIST("causal", "0", "1"),
+    LIST("align", "end", "start"),
+    {.key = "window", .first = -1, .last = INT32_MAX, .step = 1},
+    {.key = "softcap", .first = 0, .last = INT64_MAX, .step = 1},
+    LIST("alibi", "none", "key", "distance"),
+    LIST("sinks", "0", "1"),
+    LIST("kv_source", "cache", "new", "cache+new"),
+    LIST("q_scale", "none", "unit", "tensor", "head", "token-head", "kv-head"),
+    LIST("k_scale", "none", "unit", "tensor", "head", "token-head"),
+    LIST("v_scale", "none", "unit", "tensor", "head", "token-head"),
+    LIST("out_scale", "none", "unit", "tensor", "head"),
+    LIST("positions", "0", "1"),
+    LIST("seq_causal", "0", "1"),
+    LIST("lse", "0", "1"),
+    LIST("det", "0", "1"),
+};
+
+int32_t opencl_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
+{
+    (void)instance;
+    *out = axes;
+    *out_count = sizeof axes / sizeof axes[0];
+    return ATTN_OK;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Elements of every type to and from f32 (docs/definition.md, section 2). */
+
+/* Bytes of an element. */
+#define SIZE(dtype) ((dtype) >> 11 & 31)
+
+bool is_fnuz(uint dtype)
+{
+    return dtype == OPENCL_E4M3FNUZ || dtype == OPENCL_E5M2FNUZ;
+}
+
+/* Bits of the fraction. */
+uint fraction_of(uint dtype)
+{
+    return dtype == OPENCL_E4M3 || dtype == OPENCL_E4M3FNUZ ? 3 : 2;
+}
+
+uint bias_of(uint dtype)
+{
+    return (fraction_of(dtype) == 3 ? 7u : 15u) + (is_fnuz(dtype) ? 1u : 0u);
+}
+
+/* Code of the largest number; NaN and infinity lie above it in the OCP types. */
+uint largest_of(uint dtype)
+{
+    return is_fnuz(dtype) ? 0x7fu : dtype == OPENCL_E4M3 ? 0x7eu : 0x7bu;
+}
+
+/* No subnormal of f32 is used: devices may take them for zero. */
+float decode8(uint dtype, uchar code)
+{
+    const uint rest = code & 0x7fu, fraction = fraction_of(dtype), exponent = rest >> fraction;
+    const uint sign = (code & 0x80u) << 24;
+
+    if (dtype == OPENCL_INT8)
+        return (float)as_char(code);
+    if (is_fnuz(dtype) && code == 0x80)
+        return NAN;
+    if (rest > largest_of(dtype))
+        return dtype == OPENCL_E5M2 && rest == 0x7c ? as_float(sign | 0x7f800000u) : NAN;
+    if (exponent > 0)
+        return as_float(sign | ((exponent + 127 - bias_of(dtype)) << 23) |
+                        ((rest & ((1u << fraction) - 1)) << (23 - fraction)));
+    const float size = (float)rest * as_float((128 - bias_of(dtype) - fraction) << 23);
+    return as_float(sign | as_uint(size));
+}
+
+/* Nearest whole number of a value from 0 to 2^22, ties to even. */
+uint round_whole(float value)
+{
+    return as_uint(value + 8388608.0f) & 0x7fffffu;
+}
+
+uchar encode8(uint dtype, float value)
+{
+    const uint bits = as_uint(value), rest = bits & 0x7fffffffu, sign = bits >> 31 << 7;
+    const float size = as_float(rest);
+    const bool nan = rest > 0x7f800000u;
+
+    if (dtype == OPENCL_INT8) {
+        const uint whole = nan ? 0 : size >= 127 ? 127 : round_whole(size);
+        return (uchar)(sign != 0 ? 0 - whole : whole);
+    }
+    if (nan)
+        return is_fnuz(dtype) ? 0x80 : 0x7f;
+    const uint bias = bias_of(dtype), fraction = fraction_of(dtype), largest = largest_of(dtype);
+    uint code = largest;
+    if (size < 65536) { /* beyond the largest of all types */
+        /* Exponent, counted from that of the subnormals. A carry out of the fraction raises the exponent. */
+        const uint field = rest >> 23, least = 128 - bias;
+        const uint step = field > least ? field - least : 0;
+        code = (step << fraction) + round_whole(size * as_float((126 + bias + fraction - step) << 23));
+        code = min(code, largest);
+    }
+    return (uchar)(sign != 0 && (code != 0 || !is_fnuz(dtype)) ? code | 0x80u : code);
+}
+
+float load_element(uint dtype, __global const uchar *at)
+{
+    switch (dtype) {
+    case OPENCL_F32:
+        return *(__global const float *)at;
+    case OPENCL_F16:
+        return vload_half(0, (__global const half *)at);
+    case OPENCL_BF16:
+        return as_float((uint) * (__global const ushort *)at << 16);
+    default:
+        return decode8(dtype, *at);
+    }
+}
+
+ushort round_to_bf16(float value)
+{
+    const uint bits = as_uint(value);
+
+    if (isnan(value))
+        return (ushort)(bits >> 16 | 0x40u);
+    return (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+void store_element(uint dtype, __global uchar *at, float value)
+{
+    switch (dtype) {
+    case OPENCL_F32:
+        *(__global float *)at = value;
+        break;
+    case OPENCL_F16:
+        vstore_half_rte(value, 0, (__global half *)at);
+        break;
+    case OPENCL_BF16:
+        *(__global ushort *)at = round_to_bf16(value);
+        break;
+    default:
+        *at = encode8(dtype, value);
+    }
+}

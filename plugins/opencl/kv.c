@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Caches: their shape, their handles, and the writing of new rows. */
+#include "opencl.h"
+
+static int32_t shape(struct attn_backend_impl *backend, const struct attn_problem *problem, uint32_t pages,
+                     struct attn_kv_shape *out, struct attn_error *err)
+{
+    struct attn_problem own = *problem;
+
+    (void)backend;
+    if (own.addressing == ATTN_DENSE && own.max_kv != 0)
+        own.block = own.max_kv; /* a page is a sequence */
+    const int32_t status = attn_util_shape(&own, pages, out, err);
+    if (status == ATTN_OK && (own.k_scale == ATTN_SCALES_TOKEN_HEAD || own.v_scale == ATTN_SCALES_TOKEN_HEAD))
+        out->scale_bytes = sizeof(float) * (uint64_t)pages * own.block * own.kv_heads;
+    return status;
+}
+
+static int32_t create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
+                      struct attn_kv_impl **out, struct attn_error *err)
+{
+    struct opencl_launch launch = {.buffers = {NULL}};
+    const int32_t status = opencl_resolve_cache(backend, &launch, desc, err);
+
+    *out = NULL;
+    opencl_launch_release(backend, &launch);
+    return status == ATTN_OK ? attn_util_kv_create(backend, desc, out, err) : status;
+}
+
+/* Scales that the kernel writes lie in device memory. */
+static bool is_own(const struct attn_scale *scale, uint32_t dtype)
+{
+    return opencl_size(dtype) == 1 && scale->granularity == ATTN_SCALES_TOKEN_HEAD &&
+           scale->kind != ATTN_SCALE_UNIT;
+}
+
+static int32_t check_written(const struct attn_scale *scale, uint32_t dtype, const char *name,
+                             struct attn_error *err)
+{
+    if (!is_own(scale, dtype) || scale->kind == ATTN_SCALE_DEVICE)
+        return ATTN_OK;
+    return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, name,
+                       "%s is token-head and in host memory; in device memory it is served", name);
+}
+
+static int32_t check(const struct attn_kv_write_args *args, const struct attn_kv_desc *d,
+                     struct attn_error *err)
+{
+    if (d->v.data == NULL || d->layout == ATTN_PAGED_X)
+        return opencl_fail(err, ATTN_E_UNSUPPORTED, 0, "kv",
+                           "only a strided cache of keys and values is served");
+    if (!opencl_is_served(args->k_dtype) || !opencl_is_served(d->k_dtype))
+        return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DTYPE_K, "k_dtype", "k_dtype is not served");
+    if (!opencl_is_served(args->v_dtype) || !opencl_is_served(d->v_dtype))
+        return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DTYPE_V, "v_dtype", "v_dtype is not served");
+    const int32_t status = check_written(&d->k_scale, d->k_dtype, "k_scale", err);
+    return status == ATTN_OK ? check_written(&d->v_scale, d->v_dtype, "v_scale", err) : status;
+}
+
+static int32_t resolve(struct attn_backend_impl *backend, struct opencl_launch *launch,
+                       const struct attn_kv_write_args *args, const struct attn_kv_desc *d,
+                       struct attn_error *err)
+{
+    const struct opencl_place places[] = {
+        {OPENCL_BUFFER_slots, &args->slot_mapping, 8, "slot_mapping"},
+        {OPENCL_BUFFER_k_new, &args->k_new.buffer, opencl_size(args->k_dtype), "k_new"},
+        {OPENCL_BUFFER_v_new, &args->v_new.buffer, opencl_size(args->v_dtype), "v_new"},
+    };
+    struct opencl_arguments *a = &launch->arguments;
+
+    *launch = (struct opencl_launch){.buffers = {NULL}};
+    a->heads = (opencl_i32)d->kv_heads;
+    a->head_dim = (opencl_i32)d->head_dim;
+    a->head_dim_vo = (opencl_i32)(d->head_dim_vo != 0 ? d->head_dim_vo : d->head_dim);
+    a->block = (opencl_i32)d->block;
+    a->pages = (opencl_i32)d->pages;
+    a->k_new = opencl_rows_of(&args->k_new);
+    a->v_new = opencl_rows_of(&args->v_new);
+    a->k_from = (opencl_i32)args->k_dtype;
+    a->v_from = (opencl_i32)args->v_dtype;
+    a->k_to = (opencl_i32)d->k_dtype;
+    a->v_to = (opencl_i32)d->v_dtype;
+    a->k_own = is_own(&d->k_scale, d->k_dtype);
+    a->v_own = is_own(&d->v_scale, d->v_dtype);
+    int32_t status = opencl_resolve_places(launch, places, sizeof places / sizeof places[0], err);
+    if (status == ATTN_OK && args->slot_mapping.data == NULL)
+        status = opencl_resolve_batch(launch, args->batch, args->addressing, args->index_dtype, err);
+    return status == ATTN_OK ? opencl_resolve_cache(backend, launch, d, err) : status;
+}
+
+static int32_t write(struct attn_backend_impl *backend, const struct attn_kv_write_args *args,
+                     const struct attn_kv_impl *kv, const struct attn_kv_desc *desc, void *stream,
+                     struct attn_error *err)
+{
+    const struct attn_kv_desc *d = attn_util_kv(kv, desc);
+    struct opencl_launch launch = {.buffers = {NULL}};
+    int32_t status = check(args, d, err);
+
+    if (status == ATTN_OK)
+        status = resolve(backend, &launch, args, d, err);
+    if (status == ATTN_OK)
+        status = opencl_launch_enqueue(backend, backend->write, &launch,
+                                       (uint64_t)args->num_tokens * d->kv_heads, 2, stream, err);
+    opencl_launch_release(backend, &launch);
+    return status;
+}
+
+const struct attn_kv_table opencl_kv_table = {
+    .struct_size = sizeof opencl_kv_table,
+    .shape = shape,
+    .create = create,
+    .destroy = attn_util_kv_destroy,
+    .write = write,
+};

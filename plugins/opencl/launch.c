@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Launches a kernel with its buffers and argument block. */
+#include "opencl.h"
+
+_Static_assert(sizeof(struct opencl_arguments) + OPENCL_BUFFERS * 8 <= 1024,
+               "more than every device takes as arguments");
+_Static_assert(OPENCL_F32 == ATTN_F32 && OPENCL_F16 == ATTN_F16 && OPENCL_BF16 == ATTN_BF16 &&
+                   OPENCL_INT8 == ATTN_INT8 && OPENCL_E4M3 == ATTN_E4M3 && OPENCL_E5M2 == ATTN_E5M2 &&
+                   OPENCL_E4M3FNUZ == ATTN_E4M3FNUZ && OPENCL_E5M2FNUZ == ATTN_E5M2FNUZ,
+               "types");
+_Static_assert(OPENCL_DENSE == ATTN_DENSE && OPENCL_TABLE == ATTN_TABLE && OPENCL_CSR == ATTN_CSR,
+               "addressing");
+_Static_assert(OPENCL_DISTANCE == ATTN_ALIBI_DISTANCE, "ALiBi");
+
+int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which,
+                          const struct attn_buffer *buffer, uint32_t size, const char *name,
+                          struct attn_error *err)
+{
+    if (buffer->data == NULL)
+        return ATTN_OK;
+    if (buffer->byte_offset % size != 0)
+        return opencl_fail(err, ATTN_E_INVALID, 0, name, "the offset of %s is no multiple of %u", name, size);
+    launch->buffers[which] = (cl_mem)buffer->data;
+    launch->arguments.at[which] = (opencl_i64)buffer->byte_offset;
+    launch->arguments.given |= 1 << which;
+    return ATTN_OK;
+}
+
+/* The instance is locked: a kernel has one set of arguments for all threads. */
+static cl_int enqueue(const struct opencl_functions *cl, cl_kernel kernel, const struct opencl_launch *launch,
+                      const size_t global[2], cl_command_queue queue)
+{
+    static const size_t local[2] = {OPENCL_ITEMS, 1};
+
+    for (cl_uint i = 0; i < OPENCL_BUFFERS; i++) {
+        const cl_int result = cl->clSetKernelArg(kernel, i, sizeof launch->buffers[i], &launch->buffers[i]);
+        if (result != CL_SUCCESS)
+            return result;
+    }
+    const cl_int result =
+        cl->clSetKernelArg(kernel, OPENCL_BUFFERS, sizeof launch->arguments, &launch->arguments);
+    if (result != CL_SUCCESS)
+        return result;
+    return cl->clEnqueueNDRangeKernel(queue, kernel, 2, NULL, global, local, 0, NULL, NULL);
+}
+
+int32_t opencl_launch_enqueue(struct attn_backend_impl *backend, cl_kernel kernel,
+                              const struct opencl_launch *launch, uint64_t groups, uint32_t planes,
+                              void *stream, struct attn_error *err)
+{
+    cl_command_queue queue = opencl_queue(backend, stream);
+    const size_t global[2] = {groups * OPENCL_ITEMS, planes};
+
+    if (groups == 0)
+        return ATTN_OK;
+    pthread_mutex_lock(&backend->instance->lock);
+    const cl_int result = enqueue(backend->cl, kernel, launch, global, queue);
+    pthread_mutex_unlock(&backend->instance->lock);
+    const int32_t status = opencl_check(result, "stream", "clEnqueueNDRangeKernel", err);
+    return status == ATTN_OK ? opencl_check(backend->cl->clFlush(queue), "stream", "clFlush", err) : status;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * Scales: a value in the argument block, or a buffer. An array in host memory is read during the call: OpenCL
+ * copies it into a buffer, which lives until the kernel that reads it is done.
+ */
+#include "opencl.h"
+
+/* Strides of an array without gaps; a dimension that is not counted stays without one. */
+static uint64_t pack(struct opencl_scale *to, const struct attn_scale *from, const uint64_t counts[3])
+{
+    const uint64_t heads = from->head_stride != 0 ? counts[2] : 1;
+    const uint64_t tokens = from->token_stride != 0 ? counts[1] : 1;
+    const uint64_t outers = from->outer_stride != 0 ? counts[0] : 1;
+    uint64_t total;
+
+    to->head = from->head_stride != 0 ? (opencl_i64)sizeof(float) : 0;
+    to->token = from->token_stride != 0 ? (opencl_i64)(heads * sizeof(float)) : 0;
+    to->outer = from->outer_stride != 0 ? (opencl_i64)(heads * tokens * sizeof(float)) : 0;
+    if (__builtin_mul_overflow(heads * tokens, outers, &total) || total > INT32_MAX)
+        return 0;
+    return total;
+}
+
+static float *gather(const struct attn_scale *from, const uint64_t counts[3], uint64_t total)
+{
+    float *values = malloc(total * sizeof *values), *at = values;
+    const char *base = attn_util_at(&from->buffer);
+
+    for (uint64_t outer = 0; values != NULL && outer < (from->outer_stride != 0 ? counts[0] : 1); outer++)
+        for (uint64_t token = 0; token < (from->token_stride != 0 ? counts[1] : 1); token++)
+            for (uint64_t head = 0; head < (from->head_stride != 0 ? counts[2] : 1); head++)
+                memcpy(at++,
+                       base + (int64_t)outer * from->outer_stride + (int64_t)token * from->token_stride +
+                           (int64_t)head * from->head_stride,
+                       sizeof *at);
+    return values;
+}
+
+static int32_t add_array(struct attn_backend_impl *backend, struct opencl_launch *launch,
+                         enum opencl_buffer which, const struct attn_scale *from, const uint64_t counts[3],
+                         const char *name, struct attn_error *err)
+{
+    const uint32_t i = which - OPENCL_BUFFER_q_scale;
+    const uint64_t total = pack(&launch->arguments.scales[i], from, counts);
+    cl_int result = CL_SUCCESS;
+
+    if (total == 0)
+        return opencl_fail(
+            err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, name,
+            "%s has no or more than 2147483647 values in host memory; put it into device memory", name);
+    float *values = gather(from, counts, total);
+    if (values == NULL)
+        return opencl_fail(err, ATTN_E_MEMORY, 0, name, "no memory for a copy of %s", name);
+    launch->owned[i] = backend->cl->clCreateBuffer(backend->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                                   total * sizeof *values, values, &result);
+    free(values);
+    if (result != CL_SUCCESS) {
+        launch->owned[i] = NULL;
+        return opencl_check(result, name, "clCreateBuffer", err);
+    }
+    return opencl_launch_add(launch, which, &(struct attn_buffer){.data = launch->owned[i]}, 4, name, err);
+}
+
+int32_t opencl_scale_add(struct attn_backend_impl *backend, struct opencl_launch *launch,
+                         enum opencl_buffer which, const struct attn_scale *from, const uint64_t counts[3],
+                         const char *name, struct attn_error *err)
+{
+    struct opencl_scale *to = &launch->arguments.scales[which - OPENCL_BUFFER_q_scale];
+
+    *to = (struct opencl_scale){.value = 1};
+    if ((from->kind != ATTN_SCALE_HOST && from->kind != ATTN_SCALE_DEVICE) || from->buffer.data == NULL)
+        return ATTN_OK;
+    if (from->kind == ATTN_SCALE_DEVICE) {
+        *to = (struct opencl_scale){from->outer_stride, from->token_stride, from->head_stride, 1, 0};
+        return opencl_launch_add(launch, which, &from->buffer, 4, name, err);
+    }
+    if (from->outer_stride != 0 || from->token_stride != 0 || from->head_stride != 0)
+        return add_array(backend, launch, which, from, counts, name, err);
+    memcpy(&to->value, attn_util_at(&from->buffer), sizeof to->value);
+    return ATTN_OK;
+}
+
+void opencl_launch_release(struct attn_backend_impl *backend, struct opencl_launch *launch)
+{
+    for (uint32_t i = 0; i < OPENCL_SCALES; i++)
+        if (launch->owned[i] != NULL)
+            backend->cl->clReleaseMemObject(launch->owned[i]);
+}

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The OpenCL plugin without a platform, and on the platforms that are here: results, text that a model generates, and
+programs that are kept on disk.
+
+test-platforms.py ATTN-INFO ATTN-CHECK ATTN-GENERATE|- OPENCL-PLUGIN DIRECTORY-OF-THE-CPU-PLUGIN
+"""
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+INFO, CHECK = (os.path.abspath(p) for p in sys.argv[1:3])
+GENERATE = None if sys.argv[3] == "-" else os.path.abspath(sys.argv[3])
+PLUGIN, CPU = (os.path.abspath(p) for p in sys.argv[4:6])
+# PoCL sets a variable, signal handlers and a signal stack where its devices are first listed: of the side effects
+# (ATTN_P13) those are the driver's, and judged are the others.
+KINDS = "attention,write,query,axes,faults,distrust,long,nan,det,serving,streams,exhausted,cache,abi"
+lines = 0
+failures = 0
+
+
+def report(good, what, result):
+    global lines, failures
+    lines += 1
+    print(f"{'' if good else 'not '}ok {lines} - {what}")
+    if not good:
+        failures += 1
+        for line in [f"exit status {result.returncode}"] + (result.stderr + result.stdout).splitlines()[-40:]:
+            print("# " + line)
+
+
+def run(*arguments, **more):
+    env = {n: v for n, v in os.environ.items() if not n.startswith("ATTN_")}
+    env.update(ATTN_PLUGIN_PATH=os.path.dirname(PLUGIN) + ":" + CPU, ATTN_LOG="error", ATTN_CACHE_DIR=work, **more)
+    return subprocess.run(arguments, env=env, capture_output=True, text=True, check=False)
+
+
+def check_no_platform():
+    empty = os.path.join(work, "no-platform")
+    os.mkdir(empty)
+    result = run(INFO, "explain", "--json", "heads=8", "head_dim=128", "q=f32", OCL_ICD_VENDORS=empty)
+    answer = json.loads(result.stdout)
+    codes = [r["code"] for c in answer["candidates"] if c["name"] == "opencl/flash-attn" for r in c["reasons"]]
+    report(result.returncode == 0 and answer["effective"].startswith("cpu/") and codes == ["NO_DRIVER"],
+           "no platform: NO_DRIVER, and the CPU serves", result)
+    report(result.stderr == "", "and nothing is printed about it", result)
+    result = run(INFO, "devices", OCL_ICD_VENDORS=empty)
+    report("the OpenCL loader has no platform" in result.stdout, "attn-info devices says why", result)
+    result = run(CHECK, PLUGIN, "--kind", "abi", OCL_ICD_VENDORS=empty)
+    report(" 0 failed" in result.stdout, "attn-check --kind abi passes without a platform", result)
+
+
+def check_choice():
+    """A CPU that OpenCL lists is never preferred to the CPU plugin."""
+    result = run(INFO, "explain", "--json", "heads=8", "head_dim=128", "q=f32")
+    effective = json.loads(result.stdout)["effective"]
+    listed = run(INFO, "devices", "--json")
+    report(effective.startswith("cpu/") or "portable-accelerator" in listed.stdout,
+           "the CPU plugin wins over OpenCL on a CPU", result)
+
+
+def check_results():
+    result = run(CHECK, PLUGIN, "--kind", KINDS, "--share", "1/80")
+    report(result.returncode == 0 and " 0 failed" in result.stdout, "attn-check passes", result)
+    for line in result.stdout.splitlines()[-1:]:
+        print("# " + line)
+
+
+def check_text():
+    native = run(GENERATE, "--toy=test", "-p", "hello", "-n", "8")
+    for what in "a program that is compiled", "one from disk", "one whose file is damaged":
+        result = run(GENERATE, "--toy=test", "-p", "hello", "-n", "8", ATTN_BACKEND="opencl")
+        report(result.returncode == 0 and result.stdout == native.stdout and result.stdout != "" and
+               "backend: opencl/flash-attn" in result.stderr, f"attn-generate: the CPU's text, with {what}", result)
+        files = glob.glob(os.path.join(work, "opencl-*.bin"))
+        if what == "one from disk":
+            for name in files:
+                with open(name, "r+b") as file:
+                    file.seek(64)
+                    file.write(b"damaged")
+    report(len(files) >= 2, "programs were kept", result)
+
+
+with tempfile.TemporaryDirectory() as work:
+    check_no_platform()
+    if "opencl:" not in run(INFO, "devices", "--json").stdout:
+        print(f"ok {lines + 1} - on a platform # SKIP no OpenCL platform")
+        lines += 1
+    else:
+        check_choice()
+        check_results()
+        if GENERATE:
+            check_text()
+print(f"1..{lines}")
+sys.exit(failures != 0)
