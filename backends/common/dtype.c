@@ -13,6 +13,10 @@ const char *attn__dtype_name(uint32_t dtype)
         return "bf16";
     case ATTN_INT8:
         return "int8";
+    case ATTN_INT32:
+        return "i32";
+    case ATTN_INT64:
+        return "i64";
     case ATTN_E4M3:
         return "e4m3";
     case ATTN_E4M3FNUZ:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Names and texts of every number of the interface, from the .def files. */
+#include "check.h"
 #include "core.h"
 
 #define STRING(x)  #x
@@ -117,30 +118,8 @@ int32_t attn_reason_is_explicit(uint32_t reason)
 
 const char *attn_dtype_name(uint32_t dtype)
 {
-    switch (dtype) {
-    case ATTN_INT8:
-        return "int8";
-    case ATTN_INT32:
-        return "i32";
-    case ATTN_INT64:
-        return "i64";
-    case ATTN_F16:
-        return "f16";
-    case ATTN_F32:
-        return "f32";
-    case ATTN_BF16:
-        return "bf16";
-    case ATTN_E4M3:
-        return "e4m3";
-    case ATTN_E4M3FNUZ:
-        return "e4m3fnuz";
-    case ATTN_E5M2:
-        return "e5m2";
-    case ATTN_E5M2FNUZ:
-        return "e5m2fnuz";
-    default:
-        return NULL;
-    }
+    const char *name = attn__dtype_name(dtype);
+    return strcmp(name, "unknown") != 0 ? name : NULL;
 }
 
 uint32_t attn_dtype_size(uint32_t dtype)

@@ -134,6 +134,24 @@ static const char *untimed(const char *text)
     return kept;
 }
 
+Test(log, a_line_that_is_too_long_loses_its_end_and_keeps_its_line_end)
+{
+    static char text[3000], line[4096];
+    char path[] = "/tmp/attn-log-XXXXXX";
+    const int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    memset(text, 'x', sizeof text - 1);
+    start("warn", path, NULL, 0);
+    attn__log_line(&logger, ATTN_LOG_WARN, "a-subsystem", "%s", text);
+    stop();
+    const size_t length = read_all(path, line, sizeof line);
+    const char *first = strstr(line, ": x");
+    cr_assert(first != NULL && strspn(first + 2, "x") > 1190, "%s", line);
+    cr_assert(line[length - 1] == '\n' && strchr(line, '\n') == line + length - 1, "one whole line");
+    unlink(path);
+}
+
 Test(log, dates_are_those_of_the_calendar)
 {
     char text[32], wanted[32];
