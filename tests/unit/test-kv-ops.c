@@ -204,6 +204,42 @@ Test(kv_ops, convert)
     world_close(&world);
 }
 
+/* What a plugin answers is what the caller gets. */
+Test(kv_ops, a_plugin_that_fails)
+{
+    static char stream[1];
+    struct world world;
+    struct attn_backend *backend = open_backend(&world, "gpu");
+    struct attn_kv_desc desc = good(), other = good();
+    const struct attn_kv_desc *const descs[] = {&desc};
+    const int64_t host_pairs[2] = {0, 1};
+    struct attn_kv_copy_slots_args slots;
+    struct attn_kv_copy_blocks_args blocks;
+    struct attn_kv_swap_blocks_args swap;
+    struct attn_kv_convert_args convert;
+    ATTN_INIT(&slots);
+    ATTN_INIT(&blocks);
+    ATTN_INIT(&swap);
+    ATTN_INIT(&convert);
+    slots.from_desc = swap.from_desc = convert.from_desc = &desc;
+    slots.to_desc = swap.to_desc = convert.to_desc = &other;
+    slots.count = blocks.count = swap.count = 1;
+    slots.pairs.data = blocks.pairs.data = memory;
+    blocks.layers = 1;
+    blocks.kv_descs = descs;
+    swap.pairs = host_pairs;
+    swap.kind = ATTN_COPY_ON_DEVICE;
+    const int32_t answers[] = {attn_kv_copy_slots(backend, &slots, stream, &world.err),
+                               attn_kv_copy_blocks(backend, &blocks, stream, &world.err),
+                               attn_kv_swap_blocks(backend, &swap, stream, &world.err),
+                               attn_kv_convert(backend, &convert, stream, &world.err)};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
+        cr_assert_eq(answers[i], ATTN_E_DEVICE, "%zu: %s", i, world.err.message);
+    cr_assert_not_null(strstr(world.err.message, "kv convert"), "%s", world.err.message);
+    attn_backend_destroy(backend);
+    world_close(&world);
+}
+
 static int32_t map_nothing(struct attn_backend_impl *backend, const struct attn_kv_slot_mapping_args *args,
                            void *stream, struct attn_error *err)
 {
