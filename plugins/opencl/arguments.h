@@ -33,6 +33,7 @@ typedef float opencl_f32;
 #define OPENCL_TABLE    2
 #define OPENCL_CSR      3
 #define OPENCL_DISTANCE 3
+#define OPENCL_BY_MASK  4
 
 /* Buffers, in the order of the kernels' arguments. `table` is that of pages, or the indices of CSR. */
 #define OPENCL_FOR_BUFFERS(X)                                                                                \
@@ -53,6 +54,10 @@ typedef float opencl_f32;
     X(seq_causal)                                                                                            \
     X(slopes)                                                                                                \
     X(sinks)                                                                                                 \
+    X(q_rope)                                                                                                \
+    X(global_lens)                                                                                           \
+    X(mask)                                                                                                  \
+    X(mask_starts)                                                                                           \
     X(q_scale)                                                                                               \
     X(out_scale)                                                                                             \
     X(k_scale)                                                                                               \
@@ -89,9 +94,10 @@ struct opencl_scale {
 struct opencl_arguments {
     opencl_i64 at[OPENCL_BUFFERS]; /* byte offset within each buffer */
     opencl_i64 table_stride;
-    struct opencl_rows q, out, lse, k_new, v_new;
+    struct opencl_rows q, q_rope, out, lse, k_new, v_new;
     struct opencl_strides k, v;
     struct opencl_scale scales[OPENCL_SCALES]; /* in the order of their buffers */
+    opencl_i64 mask_seq, mask_head, mask_row;  /* strides of the mask */
     opencl_i32 given;                          /* bit per enum opencl_buffer */
     opencl_i32 seqs;
     opencl_i32 num_tokens;
@@ -116,6 +122,14 @@ struct opencl_arguments {
     opencl_i32 k_own, v_own;   /* a write: vectors have scales of their own, which are written too */
     opencl_i32 only_new;       /* kv_source new: scales are counted by sequences */
     opencl_i32 q_scale_group;  /* query heads of a scale of q */
+    opencl_i32 split;          /* columns of a query, or of a new key, that are not in q_rope */
+    opencl_i32 has_mask;
+    opencl_i32 mask_dtype; /* 0 = bits */
+    opencl_i32 mask_packed;
+    opencl_i32 square; /* span of the mask */
+    opencl_i32 cp_rank, cp_world, cp_interleave;
+    opencl_i32 k_x, v_x; /* layout paged-x: bytes of x elements; else 0 */
+    opencl_i32 k_x_stride, v_x_stride;
     opencl_f32 softmax_scale;
     opencl_f32 softcap;
     opencl_i32 reserved[2];

@@ -37,12 +37,11 @@ static void judge_sizes(struct attn_query *out, const struct attn_problem *p)
 static void judge_features(struct attn_query *out, const struct attn_problem *p)
 {
     const bool cached = p->kv_source != ATTN_KV_NEW;
+    const uint32_t k_size = opencl_is_served(p->k_dtype) ? opencl_size(p->k_dtype) : 0;
 
-    attn_util_refuse(out, p->alibi == ATTN_ALIBI_MASK, ATTN_REASON_ALIBI, "alibi", "none, key, distance");
-    attn_util_refuse(out, p->mask != ATTN_MASK_NONE, ATTN_REASON_MASK, "mask", "none");
-    attn_util_refuse(out, cached && p->layout != ATTN_STRIDED, ATTN_REASON_LAYOUT, "layout", "strided");
-    attn_util_refuse(out, p->mla != 0, ATTN_REASON_MLA, "mla", "0");
-    attn_util_refuse(out, p->cp != 0, ATTN_REASON_CONTEXT_PARALLEL, "cp", "0");
+    attn_util_refuse(out,
+                     cached && p->layout == ATTN_PAGED_X && k_size != 0 && p->head_dim % (16 / k_size) != 0,
+                     ATTN_REASON_HEAD_DIM, "head_dim", "whole 16 bytes with layout=paged-x");
     attn_util_refuse(out, p->graph > ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
 }
 
@@ -68,9 +67,9 @@ int32_t opencl_query(struct attn_instance *instance, const struct attn_device *d
         .key = (key_), .values = (const char *const[]){__VA_ARGS__},                                         \
         .value_count = sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)                     \
     }
-#define STEPS(key_, last_)                                                                                   \
+#define STEPS(key_, first_, last_, step_)                                                                    \
     {                                                                                                        \
-        .key = (key_), .first = 1, .last = (last_), .step = 1                                                \
+        .key = (key_), .first = (first_), .last = (last_), .step = (step_)                                   \
     }
 
 #define TYPES "f32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8"
@@ -81,17 +80,28 @@ static const struct attn_axis axes[] = {
     LIST("k", TYPES),
     LIST("v", TYPES),
     LIST("out", TYPES),
-    STEPS("heads", INT32_MAX),
-    STEPS("kv_heads", INT32_MAX),
-    STEPS("head_dim", MAX_DIM),
+    STEPS("heads", 1, INT32_MAX, 1),
+    STEPS("kv_heads", 1, INT32_MAX, 1),
+    /* In layout paged-x multiples of 4, 8 or 16 are served, as the type has 4, 2 or 1 bytes. */
+    STEPS("head_dim", 16, MAX_DIM, 16),
+    STEPS("head_dim", 8, MAX_DIM - 8, 16),
+    STEPS("head_dim", 4, MAX_DIM - 4, 8),
+    STEPS("head_dim", 1, MAX_DIM - 3, 4),
+    STEPS("head_dim", 2, MAX_DIM - 2, 4),
+    STEPS("head_dim", 3, MAX_DIM - 1, 4),
     LIST("addr", "dense", "table", "csr"),
     LIST("index", "i32", "i64"),
-    STEPS("block", 1048576),
+    STEPS("block", 1, 1048576, 1),
     LIST("causal", "0", "1"),
     LIST("align", "end", "start"),
-    {.key = "window", .first = -1, .last = INT32_MAX, .step = 1},
-    {.key = "softcap", .first = 0, .last = INT64_MAX, .step = 1},
-    LIST("alibi", "none", "key", "distance"),
+    STEPS("window", -1, INT32_MAX, 1),
+    STEPS("softcap", 0, INT64_MAX, 1),
+    LIST("alibi", "none", "key", "distance", "mask"),
+    LIST("mask", "none", "bits", "f16", "bf16", "f32"),
+    LIST("span", "square", "full"),
+    LIST("layout", "strided", "paged-x"),
+    LIST("mla", "0", "1"),
+    LIST("cp", "0", "1"),
     LIST("sinks", "0", "1"),
     LIST("kv_source", "cache", "new", "cache+new"),
     LIST("q_scale", "none", "unit", "tensor", "head", "token-head", "kv-head"),

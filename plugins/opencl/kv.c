@@ -1,6 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Caches: their shape, their handles, and the writing of new rows. */
+/* Caches: their shape, their handles, the writing of new rows, and the mapping of rows to slots. */
 #include "opencl.h"
+
+/* In layout paged-x a page's vectors are mixed; MLA has keys alone. */
+static void shape_other(const struct attn_problem *p, struct attn_kv_shape *out)
+{
+    struct attn_kv_desc *desc = &out->desc;
+
+    if (p->layout == ATTN_PAGED_X) {
+        out->rank = 3;
+        out->dims[2] = (uint64_t)p->block * p->kv_heads * p->head_dim;
+        desc->layout = ATTN_PAGED_X;
+        desc->k_head_stride *= (int64_t)p->block;
+        desc->v_head_stride *= (int64_t)p->block;
+        desc->k_token_stride = desc->v_token_stride = 0;
+    }
+    if (p->mla != 0) {
+        for (uint32_t i = 1; i < out->rank; i++)
+            out->dims[i - 1] = out->dims[i];
+        out->dims[--out->rank] = 0;
+        out->bytes = out->v_offset;
+        out->v_offset = 0;
+        desc->v_page_stride = desc->k_page_stride;
+        desc->v_token_stride = desc->k_token_stride;
+        desc->v_head_stride = desc->k_head_stride;
+    }
+}
 
 static int32_t shape(struct attn_backend_impl *backend, const struct attn_problem *problem, uint32_t pages,
                      struct attn_kv_shape *out, struct attn_error *err)
@@ -11,9 +36,12 @@ static int32_t shape(struct attn_backend_impl *backend, const struct attn_proble
     if (own.addressing == ATTN_DENSE && own.max_kv != 0)
         own.block = own.max_kv; /* a page is a sequence */
     const int32_t status = attn_util_shape(&own, pages, out, err);
-    if (status == ATTN_OK && (own.k_scale == ATTN_SCALES_TOKEN_HEAD || own.v_scale == ATTN_SCALES_TOKEN_HEAD))
+    if (status != ATTN_OK)
+        return status;
+    shape_other(&own, out);
+    if (own.k_scale == ATTN_SCALES_TOKEN_HEAD || own.v_scale == ATTN_SCALES_TOKEN_HEAD)
         out->scale_bytes = sizeof(float) * (uint64_t)pages * own.block * own.kv_heads;
-    return status;
+    return ATTN_OK;
 }
 
 static int32_t create(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
@@ -43,14 +71,18 @@ static int32_t check_written(const struct attn_scale *scale, uint32_t dtype, con
                        "%s is token-head and in host memory; in device memory it is served", name);
 }
 
+static bool is_mla(const struct attn_kv_desc *d)
+{
+    return d->v.data == NULL;
+}
+
 static int32_t check(const struct attn_kv_write_args *args, const struct attn_kv_desc *d,
                      struct attn_error *err)
 {
-    if (d->v.data == NULL || d->layout == ATTN_PAGED_X)
-        return opencl_fail(err, ATTN_E_UNSUPPORTED, 0, "kv",
-                           "only a strided cache of keys and values is served");
     if (!opencl_is_served(args->k_dtype) || !opencl_is_served(d->k_dtype))
         return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DTYPE_K, "k_dtype", "k_dtype is not served");
+    if (is_mla(d))
+        return check_written(&d->k_scale, d->k_dtype, "k_scale", err);
     if (!opencl_is_served(args->v_dtype) || !opencl_is_served(d->v_dtype))
         return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DTYPE_V, "v_dtype", "v_dtype is not served");
     const int32_t status = check_written(&d->k_scale, d->k_dtype, "k_scale", err);
@@ -61,10 +93,12 @@ static int32_t resolve(struct attn_backend_impl *backend, struct opencl_launch *
                        const struct attn_kv_write_args *args, const struct attn_kv_desc *d,
                        struct attn_error *err)
 {
+    static const struct attn_buffer none;
     const struct opencl_place places[] = {
         {OPENCL_BUFFER_slots, &args->slot_mapping, 8, "slot_mapping"},
         {OPENCL_BUFFER_k_new, &args->k_new.buffer, opencl_size(args->k_dtype), "k_new"},
-        {OPENCL_BUFFER_v_new, &args->v_new.buffer, opencl_size(args->v_dtype), "v_new"},
+        {OPENCL_BUFFER_q_rope, &args->k_rope.buffer, opencl_size(args->k_dtype), "k_rope"},
+        {OPENCL_BUFFER_v_new, is_mla(d) ? &none : &args->v_new.buffer, opencl_size(args->v_dtype), "v_new"},
     };
     struct opencl_arguments *a = &launch->arguments;
 
@@ -74,7 +108,9 @@ static int32_t resolve(struct attn_backend_impl *backend, struct opencl_launch *
     a->head_dim_vo = (opencl_i32)(d->head_dim_vo != 0 ? d->head_dim_vo : d->head_dim);
     a->block = (opencl_i32)d->block;
     a->pages = (opencl_i32)d->pages;
+    a->split = is_mla(d) && args->k_rope.buffer.data != NULL ? a->head_dim_vo : a->head_dim;
     a->k_new = opencl_rows_of(&args->k_new);
+    a->q_rope = opencl_rows_of(&args->k_rope);
     a->v_new = opencl_rows_of(&args->v_new);
     a->k_from = (opencl_i32)args->k_dtype;
     a->v_from = (opencl_i32)args->v_dtype;
@@ -99,10 +135,26 @@ static int32_t write(struct attn_backend_impl *backend, const struct attn_kv_wri
     if (status == ATTN_OK)
         status = resolve(backend, &launch, args, d, err);
     if (status == ATTN_OK)
-        status = opencl_launch_enqueue(backend, backend->write, &launch,
-                                       (uint64_t)args->num_tokens * d->kv_heads, 2, stream, err);
+        status =
+            opencl_launch_enqueue(backend, backend->write, &launch, (uint64_t)args->num_tokens * d->kv_heads,
+                                  is_mla(d) ? 1 : 2, stream, err);
     opencl_launch_release(backend, &launch);
     return status;
+}
+
+static int32_t map_slots(struct attn_backend_impl *backend, const struct attn_kv_slot_mapping_args *args,
+                         void *stream, struct attn_error *err)
+{
+    struct opencl_launch launch = {.buffers = {NULL}};
+    int32_t status = opencl_launch_add(&launch, OPENCL_BUFFER_slots, &args->slots, 8, "slots", err);
+
+    launch.arguments.block = (opencl_i32)args->block;
+    if (status == ATTN_OK)
+        status = opencl_resolve_batch(&launch, args->batch, args->addressing, args->index_dtype, err);
+    if (status != ATTN_OK)
+        return status;
+    const uint64_t groups = ((uint64_t)args->batch->num_tokens + OPENCL_ITEMS - 1) / OPENCL_ITEMS;
+    return opencl_launch_enqueue(backend, backend->slots, &launch, groups, 1, stream, err);
 }
 
 const struct attn_kv_table opencl_kv_table = {
@@ -111,4 +163,5 @@ const struct attn_kv_table opencl_kv_table = {
     .create = create,
     .destroy = attn_util_kv_destroy,
     .write = write,
+    .slot_mapping = map_slots,
 };

@@ -10,7 +10,7 @@ _Static_assert(OPENCL_F32 == ATTN_F32 && OPENCL_F16 == ATTN_F16 && OPENCL_BF16 =
                "types");
 _Static_assert(OPENCL_DENSE == ATTN_DENSE && OPENCL_TABLE == ATTN_TABLE && OPENCL_CSR == ATTN_CSR,
                "addressing");
-_Static_assert(OPENCL_DISTANCE == ATTN_ALIBI_DISTANCE, "ALiBi");
+_Static_assert(OPENCL_DISTANCE == ATTN_ALIBI_DISTANCE && OPENCL_BY_MASK == ATTN_ALIBI_MASK, "ALiBi");
 
 int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which,
                           const struct attn_buffer *buffer, uint32_t size, const char *name,

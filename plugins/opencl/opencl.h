@@ -68,7 +68,7 @@ struct attn_backend_impl {
     struct opencl_device *device;
     cl_context context;     /* the caller's, or the device's */
     cl_command_queue queue; /* of stream NULL */
-    cl_kernel write;
+    cl_kernel write, slots;
     pthread_mutex_t lock; /* of `pinned` */
     struct opencl_pinned *pinned;
 };

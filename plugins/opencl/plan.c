@@ -22,8 +22,8 @@ static int32_t create(struct attn_backend_impl *backend, const struct attn_probl
     plan->problem = *problem;
     snprintf(options, sizeof options,
              "-DQ_DTYPE=%uu -DK_DTYPE=%uu -DV_DTYPE=%uu -DOUT_DTYPE=%uu -DQUERY_SIZE=%u -DCOLUMNS=%u",
-             p->q_dtype, p->k_dtype, p->v_dtype, p->out_dtype, (p->head_dim + 63) / 64 * 64,
-             (p->head_dim_vo + OPENCL_ITEMS - 1) / OPENCL_ITEMS);
+             p->q_dtype, p->k_dtype, p->mla != 0 ? p->k_dtype : p->v_dtype, p->out_dtype,
+             (p->head_dim + 63) / 64 * 64, (p->head_dim_vo + OPENCL_ITEMS - 1) / OPENCL_ITEMS);
     const int32_t status = opencl_kernel_create(backend, options, "attn_attention", &plan->kernel, err);
     if (status != ATTN_OK) {
         free(plan);

@@ -35,6 +35,8 @@ static void close_backend(struct attn_backend_impl *backend)
         return;
     if (backend->write != NULL)
         backend->cl->clReleaseKernel(backend->write);
+    if (backend->slots != NULL)
+        backend->cl->clReleaseKernel(backend->slots);
     if (backend->queue != NULL)
         backend->cl->clReleaseCommandQueue(backend->queue);
     if (backend->context != NULL)
@@ -70,6 +72,8 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
     backend->queue = queue;
     if (status == ATTN_OK)
         status = opencl_kernel_create(backend, "", "attn_write", &backend->write, err);
+    if (status == ATTN_OK)
+        status = opencl_kernel_create(backend, "", "attn_slots", &backend->slots, err);
     if (status != ATTN_OK) {
         close_backend(backend);
         return status;

@@ -40,6 +40,17 @@ int32_t opencl_resolve_batch(struct opencl_launch *launch, const struct attn_bat
     return opencl_resolve_places(launch, places, sizeof places / sizeof places[0], err);
 }
 
+/* Keys have 16 bytes of a vector together, values one element. */
+static void set_paged_x(struct opencl_arguments *a, const struct attn_kv_desc *desc)
+{
+    a->k_x = 16;
+    a->v_x = (opencl_i32)opencl_size(desc->v_dtype);
+    a->k.token = a->k_x;
+    a->v.token = a->v_x;
+    a->k_x_stride = (opencl_i32)desc->block * a->k_x;
+    a->v_x_stride = (opencl_i32)desc->block * a->v_x;
+}
+
 int32_t opencl_resolve_cache(struct attn_backend_impl *backend, struct opencl_launch *launch,
                              const struct attn_kv_desc *desc, struct attn_error *err)
 {
@@ -53,6 +64,8 @@ int32_t opencl_resolve_cache(struct attn_backend_impl *backend, struct opencl_la
         (struct opencl_strides){desc->k_page_stride, desc->k_token_stride, desc->k_head_stride};
     launch->arguments.v =
         (struct opencl_strides){desc->v_page_stride, desc->v_token_stride, desc->v_head_stride};
+    if (desc->layout == ATTN_PAGED_X)
+        set_paged_x(&launch->arguments, desc);
     int32_t status = opencl_resolve_places(launch, places, sizeof places / sizeof places[0], err);
     if (status == ATTN_OK)
         status = opencl_scale_add(backend, launch, OPENCL_BUFFER_k_scale, &desc->k_scale, counts,
@@ -68,25 +81,30 @@ struct opencl_rows opencl_rows_of(const struct attn_tensor *tensor)
     return (struct opencl_rows){tensor->token_stride, tensor->head_stride};
 }
 
-static int32_t resolve_tensors(struct opencl_launch *launch, const struct attn_problem *p,
+/* Only rank 0 adds the sink. */
+static int32_t resolve_tensors(struct opencl_launch *launch, const struct attn_problem *p, uint32_t rank,
                                const struct attn_tensors *t, struct attn_error *err)
 {
     static const struct attn_buffer none;
     const bool new = p->kv_source != ATTN_KV_CACHE;
     const struct opencl_place places[] = {
         {OPENCL_BUFFER_q, &t->q.buffer, opencl_size(p->q_dtype), "tensors.q"},
+        {OPENCL_BUFFER_q_rope, p->mla != 0 ? &t->q_rope.buffer : &none, opencl_size(p->q_dtype),
+         "tensors.q_rope"},
         {OPENCL_BUFFER_out, &t->out.buffer, opencl_size(p->out_dtype), "tensors.out"},
         {OPENCL_BUFFER_lse, p->lse != 0 ? &t->lse.buffer : &none, 4, "tensors.lse"},
         {OPENCL_BUFFER_k_new, new ? &t->k_new.buffer : &none, opencl_size(p->k_dtype), "tensors.k_new"},
         {OPENCL_BUFFER_v_new, new ? &t->v_new.buffer : &none, opencl_size(p->v_dtype), "tensors.v_new"},
         {OPENCL_BUFFER_slopes, p->alibi > ATTN_ALIBI_NONE ? &t->alibi_slopes : &none, 4,
          "tensors.alibi_slopes"},
-        {OPENCL_BUFFER_sinks, p->sinks != 0 ? &t->sinks : &none, t->sinks_dtype == ATTN_BF16 ? 2 : 4,
-         "tensors.sinks"},
+        {OPENCL_BUFFER_sinks, p->sinks != 0 && rank == 0 ? &t->sinks : &none,
+         t->sinks_dtype == ATTN_BF16 ? 2 : 4, "tensors.sinks"},
     };
     struct opencl_arguments *a = &launch->arguments;
 
     a->q = opencl_rows_of(&t->q);
+    a->q_rope = opencl_rows_of(&t->q_rope);
+    a->split = (opencl_i32)(p->mla != 0 && t->q_rope.buffer.data != NULL ? p->head_dim_vo : p->head_dim);
     a->out = opencl_rows_of(&t->out);
     a->lse = opencl_rows_of(&t->lse);
     a->k_new = opencl_rows_of(&t->k_new);
@@ -155,12 +173,70 @@ static void resolve_problem(struct opencl_arguments *a, const struct attn_proble
     a->only_new = p->kv_source == ATTN_KV_NEW;
 }
 
+static uint32_t mask_dtype(uint32_t mask)
+{
+    return mask == ATTN_MASK_F16    ? (uint32_t)ATTN_F16
+           : mask == ATTN_MASK_BF16 ? (uint32_t)ATTN_BF16
+           : mask == ATTN_MASK_F32  ? (uint32_t)ATTN_F32
+                                    : 0;
+}
+
+static int32_t resolve_mask(struct opencl_launch *launch, const struct attn_problem *p,
+                            const struct attn_tensors *t, struct attn_error *err)
+{
+    const uint32_t dtype = mask_dtype(p->mask);
+    const struct opencl_place places[] = {
+        {OPENCL_BUFFER_mask, &t->mask, dtype != 0 ? opencl_size(dtype) : 1, "tensors.mask"},
+        {OPENCL_BUFFER_mask_starts, &t->mask_starts, 8, "tensors.mask_starts"},
+    };
+    struct opencl_arguments *a = &launch->arguments;
+
+    if (p->mask <= ATTN_MASK_NONE)
+        return ATTN_OK;
+    a->has_mask = 1;
+    a->square = p->span == ATTN_SPAN_SQUARE;
+    a->mask_dtype = (opencl_i32)dtype;
+    a->mask_packed = p->mask == ATTN_MASK_BITS && t->mask_packed != 0;
+    a->mask_seq = t->mask_seq_stride;
+    a->mask_head = t->mask_head_stride;
+    a->mask_row = t->mask_row_stride;
+    return opencl_resolve_places(launch, places, sizeof places / sizeof places[0], err);
+}
+
+static int32_t resolve_shard(struct opencl_launch *launch, const struct attn_batch *batch,
+                             struct attn_error *err)
+{
+    launch->arguments.cp_rank = (opencl_i32)batch->cp_rank;
+    launch->arguments.cp_world = (opencl_i32)batch->cp_world;
+    launch->arguments.cp_interleave = (opencl_i32)batch->cp_interleave;
+    return opencl_launch_add(launch, OPENCL_BUFFER_global_lens, &batch->kv_global_lens, 4, "kv_global_lens",
+                             err);
+}
+
 /* Gives a launch a buffer of its own under another name too. */
 static void use_as(struct opencl_launch *launch, enum opencl_buffer from, enum opencl_buffer to)
 {
     launch->buffers[to] = launch->buffers[from];
     launch->arguments.at[to] = launch->arguments.at[from];
     launch->arguments.given |= (launch->arguments.given >> from & 1) << to;
+}
+
+/* The values of MLA are the first columns of the keys, with their scales. */
+static void take_keys_as_values(struct opencl_launch *launch)
+{
+    struct opencl_arguments *a = &launch->arguments;
+    struct opencl_scale *scales = a->scales;
+
+    use_as(launch, OPENCL_BUFFER_k, OPENCL_BUFFER_v);
+    use_as(launch, OPENCL_BUFFER_k_scale, OPENCL_BUFFER_v_scale);
+    use_as(launch, OPENCL_BUFFER_k_new, OPENCL_BUFFER_v_new);
+    use_as(launch, OPENCL_BUFFER_k_new_scale, OPENCL_BUFFER_v_new_scale);
+    scales[OPENCL_SCALE(v_scale)] = scales[OPENCL_SCALE(k_scale)];
+    scales[OPENCL_SCALE(v_new_scale)] = scales[OPENCL_SCALE(k_new_scale)];
+    a->v = a->k;
+    a->v_new = a->k_new;
+    a->v_x = a->k_x;
+    a->v_x_stride = a->k_x_stride;
 }
 
 /* Without a cache the new keys and values are a dense cache of consecutive tokens. */
@@ -200,11 +276,17 @@ int32_t opencl_resolve_run(struct attn_backend_impl *backend, struct opencl_laun
         status =
             opencl_launch_add(launch, OPENCL_BUFFER_seq_causal, &batch->seq_causal, 1, "seq_causal", err);
     if (status == ATTN_OK)
-        status = resolve_tensors(launch, problem, tensors, err);
+        status = resolve_tensors(launch, problem, problem->cp != 0 ? batch->cp_rank : 0, tensors, err);
+    if (status == ATTN_OK)
+        status = resolve_mask(launch, problem, tensors, err);
+    if (status == ATTN_OK && problem->cp != 0)
+        status = resolve_shard(launch, batch, err);
     if (status == ATTN_OK)
         status = resolve_scales(backend, launch, problem, batch, tensors, err);
     if (status == ATTN_OK && has_cache)
         status = opencl_resolve_cache(backend, launch, desc, err);
+    if (status == ATTN_OK && problem->mla != 0)
+        take_keys_as_values(launch);
     if (status == ATTN_OK && !has_cache)
         take_new_as_cache(launch);
     return status;

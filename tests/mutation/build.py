@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-OPTIONS = ("-Dman=disabled", "-Dcuda=disabled", "-Dhip=disabled")
+OPTIONS = ("-Dman=disabled", "-Dcuda=disabled", "-Dhip=disabled", "-Dopencl=disabled")
 NOT_QUICK = {"model", "images", "repeats", "slow"}  # the suites that tools/check --quick leaves out
 PRODUCTS = {"attn", "attn-cpu", "attn-probe"}  # targets that programs load or start
 WAIT = 4  # times the seconds of a processor that a test may take, where others work too

@@ -43,28 +43,32 @@ void stage_sums(struct sums *to, struct sums *from)
     clear_sums(from);
 }
 
-/* <q, k>, in four sums. */
-float product_of(const struct run *run, __local const float *query, __global const uchar *k)
+/* The query, of which MLA may have the rope columns in a tensor of their own. */
+void load_query(const struct run *run, __local float *query, int at, int head)
 {
+    __global const uchar *q = run->q + row_at(&run->a->q, at, head);
+    __global const uchar *rope = run->q_rope + row_at(&run->a->q_rope, at, head);
+    const int split = run->a->split;
+
+    for (int d = (int)get_local_id(0); d < run->a->head_dim; d += OPENCL_ITEMS)
+        query[d] = load_element(Q_DTYPE, d < split ? q + d * SIZE(Q_DTYPE) : rope + (d - split) * SIZE(Q_DTYPE));
+}
+
+/* <q, k>, in four sums. */
+float product_of(const struct run *run, __local const float *query, __global const uchar *k, int x)
+{
+    const int stride = run->a->k_x_stride;
     const int dim = run->a->head_dim;
     float sum[4] = {0, 0, 0, 0};
     int d = 0;
 
     for (; d + 4 <= dim; d += 4)
         for (int i = 0; i < 4; i++)
-            sum[i] += query[d + i] * load_element(K_DTYPE, k + (d + i) * SIZE(K_DTYPE));
+            sum[i] += query[d + i] * load_element(K_DTYPE, k + column_at(x, stride, (d + i) * SIZE(K_DTYPE)));
     for (; d < dim; d++)
-        sum[0] += query[d] * load_element(K_DTYPE, k + d * SIZE(K_DTYPE));
+        sum[0] += query[d] * load_element(K_DTYPE, k + column_at(x, stride, d * SIZE(K_DTYPE)));
     return sum[0] + sum[1] + (sum[2] + sum[3]);
 }
-
-/* What a row has for all of its keys. */
-struct row {
-    int kv_head;
-    long position;
-    float slope;
-    float scale; /* of the query */
-};
 
 /* A key: byte offset of its value, negative if there is none, and the scale of it. */
 struct key {
@@ -72,41 +76,38 @@ struct key {
     float value_scale;
 };
 
-/* The score of a visible key at `k`, bias included. */
-float score_of(const struct run *run, const struct row *row, __local const float *query, __global const uchar *k,
-               float k_scale, int key)
+/* The score of a key from the product of query and key, before its bias. */
+float score_of(const struct run *run, const struct row *row, float product, float k_scale)
 {
-    const long away = (long)key - row->position;
-    float s = product_of(run, query, k) * (row->scale * k_scale) * run->a->softmax_scale;
+    const float s = product * (row->scale * k_scale) * run->a->softmax_scale;
 
-    if (run->a->softcap > 0)
-        s = run->a->softcap * tanh(s / run->a->softcap);
-    if (GIVEN(run, slopes))
-        s += row->slope * (float)(run->a->alibi == OPENCL_DISTANCE && away > 0 ? -away : away);
-    return s;
+    return run->a->softcap > 0 ? run->a->softcap * tanh(s / run->a->softcap) : s;
 }
 
-/* Finds a key of the sequence, and returns its score. */
+/* Finds a key of the sequence that the row sees, and returns its score. */
 float find_key(const struct run *run, const struct sequence *s, const struct row *row, __local const float *query,
-               int key, struct key *out)
+               int at, struct key *out)
 {
     const int head = row->kv_head;
     long page = 0, token = 0;
+    float bias, product;
 
-    if (key >= s->new_begin) {
-        token = (long)s->row + (key - s->new_begin);
+    if (!sees(run, s, row, at, &bias))
+        return 0;
+    if (at >= s->new_begin) {
+        token = (long)s->row + (at - s->new_begin);
         out->value = row_at(&run->a->v_new, token, head);
         out->value_scale = SCALE(run, v_new_scale, s->index, token, head);
-        return score_of(run, row, query, run->k_new + row_at(&run->a->k_new, token, head),
-                        SCALE(run, k_new_scale, s->index, token, head), key);
+        product = product_of(run, query, run->k_new + row_at(&run->a->k_new, token, head), 0);
+        return score_of(run, row, product, SCALE(run, k_new_scale, s->index, token, head)) + bias;
     }
-    if (!locate(run, s->index, key, &page, &token))
+    if (!locate(run, s->index, at, &page, &token))
         return 0;
     const long outer = run->a->only_new ? s->index : page;
     out->value = vector_at(&run->a->v, page, token, head);
     out->value_scale = SCALE(run, v_scale, outer, token, head);
-    return score_of(run, row, query, run->k + vector_at(&run->a->k, page, token, head),
-                    SCALE(run, k_scale, outer, token, head), key);
+    product = product_of(run, query, run->k + vector_at(&run->a->k, page, token, head), run->a->k_x);
+    return score_of(run, row, product, SCALE(run, k_scale, outer, token, head)) + bias;
 }
 
 /* The keys of a tile, one for each work-item. */
@@ -130,7 +131,8 @@ float row_max_of(__local const struct tile *tile)
 void add_values(const struct run *run, struct sums *sums, __local const struct tile *tile, int first, int new_begin)
 {
     for (int r = 0; r < OPENCL_ITEMS; r++) {
-        __global const uchar *v = (first + r >= new_begin ? run->v_new : run->v) + tile->value[r];
+        const bool is_new = first + r >= new_begin;
+        __global const uchar *v = (is_new ? run->v_new : run->v) + tile->value[r];
         const float weight = tile->weight[r] * tile->value_scale[r];
         if (tile->value[r] < 0)
             continue;
@@ -138,7 +140,9 @@ void add_values(const struct run *run, struct sums *sums, __local const struct t
         for (int c = 0; c < COLUMNS; c++) {
             const int d = c * OPENCL_ITEMS + (int)get_local_id(0);
             if (d < run->a->head_dim_vo)
-                sums->column[c] += weight * load_element(V_DTYPE, v + d * SIZE(V_DTYPE));
+                sums->column[c] +=
+                    weight * load_element(V_DTYPE, v + column_at(is_new ? 0 : run->a->v_x, run->a->v_x_stride,
+                                                                 d * SIZE(V_DTYPE)));
         }
     }
 }
@@ -179,29 +183,22 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_att
     const int item = (int)get_local_id(0);
     const int at = (int)(get_group_id(0) / arguments.heads), head = (int)(get_group_id(0) % arguments.heads);
     struct sums sums, span, total;
-    struct row row;
     float row_max = -INFINITY;
-    int lo, hi;
 
     OPENCL_BEGIN
     if (!has_row(&run, at))
         return;
     const struct sequence s = find_sequence(&run, at);
-    row.kv_head = head / arguments.group;
-    row.position = query_position(&run, &s, at - s.row);
-    row.slope = GIVEN(&run, slopes) ? F32(run.slopes)[head] : 0;
-    row.scale = SCALE((&run), q_scale, s.index, at, head / arguments.q_scale_group);
-    visible_range(&s, row.position, &lo, &hi);
+    const struct row row = find_row(&run, &s, at, head);
     clear_sums(&sums);
     clear_sums(&span);
     clear_sums(&total);
-    for (int d = item; d < arguments.head_dim; d += OPENCL_ITEMS)
-        query[d] = load_element(Q_DTYPE, run.q + row_at(&arguments.q, at, head) + d * SIZE(Q_DTYPE));
-    for (int first = lo - lo % OPENCL_ITEMS; first < hi; first += OPENCL_ITEMS) {
+    load_query(&run, query, at, head);
+    for (int first = row.lo - row.lo % OPENCL_ITEMS; first < row.hi; first += OPENCL_ITEMS) {
         struct key key = {-1, 1};
         float score = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (first + item >= lo && first + item < hi)
+        if (first + item >= row.lo && first + item < row.hi)
             score = find_key(&run, &s, &row, query, first + item, &key);
         tile.score[item] = score;
         tile.value[item] = key.value;

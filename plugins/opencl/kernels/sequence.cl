@@ -27,10 +27,12 @@ struct sequence {
     int index;
     int row; /* of query token 0 */
     int q_len;
-    int kv_len;
+    int kv_len;   /* keys of this rank */
+    int all_keys; /* keys of all ranks */
     int new_begin; /* first key that is in k_new; kv_len if none is */
     int causal;
     long left, right; /* -1 = unlimited */
+    long square;      /* first key of a square mask, from which on the mask decides; -1 = there is none */
     long shift;       /* position of query token 0, where no positions are given */
 };
 
@@ -62,28 +64,55 @@ struct sequence find_sequence(const struct run *run, int row)
         s.kv_len = I32(run->kv_lens)[lo];
     else if (GIVEN(run, kv_offsets))
         s.kv_len = I32(run->kv_offsets)[lo + 1] - I32(run->kv_offsets)[lo];
+    s.all_keys = GIVEN(run, global_lens) ? I32(run->global_lens)[lo] : s.kv_len;
     s.new_begin = run->a->last_new ? s.kv_len - s.q_len : s.kv_len;
     s.causal = GIVEN(run, seq_causal) ? run->seq_causal[lo] != 0 : run->a->causal;
     s.left = run->a->left;
     s.right = run->a->right_given ? run->a->right : s.causal ? 0 : s.left;
-    s.shift = run->a->from_start ? 0 : (long)s.kv_len - s.q_len;
+    s.shift = run->a->from_start ? 0 : (long)s.all_keys - s.q_len;
+    s.square = run->a->has_mask && run->a->square ? max(s.all_keys - s.q_len, 0) : -1;
     return s;
+}
+
+/* A row's position if positions are given. */
+long given_position(const struct run *run, long row)
+{
+    return run->a->wide_positions ? I64(run->positions)[row] : (long)I32(run->positions)[row];
 }
 
 /* The position of the sequence's query token i in the numbering of the keys. */
 long query_position(const struct run *run, const struct sequence *s, int i)
 {
-    if (!GIVEN(run, positions))
-        return s->shift + i;
-    return run->a->wide_positions ? I64(run->positions)[s->row + i] : (long)I32(run->positions)[s->row + i];
+    return GIVEN(run, positions) ? given_position(run, (long)s->row + i) : s->shift + i;
 }
 
-/* The keys [*lo, *hi) that a query at a position sees, apart from invalid blocks; both 0 if there are none. */
-void visible_range(const struct sequence *s, long position, int *lo, int *hi)
+/* The position of a key among those of all ranks (docs/definition.md, section 4). */
+long key_position(const struct run *run, int key)
+{
+    const long share = run->a->cp_interleave, world = run->a->cp_world;
+
+    return world == 0 ? key : (key / share * world + run->a->cp_rank) * share + key % share;
+}
+
+/* How many of the keys [0, all) this rank has. */
+long count_keys(const struct run *run, long all)
+{
+    const long share = run->a->cp_interleave, round = share * run->a->cp_world;
+
+    if (run->a->cp_world == 0)
+        return all;
+    return all / round * share + clamp(all % round - share * run->a->cp_rank, 0L, share);
+}
+
+/*
+ * The keys [*lo, *hi) that a query at a position sees, apart from invalid blocks; both 0 if there are none. With
+ * `square`, the first key of a square mask, those of the mask too, and any keys in between; -1 without.
+ */
+void visible_range(const struct run *run, const struct sequence *s, long position, long square, int *lo, int *hi)
 {
     /* Clamping changes no result and keeps sums with window sides from overflowing. */
     const long p = clamp(position, -(1L << 40), 1L << 40);
-    long begin = 0, end = s->kv_len;
+    long begin = 0, end = s->all_keys;
 
     if (s->causal && p + 1 < end)
         end = p + 1;
@@ -91,10 +120,14 @@ void visible_range(const struct sequence *s, long position, int *lo, int *hi)
         end = p + s->right + 1;
     if (s->left >= 0 && p - s->left > begin)
         begin = p - s->left;
+    if (square >= 0) {
+        begin = begin < end && begin < square ? begin : square;
+        end = s->all_keys;
+    }
     if (begin >= end)
         begin = end = 0;
-    *lo = (int)begin;
-    *hi = (int)end;
+    *lo = (int)count_keys(run, begin);
+    *hi = (int)count_keys(run, end);
 }
 
 /* Page and token of a key in the cache; false in an invalid block. */
@@ -132,6 +165,12 @@ long scale_at(const struct run *run, int which, long outer, long token, int head
 long row_at(const struct opencl_rows *strides, long row, int head)
 {
     return row * strides->token + head * strides->head;
+}
+
+/* Byte offset within a vector; `x` bytes are contiguous, all of them where it is 0. */
+long column_at(int x, int x_stride, int byte)
+{
+    return x == 0 ? byte : (long)(byte / x) * x_stride + byte % x;
 }
 
 /* Byte offset of element 0 of a vector. */
