@@ -74,8 +74,12 @@ Test(tree, refusals)
                                     positions, &err),
                      cases[i].status);
         cr_assert_str_eq(err.field, cases[i].field);
+        cr_assert_eq(err.reason, 0);
         cr_assert(mask[0] == 7 && mask[2] == 7 && positions[0] == 9, "nothing is written");
     }
-    cr_assert_eq(attn_tree_mask(NULL, 1, 0, &err, 1, NULL, NULL), ATTN_E_INVALID);
+    unsigned char mask[1];
+    err.reason = 77;
+    cr_assert_eq(attn_tree_mask(NULL, 1, 0, mask, 1, NULL, &err), ATTN_E_INVALID);
+    cr_assert_eq(err.reason, 0);
     cr_assert_eq(attn_tree_mask(NULL, 0, 0, NULL, 0, NULL, NULL), ATTN_OK);
 }

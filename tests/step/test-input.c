@@ -235,6 +235,33 @@ static void one_request(uint64_t seed)
 
 /* ---------------------------------------------------------------- graphs */
 
+/* Whatever is wrong with the first argument is said, though the others are right. */
+static void check_arguments(void)
+{
+    struct attn_input_rules rules;
+    struct attn_input_request request;
+    struct attn_input input;
+    struct attn_error err;
+
+    ATTN_INIT(&rules);
+    ATTN_INIT(&request);
+    ATTN_INIT(&input);
+    ATTN_INIT(&err);
+    rules.block = 16;
+    request.total_len = 3;
+    request.prompt = 1;
+    CHECK(attn_input_prepare(NULL, &request, &input, &err) == ATTN_E_INVALID &&
+              strcmp(err.field, "rules") == 0,
+          0, "%s", err.message);
+    CHECK(attn_input_prepare(&rules, NULL, &input, &err) == ATTN_E_INVALID &&
+              strcmp(err.field, "request") == 0,
+          0, "%s", err.message);
+    rules.struct_size = 1;
+    CHECK(attn_input_prepare(&rules, &request, &input, &err) == ATTN_E_INVALID &&
+              strcmp(err.field, "rules") == 0,
+          0, "%s", err.message);
+}
+
 static void check_sizes(void)
 {
     static uint32_t sizes[1100];
@@ -295,6 +322,7 @@ int main(void)
     }
     check_refusals();
     check_profile();
+    check_arguments();
     check_sizes();
     check_pad();
     fence_finish(&slot_fence);

@@ -152,6 +152,25 @@ Test(kv, a_cache_fits_its_problem)
     fits("heads=8 head_dim=64/32 q=bf16 kv=f16 mla=1", &desc, NULL);
 }
 
+/* Keys and values lie at their offsets of the shape, in memory that has an offset of its own. */
+Test(kv, a_description_of_a_shape)
+{
+    static char bytes[64];
+    const struct attn_buffer memory = {bytes, 7};
+    struct attn_kv_shape shape;
+    struct attn_kv_desc desc;
+    ATTN_INIT(&shape);
+    shape.desc = good();
+    shape.k_offset = 16;
+    shape.v_offset = 32;
+    attn_kv_desc_init(&desc, &shape, &memory);
+    cr_assert(desc.k.data == bytes && desc.k.byte_offset == 23, "%llu",
+              (unsigned long long)desc.k.byte_offset);
+    cr_assert(desc.v.data == bytes && desc.v.byte_offset == 39, "%llu",
+              (unsigned long long)desc.v.byte_offset);
+    cr_assert_eq(desc.kv_heads, good().kv_heads);
+}
+
 /* ---------------------------------------------------------------- calls on a backend */
 
 static struct attn_backend *open_backend(struct world *world, const char *mock)
