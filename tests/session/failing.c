@@ -73,15 +73,15 @@ static void *count(void *block)
 static bool fails(size_t size)
 {
     const uint64_t most = atomic_load(&limit);
-    if (most > 0 && size > most)
-        return true;
-    if (!armed)
-        return false;
-    asked++;
-    if (failed || left-- > 0)
-        return false;
-    failed = true;
-    return true;
+    bool now = most > 0 && size > most;
+    if (!now && armed) {
+        asked++;
+        now = !failed && left-- == 0;
+        failed = failed || now;
+    }
+    if (now) /* the C library relies on it where a thread is made */
+        errno = ENOMEM;
+    return now;
 }
 
 TAKE void *malloc(size_t size)
