@@ -25,18 +25,19 @@ static void join(char *text)
 static void write_trace(const struct attn_backend *backend, uint64_t began, int32_t status, const char *call,
                         char *problem, char *kernels, const char *sizes)
 {
-    const double ms = (double)(attn__trace_now() - began) * 1e-6;
+    /* Not as a floating-point number: a locale may write a comma in it. */
+    const unsigned long long us = (attn__trace_now() - began) / 1000;
     /* A call on another device than the CPU only puts work into a queue. */
     const bool queued = backend->entry->table.device_class != ATTN_CLASS_CPU;
     join(problem);
     join(kernels);
-    attn__log_line(&backend->context->log, ATTN_LOG_TRACE, "call", "%s,%s,%s,%s,%s,%s,%s%s%s%.3f ms", call,
-                   backend->entry->table.name, backend->device_name, problem, kernels, sizes,
+    attn__log_line(&backend->context->log, ATTN_LOG_TRACE, "call", "%s,%s,%s,%s,%s,%s,%s%s%s%llu.%03llu ms",
+                   call, backend->entry->table.name, backend->device_name, problem, kernels, sizes,
                    status != ATTN_OK ? "failed with " : "", status != ATTN_OK ? attn_status_name(status) : "",
                    status != ATTN_OK ? " after "
                    : queued          ? "enqueued in "
                                      : "",
-                   ms);
+                   us / 1000, us % 1000);
 }
 
 void attn__trace_plan_line(const struct attn_plan *plan, uint64_t began, int32_t status, const char *call,
