@@ -135,10 +135,10 @@ static void print_kernels(const struct attn_candidate *candidate)
         fputs("  generic kernels are many times slower than optimised ones\n", output_stream());
 }
 
-/* "names: verdict", the verdict on a line of its own where it does not fit. */
-static void print_title(const char *names, const char *verdict, enum style style)
+/* "names: answer", the answer on a line of its own where it does not fit. */
+static void print_title(const char *names, const char *answer, enum style style)
 {
-    bool fits = strlen(names) + strlen(": ") + strlen(verdict) <= output_columns();
+    bool fits = strlen(names) + strlen(": ") + strlen(answer) <= output_columns();
     char *lead = need_format("%s:", names);
 
     fputc('\n', output_stream());
@@ -147,7 +147,7 @@ static void print_title(const char *names, const char *verdict, enum style style
     else
         output_wrap(0, 2, lead);
     fputs(fits ? "" : "  ", output_stream());
-    style_print(output_stream(), style, verdict);
+    style_print(output_stream(), style, answer);
     fputc('\n', output_stream());
     free(lead);
 }
@@ -156,7 +156,7 @@ static void print_title(const char *names, const char *verdict, enum style style
 static void print_block(const struct attn_decision *decision, uint32_t index, uint32_t count, enum rank rank,
                         struct advised *advised)
 {
-    static const char *const verdicts[RANKS] = {"accepted", "accepted", "refused", "not there", "not asked"};
+    static const char *const answers[RANKS] = {"accepted", "accepted", "refused", "not there", "not asked"};
     const struct attn_candidate *candidate = attn_decision_get_candidate(decision, index);
     struct place *places = need_memory(NULL, count, sizeof *places);
     unsigned alike = 0;
@@ -167,7 +167,7 @@ static void print_block(const struct attn_decision *decision, uint32_t index, ui
             places[alike++] = (struct place){other->name, other->device};
     }
     char *names = places_text(places, alike);
-    print_title(names, verdicts[rank], candidate->accepted ? STYLE_GOOD : STYLE_BAD);
+    print_title(names, answers[rank], candidate->accepted ? STYLE_GOOD : STYLE_BAD);
     if (candidate->accepted)
         print_kernels(candidate);
     explain_print_reasons(candidate, advised);

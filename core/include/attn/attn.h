@@ -143,10 +143,10 @@ struct attn_forward_args {
 };
 
 /*
- * Runs one layer. The step is prepared anew if its lengths or tables differ from those of the last call, so
- * the layers of a step after the first one cost what attn_plan_run costs. Memory grows with the steps and
- * stays until attn_close. The call does not wait for the result: attn_stream_synchronize does; on the CPU it
- * is there when the call returns. Not for graph capture.
+ * Runs one layer. The step is prepared anew if its lengths or tables differ from those of the last call: the
+ * layers of a step after the first one cost what attn_plan_run costs and the comparison, which reads the
+ * tables. Memory grows with the steps and stays until attn_close. The call does not wait for the result:
+ * attn_stream_synchronize does; on the CPU it is there when the call returns. Not for graph capture.
  *
  * ATTN_E_INVALID names the member, its value and what is accepted. ATTN_E_MEMORY.
  */
