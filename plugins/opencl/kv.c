@@ -130,14 +130,14 @@ static int32_t write(struct attn_backend_impl *backend, const struct attn_kv_wri
 {
     const struct attn_kv_desc *d = attn_util_kv(kv, desc);
     struct opencl_launch launch = {.buffers = {NULL}};
+    const struct opencl_grid grid = {{(size_t)args->num_tokens * d->kv_heads, is_mla(d) ? 1 : 2, 1},
+                                     OPENCL_ITEMS};
     int32_t status = check(args, d, err);
 
     if (status == ATTN_OK)
         status = resolve(backend, &launch, args, d, err);
     if (status == ATTN_OK)
-        status =
-            opencl_launch_enqueue(backend, backend->write, &launch, (uint64_t)args->num_tokens * d->kv_heads,
-                                  is_mla(d) ? 1 : 2, stream, err);
+        status = opencl_launch_enqueue(backend, backend->write, &launch, &grid, stream, err);
     opencl_launch_release(backend, &launch);
     return status;
 }
@@ -153,8 +153,9 @@ static int32_t map_slots(struct attn_backend_impl *backend, const struct attn_kv
         status = opencl_resolve_batch(&launch, args->batch, args->addressing, args->index_dtype, err);
     if (status != ATTN_OK)
         return status;
-    const uint64_t groups = ((uint64_t)args->batch->num_tokens + OPENCL_ITEMS - 1) / OPENCL_ITEMS;
-    return opencl_launch_enqueue(backend, backend->slots, &launch, groups, 1, stream, err);
+    const struct opencl_grid grid = {
+        {((size_t)args->batch->num_tokens + OPENCL_ITEMS - 1) / OPENCL_ITEMS, 1, 1}, OPENCL_ITEMS};
+    return opencl_launch_enqueue(backend, backend->slots, &launch, &grid, stream, err);
 }
 
 const struct attn_kv_table opencl_kv_table = {

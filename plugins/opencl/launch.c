@@ -28,9 +28,10 @@ int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which
 
 /* The instance is locked: a kernel has one set of arguments for all threads. */
 static cl_int enqueue(const struct opencl_functions *cl, cl_kernel kernel, const struct opencl_launch *launch,
-                      const size_t global[2], cl_command_queue queue)
+                      const struct opencl_grid *grid, cl_command_queue queue)
 {
-    static const size_t local[2] = {OPENCL_ITEMS, 1};
+    const size_t local[3] = {grid->items, 1, 1};
+    const size_t global[3] = {grid->groups[0] * grid->items, grid->groups[1], grid->groups[2]};
 
     for (cl_uint i = 0; i < OPENCL_BUFFERS; i++) {
         const cl_int result = cl->clSetKernelArg(kernel, i, sizeof launch->buffers[i], &launch->buffers[i]);
@@ -41,20 +42,19 @@ static cl_int enqueue(const struct opencl_functions *cl, cl_kernel kernel, const
         cl->clSetKernelArg(kernel, OPENCL_BUFFERS, sizeof launch->arguments, &launch->arguments);
     if (result != CL_SUCCESS)
         return result;
-    return cl->clEnqueueNDRangeKernel(queue, kernel, 2, NULL, global, local, 0, NULL, NULL);
+    return cl->clEnqueueNDRangeKernel(queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
 }
 
 int32_t opencl_launch_enqueue(struct attn_backend_impl *backend, cl_kernel kernel,
-                              const struct opencl_launch *launch, uint64_t groups, uint32_t planes,
+                              const struct opencl_launch *launch, const struct opencl_grid *grid,
                               void *stream, struct attn_error *err)
 {
     cl_command_queue queue = opencl_queue(backend, stream);
-    const size_t global[2] = {groups * OPENCL_ITEMS, planes};
 
-    if (groups == 0)
+    if (grid->groups[0] == 0 || grid->groups[1] == 0 || grid->groups[2] == 0)
         return ATTN_OK;
     pthread_mutex_lock(&backend->instance->lock);
-    const cl_int result = enqueue(backend->cl, kernel, launch, global, queue);
+    const cl_int result = enqueue(backend->cl, kernel, launch, grid, queue);
     pthread_mutex_unlock(&backend->instance->lock);
     const int32_t status = opencl_check(result, "stream", "clEnqueueNDRangeKernel", err);
     return status == ATTN_OK ? opencl_check(backend->cl->clFlush(queue), "stream", "clFlush", err) : status;

@@ -141,8 +141,14 @@ struct opencl_launch {
 int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which,
                           const struct attn_buffer *buffer, uint32_t size, const char *name,
                           struct attn_error *err);
+/* Work-groups of a launch, and the work-items of each. */
+struct opencl_grid {
+    size_t groups[3];
+    size_t items;
+};
+/* Nothing is launched if there are no groups. */
 int32_t opencl_launch_enqueue(struct attn_backend_impl *backend, cl_kernel kernel,
-                              const struct opencl_launch *launch, uint64_t groups, uint32_t planes,
+                              const struct opencl_launch *launch, const struct opencl_grid *grid,
                               void *stream, struct attn_error *err);
 
 /* Adds a scale; a host array has counts[] values for outer, token and head, where it has a stride. */

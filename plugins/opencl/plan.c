@@ -39,13 +39,13 @@ static int32_t run(const struct attn_plan_impl *plan, const struct attn_batch *b
                    const struct attn_scratch *scratch, void *stream, struct attn_error *err)
 {
     struct opencl_launch launch;
+    const struct opencl_grid grid = {{(size_t)batch->num_tokens * plan->problem.heads, 1, 1}, OPENCL_ITEMS};
     int32_t status = opencl_resolve_run(plan->backend, &launch, &plan->problem, batch, tensors,
                                         attn_util_kv(kv, desc), err);
 
     (void)schedule, (void)scratch;
     if (status == ATTN_OK && batch->seqs > 0)
-        status = opencl_launch_enqueue(plan->backend, plan->kernel, &launch,
-                                       (uint64_t)batch->num_tokens * plan->problem.heads, 1, stream, err);
+        status = opencl_launch_enqueue(plan->backend, plan->kernel, &launch, &grid, stream, err);
     opencl_launch_release(plan->backend, &launch);
     return status;
 }
