@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Writes new keys and values into a cache, and maps their rows to slots. For writing a work-group takes the vector of one row and head; plane 1 is that of
  * values. Element types are arguments, so that one program serves all caches. */
-#ifndef COLUMNS
+#ifndef HEAD_DIM
 
 /* Page and token of a query token's own key; false if it has none. */
 bool locate_row(const struct run *run, int row, long *page, long *token)

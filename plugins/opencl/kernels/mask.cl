@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Rules that hide keys or change scores: explicit masks and ALiBi. */
-#ifdef COLUMNS
+#ifdef HEAD_DIM
 
 /* What a row has for all of its keys. */
 struct row {

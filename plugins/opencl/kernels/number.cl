@@ -114,3 +114,62 @@ void store_element(uint dtype, __global uchar *at, float value)
         *at = encode8(dtype, value);
     }
 }
+
+/* Eight elements as they are stored, aligned to their size or to 16 bytes. */
+struct eight {
+    uint4 low, high;
+};
+
+struct eight fetch_eight(uint dtype, __global const uchar *at)
+{
+    struct eight eight;
+
+    eight.low = eight.high = (uint4)(0);
+    if (SIZE(dtype) == 1) {
+        eight.low.xy = *(__global const uint2 *)at;
+        return eight;
+    }
+    eight.low = *(__global const uint4 *)at;
+    if (SIZE(dtype) == 4)
+        eight.high = ((__global const uint4 *)at)[1];
+    return eight;
+}
+
+/* decode8 of eight codes, without a branch for each. */
+float8 expand_codes(uint dtype, uint8 code)
+{
+    const uint fraction = fraction_of(dtype), bias = bias_of(dtype);
+    const uint8 rest = code & 0x7fu, sign = (code & 0x80u) << 24;
+    const uint8 normal = (rest << (23 - fraction)) + ((127 - bias) << 23);
+    const uint8 small = as_uint8(convert_float8(rest) * as_float((128 - bias - fraction) << 23));
+    uint8 bits = select(small, normal, (rest >> fraction) > 0u) | sign;
+
+    if (is_fnuz(dtype))
+        return as_float8(select(bits, (uint8)(0x7fc00000u), code == 0x80u));
+    if (dtype == OPENCL_E5M2)
+        bits = select(bits, sign | 0x7f800000u, rest == 0x7cu);
+    return as_float8(select(bits, (uint8)(0x7fc00000u), rest > max(largest_of(dtype), dtype == OPENCL_E5M2 ? 0x7cu : 0u)));
+}
+
+float8 expand_eight(uint dtype, struct eight eight)
+{
+    const ushort8 halves = as_ushort8(eight.low);
+
+    switch (dtype) {
+    case OPENCL_F32:
+        return as_float8((uint8)(eight.low, eight.high));
+    case OPENCL_F16:
+        return vload_half8(0, (const half *)&halves);
+    case OPENCL_BF16:
+        return as_float8(convert_uint8(halves) << 16);
+    case OPENCL_INT8:
+        return convert_float8(as_char8(eight.low.xy));
+    default:
+        return expand_codes(dtype, convert_uint8(as_uchar8(eight.low.xy)));
+    }
+}
+
+float8 load_eight(uint dtype, __global const uchar *at)
+{
+    return expand_eight(dtype, fetch_eight(dtype, at));
+}

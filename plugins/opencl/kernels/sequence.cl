@@ -42,11 +42,33 @@ bool has_row(const struct run *run, int row)
     return run->a->seqs > 0 && row < I32(run->q_offsets)[run->a->seqs];
 }
 
+struct sequence sequence_at(const struct run *run, int index)
+{
+    __global const int *starts = I32(run->q_offsets);
+    struct sequence s;
+
+    s.index = index;
+    s.row = starts[index];
+    s.q_len = starts[index + 1] - s.row;
+    s.kv_len = s.q_len;
+    if (GIVEN(run, kv_lens))
+        s.kv_len = I32(run->kv_lens)[index];
+    else if (GIVEN(run, kv_offsets))
+        s.kv_len = I32(run->kv_offsets)[index + 1] - I32(run->kv_offsets)[index];
+    s.all_keys = GIVEN(run, global_lens) ? I32(run->global_lens)[index] : s.kv_len;
+    s.new_begin = run->a->last_new ? s.kv_len - s.q_len : s.kv_len;
+    s.causal = GIVEN(run, seq_causal) ? run->seq_causal[index] != 0 : run->a->causal;
+    s.left = run->a->left;
+    s.right = run->a->right_given ? run->a->right : s.causal ? 0 : s.left;
+    s.shift = run->a->from_start ? 0 : (long)s.all_keys - s.q_len;
+    s.square = run->a->has_mask && run->a->square ? max(s.all_keys - s.q_len, 0) : -1;
+    return s;
+}
+
 /* The sequence of a row that has one; never one without queries. */
 struct sequence find_sequence(const struct run *run, int row)
 {
     __global const int *starts = I32(run->q_offsets);
-    struct sequence s;
     int lo = 0, hi = run->a->seqs;
 
     while (hi - lo > 1) {
@@ -56,22 +78,7 @@ struct sequence find_sequence(const struct run *run, int row)
         else
             hi = middle;
     }
-    s.index = lo;
-    s.row = starts[lo];
-    s.q_len = starts[lo + 1] - s.row;
-    s.kv_len = s.q_len;
-    if (GIVEN(run, kv_lens))
-        s.kv_len = I32(run->kv_lens)[lo];
-    else if (GIVEN(run, kv_offsets))
-        s.kv_len = I32(run->kv_offsets)[lo + 1] - I32(run->kv_offsets)[lo];
-    s.all_keys = GIVEN(run, global_lens) ? I32(run->global_lens)[lo] : s.kv_len;
-    s.new_begin = run->a->last_new ? s.kv_len - s.q_len : s.kv_len;
-    s.causal = GIVEN(run, seq_causal) ? run->seq_causal[lo] != 0 : run->a->causal;
-    s.left = run->a->left;
-    s.right = run->a->right_given ? run->a->right : s.causal ? 0 : s.left;
-    s.shift = run->a->from_start ? 0 : (long)s.all_keys - s.q_len;
-    s.square = run->a->has_mask && run->a->square ? max(s.all_keys - s.q_len, 0) : -1;
-    return s;
+    return sequence_at(run, lo);
 }
 
 /* A row's position if positions are given. */
