@@ -14,7 +14,7 @@ struct place {
 };
 
 /* False in an invalid block. */
-bool find_place(const struct run *run, const struct sequence *s, int kv_head, int key, struct place *out)
+INLINE bool find_place(const struct run *run, const struct sequence *s, int kv_head, int key, struct place *out)
 {
     long page = 0, token = 0;
 
@@ -38,7 +38,7 @@ bool find_place(const struct run *run, const struct sequence *s, int kv_head, in
 }
 
 /* The score of a key from the product of query and key, before its bias. */
-float score_of(const struct run *run, float product, float q_scale, float k_scale)
+INLINE float score_of(const struct run *run, float product, float q_scale, float k_scale)
 {
     const float s = product * (q_scale * k_scale) * run->a->softmax_scale;
 
@@ -46,7 +46,7 @@ float score_of(const struct run *run, float product, float q_scale, float k_scal
 }
 
 /* An element of the query, of which MLA may have the rope columns in a tensor of their own. */
-__global const uchar *query_element(const struct run *run, long token, int head, int d)
+INLINE __global const uchar *query_element(const struct run *run, long token, int head, int d)
 {
     const int split = run->a->split, size = SIZE(run->a->q_dtype);
 
@@ -55,7 +55,7 @@ __global const uchar *query_element(const struct run *run, long token, int head,
 }
 
 /* The sink of a head, a logit that only the denominator counts; minus infinity = none. */
-float sink_of(const struct run *run, int head)
+INLINE float sink_of(const struct run *run, int head)
 {
     const uint dtype = run->a->sinks_bf16 ? OPENCL_BF16 : OPENCL_F32;
 
@@ -69,7 +69,7 @@ struct finish {
     float lse;
 };
 
-struct finish finish_of(const struct run *run, int seq, int token, int head, float row_max, float weight)
+INLINE struct finish finish_of(const struct run *run, int seq, int token, int head, float row_max, float weight)
 {
     const float sink = sink_of(run, head);
     struct finish finish;
@@ -87,13 +87,13 @@ struct finish finish_of(const struct run *run, int seq, int token, int head, flo
     return finish;
 }
 
-void store_lse(const struct run *run, const struct finish *finish, int token, int head)
+INLINE void store_lse(const struct run *run, const struct finish *finish, int token, int head)
 {
     if (GIVEN(run, lse))
         *(__global float *)(run->lse + row_at(&run->a->lse, token, head)) = finish->lse;
 }
 
-void store_column(const struct run *run, const struct finish *finish, int token, int head, int d, float sum)
+INLINE void store_column(const struct run *run, const struct finish *finish, int token, int head, int d, float sum)
 {
     const uint dtype = run->a->out_dtype;
 

@@ -40,7 +40,7 @@ struct decode_sums {
     float weight[DECODE_ROWS];
 };
 
-__global float *partial_of(const struct run *run, int seq, int token, int head, int split)
+INLINE __global float *partial_of(const struct run *run, int seq, int token, int head, int split)
 {
     const struct opencl_arguments *a = run->a;
     const long row = ((long)seq * a->decode_tokens + token) * a->heads + head;
@@ -49,7 +49,7 @@ __global float *partial_of(const struct run *run, int seq, int token, int head, 
 }
 
 /* Rows behind the last see no key. */
-void find_rows(const struct run *run, const struct sequence *s, int first, int count, int kv_head,
+INLINE void find_rows(const struct run *run, const struct sequence *s, int first, int count, int kv_head,
                __local struct decode_rows *rows, __local float *query)
 {
     const int group = run->a->group;
@@ -72,6 +72,7 @@ void find_rows(const struct run *run, const struct sequence *s, int first, int c
     if (get_local_id(0) == 0) {
         rows->lo = INT_MAX;
         rows->hi = 0;
+#pragma unroll
         for (int r = 0; r < DECODE_ROWS; r++) {
             if (rows->row[r].lo < rows->row[r].hi) {
                 rows->lo = min(rows->lo, rows->row[r].lo);
@@ -84,26 +85,29 @@ void find_rows(const struct run *run, const struct sequence *s, int first, int c
 }
 
 /* <q, k> for all rows. */
-void decode_products(__local const float *query, __global const uchar *k, float *out)
+INLINE void decode_products(__local const float *query, __global const uchar *k, float *out)
 {
     float4 sum[DECODE_ROWS];
 
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++)
         sum[r] = (float4)(0);
 #pragma unroll 4
     for (int d = 0; d < HEAD_DIM; d += 8) {
         const float8 eight = load_eight(K_DTYPE, k + d * SIZE(K_DTYPE));
+#pragma unroll
         for (int r = 0; r < DECODE_ROWS; r++) {
             __local const float4 *q = (__local const float4 *)(query + r * HEAD_DIM + d);
             sum[r] += q[0] * eight.lo + q[1] * eight.hi;
         }
     }
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++)
         out[r] = (sum[r].x + sum[r].y) + (sum[r].z + sum[r].w);
 }
 
 /* Scores of a key for the rows that see it, as bits; its place and scores go into the tile. */
-int decode_key(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows,
+INLINE int decode_key(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows,
                __local const float *query, int key, int item, __local struct decode_tile *tile, float *score)
 {
     const bool plain = !run->a->has_mask && !GIVEN(run, slopes);
@@ -115,6 +119,7 @@ int decode_key(const struct run *run, const struct sequence *s, __local const st
     if (key < rows->lo || key >= rows->hi || !find_place(run, s, rows->row[0].kv_head, key, &place))
         return 0;
     decode_products(query, (place.is_new ? run->k_new : run->k) + place.k, product);
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++) {
         float bias = 0;
         bool visible = key >= rows->row[r].lo && key < rows->row[r].hi;
@@ -133,30 +138,34 @@ int decode_key(const struct run *run, const struct sequence *s, __local const st
 }
 
 /* The new maxima of the rows from the tile's scores: those of the groups, then of all. */
-void decode_maxima(__local struct decode_tile *tile, int item, float *row_max)
+INLINE void decode_maxima(__local struct decode_tile *tile, int item, float *row_max)
 {
     const int r = item % DECODE_ROWS, group = item / DECODE_ROWS;
     float most = -INFINITY;
 
+#pragma unroll
     for (int i = 0; i < DECODE_ROWS; i++) {
         const float score = tile->weight[r][group * DECODE_ROWS + i];
         most = score > most ? score : most;
     }
     tile->group_max[group][r] = most;
     barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
     for (int i = 0; i < DECODE_ROWS; i++)
         row_max[i] = -INFINITY;
     for (int g = 0; g < DECODE_GROUPS; g++)
+#pragma unroll
         for (int i = 0; i < DECODE_ROWS; i++)
             row_max[i] = tile->group_max[g][i] > row_max[i] ? tile->group_max[g][i] : row_max[i];
 }
 
 /* Adds the values of a work-item's columns and part of the keys. With `mixed`, values of hidden keys may be NaN. */
-void decode_values(const struct run *run, __local const struct decode_tile *tile, int first, int new_begin, int item,
+INLINE void decode_values(const struct run *run, __local const struct decode_tile *tile, int first, int new_begin, int item,
                    bool mixed, struct decode_sums *sums)
 {
     const int part = item / DECODE_VECTORS, vector = item % DECODE_VECTORS;
 
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++) {
         sums->column[r] = (float8)(0);
         sums->weight[r] = 0;
@@ -170,6 +179,7 @@ void decode_values(const struct run *run, __local const struct decode_tile *tile
         if (at >= 0)
             value = load_eight(V_DTYPE, (first + i >= new_begin ? run->v_new : run->v) + at +
                                             vector * 8 * SIZE(V_DTYPE)) * tile->value_scale[i];
+#pragma unroll
         for (int r = 0; r < DECODE_ROWS; r++) {
             const float weight = tile->weight[r][i];
             if (!mixed || as_uint(weight) != as_uint(HIDDEN))
@@ -180,7 +190,7 @@ void decode_values(const struct run *run, __local const struct decode_tile *tile
 }
 
 /* The sums of all parts of the work-group, of one row; column by column, and last the weights'. */
-void decode_reduce(__local float *parts, int item, const struct decode_sums *sums, int r)
+INLINE void decode_reduce(__local float *parts, int item, const struct decode_sums *sums, int r)
 {
     const int part = item / DECODE_VECTORS, vector = item % DECODE_VECTORS;
 
@@ -193,7 +203,7 @@ void decode_reduce(__local float *parts, int item, const struct decode_sums *sum
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-float sum_parts(__local const float *at, int stride)
+INLINE float sum_parts(__local const float *at, int stride)
 {
     float sum = 0;
 
@@ -203,7 +213,7 @@ float sum_parts(__local const float *at, int stride)
 }
 
 /* Stores a row of the only split, or what a split has of it. */
-void decode_store(const struct run *run, const struct sequence *s, __local const float *parts, int item, int token,
+INLINE void decode_store(const struct run *run, const struct sequence *s, __local const float *parts, int item, int token,
                   int head, float row_max, int split, int count)
 {
     const float weight = sum_parts(parts + DECODE_PARTS * HEAD_DIM_VO, 1);
@@ -228,7 +238,7 @@ void decode_store(const struct run *run, const struct sequence *s, __local const
 }
 
 /* A tile of keys from `first` on: adds it to the sums, relative to the row maxima, which it may raise. */
-void decode_tile(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows,
+INLINE void decode_tile(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows,
                  __local const float *query, __local struct decode_tile *tile, int first, int item, int all,
                  float *row_max, struct decode_sums *total)
 {
@@ -236,16 +246,19 @@ void decode_tile(const struct run *run, const struct sequence *s, __local const 
     float score[DECODE_ROWS], most[DECODE_ROWS];
     int seen;
 
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++)
         score[r] = -INFINITY;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item == 0)
         tile->mixed = 0;
     seen = decode_key(run, s, rows, query, first + item, item, tile, score);
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++)
         tile->weight[r][item] = score[r];
     barrier(CLK_LOCAL_MEM_FENCE);
     decode_maxima(tile, item, most);
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++) {
         if (most[r] > row_max[r] + RESCALE_THRESHOLD) {
             const float factor = exp(row_max[r] - most[r]);
@@ -262,6 +275,7 @@ void decode_tile(const struct run *run, const struct sequence *s, __local const 
         decode_values(run, tile, first, s->new_begin, item, true, &sums);
     else
         decode_values(run, tile, first, s->new_begin, item, false, &sums);
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++) {
         total->column[r] += sums.column[r];
         total->weight[r] += sums.weight[r];
@@ -293,6 +307,7 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     if (split >= splits)
         return;
     const int begin = origin + split * keys, end = begin + min(keys, hi - begin);
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++) {
         total.column[r] = (float8)(0);
         total.weight[r] = 0;
@@ -301,6 +316,7 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     const int all = (1 << min(count - first_row, DECODE_ROWS)) - 1;
     for (int first = begin; first < end; first += DECODE_ITEMS)
         decode_tile(&run, &s, &rows, query, &tile, first, item, all, row_max, &total);
+#pragma unroll
     for (int r = 0; r < DECODE_ROWS; r++) {
         decode_reduce(parts, item, &total, r);
         if (first_row + r < count)

@@ -17,14 +17,14 @@ struct sums {
     float weight;
 };
 
-void clear_sums(struct sums *sums)
+INLINE void clear_sums(struct sums *sums)
 {
     for (int c = 0; c < COLUMNS; c++)
         sums->column[c] = 0;
     sums->weight = 0;
 }
 
-void scale_sums(struct sums *sums, float factor)
+INLINE void scale_sums(struct sums *sums, float factor)
 {
     for (int c = 0; c < COLUMNS; c++)
         sums->column[c] *= factor;
@@ -32,7 +32,7 @@ void scale_sums(struct sums *sums, float factor)
 }
 
 /* Adds sums to the next stage's, and clears them. */
-void stage_sums(struct sums *to, struct sums *from)
+INLINE void stage_sums(struct sums *to, struct sums *from)
 {
     for (int c = 0; c < COLUMNS; c++)
         to->column[c] += from->column[c];
@@ -40,14 +40,14 @@ void stage_sums(struct sums *to, struct sums *from)
     clear_sums(from);
 }
 
-void load_query(const struct run *run, __local float *query, int at, int head)
+INLINE void load_query(const struct run *run, __local float *query, int at, int head)
 {
     for (int d = (int)get_local_id(0); d < HEAD_DIM; d += OPENCL_ITEMS)
         query[d] = load_element(run->a->q_dtype, query_element(run, at, head, d));
 }
 
 /* <q, k>, in four sums. */
-float product_of(const struct run *run, __local const float *query, __global const uchar *k, int x)
+INLINE float product_of(const struct run *run, __local const float *query, __global const uchar *k, int x)
 {
     const int stride = run->a->k_x_stride;
     float sum[4] = {0, 0, 0, 0};
@@ -62,7 +62,7 @@ float product_of(const struct run *run, __local const float *query, __global con
 }
 
 /* Finds a key of the sequence; its score, or false if the row does not see it. */
-bool find_key(const struct run *run, const struct sequence *s, const struct row *row, __local const float *query,
+INLINE bool find_key(const struct run *run, const struct sequence *s, const struct row *row, __local const float *query,
               int at, struct place *out, float *score)
 {
     float bias;
@@ -83,7 +83,7 @@ struct tile {
     long value[OPENCL_ITEMS]; /* byte offset; negative if there is none */
 };
 
-float row_max_of(__local const struct tile *tile)
+INLINE float row_max_of(__local const struct tile *tile)
 {
     float most = -INFINITY;
 
@@ -93,7 +93,7 @@ float row_max_of(__local const struct tile *tile)
 }
 
 /* Adds a tile's values, weighted. */
-void add_values(const struct run *run, struct sums *sums, __local const struct tile *tile, int first, int new_begin)
+INLINE void add_values(const struct run *run, struct sums *sums, __local const struct tile *tile, int first, int new_begin)
 {
     for (int r = 0; r < OPENCL_ITEMS; r++) {
         const bool is_new = first + r >= new_begin;
@@ -113,7 +113,7 @@ void add_values(const struct run *run, struct sums *sums, __local const struct t
 }
 
 /* Stores the row's columns of this work-item, and its log-sum-exp. */
-void store_row(const struct run *run, const struct sums *total, float row_max, const struct sequence *s, int row, int head)
+INLINE void store_row(const struct run *run, const struct sums *total, float row_max, const struct sequence *s, int row, int head)
 {
     const struct finish finish = finish_of(run, s->index, row, head, row_max, total->weight);
 

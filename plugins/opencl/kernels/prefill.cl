@@ -47,19 +47,19 @@ struct prefill_rows {
     int lo, hi, all_lo, all_hi;
 };
 
-int token_of(const struct run *run, const struct sequence *s, int row)
+INLINE int token_of(const struct run *run, const struct sequence *s, int row)
 {
     return s->row + row / run->a->group;
 }
 
-int head_of(const struct run *run, int kv_head, int row)
+INLINE int head_of(const struct run *run, int kv_head, int row)
 {
     return kv_head * run->a->group + row % run->a->group;
 }
 
 /* The tile of rows of a work-group: tiles of sequence i begin at floor(q_offsets[i] * group / rows) + i, which leaves
  * room for all; false where there is none. */
-bool prefill_find(const struct run *run, long tile, struct sequence *s, int *first)
+INLINE bool prefill_find(const struct run *run, long tile, struct sequence *s, int *first)
 {
     __global const int *starts = I32(run->q_offsets);
     int lo = 0, hi = run->a->seqs;
@@ -78,7 +78,7 @@ bool prefill_find(const struct run *run, long tile, struct sequence *s, int *fir
 }
 
 /* Rows behind the last see no key; all of them count as seeing every key where that is asked of all rows. */
-void prefill_range(__local const struct prefill_tile *tile, struct prefill_rows *rows)
+INLINE void prefill_range(__local const struct prefill_tile *tile, struct prefill_rows *rows)
 {
     rows->lo = INT_MAX;
     rows->hi = rows->all_lo = 0;
@@ -95,7 +95,7 @@ void prefill_range(__local const struct prefill_tile *tile, struct prefill_rows 
 }
 
 /* Finds the keys of a tile. */
-void prefill_keys(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int first, int item,
+INLINE void prefill_keys(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int first, int item,
                   __local struct prefill_tile *tile)
 {
     struct place place;
@@ -114,7 +114,7 @@ void prefill_keys(const struct run *run, const struct sequence *s, const struct 
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-struct eight no_eight(void)
+INLINE struct eight no_eight(void)
 {
     struct eight eight;
 
@@ -123,7 +123,7 @@ struct eight no_eight(void)
 }
 
 /* Eight elements of the query of a row, or of a key, from column d on. */
-struct eight prefill_query(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int r, int d)
+INLINE struct eight prefill_query(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int r, int d)
 {
     const int row = rows->first + r;
 
@@ -132,14 +132,14 @@ struct eight prefill_query(const struct run *run, const struct sequence *s, cons
     return fetch_eight(run->a->q_dtype, query_element(run, token_of(run, s, row), head_of(run, rows->kv_head, row), d));
 }
 
-struct eight prefill_key(const struct run *run, long at, int d)
+INLINE struct eight prefill_key(const struct run *run, long at, int d)
 {
     if (at < 0 || d >= HEAD_DIM)
         return no_eight();
     return fetch_eight(K_DTYPE, ((at & 1) != 0 ? run->k_new : run->k) + (at >> 1) + d * SIZE(K_DTYPE));
 }
 
-void store_across(__local float *to, int stride, float8 value)
+INLINE void store_across(__local float *to, int stride, float8 value)
 {
     to[0] = value.s0;
     to[stride] = value.s1;
@@ -159,27 +159,31 @@ struct prefill_ahead {
     struct eight q[PREFILL_Q_LOADS], k[PREFILL_K_LOADS];
 };
 
-void prefill_fetch(const struct run *run, const struct sequence *s, const struct prefill_rows *rows,
+INLINE void prefill_fetch(const struct run *run, const struct sequence *s, const struct prefill_rows *rows,
                    __local const struct prefill_tile *tile, int d, int item, struct prefill_ahead *ahead)
 {
+#pragma unroll
     for (int i = 0; i < PREFILL_Q_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         ahead->q[i] = prefill_query(run, s, rows, at % PREFILL_ROWS, d + at / PREFILL_ROWS * 8);
     }
+#pragma unroll
     for (int i = 0; i < PREFILL_K_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         ahead->k[i] = prefill_key(run, tile->k[at % PREFILL_KEYS], d + at / PREFILL_KEYS * 8);
     }
 }
 
-void prefill_stage(const struct run *run, const struct prefill_ahead *ahead, int item, __local struct prefill_tile *tile)
+INLINE void prefill_stage(const struct run *run, const struct prefill_ahead *ahead, int item, __local struct prefill_tile *tile)
 {
+#pragma unroll
     for (int i = 0; i < PREFILL_Q_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         if (at < PREFILL_SLICE / 8 * PREFILL_ROWS)
             store_across(tile->stage.slice.q + at / PREFILL_ROWS * 8 * PREFILL_ROWS + at % PREFILL_ROWS, PREFILL_ROWS,
                          expand_eight(run->a->q_dtype, ahead->q[i]));
     }
+#pragma unroll
     for (int i = 0; i < PREFILL_K_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         store_across(tile->stage.slice.k + at / PREFILL_KEYS * 8 * PREFILL_KEYS + at % PREFILL_KEYS, PREFILL_KEYS,
@@ -188,13 +192,14 @@ void prefill_stage(const struct run *run, const struct prefill_ahead *ahead, int
 }
 
 /* The products of all rows and keys of a tile. */
-void prefill_products(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int item,
+INLINE void prefill_products(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int item,
                       __local struct prefill_tile *tile)
 {
     const int across = item % PREFILL_ACROSS, down = item / PREFILL_ACROSS;
     struct prefill_ahead ahead;
     float4 sum[PREFILL_MR];
 
+#pragma unroll
     for (int r = 0; r < PREFILL_MR; r++)
         sum[r] = (float4)(0);
     prefill_fetch(run, s, rows, tile, 0, item, &ahead);
@@ -208,17 +213,19 @@ void prefill_products(const struct run *run, const struct sequence *s, const str
         for (int i = 0; i < PREFILL_SLICE; i++) {
             const float4 k = ((__local const float4 *)(tile->stage.slice.k + i * PREFILL_KEYS))[across];
             __local const float *q = tile->stage.slice.q + i * PREFILL_ROWS + down * PREFILL_MR;
+#pragma unroll
             for (int r = 0; r < PREFILL_MR; r++)
                 sum[r] += q[r] * k;
         }
     }
+#pragma unroll
     for (int r = 0; r < PREFILL_MR; r++)
         ((__local float4 *)(tile->weight + (down * PREFILL_MR + r) * PREFILL_STRIDE))[across] = sum[r];
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 /* The score of a work-item's row for a key, or false if the row does not see it. */
-bool prefill_score(const struct run *run, const struct sequence *s, const struct row *row, bool plain,
+INLINE bool prefill_score(const struct run *run, const struct sequence *s, const struct row *row, bool plain,
                    __local const struct prefill_tile *tile, int first, int at, float *score)
 {
     const int key = first + at;
@@ -231,7 +238,7 @@ bool prefill_score(const struct run *run, const struct sequence *s, const struct
 }
 
 /* Turns the products of a work-item's row into scores, and returns the largest; *seen gets a bit for each key. */
-float prefill_scores(const struct run *run, const struct sequence *s, const struct row *row, bool all, int first,
+INLINE float prefill_scores(const struct run *run, const struct sequence *s, const struct row *row, bool all, int first,
                      int begin, __local struct prefill_tile *tile, __local float4 *at, uint *seen)
 {
     const bool plain = !run->a->has_mask && !GIVEN(run, slopes);
@@ -241,6 +248,7 @@ float prefill_scores(const struct run *run, const struct sequence *s, const stru
     for (int i = 0; i < PREFILL_SEGMENT; i += 4) {
         const float4 product = at[i / 4];
         float score[4] = {product.x, product.y, product.z, product.w};
+#pragma unroll
         for (int j = 0; j < 4; j++) {
             if (all)
                 score[j] = score_of(run, score[j], row->scale, tile->k_scale[begin + i + j]);
@@ -255,7 +263,7 @@ float prefill_scores(const struct run *run, const struct sequence *s, const stru
     return most;
 }
 
-float prefill_weight(uint seen, int i, float score, float row_max)
+INLINE float prefill_weight(uint seen, int i, float score, float row_max)
 {
     return (seen >> i & 1) != 0 ? exp(score - row_max) : HIDDEN;
 }
@@ -264,7 +272,7 @@ float prefill_weight(uint seen, int i, float score, float row_max)
  * Turns products into weights relative to the row's maximum, which it may raise; what the sums so far are multiplied by
  * goes into the tile. Returns the sum of the work-item's weights, and in *factor what the earlier ones are worth.
  */
-float prefill_weights(const struct run *run, const struct sequence *s, const struct row *row, bool all, int first,
+INLINE float prefill_weights(const struct run *run, const struct sequence *s, const struct row *row, bool all, int first,
                       int item, __local struct prefill_tile *tile, float *row_max, float *factor)
 {
     const int r = item % PREFILL_ROWS, segment = item / PREFILL_ROWS, begin = segment * PREFILL_SEGMENT;
@@ -298,7 +306,7 @@ float prefill_weights(const struct run *run, const struct sequence *s, const str
     return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
-bool is_nonfinite(float8 value)
+INLINE bool is_nonfinite(float8 value)
 {
     return any((as_uint8(value) & 0x7f800000u) == 0x7f800000u);
 }
@@ -306,9 +314,10 @@ bool is_nonfinite(float8 value)
 #define PREFILL_V_EIGHTS (PREFILL_VALUE_KEYS * HEAD_DIM_VO / 8)
 #define PREFILL_V_LOADS  ((PREFILL_V_EIGHTS + PREFILL_ITEMS - 1) / PREFILL_ITEMS)
 
-void prefill_fetch_values(const struct run *run, __local const struct prefill_tile *tile, int first, int item,
+INLINE void prefill_fetch_values(const struct run *run, __local const struct prefill_tile *tile, int first, int item,
                           struct eight *ahead)
 {
+#pragma unroll
     for (int i = 0; i < PREFILL_V_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item, key = first + at / (HEAD_DIM_VO / 8), d = at % (HEAD_DIM_VO / 8) * 8;
         ahead[i] = no_eight();
@@ -318,8 +327,9 @@ void prefill_fetch_values(const struct run *run, __local const struct prefill_ti
     }
 }
 
-void prefill_stage_values(const struct eight *ahead, int first, int item, __local struct prefill_tile *tile)
+INLINE void prefill_stage_values(const struct eight *ahead, int first, int item, __local struct prefill_tile *tile)
 {
+#pragma unroll
     for (int i = 0; i < PREFILL_V_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         if (at < PREFILL_V_EIGHTS) {
@@ -335,22 +345,27 @@ void prefill_stage_values(const struct eight *ahead, int first, int item, __loca
 typedef float4 prefill_sums[PREFILL_MR][PREFILL_VECTORS];
 
 /* Adds four keys of a slice; with `guarded`, values of hidden keys may be NaN. */
-void prefill_add(__local const float *weights, __local const float *values, int across, bool guarded, prefill_sums sum)
+INLINE void prefill_add(__local const float *weights, __local const float *values, int across, bool guarded, prefill_sums sum)
 {
     float4 weight[PREFILL_MR];
 
+#pragma unroll
     for (int r = 0; r < PREFILL_MR; r++)
         weight[r] = *(__local const float4 *)(weights + r * PREFILL_STRIDE);
+#pragma unroll
     for (int i = 0; i < 4; i++) {
         float4 value[PREFILL_VECTORS];
+#pragma unroll
         for (int c = 0; c < PREFILL_VECTORS; c++) {
             const int vector = across + c * PREFILL_ACROSS;
             value[c] = (float4)(0);
             if (vector < HEAD_DIM_VO / 4)
                 value[c] = ((__local const float4 *)(values + i * HEAD_DIM_VO))[vector];
         }
+#pragma unroll
         for (int r = 0; r < PREFILL_MR; r++) {
             const float w = i == 0 ? weight[r].x : i == 1 ? weight[r].y : i == 2 ? weight[r].z : weight[r].w;
+#pragma unroll
             for (int c = 0; c < PREFILL_VECTORS; c++)
                 if (!guarded || as_uint(w) != as_uint(HIDDEN))
                     sum[r][c] += w * value[c];
@@ -358,30 +373,36 @@ void prefill_add(__local const float *weights, __local const float *values, int 
     }
 }
 
-void prefill_clear(prefill_sums sum)
+INLINE void prefill_clear(prefill_sums sum)
 {
+#pragma unroll
     for (int r = 0; r < PREFILL_MR; r++)
+#pragma unroll
         for (int c = 0; c < PREFILL_VECTORS; c++)
             sum[r][c] = (float4)(0);
 }
 
 /* Adds sums to the next stage's. */
-void prefill_join(prefill_sums to, prefill_sums from)
+INLINE void prefill_join(prefill_sums to, prefill_sums from)
 {
+#pragma unroll
     for (int r = 0; r < PREFILL_MR; r++)
+#pragma unroll
         for (int c = 0; c < PREFILL_VECTORS; c++)
             to[r][c] += from[r][c];
 }
 
-void prefill_scale(prefill_sums sum, __local const float *factor)
+INLINE void prefill_scale(prefill_sums sum, __local const float *factor)
 {
+#pragma unroll
     for (int r = 0; r < PREFILL_MR; r++)
+#pragma unroll
         for (int c = 0; c < PREFILL_VECTORS; c++)
             sum[r][c] *= factor[r];
 }
 
 /* Adds the weighted values of a tile. */
-void prefill_values(const struct run *run, int item, __local struct prefill_tile *tile, prefill_sums sum)
+INLINE void prefill_values(const struct run *run, int item, __local struct prefill_tile *tile, prefill_sums sum)
 {
     const int across = item % PREFILL_ACROSS, down = item / PREFILL_ACROSS;
     struct eight ahead[PREFILL_V_LOADS];
@@ -403,26 +424,27 @@ void prefill_values(const struct run *run, int item, __local struct prefill_tile
 }
 
 /* Stores the rows; maxima and weights are in the tile. */
-void prefill_store(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int item,
+INLINE void prefill_store(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int item,
                    __local const struct prefill_tile *tile, prefill_sums sum)
 {
     const int across = item % PREFILL_ACROSS, down = item / PREFILL_ACROSS;
 
+#pragma unroll
     for (int i = 0; i < PREFILL_MR; i++) {
-        const int r = down * PREFILL_MR + i, row = rows->first + r;
+        const int r = down * PREFILL_MR + i, row = rows->first + min(r, rows->count - 1);
         float weight = 0;
-        if (r >= rows->count)
-            break;
         for (int segment = 0; segment < PREFILL_SEGMENTS; segment++)
             weight += tile->segment_max[segment * PREFILL_ROWS + r];
         const int token = token_of(run, s, row), head = head_of(run, rows->kv_head, row);
         const struct finish finish = finish_of(run, s->index, token, head, tile->factor[r], weight);
-        if (across == 0)
+        if (across == 0 && r < rows->count)
             store_lse(run, &finish, token, head);
+#pragma unroll
         for (int c = 0; c < PREFILL_VECTORS; c++) {
             const int d = (across + c * PREFILL_ACROSS) * 4;
             const float column[4] = {sum[i][c].x, sum[i][c].y, sum[i][c].z, sum[i][c].w};
-            for (int j = 0; j < 4 && d < HEAD_DIM_VO; j++)
+#pragma unroll
+            for (int j = 0; j < 4 && d < HEAD_DIM_VO && r < rows->count; j++)
                 store_column(run, &finish, token, head, d + j, column[j]);
         }
     }
