@@ -10,19 +10,20 @@
 struct tuning {
     const char *vendor; /* part of the name of the vendor; "" = any */
     cl_device_type type;
-    uint32_t decode_items; /* work-items of a group that decodes */
-    uint32_t busy;         /* such groups for each compute unit */
-    uint32_t slice;        /* columns of a slice in local memory */
+    uint32_t decode_items;   /* work-items of a group that decodes */
+    uint32_t busy;           /* such groups for each compute unit */
+    uint32_t slice;          /* columns of a slice in local memory, of which 16 need 32 KiB and 32 need 48 */
+    const char *definitions; /* options of the compiler */
 };
 
-/* The first row that fits. What was not measured is a guess: the device's warps or waves, and 32 KiB of local
- * memory. */
+/* The first row that fits. A guess was not measured: groups as small and local memory as little as anywhere.
+ */
 static const struct tuning tunings[] = {
-    {"NVIDIA", CL_DEVICE_TYPE_GPU, 128, 16, 16},
-    {"Advanced Micro", CL_DEVICE_TYPE_GPU, 128, 8, 16}, /* guess */
-    {"Intel", CL_DEVICE_TYPE_GPU, 128, 4, 16},          /* guess */
-    {"", CL_DEVICE_TYPE_CPU, 128, 4, 16},               /* PoCL */
-    {"", CL_DEVICE_TYPE_ALL, 128, 8, 16},               /* guess */
+    {"NVIDIA", CL_DEVICE_TYPE_GPU, 128, 8, 32, " -DNATIVE_EXP"}, /* H200 */
+    {"Advanced Micro", CL_DEVICE_TYPE_GPU, 128, 8, 16, ""},      /* guess */
+    {"Intel", CL_DEVICE_TYPE_GPU, 128, 4, 16, ""},               /* guess */
+    {"", CL_DEVICE_TYPE_CPU, 128, 4, 16, ""},                    /* PoCL */
+    {"", CL_DEVICE_TYPE_ALL, 128, 8, 16, ""},                    /* guess */
 };
 
 static const struct tuning *find_tuning(const struct opencl_device *device)
@@ -62,10 +63,12 @@ uint32_t opencl_config_decode_tokens(const struct attn_problem *p)
     return group >= DECODE_LIMIT ? 1 : DECODE_LIMIT / group;
 }
 
-/* As many rows as the query heads of a kv head, up to 8. */
-static uint32_t find_decode_rows(uint32_t group)
+/* As many rows as the query heads of a kv head, but no more than local memory has room for. */
+static uint32_t find_decode_rows(const struct attn_problem *p)
 {
-    return group > 4 ? 8 : group > 2 ? 4 : group;
+    const uint32_t group = p->heads / p->kv_heads;
+
+    return group > 4 && p->head_dim <= 256 ? 8 : group > 2 ? 4 : group;
 }
 
 /* As many rows as leave 64 registers for sums; staging takes as many again. */
@@ -80,20 +83,19 @@ void opencl_config_find(const struct opencl_device *device, const struct attn_pr
                         struct opencl_config *out)
 {
     const struct tuning *tuning = find_tuning(device);
-    const uint32_t group = p->heads / p->kv_heads;
     const char *field;
     uint32_t code;
 
     *out = (struct opencl_config){.generic = opencl_config_generic(device, p, &code, &field)};
     out->exact = p->out_dtype == ATTN_F32;
-    out->decode_items = tuning->decode_items;
-    out->decode_rows = find_decode_rows(group);
+    out->decode_rows = find_decode_rows(p);
+    out->decode_items = out->decode_rows == 8 ? 64 : tuning->decode_items;
     out->decode_tokens = opencl_config_decode_tokens(p);
-    /* Local memory holds products of all lanes, and the queries. */
-    out->decode_lanes = out->decode_rows < 8 ? 4 : p->head_dim <= 256 ? 2 : 1;
+    out->decode_lanes = out->decode_rows == 8 ? 2 : 4;
     out->busy_groups = tuning->busy * device->info.units;
     out->prefill_mr = find_prefill_mr(p->head_dim_vo, out->exact);
     out->prefill_slice = tuning->slice;
+    out->definitions = tuning->definitions;
 }
 
 uint32_t opencl_config_prefill_rows(const struct opencl_config *config)
@@ -109,8 +111,9 @@ void opencl_config_options(const struct opencl_config *config, const struct attn
                  p->mla != 0 ? p->k_dtype : p->v_dtype, p->head_dim, p->head_dim_vo);
 
     if (config->generic == NULL)
-        snprintf(out + length, size - (size_t)length,
-                 " -DDECODE_ITEMS=%u -DDECODE_ROWS=%u -DDECODE_LANES=%u -DPREFILL_MR=%u -DPREFILL_SLICE=%u%s",
-                 config->decode_items, config->decode_rows, config->decode_lanes, config->prefill_mr,
-                 config->prefill_slice, config->exact ? " -DPREFILL_EXACT" : "");
+        snprintf(
+            out + length, size - (size_t)length,
+            " -DDECODE_ITEMS=%u -DDECODE_ROWS=%u -DDECODE_LANES=%u -DPREFILL_MR=%u -DPREFILL_SLICE=%u%s%s",
+            config->decode_items, config->decode_rows, config->decode_lanes, config->prefill_mr,
+            config->prefill_slice, config->exact ? " -DPREFILL_EXACT" : "", config->definitions);
 }

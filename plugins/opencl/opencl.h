@@ -127,6 +127,7 @@ struct opencl_config {
     uint32_t decode_tokens;
     uint32_t busy_groups; /* work-groups that keep the device busy */
     uint32_t prefill_mr, prefill_slice;
+    const char *definitions; /* options of the compiler */
 };
 
 /* What is wanted of a field where only the generic kernel serves, with the reason's code; or NULL. */

@@ -10,7 +10,8 @@
 
 #define DECODE_VECTORS (HEAD_DIM_VO / 8)
 #define DECODE_PARTS   (DECODE_ITEMS / DECODE_VECTORS)
-#define DECODE_GROUPS  (DECODE_ITEMS / DECODE_ROWS) /* in which the row maxima are found */
+#define DECODE_GROUPS  (DECODE_ROWS == 8 ? 8 : 16) /* of keys, in which the row maxima are found */
+#define DECODE_GROUP   (DECODE_ITEMS / DECODE_GROUPS)
 #define DECODE_STEP    (DECODE_ITEMS / DECODE_LANES) /* from a work-item's key to its next one */
 
 /* A hidden key's weight: as a factor it is zero, and it can be told from one. */
@@ -31,19 +32,12 @@ struct decode_rows {
 /* Of the keys of a tile. Places are byte offsets, times two, plus one for new keys; negative where there is no key. */
 struct __attribute__((aligned(16))) decode_tile {
     float weight[DECODE_ITEMS][DECODE_ROWS]; /* scores, then weights */
-    union {
-        float product[DECODE_LANES][DECODE_ROWS][DECODE_ITEMS];
-        float part[DECODE_PARTS * HEAD_DIM_VO + DECODE_PARTS]; /* of the sums, when all tiles are done */
-    } sum;
+    float4 total[2 * DECODE_ROWS][DECODE_ITEMS]; /* sums of each work-item over the tiles so far */
+    float product[DECODE_LANES][DECODE_ROWS][DECODE_ITEMS];
     float group_max[DECODE_GROUPS][DECODE_ROWS];
     long k[DECODE_ITEMS], v[DECODE_ITEMS];
     float v_scale[DECODE_ITEMS];
     int mixed; /* a key is hidden from some rows alone */
-};
-
-struct decode_sums {
-    float8 column[DECODE_ROWS];
-    float weight[DECODE_ROWS];
 };
 
 INLINE __global float *partial_of(const struct run *run, int seq, int token, int head, int split)
@@ -149,7 +143,7 @@ INLINE void decode_products(const struct run *run, __local const float *query, i
     for (int j = 0; j < DECODE_LANES; j++) {
         UNROLL
         for (int r = 0; r < DECODE_ROWS; r++)
-            tile->sum.product[lane][r][first + j * DECODE_STEP] = sum[j][r];
+            tile->product[lane][r][first + j * DECODE_STEP] = sum[j][r];
     }
 }
 
@@ -162,7 +156,7 @@ INLINE int decode_scores(const struct run *run, const struct sequence *s, __loca
 
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
-        float bias = 0, product = tile->sum.product[0][r][item];
+        float bias = 0, product = tile->product[0][r][item];
         bool visible = tile->k[item] >= 0 && key >= rows->row[r].lo && key < rows->row[r].hi;
         if (visible && !plain) {
             const struct row row = rows->row[r];
@@ -170,7 +164,7 @@ INLINE int decode_scores(const struct run *run, const struct sequence *s, __loca
         }
         UNROLL
         for (int lane = 1; lane < DECODE_LANES; lane++)
-            product += tile->sum.product[lane][r][item];
+            product += tile->product[lane][r][item];
         score[r] = -INFINITY;
         if (visible) {
             score[r] = score_of(run, product, rows->row[r].scale, k_scale) + bias;
@@ -186,16 +180,18 @@ INLINE void decode_maxima(__local struct decode_tile *tile, int item, float *row
     const int r = item % DECODE_ROWS, group = item / DECODE_ROWS;
     float most = -INFINITY;
 
-    UNROLL
-    for (int i = 0; i < DECODE_ROWS; i++) {
-        const float score = tile->weight[group * DECODE_ROWS + i][r];
-        most = score > most ? score : most;
+    if (group < DECODE_GROUPS) {
+        for (int i = 0; i < DECODE_GROUP; i++) {
+            const float score = tile->weight[group * DECODE_GROUP + i][r];
+            most = score > most ? score : most;
+        }
+        tile->group_max[group][r] = most;
     }
-    tile->group_max[group][r] = most;
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL
     for (int i = 0; i < DECODE_ROWS; i++)
         row_max[i] = -INFINITY;
+    UNROLL
     for (int g = 0; g < DECODE_GROUPS; g++) {
         UNROLL
         for (int i = 0; i < DECODE_ROWS; i++)
@@ -212,66 +208,61 @@ INLINE float8 decode_value(const struct run *run, long at, int vector)
     return value;
 }
 
-/* Adds the values of a work-item's columns and part of the keys. With `mixed`, values of hidden keys may be NaN. */
+/*
+ * Sums the values of a work-item's columns and part of the keys. With `mixed`, values of hidden keys may be NaN. *weight
+ * gets the sums of the weights.
+ */
 INLINE void decode_values(const struct run *run, __local const struct decode_tile *tile, int item, bool mixed,
-                          struct decode_sums *sums)
+                          float8 *column, float *weight)
 {
     const int part = item / DECODE_VECTORS, vector = item % DECODE_VECTORS;
 
-    UNROLL
-    for (int r = 0; r < DECODE_ROWS; r++) {
-        sums->column[r] = (float8)(0);
-        sums->weight[r] = 0;
-    }
     if (part >= DECODE_PARTS)
         return;
     UNROLL_LOADS
     for (int i = part; i < DECODE_ITEMS; i += DECODE_PARTS) {
         const float8 value = decode_value(run, tile->v[i], vector);
-        const float scale = SIZE(V_DTYPE) == 1 ? tile->v_scale[i] : 1; /* only 8-bit values have one */
         UNROLL
         for (int r = 0; r < DECODE_ROWS; r++) {
-            const float weight = tile->weight[i][r];
-            if (!mixed || as_uint(weight) != as_uint(HIDDEN))
-                sums->column[r] += weight * scale * value;
-            sums->weight[r] += weight;
+            const float w = tile->weight[i][r];
+            const float factor = SIZE(V_DTYPE) == 1 ? w * tile->v_scale[i] : w; /* only 8-bit values have a scale */
+            if (!mixed || as_uint(w) != as_uint(HIDDEN))
+                column[r] += factor * value;
+            weight[r] += w;
         }
     }
 }
 
-/* The sums of all parts of the work-group, of one row; column by column, and last the weights'. */
-INLINE void decode_reduce(__local float *parts, int item, const struct decode_sums *sums, int r)
+/* Sums that work-items left in the tile, of a column of a row, over all parts of the keys. */
+INLINE float sum_column(__local const struct decode_tile *tile, int r, int d)
 {
-    const int part = item / DECODE_VECTORS, vector = item % DECODE_VECTORS;
+    __local const float *at = (__local const float *)tile->total[2 * r + d % 8 / 4] + d / 8 * 4 + d % 4;
+    float sum = 0;
 
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (part < DECODE_PARTS) {
-        vstore8(sums->column[r], vector, parts + part * HEAD_DIM_VO);
-        if (vector == 0)
-            parts[DECODE_PARTS * HEAD_DIM_VO + part] = sums->weight[r];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int p = 0; p < DECODE_PARTS; p++)
+        sum += at[p * DECODE_VECTORS * 4];
+    return sum;
 }
 
-INLINE float sum_parts(__local const float *at, int stride)
+INLINE float sum_weight(__local const struct decode_tile *tile, int r)
 {
     float sum = 0;
 
     for (int p = 0; p < DECODE_PARTS; p++)
-        sum += at[p * stride];
+        sum += tile->weight[p][r];
     return sum;
 }
 
 /* Stores a row of the only split, or what a split has of it. */
-INLINE void decode_store(const struct run *run, const struct sequence *s, __local const float *parts, int item, int token,
-                  int head, float row_max, int split, int count)
+INLINE void decode_store(const struct run *run, const struct sequence *s, __local const struct decode_tile *tile, int item,
+                         int r, int token, int head, float row_max, int split, int count)
 {
-    const float weight = sum_parts(parts + DECODE_PARTS * HEAD_DIM_VO, 1);
+    const float weight = sum_weight(tile, r);
     __global float *partial = partial_of(run, s->index, token, head, split);
 
     if (count > 1) {
         for (int d = item; d < HEAD_DIM_VO; d += DECODE_ITEMS)
-            partial[d] = sum_parts(parts + d, HEAD_DIM_VO);
+            partial[d] = sum_column(tile, r, d);
         if (item == 0) {
             partial[PARTIAL_ROW_MAX] = row_max;
             partial[PARTIAL_WEIGHT] = weight;
@@ -279,7 +270,7 @@ INLINE void decode_store(const struct run *run, const struct sequence *s, __loca
     } else {
         const struct finish finish = finish_of(run, s->index, s->row + token, head, row_max, weight);
         for (int d = item; d < HEAD_DIM_VO; d += DECODE_ITEMS)
-            store_column(run, &finish, s->row + token, head, d, sum_parts(parts + d, HEAD_DIM_VO));
+            store_column(run, &finish, s->row + token, head, d, sum_column(tile, r, d));
         if (item == 0)
             store_lse(run, &finish, s->row + token, head);
     }
@@ -293,10 +284,10 @@ INLINE void decode_store(const struct run *run, const struct sequence *s, __loca
  */
 INLINE void decode_tile(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows,
                         __local const float *query, __local struct decode_tile *tile, int kv_head, int first, int end,
-                        int item, int all, bool *found, struct place *place, float *row_max, struct decode_sums *total)
+                        int item, int all, bool *found, struct place *place, float *row_max, float *weight)
 {
-    struct decode_sums sums;
-    float score[DECODE_ROWS], most[DECODE_ROWS];
+    float8 column[DECODE_ROWS];
+    float score[DECODE_ROWS], most[DECODE_ROWS], factor[DECODE_ROWS], sum[DECODE_ROWS];
     const float k_scale = place->k_scale;
 
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -317,12 +308,13 @@ INLINE void decode_tile(const struct run *run, const struct sequence *s, __local
     decode_maxima(tile, item, most);
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
+        factor[r] = 1;
         if (most[r] > row_max[r] + RESCALE_THRESHOLD) {
-            const float factor = exp(row_max[r] - most[r]);
-            total->column[r] *= factor;
-            total->weight[r] *= factor;
+            factor[r] = exp(row_max[r] - most[r]);
             row_max[r] = most[r];
         }
+        column[r] = (float8)(0);
+        sum[r] = 0;
         tile->weight[item][r] = (seen >> r & 1) != 0 ? exp(score[r] - row_max[r]) : HIDDEN;
     }
     if (seen == 0)
@@ -331,13 +323,14 @@ INLINE void decode_tile(const struct run *run, const struct sequence *s, __local
         tile->mixed = 1;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (tile->mixed != 0)
-        decode_values(run, tile, item, true, &sums);
+        decode_values(run, tile, item, true, column, sum);
     else
-        decode_values(run, tile, item, false, &sums);
+        decode_values(run, tile, item, false, column, sum);
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
-        total->column[r] += sums.column[r];
-        total->weight[r] += sums.weight[r];
+        tile->total[2 * r][item] = tile->total[2 * r][item] * factor[r] + column[r].lo;
+        tile->total[2 * r + 1][item] = tile->total[2 * r + 1][item] * factor[r] + column[r].hi;
+        weight[r] = weight[r] * factor[r] + sum[r];
     }
 }
 
@@ -349,9 +342,8 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     const int item = (int)get_local_id(0), split = (int)get_group_id(1);
     const int kv_heads = arguments.heads / arguments.group, kv_head = (int)(get_group_id(0) % kv_heads);
     const int seq = (int)(get_group_id(0) / kv_heads), first_row = (int)get_group_id(2) * DECODE_ROWS;
-    struct decode_sums total;
     struct place place;
-    float row_max[DECODE_ROWS];
+    float row_max[DECODE_ROWS], weight[DECODE_ROWS];
 
     OPENCL_BEGIN
     const struct sequence s = sequence_at(&run, seq);
@@ -368,22 +360,27 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     const int begin = origin + split * keys, end = begin + min(keys, hi - begin);
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
-        total.column[r] = (float8)(0);
-        total.weight[r] = 0;
+        tile.total[2 * r][item] = tile.total[2 * r + 1][item] = (float4)(0);
+        weight[r] = 0;
         row_max[r] = -INFINITY;
     }
     const int all = (1 << min(count - first_row, DECODE_ROWS)) - 1;
     place.k_scale = place.v_scale = 1;
     bool found = decode_find(&run, &s, &rows, kv_head, begin + item, end, &place);
     for (int first = begin; first < end; first += DECODE_ITEMS)
-        decode_tile(&run, &s, &rows, query, &tile, kv_head, first, end, item, all, &found, &place, row_max, &total);
-    UNROLL
-    for (int r = 0; r < DECODE_ROWS; r++) {
-        decode_reduce(tile.sum.part, item, &total, r);
-        if (first_row + r < count)
-            decode_store(&run, &s, tile.sum.part, item, (first_row + r) / arguments.group,
-                         kv_head * arguments.group + (first_row + r) % arguments.group, row_max[r], split, splits);
+        decode_tile(&run, &s, &rows, query, &tile, kv_head, first, end, item, all, &found, &place, row_max, weight);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item % DECODE_VECTORS == 0 && item / DECODE_VECTORS < DECODE_PARTS) {
+        UNROLL
+        for (int r = 0; r < DECODE_ROWS; r++)
+            tile.weight[item / DECODE_VECTORS][r] = weight[r];
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL
+    for (int r = 0; r < DECODE_ROWS; r++)
+        if (first_row + r < count)
+            decode_store(&run, &s, &tile, item, r, (first_row + r) / arguments.group,
+                         kv_head * arguments.group + (first_row + r) % arguments.group, row_max[r], split, splits);
 }
 
 /* Adds up the splits of a row. */

@@ -19,9 +19,17 @@
 #define PREFILL_STRIDE   (PREFILL_KEYS + 4) /* of a row of weights: apart, so that rows lie in different banks */
 #define PREFILL_SPAN     8                  /* tiles */
 
-/* Keys of a slice of values: a divisor of PREFILL_KEYS with at most 2048 elements. */
+/* Where results have 16 bits, the device's own exponential is good enough if the tuning table says so. */
+#if defined(NATIVE_EXP) && !defined(PREFILL_EXACT)
+#define PREFILL_EXP(x) native_exp(x)
+#else
+#define PREFILL_EXP(x) exp(x)
+#endif
+
+/* Keys of a slice of values: a divisor of PREFILL_KEYS with at most 128 elements for each column of the other slices. */
+#define PREFILL_VALUES     (128 * PREFILL_SLICE / HEAD_DIM_VO)
 #define PREFILL_VALUE_KEYS                                                                                           \
-    (HEAD_DIM_VO <= 32 ? 64 : HEAD_DIM_VO <= 64 ? 32 : HEAD_DIM_VO <= 128 ? 16 : HEAD_DIM_VO <= 256 ? 8 : 4)
+    (PREFILL_VALUES >= 64 ? 64 : PREFILL_VALUES >= 32 ? 32 : PREFILL_VALUES >= 16 ? 16 : PREFILL_VALUES >= 8 ? 8 : 4)
 
 /* Local memory of a work-group. */
 struct __attribute__((aligned(16))) prefill_tile {
@@ -286,7 +294,7 @@ INLINE float prefill_plain_scores(const struct run *run, const struct row *row, 
 
 INLINE float prefill_weight(uint seen, int i, float score, float row_max)
 {
-    return (seen >> i & 1) != 0 ? exp(score - row_max) : HIDDEN;
+    return (seen >> i & 1) != 0 ? PREFILL_EXP(score - row_max) : HIDDEN;
 }
 
 /*
@@ -330,9 +338,12 @@ INLINE float prefill_weights(const struct run *run, const struct sequence *s, co
     return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
+/* Zero times a value that is not finite is NaN. */
 INLINE bool is_nonfinite(float8 value)
 {
-    return any((as_uint8(value) & 0x7f800000u) == 0x7f800000u);
+    const float4 zero = value.lo * 0 + value.hi * 0;
+
+    return isnan((zero.x + zero.y) + (zero.z + zero.w));
 }
 
 #define PREFILL_V_EIGHTS (PREFILL_VALUE_KEYS * HEAD_DIM_VO / 8)
@@ -357,7 +368,9 @@ INLINE void prefill_stage_values(const struct eight *ahead, int first, int item,
     for (int i = 0; i < PREFILL_V_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         if (at < PREFILL_V_EIGHTS) {
-            const float8 value = expand_eight(V_DTYPE, ahead[i]) * tile->v_scale[first + at / (HEAD_DIM_VO / 8)];
+            float8 value = expand_eight(V_DTYPE, ahead[i]);
+            if (SIZE(V_DTYPE) == 1) /* only 8-bit values have scales */
+                value *= tile->v_scale[first + at / (HEAD_DIM_VO / 8)];
             ((__local float4 *)tile->stage.value)[2 * at] = value.lo;
             ((__local float4 *)tile->stage.value)[2 * at + 1] = value.hi;
             if (is_nonfinite(value))
