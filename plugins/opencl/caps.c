@@ -42,7 +42,14 @@ static void judge_features(struct attn_query *out, const struct attn_problem *p)
     attn_util_refuse(out,
                      cached && p->layout == ATTN_PAGED_X && k_size != 0 && p->head_dim % (16 / k_size) != 0,
                      ATTN_REASON_HEAD_DIM, "head_dim", "whole 16 bytes with layout=paged-x");
-    attn_util_refuse(out, p->graph > ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
+}
+
+/* A launch depends on a batch's counts, addresses and strides alone, never on what its arrays hold. */
+static void allow_graphs(struct attn_query *out)
+{
+    out->graph_level = ATTN_GRAPH_ALWAYS;
+    for (uint32_t i = 0; i < out->kernel_count && i < out->kernel_capacity; i++)
+        out->kernels[i].graph_level = ATTN_GRAPH_ALWAYS;
 }
 
 int32_t opencl_query(struct attn_instance *instance, const struct attn_device *device,
@@ -59,6 +66,7 @@ int32_t opencl_query(struct attn_instance *instance, const struct attn_device *d
     attn_util_refuse_unknown(out, problem);
     attn_util_answer(out, "opencl_generic", "always", ATTN_NUMERICS_UNROUNDED, 100);
     attn_util_speed(out, ATTN_SPEED_GENERIC);
+    allow_graphs(out);
     return ATTN_OK;
 }
 
@@ -112,6 +120,7 @@ static const struct attn_axis axes[] = {
     LIST("seq_causal", "0", "1"),
     LIST("lse", "0", "1"),
     LIST("det", "0", "1"),
+    LIST("graph", "never", "single", "uniform", "always"),
 };
 
 int32_t opencl_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)

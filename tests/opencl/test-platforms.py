@@ -17,7 +17,7 @@ GENERATE = None if sys.argv[3] == "-" else os.path.abspath(sys.argv[3])
 PLUGIN, CPU = (os.path.abspath(p) for p in sys.argv[4:6])
 # PoCL sets a variable, signal handlers and a signal stack where its devices are first listed: of the side effects
 # (ATTN_P13) those are the driver's, and judged are the others.
-KINDS = "attention,write,query,axes,faults,distrust,long,nan,det,serving,streams,exhausted,cache,abi"
+KINDS = "attention,write,query,axes,faults,distrust,long,nan,det,serving,streams,replay,graph,exhausted,cache,abi"
 # What a share of the cases of all problems may miss.
 PROBLEMS = (
     ("attention", "heads=4 kv_heads=2 head_dim=64 q=f32 mask=f32 alibi=mask"),
@@ -95,6 +95,9 @@ def check_text():
                     file.seek(64)
                     file.write(b"damaged")
     report(len(files) >= 2, "programs were kept", result)
+    result = run(GENERATE, "--toy=test", "-p", "hello", "-n", "8", "--graph", "on", ATTN_BACKEND="opencl/flash-attn")
+    report(result.returncode == 0 and result.stdout == native.stdout and "7 of 8 steps replayed them" in result.stderr,
+           "attn-generate: the CPU's text by graphs", result)
 
 
 with tempfile.TemporaryDirectory() as work:
