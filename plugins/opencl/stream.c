@@ -22,6 +22,10 @@ int32_t opencl_stream_synchronize(struct attn_backend_impl *backend, void *strea
     int32_t status =
         opencl_graph_refuse(backend, stream, "nothing can be waited for while the stream is captured", err);
 
+    /* Rusticl of Mesa 22.3 waits for nothing where all commands were flushed: the marker was not. */
+    if (status == ATTN_OK)
+        status = opencl_check(backend->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, NULL), "stream",
+                              "clEnqueueMarkerWithWaitList", err);
     return status == ATTN_OK ? opencl_check(backend->cl->clFinish(queue), "stream", "clFinish", err) : status;
 }
 
