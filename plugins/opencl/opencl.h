@@ -69,6 +69,7 @@ struct attn_backend_impl {
     cl_context context;     /* the caller's, or the device's */
     cl_command_queue queue; /* of stream NULL */
     cl_kernel write, slots;
+    bool in_pairs;        /* a cache is [pages, 2, ...], the flashinfer flavour's shape */
     pthread_mutex_t lock; /* of `pinned` and `captures` */
     struct opencl_pinned *pinned;
     struct attn_graph_impl *captures;

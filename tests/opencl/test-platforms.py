@@ -95,9 +95,11 @@ def check_text():
                     file.seek(64)
                     file.write(b"damaged")
     report(len(files) >= 2, "programs were kept", result)
-    result = run(GENERATE, "--toy=test", "-p", "hello", "-n", "8", "--graph", "on", ATTN_BACKEND="opencl/flash-attn")
-    report(result.returncode == 0 and result.stdout == native.stdout and "7 of 8 steps replayed them" in result.stderr,
-           "attn-generate: the CPU's text by graphs", result)
+    for name in "opencl/flash-attn", "opencl/flashinfer":
+        result = run(GENERATE, "--toy=test", "-p", "hello", "-n", "8", "--graph", "on", ATTN_BACKEND=name)
+        report(result.returncode == 0 and result.stdout == native.stdout and
+               "7 of 8 steps replayed them" in result.stderr and "backend: " + name in result.stderr,
+               f"attn-generate: the CPU's text by graphs of {name}", result)
 
 
 with tempfile.TemporaryDirectory() as work:
