@@ -5,6 +5,7 @@
  * and what may go before a graph.
  */
 #include <stdio.h>
+#include <time.h>
 
 #include "world.h"
 
@@ -16,14 +17,17 @@ static struct {
     int32_t log[LAUNCHES][2];
 } chain;
 
+/* Late, so that what does not wait for it is done before. */
 static void count_up(void *arg)
 {
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     ++*(int32_t *)arg;
 }
 
 static void note(void *arg)
 {
     (void)arg;
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     chain.log[chain.calls][0] = chain.a;
     chain.log[chain.calls++][1] = chain.b;
 }

@@ -64,7 +64,12 @@ def check_no_platform():
 
 
 def check_choice():
-    """A CPU that OpenCL lists is never preferred to the CPU plugin."""
+    """A CPU that OpenCL lists is never preferred to the CPU plugin; opencl/flashinfer is never the first."""
+    result = run(INFO, "explain", "--json", "heads=8", "head_dim=128", "q=f32", ATTN_BACKEND="opencl")
+    answer = json.loads(result.stdout)
+    levels = {k["graph_level"] for c in answer["candidates"] if c["name"].startswith("opencl/") for k in c["kernels"]}
+    report(answer["effective"] == "opencl/flash-attn" and levels == {"always"},
+           "of OpenCL's backends flash-attn is the first, and both have graphs", result)
     result = run(INFO, "explain", "--json", "heads=8", "head_dim=128", "q=f32")
     effective = json.loads(result.stdout)["effective"]
     listed = run(INFO, "devices", "--json")
