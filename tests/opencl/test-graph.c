@@ -9,6 +9,8 @@
 
 #include "world.h"
 
+#define LARGE (UINT64_C(32) << 20)
+
 /* ---------------------------------------------------------------- the order of copies and functions */
 
 static struct {
@@ -32,18 +34,22 @@ static void note(void *arg)
     chain.log[chain.calls++][1] = chain.b;
 }
 
-/* A function is called between copies of what it changes; all launches are enqueued before any is waited for.
+/*
+ * A function is called between copies of what it changes; all launches are enqueued before any is waited for.
+ * The first copy takes long, so that the function is not called while the graph is launched.
  */
 static void test_order(void)
 {
     const uint64_t size = sizeof chain.in;
-    struct attn_buffer a = allocate(size), b = allocate(size), other = allocate(size);
+    struct attn_buffer a = allocate(size), b = allocate(size), other = allocate(size),
+                       large = allocate(LARGE);
     struct attn_graph *graph = NULL;
     void *stream = NULL;
     bool good = true;
 
     must(attn_stream_create(backend, &stream, &err));
     must(attn_graph_begin(backend, stream, &graph, &err));
+    copy(large, (struct attn_buffer){large.data, LARGE / 2}, LARGE / 2, ATTN_COPY_ON_DEVICE, stream);
     copy(a, at(&chain.in), size, ATTN_COPY_TO_DEVICE, stream);
     must(attn_graph_add_host(graph, count_up, &chain.in, &err));
     copy(b, at(&chain.in), size, ATTN_COPY_TO_DEVICE, stream);
@@ -65,6 +71,7 @@ static void test_order(void)
     attn_memory_free(backend, &a);
     attn_memory_free(backend, &b);
     attn_memory_free(backend, &other);
+    attn_memory_free(backend, &large);
 }
 
 /* ---------------------------------------------------------------- what is refused */
