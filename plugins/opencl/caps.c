@@ -42,7 +42,6 @@ static void judge_features(struct attn_query *out, const struct attn_problem *p)
     attn_util_refuse(out,
                      cached && p->layout == ATTN_PAGED_X && k_size != 0 && p->head_dim % (16 / k_size) != 0,
                      ATTN_REASON_HEAD_DIM, "head_dim", "whole 16 bytes with layout=paged-x");
-    attn_util_refuse(out, p->graph > ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
 }
 
 static void set_kernel(struct attn_query *out, uint32_t i, const char *name, const char *when,
@@ -95,7 +94,8 @@ int32_t opencl_query(struct attn_instance *instance, const struct attn_device *d
     attn_util_refuse_unknown(out, problem);
     out->accepted = out->reason_count == 0;
     out->cost_rank = 100;
-    out->graph_level = ATTN_GRAPH_NEVER;
+    /* A launch depends on a batch's counts, addresses and strides alone, never on what its arrays hold. */
+    out->graph_level = ATTN_GRAPH_ALWAYS;
     if (out->accepted)
         answer_kernels(found, problem, out);
     return ATTN_OK;
@@ -151,6 +151,7 @@ static const struct attn_axis axes[] = {
     LIST("seq_causal", "0", "1"),
     LIST("lse", "0", "1"),
     LIST("det", "0", "1"),
+    LIST("graph", "never", "single", "uniform", "always"),
 };
 
 int32_t opencl_axes(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)

@@ -2,7 +2,7 @@
 /* Caches: their shape, their handles, the writing of new rows, and the mapping of rows to slots. */
 #include "opencl.h"
 
-/* In layout paged-x a page's vectors are mixed; MLA has keys alone. */
+/* In layout paged-x a page's vectors are mixed; MLA has keys alone: [pages, block, head_dim]. */
 static void shape_other(const struct attn_problem *p, struct attn_kv_shape *out)
 {
     struct attn_kv_desc *desc = &out->desc;
@@ -10,6 +10,7 @@ static void shape_other(const struct attn_problem *p, struct attn_kv_shape *out)
     if (p->layout == ATTN_PAGED_X) {
         out->rank = 3;
         out->dims[2] = (uint64_t)p->block * p->kv_heads * p->head_dim;
+        out->dims[3] = out->dims[4] = 0;
         desc->layout = ATTN_PAGED_X;
         desc->k_head_stride *= (int64_t)p->block;
         desc->v_head_stride *= (int64_t)p->block;
@@ -19,6 +20,10 @@ static void shape_other(const struct attn_problem *p, struct attn_kv_shape *out)
         for (uint32_t i = 1; i < out->rank; i++)
             out->dims[i - 1] = out->dims[i];
         out->dims[--out->rank] = 0;
+        if (p->layout != ATTN_PAGED_X) {
+            out->dims[2] = out->dims[3];
+            out->dims[--out->rank] = 0;
+        }
         out->bytes = out->v_offset;
         out->v_offset = 0;
         desc->v_page_stride = desc->k_page_stride;
@@ -27,18 +32,31 @@ static void shape_other(const struct attn_problem *p, struct attn_kv_shape *out)
     }
 }
 
+/* The keys of a page, then its values. */
+static void shape_in_pairs(struct attn_kv_shape *out)
+{
+    struct attn_kv_desc *desc = &out->desc;
+
+    out->v_offset = (uint64_t)desc->k_page_stride;
+    desc->k_page_stride += desc->v_page_stride;
+    desc->v_page_stride = desc->k_page_stride;
+    out->dims[0] = desc->pages;
+    out->dims[1] = 2;
+}
+
 static int32_t shape(struct attn_backend_impl *backend, const struct attn_problem *problem, uint32_t pages,
                      struct attn_kv_shape *out, struct attn_error *err)
 {
     struct attn_problem own = *problem;
 
-    (void)backend;
     if (own.addressing == ATTN_DENSE && own.max_kv != 0)
         own.block = own.max_kv; /* a page is a sequence */
     const int32_t status = attn_util_shape(&own, pages, out, err);
     if (status != ATTN_OK)
         return status;
     shape_other(&own, out);
+    if (backend->in_pairs && own.mla == 0)
+        shape_in_pairs(out);
     if (own.k_scale == ATTN_SCALES_TOKEN_HEAD || own.v_scale == ATTN_SCALES_TOKEN_HEAD)
         out->scale_bytes = sizeof(float) * (uint64_t)pages * own.block * own.kv_heads;
     return ATTN_OK;

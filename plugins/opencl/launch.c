@@ -47,23 +47,25 @@ bool opencl_launch_is_aligned(const struct opencl_launch *launch)
            are_aligned(launch, OPENCL_BUFFER_v_new, 0, a->v_new.token, a->v_new.head, v);
 }
 
-/* The instance is locked: a kernel has one set of arguments for all threads. */
-static cl_int enqueue(const struct opencl_functions *cl, cl_kernel kernel, const struct opencl_launch *launch,
-                      const struct opencl_grid *grid, cl_command_queue queue)
+cl_int opencl_launch_set(const struct opencl_functions *cl, cl_kernel kernel,
+                         const struct opencl_launch *launch)
 {
-    const size_t local[3] = {grid->items, 1, 1};
-    const size_t global[3] = {grid->groups[0] * grid->items, grid->groups[1], grid->groups[2]};
-
     for (cl_uint i = 0; i < OPENCL_BUFFERS; i++) {
         const cl_int result = cl->clSetKernelArg(kernel, i, sizeof launch->buffers[i], &launch->buffers[i]);
         if (result != CL_SUCCESS)
             return result;
     }
-    const cl_int result =
-        cl->clSetKernelArg(kernel, OPENCL_BUFFERS, sizeof launch->arguments, &launch->arguments);
-    if (result != CL_SUCCESS)
-        return result;
-    return cl->clEnqueueNDRangeKernel(queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
+    return cl->clSetKernelArg(kernel, OPENCL_BUFFERS, sizeof launch->arguments, &launch->arguments);
+}
+
+int32_t opencl_launch_start(const struct opencl_functions *cl, cl_kernel kernel,
+                            const struct opencl_grid *grid, cl_command_queue queue, struct attn_error *err)
+{
+    const size_t local[3] = {grid->items, 1, 1};
+    const size_t global[3] = {grid->groups[0] * grid->items, grid->groups[1], grid->groups[2]};
+
+    return opencl_check(cl->clEnqueueNDRangeKernel(queue, kernel, 3, NULL, global, local, 0, NULL, NULL),
+                        "stream", "clEnqueueNDRangeKernel", err);
 }
 
 int32_t opencl_launch_enqueue(struct attn_backend_impl *backend, cl_kernel kernel,
@@ -71,12 +73,17 @@ int32_t opencl_launch_enqueue(struct attn_backend_impl *backend, cl_kernel kerne
                               void *stream, struct attn_error *err)
 {
     cl_command_queue queue = opencl_queue(backend, stream);
+    struct attn_graph_impl *graph = opencl_graph_find(backend, stream);
 
     if (grid->groups[0] == 0 || grid->groups[1] == 0 || grid->groups[2] == 0)
         return ATTN_OK;
-    pthread_mutex_lock(&backend->instance->lock);
-    const cl_int result = enqueue(backend->cl, kernel, launch, grid, queue);
+    if (graph != NULL)
+        return opencl_graph_add_launch(graph, kernel, launch, grid, err);
+    pthread_mutex_lock(&backend->instance->lock); /* a kernel has one set of arguments for all threads */
+    int32_t status =
+        opencl_check(opencl_launch_set(backend->cl, kernel, launch), "stream", "clSetKernelArg", err);
+    if (status == ATTN_OK)
+        status = opencl_launch_start(backend->cl, kernel, grid, queue, err);
     pthread_mutex_unlock(&backend->instance->lock);
-    const int32_t status = opencl_check(result, "stream", "clEnqueueNDRangeKernel", err);
     return status == ATTN_OK ? opencl_check(backend->cl->clFlush(queue), "stream", "clFlush", err) : status;
 }

@@ -32,30 +32,44 @@ static void free_buffer(struct attn_backend_impl *backend, const struct attn_buf
         backend->cl->clReleaseMemObject((cl_mem)buffer->data);
 }
 
+int32_t opencl_copy_start(const struct opencl_functions *cl, const struct opencl_copy *copy,
+                          cl_command_queue queue, struct attn_error *err)
+{
+    const struct attn_buffer *to = &copy->to, *from = &copy->from;
+
+    if (copy->kind == ATTN_COPY_TO_DEVICE)
+        return opencl_check(cl->clEnqueueWriteBuffer(queue, (cl_mem)to->data, CL_FALSE, to->byte_offset,
+                                                     copy->size, attn_util_at(from), 0, NULL, NULL),
+                            "to", "clEnqueueWriteBuffer", err);
+    if (copy->kind == ATTN_COPY_TO_HOST)
+        return opencl_check(cl->clEnqueueReadBuffer(queue, (cl_mem)from->data, CL_FALSE, from->byte_offset,
+                                                    copy->size, attn_util_at(to), 0, NULL, NULL),
+                            "from", "clEnqueueReadBuffer", err);
+    return opencl_check(cl->clEnqueueCopyBuffer(queue, (cl_mem)from->data, (cl_mem)to->data,
+                                                from->byte_offset, to->byte_offset, copy->size, 0, NULL,
+                                                NULL),
+                        "from", "clEnqueueCopyBuffer", err);
+}
+
+int32_t opencl_copy_enqueue(struct attn_backend_impl *backend, const struct opencl_copy *copy, void *stream,
+                            struct attn_error *err)
+{
+    cl_command_queue queue = opencl_queue(backend, stream);
+    struct attn_graph_impl *graph = opencl_graph_find(backend, stream);
+
+    if (copy->size == 0)
+        return ATTN_OK;
+    if (graph != NULL)
+        return opencl_graph_add_copy(graph, copy, err);
+    const int32_t status = opencl_copy_start(backend->cl, copy, queue, err);
+    return status == ATTN_OK ? opencl_check(backend->cl->clFlush(queue), "stream", "clFlush", err) : status;
+}
+
 static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer *to,
                     const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
                     struct attn_error *err)
 {
-    cl_command_queue queue = opencl_queue(backend, stream);
-    const struct opencl_functions *cl = backend->cl;
-    int32_t status;
-
-    if (size == 0)
-        return ATTN_OK;
-    if (kind == ATTN_COPY_TO_DEVICE)
-        status = opencl_check(cl->clEnqueueWriteBuffer(queue, (cl_mem)to->data, CL_FALSE, to->byte_offset,
-                                                       size, attn_util_at(from), 0, NULL, NULL),
-                              "to", "clEnqueueWriteBuffer", err);
-    else if (kind == ATTN_COPY_TO_HOST)
-        status = opencl_check(cl->clEnqueueReadBuffer(queue, (cl_mem)from->data, CL_FALSE, from->byte_offset,
-                                                      size, attn_util_at(to), 0, NULL, NULL),
-                              "from", "clEnqueueReadBuffer", err);
-    else
-        status =
-            opencl_check(cl->clEnqueueCopyBuffer(queue, (cl_mem)from->data, (cl_mem)to->data,
-                                                 from->byte_offset, to->byte_offset, size, 0, NULL, NULL),
-                         "from", "clEnqueueCopyBuffer", err);
-    return status == ATTN_OK ? opencl_check(cl->clFlush(queue), "stream", "clFlush", err) : status;
+    return opencl_copy_enqueue(backend, &(struct opencl_copy){*to, *from, size, kind}, stream, err);
 }
 
 static int32_t alloc_pinned(struct attn_backend_impl *backend, uint64_t size, void **out,
@@ -123,4 +137,9 @@ const struct attn_memory_table opencl_memory_table = {
     .event_query = opencl_event_query,
     .event_synchronize = opencl_event_synchronize,
     .event_destroy = opencl_event_destroy,
+    .graph_begin = opencl_graph_begin,
+    .graph_add_host = opencl_graph_add_host,
+    .graph_end = opencl_graph_end,
+    .graph_launch = opencl_graph_launch,
+    .graph_destroy = opencl_graph_destroy,
 };

@@ -74,8 +74,10 @@ struct attn_backend_impl {
     cl_context context;     /* the caller's, or the device's */
     cl_command_queue queue; /* of stream NULL */
     cl_kernel write, slots;
-    pthread_mutex_t lock; /* of `pinned` */
+    bool in_pairs;        /* a cache is [pages, 2, ...], the flashinfer flavour's shape */
+    pthread_mutex_t lock; /* of `pinned` and `captures` */
     struct opencl_pinned *pinned;
+    struct attn_graph_impl *captures;
 };
 
 /* ---------------------------------------------------------------- errors (error.c) */
@@ -147,6 +149,18 @@ void opencl_config_options(const struct opencl_config *config, const struct attn
 
 extern const struct attn_memory_table opencl_memory_table;
 
+/* A copy of `kind`, which tells which of the two buffers is host memory. */
+struct opencl_copy {
+    struct attn_buffer to, from;
+    uint64_t size;
+    uint32_t kind;
+};
+/* Enqueues a copy; while the stream is captured, its graph keeps it. */
+int32_t opencl_copy_enqueue(struct attn_backend_impl *backend, const struct opencl_copy *copy, void *stream,
+                            struct attn_error *err);
+int32_t opencl_copy_start(const struct opencl_functions *cl, const struct opencl_copy *copy,
+                          cl_command_queue queue, struct attn_error *err);
+
 int32_t opencl_stream_create(struct attn_backend_impl *backend, void **out, struct attn_error *err);
 int32_t opencl_stream_synchronize(struct attn_backend_impl *backend, void *stream, struct attn_error *err);
 void opencl_stream_destroy(struct attn_backend_impl *backend, void *stream);
@@ -182,10 +196,16 @@ struct opencl_grid {
     size_t groups[3];
     size_t items;
 };
-/* Nothing is launched if there are no groups. */
+/* Nothing is launched if there are no groups. While the stream is captured, its graph keeps the launch. */
 int32_t opencl_launch_enqueue(struct attn_backend_impl *backend, cl_kernel kernel,
                               const struct opencl_launch *launch, const struct opencl_grid *grid,
                               void *stream, struct attn_error *err);
+
+/* The two steps of it: a kernel is the caller's alone from the first to the second. */
+cl_int opencl_launch_set(const struct opencl_functions *cl, cl_kernel kernel,
+                         const struct opencl_launch *launch);
+int32_t opencl_launch_start(const struct opencl_functions *cl, cl_kernel kernel,
+                            const struct opencl_grid *grid, cl_command_queue queue, struct attn_error *err);
 
 /* Adds a scale; a host array has counts[] values for outer, token and head, where it has a stride. */
 int32_t opencl_scale_add(struct attn_backend_impl *backend, struct opencl_launch *launch,
@@ -214,6 +234,30 @@ int32_t opencl_resolve_run(struct attn_backend_impl *backend, struct opencl_laun
                            const struct attn_problem *problem, const struct attn_batch *batch,
                            const struct attn_tensors *tensors, const struct attn_kv_desc *desc,
                            struct attn_error *err);
+
+/* ---------------------------------------------------------------- graphs (graph.c) */
+
+int32_t opencl_graph_begin(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
+                           struct attn_error *err);
+int32_t opencl_graph_add_host(struct attn_graph_impl *graph, attn_host_fn fn, void *arg,
+                              struct attn_error *err);
+int32_t opencl_graph_end(struct attn_graph_impl *graph, struct attn_error *err);
+int32_t opencl_graph_launch(struct attn_graph_impl *graph, void *stream, struct attn_error *err);
+void opencl_graph_destroy(struct attn_graph_impl *graph);
+
+/* The graph that captures a stream, or NULL. */
+struct attn_graph_impl *opencl_graph_find(struct attn_backend_impl *backend, void *stream);
+/* ATTN_E_STATE with the text if the stream is captured. */
+int32_t opencl_graph_refuse(struct attn_backend_impl *backend, void *stream, const char *text,
+                            struct attn_error *err);
+/* The stream ends; a capture of it fails. */
+void opencl_graph_forget(struct attn_backend_impl *backend, void *stream);
+/* Keep a command as it is now, with its arguments and buffers. */
+int32_t opencl_graph_add_launch(struct attn_graph_impl *graph, cl_kernel kernel,
+                                const struct opencl_launch *launch, const struct opencl_grid *grid,
+                                struct attn_error *err);
+int32_t opencl_graph_add_copy(struct attn_graph_impl *graph, const struct opencl_copy *copy,
+                              struct attn_error *err);
 
 /* ---------------------------------------------------------------- tables (caps.c, plan.c, kv.c, backend.c)
  */

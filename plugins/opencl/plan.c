@@ -187,7 +187,7 @@ static int32_t describe(const struct attn_plan_impl *plan, struct attn_plan_info
     const struct attn_problem *p = &plan->problem;
     const bool fast = plan->config.generic == NULL;
 
-    out->graph_level = ATTN_GRAPH_NEVER;
+    out->graph_level = ATTN_GRAPH_ALWAYS;
     out->splits = fast ? (uint32_t)most_splits(p->max_kv) : 1;
     out->split_keys = fast ? SPLIT_KEYS : 0;
     out->alignment = out->stride_multiple = fast ? 16 : 1;

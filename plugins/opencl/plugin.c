@@ -8,8 +8,8 @@
 #define TEXT(x)  TEXT2(x)
 #define VERSION  TEXT(LIBATTN_VERSION_MAJOR) "." TEXT(LIBATTN_VERSION_MINOR) "." TEXT(LIBATTN_VERSION_PATCH)
 
-ATTN_PLUGIN_NOTE("opencl", "libattn", VERSION, "opencl/flash-attn", ATTN_CLASS_PORTABLE_ACCELERATOR,
-                 ATTN_CPU_BASELINE);
+ATTN_PLUGIN_NOTE("opencl", "libattn", VERSION, "opencl/flash-attn,opencl/flashinfer",
+                 ATTN_CLASS_PORTABLE_ACCELERATOR, ATTN_CPU_BASELINE);
 
 /* The caller's context, or the device's own, which is made now if it is not there yet. */
 static int32_t open_context(struct attn_backend_impl *backend, void *native, struct attn_error *err)
@@ -82,30 +82,48 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
     return ATTN_OK;
 }
 
-static const struct attn_backend_table flash_attn = {
-    .struct_size = sizeof flash_attn,
-    .device_class = ATTN_CLASS_PORTABLE_ACCELERATOR,
-    .name = "opencl/flash-attn",
-    .plan = &opencl_plan_table,
-    .kv = &opencl_kv_table,
-    .memory = &opencl_memory_table,
-    .query = opencl_query,
-    .axes = opencl_axes,
-    .open = open_backend,
-    .close = close_backend,
-    .builder = &attn_serving_builder,
-    .state = &attn_serving_state,
-    .layer = &attn_serving_layer,
-};
+static int32_t open_flashinfer(struct attn_instance *instance, const struct attn_device *device,
+                               const struct attn_open_config *config, struct attn_backend_impl **out,
+                               struct attn_error *err)
+{
+    const int32_t status = open_backend(instance, device, config, out, err);
+
+    if (status == ATTN_OK)
+        (*out)->in_pairs = true;
+    return status;
+}
+
+/* The same kernels: behind opencl/flash-attn, so that it is used by name. */
+static int32_t query_flashinfer(struct attn_instance *instance, const struct attn_device *device,
+                                const struct attn_problem *problem, struct attn_query *out)
+{
+    const int32_t status = opencl_query(instance, device, problem, out);
+
+    out->cost_rank++;
+    return status;
+}
+
+#define BACKEND_TABLE(name_, query_, open_)                                                                  \
+    {                                                                                                        \
+        .struct_size = sizeof(struct attn_backend_table), .device_class = ATTN_CLASS_PORTABLE_ACCELERATOR,   \
+        .name = (name_), .plan = &opencl_plan_table, .kv = &opencl_kv_table, .memory = &opencl_memory_table, \
+        .query = (query_), .axes = opencl_axes, .open = (open_), .close = close_backend,                     \
+        .builder = &attn_serving_builder, .state = &attn_serving_state, .layer = &attn_serving_layer         \
+    }
+
+static const struct attn_backend_table flash_attn =
+    BACKEND_TABLE("opencl/flash-attn", opencl_query, open_backend);
+static const struct attn_backend_table flashinfer =
+    BACKEND_TABLE("opencl/flashinfer", query_flashinfer, open_flashinfer);
 
 static int32_t get_backends(struct attn_instance *instance, const struct attn_backend_table *const **out,
                             uint32_t *out_count, struct attn_error *err)
 {
-    static const struct attn_backend_table *const list[] = {&flash_attn};
+    static const struct attn_backend_table *const list[] = {&flash_attn, &flashinfer};
 
     (void)instance, (void)err;
     *out = list;
-    *out_count = 1;
+    *out_count = sizeof list / sizeof list[0];
     return ATTN_OK;
 }
 

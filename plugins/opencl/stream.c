@@ -18,11 +18,20 @@ int32_t opencl_stream_create(struct attn_backend_impl *backend, void **out, stru
 
 int32_t opencl_stream_synchronize(struct attn_backend_impl *backend, void *stream, struct attn_error *err)
 {
-    return opencl_check(backend->cl->clFinish(opencl_queue(backend, stream)), "stream", "clFinish", err);
+    cl_command_queue queue = opencl_queue(backend, stream);
+    int32_t status =
+        opencl_graph_refuse(backend, stream, "nothing can be waited for while the stream is captured", err);
+
+    /* Rusticl of Mesa 22.3 waits for nothing where all commands were flushed: the marker was not. */
+    if (status == ATTN_OK)
+        status = opencl_check(backend->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, NULL), "stream",
+                              "clEnqueueMarkerWithWaitList", err);
+    return status == ATTN_OK ? opencl_check(backend->cl->clFinish(queue), "stream", "clFinish", err) : status;
 }
 
 void opencl_stream_destroy(struct attn_backend_impl *backend, void *stream)
 {
+    opencl_graph_forget(backend, stream);
     if (stream != NULL)
         backend->cl->clReleaseCommandQueue((cl_command_queue)stream);
 }
@@ -45,9 +54,11 @@ int32_t opencl_event_record(struct attn_backend_impl *backend, void *event, void
     cl_command_queue queue = opencl_queue(backend, stream);
     struct event *own = event;
     cl_event marker = NULL, old;
-    int32_t status = opencl_check(backend->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &marker), "event",
-                                  "clEnqueueMarkerWithWaitList", err);
+    int32_t status = opencl_graph_refuse(backend, stream, "an event cannot be recorded into a capture", err);
 
+    if (status == ATTN_OK)
+        status = opencl_check(backend->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &marker), "event",
+                              "clEnqueueMarkerWithWaitList", err);
     if (status != ATTN_OK)
         return status;
     pthread_mutex_lock(&own->lock);

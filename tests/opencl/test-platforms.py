@@ -17,7 +17,7 @@ GENERATE = None if sys.argv[3] == "-" else os.path.abspath(sys.argv[3])
 PLUGIN, CPU = (os.path.abspath(p) for p in sys.argv[4:6])
 # PoCL sets a variable, signal handlers and a signal stack where its devices are first listed: of the side effects
 # (ATTN_P13) those are the driver's, and judged are the others.
-KINDS = "attention,write,query,axes,faults,distrust,long,nan,det,serving,streams,exhausted,cache,abi"
+KINDS = "attention,write,query,axes,faults,distrust,long,nan,det,serving,streams,replay,graph,exhausted,cache,abi"
 # What a share of the cases of all problems may miss.
 PROBLEMS = (
     ("attention", "heads=4 kv_heads=2 head_dim=64 q=f32 mask=f32 alibi=mask"),
@@ -64,7 +64,12 @@ def check_no_platform():
 
 
 def check_choice():
-    """A CPU that OpenCL lists is never preferred to the CPU plugin."""
+    """A CPU that OpenCL lists is never preferred to the CPU plugin; opencl/flashinfer is never the first."""
+    result = run(INFO, "explain", "--json", "heads=8", "head_dim=128", "q=f32", ATTN_BACKEND="opencl")
+    answer = json.loads(result.stdout)
+    levels = {k["graph_level"] for c in answer["candidates"] if c["name"].startswith("opencl/") for k in c["kernels"]}
+    report(answer["effective"] == "opencl/flash-attn" and levels == {"always"},
+           "of OpenCL's backends flash-attn is the first, and both have graphs", result)
     result = run(INFO, "explain", "--json", "heads=8", "head_dim=128", "q=f32")
     effective = json.loads(result.stdout)["effective"]
     listed = run(INFO, "devices", "--json")
@@ -95,6 +100,11 @@ def check_text():
                     file.seek(64)
                     file.write(b"damaged")
     report(len(files) >= 2, "programs were kept", result)
+    for name in "opencl/flash-attn", "opencl/flashinfer":
+        result = run(GENERATE, "--toy=test", "-p", "hello", "-n", "8", "--graph", "on", ATTN_BACKEND=name)
+        report(result.returncode == 0 and result.stdout == native.stdout and
+               "7 of 8 steps replayed them" in result.stderr and "backend: " + name in result.stderr,
+               f"attn-generate: the CPU's text by graphs of {name}", result)
 
 
 with tempfile.TemporaryDirectory() as work:

@@ -31,8 +31,8 @@ struct sequence {
     int all_keys; /* keys of all ranks */
     int new_begin; /* first key that is in k_new; kv_len if none is */
     int causal;
-    long left, right; /* -1 = unlimited */
-    long square;      /* first key of a square mask, from which on the mask decides; -1 = there is none */
+    int left, right; /* -1 = unlimited; as long, Rusticl of Mesa 22.3 finds them >= 0 */
+    int square;      /* first key of a square mask, from which on the mask decides; -1 = there is none */
     long shift;       /* position of query token 0, where no positions are given */
 };
 
@@ -115,7 +115,7 @@ INLINE long count_keys(const struct run *run, long all)
  * The keys [*lo, *hi) that a query at a position sees, apart from invalid blocks; both 0 if there are none. With
  * `square`, the first key of a square mask, those of the mask too, and any keys in between; -1 without.
  */
-INLINE void visible_range(const struct run *run, const struct sequence *s, long position, long square, int *lo, int *hi)
+INLINE void visible_range(const struct run *run, const struct sequence *s, long position, int square, int *lo, int *hi)
 {
     /* Clamping changes no result and keeps sums with window sides from overflowing. */
     const long p = clamp(position, -(1L << 40), 1L << 40);
