@@ -26,36 +26,53 @@ static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct at
     return status;
 }
 
+int32_t opencl_copy_of(struct attn_backend_impl *backend, const void *from, size_t size, const char *name,
+                       cl_mem *out, struct attn_error *err)
+{
+    cl_int result = CL_SUCCESS;
+    cl_mem buffer = backend->cl->clCreateBuffer(backend->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                                size, (void *)(uintptr_t)from, &result);
+
+    *out = result == CL_SUCCESS ? buffer : NULL;
+    return opencl_check(result, name, "clCreateBuffer", err);
+}
+
 static void free_buffer(struct attn_backend_impl *backend, const struct attn_buffer *buffer)
 {
     if (buffer != NULL && buffer->data != NULL)
         backend->cl->clReleaseMemObject((cl_mem)buffer->data);
 }
 
+int32_t opencl_copy_enqueue(struct attn_backend_impl *backend, const struct attn_buffer *to,
+                            const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
+                            struct attn_error *err)
+{
+    cl_command_queue queue = opencl_queue(backend, stream);
+    const struct opencl_functions *cl = backend->cl;
+
+    if (kind == ATTN_COPY_TO_DEVICE)
+        return opencl_check(cl->clEnqueueWriteBuffer(queue, (cl_mem)to->data, CL_FALSE, to->byte_offset, size,
+                                                     attn_util_at(from), 0, NULL, NULL),
+                            "to", "clEnqueueWriteBuffer", err);
+    if (kind == ATTN_COPY_TO_HOST)
+        return opencl_check(cl->clEnqueueReadBuffer(queue, (cl_mem)from->data, CL_FALSE, from->byte_offset,
+                                                    size, attn_util_at(to), 0, NULL, NULL),
+                            "from", "clEnqueueReadBuffer", err);
+    return opencl_check(cl->clEnqueueCopyBuffer(queue, (cl_mem)from->data, (cl_mem)to->data,
+                                                from->byte_offset, to->byte_offset, size, 0, NULL, NULL),
+                        "from", "clEnqueueCopyBuffer", err);
+}
+
 static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer *to,
                     const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
                     struct attn_error *err)
 {
-    cl_command_queue queue = opencl_queue(backend, stream);
-    const struct opencl_functions *cl = backend->cl;
-    int32_t status;
-
     if (size == 0)
         return ATTN_OK;
-    if (kind == ATTN_COPY_TO_DEVICE)
-        status = opencl_check(cl->clEnqueueWriteBuffer(queue, (cl_mem)to->data, CL_FALSE, to->byte_offset,
-                                                       size, attn_util_at(from), 0, NULL, NULL),
-                              "to", "clEnqueueWriteBuffer", err);
-    else if (kind == ATTN_COPY_TO_HOST)
-        status = opencl_check(cl->clEnqueueReadBuffer(queue, (cl_mem)from->data, CL_FALSE, from->byte_offset,
-                                                      size, attn_util_at(to), 0, NULL, NULL),
-                              "from", "clEnqueueReadBuffer", err);
-    else
-        status =
-            opencl_check(cl->clEnqueueCopyBuffer(queue, (cl_mem)from->data, (cl_mem)to->data,
-                                                 from->byte_offset, to->byte_offset, size, 0, NULL, NULL),
-                         "from", "clEnqueueCopyBuffer", err);
-    return status == ATTN_OK ? opencl_check(cl->clFlush(queue), "stream", "clFlush", err) : status;
+    const int32_t status = opencl_copy_enqueue(backend, to, from, size, kind, stream, err);
+    return status == ATTN_OK
+               ? opencl_check(backend->cl->clFlush(opencl_queue(backend, stream)), "stream", "clFlush", err)
+               : status;
 }
 
 static int32_t alloc_pinned(struct attn_backend_impl *backend, uint64_t size, void **out,
