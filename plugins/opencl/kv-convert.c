@@ -38,8 +38,8 @@ static int32_t add_side(struct attn_backend_impl *backend, struct opencl_launch 
     launch->buffers[which + 1] = source.buffer;
     launch->owned[which] = source.owned;
     if (status == ATTN_OK)
-        status = opencl_launch_set(launch, which, values ? &desc->v : &desc->k,
-                                   opencl_size((uint32_t)out->dtype), values ? "v" : "k", &out->at, err);
+        status = opencl_launch_place(launch, which, values ? &desc->v : &desc->k,
+                                     opencl_size((uint32_t)out->dtype), values ? "v" : "k", &out->at, err);
     return status;
 }
 
@@ -49,8 +49,8 @@ static int32_t convert(struct attn_backend_impl *backend, const struct attn_kv_c
 {
     struct opencl_launch launch = {.buffer_count = OPENCL_CONVERT_PAIRS + 1, .size = sizeof launch.convert};
     struct opencl_convert *a = &launch.convert;
-    int32_t status = opencl_launch_set(&launch, OPENCL_CONVERT_PAIRS, &args->pairs, sizeof(opencl_i64),
-                                       "pairs", &a->pairs, err);
+    int32_t status = opencl_launch_place(&launch, OPENCL_CONVERT_PAIRS, &args->pairs, sizeof(opencl_i64),
+                                         "pairs", &a->pairs, err);
 
     a->count = (opencl_i32)(a->pairs >= 0 ? args->count : from->pages);
     a->block = (opencl_i32)from->block;

@@ -159,8 +159,8 @@ static int32_t enqueue(struct attn_backend_impl *backend, struct move *move, voi
 
 static int32_t add_pairs(struct move *move, const struct attn_buffer *pairs, struct attn_error *err)
 {
-    return opencl_launch_set(&move->launch, OPENCL_MOVE_PAIRS, pairs, sizeof(opencl_i64), "pairs",
-                             &move->launch.move.pairs, err);
+    return opencl_launch_place(&move->launch, OPENCL_MOVE_PAIRS, pairs, sizeof(opencl_i64), "pairs",
+                               &move->launch.move.pairs, err);
 }
 
 int32_t opencl_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_kv_copy_slots_args *args,
@@ -219,24 +219,27 @@ static int32_t move_pairs(struct attn_backend_impl *backend, const struct attn_k
     return status;
 }
 
-/* Copies what a plane has of a page: the runs of all units. */
+static struct attn_buffer run_at(const struct move *move, uint32_t buffer, const struct opencl_places *places,
+                                 int64_t page, opencl_i64 outer, opencl_i64 inner)
+{
+    const opencl_i64 at = places->at + page * places->page + outer * places->outer + inner * places->inner;
+
+    return (struct attn_buffer){move->launch.buffers[buffer], (uint64_t)at};
+}
+
+/* Copies what a plane has of a page, run by run. */
 static int32_t copy_page(struct attn_backend_impl *backend, const struct move *move, uint32_t n,
                          const int64_t *pair, uint32_t kind, void *stream, struct attn_error *err)
 {
     const struct opencl_plane *plane = &move->launch.move.planes[n];
-    const struct opencl_places *a = &plane->from, *b = &plane->to;
+    struct opencl_copy copy = {.size = (uint64_t)(plane->run * plane->unit), .kind = kind};
     int32_t status = ATTN_OK;
 
     for (opencl_i64 i = 0; i < plane->units / plane->run && status == ATTN_OK; i++) {
         const opencl_i64 outer = i / plane->inner, inner = i % plane->inner;
-        const struct attn_buffer from = {
-            move->launch.buffers[OPENCL_MOVE_FROM + n],
-            (uint64_t)(a->at + pair[0] * a->page + outer * a->outer + inner * a->inner)};
-        const struct attn_buffer to = {
-            move->launch.buffers[OPENCL_MOVE_TO + n],
-            (uint64_t)(b->at + pair[1] * b->page + outer * b->outer + inner * b->inner)};
-        status =
-            opencl_copy_enqueue(backend, &to, &from, (uint64_t)(plane->run * plane->unit), kind, stream, err);
+        copy.from = run_at(move, OPENCL_MOVE_FROM + n, &plane->from, pair[0], outer, inner);
+        copy.to = run_at(move, OPENCL_MOVE_TO + n, &plane->to, pair[1], outer, inner);
+        status = opencl_copy_enqueue(backend, &copy, stream, err);
     }
     return status;
 }
@@ -253,9 +256,7 @@ static int32_t copy_pages(struct attn_backend_impl *backend, const struct attn_k
                 status = copy_page(backend, move, n, pair, args->kind, stream, err);
         }
     }
-    return status == ATTN_OK
-               ? opencl_check(backend->cl->clFlush(opencl_queue(backend, stream)), "stream", "clFlush", err)
-               : status;
+    return status;
 }
 
 int32_t opencl_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,

@@ -19,8 +19,8 @@ _Static_assert(OPENCL_DENSE == ATTN_DENSE && OPENCL_TABLE == ATTN_TABLE && OPENC
                "addressing");
 _Static_assert(OPENCL_DISTANCE == ATTN_ALIBI_DISTANCE && OPENCL_BY_MASK == ATTN_ALIBI_MASK, "ALiBi");
 
-int32_t opencl_launch_set(struct opencl_launch *launch, uint32_t which, const struct attn_buffer *buffer,
-                          uint32_t size, const char *name, opencl_i64 *out_at, struct attn_error *err)
+int32_t opencl_launch_place(struct opencl_launch *launch, uint32_t which, const struct attn_buffer *buffer,
+                            uint32_t size, const char *name, opencl_i64 *out_at, struct attn_error *err)
 {
     *out_at = -1;
     if (buffer->data == NULL)
@@ -37,7 +37,7 @@ int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which
                           struct attn_error *err)
 {
     opencl_i64 at;
-    const int32_t status = opencl_launch_set(launch, which, buffer, size, name, &at, err);
+    const int32_t status = opencl_launch_place(launch, which, buffer, size, name, &at, err);
 
     if (status != ATTN_OK || at < 0)
         return status;

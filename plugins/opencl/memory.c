@@ -43,36 +43,41 @@ static void free_buffer(struct attn_backend_impl *backend, const struct attn_buf
         backend->cl->clReleaseMemObject((cl_mem)buffer->data);
 }
 
-int32_t opencl_copy_enqueue(struct attn_backend_impl *backend, const struct attn_buffer *to,
-                            const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
+static int32_t start_copy(const struct opencl_functions *cl, const struct opencl_copy *copy,
+                          cl_command_queue queue, struct attn_error *err)
+{
+    const struct attn_buffer *to = &copy->to, *from = &copy->from;
+
+    if (copy->kind == ATTN_COPY_TO_DEVICE)
+        return opencl_check(cl->clEnqueueWriteBuffer(queue, (cl_mem)to->data, CL_FALSE, to->byte_offset,
+                                                     copy->size, attn_util_at(from), 0, NULL, NULL),
+                            "to", "clEnqueueWriteBuffer", err);
+    if (copy->kind == ATTN_COPY_TO_HOST)
+        return opencl_check(cl->clEnqueueReadBuffer(queue, (cl_mem)from->data, CL_FALSE, from->byte_offset,
+                                                    copy->size, attn_util_at(to), 0, NULL, NULL),
+                            "from", "clEnqueueReadBuffer", err);
+    return opencl_check(cl->clEnqueueCopyBuffer(queue, (cl_mem)from->data, (cl_mem)to->data,
+                                                from->byte_offset, to->byte_offset, copy->size, 0, NULL,
+                                                NULL),
+                        "from", "clEnqueueCopyBuffer", err);
+}
+
+int32_t opencl_copy_enqueue(struct attn_backend_impl *backend, const struct opencl_copy *copy, void *stream,
                             struct attn_error *err)
 {
     cl_command_queue queue = opencl_queue(backend, stream);
-    const struct opencl_functions *cl = backend->cl;
 
-    if (kind == ATTN_COPY_TO_DEVICE)
-        return opencl_check(cl->clEnqueueWriteBuffer(queue, (cl_mem)to->data, CL_FALSE, to->byte_offset, size,
-                                                     attn_util_at(from), 0, NULL, NULL),
-                            "to", "clEnqueueWriteBuffer", err);
-    if (kind == ATTN_COPY_TO_HOST)
-        return opencl_check(cl->clEnqueueReadBuffer(queue, (cl_mem)from->data, CL_FALSE, from->byte_offset,
-                                                    size, attn_util_at(to), 0, NULL, NULL),
-                            "from", "clEnqueueReadBuffer", err);
-    return opencl_check(cl->clEnqueueCopyBuffer(queue, (cl_mem)from->data, (cl_mem)to->data,
-                                                from->byte_offset, to->byte_offset, size, 0, NULL, NULL),
-                        "from", "clEnqueueCopyBuffer", err);
+    if (copy->size == 0)
+        return ATTN_OK;
+    const int32_t status = start_copy(backend->cl, copy, queue, err);
+    return status == ATTN_OK ? opencl_check(backend->cl->clFlush(queue), "stream", "clFlush", err) : status;
 }
 
 static int32_t copy(struct attn_backend_impl *backend, const struct attn_buffer *to,
                     const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
                     struct attn_error *err)
 {
-    if (size == 0)
-        return ATTN_OK;
-    const int32_t status = opencl_copy_enqueue(backend, to, from, size, kind, stream, err);
-    return status == ATTN_OK
-               ? opencl_check(backend->cl->clFlush(opencl_queue(backend, stream)), "stream", "clFlush", err)
-               : status;
+    return opencl_copy_enqueue(backend, &(struct opencl_copy){*to, *from, size, kind}, stream, err);
 }
 
 static int32_t alloc_pinned(struct attn_backend_impl *backend, uint64_t size, void **out,

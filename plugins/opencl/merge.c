@@ -24,7 +24,7 @@ static int32_t find_buffer(struct list *list, const struct attn_tensor *tensor, 
                            OPENCL_PART_BUFFERS);
     list->buffers += i == list->buffers;
     *out = i;
-    return opencl_launch_set(&list->launch, (uint32_t)i, &tensor->buffer, size, name, out_at, err);
+    return opencl_launch_place(&list->launch, (uint32_t)i, &tensor->buffer, size, name, out_at, err);
 }
 
 /* Part `i`; `out` is NULL in a rescaling. */
@@ -47,13 +47,13 @@ static int32_t add_results(struct opencl_launch *launch, const struct attn_tenso
                            struct attn_error *err)
 {
     int32_t status =
-        opencl_launch_set(launch, OPENCL_MERGE_OUT, &out->buffer, size, "out", &launch->merge.out_at, err);
+        opencl_launch_place(launch, OPENCL_MERGE_OUT, &out->buffer, size, "out", &launch->merge.out_at, err);
 
     launch->merge.out = opencl_rows_of(out);
     launch->merge.lse = opencl_rows_of(lse);
     if (status == ATTN_OK)
-        status = opencl_launch_set(launch, OPENCL_MERGE_LSE, &lse->buffer, sizeof(float), lse_name,
-                                   &launch->merge.lse_at, err);
+        status = opencl_launch_place(launch, OPENCL_MERGE_LSE, &lse->buffer, sizeof(float), lse_name,
+                                     &launch->merge.lse_at, err);
     return status;
 }
 

@@ -134,9 +134,13 @@ extern const struct attn_memory_table opencl_memory_table;
 /* A buffer with a copy of host memory, for kernels to read. */
 int32_t opencl_copy_of(struct attn_backend_impl *backend, const void *from, size_t size, const char *name,
                        cl_mem *out, struct attn_error *err);
-/* A copy that begins only when the stream is flushed. */
-int32_t opencl_copy_enqueue(struct attn_backend_impl *backend, const struct attn_buffer *to,
-                            const struct attn_buffer *from, uint64_t size, uint32_t kind, void *stream,
+/* A copy of `kind`, which tells which of the two buffers is host memory. */
+struct opencl_copy {
+    struct attn_buffer to, from;
+    uint64_t size;
+    uint32_t kind;
+};
+int32_t opencl_copy_enqueue(struct attn_backend_impl *backend, const struct opencl_copy *copy, void *stream,
                             struct attn_error *err);
 
 int32_t opencl_stream_create(struct attn_backend_impl *backend, void **out, struct attn_error *err);
@@ -173,8 +177,8 @@ struct opencl_launch {
 
 /* Sets buffer number `which` and its offset, which is a multiple of `size`, or the call fails; -1 if it is
  * not given. */
-int32_t opencl_launch_set(struct opencl_launch *launch, uint32_t which, const struct attn_buffer *buffer,
-                          uint32_t size, const char *name, opencl_i64 *out_at, struct attn_error *err);
+int32_t opencl_launch_place(struct opencl_launch *launch, uint32_t which, const struct attn_buffer *buffer,
+                            uint32_t size, const char *name, opencl_i64 *out_at, struct attn_error *err);
 /* Adds a buffer if it is given; its offset is a multiple of `size`, or the call fails. */
 int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which,
                           const struct attn_buffer *buffer, uint32_t size, const char *name,

@@ -21,8 +21,8 @@ static int32_t add_arrays(struct opencl_launch *launch, const struct attn_kv_adv
     int32_t status = ATTN_OK;
 
     for (uint32_t i = 0; i < OPENCL_STEP_BUFFERS && status == ATTN_OK; i++)
-        status = opencl_launch_set(launch, i, arrays[i].buffer, sizes[i] != 0 ? sizes[i] : 4, arrays[i].name,
-                                   &launch->step.at[i], err);
+        status = opencl_launch_place(launch, i, arrays[i].buffer, sizes[i] != 0 ? sizes[i] : 4,
+                                     arrays[i].name, &launch->step.at[i], err);
     return status;
 }
 

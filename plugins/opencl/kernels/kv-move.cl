@@ -116,7 +116,8 @@ attn_move(__global uchar *from0, __global uchar *from1, __global uchar *from2, _
     __local struct chunk chunk;
     const int item = (int)get_local_id(0), slice = a.slice;
     const int step = OPENCL_ITEMS / slice, chunk_pairs = step * OPENCL_HELD;
-    const struct opencl_plane *plane = &a.planes[get_group_id(1)];
+    /* A copy: Rusticl of Mesa 22.3 reads arguments at computed offsets well only where all work-items do. */
+    const struct opencl_plane own = a.planes[get_group_id(1)], *plane = &own;
     const long unit = (long)get_group_id(0) * slice + item % slice;
     const bool there = unit < plane->units;
     __global uchar *from = PICK(from, get_group_id(1)), *to = PICK(to, get_group_id(1));
