@@ -22,10 +22,8 @@ static int32_t resolve(struct attn_backend_impl *backend, struct opencl_launch *
         {OPENCL_BUFFER_k_new, &args->k.buffer, opencl_size(args->k_dtype), "k"},
         {OPENCL_BUFFER_v_new, &args->v.buffer, opencl_size(args->v_dtype), "v"},
     };
-    struct attn_batch batch = *args->batch;
     struct opencl_arguments *a = &launch->arguments;
 
-    batch.q_offsets.data = NULL;
     a->heads = (opencl_i32)d->kv_heads;
     a->head_dim = (opencl_i32)d->head_dim;
     a->head_dim_vo = (opencl_i32)(d->head_dim_vo != 0 ? d->head_dim_vo : d->head_dim);
@@ -36,7 +34,8 @@ static int32_t resolve(struct attn_backend_impl *backend, struct opencl_launch *
     a->v_from = (opencl_i32)d->v_dtype;
     a->k_to = (opencl_i32)args->k_dtype;
     a->v_to = (opencl_i32)args->v_dtype;
-    int32_t status = opencl_resolve_batch(launch, &batch, args->addressing, args->index_dtype, err);
+    /* The rows of sequences are those of `offsets`, whatever queries the batch has. */
+    int32_t status = opencl_resolve_batch(launch, args->batch, args->addressing, args->index_dtype, err);
     if (status == ATTN_OK)
         status = opencl_resolve_places(launch, places, sizeof places / sizeof places[0], err);
     if (status == ATTN_OK)

@@ -59,17 +59,13 @@ float largest_lse(const struct merge *run)
     return max;
 }
 
-/* Sum of the powers over `max`, with the roundings of the sums added back. */
 float sum_powers(const struct merge *run, float max)
 {
-    float sum = 0, rest = 0;
+    float sum = 0;
 
     for (int k = 0; k < run->a->count; k++) {
         const float lse = lse_of(run, k);
-        const float term = (lse == -INFINITY ? 0 : power(run, lse - max)) - rest;
-        const float next = sum + term;
-        rest = (next - sum) - term;
-        sum = next;
+        sum += lse == -INFINITY ? 0 : power(run, lse - max);
     }
     return sum;
 }
