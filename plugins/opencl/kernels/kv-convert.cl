@@ -27,24 +27,21 @@ bool finds_later(const struct opencl_convert *a, __global const uchar *pairs, in
     return false;
 }
 
-__global float *side_scale(const struct opencl_side *side, __global uchar *scales, long page, long token, int head)
-{
-    return (__global float *)(scales + side->scale_at + page * side->scale.outer + token * side->scale.token +
-                              head * side->scale.head);
-}
-
+/* A vector with its scale, or, of the target, with the place where its own is written. */
 struct vector side_vector(const struct opencl_side *side, __global uchar *base, __global uchar *scales, long page,
-                          long token, int head)
+                          long token, int head, bool is_target)
 {
+    __global float *scale = (__global float *)(scales + side->scale_at + page * side->scale.outer +
+                                               token * side->scale.token + head * side->scale.head);
     struct vector v = vector_of(base + side->at + vector_at(&side->strides, page, token, head), side->dtype);
 
     v.x = side->x;
     v.x_stride = side->x_stride;
     v.scale = side->scale.value;
-    if (side->scale_at >= 0)
-        v.scale = *side_scale(side, scales, page, token, head);
-    if (side->own)
-        v.own = side_scale(side, scales, page, token, head);
+    if (is_target && side->own)
+        v.own = scale;
+    else if (side->scale_at >= 0)
+        v.scale = *scale;
     return v;
 }
 
@@ -69,8 +66,8 @@ attn_convert(__global uchar *from_buffer, __global uchar *from_scale, __global u
     for (long n = get_group_id(1); n < count; n += get_num_groups(1)) {
         const long token = n / a.heads;
         const int head = (int)(n % a.heads);
-        const struct vector from = side_vector(&a.from, from_buffer, from_scale, from_page, token, head);
-        const struct vector to = side_vector(&a.to, to_buffer, to_scale, to_page, token, head);
+        const struct vector from = side_vector(&a.from, from_buffer, from_scale, from_page, token, head, false);
+        const struct vector to = side_vector(&a.to, to_buffer, to_scale, to_page, token, head, true);
         if (to.own && !a.moved)
             most[get_local_id(0)] = largest_bits(&from, a.to.dim);
         barrier(CLK_LOCAL_MEM_FENCE);
