@@ -45,7 +45,7 @@ struct vector side_vector(const struct opencl_side *side, __global uchar *base, 
     return v;
 }
 
-/* Dimension 0 of the grid is that of pairs, dimension 1 shares the vectors of a page. */
+/* Dimension 0 of the grid is that of pairs, dimension 1 divides the vectors of a page. */
 __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void
 attn_convert(__global uchar *from_buffer, __global uchar *from_scale, __global uchar *to_buffer,
              __global uchar *to_scale, __global const uchar *pairs, const struct opencl_convert a)

@@ -99,9 +99,9 @@ void store_unit(__global uchar *at, int unit, uint4 all)
 /* Byte offset of a unit within a place. */
 long unit_at(const struct opencl_plane *plane, const struct opencl_places *places, long unit)
 {
-    const long piece = unit / plane->run;
+    const long nth = unit / plane->run; /* run of the place */
 
-    return piece / plane->inner * places->outer + piece % plane->inner * places->inner +
+    return nth / plane->inner * places->outer + nth % plane->inner * places->inner +
            unit % plane->run * plane->unit;
 }
 

@@ -7,7 +7,7 @@
 
 struct vector {
     __global uchar *at;
-    __global uchar *rest; /* elements from `split` on; of a vector that is read and in one piece, the same as `at` */
+    __global uchar *rest; /* elements from `split` on */
     int split;
     uint dtype;
     int x, x_stride; /* as in arguments.h */

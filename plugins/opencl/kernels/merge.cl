@@ -108,12 +108,12 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_res
     MERGE_BEGIN
     const float own = *F32(lse + a.lse_at + row_at(&a.lse, run.row, run.head));
     const float max = largest_lse(&run), sum = sum_powers(&run, max);
-    const float share = power(&run, own - max) / sum;
+    const float weight = power(&run, own - max) / sum;
     __global uchar *to = out + a.out_at + row_at(&a.out, run.row, run.head);
 
     for (int d = (int)get_local_id(0); d < a.head_dim; d += OPENCL_ITEMS) {
         __global uchar *at = to + d * SIZE(a.dtype);
-        store_element(a.dtype, at, isinf(own) ? 0 : load_element(a.dtype, at) * share);
+        store_element(a.dtype, at, isinf(own) ? 0 : load_element(a.dtype, at) * weight);
     }
 }
 
