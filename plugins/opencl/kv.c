@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Caches: their shape, their handles, the writing of new rows, and the mapping of rows to slots. */
+/* Caches: their shape, their handles, the writing of new rows, the mapping of rows to slots, and the table.
+ */
 #include "opencl.h"
 
 /* In layout paged-x a page's vectors are mixed; MLA has keys alone: [pages, block, head_dim]. */
@@ -73,25 +74,61 @@ static int32_t create(struct attn_backend_impl *backend, const struct attn_kv_de
     return status == ATTN_OK ? attn_util_kv_create(backend, desc, out, err) : status;
 }
 
-/* Scales that the kernel writes lie in device memory. */
-static bool is_own(const struct attn_scale *scale, uint32_t dtype)
+/* ---------------------------------------------------------------- sides */
+
+struct opencl_side opencl_side_of(const struct attn_kv_desc *desc, bool values)
+{
+    const uint32_t vo = desc->head_dim_vo != 0 ? desc->head_dim_vo : desc->head_dim;
+    struct opencl_side side = {.at = (opencl_i64)(values ? &desc->v : &desc->k)->byte_offset,
+                               .scale_at = -1,
+                               .scale = {.value = 1},
+                               .dtype = (opencl_i32)(values ? desc->v_dtype : desc->k_dtype),
+                               .dim = (opencl_i32)(values ? vo : desc->head_dim),
+                               .pages = (opencl_i32)desc->pages};
+
+    if (values)
+        side.strides =
+            (struct opencl_strides){desc->v_page_stride, desc->v_token_stride, desc->v_head_stride};
+    else
+        side.strides =
+            (struct opencl_strides){desc->k_page_stride, desc->k_token_stride, desc->k_head_stride};
+    if (desc->layout == ATTN_PAGED_X) {
+        side.x = values ? (opencl_i32)opencl_size((uint32_t)side.dtype) : 16;
+        side.x_stride = (opencl_i32)desc->block * side.x;
+        side.strides.token = side.x;
+    }
+    return side;
+}
+
+bool opencl_has_own_scales(const struct attn_scale *scale, uint32_t dtype)
 {
     return opencl_size(dtype) == 1 && scale->granularity == ATTN_SCALES_TOKEN_HEAD &&
            scale->kind != ATTN_SCALE_UNIT;
 }
 
-static int32_t check_written(const struct attn_scale *scale, uint32_t dtype, const char *name,
-                             struct attn_error *err)
+static int32_t check_own(const struct attn_scale *scale, uint32_t dtype, const char *name,
+                         struct attn_error *err)
 {
-    if (!is_own(scale, dtype) || scale->kind == ATTN_SCALE_DEVICE)
+    if (!opencl_has_own_scales(scale, dtype) || scale->kind == ATTN_SCALE_DEVICE)
         return ATTN_OK;
     return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, name,
                        "%s is token-head and in host memory; in device memory it is served", name);
 }
 
+int32_t opencl_own_scales_check(const struct attn_kv_desc *desc, struct attn_error *err)
+{
+    const int32_t status = check_own(&desc->k_scale, desc->k_dtype, "k_scale", err);
+
+    return status == ATTN_OK && opencl_sides(desc) == 2
+               ? check_own(&desc->v_scale, desc->v_dtype, "v_scale", err)
+               : status;
+}
+
+/* ---------------------------------------------------------------- writes */
+
 static bool is_mla(const struct attn_kv_desc *d)
 {
-    return d->v.data == NULL;
+    return opencl_sides(d) == 1;
 }
 
 static int32_t check(const struct attn_kv_write_args *args, const struct attn_kv_desc *d,
@@ -99,12 +136,9 @@ static int32_t check(const struct attn_kv_write_args *args, const struct attn_kv
 {
     if (!opencl_is_served(args->k_dtype) || !opencl_is_served(d->k_dtype))
         return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DTYPE_K, "k_dtype", "k_dtype is not served");
-    if (is_mla(d))
-        return check_written(&d->k_scale, d->k_dtype, "k_scale", err);
-    if (!opencl_is_served(args->v_dtype) || !opencl_is_served(d->v_dtype))
+    if (!is_mla(d) && (!opencl_is_served(args->v_dtype) || !opencl_is_served(d->v_dtype)))
         return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DTYPE_V, "v_dtype", "v_dtype is not served");
-    const int32_t status = check_written(&d->k_scale, d->k_dtype, "k_scale", err);
-    return status == ATTN_OK ? check_written(&d->v_scale, d->v_dtype, "v_scale", err) : status;
+    return opencl_own_scales_check(d, err);
 }
 
 static int32_t resolve(struct attn_backend_impl *backend, struct opencl_launch *launch,
@@ -134,8 +168,8 @@ static int32_t resolve(struct attn_backend_impl *backend, struct opencl_launch *
     a->v_from = (opencl_i32)args->v_dtype;
     a->k_to = (opencl_i32)d->k_dtype;
     a->v_to = (opencl_i32)d->v_dtype;
-    a->k_own = is_own(&d->k_scale, d->k_dtype);
-    a->v_own = is_own(&d->v_scale, d->v_dtype);
+    a->k_own = opencl_has_own_scales(&d->k_scale, d->k_dtype);
+    a->v_own = opencl_has_own_scales(&d->v_scale, d->v_dtype);
     int32_t status = opencl_resolve_places(launch, places, sizeof places / sizeof places[0], err);
     if (status == ATTN_OK && args->slot_mapping.data == NULL)
         status = opencl_resolve_batch(launch, args->batch, args->addressing, args->index_dtype, err);
@@ -155,7 +189,8 @@ static int32_t write(struct attn_backend_impl *backend, const struct attn_kv_wri
     if (status == ATTN_OK)
         status = resolve(backend, &launch, args, d, err);
     if (status == ATTN_OK)
-        status = opencl_launch_enqueue(backend, backend->write, &launch, &grid, stream, err);
+        status = opencl_launch_enqueue(backend, backend->kernels[OPENCL_KERNEL_write], &launch, &grid, stream,
+                                       err);
     opencl_launch_release(backend, &launch);
     return status;
 }
@@ -173,7 +208,7 @@ static int32_t map_slots(struct attn_backend_impl *backend, const struct attn_kv
         return status;
     const struct opencl_grid grid = {
         {((size_t)args->batch->num_tokens + OPENCL_ITEMS - 1) / OPENCL_ITEMS, 1, 1}, OPENCL_ITEMS};
-    return opencl_launch_enqueue(backend, backend->slots, &launch, &grid, stream, err);
+    return opencl_launch_enqueue(backend, backend->kernels[OPENCL_KERNEL_slots], &launch, &grid, stream, err);
 }
 
 const struct attn_kv_table opencl_kv_table = {
@@ -183,4 +218,10 @@ const struct attn_kv_table opencl_kv_table = {
     .destroy = attn_util_kv_destroy,
     .write = write,
     .slot_mapping = map_slots,
+    .copy_slots = opencl_kv_copy_slots,
+    .copy_blocks = opencl_kv_copy_blocks,
+    .swap_blocks = opencl_kv_swap_blocks,
+    .gather = opencl_kv_gather,
+    .convert = opencl_kv_convert,
+    .advance_step = opencl_kv_advance_step,
 };

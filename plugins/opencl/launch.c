@@ -4,6 +4,13 @@
 
 _Static_assert(sizeof(struct opencl_arguments) + OPENCL_BUFFERS * 8 <= 1024,
                "more than every device takes as arguments");
+_Static_assert(sizeof(struct opencl_move) + (OPENCL_MOVE_PAIRS + 1) * 8 <= 1024 &&
+                   sizeof(struct opencl_convert) + (OPENCL_CONVERT_PAIRS + 1) * 8 <= 1024 &&
+                   sizeof(struct opencl_merge) + (OPENCL_MERGE_PARTS + 1) * 8 <= 1024 &&
+                   sizeof(struct opencl_step) + OPENCL_STEP_BUFFERS * 8 <= 1024 &&
+                   (int)OPENCL_MERGE_PARTS < (int)OPENCL_BUFFERS &&
+                   (int)OPENCL_STEP_BUFFERS <= (int)OPENCL_BUFFERS,
+               "as above");
 _Static_assert(OPENCL_F32 == ATTN_F32 && OPENCL_F16 == ATTN_F16 && OPENCL_BF16 == ATTN_BF16 &&
                    OPENCL_INT8 == ATTN_INT8 && OPENCL_E4M3 == ATTN_E4M3 && OPENCL_E5M2 == ATTN_E5M2 &&
                    OPENCL_E4M3FNUZ == ATTN_E4M3FNUZ && OPENCL_E5M2FNUZ == ATTN_E5M2FNUZ,
@@ -12,16 +19,29 @@ _Static_assert(OPENCL_DENSE == ATTN_DENSE && OPENCL_TABLE == ATTN_TABLE && OPENC
                "addressing");
 _Static_assert(OPENCL_DISTANCE == ATTN_ALIBI_DISTANCE && OPENCL_BY_MASK == ATTN_ALIBI_MASK, "ALiBi");
 
-int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which,
-                          const struct attn_buffer *buffer, uint32_t size, const char *name,
-                          struct attn_error *err)
+int32_t opencl_launch_place(struct opencl_launch *launch, uint32_t which, const struct attn_buffer *buffer,
+                            uint32_t size, const char *name, opencl_i64 *out_at, struct attn_error *err)
 {
+    *out_at = -1;
     if (buffer->data == NULL)
         return ATTN_OK;
     if (buffer->byte_offset % size != 0)
         return opencl_fail(err, ATTN_E_INVALID, 0, name, "the offset of %s is no multiple of %u", name, size);
     launch->buffers[which] = (cl_mem)buffer->data;
-    launch->arguments.at[which] = (opencl_i64)buffer->byte_offset;
+    *out_at = (opencl_i64)buffer->byte_offset;
+    return ATTN_OK;
+}
+
+int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which,
+                          const struct attn_buffer *buffer, uint32_t size, const char *name,
+                          struct attn_error *err)
+{
+    opencl_i64 at;
+    const int32_t status = opencl_launch_place(launch, which, buffer, size, name, &at, err);
+
+    if (status != ATTN_OK || at < 0)
+        return status;
+    launch->arguments.at[which] = at;
     launch->arguments.given |= 1 << which;
     return ATTN_OK;
 }
@@ -50,12 +70,15 @@ bool opencl_launch_is_aligned(const struct opencl_launch *launch)
 cl_int opencl_launch_set(const struct opencl_functions *cl, cl_kernel kernel,
                          const struct opencl_launch *launch)
 {
-    for (cl_uint i = 0; i < OPENCL_BUFFERS; i++) {
+    const cl_uint count = launch->buffer_count != 0 ? launch->buffer_count : (cl_uint)OPENCL_BUFFERS;
+    const size_t size = launch->size != 0 ? launch->size : sizeof launch->arguments;
+
+    for (cl_uint i = 0; i < count; i++) {
         const cl_int result = cl->clSetKernelArg(kernel, i, sizeof launch->buffers[i], &launch->buffers[i]);
         if (result != CL_SUCCESS)
             return result;
     }
-    return cl->clSetKernelArg(kernel, OPENCL_BUFFERS, sizeof launch->arguments, &launch->arguments);
+    return cl->clSetKernelArg(kernel, count, size, &launch->arguments);
 }
 
 int32_t opencl_launch_start(const struct opencl_functions *cl, cl_kernel kernel,

@@ -26,6 +26,17 @@ static int32_t alloc(struct attn_backend_impl *backend, uint64_t size, struct at
     return status;
 }
 
+int32_t opencl_copy_of(struct attn_backend_impl *backend, const void *from, size_t size, const char *name,
+                       cl_mem *out, struct attn_error *err)
+{
+    cl_int result = CL_SUCCESS;
+    cl_mem buffer = backend->cl->clCreateBuffer(backend->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                                size, (void *)(uintptr_t)from, &result);
+
+    *out = result == CL_SUCCESS ? buffer : NULL;
+    return opencl_check(result, name, "clCreateBuffer", err);
+}
+
 static void free_buffer(struct attn_backend_impl *backend, const struct attn_buffer *buffer)
 {
     if (buffer != NULL && buffer->data != NULL)

@@ -10,7 +10,7 @@
 
 #include <attn/plugin-util.h>
 
-#include "arguments.h"
+#include "operations.h"
 
 /* ---------------------------------------------------------------- the loader (loader.c) */
 
@@ -67,13 +67,32 @@ struct opencl_pinned {
     void *memory;
 };
 
+/* Kernels of operations on caches, of merges and of decode steps, compiled when a backend is opened. */
+#define OPENCL_FOR_KERNELS(X)                                                                                \
+    X(write)                                                                                                 \
+    X(slots)                                                                                                 \
+    X(move)                                                                                                  \
+    X(gather)                                                                                                \
+    X(convert)                                                                                               \
+    X(merge)                                                                                                 \
+    X(rescale)                                                                                               \
+    X(step_lengths)                                                                                          \
+    X(step_rows)
+
+enum opencl_kernel {
+#define OPENCL_KERNEL(name) OPENCL_KERNEL_##name,
+    OPENCL_FOR_KERNELS(OPENCL_KERNEL)
+#undef OPENCL_KERNEL
+        OPENCL_KERNELS
+};
+
 struct attn_backend_impl {
     struct attn_instance *instance;
     const struct opencl_functions *cl;
     struct opencl_device *device;
     cl_context context;     /* the caller's, or the device's */
     cl_command_queue queue; /* of stream NULL */
-    cl_kernel write, slots;
+    cl_kernel kernels[OPENCL_KERNELS];
     bool in_pairs;        /* a cache is [pages, 2, ...], the flashinfer flavour's shape */
     pthread_mutex_t lock; /* of `pinned` and `captures` */
     struct opencl_pinned *pinned;
@@ -148,7 +167,9 @@ void opencl_config_options(const struct opencl_config *config, const struct attn
 /* ---------------------------------------------------------------- memory.c, stream.c */
 
 extern const struct attn_memory_table opencl_memory_table;
-
+/* A buffer with a copy of host memory, for kernels to read. */
+int32_t opencl_copy_of(struct attn_backend_impl *backend, const void *from, size_t size, const char *name,
+                       cl_mem *out, struct attn_error *err);
 /* A copy of `kind`, which tells which of the two buffers is host memory. */
 struct opencl_copy {
     struct attn_buffer to, from;
@@ -182,9 +203,21 @@ static inline cl_command_queue opencl_queue(const struct attn_backend_impl *back
 struct opencl_launch {
     cl_mem buffers[OPENCL_BUFFERS];
     cl_mem owned[OPENCL_SCALES]; /* made for this launch */
-    struct opencl_arguments arguments;
+    cl_uint buffer_count;        /* 0: OPENCL_BUFFERS */
+    uint32_t size;               /* of the argument block; 0: of `arguments` */
+    union {
+        struct opencl_arguments arguments;
+        struct opencl_move move;
+        struct opencl_convert convert;
+        struct opencl_merge merge;
+        struct opencl_step step;
+    };
 };
 
+/* Sets buffer number `which` and its offset, which is a multiple of `size`, or the call fails; -1 if it is
+ * not given. */
+int32_t opencl_launch_place(struct opencl_launch *launch, uint32_t which, const struct attn_buffer *buffer,
+                            uint32_t size, const char *name, opencl_i64 *out_at, struct attn_error *err);
 /* Adds a buffer if it is given; its offset is a multiple of `size`, or the call fails. */
 int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which,
                           const struct attn_buffer *buffer, uint32_t size, const char *name,
@@ -211,6 +244,16 @@ int32_t opencl_launch_start(const struct opencl_functions *cl, cl_kernel kernel,
 int32_t opencl_scale_add(struct attn_backend_impl *backend, struct opencl_launch *launch,
                          enum opencl_buffer which, const struct attn_scale *from, const uint64_t counts[3],
                          const char *name, struct attn_error *err);
+/* A scale as kernels read it: a buffer, or `scale.value` where that is NULL. */
+struct opencl_scale_source {
+    struct opencl_scale scale;
+    cl_mem buffer;
+    cl_mem owned; /* the buffer, if it was made here */
+    opencl_i64 at;
+};
+int32_t opencl_scale_resolve(struct attn_backend_impl *backend, const struct attn_scale *from,
+                             const uint64_t counts[3], const char *name, struct opencl_scale_source *out,
+                             struct attn_error *err);
 /* Frees what a launch owns, whether it was enqueued or not. */
 void opencl_launch_release(struct attn_backend_impl *backend, struct opencl_launch *launch);
 
@@ -259,8 +302,39 @@ int32_t opencl_graph_add_launch(struct attn_graph_impl *graph, cl_kernel kernel,
 int32_t opencl_graph_add_copy(struct attn_graph_impl *graph, const struct opencl_copy *copy,
                               struct attn_error *err);
 
-/* ---------------------------------------------------------------- tables (caps.c, plan.c, kv.c, backend.c)
- */
+/* ---------------------------------------------------------------- caches (kv.c, kv-move.c, kv-gather.c,
+ * kv-convert.c, step.c) */
+
+/* Keys or values of a cache, without their scale. */
+struct opencl_side opencl_side_of(const struct attn_kv_desc *desc, bool values);
+/* Keys alone with MLA. */
+static inline uint32_t opencl_sides(const struct attn_kv_desc *desc)
+{
+    return desc->v.data != NULL ? 2 : 1;
+}
+/* Whether vectors have scales of their own, which are written with them. */
+bool opencl_has_own_scales(const struct attn_scale *scale, uint32_t dtype);
+/* Refuses scales of single vectors in host memory, which no kernel writes. */
+int32_t opencl_own_scales_check(const struct attn_kv_desc *desc, struct attn_error *err);
+
+int32_t opencl_kv_copy_slots(struct attn_backend_impl *backend, const struct attn_kv_copy_slots_args *args,
+                             const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                             struct attn_error *err);
+int32_t opencl_kv_copy_blocks(struct attn_backend_impl *backend, const struct attn_kv_copy_blocks_args *args,
+                              const struct attn_kv_ref *caches, void *stream, struct attn_error *err);
+int32_t opencl_kv_swap_blocks(struct attn_backend_impl *backend, const struct attn_kv_swap_blocks_args *args,
+                              const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                              struct attn_error *err);
+int32_t opencl_kv_gather(struct attn_backend_impl *backend, const struct attn_kv_gather_args *args,
+                         const struct attn_kv_ref *cache, void *stream, struct attn_error *err);
+int32_t opencl_kv_convert(struct attn_backend_impl *backend, const struct attn_kv_convert_args *args,
+                          const struct attn_kv_ref *from, const struct attn_kv_ref *to, void *stream,
+                          struct attn_error *err);
+int32_t opencl_kv_advance_step(struct attn_backend_impl *backend,
+                               const struct attn_kv_advance_step_args *args, void *stream,
+                               struct attn_error *err);
+
+/* ---------------------------------------------------------------- tables (caps.c, plan.c, kv.c, merge.c) */
 
 int32_t opencl_query(struct attn_instance *instance, const struct attn_device *device,
                      const struct attn_problem *problem, struct attn_query *out);
@@ -271,6 +345,7 @@ bool opencl_is_served(uint32_t dtype);
 
 extern const struct attn_plan_table opencl_plan_table;
 extern const struct attn_kv_table opencl_kv_table;
+extern const struct attn_merge_table opencl_merge_table;
 
 /* Bytes of an element. */
 static inline uint32_t opencl_size(uint32_t dtype)

@@ -33,16 +33,29 @@ static void close_backend(struct attn_backend_impl *backend)
 {
     if (backend == NULL)
         return;
-    if (backend->write != NULL)
-        backend->cl->clReleaseKernel(backend->write);
-    if (backend->slots != NULL)
-        backend->cl->clReleaseKernel(backend->slots);
+    for (uint32_t i = 0; i < OPENCL_KERNELS; i++)
+        if (backend->kernels[i] != NULL)
+            backend->cl->clReleaseKernel(backend->kernels[i]);
     if (backend->queue != NULL)
         backend->cl->clReleaseCommandQueue(backend->queue);
     if (backend->context != NULL)
         backend->cl->clReleaseContext(backend->context);
     pthread_mutex_destroy(&backend->lock);
     free(backend);
+}
+
+static int32_t open_kernels(struct attn_backend_impl *backend, struct attn_error *err)
+{
+    static const char *const names[] = {
+#define OPENCL_KERNEL(name) "attn_" #name,
+        OPENCL_FOR_KERNELS(OPENCL_KERNEL)
+#undef OPENCL_KERNEL
+    };
+    int32_t status = ATTN_OK;
+
+    for (uint32_t i = 0; i < OPENCL_KERNELS && status == ATTN_OK; i++)
+        status = opencl_kernel_create(backend, "", names[i], &backend->kernels[i], err);
+    return status;
 }
 
 static int32_t open_backend(struct attn_instance *instance, const struct attn_device *device,
@@ -71,9 +84,7 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
         status = opencl_stream_create(backend, &queue, err);
     backend->queue = queue;
     if (status == ATTN_OK)
-        status = opencl_kernel_create(backend, "", "attn_write", &backend->write, err);
-    if (status == ATTN_OK)
-        status = opencl_kernel_create(backend, "", "attn_slots", &backend->slots, err);
+        status = open_kernels(backend, err);
     if (status != ATTN_OK) {
         close_backend(backend);
         return status;
@@ -106,9 +117,10 @@ static int32_t query_flashinfer(struct attn_instance *instance, const struct att
 #define BACKEND_TABLE(name_, query_, open_)                                                                  \
     {                                                                                                        \
         .struct_size = sizeof(struct attn_backend_table), .device_class = ATTN_CLASS_PORTABLE_ACCELERATOR,   \
-        .name = (name_), .plan = &opencl_plan_table, .kv = &opencl_kv_table, .memory = &opencl_memory_table, \
-        .query = (query_), .axes = opencl_axes, .open = (open_), .close = close_backend,                     \
-        .builder = &attn_serving_builder, .state = &attn_serving_state, .layer = &attn_serving_layer         \
+        .name = (name_), .plan = &opencl_plan_table, .kv = &opencl_kv_table, .merge = &opencl_merge_table,   \
+        .memory = &opencl_memory_table, .query = (query_), .axes = opencl_axes, .open = (open_),             \
+        .close = close_backend, .builder = &attn_serving_builder, .state = &attn_serving_state,              \
+        .layer = &attn_serving_layer                                                                         \
     }
 
 static const struct attn_backend_table flash_attn =

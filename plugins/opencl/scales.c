@@ -36,13 +36,11 @@ static float *gather(const struct attn_scale *from, const uint64_t counts[3], ui
     return values;
 }
 
-static int32_t add_array(struct attn_backend_impl *backend, struct opencl_launch *launch,
-                         enum opencl_buffer which, const struct attn_scale *from, const uint64_t counts[3],
-                         const char *name, struct attn_error *err)
+static int32_t copy_array(struct attn_backend_impl *backend, const struct attn_scale *from,
+                          const uint64_t counts[3], const char *name, struct opencl_scale_source *out,
+                          struct attn_error *err)
 {
-    const uint32_t i = which - OPENCL_BUFFER_q_scale;
-    const uint64_t total = pack(&launch->arguments.scales[i], from, counts);
-    cl_int result = CL_SUCCESS;
+    const uint64_t total = pack(&out->scale, from, counts);
 
     if (total == 0)
         return opencl_fail(
@@ -51,32 +49,48 @@ static int32_t add_array(struct attn_backend_impl *backend, struct opencl_launch
     float *values = gather(from, counts, total);
     if (values == NULL)
         return opencl_fail(err, ATTN_E_MEMORY, 0, name, "no memory for a copy of %s", name);
-    launch->owned[i] = backend->cl->clCreateBuffer(backend->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                                                   total * sizeof *values, values, &result);
+    const int32_t status = opencl_copy_of(backend, values, total * sizeof *values, name, &out->owned, err);
+    out->buffer = out->owned;
     free(values);
-    if (result != CL_SUCCESS) {
-        launch->owned[i] = NULL;
-        return opencl_check(result, name, "clCreateBuffer", err);
+    return status;
+}
+
+int32_t opencl_scale_resolve(struct attn_backend_impl *backend, const struct attn_scale *from,
+                             const uint64_t counts[3], const char *name, struct opencl_scale_source *out,
+                             struct attn_error *err)
+{
+    *out = (struct opencl_scale_source){.scale = {.value = 1}};
+    if ((from->kind != ATTN_SCALE_HOST && from->kind != ATTN_SCALE_DEVICE) || from->buffer.data == NULL)
+        return ATTN_OK;
+    if (from->kind == ATTN_SCALE_DEVICE) {
+        if (from->buffer.byte_offset % sizeof(float) != 0)
+            return opencl_fail(err, ATTN_E_INVALID, 0, name, "the offset of %s is no multiple of 4", name);
+        out->scale = (struct opencl_scale){from->outer_stride, from->token_stride, from->head_stride, 1, 0};
+        out->buffer = (cl_mem)from->buffer.data;
+        out->at = (opencl_i64)from->buffer.byte_offset;
+        return ATTN_OK;
     }
-    return opencl_launch_add(launch, which, &(struct attn_buffer){.data = launch->owned[i]}, 4, name, err);
+    if (from->outer_stride != 0 || from->token_stride != 0 || from->head_stride != 0)
+        return copy_array(backend, from, counts, name, out, err);
+    memcpy(&out->scale.value, attn_util_at(&from->buffer), sizeof out->scale.value);
+    return ATTN_OK;
 }
 
 int32_t opencl_scale_add(struct attn_backend_impl *backend, struct opencl_launch *launch,
                          enum opencl_buffer which, const struct attn_scale *from, const uint64_t counts[3],
                          const char *name, struct attn_error *err)
 {
-    struct opencl_scale *to = &launch->arguments.scales[which - OPENCL_BUFFER_q_scale];
+    const uint32_t i = which - OPENCL_BUFFER_q_scale;
+    struct opencl_scale_source source;
+    const int32_t status = opencl_scale_resolve(backend, from, counts, name, &source, err);
 
-    *to = (struct opencl_scale){.value = 1};
-    if ((from->kind != ATTN_SCALE_HOST && from->kind != ATTN_SCALE_DEVICE) || from->buffer.data == NULL)
-        return ATTN_OK;
-    if (from->kind == ATTN_SCALE_DEVICE) {
-        *to = (struct opencl_scale){from->outer_stride, from->token_stride, from->head_stride, 1, 0};
-        return opencl_launch_add(launch, which, &from->buffer, 4, name, err);
-    }
-    if (from->outer_stride != 0 || from->token_stride != 0 || from->head_stride != 0)
-        return add_array(backend, launch, which, from, counts, name, err);
-    memcpy(&to->value, attn_util_at(&from->buffer), sizeof to->value);
+    launch->arguments.scales[i] = source.scale;
+    launch->owned[i] = source.owned;
+    if (status != ATTN_OK || source.buffer == NULL)
+        return status;
+    launch->buffers[which] = source.buffer;
+    launch->arguments.at[which] = source.at;
+    launch->arguments.given |= 1 << which;
     return ATTN_OK;
 }
 

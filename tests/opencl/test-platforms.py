@@ -17,7 +17,9 @@ GENERATE = None if sys.argv[3] == "-" else os.path.abspath(sys.argv[3])
 PLUGIN, CPU = (os.path.abspath(p) for p in sys.argv[4:6])
 # PoCL sets a variable, signal handlers and a signal stack where its devices are first listed: of the side effects
 # (ATTN_P13) those are the driver's, and judged are the others.
-KINDS = "attention,write,query,axes,faults,distrust,long,nan,det,serving,streams,replay,graph,exhausted,cache,abi"
+KINDS = "attention,write,query,axes,faults,distrust,long,nan,det,serving,streams,replay,graph,exhausted,abi"
+# Done whole: pairs that depend on each other are rare.
+OPERATIONS = "cache,merge"
 # What a share of the cases of all problems may miss.
 PROBLEMS = (
     ("attention", "heads=4 kv_heads=2 head_dim=64 q=f32 mask=f32 alibi=mask"),
@@ -82,6 +84,9 @@ def check_results():
     report(result.returncode == 0 and " 0 failed" in result.stdout, "attn-check passes", result)
     for line in result.stdout.splitlines()[-1:]:
         print("# " + line)
+    result = run(CHECK, PLUGIN, "--kind", OPERATIONS)
+    report(result.returncode == 0 and " 0 failed, 0 skipped" in result.stdout, "operations on caches, and the merge",
+           result)
     for kind, problem in PROBLEMS:
         result = run(CHECK, PLUGIN, "--kind", kind, "--cases", "40", "--filter", problem)
         report(result.returncode == 0 and " 0 failed, 0 skipped" in result.stdout, f"{kind}: {problem}", result)

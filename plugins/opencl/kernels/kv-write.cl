@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Writes new keys and values into a cache, and maps their rows to slots. For writing a work-group takes the vector of one row and head; plane 1 is that of
- * values. Element types are arguments, so that one program serves all caches. */
+/*
+ * Writes new keys and values into a cache, gathers those of a cache into rows, and maps rows to slots. A work-group
+ * takes the vector of one row and head; plane 1 is that of values.
+ */
 #ifndef HEAD_DIM
 
 /* Page and token of a query token's own key; false if it has none. */
@@ -28,135 +30,110 @@ INLINE bool write_place(const struct run *run, int row, long *page, long *token)
     return *page < run->a->pages && *token < run->a->block;
 }
 
-/* One side of a cache, keys or values, and the new rows for it. */
-struct side {
-    __global const uchar *from;
-    __global const uchar *rest; /* elements from `split` on */
-    __global uchar *to;
-    __global float *own; /* where the vector's own scale is written, or NULL */
-    uint from_dtype, to_dtype;
-    float scale;
-    int dim, split;
-    int x, x_stride; /* of the cache */
-};
-
-INLINE __global const uchar *element_of(const struct side *side, int d)
-{
-    return d < side->split ? side->from + d * SIZE(side->from_dtype)
-                           : side->rest + (d - side->split) * SIZE(side->from_dtype);
-}
-
-/* max|x| of this work-item's elements; as integers, floats >= 0 keep their order, and NaN is above all. */
-INLINE uint largest_bits(const struct side *side)
-{
-    uint max = 0;
-
-    for (int d = (int)get_local_id(0); d < side->dim; d += OPENCL_ITEMS) {
-        const uint bits = as_uint(load_element(side->from_dtype, element_of(side, d))) & 0x7fffffffu;
-        max = bits > max ? bits : max;
-    }
-    return max;
-}
-
-/* The scale that a vector gets: max|x| / Q, NaN if there is a NaN or an infinity, 1 if it is too small for one. */
-INLINE float scale_of(uint dtype, __local const uint *most)
-{
-    const float q = dtype == OPENCL_INT8 ? 127.0f : decode8(dtype, (uchar)largest_of(dtype));
-    uint max = 0;
-
-    for (int i = 0; i < OPENCL_ITEMS; i++)
-        max = most[i] > max ? most[i] : max;
-    if (max >= 0x7f800000u)
-        return NAN;
-    const float own = as_float(max) / q;
-    return own < 0x1p-126f ? 1.0f : own;
-}
-
-INLINE void copy_vector(const struct side *side)
-{
-    const int size = SIZE(side->to_dtype);
-
-    for (int i = (int)get_local_id(0); i < side->dim * size; i += OPENCL_ITEMS)
-        side->to[column_at(side->x, side->x_stride, i)] = element_of(side, i / size)[i % size];
-}
-
-INLINE void write_vector(const struct side *side, __local const uint *most)
-{
-    float scale = side->scale;
-
-    if (side->from_dtype == side->to_dtype) {
-        copy_vector(side);
-        return;
-    }
-    if (side->own) {
-        scale = scale_of(side->to_dtype, most);
-        if (get_local_id(0) == 0)
-            *side->own = scale;
-    }
-    for (int d = (int)get_local_id(0); d < side->dim; d += OPENCL_ITEMS)
-        store_element(side->to_dtype, side->to + column_at(side->x, side->x_stride, d * SIZE(side->to_dtype)),
-                      load_element(side->from_dtype, element_of(side, d)) / scale);
-}
-
-INLINE struct side side_of_keys(const struct run *run, int row, int head, long page, long token)
+/* A vector of the cache; `is_v` that of values. */
+INLINE struct vector cache_vector(const struct run *run, bool is_v, uint dtype, long page, long token, int head)
 {
     const struct opencl_arguments *a = run->a;
-    struct side side;
+    struct vector v = vector_of(is_v ? run->v + vector_at(&a->v, page, token, head)
+                                     : run->k + vector_at(&a->k, page, token, head),
+                                dtype);
 
-    side.from = run->k_new + row_at(&a->k_new, row, head);
-    side.rest = run->q_rope + row_at(&a->q_rope, row, head);
-    side.to = run->k + vector_at(&a->k, page, token, head);
-    side.own = 0;
-    if (a->k_own)
-        side.own = (__global float *)(run->k_scale + scale_at(run, OPENCL_BUFFER_k_scale, page, token, head));
-    side.from_dtype = a->k_from;
-    side.to_dtype = a->k_to;
-    side.scale = a->k_own ? 1 : SCALE(run, k_scale, page, token, head);
-    side.dim = a->head_dim;
-    side.split = a->split;
-    side.x = a->k_x;
-    side.x_stride = a->k_x_stride;
-    return side;
+    v.x = is_v ? a->v_x : a->k_x;
+    v.x_stride = is_v ? a->v_x_stride : a->k_x_stride;
+    return v;
 }
 
-INLINE struct side side_of_values(const struct run *run, int row, int head, long page, long token)
+/* Where a vector of the cache has its scale. */
+INLINE __global float *scale_place(const struct run *run, bool is_v, long page, long token, int head)
+{
+    return (__global float *)(is_v ? run->v_scale + scale_at(run, OPENCL_BUFFER_v_scale, page, token, head)
+                                   : run->k_scale + scale_at(run, OPENCL_BUFFER_k_scale, page, token, head));
+}
+
+INLINE float cache_scale(const struct run *run, bool is_v, long page, long token, int head)
+{
+    return is_v ? SCALE(run, v_scale, page, token, head) : SCALE(run, k_scale, page, token, head);
+}
+
+/* A vector of the rows; its columns from `split` on may be in a tensor of their own. */
+INLINE struct vector row_vector(const struct run *run, bool is_v, uint dtype, int row, int head)
 {
     const struct opencl_arguments *a = run->a;
-    struct side side;
+    struct vector v = vector_of(is_v ? run->v_new + row_at(&a->v_new, row, head)
+                                     : run->k_new + row_at(&a->k_new, row, head),
+                                dtype);
 
-    side.from = side.rest = run->v_new + row_at(&a->v_new, row, head);
-    side.to = run->v + vector_at(&a->v, page, token, head);
-    side.own = 0;
-    if (a->v_own)
-        side.own = (__global float *)(run->v_scale + scale_at(run, OPENCL_BUFFER_v_scale, page, token, head));
-    side.from_dtype = a->v_from;
-    side.to_dtype = a->v_to;
-    side.scale = a->v_own ? 1 : SCALE(run, v_scale, page, token, head);
-    side.dim = side.split = a->head_dim_vo;
-    side.x = a->v_x;
-    side.x_stride = a->v_x_stride;
-    return side;
+    if (!is_v && GIVEN(run, q_rope)) {
+        v.rest = run->q_rope + row_at(&a->q_rope, row, head);
+        v.split = a->split;
+    }
+    return v;
 }
 
 __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_write(OPENCL_PARAMETERS)
 {
     __local uint most[OPENCL_ITEMS];
     const int row = (int)(get_group_id(0) / arguments.heads), head = (int)(get_group_id(0) % arguments.heads);
+    const bool is_v = get_group_id(1) != 0;
+    const int dim = is_v ? arguments.head_dim_vo : arguments.head_dim;
+    const bool own = is_v ? arguments.v_own : arguments.k_own;
     long page = 0, token = 0;
-    struct side side;
+    struct vector from, to;
 
     OPENCL_BEGIN
     const bool there = write_place(&run, row, &page, &token);
     most[get_local_id(0)] = 0;
     if (there) {
-        side = get_group_id(1) == 0 ? side_of_keys(&run, row, head, page, token)
-                                    : side_of_values(&run, row, head, page, token);
-        if (side.own)
-            most[get_local_id(0)] = largest_bits(&side);
+        from = row_vector(&run, is_v, is_v ? arguments.v_from : arguments.k_from, row, head);
+        to = cache_vector(&run, is_v, is_v ? arguments.v_to : arguments.k_to, page, token, head);
+        to.scale = own ? 1 : cache_scale(&run, is_v, page, token, head);
+        to.own = own ? scale_place(&run, is_v, page, token, head) : 0;
+        if (own)
+            most[get_local_id(0)] = largest_bits(&from, dim);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* where all work-items come by, whatever they have to do */
-    if (there)
-        write_vector(&side, most);
+    if (there && from.dtype == to.dtype)
+        copy_vector(&from, &to, dim);
+    else if (there)
+        convert_vector(&from, &to, dim, most);
+}
+
+/* Fills a row: zeros of scale 1 where its key lies in an invalid block. */
+INLINE void gather_vector(const struct run *run, bool is_v, int row, int head, bool there, long page, long token)
+{
+    const struct opencl_arguments *a = run->a;
+    const int dim = is_v ? a->head_dim_vo : a->head_dim;
+    const struct vector to = row_vector(run, is_v, is_v ? a->v_to : a->k_to, row, head);
+    struct vector from = cache_vector(run, is_v, is_v ? a->v_from : a->k_from, page, token, head);
+    __global uchar *scales = is_v ? run->v_new_scale + scale_at(run, OPENCL_BUFFER_v_new_scale, 0, row, head)
+                                  : run->k_new_scale + scale_at(run, OPENCL_BUFFER_k_new_scale, 0, row, head);
+
+    from.scale = there ? cache_scale(run, is_v, page, token, head) : 1;
+    if (get_local_id(0) == 0 && (is_v ? GIVEN(run, v_new_scale) : GIVEN(run, k_new_scale)))
+        *(__global float *)scales = from.scale;
+    if (!there)
+        for (int d = (int)get_local_id(0); d < dim; d += OPENCL_ITEMS)
+            store_element(to.dtype, element_of(&to, d), 0);
+    else if (from.dtype == to.dtype)
+        copy_vector(&from, &to, dim);
+    else
+        convert_vector(&from, &to, dim, 0);
+}
+
+/* The rows of the sequences begin at q_offsets, and their first keys are in `positions`, or 0. */
+__kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_gather(OPENCL_PARAMETERS)
+{
+    const int row = (int)(get_group_id(0) / arguments.heads), head = (int)(get_group_id(0) % arguments.heads);
+    const bool is_v = get_group_id(1) != 0;
+    long page = 0, token = 0;
+
+    OPENCL_BEGIN
+    if (!(is_v ? GIVEN(&run, v_new) : GIVEN(&run, k_new)) || row < I32(run.q_offsets)[0] || !has_row(&run, row))
+        return;
+    const struct sequence s = find_sequence(&run, row);
+    const int start = GIVEN(&run, positions) ? I32(run.positions)[s.index] : 0;
+    const bool there = locate(&run, s.index, start + row - s.row, &page, &token);
+    gather_vector(&run, is_v, row, head, there, page, token);
 }
 
 /* A work-item takes a row. */

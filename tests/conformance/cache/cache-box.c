@@ -221,6 +221,8 @@ static void place_scale(struct cache_case *c, struct box *box, uint32_t half)
         memcpy(memory->data + i, &value, 4);
     }
     scale->buffer = buffer_at(memory->data, &c->rng);
+    if (!token_head && rng_chance(&c->rng, 25))
+        scale->kind = ATTN_SCALE_HOST; /* nothing writes these */
     cache_track(c, memory);
 }
 

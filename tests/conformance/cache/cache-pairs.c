@@ -12,8 +12,9 @@ static void pick_pairs(struct cache_case *c, uint32_t from, uint32_t to)
 {
     uint32_t from_few = rng_chance(&c->rng, 50) && from > 4 ? 4 : from;
     uint32_t to_few = rng_chance(&c->rng, 50) && to > 4 ? 4 : to;
+    const uint32_t most = rng_chance(&c->rng, 15) ? CACHE_PAIRS : 24;
 
-    c->pair_count = rng_chance(&c->rng, 5) ? 0 : 1 + rng_below(&c->rng, CACHE_PAIRS);
+    c->pair_count = rng_chance(&c->rng, 5) ? 0 : 1 + rng_below(&c->rng, most);
     for (uint32_t i = 0; i < c->pair_count; i++) {
         int64_t *pair = c->pairs + 2 * i;
         pair[0] = rng_below(&c->rng, from_few);

@@ -8,7 +8,7 @@
 
 static const struct cache_operation *const operations[] = {
     &cache_copy_slots,   &cache_copy_blocks, &cache_swap_blocks, &cache_convert,
-    &cache_slot_mapping, &cache_gather,      &cache_write};
+    &cache_slot_mapping, &cache_gather,      &cache_write,       &cache_advance_step};
 
 enum { OPERATIONS = sizeof operations / sizeof operations[0] };
 
@@ -19,7 +19,7 @@ static void args_init(struct cache_case *c)
     const uint32_t sizes[OPERATIONS] = {sizeof c->args.copy_slots,   sizeof c->args.copy_blocks,
                                         sizeof c->args.swap_blocks,  sizeof c->args.convert,
                                         sizeof c->args.slot_mapping, sizeof c->args.gather,
-                                        sizeof c->args.write};
+                                        sizeof c->args.write,        sizeof c->args.advance_step};
     for (uint32_t i = 0; i < OPERATIONS; i++)
         if (operations[i] == c->operation)
             memcpy(&c->args, &sizes[i], sizeof sizes[i]);

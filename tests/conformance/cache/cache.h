@@ -9,7 +9,7 @@
 
 #include "conform.h"
 
-enum { CACHE_TRACKED = 24, CACHE_BOXES = 4, CACHE_PAIRS = 24, CACHE_HALVES = 2 };
+enum { CACHE_TRACKED = 24, CACHE_BOXES = 4, CACHE_PAIRS = 160, CACHE_HALVES = 2 };
 
 struct tracked {
     struct guarded *memory;
@@ -44,6 +44,7 @@ union cache_args {
     struct attn_kv_gather_args gather;
     struct attn_kv_convert_args convert;
     struct attn_kv_write_args write;
+    struct attn_kv_advance_step_args advance_step;
 };
 
 struct cache_case {
@@ -112,10 +113,11 @@ void reference_store(struct cache_case *c, const struct box *to, uint32_t half, 
 void reference_put(struct cache_case *c, uint32_t dtype, double value, unsigned char *to);
 
 /* ---------------------------------------------------------------- cache-pairs.c, cache-batch.c,
- * cache-write.c */
+ * cache-write.c, cache-step.c */
 
 extern const struct cache_operation cache_copy_slots, cache_copy_blocks, cache_swap_blocks, cache_convert;
 extern const struct cache_operation cache_slot_mapping, cache_gather;
 extern const struct cache_operation cache_write;
+extern const struct cache_operation cache_advance_step;
 
 #endif

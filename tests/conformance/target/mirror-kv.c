@@ -170,6 +170,25 @@ WRAP(int32_t, attn_kv_convert, struct attn_backend *backend, const struct attn_k
                     call_ready(&call) ? __real_attn_kv_convert(backend, &copy, call.stream, err) : ATTN_OK);
 }
 
+WRAP(int32_t, attn_kv_advance_step, struct attn_backend *backend,
+     const struct attn_kv_advance_step_args *args, void *stream, struct attn_error *err)
+{
+    struct attn_kv_advance_step_args copy;
+    struct call call;
+
+    if (args == NULL || !call_begin(&call, backend, stream, err))
+        return __real_attn_kv_advance_step(backend, args, stream, err);
+    copy = *args;
+    struct attn_buffer *const all[] = {
+        &copy.table,      &copy.query_starts, &copy.accepted,       &copy.sampled,      &copy.tokens,
+        &copy.positions,  &copy.slots,        &copy.seq_lens,       &copy.context_lens, &copy.seq_starts,
+        &copy.csr_indptr, &copy.csr_indices,  &copy.last_page_lens, &copy.csr_pages};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        call_buffer(&call, all[i]);
+    return call_end(&call, call_ready(&call) ? __real_attn_kv_advance_step(backend, &copy, call.stream, err)
+                                             : ATTN_OK);
+}
+
 /* ---------------------------------------------------------------- merge */
 
 WRAP(int32_t, attn_merge, struct attn_backend *backend, const struct attn_merge_args *args, void *stream,
