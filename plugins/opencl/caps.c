@@ -45,14 +45,22 @@ static void judge_features(struct attn_query *out, const struct attn_problem *p)
     attn_util_refuse(out, p->graph > ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
 }
 
+static void judge_device(struct attn_query *out, struct attn_instance *instance,
+                         const struct attn_device *device)
+{
+    const struct opencl_device *found =
+        opencl_instance_open(instance, NULL) == ATTN_OK ? opencl_device_find(instance, device) : NULL;
+    const char *wanted = found != NULL ? found->wanted : NULL;
+
+    attn_util_refuse(out, found == NULL, ATTN_REASON_DEVICE, "device", "opencl:N of attn-info devices");
+    attn_util_refuse(out, wanted != NULL, ATTN_REASON_DEVICE_ARCH, "device", wanted != NULL ? wanted : "");
+}
+
 int32_t opencl_query(struct attn_instance *instance, const struct attn_device *device,
                      const struct attn_problem *problem, struct attn_query *out)
 {
     if (device != NULL)
-        attn_util_refuse(out,
-                         opencl_instance_open(instance, NULL) != ATTN_OK ||
-                             opencl_device_find(instance, device) == NULL,
-                         ATTN_REASON_DEVICE, "device", "opencl:N of attn-info devices");
+        judge_device(out, instance, device);
     judge_types(out, problem);
     judge_sizes(out, problem);
     judge_features(out, problem);

@@ -28,11 +28,12 @@ int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which
 
 /* The instance is locked: a kernel has one set of arguments for all threads. */
 static cl_int enqueue(const struct opencl_functions *cl, cl_kernel kernel, const struct opencl_launch *launch,
-                      const struct opencl_grid *grid, cl_command_queue queue)
+                      const struct opencl_grid *grid, cl_command_queue queue, const char **out_call)
 {
     const size_t local[3] = {grid->items, 1, 1};
     const size_t global[3] = {grid->groups[0] * grid->items, grid->groups[1], grid->groups[2]};
 
+    *out_call = "clSetKernelArg";
     for (cl_uint i = 0; i < OPENCL_BUFFERS; i++) {
         const cl_int result = cl->clSetKernelArg(kernel, i, sizeof launch->buffers[i], &launch->buffers[i]);
         if (result != CL_SUCCESS)
@@ -42,6 +43,7 @@ static cl_int enqueue(const struct opencl_functions *cl, cl_kernel kernel, const
         cl->clSetKernelArg(kernel, OPENCL_BUFFERS, sizeof launch->arguments, &launch->arguments);
     if (result != CL_SUCCESS)
         return result;
+    *out_call = "clEnqueueNDRangeKernel";
     return cl->clEnqueueNDRangeKernel(queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
 }
 
@@ -50,12 +52,13 @@ int32_t opencl_launch_enqueue(struct attn_backend_impl *backend, cl_kernel kerne
                               void *stream, struct attn_error *err)
 {
     cl_command_queue queue = opencl_queue(backend, stream);
+    const char *call;
 
     if (grid->groups[0] == 0 || grid->groups[1] == 0 || grid->groups[2] == 0)
         return ATTN_OK;
     pthread_mutex_lock(&backend->instance->lock);
-    const cl_int result = enqueue(backend->cl, kernel, launch, grid, queue);
+    const cl_int result = enqueue(backend->cl, kernel, launch, grid, queue, &call);
     pthread_mutex_unlock(&backend->instance->lock);
-    const int32_t status = opencl_check(result, "stream", "clEnqueueNDRangeKernel", err);
+    const int32_t status = opencl_check(result, "stream", call, err);
     return status == ATTN_OK ? opencl_check(backend->cl->clFlush(queue), "stream", "clFlush", err) : status;
 }

@@ -58,6 +58,9 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
     if (found == NULL)
         return opencl_fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "device",
                            "only the devices opencl:0 to opencl:N that attn-info devices lists are accepted");
+    if (found->wanted != NULL)
+        return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DEVICE_ARCH, "device",
+                           "device: only %s is served", found->wanted);
     struct attn_backend_impl *backend = calloc(1, sizeof *backend);
     if (backend == NULL)
         return opencl_fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the backend");

@@ -10,8 +10,9 @@ static int32_t fail_build(const struct attn_backend_impl *backend, cl_program pr
     if (backend->cl->clGetProgramBuildInfo(program, backend->device->device, CL_PROGRAM_BUILD_LOG,
                                            sizeof log - 1, log, NULL) != CL_SUCCESS)
         snprintf(log, sizeof log, "no log");
-    return opencl_fail(err, ATTN_E_DEVICE, 0, "device", "the kernels do not compile (error %d): %s", result,
-                       log);
+    return opencl_fail(err, ATTN_E_DEVICE, 0, "device",
+                       "the kernels do not compile: clBuildProgram failed with %s (%d): %s",
+                       opencl_error_name(result), result, log);
 }
 
 static cl_int build(const struct attn_backend_impl *backend, cl_program program, const char *options)

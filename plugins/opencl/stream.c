@@ -18,7 +18,12 @@ int32_t opencl_stream_create(struct attn_backend_impl *backend, void **out, stru
 
 int32_t opencl_stream_synchronize(struct attn_backend_impl *backend, void *stream, struct attn_error *err)
 {
-    return opencl_check(backend->cl->clFinish(opencl_queue(backend, stream)), "stream", "clFinish", err);
+    cl_command_queue queue = opencl_queue(backend, stream);
+    /* Rusticl (Mesa 22.3) waits for what was not flushed yet, and for nothing else. */
+    const int32_t status = opencl_check(backend->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, NULL),
+                                        "stream", "clEnqueueMarkerWithWaitList", err);
+
+    return status == ATTN_OK ? opencl_check(backend->cl->clFinish(queue), "stream", "clFinish", err) : status;
 }
 
 void opencl_stream_destroy(struct attn_backend_impl *backend, void *stream)
