@@ -24,9 +24,12 @@ static int32_t open_context(struct attn_backend_impl *backend, void *native, str
     pthread_mutex_unlock(&instance->lock);
     if (result != CL_SUCCESS)
         return opencl_check(result, "device", "clCreateContext", err);
-    backend->context = native != NULL ? (cl_context)native : device->context;
-    return opencl_check(instance->cl.clRetainContext(backend->context), "native_context", "clRetainContext",
-                        err);
+    cl_context context = native != NULL ? (cl_context)native : device->context;
+    const int32_t status =
+        opencl_check(instance->cl.clRetainContext(context), "native_context", "clRetainContext", err);
+    if (status == ATTN_OK)
+        backend->context = context;
+    return status;
 }
 
 static void close_backend(struct attn_backend_impl *backend)

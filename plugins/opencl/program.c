@@ -69,7 +69,13 @@ static int32_t find(struct attn_backend_impl *backend, const char *options, stru
     struct opencl_program *program = calloc(1, sizeof *program);
     if (program == NULL)
         return opencl_fail(err, ATTN_E_MEMORY, 0, "device", "no memory for a program");
-    const int32_t status = load(backend, options, &program->program, err);
+    int32_t status =
+        opencl_check(backend->cl->clRetainContext(backend->context), "device", "clRetainContext", err);
+    if (status == ATTN_OK) {
+        status = load(backend, options, &program->program, err);
+        if (status != ATTN_OK)
+            backend->cl->clReleaseContext(backend->context);
+    }
     if (status != ATTN_OK) {
         free(program);
         return status;
@@ -77,7 +83,6 @@ static int32_t find(struct attn_backend_impl *backend, const char *options, stru
     snprintf(program->options, sizeof program->options, "%s", options);
     program->device = backend->device;
     program->context = backend->context;
-    backend->cl->clRetainContext(backend->context);
     program->next = instance->programs;
     instance->programs = program;
     *out = program;

@@ -116,6 +116,17 @@ static bool releases(const char *name)
     return strncmp(name, "clRelease", 9) == 0;
 }
 
+/* Waits for what a queue was given, if the call is of a queue: nobody else does so after a failure. */
+static void finish(const char *name, const void *first)
+{
+    __typeof__(&clFinish) behind;
+    void *address = find("clFinish");
+
+    memcpy(&behind, &address, sizeof behind);
+    if (strncmp(name, "clEnqueue", 9) == 0 || strcmp(name, "clFlush") == 0 || strcmp(name, "clFinish") == 0)
+        behind((cl_command_queue)(uintptr_t)first);
+}
+
 /* What the machine lacks. */
 static cl_int pose_clGetPlatformIDs(cl_uint capacity, cl_platform_id *platforms, cl_uint *count)
 {
@@ -148,7 +159,7 @@ static cl_int pose_clGetDeviceInfo(cl_device_id device, cl_device_info what, siz
     return CL_SUCCESS;
 }
 
-/* A release that fails has released all the same. */
+/* A release that fails has released all the same, and before a queue fails it does what it was given. */
 #define FUNCTION(name, parameters, arguments, first, event, posed)                                           \
     EXPORT cl_int CL_API_CALL name parameters                                                                \
     {                                                                                                        \
@@ -156,6 +167,8 @@ static cl_int pose_clGetDeviceInfo(cl_device_id device, cl_device_info what, siz
         void *address = find(#name);                                                                         \
         const cl_int planned = enter(#name);                                                                 \
         memcpy(&behind, &address, sizeof behind);                                                            \
+        if (planned != CL_SUCCESS)                                                                           \
+            finish(#name, (const void *)(uintptr_t)first);                                                   \
         if (planned != CL_SUCCESS && !releases(#name))                                                       \
             return planned;                                                                                  \
         if (releases(#name))                                                                                 \
