@@ -18,7 +18,8 @@ typedef float opencl_f32;
 #endif
 
 /* Work-items of a work-group. */
-#define OPENCL_ITEMS 64
+#define OPENCL_ITEMS         64
+#define OPENCL_PREFILL_ITEMS 128
 
 /* Values of attn/types.h, which OpenCL C cannot include. */
 #define OPENCL_F32      0x00012002u
@@ -34,6 +35,11 @@ typedef float opencl_f32;
 #define OPENCL_CSR      3
 #define OPENCL_DISTANCE 3
 #define OPENCL_BY_MASK  4
+
+/* Keys of a split are a multiple of this. */
+#define SPLIT_KEYS 512
+/* Floats behind the columns of a partial row: its maximum, its weight, the number of splits, and a gap. */
+#define PARTIAL_EXTRA 4
 
 /* Buffers, in the order of the kernels' arguments. `table` is that of pages, or the indices of CSR. */
 #define OPENCL_FOR_BUFFERS(X)                                                                                \
@@ -58,6 +64,7 @@ typedef float opencl_f32;
     X(global_lens)                                                                                           \
     X(mask)                                                                                                  \
     X(mask_starts)                                                                                           \
+    X(workspace)                                                                                             \
     X(q_scale)                                                                                               \
     X(out_scale)                                                                                             \
     X(k_scale)                                                                                               \
@@ -118,7 +125,7 @@ struct opencl_arguments {
     opencl_i32 last_new; /* kv_source cache+new: the last q_len keys are new */
     opencl_i32 sinks_bf16;
     opencl_i32 k_from, v_from; /* a write: element types of the new rows ... */
-    opencl_i32 k_to, v_to;     /* ... and of the cache */
+    opencl_i32 k_to, v_to;     /* ... and of the cache, also of a run */
     opencl_i32 k_own, v_own;   /* a write: vectors have scales of their own, which are written too */
     opencl_i32 only_new;       /* kv_source new: scales are counted by sequences */
     opencl_i32 q_scale_group;  /* query heads of a scale of q */
@@ -130,9 +137,11 @@ struct opencl_arguments {
     opencl_i32 cp_rank, cp_world, cp_interleave;
     opencl_i32 k_x, v_x; /* layout paged-x: bytes of x elements; else 0 */
     opencl_i32 k_x_stride, v_x_stride;
+    opencl_i32 q_dtype, out_dtype;
+    opencl_i32 decode_tokens; /* sequences with at most so many query tokens are decoded */
+    opencl_i32 splits;        /* of a sequence's keys, at most */
     opencl_f32 softmax_scale;
     opencl_f32 softcap;
-    opencl_i32 reserved[2];
 };
 
 #endif

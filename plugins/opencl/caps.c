@@ -45,28 +45,62 @@ static void judge_features(struct attn_query *out, const struct attn_problem *p)
     attn_util_refuse(out, p->graph > ATTN_GRAPH_NEVER, ATTN_REASON_GRAPH, "graph", "never");
 }
 
-static void judge_device(struct attn_query *out, struct attn_instance *instance,
-                         const struct attn_device *device)
+static void set_kernel(struct attn_query *out, uint32_t i, const char *name, const char *when,
+                       uint32_t numerics, uint32_t speed)
 {
-    const struct opencl_device *found =
-        opencl_instance_open(instance, NULL) == ATTN_OK ? opencl_device_find(instance, device) : NULL;
-    const char *wanted = found != NULL ? found->wanted : NULL;
+    out->kernel_count = i + 1;
+    if (i >= out->kernel_capacity)
+        return;
+    struct attn_kernel_info *info = &out->kernels[i];
+    *info = (struct attn_kernel_info){.graph_level = out->graph_level, .numerics = numerics, .speed = speed};
+    snprintf(info->name, sizeof info->name, "%s", name);
+    snprintf(info->when, sizeof info->when, "%s", when);
+}
 
-    attn_util_refuse(out, found == NULL, ATTN_REASON_DEVICE, "device", "opencl:N of attn-info devices");
-    attn_util_refuse(out, wanted != NULL, ATTN_REASON_DEVICE_ARCH, "device", wanted != NULL ? wanted : "");
+/* The rows of a problem that is served. Where it is the generic one, the reason says what the others want. */
+static void answer_kernels(const struct opencl_device *device, const struct attn_problem *p,
+                           struct attn_query *out)
+{
+    const uint32_t prefill = p->out_dtype == ATTN_F32 ? ATTN_NUMERICS_UNROUNDED : ATTN_NUMERICS_P_F16;
+    char when[64];
+    const char *field;
+    uint32_t code;
+    const char *wanted = opencl_config_generic(device, p, &code, &field);
+
+    if (wanted != NULL) {
+        set_kernel(out, 0, "opencl_generic", "always", ATTN_NUMERICS_UNROUNDED, ATTN_SPEED_GENERIC);
+        attn_util_refuse(out, 1, code, field, wanted);
+        return;
+    }
+    const uint32_t tokens = opencl_config_decode_tokens(p);
+    snprintf(when, sizeof when, "query tokens <= %u", tokens);
+    set_kernel(out, 0, "opencl_decode", when, ATTN_NUMERICS_UNROUNDED, ATTN_SPEED_OPTIMISED);
+    snprintf(when, sizeof when, "query tokens > %u", tokens);
+    set_kernel(out, 1, "opencl_prefill", when, prefill, ATTN_SPEED_OPTIMISED);
 }
 
 int32_t opencl_query(struct attn_instance *instance, const struct attn_device *device,
                      const struct attn_problem *problem, struct attn_query *out)
 {
-    if (device != NULL)
-        judge_device(out, instance, device);
+    const struct opencl_device *found = NULL;
+
+    if (device != NULL) {
+        if (opencl_instance_open(instance, NULL) == ATTN_OK)
+            found = opencl_device_find(instance, device);
+        const char *wanted = found != NULL ? found->wanted : NULL;
+        attn_util_refuse(out, found == NULL, ATTN_REASON_DEVICE, "device", "opencl:N of attn-info devices");
+        attn_util_refuse(out, wanted != NULL, ATTN_REASON_DEVICE_ARCH, "device",
+                         wanted != NULL ? wanted : "");
+    }
     judge_types(out, problem);
     judge_sizes(out, problem);
     judge_features(out, problem);
     attn_util_refuse_unknown(out, problem);
-    attn_util_answer(out, "opencl_generic", "always", ATTN_NUMERICS_UNROUNDED, 100);
-    attn_util_speed(out, ATTN_SPEED_GENERIC);
+    out->accepted = out->reason_count == 0;
+    out->cost_rank = 100;
+    out->graph_level = ATTN_GRAPH_NEVER;
+    if (out->accepted)
+        answer_kernels(found, problem, out);
     return ATTN_OK;
 }
 

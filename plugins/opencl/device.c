@@ -9,16 +9,18 @@
 
 static void describe(const struct opencl_functions *cl, struct opencl_device *out, uint32_t ordinal)
 {
-    cl_device_type type = 0;
     cl_ulong bytes = 0;
     cl_uint units = 0;
 
     ATTN_INIT(&out->info);
-    cl->clGetDeviceInfo(out->device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    cl->clGetDeviceInfo(out->device, CL_DEVICE_TYPE, sizeof out->type, &out->type, NULL);
+    cl->clGetDeviceInfo(out->device, CL_DEVICE_VENDOR, sizeof out->vendor - 1, out->vendor, NULL);
+    cl->clGetDeviceInfo(out->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof out->max_items, &out->max_items,
+                        NULL);
     cl->clGetDeviceInfo(out->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes, &bytes, NULL);
     cl->clGetDeviceInfo(out->device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     out->info.device_class =
-        (type & CL_DEVICE_TYPE_CPU) != 0 ? ATTN_CLASS_PORTABLE_CPU : ATTN_CLASS_PORTABLE_ACCELERATOR;
+        (out->type & CL_DEVICE_TYPE_CPU) != 0 ? ATTN_CLASS_PORTABLE_CPU : ATTN_CLASS_PORTABLE_ACCELERATOR;
     out->info.device.type = ATTN_DEVICE_OPENCL;
     out->info.device.ordinal = (int32_t)ordinal;
     out->info.memory_bytes = bytes;

@@ -26,6 +26,27 @@ int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which
     return ATTN_OK;
 }
 
+static bool are_aligned(const struct opencl_launch *launch, enum opencl_buffer which, int64_t page,
+                        int64_t token, int64_t head, uint32_t dtype)
+{
+    const int64_t size = opencl_size(dtype) == 1 ? 8 : 16;
+
+    return launch->buffers[which] == NULL || (launch->arguments.at[which] | page | token | head) % size == 0;
+}
+
+bool opencl_launch_is_aligned(const struct opencl_launch *launch)
+{
+    const struct opencl_arguments *a = &launch->arguments;
+    const uint32_t q = (uint32_t)a->q_dtype, k = (uint32_t)a->k_to, v = (uint32_t)a->v_to;
+
+    return are_aligned(launch, OPENCL_BUFFER_q, 0, a->q.token, a->q.head, q) &&
+           are_aligned(launch, OPENCL_BUFFER_q_rope, 0, a->q_rope.token, a->q_rope.head, q) &&
+           are_aligned(launch, OPENCL_BUFFER_k, a->k.page, a->k.token, a->k.head, k) &&
+           are_aligned(launch, OPENCL_BUFFER_v, a->v.page, a->v.token, a->v.head, v) &&
+           are_aligned(launch, OPENCL_BUFFER_k_new, 0, a->k_new.token, a->k_new.head, k) &&
+           are_aligned(launch, OPENCL_BUFFER_v_new, 0, a->v_new.token, a->v_new.head, v);
+}
+
 /* The instance is locked: a kernel has one set of arguments for all threads. */
 static cl_int enqueue(const struct opencl_functions *cl, cl_kernel kernel, const struct opencl_launch *launch,
                       const struct opencl_grid *grid, cl_command_queue queue, const char **out_call)

@@ -27,13 +27,15 @@ int32_t opencl_loader_open(void **out_library, struct opencl_functions *out, str
 
 /* ---------------------------------------------------------------- objects */
 
+#define OPENCL_OPTIONS_SIZE 256
+
 /* A program that was built for a device, kept until the instance ends. */
 struct opencl_program {
     struct opencl_program *next;
     cl_program program;
     cl_context context;
     const struct opencl_device *device;
-    char options[256];
+    char options[OPENCL_OPTIONS_SIZE + 64];
 };
 
 struct opencl_device {
@@ -41,6 +43,9 @@ struct opencl_device {
     cl_platform_id platform;
     cl_device_id device;
     const char *wanted; /* of devices the kernels need one that has what this one lacks; NULL: it has all */
+    cl_device_type type;
+    size_t max_items; /* of a work-group */
+    char vendor[64];
     cl_context context; /* the plugin's own; NULL until a backend needs it */
 };
 
@@ -113,6 +118,34 @@ bool opencl_cache_name(const struct attn_instance *instance, const struct opencl
 cl_program opencl_cache_load(const struct attn_backend_impl *backend, const char *name);
 void opencl_cache_store(const struct attn_backend_impl *backend, const char *name, cl_program program);
 
+/* ---------------------------------------------------------------- configurations (config.c) */
+
+#define OPENCL_MAX_SPLITS 128u
+
+/* The kernels of a problem on a device. */
+struct opencl_config {
+    const char *generic; /* what the kernels for decode and prefill want, where only the generic one serves;
+                            or NULL */
+    bool exact;          /* sums of a prefill are staged */
+    uint32_t decode_items, decode_rows;
+    uint32_t decode_tokens;
+    uint32_t busy_groups; /* work-groups that keep the device busy */
+    uint32_t prefill_mr, prefill_slice;
+};
+
+/* What is wanted of a field where only the generic kernel serves, with the reason's code; or NULL. */
+const char *opencl_config_generic(const struct opencl_device *device, const struct attn_problem *p,
+                                  uint32_t *out_code, const char **out_field);
+void opencl_config_find(const struct opencl_device *device, const struct attn_problem *p,
+                        struct opencl_config *out);
+/* Sequences with more query tokens are prefilled. */
+uint32_t opencl_config_decode_tokens(const struct attn_problem *p);
+/* Rows of a work-group of a prefill. */
+uint32_t opencl_config_prefill_rows(const struct opencl_config *config);
+/* Options that the attention kernels are compiled with. */
+void opencl_config_options(const struct opencl_config *config, const struct attn_problem *p, char *out,
+                           size_t size);
+
 /* ---------------------------------------------------------------- memory.c, stream.c */
 
 extern const struct attn_memory_table opencl_memory_table;
@@ -145,6 +178,8 @@ struct opencl_launch {
 int32_t opencl_launch_add(struct opencl_launch *launch, enum opencl_buffer which,
                           const struct attn_buffer *buffer, uint32_t size, const char *name,
                           struct attn_error *err);
+/* Whether all rows and strides are multiples of 16 bytes, or of 8 elements of 8 bits. */
+bool opencl_launch_is_aligned(const struct opencl_launch *launch);
 /* Work-groups of a launch, and the work-items of each. */
 struct opencl_grid {
     size_t groups[3];

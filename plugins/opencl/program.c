@@ -95,7 +95,7 @@ int32_t opencl_kernel_create(struct attn_backend_impl *backend, const char *opti
     struct opencl_program *program;
     cl_int result = CL_SUCCESS;
     cl_device_fp_config single = 0;
-    char all[256];
+    char all[sizeof((struct opencl_program *)NULL)->options];
 
     *out = NULL;
     backend->cl->clGetDeviceInfo(backend->device->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single,

@@ -161,6 +161,10 @@ static void resolve_problem(struct opencl_arguments *a, const struct attn_proble
     a->group = (opencl_i32)(p->heads / p->kv_heads);
     a->head_dim = (opencl_i32)p->head_dim;
     a->head_dim_vo = (opencl_i32)p->head_dim_vo;
+    a->q_dtype = (opencl_i32)p->q_dtype;
+    a->out_dtype = (opencl_i32)p->out_dtype;
+    a->k_to = (opencl_i32)p->k_dtype;
+    a->v_to = (opencl_i32)(p->mla != 0 ? p->k_dtype : p->v_dtype);
     a->block = (opencl_i32)p->block;
     a->causal = p->causal == ATTN_CAUSAL_YES;
     a->from_start = p->align == ATTN_ALIGN_START;

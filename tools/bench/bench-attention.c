@@ -54,7 +54,13 @@ static int32_t measure(struct run *run, struct workload *workload, const struct 
     for (uint32_t i = 0; i < reps && status == ATTN_OK; i++) {
         if (the_case->reps == 0 && i >= LEAST_REPS && machine_now() - begin > CASE_SECONDS)
             break;
-        double read = run->ceilings != NULL ? ceilings_read(run->ceilings, bytes) : NAN;
+        double read = NAN;
+        if (run->ceilings != NULL)
+            read = ceilings_read(run->ceilings, bytes);
+        else
+            status = workload_copy(workload, &read, err);
+        if (status != ATTN_OK)
+            break;
         double start = machine_now();
         status = workload_run(workload, (i + WARM_UPS) % workload->layers, err);
         double seconds = machine_now() - start;
@@ -62,7 +68,8 @@ static int32_t measure(struct run *run, struct workload *workload, const struct 
         samples->seconds[i] = seconds;
         samples->read[i] = read;
         samples->compute[i] = compute;
-        samples->ratio[i] = fmax(bytes / (read * 1e9), flops / (compute * 1e12)) / seconds;
+        samples->ratio[i] =
+            isnan(compute) ? NAN : fmax(bytes / (read * 1e9), flops / (compute * 1e12)) / seconds;
         samples->count = i + 1;
     }
     return status;
@@ -78,6 +85,8 @@ static void row_set_samples(struct row *row, const struct bench_case *the_case, 
     row->ceiling_gbps = median(samples->read, samples->count);
     row->ceiling_tflops = median(samples->compute, samples->count);
     row->roof_ratio = median(samples->ratio, samples->count);
+    if (isnan(row->roof_ratio))
+        return;
     double by_bytes = bytes / row->ceiling_gbps * 1e-3, by_flops = flops / row->ceiling_tflops * 1e-6;
     row->roof_us = fmax(by_bytes, by_flops);
     row->balance = fmin(by_bytes, by_flops) / row->roof_us;

@@ -43,6 +43,7 @@ static unsigned longest(unsigned known, const char *text)
 static void choose_columns(struct bench_text *text, const struct row *row)
 {
     const bool computes = !isnan(row->gbps), shares = !isnan(row->roof_ratio);
+    const bool limits = !isnan(row->ceiling_gbps);
     const struct bench_column columns[CELLS] = {
         [NAME] = {"case", longest(text->name, name_without_mode(row->name, row->mode)), NAME_LEAST, 0, true},
         /* A row whose name says nothing is told by its batch. */
@@ -54,7 +55,7 @@ static void choose_columns(struct bench_text *text, const struct row *row)
         [ROUNDS] = {"rounds", row->rounds != 0 ? 1 : 0, 0, 3, false},
         [MEMORY] = {"memory",
                     !computes ? 0
-                    : shares  ? sizeof "6.80 of 13.6 GB/s" - 1
+                    : limits  ? sizeof "6.80 of 13.6 GB/s" - 1
                               : sizeof "4.03 TB/s" - 1,
                     0, shares ? 4 : 0, false},
         [COMPUTE] = {"compute",
@@ -175,7 +176,9 @@ void text_end(const struct bench *bench)
                      ? "of ceiling: the share that was reached of what the machine can do; bound: memory or "
                        "compute, "
                        "whichever takes longer at its ceiling. Ceilings are sampled beside each round. "
-                     : "Ceilings are not measured on this device; of GPUs tools/gpu-bench measures them. ";
+                     : "Memory: of what a copy on the device reads and writes, sampled beside each round. "
+                       "The device's "
+                       "arithmetic peak is not measured; of GPUs tools/gpu-bench measures it. ";
     char *legend =
         need_format("%s%s%s", rounds, shares,
                     text->narrowed ? "Columns were left out; COLUMNS=200 before the command shows all." : "");

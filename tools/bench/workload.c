@@ -10,7 +10,7 @@
 #include "machine.h"
 #include "output.h"
 
-enum { FILL_BYTES = 8 << 20 };
+enum { FILL_BYTES = 8 << 20, COPY_LEAST = 64 << 20, COPY_MOST = 1 << 30 };
 
 /* ---------------------------------------------------------------- memory */
 
@@ -260,4 +260,23 @@ int32_t workload_run(struct workload *workload, uint32_t layer, struct attn_erro
                                    &workload->scratch, workload->stream, err);
     workload->scratch.counters_dirty = 0;
     return status == ATTN_OK ? attn_stream_synchronize(workload->backend, workload->stream, err) : status;
+}
+
+int32_t workload_copy(struct workload *workload, double *out_rate, struct attn_error *err)
+{
+    const uint64_t cache = workload->shape.bytes;
+    const uint64_t size = cache < COPY_LEAST ? COPY_LEAST : cache < COPY_MOST ? cache : COPY_MOST;
+    int32_t status = ATTN_OK;
+
+    for (int i = 0; i < 2 && status == ATTN_OK; i++)
+        if (workload->copies[i].data == NULL)
+            status = workload_alloc(workload, size, &workload->copies[i], err);
+    const double start = machine_now();
+    if (status == ATTN_OK)
+        status = attn_memory_copy(workload->backend, &workload->copies[1], &workload->copies[0], size,
+                                  ATTN_COPY_ON_DEVICE, workload->stream, err);
+    if (status == ATTN_OK)
+        status = attn_stream_synchronize(workload->backend, workload->stream, err);
+    *out_rate = 2e-9 * (double)size / (machine_now() - start);
+    return status;
 }

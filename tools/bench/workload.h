@@ -34,7 +34,7 @@ struct case_sizes {
     uint64_t width; /* pages of the longest sequence */
 };
 
-enum { WORKLOAD_BUFFERS = 16 };
+enum { WORKLOAD_BUFFERS = 20 };
 
 struct workload {
     const struct bench_case *the_case;
@@ -61,6 +61,7 @@ struct workload {
     struct attn_batch batch;
     struct attn_tensors tensors;
     uint64_t mask_bytes;
+    struct attn_buffer copies[2]; /* of workload_copy, which allocates them */
 
     struct attn_span schedule;
     struct attn_span staging; /* host */
@@ -75,6 +76,8 @@ int32_t workload_init(struct workload *workload, const struct bench_case *the_ca
 void workload_finish(struct workload *workload);
 /* One layer, waited for. */
 int32_t workload_run(struct workload *workload, uint32_t layer, struct attn_error *err);
+/* GB/s that a copy on the device reads and writes, of at least a layer's cache. */
+int32_t workload_copy(struct workload *workload, double *out_rate, struct attn_error *err);
 
 /* A buffer of the backend that workload_finish frees; nothing if size is 0. */
 int32_t workload_alloc(struct workload *workload, uint64_t size, struct attn_buffer *out,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Writes new keys and values into a cache, and maps their rows to slots. For writing a work-group takes the vector of one row and head; plane 1 is that of
  * values. Element types are arguments, so that one program serves all caches. */
-#ifndef COLUMNS
+#ifndef HEAD_DIM
 
 /* Page and token of a query token's own key; false if it has none. */
-bool locate_row(const struct run *run, int row, long *page, long *token)
+INLINE bool locate_row(const struct run *run, int row, long *page, long *token)
 {
     if (!has_row(run, row))
         return false;
@@ -14,7 +14,7 @@ bool locate_row(const struct run *run, int row, long *page, long *token)
 }
 
 /* Page and token where a row is written; false if it is not. */
-bool write_place(const struct run *run, int row, long *page, long *token)
+INLINE bool write_place(const struct run *run, int row, long *page, long *token)
 {
     if (GIVEN(run, slots)) {
         const long slot = I64(run->slots)[row];
@@ -40,14 +40,14 @@ struct side {
     int x, x_stride; /* of the cache */
 };
 
-__global const uchar *element_of(const struct side *side, int d)
+INLINE __global const uchar *element_of(const struct side *side, int d)
 {
     return d < side->split ? side->from + d * SIZE(side->from_dtype)
                            : side->rest + (d - side->split) * SIZE(side->from_dtype);
 }
 
 /* max|x| of this work-item's elements; as integers, floats >= 0 keep their order, and NaN is above all. */
-uint largest_bits(const struct side *side)
+INLINE uint largest_bits(const struct side *side)
 {
     uint max = 0;
 
@@ -59,7 +59,7 @@ uint largest_bits(const struct side *side)
 }
 
 /* The scale that a vector gets: max|x| / Q, NaN if there is a NaN or an infinity, 1 if it is too small for one. */
-float scale_of(uint dtype, __local const uint *most)
+INLINE float scale_of(uint dtype, __local const uint *most)
 {
     const float q = dtype == OPENCL_INT8 ? 127.0f : decode8(dtype, (uchar)largest_of(dtype));
     uint max = 0;
@@ -72,7 +72,7 @@ float scale_of(uint dtype, __local const uint *most)
     return own < 0x1p-126f ? 1.0f : own;
 }
 
-void copy_vector(const struct side *side)
+INLINE void copy_vector(const struct side *side)
 {
     const int size = SIZE(side->to_dtype);
 
@@ -80,7 +80,7 @@ void copy_vector(const struct side *side)
         side->to[column_at(side->x, side->x_stride, i)] = element_of(side, i / size)[i % size];
 }
 
-void write_vector(const struct side *side, __local const uint *most)
+INLINE void write_vector(const struct side *side, __local const uint *most)
 {
     float scale = side->scale;
 
@@ -98,7 +98,7 @@ void write_vector(const struct side *side, __local const uint *most)
                       load_element(side->from_dtype, element_of(side, d)) / scale);
 }
 
-struct side side_of_keys(const struct run *run, int row, int head, long page, long token)
+INLINE struct side side_of_keys(const struct run *run, int row, int head, long page, long token)
 {
     const struct opencl_arguments *a = run->a;
     struct side side;
@@ -119,7 +119,7 @@ struct side side_of_keys(const struct run *run, int row, int head, long page, lo
     return side;
 }
 
-struct side side_of_values(const struct run *run, int row, int head, long page, long token)
+INLINE struct side side_of_values(const struct run *run, int row, int head, long page, long token)
 {
     const struct opencl_arguments *a = run->a;
     struct side side;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Rules that hide keys or change scores: explicit masks and ALiBi. */
-#ifdef COLUMNS
+#ifdef HEAD_DIM
 
 /* What a row has for all of its keys. */
 struct row {
@@ -17,7 +17,7 @@ struct row {
     long columns;
 };
 
-void find_mask(const struct run *run, const struct sequence *s, int i, int head, struct row *row)
+INLINE void find_mask(const struct run *run, const struct sequence *s, int i, int head, struct row *row)
 {
     const bool by_start = GIVEN(run, mask_starts);
     const long start = by_start ? I64(run->mask_starts)[s->index] : s->index * run->a->mask_seq;
@@ -35,7 +35,7 @@ void find_mask(const struct run *run, const struct sequence *s, int i, int head,
         row->mask += i * run->a->mask_row;
 }
 
-struct row find_row(const struct run *run, const struct sequence *s, int at, int head)
+INLINE struct row find_row(const struct run *run, const struct sequence *s, int at, int head)
 {
     struct row row;
 
@@ -50,7 +50,7 @@ struct row find_row(const struct run *run, const struct sequence *s, int at, int
 }
 
 /* Minus infinity and the lowest number of the type hide a key. */
-bool hides(uint dtype, float value)
+INLINE bool hides(uint dtype, float value)
 {
     const float lowest = dtype == OPENCL_F16    ? -65504.0f
                          : dtype == OPENCL_BF16 ? as_float(0xff7f0000u)
@@ -60,7 +60,7 @@ bool hides(uint dtype, float value)
 }
 
 /* Whether the mask lets a row see one of its columns; *bias is what an additive mask adds. */
-bool passes(const struct run *run, const struct row *row, long column, float *bias)
+INLINE bool passes(const struct run *run, const struct row *row, long column, float *bias)
 {
     const uint dtype = run->a->mask_dtype;
     const long bit = row->bit + column;
@@ -75,7 +75,7 @@ bool passes(const struct run *run, const struct row *row, long column, float *bi
  * Whether a row sees a key of [lo, hi) that exists; *bias is what is added to its score. Causality and window decide
  * only where the mask does not.
  */
-bool sees(const struct run *run, const struct sequence *s, const struct row *row, int key, float *bias)
+INLINE bool sees(const struct run *run, const struct sequence *s, const struct row *row, int key, float *bias)
 {
     const long position = key_position(run, key), column = position - row->first;
     const bool covered = row->masked && column >= 0 && column < row->columns;

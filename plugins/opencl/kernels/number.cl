@@ -1,33 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Elements of every type to and from f32 (docs/definition.md, section 2). */
 
+/* Functions are parts of their kernels: a call would keep its arguments in memory that work-items share badly. */
+#define INLINE static inline __attribute__((always_inline))
+
 /* Bytes of an element. */
 #define SIZE(dtype) ((dtype) >> 11 & 31)
 
-bool is_fnuz(uint dtype)
+INLINE bool is_fnuz(uint dtype)
 {
     return dtype == OPENCL_E4M3FNUZ || dtype == OPENCL_E5M2FNUZ;
 }
 
 /* Bits of the fraction. */
-uint fraction_of(uint dtype)
+INLINE uint fraction_of(uint dtype)
 {
     return dtype == OPENCL_E4M3 || dtype == OPENCL_E4M3FNUZ ? 3 : 2;
 }
 
-uint bias_of(uint dtype)
+INLINE uint bias_of(uint dtype)
 {
     return (fraction_of(dtype) == 3 ? 7u : 15u) + (is_fnuz(dtype) ? 1u : 0u);
 }
 
 /* Code of the largest number; NaN and infinity lie above it in the OCP types. */
-uint largest_of(uint dtype)
+INLINE uint largest_of(uint dtype)
 {
     return is_fnuz(dtype) ? 0x7fu : dtype == OPENCL_E4M3 ? 0x7eu : 0x7bu;
 }
 
 /* No subnormal of f32 is used: devices may take them for zero. */
-float decode8(uint dtype, uchar code)
+INLINE float decode8(uint dtype, uchar code)
 {
     const uint rest = code & 0x7fu, fraction = fraction_of(dtype), exponent = rest >> fraction;
     const uint sign = (code & 0x80u) << 24;
@@ -46,12 +49,12 @@ float decode8(uint dtype, uchar code)
 }
 
 /* Nearest whole number of a value from 0 to 2^22, ties to even. */
-uint round_whole(float value)
+INLINE uint round_whole(float value)
 {
     return as_uint(value + 8388608.0f) & 0x7fffffu;
 }
 
-uchar encode8(uint dtype, float value)
+INLINE uchar encode8(uint dtype, float value)
 {
     const uint bits = as_uint(value), rest = bits & 0x7fffffffu, sign = bits >> 31 << 7;
     const float size = as_float(rest);
@@ -75,7 +78,7 @@ uchar encode8(uint dtype, float value)
     return (uchar)(sign != 0 && (code != 0 || !is_fnuz(dtype)) ? code | 0x80u : code);
 }
 
-float load_element(uint dtype, __global const uchar *at)
+INLINE float load_element(uint dtype, __global const uchar *at)
 {
     switch (dtype) {
     case OPENCL_F32:
@@ -89,7 +92,7 @@ float load_element(uint dtype, __global const uchar *at)
     }
 }
 
-ushort round_to_bf16(float value)
+INLINE ushort round_to_bf16(float value)
 {
     const uint bits = as_uint(value);
 
@@ -98,7 +101,7 @@ ushort round_to_bf16(float value)
     return (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-void store_element(uint dtype, __global uchar *at, float value)
+INLINE void store_element(uint dtype, __global uchar *at, float value)
 {
     switch (dtype) {
     case OPENCL_F32:
@@ -113,4 +116,63 @@ void store_element(uint dtype, __global uchar *at, float value)
     default:
         *at = encode8(dtype, value);
     }
+}
+
+/* Eight elements as they are stored, aligned to their size or to 16 bytes. */
+struct eight {
+    uint4 low, high;
+};
+
+INLINE struct eight fetch_eight(uint dtype, __global const uchar *at)
+{
+    struct eight eight;
+
+    eight.low = eight.high = (uint4)(0);
+    if (SIZE(dtype) == 1) {
+        eight.low.xy = *(__global const uint2 *)at;
+        return eight;
+    }
+    eight.low = *(__global const uint4 *)at;
+    if (SIZE(dtype) == 4)
+        eight.high = ((__global const uint4 *)at)[1];
+    return eight;
+}
+
+/* decode8 of eight codes, without a branch for each. */
+INLINE float8 expand_codes(uint dtype, uint8 code)
+{
+    const uint fraction = fraction_of(dtype), bias = bias_of(dtype);
+    const uint8 rest = code & 0x7fu, sign = (code & 0x80u) << 24;
+    const uint8 normal = (rest << (23 - fraction)) + ((127 - bias) << 23);
+    const uint8 small = as_uint8(convert_float8(rest) * as_float((128 - bias - fraction) << 23));
+    uint8 bits = select(small, normal, (rest >> fraction) > 0u) | sign;
+
+    if (is_fnuz(dtype))
+        return as_float8(select(bits, (uint8)(0x7fc00000u), code == 0x80u));
+    if (dtype == OPENCL_E5M2)
+        bits = select(bits, sign | 0x7f800000u, rest == 0x7cu);
+    return as_float8(select(bits, (uint8)(0x7fc00000u), rest > max(largest_of(dtype), dtype == OPENCL_E5M2 ? 0x7cu : 0u)));
+}
+
+INLINE float8 expand_eight(uint dtype, struct eight eight)
+{
+    const ushort8 halves = as_ushort8(eight.low);
+
+    switch (dtype) {
+    case OPENCL_F32:
+        return as_float8((uint8)(eight.low, eight.high));
+    case OPENCL_F16:
+        return vload_half8(0, (const half *)&halves);
+    case OPENCL_BF16:
+        return as_float8(convert_uint8(halves) << 16);
+    case OPENCL_INT8:
+        return convert_float8(as_char8(eight.low.xy));
+    default:
+        return expand_codes(dtype, convert_uint8(as_uchar8(eight.low.xy)));
+    }
+}
+
+INLINE float8 load_eight(uint dtype, __global const uchar *at)
+{
+    return expand_eight(dtype, fetch_eight(dtype, at));
 }

@@ -37,16 +37,38 @@ struct sequence {
 };
 
 /* Whether a row belongs to a sequence of the step. */
-bool has_row(const struct run *run, int row)
+INLINE bool has_row(const struct run *run, int row)
 {
     return run->a->seqs > 0 && row < I32(run->q_offsets)[run->a->seqs];
 }
 
-/* The sequence of a row that has one; never one without queries. */
-struct sequence find_sequence(const struct run *run, int row)
+INLINE struct sequence sequence_at(const struct run *run, int index)
 {
     __global const int *starts = I32(run->q_offsets);
     struct sequence s;
+
+    s.index = index;
+    s.row = starts[index];
+    s.q_len = starts[index + 1] - s.row;
+    s.kv_len = s.q_len;
+    if (GIVEN(run, kv_lens))
+        s.kv_len = I32(run->kv_lens)[index];
+    else if (GIVEN(run, kv_offsets))
+        s.kv_len = I32(run->kv_offsets)[index + 1] - I32(run->kv_offsets)[index];
+    s.all_keys = GIVEN(run, global_lens) ? I32(run->global_lens)[index] : s.kv_len;
+    s.new_begin = run->a->last_new ? s.kv_len - s.q_len : s.kv_len;
+    s.causal = GIVEN(run, seq_causal) ? run->seq_causal[index] != 0 : run->a->causal;
+    s.left = run->a->left;
+    s.right = run->a->right_given ? run->a->right : s.causal ? 0 : s.left;
+    s.shift = run->a->from_start ? 0 : (long)s.all_keys - s.q_len;
+    s.square = run->a->has_mask && run->a->square ? max(s.all_keys - s.q_len, 0) : -1;
+    return s;
+}
+
+/* The sequence of a row that has one; never one without queries. */
+INLINE struct sequence find_sequence(const struct run *run, int row)
+{
+    __global const int *starts = I32(run->q_offsets);
     int lo = 0, hi = run->a->seqs;
 
     while (hi - lo > 1) {
@@ -56,38 +78,23 @@ struct sequence find_sequence(const struct run *run, int row)
         else
             hi = middle;
     }
-    s.index = lo;
-    s.row = starts[lo];
-    s.q_len = starts[lo + 1] - s.row;
-    s.kv_len = s.q_len;
-    if (GIVEN(run, kv_lens))
-        s.kv_len = I32(run->kv_lens)[lo];
-    else if (GIVEN(run, kv_offsets))
-        s.kv_len = I32(run->kv_offsets)[lo + 1] - I32(run->kv_offsets)[lo];
-    s.all_keys = GIVEN(run, global_lens) ? I32(run->global_lens)[lo] : s.kv_len;
-    s.new_begin = run->a->last_new ? s.kv_len - s.q_len : s.kv_len;
-    s.causal = GIVEN(run, seq_causal) ? run->seq_causal[lo] != 0 : run->a->causal;
-    s.left = run->a->left;
-    s.right = run->a->right_given ? run->a->right : s.causal ? 0 : s.left;
-    s.shift = run->a->from_start ? 0 : (long)s.all_keys - s.q_len;
-    s.square = run->a->has_mask && run->a->square ? max(s.all_keys - s.q_len, 0) : -1;
-    return s;
+    return sequence_at(run, lo);
 }
 
 /* A row's position if positions are given. */
-long given_position(const struct run *run, long row)
+INLINE long given_position(const struct run *run, long row)
 {
     return run->a->wide_positions ? I64(run->positions)[row] : (long)I32(run->positions)[row];
 }
 
 /* The position of the sequence's query token i in the numbering of the keys. */
-long query_position(const struct run *run, const struct sequence *s, int i)
+INLINE long query_position(const struct run *run, const struct sequence *s, int i)
 {
     return GIVEN(run, positions) ? given_position(run, (long)s->row + i) : s->shift + i;
 }
 
 /* The position of a key among those of all ranks (docs/definition.md, section 4). */
-long key_position(const struct run *run, int key)
+INLINE long key_position(const struct run *run, int key)
 {
     const long share = run->a->cp_interleave, world = run->a->cp_world;
 
@@ -95,7 +102,7 @@ long key_position(const struct run *run, int key)
 }
 
 /* How many of the keys [0, all) this rank has. */
-long count_keys(const struct run *run, long all)
+INLINE long count_keys(const struct run *run, long all)
 {
     const long share = run->a->cp_interleave, round = share * run->a->cp_world;
 
@@ -108,7 +115,7 @@ long count_keys(const struct run *run, long all)
  * The keys [*lo, *hi) that a query at a position sees, apart from invalid blocks; both 0 if there are none. With
  * `square`, the first key of a square mask, those of the mask too, and any keys in between; -1 without.
  */
-void visible_range(const struct run *run, const struct sequence *s, long position, long square, int *lo, int *hi)
+INLINE void visible_range(const struct run *run, const struct sequence *s, long position, long square, int *lo, int *hi)
 {
     /* Clamping changes no result and keeps sums with window sides from overflowing. */
     const long p = clamp(position, -(1L << 40), 1L << 40);
@@ -131,7 +138,7 @@ void visible_range(const struct run *run, const struct sequence *s, long positio
 }
 
 /* Page and token of a key in the cache; false in an invalid block. */
-bool locate(const struct run *run, int seq, int key, long *page, long *token)
+INLINE bool locate(const struct run *run, int seq, int key, long *page, long *token)
 {
     const int block = run->a->block, entry = key / block;
 
@@ -155,26 +162,26 @@ bool locate(const struct run *run, int seq, int key, long *page, long *token)
     (GIVEN(run, name) ? *F32(run->name + scale_at(run, OPENCL_BUFFER_##name, outer, token, head))            \
                       : run->a->scales[OPENCL_BUFFER_##name - OPENCL_BUFFER_q_scale].value)
 
-long scale_at(const struct run *run, int which, long outer, long token, int head)
+INLINE long scale_at(const struct run *run, int which, long outer, long token, int head)
 {
     const struct opencl_scale *scale = &run->a->scales[which - OPENCL_BUFFER_q_scale];
 
     return outer * scale->outer + token * scale->token + head * scale->head;
 }
 
-long row_at(const struct opencl_rows *strides, long row, int head)
+INLINE long row_at(const struct opencl_rows *strides, long row, int head)
 {
     return row * strides->token + head * strides->head;
 }
 
 /* Byte offset within a vector; `x` bytes are contiguous, all of them where it is 0. */
-long column_at(int x, int x_stride, int byte)
+INLINE long column_at(int x, int x_stride, int byte)
 {
     return x == 0 ? byte : (long)(byte / x) * x_stride + byte % x;
 }
 
 /* Byte offset of element 0 of a vector. */
-long vector_at(const struct opencl_strides *strides, long page, long token, int head)
+INLINE long vector_at(const struct opencl_strides *strides, long page, long token, int head)
 {
     return page * strides->page + token * strides->token + head * strides->head;
 }
