@@ -101,8 +101,8 @@ int32_t opencl_kernel_create(struct attn_backend_impl *backend, const char *opti
     backend->cl->clGetDeviceInfo(backend->device->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single,
                                  NULL);
     const bool rounds = (single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
-    snprintf(all, sizeof all, "-cl-std=CL1.2%s %s", rounds ? " -cl-fp32-correctly-rounded-divide-sqrt" : "",
-             options);
+    snprintf(all, sizeof all, "-cl-std=CL1.2%s%s %s", rounds ? " -cl-fp32-correctly-rounded-divide-sqrt" : "",
+             (backend->device->type & CL_DEVICE_TYPE_GPU) != 0 ? " -DON_GPU" : "", options);
     pthread_mutex_lock(&backend->instance->lock);
     int32_t status = find(backend, all, &program, err);
     if (status == ATTN_OK) {

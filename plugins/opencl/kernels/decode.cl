@@ -72,7 +72,7 @@ INLINE void find_rows(const struct run *run, const struct sequence *s, int first
     if (get_local_id(0) == 0) {
         rows->lo = INT_MAX;
         rows->hi = 0;
-#pragma unroll
+        UNROLL
         for (int r = 0; r < DECODE_ROWS; r++) {
             if (rows->row[r].lo < rows->row[r].hi) {
                 rows->lo = min(rows->lo, rows->row[r].lo);
@@ -89,19 +89,19 @@ INLINE void decode_products(__local const float *query, __global const uchar *k,
 {
     float4 sum[DECODE_ROWS];
 
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++)
         sum[r] = (float4)(0);
-#pragma unroll 4
+    UNROLL_LOADS
     for (int d = 0; d < HEAD_DIM; d += 8) {
         const float8 eight = load_eight(K_DTYPE, k + d * SIZE(K_DTYPE));
-#pragma unroll
+        UNROLL
         for (int r = 0; r < DECODE_ROWS; r++) {
             __local const float4 *q = (__local const float4 *)(query + r * HEAD_DIM + d);
             sum[r] += q[0] * eight.lo + q[1] * eight.hi;
         }
     }
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++)
         out[r] = (sum[r].x + sum[r].y) + (sum[r].z + sum[r].w);
 }
@@ -119,7 +119,7 @@ INLINE int decode_key(const struct run *run, const struct sequence *s, __local c
     if (key < rows->lo || key >= rows->hi || !find_place(run, s, rows->row[0].kv_head, key, &place))
         return 0;
     decode_products(query, (place.is_new ? run->k_new : run->k) + place.k, product);
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
         float bias = 0;
         bool visible = key >= rows->row[r].lo && key < rows->row[r].hi;
@@ -143,18 +143,18 @@ INLINE void decode_maxima(__local struct decode_tile *tile, int item, float *row
     const int r = item % DECODE_ROWS, group = item / DECODE_ROWS;
     float most = -INFINITY;
 
-#pragma unroll
+    UNROLL
     for (int i = 0; i < DECODE_ROWS; i++) {
         const float score = tile->weight[r][group * DECODE_ROWS + i];
         most = score > most ? score : most;
     }
     tile->group_max[group][r] = most;
     barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll
+    UNROLL
     for (int i = 0; i < DECODE_ROWS; i++)
         row_max[i] = -INFINITY;
     for (int g = 0; g < DECODE_GROUPS; g++)
-#pragma unroll
+        UNROLL
         for (int i = 0; i < DECODE_ROWS; i++)
             row_max[i] = tile->group_max[g][i] > row_max[i] ? tile->group_max[g][i] : row_max[i];
 }
@@ -165,21 +165,21 @@ INLINE void decode_values(const struct run *run, __local const struct decode_til
 {
     const int part = item / DECODE_VECTORS, vector = item % DECODE_VECTORS;
 
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
         sums->column[r] = (float8)(0);
         sums->weight[r] = 0;
     }
     if (part >= DECODE_PARTS)
         return;
-#pragma unroll 4
+    UNROLL_LOADS
     for (int i = part; i < DECODE_ITEMS; i += DECODE_PARTS) {
         const long at = tile->value[i];
         float8 value = (float8)(0);
         if (at >= 0)
             value = load_eight(V_DTYPE, (first + i >= new_begin ? run->v_new : run->v) + at +
                                             vector * 8 * SIZE(V_DTYPE)) * tile->value_scale[i];
-#pragma unroll
+        UNROLL
         for (int r = 0; r < DECODE_ROWS; r++) {
             const float weight = tile->weight[r][i];
             if (!mixed || as_uint(weight) != as_uint(HIDDEN))
@@ -246,19 +246,19 @@ INLINE void decode_tile(const struct run *run, const struct sequence *s, __local
     float score[DECODE_ROWS], most[DECODE_ROWS];
     int seen;
 
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++)
         score[r] = -INFINITY;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item == 0)
         tile->mixed = 0;
     seen = decode_key(run, s, rows, query, first + item, item, tile, score);
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++)
         tile->weight[r][item] = score[r];
     barrier(CLK_LOCAL_MEM_FENCE);
     decode_maxima(tile, item, most);
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
         if (most[r] > row_max[r] + RESCALE_THRESHOLD) {
             const float factor = exp(row_max[r] - most[r]);
@@ -275,7 +275,7 @@ INLINE void decode_tile(const struct run *run, const struct sequence *s, __local
         decode_values(run, tile, first, s->new_begin, item, true, &sums);
     else
         decode_values(run, tile, first, s->new_begin, item, false, &sums);
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
         total->column[r] += sums.column[r];
         total->weight[r] += sums.weight[r];
@@ -307,7 +307,7 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     if (split >= splits)
         return;
     const int begin = origin + split * keys, end = begin + min(keys, hi - begin);
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
         total.column[r] = (float8)(0);
         total.weight[r] = 0;
@@ -316,7 +316,7 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     const int all = (1 << min(count - first_row, DECODE_ROWS)) - 1;
     for (int first = begin; first < end; first += DECODE_ITEMS)
         decode_tile(&run, &s, &rows, query, &tile, first, item, all, row_max, &total);
-#pragma unroll
+    UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
         decode_reduce(parts, item, &total, r);
         if (first_row + r < count)

@@ -1,8 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Elements of every type to and from f32 (docs/definition.md, section 2). */
 
-/* Functions are parts of their kernels: a call would keep its arguments in memory that work-items share badly. */
-#define INLINE static inline __attribute__((always_inline))
+/*
+ * On a GPU functions are parts of their kernels, and loops over a work-item's own arrays are unrolled: otherwise arguments
+ * and arrays are kept in memory. A CPU gains nothing, and its compilers take many times as long.
+ */
+#ifdef ON_GPU
+#define INLINE       static inline __attribute__((always_inline))
+#define UNROLL       _Pragma("unroll")
+#define UNROLL_LOADS _Pragma("unroll 4") /* loads that are under way at a time */
+#else
+#define INLINE
+#define UNROLL
+#define UNROLL_LOADS
+#endif
 
 /* Bytes of an element. */
 #define SIZE(dtype) ((dtype) >> 11 & 31)

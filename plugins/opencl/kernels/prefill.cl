@@ -162,12 +162,12 @@ struct prefill_ahead {
 INLINE void prefill_fetch(const struct run *run, const struct sequence *s, const struct prefill_rows *rows,
                    __local const struct prefill_tile *tile, int d, int item, struct prefill_ahead *ahead)
 {
-#pragma unroll
+    UNROLL
     for (int i = 0; i < PREFILL_Q_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         ahead->q[i] = prefill_query(run, s, rows, at % PREFILL_ROWS, d + at / PREFILL_ROWS * 8);
     }
-#pragma unroll
+    UNROLL
     for (int i = 0; i < PREFILL_K_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         ahead->k[i] = prefill_key(run, tile->k[at % PREFILL_KEYS], d + at / PREFILL_KEYS * 8);
@@ -176,14 +176,14 @@ INLINE void prefill_fetch(const struct run *run, const struct sequence *s, const
 
 INLINE void prefill_stage(const struct run *run, const struct prefill_ahead *ahead, int item, __local struct prefill_tile *tile)
 {
-#pragma unroll
+    UNROLL
     for (int i = 0; i < PREFILL_Q_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         if (at < PREFILL_SLICE / 8 * PREFILL_ROWS)
             store_across(tile->stage.slice.q + at / PREFILL_ROWS * 8 * PREFILL_ROWS + at % PREFILL_ROWS, PREFILL_ROWS,
                          expand_eight(run->a->q_dtype, ahead->q[i]));
     }
-#pragma unroll
+    UNROLL
     for (int i = 0; i < PREFILL_K_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         store_across(tile->stage.slice.k + at / PREFILL_KEYS * 8 * PREFILL_KEYS + at % PREFILL_KEYS, PREFILL_KEYS,
@@ -199,7 +199,7 @@ INLINE void prefill_products(const struct run *run, const struct sequence *s, co
     struct prefill_ahead ahead;
     float4 sum[PREFILL_MR];
 
-#pragma unroll
+    UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
         sum[r] = (float4)(0);
     prefill_fetch(run, s, rows, tile, 0, item, &ahead);
@@ -213,12 +213,12 @@ INLINE void prefill_products(const struct run *run, const struct sequence *s, co
         for (int i = 0; i < PREFILL_SLICE; i++) {
             const float4 k = ((__local const float4 *)(tile->stage.slice.k + i * PREFILL_KEYS))[across];
             __local const float *q = tile->stage.slice.q + i * PREFILL_ROWS + down * PREFILL_MR;
-#pragma unroll
+            UNROLL
             for (int r = 0; r < PREFILL_MR; r++)
                 sum[r] += q[r] * k;
         }
     }
-#pragma unroll
+    UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
         ((__local float4 *)(tile->weight + (down * PREFILL_MR + r) * PREFILL_STRIDE))[across] = sum[r];
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -248,7 +248,7 @@ INLINE float prefill_scores(const struct run *run, const struct sequence *s, con
     for (int i = 0; i < PREFILL_SEGMENT; i += 4) {
         const float4 product = at[i / 4];
         float score[4] = {product.x, product.y, product.z, product.w};
-#pragma unroll
+        UNROLL
         for (int j = 0; j < 4; j++) {
             if (all)
                 score[j] = score_of(run, score[j], row->scale, tile->k_scale[begin + i + j]);
@@ -317,7 +317,7 @@ INLINE bool is_nonfinite(float8 value)
 INLINE void prefill_fetch_values(const struct run *run, __local const struct prefill_tile *tile, int first, int item,
                           struct eight *ahead)
 {
-#pragma unroll
+    UNROLL
     for (int i = 0; i < PREFILL_V_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item, key = first + at / (HEAD_DIM_VO / 8), d = at % (HEAD_DIM_VO / 8) * 8;
         ahead[i] = no_eight();
@@ -329,7 +329,7 @@ INLINE void prefill_fetch_values(const struct run *run, __local const struct pre
 
 INLINE void prefill_stage_values(const struct eight *ahead, int first, int item, __local struct prefill_tile *tile)
 {
-#pragma unroll
+    UNROLL
     for (int i = 0; i < PREFILL_V_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         if (at < PREFILL_V_EIGHTS) {
@@ -349,23 +349,23 @@ INLINE void prefill_add(__local const float *weights, __local const float *value
 {
     float4 weight[PREFILL_MR];
 
-#pragma unroll
+    UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
         weight[r] = *(__local const float4 *)(weights + r * PREFILL_STRIDE);
-#pragma unroll
+    UNROLL
     for (int i = 0; i < 4; i++) {
         float4 value[PREFILL_VECTORS];
-#pragma unroll
+        UNROLL
         for (int c = 0; c < PREFILL_VECTORS; c++) {
             const int vector = across + c * PREFILL_ACROSS;
             value[c] = (float4)(0);
             if (vector < HEAD_DIM_VO / 4)
                 value[c] = ((__local const float4 *)(values + i * HEAD_DIM_VO))[vector];
         }
-#pragma unroll
+        UNROLL
         for (int r = 0; r < PREFILL_MR; r++) {
             const float w = i == 0 ? weight[r].x : i == 1 ? weight[r].y : i == 2 ? weight[r].z : weight[r].w;
-#pragma unroll
+            UNROLL
             for (int c = 0; c < PREFILL_VECTORS; c++)
                 if (!guarded || as_uint(w) != as_uint(HIDDEN))
                     sum[r][c] += w * value[c];
@@ -375,9 +375,9 @@ INLINE void prefill_add(__local const float *weights, __local const float *value
 
 INLINE void prefill_clear(prefill_sums sum)
 {
-#pragma unroll
+    UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
-#pragma unroll
+        UNROLL
         for (int c = 0; c < PREFILL_VECTORS; c++)
             sum[r][c] = (float4)(0);
 }
@@ -385,18 +385,18 @@ INLINE void prefill_clear(prefill_sums sum)
 /* Adds sums to the next stage's. */
 INLINE void prefill_join(prefill_sums to, prefill_sums from)
 {
-#pragma unroll
+    UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
-#pragma unroll
+        UNROLL
         for (int c = 0; c < PREFILL_VECTORS; c++)
             to[r][c] += from[r][c];
 }
 
 INLINE void prefill_scale(prefill_sums sum, __local const float *factor)
 {
-#pragma unroll
+    UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
-#pragma unroll
+        UNROLL
         for (int c = 0; c < PREFILL_VECTORS; c++)
             sum[r][c] *= factor[r];
 }
@@ -423,29 +423,26 @@ INLINE void prefill_values(const struct run *run, int item, __local struct prefi
     }
 }
 
-/* Stores the rows; maxima and weights are in the tile. */
-INLINE void prefill_store(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int item,
-                   __local const struct prefill_tile *tile, prefill_sums sum)
+/* Stores a row from the sums of this work-item; maxima and weights are in the tile. */
+INLINE void prefill_store(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int r, int across,
+                          __local const struct prefill_tile *tile, const float4 sum[PREFILL_VECTORS])
 {
-    const int across = item % PREFILL_ACROSS, down = item / PREFILL_ACROSS;
+    const int token = token_of(run, s, rows->first + r), head = head_of(run, rows->kv_head, rows->first + r);
+    float weight = 0;
 
-#pragma unroll
-    for (int i = 0; i < PREFILL_MR; i++) {
-        const int r = down * PREFILL_MR + i, row = rows->first + min(r, rows->count - 1);
-        float weight = 0;
-        for (int segment = 0; segment < PREFILL_SEGMENTS; segment++)
-            weight += tile->segment_max[segment * PREFILL_ROWS + r];
-        const int token = token_of(run, s, row), head = head_of(run, rows->kv_head, row);
-        const struct finish finish = finish_of(run, s->index, token, head, tile->factor[r], weight);
-        if (across == 0 && r < rows->count)
-            store_lse(run, &finish, token, head);
-#pragma unroll
-        for (int c = 0; c < PREFILL_VECTORS; c++) {
-            const int d = (across + c * PREFILL_ACROSS) * 4;
-            const float column[4] = {sum[i][c].x, sum[i][c].y, sum[i][c].z, sum[i][c].w};
-#pragma unroll
-            for (int j = 0; j < 4 && d < HEAD_DIM_VO && r < rows->count; j++)
-                store_column(run, &finish, token, head, d + j, column[j]);
+    for (int segment = 0; segment < PREFILL_SEGMENTS; segment++)
+        weight += tile->segment_max[segment * PREFILL_ROWS + r];
+    const struct finish finish = finish_of(run, s->index, token, head, tile->factor[r], weight);
+    if (across == 0)
+        store_lse(run, &finish, token, head);
+    UNROLL
+    for (int c = 0; c < PREFILL_VECTORS; c++) {
+        const int d = (across + c * PREFILL_ACROSS) * 4;
+        if (d < HEAD_DIM_VO) {
+            store_column(run, &finish, token, head, d, sum[c].x);
+            store_column(run, &finish, token, head, d + 1, sum[c].y);
+            store_column(run, &finish, token, head, d + 2, sum[c].z);
+            store_column(run, &finish, token, head, d + 3, sum[c].w);
         }
     }
 }
@@ -523,6 +520,11 @@ __kernel __attribute__((reqd_work_group_size(PREFILL_ITEMS, 1, 1))) void attn_pr
     if (item < PREFILL_ROWS)
         tile.factor[r] = row_max;
     barrier(CLK_LOCAL_MEM_FENCE);
-    prefill_store(&run, &s, &rows, item, &tile, total);
+    UNROLL
+    for (int i = 0; i < PREFILL_MR; i++) {
+        const int at = item / PREFILL_ACROSS * PREFILL_MR + i;
+        if (at < rows.count)
+            prefill_store(&run, &s, &rows, at, item % PREFILL_ACROSS, &tile, total[i]);
+    }
 }
 #endif
