@@ -89,6 +89,8 @@ void opencl_config_find(const struct opencl_device *device, const struct attn_pr
     out->decode_items = tuning->decode_items;
     out->decode_rows = find_decode_rows(group);
     out->decode_tokens = opencl_config_decode_tokens(p);
+    /* Local memory holds products of all lanes, and the queries. */
+    out->decode_lanes = out->decode_rows < 8 ? 4 : p->head_dim <= 256 ? 2 : 1;
     out->busy_groups = tuning->busy * device->info.units;
     out->prefill_mr = find_prefill_mr(p->head_dim_vo, out->exact);
     out->prefill_slice = tuning->slice;
@@ -108,7 +110,7 @@ void opencl_config_options(const struct opencl_config *config, const struct attn
 
     if (config->generic == NULL)
         snprintf(out + length, size - (size_t)length,
-                 " -DDECODE_ITEMS=%u -DDECODE_ROWS=%u -DPREFILL_MR=%u -DPREFILL_SLICE=%u%s",
-                 config->decode_items, config->decode_rows, config->prefill_mr, config->prefill_slice,
-                 config->exact ? " -DPREFILL_EXACT" : "");
+                 " -DDECODE_ITEMS=%u -DDECODE_ROWS=%u -DDECODE_LANES=%u -DPREFILL_MR=%u -DPREFILL_SLICE=%u%s",
+                 config->decode_items, config->decode_rows, config->decode_lanes, config->prefill_mr,
+                 config->prefill_slice, config->exact ? " -DPREFILL_EXACT" : "");
 }

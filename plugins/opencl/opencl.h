@@ -127,7 +127,7 @@ struct opencl_config {
     const char *generic; /* what the kernels for decode and prefill want, where only the generic one serves;
                             or NULL */
     bool exact;          /* sums of a prefill are staged */
-    uint32_t decode_items, decode_rows;
+    uint32_t decode_items, decode_rows, decode_lanes;
     uint32_t decode_tokens;
     uint32_t busy_groups; /* work-groups that keep the device busy */
     uint32_t prefill_mr, prefill_slice;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
  * Attention for sequences with few query tokens. A work-group takes DECODE_ROWS rows (tokens and heads) of one kv head
- * and a range of its keys, in tiles of DECODE_ITEMS keys: each work-item finds one key and its scores for all rows, so
- * that no sum crosses work-items; then the work-items add the values, eight columns each, DECODE_PARTS keys at a time.
- * Ranges begin at multiples of SPLIT_KEYS; attn_combine adds up what several of them give.
+ * and a range of its keys, in tiles of DECODE_ITEMS keys. DECODE_LANES work-items beside each other load a key together,
+ * and as many keys one after the other, so that a value of the query is used for several keys; their products are added
+ * in local memory. Then a work-item takes the scores of one key; then the work-items add the values, eight columns each,
+ * DECODE_PARTS keys at a time. Ranges begin at multiples of SPLIT_KEYS; attn_combine adds up what several of them give.
  */
 #ifdef DECODE_ITEMS
 
 #define DECODE_VECTORS (HEAD_DIM_VO / 8)
 #define DECODE_PARTS   (DECODE_ITEMS / DECODE_VECTORS)
 #define DECODE_GROUPS  (DECODE_ITEMS / DECODE_ROWS) /* in which the row maxima are found */
+#define DECODE_STEP    (DECODE_ITEMS / DECODE_LANES) /* from a work-item's key to its next one */
 
 /* A hidden key's weight: as a factor it is zero, and it can be told from one. */
 #define HIDDEN (-0.0f)
@@ -26,13 +28,17 @@ struct decode_rows {
     int lo, hi;
 };
 
-/* A tile: the score of each row and key, which becomes its weight, and the values. */
-struct decode_tile {
-    float weight[DECODE_ROWS][DECODE_ITEMS + 4]; /* apart, so that rows lie in different banks */
+/* Of the keys of a tile. Places are byte offsets, times two, plus one for new keys; negative where there is no key. */
+struct __attribute__((aligned(16))) decode_tile {
+    float weight[DECODE_ITEMS][DECODE_ROWS]; /* scores, then weights */
+    union {
+        float product[DECODE_LANES][DECODE_ROWS][DECODE_ITEMS];
+        float part[DECODE_PARTS * HEAD_DIM_VO + DECODE_PARTS]; /* of the sums, when all tiles are done */
+    } sum;
     float group_max[DECODE_GROUPS][DECODE_ROWS];
-    float value_scale[DECODE_ITEMS];
-    long value[DECODE_ITEMS]; /* byte offset; negative where no row sees the key */
-    int mixed;                /* a key is hidden from some rows alone */
+    long k[DECODE_ITEMS], v[DECODE_ITEMS];
+    float v_scale[DECODE_ITEMS];
+    int mixed; /* a key is hidden from some rows alone */
 };
 
 struct decode_sums {
@@ -84,60 +90,97 @@ INLINE void find_rows(const struct run *run, const struct sequence *s, int first
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* <q, k> for all rows. */
-INLINE void decode_products(__local const float *query, __global const uchar *k, float *out)
+/* The place of the key of a work-item; false where no row can see one. */
+INLINE bool decode_find(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows, int kv_head,
+                        int key, int end, struct place *out)
 {
-    float4 sum[DECODE_ROWS];
+    return key >= rows->lo && key < end && find_place(run, s, kv_head, key, out);
+}
+
+INLINE struct eight decode_fetch(const struct run *run, long at, int d)
+{
+    struct eight eight;
+
+    eight.low = eight.high = (uint4)(0);
+    if (at >= 0)
+        eight = fetch_eight(K_DTYPE, ((at & 1) != 0 ? run->k_new : run->k) + (at >> 1) + d * SIZE(K_DTYPE));
+    return eight;
+}
+
+/* The products of a work-item's part of the columns, for its keys and all rows. */
+INLINE void decode_products(const struct run *run, __local const float *query, int item, __local struct decode_tile *tile)
+{
+    const int lane = item % DECODE_LANES, first = item / DECODE_LANES;
+    float sum[DECODE_LANES][DECODE_ROWS];
+    long at[DECODE_LANES];
 
     UNROLL
-    for (int r = 0; r < DECODE_ROWS; r++)
-        sum[r] = (float4)(0);
-    UNROLL_LOADS
-    for (int d = 0; d < HEAD_DIM; d += 8) {
-        const float8 eight = load_eight(K_DTYPE, k + d * SIZE(K_DTYPE));
+    for (int j = 0; j < DECODE_LANES; j++) {
+        at[j] = tile->k[first + j * DECODE_STEP];
         UNROLL
-        for (int r = 0; r < DECODE_ROWS; r++) {
-            __local const float4 *q = (__local const float4 *)(query + r * HEAD_DIM + d);
-            sum[r] += q[0] * eight.lo + q[1] * eight.hi;
+        for (int r = 0; r < DECODE_ROWS; r++)
+            sum[j][r] = 0;
+    }
+    UNROLL_TWO
+    for (int d = lane * 8; d < HEAD_DIM; d += DECODE_LANES * 8) {
+        struct eight eight[DECODE_LANES];
+        UNROLL
+        for (int j = 0; j < DECODE_LANES; j++)
+            eight[j] = decode_fetch(run, at[j], d);
+        UNROLL
+        for (int j = 0; j < DECODE_LANES; j++) {
+            const float8 k = expand_eight(K_DTYPE, eight[j]);
+            UNROLL
+            for (int r = 0; r < DECODE_ROWS; r++) {
+                const float4 low = *(__local const float4 *)(query + r * HEAD_DIM + d);
+                const float4 high = *(__local const float4 *)(query + r * HEAD_DIM + d + 4);
+                sum[j][r] += low.x * k.s0;
+                sum[j][r] += low.y * k.s1;
+                sum[j][r] += low.z * k.s2;
+                sum[j][r] += low.w * k.s3;
+                sum[j][r] += high.x * k.s4;
+                sum[j][r] += high.y * k.s5;
+                sum[j][r] += high.z * k.s6;
+                sum[j][r] += high.w * k.s7;
+            }
         }
     }
     UNROLL
-    for (int r = 0; r < DECODE_ROWS; r++)
-        out[r] = (sum[r].x + sum[r].y) + (sum[r].z + sum[r].w);
+    for (int j = 0; j < DECODE_LANES; j++) {
+        UNROLL
+        for (int r = 0; r < DECODE_ROWS; r++)
+            tile->sum.product[lane][r][first + j * DECODE_STEP] = sum[j][r];
+    }
 }
 
-/* Scores of a key for the rows that see it, as bits; its place and scores go into the tile. */
-INLINE int decode_key(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows,
-               __local const float *query, int key, int item, __local struct decode_tile *tile, float *score)
+/* The scores of a work-item's key for the rows that see it, as bits. */
+INLINE int decode_scores(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows, int key,
+                         int item, float k_scale, __local const struct decode_tile *tile, float *score)
 {
     const bool plain = !run->a->has_mask && !GIVEN(run, slopes);
-    struct place place;
-    float product[DECODE_ROWS];
     int seen = 0;
 
-    tile->value[item] = -1;
-    if (key < rows->lo || key >= rows->hi || !find_place(run, s, rows->row[0].kv_head, key, &place))
-        return 0;
-    decode_products(query, (place.is_new ? run->k_new : run->k) + place.k, product);
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
-        float bias = 0;
-        bool visible = key >= rows->row[r].lo && key < rows->row[r].hi;
+        float bias = 0, product = tile->sum.product[0][r][item];
+        bool visible = tile->k[item] >= 0 && key >= rows->row[r].lo && key < rows->row[r].hi;
         if (visible && !plain) {
             const struct row row = rows->row[r];
             visible = sees(run, s, &row, key, &bias);
         }
+        UNROLL
+        for (int lane = 1; lane < DECODE_LANES; lane++)
+            product += tile->sum.product[lane][r][item];
+        score[r] = -INFINITY;
         if (visible) {
-            score[r] = score_of(run, product[r], rows->row[r].scale, place.k_scale) + bias;
+            score[r] = score_of(run, product, rows->row[r].scale, k_scale) + bias;
             seen |= 1 << r;
         }
     }
-    tile->value[item] = seen != 0 ? place.v : -1;
-    tile->value_scale[item] = place.v_scale;
     return seen;
 }
 
-/* The new maxima of the rows from the tile's scores: those of the groups, then of all. */
+/* The maxima of the rows from the tile's scores: those of groups of keys, then of all. */
 INLINE void decode_maxima(__local struct decode_tile *tile, int item, float *row_max)
 {
     const int r = item % DECODE_ROWS, group = item / DECODE_ROWS;
@@ -145,7 +188,7 @@ INLINE void decode_maxima(__local struct decode_tile *tile, int item, float *row
 
     UNROLL
     for (int i = 0; i < DECODE_ROWS; i++) {
-        const float score = tile->weight[r][group * DECODE_ROWS + i];
+        const float score = tile->weight[group * DECODE_ROWS + i][r];
         most = score > most ? score : most;
     }
     tile->group_max[group][r] = most;
@@ -153,15 +196,25 @@ INLINE void decode_maxima(__local struct decode_tile *tile, int item, float *row
     UNROLL
     for (int i = 0; i < DECODE_ROWS; i++)
         row_max[i] = -INFINITY;
-    for (int g = 0; g < DECODE_GROUPS; g++)
+    for (int g = 0; g < DECODE_GROUPS; g++) {
         UNROLL
         for (int i = 0; i < DECODE_ROWS; i++)
             row_max[i] = tile->group_max[g][i] > row_max[i] ? tile->group_max[g][i] : row_max[i];
+    }
+}
+
+INLINE float8 decode_value(const struct run *run, long at, int vector)
+{
+    float8 value = (float8)(0);
+
+    if (at >= 0)
+        value = load_eight(V_DTYPE, ((at & 1) != 0 ? run->v_new : run->v) + (at >> 1) + vector * 8 * SIZE(V_DTYPE));
+    return value;
 }
 
 /* Adds the values of a work-item's columns and part of the keys. With `mixed`, values of hidden keys may be NaN. */
-INLINE void decode_values(const struct run *run, __local const struct decode_tile *tile, int first, int new_begin, int item,
-                   bool mixed, struct decode_sums *sums)
+INLINE void decode_values(const struct run *run, __local const struct decode_tile *tile, int item, bool mixed,
+                          struct decode_sums *sums)
 {
     const int part = item / DECODE_VECTORS, vector = item % DECODE_VECTORS;
 
@@ -174,16 +227,13 @@ INLINE void decode_values(const struct run *run, __local const struct decode_til
         return;
     UNROLL_LOADS
     for (int i = part; i < DECODE_ITEMS; i += DECODE_PARTS) {
-        const long at = tile->value[i];
-        float8 value = (float8)(0);
-        if (at >= 0)
-            value = load_eight(V_DTYPE, (first + i >= new_begin ? run->v_new : run->v) + at +
-                                            vector * 8 * SIZE(V_DTYPE)) * tile->value_scale[i];
+        const float8 value = decode_value(run, tile->v[i], vector);
+        const float scale = SIZE(V_DTYPE) == 1 ? tile->v_scale[i] : 1; /* only 8-bit values have one */
         UNROLL
         for (int r = 0; r < DECODE_ROWS; r++) {
-            const float weight = tile->weight[r][i];
+            const float weight = tile->weight[i][r];
             if (!mixed || as_uint(weight) != as_uint(HIDDEN))
-                sums->column[r] += weight * value;
+                sums->column[r] += weight * scale * value;
             sums->weight[r] += weight;
         }
     }
@@ -237,25 +287,32 @@ INLINE void decode_store(const struct run *run, const struct sequence *s, __loca
         partial[PARTIAL_COUNT] = (float)count;
 }
 
-/* A tile of keys from `first` on: adds it to the sums, relative to the row maxima, which it may raise. */
+/*
+ * A tile of keys from `first` on: adds it to the sums, relative to the row maxima, which it may raise. Before the values
+ * are waited for, the work-item's key of the next tile is found.
+ */
 INLINE void decode_tile(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows,
-                 __local const float *query, __local struct decode_tile *tile, int first, int item, int all,
-                 float *row_max, struct decode_sums *total)
+                        __local const float *query, __local struct decode_tile *tile, int kv_head, int first, int end,
+                        int item, int all, bool *found, struct place *place, float *row_max, struct decode_sums *total)
 {
     struct decode_sums sums;
     float score[DECODE_ROWS], most[DECODE_ROWS];
-    int seen;
+    const float k_scale = place->k_scale;
 
-    UNROLL
-    for (int r = 0; r < DECODE_ROWS; r++)
-        score[r] = -INFINITY;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item == 0)
         tile->mixed = 0;
-    seen = decode_key(run, s, rows, query, first + item, item, tile, score);
+    tile->k[item] = *found ? place->k * 2 + place->is_new : -1;
+    tile->v[item] = *found ? place->v * 2 + place->is_new : -1;
+    tile->v_scale[item] = place->v_scale;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    decode_products(run, query, item, tile);
+    *found = decode_find(run, s, rows, kv_head, first + DECODE_ITEMS + item, end, place);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int seen = decode_scores(run, s, rows, first + item, item, k_scale, tile, score);
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++)
-        tile->weight[r][item] = score[r];
+        tile->weight[item][r] = score[r];
     barrier(CLK_LOCAL_MEM_FENCE);
     decode_maxima(tile, item, most);
     UNROLL
@@ -266,15 +323,17 @@ INLINE void decode_tile(const struct run *run, const struct sequence *s, __local
             total->weight[r] *= factor;
             row_max[r] = most[r];
         }
-        tile->weight[r][item] = (seen >> r & 1) != 0 ? exp(score[r] - row_max[r]) : HIDDEN;
+        tile->weight[item][r] = (seen >> r & 1) != 0 ? exp(score[r] - row_max[r]) : HIDDEN;
     }
-    if (seen != 0 && seen != all)
+    if (seen == 0)
+        tile->v[item] = -1;
+    else if (seen != all)
         tile->mixed = 1;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (tile->mixed != 0)
-        decode_values(run, tile, first, s->new_begin, item, true, &sums);
+        decode_values(run, tile, item, true, &sums);
     else
-        decode_values(run, tile, first, s->new_begin, item, false, &sums);
+        decode_values(run, tile, item, false, &sums);
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
         total->column[r] += sums.column[r];
@@ -287,11 +346,11 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     __local struct decode_rows rows;
     __local float query[DECODE_ROWS * HEAD_DIM] __attribute__((aligned(16)));
     __local struct decode_tile tile;
-    __local float parts[DECODE_PARTS * HEAD_DIM_VO + DECODE_PARTS];
     const int item = (int)get_local_id(0), split = (int)get_group_id(1);
     const int kv_heads = arguments.heads / arguments.group, kv_head = (int)(get_group_id(0) % kv_heads);
     const int seq = (int)(get_group_id(0) / kv_heads), first_row = (int)get_group_id(2) * DECODE_ROWS;
     struct decode_sums total;
+    struct place place;
     float row_max[DECODE_ROWS];
 
     OPENCL_BEGIN
@@ -314,13 +373,15 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
         row_max[r] = -INFINITY;
     }
     const int all = (1 << min(count - first_row, DECODE_ROWS)) - 1;
+    place.k_scale = place.v_scale = 1;
+    bool found = decode_find(&run, &s, &rows, kv_head, begin + item, end, &place);
     for (int first = begin; first < end; first += DECODE_ITEMS)
-        decode_tile(&run, &s, &rows, query, &tile, first, item, all, row_max, &total);
+        decode_tile(&run, &s, &rows, query, &tile, kv_head, first, end, item, all, &found, &place, row_max, &total);
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
-        decode_reduce(parts, item, &total, r);
+        decode_reduce(tile.sum.part, item, &total, r);
         if (first_row + r < count)
-            decode_store(&run, &s, parts, item, (first_row + r) / arguments.group,
+            decode_store(&run, &s, tile.sum.part, item, (first_row + r) / arguments.group,
                          kv_head * arguments.group + (first_row + r) % arguments.group, row_max[r], split, splits);
     }
 }

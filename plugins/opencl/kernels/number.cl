@@ -8,10 +8,12 @@
 #ifdef ON_GPU
 #define INLINE       static inline __attribute__((always_inline))
 #define UNROLL       _Pragma("unroll")
+#define UNROLL_TWO   _Pragma("unroll 2")
 #define UNROLL_LOADS _Pragma("unroll 4") /* loads that are under way at a time */
 #else
 #define INLINE
 #define UNROLL
+#define UNROLL_TWO
 #define UNROLL_LOADS
 #endif
 
@@ -165,21 +167,31 @@ INLINE float8 expand_codes(uint dtype, uint8 code)
     return as_float8(select(bits, (uint8)(0x7fc00000u), rest > max(largest_of(dtype), dtype == OPENCL_E5M2 ? 0x7cu : 0u)));
 }
 
+/* Two halves in a word. */
+INLINE float2 expand_halves(uint word)
+{
+    const ushort2 halves = as_ushort2(word);
+
+    return vload_half2(0, (const half *)&halves);
+}
+
+/* Words stay words until they are loaded: of elements of 16 bits compilers make loads of 8 bytes. */
 INLINE float8 expand_eight(uint dtype, struct eight eight)
 {
-    const ushort8 halves = as_ushort8(eight.low);
+    const uint4 low = eight.low;
 
     switch (dtype) {
     case OPENCL_F32:
-        return as_float8((uint8)(eight.low, eight.high));
+        return as_float8((uint8)(low, eight.high));
     case OPENCL_F16:
-        return vload_half8(0, (const half *)&halves);
+        return (float8)(expand_halves(low.x), expand_halves(low.y), expand_halves(low.z), expand_halves(low.w));
     case OPENCL_BF16:
-        return as_float8(convert_uint8(halves) << 16);
+        return as_float8((uint8)(low.x << 16, low.x & 0xffff0000u, low.y << 16, low.y & 0xffff0000u, low.z << 16,
+                                 low.z & 0xffff0000u, low.w << 16, low.w & 0xffff0000u));
     case OPENCL_INT8:
-        return convert_float8(as_char8(eight.low.xy));
+        return convert_float8(as_char8(low.xy));
     default:
-        return expand_codes(dtype, convert_uint8(as_uchar8(eight.low.xy)));
+        return expand_codes(dtype, convert_uint8(as_uchar8(low.xy)));
     }
 }
 

@@ -210,6 +210,7 @@ INLINE void prefill_products(const struct run *run, const struct sequence *s, co
         prefill_stage(run, &ahead, item, tile);
         barrier(CLK_LOCAL_MEM_FENCE);
         prefill_fetch(run, s, rows, tile, d + PREFILL_SLICE, item, &ahead);
+        UNROLL
         for (int i = 0; i < PREFILL_SLICE; i++) {
             const float4 k = ((__local const float4 *)(tile->stage.slice.k + i * PREFILL_KEYS))[across];
             __local const float *q = tile->stage.slice.q + i * PREFILL_ROWS + down * PREFILL_MR;
@@ -238,29 +239,49 @@ INLINE bool prefill_score(const struct run *run, const struct sequence *s, const
 }
 
 /* Turns the products of a work-item's row into scores, and returns the largest; *seen gets a bit for each key. */
-INLINE float prefill_scores(const struct run *run, const struct sequence *s, const struct row *row, bool all, int first,
-                     int begin, __local struct prefill_tile *tile, __local float4 *at, uint *seen)
+INLINE float prefill_scores(const struct run *run, const struct sequence *s, const struct row *row, int first, int begin,
+                            __local const struct prefill_tile *tile, __local float4 *at, uint *seen)
 {
     const bool plain = !run->a->has_mask && !GIVEN(run, slopes);
     float most = -INFINITY;
 
-    *seen = all ? ~0u : 0;
+    *seen = 0;
     for (int i = 0; i < PREFILL_SEGMENT; i += 4) {
         const float4 product = at[i / 4];
         float score[4] = {product.x, product.y, product.z, product.w};
         UNROLL
         for (int j = 0; j < 4; j++) {
-            if (all)
-                score[j] = score_of(run, score[j], row->scale, tile->k_scale[begin + i + j]);
-            else if (prefill_score(run, s, row, plain, tile, first, begin + i + j, &score[j]))
+            if (prefill_score(run, s, row, plain, tile, first, begin + i + j, &score[j])) {
                 *seen |= 1u << (i + j);
-            else
-                continue;
-            most = score[j] > most ? score[j] : most;
+                most = score[j] > most ? score[j] : most;
+            }
         }
         at[i / 4] = (float4)(score[0], score[1], score[2], score[3]);
     }
     return most;
+}
+
+/* The same where every key is seen, nothing is added, and there is no soft cap. */
+INLINE float prefill_plain_scores(const struct run *run, const struct row *row, int begin,
+                                  __local const struct prefill_tile *tile, __local float4 *at)
+{
+    const float factor = row->scale * run->a->softmax_scale;
+    float4 most = (float4)(-INFINITY);
+
+    UNROLL
+    for (int i = 0; i < PREFILL_SEGMENT / 4; i++) {
+        float4 score = at[i] * factor;
+        if (SIZE(K_DTYPE) == 1) /* only 8-bit keys have scales */
+            score *= ((__local const float4 *)(tile->k_scale + begin))[i];
+        at[i] = score;
+        most.x = score.x > most.x ? score.x : most.x;
+        most.y = score.y > most.y ? score.y : most.y;
+        most.z = score.z > most.z ? score.z : most.z;
+        most.w = score.w > most.w ? score.w : most.w;
+    }
+    most.x = most.y > most.x ? most.y : most.x;
+    most.z = most.w > most.z ? most.w : most.z;
+    return most.z > most.x ? most.z : most.x;
 }
 
 INLINE float prefill_weight(uint seen, int i, float score, float row_max)
@@ -278,8 +299,10 @@ INLINE float prefill_weights(const struct run *run, const struct sequence *s, co
     const int r = item % PREFILL_ROWS, segment = item / PREFILL_ROWS, begin = segment * PREFILL_SEGMENT;
     __local float4 *at = (__local float4 *)(tile->weight + r * PREFILL_STRIDE + begin);
     float4 sum = (float4)(0);
-    uint seen;
-    float most = prefill_scores(run, s, row, all, first, begin, tile, at, &seen);
+    const bool simple = all && !(run->a->softcap > 0);
+    uint seen = ~0u;
+    float most = simple ? prefill_plain_scores(run, row, begin, tile, at)
+                        : prefill_scores(run, s, row, first, begin, tile, at, &seen);
 
     tile->segment_max[segment * PREFILL_ROWS + r] = most;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -293,6 +316,7 @@ INLINE float prefill_weights(const struct run *run, const struct sequence *s, co
     }
     if (segment == 0)
         tile->factor[r] = *factor;
+    UNROLL
     for (int i = 0; i < PREFILL_SEGMENT; i += 4) {
         float4 weight = at[i / 4];
         weight.x = prefill_weight(seen, i, weight.x, *row_max);
