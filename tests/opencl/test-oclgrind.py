@@ -18,7 +18,7 @@ from platforms import report
 CHECK, PLUGIN = (os.path.abspath(p) for p in sys.argv[1:3])
 # Each kernel, by short and long queries; each type of cache, each way to a key, each rule.
 CASES = (
-    ("attention", 2, "heads=4 kv_heads=1 head_dim=64 q=f16 lse=1"),
+    ("attention", 3, "heads=4 kv_heads=1 head_dim=64 q=f16 lse=1"),
     ("attention", 2, "heads=4 kv_heads=2 head_dim=64 q=f32 addr=csr window=9 softcap=20"),
     ("attention", 2, "heads=2 kv_heads=2 head_dim=40 q=bf16 kv=e4m3 scales=token-head addr=dense sinks=1"),
     ("attention", 2, "heads=4 kv_heads=2 head_dim=32 q=f16 kv=int8 scales=head kv_source=cache+new"),
