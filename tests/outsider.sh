@@ -62,6 +62,11 @@ if [ -e /usr/include/CL/cl.h ]; then
         { tail -n 20 "$work/opencl.log" >&2; fail "plugins/opencl does not build from the installed prefix"; }
     [ "$(nm -D --defined-only "$work/opencl/libattn-opencl.so" | cut -d ' ' -f 3)" = attn_plugin_entry_v1 ] ||
         fail "libattn-opencl.so exports more than its entry"
+    # By the two lines that docs/opencl.md gives.
+    cp -r "$source/plugins/opencl" "$work/opencl-cc"
+    grep -E '^    (python3 embed|cc )' "$source/docs/opencl.md" | sed "s|pkg-config|$work/pkg-config|" >"$work/opencl.lines"
+    (cd "$work/opencl-cc" && sh -eu "$work/opencl.lines") ||
+        fail "the lines of docs/opencl.md do not build plugins/opencl"
 fi
 
 # The plugin of the examples, which takes tables of libattn-serving too.
@@ -111,8 +116,10 @@ problem='heads=4 kv_heads=2 head_dim=24 q=f32 block=7'
 }
 
 if [ -e "$work/opencl/libattn-opencl.so" ] && "$info" devices | grep -q '^opencl:'; then
-    "$prefix/bin/attn-check" "$work/opencl/libattn-opencl.so" --kind attention --share 1/200 ||
-        fail "the results of the OpenCL plugin are wrong"
+    for plugin in "$work/opencl/libattn-opencl.so" "$work/opencl-cc/libattn-opencl.so"; do
+        "$prefix/bin/attn-check" "$plugin" --kind attention --share 1/400 ||
+            fail "the results of the OpenCL plugin are wrong"
+    done
 fi
 
 # It computes what the oracle says, and a model's attention runs on it.

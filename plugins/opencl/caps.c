@@ -86,7 +86,10 @@ int32_t opencl_query(struct attn_instance *instance, const struct attn_device *d
     if (device != NULL) {
         if (opencl_instance_open(instance, NULL) == ATTN_OK)
             found = opencl_device_find(instance, device);
+        const char *wanted = found != NULL ? found->wanted : NULL;
         attn_util_refuse(out, found == NULL, ATTN_REASON_DEVICE, "device", "opencl:N of attn-info devices");
+        attn_util_refuse(out, wanted != NULL, ATTN_REASON_DEVICE_ARCH, "device",
+                         wanted != NULL ? wanted : "");
     }
     judge_types(out, problem);
     judge_sizes(out, problem);

@@ -30,7 +30,9 @@ static const struct tuning *find_tuning(const struct opencl_device *device)
 {
     const struct tuning *tuning = tunings;
 
-    while (strstr(device->vendor, tuning->vendor) == NULL || (device->type & tuning->type) == 0)
+    /* The last row is for a device that does not tell its type, too. */
+    while (tuning->type != CL_DEVICE_TYPE_ALL &&
+           (strstr(device->vendor, tuning->vendor) == NULL || (device->type & tuning->type) == 0))
         tuning++;
     return tuning;
 }

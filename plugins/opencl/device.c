@@ -33,37 +33,46 @@ static void describe(const struct opencl_functions *cl, struct opencl_device *ou
     snprintf(out->info.arch, sizeof out->info.arch, "%.31s", text);
 }
 
-/* Whether the kernels run on a device: the local memory that they need is what OpenCL 1.2 promises. */
-static bool is_usable(const struct opencl_functions *cl, cl_device_id device)
+/* What the kernels need and a device has not. The local memory that they need is what OpenCL 1.2 promises. */
+static const char *find_wanted(const struct opencl_functions *cl, cl_device_id device)
 {
     cl_bool available = CL_FALSE, compiler = CL_FALSE, little = CL_FALSE;
     cl_uint bits = 0;
     size_t most = 0;
 
-    cl->clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof available, &available, NULL);
-    cl->clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiler, &compiler, NULL);
-    cl->clGetDeviceInfo(device, CL_DEVICE_ENDIAN_LITTLE, sizeof little, &little, NULL);
-    cl->clGetDeviceInfo(device, CL_DEVICE_ADDRESS_BITS, sizeof bits, &bits, NULL);
-    cl->clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof most, &most, NULL);
-    return available && compiler && little && bits == 64 && most >= OPENCL_ITEMS;
+    if (cl->clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof available, &available, NULL) != CL_SUCCESS ||
+        cl->clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiler, &compiler, NULL) !=
+            CL_SUCCESS ||
+        cl->clGetDeviceInfo(device, CL_DEVICE_ENDIAN_LITTLE, sizeof little, &little, NULL) != CL_SUCCESS ||
+        cl->clGetDeviceInfo(device, CL_DEVICE_ADDRESS_BITS, sizeof bits, &bits, NULL) != CL_SUCCESS ||
+        cl->clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof most, &most, NULL) != CL_SUCCESS)
+        return "one that answers clGetDeviceInfo";
+    if (!available)
+        return "one that is available";
+    if (!compiler)
+        return "one with a compiler";
+    if (!little || bits != 64)
+        return "a little-endian one of 64 bits";
+    return most < OPENCL_ITEMS ? "one with work-groups of 64" : NULL;
 }
 
-/* Adds the devices of a platform. One that cannot be asked has none. */
-static void add_platform(struct attn_instance *instance, cl_platform_id platform)
+/* Adds the devices of a platform, which may have none. */
+static cl_int add_platform(struct attn_instance *instance, cl_platform_id platform)
 {
     cl_device_id ids[MAX_DEVICES];
     cl_uint count = 0;
+    const cl_int result = instance->cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MAX_DEVICES, ids, &count);
 
-    if (instance->cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MAX_DEVICES, ids, &count) != CL_SUCCESS)
-        return;
+    if (result != CL_SUCCESS)
+        return result == CL_DEVICE_NOT_FOUND ? CL_SUCCESS : result;
     for (cl_uint i = 0; i < count && i < MAX_DEVICES && instance->device_count < MAX_DEVICES; i++) {
         struct opencl_device *device = &instance->devices[instance->device_count];
-        if (!is_usable(&instance->cl, ids[i]))
-            continue;
         device->platform = platform;
         device->device = ids[i];
+        device->wanted = find_wanted(&instance->cl, ids[i]);
         describe(&instance->cl, device, instance->device_count++);
     }
+    return CL_SUCCESS;
 }
 
 static int32_t open_loader(struct attn_instance *instance, struct attn_error *err)
@@ -77,14 +86,19 @@ static int32_t open_loader(struct attn_instance *instance, struct attn_error *er
     const cl_int result = instance->cl.clGetPlatformIDs(MAX_PLATFORMS, platforms, &count);
     if (result != CL_SUCCESS || count == 0)
         return opencl_fail(err, ATTN_E_DEVICE, ATTN_REASON_NO_DRIVER, "device",
-                           "the OpenCL loader has no platform (error %d): install a vendor's OpenCL driver",
-                           result);
+                           "the OpenCL loader has no platform: clGetPlatformIDs says %s (%d); install a "
+                           "vendor's OpenCL driver",
+                           opencl_error_name(result), result);
     instance->devices = calloc(MAX_DEVICES, sizeof *instance->devices);
     if (instance->devices == NULL)
         return opencl_fail(err, ATTN_E_MEMORY, 0, "devices", "no memory for the devices");
-    for (cl_uint i = 0; i < count && i < MAX_PLATFORMS; i++)
-        add_platform(instance, platforms[i]);
-    return ATTN_OK;
+    /* A platform that cannot be asked takes none of the others with it. */
+    cl_int failed = CL_SUCCESS;
+    for (cl_uint i = 0; i < count && i < MAX_PLATFORMS; i++) {
+        const cl_int added = add_platform(instance, platforms[i]);
+        failed = added != CL_SUCCESS ? added : failed;
+    }
+    return instance->device_count > 0 ? ATTN_OK : opencl_check(failed, "device", "clGetDeviceIDs", err);
 }
 
 int32_t opencl_instance_open(struct attn_instance *instance, struct attn_error *err)

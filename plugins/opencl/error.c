@@ -33,9 +33,27 @@ static int32_t status_of(cl_int result)
     }
 }
 
+const char *opencl_error_name(cl_int result)
+{
+    static const struct {
+        cl_int code;
+        const char *name;
+    } names[] = {
+#define NAME(name) {CL_##name, "CL_" #name},
+#include "errors.def"
+#undef NAME
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].code == result)
+            return names[i].name;
+    return "OpenCL error";
+}
+
 int32_t opencl_check(cl_int result, const char *field, const char *call, struct attn_error *err)
 {
     if (result == CL_SUCCESS)
         return ATTN_OK;
-    return opencl_fail(err, status_of(result), 0, field, "%s failed with OpenCL error %d", call, result);
+    return opencl_fail(err, status_of(result), 0, field, "%s failed with %s (%d)", call,
+                       opencl_error_name(result), result);
 }

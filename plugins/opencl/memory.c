@@ -128,7 +128,7 @@ static void free_pinned(struct attn_backend_impl *backend, void *memory)
     if (pinned == NULL)
         return;
     backend->cl->clEnqueueUnmapMemObject(backend->queue, pinned->buffer, memory, 0, NULL, NULL);
-    backend->cl->clFinish(backend->queue);
+    (void)opencl_stream_synchronize(backend, NULL, NULL);
     backend->cl->clReleaseMemObject(pinned->buffer);
     free(pinned);
 }

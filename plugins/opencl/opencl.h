@@ -5,6 +5,7 @@
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
+#include <CL/cl_ext.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -41,6 +42,7 @@ struct opencl_device {
     struct attn_device_info info;
     cl_platform_id platform;
     cl_device_id device;
+    const char *wanted; /* of devices the kernels need one that has what this one lacks; NULL: it has all */
     cl_device_type type;
     size_t max_items; /* of a work-group */
     char vendor[64];
@@ -105,6 +107,8 @@ struct attn_backend_impl {
 __attribute__((format(printf, 5, 6))) int32_t opencl_fail(struct attn_error *err, int32_t status,
                                                           uint32_t reason, const char *field,
                                                           const char *format, ...);
+/* The name of a result as OpenCL's header has it, or "OpenCL error". */
+const char *opencl_error_name(cl_int result);
 /* The status of a result of OpenCL; `call` is the function that gave it. */
 int32_t opencl_check(cl_int result, const char *field, const char *call, struct attn_error *err);
 

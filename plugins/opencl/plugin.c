@@ -24,9 +24,12 @@ static int32_t open_context(struct attn_backend_impl *backend, void *native, str
     pthread_mutex_unlock(&instance->lock);
     if (result != CL_SUCCESS)
         return opencl_check(result, "device", "clCreateContext", err);
-    backend->context = native != NULL ? (cl_context)native : device->context;
-    return opencl_check(instance->cl.clRetainContext(backend->context), "native_context", "clRetainContext",
-                        err);
+    cl_context context = native != NULL ? (cl_context)native : device->context;
+    const int32_t status =
+        opencl_check(instance->cl.clRetainContext(context), "native_context", "clRetainContext", err);
+    if (status == ATTN_OK)
+        backend->context = context;
+    return status;
 }
 
 static void close_backend(struct attn_backend_impl *backend)
@@ -71,6 +74,9 @@ static int32_t open_backend(struct attn_instance *instance, const struct attn_de
     if (found == NULL)
         return opencl_fail(err, ATTN_E_INVALID, ATTN_REASON_DEVICE, "device",
                            "only the devices opencl:0 to opencl:N that attn-info devices lists are accepted");
+    if (found->wanted != NULL)
+        return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_DEVICE_ARCH, "device",
+                           "device: only %s is served", found->wanted);
     struct attn_backend_impl *backend = calloc(1, sizeof *backend);
     if (backend == NULL)
         return opencl_fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the backend");

@@ -10,8 +10,9 @@ static int32_t fail_build(const struct attn_backend_impl *backend, cl_program pr
     if (backend->cl->clGetProgramBuildInfo(program, backend->device->device, CL_PROGRAM_BUILD_LOG,
                                            sizeof log - 1, log, NULL) != CL_SUCCESS)
         snprintf(log, sizeof log, "no log");
-    return opencl_fail(err, ATTN_E_DEVICE, 0, "device", "the kernels do not compile (error %d): %s", result,
-                       log);
+    return opencl_fail(err, ATTN_E_DEVICE, 0, "device",
+                       "the kernels do not compile: clBuildProgram failed with %s (%d): %s",
+                       opencl_error_name(result), result, log);
 }
 
 static cl_int build(const struct attn_backend_impl *backend, cl_program program, const char *options)
@@ -68,7 +69,13 @@ static int32_t find(struct attn_backend_impl *backend, const char *options, stru
     struct opencl_program *program = calloc(1, sizeof *program);
     if (program == NULL)
         return opencl_fail(err, ATTN_E_MEMORY, 0, "device", "no memory for a program");
-    const int32_t status = load(backend, options, &program->program, err);
+    int32_t status =
+        opencl_check(backend->cl->clRetainContext(backend->context), "device", "clRetainContext", err);
+    if (status == ATTN_OK) {
+        status = load(backend, options, &program->program, err);
+        if (status != ATTN_OK)
+            backend->cl->clReleaseContext(backend->context);
+    }
     if (status != ATTN_OK) {
         free(program);
         return status;
@@ -76,7 +83,6 @@ static int32_t find(struct attn_backend_impl *backend, const char *options, stru
     snprintf(program->options, sizeof program->options, "%s", options);
     program->device = backend->device;
     program->context = backend->context;
-    backend->cl->clRetainContext(backend->context);
     program->next = instance->programs;
     instance->programs = program;
     *out = program;

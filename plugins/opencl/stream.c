@@ -99,11 +99,10 @@ int32_t opencl_event_synchronize(struct attn_backend_impl *backend, void *event,
 
     pthread_mutex_lock(&own->lock);
     marker = own->marker;
-    if (marker != NULL)
-        backend->cl->clRetainEvent(marker);
+    result = marker != NULL ? backend->cl->clRetainEvent(marker) : CL_SUCCESS;
     pthread_mutex_unlock(&own->lock);
-    if (marker == NULL)
-        return ATTN_OK;
+    if (result != CL_SUCCESS || marker == NULL)
+        return opencl_check(result, "event", "clRetainEvent", err);
     result = backend->cl->clWaitForEvents(1, &marker);
     backend->cl->clReleaseEvent(marker);
     return opencl_check(result, "event", "clWaitForEvents", err);

@@ -75,7 +75,11 @@ static int32_t fill(struct job *job, struct world *world)
         status = put(job, world, AT_Q, q, sizeof q);
     if (status == ATTN_OK)
         status = put(job, world, AT_K, keys, sizeof keys);
-    return status == ATTN_OK ? put(job, world, AT_V, values, sizeof values) : status;
+    if (status == ATTN_OK)
+        status = put(job, world, AT_V, values, sizeof values);
+    /* The arrays are copied by then. */
+    const int32_t waited = world->table->memory->stream_synchronize(job->backend, job->stream, &world->err);
+    return status == ATTN_OK ? waited : status;
 }
 
 static int32_t make_cache(struct job *job, struct world *world)

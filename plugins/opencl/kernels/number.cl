@@ -83,8 +83,8 @@ INLINE uchar encode8(uint dtype, float value)
     uint code = largest;
     if (size < 65536) { /* beyond the largest of all types */
         /* Exponent, counted from that of the subnormals. A carry out of the fraction raises the exponent. */
-        const uint field = rest >> 23, least = 128 - bias;
-        const uint step = field > least ? field - least : 0;
+        const int field = (int)(rest >> 23), least = (int)(128 - bias);
+        const uint step = (uint)max(field - least, 0);
         code = (step << fraction) + round_whole(size * as_float((126 + bias + fraction - step) << 23));
         code = min(code, largest);
     }
