@@ -27,7 +27,7 @@ int32_t opencl_loader_open(void **out_library, struct opencl_functions *out, str
 
 /* ---------------------------------------------------------------- objects */
 
-#define OPENCL_OPTIONS_SIZE 256
+#define OPENCL_OPTIONS_SIZE 384
 
 /* A program that was built for a device, kept until the instance ends. */
 struct opencl_program {
@@ -151,7 +151,7 @@ struct opencl_config {
     uint32_t decode_items, decode_rows, decode_lanes;
     uint32_t decode_tokens;
     uint32_t busy_groups; /* work-groups that keep the device busy */
-    uint32_t prefill_mr, prefill_slice;
+    uint32_t prefill_items, prefill_mr, prefill_slice;
     const char *definitions; /* options of the compiler */
 };
 

@@ -8,7 +8,6 @@
  */
 #ifdef PREFILL_MR
 
-#define PREFILL_ITEMS    OPENCL_PREFILL_ITEMS
 #define PREFILL_ACROSS   16 /* work-items beside each other: keys and columns */
 #define PREFILL_DOWN     (PREFILL_ITEMS / PREFILL_ACROSS)
 #define PREFILL_ROWS     (PREFILL_DOWN * PREFILL_MR)
@@ -160,7 +159,7 @@ INLINE void store_across(__local float *to, int stride, float8 value)
 }
 
 #define PREFILL_Q_LOADS ((PREFILL_SLICE / 8 * PREFILL_ROWS + PREFILL_ITEMS - 1) / PREFILL_ITEMS)
-#define PREFILL_K_LOADS (PREFILL_SLICE / 8 * PREFILL_KEYS / PREFILL_ITEMS)
+#define PREFILL_K_LOADS ((PREFILL_SLICE / 8 * PREFILL_KEYS + PREFILL_ITEMS - 1) / PREFILL_ITEMS)
 
 /* What a work-item holds of the next slice while this one is computed. */
 struct prefill_ahead {
@@ -173,12 +172,16 @@ INLINE void prefill_fetch(const struct run *run, const struct sequence *s, const
     UNROLL
     for (int i = 0; i < PREFILL_Q_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
-        ahead->q[i] = prefill_query(run, s, rows, at % PREFILL_ROWS, d + at / PREFILL_ROWS * 8);
+        ahead->q[i] = no_eight();
+        if (at < PREFILL_SLICE / 8 * PREFILL_ROWS)
+            ahead->q[i] = prefill_query(run, s, rows, at % PREFILL_ROWS, d + at / PREFILL_ROWS * 8);
     }
     UNROLL
     for (int i = 0; i < PREFILL_K_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
-        ahead->k[i] = prefill_key(run, tile->k[at % PREFILL_KEYS], d + at / PREFILL_KEYS * 8);
+        ahead->k[i] = no_eight();
+        if (at < PREFILL_SLICE / 8 * PREFILL_KEYS)
+            ahead->k[i] = prefill_key(run, tile->k[at % PREFILL_KEYS], d + at / PREFILL_KEYS * 8);
     }
 }
 
@@ -194,8 +197,9 @@ INLINE void prefill_stage(const struct run *run, const struct prefill_ahead *ahe
     UNROLL
     for (int i = 0; i < PREFILL_K_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
-        store_across(tile->stage.slice.k + at / PREFILL_KEYS * 8 * PREFILL_KEYS + at % PREFILL_KEYS, PREFILL_KEYS,
-                     expand_eight(K_DTYPE, ahead->k[i]));
+        if (at < PREFILL_SLICE / 8 * PREFILL_KEYS)
+            store_across(tile->stage.slice.k + at / PREFILL_KEYS * 8 * PREFILL_KEYS + at % PREFILL_KEYS, PREFILL_KEYS,
+                         expand_eight(K_DTYPE, ahead->k[i]));
     }
 }
 
