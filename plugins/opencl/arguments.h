@@ -18,7 +18,8 @@ typedef float opencl_f32;
 #endif
 
 /* Work-items of a work-group. */
-#define OPENCL_ITEMS 64
+#define OPENCL_ITEMS         64
+#define OPENCL_PREFILL_ITEMS 128
 
 /* Values of attn/types.h, which OpenCL C cannot include. */
 #define OPENCL_F32      0x00012002u

@@ -5,14 +5,12 @@
 /* Tokens and heads of a kv head that are decoded, unless one token has more. */
 #define DECODE_LIMIT 16u
 #define MAX_DIM_VO   512u
-#define MAX_ITEMS    256u /* of a work-group, of any tuning */
 
 /* How a kind of device is driven. */
 struct tuning {
     const char *vendor; /* part of the name of the vendor; "" = any */
     cl_device_type type;
     uint32_t decode_items;   /* work-items of a group that decodes */
-    uint32_t prefill_items;  /* and of one that prefills */
     uint32_t busy;           /* such groups for each compute unit */
     uint32_t slice;          /* columns of a slice in local memory, of which 16 need 32 KiB and 32 need 48 */
     const char *definitions; /* options of the compiler */
@@ -21,11 +19,11 @@ struct tuning {
 /* The first row that fits. A guess was not measured: groups as small and local memory as little as anywhere.
  */
 static const struct tuning tunings[] = {
-    {"NVIDIA", CL_DEVICE_TYPE_GPU, 128, 256, 8, 32, " -DNATIVE_EXP"}, /* H200 */
-    {"Advanced Micro", CL_DEVICE_TYPE_GPU, 128, 256, 8, 16, ""},      /* guess */
-    {"Intel", CL_DEVICE_TYPE_GPU, 128, 256, 4, 16, ""},               /* guess */
-    {"", CL_DEVICE_TYPE_CPU, 128, 128, 4, 16, ""},                    /* PoCL */
-    {"", CL_DEVICE_TYPE_ALL, 128, 128, 8, 16, ""},                    /* guess */
+    {"NVIDIA", CL_DEVICE_TYPE_GPU, 128, 8, 32, " -DNATIVE_EXP"}, /* H200 */
+    {"Advanced Micro", CL_DEVICE_TYPE_GPU, 128, 8, 16, ""},      /* guess */
+    {"Intel", CL_DEVICE_TYPE_GPU, 128, 4, 16, ""},               /* guess */
+    {"", CL_DEVICE_TYPE_CPU, 128, 4, 16, ""},                    /* PoCL */
+    {"", CL_DEVICE_TYPE_ALL, 128, 8, 16, ""},                    /* guess */
 };
 
 static const struct tuning *find_tuning(const struct opencl_device *device)
@@ -55,8 +53,8 @@ const char *opencl_config_generic(const struct opencl_device *device, const stru
         return "strided";
     *out_code = ATTN_REASON_DEVICE_ARCH;
     *out_field = "device";
-    if (device != NULL && device->max_items < MAX_ITEMS)
-        return "one with work-groups of 256";
+    if (device != NULL && device->max_items < OPENCL_PREFILL_ITEMS)
+        return "one with work-groups of 128";
     return NULL;
 }
 
@@ -75,13 +73,12 @@ static uint32_t find_decode_rows(const struct attn_problem *p)
     return group > 4 && p->head_dim <= 256 ? 8 : group > 2 ? 4 : group;
 }
 
-/* As many rows as leave 64 registers for sums, or half as many in groups twice as large; staging takes as
- * many again. */
-static uint32_t find_prefill_mr(uint32_t dim_vo, uint32_t items, bool exact)
+/* As many rows as leave 64 registers for sums; staging takes as many again. */
+static uint32_t find_prefill_mr(uint32_t dim_vo, bool exact)
 {
-    const uint32_t vectors = (dim_vo + 63) / 64, most = exact || items > 128 ? 8 : 16;
+    const uint32_t vectors = (dim_vo + 63) / 64, most = exact ? 8 : 16;
 
-    return vectors * 8 <= most && items <= 128 ? 8 : vectors * 4 <= most ? 4 : vectors * 2 <= most ? 2 : 1;
+    return vectors * 8 <= most ? 8 : vectors * 4 <= most ? 4 : vectors * 2 <= most ? 2 : 1;
 }
 
 void opencl_config_find(const struct opencl_device *device, const struct attn_problem *p,
@@ -98,15 +95,14 @@ void opencl_config_find(const struct opencl_device *device, const struct attn_pr
     out->decode_tokens = opencl_config_decode_tokens(p);
     out->decode_lanes = out->decode_rows == 8 ? 2 : 4;
     out->busy_groups = tuning->busy * device->info.units;
-    out->prefill_items = tuning->prefill_items;
-    out->prefill_mr = find_prefill_mr(p->head_dim_vo, tuning->prefill_items, out->exact);
+    out->prefill_mr = find_prefill_mr(p->head_dim_vo, out->exact);
     out->prefill_slice = tuning->slice;
     out->definitions = tuning->definitions;
 }
 
 uint32_t opencl_config_prefill_rows(const struct opencl_config *config)
 {
-    return config->prefill_items / 16 * config->prefill_mr;
+    return OPENCL_PREFILL_ITEMS / 16 * config->prefill_mr;
 }
 
 void opencl_config_options(const struct opencl_config *config, const struct attn_problem *p, char *out,
@@ -118,9 +114,8 @@ void opencl_config_options(const struct opencl_config *config, const struct attn
 
     if (config->generic == NULL)
         snprintf(out + length, size - (size_t)length,
-                 " -DDECODE_ITEMS=%u -DDECODE_ROWS=%u -DDECODE_LANES=%u -DPREFILL_ITEMS=%u -DPREFILL_MR=%u "
+                 " -DDECODE_ITEMS=%u -DDECODE_ROWS=%u -DDECODE_LANES=%u -DPREFILL_MR=%u "
                  "-DPREFILL_SLICE=%u%s%s",
-                 config->decode_items, config->decode_rows, config->decode_lanes, config->prefill_items,
-                 config->prefill_mr, config->prefill_slice, config->exact ? " -DPREFILL_EXACT" : "",
-                 config->definitions);
+                 config->decode_items, config->decode_rows, config->decode_lanes, config->prefill_mr,
+                 config->prefill_slice, config->exact ? " -DPREFILL_EXACT" : "", config->definitions);
 }

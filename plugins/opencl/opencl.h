@@ -151,7 +151,7 @@ struct opencl_config {
     uint32_t decode_items, decode_rows, decode_lanes;
     uint32_t decode_tokens;
     uint32_t busy_groups; /* work-groups that keep the device busy */
-    uint32_t prefill_items, prefill_mr, prefill_slice;
+    uint32_t prefill_mr, prefill_slice;
     const char *definitions; /* options of the compiler */
 };
 

@@ -134,7 +134,7 @@ static int32_t run_prefill(const struct attn_plan_impl *plan, const struct attn_
     const struct attn_problem *p = &plan->problem;
     const uint64_t rows = (uint64_t)batch->num_tokens * (p->heads / p->kv_heads);
     const uint64_t tiles = rows / opencl_config_prefill_rows(&plan->config) + batch->seqs;
-    const struct opencl_grid grid = {{tiles * p->kv_heads, 1, 1}, plan->config.prefill_items};
+    const struct opencl_grid grid = {{tiles * p->kv_heads, 1, 1}, OPENCL_PREFILL_ITEMS};
 
     return opencl_launch_enqueue(plan->backend, plan->prefill, launch, &grid, stream, err);
 }

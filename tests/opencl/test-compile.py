@@ -37,9 +37,9 @@ PROGRAMS = (
     ("caches", [], ["attn_write", "attn_slots", "attn_gather", "attn_convert"]),
     ("generic", ["-DK_DTYPE=0x0001080au", "-DV_DTYPE=0x0001080au", "-DHEAD_DIM=576", "-DHEAD_DIM_VO=512"], ["attn_attention"]),
     ("f16", ["-DK_DTYPE=0x00011002u", "-DV_DTYPE=0x00011002u", "-DHEAD_DIM=128", "-DHEAD_DIM_VO=128", "-DDECODE_ITEMS=128",
-             "-DDECODE_ROWS=4", "-DDECODE_LANES=4", "-DPREFILL_ITEMS=256", "-DPREFILL_MR=4", "-DPREFILL_SLICE=32", "-DNATIVE_EXP", "-DON_GPU"], ["attn_decode", "attn_combine", "attn_prefill"]),
+             "-DDECODE_ROWS=4", "-DDECODE_LANES=4", "-DPREFILL_MR=8", "-DPREFILL_SLICE=32", "-DNATIVE_EXP", "-DON_GPU"], ["attn_decode", "attn_combine", "attn_prefill"]),
     ("f32", ["-DK_DTYPE=0x00012002u", "-DV_DTYPE=0x00012002u", "-DHEAD_DIM=64", "-DHEAD_DIM_VO=64", "-DDECODE_ITEMS=64",
-             "-DDECODE_ROWS=8", "-DDECODE_LANES=2", "-DPREFILL_ITEMS=128", "-DPREFILL_MR=8", "-DPREFILL_SLICE=16", "-DPREFILL_EXACT"],
+             "-DDECODE_ROWS=8", "-DDECODE_LANES=2", "-DPREFILL_MR=8", "-DPREFILL_SLICE=16", "-DPREFILL_EXACT"],
      ["attn_decode", "attn_combine", "attn_prefill"]),
 )
 

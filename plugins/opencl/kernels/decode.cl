@@ -128,14 +128,15 @@ INLINE void decode_products(const struct run *run, __local const float *query, i
             for (int r = 0; r < DECODE_ROWS; r++) {
                 const float4 low = *(__local const float4 *)(query + r * HEAD_DIM + d);
                 const float4 high = *(__local const float4 *)(query + r * HEAD_DIM + d + 4);
-                sum[j][r] += low.x * k.s0;
-                sum[j][r] += low.y * k.s1;
-                sum[j][r] += low.z * k.s2;
-                sum[j][r] += low.w * k.s3;
-                sum[j][r] += high.x * k.s4;
-                sum[j][r] += high.y * k.s5;
-                sum[j][r] += high.z * k.s6;
-                sum[j][r] += high.w * k.s7;
+                float eight_sum = low.x * k.s0;
+                eight_sum += low.y * k.s1;
+                eight_sum += low.z * k.s2;
+                eight_sum += low.w * k.s3;
+                eight_sum += high.x * k.s4;
+                eight_sum += high.y * k.s5;
+                eight_sum += high.z * k.s6;
+                eight_sum += high.w * k.s7;
+                sum[j][r] += eight_sum;
             }
         }
     }
@@ -295,7 +296,7 @@ INLINE void decode_tile(const struct run *run, const struct sequence *s, __local
         tile->mixed = 0;
     tile->k[item] = *found ? place->k * 2 + place->is_new : -1;
     tile->v[item] = *found ? place->v * 2 + place->is_new : -1;
-    tile->v_scale[item] = place->v_scale;
+    tile->v_scale[item] = *found ? place->v_scale : 1;
     barrier(CLK_LOCAL_MEM_FENCE);
     decode_products(run, query, item, tile);
     *found = decode_find(run, s, rows, kv_head, first + DECODE_ITEMS + item, end, place);
@@ -317,10 +318,12 @@ INLINE void decode_tile(const struct run *run, const struct sequence *s, __local
         sum[r] = 0;
         tile->weight[item][r] = (seen >> r & 1) != 0 ? exp(score[r] - row_max[r]) : HIDDEN;
     }
-    if (seen == 0)
+    if (seen == 0) {
         tile->v[item] = -1;
-    else if (seen != all)
+        tile->v_scale[item] = 1; /* a hidden key's may be NaN */
+    } else if (seen != all) {
         tile->mixed = 1;
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (tile->mixed != 0)
         decode_values(run, tile, item, true, column, sum);

@@ -8,6 +8,7 @@
  */
 #ifdef PREFILL_MR
 
+#define PREFILL_ITEMS    OPENCL_PREFILL_ITEMS
 #define PREFILL_ACROSS   16 /* work-items beside each other: keys and columns */
 #define PREFILL_DOWN     (PREFILL_ITEMS / PREFILL_ACROSS)
 #define PREFILL_ROWS     (PREFILL_DOWN * PREFILL_MR)
@@ -17,6 +18,10 @@
 #define PREFILL_VECTORS  ((HEAD_DIM_VO + 63) / 64)
 #define PREFILL_STRIDE   (PREFILL_KEYS + 4) /* of a row of weights: apart, so that rows lie in different banks */
 #define PREFILL_SPAN     8                  /* tiles */
+
+#if HEAD_DIM > 128 || defined(PREFILL_EXACT)
+#define PREFILL_STAGED
+#endif
 
 /* Where results have 16 bits, the device's own exponential is good enough if the tuning table says so. */
 #if defined(NATIVE_EXP) && !defined(PREFILL_EXACT)
@@ -203,6 +208,35 @@ INLINE void prefill_stage(const struct run *run, const struct prefill_ahead *ahe
     }
 }
 
+/*
+ * Adds the products of a slice. Sums over many columns, and those of exact results, are staged: one chain of additions over
+ * 192 columns reaches several times the bound of the log-sum-exp.
+ */
+INLINE void prefill_slice(__local const struct prefill_tile *tile, int across, int down, float4 *sum)
+{
+#ifdef PREFILL_STAGED
+    float4 part[PREFILL_MR];
+    UNROLL
+    for (int r = 0; r < PREFILL_MR; r++)
+        part[r] = (float4)(0);
+#else
+    float4 *part = sum;
+#endif
+    UNROLL
+    for (int i = 0; i < PREFILL_SLICE; i++) {
+        const float4 k = ((__local const float4 *)(tile->stage.slice.k + i * PREFILL_KEYS))[across];
+        __local const float *q = tile->stage.slice.q + i * PREFILL_ROWS + down * PREFILL_MR;
+        UNROLL
+        for (int r = 0; r < PREFILL_MR; r++)
+            part[r] += q[r] * k;
+    }
+#ifdef PREFILL_STAGED
+    UNROLL
+    for (int r = 0; r < PREFILL_MR; r++)
+        sum[r] += part[r];
+#endif
+}
+
 /* The products of all rows and keys of a tile. */
 INLINE void prefill_products(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int item,
                       __local struct prefill_tile *tile)
@@ -222,14 +256,7 @@ INLINE void prefill_products(const struct run *run, const struct sequence *s, co
         prefill_stage(run, &ahead, item, tile);
         barrier(CLK_LOCAL_MEM_FENCE);
         prefill_fetch(run, s, rows, tile, d + PREFILL_SLICE, item, &ahead);
-        UNROLL
-        for (int i = 0; i < PREFILL_SLICE; i++) {
-            const float4 k = ((__local const float4 *)(tile->stage.slice.k + i * PREFILL_KEYS))[across];
-            __local const float *q = tile->stage.slice.q + i * PREFILL_ROWS + down * PREFILL_MR;
-            UNROLL
-            for (int r = 0; r < PREFILL_MR; r++)
-                sum[r] += q[r] * k;
-        }
+        prefill_slice(tile, across, down, sum);
     }
     UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
