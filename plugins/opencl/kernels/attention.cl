@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What all attention kernels share: the score of a key, the query, and the end of a row. Compiled with K_DTYPE, V_DTYPE,
- * HEAD_DIM and HEAD_DIM_VO. */
+/* What all attention kernels share: the score of a key, the query, and the end of a row. Compiled with
+ * K_DTYPE, V_DTYPE, HEAD_DIM and HEAD_DIM_VO. */
 #ifdef HEAD_DIM
 
 /* The rescale threshold: a factor of exp(8) costs no precision, while each rescaling costs a rounding. */
@@ -14,7 +14,8 @@ struct place {
 };
 
 /* False in an invalid block. */
-INLINE bool find_place(const struct run *run, const struct sequence *s, int kv_head, int key, struct place *out)
+INLINE bool find_place(const struct run *run, const struct sequence *s, int kv_head, int key,
+                       struct place *out)
 {
     long page = 0, token = 0;
 
@@ -69,7 +70,8 @@ struct finish {
     float lse;
 };
 
-INLINE struct finish finish_of(const struct run *run, int seq, int token, int head, float row_max, float weight)
+INLINE struct finish finish_of(const struct run *run, int seq, int token, int head, float row_max,
+                               float weight)
 {
     const float sink = sink_of(run, head);
     struct finish finish;
@@ -93,7 +95,8 @@ INLINE void store_lse(const struct run *run, const struct finish *finish, int to
         *(__global float *)(run->lse + row_at(&run->a->lse, token, head)) = finish->lse;
 }
 
-INLINE void store_column(const struct run *run, const struct finish *finish, int token, int head, int d, float sum)
+INLINE void store_column(const struct run *run, const struct finish *finish, int token, int head, int d,
+                         float sum)
 {
     const uint dtype = run->a->out_dtype;
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Attention for sequences with few query tokens. A work-group takes DECODE_ROWS rows (tokens and heads) of one kv head
- * and a range of its keys, in tiles of DECODE_ITEMS keys. DECODE_LANES work-items beside each other load a key together,
- * and as many keys one after the other, so that a value of the query is used for several keys; their products are added
- * in local memory. Then a work-item takes the scores of one key; then the work-items add the values, eight columns each,
- * DECODE_PARTS keys at a time. Ranges begin at multiples of SPLIT_KEYS; attn_combine adds up what several of them give.
+ * Attention for sequences with few query tokens. A work-group takes DECODE_ROWS rows (tokens and heads) of
+ * one kv head and a range of its keys, in tiles of DECODE_ITEMS keys. DECODE_LANES work-items beside each
+ * other load a key together, and as many keys one after the other, so that a value of the query is used for
+ * several keys; their products are added in local memory. Then a work-item takes the scores of one key; then
+ * the work-items add the values, eight columns each, DECODE_PARTS keys at a time. Ranges begin at multiples
+ * of SPLIT_KEYS; attn_combine adds up what several of them give.
  */
 #ifdef DECODE_ITEMS
 
@@ -29,9 +30,10 @@ struct decode_rows {
     int lo, hi;
 };
 
-/* Of the keys of a tile. Places are byte offsets, times two, plus one for new keys; negative where there is no key. */
+/* Of the keys of a tile. Places are byte offsets, times two, plus one for new keys; negative where there is
+ * no key. */
 struct __attribute__((aligned(16))) decode_tile {
-    float weight[DECODE_ITEMS][DECODE_ROWS]; /* scores, then weights */
+    float weight[DECODE_ITEMS][DECODE_ROWS];     /* scores, then weights */
     float4 total[2 * DECODE_ROWS][DECODE_ITEMS]; /* sums of each work-item over the tiles so far */
     float product[DECODE_LANES][DECODE_ROWS][DECODE_ITEMS];
     float group_max[DECODE_GROUPS][DECODE_ROWS];
@@ -50,7 +52,7 @@ INLINE __global float *partial_of(const struct run *run, int seq, int token, int
 
 /* Rows behind the last see no key. */
 INLINE void find_rows(const struct run *run, const struct sequence *s, int first, int count, int kv_head,
-               __local struct decode_rows *rows, __local float *query)
+                      __local struct decode_rows *rows, __local float *query)
 {
     const int group = run->a->group;
 
@@ -63,10 +65,10 @@ INLINE void find_rows(const struct run *run, const struct sequence *s, int first
     }
     for (int i = (int)get_local_id(0); i < DECODE_ROWS * HEAD_DIM; i += DECODE_ITEMS) {
         const int r = i / HEAD_DIM, d = i % HEAD_DIM;
-        query[i] = first + r < count
-                       ? load_element(run->a->q_dtype, query_element(run, s->row + (first + r) / group,
-                                                                     kv_head * group + (first + r) % group, d))
-                       : 0;
+        query[i] = first + r < count ? load_element(run->a->q_dtype,
+                                                    query_element(run, s->row + (first + r) / group,
+                                                                  kv_head * group + (first + r) % group, d))
+                                     : 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (get_local_id(0) == 0) {
@@ -85,8 +87,9 @@ INLINE void find_rows(const struct run *run, const struct sequence *s, int first
 }
 
 /* The place of the key of a work-item; false where no row can see one. */
-INLINE bool decode_find(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows, int kv_head,
-                        int key, int end, struct place *out)
+INLINE bool decode_find(const struct run *run, const struct sequence *s,
+                        __local const struct decode_rows *rows, int kv_head, int key, int end,
+                        struct place *out)
 {
     return key >= rows->lo && key < end && find_place(run, s, kv_head, key, out);
 }
@@ -102,7 +105,8 @@ INLINE struct eight decode_fetch(const struct run *run, long at, int d)
 }
 
 /* The products of a work-item's part of the columns, for its keys and all rows. */
-INLINE void decode_products(const struct run *run, __local const float *query, int item, __local struct decode_tile *tile)
+INLINE void decode_products(const struct run *run, __local const float *query, int item,
+                            __local struct decode_tile *tile)
 {
     const int lane = item % DECODE_LANES, first = item / DECODE_LANES;
     float sum[DECODE_LANES][DECODE_ROWS];
@@ -149,8 +153,9 @@ INLINE void decode_products(const struct run *run, __local const float *query, i
 }
 
 /* The scores of a work-item's key for the rows that see it, as bits. */
-INLINE int decode_scores(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows, int key,
-                         int item, float k_scale, __local const struct decode_tile *tile, float *score)
+INLINE int decode_scores(const struct run *run, const struct sequence *s,
+                         __local const struct decode_rows *rows, int key, int item, float k_scale,
+                         __local const struct decode_tile *tile, float *score)
 {
     const bool plain = !run->a->has_mask && !GIVEN(run, slopes);
     int seen = 0;
@@ -205,13 +210,14 @@ INLINE float8 decode_value(const struct run *run, long at, int vector)
     float8 value = (float8)(0);
 
     if (at >= 0)
-        value = load_eight(V_DTYPE, ((at & 1) != 0 ? run->v_new : run->v) + (at >> 1) + vector * 8 * SIZE(V_DTYPE));
+        value = load_eight(V_DTYPE,
+                           ((at & 1) != 0 ? run->v_new : run->v) + (at >> 1) + vector * 8 * SIZE(V_DTYPE));
     return value;
 }
 
 /*
- * Sums the values of a work-item's columns and part of the keys. With `mixed`, values of hidden keys may be NaN. *weight
- * gets the sums of the weights.
+ * Sums the values of a work-item's columns and part of the keys. With `mixed`, values of hidden keys may be
+ * NaN. *weight gets the sums of the weights.
  */
 INLINE void decode_values(const struct run *run, __local const struct decode_tile *tile, int item, bool mixed,
                           float8 *column, float *weight)
@@ -226,7 +232,8 @@ INLINE void decode_values(const struct run *run, __local const struct decode_til
         UNROLL
         for (int r = 0; r < DECODE_ROWS; r++) {
             const float w = tile->weight[i][r];
-            const float factor = SIZE(V_DTYPE) == 1 ? w * tile->v_scale[i] : w; /* only 8-bit values have a scale */
+            const float factor =
+                SIZE(V_DTYPE) == 1 ? w * tile->v_scale[i] : w; /* only 8-bit values have a scale */
             if (!mixed || as_uint(w) != as_uint(HIDDEN))
                 column[r] += factor * value;
             weight[r] += w;
@@ -255,8 +262,9 @@ INLINE float sum_weight(__local const struct decode_tile *tile, int r)
 }
 
 /* Stores a row of the only split, or what a split has of it. */
-INLINE void decode_store(const struct run *run, const struct sequence *s, __local const struct decode_tile *tile, int item,
-                         int r, int token, int head, float row_max, int split, int count)
+INLINE void decode_store(const struct run *run, const struct sequence *s,
+                         __local const struct decode_tile *tile, int item, int r, int token, int head,
+                         float row_max, int split, int count)
 {
     const float weight = sum_weight(tile, r);
     __global float *partial = partial_of(run, s->index, token, head, split);
@@ -280,12 +288,13 @@ INLINE void decode_store(const struct run *run, const struct sequence *s, __loca
 }
 
 /*
- * A tile of keys from `first` on: adds it to the sums, relative to the row maxima, which it may raise. Before the values
- * are waited for, the work-item's key of the next tile is found.
+ * A tile of keys from `first` on: adds it to the sums, relative to the row maxima, which it may raise. Before
+ * the values are waited for, the work-item's key of the next tile is found.
  */
-INLINE void decode_tile(const struct run *run, const struct sequence *s, __local const struct decode_rows *rows,
-                        __local const float *query, __local struct decode_tile *tile, int kv_head, int first, int end,
-                        int item, int all, bool *found, struct place *place, float *row_max, float *weight)
+INLINE void decode_tile(const struct run *run, const struct sequence *s,
+                        __local const struct decode_rows *rows, __local const float *query,
+                        __local struct decode_tile *tile, int kv_head, int first, int end, int item, int all,
+                        bool *found, struct place *place, float *row_max, float *weight)
 {
     float8 column[DECODE_ROWS];
     float score[DECODE_ROWS], most[DECODE_ROWS], factor[DECODE_ROWS], sum[DECODE_ROWS];
@@ -371,7 +380,8 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     place.k_scale = place.v_scale = 1;
     bool found = decode_find(&run, &s, &rows, kv_head, begin + item, end, &place);
     for (int first = begin; first < end; first += DECODE_ITEMS)
-        decode_tile(&run, &s, &rows, query, &tile, kv_head, first, end, item, all, &found, &place, row_max, weight);
+        decode_tile(&run, &s, &rows, query, &tile, kv_head, first, end, item, all, &found, &place, row_max,
+                    weight);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item % DECODE_VECTORS == 0 && item / DECODE_VECTORS < DECODE_PARTS) {
         UNROLL
@@ -383,7 +393,8 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     for (int r = 0; r < DECODE_ROWS; r++)
         if (first_row + r < count)
             decode_store(&run, &s, &tile, item, r, (first_row + r) / arguments.group,
-                         kv_head * arguments.group + (first_row + r) % arguments.group, row_max[r], split, splits);
+                         kv_head * arguments.group + (first_row + r) % arguments.group, row_max[r], split,
+                         splits);
 }
 
 /* Adds up the splits of a row. */
@@ -401,10 +412,13 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_com
     if (splits == 1)
         return;
     for (int i = 0; i < splits; i++)
-        row_max = partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX] > row_max ? partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX] : row_max;
+        row_max = partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX] > row_max
+                      ? partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX]
+                      : row_max;
     for (int i = 0; i < splits; i++)
         if (partial[i * PARTIAL_SIZE + PARTIAL_WEIGHT] != 0)
-            weight += partial[i * PARTIAL_SIZE + PARTIAL_WEIGHT] * exp(partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX] - row_max);
+            weight += partial[i * PARTIAL_SIZE + PARTIAL_WEIGHT] *
+                      exp(partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX] - row_max);
     const struct finish finish = finish_of(&run, seq, s.row + token, head, row_max, weight);
     if (get_local_id(0) == 0)
         store_lse(&run, &finish, s.row + token, head);
@@ -412,7 +426,8 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_com
         float sum = 0;
         for (int i = 0; i < splits; i++)
             if (partial[i * PARTIAL_SIZE + PARTIAL_WEIGHT] != 0)
-                sum += partial[i * PARTIAL_SIZE + d] * exp(partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX] - row_max);
+                sum += partial[i * PARTIAL_SIZE + d] *
+                       exp(partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX] - row_max);
         store_column(&run, &finish, s.row + token, head, d, sum);
     }
 }

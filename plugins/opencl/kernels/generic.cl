@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Attention for everything that is served. A work-group computes one query token and head, in tiles of as many keys
- * as it has work-items, beginning at multiples of that: each work-item finds one key and its score, then the
- * work-items divide the columns of the values among themselves. Sums are staged as docs/definition.md, section 6,
- * asks: a tile from zero, a span of 8 tiles, the total. So a row's bits depend on its sequence alone.
+ * Attention for everything that is served. A work-group computes one query token and head, in tiles of as
+ * many keys as it has work-items, beginning at multiples of that: each work-item finds one key and its score,
+ * then the work-items divide the columns of the values among themselves. Sums are staged as
+ * docs/definition.md, section 6, asks: a tile from zero, a span of 8 tiles, the total. So a row's bits depend
+ * on its sequence alone.
  *
  */
 #ifdef HEAD_DIM
@@ -62,15 +63,15 @@ INLINE float product_of(const struct run *run, __local const float *query, __glo
 }
 
 /* Finds a key of the sequence; its score, or false if the row does not see it. */
-INLINE bool find_key(const struct run *run, const struct sequence *s, const struct row *row, __local const float *query,
-              int at, struct place *out, float *score)
+INLINE bool find_key(const struct run *run, const struct sequence *s, const struct row *row,
+                     __local const float *query, int at, struct place *out, float *score)
 {
     float bias;
 
     if (!sees(run, s, row, at, &bias) || !find_place(run, s, row->kv_head, at, out))
         return false;
-    const float product = product_of(run, query, (out->is_new ? run->k_new : run->k) + out->k,
-                                     out->is_new ? 0 : run->a->k_x);
+    const float product =
+        product_of(run, query, (out->is_new ? run->k_new : run->k) + out->k, out->is_new ? 0 : run->a->k_x);
     *score = score_of(run, product, row->scale, out->k_scale) + bias;
     return true;
 }
@@ -93,7 +94,8 @@ INLINE float row_max_of(__local const struct tile *tile)
 }
 
 /* Adds a tile's values, weighted. */
-INLINE void add_values(const struct run *run, struct sums *sums, __local const struct tile *tile, int first, int new_begin)
+INLINE void add_values(const struct run *run, struct sums *sums, __local const struct tile *tile, int first,
+                       int new_begin)
 {
     for (int r = 0; r < OPENCL_ITEMS; r++) {
         const bool is_new = first + r >= new_begin;
@@ -113,7 +115,8 @@ INLINE void add_values(const struct run *run, struct sums *sums, __local const s
 }
 
 /* Stores the row's columns of this work-item, and its log-sum-exp. */
-INLINE void store_row(const struct run *run, const struct sums *total, float row_max, const struct sequence *s, int row, int head)
+INLINE void store_row(const struct run *run, const struct sums *total, float row_max,
+                      const struct sequence *s, int row, int head)
 {
     const struct finish finish = finish_of(run, s->index, row, head, row_max, total->weight);
 

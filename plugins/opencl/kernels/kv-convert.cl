@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Converts whole pages to another element type or layout. A pair has work-groups for its vectors; one whose target
- * is that of a later pair does nothing, so that the last pair wins.
+ * Converts whole pages to another element type or layout. A pair has work-groups for its vectors; one whose
+ * target is that of a later pair does nothing, so that the last pair wins.
  */
 #ifndef HEAD_DIM
 
 /* The pages of a pair; false if it is skipped. */
-INLINE bool convert_pair(const struct opencl_convert *a, __global const uchar *pairs, int i, long *from, long *to)
+INLINE bool convert_pair(const struct opencl_convert *a, __global const uchar *pairs, int i, long *from,
+                         long *to)
 {
     *from = *to = i;
     if (a->pairs >= 0) {
@@ -28,8 +29,8 @@ INLINE bool finds_later(const struct opencl_convert *a, __global const uchar *pa
 }
 
 /* A vector with its scale, or, of the target, with the place where its own is written. */
-INLINE struct vector side_vector(const struct opencl_side *side, __global uchar *base, __global uchar *scales, long page,
-                          long token, int head, bool is_target)
+INLINE struct vector side_vector(const struct opencl_side *side, __global uchar *base, __global uchar *scales,
+                                 long page, long token, int head, bool is_target)
 {
     __global float *scale = (__global float *)(scales + side->scale_at + page * side->scale.outer +
                                                token * side->scale.token + head * side->scale.head);
@@ -66,7 +67,8 @@ attn_convert(__global uchar *from_buffer, __global uchar *from_scale, __global u
     for (long n = get_group_id(1); n < count; n += get_num_groups(1)) {
         const long token = n / a.heads;
         const int head = (int)(n % a.heads);
-        const struct vector from = side_vector(&a.from, from_buffer, from_scale, from_page, token, head, false);
+        const struct vector from =
+            side_vector(&a.from, from_buffer, from_scale, from_page, token, head, false);
         const struct vector to = side_vector(&a.to, to_buffer, to_scale, to_page, token, head, true);
         if (to.own && !a.moved)
             most[get_local_id(0)] = largest_bits(&from, a.to.dim);

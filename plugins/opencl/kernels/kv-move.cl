@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Moves the contents of places in caches to other places, by pairs that take effect in order. A work-group owns a
- * slice of every place, which no other reads or writes, so that the order matters within a work-group alone. For each
- * place that a chunk of pairs changes it finds the last pair that writes it and the place that this pair's contents
- * come from in the end; then it reads all of these, and writes them when all are read. So chains, cycles and repeated
- * targets come out right.
+ * Moves the contents of places in caches to other places, by pairs that take effect in order. A work-group
+ * owns a slice of every place, which no other reads or writes, so that the order matters within a work-group
+ * alone. For each place that a chunk of pairs changes it finds the last pair that writes it and the place
+ * that this pair's contents come from in the end; then it reads all of these, and writes them when all are
+ * read. So chains, cycles and repeated targets come out right.
  */
 #ifndef HEAD_DIM
 
@@ -12,7 +12,8 @@
 struct chunk {
     long from[OPENCL_ITEMS];
     long to[OPENCL_ITEMS];
-    int before[OPENCL_ITEMS]; /* the last earlier pair that writes what this one reads; itself if there is none */
+    int before[OPENCL_ITEMS]; /* the last earlier pair that writes what this one reads; itself if there is
+                                 none */
 };
 
 INLINE long place_at(const struct opencl_places *places, long place)
@@ -21,7 +22,8 @@ INLINE long place_at(const struct opencl_places *places, long place)
 }
 
 /* Reads pair `i`; false if it is skipped. */
-INLINE bool read_pair(const struct opencl_plane *plane, __global const long *pairs, int i, long *from, long *to)
+INLINE bool read_pair(const struct opencl_plane *plane, __global const long *pairs, int i, long *from,
+                      long *to)
 {
     const long source = pairs[2 * (long)i], target = pairs[2 * (long)i + 1];
 
@@ -33,8 +35,8 @@ INLINE bool read_pair(const struct opencl_plane *plane, __global const long *pai
 }
 
 /*
- * The move that a work-item's pair of the chunk stands for when all moves are done at once. `apart` is the distance
- * of the buffers, by which places of both are compared.
+ * The move that a work-item's pair of the chunk stands for when all moves are done at once. `apart` is the
+ * distance of the buffers, by which places of both are compared.
  */
 INLINE void resolve_pair(__local struct chunk *chunk, int count, long apart)
 {

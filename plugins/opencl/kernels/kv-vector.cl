@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Vectors of caches and of tensors, which a work-group copies or converts from type to type. Element types are
- * arguments, so that one program serves all caches.
+ * Vectors of caches and of tensors, which a work-group copies or converts from type to type. Element types
+ * are arguments, so that one program serves all caches.
  */
 #ifndef HEAD_DIM
 
@@ -52,7 +52,8 @@ INLINE uint largest_bits(const struct vector *v, int dim)
     return max;
 }
 
-/* The scale that a vector gets: max|x| / Q, NaN if there is a NaN or an infinity, 1 if it is too small for one. */
+/* The scale that a vector gets: max|x| / Q, NaN if there is a NaN or an infinity, 1 if it is too small for
+ * one. */
 INLINE float scale_of(uint dtype, __local const uint *most)
 {
     const float q = dtype == OPENCL_INT8 ? 127.0f : decode8(dtype, (uchar)largest_of(dtype));
@@ -86,7 +87,8 @@ INLINE void copy_vector(const struct vector *from, const struct vector *to, int 
 }
 
 /* Converts a vector, whose own scale comes from the max|x| of all work-items. */
-INLINE void convert_vector(const struct vector *from, const struct vector *to, int dim, __local const uint *most)
+INLINE void convert_vector(const struct vector *from, const struct vector *to, int dim,
+                           __local const uint *most)
 {
     const float scale = to->own ? scale_of(to->dtype, most) : to->scale;
 

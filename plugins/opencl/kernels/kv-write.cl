@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Writes new keys and values into a cache, gathers those of a cache into rows, and maps rows to slots. A work-group
- * takes the vector of one row and head; plane 1 is that of values.
+ * Writes new keys and values into a cache, gathers those of a cache into rows, and maps rows to slots. A
+ * work-group takes the vector of one row and head; plane 1 is that of values.
  */
 #ifndef HEAD_DIM
 
@@ -31,7 +31,8 @@ INLINE bool write_place(const struct run *run, int row, long *page, long *token)
 }
 
 /* A vector of the cache; `is_v` that of values. */
-INLINE struct vector cache_vector(const struct run *run, bool is_v, uint dtype, long page, long token, int head)
+INLINE struct vector cache_vector(const struct run *run, bool is_v, uint dtype, long page, long token,
+                                  int head)
 {
     const struct opencl_arguments *a = run->a;
     struct vector v = vector_of(is_v ? run->v + vector_at(&a->v, page, token, head)
@@ -59,9 +60,8 @@ INLINE float cache_scale(const struct run *run, bool is_v, long page, long token
 INLINE struct vector row_vector(const struct run *run, bool is_v, uint dtype, int row, int head)
 {
     const struct opencl_arguments *a = run->a;
-    struct vector v = vector_of(is_v ? run->v_new + row_at(&a->v_new, row, head)
-                                     : run->k_new + row_at(&a->k_new, row, head),
-                                dtype);
+    struct vector v = vector_of(
+        is_v ? run->v_new + row_at(&a->v_new, row, head) : run->k_new + row_at(&a->k_new, row, head), dtype);
 
     if (!is_v && GIVEN(run, q_rope)) {
         v.rest = run->q_rope + row_at(&a->q_rope, row, head);
@@ -99,7 +99,8 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_wri
 }
 
 /* Fills a row: zeros of scale 1 where its key lies in an invalid block. */
-INLINE void gather_vector(const struct run *run, bool is_v, int row, int head, bool there, long page, long token)
+INLINE void gather_vector(const struct run *run, bool is_v, int row, int head, bool there, long page,
+                          long token)
 {
     const struct opencl_arguments *a = run->a;
     const int dim = is_v ? a->head_dim_vo : a->head_dim;
@@ -128,7 +129,8 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_gat
     long page = 0, token = 0;
 
     OPENCL_BEGIN
-    if (!(is_v ? GIVEN(&run, v_new) : GIVEN(&run, k_new)) || row < I32(run.q_offsets)[0] || !has_row(&run, row))
+    if (!(is_v ? GIVEN(&run, v_new) : GIVEN(&run, k_new)) || row < I32(run.q_offsets)[0] ||
+        !has_row(&run, row))
         return;
     const struct sequence s = find_sequence(&run, row);
     const int start = GIVEN(&run, positions) ? I32(run.positions)[s.index] : 0;

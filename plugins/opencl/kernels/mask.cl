@@ -72,8 +72,8 @@ INLINE bool passes(const struct run *run, const struct row *row, long column, fl
 }
 
 /*
- * Whether a row sees a key of [lo, hi) that exists; *bias is what is added to its score. Causality and window decide
- * only where the mask does not.
+ * Whether a row sees a key of [lo, hi) that exists; *bias is what is added to its score. Causality and window
+ * decide only where the mask does not.
  */
 INLINE bool sees(const struct run *run, const struct sequence *s, const struct row *row, int key, float *bias)
 {

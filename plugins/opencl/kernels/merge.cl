@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Merge and rescale of partial results (docs/definition.md, section 3). Logarithms are subtracted in the base that
- * they have: a conversion before would cost the bits that the weights depend on.
+ * Merge and rescale of partial results (docs/definition.md, section 3). Logarithms are subtracted in the base
+ * that they have: a conversion before would cost the bits that the weights depend on.
  */
 #ifndef HEAD_DIM
 
 #define LN2 0.693147180559945309417f
 
-#define PART_BUFFERS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) \
-    X(16) X(17) X(18) X(19)
+#define PART_BUFFERS(X)                                                                                      \
+    X(0)                                                                                                     \
+    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)
 #define PART_PARAMETER(n) __global uchar *part##n,
-#define MERGE_PARAMETERS                                                                                      \
-    PART_BUFFERS(PART_PARAMETER)                                                                              \
+#define MERGE_PARAMETERS                                                                                     \
+    PART_BUFFERS(PART_PARAMETER)                                                                             \
     __global uchar *out, __global uchar *lse, __global const uchar *list, const struct opencl_merge a
 #define PART_MEMBER(n) run.buffers[n] = part##n;
-#define MERGE_BEGIN                                                                                           \
-    struct merge run;                                                                                         \
-    PART_BUFFERS(PART_MEMBER)                                                                                 \
-    run.parts = (__global const struct opencl_part *)list;                                                    \
-    run.a = &a;                                                                                               \
-    run.row = (long)(get_group_id(0) / a.heads);                                                              \
+#define MERGE_BEGIN                                                                                          \
+    struct merge run;                                                                                        \
+    PART_BUFFERS(PART_MEMBER)                                                                                \
+    run.parts = (__global const struct opencl_part *)list;                                                   \
+    run.a = &a;                                                                                              \
+    run.row = (long)(get_group_id(0) / a.heads);                                                             \
     run.head = (int)(get_group_id(0) % a.heads);
 
 /* A row and head, and where the parts are. */
@@ -83,7 +84,8 @@ INLINE float merge_column(const struct merge *run, float max, float sum, int d)
             continue;
         total += power(run, lse - max) *
                  load_element(run->a->dtype, run->buffers[part->out_buffer] + part->out_at +
-                                                 run->row * part->out.token + run->head * part->out.head + d * size);
+                                                 run->row * part->out.token + run->head * part->out.head +
+                                                 d * size);
     }
     return max == -INFINITY ? 0 : total / sum;
 }

@@ -2,8 +2,9 @@
 /* Elements of every type to and from f32 (docs/definition.md, section 2). */
 
 /*
- * On a GPU functions are parts of their kernels, and loops over a work-item's own arrays are unrolled: otherwise arguments
- * and arrays are kept in memory. A CPU gains nothing, and its compilers take many times as long.
+ * On a GPU functions are parts of their kernels, and loops over a work-item's own arrays are unrolled:
+ * otherwise arguments and arrays are kept in memory. A CPU gains nothing, and its compilers take many times
+ * as long.
  */
 #ifdef ON_GPU
 #define INLINE       static inline __attribute__((always_inline))
@@ -164,7 +165,8 @@ INLINE float8 expand_codes(uint dtype, uint8 code)
         return as_float8(select(bits, (uint8)(0x7fc00000u), code == 0x80u));
     if (dtype == OPENCL_E5M2)
         bits = select(bits, sign | 0x7f800000u, rest == 0x7cu);
-    return as_float8(select(bits, (uint8)(0x7fc00000u), rest > max(largest_of(dtype), dtype == OPENCL_E5M2 ? 0x7cu : 0u)));
+    return as_float8(
+        select(bits, (uint8)(0x7fc00000u), rest > max(largest_of(dtype), dtype == OPENCL_E5M2 ? 0x7cu : 0u)));
 }
 
 /* Two halves in a word. */
@@ -184,10 +186,11 @@ INLINE float8 expand_eight(uint dtype, struct eight eight)
     case OPENCL_F32:
         return as_float8((uint8)(low, eight.high));
     case OPENCL_F16:
-        return (float8)(expand_halves(low.x), expand_halves(low.y), expand_halves(low.z), expand_halves(low.w));
+        return (float8)(expand_halves(low.x), expand_halves(low.y), expand_halves(low.z),
+                        expand_halves(low.w));
     case OPENCL_BF16:
-        return as_float8((uint8)(low.x << 16, low.x & 0xffff0000u, low.y << 16, low.y & 0xffff0000u, low.z << 16,
-                                 low.z & 0xffff0000u, low.w << 16, low.w & 0xffff0000u));
+        return as_float8((uint8)(low.x << 16, low.x & 0xffff0000u, low.y << 16, low.y & 0xffff0000u,
+                                 low.z << 16, low.z & 0xffff0000u, low.w << 16, low.w & 0xffff0000u));
     case OPENCL_INT8:
         return convert_float8(as_char8(low.xy));
     default:

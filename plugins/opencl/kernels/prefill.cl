@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * Attention for sequences with many query tokens. A work-group takes PREFILL_ROWS rows (tokens and heads) of one kv head
- * and goes over the keys that they see in tiles of PREFILL_KEYS. Products of a tile are sums over slices of queries and
- * keys in local memory, where each work-item has PREFILL_MR rows and four keys; then a work-item takes a row, or a part
- * of it, for masks, maxima and weights; then slices of values are added, PREFILL_MR rows and PREFILL_VECTORS times four
- * columns a work-item. With PREFILL_EXACT the sums are staged as docs/definition.md, section 6, asks of the first class.
+ * Attention for sequences with many query tokens. A work-group takes PREFILL_ROWS rows (tokens and heads) of
+ * one kv head and goes over the keys that they see in tiles of PREFILL_KEYS. Products of a tile are sums over
+ * slices of queries and keys in local memory, where each work-item has PREFILL_MR rows and four keys; then a
+ * work-item takes a row, or a part of it, for masks, maxima and weights; then slices of values are added,
+ * PREFILL_MR rows and PREFILL_VECTORS times four columns a work-item. With PREFILL_EXACT the sums are staged
+ * as docs/definition.md, section 6, asks of the first class.
  */
 #ifdef PREFILL_MR
 
@@ -16,8 +17,9 @@
 #define PREFILL_SEGMENTS (PREFILL_ITEMS / PREFILL_ROWS) /* in which a row's keys are weighted */
 #define PREFILL_SEGMENT  (PREFILL_KEYS / PREFILL_SEGMENTS)
 #define PREFILL_VECTORS  ((HEAD_DIM_VO + 63) / 64)
-#define PREFILL_STRIDE   (PREFILL_KEYS + 4) /* of a row of weights: apart, so that rows lie in different banks */
-#define PREFILL_SPAN     8                  /* tiles */
+#define PREFILL_STRIDE                                                                                       \
+    (PREFILL_KEYS + 4) /* of a row of weights: apart, so that rows lie in different banks */
+#define PREFILL_SPAN 8 /* tiles */
 
 #if HEAD_DIM > 128 || defined(PREFILL_EXACT)
 #define PREFILL_STAGED
@@ -30,10 +32,15 @@
 #define PREFILL_EXP(x) exp(x)
 #endif
 
-/* Keys of a slice of values: a divisor of PREFILL_KEYS with at most 128 elements for each column of the other slices. */
-#define PREFILL_VALUES     (128 * PREFILL_SLICE / HEAD_DIM_VO)
-#define PREFILL_VALUE_KEYS                                                                                           \
-    (PREFILL_VALUES >= 64 ? 64 : PREFILL_VALUES >= 32 ? 32 : PREFILL_VALUES >= 16 ? 16 : PREFILL_VALUES >= 8 ? 8 : 4)
+/* Keys of a slice of values: a divisor of PREFILL_KEYS with at most 128 elements for each column of the other
+ * slices. */
+#define PREFILL_VALUES (128 * PREFILL_SLICE / HEAD_DIM_VO)
+#define PREFILL_VALUE_KEYS                                                                                   \
+    (PREFILL_VALUES >= 64   ? 64                                                                             \
+     : PREFILL_VALUES >= 32 ? 32                                                                             \
+     : PREFILL_VALUES >= 16 ? 16                                                                             \
+     : PREFILL_VALUES >= 8  ? 8                                                                              \
+                            : 4)
 
 /* Local memory of a work-group. */
 struct __attribute__((aligned(16))) prefill_tile {
@@ -69,8 +76,8 @@ INLINE int head_of(const struct run *run, int kv_head, int row)
     return kv_head * run->a->group + row % run->a->group;
 }
 
-/* The tile of rows of a work-group: tiles of sequence i begin at floor(q_offsets[i] * group / rows) + i, which leaves
- * room for all; false where there is none. */
+/* The tile of rows of a work-group: tiles of sequence i begin at floor(q_offsets[i] * group / rows) + i,
+ * which leaves room for all; false where there is none. */
 INLINE bool prefill_find(const struct run *run, long tile, struct sequence *s, int *first)
 {
     __global const int *starts = I32(run->q_offsets);
@@ -107,14 +114,15 @@ INLINE void prefill_range(__local const struct prefill_tile *tile, struct prefil
 }
 
 /* Finds the keys of a tile. */
-INLINE void prefill_keys(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int first, int item,
-                  __local struct prefill_tile *tile)
+INLINE void prefill_keys(const struct run *run, const struct sequence *s, const struct prefill_rows *rows,
+                         int first, int item, __local struct prefill_tile *tile)
 {
     struct place place;
 
     if (item < PREFILL_KEYS) {
         const int key = first + item;
-        const bool found = key >= rows->lo && key < rows->hi && find_place(run, s, rows->kv_head, key, &place);
+        const bool found =
+            key >= rows->lo && key < rows->hi && find_place(run, s, rows->kv_head, key, &place);
         /* New keys lie behind those of the cache, told apart by the lowest bit of an even offset. */
         tile->k[item] = found ? place.k * 2 + place.is_new : -1;
         tile->v[item] = found ? place.v * 2 + place.is_new : -1;
@@ -135,13 +143,15 @@ INLINE struct eight no_eight(void)
 }
 
 /* Eight elements of the query of a row, or of a key, from column d on. */
-INLINE struct eight prefill_query(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int r, int d)
+INLINE struct eight prefill_query(const struct run *run, const struct sequence *s,
+                                  const struct prefill_rows *rows, int r, int d)
 {
     const int row = rows->first + r;
 
     if (r >= rows->count || d >= HEAD_DIM)
         return no_eight();
-    return fetch_eight(run->a->q_dtype, query_element(run, token_of(run, s, row), head_of(run, rows->kv_head, row), d));
+    return fetch_eight(run->a->q_dtype,
+                       query_element(run, token_of(run, s, row), head_of(run, rows->kv_head, row), d));
 }
 
 INLINE struct eight prefill_key(const struct run *run, long at, int d)
@@ -172,7 +182,8 @@ struct prefill_ahead {
 };
 
 INLINE void prefill_fetch(const struct run *run, const struct sequence *s, const struct prefill_rows *rows,
-                   __local const struct prefill_tile *tile, int d, int item, struct prefill_ahead *ahead)
+                          __local const struct prefill_tile *tile, int d, int item,
+                          struct prefill_ahead *ahead)
 {
     UNROLL
     for (int i = 0; i < PREFILL_Q_LOADS; i++) {
@@ -190,27 +201,28 @@ INLINE void prefill_fetch(const struct run *run, const struct sequence *s, const
     }
 }
 
-INLINE void prefill_stage(const struct run *run, const struct prefill_ahead *ahead, int item, __local struct prefill_tile *tile)
+INLINE void prefill_stage(const struct run *run, const struct prefill_ahead *ahead, int item,
+                          __local struct prefill_tile *tile)
 {
     UNROLL
     for (int i = 0; i < PREFILL_Q_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         if (at < PREFILL_SLICE / 8 * PREFILL_ROWS)
-            store_across(tile->stage.slice.q + at / PREFILL_ROWS * 8 * PREFILL_ROWS + at % PREFILL_ROWS, PREFILL_ROWS,
-                         expand_eight(run->a->q_dtype, ahead->q[i]));
+            store_across(tile->stage.slice.q + at / PREFILL_ROWS * 8 * PREFILL_ROWS + at % PREFILL_ROWS,
+                         PREFILL_ROWS, expand_eight(run->a->q_dtype, ahead->q[i]));
     }
     UNROLL
     for (int i = 0; i < PREFILL_K_LOADS; i++) {
         const int at = i * PREFILL_ITEMS + item;
         if (at < PREFILL_SLICE / 8 * PREFILL_KEYS)
-            store_across(tile->stage.slice.k + at / PREFILL_KEYS * 8 * PREFILL_KEYS + at % PREFILL_KEYS, PREFILL_KEYS,
-                         expand_eight(K_DTYPE, ahead->k[i]));
+            store_across(tile->stage.slice.k + at / PREFILL_KEYS * 8 * PREFILL_KEYS + at % PREFILL_KEYS,
+                         PREFILL_KEYS, expand_eight(K_DTYPE, ahead->k[i]));
     }
 }
 
 /*
- * Adds the products of a slice. Sums over many columns, and those of exact results, are staged: one chain of additions over
- * 192 columns reaches several times the bound of the log-sum-exp.
+ * Adds the products of a slice. Sums over many columns, and those of exact results, are staged: one chain of
+ * additions over 192 columns reaches several times the bound of the log-sum-exp.
  */
 INLINE void prefill_slice(__local const struct prefill_tile *tile, int across, int down, float4 *sum)
 {
@@ -238,8 +250,8 @@ INLINE void prefill_slice(__local const struct prefill_tile *tile, int across, i
 }
 
 /* The products of all rows and keys of a tile. */
-INLINE void prefill_products(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int item,
-                      __local struct prefill_tile *tile)
+INLINE void prefill_products(const struct run *run, const struct sequence *s, const struct prefill_rows *rows,
+                             int item, __local struct prefill_tile *tile)
 {
     const int across = item % PREFILL_ACROSS, down = item / PREFILL_ACROSS;
     struct prefill_ahead ahead;
@@ -266,7 +278,7 @@ INLINE void prefill_products(const struct run *run, const struct sequence *s, co
 
 /* The score of a work-item's row for a key, or false if the row does not see it. */
 INLINE bool prefill_score(const struct run *run, const struct sequence *s, const struct row *row, bool plain,
-                   __local const struct prefill_tile *tile, int first, int at, float *score)
+                          __local const struct prefill_tile *tile, int first, int at, float *score)
 {
     const int key = first + at;
     float bias = 0;
@@ -277,9 +289,11 @@ INLINE bool prefill_score(const struct run *run, const struct sequence *s, const
     return true;
 }
 
-/* Turns the products of a work-item's row into scores, and returns the largest; *seen gets a bit for each key. */
-INLINE float prefill_scores(const struct run *run, const struct sequence *s, const struct row *row, int first, int begin,
-                            __local const struct prefill_tile *tile, __local float4 *at, uint *seen)
+/* Turns the products of a work-item's row into scores, and returns the largest; *seen gets a bit for each
+ * key. */
+INLINE float prefill_scores(const struct run *run, const struct sequence *s, const struct row *row, int first,
+                            int begin, __local const struct prefill_tile *tile, __local float4 *at,
+                            uint *seen)
 {
     const bool plain = !run->a->has_mask && !GIVEN(run, slopes);
     float most = -INFINITY;
@@ -329,11 +343,13 @@ INLINE float prefill_weight(uint seen, int i, float score, float row_max)
 }
 
 /*
- * Turns products into weights relative to the row's maximum, which it may raise; what the sums so far are multiplied by
- * goes into the tile. Returns the sum of the work-item's weights, and in *factor what the earlier ones are worth.
+ * Turns products into weights relative to the row's maximum, which it may raise; what the sums so far are
+ * multiplied by goes into the tile. Returns the sum of the work-item's weights, and in *factor what the
+ * earlier ones are worth.
  */
-INLINE float prefill_weights(const struct run *run, const struct sequence *s, const struct row *row, bool all, int first,
-                      int item, __local struct prefill_tile *tile, float *row_max, float *factor)
+INLINE float prefill_weights(const struct run *run, const struct sequence *s, const struct row *row, bool all,
+                             int first, int item, __local struct prefill_tile *tile, float *row_max,
+                             float *factor)
 {
     const int r = item % PREFILL_ROWS, segment = item / PREFILL_ROWS, begin = segment * PREFILL_SEGMENT;
     __local float4 *at = (__local float4 *)(tile->weight + r * PREFILL_STRIDE + begin);
@@ -346,7 +362,8 @@ INLINE float prefill_weights(const struct run *run, const struct sequence *s, co
     tile->segment_max[segment * PREFILL_ROWS + r] = most;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = 0; i < PREFILL_SEGMENTS; i++)
-        most = tile->segment_max[i * PREFILL_ROWS + r] > most ? tile->segment_max[i * PREFILL_ROWS + r] : most;
+        most =
+            tile->segment_max[i * PREFILL_ROWS + r] > most ? tile->segment_max[i * PREFILL_ROWS + r] : most;
     *factor = 1;
     if (most > *row_max + RESCALE_THRESHOLD) {
         *factor = exp(*row_max - most);
@@ -378,20 +395,22 @@ INLINE bool is_nonfinite(float8 value)
 #define PREFILL_V_EIGHTS (PREFILL_VALUE_KEYS * HEAD_DIM_VO / 8)
 #define PREFILL_V_LOADS  ((PREFILL_V_EIGHTS + PREFILL_ITEMS - 1) / PREFILL_ITEMS)
 
-INLINE void prefill_fetch_values(const struct run *run, __local const struct prefill_tile *tile, int first, int item,
-                          struct eight *ahead)
+INLINE void prefill_fetch_values(const struct run *run, __local const struct prefill_tile *tile, int first,
+                                 int item, struct eight *ahead)
 {
     UNROLL
     for (int i = 0; i < PREFILL_V_LOADS; i++) {
-        const int at = i * PREFILL_ITEMS + item, key = first + at / (HEAD_DIM_VO / 8), d = at % (HEAD_DIM_VO / 8) * 8;
+        const int at = i * PREFILL_ITEMS + item, key = first + at / (HEAD_DIM_VO / 8),
+                  d = at % (HEAD_DIM_VO / 8) * 8;
         ahead[i] = no_eight();
         if (at < PREFILL_V_EIGHTS && key < PREFILL_KEYS && tile->v[key] >= 0)
-            ahead[i] = fetch_eight(V_DTYPE, ((tile->v[key] & 1) != 0 ? run->v_new : run->v) + (tile->v[key] >> 1) +
-                                                d * SIZE(V_DTYPE));
+            ahead[i] = fetch_eight(V_DTYPE, ((tile->v[key] & 1) != 0 ? run->v_new : run->v) +
+                                                (tile->v[key] >> 1) + d * SIZE(V_DTYPE));
     }
 }
 
-INLINE void prefill_stage_values(const struct eight *ahead, int first, int item, __local struct prefill_tile *tile)
+INLINE void prefill_stage_values(const struct eight *ahead, int first, int item,
+                                 __local struct prefill_tile *tile)
 {
     UNROLL
     for (int i = 0; i < PREFILL_V_LOADS; i++) {
@@ -411,7 +430,8 @@ INLINE void prefill_stage_values(const struct eight *ahead, int first, int item,
 typedef float4 prefill_sums[PREFILL_MR][PREFILL_VECTORS];
 
 /* Adds four keys of a slice; with `guarded`, values of hidden keys may be NaN. */
-INLINE void prefill_add(__local const float *weights, __local const float *values, int across, bool guarded, prefill_sums sum)
+INLINE void prefill_add(__local const float *weights, __local const float *values, int across, bool guarded,
+                        prefill_sums sum)
 {
     float4 weight[PREFILL_MR];
 
@@ -444,8 +464,8 @@ INLINE void prefill_clear(prefill_sums sum)
     UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
         UNROLL
-        for (int c = 0; c < PREFILL_VECTORS; c++)
-            sum[r][c] = (float4)(0);
+    for (int c = 0; c < PREFILL_VECTORS; c++)
+        sum[r][c] = (float4)(0);
 }
 
 /* Adds sums to the next stage's. */
@@ -454,8 +474,8 @@ INLINE void prefill_join(prefill_sums to, prefill_sums from)
     UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
         UNROLL
-        for (int c = 0; c < PREFILL_VECTORS; c++)
-            to[r][c] += from[r][c];
+    for (int c = 0; c < PREFILL_VECTORS; c++)
+        to[r][c] += from[r][c];
 }
 
 INLINE void prefill_scale(prefill_sums sum, __local const float *factor)
@@ -463,12 +483,13 @@ INLINE void prefill_scale(prefill_sums sum, __local const float *factor)
     UNROLL
     for (int r = 0; r < PREFILL_MR; r++)
         UNROLL
-        for (int c = 0; c < PREFILL_VECTORS; c++)
-            sum[r][c] *= factor[r];
+    for (int c = 0; c < PREFILL_VECTORS; c++)
+        sum[r][c] *= factor[r];
 }
 
 /* Adds the weighted values of a tile. */
-INLINE void prefill_values(const struct run *run, int item, __local struct prefill_tile *tile, prefill_sums sum)
+INLINE void prefill_values(const struct run *run, int item, __local struct prefill_tile *tile,
+                           prefill_sums sum)
 {
     const int across = item % PREFILL_ACROSS, down = item / PREFILL_ACROSS;
     struct eight ahead[PREFILL_V_LOADS];
@@ -490,8 +511,9 @@ INLINE void prefill_values(const struct run *run, int item, __local struct prefi
 }
 
 /* Stores a row from the sums of this work-item; maxima and weights are in the tile. */
-INLINE void prefill_store(const struct run *run, const struct sequence *s, const struct prefill_rows *rows, int r, int across,
-                          __local const struct prefill_tile *tile, const float4 sum[PREFILL_VECTORS])
+INLINE void prefill_store(const struct run *run, const struct sequence *s, const struct prefill_rows *rows,
+                          int r, int across, __local const struct prefill_tile *tile,
+                          const float4 sum[PREFILL_VECTORS])
 {
     const int token = token_of(run, s, rows->first + r), head = head_of(run, rows->kv_head, rows->first + r);
     float weight = 0;
@@ -553,7 +575,8 @@ __kernel __attribute__((reqd_work_group_size(PREFILL_ITEMS, 1, 1))) void attn_pr
     for (int first = rows.lo - rows.lo % PREFILL_KEYS; first < rows.hi; first += PREFILL_KEYS) {
         float factor;
         prefill_keys(&run, &s, &rows, first, item, &tile);
-        const bool all = plain && tile.holes == 0 && first >= rows.all_lo && first + PREFILL_KEYS <= rows.all_hi;
+        const bool all =
+            plain && tile.holes == 0 && first >= rows.all_lo && first + PREFILL_KEYS <= rows.all_hi;
         prefill_products(&run, &s, &rows, item, &tile);
         const float own = prefill_weights(&run, &s, &row, all, first, item, &tile, &row_max, &factor);
         weight_span = weight_span * factor + own;

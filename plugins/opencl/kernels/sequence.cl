@@ -9,9 +9,9 @@ struct run {
 #undef MEMBER
 };
 
-#define PARAMETER(name) __global uchar *name##_buffer,
+#define PARAMETER(name)   __global uchar *name##_buffer,
 #define OPENCL_PARAMETERS OPENCL_FOR_BUFFERS(PARAMETER) const struct opencl_arguments arguments
-#define SET_MEMBER(name) run.name = name##_buffer + arguments.at[OPENCL_BUFFER_##name];
+#define SET_MEMBER(name)  run.name = name##_buffer + arguments.at[OPENCL_BUFFER_##name];
 /* Declares `run` in a kernel. */
 #define OPENCL_BEGIN                                                                                         \
     struct run run;                                                                                          \
@@ -27,13 +27,13 @@ struct sequence {
     int index;
     int row; /* of query token 0 */
     int q_len;
-    int kv_len;   /* keys of this rank */
-    int all_keys; /* keys of all ranks */
+    int kv_len;    /* keys of this rank */
+    int all_keys;  /* keys of all ranks */
     int new_begin; /* first key that is in k_new; kv_len if none is */
     int causal;
     int left, right; /* -1 = unlimited; as long, Rusticl of Mesa 22.3 finds them >= 0 */
     int square;      /* first key of a square mask, from which on the mask decides; -1 = there is none */
-    long shift;       /* position of query token 0, where no positions are given */
+    long shift;      /* position of query token 0, where no positions are given */
 };
 
 /* Whether a row belongs to a sequence of the step. */
@@ -112,10 +112,11 @@ INLINE long count_keys(const struct run *run, long all)
 }
 
 /*
- * The keys [*lo, *hi) that a query at a position sees, apart from invalid blocks; both 0 if there are none. With
- * `square`, the first key of a square mask, those of the mask too, and any keys in between; -1 without.
+ * The keys [*lo, *hi) that a query at a position sees, apart from invalid blocks; both 0 if there are none.
+ * With `square`, the first key of a square mask, those of the mask too, and any keys in between; -1 without.
  */
-INLINE void visible_range(const struct run *run, const struct sequence *s, long position, int square, int *lo, int *hi)
+INLINE void visible_range(const struct run *run, const struct sequence *s, long position, int square, int *lo,
+                          int *hi)
 {
     /* Clamping changes no result and keeps sums with window sides from overflowing. */
     const long p = clamp(position, -(1L << 40), 1L << 40);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * One step of decoding in place, in two kernels: one work-group grows the lengths and adds them up, then any number
- * of them write rows and page numbers.
+ * One step of decoding in place, in two kernels: one work-group grows the lengths and adds them up, then any
+ * number of them write rows and page numbers.
  */
 #ifndef HEAD_DIM
 
@@ -13,16 +13,16 @@ struct step {
 #undef MEMBER
 };
 
-#define STEP_PARAMETERS OPENCL_FOR_STEP_BUFFERS(PARAMETER) const struct opencl_step arguments
+#define STEP_PARAMETERS       OPENCL_FOR_STEP_BUFFERS(PARAMETER) const struct opencl_step arguments
 #define SET_STEP_MEMBER(name) step.name = name##_buffer + arguments.at[OPENCL_STEP_##name];
-#define STEP_BEGIN                                                                                            \
-    struct step step;                                                                                         \
-    step.a = &arguments;                                                                                      \
+#define STEP_BEGIN                                                                                           \
+    struct step step;                                                                                        \
+    step.a = &arguments;                                                                                     \
     OPENCL_FOR_STEP_BUFFERS(SET_STEP_MEMBER)
 
-#define HAS(step, name)  ((step)->a->at[OPENCL_STEP_##name] >= 0)
-#define I32_OUT(base)    ((__global int *)(base))
-#define I64_OUT(base)    ((__global long *)(base))
+#define HAS(step, name) ((step)->a->at[OPENCL_STEP_##name] >= 0)
+#define I32_OUT(base)   ((__global int *)(base))
+#define I64_OUT(base)   ((__global long *)(base))
 
 INLINE long first_token(const struct step *step, int seq)
 {
@@ -116,7 +116,8 @@ INLINE int find_start(__global const uchar *starts, int count, long at)
 /* Position and slot of a row of a sequence, whose length has grown. */
 INLINE long position_of(const struct step *step, long row, long *slot)
 {
-    const int seq = HAS(step, query_starts) ? find_start(step->query_starts, step->a->queries, row) : (int)row;
+    const int seq =
+        HAS(step, query_starts) ? find_start(step->query_starts, step->a->queries, row) : (int)row;
     const long end = first_token(step, seq + 1), tokens = end - first_token(step, seq);
     const long position = I32(step->seq_lens)[seq] - (end - row), index = position / step->a->block;
     const bool shown = seq >= step->a->windowed || position >= tokens - step->a->window;
@@ -170,8 +171,7 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_ste
     STEP_BEGIN
     if (at < arguments.num_tokens)
         advance_row(&step, at, first_token(&step, arguments.queries));
-    if (HAS(&step, csr_indptr) && at < arguments.csr_capacity &&
-        at < I32(step.csr_indptr)[arguments.queries])
+    if (HAS(&step, csr_indptr) && at < arguments.csr_capacity && at < I32(step.csr_indptr)[arguments.queries])
         write_entry(&step, at);
 }
 
