@@ -28,8 +28,8 @@ def compilers():
 
 def compile_to(clang, target, options, output):
     return subprocess.run([clang, "-x", "cl", "-cl-std=CL1.2", *target, "-Xclang", "-finclude-default-header", "-nogpulib",
-                           "-D__OPENCL_VERSION__=120", "-O1", "-Wall", "-Wno-unused-function",
-                           "-Wno-pass-failed",  # -O1 does not unroll all that it is asked to *options, "-S", "-o", output,
+                           "-D__OPENCL_VERSION__=120", "-O1", "-Wall", "-Wno-unused-function", "-Wno-pass-failed",
+                           *options, "-S", "-o", output,
                            work + "/kernels.cl"], capture_output=True, text=True, check=False)
 
 
