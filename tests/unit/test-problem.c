@@ -261,6 +261,10 @@ Test(problem, keys_can_be_listed)
             cr_assert_str_neq(attn_problem_key(j, NULL, NULL), attn_problem_key(count, NULL, NULL));
     }
     cr_assert_eq(count, 38);
+    for (count = 0; strcmp(attn_problem_key(count, &fallback, &values), "v") != 0;)
+        count++;
+    cr_assert_str_eq(fallback, "q; k with mla");
+    cr_assert_eq(strncmp(values, "f32|f16|", 8), 0, "%s", values);
 }
 
 Test(problem, numbers_ignore_the_locale)

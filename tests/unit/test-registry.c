@@ -205,6 +205,18 @@ Test(registry, the_second_of_a_name_is_a_duplicate)
     attn_context_destroy(context);
 }
 
+Test(registry, an_open_file_keeps_its_name_when_an_earlier_one_comes)
+{
+    malformed_add(&malformed, "good", "libattn-b.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
+    cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
+    malformed_add(&malformed, "second", "libattn-a.so");
+    cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
+    expect(context, "libattn-a.so", ATTN_REASON_DUPLICATE, ATTN_STAGE_NOTE);
+    expect(context, "libattn-b.so", 0, ATTN_STAGE_READY);
+    attn_context_destroy(context);
+}
+
 Test(registry, while_the_first_of_a_name_fails_the_next_is_opened)
 {
     malformed_add(&malformed, "too-new", "libattn-a.so");
