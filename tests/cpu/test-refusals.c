@@ -112,6 +112,8 @@ Test(refusals, runs)
     REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.parallel_for");
     executor.kind = ATTN_EXECUTOR_TEAM;
     executor.nth = executor.ith = 2;
+    cr_expect_eq(run_on(&executor), ATTN_E_INVALID);
+    cr_expect_str_eq(err.message, "ith is 2, but nth is 2; 0 to nth - 1 are accepted");
     REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.ith");
     executor.ith = 1;
     REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.barrier");
@@ -123,6 +125,8 @@ Test(refusals, runs)
     const struct attn_memory_table *memory = entered.table->memory;
     cr_assert_eq(memory->stream_create(other, &stream, &err), ATTN_OK);
     cr_assert_eq(memory->graph_begin(other, stream, &graph, &err), ATTN_OK);
+    cr_expect_eq(run_on(stream), ATTN_E_INVALID);
+    cr_expect_not_null(strstr(err.message, "by another backend; one of this backend is accepted"));
     REFUSED(run_on(stream), ATTN_E_INVALID, "stream");
     memory->graph_end(graph, NULL);
     memory->graph_destroy(graph);

@@ -165,6 +165,7 @@ static void test_parameters(struct attn_backend *backend)
 #define CREATE() attn_state_create(backend, model.classes, MODEL_CLASSES, &model.params, &state, &err)
     REFUSED(attn_state_create(NULL, model.classes, 2, &model.params, &state, &err), ATTN_E_INVALID,
             "backend");
+    REFUSED(attn_state_create(backend, model.classes, 2, &model.params, NULL, &err), ATTN_E_INVALID, "out");
     REFUSED(attn_state_create(backend, NULL, 2, &model.params, &state, &err), ATTN_E_INVALID, "classes");
     REFUSED(attn_state_create(backend, model.classes, 2, NULL, &state, &err), ATTN_E_INVALID, "params");
     model.params.group = NULL;
