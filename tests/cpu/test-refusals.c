@@ -399,6 +399,56 @@ Test(refusals, problems_name_their_key)
     cr_expect_str_eq(reason.wanted, "cpu:0");
 }
 
+Test(refusals, shapes_name_the_type_that_no_cache_has)
+{
+    struct attn_problem problem = step.problem;
+    struct attn_kv_shape shape;
+
+    ATTN_INIT(&shape);
+    problem.k_dtype = ATTN_INT32;
+    cr_assert_eq(entered.table->kv->shape(backend, &problem, 4, &shape, &err), ATTN_E_UNSUPPORTED);
+    cr_expect(err.reason == ATTN_REASON_DTYPE_K && strcmp(err.field, "k") == 0, "%s", err.message);
+    problem = step.problem;
+    problem.v_dtype = ATTN_INT32;
+    cr_assert_eq(entered.table->kv->shape(backend, &problem, 4, &shape, &err), ATTN_E_UNSUPPORTED);
+    cr_expect(err.reason == ATTN_REASON_DTYPE_V && strcmp(err.field, "v") == 0, "%s", err.message);
+}
+
+Test(refusals, both_caches_of_a_move_are_aligned)
+{
+    const struct attn_kv_ref good = {NULL, &step.kv};
+    struct attn_kv_desc wrong = step.kv;
+    const struct attn_kv_ref bad = {NULL, &wrong};
+    struct attn_kv_convert_args convert;
+    struct attn_kv_swap_blocks_args swap;
+
+    ATTN_INIT(&convert);
+    ATTN_INIT(&swap);
+    wrong.k.byte_offset = 2;
+    REFUSED(entered.table->kv->convert(backend, &convert, &bad, &good, NULL, &err), ATTN_E_INVALID, "kv.k");
+    REFUSED(entered.table->kv->convert(backend, &convert, &good, &bad, NULL, &err), ATTN_E_INVALID, "kv.k");
+    REFUSED(entered.table->kv->swap_blocks(backend, &swap, &bad, &good, NULL, &err), ATTN_E_INVALID, "kv.k");
+    REFUSED(entered.table->kv->swap_blocks(backend, &swap, &good, &bad, NULL, &err), ATTN_E_INVALID, "kv.k");
+}
+
+/* The device has the name of the machine's first processor, where the system tells one. */
+Test(refusals, the_name_of_the_device)
+{
+    struct attn_device_info info;
+    char line[256], wanted[256] = "CPU";
+    uint32_t count = 0;
+    FILE *file = fopen("/proc/cpuinfo", "re");
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "model name : %255[^\n]", wanted) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    cr_assert_eq(entered.plugin->get_devices(entered.instance, &info, 1, &count, &err), ATTN_OK);
+    cr_assert_eq(count, 1);
+    cr_assert_eq(strncmp(info.name, wanted, sizeof info.name - 1), 0, "%s, not %s", info.name, wanted);
+}
+
 Test(refusals, rows_name_the_feature_they_lack)
 {
     static const struct {

@@ -182,6 +182,7 @@ static int32_t memory_alloc(struct attn_backend_impl *backend, uint64_t size, st
                             struct attn_error *err)
 {
     (void)backend, (void)size, (void)out;
+    reach("alloc");
     return refuse(err);
 }
 

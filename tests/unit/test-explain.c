@@ -63,8 +63,6 @@ Test(explain, a_disabled_backend_is_not_the_closest)
 {
     check_error("gpu nodrv", "ATTN_DISABLE=gpu/*", SMALL, ATTN_REASON_NO_DRIVER, "device",
                 PIECES("NO_DRIVER: libmock.so.1 is not there"));
-    check_error("nodrv gpu", "ATTN_DISABLE=gpu/*", SMALL, ATTN_REASON_NO_DRIVER, "device",
-                PIECES("NO_DRIVER: libmock.so.1 is not there"));
 }
 
 Test(explain, everything_disabled)
