@@ -273,6 +273,7 @@ Test(planner, reserves_no_more_than_a_tile_of_a_sequence)
     problem.max_kv = 1;
     cr_assert(attn__planner_get_bounds(&planner, &bounds));
     cr_assert_eq(bounds.items, 1000 / planner.prefill_rows + 4, "%u", bounds.items);
+    cr_assert_eq(bounds.counters, 0, "no keys are split");
 }
 
 Test(planner, refuses_what_does_not_fit)

@@ -101,6 +101,12 @@ Test(refusals, runs)
     step.tensors.q.buffer.byte_offset = 2;
     REFUSED(run_on(NULL), ATTN_E_INVALID, "tensors.q");
     step.tensors.q.buffer.byte_offset = 0;
+    step.tensors.sinks = (struct attn_buffer){step.cache, 2};
+    step.tensors.sinks_dtype = ATTN_F32;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "tensors.sinks");
+    step.tensors.sinks_dtype = ATTN_BF16;
+    cr_assert_eq(run_on(NULL), ATTN_OK, "%s", err.message);
+    step.tensors.sinks.data = NULL;
     step.scratch.scratch.buffer.byte_offset = 8;
     REFUSED(run_on(NULL), ATTN_E_INVALID, "scratch");
     step.scratch.scratch.buffer.byte_offset = 0;
@@ -387,7 +393,7 @@ Test(refusals, problems_name_their_key)
         cr_assert_eq(entered.table->query(entered.instance, NULL, &problem, &query), ATTN_OK);
         cr_expect_eq(query.accepted, 0);
         for (uint32_t k = 0; k < query.reason_count && k < 32; k++)
-            found |= reasons[k].code == cases[i].code;
+            found |= reasons[k].code == cases[i].code && reasons[k].wanted[0] != '\0';
         cr_expect(found, "case %zu", i);
     }
     const struct attn_device second = {.type = ATTN_DEVICE_CPU, .ordinal = 1};

@@ -92,6 +92,9 @@ static void test_silent_refusal(struct attn_backend *backend)
     silent.clone = clone_nothing;
     table->state = &silent;
     model_init(&model, backend);
+    const struct attn_builder_build_args wrong = {.struct_size = 0};
+    struct attn_metadata *metadata;
+    REFUSED(attn_builder_build(model.builder, &wrong, NULL, &metadata, &err), ATTN_E_INVALID, "args");
     must(attn_state_begin_capture(model.state, 4, NULL, &err));
     must(get_capture(&model, 4, 0));
     check(attn_state_clone(model.state, 4, &clone, &err) == ATTN_E_MEMORY &&

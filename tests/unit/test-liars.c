@@ -162,6 +162,20 @@ static int32_t query_floods(struct attn_instance *instance, const struct attn_de
     return ATTN_OK;
 }
 
+/* A refusal in a code alone, and as many kernels as a text lists. */
+static int32_t query_says_little(struct attn_instance *instance, const struct attn_device *device,
+                                 const struct attn_problem *problem, struct attn_query *out)
+{
+    (void)instance, (void)device, (void)problem;
+    out->accepted = 1;
+    out->reason_count = 1;
+    out->kernel_count = 4;
+    out->reasons[0].code = ATTN_REASON_HEAD_DIM;
+    for (int i = 0; i < 4; i++)
+        out->kernels[i].name[0] = (char)('a' + i);
+    return ATTN_OK;
+}
+
 static int32_t axes_fail(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
 {
     (void)instance;
@@ -221,6 +235,24 @@ Test(liars, texts_without_an_end)
                                     &desk.world.err),
                  ATTN_OK, "%s", desk.world.err.message);
     check_ends(kernels, reasons);
+    tear_down();
+}
+
+Test(liars, answers_in_few_words)
+{
+    struct attn__backend *entry = set_up();
+    struct attn_decision *decision;
+    entry->table.query = query_says_little;
+    cr_assert_eq(world_select(&desk.world, PROBLEM, "gpu/flash-attn", NULL, &decision), ATTN_OK);
+    const struct attn_candidate *candidate = world_candidate(decision, "gpu/flash-attn", "cuda:0");
+    bool told = false;
+    for (uint32_t i = 0; i < candidate->reason_count; i++)
+        told |= strcmp(candidate->reasons[i].text, attn_reason_text(ATTN_REASON_HEAD_DIM)) == 0;
+    cr_assert(told, "a reason without a text has that of its code");
+    const char *text = attn_decision_get_info(decision)->text;
+    cr_assert_not_null(strstr(text, ", kernels a"), "%s", text);
+    cr_assert_null(strstr(text, "... (4)"), "%s", text);
+    attn_decision_destroy(decision);
     tear_down();
 }
 

@@ -66,7 +66,7 @@ Test(path, order_of_the_search)
     make("b", 0755);
     snprintf(add, sizeof add, "ATTN_PLUGIN_PATH_ADD=%s:%s", malformed_path(&malformed, "b"),
              malformed_path(&malformed, "a"));
-    snprintf(replace, sizeof replace, "ATTN_PLUGIN_PATH=%s", malformed_path(&malformed, "a"));
+    snprintf(replace, sizeof replace, "ATTN_PLUGIN_PATH=%s//", malformed_path(&malformed, "a"));
 
     char *only_add[] = {add, NULL};
     search(only_add, NULL, false);
@@ -83,6 +83,7 @@ Test(path, order_of_the_search)
     search(both, NULL, false);
     cr_assert_eq(count, 1);
     cr_assert_str_eq(directories[0].origin, "ATTN_PLUGIN_PATH");
+    cr_assert_str_eq(directories[0].path, malformed_path(&malformed, "a"), "without slashes at its end");
     forget();
 
     search(both, malformed_path(&malformed, "b"), false);

@@ -89,6 +89,8 @@ ParameterizedTestParameters(registry, each_fault_has_its_reason)
         {"lone-builder", "mock/flash-attn: state is NULL", ATTN_REASON_MISSING_FUNCTION, ATTN_STAGE_LOADED},
         {"half-of-graphs", "2 of the 6 functions for graphs", ATTN_REASON_MISSING_FUNCTION,
          ATTN_STAGE_LOADED},
+        {"no-layer-destroy", "mock/flash-attn: layer.destroy", ATTN_REASON_MISSING_FUNCTION,
+         ATTN_STAGE_LOADED},
         {"no-sizes", "ATTN_STATE_SIZES", ATTN_REASON_STRUCT_TOO_SHORT, ATTN_STAGE_LOADED},
         {"device-name", "calls its devices \"My GPU\"", ATTN_REASON_NOTE_MISMATCH, ATTN_STAGE_LOADED},
         {"mismatch", "2 (mock/flash-attn,mock/flashinfer)", ATTN_REASON_NOTE_MISMATCH, ATTN_STAGE_LOADED},
