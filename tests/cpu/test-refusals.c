@@ -392,8 +392,10 @@ Test(refusals, problems_name_their_key)
         memcpy((char *)&problem + cases[i].member, &cases[i].value, sizeof cases[i].value);
         cr_assert_eq(entered.table->query(entered.instance, NULL, &problem, &query), ATTN_OK);
         cr_expect_eq(query.accepted, 0);
-        for (uint32_t k = 0; k < query.reason_count && k < 32; k++)
-            found |= reasons[k].code == cases[i].code && reasons[k].wanted[0] != '\0';
+        for (uint32_t k = 0; k < query.reason_count && k < 32; k++) {
+            found |= reasons[k].code == cases[i].code;
+            cr_expect(reasons[k].wanted[0] != '\0', "case %zu: %s", i, reasons[k].text);
+        }
         cr_expect(found, "case %zu", i);
     }
     const struct attn_device second = {.type = ATTN_DEVICE_CPU, .ordinal = 1};
@@ -418,6 +420,35 @@ Test(refusals, shapes_name_the_type_that_no_cache_has)
     problem.v_dtype = ATTN_INT32;
     cr_assert_eq(entered.table->kv->shape(backend, &problem, 4, &shape, &err), ATTN_E_UNSUPPORTED);
     cr_expect(err.reason == ATTN_REASON_DTYPE_V && strcmp(err.field, "v") == 0, "%s", err.message);
+}
+
+Test(refusals, a_gather_checks_its_lengths)
+{
+    const struct attn_kv_ref cache = {NULL, &step.kv};
+    struct attn_kv_gather_args args;
+
+    ATTN_INIT(&args);
+    args.batch = &step.batch;
+    args.addressing = ATTN_TABLE;
+    step.kv_lens[1] = -1;
+    REFUSED(entered.table->kv->gather(backend, &args, &cache, NULL, &err), ATTN_E_INVALID, "kv_lens");
+}
+
+/* One name where one kernel serves both phases, else both. */
+Test(refusals, a_plan_names_its_kernels)
+{
+    struct attn_kernel_info kernels[4];
+    struct attn_query query = {.struct_size = sizeof query, .kernels = kernels, .kernel_capacity = 4};
+    struct attn_plan_info info;
+    char wanted[256];
+
+    ATTN_INIT(&info);
+    cr_assert_eq(entered.table->query(entered.instance, NULL, &step.problem, &query), ATTN_OK);
+    cr_assert(query.kernel_count == 1 || query.kernel_count == 2);
+    snprintf(wanted, sizeof wanted, "%s%s%s", kernels[0].name, query.kernel_count == 2 ? "," : "",
+             query.kernel_count == 2 ? kernels[1].name : "");
+    cr_assert_eq(entered.table->plan->describe(step.plan, &info), ATTN_OK);
+    cr_assert_str_eq(info.kernels, wanted);
 }
 
 Test(refusals, both_caches_of_a_move_are_aligned)

@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "attn/device.h"
 #include "core.h"
@@ -391,6 +392,37 @@ Test(liars, optional_memory_is_passed_through)
     attn_stream_destroy(desk.backend, stream);
     attn_stream_destroy(NULL, stream);
     cr_assert_eq(freed, 17);
+    tear_down();
+}
+
+static int32_t begin_no_graph(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
+                              struct attn_error *err)
+{
+    (void)backend, (void)stream, (void)out, (void)err;
+    return ATTN_E_MEMORY;
+}
+
+/* What a call finds on the stack below this one. */
+static __attribute__((noinline)) void fill_stack(void)
+{
+    volatile char bytes[8192];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = 'x';
+}
+
+Test(liars, a_graph_that_fails_without_words)
+{
+    struct attn__backend *entry = set_up();
+    struct attn_graph *graph = NULL;
+    entry->memory.graph_begin = begin_no_graph;
+    entry->memory.graph_add_host = (__typeof__(entry->memory.graph_add_host))abort;
+    entry->memory.graph_end = (__typeof__(entry->memory.graph_end))abort;
+    entry->memory.graph_launch = (__typeof__(entry->memory.graph_launch))abort;
+    entry->memory.graph_destroy = (__typeof__(entry->memory.graph_destroy))abort;
+    fill_stack();
+    said(attn_graph_begin(desk.backend, &desk, &graph, &desk.world.err), ATTN_E_MEMORY,
+         attn_status_text(ATTN_E_MEMORY));
+    cr_assert_str_eq(desk.world.err.field, "");
     tear_down();
 }
 
