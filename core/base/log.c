@@ -109,7 +109,7 @@ static int raise_descriptor(int fd)
 static void open_file(struct attn__log *log, struct attn__env *env)
 {
     const char *pattern = attn__env_get(env, ATTN__VAR_ATTN_LOG_FILE);
-    char path[4096], problem[sizeof path + 128];
+    char path[4096], problem[1024];
     if (pattern[0] == '\0')
         return;
     path[0] = '\0';
@@ -124,8 +124,9 @@ static void open_file(struct attn__log *log, struct attn__env *env)
         log->own_fd = true;
         return;
     }
-    snprintf(problem, sizeof problem, "%s cannot be opened for writing (%s); log lines go to stderr", path,
-             strerrordesc_np(errno));
+    /* Of a longer name the beginning: the record of a variable would lose the reason behind it. */
+    snprintf(problem, sizeof problem, "%.800s cannot be opened for writing (%s); log lines go to stderr",
+             path, strerrordesc_np(errno));
     env->records[ATTN__VAR_ATTN_LOG_FILE].problem = attn__env_keep_escaped(env, problem);
 }
 

@@ -258,6 +258,24 @@ Test(planner, puts_long_items_first)
     }
 }
 
+/* A sequence adds at most one tile that is not full. */
+Test(planner, reserves_no_more_than_a_tile_of_a_sequence)
+{
+    struct attn_problem problem;
+    struct attn_planner planner = {&problem, 16, 64, 1};
+    struct attn_planner_bounds bounds;
+
+    ATTN_INIT(&problem);
+    problem.heads = problem.kv_heads = 1;
+    problem.max_seqs = 4;
+    problem.max_rows = 1000;
+    problem.max_q = 1000;
+    problem.max_kv = 1;
+    cr_assert(attn__planner_get_bounds(&planner, &bounds));
+    cr_assert_eq(bounds.items, 1000 / planner.prefill_rows + 4, "%u", bounds.items);
+    cr_assert_eq(bounds.counters, 0, "no keys are split");
+}
+
 Test(planner, refuses_what_does_not_fit)
 {
     struct attn_problem problem;

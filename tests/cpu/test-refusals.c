@@ -101,6 +101,12 @@ Test(refusals, runs)
     step.tensors.q.buffer.byte_offset = 2;
     REFUSED(run_on(NULL), ATTN_E_INVALID, "tensors.q");
     step.tensors.q.buffer.byte_offset = 0;
+    step.tensors.sinks = (struct attn_buffer){step.cache, 2};
+    step.tensors.sinks_dtype = ATTN_F32;
+    REFUSED(run_on(NULL), ATTN_E_INVALID, "tensors.sinks");
+    step.tensors.sinks_dtype = ATTN_BF16;
+    cr_assert_eq(run_on(NULL), ATTN_OK, "%s", err.message);
+    step.tensors.sinks.data = NULL;
     step.scratch.scratch.buffer.byte_offset = 8;
     REFUSED(run_on(NULL), ATTN_E_INVALID, "scratch");
     step.scratch.scratch.buffer.byte_offset = 0;
@@ -112,6 +118,8 @@ Test(refusals, runs)
     REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.parallel_for");
     executor.kind = ATTN_EXECUTOR_TEAM;
     executor.nth = executor.ith = 2;
+    cr_expect_eq(run_on(&executor), ATTN_E_INVALID);
+    cr_expect_str_eq(err.message, "ith is 2, but nth is 2; 0 to nth - 1 are accepted");
     REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.ith");
     executor.ith = 1;
     REFUSED(run_on(&executor), ATTN_E_INVALID, "stream.barrier");
@@ -123,6 +131,8 @@ Test(refusals, runs)
     const struct attn_memory_table *memory = entered.table->memory;
     cr_assert_eq(memory->stream_create(other, &stream, &err), ATTN_OK);
     cr_assert_eq(memory->graph_begin(other, stream, &graph, &err), ATTN_OK);
+    cr_expect_eq(run_on(stream), ATTN_E_INVALID);
+    cr_expect_not_null(strstr(err.message, "by another backend; one of this backend is accepted"));
     REFUSED(run_on(stream), ATTN_E_INVALID, "stream");
     memory->graph_end(graph, NULL);
     memory->graph_destroy(graph);
@@ -382,8 +392,11 @@ Test(refusals, problems_name_their_key)
         memcpy((char *)&problem + cases[i].member, &cases[i].value, sizeof cases[i].value);
         cr_assert_eq(entered.table->query(entered.instance, NULL, &problem, &query), ATTN_OK);
         cr_expect_eq(query.accepted, 0);
-        for (uint32_t k = 0; k < query.reason_count && k < 32; k++)
+        for (uint32_t k = 0; k < query.reason_count && k < 32; k++) {
             found |= reasons[k].code == cases[i].code;
+            if (strcmp(reasons[k].field, "out_scale") == 0)
+                cr_expect_str_eq(reasons[k].got, "token-head");
+        }
         cr_expect(found, "case %zu", i);
     }
     const struct attn_device second = {.type = ATTN_DEVICE_CPU, .ordinal = 1};
@@ -393,6 +406,97 @@ Test(refusals, problems_name_their_key)
     cr_expect_eq(query.accepted, 0);
     cr_expect_eq(reason.code, ATTN_REASON_DEVICE);
     cr_expect_str_eq(reason.wanted, "cpu:0");
+}
+
+Test(refusals, shapes_name_the_type_that_no_cache_has)
+{
+    struct attn_problem problem = step.problem;
+    struct attn_kv_shape shape;
+
+    ATTN_INIT(&shape);
+    problem.k_dtype = ATTN_INT32;
+    cr_assert_eq(entered.table->kv->shape(backend, &problem, 4, &shape, &err), ATTN_E_UNSUPPORTED);
+    cr_expect(err.reason == ATTN_REASON_DTYPE_K && strcmp(err.field, "k") == 0, "%s", err.message);
+    problem = step.problem;
+    problem.v_dtype = ATTN_INT32;
+    cr_assert_eq(entered.table->kv->shape(backend, &problem, 4, &shape, &err), ATTN_E_UNSUPPORTED);
+    cr_expect(err.reason == ATTN_REASON_DTYPE_V && strcmp(err.field, "v") == 0, "%s", err.message);
+}
+
+Test(refusals, a_gather_checks_its_lengths)
+{
+    const struct attn_kv_ref cache = {NULL, &step.kv};
+    struct attn_kv_gather_args args;
+
+    ATTN_INIT(&args);
+    args.batch = &step.batch;
+    args.addressing = ATTN_TABLE;
+    step.kv_lens[1] = -1;
+    REFUSED(entered.table->kv->gather(backend, &args, &cache, NULL, &err), ATTN_E_INVALID, "kv_lens");
+}
+
+/* One name where one kernel serves both phases, else both. */
+Test(refusals, a_plan_names_its_kernels)
+{
+    struct attn_kernel_info kernels[4];
+    struct attn_query query = {.struct_size = sizeof query, .kernels = kernels, .kernel_capacity = 4};
+    struct attn_plan_info info;
+    char wanted[256];
+
+    ATTN_INIT(&info);
+    cr_assert_eq(entered.table->query(entered.instance, NULL, &step.problem, &query), ATTN_OK);
+    cr_assert(query.kernel_count == 1 || query.kernel_count == 2);
+    snprintf(wanted, sizeof wanted, "%s%s%s", kernels[0].name, query.kernel_count == 2 ? "," : "",
+             query.kernel_count == 2 ? kernels[1].name : "");
+    cr_assert_eq(entered.table->plan->describe(step.plan, &info), ATTN_OK);
+    cr_assert_str_eq(info.kernels, wanted);
+}
+
+Test(refusals, both_caches_of_a_move_are_aligned)
+{
+    const struct attn_kv_ref good = {NULL, &step.kv};
+    struct attn_kv_desc wrong = step.kv;
+    const struct attn_kv_ref bad = {NULL, &wrong};
+    struct attn_kv_convert_args convert;
+    struct attn_kv_swap_blocks_args swap;
+
+    ATTN_INIT(&convert);
+    ATTN_INIT(&swap);
+    wrong.k.byte_offset = 2;
+    REFUSED(entered.table->kv->convert(backend, &convert, &bad, &good, NULL, &err), ATTN_E_INVALID, "kv.k");
+    REFUSED(entered.table->kv->convert(backend, &convert, &good, &bad, NULL, &err), ATTN_E_INVALID, "kv.k");
+    REFUSED(entered.table->kv->swap_blocks(backend, &swap, &bad, &good, NULL, &err), ATTN_E_INVALID, "kv.k");
+    REFUSED(entered.table->kv->swap_blocks(backend, &swap, &good, &bad, NULL, &err), ATTN_E_INVALID, "kv.k");
+}
+
+Test(refusals, more_threads_than_there_may_be)
+{
+    const struct attn_device device = {.type = ATTN_DEVICE_CPU};
+    struct attn_backend_impl *most = plugin_open(&entered, 1024), *more = NULL;
+    struct attn_open_config config;
+
+    entered.table->close(most);
+    ATTN_INIT(&config);
+    config.threads = 1025;
+    REFUSED(entered.table->open(entered.instance, &device, &config, &more, &err), ATTN_E_INVALID, "threads");
+}
+
+/* The device has the name of the machine's first processor, where the system tells one. */
+Test(refusals, the_name_of_the_device)
+{
+    struct attn_device_info info;
+    char line[256], wanted[256] = "CPU";
+    uint32_t count = 0;
+    FILE *file = fopen("/proc/cpuinfo", "re");
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "model name : %255[^\n]", wanted) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    cr_assert_eq(entered.plugin->get_devices(entered.instance, &info, 1, &count, &err), ATTN_OK);
+    cr_assert_eq(count, 1);
+    cr_assert_eq(strncmp(info.name, wanted, sizeof info.name - 1), 0, "%s, not %s", info.name, wanted);
 }
 
 Test(refusals, rows_name_the_feature_they_lack)

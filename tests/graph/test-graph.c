@@ -194,6 +194,7 @@ static void test_order(struct attn_backend *backend)
     check(attn_graph_begin(backend, stream, &graph, NULL) == ATTN_OK, "%s", "a stream is captured");
     REFUSED(attn_graph_begin(backend, stream, &second, &err), ATTN_E_STATE, "stream");
     REFUSED(attn_graph_launch(graph, NULL, &err), ATTN_E_STATE, "graph");
+    check(strstr(err.message, "is still captured") != NULL, "%s", err.message);
     REFUSED(attn_graph_add_host(graph, NULL, &number, &err), ATTN_E_INVALID, "fn");
     REFUSED(attn_stream_synchronize(backend, stream, &err), ATTN_E_STATE, "stream");
     REFUSED(attn_event_record(backend, event, stream, &err), ATTN_E_STATE, "stream");
@@ -204,6 +205,7 @@ static void test_order(struct attn_backend *backend)
     check(attn_graph_end(graph, NULL) == ATTN_OK, "%s", "a graph without calls is one");
     REFUSED(attn_graph_add_host(graph, (attn_host_fn)(uintptr_t)free, NULL, &err), ATTN_E_STATE, "graph");
     REFUSED(attn_graph_end(graph, &err), ATTN_E_STATE, "graph");
+    check(strstr(err.message, "its contents are fixed") != NULL, "%s", err.message);
     attn_graph_begin(backend, stream, &second, NULL);
     REFUSED(attn_graph_launch(graph, stream, &err), ATTN_E_STATE, "stream");
     attn_graph_destroy(second); /* ends its capture */

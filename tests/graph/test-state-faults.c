@@ -73,6 +73,38 @@ static bool is_stateless(const struct attn_state *state)
     return attn_state_get_step(state, 0, &step, NULL) == ATTN_E_STATE;
 }
 
+static int32_t clone_nothing(struct attn_state_impl *state, uint32_t batch, struct attn_state_impl **out,
+                             struct attn_error *words)
+{
+    (void)state, (void)batch, (void)out, (void)words;
+    return ATTN_E_MEMORY;
+}
+
+/* A refusal without words has those of its status. */
+static void test_silent_refusal(struct attn_backend *backend)
+{
+    struct attn_backend_table *table = &backend->entry->table;
+    const struct attn_state_table *kept = table->state;
+    struct attn_state_table silent = *kept;
+    struct attn_state *clone = NULL;
+    struct model model;
+
+    silent.clone = clone_nothing;
+    table->state = &silent;
+    model_init(&model, backend);
+    const struct attn_builder_build_args wrong = {.struct_size = 0};
+    struct attn_metadata *metadata;
+    REFUSED(attn_builder_build(model.builder, &wrong, NULL, &metadata, &err), ATTN_E_INVALID, "args");
+    must(attn_state_begin_capture(model.state, 4, NULL, &err));
+    must(get_capture(&model, 4, 0));
+    check(attn_state_clone(model.state, 4, &clone, &err) == ATTN_E_MEMORY &&
+              strcmp(err.message, attn_status_text(ATTN_E_MEMORY)) == 0,
+          "a refusal without words has those of its status", "");
+    must(attn_state_end_capture(model.state, &err));
+    model_finish(&model);
+    table->state = kept;
+}
+
 /* One staging block for all classes, steps in flight, and what a failure leaves. */
 static void test_faults(struct attn_backend *backend)
 {
@@ -165,6 +197,7 @@ static void test_parameters(struct attn_backend *backend)
 #define CREATE() attn_state_create(backend, model.classes, MODEL_CLASSES, &model.params, &state, &err)
     REFUSED(attn_state_create(NULL, model.classes, 2, &model.params, &state, &err), ATTN_E_INVALID,
             "backend");
+    REFUSED(attn_state_create(backend, model.classes, 2, &model.params, NULL, &err), ATTN_E_INVALID, "out");
     REFUSED(attn_state_create(backend, NULL, 2, &model.params, &state, &err), ATTN_E_INVALID, "classes");
     REFUSED(attn_state_create(backend, model.classes, 2, NULL, &state, &err), ATTN_E_INVALID, "params");
     model.params.group = NULL;
@@ -206,6 +239,7 @@ int main(void)
         backend_open(names[i], &context, &backend);
         test_parameters(backend);
         test_faults(backend);
+        test_silent_refusal(backend);
         test_memory(backend);
         attn_backend_destroy(backend);
         attn_context_destroy(context);

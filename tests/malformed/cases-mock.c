@@ -93,6 +93,7 @@ const struct malformed_case mock_cases[] = {
     {"crash in axes", add, "crash-axes", R(CRASHED), NOTE, "step axes", 0},
     {"crash in query", add, "crash-query", R(CRASHED), NOTE, "step query", 0},
     {"crash in get_devices", add, "crash-devices", R(CRASHED), NOTE, "step get_devices", 0},
+    {"crash in the memory table", add, "crash-alloc", R(CRASHED), NOTE, "step memory", 0},
     {"crash in finish", add, "crash-finish", R(CRASHED), NOTE, "step finish", 0},
     {"an entry that loses a register", add, "clobber-entry", R(CRASHED), NOTE,
      "broke the calling convention in step load: the entry does not preserve the register " REGISTER, 0},

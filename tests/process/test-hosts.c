@@ -78,6 +78,8 @@ static int load(uint32_t reason, const char *text)
         result = wrong("no file, and the directory has no reason");
     else if (got != 0 && (words[0] == '\0' || attn_reason_advice(got)[0] == '\0'))
         result = wrong("%s without words", attn_reason_name(got));
+    else if (strstr(words, ": : ") != NULL)
+        result = wrong("nothing is named: %s", words);
     else if (text != NULL && (got != reason || strstr(words, text) == NULL))
         result = wrong("%s: %s", attn_reason_name(got), words);
     attn_report_destroy(report);

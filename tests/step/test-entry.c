@@ -222,7 +222,7 @@ static void check_refusals(struct attn_backend *backend)
         bad = good;                                                                                          \
         bad.member = (value);                                                                                \
         CHECK(attn_kv_advance_step(backend, &bad, NULL, &err) == ATTN_E_INVALID &&                           \
-                  strcmp(err.field, name) == 0,                                                              \
+                  strcmp(err.field, name) == 0 && err.reason == 0,                                           \
               0, "%s", err.message);                                                                         \
         CHECK(lens[0] == 5 && slots[0] == 8, 0, "%s, and written", name);                                    \
     } while (0)
@@ -232,6 +232,7 @@ static void check_refusals(struct attn_backend *backend)
     REFUSED(windowed, 2, "windowed");
     REFUSED(num_tokens, 0, "query_start_loc");
     REFUSED(index_dtype, ATTN_F32, "index_dtype");
+    CHECK(strstr(err.message, "accepted: ATTN_INT32 and ATTN_INT64") != NULL, 0, "%s", err.message);
     REFUSED(seq_lens.data, NULL, "seq_lens");
     REFUSED(table.data, NULL, "table");
     REFUSED(table_stride, 6, "table_stride");

@@ -147,7 +147,7 @@ static void check_refusals(void)
         bad = good;                                                                                          \
         bad.member = (value);                                                                                \
         CHECK(attn_slot_mapping(&bad, slots, 32, &count, &err) == ATTN_E_INVALID &&                          \
-                  strcmp(err.field, name) == 0,                                                              \
+                  strcmp(err.field, name) == 0 && err.reason == 0,                                           \
               0, "%s", err.message);                                                                         \
     } while (0)
     REFUSED(seq_len, -1, "seq_len");

@@ -58,6 +58,13 @@ Test(explain, names_that_nobody_has)
                 PIECES("no plugin of vendor or flavour 'cuda' is installed"));
 }
 
+/* What the user ruled out is further away than what only lacks a driver, wherever it stands. */
+Test(explain, a_disabled_backend_is_not_the_closest)
+{
+    check_error("gpu nodrv", "ATTN_DISABLE=gpu/*;ATTN_BACKEND=gpu,nodrv", SMALL, ATTN_REASON_NO_DRIVER,
+                "device", PIECES("NO_DRIVER: libmock.so.1 is not there"));
+}
+
 Test(explain, everything_disabled)
 {
     check_error("host", "ATTN_DISABLE=*", SMALL, ATTN_REASON_DISABLED_BY_USER, "backend",

@@ -57,7 +57,8 @@ Test(kv, descriptions)
     REFUSED("head_dim_vo", "up to head_dim, 64", d.v.data = NULL; d.head_dim_vo = 65);
     ACCEPTED(d.k_page_stride = -4096; d.k_token_stride = 0);
     REFUSED("k_dtype", "0x0", d.k_dtype = 0);
-    REFUSED("k_dtype", "accepted: f32", d.k_dtype = ATTN_INT32);
+    REFUSED("k_dtype", "accepted: f32, f16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz or int8",
+            d.k_dtype = ATTN_INT32);
     REFUSED("v_dtype", "accepted: f32", d.v_dtype = 12345);
     REFUSED("pages", "1 to 2147483647", d.pages = 0);
     REFUSED("pages", "1 to 2147483647", d.pages = 0x80000000U);

@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "attn/device.h"
 #include "core.h"
@@ -83,6 +84,13 @@ static int32_t measure_nothing(const struct attn_plan_impl *plan, struct attn_pl
     return ATTN_E_MEMORY;
 }
 
+static int32_t create_strangely(struct attn_backend_impl *backend, const struct attn_problem *problem,
+                                struct attn_plan_impl **out, struct attn_error *err)
+{
+    (void)backend, (void)problem, (void)out, (void)err;
+    return -9999;
+}
+
 static int32_t create_no_cache(struct attn_backend_impl *backend, const struct attn_kv_desc *desc,
                                struct attn_kv_impl **out, struct attn_error *err)
 {
@@ -113,6 +121,10 @@ Test(liars, success_without_a_result)
     one_plan = (struct attn_plan_impl *)(void *)&desk;
     said(attn_plan_create(desk.backend, &desk.problem, &plan, err), ATTN_E_MEMORY,
          attn_status_text(ATTN_E_MEMORY));
+    entry->plan = kept;
+    entry->plan.create = create_strangely;
+    said(attn_plan_create(desk.backend, &desk.problem, &plan, err), ATTN_E_PLUGIN,
+         "returned -9999, which is no status");
     entry->plan = kept;
     entry->kv.create = create_no_cache;
     ATTN_INIT(&shape);
@@ -151,6 +163,20 @@ static int32_t query_floods(struct attn_instance *instance, const struct attn_de
     return ATTN_OK;
 }
 
+/* A refusal in a code alone, and as many kernels as a text lists. */
+static int32_t query_says_little(struct attn_instance *instance, const struct attn_device *device,
+                                 const struct attn_problem *problem, struct attn_query *out)
+{
+    (void)instance, (void)device, (void)problem;
+    out->accepted = 1;
+    out->reason_count = 1;
+    out->kernel_count = 4;
+    out->reasons[0].code = ATTN_REASON_HEAD_DIM;
+    for (int i = 0; i < 4; i++)
+        out->kernels[i].name[0] = (char)('a' + i);
+    return ATTN_OK;
+}
+
 static int32_t axes_fail(struct attn_instance *instance, const struct attn_axis **out, uint32_t *out_count)
 {
     (void)instance;
@@ -163,26 +189,31 @@ static int32_t query_shouts(struct attn_instance *instance, const struct attn_de
                             const struct attn_problem *problem, struct attn_query *out)
 {
     (void)instance, (void)device, (void)problem;
-    out->accepted = out->kernel_count = out->reason_count = 1;
+    out->accepted = 1;
+    out->kernel_count = out->reason_count = 2;
     out->graph_level = ATTN_GRAPH_ALWAYS;
-    if (out->kernel_capacity > 0)
-        memset(out->kernels, 'x', sizeof *out->kernels);
-    if (out->reason_capacity > 0)
-        memset(out->reasons, 'x', sizeof *out->reasons);
+    for (int i = 0; i < 2; i++) { /* rows that differ: equal ones are one */
+        if (out->kernel_capacity > 1)
+            memset(&out->kernels[i], 'x' + i, sizeof *out->kernels);
+        if (out->reason_capacity > 1)
+            memset(&out->reasons[i], 'x' + i, sizeof *out->reasons);
+    }
     return ATTN_OK;
 }
 
 #define LAST_OF(text) (text)[sizeof(text) - 1]
 
-static void check_ends(const struct attn_kernel_info *kernel, const struct attn_reason *reason)
+static void check_ends(const struct attn_kernel_info *kernels, const struct attn_reason *reasons)
 {
-    cr_assert_eq(LAST_OF(kernel->name), 0);
-    cr_assert_eq(LAST_OF(kernel->when), 0);
-    cr_assert_eq(LAST_OF(reason->kernel), 0);
-    cr_assert_eq(LAST_OF(reason->field), 0);
-    cr_assert_eq(LAST_OF(reason->got), 0);
-    cr_assert_eq(LAST_OF(reason->wanted), 0);
-    cr_assert_eq(LAST_OF(reason->text), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        cr_assert_eq(LAST_OF(kernels[i].name), 0);
+        cr_assert_eq(LAST_OF(kernels[i].when), 0);
+        cr_assert_eq(LAST_OF(reasons[i].kernel), 0);
+        cr_assert_eq(LAST_OF(reasons[i].field), 0);
+        cr_assert_eq(LAST_OF(reasons[i].got), 0);
+        cr_assert_eq(LAST_OF(reasons[i].wanted), 0);
+        cr_assert_eq(LAST_OF(reasons[i].text), 0);
+    }
 }
 
 Test(liars, texts_without_an_end)
@@ -192,19 +223,37 @@ Test(liars, texts_without_an_end)
     entry->table.query = query_shouts;
     cr_assert_eq(world_select(&desk.world, PROBLEM, NULL, NULL, &decision), ATTN_OK);
     const struct attn_candidate *candidate = world_candidate(decision, "gpu/flash-attn", "cuda:0");
-    cr_assert_eq(candidate->kernel_count, 1);
-    cr_assert_eq(candidate->reason_count, 1);
-    check_ends(&candidate->kernels[0], &candidate->reasons[0]);
+    cr_assert_eq(candidate->kernel_count, 2);
+    cr_assert_eq(candidate->reason_count, 2);
+    check_ends(candidate->kernels, candidate->reasons);
     attn_decision_destroy(decision);
-    struct attn_reason said_reason;
-    struct attn_kernel_info kernel;
+    struct attn_reason reasons[2];
+    struct attn_kernel_info kernels[2];
     struct attn_query query = {
-        .reasons = &said_reason, .reason_capacity = 1, .kernels = &kernel, .kernel_capacity = 1};
+        .reasons = reasons, .reason_capacity = 2, .kernels = kernels, .kernel_capacity = 2};
     query.struct_size = sizeof query;
     cr_assert_eq(attn_context_query(desk.world.context, entry->table.name, NULL, &desk.problem, &query,
                                     &desk.world.err),
                  ATTN_OK, "%s", desk.world.err.message);
-    check_ends(&kernel, &said_reason);
+    check_ends(kernels, reasons);
+    tear_down();
+}
+
+Test(liars, answers_in_few_words)
+{
+    struct attn__backend *entry = set_up();
+    struct attn_decision *decision;
+    entry->table.query = query_says_little;
+    cr_assert_eq(world_select(&desk.world, PROBLEM, "gpu/flash-attn", NULL, &decision), ATTN_OK);
+    const struct attn_candidate *candidate = world_candidate(decision, "gpu/flash-attn", "cuda:0");
+    bool told = false;
+    for (uint32_t i = 0; i < candidate->reason_count; i++)
+        told |= strcmp(candidate->reasons[i].text, attn_reason_text(ATTN_REASON_HEAD_DIM)) == 0;
+    cr_assert(told, "a reason without a text has that of its code");
+    const char *text = attn_decision_get_info(decision)->text;
+    cr_assert_not_null(strstr(text, ", kernels a"), "%s", text);
+    cr_assert_null(strstr(text, "... (4)"), "%s", text);
+    attn_decision_destroy(decision);
     tear_down();
 }
 
@@ -324,6 +373,7 @@ Test(liars, optional_memory_is_passed_through)
     entry->memory.alloc_pinned = alloc_pinned;
     entry->memory.free_pinned = free_pinned;
     entry->memory.stream_create = create_stream;
+    said(attn_stream_create(desk.backend, &stream, err), ATTN_E_UNSUPPORTED, "no streams");
     entry->memory.stream_destroy = destroy_stream;
     entry->memory.stream_synchronize = synchronize;
     cr_assert_eq(attn_memory_alloc_pinned(desk.backend, 64, &memory, err), ATTN_OK);
@@ -342,6 +392,37 @@ Test(liars, optional_memory_is_passed_through)
     attn_stream_destroy(desk.backend, stream);
     attn_stream_destroy(NULL, stream);
     cr_assert_eq(freed, 17);
+    tear_down();
+}
+
+static int32_t begin_no_graph(struct attn_backend_impl *backend, void *stream, struct attn_graph_impl **out,
+                              struct attn_error *err)
+{
+    (void)backend, (void)stream, (void)out, (void)err;
+    return ATTN_E_MEMORY;
+}
+
+/* What a call finds on the stack below this one. */
+static __attribute__((noinline)) void fill_stack(void)
+{
+    volatile char bytes[8192];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = 'x';
+}
+
+Test(liars, a_graph_that_fails_without_words)
+{
+    struct attn__backend *entry = set_up();
+    struct attn_graph *graph = NULL;
+    entry->memory.graph_begin = begin_no_graph;
+    entry->memory.graph_add_host = (__typeof__(entry->memory.graph_add_host))abort;
+    entry->memory.graph_end = (__typeof__(entry->memory.graph_end))abort;
+    entry->memory.graph_launch = (__typeof__(entry->memory.graph_launch))abort;
+    entry->memory.graph_destroy = (__typeof__(entry->memory.graph_destroy))abort;
+    fill_stack();
+    said(attn_graph_begin(desk.backend, &desk, &graph, &desk.world.err), ATTN_E_MEMORY,
+         attn_status_text(ATTN_E_MEMORY));
+    cr_assert_str_eq(desk.world.err.field, "");
     tear_down();
 }
 
@@ -448,6 +529,8 @@ Test(liars, services_of_the_host)
     host->log(host->ctx, ATTN_LOG_WARN, NULL, "of nobody");
     host->log(host->ctx, ATTN_LOG_WARN, "part", NULL);
     cr_assert_eq(world_said(&desk.world, "gpu: of nobody"), 1);
+    host->log(host->ctx, ATTN_LOG_WARN, "\xc3\xa9", "of a part");
+    cr_assert_eq(world_said(&desk.world, "\xc3\xa9: of a part"), 1);
     plugin->context->parallel_for = NULL;
     tear_down();
 }

@@ -26,7 +26,7 @@ static void listen(void *user, uint32_t level, const char *subsystem, const char
 /* A log with ATTN_LOG=levels; with a callback if `given`. */
 static void start(const char *levels, const char *file, attn_log_fn fn, uint32_t given)
 {
-    char level_text[256], file_text[256];
+    char level_text[256], file_text[4096];
     struct attn_context_options options;
     snprintf(level_text, sizeof level_text, "ATTN_LOG=%s", levels);
     snprintf(file_text, sizeof file_text, "ATTN_LOG_FILE=%s", file);

@@ -154,6 +154,8 @@ Test(nothing, places_that_are_null)
     refused(attn_merge(backend, NULL, NULL, &err), "args");
     refused(attn_rescale(backend, NULL, NULL, &err), "args");
     refused(attn_memory_copy(backend, &buffer, &buffer, UINT64_MAX, ATTN_COPY_TO_HOST, NULL, &err), "size");
+    cr_assert_eq(attn_memory_alloc(backend, UINT64_MAX, &buffer, &err), ATTN_E_INVALID);
+    cr_assert_not_null(strstr(err.message, "accepted: 1 to 2^63 - 1 bytes"), "%s", err.message);
     refused(attn_memory_alloc(backend, UINT64_MAX, &buffer, &err), "size");
     /* What the mock does not offer is refused in its name. */
     void *event = &buffer;

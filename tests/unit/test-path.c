@@ -2,7 +2,9 @@
 /* The search path, and who is trusted on it. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,7 +66,7 @@ Test(path, order_of_the_search)
     make("b", 0755);
     snprintf(add, sizeof add, "ATTN_PLUGIN_PATH_ADD=%s:%s", malformed_path(&malformed, "b"),
              malformed_path(&malformed, "a"));
-    snprintf(replace, sizeof replace, "ATTN_PLUGIN_PATH=%s", malformed_path(&malformed, "a"));
+    snprintf(replace, sizeof replace, "ATTN_PLUGIN_PATH=%s//", malformed_path(&malformed, "a"));
 
     char *only_add[] = {add, NULL};
     search(only_add, NULL, false);
@@ -81,6 +83,7 @@ Test(path, order_of_the_search)
     search(both, NULL, false);
     cr_assert_eq(count, 1);
     cr_assert_str_eq(directories[0].origin, "ATTN_PLUGIN_PATH");
+    cr_assert_str_eq(directories[0].path, malformed_path(&malformed, "a"), "without slashes at its end");
     forget();
 
     search(both, malformed_path(&malformed, "b"), false);
@@ -226,6 +229,21 @@ Test(path, a_link_to_the_root_ends_at_the_root)
     cr_assert_eq(attn__trust_walk(&walk, malformed_path(&malformed, "root")), 0, "%s", text);
     cr_assert_eq(stat("/", &root), 0);
     cr_assert_eq(walk.status.st_ino, root.st_ino);
+}
+
+/* The tests have the library inside: its file is their program. */
+Test(path, the_owner_of_the_library)
+{
+    struct attn__trust trust;
+    struct stat program;
+    char wanted[PATH_MAX], got[PATH_MAX];
+    memset(got, '#', sizeof got);
+    attn__library_path(got, sizeof got);
+    cr_assert_not_null(realpath("/proc/self/exe", wanted));
+    cr_assert_str_eq(got, wanted);
+    attn__trust_init(&trust, false);
+    cr_assert_eq(stat(wanted, &program), 0);
+    cr_assert_eq(trust.library, program.st_uid);
 }
 
 Test(path, owners)

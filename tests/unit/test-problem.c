@@ -261,6 +261,17 @@ Test(problem, keys_can_be_listed)
             cr_assert_str_neq(attn_problem_key(j, NULL, NULL), attn_problem_key(count, NULL, NULL));
     }
     cr_assert_eq(count, 38);
+    for (count = 0; strcmp(attn_problem_key(count, &fallback, &values), "v") != 0;)
+        count++;
+    cr_assert_str_eq(fallback, "q; k with mla");
+    cr_assert_eq(strncmp(values, "f32|f16|", 8), 0, "%s", values);
+    for (count = 0; strcmp(attn_problem_key(count, &fallback, &values), "softcap") != 0;)
+        count++;
+    cr_assert_str_eq(fallback, "0");
+    cr_assert_str_eq(values, "a finite number >= 0; 0 = none");
+    for (count = 0; strcmp(attn_problem_key(count, &fallback, &values), "window") != 0;)
+        count++;
+    cr_assert_str_eq(fallback, "-1");
 }
 
 Test(problem, numbers_ignore_the_locale)

@@ -89,6 +89,8 @@ ParameterizedTestParameters(registry, each_fault_has_its_reason)
         {"lone-builder", "mock/flash-attn: state is NULL", ATTN_REASON_MISSING_FUNCTION, ATTN_STAGE_LOADED},
         {"half-of-graphs", "2 of the 6 functions for graphs", ATTN_REASON_MISSING_FUNCTION,
          ATTN_STAGE_LOADED},
+        {"no-layer-destroy", "mock/flash-attn: layer.destroy", ATTN_REASON_MISSING_FUNCTION,
+         ATTN_STAGE_LOADED},
         {"no-sizes", "ATTN_STATE_SIZES", ATTN_REASON_STRUCT_TOO_SHORT, ATTN_STAGE_LOADED},
         {"device-name", "calls its devices \"My GPU\"", ATTN_REASON_NOTE_MISMATCH, ATTN_STAGE_LOADED},
         {"mismatch", "2 (mock/flash-attn,mock/flashinfer)", ATTN_REASON_NOTE_MISMATCH, ATTN_STAGE_LOADED},
@@ -202,6 +204,18 @@ Test(registry, the_second_of_a_name_is_a_duplicate)
     expect(context, "libattn-a.so", 0, ATTN_STAGE_READY);
     expect(context, "libattn-b.so", ATTN_REASON_DUPLICATE, ATTN_STAGE_NOTE);
     cr_assert_not(is_mapped("libattn-b.so"));
+    attn_context_destroy(context);
+}
+
+Test(registry, an_open_file_keeps_its_name_when_an_earlier_one_comes)
+{
+    malformed_add(&malformed, "good", "libattn-b.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
+    cr_assert_eq(attn_context_load_all(context, NULL), ATTN_OK);
+    malformed_add(&malformed, "second", "libattn-a.so");
+    cr_assert_eq(attn_context_rescan(context, NULL), ATTN_OK);
+    expect(context, "libattn-a.so", ATTN_REASON_DUPLICATE, ATTN_STAGE_NOTE);
+    expect(context, "libattn-b.so", 0, ATTN_STAGE_READY);
     attn_context_destroy(context);
 }
 

@@ -239,7 +239,8 @@ Test(select, devices)
     check("gpub host", "ATTN_STRICT=1", SMALL, NULL, "cpu:0", WON("host/flash-attn", "cpu:0"), NULL);
     static const char *const bad[] = {
         "",         "cuda:",           "cuda:x", "cuda:-1",
-        "cuda:1:2", "cuda:9999999999", ":1",     "a-name-of-thirty-two-characters-"};
+        "cuda:1:2", "cuda:9999999999", ":1",     "a-name-of-thirty-two-characters-",
+        "cuda:+1",  "cuda:(1"};
     struct world world;
     world_open(&world, "host", NULL);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

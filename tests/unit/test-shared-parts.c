@@ -32,6 +32,19 @@ Test(shared_parts, shapes_of_caches)
     parts_done(&world, out);
 }
 
+/* Scales of every token lie as far apart as a page of any size needs. */
+Test(shared_parts, caches_with_scales_of_tokens)
+{
+#define SCALED SMALL "kv=int8 k_scale=token-head v_scale=token-head block=5 "
+    static const struct part scaled[] = {{0, ATTN_PHASE_PREFILL, SCALED PROMPTS, NULL},
+                                         {0, ATTN_PHASE_DECODE, SCALED DECODES, NULL}};
+    struct world world;
+    struct attn_parts *out = parts_expect(&world, "prompts pairs", scaled, 2, ATTN_OK,
+                                          "prompts/flash-attn cuda:0 0 0; pairs/flash-attn cuda:0 0 0");
+    parts_expect_texts(out, 1, "", "");
+    parts_done(&world, out);
+}
+
 /* Two parts of one backend with these problems; what differs for metadata and for caches. */
 static void compare(const char *first, const char *second, uint32_t second_class, const char *metadata,
                     const char *cache)

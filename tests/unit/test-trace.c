@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "attn/device.h"
+#include "dispatch/trace.h"
 #include "world.h"
 
 #define PROBLEM "heads=8 kv_heads=2 head_dim=64 q=bf16 max_seqs=4 max_q=8 max_kv=64 max_rows=16"
@@ -113,8 +114,11 @@ Test(trace, calls_of_a_plan)
 Test(trace, a_cpu_is_done_when_the_call_returns)
 {
     open_world("host", "ATTN_LOG=trace");
+    const uint64_t began = attn__trace_now();
     cr_assert_eq(run(0.125F), ATTN_OK, "%s", world.err.message);
+    const double most = (double)(attn__trace_now() - began) * 1e-6;
     expect_line("^6 call: run,host/flash-attn,cpu:0,[^,]*,mock_64,[^,]*,[0-9]+\\.[0-9]{3} ms$");
+    cr_assert_leq(strtod(strrchr(world.log, ',') + 1, NULL), most, "of %f ms in all: %s", most, world.log);
     close_world();
 }
 

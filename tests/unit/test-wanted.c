@@ -71,6 +71,17 @@ Test(wanted, plugins)
     world_close(&world);
 }
 
+Test(wanted, copied_texts_end_within_their_size)
+{
+    char text[9];
+    memset(text, '#', sizeof text);
+    attn__copy_text(text, 8, "0123456789");
+    cr_assert_str_eq(text, "0123456");
+    cr_assert_eq(text[8], '#');
+    attn__copy_text(text, 8, "0123");
+    cr_assert_str_eq(text, "0123");
+}
+
 Test(wanted, long_items_match_nothing)
 {
     char text[1000];
