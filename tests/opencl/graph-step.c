@@ -200,6 +200,7 @@ void test_step(void)
         step_change(&replayed, i);
         step_change(&eager, i);
         step_run(&eager, NULL);
+        must(attn_stream_synchronize(backend, NULL, &err));
         must(attn_graph_launch(graph, i % 2 == 0 ? stream : NULL, &err));
         must(attn_stream_synchronize(backend, i % 2 == 0 ? stream : NULL, &err));
         must(attn_stream_synchronize(backend, NULL, &err));
