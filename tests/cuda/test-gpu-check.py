@@ -72,8 +72,9 @@ def test_options():
     check(result.returncode == 0 and len(result.stdout.splitlines()) == 10, "it lists its parts", result)
     result = run("--help")
     check(result.returncode == 0 and "--part N" in result.stdout and "77" in result.stdout, "it helps", result)
-    for bad in ("--part", "0"), ("--part", ""), ("--part",), ("--jobs", "x"), ("--jobs", "0"), ("--minutes", "0"),
-                ("--part", "1", "--part", "opencl"), ("--parts", "1"), ("5",):
+    refused = (("--part", "0"), ("--part", ""), ("--part",), ("--jobs", "x"), ("--jobs", "0"), ("--minutes", "0"),
+               ("--part", "1", "--part", "opencl"), ("--parts", "1"), ("5",))
+    for bad in refused:
         result = run(*bad)
         check(result.returncode == 2 and result.stderr != "" and result.stdout == "", f"{' '.join(bad)} is refused",
               result)
