@@ -28,7 +28,6 @@ OPERATIONS = "cache,merge"
 LEFT_OUT = {
     "rusticl": {
         "exhausted": "its buffers are memory of the machine, all of which the check would take",
-        "long": "the log-sum-exp is 4e-5 off, three times the bound (Mesa 22.3); nobody has found the cause yet",
     },
 }.get(PLATFORM, {})
 # Rusticl compiles slowly, and its kernels run slowly.
