@@ -10,8 +10,7 @@
 struct tuning {
     const char *vendor; /* part of the name of the vendor; "" = any */
     cl_device_type type;
-    uint32_t decode_items;   /* work-items of a group that decodes */
-    uint32_t busy;           /* such groups for each compute unit */
+    uint32_t busy;           /* work-groups for each compute unit that decode at a time */
     uint32_t slice;          /* columns of a slice in local memory, of which 16 need 32 KiB and 32 need 48 */
     const char *definitions; /* options of the compiler */
 };
@@ -19,11 +18,11 @@ struct tuning {
 /* The first row that fits. A guess was not measured: groups as small and local memory as little as anywhere.
  */
 static const struct tuning tunings[] = {
-    {"NVIDIA", CL_DEVICE_TYPE_GPU, 128, 8, 32, " -DNATIVE_EXP"}, /* H200 */
-    {"Advanced Micro", CL_DEVICE_TYPE_GPU, 128, 8, 16, ""},      /* guess */
-    {"Intel", CL_DEVICE_TYPE_GPU, 128, 4, 16, ""},               /* guess */
-    {"", CL_DEVICE_TYPE_CPU, 128, 4, 16, ""},                    /* PoCL */
-    {"", CL_DEVICE_TYPE_ALL, 128, 8, 16, ""},                    /* guess */
+    {"NVIDIA", CL_DEVICE_TYPE_GPU, 8, 32, " -DNATIVE_EXP"}, /* H200 */
+    {"Advanced Micro", CL_DEVICE_TYPE_GPU, 8, 16, ""},      /* guess */
+    {"Intel", CL_DEVICE_TYPE_GPU, 4, 16, ""},               /* guess */
+    {"", CL_DEVICE_TYPE_CPU, 4, 16, ""},                    /* PoCL */
+    {"", CL_DEVICE_TYPE_ALL, 8, 16, ""},                    /* guess */
 };
 
 static const struct tuning *find_tuning(const struct opencl_device *device)
@@ -91,7 +90,8 @@ void opencl_config_find(const struct opencl_device *device, const struct attn_pr
     *out = (struct opencl_config){.generic = opencl_config_generic(device, p, &code, &field)};
     out->exact = p->out_dtype == ATTN_F32;
     out->decode_rows = find_decode_rows(p);
-    out->decode_items = out->decode_rows == 8 || p->head_dim > 256 ? 64 : tuning->decode_items;
+    /* Local memory holds the sums of all rows and work-items, and the queries. */
+    out->decode_items = out->decode_rows == 8 || p->head_dim > 256 ? 64 : 128;
     out->decode_tokens = opencl_config_decode_tokens(p);
     out->decode_lanes = out->decode_rows == 8 ? 2 : 4;
     out->busy_groups = tuning->busy * device->info.units;

@@ -77,25 +77,35 @@ static int32_t enqueue(struct attn_backend_impl *backend, struct list *list, enu
     return status;
 }
 
-static int32_t list_init(struct list *list, uint32_t count, struct attn_error *err)
+static int32_t list_init(struct list *list, const struct opencl_merge *block, struct attn_error *err)
 {
+    const uint32_t count = (uint32_t)block->count;
+
     *list = (struct list){.parts = calloc(count, sizeof *list->parts)};
+    list->launch.merge = *block;
     return list->parts != NULL ? ATTN_OK
                                : opencl_fail(err, ATTN_E_MEMORY, 0, "count", "no memory for %u parts", count);
+}
+
+static struct opencl_merge block_of(uint32_t count, uint32_t heads, uint32_t head_dim, uint32_t dtype,
+                                    uint32_t lse_base)
+{
+    return (struct opencl_merge){.count = (opencl_i32)count,
+                                 .heads = (opencl_i32)heads,
+                                 .head_dim = (opencl_i32)head_dim,
+                                 .dtype = (opencl_i32)dtype,
+                                 .base2 = lse_base == ATTN_LSE_BASE2};
 }
 
 static int32_t merge(struct attn_backend_impl *backend, const struct attn_merge_args *args, void *stream,
                      struct attn_error *err)
 {
+    const struct opencl_merge block =
+        block_of(args->count, args->heads, args->head_dim, args->dtype, args->lse_base);
     const uint32_t size = opencl_size(args->dtype);
     struct list list;
-    int32_t status = list_init(&list, args->count, err);
+    int32_t status = list_init(&list, &block, err);
 
-    list.launch.merge = (struct opencl_merge){.count = (opencl_i32)args->count,
-                                              .heads = (opencl_i32)args->heads,
-                                              .head_dim = (opencl_i32)args->head_dim,
-                                              .dtype = (opencl_i32)args->dtype,
-                                              .base2 = args->lse_base == ATTN_LSE_BASE2};
     for (uint32_t i = 0; i < args->count && status == ATTN_OK; i++)
         status = list_part(&list, i, &args->parts[i].out, &args->parts[i].lse, size, err);
     if (status == ATTN_OK)
@@ -106,15 +116,12 @@ static int32_t merge(struct attn_backend_impl *backend, const struct attn_merge_
 static int32_t rescale(struct attn_backend_impl *backend, const struct attn_rescale_args *args, void *stream,
                        struct attn_error *err)
 {
+    const struct opencl_merge block =
+        block_of(args->count, args->heads, args->head_dim, args->dtype, args->lse_base);
     const uint32_t size = opencl_size(args->dtype);
     struct list list;
-    int32_t status = list_init(&list, args->count, err);
+    int32_t status = list_init(&list, &block, err);
 
-    list.launch.merge = (struct opencl_merge){.count = (opencl_i32)args->count,
-                                              .heads = (opencl_i32)args->heads,
-                                              .head_dim = (opencl_i32)args->head_dim,
-                                              .dtype = (opencl_i32)args->dtype,
-                                              .base2 = args->lse_base == ATTN_LSE_BASE2};
     for (uint32_t i = 0; i < args->count && status == ATTN_OK; i++)
         status = list_part(&list, i, NULL, &args->all[i], size, err);
     if (status == ATTN_OK)

@@ -36,9 +36,11 @@ static void find_capacity(struct attn_plan_impl *plan)
     const uint64_t splits = most_splits(p->max_kv);
     const uint64_t busy = ((uint64_t)plan->config.busy_groups + p->kv_heads - 1) / p->kv_heads;
 
-    if (p->det != 0)
+    if (splits == 1)
+        plan->capacity = 0;
+    else if (p->det != 0)
         plan->capacity = p->max_seqs * splits;
-    else if (splits > 1)
+    else
         plan->capacity = busy > p->max_seqs ? busy : p->max_seqs;
 }
 

@@ -266,15 +266,15 @@ int32_t workload_copy(struct workload *workload, double *out_rate, struct attn_e
 {
     const uint64_t cache = workload->shape.bytes;
     const uint64_t size = cache < COPY_LEAST ? COPY_LEAST : cache < COPY_MOST ? cache : COPY_MOST;
-    int32_t status = ATTN_OK;
 
-    for (int i = 0; i < 2 && status == ATTN_OK; i++)
-        if (workload->copies[i].data == NULL)
-            status = workload_alloc(workload, size, &workload->copies[i], err);
+    *out_rate = NAN;
+    for (int i = 0; i < 2; i++)
+        if (workload->copies[i].data == NULL &&
+            workload_alloc(workload, size, &workload->copies[i], NULL) != ATTN_OK)
+            return ATTN_OK; /* a device that is full is measured without */
     const double start = machine_now();
-    if (status == ATTN_OK)
-        status = attn_memory_copy(workload->backend, &workload->copies[1], &workload->copies[0], size,
-                                  ATTN_COPY_ON_DEVICE, workload->stream, err);
+    int32_t status = attn_memory_copy(workload->backend, &workload->copies[1], &workload->copies[0], size,
+                                      ATTN_COPY_ON_DEVICE, workload->stream, err);
     if (status == ATTN_OK)
         status = attn_stream_synchronize(workload->backend, workload->stream, err);
     *out_rate = 2e-9 * (double)size / (machine_now() - start);

@@ -76,7 +76,7 @@ int32_t workload_init(struct workload *workload, const struct bench_case *the_ca
 void workload_finish(struct workload *workload);
 /* One layer, waited for. */
 int32_t workload_run(struct workload *workload, uint32_t layer, struct attn_error *err);
-/* GB/s that a copy on the device reads and writes, of at least a layer's cache. */
+/* GB/s that a copy on the device reads and writes, of a layer's cache or so; NaN where there is no room. */
 int32_t workload_copy(struct workload *workload, double *out_rate, struct attn_error *err);
 
 /* A buffer of the backend that workload_finish frees; nothing if size is 0. */
