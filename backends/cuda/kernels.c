@@ -9,6 +9,8 @@
  * within half a step. They do not handle scales by sequence, which new 8-bit keys and values have. Their
  * 8-bit types are those that the GPU converts, or whose codes are the upper byte of an f16. With 8-bit values
  * P is f16, or bf16 if single values have scales; the table has the coarser one.
+ *
+ * Of f32 nothing is rounded: matrix instructions take numbers in parts (mma/tf32.h).
  */
 #define MMA_CODES  (ATTN__TYPES_8 & ~ATTN__TYPE_FNUZ)
 #define MMA_CACHED (ATTN__HAS_ALL & ~(ATTN__HAS_MLA | ATTN__HAS_NEW | ATTN__HAS_CACHE_NEW))
@@ -57,6 +59,10 @@ const struct gpu_kernel gpu_kernels[] = {
             ATTN__HAS_ALL & ~ATTN__HAS_MLA, ATTN_NUMERICS_P_BF16),
     MMA_ROW("prefill_mma_bf16_kv8", ATTN__PREFILL, ATTN__TYPE_BF16, MMA_CODES, MMA_CACHED,
             ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_f32", ATTN__DECODE, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
+            ATTN_NUMERICS_UNROUNDED),
+    MMA_ROW("prefill_mma_f32", ATTN__PREFILL, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
+            ATTN_NUMERICS_UNROUNDED),
     MLA_ROW("mla_mma_f16", ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
     MLA_ROW("mla_mma_bf16", ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
     {.caps.name = "attn_reference",

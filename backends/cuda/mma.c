@@ -43,7 +43,9 @@ static uint32_t decode_rows(const struct attn_problem *problem)
 
     if (problem->det != 0)
         return ROWS_DECODE;
-    return rows <= ROWS_SMALL ? ROWS_SMALL : rows <= ROWS_MEDIUM ? ROWS_MEDIUM : ROWS_DECODE;
+    return rows <= ROWS_SMALL && problem->k_dtype != ATTN_F32 ? ROWS_SMALL
+           : rows <= ROWS_MEDIUM                              ? ROWS_MEDIUM
+                                                              : ROWS_DECODE;
 }
 
 /* Rows of a prefill tile: the most for which the device has the shared memory. */
@@ -78,7 +80,10 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     part->shared_bytes = gpu_mma_shared_bytes(shape);
     part->ctas = plan->units * gpu_mma_ctas(shape);
     part->split_rules = gpu_split_rules_of(p, part->phase, prefill_rows(plan));
-    snprintf(name, sizeof name, "%s_r%u_%s", own->name, shape.rows, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
+    snprintf(name, sizeof name, "%s_r%u_%s", own->name, shape.rows,
+             p->q_dtype == ATTN_F32    ? "f32"
+             : p->q_dtype == ATTN_BF16 ? "bf16"
+                                       : "f16");
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
     return gpu_module_function(plan->backend->context, own->module, name, part->shared_bytes,
                                &part->attention, err);

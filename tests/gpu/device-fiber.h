@@ -76,6 +76,7 @@ void gpu_fiber_copy_wait(uint32_t groups);
 
 void gpu_fiber_load_matrix(uint32_t *to, const void *row, uint32_t matrices, uint32_t trans);
 uint32_t gpu_transpose_matrix(uint32_t pair);
+void gpu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]);
 /* `bf16`: the type of a and b, else f16. */
 void gpu_fiber_mma(float d[4], const uint32_t a[4], const uint32_t b[2], uint32_t bf16);
 

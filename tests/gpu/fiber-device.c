@@ -280,3 +280,46 @@ void gpu_fiber_mma(float d[4], const uint32_t a[4], const uint32_t b[2], uint32_
         d[i] = (float)sum;
     }
 }
+
+/* A word of an operand of tf32, whose low 13 bits do not count. */
+static double tf32_of(const struct gpu_fiber_slot *slot, uint32_t word)
+{
+    return (double)attn__f32_of_bits(slot->fragment[word] & 0xffffe000u);
+}
+
+/*
+ * As matrix instructions of sm_80 and newer do, or worse: what is added loses the bits that are 2^-25 times
+ * smaller than the largest of it, and the sum is rounded towards zero.
+ */
+static float sum_of(const double *x, uint32_t count)
+{
+    double largest = 0, sum = 0;
+    int exponent;
+
+    for (uint32_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs(x[i]));
+    frexp(largest, &exponent);
+    for (uint32_t i = 0; i < count; i++)
+        sum += isfinite(largest) ? ldexp(trunc(ldexp(x[i], 26 - exponent)), exponent - 26) : x[i];
+    const float out = (float)sum;
+    return isfinite(out) && fabs((double)out) > fabs(sum) ? nextafterf(out, 0) : out;
+}
+
+void gpu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    const uint32_t lane = fiber_cta.current % GPU_WARP;
+    const struct gpu_fiber_slot own = {2, {a[0], a[1], a[2], a[3], b[0], b[1]}};
+    const struct gpu_fiber_slot *slots = gpu_fiber_meet(GPU_FIBER_MMA, &own);
+
+    if (slots[0].word != 2)
+        fiber_die("lanes of one warp multiply two types");
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t row = lane / 4, column = lane % 4 * 2 + i % 2;
+        double x[9];
+        for (uint32_t k = 0; k < 8; k++)
+            x[k] = tf32_of(&slots[row * 4 + k % 4], i / 2 + k / 4 * 2) *
+                   tf32_of(&slots[column * 4 + k % 4], 4 + k / 4);
+        x[8] = (double)d[i];
+        d[i] = sum_of(x, 9);
+    }
+}

@@ -13,6 +13,7 @@ template <class C> struct mma_loop {
     mma_out_fragments<C> o;
     mma_row_pairs<C> max, sum;
     mma_query_fragments<C> q;
+    mma_total<C> total; /* of f32 */
     struct mma_rules rules;
     struct mma_key_range range;
     unsigned char *stages;    /* of the group */
@@ -65,6 +66,8 @@ GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsi
     loop->key0 = loop->group * C::GROUP_KEYS;
     loop->stages = stages + loop->group * (C::STAGES * C::STAGE_BYTES);
     mma_clear_results<C>(loop);
+    if constexpr (C::KV32)
+        mma_clear_total<C>(&loop->total);
     loop->range = mma_key_range_of(run, &shared->sequence, shared->sequence.kv_len);
     mma_write_first_addresses<C>(run, shared, stages, p, loop);
     const bool copied = mma_write_query_addresses<C>(run, shared, p->row0, p->kv_head);
@@ -145,6 +148,9 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
                   loop->o, &copy);
     if constexpr (C::ROW_WARPS == 4)
         gpu_copy_commit();
+    if constexpr (C::KV32)
+        if ((tile + 1 - p->first) % C::SPAN_TILES == 0)
+            mma_end_span<C>(&loop->total, loop->max, loop->sum, loop->o, loop->rules.factor);
     if (later < p->end)
         mma_write_addresses<C>(run, shared, &loop->range, later,
                                (slot + C::ADDRESS_STAGES - 1) % C::ADDRESS_STAGES, p->kv_head, key0, entry);
@@ -166,6 +172,8 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
     for (uint32_t tile = p->first; tile < p->end; tile++)
         mma_iterate<C>(run, shared, queries, p, &loop, tile);
     GPU_COPY_WAIT(0);
+    if constexpr (C::KV32)
+        mma_add_total<C>(&loop.total, loop.max, loop.sum, loop.o, loop.rules.factor);
     if (mma_stores_directly<C>(run, p)) {
         mma_store_rows<C>(run, shared, queries, p, loop.max, loop.sum, loop.o, loop.rules.factor);
         return;

@@ -35,11 +35,18 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t row = (row_warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
-            float *at = to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH + lane % 4 * (C::KV8 ? 4 : 2);
+            float *at = to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH +
+                        lane % 4 *
+                            (C::KV32  ? 8
+                             : C::KV8 ? 4
+                                      : 2);
             if (row >= rows)
                 continue;
             GPU_UNROLL
-            for (uint32_t n = 0; n < C::DV / 8; n += 2) {
+            for (uint32_t n = 0; C::KV32 && n < C::DV / 4; n++)
+                at[n / 8 * 32 + n % 8] = o[m][n / 8 * 4 + n % 4][2 * h + n / 4 % 2];
+            GPU_UNROLL
+            for (uint32_t n = 0; !C::KV32 && n < C::DV / 8; n += 2) {
                 const float *even = &o[m][n][2 * h], *odd = &o[m][n + 1][2 * h];
                 at[n * 8] = even[0];
                 at[n * 8 + 1] = C::KV8 ? odd[0] : even[1];

@@ -8,8 +8,9 @@
  * same rows, and each is a group that takes a quarter of the keys.
  *
  * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
- * values, and f16 with 8-bit ones. P is rounded to the same type before its product with V, or to bf16 where
- * it carries the scales of single values, which f16 would not hold; row sums are of P before it is rounded.
+ * values, and f16 with 8-bit ones; tf32.h has those of f32. P is rounded to the same type before its product
+ * with V, or to bf16 where it carries the scales of single values, which f16 would not hold; row sums are of
+ * P before it is rounded.
  *
  * The instruction cache of a multiprocessor is small, so loops that seldom run are not unrolled.
  */
@@ -28,7 +29,7 @@ constexpr float GPU_LOG2E = 1.4426950408889634f;
 template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool QueriesBf16> struct mma_config {
     static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize};
     static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
-    static constexpr bool KV8 = KvSize == 1, BF16 = QueriesBf16;
+    static constexpr bool KV8 = KvSize == 1, KV32 = KvSize == 4, BF16 = QueriesBf16;
 
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
     static constexpr bool SMALL_M = Rows == 8;
@@ -44,6 +45,9 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t GROUP_KEYS = KEYS / GROUPS;
     static constexpr uint64_t ALL_PRESENT = GROUP_KEYS == 16 ? 0xffff : ~UINT64_C(0); /* a bit for each key */
     static constexpr uint32_t KV_SIZE = KvSize, K_BYTES = Dk * KvSize, V_BYTES = Dv * KvSize;
+    static constexpr uint32_t Q_BYTES = Dk * (KV32 ? 4 : 2);
+    /* f32 sums are staged: of a tile, of a span of 512 keys, of all. */
+    static constexpr uint32_t SPAN_TILES = 512 / GROUP_KEYS;
 
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
@@ -55,7 +59,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     static constexpr bool BF16_MMA = BF16 && !KV8;
     static constexpr bool Q_SCALED = BF16 && KV8; /* bf16 queries have to become f16 */
-    static constexpr bool Q_IN_REGISTERS = ROW_WARPS == 1 && Dk <= 128 && !KV8;
+    static constexpr bool Q_IN_REGISTERS = ROW_WARPS == 1 && Dk <= 128 && KvSize == 2;
 
     /* 16-byte chunks that a thread checks for non-finite values at once. */
     static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !KV8 ? 4 : 1;
@@ -88,8 +92,9 @@ template <class C> struct mma_shared {
     float q_scale[C::ROWS]; /* with Q_SCALED, by which a row's scores are multiplied */
     float k_scale[C::ADDRESS_STAGES][C::KEYS];
     float v_scale[C::ADDRESS_STAGES][C::KEYS];
-    unsigned char nonfinite[C::KEYS][C::DV / 8]; /* a bit for each value of the iteration */
-    uint32_t nonfinite_tile[C::GROUPS];          /* a group's last tile with such a value, plus one */
+    /* A bit for each value of the iteration; f32: a chunk has a byte of its own. */
+    unsigned char nonfinite[C::KEYS][C::DV / (C::KV32 ? 4 : 8)];
+    uint32_t nonfinite_tile[C::GROUPS]; /* a group's last tile with such a value, plus one */
     struct gpu_row row[C::ROWS];
 };
 
@@ -110,6 +115,8 @@ template <class C> GPU_INLINE uint32_t mma_row_pitch(uint32_t bytes)
 /* Which bits of a chunk's number a row flips, so that neighbours begin in different banks. */
 template <class C> GPU_INLINE uint32_t mma_swizzle(uint32_t row, uint32_t bytes)
 {
+    if constexpr (C::KV32)
+        return (row & 6) ^ (row & 1) * 4; /* consecutive rows, and every other one, are read together */
     if constexpr (C::ROW_WARPS == 4)
         return 0;
     return bytes % 128 == 0 ? row & 7 : row / 2 & 3;

@@ -87,6 +87,20 @@ GPU_INLINE void mma_store_row_16bit(const struct gpu_run *run, uint64_t to,
     }
 }
 
+/* Stores numbers of a row as f32, four at once. */
+template <class C>
+GPU_INLINE void mma_store_row_f32(uint64_t to, uint32_t dim, const float values[C::LANE_COLUMNS])
+{
+    GPU_UNROLL
+    for (uint32_t j = 0; j < C::LANE_COLUMNS; j += 4) {
+        const uint32_t d = gpu_thread() % GPU_WARP * C::LANE_COLUMNS + j;
+        const struct gpu_u128 part = {{gpu_f32_bits(values[j]), gpu_f32_bits(values[j + 1]),
+                                       gpu_f32_bits(values[j + 2]), gpu_f32_bits(values[j + 3])}};
+        if (d < dim)
+            gpu_store_global_u128(to + d * 4u, part);
+    }
+}
+
 /* Stores a row. */
 template <class C>
 GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
@@ -103,6 +117,8 @@ GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequen
     if ((dtype == ATTN_BF16 || dtype == ATTN_F16) && run->problem.out_scale <= ATTN_SCALES_UNIT &&
         (to & 7) == 0 && run->problem.head_dim_vo % 4 == 0)
         mma_store_row_16bit<C>(run, to, values);
+    else if (C::KV32 && dtype == ATTN_F32 && (to & 15) == 0 && run->problem.head_dim_vo % 4 == 0)
+        mma_store_row_f32<C>(to, run->problem.head_dim_vo, values);
     else
         mma_store_row_any<C>(run, s, (int64_t)s->row + token, head, to, values);
     if (gpu_thread() % GPU_WARP == 0)
@@ -120,7 +136,7 @@ GPU_INLINE bool mma_stores_directly(const struct gpu_run *run, const struct gpu_
 {
     const uint32_t dtype = run->problem.out_dtype;
 
-    return C::ROW_WARPS == 4 && p->splits == 1 && (dtype == ATTN_BF16 || dtype == ATTN_F16) &&
+    return C::ROW_WARPS == 4 && !C::KV32 && p->splits == 1 && (dtype == ATTN_BF16 || dtype == ATTN_F16) &&
            run->problem.out_scale <= ATTN_SCALES_UNIT && run->problem.head_dim_vo % 8 == 0 &&
            ((run->out.base | (uint64_t)run->out.token_stride | (uint64_t)run->out.head_stride) & 15) == 0;
 }

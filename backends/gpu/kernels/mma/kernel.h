@@ -12,7 +12,7 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
     unsigned char *memory = gpu_shared();
     mma_shared<C> *shared = (mma_shared<C> *)(void *)memory;
     unsigned char *queries = memory + C::FIXED_BYTES;
-    unsigned char *stages = queries + C::ROWS * mma_row_pitch<C>(C::DK * 2);
+    unsigned char *stages = queries + C::ROWS * mma_row_pitch<C>(C::Q_BYTES);
     const struct gpu_work_tile *p = &shared->work;
     static_assert(sizeof *shared <= C::FIXED_BYTES, "the host reserves less");
 
@@ -44,7 +44,13 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
     }
 
 /* The kernels of a row of instances.def by each(name, configuration): for tiles of 8, 16, ... rows. */
-#define MMA_KERNELS(each, name, dk, dv, kv_size, rows) MMA_KERNELS_##rows(each, name, dk, dv, kv_size)
+#define MMA_KERNELS(each, name, dk, dv, kv_size, rows)                                                       \
+    MMA_KERNELS_OF_##kv_size(each, name, rows, dk, dv, kv_size)
+#define MMA_KERNELS_OF_1(each, name, rows, ...) MMA_KERNELS_##rows(each, name, __VA_ARGS__)
+#define MMA_KERNELS_OF_2                        MMA_KERNELS_OF_1
+#define MMA_KERNELS_OF_4(each, name, rows, ...)                                                              \
+    each(name##_r16_f32, mma_config<16, __VA_ARGS__, false>)                                                 \
+        each(name##_r64_f32, mma_config<64, __VA_ARGS__, false>)
 #define MMA_KERNELS_128(each, name, ...)                                                                     \
     MMA_KERNELS_64(each, name, __VA_ARGS__) MMA_KERNELS_OF(each, name, 128, __VA_ARGS__)
 #define MMA_KERNELS_64(each, name, ...)                                                                      \

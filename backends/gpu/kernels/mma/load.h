@@ -141,10 +141,13 @@ template <class C> GPU_INLINE void mma_copy_issue(const struct mma_copy *copy, u
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t low = copy->two.x[2 * i];
         const uint64_t vector = ((uint64_t)copy->two.x[2 * i + 1] << 32 | low) + copy->column;
+        const uint32_t row = gpu_thread() / (stride / 16) * (stride / 32) + 2 * step + i;
+        unsigned char *to = copy->to + (2 * step + i) * mma_row_pitch<C>(bytes);
+        if (C::KV32)
+            to = to - copy->column + (copy->column ^ mma_swizzle<C>(row, bytes) * 16);
         GPU_UNROLL
         for (uint32_t c = 0; c < bytes; c += stride)
-            gpu_copy_async16_if(copy->to + (2 * step + i) * mma_row_pitch<C>(bytes) + c, vector + c,
-                                (low & 1) == 0 && copy->column + c < copy->used);
+            gpu_copy_async16_if(to + c, vector + c, (low & 1) == 0 && copy->column + c < copy->used);
     }
 }
 

@@ -13,6 +13,12 @@ template <class C> GPU_INLINE uint32_t mma_clear_nonfinite_word(const struct gpu
         *word &= ~(found * 0xffu);
         return (found | found >> 7 | found >> 14 | found >> 21) & 15;
     }
+    if constexpr (C::KV32) {
+        const uint32_t found =
+            (*word & 0x7fffffffu) + 0x1000 >= 0x7f800000u; /* its high part is not finite */
+        *word = found != 0 ? 0 : *word;
+        return found;
+    }
     const uint32_t least = C::BF16 ? 0x00800080u : 0x04000400u; /* carries out of a full exponent */
     const uint32_t found = (((*word & 0x7fff7fffu) + least) & 0x80008000u) >> 15;
     *word &= ~(found * 0xffffu);
@@ -51,8 +57,9 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
             if (mma_scale_per_key<C>(run->problem.v_scale) &&
                 (gpu_f32_bits(shared->v_scale[slot][key0 + row]) & 0x7fffffffu) > 0x7f800000u)
                 found = (1u << 4 * each) - 1;
-            for (uint32_t b = 0; b < each / 2; b++)
-                shared->nonfinite[key0 + row][chunk * (each / 2) + b] = (unsigned char)(found >> 8 * b);
+            const uint32_t bytes = (each + 1) / 2;
+            for (uint32_t b = 0; b < bytes; b++)
+                shared->nonfinite[key0 + row][chunk * bytes + b] = (unsigned char)(found >> 8 * b);
             if (found == 0)
                 continue;
             gpu_store_u128(values + mma_swizzled<C>(row, chunk, C::V_BYTES), part[u]);
@@ -64,7 +71,9 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
 
 template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const mma_shared<C> *shared, uint32_t key, uint32_t d)
 {
-    return shared->nonfinite[key][d / 8] >> d % 8 & 1;
+    const uint32_t bits = C::KV32 ? 4 : 8;
+
+    return shared->nonfinite[key][d / bits] >> d % bits & 1;
 }
 
 /*
@@ -79,7 +88,9 @@ GPU_INLINE void mma_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0,
 
     GPU_LOOP
     for (uint32_t n = 0; n < C::DV / 8; n++) {
-        const uint32_t d = C::KV8 ? n / 2 * 16 + lane / 4 * 2 + n % 2 : n * 8 + lane / 4;
+        const uint32_t d = C::KV32  ? n / 4 * 32 + lane / 4 * 4 + n % 4
+                           : C::KV8 ? n / 2 * 16 + lane / 4 * 2 + n % 2
+                                    : n * 8 + lane / 4;
         float seen[C::M_FRAGMENTS][4];
         GPU_UNROLL
         for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)

@@ -100,12 +100,40 @@ GPU_INLINE void mma_load_queries_scaled(const struct gpu_run *run, mma_shared<C>
     }
 }
 
+/* f32 queries as they are. */
+template <class C>
+GPU_INLINE void mma_load_queries_f32(const struct gpu_run *run, const struct gpu_sequence *s,
+                                     unsigned char *to, uint32_t row0, uint32_t kv_head)
+{
+    const uint32_t dim = run->problem.head_dim;
+    const bool aligned =
+        ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) == 0;
+
+    for (uint32_t i = gpu_thread(); i < C::ROWS * (C::DK / 4); i += 128) {
+        const uint32_t row = i / (C::DK / 4), chunk = i % (C::DK / 4);
+        struct gpu_u128 part = mma_zero_u128();
+        uint32_t token, head;
+        if (mma_row_of(run, s, row0 + row, kv_head, &token, &head)) {
+            const uint32_t *q = (const uint32_t *)mma_query_address(run, s, token, head) + chunk * 4;
+            if (aligned && chunk * 4 + 4 <= dim)
+                part = gpu_load_u128(q);
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                if (!(aligned && chunk * 4 + 4 <= dim) && chunk * 4 + j < dim)
+                    part.x[j] = q[j];
+        }
+        gpu_store_u128(to + mma_swizzled<C>(row, chunk, C::Q_BYTES), part);
+    }
+}
+
 /* Queries into shared memory. */
 template <class C>
 GPU_INLINE void mma_load_queries(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *to,
                                  uint32_t row0, uint32_t kv_head)
 {
-    if constexpr (C::Q_SCALED)
+    if constexpr (C::KV32)
+        mma_load_queries_f32<C>(run, &shared->sequence, to, row0, kv_head);
+    else if constexpr (C::Q_SCALED)
         mma_load_queries_scaled<C>(run, shared, to, row0, kv_head);
     else
         mma_load_queries_unscaled<C>(run, &shared->sequence, to, row0, kv_head);
@@ -122,7 +150,7 @@ GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<
     const uint32_t row = gpu_thread();
     uint32_t token, head;
 
-    if (C::ROW_WARPS != 4 || C::KV8 || run->problem.head_dim != C::DK ||
+    if (C::ROW_WARPS != 4 || C::KV_SIZE != 2 || run->problem.head_dim != C::DK ||
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) != 0)
         return false;
     if (row < C::ROWS)

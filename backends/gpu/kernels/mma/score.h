@@ -4,6 +4,7 @@
 #define ATTN_GPU_MMA_SCORE_H
 
 #include "load.h"
+#include "tf32.h"
 
 /* 16 rows of queries, columns kk * 16 and on. */
 template <class C>
@@ -189,7 +190,9 @@ GPU_INLINE void mma_scores(const struct gpu_run *run, const unsigned char *queri
                            uint32_t row_warp, mma_query_fragments<C> q, mma_score_fragments<C> s,
                            struct mma_copy *copy)
 {
-    if constexpr (C::ROW_WARPS == 4 && !C::KV8 && C::DK <= 128)
+    if constexpr (C::KV32)
+        mma_scores_f32<C>(queries, keys, row_warp, s, copy);
+    else if constexpr (C::ROW_WARPS == 4 && !C::KV8 && C::DK <= 128)
         mma_score_pipelined<C>(queries, keys, row_warp, s, copy);
     else if (!C::KV8 || run->k.dtype == ATTN_E4M3)
         mma_score_tile<C>(ATTN_E4M3, queries, keys, row_warp, q, s, copy);

@@ -37,10 +37,10 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
 {
     const uint32_t bytes = gpu_mma_stage_bytes(s);
 
-    if (s.rows > 16 && s.dk > 192 && s.kv_size == 2)
+    if (s.rows > 16 && (s.kv_size == 4 || (s.dk > 192 && s.kv_size == 2)))
         return 2;
     if (bytes > 12288)
-        return 3;
+        return s.kv_size == 4 && bytes <= 16384 ? 4 : 3;
     if (bytes > 8192 || gpu_mma_keys(s) > 64)
         return 4;
     return bytes > 4096 ? 5 : 8;
@@ -54,11 +54,11 @@ GPU_CONSTEXPR uint32_t gpu_mma_address_stages(struct gpu_mma_shape s)
 
 /*
  * Bytes between rows of queries, keys and values, so that neighbours begin in different banks. Tiles of 16
- * rows and fewer swizzle the chunks of a row instead.
+ * rows and fewer, and of f32, swizzle the chunks of a row instead.
  */
 GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
 {
-    return s.rows <= 16 ? 0 : 16;
+    return s.rows <= 16 || s.kv_size == 4 ? 0 : 16;
 }
 
 /* Bytes in front of queries and stages (struct mma_shared), a multiple of 128. */
@@ -66,7 +66,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 {
     const uint32_t addresses = 24 * gpu_mma_keys(s) * gpu_mma_address_stages(s);
 
-    return (2944 + 80 * s.rows + addresses + 127) / 128 * 128;
+    return ((s.kv_size == 4 ? 4992 : 2944) + 80 * s.rows + addresses + 127) / 128 * 128;
 }
 
 /* Queries and all stages. */
@@ -74,7 +74,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_input_bytes(struct gpu_mma_shape s)
 {
     const uint32_t padding = gpu_mma_row_padding(s);
 
-    return s.rows * (s.dk * 2 + padding) + gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * padding);
+    return s.rows * (s.dk * (s.kv_size == 4 ? 4 : 2) + padding) +
+           gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * padding);
 }
 
 /* Floats between rows of f32 results. */
@@ -100,6 +101,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_shared_bytes(struct gpu_mma_shape s)
 /* CTAs that fit a multiprocessor of 227 KB. */
 GPU_CONSTEXPR uint32_t gpu_mma_ctas(struct gpu_mma_shape s)
 {
+    if (s.kv_size == 4)
+        return s.dk > 128 ? 1 : 2;
     if (s.rows > 16)
         return 2;
     if (s.dk > 192)

@@ -78,7 +78,7 @@ GPU_INLINE void mma_exponentiate(mma_score_fragments<C> s, mma_row_pairs<C> max,
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const float base = mma_exponent_base(max[m][h], factor);
-            float total = sum[m][h], other = 0;
+            float total = C::KV32 ? 0 : sum[m][h], other = 0;
             GPU_UNROLL
             for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
                 GPU_UNROLL
@@ -87,7 +87,7 @@ GPU_INLINE void mma_exponentiate(mma_score_fragments<C> s, mma_row_pairs<C> max,
                 total += s[m][n][2 * h];
                 other += s[m][n][2 * h + 1];
             }
-            sum[m][h] = total + other;
+            sum[m][h] = C::KV32 ? sum[m][h] + (total + other) : total + other;
         }
     }
 }

@@ -6,6 +6,7 @@
 #include "load.h"
 #include "mask.h"
 #include "softmax.h"
+#include "tf32.h"
 
 /* P of 16 keys is computed while the 16 before them are multiplied, and `copy` fills another stage. */
 template <class C>
@@ -136,7 +137,10 @@ GPU_INLINE void mma_values(const struct gpu_run *run, const mma_shared<C> *share
 {
     const uint32_t dtype = run->v.dtype;
 
-    if constexpr (C::ROW_WARPS == 4 && !C::KV8) {
+    if constexpr (C::KV32) {
+        mma_exponentiate<C>(p, max, sum, factor);
+        mma_values_f32<C>(values, p, o, copy);
+    } else if constexpr (C::ROW_WARPS == 4 && !C::KV8) {
         mma_value_pipelined<C>(values, p, max, sum, o, factor, copy);
     } else {
         mma_exponentiate<C>(p, max, sum, factor);
