@@ -6,12 +6,15 @@ test-texts.py ATTN-INFO DIRECTORY-OF-THE-CUDA-PLUGIN DIRECTORY-OF-THE-CPU-PLUGIN
 """
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
 INFO, CUDA, CPU, FAKE = sys.argv[1:5]
 SHAPE = ["heads=8", "kv_heads=2", "head_dim=128"]
 PROBLEM = [*SHAPE, "q=bf16"]
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "gpu.md"
 NONE = "/nonexistent/libcuda.so.1"
 lines = 0
 failures = 0
@@ -194,6 +197,35 @@ def test_speed():
           "kv=e4m3" not in caps["generic"], "caps tells what generic kernels serve", result)
 
 
+def whole_problem(words):
+    """A problem that differs from a usual one in these words; what has 8 bits has scales."""
+    problem = {"heads": "8", "kv_heads": "2", "head_dim": "128", "q": "bf16"}
+    if "mla=1" in words:
+        problem.update(kv_heads="1", head_dim="576/512")
+    problem.update(word.split("=") for word in words)
+    cached = problem.get("k", problem.get("kv", problem["q"]))
+    for dtype, scale in ((problem["q"], "q_scale"), (cached, "scales"), (problem.get("out", ""), "out_scale")):
+        if re.match("e[45]m|int8", dtype):
+            problem[scale] = "unit"
+    problem["head_dim"] = problem["head_dim"].split("-")[0]
+    return [f"{key}={value}" for key, value in problem.items()]
+
+
+def test_page():
+    rows = re.findall(r"^\| (`.*?) \|", PAGE.read_text(encoding="utf-8").split("## What the reference kernel serves")[1],
+                      re.MULTILINE)
+    told = set()
+    for text, arch in re.findall(r"`([^`]*)`(?: on sm_(\d+))?", " ".join(rows)):
+        told |= set(text.split())
+        result = run(FAKE, "explain", "--json", *whole_problem(text.split()), FAKE_CUDA=f"arch={arch}" if arch else "")
+        check("generic" in speeds(result, "cuda/flash-attn").values(),
+              f"docs/gpu.md tells rightly that the reference kernel serves {text}", result)
+    result = run(FAKE, "caps", "--json", "cuda/flash-attn")
+    generic = json.loads(result.stdout)["backends"][0]["generic"]
+    left = {word for word in generic if not re.match("(q|out)_scale=", word)} - told  # scales are those of 8 bits
+    check(generic and not left, f"docs/gpu.md tells of all that it serves, but {sorted(left)}", result)
+
+
 test_no_driver()
 test_old_driver()
 test_no_device()
@@ -203,5 +235,6 @@ test_two_devices()
 test_driver()
 test_tensor_cores()
 test_speed()
+test_page()
 print(f"1..{lines}")
 sys.exit(failures != 0)
