@@ -79,6 +79,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     part->ctas = plan->units * gpu_mma_ctas(shape);
     part->split_rules = gpu_split_rules_of(p, part->phase, prefill_rows(plan));
     snprintf(name, sizeof name, "%s_r%u_%s", own->name, shape.rows, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
+    gpu_work_tiles_split_prefill(plan, part);
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
     return gpu_module_function(plan->backend->context, own->module, name, part->shared_bytes,
                                &part->attention, err);

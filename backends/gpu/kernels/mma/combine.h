@@ -123,14 +123,22 @@ GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *s
     }
 }
 
-/* True in the CTA that finishes last of those that have splits of a sequence and head. */
+/* The counter of a tile of rows whose keys are split. */
+GPU_INLINE uint32_t *mma_split_counter(const struct gpu_run *run, const struct gpu_work_tile *p)
+{
+    return (uint32_t *)run->counters + (run->phase == ATTN__PREFILL
+                                            ? p->first_partial
+                                            : (uint64_t)p->seq * run->problem.kv_heads + p->kv_head);
+}
+
+/* True in the CTA that finishes last of those that have splits of a tile of rows. */
 template <class C>
 GPU_INLINE bool mma_is_last_split(const struct gpu_run *run, mma_shared<C> *shared,
                                   const struct gpu_work_tile *p)
 {
     gpu_barrier();
     if (gpu_thread() == 0) {
-        uint32_t *counter = (uint32_t *)run->counters + (uint64_t)p->seq * run->problem.kv_heads + p->kv_head;
+        uint32_t *counter = mma_split_counter(run, p);
         gpu_fence(); /* of everything before the barrier */
         shared->is_last_split = gpu_atomic_add(counter, 1) + 1 == p->splits;
         if (shared->is_last_split) {
@@ -228,7 +236,7 @@ GPU_INLINE void mma_combine_splits(const struct gpu_run *run, const mma_shared<C
     for (uint32_t row = warp; row < C::ROWS; row += 4) {
         uint32_t token, head;
         mma_combined<C> m;
-        if (!mma_row_of(run, s, row, p->kv_head, &token, &head))
+        if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
             break;
         mma_combine_row<C>(run, p, row, &m);
         mma_store_row<C>(run, s, token, head, p->kv_head, m.max, m.sum, m.values);

@@ -32,7 +32,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
     static constexpr bool SMALL_M = Rows == 8;
-    /* Only for prefill: a CTA takes one work tile, with all keys that it sees. */
+    /* Only for prefill: a CTA takes one work tile. */
     static constexpr bool PREFILL_ONLY = Rows == 128;
     static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : 4;
     static constexpr uint32_t M_FRAGMENTS = SMALL_M ? 1 : Rows / (ROW_WARPS * 16); /* of 16 rows, per warp */
