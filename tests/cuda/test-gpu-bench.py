@@ -205,6 +205,20 @@ def test_buffers():
           buffers.calls_for(100, 70e3) == 2, "but fewer where calls are long")
 
 
+ON_THE_FAKE = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import bridge, cliffs, measure
+bench = measure.Bench(bridge.Bridge(*sys.argv[2:4], "cuda/flash-attn", 0), None, "", 0, 1, 1, pathlib.Path("none"))
+cliffs.rates = lambda bench: (4.0, 700.0)
+point = lambda label, kv: cliffs.Point(label, f"heads=4 kv_heads={kv} head_dim=64 q=bf16", "1x1/40")
+made = [cliffs.Sweep("some", [point("1", 2), point("bad", 3)])]
+cliffs.run(bench, made, 1, print)
+good = made[0].points[0]
+print(f"{good.kernels} {int(good.us > 0 and good.floor == cliffs.LAUNCH_US) + 1} points")
+"""
+
+
 def points(*figures, **more):
     return [cliffs.Point(str(index), "p", "b", us, floor, "k", **more) for index, (us, floor) in enumerate(figures)]
 
@@ -252,6 +266,12 @@ def test_cliffs():
     check(cliffs.run(None, cliffs.sweeps(), -1, told.append)[2] == sum(len(sweep.points) for sweep in cliffs.sweeps()),
           "what there was no time for is counted")
     cliffs.rates, cliffs.measure_point = rates, measure_point
+    command = [sys.executable, "-c", ON_THE_FAKE, str(pathlib.Path(BENCH).parent / "gpu"), BRIDGE, PLUGIN]
+    result = subprocess.run(command, env={**os.environ, "ATTN_CUDA_LIBRARY": FAKE}, capture_output=True, text=True,
+                            check=False)
+    check(result.returncode == 0 and "1:" in result.stdout and "bad: not measured" in result.stdout and
+          "mma" in result.stdout and result.stdout.endswith("2 points\n"), "a plugin's points are measured",
+          result.stdout + result.stderr)
 
 
 def test_packages(directory):

@@ -20,7 +20,7 @@ SAMPLES, SAMPLE_US = 3, 4e3  # of each point, and what one takes about
 LONG_US = 50e3  # a call that takes so long is sampled once
 OPERATIONS_PER_BYTE = 188  # of an H200, where no matrix product could be measured
 F32_RATE = 1 / 6  # of a product of f32 matrices as three of tf32, by that of bf16
-READ_BYTES = 2 << 30  # of the sample of reading
+READ_BATCH = "128x1/4096"  # whose keys and values are the sample of reading
 
 # Steps that have a reason: (sweep, what comes after the step): the reason.
 EXPLAINED = {
@@ -164,7 +164,7 @@ def rates(bench):
     driver = bench.driver
     if driver.read is None:
         raise libattn.Failure(f"--cliffs takes the rate of reading as its measure: {driver.missing}")
-    memory = libattn.Case(bench.bridge, HEADS, [(1, READ_BYTES // 4096)], 1)
+    memory = libattn.Case(bench.bridge, HEADS, known.parse_batch(READ_BATCH), 1)
     try:
         size = memory.number("cache_bytes") // driver.BULK * driver.BULK
         taken = sample(driver, lambda: driver.read_memory(memory.number("cache"), size))

@@ -66,7 +66,7 @@ class Measurement:
         self.add_libattn("libattn", case.problem, lengths, False)
         for name, (problem, ordered) in case.others.items():
             self.add_libattn(name, problem, lengths, ordered)
-        if with_peers or any("read" in (bar.above, bar.below) for bar in case.bars):
+        if with_peers and not case.computes or any("read" in (bar.above, bar.below) for bar in case.bars):
             self.add_ceilings()
         if not with_peers:
             return
@@ -169,7 +169,7 @@ class Measurement:
         size = number("cache_bytes")
         self.add_ceiling("read", self.orders[0], lambda index: driver.read_memory(number("cache", index), size),
                          float(size // driver.BULK * driver.BULK))
-        for name, case, order in zip(self.names, self.cases, self.orders) if not self.case.computes else ():
+        for name, case, order in zip(self.names, self.cases, self.orders):
             if driver.can_gather(case):
                 self.add_ceiling("gather" if case is own else f"gather, {name}", order,
                                  lambda index, case=case: driver.gather_pages(case, index), case.key_bytes)
