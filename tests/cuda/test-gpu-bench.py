@@ -139,6 +139,9 @@ def test_measuring(directory):
           document["versions"]["why"] == "torch not found", "the document tells how it was made", document["versions"])
     check(all(case["timed"] == "calls in a graph" for case in [document["cases"][0]]) == (name != "caches"),
           "only operations on caches are timed one by one", document["cases"][0]["timed"])
+    result = run("--problem", "heads=4 kv_heads=2 head_dim=64 q=bf16 out=e4m3 out_scale=unit", "--batch", "1x1/40",
+                 "--rounds", "1")
+    check(result.returncode == 0 and "error" not in result.stdout, "results of 8 bits have no error", result.stdout)
     result = run("--rows", "--cases", "^decode-1024-64$|^det-1", "--list", "--rounds", "1")
     check(result.returncode == 0 and result.stdout.count("\n") == 2, "rows are chosen by an expression", result.stdout)
     result = run(*SMALL, "--batch", "1x1/40", "--profile")
@@ -217,6 +220,26 @@ cliffs.run(bench, made, 1, print)
 good = made[0].points[0]
 print(f"{good.kernels} {int(good.us > 0 and good.floor == cliffs.LAUNCH_US) + 1} points")
 """
+
+
+def test_measurement():
+    """The order of samples, and sets by what a probe says, on objects that stand in."""
+    order = []
+    bench = types.SimpleNamespace(stream=None, rounds=3, bridge=types.SimpleNamespace(synchronize=lambda stream: None),
+                                  driver=types.SimpleNamespace(measure=lambda launch: launch() or 1.0))
+    measurement = measure.Measurement.__new__(measure.Measurement)
+    measurement.bench, measurement.graphs = bench, True
+    measurement.runners = {name: measure.Runner(lambda _, name=name: order.append(name), 1, 0.0, 1.0) for name in "ab"}
+    measurement.run()
+    check("".join(order) == "ab" + "aabb" + "bbaa" + "aabb", "every other round is in reverse order", order)
+    numbers = {"block": 16, "cache_bytes": 160, "pages": 2, "heads": 2, "head_dim_vo": 4, "out_bytes": 2}
+    probe = types.SimpleNamespace(number=numbers.get, close=lambda: None)
+    driver = types.SimpleNamespace(by_events=True, free_bytes=lambda: 1e9)
+    bench, case = types.SimpleNamespace(driver=driver, bridge=None), buffers.libattn.Case
+    buffers.libattn.Case = lambda *arguments: probe
+    sets = [buffers.sets_of(bench, "heads=2", [(1, 16)] * 10 ** 6, copies) for copies in (0, 1, 8)]
+    buffers.libattn.Case = case
+    check(sets == [3, 2, 1], "buffers are as many as fit, results and copies included", sets)
 
 
 def points(*figures, **more):
@@ -350,6 +373,7 @@ with tempfile.TemporaryDirectory() as temporary:
     test_measuring(pathlib.Path(temporary))
     test_judging()
     test_buffers()
+    test_measurement()
     test_cliffs()
     test_packages(pathlib.Path(temporary))
     test_page()
