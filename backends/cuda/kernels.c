@@ -5,8 +5,8 @@
 #include "reference/instances.h"
 
 /*
- * With 8-bit values P is f16, or bf16 if single values have scales; the table has the coarser one. Queries of
- * 8 bits are as exact in f16 as those of bf16 are with a power of two.
+ * With 8-bit values P is f16, or bf16 if single values have scales or the type is FNUZ; the table has the
+ * coarser one. 8-bit queries take the kernels that turn bf16 ones into f16, which holds all their codes.
  */
 #define MMA_FEATURES (ATTN__HAS_ALL & ~ATTN__HAS_MLA)
 

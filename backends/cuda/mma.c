@@ -36,7 +36,10 @@ static struct gpu_mma_shape shape_of(const struct attn_problem *problem, uint32_
     return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size};
 }
 
-/* Whether scales of keys or values are looked up key by key: cached and new ones may have different ones. */
+/*
+ * How scales are looked up: one for all, or from head granularity on key by key. Cached and new keys have one
+ * each.
+ */
 static uint32_t scale_of(const struct attn_problem *problem, uint32_t granularity)
 {
     return problem->kv_source == ATTN_KV_CACHE_NEW && granularity == ATTN_SCALES_TENSOR
