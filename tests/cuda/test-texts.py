@@ -171,16 +171,16 @@ def test_speed():
     result = run(FAKE, "explain", "--json", *PROBLEM)
     check(set(speeds(result, "cuda/flash-attn").values()) == {"optimised"} and result.stderr == "",
           "matrix kernels are optimised, and nothing is warned of", result)
-    eight = [*PROBLEM, "out=e4m3", "out_scale=unit"]
+    eight = [*PROBLEM, "v=e4m3", "v_scale=unit"]
     result = run(FAKE, "explain", "--json", *eight)
     check(speeds(result, "cuda/flash-attn") == {"attn_reference": "generic"}, "the reference kernel is generic", result)
     check(result.stderr.count("generic kernel attn_reference, for all of a batch") == 1 and
-          "decode_mma_bf16 does not take out=e4m3 (wanted: f32, f16, bf16)" in result.stderr,
+          "decode_mma_bf16 does not take v=e4m3 (wanted: bf16)" in result.stderr,
           "the log says once what keeps the optimised one", result)
     result = run(FAKE, "explain", "--json", *eight, ATTN_STRICT="2", ATTN_BACKEND="cuda")
     reasons = candidates(result, "cuda/flash-attn")[0]["reasons"]
-    check(result.returncode == 1 and [r["code"] for r in reasons[:2]] == ["GENERIC_KERNEL", "DTYPE_OUT"] and
-          (reasons[0]["key"], reasons[0]["got"]) == ("out", "e4m3"), "ATTN_STRICT=2 refuses it", result)
+    check(result.returncode == 1 and [r["code"] for r in reasons[:2]] == ["GENERIC_KERNEL", "DTYPE_V"] and
+          (reasons[0]["key"], reasons[0]["got"]) == ("v", "e4m3"), "ATTN_STRICT=2 refuses it", result)
     result = run(FAKE, "explain", *PROBLEM, "--all", ATTN_BACKEND="cuda/flashinfer,cuda",
                  ATTN_FLASHINFER_TENSOR_CORES="off")
     check("does not take ATTN_FLASHINFER_TENSOR_CORES=off (wanted: auto or on); cuda/flash-attn on cuda:0 has" in
@@ -193,8 +193,8 @@ def test_speed():
     check("mla_mma_bf16 does not take k=int8 (wanted: bf16)" in result.stderr, "of MLA its own kernel is named", result)
     result = run(FAKE, "caps", "--json", "cuda/flash-attn")
     caps = json.loads(result.stdout)["backends"][0]
-    check(caps["speed"] == "optimised" and {"head_dim=257-576", "out=e4m3"} < set(caps["generic"]) and
-          "kv=e4m3" not in caps["generic"], "caps tells what generic kernels serve", result)
+    check(caps["speed"] == "optimised" and "head_dim=257-576" in caps["generic"] and
+          {"q=e4m3", "kv=e4m3", "kv=e4m3fnuz", "out=e4m3"}.isdisjoint(caps["generic"]), "caps tells what generic kernels serve", result)
 
 
 def whole_problem(words):

@@ -122,7 +122,8 @@ struct gpu_run {
     uint32_t phase;      /* which sequences the launch takes: GPU_ALL_PHASES, or enum attn__phase */
     uint32_t stages;     /* tiles in shared memory, where the family has a choice */
     uint32_t kv_aligned; /* 1: keys and values are contiguous, aligned to 16 bytes, and whole 16 bytes */
-    uint32_t reserved[3];
+    uint32_t p_parts;    /* numbers that P is the sum of in a product of matrices: 1, or 2 for more digits */
+    uint32_t reserved[2];
 };
 
 /* The phase of a launch that takes all sequences; others take those of one enum attn__phase. */

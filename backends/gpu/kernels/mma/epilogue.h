@@ -87,6 +87,25 @@ GPU_INLINE void mma_store_row_16bit(const struct gpu_run *run, uint64_t to,
     }
 }
 
+/* Stores numbers of a row as 8-bit codes, four at once. */
+template <class C>
+GPU_INLINE void mma_store_row_8bit(const struct gpu_run *run, float scale, uint64_t to,
+                                   float values[C::LANE_COLUMNS])
+{
+    const uint32_t from = gpu_thread() % GPU_WARP * C::LANE_COLUMNS;
+    uint32_t codes = 0;
+
+    GPU_LOOP
+    for (uint32_t i = 0; i < C::LANE_COLUMNS; i++) {
+        codes = codes >> 8 | gpu_encode8(run->problem.out_dtype, gpu_divide(values[0], scale)) << 24;
+        GPU_UNROLL
+        for (uint32_t j = 0; j + 1 < C::LANE_COLUMNS; j++)
+            values[j] = values[j + 1];
+        if (i % 4 == 3 && from + i < run->problem.head_dim_vo)
+            *(uint32_t *)(to + from + i - 3) = codes;
+    }
+}
+
 /* Stores a row. */
 template <class C>
 GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
@@ -103,6 +122,9 @@ GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequen
     if ((dtype == ATTN_BF16 || dtype == ATTN_F16) && run->problem.out_scale <= ATTN_SCALES_UNIT &&
         (to & 7) == 0 && run->problem.head_dim_vo % 4 == 0)
         mma_store_row_16bit<C>(run, to, values);
+    else if (C::CODES_OUT && GPU_SIZE(dtype) == 1 && (to & 3) == 0 && run->problem.head_dim_vo % 4 == 0)
+        mma_store_row_8bit<C>(run, gpu_scale_at(&run->out_scale, s->index, (int64_t)s->row + token, head), to,
+                              values);
     else
         mma_store_row_any<C>(run, s, (int64_t)s->row + token, head, to, values);
     if (gpu_thread() % GPU_WARP == 0)

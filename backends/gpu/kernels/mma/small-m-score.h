@@ -96,6 +96,8 @@ GPU_INLINE void small_m_scores(const struct gpu_run *run, const unsigned char *k
         small_m_score_tile<C>(ATTN_E4M3, keys, q, s);
     else if (run->k.dtype == ATTN_E5M2)
         small_m_score_tile<C>(ATTN_E5M2, keys, q, s);
+    else if (gpu_is_fnuz(run->k.dtype))
+        small_m_score_tile<C>(run->k.dtype, keys, q, s);
     else
         small_m_score_tile<C>(ATTN_INT8, keys, q, s);
 }

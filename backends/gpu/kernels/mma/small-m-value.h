@@ -64,11 +64,16 @@ GPU_INLINE void small_m_typed_values(uint32_t dtype, bool bf16, const unsigned c
         small_m_value_tile<C>(ATTN_E4M3, bf16, values, p, o);
     else if (dtype == ATTN_E5M2)
         small_m_value_tile<C>(ATTN_E5M2, bf16, values, p, o);
+    else if (bf16 && gpu_is_fnuz(dtype))
+        small_m_value_tile<C>(dtype, true, values, p, o);
     else
         small_m_value_tile<C>(ATTN_INT8, bf16, values, p, o);
 }
 
-/* Values times P. Scales of single values are applied to P. */
+/*
+ * Values times P, once or a second time with what rounding took away. Scales of single values are applied to
+ * P.
+ */
 template <class C>
 GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *shared,
                                const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,
@@ -76,19 +81,28 @@ GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *s
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
-    if (!mma_scale_per_key<C>(run->problem.v_scale)) {
-        small_m_typed_values<C>(run->v.dtype, C::BF16_MMA, values, p, o);
-        return;
-    }
-    GPU_UNROLL
-    for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++) {
-        const float scale = shared->v_scale[slot][key0 + i * 8 + lane / 4];
+    if (mma_scale_per_key<C>(run->problem.v_scale)) {
         GPU_UNROLL
-        for (uint32_t e = 0; e < 2; e++)
-            if (unmasked || p[i / 2][i % 2 * 2 + e] != 0)
-                p[i / 2][i % 2 * 2 + e] *= scale;
+        for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++) {
+            const float scale = shared->v_scale[slot][key0 + i * 8 + lane / 4];
+            GPU_UNROLL
+            for (uint32_t e = 0; e < 2; e++)
+                if (unmasked || p[i / 2][i % 2 * 2 + e] != 0)
+                    p[i / 2][i % 2 * 2 + e] *= scale;
+        }
     }
-    small_m_typed_values<C>(run->v.dtype, true, values, p, o);
+    GPU_LOOP
+    for (uint32_t part = 0;; part++) {
+        if (!C::KV8 || !mma_p_bf16<C>(run))
+            small_m_typed_values<C>(run->v.dtype, C::BF16_MMA, values, p, o);
+        else
+            small_m_typed_values<C>(run->v.dtype, true, values, p, o);
+        if (part + 1 == run->p_parts)
+            return;
+        GPU_UNROLL
+        for (uint32_t i = 0; i < C::GROUP_KEYS / 4; i++)
+            p[i / 4][i % 4] = mma_remainder(p[i / 4][i % 4], mma_p_bf16<C>(run));
+    }
 }
 
 /* NaN for the results of rows that see a non-finite value. */
