@@ -110,4 +110,13 @@ GPU_INLINE void gpu_quad8_wide(uint32_t dtype, uint32_t word, uint32_t out[2])
     }
 }
 
+/* The same as gpu_quad8, as f16 or bf16. */
+GPU_INLINE void gpu_quad8_as(uint32_t dtype, bool bf16, uint32_t word, uint32_t out[2])
+{
+    gpu_quad8(dtype, word, out);
+    GPU_UNROLL
+    for (uint32_t i = 0; bf16 && i < 2; i++)
+        out[i] = gpu_pack_bf16(gpu_f16_to_f32((uint16_t)out[i]), gpu_f16_to_f32((uint16_t)(out[i] >> 16)));
+}
+
 #endif

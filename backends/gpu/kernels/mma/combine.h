@@ -35,16 +35,16 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t row = (row_warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
-            float *at = to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH + lane % 4 * (C::KV8 ? 4 : 2);
+            float *at = to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH + lane % 4 * (C::CODES ? 4 : 2);
             if (row >= rows)
                 continue;
             GPU_UNROLL
             for (uint32_t n = 0; n < C::DV / 8; n += 2) {
                 const float *even = &o[m][n][2 * h], *odd = &o[m][n + 1][2 * h];
                 at[n * 8] = even[0];
-                at[n * 8 + 1] = C::KV8 ? odd[0] : even[1];
-                at[n * 8 + (C::KV8 ? 2 : 8)] = C::KV8 ? even[1] : odd[0];
-                at[n * 8 + (C::KV8 ? 3 : 9)] = odd[1];
+                at[n * 8 + 1] = C::CODES ? odd[0] : even[1];
+                at[n * 8 + (C::CODES ? 2 : 8)] = C::CODES ? even[1] : odd[0];
+                at[n * 8 + (C::CODES ? 3 : 9)] = odd[1];
             }
         }
     }

@@ -31,6 +31,8 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize};
     static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
     static constexpr bool KV8 = KvSize == 1, BF16 = QueriesBf16;
+    /* 8-bit codes are converted once for all warps, or by every warp for itself when it multiplies them. */
+    static constexpr bool CONVERTS = gpu_mma_converts(SHAPE) != 0, CODES = KV8 && !CONVERTS;
 
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
     static constexpr bool SMALL_M = Rows == 8;
@@ -50,13 +52,17 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t TILES = KEYS / GPU_TILE;
     static constexpr uint32_t GROUP_KEYS = KEYS / GROUPS;
     static constexpr uint64_t ALL_PRESENT = GROUP_KEYS == 16 ? 0xffff : ~UINT64_C(0); /* a bit for each key */
-    static constexpr uint32_t KV_SIZE = KvSize, K_BYTES = Dk * KvSize, V_BYTES = Dv * KvSize;
+    static constexpr uint32_t K_BYTES = Dk * KvSize, V_BYTES = Dv * KvSize; /* of a vector in memory */
+    /* Bytes of an element, and of a vector, where they are multiplied. */
+    static constexpr uint32_t KV_SIZE = CONVERTS ? 2 : KvSize, K_ROW = Dk * KV_SIZE, V_ROW = Dv * KV_SIZE;
 
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
     static constexpr uint32_t ROW_PADDING = gpu_mma_row_padding(SHAPE);
     /* The part of a stage that a group fills. */
     static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
+    static constexpr uint32_t RAW_STAGES = gpu_mma_raw_stages(SHAPE); /* of keys, and of values */
+    static constexpr uint32_t RAW_BYTES = gpu_mma_raw_bytes(SHAPE);
     static constexpr uint32_t FIXED_BYTES = gpu_mma_fixed_bytes(SHAPE);
     static constexpr uint32_t CTAS = gpu_mma_ctas(SHAPE);
 
@@ -65,7 +71,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr bool Q_IN_REGISTERS = ROW_WARPS == 1 && Dk <= 128 && !KV8;
 
     /* 16-byte chunks that a thread checks for non-finite values at once. */
-    static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !KV8 ? 4 : 1;
+    static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !CODES ? 4 : 1;
     /* f32 results: consecutive columns of a lane, lanes of a row, floats from row to row and of a
      * group. */
     static constexpr uint32_t LANE_COLUMNS = Dv < 128 ? 4 : Dv / 32;

@@ -198,14 +198,14 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, bool bf16, const struct mma
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t row = m * 16 + h * 8 + lane / 4;
             const float factor = gpu_shuffle_f32(target->factor, row);
-            unsigned char *at = place + row * mma_row_pitch<C>(C::DK * 2) + lane % 4 * (C::KV8 ? 8 : 4);
+            unsigned char *at = place + row * mma_row_pitch<C>(C::DK * 2) + lane % 4 * (C::CODES ? 8 : 4);
             GPU_UNROLL
             for (uint32_t n = 0; n < C::DV / 8; n += 2) {
                 const float even[2] = {o[m][n][2 * h] * factor, o[m][n][2 * h + 1] * factor};
                 const float odd[2] = {o[m][n + 1][2 * h] * factor, o[m][n + 1][2 * h + 1] * factor};
-                *(uint32_t *)(void *)(at + n * 16) = mma_pack(even[0], C::KV8 ? odd[0] : even[1], bf16);
-                *(uint32_t *)(void *)(at + n * 16 + (C::KV8 ? 4 : 16)) =
-                    mma_pack(C::KV8 ? even[1] : odd[0], odd[1], bf16);
+                *(uint32_t *)(void *)(at + n * 16) = mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
+                *(uint32_t *)(void *)(at + n * 16 + (C::CODES ? 4 : 16)) =
+                    mma_pack(C::CODES ? even[1] : odd[0], odd[1], bf16);
             }
         }
     }

@@ -34,7 +34,8 @@ GPU_INLINE void mma_load_query16(const uint16_t *q, uint32_t d, uint32_t dim, bo
 }
 
 /*
- * Queries as they are. With 8-bit keys, each 16 columns are in the order in which gpu_quad8 converts codes.
+ * Queries as they are. Where keys stay codes, each 16 columns are in the order in which gpu_quad8 converts
+ * them.
  */
 template <class C>
 GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, const struct gpu_sequence *s,
@@ -54,7 +55,7 @@ GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, const struc
             struct gpu_u128 out;
             GPU_UNROLL
             for (uint32_t j = 0; j < 4; j++)
-                out.x[j] = in[C::KV8 ? j * 2 + c : c * 4 + j];
+                out.x[j] = in[C::CODES ? j * 2 + c : c * 4 + j];
             gpu_store_u128(to + mma_swizzled<C>(row, group * 2 + c, C::DK * 2), out);
         }
     }
@@ -94,7 +95,9 @@ GPU_INLINE void mma_load_queries_scaled(const struct gpu_run *run, mma_shared<C>
         GPU_UNROLL
         for (uint32_t i = 0; i < C::DK / 64; i++) {
             const uint32_t pair = i * 32 + lane, in = pair % 8;
-            *(uint32_t *)(void *)(to + mma_swizzled<C>(row, pair / 8 * 2 + in % 2, C::DK * 2) + in / 2 * 4) =
+            const uint32_t chunk = pair / 8 * 2 + (C::CODES ? in % 2 : in / 4);
+            *(uint32_t *)(void *)(to + mma_swizzled<C>(row, chunk, C::DK * 2) +
+                                  (C::CODES ? in / 2 : in % 4) * 4) =
                 gpu_pack_f16(gpu_bf16_to_f32(q[2 * i]) * up, gpu_bf16_to_f32(q[2 * i + 1]) * up);
         }
     }
