@@ -36,13 +36,11 @@ static struct gpu_mma_shape shape_of(const struct attn_problem *problem, uint32_
     return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size};
 }
 
-/* Rows of a decode tile: the fewest that hold every sequence, but with det=1 always the same. */
-static uint32_t decode_rows(const struct attn_problem *problem)
+/* Rows of the smallest decode tile that holds `tokens` query tokens. */
+static uint32_t rows_for(const struct attn_problem *problem, uint32_t tokens)
 {
-    const uint64_t rows = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
+    const uint64_t rows = (uint64_t)tokens * (problem->heads / problem->kv_heads);
 
-    if (problem->det != 0)
-        return ROWS_DECODE;
     return rows <= ROWS_SMALL ? ROWS_SMALL : rows <= ROWS_MEDIUM ? ROWS_MEDIUM : ROWS_DECODE;
 }
 
@@ -55,14 +53,23 @@ static uint32_t prefill_rows(const struct attn_plan_impl *plan)
     return gpu_mma_shared_bytes(shape_of(&plan->problem, rows)) <= limit ? rows : ROWS_DECODE;
 }
 
-static uint32_t rows_of(const struct attn_plan_impl *plan, uint32_t phase)
+/* det: a part's longest sequence, not that of the plan, decides. */
+static uint32_t rows_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
 {
-    return phase == ATTN__PREFILL ? prefill_rows(plan) : decode_rows(&plan->problem);
+    if (part->phase == ATTN__PREFILL)
+        return prefill_rows(plan);
+    return plan->problem.det != 0 ? part->max_rows : rows_for(&plan->problem, plan->problem.max_q);
+}
+
+static uint32_t small_rows(const struct attn_problem *problem)
+{
+    return rows_for(problem, 1);
 }
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 {
-    const uint32_t rows = phases == ATTN__PREFILL ? ROWS_DECODE : decode_rows(problem);
+    const bool largest = phases == ATTN__PREFILL || problem->det != 0;
+    const uint32_t rows = largest ? ROWS_DECODE : rows_for(problem, problem->max_q);
 
     return gpu_mma_shared_bytes(shape_of(problem, rows));
 }
@@ -71,7 +78,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 {
     const struct attn_problem *p = &plan->problem;
     const struct instance *own = instance_of(p);
-    const struct gpu_mma_shape shape = shape_of(p, rows_of(plan, part->phase));
+    const struct gpu_mma_shape shape = shape_of(p, rows_of(plan, part));
     char name[64];
 
     part->threads = THREADS;
@@ -87,8 +94,9 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
-    return gpu_work_tiles_launch(plan, part, run, rows_of(plan, part->phase), instance_of(&plan->problem)->dv,
+    return gpu_work_tiles_launch(plan, part, run, rows_of(plan, part), instance_of(&plan->problem)->dv,
                                  stream, err);
 }
 
-const struct gpu_family cuda_mma = {.shared_of = shared_of, .create = create, .launch = launch};
+const struct gpu_family cuda_mma = {
+    .shared_of = shared_of, .small_rows = small_rows, .create = create, .launch = launch};

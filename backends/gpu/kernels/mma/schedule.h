@@ -59,7 +59,7 @@ GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, 
         const uint64_t end = decode_list ? gpu_list_begin(all, gpu_cta() + 1, ctas) : all;
         shared->sequence = s;
         shared->work = prefill ? gpu_prefill_tile_at(run, &s, at, all, below, C::ROWS)
-                               : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above);
+                               : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above, C::ROWS);
     }
     gpu_warp_barrier();
     if (gpu_thread() < 4)
