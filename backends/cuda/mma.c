@@ -65,16 +65,12 @@ static uint32_t p_parts(const struct attn_problem *p)
     return attn__dtype_size(p->out_dtype) == 1 && !f16 ? 2 : 1;
 }
 
-/*
- * Rows of a decode tile: the fewest that hold every sequence, but with det=1 always the same. Medium tiles
- * have no registers for P of two parts.
- */
-static uint32_t decode_rows(const struct attn_problem *problem)
+/* Rows of the smallest decode tile that holds `tokens` query tokens. Medium tiles have no registers for P of
+ * two parts. */
+static uint32_t rows_for(const struct attn_problem *problem, uint32_t tokens)
 {
-    const uint64_t rows = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
+    const uint64_t rows = (uint64_t)tokens * (problem->heads / problem->kv_heads);
 
-    if (problem->det != 0)
-        return ROWS_DECODE;
     if (rows <= ROWS_SMALL)
         return ROWS_SMALL;
     return rows <= ROWS_MEDIUM && p_parts(problem) == 1 ? ROWS_MEDIUM : ROWS_DECODE;
@@ -94,14 +90,23 @@ static uint32_t prefill_rows(const struct attn_plan_impl *plan)
     return largest && gpu_mma_shared_bytes(shape_of(p, rows)) <= limit ? rows : ROWS_DECODE;
 }
 
-static uint32_t rows_of(const struct attn_plan_impl *plan, uint32_t phase)
+/* det: a part's longest sequence, not that of the plan, decides. */
+static uint32_t rows_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
 {
-    return phase == ATTN__PREFILL ? prefill_rows(plan) : decode_rows(&plan->problem);
+    if (part->phase == ATTN__PREFILL)
+        return prefill_rows(plan);
+    return plan->problem.det != 0 ? part->max_rows : rows_for(&plan->problem, plan->problem.max_q);
+}
+
+static uint32_t small_rows(const struct attn_problem *problem)
+{
+    return rows_for(problem, 1);
 }
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 {
-    const uint32_t rows = phases == ATTN__PREFILL ? ROWS_DECODE : decode_rows(problem);
+    const bool largest = phases == ATTN__PREFILL || problem->det != 0;
+    const uint32_t rows = largest ? ROWS_DECODE : rows_for(problem, problem->max_q);
 
     return gpu_mma_shared_bytes(shape_of(problem, rows));
 }
@@ -110,7 +115,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 {
     const struct attn_problem *p = &plan->problem;
     const struct instance *own = instance_of(p);
-    const struct gpu_mma_shape shape = shape_of(p, rows_of(plan, part->phase));
+    const struct gpu_mma_shape shape = shape_of(p, rows_of(plan, part));
     char name[64];
 
     part->threads = THREADS;
@@ -132,8 +137,9 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     own.problem.k_scale = scale_of(&plan->problem, plan->problem.k_scale);
     own.problem.v_scale = scale_of(&plan->problem, plan->problem.v_scale);
     own.p_parts = p_parts(&plan->problem);
-    return gpu_work_tiles_launch(plan, part, &own, rows_of(plan, part->phase),
-                                 instance_of(&plan->problem)->dv, stream, err);
+    return gpu_work_tiles_launch(plan, part, &own, rows_of(plan, part), instance_of(&plan->problem)->dv,
+                                 stream, err);
 }
 
-const struct gpu_family cuda_mma = {.shared_of = shared_of, .create = create, .launch = launch};
+const struct gpu_family cuda_mma = {
+    .shared_of = shared_of, .small_rows = small_rows, .create = create, .launch = launch};

@@ -106,7 +106,7 @@ static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struc
                                  .lengths = gpu_lengths_of(&plan->problem, batch),
                                  .split_rules = part->split_rules,
                                  .kind = part->plan_kind,
-                                 .empty = !GPU_MAY_TAKE(part->phase, batch->max_q, part->split_rules.group)};
+                                 .empty = !gpu_part_may_take(part, batch->max_q, part->split_rules.group)};
 }
 
 /* KV tiles of a prefill split of the step, or 0. */

@@ -2,14 +2,15 @@
 /* The launch of kernels whose CTAs take work tiles, and the sizes that a plan reserves for it. */
 #include "host.h"
 
-/* Tiles of rows in the split workspace. Decode without det: every CTA has two, its first and its last one. */
-static uint64_t partials_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
+/* Rows in the split workspace. Decode without det: every CTA has two tiles, its first and its last one. */
+static uint64_t partial_rows_of(const struct attn_plan_impl *plan, const struct gpu_part *part, uint32_t rows)
 {
     const struct attn_problem *p = &plan->problem;
 
     if (part->phase != ATTN__DECODE)
-        return gpu_prefill_split_limit(&part->split_rules) * p->kv_heads;
-    return p->det != 0 ? (uint64_t)p->max_seqs * p->kv_heads * GPU_MAX_SPLITS : 2 * (uint64_t)part->ctas;
+        return gpu_prefill_split_limit(&part->split_rules) * p->kv_heads * rows;
+    return p->det != 0 ? (uint64_t)p->max_seqs * p->kv_heads * GPU_SPLIT_ROWS
+                       : 2 * (uint64_t)part->ctas * rows;
 }
 
 /* Prefill: whether a sequence of so many keys can have two splits. */
@@ -22,7 +23,7 @@ void gpu_work_tiles_split_prefill(const struct attn_plan_impl *plan, struct gpu_
 {
     const struct attn_problem *p = &plan->problem;
 
-    if (part->phase == ATTN__PREFILL && GPU_MAY_TAKE(part->phase, p->max_q, p->heads / p->kv_heads) &&
+    if (part->phase == ATTN__PREFILL && gpu_part_may_take(part, p->max_q, p->heads / p->kv_heads) &&
         p->det == 0 && may_split(p->max_kv))
         part->split_rules.slots = part->ctas / p->kv_heads;
 }
@@ -32,17 +33,20 @@ void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *
 {
     const struct attn_problem *p = &plan->problem;
 
-    if (GPU_MAY_TAKE(part->phase, p->max_q,
-                     p->heads / p->kv_heads)) /* otherwise the kernel is never launched */
+    /* Otherwise the kernel is never launched. */
+    if (gpu_part_may_take(part, p->max_q, p->heads / p->kv_heads))
         part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
     part->plan_kind = GPU_PLAN_MMA;
-    part->scratch_bytes = partials_of(plan, part) * rows * (columns + UINT64_C(2)) * sizeof(float);
+    part->scratch_bytes = partial_rows_of(plan, part, rows) * (columns + UINT64_C(2)) * sizeof(float);
     if (part->phase != ATTN__DECODE) {
         part->splits = part->split_rules.slots;
-        part->counters_bytes = partials_of(plan, part) * sizeof(uint32_t);
+        part->counters_bytes = gpu_prefill_split_limit(&part->split_rules) * p->kv_heads * sizeof(uint32_t);
         return;
     }
-    part->splits = p->det != 0 ? GPU_MAX_SPLITS : part->ctas;
+    part->split_rules.min_rows = part->min_rows;
+    part->split_rules.max_rows = part->max_rows;
+    part->split_rules.max_splits = gpu_max_splits(rows, part->ctas, p->kv_heads);
+    part->splits = p->det != 0 ? part->split_rules.max_splits : part->ctas;
     part->counters_bytes = (uint64_t)p->max_seqs * p->kv_heads * sizeof(uint32_t);
 }
 
@@ -67,15 +71,15 @@ int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gp
     const uint32_t grid[] = {(uint32_t)ctas, 1, 1};
     struct gpu_run own = *run;
 
-    /* A step without prefill needs no launch for it. */
-    if (!GPU_MAY_TAKE(part->phase, run->batch.max_q, run->group))
+    /* A step without long sequences needs no launch for them. */
+    if (!gpu_part_may_take(part, run->batch.max_q, run->group))
         return ATTN_OK;
     if (ctas > INT32_MAX)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "batch.num_tokens",
                           "batch.num_tokens is %u: more tiles of rows than a launch has CTAs (%d)",
                           run->batch.num_tokens, INT32_MAX);
     own.partial_out = run->scratch;
-    own.partial_lse = run->scratch + partials_of(plan, part) * rows * columns * sizeof(float);
+    own.partial_lse = run->scratch + partial_rows_of(plan, part, rows) * columns * sizeof(float);
     return gpu_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, &own,
                       part->kernel->caps.name, stream, err);
 }

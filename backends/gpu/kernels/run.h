@@ -137,10 +137,6 @@ enum { GPU_ALL_PHASES = 0 };
     ((phase) == GPU_ALL_PHASES ||                                                                            \
      ((uint64_t)(q_len) * (group) <= GPU_DECODE_MAX_ROWS) == ((phase) == ATTN__DECODE))
 
-/* Whether a step can have sequences of a phase, by the most query tokens that one of them has. */
-#define GPU_MAY_TAKE(phase, max_q, group)                                                                    \
-    ((phase) != ATTN__PREFILL || (uint64_t)(max_q) * (group) > GPU_DECODE_MAX_ROWS)
-
 #ifdef __cplusplus
 static_assert(sizeof(struct gpu_run) < 4000, "the argument block of a launch");
 #else

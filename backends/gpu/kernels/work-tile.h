@@ -64,11 +64,11 @@ GPU_INLINE uint32_t gpu_list_cta(uint64_t all, uint64_t at, uint32_t ctas)
     return (uint32_t)gpu_divide_u64((at + 1) * ctas - 1, all);
 }
 
-/* Decode: the work tile at position `at` of the work list, of a sequence whose sums are `below` and `above`;
- * the stretch of the CTA ends at `end`. */
+/* Decode: the work tile of `rows` rows at position `at` of the work list, of a sequence whose sums are
+ * `below` and `above`; the stretch of the CTA ends at `end`. */
 GPU_INLINE struct gpu_work_tile gpu_decode_tile_at(const struct gpu_run *run, const struct gpu_sequence *s,
                                                    uint64_t at, uint64_t end, uint64_t all, uint32_t ctas,
-                                                   uint32_t below, uint32_t above)
+                                                   uint32_t below, uint32_t above, uint32_t rows)
 {
     const struct gpu_split_rules rules = gpu_split_rules_of(&run->problem, ATTN__DECODE, 0);
     const uint32_t heads = run->problem.kv_heads, length = above - below, cta = gpu_cta();
@@ -84,7 +84,8 @@ GPU_INLINE struct gpu_work_tile gpu_decode_tile_at(const struct gpu_run *run, co
     uint32_t low;
     const uint32_t tiles = gpu_key_tiles(&rules, &s->visible, 0, s->q_len - 1, s->kv_len, &low);
     if (run->problem.det != 0) {
-        const uint32_t size = gpu_split_tiles(s->kv_len), split = low / size + inside;
+        const uint32_t size = gpu_split_tiles(s->kv_len, gpu_max_splits(rows, gpu_ctas(), heads));
+        const uint32_t split = low / size + inside;
         p.first = split * size > low ? split * size : low;
         p.end = (split + 1) * size < low + tiles ? (split + 1) * size : low + tiles;
         p.next = at + gpu_ctas() < all ? at + gpu_ctas() : 0;

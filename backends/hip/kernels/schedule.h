@@ -34,7 +34,7 @@ GPU_INLINE void tile_next_work(const struct gpu_run *run, struct tile_shared<Con
         const uint64_t end = list ? gpu_list_begin(all, gpu_cta() + 1, ctas) : all;
         shared->sequence = s;
         shared->work = prefill ? gpu_prefill_tile_at(run, &s, at, all, below, above, Config::rows)
-                               : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above);
+                               : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above, Config::rows);
     }
     gpu_warp_barrier();
     if (Config::thread() < 4)

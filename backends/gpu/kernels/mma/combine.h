@@ -157,8 +157,9 @@ template <class C> struct mma_combined {
     float values[C::LANE_COLUMNS];
 };
 
-/* Splits of a row that are loaded before the first of them is used. */
-constexpr uint32_t MMA_SPLITS_AT_ONCE = 8;
+/* Splits of a row that are loaded before the first of them is used. Tiles of 8 rows have registers for more,
+ * and a short sequence, of which each CTA has one KV tile, waits for one round of loads. */
+template <class C> constexpr uint32_t MMA_SPLITS_AT_ONCE = C::SMALL_M &&C::DV == 128 ? 16 : 8;
 
 /* The weight of the split that this lane has, whose maximum and sum are in `lse`. */
 template <class C>
@@ -198,10 +199,10 @@ GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_work
             gpu_load_volatile_u64((uint64_t)mma_partial_lse<C>(run, gpu_partial_index(p, own), row));
         float weight = 0;
         GPU_LOOP
-        for (uint32_t i = 0; i < count; i += MMA_SPLITS_AT_ONCE) {
-            struct gpu_u128 loaded[MMA_SPLITS_AT_ONCE][C::LANE_COLUMNS / 4];
+        for (uint32_t i = 0; i < count; i += MMA_SPLITS_AT_ONCE<C>) {
+            struct gpu_u128 loaded[MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4];
             GPU_UNROLL
-            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE; u++) {
+            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
                 const uint32_t split = gpu_partial_index(p, first + (i + u < count ? i + u : i));
                 const float *at = mma_partial_out<C>(run, split, row) + lane % C::ROW_LANES * C::LANE_COLUMNS;
                 GPU_UNROLL
@@ -211,7 +212,7 @@ GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_work
             if (i == 0)
                 weight = mma_combine_weight<C>(m, lse, lane < count);
             GPU_UNROLL
-            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE; u++) {
+            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
                 const float share = gpu_shuffle_f32(weight, (i + u) % GPU_WARP);
                 GPU_UNROLL
                 for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)

@@ -105,6 +105,29 @@ GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *s
     }
 }
 
+/* Whether a group has only finite values, so that mma_clear_nonfinite has nothing to do: it mostly has. */
+template <class C>
+GPU_INLINE bool small_m_all_finite(const struct gpu_run *run, const mma_shared<C> *shared,
+                                   const unsigned char *values, uint32_t slot, uint32_t key0)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::GROUP_KEYS * (C::V_BYTES / 16) / GPU_WARP;
+    const uint32_t least = C::BF16 ? 0x00800080u : 0x04000400u; /* carries out of a full exponent */
+    uint32_t found = 0;
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < chunks; i++) {
+        const struct gpu_u128 part = gpu_load_u128(values + (i * GPU_WARP + lane) * 16);
+        GPU_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            found |= C::KV8 ? gpu_nonfinite8(run->v.dtype, part.x[j])
+                            : ((part.x[j] & 0x7fff7fffu) + least) & 0x80008000u;
+    }
+    if (mma_scale_per_key<C>(run->problem.v_scale))
+        found |=
+            (gpu_f32_bits(shared->v_scale[slot][key0 + lane % C::GROUP_KEYS]) & 0x7fffffffu) > 0x7f800000u;
+    return gpu_ballot(found != 0) == 0;
+}
+
 /* NaN for the results of rows that see a non-finite value. */
 template <class C>
 GPU_INLINE void small_m_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0,
