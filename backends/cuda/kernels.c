@@ -5,15 +5,11 @@
 #include "reference/instances.h"
 
 /*
- * Matrix kernels round P, so that their results are not exact enough for 8-bit outputs, which have to be
- * within half a step. They do not handle scales by sequence, which new 8-bit keys and values have. Their
- * 8-bit types are those that the GPU converts, or whose codes are the upper byte of an f16. With 8-bit values
- * P is f16, or bf16 if single values have scales; the table has the coarser one.
- *
+ * With 8-bit values P is f16, or bf16 if single values have scales or the type is FNUZ; the table has the
+ * coarser one. 8-bit queries take the kernels that turn bf16 ones into f16, which holds all their codes.
  * Of f32 nothing is rounded: matrix instructions take numbers in parts (mma/tf32.h).
  */
-#define MMA_CODES  (ATTN__TYPES_8 & ~ATTN__TYPE_FNUZ)
-#define MMA_CACHED (ATTN__HAS_ALL & ~(ATTN__HAS_MLA | ATTN__HAS_NEW | ATTN__HAS_CACHE_NEW))
+#define MMA_FEATURES (ATTN__HAS_ALL & ~ATTN__HAS_MLA)
 
 /* The largest number of columns of an mma kernel: a union is as large as its largest member. */
 union mma_columns {
@@ -21,12 +17,12 @@ union mma_columns {
 #include "instances.def"
 };
 
-#define MMA_ROW(name_, phases_, q_, kv_, features_, numerics_)                                               \
+#define MMA_ROW(name_, phases_, q_, kv_, numerics_)                                                          \
     {                                                                                                        \
         .caps.name = (name_), .family = &cuda_mma, .tensor_cores = true, .arch = CUDA_ARCH_MIN,              \
         .caps.phases = (phases_), .caps.q_types = (q_), .caps.kv_types = (kv_),                              \
-        .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,                           \
-        .caps.dim_max = sizeof(union mma_columns), .caps.features = (features_),                             \
+        .caps.out_types = ATTN__TYPES_ALL, .caps.dim_multiple = 1,                                           \
+        .caps.dim_max = sizeof(union mma_columns), .caps.features = MMA_FEATURES,                            \
         .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_),                                 \
         .caps.speed = ATTN_SPEED_OPTIMISED                                                                   \
     }
@@ -44,25 +40,18 @@ union mma_columns {
     }
 
 const struct gpu_kernel gpu_kernels[] = {
-    MMA_ROW("decode_mma_f16", ATTN__DECODE, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
-            ATTN_NUMERICS_P_F16),
-    MMA_ROW("decode_mma_f16_kv8", ATTN__DECODE, ATTN__TYPE_F16, MMA_CODES, MMA_CACHED, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_bf16", ATTN__DECODE, ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
+    MMA_ROW("decode_mma_f16", ATTN__DECODE, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
+    MMA_ROW("decode_mma_f16_kv8", ATTN__DECODE, ATTN__TYPE_F16, ATTN__TYPES_8, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_bf16", ATTN__DECODE, ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("decode_mma_bf16_kv8", ATTN__DECODE, ATTN__TYPE_BF16 | ATTN__TYPES_8, ATTN__TYPES_8,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_bf16_kv8", ATTN__DECODE, ATTN__TYPE_BF16, MMA_CODES, MMA_CACHED,
+    MMA_ROW("prefill_mma_f16", ATTN__PREFILL, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
+    MMA_ROW("prefill_mma_f16_kv8", ATTN__PREFILL, ATTN__TYPE_F16, ATTN__TYPES_8, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_bf16", ATTN__PREFILL, ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
+    MMA_ROW("prefill_mma_bf16_kv8", ATTN__PREFILL, ATTN__TYPE_BF16 | ATTN__TYPES_8, ATTN__TYPES_8,
             ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_f16", ATTN__PREFILL, ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
-            ATTN_NUMERICS_P_F16),
-    MMA_ROW("prefill_mma_f16_kv8", ATTN__PREFILL, ATTN__TYPE_F16, MMA_CODES, MMA_CACHED,
-            ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_bf16", ATTN__PREFILL, ATTN__TYPE_BF16, ATTN__TYPE_BF16,
-            ATTN__HAS_ALL & ~ATTN__HAS_MLA, ATTN_NUMERICS_P_BF16),
-    MMA_ROW("prefill_mma_bf16_kv8", ATTN__PREFILL, ATTN__TYPE_BF16, MMA_CODES, MMA_CACHED,
-            ATTN_NUMERICS_P_BF16),
-    MMA_ROW("decode_mma_f32", ATTN__DECODE, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
-            ATTN_NUMERICS_UNROUNDED),
-    MMA_ROW("prefill_mma_f32", ATTN__PREFILL, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN__HAS_ALL & ~ATTN__HAS_MLA,
-            ATTN_NUMERICS_UNROUNDED),
+    MMA_ROW("decode_mma_f32", ATTN__DECODE, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN_NUMERICS_UNROUNDED),
+    MMA_ROW("prefill_mma_f32", ATTN__PREFILL, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN_NUMERICS_UNROUNDED),
     MLA_ROW("mla_mma_f16", ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
     MLA_ROW("mla_mma_bf16", ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
     {.caps.name = "attn_reference",

@@ -36,35 +36,79 @@ static struct gpu_mma_shape shape_of(const struct attn_problem *problem, uint32_
     return (struct gpu_mma_shape){rows, own->dk, own->dv, own->kv_size};
 }
 
-/* Rows of a decode tile: the fewest that hold every sequence, but with det=1 always the same. */
-static uint32_t decode_rows(const struct attn_problem *problem)
+/*
+ * How scales are looked up: one for all, or from head granularity on key by key. Cached and new keys have one
+ * each.
+ */
+static uint32_t scale_of(const struct attn_problem *problem, uint32_t granularity)
 {
-    const uint64_t rows = (uint64_t)problem->max_q * (problem->heads / problem->kv_heads);
-
-    if (problem->det != 0)
-        return ROWS_DECODE;
-    return rows <= ROWS_SMALL && problem->k_dtype != ATTN_F32 ? ROWS_SMALL
-           : rows <= ROWS_MEDIUM                              ? ROWS_MEDIUM
-                                                              : ROWS_DECODE;
+    return problem->kv_source == ATTN_KV_CACHE_NEW && granularity == ATTN_SCALES_TENSOR
+               ? (uint32_t)ATTN_SCALES_HEAD
+               : granularity;
 }
 
-/* Rows of a prefill tile: the most for which the device has the shared memory. */
+static bool is_fnuz(uint32_t dtype)
+{
+    return dtype == ATTN_E4M3FNUZ || dtype == ATTN_E5M2FNUZ;
+}
+
+/*
+ * Numbers that P is the sum of in products with V. The error of an 8-bit result is bounded code by code: what
+ * is within the class of the kernel for a row as a whole is beyond it for some of its codes. P in f16 has
+ * digits to spare in the class of 8-bit values, which is that of bf16, and P of f32 is not rounded.
+ */
+static uint32_t p_parts(const struct attn_problem *p)
+{
+    const bool f16 = attn__dtype_size(p->v_dtype) == 1 && !is_fnuz(p->v_dtype) &&
+                     scale_of(p, p->v_scale) < ATTN_SCALES_HEAD;
+
+    return attn__dtype_size(p->out_dtype) == 1 && !f16 && p->v_dtype != ATTN_F32 ? 2 : 1;
+}
+
+/*
+ * Rows of the smallest decode tile that holds `tokens` query tokens. Medium tiles have no registers for P of
+ * two parts; of f32 there are no small ones.
+ */
+static uint32_t rows_for(const struct attn_problem *problem, uint32_t tokens)
+{
+    const uint64_t rows = (uint64_t)tokens * (problem->heads / problem->kv_heads);
+
+    if (rows <= ROWS_SMALL && problem->k_dtype != ATTN_F32)
+        return ROWS_SMALL;
+    return rows <= ROWS_MEDIUM && p_parts(problem) == 1 ? ROWS_MEDIUM : ROWS_DECODE;
+}
+
+/*
+ * Rows of a prefill tile: the most for which the device has the shared memory. The largest tiles have no
+ * registers for P of two parts, nor to convert FNUZ codes.
+ */
 static uint32_t prefill_rows(const struct attn_plan_impl *plan)
 {
-    const uint32_t rows = instance_of(&plan->problem)->rows;
+    const struct attn_problem *p = &plan->problem;
+    const uint32_t rows = instance_of(p)->rows;
     const uint32_t limit = gpu_vendor_shared(plan->backend->context->record->arch);
+    const bool largest = p_parts(p) == 1 && !is_fnuz(p->k_dtype) && !is_fnuz(p->v_dtype);
 
-    return gpu_mma_shared_bytes(shape_of(&plan->problem, rows)) <= limit ? rows : ROWS_DECODE;
+    return largest && gpu_mma_shared_bytes(shape_of(p, rows)) <= limit ? rows : ROWS_DECODE;
 }
 
-static uint32_t rows_of(const struct attn_plan_impl *plan, uint32_t phase)
+/* det: a part's longest sequence, not that of the plan, decides. */
+static uint32_t rows_of(const struct attn_plan_impl *plan, const struct gpu_part *part)
 {
-    return phase == ATTN__PREFILL ? prefill_rows(plan) : decode_rows(&plan->problem);
+    if (part->phase == ATTN__PREFILL)
+        return prefill_rows(plan);
+    return plan->problem.det != 0 ? part->max_rows : rows_for(&plan->problem, plan->problem.max_q);
+}
+
+static uint32_t small_rows(const struct attn_problem *problem)
+{
+    return rows_for(problem, 1);
 }
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 {
-    const uint32_t rows = phases == ATTN__PREFILL ? ROWS_DECODE : decode_rows(problem);
+    const bool largest = phases == ATTN__PREFILL || problem->det != 0;
+    const uint32_t rows = largest ? ROWS_DECODE : rows_for(problem, problem->max_q);
 
     return gpu_mma_shared_bytes(shape_of(problem, rows));
 }
@@ -73,7 +117,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 {
     const struct attn_problem *p = &plan->problem;
     const struct instance *own = instance_of(p);
-    const struct gpu_mma_shape shape = shape_of(p, rows_of(plan, part->phase));
+    const struct gpu_mma_shape shape = shape_of(p, rows_of(plan, part));
     char name[64];
 
     part->threads = THREADS;
@@ -81,9 +125,10 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     part->ctas = plan->units * gpu_mma_ctas(shape);
     part->split_rules = gpu_split_rules_of(p, part->phase, prefill_rows(plan));
     snprintf(name, sizeof name, "%s_r%u_%s", own->name, shape.rows,
-             p->q_dtype == ATTN_F32    ? "f32"
-             : p->q_dtype == ATTN_BF16 ? "bf16"
-                                       : "f16");
+             p->q_dtype == ATTN_F32   ? "f32"
+             : p->q_dtype == ATTN_F16 ? "f16"
+                                      : "bf16");
+    gpu_work_tiles_split_prefill(plan, part);
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
     return gpu_module_function(plan->backend->context, own->module, name, part->shared_bytes,
                                &part->attention, err);
@@ -92,8 +137,14 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
-    return gpu_work_tiles_launch(plan, part, run, rows_of(plan, part->phase), instance_of(&plan->problem)->dv,
+    struct gpu_run own = *run;
+
+    own.problem.k_scale = scale_of(&plan->problem, plan->problem.k_scale);
+    own.problem.v_scale = scale_of(&plan->problem, plan->problem.v_scale);
+    own.p_parts = p_parts(&plan->problem);
+    return gpu_work_tiles_launch(plan, part, &own, rows_of(plan, part), instance_of(&plan->problem)->dv,
                                  stream, err);
 }
 
-const struct gpu_family cuda_mma = {.shared_of = shared_of, .create = create, .launch = launch};
+const struct gpu_family cuda_mma = {
+    .shared_of = shared_of, .small_rows = small_rows, .create = create, .launch = launch};

@@ -7,10 +7,18 @@ static cl_mem create(const struct attn_backend_impl *backend, cl_mem_flags flags
                      struct attn_error *err, int32_t *out_status)
 {
     cl_int result = CL_SUCCESS;
-    /* There are no buffers without bytes. */
-    cl_mem buffer = backend->cl->clCreateBuffer(backend->context, flags, size > 0 ? size : 1, NULL, &result);
+    const uint64_t most = backend->device->info.memory_bytes;
     char call[64];
 
+    /* Some drivers find out when the buffer is first used. */
+    if (most > 0 && size > most) {
+        *out_status =
+            opencl_fail(err, ATTN_E_MEMORY, 0, "size", "size is %llu: more than the %llu bytes of the device",
+                        (unsigned long long)size, (unsigned long long)most);
+        return NULL;
+    }
+    /* There are no buffers without bytes. */
+    cl_mem buffer = backend->cl->clCreateBuffer(backend->context, flags, size > 0 ? size : 1, NULL, &result);
     snprintf(call, sizeof call, "clCreateBuffer of %llu bytes", (unsigned long long)size);
     *out_status = opencl_check(result, "size", call, err);
     return *out_status == ATTN_OK ? buffer : NULL;

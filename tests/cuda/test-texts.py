@@ -6,12 +6,15 @@ test-texts.py ATTN-INFO DIRECTORY-OF-THE-CUDA-PLUGIN DIRECTORY-OF-THE-CPU-PLUGIN
 """
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
 INFO, CUDA, CPU, FAKE = sys.argv[1:5]
 SHAPE = ["heads=8", "kv_heads=2", "head_dim=128"]
 PROBLEM = [*SHAPE, "q=bf16"]
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "gpu.md"
 NONE = "/nonexistent/libcuda.so.1"
 lines = 0
 failures = 0
@@ -168,16 +171,16 @@ def test_speed():
     result = run(FAKE, "explain", "--json", *PROBLEM)
     check(set(speeds(result, "cuda/flash-attn").values()) == {"optimised"} and result.stderr == "",
           "matrix kernels are optimised, and nothing is warned of", result)
-    eight = [*PROBLEM, "out=e4m3", "out_scale=unit"]
+    eight = [*PROBLEM, "v=e4m3", "v_scale=unit"]
     result = run(FAKE, "explain", "--json", *eight)
     check(speeds(result, "cuda/flash-attn") == {"attn_reference": "generic"}, "the reference kernel is generic", result)
     check(result.stderr.count("generic kernel attn_reference, for all of a batch") == 1 and
-          "decode_mma_bf16 does not take out=e4m3 (wanted: f32, f16, bf16)" in result.stderr,
+          "decode_mma_bf16 does not take v=e4m3 (wanted: bf16)" in result.stderr,
           "the log says once what keeps the optimised one", result)
     result = run(FAKE, "explain", "--json", *eight, ATTN_STRICT="2", ATTN_BACKEND="cuda")
     reasons = candidates(result, "cuda/flash-attn")[0]["reasons"]
-    check(result.returncode == 1 and [r["code"] for r in reasons[:2]] == ["GENERIC_KERNEL", "DTYPE_OUT"] and
-          (reasons[0]["key"], reasons[0]["got"]) == ("out", "e4m3"), "ATTN_STRICT=2 refuses it", result)
+    check(result.returncode == 1 and [r["code"] for r in reasons[:2]] == ["GENERIC_KERNEL", "DTYPE_V"] and
+          (reasons[0]["key"], reasons[0]["got"]) == ("v", "e4m3"), "ATTN_STRICT=2 refuses it", result)
     result = run(FAKE, "explain", *PROBLEM, "--all", ATTN_BACKEND="cuda/flashinfer,cuda",
                  ATTN_FLASHINFER_TENSOR_CORES="off")
     check("does not take ATTN_FLASHINFER_TENSOR_CORES=off (wanted: auto or on); cuda/flash-attn on cuda:0 has" in
@@ -190,8 +193,37 @@ def test_speed():
     check("mla_mma_bf16 does not take k=int8 (wanted: bf16)" in result.stderr, "of MLA its own kernel is named", result)
     result = run(FAKE, "caps", "--json", "cuda/flash-attn")
     caps = json.loads(result.stdout)["backends"][0]
-    check(caps["speed"] == "optimised" and {"head_dim=257-576", "out=e4m3"} < set(caps["generic"]) and
-          "kv=e4m3" not in caps["generic"], "caps tells what generic kernels serve", result)
+    check(caps["speed"] == "optimised" and "head_dim=257-576" in caps["generic"] and
+          {"q=e4m3", "kv=e4m3", "kv=e4m3fnuz", "out=e4m3"}.isdisjoint(caps["generic"]), "caps tells what generic kernels serve", result)
+
+
+def whole_problem(words):
+    """A problem that differs from a usual one in these words; what has 8 bits has scales."""
+    problem = {"heads": "8", "kv_heads": "2", "head_dim": "128", "q": "bf16"}
+    if "mla=1" in words:
+        problem.update(kv_heads="1", head_dim="576/512")
+    problem.update(word.split("=") for word in words)
+    cached = problem.get("k", problem.get("kv", problem["q"]))
+    for dtype, scale in ((problem["q"], "q_scale"), (cached, "scales"), (problem.get("out", ""), "out_scale")):
+        if re.match("e[45]m|int8", dtype):
+            problem[scale] = "unit"
+    problem["head_dim"] = problem["head_dim"].split("-")[0]
+    return [f"{key}={value}" for key, value in problem.items()]
+
+
+def test_page():
+    rows = re.findall(r"^\| (`.*?) \|", PAGE.read_text(encoding="utf-8").split("## What the reference kernel serves")[1],
+                      re.MULTILINE)
+    told = set()
+    for text, arch in re.findall(r"`([^`]*)`(?: on sm_(\d+))?", " ".join(rows)):
+        told |= set(text.split())
+        result = run(FAKE, "explain", "--json", *whole_problem(text.split()), FAKE_CUDA=f"arch={arch}" if arch else "")
+        check("generic" in speeds(result, "cuda/flash-attn").values(),
+              f"docs/gpu.md tells rightly that the reference kernel serves {text}", result)
+    result = run(FAKE, "caps", "--json", "cuda/flash-attn")
+    generic = json.loads(result.stdout)["backends"][0]["generic"]
+    left = {word for word in generic if not re.match("(q|out)_scale=", word)} - told  # scales are those of 8 bits
+    check(generic and not left, f"docs/gpu.md tells of all that it serves, but {sorted(left)}", result)
 
 
 test_no_driver()
@@ -203,5 +235,6 @@ test_two_devices()
 test_driver()
 test_tensor_cores()
 test_speed()
+test_page()
 print(f"1..{lines}")
 sys.exit(failures != 0)

@@ -54,7 +54,7 @@ static void decode_four(uint32_t dtype, uint32_t code)
 
 Test(number, decodes_four_codes_at_once)
 {
-    for (uint32_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof types8 / sizeof types8[0]; i++)
         for (uint32_t code = 0; code < 256; code++)
             decode_four(types8[i], code);
 }

@@ -204,6 +204,9 @@ static int32_t query(struct attn_instance *instance, const struct attn_device *d
 {
     (void)instance, (void)device, (void)problem;
     reach("query");
+#ifdef MOCK_BESIDE /* as an offset with one bit changed does */
+    ((volatile uint32_t *)(uintptr_t)out)[-21] = 0;
+#endif
 #ifdef MOCK_NO_ENCODERS
     if (problem->type == ATTN_ENCODER || problem->type == ATTN_ENCODER_DECODER) {
         if (out->reason_capacity > 0)

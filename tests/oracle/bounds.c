@@ -59,3 +59,24 @@ double oracle_bound_merge_lse(uint32_t parts, uint32_t depth, double largest_lse
 {
     return (parts + 4) * 0x1p-24 + (depth + 1) * 0x1p-23 * fmax(1, largest_lse);
 }
+
+double oracle_overflow(uint32_t dtype)
+{
+    switch (dtype) {
+    case ATTN_F16:
+        return 65520;
+    case ATTN_BF16:
+        return 0x1.ffp127;
+    default:
+        return 0x1.ffffffp127;
+    }
+}
+
+double oracle_error(uint32_t dtype, double result, double wanted)
+{
+    if (!isinf(result))
+        return fabs(result - wanted);
+    if (isnan(wanted) || signbit(result) != signbit(wanted))
+        return (double)INFINITY;
+    return fmax(0, oracle_overflow(dtype) - fabs(wanted));
+}

@@ -215,6 +215,13 @@ enum oracle_class {
  * an 8-bit out it is that of f32: an element may err by it times the rms of its row, and by half a code step.
  */
 double oracle_bound_out(enum oracle_class class, uint32_t out_dtype, double largest);
+/* The least magnitude that rounds to infinity in f32, f16 or bf16. */
+double oracle_overflow(uint32_t dtype);
+/*
+ * |out - ref| of one element of these types. Infinity stands for all that rounds to it: it is exact where the
+ * reference rounds to infinity of the same sign, and errs by what is missing to that where it does not.
+ */
+double oracle_error(uint32_t dtype, double result, double wanted);
 /* Bound of |lse - ref|. */
 double oracle_bound_lse(enum oracle_class class, double largest, double lse);
 

@@ -134,3 +134,45 @@ Test(bounds, table)
     cr_expect(close_to(oracle_bound_merge_out(4, 1, 100, 2), 24 * 0x1p-24));
     cr_expect(close_to(oracle_bound_merge_lse(4, 1, 10), 8 * 0x1p-24 + 20 * 0x1p-23));
 }
+
+/* Beyond the largest number of a type there is infinity of the same sign; nothing else stands for it. */
+Test(bounds, infinite_results)
+{
+    const double inf = (double)INFINITY;
+    const struct {
+        uint32_t dtype;
+        double result, wanted, error;
+    } known[] = {{ATTN_F16, inf, 65520, 0},
+                 {ATTN_F16, -inf, -238517, 0},
+                 {ATTN_F16, inf, -238517, inf},
+                 {ATTN_F16, -inf, 65504, inf},
+                 {ATTN_F16, inf, 65500, 20},
+                 {ATTN_F16, -inf, -65500, 20},
+                 {ATTN_F16, 65504, 65519, 15},
+                 {ATTN_F16, 65504, 238517, 238517 - 65504.},
+                 {ATTN_F16, inf, 3, 65517},
+                 {ATTN_BF16, inf, 65520, 0x1.ffp127 - 65520},
+                 {ATTN_BF16, inf, 0x1.ffp127, 0},
+                 {ATTN_BF16, -inf, -0x1.fep127, 0x1p119},
+                 {ATTN_F32, inf, 0x1.ffffffp127, 0},
+                 {ATTN_F32, inf, 0x1.fffffep127, 0x1p103},
+                 {ATTN_F32, inf, 0x1.ffp127, 0x1.ffffffp127 - 0x1.ffp127},
+                 {ATTN_F16, inf, (double)NAN, inf},
+                 {ATTN_F16, 2, 3, 1}};
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        double error = oracle_error(known[i].dtype, known[i].result, known[i].wanted);
+        cr_expect(error == known[i].error, "%zu: %g", i, error);
+    }
+    const uint32_t types[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        unsigned char code[4];
+        double limit = oracle_overflow(types[i]), value;
+        oracle_store(types[i], limit, code);
+        oracle_load(types[i], code, 1, &value);
+        cr_expect(isinf(value));
+        oracle_store(types[i], nextafter(limit, 0), code);
+        oracle_load(types[i], code, 1, &value);
+        cr_expect(isfinite(value));
+    }
+}

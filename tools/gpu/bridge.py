@@ -171,7 +171,7 @@ class Driver:
     MULTIPROCESSORS, SHARED_BYTES = 16, 8  # numbers of the driver's attributes
     BULK, STAGE_BYTES, TILE, ROW = 8192, 128 << 10, 64, 256  # as in ceiling.cu
     GATHER_BYTES = 3 * TILE * ROW
-    FILL_BYTES = 512 << 20  # of the fill before a single call
+    FILL_BYTES = 512 << 20  # of the fill before an operation on caches
     BLOCKS_EACH = 16  # blocks of a gather for every multiprocessor, at least
 
     def __init__(self, bridge, stream, ordinal, kernels):
@@ -220,12 +220,18 @@ class Driver:
         if result != 0:
             raise Failure(f"{name} of the driver failed with {result}")
 
+    def free_bytes(self):
+        """Of the device's memory."""
+        free, total = c_size_t(), c_size_t()
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
     def launch(self, function, grid, shared, *arguments):
         places = (c_void_p * len(arguments))(*[ctypes.addressof(argument) for argument in arguments])
         self.call("cuLaunchKernel", function, *grid, 128, 1, 1, shared, c_void_p(self.stream), places, None)
 
     def fill(self):
-        """Empties L2, and keeps the device busy while the next call is on its way."""
+        """Empties L2, and keeps the device busy while the next operation is on its way."""
         if self.by_events:
             self.call("cuMemsetD8Async", self.filled, 0, c_size_t(self.FILL_BYTES), c_void_p(self.stream))
 

@@ -10,11 +10,12 @@ from page import Malformed, bandwidth, compute, duration, mapping, number, perce
 CEILINGS = {"read": "the rate at which memory is read in order", "matmul": "the rate of a product of bf16 matrices",
             "plain copy": "the rate of a plain copy", "plain to host": "the rate of a plain copy to the host",
             "plain to device": "the rate of a plain copy to the device"}
-# Kernels of torch, which read the same keys and values from a contiguous cache, by the names that gpu-bench gives.
-PEERS = {"flash": "torch flash", "cudnn": "torch cuDNN", "cudnn, heads first": "torch cuDNN (heads first)"}
-
-
-SINGLE = "single calls"  # what gpu-bench says of such a case
+# Other kernels, by the names that gpu-bench gives.
+PEERS = {"flash": "torch flash", "cudnn": "torch cuDNN", "cudnn, heads first": "torch cuDNN (heads first)",
+         "efficient": "torch efficient", "fa3": "FlashAttention-3", "fa3, paged": "FlashAttention-3 (paged)",
+         "flashinfer": "FlashInfer", "xqa": "FlashInfer XQA"}
+# Of documents that an earlier gpu-bench wrote.
+SINGLE = "single calls"
 SINGLE_CAUTION = ("A single call's time has in it what the host's part of the call adds, which is more for torch's "
                   "kernels than for libattn's: in cases timed as single calls peers look slower than they are.")
 
@@ -119,19 +120,19 @@ def draw(cases, most):
 
 def peer_table(cases):
     """libattn's time beside that of every peer, and the ratio to the fastest."""
-    rows = []
-    for case in cases:
-        if case.ours is None or not case.peers:
-            continue
+    rows, beside = [], [case for case in cases if case.ours is not None and case.peers]
+    names = [name for name in PEERS if any(run.name == name for case in beside for run in case.peers)]
+    caution = " " + SINGLE_CAUTION if any(case.timed == SINGLE for case in beside) else ""
+    for case in beside:
         times = {run.name: duration(run.median) for run in case.peers}
-        rows.append([case.name, duration(case.ours.median), *(times.get(name, "–") for name in PEERS),
+        rows.append([case.name, duration(case.ours.median), *(times.get(name, "–") for name in names),
                      PEERS[case.peers[0].name], f"{case.peers[0].median / case.ours.median:.2f}", case.timed or "–"])
     if not rows:
         return []
     return ["<h2>Beside the peers</h2>",
             "<p>Median times, and the time of the fastest peer divided by libattn's: above 1 libattn is faster, below "
-            f"1 the peer is. {SINGLE_CAUTION}</p>",
-            common.table(("case", "libattn", *PEERS.values(), "fastest peer", "ratio", "timed as"), rows)]
+            f"1 the peer is.{caution}</p>",
+            common.table(("case", "libattn", *map(PEERS.get, names), "fastest peer", "ratio", "timed as"), rows)]
 
 
 def cells(case, run):
@@ -167,10 +168,10 @@ def describe(document):
 
 
 LEGEND = """<p>A bar is the share of its ceiling that a kernel reaches, both sampled in alternation in one process;
-longer is better on all of this page. torch's kernels read a contiguous cache, libattn's in decode a paged one. Behind a
-name: sequences x query tokens / keys.</p>
+longer is better on all of this page. torch's kernels and FlashAttention-3 read a contiguous cache, libattn in decode a
+paged one, FlashInfer the same pages. Behind a name: sequences x query tokens / keys.</p>
 """ + common.legend(("own", "libattn"), ("other", "libattn on another problem, and reading page by page without arithmetic"),
-                    ("peer", "torch's kernels"))
+                    ("peer", "other kernels"))
 
 
 def page(document):

@@ -7,7 +7,7 @@ have an aim; each only where a peer was measured. Nothing is chosen by its resul
 
 from html import escape
 
-from gpu_page import PEERS, Case, torch_version
+from gpu_page import PEERS, SINGLE, Case, torch_version
 from page import Malformed, duration, mapping, text
 
 WIDTH, EDGE, NAME, VALUE = 880, 16, 150, 56  # of the picture, its edge, names before the bars, ratios behind them
@@ -72,11 +72,12 @@ def picture(document):
     scale = (WIDTH - 2 * EDGE - NAME - VALUE) / most
     height = HEAD + LINE * len(cases) + FOOT
     line = EDGE + NAME + scale
-    title = f"Speed of libattn beside the fastest of torch's attention kernels, on {name}"
+    title = f"Speed of libattn beside the fastest of other attention kernels, on {name}"
     note = ("Speed relative to the fastest peer, the line at 1.00; longer is better. Batch: sequences x query tokens / "
             "keys.")
-    feet = ("Median times of a call. graph: calls in a CUDA graph. single calls: the host's part is in them, which makes "
-            "peers look slower.",
+    single = any(case.timed == SINGLE for case, _, _ in cases)
+    caution = " single calls: the host's part is in them, which makes peers look slower." if single else ""
+    feet = ("Median times of a call. graph: calls in a CUDA graph." + caution,
             f"libattn {text(document.get('libattn'), 'libattn')}, {torch_version(document)}; bf16. Made of "
             "docs/results/cuda.json, with all other cases on the page beside it.")
     return "\n".join([

@@ -6,14 +6,13 @@ import statistics
 import time
 
 import bridge as libattn
+import buffers
 import cases as known
 import peers
 
-COLD_BYTES = 600e6  # what the buffers of a graph hold together at least: L2 serves nothing of it
-CALLS = 4  # of a graph at least
-MOST_SETS = 256
 BOUND = 8e-3  # relative error above which a kernel counts as wrong, and is not timed
-PAUSE = 0.03  # seconds between single calls: the device is to be cool
+PEER_BOUND_8BIT = 8e-2  # the same, of a peer on an 8-bit cache: some round weights to 8 bits
+PAUSE = 0.03  # seconds between operations on caches: the device is to be cool
 
 
 CACHE_CEILINGS = {  # of each operation on caches; a ceiling is its own
@@ -35,8 +34,8 @@ class Runner:
 class Bench:
     """What all cases share."""
 
-    def __init__(self, bridge, torch, missing, ordinal, seed, rounds, kernels):
-        self.bridge, self.torch, self.missing = bridge, torch, missing
+    def __init__(self, bridge, torch, missing, ordinal, seed, rounds, kernels, packages=None):
+        self.bridge, self.torch, self.missing, self.packages = bridge, torch, missing, packages
         self.seed, self.rounds = seed, rounds
         self.torch_stream = torch.cuda.Stream() if torch else None
         if torch:
@@ -46,26 +45,13 @@ class Bench:
         self.matmul = peers.Matmul(torch) if torch else None
 
 
-def sets_of(bench, problem, lengths):
-    """Caches that together hold what L2 cannot, of a case that is bound by memory."""
-    if not bench.driver.by_events:  # no device whose caches count
-        return 2
-    if any(queries > 1 for queries, _ in lengths) and len({pair for pair in lengths}) == 1:
-        return 1
-    probe = libattn.Case(bench.bridge, problem, [min(lengths, key=lambda pair: pair[1])], 1)
-    shortest = min(keys for _, keys in lengths)
-    each = probe.key_bytes / shortest
-    probe.close()
-    return max(1, min(MOST_SETS, math.ceil(COLD_BYTES / (each * sum(keys for _, keys in lengths)))))
-
-
 class Measurement:
     """The runners of one case. Closed in any event."""
 
     def __init__(self, bench, case, with_peers=True):
         self.bench, self.case = bench, case
-        self.runners, self.missing, self.wrong, self.cases, self.names = {}, {}, {}, [], []
-        self.graphs = case.group not in known.SINGLE
+        self.runners, self.missing, self.wrong, self.cases, self.names, self.orders = {}, {}, {}, [], [], []
+        self.graphs = case.group != known.CACHES
         try:
             self.build(with_peers)
         except BaseException:
@@ -74,21 +60,24 @@ class Measurement:
 
     def build(self, with_peers):
         bench, case, lengths = self.bench, self.case, self.case.lengths
-        if case.group == "operations on caches":
+        if not self.graphs:
             self.add_cache_operations(lengths)
             return
         self.add_libattn("libattn", case.problem, lengths, False)
         for name, (problem, ordered) in case.others.items():
             self.add_libattn(name, problem, lengths, ordered)
+        if with_peers and not case.computes or any("read" in (bar.above, bar.below) for bar in case.bars):
+            self.add_ceilings()
         if not with_peers:
             return
-        if self.graphs:
-            self.add_ceilings()
         if bench.torch is None:
-            for name in (["flash", "cudnn"] if case.peers else []) + ([] if self.graphs else ["matmul"]):
-                self.missing[name] = bench.missing
+            asked = {"peers": case.peers, "matmul": case.computes}
+            self.missing.update({name: bench.missing for name in asked if asked[name]})
             return
-        self.add_torch(lengths)
+        if case.computes:
+            self.add_captured("matmul", lambda _: bench.matmul.run(), [0] * buffers.CALLS, bench.matmul.flops, 0.0)
+        if case.peers:
+            self.add_peers(lengths)
 
     def close(self):
         for runner in self.runners.values():
@@ -100,33 +89,32 @@ class Measurement:
         if self.bench.torch:
             self.bench.torch.cuda.empty_cache()
 
-    def add(self, name, runner):
-        if runner.error is not None and not runner.error <= BOUND:
-            self.wrong[name] = f"error {runner.error:.2g}, at most {BOUND:g} is right"
+    def add(self, name, runner, bound=BOUND):
+        if runner.error is not None and not runner.error <= bound:
+            self.wrong[name] = f"error {runner.error:.2g}, at most {bound:g} is right"
             if runner.close:
                 runner.close()
             return
         self.runners[name] = runner
 
-    def repeat(self, sets):
-        """Sets in the order in which a graph's calls read them."""
-        return [index for _ in range(-(-CALLS // sets)) for index in range(sets)]
+    def copies(self, lengths):
+        """How often a peer copies libattn's cache."""
+        if self.bench.torch is None or not self.case.peers or len(set(lengths)) != 1:
+            return 0
+        return peers.copies(self.case.problem, self.case.decodes)
 
     def add_libattn(self, name, problem, lengths, ordered):
         bench = self.bench
-        sets = sets_of(bench, problem, lengths)
+        sets = buffers.sets_of(bench, problem, lengths, self.copies(lengths) if name == "libattn" else 0)
         case = libattn.Case(bench.bridge, problem, lengths, sets, ordered)
         self.cases.append(case)
         self.names.append(name)
         error = self.check(name, case)
-        if self.graphs:
-            order = self.repeat(sets)
-            graph = libattn.Graph(bench.bridge, bench.stream,
-                                  lambda: [case.run(index, bench.stream) for index in order])
-            runner = Runner(graph.launch, len(order), case.flops, case.key_bytes, error, graph.close, case)
-        else:
-            runner = Runner(lambda stream: case.run(0, stream), 1, case.flops, case.key_bytes, error, None, case)
-        self.add(name, runner)
+        took = bench.driver.measure(lambda: case.run(0, bench.stream))
+        order = [index % sets for index in range(buffers.calls_for(sets, took))]
+        self.orders.append(order)
+        graph = libattn.Graph(bench.bridge, bench.stream, lambda: [case.run(index, bench.stream) for index in order])
+        self.add(name, Runner(graph.launch, len(order), case.flops, case.key_bytes, error, graph.close, case))
 
     def add_cache_operations(self, lengths):
         """Each compared byte by byte, beside the plain copy that is its ceiling."""
@@ -145,17 +133,21 @@ class Measurement:
                                   None if name == ceiling else 0.0, None, case))
 
     def check(self, name, case):
-        """Fills a case, runs it over its first and last set and returns the larger error."""
+        """Fills a case, runs it over its first and last set and returns the larger error; none where the result has 8
+        bits, of which its own rounding is more than the bound."""
         bench = self.bench
+        eight = case.number("out_bytes") == 1
         if bench.torch is None:
-            return case.judge()
+            error = case.judge()
+            return None if eight and error == error else error
         view = peers.View(bench.torch, case)
         view.fill(bench.seed)
         if name == "libattn":
             self.view = view
-        if view.scaled:
+        if view.scaled or view.featured or eight:
             bench.torch.cuda.synchronize()
-            return case.judge()
+            error = case.judge()
+            return None if eight and error == error else error
         return max(self.error_of(view, case, index) for index in {0, case.sets - 1})
 
     def error_of(self, view, case, index):
@@ -175,51 +167,55 @@ class Measurement:
             return
         own, number = self.cases[0], self.cases[0].number
         size = number("cache_bytes")
-        self.add_ceiling("read", own, lambda index: driver.read_memory(number("cache", index), size),
+        self.add_ceiling("read", self.orders[0], lambda index: driver.read_memory(number("cache", index), size),
                          float(size // driver.BULK * driver.BULK))
-        for name, case in zip(self.names, self.cases):
+        for name, case, order in zip(self.names, self.cases, self.orders):
             if driver.can_gather(case):
-                self.add_ceiling("gather" if case is own else f"gather, {name}", case,
+                self.add_ceiling("gather" if case is own else f"gather, {name}", order,
                                  lambda index, case=case: driver.gather_pages(case, index), case.key_bytes)
 
-    def add_ceiling(self, name, case, call, size):
-        bench, order = self.bench, self.repeat(case.sets)
+    def add_ceiling(self, name, order, call, size):
+        bench = self.bench
         graph = libattn.Graph(bench.bridge, bench.stream, lambda: [call(index) for index in order])
         self.add(name, Runner(graph.launch, len(order), 0.0, size, close=graph.close))
 
-    def add_torch(self, lengths):
-        bench, view, torch = self.bench, self.view, self.bench.torch
-        paths = {"flash": ("flash", False), "cudnn": ("cudnn", False)}
-        if self.graphs:
-            paths["cudnn, heads first"] = ("cudnn", True)
-        alike = len(set(lengths)) == 1
-        for name, (backend, heads_first) in paths.items() if self.case.peers and alike else ():
-            try:
-                self.add_peer(name, peers.Peer(view, backend, heads_first))
-            except (RuntimeError, ValueError) as error:
-                text = str(error).strip()
-                self.missing[name] = text.splitlines()[0][:200] if text else type(error).__name__
-        if not self.graphs:
-            self.add("matmul", Runner(lambda _: bench.matmul.run(), 1, bench.matmul.flops, 0.0))
-
-    def add_peer(self, name, peer):
+    def add_peers(self, lengths):
         bench, own = self.bench, self.cases[0]
-        error = peer.error()
-        if self.graphs:
-            order = self.repeat(own.sets)
-            graph = peers.Captured(bench.torch, bench.torch_stream, lambda: [peer.run(index) for index in order])
-            self.add(name, Runner(graph.launch, len(order), own.flops, own.key_bytes, error))
+        found = peers.of(self.view, self.case.decodes, bench.packages)
+        for name, make in found.items():
+            try:
+                if len(set(lengths)) != 1:
+                    raise ValueError("the sequences of this batch differ")
+                if self.view.scaled or self.view.featured:
+                    raise ValueError("this problem has more than peers are asked for here")
+                peer = make()
+                error = peer.error()
+                bound = PEER_BOUND_8BIT if own.number("k_bytes") == 1 else BOUND
+                self.add_captured(name, peer.run, self.orders[0], own.flops, own.key_bytes, error, bound)
+            except Exception as failure:  # whatever a package raises is no reason to lose the rest
+                text = str(failure).strip()
+                self.missing[name] = text.splitlines()[0][:200] if text else type(failure).__name__
+                bench.torch.cuda.synchronize()
+
+    def add_captured(self, name, call, order, flops, size, error=None, bound=BOUND):
+        """Calls of torch's in a graph, each of which has run before."""
+        if error is not None and not error <= bound:
+            self.add(name, Runner(None, 1, flops, size, error), bound)
             return
-        self.add(name, Runner(lambda _: peer.run(0), 1, own.flops, own.key_bytes, error))
+        bench = self.bench
+        call(order[0])
+        bench.torch.cuda.synchronize()
+        graph = peers.Captured(bench.torch, bench.torch_stream, lambda: [call(index) for index in order])
+        self.add(name, Runner(graph.launch, len(order), flops, size, error), bound)
 
     def run(self):
-        """Samples all runners in alternation."""
+        """Samples all runners in alternation, every other round in reverse."""
         bench = self.bench
         for runner in self.runners.values():
             runner.launch(bench.stream)
         bench.bridge.synchronize(bench.stream)
-        for _ in range(bench.rounds):
-            for runner in self.runners.values():
+        for turn in range(bench.rounds):
+            for runner in list(self.runners.values())[:: -1 if turn % 2 else 1]:
                 if self.graphs:
                     runner.launch(bench.stream)
                 else:
@@ -248,8 +244,7 @@ class Measurement:
                 runs[name]["problem"] = runner.problem.text("problem")
                 runs[name]["kernels"] = runner.problem.text("kernels")
                 runs[name]["sets"] = runner.problem.sets
-        caches = self.case.group == "operations on caches"
-        add_shares(runs, CACHE_CEILINGS if caches else {}, "read" if self.graphs else "matmul")
+        add_shares(runs, {} if self.graphs else CACHE_CEILINGS, "matmul" if self.case.computes else "read")
         for name, text in self.missing.items():
             runs[name] = {"missing": text}
         for name, text in self.wrong.items():
@@ -274,12 +269,17 @@ def add_shares(runs, ceilings, ceiling_of_all):
 
 
 def judge_bar(bar, runs):
-    """A bar with its ratio, which is none where a side of it was not measured."""
+    """A bar with its ratio (or figure), which is none where a side of it was not measured."""
     def time_of(name):
-        names = [run for run in runs if run.startswith(("flash", "cudnn"))] if name == "peers" else [name]
+        names = peers.NAMES if name == "peers" else [name]
         return min((runs[run]["us"]["median"] for run in names if "us" in runs.get(run, {})), default=None)
 
     above, below = time_of(bar.above), time_of(bar.below)
-    ratio = above / below if above and below else None
+    if bar.below == "us":
+        ratio = above
+    elif bar.below == "tflops":
+        ratio = runs[bar.above]["tflops"] if above else None
+    else:
+        ratio = above / below if above and below else None
     passed = None if ratio is None else ratio >= bar.aim if bar.sense == "least" else ratio <= bar.aim
     return {"text": bar.text, "ratio": ratio, "aim": bar.aim, "sense": bar.sense, "passed": passed}

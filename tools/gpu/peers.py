@@ -4,6 +4,14 @@
 import ctypes
 import warnings
 
+import packages as others
+
+# In the order in which they are measured. "heads first" has a copy of the cache with the heads outside of the tokens.
+NAMES = ("flash", "cudnn", "cudnn, heads first", "efficient", "fa3", "fa3, paged", "flashinfer", "xqa")
+# Keys of a problem that the float32 reference does not know, with the values that say nothing.
+FEATURES = {"alibi": "none", "softcap": "0", "mask": "none", "window": "-1", "sinks": "0", "align": "end", "cp": "0",
+            "kv_source": "cache", "positions": "0", "seq_causal": "0"}
+SCALES = ("scales", "k_scale", "v_scale", "q_scale", "out_scale")
 SAMPLED_SEQUENCES, SAMPLED_ROWS = 5, 48
 
 
@@ -51,13 +59,15 @@ class View:
         keys = parse_problem(case.given)
         self.torch, self.case, self.causal = torch, case, keys.get("causal", "1") == "1"
         names = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8,
-                 "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+                 "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "e4m3fnuz": torch.float8_e4m3fnuz,
+                 "e5m2fnuz": torch.float8_e5m2fnuz}
         q = keys.get("q", "bf16")
         kv = keys.get("kv", q)
         self.q_type, self.k_type = names[q], names[kv]
-        self.out_type = names[keys.get("out", q)]
+        self.out_type = names[keys.get("out", q if self.q_type.itemsize > 1 else "bf16")]
         self.mla = keys.get("mla", "0") == "1"
-        self.scaled = keys.get("scales", "none") not in ("none", "unit")
+        self.scaled = any(keys.get(name, "none") not in ("none", "unit") for name in SCALES)
+        self.featured = any(keys.get(name, usual) != usual for name, usual in FEATURES.items())
         self.dense = keys.get("addr", "table") == "dense"
         number = case.number
         self.heads, self.kv_heads = number("heads"), number("kv_heads")
@@ -145,52 +155,72 @@ class View:
             picked = sorted({index * (queries - 1) // max(1, SAMPLED_ROWS - 1) for index in range(SAMPLED_ROWS)})
             yield sequence, self.torch.tensor(picked, device="cuda")
 
-    def error(self, index, out=None):
+    def error(self, index, out=None, scattered=True):
         """Relative distance (Frobenius) of libattn's result, or of a peer's [row, head, dim], on samples."""
         above = below = 0.0
         for sequence, rows in self.samples():
             first = sum(pair[0] for pair in self.case.lengths[:sequence])
-            want = self.reference(index, sequence, rows, out is None)
+            want = self.reference(index, sequence, rows, scattered)
             got = (self.out if out is None else out)[first + rows].float()
             above += float((got - want).square().sum(dtype=self.torch.float64))
             below += float(want.square().sum(dtype=self.torch.float64))
         return (above / below) ** 0.5
 
 
+def copies(problem, decodes):
+    """How many times a peer takes the cache's size beside it."""
+    keys = parse_problem(problem)
+    heads = int(keys.get("heads", 1))
+    return 1 if decodes else heads // int(keys.get("kv_heads", heads))
+
+
+def of(view, decodes, packages):
+    """What makes each peer of a case. Making one raises where it does not serve."""
+    made = {"flash": lambda: Peer(view, "flash"), "cudnn": lambda: Peer(view, "cudnn"),
+            "efficient": lambda: Peer(view, "efficient")}
+    if decodes:
+        made["cudnn, heads first"] = lambda: Peer(view, "cudnn", heads_first=True)
+    made["fa3"] = lambda: others.FlashAttention3(view, packages, paged=False)
+    if view.table is not None:
+        made["fa3, paged"] = lambda: others.FlashAttention3(view, packages, paged=True)
+    made["flashinfer"] = lambda: others.FlashInfer(view, packages, decodes)
+    if decodes and view.table is not None:
+        made["xqa"] = lambda: others.Xqa(view, packages)
+    return {name: made[name] for name in NAMES if name in made}
+
+
 class Peer:
     """One of torch's attention kernels on a case whose sequences are alike. Its cache is contiguous: the same
     memory as libattn's, read in order."""
 
-    def __init__(self, view, backend, heads_first):
+    def __init__(self, view, backend, heads_first=False):
         torch = view.torch
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
+        if view.q_type.itemsize == 1 or view.k_type != view.q_type:
+            raise ValueError("torch's kernels take no such types")
         self.torch, self.view = torch, view
-        self.chosen = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}[backend]
+        self.chosen = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
+                       "efficient": SDPBackend.EFFICIENT_ATTENTION}[backend]
         self.limit = sdpa_kernel
         queries, keys = view.case.lengths[0]
-        count = len(view.case.lengths)
+        count, group = len(view.case.lengths), view.heads // view.kv_heads
+        self.more = {"scale": view.dim**-0.5, "enable_gqa": group > 1 and backend != "efficient"}
+        if backend == "efficient" and group > 1 and queries == 1:
+            raise ValueError("it wants a copy of the cache for every query head")
         self.q = view.q.view(count, queries, view.heads, view.dim).transpose(1, 2)
         self.sets = []
         for index in range(view.case.sets):
-            sides = [self.in_order(side, count, keys) for side in view.sides(index)]
+            sides = [others.in_order(side, count, keys) for side in view.sides(index)]
+            if backend == "efficient" and group > 1:
+                sides = [side.repeat_interleave(group, dim=1) for side in sides]
             self.sets.append([side.contiguous() if heads_first else side for side in sides])
-        self.more = {"scale": view.dim**-0.5, "enable_gqa": view.heads != view.kv_heads}
         if view.causal and queries == keys:
             self.more["is_causal"] = True
         elif view.causal and queries > 1:
             from torch.nn.attention.bias import causal_lower_right
 
             self.more["attn_mask"] = causal_lower_right(queries, keys)
-
-    @staticmethod
-    def in_order(side, count, keys):
-        """[sequence, head, token, dim] of pages that follow each other."""
-        pages, block, heads, dim = side.shape
-        page, token, head, _ = side.stride()
-        if page != block * token or pages * block != count * keys:
-            raise ValueError("the pages of this cache cannot be read as one")
-        return side.as_strided((count, heads, keys, dim), (keys * token, head, token, 1), side.storage_offset())
 
     def run(self, index):
         k, v = self.sets[index]
@@ -200,7 +230,7 @@ class Peer:
 
     def error(self):
         out = self.run(0).transpose(1, 2)
-        return self.view.error(0, out.reshape(self.view.rows, self.view.heads, self.view.dim_vo))
+        return self.view.error(0, out.reshape(self.view.rows, self.view.heads, self.view.dim_vo), scattered=False)
 
 
 class Captured:

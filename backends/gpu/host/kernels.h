@@ -36,8 +36,9 @@ extern const uint32_t gpu_kernel_count;
 /* One kernel of a plan, with its part of the plan's blocks. */
 struct gpu_part {
     const struct gpu_kernel *kernel;
-    uint32_t phase; /* enum attn__phase of its launches, or GPU_ALL_PHASES */
-    uint32_t ctas;  /* CTAs of the grid, where that is fixed */
+    uint32_t phase;              /* enum attn__phase of its launches, or GPU_ALL_PHASES */
+    uint32_t min_rows, max_rows; /* decode: query rows of the sequences that it takes */
+    uint32_t ctas;               /* CTAs of the grid, where that is fixed */
     uint32_t threads;
     uint32_t shared_bytes;
     uint32_t splits;      /* largest number of KV splits of a sequence; 0: 1 */
@@ -54,7 +55,8 @@ struct gpu_part {
 struct attn_plan_impl {
     struct attn_backend_impl *backend;
     struct attn_problem problem;
-    struct gpu_part parts[2]; /* decode, prefill; a single one takes all sequences */
+    struct gpu_part
+        parts[3]; /* decode, det: decode of more rows, prefill; a single one takes all sequences */
     uint32_t part_count;
     struct attn_plan_sizes sizes;
     gpu_handle upload;  /* writes values of the host into device memory */
@@ -70,6 +72,9 @@ struct gpu_family {
     /* The smallest shared memory, in bytes, with which a CTA of this row can run; the problem fits the
      * row. */
     uint32_t (*shared_of)(const struct attn_problem *problem, uint32_t phases);
+    /* det: rows of the smallest decode tile that holds a query token. Sequences that it holds have a part of
+     * their own, so that neither maxima nor companions choose their tile. NULL: all have the same tile. */
+    uint32_t (*small_rows)(const struct attn_problem *problem);
     /* Finds functions, sets grid and block, how the schedule is planned, and the bytes of schedule, scratch
      * and counters. */
     int32_t (*create)(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err);
@@ -81,6 +86,9 @@ struct gpu_family {
 /* The family that all vendors have. */
 extern const struct gpu_family gpu_reference_family;
 
+/* Whether a step can have sequences that a part takes, by the most query tokens that one of them has. */
+bool gpu_part_may_take(const struct gpu_part *part, uint32_t max_q, uint32_t group);
+
 /* A launch of one dimension, two or three, with one argument of any size. */
 int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint32_t grid[3], uint32_t threads,
                    uint32_t shared_bytes, const void *argument, const char *name, void *stream,
@@ -89,7 +97,9 @@ int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint3
 /*
  * For families whose CTAs take work tiles of `rows` query rows with `columns` columns of results: reserve
  * sets the sizes of schedule, scratch and counters of a part whose ctas is set, launch launches its kernel.
+ * A family whose prefill kernel can combine splits of keys calls split_prefill first.
  */
+void gpu_work_tiles_split_prefill(const struct attn_plan_impl *plan, struct gpu_part *part);
 void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, uint32_t rows,
                             uint32_t columns);
 int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gpu_part *part,

@@ -10,6 +10,13 @@ static uint64_t round_block(uint64_t size)
     return (size + GPU_ALIGNMENT - 1) / GPU_ALIGNMENT * GPU_ALIGNMENT;
 }
 
+static void add_part(struct attn_plan_impl *plan, const struct gpu_kernel *kernel, uint32_t phase,
+                     uint32_t min_rows, uint32_t max_rows)
+{
+    plan->parts[plan->part_count++] =
+        (struct gpu_part){.kernel = kernel, .phase = phase, .min_rows = min_rows, .max_rows = max_rows};
+}
+
 /* If both phases have the same kernel, one launch of it takes all sequences. */
 static void dispatch(struct attn_plan_impl *plan)
 {
@@ -18,11 +25,22 @@ static void dispatch(struct attn_plan_impl *plan)
     const struct gpu_kernel *decode = gpu_dispatch(&plan->problem, ATTN__DECODE, arch, choice);
     const struct gpu_kernel *prefill = gpu_dispatch(&plan->problem, ATTN__PREFILL, arch, choice);
 
-    plan->part_count = decode == prefill ? 1 : 2;
-    plan->parts[0].kernel = decode;
-    plan->parts[0].phase = decode == prefill ? GPU_ALL_PHASES : ATTN__DECODE;
-    plan->parts[1].kernel = prefill;
-    plan->parts[1].phase = ATTN__PREFILL;
+    const bool fixed = plan->problem.det != 0 && decode->family->small_rows != NULL;
+    const uint32_t small = fixed ? decode->family->small_rows(&plan->problem) : GPU_DECODE_MAX_ROWS;
+
+    if (decode == prefill) {
+        add_part(plan, decode, GPU_ALL_PHASES, 1, UINT32_MAX);
+        return;
+    }
+    add_part(plan, decode, ATTN__DECODE, 1, small);
+    if (small < GPU_DECODE_MAX_ROWS)
+        add_part(plan, decode, ATTN__DECODE, small + 1, GPU_DECODE_MAX_ROWS);
+    add_part(plan, prefill, ATTN__PREFILL, GPU_DECODE_MAX_ROWS + 1, UINT32_MAX);
+}
+
+bool gpu_part_may_take(const struct gpu_part *part, uint32_t max_q, uint32_t group)
+{
+    return part->phase == GPU_ALL_PHASES || (uint64_t)max_q * group >= part->min_rows;
 }
 
 static bool add_block(uint64_t *total, uint64_t *offset, uint64_t bytes)
@@ -31,7 +49,14 @@ static bool add_block(uint64_t *total, uint64_t *offset, uint64_t bytes)
     return bytes <= INT64_MAX && !__builtin_add_overflow(*total, round_block(bytes), total);
 }
 
-/* Places the blocks of both parts one behind the other. */
+static int32_t too_large(struct attn_error *err)
+{
+    return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
+                      "the maxima need blocks beyond 64-bit sizes");
+}
+
+/* Places the blocks of all parts one behind the other. Decode kernels run one after the other and leave
+ * counters at zero: they have the same scratch and counters. */
 static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
 {
     struct attn_plan_sizes *sizes = &plan->sizes;
@@ -40,11 +65,16 @@ static int32_t find_sizes(struct attn_plan_impl *plan, struct attn_error *err)
     sizes->alignment = GPU_ALIGNMENT;
     for (uint32_t i = 0; i < plan->part_count; i++) {
         struct gpu_part *part = &plan->parts[i];
-        if (!add_block(&sizes->schedule, &part->schedule_offset, part->schedule_bytes) ||
-            !add_block(&sizes->scratch, &part->scratch_offset, part->scratch_bytes) ||
+        if (!add_block(&sizes->schedule, &part->schedule_offset, part->schedule_bytes))
+            return too_large(err);
+        if (i > 0 && part->kernel == part[-1].kernel && part->scratch_bytes == part[-1].scratch_bytes) {
+            part->scratch_offset = part[-1].scratch_offset;
+            part->counters_offset = part[-1].counters_offset;
+            continue;
+        }
+        if (!add_block(&sizes->scratch, &part->scratch_offset, part->scratch_bytes) ||
             !add_block(&sizes->counters, &part->counters_offset, part->counters_bytes))
-            return attn__fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_MEMORY, "max_rows",
-                              "the maxima need blocks beyond 64-bit sizes");
+            return too_large(err);
     }
     sizes->staging = sizes->schedule;
     return ATTN_OK;
@@ -108,8 +138,9 @@ int32_t gpu_plan_describe(const struct attn_plan_impl *plan, struct attn_plan_in
     for (uint32_t i = 0; i < plan->part_count; i++) {
         const struct gpu_part *part = &plan->parts[i];
         const size_t length = strlen(out->kernels);
-        snprintf(out->kernels + length, sizeof out->kernels - length, "%s%s", i > 0 ? "," : "",
-                 part->kernel->caps.name);
+        if (i == 0 || part->kernel != part[-1].kernel)
+            snprintf(out->kernels + length, sizeof out->kernels - length, "%s%s", i > 0 ? "," : "",
+                     part->kernel->caps.name);
         if (part->kernel->caps.graph_level < out->graph_level)
             out->graph_level = part->kernel->caps.graph_level;
         out->splits = part->splits > out->splits ? part->splits : out->splits;

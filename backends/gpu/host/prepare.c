@@ -106,17 +106,33 @@ static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struc
                                  .lengths = gpu_lengths_of(&plan->problem, batch),
                                  .split_rules = part->split_rules,
                                  .kind = part->plan_kind,
-                                 .empty = !GPU_MAY_TAKE(part->phase, batch->max_q, part->split_rules.group)};
+                                 .empty = !gpu_part_may_take(part, batch->max_q, part->split_rules.group)};
+}
+
+/* KV tiles of a prefill split of the step, or 0. */
+static uint64_t split_tiles_of(const struct gpu_plan_job *job)
+{
+    struct gpu_prefill_work all = {0, 0};
+
+    if (!gpu_plan_splits_prefill(job))
+        return 0;
+    for (uint32_t i = 0; i < job->lengths.seqs; i++) {
+        const struct gpu_prefill_work own = gpu_plan_work(job, i);
+        all.row_tiles += own.row_tiles;
+        all.tiles += own.tiles;
+    }
+    return gpu_prefill_split_tiles(&job->split_rules, all);
 }
 
 /* Plans a schedule on the host: writes the sum of the tile counts before each sequence. */
 static void write_sums(const struct gpu_plan_job *job)
 {
     uint64_t *sums = (uint64_t *)(uintptr_t)job->schedule, sum = 0;
+    const uint64_t split_tiles = split_tiles_of(job);
 
     for (uint32_t i = 0; i < job->lengths.seqs; i++) {
         sums[i] = sum;
-        sum += gpu_plan_tile_count(job, i);
+        sum += gpu_plan_tile_count(job, i, split_tiles);
     }
     sums[job->lengths.seqs] = sum;
 }

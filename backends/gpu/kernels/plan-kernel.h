@@ -7,6 +7,40 @@
 
 #include "plan.h"
 
+/* The sum of a number of each thread of the CTA. `warps` is free before and after. */
+GPU_INLINE uint64_t gpu_plan_sum(uint64_t own, uint64_t *warps)
+{
+    uint64_t all = 0;
+
+    for (uint32_t step = 1; step < GPU_WARP; step *= 2)
+        own += gpu_shuffle_u64(own, (gpu_thread() % GPU_WARP) ^ step);
+    if (gpu_thread() % GPU_WARP == 0)
+        warps[gpu_thread() / GPU_WARP] = own;
+    gpu_barrier();
+    for (uint32_t w = 0; w < GPU_PLAN_THREADS / GPU_WARP; w++)
+        all += warps[w];
+    gpu_barrier();
+    return all;
+}
+
+/* KV tiles of a prefill split of the step, or 0. */
+GPU_INLINE uint64_t gpu_plan_split_tiles(const struct gpu_plan_job *job, uint64_t *warps)
+{
+    struct gpu_prefill_work all = {0, 0};
+
+    if (!gpu_plan_splits_prefill(job))
+        return 0;
+    for (uint32_t i = gpu_thread(); i < job->lengths.seqs; i += GPU_PLAN_THREADS) {
+        job = (const struct gpu_plan_job *)gpu_again(job);
+        const struct gpu_prefill_work own = gpu_plan_work(job, i);
+        all.row_tiles += own.row_tiles;
+        all.tiles += own.tiles;
+    }
+    all.row_tiles = gpu_plan_sum(all.row_tiles, warps);
+    all.tiles = gpu_plan_sum(all.tiles, warps);
+    return gpu_prefill_split_tiles(&job->split_rules, all);
+}
+
 GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, argument))
 {
     const struct gpu_plan *a = (const struct gpu_plan *)gpu_argument(&argument);
@@ -16,11 +50,12 @@ GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, argument
     const uint32_t seqs = job->lengths.seqs;
     uint64_t *sums = GPU_GLOBAL(uint64_t, job->schedule);
     uint64_t before = 0;
+    const uint64_t split_tiles = gpu_plan_split_tiles(job, warps);
 
     for (uint32_t base = 0; base <= seqs; base += GPU_PLAN_THREADS) {
         job = (const struct gpu_plan_job *)gpu_again(job);
         const uint32_t i = base + gpu_thread();
-        const uint64_t own = i < seqs ? gpu_plan_tile_count(job, i) : 0;
+        const uint64_t own = i < seqs ? gpu_plan_tile_count(job, i, split_tiles) : 0;
         uint64_t sum = own;
         for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
             const uint64_t other = gpu_shuffle_u64(sum, lane >= step ? lane - step : lane);

@@ -44,14 +44,29 @@ static inline uint64_t gpu_plan_bytes(uint32_t seqs)
     return (seqs + UINT64_C(1)) * sizeof(uint64_t);
 }
 
-/* The tile count of sequence i, which exists. */
-static inline ATTN__DEVICE uint64_t gpu_plan_tile_count(const struct gpu_plan_job *job, uint32_t i)
+/* Whether keys may be split by what the whole step has to do, which is then found first. */
+static inline ATTN__DEVICE int gpu_plan_splits_prefill(const struct gpu_plan_job *job)
+{
+    return job->empty == 0 && job->split_rules.slots > 0;
+}
+
+/* Prefill: what sequence i adds to the work of the step. */
+static inline ATTN__DEVICE struct gpu_prefill_work gpu_plan_work(const struct gpu_plan_job *job, uint32_t i)
+{
+    const struct gpu_length own = gpu_length_at(&job->lengths, i);
+
+    return gpu_prefill_work_of(&job->split_rules, &own.visible, own.q_len, own.kv_len);
+}
+
+/* The tile count of sequence i, which exists. `split_tiles`: gpu_prefill_split_tiles, or 0. */
+static inline ATTN__DEVICE uint64_t gpu_plan_tile_count(const struct gpu_plan_job *job, uint32_t i,
+                                                        uint64_t split_tiles)
 {
     if (job->empty != 0)
         return 0;
     const struct gpu_length own = gpu_length_at(&job->lengths, i);
     if (job->kind == GPU_PLAN_MMA)
-        return gpu_tile_count(&job->split_rules, &own.visible, own.q_len, own.kv_len);
+        return gpu_tile_count(&job->split_rules, &own.visible, own.q_len, own.kv_len, split_tiles);
     const struct mla_splits splits = mla_splits_of(&job->split_rules);
     return mla_tile_count(&splits, &own.visible, own.q_len, own.kv_len);
 }

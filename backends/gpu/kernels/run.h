@@ -122,7 +122,8 @@ struct gpu_run {
     uint32_t phase;      /* which sequences the launch takes: GPU_ALL_PHASES, or enum attn__phase */
     uint32_t stages;     /* tiles in shared memory, where the family has a choice */
     uint32_t kv_aligned; /* 1: keys and values are contiguous, aligned to 16 bytes, and whole 16 bytes */
-    uint32_t reserved[3];
+    uint32_t p_parts;    /* numbers that P is the sum of in a product of matrices: 1, or 2 for more digits */
+    uint32_t reserved[2];
 };
 
 /* The phase of a launch that takes all sequences; others take those of one enum attn__phase. */
@@ -135,10 +136,6 @@ enum { GPU_ALL_PHASES = 0 };
 #define GPU_TAKES(phase, q_len, group)                                                                       \
     ((phase) == GPU_ALL_PHASES ||                                                                            \
      ((uint64_t)(q_len) * (group) <= GPU_DECODE_MAX_ROWS) == ((phase) == ATTN__DECODE))
-
-/* Whether a step can have sequences of a phase, by the most query tokens that one of them has. */
-#define GPU_MAY_TAKE(phase, max_q, group)                                                                    \
-    ((phase) != ATTN__PREFILL || (uint64_t)(max_q) * (group) > GPU_DECODE_MAX_ROWS)
 
 #ifdef __cplusplus
 static_assert(sizeof(struct gpu_run) < 4000, "the argument block of a launch");

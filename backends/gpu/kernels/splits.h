@@ -4,9 +4,12 @@
  *
  * Decode: the work list is the KV tiles of all sequences, once for each KV head, and every CTA takes an equal
  * stretch of it, so the keys of a sequence are split where the stretches of two CTAs meet. Prefill: the query
- * rows of a sequence are divided into row tiles, and the keys are not split. A schedule holds, for each
+ * rows of a sequence are divided into row tiles; where a step has fewer of them than CTAs that fit the
+ * device, the keys of each are split evenly, and every split is a work tile. A schedule holds, for each
  * sequence, the sum of the tile counts before it (plan.h). With det=1 decode splits the keys at fixed places,
- * which do not depend on the rest of the batch, and a schedule counts splits instead of tiles.
+ * which do not depend on the rest of the batch, and a schedule counts splits instead of tiles; short
+ * sequences have a kernel with smaller row tiles of their own then, whatever the batch is, and prefill does
+ * not split.
  */
 #ifndef ATTN_GPU_SPLITS_H
 #define ATTN_GPU_SPLITS_H
@@ -16,16 +19,24 @@
 
 /* Keys of a KV tile. */
 #define GPU_TILE 64u
-/* det: the most KV splits of a sequence, and the fewest KV tiles of a split. */
+/* det: the most KV splits of a sequence with row tiles of 64 rows, and the fewest KV tiles of a split. */
 #define GPU_MAX_SPLITS      8u
 #define GPU_MIN_SPLIT_TILES 8u
+/* det: rows that the split workspace has for each sequence and KV head. */
+#define GPU_SPLIT_ROWS (GPU_MAX_SPLITS * 64u)
+/* Prefill: the fewest KV tiles of a split, below which its own costs are larger than what it saves. */
+#define GPU_MIN_PREFILL_SPLIT_TILES 4u
 
 /* What tiles and splits depend on beside the lengths of the sequences. */
 struct gpu_split_rules {
     uint32_t group;
     uint32_t phase;     /* enum attn__phase, or GPU_ALL_PHASES */
     uint32_t tile_rows; /* prefill: query rows of a tile */
-    bool monotonic;     /* later tokens see later keys: no given positions, explicit masks or ranks */
+    uint32_t slots;    /* prefill: CTAs for each KV head that fit the device at once; 0: keys are not split */
+    uint32_t min_rows; /* decode: query rows of the sequences that are taken */
+    uint32_t max_rows;
+    uint32_t max_splits; /* det: of a sequence */
+    bool monotonic;      /* later tokens see later keys: no given positions, explicit masks or ranks */
     bool det;
 };
 
@@ -37,6 +48,10 @@ static inline ATTN__DEVICE struct gpu_split_rules gpu_split_rules_of(const struc
     rules.group = problem->heads / problem->kv_heads;
     rules.phase = phase;
     rules.tile_rows = tile_rows;
+    rules.slots = 0;
+    rules.min_rows = 1;
+    rules.max_rows = GPU_DECODE_MAX_ROWS;
+    rules.max_splits = GPU_MAX_SPLITS;
     rules.monotonic = problem->positions == 0 && problem->mask == ATTN_MASK_NONE && problem->cp == 0;
     rules.det = problem->det != 0;
     return rules;
@@ -63,32 +78,94 @@ static inline ATTN__DEVICE uint32_t gpu_key_tiles(const struct gpu_split_rules *
     return (hi + GPU_TILE - 1) / GPU_TILE - *first;
 }
 
-/* det: KV tiles of a split. */
-static inline ATTN__DEVICE uint32_t gpu_split_tiles(uint32_t kv_len)
+/*
+ * det: the most KV splits of a sequence in decode with row tiles of `rows` rows. Small ones have room for
+ * more in the split workspace: as many as let a long sequence alone have all CTAs of the launch.
+ */
+static inline ATTN__DEVICE uint32_t gpu_max_splits(uint32_t rows, uint32_t ctas, uint32_t kv_heads)
 {
-    const uint32_t even = ((kv_len + GPU_TILE - 1) / GPU_TILE + GPU_MAX_SPLITS - 1) / GPU_MAX_SPLITS;
+    const uint32_t most = GPU_SPLIT_ROWS / rows, wanted = ctas / kv_heads;
 
-    return even > GPU_MIN_SPLIT_TILES ? even : GPU_MIN_SPLIT_TILES;
+    return wanted > most ? most : wanted > GPU_MAX_SPLITS ? wanted : GPU_MAX_SPLITS;
+}
+
+/* det: KV tiles of a split. */
+static inline ATTN__DEVICE uint32_t gpu_split_tiles(uint32_t kv_len, uint32_t max_splits)
+{
+    const uint32_t even = ((kv_len + GPU_TILE - 1) / GPU_TILE + max_splits - 1) / max_splits;
+    const uint32_t least = max_splits > GPU_MAX_SPLITS ? GPU_MIN_SPLIT_TILES / 2 : GPU_MIN_SPLIT_TILES;
+
+    return even > least ? even : least;
+}
+
+/* Prefill: row tiles of a sequence. */
+static inline ATTN__DEVICE uint32_t gpu_row_tiles(const struct gpu_split_rules *rules, uint32_t q_len)
+{
+    return (uint32_t)(((uint64_t)q_len * rules->group + rules->tile_rows - 1) / rules->tile_rows);
+}
+
+/* Prefill: what a step has to do for one KV head. */
+struct gpu_prefill_work {
+    uint64_t row_tiles;
+    uint64_t tiles; /* row tiles times the KV tiles of their sequences */
+};
+
+static inline ATTN__DEVICE struct gpu_prefill_work gpu_prefill_work_of(const struct gpu_split_rules *rules,
+                                                                       const struct attn_visible *v,
+                                                                       uint32_t q_len, uint32_t kv_len)
+{
+    struct gpu_prefill_work work = {0, 0};
+    uint32_t first;
+
+    if (q_len == 0 || !GPU_TAKES(rules->phase, q_len, rules->group))
+        return work;
+    work.row_tiles = gpu_row_tiles(rules, q_len);
+    work.tiles = work.row_tiles * gpu_key_tiles(rules, v, 0, q_len - 1, kv_len, &first);
+    return work;
+}
+
+/*
+ * Prefill: KV tiles of a split in a step with this much work, so that splits fill the device once; 0: keys
+ * are not split. There are at most `slots` splits of sequences whose keys are split.
+ */
+static inline ATTN__DEVICE uint64_t gpu_prefill_split_tiles(const struct gpu_split_rules *rules,
+                                                            struct gpu_prefill_work work)
+{
+    if (work.row_tiles >= rules->slots)
+        return 0;
+    const uint64_t even = (work.tiles + rules->slots - 1) / rules->slots;
+
+    return even > GPU_MIN_PREFILL_SPLIT_TILES ? even : GPU_MIN_PREFILL_SPLIT_TILES;
+}
+
+/* Prefill: the most work tiles for each KV head of a step that splits keys. */
+static inline ATTN__DEVICE uint64_t gpu_prefill_split_limit(const struct gpu_split_rules *rules)
+{
+    return 2 * (uint64_t)rules->slots;
 }
 
 /* Work tiles of a sequence, or splits with det=1. A sequence that sees no keys has one, whose result is
- * empty. */
+ * empty. Prefill: `split_tiles` is gpu_prefill_split_tiles of the step. */
 static inline ATTN__DEVICE uint32_t gpu_tile_count(const struct gpu_split_rules *rules,
                                                    const struct attn_visible *v, uint32_t q_len,
-                                                   uint32_t kv_len)
+                                                   uint32_t kv_len, uint64_t split_tiles)
 {
     uint32_t first;
 
     if (q_len == 0 || !GPU_TAKES(rules->phase, q_len, rules->group))
         return 0;
-    if (rules->phase == ATTN__PREFILL)
-        return (q_len * rules->group + rules->tile_rows - 1) / rules->tile_rows;
     const uint32_t tiles = gpu_key_tiles(rules, v, 0, q_len - 1, kv_len, &first);
+    if (rules->phase == ATTN__PREFILL)
+        return gpu_row_tiles(rules, q_len) *
+               (split_tiles > 0 && tiles >= 2 * split_tiles ? (uint32_t)(tiles / split_tiles) : 1);
+    if (q_len * rules->group < rules->min_rows || q_len * rules->group > rules->max_rows)
+        return 0;
     if (tiles == 0)
         return 1;
     if (!rules->det)
         return tiles;
-    return (first + tiles - 1) / gpu_split_tiles(kv_len) - first / gpu_split_tiles(kv_len) + 1;
+    const uint32_t size = gpu_split_tiles(kv_len, rules->max_splits);
+    return (first + tiles - 1) / size - first / size + 1;
 }
 
 #endif

@@ -64,11 +64,11 @@ GPU_INLINE uint32_t gpu_list_cta(uint64_t all, uint64_t at, uint32_t ctas)
     return (uint32_t)gpu_divide_u64((at + 1) * ctas - 1, all);
 }
 
-/* Decode: the work tile at position `at` of the work list, of a sequence whose sums are `below` and `above`;
- * the stretch of the CTA ends at `end`. */
+/* Decode: the work tile of `rows` rows at position `at` of the work list, of a sequence whose sums are
+ * `below` and `above`; the stretch of the CTA ends at `end`. */
 GPU_INLINE struct gpu_work_tile gpu_decode_tile_at(const struct gpu_run *run, const struct gpu_sequence *s,
                                                    uint64_t at, uint64_t end, uint64_t all, uint32_t ctas,
-                                                   uint32_t below, uint32_t above)
+                                                   uint32_t below, uint32_t above, uint32_t rows)
 {
     const struct gpu_split_rules rules = gpu_split_rules_of(&run->problem, ATTN__DECODE, 0);
     const uint32_t heads = run->problem.kv_heads, length = above - below, cta = gpu_cta();
@@ -84,7 +84,8 @@ GPU_INLINE struct gpu_work_tile gpu_decode_tile_at(const struct gpu_run *run, co
     uint32_t low;
     const uint32_t tiles = gpu_key_tiles(&rules, &s->visible, 0, s->q_len - 1, s->kv_len, &low);
     if (run->problem.det != 0) {
-        const uint32_t size = gpu_split_tiles(s->kv_len), split = low / size + inside;
+        const uint32_t size = gpu_split_tiles(s->kv_len, gpu_max_splits(rows, gpu_ctas(), heads));
+        const uint32_t split = low / size + inside;
         p.first = split * size > low ? split * size : low;
         p.end = (split + 1) * size < low + tiles ? (split + 1) * size : low + tiles;
         p.next = at + gpu_ctas() < all ? at + gpu_ctas() : 0;
@@ -112,28 +113,43 @@ GPU_INLINE struct gpu_work_tile gpu_decode_tile_at(const struct gpu_run *run, co
     return p;
 }
 
+/* Prefill: cuts the KV tiles of a row tile into `splits` even parts, of which this is `split`. */
+GPU_INLINE void gpu_cut_tiles(struct gpu_work_tile *p, uint32_t tiles, uint32_t splits, uint32_t split)
+{
+    const uint32_t first = p->first, each = tiles / splits, longer = tiles % splits;
+
+    p->first = first + split * each + (split < longer ? split : longer);
+    p->end = p->first + each + (split < longer ? 1 : 0);
+}
+
 /*
- * Prefill: the tile of `rows` query rows at position `at` of the work list; `below` is the sum of its
- * sequence. The last rows of a sequence come first, because they see the most keys.
+ * Prefill: the tile of `rows` query rows, or split of one, at position `at` of the work list; `below` and
+ * `above` are the sums of its sequence. The last rows of a sequence come first, because they see the most
+ * keys. Work tiles are numbered from the end of the list, splits of a row tile `heads` apart; that is their
+ * place in the split workspace.
  */
 GPU_INLINE struct gpu_work_tile gpu_prefill_tile_at(const struct gpu_run *run, const struct gpu_sequence *s,
-                                                    uint64_t at, uint64_t all, uint32_t below, uint32_t rows)
+                                                    uint64_t at, uint64_t all, uint32_t below, uint32_t above,
+                                                    uint32_t rows)
 {
     const struct gpu_split_rules rules = gpu_split_rules_of(&run->problem, ATTN__PREFILL, rows);
-    const uint32_t heads = run->problem.kv_heads;
-    const uint32_t inside = (uint32_t)(all - 1 - at - (uint64_t)below * heads);
+    const uint32_t heads = run->problem.kv_heads, row_tiles = gpu_row_tiles(&rules, s->q_len);
+    const uint32_t splits = above - below > row_tiles ? (above - below) / row_tiles : 1;
+    const uint32_t number = (uint32_t)(all - 1 - at), inside = number - below * heads, unit = inside / heads;
     struct gpu_work_tile p;
 
     p.seq = s->index;
     p.kv_head = inside % heads;
-    p.row0 = inside / heads * rows;
+    p.row0 = unit / splits * rows;
+    p.splits = splits;
+    p.split = unit % splits;
     const uint32_t last = (p.row0 + rows - 1) / run->group;
-    p.end = gpu_key_tiles(&rules, &s->visible, p.row0 / run->group, last < s->q_len ? last : s->q_len - 1,
-                          s->kv_len, &p.first);
-    p.end += p.first;
+    const uint32_t tiles = gpu_key_tiles(&rules, &s->visible, p.row0 / run->group,
+                                         last < s->q_len ? last : s->q_len - 1, s->kv_len, &p.first);
+    gpu_cut_tiles(&p, tiles, splits, p.split);
     p.next = at + gpu_ctas() < all ? at + gpu_ctas() : 0;
-    p.splits = 1;
-    p.split = p.first_partial = p.rest_partial = p.partial_step = 0;
+    p.first_partial = p.rest_partial = number - p.split * heads;
+    p.partial_step = heads;
     return p;
 }
 

@@ -33,8 +33,8 @@ GPU_INLINE void tile_next_work(const struct gpu_run *run, struct tile_shared<Con
         const struct gpu_sequence s = gpu_sequence(run, index);
         const uint64_t end = list ? gpu_list_begin(all, gpu_cta() + 1, ctas) : all;
         shared->sequence = s;
-        shared->work = prefill ? gpu_prefill_tile_at(run, &s, at, all, below, Config::rows)
-                               : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above);
+        shared->work = prefill ? gpu_prefill_tile_at(run, &s, at, all, below, above, Config::rows)
+                               : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above, Config::rows);
     }
     gpu_warp_barrier();
     if (Config::thread() < 4)

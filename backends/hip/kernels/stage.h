@@ -72,7 +72,7 @@ GPU_INLINE void tile_store_keys(const struct gpu_run *run, const struct tile_sha
 template <class Config> GPU_INLINE uint32_t tile_non_finite(uint32_t dtype, uint32_t word)
 {
     if constexpr (Config::kv8)
-        return tile_non_finite8(dtype, word);
+        return gpu_nonfinite8(dtype, word);
     else
         return ((word & 0x7fff7fffu) + (Config::bf16 ? 0x00800080u : 0x04000400u)) & 0x80008000u;
 }

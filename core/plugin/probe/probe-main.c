@@ -82,50 +82,73 @@ static void limit(__rlimit_resource_t resource, rlim_t most)
 
 /* ---------------------------------------------------------------- calls of the plugin */
 
+/* After calls that fill in outputs. */
+static void check_outputs(const char *functions)
+{
+    char text[96];
+    if (outputs_are_alone())
+        return;
+    snprintf(text, sizeof text, "%s writes beside what it has to fill in", functions);
+    tell_broken(text);
+}
+
 /* Asks one backend about a simple problem, without a device or on one. True if it serves the problem. */
 static bool ask(const struct attn__backend *backend, const struct attn_device *device,
                 const struct attn_problem *problem)
 {
-    struct attn_reason reasons[8];
-    struct attn_kernel_info kernels[8];
-    struct attn_query query;
-    memset(reasons, 0, sizeof reasons);
-    memset(kernels, 0, sizeof kernels);
-    ATTN_INIT(&query);
-    query.reasons = reasons;
-    query.reason_capacity = 8;
-    query.kernels = kernels;
-    query.kernel_capacity = 8;
-    return backend->table.query(backend->plugin->instance, device, problem, &query) == ATTN_OK &&
-           query.accepted != 0;
+    enum { CAPACITY = 8 };
+    outputs_begin();
+    struct attn_query *query = outputs_add(sizeof *query);
+    ATTN_INIT(query);
+    query->reasons = outputs_add(CAPACITY * sizeof *query->reasons);
+    query->reason_capacity = CAPACITY;
+    query->kernels = outputs_add(CAPACITY * sizeof *query->kernels);
+    query->kernel_capacity = CAPACITY;
+    const int32_t status = backend->table.query(backend->plugin->instance, device, problem, query);
+    check_outputs("query");
+    return status == ATTN_OK && query->accepted != 0;
+}
+
+/* Makes a plan and asks it for its sizes. */
+static void use_plan(const struct attn__backend *backend, struct attn_backend_impl *impl,
+                     const struct attn_problem *problem, struct attn_error *err)
+{
+    struct attn_plan_sizes *sizes = outputs_add(sizeof *sizes);
+    struct attn_plan_impl **plan = outputs_add(sizeof(void *));
+    ATTN_INIT(sizes);
+    begin_step("plan");
+    if (backend->plan.create(impl, problem, plan, err) == ATTN_OK && *plan != NULL) {
+        (void)backend->plan.sizes(*plan, sizes);
+        backend->plan.destroy(*plan);
+    }
+    check_outputs("the plan table");
 }
 
 /* Opens a backend and calls what needs no input data. */
 static void use(const struct attn__backend *backend, const struct attn_device *device,
                 const struct attn_problem *problem)
 {
-    struct attn_backend_impl *impl = NULL;
-    struct attn_plan_impl *plan = NULL;
-    struct attn_plan_sizes sizes;
-    struct attn_kv_shape shape;
-    struct attn_buffer buffer = {NULL, 0};
-    struct attn_error err;
-    ATTN_INIT(&err);
-    ATTN_INIT(&sizes);
-    ATTN_INIT(&shape);
+    outputs_begin();
+    struct attn_backend_impl **out = outputs_add(sizeof(void *)), *impl;
+    struct attn_kv_shape *shape = outputs_add(sizeof *shape);
+    struct attn_buffer *buffer = outputs_add(sizeof *buffer);
+    struct attn_error *err = outputs_add(sizeof *err);
+    ATTN_INIT(err);
+    ATTN_INIT(shape);
     begin_step("open");
-    if (backend->table.open(backend->plugin->instance, device, NULL, &impl, &err) != ATTN_OK || impl == NULL)
+    const int32_t status = backend->table.open(backend->plugin->instance, device, NULL, out, err);
+    check_outputs("open");
+    if (status != ATTN_OK || *out == NULL)
         return;
-    begin_step("plan");
-    if (backend->plan.create(impl, problem, &plan, &err) == ATTN_OK && plan != NULL) {
-        (void)backend->plan.sizes(plan, &sizes);
-        backend->plan.destroy(plan);
-    }
+    impl = *out;
+    use_plan(backend, impl, problem, err);
     begin_step("kv");
-    (void)backend->kv.shape(impl, problem, 4, &shape, &err);
+    (void)backend->kv.shape(impl, problem, 4, shape, err);
+    check_outputs("the kv table");
     begin_step("memory");
-    if (backend->memory.alloc(impl, 4096, &buffer, &err) == ATTN_OK && buffer.data != NULL)
-        backend->memory.free(impl, &buffer);
+    if (backend->memory.alloc(impl, 4096, buffer, err) == ATTN_OK && buffer->data != NULL)
+        backend->memory.free(impl, buffer);
+    check_outputs("the memory table");
     begin_step("close");
     backend->table.close(impl);
 }

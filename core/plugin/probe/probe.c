@@ -144,8 +144,8 @@ static uint32_t describe(const struct attn__result *result, const struct attn__w
 {
     const char *name = result->outcome == ATTN__CRASHED ? sigabbrev_np((int)result->number) : NULL;
     if (result->outcome == ATTN__CRASHED && result->number == 0)
-        return attn__refuse(words, ATTN_REASON_CRASHED, "broke the calling convention in step %s: %s",
-                            result->step, result->text);
+        return attn__refuse(words, ATTN_REASON_CRASHED, "harmed its caller in step %s: %s", result->step,
+                            result->text);
     if (result->outcome == ATTN__CRASHED)
         return attn__refuse(words, ATTN_REASON_CRASHED, "died of signal %u (SIG%s) in step %s",
                             result->number, name != NULL ? name : "?", result->step);

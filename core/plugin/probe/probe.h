@@ -32,7 +32,7 @@ enum attn__outcome {
 
 struct attn__result {
     uint32_t outcome; /* enum attn__outcome */
-    uint32_t number;  /* exit status, or the signal; 0: a function broke the calling convention */
+    uint32_t number;  /* exit status, or the signal; 0: a function harmed its caller */
     int64_t since;    /* seconds of the epoch */
     char step[24];    /* what the worker was doing */
     char text[160];   /* good: its side effects, or ""; unavailable: why; convention: what was broken */

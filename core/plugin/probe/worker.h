@@ -34,6 +34,14 @@ attn__function call_check_add(attn__function function, const char *table, const 
 void fence_begin(uint64_t file_size);
 void fence_end(void);
 
+/*
+ * outputs.c. Memory for what calls of the plugin fill in: begin forgets all that was given out, add gives out
+ * `size` zeroed bytes, and are_alone is false if anything between them was written.
+ */
+void outputs_begin(void);
+void *outputs_add(size_t size);
+bool outputs_are_alone(void);
+
 /* side-effects.c. Also turns stdout and stderr into a file in memory, so that output is seen. */
 void side_effects_begin(void);
 /* Says every difference; attn-check's kind side-effects has the details. */

@@ -18,6 +18,12 @@ static const char *const problems[] = {
     "heads=2 kv_heads=1 head_dim=64 q=bf16 lse=1",
     "heads=2 kv_heads=1 head_dim=64 q=bf16 kv=e4m3 scales=tensor lse=1",
     "heads=2 kv_heads=1 head_dim=64 q=bf16 kv=e5m2fnuz scales=token-head lse=1",
+    "heads=2 kv_heads=1 head_dim=64 q=e4m3 kv=e5m2 q_scale=token-head scales=tensor out=e4m3 "
+    "out_scale=tensor lse=1",
+    "heads=2 kv_heads=1 head_dim=64 q=e5m2fnuz kv=e4m3fnuz q_scale=unit scales=unit out=e5m2fnuz "
+    "out_scale=unit lse=1",
+    "heads=8 kv_heads=1 head_dim=128 q=f16 kv=e5m2 scales=tensor lse=1",
+    "heads=8 kv_heads=1 head_dim=64 q=bf16 kv=e4m3 scales=token-head lse=1",
     "heads=2 kv_heads=1 head_dim=64/48 q=f16 mla=1 lse=1",
     "heads=2 kv_heads=1 head_dim=64/48 q=bf16 mla=1 lse=1"};
 

@@ -2,6 +2,10 @@
 /* How many keys and query tokens the sequences of a case have. */
 #include "conform.h"
 
+/* Many short sequences of any kind; decode on longer keys; a few on long ones; one or two chunks on longer
+ * ones. */
+enum { SHORT, DECODE, LONG, CHUNKS };
+
 static uint32_t pick_length(struct rng *rng, uint32_t block, uint32_t profile)
 {
     const uint32_t small[] = {1,
@@ -26,9 +30,11 @@ static uint32_t pick_length(struct rng *rng, uint32_t block, uint32_t profile)
     static const uint32_t middle[] = {255, 256, 257, 511, 512, 513, 640, 1023, 1025};
     static const uint32_t large[] = {2047, 2048, 2049, 4097};
 
-    if (profile == 2)
+    if (profile == LONG)
         return rng_pick(rng, large);
-    if (profile == 1 && rng_chance(rng, 50))
+    if (profile == CHUNKS)
+        return 300 + rng_below(rng, 900);
+    if (profile == DECODE && rng_chance(rng, 50))
         return rng_pick(rng, middle);
     return rng_pick(rng, small);
 }
@@ -40,9 +46,11 @@ static uint32_t pick_queries(struct rng *rng, uint32_t kv_len, uint32_t profile)
     static const uint32_t chunk[] = {16, 17, 31, 32, 33, 63, 64, 65, 128};
     uint32_t kind = rng_below(rng, 100);
 
-    if (profile == 1)
+    if (profile == CHUNKS || (profile == LONG && kind >= 85))
+        return rng_pick(rng, chunk);
+    if (profile == DECODE)
         return kind < 90 ? 1 : 0;
-    if (profile == 2)
+    if (profile == LONG)
         return kind < 60 ? 1 : rng_pick(rng, few);
     if (kind < 8)
         return 0;
@@ -75,13 +83,15 @@ void case_set_lengths(struct conform_case *c, const struct fixed_lengths *fixed)
 
 void case_pick_lengths(struct conform_case *c, struct rng *rng, const struct effort *effort, bool write)
 {
-    uint32_t profile = rng_chance(rng, effort->long_percent) ? 2 : rng_below(rng, 100) < 65 ? 0 : 1;
+    const bool is_long = rng_chance(rng, effort->long_percent);
+    const uint32_t kind = is_long ? 0 : rng_below(rng, 100);
+    const uint32_t profile = is_long ? LONG : kind < 50 ? SHORT : kind < 65 ? CHUNKS : DECODE;
     uint32_t per_key = c->problem.kv_heads * (c->problem.head_dim + c->problem.head_dim_vo);
     uint32_t most = effort->elements / per_key;
 
     c->equal = c->problem.kv_source == ATTN_KV_NEW && c->seed % 2 == 0;
     bool few = write || c->problem.kv_source == ATTN_KV_CACHE_NEW; /* no more queries than keys */
-    c->count = 1 + rng_below(rng, profile == 2 || rng_chance(rng, 20) ? 3 : 8);
+    c->count = 1 + rng_below(rng, profile == CHUNKS ? 2 : profile == LONG || rng_chance(rng, 20) ? 3 : 8);
     for (uint32_t n = 0; n < c->count; n++) {
         struct sequence *s = &c->sequences[n];
         s->kv_len = rng_chance(rng, 8) ? 0 : pick_length(rng, c->problem.block, profile);

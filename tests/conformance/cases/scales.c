@@ -166,6 +166,8 @@ double case_scale_value(const struct conform_case *c, uint32_t what, const struc
     double value = scale->base * (0.6 + 0.9 * (double)(mix(key, 0) >> 40) * 0x1p-24);
     if (values && scale->edges && (c->slots[place->slot] & SLOT_EDGE) != 0)
         value *= 32;
+    if (what == SCALED_Q && mix(key, 1) % 8 == 0) /* scales are used as given */
+        value = -value;
     return (double)(float)value;
 }
 

@@ -11,13 +11,18 @@
 
 #include "life.h"
 #include "need.h"
+#include "tap.h"
 
-/* A life takes milliseconds; emulated and with sanitizers, seconds. */
-enum { DEADLINE_MILLISECONDS = 60000 };
+/*
+ * A stage takes milliseconds; emulated, with sanitizers, or on a device that other processes use too,
+ * seconds. The whole has no limit: many stages, each of which waits for others, are no hang.
+ */
+enum { STAGE_SECONDS = 60 };
 
 void isolated_stage(struct isolated *isolated, const char *stage)
 {
     snprintf(isolated->stage, sizeof isolated->stage, "%s", stage);
+    atomic_fetch_add(&isolated->stages, 1);
 }
 
 static bool has_line(const struct isolated *isolated, const char *name)
@@ -85,19 +90,35 @@ static void default_signals(void)
         signal(signals[i], SIG_DFL);
 }
 
-/* False if the child was still there at the deadline. */
-static bool wait_for(pid_t child, int *status)
+static time_t now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec;
+}
+
+/* False if the child stood still in one stage for too long. */
+static bool wait_for(const struct isolated *isolated, pid_t child, int *status)
 {
     const struct timespec pause = {0, 1000000};
+    uint32_t stages = 0;
+    time_t began = now();
 
-    for (uint32_t i = 0; i < DEADLINE_MILLISECONDS; i++) {
-        if (waitpid(child, status, WNOHANG) == child)
-            return true;
+    while (waitpid(child, status, WNOHANG) != child) {
+        if (now() - began > STAGE_SECONDS) {
+            kill(child, SIGKILL);
+            waitpid(child, status, 0);
+            return false;
+        }
+        if (atomic_load(&isolated->stages) != stages) {
+            stages = atomic_load(&isolated->stages);
+            began = now();
+            tap->beats++;
+        }
         nanosleep(&pause, NULL);
     }
-    kill(child, SIGKILL);
-    waitpid(child, status, 0);
-    return false;
+    return true;
 }
 
 static void report_lines(const struct isolated *isolated, const struct run_options *options)
@@ -135,7 +156,7 @@ void isolated_run(const struct run_options *options, const char *name, isolated_
         isolated->finished = true;
         _exit(0);
     }
-    bool in_time = child > 0 && wait_for(child, &status);
+    bool in_time = child > 0 && wait_for(isolated, child, &status);
     report_lines(isolated, options);
     if (isolated->finished && (has_line(isolated, name) || !options_wants(options, name))) {
         munmap(isolated, sizeof *isolated);
@@ -145,7 +166,7 @@ void isolated_run(const struct run_options *options, const char *name, isolated_
     if (child < 0)
         tap_fail("no child process");
     else if (!in_time)
-        tap_fail("hangs in stage '%s'", isolated->stage);
+        tap_fail("hangs in stage '%s': it is not over after %d seconds", isolated->stage, STAGE_SECONDS);
     else if (WIFSIGNALED(status))
         tap_fail("died of signal %d (%s) in stage '%s'", WTERMSIG(status), strsignal(WTERMSIG(status)),
                  isolated->stage);

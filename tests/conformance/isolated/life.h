@@ -8,6 +8,8 @@
 #ifndef LIFE_H
 #define LIFE_H
 
+#include <stdatomic.h>
+
 #include "conform.h"
 
 #include "attn/plugin.h"
@@ -25,8 +27,9 @@ struct isolated_line {
 
 /* What the child tells its parent, in memory of both. */
 struct isolated {
-    char stage[96]; /* what the plugin is doing */
-    bool finished;  /* it came to its end by itself */
+    char stage[96];          /* what the plugin is doing */
+    _Atomic uint32_t stages; /* begun so far */
+    bool finished;           /* it came to its end by itself */
     uint32_t count;
     struct isolated_line lines[ISOLATED_LINES];
 };

@@ -5,12 +5,14 @@
 #include <malloc.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "need.h"
 #include "side-effects.h"
 
-enum { WARM_UP = 10, BLOCKS = 5, BLOCK = 8 };
+/* What all lives together should take: where one takes long, blocks have fewer. */
+enum { BLOCKS = 5, MOST_LIVES = 8, MILLISECONDS = 30000 };
 
 struct use {
     uint64_t heap;
@@ -100,57 +102,81 @@ static void find_growth(const struct use uses[BLOCKS + 1], struct use *out)
 /* Bytes that a life may add to the heap: rounding, or what a driver forgets of each context. */
 enum { SOME_BYTES = 8, DRIVER_BYTES = 1024 };
 
-static void judge_growth(struct isolated *isolated, const struct use *growth, bool driver)
+/* `lives` of a block. */
+static void judge_growth(struct isolated *isolated, const struct use *growth, uint32_t lives, bool driver)
 {
-    const uint64_t allowed = BLOCK * (driver ? DRIVER_BYTES : SOME_BYTES);
+    const uint64_t allowed = lives * (driver ? DRIVER_BYTES : SOME_BYTES);
 
     if (!heap_counts())
         isolated_skip(isolated, "heap over many lives", "the heap in use is not known here");
     else if (growth->heap >= allowed)
         isolated_fail(isolated, "heap over many lives", "ATTN_P15: %llu bytes more after each life",
-                      (unsigned long long)(growth->heap / BLOCK));
+                      (unsigned long long)(growth->heap / lives));
     if (find_sanitizer() != NULL)
         isolated_skip(isolated, "mappings over many lives", "a sanitizer maps memory of its own");
-    else if (growth->mapped >= BLOCK * 4096)
+    else if (growth->mapped >= lives * UINT64_C(4096))
         isolated_fail(isolated, "mappings over many lives",
                       "ATTN_P15: %llu bytes more are mapped after each life",
-                      (unsigned long long)(growth->mapped / BLOCK));
+                      (unsigned long long)(growth->mapped / lives));
     if (growth->descriptors > 0)
-        isolated_fail(isolated, "descriptors over many lives", "ATTN_P15: %llu more after %d lives",
-                      (unsigned long long)growth->descriptors, BLOCK);
+        isolated_fail(isolated, "descriptors over many lives", "ATTN_P15: %llu more after %u lives",
+                      (unsigned long long)growth->descriptors, lives);
     isolated_pass(isolated, "heap over many lives");
     isolated_pass(isolated, "mappings over many lives");
     isolated_pass(isolated, "descriptors over many lives");
+}
+
+/* How many lives a block has, after one more life; 0 if that fails. */
+static uint32_t choose_lives(struct life *life)
+{
+    struct timespec from, to;
+    struct use use;
+
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    if (!live(life, 1, &use))
+        return 0;
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    int64_t each = (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000 + 1;
+    int64_t lives = MILLISECONDS / (each * (BLOCKS + 1));
+    return lives < 1 ? 1 : lives < MOST_LIVES ? (uint32_t)lives : MOST_LIVES;
+}
+
+/* A block of lives to warm up, then those that are compared. */
+static bool live_blocks(struct life *life, uint32_t lives, struct use uses[BLOCKS + 1])
+{
+    for (uint32_t i = 0; i <= BLOCKS; i++)
+        if (!live(life, lives, &uses[i]))
+            return false;
+    return true;
 }
 
 void live_often(struct isolated *isolated, const char *plugin)
 {
     struct life life = {0};
     struct use uses[BLOCKS + 1], growth;
+    uint32_t threads = 1, lives = 0;
+    bool good = life_load(&life, isolated, plugin);
 
-    if (!life_load(&life, isolated, plugin)) {
-        isolated_fail(isolated, "many lives", "%s", life.why);
-        return;
+    if (good) {
+        threads = trace_count_threads(1);
+        good = live(&life, 1, &uses[0]);
     }
-    uint32_t threads = trace_count_threads(1);
-    if (!live(&life, 1, &uses[0])) {
-        isolated_fail(isolated, "many lives", "%s", life.why);
-        return;
-    }
-    if (life_has_driver(&life))
+    if (good && life_has_driver(&life))
         threads = trace_settle_threads();
-    for (uint32_t i = 0; i <= BLOCKS; i++) {
-        if (!live(&life, i == 0 ? WARM_UP - 1 : BLOCK, &uses[i])) {
-            isolated_fail(isolated, "many lives", "%s", life.why);
-            return;
-        }
+    if (good) {
+        lives = choose_lives(&life);
+        good = lives > 0 && live_blocks(&life, lives, uses);
+    }
+    if (!good) {
+        isolated_fail(isolated, "many lives", "%s", life.why);
+        return;
     }
     find_growth(uses, &growth);
-    judge_growth(isolated, &growth, life_has_driver(&life));
+    judge_growth(isolated, &growth, lives, life_has_driver(&life));
     uint32_t left = trace_count_threads(threads);
     if (left > threads)
-        isolated_fail(isolated, "threads over many lives", "ATTN_P15: %u threads are left of %d lives",
-                      left - threads, WARM_UP + BLOCKS * BLOCK);
+        isolated_fail(isolated, "threads over many lives", "ATTN_P15: %u threads are left of %u lives",
+                      left - threads, 2 + (BLOCKS + 1) * lives);
     else
         isolated_pass(isolated, "threads over many lives");
 }

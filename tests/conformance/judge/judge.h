@@ -5,7 +5,7 @@
 
 #include "target.h"
 
-/* ---------------------------------------------------------------- run.c, judge.c */
+/* ---------------------------------------------------------------- run.c, judge.c, reference.c */
 
 /* Bits of attempt.detours: legal ways to the same result. */
 #define DETOUR_MANY  UINT32_C(1) /* prepare_many with a second plan of the same kind */
@@ -38,6 +38,8 @@ struct reference {
 };
 
 bool reference_init(struct reference *reference, const struct step *step, double budget);
+/* Of one (row, head). */
+bool reference_init_pair(struct reference *reference, const struct step *step, uint32_t row, uint32_t head);
 void reference_finish(struct reference *reference);
 /* True if the outputs are right. Afterwards they hold the pattern again. */
 bool step_judge(const struct step *step, const struct reference *reference, char *why, size_t size);

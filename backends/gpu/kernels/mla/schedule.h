@@ -77,7 +77,7 @@ static inline ATTN__DEVICE struct mla_block mla_block_of(const struct mla_splits
     /* Rows without keys have to be stored too: by a work tile without keys. */
     block.units = block.tiles == 0 ? 1 : block.tiles;
     if (splits->keys.det) {
-        const uint32_t size = gpu_split_tiles(kv_len);
+        const uint32_t size = gpu_split_tiles(kv_len, splits->keys.max_splits);
         block.units = 1;
         if (mla_is_split(splits, q_len) && block.tiles != 0)
             block.units = (block.first + block.tiles - 1) / size - block.first / size + 1;

@@ -93,7 +93,8 @@ GPU_INLINE void mla_fixed_split(const struct gpu_run *run, const struct mla_bloc
     work->splits = block->units;
     work->split = (uint32_t)(at - begin);
     if (work->splits > 1) {
-        const uint32_t size = gpu_split_tiles(kv_len), split = work->first / size + work->split;
+        const uint32_t size = gpu_split_tiles(kv_len, GPU_MAX_SPLITS),
+                       split = work->first / size + work->split;
         work->first = split * size > work->first ? split * size : work->first;
         work->end = (split + 1) * size < work->end ? (split + 1) * size : work->end;
     }

@@ -4,6 +4,7 @@
 #define ATTN_GPU_MMA_ATTEND_H
 
 #include "combine.h"
+#include "convert.h"
 #include "nonfinite.h"
 #include "score.h"
 #include "value.h"
@@ -20,7 +21,7 @@ template <class C> struct mma_loop {
     uint32_t row_warp, group; /* the warp's */
     uint32_t key0;            /* the group's first key of a tile */
     uint32_t slot;            /* address stage of the current tile */
-    uint32_t at;              /* stage of its keys */
+    uint32_t at;              /* stage of its keys, or raw stage */
     bool aligned;
 };
 
@@ -54,6 +55,20 @@ GPU_INLINE void mma_write_first_addresses(const struct gpu_run *run, mma_shared<
                                entries[i]);
 }
 
+/* Converts the keys of the first iteration, and copies others into their place. */
+template <class C>
+GPU_INLINE void mma_convert_first_keys(const struct gpu_run *run, const mma_shared<C> *shared,
+                                       unsigned char *stages, const struct gpu_work_tile *p, bool aligned)
+{
+    GPU_COPY_WAIT(2 * C::RAW_STAGES - 1);
+    if (p->first < p->end)
+        mma_convert_keys<C>(run, stages, 0);
+    if (p->first + C::RAW_STAGES < p->end)
+        mma_load_stage<C>(run, shared, mma_raw_stage<C>(stages, 0, false), C::RAW_STAGES,
+                          p->first + C::RAW_STAGES, 0, false, aligned);
+    gpu_copy_commit();
+}
+
 /* Before the first iteration. */
 template <class C>
 GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
@@ -81,6 +96,8 @@ GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsi
     mma_find_visible_keys<C>(run, shared, p->row0, p->kv_head);
     if (gpu_thread() < C::GROUPS)
         shared->nonfinite_tile[gpu_thread()] = 0;
+    if constexpr (C::CONVERTS)
+        mma_convert_first_keys<C>(run, shared, stages, p, loop->aligned);
     gpu_barrier();
     loop->rules = mma_find_rules<C>(run, shared, p);
     if constexpr (C::Q_IN_REGISTERS)
@@ -111,21 +128,61 @@ GPU_INLINE void mma_load_ahead(const struct gpu_run *run, const mma_shared<C> *s
     }
 }
 
+/*
+ * Waits for the keys of an iteration, and begins the copies that are issued while scores are computed. Values
+ * that have arrived are converted first: those that take their place are copied.
+ */
+template <class C>
+GPU_INLINE void mma_begin_scores(const struct gpu_run *run, const mma_shared<C> *shared,
+                                 const mma_loop<C> *loop, uint32_t tile, struct mma_copy *copy)
+{
+    if constexpr (C::CONVERTS) {
+        mma_wait_copies<C, 2 * C::RAW_STAGES - 1>();
+        mma_convert_values<C>(run, loop->stages, loop->at);
+        *copy =
+            mma_load_stage_begin<C>(run, shared, mma_raw_stage<C>(loop->stages, loop->at, true),
+                                    (loop->slot + C::RAW_STAGES) % C::ADDRESS_STAGES, tile + C::RAW_STAGES,
+                                    true, loop->aligned, tile + C::RAW_STAGES < shared->work.end);
+    } else {
+        mma_wait_copies<C, C::STAGES - 2>();
+        mma_load_ahead<C, C::STAGES - 1>(run, shared, loop, loop->at == 0 ? C::STAGES - 1 : loop->at - 1,
+                                         tile, copy);
+    }
+}
+
+/* The same for values, while P is multiplied; the keys of the next iteration are converted. */
+template <class C>
+GPU_INLINE void mma_begin_values(const struct gpu_run *run, const mma_shared<C> *shared,
+                                 const mma_loop<C> *loop, uint32_t tile, struct mma_copy *copy)
+{
+    if constexpr (C::CONVERTS) {
+        const uint32_t next = loop->at + 1 == C::RAW_STAGES ? 0 : loop->at + 1;
+        mma_wait_copies<C, 2 * C::RAW_STAGES - 1>();
+        if (tile + 1 < shared->work.end)
+            mma_convert_keys<C>(run, loop->stages, next);
+        *copy = mma_load_stage_begin<C>(run, shared, mma_raw_stage<C>(loop->stages, next, false),
+                                        (loop->slot + C::RAW_STAGES + 1) % C::ADDRESS_STAGES,
+                                        tile + C::RAW_STAGES + 1, false, loop->aligned,
+                                        tile + C::RAW_STAGES + 1 < shared->work.end);
+    } else {
+        mma_wait_copies<C, C::STAGES - 2>();
+        mma_load_ahead<C, C::STAGES>(run, shared, loop, loop->at, tile, copy);
+    }
+}
+
 /* One KV iteration. */
 template <class C>
 GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, const unsigned char *queries,
                             const struct gpu_work_tile *p, mma_loop<C> *loop, uint32_t tile)
 {
     const uint32_t later = tile + C::ADDRESS_STAGES - 1;
-    const uint32_t key0 = loop->key0, slot = loop->slot, at = loop->at;
-    const uint32_t previous = at == 0 ? C::STAGES - 1 : at - 1;
-    const uint32_t next = at + 1 == C::STAGES ? 0 : at + 1;
+    const uint32_t key0 = loop->key0, slot = loop->slot;
+    const uint32_t at = C::CONVERTS ? 0 : loop->at, next = at + 1 == C::STAGES ? 0 : at + 1;
     mma_score_fragments<C> s;
     mma_row_pairs<C> tile_max;
     struct mma_copy copy;
 
-    mma_wait_copies<C, C::STAGES - 2>(); /* the keys */
-    mma_load_ahead<C, C::STAGES - 1>(run, shared, loop, previous, tile, &copy);
+    mma_begin_scores<C>(run, shared, loop, tile, &copy);
     /* The entry arrives while scores are computed. */
     const struct gpu_entry entry = mma_find_page<C>(run, &loop->range, later, key0);
     const uint64_t present = mma_present_keys<C>(run, shared, slot, key0);
@@ -134,9 +191,8 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
         gpu_copy_commit();
     const bool unmasked =
         mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
-    mma_wait_copies<C, C::STAGES - 2>(); /* the values */
     unsigned char *values = loop->stages + next * C::STAGE_BYTES;
-    mma_load_ahead<C, C::STAGES>(run, shared, loop, at, tile, &copy);
+    mma_begin_values<C>(run, shared, loop, tile, &copy);
     if (!unmasked)
         mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
     if (!unmasked && shared->nonfinite_tile[loop->group] == tile + 1)
@@ -155,7 +211,10 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
         mma_write_addresses<C>(run, shared, &loop->range, later,
                                (slot + C::ADDRESS_STAGES - 1) % C::ADDRESS_STAGES, p->kv_head, key0, entry);
     loop->slot = slot + 1 == C::ADDRESS_STAGES ? 0 : slot + 1;
-    loop->at = next + 1 == C::STAGES ? 0 : next + 1;
+    if constexpr (C::CONVERTS)
+        loop->at = loop->at + 1 == C::RAW_STAGES ? 0 : loop->at + 1;
+    else
+        loop->at = next + 1 == C::STAGES ? 0 : next + 1;
 }
 
 /* Attention of a work tile. Results are stored, or in shared memory in place of queries and stages. */

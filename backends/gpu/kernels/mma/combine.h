@@ -37,9 +37,9 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
             const uint32_t row = (row_warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
             float *at = to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH +
                         lane % 4 *
-                            (C::KV32  ? 8
-                             : C::KV8 ? 4
-                                      : 2);
+                            (C::KV32    ? 8
+                             : C::CODES ? 4
+                                        : 2);
             if (row >= rows)
                 continue;
             GPU_UNROLL
@@ -49,9 +49,9 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
             for (uint32_t n = 0; !C::KV32 && n < C::DV / 8; n += 2) {
                 const float *even = &o[m][n][2 * h], *odd = &o[m][n + 1][2 * h];
                 at[n * 8] = even[0];
-                at[n * 8 + 1] = C::KV8 ? odd[0] : even[1];
-                at[n * 8 + (C::KV8 ? 2 : 8)] = C::KV8 ? even[1] : odd[0];
-                at[n * 8 + (C::KV8 ? 3 : 9)] = odd[1];
+                at[n * 8 + 1] = C::CODES ? odd[0] : even[1];
+                at[n * 8 + (C::CODES ? 2 : 8)] = C::CODES ? even[1] : odd[0];
+                at[n * 8 + (C::CODES ? 3 : 9)] = odd[1];
             }
         }
     }
@@ -130,14 +130,22 @@ GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *s
     }
 }
 
-/* True in the CTA that finishes last of those that have splits of a sequence and head. */
+/* The counter of a tile of rows whose keys are split. */
+GPU_INLINE uint32_t *mma_split_counter(const struct gpu_run *run, const struct gpu_work_tile *p)
+{
+    return (uint32_t *)run->counters + (run->phase == ATTN__PREFILL
+                                            ? p->first_partial
+                                            : (uint64_t)p->seq * run->problem.kv_heads + p->kv_head);
+}
+
+/* True in the CTA that finishes last of those that have splits of a tile of rows. */
 template <class C>
 GPU_INLINE bool mma_is_last_split(const struct gpu_run *run, mma_shared<C> *shared,
                                   const struct gpu_work_tile *p)
 {
     gpu_barrier();
     if (gpu_thread() == 0) {
-        uint32_t *counter = (uint32_t *)run->counters + (uint64_t)p->seq * run->problem.kv_heads + p->kv_head;
+        uint32_t *counter = mma_split_counter(run, p);
         gpu_fence(); /* of everything before the barrier */
         shared->is_last_split = gpu_atomic_add(counter, 1) + 1 == p->splits;
         if (shared->is_last_split) {
@@ -156,8 +164,9 @@ template <class C> struct mma_combined {
     float values[C::LANE_COLUMNS];
 };
 
-/* Splits of a row that are loaded before the first of them is used. */
-constexpr uint32_t MMA_SPLITS_AT_ONCE = 8;
+/* Splits of a row that are loaded before the first of them is used. Tiles of 8 rows have registers for more,
+ * and a short sequence, of which each CTA has one KV tile, waits for one round of loads. */
+template <class C> constexpr uint32_t MMA_SPLITS_AT_ONCE = C::SMALL_M &&C::DV == 128 ? 16 : 8;
 
 /* The weight of the split that this lane has, whose maximum and sum are in `lse`. */
 template <class C>
@@ -197,10 +206,10 @@ GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_work
             gpu_load_volatile_u64((uint64_t)mma_partial_lse<C>(run, gpu_partial_index(p, own), row));
         float weight = 0;
         GPU_LOOP
-        for (uint32_t i = 0; i < count; i += MMA_SPLITS_AT_ONCE) {
-            struct gpu_u128 loaded[MMA_SPLITS_AT_ONCE][C::LANE_COLUMNS / 4];
+        for (uint32_t i = 0; i < count; i += MMA_SPLITS_AT_ONCE<C>) {
+            struct gpu_u128 loaded[MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4];
             GPU_UNROLL
-            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE; u++) {
+            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
                 const uint32_t split = gpu_partial_index(p, first + (i + u < count ? i + u : i));
                 const float *at = mma_partial_out<C>(run, split, row) + lane % C::ROW_LANES * C::LANE_COLUMNS;
                 GPU_UNROLL
@@ -210,7 +219,7 @@ GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_work
             if (i == 0)
                 weight = mma_combine_weight<C>(m, lse, lane < count);
             GPU_UNROLL
-            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE; u++) {
+            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
                 const float share = gpu_shuffle_f32(weight, (i + u) % GPU_WARP);
                 GPU_UNROLL
                 for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
@@ -235,7 +244,7 @@ GPU_INLINE void mma_combine_splits(const struct gpu_run *run, const mma_shared<C
     for (uint32_t row = warp; row < C::ROWS; row += 4) {
         uint32_t token, head;
         mma_combined<C> m;
-        if (!mma_row_of(run, s, row, p->kv_head, &token, &head))
+        if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
             break;
         mma_combine_row<C>(run, p, row, &m);
         mma_store_row<C>(run, s, token, head, p->kv_head, m.max, m.sum, m.values);

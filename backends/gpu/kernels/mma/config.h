@@ -9,8 +9,10 @@
  *
  * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
  * values, and f16 with 8-bit ones; tf32.h has those of f32. P is rounded to the same type before its product
- * with V, or to bf16 where it carries the scales of single values, which f16 would not hold; row sums are of
- * P before it is rounded.
+ * with V, or to bf16 where it carries the scales of single values, which f16 would not hold, and with FNUZ
+ * values; row sums are of P before it is rounded. Results of 8 bits may have only half a code step of error
+ * beside that of f32: P is then the sum of two such numbers where the class of the kernel asks for it
+ * (run.p_parts).
  *
  * The instruction cache of a multiprocessor is small, so loops that seldom run are not unrolled.
  */
@@ -30,11 +32,18 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr gpu_mma_shape SHAPE = {Rows, Dk, Dv, KvSize};
     static constexpr uint32_t ROWS = Rows, DK = Dk, DV = Dv;
     static constexpr bool KV8 = KvSize == 1, KV32 = KvSize == 4, BF16 = QueriesBf16;
+    /* 8-bit codes are converted once for all warps, or by every warp for itself when it multiplies them. */
+    static constexpr bool CONVERTS = gpu_mma_converts(SHAPE) != 0, CODES = KV8 && !CONVERTS;
 
     /* Small M: keys are the rows of a matrix product and queries its columns, of which it has only eight. */
     static constexpr bool SMALL_M = Rows == 8;
-    /* Only for prefill: a CTA takes one work tile, with all keys that it sees. */
+    /* Only for prefill: a CTA takes one work tile. */
     static constexpr bool PREFILL_ONLY = Rows == 128;
+    /* P may be the sum of two numbers: of small M, which waits for memory, and of one larger size. */
+    static constexpr bool P_PARTS = !KV32 && (SMALL_M || Rows == 64);
+    static constexpr bool CODES_OUT = KvSize != 2 || P_PARTS; /* the output may have 8 bits */
+    /* FNUZ codes are converted by more instructions and registers than others. */
+    static constexpr bool FNUZ = KV8 && !PREFILL_ONLY;
     static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : 4;
     static constexpr uint32_t M_FRAGMENTS = SMALL_M ? 1 : Rows / (ROW_WARPS * 16); /* of 16 rows, per warp */
     static constexpr uint32_t GROUPS = 4 / ROW_WARPS;
@@ -44,7 +53,9 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t TILES = KEYS / GPU_TILE;
     static constexpr uint32_t GROUP_KEYS = KEYS / GROUPS;
     static constexpr uint64_t ALL_PRESENT = GROUP_KEYS == 16 ? 0xffff : ~UINT64_C(0); /* a bit for each key */
-    static constexpr uint32_t KV_SIZE = KvSize, K_BYTES = Dk * KvSize, V_BYTES = Dv * KvSize;
+    static constexpr uint32_t K_BYTES = Dk * KvSize, V_BYTES = Dv * KvSize; /* of a vector in memory */
+    /* Bytes of an element, and of a vector, where they are multiplied. */
+    static constexpr uint32_t KV_SIZE = CONVERTS ? 2 : KvSize, K_ROW = Dk * KV_SIZE, V_ROW = Dv * KV_SIZE;
     static constexpr uint32_t Q_BYTES = Dk * (KV32 ? 4 : 2);
     /* f32 sums are staged: of a tile, of a span of 512 keys, of all. */
     static constexpr uint32_t SPAN_TILES = 512 / GROUP_KEYS;
@@ -54,15 +65,17 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t ROW_PADDING = gpu_mma_row_padding(SHAPE);
     /* The part of a stage that a group fills. */
     static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
+    static constexpr uint32_t RAW_STAGES = gpu_mma_raw_stages(SHAPE); /* of keys, and of values */
+    static constexpr uint32_t RAW_BYTES = gpu_mma_raw_bytes(SHAPE);
     static constexpr uint32_t FIXED_BYTES = gpu_mma_fixed_bytes(SHAPE);
     static constexpr uint32_t CTAS = gpu_mma_ctas(SHAPE);
 
     static constexpr bool BF16_MMA = BF16 && !KV8;
-    static constexpr bool Q_SCALED = BF16 && KV8; /* bf16 queries have to become f16 */
+    static constexpr bool Q_SCALED = BF16 && KV8; /* queries of bf16 or 8 bits have to become f16 */
     static constexpr bool Q_IN_REGISTERS = ROW_WARPS == 1 && Dk <= 128 && KvSize == 2;
 
     /* 16-byte chunks that a thread checks for non-finite values at once. */
-    static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !KV8 ? 4 : 1;
+    static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !CODES ? 4 : 1;
     /* f32 results: consecutive columns of a lane, lanes of a row, floats from row to row and of a
      * group. */
     static constexpr uint32_t LANE_COLUMNS = Dv < 128 ? 4 : Dv / 32;
@@ -148,6 +161,13 @@ template <class C> GPU_INLINE bool mma_scale_per_key(uint32_t granularity)
     return C::KV8 && granularity >= ATTN_SCALES_HEAD;
 }
 
+/* Whether P is rounded to bf16. */
+template <class C> GPU_INLINE bool mma_p_bf16(const struct gpu_run *run)
+{
+    return C::BF16_MMA || mma_scale_per_key<C>(run->problem.v_scale) ||
+           (C::FNUZ && gpu_is_fnuz(run->v.dtype));
+}
+
 /* Token and head of a row; false after the last row of the sequence. */
 GPU_INLINE bool mma_row_of(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t row,
                            uint32_t kv_head, uint32_t *token, uint32_t *head)
@@ -169,6 +189,12 @@ GPU_INLINE void mma_multiply(float d[4], const uint32_t a[4], const uint32_t b[2
 GPU_INLINE uint32_t mma_pack(float low, float high, bool bf16)
 {
     return bf16 ? gpu_pack_bf16(low, high) : gpu_pack_f16(low, high);
+}
+
+/* What rounding to a 16-bit type takes away. */
+GPU_INLINE float mma_remainder(float x, bool bf16)
+{
+    return x - (bf16 ? gpu_bf16_to_f32(gpu_f32_to_bf16(x)) : gpu_f16_to_f32(gpu_f32_to_f16(x)));
 }
 
 /* A barrier for the threads of a warp group. */

@@ -101,6 +101,25 @@ GPU_INLINE void mma_store_row_f32(uint64_t to, uint32_t dim, const float values[
     }
 }
 
+/* Stores numbers of a row as 8-bit codes, four at once. */
+template <class C>
+GPU_INLINE void mma_store_row_8bit(const struct gpu_run *run, float scale, uint64_t to,
+                                   float values[C::LANE_COLUMNS])
+{
+    const uint32_t from = gpu_thread() % GPU_WARP * C::LANE_COLUMNS;
+    uint32_t codes = 0;
+
+    GPU_LOOP
+    for (uint32_t i = 0; i < C::LANE_COLUMNS; i++) {
+        codes = codes >> 8 | gpu_encode8(run->problem.out_dtype, gpu_divide(values[0], scale)) << 24;
+        GPU_UNROLL
+        for (uint32_t j = 0; j + 1 < C::LANE_COLUMNS; j++)
+            values[j] = values[j + 1];
+        if (i % 4 == 3 && from + i < run->problem.head_dim_vo)
+            *(uint32_t *)(to + from + i - 3) = codes;
+    }
+}
+
 /* Stores a row. */
 template <class C>
 GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
@@ -119,6 +138,9 @@ GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequen
         mma_store_row_16bit<C>(run, to, values);
     else if (C::KV32 && dtype == ATTN_F32 && (to & 15) == 0 && run->problem.head_dim_vo % 4 == 0)
         mma_store_row_f32<C>(to, run->problem.head_dim_vo, values);
+    else if (C::CODES_OUT && GPU_SIZE(dtype) == 1 && (to & 3) == 0 && run->problem.head_dim_vo % 4 == 0)
+        mma_store_row_8bit<C>(run, gpu_scale_at(&run->out_scale, s->index, (int64_t)s->row + token, head), to,
+                              values);
     else
         mma_store_row_any<C>(run, s, (int64_t)s->row + token, head, to, values);
     if (gpu_thread() % GPU_WARP == 0)
@@ -192,14 +214,14 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, bool bf16, const struct mma
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t row = m * 16 + h * 8 + lane / 4;
             const float factor = gpu_shuffle_f32(target->factor, row);
-            unsigned char *at = place + row * mma_row_pitch<C>(C::DK * 2) + lane % 4 * (C::KV8 ? 8 : 4);
+            unsigned char *at = place + row * mma_row_pitch<C>(C::DK * 2) + lane % 4 * (C::CODES ? 8 : 4);
             GPU_UNROLL
             for (uint32_t n = 0; n < C::DV / 8; n += 2) {
                 const float even[2] = {o[m][n][2 * h] * factor, o[m][n][2 * h + 1] * factor};
                 const float odd[2] = {o[m][n + 1][2 * h] * factor, o[m][n + 1][2 * h + 1] * factor};
-                *(uint32_t *)(void *)(at + n * 16) = mma_pack(even[0], C::KV8 ? odd[0] : even[1], bf16);
-                *(uint32_t *)(void *)(at + n * 16 + (C::KV8 ? 4 : 16)) =
-                    mma_pack(C::KV8 ? even[1] : odd[0], odd[1], bf16);
+                *(uint32_t *)(void *)(at + n * 16) = mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
+                *(uint32_t *)(void *)(at + n * 16 + (C::CODES ? 4 : 16)) =
+                    mma_pack(C::CODES ? even[1] : odd[0], odd[1], bf16);
             }
         }
     }

@@ -28,7 +28,7 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
             mma_attend<C>(run, shared, queries, stages, p);
         if (!mma_stores_directly<C>(run, p))
             mma_store_tile<C>(run, shared, (const float *)(void *)queries, p);
-        if (!C::PREFILL_ONLY && p->splits > 1 && mma_is_last_split<C>(run, shared, p))
+        if (p->splits > 1 && mma_is_last_split<C>(run, shared, p))
             mma_combine_splits<C>(run, shared, p);
         if (C::PREFILL_ONLY || p->next == 0)
             return;

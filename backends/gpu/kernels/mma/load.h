@@ -28,6 +28,40 @@ GPU_INLINE struct gpu_u128 mma_gather_chunk(const struct gpu_cache *cache, uint6
     return out;
 }
 
+/* Threads of a copy that share a row. */
+GPU_INLINE uint32_t mma_row_threads(uint32_t bytes)
+{
+    return bytes % 128 == 0 ? 8 : 4;
+}
+
+/* A 16-byte chunk of a tile: its row and column, and where it is in a stage. */
+struct mma_chunk {
+    uint32_t row, column;
+    uint32_t offset;
+};
+
+/*
+ * Chunk i of a tile, of thread i % GROUP_THREADS. In raw stages these are the chunks that the thread copies
+ * with mma_copy, and they lie in the order of their numbers.
+ */
+template <class C> GPU_INLINE struct mma_chunk mma_chunk_of(uint32_t i, uint32_t bytes)
+{
+    const uint32_t chunks = bytes / 16;
+    struct mma_chunk chunk;
+
+    if constexpr (C::CONVERTS) {
+        const uint32_t threads = mma_row_threads(bytes), thread = i % 128, own = i / 128;
+        chunk.row = thread / threads * (threads / 2) + own / (chunks / threads);
+        chunk.column = (thread % threads + own % (chunks / threads) * threads) * 16;
+        chunk.offset = i * 16;
+    } else {
+        chunk.row = i / chunks;
+        chunk.column = i % chunks * 16;
+        chunk.offset = mma_swizzled<C>(chunk.row, i % chunks, bytes);
+    }
+    return chunk;
+}
+
 /* Copies vectors that are not 16-byte aligned, or not contiguous. */
 template <class C>
 GPU_INLINE void mma_copy_stage_unaligned(const struct gpu_cache *cached, const struct gpu_cache *uncached,
@@ -38,10 +72,10 @@ GPU_INLINE void mma_copy_stage_unaligned(const struct gpu_cache *cached, const s
 
     GPU_LOOP
     for (uint32_t i = gpu_thread() % C::GROUP_THREADS; i < C::GROUP_KEYS * chunks; i += C::GROUP_THREADS) {
-        const uint32_t row = i / chunks, chunk = i % chunks;
-        if (at[row] != MMA_NO_ADDRESS)
-            gpu_store_u128(to + mma_swizzled<C>(row, chunk, bytes),
-                           mma_gather_chunk(row >= first_new ? uncached : cached, at[row], chunk));
+        const struct mma_chunk chunk = mma_chunk_of<C>(i, bytes);
+        if (at[chunk.row] != MMA_NO_ADDRESS)
+            gpu_store_u128(to + chunk.offset, mma_gather_chunk(chunk.row >= first_new ? uncached : cached,
+                                                               at[chunk.row], chunk.column / 16));
     }
 }
 
@@ -94,12 +128,6 @@ struct mma_copy {
     struct gpu_u128 two;
 };
 
-/* Threads of a copy that share a row. */
-GPU_INLINE uint32_t mma_row_threads(uint32_t bytes)
-{
-    return bytes % 128 == 0 ? 8 : 4;
-}
-
 /* Steps of a copy, of two rows each. */
 GPU_INLINE uint32_t mma_copy_steps(uint32_t bytes)
 {
@@ -122,6 +150,8 @@ GPU_INLINE struct mma_copy mma_copy_begin(const uint64_t *at, uint32_t used, uin
     copy.at = at + row;
     copy.column = gpu_thread() % threads * 16;
     copy.to = to + row * mma_row_pitch<C>(bytes) + copy.column;
+    if constexpr (C::CONVERTS)
+        copy.to = to + mma_chunk_of<C>(gpu_thread(), bytes).offset;
     copy.used = used;
     return copy;
 }
@@ -136,18 +166,22 @@ GPU_INLINE void mma_copy_read_addresses(struct mma_copy *copy, uint32_t step)
 template <class C> GPU_INLINE void mma_copy_issue(const struct mma_copy *copy, uint32_t bytes, uint32_t step)
 {
     const uint32_t stride = mma_row_threads(bytes) * 16;
+    /* In raw stages, chunks of all threads lie side by side. */
+    const uint32_t pitch = C::CONVERTS ? bytes / stride * 2048 : mma_row_pitch<C>(bytes);
+    const uint32_t next = C::CONVERTS ? 2048 : stride;
 
     GPU_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t low = copy->two.x[2 * i];
         const uint64_t vector = ((uint64_t)copy->two.x[2 * i + 1] << 32 | low) + copy->column;
         const uint32_t row = gpu_thread() / (stride / 16) * (stride / 32) + 2 * step + i;
-        unsigned char *to = copy->to + (2 * step + i) * mma_row_pitch<C>(bytes);
+        unsigned char *to = copy->to + (2 * step + i) * pitch;
         if (C::KV32)
             to = to - copy->column + (copy->column ^ mma_swizzle<C>(row, bytes) * 16);
         GPU_UNROLL
         for (uint32_t c = 0; c < bytes; c += stride)
-            gpu_copy_async16_if(to + c, vector + c, (low & 1) == 0 && copy->column + c < copy->used);
+            gpu_copy_async16_if(to + c / stride * next, vector + c,
+                                (low & 1) == 0 && copy->column + c < copy->used);
     }
 }
 
@@ -199,6 +233,12 @@ template <class C> GPU_INLINE unsigned char *mma_stage(unsigned char *stages, ui
     return stages + (group * C::STAGES + at) * C::STAGE_BYTES;
 }
 
+/* The raw stage `at` of keys, or of values. */
+template <class C> GPU_INLINE unsigned char *mma_raw_stage(unsigned char *stages, uint32_t at, bool values)
+{
+    return stages + C::STAGES * C::STAGE_BYTES + (2 * at + values) * C::RAW_BYTES;
+}
+
 /* Begins the copies of the first stages of a work tile, which fills `count` stages in all. */
 template <class C>
 GPU_INLINE void mma_load_first_stages(const struct gpu_run *run, const mma_shared<C> *shared,
@@ -206,22 +246,27 @@ GPU_INLINE void mma_load_first_stages(const struct gpu_run *run, const mma_share
                                       bool aligned)
 {
     GPU_LOOP
-    for (uint32_t i = 0; i < C::STAGES - 1; i++) {
+    for (uint32_t i = 0; i < (C::CONVERTS ? 2 * C::RAW_STAGES : C::STAGES - 1); i++) {
+        unsigned char *stage =
+            C::CONVERTS ? mma_raw_stage<C>(stages, i / 2, i % 2 != 0) : mma_stage<C>(stages, group, i);
         if (i < count)
-            mma_load_stage<C>(run, shared, mma_stage<C>(stages, group, i), i / 2, first + i / 2 * C::TILES,
-                              group * C::GROUP_KEYS, i % 2 != 0, aligned);
+            mma_load_stage<C>(run, shared, stage, i / 2, first + i / 2 * C::TILES, group * C::GROUP_KEYS,
+                              i % 2 != 0, aligned);
         gpu_copy_commit();
     }
 }
 
-/* Zeroes all stages where vectors have fewer columns than the kernel. */
+/* Zeroes all stages that are copied to where vectors have fewer columns than the kernel. */
 template <class C> GPU_INLINE void mma_zero_padding(const struct gpu_run *run, unsigned char *stages)
 {
     if (run->k.dim == C::DK && run->v.dim == C::DV)
         return;
+    unsigned char *to = C::CONVERTS ? mma_raw_stage<C>(stages, 0, false) : stages;
+    const uint32_t bytes =
+        C::CONVERTS ? 2 * C::RAW_STAGES * C::RAW_BYTES : C::STAGES * C::GROUPS * C::STAGE_BYTES;
     GPU_LOOP
-    for (uint32_t i = gpu_thread(); i < C::STAGES * C::GROUPS * C::STAGE_BYTES / 16; i += 128)
-        gpu_store_u128(stages + i * 16, mma_zero_u128());
+    for (uint32_t i = gpu_thread(); i < bytes / 16; i += 128)
+        gpu_store_u128(to + i * 16, mma_zero_u128());
     gpu_barrier();
 }
 

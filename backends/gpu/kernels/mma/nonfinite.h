@@ -8,7 +8,7 @@
 /* Which elements of a word are not finite, a bit for each; they become 0. */
 template <class C> GPU_INLINE uint32_t mma_clear_nonfinite_word(const struct gpu_run *run, uint32_t *word)
 {
-    if constexpr (C::KV8) {
+    if constexpr (C::CODES) {
         const uint32_t found = gpu_nonfinite8(run->v.dtype, *word) >> 7;
         *word &= ~(found * 0xffu);
         return (found | found >> 7 | found >> 14 | found >> 21) & 15;
@@ -19,7 +19,8 @@ template <class C> GPU_INLINE uint32_t mma_clear_nonfinite_word(const struct gpu
         *word = found != 0 ? 0 : *word;
         return found;
     }
-    const uint32_t least = C::BF16 ? 0x00800080u : 0x04000400u; /* carries out of a full exponent */
+    const bool bf16 = C::CONVERTS ? mma_p_bf16<C>(run) : C::BF16;
+    const uint32_t least = bf16 ? 0x00800080u : 0x04000400u; /* carries out of a full exponent */
     const uint32_t found = (((*word & 0x7fff7fffu) + least) & 0x80008000u) >> 15;
     *word &= ~(found * 0xffffu);
     return (found | found >> 15) & 3;
@@ -34,7 +35,7 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
                                     uint32_t slot, uint32_t tile, uint32_t key0)
 {
     const uint32_t each = 4 / C::KV_SIZE; /* elements of a word */
-    const uint32_t chunks = C::GROUP_KEYS * (C::V_BYTES / 16) / C::GROUP_THREADS;
+    const uint32_t chunks = C::GROUP_KEYS * (C::V_ROW / 16) / C::GROUP_THREADS;
 
     GPU_LOOP
     for (uint32_t first = 0; first < chunks; first += C::CHECK_CHUNKS) {
@@ -42,13 +43,13 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
         GPU_UNROLL
         for (uint32_t u = 0; u < C::CHECK_CHUNKS; u++) { /* loads are issued before the first is used */
             const uint32_t i = (first + u) * C::GROUP_THREADS + gpu_thread() % C::GROUP_THREADS;
-            part[u] = gpu_load_u128(
-                values + mma_swizzled<C>(i / (C::V_BYTES / 16), i % (C::V_BYTES / 16), C::V_BYTES));
+            part[u] =
+                gpu_load_u128(values + mma_swizzled<C>(i / (C::V_ROW / 16), i % (C::V_ROW / 16), C::V_ROW));
         }
         GPU_UNROLL
         for (uint32_t u = 0; u < C::CHECK_CHUNKS; u++) {
             const uint32_t i = (first + u) * C::GROUP_THREADS + gpu_thread() % C::GROUP_THREADS;
-            const uint32_t row = i / (C::V_BYTES / 16), chunk = i % (C::V_BYTES / 16);
+            const uint32_t row = i / (C::V_ROW / 16), chunk = i % (C::V_ROW / 16);
             uint32_t found = 0;
             GPU_UNROLL
             for (uint32_t j = 0; j < 4; j++)
@@ -62,7 +63,7 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
                 shared->nonfinite[key0 + row][chunk * bytes + b] = (unsigned char)(found >> 8 * b);
             if (found == 0)
                 continue;
-            gpu_store_u128(values + mma_swizzled<C>(row, chunk, C::V_BYTES), part[u]);
+            gpu_store_u128(values + mma_swizzled<C>(row, chunk, C::V_ROW), part[u]);
             shared->nonfinite_tile[key0 / C::GROUP_KEYS] = tile + 1;
         }
     }
@@ -88,9 +89,9 @@ GPU_INLINE void mma_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0,
 
     GPU_LOOP
     for (uint32_t n = 0; n < C::DV / 8; n++) {
-        const uint32_t d = C::KV32  ? n / 4 * 32 + lane / 4 * 4 + n % 4
-                           : C::KV8 ? n / 2 * 16 + lane / 4 * 2 + n % 2
-                                    : n * 8 + lane / 4;
+        const uint32_t d = C::KV32    ? n / 4 * 32 + lane / 4 * 4 + n % 4
+                           : C::CODES ? n / 2 * 16 + lane / 4 * 2 + n % 2
+                                      : n * 8 + lane / 4;
         float seen[C::M_FRAGMENTS][4];
         GPU_UNROLL
         for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)

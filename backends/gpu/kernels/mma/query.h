@@ -34,7 +34,8 @@ GPU_INLINE void mma_load_query16(const uint16_t *q, uint32_t d, uint32_t dim, bo
 }
 
 /*
- * Queries as they are. With 8-bit keys, each 16 columns are in the order in which gpu_quad8 converts codes.
+ * Queries as they are. Where keys stay codes, each 16 columns are in the order in which gpu_quad8 converts
+ * them.
  */
 template <class C>
 GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, const struct gpu_sequence *s,
@@ -54,7 +55,7 @@ GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, const struc
             struct gpu_u128 out;
             GPU_UNROLL
             for (uint32_t j = 0; j < 4; j++)
-                out.x[j] = in[C::KV8 ? j * 2 + c : c * 4 + j];
+                out.x[j] = in[C::CODES ? j * 2 + c : c * 4 + j];
             gpu_store_u128(to + mma_swizzled<C>(row, group * 2 + c, C::DK * 2), out);
         }
     }
@@ -94,7 +95,9 @@ GPU_INLINE void mma_load_queries_scaled(const struct gpu_run *run, mma_shared<C>
         GPU_UNROLL
         for (uint32_t i = 0; i < C::DK / 64; i++) {
             const uint32_t pair = i * 32 + lane, in = pair % 8;
-            *(uint32_t *)(void *)(to + mma_swizzled<C>(row, pair / 8 * 2 + in % 2, C::DK * 2) + in / 2 * 4) =
+            const uint32_t chunk = pair / 8 * 2 + (C::CODES ? in % 2 : in / 4);
+            *(uint32_t *)(void *)(to + mma_swizzled<C>(row, chunk, C::DK * 2) +
+                                  (C::CODES ? in / 2 : in % 4) * 4) =
                 gpu_pack_f16(gpu_bf16_to_f32(q[2 * i]) * up, gpu_bf16_to_f32(q[2 * i + 1]) * up);
         }
     }
@@ -126,6 +129,56 @@ GPU_INLINE void mma_load_queries_f32(const struct gpu_run *run, const struct gpu
     }
 }
 
+/* 16 codes of a query from column d on, with zeros behind the last one. */
+GPU_INLINE struct gpu_u128 mma_load_query_codes(uint64_t q, uint32_t d, uint32_t dim)
+{
+    struct gpu_u128 codes = {{0, 0, 0, 0}};
+
+    if ((q & 15) == 0 && d + 16 <= dim)
+        return gpu_load_u128((const void *)(q + d));
+    GPU_LOOP
+    for (uint32_t i = 0; i < 16 && d + i < dim; i++) {
+        const uint32_t bits = (uint32_t)GPU_U8(q)[d + i] << i % 4 * 8;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            codes.x[j] |= i / 4 == j ? bits : 0;
+    }
+    return codes;
+}
+
+/* 8-bit queries as f16, which holds them; scores are multiplied by their scales. */
+template <class C>
+GPU_INLINE void mma_load_queries_8bit(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *to,
+                                      uint32_t row0, uint32_t kv_head)
+{
+    const struct gpu_sequence *s = &shared->sequence;
+    constexpr uint32_t groups = C::DK / 16;
+
+    GPU_LOOP
+    for (uint32_t i = gpu_thread(); i < C::ROWS * groups; i += 128) {
+        const uint32_t row = i / groups, group = i % groups;
+        uint32_t token, head;
+        struct gpu_u128 codes = {{0, 0, 0, 0}}, out[2];
+        float scale = 1;
+        if (mma_row_of(run, s, row0 + row, kv_head, &token, &head)) {
+            codes = mma_load_query_codes(mma_query_address(run, s, token, head), group * 16,
+                                         run->problem.head_dim);
+            scale = gpu_scale_at(&run->q_scale, s->index, (int64_t)s->row + token, head / run->q_scale_group);
+        }
+        if (group == 0)
+            shared->q_scale[row] = scale;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < 4; j++) {
+            uint32_t pairs[2];
+            gpu_quad8(run->problem.q_dtype, codes.x[j], pairs);
+            out[0].x[j] = pairs[0];
+            out[1].x[j] = pairs[1];
+        }
+        gpu_store_u128(to + mma_swizzled<C>(row, group * 2, C::DK * 2), out[0]);
+        gpu_store_u128(to + mma_swizzled<C>(row, group * 2 + 1, C::DK * 2), out[1]);
+    }
+}
+
 /* Queries into shared memory. */
 template <class C>
 GPU_INLINE void mma_load_queries(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *to,
@@ -133,6 +186,8 @@ GPU_INLINE void mma_load_queries(const struct gpu_run *run, mma_shared<C> *share
 {
     if constexpr (C::KV32)
         mma_load_queries_f32<C>(run, &shared->sequence, to, row0, kv_head);
+    else if (C::Q_SCALED && GPU_SIZE(run->problem.q_dtype) == 1)
+        mma_load_queries_8bit<C>(run, shared, to, row0, kv_head);
     else if constexpr (C::Q_SCALED)
         mma_load_queries_scaled<C>(run, shared, to, row0, kv_head);
     else
@@ -150,7 +205,7 @@ GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<
     const uint32_t row = gpu_thread();
     uint32_t token, head;
 
-    if (C::ROW_WARPS != 4 || C::KV_SIZE != 2 || run->problem.head_dim != C::DK ||
+    if (C::ROW_WARPS != 4 || C::KV8 || C::KV32 || run->problem.head_dim != C::DK ||
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) != 0)
         return false;
     if (row < C::ROWS)
@@ -214,12 +269,15 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
 {
     const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
     struct mma_rules rules;
+    bool odd = false; /* scales that are not finite and positive */
 
     rules.lo = 0;
     rules.hi = 0xffffffffu;
     for (uint32_t row = gpu_thread() % GPU_WARP; row < C::ROWS && row < rows; row += GPU_WARP) {
         rules.lo = shared->row[row].lo > rules.lo ? shared->row[row].lo : rules.lo;
         rules.hi = shared->row[row].hi < rules.hi ? shared->row[row].hi : rules.hi;
+        if constexpr (C::Q_SCALED && C::SMALL_M) /* which has them in its factors */
+            odd = odd || !(shared->q_scale[row] > 0 && shared->q_scale[row] < GPU_INFINITY);
     }
     for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
         const uint32_t lo = gpu_shuffle_xor_u32(rules.lo, step), hi = gpu_shuffle_xor_u32(rules.hi, step);
@@ -233,6 +291,8 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
         rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
     rules.elementwise = run->problem.softcap > 0 || run->slopes != 0 || run->mask.base != 0 ||
                         !(rules.scale > 0 && rules.scale < GPU_INFINITY);
+    if constexpr (C::Q_SCALED && C::SMALL_M)
+        rules.elementwise = rules.elementwise || gpu_ballot(odd) != 0;
     rules.factor = rules.elementwise ? 1 : rules.scale * GPU_LOG2E;
     rules.rescale_threshold = fminf(8 / rules.factor, 1e38f);
     return rules;

@@ -62,13 +62,13 @@ GPU_INLINE void mma_add_products(uint32_t dtype, const unsigned char *keys, uint
     GPU_UNROLL
     for (uint32_t n = 0; n < C::GROUP_KEYS / 16; n++) {
         uint32_t b[2];
-        if constexpr (!C::KV8)
-            gpu_load_matrix4(r[n], keys + mma_fragment_at<C>(lane_offset, n * 16, kk * 2, C::K_BYTES));
+        if constexpr (!C::CODES)
+            gpu_load_matrix4(r[n], keys + mma_fragment_at<C>(lane_offset, n * 16, kk * 2, C::K_ROW));
         else if (kk % 2 == 0)
-            gpu_load_matrix4(r[n], keys + mma_fragment_at<C>(lane_offset, n * 16, kk, C::K_BYTES));
+            gpu_load_matrix4(r[n], keys + mma_fragment_at<C>(lane_offset, n * 16, kk, C::K_ROW));
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
-            if constexpr (C::KV8) {
+            if constexpr (C::CODES) {
                 gpu_quad8(dtype, r[n][kk % 2 * 2 + h], b);
             } else {
                 b[0] = r[n][2 * h];
@@ -123,8 +123,8 @@ GPU_INLINE void mma_score_tile(uint32_t dtype, const unsigned char *queries, con
     const uint32_t lane = gpu_thread() % GPU_WARP;
     /* With two stages, the values that are waited for next are copied. */
     const uint32_t interval = C::STAGES == 2 ? 2 : mma_step_interval<C>(C::DK / 16, bytes);
-    const uint32_t lane_offset = C::KV8 ? mma_swizzled<C>(lane % 16, lane / 16, C::K_BYTES)
-                                        : mma_swizzled<C>(lane / 16 * 8 + lane % 8, lane / 8 % 2, C::K_BYTES);
+    const uint32_t lane_offset = C::CODES ? mma_swizzled<C>(lane % 16, lane / 16, C::K_ROW)
+                                          : mma_swizzled<C>(lane / 16 * 8 + lane % 8, lane / 8 % 2, C::K_ROW);
     float low[C::M_FRAGMENTS][C::GROUP_KEYS / 8][4];
 
     mma_clear_scores<C>(s);
@@ -153,14 +153,14 @@ GPU_INLINE void mma_score_pipelined(const unsigned char *queries, const unsigned
     const uint32_t bytes = C::STAGES % 2 == 0 ? C::V_BYTES : C::K_BYTES;
     const uint32_t lane = gpu_thread() % GPU_WARP, blocks = C::GROUP_KEYS / 16, steps = C::DK / 16 * blocks;
     const uint32_t interval = C::STAGES == 2 ? 2 : mma_step_interval<C>(C::DK / 16, bytes);
-    const uint32_t lane_offset = mma_swizzled<C>(lane / 16 * 8 + lane % 8, lane / 8 % 2, C::K_BYTES);
+    const uint32_t lane_offset = mma_swizzled<C>(lane / 16 * 8 + lane % 8, lane / 8 % 2, C::K_ROW);
     uint32_t a[2][C::M_FRAGMENTS][4], r[2][4];
 
     mma_clear_scores<C>(s);
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
         mma_load_query_fragment<C>(queries, (row_warp * C::M_FRAGMENTS + m) * 16, 0, a[0][m]);
-    gpu_load_matrix4(r[0], keys + mma_fragment_at<C>(lane_offset, 0, 0, C::K_BYTES));
+    gpu_load_matrix4(r[0], keys + mma_fragment_at<C>(lane_offset, 0, 0, C::K_ROW));
     GPU_UNROLL
     for (uint32_t i = 0; i < steps; i++) {
         const uint32_t kk = i / blocks, n = i % blocks, next = i + 1;
@@ -168,7 +168,7 @@ GPU_INLINE void mma_score_pipelined(const unsigned char *queries, const unsigned
             mma_copy_read_addresses(copy, kk / interval);
         if (next < steps)
             gpu_load_matrix4(r[next % 2], keys + mma_fragment_at<C>(lane_offset, next % blocks * 16,
-                                                                    next / blocks * 2, C::K_BYTES));
+                                                                    next / blocks * 2, C::K_ROW));
         if (n >= blocks - C::M_FRAGMENTS && kk + 1 < C::DK / 16)
             mma_load_query_fragment<C>(queries,
                                        (row_warp * C::M_FRAGMENTS + n - (blocks - C::M_FRAGMENTS)) * 16,
@@ -192,12 +192,14 @@ GPU_INLINE void mma_scores(const struct gpu_run *run, const unsigned char *queri
 {
     if constexpr (C::KV32)
         mma_scores_f32<C>(queries, keys, row_warp, s, copy);
-    else if constexpr (C::ROW_WARPS == 4 && !C::KV8 && C::DK <= 128)
+    else if constexpr (C::ROW_WARPS == 4 && !C::CODES && C::DK <= 128)
         mma_score_pipelined<C>(queries, keys, row_warp, s, copy);
-    else if (!C::KV8 || run->k.dtype == ATTN_E4M3)
+    else if (!C::CODES || run->k.dtype == ATTN_E4M3)
         mma_score_tile<C>(ATTN_E4M3, queries, keys, row_warp, q, s, copy);
     else if (run->k.dtype == ATTN_E5M2)
         mma_score_tile<C>(ATTN_E5M2, queries, keys, row_warp, q, s, copy);
+    else if (C::FNUZ && gpu_is_fnuz(run->k.dtype))
+        mma_score_tile<C>(run->k.dtype, queries, keys, row_warp, q, s, copy);
     else
         mma_score_tile<C>(ATTN_INT8, queries, keys, row_warp, q, s, copy);
 }

@@ -23,10 +23,37 @@ GPU_CONSTEXPR uint32_t gpu_mma_keys(struct gpu_mma_shape s)
     return s.rows == 8 && s.kv_size == 1 && s.dk <= 192 ? 128 : 64;
 }
 
-/* Bytes of the keys, or the values, of an iteration. */
+/*
+ * Whether a CTA converts 8-bit keys and values to 16 bits once for all of its warps: they are copied into raw
+ * stages, and multiplied from two stages of 16-bit numbers, one of keys and one of values. Tiles of few rows
+ * have no warps that share keys, and wide heads no room for both kinds of stages.
+ */
+GPU_CONSTEXPR uint32_t gpu_mma_converts(struct gpu_mma_shape s)
+{
+    return s.kv_size == 1 && s.rows > 16 && s.dk <= 128;
+}
+
+/* Bytes of the codes of a raw stage. */
+GPU_CONSTEXPR uint32_t gpu_mma_raw_bytes(struct gpu_mma_shape s)
+{
+    return gpu_mma_keys(s) * (s.dk > s.dv ? s.dk : s.dv);
+}
+
+/*
+ * Raw stages of keys, and as many of values. Prefill computes on one while the next is copied; tiles of 64
+ * rows also serve decode, which needs more under way.
+ */
+GPU_CONSTEXPR uint32_t gpu_mma_raw_stages(struct gpu_mma_shape s)
+{
+    if (!gpu_mma_converts(s))
+        return 0;
+    return s.rows > 64 ? 1 : s.dk > 64 ? 2 : 3;
+}
+
+/* Bytes of the keys, or the values, of an iteration, as they are multiplied. */
 GPU_CONSTEXPR uint32_t gpu_mma_stage_bytes(struct gpu_mma_shape s)
 {
-    return gpu_mma_keys(s) * (s.dk > s.dv ? s.dk : s.dv) * s.kv_size;
+    return gpu_mma_raw_bytes(s) * (gpu_mma_converts(s) ? 2 : s.kv_size);
 }
 
 /*
@@ -37,6 +64,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
 {
     const uint32_t bytes = gpu_mma_stage_bytes(s);
 
+    if (gpu_mma_converts(s))
+        return 2;
     if (s.rows > 16 && (s.kv_size == 4 || (s.dk > 192 && s.kv_size == 2)))
         return 2;
     if (bytes > 12288)
@@ -49,7 +78,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
 /* Iterations whose addresses are known: those of all stages, and the next one. */
 GPU_CONSTEXPR uint32_t gpu_mma_address_stages(struct gpu_mma_shape s)
 {
-    return gpu_mma_stages(s) / 2 + 2;
+    return gpu_mma_converts(s) ? gpu_mma_raw_stages(s) + 3 : gpu_mma_stages(s) / 2 + 2;
 }
 
 /*
@@ -75,7 +104,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_input_bytes(struct gpu_mma_shape s)
     const uint32_t padding = gpu_mma_row_padding(s);
 
     return s.rows * (s.dk * (s.kv_size == 4 ? 4 : 2) + padding) +
-           gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * padding);
+           gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * padding) +
+           2 * gpu_mma_raw_stages(s) * gpu_mma_raw_bytes(s);
 }
 
 /* Floats between rows of f32 results. */

@@ -10,7 +10,7 @@
 
 /*
  * What the iterations of a work tile have in common. Keys below `keys` take the fast path: they are in the
- * cache, a token's place in its page is its lowest bits, and vectors fill their rows in whole chunks.
+ * cache, a token's place in its page is its lowest bits, and vectors are whole chunks.
  */
 struct small_m_fast_path {
     uint64_t k, v; /* of the head: page 0, or the first of dense keys */
@@ -48,7 +48,7 @@ small_m_fast_path_of(const struct gpu_run *run, const struct gpu_sequence *s,
     fast.entries = range->entries;
     fast.keys = s->new_begin < range->keys ? s->new_begin : range->keys;
     fast.entries64 = run->batch.addressing == ATTN_CSR && run->batch.index_dtype == ATTN_INT64;
-    if (!aligned || (!dense && run->batch.block_shift >= 32) || run->k.dim != C::DK || run->v.dim != C::DV)
+    if (!aligned || (!dense && run->batch.block_shift >= 32))
         fast.keys = 0;
     return fast;
 }
@@ -150,10 +150,12 @@ template <class C> GPU_INLINE struct small_m_lane_copy small_m_lane_copy_of(uint
     return own;
 }
 
+/* Copies vectors of `dim` elements. What is behind them in a row stays zero. */
 template <class C>
-GPU_INLINE void small_m_copy_stage(const struct small_m_lane_copy *own, const uint64_t *at, uint32_t bytes,
-                                   unsigned char *stage)
+GPU_INLINE void small_m_copy_stage(const struct small_m_lane_copy *own, const uint64_t *at, uint32_t dim,
+                                   uint32_t bytes, unsigned char *stage)
 {
+    const bool wanted = own->column / C::KV_SIZE < dim;
     const uint32_t rows = GPU_WARP / (bytes / 16) * 2; /* of two copies by the warp */
     unsigned char *to[2] = {stage + own->to[0], stage + own->to[1]};
     struct gpu_u128 two[C::GROUP_KEYS * (C::DK > C::DV ? C::DK : C::DV) * C::KV_SIZE / 1024];
@@ -170,7 +172,7 @@ GPU_INLINE void small_m_copy_stage(const struct small_m_lane_copy *own, const ui
             /* These rows flip bits that the first two leave alone. */
             const uint32_t flip = mma_swizzle<C>(j * rows, bytes) * 16u;
             gpu_copy_async16_if(small_m_swizzle_on(to[i], flip) + j * rows * bytes, vector + own->column,
-                                true);
+                                wanted);
         }
     }
 }
@@ -184,7 +186,8 @@ GPU_INLINE void small_m_load_stage(const struct gpu_run *run, const mma_shared<C
     const uint32_t bytes = values ? C::V_BYTES : C::K_BYTES;
 
     if (GPU_WARP % (bytes / 16) == 0 && fast)
-        small_m_copy_stage<C>(own, (values ? shared->v_at[slot] : shared->k_at[slot]) + key0, bytes, stage);
+        small_m_copy_stage<C>(own, (values ? shared->v_at[slot] : shared->k_at[slot]) + key0,
+                              values ? run->v.dim : run->k.dim, bytes, stage);
     else
         mma_load_stage<C>(run, shared, stage, slot, tile, key0, values, aligned);
 }

@@ -7,10 +7,9 @@
 #ifndef ATTN_GPU_MMA_SMALL_M_SCORE_H
 #define ATTN_GPU_MMA_SMALL_M_SCORE_H
 
-#include "mask.h"
 #include "nonfinite.h"
+#include "small-m-mask.h"
 
-template <class C> using small_m_score_fragments = float[C::GROUP_KEYS / 16][4];
 template <class C> using small_m_out_fragments = float[C::DV / 16][4];
 template <class C> using small_m_query_fragments = uint32_t[C::DK / 16][2];
 
@@ -23,12 +22,6 @@ struct small_m_softmax {
     float sum[2];
     float factor[2]; /* turns what small_m_apply_rules leaves into scores in base 2 */
 };
-
-/* Undoes the scaling of a query row in its scores. */
-template <class C> GPU_INLINE float small_m_unscale(const mma_shared<C> *shared, uint32_t row)
-{
-    return C::Q_SCALED ? shared->q_scale[row] : 1;
-}
 
 /* All queries into registers. */
 template <class C>
@@ -96,56 +89,10 @@ GPU_INLINE void small_m_scores(const struct gpu_run *run, const unsigned char *k
         small_m_score_tile<C>(ATTN_E4M3, keys, q, s);
     else if (run->k.dtype == ATTN_E5M2)
         small_m_score_tile<C>(ATTN_E5M2, keys, q, s);
+    else if (gpu_is_fnuz(run->k.dtype))
+        small_m_score_tile<C>(run->k.dtype, keys, q, s);
     else
         small_m_score_tile<C>(ATTN_INT8, keys, q, s);
-}
-
-/*
- * Applies soft cap, ALiBi and masks to each score of the warp. Four scores at a time move through the first
- * registers in a loop, so that this code exists only four times.
- */
-template <class C>
-GPU_INLINE void small_m_mask_elementwise(const struct gpu_run *run, const mma_shared<C> *shared,
-                                         uint32_t slot, uint32_t tile, uint32_t key0, float scale,
-                                         small_m_score_fragments<C> s)
-{
-    const uint32_t lane = gpu_thread() % GPU_WARP, blocks = C::GROUP_KEYS / 16;
-
-    GPU_LOOP
-    for (uint32_t i = 0; i < blocks; i++) {
-        float x[4];
-        GPU_UNROLL
-        for (uint32_t e = 0; e < 4; e++)
-            x[e] = mma_masked_score<C>(run, shared, slot, lane % 4 * 2 + e % 2, tile,
-                                       key0 + i * 16 + lane / 4 + e / 2 * 8,
-                                       s[0][e] * small_m_unscale<C>(shared, lane % 4 * 2 + e % 2) * scale);
-        GPU_UNROLL
-        for (uint32_t e = 0; e < 4; e++) {
-            GPU_UNROLL
-            for (uint32_t j = 0; j + 1 < blocks; j++)
-                s[j][e] = s[j + 1][e];
-            s[blocks - 1][e] = x[e];
-        }
-    }
-}
-
-/* Minus infinity for keys that a row does not see or that do not exist. */
-template <class C>
-GPU_INLINE void small_m_mask_scores(const mma_shared<C> *shared, uint32_t present, uint32_t from,
-                                    small_m_score_fragments<C> s)
-{
-    const uint32_t lane = gpu_thread() % GPU_WARP;
-
-    present >>= lane / 4;
-    GPU_UNROLL
-    for (uint32_t e = 0; e < 2; e++) {
-        const struct gpu_row *r = &shared->row[lane % 4 * 2 + e];
-        const uint32_t lo = r->lo, count = r->hi > lo ? r->hi - lo : 0, at = from + lane / 4 - lo;
-        GPU_UNROLL
-        for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++)
-            if (at + i * 8 >= count || (present >> i * 8 & 1) == 0)
-                s[i / 2][i % 2 * 2 + e] = -GPU_INFINITY;
-    }
 }
 
 /* Scores without their factors. True if the iteration is unmasked: every row sees all keys. */
@@ -171,8 +118,8 @@ GPU_INLINE bool small_m_apply_rules(const struct gpu_run *run, const mma_shared<
         }
     }
     if (rules->elementwise)
-        small_m_mask_elementwise<C>(run, shared, slot, tile, key0, rules->scale, s);
-    else if (!unmasked)
+        return small_m_mask_elementwise<C>(run, shared, present, slot, tile, key0, rules->scale, s);
+    if (!unmasked)
         small_m_mask_scores<C>(shared, present, from, s);
     return unmasked;
 }

@@ -64,11 +64,16 @@ GPU_INLINE void small_m_typed_values(uint32_t dtype, bool bf16, const unsigned c
         small_m_value_tile<C>(ATTN_E4M3, bf16, values, p, o);
     else if (dtype == ATTN_E5M2)
         small_m_value_tile<C>(ATTN_E5M2, bf16, values, p, o);
+    else if (bf16 && gpu_is_fnuz(dtype))
+        small_m_value_tile<C>(dtype, true, values, p, o);
     else
         small_m_value_tile<C>(ATTN_INT8, bf16, values, p, o);
 }
 
-/* Values times P. Scales of single values are applied to P. */
+/*
+ * Values times P, once or a second time with what rounding took away. Scales of single values are applied to
+ * P.
+ */
 template <class C>
 GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *shared,
                                const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,
@@ -76,19 +81,51 @@ GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *s
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
-    if (!mma_scale_per_key<C>(run->problem.v_scale)) {
-        small_m_typed_values<C>(run->v.dtype, C::BF16_MMA, values, p, o);
-        return;
-    }
-    GPU_UNROLL
-    for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++) {
-        const float scale = shared->v_scale[slot][key0 + i * 8 + lane / 4];
+    if (mma_scale_per_key<C>(run->problem.v_scale)) {
         GPU_UNROLL
-        for (uint32_t e = 0; e < 2; e++)
-            if (unmasked || p[i / 2][i % 2 * 2 + e] != 0)
-                p[i / 2][i % 2 * 2 + e] *= scale;
+        for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++) {
+            const float scale = shared->v_scale[slot][key0 + i * 8 + lane / 4];
+            GPU_UNROLL
+            for (uint32_t e = 0; e < 2; e++)
+                if (unmasked || p[i / 2][i % 2 * 2 + e] != 0)
+                    p[i / 2][i % 2 * 2 + e] *= scale;
+        }
     }
-    small_m_typed_values<C>(run->v.dtype, true, values, p, o);
+    GPU_LOOP
+    for (uint32_t part = 0;; part++) {
+        if (!C::KV8 || !mma_p_bf16<C>(run))
+            small_m_typed_values<C>(run->v.dtype, C::BF16_MMA, values, p, o);
+        else
+            small_m_typed_values<C>(run->v.dtype, true, values, p, o);
+        if (part + 1 == run->p_parts)
+            return;
+        GPU_UNROLL
+        for (uint32_t i = 0; i < C::GROUP_KEYS / 4; i++)
+            p[i / 4][i % 4] = mma_remainder(p[i / 4][i % 4], mma_p_bf16<C>(run));
+    }
+}
+
+/* Whether a group has only finite values, so that mma_clear_nonfinite has nothing to do: it mostly has. */
+template <class C>
+GPU_INLINE bool small_m_all_finite(const struct gpu_run *run, const mma_shared<C> *shared,
+                                   const unsigned char *values, uint32_t slot, uint32_t key0)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::GROUP_KEYS * (C::V_BYTES / 16) / GPU_WARP;
+    const uint32_t least = C::BF16 ? 0x00800080u : 0x04000400u; /* carries out of a full exponent */
+    uint32_t found = 0;
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < chunks; i++) {
+        const struct gpu_u128 part = gpu_load_u128(values + (i * GPU_WARP + lane) * 16);
+        GPU_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            found |= C::KV8 ? gpu_nonfinite8(run->v.dtype, part.x[j])
+                            : ((part.x[j] & 0x7fff7fffu) + least) & 0x80008000u;
+    }
+    if (mma_scale_per_key<C>(run->problem.v_scale))
+        found |=
+            (gpu_f32_bits(shared->v_scale[slot][key0 + lane % C::GROUP_KEYS]) & 0x7fffffffu) > 0x7f800000u;
+    return gpu_ballot(found != 0) == 0;
 }
 
 /* NaN for the results of rows that see a non-finite value. */

@@ -168,10 +168,11 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
     mma_wait_copies<C, C::STAGES - 2>(); /* the values */
     unsigned char *values = mma_stage<C>(loop->stages, loop->group, next);
     small_m_load_ahead<C, C::STAGES>(run, shared, loop, at, tile, done);
-    if (!unmasked)
+    if (!unmasked && !small_m_all_finite<C>(run, shared, values, slot, key0)) {
         mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
-    if (!unmasked && shared->nonfinite_tile[loop->group] == tile + 1)
-        small_m_spread_nonfinite<C>(shared, key0, s, loop->o);
+        if (shared->nonfinite_tile[loop->group] == tile + 1)
+            small_m_spread_nonfinite<C>(shared, key0, s, loop->o);
+    }
     small_m_exponentiate<C>(s, &loop->softmax, loop->o);
     small_m_values<C>(run, shared, values, slot, key0, unmasked, s, loop->o);
     loop->is_fast >>= 1;

@@ -17,7 +17,7 @@ GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragm
     const uint32_t bytes = C::STAGES % 2 == 0 ? C::K_BYTES : C::V_BYTES; /* of the vectors that are copied */
     const uint32_t interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
     const uint32_t lane = gpu_thread() % GPU_WARP;
-    const uint32_t lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_BYTES);
+    const uint32_t lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_ROW);
     const uint32_t words = C::M_FRAGMENTS * 4, steps = C::DV / 16;
     mma_row_pairs<C> base;
     uint32_t a[2][C::M_FRAGMENTS][4];
@@ -41,7 +41,7 @@ GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragm
                 mma_copy_read_addresses(copy, k / interval);
             if (k % interval == 0 && n == steps / 2)
                 mma_copy_issue<C>(copy, bytes, k / interval);
-            gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n * 2, C::V_BYTES));
+            gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n * 2, C::V_ROW));
             GPU_UNROLL
             for (uint32_t h = 0; h < 2; h++) {
                 GPU_UNROLL
@@ -67,7 +67,7 @@ GPU_INLINE void mma_value_tile(uint32_t dtype, bool bf16, const unsigned char *v
     const uint32_t bytes = C::STAGES % 2 == 0 ? C::K_BYTES : C::V_BYTES; /* of the vectors that are copied */
     const uint32_t interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
     const uint32_t lane = gpu_thread() % GPU_WARP;
-    const uint32_t lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_BYTES);
+    const uint32_t lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_ROW);
 
     GPU_UNROLL
     for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
@@ -83,21 +83,20 @@ GPU_INLINE void mma_value_tile(uint32_t dtype, bool bf16, const unsigned char *v
         GPU_UNROLL
         for (uint32_t n = 0; n < C::DV / 16; n++) {
             uint32_t b[2][2]; /* even and odd columns, or lower and upper ones; keys 0 to 7, 8 to 15 */
-            if constexpr (!C::KV8)
-                gpu_load_matrix4_trans(r,
-                                       values + mma_fragment_at<C>(lane_offset, k * 16, n * 2, C::V_BYTES));
+            if constexpr (!C::CODES)
+                gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n * 2, C::V_ROW));
             else if (n % 2 == 0)
-                gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n, C::V_BYTES));
+                gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n, C::V_ROW));
             GPU_UNROLL
             for (uint32_t i = 0; i < 2; i++) {
                 uint32_t number[2] = {r[i], r[2 + i]};
-                if constexpr (C::KV8)
+                if (C::CODES && bf16)
+                    gpu_quad8_wide(dtype, r[n % 2 * 2 + i], number);
+                else if (C::CODES)
                     gpu_quad8_across(dtype, r[n % 2 * 2 + i], number);
                 GPU_UNROLL
                 for (uint32_t h = 0; h < 2; h++)
-                    b[h][i] = C::KV8 && bf16 ? gpu_pack_bf16(gpu_f16_to_f32((uint16_t)number[h]),
-                                                             gpu_f16_to_f32((uint16_t)(number[h] >> 16)))
-                                             : number[h];
+                    b[h][i] = number[h];
             }
             GPU_UNROLL
             for (uint32_t h = 0; h < 2; h++) {
@@ -128,30 +127,63 @@ template <class C> GPU_INLINE void mma_scale_p(const float *scales, bool unmaske
     }
 }
 
+/* What rounding takes away from P, in place of it. */
+template <class C> GPU_INLINE void mma_keep_remainder(bool bf16, mma_score_fragments<C> p)
+{
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
+            GPU_UNROLL
+            for (uint32_t e = 0; e < 4; e++)
+                p[m][n][e] = mma_remainder(p[m][n][e], bf16);
+        }
+    }
+}
+
 /* P times V, by code for each type of values. Scales of single values are applied to P. */
+template <class C>
+GPU_INLINE void mma_typed_values(const struct gpu_run *run, const unsigned char *values,
+                                 mma_score_fragments<C> p, mma_out_fragments<C> o, struct mma_copy *copy)
+{
+    const uint32_t dtype = run->v.dtype;
+
+    if (C::KV8 && mma_p_bf16<C>(run))
+        mma_value_tile<C>(dtype, true, values, p, o, copy);
+    else if (C::CODES && dtype == ATTN_E4M3)
+        mma_value_tile<C>(ATTN_E4M3, false, values, p, o, copy);
+    else
+        mma_value_tile<C>(dtype, C::BF16_MMA, values, p, o, copy);
+}
+
+/* P from scores, and its product with V: once, or a second time with what rounding took away. */
 template <class C>
 GPU_INLINE void mma_values(const struct gpu_run *run, const mma_shared<C> *shared,
                            const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,
                            mma_score_fragments<C> p, mma_row_pairs<C> max, mma_row_pairs<C> sum, float factor,
                            mma_out_fragments<C> o, struct mma_copy *copy)
 {
-    const uint32_t dtype = run->v.dtype;
-
     if constexpr (C::KV32) {
         mma_exponentiate<C>(p, max, sum, factor);
         mma_values_f32<C>(values, p, o, copy);
-    } else if constexpr (C::ROW_WARPS == 4 && !C::KV8) {
-        mma_value_pipelined<C>(values, p, max, sum, o, factor, copy);
-    } else {
-        mma_exponentiate<C>(p, max, sum, factor);
-        if (mma_scale_per_key<C>(run->problem.v_scale)) {
-            mma_scale_p<C>(shared->v_scale[slot] + key0, unmasked, p);
-            mma_value_tile<C>(dtype, true, values, p, o, copy);
-        } else if (C::KV8 && dtype == ATTN_E4M3) {
-            mma_value_tile<C>(ATTN_E4M3, false, values, p, o, copy);
-        } else {
-            mma_value_tile<C>(dtype, C::BF16_MMA, values, p, o, copy);
+        return;
+    }
+    if constexpr (C::ROW_WARPS == 4 && !C::CODES) {
+        if ((!C::P_PARTS || run->p_parts == 1) && mma_p_bf16<C>(run) == C::BF16_MMA) {
+            mma_value_pipelined<C>(values, p, max, sum, o, factor, copy);
+            return;
         }
+    }
+    mma_exponentiate<C>(p, max, sum, factor);
+    if (mma_scale_per_key<C>(run->problem.v_scale))
+        mma_scale_p<C>(shared->v_scale[slot] + key0, unmasked, p);
+    GPU_LOOP
+    for (uint32_t part = 0;; part++) {
+        mma_typed_values<C>(run, values, p, o, copy);
+        if (!C::P_PARTS || part + 1 == run->p_parts)
+            return;
+        mma_keep_remainder<C>(mma_p_bf16<C>(run), p);
+        copy->used = 0;
     }
 }
 
