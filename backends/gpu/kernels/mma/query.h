@@ -171,8 +171,9 @@ GPU_INLINE void mma_load_queries_8bit(const struct gpu_run *run, mma_shared<C> *
         for (uint32_t j = 0; j < 4; j++) {
             uint32_t pairs[2];
             gpu_quad8(run->problem.q_dtype, codes.x[j], pairs);
-            out[0].x[j] = pairs[0];
-            out[1].x[j] = pairs[1];
+            GPU_UNROLL
+            for (uint32_t h = 0; h < 2; h++)
+                out[C::CODES ? h : j / 2].x[C::CODES ? j : j % 2 * 2 + h] = pairs[h];
         }
         gpu_store_u128(to + mma_swizzled<C>(row, group * 2, C::DK * 2), out[0]);
         gpu_store_u128(to + mma_swizzled<C>(row, group * 2 + 1, C::DK * 2), out[1]);
