@@ -108,11 +108,11 @@ static void run_eager(struct run *run)
     must(attn_stream_synchronize(stack->backend, NULL, &err));
 }
 
-/* The device plans all classes of a captured size: one launch and no copy; f32 kernels want no plan. */
+/* The device plans all classes of a captured size: one launch and no copy. HIP's f32 kernels want no plan. */
 static void count_planning(struct run *run)
 {
     struct stack *stack = &run->stack;
-    const uint64_t wanted = stack->element == 2;
+    const uint64_t wanted = hip && stack->element == 4 ? 0 : 1;
 
     for (uint32_t i = 0; i < stack->size_count && run->driver != NULL; i++) {
         const uint64_t launches = run->driver->calls_of("cuLaunchKernel");
