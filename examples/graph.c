@@ -97,17 +97,19 @@ static struct attn_graph *capture(const struct attn_batch *batch, const struct a
     ATTN_INIT(&sizes);
     check(attn_plan_get_sizes(plan, &sizes, &err));
     const struct attn_span schedule = {allocate(NULL, sizes.schedule), sizes.schedule};
+    const struct attn_span staging = {{malloc(sizes.staging), 0}, sizes.staging};
     ATTN_INIT(&scratch);
     scratch.scratch.buffer = allocate(NULL, scratch.scratch.size = sizes.scratch);
     scratch.counters.buffer = allocate(NULL, scratch.counters.size = sizes.counters);
     scratch.counters_dirty = 1; /* each launch clears them */
 
     check(attn_graph_begin(backend, stream, &graph, &err));
-    check(attn_plan_prepare(plan, batch, &schedule, NULL, stream, &err)); /* the device plans, from kv_lens */
+    check(attn_plan_prepare(plan, batch, &schedule, &staging, stream, &err)); /* the device plans */
     check(attn_kv_write(backend, write, stream, &err));
     check(attn_plan_run(plan, batch, tensors, &schedule, &scratch, stream, &err));
     check(attn_graph_end(graph, &err));
     attn_plan_destroy(plan); /* the graph has what it needs */
+    free(staging.buffer.data);
     return graph;
 }
 
