@@ -6,6 +6,7 @@
 #ifndef ATTN_GPU_MMA_MASK_H
 #define ATTN_GPU_MMA_MASK_H
 
+#include "elementwise.h"
 #include "query.h"
 
 /* A score in base 2; minus infinity for a key that the row does not see. */
@@ -151,7 +152,9 @@ GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *
         mma_unscale_queries<C>(shared, row_warp, s);
     if (mma_scale_per_key<C>(run->problem.k_scale))
         mma_scale_keys<C>(shared->k_scale[slot] + key0, s);
-    if (rules->elementwise)
+    if (rules->elementwise && mma_has_plain_keys(run))
+        mma_apply_elementwise<C>(run, shared, row_warp, present, from, rules->scale, unmasked, s);
+    else if (rules->elementwise)
         mma_mask_elementwise<C>(run, shared, slot, row_warp, tile, key0, rules->scale, s);
     else if (!unmasked)
         mma_mask_scores<C>(shared, present, row_warp, from, s);
