@@ -152,7 +152,8 @@ GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *
         mma_unscale_queries<C>(shared, row_warp, s);
     if (mma_scale_per_key<C>(run->problem.k_scale))
         mma_scale_keys<C>(shared->k_scale[slot] + key0, s);
-    if (rules->elementwise && mma_has_plain_keys(run))
+    /* The tanh of f32 scores is that of the general rules: the fast one's error would be seen in results. */
+    if (rules->elementwise && mma_has_plain_keys(run) && !(C::KV32 && run->problem.softcap > 0))
         mma_apply_elementwise<C>(run, shared, row_warp, present, from, rules->scale, unmasked, s);
     else if (rules->elementwise)
         mma_mask_elementwise<C>(run, shared, slot, row_warp, tile, key0, rules->scale, s);
