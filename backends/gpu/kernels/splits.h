@@ -25,7 +25,7 @@
 /* det: rows that the split workspace has for each sequence and KV head. */
 #define GPU_SPLIT_ROWS (GPU_MAX_SPLITS * 64u)
 /* Prefill: the fewest KV tiles of a split, below which its own costs are larger than what it saves. */
-#define GPU_MIN_PREFILL_SPLIT_TILES 4u
+#define GPU_MIN_PREFILL_SPLIT_TILES 6u
 
 /* What tiles and splits depend on beside the lengths of the sequences. */
 struct gpu_split_rules {
@@ -93,9 +93,8 @@ static inline ATTN__DEVICE uint32_t gpu_max_splits(uint32_t rows, uint32_t ctas,
 static inline ATTN__DEVICE uint32_t gpu_split_tiles(uint32_t kv_len, uint32_t max_splits)
 {
     const uint32_t even = ((kv_len + GPU_TILE - 1) / GPU_TILE + max_splits - 1) / max_splits;
-    const uint32_t least = max_splits > GPU_MAX_SPLITS ? GPU_MIN_SPLIT_TILES / 2 : GPU_MIN_SPLIT_TILES;
 
-    return even > least ? even : least;
+    return even > GPU_MIN_SPLIT_TILES ? even : GPU_MIN_SPLIT_TILES;
 }
 
 /* Prefill: row tiles of a sequence. */

@@ -164,9 +164,16 @@ template <class C> struct mma_combined {
     float values[C::LANE_COLUMNS];
 };
 
-/* Splits of a row that are loaded before the first of them is used. Tiles of 8 rows have registers for more,
- * and a short sequence, of which each CTA has one KV tile, waits for one round of loads. */
+/*
+ * Loads that a combining CTA has under way decide how long it takes: splits of a row that are loaded before
+ * the first of them is used, and rows of a warp that are combined at once. Tiles of 8 rows have registers for
+ * more splits, and a short sequence, of which each CTA has one KV tile, waits for one round of loads.
+ */
 template <class C> constexpr uint32_t MMA_SPLITS_AT_ONCE = C::SMALL_M &&C::DV == 128 ? 16 : 8;
+template <class C>
+constexpr uint32_t MMA_ROWS_AT_ONCE = C::SMALL_M                             ? 1
+                                      : C::ROWS == 16 || C::LANE_COLUMNS > 4 ? 2
+                                                                             : 4;
 
 /* The weight of the split that this lane has, whose maximum and sum are in `lse`. */
 template <class C>
@@ -187,49 +194,87 @@ GPU_INLINE float mma_combine_weight(mma_combined<C> *m, const struct gpu_u64 lse
     return weight;
 }
 
+/* Loads a part of the results of `MMA_SPLITS_AT_ONCE` splits of a row, from the i-th of [first, first +
+ * count). */
 template <class C>
-GPU_INLINE void mma_combine_row(const struct gpu_run *run, const struct gpu_work_tile *p, uint32_t row,
-                                mma_combined<C> *m)
+GPU_INLINE void mma_load_partials(const struct gpu_run *run, const struct gpu_work_tile *p, uint32_t row,
+                                  uint32_t first, uint32_t i, uint32_t count,
+                                  struct gpu_u128 to[MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
-    m->max = -GPU_INFINITY;
-    m->sum = 0;
     GPU_UNROLL
-    for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
-        m->values[j] = 0;
+    for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
+        const uint32_t split = gpu_partial_index(p, first + (i + u < count ? i + u : i));
+        const float *at = mma_partial_out<C>(run, split, row) + lane % C::ROW_LANES * C::LANE_COLUMNS;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::LANE_COLUMNS / 4; j++)
+            to[u][j] = gpu_load_volatile_u128((uint64_t)(at + 4 * j));
+    }
+}
+
+/* Adds these to a row. */
+template <class C>
+GPU_INLINE void mma_add_partials(const struct gpu_u128 from[MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4],
+                                 float weight, uint32_t i, uint32_t count, mma_combined<C> *m)
+{
+    GPU_UNROLL
+    for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
+        const float share = gpu_shuffle_f32(weight, (i + u) % GPU_WARP);
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+            if (i + u < count)
+                m->values[j] += gpu_f32_of_bits(from[u][j / 4].x[j % 4]) * share;
+    }
+}
+
+/* Combines rows `row`, `row` + 4 and so on of a tile, of which those below `rows` exist. */
+template <class C>
+GPU_INLINE void mma_combine_rows(const struct gpu_run *run, const struct gpu_work_tile *p, uint32_t row,
+                                 uint32_t rows, mma_combined<C> m[MMA_ROWS_AT_ONCE<C>])
+{
+    constexpr uint32_t at_once = MMA_ROWS_AT_ONCE<C>;
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    GPU_UNROLL
+    for (uint32_t r = 0; r < at_once; r++) {
+        m[r].max = -GPU_INFINITY;
+        m[r].sum = 0;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+            m[r].values[j] = 0;
+    }
     GPU_LOOP
     for (uint32_t first = 0; first < p->splits; first += GPU_WARP) {
         const uint32_t count = p->splits - first < GPU_WARP ? p->splits - first : GPU_WARP;
-        const uint32_t own = first + (lane < count ? lane : 0);
-        const struct gpu_u64 lse =
-            gpu_load_volatile_u64((uint64_t)mma_partial_lse<C>(run, gpu_partial_index(p, own), row));
-        float weight = 0;
+        const uint32_t own = gpu_partial_index(p, first + (lane < count ? lane : 0));
+        struct gpu_u64 lse[at_once];
+        float weight[at_once];
+        GPU_UNROLL
+        for (uint32_t r = 0; r < at_once; r++) {
+            lse[r] = gpu_load_volatile_u64(
+                (uint64_t)mma_partial_lse<C>(run, own, row + 4 * r < rows ? row + 4 * r : row));
+            weight[r] = 0;
+        }
         GPU_LOOP
         for (uint32_t i = 0; i < count; i += MMA_SPLITS_AT_ONCE<C>) {
-            struct gpu_u128 loaded[MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4];
+            struct gpu_u128 loaded[at_once][MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4];
             GPU_UNROLL
-            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
-                const uint32_t split = gpu_partial_index(p, first + (i + u < count ? i + u : i));
-                const float *at = mma_partial_out<C>(run, split, row) + lane % C::ROW_LANES * C::LANE_COLUMNS;
-                GPU_UNROLL
-                for (uint32_t j = 0; j < C::LANE_COLUMNS / 4; j++)
-                    loaded[u][j] = gpu_load_volatile_u128((uint64_t)(at + 4 * j));
-            }
-            if (i == 0)
-                weight = mma_combine_weight<C>(m, lse, lane < count);
+            for (uint32_t r = 0; r < at_once; r++)
+                mma_load_partials<C>(run, p, row + 4 * r < rows ? row + 4 * r : row, first, i, count,
+                                     loaded[r]);
             GPU_UNROLL
-            for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
-                const float share = gpu_shuffle_f32(weight, (i + u) % GPU_WARP);
-                GPU_UNROLL
-                for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
-                    if (i + u < count)
-                        m->values[j] += gpu_f32_of_bits(loaded[u][j / 4].x[j % 4]) * share;
+            for (uint32_t r = 0; r < at_once; r++) {
+                if (i == 0)
+                    weight[r] = mma_combine_weight<C>(&m[r], lse[r], lane < count);
+                mma_add_partials<C>(loaded[r], weight[r], i, count, &m[r]);
             }
         }
     }
-    for (uint32_t step = 1; step < GPU_WARP; step *= 2)
-        m->sum += gpu_shuffle_xor_f32(m->sum, step);
+    GPU_UNROLL
+    for (uint32_t r = 0; r < at_once; r++)
+        for (uint32_t step = 1; step < GPU_WARP; step *= 2)
+            m[r].sum += gpu_shuffle_xor_f32(m[r].sum, step);
 }
 
 /* Combines the splits of all rows and stores them. */
@@ -237,17 +282,23 @@ template <class C>
 GPU_INLINE void mma_combine_splits(const struct gpu_run *run, const mma_shared<C> *shared,
                                    const struct gpu_work_tile *p)
 {
+    constexpr uint32_t at_once = MMA_ROWS_AT_ONCE<C>;
     const struct gpu_sequence *s = &shared->sequence;
-    const uint32_t warp = gpu_thread() / GPU_WARP;
+    const uint32_t all = s->q_len * run->group - p->row0, rows = all < C::ROWS ? all : C::ROWS;
 
     GPU_LOOP
-    for (uint32_t row = warp; row < C::ROWS; row += 4) {
-        uint32_t token, head;
-        mma_combined<C> m;
-        if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
-            break;
-        mma_combine_row<C>(run, p, row, &m);
-        mma_store_row<C>(run, s, token, head, p->kv_head, m.max, m.sum, m.values);
+    for (uint32_t first = gpu_thread() / GPU_WARP; first < rows; first += 4 * at_once) {
+        mma_combined<C> m[at_once];
+        mma_combine_rows<C>(run, p, first, rows, m);
+        GPU_LOOP
+        for (uint32_t row = first; row < rows && row < first + 4 * at_once; row += 4) {
+            uint32_t token, head;
+            mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head);
+            mma_store_row<C>(run, s, token, head, p->kv_head, m[0].max, m[0].sum, m[0].values);
+            GPU_UNROLL
+            for (uint32_t r = 0; r + 1 < at_once; r++) /* so that the code of a store exists once */
+                m[r] = m[r + 1];
+        }
     }
 }
 

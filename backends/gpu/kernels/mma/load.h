@@ -185,6 +185,22 @@ template <class C> GPU_INLINE void mma_copy_issue(const struct mma_copy *copy, u
     }
 }
 
+/*
+ * Zeroes what is behind the columns of keys in a stage that values with more columns may have filled before,
+ * and whose infinities would make NaN of the zeros that queries have there.
+ */
+template <class C> GPU_INLINE void mma_zero_behind_keys(const struct gpu_run *run, unsigned char *stage)
+{
+    const uint32_t chunks = C::K_BYTES / 16, first = (run->k.dim * run->k.size + 15) / 16;
+
+    if (C::CONVERTS || C::STAGES % 2 == 0 || run->k.dim >= run->v.dim)
+        return; /* keys have stages of their own, or fill theirs as far as values do */
+    GPU_LOOP
+    for (uint32_t i = gpu_thread() % C::GROUP_THREADS; i < C::GROUP_KEYS * chunks; i += C::GROUP_THREADS)
+        if (i % chunks >= first)
+            gpu_store_u128(stage + mma_swizzled<C>(i / chunks, i % chunks, C::K_BYTES), mma_zero_u128());
+}
+
 /* Loads a group's keys, or values, of a tile. `aligned`: all vectors are 16-byte aligned and contiguous. */
 template <class C>
 GPU_INLINE void mma_load_stage(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *stage,
@@ -195,6 +211,8 @@ GPU_INLINE void mma_load_stage(const struct gpu_run *run, const mma_shared<C> *s
     const uint64_t *at = (values ? shared->v_at[slot] : shared->k_at[slot]) + key0;
     const uint32_t bytes = values ? C::V_BYTES : C::K_BYTES;
 
+    if (!values)
+        mma_zero_behind_keys<C>(run, stage);
     if (aligned && C::ROW_WARPS == 4) {
         struct mma_copy copy = mma_copy_begin<C>(at, cached->dim * cached->size, bytes, stage);
         GPU_UNROLL
@@ -222,6 +240,8 @@ GPU_INLINE struct mma_copy mma_load_stage_begin(const struct gpu_run *run, const
 
     if (wanted && !aligned)
         mma_load_stage<C>(run, shared, stage, slot, tile, 0, values, false);
+    else if (wanted && !values)
+        mma_zero_behind_keys<C>(run, stage);
     return mma_copy_begin<C>(values ? shared->v_at[slot] : shared->k_at[slot],
                              wanted && aligned ? cached->dim * cached->size : 0,
                              values ? C::V_BYTES : C::K_BYTES, stage);

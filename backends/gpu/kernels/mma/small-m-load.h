@@ -185,6 +185,8 @@ GPU_INLINE void small_m_load_stage(const struct gpu_run *run, const mma_shared<C
 {
     const uint32_t bytes = values ? C::V_BYTES : C::K_BYTES;
 
+    if (!values && fast)
+        mma_zero_behind_keys<C>(run, stage);
     if (GPU_WARP % (bytes / 16) == 0 && fast)
         small_m_copy_stage<C>(own, (values ? shared->v_at[slot] : shared->k_at[slot]) + key0,
                               values ? run->v.dim : run->k.dim, bytes, stage);
