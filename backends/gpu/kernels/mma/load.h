@@ -191,14 +191,17 @@ template <class C> GPU_INLINE void mma_copy_issue(const struct mma_copy *copy, u
  */
 template <class C> GPU_INLINE void mma_zero_behind_keys(const struct gpu_run *run, unsigned char *stage)
 {
-    const uint32_t chunks = C::K_BYTES / 16, first = (run->k.dim * run->k.size + 15) / 16;
+    /* Otherwise keys have stages of their own. */
+    if constexpr (!C::CONVERTS && C::STAGES % 2 != 0) {
+        const uint32_t chunks = C::K_BYTES / 16, first = (run->k.dim * run->k.size + 15) / 16;
 
-    if (C::CONVERTS || C::STAGES % 2 == 0 || run->k.dim >= run->v.dim)
-        return; /* keys have stages of their own, or fill theirs as far as values do */
-    GPU_LOOP
-    for (uint32_t i = gpu_thread() % C::GROUP_THREADS; i < C::GROUP_KEYS * chunks; i += C::GROUP_THREADS)
-        if (i % chunks >= first)
-            gpu_store_u128(stage + mma_swizzled<C>(i / chunks, i % chunks, C::K_BYTES), mma_zero_u128());
+        if (run->k.dim >= run->v.dim)
+            return;
+        GPU_LOOP
+        for (uint32_t i = gpu_thread() % C::GROUP_THREADS; i < C::GROUP_KEYS * chunks; i += C::GROUP_THREADS)
+            if (i % chunks >= first)
+                gpu_store_u128(stage + mma_swizzled<C>(i / chunks, i % chunks, C::K_BYTES), mma_zero_u128());
+    }
 }
 
 /* Loads a group's keys, or values, of a tile. `aligned`: all vectors are 16-byte aligned and contiguous. */
