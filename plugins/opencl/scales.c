@@ -5,7 +5,8 @@
  */
 #include "opencl.h"
 
-/* Strides of an array without gaps; a dimension that is not counted stays without one. */
+/* Strides of an array without gaps, and how many values it has, or UINT64_MAX if those are too many; a
+ * dimension that is not counted stays without a stride. */
 static uint64_t pack(struct opencl_scale *to, const struct attn_scale *from, const uint64_t counts[3])
 {
     const uint64_t heads = from->head_stride != 0 ? counts[2] : 1;
@@ -17,7 +18,7 @@ static uint64_t pack(struct opencl_scale *to, const struct attn_scale *from, con
     to->token = from->token_stride != 0 ? (opencl_i64)(heads * sizeof(float)) : 0;
     to->outer = from->outer_stride != 0 ? (opencl_i64)(heads * tokens * sizeof(float)) : 0;
     if (__builtin_mul_overflow(heads * tokens, outers, &total) || total > INT32_MAX)
-        return 0;
+        return UINT64_MAX;
     return total;
 }
 
@@ -43,9 +44,11 @@ static int32_t copy_array(struct attn_backend_impl *backend, const struct attn_s
     const uint64_t total = pack(&out->scale, from, counts);
 
     if (total == 0)
-        return opencl_fail(
-            err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, name,
-            "%s has no or more than 2147483647 values in host memory; put it into device memory", name);
+        return ATTN_OK; /* a step without new rows reads none */
+    if (total == UINT64_MAX)
+        return opencl_fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_SCALES, name,
+                           "%s has more than 2147483647 values in host memory; put it into device memory",
+                           name);
     float *values = gather(from, counts, total);
     if (values == NULL)
         return opencl_fail(err, ATTN_E_MEMORY, 0, name, "no memory for a copy of %s", name);
