@@ -70,19 +70,17 @@ GPU_INLINE void mma_add_alibi(const struct gpu_run *run, const mma_shared<C> *sh
 
 /* Two neighbouring values of an additive mask as they lie in memory, of which `count` exist: in one load
  * where pairs are `aligned`. What does not exist is 0. */
-template <uint32_t dtype>
-GPU_INLINE uint64_t mma_load_mask_pair(const unsigned char *at, uint32_t count, bool aligned)
+template <uint32_t dtype> GPU_INLINE uint64_t mma_load_mask_pair(uint64_t at, uint32_t count, bool aligned)
 {
     constexpr uint32_t size = GPU_SIZE(dtype);
     uint32_t low = 0, high = 0;
 
     if (aligned && count > 1)
-        return size == 2 ? *(const uint32_t *)(const void *)at : *(const uint64_t *)(const void *)at;
+        return size == 2 ? *GPU_GLOBAL(const uint32_t, at) : *GPU_GLOBAL(const uint64_t, at);
     if (count > 0)
-        low = size == 2 ? *(const uint16_t *)(const void *)at : *(const uint32_t *)(const void *)at;
+        low = size == 2 ? *GPU_GLOBAL(const uint16_t, at) : *GPU_GLOBAL(const uint32_t, at);
     if (count > 1)
-        high = size == 2 ? *(const uint16_t *)(const void *)(at + size)
-                         : *(const uint32_t *)(const void *)(at + size);
+        high = size == 2 ? *GPU_GLOBAL(const uint16_t, at + size) : *GPU_GLOBAL(const uint32_t, at + size);
     return size == 2 ? low | high << 16 : low | (uint64_t)high << 32;
 }
 
@@ -110,8 +108,8 @@ GPU_INLINE void mma_add_mask_of(const struct gpu_run *run, const mma_shared<C> *
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const struct gpu_row *r = mma_lane_row<C>(shared, row_warp, m, h);
-            const unsigned char *at = GPU_U8(r->mask + key * (uint64_t)GPU_SIZE(dtype));
-            const bool aligned = ((uint32_t)(uintptr_t)at & (2 * GPU_SIZE(dtype) - 1)) == 0;
+            const uint64_t at = r->mask + key * (uint64_t)GPU_SIZE(dtype);
+            const bool aligned = ((uint32_t)at & (2 * GPU_SIZE(dtype) - 1)) == 0;
             const uint32_t columns = r->hi > r->lo && r->mask != 0 ? (uint32_t)r->columns : 0;
             const uint32_t left = columns > key ? columns - key : 0;
             const float factor =
@@ -121,7 +119,7 @@ GPU_INLINE void mma_add_mask_of(const struct gpu_run *run, const mma_shared<C> *
                 uint64_t pair[ahead];
                 GPU_UNROLL
                 for (uint32_t i = 0; i < ahead; i++) /* loads are issued before the first is used */
-                    pair[i] = mma_load_mask_pair<dtype>(at + (first + i) * 8 * GPU_SIZE(dtype),
+                    pair[i] = mma_load_mask_pair<dtype>(at + (first + i) * (uint64_t)8 * GPU_SIZE(dtype),
                                                         left > (first + i) * 8 ? left - (first + i) * 8 : 0,
                                                         aligned);
                 GPU_UNROLL
