@@ -216,6 +216,10 @@ GPU_INLINE double gpu_log_f64(double x)
 {
     return log(x);
 }
+GPU_INLINE float gpu_tanh_fast(float x)
+{
+    return tanhf(x);
+}
 GPU_INLINE double gpu_tanh_f64(double x)
 {
     return tanh(x);

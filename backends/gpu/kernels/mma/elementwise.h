@@ -34,7 +34,7 @@ template <class C> GPU_INLINE void mma_scale_and_cap(float cap, float scale, mma
         for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
             GPU_UNROLL
             for (uint32_t e = 0; e < 4; e++)
-                s[m][n][e] = (cap > 0 ? gpu_tanh(s[m][n][e] * before) : s[m][n][e]) * after;
+                s[m][n][e] = (cap > 0 ? gpu_tanh_fast(s[m][n][e] * before) : s[m][n][e]) * after;
         }
     }
 }

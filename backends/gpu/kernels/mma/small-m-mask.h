@@ -160,7 +160,7 @@ GPU_INLINE bool small_m_mask_elementwise(const struct gpu_run *run, const mma_sh
     const uint32_t lane = gpu_thread() % GPU_WARP, rows = shared->sequence.q_len * run->group;
     bool hidden = false;
 
-    if (run->batch.cp_world != 0 || (run->mask.base != 0 && run->problem.span == ATTN_SPAN_SQUARE)) {
+    if (!mma_has_plain_keys(run)) {
         small_m_mask_any<C>(run, shared, slot, tile, key0, scale, s);
         return false;
     }
