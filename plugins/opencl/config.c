@@ -89,6 +89,8 @@ void opencl_config_find(const struct opencl_device *device, const struct attn_pr
 
     *out = (struct opencl_config){.generic = opencl_config_generic(device, p, &code, &field)};
     out->exact = p->out_dtype == ATTN_F32;
+    /* Kernels that round no weight are judged by the codes of their results, too. */
+    out->decode_exact = p->out_dtype != ATTN_F16 && p->out_dtype != ATTN_BF16;
     out->decode_rows = find_decode_rows(p);
     /* Local memory holds the sums of all rows and work-items, and the queries. */
     out->decode_items = out->decode_rows == 8 || p->head_dim > 256 ? 64 : 128;
@@ -115,7 +117,9 @@ void opencl_config_options(const struct opencl_config *config, const struct attn
     if (config->generic == NULL)
         snprintf(out + length, size - (size_t)length,
                  " -DDECODE_ITEMS=%u -DDECODE_ROWS=%u -DDECODE_LANES=%u -DPREFILL_MR=%u "
-                 "-DPREFILL_SLICE=%u%s%s",
+                 "-DPREFILL_SLICE=%u%s%s%s%s",
                  config->decode_items, config->decode_rows, config->decode_lanes, config->prefill_mr,
-                 config->prefill_slice, config->exact ? " -DPREFILL_EXACT" : "", config->definitions);
+                 config->prefill_slice, config->exact ? " -DPREFILL_EXACT" : "",
+                 config->decode_exact ? " -DDECODE_EXACT" : "", p->lse != 0 ? " -DHAS_LSE" : "",
+                 config->definitions);
 }

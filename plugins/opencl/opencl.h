@@ -147,7 +147,8 @@ void opencl_cache_store(const struct attn_backend_impl *backend, const char *nam
 struct opencl_config {
     const char *generic; /* what the kernels for decode and prefill want, where only the generic one serves;
                             or NULL */
-    bool exact;          /* sums of a prefill are staged */
+    bool exact;          /* sums of a prefill keep what they lose */
+    bool decode_exact;   /* those of a decode do */
     uint32_t decode_items, decode_rows, decode_lanes;
     uint32_t decode_tokens;
     uint32_t busy_groups; /* work-groups that keep the device busy */

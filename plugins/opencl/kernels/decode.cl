@@ -5,7 +5,8 @@
  * other load a key together, and as many keys one after the other, so that a value of the query is used for
  * several keys; their products are added in local memory. Then a work-item takes the scores of one key; then
  * the work-items add the values, eight columns each, DECODE_PARTS keys at a time. Ranges begin at multiples
- * of SPLIT_KEYS; attn_combine adds up what several of them give.
+ * of SPLIT_KEYS; attn_combine adds up what several of them give. Sums of weights, and with DECODE_EXACT those
+ * of values, keep what they lose.
  */
 #ifdef DECODE_ITEMS
 
@@ -28,6 +29,14 @@
 struct decode_rows {
     struct row row[DECODE_ROWS];
     int lo, hi;
+};
+
+/* What a work-item has of the rows so far, beside its sums in local memory. */
+struct decode_state {
+    float row_max[DECODE_ROWS], weight[DECODE_ROWS], weight_lost[DECODE_ROWS];
+#ifdef DECODE_EXACT
+    float8 lost[DECODE_ROWS];
+#endif
 };
 
 /* Of the keys of a tile. Places are byte offsets, times two, plus one for new keys; negative where there is
@@ -287,6 +296,28 @@ INLINE void decode_store(const struct run *run, const struct sequence *s,
         partial[PARTIAL_COUNT] = (float)count;
 }
 
+/* Adds a tile's sums of a row to the totals, which are worth `factor` of what they were. */
+INLINE void decode_add(__local struct decode_tile *tile, int item, int r, float factor, float8 column,
+                       float weight, struct decode_state *state)
+{
+    __local float4 *low = &tile->total[2 * r][item], *high = &tile->total[2 * r + 1][item];
+    const float before = state->weight[r] * factor, rest = weight - state->weight_lost[r] * factor;
+
+    state->weight[r] = before + rest;
+    state->weight_lost[r] = lost_of(before, rest, state->weight[r]);
+#ifdef DECODE_EXACT
+    const float8 values = column - state->lost[r] * factor;
+    const float4 old_low = *low * factor, old_high = *high * factor;
+    *low = old_low + values.lo;
+    *high = old_high + values.hi;
+    state->lost[r].lo = lost_of4(old_low, values.lo, *low);
+    state->lost[r].hi = lost_of4(old_high, values.hi, *high);
+#else
+    *low = *low * factor + column.lo;
+    *high = *high * factor + column.hi;
+#endif
+}
+
 /*
  * A tile of keys from `first` on: adds it to the sums, relative to the row maxima, which it may raise. Before
  * the values are waited for, the work-item's key of the next tile is found.
@@ -294,8 +325,9 @@ INLINE void decode_store(const struct run *run, const struct sequence *s,
 INLINE void decode_tile(const struct run *run, const struct sequence *s,
                         __local const struct decode_rows *rows, __local const float *query,
                         __local struct decode_tile *tile, int kv_head, int first, int end, int item, int all,
-                        bool *found, struct place *place, float *row_max, float *weight)
+                        bool *found, struct place *place, struct decode_state *state)
 {
+    float *row_max = state->row_max;
     float8 column[DECODE_ROWS];
     float score[DECODE_ROWS], most[DECODE_ROWS], factor[DECODE_ROWS], sum[DECODE_ROWS];
     const float k_scale = place->k_scale;
@@ -339,11 +371,8 @@ INLINE void decode_tile(const struct run *run, const struct sequence *s,
     else
         decode_values(run, tile, item, false, column, sum);
     UNROLL
-    for (int r = 0; r < DECODE_ROWS; r++) {
-        tile->total[2 * r][item] = tile->total[2 * r][item] * factor[r] + column[r].lo;
-        tile->total[2 * r + 1][item] = tile->total[2 * r + 1][item] * factor[r] + column[r].hi;
-        weight[r] = weight[r] * factor[r] + sum[r];
-    }
+    for (int r = 0; r < DECODE_ROWS; r++)
+        decode_add(tile, item, r, factor[r], column[r], sum[r], state);
 }
 
 __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_decode(OPENCL_PARAMETERS)
@@ -355,7 +384,7 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     const int kv_heads = arguments.heads / arguments.group, kv_head = (int)(get_group_id(0) % kv_heads);
     const int seq = (int)(get_group_id(0) / kv_heads), first_row = (int)get_group_id(2) * DECODE_ROWS;
     struct place place;
-    float row_max[DECODE_ROWS], weight[DECODE_ROWS];
+    struct decode_state state;
 
     OPENCL_BEGIN
     const struct sequence s = sequence_at(&run, seq);
@@ -373,35 +402,46 @@ __kernel __attribute__((reqd_work_group_size(DECODE_ITEMS, 1, 1))) void attn_dec
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++) {
         tile.total[2 * r][item] = tile.total[2 * r + 1][item] = (float4)(0);
-        weight[r] = 0;
-        row_max[r] = -INFINITY;
+        state.weight[r] = state.weight_lost[r] = 0;
+        state.row_max[r] = -INFINITY;
+#ifdef DECODE_EXACT
+        state.lost[r] = (float8)(0);
+#endif
     }
     const int all = (1 << min(count - first_row, DECODE_ROWS)) - 1;
     place.k_scale = place.v_scale = 1;
     bool found = decode_find(&run, &s, &rows, kv_head, begin + item, end, &place);
     for (int first = begin; first < end; first += DECODE_ITEMS)
-        decode_tile(&run, &s, &rows, query, &tile, kv_head, first, end, item, all, &found, &place, row_max,
-                    weight);
+        decode_tile(&run, &s, &rows, query, &tile, kv_head, first, end, item, all, &found, &place, &state);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item % DECODE_VECTORS == 0 && item / DECODE_VECTORS < DECODE_PARTS) {
         UNROLL
         for (int r = 0; r < DECODE_ROWS; r++)
-            tile.weight[item / DECODE_VECTORS][r] = weight[r];
+            tile.weight[item / DECODE_VECTORS][r] = state.weight[r];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL
     for (int r = 0; r < DECODE_ROWS; r++)
         if (first_row + r < count)
             decode_store(&run, &s, &tile, item, r, (first_row + r) / arguments.group,
-                         kv_head * arguments.group + (first_row + r) % arguments.group, row_max[r], split,
-                         splits);
+                         kv_head * arguments.group + (first_row + r) % arguments.group, state.row_max[r],
+                         split, splits);
+}
+
+/* Adds a value of a split to a sum that is relative to `row_max`. */
+INLINE void add_part(float *sum, float *lost, __global const float *partial, int at, float row_max)
+{
+    const float before = *sum, rest = partial[at] * exp(partial[PARTIAL_ROW_MAX] - row_max) - *lost;
+
+    *sum = before + rest;
+    *lost = lost_of(before, rest, *sum);
 }
 
 /* Adds up the splits of a row. */
 __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_combine(OPENCL_PARAMETERS)
 {
     const int head = (int)get_group_id(0), token = (int)get_group_id(1), seq = (int)get_group_id(2);
-    float row_max = -INFINITY, weight = 0;
+    float row_max = -INFINITY, weight = 0, lost = 0;
 
     OPENCL_BEGIN
     const struct sequence s = sequence_at(&run, seq);
@@ -417,17 +457,16 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_com
                       : row_max;
     for (int i = 0; i < splits; i++)
         if (partial[i * PARTIAL_SIZE + PARTIAL_WEIGHT] != 0)
-            weight += partial[i * PARTIAL_SIZE + PARTIAL_WEIGHT] *
-                      exp(partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX] - row_max);
+            add_part(&weight, &lost, partial + i * PARTIAL_SIZE, PARTIAL_WEIGHT, row_max);
     const struct finish finish = finish_of(&run, seq, s.row + token, head, row_max, weight);
     if (get_local_id(0) == 0)
         store_lse(&run, &finish, s.row + token, head);
     for (int d = (int)get_local_id(0); d < HEAD_DIM_VO; d += OPENCL_ITEMS) {
         float sum = 0;
+        lost = 0;
         for (int i = 0; i < splits; i++)
             if (partial[i * PARTIAL_SIZE + PARTIAL_WEIGHT] != 0)
-                sum += partial[i * PARTIAL_SIZE + d] *
-                       exp(partial[i * PARTIAL_SIZE + PARTIAL_ROW_MAX] - row_max);
+                add_part(&sum, &lost, partial + i * PARTIAL_SIZE, d, row_max);
         store_column(&run, &finish, s.row + token, head, d, sum);
     }
 }

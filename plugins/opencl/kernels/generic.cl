@@ -2,15 +2,12 @@
 /*
  * Attention for everything that is served. A work-group computes one query token and head, in tiles of as
  * many keys as it has work-items, beginning at multiples of that: each work-item finds one key and its score,
- * then the work-items divide the columns of the values among themselves. Sums are staged as
- * docs/definition.md, section 6, asks: a tile from zero, a span of 8 tiles, the total. So a row's bits depend
- * on its sequence alone.
- *
+ * then the work-items divide the columns of the values among themselves. A tile's sums begin at zero and are
+ * added to totals that keep what they lose. So a row's bits depend on its sequence alone.
  */
 #ifdef HEAD_DIM
 
-#define SPAN_TILES 8
-#define COLUMNS    ((HEAD_DIM_VO + OPENCL_ITEMS - 1) / OPENCL_ITEMS) /* of a work-item */
+#define COLUMNS ((HEAD_DIM_VO + OPENCL_ITEMS - 1) / OPENCL_ITEMS) /* of a work-item */
 
 /* Sums of the columns of a work-item, and of the weights. */
 struct sums {
@@ -32,13 +29,21 @@ INLINE void scale_sums(struct sums *sums, float factor)
     sums->weight *= factor;
 }
 
-/* Adds sums to the next stage's, and clears them. */
-INLINE void stage_sums(struct sums *to, struct sums *from)
+INLINE void add_sum(float *to, float *lost, float value)
+{
+    const float rest = value - *lost, sum = *to + rest;
+
+    *lost = lost_of(*to, rest, sum);
+    *to = sum;
+}
+
+/* Adds a tile's sums to the totals, with what those lost before, and clears them. */
+INLINE void add_sums(struct sums *total, struct sums *lost, struct sums *tile)
 {
     for (int c = 0; c < COLUMNS; c++)
-        to->column[c] += from->column[c];
-    to->weight += from->weight;
-    clear_sums(from);
+        add_sum(&total->column[c], &lost->column[c], tile->column[c]);
+    add_sum(&total->weight, &lost->weight, tile->weight);
+    clear_sums(tile);
 }
 
 INLINE void load_query(const struct run *run, __local float *query, int at, int head)
@@ -135,7 +140,7 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_att
     __local struct tile tile;
     const int item = (int)get_local_id(0);
     const int at = (int)(get_group_id(0) / arguments.heads), head = (int)(get_group_id(0) % arguments.heads);
-    struct sums sums, span, total;
+    struct sums sums, total, lost;
     float row_max = -INFINITY;
 
     OPENCL_BEGIN
@@ -144,8 +149,8 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_att
     const struct sequence s = find_sequence(&run, at);
     const struct row row = find_row(&run, &s, at, head);
     clear_sums(&sums);
-    clear_sums(&span);
     clear_sums(&total);
+    clear_sums(&lost);
     load_query(&run, query, at, head);
     for (int first = row.lo - row.lo % OPENCL_ITEMS; first < row.hi; first += OPENCL_ITEMS) {
         struct place place;
@@ -160,18 +165,15 @@ __kernel __attribute__((reqd_work_group_size(OPENCL_ITEMS, 1, 1))) void attn_att
         barrier(CLK_LOCAL_MEM_FENCE);
         const float most = row_max_of(&tile);
         if (most > row_max + RESCALE_THRESHOLD) {
-            scale_sums(&span, exp(row_max - most));
             scale_sums(&total, exp(row_max - most));
+            scale_sums(&lost, exp(row_max - most));
             row_max = most;
         }
         tile.weight[item] = seen ? exp(score - row_max) : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         add_values(&run, &sums, &tile, first, s.new_begin);
-        stage_sums(&span, &sums);
-        if (first / OPENCL_ITEMS % SPAN_TILES == SPAN_TILES - 1)
-            stage_sums(&total, &span);
+        add_sums(&total, &lost, &sums);
     }
-    stage_sums(&total, &span);
     store_row(&run, &total, row_max, &s, at, head);
 }
 

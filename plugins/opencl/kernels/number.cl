@@ -18,6 +18,24 @@
 #define UNROLL_LOADS
 #endif
 
+/*
+ * What a sum lost of a value when it became `after` (Kahan): less of the next value. A long sum is then as
+ * exact as a short one, be its values ever so alike. Infinities lose nothing.
+ */
+INLINE float lost_of(float before, float value, float after)
+{
+    const float lost = (after - before) - value;
+
+    return (as_uint(lost) & 0x7f800000u) == 0x7f800000u ? 0 : lost;
+}
+
+INLINE float4 lost_of4(float4 before, float4 value, float4 after)
+{
+    const float4 lost = (after - before) - value;
+
+    return select(lost, (float4)(0), (as_uint4(lost) & 0x7f800000u) == 0x7f800000u);
+}
+
 /* Bytes of an element. */
 #define SIZE(dtype) ((dtype) >> 11 & 31)
 

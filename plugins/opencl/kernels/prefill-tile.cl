@@ -12,9 +12,9 @@
 #define PREFILL_VECTORS  ((HEAD_DIM_VO + 63) / 64)
 #define PREFILL_STRIDE                                                                                       \
     (PREFILL_KEYS + 4) /* of a row of weights: apart, so that rows lie in different banks */
-#define PREFILL_SPAN 8 /* tiles */
 
-#if HEAD_DIM > 128 || defined(PREFILL_EXACT)
+/* Scores of log-sum-exps are to be as exact as those of exact results. */
+#if HEAD_DIM > 128 || defined(PREFILL_EXACT) || (defined(HAS_LSE) && HEAD_DIM > 64)
 #define PREFILL_STAGED
 #endif
 

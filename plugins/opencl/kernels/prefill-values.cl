@@ -84,14 +84,18 @@ INLINE void prefill_clear(prefill_sums sum)
         sum[r][c] = (float4)(0);
 }
 
-/* Adds sums to the next stage's. */
-INLINE void prefill_join(prefill_sums to, prefill_sums from)
+/* Adds a tile's sums to the totals, with what those lost before. */
+INLINE void prefill_join(prefill_sums total, prefill_sums lost, prefill_sums tile)
 {
     UNROLL
-    for (int r = 0; r < PREFILL_MR; r++)
+    for (int r = 0; r < PREFILL_MR; r++) {
         UNROLL
-    for (int c = 0; c < PREFILL_VECTORS; c++)
-        to[r][c] += from[r][c];
+        for (int c = 0; c < PREFILL_VECTORS; c++) {
+            const float4 rest = tile[r][c] - lost[r][c], sum = total[r][c] + rest;
+            lost[r][c] = lost_of4(total[r][c], rest, sum);
+            total[r][c] = sum;
+        }
+    }
 }
 
 INLINE void prefill_scale(prefill_sums sum, __local const float *factor)

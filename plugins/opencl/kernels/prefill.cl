@@ -4,8 +4,9 @@
  * one kv head and goes over the keys that they see in tiles of PREFILL_KEYS. Products of a tile are sums over
  * slices of queries and keys in local memory, where each work-item has PREFILL_MR rows and four keys; then a
  * work-item takes a row, or a part of it, for masks, maxima and weights; then slices of values are added,
- * PREFILL_MR rows and PREFILL_VECTORS times four columns a work-item. With PREFILL_EXACT the sums are staged
- * as docs/definition.md, section 6, asks of the first class.
+ * PREFILL_MR rows and PREFILL_VECTORS times four columns a work-item. With PREFILL_EXACT a tile's sums begin
+ * at zero and are added to totals that keep what they lose, for the first class of docs/definition.md,
+ * section 6.
  */
 #ifdef PREFILL_MR
 
@@ -38,9 +39,9 @@ INLINE void prefill_store(const struct run *run, const struct sequence *s, const
 struct prefill_state {
     prefill_sums total;
 #ifdef PREFILL_EXACT
-    prefill_sums span;
+    prefill_sums lost;
 #endif
-    float row_max, weight, weight_span; /* of the row that it weights */
+    float row_max, weight, weight_lost; /* of the row that it weights */
 };
 
 /* Finds the rows and the keys that they see; *row is the one that this work-item weights. */
@@ -74,23 +75,12 @@ INLINE void prefill_sum(const struct run *run, int item, __local struct prefill_
 #ifdef PREFILL_EXACT
     prefill_sums sum;
     if (tile->rescale != 0)
-        prefill_scale(state->span, factors);
+        prefill_scale(state->lost, factors);
     prefill_clear(sum);
     prefill_values(run, item, tile, sum);
-    prefill_join(state->span, sum);
+    prefill_join(state->total, state->lost, sum);
 #else
     prefill_values(run, item, tile, state->total);
-#endif
-}
-
-/* Adds a span to the totals. */
-INLINE void prefill_end_span(struct prefill_state *state)
-{
-    state->weight += state->weight_span;
-    state->weight_span = 0;
-#ifdef PREFILL_EXACT
-    prefill_join(state->total, state->span);
-    prefill_clear(state->span);
 #endif
 }
 
@@ -107,11 +97,10 @@ INLINE void prefill_add_tile(const struct run *run, const struct sequence *s, co
         plain && tile->holes == 0 && first >= rows->all_lo && first + PREFILL_KEYS <= rows->all_hi;
     prefill_products(run, s, rows, item, tile);
     const float own = prefill_weights(run, s, row, all, first, item, tile, &state->row_max, &factor);
-    state->weight_span = state->weight_span * factor + own;
-    state->weight *= factor;
+    const float before = state->weight * factor, rest = own - state->weight_lost * factor;
+    state->weight = before + rest;
+    state->weight_lost = lost_of(before, rest, state->weight);
     prefill_sum(run, item, tile, state);
-    if (first / PREFILL_KEYS % PREFILL_SPAN == PREFILL_SPAN - 1)
-        prefill_end_span(state);
 }
 
 __kernel __attribute__((reqd_work_group_size(PREFILL_ITEMS, 1, 1))) void attn_prefill(OPENCL_PARAMETERS)
@@ -131,13 +120,12 @@ __kernel __attribute__((reqd_work_group_size(PREFILL_ITEMS, 1, 1))) void attn_pr
     prefill_begin(&run, &s, (int)(get_group_id(0) % kv_heads), item, &tile, &rows, &row);
     prefill_clear(state.total);
 #ifdef PREFILL_EXACT
-    prefill_clear(state.span);
+    prefill_clear(state.lost);
 #endif
     state.row_max = -INFINITY;
-    state.weight = state.weight_span = 0;
+    state.weight = state.weight_lost = 0;
     for (int first = rows.lo - rows.lo % PREFILL_KEYS; first < rows.hi; first += PREFILL_KEYS)
         prefill_add_tile(&run, &s, &rows, &row, first, item, &tile, &state);
-    prefill_end_span(&state);
     barrier(CLK_LOCAL_MEM_FENCE);
     tile.segment_max[item] = state.weight;
     if (item < PREFILL_ROWS)
