@@ -37,18 +37,22 @@ static double unit_of(const struct conform_case *c, uint64_t what, uint64_t at, 
 
 /*
  * 64 values of a column add up to a whole number of last places of the sum, and a third to a half more, which
- * each addition loses. From span to span they differ by as much as makes a span's own rounding random.
+ * each addition loses. From span to span they differ by as much as makes a span's own rounding random; so do
+ * the weights, of which a span has 32 last places of their sum. What bf16 has no value for is dithered.
  */
 void long_fill_key(const struct conform_case *c, const struct scaled_vector *k, const struct scaled_vector *v,
                    int64_t slot)
 {
     for (uint32_t d = 0; d < k->count; d++)
         put(k, d, slot == 0 ? 0 : 2 * unit_of(c, 80, (uint64_t)slot, d) - 1);
-    put(k, 0, slot == 0 ? sqrt(first_score() / (double)c->softmax_scale) : 0);
+    const double first = sqrt(first_score() / (double)c->softmax_scale);
+    const double change = (unit_of(c, 86, (uint64_t)slot / SPAN, 0) - 0.5) / 32;
+    put(k, 0, slot == 0 ? first : change / (first * (double)c->softmax_scale));
     for (uint32_t d = 0; d < v->count; d++) {
         double step = 4 + floor(4 * unit_of(c, 81, 0, d));
         double value = (step + 0.3 + 0.15 * unit_of(c, 82, (uint64_t)slot / SPAN, d)) / 4;
-        put(v, d, slot == 0 ? -1.01 - 0.2 * unit_of(c, 83, 0, d) : value);
+        double dither = (unit_of(c, 85, (uint64_t)slot, d) - 0.5) / 128;
+        put(v, d, slot == 0 ? -1.01 - 0.2 * unit_of(c, 83, 0, d) : value + dither);
     }
 }
 
