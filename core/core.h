@@ -210,7 +210,7 @@ void attn__context_drop(struct attn_context *context);
 
 /* Scans the directories. Keeps records of files that are open. */
 int32_t attn__registry_scan(struct attn_context *context, struct attn_error *err);
-/* A copy of the list, to iterate over without the lock; the caller frees it. */
+/* A copy of the list, less vanished files, to iterate over without the lock; the caller frees it. */
 int32_t attn__registry_list(struct attn_context *context, struct attn__plugin ***out, uint32_t *out_count);
 /* Checks one file outside of the registry: trust and note. The caller destroys the record. */
 struct attn__plugin *attn__plugin_create(struct attn_context *context, const char *path);

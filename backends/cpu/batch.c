@@ -17,7 +17,6 @@ static struct attn_batch_host arrays_of(const struct attn_batch *batch)
                                     .csr_indptr = array(&batch->csr_indptr),
                                     .csr_indices = attn__address(&batch->csr_indices),
                                     .last_page_lens = array(&batch->last_page_lens),
-                                    .q_positions = attn__address(&batch->q_positions),
                                     .seq_causal = (const uint8_t *)attn__address(&batch->seq_causal),
                                     .kv_global_lens = array(&batch->kv_global_lens)};
 }

@@ -175,12 +175,13 @@ int32_t attn__registry_scan(struct attn_context *context, struct attn_error *err
 int32_t attn__registry_list(struct attn_context *context, struct attn__plugin ***out, uint32_t *out_count)
 {
     pthread_mutex_lock(&context->lock);
-    uint32_t count = context->plugin_count;
-    struct attn__plugin **list = calloc(count > 0 ? count : 1, sizeof *list);
-    for (uint32_t i = 0; i < count && list != NULL; i++)
-        list[i] = context->plugins[i];
+    uint32_t count = 0;
+    struct attn__plugin **list = calloc(context->plugin_count + (size_t)1, sizeof *list);
+    for (uint32_t i = 0; i < context->plugin_count && list != NULL; i++)
+        if (!context->plugins[i]->vanished)
+            list[count++] = context->plugins[i];
     pthread_mutex_unlock(&context->lock);
     *out = list;
-    *out_count = list != NULL ? count : 0;
+    *out_count = count;
     return list != NULL ? ATTN_OK : ATTN_E_MEMORY;
 }

@@ -7,22 +7,27 @@
 #include "select/problem.h"
 #include "select/select.h"
 
-static struct attn__plugin *find_plugin(struct attn__plugin *const *plugins, uint32_t count,
-                                        const char *backend)
+static bool offers(const struct attn__plugin *plugin, const char *backend)
 {
-    struct attn__plugin *found = NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        char name[ATTN__NAME_SIZE];
-        const char *cursor = plugins[i]->note.backends;
-        while (plugins[i]->has_note && attn__note_next(&cursor, name, sizeof name)) {
-            if (!attn__same_name(name, backend))
-                continue;
-            if (attn__plugin_is_usable(plugins[i]))
-                return plugins[i];
-            found = found != NULL ? found : plugins[i];
-        }
-    }
-    return found;
+    char name[ATTN__NAME_SIZE];
+    const char *cursor = plugin->note.backends;
+    while (plugin->has_note && attn__note_next(&cursor, name, sizeof name))
+        if (attn__same_name(name, backend))
+            return true;
+    return false;
+}
+
+/*
+ * The first file that offers the backend; if `opened` the first that opens, for where one fails the next of
+ * its name counts. NULL if there is none.
+ */
+static struct attn__plugin *find_plugin(struct attn__plugin *const *plugins, uint32_t count,
+                                        const char *backend, bool opened)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (offers(plugins[i], backend) && (!opened || attn__plugin_open(plugins[i], false) == ATTN_OK))
+            return plugins[i];
+    return NULL;
 }
 
 static int32_t fail_plugin(struct attn__plugin *plugin, const char *backend, struct attn_error *err)
@@ -43,8 +48,8 @@ static int32_t find_backend(struct attn_context *context, const char *backend, s
         return attn__fail(err, ATTN_E_MEMORY, 0, "backend", "no memory for the list of plugins");
     int32_t status = ATTN_OK;
     uint32_t reason = 0;
-    struct attn__plugin *plugin = find_plugin(plugins, count, backend);
-    if (plugin == NULL) {
+    struct attn__plugin *first = find_plugin(plugins, count, backend, false), *plugin = NULL;
+    if (first == NULL) {
         char text[160];
         attn__item_explain(backend, plugins, count, false, text, sizeof text);
         status = attn__fail(err, ATTN_E_INVALID, ATTN_REASON_NO_SUCH_BACKEND, "backend", "%s", text);
@@ -52,8 +57,8 @@ static int32_t find_backend(struct attn_context *context, const char *backend, s
                                      &reason)) {
         status = attn__fail(err, ATTN_E_UNSUPPORTED, reason, "backend", "%.80s: %s; %s", backend,
                             attn_reason_text(reason), attn_reason_advice(reason));
-    } else if (!attn__plugin_is_usable(plugin) || attn__plugin_open(plugin, false) != ATTN_OK) {
-        status = fail_plugin(plugin, backend, err);
+    } else if ((plugin = find_plugin(plugins, count, backend, true)) == NULL) {
+        status = fail_plugin(first, backend, err);
     } else {
         *out = attn__plugin_find(plugin, backend);
         if (*out == NULL) {

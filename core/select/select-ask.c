@@ -27,13 +27,11 @@ static bool add_slots(struct attn__selection *selection, struct attn__plugin *pl
 int32_t attn__selection_list(struct attn__selection *selection, struct attn_error *err)
 {
     int32_t status = attn__registry_list(selection->context, &selection->plugins, &selection->plugin_count);
-    pthread_mutex_lock(&selection->context->lock); /* a rescan may mark files as vanished meanwhile */
     for (uint32_t i = 0; status == ATTN_OK && i < selection->plugin_count; i++) {
         struct attn__plugin *plugin = selection->plugins[i];
-        if (plugin->has_note && !plugin->vanished && !add_slots(selection, plugin))
+        if (plugin->has_note && !add_slots(selection, plugin))
             status = ATTN_E_MEMORY;
     }
-    pthread_mutex_unlock(&selection->context->lock);
     return status == ATTN_OK ? ATTN_OK
                              : attn__fail(err, status, 0, "plugins", "no memory for the list of plugins");
 }

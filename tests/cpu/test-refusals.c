@@ -288,6 +288,31 @@ Test(refusals, slots_have_64_bits)
     cr_expect_eq(slots[0], (INT64_MAX / 16 - 1) * 16 + 2);
 }
 
+/* A run of tokens without pages, long enough for several tasks. */
+Test(refusals, slots_of_a_run_are_the_numbers_of_its_tokens)
+{
+    enum { TOKENS = 5000, FIRST = 20 };
+    static int64_t slots[TOKENS];
+    int32_t q_offsets[] = {0, TOKENS}, lens[] = {TOKENS}, starts[] = {FIRST, FIRST + TOKENS};
+    struct attn_kv_slot_mapping_args args;
+    struct attn_batch batch;
+
+    ATTN_INIT(&args);
+    ATTN_INIT(&batch);
+    batch.seqs = 1;
+    batch.num_tokens = batch.max_q = batch.max_kv = TOKENS;
+    batch.q_offsets.data = q_offsets;
+    batch.kv_lens.data = lens;
+    batch.kv_offsets.data = starts;
+    args.batch = &batch;
+    args.addressing = ATTN_DENSE;
+    args.block = STEP_BLOCK;
+    args.slots.data = slots;
+    cr_assert_eq(entered.table->kv->slot_mapping(backend, &args, NULL, &err), ATTN_OK, "%s", err.message);
+    for (int i = 0; i < TOKENS; i++)
+        cr_assert_eq(slots[i], FIRST + i, "slot %d is %lld", i, (long long)slots[i]);
+}
+
 /* Rows that are gathered end with the target and with the sequence. */
 Test(refusals, gathers_end_with_their_sequences)
 {
@@ -467,6 +492,54 @@ Test(refusals, both_caches_of_a_move_are_aligned)
     REFUSED(entered.table->kv->convert(backend, &convert, &good, &bad, NULL, &err), ATTN_E_INVALID, "kv.k");
     REFUSED(entered.table->kv->swap_blocks(backend, &swap, &bad, &good, NULL, &err), ATTN_E_INVALID, "kv.k");
     REFUSED(entered.table->kv->swap_blocks(backend, &swap, &good, &bad, NULL, &err), ATTN_E_INVALID, "kv.k");
+}
+
+Test(refusals, moves_of_slots_stay_within_their_caches)
+{
+    const struct attn_kv_ref cache = {NULL, &step.kv};
+    int64_t pairs[] = {0, STEP_PAGES * STEP_BLOCK, 0};
+    struct attn_kv_copy_slots_args args;
+
+    ATTN_INIT(&args);
+    args.count = 1;
+    args.pairs.data = pairs;
+    REFUSED(entered.table->kv->copy_slots(backend, &args, &cache, &cache, NULL, &err), ATTN_E_INVALID,
+            "pairs");
+    args.pairs.data = pairs + 1;
+    REFUSED(entered.table->kv->copy_slots(backend, &args, &cache, &cache, NULL, &err), ATTN_E_INVALID,
+            "pairs");
+    pairs[1]--;
+    cr_assert_eq(entered.table->kv->copy_slots(backend, &args, &cache, &cache, NULL, &err), ATTN_OK, "%s",
+                 err.message);
+}
+
+/* Other scales of the host are copied once; these change from step to step. */
+Test(refusals, graphs_keep_no_host_scales_of_tokens)
+{
+    static const char *const names[] = {"tensors.q_scale", "tensors.k_new_scale", "tensors.v_new_scale",
+                                        "tensors.out_scale"};
+    struct attn_scale *const scales[] = {&step.tensors.q_scale, &step.tensors.k_new_scale,
+                                         &step.tensors.v_new_scale, &step.tensors.out_scale};
+    const struct attn_memory_table *memory = entered.table->memory;
+    struct attn_graph_impl *graph = NULL;
+    void *stream = NULL;
+
+    cr_assert_eq(memory->stream_create(backend, &stream, &err), ATTN_OK);
+    cr_assert_eq(memory->graph_begin(backend, stream, &graph, &err), ATTN_OK);
+    for (int i = 0; i < 8; i++) {
+        const struct attn_scale kept = *scales[i / 2];
+        scales[i / 2]->kind = ATTN_SCALE_HOST;
+        scales[i / 2]->granularity = i % 2 == 0 ? ATTN_SCALES_TOKEN_HEAD : ATTN_SCALES_HEAD;
+        scales[i / 2]->token_stride = i % 2 == 0 ? 0 : 4;
+        cr_expect_eq(run_on(stream), ATTN_E_UNSUPPORTED, "%s", names[i / 2]);
+        cr_expect_str_eq(err.field, names[i / 2]);
+        cr_expect_eq(err.reason, ATTN_REASON_SCALES);
+        *scales[i / 2] = kept;
+    }
+    cr_expect_eq(run_on(stream), ATTN_OK, "%s", err.message);
+    cr_expect_eq(memory->graph_end(graph, &err), ATTN_OK, "%s", err.message);
+    memory->graph_destroy(graph);
+    memory->stream_destroy(backend, stream);
 }
 
 Test(refusals, more_threads_than_there_may_be)

@@ -153,15 +153,16 @@ static void test_replay(struct attn_backend *backend)
     model_finish(&model);
 }
 
+static struct attn_metadata *captured_metadata;
+
 static int32_t get_capture(struct model *model, uint32_t batch, uint32_t cross)
 {
     struct attn_state_capture_args args;
-    struct attn_metadata *metadata;
 
     ATTN_INIT(&args);
     args.batch = batch;
     args.encoder_decoder = cross;
-    return attn_state_get_capture_metadata(model->state, &args, NULL, &metadata, &err);
+    return attn_state_get_capture_metadata(model->state, &args, NULL, &captured_metadata, &err);
 }
 
 static void test_order(struct attn_backend *backend)
@@ -171,6 +172,7 @@ static void test_order(struct attn_backend *backend)
     struct attn_state_step step;
     struct attn_view view;
     struct model model;
+    uint64_t size;
 
     ATTN_INIT(&step);
     ATTN_INIT(&view);
@@ -194,7 +196,11 @@ static void test_order(struct attn_backend *backend)
     must(get_capture(&model, 4, 0));
     must(attn_state_clone(model.state, 4, &small, &err));
     must(get_capture(&model, 2, 0)); /* nobody takes it */
-    struct attn_metadata *metadata = model_step(&model, 3, 0, 0, 0, 1);
+    struct attn_metadata *metadata;
+    REFUSED(attn_metadata_get_part(captured_metadata, ATTN_PART_DECODE, &metadata, &err), ATTN_E_STATE,
+            "metadata");
+    REFUSED(attn_metadata_serialise(captured_metadata, NULL, 0, &size, &err), ATTN_E_STATE, "metadata");
+    metadata = model_step(&model, 3, 0, 0, 0, 1);
     if (infer)
         REFUSED(attn_state_begin_forward(model.state, metadata, NULL, &err), ATTN_E_INVALID, "state");
     must(attn_state_end_capture(model.state, &err));

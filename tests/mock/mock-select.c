@@ -206,8 +206,14 @@ static int32_t kv_create(struct attn_backend_impl *backend, const struct attn_kv
                          struct attn_kv_impl **out, struct attn_error *err)
 {
     (void)backend;
-    (void)desc;
     (void)err;
+    const struct attn_scale *scale = &desc->k_scale;
+    if (scale->kind == ATTN_SCALE_DEVICE) {
+        char text[100];
+        snprintf(text, sizeof text, "k_scale lies %lld, %lld, %lld apart", (long long)scale->outer_stride,
+                 (long long)scale->token_stride, (long long)scale->head_stride);
+        say(text);
+    }
 #ifdef MOCK_OWN_STRIDES
     if (desc->k_page_stride != 2 * desc->k_token_stride * desc->block)
         return fail(err, ATTN_E_UNSUPPORTED, ATTN_REASON_LAYOUT, "kv", "keys and values take turns");

@@ -475,6 +475,8 @@ static void test_rows(struct model *model)
     struct attn_metadata *metadata = build(model->builder, one, NULL);
     const int64_t before = slot_of(metadata), wanted = block * BLOCK + lens[0] % BLOCK;
 
+    refused(attn_builder_set_row(model->builder, NULL, &err), ATTN_E_INVALID, "args", "args is NULL",
+            "a change of no row");
     need(attn_builder_set_row(model->builder, &row, &err));
     check(before != wanted && slot_of(metadata) == wanted, "a changed block changes the slot", "it did not");
     need(attn_builder_reset(model->builder, &err));
@@ -493,6 +495,7 @@ static void test_mystyle(struct model *model)
                                          .group = &model->group,
                                          .max_seqs = 1,
                                          .max_tokens = 1};
+    const struct attn_builder_device_args device = {.struct_size = sizeof device};
     struct attn_metadata *metadata = build(model->builder, one, NULL), *part;
     struct attn_builder *builder;
 
@@ -502,6 +505,9 @@ static void test_mystyle(struct model *model)
             "a step that was built again has to be begun again");
     refused(attn_metadata_get_part(metadata, ATTN_PART_DECODE, &part, &err), ATTN_E_UNSUPPORTED, "metadata",
             "builder has none", "a call that the builder leaves out");
+    need(attn_builder_reset(model->builder, &err));
+    refused(attn_builder_set_device(model->builder, &device, &err), ATTN_E_UNSUPPORTED, "set_device",
+            "the backend's builder has no set_device", "another one");
     refused(attn_builder_create(model->backend, &params, &builder, &err), ATTN_E_UNSUPPORTED, "flavour",
             "flavour 0", "a flavour of the list");
 }

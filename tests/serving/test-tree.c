@@ -63,6 +63,7 @@ Test(tree, refusals)
         {"parents", ATTN_E_INVALID, {0, 0, 0}, 3, 0, 1},
         {"parents", ATTN_E_INVALID, {-1, -2, 0}, 3, 0, 1},
         {"context_len", ATTN_E_INVALID, {-1, 0, 1}, 3, -1, 1},
+        {"context_len", ATTN_E_INVALID, {-1, 0, 1}, 3, INT64_MAX - 2, 1},
         {"row_stride", ATTN_E_SIZE, {-1, 0, 1}, 3, 0, 0},
     };
     struct attn_error err;

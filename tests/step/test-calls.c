@@ -128,7 +128,9 @@ static void check_handles(void)
     CHECK(attn_builder_restore(other, bytes, size, NULL, &again, &err) == ATTN_OK && again != NULL, 0, "%s",
           err.message);
     CHECK(get(again, ATTN_FIELD_MAX_DECODE_SEQ_LEN).value == 17, 0, "longest");
-    CHECK(attn_builder_restore(other, NULL, size, NULL, &again, &err) == ATTN_E_INVALID, 0, "no data");
+    CHECK(attn_builder_restore(other, NULL, size, NULL, &again, &err) == ATTN_E_INVALID && err.reason == 0 &&
+              strcmp(err.field, "data") == 0,
+          0, "no data");
     CHECK(attn_builder_restore(other, bytes, size, NULL, NULL, &err) == ATTN_E_INVALID, 0, "no out");
     CHECK(attn_builder_restore(NULL, bytes, size, NULL, &again, &err) == ATTN_E_INVALID, 0, "no builder");
     attn_builder_reset(builder, &err);

@@ -256,6 +256,10 @@ static void check_arguments(void)
     CHECK(attn_input_prepare(&rules, NULL, &input, &err) == ATTN_E_INVALID &&
               strcmp(err.field, "request") == 0,
           0, "%s", err.message);
+    input.struct_size--;
+    CHECK(attn_input_prepare(&rules, &request, &input, &err) == ATTN_E_INVALID && err.reason == 0 &&
+              strcmp(err.field, "out") == 0,
+          0, "%s", err.message);
     rules.struct_size = 1;
     CHECK(attn_input_prepare(&rules, &request, &input, &err) == ATTN_E_INVALID &&
               strcmp(err.field, "rules") == 0,

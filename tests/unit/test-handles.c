@@ -412,6 +412,12 @@ Test(handles, run_wants_what_the_problem_says)
     t->v_new.token_stride = INT64_MAX - 1;
     refused(&desk, ATTN_E_INVALID, "v_new", "do not fit 63 bits; smaller strides are accepted");
     t->v_new.token_stride = 0;
+    t->k_new_scale.kind = ATTN_SCALE_UNIT;
+    refused(&desk, ATTN_E_INVALID, "k_new_scale", "no scale");
+    t->k_new_scale.kind = 0;
+    t->v_new_scale.kind = ATTN_SCALE_UNIT;
+    refused(&desk, ATTN_E_INVALID, "v_new_scale", "no scale");
+    t->v_new_scale.kind = 0;
     refused(&desk, ATTN_E_INVALID, "alibi_slopes", "needs it");
     t->alibi_slopes.data = desk.memory;
     refused(&desk, ATTN_E_INVALID, "sinks", "needs it");

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #include "attn/device.h"
+#include "attn/layer.h"
+#include "attn/serving.h"
 #include "core.h"
 #include "world.h"
 
@@ -412,6 +414,10 @@ static __attribute__((noinline)) void fill_stack(void)
 
 Test(liars, a_graph_that_fails_without_words)
 {
+    static const size_t all[] = {
+        offsetof(struct attn_memory_table, graph_begin), offsetof(struct attn_memory_table, graph_add_host),
+        offsetof(struct attn_memory_table, graph_end), offsetof(struct attn_memory_table, graph_launch),
+        offsetof(struct attn_memory_table, graph_destroy)};
     struct attn__backend *entry = set_up();
     struct attn_graph *graph = NULL;
     entry->memory.graph_begin = begin_no_graph;
@@ -423,6 +429,36 @@ Test(liars, a_graph_that_fails_without_words)
     said(attn_graph_begin(desk.backend, &desk, &graph, &desk.world.err), ATTN_E_MEMORY,
          attn_status_text(ATTN_E_MEMORY));
     cr_assert_str_eq(desk.world.err.field, "");
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const struct attn_memory_table whole = entry->memory;
+        memset((char *)&entry->memory + all[i], 0, sizeof entry->memory.graph_end);
+        said(attn_graph_begin(desk.backend, &desk, &graph, &desk.world.err), ATTN_E_UNSUPPORTED,
+             "offers no graphs");
+        entry->memory = whole;
+    }
+    tear_down();
+}
+
+/* ---------------------------------------------------------------- an older builder */
+
+/* What a plugin does not know is told, whether the caller's struct is copied or not. */
+Test(liars, a_builder_that_knows_fewer_parameters)
+{
+    struct attn_builder_table table = attn_serving_builder;
+    struct {
+        struct attn_builder_params params;
+        uint64_t more;
+    } newer = {.params = {.max_map = 1}};
+    struct attn_builder *builder;
+    set_up()->table.builder = &table;
+    table.params_size = offsetof(struct attn_builder_params, max_map);
+    for (int i = 0; i < 2; i++) {
+        newer.params.struct_size = (uint32_t)(i == 0 ? sizeof newer.params : sizeof newer);
+        said(attn_builder_create(desk.backend, &newer.params, &builder, &desk.world.err), ATTN_E_UNSUPPORTED,
+             "params has a value beyond byte");
+        cr_assert_eq(desk.world.err.reason, ATTN_REASON_UNKNOWN_TO_PLUGIN);
+        cr_assert_str_eq(desk.world.err.field, "params");
+    }
     tear_down();
 }
 

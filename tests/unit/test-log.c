@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -226,6 +227,34 @@ Test(log, a_file_that_cannot_be_opened_is_a_problem_of_the_variable)
     cr_assert(problem != NULL && strstr(problem, "/does/not/exist/log") != NULL &&
               strstr(problem, "No such file") != NULL);
     stop();
+}
+
+/* Other code takes the lowest descriptors for the standard streams, or makes them that. */
+Test(log, a_file_is_no_standard_stream)
+{
+    struct malformed malformed;
+    struct rlimit limit;
+    malformed_create(&malformed);
+    const char *path = malformed_path(&malformed, "log");
+    const int saved[] = {dup(0), dup(1)};
+    close(0);
+    close(1);
+    start("warn", path, NULL, 0);
+    const int fd = logger.fd;
+    stop();
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit three = {STDERR_FILENO + 1, limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &three);
+    start("warn", path, NULL, 0);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    dup2(saved[0], 0);
+    dup2(saved[1], 1);
+    cr_expect_gt(fd, STDERR_FILENO, "the log is descriptor %d", fd);
+    const char *problem = env.records[ATTN__VAR_ATTN_LOG_FILE].problem;
+    cr_expect(problem != NULL && strstr(problem, "Too many open files") != NULL, "%s",
+              problem != NULL ? problem : "no problem");
+    stop();
+    malformed_remove(&malformed);
 }
 
 Test(log, by_default_lines_go_to_stderr)

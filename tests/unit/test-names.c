@@ -120,8 +120,12 @@ Test(names, small_enumerations)
     cr_assert_str_eq(attn_backend_state_name(ATTN_BACKEND_NO_DEVICE), "no-device");
     cr_assert_str_eq(attn_backend_state_name(ATTN_BACKEND_NOT_ASKED), "not-asked");
     cr_assert_str_eq(attn_backend_state_name(ATTN_BACKEND_REFUSED), "refused");
+    cr_assert_str_eq(attn_backend_state_name(0), "unknown");
+    cr_assert_str_eq(attn_backend_state_name(5), "unknown");
     cr_assert_str_eq(attn_decided_by_name(ATTN_DECIDED_BY_CALL), "call");
     cr_assert_str_eq(attn_decided_by_name(ATTN_DECIDED_BY_ENVIRONMENT), "environment");
     cr_assert_str_eq(attn_decided_by_name(ATTN_DECIDED_BY_AUTOMATIC), "automatic");
+    cr_assert_str_eq(attn_decided_by_name(0), "unknown");
+    cr_assert_str_eq(attn_decided_by_name(4), "unknown");
     cr_assert_str_eq(attn_version(), "0.1.0");
 }

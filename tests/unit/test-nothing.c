@@ -138,6 +138,7 @@ Test(nothing, places_that_are_null)
     struct attn_backend *backend = open_backend(&problem);
     refused(attn_plan_create(backend, &problem, NULL, &err), "out");
     ATTN_INIT(&shape);
+    refused(attn_kv_get_shape(backend, NULL, 0, NULL, &err), "out");
     refused(attn_kv_get_shape(backend, &problem, 0, &shape, &err), "pages");
     refused(attn_kv_get_shape(backend, &problem, UINT32_MAX, &shape, &err), "pages");
     cr_assert_eq(attn_kv_get_shape(backend, &problem, 4, &shape, &err), ATTN_OK);
@@ -205,6 +206,7 @@ Test(nothing, problems_beyond_limits)
     ATTN_INIT(&problem);
     ATTN_INIT(&out);
     cr_assert_eq(attn_problem_parse(PROBLEM, &problem, &err), ATTN_OK);
+    refused(attn_problem_resolve(&problem, NULL, &err), "out");
     problem.head_dim_vo = 65537;
     refused(attn_problem_resolve(&problem, &out, &err), "head_dim");
     refused(attn_problem_format(&problem, text, sizeof text, NULL, &err), "head_dim");

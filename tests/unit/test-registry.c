@@ -240,6 +240,20 @@ Test(registry, while_the_first_of_a_name_fails_the_next_is_opened)
     attn_context_destroy(context);
 }
 
+Test(registry, a_question_to_a_backend_says_why_its_file_is_refused)
+{
+    const struct attn_axis *axes;
+    uint32_t count;
+    struct attn_error err;
+    ATTN_INIT(&err);
+    malformed_add(&malformed, "too-new", "libattn-a.so");
+    malformed_add(&malformed, "too-old", "libattn-b.so");
+    struct attn_context *context = malformed_context(&malformed, NULL);
+    cr_assert_eq(attn_context_get_axes(context, "mock/flash-attn", &axes, &count, &err), ATTN_E_PLUGIN);
+    cr_assert_eq(err.reason, ATTN_REASON_ABI_TOO_NEW, "%s", err.message);
+    attn_context_destroy(context);
+}
+
 Test(registry, a_second_name_of_a_file_is_a_duplicate)
 {
     malformed_add(&malformed, "good", "libattn-a.so");

@@ -141,20 +141,25 @@ Test(shared_parts, a_phase_is_compared_with_the_other_one_of_its_class)
 /* Caches with scales are made with scales; on the same device, so that they can be compared at all. */
 Test(shared_parts, caches_of_codes_are_compared_too)
 {
-    static const char *const kinds[] = {"kv=e4m3 scales=unit ", "kv=e4m3 scales=head ",
-                                        "kv=int8 scales=token-head ", "head_dim=64/32 mla=1 "};
+    static const struct {
+        const char *problem, *scales;
+    } kinds[] = {{"head_dim=64 kv=e4m3 scales=unit ", NULL},
+                 {"head_dim=64 kv=e4m3 scales=tensor ", "k_scale lies 0, 0, 0 apart"},
+                 {"head_dim=64 kv=e4m3 scales=head ", "k_scale lies 0, 0, 4 apart"},
+                 {"head_dim=64 kv=int8 scales=token-head ", "k_scale lies 512, 32, 4 apart"},
+                 {"head_dim=64/32 mla=1 ", NULL}};
     struct world world;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         char texts[2][120];
-        snprintf(texts[0], sizeof texts[0], "heads=8 %s q=bf16 %s" PROMPTS, i < 3 ? "head_dim=64" : "",
-                 kinds[i]);
-        snprintf(texts[1], sizeof texts[1], "heads=8 %s q=bf16 %s" DECODES, i < 3 ? "head_dim=64" : "",
-                 kinds[i]);
+        snprintf(texts[0], sizeof texts[0], "heads=8 q=bf16 %s" PROMPTS, kinds[i].problem);
+        snprintf(texts[1], sizeof texts[1], "heads=8 q=bf16 %s" DECODES, kinds[i].problem);
         const struct part parts[] = {{0, ATTN_PHASE_PREFILL, texts[0], NULL},
                                      {0, ATTN_PHASE_DECODE, texts[1], NULL}};
         struct attn_parts *out = parts_expect(&world, "prompts pairs", parts, 2, ATTN_OK,
                                               "prompts/flash-attn cuda:0 0 0; pairs/flash-attn cuda:0 0 0");
         cr_assert_eq(world_said(&world, "kv create"), 1);
+        cr_assert_eq(world_said(&world, kinds[i].scales != NULL ? kinds[i].scales : "k_scale lies"),
+                     kinds[i].scales != NULL, "%s", kinds[i].problem);
         parts_done(&world, out);
     }
 }

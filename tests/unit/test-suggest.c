@@ -45,6 +45,7 @@ Test(suggest, globs_follow_the_same_rule)
     cr_assert(attn__name_matches("*/FLASH_ATTN", "cuda/flash-attn"));
     cr_assert(attn__name_matches("[a-c]pu/*", "cpu/flashinfer"));
     cr_assert(attn__name_matches("c?u/flash[-i]*", "cpu/flashinfer"));
+    cr_assert(attn__name_matches("c*attn", "cpu/flash-attn"), "a star is any characters, a slash too");
     cr_assert_not(attn__name_matches("cuda/*", "cpu/flash-attn"));
     cr_assert_not(attn__name_matches("flash", "flash-attn"));
     cr_assert(attn__name_matches("[", "["));
