@@ -130,8 +130,13 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
                                       : "bf16");
     gpu_work_tiles_split_prefill(plan, part);
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
-    return gpu_module_function(plan->backend->context, own->module, name, part->shared_bytes,
-                               &part->attention, err);
+    struct gpu_context *context = plan->backend->context;
+    const int32_t status =
+        gpu_module_function(context, own->module, name, part->shared_bytes, &part->attention, err);
+    if (status != ATTN_OK || part->split_rules.slots == 0)
+        return status;
+    snprintf(name, sizeof name, "%s_r%u_combine", own->name, shape.rows);
+    return gpu_module_function(context, own->module, name, 0, &part->merge, err);
 }
 
 static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *part,

@@ -41,10 +41,10 @@ struct gpu_part {
     uint32_t ctas;               /* CTAs of the grid, where that is fixed */
     uint32_t threads;
     uint32_t shared_bytes;
-    uint32_t splits;      /* largest number of KV splits of a sequence; 0: 1 */
-    uint32_t split_keys;  /* keys of a split; 0: keys are never split */
-    gpu_handle attention; /* functions, found when the plan is made */
-    gpu_handle merge;
+    uint32_t splits;                    /* largest number of KV splits of a sequence; 0: 1 */
+    uint32_t split_keys;                /* keys of a split; 0: keys are never split */
+    gpu_handle attention;               /* functions, found when the plan is made */
+    gpu_handle merge;                   /* combines splits; NULL where the kernel itself does */
     struct gpu_split_rules split_rules; /* of the schedule, if there is one */
     uint32_t plan_kind;                 /* enum gpu_plan_kind */
     uint64_t schedule_offset, schedule_bytes;
@@ -97,7 +97,7 @@ int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint3
 /*
  * For families whose CTAs take work tiles of `rows` query rows with `columns` columns of results: reserve
  * sets the sizes of schedule, scratch and counters of a part whose ctas is set, launch launches its kernel.
- * A family whose prefill kernel can combine splits of keys calls split_prefill first.
+ * A family that has a kernel which combines splits of prefill, `merge`, calls split_prefill first.
  */
 void gpu_work_tiles_split_prefill(const struct attn_plan_impl *plan, struct gpu_part *part);
 void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, uint32_t rows,

@@ -40,7 +40,6 @@ void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *
     part->scratch_bytes = partial_rows_of(plan, part, rows) * (columns + UINT64_C(2)) * sizeof(float);
     if (part->phase != ATTN__DECODE) {
         part->splits = part->split_rules.slots;
-        part->counters_bytes = gpu_prefill_split_limit(&part->split_rules) * p->kv_heads * sizeof(uint32_t);
         return;
     }
     part->split_rules.min_rows = part->min_rows;
@@ -50,17 +49,33 @@ void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *
     part->counters_bytes = (uint64_t)p->max_seqs * p->kv_heads * sizeof(uint32_t);
 }
 
+/* Prefill: row tiles for each KV head that a step can have. */
+static uint64_t row_tiles_of(const struct gpu_run *run, uint32_t rows)
+{
+    return (uint64_t)run->batch.num_tokens * run->group / rows + run->batch.seqs;
+}
+
+/* Prefill: CTAs for all work tiles of a step that splits keys; 0 if it cannot. */
+static uint64_t split_ctas_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                              const struct gpu_run *run, uint32_t rows)
+{
+    const uint64_t row_tiles = row_tiles_of(run, rows), slots = part->split_rules.slots;
+
+    if (slots == 0 || !may_split(run->batch.max_kv))
+        return 0;
+    return ((row_tiles < slots ? row_tiles : slots) + slots) * plan->problem.kv_heads;
+}
+
 /* CTAs of a launch. Decode: as many as fit the device at once. Prefill: one for each possible work tile. */
 static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct gpu_part *part,
                         const struct gpu_run *run, uint32_t rows)
 {
     if (part->phase == ATTN__DECODE)
         return part->ctas;
-    const uint64_t row_tiles = (uint64_t)run->batch.num_tokens * run->group / rows + run->batch.seqs;
-    const uint64_t slots = may_split(run->batch.max_kv) ? part->split_rules.slots : 0;
-    const uint64_t split = (row_tiles < slots ? row_tiles : slots) + slots;
+    const uint64_t whole = row_tiles_of(run, rows) * plan->problem.kv_heads,
+                   split = split_ctas_of(plan, part, run, rows);
 
-    return (row_tiles > split ? row_tiles : split) * plan->problem.kv_heads;
+    return whole > split ? whole : split;
 }
 
 int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
@@ -80,6 +95,11 @@ int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gp
                           run->batch.num_tokens, INT32_MAX);
     own.partial_out = run->scratch;
     own.partial_lse = run->scratch + partial_rows_of(plan, part, rows) * columns * sizeof(float);
-    return gpu_launch(plan->backend->context, part->attention, grid, part->threads, part->shared_bytes, &own,
+    const int32_t status = gpu_launch(plan->backend->context, part->attention, grid, part->threads,
+                                      part->shared_bytes, &own, part->kernel->caps.name, stream, err);
+    const uint32_t combine_grid[] = {(uint32_t)split_ctas_of(plan, part, run, rows), 1, 1};
+    if (status != ATTN_OK || combine_grid[0] == 0)
+        return status;
+    return gpu_launch(plan->backend->context, part->merge, combine_grid, part->threads, 0, &own,
                       part->kernel->caps.name, stream, err);
 }

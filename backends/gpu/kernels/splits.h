@@ -25,7 +25,7 @@
 /* det: rows that the split workspace has for each sequence and KV head. */
 #define GPU_SPLIT_ROWS (GPU_MAX_SPLITS * 64u)
 /* Prefill: the fewest KV tiles of a split, below which its own costs are larger than what it saves. */
-#define GPU_MIN_PREFILL_SPLIT_TILES 6u
+#define GPU_MIN_PREFILL_SPLIT_TILES 2u
 
 /* What tiles and splits depend on beside the lengths of the sequences. */
 struct gpu_split_rules {

@@ -217,7 +217,8 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
         loop->at = next + 1 == C::STAGES ? 0 : next + 1;
 }
 
-/* Attention of a work tile. Results are stored, or in shared memory in place of queries and stages. */
+/* Attention of a work tile. Results are stored, in the output or the split workspace, or in shared memory in
+ * place of queries and stages. */
 template <class C>
 GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *queries,
                            unsigned char *stages, const struct gpu_work_tile *p)
@@ -237,8 +238,13 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
         mma_store_rows<C>(run, shared, queries, p, loop.max, loop.sum, loop.o, loop.rules.factor);
         return;
     }
-    mma_gather_results<C>(shared, (float *)(void *)queries, shared->sequence.q_len * run->group - p->row0,
-                          loop.row_warp, loop.group, loop.max, loop.sum, loop.o, loop.rules.factor);
+    const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
+    if (mma_stores_partials<C>(p)) {
+        mma_store_partials<C>(run, p, rows, loop.max, loop.sum, loop.o, loop.rules.factor);
+        return;
+    }
+    mma_gather_results<C>(shared, (float *)(void *)queries, rows, loop.row_warp, loop.group, loop.max,
+                          loop.sum, loop.o, loop.rules.factor);
 }
 
 #endif

@@ -4,6 +4,7 @@
 #define ATTN_GPU_MMA_COMBINE_H
 
 #include "epilogue.h"
+#include "partial.h"
 
 /*
  * Row maxima in base 2, row sums, and results of rows that exist, from registers into the shared memory of
@@ -20,9 +21,7 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
-            float row_sum = sum[m][h];
-            row_sum += gpu_shuffle_xor_f32(row_sum, 1);
-            row_sum += gpu_shuffle_xor_f32(row_sum, 2);
+            const float row_sum = mma_row_sum(sum[m][h]);
             if (lane % 4 == 0) {
                 shared->max[warp][m * 16 + h * 8 + lane / 4] = max[m][h] * factor;
                 shared->sum[warp][m * 16 + h * 8 + lane / 4] = row_sum;
@@ -35,24 +34,8 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t row = (row_warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
-            float *at = to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH +
-                        lane % 4 *
-                            (C::KV32    ? 8
-                             : C::CODES ? 4
-                                        : 2);
-            if (row >= rows)
-                continue;
-            GPU_UNROLL
-            for (uint32_t n = 0; C::KV32 && n < C::DV / 4; n++)
-                at[n / 8 * 32 + n % 8] = o[m][n / 8 * 4 + n % 4][2 * h + n / 4 % 2];
-            GPU_UNROLL
-            for (uint32_t n = 0; !C::KV32 && n < C::DV / 8; n += 2) {
-                const float *even = &o[m][n][2 * h], *odd = &o[m][n + 1][2 * h];
-                at[n * 8] = even[0];
-                at[n * 8 + 1] = C::CODES ? odd[0] : even[1];
-                at[n * 8 + (C::CODES ? 2 : 8)] = C::CODES ? even[1] : odd[0];
-                at[n * 8 + (C::CODES ? 3 : 9)] = odd[1];
-            }
+            if (row < rows)
+                mma_write_row<C>(to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH, o[m], h);
         }
     }
     gpu_barrier();
@@ -87,18 +70,7 @@ GPU_INLINE void mma_combine_groups(const mma_shared<C> *shared, const float *fro
     }
 }
 
-/* A row's partial result in the split workspace, and its maximum and sum. */
-template <class C> GPU_INLINE float *mma_partial_out(const struct gpu_run *run, uint32_t split, uint32_t row)
-{
-    return (float *)run->partial_out + ((uint64_t)split * C::ROWS + row) * C::DV;
-}
-
-template <class C> GPU_INLINE float *mma_partial_lse(const struct gpu_run *run, uint32_t split, uint32_t row)
-{
-    return (float *)run->partial_lse + ((uint64_t)split * C::ROWS + row) * 2;
-}
-
-/* Stores rows of shared memory in the output, or in the workspace if keys are split. */
+/* Stores rows of shared memory in the output, or in the workspace if keys are split between CTAs. */
 template <class C>
 GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *shared, const float *from,
                                const struct gpu_work_tile *p)
@@ -113,7 +85,7 @@ GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *s
         if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
             break;
         mma_combine_groups<C>(shared, from, row, &max, &sum, values);
-        if (p->splits == 1) {
+        if (C::ROW_WARPS == 4 || p->splits == 1) {
             mma_store_row<C>(run, s, token, head, p->kv_head, max, sum, values);
             continue;
         }
@@ -130,22 +102,14 @@ GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *s
     }
 }
 
-/* The counter of a tile of rows whose keys are split. */
-GPU_INLINE uint32_t *mma_split_counter(const struct gpu_run *run, const struct gpu_work_tile *p)
-{
-    return (uint32_t *)run->counters + (run->phase == ATTN__PREFILL
-                                            ? p->first_partial
-                                            : (uint64_t)p->seq * run->problem.kv_heads + p->kv_head);
-}
-
-/* True in the CTA that finishes last of those that have splits of a tile of rows. */
+/* Decode: true in the CTA that finishes last of those that have splits of a sequence and KV head. */
 template <class C>
 GPU_INLINE bool mma_is_last_split(const struct gpu_run *run, mma_shared<C> *shared,
                                   const struct gpu_work_tile *p)
 {
     gpu_barrier();
     if (gpu_thread() == 0) {
-        uint32_t *counter = mma_split_counter(run, p);
+        uint32_t *counter = (uint32_t *)run->counters + (uint64_t)p->seq * run->problem.kv_heads + p->kv_head;
         gpu_fence(); /* of everything before the barrier */
         shared->is_last_split = gpu_atomic_add(counter, 1) + 1 == p->splits;
         if (shared->is_last_split) {
@@ -165,9 +129,10 @@ template <class C> struct mma_combined {
 };
 
 /*
- * Loads that a combining CTA has under way decide how long it takes: splits of a row that are loaded before
- * the first of them is used, and rows of a warp that are combined at once. Tiles of 8 rows have registers for
- * more splits, and a short sequence, of which each CTA has one KV tile, waits for one round of loads.
+ * Loads that a combining warp has under way decide how long it takes: those of `Splits` splits of each of
+ * `Rows` rows begin before the first of them is used. In decode one CTA combines all rows of a tile. Tiles of
+ * 8 rows have registers for more splits, and a short sequence, of which each CTA has one KV tile, waits for
+ * one round of loads.
  */
 template <class C> constexpr uint32_t MMA_SPLITS_AT_ONCE = C::SMALL_M &&C::DV == 128 ? 16 : 8;
 template <class C>
@@ -194,17 +159,16 @@ GPU_INLINE float mma_combine_weight(mma_combined<C> *m, const struct gpu_u64 lse
     return weight;
 }
 
-/* Loads a part of the results of `MMA_SPLITS_AT_ONCE` splits of a row, from the i-th of [first, first +
- * count). */
-template <class C>
+/* Loads a part of the results of `Splits` splits of a row, from the i-th of [first, first + count). */
+template <class C, uint32_t Splits>
 GPU_INLINE void mma_load_partials(const struct gpu_run *run, const struct gpu_work_tile *p, uint32_t row,
                                   uint32_t first, uint32_t i, uint32_t count,
-                                  struct gpu_u128 to[MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4])
+                                  struct gpu_u128 to[Splits][C::LANE_COLUMNS / 4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
     GPU_UNROLL
-    for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
+    for (uint32_t u = 0; u < Splits; u++) {
         const uint32_t split = gpu_partial_index(p, first + (i + u < count ? i + u : i));
         const float *at = mma_partial_out<C>(run, split, row) + lane % C::ROW_LANES * C::LANE_COLUMNS;
         GPU_UNROLL
@@ -214,12 +178,12 @@ GPU_INLINE void mma_load_partials(const struct gpu_run *run, const struct gpu_wo
 }
 
 /* Adds these to a row. */
-template <class C>
-GPU_INLINE void mma_add_partials(const struct gpu_u128 from[MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4],
-                                 float weight, uint32_t i, uint32_t count, mma_combined<C> *m)
+template <class C, uint32_t Splits>
+GPU_INLINE void mma_add_partials(const struct gpu_u128 from[Splits][C::LANE_COLUMNS / 4], float weight,
+                                 uint32_t i, uint32_t count, mma_combined<C> *m)
 {
     GPU_UNROLL
-    for (uint32_t u = 0; u < MMA_SPLITS_AT_ONCE<C>; u++) {
+    for (uint32_t u = 0; u < Splits; u++) {
         const float share = gpu_shuffle_f32(weight, (i + u) % GPU_WARP);
         GPU_UNROLL
         for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
@@ -228,16 +192,15 @@ GPU_INLINE void mma_add_partials(const struct gpu_u128 from[MMA_SPLITS_AT_ONCE<C
     }
 }
 
-/* Combines rows `row`, `row` + 4 and so on of a tile, of which those below `rows` exist. */
-template <class C>
+/* Combines rows `row`, `row` + `step` and so on of a tile, of which those below `rows` exist. */
+template <class C, uint32_t Rows, uint32_t Splits>
 GPU_INLINE void mma_combine_rows(const struct gpu_run *run, const struct gpu_work_tile *p, uint32_t row,
-                                 uint32_t rows, mma_combined<C> m[MMA_ROWS_AT_ONCE<C>])
+                                 uint32_t step, uint32_t rows, mma_combined<C> m[Rows])
 {
-    constexpr uint32_t at_once = MMA_ROWS_AT_ONCE<C>;
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
     GPU_UNROLL
-    for (uint32_t r = 0; r < at_once; r++) {
+    for (uint32_t r = 0; r < Rows; r++) {
         m[r].max = -GPU_INFINITY;
         m[r].sum = 0;
         GPU_UNROLL
@@ -248,58 +211,65 @@ GPU_INLINE void mma_combine_rows(const struct gpu_run *run, const struct gpu_wor
     for (uint32_t first = 0; first < p->splits; first += GPU_WARP) {
         const uint32_t count = p->splits - first < GPU_WARP ? p->splits - first : GPU_WARP;
         const uint32_t own = gpu_partial_index(p, first + (lane < count ? lane : 0));
-        struct gpu_u64 lse[at_once];
-        float weight[at_once];
+        struct gpu_u64 lse[Rows];
+        float weight[Rows];
         GPU_UNROLL
-        for (uint32_t r = 0; r < at_once; r++) {
+        for (uint32_t r = 0; r < Rows; r++) {
             lse[r] = gpu_load_volatile_u64(
-                (uint64_t)mma_partial_lse<C>(run, own, row + 4 * r < rows ? row + 4 * r : row));
+                (uint64_t)mma_partial_lse<C>(run, own, row + step * r < rows ? row + step * r : row));
             weight[r] = 0;
         }
         GPU_LOOP
-        for (uint32_t i = 0; i < count; i += MMA_SPLITS_AT_ONCE<C>) {
-            struct gpu_u128 loaded[at_once][MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4];
+        for (uint32_t i = 0; i < count; i += Splits) {
+            struct gpu_u128 loaded[Rows][Splits][C::LANE_COLUMNS / 4];
             GPU_UNROLL
-            for (uint32_t r = 0; r < at_once; r++)
-                mma_load_partials<C>(run, p, row + 4 * r < rows ? row + 4 * r : row, first, i, count,
-                                     loaded[r]);
+            for (uint32_t r = 0; r < Rows; r++)
+                mma_load_partials<C, Splits>(run, p, row + step * r < rows ? row + step * r : row, first, i,
+                                             count, loaded[r]);
             GPU_UNROLL
-            for (uint32_t r = 0; r < at_once; r++) {
+            for (uint32_t r = 0; r < Rows; r++) {
                 if (i == 0)
                     weight[r] = mma_combine_weight<C>(&m[r], lse[r], lane < count);
-                mma_add_partials<C>(loaded[r], weight[r], i, count, &m[r]);
+                mma_add_partials<C, Splits>(loaded[r], weight[r], i, count, &m[r]);
             }
         }
     }
     GPU_UNROLL
-    for (uint32_t r = 0; r < at_once; r++)
-        for (uint32_t step = 1; step < GPU_WARP; step *= 2)
-            m[r].sum += gpu_shuffle_xor_f32(m[r].sum, step);
+    for (uint32_t r = 0; r < Rows; r++)
+        for (uint32_t mask = 1; mask < GPU_WARP; mask *= 2)
+            m[r].sum += gpu_shuffle_xor_f32(m[r].sum, mask);
 }
 
-/* Combines the splits of all rows and stores them. */
-template <class C>
-GPU_INLINE void mma_combine_splits(const struct gpu_run *run, const mma_shared<C> *shared,
-                                   const struct gpu_work_tile *p)
+/* Combines the splits of rows `begin`, `begin` + `step` and so on of a tile, and stores them. */
+template <class C, uint32_t Rows, uint32_t Splits>
+GPU_INLINE void mma_combine_splits(const struct gpu_run *run, const struct gpu_sequence *s,
+                                   const struct gpu_work_tile *p, uint32_t begin, uint32_t step)
 {
-    constexpr uint32_t at_once = MMA_ROWS_AT_ONCE<C>;
-    const struct gpu_sequence *s = &shared->sequence;
     const uint32_t all = s->q_len * run->group - p->row0, rows = all < C::ROWS ? all : C::ROWS;
 
     GPU_LOOP
-    for (uint32_t first = gpu_thread() / GPU_WARP; first < rows; first += 4 * at_once) {
-        mma_combined<C> m[at_once];
-        mma_combine_rows<C>(run, p, first, rows, m);
+    for (uint32_t first = begin; first < rows; first += step * Rows) {
+        mma_combined<C> m[Rows];
+        mma_combine_rows<C, Rows, Splits>(run, p, first, step, rows, m);
         GPU_LOOP
-        for (uint32_t row = first; row < rows && row < first + 4 * at_once; row += 4) {
+        for (uint32_t row = first; row < rows && row < first + step * Rows; row += step) {
             uint32_t token, head;
             mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head);
             mma_store_row<C>(run, s, token, head, p->kv_head, m[0].max, m[0].sum, m[0].values);
             GPU_UNROLL
-            for (uint32_t r = 0; r + 1 < at_once; r++) /* so that the code of a store exists once */
+            for (uint32_t r = 0; r + 1 < Rows; r++) /* so that the code of a store exists once */
                 m[r] = m[r + 1];
         }
     }
+}
+
+/* Decode: combines the splits of all rows of a tile, in the CTA that finished last. */
+template <class C>
+GPU_INLINE void mma_combine_tile(const struct gpu_run *run, const mma_shared<C> *shared,
+                                 const struct gpu_work_tile *p)
+{
+    mma_combine_splits<C, MMA_ROWS_AT_ONCE<C>, MMA_SPLITS_AT_ONCE<C>>(run, &shared->sequence, p,
+                                                                      gpu_thread() / GPU_WARP, 4);
 }
 
 #endif

@@ -4,6 +4,7 @@
 #define ATTN_GPU_MMA_KERNEL_H
 
 #include "attend.h"
+#include "combine-kernel.h"
 #include "schedule.h"
 #include "small-m.h"
 
@@ -26,36 +27,57 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
             small_m_attend<C>(run, shared, queries, stages, p);
         else
             mma_attend<C>(run, shared, queries, stages, p);
-        if (!mma_stores_directly<C>(run, p))
+        if (!mma_stores_directly<C>(run, p) && !mma_stores_partials<C>(p))
             mma_store_tile<C>(run, shared, (const float *)(void *)queries, p);
-        if (p->splits > 1 && mma_is_last_split<C>(run, shared, p))
-            mma_combine_splits<C>(run, shared, p);
-        if (C::PREFILL_ONLY || p->next == 0)
+        if (C::PREFILL_ONLY)
+            return;
+        if (p->splits > 1 && run->phase != ATTN__PREFILL && mma_is_last_split<C>(run, shared, p))
+            mma_combine_tile<C>(run, shared, p);
+        if (p->next == 0)
             return;
         gpu_barrier(); /* the work tile is done */
     }
 }
 
+/* What a kernel of a configuration does. */
+template <class C> struct mma_entry {
+    GPU_INLINE void run(const struct gpu_run *run)
+    {
+        mma_kernel<C>(run);
+    }
+};
+template <class C> struct mma_entry<mma_combining<C>> {
+    GPU_INLINE void run(const struct gpu_run *run)
+    {
+        mma_combine_kernel<C>(run);
+    }
+};
+
 /* An entry point: its name, and its configuration, which has commas. */
 #define MMA_KERNEL(name, ...)                                                                                \
     GPU_KERNEL(name, 128, (__VA_ARGS__::CTAS))(GPU_ARGUMENT(struct gpu_run, run))                            \
     {                                                                                                        \
-        mma_kernel<__VA_ARGS__>(&run);                                                                       \
+        mma_entry<__VA_ARGS__>::run(&run);                                                                   \
     }
 
-/* The kernels of a row of instances.def by each(name, configuration): for tiles of 8, 16, ... rows. */
+/* The kernels of a row of instances.def by each(name, configuration): for tiles of 8, 16, ... rows, and for
+ * combining splits of prefill tiles. */
 #define MMA_KERNELS(each, name, dk, dv, kv_size, rows)                                                       \
     MMA_KERNELS_OF_##kv_size(each, name, rows, dk, dv, kv_size)
 #define MMA_KERNELS_OF_1(each, name, rows, ...) MMA_KERNELS_##rows(each, name, __VA_ARGS__)
 #define MMA_KERNELS_OF_2                        MMA_KERNELS_OF_1
 #define MMA_KERNELS_OF_4(each, name, rows, ...)                                                              \
     each(name##_r16_f32, mma_config<16, __VA_ARGS__, false>)                                                 \
-        each(name##_r64_f32, mma_config<64, __VA_ARGS__, false>)
+        each(name##_r64_f32, mma_config<64, __VA_ARGS__, false>) MMA_COMBINING(each, name, 64, __VA_ARGS__)
 #define MMA_KERNELS_128(each, name, ...)                                                                     \
-    MMA_KERNELS_64(each, name, __VA_ARGS__) MMA_KERNELS_OF(each, name, 128, __VA_ARGS__)
+    MMA_KERNELS_64(each, name, __VA_ARGS__)                                                                  \
+    MMA_KERNELS_OF(each, name, 128, __VA_ARGS__) MMA_COMBINING(each, name, 128, __VA_ARGS__)
 #define MMA_KERNELS_64(each, name, ...)                                                                      \
     MMA_KERNELS_OF(each, name, 8, __VA_ARGS__)                                                               \
-    MMA_KERNELS_OF(each, name, 16, __VA_ARGS__) MMA_KERNELS_OF(each, name, 64, __VA_ARGS__)
+    MMA_KERNELS_OF(each, name, 16, __VA_ARGS__)                                                              \
+    MMA_KERNELS_OF(each, name, 64, __VA_ARGS__) MMA_COMBINING(each, name, 64, __VA_ARGS__)
+#define MMA_COMBINING(each, name, rows, ...)                                                                 \
+    each(name##_r##rows##_combine, mma_combining<mma_config<rows, __VA_ARGS__, false>>)
 #define MMA_KERNELS_OF(each, name, rows, ...)                                                                \
     each(name##_r##rows##_bf16, mma_config<rows, __VA_ARGS__, true>)                                         \
         each(name##_r##rows##_f16, mma_config<rows, __VA_ARGS__, false>)

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*
+ * The kernel that combines the splits of prefill: it has a CTA for each work tile of the kernel before it,
+ * and the CTAs of the splits of a row tile share its rows.
+ */
+#ifndef ATTN_GPU_MMA_COMBINE_KERNEL_H
+#define ATTN_GPU_MMA_COMBINE_KERNEL_H
+
+#include "combine.h"
+#include "schedule.h"
+
+/* In place of a configuration: the kernel that combines what kernels of configuration `C` leave. */
+template <class C> struct mma_combining {
+    static constexpr uint32_t CTAS = 4;
+};
+
+struct mma_combine_shared {
+    struct gpu_sequence sequence;
+    struct gpu_work_tile work;
+};
+
+/* Finds the CTA's work tile; work.splits is 1 where it has none. Each lane of a warp looks at one sequence.
+ */
+template <class C> GPU_INLINE void mma_find_tile(const struct gpu_run *run, struct mma_combine_shared *shared)
+{
+    const uint32_t seqs = run->batch.seqs;
+    const uint64_t all = (uint64_t)gpu_sum(run, seqs) * run->problem.kv_heads;
+    uint32_t index = gpu_thread();
+
+    if (gpu_cta() >= all) {
+        shared->work.splits = 1;
+        return;
+    }
+    const uint64_t unit = mma_list_unit(run, all, gpu_cta());
+    if (seqs > GPU_WARP)
+        index += gpu_find_block(run, unit);
+    if (index >= seqs)
+        return;
+    const uint32_t below = gpu_sum(run, index), above = gpu_sum(run, index + 1);
+    if (unit >= below && unit < above) {
+        shared->sequence = gpu_sequence(run, index);
+        shared->work = gpu_prefill_tile_at(run, &shared->sequence, gpu_cta(), all, below, above, C::ROWS);
+    }
+}
+
+template <class C> GPU_INLINE void mma_combine_kernel(const struct gpu_run *run)
+{
+    constexpr uint32_t warps = 4;
+    GPU_SHARED struct mma_combine_shared shared;
+    const struct gpu_work_tile *p = &shared.work;
+
+    if (gpu_thread() < GPU_WARP)
+        mma_find_tile<C>(run, &shared);
+    gpu_barrier();
+    if (p->splits > 1)
+        mma_combine_splits<C, 1, C::DV <= 128 ? 16 : 8>(
+            run, &shared.sequence, p, p->split * warps + gpu_thread() / GPU_WARP, p->splits * warps);
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Partial results of splits in the split workspace, and how fragments of results become rows of numbers. */
+#ifndef ATTN_GPU_MMA_PARTIAL_H
+#define ATTN_GPU_MMA_PARTIAL_H
+
+#include "config.h"
+
+/* A row's partial result in the split workspace, and its maximum and sum. */
+template <class C> GPU_INLINE float *mma_partial_out(const struct gpu_run *run, uint32_t split, uint32_t row)
+{
+    return (float *)run->partial_out + ((uint64_t)split * C::ROWS + row) * C::DV;
+}
+
+template <class C> GPU_INLINE float *mma_partial_lse(const struct gpu_run *run, uint32_t split, uint32_t row)
+{
+    return (float *)run->partial_lse + ((uint64_t)split * C::ROWS + row) * 2;
+}
+
+/* The sum of a row over the four lanes that have it. */
+GPU_INLINE float mma_row_sum(float own)
+{
+    own += gpu_shuffle_xor_f32(own, 1);
+    return own + gpu_shuffle_xor_f32(own, 2);
+}
+
+/* Writes what a lane has of a row: the upper or lower one of a fragment. Memory that warps share, or global.
+ */
+template <class C> GPU_INLINE void mma_write_row(float *row, const float o[C::DV / 8][4], uint32_t h)
+{
+    float *at = row + gpu_thread() % 4 * (C::KV32 ? 8 : C::CODES ? 4 : 2);
+
+    GPU_UNROLL
+    for (uint32_t n = 0; C::KV32 && n < C::DV / 4; n++)
+        at[n / 8 * 32 + n % 8] = o[n / 8 * 4 + n % 4][2 * h + n / 4 % 2];
+    GPU_UNROLL
+    for (uint32_t n = 0; !C::KV32 && n < C::DV / 8; n += 2) {
+        const float *even = &o[n][2 * h], *odd = &o[n + 1][2 * h];
+        at[n * 8] = even[0];
+        at[n * 8 + 1] = C::CODES ? odd[0] : even[1];
+        at[n * 8 + (C::CODES ? 2 : 8)] = C::CODES ? even[1] : odd[0];
+        at[n * 8 + (C::CODES ? 3 : 9)] = odd[1];
+    }
+}
+
+/* Whether rows go straight from registers to the split workspace: warps have rows of their own. */
+template <class C> GPU_INLINE bool mma_stores_partials(const struct gpu_work_tile *p)
+{
+    return C::ROW_WARPS == 4 && p->splits > 1;
+}
+
+/* Stores all of a warp's rows that exist, `rows` in the tile, in the split workspace. */
+template <class C>
+GPU_INLINE void mma_store_partials(const struct gpu_run *run, const struct gpu_work_tile *p, uint32_t rows,
+                                   mma_row_pairs<C> max, mma_row_pairs<C> sum, mma_out_fragments<C> o,
+                                   float factor)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    const uint32_t split = gpu_partial_index(p, p->split);
+
+    GPU_UNROLL
+    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
+        GPU_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            const uint32_t row = (warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
+            const float row_sum = mma_row_sum(sum[m][h]);
+            if (row >= rows)
+                continue;
+            mma_write_row<C>(mma_partial_out<C>(run, split, row), o[m], h);
+            if (lane % 4 == 0) {
+                float *lse = mma_partial_lse<C>(run, split, row);
+                lse[0] = max[m][h] * factor;
+                lse[1] = row_sum;
+            }
+        }
+    }
+}
+
+#endif
