@@ -11,10 +11,10 @@
  */
 template <class C>
 GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t rows, uint32_t row_warp,
-                                   uint32_t group, mma_row_pairs<C> max, mma_row_pairs<C> sum,
-                                   mma_out_fragments<C> o, float factor)
+                                   uint32_t group, uint32_t column_warp, mma_row_pairs<C> max,
+                                   mma_row_pairs<C> sum, mma_out_fragments<C> o, float factor)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    const uint32_t lane = gpu_thread() % GPU_WARP;
 
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
@@ -24,8 +24,8 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
             row_sum += gpu_shuffle_xor_f32(row_sum, 1);
             row_sum += gpu_shuffle_xor_f32(row_sum, 2);
             if (lane % 4 == 0) {
-                shared->max[warp][m * 16 + h * 8 + lane / 4] = max[m][h] * factor;
-                shared->sum[warp][m * 16 + h * 8 + lane / 4] = row_sum;
+                shared->max[row_warp * C::GROUPS + group][m * 16 + h * 8 + lane / 4] = max[m][h] * factor;
+                shared->sum[row_warp * C::GROUPS + group][m * 16 + h * 8 + lane / 4] = row_sum;
             }
         }
     }
@@ -35,7 +35,7 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t row = (row_warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
-            float *at = to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH +
+            float *at = to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH + column_warp * C::WARP_DV +
                         lane % 4 *
                             (C::KV32    ? 8
                              : C::CODES ? 4
@@ -46,7 +46,7 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
             for (uint32_t n = 0; C::KV32 && n < C::DV / 4; n++)
                 at[n / 8 * 32 + n % 8] = o[m][n / 8 * 4 + n % 4][2 * h + n / 4 % 2];
             GPU_UNROLL
-            for (uint32_t n = 0; !C::KV32 && n < C::DV / 8; n += 2) {
+            for (uint32_t n = 0; !C::KV32 && n < C::WARP_DV / 8; n += 2) {
                 const float *even = &o[m][n][2 * h], *odd = &o[m][n + 1][2 * h];
                 at[n * 8] = even[0];
                 at[n * 8 + 1] = C::CODES ? odd[0] : even[1];
@@ -107,7 +107,7 @@ GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *s
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
 
     GPU_LOOP
-    for (uint32_t row = warp; row < C::ROWS; row += 4) {
+    for (uint32_t row = warp; row < C::ROWS; row += C::WARPS) {
         uint32_t token, head;
         float max, sum, values[C::LANE_COLUMNS];
         if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
@@ -169,9 +169,12 @@ template <class C> struct mma_combined {
  * the first of them is used, and rows of a warp that are combined at once. Tiles of 8 rows have registers for
  * more splits, and a short sequence, of which each CTA has one KV tile, waits for one round of loads.
  */
-template <class C> constexpr uint32_t MMA_SPLITS_AT_ONCE = C::SMALL_M &&C::DV == 128 ? 16 : 8;
 template <class C>
-constexpr uint32_t MMA_ROWS_AT_ONCE = C::SMALL_M                             ? 1
+constexpr uint32_t MMA_SPLITS_AT_ONCE = C::SMALL_M &&C::DV == 128 ? 16
+                                        : C::DV > 256             ? 4
+                                                                  : 8;
+template <class C>
+constexpr uint32_t MMA_ROWS_AT_ONCE = C::SMALL_M || C::DV > 256              ? 1
                                       : C::ROWS == 16 || C::LANE_COLUMNS > 4 ? 2
                                                                              : 4;
 
@@ -253,7 +256,7 @@ GPU_INLINE void mma_combine_rows(const struct gpu_run *run, const struct gpu_wor
         GPU_UNROLL
         for (uint32_t r = 0; r < at_once; r++) {
             lse[r] = gpu_load_volatile_u64(
-                (uint64_t)mma_partial_lse<C>(run, own, row + 4 * r < rows ? row + 4 * r : row));
+                (uint64_t)mma_partial_lse<C>(run, own, row + C::WARPS * r < rows ? row + C::WARPS * r : row));
             weight[r] = 0;
         }
         GPU_LOOP
@@ -261,8 +264,8 @@ GPU_INLINE void mma_combine_rows(const struct gpu_run *run, const struct gpu_wor
             struct gpu_u128 loaded[at_once][MMA_SPLITS_AT_ONCE<C>][C::LANE_COLUMNS / 4];
             GPU_UNROLL
             for (uint32_t r = 0; r < at_once; r++)
-                mma_load_partials<C>(run, p, row + 4 * r < rows ? row + 4 * r : row, first, i, count,
-                                     loaded[r]);
+                mma_load_partials<C>(run, p, row + C::WARPS * r < rows ? row + C::WARPS * r : row, first, i,
+                                     count, loaded[r]);
             GPU_UNROLL
             for (uint32_t r = 0; r < at_once; r++) {
                 if (i == 0)
@@ -287,11 +290,11 @@ GPU_INLINE void mma_combine_splits(const struct gpu_run *run, const mma_shared<C
     const uint32_t all = s->q_len * run->group - p->row0, rows = all < C::ROWS ? all : C::ROWS;
 
     GPU_LOOP
-    for (uint32_t first = gpu_thread() / GPU_WARP; first < rows; first += 4 * at_once) {
+    for (uint32_t first = gpu_thread() / GPU_WARP; first < rows; first += C::WARPS * at_once) {
         mma_combined<C> m[at_once];
         mma_combine_rows<C>(run, p, first, rows, m);
         GPU_LOOP
-        for (uint32_t row = first; row < rows && row < first + 4 * at_once; row += 4) {
+        for (uint32_t row = first; row < rows && row < first + C::WARPS * at_once; row += C::WARPS) {
             uint32_t token, head;
             mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head);
             mma_store_row<C>(run, s, token, head, p->kv_head, m[0].max, m[0].sum, m[0].values);
