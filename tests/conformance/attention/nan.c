@@ -84,7 +84,8 @@ static void check_problem(struct target_list *list, const struct target *target,
     uint32_t wide = options->full ? 1 : (problem.head_dim - 1) / 128 * 2 + 1;
     uint32_t last = problem.mla != 0 ? INJECT_K : INJECT_V; /* values of MLA are columns of keys */
     for (uint32_t kind = INJECT_Q; kind <= last; kind++) {
-        for (uint32_t dim = 0; result == 1 && dim < problem.head_dim; dim += (kind == INJECT_V ? step : 21) * wide) {
+        for (uint32_t dim = 0; result == 1 && dim < problem.head_dim;
+             dim += (kind == INJECT_V ? step : 21) * wide) {
             inject(&the_case, kind, dim);
             result = run_one(target, &the_case, &layout, why, sizeof why);
             if (result < 0)
