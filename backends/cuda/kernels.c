@@ -16,14 +16,18 @@ union mma_columns {
 #define MMA(name, dk, dv, kv_size, rows) char name[dk];
 #include "instances.def"
 };
+union mma_columns_f32 {
+#define MMA(name, dk, dv, kv_size, rows) char name[kv_size == 4 ? dk : 1];
+#include "instances.def"
+};
 
 #define MMA_ROW(name_, phases_, q_, kv_, numerics_)                                                          \
     {                                                                                                        \
         .caps.name = (name_), .family = &cuda_mma, .tensor_cores = true, .arch = CUDA_ARCH_MIN,              \
         .caps.phases = (phases_), .caps.q_types = (q_), .caps.kv_types = (kv_),                              \
         .caps.out_types = ATTN__TYPES_ALL, .caps.dim_multiple = 1,                                           \
-        .caps.dim_max = sizeof(union mma_columns), .caps.features = MMA_FEATURES,                            \
-        .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_),                                 \
+        .caps.dim_max = (kv_) == ATTN__TYPE_F32 ? sizeof(union mma_columns_f32) : sizeof(union mma_columns), \
+        .caps.features = MMA_FEATURES, .caps.graph_level = ATTN_GRAPH_ALWAYS, .caps.numerics = (numerics_),  \
         .caps.speed = ATTN_SPEED_OPTIMISED                                                                   \
     }
 

@@ -17,7 +17,7 @@ static const struct instance {
 #include "instances.def"
 };
 
-enum { ROWS_SMALL = 8, ROWS_MEDIUM = 16, ROWS_DECODE = 64, THREADS = 128 };
+enum { ROWS_SMALL = 8, ROWS_MEDIUM = 16, ROWS_DECODE = 64 };
 
 static const struct instance *instance_of(const struct attn_problem *problem)
 {
@@ -65,9 +65,15 @@ static uint32_t p_parts(const struct attn_problem *p)
     return attn__dtype_size(p->out_dtype) == 1 && !f16 && p->v_dtype != ATTN_F32 ? 2 : 1;
 }
 
+/* Whether warps divide the columns of values. */
+static bool is_wide(const struct attn_problem *problem)
+{
+    return instance_of(problem)->dv > 256;
+}
+
 /*
  * Rows of the smallest decode tile that holds `tokens` query tokens. Medium tiles have no registers for P of
- * two parts; of f32 there are no small ones.
+ * two parts unless warps divide its columns; of f32 there are no small ones.
  */
 static uint32_t rows_for(const struct attn_problem *problem, uint32_t tokens)
 {
@@ -75,11 +81,11 @@ static uint32_t rows_for(const struct attn_problem *problem, uint32_t tokens)
 
     if (rows <= ROWS_SMALL && problem->k_dtype != ATTN_F32)
         return ROWS_SMALL;
-    return rows <= ROWS_MEDIUM && p_parts(problem) == 1 ? ROWS_MEDIUM : ROWS_DECODE;
+    return rows <= ROWS_MEDIUM && (p_parts(problem) == 1 || is_wide(problem)) ? ROWS_MEDIUM : ROWS_DECODE;
 }
 
 /*
- * Rows of a prefill tile: the most for which the device has the shared memory. The largest tiles have no
+ * Rows of a prefill tile: the most for which the device has the shared memory. Tiles of 128 rows have no
  * registers for P of two parts, nor to convert FNUZ codes.
  */
 static uint32_t prefill_rows(const struct attn_plan_impl *plan)
@@ -89,7 +95,9 @@ static uint32_t prefill_rows(const struct attn_plan_impl *plan)
     const uint32_t limit = gpu_vendor_shared(plan->backend->context->record->arch);
     const bool largest = p_parts(p) == 1 && !is_fnuz(p->k_dtype) && !is_fnuz(p->v_dtype);
 
-    return largest && gpu_mma_shared_bytes(shape_of(p, rows)) <= limit ? rows : ROWS_DECODE;
+    if ((largest || rows == ROWS_DECODE) && gpu_mma_shared_bytes(shape_of(p, rows)) <= limit)
+        return rows;
+    return is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE;
 }
 
 /* det: a part's longest sequence, not that of the plan, decides. */
@@ -110,7 +118,8 @@ static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
     const bool largest = phases == ATTN__PREFILL || problem->det != 0;
     const uint32_t rows = largest ? ROWS_DECODE : rows_for(problem, problem->max_q);
 
-    return gpu_mma_shared_bytes(shape_of(problem, rows));
+    return gpu_mma_shared_bytes(
+        shape_of(problem, phases == ATTN__PREFILL && is_wide(problem) ? ROWS_MEDIUM : rows));
 }
 
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
@@ -120,7 +129,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     const struct gpu_mma_shape shape = shape_of(p, rows_of(plan, part));
     char name[64];
 
-    part->threads = THREADS;
+    part->threads = gpu_mma_threads(shape);
     part->shared_bytes = gpu_mma_shared_bytes(shape);
     part->ctas = plan->units * gpu_mma_ctas(shape);
     part->split_rules = gpu_split_rules_of(p, part->phase, prefill_rows(plan));
@@ -128,7 +137,8 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
              p->q_dtype == ATTN_F32   ? "f32"
              : p->q_dtype == ATTN_F16 ? "f16"
                                       : "bf16");
-    gpu_work_tiles_split_prefill(plan, part);
+    if (shape.rows >= ROWS_DECODE) /* smaller ones have no kernel that combines splits */
+        gpu_work_tiles_split_prefill(plan, part);
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
     struct gpu_context *context = plan->backend->context;
     const int32_t status =

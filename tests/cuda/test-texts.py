@@ -193,7 +193,7 @@ def test_speed():
     check("mla_mma_bf16 does not take k=int8 (wanted: bf16)" in result.stderr, "of MLA its own kernel is named", result)
     result = run(FAKE, "caps", "--json", "cuda/flash-attn")
     caps = json.loads(result.stdout)["backends"][0]
-    check(caps["speed"] == "optimised" and "head_dim=257-576" in caps["generic"] and
+    check(caps["speed"] == "optimised" and "head_dim=513-576" in caps["generic"] and
           {"q=e4m3", "kv=e4m3", "kv=e4m3fnuz", "out=e4m3"}.isdisjoint(caps["generic"]), "caps tells what generic kernels serve", result)
 
 

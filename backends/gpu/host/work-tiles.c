@@ -100,6 +100,6 @@ int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gp
     const uint32_t combine_grid[] = {(uint32_t)split_ctas_of(plan, part, run, rows), 1, 1};
     if (status != ATTN_OK || combine_grid[0] == 0)
         return status;
-    return gpu_launch(plan->backend->context, part->merge, combine_grid, part->threads, 0, &own,
+    return gpu_launch(plan->backend->context, part->merge, combine_grid, GPU_COMBINE_THREADS, 0, &own,
                       part->kernel->caps.name, stream, err);
 }

@@ -26,6 +26,8 @@
 #define GPU_SPLIT_ROWS (GPU_MAX_SPLITS * 64u)
 /* Prefill: the fewest KV tiles of a split, below which its own costs are larger than what it saves. */
 #define GPU_MIN_PREFILL_SPLIT_TILES 2u
+/* Prefill: threads of a CTA that combines splits. */
+#define GPU_COMBINE_THREADS 128u
 
 /* What tiles and splits depend on beside the lengths of the sequences. */
 struct gpu_split_rules {

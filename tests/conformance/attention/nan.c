@@ -24,6 +24,9 @@ static const char *const problems[] = {
     "out_scale=unit lse=1",
     "heads=8 kv_heads=1 head_dim=128 q=f16 kv=e5m2 scales=tensor lse=1",
     "heads=8 kv_heads=1 head_dim=64 q=bf16 kv=e4m3 scales=token-head lse=1",
+    "heads=4 kv_heads=1 head_dim=256 q=bf16 lse=1",
+    "heads=4 kv_heads=1 head_dim=512 q=f16 lse=1",
+    "heads=4 kv_heads=1 head_dim=512 q=bf16 kv=e4m3 scales=tensor lse=1",
     "heads=2 kv_heads=1 head_dim=64/48 q=f16 mla=1 lse=1",
     "heads=2 kv_heads=1 head_dim=64/48 q=bf16 mla=1 lse=1"};
 
@@ -78,9 +81,11 @@ static void check_problem(struct target_list *list, const struct target *target,
     layout_init(&layout, &the_case, options->seed);
     targets_demand(list, &problem, &layout);
     uint32_t step = options->full ? 1 : 5; /* 13 places: all of 8 lanes, and of 16 all but three */
+    uint32_t wide = options->full ? 1 : (problem.head_dim - 1) / 128 * 2 + 1;
     uint32_t last = problem.mla != 0 ? INJECT_K : INJECT_V; /* values of MLA are columns of keys */
     for (uint32_t kind = INJECT_Q; kind <= last; kind++) {
-        for (uint32_t dim = 0; result == 1 && dim < problem.head_dim; dim += kind == INJECT_V ? step : 21) {
+        for (uint32_t dim = 0; result == 1 && dim < problem.head_dim;
+             dim += (kind == INJECT_V ? step : 21) * wide) {
             inject(&the_case, kind, dim);
             result = run_one(target, &the_case, &layout, why, sizeof why);
             if (result < 0)

@@ -5,6 +5,7 @@
 
 #include "combine.h"
 #include "convert.h"
+#include "exchange.h"
 #include "nonfinite.h"
 #include "score.h"
 #include "value.h"
@@ -19,9 +20,10 @@ template <class C> struct mma_loop {
     struct mma_key_range range;
     unsigned char *stages;    /* of the group */
     uint32_t row_warp, group; /* the warp's */
-    uint32_t key0;            /* the group's first key of a tile */
-    uint32_t slot;            /* address stage of the current tile */
-    uint32_t at;              /* stage of its keys, or raw stage */
+    uint32_t column_warp;
+    uint32_t key0; /* the group's first key of a tile */
+    uint32_t slot; /* address stage of the current tile */
+    uint32_t at;   /* stage of its keys, or raw stage */
     bool aligned;
 };
 
@@ -32,7 +34,7 @@ template <class C> GPU_INLINE void mma_clear_results(mma_loop<C> *loop)
         loop->max[m][0] = loop->max[m][1] = -GPU_INFINITY;
         loop->sum[m][0] = loop->sum[m][1] = 0;
         GPU_UNROLL
-        for (uint32_t n = 0; n < C::DV / 8; n++)
+        for (uint32_t n = 0; n < C::WARP_DV / 8; n++)
             loop->o[m][n][0] = loop->o[m][n][1] = loop->o[m][n][2] = loop->o[m][n][3] = 0;
     }
 }
@@ -76,7 +78,8 @@ GPU_INLINE void mma_begin(const struct gpu_run *run, mma_shared<C> *shared, unsi
 {
     const uint32_t warp = gpu_thread() / GPU_WARP;
 
-    loop->row_warp = warp / C::GROUPS;
+    loop->row_warp = warp / C::GROUPS / C::COLUMN_WARPS;
+    loop->column_warp = warp % C::COLUMN_WARPS;
     loop->group = warp % C::GROUPS;
     loop->key0 = loop->group * C::GROUP_KEYS;
     loop->stages = stages + loop->group * (C::STAGES * C::STAGE_BYTES);
@@ -117,7 +120,7 @@ GPU_INLINE void mma_load_ahead(const struct gpu_run *run, const mma_shared<C> *s
     const uint32_t slot = (loop->slot + ahead / 2) % C::ADDRESS_STAGES;
     const bool wanted = tile + ahead / 2 < shared->work.end;
 
-    if constexpr (C::ROW_WARPS == 4) {
+    if constexpr (C::GROUPS == 1) {
         *copy = mma_load_stage_begin<C>(run, shared, stage, slot, tile + ahead / 2, ahead % 2 != 0,
                                         loop->aligned, wanted);
     } else {
@@ -180,29 +183,44 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
     const uint32_t at = C::CONVERTS ? 0 : loop->at, next = at + 1 == C::STAGES ? 0 : at + 1;
     mma_score_fragments<C> s;
     mma_row_pairs<C> tile_max;
+    bool unmasked;
     struct mma_copy copy;
 
     mma_begin_scores<C>(run, shared, loop, tile, &copy);
     /* The entry arrives while scores are computed. */
     const struct gpu_entry entry = mma_find_page<C>(run, &loop->range, later, key0);
     const uint64_t present = mma_present_keys<C>(run, shared, slot, key0);
-    mma_scores<C>(run, queries, loop->stages + at * C::STAGE_BYTES, loop->row_warp, loop->q, s, &copy);
-    if constexpr (C::ROW_WARPS == 4)
-        gpu_copy_commit();
-    const bool unmasked =
-        mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
+    const unsigned char *keys = loop->stages + at * C::STAGE_BYTES;
     unsigned char *values = loop->stages + next * C::STAGE_BYTES;
-    mma_begin_values<C>(run, shared, loop, tile, &copy);
+    if constexpr (C::COLUMN_WARPS > 1) {
+        mma_own_fragments<C> own;
+        unsigned char *exchange = loop->stages + C::STAGES * C::STAGE_BYTES;
+        mma_scores<C>(run, queries, keys + loop->column_warp * C::WARP_KEYS * mma_row_pitch<C>(C::K_ROW),
+                      loop->row_warp, loop->q, own, &copy);
+        gpu_copy_commit();
+        mma_send_scores<C>(exchange, own);
+        mma_begin_values<C>(run, shared, loop, tile, &copy); /* all have sent theirs */
+        mma_receive_scores<C>(exchange, loop->row_warp, loop->column_warp, own, s);
+        unmasked =
+            mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
+    } else {
+        mma_scores<C>(run, queries, keys, loop->row_warp, loop->q, s, &copy);
+        if constexpr (C::GROUPS == 1)
+            gpu_copy_commit();
+        unmasked =
+            mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
+        mma_begin_values<C>(run, shared, loop, tile, &copy);
+    }
     if (!unmasked)
         mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
     if (!unmasked && shared->nonfinite_tile[loop->group] == tile + 1)
-        mma_spread_nonfinite<C>(shared, key0, s, loop->o);
+        mma_spread_nonfinite<C>(shared, key0, loop->column_warp * C::WARP_DV, s, loop->o);
     mma_row_max<C>(s, tile_max);
     mma_rescale<C>(tile_max, loop->max, loop->sum, loop->o, loop->rules.factor,
                    loop->rules.rescale_threshold);
-    mma_values<C>(run, shared, values, slot, key0, unmasked, s, loop->max, loop->sum, loop->rules.factor,
-                  loop->o, &copy);
-    if constexpr (C::ROW_WARPS == 4)
+    mma_values<C>(run, shared, values + loop->column_warp * C::WARP_DV * C::KV_SIZE, slot, key0, unmasked, s,
+                  loop->max, loop->sum, loop->rules.factor, loop->o, &copy);
+    if constexpr (C::GROUPS == 1)
         gpu_copy_commit();
     if constexpr (C::KV32)
         if ((tile + 1 - p->first) % C::SPAN_TILES == 0)
@@ -232,6 +250,8 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
     for (uint32_t tile = p->first; tile < p->end; tile++)
         mma_iterate<C>(run, shared, queries, p, &loop, tile);
     GPU_COPY_WAIT(0);
+    if (p->first >= p->end)
+        gpu_barrier(); /* no iteration has waited for the queries that others copy */
     if constexpr (C::KV32)
         mma_add_total<C>(&loop.total, loop.max, loop.sum, loop.o, loop.rules.factor);
     if (mma_stores_directly<C>(run, p)) {
@@ -240,11 +260,12 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
     }
     const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
     if (mma_stores_partials<C>(p)) {
-        mma_store_partials<C>(run, p, rows, loop.max, loop.sum, loop.o, loop.rules.factor);
+        mma_store_partials<C>(run, p, rows, loop.row_warp, loop.column_warp, loop.max, loop.sum, loop.o,
+                              loop.rules.factor);
         return;
     }
-    mma_gather_results<C>(shared, (float *)(void *)queries, rows, loop.row_warp, loop.group, loop.max,
-                          loop.sum, loop.o, loop.rules.factor);
+    mma_gather_results<C>(shared, (float *)(void *)queries, rows, loop.row_warp, loop.group, loop.column_warp,
+                          loop.max, loop.sum, loop.o, loop.rules.factor);
 }
 
 #endif

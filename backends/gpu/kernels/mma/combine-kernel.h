@@ -11,7 +11,7 @@
 
 /* In place of a configuration: the kernel that combines what kernels of configuration `C` leave. */
 template <class C> struct mma_combining {
-    static constexpr uint32_t CTAS = 4;
+    static constexpr uint32_t THREADS = GPU_COMBINE_THREADS, CTAS = 4;
 };
 
 struct mma_combine_shared {
@@ -45,7 +45,7 @@ template <class C> GPU_INLINE void mma_find_tile(const struct gpu_run *run, stru
 
 template <class C> GPU_INLINE void mma_combine_kernel(const struct gpu_run *run)
 {
-    constexpr uint32_t warps = 4;
+    constexpr uint32_t warps = GPU_COMBINE_THREADS / GPU_WARP;
     GPU_SHARED struct mma_combine_shared shared;
     const struct gpu_work_tile *p = &shared.work;
 
@@ -53,8 +53,11 @@ template <class C> GPU_INLINE void mma_combine_kernel(const struct gpu_run *run)
         mma_find_tile<C>(run, &shared);
     gpu_barrier();
     if (p->splits > 1)
-        mma_combine_splits<C, 1, C::DV <= 128 ? 16 : 8>(
-            run, &shared.sequence, p, p->split * warps + gpu_thread() / GPU_WARP, p->splits * warps);
+        mma_combine_splits<C, 1,
+                           C::DV <= 128   ? 16
+                           : C::DV <= 256 ? 8
+                                          : 4>(run, &shared.sequence, p,
+                                               p->split * warps + gpu_thread() / GPU_WARP, p->splits * warps);
 }
 
 #endif

@@ -12,10 +12,10 @@
  */
 template <class C>
 GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t rows, uint32_t row_warp,
-                                   uint32_t group, mma_row_pairs<C> max, mma_row_pairs<C> sum,
-                                   mma_out_fragments<C> o, float factor)
+                                   uint32_t group, uint32_t column_warp, mma_row_pairs<C> max,
+                                   mma_row_pairs<C> sum, mma_out_fragments<C> o, float factor)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    const uint32_t lane = gpu_thread() % GPU_WARP;
 
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
@@ -23,8 +23,8 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
         for (uint32_t h = 0; h < 2; h++) {
             const float row_sum = mma_row_sum(sum[m][h]);
             if (lane % 4 == 0) {
-                shared->max[warp][m * 16 + h * 8 + lane / 4] = max[m][h] * factor;
-                shared->sum[warp][m * 16 + h * 8 + lane / 4] = row_sum;
+                shared->max[row_warp * C::GROUPS + group][m * 16 + h * 8 + lane / 4] = max[m][h] * factor;
+                shared->sum[row_warp * C::GROUPS + group][m * 16 + h * 8 + lane / 4] = row_sum;
             }
         }
     }
@@ -35,7 +35,7 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t row = (row_warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
             if (row < rows)
-                mma_write_row<C>(to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH, o[m], h);
+                mma_write_row<C>(to + group * C::GROUP_FLOATS + row * C::RESULT_PITCH, column_warp, o[m], h);
         }
     }
     gpu_barrier();
@@ -79,13 +79,13 @@ GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *s
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
 
     GPU_LOOP
-    for (uint32_t row = warp; row < C::ROWS; row += 4) {
+    for (uint32_t row = warp; row < C::ROWS; row += C::WARPS) {
         uint32_t token, head;
         float max, sum, values[C::LANE_COLUMNS];
         if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
             break;
         mma_combine_groups<C>(shared, from, row, &max, &sum, values);
-        if (C::ROW_WARPS == 4 || p->splits == 1) {
+        if (C::GROUPS == 1 || p->splits == 1) {
             mma_store_row<C>(run, s, token, head, p->kv_head, max, sum, values);
             continue;
         }
@@ -134,9 +134,12 @@ template <class C> struct mma_combined {
  * 8 rows have registers for more splits, and a short sequence, of which each CTA has one KV tile, waits for
  * one round of loads.
  */
-template <class C> constexpr uint32_t MMA_SPLITS_AT_ONCE = C::SMALL_M &&C::DV == 128 ? 16 : 8;
 template <class C>
-constexpr uint32_t MMA_ROWS_AT_ONCE = C::SMALL_M                             ? 1
+constexpr uint32_t MMA_SPLITS_AT_ONCE = C::SMALL_M &&C::DV == 128 ? 16
+                                        : C::DV > 256             ? 4
+                                                                  : 8;
+template <class C>
+constexpr uint32_t MMA_ROWS_AT_ONCE = C::SMALL_M || C::DV > 256              ? 1
                                       : C::ROWS == 16 || C::LANE_COLUMNS > 4 ? 2
                                                                              : 4;
 
@@ -269,7 +272,7 @@ GPU_INLINE void mma_combine_tile(const struct gpu_run *run, const mma_shared<C> 
                                  const struct gpu_work_tile *p)
 {
     mma_combine_splits<C, MMA_ROWS_AT_ONCE<C>, MMA_SPLITS_AT_ONCE<C>>(run, &shared->sequence, p,
-                                                                      gpu_thread() / GPU_WARP, 4);
+                                                                      gpu_thread() / GPU_WARP, C::WARPS);
 }
 
 #endif

@@ -2,10 +2,14 @@
 /*
  * What an mma kernel is compiled for, the layout of its shared memory, and the fragments that a lane holds.
  *
- * A CTA has four warps and a tile of query rows: query tokens times the heads that share a KV head. Warps
- * that read the same keys are a warp group: they copy them together and wait for each other. Tiles of 64 rows
- * and more have one group of four row warps, each with rows of its own. In smaller tiles all warps have the
- * same rows, and each is a group that takes a quarter of the keys.
+ * A CTA has four warps or eight, and a tile of query rows: query tokens times the heads that share a KV head.
+ * Warps that read the same keys are a warp group: they copy them together and wait for each other. Tiles of
+ * 64 rows and more have one group of four row warps, each with rows of its own. In smaller tiles all warps
+ * have the same rows, and each is a group that takes a quarter of the keys.
+ *
+ * Where results of so many rows and columns do not fit into a warp's registers, two column warps have the
+ * same rows, in tiles of 16 rows all four. Each has a part of the columns of results, and computes the scores
+ * of a part of the keys for all of them (exchange.h).
  *
  * Scores, row sums and row maxima are f32 in base 2. Matrix instructions take the type of 16-bit keys and
  * values, and f16 with 8-bit ones; tf32.h has those of f32. P is rounded to the same type before its product
@@ -40,18 +44,23 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     /* Only for prefill: a CTA takes one work tile. */
     static constexpr bool PREFILL_ONLY = Rows == 128;
     /* P may be the sum of two numbers: of small M, which waits for memory, and of one larger size. */
-    static constexpr bool P_PARTS = !KV32 && (SMALL_M || Rows == 64);
+    static constexpr bool P_PARTS = !KV32 && (SMALL_M || Rows == 64 || (Rows == 16 && Dv > 256));
     static constexpr bool CODES_OUT = KvSize != 2 || P_PARTS; /* the output may have 8 bits */
     /* FNUZ codes are converted by more instructions and registers than others. */
     static constexpr bool FNUZ = KV8 && !PREFILL_ONLY;
     static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : 4;
     static constexpr uint32_t M_FRAGMENTS = SMALL_M ? 1 : Rows / (ROW_WARPS * 16); /* of 16 rows, per warp */
-    static constexpr uint32_t GROUPS = 4 / ROW_WARPS;
-    static constexpr uint32_t GROUP_THREADS = ROW_WARPS * GPU_WARP;
+    /* Warps that have the same rows and a part each of the columns of values. */
+    static constexpr uint32_t COLUMN_WARPS = gpu_mma_column_warps(SHAPE);
+    static constexpr uint32_t GROUPS = gpu_mma_groups(SHAPE);
+    static constexpr uint32_t THREADS = gpu_mma_threads(SHAPE), WARPS = THREADS / GPU_WARP;
+    static constexpr uint32_t GROUP_THREADS = THREADS / GROUPS;
 
     static constexpr uint32_t KEYS = gpu_mma_keys(SHAPE); /* of an iteration */
     static constexpr uint32_t TILES = KEYS / GPU_TILE;
     static constexpr uint32_t GROUP_KEYS = KEYS / GROUPS;
+    static constexpr uint32_t WARP_KEYS = GROUP_KEYS / COLUMN_WARPS; /* whose products a warp computes */
+    static constexpr uint32_t WARP_DV = Dv / COLUMN_WARPS;           /* columns of results in its registers */
     static constexpr uint64_t ALL_PRESENT = GROUP_KEYS == 16 ? 0xffff : ~UINT64_C(0); /* a bit for each key */
     static constexpr uint32_t K_BYTES = Dk * KvSize, V_BYTES = Dv * KvSize; /* of a vector in memory */
     /* Bytes of an element, and of a vector, where they are multiplied. */
@@ -72,7 +81,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     static constexpr bool BF16_MMA = BF16 && !KV8;
     static constexpr bool Q_SCALED = BF16 && KV8; /* queries of bf16 or 8 bits have to become f16 */
-    static constexpr bool Q_IN_REGISTERS = ROW_WARPS == 1 && Dk <= 128 && KvSize == 2;
+    static constexpr bool Q_IN_REGISTERS = SMALL_M ? Dk <= 256 : Rows == 16 && Dk <= 128 && KvSize == 2;
 
     /* 16-byte chunks that a thread checks for non-finite values at once. */
     static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !CODES ? 4 : 1;
@@ -84,7 +93,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t GROUP_FLOATS = Rows * RESULT_PITCH;
 
     static_assert(Dk % 64 == 0 && Dk >= Dv, "queries leave room for results");
-    static_assert(Dv == 64 || Dv == 128 || Dv == 256, "a warp stores whole rows");
+    static_assert(Dv == 64 || Dv == 128 || Dv == 256 || Dv == 512, "a warp stores whole rows");
     static_assert(GROUP_THREADS >= GROUP_KEYS, "each thread looks up one key");
     static_assert(GROUPS * GROUP_FLOATS * 4 == gpu_mma_result_bytes(SHAPE), "the host reserves less");
 };
@@ -114,7 +123,9 @@ template <class C> struct mma_shared {
 /* Accumulators of m16n8k16: a lane has row lane / 4 and the one 8 below it, columns lane % 4 * 2 and the next
  * one. */
 template <class C> using mma_score_fragments = float[C::M_FRAGMENTS][C::GROUP_KEYS / 8][4];
-template <class C> using mma_out_fragments = float[C::M_FRAGMENTS][C::DV / 8][4];
+/* Of these, what a warp computes itself: that of all keys unless others have the same rows. */
+template <class C> using mma_own_fragments = float[C::M_FRAGMENTS][C::WARP_KEYS / 8][4];
+template <class C> using mma_out_fragments = float[C::M_FRAGMENTS][C::WARP_DV / 8][4];
 template <class C> using mma_query_fragments = uint32_t[C::DK / 16][C::M_FRAGMENTS][4];
 /* One number for each row that a lane has. */
 template <class C> using mma_row_pairs = float[C::M_FRAGMENTS][2];
@@ -130,7 +141,7 @@ template <class C> GPU_INLINE uint32_t mma_swizzle(uint32_t row, uint32_t bytes)
 {
     if constexpr (C::KV32)
         return (row & 6) ^ (row & 1) * 4; /* consecutive rows, and every other one, are read together */
-    if constexpr (C::ROW_WARPS == 4)
+    if constexpr (C::GROUPS == 1)
         return 0;
     return bytes % 128 == 0 ? row & 7 : row / 2 & 3;
 }
@@ -149,7 +160,7 @@ template <class C> GPU_INLINE uint32_t mma_swizzled(uint32_t row, uint32_t chunk
 template <class C>
 GPU_INLINE uint32_t mma_fragment_at(uint32_t lane_offset, uint32_t row, uint32_t chunk, uint32_t bytes)
 {
-    const uint32_t period = C::ROW_WARPS == 4 ? 1 : bytes % 128 == 0 ? 8 : 4;
+    const uint32_t period = C::GROUPS == 1 ? 1 : bytes % 128 == 0 ? 8 : 4;
 
     return (lane_offset ^ (chunk % period * 16)) + chunk / period * period * 16 +
            row * mma_row_pitch<C>(bytes);

@@ -158,7 +158,7 @@ GPU_INLINE bool mma_stores_directly(const struct gpu_run *run, const struct gpu_
 {
     const uint32_t dtype = run->problem.out_dtype;
 
-    return C::ROW_WARPS == 4 && !C::KV32 && p->splits == 1 && (dtype == ATTN_BF16 || dtype == ATTN_F16) &&
+    return C::GROUPS == 1 && !C::KV32 && p->splits == 1 && (dtype == ATTN_BF16 || dtype == ATTN_F16) &&
            run->problem.out_scale <= ATTN_SCALES_UNIT && run->problem.head_dim_vo % 8 == 0 &&
            ((run->out.base | (uint64_t)run->out.token_stride | (uint64_t)run->out.head_stride) & 15) == 0;
 }
@@ -176,6 +176,7 @@ GPU_INLINE struct mma_row_target mma_row_target_of(const struct gpu_run *run, co
                                                    mma_row_pairs<C> sum, float factor)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    const uint32_t row_warp = warp / C::COLUMN_WARPS;
     struct mma_row_target target = {0, 0};
     float own_max = -GPU_INFINITY, own_sum = 0;
     uint32_t token, head;
@@ -191,13 +192,14 @@ GPU_INLINE struct mma_row_target mma_row_target_of(const struct gpu_run *run, co
         own_max = lane / 8 == i ? row_max : own_max;
     }
     if (lane >= C::M_FRAGMENTS * 16 ||
-        !mma_row_of(run, s, p->row0 + warp * C::M_FRAGMENTS * 16 + lane, p->kv_head, &token, &head))
+        !mma_row_of(run, s, p->row0 + row_warp * C::M_FRAGMENTS * 16 + lane, p->kv_head, &token, &head))
         return target;
     const struct mma_row_epilogue epilogue =
         mma_row_epilogue_of<C>(run, s, token, head, p->kv_head, own_max, own_sum);
     target.to = epilogue.to;
     target.factor = epilogue.factor;
-    mma_store_lse(run, s, token, head, own_sum, &epilogue);
+    if (warp % C::COLUMN_WARPS == 0)
+        mma_store_lse(run, s, token, head, own_sum, &epilogue);
     return target;
 }
 
@@ -216,7 +218,7 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, bool bf16, const struct mma
             const float factor = gpu_shuffle_f32(target->factor, row);
             unsigned char *at = place + row * mma_row_pitch<C>(C::DK * 2) + lane % 4 * (C::CODES ? 8 : 4);
             GPU_UNROLL
-            for (uint32_t n = 0; n < C::DV / 8; n += 2) {
+            for (uint32_t n = 0; n < C::WARP_DV / 8; n += 2) {
                 const float even[2] = {o[m][n][2 * h] * factor, o[m][n][2 * h + 1] * factor};
                 const float odd[2] = {o[m][n + 1][2 * h] * factor, o[m][n + 1][2 * h + 1] * factor};
                 *(uint32_t *)(void *)(at + n * 16) = mma_pack(even[0], C::CODES ? odd[0] : even[1], bf16);
@@ -233,11 +235,12 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
                                const struct gpu_work_tile *p, mma_row_pairs<C> max, mma_row_pairs<C> sum,
                                mma_out_fragments<C> o, float factor)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::DV / 8, rows = GPU_WARP / chunks;
-    const uint32_t column = lane % chunks * 16, warp = gpu_thread() / GPU_WARP;
-    const bool inside = column < run->problem.head_dim_vo * 2;
-    /* A warp reads no queries but its own. */
-    unsigned char *place = queries + warp * C::M_FRAGMENTS * 16 * mma_row_pitch<C>(C::DK * 2);
+    const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::WARP_DV / 8, rows = GPU_WARP / chunks;
+    const uint32_t warp = gpu_thread() / GPU_WARP, row0 = warp / C::COLUMN_WARPS * C::M_FRAGMENTS * 16;
+    const uint32_t column0 = warp % C::COLUMN_WARPS * C::WARP_DV * 2, column = lane % chunks * 16;
+    const bool inside = column0 + column < run->problem.head_dim_vo * 2;
+    /* Only warps with the same rows read these queries, and scores have been exchanged since. */
+    unsigned char *place = queries + row0 * mma_row_pitch<C>(C::DK * 2) + column0;
     const struct mma_row_target target = mma_row_target_of<C>(run, &shared->sequence, p, max, sum, factor);
 
     gpu_warp_barrier(); /* the queries have been read */
@@ -251,7 +254,7 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
         const uint32_t row = i + lane / chunks;
         const uint64_t to = gpu_shuffle_u64(target.to, row);
         if (to != 0 && inside)
-            gpu_store_global_u128(to + column,
+            gpu_store_global_u128(to + column0 + column,
                                   gpu_load_u128(place + row * mma_row_pitch<C>(C::DK * 2) + column));
     }
 }

@@ -117,7 +117,7 @@ GPU_INLINE void mma_copy_stage(const uint64_t *at, uint32_t used, uint32_t bytes
 }
 
 /*
- * A copy by four warps, issued in steps between other work. Eight threads, or four, share a row: each copies
+ * A copy by all warps, issued in steps between other work. Eight threads, or four, share a row: each copies
  * every eighth chunk, or every fourth, of some consecutive rows.
  */
 struct mma_copy {
@@ -128,23 +128,29 @@ struct mma_copy {
     struct gpu_u128 two;
 };
 
-/* Steps of a copy, of two rows each. */
-GPU_INLINE uint32_t mma_copy_steps(uint32_t bytes)
+/* Consecutive rows that a thread copies. */
+template <class C> GPU_INLINE uint32_t mma_copy_rows(uint32_t bytes)
 {
-    return mma_row_threads(bytes) / 4;
+    return mma_row_threads(bytes) * 64 / C::THREADS;
+}
+
+/* Steps of a copy, of two rows each. */
+template <class C> GPU_INLINE uint32_t mma_copy_steps(uint32_t bytes)
+{
+    return mma_copy_rows<C>(bytes) / 2;
 }
 
 /* Rounds of other work, of `n` in all, from one step of a copy to the next. */
 template <class C> GPU_INLINE uint32_t mma_step_interval(uint32_t n, uint32_t bytes)
 {
-    return C::ROW_WARPS == 4 ? n / mma_copy_steps(bytes) : 1;
+    return C::GROUPS == 1 ? n / mma_copy_steps<C>(bytes) : 1;
 }
 
 template <class C>
 GPU_INLINE struct mma_copy mma_copy_begin(const uint64_t *at, uint32_t used, uint32_t bytes,
                                           unsigned char *to)
 {
-    const uint32_t threads = mma_row_threads(bytes), row = gpu_thread() / threads * (threads / 2);
+    const uint32_t threads = mma_row_threads(bytes), row = gpu_thread() / threads * mma_copy_rows<C>(bytes);
     struct mma_copy copy;
 
     copy.at = at + row;
@@ -216,10 +222,10 @@ GPU_INLINE void mma_load_stage(const struct gpu_run *run, const mma_shared<C> *s
 
     if (!values)
         mma_zero_behind_keys<C>(run, stage);
-    if (aligned && C::ROW_WARPS == 4) {
+    if (aligned && C::GROUPS == 1) {
         struct mma_copy copy = mma_copy_begin<C>(at, cached->dim * cached->size, bytes, stage);
         GPU_UNROLL
-        for (uint32_t step = 0; step < mma_copy_steps(bytes); step++) {
+        for (uint32_t step = 0; step < mma_copy_steps<C>(bytes); step++) {
             mma_copy_read_addresses(&copy, step);
             mma_copy_issue<C>(&copy, bytes, step);
         }
@@ -288,7 +294,7 @@ template <class C> GPU_INLINE void mma_zero_padding(const struct gpu_run *run, u
     const uint32_t bytes =
         C::CONVERTS ? 2 * C::RAW_STAGES * C::RAW_BYTES : C::STAGES * C::GROUPS * C::STAGE_BYTES;
     GPU_LOOP
-    for (uint32_t i = gpu_thread(); i < bytes / 16; i += 128)
+    for (uint32_t i = gpu_thread(); i < bytes / 16; i += C::THREADS)
         gpu_store_u128(to + i * 16, mma_zero_u128());
     gpu_barrier();
 }

@@ -64,7 +64,7 @@ template <class C>
 GPU_INLINE uint64_t mma_present_keys(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t slot,
                                      uint32_t key0)
 {
-    if (C::ROW_WARPS == 1 && run->batch.addressing == ATTN_DENSE)
+    if (C::GROUPS != 1 && run->batch.addressing == ATTN_DENSE)
         return C::ALL_PRESENT;
     const uint64_t *at = shared->k_at[slot] + key0;
     const uint32_t lane = gpu_thread() % GPU_WARP;

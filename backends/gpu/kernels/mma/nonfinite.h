@@ -80,18 +80,19 @@ template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const mma_shared<C> *sha
 /*
  * Sets results to NaN where a row sees a key whose value is not finite. These are the positive elements of a
  * matrix product of ones and zeros: whether a row sees a key, times whether a value of the key is not finite.
+ * `column0`: the warp's first column.
  */
 template <class C>
-GPU_INLINE void mma_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0, mma_score_fragments<C> s,
-                                     mma_out_fragments<C> o)
+GPU_INLINE void mma_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0, uint32_t column0,
+                                     mma_score_fragments<C> s, mma_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, one = C::BF16_MMA ? 0x3f80 : 0x3c00;
 
     GPU_LOOP
-    for (uint32_t n = 0; n < C::DV / 8; n++) {
-        const uint32_t d = C::KV32    ? n / 4 * 32 + lane / 4 * 4 + n % 4
-                           : C::CODES ? n / 2 * 16 + lane / 4 * 2 + n % 2
-                                      : n * 8 + lane / 4;
+    for (uint32_t n = 0; n < C::WARP_DV / 8; n++) {
+        const uint32_t d = column0 + (C::KV32    ? n / 4 * 32 + lane / 4 * 4 + n % 4
+                                      : C::CODES ? n / 2 * 16 + lane / 4 * 2 + n % 2
+                                                 : n * 8 + lane / 4);
         float seen[C::M_FRAGMENTS][4];
         GPU_UNROLL
         for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
@@ -115,7 +116,7 @@ GPU_INLINE void mma_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0,
             }
         }
         GPU_UNROLL
-        for (uint32_t j = 0; j < C::DV / 8; j++) {
+        for (uint32_t j = 0; j < C::WARP_DV / 8; j++) {
             GPU_UNROLL
             for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
                 GPU_UNROLL

@@ -23,17 +23,17 @@ GPU_INLINE float mma_row_sum(float own)
     return own + gpu_shuffle_xor_f32(own, 2);
 }
 
-/* Writes what a lane has of a row: the upper or lower one of a fragment. Memory that warps share, or global.
- */
-template <class C> GPU_INLINE void mma_write_row(float *row, const float o[C::DV / 8][4], uint32_t h)
+/* Writes what a lane has of a row, the upper or lower one of a fragment, to shared or global memory. */
+template <class C>
+GPU_INLINE void mma_write_row(float *row, uint32_t column_warp, const float o[C::WARP_DV / 8][4], uint32_t h)
 {
-    float *at = row + gpu_thread() % 4 * (C::KV32 ? 8 : C::CODES ? 4 : 2);
+    float *at = row + column_warp * C::WARP_DV + gpu_thread() % 4 * (C::KV32 ? 8 : C::CODES ? 4 : 2);
 
     GPU_UNROLL
     for (uint32_t n = 0; C::KV32 && n < C::DV / 4; n++)
         at[n / 8 * 32 + n % 8] = o[n / 8 * 4 + n % 4][2 * h + n / 4 % 2];
     GPU_UNROLL
-    for (uint32_t n = 0; !C::KV32 && n < C::DV / 8; n += 2) {
+    for (uint32_t n = 0; !C::KV32 && n < C::WARP_DV / 8; n += 2) {
         const float *even = &o[n][2 * h], *odd = &o[n + 1][2 * h];
         at[n * 8] = even[0];
         at[n * 8 + 1] = C::CODES ? odd[0] : even[1];
@@ -45,28 +45,28 @@ template <class C> GPU_INLINE void mma_write_row(float *row, const float o[C::DV
 /* Whether rows go straight from registers to the split workspace: warps have rows of their own. */
 template <class C> GPU_INLINE bool mma_stores_partials(const struct gpu_work_tile *p)
 {
-    return C::ROW_WARPS == 4 && p->splits > 1;
+    return C::GROUPS == 1 && p->splits > 1;
 }
 
 /* Stores all of a warp's rows that exist, `rows` in the tile, in the split workspace. */
 template <class C>
 GPU_INLINE void mma_store_partials(const struct gpu_run *run, const struct gpu_work_tile *p, uint32_t rows,
-                                   mma_row_pairs<C> max, mma_row_pairs<C> sum, mma_out_fragments<C> o,
-                                   float factor)
+                                   uint32_t row_warp, uint32_t column_warp, mma_row_pairs<C> max,
+                                   mma_row_pairs<C> sum, mma_out_fragments<C> o, float factor)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    const uint32_t lane = gpu_thread() % GPU_WARP;
     const uint32_t split = gpu_partial_index(p, p->split);
 
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
-            const uint32_t row = (warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
+            const uint32_t row = (row_warp * C::M_FRAGMENTS + m) * 16 + h * 8 + lane / 4;
             const float row_sum = mma_row_sum(sum[m][h]);
             if (row >= rows)
                 continue;
-            mma_write_row<C>(mma_partial_out<C>(run, split, row), o[m], h);
-            if (lane % 4 == 0) {
+            mma_write_row<C>(mma_partial_out<C>(run, split, row), column_warp, o[m], h);
+            if (lane % 4 == 0 && column_warp == 0) {
                 float *lse = mma_partial_lse<C>(run, split, row);
                 lse[0] = max[m][h] * factor;
                 lse[1] = row_sum;

@@ -44,7 +44,7 @@ GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, const struc
     const bool aligned =
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) == 0;
 
-    for (uint32_t i = gpu_thread(); i < C::ROWS * (C::DK / 16); i += 128) {
+    for (uint32_t i = gpu_thread(); i < C::ROWS * (C::DK / 16); i += C::THREADS) {
         const uint32_t row = i / (C::DK / 16), group = i % (C::DK / 16);
         uint32_t token, head, in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
@@ -73,7 +73,7 @@ GPU_INLINE void mma_load_queries_scaled(const struct gpu_run *run, mma_shared<C>
     const struct gpu_sequence *s = &shared->sequence;
     const uint32_t lane = gpu_thread() % GPU_WARP, dim = run->problem.head_dim;
 
-    for (uint32_t row = gpu_thread() / GPU_WARP; row < C::ROWS; row += 4) {
+    for (uint32_t row = gpu_thread() / GPU_WARP; row < C::ROWS; row += C::WARPS) {
         uint32_t token, head, exponent_max = 20; /* its inverse is finite from here on */
         uint16_t q[C::DK / 32];
         const bool exists = mma_row_of(run, s, row0 + row, kv_head, &token, &head);
@@ -112,7 +112,7 @@ GPU_INLINE void mma_load_queries_f32(const struct gpu_run *run, const struct gpu
     const bool aligned =
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) == 0;
 
-    for (uint32_t i = gpu_thread(); i < C::ROWS * (C::DK / 4); i += 128) {
+    for (uint32_t i = gpu_thread(); i < C::ROWS * (C::DK / 4); i += C::THREADS) {
         const uint32_t row = i / (C::DK / 4), chunk = i % (C::DK / 4);
         struct gpu_u128 part = mma_zero_u128();
         uint32_t token, head;
@@ -155,7 +155,7 @@ GPU_INLINE void mma_load_queries_8bit(const struct gpu_run *run, mma_shared<C> *
     constexpr uint32_t groups = C::DK / 16;
 
     GPU_LOOP
-    for (uint32_t i = gpu_thread(); i < C::ROWS * groups; i += 128) {
+    for (uint32_t i = gpu_thread(); i < C::ROWS * groups; i += C::THREADS) {
         const uint32_t row = i / groups, group = i % groups;
         uint32_t token, head;
         struct gpu_u128 codes = {{0, 0, 0, 0}}, out[2];
@@ -206,7 +206,7 @@ GPU_INLINE bool mma_write_query_addresses(const struct gpu_run *run, mma_shared<
     const uint32_t row = gpu_thread();
     uint32_t token, head;
 
-    if (C::ROW_WARPS != 4 || C::KV8 || C::KV32 || run->problem.head_dim != C::DK ||
+    if (C::GROUPS != 1 || C::ROWS < 64 || C::KV8 || C::KV32 || run->problem.head_dim != C::DK ||
         ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) != 0)
         return false;
     if (row < C::ROWS)
@@ -228,7 +228,7 @@ template <class C> GPU_INLINE void mma_copy_queries(const mma_shared<C> *shared,
             mma_copy_begin<C>((row == 0 ? shared->k_at : shared->v_at)[C::ADDRESS_STAGES - 1], bytes, bytes,
                               to + row * mma_row_pitch<C>(bytes));
         GPU_UNROLL
-        for (uint32_t step = 0; step < mma_copy_steps(bytes); step++) {
+        for (uint32_t step = 0; step < mma_copy_steps<C>(bytes); step++) {
             mma_copy_read_addresses(&copy, step);
             mma_copy_issue<C>(&copy, bytes, step);
         }
@@ -242,7 +242,7 @@ GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *
 {
     const struct gpu_sequence *s = &shared->sequence;
 
-    for (uint32_t row = 127 - gpu_thread(); row < C::ROWS; row += 128) {
+    for (uint32_t row = C::THREADS - 1 - gpu_thread(); row < C::ROWS; row += C::THREADS) {
         uint32_t token, head;
         if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
             shared->row[row] = gpu_row(run, s, token, head);

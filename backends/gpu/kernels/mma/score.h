@@ -25,12 +25,12 @@ template <class C> GPU_INLINE void mma_hold_queries(const unsigned char *queries
         mma_load_query_fragment<C>(queries, 0, kk, q[kk][0]);
 }
 
-template <class C> GPU_INLINE void mma_clear_scores(mma_score_fragments<C> s)
+template <class C> GPU_INLINE void mma_clear_scores(mma_own_fragments<C> s)
 {
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
-        for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++)
+        for (uint32_t n = 0; n < C::WARP_KEYS / 8; n++)
             s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0;
     }
 }
@@ -56,11 +56,11 @@ GPU_INLINE void mma_query_fragments_at(const unsigned char *queries, const mma_q
  */
 template <class C>
 GPU_INLINE void mma_add_products(uint32_t dtype, const unsigned char *keys, uint32_t lane_offset, uint32_t kk,
-                                 uint32_t a[C::M_FRAGMENTS][4], uint32_t r[C::GROUP_KEYS / 16][4],
-                                 mma_score_fragments<C> s)
+                                 uint32_t a[C::M_FRAGMENTS][4], uint32_t r[C::WARP_KEYS / 16][4],
+                                 mma_own_fragments<C> s)
 {
     GPU_UNROLL
-    for (uint32_t n = 0; n < C::GROUP_KEYS / 16; n++) {
+    for (uint32_t n = 0; n < C::WARP_KEYS / 16; n++) {
         uint32_t b[2];
         if constexpr (!C::CODES)
             gpu_load_matrix4(r[n], keys + mma_fragment_at<C>(lane_offset, n * 16, kk * 2, C::K_ROW));
@@ -81,27 +81,12 @@ GPU_INLINE void mma_add_products(uint32_t dtype, const unsigned char *keys, uint
     }
 }
 
-/* Moves sums to `to` and starts again at 0. */
-template <class C> GPU_INLINE void mma_move_scores(mma_score_fragments<C> to, mma_score_fragments<C> s)
+template <class C> GPU_INLINE void mma_add_scores(mma_own_fragments<C> s, mma_own_fragments<C> other)
 {
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
-        for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
-            GPU_UNROLL
-            for (uint32_t e = 0; e < 4; e++)
-                to[m][n][e] = s[m][n][e];
-        }
-    }
-    mma_clear_scores<C>(s);
-}
-
-template <class C> GPU_INLINE void mma_add_scores(mma_score_fragments<C> s, mma_score_fragments<C> other)
-{
-    GPU_UNROLL
-    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
-        GPU_UNROLL
-        for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
+        for (uint32_t n = 0; n < C::WARP_KEYS / 8; n++) {
             GPU_UNROLL
             for (uint32_t e = 0; e < 4; e++)
                 s[m][n][e] += other[m][n][e];
@@ -109,54 +94,65 @@ template <class C> GPU_INLINE void mma_add_scores(mma_score_fragments<C> s, mma_
     }
 }
 
+/* Adds sums to those before them, and starts again at 0. */
+template <class C> GPU_INLINE void mma_move_scores(mma_own_fragments<C> to, mma_own_fragments<C> s)
+{
+    mma_add_scores<C>(to, s);
+    mma_clear_scores<C>(s);
+}
+
 /*
- * Products of the warp's rows with its keys, while `copy` fills another stage. Matrix units truncate sums:
- * more than 128 columns are summed in two halves.
+ * Matrix units truncate sums: more than 128 columns are summed in two halves, or 128 at a time. Steps of 16
+ * columns that make a sum.
  */
+template <class C> constexpr uint32_t MMA_SUM_STEPS = C::DK > 256 ? 8 : C::DK > 128 ? C::DK / 32 : C::DK / 16;
+
+/* Products of the warp's rows with its keys, while `copy` fills another stage. */
 template <class C>
 GPU_INLINE void mma_score_tile(uint32_t dtype, const unsigned char *queries, const unsigned char *keys,
-                               uint32_t row_warp, mma_query_fragments<C> q, mma_score_fragments<C> s,
+                               uint32_t row_warp, mma_query_fragments<C> q, mma_own_fragments<C> s,
                                struct mma_copy *copy)
 {
     constexpr uint32_t bytes = C::STAGES % 2 == 0 ? C::V_BYTES : C::K_BYTES;
-    constexpr uint32_t half = C::DK > 128 ? C::DK / 32 : C::DK / 16;
     const uint32_t lane = gpu_thread() % GPU_WARP;
     /* With two stages, the values that are waited for next are copied. */
     const uint32_t interval = C::STAGES == 2 ? 2 : mma_step_interval<C>(C::DK / 16, bytes);
     const uint32_t lane_offset = C::CODES ? mma_swizzled<C>(lane % 16, lane / 16, C::K_ROW)
                                           : mma_swizzled<C>(lane / 16 * 8 + lane % 8, lane / 8 % 2, C::K_ROW);
-    float low[C::M_FRAGMENTS][C::GROUP_KEYS / 8][4];
+    float low[C::M_FRAGMENTS][C::WARP_KEYS / 8][4];
 
     mma_clear_scores<C>(s);
     mma_clear_scores<C>(low);
     GPU_UNROLL
     for (uint32_t kk = 0; kk < C::DK / 16; kk++) {
-        uint32_t a[C::M_FRAGMENTS][4], r[C::GROUP_KEYS / 16][4];
-        if (C::ROW_WARPS == 4 && kk % interval == interval / 2 - 1 && kk / interval < mma_copy_steps(bytes))
+        uint32_t a[C::M_FRAGMENTS][4], r[C::WARP_KEYS / 16][4];
+        if (C::GROUPS == 1 && kk % interval == interval / 2 - 1 && kk / interval < mma_copy_steps<C>(bytes))
             mma_copy_read_addresses(copy, kk / interval);
-        if (kk == half)
+        if (kk > 0 && kk % MMA_SUM_STEPS<C> == 0)
             mma_move_scores<C>(low, s);
         mma_query_fragments_at<C>(queries, q, row_warp, kk, a);
         mma_add_products<C>(dtype, keys, lane_offset, kk, a, r, s);
-        if (C::ROW_WARPS == 4 && kk % interval == interval / 2 && kk / interval < mma_copy_steps(bytes))
+        if (C::GROUPS == 1 && kk % interval == interval / 2 && kk / interval < mma_copy_steps<C>(bytes))
             mma_copy_issue<C>(copy, bytes, kk / interval);
     }
-    if constexpr (half < C::DK / 16)
+    if constexpr (MMA_SUM_STEPS<C> < C::DK / 16)
         mma_add_scores<C>(s, low);
 }
 
 /* The same for 16-bit keys: the next matrices are loaded before the last ones are multiplied. */
 template <class C>
 GPU_INLINE void mma_score_pipelined(const unsigned char *queries, const unsigned char *keys,
-                                    uint32_t row_warp, mma_score_fragments<C> s, struct mma_copy *copy)
+                                    uint32_t row_warp, mma_own_fragments<C> s, struct mma_copy *copy)
 {
     const uint32_t bytes = C::STAGES % 2 == 0 ? C::V_BYTES : C::K_BYTES;
-    const uint32_t lane = gpu_thread() % GPU_WARP, blocks = C::GROUP_KEYS / 16, steps = C::DK / 16 * blocks;
+    const uint32_t lane = gpu_thread() % GPU_WARP, blocks = C::WARP_KEYS / 16, steps = C::DK / 16 * blocks;
     const uint32_t interval = C::STAGES == 2 ? 2 : mma_step_interval<C>(C::DK / 16, bytes);
     const uint32_t lane_offset = mma_swizzled<C>(lane / 16 * 8 + lane % 8, lane / 8 % 2, C::K_ROW);
     uint32_t a[2][C::M_FRAGMENTS][4], r[2][4];
+    float low[C::M_FRAGMENTS][C::WARP_KEYS / 8][4];
 
     mma_clear_scores<C>(s);
+    mma_clear_scores<C>(low);
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
         mma_load_query_fragment<C>(queries, (row_warp * C::M_FRAGMENTS + m) * 16, 0, a[0][m]);
@@ -164,12 +160,14 @@ GPU_INLINE void mma_score_pipelined(const unsigned char *queries, const unsigned
     GPU_UNROLL
     for (uint32_t i = 0; i < steps; i++) {
         const uint32_t kk = i / blocks, n = i % blocks, next = i + 1;
-        if (n == 0 && kk % interval == interval / 2 - 1 && kk / interval < mma_copy_steps(bytes))
+        if (i > 0 && i % (MMA_SUM_STEPS<C> * blocks) == 0)
+            mma_move_scores<C>(low, s);
+        if (n == 0 && kk % interval == interval / 2 - 1 && kk / interval < mma_copy_steps<C>(bytes))
             mma_copy_read_addresses(copy, kk / interval);
         if (next < steps)
             gpu_load_matrix4(r[next % 2], keys + mma_fragment_at<C>(lane_offset, next % blocks * 16,
                                                                     next / blocks * 2, C::K_ROW));
-        if (n >= blocks - C::M_FRAGMENTS && kk + 1 < C::DK / 16)
+        if (n + C::M_FRAGMENTS >= blocks && kk + 1 < C::DK / 16)
             mma_load_query_fragment<C>(queries,
                                        (row_warp * C::M_FRAGMENTS + n - (blocks - C::M_FRAGMENTS)) * 16,
                                        kk + 1, a[(kk + 1) % 2][n - (blocks - C::M_FRAGMENTS)]);
@@ -179,20 +177,22 @@ GPU_INLINE void mma_score_pipelined(const unsigned char *queries, const unsigned
             for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
                 mma_multiply(s[m][2 * n + h], a[kk % 2][m], r[i % 2] + 2 * h, C::BF16_MMA);
         }
-        if (n + 1 == blocks && kk % interval == interval / 2 && kk / interval < mma_copy_steps(bytes))
+        if (n + 1 == blocks && kk % interval == interval / 2 && kk / interval < mma_copy_steps<C>(bytes))
             mma_copy_issue<C>(copy, bytes, kk / interval);
     }
+    if constexpr (MMA_SUM_STEPS<C> < C::DK / 16)
+        mma_add_scores<C>(s, low);
 }
 
 /* Products of a tile, by code for each type of keys. */
 template <class C>
 GPU_INLINE void mma_scores(const struct gpu_run *run, const unsigned char *queries, const unsigned char *keys,
-                           uint32_t row_warp, mma_query_fragments<C> q, mma_score_fragments<C> s,
+                           uint32_t row_warp, mma_query_fragments<C> q, mma_own_fragments<C> s,
                            struct mma_copy *copy)
 {
     if constexpr (C::KV32)
         mma_scores_f32<C>(queries, keys, row_warp, s, copy);
-    else if constexpr (C::ROW_WARPS == 4 && !C::CODES && C::DK <= 128)
+    else if constexpr (C::GROUPS == 1 && !C::CODES && (C::DK <= 128 || C::WARP_KEYS == 32))
         mma_score_pipelined<C>(queries, keys, row_warp, s, copy);
     else if (!C::CODES || run->k.dtype == ATTN_E4M3)
         mma_score_tile<C>(ATTN_E4M3, queries, keys, row_warp, q, s, copy);

@@ -17,6 +17,29 @@ struct gpu_mma_shape {
     uint32_t kv_size; /* bytes of an element of keys and values */
 };
 
+/*
+ * Warps that have the same rows, where one has no registers for the results of all columns of values: each
+ * computes the scores of a part of the keys, which they exchange, and the results of a part of the columns.
+ */
+GPU_CONSTEXPR uint32_t gpu_mma_column_warps(struct gpu_mma_shape s)
+{
+    if (s.rows == 16 && s.dv > 256)
+        return 4;
+    return (s.rows == 64 && s.dv > 256) || (s.rows == 128 && s.dv > 128) ? 2 : 1;
+}
+
+/* Warp groups. */
+GPU_CONSTEXPR uint32_t gpu_mma_groups(struct gpu_mma_shape s)
+{
+    return s.rows > 16 || gpu_mma_column_warps(s) > 1 ? 1 : 4;
+}
+
+/* Threads of a CTA. */
+GPU_CONSTEXPR uint32_t gpu_mma_threads(struct gpu_mma_shape s)
+{
+    return s.rows > 16 ? 128 * gpu_mma_column_warps(s) : 128;
+}
+
 /* Keys of a KV iteration: one tile of keys, or two. */
 GPU_CONSTEXPR uint32_t gpu_mma_keys(struct gpu_mma_shape s)
 {
@@ -66,7 +89,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_stages(struct gpu_mma_shape s)
 
     if (gpu_mma_converts(s))
         return 2;
-    if (s.rows > 16 && (s.kv_size == 4 || (s.dk > 192 && s.kv_size == 2)))
+    if (s.dk > 256 || (s.rows == 64 && s.dk > 192 && s.kv_size == 2) || (s.rows > 16 && s.kv_size == 4))
         return 2;
     if (bytes > 12288)
         return s.kv_size == 4 && bytes <= 16384 ? 4 : 3;
@@ -87,7 +110,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_address_stages(struct gpu_mma_shape s)
  */
 GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
 {
-    return s.rows <= 16 || s.kv_size == 4 ? 0 : 16;
+    return gpu_mma_groups(s) > 1 || s.kv_size == 4 ? 0 : 16;
 }
 
 /* Bytes in front of queries and stages (struct mma_shared), a multiple of 128. */
@@ -95,17 +118,23 @@ GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 {
     const uint32_t addresses = 24 * gpu_mma_keys(s) * gpu_mma_address_stages(s);
 
-    return ((s.kv_size == 4 ? 4992 : 2944) + 80 * s.rows + addresses + 127) / 128 * 128;
+    return ((s.kv_size == 4 || s.dv > 256 ? 4992 : 2944) + 80 * s.rows + addresses + 127) / 128 * 128;
 }
 
-/* Queries and all stages. */
+/* f32 scores of a tile, which warps with the same rows exchange. */
+GPU_CONSTEXPR uint32_t gpu_mma_exchange_bytes(struct gpu_mma_shape s)
+{
+    return gpu_mma_column_warps(s) > 1 ? s.rows * gpu_mma_keys(s) * 4 : 0;
+}
+
+/* Queries, all stages, and exchanged scores. */
 GPU_CONSTEXPR uint32_t gpu_mma_input_bytes(struct gpu_mma_shape s)
 {
     const uint32_t padding = gpu_mma_row_padding(s);
 
     return s.rows * (s.dk * (s.kv_size == 4 ? 4 : 2) + padding) +
            gpu_mma_stages(s) * (gpu_mma_stage_bytes(s) + 64 * padding) +
-           2 * gpu_mma_raw_stages(s) * gpu_mma_raw_bytes(s);
+           2 * gpu_mma_raw_stages(s) * gpu_mma_raw_bytes(s) + gpu_mma_exchange_bytes(s);
 }
 
 /* Floats between rows of f32 results. */
@@ -117,7 +146,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_result_pitch(struct gpu_mma_shape s)
 /* Results of all warp groups, which overwrite queries and stages. */
 GPU_CONSTEXPR uint32_t gpu_mma_result_bytes(struct gpu_mma_shape s)
 {
-    return (s.rows <= 16 ? 4 : 1) * s.rows * gpu_mma_result_pitch(s) * 4;
+    return gpu_mma_groups(s) * s.rows * gpu_mma_result_pitch(s) * 4;
 }
 
 /* Dynamic shared memory of a CTA. */
@@ -133,6 +162,8 @@ GPU_CONSTEXPR uint32_t gpu_mma_ctas(struct gpu_mma_shape s)
 {
     if (s.kv_size == 4)
         return s.dk > 128 ? 1 : 2;
+    if (gpu_mma_threads(s) > 128)
+        return 1;
     if (s.rows > 16)
         return 2;
     if (s.dk > 192)

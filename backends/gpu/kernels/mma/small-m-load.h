@@ -156,7 +156,7 @@ GPU_INLINE void small_m_copy_stage(const struct small_m_lane_copy *own, const ui
                                    uint32_t bytes, unsigned char *stage)
 {
     const bool wanted = own->column / C::KV_SIZE < dim;
-    const uint32_t rows = GPU_WARP / (bytes / 16) * 2; /* of two copies by the warp */
+    const uint32_t rows = bytes > 512 ? 1 : GPU_WARP / (bytes / 16) * 2; /* of two copies by the warp */
     unsigned char *to[2] = {stage + own->to[0], stage + own->to[1]};
     struct gpu_u128 two[C::GROUP_KEYS * (C::DK > C::DV ? C::DK : C::DV) * C::KV_SIZE / 1024];
 

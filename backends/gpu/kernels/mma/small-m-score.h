@@ -41,7 +41,7 @@ GPU_INLINE void small_m_hold_queries(const unsigned char *queries, small_m_query
 
 /*
  * Products of the group's keys with the rows; `dtype`: of 8-bit keys. Matrix units truncate sums: more than
- * 128 columns are summed in two halves.
+ * 128 columns are summed in two halves, or 128 at a time.
  */
 template <class C>
 GPU_INLINE void small_m_score_tile(uint32_t dtype, const unsigned char *keys, small_m_query_fragments<C> q,
@@ -49,15 +49,16 @@ GPU_INLINE void small_m_score_tile(uint32_t dtype, const unsigned char *keys, sm
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
     const uint32_t lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::K_BYTES);
-    const uint32_t halves = C::DK > 128 ? 2 : 1, half = C::DK / 16 / halves;
+    constexpr uint32_t parts = C::DK > 256 ? C::DK / 128 : C::DK > 128 ? 2 : 1;
+    constexpr uint32_t steps = C::DK / 16 / parts;
 
     GPU_UNROLL
     for (uint32_t n = 0; n < C::GROUP_KEYS / 16; n++) {
-        float sum[2][4];
+        float sum[parts][4];
         uint32_t r[4];
         GPU_UNROLL
-        for (uint32_t e = 0; e < 4; e++)
-            sum[0][e] = sum[1][e] = 0;
+        for (uint32_t i = 0; i < parts * 4; i++)
+            sum[i / 4][i % 4] = 0;
         GPU_UNROLL
         for (uint32_t kk = 0; kk < C::DK / 16; kk++) {
             uint32_t a[4];
@@ -72,11 +73,15 @@ GPU_INLINE void small_m_score_tile(uint32_t dtype, const unsigned char *keys, sm
                 a[h] = number[0];
                 a[2 + h] = number[1];
             }
-            mma_multiply(sum[kk / half], a, q[kk], C::BF16_MMA);
+            mma_multiply(sum[kk / steps], a, q[kk], C::BF16_MMA);
         }
         GPU_UNROLL
-        for (uint32_t e = 0; e < 4; e++)
-            s[n][e] = halves == 2 ? sum[0][e] + sum[1][e] : sum[0][e];
+        for (uint32_t e = 0; e < 4; e++) {
+            s[n][e] = sum[0][e];
+            GPU_UNROLL
+            for (uint32_t i = 1; i < parts; i++)
+                s[n][e] += sum[i][e];
+        }
     }
 }
 

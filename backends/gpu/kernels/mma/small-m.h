@@ -143,14 +143,16 @@ GPU_INLINE void small_m_begin(const struct gpu_run *run, mma_shared<C> *shared, 
     gpu_barrier();
     loop->rules = mma_find_rules<C>(run, shared, p);
     loop->softmax = small_m_softmax_of<C>(shared, &loop->rules);
-    small_m_hold_queries<C>(queries, loop->q);
+    if constexpr (C::Q_IN_REGISTERS)
+        small_m_hold_queries<C>(queries, loop->q);
     loop->slot = loop->at = 0;
 }
 
 /* One KV iteration, after `done` stages. */
 template <class C>
 GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared,
-                                const struct gpu_work_tile *p, small_m_loop<C> *loop, uint32_t done)
+                                const unsigned char *queries, const struct gpu_work_tile *p,
+                                small_m_loop<C> *loop, uint32_t done)
 {
     const uint32_t tile = p->first + done / 2 * C::TILES, later = tile + (C::ADDRESS_STAGES - 1) * C::TILES;
     const uint32_t key0 = loop->key0, slot = loop->slot, at = loop->at;
@@ -162,6 +164,8 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
     small_m_load_ahead<C, C::STAGES - 1>(run, shared, loop, previous, tile, done);
     /* The entry arrives while scores are computed. */
     const struct gpu_entry entry = small_m_find_page<C>(run, &loop->range, &loop->fast, later, key0);
+    if constexpr (!C::Q_IN_REGISTERS)
+        small_m_hold_queries<C>(queries, loop->q);
     small_m_scores<C>(run, mma_stage<C>(loop->stages, loop->group, at), loop->q, s);
     const bool unmasked = small_m_apply_rules<C>(run, shared, &loop->range, &loop->rules, slot, tile, key0,
                                                  loop->is_fast & 1, s);
@@ -195,7 +199,7 @@ GPU_INLINE void small_m_attend(const struct gpu_run *run, mma_shared<C> *shared,
     small_m_begin<C>(run, shared, queries, stages, p, &loop);
     GPU_LOOP
     for (uint32_t done = 0; done < loop.count; done += 2)
-        small_m_iterate<C>(run, shared, p, &loop, done);
+        small_m_iterate<C>(run, shared, queries, p, &loop, done);
     GPU_COPY_WAIT(0);
     small_m_gather_results<C>(shared, (float *)(void *)queries, shared->sequence.q_len * run->group,
                               loop.softmax.max, loop.softmax.sum, loop.o);

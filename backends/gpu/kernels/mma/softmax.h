@@ -53,7 +53,7 @@ GPU_INLINE void mma_rescale(mma_row_pairs<C> tile_max, mma_row_pairs<C> max, mma
                 sum[m][h] *= correction;
                 max[m][h] = raised ? new_max : max[m][h];
                 GPU_UNROLL
-                for (uint32_t n = 0; n < C::DV / 8; n++) {
+                for (uint32_t n = 0; n < C::WARP_DV / 8; n++) {
                     o[m][n][2 * h] *= correction;
                     o[m][n][2 * h + 1] *= correction;
                 }

@@ -18,7 +18,7 @@ GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragm
     const uint32_t interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
     const uint32_t lane = gpu_thread() % GPU_WARP;
     const uint32_t lane_offset = mma_swizzled<C>(lane % 16, lane / 16, C::V_ROW);
-    const uint32_t words = C::M_FRAGMENTS * 4, steps = C::DV / 16;
+    const uint32_t words = C::M_FRAGMENTS * 4, steps = C::WARP_DV / 16;
     mma_row_pairs<C> base;
     uint32_t a[2][C::M_FRAGMENTS][4];
 
@@ -72,7 +72,7 @@ GPU_INLINE void mma_value_tile(uint32_t dtype, bool bf16, const unsigned char *v
     GPU_UNROLL
     for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
         uint32_t a[C::M_FRAGMENTS][4], r[4];
-        if (C::ROW_WARPS == 4 && k % interval == 0)
+        if (C::GROUPS == 1 && k % interval == 0)
             mma_copy_read_addresses(copy, k / interval);
         GPU_UNROLL
         for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
@@ -81,7 +81,7 @@ GPU_INLINE void mma_value_tile(uint32_t dtype, bool bf16, const unsigned char *v
                 a[m][i] = mma_pack(p[m][2 * k + i / 2][i % 2 * 2], p[m][2 * k + i / 2][i % 2 * 2 + 1], bf16);
         }
         GPU_UNROLL
-        for (uint32_t n = 0; n < C::DV / 16; n++) {
+        for (uint32_t n = 0; n < C::WARP_DV / 16; n++) {
             uint32_t b[2][2]; /* even and odd columns, or lower and upper ones; keys 0 to 7, 8 to 15 */
             if constexpr (!C::CODES)
                 gpu_load_matrix4_trans(r, values + mma_fragment_at<C>(lane_offset, k * 16, n * 2, C::V_ROW));
@@ -105,7 +105,7 @@ GPU_INLINE void mma_value_tile(uint32_t dtype, bool bf16, const unsigned char *v
                     mma_multiply(o[m][2 * n + h], a[m], b[h], bf16);
             }
         }
-        if (C::ROW_WARPS == 4 && k % interval == 0)
+        if (C::GROUPS == 1 && k % interval == 0)
             mma_copy_issue<C>(copy, bytes, k / interval);
     }
 }
@@ -168,7 +168,7 @@ GPU_INLINE void mma_values(const struct gpu_run *run, const mma_shared<C> *share
         mma_values_f32<C>(values, p, o, copy);
         return;
     }
-    if constexpr (C::ROW_WARPS == 4 && !C::CODES) {
+    if constexpr (C::GROUPS == 1 && !C::CODES) {
         if ((!C::P_PARTS || run->p_parts == 1) && mma_p_bf16<C>(run) == C::BF16_MMA) {
             mma_value_pipelined<C>(values, p, max, sum, o, factor, copy);
             return;
