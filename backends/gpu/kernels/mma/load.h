@@ -128,16 +128,10 @@ struct mma_copy {
     struct gpu_u128 two;
 };
 
-/* Consecutive rows that a thread copies. */
-template <class C> GPU_INLINE uint32_t mma_copy_rows(uint32_t bytes)
-{
-    return mma_row_threads(bytes) * 64 / C::THREADS;
-}
-
 /* Steps of a copy, of two rows each. */
 template <class C> GPU_INLINE uint32_t mma_copy_steps(uint32_t bytes)
 {
-    return mma_copy_rows<C>(bytes) / 2;
+    return mma_row_threads(bytes) * 32 / C::THREADS;
 }
 
 /* Rounds of other work, of `n` in all, from one step of a copy to the next. */
@@ -150,7 +144,8 @@ template <class C>
 GPU_INLINE struct mma_copy mma_copy_begin(const uint64_t *at, uint32_t used, uint32_t bytes,
                                           unsigned char *to)
 {
-    const uint32_t threads = mma_row_threads(bytes), row = gpu_thread() / threads * mma_copy_rows<C>(bytes);
+    const uint32_t threads = mma_row_threads(bytes),
+                   row = gpu_thread() / threads * (2 * mma_copy_steps<C>(bytes));
     struct mma_copy copy;
 
     copy.at = at + row;
