@@ -25,7 +25,9 @@ static const char *const problems[] = {
     "heads=8 kv_heads=1 head_dim=128 q=f16 kv=e5m2 scales=tensor lse=1",
     "heads=8 kv_heads=1 head_dim=64 q=bf16 kv=e4m3 scales=token-head lse=1",
     "heads=2 kv_heads=1 head_dim=64/48 q=f16 mla=1 lse=1",
-    "heads=2 kv_heads=1 head_dim=64/48 q=bf16 mla=1 lse=1"};
+    "heads=2 kv_heads=1 head_dim=64/48 q=bf16 mla=1 lse=1",
+    "heads=2 kv_heads=1 head_dim=64/48 q=bf16 kv=e4m3 scales=token-head mla=1 lse=1",
+    "heads=2 kv_heads=1 head_dim=64/48 q=f16 kv=e5m2 scales=tensor mla=1 lse=1"};
 
 static void inject(struct conform_case *c, uint32_t kind, uint32_t dim)
 {
