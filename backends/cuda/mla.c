@@ -128,8 +128,8 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     const struct attn_problem *p = &plan->problem;
     const uint32_t i = instance_of(p), rows = instances[i].rows, grid[] = {part->ctas, 1, 1};
     const bool fixed = p->det != 0;
-    const uint32_t combine_grid[] = {fixed ? run->batch.seqs : part->ctas, fixed ? split_tiles_of(p) : 1,
-                                     rows / (MLA_THREADS / 32)};
+    const uint32_t combine_grid[] = {(fixed ? run->batch.seqs : part->ctas) * MLA_COMBINE_CTAS,
+                                     fixed ? split_tiles_of(p) : 1, 1};
     struct gpu_run own = *run;
 
     own.stages = stages_of(plan, i);

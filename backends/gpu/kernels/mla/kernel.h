@@ -138,7 +138,7 @@ template <class Config>
 GPU_INLINE void mla_next(const struct gpu_run *run, struct mla_shared<Config> *shared, bool begins)
 {
     const uint64_t all = mla_schedule_at(run, run->batch.seqs);
-    const uint32_t ctas = mla_cta_count(run, all), cta = gpu_cta();
+    const uint32_t ctas = mla_cta_count(run, all, gpu_ctas()), cta = gpu_cta();
     const bool contiguous = run->problem.det == 0;
     const uint64_t end = contiguous ? mla_cta_begin(all, cta + 1, ctas) : all;
     uint64_t at = shared->work.next;

@@ -14,6 +14,7 @@ enum {
     MLA_THREADS = 256,
     MLA_KV_TILE_BYTES = MLA_KV_TILE * MLA_QK_DIM * 2,
     MLA_RAW_TILE_BYTES = MLA_KV_TILE * MLA_QK_DIM, /* of 8-bit codes */
+    MLA_COMBINE_CTAS = 8,                          /* that combine the rows of a row tile */
     /* Instances of at most so many rows have registers left for a mask, ALiBi or a soft cap. */
     MLA_SMALL_ROWS = 32
 };
