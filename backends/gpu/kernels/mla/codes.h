@@ -81,19 +81,15 @@ GPU_INLINE void mla_convert_chunks(uint32_t dtype, const unsigned char *raw, uns
     const uint32_t thread = gpu_keep(gpu_thread()), warp = thread / GPU_WARP, lane = thread % GPU_WARP;
 
     GPU_UNROLL
-    for (uint32_t i = 0; i < mla_lane_chunks; i++) {
-        const uint32_t row = warp * 8 + mla_lane_row(i, lane), chunk = mla_lane_chunk(i, lane);
-        const uint32_t flip = i < 8 ? (lane / 4 ^ lane / 8) % 2 : 0;
-        GPU_UNROLL
-        for (uint32_t h = 0; h < 2; h++) {
-            const uint32_t half = h ^ flip;
-            const uint64_t codes =
-                *(const uint64_t *)(const void *)(raw + row * MLA_QK_DIM + chunk * 16 + half * 8);
-            struct gpu_u128 out;
-            gpu_quad8_as(dtype, Config::bf16, (uint32_t)codes, out.x);
-            gpu_quad8_as(dtype, Config::bf16, (uint32_t)(codes >> 32), out.x + 2);
-            gpu_store_u128(to + mla_chunk_offset(row, chunk * 2 + half), out);
-        }
+    for (uint32_t i = 0; i < 2 * mla_lane_chunks; i++) {
+        const uint32_t n = i / 2, row = warp * 8 + mla_lane_row(n, lane), chunk = mla_lane_chunk(n, lane);
+        const uint32_t half = i % 2 ^ (n < 8 ? (lane / 4 ^ lane / 8) % 2 : 0);
+        const uint64_t codes =
+            *(const uint64_t *)(const void *)(raw + row * MLA_QK_DIM + chunk * 16 + half * 8);
+        struct gpu_u128 out;
+        gpu_quad8_as(dtype, Config::bf16, (uint32_t)codes, out.x);
+        gpu_quad8_as(dtype, Config::bf16, (uint32_t)(codes >> 32), out.x + 2);
+        gpu_store_u128(to + mla_chunk_offset(row, chunk * 2 + half), out);
     }
 }
 
@@ -159,17 +155,18 @@ GPU_INLINE void mla_advance_codes(const struct gpu_run *run, struct mla_shared<C
 /* Loads queries, which lie in the last stage until they are in registers, and the first tiles. */
 template <class Config>
 GPU_INLINE void mla_begin_codes(const struct gpu_run *run, struct mla_shared<Config> *shared,
-                                const struct mla_stages *stages, const struct mla_warp *w, uint32_t q[18][4])
+                                unsigned char *buffer, const struct mla_warp *w, uint32_t q[18][4])
 {
+    const struct mla_stages stages = mla_stages_of<Config>(run, buffer);
     const uint32_t first = shared->work.first;
-    unsigned char *const last = stages->numbers + stages->number_mask * MLA_KV_TILE_BYTES;
+    unsigned char *const last = stages.numbers + stages.number_mask * MLA_KV_TILE_BYTES;
 
     mla_load_queries<Config>(run, &shared->sequence, last, shared->work.row0);
     gpu_copy_commit();
     mla_locate<Config>(run, shared, first);
-    for (uint32_t i = 0; i <= stages->raw_mask; i++)
-        mla_fetch_codes<Config>(run, shared, stages, first + i);
-    if (stages->raw_mask != 0)
+    for (uint32_t i = 0; i <= stages.raw_mask; i++)
+        mla_fetch_codes<Config>(run, shared, &stages, first + i);
+    if (stages.raw_mask != 0)
         GPU_COPY_WAIT(2);
     else
         GPU_COPY_WAIT(1);
@@ -177,27 +174,28 @@ GPU_INLINE void mla_begin_codes(const struct gpu_run *run, struct mla_shared<Con
     gpu_barrier();
     mla_take_queries(last, w, q);
     gpu_barrier(); /* which may be where the first tile is converted */
-    mla_advance_codes<Config>(run, shared, stages, first);
+    mla_advance_codes<Config>(run, shared, &stages, first);
 }
 
 /* Products of P with the values of this tile, and the conversion of the next: half of the warps begin with
  * the one and half with the other, so that both units of the device have work. */
 template <class Config>
 GPU_INLINE void mla_add_values_and_convert(const struct gpu_run *run, struct mla_shared<Config> *shared,
-                                           const struct mla_stages *stages, uint32_t tile, uint32_t keys,
+                                           unsigned char *buffer, uint32_t tile, uint32_t keys,
                                            float o[Config::row_blocks][8][4])
 {
-    const bool alone = stages->number_mask == 0; /* the next tile takes this one's place */
+    const bool alone = run->stages == 1; /* the next tile takes this one's place */
     const uint32_t turn = alone || gpu_thread() / GPU_WARP < Config::warps / 2 ? 1 : 0;
 
     GPU_LOOP
     for (uint32_t i = 0; i < 2; i++) {
         if (i != turn) {
-            mla_add_values<Config>(shared, stages->numbers, keys, o);
+            mla_add_values<Config>(shared, buffer, keys, o);
         } else {
             if (alone)
                 gpu_barrier();
-            mla_advance_codes<Config>(run, shared, stages, tile + 1);
+            const struct mla_stages stages = mla_stages_of<Config>(run, buffer);
+            mla_advance_codes<Config>(run, shared, &stages, tile + 1);
         }
     }
 }

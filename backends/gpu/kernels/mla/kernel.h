@@ -82,13 +82,11 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
     const struct mla_warp w = mla_warp_of_thread<Config>();
     const struct mla_work_tile *work = &shared->work;
     const uint32_t stages = Config::max_stages == 2 && !Config::kv8 ? 2 : run->stages, first = work->first;
-    const struct mla_stages codes = mla_stages_of<Config>(run, buffer);
-    const bool per_key = Config::kv8 && mla_scale_per_key(run);
     uint32_t q[18][4], stage = 0;
     float o[Config::row_blocks][8][4];
 
     if constexpr (Config::kv8)
-        mla_begin_codes<Config>(run, shared, &codes, &w, q);
+        mla_begin_codes<Config>(run, shared, buffer, &w, q);
     else
         mla_begin<Config>(run, shared, buffer, stages, first, &w, q);
     mla_begin_rows<Config>(run, shared);
@@ -109,7 +107,7 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
             mla_fetch_keys<Config>(run, shared, buffer, stages, stage, tile + stages - 1);
         mla_scores<Config>(shared, buffer, keys, &w, q, s);
         if constexpr (Config::kv8) {
-            if (per_key)
+            if (mla_scale_per_key(run))
                 mla_scale_keys<Config>(shared, &w, tile, s);
         }
         const bool all_seen =
@@ -118,12 +116,14 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
         gpu_barrier(); /* and the last columns of the tile have been read */
         if (!all_seen)
             mla_clear_non_finite<Config>(buffer + keys);
-        mla_exponentiate<Config>(shared, buffer + keys, per_key ? shared->key_scale[tile % 4] : 0, &w, s);
+        mla_exponentiate<Config>(shared, buffer + keys,
+                                 Config::kv8 && mla_scale_per_key(run) ? shared->key_scale[tile % 4] : 0, &w,
+                                 s);
         gpu_barrier();
         if (gpu_thread() < Config::rows)
             shared->row_max[gpu_thread()] = shared->next_max[gpu_thread()];
         if constexpr (Config::kv8)
-            mla_add_values_and_convert<Config>(run, shared, &codes, tile, keys, o);
+            mla_add_values_and_convert<Config>(run, shared, buffer, tile, keys, o);
         else
             mla_add_values<Config>(shared, buffer, keys, o);
         stage = stage + 1 == stages ? 0 : stage + 1;
