@@ -31,11 +31,12 @@ union mma_columns_f32 {
         .caps.speed = ATTN_SPEED_OPTIMISED                                                                   \
     }
 
-/* For MLA caches of the type of the queries. Not of layout paged-x, whose rows are not contiguous. */
-#define MLA_ROW(name_, type_, numerics_)                                                                     \
+/* For MLA caches of the type of the queries, or of 8 bits, which become that type. Not of layout paged-x,
+ * whose rows are not contiguous. */
+#define MLA_ROW(name_, q_, kv_, numerics_)                                                                   \
     {                                                                                                        \
         .caps.name = (name_), .family = &cuda_mla, .tensor_cores = true, .arch = CUDA_ARCH_MIN,              \
-        .caps.phases = ATTN__DECODE | ATTN__PREFILL, .caps.q_types = (type_), .caps.kv_types = (type_),      \
+        .caps.phases = ATTN__DECODE | ATTN__PREFILL, .caps.q_types = (q_), .caps.kv_types = (kv_),           \
         .caps.out_types = ATTN__TYPE_F32 | ATTN__TYPES_16, .caps.dim_multiple = 1,                           \
         .caps.dim_max = MLA_QK_DIM, .caps.vo_max = MLA_VO_DIM,                                               \
         .caps.features = ATTN__HAS_ALL & ~ATTN__HAS_PAGED_X, .caps.needs = ATTN__HAS_MLA,                    \
@@ -56,8 +57,10 @@ const struct gpu_kernel gpu_kernels[] = {
             ATTN_NUMERICS_P_BF16),
     MMA_ROW("decode_mma_f32", ATTN__DECODE, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN_NUMERICS_UNROUNDED),
     MMA_ROW("prefill_mma_f32", ATTN__PREFILL, ATTN__TYPE_F32, ATTN__TYPE_F32, ATTN_NUMERICS_UNROUNDED),
-    MLA_ROW("mla_mma_f16", ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
-    MLA_ROW("mla_mma_bf16", ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
+    MLA_ROW("mla_mma_f16", ATTN__TYPE_F16, ATTN__TYPE_F16, ATTN_NUMERICS_P_F16),
+    MLA_ROW("mla_mma_f16_kv8", ATTN__TYPE_F16, ATTN__TYPES_8, ATTN_NUMERICS_P_F16),
+    MLA_ROW("mla_mma_bf16", ATTN__TYPE_BF16, ATTN__TYPE_BF16, ATTN_NUMERICS_P_BF16),
+    MLA_ROW("mla_mma_bf16_kv8", ATTN__TYPE_BF16, ATTN__TYPES_8, ATTN_NUMERICS_P_BF16),
     {.caps.name = "attn_reference",
      .family = &gpu_reference_family,
      .arch = CUDA_ARCH_MIN,

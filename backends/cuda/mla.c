@@ -9,10 +9,10 @@
 
 static const struct {
     const char *name;
-    uint32_t rows;
+    uint32_t rows, kv_size;
     enum gpu_module module;
 } instances[] = {
-#define MLA(name, rows) {#name, rows, GPU_MODULE_##name},
+#define MLA(name, rows, kv_size) {#name, rows, kv_size, GPU_MODULE_##name},
 #include "instances.def"
 };
 
@@ -27,21 +27,50 @@ static uint32_t instance_of(const struct attn_problem *problem)
     const uint64_t rows = problem->det != 0 ? UINT64_MAX : (uint64_t)problem->max_q * problem->heads;
     const bool score_rules =
         problem->softcap > 0 || problem->alibi > ATTN_ALIBI_NONE || problem->mask > ATTN_MASK_NONE;
+    const uint32_t kv_size = attn__dtype_size(problem->k_dtype);
     uint32_t i = 0;
 
-    while (i + 1 < INSTANCES && instances[i].rows < rows &&
+    while (instances[i].kv_size != kv_size)
+        i++;
+    while (i + 1 < INSTANCES && instances[i + 1].kv_size == kv_size && instances[i].rows < rows &&
            (!score_rules || instances[i + 1].rows <= MLA_SMALL_ROWS))
         i++;
     return i;
 }
 
-/* Stages in shared memory. Devices of sm_80 have 163 KiB of it, those with 227 KiB hold three. */
-static uint32_t stages_of(const struct attn_plan_impl *plan, uint32_t rows)
+/*
+ * Stages of 16-bit numbers in shared memory. Devices of sm_80 have 163 KiB of it, those with 227 KiB hold one
+ * more.
+ */
+static uint32_t stages_of(const struct attn_plan_impl *plan, uint32_t i)
 {
     const uint32_t shared = gpu_vendor_shared(plan->backend->context->record->arch);
-    const uint32_t stages = mla_max_stages(rows);
+    const uint32_t rows = instances[i].rows, kv_size = instances[i].kv_size;
+    const uint32_t least = kv_size == 1 ? 1 : 2, most = kv_size == 1 ? 2 : mla_max_stages(rows);
 
-    return mla_shared_bytes(rows, stages) <= shared ? stages : 2;
+    return mla_shared_bytes(rows, kv_size, most) <= shared ? most : least;
+}
+
+/*
+ * Whether P carries the scales of single keys: cached and new ones have one each. f16 does not hold the
+ * products.
+ */
+static bool scale_per_key(const struct attn_problem *p)
+{
+    return p->k_scale >= ATTN_SCALES_HEAD ||
+           (p->k_scale == ATTN_SCALES_TENSOR && p->kv_source == ATTN_KV_CACHE_NEW);
+}
+
+static bool check(const struct attn_problem *p, struct attn_reason *why)
+{
+    if (p->q_dtype != ATTN_F16 || !scale_per_key(p))
+        return true;
+    if (p->k_scale == ATTN_SCALES_TENSOR)
+        attn__caps_refuse(why, ATTN_REASON_KV_SOURCE, "kv_source", "cache+new with scales", "cache, new");
+    else
+        attn__caps_refuse(why, ATTN_REASON_SCALES, "scales",
+                          p->k_scale == ATTN_SCALES_HEAD ? "head" : "token-head", "unit, tensor");
+    return false;
 }
 
 /* det: row tiles of a sequence whose keys are split. */
@@ -78,7 +107,7 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
     char name[64];
 
     part->threads = MLA_THREADS;
-    part->shared_bytes = mla_shared_bytes(rows, stages_of(plan, rows));
+    part->shared_bytes = mla_shared_bytes(rows, instances[i].kv_size, stages_of(plan, i));
     part->ctas = plan->units;
     part->splits = p->det != 0 ? GPU_MAX_SPLITS : part->ctas;
     part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
@@ -97,13 +126,14 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
                       const struct gpu_run *run, void *stream, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
-    const uint32_t grid[] = {part->ctas, 1, 1}, rows = instances[instance_of(p)].rows;
+    const uint32_t i = instance_of(p), rows = instances[i].rows, grid[] = {part->ctas, 1, 1};
     const bool fixed = p->det != 0;
-    const uint32_t combine_grid[] = {fixed ? run->batch.seqs : part->ctas, fixed ? split_tiles_of(p) : 1,
-                                     rows / (MLA_THREADS / 32)};
+    const uint32_t combine_grid[] = {(fixed ? run->batch.seqs : part->ctas) * MLA_COMBINE_CTAS,
+                                     fixed ? split_tiles_of(p) : 1, 1};
     struct gpu_run own = *run;
 
-    own.stages = stages_of(plan, rows);
+    own.stages = stages_of(plan, i);
+    own.problem.k_scale = scale_per_key(p) ? (uint32_t)ATTN_SCALES_HEAD : p->k_scale;
     own.partial_out = run->scratch;
     own.partial_lse = run->scratch + partials_of(plan, part) * rows * MLA_VO_DIM * sizeof(float);
     const int32_t status = gpu_launch(plan->backend->context, part->attention, grid, part->threads,
@@ -117,9 +147,11 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 {
-    (void)problem;
+    const uint32_t kv_size = attn__dtype_size(problem->k_dtype);
+
     (void)phases;
-    return mla_shared_bytes(instances[INSTANCES - 1].rows, 2);
+    return mla_shared_bytes(instances[INSTANCES - 1].rows, kv_size, kv_size == 1 ? 1 : 2);
 }
 
-const struct gpu_family cuda_mla = {.shared_of = shared_of, .create = create, .launch = launch};
+const struct gpu_family cuda_mla = {
+    .check = check, .shared_of = shared_of, .create = create, .launch = launch};

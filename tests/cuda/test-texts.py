@@ -188,9 +188,10 @@ def test_speed():
     result = run(FAKE, "explain", "heads=8", "kv_heads=2", "head_dim=256", "q=bf16", FAKE_CUDA="arch=86")
     check("decode_mma_bf16 does not take device=sm_86 (wanted: 108 KiB of shared memory)" in result.stderr,
           "a small device is named", result)
-    result = run(FAKE, "explain", "heads=16", "kv_heads=1", "head_dim=576/512", "mla=1", "q=bf16", "kv=int8",
-                 "scales=unit")
-    check("mla_mma_bf16 does not take k=int8 (wanted: bf16)" in result.stderr, "of MLA its own kernel is named", result)
+    result = run(FAKE, "explain", "heads=16", "kv_heads=1", "head_dim=576/512", "mla=1", "q=f16", "kv=int8",
+                 "scales=head")
+    check("mla_mma_f16_kv8 does not take scales=head (wanted: unit, tensor)" in result.stderr,
+          "of MLA its own kernel is named", result)
     result = run(FAKE, "caps", "--json", "cuda/flash-attn")
     caps = json.loads(result.stdout)["backends"][0]
     check(caps["speed"] == "optimised" and "head_dim=513-576" in caps["generic"] and

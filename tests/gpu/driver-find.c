@@ -8,7 +8,7 @@ const struct driver_kernel *driver_find(const char *name)
 {
     static const struct driver_kernel *const tables[] = {
 #define MMA(name, dk, dv, kv_size, rows) driver_##name##_kernels,
-#define MLA(name, rows)                  driver_##name##_kernels,
+#define MLA(name, rows, kv_size)         driver_##name##_kernels,
 #include "../../backends/cuda/instances.def"
 #define TILE(name, dk, dv, kv_size) driver_##name##_kernels,
 #include "../../backends/hip/instances.def"

@@ -34,7 +34,7 @@ struct driver_kernel {
 /* Tables end with a name of NULL. */
 extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], driver_reference_kernels[];
 #define MMA(name, dk, dv, kv_size, rows) extern const struct driver_kernel driver_##name##_kernels[];
-#define MLA(name, rows)                  extern const struct driver_kernel driver_##name##_kernels[];
+#define MLA(name, rows, kv_size)         extern const struct driver_kernel driver_##name##_kernels[];
 #include "../../backends/cuda/instances.def"
 #define TILE(name, dk, dv, kv_size) extern const struct driver_kernel driver_##name##_kernels[];
 #include "../../backends/hip/instances.def"

@@ -30,12 +30,14 @@ static void check_arch(const void *row, uint32_t arch, struct attn_reason *why)
     refuse_arch(why, arch, wanted);
 }
 
-static void check_shared(const void *row, uint32_t arch, const struct attn_problem *problem,
+static void check_family(const void *row, uint32_t arch, const struct attn_problem *problem,
                          struct attn_reason *why)
 {
     const struct gpu_kernel *kernel = row;
     char wanted[32];
 
+    if (kernel->family->check != NULL && !kernel->family->check(problem, why))
+        return;
     if (arch == 0 || kernel->family->shared_of == NULL)
         return;
     const uint32_t needed = kernel->family->shared_of(problem, kernel->caps.phases);
@@ -77,7 +79,7 @@ static struct attn__caps_table get_table(enum gpu_tensor_cores choice)
                                      .check_limit = check_rows,
                                      .check_device = check_arch,
                                      .check_option = gpu_tensor_cores_check(choice),
-                                     .check_resources = check_shared};
+                                     .check_resources = check_family};
 }
 
 const struct gpu_kernel *gpu_dispatch(const struct attn_problem *problem, uint32_t phase, uint32_t arch,

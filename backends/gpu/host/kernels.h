@@ -69,6 +69,9 @@ struct attn_plan_impl {
  * are not needed by the family.
  */
 struct gpu_family {
+    /* False with a reason for a problem that the family does not take although it fits the row. NULL: none.
+     */
+    bool (*check)(const struct attn_problem *problem, struct attn_reason *why);
     /* The smallest shared memory, in bytes, with which a CTA of this row can run; the problem fits the
      * row. */
     uint32_t (*shared_of)(const struct attn_problem *problem, uint32_t phases);

@@ -28,7 +28,9 @@ static const char *const problems[] = {
     "heads=4 kv_heads=1 head_dim=512 q=f16 lse=1",
     "heads=4 kv_heads=1 head_dim=512 q=bf16 kv=e4m3 scales=tensor lse=1",
     "heads=2 kv_heads=1 head_dim=64/48 q=f16 mla=1 lse=1",
-    "heads=2 kv_heads=1 head_dim=64/48 q=bf16 mla=1 lse=1"};
+    "heads=2 kv_heads=1 head_dim=64/48 q=bf16 mla=1 lse=1",
+    "heads=2 kv_heads=1 head_dim=64/48 q=bf16 kv=e4m3 scales=token-head mla=1 lse=1",
+    "heads=2 kv_heads=1 head_dim=64/48 q=f16 kv=e5m2 scales=tensor mla=1 lse=1"};
 
 static void inject(struct conform_case *c, uint32_t kind, uint32_t dim)
 {

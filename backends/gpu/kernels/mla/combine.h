@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Combines the splits of a row tile after the MLA kernels: a warp for every row. */
+/* Combines the splits of a row tile after the MLA kernels: one to four warps for every row. */
 #ifndef ATTN_GPU_MLA_COMBINE_H
 #define ATTN_GPU_MLA_COMBINE_H
 
@@ -9,13 +9,13 @@
 #include "sizes.h"
 #include "work-tile.h"
 
-/* The row tile that is split where the stretches of this CTA and the next one meet, if this CTA has its first
- * split. */
-GPU_INLINE bool mla_find_split(const struct gpu_run *run, uint32_t rows, struct gpu_sequence *s,
+/* The row tile that is split where the stretches of CTA `cta` of the kernel before and the next one meet, if
+ * that CTA has its first split. */
+GPU_INLINE bool mla_find_split(const struct gpu_run *run, uint32_t rows, uint32_t cta, struct gpu_sequence *s,
                                struct mla_work_tile *work)
 {
     const uint64_t all = mla_schedule_at(run, run->batch.seqs);
-    const uint32_t ctas = mla_cta_count(run, all), cta = gpu_cta();
+    const uint32_t ctas = mla_cta_count(run, all, gpu_ctas() / MLA_COMBINE_CTAS);
     struct mla_cursor cursor = {0, 0, 0};
 
     if (cta + 1 >= ctas)
@@ -43,53 +43,133 @@ GPU_INLINE bool mla_find_fixed_split(const struct gpu_run *run, uint32_t rows, u
     return false;
 }
 
-GPU_INLINE void mla_combine_row(const struct gpu_run *run, const struct gpu_sequence *s,
-                                const struct mla_work_tile *work, uint32_t rows, uint32_t row)
+/* A row's share of the splits that one warp adds up: all maxima, and its own sums. */
+struct mla_combined {
+    float max, base, sum;
+    float values[4][4]; /* columns j * 128 + lane * 4 + e */
+};
+
+/*
+ * Adds splits first, first + step, ... to `to`. Four of them are read at once, as the time to read one passes
+ * for all; splits behind the last are read again, and count for nothing.
+ */
+GPU_INLINE void mla_add_splits(const struct gpu_run *run, const struct mla_work_tile *work, uint32_t row,
+                               uint32_t first, uint32_t step, struct mla_combined *to)
+{
+    constexpr uint32_t at_once = 4;
+    const float *lse = (const float *)run->partial_lse;
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+
+    GPU_LOOP
+    for (uint32_t i = first; i < work->splits; i += at_once * step) {
+        struct gpu_u128 out[at_once][4];
+        float row_max[at_once], row_sum[at_once];
+        GPU_UNROLL
+        for (uint32_t k = 0; k < at_once; k++) {
+            const bool exists = i + k * step < work->splits;
+            const uint64_t at =
+                (uint64_t)mla_partial_index(work, exists ? i + k * step : i) * run->rows + row;
+            const float *from = (const float *)run->partial_out + at * MLA_VO_DIM + lane * 4;
+            row_max[k] = exists ? lse[2 * at] : -GPU_INFINITY;
+            row_sum[k] = exists ? lse[2 * at + 1] : 0;
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                out[k][j] = gpu_load_u128(from + j * 128);
+        }
+        GPU_UNROLL
+        for (uint32_t k = 0; k < at_once; k++) {
+            const bool exists = i + k * step < work->splits;
+            const float share = gpu_exp2(row_max[k] - to->base);
+            to->sum += row_sum[k] * share;
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 16; j++)
+                to->values[j / 4][j % 4] += exists ? gpu_f32_of_bits(out[k][j / 4].x[j % 4]) * share : 0;
+        }
+    }
+}
+
+/* What warp `part` of the `parts` of a row has of it. */
+GPU_INLINE void mla_combine_part(const struct gpu_run *run, const struct mla_work_tile *work, uint32_t row,
+                                 uint32_t part, uint32_t parts, struct mla_combined *out)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
     const float *lse = (const float *)run->partial_lse;
-    uint32_t token, head;
-    float row_max = -GPU_INFINITY, row_sum = 0, values[16];
 
-    if (!mla_row_of(run, s, work->row0 + row, &token, &head))
-        return;
+    out->max = -GPU_INFINITY;
     for (uint32_t i = lane; i < work->splits; i += GPU_WARP)
-        row_max = fmaxf(row_max, lse[2 * ((uint64_t)mla_partial_index(work, i) * rows + row)]);
+        out->max = fmaxf(out->max, lse[2 * ((uint64_t)mla_partial_index(work, i) * run->rows + row)]);
     GPU_UNROLL
     for (uint32_t mask = GPU_WARP / 2; mask > 0; mask /= 2)
-        row_max = fmaxf(row_max, gpu_shuffle_xor_f32(row_max, mask));
-    const float base = row_max == -GPU_INFINITY ? 0 : row_max;
+        out->max = fmaxf(out->max, gpu_shuffle_xor_f32(out->max, mask));
+    out->base = out->max == -GPU_INFINITY ? 0 : out->max;
+    out->sum = 0;
+    GPU_UNROLL
+    for (uint32_t j = 0; j < 16; j++)
+        out->values[j / 4][j % 4] = 0;
+    mla_add_splits(run, work, row, part, parts, out);
+}
+
+struct mla_combine_shared {
+    struct mla_work_tile work;
+    struct gpu_sequence sequence;
+    bool split;
+    float sum[MLA_THREADS / GPU_WARP];
+    alignas(16) float values[MLA_THREADS / GPU_WARP][MLA_VO_DIM]; /* of each warp */
+};
+
+/* The row tile's rows of this CTA: each by as many warps as there are for it. */
+GPU_INLINE void mla_combine_rows(const struct gpu_run *run, struct mla_combine_shared *shared)
+{
+    const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
+    const uint32_t cta_rows = run->rows / MLA_COMBINE_CTAS, parts = MLA_THREADS / GPU_WARP / cta_rows;
+    const uint32_t row = gpu_cta() % MLA_COMBINE_CTAS * cta_rows + warp / parts;
+    uint32_t token, head;
+    const bool exists = mla_row_of(run, &shared->sequence, shared->work.row0 + row, &token, &head);
+    struct mla_combined mine;
+
+    if (exists) {
+        mla_combine_part(run, &shared->work, row, warp % parts, parts, &mine);
+        shared->sum[warp] = mine.sum;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < 4; j++) {
+            struct gpu_u128 word;
+            GPU_UNROLL
+            for (uint32_t e = 0; e < 4; e++)
+                word.x[e] = gpu_f32_bits(mine.values[j][e]);
+            gpu_store_u128(&shared->values[warp][j * 128 + lane * 4], word);
+        }
+    }
+    gpu_barrier();
+    if (!exists || warp % parts != 0)
+        return;
+    float sum = 0, values[16];
     GPU_UNROLL
     for (uint32_t j = 0; j < 16; j++)
         values[j] = 0;
-    for (uint32_t i = 0; i < work->splits; i++) {
-        const uint64_t at = (uint64_t)mla_partial_index(work, i) * rows + row;
-        const float share = gpu_exp2(lse[2 * at] - base);
-        const float *out = (const float *)run->partial_out + at * MLA_VO_DIM;
-        row_sum += lse[2 * at + 1] * share;
+    for (uint32_t i = warp; i < warp + parts; i++) {
+        sum += shared->sum[i];
         GPU_UNROLL
         for (uint32_t j = 0; j < 16; j++)
-            values[j] += out[j * GPU_WARP + lane] * share;
+            values[j] += shared->values[i][j * GPU_WARP + lane];
     }
-    mla_store_row(run, s, token, head, row_max, row_sum, values, lane);
+    mla_store_row(run, &shared->sequence, token, head, mine.max, sum, values, lane);
 }
 
-/* run.rows says how many rows a tile has. Grid: CTAs of the kernel before, or sequences and row tiles; 8 rows
- * each. */
+/* run.rows says how many rows a tile has. Grid: CTAs of the kernel before, or sequences and row tiles; parts
+ * of a row tile. */
 GPU_KERNEL(mla_combine, MLA_THREADS, 2)(GPU_ARGUMENT(struct gpu_run, run))
 {
-    GPU_SHARED struct mla_work_tile work;
-    GPU_SHARED struct gpu_sequence sequence;
-    GPU_SHARED bool split;
+    GPU_SHARED struct mla_combine_shared shared;
+    const uint32_t number = gpu_cta() / MLA_COMBINE_CTAS;
 
     if (gpu_thread() == 0)
-        split = run.problem.det != 0
-                    ? mla_find_fixed_split(&run, run.rows, gpu_cta(), gpu_cta_y(), &sequence, &work)
-                    : mla_find_split(&run, run.rows, &sequence, &work);
+        shared.split =
+            run.problem.det != 0
+                ? mla_find_fixed_split(&run, run.rows, number, gpu_cta_y(), &shared.sequence, &shared.work)
+                : mla_find_split(&run, run.rows, number, &shared.sequence, &shared.work);
     gpu_barrier();
-    if (split)
-        mla_combine_row(&run, &sequence, &work, run.rows,
-                        gpu_cta_z() * (MLA_THREADS / GPU_WARP) + gpu_thread() / GPU_WARP);
+    if (shared.split)
+        mla_combine_rows(&run, &shared);
 }
 
 #endif

@@ -11,12 +11,17 @@
 #include "sizes.h"
 #include "work-tile.h"
 
-/* Rows (tokens times heads) of a CTA, and the type of queries and keys: bf16 or else f16. */
-template <uint32_t Rows, bool Bf16> struct mla_config {
+/*
+ * Rows (tokens times heads) of a CTA, bytes of an element of the cache, and the type of queries: bf16 or else
+ * f16. Keys are of the same type, 8-bit ones once they are converted.
+ */
+template <uint32_t Rows, uint32_t KvSize, bool Bf16> struct mla_config {
     static constexpr uint32_t rows = Rows;
-    static constexpr bool bf16 = Bf16;
+    static constexpr bool bf16 = Bf16, kv8 = KvSize == 1;
     static constexpr bool score_rules = rows <= MLA_SMALL_ROWS;
     static constexpr uint32_t max_stages = mla_max_stages(rows);
+    /* Raw stages beside one stage of 16-bit numbers, and beside two. */
+    static constexpr uint32_t raw_of_one = mla_raw_stages(rows, 1), raw_of_two = mla_raw_stages(rows, 2);
 
     static constexpr uint32_t warps = MLA_THREADS / GPU_WARP;
     static constexpr uint32_t row_blocks = rows / 16;
@@ -29,7 +34,7 @@ template <uint32_t Rows, bool Bf16> struct mla_config {
     static constexpr uint32_t kept_of_wave = wave_fragments / 2;
     static constexpr uint32_t kept_fragments = pair_keys / 16;
 
-    static constexpr uint32_t state_bytes = mla_state_bytes(rows);
+    static constexpr uint32_t state_bytes = mla_state_bytes(rows, KvSize);
     static constexpr uint32_t out_pitch =
         520; /* floats between rows of O, which takes the place of KV tiles */
 
@@ -44,10 +49,12 @@ template <class Config> struct mla_shared {
     struct mla_work_tile work;
     struct mla_cursor cursor;
     bool has_work;
-    bool aligned;                                      /* keys are 16-byte aligned */
-    uint32_t unmasked_lo, unmasked_hi;                 /* every row sees the keys [lo, hi) */
-    uint64_t key_address[Config::warps][8];            /* of the next tile; 0 = no key */
-    uint64_t present[4];                               /* of each stage, a bit for every key */
+    bool aligned;                           /* keys are 16-byte aligned */
+    uint32_t unmasked_lo, unmasked_hi;      /* every row sees the keys [lo, hi) */
+    uint64_t key_address[Config::warps][8]; /* of the next tile; 0 = no key */
+    uint64_t present[4];                    /* of each stage, a bit for every key */
+    float score_scale;                      /* of every product of a query and a key */
+    float key_scale[Config::kv8 ? 4 : 1][Config::kv8 ? MLA_KV_TILE : 1]; /* of the keys of each stage */
     float warp_max[Config::block_warps][Config::rows]; /* over the keys of a warp; row sums at the end */
     float rescale[Config::rows];                       /* the factor by which a new row max scales O so far */
     float row_sum[Config::rows];

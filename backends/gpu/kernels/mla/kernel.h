@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The MLA kernel: keys of up to 576 columns of 16 bits, of which the first ones, up to 512, are the values
- * too.
+ * The MLA kernel: keys of up to 576 columns of 16 bits, or of 8 bits that are converted (codes.h), of which
+ * the first ones, up to 512, are the values too.
  *
  * Eight warps. A tile of 64 keys lies in shared memory once, for scores and for values. For the scores, each
  * block of 16 rows has warps of its own, which hold its queries in registers and divide the keys among
@@ -15,10 +15,9 @@
 #ifndef ATTN_GPU_MLA_KERNEL_H
 #define ATTN_GPU_MLA_KERNEL_H
 
+#include "codes.h"
 #include "epilogue.h"
-#include "load.h"
 #include "scores.h"
-#include "values.h"
 
 /* Waits until the copies of at most `tiles` tiles are in flight. */
 GPU_INLINE void mla_wait(uint32_t tiles)
@@ -52,10 +51,27 @@ GPU_INLINE void mla_begin(const struct gpu_run *run, struct mla_shared<Config> *
     mla_wait(stages - 1);
     gpu_barrier();
     mla_take_queries(last, w, q);
+}
+
+/* What rows have in common, and their state before the first key. */
+template <class Config>
+GPU_INLINE void mla_begin_rows(const struct gpu_run *run, struct mla_shared<Config> *shared)
+{
     mla_find_unmasked<Config>(run, shared);
     shared->thread_sum[0][gpu_thread()] = shared->thread_sum[1][gpu_thread()] = 0;
     if (gpu_thread() < Config::rows)
         shared->row_max[gpu_thread()] = -GPU_INFINITY;
+}
+
+/* Copies tile `tile`, if the work tile has it, into the stage before `stage`, and locates the next one. */
+template <class Config>
+GPU_INLINE void mla_fetch_keys(const struct gpu_run *run, struct mla_shared<Config> *shared,
+                               unsigned char *buffer, uint32_t stages, uint32_t stage, uint32_t tile)
+{
+    if (tile < shared->work.end)
+        mla_load_keys<Config>(run, shared, buffer, stage == 0 ? stages - 1 : stage - 1);
+    gpu_copy_commit();
+    mla_locate<Config>(run, shared, tile + 1);
 }
 
 /* The KV loop of a work tile. */
@@ -65,11 +81,15 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
 {
     const struct mla_warp w = mla_warp_of_thread<Config>();
     const struct mla_work_tile *work = &shared->work;
-    const uint32_t stages = Config::max_stages == 2 ? 2 : run->stages, first = work->first;
+    const uint32_t stages = Config::max_stages == 2 && !Config::kv8 ? 2 : run->stages, first = work->first;
     uint32_t q[18][4], stage = 0;
     float o[Config::row_blocks][8][4];
 
-    mla_begin<Config>(run, shared, buffer, stages, first, &w, q);
+    if constexpr (Config::kv8)
+        mla_begin_codes<Config>(run, shared, buffer, &w, q);
+    else
+        mla_begin<Config>(run, shared, buffer, stages, first, &w, q);
+    mla_begin_rows<Config>(run, shared);
     GPU_UNROLL
     for (uint32_t m = 0; m < Config::row_blocks; m++) {
         GPU_UNROLL
@@ -80,23 +100,32 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
     for (uint32_t tile = first; tile < work->end; tile++) {
         const uint32_t keys = stage * MLA_KV_TILE_BYTES;
         float s[Config::kept_fragments][4];
-        mla_wait(stages - 2);
+        if constexpr (!Config::kv8)
+            mla_wait(stages - 2);
         gpu_barrier(); /* the tile is there, and the one before has been read */
-        if (tile + stages - 1 < work->end)
-            mla_load_keys<Config>(run, shared, buffer, stage == 0 ? stages - 1 : stage - 1);
-        gpu_copy_commit();
-        mla_locate<Config>(run, shared, tile + stages);
+        if constexpr (!Config::kv8)
+            mla_fetch_keys<Config>(run, shared, buffer, stages, stage, tile + stages - 1);
         mla_scores<Config>(shared, buffer, keys, &w, q, s);
-        const bool all_seen = mla_apply_rules<Config>(run, shared, stage, &w, tile, s);
+        if constexpr (Config::kv8) {
+            if (mla_scale_per_key(run))
+                mla_scale_keys<Config>(shared, &w, tile, s);
+        }
+        const bool all_seen =
+            mla_apply_rules<Config>(run, shared, Config::kv8 ? tile % 4 : stage, &w, tile, s);
         mla_share_max<Config>(shared, &w, s);
         gpu_barrier(); /* and the last columns of the tile have been read */
         if (!all_seen)
             mla_clear_non_finite<Config>(buffer + keys);
-        mla_exponentiate<Config>(shared, buffer + keys, &w, s);
+        mla_exponentiate<Config>(shared, buffer + keys,
+                                 Config::kv8 && mla_scale_per_key(run) ? shared->key_scale[tile % 4] : 0, &w,
+                                 s);
         gpu_barrier();
         if (gpu_thread() < Config::rows)
             shared->row_max[gpu_thread()] = shared->next_max[gpu_thread()];
-        mla_add_values<Config>(shared, buffer, keys, o);
+        if constexpr (Config::kv8)
+            mla_add_values_and_convert<Config>(run, shared, buffer, tile, keys, o);
+        else
+            mla_add_values<Config>(shared, buffer, keys, o);
         stage = stage + 1 == stages ? 0 : stage + 1;
     }
     GPU_COPY_WAIT(0);
@@ -109,7 +138,7 @@ template <class Config>
 GPU_INLINE void mla_next(const struct gpu_run *run, struct mla_shared<Config> *shared, bool begins)
 {
     const uint64_t all = mla_schedule_at(run, run->batch.seqs);
-    const uint32_t ctas = mla_cta_count(run, all), cta = gpu_cta();
+    const uint32_t ctas = mla_cta_count(run, all, gpu_ctas()), cta = gpu_cta();
     const bool contiguous = run->problem.det == 0;
     const uint64_t end = contiguous ? mla_cta_begin(all, cta + 1, ctas) : all;
     uint64_t at = shared->work.next;
@@ -152,7 +181,7 @@ template <class Config> GPU_INLINE void mla_attention(const struct gpu_run *run)
     }
 
 /* The kernels of a row of instances.def by each(name, configuration). */
-#define MLA_KERNELS(each, name, rows)                                                                        \
-    each(name##_bf16, mla_config<rows, true>) each(name##_f16, mla_config<rows, false>)
+#define MLA_KERNELS(each, name, rows, kv_size)                                                               \
+    each(name##_bf16, mla_config<rows, kv_size, true>) each(name##_f16, mla_config<rows, kv_size, false>)
 
 #endif

@@ -105,6 +105,22 @@ GPU_INLINE void mla_locate(const struct gpu_run *run, struct mla_shared<Config> 
     if (key < s->kv_len && gpu_locate(run, s, key, &place))
         at = gpu_vector(place.is_new ? &run->k_new : &run->k, place.page, place.token, 0);
     shared->key_address[warp][lane] = at;
+    if constexpr (Config::kv8) {
+        const struct gpu_cache *cache = at != 0 && place.is_new ? &run->k_new : &run->k;
+        if (mla_scale_per_key(run))
+            shared->key_scale[tile % 4][warp * 8 + lane] =
+                at != 0 ? gpu_scale_at(&cache->scale, place.outer, place.token, 0) : 0;
+    }
+}
+
+/* Which of the keys that this warp has located there are. */
+template <class Config> GPU_INLINE void mla_note_present(struct mla_shared<Config> *shared, uint32_t stage)
+{
+    const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
+    const uint32_t present = gpu_ballot(shared->key_address[warp][lane % 8] != 0);
+
+    if (lane == 0)
+        ((unsigned char *)&shared->present[stage])[warp] = (unsigned char)present;
 }
 
 /* Copies a chunk of a key, or zeros where there is none. */
@@ -126,9 +142,7 @@ GPU_INLINE void mla_load_keys(const struct gpu_run *run, struct mla_shared<Confi
     unsigned char *to = buffer + stage * MLA_KV_TILE_BYTES + warp * 8 * mla_row_bytes;
 
     gpu_warp_barrier();
-    const uint32_t present = gpu_ballot(at[lane % 8] != 0);
-    if (lane == 0)
-        ((unsigned char *)&shared->present[stage])[warp] = (unsigned char)present;
+    mla_note_present<Config>(shared, stage);
     if (shared->aligned) {
         GPU_UNROLL
         for (uint32_t row = 0; row < 8; row++) {
@@ -193,6 +207,9 @@ GPU_INLINE void mla_find_unmasked(const struct gpu_run *run, struct mla_shared<C
     if (gpu_thread() == 0) {
         shared->unmasked_lo = lo;
         shared->unmasked_hi = run->mask.base != 0 ? 0 : hi;
+        shared->score_scale = run->softmax_scale;
+        if (Config::kv8 && !mla_scale_per_key(run))
+            shared->score_scale *= gpu_scale_at(&run->k.scale, 0, 0, 0);
     }
 }
 

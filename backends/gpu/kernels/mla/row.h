@@ -16,6 +16,13 @@ GPU_INLINE bool mla_row_of(const struct gpu_run *run, const struct gpu_sequence 
     return *token < s->q_len;
 }
 
+/* Whether scales may differ from key to key: by the problem alone, so that strides never change a bit. P has
+ * them then, else the results. */
+GPU_INLINE bool mla_scale_per_key(const struct gpu_run *run)
+{
+    return run->problem.k_scale >= ATTN_SCALES_HEAD;
+}
+
 /* Adds the sink, divides by the row sum, and stores O in its type and the LSE. Row max and sum are in base 2.
  */
 GPU_INLINE void mla_store_row(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
@@ -31,11 +38,12 @@ GPU_INLINE void mla_store_row(const struct gpu_run *run, const struct gpu_sequen
         run->out.base + (uint64_t)(row * run->out.token_stride + (int64_t)head * run->out.head_stride);
     const bool scaled = run->problem.out_scale > ATTN_SCALES_UNIT;
     const float scale = scaled ? gpu_scale_at(&run->out_scale, s->index, row, head) : 1;
+    const float value_scale = mla_scale_per_key(run) ? 1 : gpu_scale_at(&run->k.scale, 0, 0, 0);
 
     GPU_UNROLL
     for (uint32_t j = 0; j < 16; j++) {
         const uint32_t d = j * GPU_WARP + lane;
-        float x = row_sum == 0 ? 0 : values[j] * share / whole;
+        float x = row_sum == 0 ? 0 : values[j] * share / whole * value_scale;
         if (scaled)
             x = gpu_divide(x, scale);
         if (d < run->problem.head_dim_vo)

@@ -103,6 +103,19 @@ GPU_INLINE float mla_rule(const struct gpu_run *run, const struct mla_shared<Con
     return (float)(((double)score + bias) * (double)mla_log2e);
 }
 
+/* Scores times the scale of each key. */
+template <class Config>
+GPU_INLINE void mla_scale_keys(const struct mla_shared<Config> *shared, const struct mla_warp *w,
+                               uint32_t tile, float s[Config::kept_fragments][4])
+{
+    GPU_UNROLL
+    for (uint32_t n = 0; n < Config::kept_fragments; n++) {
+        GPU_UNROLL
+        for (uint32_t e = 0; e < 4; e++)
+            s[n][e] *= shared->key_scale[tile % 4][mla_key<Config>(w, n, e)];
+    }
+}
+
 /* Scales scores to base 2 and hides keys, in place. True if every row sees every key of the tile. */
 template <class Config>
 GPU_INLINE bool mla_apply_rules(const struct gpu_run *run, const struct mla_shared<Config> *shared,
@@ -112,7 +125,7 @@ GPU_INLINE bool mla_apply_rules(const struct gpu_run *run, const struct mla_shar
     const bool has_rules = run->problem.softcap > 0 || run->slopes != 0 || run->mask.base != 0;
     const uint32_t row0 = w->block * 16 + gpu_thread() % GPU_WARP / 4, key0 = tile * MLA_KV_TILE;
     const uint64_t present = shared->present[stage];
-    const float scale = run->softmax_scale * mla_log2e;
+    const float scale = shared->score_scale * mla_log2e;
 
     if (!has_rules && key0 >= shared->unmasked_lo && key0 + MLA_KV_TILE <= shared->unmasked_hi &&
         ~present == 0) {
@@ -137,7 +150,7 @@ GPU_INLINE bool mla_apply_rules(const struct gpu_run *run, const struct mla_shar
                 if (!seen)
                     s[n][e] = -GPU_INFINITY;
                 else if (Config::score_rules && has_rules)
-                    s[n][e] = mla_rule<Config>(run, shared, row, key0 + key, s[n][e] * run->softmax_scale);
+                    s[n][e] = mla_rule<Config>(run, shared, row, key0 + key, s[n][e] * shared->score_scale);
                 else
                     s[n][e] *= scale;
             }

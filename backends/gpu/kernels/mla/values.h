@@ -41,9 +41,10 @@ template <class Config> GPU_INLINE void mla_clear_non_finite(unsigned char *keys
     }
 }
 
-/* Exponentiates the scores into P in shared memory, and brings row maxima and sums up to date. */
+/* Exponentiates the scores into P in shared memory, and brings row maxima and sums up to date. P has the
+ * scales of the keys, which are values, if there are `scales`. */
 template <class Config>
-GPU_INLINE void mla_exponentiate(struct mla_shared<Config> *shared, unsigned char *keys,
+GPU_INLINE void mla_exponentiate(struct mla_shared<Config> *shared, unsigned char *keys, const float *scales,
                                  const struct mla_warp *w, float s[Config::kept_fragments][4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
@@ -66,9 +67,14 @@ GPU_INLINE void mla_exponentiate(struct mla_shared<Config> *shared, unsigned cha
         float sum = 0;
         GPU_UNROLL
         for (uint32_t n = 0; n < Config::kept_fragments; n++) {
-            const float p0 = gpu_exp2(s[n][2 * h] - base), p1 = gpu_exp2(s[n][2 * h + 1] - base);
+            float p0 = gpu_exp2(s[n][2 * h] - base), p1 = gpu_exp2(s[n][2 * h + 1] - base);
             const uint32_t key = mla_key<Config>(w, n, 0);
             sum += p0 + p1;
+            if (Config::kv8 &&
+                scales != 0) { /* unless the row does not see the key, whose scale may be NaN */
+                p0 = p0 == 0 ? 0 : p0 * scales[key];
+                p1 = p1 == 0 ? 0 : p1 * scales[key + 1];
+            }
             *(uint32_t *)(void *)(keys + mla_p_offset(row, key / 8) + key % 8 * 2) =
                 Config::bf16 ? gpu_pack_bf16(p0, p1) : gpu_pack_f16(p0, p1);
         }

@@ -53,34 +53,36 @@ GPU_INLINE uint32_t mla_find_sequence(const struct gpu_run *run, uint64_t at)
     return lo;
 }
 
-/* Where the stretch of a CTA begins in the work list; stretches differ by at most one tile. */
+/* A quotient; of numbers of 64 bits it takes many times as long. */
+GPU_INLINE uint64_t mla_divide(uint64_t a, uint64_t b)
+{
+    return (a | b) >> 32 == 0 ? (uint32_t)a / (uint32_t)b : a / b;
+}
+
+/* Where the stretch of a CTA begins in the work list: all * cta / ctas. Stretches differ by at most one tile.
+ */
 GPU_INLINE uint64_t mla_cta_begin(uint64_t all, uint32_t cta, uint32_t ctas)
 {
-    return all / ctas * cta + all % ctas * cta / ctas;
+    const uint64_t each = mla_divide(all, ctas);
+
+    return each * cta + mla_divide((all - each * ctas) * cta, ctas);
 }
 
-/* The CTA whose stretch of the work list holds position `at`. */
+/* The CTA whose stretch of the work list holds position `at`: the last one with all * cta / ctas < at + 1. */
 GPU_INLINE uint32_t mla_cta_of(uint64_t all, uint64_t at, uint32_t ctas)
 {
-    uint32_t lo = 0, hi = ctas;
+    const uint64_t cta = mla_divide((at + 1) * ctas - 1, all);
 
-    while (hi - lo > 1) {
-        const uint32_t middle = lo + (hi - lo) / 2;
-        if (mla_cta_begin(all, middle, ctas) <= at)
-            lo = middle;
-        else
-            hi = middle;
-    }
-    return lo;
+    return cta < ctas ? (uint32_t)cta : ctas - 1;
 }
 
-/* CTAs that have work. */
-GPU_INLINE uint32_t mla_cta_count(const struct gpu_run *run, uint64_t all)
+/* Those of `ctas` CTAs that have work. */
+GPU_INLINE uint32_t mla_cta_count(const struct gpu_run *run, uint64_t all, uint32_t ctas)
 {
     const uint64_t least = run->problem.det != 0 ? 1 : MLA_MIN_TILES;
     const uint64_t most = (all + least - 1) / least;
 
-    return most < gpu_ctas() ? (uint32_t)most : gpu_ctas();
+    return most < ctas ? (uint32_t)most : ctas;
 }
 
 /* det: split `at - begin` of a row tile whose splits begin at `begin`. */
