@@ -131,7 +131,8 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 
     part->threads = gpu_mma_threads(shape);
     part->shared_bytes = gpu_mma_shared_bytes(shape);
-    part->ctas = plan->units * gpu_mma_ctas(shape);
+    part->ctas =
+        plan->units * gpu_mma_resident_ctas(shape, gpu_vendor_shared(plan->backend->context->record->arch));
     part->split_rules = gpu_split_rules_of(p, part->phase, prefill_rows(plan));
     snprintf(name, sizeof name, "%s_r%u_%s", own->name, shape.rows,
              p->q_dtype == ATTN_F32   ? "f32"

@@ -64,7 +64,7 @@ GPU_INLINE void gpu_warp_barrier(void)
 }
 GPU_INLINE void gpu_fence(void)
 {
-    __threadfence();
+    asm volatile("fence.acq_rel.gpu;" ::: "memory"); /* __threadfence() would be sequentially consistent */
 }
 GPU_INLINE void gpu_barrier_part(uint32_t id, uint32_t threads)
 {

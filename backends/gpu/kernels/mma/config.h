@@ -71,6 +71,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
+    static constexpr uint32_t SCALE_STAGES = KV8 ? ADDRESS_STAGES : 1, SCALE_KEYS = KV8 ? KEYS : 1;
     static constexpr uint32_t ROW_PADDING = gpu_mma_row_padding(SHAPE);
     /* The part of a stage that a group fills. */
     static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
@@ -95,6 +96,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static_assert(Dk % 64 == 0 && Dk >= Dv, "queries leave room for results");
     static_assert(Dv == 64 || Dv == 128 || Dv == 256 || Dv == 512, "a warp stores whole rows");
     static_assert(GROUP_THREADS >= GROUP_KEYS, "each thread looks up one key");
+    static_assert(gpu_mma_resident_ctas(SHAPE, 227u << 10) == CTAS, "CTAs wait for each other");
     static_assert(GROUPS * GROUP_FLOATS * 4 == gpu_mma_result_bytes(SHAPE), "the host reserves less");
 };
 
@@ -112,8 +114,8 @@ template <class C> struct mma_shared {
     float max[4][C::M_FRAGMENTS * 16];
     float sum[4][C::M_FRAGMENTS * 16];
     float q_scale[C::ROWS]; /* with Q_SCALED, by which a row's scores are multiplied */
-    float k_scale[C::ADDRESS_STAGES][C::KEYS];
-    float v_scale[C::ADDRESS_STAGES][C::KEYS];
+    float k_scale[C::SCALE_STAGES][C::SCALE_KEYS];
+    float v_scale[C::SCALE_STAGES][C::SCALE_KEYS];
     /* A bit for each value of the iteration; f32: a chunk has a byte of its own. */
     unsigned char nonfinite[C::KEYS][C::DV / (C::KV32 ? 4 : 8)];
     uint32_t nonfinite_tile[C::GROUPS]; /* a group's last tile with such a value, plus one */

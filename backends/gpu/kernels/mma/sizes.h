@@ -116,9 +116,11 @@ GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
 /* Bytes in front of queries and stages (struct mma_shared), a multiple of 128. */
 GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 {
-    const uint32_t addresses = 24 * gpu_mma_keys(s) * gpu_mma_address_stages(s);
+    const uint32_t keys = gpu_mma_keys(s), scales = s.kv_size == 1 ? 8 : 0;
+    const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
+    const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 
-    return ((s.kv_size == 4 || s.dv > 256 ? 4992 : 2944) + 80 * s.rows + addresses + 127) / 128 * 128;
+    return (896 + nonfinite + 80 * s.rows + addresses + 127) / 128 * 128;
 }
 
 /* f32 scores of a tile, which warps with the same rows exchange. */
@@ -157,7 +159,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_shared_bytes(struct gpu_mma_shape s)
     return gpu_mma_fixed_bytes(s) + (inputs > results ? inputs : results);
 }
 
-/* CTAs that fit a multiprocessor of 227 KB. */
+/* CTAs that a multiprocessor has registers for, and shared memory where a CTA can have 227 KB. */
 GPU_CONSTEXPR uint32_t gpu_mma_ctas(struct gpu_mma_shape s)
 {
     if (s.kv_size == 4)
@@ -169,6 +171,15 @@ GPU_CONSTEXPR uint32_t gpu_mma_ctas(struct gpu_mma_shape s)
     if (s.dk > 192)
         return s.kv_size == 1 ? 2 : 1;
     return s.dk > 128 ? 2 : s.dk > 64 ? 3 : 4;
+}
+
+/* Those of them that fit where a CTA can have `limit` bytes: all of a multiprocessor but 1 KB, which each CTA
+ * costs. A persistent CTA that has to wait for another would make a launch take twice as long. */
+GPU_CONSTEXPR uint32_t gpu_mma_resident_ctas(struct gpu_mma_shape s, uint32_t limit)
+{
+    const uint32_t fit = (limit + 1024) / (gpu_mma_shared_bytes(s) + 1024), most = gpu_mma_ctas(s);
+
+    return fit < 1 ? 1 : fit < most ? fit : most;
 }
 
 #endif
