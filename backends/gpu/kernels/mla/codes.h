@@ -70,26 +70,48 @@ GPU_INLINE void mla_load_codes(const struct gpu_run *run, struct mla_shared<Conf
     gpu_warp_barrier(); /* the next tile may be located */
 }
 
+/* Half a chunk of this thread: its row, and which 8 columns it has. Threads take the halves of a chunk in an
+ * order that differs between them, so that eight of them write to different banks. */
+struct mla_lane_half {
+    uint32_t row, column8;
+};
+
+GPU_INLINE struct mla_lane_half mla_lane_half_of(uint32_t i, uint32_t warp, uint32_t lane)
+{
+    const uint32_t n = i / 2, half = i % 2 ^ (n < 8 ? (lane / 4 ^ lane / 8) % 2 : 0);
+
+    return {warp * 8 + mla_lane_row(n, lane), mla_lane_chunk(n, lane) * 2 + half};
+}
+
 /*
- * This thread's codes of a raw stage into a stage of 16-bit numbers. The halves of a chunk are taken in an
- * order that differs between threads, so that eight of them write to different banks.
+ * This thread's codes of a raw stage into a stage of 16-bit numbers. Several loads come before the first
+ * store: a load after a store waits for it, as both are to shared memory, and nothing else would hide what
+ * load and conversion take.
  */
 template <class Config>
 GPU_INLINE void mla_convert_chunks(uint32_t dtype, const unsigned char *raw, unsigned char *to)
 {
     /* Nothing of what follows from it stays in registers from one tile to the next. */
     const uint32_t thread = gpu_keep(gpu_thread()), warp = thread / GPU_WARP, lane = thread % GPU_WARP;
+    constexpr uint32_t at_once = Config::codes_at_once;
+    static_assert(2 * mla_lane_chunks % at_once == 0, "words would be left");
 
     GPU_UNROLL
-    for (uint32_t i = 0; i < 2 * mla_lane_chunks; i++) {
-        const uint32_t n = i / 2, row = warp * 8 + mla_lane_row(n, lane), chunk = mla_lane_chunk(n, lane);
-        const uint32_t half = i % 2 ^ (n < 8 ? (lane / 4 ^ lane / 8) % 2 : 0);
-        const uint64_t codes =
-            *(const uint64_t *)(const void *)(raw + row * MLA_QK_DIM + chunk * 16 + half * 8);
-        struct gpu_u128 out;
-        gpu_quad8_as(dtype, Config::bf16, (uint32_t)codes, out.x);
-        gpu_quad8_as(dtype, Config::bf16, (uint32_t)(codes >> 32), out.x + 2);
-        gpu_store_u128(to + mla_chunk_offset(row, chunk * 2 + half), out);
+    for (uint32_t first = 0; first < 2 * mla_lane_chunks; first += at_once) {
+        uint64_t codes[at_once];
+        GPU_UNROLL
+        for (uint32_t i = 0; i < at_once; i++) {
+            const struct mla_lane_half at = mla_lane_half_of(first + i, warp, lane);
+            codes[i] = *(const uint64_t *)(const void *)(raw + at.row * MLA_QK_DIM + at.column8 * 8);
+        }
+        GPU_UNROLL
+        for (uint32_t i = 0; i < at_once; i++) {
+            const struct mla_lane_half at = mla_lane_half_of(first + i, warp, lane);
+            struct gpu_u128 out;
+            gpu_quad8_as(dtype, Config::bf16, (uint32_t)codes[i], out.x);
+            gpu_quad8_as(dtype, Config::bf16, (uint32_t)(codes[i] >> 32), out.x + 2);
+            gpu_store_u128(to + mla_chunk_offset(at.row, at.column8), out);
+        }
     }
 }
 

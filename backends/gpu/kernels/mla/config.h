@@ -34,6 +34,9 @@ template <uint32_t Rows, uint32_t KvSize, bool Bf16> struct mla_config {
     static constexpr uint32_t kept_of_wave = wave_fragments / 2;
     static constexpr uint32_t kept_fragments = pair_keys / 16;
 
+    /* Words of 8 codes that a thread has in registers at once when it converts them, of 18 of a tile. */
+    static constexpr uint32_t codes_at_once = rows > MLA_SMALL_ROWS ? 2 : 9;
+
     static constexpr uint32_t state_bytes = mla_state_bytes(rows, KvSize);
     static constexpr uint32_t out_pitch =
         520; /* floats between rows of O, which takes the place of KV tiles */
