@@ -25,7 +25,7 @@ GPU_CONSTEXPR uint32_t gpu_mma_column_warps(struct gpu_mma_shape s)
 {
     if (s.rows == 16 && s.dv > 256)
         return 4;
-    return (s.rows == 64 && s.dv > 256) || (s.rows == 128 && s.dv > 128) ? 2 : 1;
+    return s.rows == 64 && s.dv > 256 ? 2 : 1;
 }
 
 /* Warp groups. */
