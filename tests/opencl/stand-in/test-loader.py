@@ -24,7 +24,7 @@ def run(*arguments, directory=os.path.dirname(STAND_IN), pose="", **more):
     env.update(ATTN_PLUGIN_PATH=os.path.dirname(PLUGIN) + ":" + CPU, ATTN_LOG="warn", ATTN_CACHE_DIR=work + "/cache",
                LD_LIBRARY_PATH=directory, STAND_IN_LOADER=LOADER, STAND_IN_POSE=pose, **vendors)
     env.update(more)
-    return subprocess.run(arguments, env=env, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(arguments, env=env, capture_output=True, text=True, check=False, timeout=280)
 
 
 def explain(**more):
