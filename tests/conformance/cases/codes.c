@@ -56,14 +56,15 @@ bool case_put_nan(const struct scaled_vector *vector, uint32_t dim)
     return false;
 }
 
-void case_put_infinity(const struct scaled_vector *vector, uint32_t dim)
+void case_put_infinity(const struct scaled_vector *vector, uint32_t dim, bool positive)
 {
     unsigned char *to = vector->to;
 
     if (vector->dtype == ATTN_E5M2)
-        to[dim] = 0xfc;
+        to[dim] = positive ? 0x7c : 0xfc;
     else
-        oracle_store(vector->dtype, -(double)INFINITY, to + (size_t)dim * oracle_size(vector->dtype));
+        oracle_store(vector->dtype, positive ? (double)INFINITY : -(double)INFINITY,
+                     to + (size_t)dim * oracle_size(vector->dtype));
 }
 
 /* A number: half a code step at the reference, and `slack`. Beyond the largest code there is the largest. */

@@ -10,7 +10,11 @@ static uint64_t content_key(const struct conform_case *c, uint64_t what, uint64_
     return mix(mix(mix(c->seed, what), a), b);
 }
 
-/* Few columns can cancel to nearly nothing, which no relative bound survives: keep those positive. */
+/*
+ * Few columns can cancel to nearly nothing, which no relative bound survives: keep those positive. So is what
+ * is put in place of infinity, which is a number in types that have none: -448 times a small weight may
+ * cancel values of about 1, and what remains is as large as the rounding of P.
+ */
 static bool all_positive(const struct conform_case *c)
 {
     return c->problem.head_dim_vo <= 4;
@@ -116,7 +120,7 @@ static void fill_slot(struct step *step, int64_t slot, const struct key_place *a
             if (at->kind == INJECT_V || at->kind == INJECT_BURIED)
                 inject_nan(step, &v, at_key, head, at->dim);
             if (at->kind == INJECT_INFINITE)
-                case_put_infinity(&v, at->dim);
+                case_put_infinity(&v, at->dim, all_positive(c));
             if (at->kind == INJECT_BURIED)
                 set_shift(c, &k, -1);
         }
