@@ -93,7 +93,12 @@ static void pick_extent(struct case_scale *scale, struct rng *rng, bool paged, b
         scale->outer = scale->token = token_head;
 }
 
-/* The scales of keys, or of values: of cached and of new ones. `reach` is what must be representable. */
+/*
+ * The scales of keys, or of values: of cached and of new ones. `reach` is what must be representable.
+ *
+ * Values of any codes have at least as many columns as e5m2 has exponents, each of which is as likely: in
+ * fewer columns a row often has a single large number, and one number can cancel (FEW_COLUMNS).
+ */
 static void pick_pair(struct conform_case *c, struct rng *rng, uint32_t what, uint32_t dtype, double reach)
 {
     bool paged = c->problem.addressing != ATTN_DENSE;
@@ -107,10 +112,11 @@ static void pick_pair(struct conform_case *c, struct rng *rng, uint32_t what, ui
     pick_extent(new_scale, rng, paged, false);
     for (int i = 0; i < 2; i++) {
         struct case_scale *scale = i == 0 ? cached : new_scale;
-        bool one_column = (what == SCALED_K ? c->problem.head_dim : c->problem.head_dim_vo) <= 4;
+        bool values = what == SCALED_V || c->problem.mla != 0;
+        bool enough = values ? c->problem.head_dim_vo >= 32 : c->problem.head_dim > FEW_COLUMNS;
         scale->edges = what == SCALED_V && is_per_slot(scale) && rng_chance(rng, 60);
         double most = scale->edges || what == SCALED_K ? reach : 32 * reach;
-        scale->raw = !one_column && scale->granularity != ATTN_SCALES_UNIT && c->shift == 0 &&
+        scale->raw = enough && scale->granularity != ATTN_SCALES_UNIT && c->shift == 0 &&
                      (what == SCALED_K || scale->edges) && rng_chance(rng, 35);
         scale->base = 1 / (scale->raw ? rms_of_codes(dtype) : pick_unit(rng, dtype, 2 * most));
     }

@@ -17,7 +17,7 @@ static uint64_t content_key(const struct conform_case *c, uint64_t what, uint64_
  */
 static bool all_positive(const struct conform_case *c)
 {
-    return c->problem.head_dim_vo <= 4;
+    return c->problem.head_dim_vo <= FEW_COLUMNS;
 }
 
 /* The last column of q and k adds the shift to the score. It comes last in a sum, so it costs little
