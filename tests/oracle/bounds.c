@@ -80,3 +80,10 @@ double oracle_error(uint32_t dtype, double result, double wanted)
         return (double)INFINITY;
     return fmax(0, oracle_overflow(dtype) - fabs(wanted));
 }
+
+double oracle_error_before_rounding(uint32_t dtype, double result, double wanted)
+{
+    double error = oracle_error(dtype, result, wanted);
+
+    return dtype == ATTN_F32 || isinf(result) ? error : fmax(0, error - oracle_half_step(dtype, result));
+}

@@ -222,6 +222,11 @@ double oracle_overflow(uint32_t dtype);
  * reference rounds to infinity of the same sign, and errs by what is missing to that where it does not.
  */
 double oracle_error(uint32_t dtype, double result, double wanted);
+/*
+ * What remains of it when the rounding of the result to f16 or bf16 may have been as bad as it can: half a
+ * step at the result. Of f32, and of infinity, all of it.
+ */
+double oracle_error_before_rounding(uint32_t dtype, double result, double wanted);
 /* Bound of |lse - ref|. */
 double oracle_bound_lse(enum oracle_class class, double largest, double lse);
 

@@ -135,6 +135,25 @@ Test(bounds, table)
     cr_expect(close_to(oracle_bound_merge_lse(4, 1, 10), 8 * 0x1p-24 + 20 * 0x1p-23));
 }
 
+Test(bounds, before_rounding)
+{
+    const double inf = (double)INFINITY;
+    const struct {
+        uint32_t dtype;
+        double result, wanted, error;
+    } known[] = {{ATTN_BF16, 39, 38.875, 0},          {ATTN_BF16, 39, 38.75, 0.125},
+                 {ATTN_BF16, -39, -38.75, 0.125},     {ATTN_BF16, 39, -39, 77.875},
+                 {ATTN_BF16, 64, 63.75, 0}, /* half a step above, where it is larger */
+                 {ATTN_F16, 1, 1 + 0x1p-10, 0x1p-11}, {ATTN_F16, 0, 0x1p-24, 0x1p-25},
+                 {ATTN_F32, 1, 1 + 0x1p-23, 0x1p-23}, {ATTN_F16, inf, 65500, 20}};
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        double error = oracle_error_before_rounding(known[i].dtype, known[i].result, known[i].wanted);
+        cr_expect(error == known[i].error, "%zu: %g", i, error);
+    }
+    cr_expect(isinf(oracle_error_before_rounding(ATTN_F16, inf, (double)NAN)));
+}
+
 /* Beyond the largest number of a type there is infinity of the same sign; nothing else stands for it. */
 Test(bounds, infinite_results)
 {
