@@ -34,8 +34,12 @@ void case_fill_vector(const struct conform_case *c, const struct scaled_vector *
     }
     for (uint32_t i = 0; i < vector->count && c->scales[vector->what].raw; i++)
         to[i] = any_number(vector->dtype, mix(key, i));
-    if (!c->scales[vector->what].raw)
-        fill_vector(vector->dtype, to, vector->count, key, factor / vector->scale, positive);
+    if (c->scales[vector->what].raw)
+        return;
+    fill_vector(vector->dtype, to, vector->count, key, factor / vector->scale, positive);
+    /* Were a positive number rounded to 0, a row might be left with nothing but the least weights. */
+    for (uint32_t i = 0; i < vector->count && positive; i++)
+        to[i] = to[i] == 0 ? 1 : to[i];
 }
 
 bool case_put_nan(const struct scaled_vector *vector, uint32_t dim)
