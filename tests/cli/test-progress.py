@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """attn-check's line of progress: on a terminal, and nowhere else. And attn-bench's tables, as wide as the terminal.
 
-usage: test-progress.py ATTN-CHECK PLUGIN.so [ATTN-BENCH RESULTS.json]
+usage: test-progress.py ATTN-CHECK PLUGIN.so CASES [ATTN-BENCH RESULTS.json]
 """
 
 import fcntl
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 
-COMMAND = [sys.argv[1], "--kind", "write,det", "--cases", "80", "--backend", "cpu/flash-attn", "--level", "all", sys.argv[2]]
+COMMAND = [sys.argv[1], "--kind", "write,det", "--cases", sys.argv[3], "--backend", "cpu/flash-attn", "--level", "all", sys.argv[2]]
 CLEAR = "\r\033[K"
 count = failed = 0
 
@@ -69,9 +69,9 @@ left = "".join(line.rsplit(CLEAR, 1)[-1] for line in re.split(r"(?<=\n)", both))
 check(status == 0 and left == plain.stdout, "lines of TAP on the same terminal are whole", left[:400])
 
 check(run(out=subprocess.PIPE, TERM="dumb")[0] == "", "a dumb terminal gets none")
-if len(sys.argv) > 3:
+if len(sys.argv) > 4:
     for columns, titles in ((60, "case B / A share A share B"), (132, "case time A time B B / A share A share B")):
-        table, _, status = run(columns, command=[sys.argv[3], "compare", sys.argv[4], sys.argv[4]])
+        table, _, status = run(columns, command=[sys.argv[4], "compare", sys.argv[5], sys.argv[5]])
         lines = table.splitlines()
         check(status == 0 and " ".join(lines[0].split()) == titles and max(map(len, lines)) <= columns,
               f"attn-bench fits a terminal of {columns} columns", table)

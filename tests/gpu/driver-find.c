@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* All kernels that the driver of tests knows. */
-#include <string.h>
-
 #include "fiber-names.h"
 
 const struct driver_kernel *driver_find(const char *name)
@@ -13,10 +11,9 @@ const struct driver_kernel *driver_find(const char *name)
 #define TILE(name, dk, dv, kv_size) driver_##name##_kernels,
 #include "../../backends/hip/instances.def"
         driver_kv_kernels, driver_plan_kernels, driver_reference_kernels};
+    const struct driver_kernel *kernel = NULL;
 
-    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
-        for (const struct driver_kernel *kernel = tables[t]; kernel->name != NULL; kernel++)
-            if (strcmp(kernel->name, name) == 0)
-                return kernel;
-    return NULL;
+    for (size_t t = 0; kernel == NULL && t < sizeof tables / sizeof tables[0]; t++)
+        kernel = driver_named(tables[t], name);
+    return kernel;
 }

@@ -39,7 +39,8 @@ extern const struct driver_kernel driver_kv_kernels[], driver_plan_kernels[], dr
 #define TILE(name, dk, dv, kv_size) extern const struct driver_kernel driver_##name##_kernels[];
 #include "../../backends/hip/instances.def"
 
-/* The kernel of that name, or NULL. */
+/* The kernel of that name in a table, or in any; NULL if there is none. */
+const struct driver_kernel *driver_named(const struct driver_kernel *table, const char *name);
 const struct driver_kernel *driver_find(const char *name);
 
 #ifdef __cplusplus

@@ -110,10 +110,10 @@ static void on_fibers(const struct attn_kv_advance_step_args *args, uint32_t ord
     if (attn__advance_step_align(args, NULL) != ATTN_OK)
         exit(1);
     gpu_step_resolve(&step, args);
-    fiber_launch(driver_find("gpu_step_lengths")->call, &step, &grid);
+    fiber_launch(driver_named(driver_kv_kernels, "gpu_step_lengths")->call, &step, &grid);
     grid.x = (uint32_t)((gpu_step_work(&step) + GPU_KV_THREADS - 1) / GPU_KV_THREADS);
     grid.x = below(2) == 0 && grid.x > 2 ? 2 : grid.x; /* fewer than there is work for */
-    fiber_launch(driver_find("gpu_step_rows")->call, &step, &grid);
+    fiber_launch(driver_named(driver_kv_kernels, "gpu_step_rows")->call, &step, &grid);
 }
 
 static int run_case(uint32_t number, struct arrays arrays[2])

@@ -83,7 +83,7 @@ static void on_fibers(unsigned char *memory, const int64_t *pairs, uint32_t coun
         gpu_kv_move_cut(&move);
         const struct fiber_grid grid = {
             .x = order % 4 == 0 ? 3 : (uint32_t)move.slices, .threads = GPU_KV_THREADS, .order = order};
-        fiber_launch(driver_find("gpu_kv_move_pairs")->call, &move, &grid);
+        fiber_launch(driver_named(driver_kv_kernels, "gpu_kv_move_pairs")->call, &move, &grid);
     }
 }
 

@@ -193,7 +193,7 @@ static void launch(const char *name, const void *argument, uint64_t x, uint32_t 
     const struct fiber_grid grid = {
         .x = order % 3 == 0 ? 1 : (uint32_t)x, .y = y, .threads = GPU_KV_THREADS, .order = order};
 
-    fiber_launch(driver_find(name)->call, argument, &grid);
+    fiber_launch(driver_named(driver_kv_kernels, name)->call, argument, &grid);
 }
 
 /* ---------------------------------------------------------------- write */
