@@ -38,17 +38,16 @@ static uint32_t instance_of(const struct attn_problem *problem)
     return i;
 }
 
-/*
- * Stages of 16-bit numbers in shared memory. Devices of sm_80 have 163 KiB of it, those with 227 KiB hold one
- * more.
- */
+/* Stages of KV tiles: as many as the device's shared memory holds. */
 static uint32_t stages_of(const struct attn_plan_impl *plan, uint32_t i)
 {
     const uint32_t shared = gpu_vendor_shared(plan->backend->context->record->arch);
     const uint32_t rows = instances[i].rows, kv_size = instances[i].kv_size;
-    const uint32_t least = kv_size == 1 ? 1 : 2, most = kv_size == 1 ? 2 : mla_max_stages(rows);
+    uint32_t stages = mla_max_stages(rows, kv_size);
 
-    return mla_shared_bytes(rows, kv_size, most) <= shared ? most : least;
+    while (stages > mla_min_stages(kv_size) && mla_shared_bytes(rows, kv_size, stages) > shared)
+        stages--;
+    return stages;
 }
 
 /*
@@ -99,6 +98,12 @@ static uint64_t partials_of(const struct attn_plan_impl *plan, const struct gpu_
     return p->det != 0 ? (uint64_t)p->max_seqs * split_tiles_of(p) * splits_of(p) : UINT64_C(2) * part->ctas;
 }
 
+/* Bytes in front of them, where the CTAs note row tiles whose keys are split. */
+static uint64_t notes_bytes(const struct gpu_part *part)
+{
+    return (part->ctas * (uint64_t)MLA_NOTE_BYTES + 255) / 256 * 256;
+}
+
 static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, struct attn_error *err)
 {
     const struct attn_problem *p = &plan->problem;
@@ -108,12 +113,14 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
 
     part->threads = MLA_THREADS;
     part->shared_bytes = mla_shared_bytes(rows, instances[i].kv_size, stages_of(plan, i));
-    part->ctas = plan->units;
+    /* Two may share a stretch of the work list. */
+    part->ctas = plan->units > 1 ? plan->units : 2;
     part->splits = p->det != 0 ? GPU_MAX_SPLITS : part->ctas;
     part->schedule_bytes = gpu_plan_bytes(p->max_seqs);
     part->plan_kind = GPU_PLAN_MLA;
     part->split_rules = gpu_split_rules_of(p, GPU_ALL_PHASES, rows);
-    part->scratch_bytes = partials_of(plan, part) * rows * (MLA_VO_DIM + UINT64_C(2)) * sizeof(float);
+    part->scratch_bytes =
+        notes_bytes(part) + partials_of(plan, part) * rows * (MLA_VO_DIM + UINT64_C(2)) * sizeof(float);
     snprintf(name, sizeof name, "%s_%s", instances[i].name, p->q_dtype == ATTN_BF16 ? "bf16" : "f16");
     const int32_t status =
         gpu_module_function(context, instances[i].module, name, part->shared_bytes, &part->attention, err);
@@ -128,29 +135,31 @@ static int32_t launch(const struct attn_plan_impl *plan, const struct gpu_part *
     const struct attn_problem *p = &plan->problem;
     const uint32_t i = instance_of(p), rows = instances[i].rows, grid[] = {part->ctas, 1, 1};
     const bool fixed = p->det != 0;
-    const uint32_t combine_grid[] = {(fixed ? run->batch.seqs : part->ctas) * MLA_COMBINE_CTAS,
+    const uint32_t tiles = fixed ? run->batch.seqs : mla_most_split(p, rows, part->ctas);
+    const uint32_t combine_grid[] = {tiles * mla_combine_ctas(p, rows, part->ctas),
                                      fixed ? split_tiles_of(p) : 1, 1};
     struct gpu_run own = *run;
 
     own.stages = stages_of(plan, i);
     own.problem.k_scale = scale_per_key(p) ? (uint32_t)ATTN_SCALES_HEAD : p->k_scale;
-    own.partial_out = run->scratch;
-    own.partial_lse = run->scratch + partials_of(plan, part) * rows * MLA_VO_DIM * sizeof(float);
+    own.partial_out = run->scratch + notes_bytes(part);
+    own.partial_lse = own.partial_out + partials_of(plan, part) * rows * MLA_VO_DIM * sizeof(float);
     const int32_t status = gpu_launch(plan->backend->context, part->attention, grid, part->threads,
                                       part->shared_bytes, &own, part->kernel->caps.name, stream, err);
     if (status != ATTN_OK || (fixed && splits_of(p) == 1))
         return status;
     own.rows = rows;
+    own.units = part->ctas;
     return gpu_launch(plan->backend->context, part->merge, combine_grid, MLA_THREADS, 0, &own, "mla_combine",
                       stream, err);
 }
 
 static uint32_t shared_of(const struct attn_problem *problem, uint32_t phases)
 {
-    const uint32_t kv_size = attn__dtype_size(problem->k_dtype);
+    const uint32_t rows = instances[INSTANCES - 1].rows, kv_size = attn__dtype_size(problem->k_dtype);
 
     (void)phases;
-    return mla_shared_bytes(instances[INSTANCES - 1].rows, kv_size, kv_size == 1 ? 1 : 2);
+    return mla_shared_bytes(rows, kv_size, mla_min_stages(kv_size));
 }
 
 const struct gpu_family cuda_mla = {

@@ -13,101 +13,143 @@
 
 /*
  * Rows (tokens times heads) of a CTA, bytes of an element of the cache, and the type of queries: bf16 or else
- * f16. Keys are of the same type, 8-bit ones once they are converted.
+ * f16. Keys are of the same type, or codes: these become f16, which costs a quarter of what bf16 does, and
+ * bf16 queries do so too, each row scaled to f16's range.
  */
 template <uint32_t Rows, uint32_t KvSize, bool Bf16> struct mla_config {
     static constexpr uint32_t rows = Rows;
     static constexpr bool bf16 = Bf16, kv8 = KvSize == 1;
+    static constexpr bool keys_bf16 = bf16 && !kv8, scales_queries = bf16 && kv8;
     static constexpr bool score_rules = rows <= MLA_SMALL_ROWS;
-    static constexpr uint32_t max_stages = mla_max_stages(rows);
-    /* Raw stages beside one stage of 16-bit numbers, and beside two. */
-    static constexpr uint32_t raw_of_one = mla_raw_stages(rows, 1), raw_of_two = mla_raw_stages(rows, 2);
+    static constexpr uint32_t max_stages = mla_max_stages(rows, KvSize);
+    static constexpr uint32_t tile_bytes = mla_tile_bytes(KvSize), key_bytes = MLA_QK_DIM * KvSize;
 
     static constexpr uint32_t warps = MLA_THREADS / GPU_WARP;
     static constexpr uint32_t row_blocks = rows / 16;
-    /* Scores: warps that share a block of rows, and keys of a pair of them. */
-    static constexpr uint32_t block_warps = warps / row_blocks;
-    static constexpr uint32_t pair_keys = MLA_KV_TILE / (warps / 2) * row_blocks;
-    /* Fragments of 8 keys that a warp multiplies at once, those of them that it keeps, and all that it keeps.
-     */
-    static constexpr uint32_t wave_fragments = rows > MLA_SMALL_ROWS ? 4 : 2;
-    static constexpr uint32_t kept_of_wave = wave_fragments / 2;
-    static constexpr uint32_t kept_fragments = pair_keys / 16;
 
-    /* Words of 8 codes that a thread has in registers at once when it converts them, of 18 of a tile. */
-    static constexpr uint32_t codes_at_once = rows > MLA_SMALL_ROWS ? 2 : 9;
+    /* Scores: the warps of a team have a part of the columns each, so many steps of 16, of which the main
+     * ones are columns of values too. */
+    static constexpr uint32_t parts = mla_column_warps(rows, KvSize);
+    static constexpr uint32_t steps = MLA_QK_DIM / 16 / parts, main_steps = MLA_VO_DIM / 16 / parts;
+    /* Blocks of 16 rows of a team, and fragments of 8 keys that it multiplies them with at once, in a wave. A
+     * warp keeps one of these products of every wave. */
+    /* Sums of a product, which would take registers that 64 rows do not leave. */
+    static constexpr uint32_t sums = rows > MLA_SMALL_ROWS ? 1 : (steps + 5) / 6;
+    static constexpr uint32_t team_blocks = parts == 2 || row_blocks == 1 ? 1 : 2;
+    static constexpr uint32_t wave_fragments = parts / team_blocks;
+    static constexpr uint32_t key_teams = warps / parts * team_blocks / row_blocks; /* that share rows */
+    static constexpr uint32_t team_keys = MLA_KV_TILE / key_teams;
+    static constexpr uint32_t waves = team_keys / (8 * wave_fragments);
+    static constexpr uint32_t block_warps = warps / row_blocks; /* that keep products of the same rows */
 
     static constexpr uint32_t state_bytes = mla_state_bytes(rows, KvSize);
+    /* Stages where the queries lie until they are in registers. */
+    static constexpr uint32_t query_stages = (rows * MLA_QK_DIM * 2 + tile_bytes - 1) / tile_bytes;
     static constexpr uint32_t out_pitch =
         520; /* floats between rows of O, which takes the place of KV tiles */
 
-    static_assert(rows * out_pitch * 4 <= 2 * MLA_KV_TILE_BYTES, "O does not fit");
+    static_assert(rows * out_pitch * 4 <= mla_min_stages(KvSize) * tile_bytes, "O does not fit");
+};
+
+/* Which keys a row sees. Where there are no other rules for scores, the range is all that is kept. */
+struct mla_row_range {
+    uint32_t lo, hi;
+};
+
+template <bool ScoreRules> struct mla_row_state {
+    typedef struct gpu_row type;
+};
+template <> struct mla_row_state<false> {
+    typedef struct mla_row_range type;
 };
 
 /* The CTA's state beside the KV tiles. */
 template <class Config> struct mla_shared {
-    /* Scores that a warp passes to the other warp of its pair. */
-    struct gpu_u128 exchange[Config::warps][Config::kept_of_wave][GPU_WARP];
+    union {
+        /* Scores that a warp passes to the others of its team. */
+        struct gpu_u128 exchange[Config::warps][Config::parts - 1][GPU_WARP];
+        alignas(128) unsigned char p[Config::rows * MLA_KV_TILE * 2];
+    };
     struct gpu_sequence sequence;
     struct mla_work_tile work;
-    struct mla_cursor cursor;
-    bool has_work;
-    bool aligned;                           /* keys are 16-byte aligned */
-    uint32_t unmasked_lo, unmasked_hi;      /* every row sees the keys [lo, hi) */
-    uint64_t key_address[Config::warps][8]; /* of the next tile; 0 = no key */
-    uint64_t present[4];                    /* of each stage, a bit for every key */
-    float score_scale;                      /* of every product of a query and a key */
-    float key_scale[Config::kv8 ? 4 : 1][Config::kv8 ? MLA_KV_TILE : 1]; /* of the keys of each stage */
+    uint64_t entries; /* of the sequence's page table, 0 = there is none */
+    struct mla_next_tile next;
+    bool aligned;                                                 /* keys are 16-byte aligned */
+    uint32_t unmasked_lo, unmasked_hi;                            /* every row sees the keys [lo, hi) */
+    uint64_t key_address[Config::warps][8];                       /* of the next tile; 0 = no key */
+    uint64_t present[Config::max_stages];                         /* of each stage, a bit for every key */
+    float score_scale;                                            /* of every product of a query and a key */
+    float query_scale[Config::scales_queries ? Config::rows : 1]; /* of a row's queries, a power of two */
+    /* Of the keys of the next tile, and of each stage. */
+    float next_scale[Config::kv8 ? MLA_KV_TILE : 1];
+    float key_scale[Config::kv8 ? Config::max_stages : 1][Config::kv8 ? MLA_KV_TILE : 1];
     float warp_max[Config::block_warps][Config::rows]; /* over the keys of a warp; row sums at the end */
     float rescale[Config::rows];                       /* the factor by which a new row max scales O so far */
     float row_sum[Config::rows];
     float row_max[Config::rows];      /* the largest score, up to the rescale threshold */
     float next_max[Config::rows];     /* row_max with this tile */
     float thread_sum[2][MLA_THREADS]; /* of this thread's P, for its two rows */
-    struct gpu_row row[Config::rows];
+    typename mla_row_state<Config::score_rules>::type row[Config::rows];
 };
 
 /* What a warp computes of a tile's scores. */
 struct mla_warp {
-    uint32_t block; /* of rows */
-    uint32_t group; /* among the warps of these rows */
-    uint32_t half;  /* of the columns */
-    uint32_t key0;  /* first key of the pair */
+    uint32_t part;  /* of the columns */
+    uint32_t row0;  /* first row of its team */
+    uint32_t key0;  /* first key of its team */
+    uint32_t block; /* of rows, of which it keeps products */
+    uint32_t group; /* among the warps that keep products of these rows */
 };
 
 template <class Config> GPU_INLINE struct mla_warp mla_warp_of_thread(void)
 {
-    const uint32_t warp = gpu_thread() / GPU_WARP;
+    const uint32_t warp = gpu_thread() / GPU_WARP, team = warp / Config::parts;
     struct mla_warp w;
 
-    w.block = warp / Config::block_warps;
-    w.group = warp % Config::block_warps;
-    w.half = warp % 2;
-    w.key0 = w.group / 2 * Config::pair_keys;
+    w.part = warp % Config::parts;
+    w.row0 = team / Config::key_teams * Config::team_blocks * 16;
+    w.key0 = team % Config::key_teams * Config::team_keys;
+    w.block = w.row0 / 16 + w.part / Config::wave_fragments;
+    w.group = team % Config::key_teams * Config::wave_fragments + w.part % Config::wave_fragments;
     return w;
 }
 
-/* Key of the tile that is element `e` of fragment `n` of what this lane keeps. */
-template <class Config> GPU_INLINE uint32_t mla_key(const struct mla_warp *w, uint32_t n, uint32_t e)
+/* Key of the tile that is element `e` of what this lane keeps of a wave. */
+template <class Config> GPU_INLINE uint32_t mla_key(const struct mla_warp *w, uint32_t wave, uint32_t e)
 {
-    const uint32_t fragment = n / Config::kept_of_wave * Config::wave_fragments +
-                              w->half * Config::kept_of_wave + n % Config::kept_of_wave;
-
-    return w->key0 + fragment * 8 + gpu_thread() % 4 * 2 + e % 2;
+    return w->key0 + (wave * Config::wave_fragments + w->part % Config::wave_fragments) * 8 +
+           gpu_thread() % 4 * 2 + e % 2;
 }
 
-/* Bytes of a query or key in shared memory. */
+/* First of a warp's k-th 16 columns. */
+template <class Config> GPU_INLINE uint32_t mla_column(uint32_t part, uint32_t k)
+{
+    constexpr uint32_t main_steps = Config::main_steps, rest = Config::steps - main_steps;
+
+    return k < main_steps ? (part * main_steps + k) * 16 : MLA_VO_DIM + (part * rest + k - main_steps) * 16;
+}
+
+/* Bytes of a query in shared memory, where it is 16-bit numbers. */
 static constexpr uint32_t mla_row_bytes = MLA_QK_DIM * 2;
 
-/* Byte of a 16-byte chunk of a row; neighbouring rows begin in other banks. */
+/* Byte of a 16-byte chunk of a row of 16-bit numbers; neighbouring rows begin in other banks. */
 GPU_INLINE uint32_t mla_chunk_offset(uint32_t row, uint32_t chunk)
 {
     return row * mla_row_bytes + ((chunk ^ (row & 7u)) * 16u);
 }
 
-template <class Config> GPU_INLINE void mla_multiply(float d[4], const uint32_t a[4], const uint32_t b[2])
+/* The same of keys. Every other row of codes begins in the other half of the banks as it is. */
+template <class Config> GPU_INLINE uint32_t mla_key_offset(uint32_t key, uint32_t chunk)
 {
-    if constexpr (Config::bf16)
+    if constexpr (Config::kv8)
+        return key * MLA_QK_DIM + ((chunk ^ (key >> 1 & 3u)) * 16u);
+    else
+        return mla_chunk_offset(key, chunk);
+}
+
+template <bool Bf16> GPU_INLINE void mla_multiply(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    if constexpr (Bf16)
         gpu_mma_bf16(d, a, b);
     else
         gpu_mma_f16(d, a, b);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /*
- * The MLA kernel: keys of up to 576 columns of 16 bits, or of 8 bits that are converted (codes.h), of which
- * the first ones, up to 512, are the values too.
+ * The MLA kernel: keys of up to 576 columns of 16 bits, or of 8 bits that become the queries' type between
+ * shared memory and matrix units, of which the first ones, up to 512, are the values too.
  *
- * Eight warps. A tile of 64 keys lies in shared memory once, for scores and for values. For the scores, each
- * block of 16 rows has warps of its own, which hold its queries in registers and divide the keys among
- * themselves. Two warps form a pair that divides the columns: each computes half of every sum, sends the
- * other the sums of half of the keys and keeps the rest. For the values, each warp has 64 columns of all
- * rows. P overwrites the last 64 columns of the tile, which are no values.
+ * Eight warps. A tile of 64 keys lies in shared memory once, for scores and for values. For the scores, two
+ * or four warps form a team that has rows and keys of its own and divides the columns: each warp holds its
+ * part of the queries in registers, computes a part of every sum, sends the others the sums that they keep,
+ * and adds up its own. For the values, each warp has 64 columns of all rows.
  *
  * Scores, sums and maxima are f32 in base 2; P is rounded to the queries' type for its product with the
  * values, the row sum is of P before.
@@ -15,14 +14,17 @@
 #ifndef ATTN_GPU_MLA_KERNEL_H
 #define ATTN_GPU_MLA_KERNEL_H
 
-#include "codes.h"
 #include "epilogue.h"
 #include "scores.h"
 
 /* Waits until the copies of at most `tiles` tiles are in flight. */
 GPU_INLINE void mla_wait(uint32_t tiles)
 {
-    if (tiles >= 2)
+    if (tiles >= 4)
+        GPU_COPY_WAIT(4);
+    else if (tiles == 3)
+        GPU_COPY_WAIT(3);
+    else if (tiles == 2)
         GPU_COPY_WAIT(2);
     else if (tiles == 1)
         GPU_COPY_WAIT(1);
@@ -30,27 +32,117 @@ GPU_INLINE void mla_wait(uint32_t tiles)
         GPU_COPY_WAIT(0);
 }
 
-/* Loads queries and the first tiles; the queries lie in the last stage until they are in registers. */
+/* Copies tile `tile`, which has been located, if the work tile has it. */
+template <class Config>
+GPU_INLINE void mla_fetch_keys(const struct gpu_run *run, struct mla_shared<Config> *shared,
+                               unsigned char *buffer, uint32_t stage, uint32_t tile)
+{
+    if (tile < shared->work.end)
+        mla_load_keys<Config>(run, shared, buffer, stage);
+    gpu_copy_commit();
+}
+
+/* Position of this CTA's first work tile in the work list of `all`, or of the one behind the last. */
+template <class Config>
+GPU_INLINE uint64_t mla_position(const struct gpu_run *run, const struct mla_shared<Config> *shared,
+                                 uint64_t all, uint32_t cta, uint32_t ctas, bool begins)
+{
+    if (!begins)
+        return shared->work.next;
+    return run->problem.det != 0 ? cta : mla_cta_begin(all, cta, ctas);
+}
+
+/*
+ * The next work tile of this CTA: in its stretch of the work list, or with det=1 every gpu_ctas()-th split.
+ * By one warp: each lane looks at one sequence, and that whose sequence holds the position writes the tile.
+ */
+template <class Config>
+GPU_INLINE void mla_next(const struct gpu_run *run, struct mla_shared<Config> *shared, bool begins)
+{
+    const uint32_t sharers = mla_run_splits(run, Config::rows).sharers, seqs = run->batch.seqs;
+    const uint64_t all = mla_schedule_at(run, seqs);
+    const uint32_t ctas = mla_cta_count(run, all, gpu_ctas() / sharers), cta = gpu_cta() / sharers;
+    struct mla_cursor cursor = shared->next.cursor;
+    struct gpu_sequence s = shared->sequence;
+    uint32_t index = gpu_thread();
+
+    const bool keeps = !begins && shared->work.next < cursor.end;
+    /* Up to 32 sequences are read without knowing where the position is. */
+    if (seqs > GPU_WARP && !keeps && cta < ctas) {
+        const uint64_t at = mla_position<Config>(run, shared, all, cta, ctas, begins);
+        index += at < all ? mla_find_block(run, at) : 0;
+    }
+    const bool exists = keeps ? index == 0 : index < seqs;
+    if (!keeps && exists) {
+        cursor.begin = mla_schedule_at(run, index);
+        cursor.end = mla_schedule_at(run, index + 1);
+        cursor.number = 0;
+        s = gpu_sequence(run, index);
+    }
+    uint64_t at = all, end = all;
+    if (cta < ctas) {
+        at = mla_position<Config>(run, shared, all, cta, ctas, begins);
+        end = run->problem.det == 0 ? mla_cta_begin(all, cta + 1, ctas) : all;
+    }
+    gpu_warp_barrier(); /* all lanes have read what is written now */
+    if (gpu_thread() == 0)
+        shared->next.has_work = at < end;
+    if (at < end && exists && at >= cursor.begin && at < cursor.end) {
+        shared->next.work = mla_work_tile_at(run, Config::rows, all, at, end, ctas, &cursor, &s);
+        shared->next.cursor = cursor;
+        shared->next.sequence = s;
+        shared->next.entries = gpu_entries(run, &s);
+    }
+    gpu_warp_barrier();
+}
+
+/* Copies queries and the first tiles; the queries lie in the last stages until they are in registers. */
+template <class Config>
+GPU_INLINE void mla_begin_copies(const struct gpu_run *run, struct mla_shared<Config> *shared,
+                                 unsigned char *buffer, uint32_t stages)
+{
+    const uint32_t first = shared->work.first, before = stages - Config::query_stages;
+    /* Eight lanes have the entries of a tile. */
+    const struct gpu_entry entries =
+        mla_find_entry<Config>(run, shared, mla_own_key(first + gpu_thread() % GPU_WARP / 8));
+
+    mla_load_queries<Config>(run, &shared->sequence, buffer + before * Config::tile_bytes, shared->work.row0);
+    gpu_copy_commit();
+    GPU_LOOP
+    for (uint32_t i = 0; i < stages - 1; i++) {
+        const uint32_t lane = i * 8 + gpu_thread() % 8;
+        const struct gpu_entry entry = {gpu_shuffle_u32(entries.low, lane),
+                                        gpu_shuffle_u32(entries.high, lane)};
+        mla_locate<Config>(run, shared, first + i, entry);
+        if (i == before)
+            break;
+        mla_fetch_keys<Config>(run, shared, buffer, i, first + i);
+    }
+}
+
+/* Takes the queries, and copies the tiles whose place they had. */
 template <class Config>
 GPU_INLINE void mla_begin(const struct gpu_run *run, struct mla_shared<Config> *shared, unsigned char *buffer,
-                          uint32_t stages, uint32_t first, const struct mla_warp *w, uint32_t q[18][4])
+                          uint32_t stages, const struct mla_warp *w,
+                          uint32_t q[Config::team_blocks][Config::steps][4])
 {
-    const struct mla_work_tile *work = &shared->work;
-    unsigned char *const last = buffer + (stages - 1) * MLA_KV_TILE_BYTES;
+    const uint32_t first = shared->work.first, before = stages - Config::query_stages;
+    const unsigned char *const queries = buffer + before * Config::tile_bytes;
 
-    mla_load_queries<Config>(run, &shared->sequence, last, work->row0);
-    gpu_copy_commit();
-    for (uint32_t i = 0; i < stages - 1; i++) {
-        mla_locate<Config>(run, shared, first + i);
-        if (first + i < work->end)
-            mla_load_keys<Config>(run, shared, buffer, i);
-        gpu_copy_commit();
-    }
-    mla_locate<Config>(run, shared, first + stages - 1);
-    mla_load_rows<Config>(run, shared, work->row0);
-    mla_wait(stages - 1);
+    mla_load_rows<Config>(run, shared, shared->work.row0);
+    mla_wait(before);
     gpu_barrier();
-    mla_take_queries(last, w, q);
+    if constexpr (Config::scales_queries) {
+        mla_scale_queries<Config>(shared, queries);
+        gpu_barrier();
+    }
+    mla_take_queries<Config>(shared, queries, w, q);
+    for (uint32_t i = before; i < stages - 1; i++) {
+        gpu_barrier();
+        mla_fetch_keys<Config>(run, shared, buffer, i, first + i);
+    }
+    mla_locate<Config>(run, shared, first + stages - 1,
+                       mla_find_entry<Config>(run, shared, mla_own_key(first + stages - 1)));
 }
 
 /* What rows have in common, and their state before the first key. */
@@ -63,32 +155,18 @@ GPU_INLINE void mla_begin_rows(const struct gpu_run *run, struct mla_shared<Conf
         shared->row_max[gpu_thread()] = -GPU_INFINITY;
 }
 
-/* Copies tile `tile`, if the work tile has it, into the stage before `stage`, and locates the next one. */
-template <class Config>
-GPU_INLINE void mla_fetch_keys(const struct gpu_run *run, struct mla_shared<Config> *shared,
-                               unsigned char *buffer, uint32_t stages, uint32_t stage, uint32_t tile)
-{
-    if (tile < shared->work.end)
-        mla_load_keys<Config>(run, shared, buffer, stage == 0 ? stages - 1 : stage - 1);
-    gpu_copy_commit();
-    mla_locate<Config>(run, shared, tile + 1);
-}
-
 /* The KV loop of a work tile. */
 template <class Config>
 GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> *shared,
-                           unsigned char *buffer)
+                           unsigned char *buffer, uint32_t stages)
 {
     const struct mla_warp w = mla_warp_of_thread<Config>();
-    const struct mla_work_tile *work = &shared->work;
-    const uint32_t stages = Config::max_stages == 2 && !Config::kv8 ? 2 : run->stages, first = work->first;
-    uint32_t q[18][4], stage = 0;
+    const uint32_t dtype = run->k.dtype;
+    const bool scaled = Config::kv8 && mla_scale_per_key(run);
+    uint32_t q[Config::team_blocks][Config::steps][4], stage = 0;
     float o[Config::row_blocks][8][4];
 
-    if constexpr (Config::kv8)
-        mla_begin_codes<Config>(run, shared, buffer, &w, q);
-    else
-        mla_begin<Config>(run, shared, buffer, stages, first, &w, q);
+    mla_begin<Config>(run, shared, buffer, stages, &w, q);
     mla_begin_rows<Config>(run, shared);
     GPU_UNROLL
     for (uint32_t m = 0; m < Config::row_blocks; m++) {
@@ -97,61 +175,37 @@ GPU_INLINE void mla_attend(const struct gpu_run *run, struct mla_shared<Config> 
             o[m][n][0] = o[m][n][1] = o[m][n][2] = o[m][n][3] = 0;
     }
     GPU_LOOP
-    for (uint32_t tile = first; tile < work->end; tile++) {
-        const uint32_t keys = stage * MLA_KV_TILE_BYTES;
-        float s[Config::kept_fragments][4];
-        if constexpr (!Config::kv8)
-            mla_wait(stages - 2);
+    for (uint32_t tile = shared->work.first; tile < shared->work.end; tile++) {
+        const uint32_t keys = stage * Config::tile_bytes;
+        float s[Config::waves][4];
+        mla_wait(stages - 2);
         gpu_barrier(); /* the tile is there, and the one before has been read */
-        if constexpr (!Config::kv8)
-            mla_fetch_keys<Config>(run, shared, buffer, stages, stage, tile + stages - 1);
-        mla_scores<Config>(shared, buffer, keys, &w, q, s);
-        if constexpr (Config::kv8) {
-            if (mla_scale_per_key(run))
-                mla_scale_keys<Config>(shared, &w, tile, s);
-        }
-        const bool all_seen =
-            mla_apply_rules<Config>(run, shared, Config::kv8 ? tile % 4 : stage, &w, tile, s);
+        mla_fetch_keys<Config>(run, shared, buffer, stage == 0 ? stages - 1 : stage - 1, tile + stages - 1);
+        mla_scores<Config>(dtype, shared, buffer, keys, &w, q, s);
+        if (scaled)
+            mla_scale_keys<Config>(shared, &w, stage, s);
+        const bool all_seen = mla_apply_rules<Config>(run, shared, stage, &w, tile, s);
         mla_share_max<Config>(shared, &w, s);
-        gpu_barrier(); /* and the last columns of the tile have been read */
+        const struct gpu_entry entry = mla_find_entry<Config>(run, shared, mla_own_key(tile + stages));
+        gpu_barrier(); /* and scores have been exchanged */
         if (!all_seen)
-            mla_clear_non_finite<Config>(buffer + keys);
-        mla_exponentiate<Config>(shared, buffer + keys,
-                                 Config::kv8 && mla_scale_per_key(run) ? shared->key_scale[tile % 4] : 0, &w,
-                                 s);
+            mla_clear_non_finite<Config>(dtype, buffer + keys);
+        mla_exponentiate<Config>(shared, scaled ? shared->key_scale[stage] : 0, &w, s);
         gpu_barrier();
         if (gpu_thread() < Config::rows)
             shared->row_max[gpu_thread()] = shared->next_max[gpu_thread()];
-        if constexpr (Config::kv8)
-            mla_add_values_and_convert<Config>(run, shared, buffer, tile, keys, o);
-        else
-            mla_add_values<Config>(shared, buffer, keys, o);
+        mla_add_values<Config>(dtype, scaled, shared, buffer, keys, o);
+        mla_locate<Config>(run, shared, tile + stages, entry);
         stage = stage + 1 == stages ? 0 : stage + 1;
     }
     GPU_COPY_WAIT(0);
     mla_join_warps<Config>(shared, (float *)(void *)buffer, &w, o);
-}
-
-/* The next work tile of this CTA: in its stretch of the work list, or with det=1 every gpu_ctas()-th split.
- */
-template <class Config>
-GPU_INLINE void mla_next(const struct gpu_run *run, struct mla_shared<Config> *shared, bool begins)
-{
-    const uint64_t all = mla_schedule_at(run, run->batch.seqs);
-    const uint32_t ctas = mla_cta_count(run, all, gpu_ctas()), cta = gpu_cta();
-    const bool contiguous = run->problem.det == 0;
-    const uint64_t end = contiguous ? mla_cta_begin(all, cta + 1, ctas) : all;
-    uint64_t at = shared->work.next;
-
-    if (begins) {
-        at = contiguous ? mla_cta_begin(all, cta, ctas) : cta;
-        shared->cursor.end = 0;
-        shared->aligned = run->kv_aligned != 0;
-    }
-    shared->has_work = cta < ctas && at < end;
-    if (shared->has_work)
-        shared->work =
-            mla_work_tile_at(run, Config::rows, all, at, end, ctas, &shared->cursor, &shared->sequence);
+    if (shared->work.splits == 1)
+        mla_store_rows<Config>(run, shared, (const float *)(void *)buffer, &shared->work);
+    else
+        mla_store_partial<Config>(run, shared, o);
+    if (gpu_thread() == 0 && shared->work.splits > 1 && shared->work.split == 0)
+        mla_note_split(run, &shared->sequence, &shared->work);
 }
 
 template <class Config> GPU_INLINE void mla_attention(const struct gpu_run *run)
@@ -161,15 +215,29 @@ template <class Config> GPU_INLINE void mla_attention(const struct gpu_run *run)
     struct mla_shared<Config> *shared = (struct mla_shared<Config> *)(void *)memory;
     unsigned char *buffer = memory + Config::state_bytes;
 
+    const uint32_t stages = Config::max_stages == 2 ? 2 : run->stages;
+
+    if (gpu_thread() == 0) {
+        shared->aligned = run->kv_aligned != 0;
+        mla_note_split(run, 0, 0);
+    }
+    GPU_LOOP
     for (bool begins = true;; begins = false) {
-        gpu_barrier(); /* the work tile before is done */
-        if (gpu_thread() == 0)
-            mla_next<Config>(run, shared, begins);
+        if (!begins)
+            mla_begin_copies<Config>(run, shared, buffer, stages);
+        if (gpu_thread() < GPU_WARP)
+            mla_next<Config>(run, shared, begins); /* while copies are in flight */
+        if (!begins)
+            mla_attend<Config>(run, shared, buffer, stages);
         gpu_barrier();
-        if (!shared->has_work)
+        if (!shared->next.has_work)
             return;
-        mla_attend<Config>(run, shared, buffer);
-        mla_store_rows<Config>(run, shared, (const float *)(void *)buffer, &shared->work);
+        if (gpu_thread() == 0) {
+            shared->sequence = shared->next.sequence;
+            shared->work = shared->next.work;
+            shared->entries = shared->next.entries;
+        }
+        gpu_barrier();
     }
 }
 

@@ -8,15 +8,20 @@
 
 static constexpr uint32_t mla_row_chunks = MLA_QK_DIM / 8; /* of 16 bytes */
 
-/* Eight 16-bit numbers from an unaligned address, of which `count` are there. */
-GPU_INLINE struct gpu_u128 mla_load_unaligned(uint64_t at, uint32_t count)
+/* Up to 16 bytes of a key from an unaligned address; the others are 0. */
+template <class Config> GPU_INLINE struct gpu_u128 mla_load_unaligned(uint64_t at, uint32_t bytes)
 {
-    const uint16_t *from = (const uint16_t *)at;
     struct gpu_u128 out = {{0, 0, 0, 0}};
 
-    GPU_UNROLL
-    for (uint32_t e = 0; e < 8; e++)
-        out.x[e / 2] |= e < count ? (uint32_t)from[e] << (16 * (e % 2)) : 0;
+    if constexpr (Config::kv8) {
+        GPU_UNROLL
+        for (uint32_t e = 0; e < 16; e++)
+            out.x[e / 4] |= e < bytes ? (uint32_t)GPU_U8(at)[e] << (8 * (e % 4)) : 0;
+    } else {
+        GPU_UNROLL
+        for (uint32_t e = 0; e < 8; e++)
+            out.x[e / 2] |= e < bytes / 2 ? (uint32_t)((const uint16_t *)at)[e] << (16 * (e % 2)) : 0;
+    }
     return out;
 }
 
@@ -73,60 +78,133 @@ GPU_INLINE void mla_load_queries(const struct gpu_run *run, const struct gpu_seq
     }
 }
 
-/* First chunk of a warp's k-th 16 columns: 256 of the first 512, and 32 of the last 64. */
-GPU_INLINE uint32_t mla_warp_chunk(uint32_t half, uint32_t k)
+/* bf16 queries that become f16: the power of two of each row, which makes its largest number at most 2^16. */
+template <class Config>
+GPU_INLINE void mla_scale_queries(struct mla_shared<Config> *shared, const unsigned char *from)
 {
-    return k < 16 ? half * 32 + k * 2 : 64 + half * 4 + (k - 16) * 2;
+    const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
+
+    GPU_LOOP
+    for (uint32_t row = warp; row < Config::rows; row += Config::warps) {
+        uint32_t largest = 0;
+        for (uint32_t chunk = lane; chunk < mla_row_chunks; chunk += GPU_WARP) {
+            const struct gpu_u128 word = gpu_load_u128(from + mla_chunk_offset(row, chunk));
+            GPU_UNROLL
+            for (uint32_t e = 0; e < 8; e++) {
+                const uint32_t size = word.x[e / 2] >> (16 * (e % 2)) & 0x7fff;
+                largest = size > largest ? size : largest;
+            }
+        }
+        GPU_UNROLL
+        for (uint32_t mask = GPU_WARP / 2; mask > 0; mask /= 2) {
+            const uint32_t other = gpu_shuffle_xor_u32(largest, mask);
+            largest = other > largest ? other : largest;
+        }
+        const uint32_t exponent = largest >> 7 > 16 ? largest >> 7 : 16;
+        if (lane == 0)
+            shared->query_scale[row] = gpu_f32_of_bits((exponent - 15) << 23);
+    }
 }
 
-GPU_INLINE void mla_take_queries(const unsigned char *from, const struct mla_warp *w, uint32_t q[18][4])
+/* Two neighbouring queries of a row whose numbers are multiplied by `scale`, as f16. */
+GPU_INLINE uint32_t mla_scaled_pair(uint32_t pair, float scale)
+{
+    return gpu_pack_f16(gpu_bf16_to_f32((uint16_t)pair) * scale,
+                        gpu_bf16_to_f32((uint16_t)(pair >> 16)) * scale);
+}
+
+/*
+ * This warp's part of the queries of its team. Codes come in other places of a fragment than 16-bit numbers:
+ * a lane has four neighbours of them, and so of the queries' columns.
+ */
+template <class Config>
+GPU_INLINE void mla_take_queries(const struct mla_shared<Config> *shared, const unsigned char *from,
+                                 const struct mla_warp *w, uint32_t q[Config::team_blocks][Config::steps][4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, matrix = lane / 8, in = lane % 8;
 
     GPU_UNROLL
-    for (uint32_t k = 0; k < 18; k++)
-        gpu_load_matrix4(q[k], from + mla_chunk_offset(w->block * 16 + (matrix & 1) * 8 + in,
-                                                       mla_warp_chunk(w->half, k) + (matrix >> 1)));
+    for (uint32_t i = 0; i < Config::team_blocks * Config::steps; i++) {
+        uint32_t *to = q[i / Config::steps][i % Config::steps];
+        const uint32_t row = w->row0 + i / Config::steps * 16;
+        const uint32_t chunk = mla_column<Config>(w->part, i % Config::steps) / 8;
+        if constexpr (!Config::kv8)
+            gpu_load_matrix4(to, from + mla_chunk_offset(row + (matrix & 1) * 8 + in, chunk + (matrix >> 1)));
+        GPU_UNROLL
+        for (uint32_t e = 0; Config::kv8 && e < 4; e++) {
+            const uint32_t at = row + e % 2 * 8 + lane / 4;
+            const unsigned char *pair = from + mla_chunk_offset(at, chunk + lane % 4 / 2) + lane % 2 * 8;
+            to[e] = *(const uint32_t *)(const void *)(pair + e / 2 * 4);
+            if constexpr (Config::scales_queries) {
+                const uint32_t inverse = (254u << 23) - gpu_f32_bits(shared->query_scale[at]);
+                to[e] = mla_scaled_pair(to[e], gpu_f32_of_bits(inverse));
+            }
+        }
+    }
 }
 
-/* Writes the addresses of the keys of a tile, 0 for missing ones. A warp locates the 8 keys that it loads.
- */
+/* The key that a lane locates: one of the 8 of a tile that its warp loads. */
+GPU_INLINE uint32_t mla_own_key(uint32_t tile)
+{
+    return tile * MLA_KV_TILE + gpu_thread() / GPU_WARP * 8 + gpu_thread() % 8;
+}
+
+/* The page table's entry of a key, of which nothing is computed before it is needed (mla_locate). */
 template <class Config>
-GPU_INLINE void mla_locate(const struct gpu_run *run, struct mla_shared<Config> *shared, uint32_t tile)
+GPU_INLINE struct gpu_entry mla_find_entry(const struct gpu_run *run, const struct mla_shared<Config> *shared,
+                                           uint32_t key)
 {
     const struct gpu_sequence *s = &shared->sequence;
-    const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
-    const uint32_t key = tile * MLA_KV_TILE + warp * 8 + lane;
+    struct gpu_entry entry = {0, 0};
+
+    if (shared->entries != 0 && key < s->kv_len && key < s->new_begin)
+        entry = gpu_entry(run, shared->entries, key);
+    return entry;
+}
+
+/* Writes the addresses of the keys of a tile, 0 for missing ones: `entry` is that of mla_own_key(tile). */
+template <class Config>
+GPU_INLINE void mla_locate(const struct gpu_run *run, struct mla_shared<Config> *shared, uint32_t tile,
+                           struct gpu_entry entry)
+{
+    const struct gpu_sequence *s = &shared->sequence;
+    const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP, key = mla_own_key(tile);
     struct gpu_place place;
     uint64_t at = 0;
 
     if (lane >= 8)
         return;
-    if (key < s->kv_len && gpu_locate(run, s, key, &place))
+    if (key < s->kv_len && gpu_place_of(run, s, key, entry, &place))
         at = gpu_vector(place.is_new ? &run->k_new : &run->k, place.page, place.token, 0);
     shared->key_address[warp][lane] = at;
     if constexpr (Config::kv8) {
         const struct gpu_cache *cache = at != 0 && place.is_new ? &run->k_new : &run->k;
         if (mla_scale_per_key(run))
-            shared->key_scale[tile % 4][warp * 8 + lane] =
+            shared->next_scale[warp * 8 + lane] =
                 at != 0 ? gpu_scale_at(&cache->scale, place.outer, place.token, 0) : 0;
     }
 }
 
-/* Which of the keys that this warp has located there are. */
-template <class Config> GPU_INLINE void mla_note_present(struct mla_shared<Config> *shared, uint32_t stage)
+/* Which of the keys that this warp has located there are, and their scales. */
+template <class Config>
+GPU_INLINE void mla_note_keys(const struct gpu_run *run, struct mla_shared<Config> *shared, uint32_t stage)
 {
     const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
     const uint32_t present = gpu_ballot(shared->key_address[warp][lane % 8] != 0);
 
     if (lane == 0)
         ((unsigned char *)&shared->present[stage])[warp] = (unsigned char)present;
+    if constexpr (Config::kv8) {
+        if (mla_scale_per_key(run) && lane < 8)
+            shared->key_scale[stage][warp * 8 + lane] = shared->next_scale[warp * 8 + lane];
+    }
 }
 
 /* Copies a chunk of a key, or zeros where there is none. */
+template <class Config>
 GPU_INLINE void mla_copy_chunk(const struct gpu_run *run, uint64_t key, uint32_t chunk, unsigned char *to)
 {
-    const bool present = key != 0 && chunk * 8 < run->problem.head_dim;
+    const bool present = key != 0 && chunk * 16 < run->problem.head_dim * (Config::kv8 ? 1 : 2);
 
     gpu_copy_async16(to, (const void *)(present ? key + chunk * 16 : run->k.base), present ? 16 : 0);
 }
@@ -136,31 +214,36 @@ template <class Config>
 GPU_INLINE void mla_load_keys(const struct gpu_run *run, struct mla_shared<Config> *shared,
                               unsigned char *buffer, uint32_t stage)
 {
+    constexpr uint32_t chunks = Config::key_bytes / 16, whole = chunks / GPU_WARP, rest = chunks % GPU_WARP;
     const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
-    const uint32_t used = run->problem.head_dim;
+    const uint32_t used = run->problem.head_dim * (Config::kv8 ? 1 : 2);
     const uint64_t *at = shared->key_address[warp];
-    unsigned char *to = buffer + stage * MLA_KV_TILE_BYTES + warp * 8 * mla_row_bytes;
+    unsigned char *to = buffer + stage * Config::tile_bytes + warp * 8 * Config::key_bytes;
 
     gpu_warp_barrier();
-    mla_note_present<Config>(shared, stage);
+    mla_note_keys<Config>(run, shared, stage);
     if (shared->aligned) {
+        uint64_t key[8]; /* all are read before the first copy, which a read after it would wait for */
         GPU_UNROLL
-        for (uint32_t row = 0; row < 8; row++) {
-            mla_copy_chunk(run, at[row], lane, to + mla_chunk_offset(row, lane));
-            mla_copy_chunk(run, at[row], 32 + lane, to + mla_chunk_offset(row, 32 + lane));
+        for (uint32_t row = 0; row < 8; row++)
+            key[row] = at[row];
+        GPU_UNROLL
+        for (uint32_t i = 0; i < 8 * whole; i++) {
+            const uint32_t row = i / whole, chunk = i % whole * GPU_WARP + lane;
+            mla_copy_chunk<Config>(run, key[row], chunk, to + mla_key_offset<Config>(row, chunk));
         }
         GPU_UNROLL
-        for (uint32_t i = 0; i < 2; i++) { /* the last 8 chunks, of four keys at once */
-            const uint32_t row = i * 4 + lane / 8, chunk = 64 + lane % 8;
-            mla_copy_chunk(run, at[row], chunk, to + mla_chunk_offset(row, chunk));
+        for (uint32_t i = 0; i < rest / 4; i++) { /* the last chunks, of several keys at once */
+            const uint32_t row = i * (GPU_WARP / rest) + lane / rest, chunk = whole * GPU_WARP + lane % rest;
+            mla_copy_chunk<Config>(run, at[row], chunk, to + mla_key_offset<Config>(row, chunk));
         }
     } else {
         GPU_LOOP
-        for (uint32_t i = lane; i < 8 * mla_row_chunks; i += GPU_WARP) {
-            const uint32_t row = i / mla_row_chunks, chunk = i % mla_row_chunks;
-            const bool inside = at[row] != 0 && chunk * 8 < used;
-            gpu_store_u128(to + mla_chunk_offset(row, chunk),
-                           mla_load_unaligned(at[row] + chunk * 16, inside ? used - chunk * 8 : 0));
+        for (uint32_t i = lane; i < 8 * chunks; i += GPU_WARP) {
+            const uint32_t row = i / chunks, chunk = i % chunks;
+            const bool inside = at[row] != 0 && chunk * 16 < used;
+            gpu_store_u128(to + mla_key_offset<Config>(row, chunk),
+                           mla_load_unaligned<Config>(at[row] + chunk * 16, inside ? used - chunk * 16 : 0));
         }
     }
     gpu_warp_barrier(); /* the next tile may be located */
@@ -176,14 +259,20 @@ GPU_INLINE void mla_load_rows(const struct gpu_run *run, struct mla_shared<Confi
 
     if (row >= Config::rows)
         return;
-    if (mla_row_of(run, s, row0 + row, &token, &head)) {
-        shared->row[row] = gpu_row(run, s, token, head);
-    } else {
+    if (!mla_row_of(run, s, row0 + row, &token, &head)) {
         shared->row[row].lo = 0;
         shared->row[row].hi = 0xffffffffu;
-        shared->row[row].mask = 0;
-        shared->row[row].square = false;
+        if constexpr (Config::score_rules) {
+            shared->row[row].mask = 0;
+            shared->row[row].square = false;
+        }
+        return;
     }
+    const struct gpu_row own = gpu_row(run, s, token, head);
+    if constexpr (Config::score_rules)
+        shared->row[row] = own;
+    else
+        shared->row[row] = {own.lo, own.hi};
 }
 
 /* The keys that every row sees for certain: none if there is an explicit mask. */

@@ -9,7 +9,9 @@
  * at all, and the list counts splits instead of KV tiles.
  *
  * The row tiles of about 64 tokens form a block: they take the same keys, so that the length of the list can
- * be found without computing the keys of every row tile.
+ * be found without computing the keys of every row tile. Where every sequence has an even number of them, two
+ * CTAs take the same stretch, each for one of two row tiles, and the list counts these two as one: the second
+ * CTA finds the keys in the L2 cache.
  *
  * A schedule holds, for each sequence, the length of the list before it (plan.h). With det=1 the high 32 bits
  * count the splits before it that need the split workspace.
@@ -26,10 +28,28 @@ enum {
     MLA_MIN_TILES = 2
 };
 
+/* det=0: the most row tiles whose keys are split: of `ctas` CTAs, each begins the keys of one at most. */
+static inline ATTN__DEVICE uint32_t mla_most_split(const struct attn_problem *problem, uint32_t rows,
+                                                   uint32_t ctas)
+{
+    const uint64_t tiles =
+        problem->max_seqs * (((uint64_t)problem->max_q * problem->heads + rows - 1) / rows);
+
+    return tiles < ctas ? (uint32_t)tiles : ctas;
+}
+
+/* CTAs that combine the rows of a row tile: more if there are few of them, which have the more splits. */
+static inline ATTN__DEVICE uint32_t mla_combine_ctas(const struct attn_problem *problem, uint32_t rows,
+                                                     uint32_t ctas)
+{
+    return problem->det == 0 && mla_most_split(problem, rows, ctas) <= 8 ? 16 : 8;
+}
+
 struct mla_splits {
     struct gpu_split_rules keys;
     uint32_t rows;        /* of a row tile */
     uint32_t block_tiles; /* row tiles of a block; 0 = all of a sequence */
+    uint32_t sharers;     /* CTAs that take the same stretch */
 };
 
 /* Row tiles that see the same KV tiles. */
@@ -49,6 +69,7 @@ static inline ATTN__DEVICE struct mla_splits mla_splits_of(const struct gpu_spli
     splits.keys = *keys;
     splits.rows = rows;
     splits.block_tiles = keys->monotonic ? (GPU_TILE * keys->group + rows - 1) / rows : 0;
+    splits.sharers = !keys->det && keys->group % (2 * rows) == 0 ? 2 : 1;
     return splits;
 }
 
@@ -96,7 +117,7 @@ static inline ATTN__DEVICE uint64_t mla_tile_count(const struct mla_splits *spli
         const struct mla_block block = mla_block_of(splits, visible, q_len, kv_len, number);
         if (block.count == 0)
             return mla_is_split(splits, q_len) ? sum | sum << 32 : sum;
-        sum += (uint64_t)block.count * block.units;
+        sum += (uint64_t)(block.count / splits->sharers) * block.units;
     }
 }
 

@@ -3,87 +3,164 @@
 #ifndef ATTN_GPU_MLA_SCORES_H
 #define ATTN_GPU_MLA_SCORES_H
 
+#include "codec8.h"
 #include "load.h"
 
-/* The warps of a pair have half of a product each: a warp sends the keys that the other one keeps. */
+/* The warps of a team have a part of every product each: a warp sends the others those that they keep. */
 template <class Config>
 GPU_INLINE void mla_exchange(struct mla_shared<Config> *shared, const struct mla_warp *w, uint32_t wave,
-                             float part[Config::wave_fragments][4], float s[Config::kept_fragments][4])
+                             const float product[Config::parts][4], float s[4])
 {
-    const uint32_t warp = gpu_thread() / GPU_WARP, lane = gpu_thread() % GPU_WARP;
+    constexpr uint32_t parts = Config::parts;
+    const uint32_t warp = gpu_thread() / GPU_WARP, first = warp - w->part, lane = gpu_thread() % GPU_WARP;
 
     if (wave > 0)
-        gpu_barrier_part(1 + warp / 2, 2 * GPU_WARP); /* the other warp has read the wave before */
+        gpu_barrier_part(1 + warp / parts, parts * GPU_WARP); /* the others have read the wave before */
     GPU_UNROLL
-    for (uint32_t i = 0; i < Config::kept_of_wave; i++) {
+    for (uint32_t i = 0; i < parts; i++) {
         struct gpu_u128 word;
         GPU_UNROLL
-        for (uint32_t e = 0; e < 4; e++)
-            word.x[e] = gpu_f32_bits(w->half != 0 ? part[i][e] : part[Config::kept_of_wave + i][e]);
-        gpu_store_u128(&shared->exchange[warp][i][lane], word);
+        for (uint32_t e = 0; e < 4; e++) {
+            word.x[e] = gpu_f32_bits(product[i][e]);
+            s[e] = i == w->part ? product[i][e] : i == 0 ? 0 : s[e];
+        }
+        if (i != w->part)
+            gpu_store_u128(&shared->exchange[first + i][w->part - (w->part > i)][lane], word);
     }
-    gpu_barrier_part(1 + warp / 2, 2 * GPU_WARP);
+    gpu_barrier_part(1 + warp / parts, parts * GPU_WARP);
     GPU_UNROLL
-    for (uint32_t i = 0; i < Config::kept_of_wave; i++) {
-        const struct gpu_u128 word = gpu_load_u128(&shared->exchange[warp ^ 1][i][lane]);
+    for (uint32_t i = 0; i < parts - 1; i++) {
+        const struct gpu_u128 word = gpu_load_u128(&shared->exchange[warp][i][lane]);
         GPU_UNROLL
         for (uint32_t e = 0; e < 4; e++)
-            s[wave * Config::kept_of_wave + i][e] =
-                (w->half != 0 ? part[Config::kept_of_wave + i][e] : part[i][e]) + gpu_f32_of_bits(word.x[e]);
+            s[e] += gpu_f32_of_bits(word.x[e]);
+    }
+}
+
+/* Where a lane reads the keys of its team: bytes of shared memory, of its first columns and of the last. */
+struct mla_key_at {
+    uint32_t main, rest;
+};
+
+template <class Config> GPU_INLINE struct mla_key_at mla_key_at_of(const struct mla_warp *w, uint32_t keys)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP, matrix = lane / 8, in = lane % 8;
+    constexpr uint32_t chunk_columns = Config::kv8 ? 16 : 8;
+    /* The four matrices of a load: two groups of 8 keys by two chunks, or of codes four groups. */
+    constexpr bool by_keys = Config::kv8 && Config::wave_fragments == 4;
+    const uint32_t key = w->key0 + (by_keys ? matrix : matrix >> 1) * 8 + in,
+                   chunk = by_keys ? 0 : matrix & 1;
+    const uint32_t row = keys + key * Config::key_bytes,
+                   swizzle = mla_key_offset<Config>(key, 0) - key * Config::key_bytes;
+
+    return {
+        row + mla_column<Config>(w->part, 0) / chunk_columns * 16 + (chunk * 16 ^ swizzle),
+        row + ((mla_column<Config>(w->part, Config::main_steps) / chunk_columns + (Config::kv8 ? 0 : chunk)) *
+                   16 ^
+               swizzle)};
+}
+
+/*
+ * The fragments of a wave's keys for step `k`: those of the low columns, then those of the high ones.
+ * `codes`: what was read for this step and the next one.
+ */
+template <class Config>
+GPU_INLINE void mla_load_fragments(uint32_t dtype, const unsigned char *buffer, const struct mla_key_at *at,
+                                   uint32_t wave, uint32_t k, uint32_t codes[4],
+                                   uint32_t r[2 * Config::wave_fragments])
+{
+    constexpr uint32_t fragments = Config::wave_fragments, main_steps = Config::main_steps;
+    /* Chunks of a row that differ in these bits alone lie in as many neighbouring bytes. */
+    constexpr uint32_t step = Config::kv8 ? 16 : 32, cycle = 4;
+    const uint32_t row = wave * fragments * 8 * Config::key_bytes;
+    const uint32_t from = k < main_steps ? (at->main ^ (k % cycle * step)) + k / cycle * cycle * step
+                                         : at->rest ^ ((k - main_steps) * step);
+
+    if constexpr (!Config::kv8) {
+        GPU_UNROLL
+        for (uint32_t n = 0; n < fragments; n += 2)
+            gpu_load_matrix4(r + 2 * n, buffer + from + row + n * 8 * Config::key_bytes);
+    } else {
+        if (fragments == 4 || k % 2 == 0)
+            gpu_load_matrix4(codes, buffer + from + row);
+        GPU_UNROLL
+        for (uint32_t n = 0; n < fragments; n++)
+            gpu_quad8(dtype, codes[fragments == 4 ? n : n * 2 + k % 2], r + 2 * n);
     }
 }
 
 /*
- * Products of the warp's rows with the keys that it keeps. Matrix units truncate a sum at every step, so a
- * new sum begins after every six steps of 16 columns, and f32 additions join these sums.
+ * Products of the team's rows with the keys of a wave, over this warp's columns. Matrix units truncate a sum
+ * at every step, so there are several sums of few steps of 16 columns, which f32 additions join; and no step
+ * waits for the one before.
  */
 template <class Config>
-GPU_INLINE void mla_scores(struct mla_shared<Config> *shared, const unsigned char *buffer, uint32_t keys,
-                           const struct mla_warp *w, uint32_t q[18][4], float s[Config::kept_fragments][4])
+GPU_INLINE void mla_multiply_keys(uint32_t dtype, const unsigned char *buffer, const struct mla_key_at *at,
+                                  uint32_t wave, uint32_t q[Config::team_blocks][Config::steps][4],
+                                  float product[Config::parts][4])
 {
-    constexpr uint32_t fragments = Config::wave_fragments, steps = 6;
-    const uint32_t lane = gpu_thread() % GPU_WARP, matrix = lane / 8, in = lane % 8;
-
-    /* Of this lane's row in the first 16 keys; 16-byte chunks of 128 bytes differ in these bits alone. */
-    const uint32_t at =
-        keys + mla_chunk_offset(w->key0 + (matrix >> 1) * 8 + in, mla_warp_chunk(w->half, 0) + (matrix & 1));
-    const uint32_t rope = (at - w->half * 512 + 1024) ^ (w->half * 64);
+    constexpr uint32_t fragments = Config::wave_fragments, sums = Config::sums;
+    float sum[sums][Config::parts][4];
+    uint32_t codes[4];
 
     GPU_UNROLL
-    for (uint32_t wave = 0; wave < Config::kept_fragments / Config::kept_of_wave; wave++) {
-        float part[fragments][4];
-        GPU_UNROLL
-        for (uint32_t n = 0; n < fragments; n++)
-            part[n][0] = part[n][1] = part[n][2] = part[n][3] = 0;
-        GPU_UNROLL
-        for (uint32_t first = 0; first < 18; first += steps) {
-            float sum[fragments][4];
-            GPU_UNROLL
-            for (uint32_t n = 0; n < fragments; n++)
-                sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
-            GPU_UNROLL
-            for (uint32_t k = first; k < first + steps; k++) {
-                GPU_UNROLL
-                for (uint32_t n = 0; n < fragments / 2; n++) {
-                    const uint32_t row = (wave * fragments * 8 + n * 16) * mla_row_bytes;
-                    uint32_t r[4];
-                    if (k < 16)
-                        gpu_load_matrix4(r, buffer + (at ^ (k % 4 * 32)) + k / 4 * 128 + row);
-                    else
-                        gpu_load_matrix4(r, buffer + (rope ^ (k % 4 * 32)) + row);
-                    mla_multiply<Config>(sum[2 * n], q[k], r);
-                    mla_multiply<Config>(sum[2 * n + 1], q[k], r + 2);
-                }
-            }
-            GPU_UNROLL
-            for (uint32_t n = 0; n < fragments; n++) {
-                GPU_UNROLL
-                for (uint32_t e = 0; e < 4; e++)
-                    part[n][e] += sum[n][e];
-            }
-        }
-        mla_exchange<Config>(shared, w, wave, part, s);
+    for (uint32_t i = 0; i < sums * Config::parts; i++) {
+        float *x = sum[i / Config::parts][i % Config::parts];
+        x[0] = x[1] = x[2] = x[3] = 0;
     }
+    GPU_UNROLL
+    for (uint32_t k = 0; k < Config::steps; k++) {
+        uint32_t r[2 * fragments];
+        mla_load_fragments<Config>(dtype, buffer, at, wave, k, codes, r);
+        GPU_UNROLL
+        for (uint32_t n = 0; n < fragments; n++) {
+            GPU_UNROLL
+            for (uint32_t m = 0; m < Config::team_blocks; m++)
+                mla_multiply<Config::keys_bf16>(sum[k % sums][m * fragments + n], q[m][k], r + 2 * n);
+        }
+    }
+    GPU_UNROLL
+    for (uint32_t i = 0; i < Config::parts * 4; i++) {
+        float total = sum[0][i / 4][i % 4];
+        GPU_UNROLL
+        for (uint32_t j = 1; j < sums; j++)
+            total += sum[j][i / 4][i % 4];
+        product[i / 4][i % 4] = total;
+    }
+}
+
+/* Scores of what the warp keeps, not scaled yet. */
+template <class Config>
+GPU_INLINE void mla_scores_of(uint32_t dtype, struct mla_shared<Config> *shared, const unsigned char *buffer,
+                              uint32_t keys, const struct mla_warp *w,
+                              uint32_t q[Config::team_blocks][Config::steps][4], float s[Config::waves][4])
+{
+    const struct mla_key_at at = mla_key_at_of<Config>(w, keys);
+
+    GPU_UNROLL
+    for (uint32_t wave = 0; wave < Config::waves; wave++) {
+        float product[Config::parts][4];
+        mla_multiply_keys<Config>(dtype, buffer, &at, wave, q, product);
+        mla_exchange<Config>(shared, w, wave, product, s[wave]);
+    }
+}
+
+/* The same, by code for each type of keys. */
+template <class Config>
+GPU_INLINE void mla_scores(uint32_t dtype, struct mla_shared<Config> *shared, const unsigned char *buffer,
+                           uint32_t keys, const struct mla_warp *w,
+                           uint32_t q[Config::team_blocks][Config::steps][4], float s[Config::waves][4])
+{
+    if constexpr (!Config::kv8)
+        mla_scores_of<Config>(0, shared, buffer, keys, w, q, s);
+    else if (dtype == ATTN_E4M3)
+        mla_scores_of<Config>(ATTN_E4M3, shared, buffer, keys, w, q, s);
+    else if (dtype == ATTN_E5M2)
+        mla_scores_of<Config>(ATTN_E5M2, shared, buffer, keys, w, q, s);
+    else if (dtype == ATTN_INT8)
+        mla_scores_of<Config>(ATTN_INT8, shared, buffer, keys, w, q, s);
+    else
+        mla_scores_of<Config>(dtype, shared, buffer, keys, w, q, s);
 }
 
 /* A score in base 2, minus infinity for a key that the row does not see. */
@@ -106,53 +183,61 @@ GPU_INLINE float mla_rule(const struct gpu_run *run, const struct mla_shared<Con
 /* Scores times the scale of each key. */
 template <class Config>
 GPU_INLINE void mla_scale_keys(const struct mla_shared<Config> *shared, const struct mla_warp *w,
-                               uint32_t tile, float s[Config::kept_fragments][4])
+                               uint32_t stage, float s[Config::waves][4])
 {
     GPU_UNROLL
-    for (uint32_t n = 0; n < Config::kept_fragments; n++) {
+    for (uint32_t n = 0; n < Config::waves; n++) {
         GPU_UNROLL
         for (uint32_t e = 0; e < 4; e++)
-            s[n][e] *= shared->key_scale[tile % 4][mla_key<Config>(w, n, e)];
+            s[n][e] *= shared->key_scale[stage][mla_key<Config>(w, n, e)];
     }
+}
+
+/* What turns products of a row's queries and keys into scores. */
+template <class Config> GPU_INLINE float mla_row_scale(const struct mla_shared<Config> *shared, uint32_t row)
+{
+    if constexpr (Config::scales_queries)
+        return shared->score_scale * shared->query_scale[row];
+    return shared->score_scale;
 }
 
 /* Scales scores to base 2 and hides keys, in place. True if every row sees every key of the tile. */
 template <class Config>
 GPU_INLINE bool mla_apply_rules(const struct gpu_run *run, const struct mla_shared<Config> *shared,
                                 uint32_t stage, const struct mla_warp *w, uint32_t tile,
-                                float s[Config::kept_fragments][4])
+                                float s[Config::waves][4])
 {
     const bool has_rules = run->problem.softcap > 0 || run->slopes != 0 || run->mask.base != 0;
     const uint32_t row0 = w->block * 16 + gpu_thread() % GPU_WARP / 4, key0 = tile * MLA_KV_TILE;
     const uint64_t present = shared->present[stage];
-    const float scale = shared->score_scale * mla_log2e;
+    const float scale[2] = {mla_row_scale<Config>(shared, row0), mla_row_scale<Config>(shared, row0 + 8)};
 
     if (!has_rules && key0 >= shared->unmasked_lo && key0 + MLA_KV_TILE <= shared->unmasked_hi &&
         ~present == 0) {
         GPU_UNROLL
-        for (uint32_t n = 0; n < Config::kept_fragments; n++) {
+        for (uint32_t n = 0; n < Config::waves; n++) {
             GPU_UNROLL
             for (uint32_t e = 0; e < 4; e++)
-                s[n][e] *= scale;
+                s[n][e] *= scale[e / 2] * mla_log2e;
         }
         return true;
     }
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
-        const struct gpu_row *row = &shared->row[row0 + h * 8];
+        const auto *row = &shared->row[row0 + h * 8];
         const uint32_t lo = row->lo, hi = row->hi;
         GPU_UNROLL
-        for (uint32_t n = 0; n < Config::kept_fragments; n++) {
+        for (uint32_t n = 0; n < Config::waves; n++) {
             GPU_UNROLL
             for (uint32_t e = 2 * h; e < 2 * h + 2; e++) {
                 const uint32_t key = mla_key<Config>(w, n, e);
                 const bool seen = key0 + key >= lo && key0 + key < hi && (present >> key & 1) != 0;
-                if (!seen)
-                    s[n][e] = -GPU_INFINITY;
-                else if (Config::score_rules && has_rules)
-                    s[n][e] = mla_rule<Config>(run, shared, row, key0 + key, s[n][e] * shared->score_scale);
-                else
-                    s[n][e] *= scale;
+                float x = s[n][e] * (scale[h] * mla_log2e);
+                if constexpr (Config::score_rules) {
+                    if (seen && has_rules)
+                        x = mla_rule<Config>(run, shared, row, key0 + key, s[n][e] * scale[h]);
+                }
+                s[n][e] = seen ? x : -GPU_INFINITY;
             }
         }
     }
@@ -162,7 +247,7 @@ GPU_INLINE bool mla_apply_rules(const struct gpu_run *run, const struct mla_shar
 /* The row max of this warp's keys, for the other warps that have keys of the row. */
 template <class Config>
 GPU_INLINE void mla_share_max(struct mla_shared<Config> *shared, const struct mla_warp *w,
-                              float s[Config::kept_fragments][4])
+                              float s[Config::waves][4])
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
@@ -170,7 +255,7 @@ GPU_INLINE void mla_share_max(struct mla_shared<Config> *shared, const struct ml
     for (uint32_t h = 0; h < 2; h++) {
         float row_max = -GPU_INFINITY;
         GPU_UNROLL
-        for (uint32_t n = 0; n < Config::kept_fragments; n++)
+        for (uint32_t n = 0; n < Config::waves; n++)
             row_max = fmaxf(row_max, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
         row_max = fmaxf(row_max, gpu_shuffle_xor_f32(row_max, 1));
         row_max = fmaxf(row_max, gpu_shuffle_xor_f32(row_max, 2));

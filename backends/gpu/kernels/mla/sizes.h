@@ -12,42 +12,51 @@ enum {
     MLA_VO_DIM = 512, /* the first of them, which are the values too */
     MLA_KV_TILE = 64, /* keys of a tile */
     MLA_THREADS = 256,
-    MLA_KV_TILE_BYTES = MLA_KV_TILE * MLA_QK_DIM * 2,
-    MLA_RAW_TILE_BYTES = MLA_KV_TILE * MLA_QK_DIM, /* of 8-bit codes */
-    MLA_COMBINE_CTAS = 8,                          /* that combine the rows of a row tile */
+    MLA_NOTE_BYTES = 32, /* of what a CTA tells those that combine splits */
     /* Instances of at most so many rows have registers left for a mask, ALiBi or a soft cap. */
     MLA_SMALL_ROWS = 32
 };
 
-/* Stages of the circular buffer of KV tiles where the device has the shared memory; there are at least two.
- */
-GPU_CONSTEXPR uint32_t mla_max_stages(uint32_t rows)
+/* Bytes of a KV tile in shared memory, where keys lie as in the cache. */
+GPU_CONSTEXPR uint32_t mla_tile_bytes(uint32_t kv_size)
 {
-    return rows <= MLA_SMALL_ROWS ? 3 : 2;
+    return MLA_KV_TILE * MLA_QK_DIM * kv_size;
+}
+
+/* Stages of the circular buffer of KV tiles where the device has the shared memory. */
+GPU_CONSTEXPR uint32_t mla_max_stages(uint32_t rows, uint32_t kv_size)
+{
+    return kv_size == 1 ? 5 : rows <= MLA_SMALL_ROWS ? 3 : 2;
+}
+
+/* The fewest, of whatever rows: they have to hold O, which takes their place at the end. */
+GPU_CONSTEXPR uint32_t mla_min_stages(uint32_t kv_size)
+{
+    return kv_size == 1 ? 4 : 2;
+}
+
+/*
+ * Warps that divide the columns of a product of queries and keys among themselves: four read the keys for 32
+ * rows at once, but exchange more, for which three stages of 16-bit keys leave no shared memory.
+ */
+GPU_CONSTEXPR uint32_t mla_column_warps(uint32_t rows, uint32_t kv_size)
+{
+    return rows > MLA_SMALL_ROWS || kv_size == 1 ? 4 : 2;
 }
 
 /* Bytes of shared memory beside the KV tiles, a multiple of 128. */
 GPU_CONSTEXPR uint32_t mla_state_bytes(uint32_t rows, uint32_t kv_size)
 {
-    const uint32_t exchange = rows > MLA_SMALL_ROWS ? 8192 : 4096, scales = kv_size == 1 ? 768 : 0;
+    const uint32_t exchange = (mla_column_warps(rows, kv_size) - 1) * 4096, scales = kv_size == 1 ? 1536 : 0;
+    const uint32_t row = (rows > MLA_SMALL_ROWS ? 24u : 88u) + (kv_size == 1 ? 4u : 0u);
 
-    return (rows * 88 + exchange + scales + 3584 + 127) / 128 * 128;
+    return (rows * row + exchange + scales + 3840 + 127) / 128 * 128;
 }
 
-/*
- * Tiles of 8-bit codes in shared memory beside `stages` tiles of 16-bit numbers: as many as a device that
- * holds them has room for.
- */
-GPU_CONSTEXPR uint32_t mla_raw_stages(uint32_t rows, uint32_t stages)
-{
-    return rows > MLA_SMALL_ROWS && stages == 2 ? 1 : 2;
-}
-
-/* Bytes of shared memory of a CTA. With 8-bit caches there are one or two stages. */
+/* Bytes of shared memory of a CTA. */
 GPU_CONSTEXPR uint32_t mla_shared_bytes(uint32_t rows, uint32_t kv_size, uint32_t stages)
 {
-    return mla_state_bytes(rows, kv_size) + stages * MLA_KV_TILE_BYTES +
-           (kv_size == 1 ? mla_raw_stages(rows, stages) * MLA_RAW_TILE_BYTES : 0);
+    return mla_state_bytes(rows, kv_size) + stages * mla_tile_bytes(kv_size);
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "sequence.h"
 
 #include "schedule.h"
+#include "sizes.h"
 
 /* A row tile and KV tiles of it. */
 struct mla_work_tile {
@@ -19,16 +20,66 @@ struct mla_work_tile {
     uint32_t first_partial; /* in the split workspace: split s > 0 lies at rest_partial + s * partial_step */
     uint32_t rest_partial;
     uint32_t partial_step;
-    uint32_t first_cta; /* the CTA that has split 0 */
-    uint64_t next;      /* position behind it in the work list */
+    uint64_t next; /* position behind it in the work list */
 };
 
-/* The block of the previous work tile, from where a CTA finds the next one in the list. */
+/* The block of a work tile, from where a CTA finds the next one of the sequence in the list. */
 struct mla_cursor {
     uint64_t begin; /* of the block */
-    uint64_t end;   /* of the sequence; 0 = none yet */
+    uint64_t end;   /* of the sequence */
     uint32_t number;
 };
+
+/* The work tile behind the one that a CTA is at. */
+struct mla_next_tile {
+    struct gpu_sequence sequence;
+    struct mla_work_tile work;
+    struct mla_cursor cursor;
+    uint64_t entries; /* of the sequence's page table, 0 = there is none */
+    bool has_work;    /* else there is no such tile */
+};
+
+/* What the combining kernel reads of a row tile whose keys are split, at the place of the CTA that has the
+ * first split, in the split workspace. */
+struct mla_split_tile {
+    uint32_t splits; /* 0: no row tile's first split is this CTA's */
+    uint32_t row0;
+    uint32_t first_partial;
+    uint32_t rest_partial;
+    uint32_t seq;
+    uint32_t row; /* of the sequence's query token 0 */
+    uint32_t q_len;
+    uint32_t partial_step;
+};
+
+static_assert(sizeof(struct mla_split_tile) == MLA_NOTE_BYTES, "the host reserves as much");
+
+/* Notes the row tile of a split for the combining kernel; `work` 0: there is none. */
+GPU_INLINE void mla_note_split(const struct gpu_run *run, const struct gpu_sequence *s,
+                               const struct mla_work_tile *work)
+{
+    struct mla_split_tile *to = GPU_GLOBAL(struct mla_split_tile, run->scratch) + gpu_cta();
+
+    if (run->problem.det != 0)
+        return;
+    to->splits = work != 0 ? work->splits : 0;
+    if (work == 0)
+        return;
+    to->row0 = work->row0;
+    to->first_partial = work->first_partial;
+    to->rest_partial = work->rest_partial;
+    to->partial_step = work->partial_step;
+    to->seq = s->index;
+    to->row = s->row;
+    to->q_len = s->q_len;
+}
+
+GPU_INLINE struct mla_splits mla_run_splits(const struct gpu_run *run, uint32_t rows)
+{
+    const struct gpu_split_rules keys = gpu_split_rules_of(&run->problem, GPU_ALL_PHASES, rows);
+
+    return mla_splits_of(&keys);
+}
 
 /* Units of the work list before sequence `seq`. */
 GPU_INLINE uint64_t mla_schedule_at(const struct gpu_run *run, uint32_t seq)
@@ -38,17 +89,19 @@ GPU_INLINE uint64_t mla_schedule_at(const struct gpu_run *run, uint32_t seq)
     return run->problem.det != 0 ? sum & 0xffffffffu : sum;
 }
 
-/* The last sequence that begins at `at` or before; at is below the last sum. */
-GPU_INLINE uint32_t mla_find_sequence(const struct gpu_run *run, uint64_t at)
+/* The first of 32 sequences among which is the one that holds position `at`, which is below the last sum. All
+ * lanes of a warp call it together: a round of the search reads 32 sums at once. */
+GPU_INLINE uint32_t mla_find_block(const struct gpu_run *run, uint64_t at)
 {
     uint32_t lo = 0, hi = run->batch.seqs;
 
-    while (hi - lo > 1) {
-        const uint32_t middle = lo + (hi - lo) / 2;
-        if (mla_schedule_at(run, middle) <= at)
-            lo = middle;
-        else
-            hi = middle;
+    while (hi - lo > GPU_WARP) {
+        const uint32_t step = (hi - lo + GPU_WARP - 1) / GPU_WARP, lane = gpu_thread() % GPU_WARP;
+        const uint32_t probe = lo + (lane + 1) * step;
+        const uint32_t above = ~gpu_ballot(probe < hi && mla_schedule_at(run, probe) <= at);
+        const uint32_t passed = above != 0 ? gpu_first_bit(above) : GPU_WARP;
+        lo += passed * step;
+        hi = hi - lo > step ? lo + step : hi;
     }
     return lo;
 }
@@ -76,11 +129,10 @@ GPU_INLINE uint32_t mla_cta_of(uint64_t all, uint64_t at, uint32_t ctas)
     return cta < ctas ? (uint32_t)cta : ctas - 1;
 }
 
-/* Those of `ctas` CTAs that have work. */
+/* Those of `ctas` stretches that have work. */
 GPU_INLINE uint32_t mla_cta_count(const struct gpu_run *run, uint64_t all, uint32_t ctas)
 {
-    const uint64_t least = run->problem.det != 0 ? 1 : MLA_MIN_TILES;
-    const uint64_t most = (all + least - 1) / least;
+    const uint64_t most = run->problem.det != 0 ? all : (all + MLA_MIN_TILES - 1) / MLA_MIN_TILES;
 
     return most < ctas ? (uint32_t)most : ctas;
 }
@@ -103,34 +155,28 @@ GPU_INLINE void mla_fixed_split(const struct gpu_run *run, const struct mla_bloc
     work->first_partial = work->rest_partial =
         (uint32_t)(before >> 32) + (uint32_t)(begin - (before & 0xffffffffu));
     work->partial_step = 1;
-    work->first_cta = 0;
 }
 
-/* The work tile that begins at `at` and ends at `end` at the latest. `s` is its sequence afterwards. */
+/* The work tile of sequence `s` that begins at `at`, not before the cursor, and ends at `end` at the latest.
+ */
 GPU_INLINE struct mla_work_tile mla_work_tile_at(const struct gpu_run *run, uint32_t rows, uint64_t all,
                                                  uint64_t at, uint64_t end, uint32_t ctas,
-                                                 struct mla_cursor *cursor, struct gpu_sequence *s)
+                                                 struct mla_cursor *cursor, const struct gpu_sequence *s)
 {
-    const struct gpu_split_rules keys = gpu_split_rules_of(&run->problem, GPU_ALL_PHASES, rows);
-    const struct mla_splits splits = mla_splits_of(&keys);
+    const struct mla_splits splits = mla_run_splits(run, rows);
+    const uint32_t sharers = splits.sharers;
     struct mla_work_tile work;
 
-    if (at >= cursor->end) {
-        const uint32_t seq = mla_find_sequence(run, at);
-        *s = gpu_sequence(run, seq);
-        cursor->begin = mla_schedule_at(run, seq);
-        cursor->end = mla_schedule_at(run, seq + 1);
-        cursor->number = 0;
-    }
     struct mla_block block = mla_block_of(&splits, &s->visible, s->q_len, s->kv_len, cursor->number);
     /* block.count == 0: the schedule was planned for longer sequences than the batch has. */
-    while (block.count != 0 && at - cursor->begin >= (uint64_t)block.count * block.units) {
-        cursor->begin += (uint64_t)block.count * block.units;
+    while (block.count != 0 && at - cursor->begin >= (uint64_t)(block.count / sharers) * block.units) {
+        cursor->begin += (uint64_t)(block.count / sharers) * block.units;
         cursor->number++;
         block = mla_block_of(&splits, &s->visible, s->q_len, s->kv_len, cursor->number);
     }
-    const uint64_t tile = (at - cursor->begin) / block.units, begin = cursor->begin + tile * block.units;
-    work.row0 = (cursor->number * splits.block_tiles + (uint32_t)tile) * rows;
+    const uint64_t tile = mla_divide(at - cursor->begin, block.units),
+                   begin = cursor->begin + tile * block.units;
+    work.row0 = (cursor->number * splits.block_tiles + (uint32_t)tile * sharers + gpu_cta() % sharers) * rows;
     work.first = block.first;
     work.end = block.first + block.tiles;
     if (run->problem.det != 0) {
@@ -144,13 +190,12 @@ GPU_INLINE struct mla_work_tile mla_work_tile_at(const struct gpu_run *run, uint
     }
     const uint32_t from = mla_cta_of(all, begin, ctas), to = mla_cta_of(all, begin + block.units - 1, ctas);
     work.splits = to - from + 1;
-    work.split = gpu_cta() - from;
+    work.split = gpu_cta() / sharers - from;
     /* A CTA stores the partial result of its first work tile at its even index, of its last one at the odd.
      */
-    work.first_partial = 2 * from + (mla_cta_begin(all, from, ctas) < begin ? 1 : 0);
-    work.rest_partial = 2 * from;
-    work.partial_step = 2;
-    work.first_cta = from;
+    work.rest_partial = 2 * from * sharers + gpu_cta() % sharers;
+    work.first_partial = work.rest_partial + (mla_cta_begin(all, from, ctas) < begin ? sharers : 0);
+    work.partial_step = 2 * sharers;
     return work;
 }
 
