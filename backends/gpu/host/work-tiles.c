@@ -16,7 +16,7 @@ static uint64_t partial_rows_of(const struct attn_plan_impl *plan, const struct 
 /* Prefill: whether a sequence of so many keys can have two splits. */
 static bool may_split(uint32_t kv_len)
 {
-    return kv_len > (2 * GPU_MIN_PREFILL_SPLIT_TILES - 1) * GPU_TILE;
+    return kv_len > (GPU_MIN_PREFILL_SPLIT_TILES + GPU_MIN_PREFILL_SAVED_TILES - 1) * GPU_TILE;
 }
 
 void gpu_work_tiles_split_prefill(const struct attn_plan_impl *plan, struct gpu_part *part)
@@ -78,6 +78,18 @@ static uint64_t ctas_of(const struct attn_plan_impl *plan, const struct gpu_part
     return whole > split ? whole : split;
 }
 
+/* Whether every sequence of a step has more rows than a part takes. All have max_q query tokens where
+ * num_tokens is as many, as long as it does not count padding. */
+static bool takes_none(const struct attn_plan_impl *plan, const struct gpu_part *part,
+                       const struct gpu_run *run)
+{
+    const struct gpu_batch *batch = &run->batch;
+
+    return plan->problem.graph != ATTN_GRAPH_ALWAYS &&
+           (uint64_t)batch->seqs * batch->max_q == batch->num_tokens &&
+           (uint64_t)batch->max_q * run->group > part->max_rows;
+}
+
 int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gpu_part *part,
                               const struct gpu_run *run, uint32_t rows, uint32_t columns, void *stream,
                               struct attn_error *err)
@@ -86,8 +98,8 @@ int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gp
     const uint32_t grid[] = {(uint32_t)ctas, 1, 1};
     struct gpu_run own = *run;
 
-    /* A step without long sequences needs no launch for them. */
-    if (!gpu_part_may_take(part, run->batch.max_q, run->group))
+    /* A step without long sequences, or without short ones, needs no launch for them. */
+    if (!gpu_part_may_take(part, run->batch.max_q, run->group) || takes_none(plan, part, run))
         return ATTN_OK;
     if (ctas > INT32_MAX)
         return attn__fail(err, ATTN_E_UNSUPPORTED, 0, "batch.num_tokens",

@@ -24,10 +24,14 @@
 #define GPU_MIN_SPLIT_TILES 8u
 /* det: rows that the split workspace has for each sequence and KV head. */
 #define GPU_SPLIT_ROWS (GPU_MAX_SPLITS * 64u)
-/* Prefill: the fewest KV tiles of a split, below which its own costs are larger than what it saves. */
+/*
+ * Prefill: the fewest KV tiles of a split, and by how many the largest split of a row tile has to be smaller
+ * than all of them: storing and combining partial results takes about as long as these.
+ */
 #define GPU_MIN_PREFILL_SPLIT_TILES 2u
+#define GPU_MIN_PREFILL_SAVED_TILES 4u
 /* Prefill: threads of a CTA that combines splits. */
-#define GPU_COMBINE_THREADS 128u
+#define GPU_COMBINE_THREADS 256u
 
 /* What tiles and splits depend on beside the lengths of the sequences. */
 struct gpu_split_rules {
@@ -145,6 +149,14 @@ static inline ATTN__DEVICE uint64_t gpu_prefill_split_limit(const struct gpu_spl
     return 2 * (uint64_t)rules->slots;
 }
 
+/* Prefill: KV splits of a row tile with so many KV tiles. */
+static inline ATTN__DEVICE uint32_t gpu_prefill_splits(uint32_t tiles, uint64_t split_tiles)
+{
+    const uint32_t splits = split_tiles > 0 && tiles >= 2 * split_tiles ? (uint32_t)(tiles / split_tiles) : 1;
+
+    return tiles - (tiles + splits - 1) / splits >= GPU_MIN_PREFILL_SAVED_TILES ? splits : 1;
+}
+
 /* Work tiles of a sequence, or splits with det=1. A sequence that sees no keys has one, whose result is
  * empty. Prefill: `split_tiles` is gpu_prefill_split_tiles of the step. */
 static inline ATTN__DEVICE uint32_t gpu_tile_count(const struct gpu_split_rules *rules,
@@ -157,8 +169,7 @@ static inline ATTN__DEVICE uint32_t gpu_tile_count(const struct gpu_split_rules 
         return 0;
     const uint32_t tiles = gpu_key_tiles(rules, v, 0, q_len - 1, kv_len, &first);
     if (rules->phase == ATTN__PREFILL)
-        return gpu_row_tiles(rules, q_len) *
-               (split_tiles > 0 && tiles >= 2 * split_tiles ? (uint32_t)(tiles / split_tiles) : 1);
+        return gpu_row_tiles(rules, q_len) * gpu_prefill_splits(tiles, split_tiles);
     if (q_len * rules->group < rules->min_rows || q_len * rules->group > rules->max_rows)
         return 0;
     if (tiles == 0)

@@ -11,7 +11,7 @@
 
 /* In place of a configuration: the kernel that combines what kernels of configuration `C` leave. */
 template <class C> struct mma_combining {
-    static constexpr uint32_t THREADS = GPU_COMBINE_THREADS, CTAS = 4;
+    static constexpr uint32_t THREADS = GPU_COMBINE_THREADS, CTAS = 2;
 };
 
 struct mma_combine_shared {
@@ -46,18 +46,25 @@ template <class C> GPU_INLINE void mma_find_tile(const struct gpu_run *run, stru
 template <class C> GPU_INLINE void mma_combine_kernel(const struct gpu_run *run)
 {
     constexpr uint32_t warps = GPU_COMBINE_THREADS / GPU_WARP;
+    /* Rows, and splits of a row, that a warp loads at once. A row tile with few splits has few warps for its
+     * rows. */
+    constexpr uint32_t rows = C::DV <= 128 ? 3 : C::DV <= 256 ? 2 : 1;
+    constexpr uint32_t splits = C::DV <= 128 ? 16 : C::DV <= 256 ? 8 : 4;
     GPU_SHARED struct mma_combine_shared shared;
     const struct gpu_work_tile *p = &shared.work;
 
     if (gpu_thread() < GPU_WARP)
         mma_find_tile<C>(run, &shared);
     gpu_barrier();
-    if (p->splits > 1)
-        mma_combine_splits<C, 1,
-                           C::DV <= 128   ? 16
-                           : C::DV <= 256 ? 8
-                                          : 4>(run, &shared.sequence, p,
-                                               p->split * warps + gpu_thread() / GPU_WARP, p->splits * warps);
+    if (p->splits <= 1)
+        return;
+    const uint32_t begin = p->split * warps + gpu_thread() / GPU_WARP, step = p->splits * warps;
+    if (p->splits <= 2)
+        mma_combine_splits<C, rows, 2>(run, &shared.sequence, p, begin, step);
+    else if (p->splits <= 4)
+        mma_combine_splits<C, rows, 4>(run, &shared.sequence, p, begin, step);
+    else
+        mma_combine_splits<C, 1, splits>(run, &shared.sequence, p, begin, step);
 }
 
 #endif
