@@ -42,7 +42,7 @@ struct gpu_split_rules {
     uint32_t min_rows; /* decode: query rows of the sequences that are taken */
     uint32_t max_rows;
     uint32_t max_splits; /* det: of a sequence */
-    bool monotonic;      /* later tokens see later keys: no given positions, explicit masks or ranks */
+    bool monotonic;      /* later tokens see later keys: no given positions, square masks or ranks */
     bool det;
 };
 
@@ -58,7 +58,8 @@ static inline ATTN__DEVICE struct gpu_split_rules gpu_split_rules_of(const struc
     rules.min_rows = 1;
     rules.max_rows = GPU_DECODE_MAX_ROWS;
     rules.max_splits = GPU_MAX_SPLITS;
-    rules.monotonic = problem->positions == 0 && problem->mask == ATTN_MASK_NONE && problem->cp == 0;
+    rules.monotonic = problem->positions == 0 && problem->cp == 0 &&
+                      (problem->mask == ATTN_MASK_NONE || problem->span == ATTN_SPAN_FULL);
     rules.det = problem->det != 0;
     return rules;
 }
