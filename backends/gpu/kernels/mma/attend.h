@@ -173,6 +173,18 @@ GPU_INLINE void mma_begin_values(const struct gpu_run *run, const mma_shared<C> 
     }
 }
 
+/* Whether masked tiles are taken for finite: those of warps that would wait for each other to check them. */
+template <class C> GPU_INLINE bool mma_is_trusted(const mma_shared<C> *shared)
+{
+    return C::GROUPS == 1 && shared->trust != MMA_CHECKED;
+}
+
+/* Whether all keys of a group's tile exist: what others hold is no vector, and often not finite. */
+template <class C> GPU_INLINE bool mma_is_whole(const mma_loop<C> *loop, uint32_t tile, uint64_t present)
+{
+    return present == C::ALL_PRESENT && tile * GPU_TILE + loop->key0 + C::GROUP_KEYS <= loop->range.keys;
+}
+
 /* One KV iteration. */
 template <class C>
 GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, const unsigned char *queries,
@@ -211,14 +223,15 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
             mma_apply_rules<C>(run, shared, &loop->rules, slot, loop->row_warp, tile, key0, present, s);
         mma_begin_values<C>(run, shared, loop, tile, &copy);
     }
-    if (!unmasked)
+    const bool checked = !unmasked && !(mma_is_trusted<C>(shared) && mma_is_whole<C>(loop, tile, present));
+    if (checked)
         mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
-    if (!unmasked && shared->nonfinite_tile[loop->group] == tile + 1)
+    if (checked && shared->nonfinite_tile[loop->group] == tile + 1)
         mma_spread_nonfinite<C>(shared, key0, loop->column_warp * C::WARP_DV, s, loop->o);
     mma_row_max<C>(s, tile_max);
     mma_rescale<C>(tile_max, loop->max, loop->sum, loop->o, loop->rules.factor,
                    loop->rules.rescale_threshold);
-    mma_values<C>(run, shared, values + loop->column_warp * C::WARP_DV * C::KV_SIZE, slot, key0, unmasked, s,
+    mma_values<C>(run, shared, values + loop->column_warp * C::WARP_DV * C::KV_SIZE, slot, key0, !checked, s,
                   loop->max, loop->sum, loop->rules.factor, loop->o, &copy);
     if constexpr (C::GROUPS == 1)
         gpu_copy_commit();
@@ -235,6 +248,43 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
         loop->at = next + 1 == C::STAGES ? 0 : next + 1;
 }
 
+/*
+ * Whether to compute the work tile once more, checking values: a row may have got NaN from a key that it does
+ * not see, if a masked tile was taken for finite and a result is not.
+ */
+template <class C>
+GPU_INLINE bool mma_begins_again(const struct gpu_run *run, mma_shared<C> *shared,
+                                 const struct gpu_work_tile *p, mma_loop<C> *loop)
+{
+    const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
+    const uint32_t end = p->end * GPU_TILE < loop->range.keys ? p->end * GPU_TILE : loop->range.keys;
+    bool found = false;
+
+    if (C::GROUPS != 1 ||
+        (run->mask.base == 0 && p->first * GPU_TILE >= loop->rules.lo && end <= loop->rules.hi))
+        return false;
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::M_FRAGMENTS * 2; i++) {
+        const uint32_t m = i / 2, h = i % 2;
+        const uint32_t row = (loop->row_warp * C::M_FRAGMENTS + m) * 16 + h * 8 + gpu_thread() % GPU_WARP / 4;
+        float zero[2] = {0, 0};
+        GPU_UNROLL
+        for (uint32_t n = 0; n < C::WARP_DV / 8; n++) {
+            zero[0] = gpu_fma(loop->o[m][n][2 * h], 0, zero[0]);
+            zero[1] = gpu_fma(loop->o[m][n][2 * h + 1], 0, zero[1]);
+        }
+        found = found || (row < rows && !(zero[0] + zero[1] == 0));
+    }
+    if (found && shared->trust == MMA_TRUSTED)
+        shared->trust = MMA_NOT_FINITE;
+    gpu_barrier();
+    if (shared->trust != MMA_NOT_FINITE)
+        return false;
+    gpu_barrier(); /* all have read it */
+    shared->trust = MMA_CHECKED;
+    return true;
+}
+
 /* Attention of a work tile. Results are stored, in the output or the split workspace, or in shared memory in
  * place of queries and stages. */
 template <class C>
@@ -245,15 +295,17 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
 
     loop.aligned = run->kv_aligned != 0;
 
-    mma_begin<C>(run, shared, queries, stages, p, &loop);
-    GPU_LOOP
-    for (uint32_t tile = p->first; tile < p->end; tile++)
-        mma_iterate<C>(run, shared, queries, p, &loop, tile);
-    GPU_COPY_WAIT(0);
-    if (p->first >= p->end)
-        gpu_barrier(); /* no iteration has waited for the queries that others copy */
-    if constexpr (C::KV32)
-        mma_add_total<C>(&loop.total, loop.max, loop.sum, loop.o, loop.rules.factor);
+    do {
+        mma_begin<C>(run, shared, queries, stages, p, &loop);
+        GPU_LOOP
+        for (uint32_t tile = p->first; tile < p->end; tile++)
+            mma_iterate<C>(run, shared, queries, p, &loop, tile);
+        GPU_COPY_WAIT(0);
+        if (p->first >= p->end)
+            gpu_barrier(); /* no iteration has waited for the queries that others copy */
+        if constexpr (C::KV32)
+            mma_add_total<C>(&loop.total, loop.max, loop.sum, loop.o, loop.rules.factor);
+    } while (mma_begins_again<C>(run, shared, p, &loop));
     if (mma_stores_directly<C>(run, p)) {
         mma_store_rows<C>(run, shared, queries, p, loop.max, loop.sum, loop.o, loop.rules.factor);
         return;

@@ -103,6 +103,9 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 /* In place of the address of a vector that does not exist; copied vectors are 16-byte aligned. */
 constexpr uint64_t MMA_NO_ADDRESS = 1;
 
+/* Whether masked tiles of keys are taken for finite, which the results of the work tile show. */
+enum mma_trust { MMA_TRUSTED, MMA_NOT_FINITE, MMA_CHECKED };
+
 /* Shared memory in front of queries and stages. */
 template <class C> struct mma_shared {
     uint64_t k_at[C::ADDRESS_STAGES][C::KEYS]; /* addresses of vectors, two of which are read at once */
@@ -119,6 +122,7 @@ template <class C> struct mma_shared {
     /* A bit for each value of the iteration; f32: a chunk has a byte of its own. */
     unsigned char nonfinite[C::KEYS][C::DV / (C::KV32 ? 4 : 8)];
     uint32_t nonfinite_tile[C::GROUPS]; /* a group's last tile with such a value, plus one */
+    uint32_t trust;                     /* enum mma_trust */
     struct gpu_row row[C::ROWS];
 };
 

@@ -28,7 +28,8 @@ template <class C> GPU_INLINE uint32_t mma_clear_nonfinite_word(const struct gpu
 
 /*
  * A row that does not see a key must not get its NaN, although NaN times a P of 0 is NaN. In masked tiles
- * such values become 0 and are marked; rows that see them get theirs from mma_spread_nonfinite.
+ * that are checked (mma_begins_again) such values become 0 and are marked; rows that see them get theirs from
+ * mma_spread_nonfinite.
  */
 template <class C>
 GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *values,

@@ -78,6 +78,7 @@ GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, 
                                : gpu_decode_tile_at(run, &s, at, end, all, ctas, below, above, C::ROWS);
     }
     gpu_warp_barrier();
+    shared->trust = MMA_TRUSTED;
     if (gpu_thread() < 4)
         shared->origin[gpu_thread() / 2][gpu_thread() % 2] = gpu_origin_of(
             run, &shared->sequence, shared->work.kv_head, gpu_thread() / 2 != 0, gpu_thread() % 2 != 0);
