@@ -216,7 +216,7 @@ GPU_INLINE double gpu_log_f64(double x)
 {
     return log(x);
 }
-GPU_INLINE float gpu_tanh_fast(float x)
+GPU_INLINE float gpu_tanh_large(float x)
 {
     return tanhf(x);
 }

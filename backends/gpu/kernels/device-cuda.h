@@ -134,15 +134,11 @@ GPU_INLINE float gpu_tanh(float x)
 {
     return tanhf(x);
 }
-/* 1 - 2 / (1 + e^2x), which loses digits near 0: there the first terms of the series, up to where both are
- * off by 2^-20. */
-GPU_INLINE float gpu_tanh_fast(float x)
+GPU_INLINE float gpu_tanh_large(float x)
 {
-    const float square = x * x;
-    const float terms = __fmaf_rn(square, __fmaf_rn(square, -17.0f / 315, 2.0f / 15), -1.0f / 3);
     float inverse;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1 + gpu_exp2_fast(x * 2.8853900817779268f)));
-    return square < 0.0729f ? __fmaf_rn(x * square, terms, x) : __fmaf_rn(-2, inverse, 1);
+    return __fmaf_rn(-2, inverse, 1); /* 1 - 2 / (1 + e^2x), which loses digits near 0 */
 }
 GPU_INLINE float gpu_fma(float a, float b, float c)
 {

@@ -11,7 +11,7 @@ struct gpu_row {
     uint32_t unmasked_lo,
         unmasked_hi; /* keys that the row sees where the explicit mask does not cover them */
     int64_t position;
-    double slope;
+    float slope;
     uint64_t mask; /* address of the mask's row, 0 = this sequence has none */
     uint64_t bit;  /* bits: of column 0, counted from there */
     int64_t first; /* position of column 0 */
@@ -43,7 +43,7 @@ GPU_INLINE struct gpu_row gpu_row(const struct gpu_run *run, const struct gpu_se
     struct gpu_row row;
 
     row.position = gpu_position(run, s, i);
-    row.slope = run->slopes != 0 ? (double)GPU_F32(run->slopes)[head] : 0;
+    row.slope = run->slopes != 0 ? GPU_F32(run->slopes)[head] : 0;
     row.mask = row.bit = 0;
     row.first = row.columns = 0;
     row.square = run->problem.span == ATTN_SPAN_SQUARE;
@@ -65,7 +65,7 @@ GPU_INLINE bool gpu_hides(uint32_t dtype, float value)
                          : dtype == ATTN_BF16 ? gpu_f32_of_bits(0xff7f0000u)
                                               : gpu_f32_of_bits(0xff7fffffu);
 
-    return value == lowest || value == -GPU_INFINITY;
+    return value <= lowest;
 }
 
 /*
@@ -94,7 +94,7 @@ GPU_INLINE bool gpu_sees(const struct gpu_run *run, const struct gpu_sequence *s
     if (!(covered && row->square) && (key < row->unmasked_lo || key >= row->unmasked_hi))
         return false;
     if (run->problem.alibi == ATTN_ALIBI_MASK) {
-        value *= row->slope;
+        value *= (double)row->slope;
     } else if (run->slopes != 0) {
         /* Positions are integers that a double holds; a token of a square mask is where its query is. */
         int64_t at = position;
@@ -102,7 +102,7 @@ GPU_INLINE bool gpu_sees(const struct gpu_run *run, const struct gpu_sequence *s
             at = gpu_given_position(run, s->row + column);
         const int64_t away = at - row->position;
         const bool back = run->problem.alibi == ATTN_ALIBI_DISTANCE && away > 0;
-        value += row->slope * (double)(back ? -away : away);
+        value += (double)row->slope * (double)(back ? -away : away);
     }
     *bias = value;
     return true;

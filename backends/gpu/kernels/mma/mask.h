@@ -75,31 +75,6 @@ GPU_INLINE uint64_t mma_present_keys(const struct gpu_run *run, const mma_shared
            (uint64_t)gpu_ballot(at[(lane + 32) % C::GROUP_KEYS] != MMA_NO_ADDRESS) << 32;
 }
 
-/* Minus infinity for keys that a row does not see or that do not exist. */
-template <class C>
-GPU_INLINE void mma_mask_scores(const mma_shared<C> *shared, uint64_t present, uint32_t row_warp,
-                                uint32_t from, mma_score_fragments<C> s)
-{
-    const uint32_t lane = gpu_thread() % GPU_WARP;
-
-    present >>= lane % 4 * 2;
-    GPU_UNROLL
-    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
-        GPU_UNROLL
-        for (uint32_t h = 0; h < 2; h++) {
-            const struct gpu_row *r = &shared->row[(row_warp * C::M_FRAGMENTS + m) * 16 + lane / 4 + h * 8];
-            const uint32_t lo = r->lo, count = r->hi > lo ? r->hi - lo : 0, at = from + lane % 4 * 2 - lo;
-            GPU_UNROLL
-            for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
-                GPU_UNROLL
-                for (uint32_t e = 0; e < 2; e++)
-                    if (at + n * 8 + e >= count || (present >> (n * 8 + e) & 1) == 0)
-                        s[m][n][2 * h + e] = -GPU_INFINITY;
-            }
-        }
-    }
-}
-
 /* Undoes the scaling of queries. */
 template <class C>
 GPU_INLINE void mma_unscale_queries(const mma_shared<C> *shared, uint32_t row_warp, mma_score_fragments<C> s)
@@ -137,8 +112,8 @@ template <class C> GPU_INLINE void mma_scale_keys(const float *scales, mma_score
 }
 
 /*
- * Scores of a tile from its products, without rules.factor. True if the tile is unmasked: every row sees
- * every key.
+ * What the rules make of the products of a tile, without rules.factor. True if the tile is unmasked: every
+ * row sees every key.
  */
 template <class C>
 GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *shared,
@@ -146,19 +121,23 @@ GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *
                                 uint32_t tile, uint32_t key0, uint64_t present, mma_score_fragments<C> s)
 {
     const uint32_t from = tile * GPU_TILE + key0;
-    const bool unmasked = from >= rules->lo && from + C::GROUP_KEYS <= rules->hi && present == C::ALL_PRESENT;
+    const bool whole = from >= rules->lo && from + C::GROUP_KEYS <= rules->hi && present == C::ALL_PRESENT;
+    const bool unmasked = whole && run->mask.base == 0;
 
     if constexpr (C::Q_SCALED)
         mma_unscale_queries<C>(shared, row_warp, s);
     if (mma_scale_per_key<C>(run->problem.k_scale))
         mma_scale_keys<C>(shared->k_scale[slot] + key0, s);
-    /* The tanh of f32 scores is that of the general rules: the fast one's error would be seen in results. */
-    if (rules->elementwise && mma_has_plain_keys(run) && !(C::KV32 && run->problem.softcap > 0))
-        mma_apply_elementwise<C>(run, shared, row_warp, present, from, rules->scale, unmasked, s);
-    else if (rules->elementwise)
+    if (unmasked && rules->elementwise == 0)
+        return true;
+    if ((rules->elementwise & MMA_GENERAL) != 0) {
         mma_mask_elementwise<C>(run, shared, slot, row_warp, tile, key0, rules->scale, s);
-    else if (!unmasked)
-        mma_mask_scores<C>(shared, present, row_warp, from, s);
+        return unmasked;
+    }
+    if (rules->elementwise != 0)
+        mma_apply_elementwise<C>(run, shared, rules, row_warp, from, s);
+    if (!whole || (run->mask.base != 0 && run->mask.dtype == 0))
+        mma_hide_keys<C>(run, shared, row_warp, present, from, s);
     return unmasked;
 }
 

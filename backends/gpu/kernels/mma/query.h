@@ -244,25 +244,73 @@ GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *
 
     for (uint32_t row = C::THREADS - 1 - gpu_thread(); row < C::ROWS; row += C::THREADS) {
         uint32_t token, head;
-        if (mma_row_of(run, s, row0 + row, kv_head, &token, &head))
-            shared->row[row] = gpu_row(run, s, token, head);
-        else
+        const bool exists = mma_row_of(run, s, row0 + row, kv_head, &token, &head);
+        /* Rows behind the last one have its mask, which is read for them, too. */
+        shared->row[row] = gpu_row(run, s, exists ? token : s->q_len - 1, head);
+        if (!exists)
             shared->row[row].lo = shared->row[row].hi = 0;
     }
 }
 
+/* Keys of other ranks have other positions, and a square mask covers only the last ones. */
+GPU_INLINE bool mma_has_plain_keys(const struct gpu_run *run)
+{
+    return run->batch.cp_world == 0 && (run->mask.base == 0 || run->problem.span != ATTN_SPAN_SQUARE);
+}
+
+/* What the rules of a work tile do with a score. */
+enum mma_rule {
+    MMA_SOFT_CAP = 1,
+    MMA_ALIBI = 2,
+    MMA_MASK = 4,       /* of values, which may be multiplied by ALiBi's slopes */
+    MMA_UNIT_FIRST = 8, /* multiplied by its unit */
+    MMA_GENERAL = 16    /* all of this, by code that holds for all positions, scales and types */
+};
+
 /*
- * What all scores of a work tile have in common. `scale` is applied to products before the rules, `factor`
- * after them, which leaves scores in base 2. Without elementwise rules `factor` does both; as it is positive,
- * row maxima are found before it is applied.
+ * What all scores of a work tile have in common. `factor` makes scores in base 2 of what the rules leave. As
+ * it is positive, row maxima are found before it is applied. The rules see products, whose unit is the scale,
+ * and after a soft cap numbers whose unit is the cap; what they add has to be of that unit. Where an f32 may
+ * not hold that, products are multiplied by the unit first, and the factor is 1.
  */
 struct mma_rules {
     float scale;
     float factor;
+    float bias;              /* makes numbers of the unit of what is added */
+    float cap_factor;        /* makes of products what mma_small_tanh takes */
     float rescale_threshold; /* 8 in base 2: see mma_rescale */
-    bool elementwise;        /* soft cap, ALiBi or a mask change single scores */
-    uint32_t lo, hi;         /* every row sees these keys */
+    uint32_t elementwise;    /* enum mma_rule; 0: no score changes, but a mask's bits may hide keys */
+    uint32_t lo, hi;         /* every row sees these keys, unless a mask hides them */
 };
+
+/* Whether a position is so far from all keys that their differences do not fit into 32 bits. */
+GPU_INLINE bool mma_is_far(int64_t position)
+{
+    return (uint64_t)position + 0x40000000 >= 0x80000000;
+}
+
+/* The argument of tanh where that of mma_small_tanh is 1. */
+constexpr float MMA_CAP_STEP = 0.225f;
+
+/* `far`: the position of a row is far. `odd`: the scale of a row is not finite and positive. */
+template <class C>
+GPU_INLINE uint32_t mma_elementwise_rules(const struct gpu_run *run, float scale, float unit, bool far,
+                                          bool odd)
+{
+    const bool cap = run->problem.softcap > 0;
+    const bool finite = scale > 0 && scale < GPU_INFINITY;
+    const bool values = run->mask.base != 0 && run->mask.dtype != 0;
+    const bool alibi = run->slopes != 0 && run->problem.alibi != ATTN_ALIBI_MASK;
+    const uint32_t rules = (cap ? MMA_SOFT_CAP : 0u) | (alibi ? MMA_ALIBI : 0u) | (values ? MMA_MASK : 0u);
+
+    if (rules == 0 && run->mask.base == 0 && finite && !odd)
+        return 0;
+    /* The results of f32 would show the error of a fast tanh. */
+    if (C::SMALL_M || !finite || !mma_has_plain_keys(run) || (C::KV32 && cap) || far)
+        return rules | MMA_GENERAL;
+    const bool large = (values && run->mask.dtype != ATTN_F16) || unit < 0x1p-60f || unit > 0x1p60f;
+    return rules | (rules != 0 && large ? MMA_UNIT_FIRST : 0u);
+}
 
 template <class C>
 GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_shared<C> *shared,
@@ -270,13 +318,14 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
 {
     const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
     struct mma_rules rules;
-    bool odd = false; /* scales that are not finite and positive */
+    bool odd = false, far = false;
 
     rules.lo = 0;
     rules.hi = 0xffffffffu;
     for (uint32_t row = gpu_thread() % GPU_WARP; row < C::ROWS && row < rows; row += GPU_WARP) {
         rules.lo = shared->row[row].lo > rules.lo ? shared->row[row].lo : rules.lo;
         rules.hi = shared->row[row].hi < rules.hi ? shared->row[row].hi : rules.hi;
+        far = far || (run->slopes != 0 && mma_is_far(shared->row[row].position));
         if constexpr (C::Q_SCALED && C::SMALL_M) /* which has them in its factors */
             odd = odd || !(shared->q_scale[row] > 0 && shared->q_scale[row] < GPU_INFINITY);
     }
@@ -285,16 +334,20 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
         rules.lo = lo > rules.lo ? lo : rules.lo;
         rules.hi = hi < rules.hi ? hi : rules.hi;
     }
-    if (run->mask.base != 0)
-        rules.hi = 0;
     rules.scale = run->softmax_scale;
     if (C::KV8 && !mma_scale_per_key<C>(run->problem.k_scale))
         rules.scale *= gpu_scale_at(&run->k.scale, 0, 0, p->kv_head);
-    rules.elementwise = run->problem.softcap > 0 || run->slopes != 0 || run->mask.base != 0 ||
-                        !(rules.scale > 0 && rules.scale < GPU_INFINITY);
-    if constexpr (C::Q_SCALED && C::SMALL_M)
-        rules.elementwise = rules.elementwise || gpu_ballot(odd) != 0;
-    rules.factor = rules.elementwise ? 1 : rules.scale * GPU_LOG2E;
+    const float unit = run->problem.softcap > 0 ? run->problem.softcap : rules.scale;
+    rules.elementwise =
+        mma_elementwise_rules<C>(run, rules.scale, unit, gpu_ballot(far) != 0, gpu_ballot(odd) != 0);
+    rules.factor = unit * GPU_LOG2E;
+    rules.bias = gpu_divide(1, unit);
+    const float cap_factor = gpu_divide(rules.scale, unit * MMA_CAP_STEP);
+    rules.cap_factor = gpu_f32_of_bits(gpu_keep(gpu_f32_bits(cap_factor)));
+    if ((rules.elementwise & (MMA_UNIT_FIRST | MMA_GENERAL)) != 0) {
+        rules.factor = 1;
+        rules.bias = GPU_LOG2E;
+    }
     rules.rescale_threshold = fminf(8 / rules.factor, 1e38f);
     return rules;
 }

@@ -124,7 +124,7 @@ template <class C>
 GPU_INLINE void small_m_mask_row(const struct gpu_run *run, const struct gpu_row *r, uint32_t present,
                                  uint32_t key, uint32_t e, float scale, small_m_score_fragments<C> s)
 {
-    const float cap = run->problem.softcap, slope = (float)r->slope * GPU_LOG2E;
+    const float cap = run->problem.softcap, slope = r->slope * GPU_LOG2E;
     const bool mask_slope = run->problem.alibi == ATTN_ALIBI_MASK;
     const float away = (float)((int64_t)key - r->position);
     uint32_t seen = small_m_seen_keys<C>(run, r, present, key);
