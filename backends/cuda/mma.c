@@ -86,16 +86,15 @@ static uint32_t rows_for(const struct attn_problem *problem, uint32_t tokens)
 
 /*
  * Rows of a prefill tile: the most for which the device has the shared memory. Tiles of 128 rows have no
- * registers for P of two parts, nor to convert FNUZ codes.
+ * registers for P of two parts.
  */
 static uint32_t prefill_rows(const struct attn_plan_impl *plan)
 {
     const struct attn_problem *p = &plan->problem;
     const uint32_t rows = instance_of(p)->rows;
     const uint32_t limit = gpu_vendor_shared(plan->backend->context->record->arch);
-    const bool largest = p_parts(p) == 1 && !is_fnuz(p->k_dtype) && !is_fnuz(p->v_dtype);
 
-    if ((largest || rows == ROWS_DECODE) && gpu_mma_shared_bytes(shape_of(p, rows)) <= limit)
+    if ((p_parts(p) == 1 || rows == ROWS_DECODE) && gpu_mma_shared_bytes(shape_of(p, rows)) <= limit)
         return rows;
     return is_wide(p) ? ROWS_MEDIUM : ROWS_DECODE;
 }

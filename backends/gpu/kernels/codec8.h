@@ -41,6 +41,29 @@ GPU_INLINE void gpu_quad8_f32(uint32_t dtype, uint32_t word, float x[4])
 }
 
 /*
+ * Four FNUZ codes as f16 or bf16, in the order of gpu_quad8, but NaN as -0, which is no code of theirs. Their
+ * fields are those of a number with another bias, which a product corrects. e5m2fnuz becomes bf16 first: f16
+ * has not all of its exponents.
+ */
+GPU_INLINE void gpu_quad8_fnuz(uint32_t dtype, bool bf16, uint32_t word, uint32_t out[2])
+{
+    const bool as_bf16 = bf16 || dtype == ATTN_E5M2FNUZ;
+    const uint32_t move = (as_bf16 ? 1u << 7 : 1u << 10) >> gpu_fraction(dtype);
+    const uint32_t scale = as_bf16 ? (254 - gpu_bias(dtype)) << 7 : (30 - gpu_bias(dtype)) << 10;
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t number = gpu_permute(word & 0x7f7f7f7fu, 0, i == 0 ? 0x4140 : 0x4342) * move +
+                                gpu_permute(word & 0x80808080u, 0, i == 0 ? 0x1404 : 0x3424);
+        out[i] = as_bf16 ? gpu_fma_bf16(number, scale << 16 | scale, 0x80008000u)
+                         : gpu_fma_f16(number, scale << 16 | scale, 0x80008000u);
+        if (as_bf16 && !bf16)
+            out[i] =
+                gpu_pack_f16(gpu_bf16_to_f32((uint16_t)out[i]), gpu_bf16_to_f32((uint16_t)(out[i] >> 16)));
+    }
+}
+
+/*
  * Four codes as f16: out[0] has bytes 0 and 1, the first in the low half, out[1] bytes
  * 2 and 3. A code of e5m2 is the upper byte of an f16. An int8, made unsigned by adding 128, becomes the low
  * mantissa bits of 1024, and 1152 is subtracted. The FNUZ types, which few have on such devices, come from
@@ -83,9 +106,17 @@ GPU_INLINE void gpu_quad8_across(uint32_t dtype, uint32_t word, uint32_t out[2])
 }
 
 /*
- * The same as gpu_quad8_across, as bf16. The lower seven bits of an int8 become the mantissa of 128, and 128
- * is subtracted, or 256 if it is negative: as bf16 the two differ in one bit, which is the sign's.
+ * Two int8 codes, those of the bytes that `selector` moves to bytes 0 and 2, as bf16. Their lower seven bits
+ * become the mantissa of 128, and 128 is subtracted, or 256 from a negative one: the two differ in one bit,
+ * which is the sign's. `high`, 0x43 in each byte, is the upper half of both.
  */
+GPU_INLINE uint32_t gpu_pair8_bf16(uint32_t word, uint32_t high, uint32_t selector)
+{
+    return gpu_fma_bf16(gpu_permute(word & 0x80808080u, high, selector), 0xbf80bf80u,
+                        gpu_permute(word & 0x7f7f7f7fu, high, selector));
+}
+
+/* The same as gpu_quad8_across, as bf16. */
 GPU_INLINE void gpu_quad8_wide(uint32_t dtype, uint32_t word, uint32_t out[2])
 {
     if (gpu_is_fnuz(dtype)) {
@@ -98,9 +129,7 @@ GPU_INLINE void gpu_quad8_wide(uint32_t dtype, uint32_t word, uint32_t out[2])
     GPU_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
         if (dtype == ATTN_INT8) {
-            const uint32_t pair = gpu_permute(word, 0, i == 0 ? 0x4240 : 0x4341);
-            out[i] = gpu_fma_bf16((pair & 0x007f007fu) | 0x43004300u, 0x3f803f80u,
-                                  (pair & 0x00800080u) | 0xc300c300u);
+            out[i] = gpu_pair8_bf16(word, 0x43434343u, i == 0 ? 0x4240 : 0x4341);
         } else {
             uint32_t number[2];
             gpu_quad8_across(dtype, word, number);
@@ -113,6 +142,11 @@ GPU_INLINE void gpu_quad8_wide(uint32_t dtype, uint32_t word, uint32_t out[2])
 /* The same as gpu_quad8, as f16 or bf16. */
 GPU_INLINE void gpu_quad8_as(uint32_t dtype, bool bf16, uint32_t word, uint32_t out[2])
 {
+    if (bf16 && dtype == ATTN_INT8) {
+        out[0] = gpu_pair8_bf16(word, 0x43434343u, 0x4140);
+        out[1] = gpu_pair8_bf16(word, 0x43434343u, 0x4342);
+        return;
+    }
     gpu_quad8(dtype, word, out);
     GPU_UNROLL
     for (uint32_t i = 0; bf16 && i < 2; i++)

@@ -210,4 +210,40 @@ GPU_INLINE struct gpu_origin gpu_origin_of(const struct gpu_run *run, const stru
     return origin;
 }
 
+/* The same for their scales. */
+struct gpu_scale_origin {
+    uint64_t base; /* 0: all scales are `value` */
+    int64_t page_stride;
+    int64_t token_stride;
+    float value;
+};
+
+GPU_INLINE struct gpu_scale_origin gpu_scale_origin_of(const struct gpu_run *run,
+                                                       const struct gpu_sequence *s, uint32_t kv_head,
+                                                       bool value, bool is_new)
+{
+    const struct gpu_scale *scale =
+        value ? (is_new ? &run->v_new.scale : &run->v.scale) : (is_new ? &run->k_new.scale : &run->k.scale);
+    const bool dense = run->batch.addressing == ATTN_DENSE;
+    struct gpu_scale_origin origin;
+    int64_t outer = 0, token = 0;
+
+    if (is_new || run->problem.kv_source == ATTN_KV_NEW)
+        outer = s->index;
+    else if (dense)
+        outer = s->page;
+    if (is_new)
+        token = (int64_t)s->row - s->new_begin;
+    else if (dense)
+        token = s->start;
+    origin.base = scale->base == 0
+                      ? 0
+                      : scale->base + (uint64_t)(outer * scale->outer_stride + token * scale->token_stride +
+                                                 (int64_t)kv_head * scale->head_stride);
+    origin.page_stride = run->problem.kv_source == ATTN_KV_NEW ? 0 : scale->outer_stride;
+    origin.token_stride = scale->token_stride;
+    origin.value = scale->value;
+    return origin;
+}
+
 #endif

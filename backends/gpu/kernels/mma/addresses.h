@@ -47,14 +47,34 @@ GPU_INLINE struct gpu_entry mma_find_page(const struct gpu_run *run, const struc
     return entry;
 }
 
-/* Writes the address, and the scale, of a thread's key or value. */
+/*
+ * Copies a key's or value's scale, which arrives with the next stage. Where P is bf16 for another reason, the
+ * scales that it is multiplied by are 1.
+ */
+template <class C>
+GPU_INLINE void mma_copy_scale(const struct gpu_run *run, mma_shared<C> *shared, bool value, bool is_new,
+                               bool exists, int64_t page, int64_t token, uint32_t slot, uint32_t column)
+{
+    const struct gpu_scale_origin *origin = &shared->scale_origin[value][is_new];
+    const bool per_key = mma_scale_per_key<C>(value ? run->problem.v_scale : run->problem.k_scale);
+    float *to = &(value ? shared->v_scale : shared->k_scale)[slot][mma_scale_at<C>(column)];
+
+    if (per_key && exists && origin->base != 0)
+        gpu_copy_async4(to,
+                        origin->base + (uint64_t)(page * origin->page_stride + token * origin->token_stride));
+    else if (per_key || (value && mma_p_bf16<C>(run)))
+        *to = per_key && exists ? origin->value : 1;
+}
+
+/* Writes the address, and copies the scale, of a thread's key or value. */
 template <class C>
 GPU_INLINE void mma_write_address(const struct gpu_run *run, mma_shared<C> *shared,
                                   const struct mma_key_range *range, uint32_t tile, uint32_t slot,
-                                  uint32_t kv_head, uint32_t key0, struct gpu_entry entry, bool value)
+                                  uint32_t key0, struct gpu_entry entry, bool value)
 {
     const uint32_t column = key0 + gpu_thread() % C::GROUP_KEYS, key = mma_key_of_thread<C>(tile, key0);
-    const struct gpu_origin *origin = &shared->origin[value][key >= shared->sequence.new_begin];
+    const bool is_new = key >= shared->sequence.new_begin;
+    const struct gpu_origin *origin = &shared->origin[value][is_new];
     int64_t page = 0, token = key;
 
     if (key < range->cached) {
@@ -65,15 +85,8 @@ GPU_INLINE void mma_write_address(const struct gpu_run *run, mma_shared<C> *shar
     (value ? shared->v_at : shared->k_at)[slot][column] =
         exists ? origin->base + (uint64_t)(page * origin->page_stride + token * origin->token_stride)
                : MMA_NO_ADDRESS;
-    if (mma_scale_per_key<C>(run->problem.k_scale) || mma_scale_per_key<C>(run->problem.v_scale)) {
-        struct gpu_place place;
-        float scale = 1;
-        if (exists && gpu_place_of(run, &shared->sequence, key, entry, &place))
-            scale = gpu_scale_at(place.is_new ? (value ? &run->v_new.scale : &run->k_new.scale)
-                                              : (value ? &run->v.scale : &run->k.scale),
-                                 place.outer, place.token, kv_head);
-        (value ? shared->v_scale : shared->k_scale)[slot][column] = scale;
-    }
+    if constexpr (C::KV8)
+        mma_copy_scale<C>(run, shared, value, is_new, exists, page, token, slot, column);
 }
 
 /*
@@ -82,15 +95,15 @@ GPU_INLINE void mma_write_address(const struct gpu_run *run, mma_shared<C> *shar
 template <class C>
 GPU_INLINE void mma_write_addresses(const struct gpu_run *run, mma_shared<C> *shared,
                                     const struct mma_key_range *range, uint32_t tile, uint32_t slot,
-                                    uint32_t kv_head, uint32_t key0, struct gpu_entry entry)
+                                    uint32_t key0, struct gpu_entry entry)
 {
     if constexpr (C::GROUP_THREADS >= 2 * C::GROUP_KEYS) {
-        mma_write_address<C>(run, shared, range, tile, slot, kv_head, key0, entry,
+        mma_write_address<C>(run, shared, range, tile, slot, key0, entry,
                              gpu_thread() % C::GROUP_THREADS >= C::GROUP_KEYS);
     } else {
         GPU_LOOP
         for (uint32_t value = 0; value < 2; value++)
-            mma_write_address<C>(run, shared, range, tile, slot, kv_head, key0, entry, value != 0);
+            mma_write_address<C>(run, shared, range, tile, slot, key0, entry, value != 0);
     }
 }
 

@@ -53,8 +53,7 @@ GPU_INLINE void mma_write_first_addresses(const struct gpu_run *run, mma_shared<
     mma_zero_padding<C>(run, stages);
     GPU_UNROLL
     for (uint32_t i = 0; i < C::ADDRESS_STAGES - 1; i++)
-        mma_write_addresses<C>(run, shared, &loop->range, p->first + i, i, p->kv_head, loop->key0,
-                               entries[i]);
+        mma_write_addresses<C>(run, shared, &loop->range, p->first + i, i, loop->key0, entries[i]);
 }
 
 /* Converts the keys of the first iteration, and copies others into their place. */
@@ -62,12 +61,15 @@ template <class C>
 GPU_INLINE void mma_convert_first_keys(const struct gpu_run *run, const mma_shared<C> *shared,
                                        unsigned char *stages, const struct gpu_work_tile *p, bool aligned)
 {
+    unsigned char *raw = mma_raw_stage<C>(stages, 0, false);
+    mma_codes<C> codes;
+
     GPU_COPY_WAIT(2 * C::RAW_STAGES - 1);
+    mma_read_codes<C>(raw, C::K_BYTES, &codes);
     if (p->first < p->end)
-        mma_convert_keys<C>(run, stages, 0);
+        mma_convert_keys<C>(run, &codes, raw, stages);
     if (p->first + C::RAW_STAGES < p->end)
-        mma_load_stage<C>(run, shared, mma_raw_stage<C>(stages, 0, false), C::RAW_STAGES,
-                          p->first + C::RAW_STAGES, 0, false, aligned);
+        mma_load_stage<C>(run, shared, raw, C::RAW_STAGES, p->first + C::RAW_STAGES, 0, false, aligned);
     gpu_copy_commit();
 }
 
@@ -133,19 +135,23 @@ GPU_INLINE void mma_load_ahead(const struct gpu_run *run, const mma_shared<C> *s
 
 /*
  * Waits for the keys of an iteration, and begins the copies that are issued while scores are computed. Values
- * that have arrived are converted first: those that take their place are copied.
+ * that have arrived are converted first: those that take their place are copied. A thread reads the codes
+ * that it has copied itself before it waits for others.
  */
 template <class C>
 GPU_INLINE void mma_begin_scores(const struct gpu_run *run, const mma_shared<C> *shared,
                                  const mma_loop<C> *loop, uint32_t tile, struct mma_copy *copy)
 {
     if constexpr (C::CONVERTS) {
-        mma_wait_copies<C, 2 * C::RAW_STAGES - 1>();
-        mma_convert_values<C>(run, loop->stages, loop->at);
-        *copy =
-            mma_load_stage_begin<C>(run, shared, mma_raw_stage<C>(loop->stages, loop->at, true),
-                                    (loop->slot + C::RAW_STAGES) % C::ADDRESS_STAGES, tile + C::RAW_STAGES,
-                                    true, loop->aligned, tile + C::RAW_STAGES < shared->work.end);
+        unsigned char *raw = mma_raw_stage<C>(loop->stages, loop->at, true);
+        mma_codes<C> codes;
+        GPU_COPY_WAIT(2 * C::RAW_STAGES - 1);
+        mma_read_codes<C>(raw, C::V_BYTES, &codes);
+        mma_group_barrier<C>();
+        mma_convert_values<C>(run, &codes, raw, loop->stages);
+        *copy = mma_load_stage_begin<C>(run, shared, raw, (loop->slot + C::RAW_STAGES) % C::ADDRESS_STAGES,
+                                        tile + C::RAW_STAGES, true, loop->aligned,
+                                        tile + C::RAW_STAGES < shared->work.end);
     } else {
         mma_wait_copies<C, C::STAGES - 2>();
         mma_load_ahead<C, C::STAGES - 1>(run, shared, loop, loop->at == 0 ? C::STAGES - 1 : loop->at - 1,
@@ -160,13 +166,16 @@ GPU_INLINE void mma_begin_values(const struct gpu_run *run, const mma_shared<C> 
 {
     if constexpr (C::CONVERTS) {
         const uint32_t next = loop->at + 1 == C::RAW_STAGES ? 0 : loop->at + 1;
-        mma_wait_copies<C, 2 * C::RAW_STAGES - 1>();
+        unsigned char *raw = mma_raw_stage<C>(loop->stages, next, false);
+        mma_codes<C> codes;
+        GPU_COPY_WAIT(2 * C::RAW_STAGES - 1);
+        mma_read_codes<C>(raw, C::K_BYTES, &codes);
+        mma_group_barrier<C>();
         if (tile + 1 < shared->work.end)
-            mma_convert_keys<C>(run, loop->stages, next);
-        *copy = mma_load_stage_begin<C>(run, shared, mma_raw_stage<C>(loop->stages, next, false),
-                                        (loop->slot + C::RAW_STAGES + 1) % C::ADDRESS_STAGES,
-                                        tile + C::RAW_STAGES + 1, false, loop->aligned,
-                                        tile + C::RAW_STAGES + 1 < shared->work.end);
+            mma_convert_keys<C>(run, &codes, raw, loop->stages);
+        *copy = mma_load_stage_begin<C>(
+            run, shared, raw, (loop->slot + C::RAW_STAGES + 1) % C::ADDRESS_STAGES, tile + C::RAW_STAGES + 1,
+            false, loop->aligned, tile + C::RAW_STAGES + 1 < shared->work.end);
     } else {
         mma_wait_copies<C, C::STAGES - 2>();
         mma_load_ahead<C, C::STAGES>(run, shared, loop, loop->at, tile, copy);
@@ -194,7 +203,7 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
     const uint32_t key0 = loop->key0, slot = loop->slot;
     const uint32_t at = C::CONVERTS ? 0 : loop->at, next = at + 1 == C::STAGES ? 0 : at + 1;
     mma_score_fragments<C> s;
-    mma_row_pairs<C> tile_max;
+    mma_row_pairs<C> tile_max, factor;
     bool unmasked;
     struct mma_copy copy;
 
@@ -228,19 +237,19 @@ GPU_INLINE void mma_iterate(const struct gpu_run *run, mma_shared<C> *shared, co
         mma_clear_nonfinite<C>(run, shared, values, slot, tile, key0);
     if (checked && shared->nonfinite_tile[loop->group] == tile + 1)
         mma_spread_nonfinite<C>(shared, key0, loop->column_warp * C::WARP_DV, s, loop->o);
-    mma_row_max<C>(s, tile_max);
-    mma_rescale<C>(tile_max, loop->max, loop->sum, loop->o, loop->rules.factor,
-                   loop->rules.rescale_threshold);
-    mma_values<C>(run, shared, values + loop->column_warp * C::WARP_DV * C::KV_SIZE, slot, key0, !checked, s,
-                  loop->max, loop->sum, loop->rules.factor, loop->o, &copy);
+    mma_row_factors<C>(shared, &loop->rules, loop->row_warp, factor);
+    mma_row_max<C>(s, factor, tile_max);
+    mma_rescale<C>(tile_max, loop->max, loop->sum, loop->o);
+    mma_values<C>(run, shared, values + loop->column_warp * C::WARP_DV * C::KV_SIZE, slot, key0, s, loop->max,
+                  loop->sum, factor, loop->o, &copy);
     if constexpr (C::GROUPS == 1)
         gpu_copy_commit();
     if constexpr (C::KV32)
         if ((tile + 1 - p->first) % C::SPAN_TILES == 0)
-            mma_end_span<C>(&loop->total, loop->max, loop->sum, loop->o, loop->rules.factor);
+            mma_end_span<C>(&loop->total, loop->max, loop->sum, loop->o);
     if (later < p->end)
         mma_write_addresses<C>(run, shared, &loop->range, later,
-                               (slot + C::ADDRESS_STAGES - 1) % C::ADDRESS_STAGES, p->kv_head, key0, entry);
+                               (slot + C::ADDRESS_STAGES - 1) % C::ADDRESS_STAGES, key0, entry);
     loop->slot = slot + 1 == C::ADDRESS_STAGES ? 0 : slot + 1;
     if constexpr (C::CONVERTS)
         loop->at = loop->at + 1 == C::RAW_STAGES ? 0 : loop->at + 1;
@@ -304,20 +313,19 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
         if (p->first >= p->end)
             gpu_barrier(); /* no iteration has waited for the queries that others copy */
         if constexpr (C::KV32)
-            mma_add_total<C>(&loop.total, loop.max, loop.sum, loop.o, loop.rules.factor);
+            mma_add_total<C>(&loop.total, loop.max, loop.sum, loop.o);
     } while (mma_begins_again<C>(run, shared, p, &loop));
     if (mma_stores_directly<C>(run, p)) {
-        mma_store_rows<C>(run, shared, queries, p, loop.max, loop.sum, loop.o, loop.rules.factor);
+        mma_store_rows<C>(run, shared, queries, p, loop.max, loop.sum, loop.o);
         return;
     }
     const uint32_t rows = shared->sequence.q_len * run->group - p->row0;
     if (mma_stores_partials<C>(p)) {
-        mma_store_partials<C>(run, p, rows, loop.row_warp, loop.column_warp, loop.max, loop.sum, loop.o,
-                              loop.rules.factor);
+        mma_store_partials<C>(run, p, rows, loop.row_warp, loop.column_warp, loop.max, loop.sum, loop.o);
         return;
     }
     mma_gather_results<C>(shared, (float *)(void *)queries, rows, loop.row_warp, loop.group, loop.column_warp,
-                          loop.max, loop.sum, loop.o, loop.rules.factor);
+                          loop.max, loop.sum, loop.o);
 }
 
 #endif

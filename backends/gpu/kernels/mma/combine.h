@@ -13,7 +13,7 @@
 template <class C>
 GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t rows, uint32_t row_warp,
                                    uint32_t group, uint32_t column_warp, mma_row_pairs<C> max,
-                                   mma_row_pairs<C> sum, mma_out_fragments<C> o, float factor)
+                                   mma_row_pairs<C> sum, mma_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
 
@@ -23,7 +23,7 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
         for (uint32_t h = 0; h < 2; h++) {
             const float row_sum = mma_row_sum(sum[m][h]);
             if (lane % 4 == 0) {
-                shared->max[row_warp * C::GROUPS + group][m * 16 + h * 8 + lane / 4] = max[m][h] * factor;
+                shared->max[row_warp * C::GROUPS + group][m * 16 + h * 8 + lane / 4] = max[m][h];
                 shared->sum[row_warp * C::GROUPS + group][m * 16 + h * 8 + lane / 4] = row_sum;
             }
         }

@@ -46,8 +46,6 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     /* P may be the sum of two numbers: of small M, which waits for memory, and of one larger size. */
     static constexpr bool P_PARTS = !KV32 && (SMALL_M || Rows == 64 || (Rows == 16 && Dv > 256));
     static constexpr bool CODES_OUT = KvSize != 2 || P_PARTS; /* the output may have 8 bits */
-    /* FNUZ codes are converted by more instructions and registers than others. */
-    static constexpr bool FNUZ = KV8 && !PREFILL_ONLY;
     static constexpr uint32_t ROW_WARPS = Rows <= 16 ? 1 : 4;
     static constexpr uint32_t M_FRAGMENTS = SMALL_M ? 1 : Rows / (ROW_WARPS * 16); /* of 16 rows, per warp */
     /* Warps that have the same rows and a part each of the columns of values. */
@@ -112,13 +110,14 @@ template <class C> struct mma_shared {
     uint64_t v_at[C::ADDRESS_STAGES][C::KEYS];
     struct gpu_sequence sequence;
     struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
-    struct gpu_work_tile work;      /* the work tile */
-    uint32_t is_last_split;         /* this CTA combines all splits */
+    struct gpu_scale_origin scale_origin[2][C::KV8 ? 2 : 1];
+    struct gpu_work_tile work; /* the work tile */
+    uint32_t is_last_split;    /* this CTA combines all splits */
     float max[4][C::M_FRAGMENTS * 16];
     float sum[4][C::M_FRAGMENTS * 16];
     float q_scale[C::ROWS]; /* with Q_SCALED, by which a row's scores are multiplied */
-    float k_scale[C::SCALE_STAGES][C::SCALE_KEYS];
-    float v_scale[C::SCALE_STAGES][C::SCALE_KEYS];
+    alignas(16) float k_scale[C::SCALE_STAGES][C::SCALE_KEYS]; /* at mma_scale_at */
+    alignas(16) float v_scale[C::SCALE_STAGES][C::SCALE_KEYS];
     /* A bit for each value of the iteration; f32: a chunk has a byte of its own. */
     unsigned char nonfinite[C::KEYS][C::DV / (C::KV32 ? 4 : 8)];
     uint32_t nonfinite_tile[C::GROUPS]; /* a group's last tile with such a value, plus one */
@@ -178,11 +177,29 @@ template <class C> GPU_INLINE bool mma_scale_per_key(uint32_t granularity)
     return C::KV8 && granularity >= ATTN_SCALES_HEAD;
 }
 
+/*
+ * Place of a key's scale. The four that a lane needs for the scores of 16 keys lie side by side, so that it
+ * reads them at once; of small M it needs one at a time.
+ */
+template <class C> GPU_INLINE uint32_t mma_scale_at(uint32_t key)
+{
+    return C::SMALL_M ? key : (key & ~15u) | (key & 6) * 2 | (key / 8 & 1) * 2 | (key & 1);
+}
+
+/* The four of keys k * 16 and on. */
+GPU_INLINE void mma_load_scales(const float *scales, uint32_t k, float to[4])
+{
+    const struct gpu_u128 four = gpu_load_u128(scales + k * 16 + gpu_thread() % 4 * 4);
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        to[i] = gpu_f32_of_bits(four.x[i]);
+}
+
 /* Whether P is rounded to bf16. */
 template <class C> GPU_INLINE bool mma_p_bf16(const struct gpu_run *run)
 {
-    return C::BF16_MMA || mma_scale_per_key<C>(run->problem.v_scale) ||
-           (C::FNUZ && gpu_is_fnuz(run->v.dtype));
+    return C::BF16_MMA || mma_scale_per_key<C>(run->problem.v_scale) || (C::KV8 && gpu_is_fnuz(run->v.dtype));
 }
 
 /* Token and head of a row; false after the last row of the sequence. */

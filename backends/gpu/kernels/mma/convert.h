@@ -8,69 +8,134 @@
 
 #include "load.h"
 
-/*
- * Converts a raw stage. The halves of a chunk are taken in an order that differs between threads, so that
- * eight of them write to different banks.
- */
-template <class C>
-GPU_INLINE void mma_convert_codes(uint32_t dtype, bool bf16, const unsigned char *raw, uint32_t bytes,
-                                  unsigned char *to)
-{
-    /* Nothing of what follows from it stays in registers from one iteration to the next. */
-    const uint32_t thread = gpu_keep(gpu_thread()), flip = (thread / 4 ^ thread / 8) % 2;
-    const uint32_t stride = mma_row_threads(bytes) * 16, each = bytes / stride; /* chunks of a row */
-    const struct mma_chunk first = mma_chunk_of<C>(thread, bytes);
+/* What a thread has copied of a raw stage, in registers. */
+template <class C> struct mma_codes {
+    uint64_t x[C::RAW_BYTES / C::THREADS / 8];
+};
 
-    raw += first.offset;
-    to += first.row * mma_row_pitch<C>(bytes * 2) + first.column * 2;
+/*
+ * Which half of its chunks a thread takes first: an order that differs between threads, so that eight of them
+ * write to different banks.
+ */
+GPU_INLINE uint32_t mma_first_half(uint32_t thread)
+{
+    return (thread / 4 ^ thread / 8) % 2;
+}
+
+/* Reads the codes of vectors of `bytes` bytes, all before the first is converted: a load would wait for the
+ * stores before it, as both are to shared memory. */
+template <class C>
+GPU_INLINE void mma_read_codes(const unsigned char *raw, uint32_t bytes, mma_codes<C> *codes)
+{
+    const uint32_t thread = gpu_keep(gpu_thread()), first = mma_first_half(thread);
+    const uint32_t chunks = C::KEYS * bytes / 2048;
+
+    raw += mma_chunk_of<C>(thread, bytes).offset;
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
-        const uint32_t half = h ^ flip;
         GPU_UNROLL
-        for (uint32_t i = 0; i < C::KEYS * bytes / 2048; i++) {
-            const uint64_t codes = *(const uint64_t *)(const void *)(raw + half * 8 + i * 2048);
-            struct gpu_u128 out;
-            gpu_quad8_as(dtype, bf16, (uint32_t)codes, out.x);
-            gpu_quad8_as(dtype, bf16, (uint32_t)(codes >> 32), out.x + 2);
-            gpu_store_u128(to + half * 16 + i / each * mma_row_pitch<C>(bytes * 2) + i % each * stride * 2,
-                           out);
-        }
+        for (uint32_t i = 0; i < chunks; i++)
+            codes->x[h * chunks + i] = *(const uint64_t *)(const void *)(raw + (h ^ first) * 8 + i * 2048);
     }
 }
 
-/* The same, by code for each type. */
+/* NaN, in either type, in place of the numbers whose FNUZ code is that of NaN: seldom one is. */
 template <class C>
-GPU_INLINE void mma_convert_stage(uint32_t dtype, bool bf16, const unsigned char *raw, uint32_t bytes,
-                                  unsigned char *to)
+GPU_INLINE void mma_write_fnuz_nan(const mma_codes<C> *codes, const unsigned char *raw, uint32_t bytes,
+                                   unsigned char *to)
+{
+    const uint32_t stride = mma_row_threads(bytes) * 16, each = bytes / stride;
+    uint32_t nan = 0;
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < C::KEYS * bytes / C::THREADS / 8; i++)
+        nan |= gpu_nonfinite8(ATTN_E4M3FNUZ, (uint32_t)codes->x[i]) |
+               gpu_nonfinite8(ATTN_E4M3FNUZ, (uint32_t)(codes->x[i] >> 32));
+    if (nan == 0)
+        return;
+    GPU_LOOP
+    for (uint32_t i = 0; i < C::KEYS * bytes / C::THREADS; i++) {
+        const uint32_t chunk = i / 16;
+        if (raw[gpu_thread() * 16 + chunk * 2048 + i % 16] == 0x80)
+            *(uint16_t *)(void *)(to + chunk / each * mma_row_pitch<C>(bytes * 2) +
+                                  chunk % each * stride * 2 + i % 16 * 2) = 0x7fff;
+    }
+}
+
+/* Writes them as f16, or as `bf16`. */
+template <class C>
+GPU_INLINE void mma_write_numbers(uint32_t dtype, bool bf16, const mma_codes<C> *codes,
+                                  const unsigned char *raw, uint32_t bytes, unsigned char *to)
+{
+    /* Nothing of what follows from it stays in registers from one iteration to the next. */
+    const uint32_t thread = gpu_keep(gpu_thread()), first = mma_first_half(thread);
+    const uint32_t stride = mma_row_threads(bytes) * 16, each = bytes / stride; /* chunks of a row */
+    const uint32_t chunks = C::KEYS * bytes / 2048;
+    const struct mma_chunk chunk = mma_chunk_of<C>(thread, bytes);
+    /* As a constant it would be an operand of instructions, and their selectors would be moved to registers.
+     */
+    const uint32_t high = dtype == ATTN_INT8 && bf16 ? gpu_ballot(true) & 0x43434343u : 0;
+
+    to += chunk.row * mma_row_pitch<C>(bytes * 2) + chunk.column * 2;
+    GPU_UNROLL
+    for (uint32_t h = 0; h < 2; h++) {
+        GPU_UNROLL
+        for (uint32_t i = 0; i < chunks; i++) {
+            struct gpu_u128 out;
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 2; j++) {
+                const uint32_t word = (uint32_t)(codes->x[h * chunks + i] >> 32 * j);
+                if (gpu_is_fnuz(dtype)) {
+                    gpu_quad8_fnuz(dtype, bf16, word, out.x + 2 * j);
+                } else if (dtype == ATTN_INT8 && bf16) {
+                    out.x[2 * j] = gpu_pair8_bf16(word, high, 0x4140);
+                    out.x[2 * j + 1] = gpu_pair8_bf16(word, high, 0x4342);
+                } else {
+                    gpu_quad8_as(dtype, bf16, word, out.x + 2 * j);
+                }
+            }
+            gpu_store_u128(
+                to + (h ^ first) * 16 + i / each * mma_row_pitch<C>(bytes * 2) + i % each * stride * 2, out);
+        }
+    }
+    if (gpu_is_fnuz(dtype))
+        mma_write_fnuz_nan<C>(codes, raw, bytes, to);
+}
+
+/* The same, by code for each type. `fnuz`: it may be one of those. */
+template <class C>
+GPU_INLINE void mma_convert_codes(uint32_t dtype, bool fnuz, bool bf16, const mma_codes<C> *codes,
+                                  const unsigned char *raw, uint32_t bytes, unsigned char *to)
 {
     if (dtype == ATTN_E4M3)
-        mma_convert_codes<C>(ATTN_E4M3, bf16, raw, bytes, to);
+        mma_write_numbers<C>(ATTN_E4M3, bf16, codes, raw, bytes, to);
     else if (dtype == ATTN_E5M2)
-        mma_convert_codes<C>(ATTN_E5M2, bf16, raw, bytes, to);
-    else if (C::FNUZ && gpu_is_fnuz(dtype))
-        mma_convert_codes<C>(dtype, bf16, raw, bytes, to);
+        mma_write_numbers<C>(ATTN_E5M2, bf16, codes, raw, bytes, to);
+    else if (fnuz && dtype == ATTN_E4M3FNUZ)
+        mma_write_numbers<C>(ATTN_E4M3FNUZ, bf16, codes, raw, bytes, to);
+    else if (fnuz && dtype == ATTN_E5M2FNUZ)
+        mma_write_numbers<C>(ATTN_E5M2FNUZ, bf16, codes, raw, bytes, to);
     else
-        mma_convert_codes<C>(ATTN_INT8, bf16, raw, bytes, to);
+        mma_write_numbers<C>(ATTN_INT8, bf16, codes, raw, bytes, to);
 }
 
 /* Keys become f16. */
 template <class C>
-GPU_INLINE void mma_convert_keys(const struct gpu_run *run, unsigned char *stages, uint32_t raw)
+GPU_INLINE void mma_convert_keys(const struct gpu_run *run, const mma_codes<C> *codes,
+                                 const unsigned char *raw, unsigned char *stages)
 {
-    mma_convert_stage<C>(run->k.dtype, false, mma_raw_stage<C>(stages, raw, false), C::K_BYTES, stages);
+    mma_convert_codes<C>(run->k.dtype, true, false, codes, raw, C::K_BYTES, stages);
 }
 
-/* Values become what P is. */
+/* Values become what P is: bf16 if they are FNUZ. */
 template <class C>
-GPU_INLINE void mma_convert_values(const struct gpu_run *run, unsigned char *stages, uint32_t raw)
+GPU_INLINE void mma_convert_values(const struct gpu_run *run, const mma_codes<C> *codes,
+                                   const unsigned char *raw, unsigned char *stages)
 {
-    const unsigned char *from = mma_raw_stage<C>(stages, raw, true);
-    unsigned char *to = stages + C::STAGE_BYTES;
-
     if (mma_p_bf16<C>(run))
-        mma_convert_stage<C>(run->v.dtype, true, from, C::V_BYTES, to);
+        mma_convert_codes<C>(run->v.dtype, true, true, codes, raw, C::V_BYTES, stages + C::STAGE_BYTES);
     else
-        mma_convert_stage<C>(run->v.dtype, false, from, C::V_BYTES, to);
+        mma_convert_codes<C>(run->v.dtype, false, false, codes, raw, C::V_BYTES, stages + C::STAGE_BYTES);
 }
 
 #endif

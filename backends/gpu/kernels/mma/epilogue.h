@@ -173,7 +173,7 @@ struct mma_row_target {
 template <class C>
 GPU_INLINE struct mma_row_target mma_row_target_of(const struct gpu_run *run, const struct gpu_sequence *s,
                                                    const struct gpu_work_tile *p, mma_row_pairs<C> max,
-                                                   mma_row_pairs<C> sum, float factor)
+                                                   mma_row_pairs<C> sum)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
     const uint32_t row_warp = warp / C::COLUMN_WARPS;
@@ -187,7 +187,7 @@ GPU_INLINE struct mma_row_target mma_row_target_of(const struct gpu_run *run, co
         all += gpu_shuffle_xor_f32(all, 1);
         all += gpu_shuffle_xor_f32(all, 2);
         const float row_sum = gpu_shuffle_f32(all, lane % 8 * 4);
-        const float row_max = gpu_shuffle_f32(max[i / 2][i % 2] * factor, lane % 8 * 4);
+        const float row_max = gpu_shuffle_f32(max[i / 2][i % 2], lane % 8 * 4);
         own_sum = lane / 8 == i ? row_sum : own_sum;
         own_max = lane / 8 == i ? row_max : own_max;
     }
@@ -233,7 +233,7 @@ GPU_INLINE void mma_stage_rows(unsigned char *place, bool bf16, const struct mma
 template <class C>
 GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *shared, unsigned char *queries,
                                const struct gpu_work_tile *p, mma_row_pairs<C> max, mma_row_pairs<C> sum,
-                               mma_out_fragments<C> o, float factor)
+                               mma_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::WARP_DV / 8, rows = GPU_WARP / chunks;
     const uint32_t warp = gpu_thread() / GPU_WARP, row0 = warp / C::COLUMN_WARPS * C::M_FRAGMENTS * 16;
@@ -241,7 +241,7 @@ GPU_INLINE void mma_store_rows(const struct gpu_run *run, const mma_shared<C> *s
     const bool inside = column0 + column < run->problem.head_dim_vo * 2;
     /* Only warps with the same rows read these queries, and scores have been exchanged since. */
     unsigned char *place = queries + row0 * mma_row_pitch<C>(C::DK * 2) + column0;
-    const struct mma_row_target target = mma_row_target_of<C>(run, &shared->sequence, p, max, sum, factor);
+    const struct mma_row_target target = mma_row_target_of<C>(run, &shared->sequence, p, max, sum);
 
     gpu_warp_barrier(); /* the queries have been read */
     if (run->problem.out_dtype == ATTN_BF16)

@@ -95,25 +95,40 @@ GPU_INLINE void mma_unscale_queries(const mma_shared<C> *shared, uint32_t row_wa
     }
 }
 
-/* Products times the scale of each key. */
-template <class C> GPU_INLINE void mma_scale_keys(const float *scales, mma_score_fragments<C> s)
+/* The factor of each row that a lane has. */
+template <class C>
+GPU_INLINE void mma_row_factors(const mma_shared<C> *shared, const struct mma_rules *rules, uint32_t row_warp,
+                                mma_row_pairs<C> factor)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP;
+    const uint32_t row = row_warp * C::M_FRAGMENTS * 16 + gpu_thread() % GPU_WARP / 4;
 
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
-        for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
+        for (uint32_t h = 0; h < 2; h++)
+            factor[m][h] = mma_row_factor<C>(shared, rules, row + m * 16 + h * 8);
+    }
+}
+
+/* Products, or P, times the scale of each key, or value. */
+template <class C> GPU_INLINE void mma_scale_keys(const float *scales, mma_score_fragments<C> s)
+{
+    GPU_UNROLL
+    for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
+        float scale[4];
+        mma_load_scales(scales, k, scale);
+        GPU_UNROLL
+        for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
             GPU_UNROLL
-            for (uint32_t e = 0; e < 4; e++)
-                s[m][n][e] *= scales[n * 8 + lane % 4 * 2 + e % 2];
+            for (uint32_t i = 0; i < 8; i++)
+                s[m][2 * k + i / 4][i % 4] *= scale[i / 4 * 2 + i % 2];
         }
     }
 }
 
 /*
- * What the rules make of the products of a tile, without rules.factor. True if the tile is unmasked: every
- * row sees every key.
+ * What the rules make of the products of a tile, without the rows' factors. True if the tile is unmasked:
+ * every row sees every key.
  */
 template <class C>
 GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *shared,
@@ -124,7 +139,7 @@ GPU_INLINE bool mma_apply_rules(const struct gpu_run *run, const mma_shared<C> *
     const bool whole = from >= rules->lo && from + C::GROUP_KEYS <= rules->hi && present == C::ALL_PRESENT;
     const bool unmasked = whole && run->mask.base == 0;
 
-    if constexpr (C::Q_SCALED)
+    if (C::Q_SCALED && rules->elementwise)
         mma_unscale_queries<C>(shared, row_warp, s);
     if (mma_scale_per_key<C>(run->problem.k_scale))
         mma_scale_keys<C>(shared->k_scale[slot] + key0, s);

@@ -26,10 +26,15 @@ template <class C> GPU_INLINE uint32_t mma_clear_nonfinite_word(const struct gpu
     return (found | found >> 15) & 3;
 }
 
+GPU_INLINE bool mma_is_nonfinite_scale(float scale)
+{
+    return (gpu_f32_bits(scale) & 0x7fffffffu) >= 0x7f800000u;
+}
+
 /*
  * A row that does not see a key must not get its NaN, although NaN times a P of 0 is NaN. In masked tiles
- * that are checked (mma_begins_again) such values become 0 and are marked; rows that see them get theirs from
- * mma_spread_nonfinite.
+ * that are checked (mma_begins_again) such values, and such scales, become 0 and are marked; rows that see
+ * them get theirs from mma_spread_nonfinite.
  */
 template <class C>
 GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *values,
@@ -57,7 +62,7 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
                 found |= mma_clear_nonfinite_word<C>(run, &part[u].x[j]) << j * each;
             /* A NaN scale makes NaN of the whole vector, even where P has become 0. */
             if (mma_scale_per_key<C>(run->problem.v_scale) &&
-                (gpu_f32_bits(shared->v_scale[slot][key0 + row]) & 0x7fffffffu) > 0x7f800000u)
+                mma_is_nonfinite_scale(shared->v_scale[slot][mma_scale_at<C>(key0 + row)]))
                 found = (1u << 4 * each) - 1;
             const uint32_t bytes = (each + 1) / 2;
             for (uint32_t b = 0; b < bytes; b++)
@@ -69,6 +74,12 @@ GPU_INLINE void mma_clear_nonfinite(const struct gpu_run *run, mma_shared<C> *sh
         }
     }
     mma_group_barrier<C>();
+    if (mma_scale_per_key<C>(run->problem.v_scale)) {
+        float *scale = &shared->v_scale[slot][key0 + gpu_thread() % C::GROUP_KEYS];
+        if (gpu_thread() % C::GROUP_THREADS < C::GROUP_KEYS && mma_is_nonfinite_scale(*scale))
+            *scale = 0;
+        mma_group_barrier<C>();
+    }
 }
 
 template <class C> GPU_INLINE uint32_t mma_is_nonfinite(const mma_shared<C> *shared, uint32_t key, uint32_t d)

@@ -52,7 +52,7 @@ template <class C> GPU_INLINE bool mma_stores_partials(const struct gpu_work_til
 template <class C>
 GPU_INLINE void mma_store_partials(const struct gpu_run *run, const struct gpu_work_tile *p, uint32_t rows,
                                    uint32_t row_warp, uint32_t column_warp, mma_row_pairs<C> max,
-                                   mma_row_pairs<C> sum, mma_out_fragments<C> o, float factor)
+                                   mma_row_pairs<C> sum, mma_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
     const uint32_t split = gpu_partial_index(p, p->split);
@@ -68,7 +68,7 @@ GPU_INLINE void mma_store_partials(const struct gpu_run *run, const struct gpu_w
             mma_write_row<C>(mma_partial_out<C>(run, split, row), column_warp, o[m], h);
             if (lane % 4 == 0 && column_warp == 0) {
                 float *lse = mma_partial_lse<C>(run, split, row);
-                lse[0] = max[m][h] * factor;
+                lse[0] = max[m][h];
                 lse[1] = row_sum;
             }
         }

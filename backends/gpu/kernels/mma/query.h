@@ -61,45 +61,74 @@ GPU_INLINE void mma_load_queries_unscaled(const struct gpu_run *run, const struc
     }
 }
 
+/* 16 elements of a bf16 row as f16: those of lanes of consecutive groups of a row together are scaled alike.
+ */
+template <class C>
+GPU_INLINE void mma_store_query_scaled(mma_shared<C> *shared, unsigned char *to, uint32_t row, uint32_t group,
+                                       uint32_t lanes, const uint32_t in[8])
+{
+    uint32_t exponent_max = 20; /* its inverse is finite from here on */
+
+    GPU_UNROLL
+    for (uint32_t i = 0; i < 16; i++) {
+        const uint32_t exponent = in[i / 2] >> (7 + i % 2 * 16) & 0xff;
+        exponent_max = exponent > exponent_max && exponent < 255 ? exponent : exponent_max;
+    }
+    for (uint32_t step = 1; step < lanes; step *= 2) {
+        const uint32_t other = gpu_shuffle_xor_u32(exponent_max, step);
+        exponent_max = other > exponent_max ? other : exponent_max;
+    }
+    if (row >= C::ROWS || group >= C::DK / 16)
+        return;
+    const float up = gpu_f32_of_bits((127 + 14 + 127 - exponent_max) << 23);
+    if (group == 0)
+        shared->q_scale[row] = gpu_f32_of_bits((exponent_max - 14) << 23);
+    GPU_UNROLL
+    for (uint32_t c = 0; c < 2; c++) {
+        struct gpu_u128 out;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < 4; j++) {
+            const uint32_t pair = in[C::CODES ? j * 2 + c : c * 4 + j];
+            out.x[j] = gpu_pack_f16(gpu_bf16_to_f32((uint16_t)pair) * up,
+                                    gpu_bf16_to_f32((uint16_t)(pair >> 16)) * up);
+        }
+        gpu_store_u128(to + mma_swizzled<C>(row, group * 2 + c, C::DK * 2), out);
+    }
+}
+
 /*
- * bf16 queries as f16, a row by a warp. A row is multiplied by the power of two that makes its largest
- * element less than 2^15, and its scores by the inverse. Elements 2^38 times smaller become 0, far below
- * what an f32 sum keeps.
+ * bf16 queries as f16. A row is multiplied by the power of two that makes its largest element less than 2^15,
+ * and its scores by the inverse. Elements 2^38 times smaller become 0, far below what an f32 sum keeps. Some
+ * rows are read before the first is stored: the time is that of the loads.
  */
 template <class C>
 GPU_INLINE void mma_load_queries_scaled(const struct gpu_run *run, mma_shared<C> *shared, unsigned char *to,
                                         uint32_t row0, uint32_t kv_head)
 {
+    constexpr uint32_t lanes = C::DK > 256 ? 32 : C::DK > 128 ? 16 : C::DK / 16; /* of a row */
+    constexpr uint32_t rows = C::THREADS / lanes, steps = C::ROWS > rows ? C::ROWS / rows : 1;
+    constexpr uint32_t at_once = steps < 4 ? steps : 4;
     const struct gpu_sequence *s = &shared->sequence;
-    const uint32_t lane = gpu_thread() % GPU_WARP, dim = run->problem.head_dim;
+    const uint32_t group = gpu_thread() % lanes;
+    const bool aligned =
+        ((run->q.base | (uint64_t)run->q.token_stride | (uint64_t)run->q.head_stride) & 15) == 0;
 
-    for (uint32_t row = gpu_thread() / GPU_WARP; row < C::ROWS; row += C::WARPS) {
-        uint32_t token, head, exponent_max = 20; /* its inverse is finite from here on */
-        uint16_t q[C::DK / 32];
-        const bool exists = mma_row_of(run, s, row0 + row, kv_head, &token, &head);
-        const uint16_t *from = exists ? (const uint16_t *)mma_query_address(run, s, token, head) : 0;
+    GPU_LOOP
+    for (uint32_t first = gpu_thread() / lanes; first < steps * rows; first += at_once * rows) {
+        uint32_t in[at_once][8];
         GPU_UNROLL
-        for (uint32_t i = 0; i < C::DK / 32; i++) {
-            const uint32_t d = i / 2 * 64 + lane * 2 + i % 2;
-            q[i] = exists && d < dim ? from[d] : (uint16_t)0;
-            const uint32_t exponent = q[i] >> 7 & 0xff;
-            exponent_max = exponent > exponent_max && exponent < 255 ? exponent : exponent_max;
+        for (uint32_t i = 0; i < at_once; i++) {
+            uint32_t token, head;
+            GPU_UNROLL
+            for (uint32_t j = 0; j < 8; j++)
+                in[i][j] = 0;
+            if (group < C::DK / 16 && mma_row_of(run, s, row0 + first + i * rows, kv_head, &token, &head))
+                mma_load_query16((const uint16_t *)mma_query_address(run, s, token, head), group * 16,
+                                 run->problem.head_dim, aligned, in[i]);
         }
-        for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
-            const uint32_t other = gpu_shuffle_xor_u32(exponent_max, step);
-            exponent_max = other > exponent_max ? other : exponent_max;
-        }
-        const float up = gpu_f32_of_bits((127 + 14 + 127 - exponent_max) << 23);
-        if (lane == 0)
-            shared->q_scale[row] = gpu_f32_of_bits((exponent_max - 14) << 23);
         GPU_UNROLL
-        for (uint32_t i = 0; i < C::DK / 64; i++) {
-            const uint32_t pair = i * 32 + lane, in = pair % 8;
-            const uint32_t chunk = pair / 8 * 2 + (C::CODES ? in % 2 : in / 4);
-            *(uint32_t *)(void *)(to + mma_swizzled<C>(row, chunk, C::DK * 2) +
-                                  (C::CODES ? in / 2 : in % 4) * 4) =
-                gpu_pack_f16(gpu_bf16_to_f32(q[2 * i]) * up, gpu_bf16_to_f32(q[2 * i + 1]) * up);
-        }
+        for (uint32_t i = 0; i < at_once; i++)
+            mma_store_query_scaled<C>(shared, to, first + i * rows, group, lanes, in[i]);
     }
 }
 
@@ -268,20 +297,26 @@ enum mma_rule {
 };
 
 /*
- * What all scores of a work tile have in common. `factor` makes scores in base 2 of what the rules leave. As
- * it is positive, row maxima are found before it is applied. The rules see products, whose unit is the scale,
- * and after a soft cap numbers whose unit is the cap; what they add has to be of that unit. Where an f32 may
- * not hold that, products are multiplied by the unit first, and the factor is 1.
+ * What all scores of a work tile have in common. `factor` makes scores in base 2 of what the rules leave;
+ * where no score changes, the scales of queries are applied with it. As it is positive, row maxima are found
+ * before. The rules see products, whose unit is the scale, and after a soft cap numbers whose unit is the
+ * cap; what they add has to be of that unit. Where an f32 may not hold that, products are multiplied by the
+ * unit first, and the factor is 1.
  */
 struct mma_rules {
     float scale;
     float factor;
-    float bias;              /* makes numbers of the unit of what is added */
-    float cap_factor;        /* makes of products what mma_small_tanh takes */
-    float rescale_threshold; /* 8 in base 2: see mma_rescale */
-    uint32_t elementwise;    /* enum mma_rule; 0: no score changes, but a mask's bits may hide keys */
-    uint32_t lo, hi;         /* every row sees these keys, unless a mask hides them */
+    float bias;           /* makes numbers of the unit of what is added */
+    float cap_factor;     /* makes of products what mma_small_tanh takes */
+    uint32_t elementwise; /* enum mma_rule; 0: no score changes, but a mask's bits may hide keys */
+    uint32_t lo, hi;      /* every row sees these keys, unless a mask hides them */
 };
+
+/* A finite positive factor keeps a masked score minus infinity and a product of 0 at 0. */
+GPU_INLINE float mma_finite_factor(float factor)
+{
+    return fminf(fmaxf(factor, 0x1p-126f), 0x1.fffffep127f);
+}
 
 /* Whether a position is so far from all keys that their differences do not fit into 32 bits. */
 GPU_INLINE bool mma_is_far(int64_t position)
@@ -306,7 +341,7 @@ GPU_INLINE uint32_t mma_elementwise_rules(const struct gpu_run *run, float scale
     if (rules == 0 && run->mask.base == 0 && finite && !odd)
         return 0;
     /* The results of f32 would show the error of a fast tanh. */
-    if (C::SMALL_M || !finite || !mma_has_plain_keys(run) || (C::KV32 && cap) || far)
+    if (C::SMALL_M || !finite || odd || !mma_has_plain_keys(run) || (C::KV32 && cap) || far)
         return rules | MMA_GENERAL;
     const bool large = (values && run->mask.dtype != ATTN_F16) || unit < 0x1p-60f || unit > 0x1p60f;
     return rules | (rules != 0 && large ? MMA_UNIT_FIRST : 0u);
@@ -326,7 +361,7 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
         rules.lo = shared->row[row].lo > rules.lo ? shared->row[row].lo : rules.lo;
         rules.hi = shared->row[row].hi < rules.hi ? shared->row[row].hi : rules.hi;
         far = far || (run->slopes != 0 && mma_is_far(shared->row[row].position));
-        if constexpr (C::Q_SCALED && C::SMALL_M) /* which has them in its factors */
+        if constexpr (C::Q_SCALED)
             odd = odd || !(shared->q_scale[row] > 0 && shared->q_scale[row] < GPU_INFINITY);
     }
     for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
@@ -340,7 +375,7 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
     const float unit = run->problem.softcap > 0 ? run->problem.softcap : rules.scale;
     rules.elementwise =
         mma_elementwise_rules<C>(run, rules.scale, unit, gpu_ballot(far) != 0, gpu_ballot(odd) != 0);
-    rules.factor = unit * GPU_LOG2E;
+    rules.factor = mma_finite_factor(unit * GPU_LOG2E);
     rules.bias = gpu_divide(1, unit);
     const float cap_factor = gpu_divide(rules.scale, unit * MMA_CAP_STEP);
     rules.cap_factor = gpu_f32_of_bits(gpu_keep(gpu_f32_bits(cap_factor)));
@@ -348,8 +383,16 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
         rules.factor = 1;
         rules.bias = GPU_LOG2E;
     }
-    rules.rescale_threshold = fminf(8 / rules.factor, 1e38f);
     return rules;
+}
+
+/* What turns a row's products into scores in base 2, after the rules. */
+template <class C>
+GPU_INLINE float mma_row_factor(const mma_shared<C> *shared, const struct mma_rules *rules, uint32_t row)
+{
+    if (!C::Q_SCALED || rules->elementwise)
+        return rules->factor;
+    return mma_finite_factor(rules->factor * shared->q_scale[row]);
 }
 
 #endif

@@ -79,9 +79,14 @@ GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, 
     }
     gpu_warp_barrier();
     shared->trust = MMA_TRUSTED;
-    if (gpu_thread() < 4)
-        shared->origin[gpu_thread() / 2][gpu_thread() % 2] = gpu_origin_of(
-            run, &shared->sequence, shared->work.kv_head, gpu_thread() / 2 != 0, gpu_thread() % 2 != 0);
+    if (gpu_thread() < 4) {
+        const bool value = gpu_thread() / 2 != 0, is_new = gpu_thread() % 2 != 0;
+        shared->origin[value][is_new] =
+            gpu_origin_of(run, &shared->sequence, shared->work.kv_head, value, is_new);
+        if constexpr (C::KV8)
+            shared->scale_origin[value][is_new] =
+                gpu_scale_origin_of(run, &shared->sequence, shared->work.kv_head, value, is_new);
+    }
 }
 
 #endif

@@ -198,7 +198,7 @@ GPU_INLINE void mma_scores(const struct gpu_run *run, const unsigned char *queri
         mma_score_tile<C>(ATTN_E4M3, queries, keys, row_warp, q, s, copy);
     else if (run->k.dtype == ATTN_E5M2)
         mma_score_tile<C>(ATTN_E5M2, queries, keys, row_warp, q, s, copy);
-    else if (C::FNUZ && gpu_is_fnuz(run->k.dtype))
+    else if (gpu_is_fnuz(run->k.dtype))
         mma_score_tile<C>(run->k.dtype, queries, keys, row_warp, q, s, copy);
     else
         mma_score_tile<C>(ATTN_INT8, queries, keys, row_warp, q, s, copy);

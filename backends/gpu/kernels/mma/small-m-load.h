@@ -94,12 +94,12 @@ template <class C>
 GPU_INLINE bool small_m_write_addresses(const struct gpu_run *run, mma_shared<C> *shared,
                                         const struct mma_key_range *range,
                                         const struct small_m_fast_path *fast, uint32_t tile, uint32_t slot,
-                                        uint32_t kv_head, uint32_t key0, struct gpu_entry entry)
+                                        uint32_t key0, struct gpu_entry entry)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * GPU_TILE + key0;
 
     if (from + C::GROUP_KEYS > fast->keys) {
-        mma_write_addresses<C>(run, shared, range, tile, slot, kv_head, key0, entry);
+        mma_write_addresses<C>(run, shared, range, tile, slot, key0, entry);
         return false;
     }
     const bool exists = (int32_t)(fast->entries64 ? entry.high : entry.low) >= 0;

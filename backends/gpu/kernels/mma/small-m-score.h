@@ -138,10 +138,7 @@ GPU_INLINE struct small_m_softmax small_m_softmax_of(const mma_shared<C> *shared
 
     GPU_UNROLL
     for (uint32_t e = 0; e < 2; e++) {
-        softmax.factor[e] =
-            rules->elementwise ? 1 : rules->factor * small_m_unscale<C>(shared, lane % 4 * 2 + e);
-        /* A finite positive factor keeps a masked score minus infinity and a product of 0 at 0. */
-        softmax.factor[e] = fminf(fmaxf(softmax.factor[e], 0x1p-126f), 0x1.fffffep127f);
+        softmax.factor[e] = mma_row_factor<C>(shared, rules, lane % 4 * 2 + e);
         softmax.max[e] = -GPU_INFINITY;
         softmax.sum[e] = 0;
     }

@@ -88,10 +88,10 @@ GPU_INLINE void small_m_write_first_addresses(const struct gpu_run *run, mma_sha
     loop->is_fast = 0;
     GPU_LOOP
     for (uint32_t i = 0; i < C::ADDRESS_STAGES - 1; i++) {
-        loop->is_fast |= (uint32_t)small_m_write_addresses<C>(run, shared, &loop->range, &loop->fast,
-                                                              p->first + i * C::TILES, i, p->kv_head,
-                                                              loop->key0, entries[0])
-                         << i;
+        loop->is_fast |=
+            (uint32_t)small_m_write_addresses<C>(run, shared, &loop->range, &loop->fast,
+                                                 p->first + i * C::TILES, i, loop->key0, entries[0])
+            << i;
         GPU_UNROLL
         for (uint32_t j = 0; j + 2 < C::ADDRESS_STAGES; j++)
             entries[j] = entries[j + 1];
@@ -183,7 +183,7 @@ GPU_INLINE void small_m_iterate(const struct gpu_run *run, mma_shared<C> *shared
     if (done + 2 * (C::ADDRESS_STAGES - 1) < loop->count)
         loop->is_fast |= (uint32_t)small_m_write_addresses<C>(
                              run, shared, &loop->range, &loop->fast, later,
-                             small_m_address_stage<C>(slot, C::ADDRESS_STAGES - 1), p->kv_head, key0, entry)
+                             small_m_address_stage<C>(slot, C::ADDRESS_STAGES - 1), key0, entry)
                          << (C::ADDRESS_STAGES - 2);
     loop->slot = small_m_address_stage<C>(slot, 1);
     loop->at = next + 1 == C::STAGES ? 0 : next + 1;

@@ -5,8 +5,12 @@
 
 #include "config.h"
 
-/* A lane's largest scores of its rows. */
-template <class C> GPU_INLINE void mma_row_max(mma_score_fragments<C> s, mma_row_pairs<C> tile_max)
+/*
+ * A lane's largest scores of its rows, in base 2: as `factor` is positive, they are found before it is
+ * applied.
+ */
+template <class C>
+GPU_INLINE void mma_row_max(mma_score_fragments<C> s, mma_row_pairs<C> factor, mma_row_pairs<C> tile_max)
 {
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
@@ -19,10 +23,13 @@ template <class C> GPU_INLINE void mma_row_max(mma_score_fragments<C> s, mma_row
                 tile_max[m][h] = fmaxf(tile_max[m][h], s[m][n][2 * h]);
                 other = fmaxf(other, s[m][n][2 * h + 1]);
             }
-            tile_max[m][h] = fmaxf(tile_max[m][h], other);
+            tile_max[m][h] = fmaxf(tile_max[m][h], other) * factor[m][h];
         }
     }
 }
+
+/* The rescale threshold, in base 2. */
+constexpr float MMA_RESCALE_THRESHOLD = 8;
 
 /*
  * Raises row maxima, and rescales sums and results so far. An exponent counts from its row's maximum, but an
@@ -31,7 +38,7 @@ template <class C> GPU_INLINE void mma_row_max(mma_score_fragments<C> s, mma_row
  */
 template <class C>
 GPU_INLINE void mma_rescale(mma_row_pairs<C> tile_max, mma_row_pairs<C> max, mma_row_pairs<C> sum,
-                            mma_out_fragments<C> o, float factor, float rescale_threshold)
+                            mma_out_fragments<C> o)
 {
     bool grown = false;
 
@@ -39,7 +46,7 @@ GPU_INLINE void mma_rescale(mma_row_pairs<C> tile_max, mma_row_pairs<C> max, mma
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++)
-            grown = grown || tile_max[m][h] > max[m][h] + rescale_threshold;
+            grown = grown || tile_max[m][h] > max[m][h] + MMA_RESCALE_THRESHOLD;
     }
     if (gpu_ballot(grown) != 0) {
         GPU_UNROLL
@@ -48,8 +55,8 @@ GPU_INLINE void mma_rescale(mma_row_pairs<C> tile_max, mma_row_pairs<C> max, mma
             for (uint32_t h = 0; h < 2; h++) {
                 float new_max = fmaxf(tile_max[m][h], gpu_shuffle_xor_f32(tile_max[m][h], 1));
                 new_max = fmaxf(new_max, gpu_shuffle_xor_f32(new_max, 2));
-                const bool raised = new_max > max[m][h] + rescale_threshold;
-                const float correction = raised ? gpu_exp2_fast(max[m][h] * factor - new_max * factor) : 1;
+                const bool raised = new_max > max[m][h] + MMA_RESCALE_THRESHOLD;
+                const float correction = raised ? gpu_exp2_fast(max[m][h] - new_max) : 1;
                 sum[m][h] *= correction;
                 max[m][h] = raised ? new_max : max[m][h];
                 GPU_UNROLL
@@ -62,28 +69,28 @@ GPU_INLINE void mma_rescale(mma_row_pairs<C> tile_max, mma_row_pairs<C> max, mma
     }
 }
 
-/* What exponents count from, in base 2. */
-GPU_INLINE float mma_exponent_base(float max, float factor)
+/* What exponents count from. */
+GPU_INLINE float mma_exponent_base(float max)
 {
-    return max == -GPU_INFINITY ? 0 : max * factor; /* NaN scores stay NaN */
+    return max == -GPU_INFINITY ? 0 : max; /* NaN scores stay NaN */
 }
 
 /* P in place of the scores. */
 template <class C>
 GPU_INLINE void mma_exponentiate(mma_score_fragments<C> s, mma_row_pairs<C> max, mma_row_pairs<C> sum,
-                                 float factor)
+                                 mma_row_pairs<C> factor)
 {
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
-            const float base = mma_exponent_base(max[m][h], factor);
+            const float base = mma_exponent_base(max[m][h]);
             float total = C::KV32 ? 0 : sum[m][h], other = 0;
             GPU_UNROLL
             for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
                 GPU_UNROLL
                 for (uint32_t e = 2 * h; e < 2 * h + 2; e++)
-                    s[m][n][e] = gpu_exp2_fast(gpu_fma(s[m][n][e], factor, -base));
+                    s[m][n][e] = gpu_exp2_fast(gpu_fma(s[m][n][e], factor[m][h], -base));
                 total += s[m][n][2 * h];
                 other += s[m][n][2 * h + 1];
             }
@@ -92,17 +99,25 @@ GPU_INLINE void mma_exponentiate(mma_score_fragments<C> s, mma_row_pairs<C> max,
     }
 }
 
-/* Two numbers of P: word `i` of what a lane has of 16 keys, in fragment m. */
+/*
+ * Two numbers of P: word `i` of what a lane has of 16 keys, in fragment m. With 8-bit values P is `bf16`
+ * where it is multiplied by the `scales` of single values.
+ */
 template <class C>
-GPU_INLINE uint32_t mma_exponentiate_pair(mma_score_fragments<C> s, uint32_t k, uint32_t m, uint32_t i,
-                                          mma_row_pairs<C> base, mma_row_pairs<C> sum, float factor)
+GPU_INLINE uint32_t mma_exponentiate_pair(bool bf16, mma_score_fragments<C> s, uint32_t k, uint32_t m,
+                                          uint32_t i, mma_row_pairs<C> base, mma_row_pairs<C> sum,
+                                          mma_row_pairs<C> factor, const float scales[4])
 {
     const uint32_t n = 2 * k + i / 2, h = i % 2;
-    const float low = gpu_exp2_fast(gpu_fma(s[m][n][2 * h], factor, -base[m][h]));
-    const float high = gpu_exp2_fast(gpu_fma(s[m][n][2 * h + 1], factor, -base[m][h]));
+    float low = gpu_exp2_fast(gpu_fma(s[m][n][2 * h], factor[m][h], -base[m][h]));
+    float high = gpu_exp2_fast(gpu_fma(s[m][n][2 * h + 1], factor[m][h], -base[m][h]));
 
     sum[m][h] += low + high;
-    return mma_pack(low, high, C::BF16_MMA);
+    if (C::KV8 && bf16) {
+        low *= scales[i / 2 * 2];
+        high *= scales[i / 2 * 2 + 1];
+    }
+    return mma_pack(low, high, bf16);
 }
 
 #endif

@@ -161,12 +161,12 @@ template <class C> GPU_INLINE void mma_clear_total(mma_total<C> *total)
 /* Adds the total to the results of a span. */
 template <class C>
 GPU_INLINE void mma_add_total(const mma_total<C> *total, const mma_row_pairs<C> max, mma_row_pairs<C> sum,
-                              mma_out_fragments<C> o, float factor)
+                              mma_out_fragments<C> o)
 {
     GPU_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
         const float from = total->max[h], to = max[0][h];
-        const float correction = from == to ? 1 : gpu_exp2_fast(from * factor - to * factor);
+        const float correction = from == to ? 1 : gpu_exp2_fast(from - to);
         sum[0][h] += total->sum[h] * correction;
         GPU_UNROLL
         for (uint32_t i = 0; i < C::DV / 4; i++)
@@ -177,9 +177,9 @@ GPU_INLINE void mma_add_total(const mma_total<C> *total, const mma_row_pairs<C> 
 /* Ends a span: the total has its results, and the next one begins. */
 template <class C>
 GPU_INLINE void mma_end_span(mma_total<C> *total, const mma_row_pairs<C> max, mma_row_pairs<C> sum,
-                             mma_out_fragments<C> o, float factor)
+                             mma_out_fragments<C> o)
 {
-    mma_add_total<C>(total, max, sum, o, factor);
+    mma_add_total<C>(total, max, sum, o);
     GPU_UNROLL
     for (uint32_t i = 0; i < C::DV / 2; i++) {
         total->o[i / 4][i % 4] = o[0][i / 4][i % 4];

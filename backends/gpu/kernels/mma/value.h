@@ -8,11 +8,14 @@
 #include "softmax.h"
 #include "tf32.h"
 
-/* P of 16 keys is computed while the 16 before them are multiplied, and `copy` fills another stage. */
+/*
+ * P of 16 keys is computed while the 16 before them are multiplied, and `copy` fills another stage. `bf16`: P
+ * is bf16, and with 8-bit values multiplied by `scales`.
+ */
 template <class C>
-GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragments<C> s,
-                                    mma_row_pairs<C> max, mma_row_pairs<C> sum, mma_out_fragments<C> o,
-                                    float factor, struct mma_copy *copy)
+GPU_INLINE void mma_value_pipelined(bool bf16, const unsigned char *values, const float *scales,
+                                    mma_score_fragments<C> s, mma_row_pairs<C> max, mma_row_pairs<C> sum,
+                                    mma_out_fragments<C> o, mma_row_pairs<C> factor, struct mma_copy *copy)
 {
     const uint32_t bytes = C::STAGES % 2 == 0 ? C::K_BYTES : C::V_BYTES; /* of the vectors that are copied */
     const uint32_t interval = mma_step_interval<C>(C::GROUP_KEYS / 16, bytes);
@@ -21,19 +24,24 @@ GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragm
     const uint32_t words = C::M_FRAGMENTS * 4, steps = C::WARP_DV / 16;
     mma_row_pairs<C> base;
     uint32_t a[2][C::M_FRAGMENTS][4];
+    float scale[4] = {1, 1, 1, 1}; /* of the next keys */
 
     GPU_UNROLL
     for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
         GPU_UNROLL
         for (uint32_t h = 0; h < 2; h++)
-            base[m][h] = mma_exponent_base(max[m][h], factor);
+            base[m][h] = mma_exponent_base(max[m][h]);
     }
+    if (C::KV8 && bf16)
+        mma_load_scales(scales, 0, scale);
     GPU_UNROLL
     for (uint32_t w = 0; w < words; w++)
-        a[0][w / 4][w % 4] = mma_exponentiate_pair<C>(s, 0, w / 4, w % 4, base, sum, factor);
+        a[0][w / 4][w % 4] = mma_exponentiate_pair<C>(bf16, s, 0, w / 4, w % 4, base, sum, factor, scale);
     GPU_UNROLL
     for (uint32_t k = 0; k < C::GROUP_KEYS / 16; k++) {
         const uint32_t last = k + 1 < C::GROUP_KEYS / 16 ? words : 0; /* of the next keys' words */
+        if (C::KV8 && bf16 && last != 0)
+            mma_load_scales(scales, k + 1, scale);
         GPU_UNROLL
         for (uint32_t n = 0; n < steps; n++) {
             uint32_t r[4];
@@ -46,12 +54,12 @@ GPU_INLINE void mma_value_pipelined(const unsigned char *values, mma_score_fragm
             for (uint32_t h = 0; h < 2; h++) {
                 GPU_UNROLL
                 for (uint32_t m = 0; m < C::M_FRAGMENTS; m++)
-                    mma_multiply(o[m][2 * n + h], a[k % 2][m], r + 2 * h, C::BF16_MMA);
+                    mma_multiply(o[m][2 * n + h], a[k % 2][m], r + 2 * h, bf16);
             }
             GPU_UNROLL
             for (uint32_t w = n * words / steps; w < last && w < (n + 1) * words / steps; w++)
                 a[(k + 1) % 2][w / 4][w % 4] =
-                    mma_exponentiate_pair<C>(s, k + 1, w / 4, w % 4, base, sum, factor);
+                    mma_exponentiate_pair<C>(bf16, s, k + 1, w / 4, w % 4, base, sum, factor, scale);
         }
     }
 }
@@ -110,23 +118,6 @@ GPU_INLINE void mma_value_tile(uint32_t dtype, bool bf16, const unsigned char *v
     }
 }
 
-/* P times the scale of each value. What is 0 in a masked tile stays 0, whatever a hidden key's scale is. */
-template <class C> GPU_INLINE void mma_scale_p(const float *scales, bool unmasked, mma_score_fragments<C> p)
-{
-    const uint32_t lane = gpu_thread() % GPU_WARP;
-
-    GPU_UNROLL
-    for (uint32_t m = 0; m < C::M_FRAGMENTS; m++) {
-        GPU_UNROLL
-        for (uint32_t n = 0; n < C::GROUP_KEYS / 8; n++) {
-            GPU_UNROLL
-            for (uint32_t e = 0; e < 4; e++)
-                if (unmasked || p[m][n][e] != 0)
-                    p[m][n][e] *= scales[n * 8 + lane % 4 * 2 + e % 2];
-        }
-    }
-}
-
 /* What rounding takes away from P, in place of it. */
 template <class C> GPU_INLINE void mma_keep_remainder(bool bf16, mma_score_fragments<C> p)
 {
@@ -159,9 +150,9 @@ GPU_INLINE void mma_typed_values(const struct gpu_run *run, const unsigned char 
 /* P from scores, and its product with V: once, or a second time with what rounding took away. */
 template <class C>
 GPU_INLINE void mma_values(const struct gpu_run *run, const mma_shared<C> *shared,
-                           const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,
-                           mma_score_fragments<C> p, mma_row_pairs<C> max, mma_row_pairs<C> sum, float factor,
-                           mma_out_fragments<C> o, struct mma_copy *copy)
+                           const unsigned char *values, uint32_t slot, uint32_t key0,
+                           mma_score_fragments<C> p, mma_row_pairs<C> max, mma_row_pairs<C> sum,
+                           mma_row_pairs<C> factor, mma_out_fragments<C> o, struct mma_copy *copy)
 {
     if constexpr (C::KV32) {
         mma_exponentiate<C>(p, max, sum, factor);
@@ -169,14 +160,18 @@ GPU_INLINE void mma_values(const struct gpu_run *run, const mma_shared<C> *share
         return;
     }
     if constexpr (C::GROUPS == 1 && !C::CODES) {
-        if ((!C::P_PARTS || run->p_parts == 1) && mma_p_bf16<C>(run) == C::BF16_MMA) {
-            mma_value_pipelined<C>(values, p, max, sum, o, factor, copy);
+        if (!C::P_PARTS || run->p_parts == 1) {
+            const float *scales = shared->v_scale[C::KV8 ? slot : 0];
+            if (C::KV8 && mma_p_bf16<C>(run))
+                mma_value_pipelined<C>(true, values, scales, p, max, sum, o, factor, copy);
+            else
+                mma_value_pipelined<C>(C::BF16_MMA, values, scales, p, max, sum, o, factor, copy);
             return;
         }
     }
     mma_exponentiate<C>(p, max, sum, factor);
     if (mma_scale_per_key<C>(run->problem.v_scale))
-        mma_scale_p<C>(shared->v_scale[slot] + key0, unmasked, p);
+        mma_scale_keys<C>(shared->v_scale[slot] + key0, p);
     GPU_LOOP
     for (uint32_t part = 0;; part++) {
         mma_typed_values<C>(run, values, p, o, copy);
