@@ -139,6 +139,8 @@ static int32_t create(const struct attn_plan_impl *plan, struct gpu_part *part, 
                                       : "bf16");
     if (shape.rows >= ROWS_DECODE) /* smaller ones have no kernel that combines splits */
         gpu_work_tiles_split_prefill(plan, part);
+    if (shape.rows == ROWS_SMALL)
+        gpu_work_tiles_split_evenly(plan, part);
     gpu_work_tiles_reserve(plan, part, shape.rows, shape.dv);
     struct gpu_context *context = plan->backend->context;
     const int32_t status =

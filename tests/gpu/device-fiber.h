@@ -14,6 +14,7 @@
 #include "half.h"
 
 #define GPU_INLINE static inline __attribute__((unused))
+#define GPU_COLD   static __attribute__((unused))
 #define GPU_KERNEL(name, threads, ctas)                                                                      \
     static_assert((threads) % GPU_WARP == 0 && (ctas) > 0, #name);                                           \
     static void name
@@ -180,6 +181,14 @@ GPU_INLINE uint64_t gpu_own_u64(uint64_t x)
 /* CTAs and threads run one at a time. */
 GPU_INLINE void gpu_fence(void)
 {
+}
+
+GPU_INLINE uint32_t gpu_atomic_wrap(uint32_t *at, uint32_t last)
+{
+    const uint32_t was = *at;
+
+    *at = was >= last ? 0 : was + 1;
+    return was;
 }
 
 /* ---------------------------------------------------------------- numbers */

@@ -100,9 +100,11 @@ int32_t gpu_launch(struct gpu_context *context, gpu_handle function, const uint3
 /*
  * For families whose CTAs take work tiles of `rows` query rows with `columns` columns of results: reserve
  * sets the sizes of schedule, scratch and counters of a part whose ctas is set, launch launches its kernel.
- * A family that has a kernel which combines splits of prefill, `merge`, calls split_prefill first.
+ * A family that has a kernel which combines splits of prefill, `merge`, calls split_prefill first, and
+ * split_evenly for a decode kernel that takes even splits.
  */
 void gpu_work_tiles_split_prefill(const struct attn_plan_impl *plan, struct gpu_part *part);
+void gpu_work_tiles_split_evenly(const struct attn_plan_impl *plan, struct gpu_part *part);
 void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, uint32_t rows,
                             uint32_t columns);
 int32_t gpu_work_tiles_launch(const struct attn_plan_impl *plan, const struct gpu_part *part,

@@ -109,11 +109,30 @@ static struct gpu_plan_job job_of(const struct attn_plan_impl *plan, const struc
                                  .empty = !gpu_part_may_take(part, batch->max_q, part->split_rules.group)};
 }
 
-/* KV tiles of a prefill split of the step, or 0. */
+/* KV tiles of a decode split of a step that is split evenly, or 0. */
+static uint64_t even_tiles_of(const struct gpu_plan_job *job)
+{
+    uint64_t size = 0, tiles = 0;
+
+    do {
+        uint64_t count = 0;
+        for (uint32_t i = 0; i < job->lengths.seqs; i++)
+            count += gpu_plan_tile_count(job, i, size);
+        tiles = size == 0 ? count : tiles;
+        if (size != 0 && count <= job->split_rules.even_slots)
+            return size;
+        size = gpu_even_tiles_next(&job->split_rules, tiles, size);
+    } while (size != 0);
+    return 0;
+}
+
+/* KV tiles of a split of the step, or 0. */
 static uint64_t split_tiles_of(const struct gpu_plan_job *job)
 {
     struct gpu_prefill_work all = {0, 0};
 
+    if (gpu_plan_splits_evenly(job))
+        return even_tiles_of(job);
     if (!gpu_plan_splits_prefill(job))
         return 0;
     for (uint32_t i = 0; i < job->lengths.seqs; i++) {
@@ -134,7 +153,7 @@ static void write_sums(const struct gpu_plan_job *job)
         sums[i] = sum;
         sum += gpu_plan_tile_count(job, i, split_tiles);
     }
-    sums[job->lengths.seqs] = sum;
+    sums[job->lengths.seqs] = sum + gpu_plan_mark(job, split_tiles);
 }
 
 /* Plans all parts on the host, into staging, and adds the copy. */

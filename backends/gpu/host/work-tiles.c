@@ -28,6 +28,12 @@ void gpu_work_tiles_split_prefill(const struct attn_plan_impl *plan, struct gpu_
         part->split_rules.slots = part->ctas / p->kv_heads;
 }
 
+void gpu_work_tiles_split_evenly(const struct attn_plan_impl *plan, struct gpu_part *part)
+{
+    if (part->phase == ATTN__DECODE && plan->problem.det == 0)
+        part->split_rules.even_slots = part->ctas / plan->problem.kv_heads;
+}
+
 void gpu_work_tiles_reserve(const struct attn_plan_impl *plan, struct gpu_part *part, uint32_t rows,
                             uint32_t columns)
 {

@@ -4,6 +4,7 @@
 #define ATTN_GPU_DEVICE_CUDA_H
 
 #define GPU_INLINE static __device__ __forceinline__
+#define GPU_COLD   static __device__ __noinline__
 /* For headers that the host reads as well (backends/common). */
 #define ATTN__DEVICE                    __device__
 #define GPU_KERNEL(name, threads, ctas) extern "C" __global__ void __launch_bounds__(threads, ctas) name
@@ -77,6 +78,13 @@ GPU_INLINE uint32_t gpu_atomic_add(uint32_t *at, uint32_t value)
 GPU_INLINE uint32_t gpu_atomic_or(uint32_t *at, uint32_t bits)
 {
     return atomicOr(at, bits);
+}
+
+GPU_INLINE uint32_t gpu_atomic_wrap(uint32_t *at, uint32_t last)
+{
+    uint32_t was;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(was) : "l"(at), "r"(last) : "memory");
+    return was;
 }
 
 #define gpu_argument(argument) ((const void *)(argument))

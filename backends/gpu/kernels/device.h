@@ -63,7 +63,10 @@
  *   gpu_load_volatile_u64(uint64_t), gpu_load_volatile_u128: global memory that other CTAs wrote
  *
  * Intrinsics of targets that have the kernels of kernels/mma and kernels/mla (CUDA and the host)
+ *   GPU_COLD                               a function that is seldom called: its code lies apart
  *   void gpu_barrier_part(uint32_t id, uint32_t threads)  named barrier 1 ... 15, a multiple of GPU_WARP
+ *   uint32_t gpu_atomic_wrap(uint32_t *at, uint32_t last)   in global memory: adds 1, or after `last` becomes
+ *       0; returns what was there. Fences of the whole device before and after it are part of it
  *   uint32_t gpu_keep(uint32_t)                       the value, kept in a register and not recomputed
  *   void gpu_copy_async16(void *shared, const void *global, uint32_t bytes)
  *       16 bytes, of which `bytes` (0 to 16) are read and the rest is zero; both sides 16-byte aligned

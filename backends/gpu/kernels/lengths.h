@@ -57,20 +57,26 @@ static inline ATTN__DEVICE struct gpu_lengths gpu_lengths_of(const struct attn_p
 
 static inline ATTN__DEVICE struct gpu_length gpu_length_at(const struct gpu_lengths *lengths, uint32_t index)
 {
-    uint32_t causal = lengths->causal;
+    uint32_t causal = lengths->causal, start = 0, stop = 0, kv_len = 0, all_keys = 0;
     struct gpu_length own;
 
-    own.row = (uint32_t)GPU_I32(lengths->q_offsets)[index];
-    own.q_len = (uint32_t)GPU_I32(lengths->q_offsets)[index + 1] - own.row;
-    own.kv_len = own.q_len;
-    if (lengths->kv_starts != 0)
-        own.kv_len =
-            (uint32_t)GPU_I32(lengths->kv_starts)[index + 1] - (uint32_t)GPU_I32(lengths->kv_starts)[index];
+    /* No load waits for another one. */
+    const uint32_t row = (uint32_t)GPU_I32(lengths->q_offsets)[index],
+                   next_row = (uint32_t)GPU_I32(lengths->q_offsets)[index + 1];
+    if (lengths->kv_starts != 0) {
+        start = (uint32_t)GPU_I32(lengths->kv_starts)[index];
+        stop = (uint32_t)GPU_I32(lengths->kv_starts)[index + 1];
+    }
     if (lengths->kv_lens != 0)
-        own.kv_len = (uint32_t)GPU_I32(lengths->kv_lens)[index];
-    own.all_keys = lengths->global_lens != 0 ? (uint32_t)GPU_I32(lengths->global_lens)[index] : own.kv_len;
+        kv_len = (uint32_t)GPU_I32(lengths->kv_lens)[index];
+    if (lengths->global_lens != 0)
+        all_keys = (uint32_t)GPU_I32(lengths->global_lens)[index];
     if (lengths->seq_causal != 0)
         causal = GPU_U8(lengths->seq_causal)[index] != 0;
+    own.row = row;
+    own.q_len = next_row - row;
+    own.kv_len = lengths->kv_lens != 0 ? kv_len : lengths->kv_starts != 0 ? stop - start : own.q_len;
+    own.all_keys = lengths->global_lens != 0 ? all_keys : own.kv_len;
     attn__visible_start(&own.visible, &lengths->rules, causal, own.q_len, own.all_keys);
     own.visible.shard.rank = lengths->cp_rank;
     own.visible.shard.world = lengths->cp_world;

@@ -23,11 +23,40 @@ GPU_INLINE uint64_t gpu_plan_sum(uint64_t own, uint64_t *warps)
     return all;
 }
 
-/* KV tiles of a prefill split of the step, or 0. */
+/* Tiles, or splits of `size` tiles, of all sequences. */
+GPU_INLINE uint64_t gpu_plan_count(const struct gpu_plan_job *job, uint64_t size, uint64_t *warps)
+{
+    uint64_t all = 0;
+
+    for (uint32_t i = gpu_thread(); i < job->lengths.seqs; i += GPU_PLAN_THREADS) {
+        job = (const struct gpu_plan_job *)gpu_again(job);
+        all += gpu_plan_tile_count(job, i, size);
+    }
+    return gpu_plan_sum(all, warps);
+}
+
+/* KV tiles of a decode split of a step that is split evenly, or 0. */
+GPU_INLINE uint64_t gpu_plan_even_tiles(const struct gpu_plan_job *job, uint64_t *warps)
+{
+    uint64_t size = 0, count, tiles = 0;
+
+    do {
+        count = gpu_plan_count(job, size, warps);
+        tiles = size == 0 ? count : tiles;
+        if (size != 0 && count <= job->split_rules.even_slots)
+            return size;
+        size = gpu_even_tiles_next(&job->split_rules, tiles, size);
+    } while (size != 0);
+    return 0;
+}
+
+/* KV tiles of a split of the step, or 0. */
 GPU_INLINE uint64_t gpu_plan_split_tiles(const struct gpu_plan_job *job, uint64_t *warps)
 {
     struct gpu_prefill_work all = {0, 0};
 
+    if (gpu_plan_splits_evenly(job))
+        return gpu_plan_even_tiles(job, warps);
     if (!gpu_plan_splits_prefill(job))
         return 0;
     for (uint32_t i = gpu_thread(); i < job->lengths.seqs; i += GPU_PLAN_THREADS) {
@@ -70,7 +99,7 @@ GPU_KERNEL(gpu_plan, GPU_PLAN_THREADS, 1)(GPU_ARGUMENT(struct gpu_plan, argument
             all += warps[w];
         }
         if (i <= seqs)
-            sums[i] = above + sum - own;
+            sums[i] = above + sum - own + (i == seqs ? gpu_plan_mark(job, split_tiles) : 0);
         before += all;
         gpu_barrier();
     }

@@ -5,7 +5,8 @@
  *
  * Every schedule is u64 [seqs + 1]: for each sequence the sum of the tile counts before it. Work lists of MLA
  * outgrow 32 bits, and with det=1 their sums have a second count in the high 32 bits. Those of the other
- * matrix kernels do not, and these kernels read only the low 32 bits, because they are short of registers.
+ * matrix kernels do not, and these kernels read only the low 32 bits, because they are short of registers;
+ * the high ones of the last sum are the KV tiles of a split where a decode step is split evenly.
  */
 #ifndef ATTN_GPU_PLAN_H
 #define ATTN_GPU_PLAN_H
@@ -50,6 +51,13 @@ static inline ATTN__DEVICE int gpu_plan_splits_prefill(const struct gpu_plan_job
     return job->empty == 0 && job->split_rules.slots > 0;
 }
 
+/* The same of decode. */
+static inline ATTN__DEVICE int gpu_plan_splits_evenly(const struct gpu_plan_job *job)
+{
+    return job->empty == 0 && job->split_rules.even_slots > 0 &&
+           job->lengths.seqs <= job->split_rules.even_slots;
+}
+
 /* Prefill: what sequence i adds to the work of the step. */
 static inline ATTN__DEVICE struct gpu_prefill_work gpu_plan_work(const struct gpu_plan_job *job, uint32_t i)
 {
@@ -58,7 +66,7 @@ static inline ATTN__DEVICE struct gpu_prefill_work gpu_plan_work(const struct gp
     return gpu_prefill_work_of(&job->split_rules, &own.visible, own.q_len, own.kv_len);
 }
 
-/* The tile count of sequence i, which exists. `split_tiles`: gpu_prefill_split_tiles, or 0. */
+/* The tile count of sequence i, which exists. `split_tiles`: KV tiles of a split of the step, or 0. */
 static inline ATTN__DEVICE uint64_t gpu_plan_tile_count(const struct gpu_plan_job *job, uint32_t i,
                                                         uint64_t split_tiles)
 {
@@ -69,6 +77,12 @@ static inline ATTN__DEVICE uint64_t gpu_plan_tile_count(const struct gpu_plan_jo
         return gpu_tile_count(&job->split_rules, &own.visible, own.q_len, own.kv_len, split_tiles);
     const struct mla_splits splits = mla_splits_of(&job->split_rules);
     return mla_tile_count(&splits, &own.visible, own.q_len, own.kv_len);
+}
+
+/* What is added to the last sum. */
+static inline ATTN__DEVICE uint64_t gpu_plan_mark(const struct gpu_plan_job *job, uint64_t split_tiles)
+{
+    return gpu_plan_splits_evenly(job) ? split_tiles << 32 : 0;
 }
 
 #endif

@@ -6,10 +6,10 @@
  * stretch of it, so the keys of a sequence are split where the stretches of two CTAs meet. Prefill: the query
  * rows of a sequence are divided into row tiles; where a step has fewer of them than CTAs that fit the
  * device, the keys of each are split evenly, and every split is a work tile. A schedule holds, for each
- * sequence, the sum of the tile counts before it (plan.h). With det=1 decode splits the keys at fixed places,
- * which do not depend on the rest of the batch, and a schedule counts splits instead of tiles; short
- * sequences have a kernel with smaller row tiles of their own then, whatever the batch is, and prefill does
- * not split.
+ * sequence, the sum of the tile counts before it (plan.h). Decode steps of few tiles are split evenly, and a
+ * schedule counts splits instead of tiles. With det=1 decode splits the keys at fixed places, which do not
+ * depend on the rest of the batch, and a schedule counts splits, too; short sequences have a kernel with
+ * smaller row tiles of their own then, whatever the batch is, and prefill does not split.
  */
 #ifndef ATTN_GPU_SPLITS_H
 #define ATTN_GPU_SPLITS_H
@@ -30,6 +30,10 @@
  */
 #define GPU_MIN_PREFILL_SPLIT_TILES 2u
 #define GPU_MIN_PREFILL_SAVED_TILES 4u
+/* Decode: the fewest and the most KV tiles of a split of a step that is split evenly. A second tile costs
+ * less than to combine twice as many splits. */
+#define GPU_MIN_EVEN_TILES 2u
+#define GPU_MAX_EVEN_TILES 8u
 /* Prefill: threads of a CTA that combines splits. */
 #define GPU_COMBINE_THREADS 256u
 
@@ -42,6 +46,7 @@ struct gpu_split_rules {
     uint32_t min_rows; /* decode: query rows of the sequences that are taken */
     uint32_t max_rows;
     uint32_t max_splits; /* det: of a sequence */
+    uint32_t even_slots; /* decode: CTAs for each KV head, where splits may be even; 0: they are not */
     bool monotonic;      /* later tokens see later keys: no given positions, square masks or ranks */
     bool det;
 };
@@ -58,6 +63,7 @@ static inline ATTN__DEVICE struct gpu_split_rules gpu_split_rules_of(const struc
     rules.min_rows = 1;
     rules.max_rows = GPU_DECODE_MAX_ROWS;
     rules.max_splits = GPU_MAX_SPLITS;
+    rules.even_slots = 0;
     rules.monotonic = problem->positions == 0 && problem->cp == 0 &&
                       (problem->mask == ATTN_MASK_NONE || problem->span == ATTN_SPAN_FULL);
     rules.det = problem->det != 0;
@@ -72,9 +78,14 @@ static inline ATTN__DEVICE uint32_t gpu_key_tiles(const struct gpu_split_rules *
     uint32_t lo = 0, hi = kv_len;
 
     if (rules->monotonic) {
+        struct attn_visible whole = *v;
         uint32_t low, high, last_low, last_high;
-        attn__visible_find(v, v->shift + from, &low, &high);
-        attn__visible_find(v, v->shift + to, &last_low, &last_high);
+        whole.shard.world = 0; /* it is, which the compiler is told here */
+        attn__visible_find(&whole, v->shift + from, &low, &high);
+        last_low = low;
+        last_high = high;
+        if (to != from)
+            attn__visible_find(&whole, v->shift + to, &last_low, &last_high);
         /* Tokens that see no key do not limit the range of the others. */
         if (low < high && last_low < last_high) {
             lo = low;
@@ -102,6 +113,20 @@ static inline ATTN__DEVICE uint32_t gpu_split_tiles(uint32_t kv_len, uint32_t ma
     const uint32_t even = ((kv_len + GPU_TILE - 1) / GPU_TILE + max_splits - 1) / max_splits;
 
     return even > GPU_MIN_SPLIT_TILES ? even : GPU_MIN_SPLIT_TILES;
+}
+
+/*
+ * det: the same where `max_splits` is what has all CTAs of a launch. Shorter sequences have a half of that, a
+ * quarter and so on, so that two of them, four and so on fill the launch as well, and none of its CTAs has
+ * one split more than most.
+ */
+static inline ATTN__DEVICE uint32_t gpu_det_split_tiles(uint32_t kv_len, uint32_t max_splits)
+{
+    const uint32_t tiles = (kv_len + GPU_TILE - 1) / GPU_TILE;
+
+    while (max_splits > 3 && max_splits * GPU_MIN_SPLIT_TILES > tiles)
+        max_splits /= 2;
+    return gpu_split_tiles(kv_len, max_splits);
 }
 
 /* Prefill: row tiles of a sequence. */
@@ -158,8 +183,25 @@ static inline ATTN__DEVICE uint32_t gpu_prefill_splits(uint32_t tiles, uint64_t 
     return tiles - (tiles + splits - 1) / splits >= GPU_MIN_PREFILL_SAVED_TILES ? splits : 1;
 }
 
-/* Work tiles of a sequence, or splits with det=1. A sequence that sees no keys has one, whose result is
- * empty. Prefill: `split_tiles` is gpu_prefill_split_tiles of the step. */
+/*
+ * Decode: a step of few KV tiles, of which a CTA has only some, is split evenly: no CTA has the end of one
+ * sequence or head and the beginning of the next, for which it would wait for memory twice. A split has
+ * `size` KV tiles, the fewest with which every split has a CTA; not many more than in equal stretches of the
+ * work list. Next size to try, 0 behind the last; `size` is 0 at first.
+ */
+static inline ATTN__DEVICE uint64_t gpu_even_tiles_next(const struct gpu_split_rules *rules, uint64_t tiles,
+                                                        uint64_t size)
+{
+    const uint64_t share = (tiles + rules->even_slots - 1) / rules->even_slots;
+    const uint64_t least = share > GPU_MIN_EVEN_TILES ? share : GPU_MIN_EVEN_TILES;
+    const uint64_t next = size == 0 ? least : size + 1;
+
+    return next <= least + least / 4 && next <= GPU_MAX_EVEN_TILES ? next : 0;
+}
+
+/* Work tiles of a sequence, or splits where a schedule counts them. A sequence that sees no keys has one,
+ * whose result is empty. `split_tiles`: what gpu_prefill_split_tiles or gpu_even_tiles_next found for the
+ * step. */
 static inline ATTN__DEVICE uint32_t gpu_tile_count(const struct gpu_split_rules *rules,
                                                    const struct attn_visible *v, uint32_t q_len,
                                                    uint32_t kv_len, uint64_t split_tiles)
@@ -175,10 +217,8 @@ static inline ATTN__DEVICE uint32_t gpu_tile_count(const struct gpu_split_rules 
         return 0;
     if (tiles == 0)
         return 1;
-    if (!rules->det)
-        return tiles;
-    const uint32_t size = gpu_split_tiles(kv_len, rules->max_splits);
-    return (first + tiles - 1) / size - first / size + 1;
+    const uint32_t size = rules->det ? gpu_det_split_tiles(kv_len, rules->max_splits) : (uint32_t)split_tiles;
+    return size == 0 ? tiles : (first + tiles - 1) / size - first / size + 1;
 }
 
 #endif

@@ -44,6 +44,7 @@ struct gpu_work_tile {
     uint32_t first_partial; /* where split 0 lies in the split workspace, in tiles of rows */
     uint32_t rest_partial;  /* split i > 0 lies at rest_partial + i * partial_step */
     uint32_t partial_step;
+    uint32_t heads; /* small M: KV heads, from kv_head on, that a warp stores one after the other; or 0 */
 };
 
 /* a / b, b not 0: a 32-bit division where both fit. */
@@ -84,7 +85,7 @@ GPU_INLINE struct gpu_work_tile gpu_decode_tile_at(const struct gpu_run *run, co
     uint32_t low;
     const uint32_t tiles = gpu_key_tiles(&rules, &s->visible, 0, s->q_len - 1, s->kv_len, &low);
     if (run->problem.det != 0) {
-        const uint32_t size = gpu_split_tiles(s->kv_len, gpu_max_splits(rows, gpu_ctas(), heads));
+        const uint32_t size = gpu_det_split_tiles(s->kv_len, gpu_max_splits(rows, gpu_ctas(), heads));
         const uint32_t split = low / size + inside;
         p.first = split * size > low ? split * size : low;
         p.end = (split + 1) * size < low + tiles ? (split + 1) * size : low + tiles;

@@ -27,10 +27,25 @@ GPU_INLINE struct mma_key_range mma_key_range_of(const struct gpu_run *run, cons
     return range;
 }
 
+/* Where cached and new keys and values of a KV head begin, and their scales: by the first lanes of a warp. */
+template <class C>
+GPU_INLINE void mma_find_origins(const struct gpu_run *run, mma_shared<C> *shared, uint32_t kv_head)
+{
+    const uint32_t lane = gpu_thread() % GPU_WARP;
+    const bool value = lane / 2 != 0, is_new = lane % 2 != 0;
+
+    if (lane >= 4)
+        return;
+    shared->origin[value][is_new] = gpu_origin_of(run, &shared->sequence, kv_head, value, is_new);
+    if constexpr (C::KV8)
+        shared->scale_origin[value][is_new] =
+            gpu_scale_origin_of(run, &shared->sequence, kv_head, value, is_new);
+}
+
 /* The key of a tile that a thread of a group looks up. */
 template <class C> GPU_INLINE uint32_t mma_key_of_thread(uint32_t tile, uint32_t key0)
 {
-    return tile * GPU_TILE + key0 + gpu_thread() % C::GROUP_KEYS;
+    return tile * C::UNIT_KEYS + key0 + gpu_thread() % C::GROUP_KEYS;
 }
 
 /* Reads the page table entry of a thread's key. */

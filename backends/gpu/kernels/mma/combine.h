@@ -41,10 +41,10 @@ GPU_INLINE void mma_gather_results(mma_shared<C> *shared, float *to, uint32_t ro
     gpu_barrier();
 }
 
-/* Combines the results of all warp groups for one row. */
+/* Combines the results of `groups` warp groups for one row. */
 template <class C>
-GPU_INLINE void mma_combine_groups(const mma_shared<C> *shared, const float *from, uint32_t row, float *max,
-                                   float *sum, float values[C::LANE_COLUMNS])
+GPU_INLINE void mma_combine_groups(const mma_shared<C> *shared, const float *from, uint32_t groups,
+                                   uint32_t row, float *max, float *sum, float values[C::LANE_COLUMNS])
 {
     const uint32_t warp = row / (C::M_FRAGMENTS * 16) * C::GROUPS, row_in_warp = row % (C::M_FRAGMENTS * 16);
     const uint32_t lane = gpu_thread() % GPU_WARP;
@@ -53,13 +53,14 @@ GPU_INLINE void mma_combine_groups(const mma_shared<C> *shared, const float *fro
     *sum = 0;
     GPU_UNROLL
     for (uint32_t g = 0; g < C::GROUPS; g++)
-        *max = fmaxf(*max, shared->max[warp + g][row_in_warp]);
+        if (g < groups)
+            *max = fmaxf(*max, shared->max[warp + g][row_in_warp]);
     const float base = *max == -GPU_INFINITY ? 0 : *max;
     GPU_UNROLL
     for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
         values[j] = 0;
     GPU_UNROLL
-    for (uint32_t g = 0; g < C::GROUPS; g++) {
+    for (uint32_t g = 0; g < C::GROUPS && g < groups; g++) {
         const float weight = gpu_exp2_fast(shared->max[warp + g][row_in_warp] - base);
         const float *at =
             from + g * C::GROUP_FLOATS + row * C::RESULT_PITCH + lane % C::ROW_LANES * C::LANE_COLUMNS;
@@ -70,21 +71,24 @@ GPU_INLINE void mma_combine_groups(const mma_shared<C> *shared, const float *fro
     }
 }
 
-/* Stores rows of shared memory in the output, or in the workspace if keys are split between CTAs. */
+/*
+ * Stores rows of shared memory in the output, or in the workspace if keys are split between CTAs: of the
+ * results of `groups` warp groups rows `begin`, `begin` + `step` and so on.
+ */
 template <class C>
-GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *shared, const float *from,
-                               const struct gpu_work_tile *p)
+GPU_INLINE void mma_store_tile(const struct gpu_run *run, const struct gpu_sequence *s,
+                               const mma_shared<C> *shared, const float *from, const struct gpu_work_tile *p,
+                               uint32_t groups, uint32_t begin, uint32_t step)
 {
-    const struct gpu_sequence *s = &shared->sequence;
-    const uint32_t lane = gpu_thread() % GPU_WARP, warp = gpu_thread() / GPU_WARP;
+    const uint32_t lane = gpu_thread() % GPU_WARP;
 
     GPU_LOOP
-    for (uint32_t row = warp; row < C::ROWS; row += C::WARPS) {
+    for (uint32_t row = begin; row < C::ROWS; row += step) {
         uint32_t token, head;
         float max, sum, values[C::LANE_COLUMNS];
         if (!mma_row_of(run, s, p->row0 + row, p->kv_head, &token, &head))
             break;
-        mma_combine_groups<C>(shared, from, row, &max, &sum, values);
+        mma_combine_groups<C>(shared, from, groups, row, &max, &sum, values);
         if (C::GROUPS == 1 || p->splits == 1) {
             mma_store_row<C>(run, s, token, head, p->kv_head, max, sum, values);
             continue;
@@ -102,22 +106,30 @@ GPU_INLINE void mma_store_tile(const struct gpu_run *run, const mma_shared<C> *s
     }
 }
 
-/* Decode: true in the CTA that finishes last of those that have splits of a sequence and KV head. */
+/* A barrier for the threads that share a work tile: of one warp, or of the CTA. */
+GPU_INLINE void mma_work_barrier(bool alone)
+{
+    if (alone)
+        gpu_warp_barrier();
+    else
+        gpu_barrier();
+}
+
+/*
+ * Decode: true in the CTA, or the warp that has work tiles `alone`, that finishes last of those that have
+ * splits of a sequence and KV head.
+ */
 template <class C>
 GPU_INLINE bool mma_is_last_split(const struct gpu_run *run, mma_shared<C> *shared,
-                                  const struct gpu_work_tile *p)
+                                  const struct gpu_work_tile *p, bool alone)
 {
-    gpu_barrier();
-    if (gpu_thread() == 0) {
+    mma_work_barrier(alone);
+    if ((alone ? gpu_thread() % GPU_WARP : gpu_thread()) == 0) {
         uint32_t *counter = (uint32_t *)run->counters + (uint64_t)p->seq * run->problem.kv_heads + p->kv_head;
-        gpu_fence(); /* of everything before the barrier */
-        shared->is_last_split = gpu_atomic_add(counter, 1) + 1 == p->splits;
-        if (shared->is_last_split) {
-            *counter = 0;
-            gpu_fence();
-        }
+        /* Back to 0 with the last one: a store would have to be waited for. */
+        shared->is_last_split = gpu_atomic_wrap(counter, p->splits - 1) + 1 == p->splits;
     }
-    gpu_barrier();
+    mma_work_barrier(alone);
     return shared->is_last_split != 0;
 }
 
@@ -266,13 +278,13 @@ GPU_INLINE void mma_combine_splits(const struct gpu_run *run, const struct gpu_s
     }
 }
 
-/* Decode: combines the splits of all rows of a tile, in the CTA that finished last. */
+/* Decode: combines the splits of all rows of a tile, in the CTA or the warp that finished last. */
 template <class C>
-GPU_INLINE void mma_combine_tile(const struct gpu_run *run, const mma_shared<C> *shared,
-                                 const struct gpu_work_tile *p)
+GPU_INLINE void mma_combine_tile(const struct gpu_run *run, const struct gpu_sequence *s,
+                                 const struct gpu_work_tile *p, bool alone)
 {
-    mma_combine_splits<C, MMA_ROWS_AT_ONCE<C>, MMA_SPLITS_AT_ONCE<C>>(run, &shared->sequence, p,
-                                                                      gpu_thread() / GPU_WARP, C::WARPS);
+    mma_combine_splits<C, MMA_ROWS_AT_ONCE<C>, MMA_SPLITS_AT_ONCE<C>>(
+        run, s, p, alone ? 0 : gpu_thread() / GPU_WARP, alone ? 1 : C::WARPS);
 }
 
 #endif

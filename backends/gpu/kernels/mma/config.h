@@ -57,6 +57,9 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t KEYS = gpu_mma_keys(SHAPE); /* of an iteration */
     static constexpr uint32_t TILES = KEYS / GPU_TILE;
     static constexpr uint32_t GROUP_KEYS = KEYS / GROUPS;
+    /* Small M: every warp has shared memory of its own for its keys, and counts them by as many. */
+    static constexpr uint32_t UNIT_KEYS = SMALL_M ? GROUP_KEYS : GPU_TILE; /* that a `tile` stands for */
+    static constexpr uint32_t OWN_KEYS = SMALL_M ? GROUP_KEYS : KEYS;      /* in mma_shared */
     static constexpr uint32_t WARP_KEYS = GROUP_KEYS / COLUMN_WARPS; /* whose products a warp computes */
     static constexpr uint32_t WARP_DV = Dv / COLUMN_WARPS;           /* columns of results in its registers */
     static constexpr uint64_t ALL_PRESENT = GROUP_KEYS == 16 ? 0xffff : ~UINT64_C(0); /* a bit for each key */
@@ -69,7 +72,7 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
 
     static constexpr uint32_t STAGES = gpu_mma_stages(SHAPE);
     static constexpr uint32_t ADDRESS_STAGES = gpu_mma_address_stages(SHAPE);
-    static constexpr uint32_t SCALE_STAGES = KV8 ? ADDRESS_STAGES : 1, SCALE_KEYS = KV8 ? KEYS : 1;
+    static constexpr uint32_t SCALE_STAGES = KV8 ? ADDRESS_STAGES : 1, SCALE_KEYS = KV8 ? OWN_KEYS : 1;
     static constexpr uint32_t ROW_PADDING = gpu_mma_row_padding(SHAPE);
     /* The part of a stage that a group fills. */
     static constexpr uint32_t STAGE_BYTES = (gpu_mma_stage_bytes(SHAPE) + 64 * ROW_PADDING) / GROUPS;
@@ -81,6 +84,8 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr bool BF16_MMA = BF16 && !KV8;
     static constexpr bool Q_SCALED = BF16 && KV8; /* queries of bf16 or 8 bits have to become f16 */
     static constexpr bool Q_IN_REGISTERS = SMALL_M ? Dk <= 256 : Rows == 16 && Dk <= 128 && KvSize == 2;
+    /* Small M: warps load queries straight into registers, and wait for no other before results. */
+    static constexpr bool Q_DIRECT = SMALL_M && Q_IN_REGISTERS && KvSize == 2;
 
     /* 16-byte chunks that a thread checks for non-finite values at once. */
     static constexpr uint32_t CHECK_CHUNKS = ROW_WARPS == 4 && !CODES ? 4 : 1;
@@ -89,13 +94,15 @@ template <uint32_t Rows, uint32_t Dk, uint32_t Dv, uint32_t KvSize, bool Queries
     static constexpr uint32_t LANE_COLUMNS = Dv < 128 ? 4 : Dv / 32;
     static constexpr uint32_t ROW_LANES = Dv / LANE_COLUMNS;
     static constexpr uint32_t RESULT_PITCH = gpu_mma_result_pitch(SHAPE);
-    static constexpr uint32_t GROUP_FLOATS = Rows * RESULT_PITCH;
+    static constexpr uint32_t GROUP_FLOATS = SMALL_M ? STAGES * STAGE_BYTES / 4 : Rows * RESULT_PITCH;
 
     static_assert(Dk % 64 == 0 && Dk >= Dv, "queries leave room for results");
     static_assert(Dv == 64 || Dv == 128 || Dv == 256 || Dv == 512, "a warp stores whole rows");
     static_assert(GROUP_THREADS >= GROUP_KEYS, "each thread looks up one key");
     static_assert(gpu_mma_resident_ctas(SHAPE, 227u << 10) == CTAS, "CTAs wait for each other");
-    static_assert(GROUPS * GROUP_FLOATS * 4 == gpu_mma_result_bytes(SHAPE), "the host reserves less");
+    static_assert(SMALL_M ? Rows * RESULT_PITCH <= GROUP_FLOATS
+                          : GROUPS * GROUP_FLOATS * 4 == gpu_mma_result_bytes(SHAPE),
+                  "the host reserves less");
 };
 
 /* In place of the address of a vector that does not exist; copied vectors are 16-byte aligned. */
@@ -104,26 +111,44 @@ constexpr uint64_t MMA_NO_ADDRESS = 1;
 /* Whether masked tiles of keys are taken for finite, which the results of the work tile show. */
 enum mma_trust { MMA_TRUSTED, MMA_NOT_FINITE, MMA_CHECKED };
 
-/* Shared memory in front of queries and stages. */
-template <class C> struct mma_shared {
-    uint64_t k_at[C::ADDRESS_STAGES][C::KEYS]; /* addresses of vectors, two of which are read at once */
-    uint64_t v_at[C::ADDRESS_STAGES][C::KEYS];
+/* Small M: what a warp knows of the work list, and which part of it the CTA takes. */
+struct small_m_list {
+    uint32_t begin, end;   /* the CTA's stretch */
+    uint32_t limit;        /* the warp begins no work tile from here on */
+    uint32_t each;         /* tiles of a stretch; the first `longer` CTAs have one more */
+    uint32_t longer, ctas; /* CTAs that have a stretch */
+    uint32_t even;         /* KV tiles of an even split, or 0 */
+    uint32_t alone;        /* 1: every warp takes work tiles of its own */
+    uint32_t heads;        /* 1: of several heads at once */
+};
+
+/* Shared memory in front of queries and stages; small M: of each warp. */
+template <class C> struct alignas(16) mma_shared {
+    uint64_t k_at[C::ADDRESS_STAGES][C::OWN_KEYS]; /* addresses of vectors, two of which are read at once */
+    uint64_t v_at[C::ADDRESS_STAGES][C::OWN_KEYS];
     struct gpu_sequence sequence;
     struct gpu_origin origin[2][2]; /* of keys and values, cached and new */
     struct gpu_scale_origin scale_origin[2][C::KV8 ? 2 : 1];
     struct gpu_work_tile work; /* the work tile */
-    uint32_t is_last_split;    /* this CTA combines all splits */
+    struct small_m_list list;
+    uint32_t is_last_split; /* this CTA combines all splits */
     float max[4][C::M_FRAGMENTS * 16];
     float sum[4][C::M_FRAGMENTS * 16];
     float q_scale[C::ROWS]; /* with Q_SCALED, by which a row's scores are multiplied */
     alignas(16) float k_scale[C::SCALE_STAGES][C::SCALE_KEYS]; /* at mma_scale_at */
     alignas(16) float v_scale[C::SCALE_STAGES][C::SCALE_KEYS];
     /* A bit for each value of the iteration; f32: a chunk has a byte of its own. */
-    unsigned char nonfinite[C::KEYS][C::DV / (C::KV32 ? 4 : 8)];
+    unsigned char nonfinite[C::OWN_KEYS][C::DV / (C::KV32 ? 4 : 8)];
     uint32_t nonfinite_tile[C::GROUPS]; /* a group's last tile with such a value, plus one */
     uint32_t trust;                     /* enum mma_trust */
     struct gpu_row row[C::ROWS];
 };
+
+/* What warps share of it where each has its own. */
+template <class C> GPU_INLINE mma_shared<C> *mma_shared_of_cta(mma_shared<C> *own)
+{
+    return C::SMALL_M ? own - gpu_thread() / GPU_WARP : own;
+}
 
 /* Accumulators of m16n8k16: a lane has row lane / 4 and the one 8 below it, columns lane % 4 * 2 and the next
  * one. */

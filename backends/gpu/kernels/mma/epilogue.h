@@ -120,6 +120,30 @@ GPU_INLINE void mma_store_row_8bit(const struct gpu_run *run, float scale, uint6
     }
 }
 
+/* A lane's numbers of a row. */
+template <class C> struct mma_row_values {
+    float x[C::LANE_COLUMNS];
+};
+
+/* Small M: stores that are rare lie apart. */
+template <class C>
+GPU_COLD void mma_store_row_apart(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
+                                  uint32_t head, uint64_t to, mma_row_values<C> values)
+{
+    if (C::CODES_OUT && GPU_SIZE(run->problem.out_dtype) == 1 && (to & 3) == 0 &&
+        run->problem.head_dim_vo % 4 == 0)
+        mma_store_row_8bit<C>(run, gpu_scale_at(&run->out_scale, s->index, (int64_t)s->row + token, head), to,
+                              values.x);
+    else
+        mma_store_row_any<C>(run, s, (int64_t)s->row + token, head, to, values.x);
+}
+
+GPU_COLD void mma_store_lse_apart(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
+                                  uint32_t head, float sum, struct mma_row_epilogue epilogue)
+{
+    mma_store_lse(run, s, token, head, sum, &epilogue);
+}
+
 /* Stores a row. */
 template <class C>
 GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequence *s, uint32_t token,
@@ -138,12 +162,22 @@ GPU_INLINE void mma_store_row(const struct gpu_run *run, const struct gpu_sequen
         mma_store_row_16bit<C>(run, to, values);
     else if (C::KV32 && dtype == ATTN_F32 && (to & 15) == 0 && run->problem.head_dim_vo % 4 == 0)
         mma_store_row_f32<C>(to, run->problem.head_dim_vo, values);
-    else if (C::CODES_OUT && GPU_SIZE(dtype) == 1 && (to & 3) == 0 && run->problem.head_dim_vo % 4 == 0)
+    else if constexpr (C::SMALL_M) {
+        mma_row_values<C> copy;
+        GPU_UNROLL
+        for (uint32_t j = 0; j < C::LANE_COLUMNS; j++)
+            copy.x[j] = values[j];
+        mma_store_row_apart<C>(run, s, token, head, to, copy);
+    } else if (C::CODES_OUT && GPU_SIZE(dtype) == 1 && (to & 3) == 0 && run->problem.head_dim_vo % 4 == 0)
         mma_store_row_8bit<C>(run, gpu_scale_at(&run->out_scale, s->index, (int64_t)s->row + token, head), to,
                               values);
     else
         mma_store_row_any<C>(run, s, (int64_t)s->row + token, head, to, values);
-    if (gpu_thread() % GPU_WARP == 0)
+    if (gpu_thread() % GPU_WARP != 0 || run->lse.base == 0)
+        return;
+    if constexpr (C::SMALL_M)
+        mma_store_lse_apart(run, s, token, head, sum, epilogue);
+    else
         mma_store_lse(run, s, token, head, sum, &epilogue);
 }
 

@@ -23,16 +23,14 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
         gpu_barrier();
         if (p->splits == 0)
             return;
-        if constexpr (C::SMALL_M)
-            small_m_attend<C>(run, shared, queries, stages, p);
-        else
-            mma_attend<C>(run, shared, queries, stages, p);
+        mma_attend<C>(run, shared, queries, stages, p);
         if (!mma_stores_directly<C>(run, p) && !mma_stores_partials<C>(p))
-            mma_store_tile<C>(run, shared, (const float *)(void *)queries, p);
+            mma_store_tile<C>(run, &shared->sequence, shared, (const float *)(void *)queries, p, C::GROUPS,
+                              gpu_thread() / GPU_WARP, C::WARPS);
         if (C::PREFILL_ONLY)
             return;
-        if (p->splits > 1 && run->phase != ATTN__PREFILL && mma_is_last_split<C>(run, shared, p))
-            mma_combine_tile<C>(run, shared, p);
+        if (p->splits > 1 && run->phase != ATTN__PREFILL && mma_is_last_split<C>(run, shared, p, false))
+            mma_combine_tile<C>(run, &shared->sequence, p, false);
         if (p->next == 0)
             return;
         gpu_barrier(); /* the work tile is done */
@@ -43,7 +41,10 @@ template <class C> GPU_INLINE void mma_kernel(const struct gpu_run *run)
 template <class C> struct mma_entry {
     GPU_INLINE void run(const struct gpu_run *run)
     {
-        mma_kernel<C>(run);
+        if constexpr (C::SMALL_M)
+            small_m_kernel<C>(run);
+        else
+            mma_kernel<C>(run);
     }
 };
 template <class C> struct mma_entry<mma_combining<C>> {

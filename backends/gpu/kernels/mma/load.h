@@ -230,7 +230,7 @@ GPU_INLINE void mma_load_stage(const struct gpu_run *run, const mma_shared<C> *s
         mma_copy_stage<C>(at, cached->dim * cached->size, bytes, stage);
         return;
     }
-    const uint32_t first = tile * GPU_TILE + key0, new_key = shared->sequence.new_begin;
+    const uint32_t first = tile * C::UNIT_KEYS + key0, new_key = shared->sequence.new_begin;
     mma_copy_stage_unaligned<C>(cached, uncached, at, new_key > first ? new_key - first : 0, bytes, stage);
 }
 

@@ -15,7 +15,7 @@ GPU_INLINE float mma_masked_score(const struct gpu_run *run, const mma_shared<C>
                                   uint32_t row, uint32_t tile, uint32_t key, float score)
 {
     const struct gpu_row *r = &shared->row[row];
-    const uint32_t at = tile * GPU_TILE + key;
+    const uint32_t at = tile * C::UNIT_KEYS + key;
     double bias;
 
     if (at < r->lo || at >= r->hi || shared->k_at[slot][key] == MMA_NO_ADDRESS)

@@ -82,7 +82,7 @@ GPU_INLINE void mma_store_query_scaled(mma_shared<C> *shared, unsigned char *to,
         return;
     const float up = gpu_f32_of_bits((127 + 14 + 127 - exponent_max) << 23);
     if (group == 0)
-        shared->q_scale[row] = gpu_f32_of_bits((exponent_max - 14) << 23);
+        mma_shared_of_cta<C>(shared)->q_scale[row] = gpu_f32_of_bits((exponent_max - 14) << 23);
     GPU_UNROLL
     for (uint32_t c = 0; c < 2; c++) {
         struct gpu_u128 out;
@@ -195,7 +195,7 @@ GPU_INLINE void mma_load_queries_8bit(const struct gpu_run *run, mma_shared<C> *
             scale = gpu_scale_at(&run->q_scale, s->index, (int64_t)s->row + token, head / run->q_scale_group);
         }
         if (group == 0)
-            shared->q_scale[row] = scale;
+            mma_shared_of_cta<C>(shared)->q_scale[row] = scale;
         GPU_UNROLL
         for (uint32_t j = 0; j < 4; j++) {
             uint32_t pairs[2];
@@ -264,14 +264,17 @@ template <class C> GPU_INLINE void mma_copy_queries(const mma_shared<C> *shared,
     }
 }
 
-/* The keys that each row sees. The last threads begin: the first ones load queries. */
+/* The keys that each row sees. The last threads begin: the first ones load queries. Small M: every warp
+ * finds them for itself. */
 template <class C>
 GPU_INLINE void mma_find_visible_keys(const struct gpu_run *run, mma_shared<C> *shared, uint32_t row0,
                                       uint32_t kv_head)
 {
     const struct gpu_sequence *s = &shared->sequence;
 
-    for (uint32_t row = C::THREADS - 1 - gpu_thread(); row < C::ROWS; row += C::THREADS) {
+    const uint32_t first = C::SMALL_M ? gpu_thread() % GPU_WARP : C::THREADS - 1 - gpu_thread();
+
+    for (uint32_t row = first; row < C::ROWS; row += C::THREADS) {
         uint32_t token, head;
         const bool exists = mma_row_of(run, s, row0 + row, kv_head, &token, &head);
         /* Rows behind the last one have its mask, which is read for them, too. */
@@ -287,14 +290,16 @@ GPU_INLINE bool mma_has_plain_keys(const struct gpu_run *run)
     return run->batch.cp_world == 0 && (run->mask.base == 0 || run->problem.span != ATTN_SPAN_SQUARE);
 }
 
-/* What the rules of a work tile do with a score. */
-enum mma_rule {
-    MMA_SOFT_CAP = 1,
-    MMA_ALIBI = 2,
-    MMA_MASK = 4,       /* of values, which may be multiplied by ALiBi's slopes */
-    MMA_UNIT_FIRST = 8, /* multiplied by its unit */
-    MMA_GENERAL = 16    /* all of this, by code that holds for all positions, scales and types */
-};
+/* What the rules of a work tile do with a score: a soft cap; ALiBi; a mask of values, which may be multiplied
+ * by ALiBi's slopes; scores are multiplied by their unit first; all of this, by code that holds for all
+ * positions, scales and types. */
+constexpr uint32_t MMA_SOFT_CAP = 1, MMA_ALIBI = 2, MMA_MASK = 4, MMA_UNIT_FIRST = 8, MMA_GENERAL = 16;
+
+/* The scale of a row's scores; small M: which the CTA's warps have found together. */
+template <class C> GPU_INLINE float mma_q_scale(const mma_shared<C> *shared, uint32_t row)
+{
+    return (C::SMALL_M ? shared - gpu_thread() / GPU_WARP : shared)->q_scale[row];
+}
 
 /*
  * What all scores of a work tile have in common. `factor` makes scores in base 2 of what the rules leave;
@@ -308,7 +313,7 @@ struct mma_rules {
     float factor;
     float bias;           /* makes numbers of the unit of what is added */
     float cap_factor;     /* makes of products what mma_small_tanh takes */
-    uint32_t elementwise; /* enum mma_rule; 0: no score changes, but a mask's bits may hide keys */
+    uint32_t elementwise; /* MMA_SOFT_CAP and others; 0: no score changes, but a mask's bits may hide keys */
     uint32_t lo, hi;      /* every row sees these keys, unless a mask hides them */
 };
 
@@ -362,7 +367,7 @@ GPU_INLINE struct mma_rules mma_find_rules(const struct gpu_run *run, const mma_
         rules.hi = shared->row[row].hi < rules.hi ? shared->row[row].hi : rules.hi;
         far = far || (run->slopes != 0 && mma_is_far(shared->row[row].position));
         if constexpr (C::Q_SCALED)
-            odd = odd || !(shared->q_scale[row] > 0 && shared->q_scale[row] < GPU_INFINITY);
+            odd = odd || !(mma_q_scale<C>(shared, row) > 0 && mma_q_scale<C>(shared, row) < GPU_INFINITY);
     }
     for (uint32_t step = 1; step < GPU_WARP; step *= 2) {
         const uint32_t lo = gpu_shuffle_xor_u32(rules.lo, step), hi = gpu_shuffle_xor_u32(rules.hi, step);

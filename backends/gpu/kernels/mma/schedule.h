@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The next work tile of a CTA. */
+/* The next work tile of a CTA, but of small M. */
 #ifndef ATTN_GPU_MMA_SCHEDULE_H
 #define ATTN_GPU_MMA_SCHEDULE_H
 
-#include "config.h"
+#include "addresses.h"
 
 /* Position of the CTA's first work tile in the work list, or of the one behind the last. */
 template <class C>
@@ -22,18 +22,6 @@ GPU_INLINE uint64_t mma_list_unit(const struct gpu_run *run, uint64_t all, uint6
     return gpu_divide_u64(run->phase == ATTN__PREFILL ? all - 1 - position : position, run->problem.kv_heads);
 }
 
-/* Decode: whether the next work tile is of the sequence of the last one; then its sums are read again. */
-template <class C>
-GPU_INLINE bool mma_keeps_sequence(const struct gpu_run *run, const mma_shared<C> *shared, uint64_t all,
-                                   uint32_t *below, uint32_t *above)
-{
-    const uint64_t unit = mma_list_unit(run, all, shared->work.next);
-
-    *below = gpu_sum(run, shared->work.seq);
-    *above = gpu_sum(run, shared->work.seq + 1);
-    return unit >= *below && unit < *above;
-}
-
 /*
  * Finds the CTA's first work tile, or the one behind the last. Decode: of its stretch of the list of key
  * tiles, or with det=1 of its share of fixed splits. Prefill: of its share of row tiles. Each lane of a warp
@@ -50,16 +38,12 @@ GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, 
     uint32_t index = gpu_thread(), below = 0, above = 0;
     struct gpu_sequence s;
 
-    /* Heads of a sequence follow each other, and short sequences would wait for each search. */
-    const bool keeps = C::SMALL_M && !begins && mma_keeps_sequence<C>(run, shared, all, &below, &above);
     /* Up to 32 sequences are read without knowing where the position is. */
-    if (!keeps && seqs > GPU_WARP && (!begins || gpu_cta() < ctas))
+    if (seqs > GPU_WARP && (!begins || gpu_cta() < ctas))
         index += gpu_find_block(
             run, mma_list_unit(run, all, mma_list_position<C>(run, shared, all, ctas, begins)));
-    const bool exists = keeps ? gpu_thread() == 0 : index < seqs;
-    if (keeps) {
-        s = shared->sequence;
-    } else if (exists) {
+    const bool exists = index < seqs;
+    if (exists) {
         below = gpu_sum(run, index);
         above = gpu_sum(run, index + 1);
         s = gpu_sequence(run, index);
@@ -79,14 +63,7 @@ GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, 
     }
     gpu_warp_barrier();
     shared->trust = MMA_TRUSTED;
-    if (gpu_thread() < 4) {
-        const bool value = gpu_thread() / 2 != 0, is_new = gpu_thread() % 2 != 0;
-        shared->origin[value][is_new] =
-            gpu_origin_of(run, &shared->sequence, shared->work.kv_head, value, is_new);
-        if constexpr (C::KV8)
-            shared->scale_origin[value][is_new] =
-                gpu_scale_origin_of(run, &shared->sequence, shared->work.kv_head, value, is_new);
-    }
+    mma_find_origins<C>(run, shared, shared->work.kv_head);
 }
 
 #endif

@@ -113,14 +113,15 @@ GPU_CONSTEXPR uint32_t gpu_mma_row_padding(struct gpu_mma_shape s)
     return gpu_mma_groups(s) > 1 || s.kv_size == 4 ? 0 : 16;
 }
 
-/* Bytes in front of queries and stages (struct mma_shared), a multiple of 128. */
+/* Bytes in front of queries and stages (struct mma_shared), a multiple of 128. Small M has it four times. */
 GPU_CONSTEXPR uint32_t gpu_mma_fixed_bytes(struct gpu_mma_shape s)
 {
-    const uint32_t keys = gpu_mma_keys(s), scales = s.kv_size == 1 ? 8 : 0;
+    const uint32_t times = s.rows == 8 ? 4 : 1;
+    const uint32_t keys = gpu_mma_keys(s) / times, scales = s.kv_size == 1 ? 8 : 0;
     const uint32_t addresses = (16 + scales) * keys * gpu_mma_address_stages(s);
     const uint32_t nonfinite = keys * s.dv / (s.kv_size == 4 ? 4 : 8);
 
-    return (896 + 16 * scales + nonfinite + 80 * s.rows + addresses + 127) / 128 * 128;
+    return (896 + 16 * scales + nonfinite + 80 * s.rows + addresses + 127) / 128 * 128 * times;
 }
 
 /* f32 scores of a tile, which warps with the same rows exchange. */
@@ -139,10 +140,10 @@ GPU_CONSTEXPR uint32_t gpu_mma_input_bytes(struct gpu_mma_shape s)
            2 * gpu_mma_raw_stages(s) * gpu_mma_raw_bytes(s) + gpu_mma_exchange_bytes(s);
 }
 
-/* Floats between rows of f32 results. */
+/* Floats between rows of f32 results. A warp of small M puts them in the place of its stages. */
 GPU_CONSTEXPR uint32_t gpu_mma_result_pitch(struct gpu_mma_shape s)
 {
-    return s.dv + 8;
+    return s.rows == 8 && s.kv_size == 1 && s.dk > 256 ? s.dv : s.dv + 8;
 }
 
 /* Results of all warp groups, which overwrite queries and stages. */

@@ -31,9 +31,9 @@ GPU_INLINE uint64_t small_m_scale_address(const struct gpu_scale *scale, int64_t
 }
 
 template <class C>
-GPU_INLINE struct small_m_fast_path
-small_m_fast_path_of(const struct gpu_run *run, const struct gpu_sequence *s,
-                     const struct mma_key_range *range, uint32_t kv_head, bool aligned)
+GPU_INLINE struct small_m_fast_path small_m_fast_path_of(const struct gpu_run *run,
+                                                         const struct gpu_sequence *s, uint32_t keys,
+                                                         uint32_t kv_head, bool aligned)
 {
     const bool dense = run->batch.addressing == ATTN_DENSE;
     struct small_m_fast_path fast;
@@ -45,25 +45,54 @@ small_m_fast_path_of(const struct gpu_run *run, const struct gpu_sequence *s,
         fast.k_scale = small_m_scale_address(&run->k.scale, dense ? outer : 0, dense ? s->start : 0, kv_head);
         fast.v_scale = small_m_scale_address(&run->v.scale, dense ? outer : 0, dense ? s->start : 0, kv_head);
     }
-    fast.entries = range->entries;
-    fast.keys = s->new_begin < range->keys ? s->new_begin : range->keys;
+    fast.entries = gpu_entries(run, s);
+    fast.keys = s->new_begin < keys ? s->new_begin : keys;
     fast.entries64 = run->batch.addressing == ATTN_CSR && run->batch.index_dtype == ATTN_INT64;
     if (!aligned || (!dense && run->batch.block_shift >= 32))
         fast.keys = 0;
     return fast;
 }
 
+/* End of the work tile's keys. Those behind it are another CTA's, although an iteration may reach them. */
+template <class C> GPU_INLINE uint32_t small_m_key_end(const mma_shared<C> *shared)
+{
+    const uint32_t kv_len = shared->sequence.kv_len, end = shared->work.end * GPU_TILE;
+
+    return kv_len < end ? kv_len : end;
+}
+
+/* Off the fast path. */
+template <class C>
+GPU_INLINE struct gpu_entry small_m_find_any_page(const struct gpu_run *run, const mma_shared<C> *shared,
+                                                  uint32_t tile)
+{
+    const struct mma_key_range range = mma_key_range_of(run, &shared->sequence, small_m_key_end<C>(shared));
+
+    return mma_find_page<C>(run, &range, tile, 0);
+}
+
+template <class C>
+GPU_INLINE void small_m_write_any_addresses(const struct gpu_run *run, mma_shared<C> *shared, uint32_t tile,
+                                            uint32_t slot, uint32_t kv_head, struct gpu_entry entry)
+{
+    const struct mma_key_range range = mma_key_range_of(run, &shared->sequence, small_m_key_end<C>(shared));
+
+    mma_find_origins<C>(run, shared, kv_head);
+    gpu_warp_barrier();
+    mma_write_addresses<C>(run, shared, &range, tile, slot, 0, entry);
+    gpu_warp_barrier();
+}
+
 /* Reads the page table entry of a lane's key. */
 template <class C>
-GPU_INLINE struct gpu_entry small_m_find_page(const struct gpu_run *run, const struct mma_key_range *range,
-                                              const struct small_m_fast_path *fast, uint32_t tile,
-                                              uint32_t key0)
+GPU_INLINE struct gpu_entry small_m_find_page(const struct gpu_run *run, const mma_shared<C> *shared,
+                                              const struct small_m_fast_path *fast, uint32_t tile)
 {
-    const uint32_t from = tile * GPU_TILE + key0;
+    const uint32_t from = tile * C::UNIT_KEYS;
     struct gpu_entry entry;
 
     if (from + C::GROUP_KEYS > fast->keys)
-        return mma_find_page<C>(run, range, tile, key0);
+        return small_m_find_any_page<C>(run, shared, tile);
     entry.low = entry.high = 0;
     if (fast->entries == 0)
         return entry;
@@ -92,14 +121,13 @@ GPU_INLINE void small_m_copy_scale(const struct gpu_scale *scale, uint64_t base,
 /* Writes addresses, and scales. True if all keys exist and are on the fast path. */
 template <class C>
 GPU_INLINE bool small_m_write_addresses(const struct gpu_run *run, mma_shared<C> *shared,
-                                        const struct mma_key_range *range,
                                         const struct small_m_fast_path *fast, uint32_t tile, uint32_t slot,
-                                        uint32_t key0, struct gpu_entry entry)
+                                        uint32_t kv_head, struct gpu_entry entry)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * GPU_TILE + key0;
+    const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * C::UNIT_KEYS;
 
     if (from + C::GROUP_KEYS > fast->keys) {
-        mma_write_addresses<C>(run, shared, range, tile, slot, key0, entry);
+        small_m_write_any_addresses<C>(run, shared, tile, slot, kv_head, entry);
         return false;
     }
     const bool exists = (int32_t)(fast->entries64 ? entry.high : entry.low) >= 0;
@@ -109,14 +137,14 @@ GPU_INLINE bool small_m_write_addresses(const struct gpu_run *run, mma_shared<C>
     const uint64_t k = fast->k + page * (uint64_t)run->k.page_stride + token * (uint64_t)run->k.token_stride;
     const uint64_t v = fast->v + page * (uint64_t)run->v.page_stride + token * (uint64_t)run->v.token_stride;
     if (lane < C::GROUP_KEYS) {
-        shared->k_at[slot][key0 + lane] = exists ? k : MMA_NO_ADDRESS;
-        shared->v_at[slot][key0 + lane] = exists ? v : MMA_NO_ADDRESS;
+        shared->k_at[slot][lane] = exists ? k : MMA_NO_ADDRESS;
+        shared->v_at[slot][lane] = exists ? v : MMA_NO_ADDRESS;
         if (mma_scale_per_key<C>(run->problem.k_scale))
             small_m_copy_scale(&run->k.scale, fast->k_scale, page, token, exists,
-                               &shared->k_scale[slot][key0 + lane]);
+                               &shared->k_scale[slot][lane]);
         if (mma_scale_per_key<C>(run->problem.v_scale))
             small_m_copy_scale(&run->v.scale, fast->v_scale, page, token, exists,
-                               &shared->v_scale[slot][key0 + lane]);
+                               &shared->v_scale[slot][lane]);
     }
     return gpu_ballot(!exists) == 0;
 }
@@ -181,17 +209,17 @@ GPU_INLINE void small_m_copy_stage(const struct small_m_lane_copy *own, const ui
 template <class C>
 GPU_INLINE void small_m_load_stage(const struct gpu_run *run, const mma_shared<C> *shared,
                                    const struct small_m_lane_copy *own, unsigned char *stage, uint32_t slot,
-                                   uint32_t tile, uint32_t key0, bool values, bool aligned, bool fast)
+                                   uint32_t tile, bool values, bool fast)
 {
     const uint32_t bytes = values ? C::V_BYTES : C::K_BYTES;
 
     if (!values && fast)
         mma_zero_behind_keys<C>(run, stage);
     if (GPU_WARP % (bytes / 16) == 0 && fast)
-        small_m_copy_stage<C>(own, (values ? shared->v_at[slot] : shared->k_at[slot]) + key0,
+        small_m_copy_stage<C>(own, values ? shared->v_at[slot] : shared->k_at[slot],
                               values ? run->v.dim : run->k.dim, bytes, stage);
     else
-        mma_load_stage<C>(run, shared, stage, slot, tile, key0, values, aligned);
+        mma_load_stage<C>(run, shared, stage, slot, tile, 0, values, run->kv_aligned != 0);
 }
 
 #endif

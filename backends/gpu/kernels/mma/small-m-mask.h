@@ -10,7 +10,7 @@ template <class C> using small_m_score_fragments = float[C::GROUP_KEYS / 16][4];
 /* Undoes the scaling of a query row in its scores. */
 template <class C> GPU_INLINE float small_m_unscale(const mma_shared<C> *shared, uint32_t row)
 {
-    return C::Q_SCALED ? shared->q_scale[row] : 1;
+    return C::Q_SCALED ? mma_q_scale<C>(shared, row) : 1;
 }
 
 /* Minus infinity for keys that a row does not see or that do not exist. */
@@ -38,7 +38,7 @@ GPU_INLINE void small_m_mask_scores(const mma_shared<C> *shared, uint32_t presen
  */
 template <class C>
 GPU_INLINE void small_m_mask_any(const struct gpu_run *run, const mma_shared<C> *shared, uint32_t slot,
-                                 uint32_t tile, uint32_t key0, float scale, small_m_score_fragments<C> s)
+                                 uint32_t tile, float scale, small_m_score_fragments<C> s)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, blocks = C::GROUP_KEYS / 16;
 
@@ -48,7 +48,7 @@ GPU_INLINE void small_m_mask_any(const struct gpu_run *run, const mma_shared<C> 
         GPU_UNROLL
         for (uint32_t e = 0; e < 4; e++)
             x[e] = mma_masked_score<C>(run, shared, slot, lane % 4 * 2 + e % 2, tile,
-                                       key0 + i * 16 + lane / 4 + e / 2 * 8,
+                                       i * 16 + lane / 4 + e / 2 * 8,
                                        s[0][e] * small_m_unscale<C>(shared, lane % 4 * 2 + e % 2) * scale);
         GPU_UNROLL
         for (uint32_t e = 0; e < 4; e++) {
@@ -154,20 +154,20 @@ GPU_INLINE void small_m_mask_row(const struct gpu_run *run, const struct gpu_row
 /* Applies soft cap, ALiBi and masks. True if every row sees all keys of the group. */
 template <class C>
 GPU_INLINE bool small_m_mask_elementwise(const struct gpu_run *run, const mma_shared<C> *shared,
-                                         uint32_t present, uint32_t slot, uint32_t tile, uint32_t key0,
-                                         float scale, small_m_score_fragments<C> s)
+                                         uint32_t present, uint32_t slot, uint32_t tile, float scale,
+                                         small_m_score_fragments<C> s)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, rows = shared->sequence.q_len * run->group;
     bool hidden = false;
 
     if (!mma_has_plain_keys(run)) {
-        small_m_mask_any<C>(run, shared, slot, tile, key0, scale, s);
+        small_m_mask_any<C>(run, shared, slot, tile, scale, s);
         return false;
     }
     GPU_UNROLL
     for (uint32_t e = 0; e < 2; e++) {
         const uint32_t row = lane % 4 * 2 + e;
-        small_m_mask_row<C>(run, &shared->row[row], present >> lane / 4, tile * GPU_TILE + key0 + lane / 4, e,
+        small_m_mask_row<C>(run, &shared->row[row], present >> lane / 4, tile * C::UNIT_KEYS + lane / 4, e,
                             small_m_unscale<C>(shared, row) * scale, s);
         GPU_UNROLL
         for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++)

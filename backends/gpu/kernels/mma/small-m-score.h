@@ -8,6 +8,7 @@
 #define ATTN_GPU_MMA_SMALL_M_SCORE_H
 
 #include "nonfinite.h"
+#include "small-m-load.h"
 #include "small-m-mask.h"
 
 template <class C> using small_m_out_fragments = float[C::DV / 16][4];
@@ -103,27 +104,26 @@ GPU_INLINE void small_m_scores(const struct gpu_run *run, const unsigned char *k
 /* Scores without their factors. True if the iteration is unmasked: every row sees all keys. */
 template <class C>
 GPU_INLINE bool small_m_apply_rules(const struct gpu_run *run, const mma_shared<C> *shared,
-                                    const struct mma_key_range *range, const struct mma_rules *rules,
-                                    uint32_t slot, uint32_t tile, uint32_t key0, bool fast,
+                                    const struct mma_rules *rules, uint32_t slot, uint32_t tile, bool fast,
                                     small_m_score_fragments<C> s)
 {
-    const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * GPU_TILE + key0;
+    const uint32_t lane = gpu_thread() % GPU_WARP, from = tile * C::UNIT_KEYS;
     constexpr uint32_t all_present = (uint32_t)C::ALL_PRESENT;
     uint32_t present = all_present;
 
-    if (!fast && (run->batch.addressing != ATTN_DENSE || from + C::GROUP_KEYS > range->keys))
-        present = gpu_ballot(shared->k_at[slot][key0 + lane % C::GROUP_KEYS] != MMA_NO_ADDRESS) & all_present;
+    if (!fast && (run->batch.addressing != ATTN_DENSE || from + C::GROUP_KEYS > small_m_key_end<C>(shared)))
+        present = gpu_ballot(shared->k_at[slot][lane % C::GROUP_KEYS] != MMA_NO_ADDRESS) & all_present;
     const bool unmasked = from >= rules->lo && from + C::GROUP_KEYS <= rules->hi && present == all_present;
     if (mma_scale_per_key<C>(run->problem.k_scale)) {
         GPU_UNROLL
         for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++) {
-            const float scale = shared->k_scale[slot][key0 + i * 8 + lane / 4];
+            const float scale = shared->k_scale[slot][i * 8 + lane / 4];
             s[i / 2][i % 2 * 2] *= scale;
             s[i / 2][i % 2 * 2 + 1] *= scale;
         }
     }
     if (rules->elementwise)
-        return small_m_mask_elementwise<C>(run, shared, present, slot, tile, key0, rules->scale, s);
+        return small_m_mask_elementwise<C>(run, shared, present, slot, tile, rules->scale, s);
     if (!unmasked)
         small_m_mask_scores<C>(shared, present, from, s);
     return unmasked;

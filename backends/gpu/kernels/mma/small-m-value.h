@@ -76,7 +76,7 @@ GPU_INLINE void small_m_typed_values(uint32_t dtype, bool bf16, const unsigned c
  */
 template <class C>
 GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *shared,
-                               const unsigned char *values, uint32_t slot, uint32_t key0, bool unmasked,
+                               const unsigned char *values, uint32_t slot, bool unmasked,
                                small_m_score_fragments<C> p, small_m_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP;
@@ -84,7 +84,7 @@ GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *s
     if (mma_scale_per_key<C>(run->problem.v_scale)) {
         GPU_UNROLL
         for (uint32_t i = 0; i < C::GROUP_KEYS / 8; i++) {
-            const float scale = shared->v_scale[slot][key0 + i * 8 + lane / 4];
+            const float scale = shared->v_scale[slot][i * 8 + lane / 4];
             GPU_UNROLL
             for (uint32_t e = 0; e < 2; e++)
                 if (unmasked || p[i / 2][i % 2 * 2 + e] != 0)
@@ -108,7 +108,7 @@ GPU_INLINE void small_m_values(const struct gpu_run *run, const mma_shared<C> *s
 /* Whether a group has only finite values, so that mma_clear_nonfinite has nothing to do: it mostly has. */
 template <class C>
 GPU_INLINE bool small_m_all_finite(const struct gpu_run *run, const mma_shared<C> *shared,
-                                   const unsigned char *values, uint32_t slot, uint32_t key0)
+                                   const unsigned char *values, uint32_t slot)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, chunks = C::GROUP_KEYS * (C::V_BYTES / 16) / GPU_WARP;
     const uint32_t least = C::BF16 ? 0x00800080u : 0x04000400u; /* carries out of a full exponent */
@@ -123,15 +123,14 @@ GPU_INLINE bool small_m_all_finite(const struct gpu_run *run, const mma_shared<C
                             : ((part.x[j] & 0x7fff7fffu) + least) & 0x80008000u;
     }
     if (mma_scale_per_key<C>(run->problem.v_scale))
-        found |=
-            (gpu_f32_bits(shared->v_scale[slot][key0 + lane % C::GROUP_KEYS]) & 0x7fffffffu) > 0x7f800000u;
+        found |= (gpu_f32_bits(shared->v_scale[slot][lane % C::GROUP_KEYS]) & 0x7fffffffu) > 0x7f800000u;
     return gpu_ballot(found != 0) == 0;
 }
 
 /* NaN for the results of rows that see a non-finite value. */
 template <class C>
-GPU_INLINE void small_m_spread_nonfinite(const mma_shared<C> *shared, uint32_t key0,
-                                         small_m_score_fragments<C> s, small_m_out_fragments<C> o)
+GPU_INLINE void small_m_spread_nonfinite(const mma_shared<C> *shared, small_m_score_fragments<C> s,
+                                         small_m_out_fragments<C> o)
 {
     const uint32_t lane = gpu_thread() % GPU_WARP, one = C::BF16_MMA ? 0x3f80 : 0x3c00;
     uint32_t seen[C::GROUP_KEYS / 16][2];
@@ -149,7 +148,7 @@ GPU_INLINE void small_m_spread_nonfinite(const mma_shared<C> *shared, uint32_t k
             uint32_t a[4];
             GPU_UNROLL
             for (uint32_t i = 0; i < 4; i++) {
-                const uint32_t key = key0 + k * 16 + i / 2 * 8 + lane % 4 * 2;
+                const uint32_t key = k * 16 + i / 2 * 8 + lane % 4 * 2;
                 const uint32_t d = n * 16 + small_m_column<C>(i % 2);
                 a[i] = mma_is_nonfinite<C>(shared, key, d) * one |
                        mma_is_nonfinite<C>(shared, key + 1, d) * one << 16;
