@@ -16,6 +16,24 @@ GPU_INLINE uint64_t mma_list_position(const struct gpu_run *run, const mma_share
                                                                 : gpu_list_begin(all, gpu_cta(), ctas);
 }
 
+/*
+ * CTAs that share the work list. Stretches of decode are a bit longer where sequences have equally many tiles
+ * and the stretches of their heads begin at the same keys then: the vectors of a token, which lie side by
+ * side, are read at the same time, and few heads are split.
+ */
+GPU_INLINE uint32_t mma_list_ctas(const struct gpu_run *run, uint64_t all, bool decode_list)
+{
+    if (all <= gpu_ctas() || !decode_list)
+        return all < gpu_ctas() ? (uint32_t)all : gpu_ctas(); /* no CTA has an empty tile */
+    const uint32_t head = gpu_sum(run, 1) - gpu_sum(run, 0);
+    if (head == 0 || (uint64_t)head * run->batch.seqs * run->problem.kv_heads != all)
+        return gpu_ctas();
+    const uint32_t least = (uint32_t)gpu_divide_u64(all + gpu_ctas() - 1, gpu_ctas());
+    const uint32_t parts = head / least; /* of a head, or a stretch has several heads */
+    const uint32_t stretch = parts > 0 ? (head + parts - 1) / parts : (least + head - 1) / head * head;
+    return stretch > least + least / 32 ? gpu_ctas() : (uint32_t)gpu_divide_u64(all + stretch - 1, stretch);
+}
+
 /* The position among the tiles of one KV head, which the sums of the schedule count. */
 GPU_INLINE uint64_t mma_list_unit(const struct gpu_run *run, uint64_t all, uint64_t position)
 {
@@ -34,7 +52,7 @@ GPU_INLINE void mma_next_tile(const struct gpu_run *run, mma_shared<C> *shared, 
     const bool prefill = C::PREFILL_ONLY || run->phase == ATTN__PREFILL,
                decode_list = !prefill && run->problem.det == 0;
     const uint64_t all = (uint64_t)gpu_sum(run, seqs) * run->problem.kv_heads;
-    const uint32_t ctas = all < gpu_ctas() ? (uint32_t)all : gpu_ctas(); /* no CTA has an empty tile */
+    const uint32_t ctas = mma_list_ctas(run, all, decode_list);
     uint32_t index = gpu_thread(), below = 0, above = 0;
     struct gpu_sequence s;
 
