@@ -269,8 +269,7 @@ GPU_INLINE bool mma_begins_again(const struct gpu_run *run, mma_shared<C> *share
     const uint32_t end = p->end * GPU_TILE < loop->range.keys ? p->end * GPU_TILE : loop->range.keys;
     bool found = false;
 
-    if (C::GROUPS != 1 ||
-        (run->mask.base == 0 && p->first * GPU_TILE >= loop->rules.lo && end <= loop->rules.hi))
+    if (run->mask.base == 0 && p->first * GPU_TILE >= loop->rules.lo && end <= loop->rules.hi)
         return false;
     GPU_UNROLL
     for (uint32_t i = 0; i < C::M_FRAGMENTS * 2; i++) {
@@ -284,7 +283,9 @@ GPU_INLINE bool mma_begins_again(const struct gpu_run *run, mma_shared<C> *share
         }
         found = found || (row < rows && !(zero[0] + zero[1] == 0));
     }
-    if (found && shared->trust == MMA_TRUSTED)
+    const bool trusted = mma_is_trusted<C>(shared);
+    gpu_barrier(); /* all have read it */
+    if (found && trusted)
         shared->trust = MMA_NOT_FINITE;
     gpu_barrier();
     if (shared->trust != MMA_NOT_FINITE)
@@ -314,7 +315,7 @@ GPU_INLINE void mma_attend(const struct gpu_run *run, mma_shared<C> *shared, uns
             gpu_barrier(); /* no iteration has waited for the queries that others copy */
         if constexpr (C::KV32)
             mma_add_total<C>(&loop.total, loop.max, loop.sum, loop.o);
-    } while (mma_begins_again<C>(run, shared, p, &loop));
+    } while (C::GROUPS == 1 && mma_begins_again<C>(run, shared, p, &loop));
     if (mma_stores_directly<C>(run, p)) {
         mma_store_rows<C>(run, shared, queries, p, loop.max, loop.sum, loop.o);
         return;

@@ -397,7 +397,7 @@ GPU_INLINE float mma_row_factor(const mma_shared<C> *shared, const struct mma_ru
 {
     if (!C::Q_SCALED || rules->elementwise)
         return rules->factor;
-    return mma_finite_factor(rules->factor * shared->q_scale[row]);
+    return mma_finite_factor(rules->factor * mma_q_scale<C>(shared, row));
 }
 
 #endif
