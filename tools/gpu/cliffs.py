@@ -22,10 +22,36 @@ OPERATIONS_PER_BYTE = 188  # of an H200, where no matrix product could be measur
 F32_RATE = 1 / 6  # of a product of f32 matrices as three of tf32, by that of bf16
 READ_BATCH = "128x1/4096"  # whose keys and values are the sample of reading
 
-# Steps that have a reason: (sweep, what comes after the step): the reason.
+# Steps that have a reason: (sweep, what comes after the step): the reason. docs/gpu.md has figures of the larger ones.
+CODES = "codes and their scales cost instructions between shared memory and the matrix units"
+FNUZ = "no instruction converts FNUZ codes: it takes several for two of them"
+TWO_PARTS = "P is the sum of two numbers, for codes that are right: products with V are twice as many"
+PADDED = "columns are padded to the next kernel's, whose tiles have fewer rows"
+LAUNCH = "both cases have less work than a launch takes, the second four times as much"
 EXPLAINED = {
-    ("features, prefill 2k", "mask=bits"): "a mask is read for every head: at least 0.6 of plain is the bar",
+    ("query tokens on 4k keys", "4"): "tiles of 16 rows in the place of 8: their warps wait for each other",
+    ("query tokens on 4k keys", "12"): "partial results of more rows are combined by the last CTA of a head",
+    ("query tokens on 32k keys", "48"): "a second tile of 128 rows multiplies the same keys",
+    ("keys, decode 8", "256"): "keys are split from here on, and splits combined",
+    ("keys, prefill", "256"): LAUNCH,
+    ("keys, prefill", "512"): LAUNCH,
+    ("features, decode 32 x 4k", "window=127"): "a CTA has one head of three tiles, and waits for its first keys",
     ("features, prefill 2k", "mask=f16"): "a mask is read for every head: at least 0.6 of plain is the bar",
+    ("features, prefill 2k", "window=1023"): "whole tiles of keys are multiplied, of which rows see a part",
+    ("features, prefill 2k", "window=127"): "whole tiles of keys are multiplied, of which rows see a part",
+    ("features, prefill 2k", "out=e4m3"): TWO_PARTS,
+    ("features, prefill 2k", "out=int8"): TWO_PARTS,
+    ("types, decode 32 x 4k", "int8"): "a scale of 4 bytes is copied for each vector of 128",
+    ("types, decode 32 x 4k", "e4m3fnuz"): FNUZ,
+    ("types, decode 32 x 4k", "e5m2fnuz"): FNUZ,
+    ("types, prefill 2k", "e4m3 token-head"): CODES,
+    ("types, prefill 2k", "int8"): CODES,
+    ("types, prefill 2k", "e4m3fnuz"): CODES,
+    ("types, prefill 2k", "e5m2fnuz"): CODES,
+    ("head dim, prefill 2k", "160"): PADDED,
+    ("head dim, prefill 2k", "320"): PADDED,
+    ("MLA heads, 32 x 4k", "128"): "arithmetic bounds 128 heads, reading 64",
+    **{(f"MLA caches, {heads} heads, 32 x 4k", kv): CODES for heads in (16, 128) for kv in ("e4m3", "e5m2", "int8")},
 }
 
 
